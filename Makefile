@@ -122,6 +122,19 @@ gobench: native ## Go benchmarks: make gobench PKG=./beamdata BENCH=Read
 fuzz: native ## every fuzz target for FUZZTIME (30s) each
 	@scripts/fuzz.sh $(FUZZTIME) $(PKG)
 
+# The environment of the peers, and which groups of their tests run: scripts/peers/test_GROUP.*
+PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fulcrum/peers
+PEER_GROUPS ?= models adapters tokenizers trl
+
+.PHONY: peers
+peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch: PEERS=DIR (5 GB)
+	@scripts/peers/install.sh $(PEERS)
+
+.PHONY: test-peers
+test-peers: build peers ## files, losses and gradients beside those of transformers, peft and TRL: PEER_GROUPS="models trl"
+	@$(GO) build -o build/probe ./scripts/peers/probe
+	@scripts/peers/run.sh $(PEERS) $(PEER_GROUPS)
+
 .PHONY: kit
 kit: build ## build/fulcrum-kit-*.tar.gz: programs and sources for a machine with a PyTorch, without Go
 	@scripts/kit.sh

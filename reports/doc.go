@@ -13,6 +13,7 @@
 //	export       runs, metrics and evaluations as tables for programs
 //	published    what published tables of metrics allow to conclude
 //	verify       recomputes every number of a report from its records
+//	board        runs and sweeps as a local web page, live, and as static files
 //
 // They know metric names, units and the run folder. They know no tensor, no policy and no phase: a phase is a name and
 // a range of steps.

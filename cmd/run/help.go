@@ -33,6 +33,7 @@ func commandGroups() []struct {
 		commands []command
 	}{
 		{"Runs and sweeps", []command{
+			{"board", "runs and sweeps in a browser, live"},
 			{"ls", "list runs: how each ended, what it came to"},
 			{"status", "how far a run or the jobs of a sweep are"},
 			{"resume", "go on with an interrupted run or sweep"},

@@ -27,6 +27,7 @@ func verbs() *registry.Table[newVerb] {
 	t := registry.New[newVerb]("command")
 	t.Add("attach", attachVerb)
 	t.Add("bench", benchVerb)
+	t.Add("board", boardVerb)
 	t.Add("checkpoint", checkpointVerb)
 	t.Add("data", dataVerb)
 	t.Add("diff", diffVerb)

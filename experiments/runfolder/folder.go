@@ -110,6 +110,9 @@ func (f *Folder) Release() {
 // Locked reports whether a process is writing dir.
 func Locked(dir string) bool { return filelock.Held(filepath.Join(dir, lockFile)) }
 
+// Holder returns the process of this machine that is writing dir, 0 where there is none that can be seen.
+func Holder(dir string) (pid int, err error) { return filelock.Holder(filepath.Join(dir, lockFile)) }
+
 // IsRun reports whether dir holds a run.
 func IsRun(dir string) bool {
 	for _, name := range []string{Marker, "metrics.jsonl", "summary.json"} {

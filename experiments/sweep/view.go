@@ -27,6 +27,19 @@ func WriteReport(dir string) error {
 	return sweepreport.WriteReport(dir, rows, opt)
 }
 
+// ReadJobs returns what a report says of a sweep as its folder and its jobs' folders say it now.
+func ReadJobs(dir string) (sweepreport.Options, []sweepreport.Job, error) {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil {
+		return sweepreport.Options{}, nil, err
+	}
+	for i := range jobs {
+		observe(dir, &jobs[i])
+	}
+	opt, rows := reportInput(dir, s, jobs)
+	return opt, rows, nil
+}
+
 // Tables are those of the sweep's report.
 func Tables(dir string) ([]*page.Table, error) {
 	s, jobs, err := ledger.Load(dir)

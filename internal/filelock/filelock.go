@@ -5,7 +5,11 @@ package filelock
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,4 +53,30 @@ func Held(path string) bool {
 	defer f.Close()
 	l := wholeFile()
 	return unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, l) == nil && l.Type != unix.F_UNLCK
+}
+
+// Holder returns the process of this machine that holds the lock of the file at path; 0 where there is none that this
+// user may see. Linux tells it in /proc.
+func Holder(path string) (pid int, err error) {
+	if path, err = filepath.EvalSymlinks(path); err != nil {
+		return 0, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return 0, err
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return 0, fmt.Errorf("/proc: %w", err)
+	}
+	for _, file := range files { // a process may end meanwhile
+		if to, err := os.Readlink(file); err != nil || to != path {
+			continue
+		}
+		parts := strings.Split(file, "/")
+		info, err := os.ReadFile("/proc/" + parts[2] + "/fdinfo/" + parts[4])
+		if err == nil && strings.Contains(string(info), "lock:") {
+			return strconv.Atoi(parts[2])
+		}
+	}
+	return 0, nil
 }

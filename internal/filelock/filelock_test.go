@@ -50,8 +50,14 @@ func TestLock(t *testing.T) {
 	if err := Take(second); err == nil {
 		t.Error("two hold one lock")
 	}
+	if pid, err := Holder(path); err != nil || pid != os.Getpid() {
+		t.Errorf("holder %d (%v), want this process, %d", pid, err, os.Getpid())
+	}
 	if err := first.Close(); err != nil || Held(path) {
 		t.Errorf("close: %v, held %v", err, Held(path))
+	}
+	if pid, err := Holder(path); err != nil || pid != 0 {
+		t.Errorf("after the release: holder %d (%v), want none", pid, err)
 	}
 	if err := Take(second); err != nil {
 		t.Errorf("take after the release: %v", err)

@@ -8,6 +8,7 @@
 package hffolder
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -145,10 +146,29 @@ func Canonical(name string) string {
 	return name
 }
 
+// Newer returns what a module of Qwen2.5-VL is called since transformers 4.52, for adapters: PEFT has forgotten the
+// canonical names.
+func Newer(module string) string {
+	if strings.HasPrefix(module, "visual.") {
+		return "model." + module
+	}
+	if rest, ok := strings.CutPrefix(module, "model."); ok {
+		return "model.language_model." + rest
+	}
+	return module
+}
+
 // Tensor returns the tensor with a canonical name.
 func (f *Folder) Tensor(name string) (tensorfile.Tensor, bool) {
 	s, ok := f.tensors[name]
 	return s.tensor, ok
+}
+
+// Differ reports whether the folder holds both tensors, with different bytes.
+func (f *Folder) Differ(a, b string) bool {
+	x, ok := f.tensors[a]
+	y, both := f.tensors[b]
+	return ok && both && !bytes.Equal(x.tensor.Data, y.tensor.Data)
 }
 
 // Names returns the canonical names in alphabetical order.

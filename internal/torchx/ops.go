@@ -409,7 +409,7 @@ type Picked struct {
 // PickLogp turns scores logits [B, R, K] into log π of the actions [B, G, T] (int64 positions in the row).
 // R is 1 + (T-1)·G (all candidates share the row of the first step) or T·G, step by step. What a candidate
 // has taken before has the logit taken. reference, which may be no tensor, holds the
-// log-probabilities [B, G, T, K] that the KL is taken from. On the CPU it is one fused pass forward and one backward.
+// log-probabilities [B, G, T, K] that the KL is taken from. Of float32 it is one fused pass forward and one backward.
 func PickLogp(logits, actions Tensor, taken float64, reference Tensor) Picked {
 	must("pick_logp", logits, actions)
 	var l, e, kl C.Tensor

@@ -80,10 +80,11 @@ func AttendBiased(q, k, v Tensor, spans []Span, scale float64, bias Tensor, zero
 }
 
 // DecodeSpans says which keys the rows of a decoding step see, one row a sequence. The tensors are int32 where q is. Their
-// numbers may be changed in place between replays of a CUDA graph, up to the longest lengths: AttendDecode never reads
-// them on the host of a GPU.
+// numbers may be changed in place between replays of a CUDA graph, up to the longest lengths: on a GPU, AttendDecode never
+// reads them on the host. A step must be computed once before it is captured. Starts may be one longer than lengths; the last
+// number is not used, and a copy a call is saved.
 type DecodeSpans struct {
-	Prefix, PrefixLen Tensor // [P]: first key and how many; rows i·N/P … share prefix i. No tensors: no prefix
+	Prefix, PrefixLen Tensor // [P]: first key and how many, at least one; rows i·N/P … share prefix i. No tensors: no prefix
 	Own, OwnLen       Tensor // [N]: first key and how many, at least one
 	MaxPrefix, MaxOwn int    // the longest that PrefixLen and OwnLen ever hold
 }
@@ -107,7 +108,8 @@ func LoRALinear(x, weight, bias, a, b Tensor, scale float64) Tensor {
 }
 
 // TokenLogp returns log softmax(hidden·weightᵀ/temperature)[target] of each row and the entropy of the row's
-// distribution in nats, [N] float32 each, both with gradient. hidden [N, H], weight [V, H], targets [N] int64.
+// distribution in nats, [N] float32 each, both with gradient. hidden [N, H], weight [V, H], targets [N] int64. A target
+// outside of the vocabulary is an error; on CUDA its log-probability is NaN, as a check would wait for the device.
 func TokenLogp(hidden, weight, targets Tensor, temperature float64) (logp, entropy Tensor) {
 	must("token_logp", hidden, weight, targets)
 	var l, e C.Tensor

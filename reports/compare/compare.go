@@ -22,14 +22,36 @@ const maxSettings = 60
 // the settings that differ. Runs that differ in nothing but their seed are one arm, and arms are
 // compared for new questions and new seeds both.
 func Compare(dirs []string) (*page.Document, error) {
+	d, _, err := ComparePairs(dirs)
+	return d, err
+}
+
+// Pairing is a difference from the first run or arm of a comparison on the same questions, as its tables state it.
+type Pairing struct {
+	Split   string  `json:"split"`
+	Metric  string  `json:"metric"`
+	Name    string  `json:"name"`
+	Against string  `json:"against"`
+	Mean    float64 `json:"mean"`
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
+	Verdict string  `json:"verdict"`
+}
+
+func pairing(split, metric, name, against string, p stats.Paired) Pairing {
+	return Pairing{split, metric, name, against, p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict)}
+}
+
+// ComparePairs is Compare, with the differences as numbers besides.
+func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 	if len(dirs) < 2 {
-		return nil, fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
+		return nil, nil, fmt.Errorf("comparison: %s given: want at least 2", page.Plural(len(dirs), "run"))
 	}
 	var runs []*record.Run
 	for _, dir := range dirs {
 		run, err := record.ReadRun(dir)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		runs = append(runs, run)
 	}
@@ -53,15 +75,17 @@ func Compare(dirs []string) (*page.Document, error) {
 		header = slices.Insert(header, 3, "optimizer steps")
 	}
 	d.Table(header, rows)
-	if err := writeComparisons(&d, runs); err != nil {
-		return nil, err
+	pairs, err := writeComparisons(&d, runs)
+	if err != nil {
+		return nil, nil, err
 	}
 	compareSettings(&d, runs)
-	return &d, nil
+	return &d, pairs, nil
 }
 
-// writeComparisons compares the runs one by one, or by arms where some differ in their seed only.
-func writeComparisons(d *page.Document, runs []*record.Run) error {
+// writeComparisons compares the runs one by one, or by arms where some differ in their seed only. It returns the
+// differences of its tables.
+func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, err error) {
 	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
 	if arms := results.ArmsOf(runs); results.SeededArms(arms) {
 		var items []string
@@ -78,23 +102,31 @@ func writeComparisons(d *page.Document, runs []*record.Run) error {
 		tables := results.ArmTables(arms, nil, 0)
 		for _, t := range tables {
 			t.Write(d)
+			for name, c := range t.Differences() {
+				pairs = append(pairs, pairing(t.Split, t.Metric, name, t.Reference, c.Shown()))
+			}
 		}
 		if len(tables) == 0 {
 			d.Paragraph(nothing)
 		}
-		return nil
+		return pairs, nil
 	}
 	tables, err := comparisonTables(runs)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(tables) == 0 {
 		d.Paragraph(nothing)
 	}
 	for _, t := range tables {
 		t.Write(d)
+		for _, e := range t.entries {
+			if e.paired != nil {
+				pairs = append(pairs, pairing(t.split, t.metric, e.name, t.entries[0].name, *e.paired))
+			}
+		}
 	}
-	return nil
+	return pairs, nil
 }
 
 // stepsOf says how many optimizer steps a run took, and in which phases: 225 (sft 150, rce 75).

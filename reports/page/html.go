@@ -54,21 +54,8 @@ func WritePage(path, markdown string) error {
 // HTML renders a report as one page: equal markdown and plots give equal bytes. read returns the file that an image
 // names; a PNG with an SVG of the same name beside it is shown as that. Raw HTML is shown as text, except <br>.
 func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
-	r := &pageRenderer{read: read, ids: map[string]int{}}
-	md := goldmark.New(
-		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
-		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(r, 100))),
-	)
-	source := []byte(markdown)
-	tree := md.Parser().Parse(text.NewReader(source))
-	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // annotate returns no error
-		if entering {
-			r.annotate(n, source)
-		}
-		return ast.WalkContinue, nil
-	})
-	var body, page bytes.Buffer
-	_ = md.Renderer().Render(&body, source, tree) // a buffer takes every write
+	r, body := rendered(markdown, read)
+	var page bytes.Buffer
 	fmt.Fprintf(&page, `<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -83,8 +70,34 @@ func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
 <body>
 `, html.EscapeString(r.title), htmlStyle)
 	r.writeContents(&page)
-	fmt.Fprintf(&page, "<main>\n%s</main>\n</body>\n</html>\n", body.String())
+	fmt.Fprintf(&page, "<main>\n%s</main>\n</body>\n</html>\n", body)
 	return page.Bytes()
+}
+
+// Fragment renders a report without plots as HTML for another page. Foreign text in it stays text.
+func Fragment(markdown string) string {
+	_, body := rendered(markdown, func(string) ([]byte, error) { return nil, os.ErrNotExist })
+	return string(body)
+}
+
+// rendered returns a report's HTML and what its page needs besides.
+func rendered(markdown string, read func(name string) ([]byte, error)) (*pageRenderer, []byte) {
+	r := &pageRenderer{read: read, ids: map[string]int{}}
+	md := goldmark.New(
+		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(r, 100))),
+	)
+	source := []byte(markdown)
+	tree := md.Parser().Parse(text.NewReader(source))
+	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // annotate returns no error
+		if entering {
+			r.annotate(n, source)
+		}
+		return ast.WalkContinue, nil
+	})
+	var body bytes.Buffer
+	_ = md.Renderer().Render(&body, source, tree) // a buffer takes every write
+	return r, body.Bytes()
 }
 
 // pageRenderer adds to goldmark what our pages have besides: anchors, classes, boxes around tables, plots.

@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -72,6 +73,17 @@ func (t ArmTable) Comparisons() int {
 		n += len(r.Made())
 	}
 	return n
+}
+
+// Differences are those of the table's arms from its first one, by name, in its order.
+func (t ArmTable) Differences() iter.Seq2[string, *ArmComparison] {
+	return func(yield func(string, *ArmComparison) bool) {
+		for _, r := range t.Rows {
+			if r.first != nil && !yield(r.name, r.first) {
+				return
+			}
+		}
+	}
 }
 
 // ArmTable compares arms on one split by one metric, with the baselines of the first arm below.

@@ -57,7 +57,8 @@ func refused() map[string][]string {
 	}
 	for _, key := range []string{"modules_to_save", "use_dora", "use_qalora", "lora_bias", "fan_in_fan_out", "exclude_modules",
 		"layers_to_transform",
-		"layer_replication", "trainable_token_indices", "target_parameters", "alora_invocation_tokens", "arrow_config"} {
+		"layer_replication", "trainable_token_indices", "target_parameters", "alora_invocation_tokens", "arrow_config",
+		"kasa_config", "monteclora_config", "use_bdlora"} {
 		keys[key] = off
 	}
 	return keys

@@ -48,25 +48,29 @@ func Start(params *torchx.Params, layers []Linear, modules map[string]Module, fr
 
 // Save writes a model's adapters as a PEFT folder. base, which may be empty, is the model that the folder says they
 // belong to. c of nil, a model without adapters, is refused, and so is anything trained beside them: the folder has no
-// place for it.
-func Save(path string, c *Config, base string, modules map[string]Module, params *torchx.Params) error {
+// place for it. called, which may be nil, gives modules the names that the folder's readers know them by.
+func Save(path string, c *Config, base string, modules map[string]Module, params *torchx.Params, called func(module string) string) error {
 	if c == nil {
 		return fmt.Errorf("%s: the model has no adapters", path)
 	}
 	config := *c
 	config.BaseModel = base
-	ours := map[string]bool{}
+	ours := map[string]string{} // names in the folder
 	for name := range modules {
-		ours[KeyA(name)], ours[KeyB(name)] = true, true
+		public := name
+		if called != nil {
+			public = called(name)
+		}
+		ours[KeyA(name)], ours[KeyB(name)] = KeyA(public), KeyB(public)
 	}
 	var tensors []tensorfile.Tensor
 	values := params.Values()
 	for _, name := range params.Names() {
-		if !ours[name] {
+		if ours[name] == "" {
 			return fmt.Errorf("%s: %s is trained too, and an adapter folder has no place for it: export the merged model", path, name)
 		}
 		lo, hi := params.Range(name)
-		tensors = append(tensors, tensorfile.FromFloat32s(name, params.Shape(name), values[lo:hi]))
+		tensors = append(tensors, tensorfile.FromFloat32s(ours[name], params.Shape(name), values[lo:hi]))
 	}
 	return Write(path, config, tensors)
 }

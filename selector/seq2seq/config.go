@@ -28,6 +28,7 @@ type Config struct {
 	Activation string // of the feed-forward layers
 	Gated      bool   // T5: activation(wi_0·x)·(wi_1·x)
 	Tied       bool   // the head is the embedding
+	Scaled     bool   // T5: the head reads rows divided by √d_model
 
 	Eps         float64 // of the norms
 	Buckets     int     // T5: relative positions are told apart in so many buckets
@@ -111,6 +112,7 @@ type t5File struct {
 	InitFactor    *float64 `json:"initializer_factor"`
 	FeedForward   *string  `json:"feed_forward_proj"`
 	Tied          *bool    `json:"tie_word_embeddings"`
+	Scaled        *bool    `json:"scale_decoder_outputs"` // transformers 5, which writes tie_word_embeddings = true for all
 }
 
 func (c *Config) t5(raw []byte) error {
@@ -124,6 +126,7 @@ func (c *Config) t5(raw []byte) error {
 	c.Decoder.Layers = or(f.DecoderLayers, c.Encoder.Layers)
 	c.Buckets, c.MaxDistance = or(f.Buckets, 32), or(f.MaxDistance, 128)
 	c.Eps, c.InitStd, c.Tied, c.EmbedScale = or(f.Eps, 1e-6), or(f.InitFactor, 1), or(f.Tied, true), 1
+	c.Scaled = or(f.Scaled, c.Tied)
 	name := or(f.FeedForward, "relu")
 	c.Activation, c.Gated = strings.CutPrefix(name, "gated-")
 	if name == "gated-gelu" { // the published gated models mean the tanh form by gelu

@@ -58,6 +58,9 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 		if err := folder.CheckLayers("the number of layers", max(cfg.Encoder.Layers, cfg.Decoder.Layers)); err != nil {
 			return nil, err
 		}
+		if err := cfg.settleHead(folder); err != nil {
+			return nil, err
+		}
 		if err := cfg.checkFolder(folder); err != nil {
 			return nil, err
 		}
@@ -130,8 +133,10 @@ func (m *Model) build(b *tokens.Builder) (head torchx.Tensor) {
 		return m.table
 	}
 	m.net = m.newT5(b)
-	if m.cfg.Tied {
+	if m.cfg.Scaled {
 		m.headScale = 1 / sqrt(m.cfg.Width)
+	}
+	if m.cfg.Tied {
 		return m.table
 	}
 	return b.Tensor("lm_head.weight", m.cfg.Vocab, m.cfg.Width)
@@ -175,6 +180,9 @@ func (m *Model) Clone() tokens.Model[[]int64] {
 func (m *Model) SaveMerged(path, dtype string) error {
 	class := map[string]any{"architectures": []string{"T5ForConditionalGeneration"}}
 	if m.cfg.Kind == kindT5 {
+		if !m.cfg.Tied && !m.cfg.Scaled { // what older readers go by
+			class["tie_word_embeddings"] = false
+		}
 		return m.WriteMerged(path, dtype, class)
 	}
 	class["architectures"] = []string{"BartForConditionalGeneration"}

@@ -1,6 +1,7 @@
 package seq2seq
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -80,6 +81,19 @@ func (c *Config) find(folder *hffolder.Folder, name string) (tensorfile.Tensor, 
 		}
 	}
 	return tensorfile.Tensor{}, name, false
+}
+
+// settleHead looks whether the folder holds a head of its own beside the shared table. transformers takes such a head
+// whatever config.json says, and writes tie_word_embeddings = true for every T5 since version 5.
+func (c *Config) settleHead(folder *hffolder.Folder) error {
+	_, table, _ := c.find(folder, c.embedding())
+	if folder.Differ("lm_head.weight", table) {
+		if c.Kind == kindBART {
+			return fmt.Errorf("%s: lm_head.weight differs from %s: want BART's head to be its embedding", folder.Path, table)
+		}
+		c.Tied = false
+	}
+	return nil
 }
 
 // checkFolder names the tensors that are missing or not expected, and those of another shape.

@@ -1,9 +1,11 @@
 package tokens
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/hffolder"
@@ -105,7 +107,7 @@ func rebuild[M model](meta map[string]string, names Names, path *string, open Op
 // Whole parts that are trained beside them would be lost, and are refused: SaveMerged keeps them.
 func (w *Weights) SaveAdapter(path, baseName string) (err error) {
 	defer torchx.Recover(&err)
-	return lora.Save(path, w.adapted, baseName, w.modules, w.params)
+	return lora.Save(path, w.adapted, baseName, w.modules, w.params, w.InAdapter)
 }
 
 // WriteMerged writes the whole model as a Hugging Face folder, adapters merged into their weights: W + scale·B·A in
@@ -124,11 +126,14 @@ func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ..
 		return err
 	}
 	var all map[string]any
-	if err := jsonwords.Unmarshal(w.Config, &all); err != nil {
+	read := json.NewDecoder(bytes.NewReader(w.Config))
+	read.UseNumber() // 1.0 stays 1.0
+	if err := jsonwords.Decode(read, &all); err != nil {
 		return err
 	}
+	markFloats(all)
 	all["torch_dtype"] = dtype
-	delete(all, "dtype")
+	setTypes(all, dtype)
 	maps.Copy(all, config)
 	raw, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
@@ -138,6 +143,39 @@ func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ..
 		more = append(more, w.merged(s, to))
 	}
 	return hffolder.Write(path, append(raw, '\n'), w.generation, more, 0)
+}
+
+// setTypes changes the types that a config.json names for its weights. transformers 5 goes by dtype, and by that of
+// text_config too; older versions by torch_dtype.
+func setTypes(config map[string]any, dtype string) {
+	for key, value := range config {
+		if inner, ok := value.(map[string]any); ok {
+			setTypes(inner, dtype)
+		} else if (key == "dtype" || key == "torch_dtype") && value != nil {
+			config[key] = dtype
+		}
+	}
+}
+
+// markFloats gives the numbers of a config.json that transformers wants to be floats a decimal point: since version 5 it
+// refuses a configuration with "dropout": 0.
+func markFloats(config map[string]any) {
+	for key, value := range config {
+		switch v := value.(type) {
+		case map[string]any:
+			markFloats(v)
+		case json.Number:
+			if slices.Contains(floatKeys(), key) && !strings.ContainsAny(v.String(), ".eE") {
+				config[key] = json.Number(v.String() + ".0")
+			}
+		}
+	}
+}
+
+// floatKeys are those of T5, BART and Qwen2.5-VL.
+func floatKeys() []string {
+	return []string{"activation_dropout", "attention_dropout", "classifier_dropout", "decoder_layerdrop", "dropout", "dropout_rate",
+		"encoder_layerdrop", "init_std", "initializer_factor", "initializer_range", "layer_norm_epsilon", "rms_norm_eps", "rope_theta"}
 }
 
 // merged returns a weight with its adapter, on the host.

@@ -147,7 +147,11 @@ func ParseConfig(raw []byte) (*Config, error) {
 	}
 	text := f.textFile
 	if f.Text != nil {
+		whole := or(f.DType, or(f.NewDType, "")) // transformers goes by it, and may leave an old one inside
 		text.fill(*f.Text)
+		if whole != "" {
+			text.DType = &whole
+		}
 	}
 	c := &Config{Raw: bytes.Clone(raw),
 		ImageToken: f.ImageToken, VideoToken: f.VideoToken, VisionStart: f.VisionStart, VisionEnd: f.VisionEnd, VisionToken: f.VisionToken}

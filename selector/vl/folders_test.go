@@ -160,6 +160,16 @@ func TestMerge(t *testing.T) {
 	}
 	again := openTiny(t, "tiny_tied", func(o *Options) { o.Adapter = &adapter })
 	golden.Close(t, promptLogits(t, again, ask), want, 0)
+	file, err := tensorfile.ReadSafetensors(filepath.Join(adapter, "adapter_model.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for _, name := range file.Names() { // PEFT skips the published names
+		if !strings.HasPrefix(name, "base_model.model.model.language_model.layers.") {
+			t.Errorf("the adapter's file calls a tensor %s", name)
+		}
+	}
 
 	s := scratch(t, nil)
 	path := t.TempDir()

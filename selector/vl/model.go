@@ -62,6 +62,9 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 		if err := options.fits(cfg); err != nil {
 			return nil, err
 		}
+		if folder.Differ("lm_head.weight", "model.embed_tokens.weight") {
+			cfg.Tied = false // as transformers reads such a folder, whatever config.json says
+		}
 		if err := cfg.checkFolder(folder); err != nil {
 			return nil, err
 		}
@@ -178,7 +181,9 @@ func (m *Model) Config() *Config { return m.cfg }
 func (m *Model) Options() Options { return m.opt }
 
 // SaveMerged writes the whole model as a Hugging Face folder (tokens.Weights.WriteMerged).
-func (m *Model) SaveMerged(path, dtype string) error { return m.WriteMerged(path, dtype, nil) }
+func (m *Model) SaveMerged(path, dtype string) error {
+	return m.WriteMerged(path, dtype, map[string]any{"tie_word_embeddings": m.cfg.Tied})
+}
 
 // Clone returns a model with its own copy of the trained tensors; all others are shared.
 func (m *Model) Clone() tokens.Model[*processor.Prompt] {

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"strings"
 
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -24,8 +25,12 @@ func (c *Config) weightNames() []torchx.Spec {
 
 // layout says what of the model is trained under these options.
 func (c *Config) layout(o Options) tokens.Layout {
-	return tokens.Layout{Names: names(), Config: c.Raw, FileType: c.DType, Vocab: c.Vocab, All: c.weightNames(), Linears: c.linears(),
+	l := tokens.Layout{Names: names(), Config: c.Raw, FileType: c.DType, Vocab: c.Vocab, All: c.weightNames(), Linears: c.linears(),
 		Tuned: o.tuned, Parts: o.tunedParts()}
+	if c.Vision != nil {
+		l.InAdapter = hffolder.Newer
+	}
+	return l
 }
 
 // linears lists the layers that adapters can be put on: all but the embedding and the head, whose logits are never computed as

@@ -12,6 +12,8 @@
 //
 // Scores may have a bias of the distance from query to key, one table row a head (Raffel et al. 2020): what a row of
 // scores gets is a slice of its head's row, and the slice's gradient is that row of dS.
+//
+// Other types and devices: attend_parts.cc where it has a kernel, else libtorch's operations at the end of this file.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -19,6 +21,7 @@
 #include <map>
 #include <vector>
 
+#include "attend.h"
 #include "guard.h"
 #include "linear.h"
 #include "simd.h"
@@ -27,15 +30,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// The fields of Go's Span.
-struct Span {
-  int64_t q, q_len, prefix, prefix_len, own, own_len, causal;
-  int64_t keys() const { return prefix_len + own_len; }
-  int64_t key(int64_t l) const { return l < prefix_len ? prefix + l : own + l - prefix_len; }      // where the l-th key lies
-  int64_t visible(int64_t row) const { return causal ? keys() - q_len + row + 1 : keys(); }  // keys that a row sees: a prefix of all
-  int64_t place(int64_t row) const { return keys() - q_len + row; }                          // of a query among the keys: the last row's is the last key's
-};
 
 struct Heads {
   int64_t q, kv, group, d;  // query heads, key heads, query heads of a key head, width
@@ -555,6 +549,7 @@ at::Tensor attend(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v,
   std::vector<Span> spans = spans_of(data);
   check_spans(q, k, v, spans);
   if (bias.defined()) check_bias(bias, zero, q, spans);
+  if (!bias.defined() && parts_fit(q, k, v, spans.size())) return attend_parts(q, k, v, spans, scale);
   auto is_float = [](const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; };
   if (!(is_float(q) && is_float(k) && is_float(v) && (!bias.defined() || is_float(bias)))) return composed(q.contiguous(), k, v, spans, scale, bias, zero);
   if (recorded({&q, &k, &v, &bias})) return Attend::apply(q, k, v, data, scale, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt, zero);
@@ -564,35 +559,28 @@ at::Tensor attend(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v,
   return y;
 }
 
-// Where the keys of decoding rows lie, int32 on the device; rows i·N/P … of q share prefix i of P.
-struct DecodeKeys {
-  at::Tensor prefix, prefix_len;  // [P]; undefined: none
-  at::Tensor own, own_len;        // [N]
-  int64_t max_prefix, max_own;
-  // The same as spans, [7 N]; waits for the device.
-  std::vector<int64_t> spans() const {
-    auto host = [](const at::Tensor &x) { return x.to(at::kCPU, at::kLong).contiguous(); };
-    const int64_t n = own.size(0), group = prefix.defined() ? n / prefix.size(0) : n;
-    const at::Tensor own_at = host(own), own_n = host(own_len), at = prefix.defined() ? host(prefix) : at::Tensor(), len = prefix.defined() ? host(prefix_len) : at::Tensor();
-    std::vector<int64_t> data;
-    for (int64_t i = 0; i < n; i++) {
-      const int64_t p = i / group;
-      for (int64_t x : {i, int64_t{1}, prefix.defined() ? at.data_ptr<int64_t>()[p] : 0, prefix.defined() ? len.data_ptr<int64_t>()[p] : 0, own_at.data_ptr<int64_t>()[i],
-                        own_n.data_ptr<int64_t>()[i], int64_t{1}})
-        data.push_back(x);
-    }
-    return data;
-  }
-};
+// The spans of decoding rows, [7 N]; waits for the device.
+std::vector<int64_t> spans_of(const DecodeKeys &keys) {
+  auto host = [](const at::Tensor &x) { return x.to(at::kCPU, at::kLong).contiguous(); };
+  const bool shared = keys.prefix.defined();
+  const at::Tensor own = host(keys.own), own_len = host(keys.own_len), prefix = shared ? host(keys.prefix) : at::Tensor(), len = shared ? host(keys.prefix_len) : at::Tensor();
+  const int64_t n = own_len.size(0), group = shared ? n / len.size(0) : n;
+  auto number = [](const at::Tensor &x, int64_t i) { return x.defined() ? x.data_ptr<int64_t>()[i] : 0; };
+  std::vector<int64_t> data;
+  for (int64_t i = 0; i < n; i++)
+    data.insert(data.end(), {i, 1, number(prefix, i / group), number(len, i / group), number(own, i), number(own_len, i), 1});
+  return data;
+}
 
 void check_decode(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const DecodeKeys &keys) {
   check_shapes(q, k, v);
-  auto list = [&](const at::Tensor &x, const at::Tensor &y) {
-    return x.defined() && y.defined() && x.dim() == 1 && x.sizes() == y.sizes() && x.scalar_type() == at::kInt && y.scalar_type() == at::kInt && x.device() == q.device() && y.device() == q.device();
+  auto list = [&](const at::Tensor &x) { return x.defined() && x.dim() == 1 && x.scalar_type() == at::kInt && x.device() == q.device() && x.is_contiguous(); };
+  auto places = [&](const at::Tensor &start, const at::Tensor &length) {
+    return list(start) && list(length) && (start.size(0) == length.size(0) || start.size(0) == length.size(0) + 1);
   };
-  TORCH_CHECK(list(keys.own, keys.own_len) && keys.own.size(0) == q.size(0) && keys.max_own > 0, "attend_decode: want starts and lengths of own keys, int32 [", q.size(0),
+  TORCH_CHECK(places(keys.own, keys.own_len) && keys.own_len.size(0) == q.size(0) && keys.max_own > 0, "attend_decode: want starts and lengths of own keys, int32 [", q.size(0),
               "] where q is, and the longest");
-  TORCH_CHECK(!keys.prefix.defined() || (list(keys.prefix, keys.prefix_len) && keys.prefix.size(0) > 0 && q.size(0) % keys.prefix.size(0) == 0 && keys.max_prefix > 0),
+  TORCH_CHECK(!keys.prefix.defined() || (places(keys.prefix, keys.prefix_len) && keys.prefix_len.size(0) > 0 && q.size(0) % keys.prefix_len.size(0) == 0 && keys.max_prefix > 0),
               "attend_decode: want starts and lengths of prefixes, int32 [P] where q is, P a divisor of ", q.size(0), ", and the longest");
 }
 
@@ -609,7 +597,8 @@ const char *fc_attend_decode(Tensor q, Tensor k, Tensor v, Tensor prefix, Tensor
     const at::Tensor none;
     const DecodeKeys keys{prefix == nullptr ? none : *prefix, prefix_len == nullptr ? none : *prefix_len, *own, *own_len, max_prefix, max_own};
     check_decode(*q, *k, *v, keys);
-    *out = wrap(attend(*q, *k, *v, keys.spans(), scale, at::Tensor(), 0));
+    const bool fused = q->is_cuda() && q->scalar_type() != at::kDouble && !recorded({q, k, v}) && parts_fit(*q, *k, *v, q->size(0));
+    *out = wrap(fused ? decode_parts(*q, *k, *v, keys, scale) : attend(*q, *k, *v, spans_of(keys), scale, at::Tensor(), 0));
   });
 }
 

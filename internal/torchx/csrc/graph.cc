@@ -6,7 +6,6 @@
 #ifdef FULCRUM_CUDA
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/core/Event.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <map>
@@ -17,7 +16,7 @@ namespace {
 using Stream = c10::cuda::CUDAStream;  // gotorch has a CUDAStream of its own
 
 struct SideStream {
-  c10::cuda::CUDAGuard device;
+  c10::DeviceGuard device;  // CUDAGuard would have to be linked to the CUDA runtime, whose version changes
   Stream before, stream;
 };
 
@@ -49,7 +48,7 @@ const char *fc_side_begin(Tensor like, Side *out) {
     TORCH_CHECK(like->is_cuda(), "a CUDA stream for a tensor on ", like->device());
     const c10::DeviceIndex device = like->device().index();
     const Stream before = c10::cuda::getCurrentCUDAStream(device), stream = side_of(device);
-    auto *side = new SideStream{c10::cuda::CUDAGuard(device), before, stream};
+    auto *side = new SideStream{c10::DeviceGuard(at::Device(at::kCUDA, device)), before, stream};
     after(before, stream);
     c10::cuda::setCurrentCUDAStream(stream);
     *out = side;

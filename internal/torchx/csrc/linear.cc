@@ -136,6 +136,30 @@ at::Tensor product(const at::Tensor &x, const at::Tensor &w, const at::Tensor &b
   return y;
 }
 
+// CUDA writes the float32 sums of a 16-bit product as they are: since PyTorch 2.8 into a new tensor, since 2.11 onto one.
+#define SINCE(minor) (TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= minor))
+
+at::Tensor float_product(const at::Tensor &left, const at::Tensor &right) {
+#if SINCE(8)
+  if (left.is_cuda() && left.element_size() == 2) return at::mm(left, right, at::kFloat);
+#endif
+  return as(at::mm(left, right), at::kFloat);
+}
+
+void add_product(at::Tensor to, const at::Tensor &left, const at::Tensor &right, double scale) {
+  if (to.scalar_type() == left.scalar_type()) {
+    to.addmm_(left, right, 1, scale);
+    return;
+  }
+#if SINCE(11)
+  if (to.is_cuda() && to.scalar_type() == at::kFloat && left.element_size() == 2) {
+    at::addmm_out(to, to, left, right, at::kFloat, 1, scale);
+    return;
+  }
+#endif
+  to.add_(at::mm(left, right), scale);
+}
+
 namespace {
 
 // --- x·W + bias with W and bias parameters, in either orientation
@@ -196,16 +220,21 @@ bool has_buffer(const at::Tensor &w) { return !buffer(w).isNone(); }
 // --- x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ
 
 // Each of the factors may be frozen; a frozen W gets no gradient and may have another type than x. A and B have their
-// own type, in which the low-rank part is computed.
+// own type, in which the low-rank part is computed: on CUDA that of 16-bit rows, where products of float32 rows would
+// take many times as long as W's.
 struct LoRALinear : torch::autograd::Function<LoRALinear> {
   static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor weight, c10::optional<at::Tensor> bias, at::Tensor a, at::Tensor b, double scale) {
-    at::Tensor rows = flat(x);
-    at::Tensor y = product(rows, weight, bias ? *bias : at::Tensor());
-    at::Tensor low = at::mm(as(rows, a.scalar_type()), a.t());
-    if (y.scalar_type() == a.scalar_type())
-      y.addmm_(low, b.t(), 1, scale);
-    else
-      y.add_(at::mm(low, b.t()), scale);
+    at::Tensor rows = flat(x), y, low;
+    if (narrow(rows)) {
+      const at::ScalarType type = rows.scalar_type();
+      low = at::mm(rows, as(a, type).t()).mul_(scale);
+      y = bias ? at::addmm(as(*bias, type), low, as(b, type).t()) : at::mm(low, as(b, type).t());
+      y.addmm_(rows, as(weight, type).t());  // W's product comes last: it has time to read y
+    } else {
+      y = product(rows, weight, bias ? *bias : at::Tensor());
+      low = at::mm(as(rows, a.scalar_type()), a.t());
+      add_product(y, low, b.t(), scale);
+    }
     if (ctx == nullptr) return unflat(y, x.sizes());
     ctx->save_for_backward({rows, weight, a, b, low});
     ctx->saved_data["weight_grad"] = buffer(weight);
@@ -219,36 +248,44 @@ struct LoRALinear : torch::autograd::Function<LoRALinear> {
     return unflat(y, x.sizes());
   }
 
+  // Whether the low-rank part is computed in the rows' type; then low has the factor scale already.
+  static bool narrow(const at::Tensor &x) { return x.is_cuda() && x.element_size() == 2; }
+
   // Σ of left·right into the buffer by the product itself where there is one.
   static at::Tensor gradient(const c10::IValue &buffer, const at::Tensor &left, const at::Tensor &right, double scale) {
     if (buffer.isNone()) return at::mm(left, right).mul_(scale);
-    at::Tensor to = buffer.toTensor();
-    if (to.scalar_type() == left.scalar_type())
-      to.addmm_(left, right, 1, scale);
-    else
-      to.add_(at::mm(left, right), scale);
+    add_product(buffer.toTensor(), left, right, scale);
     return at::Tensor();
   }
 
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const at::Tensor &x = saved[0], &weight = saved[1], &a = saved[2], &b = saved[3], &low = saved[4];
+    const at::Tensor &x = saved[0], &weight = saved[1], &low = saved[4];
+    const at::ScalarType type = low.scalar_type();
+    const at::Tensor a = as(saved[2], type), b = as(saved[3], type);
     const double scale = ctx->saved_data["scale"].toDouble();
-    const at::Tensor dy = flat(grads[0]), dy_low = as(dy, b.scalar_type());
+    const bool needs_a = saved[2].requires_grad(), needs_b = saved[3].requires_grad();
+    const at::Tensor dy = flat(grads[0]), dy_low = as(dy, type);
     at::Tensor dx, dw, dbias, da, db;
-    at::Tensor dlow;  // without scale
-    const bool needs_x = ctx->saved_data["needs_x"].toBool();
-    if (needs_x || a.requires_grad()) dlow = at::mm(dy_low, b);
+    at::Tensor dlow;
+    const bool needs_x = ctx->saved_data["needs_x"].toBool(), scaled = narrow(x);
+    const double missing = scaled ? 1 : scale;  // the factor that low and dlow are without
+    if (needs_x || needs_a) dlow = at::mm(dy_low, b);
+    if (scaled && dlow.defined()) dlow.mul_(scale);
     if (needs_x) {
-      dx = at::mm(dy, as(weight, dy.scalar_type()));
-      if (dx.scalar_type() == a.scalar_type())
-        dx.addmm_(dlow, a, 1, scale);
-      else
-        dx.add_(at::mm(dlow, a), scale);
+      if (scaled) {
+        dx = at::mm(dlow, a);
+        dx.addmm_(dy, as(weight, type));
+      } else {
+        dx = at::mm(dy, as(weight, dy.scalar_type()));
+        add_product(dx, dlow, a, scale);
+      }
       dx = dx.view(ctx->saved_data["sizes"].toIntVector());
     }
-    if (b.requires_grad()) db = gradient(ctx->saved_data["b_grad"], dy_low.t(), low, scale);
-    if (a.requires_grad()) da = gradient(ctx->saved_data["a_grad"], dlow.t(), as(x, a.scalar_type()), scale);
+    if (needs_b) db = gradient(ctx->saved_data["b_grad"], dy_low.t(), low, missing);
+    if (needs_a) da = gradient(ctx->saved_data["a_grad"], dlow.t(), as(x, type), missing);
+    if (da.defined()) da = as(da, saved[2].scalar_type());
+    if (db.defined()) db = as(db, saved[3].scalar_type());
     if (weight.requires_grad()) {
       dw = gradient(ctx->saved_data["weight_grad"], dy.t(), x, 1);
       if (dw.defined()) dw = as(dw, weight.scalar_type());

@@ -27,3 +27,9 @@ inline at::Tensor into(const c10::IValue &buffer, at::Tensor gradient) {
 
 // x·wᵀ + bias of x [N, in], w [out, in] of any float type, in x's type; bias may be undefined. No gradient.
 at::Tensor product(const at::Tensor &x, const at::Tensor &w, const at::Tensor &bias);
+
+// left·right in float32, of factors of any one type. No gradient.
+at::Tensor float_product(const at::Tensor &left, const at::Tensor &right);
+
+// to += scale·left·right; to is float32, or has the factors' type. No gradient.
+void add_product(at::Tensor to, const at::Tensor &left, const at::Tensor &right, double scale);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "cuda_kernels.h"
 #include "guard.h"
 #include "simd.h"
 
@@ -147,6 +148,9 @@ Layout layout(const at::Tensor &logits, const at::Tensor &actions) {
 // log π of every action, actions taken before at a logit of `taken`; the entropy of each step, without gradient; and
 // the KL divergence of each step's distribution from the log-probabilities ref, where they are given.
 struct PickLogp : torch::autograd::Function<PickLogp> {
+  static constexpr int64_t kThreads = 128;  // on CUDA: four rows
+  static int64_t warps(const Layout &l) { return (l.b * l.r * 32 + kThreads - 1) / kThreads; }
+
   template <class T>
   static void run(const Layout &l, T *x, const int64_t *a, T taken, const T *ref, T *logp, T *entropy, T *kl, T *lse, T *row_kl) {
     at::parallel_for(0, l.b, 1, [&](int64_t begin, int64_t end) {
@@ -195,17 +199,22 @@ struct PickLogp : torch::autograd::Function<PickLogp> {
 
   static variable_list forward(AutogradContext *ctx, at::Tensor logits, at::Tensor actions, double taken, c10::optional<at::Tensor> ref) {
     const Layout l = layout(logits, actions);
-    at::Tensor x = logits.contiguous(), a = actions.contiguous(), r = ref ? ref->contiguous() : at::Tensor();
+    at::Tensor x = logits.contiguous(), a = actions.to(x.device()).contiguous(), r = ref ? ref->contiguous() : at::Tensor();
     TORCH_CHECK(!ref || r.sizes() == at::IntArrayRef({l.b, l.g, l.t, l.k}), "pick: logits ", x.sizes(), ", reference ", ref ? r.sizes() : x.sizes());
-    if (l.t > 1 && x.data_ptr() == logits.data_ptr()) x = x.clone();  // taken actions are written into it
+    if (!x.is_cuda() && l.t > 1 && x.data_ptr() == logits.data_ptr()) x = x.clone();  // taken actions are written into it
     at::Tensor logp = at::empty(actions.sizes(), x.options()), entropy = at::empty(actions.sizes(), x.options());
     at::Tensor kl = at::empty(ref ? actions.sizes() : at::IntArrayRef({0}), x.options());
     at::Tensor lse = at::empty({l.b, l.r}, x.options()), row_kl = at::empty_like(lse);
-    AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "pick_logp", [&] {
+    if (x.is_cuda())
+      cuda::run({"pick", x, false}, warps(l), 1, kThreads, x, a, static_cast<float>(taken), r, logp, entropy, kl, lse, row_kl, l.b * l.r, static_cast<int>(l.r),
+                static_cast<int>(l.k), static_cast<int>(l.g), static_cast<int>(l.t), static_cast<int>(l.shared));
+    else
+      AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "pick_logp", [&] {
       run<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), static_cast<scalar_t>(taken), ref ? r.data_ptr<scalar_t>() : nullptr,
                     logp.data_ptr<scalar_t>(), entropy.data_ptr<scalar_t>(), kl.data_ptr<scalar_t>(), lse.data_ptr<scalar_t>(), row_kl.data_ptr<scalar_t>());
     });
     ctx->save_for_backward({x, a, lse, row_kl, r});
+    ctx->saved_data["taken"] = taken;
     if (ref)
       ctx->mark_non_differentiable({entropy});
     else
@@ -218,6 +227,11 @@ struct PickLogp : torch::autograd::Function<PickLogp> {
     const at::Tensor &x = saved[0], &a = saved[1], &lse = saved[2], &row_kl = saved[3], &ref = saved[4];
     at::Tensor grad = grads[0].contiguous(), grad_kl = grads[2].contiguous(), dx = at::empty_like(x);
     const Layout l = layout(x, a);
+    if (x.is_cuda()) {
+      cuda::run({"pick_back", x, false}, warps(l), 1, kThreads, x, a, static_cast<float>(ctx->saved_data["taken"].toDouble()), ref, lse, row_kl, grad, grad_kl, dx,
+                l.b * l.r, static_cast<int>(l.r), static_cast<int>(l.k), static_cast<int>(l.g), static_cast<int>(l.t), static_cast<int>(l.shared));
+      return {dx, at::Tensor(), at::Tensor(), at::Tensor()};
+    }
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "pick_logp", [&] {
       back<scalar_t>(l, x.data_ptr<scalar_t>(), a.data_ptr<int64_t>(), lse.data_ptr<scalar_t>(), ref.defined() ? ref.data_ptr<scalar_t>() : nullptr,
                      row_kl.data_ptr<scalar_t>(), grad.data_ptr<scalar_t>(), grad_kl.data_ptr<scalar_t>(), dx.data_ptr<scalar_t>());
@@ -293,7 +307,7 @@ extern "C" {
 // taken before have the logit `taken`. With the log-probabilities ref [B, G, T, K] also each step's KL(π ‖ ref) [B, G, T].
 const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref, Tensor *logp, Tensor *entropy, Tensor *kl) {
   return guard([&] {
-    variable_list out = fused(*logits) ? PickLogp::apply(*logits, *actions, taken, ref == nullptr ? c10::optional<at::Tensor>() : *ref)
+    variable_list out = fused(*logits) || (cuda::runs(*logits) && logits->scalar_type() == at::kFloat) ? PickLogp::apply(*logits, *actions, taken, ref == nullptr ? c10::optional<at::Tensor>() : *ref)
                                        : pick_composed(*logits, *actions, taken, ref == nullptr ? at::Tensor() : *ref);
     *logp = wrap(out[0]);
     *entropy = wrap(out[1]);

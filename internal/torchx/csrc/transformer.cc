@@ -1,8 +1,9 @@
 // A transformer's operations between its products: RMSNorm, SwiGLU, rotary positions; and rows of key/value caches.
-// On the CPU in float32 each is one pass forward and one backward: composed from libtorch's operations they are
-// seven passes over the rows each, a third of a small model's time.
+// On the CPU in float32, and in any float type on CUDA (kernels.cu), each is one pass forward and one backward: composed
+// from libtorch's operations they are seven passes over the rows each, a third of a small model's time.
 #include <ATen/Parallel.h>
 
+#include "cuda_kernels.h"
 #include "guard.h"
 #include "linear.h"
 #include "simd.h"
@@ -14,8 +15,16 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kRows = 32;       // rows of a task, and of a partial sum: the same for any number of threads
 constexpr int64_t kGrain = 16384;   // elements of a task
+constexpr int64_t kCUDARows = 128;  // rows of a partial sum on CUDA
+constexpr int64_t kCUDAThreads = 256;
 
-bool fused(const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; }
+// Whether there is a fused pass for x with others of its type.
+bool fused(const at::Tensor &x, std::initializer_list<const at::Tensor *> others) {
+  if (!(x.is_cpu() && x.scalar_type() == at::kFloat) && !cuda::runs(x)) return false;
+  for (const at::Tensor *y : others)
+    if (y->device() != x.device() || y->scalar_type() != x.scalar_type()) return false;
+  return true;
+}
 
 // --- RMSNorm
 
@@ -69,19 +78,34 @@ struct AddRMSNorm : torch::autograd::Function<AddRMSNorm> {
   static variable_list forward(AutogradContext *ctx, at::Tensor input, c10::optional<at::Tensor> more, at::Tensor weight, double eps) {
     at::Tensor x = input.contiguous(), delta = more ? more->contiguous() : at::Tensor(), w = weight.contiguous();
     const int64_t k = x.size(-1), rows = k == 0 ? 0 : x.numel() / k;
-    at::Tensor y = at::empty_like(x), total = more ? at::empty_like(x) : x, inverse = at::empty({rows}, x.options());
-    const float *xp = x.data_ptr<float>(), *dp = more ? delta.data_ptr<float>() : nullptr, *wp = w.data_ptr<float>();
-    float *yp = y.data_ptr<float>(), *tp = more ? total.data_ptr<float>() : nullptr, *ip = inverse.data_ptr<float>();
-    at::parallel_for(0, rows, kRows, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin, at = begin * k; i < end; i++, at += k)
-        ip[i] = rms_row(xp + at, dp == nullptr ? nullptr : dp + at, wp, tp == nullptr ? nullptr : tp + at, yp + at, k, static_cast<float>(eps));
-    });
+    at::Tensor y = at::empty_like(x), total = more ? at::empty_like(x) : x, inverse = at::empty({rows}, x.options().dtype(at::kFloat));
+    if (x.is_cuda())
+      cuda_forward(x, delta, w, total, y, inverse, eps);
+    else
+      cpu_forward(x, delta, w, total, y, inverse, eps);
     if (ctx == nullptr) return more ? variable_list{total, y} : variable_list{y};
     ctx->save_for_backward({total, weight, inverse});
     ctx->saved_data["weight_grad"] = buffer(weight);
     ctx->saved_data["added"] = more.has_value();
     ctx->set_materialize_grads(false);
     return more ? variable_list{total, y} : variable_list{y};
+  }
+
+  static void cuda_forward(const at::Tensor &x, const at::Tensor &delta, const at::Tensor &w, at::Tensor &total, at::Tensor &y, at::Tensor &inverse, double eps) {
+    const int64_t k = x.size(-1);
+    const cuda::Kernel kernel{"rms_norm", x, cuda::wide(k, {&x, &delta, &w, &total, &y})};
+    cuda::run(kernel, inverse.numel(), 1, kernel.threads(k), x, delta, w, delta.defined() ? total : delta, y,
+              inverse, k, static_cast<float>(eps));
+  }
+
+  static void cpu_forward(const at::Tensor &x, const at::Tensor &delta, const at::Tensor &w, at::Tensor &total, at::Tensor &y, at::Tensor &inverse, double eps) {
+    const int64_t k = x.size(-1), rows = inverse.numel();
+    const float *xp = x.data_ptr<float>(), *dp = delta.defined() ? delta.data_ptr<float>() : nullptr, *wp = w.data_ptr<float>();
+    float *yp = y.data_ptr<float>(), *tp = delta.defined() ? total.data_ptr<float>() : nullptr, *ip = inverse.data_ptr<float>();
+    at::parallel_for(0, rows, kRows, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin, at = begin * k; i < end; i++, at += k)
+        ip[i] = rms_row(xp + at, dp == nullptr ? nullptr : dp + at, wp, tp == nullptr ? nullptr : tp + at, yp + at, k, static_cast<float>(eps));
+    });
   }
 
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
@@ -93,10 +117,31 @@ struct AddRMSNorm : torch::autograd::Function<AddRMSNorm> {
     if (!dy.defined()) return {along, along, at::Tensor(), at::Tensor()};
     dy = dy.contiguous();
     if (along.defined()) along = along.contiguous();
-    at::Tensor dx = at::empty_like(x), dw;
+    at::Tensor dx = at::empty_like(x), dw, partial;
+    const int64_t k = x.size(-1), rows = inverse.numel(), chunk = x.is_cuda() ? kCUDARows : kRows, blocks = (rows + chunk - 1) / chunk;
+    if (saved[1].requires_grad()) partial = at::zeros({blocks, k}, inverse.options());
+    if (x.is_cuda())
+      cuda_backward(x, w, dy, along, inverse, dx, partial);
+    else
+      cpu_backward(x, w, dy, along, inverse, dx, partial);
+    if (partial.defined()) dw = into(ctx->saved_data["weight_grad"], partial.sum(0).to(w.scalar_type()));
+    return {dx, added ? dx : at::Tensor(), dw, at::Tensor()};
+  }
+
+  static void cuda_backward(const at::Tensor &x, const at::Tensor &w, const at::Tensor &dy, const at::Tensor &along, const at::Tensor &inverse, at::Tensor &dx,
+                            at::Tensor &partial) {
+    const int64_t k = x.size(-1), rows = inverse.numel();
+    const bool wide = cuda::wide(k, {&x, &w, &dy, &along, &dx});
+    const cuda::Kernel kernel{"rms_norm_back", x, wide}, weights{"rms_norm_weight_back", x, wide};
+    cuda::run(kernel, rows, 1, kernel.threads(k), x, w, dy, along, inverse, dx, k);
+    if (!partial.defined()) return;
+    const int64_t columns = 32 * weights.width();
+    cuda::run(weights, (k + columns - 1) / columns, partial.size(0), 32, x, dy, inverse, partial, rows, k, static_cast<int>(kCUDARows));
+  }
+
+  static void cpu_backward(const at::Tensor &x, const at::Tensor &w, const at::Tensor &dy, const at::Tensor &along, const at::Tensor &inverse, at::Tensor &dx,
+                           at::Tensor &partial) {
     const int64_t k = x.size(-1), rows = inverse.numel(), blocks = (rows + kRows - 1) / kRows;
-    at::Tensor partial;
-    if (saved[1].requires_grad()) partial = at::zeros({blocks, k}, x.options());
     const float *xp = x.data_ptr<float>(), *wp = w.data_ptr<float>(), *dyp = dy.data_ptr<float>(), *ip = inverse.data_ptr<float>();
     const float *ap = along.defined() ? along.data_ptr<float>() : nullptr;
     float *dxp = dx.data_ptr<float>(), *pp = partial.defined() ? partial.data_ptr<float>() : nullptr;
@@ -105,13 +150,11 @@ struct AddRMSNorm : torch::autograd::Function<AddRMSNorm> {
         for (int64_t i = b * kRows; i < std::min(rows, (b + 1) * kRows); i++)
           rms_back_row(xp + i * k, wp, dyp + i * k, ap == nullptr ? nullptr : ap + i * k, ip[i], dxp + i * k, pp == nullptr ? nullptr : pp + b * k, k);
     });
-    if (partial.defined()) dw = into(ctx->saved_data["weight_grad"], partial.sum(0));
-    return {dx, added ? dx : at::Tensor(), dw, at::Tensor()};
   }
 };
 
 at::Tensor rms_norm(const at::Tensor &x, const at::Tensor &weight, double eps) {
-  if (fused(x) && fused(weight)) {
+  if (fused(x, {&weight})) {
     const c10::optional<at::Tensor> none;
     return (recorded({&x, &weight}) ? AddRMSNorm::apply(x, none, weight, eps) : AddRMSNorm::forward(nullptr, x, none, weight, eps))[0];
   }
@@ -146,18 +189,32 @@ FULCRUM_SIMD void swiglu_back_span(const float *g, const float *u, const float *
 }
 
 struct SwiGLU : torch::autograd::Function<SwiGLU> {
+  static int64_t blocks(const at::Tensor &x, const cuda::Kernel &kernel) {
+    const int64_t elements = kCUDAThreads * kernel.width();
+    return (x.numel() + elements - 1) / elements;
+  }
   static at::Tensor forward(AutogradContext *ctx, at::Tensor gate, at::Tensor up) {
     at::Tensor g = gate.contiguous(), u = up.contiguous(), y = at::empty_like(g);
+    if (ctx != nullptr) ctx->save_for_backward({g, u});
+    if (g.is_cuda()) {
+      const cuda::Kernel kernel{"swiglu", g, cuda::wide(g.numel(), {&g, &u, &y})};
+      cuda::run(kernel, blocks(g, kernel), 1, kCUDAThreads, g, u, y, g.numel());
+      return y;
+    }
     const float *gp = g.data_ptr<float>(), *upp = u.data_ptr<float>();
     float *yp = y.data_ptr<float>();
     at::parallel_for(0, g.numel(), kGrain, [&](int64_t i, int64_t end) { swiglu_span(gp + i, upp + i, yp + i, end - i); });
-    if (ctx != nullptr) ctx->save_for_backward({g, u});
     return y;
   }
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     const at::Tensor &g = saved[0], &u = saved[1];
     at::Tensor dy = grads[0].contiguous(), dg = at::empty_like(g), du = at::empty_like(u);
+    if (g.is_cuda()) {
+      const cuda::Kernel kernel{"swiglu_back", g, cuda::wide(g.numel(), {&g, &u, &dy, &dg, &du})};
+      cuda::run(kernel, blocks(g, kernel), 1, kCUDAThreads, g, u, dy, dg, du, g.numel());
+      return {dg, du};
+    }
     const float *gp = g.data_ptr<float>(), *upp = u.data_ptr<float>(), *dyp = dy.data_ptr<float>();
     float *dgp = dg.data_ptr<float>(), *dup = du.data_ptr<float>();
     at::parallel_for(0, g.numel(), kGrain, [&](int64_t i, int64_t end) { swiglu_back_span(gp + i, upp + i, dyp + i, dgp + i, dup + i, end - i); });
@@ -188,6 +245,11 @@ struct Rope : torch::autograd::Function<Rope> {
   static at::Tensor turn(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin, float sign) {
     at::Tensor y = at::empty_like(x);
     const int64_t n = x.size(0), heads = x.size(1), d = x.size(2), half = d / 2;
+    if (x.is_cuda()) {
+      const cuda::Kernel kernel{"rope", x, cuda::wide(half, {&x, &y})};
+      cuda::run(kernel, n, 1, kernel.threads(heads * half), x, cos, sin, y, static_cast<int>(heads), static_cast<int>(half), sign);
+      return y;
+    }
     const float *xp = x.data_ptr<float>(), *cp = cos.data_ptr<float>(), *sp = sin.data_ptr<float>();
     float *yp = y.data_ptr<float>();
     at::parallel_for(0, n, kRows, [&](int64_t begin, int64_t end) {
@@ -209,7 +271,8 @@ struct Rope : torch::autograd::Function<Rope> {
 at::Tensor rope(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin) {
   TORCH_CHECK(x.dim() == 3 && x.size(2) % 2 == 0 && cos.sizes() == sin.sizes() && cos.sizes() == at::IntArrayRef({x.size(0), x.size(2) / 2}),
               "rope: x ", x.sizes(), ", cos ", cos.sizes(), ", sin ", sin.sizes(), ": want [N, H, D] and twice [N, D/2]");
-  if (fused(x) && fused(cos) && fused(sin)) return recorded({&x}) ? Rope::apply(x, cos, sin) : Rope::forward(nullptr, x, cos, sin);
+  if (fused(x, {}) && cos.device() == x.device() && cos.scalar_type() == at::kFloat && sin.device() == x.device() && sin.scalar_type() == at::kFloat)
+    return recorded({&x}) ? Rope::apply(x, cos, sin) : Rope::forward(nullptr, x, cos, sin);
   const int64_t half = x.size(2) / 2;
   at::Tensor f = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat), c = cos.unsqueeze(1), s = sin.unsqueeze(1);
   at::Tensor a = f.narrow(2, 0, half), b = f.narrow(2, half, half);
@@ -231,7 +294,7 @@ const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, T
   return guard([&] {
     TORCH_CHECK(x->sizes() == delta->sizes() && weight->dim() == 1 && x->dim() > 0 && x->size(-1) == weight->size(0), "add_rms_norm: x ", x->sizes(), ", delta ",
                 delta->sizes(), ", weight ", weight->sizes());
-    if (fused(*x) && fused(*delta) && fused(*weight)) {
+    if (fused(*x, {delta, weight})) {
       variable_list both =
           recorded({x, delta, weight}) ? AddRMSNorm::apply(*x, *delta, *weight, eps) : AddRMSNorm::forward(nullptr, *x, *delta, *weight, eps);
       *total = wrap(both[0]);
@@ -247,7 +310,7 @@ const char *fc_add_rms_norm(Tensor x, Tensor delta, Tensor weight, double eps, T
 const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out) {
   return guard([&] {
     TORCH_CHECK(gate->sizes() == up->sizes(), "swiglu: gate ", gate->sizes(), ", up ", up->sizes());
-    if (!fused(*gate) || !fused(*up))
+    if (!fused(*gate, {up}))
       *out = wrap(at::silu(*gate) * *up);
     else
       *out = wrap(recorded({gate, up}) ? SwiGLU::apply(*gate, *up) : SwiGLU::forward(nullptr, *gate, *up));

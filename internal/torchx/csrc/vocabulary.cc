@@ -7,12 +7,14 @@
 //
 // updates each row's running maximum, Σ e^z and Σ z e^z. Backward does the tile again from the row's log Σ e^z, or
 // takes it from memory where all logits fit kKeep, and adds dZ·W[tile] to the gradient of hidden and dZᵀ·hidden to that
-// of W, each row of which is touched once.
+// of W, each row of which is touched once. On CUDA the logits of a chunk of rows, in float32 by one product, are read once
+// forward; backward makes them again and turns them into dZ in one pass.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <vector>
 
+#include "cuda_kernels.h"
 #include "guard.h"
 #include "linear.h"
 #include "simd.h"
@@ -25,6 +27,7 @@ using torch::autograd::variable_list;
 constexpr int64_t kRows = 512;       // rows of a block
 constexpr int64_t kTile = 1024;      // tokens of a tile: with kRows 2 MB of logits
 constexpr int64_t kKeep = 64 << 20;  // logits kept for backward: 256 MB in float32
+constexpr int64_t kCUDALogits = 256 << 20;  // logits of a chunk of rows on CUDA: 1 GB
 constexpr int64_t kElements = 32 << 20;  // logits of a chunk of rows where libtorch's operations do the work
 
 // What is known of a row's distribution so far: all with z - top in place of z.
@@ -211,6 +214,76 @@ struct TokenLogp : torch::autograd::Function<TokenLogp> {
   }
 };
 
+// --- on CUDA (kernels_vocabulary.cu)
+
+constexpr int64_t kThreads = 512;  // of a row
+
+bool on_cuda(const at::Tensor &hidden, const at::Tensor &weight) { return cuda::runs(hidden) && weight.is_cuda(); }
+
+// Calls f(first row, rows) for each chunk whose logits fit kCUDALogits.
+template <class F>
+void each_chunk(int64_t rows, int64_t vocabulary, F f) {
+  const int64_t step = std::max<int64_t>(16, kCUDALogits / vocabulary);
+  for (int64_t i = 0; i < rows; i += step) f(i, std::min(step, rows - i));
+}
+
+at::Tensor in_type_of(const at::Tensor &weight, const at::Tensor &hidden) {
+  return weight.scalar_type() == hidden.scalar_type() ? weight : weight.to(hidden.scalar_type());
+}
+
+struct TokenLogpCUDA : torch::autograd::Function<TokenLogpCUDA> {
+  static variable_list forward(AutogradContext *ctx, at::Tensor hidden_in, at::Tensor weight, at::Tensor targets_in, double temperature) {
+    at::Tensor hidden = hidden_in.contiguous(), targets = targets_in.to(hidden.device()).contiguous(), w = in_type_of(weight, hidden);
+    const int64_t rows = hidden.size(0), vocabulary = w.size(0);
+    at::Tensor logp = at::empty({rows}, hidden.options().dtype(at::kFloat)), entropy = at::empty_like(logp), lse = at::empty_like(logp);
+    each_chunk(rows, vocabulary, [&](int64_t i, int64_t n) {
+      const at::Tensor z = float_product(hidden.narrow(0, i, n), w.t());
+      const cuda::Kernel kernel{"token_stats", z, cuda::wide(vocabulary, {&z})};
+      cuda::run(kernel, n, 1, kThreads, z, targets.narrow(0, i, n), logp.narrow(0, i, n), entropy.narrow(0, i, n), lse.narrow(0, i, n), vocabulary,
+                static_cast<float>(1 / temperature));
+    });
+    if (ctx == nullptr) return {logp, entropy};
+    ctx->save_for_backward({hidden, weight, targets, lse, entropy});
+    ctx->saved_data["weight_grad"] = buffer(weight);
+    ctx->saved_data["temperature"] = temperature;
+    ctx->saved_data["needs_hidden"] = hidden_in.requires_grad();
+    ctx->set_materialize_grads(false);
+    return {logp, entropy};
+  }
+
+  // The kernel that writes the gradient of float32 logits in a type.
+  static const char *kernel_to(at::ScalarType type) {
+    return type == at::kFloat ? "token_back" : type == at::kBFloat16 ? "token_back_bf16" : "token_back_f16";
+  }
+
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &hidden = saved[0], &targets = saved[2], &lse = saved[3], &entropy = saved[4];
+    const at::Tensor w = in_type_of(saved[1], hidden);
+    const int64_t rows = hidden.size(0), vocabulary = w.size(0);
+    const float inverse = static_cast<float>(1 / ctx->saved_data["temperature"].toDouble());
+    const at::Tensor g = grads[0].defined() ? grads[0].contiguous() : at::Tensor(), h = grads[1].defined() ? grads[1].contiguous() : at::Tensor();
+    at::Tensor dhidden, dweight;
+    if (ctx->saved_data["needs_hidden"].toBool()) dhidden = at::empty_like(hidden);
+    const c10::IValue into = ctx->saved_data["weight_grad"];
+    if (saved[1].requires_grad()) dweight = into.isNone() ? at::zeros(w.sizes(), lse.options()) : into.toTensor();
+    each_chunk(rows, vocabulary, [&](int64_t i, int64_t n) {
+      const auto part = [&](const at::Tensor &x) { return x.defined() ? x.narrow(0, i, n) : x; };
+      const at::Tensor block = hidden.narrow(0, i, n), z = float_product(block, w.t());
+      const at::Tensor dz = hidden.scalar_type() == at::kFloat ? z : at::empty(z.sizes(), hidden.options());
+      const cuda::Kernel kernel{kernel_to(dz.scalar_type()), z, cuda::wide(vocabulary, {&z})};
+      cuda::run(kernel, n, 1, kThreads, z, part(targets), part(g), part(h), part(entropy), part(lse), dz, vocabulary, inverse);
+      if (dhidden.defined()) {
+        at::Tensor to = part(dhidden);
+        at::mm_out(to, dz, w);
+      }
+      if (dweight.defined()) add_product(dweight, dz.t(), block, 1);
+    });
+    if (dweight.defined()) dweight = into.isNone() ? dweight.to(saved[1].scalar_type()) : at::Tensor();
+    return {dhidden, dweight, at::Tensor(), at::Tensor()};
+  }
+};
+
 // --- from libtorch's operations, in chunks of rows: other types and devices
 
 at::Tensor log_probs(const at::Tensor &hidden, const at::Tensor &weight, double temperature) {
@@ -310,6 +383,18 @@ at::Tensor kl_chunks(const at::Tensor &hidden, const at::Tensor &weight, const a
   return at::cat(parts);
 }
 
+at::Tensor kl_cuda(const at::Tensor &hidden, const at::Tensor &weight, const at::Tensor &ref_hidden, const at::Tensor &ref_weight) {
+  const int64_t rows = hidden.size(0), vocabulary = weight.size(0);
+  const at::Tensor w = in_type_of(weight, hidden), ref_w = in_type_of(ref_weight, ref_hidden);
+  at::Tensor kl = at::empty({rows}, hidden.options().dtype(at::kFloat));
+  each_chunk(rows, vocabulary, [&](int64_t i, int64_t n) {
+    const at::Tensor z = float_product(hidden.narrow(0, i, n), w.t()), y = float_product(ref_hidden.narrow(0, i, n), ref_w.t());
+    const cuda::Kernel kernel{"token_kl", z, cuda::wide(vocabulary, {&z, &y})};
+    cuda::run(kernel, n, 1, kThreads, z, y, kl.narrow(0, i, n), vocabulary);
+  });
+  return kl;
+}
+
 }  // namespace
 
 extern "C" {
@@ -321,7 +406,10 @@ const char *fc_token_logp(Tensor hidden, Tensor weight, Tensor targets, double t
                 "token_logp: hidden ", hidden->sizes(), ", weight ", weight->sizes(), ", targets ", targets->sizes(), ": want [N, H], [V, H] and int64 [N]");
     TORCH_CHECK(temperature > 0, "token_logp: temperature ", temperature);
     variable_list out;
-    if (!fused(*hidden, *weight))
+    if (on_cuda(*hidden, *weight))
+      out = recorded({hidden, weight}) ? TokenLogpCUDA::apply(*hidden, *weight, *targets, temperature)
+                                       : TokenLogpCUDA::forward(nullptr, *hidden, *weight, *targets, temperature);
+    else if (!fused(*hidden, *weight))
       out = TokenLogpChunks::apply(*hidden, *weight, *targets, temperature);
     else
       out = recorded({hidden, weight}) ? TokenLogp::apply(*hidden, *weight, *targets, temperature) : TokenLogp::forward(nullptr, *hidden, *weight, *targets, temperature);
@@ -336,6 +424,10 @@ const char *fc_token_kl(Tensor hidden, Tensor weight, Tensor ref_hidden, Tensor 
     TORCH_CHECK(hidden->dim() == 2 && weight->dim() == 2 && hidden->sizes() == ref_hidden->sizes() && weight->sizes() == ref_weight->sizes() &&
                     hidden->size(1) == weight->size(1) && hidden->size(0) > 0,
                 "token_kl: hidden ", hidden->sizes(), " and ", ref_hidden->sizes(), ", weight ", weight->sizes(), " and ", ref_weight->sizes());
+    if (on_cuda(*hidden, *weight) && on_cuda(*ref_hidden, *ref_weight)) {
+      *out = wrap(kl_cuda(*hidden, *weight, *ref_hidden, *ref_weight));
+      return;
+    }
     const bool tiles = fused(*hidden, *weight) && fused(*ref_hidden, *ref_weight);
     *out = wrap(tiles ? kl_tiles(hidden->contiguous(), *weight, ref_hidden->contiguous(), *ref_weight) : kl_chunks(*hidden, *weight, *ref_hidden, *ref_weight));
   });

@@ -1,0 +1,160 @@
+#include "cuda_kernels.h"
+
+bool cuda::wide(int64_t k, std::initializer_list<const at::Tensor *> tensors) {
+  for (const at::Tensor *x : tensors)
+    if (x->defined() && (k * x->element_size() % 16 != 0 || reinterpret_cast<uintptr_t>(x->data_ptr()) % 16 != 0)) return false;
+  return true;
+}
+
+#ifdef FULCRUM_CUDA
+
+#include <c10/core/DeviceGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda.h>
+#include <dlfcn.h>
+#include <nvrtc.h>
+
+#include <map>
+#include <mutex>
+
+namespace {
+
+const std::string kRows =
+#include "kernels.cu"
+    ;
+const std::string kLogits =
+#include "kernels_vocabulary.cu"
+    ;
+
+const std::vector<std::string> kRowNames = {"rms_norm", "rms_norm_back", "rms_norm_weight_back", "swiglu", "swiglu_back", "rope"};
+const std::vector<std::string> kLogitsNames = {"token_stats", "token_back", "token_back_bf16", "token_back_f16", "token_kl", "pick", "pick_back"};
+
+// The driver and NVRTC, found in the process: linked, they would have to be on machines without a GPU too. libtorch's own
+// library of them says where they are.
+struct Driver {
+#define FUNCTIONS(F)                                                                                                          \
+  F(nvrtcCreateProgram) F(nvrtcAddNameExpression) F(nvrtcCompileProgram) F(nvrtcGetProgramLogSize) F(nvrtcGetProgramLog)      \
+  F(nvrtcGetCUBINSize) F(nvrtcGetCUBIN) F(nvrtcGetLoweredName) F(nvrtcDestroyProgram) F(cuModuleLoadData) F(cuModuleGetFunction) \
+  F(cuLaunchKernel) F(cuCtxGetCurrent) F(cuCtxSetCurrent) F(cuDevicePrimaryCtxRetain) F(cuDeviceGetAttribute) F(cuGetErrorString) \
+  F(nvrtcVersion)
+#define MEMBER(name) decltype(&::name) name;
+  FUNCTIONS(MEMBER)
+  Driver() {
+    void *library = dlopen("libcaffe2_nvrtc.so", RTLD_NOW);
+    TORCH_CHECK(library != nullptr, "cuda kernels: ", dlerror());
+#define FIND(name)                                              \
+  name = reinterpret_cast<decltype(name)>(dlsym(library, #name)); \
+  TORCH_CHECK(name != nullptr, "cuda kernels: ", dlerror());
+    FUNCTIONS(FIND)
+    // NVRTC loads its headers' library by name, which pip puts where only NVRTC's own folder leads.
+    Dl_info info;
+    int major = 0, minor = 0;
+    if (dladdr(reinterpret_cast<void *>(nvrtcVersion), &info) == 0 || nvrtcVersion(&major, &minor) != NVRTC_SUCCESS) return;
+    const std::string path = info.dli_fname;
+    dlopen((path.substr(0, path.rfind('/') + 1) + "libnvrtc-builtins.so." + std::to_string(major) + "." + std::to_string(minor)).c_str(), RTLD_NOW | RTLD_GLOBAL);
+  }
+};
+const Driver &driver() {
+  static const Driver d;
+  return d;
+}
+
+void check(CUresult result, const char *what) {
+  if (result == CUDA_SUCCESS) return;
+  const char *text = nullptr;
+  driver().cuGetErrorString(result, &text);
+  TORCH_CHECK(false, "cuda kernels: ", what, ": ", text == nullptr ? "unknown error" : text);
+}
+
+// The thread's context: libtorch makes it current with a thread's first call of the runtime, which may be still to come.
+void make_current(int device) {
+  CUcontext context = nullptr;
+  check(driver().cuCtxGetCurrent(&context), "context");
+  if (context != nullptr) return;
+  check(driver().cuDevicePrimaryCtxRetain(&context, device), "context");
+  check(driver().cuCtxSetCurrent(context), "context");
+}
+
+const char *type_name(at::ScalarType type) { return type == at::kFloat ? "float" : type == at::kBFloat16 ? "bf16" : "f16"; }
+
+using Functions = std::map<std::string, CUfunction>;
+
+std::string expression(const std::string &name, int64_t width) { return name + "<" + std::to_string(width) + ">"; }
+
+// All kernels of a type, compiled for a device.
+Functions compile(int device, at::ScalarType type) {
+  const Driver &d = driver();
+  int major = 0, minor = 0;
+  check(d.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "device");
+  check(d.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "device");
+  const std::string arch = "--gpu-architecture=sm_" + std::to_string(major * 10 + minor), element = std::string("-DELEMENT=") + type_name(type);
+  const char *const options[] = {arch.c_str(), element.c_str(), "--std=c++17"};
+  std::string source = kRows;
+  std::vector<std::string> names = kRowNames, expressions;
+  if (type == at::kFloat) {
+    source += kLogits;
+    names.insert(names.end(), kLogitsNames.begin(), kLogitsNames.end());
+  }
+  nvrtcProgram program;
+  TORCH_CHECK(d.nvrtcCreateProgram(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr) == NVRTC_SUCCESS, "cuda kernels: no program");
+  for (const std::string &name : names)
+    for (const bool wide : {false, true}) expressions.push_back(expression(name, wide ? 16 / static_cast<int64_t>(c10::elementSize(type)) : 1));
+  for (const std::string &e : expressions) d.nvrtcAddNameExpression(program, e.c_str());
+  if (d.nvrtcCompileProgram(program, 3, options) != NVRTC_SUCCESS) {
+    size_t size = 0;
+    d.nvrtcGetProgramLogSize(program, &size);
+    std::string log(size, ' ');
+    d.nvrtcGetProgramLog(program, log.data());
+    TORCH_CHECK(false, "cuda kernels for ", arch, ", ", element, ":\n", log);
+  }
+  size_t size = 0;
+  TORCH_CHECK(d.nvrtcGetCUBINSize(program, &size) == NVRTC_SUCCESS && size > 0, "cuda kernels: no code for ", arch);
+  std::vector<char> code(size);
+  d.nvrtcGetCUBIN(program, code.data());
+  CUmodule module;  // for good
+  check(d.cuModuleLoadData(&module, code.data()), "load");
+  Functions functions;
+  for (const std::string &e : expressions) {
+    const char *lowered = nullptr;
+    TORCH_CHECK(d.nvrtcGetLoweredName(program, e.c_str(), &lowered) == NVRTC_SUCCESS, "cuda kernels: no ", e);
+    check(d.cuModuleGetFunction(&functions[e], module, lowered), lowered);
+  }
+  d.nvrtcDestroyProgram(&program);
+  return functions;
+}
+
+// The kernel for its device and type.
+CUfunction find(const cuda::Kernel &kernel) {
+  static std::mutex mutex;
+  static std::map<std::pair<int, at::ScalarType>, Functions> compiled;
+  const at::ScalarType type = kernel.like.scalar_type();
+  const int device = kernel.like.get_device();
+  make_current(device);
+  const std::lock_guard<std::mutex> lock(mutex);
+  auto at = compiled.find({device, type});
+  if (at == compiled.end()) at = compiled.emplace(std::make_pair(device, type), compile(device, type)).first;
+  const auto function = at->second.find(expression(kernel.name, kernel.width()));
+  TORCH_CHECK(function != at->second.end(), "cuda kernels: no ", kernel.name);
+  return function->second;
+}
+
+}  // namespace
+
+bool cuda::runs(const at::Tensor &x) {
+  static const bool on = [] {
+    const char *value = std::getenv("FULCRUM_CUDA_KERNELS");
+    return value == nullptr || strcmp(value, "0") != 0;
+  }();
+  const at::ScalarType type = x.scalar_type();
+  return on && x.is_cuda() && (type == at::kFloat || type == at::kBFloat16 || type == at::kHalf);
+}
+
+void cuda::launch(const Kernel &kernel, int64_t blocks, int64_t blocks_y, int64_t threads, void **arguments) {
+  if (blocks == 0) return;
+  const c10::DeviceGuard guard(kernel.like.device());
+  check(driver().cuLaunchKernel(find(kernel), static_cast<unsigned>(blocks), static_cast<unsigned>(blocks_y), 1, static_cast<unsigned>(threads), 1, 1, 0,
+                                c10::cuda::getCurrentCUDAStream().stream(), arguments, nullptr),
+        kernel.name);
+}
+
+#endif

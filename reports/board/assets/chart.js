@@ -1,0 +1,334 @@
+// Charts: curves over steps or time (uPlot), intervals, histograms over time.
+import { h, s, fill, num, save, csv } from "./dom.js";
+
+// Colours of Okabe and Ito, darker on white and lighter on black: 3:1 and more against the page.
+const LIGHT = ["#0068a6", "#c24e00", "#007a58", "#9a3f80", "#8a6100", "#2a7fb8", "#5b5b5b", "#b3003c"];
+const DARK = ["#4fb3ee", "#ff8f4d", "#34c79a", "#e08fc6", "#e8b53a", "#9fd3f5", "#b9b9b9", "#ff7a9c"];
+
+export function dark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+export function colour(i) {
+  const of = dark() ? DARK : LIGHT;
+  return of[i % of.length];
+}
+
+function paint(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
+}
+
+// smoothed is an exponential moving average with the bias of its beginning taken out; gaps stay gaps.
+export function smoothed(y, weight) {
+  if (!(weight > 0)) return y;
+  let mean = 0, sum = 0;
+  return y.map((x) => {
+    if (x == null) return null;
+    mean = weight * mean + (1 - weight) * x;
+    sum = weight * sum + (1 - weight);
+    return mean / sum;
+  });
+}
+
+const HEIGHT = 220; // pixels
+
+// Chart draws curves into host. A curve is {label, x, y, low, high, dots, colour, dash}; x ascends, y may hold null.
+export class Chart {
+  constructor(host, title, options = {}) {
+    this.title = title;
+    this.options = options;
+    this.plot = null;
+    this.canvas = h("div", { class: "plot", tabindex: "0", role: "group", onkeydown: (e) => this.key(e) });
+    this.words = h("p", { class: "quiet small" });
+    const button = (text, label, f) => h("button", { class: "small", title: label, "aria-label": label + ": " + title, onclick: f }, text);
+    this.box = h("figure", { class: "chart" },
+      h("figcaption", {}, h("span", { title: options.help || null }, title, options.unit ? h("span", { class: "quiet" }, " " + options.unit) : null),
+        h("span", { class: "buttons" }, button("PNG", "Save as picture", () => this.png()), button("CSV", "Save numbers", () => this.csv()))),
+      this.canvas, this.words);
+    host.append(this.box);
+    this.observer = new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: HEIGHT }));
+    this.observer.observe(this.canvas);
+  }
+
+  width() {
+    return Math.max(this.canvas.clientWidth, 200);
+  }
+
+  destroy() {
+    this.observer.disconnect();
+    if (this.plot) this.plot.destroy();
+    this.box.remove();
+  }
+
+  // show draws curves with a view: {time, log, smooth, zoom, phases, levels, started}.
+  show(curves, view) {
+    this.curves = curves;
+    const { lines, tables, bands } = arranged(curves, view);
+    const data = tables.length === 1 ? tables[0] : uPlot.join(tables);
+    const key = JSON.stringify([lines.map((l) => [l.label, l.stroke, l.dashed, l.dots]), view.time, view.log, dark(), !!view.zoom]);
+    this.view = view;
+    if (this.plot && key === this.key_) {
+      const shown = this.plot.series.map((one) => one.show);
+      this.plot.setData(data, !view.zoom);
+      shown.forEach((show, i) => i && this.plot.series[i].show !== show && this.plot.setSeries(i, { show }));
+      if (view.zoom) this.plot.setScale("x", { min: view.zoom[0], max: view.zoom[1] });
+    } else {
+      if (this.plot) this.plot.destroy();
+      this.key_ = key;
+      this.plot = new uPlot(this.uplot(lines, bands, view), data, this.canvas);
+      if (view.zoom) this.plot.setScale("x", { min: view.zoom[0], max: view.zoom[1] });
+    }
+    this.describe(curves, view);
+  }
+
+  describe(curves, view) {
+    const parts = curves.filter((c) => c.y.some((v) => v != null)).map((c) => {
+      const known = c.y.filter((v) => v != null);
+      return `${c.label} ends at ${num(known[known.length - 1])}`;
+    });
+    this.canvas.setAttribute("aria-label", `${this.title}: ${parts.join("; ") || "no values"}. Arrow keys move through the values.`);
+    const bad = curves.filter((c) => c.bad && c.bad.length).map((c) => `${c.label}: not finite at step ${c.bad[0][0]}` + (c.bad.length > 1 ? " and later" : ""));
+    const hidden = view.log && curves.some((c) => c.y.some((v) => v != null && v <= 0)) ? ["values of 0 and less have no place on a log axis"] : [];
+    this.words.textContent = [...bad, ...hidden].join(" · ");
+  }
+
+  uplot(lines, bands, view) {
+    const line = paint("line"), quiet = paint("quiet");
+    const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 }, font: "11px system-ui, sans-serif" };
+    const short = (u, values) => values.map((v) => v == null ? "" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(1).replace("e+", "e") : String(+v.toPrecision(6)));
+    return {
+      width: this.width(), height: HEIGHT,
+      cursor: { sync: this.options.sync ? { key: this.options.sync } : undefined, drag: { x: true, y: false }, focus: { prox: 24 }, points: { size: 6 } },
+      focus: { alpha: 0.35 },
+      scales: { x: { time: false, range: (u, low, high) => low === high ? [low - 1, high + 1] : [low, high] },
+        y: { distr: view.log ? 3 : 1, range: (u, low, high) => yRange(low, high, view.log, view.levels) } },
+      axes: [{ ...axis, space: 60, incrs: view.time ? undefined : [1, 2, 5].flatMap((k) => [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].map((p) => k * p)).sort((a, b) => a - b), values: view.time ? (u, values) => values.map(hours) : short, size: 30 },
+        { ...axis, values: view.log ? logLabels : short, size: 56 }],
+      series: [{ label: this.options.axis || (view.time ? "time" : "step"), value: (u, v) => v == null ? "–" : view.time ? hours(v) : num(v, 7).replace(/\.0+$/, "") }, ...lines.map((l) => ({
+        label: l.label, stroke: l.stroke, width: l.band || l.apart ? 0 : l.faint ? 1 : 1.75, dash: l.dashed ? [5, 4] : undefined, spanGaps: !!l.dots,
+        points: l.band || l.faint ? { show: false } : l.dots ? { show: true, size: 5, fill: l.stroke, width: 1 } : undefined, value: (u, v) => num(v),
+      }))],
+      bands: bands.map(([high, low, tint]) => ({ series: [high, low], fill: tint })),
+      legend: { live: true },
+      hooks: {
+        ready: [(u) => lines.forEach((l, i) => (l.band || l.faint) && u.root.querySelectorAll(".u-series")[i + 1]?.classList.add("aside"))],
+        draw: [(u) => this.over(u)],
+        setSelect: [(u) => {
+          if (u.select.width > 4 && this.options.zoom) this.options.zoom([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
+        }],
+      },
+    };
+  }
+
+  // over draws phases and levels.
+  over(u) {
+    const c = u.ctx, { left, top, width, height } = u.bbox, ratio = devicePixelRatio || 1;
+    c.save();
+    c.beginPath();
+    c.rect(left, top, width, height);
+    c.clip();
+    c.font = `${10 * ratio}px system-ui, sans-serif`;
+    c.textAlign = "left";
+    c.fillStyle = c.strokeStyle = paint("quiet");
+    c.lineWidth = ratio;
+    for (const [i, phase] of (this.view.phases || []).entries()) {
+      const x = u.valToPos(this.view.time ? phase.time : phase.from - 0.5, "x", true);
+      if (i > 0) {
+        c.setLineDash([2 * ratio, 3 * ratio]);
+        c.beginPath();
+        c.moveTo(x, top);
+        c.lineTo(x, top + height);
+        c.stroke();
+      }
+      if (this.view.phases.length > 1) c.fillText(phase.name.slice(0, 20), Math.max(x, left) + 3 * ratio, top + 11 * ratio);
+    }
+    for (const [i, level] of (this.view.levels || []).entries()) {
+      const y = u.valToPos(level.value, "y", true);
+      c.setLineDash([6 * ratio, 4 * ratio]);
+      c.beginPath();
+      c.moveTo(left, y);
+      c.lineTo(left + width, y);
+      c.stroke();
+      const text = level.label;
+      c.fillText(text, left + width - c.measureText(text).width - 4 * ratio, y + (i % 2 ? 11 : -3) * ratio);
+    }
+    c.restore();
+  }
+
+  // key moves through the values.
+  key(event) {
+    const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[event.key];
+    if (!by || !this.plot || event.target !== this.canvas) return;
+    event.preventDefault();
+    const x = this.plot.data[0], at = this.plot.cursor.idx;
+    const next = Math.min(Math.max(at == null ? (by > 0 ? 0 : x.length - 1) : at + by, 0), x.length - 1);
+    this.plot.setCursor({ left: this.plot.valToPos(x[next], "x"), top: this.plot.over.clientHeight / 2 });
+  }
+
+  png() {
+    const from = this.plot.ctx.canvas, to = h("canvas");
+    to.width = from.width;
+    to.height = from.height + 60;
+    const c = to.getContext("2d");
+    c.fillStyle = paint("page");
+    c.fillRect(0, 0, to.width, to.height);
+    c.drawImage(from, 0, 30);
+    c.fillStyle = paint("text");
+    c.font = "16px system-ui, sans-serif";
+    c.fillText(this.title, 10, 20);
+    let x = 10;
+    for (const curve of this.curves) {
+      c.fillStyle = curve.colour;
+      c.fillText("● " + curve.label, x, to.height - 10);
+      x += c.measureText("● " + curve.label + "  ").width;
+    }
+    to.toBlob((picture) => save(fileName(this.title) + ".png", "image/png", picture));
+  }
+
+  csv() {
+    const rows = [["curve", this.view.time ? "seconds" : "step", "value", "min", "max"]];
+    for (const curve of this.curves) curve.x.forEach((x, i) => rows.push([curve.label, x, curve.y[i], curve.low?.[i], curve.high?.[i]]));
+    save(fileName(this.title) + ".csv", "text/csv", csv(rows));
+  }
+}
+
+export function fileName(text) {
+  return text.toLowerCase().replace(/[^a-z0-9]+/g, "_").slice(0, 60);
+}
+
+// arranged turns curves into the series and aligned columns that uPlot takes, with bands and unsmoothed lines.
+function arranged(curves, view) {
+  const lines = [], tables = [], bands = [];
+  const positive = (y) => view.log ? y.map((v) => v > 0 ? v : null) : y;
+  for (const curve of curves) {
+    const columns = [curve.x];
+    const add = (y, style) => {
+      columns.push(positive(y));
+      lines.push({ label: curve.label, stroke: curve.colour, dashed: curve.dash, dots: curve.dots, apart: curve.apart, ...style });
+      return lines.length;
+    };
+    const smooth = view.smooth > 0 && !curve.dots;
+    if (curve.high && !view.plain) {
+      const high = add(curve.high, { band: true, dots: false, label: curve.label + " (largest)" });
+      const low = add(curve.low, { band: true, dots: false, label: curve.label + " (smallest)" });
+      bands.push([high, low, curve.colour + "33"]);
+    }
+    if (smooth && !view.plain) add(curve.y, { faint: true, stroke: curve.colour + "55", dots: false, label: curve.label + " (as recorded)" });
+    add(smooth ? smoothed(curve.y, view.smooth) : curve.y, {});
+    tables.push(columns);
+  }
+  return { lines, tables: tables.length ? tables : [[[]]], bands };
+}
+
+function yRange(low, high, log, levels) {
+  for (const level of levels || []) {
+    low = low == null ? level.value : Math.min(low, level.value);
+    high = high == null ? level.value : Math.max(high, level.value);
+  }
+  if (low == null) return log ? [0.1, 1] : [0, 1];
+  if (log) {
+    if (!(low > 0)) low = high > 0 ? high / 10 : 0.1;
+    return low === high ? [low / 2, high * 2] : [low / 1.15, high * 1.15];
+  }
+  if (low === high) return [low - Math.max(Math.abs(low) * 0.1, 1e-9), high + Math.max(Math.abs(high) * 0.1, 1e-9)];
+  const air = 0.06 * (high - low);
+  return [low >= 0 && low < air ? 0 : low - air, high + air];
+}
+
+// logLabels shows 1, 2 and 5 times powers of ten; over many decades the powers alone.
+function logLabels(u, values) {
+  const decades = Math.log10(u.scales.y.max / u.scales.y.min);
+  return values.map((v) => {
+    if (v == null) return "";
+    const mantissa = v / 10 ** Math.floor(Math.log10(v) + 1e-9);
+    const wanted = decades > 3 ? [1] : [1, 2, 5];
+    return wanted.some((m) => Math.abs(mantissa - m) < 1e-6) ? num(v, 1) : "";
+  });
+}
+
+function hours(seconds) {
+  if (seconds == null) return "";
+  const sign = seconds < 0 ? "−" : "";
+  const t = Math.abs(seconds);
+  if (t < 120) return sign + +t.toFixed(1) + " s";
+  if (t < 7200) return sign + +(t / 60).toFixed(1) + " min";
+  return sign + +(t / 3600).toFixed(2) + " h";
+}
+
+// forest draws differences with their intervals; rows are {label, mean, low, high, verdict}. The axis holds every whisker.
+export function forest(rows, what) {
+  const width = 640, left = 200, right = 24, line = 26, top = 8;
+  const low = Math.min(0, ...rows.map((r) => r.low)), high = Math.max(0, ...rows.map((r) => r.high));
+  const air = 0.04 * (high - low || 1);
+  const x = (v) => left + (width - left - right) * (v - low + air) / (high - low + 2 * air);
+  const height = top + line * rows.length + 30;
+  const ticks = niceTicks(low, high, 5);
+  return h("div", { class: "box" }, s("svg", { viewBox: `0 0 ${width} ${height}`, class: "forest", role: "img", "aria-label": what + ": " +
+      rows.map((r) => `${r.label} ${signedText(r)} ${r.verdict}`).join("; ") },
+    ticks.map((t) => [s("line", { x1: x(t), x2: x(t), y1: top, y2: height - 26, class: t === 0 ? "zero" : "grid" }),
+      s("text", { x: x(t), y: height - 12, "text-anchor": "middle" }, brief(t))]),
+    rows.map((r, i) => {
+      const y = top + line * (i + 0.5);
+      return s("g", { class: "verdict " + r.verdict.replace(/[^a-z]/g, "") },
+        s("title", {}, `${r.label}: ${signedText(r)}, ${r.verdict}`),
+        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, r.label.length > 30 ? r.label.slice(0, 29) + "…" : r.label),
+        s("line", { x1: x(r.low), x2: x(r.high), y1: y, y2: y, class: "whisker" }),
+        s("circle", { cx: x(r.mean), cy: y, r: 4.5 }));
+    })));
+}
+
+function signedText(r) {
+  return `${num(r.mean, 3)} [${num(r.low, 3)}, ${num(r.high, 3)}]`;
+}
+
+// brief writes a tick's value without zeros at its end.
+export function brief(x) {
+  return x === 0 ? "0" : num(x, 3).replace(/(\.\d*?)0+($|e)/, "$1$2").replace(/\.($|e)/, "$1");
+}
+
+export function niceTicks(low, high, n) {
+  const raw = (high - low || 1) / n, size = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 5, 10].map((m) => m * size).find((m) => m >= raw);
+  const ticks = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) ticks.push(k === 0 ? 0 : +(k * step).toPrecision(12));
+  return ticks;
+}
+
+// viridis, dark to light; in dark mode light is good instead.
+const RAMP = ["#440154", "#414487", "#2a788e", "#22a884", "#7ad151"];
+export function ramp(t) {
+  const at = Math.min(Math.max(t, 0), 1) * (RAMP.length - 1), i = Math.min(Math.floor(at), RAMP.length - 2), part = at - i;
+  const mix = (k) => Math.round(parseInt(RAMP[i].slice(k, k + 2), 16) * (1 - part) + parseInt(RAMP[i + 1].slice(k, k + 2), 16) * part);
+  return `rgb(${mix(1)},${mix(3)},${mix(5)})`;
+}
+
+// histogram draws counts over time: hist [points][bins] over [-5, 5], a column for each point.
+export function histogram(host, hist, steps) {
+  const bins = Math.max(...hist.map((b) => b ? b.length : 0));
+  const canvas = h("canvas", { class: "heat", role: "img", "aria-label": "Histogram of advantages over steps" });
+  const words = h("p", { class: "quiet small" }, "Share of candidates with an advantage, by step; darker is more. Point at it for numbers.");
+  canvas.width = hist.length;
+  canvas.height = bins;
+  const c = canvas.getContext("2d");
+  hist.forEach((counts, i) => {
+    const total = (counts || []).reduce((a, b) => a + b, 0);
+    for (let b = 0; b < bins; b++) {
+      const share = total ? counts[b] / total : 0;
+      c.fillStyle = share > 0 ? `rgba(${dark() ? "79,179,238" : "0,80,140"},${Math.min(1, 0.12 + 0.88 * Math.sqrt(share))})` : "transparent";
+      c.fillRect(i, bins - 1 - b, 1, 1);
+    }
+  });
+  canvas.addEventListener("pointermove", (e) => {
+    const box = canvas.getBoundingClientRect();
+    const i = Math.min(Math.floor((e.clientX - box.left) / box.width * hist.length), hist.length - 1);
+    const b = bins - 1 - Math.min(Math.floor((e.clientY - box.top) / box.height * bins), bins - 1);
+    const counts = hist[i] || [], total = counts.reduce((a, x) => a + x, 0);
+    const edge = (k) => +(-5 + 10 * k / bins).toFixed(2);
+    words.textContent = `step ${steps[i]}: ${num(counts[b] || 0, 4)} of ${num(total, 4)} advantages in [${edge(b)}, ${edge(b + 1)})`;
+  });
+  fill(host, h("figure", { class: "chart" }, h("figcaption", {}, "adv_hist"),
+    h("div", { class: "heatbox" }, h("div", { class: "heataxis" }, h("span", {}, "5"), h("span", {}, "0"), h("span", {}, "−5")), canvas),
+    h("div", { class: "heatsteps" }, h("span", {}, "step " + steps[0]), h("span", {}, "step " + steps[steps.length - 1])), words));
+}
+

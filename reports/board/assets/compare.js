@@ -1,0 +1,137 @@
+// Runs over each other: curves, settings that differ, paired differences.
+import { h, fill, num, table, section, badge, csvButton } from "./dom.js";
+import { store, chosen, ask, fixed } from "./store.js";
+import { Chart, colour, forest } from "./chart.js";
+import { PANELS, curvesOf, viewControls, viewFrom, viewInto } from "./run.js";
+
+const MOST = 40; // curves over each other
+
+export class CompareView {
+  constructor(main, query, go) {
+    Object.assign(this, { main, go, view: viewFrom(query), charts: new Map(), answers: new Map(), versions: new Map() });
+    const ids = (query.get("ids") || [...chosen].join(",")).split(",").filter(Boolean);
+    this.ids = ids.length || !fixed ? ids : [...store.runs.keys()];
+    for (const id of this.ids) chosen.add(id);
+    this.metrics = (query.get("metrics") || "").split(",").filter(Boolean);
+    this.top = h("div");
+    this.grid = h("div", { class: "grid" });
+    this.settings = h("div");
+    this.pairs = h("div");
+    this.picker = h("div", { class: "chips", role: "group", "aria-label": "Metrics" });
+    fill(main, h("h1", {}, "Comparison"), this.top);
+    if (!this.ids.length) {
+      fill(this.top, h("p", {}, "Choose runs in ", h("a", { href: "#/" }, "the list"), " with their boxes, or with the x key."));
+      return;
+    }
+    main.append(section("Curves", "curves", viewControls(this.view, () => this.changed()), this.picker, this.grid), section("Paired differences", "pairs", this.pairs), section("Settings that differ", "settings", this.settings));
+    this.load();
+  }
+
+  destroy() {
+    for (const chart of this.charts.values()) chart.destroy();
+    this.gone = true;
+  }
+
+  place() {
+    const query = new URLSearchParams({ ids: this.ids.join(",") });
+    viewInto(query, this.view);
+    if (this.metrics.length) query.set("metrics", this.metrics.join(","));
+    history.replaceState(null, "", "#/compare?" + query);
+  }
+
+  changed() {
+    this.place();
+    this.versions.clear();
+    this.loadCurves();
+  }
+
+  async load() {
+    this.place();
+    this.drawRuns();
+    await this.loadCurves();
+    try {
+      const c = await ask("compare", { ids: this.ids.join(",") });
+      if (!this.gone) this.drawComparison(c);
+    } catch (error) {
+      fill(this.pairs, fixed ? h("p", {}, "These files hold no differences of this selection; with the runs at hand: ", h("code", {}, "run report " + this.ids.map((id) => store.runs.get(id)?.path).join(" "))) : h("p", { class: "bad" }, error.message));
+    }
+  }
+
+  letter(i) {
+    return i < 26 ? String.fromCharCode(65 + i) : "run " + (i + 1);
+  }
+
+  drawRuns() {
+    fill(this.top, table(["", "run", "state", "overrides", ">score", ""], this.ids.map((id, i) => {
+      const run = store.runs.get(id) || { path: "not there", state: "gone" };
+      const key = h("span", { class: "key" }, this.letter(i));
+      key.style.borderColor = colour(i);
+      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("code", {}, (run.overrides || []).join(" ")), num(run.best),
+        h("button", { class: "small", "aria-label": "Leave out " + run.path, onclick: () => {
+          chosen.delete(id);
+          this.go("#/compare?ids=" + this.ids.filter((x) => x !== id).join(","));
+        } }, "✕")];
+    })));
+  }
+
+  async loadCurves() {
+    let any = false;
+    for (const id of this.ids.slice(0, MOST)) {
+      try {
+        const answer = await ask(`run/${id}/curves`, { points: this.ids.length > 8 ? 300 : 600, since: this.versions.get(id) });
+        if (this.gone) return;
+        if (answer.same) continue;
+        this.answers.set(id, answer);
+        this.versions.set(id, answer.version);
+        any = true;
+      } catch { /* a run that is gone has no curve */ }
+    }
+    if (any) this.draw();
+  }
+
+  async update(changed) {
+    if (this.busy || fixed || this.gone || !this.ids.length) return;
+    this.busy = true;
+    if (changed) this.drawRuns();
+    await this.loadCurves();
+    this.busy = false;
+  }
+
+  draw() {
+    const names = new Set([...this.answers.values()].flatMap((a) => [...Object.keys(a.steps.series), ...Object.keys(a.epochs.series)]));
+    const usual = PANELS.flatMap((p) => p.names).filter((n) => names.has(n));
+    const ordered = [...usual, ...[...names].filter((n) => !usual.includes(n)).sort()];
+    const shown = this.metrics.length ? this.metrics : ordered.filter((n) => ["val_reward", "val_accuracy", "mean_reward", "loss", "kl", "entropy"].includes(n));
+    fill(this.picker, h("details", {}, h("summary", {}, `Metrics (${shown.length} of ${ordered.length})`), ordered.map((name) => h("button", { class: "chip", "aria-pressed": String(shown.includes(name)), onclick: () => {
+      this.metrics = shown.includes(name) ? shown.filter((n) => n !== name) : [...shown, name];
+      this.place();
+      const open = this.picker.querySelector("details").open;
+      this.draw();
+      this.picker.querySelector("details").open = open;
+    } }, name))));
+    for (const [name, chart] of this.charts) if (!shown.includes(name)) chart.destroy(), this.charts.delete(name);
+    for (const name of shown) {
+      const curves = this.ids.slice(0, MOST).flatMap((id, i) => this.answers.has(id) ? curvesOf(this.answers.get(id), [name], this.view, i).map((c) => ({ ...c, label: this.letter(i) })) : []);
+      if (!curves.length) continue;
+      if (!this.charts.has(name)) this.charts.set(name, new Chart(this.grid, name, { sync: "compare", zoom: (z) => { this.view.zoom = z; this.changed(); } }));
+      this.charts.get(name).show(curves, { ...this.view, plain: curves.length > 3 });
+    }
+  }
+
+  drawComparison(c) {
+    const same = new Set(this.ids), of = new Set(c.runs.map((r) => r.id));
+    if (fixed && (same.size !== of.size || [...same].some((id) => !of.has(id)))) throw new Error("another selection");
+    const heads = c.runs.map((r, i) => this.letter(i));
+    fill(this.settings, c.settings.length ? [csvButton("settings", () => [["key", ...c.runs.map((r) => r.path)], ...c.settings.map((x) => [x.key, ...x.values])]),
+      table(["key", ...heads], c.settings.slice(0, 400).map((x) => [h("code", {}, x.key), ...x.values.map((v) => v == null ? h("span", { class: "quiet" }, "(absent)") : h("code", {}, v))]))] : h("p", {}, c.runs.length > 1 ? "None." : "Choose a second run."));
+    const groups = Map.groupBy(c.pairs, (p) => `${p.metric.replaceAll("_", " ")} on ${p.split}, minus ${p.against}`);
+    const report = h("div", { class: "report" });
+    if (c.report) report.append(...new DOMParser().parseFromString(c.report, "text/html").body.childNodes); // text of runs is escaped there; the page's policy runs no script
+    fill(this.pairs, c.note ? h("p", { class: "callout" }, c.note) : null,
+      c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.name, p.against, p.mean, p.low, p.high, p.verdict])]) : null,
+      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: p.name })), title)]),
+      c.report ? h("details", {}, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
+      !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions: there is nothing to compare yet.") : null);
+  }
+}
+

@@ -1,0 +1,212 @@
+// The list of runs and sweeps: filtered, sorted, chosen from. Only the rows in sight are in the page.
+import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
+import { store, chosen } from "./store.js";
+
+const COLUMNS = [
+  { key: "path", name: "run", of: (r) => r.path },
+  { key: "state", name: "state", of: (r) => r.state },
+  { key: "progress", name: "progress", of: (r) => r.progress ?? -1 },
+  { key: "step", name: "step", of: (r) => r.step || 0, number: true },
+  { key: "best", name: "score", of: (r) => r.best ?? -Infinity, number: true },
+  { key: "gain", name: "over baseline", of: (r) => gainOf(r) ?? -Infinity, number: true },
+  { key: "warnings", name: "warnings", of: (r) => (r.stops || 0) * 1000 + (r.warnings || 0), number: true },
+  { key: "seconds", name: "took", of: (r) => r.seconds || 0, number: true },
+  { key: "start", name: "started", of: (r) => r.start || 0, number: true },
+];
+
+function gainOf(run) {
+  return run.gain ? run.gain.mean : run.best != null && run.baseline != null ? run.best - run.baseline : null;
+}
+
+function natural(a, b) {
+  return a.localeCompare(b, "en", { numeric: true });
+}
+
+// matches says whether a run has every word of a filter: in its path, state, title, overrides, tags or note. A word like
+// tag:x or state:x looks there alone.
+function matches(run, words) {
+  const text = [run.path, run.state, run.title, run.task, (run.overrides || []).join(" "), (run.tags || []).join(" "), run.note].join(" ").toLowerCase();
+  return words.every((word) => {
+    if (word.startsWith("tag:")) return (run.tags || []).some((t) => t.toLowerCase().includes(word.slice(4)));
+    if (word.startsWith("state:")) return run.state === word.slice(6);
+    if (word.startsWith("sweep:")) return run.sweep === word.slice(6);
+    return text.includes(word);
+  });
+}
+
+export class ListView {
+  constructor(main, query, go) {
+    this.go = go;
+    this.filter = query.get("filter") || "";
+    this.sort = query.get("sort") || "-start";
+    this.at = -1; // row that the keyboard is on
+    this.input = h("input", { type: "search", id: "filter", placeholder: "Filter: words, tag:x, state:running", value: this.filter, "aria-label": "Filter runs",
+      oninput: () => { this.filter = this.input.value; this.place(); this.draw(true); } });
+    this.counts = h("div", { class: "chips", role: "group", "aria-label": "States" });
+    this.sweeps = h("div");
+    this.head = h("div", { class: "row head", role: "row" });
+    this.space = h("div", { class: "space", role: "rowgroup" });
+    this.body = h("div", { class: "scroll", tabindex: "0", "aria-label": "Runs", onscroll: () => this.rows() }, this.space);
+    this.note = h("p", { class: "quiet" });
+    this.compare = h("button", { onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
+    fill(main, h("h1", { class: "hidden" }, "Runs"), h("div", { class: "tools" }, this.input, this.counts, this.compare,
+      csvButton("runs", () => this.numbers())), this.sweeps, this.note,
+    h("div", { class: "list", role: "table", "aria-label": "Runs" }, this.head, this.body));
+    this.resize = () => this.rows();
+    addEventListener("resize", this.resize);
+    this.draw(true);
+  }
+
+  destroy() {
+    removeEventListener("resize", this.resize);
+  }
+
+  place() {
+    const query = new URLSearchParams();
+    if (this.filter) query.set("filter", this.filter);
+    if (this.sort !== "-start") query.set("sort", this.sort);
+    history.replaceState(null, "", "#/" + (query.size ? "?" + query : ""));
+  }
+
+  // draw shows the list anew; anew starts at its top.
+  draw(anew) {
+    const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
+    const column = COLUMNS.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS[8];
+    const sign = this.sort.startsWith("-") ? -1 : 1;
+    this.shown = [...store.runs.values()].filter((run) => matches(run, words)).sort((a, b) => {
+      const x = column.of(a), y = column.of(b);
+      return sign * (typeof x === "string" ? natural(x, y) : x - y) || natural(a.path, b.path);
+    });
+    const states = {};
+    for (const run of store.runs.values()) states[run.state] = (states[run.state] || 0) + 1;
+    fill(this.counts, Object.entries(states).sort().map(([state, n]) => h("button", { class: "chip", "aria-pressed": String(words.includes("state:" + state)),
+      onclick: () => this.toggle("state:" + state) }, badge(state), " ", count(n))));
+    this.drawSweeps(words);
+    fill(this.note, !store.loaded ? "Reading runs…" : store.reading ? `Reading runs: ${count(store.reading)} left` :
+      store.runs.size === 0 ? ["No runs below ", store.roots.map((r) => [h("code", {}, r), " "]), "yet. A run appears here when it starts."] :
+        this.shown.length < store.runs.size ? `${count(this.shown.length)} of ${count(store.runs.size)} runs` : "");
+    fill(this.head, h("span", { role: "columnheader", class: "c-pick" }, h("input", { type: "checkbox", "aria-label": "Choose all shown",
+      checked: this.shown.length > 0 && this.shown.every((r) => chosen.has(r.id)), onclick: (e) => this.pickAll(e.target.checked) })),
+    COLUMNS.map((c) => h("span", { role: "columnheader", class: "c-" + c.key + (c.number ? " number" : ""),
+      "aria-sort": this.sort === c.key ? "ascending" : this.sort === "-" + c.key ? "descending" : null },
+    h("button", { class: "plain", onclick: () => this.order(c) }, c.name, this.sort === c.key ? " ▲" : this.sort === "-" + c.key ? " ▼" : ""))));
+    if (anew) this.body.scrollTop = 0;
+    this.rows();
+  }
+
+  drawSweeps(words) {
+    const sweeps = [...store.sweeps.values()].filter((sweep) => words.every((w) => w.startsWith("sweep:") ? sweep.id === w.slice(6) : !w.includes(":") && sweep.path.toLowerCase().includes(w)))
+      .sort((a, b) => natural(b.path, a.path));
+    const key = JSON.stringify(sweeps.map((x) => [x.id, x.version]));
+    if (key === this.sweepKey) return;
+    this.sweepKey = key;
+    if (sweeps.length === 0) return fill(this.sweeps);
+    const open = this.sweeps.querySelector("details")?.open ?? sweeps.length <= 8;
+    fill(this.sweeps, h("details", { class: "sweeps", open }, h("summary", {}, `Sweeps (${sweeps.length})`), h("ul", {}, sweeps.slice(0, 200).map((sweep) =>
+      h("li", {}, h("a", { href: "#/sweep/" + sweep.id }, sweep.path), h("span", { class: "quiet" }, ` ${sweep.title}${sweep.sweeper ? ", " + sweep.sweeper : ""}`),
+        stateBar(sweep.states, sweep.jobs), sweep.running ? badge("running") : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
+  }
+
+  toggle(word) {
+    const words = this.filter.split(/\s+/).filter(Boolean);
+    this.filter = (words.includes(word) ? words.filter((w) => w !== word) : [...words.filter((w) => !w.startsWith("state:")), word]).join(" ");
+    this.input.value = this.filter;
+    this.place();
+    this.draw(true);
+  }
+
+  order(column) {
+    const down = column.number ? "-" : "", up = column.number ? "" : "-";
+    this.sort = this.sort === down + column.key ? up + column.key : down + column.key;
+    this.place();
+    this.draw(true);
+  }
+
+  pickAll(on) {
+    for (const run of this.shown) on ? chosen.add(run.id) : chosen.delete(run.id);
+    this.rows();
+  }
+
+  // rows puts the rows in sight into the page.
+  rows() {
+    const narrow = innerWidth < 700, height = narrow ? 92 : 40;
+    this.space.style.height = this.shown.length * height + "px";
+    const first = Math.max(Math.floor(this.body.scrollTop / height) - 5, 0);
+    const last = Math.min(first + Math.ceil(this.body.clientHeight / height) + 12, this.shown.length);
+    const focused = document.activeElement?.closest?.(".row[data-id]")?.dataset.id, part = document.activeElement?.tagName;
+    fill(this.space, this.shown.slice(first, last).map((run, i) => this.row(run, first + i, height)));
+    if (focused) this.space.querySelector(`.row[data-id="${focused}"] ${part === "INPUT" ? "input" : "a"}`)?.focus();
+    this.compare.textContent = chosen.size ? `Compare ${count(chosen.size)}` : "Compare";
+    this.compare.disabled = chosen.size === 0;
+    document.getElementById("chosen").textContent = chosen.size ? `(${count(chosen.size)})` : "";
+  }
+
+  row(run, i, height) {
+    const gain = gainOf(run);
+    const row = h("div", { class: "row" + (i === this.at ? " at" : ""), role: "row", "data-id": run.id },
+      h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,
+        onclick: (e) => { e.target.checked ? chosen.add(run.id) : chosen.delete(run.id); this.rows(); } })),
+      h("span", { role: "cell", class: "c-path" }, h("a", { href: "#/run/" + run.id, title: run.path }, run.path),
+        h("small", { title: (run.overrides || []).join(" ") }, (run.overrides || []).join(" ") || run.title || ""),
+        (run.tags || []).map((tag) => h("button", { class: "tag", onclick: () => this.toggle("tag:" + tag.toLowerCase().split(" ")[0]) }, tag)),
+        run.note ? h("span", { title: run.note, class: "quiet" }, "✎") : null),
+      h("span", { role: "cell", class: "c-state" }, badge(run.state)),
+      h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", {}, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null),
+      h("span", { role: "cell", class: "c-step number", title: run.phase ? `${run.phase}, epoch ${run.epoch}` : null }, run.step ? count(run.step) : "–"),
+      h("span", { role: "cell", class: "c-best number", title: run.metric ? `${run.metric} on ${run.split || "val"}` : null }, num(run.best)),
+      h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}], ${run.gain.verdict}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
+        gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, signed(gain, 2)),
+          run.gain ? h("small", {}, ` [${signed(run.gain.low, 2)}, ${signed(run.gain.high, 2)}]`) : null]),
+      h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, `${run.stops} stop `) : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
+      h("span", { role: "cell", class: "c-seconds number" }, duration(run.seconds)),
+      h("span", { role: "cell", class: "c-start number" }, ago(run.start)));
+    row.style.top = i * height + "px";
+    if (run.error) row.title = run.error;
+    return row;
+  }
+
+  key(event) {
+    const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 15, PageUp: -15 }[event.key];
+    if (step && !event.target.closest?.("details, input[type=search]")) {
+      event.preventDefault();
+      this.at = Math.min(Math.max(this.at + step, 0), this.shown.length - 1);
+      const height = innerWidth < 700 ? 92 : 40, top = this.at * height;
+      if (top < this.body.scrollTop) this.body.scrollTop = top;
+      if (top + height > this.body.scrollTop + this.body.clientHeight) this.body.scrollTop = top + height - this.body.clientHeight;
+      this.rows();
+      return true;
+    }
+    const run = this.shown[this.at];
+    if (run && event.key === "Enter" && !["A", "BUTTON", "INPUT"].includes(event.target.tagName)) return this.go("#/run/" + run.id), true;
+    if (run && event.key === "x") {
+      chosen.has(run.id) ? chosen.delete(run.id) : chosen.add(run.id);
+      this.rows();
+      return true;
+    }
+    if (event.key === "c" && chosen.size) return this.go("#/compare?ids=" + [...chosen].join(",")), true;
+    return false;
+  }
+
+  update(changed) {
+    if (changed) this.draw(false);
+  }
+
+  numbers() {
+    return [["run", "state", "title", "task", "seed", "overrides", "phase", "epoch", "step", "split", "metric", "score", "baseline", "over", "gain", "low", "high", "verdict", "warnings", "seconds", "tags", "note"],
+      ...this.shown.map((r) => [r.path, r.state, r.title, r.task, r.seed, (r.overrides || []).join(" "), r.phase, r.epoch, r.step, r.split, r.metric, r.best, r.baseline, r.over, gainOf(r), r.gain?.low, r.gain?.high, r.gain?.verdict, r.warnings || 0, r.seconds, (r.tags || []).join(" "), r.note])];
+  }
+}
+
+export function progressWords(run) {
+  return percent(run.progress) + (run.left != null ? `, about ${duration(run.left)} left` : "");
+}
+
+// stateBar shows how many jobs of a sweep are in which state.
+export function stateBar(states, jobs) {
+  const words = Object.entries(states || {}).map(([state, n]) => `${n} ${state}`).join(", ");
+  return h("span", { class: "states", role: "img", "aria-label": words, title: words }, ["done", "pruned", "running", "failed", "lost", "interrupted", "skipped", "queued"].filter((x) => states?.[x]).map((state) => {
+    const piece = h("i", { class: state });
+    piece.style.width = 100 * states[state] / Math.max(jobs, 1) + "%";
+    return piece;
+  }));
+}

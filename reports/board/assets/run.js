@@ -1,0 +1,366 @@
+// The page of one run.
+import { h, fill, num, signed, count, percent, duration, ago, moment, table, badge, bar, section, csvButton } from "./dom.js";
+import { store, chosen, ask, tell, fixed } from "./store.js";
+import { Chart, colour, forest, histogram } from "./chart.js";
+import { progressWords } from "./list.js";
+
+// PANELS are the charts of a run, in their order; what no panel names gets one of its own under "All other metrics".
+export const PANELS = [
+  { title: "Score on validation", names: ["val_reward", "val_accuracy", "val_recorded_reward"], levels: true },
+  { title: "Reward while training", names: ["mean_reward", "reward_std"] },
+  { title: "Loss", names: ["loss", "val_loss"] },
+  { title: "KL to the reference policy", unit: "nats per sequence", names: ["kl", "val_kl"] },
+  { title: "Ratio", names: ["mean_ratio"] },
+  { title: "Clipped", unit: "share", names: ["clip_fraction", "clip_fraction_low", "clip_fraction_high", "advantage_clipped"] },
+  { title: "Advantages", names: ["mean_advantage", "std_advantage", "max_advantage"] },
+  { title: "Groups with a signal", unit: "share", names: ["signal_share", "signal_share_top_k"] },
+  { title: "Entropy", unit: "nats per step", names: ["entropy"] },
+  { title: "Gradient norm", names: ["grad_norm"] },
+  { title: "Learning rate", names: ["lr", "lr_mm_projector", "lr_vision_tower"], schedule: true },
+  { title: "Temperature", names: ["temperature", "policy_temperature"], schedule: true },
+  { title: "KL coefficient β", names: ["kl_beta"], schedule: true },
+  { title: "Curriculum", unit: "candidates", names: ["top_k", "group_size"], schedule: true },
+  { title: "Completion length", unit: "tokens", names: ["completion_length", "completion_length_min", "completion_length_max"] },
+  { title: "Truncated", unit: "share", names: ["truncated_share"] },
+  { title: "Time of a step", unit: "s", names: ["step_seconds"] },
+];
+
+// parted breaks a curve where a phase ends: the losses of two phases are different things.
+function parted(curve, phases) {
+  for (const phase of phases.slice(1)) {
+    const at = curve.x.findIndex((x) => x >= phase.from);
+    if (at <= 0 || curve.x[at - 1] >= phase.from - 0.5) continue;
+    for (const field of ["y", "low", "high"]) if (curve[field]) curve[field] = curve[field].toSpliced(at, 0, null);
+    curve.x = curve.x.toSpliced(at, 0, phase.from - 0.5);
+  }
+}
+
+// curvesOf makes the curves of some metrics of one run's answer.
+export function curvesOf(answer, names, view, first = 0, prefix = "") {
+  const curves = [];
+  const started = answer.started || 0;
+  for (const [i, name] of names.entries()) {
+    const c = answer.steps?.series[name], e = answer.epochs?.series[name];
+    const shade = colour(first + i);
+    if (c && c.mean.some((v) => v != null)) {
+      curves.push({ label: prefix + name, colour: shade, y: c.mean, low: c.min, high: c.max, bad: c.bad, x: view.time ? answer.steps.times.map((t) => t - started) : answer.steps.steps });
+    } else if (e && e.mean.some((v) => v != null)) {
+      const keep = e.mean.map((v, k) => k).filter((k) => e.mean[k] != null);
+      const x = view.time ? answer.epochs.times.map((t) => t - started) : answer.epochs.steps;
+      curves.push({ label: prefix + name, colour: shade, dots: keep.length <= 200, bad: e.bad, x: keep.map((k) => x[k]), y: keep.map((k) => e.mean[k]) });
+    }
+  }
+  for (const c of curves) if (!view.time && !c.dots) parted(c, answer.phases || []);
+  for (const c of curves) { // uPlot wants x to ascend: a clock that was set back must not tangle a curve
+    const order = c.x.map((x, k) => k);
+    if (c.x.some((x, k) => k && !(x > c.x[k - 1]))) {
+      const seen = new Set();
+      const sorted = order.sort((a, b) => c.x[a] - c.x[b]).filter((k) => !seen.has(c.x[k]) && seen.add(c.x[k]));
+      for (const field of ["y", "low", "high", "x"]) if (c[field]) c[field] = sorted.map((k) => c[field][k]);
+    }
+  }
+  return curves;
+}
+
+// viewControls are the switches of how curves are drawn; change is called behind each.
+export function viewControls(view, change) {
+  const set = (key, value) => { view[key] = value; change(); };
+  return h("div", { class: "tools", role: "group", "aria-label": "How curves are drawn" },
+    h("label", {}, "Over ", h("select", { "aria-label": "Horizontal axis", onchange: (e) => set("time", e.target.value === "time") },
+      h("option", { value: "step", selected: !view.time }, "steps"), h("option", { value: "time", selected: view.time }, "time"))),
+    h("label", {}, h("input", { type: "checkbox", checked: view.log, onchange: (e) => set("log", e.target.checked) }), " log axis"),
+    h("label", {}, "Smooth ", h("input", { type: "range", min: "0", max: "0.99", step: "0.01", value: view.smooth, "aria-label": "Smoothing", oninput: (e) => set("smooth", +e.target.value) })),
+    h("button", { class: "small", onclick: () => set("zoom", null) }, "Whole run"));
+}
+
+export function viewFrom(query) {
+  const zoom = (query.get("zoom") || "").split("~").map(Number);
+  return { time: query.get("x") === "time", log: query.get("log") === "1", smooth: Math.min(+query.get("smooth") || 0, 0.99),
+    zoom: zoom.length === 2 && zoom[0] < zoom[1] ? zoom : null };
+}
+
+export function viewInto(query, view) {
+  for (const [key, value] of [["x", view.time && "time"], ["log", view.log && "1"], ["smooth", view.smooth], ["zoom", view.zoom?.map((x) => +x.toPrecision(8)).join("~")]]) {
+    value ? query.set(key, value) : query.delete(key);
+  }
+}
+
+export class RunView {
+  constructor(main, query, go, id) {
+    Object.assign(this, { main, go, id, view: viewFrom(query), charts: new Map(), stamp: null, version: null, busy: false });
+    this.top = h("div");
+    this.rest = h("div");
+    this.grid = h("div", { class: "grid" });
+    this.more = h("details", { class: "more", ontoggle: () => this.draw() }, h("summary", {}, "All other metrics"));
+    this.moreGrid = h("div", { class: "grid" });
+    this.more.append(this.moreGrid);
+    this.heat = h("div");
+    this.reading = h("p", { class: "quiet", role: "status" });
+    fill(main, this.top, section("Curves", "curves", viewControls(this.view, () => this.changed()), this.reading, this.grid, this.heat, this.more), this.rest);
+    this.load();
+  }
+
+  destroy() {
+    for (const chart of this.charts.values()) chart.destroy();
+    this.gone = true;
+  }
+
+  changed() {
+    const query = new URLSearchParams();
+    viewInto(query, this.view);
+    history.replaceState(null, "", `#/run/${this.id}${query.size ? "?" + query : ""}`);
+    this.version = null;
+    this.loadCurves();
+  }
+
+  async load() {
+    try {
+      this.detail = await ask("run/" + this.id);
+      if (this.gone) return;
+      this.stamp = this.detail.run.version;
+      this.drawFacts();
+      await this.loadCurves();
+    } catch (error) {
+      if (!this.gone) fill(this.main, h("p", { class: "bad" }, error.message), h("p", {}, h("a", { href: "#/" }, "All runs")));
+    }
+  }
+
+  // update is called every second.
+  async update() {
+    const run = store.runs.get(this.id);
+    if (this.busy || fixed || this.gone) return;
+    this.busy = true;
+    try {
+      if (run && run.version !== this.stamp && !this.main.querySelector("textarea:focus, .notes input:focus")) {
+        this.detail = await ask("run/" + this.id);
+        this.stamp = run.version;
+        if (!this.gone) this.drawFacts();
+      } else if (!run && store.loaded && store.version) {
+        fill(this.reading, "This run's folder is gone.");
+        return;
+      }
+      await this.loadCurves();
+    } catch { /* the next second tries again */ } finally {
+      this.busy = false;
+    }
+  }
+
+  async loadCurves() {
+    const zoom = this.view.zoom && !this.view.time ? { from: Math.floor(this.view.zoom[0]), to: Math.ceil(this.view.zoom[1]) } : {};
+    const answer = await ask(`run/${this.id}/curves`, { since: this.version, points: this.view.zoom ? 1200 : 600, hist: 1, ...zoom });
+    if (this.gone) return;
+    fill(this.reading, !answer.complete ? `Reading rows: ${percent(answer.read)} of the file` : "");
+    if (answer.same && this.answer) return;
+    this.version = answer.version;
+    this.answer = answer;
+    this.draw();
+  }
+
+  draw() {
+    const answer = this.answer;
+    if (!answer || !this.detail) return;
+    const known = new Map(this.detail.metrics.map((m) => [m.name, m]));
+    const names = [...new Set([...Object.keys(answer.steps.series), ...Object.keys(answer.epochs.series)])];
+    const named = new Set(PANELS.flatMap((p) => p.names));
+    const view = { ...this.view, phases: this.phases() };
+    const wanted = new Map();
+    for (const panel of PANELS) {
+      const curves = curvesOf(answer, panel.names, this.view);
+      if (curves.length) wanted.set(panel.title, { host: this.grid, panel, curves });
+    }
+    if (this.more.open) {
+      for (const name of names.filter((n) => !named.has(n))) {
+        const curves = curvesOf(answer, [name], this.view);
+        if (curves.length) wanted.set("metric " + name, { host: this.moreGrid, panel: { title: name, unit: known.get(name)?.unit, help: known.get(name)?.help }, curves });
+      }
+    }
+    this.more.hidden = names.every((n) => named.has(n));
+    for (const [key, chart] of this.charts) if (!wanted.has(key)) chart.destroy(), this.charts.delete(key);
+    for (const [key, { host, panel, curves }] of wanted) {
+      if (!this.charts.has(key)) {
+        const help = panel.help || panel.names?.map((n) => known.get(n)).filter(Boolean).map((m) => `${m.name}: ${m.help}`).join("\n");
+        this.charts.set(key, new Chart(host, panel.title, { unit: panel.unit, help, sync: "run", zoom: (z) => { this.view.zoom = z; this.changed(); } }));
+      }
+      this.charts.get(key).show(curves, { ...view, levels: panel.levels ? this.levels(curves) : null });
+    }
+    if (answer.steps.hist) histogram(this.heat, answer.steps.hist, answer.steps.steps);
+    else fill(this.heat);
+    if (wanted.size === 0) fill(this.reading, answer.complete ? "No rows yet." : this.reading.textContent);
+  }
+
+  phases() {
+    const a = this.answer;
+    return (a.phases || []).map((p) => {
+      const at = a.steps.steps.findIndex((x) => x >= p.from);
+      return { ...p, time: (a.steps.times[Math.max(at, 0)] || a.started) - a.started };
+    });
+  }
+
+  // levels are the baselines of the metric that a chart of scores shows.
+  levels(curves) {
+    const metric = curves[0]?.label.replace("val_", "");
+    const of = (policy) => this.detail.results.find((r) => r.split === "val" && r.policy === policy && r.metric === metric)?.mean ??
+      this.detail.means?.find((m) => m.split === "val" && m.policy === policy && m.fields[metric] != null)?.fields[metric];
+    return ["similarity", "majority", "recorded_order", "init"].map((policy) => ({ label: policy.replace("_", " "), value: of(policy) }))
+      .filter((l) => l.value != null).slice(0, 2);
+  }
+
+  drawFacts() {
+    const d = this.detail, run = d.run;
+    document.title = run.path + " · Fulcrum board";
+    const act = (what, text) => h("button", { onclick: async (e) => {
+      e.target.disabled = true;
+      try {
+        await tell("POST", `run/${this.id}/${what}`);
+        fill(this.said, what === "stop" ? "Told to stop: it saves its state." : "Going on.");
+      } catch (error) {
+        fill(this.said, error.message);
+      }
+      setTimeout(() => { e.target.disabled = false; }, 3000);
+    } }, text);
+    this.said = h("span", { role: "status", class: "quiet" });
+    const resumable = ["killed", "interrupted", "failed"].includes(run.state);
+    fill(this.top,
+      h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), run.sweep && d.sweep_path ? [" / ", h("a", { href: "#/sweep/" + run.sweep }, d.sweep_path)] : null),
+      h("h1", {}, run.path, " ", badge(run.state)),
+      run.error ? h("p", { class: "bad" }, run.error) : null,
+      h("div", { class: "tools" },
+        run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("span", {}, progressWords(run))] : null,
+        store.control && !run.sweep && run.state === "running" ? act("stop", "Stop and save") : null,
+        store.control && !run.sweep && resumable ? act("resume", "Resume") : null,
+        h("button", { onclick: () => { chosen.add(this.id); this.go("#/compare?ids=" + [...chosen].join(",")); } }, "Compare"),
+        this.said),
+      verdictOf(run),
+      facts([
+        ["Title", run.title], ["Task", run.task], ["Overrides", (run.overrides || []).join(" "), "code"], ["Phase", run.phase && `${run.phase}, ${run.epoch} epochs done, step ${count(run.step)}`],
+        ["Started", run.start && `${moment(run.start)} (${ago(run.start)})`], ["Took", run.seconds && duration(run.seconds)], ["Device", d.device], ["Data", d.data && d.data.name + (d.data.synthetic ? " (synthetic)" : "")],
+        ["Best", d.best && `${d.best.metric} ${num(d.best.value)} at ${d.best.phase} epoch ${d.best.epoch}`], ["Folder", d.dir, "code"],
+        ["Again", d.command?.length && shell(d.command), "code"], ["Damaged lines", d.damaged],
+      ]),
+      fixed ? null : h("p", { class: "links" }, "Files: ", (d.files || []).map((name) => [h("a", { href: `run/${this.id}/file/${name}`, target: "_blank", rel: "noopener" }, name), " "]),
+        h("a", { href: `api/run/${this.id}`, target: "_blank", rel: "noopener" }, "all as JSON")),
+      h("nav", { class: "jump", "aria-label": "Parts of this page" }, ["curves", "results", "findings", "examples", "completions", "settings", "notes", "log"].map((id) =>
+        h("button", { class: "plain", onclick: () => document.getElementById(id)?.scrollIntoView() }, id))));
+    this.drawRest();
+  }
+
+  drawRest() {
+    const d = this.detail;
+    fill(this.rest, resultsSection(d), findingsSection(d.events), examplesSection(d.examples),
+      d.completions ? this.completionsSection() : null, this.settingsSection(), this.notesSection(),
+      d.log ? section("Log", "log", h("pre", { tabindex: "0" }, d.log)) : null);
+  }
+
+  completionsSection() {
+    const host = this.completions || h("div");
+    const show = async (before) => {
+      const answer = await ask(`run/${this.id}/completions`, { before });
+      const groups = new Map();
+      for (const row of answer.rows) {
+        const key = [row.phase, row.epoch, row.step, row.query_id].join("/");
+        if (!groups.has(key)) groups.set(key, []);
+        groups.get(key).push(row);
+      }
+      fill(host, h("div", { class: "tools" }, answer.before && !fixed ? h("button", { onclick: () => show(answer.before) }, "Earlier") : null,
+        before ? h("button", { onclick: () => show() }, "Latest") : null,
+        h("span", { class: "quiet" }, `${count(answer.rows.length)} completions of ${count(groups.size)} groups`)),
+      [...groups.values()].reverse().slice(0, 30).map((rows) => h("details", { class: "group" },
+        h("summary", {}, `${rows[0].phase} epoch ${rows[0].epoch} step ${rows[0].step}: `, h("q", {}, rows[0].question || "query " + rows[0].query_id)),
+        rows[0].reference ? h("p", {}, "Target: ", h("q", {}, rows[0].reference), rows[0].answers ? h("span", { class: "quiet" }, " · answers: " + [...new Set(rows[0].answers)].join(", ")) : null) : null,
+        table([">reward", ">advantage", "completion", "parts"], rows.sort((a, b) => b.reward - a.reward).map((row) => [num(row.reward, 3), signed(row.advantage, 3),
+          [h("span", { class: "said" }, row.text), row.truncated ? h("span", { class: "warn" }, " (cut)") : null],
+          Object.entries(row.terms || {}).map(([k, v]) => `${k} ${num(v, 3)}`).join(", ")])))));
+    };
+    if (!this.completions) show().catch((error) => fill(host, error.message));
+    this.completions = host;
+    return section("Completions", "completions", host);
+  }
+
+  settingsSection() {
+    const all = Object.entries(this.detail.settings).sort((a, b) => a[0] < b[0] ? -1 : 1);
+    const host = h("div");
+    const show = (words) => fill(host, table(["key", "value"], all.filter(([k, v]) => (k + " " + v).toLowerCase().includes(words.toLowerCase()))
+      .map(([k, v]) => [h("code", {}, k), h("code", {}, v)]), { class: "facts" }));
+    show("");
+    return section("Settings", "settings", h("details", {}, h("summary", {}, `${count(all.length)} keys`),
+      h("div", { class: "tools" }, h("input", { type: "search", placeholder: "Find a key", "aria-label": "Find a key", oninput: (e) => show(e.target.value) }), csvButton("settings", () => [["key", "value"], ...all])), host));
+  }
+
+  notesSection() {
+    const run = this.detail.run;
+    if (fixed) return run.note || run.tags ? section("Notes", "notes", h("p", {}, (run.tags || []).map((t) => [h("span", { class: "tag" }, t), " "])), h("p", { class: "said" }, run.note)) : null;
+    const note = h("textarea", { rows: "4", "aria-label": "Note", placeholder: "What was this run for? What did it show?" });
+    note.value = run.note || "";
+    const tags = h("input", { type: "text", "aria-label": "Tags", placeholder: "Tags, with commas", value: (run.tags || []).join(", ") });
+    const said = h("span", { role: "status", class: "quiet" });
+    return section("Notes", "notes", h("form", { class: "notes", onsubmit: async (e) => {
+      e.preventDefault();
+      try {
+        const saved = await tell("PUT", `run/${this.id}/notes`, { note: note.value, tags: tags.value.split(",").map((t) => t.trim()).filter(Boolean) });
+        tags.value = saved.tags.join(", ");
+        fill(said, "Saved in notes.json of the run folder.");
+      } catch (error) {
+        fill(said, error.message);
+      }
+    } }, note, tags, h("div", { class: "tools" }, h("button", { type: "submit" }, "Save"), said)));
+  }
+}
+
+export function shell(argv) {
+  return argv.map((arg) => /^[\w@%+=:,./-]+$/.test(arg) ? arg : "'" + arg.replaceAll("'", "'\\''") + "'").join(" ");
+}
+
+export function facts(rows) {
+  return h("dl", { class: "facts" }, rows.filter(([, value]) => value != null && value !== "" && value !== false && value !== 0)
+    .map(([name, value, kind]) => [h("dt", {}, name), h("dd", {}, kind === "code" ? h("code", {}, value) : value)]));
+}
+
+function verdictOf(run) {
+  if (run.best == null) return null;
+  const where = `${run.metric} ${num(run.best)} on ${run.split}`;
+  if (!run.gain) return h("p", { class: "callout" }, `So far ${where}`, run.baseline != null ? `, ${run.over} ${num(run.baseline)}.` : ".", run.state === "running" ? " An interval comes with the end of the run." : "");
+  return h("p", { class: "callout" }, h("b", { class: "verdict " + run.gain.verdict.replace(/[^a-z]/g, "") }, run.gain.verdict), ` than ${run.over}: `.replace(" than", run.gain.verdict === "not separable" ? " from" : " than"),
+    where, `, ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}].`);
+}
+
+const OVER = [["over_similarity", "similarity"], ["over_majority", "majority"], ["over_recorded", "recorded order"], ["over_init", "initial policy"]];
+
+function stageName(r) {
+  const name = { init: "initial policy", best_beam: "best beam", recorded_order: "recorded order" }[r.policy];
+  return name || (r.policy === "best" ? `best (${r.phase} epoch ${r.epoch})` : ["random", "similarity", "majority", "oracle", "reference", "results"].includes(r.policy) ? r.policy : `after ${r.policy}`);
+}
+
+function resultsSection(d) {
+  if (!d.results.length) {
+    if (!d.means?.length) return null;
+    return section("Results", "results", table(["split", "policy", "numbers"], d.means.map((m) => [m.split, m.policy, Object.entries(m.fields).map(([k, v]) => `${k} ${num(v)}`).join(", ")])));
+  }
+  const tables = Map.groupBy(d.results, (r) => `${r.metric.replaceAll("_", " ")} on ${r.split}`);
+  return section("Results", "results", csvButton("results", () => [["split", "metric", "policy", "phase", "epoch", "questions", "mean", "se", "over", "difference", "low", "high", "verdict"],
+    ...d.results.flatMap((r) => [[r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se], ...OVER.filter(([k]) => r[k]).map(([k, n]) => [r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se, n, r[k].mean, r[k].interval.low, r[k].interval.high, r[k].verdict])])]),
+  [...tables].map(([title, rows]) => {
+    const over = OVER.filter(([key]) => rows.some((r) => r[key]));
+    const against = over[0];
+    const cell = (p) => p ? h("td", { class: "number" }, `${signed(p.mean)} [${signed(p.interval.low)}, ${signed(p.interval.high)}] `, h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict)) : h("td", { class: "number" }, "–");
+    return [h("h3", {}, title), table(["policy", ">questions", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r), count(r.queries), `${num(r.mean)} ± ${num(r.se, 2)}`, ...over.map(([key]) => cell(r[key]))])),
+      against && rows.some((r) => r[against[0]]) ? [h("p", { class: "quiet small" }, `Difference from ${against[1]}, with its interval:`), forest(rows.filter((r) => r[against[0]]).map((r) => ({ label: stageName(r), mean: r[against[0]].mean, low: r[against[0]].interval.low, high: r[against[0]].interval.high, verdict: r[against[0]].verdict })), title)] : null];
+  }));
+}
+
+function findingsSection(events) {
+  const rows = [...events].reverse().slice(0, 300);
+  if (!rows.length) return null;
+  return section("Findings and events", "findings", table(["severity", "where", "what", "key"], rows.map((e) => [
+    h("span", { class: { warning: "warn", stop: "bad", error: "bad" }[e.severity] || "quiet" }, e.severity || "note"),
+    [e.phase, e.epoch ? `epoch ${e.epoch}` : null, e.step ? `step ${count(e.step)}` : null].filter(Boolean).join(", ") || "start",
+    [h("b", {}, (e.event || "").replaceAll("_", " ")), " ", e.message || ""], e.key ? h("code", {}, e.key) : ""])));
+}
+
+function examplesSection(examples) {
+  if (!examples.length) return null;
+  const items = (list) => h("ol", {}, (list || []).map((item) => h("li", {}, h("q", {}, item.question), " → ", h("b", {}, item.answer))));
+  return section("Examples: before and after", "examples", h("div", { class: "examples" }, examples.slice(0, 40).map((x) => h("article", {},
+    h("p", {}, h("q", {}, x.question), " → ", h("b", {}, x.answer)),
+    h("div", { class: "two" }, h("div", {}, h("p", { class: "quiet" }, `before: reward ${num(x.reward_before, 3)}`), items(x.before)),
+      h("div", {}, h("p", { class: x.reward_after > x.reward_before ? "good" : "quiet" }, `after: reward ${num(x.reward_after, 3)} (${signed(x.reward_after - x.reward_before, 2)})`), items(x.after)))))));
+}

@@ -1,0 +1,112 @@
+// The page of a sweep: its queue, its search, its jobs.
+import { h, fill, num, count, percent, duration, table, section, badge, bar, csvButton } from "./dom.js";
+import { store, chosen, ask, tell, fixed } from "./store.js";
+import { Chart, colour } from "./chart.js";
+import { Parallel } from "./parallel.js";
+import { facts, shell } from "./run.js";
+import { stateBar } from "./list.js";
+
+export class SweepView {
+  constructor(main, query, go, id) {
+    Object.assign(this, { main, go, id, sort: query.get("sort") || "best", kept: null });
+    this.load();
+  }
+
+  destroy() {
+    this.chart?.destroy();
+    this.gone = true;
+  }
+
+  async load() {
+    try {
+      this.sweep = await ask("sweep/" + this.id);
+      if (this.gone) return;
+      this.stamp = store.sweeps.get(this.id)?.version;
+      this.frame();
+    } catch (error) {
+      if (!this.gone) fill(this.main, h("p", { class: "bad" }, error.message), h("p", {}, h("a", { href: "#/" }, "All runs")));
+    }
+  }
+
+  async update(changed) {
+    if (!changed || this.busy || fixed || this.gone || !this.sweep) return;
+    this.busy = true;
+    try {
+      this.sweep = await ask("sweep/" + this.id);
+      if (!this.gone) this.frame();
+    } catch { /* the next second tries again */ }
+    this.busy = false;
+  }
+
+  better(a, b) {
+    const x = a.objectives?.[0] ?? null, y = b.objectives?.[0] ?? null;
+    if (x == null || y == null) return (x == null) - (y == null);
+    return this.sweep.objectives[0]?.minimize ? x - y : y - x;
+  }
+
+  frame() {
+    const w = this.sweep, head = w.sweep;
+    document.title = head.path + " · Fulcrum board";
+    const done = w.jobs.filter((j) => ["done", "pruned", "failed", "lost", "skipped"].includes(j.state));
+    const states = {};
+    for (const job of w.jobs) states[job.state] = (states[job.state] || 0) + 1;
+    const best = w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] != null).sort((a, b) => this.better(a, b))[0];
+    const said = h("span", { role: "status", class: "quiet" });
+    const act = (what, text) => h("button", { onclick: async (e) => {
+      e.target.disabled = true;
+      await tell("POST", `sweep/${this.id}/${what}`).then(() => fill(said, what === "stop" ? "Told to stop: its jobs save their states." : "Going on."), (error) => fill(said, error.message));
+      setTimeout(() => { e.target.disabled = false; }, 3000);
+    } }, text);
+    this.chartHost = h("div", { class: "grid" });
+    this.table = h("div");
+    this.parallel = new Parallel(w, (kept) => { this.kept = kept; this.jobs(); }, (job) => job.run && this.go("#/run/" + job.run));
+    this.chart?.destroy();
+    const seconds = done.filter((j) => j.seconds > 0);
+    const pace = seconds.length ? seconds.reduce((a, j) => a + j.seconds, 0) / seconds.length : null;
+    fill(this.main, h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs")),
+      h("h1", {}, head.path, " ", head.running ? badge("running") : badge(done.length === w.jobs.length ? "done" : "stopped")),
+      h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended`),
+        store.control && head.running ? act("stop", "Stop and save") : null,
+        store.control && !head.running && done.length < w.jobs.length ? act("resume", "Resume") : null,
+        h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), said),
+      best ? h("p", { class: "callout" }, "Best so far: ", best.run ? h("a", { href: "#/run/" + best.run }, "job " + best.number) : "job " + best.number, ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
+        h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" "))) : null,
+      facts([["What", head.title], ["Sweeper", head.sweeper], ["Launcher", w.launcher], ["Pruner", w.pruner !== "none" && w.pruner], ["A job takes", pace && duration(pace)],
+        ["Objective", w.objectives.map((o) => `${o.minimize ? "least" : "most"} ${o.name}`).join(", ")], ["Folder", w.dir, "code"], ["Command", shell(w.command || []), "code"]]),
+      section("Queue", "queue", Object.entries(states).map(([state, n]) => [badge(state), ` ${count(n)}  `]),
+        w.jobs.filter((j) => j.state === "running").slice(0, 40).map((j) => h("p", {}, j.run ? h("a", { href: "#/run/" + j.run }, "job " + j.number) : "job " + j.number, " ", bar(j.progress), " ", percent(j.progress), " ", h("code", {}, j.overrides.join(" ")))),
+        w.jobs.filter((j) => ["failed", "lost"].includes(j.state)).slice(0, 20).map((j) => h("p", {}, badge(j.state), ` job ${j.number}: `, h("span", { class: "said" }, j.cause || "")))),
+      w.objectives.length ? section("Search", "search", this.chartHost) : null,
+      this.parallel.svg ? section("Parallel coordinates", "parallel", h("p", { class: "quiet small" }, "A line is a job; the stronger its colour stands out, the better. Drag along an axis to keep the jobs that cross it there; click a line to open its run."), this.parallel.element) : null,
+      section("Jobs", "jobs", this.table));
+    this.search();
+    this.jobs();
+  }
+
+  // search draws the objective by job number, and the best so far.
+  search() {
+    const w = this.sweep, jobs = w.jobs.filter((j) => j.objectives?.[0] != null);
+    if (!jobs.length) return;
+    const minimize = w.objectives[0].minimize;
+    let best = null;
+    const line = jobs.map((j) => best = j.infeasible ? best : best == null ? j.objectives[0] : minimize ? Math.min(best, j.objectives[0]) : Math.max(best, j.objectives[0]));
+    this.chart = new Chart(this.chartHost, w.objectives[0].name + " by job", { axis: "job" });
+    this.chart.show([{ label: "jobs", colour: colour(0), x: jobs.map((j) => j.number), y: jobs.map((j) => j.objectives[0]), dots: true, apart: true },
+      { label: "best so far", colour: colour(1), x: jobs.map((j) => j.number), y: line }], { smooth: 0 });
+  }
+
+  jobs() {
+    const w = this.sweep;
+    const by = { best: (a, b) => this.better(a, b), number: (a, b) => a.number - b.number, state: (a, b) => a.state < b.state ? -1 : a.state > b.state ? 1 : 0, seconds: (a, b) => b.seconds - a.seconds }[this.sort] || ((a, b) => a.number - b.number);
+    const jobs = w.jobs.filter((j) => !this.kept || this.kept.has(j.number)).sort((a, b) => by(a, b) || a.number - b.number);
+    const keys = w.dimensions.map((d) => d.key);
+    const shown = jobs.slice(0, 500);
+    fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { selected: x === this.sort }, x)))),
+      h("button", { onclick: () => { for (const j of jobs) if (j.run) chosen.add(j.run); this.go("#/compare?ids=" + [...chosen].join(",")); } }, `Compare ${count(jobs.length)}`),
+      csvButton("jobs", () => [["job", "state", ...keys, ...w.objectives.map((o) => o.name), "epochs", "seconds", "cause"], ...jobs.map((j) => [j.number, j.state, ...keys.map((k) => j.params[k]), ...(w.objectives.map((o, i) => j.objectives?.[i])), j.epochs, j.seconds, j.cause])]),
+      this.kept ? h("span", { class: "quiet" }, `${count(jobs.length)} of ${count(w.jobs.length)} jobs are in the ranges`) : jobs.length > shown.length ? h("span", { class: "quiet" }, `the first ${shown.length} of ${count(jobs.length)}`) : null),
+    table([">job", "state", ...keys, ...w.objectives.map((o) => ">" + o.name), ">epochs", ">took"], shown.map((j) => [
+      h("td", { class: "number" }, j.run ? h("a", { href: "#/run/" + j.run }, j.number) : j.number), badge(j.state), ...keys.map((k) => j.params[k] ?? ""),
+      ...w.objectives.map((o, i) => num(j.objectives?.[i]) + (j.infeasible ? " (infeasible)" : "")), j.epochs || "–", duration(j.seconds)])));
+  }
+}

@@ -1,0 +1,432 @@
+package board
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/sweepreport"
+)
+
+const config = `task: train
+seed: 3
+schedule: [rce, grpo]
+rce: {epochs: 1, lr: 0.001}
+grpo: {epochs: 2, lr: 0.0005}
+`
+
+// put writes files below a folder, by path.
+func put(t testing.TB, dir string, files map[string]string) {
+	t.Helper()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// stepRows are rows of steps from to to, of one phase; the loss of step i is 1/i, and 1000 at a spike.
+func stepRows(phase string, from, to, spike int) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		loss := 1 / float64(i)
+		if i == spike {
+			loss = 1000
+		}
+		fmt.Fprintf(&b, `{"kind":"step","phase":%q,"epoch":1,"step":%d,"global_step":%d,"time":%d.5,"loss":%g,"kl":0.01,"adv_hist":[1,2,3]}`+"\n",
+			phase, i, i, 1700000000+i, loss)
+	}
+	return b.String()
+}
+
+func epochRow(phase string, epoch, step int, reward float64) string {
+	return fmt.Sprintf(`{"kind":"epoch","phase":%q,"epoch":%d,"step":%d,"global_step":%d,"time":%d,"val_reward":%g}`+"\n", phase, epoch, step,
+		step, 1700000000+step, reward)
+}
+
+// finishedRun writes a run that has ended, whose policy gains over similarity by about gain on 40 questions.
+func finishedRun(t testing.TB, dir string, gain float64) {
+	t.Helper()
+	put(t, dir, map[string]string{configFile: config, ".hydra/overrides.yaml": "- grpo.lr=0.0005\n- seed=3\n",
+		record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + stepRows("grpo", 11, 30, 0) + epochRow("grpo", 1, 20, 0.4) +
+			epochRow("grpo", 2, 30, 0.5), record.RunLogFile: "a line\n"})
+	similarity := record.Evaluation{Split: "dev", Policy: record.PolicySimilarity, Metric: "reward"}
+	best := record.Evaluation{Split: "dev", Policy: record.PolicyBest, Phase: "grpo", Epoch: 2, Metric: "reward"}
+	for i := range 40 {
+		base := float64(i%7) / 10
+		similarity.QueryIDs, similarity.Scores = append(similarity.QueryIDs, int64(i)), append(similarity.Scores, base)
+		best.QueryIDs, best.Scores = append(best.QueryIDs, int64(i)), append(best.Scores, base+gain*(1+float64(i%3)/10))
+	}
+	if err := record.AppendEvals(dir, similarity, best); err != nil {
+		t.Fatal(err)
+	}
+	if err := results.WriteSummary(dir, record.Summary{State: record.StateDone, Title: "okvqa_v3", Task: "train",
+		Start:     "2026-01-02T03:04:05Z",
+		Overrides: []string{"grpo.lr=0.0005", "seed=3"}, WallSeconds: 12}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// boardOf opens a board on a folder in which nothing is at work but the runs in locked.
+func boardOf(dir string, locked ...string) *Board {
+	return Open(Options{Roots: []string{dir}, Locked: func(d string) bool { return slices.Contains(locked, d) },
+		Sweep: func(string) (sweepreport.Options, []sweepreport.Job, error) { return sweepreport.Options{}, nil, nil }})
+}
+
+func (b *Board) entryAt(t testing.TB, dir string) entry {
+	t.Helper()
+	e, ok := b.run(idOf(dir))
+	if !ok {
+		t.Fatalf("the board does not know %s", dir)
+	}
+	return e
+}
+
+// A run goes from its start to its end while it is watched, with a torn line on the way.
+func TestRunIsFollowed(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "2026-01-02", "03-04-05")
+	put(t, dir, map[string]string{configFile: config, ".hydra/overrides.yaml": "- exp=okvqa_v3\n"})
+	b := boardOf(root, dir)
+	b.Scan(true)
+	if e := b.entryAt(t, dir); e.State != stateRunning || e.Step != 0 || e.Title != "okvqa_v3" || *e.Seed != 3 {
+		t.Errorf("a run that begins: %+v", e)
+	}
+	rows := stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + stepRows("grpo", 11, 20, 0)
+	torn := `{"kind":"step","phase":"grpo","epo`
+	put(t, dir, map[string]string{record.MetricsFile: rows + torn})
+	b.Scan(true)
+	e := b.entryAt(t, dir)
+	if e.Step != 20 || e.Phase != "grpo" || *e.Best != 0.3 || e.Progress == nil || *e.Progress < 0.3 || *e.Progress > 0.7 {
+		t.Errorf("in the middle: %+v", e)
+	}
+	a, err := b.curves(e.ID, url.Values{})
+	if err != nil || len(a.Steps.Steps) != 20 || a.Steps.Series["loss"].Mean[19] != 1.0/20 || !a.Complete {
+		t.Errorf("curves: %+v, %v", a, err)
+	}
+	put(t, dir, map[string]string{record.MetricsFile: rows + "not JSON\n" + stepRows("grpo", 21, 21, 0)})
+	b.Scan(true)
+	d, err := b.detail(e.ID)
+	if err != nil || d.Damaged != 1 || d.Run.Step != 21 {
+		t.Errorf("with a damaged line: %d damaged, step %d, %v; want 1 and step 21", d.Damaged, d.Run.Step, err)
+	}
+	// Killed, and resumed from its first epoch: rows are cut off and written anew.
+	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + strings.ReplaceAll(
+		stepRows("grpo", 11, 30, 0), `"kl":0.01`, `"kl":0.02`)})
+	b = boardOf(root)
+	b.Scan(true)
+	if e := b.entryAt(t, dir); e.State != stateKilled || e.Step != 30 || e.Left != nil {
+		t.Errorf("a killed run: %+v", e)
+	}
+	finished := filepath.Join(root, "done")
+	finishedRun(t, finished, 0.2)
+	b.Scan(true)
+	if e := b.entryAt(t, finished); e.State != record.StateDone || e.Gain == nil || e.Gain.Verdict != "better" || e.Over != "similarity" ||
+		e.Gain.Low > e.Gain.Mean || e.Gain.High < e.Gain.Mean || math.Abs(*e.Best-*e.Baseline-e.Gain.Mean) > 1e-9 {
+		t.Errorf("a run that is done: %+v", e)
+	}
+	before := b.list(0).Version
+	if err := os.RemoveAll(finished); err != nil {
+		t.Fatal(err)
+	}
+	b.turn = int(idOf(finished)[0]+idOf(finished)[1])%turns - 1
+	b.scanned = time.Time{}.Add(1)
+	b.Scan(false)
+	if a := b.list(before); len(a.Runs) != 0 || !slices.Equal(a.Gone, []string{idOf(finished)}) {
+		t.Errorf("after its folder was removed: %+v", a)
+	}
+}
+
+// Rows that a resume cut off are no longer shown, whatever the index beside the file says.
+func TestIndexOfACutFile(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 500, 7)})
+	c := newCurves()
+	if _, err := c.update(dir, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	c.save(dir)
+	again := newCurves()
+	if again.load(dir); again.Steps.Rows != 500 || again.Offset != c.Offset {
+		t.Fatalf("the index holds %d rows, want 500", again.Steps.Rows)
+	}
+	put(t, dir, map[string]string{record.MetricsFile: strings.ReplaceAll(stepRows("rce", 1, 600, 0), ".5,", ".25,")})
+	if _, err := again.update(dir, 1<<30); err != nil || again.Steps.Rows != 600 {
+		t.Errorf("%d rows (%v), want the 600 of the file that was written anew", again.Steps.Rows, err)
+	}
+	if highest, _ := again.Steps.Cols[again.Steps.index["loss"]].best(false); highest != 1 {
+		t.Errorf("the largest loss is %g, want 1: that of before the cut is gone", highest)
+	}
+	put(t, dir, map[string]string{indexFolder + "/" + indexFile: "no index"})
+	fresh := newCurves()
+	if _, err := fresh.update(dir, 1<<30); err != nil || fresh.Steps.Rows != 600 {
+		t.Errorf("with a damaged index: %d rows (%v), want 600", fresh.Steps.Rows, err)
+	}
+}
+
+// A single step among many keeps its minimum and maximum, and a window shows it alone.
+func TestDecimationKeepsExtremes(t *testing.T) {
+	dir := t.TempDir()
+	const rows, spike = 50000, 31234
+	put(t, dir, map[string]string{record.MetricsFile: stepRows("grpo", 1, rows, spike), configFile: config})
+	b := boardOf(dir)
+	b.Scan(true)
+	a, err := b.curves(idOf(dir), url.Values{"points": {"300"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	loss := a.Steps.Series["loss"]
+	if n := len(a.Steps.Steps); n > 300 || slices.Max(loss.Max) != 1000 || slices.Min(loss.Min) != 1.0/rows {
+		t.Errorf("%d points with losses from %g to %g, want at most 300 from %g to 1000", n, slices.Min(loss.Min), slices.Max(loss.Max), 1.0/rows)
+	}
+	a, err = b.curves(idOf(dir), url.Values{"points": {"300"}, "from": {"31200"}, "to": {"31260"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(a.Steps.Steps, spike)
+	if at < 0 || a.Steps.Width != 1 || a.Steps.Series["loss"].Mean[at] != 1000 {
+		t.Errorf("a window of 60 steps has %d points of %d rows: want step %d with a loss of 1000", len(a.Steps.Steps), a.Steps.Width, spike)
+	}
+	var sum float64
+	for _, h := range a.Steps.Hist {
+		sum += h[0]
+	}
+	if len(a.Steps.Hist) != 0 {
+		t.Errorf("nobody asked for histograms: %g", sum)
+	}
+}
+
+// The quick reader of rows and the careful one agree, and what is no row is refused.
+func TestFlatRow(t *testing.T) {
+	var r flatRow
+	line := `{"kind":"step","phase":"a\"b","epoch":1,"step":2,"global_step":12,"time":17.25,"loss":"nan","x":-1.5e-3,` +
+		`"text":"}{,","list":[1,"nan"],"o":{"a":[1]},"y":true,"adv_hist":[1, 2,3]}`
+	if err := r.parse([]byte(line + "\n")); err != nil {
+		t.Fatal(err)
+	}
+	if string(r.kind) != "step" || r.step != 12 || r.time != 17.25 || len(r.names) != 2 || string(r.names[1]) != "x" ||
+		r.values[1] != -1.5e-3 ||
+		!math.IsNaN(r.values[0]) || !slices.Equal(r.hist, []float64{1, 2, 3}) {
+		t.Errorf("read %s %d %g %q %v %v", r.kind, r.step, r.time, r.names, r.values, r.hist)
+	}
+	for _, damaged := range []string{"", "{", "{}", "[]", `{"kind":"step"`, `{"kind":"step",}x`, `{"kind" "step"}`,
+		`{"kind":}`, `{"kind":"step","a":[1}`, `{"a":1}`, "\x00", `{"kind":"st`} {
+		if err := r.parse([]byte(damaged)); err == nil {
+			t.Errorf("%q passes for a row", damaged)
+		}
+	}
+}
+
+func FuzzFlatRow(f *testing.F) {
+	f.Add([]byte(`{"kind":"step","phase":"rce","global_step":1,"loss":0.5,"adv_hist":[1,2]}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		var r flatRow
+		if r.parse(line) == nil && len(r.names) != len(r.values) {
+			t.Errorf("%d names and %d values", len(r.names), len(r.values))
+		}
+	})
+}
+
+func serverOf(b *Board) *Server { return NewServer(b, "SECRET", "1") }
+
+// call asks a server as its own page does, unless change says otherwise.
+func call(s *Server, method, path, body string, change func(*http.Request)) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	r.Host = "127.0.0.1:8000"
+	r.Header.Set("X-Board-Token", "SECRET")
+	r.Header.Set("Origin", "http://127.0.0.1:8000")
+	if change != nil {
+		change(r)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+func TestRequestsOfOthersAreRefused(t *testing.T) {
+	s := serverOf(boardOf(t.TempDir()))
+	set := func(name, value string) func(*http.Request) {
+		return func(r *http.Request) { r.Header.Set(name, value) }
+	}
+	for _, tc := range []struct {
+		name, path string
+		change     func(*http.Request)
+		want       int
+	}{
+		{"its own page", "/api/runs", nil, 200},
+		{"no token", "/api/runs", func(r *http.Request) { r.Header.Del("X-Board-Token") }, 401},
+		{"a wrong token", "/api/runs", set("X-Board-Token", "SECREt"), 401},
+		{"the token in an address that is not the first", "/api/runs?token=SECRET", func(r *http.Request) { r.Header.Del("X-Board-Token") }, 401},
+		{"scripts without the token", "/board.js", func(r *http.Request) { r.Header.Del("X-Board-Token") }, 401},
+		{"another origin", "/api/runs", set("Origin", "http://evil.example"), 403},
+		{"another port of this machine", "/api/runs", set("Origin", "http://127.0.0.1:9000"), 403},
+		{"no origin: null", "/api/runs", set("Origin", "null"), 403},
+		{"another site, as the browser says", "/api/runs", set("Sec-Fetch-Site", "cross-site"), 403},
+		{"another host: DNS rebinding", "/api/runs", func(r *http.Request) { r.Host, r.Header["Origin"] = "evil.example:8000", nil }, 421},
+		{"another host that begins like ours", "/api/runs", func(r *http.Request) { r.Host, r.Header["Origin"] = "127.0.0.1.evil", nil }, 421},
+		{"a path out of the assets", "/../board.go", nil, 307},
+		{"no such run", "/api/run/../../etc/passwd", nil, 307},
+		{"an id that is a path", "/api/run/..%2f..%2fetc", nil, 404},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if w := call(s, "GET", tc.path, "", tc.change); w.Code != tc.want {
+				t.Errorf("GET %s: %d %s, want %d", tc.path, w.Code, w.Body, tc.want)
+			}
+		})
+	}
+	w := call(s, "GET", "/?token=SECRET", "", func(r *http.Request) { r.Header.Del("X-Board-Token"); r.Header.Del("Origin") })
+	cookie := w.Result().Cookies()
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/" || len(cookie) != 1 || !cookie[0].HttpOnly ||
+		cookie[0].SameSite != http.SameSiteStrictMode {
+		t.Fatalf("the first address: %d %v %v", w.Code, w.Header(), cookie)
+	}
+	w = call(s, "GET", "/", "", func(r *http.Request) { r.Header.Del("X-Board-Token"); r.AddCookie(cookie[0]) })
+	if csp := w.Header().Get("Content-Security-Policy"); w.Code != 200 || strings.Contains(csp, "unsafe") ||
+		!strings.Contains(csp, "default-src 'none'") {
+		t.Errorf("the page: %d, policy %q", w.Code, csp)
+	}
+	noOrigin := func(r *http.Request) {
+		r.Header.Del("Origin")
+		r.Header.Del("X-Board-Token")
+		r.AddCookie(cookie[0])
+	}
+	if w := call(s, "POST", "/api/run/x/stop", "", noOrigin); w.Code != 403 {
+		t.Errorf("a change without an origin: %d, want 403", w.Code)
+	}
+}
+
+// What stands in runs is hostile: names, texts, links. Nothing of it is markup, leads out of its folder or breaks the list.
+func TestHostileRuns(t *testing.T) {
+	root, outside := t.TempDir(), t.TempDir()
+	const script = `<script>alert(1)</script>"'&`
+	name := "<img src=x onerror=alert(1)>"
+	dir := filepath.Join(root, name)
+	put(t, outside, map[string]string{"secret": "SECRET FILE", "report.html": "OUTSIDE"})
+	put(t, dir, map[string]string{configFile: "a: '" + strings.ReplaceAll(script, "'", "''") + "'\n", ".hydra/overrides.yaml": "- x\n",
+		record.MetricsFile: `{"kind":"event","phase":"x","epoch":0,"step":0,"global_step":0,"time":1,"event":"e","severity":"warning",` +
+			`"message":"` +
+			`<script>alert(2)<\/script>"}` + "\n", record.SummaryFile: `{"state":"<b>done</b>","title":"</script>"}`,
+		"report.md": "# x", record.CompletionsFile: "{\"phase\":\"a\",\"text\":\"<i>\"}\n{torn"})
+	if err := os.Symlink(filepath.Join(outside, "report.html"), filepath.Join(dir, "report.html")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(root, filepath.Join(root, "loop")); err != nil {
+		t.Fatal(err)
+	}
+	for i, damage := range []string{"{", "[]", `{"state":5}`, "\xff\xfe", strings.Repeat("[", 100000)} {
+		put(t, filepath.Join(root, fmt.Sprint("damaged", i)), map[string]string{configFile: damage, ".hydra/overrides.yaml": damage,
+			record.MetricsFile: damage + "\n",
+			record.SummaryFile: damage, NotesFile: damage, record.EvalsFile: damage + "\n", "examples.json": damage,
+			record.CompletionsFile: damage + "\n"})
+	}
+	b := boardOf(root)
+	s := serverOf(b)
+	w := call(s, "GET", "/api/runs", "", nil)
+	var list listAnswer
+	if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil || len(list.Runs) != 6 {
+		t.Fatalf("%d runs (%v), want 6: %s", len(list.Runs), err, w.Body)
+	}
+	if strings.Contains(w.Body.String(), "<") || w.Header().Get("Content-Type") != "application/json; charset=utf-8" {
+		t.Error("the list has characters of HTML: they must be escapes")
+	}
+	for _, e := range list.Runs {
+		for _, path := range []string{"", "/curves", "/completions"} {
+			if w := call(s, "GET", "/api/run/"+e.ID+path, "", nil); w.Code != 200 || strings.Contains(w.Body.String(), "<") {
+				t.Errorf("%s%s: %d %.200s", e.Path, path, w.Code, w.Body)
+			}
+		}
+	}
+	id := idOf(dir)
+	for path, want := range map[string]int{"report.md": 200, "report.html": 404, "secret": 404, "..%2fsecret": 404,
+		".lock": 404, "checkpoints/x": 404} {
+		w := call(s, "GET", "/run/"+id+"/file/"+path, "", nil)
+		if w.Code != want || w.Code == 200 && !strings.HasPrefix(w.Header().Get("Content-Security-Policy"), "sandbox;") {
+			t.Errorf("file %s: %d with policy %q, want %d in a sandbox", path, w.Code, w.Header().Get("Content-Security-Policy"), want)
+		}
+	}
+	w = call(s, "GET", "/api/compare?ids="+id+","+list.Runs[0].ID+","+list.Runs[1].ID, "", nil)
+	if w.Code != 200 || strings.Contains(w.Body.String(), "<script") {
+		t.Errorf("comparison: %d %.300s", w.Code, w.Body)
+	}
+}
+
+func TestNotes(t *testing.T) {
+	dir := t.TempDir()
+	finishedRun(t, dir, 0.1)
+	before, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := boardOf(dir)
+	s := serverOf(b)
+	call(s, "GET", "/api/runs", "", nil)
+	path := "/api/run/" + idOf(dir) + "/notes"
+	if w := call(s, "PUT", path, `{"note":"good <b>","tags":["a b"," a  b ","x",""]}`, nil); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if n := readNotes(dir); n.Note != "good <b>" || !slices.Equal(n.Tags, []string{"a b", "x"}) {
+		t.Errorf("saved %+v", n)
+	}
+	for _, bad := range []string{"", "[]", `{"note":5}`, `{"note":"` + strings.Repeat("x", maxNote+1) + `"}`,
+		`{"tags":["` + strings.Repeat("x", maxTag+1) + `"]}`} {
+		if w := call(s, "PUT", path, bad, nil); w.Code != 400 {
+			t.Errorf("%.40q: %d %s, want 400", bad, w.Code, w.Body)
+		}
+	}
+	b.Scan(true)
+	if e := b.entryAt(t, dir); e.Note != "good <b>" {
+		t.Errorf("the list shows %q", e.Note)
+	}
+	after, err := os.ReadDir(dir)
+	if err != nil || len(after) != len(before)+1 {
+		t.Errorf("%d files before, %d after: the board writes notes.json alone", len(before), len(after))
+	}
+}
+
+func TestComparisonAndExport(t *testing.T) {
+	root := t.TempDir()
+	one, two := filepath.Join(root, "one"), filepath.Join(root, "two")
+	finishedRun(t, one, 0.1)
+	finishedRun(t, two, 0.3)
+	put(t, two, map[string]string{configFile: strings.Replace(config, "0.0005", "0.005", 1)})
+	b := boardOf(root)
+	b.Scan(true)
+	c, err := b.comparison(idOf(one) + "," + idOf(two))
+	if err != nil || len(c.Settings) != 1 || c.Settings[0].Key != "grpo.lr" || *c.Settings[0].Values[1] != "0.005" {
+		t.Fatalf("settings that differ: %+v, %v", c.Settings, err)
+	}
+	if len(c.Pairs) != 1 || c.Pairs[0].Verdict != "better" || c.Pairs[0].Low > c.Pairs[0].Mean || !strings.Contains(c.Report, "<table>") {
+		t.Errorf("differences: %+v (%s)", c.Pairs, c.Note)
+	}
+	out := filepath.Join(t.TempDir(), "site")
+	if n, err := b.Export(out); err != nil || n != 2 {
+		t.Fatalf("%d runs, %v", n, err)
+	}
+	for name, want := range map[string]string{"index.html": "data-static", "board.js": "uPlot", "data/runs.js": `boardData("runs"`,
+		"data/run-" + idOf(one) + "-curves.js": `"loss"`, "data/compare.js": `"better"`} {
+		if data, err := os.ReadFile(filepath.Join(out, name)); err != nil || !strings.Contains(string(data), want) {
+			t.Errorf("%s: no %s in it (%v)", name, want, err)
+		}
+	}
+	if _, err := b.Export(out); err != nil {
+		t.Errorf("again to the same folder: %v", err)
+	}
+	if _, err := b.Export(root); err == nil {
+		t.Error("an export goes over a folder of runs")
+	}
+}

@@ -1,0 +1,281 @@
+package board
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/gob"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/record"
+)
+
+const (
+	indexFolder = ".board"
+	indexFile   = "curves.idx"
+	// indexVersion changes when an index of before cannot be read any more.
+	indexVersion = 1
+	// indexEvery is how many bytes of rows are read before the index is written again. Less is read in no time.
+	indexEvery = 8 << 20
+	tailBytes  = 256
+	maxEvents  = 2000
+	maxRow     = 1 << 20 // bytes of a line; a longer one is damage
+)
+
+// curves is what metrics.jsonl holds, in bounded memory.
+type curves struct {
+	Version int
+	Offset  int64  // bytes that were read: whole lines
+	Tail    []byte // the last of them: a file that was cut and goes on is another one
+	Steps   *series
+	Epochs  *series
+	Phases  []phaseSpan
+	Evals   [][]byte // rows of kind eval, as written
+	Events  [][]byte
+	Dropped int // events beyond maxEvents
+	Damaged int // lines that are no rows
+	Started float64
+	Updated float64 // time of the last row
+	saved   int64
+}
+
+// phaseSpan is where a phase lies on the axis of global steps.
+type phaseSpan struct {
+	Name   string `json:"name"`
+	From   int64  `json:"from"`
+	To     int64  `json:"to"`
+	Epochs int    `json:"epochs"`
+	Steps  int    `json:"steps"`
+	// Began and EpochEnd are the times of the phase's first row and of its last epoch's row.
+	Began    float64 `json:"-"`
+	EpochEnd float64 `json:"-"`
+	ToEpoch  int64   `json:"-"` // global step of the last epoch's end
+}
+
+func newCurves() *curves {
+	return &curves{Version: indexVersion, Steps: newSeries(), Epochs: newSeries()}
+}
+
+// update reads what has been added to metrics.jsonl, at most limit bytes of it, and reports whether there is more.
+func (c *curves) update(dir string, limit int64) (more bool, err error) {
+	f, err := os.Open(filepath.Join(dir, record.MetricsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		*c = *newCurves()
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return false, err
+	}
+	if c.Offset == 0 {
+		c.load(dir)
+	}
+	if !c.continues(f, info.Size()) {
+		*c = *newCurves()
+	}
+	end := min(info.Size(), c.Offset+limit)
+	if err := c.read(f, end); err != nil {
+		return false, err
+	}
+	if c.Offset-c.saved > indexEvery {
+		c.save(dir)
+	}
+	return end < info.Size(), nil
+}
+
+// continues says whether the file still holds what was read of it: a resume cuts rows off.
+func (c *curves) continues(f *os.File, size int64) bool {
+	if c.Offset == 0 {
+		return true
+	}
+	tail := make([]byte, len(c.Tail))
+	if size < c.Offset {
+		return false
+	}
+	_, err := f.ReadAt(tail, c.Offset-int64(len(tail)))
+	return err == nil && bytes.Equal(tail, c.Tail)
+}
+
+// read adds the whole lines up to byte end, and the one that goes beyond it.
+func (c *curves) read(f *os.File, end int64) error {
+	if _, err := f.Seek(c.Offset, io.SeekStart); err != nil {
+		return err
+	}
+	in := bufio.NewReaderSize(f, 1<<18)
+	var row flatRow
+	begin := c.Offset
+	for c.Offset < end {
+		line, length, whole, err := readLine(in)
+		if err != nil {
+			return err
+		}
+		if !whole {
+			break // a torn end: the rest comes later
+		}
+		c.add(&row, line, c.Offset)
+		c.Offset += length
+	}
+	if c.Offset > begin {
+		c.Tail = make([]byte, min(tailBytes, c.Offset))
+		if _, err := f.ReadAt(c.Tail, c.Offset-int64(len(c.Tail))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readLine returns a line with its length in the file. Of one that is too long it returns nothing but the length.
+func readLine(in *bufio.Reader) (line []byte, length int64, whole bool, err error) {
+	for {
+		part, err := in.ReadSlice('\n')
+		length += int64(len(part))
+		switch {
+		case err == nil && line == nil:
+			return part, length, true, nil
+		case err == nil || errors.Is(err, bufio.ErrBufferFull):
+			if length <= maxRow {
+				line = append(line, part...)
+			} else {
+				line = []byte{}
+			}
+			if err == nil {
+				return line, length, true, nil
+			}
+		case errors.Is(err, io.EOF):
+			return nil, length, false, nil
+		default:
+			return nil, length, false, err
+		}
+	}
+}
+
+func (c *curves) add(row *flatRow, line []byte, at int64) {
+	if row.parse(line) != nil {
+		if len(bytes.TrimSpace(line)) > 0 {
+			c.Damaged++
+		}
+		return
+	}
+	if row.time > 0 {
+		if c.Started == 0 {
+			c.Started = row.time
+		}
+		c.Updated = row.time
+	}
+	switch string(row.kind) {
+	case record.KindStep:
+		c.Steps.add(row, at)
+		c.phase(row, true)
+	case record.KindEpoch:
+		c.Epochs.add(row, at)
+		c.phase(row, false)
+	case record.KindEval:
+		c.Evals = keep(c.Evals, line, &c.Dropped)
+	case record.KindEvent:
+		c.Events = keep(c.Events, line, &c.Dropped)
+	}
+}
+
+// keep adds a line; of too many the oldest go.
+func keep(lines [][]byte, line []byte, dropped *int) [][]byte {
+	if len(lines) == maxEvents {
+		lines = slices.Delete(lines, 0, maxEvents/10)
+		*dropped += maxEvents / 10
+	}
+	return append(lines, bytes.Clone(line))
+}
+
+func (c *curves) phase(row *flatRow, step bool) {
+	n := len(c.Phases)
+	if n == 0 || c.Phases[n-1].Name != string(row.phase) {
+		if n == maxMetrics {
+			return
+		}
+		before := row.time
+		if n > 0 {
+			before = c.Updated
+		}
+		c.Phases = append(c.Phases, phaseSpan{Name: string(row.phase), From: row.step, Began: before})
+		n++
+	}
+	p := &c.Phases[n-1]
+	p.To = max(p.To, row.step)
+	if step {
+		p.Steps++
+	} else {
+		p.Epochs++
+		p.EpochEnd, p.ToEpoch = row.time, row.step
+	}
+}
+
+// load takes the index beside the file; without a good one the file is read from its start.
+func (c *curves) load(dir string) {
+	data, err := os.ReadFile(filepath.Join(dir, indexFolder, indexFile))
+	if err != nil {
+		return
+	}
+	var saved curves
+	if gob.NewDecoder(bytes.NewReader(data)).Decode(&saved) != nil || saved.Version != indexVersion ||
+		saved.Steps == nil || saved.Epochs == nil || !saved.Steps.sound() || !saved.Epochs.sound() {
+		return
+	}
+	saved.Steps.restore()
+	saved.Epochs.restore()
+	saved.saved = saved.Offset
+	*c = saved
+}
+
+// sound says whether a series that was read from a file is one.
+func (s *series) sound() bool {
+	n := len(s.First)
+	if s.Width < 1 || len(s.Last) != n || len(s.Time) != n || len(s.At) != n || len(s.Hist) != n || len(s.Names) != len(s.Cols) {
+		return false
+	}
+	return !slices.ContainsFunc(s.Cols, func(c *column) bool {
+		m := len(c.N)
+		return m > n || len(c.Min) != m || len(c.Max) != m || len(c.Sum) != m || len(c.Bad) != m
+	})
+}
+
+// save writes the index. Where the folder cannot be written there is none.
+func (c *curves) save(dir string) {
+	var data bytes.Buffer
+	if gob.NewEncoder(&data).Encode(c) != nil || os.MkdirAll(filepath.Join(dir, indexFolder), 0o755) != nil {
+		return
+	}
+	if atomicfile.Write(filepath.Join(dir, indexFolder, indexFile), data.Bytes(), 0o644) == nil {
+		c.saved = c.Offset
+	}
+}
+
+// window reads the rows of global steps from to to again, in finer buckets than the index has.
+func (c *curves) window(dir string, from, to int64) (*series, error) {
+	low, high := c.Steps.between(from, to)
+	if low == high {
+		return c.Steps.cut(low, high), nil
+	}
+	end := c.Offset
+	if high < len(c.Steps.At) {
+		end = c.Steps.At[high]
+	}
+	f, err := os.Open(filepath.Join(dir, record.MetricsFile))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fine := newCurves()
+	fine.Offset = c.Steps.At[low]
+	if err := fine.read(f, end); err != nil {
+		return nil, err
+	}
+	low, high = fine.Steps.between(from, to)
+	return fine.Steps.cut(low, high), nil
+}

@@ -1,0 +1,398 @@
+package board
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"math"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"fulcrum/internal/jsonwords"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+)
+
+// refusal is an answer with a status of HTTP and a sentence.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r refusal) Error() string { return r.text }
+
+// detail is what a run's page shows besides its curves.
+type detail struct {
+	Run         entry                `json:"run"`
+	Dir         string               `json:"dir"`
+	SweepPath   string               `json:"sweep_path,omitempty"`
+	Command     []string             `json:"command,omitempty"`
+	Device      string               `json:"device,omitempty"`
+	Versions    map[string]string    `json:"versions,omitempty"`
+	Data        *record.DataSummary  `json:"data,omitempty"`
+	Best        *record.BestSummary  `json:"best,omitempty"`
+	Phases      []phaseSpan          `json:"phases"`
+	Results     []record.StageResult `json:"results"`
+	Means       []mean               `json:"means,omitempty"` // of a run that has not ended: evaluations without intervals
+	Events      []map[string]any     `json:"events"`
+	Examples    []record.Example     `json:"examples"`
+	Settings    map[string]string    `json:"settings"`
+	Metrics     []metric             `json:"metrics"`
+	Completions bool                 `json:"completions"`
+	Files       []string             `json:"files"`
+	Damaged     int                  `json:"damaged,omitempty"`
+	Log         string               `json:"log"`
+}
+
+// mean is a row of kind eval.
+type mean struct {
+	Split  string             `json:"split"`
+	Policy string             `json:"policy"`
+	Phase  string             `json:"phase"`
+	Epoch  int                `json:"epoch"`
+	Fields map[string]float64 `json:"fields"`
+}
+
+type metric struct {
+	Name  string `json:"name"`
+	Unit  string `json:"unit,omitempty"`
+	Help  string `json:"help,omitempty"`
+	Epoch bool   `json:"epoch,omitempty"` // one value an epoch
+}
+
+const (
+	logTail      = 16 << 10
+	maxFile      = 64 << 20 // of evals.jsonl and examples.json: more is not shown
+	intervalTime = 20000    // scores for which intervals are computed while a run goes on
+)
+
+// shownFiles are the files of a run that the board hands out.
+func shownFiles() []string {
+	return []string{"report.html", "report.md", record.RunLogFile, record.SummaryFile, record.MetricsFile, record.EvalsFile,
+		record.CompletionsFile,
+		configFile}
+}
+
+func (b *Board) detail(id string) (*detail, error) {
+	e, ok := b.run(id)
+	if !ok {
+		return nil, refusal{404, "no such run"}
+	}
+	d := &detail{Run: e, Dir: e.dir, Results: []record.StageResult{}, Events: []map[string]any{}, Settings: settingsOf(e.dir),
+		Examples: []record.Example{}}
+	if s, ok := b.sweep(e.Sweep); ok {
+		d.SweepPath = s.Path
+	}
+	if s, err := record.ReadSummary(e.dir); err == nil && s != nil {
+		d.Command, d.Device, d.Versions, d.Data, d.Best = s.Command, s.Device, s.Versions, &s.Data, s.Best
+		if s.Evaluations != nil && e.State != stateRunning {
+			d.Results = s.Evaluations
+		}
+	}
+	err := b.rows(id, e.dir, func(c *curves, _ bool) {
+		d.Phases, d.Metrics, d.Damaged = slices.Clone(c.Phases), metricsOf(c), c.Damaged
+		for _, line := range c.Events {
+			if row, err := record.ParseRow(line); err == nil {
+				row.Fields["phase"], row.Fields["epoch"], row.Fields["step"], row.Fields["time"] = row.Phase, row.Epoch, row.GlobalStep, row.Time
+				d.Events = append(d.Events, row.Fields)
+			}
+		}
+		if len(d.Results) == 0 {
+			d.Means = meansOf(c.Evals)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(d.Results) == 0 && sizeOf(e.dir, record.EvalsFile) < maxFile {
+		if evals, err := record.ReadEvals(e.dir); err == nil && scores(evals) < intervalTime {
+			if stages, err := results.StagesOf(&record.Run{Evaluations: evals}); err == nil {
+				d.Results = stages
+			}
+		}
+	}
+	const examplesFile = "examples.json"
+	if sizeOf(e.dir, examplesFile) < maxFile {
+		_ = record.ReadJSON(filepath.Join(e.dir, examplesFile), &d.Examples) // damaged: none
+	}
+	d.Completions = sizeOf(e.dir, record.CompletionsFile) > 0
+	for _, name := range shownFiles() {
+		if sizeOf(e.dir, name) > 0 {
+			d.Files = append(d.Files, name)
+		}
+	}
+	d.Log, _ = tailOf(filepath.Join(e.dir, record.RunLogFile), logTail)
+	return d, nil
+}
+
+func scores(evals []record.Evaluation) int {
+	n := 0
+	for _, e := range evals {
+		n += len(e.Scores)
+	}
+	return n
+}
+
+func sizeOf(dir, name string) int64 {
+	info, err := os.Stat(filepath.Join(dir, name))
+	if err != nil || !info.Mode().IsRegular() {
+		return 0
+	}
+	return info.Size()
+}
+
+// settingsOf returns a run's configuration as dotted keys, none where it cannot be read.
+func settingsOf(dir string) map[string]string {
+	flat, err := record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
+	if err != nil {
+		return map[string]string{}
+	}
+	return flat
+}
+
+func meansOf(lines [][]byte) []mean {
+	var means []mean
+	for _, line := range lines {
+		row, err := record.ParseRow(line)
+		if err != nil {
+			continue
+		}
+		m := mean{row.Text("split"), row.Text("policy"), row.Phase, row.Epoch, map[string]float64{}}
+		for name := range row.Fields {
+			if x, ok := row.Number(name); ok && finite(x) != nil {
+				m.Fields[name] = x
+			}
+		}
+		means = append(means, m)
+	}
+	return means
+}
+
+// metricsOf lists what a run has curves of, in the order of docs/metrics.md.
+func metricsOf(c *curves) []metric {
+	known := map[string]record.Metric{}
+	for _, m := range record.Metrics() {
+		known[m.Name] = m
+	}
+	names := slices.Clone(c.Steps.Names)
+	for _, name := range c.Epochs.Names {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	record.NewMetricOrder().Sort(names)
+	list := []metric{}
+	for _, name := range names {
+		_, steps := c.Steps.index[name]
+		list = append(list, metric{name, known[name].Unit, known[name].Help, !steps})
+	}
+	return list
+}
+
+// tailOf returns the end of a text file, from a line's beginning.
+func tailOf(path string, n int64) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	from := max(info.Size()-n, 0)
+	data, err := io.ReadAll(io.NewSectionReader(f, from, n))
+	text := strings.ToValidUTF8(string(data), "\uFFFD")
+	if _, after, ok := strings.Cut(text, "\n"); ok && from > 0 {
+		text = after
+	}
+	return text, err
+}
+
+// drawn is a series as a chart takes it: one point a bucket.
+type drawn struct {
+	Steps  []int64                 `json:"steps"`
+	Times  []float64               `json:"times"`
+	Width  int                     `json:"width"` // rows of a point
+	Series map[string]*drawnColumn `json:"series"`
+	Hist   [][]float64             `json:"hist,omitempty"`
+}
+
+// drawnColumn has a mean a point and, where a point is several rows, their extremes.
+type drawnColumn struct {
+	Mean numbers    `json:"mean"`
+	Min  numbers    `json:"min,omitempty"`
+	Max  numbers    `json:"max,omitempty"`
+	Bad  [][2]int64 `json:"bad,omitempty"` // steps with numbers that are not finite, and how many
+}
+
+// numbers are floats of six digits; null stands for those that JSON does not have.
+type numbers []float64
+
+// MarshalJSON implements json.Marshaler.
+func (n numbers) MarshalJSON() ([]byte, error) {
+	out := append(make([]byte, 0, 10*len(n)+2), '[')
+	for i, x := range n {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			out = append(out, "null"...)
+		} else {
+			out = strconv.AppendFloat(out, x, 'g', 7, 64)
+		}
+	}
+	return append(out, ']'), nil
+}
+
+// curvesAnswer is what a run's charts show.
+type curvesAnswer struct {
+	Version  string      `json:"version"`
+	Same     bool        `json:"same,omitempty"` // nothing has changed since the version that was asked about
+	Complete bool        `json:"complete"`
+	Read     float64     `json:"read"` // share of the file
+	Started  float64     `json:"started"`
+	Phases   []phaseSpan `json:"phases"`
+	Steps    *drawn      `json:"steps"`
+	Epochs   *drawn      `json:"epochs"`
+}
+
+// drawnOf makes at most points points of a series, of the metrics named; nil names means all.
+func drawnOf(s *series, names []string, points int, hist bool) *drawn {
+	if n := len(s.First); n > points {
+		s = s.joined((n + points - 1) / points)
+	}
+	d := &drawn{Steps: slices.Clone(s.Last), Times: slices.Clone(s.Time), Width: s.Width, Series: map[string]*drawnColumn{}}
+	for i, name := range s.Names {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
+		c, out := s.Cols[i], &drawnColumn{}
+		for b := range s.First {
+			out.Mean = append(out.Mean, c.mean(b))
+			if b < len(c.Bad) && c.Bad[b] > 0 {
+				out.Bad = append(out.Bad, [2]int64{s.Last[b], int64(c.Bad[b])})
+			}
+			if s.Width == 1 {
+				continue
+			}
+			low, high := math.NaN(), math.NaN()
+			if b < len(c.N) && c.N[b] > 0 {
+				low, high = c.Min[b], c.Max[b]
+			}
+			out.Min, out.Max = append(out.Min, low), append(out.Max, high)
+		}
+		d.Series[name] = out
+	}
+	if hist && slices.ContainsFunc(s.Hist, func(h []float64) bool { return h != nil }) {
+		d.Hist = slices.Clone(s.Hist)
+	}
+	return d
+}
+
+// curves answers what charts ask: names (a list with commas; none means all), points, from and to (global steps), since
+// (the version that is known), hist.
+func (b *Board) curves(id string, q url.Values) (*curvesAnswer, error) {
+	e, ok := b.run(id)
+	if !ok {
+		return nil, refusal{404, "no such run"}
+	}
+	var names []string
+	if q.Get("names") != "" {
+		names = strings.Split(q.Get("names"), ",")
+	}
+	points := within(q.Get("points"), 600, 10, capacity)
+	from, to := within(q.Get("from"), 0, 0, math.MaxInt), within(q.Get("to"), 0, 0, math.MaxInt)
+	a := &curvesAnswer{}
+	var fault error
+	err := b.rows(id, e.dir, func(c *curves, complete bool) {
+		a.Version = strconv.FormatInt(c.Offset, 36) + "." + strconv.Itoa(c.Steps.Rows)
+		a.Complete, a.Started = complete, c.Started
+		if size := sizeOf(e.dir, record.MetricsFile); size > 0 {
+			a.Read = float64(c.Offset) / float64(size)
+		}
+		if a.Version == q.Get("since") {
+			a.Same = true
+			return
+		}
+		a.Phases = slices.Clone(c.Phases)
+		steps := c.Steps
+		if to > 0 {
+			low, high := steps.between(int64(from), int64(to))
+			if steps.Width > 1 && high-low < capacity/4 { // a part of a long run: finer than the index
+				if steps, fault = c.window(e.dir, int64(from), int64(to)); fault != nil {
+					return
+				}
+			} else {
+				steps = steps.cut(low, high)
+			}
+		}
+		a.Steps = drawnOf(steps, names, points, q.Get("hist") != "")
+		a.Epochs = drawnOf(c.Epochs, names, points, false)
+	})
+	return a, errors.Join(err, fault)
+}
+
+// within reads a whole number between low and high.
+func within(text string, otherwise, low, high int) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return otherwise
+	}
+	return min(max(n, low), high)
+}
+
+// completionsAnswer is a piece of completions.jsonl, and where the piece before it ends.
+type completionsAnswer struct {
+	Rows   []record.SampledCompletion `json:"rows"`
+	Before int64                      `json:"before"` // 0: there is nothing before
+	Size   int64                      `json:"size"`
+}
+
+const completionsPiece = 192 << 10
+
+// completions returns the completions that stand before a byte of the file; 0 means its end.
+func (b *Board) completions(id string, q url.Values) (*completionsAnswer, error) {
+	e, ok := b.run(id)
+	if !ok {
+		return nil, refusal{404, "no such run"}
+	}
+	a := &completionsAnswer{Rows: []record.SampledCompletion{}, Size: sizeOf(e.dir, record.CompletionsFile)}
+	end := a.Size
+	if at, err := strconv.ParseInt(q.Get("before"), 10, 64); err == nil && at > 0 && at < end {
+		end = at
+	}
+	f, err := os.Open(filepath.Join(e.dir, record.CompletionsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return a, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	from := max(end-completionsPiece, 0)
+	in := bufio.NewReaderSize(io.NewSectionReader(f, from, end-from), 1<<16)
+	if from > 0 { // the middle of a line
+		_, length, _, err := readLine(in)
+		if err != nil {
+			return nil, err
+		}
+		from += length
+		a.Before = from
+	}
+	for {
+		line, _, whole, err := readLine(in)
+		if err != nil || !whole {
+			return a, err
+		}
+		var c record.SampledCompletion
+		if jsonwords.Unmarshal(line, &c) == nil {
+			c.Tokens = nil
+			a.Rows = append(a.Rows, c)
+		}
+	}
+}

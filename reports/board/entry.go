@@ -1,0 +1,346 @@
+package board
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+)
+
+// States of a run without a summary.
+const (
+	stateRunning = "running"
+	stateKilled  = "killed"
+	stateStarted = "starting" // no process holds it and it has no row: it may be about to begin
+)
+
+// entry is a line of the list of runs.
+type entry struct {
+	ID        string   `json:"id"`
+	Path      string   `json:"path"`
+	Sweep     string   `json:"sweep,omitempty"` // id
+	Job       string   `json:"job,omitempty"`
+	State     string   `json:"state"`
+	Error     string   `json:"error,omitempty"`
+	Title     string   `json:"title,omitempty"`
+	Task      string   `json:"task,omitempty"`
+	Seed      *int64   `json:"seed,omitempty"`
+	Overrides []string `json:"overrides,omitempty"`
+	Phase     string   `json:"phase,omitempty"`
+	Epoch     int      `json:"epoch,omitempty"` // of the phase, finished
+	Step      int64    `json:"step,omitempty"`  // global
+	Start     float64  `json:"start,omitempty"` // seconds since 1970
+	Seconds   float64  `json:"seconds,omitempty"`
+	Updated   float64  `json:"updated,omitempty"`
+	Progress  *float64 `json:"progress,omitempty"` // share of all epochs
+	Left      *float64 `json:"left,omitempty"`     // seconds, about
+	Metric    string   `json:"metric,omitempty"`   // what best, baseline and gain are
+	Split     string   `json:"split,omitempty"`
+	Best      *float64 `json:"best,omitempty"`
+	Baseline  *float64 `json:"baseline,omitempty"`
+	Over      string   `json:"over,omitempty"` // name of the baseline
+	Gain      *gain    `json:"gain,omitempty"`
+	Warnings  int      `json:"warnings,omitempty"`
+	Stops     int      `json:"stops,omitempty"` // findings that say stop
+	Tags      []string `json:"tags,omitempty"`
+	Note      string   `json:"note,omitempty"`
+	Version   int64    `json:"version"`
+
+	dir   string
+	stamp stamp
+}
+
+// gain is a difference with its interval, as the run's report has it.
+type gain struct {
+	Mean    float64 `json:"mean"`
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
+	Verdict string  `json:"verdict"`
+}
+
+// stamp is what changes when a run does.
+type stamp struct {
+	Metrics, Summary, Notes int64 // sizes and times mixed
+	Locked                  bool
+}
+
+func stampOf(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.ModTime().UnixNano() ^ info.Size()<<20
+}
+
+func (b *Board) stampOf(dir string) stamp {
+	return stamp{stampOf(filepath.Join(dir, record.MetricsFile)), stampOf(filepath.Join(dir, record.SummaryFile)),
+		stampOf(filepath.Join(dir, NotesFile)), b.opt.Locked(dir)}
+}
+
+// brief is what the list takes of summary.json; the rest is passed over.
+type brief struct {
+	State       string                `json:"state"`
+	Error       string                `json:"error"`
+	Title       string                `json:"title"`
+	Task        string                `json:"task"`
+	Overrides   []string              `json:"overrides"`
+	Seed        int64                 `json:"seed"`
+	Start       string                `json:"start"`
+	WallSeconds float64               `json:"wall_seconds"`
+	Phases      []record.PhaseSummary `json:"phases"`
+	Best        *record.BestSummary   `json:"best"`
+	Evaluations []record.StageResult  `json:"evaluations"`
+	Warnings    []string              `json:"warnings"`
+	Findings    []record.Finding      `json:"findings"`
+}
+
+// read brings an entry up to date with its folder. What cannot be read is left out; the entry says so.
+func (b *Board) read(e *entry) {
+	dir, at := e.dir, b.stampOf(e.dir)
+	*e = entry{ID: e.ID, Path: e.Path, Sweep: e.Sweep, Job: e.Job, dir: dir, stamp: at}
+	n := readNotes(dir)
+	e.Tags, e.Note = n.Tags, n.Note
+	var s *brief
+	if data, err := os.ReadFile(filepath.Join(dir, record.SummaryFile)); err == nil {
+		if json.Unmarshal(data, &s) != nil {
+			e.Error = record.SummaryFile + " is damaged"
+		}
+	}
+	if s != nil && !at.Locked {
+		e.ended(s)
+		return
+	}
+	e.State = stateKilled
+	switch {
+	case at.Locked:
+		e.State = stateRunning
+	case at.Metrics == 0:
+		e.State = stateStarted
+	}
+	b.live(e)
+}
+
+// ended takes all from the summary.
+func (e *entry) ended(s *brief) {
+	e.State, e.Title, e.Task, e.Seed, e.Overrides = s.State, s.Title, s.Task, &s.Seed, s.Overrides
+	if s.Error != "" {
+		e.Error = s.Error
+	}
+	e.Seconds, e.Warnings = s.WallSeconds, len(s.Warnings)
+	if start, err := time.Parse(time.RFC3339, s.Start); err == nil {
+		e.Start = float64(start.UnixMilli()) / 1000
+	}
+	for _, p := range s.Phases {
+		e.Phase, e.Epoch = p.Name, p.Epochs
+		e.Step += int64(p.Steps)
+	}
+	for _, f := range s.Findings {
+		if f.Severity == "stop" {
+			e.Stops++
+		}
+	}
+	if s.State == record.StateDone || s.State == record.StatePruned {
+		one := 1.0
+		e.Progress = &one
+	}
+	e.judged(s.Evaluations)
+	if e.Best == nil && s.Best != nil {
+		e.Metric, e.Best = s.Best.Metric, finite(float64(s.Best.Value))
+	}
+}
+
+// judged takes the planned result of a run, held out where there is such a split, and what it gains.
+func (e *entry) judged(stages []record.StageResult) {
+	planned := planned(stages)
+	if planned == nil {
+		return
+	}
+	e.Split, e.Metric, e.Best = planned.Split, planned.Metric, finite(planned.Mean)
+	for _, y := range results.Yardsticks() {
+		p := *y.Gain(planned)
+		if p == nil {
+			continue
+		}
+		e.Over, e.Gain = y.Short, &gain{p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict)}
+		e.Baseline = finite(planned.Mean - p.Mean)
+		return
+	}
+}
+
+// planned is the result by which a run is judged: held out before val, the reward before other metrics.
+func planned(stages []record.StageResult) *record.StageResult {
+	var best *record.StageResult
+	rank := func(s *record.StageResult) int {
+		r := 0
+		if record.HeldOut(s.Split) {
+			r += 2
+		}
+		if s.Metric == "reward" {
+			r++
+		}
+		return r
+	}
+	for i := range stages {
+		s := &stages[i]
+		if results.Trained(s.Policy) && (best == nil || rank(s) >= rank(best)) {
+			best = s
+		}
+	}
+	return best
+}
+
+func finite(x float64) *float64 {
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		return nil
+	}
+	return &x
+}
+
+// live fills an entry from the rows of a run that has not ended.
+func (b *Board) live(e *entry) {
+	var overrides []string
+	readYAML(filepath.Join(e.dir, ".hydra", "overrides.yaml"), &overrides)
+	e.Overrides = overrides
+	for _, o := range overrides {
+		if name, ok := strings.CutPrefix(o, "exp="); ok {
+			e.Title = name
+		}
+	}
+	err := b.rows(e.ID, e.dir, func(c *curves, complete bool) {
+		e.Start, e.Updated = c.Started, c.Updated
+		if !complete {
+			e.stamp.Metrics = 0 // read on at the next look
+		}
+		e.follow(c)
+	})
+	if err != nil {
+		e.Error = "metrics.jsonl cannot be read"
+	}
+	var schedule []string
+	var tree map[string]yaml.Node
+	if !readYAML(filepath.Join(e.dir, ".hydra", "config.yaml"), &tree) {
+		return
+	}
+	decode := func(key string, into any) {
+		if node, ok := tree[key]; ok {
+			_ = node.Decode(into) // what is of another type is not known
+		}
+	}
+	decode("task", &e.Task)
+	decode("seed", &e.Seed)
+	decode("schedule", &schedule)
+	epochs := map[string]int{}
+	for _, phase := range schedule {
+		var section struct {
+			Epochs int `yaml:"epochs"`
+		}
+		decode(phase, &section)
+		epochs[phase] = section.Epochs
+	}
+	_ = b.rows(e.ID, e.dir, func(c *curves, _ bool) {
+		if share, left, ok := progressOf(c.Phases, schedule, epochs, c.Updated); ok {
+			e.Progress = &share
+			if e.State == stateRunning {
+				e.Left = left
+			}
+		}
+	})
+}
+
+// follow takes from rows what a summary would say.
+func (e *entry) follow(c *curves) {
+	for _, p := range c.Phases {
+		e.Phase, e.Epoch, e.Step = p.Name, p.Epochs, max(e.Step, p.To)
+	}
+	if c.Started > 0 {
+		e.Seconds = c.Updated - c.Started
+	}
+	for _, line := range c.Events {
+		var event struct {
+			Severity string `json:"severity"`
+		}
+		if json.Unmarshal(line, &event) == nil {
+			switch event.Severity {
+			case "warning":
+				e.Warnings++
+			case "stop":
+				e.Stops++
+			}
+		}
+	}
+	for _, name := range []string{"val_reward", "val_accuracy", "val_recorded_reward", "val_loss"} {
+		i, ok := c.Epochs.index[name]
+		if !ok {
+			continue
+		}
+		smallest := name == "val_loss"
+		if best, ok := c.Epochs.Cols[i].best(smallest); ok {
+			e.Split, e.Metric, e.Best = "val", strings.TrimPrefix(name, "val_"), &best
+			break
+		}
+	}
+	for _, policy := range []string{record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit} {
+		for _, line := range c.Evals {
+			row, err := record.ParseRow(line)
+			if err != nil || row.Text("policy") != policy || row.Text("split") != "val" {
+				continue
+			}
+			if x, ok := row.Number(e.Metric); ok && e.Metric != "" {
+				e.Over, e.Baseline = strings.ReplaceAll(policy, "_", " "), finite(x)
+				return
+			}
+		}
+	}
+}
+
+// progressOf returns the share of epochs that are done and about how many seconds the others take, by the epochs that
+// the run has taken so far. left is nil before the first.
+func progressOf(seen []phaseSpan, schedule []string, epochs map[string]int, now float64) (share float64, left *float64, ok bool) {
+	done, total, seconds, timed, remaining := 0.0, 0.0, 0.0, 0.0, 0.0
+	per := map[string]float64{} // seconds of an epoch
+	for _, p := range seen {
+		if p.Epochs > 0 {
+			per[p.Name] = (p.EpochEnd - p.Began) / float64(p.Epochs)
+			seconds, timed = seconds+p.EpochEnd-p.Began, timed+float64(p.Epochs)
+		}
+	}
+	for _, name := range schedule {
+		n := float64(epochs[name])
+		total += n
+		finished := 0.0
+		for _, p := range seen {
+			if p.Name == name {
+				finished = min(float64(p.Epochs), n)
+				if p.Epochs > 0 && finished < n { // the epoch in progress, by its steps
+					finished += min(float64(p.To-p.ToEpoch)/max(float64(p.ToEpoch-p.From+1)/float64(p.Epochs), 1), 0.99)
+				}
+			}
+		}
+		done += finished
+		pace, known := per[name]
+		if !known && timed > 0 {
+			pace = seconds / timed
+		}
+		remaining += (n - finished) * pace
+	}
+	if total == 0 {
+		return 0, nil, false
+	}
+	if timed > 0 {
+		left = &remaining
+	}
+	return min(done/total, 1), left, true
+}
+
+// readYAML reads a file into v and reports whether it could.
+func readYAML(path string, v any) bool {
+	data, err := os.ReadFile(path)
+	return err == nil && yaml.Unmarshal(data, v) == nil
+}

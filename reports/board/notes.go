@@ -1,0 +1,72 @@
+package board
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
+)
+
+// NotesFile holds what a reader writes about a run: the one file of a run folder that the board changes.
+const NotesFile = "notes.json"
+
+// Notes are a reader's words and tags.
+type Notes struct {
+	Note string   `json:"note"`
+	Tags []string `json:"tags"`
+}
+
+const (
+	maxNote = 64 << 10 // bytes
+	maxTags = 32
+	maxTag  = 64 // bytes
+)
+
+// readNotes returns the notes of a run, none where they cannot be read.
+func readNotes(dir string) Notes {
+	var n Notes
+	info, err := os.Stat(filepath.Join(dir, NotesFile))
+	if err != nil || info.Size() > 4*maxNote {
+		return n
+	}
+	if data, err := os.ReadFile(filepath.Join(dir, NotesFile)); err == nil && json.Unmarshal(data, &n) != nil {
+		return Notes{}
+	}
+	return n
+}
+
+// writeNotes checks and replaces the notes of a run.
+func writeNotes(dir string, data []byte) error {
+	var n Notes
+	if err := jsonwords.Unmarshal(data, &n); err != nil {
+		return err
+	}
+	if len(n.Note) > maxNote || !utf8.ValidString(n.Note) {
+		return fmt.Errorf("the note has %d bytes: want at most %d of text", len(n.Note), maxNote)
+	}
+	tags := []string{}
+	for _, tag := range n.Tags {
+		tag = strings.Join(strings.Fields(tag), " ")
+		if len(tag) > maxTag {
+			return fmt.Errorf("tag %.20q… has %d bytes: want at most %d", tag, len(tag), maxTag)
+		}
+		if tag != "" && !slices.Contains(tags, tag) {
+			tags = append(tags, tag)
+		}
+	}
+	if len(tags) > maxTags {
+		return fmt.Errorf("%d tags: want at most %d", len(tags), maxTags)
+	}
+	n.Tags = tags
+	out, err := json.MarshalIndent(n, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(dir, NotesFile), append(out, '\n'), 0o644)
+}

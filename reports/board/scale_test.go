@@ -1,0 +1,138 @@
+package board
+
+import (
+	"bufio"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+
+	"fulcrum/reports/record"
+)
+
+// size returns what make test takes, or the size that the board promises.
+func size(short, full int) int {
+	if testing.Short() {
+		return short
+	}
+	return full
+}
+
+// heap returns the memory in use, in MB.
+func heap() float64 {
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapInuse+m.StackInuse) / 1e6
+}
+
+func TestScaleOfRuns(t *testing.T) {
+	root, n := t.TempDir(), size(1000, 10000)
+	finishedRun(t, filepath.Join(root, "first"), 0.1)
+	summary, err := os.ReadFile(filepath.Join(root, "first", record.SummaryFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := stepRows("rce", 1, 10, 0)
+	for i := range n - 1 {
+		put(t, filepath.Join(root, fmt.Sprintf("day%02d", i%50), fmt.Sprint(i)), map[string]string{configFile: config,
+			record.MetricsFile: rows, record.SummaryFile: string(summary)})
+	}
+	b := boardOf(root)
+	begin := time.Now()
+	b.Scan(false)
+	first := time.Since(begin)
+	if n := len(b.list(0).Runs); n < 2 {
+		t.Errorf("the first look shows %d runs", n)
+	}
+	begin = time.Now()
+	b.Scan(true)
+	whole := time.Since(begin)
+	begin = time.Now()
+	b.Scan(true)
+	again := time.Since(begin)
+	if got := len(b.list(0).Runs); got != n || b.reading != 0 {
+		t.Errorf("%d runs, %d not read; want %d and 0", got, b.reading, n)
+	}
+	used := heap()
+	b = boardOf(root)
+	begin = time.Now()
+	b.Scan(false)
+	list := b.list(0)
+	indexed := time.Since(begin)
+	if len(list.Runs) != n || list.Reading != 0 {
+		t.Errorf("with the index: %d runs, %d not read; want all %d at once", len(list.Runs), list.Reading, n)
+	}
+	t.Logf("%d runs: first answer %v, all read %v, nothing new %v, with the index %v; %.0f MB", n, first, whole, again, indexed, used)
+	if first > time.Second || indexed > time.Second || used > 300 {
+		t.Errorf("first answer %v, with the index %v, %.0f MB: want less than a second and 300 MB", first, indexed, used)
+	}
+}
+
+func TestScaleOfSteps(t *testing.T) {
+	dir, n := t.TempDir(), size(60000, 1000000)
+	f, err := os.Create(filepath.Join(dir, record.MetricsFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	for i := 1; i <= n; i++ {
+		fmt.Fprintf(w, `{"kind":"step","phase":"grpo","epoch":1,"step":%d,"global_step":%d,"time":%d.123,"loss":0.123456789`,
+			i, i, i)
+		for k := range 25 {
+			fmt.Fprintf(w, `,"metric_%d":0.%d`, k, 1234567+i*k%977)
+		}
+		fmt.Fprintln(w, "}")
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	put(t, dir, map[string]string{configFile: config})
+	b := boardOf(dir, dir)
+	begin := time.Now()
+	b.Scan(false)
+	first := time.Since(begin)
+	id := idOf(dir)
+	begin = time.Now()
+	answers, longest := 0, time.Duration(0)
+	for complete := false; !complete; answers++ {
+		at := time.Now()
+		a, err := b.curves(id, url.Values{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		complete, longest = a.Complete, max(longest, time.Since(at))
+	}
+	whole := time.Since(begin)
+	used := heap()
+	row := fmt.Sprintf(`{"kind":"step","phase":"grpo","epoch":1,"step":1,"global_step":%d,"time":1,"loss":99}`+"\n", n+1)
+	if f, err = os.OpenFile(filepath.Join(dir, record.MetricsFile), os.O_APPEND|os.O_WRONLY, 0); err == nil {
+		_, err = f.WriteString(row)
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin = time.Now()
+	a, err := b.curves(id, url.Values{"points": {"600"}})
+	update := time.Since(begin)
+	if err != nil || a.Steps.Steps[len(a.Steps.Steps)-1] != int64(n+1) {
+		t.Errorf("the new row is not shown (%v)", err)
+	}
+	c := newCurves()
+	begin = time.Now()
+	if c.load(dir); testing.Short() == (c.Offset > 32<<20) && c.Offset == 0 && n > 100000 {
+		t.Error("there is no index beside the file")
+	}
+	t.Logf("%d steps: first look %v, all read in %d answers and %v (the longest %v), index %v, a new row %v; %.0f MB", n, first, answers,
+		whole,
+		longest, time.Since(begin), update, used)
+	if first > time.Second || longest > 2*time.Second || update > time.Second || used > 300 {
+		t.Error("want a first look within 1 s, answers within 2 s, a new row within 1 s, and 300 MB")
+	}
+}

@@ -1,0 +1,188 @@
+package board
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/compare"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+)
+
+// Most runs of a comparison: its settings, and its intervals, which are computed anew.
+const (
+	maxSelected = 200
+	maxCompared = 24
+)
+
+// comparison is what a selection of runs is compared by besides its curves.
+type comparison struct {
+	Runs     []entry   `json:"runs"`
+	Settings []setting `json:"settings"` // those that differ
+	Report   string    `json:"report"`   // HTML: run report's comparison
+	Pairs    []pairing `json:"pairs"`
+	Note     string    `json:"note,omitempty"` // why there are no intervals
+}
+
+// setting is a key in which runs differ; nil where a run has no such key.
+type setting struct {
+	Key    string    `json:"key"`
+	Values []*string `json:"values"`
+}
+
+// pairing is a run's difference from the first one on the same questions.
+type pairing = compare.Pairing
+
+func (b *Board) selected(ids string) ([]entry, error) {
+	var runs []entry
+	for _, id := range strings.Split(ids, ",") {
+		e, ok := b.run(id)
+		if !ok {
+			return nil, refusal{404, "a run of this selection is not there"}
+		}
+		runs = append(runs, e)
+	}
+	if len(runs) > maxSelected {
+		return nil, refusal{400, "too many runs: select at most 200"}
+	}
+	return runs, nil
+}
+
+func (b *Board) comparison(ids string) (*comparison, error) {
+	runs, err := b.selected(ids)
+	if err != nil {
+		return nil, err
+	}
+	c := &comparison{Runs: runs, Settings: differing(runs), Pairs: []pairing{}}
+	if len(runs) < 2 {
+		return c, nil
+	}
+	if len(runs) > maxCompared {
+		c.Note = "Intervals are computed for at most 24 runs at a time."
+		return c, nil
+	}
+	var dirs []string
+	for _, e := range runs {
+		if sizeOf(e.dir, record.EvalsFile) > maxFile || sizeOf(e.dir, record.MetricsFile) > maxFile {
+			c.Note = "A run's files are too large to compare here: run report A B."
+			return c, nil
+		}
+		dirs = append(dirs, e.dir)
+	}
+	document, pairs, err := compare.ComparePairs(dirs)
+	if err != nil {
+		c.Note = err.Error()
+		return c, nil
+	}
+	if pairs != nil {
+		c.Pairs = pairs
+	}
+	c.Report = page.Fragment(document.Text())
+	return c, nil
+}
+
+// differing are the settings in which runs differ; where and how a run is recorded is not among them.
+func differing(runs []entry) []setting {
+	flat := make([]map[string]string, len(runs))
+	keys := map[string]bool{}
+	for i, e := range runs {
+		flat[i] = settingsOf(e.dir)
+		for key := range flat[i] {
+			keys[key] = true
+		}
+	}
+	list := []setting{}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		s := setting{Key: key, Values: make([]*string, len(runs))}
+		same := true
+		first, had := flat[0][key]
+		for i := range runs {
+			value, has := flat[i][key]
+			if has {
+				s.Values[i] = &value
+			}
+			same = same && has == had && value == first
+		}
+		if !same {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// sweepAnswer is a sweep's page.
+type sweepAnswer struct {
+	Sweep      sweepEntry  `json:"sweep"`
+	Dir        string      `json:"dir"`
+	Command    []string    `json:"command"`
+	Launcher   string      `json:"launcher"`
+	Pruner     string      `json:"pruner"`
+	Study      bool        `json:"study"`
+	Objectives []objective `json:"objectives"`
+	Dimensions []dimension `json:"dimensions"`
+	Jobs       []sweepJob  `json:"jobs"`
+}
+
+type objective struct {
+	Name     string `json:"name"`
+	Minimize bool   `json:"minimize"`
+}
+
+type dimension struct {
+	Key    string   `json:"key"`
+	Log    bool     `json:"log"`
+	Values []string `json:"values,omitempty"` // of a grid or choice, in order
+}
+
+type sweepJob struct {
+	Number     int               `json:"number"`
+	Run        string            `json:"run,omitempty"` // id, where its folder is there
+	State      string            `json:"state"`
+	Params     map[string]string `json:"params"`
+	Overrides  []string          `json:"overrides"`
+	Objectives numbers           `json:"objectives"`
+	Infeasible bool              `json:"infeasible,omitempty"`
+	Epochs     int               `json:"epochs"`
+	Seconds    float64           `json:"seconds"`
+	Attempts   int               `json:"attempts"`
+	Cause      string            `json:"cause,omitempty"`
+	Progress   *float64          `json:"progress,omitempty"`
+}
+
+func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
+	s, ok := b.sweep(id)
+	if !ok {
+		return nil, refusal{404, "no such sweep"}
+	}
+	opt, jobs, err := b.opt.Sweep(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	s.Running = b.opt.Locked(s.dir)
+	a := &sweepAnswer{Sweep: s, Dir: s.dir, Command: opt.Command, Launcher: opt.Launcher, Pruner: opt.Pruner, Study: opt.Study != nil,
+		Objectives: []objective{}, Dimensions: []dimension{}, Jobs: []sweepJob{}}
+	for _, o := range opt.Objectives {
+		a.Objectives = append(a.Objectives, objective{o.Name, o.Minimize})
+	}
+	keys := map[string]bool{}
+	for _, d := range opt.Dimensions {
+		a.Dimensions = append(a.Dimensions, dimension{d.Key, d.Log, d.Values})
+		keys[d.Key] = true
+	}
+	for _, j := range jobs {
+		for _, key := range slices.Sorted(maps.Keys(j.Params)) {
+			if !keys[key] {
+				a.Dimensions = append(a.Dimensions, dimension{Key: key})
+				keys[key] = true
+			}
+		}
+		one := sweepJob{Number: j.Number, State: j.State, Params: j.Params, Overrides: j.Overrides, Objectives: j.Objectives,
+			Infeasible: j.Violation > 0, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause}
+		if e, ok := b.run(idOf(j.Dir)); ok {
+			one.Run, one.Progress = e.ID, e.Progress
+		}
+		a.Jobs = append(a.Jobs, one)
+	}
+	return a, nil
+}

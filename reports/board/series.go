@@ -1,0 +1,186 @@
+package board
+
+import "math"
+
+// capacity is how many buckets a series has at most: twice what a screen shows of a curve.
+const capacity = 2048
+
+// series holds rows in at most capacity buckets of equally many rows. When they are full, neighbours are joined: memory
+// does not grow with a run, and the smallest and largest value of every bucket stay exact.
+type series struct {
+	Width int // rows of a bucket
+	Rows  int
+	First []int64   // global step of a bucket's first row
+	Last  []int64   // and of its last
+	Time  []float64 // of its last row, seconds since 1970
+	At    []int64   // byte at which its first row begins
+	Names []string
+	Cols  []*column
+	Hist  [][]float64 // adv_hist, summed over a bucket's rows; nil where a row has none
+	index map[string]int
+}
+
+// column is one metric of a series. A bucket without a number has N 0.
+type column struct {
+	Min, Max, Sum []float64
+	N             []int32 // finite numbers
+	Bad           []int32 // numbers that are not finite
+}
+
+func newSeries() *series { return &series{Width: 1, index: map[string]int{}} }
+
+// restore makes what is not saved.
+func (s *series) restore() {
+	s.index = make(map[string]int, len(s.Names))
+	for i, name := range s.Names {
+		s.index[name] = i
+	}
+}
+
+func (s *series) add(r *flatRow, at int64) {
+	b := s.Rows / s.Width
+	if b == capacity {
+		s.fold()
+		b = s.Rows / s.Width
+	}
+	s.Rows++
+	if b == len(s.First) {
+		s.First, s.Last = append(s.First, r.step), append(s.Last, r.step)
+		s.Time, s.At, s.Hist = append(s.Time, r.time), append(s.At, at), append(s.Hist, nil)
+	}
+	s.Last[b], s.Time[b] = r.step, r.time
+	for i, name := range r.names {
+		k, ok := s.index[string(name)]
+		if !ok {
+			if len(s.Names) == maxMetrics {
+				continue
+			}
+			k = len(s.Names)
+			s.Names, s.Cols = append(s.Names, string(name)), append(s.Cols, &column{})
+			s.index[string(name)] = k
+		}
+		s.Cols[k].put(b, r.values[i])
+	}
+	if len(r.hist) > 0 && len(r.hist) <= maxBins {
+		if len(s.Hist[b]) != len(r.hist) {
+			s.Hist[b] = make([]float64, len(r.hist))
+		}
+		for i, n := range r.hist {
+			s.Hist[b][i] += n
+		}
+	}
+}
+
+// What a row may bring at most: a file with endless names must not fill the memory.
+const (
+	maxMetrics = 400
+	maxBins    = 200
+)
+
+func (c *column) grow(n int) {
+	for len(c.N) < n {
+		c.Min, c.Max = append(c.Min, math.Inf(1)), append(c.Max, math.Inf(-1))
+		c.Sum, c.N, c.Bad = append(c.Sum, 0), append(c.N, 0), append(c.Bad, 0)
+	}
+}
+
+func (c *column) put(b int, x float64) {
+	c.grow(b + 1)
+	if math.IsNaN(x) || math.IsInf(x, 0) {
+		c.Bad[b]++
+		return
+	}
+	c.Min[b], c.Max[b] = min(c.Min[b], x), max(c.Max[b], x)
+	c.Sum[b] += x
+	c.N[b]++
+}
+
+// fold joins each two neighbours.
+func (s *series) fold() {
+	*s = *s.joined(2)
+}
+
+// joined returns the series with each k buckets joined; the last may have fewer.
+func (s *series) joined(k int) *series {
+	n := (len(s.First) + k - 1) / k
+	out := &series{Width: s.Width * k, Rows: s.Rows, Names: s.Names, index: s.index, Hist: make([][]float64, n)}
+	for b := range n {
+		from, to := b*k, min(b*k+k, len(s.First))
+		out.First, out.Last = append(out.First, s.First[from]), append(out.Last, s.Last[to-1])
+		out.Time, out.At = append(out.Time, s.Time[to-1]), append(out.At, s.At[from])
+		for _, h := range s.Hist[from:to] {
+			if h != nil && len(out.Hist[b]) != len(h) {
+				out.Hist[b] = make([]float64, len(h))
+			}
+			for i, x := range h {
+				out.Hist[b][i] += x
+			}
+		}
+	}
+	for _, c := range s.Cols {
+		j := &column{}
+		for b := range c.N {
+			at := b / k
+			j.grow(at + 1)
+			j.Min[at], j.Max[at] = min(j.Min[at], c.Min[b]), max(j.Max[at], c.Max[b])
+			j.Sum[at] += c.Sum[b]
+			j.N[at] += c.N[b]
+			j.Bad[at] += c.Bad[b]
+		}
+		out.Cols = append(out.Cols, j)
+	}
+	return out
+}
+
+// between returns the buckets that hold rows of global steps from to to, and one on each side.
+func (s *series) between(from, to int64) (low, high int) {
+	for low = 0; low < len(s.Last) && s.Last[low] < from; low++ {
+	}
+	for high = low; high < len(s.First) && s.First[high] <= to; high++ {
+	}
+	return max(low-1, 0), min(high+1, len(s.First))
+}
+
+// cut returns the buckets from low up to high.
+func (s *series) cut(low, high int) *series {
+	out := &series{Width: s.Width, Rows: s.Rows, Names: s.Names, index: s.index, First: s.First[low:high], Last: s.Last[low:high],
+		Time: s.Time[low:high], At: s.At[low:high], Hist: s.Hist[low:high]}
+	for _, c := range s.Cols {
+		a, b := min(low, len(c.N)), min(high, len(c.N))
+		out.Cols = append(out.Cols, &column{c.Min[a:b], c.Max[a:b], c.Sum[a:b], c.N[a:b], c.Bad[a:b]})
+	}
+	return out
+}
+
+// mean is a bucket's mean, NaN without a number.
+func (c *column) mean(b int) float64 {
+	if b >= len(c.N) || c.N[b] == 0 {
+		return math.NaN()
+	}
+	return c.Sum[b] / float64(c.N[b])
+}
+
+// last is the mean of the last bucket that has a number.
+func (c *column) last() (float64, bool) {
+	for b := len(c.N) - 1; b >= 0; b-- {
+		if c.N[b] > 0 {
+			return c.mean(b), true
+		}
+	}
+	return 0, false
+}
+
+// best is the largest or smallest number of all.
+func (c *column) best(smallest bool) (float64, bool) {
+	best, found := 0.0, false
+	for b := range c.N {
+		x := c.Max[b]
+		if smallest {
+			x = c.Min[b]
+		}
+		if c.N[b] > 0 && (!found || smallest == (x < best) && x != best) {
+			best, found = x, true
+		}
+	}
+	return best, found
+}

@@ -59,6 +59,7 @@ func TestScaleOfRuns(t *testing.T) {
 		t.Errorf("%d runs, %d not read; want %d and 0", got, b.reading, n)
 	}
 	used := heap()
+	runtime.KeepAlive(b)
 	b = boardOf(root)
 	begin = time.Now()
 	b.Scan(false)

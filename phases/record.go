@@ -7,9 +7,11 @@ import (
 // Work is what a step computes on the device.
 type Work struct {
 	Upload torchx.Upload // the host data that Passes reads
-	// Recordable says that Passes copies nothing from or to the host, and that all steps whose Upload has the same layout launch the
-	// same operations: the host's numbers must come with the Upload.
+	// Recordable says that Passes copies nothing from or to the host, and that all steps with the same Key whose Upload has the same layout
+	// launch the same operations: the host's numbers must come with the Upload.
 	Recordable bool
+	// Key is what else tells one sequence of operations from another.
+	Key string
 	// Passes makes the forward and backward passes. It returns the parts of the loss (scalars) and what else is to be measured.
 	Passes func() (losses, measured []torchx.Tensor)
 }
@@ -37,7 +39,7 @@ func (l *Learner) compute(w *Work, lr float64) ([][]float64, error) {
 	if !w.Recordable || !like.OnCUDA() || l.env.Gradients != nil || torchx.Tracing() || !l.Params.Clean() || l.Optimizer.KeepGrad {
 		return l.eager(w, lr)
 	}
-	key := w.Upload.Layout()
+	key := w.Key + w.Upload.Layout()
 	r := l.recordings[key]
 	switch {
 	case r == nil && len(l.recordings) < mostLayouts:

@@ -98,6 +98,13 @@ lint: native deadcode ## gofmt, go vet, staticcheck, tidy modules, package order
 # What only tests reach: a ledger's attempts, live tensors and what crossed to the host, the table of checks, a comparison in one call.
 FOR_TESTS := '^(experiments/sweep/ledger/.*: (Ledger[.]Attempts|moment)|internal/torchx/.*: (Live|Counted|Counts[.]Minus)|phases/doctor/.*: Checks|reports/stats/.*: ComparePaired)$$'
 
+.PHONY: lint-cuda
+lint-cuda: ## our C++ under -Werror against a libtorch with CUDA: make lint-cuda LIBTORCH=python
+	@[ -n "$(LIBTORCH)" ] || { echo 'lint-cuda: want LIBTORCH=python or LIBTORCH=/path of a PyTorch with CUDA' >&2; exit 2; }
+	@scripts/libtorch.sh | grep -q -- -DFULCRUM_CUDA || { echo "lint-cuda: LIBTORCH=$(LIBTORCH) has no CUDA, or no headers of it" >&2; exit 2; }
+	@mkdir -p build/cuda
+	@+flock build/cuda/lock $(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk OUT=build/cuda lint
+
 .PHONY: deadcode
 deadcode: native ## functions that the program cannot reach; none is wanted
 	@out=$$(scripts/env $(DEADCODE) ./cmd/run) || exit; out=$$(grep -vE $(FOR_TESTS) <<<"$$out"); [ -z "$$out" ] || { echo "$$out" >&2; exit 1; }

@@ -1,15 +1,24 @@
 #!/bin/bash
 # Measures training and replaces the table of docs/benchmarks.md between its marks. Flags go to `run bench`.
+#
+#   scripts/bench_docs.sh --repeats 5
+#   scripts/bench_docs.sh --from bench.json shapes.json    measures nothing: the GPU's tables, from what gpu_check.sh has kept
 set -euo pipefail
 cd "$(dirname "$0")/.."
 page=docs/benchmarks.md
-grep -q '^<!-- bench -->$' $page && grep -q '^<!-- /bench -->$' $page || { echo "$page: want the marks <!-- bench --> and <!-- /bench -->" >&2; exit 1; }
+mark=bench
+if [ "${1:-}" = --from ]; then mark=gpu; fi
+grep -q "^<!-- $mark -->$" $page && grep -q "^<!-- /$mark -->$" $page || { echo "$page: want the marks <!-- $mark --> and <!-- /$mark -->" >&2; exit 1; }
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
-bin/run bench --format markdown "$@" >"$table"
+if [ $mark = gpu ]; then
+	for file in "${@:2}"; do bin/run bench --format markdown --from "$file"; done >"$table"
+else
+	bin/run bench --format markdown "$@" >"$table"
+fi
 [ -s "$table" ]
-awk -v table="$table" '
-	/^<!-- bench -->$/ { print; print ""; while ((getline line < table) > 0) print line; print ""; inside = 1 }
-	/^<!-- \/bench -->$/ { inside = 0 }
-	!inside && !/^<!-- bench -->$/ { print }' $page >$page.new
+awk -v table="$table" -v from="<!-- $mark -->" -v to="<!-- /$mark -->" '
+	$0 == from { print; print ""; while ((getline line < table) > 0) print line; print ""; inside = 1; next }
+	$0 == to { inside = 0 }
+	!inside { print }' $page >$page.new
 mv $page.new $page

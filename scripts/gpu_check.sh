@@ -5,7 +5,7 @@
 #
 #   ./gpu_check.sh                     everything
 #   ./gpu_check.sh doctor oom          these parts
-#   PEER=peer_gpu.py ./gpu_check.sh shapes     published shapes in turns with that PyTorch program
+#   SHAPE_PEER=peer_gpu.py ./gpu_check.sh shapes     published shapes in turns with that PyTorch program
 #   SHAPES="qwen2_5_1_5b --phases shape-decode" ./gpu_check.sh shapes     some of them
 #
 # Parts: doctor     CUDA, driver, device, memory, bfloat16, flash attention, run-time compilation
@@ -71,11 +71,9 @@ golden() {
 part_goldens() {
 	failed_golden=0
 	golden internal/torchx .
-	golden selector/pointer CUDA
-	golden selector/tokens CUDA
+	golden phases/rce CUDA
 	golden selector/vl CUDA
 	golden selector/seq2seq CUDA
-	golden phases/grpo CUDA
 	golden experiments '^TestParity$'
 	return $failed_golden
 }
@@ -173,7 +171,7 @@ part_bench() {
 }
 part_shapes() {
 	local peer=()
-	[ -n "${PEER:-}" ] && peer=(--shape-peer "$PEER")
+	[ -n "${SHAPE_PEER:-}" ] && peer=(--shape-peer "$SHAPE_PEER")
 	# shellcheck disable=SC2086
 	timeout 280 "$run" bench --device cuda ${SHAPES:-qwen2_5_1_5b qwen2_5_vl_3b} --repeats 1 --threads 4 "${peer[@]}" --format json \
 		>"$out/shapes.json" || return 1

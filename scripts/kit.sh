@@ -18,27 +18,30 @@ cp -r "$gotorch/cgotorch" "$gotorch/LICENSE" "$dir/src/gotorch/"
 cp scripts/libtorch.sh "$dir/src/"
 
 # The tests of the packages that compute, as programs; each runs in a folder with its testdata.
-for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/pointer phases experiments; do
+for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/{pointer,tokens,vl,seq2seq} phases phases/{rce,grpo} experiments; do
 	scripts/env go test -c -trimpath -ldflags='-s -w' -o "$dir/bin/${package//\//-}.test" "./$package"
 	mkdir -p "$dir/goldens/$package"
 	if [ -d "$package/testdata" ]; then cp -r "$package/testdata" "$dir/goldens/$package/"; fi
 done
 cp -r rewardutil/testdata "$dir/goldens/rewardutil/" # its packages share one
-# The recorded runs of the Python reference, where this machine has them.
-parity=${FULCRUM_SHARED:-../shared}/parity
-if [ -d "$parity" ]; then
-	mkdir -p "$dir/goldens/shared"
-	cp -r "$parity" "$dir/goldens/shared/"
-fi
+# Fixtures: the repository's own, and over them what this machine has of the large ones. Tests that miss theirs skip and are named.
+mkdir -p "$dir/goldens/shared"
+cp -r internal/golden/testdata/. "$dir/goldens/shared/"
+for name in parity qwen2_5_vl seq2seq; do
+	if [ -d "${FULCRUM_SHARED:-../shared}/$name" ]; then cp -rL "${FULCRUM_SHARED:-../shared}/$name" "$dir/goldens/shared/"; fi
+done
 
 cp scripts/kit_build.sh "$dir/build.sh"
 cp scripts/kit_check.sh "$dir/check.sh"
+cp scripts/gpu_check.sh scripts/peer_gpu.py "$dir/"
 cp LICENSE "$dir/"
 cat >"$dir/README" <<EOF
 Fulcrum for Linux on $arch, with glibc 2.34 or newer (Debian 12, Ubuntu 22.04, RHEL 9).
 
   ./build.sh     builds the libtorch part against the PyTorch of python3 (LIBTORCH=/path: another one)
-  ./check.sh     doctor, goldens and benchmarks, on the CPU and, where there is one, on a GPU
+  ./check.sh     doctor, goldens and benchmarks on the CPU, then gpu_check.sh where there is a GPU
+  ./gpu_check.sh     the GPU alone, in parts: doctor, selftest, goldens, resume, memory, oom, bench, shapes
+  peer_gpu.py    the same steps in transformers and peft, for SHAPE_PEER=peer_gpu.py ./gpu_check.sh shapes
   bin/run        the program: bin/run --help
 
 Needed: a C++ compiler, nm (binutils), and a PyTorch or libtorch with its headers, 1.13 or newer.

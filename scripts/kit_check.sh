@@ -1,6 +1,6 @@
 #!/bin/bash
-# Checks a built kit on this machine and prints a summary: what libtorch and devices there are, whether
-# they compute what they should, and how fast. Ends with 1 when anything failed. Logs go to check/.
+# Checks a built kit on this machine's CPU and prints a summary: what libtorch there is, whether it computes what it
+# should, and how fast. Then gpu_check.sh, where there is a GPU. Ends with 1 when anything failed. Logs go to check/.
 #
 #   ./check.sh                 everything: 5 to 20 minutes
 #   ./check.sh --quick         a few steps of each benchmark: about a minute
@@ -34,38 +34,34 @@ step() {
 # golden PACKAGE [FLAGS]: its test program, in the folder of its testdata.
 golden() {
 	cd "goldens/$1" || return 1
-	FULCRUM_SHARED=$root/goldens/shared FULCRUM_PROGRAM=$root/bin/run \
+	FULCRUM_SHARED=$root/goldens/shared FULCRUM_PROGRAM=$root/bin/run FULCRUM_DEVICE=cpu \
 		"$root/bin/${1//\//-}.test" -test.short -test.timeout 30m "${@:2}"
 }
 root=$PWD
 
 step doctor bin/run doctor
 cat "$out/doctor.log"
-step selftest bin/run selftest
+step selftest bin/run selftest --device cpu
 cat "$out/selftest.log"
-for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/pointer phases; do
+for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/{pointer,tokens,vl,seq2seq} phases phases/{rce,grpo}; do
 	step "golden-${package//\//-}" golden "$package"
 done
-devices=(cpu)
-if grep -q '^cuda *available' "$out/doctor.log"; then devices+=(cuda); fi
-for device in "${devices[@]}"; do # whole runs against the recordings of the Python reference
-	export FULCRUM_DEVICE=$device
-	step "golden-parity-$device" golden experiments -test.run '^TestParity$' -test.v
-	grep -q 'reference data absent' "$out/golden-parity-$device.log" && summary[-1]+="  (skipped: the kit has no recordings)"
-done
+step golden-parity golden experiments -test.run '^TestParity$' -test.v
+grep -q 'reference data absent' "$out/golden-parity.log" && summary[-1]+="  (skipped: the kit has no recordings)"
 if [ ${#bench[@]} -gt 0 ]; then
 	if [ -n "${PEER:-}" ]; then bench+=(--peer "$PEER"); fi
 	step bench-cpu bin/run bench --dir "$out/data" "${bench[@]}"
 	cat "$out/bench-cpu.log"
-	if [ ${#devices[@]} -gt 1 ]; then
-		step bench-cuda bin/run bench --device cuda --dir "$out/data" "${bench[@]}"
-		cat "$out/bench-cuda.log"
-	fi
 	rm -rf "$out/data"
 fi
 
+cuda="cuda: none here, so nothing was checked on a GPU"
+if grep -q '^cuda *available' "$out/doctor.log"; then
+	./gpu_check.sh || failed=1
+	cuda="the GPU's summary stands above"
+fi
 echo
-echo "== summary"
+echo "== summary of the CPU"
 printf '%s\n' "${summary[@]}"
-[ ${#devices[@]} -gt 1 ] || echo "cuda: none here, so nothing was checked on a GPU"
+echo "$cuda"
 exit $failed

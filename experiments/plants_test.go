@@ -49,19 +49,19 @@ func codePlants() []plant {
 			edits: []edit{{"logp := g.perRatio(out.LogP)", "logp := torchx.Detach(g.perRatio(out.LogP))"}}},
 		{name: "dropout in the ratio", short: true, check: "grad_nograd_differ|forward_not_deterministic|ratio_not_one",
 			args: []string{"selector.dropout=0.1"},
-			edits: []edit{{"out := g.env.Policy.Forward(batch, forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := " +
-				"g.env.Policy.Forward(batch, forward)"}}},
+			edits: []edit{{"out := in.policy(forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := " +
+				"in.policy(forward)"}}},
 		{name: "stale old policy", check: "ratio_not_one", args: []string{"grpo.old_policy=epoch_start"},
 			edits: []edit{{"if g.chosen.old.AtEpoch {\n\t\tg.refreshOld()\n\t}", ";"}}},
 		{name: "swapped ratio", check: "objective_not_improved|objective_falls",
 			edits: []edit{{"d := torchx.Sub(logp, old) // 0 where masked", "d := torchx.Sub(old, logp)"}}},
 		{name: "flipped advantage sign", short: true, check: "objective_not_improved|objective_falls",
-			edits: []edit{{advantages, "return torchx.Neg(objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...))"}}},
+			edits: []edit{{advantages, advantages + "; for i := range adv { adv[i] = -adv[i] }"}}},
 		{name: "reference policy moves along", check: "frozen_move|kl_stuck_at_zero", args: []string{"grpo.old_policy=epoch_start"},
 			edits: []edit{{`g.reference = &frozenPolicy{Policy: g.env.Policy.Clone(), constant: ref == "phase_start" && !follows, owned: true}`,
 				"g.reference = &frozenPolicy{Policy: g.env.Policy}"}}},
 		{name: "penalty left out of the loss", check: "loss_parts_differ", args: []string{"grpo.lr=1e-4"},
-			edits: []edit{{"loss = torchx.Add(ppo, torchx.Scale(kl, w))", "loss = ppo"}}},
+			edits: []edit{{"loss = torchx.Add(ppo, in.beta.Times(kl))", "loss = ppo"}}},
 		{name: "β answers the KL the wrong way", check: "beta_wrong_way", args: []string{"grpo.kl.update=step"},
 			edits: []edit{{"case kl > targetMax:\n\t\tbeta *= factor\n\tcase kl < targetMin:\n\t\tbeta /= factor",
 				"case kl > targetMax:\n\t\tbeta /= factor\n\tcase kl < targetMin:\n\t\tbeta *= factor"}}},
@@ -70,9 +70,8 @@ func codePlants() []plant {
 		{name: "gradients are not zeroed", check: "gradients_accumulate",
 			edits: []edit{{"l.Params.ZeroGrad()", "l.Optimizer.KeepGrad = true"}}},
 		{name: "padding counts in the loss", check: "padding_changes_loss", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), divisor",
-				"all := objective.Indicator(b.Valid); for i := range all { all[i] = 1 }; return objective.OnDevice(logp, all, b.B(), b.G), " +
-					"float64(len(all))"}}},
+			edits: []edit{{"weights = objective.Indicator(b.Valid)",
+				"for i := range weights { weights[i] = 1 }; divisor = float64(len(weights))"}}},
 		{name: "advantages are not clipped", check: "advantage_beyond_clip", args: []string{"grpo.advantage.clip=1"},
 			edits: []edit{{"a = math.Copysign(opt.Clip, a)", ";"}}},
 		{name: "curriculum is ignored", check: "top_k_off_curriculum",
@@ -170,21 +169,19 @@ func codePlants() []plant {
 				"adv = append(slices.Clone(adv[1:]), adv[0]); g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, " +
 					"temperature: g.temp.Value()}"}}},
 		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones",
-			args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{advantages, "return torchx.ClampMin(objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, " +
-				"1)...), 0)"}}},
+			args:  []string{"grpo.curriculum.early_epochs=0"},
+			edits: []edit{{advantages, advantages + "; for i := range adv { adv[i] = max(adv[i], 0) }"}}},
 		{name: "negative advantages are dropped", check: "advantage_signs", args: []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{"if a < 0 {\n\ta *= opt.NegativeWeight\n}", "if a < 0 { a = 0 }"}}},
 		{name: "the surrogate counts twice", check: "surrogate_differs",
-			edits: []edit{{"return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -1/divisor)",
-				"return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -2/divisor)"}}},
+			edits: []edit{{"return minusShare.Times(torchx.Sum(torchx.Mul(gain, weight)))",
+				"return torchx.Scale(minusShare.Times(torchx.Sum(torchx.Mul(gain, weight))), 2)"}}},
 		{name: "half of the batch has no loss", check: "credit_misplaced", says: "first half of the queries",
-			edits: []edit{{"weight, divisor := g.weights(logp, batch) // like logp; the loss is Σ weight·term / divisor over all parts",
-				"weight, divisor := g.weights(logp, batch); half := make([]float64, len(batch.Valid)); for i := range half[:len(half)/2] { " +
-					"half[i] = 1 }; weight = torchx.Mul(weight, objective.OnDevice(logp, half, batch.B(), batch.G))"}}},
+			edits: []edit{{"torchx.Put(up, to, objective.Rounded(weights), g.shape(b, b.T)...)",
+				"clear(weights[len(weights)/2:]); torchx.Put(up, to, objective.Rounded(weights), g.shape(b, b.T)...)"}}},
 		{name: "the entropy bonus is turned round", check: "loss_parts_differ", args: []string{"grpo.entropy_weight=0.01"},
-			edits: []edit{{"loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))",
-				"loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))"}}},
+			edits: []edit{{"loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))",
+				"loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))"}}},
 
 		// the optimizer
 		{name: "gradients are not clipped", check: "clip_ignored", short: true,
@@ -196,8 +193,8 @@ func codePlants() []plant {
 			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.Params.Numel(); if err := " +
 				"g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { panic(err) }"}}},
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
-			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); l.Optimizer.Steps() == 5 { if err := l.Optimizer.SetState(make([]float32, n), " +
-				"make([]float32, n), 0); err != nil { return nil, err } }; " + optimizerStep}}},
+			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); l.Optimizer.Steps() == 5 { if err := l.Optimizer.SetState(make([]float32, " +
+				"n), make([]float32, n), 0); err != nil { return nil, err } }; " + optimizerStep}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
 			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), " +
 				"Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}",
@@ -251,7 +248,7 @@ const (
 	recordedSet   = "b.Set(i, j, steps, c.Reward)"
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
 	rceWeights    = "weights, stats := r.weights(batch, tau) // [B*G], 1 over each query"
-	advantages    = "return objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...)"
+	advantages    = "adv := objective.Rounded(g.rollout.adv[from*b.G:][:len(b.Valid)])"
 	optimizerStep = "l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)"
 )
 

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -220,7 +221,19 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		taskErr = err
 	}
 	r.endMLflow()
+	if !cfg.DryRun && !r.refused(taskErr) {
+		r.tell()
+	}
 	return taskErr
+}
+
+// tell hands the summary to whoever waits for the run's end.
+func (r *run) tell() {
+	s, err := record.ReadSummary(r.Dir)
+	if err != nil || s == nil {
+		return
+	}
+	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) })
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.

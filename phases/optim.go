@@ -170,9 +170,6 @@ func (l *Learner) lrScale(name string, frozen bool) float64 {
 	return 1
 }
 
-// Zero clears the gradient before the backward passes of a step.
-func (l *Learner) Zero() { l.Params.ZeroGrad() }
-
 // OptimizerMetrics are the numbers of an optimizer step.
 type OptimizerMetrics struct {
 	Loss           float64  `metric:"loss"`
@@ -186,15 +183,9 @@ type OptimizerMetrics struct {
 	OptimizerSteps int      `metric:"optimizer_steps"`
 }
 
-// Step makes the optimizer step number step (0-based) down the gradient that the backward passes of the losses (scalars,
-// parts of one loss) have added up. Nothing changes when a loss or the gradient is not finite: that is a *NonFiniteError,
-// unless the run allows it. A step that is traced changes nothing either. The host waits for the device once, at the end, and reads
-// with the step's own numbers those of what else is to be measured (torchx.Read).
-func (l *Learner) Step(losses []torchx.Tensor, step int, measured ...torchx.Tensor) (m OptimizerMetrics, values [][]float64, err error) {
-	return l.Run(&Work{Passes: func() (_, _ []torchx.Tensor) { return losses, measured }}, step)
-}
-
-// Run is Step with the passes themselves, which it makes.
+// Run makes the passes of a step and the optimizer step number step (0-based) down their gradient. Nothing changes when a loss
+// or the gradient is not finite: that is a *NonFiniteError, unless the run allows it. A step that is traced changes nothing either. The
+// host waits for the device once, at the end, and reads with the step's own numbers those of what else is measured (torchx.Read).
 func (l *Learner) Run(w *Work, step int) (m OptimizerMetrics, values [][]float64, err error) {
 	lr := l.lr * l.sched.At(step, l.total)
 	l.Optimizer.Stage(lr, &w.Upload)
@@ -226,6 +217,7 @@ func (l *Learner) Run(w *Work, step int) (m OptimizerMetrics, values [][]float64
 
 // descend makes the passes and the optimizer step. It returns what is read of them: Σ g², Σ m², the losses [n] and what w measures.
 func (l *Learner) descend(w *Work, lr float64) ([]torchx.Tensor, error) {
+	l.Params.ZeroGrad()
 	losses, measured := w.Passes()
 	for _, part := range l.Frozen {
 		torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))

@@ -52,12 +52,11 @@ func TestLearningRatesOfParts(t *testing.T) {
 			}
 			defer l.Free()
 			before := p.Values()
-			func() {
-				defer torchx.Scope()()
-				torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
-			}()
 			defer torchx.Scope()()
-			m, _, err := l.Step([]torchx.Tensor{torchx.Full(1)}, 0)
+			m, _, err := l.Run(&Work{Passes: func() (losses, _ []torchx.Tensor) {
+				torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
+				return []torchx.Tensor{torchx.Full(1)}, nil
+			}}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

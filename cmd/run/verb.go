@@ -41,6 +41,7 @@ func verbs() *registry.Table[newVerb] {
 	t.Add("selftest", selftestVerb)
 	t.Add("status", statusVerb)
 	t.Add("verify", verifyVerb)
+	t.Add("watch", watchVerb)
 	return t
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/option"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -88,6 +89,8 @@ type Config struct {
 	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
 	Logging record.LoggingOptions `koanf:"logging"`
+	// who is told when the run or sweep has ended
+	OnEnd runfolder.OnEnd `koanf:"on_end"`
 }
 
 // InitOptions names the initial weights.

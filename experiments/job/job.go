@@ -1,6 +1,8 @@
 package job
 
 import (
+	"time"
+
 	"io"
 	"strings"
 
@@ -25,7 +27,8 @@ type Job struct {
 	Begun     bool   // the first row, or answer, may be written from now on
 	Fresh     string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	Outcome
-	closers []io.Closer // at the end of the task
+	closers  []io.Closer // at the end of the task
+	measured time.Time   // when system.jsonl got its last line
 }
 
 // Outcome is what a task leaves for summary.json.

@@ -24,6 +24,7 @@ func (r Recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 	if err := r.Log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
 		return err
 	}
+	r.measureSystem(phase, globalStep)
 	if r.Redraw != nil && kind == record.KindEpoch {
 		r.Redraw()
 	}

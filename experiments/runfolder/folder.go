@@ -193,7 +193,7 @@ func (f *Folder) Clean() error {
 
 // Reuse removes what an earlier run of the same kind recorded.
 func (f *Folder) Reuse() error {
-	for _, name := range []string{"summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl"} {
+	for _, name := range []string{"summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl"} {
 		if err := os.RemoveAll(filepath.Join(f.Dir, name)); err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func FirstMissing(dir string) string {
 // Forget removes all that this process wrote beside the files that were there before: nothing was run. The folders
 // from made ("": none) to this one go too where they are empty.
 func (f *Folder) Forget(before map[string]bool, made string) {
-	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "summary.json",
+	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl", "summary.json",
 		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", ModelFolder,
 		"events.out.tfevents.*", lockFile} {
 		old, _ := filepath.Glob(filepath.Join(GlobLiteral(f.Dir), pattern))

@@ -69,7 +69,9 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	if err != nil {
 		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
 	}
-	return c.finish(ctx)
+	err = c.finish(ctx)
+	p.tell()
+	return err
 }
 
 func manyJobs(n int) string {

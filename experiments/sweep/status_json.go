@@ -1,6 +1,8 @@
 package sweep
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -59,20 +61,42 @@ func ReadStatus(dir string) (Status, error) {
 		return out, err
 	}
 	out.Kind, out.Sweeper, out.Trials = "sweep", s.Sweeper, s.Trials
-	ended := !slices.ContainsFunc(jobs, func(j ledger.Job) bool { return !launcher.Ended(j.State) }) && len(jobs) >= s.Trials
-	switch {
-	case runfolder.Locked(dir):
-		out.State = "running"
-	case ended:
-		out.State = "ended"
-	default:
-		out.State = "stopped"
-	}
 	for _, j := range jobs {
 		out.Jobs = append(out.Jobs, JobStatus{
 			Number: j.Num, Folder: filepath.Join(dir, j.Dir), State: j.State, Cause: j.Cause, Overrides: append([]string{}, j.Overrides...),
 			Objectives: append([]ledger.Objective{}, j.Objectives...), Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts,
 		})
 	}
+	switch {
+	case runfolder.Locked(dir):
+		out.State = "running"
+	case out.complete():
+		out.State = "ended"
+	default:
+		out.State = "stopped"
+	}
 	return out, nil
+}
+
+// tell hands the sweep's status to whoever waits for its end.
+func (p *plan) tell() {
+	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
+	onEnd, err := runfolder.OnEndOf(p.master)
+	if err != nil {
+		warn(err.Error())
+		return
+	}
+	if status, err := ReadStatus(p.dir); err == nil {
+		state := "stopped" // whoever asks still holds the lock
+		if status.complete() {
+			state = "ended"
+		}
+		status.State = state
+		onEnd.Tell(p.dir, state, status, warn)
+	}
+}
+
+// complete says whether a sweep has nothing left to do.
+func (s Status) complete() bool {
+	return len(s.Jobs) >= s.Trials && !slices.ContainsFunc(s.Jobs, func(j JobStatus) bool { return !launcher.Ended(j.State) })
 }

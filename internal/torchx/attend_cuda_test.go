@@ -60,6 +60,7 @@ type attendRows struct {
 	hq, hk, d int
 	spans     []Span
 	decode    bool // no gradient: gaps between keys, keys of rows that come later
+	reach     int  // of a bias, both ways; 0: none
 }
 
 // randomSpans draws batches of every kind that models make.
@@ -126,7 +127,9 @@ func randomSpans(name string, hq, hk, d int) []attendRows {
 			decode.n++
 		}
 	}
-	all := []attendRows{causal, windows, groups, cross, mixed, prefill, decode}
+	biased, both := causal, windows
+	biased.name, biased.reach, both.name, both.reach = "causal with a bias", 200, "windows with a bias", 64
+	all := []attendRows{causal, windows, groups, cross, mixed, prefill, decode, biased, both}
 	for i := range all {
 		all[i].hq, all[i].hk, all[i].d = hq, hk, d
 	}
@@ -136,6 +139,9 @@ func randomSpans(name string, hq, hk, d int) []attendRows {
 // values of q, k, v and the gradient of the output, which bfloat16 holds exactly.
 func (c attendRows) values() (shapes [][]int, x [][]float64) {
 	shapes = [][]int{{c.n, c.hq, c.d}, {c.m, c.hk, c.d}, {c.m, c.hk, c.d}, {c.n, c.hq, c.d}}
+	if c.reach > 0 {
+		shapes = append(shapes, []int{c.hq, 2*c.reach + 1})
+	}
 	x = operands(c.name, shapes...)
 	for i := range x {
 		x[i] = From(x[i], shapes[i]...).To(BFloat16).Floats()
@@ -143,25 +149,34 @@ func (c attendRows) values() (shapes [][]int, x [][]float64) {
 	return shapes, x
 }
 
-// attend returns the output and, where there are some, the gradients of q, k and v.
+// attend returns the output and, where there are some, the gradients of q, k, v and the bias.
 func (c attendRows) attend(dtype DType, device string) (out [][]float64) {
 	defer Scope()()
 	shapes, x := c.values()
 	in := make([]Tensor, len(x))
 	for i := range x {
 		in[i] = From(x[i], shapes[i]...).To(dtype).ToDevice(device)
-		if i < 3 && !c.decode {
+		if i == 4 && dtype != Float64 {
+			in[i] = in[i].To(Float32)
+		}
+		if i != 3 && !c.decode {
 			in[i] = RequireGrad(in[i])
 		}
 	}
-	y := Attend(in[0], in[1], in[2], c.spans, 1/math.Sqrt(float64(c.d)))
+	var bias Tensor
+	if c.reach > 0 {
+		bias = in[4]
+	}
+	y := AttendBiased(in[0], in[1], in[2], c.spans, 1/math.Sqrt(float64(c.d)), bias, c.reach)
 	out = append(out, y.Floats())
 	if c.decode {
 		return out
 	}
 	Backward(Sum(Mul(y.To(Float64), in[3].To(Float64))))
-	for _, t := range in[:3] {
-		out = append(out, Grad(t).Floats())
+	for i, t := range in {
+		if i != 3 {
+			out = append(out, Grad(t).Floats())
+		}
 	}
 	return out
 }
@@ -198,7 +213,7 @@ func TestAttendOnCUDA(t *testing.T) {
 			for _, dtype := range []DType{BFloat16, Float16, Float32} {
 				t.Run(fmt.Sprintf("%s, %d heads of %d, %d key heads, %v", c.name, c.hq, c.d, c.hk, dtype), func(t *testing.T) {
 					got := c.attend(dtype, "cuda:0")
-					for i, part := range []string{"output", "gradient of q", "gradient of k", "gradient of v"}[:len(got)] {
+					for i, part := range []string{"output", "gradient of q", "gradient of k", "gradient of v", "gradient of the bias"}[:len(got)] {
 						ratio, worst := distance(got[i], want[i], c.hq*c.d)
 						t.Logf("%s: %.2g", part, ratio)
 						if !(ratio <= attendBounds[dtype]) {
@@ -367,8 +382,26 @@ func BenchmarkAttendOnCUDA(b *testing.B) {
 		q, k, v := draw(n, hq), draw(rows, hk), draw(rows, hk)
 		spans := &DecodeSpans{Prefix: on(append(prefix, 0)), PrefixLen: on(prefixLen), Own: on(append(at, 0)), OwnLen: on(length),
 			MaxPrefix: long, MaxOwn: own}
-		timed(b, func() { defer Scope()(); AttendDecode(q, k, v, spans, 0.1) })
-		b.ReportMetric(float64(2*2*rows*hk*d)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+		rate := func(b *testing.B, times float64) {
+			b.ReportMetric(times*float64(2*2*rows*hk*d)*float64(b.N)/b.Elapsed().Seconds()/1e9, "GB/s")
+		}
+		step := func() { defer Scope()(); AttendDecode(q, k, v, spans, 0.1) }
+		b.Run("as it is", func(b *testing.B) {
+			timed(b, step)
+			rate(b, 1)
+		})
+		b.Run("28 layers, recorded", func(b *testing.B) {
+			defer OnSideStream(q)()
+			step()
+			graph := Capture(nil, func() {
+				for range 28 {
+					step()
+				}
+			})
+			defer graph.Free()
+			timed(b, graph.Replay)
+			rate(b, 28)
+		})
 	})
 }
 
@@ -379,7 +412,12 @@ func TestAttendInParts(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, x := c.values()
 			got := c.attend(Float64, "cpu")
-			want := plainAttend(x[0], x[1], x[2], c.hq, c.hk, c.d, c.spans, 0.25, func(_, _ int) float64 { return 0 })
+			want := plainAttend(x[0], x[1], x[2], c.hq, c.hk, c.d, c.spans, 0.25, func(h, distance int) float64 {
+				if c.reach == 0 {
+					return 0
+				}
+				return x[4][h*(2*c.reach+1)+c.reach+distance]
+			})
 			golden.Close(t, got[0], want, 1e-12)
 			for i, single := range c.attend(Float32, "cpu") {
 				if ratio, worst := distance(single, got[i], c.hq*c.d); !(ratio <= 1e-6) {

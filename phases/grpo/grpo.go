@@ -169,11 +169,7 @@ func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	}
 	defer torchx.Scope()()
 	sums := g.newTally(pass)
-	g.learn.Zero()
-	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
-		g.accumulate(from, to, sums)
-	}
-	optimizer, values, err := g.learn.Step(sums.losses, step, sums.tensors()...)
+	optimizer, values, err := g.learn.Run(g.work(sums), step)
 	if err != nil {
 		return nil, err
 	}
@@ -197,46 +193,65 @@ func (g *Phase) lossTemperature() float64 {
 	return g.opt.SampleTemp * g.rollout.temperature
 }
 
-// accumulate adds the gradient of queries from … to-1 of the rollout, a part of the step's loss.
-func (g *Phase) accumulate(from, to int, sums *tally) {
-	batch := g.rollout.batch.Part(from, to) // [B, G, T], the curriculum's top k
-	if batch.NumValid() == 0 {
-		return // the step's divisors know; where nothing at all is left, the gradient is 0
-	}
-	defer torchx.Scope()()
-	temperature := g.lossTemperature()
-	ref := g.referenceView(batch, from, temperature) // no gradient
-	bonus := g.opt.EntropyWeight > 0
-	forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
-	out := g.env.Policy.Forward(batch, forward)                      // with gradient, dropout off
-	logp := g.perRatio(out.LogP)                                     // [B, G], or [B, G, T] with ratio=token
-	old, fresh := g.oldLogProbs(batch, from, temperature, logp, ref) // like logp, no gradient
-	denominator := old
-	if fresh {
-		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
-		if g.old == g.reference {
-			ref.logp = denominator
+// work is the step's on the device: the gradients of the rollout's parts add up.
+func (g *Phase) work(sums *tally) *phases.Work {
+	w := &phases.Work{Recordable: !g.opt.Temperature.Enabled}
+	var passes []func() (loss torchx.Tensor, measured []torchx.Tensor)
+	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
+		batch := g.rollout.batch.Part(from, to) // [B, G, T], the curriculum's top k
+		if batch.NumValid() > 0 {               // the step's divisors know; where nothing at all is left, the gradient is 0
+			passes = append(passes, g.part(from, batch, sums, w))
 		}
 	}
+	w.Passes = func() (losses, measured []torchx.Tensor) {
+		for _, pass := range passes {
+			loss, of := pass()
+			losses, measured = append(losses, loss), append(measured, of...)
+		}
+		return losses, measured
+	}
+	return w
+}
 
-	adv := g.advantages(logp, batch, from)           // [B, G] or [B, G, 1]
-	weight, divisor := g.weights(logp, batch)        // like logp; the loss is Σ weight·term / divisor over all parts
-	logRatio := g.logRatio(logp, denominator, batch) // [B, G], or [B, G, T] with one ratio a token
-	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
-	low, high := g.opt.Clip.sides()
-	ppo := surrogate(ratio, adv, weight, low, high, divisor)
-	klTerms := g.kl(out, ref, logp, batch)             // like logp, nats, with gradient
-	kl := objective.Weighted(klTerms, weight, divisor) // scalar
-	loss := ppo
-	if w := g.klWeight(); w != 0 {
-		loss = torchx.Add(ppo, torchx.Scale(kl, w))
+// part adds to the step's upload what its queries read, which start at from in the rollout. The returned function adds the
+// gradient of their part of the loss.
+func (g *Phase) part(from int, batch *selector.Batch, sums *tally, w *phases.Work) func() (loss torchx.Tensor, measured []torchx.Tensor) {
+	temperature := g.lossTemperature()
+	in := g.stage(from, batch, temperature, w)
+	sums.parts = append(sums.parts, part{from: from, batch: batch, fresh: in.fresh})
+	return func() (torchx.Tensor, []torchx.Tensor) {
+		defer torchx.Scope()()
+		ref := in.reference() // no gradient
+		bonus := g.opt.EntropyWeight > 0
+		forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
+		out := in.policy(forward)    // with gradient, dropout off
+		logp := g.perRatio(out.LogP) // [B, G], or [B, G, T] with ratio=token
+		old := in.old(logp, ref)     // like logp, no gradient
+		denominator := old
+		if in.fresh {
+			denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
+			if g.old == g.reference {
+				ref.logp = denominator
+			}
+		}
+
+		logRatio := g.logRatio(logp, denominator, in) // [B, G], or [B, G, T] with one ratio a token
+		ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
+		low, high := g.opt.Clip.sides()
+		ppo := surrogate(ratio, in.adv, in.weight, low, high, in.minusShare)
+		klTerms := g.kl(out, ref, logp, in)                              // like logp, nats, with gradient
+		kl := in.share.Times(torchx.Sum(torchx.Mul(klTerms, in.weight))) // scalar
+		loss := ppo
+		if in.beta != nil {
+			loss = torchx.Add(ppo, in.beta.Times(kl))
+		}
+		if bonus {
+			loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))
+		}
+		torchx.Backward(loss)
+		return torchx.Keep(torchx.Detach(loss)), measured(in, found{ppo: ppo, kl: kl, klTerms: klTerms, logRatio: logRatio, logp: logp, old: old,
+			ref: ref.logp, entropy: out.Entropy}, sums.ref != nil && g.rollout.ref == nil)
 	}
-	if bonus {
-		loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, logp, batch), g.opt.EntropyWeight))
-	}
-	torchx.Backward(loss)
-	sums.add(g, from, batch, found{loss: loss, ppo: ppo, kl: kl, klTerms: klTerms,
-		logRatio: logRatio, logp: logp, old: old, ref: ref.logp, entropy: out.Entropy, fresh: fresh})
 }
 
 // klWeight is the factor of the KL in the loss.

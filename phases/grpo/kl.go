@@ -2,7 +2,6 @@ package grpo
 
 import (
 	"fulcrum/internal/torchx"
-	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
 
@@ -54,12 +53,16 @@ func klK3Reversed() Estimator {
 }
 
 // kl is the penalty, like logp: nats per sequence, or per step with ratio=token; with gradient.
-func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, b *selector.Batch) torchx.Tensor {
+func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, in *staged) torchx.Tensor {
 	switch {
 	case g.chosen.kl.Sampled != nil:
 		return g.chosen.kl.Sampled(torchx.Sub(logp, ref.logp), g.opt.MaxLogRatio)
 	case g.opt.Ratio == "token":
 		return out.KL
 	}
-	return objective.MaskedSum(out.KL, b)
+	perStep := out.KL
+	if !in.mask.Nil() {
+		perStep = torchx.Mul(perStep, in.mask)
+	}
+	return torchx.Sum(perStep, 2)
 }

@@ -1,9 +1,12 @@
 package grpo
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
@@ -32,28 +35,77 @@ func (g *Phase) shape(b *selector.Batch, last int) []int {
 	return []int{b.B(), b.G}
 }
 
-// advantages returns the advantages of a part of the rollout: [B, G], or [B, G, 1] with ratio=token.
-func (g *Phase) advantages(like torchx.Tensor, b *selector.Batch, from int) torchx.Tensor {
-	return objective.OnDevice(like, g.rollout.adv[from*b.G:][:len(b.Valid)], g.shape(b, 1)...)
+// staged is what a part's loss reads beside the policy's output, on the device once the step's upload was sent.
+type staged struct {
+	policy    func(selector.ForwardOptions) selector.Output
+	reference func() view
+	old       func(logp torchx.Tensor, ref view) torchx.Tensor // log-probabilities, like logp
+	fresh     bool                                             // the old policy has the very weights that the numerator has now
+
+	adv     torchx.Tensor // [B, G], or [B, G, 1] with ratio=token
+	weight  torchx.Tensor // like logp; 0 where nothing counts
+	inverse torchx.Tensor // like adv: 1/|o_i|, with a mean ratio
+	mask    torchx.Tensor // [B, G, T]; no tensor where every step counts and nobody asks
+
+	share, minusShare *torchx.Factor // 1/divisor of the whole batch: the loss is Σ weight·term / divisor over all parts
+	perCandidate      *torchx.Factor // 1/candidates
+	perStep           *torchx.Factor // 1/scored steps
+	beta              *torchx.Factor // of the KL; nil: it is not in the loss
 }
 
-// weights returns what the terms of a part's loss are multiplied by, shaped like logp and 0 where nothing
-// counts, and the divisor of the whole batch.
-func (g *Phase) weights(logp torchx.Tensor, b *selector.Batch) (weight torchx.Tensor, divisor float64) {
+// stage adds what a part reads to the step's upload.
+func (g *Phase) stage(from int, b *selector.Batch, temperature float64, w *phases.Work) *staged {
+	up, on := &w.Upload, g.env.Policy.Params().Flat()
+	in, recordable := &staged{}, false
+	in.policy, recordable = selector.Stage(g.env.Policy, b, up, selector.ForwardOptions{})
+	w.Recordable = w.Recordable && recordable
+	in.reference = g.referenceView(b, from, temperature, w)
+	in.old, in.fresh = g.oldLogProbs(b, from, temperature, w)
+	g.putAdvantages(&in.adv, b, from, up)
+	divisor := g.putWeights(&in.weight, b, up)
+	in.share, in.minusShare = up.Factor(1/divisor, on), up.Factor(-1/divisor, on)
+	if g.chosen.loss.MeanRatio {
+		torchx.Put(up, &in.inverse, objective.Rounded(inverseLengths(b)), g.shape(b, 1)...)
+	}
+	if g.opt.Ratio == "token" || g.opt.EntropyWeight > 0 || slices.Contains(b.Mask, 0) {
+		torchx.Put(up, &in.mask, b.Mask, b.B(), b.G, b.T)
+	}
+	in.perCandidate = up.Factor(1/float64(max(g.rollout.counts.Candidates, 1)), on)
+	in.perStep = up.Factor(1/max(float64(g.rollout.counts.Tokens), 1), on)
+	if weight := g.klWeight(); weight != 0 {
+		in.beta = up.Factor(weight, on)
+	}
+	w.Key += fmt.Sprint(in.fresh, g.rollout.old != nil, g.rollout.ref != nil, in.beta != nil)
+	return in
+}
+
+// putAdvantages stages the advantages of a part: [B, G], or [B, G, 1] with ratio=token.
+func (g *Phase) putAdvantages(to *torchx.Tensor, b *selector.Batch, from int, up *torchx.Upload) {
+	adv := objective.Rounded(g.rollout.adv[from*b.G:][:len(b.Valid)])
+	torchx.Put(up, to, adv, g.shape(b, 1)...)
+}
+
+// putWeights stages what the terms of a part's loss are multiplied by, shaped like logp and 0 where nothing
+// counts, and returns the divisor of the whole batch.
+func (g *Phase) putWeights(to *torchx.Tensor, b *selector.Batch, up *torchx.Upload) (divisor float64) {
 	divisor = g.chosen.loss.Divisor(g.rollout.counts)
+	weights := make([]float64, len(b.Valid)*g.width(b))
 	switch {
 	case g.opt.Ratio != "token":
-		return objective.OnDevice(logp, objective.Indicator(b.Valid), b.B(), b.G), divisor
+		weights = objective.Indicator(b.Valid)
 	case g.chosen.loss.EveryToken:
-		return objective.Mask(logp, b), divisor
-	}
-	perToken := make([]float64, len(b.Mask))
-	for at, inverse := range inverseLengths(b) {
-		for t := at * b.T; t < (at+1)*b.T; t++ {
-			perToken[t] = inverse * float64(b.Mask[t])
+		for at, counts := range b.Mask {
+			weights[at] = float64(counts)
+		}
+	default:
+		for at, inverse := range inverseLengths(b) {
+			for t := at * b.T; t < (at+1)*b.T; t++ {
+				weights[t] = inverse * float64(b.Mask[t])
+			}
 		}
 	}
-	return objective.OnDevice(logp, perToken, g.shape(b, b.T)...), divisor
+	torchx.Put(up, to, objective.Rounded(weights), g.shape(b, b.T)...)
+	return divisor
 }
 
 // inverseLengths returns 1/|o_i| of each candidate [B*G]; 0 without scored steps.
@@ -68,7 +120,7 @@ func inverseLengths(b *selector.Batch) []float64 {
 }
 
 // logRatio returns log ρ, shaped like logp; with a mean ratio [B, G] or [B, G, 1].
-func (g *Phase) logRatio(logp, old torchx.Tensor, b *selector.Batch) torchx.Tensor {
+func (g *Phase) logRatio(logp, old torchx.Tensor, in *staged) torchx.Tensor {
 	d := torchx.Sub(logp, old) // 0 where masked
 	if !g.chosen.loss.MeanRatio {
 		return d
@@ -76,30 +128,29 @@ func (g *Phase) logRatio(logp, old torchx.Tensor, b *selector.Batch) torchx.Tens
 	if g.opt.Ratio == "token" {
 		d = torchx.SumKeep(d, 2)
 	}
-	return torchx.Mul(d, objective.OnDevice(logp, inverseLengths(b), g.shape(b, 1)...))
+	return torchx.Mul(d, in.inverse)
 }
 
 // surrogate is PPO's clipped objective to be minimised (Schulman et al. 2017, eq. 7):
-// -Σ weight·min(ρ·A, clip(ρ, 1-low, 1+high)·A) / divisor.
-func surrogate(ratio, adv, weight torchx.Tensor, low, high, divisor float64) torchx.Tensor {
+// -Σ weight·min(ρ·A, clip(ρ, 1-low, 1+high)·A) / divisor; minusShare is -1/divisor.
+func surrogate(ratio, adv, weight torchx.Tensor, low, high float64, minusShare *torchx.Factor) torchx.Tensor {
 	clipped := torchx.Clamp(ratio, 1-low, 1+high)
 	gain := torchx.Minimum(torchx.Mul(ratio, adv), torchx.Mul(clipped, adv))
-	return torchx.Scale(torchx.Sum(torchx.Mul(gain, weight)), -1/divisor)
+	return minusShare.Times(torchx.Sum(torchx.Mul(gain, weight)))
 }
 
 // entropyBonus is the part's share of the mean entropy of the scored steps, with gradient.
-func (g *Phase) entropyBonus(out selector.Output, like torchx.Tensor, b *selector.Batch) torchx.Tensor {
-	mask, steps := objective.Mask(like, b), float64(g.rollout.counts.Tokens)
+func (g *Phase) entropyBonus(out selector.Output, in *staged) torchx.Tensor {
 	if out.Dist.Nil() {
-		return torchx.Scale(torchx.Sum(torchx.Mul(out.Entropy, mask)), 1/max(steps, 1))
+		return in.perStep.Times(torchx.Sum(torchx.Mul(out.Entropy, in.mask)))
 	}
-	return entropy(out.Dist, mask, steps)
+	return entropy(out.Dist, in.mask, in.perStep)
 }
 
-// entropy is the mean over scored steps of -Σ_a π(a) log π(a), in nats.
-func entropy(dist, mask torchx.Tensor, steps float64) torchx.Tensor {
-	perStep := torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(dist), torchx.ClampMin(dist, -1e8)), 3))
-	return torchx.Scale(torchx.Sum(torchx.Mul(perStep, mask)), 1/max(steps, 1))
+// entropy is the mean over scored steps, of which perStep is one's share, of -Σ_a π(a) log π(a), in nats.
+func entropy(dist, mask torchx.Tensor, perStep *torchx.Factor) torchx.Tensor {
+	nats := torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(dist), torchx.ClampMin(dist, -1e8)), 3))
+	return perStep.Times(torchx.Sum(torchx.Mul(nats, mask)))
 }
 
 // clampTo cuts x to ±limit; an infinite limit cuts nothing, NaN included.

@@ -130,11 +130,11 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
 	sums := g.newTally(1)
-	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
-		g.accumulate(from, to, sums)
-	}
-	sums.read(g, torchx.Read(sums.tensors()...))
-	for _, part := range torchx.Read(sums.losses...) {
+	w := g.work(sums)
+	w.Upload.Send(params.Flat())
+	losses, measured := w.Passes()
+	sums.read(g, torchx.Read(measured...))
+	for _, part := range torchx.Read(losses...) {
 		loss += part[0]
 	}
 	return g.measure(phases.OptimizerMetrics{}, sums).Row(), loss, params.Grad().Floats()

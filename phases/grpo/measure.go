@@ -12,8 +12,7 @@ import (
 // tally are what the parts of a step's batch have measured so far. Tensors stay on the device until the step's only
 // read-back, then read fills in the numbers.
 type tally struct {
-	parts  []part
-	losses []torchx.Tensor // of the parts, scalars
+	parts []part
 
 	ppo, kl    float64 // the parts' shares of the loss's terms
 	klSequence float64 // nats per sequence
@@ -51,52 +50,42 @@ func (g *Phase) newTally(pass int) *tally {
 type part struct {
 	from  int
 	batch *selector.Batch
-	fresh bool
-	found [8]torchx.Tensor // detached, in the order of read
+	fresh bool // the old policy has the policy's weights
 }
 
 // found are the tensors of a part that are worth reading.
 type found struct {
-	loss, ppo, kl torchx.Tensor // scalars
-	klTerms       torchx.Tensor // like logp, nats
-	logRatio      torchx.Tensor // one a ratio
-	logp, old     torchx.Tensor // [B, G], or [B, G, T] with ratio=token
-	ref           torchx.Tensor // like logp, or none
-	entropy       torchx.Tensor // [B, G, T], or none
-	fresh         bool          // old has the weights of the policy
+	ppo, kl   torchx.Tensor // scalars
+	klTerms   torchx.Tensor // like logp, nats
+	logRatio  torchx.Tensor // one a ratio
+	logp, old torchx.Tensor // [B, G], or [B, G, T] with ratio=token
+	ref       torchx.Tensor // like logp, or none
+	entropy   torchx.Tensor // [B, G, T], or none
 }
 
-// add keeps what a part that starts at query from of the rollout has found.
-func (f *tally) add(g *Phase, from int, b *selector.Batch, t found) {
+// measured returns what read wants the numbers of, detached, in its order. ref says that the reference's log-probabilities are kept.
+func measured(in *staged, t found, ref bool) []torchx.Tensor {
 	perSequence := t.kl
-	if g.opt.Ratio == "token" {
-		perSequence = objective.Weighted(t.klTerms, objective.Mask(t.logp, b), float64(max(g.rollout.counts.Candidates, 1)))
+	if len(t.logp.Shape()) == 3 {
+		perSequence = in.perCandidate.Times(torchx.Sum(torchx.Mul(t.klTerms, in.mask)))
 	}
-	if f.ref == nil || g.rollout.ref != nil {
+	if !ref {
 		t.ref = torchx.Tensor{}
 	}
-	p := part{from: from, batch: b, fresh: t.fresh, found: [...]torchx.Tensor{t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref}}
-	for i, x := range p.found {
+	all := []torchx.Tensor{t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref}
+	for i, x := range all {
 		if !x.Nil() {
-			p.found[i] = torchx.Keep(torchx.Detach(x))
+			all[i] = torchx.Keep(torchx.Detach(x))
 		}
-	}
-	f.parts, f.losses = append(f.parts, p), append(f.losses, torchx.Keep(torchx.Detach(t.loss)))
-}
-
-// tensors lists what read wants the numbers of.
-func (f *tally) tensors() []torchx.Tensor {
-	var all []torchx.Tensor
-	for _, p := range f.parts {
-		all = append(all, p.found[:]...)
 	}
 	return all
 }
 
-// read takes the numbers of tensors.
+// read takes the numbers of what the parts have measured.
 func (f *tally) read(g *Phase, values [][]float64) {
+	each := len(values) / max(len(f.parts), 1)
 	for i, p := range f.parts {
-		f.readPart(g, p, values[i*len(p.found):])
+		f.readPart(g, p, values[i*each:])
 	}
 }
 

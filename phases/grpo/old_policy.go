@@ -114,16 +114,19 @@ func (g *Phase) rebuilt(env *phases.Env) (selector.Policy, error) {
 	return p, nil
 }
 
-// oldLogProbs returns the old policy's log-probabilities, like logp, and whether that policy has the very
-// weights that the numerator has now.
-func (g *Phase) oldLogProbs(b *selector.Batch, from int, temperature float64, logp torchx.Tensor, ref view) (torchx.Tensor, bool) {
+// oldLogProbs stages the old policy's log-probabilities, like logp, and says whether that policy has the very weights that
+// the numerator has now.
+func (g *Phase) oldLogProbs(b *selector.Batch, from int, temperature float64,
+	w *phases.Work) (old func(logp torchx.Tensor, ref view) torchx.Tensor, fresh bool) {
 	switch {
 	case g.rollout.old != nil:
-		return g.kept(g.rollout.old, b, from, logp), false
+		kept := g.kept(g.rollout.old, b, from, w)
+		return func(torchx.Tensor, view) torchx.Tensor { return *kept }, false
 	case g.chosen.old.From == ofPolicy:
-		return torchx.Detach(logp), true
+		return func(logp torchx.Tensor, _ view) torchx.Tensor { return torchx.Detach(logp) }, true
 	case g.old == g.reference:
-		return ref.logp, g.sinceOld == 0 && g.startsOld
+		return func(_ torchx.Tensor, ref view) torchx.Tensor { return ref.logp }, g.sinceOld == 0 && g.startsOld
 	}
-	return g.view(g.old, b, from, selector.ForwardOptions{Temperature: temperature}).logp, g.sinceOld == 0 && g.startsOld
+	of := g.view(g.old, b, from, selector.ForwardOptions{Temperature: temperature}, w)
+	return func(torchx.Tensor, view) torchx.Tensor { return of().logp }, g.sinceOld == 0 && g.startsOld
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
@@ -144,37 +145,43 @@ type view struct {
 	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
 }
 
-// view looks a part of the rollout up, or evaluates it; it starts at query from.
-func (g *Phase) view(f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions) view {
+// view stages what f thinks of a part of the rollout, which starts at query from: looked up, or evaluated.
+func (g *Phase) view(f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions, w *phases.Work) func() view {
 	if f.cached == nil {
-		defer torchx.NoGrad()()
-		out := f.Forward(b, forward)
-		return view{g.perRatio(out.LogP), out.Dist}
+		evaluate, recordable := selector.Stage(f.Policy, b, &w.Upload, forward)
+		w.Recordable = w.Recordable && recordable
+		return func() view {
+			defer torchx.NoGrad()()
+			out := evaluate(forward)
+			return view{g.perRatio(out.LogP), out.Dist}
+		}
 	}
-	like, index := f.Params().Flat(), g.rollout.index[from*b.G:]
-	v := view{logp: torchx.ToLike(torchx.From(f.cached.logProbs(b, index, g.width(b)), g.shape(b, b.T)...), like)}
+	index, v := g.rollout.index[from*b.G:], &view{}
+	torchx.Put(&w.Upload, &v.logp, f.cached.logProbs(b, index, g.width(b)), g.shape(b, b.T)...)
 	if forward.Dist {
 		a := 0
 		for _, q := range b.Queries {
 			a = max(a, f.cached.actions[q])
 		}
-		v.dist = torchx.ToLike(torchx.From(f.cached.distributions(b, index, a), b.B(), b.G, b.T, a), like)
+		torchx.Put(&w.Upload, &v.dist, f.cached.distributions(b, index, a), b.B(), b.G, b.T, a)
 	}
-	return v
+	return func() view { return *v }
 }
 
-// kept returns the log-probabilities of a part that the batch's first pass kept, like logp.
-func (g *Phase) kept(values []float32, b *selector.Batch, from int, like torchx.Tensor) torchx.Tensor {
-	w := g.width(b)
-	return torchx.ToLike(torchx.From(values[from*b.G*w:][:len(b.Valid)*w], g.shape(b, b.T)...), like)
+// kept stages the log-probabilities of a part that the batch's first pass kept, like logp.
+func (g *Phase) kept(values []float32, b *selector.Batch, from int, w *phases.Work) *torchx.Tensor {
+	width, t := g.width(b), new(torchx.Tensor)
+	torchx.Put(&w.Upload, t, values[from*b.G*width:][:len(b.Valid)*width], g.shape(b, b.T)...)
+	return t
 }
 
-// referenceView is what the reference policy thinks of a part of the rollout.
-func (g *Phase) referenceView(b *selector.Batch, from int, temperature float64) view {
+// referenceView stages what the reference policy thinks of a part of the rollout.
+func (g *Phase) referenceView(b *selector.Batch, from int, temperature float64, w *phases.Work) func() view {
 	if g.rollout.ref != nil {
-		return view{logp: g.kept(g.rollout.ref, b, from, g.reference.Params().Flat())}
+		kept := g.kept(g.rollout.ref, b, from, w)
+		return func() view { return view{logp: *kept} }
 	}
-	return g.view(g.reference, b, from, selector.ForwardOptions{Temperature: temperature, Dist: g.chosen.kl.Sampled == nil})
+	return g.view(g.reference, b, from, selector.ForwardOptions{Temperature: temperature, Dist: g.chosen.kl.Sampled == nil}, w)
 }
 
 func (f *frozenPolicy) free() {

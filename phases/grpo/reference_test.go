@@ -40,13 +40,13 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
 		g := &Phase{rollout: rollout{batch: b, index: top.Index}}
-		got := g.view(&frozenPolicy{Policy: p, cached: known}, b, 0, selector.ForwardOptions{Dist: true})
+		got := viewNow(g, &frozenPolicy{Policy: p, cached: known}, b, 0, selector.ForwardOptions{Dist: true})
 		golden.Close(t, got.logp.Floats(), objective.Sequence(out.LogP).Floats(), 1e-5)
 		g.opt.Ratio = "token"
-		perStep := g.view(&frozenPolicy{Policy: p, cached: steps}, b, 0, selector.ForwardOptions{})
+		perStep := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, b, 0, selector.ForwardOptions{})
 		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
 		last := b.B() - 1
-		part := g.view(&frozenPolicy{Policy: p, cached: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
+		part := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
 		golden.Close(t, part.logp.Floats(), torchx.Narrow(perStep.logp, 0, last, 1).Floats(), 0)
 		kl := p.Forward(b, selector.ForwardOptions{Reference: got.dist}).KL
 		golden.Close(t, objective.MaskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)
@@ -246,4 +246,12 @@ func TestBetaOfZeroIsNoBound(t *testing.T) {
 			t.Errorf("lift_zero %v: at bound %v", lift, m["kl_beta_at_bound"])
 		}
 	}
+}
+
+// viewNow is a view whose upload is sent at once.
+func viewNow(g *Phase, f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions) view {
+	w := &phases.Work{}
+	of := g.view(f, b, from, forward, w)
+	w.Upload.Send(f.Params().Flat())
+	return of()
 }

@@ -227,9 +227,9 @@ func TestObjectives(t *testing.T) {
 	adv := []float64{2, 1, -1, -3}
 	valid := []float64{1, 1, 1, 0}
 	want := -(math.Min(2, 2) + math.Min(1.5, 1.2) + math.Min(-0.5, -0.8)) / 3
-	got := surrogate(torchx.From(ratio, 2, 2), torchx.From(adv, 2, 2), torchx.From(valid, 2, 2), 0.2, 0.2, 3).Item()
+	got := surrogate(torchx.From(ratio, 2, 2), torchx.From(adv, 2, 2), torchx.From(valid, 2, 2), 0.2, 0.2, factor(-1.0/3)).Item()
 	golden.Close(t, []float64{got}, []float64{want}, 1e-12)
-	high := surrogate(torchx.From(ratio, 2, 2), torchx.From(adv, 2, 2), torchx.From(valid, 2, 2), 0.2, 0.4, 3).Item()
+	high := surrogate(torchx.From(ratio, 2, 2), torchx.From(adv, 2, 2), torchx.From(valid, 2, 2), 0.2, 0.4, factor(-1.0/3)).Item()
 	golden.Close(t, []float64{high}, []float64{-(2 + 1.4 - 0.8) / 3}, 1e-12)
 
 	r := []float64{0.3, -1.2, 30}
@@ -274,7 +274,7 @@ func TestObjectives(t *testing.T) {
 	golden.Close(t, kl(p, q), []float64{klWant}, 1e-12)
 	golden.Close(t, kl(p, p), []float64{0}, 1e-15)
 	entropyWant := -(0.7*math.Log(0.7) + 0.2*math.Log(0.2) + 0.1*math.Log(0.1))
-	golden.Close(t, []float64{entropy(logs(p), mask, 1).Item()}, []float64{entropyWant}, 1e-12)
+	golden.Close(t, []float64{entropy(logs(p), mask, factor(1)).Item()}, []float64{entropyWant}, 1e-12)
 
 	out := selector.Output{LogP: torchx.From([]float64{math.Log(0.2)}, 1, 1, 1), Dist: logs(p)}
 	smooth := -(0.9*math.Log(0.2) + 0.1*(math.Log(0.7)+math.Log(0.2)+math.Log(0.1))/3)
@@ -563,3 +563,6 @@ func TestBestIsInitial(t *testing.T) {
 		}
 	}
 }
+
+// factor is a factor of the CPU.
+func factor(v float64) *torchx.Factor { return new(torchx.Upload).Factor(v, torchx.Tensor{}) }

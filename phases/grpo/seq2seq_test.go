@@ -252,7 +252,8 @@ func TestSummaryStepsWaitOnce(t *testing.T) {
 		env := &phases.Env{Policy: policy, Initial: moved(t, policy, 0, 0), Seed: 1, Rec: &phasetest.Memory{},
 			Data: phases.Data{Shots: src.Batch.T, Advantage: opt.Advantage}}
 		optim, constant := phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}
-		for _, phase := range []phases.Phase{New("grpo", opt, optim, constant, src, 2), rce.NewSFT(rce.DefaultSFTOptions(), optim, constant, src, 2, 0)} {
+		sft := rce.NewSFT(rce.DefaultSFTOptions(), optim, constant, src, 2, 0)
+		for _, phase := range []phases.Phase{New("grpo", opt, optim, constant, src, 2), sft} {
 			if err := phase.Begin(env, 4); err != nil {
 				t.Fatal(err)
 			}

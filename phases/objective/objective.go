@@ -23,26 +23,12 @@ func CrossEntropy(out selector.Output, b *selector.Batch, smoothing float64) tor
 	return torchx.Add(torchx.Scale(ce, 1-smoothing), torchx.Scale(MaskedSum(uniform, b), -smoothing))
 }
 
-// Weighted is Σ weight·value / divisor.
-func Weighted(value, weight torchx.Tensor, divisor float64) torchx.Tensor {
-	return torchx.Scale(torchx.Sum(torchx.Mul(value, weight)), 1/divisor)
-}
-
 // MaskedSum adds what was measured at every scored step: [B, G, T] → [B, G].
 func MaskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	if slices.Contains(b.Mask, 0) {
 		perStep = torchx.Mul(perStep, Mask(perStep, b))
 	}
 	return torchx.Sum(perStep, 2)
-}
-
-// OnDevice moves host values to the device of like.
-func OnDevice(like torchx.Tensor, values []float64, shape ...int) torchx.Tensor {
-	f := make([]float32, len(values))
-	for i, v := range values {
-		f[i] = float32(v)
-	}
-	return torchx.ToLike(torchx.From(f, shape...), like)
 }
 
 func Indicator(valid []bool) []float64 {

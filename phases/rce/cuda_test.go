@@ -46,7 +46,7 @@ func train(t *testing.T, env *phases.Env, steps int) (losses, norms []float64, w
 	queries := make([]int, 16)
 	for step := range steps {
 		for i := range queries {
-			queries[i] = (5*step + 3*i) % src.Len()
+			queries[i] = (5*step + i) % src.Len() // groups of all sizes
 		}
 		before := torchx.Counted()
 		func() {
@@ -75,7 +75,7 @@ func TestRecordedStepsOnCUDA(t *testing.T) {
 	defer torchx.SetDeterministic(false)
 	losses, norms, weights, counted := train(t, onDevice(t, "cuda:0"), steps)
 	t.Logf("a recorded step: %+v", counted)
-	if counted.ReadBacks != 1 || counted.Uploads != 1 || counted.Tensors > 40 {
+	if counted.ReadBacks != 1 || counted.Uploads != 1 || counted.Tensors > 10 {
 		t.Errorf("a recorded step: %+v, want one upload, one read-back and few tensors: was it recorded?", counted)
 	}
 	again, _, sameWeights, _ := train(t, onDevice(t, "cuda:0"), steps)
@@ -119,7 +119,7 @@ func TestEagerStepsOnCUDA(t *testing.T) {
 		}
 		for step := range 6 {
 			end := torchx.Scope()
-			batch := src.Recorded([]int{step, step + 7, step + 9, 40 - step})
+			batch := src.Recorded([]int{step, step + 7, step + 14, 40 - step})
 			weights, stats := p.weights(batch, 0.5)
 			w := p.work(batch, weights, float64(stats.Groups), step)
 			w.Recordable = w.Recordable && i == 1
@@ -148,7 +148,8 @@ func TestAdamWOnCUDA(t *testing.T) {
 		clip          float64
 		bad           float32
 	}{{name: "clipped", clip: 1}, {name: "not clipped"}, {name: "scaled", scaled: true, clip: 1},
-		{name: "keeps the gradient", keeps: true, clip: 1}, {name: "NaN", clip: 1, bad: float32(math.NaN())}, {name: "infinite, scaled", scaled: true, clip: 1, bad: float32(math.Inf(1))}} {
+		{name: "keeps the gradient", keeps: true, clip: 1}, {name: "NaN", clip: 1, bad: float32(math.NaN())},
+		{name: "infinite, scaled", scaled: true, clip: 1, bad: float32(math.Inf(1))}} {
 		t.Run(tc.name, func(t *testing.T) {
 			defer torchx.Scope()()
 			run := func(device string) (weights, m, grad []float32, steps int) {
@@ -180,7 +181,7 @@ func TestAdamWOnCUDA(t *testing.T) {
 			}
 			w, m, g, steps := run("cuda:0")
 			cw, cm, cg, csteps := run("cpu")
-			if steps != csteps || largest(w, cw) > 1e-6 || largest(m, cm) > 1e-8 || tc.bad == 0 && largest(g, cg) > 0 {
+			if steps != csteps || largest(w, cw) > 1e-6 || largest(m, cm) > 1e-6 || tc.bad == 0 && largest(g, cg) > 0 {
 				t.Errorf("%d steps, want %d; weights differ by %g, moments by %g, the gradient by %g", steps, csteps, largest(w, cw),
 					largest(m, cm), largest(g, cg))
 			}

@@ -257,7 +257,6 @@ func (r *Phase) work(batch *selector.Batch, weights []float64, divisor float64, 
 		}
 	}
 	w.Passes = func() (losses, _ []torchx.Tensor) {
-		r.learn.Zero()
 		for _, pass := range parts {
 			losses = append(losses, pass())
 		}

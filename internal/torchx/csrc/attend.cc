@@ -550,6 +550,7 @@ at::Tensor attend(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v,
   check_spans(q, k, v, spans);
   if (bias.defined()) check_bias(bias, zero, q, spans);
   if (!bias.defined() && parts_fit(q, k, v, spans.size())) return attend_parts(q, k, v, spans, scale);
+  if (bias.defined() && !spans.empty() && (q.is_cuda() || q.scalar_type() == at::kDouble)) return attend_padded(q, k, v, spans, scale, bias, zero);
   auto is_float = [](const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; };
   if (!(is_float(q) && is_float(k) && is_float(v) && (!bias.defined() || is_float(bias)))) return composed(q.contiguous(), k, v, spans, scale, bias, zero);
   if (recorded({&q, &k, &v, &bias})) return Attend::apply(q, k, v, data, scale, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt, zero);

@@ -31,3 +31,6 @@ at::Tensor attend_parts(const at::Tensor &q, const at::Tensor &k, const at::Tens
 
 // Never reads the keys' places on the host. Not for float64.
 at::Tensor decode_parts(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const DecodeKeys &keys, double scale);
+
+// Scores with a bias, which those kernels do not take: one padded batch for all spans of about one shape.
+at::Tensor attend_padded(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale, const at::Tensor &bias, int64_t zero);

@@ -53,9 +53,21 @@ struct Part {
   } on;  // the same on the device
 };
 
-// The parts of a list of spans, made once for all layers of a model.
+// Spans of about one shape as one padded batch [S, rows, keys] (attend_padded).
+struct Batch {
+  int64_t sequences = 0, rows = 0, keys = 0;
+  std::vector<int32_t> q, k, visible;  // [S·rows], [S·keys]: which row of q and of k; [S·rows]: how many keys a row sees
+  struct {
+    at::Tensor q, k, visible;
+  } on;
+};
+
+// What a list of spans asks for, made once for all layers of a model.
 struct Plan : torch::CustomClassHolder {
   std::vector<Part> parts;
+  std::vector<Batch> batches;
+  std::vector<int32_t> back;  // [N] where a row is in all batches
+  at::Tensor on_back;
 };
 using PlanPtr = c10::intrusive_ptr<Plan>;
 
@@ -156,6 +168,9 @@ void upload(Plan &plan, const at::Device &device) {
   std::vector<int32_t> all;
   for (Part &p : plan.parts)
     for (const std::vector<int32_t> *list : {&p.q, &p.k, &p.used, &p.rows, &p.none}) all.insert(all.end(), list->begin(), list->end());
+  for (Batch &b : plan.batches)
+    for (const std::vector<int32_t> *list : {&b.q, &b.k, &b.visible}) all.insert(all.end(), list->begin(), list->end());
+  all.insert(all.end(), plan.back.begin(), plan.back.end());
   at::Tensor host = at::empty({static_cast<int64_t>(all.size())}, at::TensorOptions().dtype(at::kInt).pinned_memory(device.is_cuda()));
   std::copy(all.begin(), all.end(), host.data_ptr<int32_t>());
   const at::Tensor there = host.to(device, /*non_blocking=*/true);
@@ -169,9 +184,11 @@ void upload(Plan &plan, const at::Device &device) {
     p.on.q = next(p.q), p.on.k = next(p.k), p.on.used = next(p.used), p.on.rows = next(p.rows), p.on.none = next(p.none);
     if (p.on.none.defined()) p.on.none = p.on.none.to(at::kBool);
   }
+  for (Batch &b : plan.batches) b.on.q = next(b.q), b.on.k = next(b.k), b.on.visible = next(b.visible);
+  plan.on_back = next(plan.back);
 }
 
-PlanPtr plan_of(const std::vector<Span> &spans, int64_t n, int64_t m, int64_t stacked, bool follow, const at::Device &device) {
+PlanPtr parts_of(const std::vector<Span> &spans, int64_t n, int64_t m, int64_t stacked, bool follow, const at::Device &device) {
   Pieces pieces = pieces_of(spans);
   PlanPtr plan = c10::make_intrusive<Plan>();
   for (std::vector<Piece> *list : {&pieces.causal, &pieces.all, &pieces.prefixes}) {
@@ -183,15 +200,45 @@ PlanPtr plan_of(const std::vector<Span> &spans, int64_t n, int64_t m, int64_t st
   return plan;
 }
 
+// Batches of spans with as many keys before their first query, and at least two thirds of the longest one's rows.
+PlanPtr batches_of(std::vector<Span> spans, int64_t n, const at::Device &device) {
+  std::stable_sort(spans.begin(), spans.end(), [](const Span &a, const Span &b) {
+    const int64_t before = a.keys() - a.q_len - (b.keys() - b.q_len);
+    return before != 0 ? before < 0 : a.q_len > b.q_len;
+  });
+  PlanPtr plan = c10::make_intrusive<Plan>();
+  plan->back.resize(n);
+  int64_t row = 0;
+  for (const Span &s : spans) {
+    Batch *b = plan->batches.empty() ? nullptr : &plan->batches.back();
+    if (b == nullptr || b->keys - b->rows != s.keys() - s.q_len || 3 * s.q_len < 2 * b->rows) {
+      plan->batches.emplace_back();
+      b = &plan->batches.back();
+      b->rows = s.q_len, b->keys = s.keys();
+    }
+    b->sequences++;
+    for (int64_t i = 0; i < b->rows; i++, row++) {
+      const int64_t at = std::min(i, s.q_len - 1);  // padding repeats the last row
+      b->q.push_back(static_cast<int32_t>(s.q + at));
+      b->visible.push_back(static_cast<int32_t>(s.visible(at)));
+      if (i < s.q_len) plan->back[s.q + i] = static_cast<int32_t>(row);
+    }
+    for (int64_t l = 0; l < b->keys; l++) b->k.push_back(static_cast<int32_t>(s.key(std::min(l, s.keys() - 1))));
+  }
+  upload(*plan, device);
+  return plan;
+}
+
 // The plans of the last few lists of spans: every layer of a model asks for the same.
-PlanPtr remembered(const std::vector<Span> &spans, int64_t n, int64_t m, int64_t stacked, bool follow, const at::Device &device) {
+template <class Make>
+PlanPtr remembered(const std::vector<Span> &spans, const at::Device &device, std::vector<int64_t> key, Make make) {
   struct Entry {
     std::vector<int64_t> key;
     PlanPtr plan;
   };
   static std::mutex lock;
   static std::list<Entry> &last = *new std::list<Entry>;  // never freed: the device's driver may be gone before it
-  std::vector<int64_t> key = {n, m, stacked, follow, static_cast<int64_t>(device.type()), device.index(), c10::impl::VirtualGuardImpl(device.type()).getStream(device).id()};
+  key.insert(key.end(), {static_cast<int64_t>(device.type()), device.index(), c10::impl::VirtualGuardImpl(device.type()).getStream(device).id()});
   for (const Span &s : spans) key.insert(key.end(), {s.q, s.q_len, s.prefix, s.prefix_len, s.own, s.own_len, s.causal});
   const std::lock_guard<std::mutex> held(lock);
   for (auto it = last.begin(); it != last.end(); ++it)
@@ -200,7 +247,7 @@ PlanPtr remembered(const std::vector<Span> &spans, int64_t n, int64_t m, int64_t
       return it->plan;
     }
   if (last.size() >= 8) last.pop_back();
-  last.push_front({std::move(key), plan_of(spans, n, m, stacked, follow, device)});
+  last.push_front({std::move(key), make()});
   return last.front().plan;
 }
 
@@ -345,8 +392,9 @@ Gradients backward_part(const at::Tensor &dout, const at::Tensor &q, const at::T
 
 // Adds a part to the sum of others.
 void join(Result &sum, const Result &part, bool want_lse) {
-  const at::Tensor share = (part.lse - sum.lse).sigmoid_();  // [H, N] of the part in the two
-  sum.out.lerp_(part.out, share.t().unsqueeze(-1).to(sum.out.scalar_type()));
+  at::Tensor share = at::empty({sum.out.size(0), sum.out.size(1)}, sum.out.options()), across = share.t();  // [N, H] of the part in the two
+  at::sigmoid_out(across, part.lse - sum.lse);
+  sum.out.lerp_(part.out, share.unsqueeze(-1));
   if (want_lse) sum.lse = at::logaddexp(sum.lse, part.lse);
 }
 
@@ -442,7 +490,8 @@ at::Tensor attend_parts(const at::Tensor &q, const at::Tensor &k, const at::Tens
   } else if (kernel_of(q, k, v) == Kernel::efficient) {
     y = repeated(y, heads), z = repeated(z, heads);
   }
-  const PlanPtr plan = remembered(spans, n, k.size(0), stacked ? heads / kv : 1, grad, q.device());
+  const int64_t m = k.size(0), times = stacked ? heads / kv : 1;
+  const PlanPtr plan = remembered(spans, q.device(), {n, m, times, grad}, [&] { return parts_of(spans, n, m, times, grad, q.device()); });
   const at::Tensor out = grad ? AttendParts::apply(x, y, z, plan, scale) : forward_parts(x, y, z, plan->parts, scale, false).out;
   return stacked ? unstack(out, n) : out;
 }
@@ -455,7 +504,7 @@ at::Tensor decode_parts(const at::Tensor &q, const at::Tensor &k, const at::Tens
     Part p;
     p.max_q = rows, p.max_k = std::min(longest, k.size(0));
     p.on.q = steps(sequences, rows, q.device());
-    p.on.k = start.size(0) > sequences ? start : at::constant_pad_nd(start, {0, 1});
+    p.on.k = start.size(0) > sequences ? start : at::cat({start, start.narrow(0, 0, 1)});
     p.on.used = length;
     p.q.resize(sequences + 1);  // the host knows their number only
     if (kernel_of(q, k, v) == Kernel::efficient) {
@@ -469,4 +518,24 @@ at::Tensor decode_parts(const at::Tensor &q, const at::Tensor &k, const at::Tens
   const at::Tensor x = group > 1 ? stack(q.contiguous(), kv) : q.contiguous();
   const at::Tensor out = forward_parts(x, k.contiguous(), v.contiguous(), parts, scale, false).out;
   return group > 1 ? unstack(out, n) : out;
+}
+
+at::Tensor attend_padded(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const std::vector<Span> &spans, double scale, const at::Tensor &bias, int64_t zero) {
+  const int64_t heads = q.size(1), kv = k.size(1), d = q.size(2), group = heads / kv;
+  const PlanPtr plan = remembered(spans, q.device(), {q.size(0)}, [&] { return batches_of(spans, q.size(0), q.device()); });
+  const auto numbers = at::TensorOptions().dtype(at::kInt).device(q.device());
+  std::vector<at::Tensor> out;
+  for (const Batch &b : plan->batches) {
+    const int64_t n = b.sequences;
+    auto keys = [&](const at::Tensor &x) { return x.index_select(0, b.on.k).view({n, b.keys, kv, d}).transpose(1, 2).reshape({n * kv, b.keys, d}); };
+    const at::Tensor queries = q.index_select(0, b.on.q).view({n, b.rows, kv, group, d}).permute({0, 2, 3, 1, 4}).reshape({n * kv, group * b.rows, d});
+    at::Tensor z = at::bmm(queries, keys(k).transpose(1, 2)).mul(scale).view({n, heads, b.rows, b.keys});
+    if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
+    const at::Tensor key = at::arange(b.keys, numbers), distance = key.unsqueeze(0) - at::arange(b.keys - b.rows, b.keys, numbers).unsqueeze(1) + zero;
+    z = z + bias.index_select(1, distance.clamp(0, bias.size(1) - 1).view(-1)).view({heads, b.rows, b.keys});  // beyond the table lies what no row sees
+    z = z.masked_fill(key >= b.on.visible.view({n, 1, b.rows, 1}), -std::numeric_limits<double>::infinity());
+    const at::Tensor y = at::bmm(z.softmax(-1).to(q.scalar_type()).view({n * kv, group * b.rows, b.keys}), keys(v));
+    out.push_back(y.view({n, heads, b.rows, d}).transpose(1, 2).reshape({n * b.rows, heads, d}));
+  }
+  return at::cat(out).index_select(0, plan->on_back);
 }

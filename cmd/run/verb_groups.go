@@ -1,0 +1,39 @@
+package main
+
+// command is a line of the list of commands.
+type command struct{ name, does string }
+
+// commandGroups are the commands in the order in which a user meets them.
+func commandGroups() []struct {
+	title    string
+	commands []command
+} {
+	return []struct {
+		title    string
+		commands []command
+	}{
+		{"Runs and sweeps", []command{
+			{"board", "runs and sweeps in a browser, live"},
+			{"ls", "list runs: how each ended, what it came to"},
+			{"status", "how far a run or the jobs of a sweep are"},
+			{"watch", "curves of a run, or the jobs of a sweep, until it ends"},
+			{"resume", "go on with an interrupted run or sweep"},
+			{"attach", "follow a sweep until it ends"},
+		}},
+		{"Results", []command{
+			{"report", "write a report again, or compare runs"},
+			{"diff", "settings, data and code that differ between two"},
+			{"export", "tables as CSV, JSON, LaTeX, Markdown or Parquet"},
+			{"verify", "compute every number of a report again"},
+			{"checkpoint", "inspect, verify or export weights"},
+		}},
+		{"Before a run", []command{
+			{"data", "what a data file holds, and whether it can be used"},
+			{explainName, "which file or override set a key, and its meaning"},
+			{"doctor", "what works on this machine"},
+			{"selftest", "a few training steps against PyTorch's losses"},
+			{"bench", "training speed on named workloads"},
+			{"lever-plus", "the Python reference's command line"},
+		}},
+	}
+}

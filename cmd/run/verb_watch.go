@@ -1,0 +1,26 @@
+package main
+
+import (
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
+)
+
+// watchVerb shows a run or a sweep while it goes on.
+func watchVerb() *verb {
+	return &verb{
+		usage: `run watch RUN_OR_SWEEP_FOLDER
+Shows how a run or a sweep goes, until it ends: epochs, curves, memory, findings,
+or the table of jobs. Ctrl-C ends the watching, not the run.
+`,
+		flags: noFlags(),
+		run: func(s *session, args []string) error {
+			if err := want(args, 1, "watch RUN_OR_SWEEP_FOLDER"); err != nil {
+				return err
+			}
+			if err := runfolder.CheckExists(args[0]); err != nil {
+				return err
+			}
+			return sweep.Watch(s.ctx, args[0])
+		},
+	}
+}

@@ -1,0 +1,113 @@
+package runfolder
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"fulcrum/configs"
+	"fulcrum/internal/option"
+	"fulcrum/internal/secret"
+)
+
+// OnEnd is the section on_end: who is told when a run or a sweep has ended, however it ended. A sweep's jobs tell nobody.
+type OnEnd struct {
+	// shell command; it reads the summary as JSON (of a sweep: what run status --json prints) and finds FULCRUM_FOLDER
+	// and FULCRUM_STATE in its environment
+	Command *string `koanf:"command" yaml:"command"`
+	// http or https address that the same JSON is posted to; one with a secret in it comes from the environment,
+	// ${oc.env:NAME}
+	Webhook *string `koanf:"webhook" yaml:"webhook"`
+}
+
+// Validate checks the address.
+func (o OnEnd) Validate() error {
+	if o.Webhook == nil {
+		return nil
+	}
+	u, err := url.Parse(*o.Webhook)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return option.Errorf("webhook", "want an address, as in https://HOST/PATH")
+	}
+	return nil
+}
+
+// OnEndOf reads the section of a composed configuration.
+func OnEndOf(c *configs.Composed) (OnEnd, error) {
+	var o OnEnd
+	text, err := c.YAML("job", true, "on_end")
+	if err != nil {
+		return o, err
+	}
+	return o, yaml.Unmarshal([]byte(text), &o)
+}
+
+// How long whoever is told may take.
+const (
+	commandTime = time.Minute
+	webhookTime = 10 * time.Second
+)
+
+// Tell runs the command and posts to the webhook. Document is what they get as JSON. What goes wrong is a warning: the
+// run or sweep has ended as it has. A job of a sweep tells nobody.
+func (o OnEnd) Tell(dir, state string, document any, warn func(string)) {
+	if o.Command == nil && o.Webhook == nil || os.Getenv(ExpectedHash) != "" {
+		return
+	}
+	data, err := json.Marshal(document)
+	if err != nil {
+		warn(fmt.Sprintf("on_end: %v", err))
+		return
+	}
+	if o.Command != nil {
+		if err := runCommand(*o.Command, dir, state, data); err != nil {
+			warn(fmt.Sprintf("on_end.command: %v", err))
+		}
+	}
+	if o.Webhook != nil {
+		if err := post(*o.Webhook, data); err != nil {
+			warn(fmt.Sprintf("on_end.webhook: %v", err))
+		}
+	}
+}
+
+// runCommand hands data to a shell command, whose output is ours.
+func runCommand(command, dir, state string, data []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), os.Stderr, os.Stderr
+	cmd.Env = append(os.Environ(), "FULCRUM_FOLDER="+dir, "FULCRUM_STATE="+state)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.WaitDelay = time.Second
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return fmt.Errorf("it was ended after %v", commandTime)
+	}
+	return err
+}
+
+// post sends JSON to an address, which errors do not name: it may hold a secret.
+func post(address string, data []byte) error {
+	client := &http.Client{Timeout: webhookTime, CheckRedirect: secret.SameHost}
+	answer, err := client.Post(address, "application/json", bytes.NewReader(data))
+	if err != nil {
+		return secret.Cause(err)
+	}
+	defer answer.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20))
+	if answer.StatusCode >= 300 {
+		return fmt.Errorf("%s answers %s", answer.Request.URL.Host, answer.Status)
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package runfolder
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The command and the webhook get the summary; what goes wrong with them is a warning without their address.
+func TestTell(t *testing.T) {
+	got := ""
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		got = r.Method + " " + r.Header.Get("Content-Type") + " " + string(data)
+		if strings.HasSuffix(r.URL.Path, "secret") {
+			w.WriteHeader(http.StatusTeapot)
+		}
+	}))
+	defer server.Close()
+	file := filepath.Join(t.TempDir(), "told")
+	var warnings []string
+	warn := func(w string) { warnings = append(warnings, w) }
+	tell := func(command, webhook string) {
+		got, warnings = "", nil
+		OnEnd{Command: &command, Webhook: &webhook}.Tell("DIR", "done", map[string]int{"a": 1}, warn)
+	}
+	tell(`printf '%s %s ' "$FULCRUM_FOLDER" "$FULCRUM_STATE" >`+file+`; cat >>`+file, server.URL+"/x")
+	text, err := os.ReadFile(file)
+	if err != nil || string(text) != `DIR done {"a":1}` || got != `POST application/json {"a":1}` || len(warnings) > 0 {
+		t.Errorf("command %q (%v), webhook %q, warnings %v", text, err, got, warnings)
+	}
+	tell("exit 3", server.URL+"/secret")
+	if said := strings.Join(warnings, "; "); !strings.Contains(said, "on_end.command: exit status 3") ||
+		!strings.Contains(said, "answers 418") || strings.Contains(said, "secret") {
+		t.Errorf("warnings: %s", said)
+	}
+	t.Setenv(ExpectedHash, "x") // a job of a sweep
+	if tell("exit 3", server.URL); got != "" || len(warnings) > 0 {
+		t.Errorf("a sweep's job told %q, %v", got, warnings)
+	}
+	for address, fine := range map[string]bool{"https://h/p": true, "h/p": false, "file:///x": false, "http://": false} {
+		if err := (OnEnd{Webhook: &address}).Validate(); (err == nil) != fine {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}

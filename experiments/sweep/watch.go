@@ -1,0 +1,187 @@
+package sweep
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/hostmem"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
+)
+
+// watchEvery is how often a watched folder is looked at.
+const watchEvery = time.Second
+
+// Watch shows a run or a sweep until it ends: on a terminal a picture that is drawn again in place, elsewhere a picture
+// whenever it has changed. It reads and writes nothing.
+func Watch(ctx context.Context, dir string) error {
+	if err := checkStatus(dir); err != nil {
+		return err
+	}
+	w := newWatcher(dir)
+	width := stdout.Width()
+	shown, lines := "", 0
+	for {
+		picture, ended, err := w.picture(cmp.Or(width, 80))
+		if err != nil {
+			return err
+		}
+		if picture != shown {
+			if width > 0 && lines > 0 {
+				stdout.Printf("\x1b[%dA\x1b[J", lines) // up, and clear what is below
+			}
+			stdout.Print(picture)
+			shown, lines = picture, strings.Count(picture, "\n")
+		}
+		if ended {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil // whoever watched has seen enough; the run goes on
+		case <-time.After(watchEvery):
+		}
+	}
+}
+
+// watcher keeps what it has read of a run's rows.
+type watcher struct {
+	dir    string
+	run    *record.Run
+	offset int64
+}
+
+func newWatcher(dir string) *watcher { return &watcher{dir: dir, run: &record.Run{Dir: dir}} }
+
+// picture is what a watcher sees now, in lines of at most width characters.
+func (w *watcher) picture(width int) (text string, ended bool, err error) {
+	if ledger.Exists(w.dir) {
+		return w.sweep(width)
+	}
+	if w.offset, err = w.run.ReadRows(w.offset); err != nil {
+		return "", false, err
+	}
+	if w.run.Tree == nil {
+		if err := w.run.ReadConfig(); err != nil {
+			return "", false, err
+		}
+	}
+	if w.run.Summary, err = record.ReadSummary(w.dir); err != nil {
+		return "", false, err
+	}
+	system, err := record.ReadSystem(w.dir)
+	if err != nil {
+		return "", false, err
+	}
+	state := runStatus(w.dir)
+	ended = !runfolder.Locked(w.dir)
+	var b strings.Builder
+	line := func(format string, args ...any) {
+		b.WriteString(page.Fold(fmt.Sprintf(format, args...), width, 4) + "\n")
+	}
+	line("%s: %s", w.dir, state)
+	for _, steps := range w.run.Steps {
+		line("%s", w.phase(steps))
+		for _, name := range []string{"loss", "kl", "mean_reward"} {
+			if spark := sparkline(steps.Column(name), width-30); spark != "" {
+				line("  %-12s %s %s", name, spark, page.Sig(last(steps.Column(name)), 4))
+			}
+		}
+	}
+	for _, name := range []string{"val_reward", "val_loss"} {
+		var values []float64
+		for _, row := range w.run.Epochs {
+			if x, ok := row.Number(name); ok {
+				values = append(values, x)
+			}
+		}
+		if spark := sparkline(values, width-30); spark != "" {
+			line("%-14s %s %s", name, spark, page.Sig(last(values), 4))
+		}
+	}
+	if n := len(system); n > 0 {
+		text := "memory " + hostmem.Size(system[n-1].Memory) + ", peak " + hostmem.Size(system[n-1].MemoryPeak)
+		if system[n-1].GPUPeak > 0 {
+			text += "; GPU " + hostmem.Size(system[n-1].GPU) + ", peak " + hostmem.Size(system[n-1].GPUPeak) + ", free " +
+				hostmem.Size(system[n-1].GPUFree)
+		}
+		line("%s", text)
+	}
+	if found := w.run.Findings(); len(found) > 0 {
+		line("%s: %s", cmp.Or(found[len(found)-1].Severity, "note"), found[len(found)-1].Message)
+	}
+	if s := w.run.Summary; ended && s != nil && s.Best != nil {
+		line("best %s %s (%s epoch %d); report: %s", s.Best.Metric, page.Sig(float64(s.Best.Value), 4), s.Best.Phase, s.Best.Epoch,
+			page.ReportPath(w.dir))
+	}
+	return b.String(), ended, nil
+}
+
+// phase says how far a phase is and how long its steps take.
+func (w *watcher) phase(steps *record.Steps) string {
+	n := len(steps.Step)
+	text := fmt.Sprintf("%s  epoch %d", steps.Phase, steps.Epoch[n-1])
+	if epochs, ok := w.run.SettingNumber(steps.Phase, "epochs"); ok {
+		text += fmt.Sprintf("/%.0f", epochs)
+	}
+	text += fmt.Sprintf("  step %d", steps.Step[n-1])
+	recent := slices.DeleteFunc(slices.Clone(steps.Column("step_seconds")[max(0, n-20):]), math.IsNaN)
+	if len(recent) > 0 {
+		slices.Sort(recent)
+		text += "  " + page.Duration(recent[len(recent)/2]) + "/step"
+	}
+	return text
+}
+
+// sweep is the table of status, whatever its jobs say.
+func (w *watcher) sweep(width int) (text string, ended bool, err error) {
+	s, jobs, err := observed(w.dir)
+	if err != nil {
+		return "", false, err
+	}
+	opt, rows := reportInput(w.dir, s, jobs)
+	state, ended := "its controller is running", !runfolder.Locked(w.dir)
+	if ended {
+		state = "nobody controls it now"
+	}
+	return page.Fold(w.dir+": "+state, width, 4) + "\n" + sweepreport.Table(rows, opt, width), ended, nil
+}
+
+func last(values []float64) float64 { return values[len(values)-1] }
+
+// sparkline draws values as at most width small bars between their least and their largest, each the mean of its share;
+// "" where there are fewer than two.
+func sparkline(values []float64, width int) string {
+	values = slices.DeleteFunc(slices.Clone(values), func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) })
+	width = min(width, len(values))
+	if width < 2 {
+		return ""
+	}
+	means := make([]float64, width)
+	for i := range means {
+		part := values[i*len(values)/width : (i+1)*len(values)/width]
+		for _, x := range part {
+			means[i] += x / float64(len(part))
+		}
+	}
+	bars := []rune("▁▂▃▄▅▆▇█")
+	low, high := slices.Min(means), slices.Max(means)
+	out := make([]rune, width)
+	for i, x := range means {
+		at := 0
+		if high > low {
+			at = int((x - low) / (high - low) * float64(len(bars)-1))
+		}
+		out[i] = bars[at]
+	}
+	return string(out)
+}

@@ -1,0 +1,298 @@
+package board
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
+)
+
+// browser is a Chromium that is driven by the DevTools protocol through two pipes: messages end with a zero byte.
+type browser struct {
+	t       *testing.T
+	in      *os.File
+	out     *bufio.Reader
+	last    int
+	session string
+	faults  []string // what the page's console says: exceptions, refusals of the policy
+}
+
+// openBrowser starts a Chromium without a window, or skips the test where there is none.
+func openBrowser(t *testing.T) *browser {
+	t.Helper()
+	program, err := exec.LookPath("chromium")
+	if err != nil {
+		t.Skip("no chromium here")
+	}
+	toRead, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, toWrite, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--remote-debugging-pipe",
+		"--user-data-dir="+t.TempDir())
+	cmd.ExtraFiles = []*os.File{toRead, toWrite} // descriptors 3 and 4
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	toRead.Close()
+	toWrite.Close()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+		_ = cmd.Wait()
+		in.Close()
+		out.Close()
+	})
+	b := &browser{t: t, in: in, out: bufio.NewReader(out)}
+	target := b.call("Target.createTarget", map[string]any{"url": "about:blank"})
+	b.session = b.call("Target.attachToTarget", map[string]any{"targetId": target["targetId"], "flatten": true})["sessionId"].(string)
+	for _, domain := range []string{"Page", "Runtime", "Log"} {
+		b.call(domain+".enable", nil)
+	}
+	b.size(1280, 900)
+	return b
+}
+
+// call does one command and returns its result.
+func (b *browser) call(method string, params map[string]any) map[string]any {
+	b.t.Helper()
+	b.last++
+	message := map[string]any{"id": b.last, "method": method, "params": params}
+	if params == nil {
+		message["params"] = map[string]any{}
+	}
+	if b.session != "" {
+		message["sessionId"] = b.session
+	}
+	data, err := json.Marshal(message)
+	if err == nil {
+		_, err = b.in.Write(append(data, 0))
+	}
+	for err == nil {
+		var line []byte
+		if line, err = b.out.ReadBytes(0); err != nil {
+			break
+		}
+		var answer struct {
+			ID     int            `json:"id"`
+			Method string         `json:"method"`
+			Params map[string]any `json:"params"`
+			Result map[string]any `json:"result"`
+			Error  *struct {
+				Message string `json:"message"`
+			} `json:"error"`
+		}
+		if err = json.Unmarshal(line[:len(line)-1], &answer); err != nil {
+			break
+		}
+		switch answer.Method {
+		case "Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening":
+			text, _ := json.Marshal(answer.Params)
+			b.faults = append(b.faults, answer.Method+" "+string(text))
+		}
+		if answer.ID == b.last {
+			if answer.Error != nil {
+				b.t.Fatalf("%s: %s", method, answer.Error.Message)
+			}
+			return answer.Result
+		}
+	}
+	b.t.Fatalf("%s: %v", method, err)
+	return nil
+}
+
+// js returns the value of an expression in the page, as JSON would read it.
+func (b *browser) js(expression string) any {
+	b.t.Helper()
+	answer := b.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true})
+	if fault := answer["exceptionDetails"]; fault != nil {
+		b.t.Fatalf("%s: %v", expression, fault)
+	}
+	result, _ := answer["result"].(map[string]any)
+	return result["value"]
+}
+
+// until waits until an expression is true, for half a minute at most, and returns how long that took.
+func (b *browser) until(expression string) time.Duration {
+	b.t.Helper()
+	begin := time.Now()
+	for b.js("!!("+expression+")") != true {
+		if time.Since(begin) > 30*time.Second {
+			b.t.Fatalf("not so after 30 s: %s\nthe page: %.600v\n%s", expression, b.js("document.body?.innerText"), strings.Join(b.faults, "\n"))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return time.Since(begin)
+}
+
+func (b *browser) size(width, height int) {
+	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false})
+}
+
+func (b *browser) open(address string) { b.call("Page.navigate", map[string]any{"url": address}) }
+
+// quiet fails the test where the page's console has said something.
+func (b *browser) quiet() {
+	b.t.Helper()
+	b.js("1")
+	if len(b.faults) > 0 {
+		b.t.Errorf("the console says:\n%s", strings.Join(b.faults, "\n"))
+	}
+}
+
+const hostileName = `<img src=x onerror=alert(1)>"'&`
+
+// fullFolder holds a run that goes on, finished ones, a hostile one and a sweep of two jobs.
+func fullFolder(t *testing.T) (root, live string) {
+	root = t.TempDir()
+	live = filepath.Join(root, "live")
+	put(t, live, map[string]string{configFile: config, ".hydra/overrides.yaml": "- exp=okvqa_v3\n",
+		record.MetricsFile: stepRows("rce", 1, 10, 0)})
+	finishedRun(t, filepath.Join(root, "one"), 0.1)
+	finishedRun(t, filepath.Join(root, "two"), 0.3)
+	put(t, filepath.Join(root, "two"), map[string]string{configFile: strings.Replace(config, "0.0005", "0.005", 1)})
+	hostile := filepath.Join(root, hostileName)
+	finishedRun(t, hostile, 0)
+	text, err := json.Marshal("</script><script>alert(2)</script>" + hostileName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, hostile, map[string]string{
+		"examples.json": fmt.Sprintf(`[{"question":%s,"answer":%s,"before":[{"question":%s,"answer":"a"}],"after":null}]`, text, text, text),
+		record.CompletionsFile: fmt.Sprintf(`{"phase":%s,"epoch":1,"step":1,"query_id":1,"question":%s,"text":%s,"terms":{%s:1}}`+"\n", text,
+			text, text, text), record.RunLogFile: hostileName, NotesFile: fmt.Sprintf(`{"note":%s,"tags":[%s]}`, text, text)})
+	for _, job := range []string{"0", "1"} {
+		finishedRun(t, filepath.Join(root, "sweep", job), 0.1)
+	}
+	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
+	return root, live
+}
+
+// sweepOf is a ledger of two jobs that are done and one that waits.
+func sweepOf(dir string) (sweepreport.Options, []sweepreport.Job, error) {
+	job := func(n int, lr, state string, objective ...float64) sweepreport.Job {
+		return sweepreport.Job{Number: n, Dir: filepath.Join(dir, fmt.Sprint(n)), State: state, Params: map[string]string{"lr": lr, "<b>": lr},
+			Overrides: []string{"lr=" + lr}, Objectives: objective, Seconds: 3}
+	}
+	return sweepreport.Options{Title: "Sweep of 3 jobs", Objectives: []sweepreport.Objective{{Name: "val_reward"}}, Sweeper: "basic"},
+		[]sweepreport.Job{job(0, "0.1", "done", 0.5), job(1, "0.2", "done", 0.7), job(2, "0.3", "queued")}, nil
+}
+
+func rowOf(path string) string {
+	return fmt.Sprintf("document.querySelector('.row a[title=%q]')", path)
+}
+
+// A reader opens the page, clicks through it, and a run that goes on is killed before their eyes.
+func TestInBrowser(t *testing.T) {
+	root, live := fullFolder(t)
+	var atWork atomic.Bool
+	atWork.Store(true)
+	var stopped atomic.Int32
+	b := Open(Options{Roots: []string{root}, Sweep: sweepOf, Locked: func(dir string) bool { return dir == live && atWork.Load() },
+		Stop: func(string) error { stopped.Add(1); return nil }, Resume: func(string) error { return fmt.Errorf("no <b>way</b>") }})
+	server := httptest.NewUnstartedServer(nil)
+	server.Config.Handler = NewServer(b, "SECRET", "test")
+	server.Start()
+	defer server.Close()
+	w := openBrowser(t)
+	w.open(server.URL + "/?token=SECRET")
+	w.until("document.querySelectorAll('.row[data-id]').length === 6")
+	if at := w.js("location.href"); at != server.URL+"/" {
+		t.Errorf("the address is %v: the token stays in it", at)
+	}
+	names := fmt.Sprint(w.js("[...document.querySelectorAll('.row[data-id] a')].map(a => a.textContent).join('|')"))
+	if !strings.Contains(names, hostileName) {
+		t.Errorf("the hostile run is not shown by its name: %s", names)
+	}
+	w.js(`(() => { const f = document.getElementById("filter"); f.value = "state:running"; f.dispatchEvent(new Event("input")); })()`)
+	w.until("document.querySelectorAll('.row[data-id]').length === 1")
+
+	w.js(rowOf("live") + ".click()")
+	w.until("document.querySelectorAll('.uplot').length >= 2")
+	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 25, 0) + epochRow("rce", 1, 25, 0.7) + `{"kind":"st`})
+	if took := w.until("document.querySelector('dl.facts').innerText.includes('step 25')"); took > 2*within1s()+time.Second/2 {
+		t.Errorf("new rows are shown after %v, want 2 s", took)
+	}
+	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent === "Stop and save").click()`)
+	w.until("document.body.innerText.includes('it saves its state')")
+	if stopped.Load() != 1 {
+		t.Error("the button stops nothing")
+	}
+	atWork.Store(false) // the run is killed
+	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 26, 0)})
+	w.until("document.querySelector('h1 .state').textContent === 'killed'")
+	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent === "Resume").click()`)
+	w.until("document.body.innerText.includes('no <b>way</b>')")
+	w.js(`document.querySelector("textarea").value = "seen"; document.querySelector(".notes").requestSubmit()`)
+	w.until("document.body.innerText.includes('Saved in notes.json')")
+	if n := readNotes(live); n.Note != "seen" {
+		t.Errorf("the note is %q", n.Note)
+	}
+
+	w.faults = nil // the refusal above is one of the browser's own
+	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, hostileName)))
+	w.until("document.querySelectorAll('.uplot').length > 1 && document.querySelector('.group')")
+	w.js("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+	if n := w.js("document.querySelectorAll('main img, main script, main b[onclick], main iframe').length"); n != 0.0 {
+		t.Errorf("%v elements have come out of texts of a run", n)
+	}
+	w.open(server.URL + "/#/sweep/" + idOf(filepath.Join(root, "sweep")))
+	w.until("document.querySelectorAll('.parallel .job').length === 2 && document.querySelector('.uplot')")
+	if text := fmt.Sprint(w.js("document.body.innerText")); !strings.Contains(text, "2 of 3 jobs ended") ||
+		!strings.Contains(text, "Best so far: job 1") {
+		t.Errorf("the sweep's page: %s", text)
+	}
+	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
+	w.until("document.querySelectorAll('.forest .better circle').length === 1 && document.querySelectorAll('.uplot').length > 1")
+	w.until("document.querySelector('#settings td code')?.textContent === 'grpo.lr'")
+	inside := w.js("(l => +l.getAttribute('x1') >= 200 && +l.getAttribute('x2') <= 616)(document.querySelector('.forest .whisker'))")
+	if inside != true {
+		t.Error("a whisker leaves its axis")
+	}
+	w.size(400, 800)
+	for _, view := range []string{"/#/", "/#/run/" + idOf(live), "/#/compare?ids=" + idOf(live),
+		"/#/sweep/" + idOf(filepath.Join(root, "sweep"))} {
+		w.open(server.URL + view)
+		w.until("document.querySelector('h1')")
+		time.Sleep(300 * time.Millisecond)
+		if wide := w.js("document.documentElement.scrollWidth"); wide.(float64) > 400 {
+			t.Errorf("%s is %v px wide on a screen of 400", view, wide)
+		}
+	}
+	w.quiet()
+}
+
+// The files of an export work without a server, from a disk.
+func TestExportInBrowser(t *testing.T) {
+	root, live := fullFolder(t)
+	b := Open(Options{Roots: []string{root}, Sweep: sweepOf, Locked: func(dir string) bool { return dir == live }})
+	out := filepath.Join(t.TempDir(), "site")
+	if _, err := b.Export(out); err != nil {
+		t.Fatal(err)
+	}
+	w := openBrowser(t)
+	w.open("file://" + out + "/index.html")
+	w.until("document.querySelectorAll('.row[data-id]').length === 6")
+	w.js(rowOf("one") + ".click()")
+	w.until("document.querySelectorAll('.uplot').length > 2 && document.querySelector('#results table')")
+	w.open("file://" + out + "/index.html#/sweep/" + idOf(filepath.Join(root, "sweep")))
+	w.until("document.querySelectorAll('.parallel .job').length === 2")
+	w.open("file://" + out + "/index.html#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(live))
+	w.until("document.body.innerText.includes('run report')")
+	w.quiet()
+}

@@ -57,6 +57,10 @@ build: native ## build bin/run and its libraries
 install: build ## install the program with completion: make install PREFIX=/usr/local (DESTDIR too)
 	@scripts/install.sh $(PREFIX)
 
+.PHONY: deb
+deb: build ## build/fulcrum_VERSION_ARCH.deb, which depends on Debian's libtorch
+	@scripts/deb.sh
+
 .PHONY: native
 native: # the C++ part; one build at a time in a checkout
 	@mkdir -p build

@@ -20,7 +20,8 @@ func TestAssets(t *testing.T) {
 	}
 	seen := map[string]string{}
 	declaration := regexp.MustCompile(`(?m)^(?:export )?(?:async )?(?:function|class|const|let) (\w+)`)
-	modules := map[string][]byte{"dom.js": curves.Asset("dom.js"), "chart.js": curves.Asset("chart.js"), "panels.js": curves.Asset("panels.js")}
+	modules := map[string][]byte{"dom.js": curves.Asset("dom.js"),
+		"chart.js": curves.Asset("chart.js"), "panels.js": curves.Asset("panels.js")}
 	for _, name := range scripts() {
 		modules[name] = read(name)
 	}

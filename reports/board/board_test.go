@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/sweepreport"
@@ -132,6 +133,16 @@ func TestRunIsFollowed(t *testing.T) {
 	b.Scan(true)
 	if e := b.entryAt(t, dir); e.State != stateKilled || e.Step != 30 || e.Left != nil {
 		t.Errorf("a killed run: %+v", e)
+	}
+	c := curves.New()
+	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) +
+		`{"kind":"event","phase":"rce","epoch":1,"step":0,"global_step":10,"time":1700009010,"event":"resume"}` + "\n" +
+		strings.ReplaceAll(epochRow("rce", 2, 20, 0.3), "1700000020", "1700009020")})
+	if _, err := c.Update(dir, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, left, _ := progressOf(c.Phases, []string{"rce"}, map[string]int{"rce": 4}, c.Updated); left == nil || *left > 60 {
+		t.Errorf("2 epochs of about 10 s are left, not %v: the pause before the resume counts as work", *left)
 	}
 	finished := filepath.Join(root, "done")
 	finishedRun(t, finished, 0.2)

@@ -180,6 +180,9 @@ func (c *Curves) add(row *flatRow, line []byte, at int64) {
 		}
 		return
 	}
+	if n := len(c.Phases); n > 0 && string(row.kind) == record.KindEvent && bytes.Contains(line, []byte(`"event":"resume"`)) {
+		c.Phases[n-1].Began += row.time - c.Updated // nothing was computed between the attempts
+	}
 	if row.time > 0 {
 		if c.Started == 0 {
 			c.Started = row.time

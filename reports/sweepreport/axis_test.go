@@ -8,7 +8,8 @@ import (
 )
 
 func TestGeometric(t *testing.T) {
-	for values, want := range map[string]bool{"0.02 0.1 0.5": true, "0.1 0.2 0.5 1": true, "1e-5 3e-5 1e-4": true, "1 5 10": false, "0 1 2 3": false,
+	for values, want := range map[string]bool{"0.02 0.1 0.5": true, "0.1 0.2 0.5 1": true, "1e-5 3e-5 1e-4": true,
+		"1 5 10": false, "0 1 2 3": false,
 		"0.1 0.2 0.3 0.4": false, "1 2 4": false, "0.5 0.02 0.1": true, "a b c": false, "1 10": false} {
 		if got := geometric(strings.Fields(values)); got != want {
 			t.Errorf("geometric(%s) = %v, want %v", values, got, want)

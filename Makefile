@@ -57,6 +57,10 @@ build: native ## build bin/run and its libraries
 install: build ## install the program with completion: make install PREFIX=/usr/local (DESTDIR too)
 	@scripts/install.sh $(PREFIX)
 
+.PHONY: deb
+deb: build ## build/fulcrum_VERSION_ARCH.deb, which depends on Debian's libtorch
+	@scripts/deb.sh
+
 .PHONY: native
 native: # the C++ part; one build at a time in a checkout
 	@mkdir -p build
@@ -124,7 +128,7 @@ fuzz: native ## every fuzz target for FUZZTIME (30s) each
 
 # The environment of the peers, and which groups of their tests run: scripts/peers/test_GROUP.*
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fulcrum/peers
-PEER_GROUPS ?= models adapters tokenizers trl
+PEER_GROUPS ?= models adapters tokenizers images trl recipes loggers
 
 .PHONY: peers
 peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch: PEERS=DIR (5 GB)
@@ -134,6 +138,11 @@ peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch
 test-peers: build peers ## files, losses and gradients beside those of transformers, peft and TRL: PEER_GROUPS="models trl"
 	@$(GO) build -o build/probe ./scripts/peers/probe
 	@scripts/peers/run.sh $(PEERS) $(PEER_GROUPS)
+
+.PHONY: bench-peers
+bench-peers: build peers ## steps, generation and scoring beside transformers and TRL, in turns: BENCH_ARGS="tiny mid"
+	@$(GO) build -o build/probe ./scripts/peers/probe
+	@$(PEERS)/bin/python -W ignore scripts/peers/bench.py $(BENCH_ARGS)
 
 .PHONY: kit
 kit: build ## build/fulcrum-kit-*.tar.gz: programs and sources for a machine with a PyTorch, without Go

@@ -79,7 +79,6 @@ func message(r result) string {
 	if _, fault, ok := strings.Cut("\n"+r.stderr, "\nrun: "); ok {
 		text = fault
 	}
-	text = strings.ReplaceAll(text, program+" ", "run ") // as it was called
 	text = strings.ReplaceAll(text, filepath.Join(shared, "trained"), "RUN")
 	text = regexp.MustCompile(regexp.QuoteMeta(shared)+`/test\d+`).ReplaceAllString(text, "DIR")
 	text = regexp.MustCompile(regexp.QuoteMeta(os.TempDir())+`/TestMistakes\d*/\d+`).ReplaceAllString(text, "DIR")

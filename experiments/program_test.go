@@ -100,6 +100,7 @@ func startWith(t *testing.T, dir string, env []string, args ...string) *process 
 func startProgram(t *testing.T, binary, dir string, env []string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(binary, args...), ended: make(chan struct{}), limit: 2 * time.Minute}
+	p.cmd.Args[0] = "run" // as it is called where it is installed, and as messages then name it
 	p.cmd.Dir, p.cmd.Env = dir, append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}

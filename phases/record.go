@@ -21,10 +21,11 @@ type Work struct {
 
 // recording is a step that comes again.
 type recording struct {
-	graph *torchx.Graph // nil until the second time
-	room  torchx.Tensor // that the graph reads the Upload from
-	row   torchx.Tensor // that it leaves its numbers in
-	of    torchx.Packed // their layout
+	graph   *torchx.Graph // nil until the second time
+	room    torchx.Tensor // that the graph reads the Upload from
+	row     torchx.Tensor // that it leaves its numbers in
+	of      torchx.Packed // their layout
+	refused bool          // an operation of it cannot be recorded
 }
 
 // Limits of how many layouts of a phase are remembered, and how many graphs, which keep their memory.
@@ -52,11 +53,12 @@ func (l *Learner) compute(w *Work, lr float64) ([][]float64, error) {
 		r.graph.Replay()
 		l.Optimizer.Replayed()
 		return r.of.Read(r.row), nil
-	case r != nil && l.graphs() < mostGraphs:
+	case r != nil && !r.refused && l.graphs() < mostGraphs:
 		defer torchx.OnSideStream(like)()
 		values, err := l.eager(w, lr)
-		if err == nil && l.Params.Clean() {
-			err = l.record(r, w, lr, values)
+		if err == nil && torchx.Try(func() error { return l.record(r, w, lr, values) }) != nil {
+			r.free() // what cannot be recorded goes on as before
+			l.recordings[key] = &recording{refused: true}
 		}
 		return values, err
 	}
@@ -84,6 +86,8 @@ func (l *Learner) record(r *recording, w *Work, lr float64, values [][]float64) 
 	r.row = torchx.Own(torchx.FullLike(like, 0, torchx.Uint8, 8*n)) // float32 or float64
 	var err error
 	w.Upload.Open(r.room)
+	steps := l.Optimizer.Steps()
+	defer func() { l.Optimizer.Unrecorded(steps) }()
 	r.graph = torchx.Capture(nil, func() {
 		var numbers []torchx.Tensor
 		if numbers, err = l.descend(w, lr); err == nil {
@@ -92,7 +96,6 @@ func (l *Learner) record(r *recording, w *Work, lr float64, values [][]float64) 
 			torchx.Copy(torchx.Narrow(r.row, 0, 0, r.of.Bytes()), packed)
 		}
 	})
-	l.Optimizer.Recorded()
 	r.row = shortened(r.row, r.of.Bytes())
 	return err
 }

@@ -4,6 +4,7 @@
 //	page         number formats, markdown documents, HTML pages
 //	stats        paired comparisons: intervals, tests, corrections, verdicts; numbers in, numbers out
 //	record       what a run writes while it goes on and reads back: rows, TensorBoard, evaluations, summary, manifest
+//	curves       rows in series of bounded size, and the charts of web pages that draw them
 //	mlflow       mirrors the rows to an MLflow server
 //	chart        figures, panels, layers and axes → SVG and PNG
 //	results      the stages of a run and arms over seeds, compared

@@ -57,7 +57,7 @@ golden() {
 	log=$out/golden-$name.log
 	if [ ! -x "bin/$name.test" ]; then note "skipped: no $name.test here"; return; fi
 	mkdir -p "goldens/$1"
-	(cd "goldens/$1" && FULCRUM_SHARED=$root/goldens/shared FULCRUM_PROGRAM=$run FULCRUM_DEVICE=cuda \
+	(cd "goldens/$1" && FULCRUM_SHARED=${FULCRUM_SHARED:-$root/goldens/shared} FULCRUM_PROGRAM=$run FULCRUM_DEVICE=cuda \
 		timeout 150 "$root/bin/$name.test" -test.short -test.v -test.run "$2") >"$log" 2>&1
 	local code=$?
 	grep -E '^ *--- (FAIL|SKIP)|_test.go:[0-9]+: ' "$log" | cut -c1-400

@@ -35,6 +35,7 @@ func benchVerb() *verb {
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
 	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run "+
 		"bench --measure; needs --dir")
+	from := f.String("from", "", "print the tables of this file, which --format json made, and measure nothing")
 	spec := f.String(measureFlag, "", "be a measuring process: a bench.Spec")
 	tokens := f.String(tokensFlag, "", "be a measuring process of a token policy: a bench.TokenSpec")
 	f.MarkHidden(measureFlag) //nolint:errcheck // the flag is there
@@ -52,10 +53,24 @@ func benchVerb() *verb {
 				return measure.PrintTokens(s.ctx, s.out, *tokens)
 			case *shape != "":
 				return measure.PrintShape(s.ctx, s.out, *shape)
+			case *from != "":
+				return reprint(s, *from, opt.Format)
 			}
 			return runBench(s, opt, args)
 		},
 	}
+}
+
+// reprint prints the tables of a report.
+func reprint(s *session, file, format string) error {
+	raw, err := os.ReadFile(file)
+	if err == nil {
+		err = bench.Reprint(raw, format, s.out)
+	}
+	if err != nil {
+		return usage.Errorf("bench: --from=%s: %v", file, err)
+	}
+	return nil
 }
 
 // runBench measures the workloads that args name, with the overrides among them.

@@ -118,7 +118,7 @@ type ShapeMeasurement struct {
 	Device     string  `json:"device"`
 	DType      string  `json:"dtype"`
 	Seconds    float64 `json:"seconds"`
-	Tokens     int     `json:"tokens"` // generated (decode, step), or rows that were computed (update)
+	Tokens     int     `json:"tokens"` // of completions: generated (decode, step), trained on (update)
 	PerSecond  float64 `json:"tokens_per_second"`
 	TFLOP      float64 `json:"tflop,omitempty"` // of the model, see FLOPs
 	MFU        float64 `json:"mfu,omitempty"`   // of the device's dense bfloat16 peak
@@ -177,7 +177,7 @@ func (o Options) shapeLines(ctx context.Context, w ShapeWorkload, cases []ShapeC
 		found := make([][]ShapeMeasurement, len(programs))
 		for repeat := range o.Repeats {
 			for i, program := range programs {
-				fmt.Fprintf(o.Progress, "%s %s %d/%d %s\n", w.Name, c.Name, repeat+1, o.Repeats, []string{"", "peer"}[i])
+				fmt.Fprintf(o.Progress, "%s %s %d/%d%s\n", w.Name, c.Name, repeat+1, o.Repeats, []string{"", ", the peer"}[i])
 				var m ShapeMeasurement
 				out, err := command(ctx, program)
 				if err == nil {
@@ -257,7 +257,7 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 	for _, c := range ShapeCases() {
 		texts = append(texts, c.Name+": "+c.What)
 	}
-	_, err := fmt.Fprintf(out, "Random frozen weights in %s, adapters on q, k, v, o; %s. tokens: generated, of update rows computed. MFU: of the "+
+	_, err := fmt.Fprintf(out, "Random frozen weights in %s, adapters on q, k, v, o; %s. tokens: of completions. MFU: of the "+
 		"device's dense bfloat16 peak (%s).\n", lines[0].DType, strings.Join(texts, "; "), lines[0].Device)
 	return err
 }

@@ -10,13 +10,15 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stat"
 )
 
 // table collects the rows and prints them.
 type table struct {
-	opt   Options
-	lines []Line
+	opt     Options
+	machine string
+	lines   []Line
 }
 
 // Line is one row of the table: medians over the repeats.
@@ -49,7 +51,7 @@ type Line struct {
 	threads          int
 }
 
-func newTable(opt Options) *table { return &table{opt: opt} }
+func newTable(opt Options) *table { return &table{opt: opt, machine: machine()} }
 
 func (t *table) add(w Workload, rows []row) {
 	var k3 Line
@@ -85,16 +87,44 @@ func (t *table) add(w Workload, rows []row) {
 	}
 }
 
+// report is what --format=json prints and --from reads.
+type report struct {
+	Machine  string             `json:"machine"`
+	Libtorch string             `json:"libtorch,omitempty"`
+	Device   string             `json:"device"`
+	Threads  int                `json:"threads"`
+	Repeats  int                `json:"repeats"`
+	Rows     []Line             `json:"rows"`
+	Tokens   []TokenLine        `json:"tokens"`
+	Shapes   []ShapeMeasurement `json:"shapes"`
+}
+
+// Reprint prints the tables of a report that Run has printed as JSON: of another machine, perhaps.
+func Reprint(raw []byte, format string, out io.Writer) error {
+	var r report
+	if err := jsonwords.Unmarshal(raw, &r); err != nil {
+		return err
+	}
+	if len(r.Rows)+len(r.Tokens)+len(r.Shapes) == 0 {
+		return fmt.Errorf("no rows: want what run bench --format json has printed")
+	}
+	for i := range r.Rows {
+		r.Rows[i].libtorch, r.Rows[i].device, r.Rows[i].threads = r.Libtorch, r.Device, r.Threads
+	}
+	t := &table{opt: Options{Format: format, Device: r.Device, Threads: r.Threads, Repeats: r.Repeats}, machine: r.Machine, lines: r.Rows}
+	return t.print(out, r.Tokens, r.Shapes)
+}
+
 func (t *table) print(out io.Writer, tokens []TokenLine, shapes []ShapeMeasurement) error {
 	if t.opt.Format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", " ")
-		report := map[string]any{"machine": machine(), "device": t.opt.Device, "threads": t.opt.Threads, "repeats": t.opt.Repeats,
-			"rows": t.lines, "tokens": tokens, "shapes": shapes}
+		r := report{Machine: t.machine, Device: t.opt.Device, Threads: t.opt.Threads, Repeats: t.opt.Repeats, Rows: t.lines, Tokens: tokens,
+			Shapes: shapes}
 		if len(t.lines) > 0 {
-			report["libtorch"], report["device"], report["threads"] = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
+			r.Libtorch, r.Device, r.Threads = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
 		}
-		return e.Encode(report)
+		return e.Encode(r)
 	}
 	if err := t.printTraining(out); err != nil {
 		return err
@@ -108,7 +138,7 @@ func (t *table) print(out io.Writer, tokens []TokenLine, shapes []ShapeMeasureme
 // printTraining prints the rows of the training workloads, or only what was asked for where there are none.
 func (t *table) printTraining(out io.Writer) error {
 	if len(t.lines) == 0 {
-		fmt.Fprintf(out, "%s; device %s, threads %d, %d processes a row\n", machine(), t.opt.Device, t.opt.Threads, t.opt.Repeats)
+		fmt.Fprintf(out, "%s; device %s, threads %d, %d processes a row\n", t.machine, t.opt.Device, t.opt.Threads, t.opt.Repeats)
 		return nil
 	}
 	if t.opt.Format == "markdown" {
@@ -144,7 +174,7 @@ func (t *table) heading() string {
 	if t.opt.Repeats > 1 {
 		times = fmt.Sprintf("medians of %d processes", t.opt.Repeats)
 	}
-	return fmt.Sprintf("%s; libtorch %s, device %s, %s; %s", machine(), l.libtorch, l.device, threads, times)
+	return fmt.Sprintf("%s; libtorch %s, device %s, %s; %s", t.machine, l.libtorch, l.device, threads, times)
 }
 
 func (t *table) footnote() string {

@@ -205,10 +205,11 @@ func (b *shapeBench) update(context.Context) (m bench.ShapeMeasurement, err erro
 	defer adam.Free()
 	adam.Step(1e-6, min(1, 1/(params.GradNorm()+1e-6)))
 
-	m.Tokens = b.Micro * (len(n) + b.Group*(b.New-1))
+	m.Tokens = b.Micro * b.Group * b.New
+	rows := b.Micro * (len(n) + b.Group*(b.New-1))
 	causal := func(n int) int { return n * (n + 1) / 2 }
 	seen := b.Micro * (causal(len(n)) + b.Group*((b.New-1)*len(n)+causal(b.New-1)))
-	m.TFLOP = b.FLOPs(m.Tokens, seen, b.Micro*b.Group*b.New, true) / 1e12
+	m.TFLOP = b.FLOPs(rows, seen, m.Tokens, true) / 1e12
 	return m, nil
 }
 

@@ -61,7 +61,7 @@ func (e *OpError) OutOfMemory() bool { return strings.Contains(e.Msg, "CUDA out 
 func inShort(msg string) string {
 	msg, _, _ = strings.Cut(msg, "\n")
 	if at := strings.Index(msg, " Of the allocated memory"); at >= 0 && strings.Contains(msg, "out of memory") {
-		return strings.TrimSuffix(msg[:at], ".")
+		return strings.TrimRight(msg[:at], ".; ")
 	}
 	return msg
 }

@@ -269,8 +269,11 @@ func (a *AdamW) step(lr, gradScale float64, squares, losses Tensor, guard bool) 
 		C.int64_t(a.steps), C.bool(!a.KeepGrad)))
 }
 
-// Recorded takes back the count of a step that was recorded and not made.
-func (a *AdamW) Recorded() { a.steps-- }
+// Unrecorded sets the count of steps back, and the gradient is zero as before, when a step was recorded and not made.
+func (a *AdamW) Unrecorded(steps int) {
+	a.steps, a.rates = steps, Tensor{}
+	a.params.clean = !a.KeepGrad
+}
 
 // Refused takes back the count of a step that changed nothing because its gradient or loss is not finite.
 func (a *AdamW) Refused() {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"fulcrum/reports/curves"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -54,7 +55,7 @@ type gone struct {
 type opened struct {
 	mu      sync.Mutex
 	id      string
-	curves  *curves
+	curves  *curves.Curves
 	reading bool // a goroutine reads on
 }
 
@@ -124,7 +125,7 @@ const atOnce = 4 << 20
 
 // rows brings a run's rows up to date and holds them for the call of do alone. complete is false while a long file is
 // still being read.
-func (b *Board) rows(id, dir string, do func(c *curves, complete bool)) error {
+func (b *Board) rows(id, dir string, do func(c *curves.Curves, complete bool)) error {
 	b.openMu.Lock()
 	at := slices.IndexFunc(b.open, func(o *opened) bool { return o.id == id })
 	var o *opened
@@ -132,7 +133,7 @@ func (b *Board) rows(id, dir string, do func(c *curves, complete bool)) error {
 		o = b.open[at]
 		b.open = slices.Delete(b.open, at, at+1)
 	} else {
-		o = &opened{id: id, curves: newCurves()}
+		o = &opened{id: id, curves: curves.New()}
 	}
 	b.open = append(b.open, o)
 	if len(b.open) > maxOpen {
@@ -142,7 +143,7 @@ func (b *Board) rows(id, dir string, do func(c *curves, complete bool)) error {
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	more, err := o.curves.update(dir, atOnce)
+	more, err := o.curves.Update(dir, atOnce)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (o *opened) readOn(dir string) {
 	for more := true; more; {
 		o.mu.Lock()
 		var err error
-		more, err = o.curves.update(dir, atOnce)
+		more, err = o.curves.Update(dir, atOnce)
 		if more = more && err == nil; !more {
 			o.reading = false
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/sweepreport"
@@ -133,6 +134,16 @@ func TestRunIsFollowed(t *testing.T) {
 	if e := b.entryAt(t, dir); e.State != stateKilled || e.Step != 30 || e.Left != nil {
 		t.Errorf("a killed run: %+v", e)
 	}
+	c := curves.New()
+	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) +
+		`{"kind":"event","phase":"rce","epoch":1,"step":0,"global_step":10,"time":1700009010,"event":"resume"}` + "\n" +
+		strings.ReplaceAll(epochRow("rce", 2, 20, 0.3), "1700000020", "1700009020")})
+	if _, err := c.Update(dir, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	if _, left, _ := progressOf(c.Phases, []string{"rce"}, map[string]int{"rce": 4}, c.Updated); left == nil || *left > 60 {
+		t.Errorf("2 epochs of about 10 s are left, not %v: the pause before the resume counts as work", *left)
+	}
 	finished := filepath.Join(root, "done")
 	finishedRun(t, finished, 0.2)
 	b.Scan(true)
@@ -149,33 +160,6 @@ func TestRunIsFollowed(t *testing.T) {
 	b.Scan(false)
 	if a := b.list(before); len(a.Runs) != 0 || !slices.Equal(a.Gone, []string{idOf(finished)}) {
 		t.Errorf("after its folder was removed: %+v", a)
-	}
-}
-
-// Rows that a resume cut off are no longer shown, whatever the index beside the file says.
-func TestIndexOfACutFile(t *testing.T) {
-	dir := t.TempDir()
-	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 500, 7)})
-	c := newCurves()
-	if _, err := c.update(dir, 1<<30); err != nil {
-		t.Fatal(err)
-	}
-	c.save(dir)
-	again := newCurves()
-	if again.load(dir); again.Steps.Rows != 500 || again.Offset != c.Offset {
-		t.Fatalf("the index holds %d rows, want 500", again.Steps.Rows)
-	}
-	put(t, dir, map[string]string{record.MetricsFile: strings.ReplaceAll(stepRows("rce", 1, 600, 0), ".5,", ".25,")})
-	if _, err := again.update(dir, 1<<30); err != nil || again.Steps.Rows != 600 {
-		t.Errorf("%d rows (%v), want the 600 of the file that was written anew", again.Steps.Rows, err)
-	}
-	if highest, _ := again.Steps.Cols[again.Steps.index["loss"]].best(false); highest != 1 {
-		t.Errorf("the largest loss is %g, want 1: that of before the cut is gone", highest)
-	}
-	put(t, dir, map[string]string{indexFolder + "/" + indexFile: "no index"})
-	fresh := newCurves()
-	if _, err := fresh.update(dir, 1<<30); err != nil || fresh.Steps.Rows != 600 {
-		t.Errorf("with a damaged index: %d rows (%v), want 600", fresh.Steps.Rows, err)
 	}
 }
 
@@ -209,37 +193,6 @@ func TestDecimationKeepsExtremes(t *testing.T) {
 	if len(a.Steps.Hist) != 0 {
 		t.Errorf("nobody asked for histograms: %g", sum)
 	}
-}
-
-// The quick reader of rows and the careful one agree, and what is no row is refused.
-func TestFlatRow(t *testing.T) {
-	var r flatRow
-	line := `{"kind":"step","phase":"a\"b","epoch":1,"step":2,"global_step":12,"time":17.25,"loss":"nan","x":-1.5e-3,` +
-		`"text":"}{,","list":[1,"nan"],"o":{"a":[1]},"y":true,"adv_hist":[1, 2,3]}`
-	if err := r.parse([]byte(line + "\n")); err != nil {
-		t.Fatal(err)
-	}
-	if string(r.kind) != "step" || r.step != 12 || r.time != 17.25 || len(r.names) != 2 || string(r.names[1]) != "x" ||
-		r.values[1] != -1.5e-3 ||
-		!math.IsNaN(r.values[0]) || !slices.Equal(r.hist, []float64{1, 2, 3}) {
-		t.Errorf("read %s %d %g %q %v %v", r.kind, r.step, r.time, r.names, r.values, r.hist)
-	}
-	for _, damaged := range []string{"", "{", "{}", "[]", `{"kind":"step"`, `{"kind":"step",}x`, `{"kind" "step"}`,
-		`{"kind":}`, `{"kind":"step","a":[1}`, `{"a":1}`, "\x00", `{"kind":"st`} {
-		if err := r.parse([]byte(damaged)); err == nil {
-			t.Errorf("%q passes for a row", damaged)
-		}
-	}
-}
-
-func FuzzFlatRow(f *testing.F) {
-	f.Add([]byte(`{"kind":"step","phase":"rce","global_step":1,"loss":0.5,"adv_hist":[1,2]}`))
-	f.Fuzz(func(t *testing.T, line []byte) {
-		var r flatRow
-		if r.parse(line) == nil && len(r.names) != len(r.values) {
-			t.Errorf("%d names and %d values", len(r.names), len(r.values))
-		}
-	})
 }
 
 func serverOf(b *Board) *Server { return NewServer(b, "SECRET", "1") }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 )
@@ -35,7 +36,7 @@ type detail struct {
 	Versions    map[string]string    `json:"versions,omitempty"`
 	Data        *record.DataSummary  `json:"data,omitempty"`
 	Best        *record.BestSummary  `json:"best,omitempty"`
-	Phases      []phaseSpan          `json:"phases"`
+	Phases      []curves.Span        `json:"phases"`
 	Results     []record.StageResult `json:"results"`
 	Means       []mean               `json:"means,omitempty"` // of a run that has not ended: evaluations without intervals
 	Events      []map[string]any     `json:"events"`
@@ -93,7 +94,7 @@ func (b *Board) detail(id string) (*detail, error) {
 			d.Results = s.Evaluations
 		}
 	}
-	err := b.rows(id, e.dir, func(c *curves, _ bool) {
+	err := b.rows(id, e.dir, func(c *curves.Curves, _ bool) {
 		d.Phases, d.Metrics, d.Damaged = slices.Clone(c.Phases), metricsOf(c), c.Damaged
 		for _, line := range c.Events {
 			if row, err := record.ParseRow(line); err == nil {
@@ -173,7 +174,7 @@ func meansOf(lines [][]byte) []mean {
 }
 
 // metricsOf lists what a run has curves of, in the order of docs/metrics.md.
-func metricsOf(c *curves) []metric {
+func metricsOf(c *curves.Curves) []metric {
 	known := map[string]record.Metric{}
 	for _, m := range record.Metrics() {
 		known[m.Name] = m
@@ -187,7 +188,7 @@ func metricsOf(c *curves) []metric {
 	record.NewMetricOrder().Sort(names)
 	list := []metric{}
 	for _, name := range names {
-		_, steps := c.Steps.index[name]
+		steps := c.Steps.Of(name) != nil
 		list = append(list, metric{name, known[name].Unit, known[name].Help, !steps})
 	}
 	return list
@@ -213,85 +214,16 @@ func tailOf(path string, n int64) (string, error) {
 	return text, err
 }
 
-// drawn is a series as a chart takes it: one point a bucket.
-type drawn struct {
-	Steps  []int64                 `json:"steps"`
-	Times  []float64               `json:"times"`
-	Width  int                     `json:"width"` // rows of a point
-	Series map[string]*drawnColumn `json:"series"`
-	Hist   [][]float64             `json:"hist,omitempty"`
-}
-
-// drawnColumn has a mean a point and, where a point is several rows, their extremes.
-type drawnColumn struct {
-	Mean numbers    `json:"mean"`
-	Min  numbers    `json:"min,omitempty"`
-	Max  numbers    `json:"max,omitempty"`
-	Bad  [][2]int64 `json:"bad,omitempty"` // steps with numbers that are not finite, and how many
-}
-
-// numbers are floats of six digits; null stands for those that JSON does not have.
-type numbers []float64
-
-// MarshalJSON implements json.Marshaler.
-func (n numbers) MarshalJSON() ([]byte, error) {
-	out := append(make([]byte, 0, 10*len(n)+2), '[')
-	for i, x := range n {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		if math.IsNaN(x) || math.IsInf(x, 0) {
-			out = append(out, "null"...)
-		} else {
-			out = strconv.AppendFloat(out, x, 'g', 7, 64)
-		}
-	}
-	return append(out, ']'), nil
-}
-
 // curvesAnswer is what a run's charts show.
 type curvesAnswer struct {
-	Version  string      `json:"version"`
-	Same     bool        `json:"same,omitempty"` // nothing has changed since the version that was asked about
-	Complete bool        `json:"complete"`
-	Read     float64     `json:"read"` // share of the file
-	Started  float64     `json:"started"`
-	Phases   []phaseSpan `json:"phases"`
-	Steps    *drawn      `json:"steps"`
-	Epochs   *drawn      `json:"epochs"`
-}
-
-// drawnOf makes at most points points of a series, of the metrics named; nil names means all.
-func drawnOf(s *series, names []string, points int, hist bool) *drawn {
-	if n := len(s.First); n > points {
-		s = s.joined((n + points - 1) / points)
-	}
-	d := &drawn{Steps: slices.Clone(s.Last), Times: slices.Clone(s.Time), Width: s.Width, Series: map[string]*drawnColumn{}}
-	for i, name := range s.Names {
-		if names != nil && !slices.Contains(names, name) {
-			continue
-		}
-		c, out := s.Cols[i], &drawnColumn{}
-		for b := range s.First {
-			out.Mean = append(out.Mean, c.mean(b))
-			if b < len(c.Bad) && c.Bad[b] > 0 {
-				out.Bad = append(out.Bad, [2]int64{s.Last[b], int64(c.Bad[b])})
-			}
-			if s.Width == 1 {
-				continue
-			}
-			low, high := math.NaN(), math.NaN()
-			if b < len(c.N) && c.N[b] > 0 {
-				low, high = c.Min[b], c.Max[b]
-			}
-			out.Min, out.Max = append(out.Min, low), append(out.Max, high)
-		}
-		d.Series[name] = out
-	}
-	if hist && slices.ContainsFunc(s.Hist, func(h []float64) bool { return h != nil }) {
-		d.Hist = slices.Clone(s.Hist)
-	}
-	return d
+	Version  string        `json:"version"`
+	Same     bool          `json:"same,omitempty"` // nothing has changed since the version that was asked about
+	Complete bool          `json:"complete"`
+	Read     float64       `json:"read"` // share of the file
+	Started  float64       `json:"started"`
+	Phases   []curves.Span `json:"phases"`
+	Steps    *curves.Drawn `json:"steps"`
+	Epochs   *curves.Drawn `json:"epochs"`
 }
 
 // curves answers what charts ask: names (a list with commas; none means all), points, from and to (global steps), since
@@ -305,11 +237,11 @@ func (b *Board) curves(id string, q url.Values) (*curvesAnswer, error) {
 	if q.Get("names") != "" {
 		names = strings.Split(q.Get("names"), ",")
 	}
-	points := within(q.Get("points"), 600, 10, capacity)
+	points := within(q.Get("points"), 600, 10, curves.Capacity)
 	from, to := within(q.Get("from"), 0, 0, math.MaxInt), within(q.Get("to"), 0, 0, math.MaxInt)
 	a := &curvesAnswer{}
 	var fault error
-	err := b.rows(id, e.dir, func(c *curves, complete bool) {
+	err := b.rows(id, e.dir, func(c *curves.Curves, complete bool) {
 		a.Version = strconv.FormatInt(c.Offset, 36) + "." + strconv.Itoa(c.Steps.Rows)
 		a.Complete, a.Started = complete, c.Started
 		if size := sizeOf(e.dir, record.MetricsFile); size > 0 {
@@ -322,17 +254,17 @@ func (b *Board) curves(id string, q url.Values) (*curvesAnswer, error) {
 		a.Phases = slices.Clone(c.Phases)
 		steps := c.Steps
 		if to > 0 {
-			low, high := steps.between(int64(from), int64(to))
-			if steps.Width > 1 && high-low < capacity/4 { // a part of a long run: finer than the index
-				if steps, fault = c.window(e.dir, int64(from), int64(to)); fault != nil {
+			low, high := steps.Between(int64(from), int64(to))
+			if steps.Width > 1 && high-low < curves.Capacity/4 { // a part of a long run: finer than the index
+				if steps, fault = c.Window(e.dir, int64(from), int64(to)); fault != nil {
 					return
 				}
 			} else {
-				steps = steps.cut(low, high)
+				steps = steps.Cut(low, high)
 			}
 		}
-		a.Steps = drawnOf(steps, names, points, q.Get("hist") != "")
-		a.Epochs = drawnOf(c.Epochs, names, points, false)
+		a.Steps = curves.DrawnOf(steps, names, points, q.Get("hist") != "")
+		a.Epochs = curves.DrawnOf(c.Epochs, names, points, false)
 	})
 	return a, errors.Join(err, fault)
 }
@@ -377,7 +309,7 @@ func (b *Board) completions(id string, q url.Values) (*completionsAnswer, error)
 	from := max(end-completionsPiece, 0)
 	in := bufio.NewReaderSize(io.NewSectionReader(f, from, end-from), 1<<16)
 	if from > 0 { // the middle of a line
-		_, length, _, err := readLine(in)
+		_, length, _, err := curves.ReadLine(in)
 		if err != nil {
 			return nil, err
 		}
@@ -385,7 +317,7 @@ func (b *Board) completions(id string, q url.Values) (*completionsAnswer, error)
 		a.Before = from
 	}
 	for {
-		line, _, whole, err := readLine(in)
+		line, _, whole, err := curves.ReadLine(in)
 		if err != nil || !whole {
 			return a, err
 		}

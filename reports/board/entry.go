@@ -10,6 +10,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 )
@@ -86,19 +87,25 @@ func (b *Board) stampOf(dir string) stamp {
 
 // brief is what the list takes of summary.json; the rest is passed over.
 type brief struct {
-	State       string                `json:"state"`
-	Error       string                `json:"error"`
-	Title       string                `json:"title"`
-	Task        string                `json:"task"`
-	Overrides   []string              `json:"overrides"`
-	Seed        int64                 `json:"seed"`
-	Start       string                `json:"start"`
-	WallSeconds float64               `json:"wall_seconds"`
-	Phases      []record.PhaseSummary `json:"phases"`
-	Best        *record.BestSummary   `json:"best"`
-	Evaluations []record.StageResult  `json:"evaluations"`
-	Warnings    []string              `json:"warnings"`
-	Findings    []record.Finding      `json:"findings"`
+	State       string   `json:"state"`
+	Error       string   `json:"error"`
+	Title       string   `json:"title"`
+	Task        string   `json:"task"`
+	Overrides   []string `json:"overrides"`
+	Seed        int64    `json:"seed"`
+	Start       string   `json:"start"`
+	WallSeconds float64  `json:"wall_seconds"`
+	Phases      []struct {
+		Name   string `json:"name"`
+		Epochs int    `json:"epochs"`
+		Steps  int    `json:"steps"`
+	} `json:"phases"`
+	Best        *record.BestSummary  `json:"best"`
+	Evaluations []record.StageResult `json:"evaluations"`
+	Warnings    []string             `json:"warnings"`
+	Findings    []struct {
+		Severity string `json:"severity"`
+	} `json:"findings"`
 }
 
 // read brings an entry up to date with its folder. What cannot be read is left out; the entry says so.
@@ -213,7 +220,7 @@ func (b *Board) live(e *entry) {
 			e.Title = name
 		}
 	}
-	err := b.rows(e.ID, e.dir, func(c *curves, complete bool) {
+	err := b.rows(e.ID, e.dir, func(c *curves.Curves, complete bool) {
 		e.Start, e.Updated = c.Started, c.Updated
 		if !complete {
 			e.stamp.Metrics = 0 // read on at the next look
@@ -244,7 +251,7 @@ func (b *Board) live(e *entry) {
 		decode(phase, &section)
 		epochs[phase] = section.Epochs
 	}
-	_ = b.rows(e.ID, e.dir, func(c *curves, _ bool) {
+	_ = b.rows(e.ID, e.dir, func(c *curves.Curves, _ bool) {
 		if share, left, ok := progressOf(c.Phases, schedule, epochs, c.Updated); ok {
 			e.Progress = &share
 			if e.State == stateRunning {
@@ -255,7 +262,7 @@ func (b *Board) live(e *entry) {
 }
 
 // follow takes from rows what a summary would say.
-func (e *entry) follow(c *curves) {
+func (e *entry) follow(c *curves.Curves) {
 	for _, p := range c.Phases {
 		e.Phase, e.Epoch, e.Step = p.Name, p.Epochs, max(e.Step, p.To)
 	}
@@ -276,12 +283,12 @@ func (e *entry) follow(c *curves) {
 		}
 	}
 	for _, name := range []string{"val_reward", "val_accuracy", "val_recorded_reward", "val_loss"} {
-		i, ok := c.Epochs.index[name]
-		if !ok {
+		column := c.Epochs.Of(name)
+		if column == nil {
 			continue
 		}
 		smallest := name == "val_loss"
-		if best, ok := c.Epochs.Cols[i].best(smallest); ok {
+		if best, ok := column.Best(smallest); ok {
 			e.Split, e.Metric, e.Best = "val", strings.TrimPrefix(name, "val_"), &best
 			break
 		}
@@ -302,7 +309,7 @@ func (e *entry) follow(c *curves) {
 
 // progressOf returns the share of epochs that are done and about how many seconds the others take, by the epochs that
 // the run has taken so far. left is nil before the first.
-func progressOf(seen []phaseSpan, schedule []string, epochs map[string]int, now float64) (share float64, left *float64, ok bool) {
+func progressOf(seen []curves.Span, schedule []string, epochs map[string]int, now float64) (share float64, left *float64, ok bool) {
 	done, total, seconds, timed, remaining := 0.0, 0.0, 0.0, 0.0, 0.0
 	per := map[string]float64{} // seconds of an epoch
 	for _, p := range seen {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/curves"
 )
 
 // exportPoints is how many points a curve has in a page of files.
@@ -106,7 +107,7 @@ func (b *Board) pathOf(id string) string {
 func (b *Board) readWhole(id string) error {
 	e, _ := b.run(id)
 	for complete := false; !complete; {
-		if err := b.rows(id, e.dir, func(_ *curves, all bool) { complete = all }); err != nil {
+		if err := b.rows(id, e.dir, func(_ *curves.Curves, all bool) { complete = all }); err != nil {
 			return err
 		}
 	}

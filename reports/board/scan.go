@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 )
 
@@ -185,7 +186,7 @@ func (b *Board) readChanged(all bool) {
 		e.Version = b.version
 		b.unsaved++
 	}
-	if b.unsaved >= 500 && b.reading == 0 {
+	if b.unsaved >= 500 {
 		b.saveIndex()
 	}
 }
@@ -218,7 +219,7 @@ type savedEntry struct {
 // loadIndex takes the entries that a board has read before.
 func (b *Board) loadIndex() {
 	for _, root := range b.roots {
-		data, err := os.ReadFile(filepath.Join(root, indexFolder, runsIndex))
+		data, err := os.ReadFile(filepath.Join(root, curves.IndexFolder, runsIndex))
 		if err != nil {
 			continue
 		}
@@ -251,10 +252,10 @@ func (b *Board) saveIndex() {
 			}
 		}
 		var data bytes.Buffer
-		if len(saved) == 0 || gob.NewEncoder(&data).Encode(saved) != nil || os.MkdirAll(filepath.Join(root, indexFolder), 0o755) != nil {
+		if len(saved) == 0 || gob.NewEncoder(&data).Encode(saved) != nil || os.MkdirAll(filepath.Join(root, curves.IndexFolder), 0o755) != nil {
 			continue
 		}
-		if atomicfile.Write(filepath.Join(root, indexFolder, runsIndex), data.Bytes(), 0o644) != nil {
+		if atomicfile.Write(filepath.Join(root, curves.IndexFolder, runsIndex), data.Bytes(), 0o644) != nil {
 			continue
 		}
 		b.unsaved = 0

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulcrum/reports/compare"
+	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
@@ -141,7 +142,7 @@ type sweepJob struct {
 	State      string            `json:"state"`
 	Params     map[string]string `json:"params"`
 	Overrides  []string          `json:"overrides"`
-	Objectives numbers           `json:"objectives"`
+	Objectives curves.Numbers    `json:"objectives"`
 	Infeasible bool              `json:"infeasible,omitempty"`
 	Epochs     int               `json:"epochs"`
 	Seconds    float64           `json:"seconds"`

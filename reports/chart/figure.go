@@ -336,8 +336,29 @@ func (p *Panel) drawLabels(g *plot.Plot, data draw.Canvas, whole draw.Canvas) {
 	for i, l := range labels {
 		y := min(max(data.Y(g.Y.Norm(l.Y)), data.Min.Y), data.Max.Y)
 		whole.StrokeLine2(draw.LineStyle{Color: l.Color, Width: 0.6}, data.Max.X+1, y, data.Max.X+9, at[i])
-		whole.FillText(TextStyle(9.5, false, l.Color), vg.Point{X: data.Max.X + 11, Y: at[i] - 3.3}, l.Text)
+		whole.FillText(TextStyle(9.5, false, legible(l.Color)), vg.Point{X: data.Max.X + 11, Y: at[i] - 3.3}, l.Text)
 	}
+}
+
+// legible darkens a colour until text in it has a contrast of 4.5:1 on white (WCAG 2.1, 1.4.3).
+func legible(c color.Color) color.Color {
+	n := color.NRGBAModel.Convert(c).(color.NRGBA)
+	for contrastOnWhite(n) < 4.5 {
+		n.R, n.G, n.B = uint8(0.95*float64(n.R)), uint8(0.95*float64(n.G)), uint8(0.95*float64(n.B))
+	}
+	return n
+}
+
+// contrastOnWhite is the ratio of the luminances of white and a colour, from 1 to 21.
+func contrastOnWhite(c color.NRGBA) float64 {
+	linear := func(v uint8) float64 {
+		x := float64(v) / 255
+		if x <= 0.04045 {
+			return x / 12.92
+		}
+		return math.Pow((x+0.055)/1.055, 2.4)
+	}
+	return 1.05 / (0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B) + 0.05)
 }
 
 func sans(size font.Length, bold bool) font.Font {

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"image/color"
 	"strings"
 	"testing"
 )
@@ -12,5 +13,18 @@ func TestWordsKeepTheirWidth(t *testing.T) {
 	if !strings.Contains(got, `<text textLength="2`) || !strings.Contains(got, `lengthAdjust="spacingAndGlyphs" x="1" y="2"`) ||
 		!strings.Contains(got, "<text>odd</text>\n</svg>") {
 		t.Errorf("got %s", got)
+	}
+}
+
+// Labels are legible on white whatever their line's colour, and keep it where it is dark enough.
+func TestLabelsAreLegible(t *testing.T) {
+	for _, c := range []color.NRGBA{Orange, Green, Vermillion, Purple, Blue, Grey, {0xff, 0xff, 0xff, 0xff}} {
+		got := legible(c).(color.NRGBA)
+		if ratio := contrastOnWhite(got); ratio < 4.5 {
+			t.Errorf("%v becomes %v with a contrast of %.2f:1", c, got, ratio)
+		}
+		if contrastOnWhite(c) >= 4.5 && got != c {
+			t.Errorf("%v was legible and became %v", c, got)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package page
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
@@ -37,8 +38,11 @@ var htmlStyle string
 
 // WriteText writes a report's markdown as report.md of dir, and the same as report.html: one file with the plots
 // of dir in it, which needs no network.
-func WriteText(dir, markdown string) error {
-	page := HTML(markdown, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))) })
+func WriteText(dir, markdown string) error { return WriteLively(dir, markdown, Lively{}) }
+
+// WriteLively is WriteText for a page with a script.
+func WriteLively(dir, markdown string, more Lively) error {
+	page := LivelyHTML(markdown, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))) }, more)
 	if err := atomicfile.Write(filepath.Join(dir, ReportFile), []byte(markdown), 0o644); err != nil {
 		return err
 	}
@@ -54,6 +58,27 @@ func WritePage(path, markdown string) error {
 // HTML renders a report as one page: equal markdown and plots give equal bytes. read returns the file that an image
 // names; a PNG with an SVG of the same name beside it is shown as that. Raw HTML is shown as text, except <br>.
 func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
+	return LivelyHTML(markdown, read, Lively{})
+}
+
+// Lively is a script that adds to a page, with its style and data. The page's policy lets this script run and no other.
+type Lively struct {
+	Style, Script []byte
+	Data          []byte // JSON without <, as encoding/json writes it
+}
+
+// policy is what a page with this script may load and run.
+func (m Lively) policy() string {
+	const none = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+	if m.Script == nil {
+		return none
+	}
+	sum := sha256.Sum256(m.Script)
+	return none + " blob:; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// LivelyHTML is HTML for a page with a script.
+func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Lively) []byte {
 	r, body := rendered(markdown, read)
 	var page bytes.Buffer
 	fmt.Fprintf(&page, `<!DOCTYPE html>
@@ -62,15 +87,19 @@ func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; img-src data:">
+<meta http-equiv="Content-Security-Policy" content="%s">
 <title>%s</title>
 <style>
-%s</style>
+%s%s</style>
 </head>
 <body>
-`, html.EscapeString(r.title), htmlStyle)
+`, more.policy(), html.EscapeString(r.title), htmlStyle, more.Style)
 	r.writeContents(&page)
-	fmt.Fprintf(&page, "<main>\n%s</main>\n</body>\n</html>\n", body)
+	fmt.Fprintf(&page, "<main>\n%s</main>\n", body)
+	if more.Script != nil {
+		fmt.Fprintf(&page, "<script type=\"application/json\">%s</script>\n<script>%s</script>\n", more.Data, more.Script)
+	}
+	page.WriteString("</body>\n</html>\n")
 	return page.Bytes()
 }
 

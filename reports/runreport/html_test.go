@@ -18,7 +18,7 @@ func TestPageStandsAlone(t *testing.T) {
 	if n := bytes.Count(first, []byte("<svg")); n != 7 {
 		t.Errorf("%d plots in the page, want 7", n)
 	}
-	for _, elsewhere := range []string{"<script", "<link", "src=\"http", "url(", "@import", "is not there"} {
+	for _, elsewhere := range []string{"<script src", "<link", "src=\"http", "url(", "@import", "is not there"} {
 		if bytes.Contains(first, []byte(elsewhere)) {
 			t.Errorf("the page holds %q", elsewhere)
 		}

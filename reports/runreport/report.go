@@ -25,7 +25,11 @@ func WriteReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	return page.WriteText(dir, text)
+	more, err := Explore(run)
+	if err != nil {
+		return err
+	}
+	return page.WriteLively(dir, text, more)
 }
 
 // RebuildReport draws the plots and writes report.md and report.html anew.

@@ -68,7 +68,7 @@ func newSweepAxis(dim Dimension, jobs []Job) *sweepAxis {
 		a.numeric = false // 0 has no place among 1e-5, 1e-4, 1e-3: they stand side by side, in order
 	}
 	if a.numeric {
-		a.log = low > 0 && (dim.Log || high >= 100*low)
+		a.log = low > 0 && (dim.Log || high >= 100*low || geometric(texts))
 	} else {
 		a.grid = true
 	}
@@ -95,6 +95,29 @@ func newSweepAxis(dim Dimension, jobs []Job) *sweepAxis {
 		a.low, a.high = a.stops[0], a.stops[len(a.stops)-1]
 	}
 	return a
+}
+
+// geometric says whether the values of a key are steps by a factor rather than by a difference, over a factor of ten or
+// more: 0.02, 0.1, 0.5 and 0.1, 0.2, 0.5, 1, but not 1, 5, 10.
+func geometric(texts []string) bool {
+	var values []float64
+	for _, t := range texts {
+		if x, ok := numberOf(t); ok && x > 0 {
+			values = append(values, x)
+		}
+	}
+	slices.Sort(values)
+	values = slices.Compact(values)
+	if len(values) < 3 || values[len(values)-1] < 10*values[0] {
+		return false
+	}
+	const most = 2.5 // by which the largest of equal steps may exceed the smallest: 1, 2, 5, 10
+	least, largest := math.Inf(1), 0.0
+	for i, x := range values[1:] {
+		step := math.Log(x / values[i])
+		least, largest = min(least, step), max(largest, step)
+	}
+	return largest <= most*least && values[len(values)-1]-values[len(values)-2] > most*(values[1]-values[0])
 }
 
 // numberOf reads a value as it is written in an override; false where it is no finite number.

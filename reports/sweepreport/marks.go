@@ -102,6 +102,23 @@ type whiskers struct {
 	joined      bool      // the values have an order
 }
 
+// widen gives the vertical axis room for the whiskers, half of its height at most; on an axis that leaves out jobs, and on
+// a logarithmic one, they end at its edge.
+func (w *whiskers) widen(p *chart.Panel, s objectiveScale) {
+	if s.clipped > 0 || s.log {
+		return
+	}
+	room := (p.YMax - p.YMin) / 2
+	low, high := p.YMin, p.YMax
+	for i, sd := range w.sd {
+		if sd > 0 {
+			low, high = min(low, w.mean[i]-1.05*sd), max(high, w.mean[i]+1.05*sd)
+		}
+	}
+	p.YMin, p.YMax = max(low, p.YMin-room), min(high, p.YMax+room)
+	w.low, w.high = p.YMin, p.YMax
+}
+
 // Plot implements plot.Plotter.
 func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 	style := draw.LineStyle{Color: chart.Black, Width: 1}

@@ -340,6 +340,7 @@ func addMeans(p *chart.Panel, v *View, axis *sweepAxis, objective int, s objecti
 		}
 	}
 	if several {
+		w.widen(p, s)
 		p.Layers = append(p.Layers, w)
 		p.Legend = append(p.Legend, chart.LegendItem{Text: "mean ± sd", Draw: whiskerSample})
 	}

@@ -14,6 +14,7 @@ import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 )
 
@@ -282,12 +283,20 @@ func (v *Verification) comparePage(dir, text string) error {
 	if err != nil {
 		return err
 	}
-	recomputed := page.HTML(text, func(name string) ([]byte, error) {
+	run, err := record.ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	more, err := runreport.Explore(run)
+	if err != nil {
+		return err
+	}
+	recomputed := page.LivelyHTML(text, func(name string) ([]byte, error) {
 		if drawn, ok := v.drawn[name]; ok {
 			return drawn, nil
 		}
 		return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-	})
+	}, more)
 	if !bytes.Equal(stated, recomputed) {
 		a, b := strings.Split(string(stated), "\n"), strings.Split(string(recomputed), "\n")
 		v.compareLines(page.HtmlFile, a, b)

@@ -231,9 +231,11 @@ func (p *Policy) Stage(b *selector.Batch, up *torchx.Upload) (forward func(selec
 	}
 }
 
-// Recordable implements selector.Stager: dropout masks and the places of contextualised candidates come from the host.
+// Recordable implements selector.Stager: dropout masks, the places of contextualised candidates and the transformer's causal
+// mask come from the host, and the diversity terms' determinants and the coarse stage's sorting may wait for the device.
 func (p *Policy) Recordable(opt selector.ForwardOptions) bool {
-	return p.opt.CandidateEncoder.Layers == 0 && (!opt.Train || p.opt.Dropout == 0 && p.opt.AttnDropout == 0)
+	plain := p.opt.CandidateEncoder.Layers == 0 && p.opt.StateUpdate != transformerState && p.diversity == nil && p.opt.Coarse.TopM == nil
+	return plain && (!opt.Train || p.opt.Dropout == 0 && p.opt.AttnDropout == 0)
 }
 
 func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Output {

@@ -5,12 +5,21 @@ import { ramp, niceTicks, brief, dark } from "./chart.js";
 
 const AREA = { top: 40, height: 250, left: 70, gap: 130 };
 
+// geometric says whether values are steps by a factor: the reports' rule.
+function geometric(values) {
+  const v = [...new Set(values)].sort((a, b) => a - b), n = v.length;
+  if (v[n - 1] >= 100 * v[0]) return true;
+  if (n < 3 || v[n - 1] < 10 * v[0]) return false;
+  const steps = v.slice(1).map((x, i) => Math.log(x / v[i]));
+  return Math.max(...steps) <= 2.5 * Math.min(...steps) && v[n - 1] - v[n - 2] > 2.5 * (v[1] - v[0]);
+}
+
 // axisOf places values on an axis: a number on a scale, a word in its order.
 function axisOf(name, values, log, order) {
   const numbers = values.map((v) => v == null || v === "" ? null : Number(v));
   const known = numbers.filter((v) => v != null && Number.isFinite(v));
   if (known.length && known.length === values.filter((v) => v != null && v !== "").length) {
-    const scale = log && known.every((v) => v > 0) ? Math.log10 : (v) => v;
+    const scale = known.every((v) => v > 0) && (log || geometric(known)) ? Math.log10 : (v) => v;
     let low = Math.min(...known.map(scale)), high = Math.max(...known.map(scale));
     if (low === high) [low, high] = [low - 0.5, high + 0.5]; // in the middle of the axis
     const few = [...new Set(known)];

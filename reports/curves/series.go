@@ -1,13 +1,13 @@
-package board
+package curves
 
 import "math"
 
-// capacity is how many buckets a series has at most: twice what a screen shows of a curve.
-const capacity = 2048
+// Capacity is how many buckets a series has at most: twice what a screen shows of a curve.
+const Capacity = 2048
 
-// series holds rows in at most capacity buckets of equally many rows. When they are full, neighbours are joined: memory
+// Series holds rows in at most Capacity buckets of equally many rows. When they are full, neighbours are joined: memory
 // does not grow with a run, and the smallest and largest value of every bucket stay exact.
-type series struct {
+type Series struct {
 	Width int // rows of a bucket
 	Rows  int
 	First []int64   // global step of a bucket's first row
@@ -15,31 +15,39 @@ type series struct {
 	Time  []float64 // of its last row, seconds since 1970
 	At    []int64   // byte at which its first row begins
 	Names []string
-	Cols  []*column
+	Cols  []*Column
 	Hist  [][]float64 // adv_hist, summed over a bucket's rows; nil where a row has none
 	index map[string]int
 }
 
-// column is one metric of a series. A bucket without a number has N 0.
-type column struct {
+// Column is one metric of a series. A bucket without a number has N 0.
+type Column struct {
 	Min, Max, Sum []float64
 	N             []int32 // finite numbers
 	Bad           []int32 // numbers that are not finite
 }
 
-func newSeries() *series { return &series{Width: 1, index: map[string]int{}} }
+func newSeries() *Series { return &Series{Width: 1, index: map[string]int{}} }
 
 // restore makes what is not saved.
-func (s *series) restore() {
+func (s *Series) restore() {
 	s.index = make(map[string]int, len(s.Names))
 	for i, name := range s.Names {
 		s.index[name] = i
 	}
 }
 
-func (s *series) add(r *flatRow, at int64) {
+// Of returns a metric's column, nil for one that no row has.
+func (s *Series) Of(name string) *Column {
+	if i, ok := s.index[name]; ok {
+		return s.Cols[i]
+	}
+	return nil
+}
+
+func (s *Series) add(r *flatRow, at int64) {
 	b := s.Rows / s.Width
-	if b == capacity {
+	if b == Capacity {
 		s.fold()
 		b = s.Rows / s.Width
 	}
@@ -56,7 +64,7 @@ func (s *series) add(r *flatRow, at int64) {
 				continue
 			}
 			k = len(s.Names)
-			s.Names, s.Cols = append(s.Names, string(name)), append(s.Cols, &column{})
+			s.Names, s.Cols = append(s.Names, string(name)), append(s.Cols, &Column{})
 			s.index[string(name)] = k
 		}
 		s.Cols[k].put(b, r.values[i])
@@ -77,14 +85,14 @@ const (
 	maxBins    = 200
 )
 
-func (c *column) grow(n int) {
+func (c *Column) grow(n int) {
 	for len(c.N) < n {
 		c.Min, c.Max = append(c.Min, math.Inf(1)), append(c.Max, math.Inf(-1))
 		c.Sum, c.N, c.Bad = append(c.Sum, 0), append(c.N, 0), append(c.Bad, 0)
 	}
 }
 
-func (c *column) put(b int, x float64) {
+func (c *Column) put(b int, x float64) {
 	c.grow(b + 1)
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		c.Bad[b]++
@@ -96,14 +104,14 @@ func (c *column) put(b int, x float64) {
 }
 
 // fold joins each two neighbours.
-func (s *series) fold() {
+func (s *Series) fold() {
 	*s = *s.joined(2)
 }
 
 // joined returns the series with each k buckets joined; the last may have fewer.
-func (s *series) joined(k int) *series {
+func (s *Series) joined(k int) *Series {
 	n := (len(s.First) + k - 1) / k
-	out := &series{Width: s.Width * k, Rows: s.Rows, Names: s.Names, index: s.index, Hist: make([][]float64, n)}
+	out := &Series{Width: s.Width * k, Rows: s.Rows, Names: s.Names, index: s.index, Hist: make([][]float64, n)}
 	for b := range n {
 		from, to := b*k, min(b*k+k, len(s.First))
 		out.First, out.Last = append(out.First, s.First[from]), append(out.Last, s.Last[to-1])
@@ -118,7 +126,7 @@ func (s *series) joined(k int) *series {
 		}
 	}
 	for _, c := range s.Cols {
-		j := &column{}
+		j := &Column{}
 		for b := range c.N {
 			at := b / k
 			j.grow(at + 1)
@@ -132,8 +140,8 @@ func (s *series) joined(k int) *series {
 	return out
 }
 
-// between returns the buckets that hold rows of global steps from to to, and one on each side.
-func (s *series) between(from, to int64) (low, high int) {
+// Between returns the buckets that hold rows of global steps from to to, and one on each side.
+func (s *Series) Between(from, to int64) (low, high int) {
 	for low = 0; low < len(s.Last) && s.Last[low] < from; low++ {
 	}
 	for high = low; high < len(s.First) && s.First[high] <= to; high++ {
@@ -141,37 +149,27 @@ func (s *series) between(from, to int64) (low, high int) {
 	return max(low-1, 0), min(high+1, len(s.First))
 }
 
-// cut returns the buckets from low up to high.
-func (s *series) cut(low, high int) *series {
-	out := &series{Width: s.Width, Rows: s.Rows, Names: s.Names, index: s.index, First: s.First[low:high], Last: s.Last[low:high],
+// Cut returns the buckets from low up to high.
+func (s *Series) Cut(low, high int) *Series {
+	out := &Series{Width: s.Width, Rows: s.Rows, Names: s.Names, index: s.index, First: s.First[low:high], Last: s.Last[low:high],
 		Time: s.Time[low:high], At: s.At[low:high], Hist: s.Hist[low:high]}
 	for _, c := range s.Cols {
 		a, b := min(low, len(c.N)), min(high, len(c.N))
-		out.Cols = append(out.Cols, &column{c.Min[a:b], c.Max[a:b], c.Sum[a:b], c.N[a:b], c.Bad[a:b]})
+		out.Cols = append(out.Cols, &Column{c.Min[a:b], c.Max[a:b], c.Sum[a:b], c.N[a:b], c.Bad[a:b]})
 	}
 	return out
 }
 
 // mean is a bucket's mean, NaN without a number.
-func (c *column) mean(b int) float64 {
+func (c *Column) mean(b int) float64 {
 	if b >= len(c.N) || c.N[b] == 0 {
 		return math.NaN()
 	}
 	return c.Sum[b] / float64(c.N[b])
 }
 
-// last is the mean of the last bucket that has a number.
-func (c *column) last() (float64, bool) {
-	for b := len(c.N) - 1; b >= 0; b-- {
-		if c.N[b] > 0 {
-			return c.mean(b), true
-		}
-	}
-	return 0, false
-}
-
-// best is the largest or smallest number of all.
-func (c *column) best(smallest bool) (float64, bool) {
+// Best is the largest or smallest number of all.
+func (c *Column) Best(smallest bool) (float64, bool) {
 	best, found := 0.0, false
 	for b := range c.N {
 		x := c.Max[b]

@@ -1,4 +1,4 @@
-package board
+package curves
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +16,7 @@ import (
 )
 
 const (
-	indexFolder = ".board"
+	IndexFolder = ".board"
 	indexFile   = "curves.idx"
 	// indexVersion changes when an index of before cannot be read any more.
 	indexVersion = 1
@@ -26,14 +27,14 @@ const (
 	maxRow     = 1 << 20 // bytes of a line; a longer one is damage
 )
 
-// curves is what metrics.jsonl holds, in bounded memory.
-type curves struct {
+// Curves is what metrics.jsonl holds, in bounded memory.
+type Curves struct {
 	Version int
 	Offset  int64  // bytes that were read: whole lines
 	Tail    []byte // the last of them: a file that was cut and goes on is another one
-	Steps   *series
-	Epochs  *series
-	Phases  []phaseSpan
+	Steps   *Series
+	Epochs  *Series
+	Phases  []Span
 	Evals   [][]byte // rows of kind eval, as written
 	Events  [][]byte
 	Dropped int // events beyond maxEvents
@@ -43,8 +44,8 @@ type curves struct {
 	saved   int64
 }
 
-// phaseSpan is where a phase lies on the axis of global steps.
-type phaseSpan struct {
+// Span is where a phase lies on the axis of global steps.
+type Span struct {
 	Name   string `json:"name"`
 	From   int64  `json:"from"`
 	To     int64  `json:"to"`
@@ -56,15 +57,16 @@ type phaseSpan struct {
 	ToEpoch  int64   `json:"-"` // global step of the last epoch's end
 }
 
-func newCurves() *curves {
-	return &curves{Version: indexVersion, Steps: newSeries(), Epochs: newSeries()}
+// New returns the curves of a file of which nothing is read yet.
+func New() *Curves {
+	return &Curves{Version: indexVersion, Steps: newSeries(), Epochs: newSeries()}
 }
 
-// update reads what has been added to metrics.jsonl, at most limit bytes of it, and reports whether there is more.
-func (c *curves) update(dir string, limit int64) (more bool, err error) {
+// Update reads what has been added to metrics.jsonl, at most limit bytes of it, and reports whether there is more.
+func (c *Curves) Update(dir string, limit int64) (more bool, err error) {
 	f, err := os.Open(filepath.Join(dir, record.MetricsFile))
 	if errors.Is(err, os.ErrNotExist) {
-		*c = *newCurves()
+		*c = *New()
 		return false, nil
 	}
 	if err != nil {
@@ -79,7 +81,7 @@ func (c *curves) update(dir string, limit int64) (more bool, err error) {
 		c.load(dir)
 	}
 	if !c.continues(f, info.Size()) {
-		*c = *newCurves()
+		*c = *New()
 	}
 	end := min(info.Size(), c.Offset+limit)
 	if err := c.read(f, end); err != nil {
@@ -91,8 +93,22 @@ func (c *curves) update(dir string, limit int64) (more bool, err error) {
 	return end < info.Size(), nil
 }
 
+// Read reads a run's rows without an index beside them.
+func Read(dir string) (*Curves, error) {
+	c := New()
+	f, err := os.Open(filepath.Join(dir, record.MetricsFile))
+	if errors.Is(err, os.ErrNotExist) {
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return c, c.read(f, math.MaxInt64)
+}
+
 // continues says whether the file still holds what was read of it: a resume cuts rows off.
-func (c *curves) continues(f *os.File, size int64) bool {
+func (c *Curves) continues(f *os.File, size int64) bool {
 	if c.Offset == 0 {
 		return true
 	}
@@ -105,7 +121,7 @@ func (c *curves) continues(f *os.File, size int64) bool {
 }
 
 // read adds the whole lines up to byte end, and the one that goes beyond it.
-func (c *curves) read(f *os.File, end int64) error {
+func (c *Curves) read(f *os.File, end int64) error {
 	if _, err := f.Seek(c.Offset, io.SeekStart); err != nil {
 		return err
 	}
@@ -113,7 +129,7 @@ func (c *curves) read(f *os.File, end int64) error {
 	var row flatRow
 	begin := c.Offset
 	for c.Offset < end {
-		line, length, whole, err := readLine(in)
+		line, length, whole, err := ReadLine(in)
 		if err != nil {
 			return err
 		}
@@ -132,8 +148,8 @@ func (c *curves) read(f *os.File, end int64) error {
 	return nil
 }
 
-// readLine returns a line with its length in the file. Of one that is too long it returns nothing but the length.
-func readLine(in *bufio.Reader) (line []byte, length int64, whole bool, err error) {
+// ReadLine returns a line with its length in the file. Of one that is too long it returns nothing but the length.
+func ReadLine(in *bufio.Reader) (line []byte, length int64, whole bool, err error) {
 	for {
 		part, err := in.ReadSlice('\n')
 		length += int64(len(part))
@@ -157,12 +173,15 @@ func readLine(in *bufio.Reader) (line []byte, length int64, whole bool, err erro
 	}
 }
 
-func (c *curves) add(row *flatRow, line []byte, at int64) {
+func (c *Curves) add(row *flatRow, line []byte, at int64) {
 	if row.parse(line) != nil {
 		if len(bytes.TrimSpace(line)) > 0 {
 			c.Damaged++
 		}
 		return
+	}
+	if n := len(c.Phases); n > 0 && string(row.kind) == record.KindEvent && bytes.Contains(line, []byte(`"event":"resume"`)) {
+		c.Phases[n-1].Began += row.time - c.Updated // nothing was computed between the attempts
 	}
 	if row.time > 0 {
 		if c.Started == 0 {
@@ -193,7 +212,7 @@ func keep(lines [][]byte, line []byte, dropped *int) [][]byte {
 	return append(lines, bytes.Clone(line))
 }
 
-func (c *curves) phase(row *flatRow, step bool) {
+func (c *Curves) phase(row *flatRow, step bool) {
 	n := len(c.Phases)
 	if n == 0 || c.Phases[n-1].Name != string(row.phase) {
 		if n == maxMetrics {
@@ -203,7 +222,7 @@ func (c *curves) phase(row *flatRow, step bool) {
 		if n > 0 {
 			before = c.Updated
 		}
-		c.Phases = append(c.Phases, phaseSpan{Name: string(row.phase), From: row.step, Began: before})
+		c.Phases = append(c.Phases, Span{Name: string(row.phase), From: row.step, Began: before})
 		n++
 	}
 	p := &c.Phases[n-1]
@@ -217,12 +236,12 @@ func (c *curves) phase(row *flatRow, step bool) {
 }
 
 // load takes the index beside the file; without a good one the file is read from its start.
-func (c *curves) load(dir string) {
-	data, err := os.ReadFile(filepath.Join(dir, indexFolder, indexFile))
+func (c *Curves) load(dir string) {
+	data, err := os.ReadFile(filepath.Join(dir, IndexFolder, indexFile))
 	if err != nil {
 		return
 	}
-	var saved curves
+	var saved Curves
 	if gob.NewDecoder(bytes.NewReader(data)).Decode(&saved) != nil || saved.Version != indexVersion ||
 		saved.Steps == nil || saved.Epochs == nil || !saved.Steps.sound() || !saved.Epochs.sound() {
 		return
@@ -234,33 +253,33 @@ func (c *curves) load(dir string) {
 }
 
 // sound says whether a series that was read from a file is one.
-func (s *series) sound() bool {
+func (s *Series) sound() bool {
 	n := len(s.First)
 	if s.Width < 1 || len(s.Last) != n || len(s.Time) != n || len(s.At) != n || len(s.Hist) != n || len(s.Names) != len(s.Cols) {
 		return false
 	}
-	return !slices.ContainsFunc(s.Cols, func(c *column) bool {
+	return !slices.ContainsFunc(s.Cols, func(c *Column) bool {
 		m := len(c.N)
 		return m > n || len(c.Min) != m || len(c.Max) != m || len(c.Sum) != m || len(c.Bad) != m
 	})
 }
 
 // save writes the index. Where the folder cannot be written there is none.
-func (c *curves) save(dir string) {
+func (c *Curves) save(dir string) {
 	var data bytes.Buffer
-	if gob.NewEncoder(&data).Encode(c) != nil || os.MkdirAll(filepath.Join(dir, indexFolder), 0o755) != nil {
+	if gob.NewEncoder(&data).Encode(c) != nil || os.MkdirAll(filepath.Join(dir, IndexFolder), 0o755) != nil {
 		return
 	}
-	if atomicfile.Write(filepath.Join(dir, indexFolder, indexFile), data.Bytes(), 0o644) == nil {
+	if atomicfile.Write(filepath.Join(dir, IndexFolder, indexFile), data.Bytes(), 0o644) == nil {
 		c.saved = c.Offset
 	}
 }
 
-// window reads the rows of global steps from to to again, in finer buckets than the index has.
-func (c *curves) window(dir string, from, to int64) (*series, error) {
-	low, high := c.Steps.between(from, to)
+// Window reads the rows of global steps from to to again, in finer buckets than the index has.
+func (c *Curves) Window(dir string, from, to int64) (*Series, error) {
+	low, high := c.Steps.Between(from, to)
 	if low == high {
-		return c.Steps.cut(low, high), nil
+		return c.Steps.Cut(low, high), nil
 	}
 	end := c.Offset
 	if high < len(c.Steps.At) {
@@ -271,11 +290,11 @@ func (c *curves) window(dir string, from, to int64) (*series, error) {
 		return nil, err
 	}
 	defer f.Close()
-	fine := newCurves()
+	fine := New()
 	fine.Offset = c.Steps.At[low]
 	if err := fine.read(f, end); err != nil {
 		return nil, err
 	}
-	low, high = fine.Steps.between(from, to)
-	return fine.Steps.cut(low, high), nil
+	low, high = fine.Steps.Between(from, to)
+	return fine.Steps.Cut(low, high), nil
 }

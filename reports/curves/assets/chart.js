@@ -39,7 +39,7 @@ export class Chart {
     this.title = title;
     this.options = options;
     this.plot = null;
-    this.canvas = h("div", { class: "plot", tabindex: "0", role: "group", onkeydown: (e) => this.key(e) });
+    this.canvas = h("div", { class: "curve", tabindex: "0", role: "group", onkeydown: (e) => this.key(e) });
     this.words = h("p", { class: "quiet small" });
     const button = (text, label, f) => h("button", { class: "small", title: label, "aria-label": label + ": " + title, onclick: f }, text);
     this.box = h("figure", { class: "chart" },
@@ -141,7 +141,9 @@ export class Chart {
         c.lineTo(x, top + height);
         c.stroke();
       }
-      if (this.view.phases.length > 1) c.fillText(phase.name.slice(0, 20), Math.max(x, left) + 3 * ratio, top + 11 * ratio);
+      const next = this.view.phases[i + 1], name = phase.name.slice(0, 20), begin = Math.max(x, left) + 3 * ratio;
+      const end = next ? u.valToPos(this.view.time ? next.time : next.from - 0.5, "x", true) : left + width;
+      if (this.view.phases.length > 1 && begin + c.measureText(name).width < end) c.fillText(name, begin, top + 11 * ratio);
     }
     for (const [i, level] of (this.view.levels || []).entries()) {
       const y = u.valToPos(level.value, "y", true);

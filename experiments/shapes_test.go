@@ -1,0 +1,66 @@
+package experiments_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulcrum/experiments/bench"
+)
+
+// TestBenchPublishedShapes runs every case of every published shape at toy sizes on the CPU: the code that measures a GPU.
+func TestBenchPublishedShapes(t *testing.T) {
+	args := []string{"bench", "--repeats", "1", "--format", "json", "--sizes", "layers=2,hidden=64,mlp=96,heads=4,kv_heads=2,vocab=640," +
+		"sequences=3,prompts=3,group=4,micro=2,prompt=12,new=6,vision_depth=2,vision_hidden=48,vision_mlp=96,vision_heads=3,image=112"}
+	for _, w := range bench.ShapeWorkloads() {
+		args = append(args, w.Name)
+	}
+	r := run(t, args...)
+	if r.code != 0 {
+		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	}
+	var report struct{ Shapes []bench.ShapeMeasurement }
+	if err := json.Unmarshal([]byte(r.stdout), &report); err != nil {
+		t.Fatalf("%v:\n%s", err, r.stdout)
+	}
+	if want := len(bench.ShapeWorkloads()) * len(bench.ShapeCases()); len(report.Shapes) != want {
+		t.Errorf("%d rows, want %d", len(report.Shapes), want)
+	}
+	for _, m := range report.Shapes {
+		tokens := map[string]int{"decode": 3 * 6, "step": 3 * 4 * 6, "update": 2 * 4 * 6}[m.Case]
+		if m.Tokens != tokens || m.Seconds <= 0 || m.PerSecond <= 0 || m.Who != "fulcrum" || m.DType != "bfloat16" || m.Device != "cpu" {
+			t.Errorf("odd row %+v, want %d tokens", m, tokens)
+		}
+		shares := m.Generation + m.LogProbs + m.Update
+		if m.Case == "step" != (shares > 0.9 && shares <= 1.001 && m.LogProbs > 0) {
+			t.Errorf("%s %s: shares %.3f %.3f %.3f", m.Workload, m.Case, m.Generation, m.LogProbs, m.Update)
+		}
+		if m.Case == "update" != (m.TFLOP > 0) {
+			t.Errorf("%s %s: %g TFLOP", m.Workload, m.Case, m.TFLOP)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "report.json")
+	if err := os.WriteFile(file, []byte(r.stdout), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	empty := filepath.Join(t.TempDir(), "empty.json")
+	if err := os.WriteFile(empty, []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	again := run(t, "bench", "--from", file, "--format", "markdown")
+	if again.code != 0 || strings.Count(again.stdout, "| fulcrum |") != len(report.Shapes) {
+		t.Errorf("--from: exit code %d, %s\n%s", again.code, again.stderr, again.stdout)
+	}
+	for want, args := range map[string][]string{
+		"unknown size":          {"bench", "qwen2_5_1_5b", "--sizes", "layer=2"},
+		"layers=0, want":        {"bench", "qwen2_5_1_5b", "--sizes", "layers=0"},
+		"--from=/nowhere: open": {"bench", "--from", "/nowhere"},
+		"no rows: want what":    {"bench", "--from", empty},
+	} {
+		if r := run(t, args...); r.code == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%v: exit code %d, %q, want %q in it", args, r.code, r.stderr, want)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+// The charts of a run: which there are, their curves, how they are looked at.
+import { h } from "./dom.js";
+import { colour } from "./chart.js";
+
+// PANELS are the charts of a run, in their order; what no panel names gets one of its own under "All other metrics".
+export const PANELS = [
+  { title: "Score on validation", names: ["val_reward", "val_accuracy", "val_recorded_reward"], levels: true },
+  { title: "Reward while training", names: ["mean_reward", "reward_std"] },
+  { title: "Loss", names: ["loss", "val_loss"] },
+  { title: "KL to the reference policy", unit: "nats per sequence", names: ["kl", "val_kl"] },
+  { title: "Ratio", names: ["mean_ratio"] },
+  { title: "Clipped", unit: "share", names: ["clip_fraction", "clip_fraction_low", "clip_fraction_high", "advantage_clipped"] },
+  { title: "Advantages", names: ["mean_advantage", "std_advantage", "max_advantage"] },
+  { title: "Groups with a signal", unit: "share", names: ["signal_share", "signal_share_top_k"] },
+  { title: "Entropy", unit: "nats per step", names: ["entropy"] },
+  { title: "Gradient norm", names: ["grad_norm"] },
+  { title: "Learning rate", names: ["lr", "lr_mm_projector", "lr_vision_tower"], schedule: true },
+  { title: "Temperature", names: ["temperature", "policy_temperature"], schedule: true },
+  { title: "KL coefficient β", names: ["kl_beta"], schedule: true },
+  { title: "Curriculum", unit: "candidates", names: ["top_k", "group_size"], schedule: true },
+  { title: "Completion length", unit: "tokens", names: ["completion_length", "completion_length_min", "completion_length_max"] },
+  { title: "Truncated", unit: "share", names: ["truncated_share"] },
+  { title: "Time of a step", unit: "s", names: ["step_seconds"] },
+];
+
+// parted breaks a curve where a phase ends: the losses of two phases are different things.
+function parted(curve, phases) {
+  for (const phase of phases.slice(1)) {
+    const at = curve.x.findIndex((x) => x >= phase.from);
+    if (at <= 0 || curve.x[at - 1] >= phase.from - 0.5) continue;
+    for (const field of ["y", "low", "high"]) if (curve[field]) curve[field] = curve[field].toSpliced(at, 0, null);
+    curve.x = curve.x.toSpliced(at, 0, phase.from - 0.5);
+  }
+}
+
+// curvesOf makes the curves of some metrics of one run's answer.
+export function curvesOf(answer, names, view, first = 0, prefix = "") {
+  const curves = [];
+  const started = answer.started || 0;
+  for (const [i, name] of names.entries()) {
+    const c = answer.steps?.series[name], e = answer.epochs?.series[name];
+    const shade = colour(first + i);
+    if (c && c.mean.some((v) => v != null)) {
+      curves.push({ label: prefix + name, colour: shade, y: c.mean, low: c.min, high: c.max, bad: c.bad, x: view.time ? answer.steps.times.map((t) => t - started) : answer.steps.steps });
+    } else if (e && e.mean.some((v) => v != null)) {
+      const keep = e.mean.map((v, k) => k).filter((k) => e.mean[k] != null);
+      const x = view.time ? answer.epochs.times.map((t) => t - started) : answer.epochs.steps;
+      curves.push({ label: prefix + name, colour: shade, dots: keep.length <= 200, bad: e.bad, x: keep.map((k) => x[k]), y: keep.map((k) => e.mean[k]) });
+    }
+  }
+  for (const c of curves) if (!view.time && !c.dots) parted(c, answer.phases || []);
+  for (const c of curves) { // uPlot wants x to ascend: a clock that was set back must not tangle a curve
+    const order = c.x.map((x, k) => k);
+    if (c.x.some((x, k) => k && !(x > c.x[k - 1]))) {
+      const seen = new Set();
+      const sorted = order.sort((a, b) => c.x[a] - c.x[b]).filter((k) => !seen.has(c.x[k]) && seen.add(c.x[k]));
+      for (const field of ["y", "low", "high", "x"]) if (c[field]) c[field] = sorted.map((k) => c[field][k]);
+    }
+  }
+  return curves;
+}
+
+// viewControls are the switches of how curves are drawn; change is called behind each.
+export function viewControls(view, change) {
+  const set = (key, value) => { view[key] = value; change(); };
+  return h("div", { class: "tools", role: "group", "aria-label": "How curves are drawn" },
+    h("label", {}, "Over ", h("select", { "aria-label": "Horizontal axis", onchange: (e) => set("time", e.target.value === "time") },
+      h("option", { value: "step", selected: !view.time }, "steps"), h("option", { value: "time", selected: view.time }, "time"))),
+    h("label", {}, h("input", { type: "checkbox", checked: view.log, onchange: (e) => set("log", e.target.checked) }), " log axis"),
+    h("label", {}, "Smooth ", h("input", { type: "range", min: "0", max: "0.99", step: "0.01", value: view.smooth, "aria-label": "Smoothing", oninput: (e) => set("smooth", +e.target.value) })),
+    h("button", { class: "small", onclick: () => set("zoom", null) }, "Whole run"));
+}
+
+export function viewFrom(query) {
+  const zoom = (query.get("zoom") || "").split("~").map(Number);
+  return { time: query.get("x") === "time", log: query.get("log") === "1", smooth: Math.min(+query.get("smooth") || 0, 0.99),
+    zoom: zoom.length === 2 && zoom[0] < zoom[1] ? zoom : null };
+}
+
+export function viewInto(query, view) {
+  for (const [key, value] of [["x", view.time && "time"], ["log", view.log && "1"], ["smooth", view.smooth], ["zoom", view.zoom?.map((x) => +x.toPrecision(8)).join("~")]]) {
+    value ? query.set(key, value) : query.delete(key);
+  }
+}

@@ -87,19 +87,25 @@ func (b *Board) stampOf(dir string) stamp {
 
 // brief is what the list takes of summary.json; the rest is passed over.
 type brief struct {
-	State       string                `json:"state"`
-	Error       string                `json:"error"`
-	Title       string                `json:"title"`
-	Task        string                `json:"task"`
-	Overrides   []string              `json:"overrides"`
-	Seed        int64                 `json:"seed"`
-	Start       string                `json:"start"`
-	WallSeconds float64               `json:"wall_seconds"`
-	Phases      []record.PhaseSummary `json:"phases"`
-	Best        *record.BestSummary   `json:"best"`
-	Evaluations []record.StageResult  `json:"evaluations"`
-	Warnings    []string              `json:"warnings"`
-	Findings    []record.Finding      `json:"findings"`
+	State       string   `json:"state"`
+	Error       string   `json:"error"`
+	Title       string   `json:"title"`
+	Task        string   `json:"task"`
+	Overrides   []string `json:"overrides"`
+	Seed        int64    `json:"seed"`
+	Start       string   `json:"start"`
+	WallSeconds float64  `json:"wall_seconds"`
+	Phases      []struct {
+		Name   string `json:"name"`
+		Epochs int    `json:"epochs"`
+		Steps  int    `json:"steps"`
+	} `json:"phases"`
+	Best        *record.BestSummary  `json:"best"`
+	Evaluations []record.StageResult `json:"evaluations"`
+	Warnings    []string             `json:"warnings"`
+	Findings    []struct {
+		Severity string `json:"severity"`
+	} `json:"findings"`
 }
 
 // read brings an entry up to date with its folder. What cannot be read is left out; the entry says so.

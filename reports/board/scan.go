@@ -186,7 +186,7 @@ func (b *Board) readChanged(all bool) {
 		e.Version = b.version
 		b.unsaved++
 	}
-	if b.unsaved >= 500 && b.reading == 0 {
+	if b.unsaved >= 500 {
 		b.saveIndex()
 	}
 }

@@ -68,9 +68,12 @@ type Batch struct {
 	// What only text candidates have; nil elsewhere.
 	Truncated []bool // [B*G] cut at the length limit: no action that ends the candidate
 	// [B*G] of the policy's distributions, the share that a sampled candidate was drawn from (top-p, top-k), mean over its steps
-	Kept  []float64
-	Terms map[string][]float64 // [B*G] each: the parts of Rewards by name, before their weights
-	Texts []string             // [B*G] candidates as text
+	Kept []float64
+	// [B*G*T] the log-probability that each step was sampled with, at the sampling temperature and before anything was left out;
+	// NaN where nothing was chosen, 0 where nothing is scored
+	Sampled []float64
+	Terms   map[string][]float64 // [B*G] each: the parts of Rewards by name, before their weights
+	Texts   []string             // [B*G] candidates as text
 }
 
 // NewBatch returns a batch of zeros: no candidate is valid yet.
@@ -150,6 +153,14 @@ func (b *Batch) Take(k int, index []int, valid []bool) *Batch {
 		out.Rewards[dst] = b.Rewards[src]
 	}
 	out.Truncated, out.Texts, out.Kept = pick(b.Truncated, from), pick(b.Texts, from), pick(b.Kept, from)
+	if b.Sampled != nil {
+		out.Sampled = make([]float64, len(out.Actions))
+		for dst, src := range from {
+			if src >= 0 {
+				copy(out.Sampled[dst*b.T:(dst+1)*b.T], b.Sampled[src*b.T:])
+			}
+		}
+	}
 	for name, term := range b.Terms {
 		out.setTerm(name, pick(term, from))
 	}
@@ -170,6 +181,9 @@ func (b *Batch) Part(from, to int) *Batch {
 	if b.Kept != nil {
 		out.Kept = b.Kept[lo:hi]
 	}
+	if b.Sampled != nil {
+		out.Sampled = b.Sampled[lo*b.T : hi*b.T]
+	}
 	for name, term := range b.Terms {
 		out.setTerm(name, term[lo:hi])
 	}
@@ -186,18 +200,24 @@ func (b *Batch) Groups(places []int) *Batch {
 }
 
 // Join returns one batch with the queries of several, which have groups of g; candidates are padded to the
-// most steps. Truncated, Kept, Terms and Texts are there where every batch has them.
+// most steps. Truncated, Kept, Sampled, Terms and Texts are there where every batch has them.
 func Join(src Source, g int, parts ...*Batch) *Batch {
 	t, queries := 0, []int{}
 	for _, p := range parts {
 		t, queries = max(t, p.T), append(queries, p.Queries...)
 	}
 	out := NewBatch(src, queries, g, t)
+	if len(parts) > 0 && !slices.ContainsFunc(parts, func(p *Batch) bool { return p.Sampled == nil }) {
+		out.Sampled = make([]float64, len(out.Actions))
+	}
 	at := 0
 	for i, p := range parts {
 		for c := range p.Valid {
 			copy(out.Actions[(at+c)*t:], p.Actions[c*p.T:(c+1)*p.T])
 			copy(out.Mask[(at+c)*t:], p.Mask[c*p.T:(c+1)*p.T])
+			if out.Sampled != nil {
+				copy(out.Sampled[(at+c)*t:], p.Sampled[c*p.T:(c+1)*p.T])
+			}
 		}
 		copy(out.Valid[at:], p.Valid)
 		copy(out.Rewards[at:], p.Rewards)

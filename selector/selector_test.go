@@ -40,6 +40,7 @@ func TestTakeAndPart(t *testing.T) {
 	b := NewBatch(nil, []int{5, 6}, 3, 2)
 	b.Truncated, b.Texts = make([]bool, 6), []string{"a", "b", "c", "d", "e", "f"}
 	b.Terms = map[string][]float64{"format": {0, 1, 2, 3, 4, 5}}
+	b.Sampled = []float64{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	for i := range 6 {
 		b.Set(i/3, i%3, []int64{int64(i), 9}[:1+i%2], float64(10*i))
 		b.Truncated[i] = i%2 == 0
@@ -57,7 +58,18 @@ func TestTakeAndPart(t *testing.T) {
 	if want := []float64{20, 0, 40, 0}; !slices.Equal(top.Rewards, want) {
 		t.Errorf("rewards %v, want %v", top.Rewards, want)
 	}
+	if want := []float64{4, 5, 0, 1, 8, 9, 0, 0}; !slices.Equal(top.Sampled, want) {
+		t.Errorf("log-probabilities %v, want %v", top.Sampled, want)
+	}
+	wider := NewBatch(nil, []int{7}, 2, 3)
+	wider.Sampled = []float64{20, 21, 22, 23, 24, 25}
+	if got := Join(nil, 2, top, wider).Sampled; !slices.Equal(got, []float64{4, 5, 0, 0, 1, 0, 8, 9, 0, 0, 0, 0, 20, 21, 22, 23, 24, 25}) {
+		t.Errorf("joined log-probabilities %v", got)
+	}
 	last := top.Part(1, 2)
+	if !slices.Equal(last.Sampled, []float64{8, 9, 0, 0}) {
+		t.Errorf("log-probabilities of the last query %v", last.Sampled)
+	}
 	if last.B() != 1 || last.Queries[0] != 6 || !slices.Equal(last.Scored(0, 0), []int64{4}) || last.Texts[0] != "e" ||
 		last.Terms["format"][0] != 4 || !last.Cut(0) || last.NumValid() != 1 {
 		t.Errorf("the last query's part is %+v", last)

@@ -264,6 +264,31 @@ func TestCUDATargetOutsideIsNaN(t *testing.T) {
 	}
 }
 
+// TestCUDANormalize compares unit rows with float64 on the CPU; one row is shorter than the least norm.
+func TestCUDANormalize(t *testing.T) {
+	onCUDA(t)
+	scoped(t)
+	for _, shape := range [][]int{{3, 5}, {2, 7, 64}, {5, 769}, {4, 3000}} {
+		v := operands("normalize", shape)[0]
+		for i := range shape[len(shape)-1] {
+			v[i] = 1e-14 * v[i]
+		}
+		run := func(device string, dtype DType) (y, dx []float64) {
+			defer Scope()()
+			x := RequireGrad(From(v, shape...).To(Float32).To(dtype).ToDevice(device))
+			out := Normalize(x)
+			backward(out, From(operands("dy", shape)[0], shape...).To(Float32).To(dtype).ToDevice(device), 0)
+			return out.Floats(), Grad(x).Floats()
+		}
+		y, dx := run("cuda:0", Float32)
+		wantY, wantX := run("cpu", Float64)
+		k := shape[len(shape)-1]
+		report(t, fmt.Sprint("rows of ", shape), y, wantY, 2e-6)
+		report(t, fmt.Sprint("gradient of the short row of ", shape), dx[:k], wantX[:k], 2e-6)
+		report(t, fmt.Sprint("gradient of the others of ", shape), dx[k:], wantX[k:], 1e-5)
+	}
+}
+
 // TestCUDAPickLogP compares the pointer's kernel with float64 on the CPU.
 func TestCUDAPickLogP(t *testing.T) {
 	onCUDA(t)

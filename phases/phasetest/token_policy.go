@@ -80,7 +80,7 @@ func (p *TokenPolicy) HalfPrecision() bool { return false }
 
 func (p *TokenPolicy) Sample(s selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	r := rand.New(rand.NewPCG(seed, 1))
-	return p.generate(s, queries, g, t, func(logits []float64) int {
+	return p.generate(s, queries, g, t, func(logits []float64) (int, float64) {
 		total, most := 0.0, slices.Max(logits)
 		for i, x := range logits {
 			logits[i] = math.Exp((x - most) / temperature)
@@ -89,42 +89,47 @@ func (p *TokenPolicy) Sample(s selector.Source, queries []int, g, t int, tempera
 		u := r.Float64() * total
 		for i, x := range logits {
 			if u -= x; u < 0 {
-				return i
+				return i, math.Log(x / total)
 			}
 		}
-		return len(logits) - 1
+		return len(logits) - 1, math.Log(logits[len(logits)-1] / total)
 	})
 }
 
 func (p *TokenPolicy) Decode(s selector.Source, queries []int, t, _ int) (*selector.Batch, []float64) {
-	return p.generate(s, queries, 1, t, func(logits []float64) int { return slices.Index(logits, slices.Max(logits)) }),
-		make([]float64, len(queries))
+	b := p.generate(s, queries, 1, t, func(logits []float64) (int, float64) { return slices.Index(logits, slices.Max(logits)), 0 })
+	b.Sampled = nil
+	return b, make([]float64, len(queries))
 }
 
-// generate makes batches as wide as their longest completion.
-func (p *TokenPolicy) generate(s selector.Source, queries []int, g, t int, choose func([]float64) int) *selector.Batch {
+// generate makes batches as wide as their longest completion. choose returns a token and its log-probability.
+func (p *TokenPolicy) generate(s selector.Source, queries []int, g, t int, choose func([]float64) (int, float64)) *selector.Batch {
 	kind, before := p.Weights.Get("kind").Floats(), p.Weights.Get("before").Floats()
 	var all [][]int64
+	var sampled [][]float64
 	longest := 1
 	for _, q := range queries {
 		for range g {
 			var tokens []int64
+			var logps []float64
 			last := ToyVocab
 			for len(tokens) < t && last != 0 {
 				logits := make([]float64, ToyVocab)
 				for v := range logits {
 					logits[v] = kind[s.(*tokenSource).kind(q)*ToyVocab+v] + before[last*ToyVocab+v]
 				}
-				last = choose(logits)
-				tokens = append(tokens, int64(last))
+				var logp float64
+				last, logp = choose(logits)
+				tokens, logps = append(tokens, int64(last)), append(logps, logp)
 			}
-			all = append(all, tokens)
+			all, sampled = append(all, tokens), append(sampled, logps)
 			longest = max(longest, len(tokens))
 		}
 	}
 	b := selector.NewBatch(s, queries, g, longest)
-	b.Truncated = make([]bool, len(b.Valid))
+	b.Truncated, b.Sampled = make([]bool, len(b.Valid)), make([]float64, len(b.Actions))
 	for at, tokens := range all {
+		copy(b.Sampled[at*longest:], sampled[at])
 		b.Set(at/g, at%g, tokens, 0)
 		b.Truncated[at] = tokens[len(tokens)-1] != 0
 	}

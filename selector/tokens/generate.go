@@ -21,6 +21,7 @@ type GenerateOptions struct {
 	Last       []int64 // token number MaxNewTokens is one of these; none = free
 	Suppressed []int64 // tokens that are never drawn
 	NoCache    bool    // compute everything again for each token: for tests of the cache
+	OnDevice   bool    // decode as on CUDA (Resident) where the device is another: for tests
 
 	Observe func(step int, logits torchx.Tensor) // tests look at what tokens were drawn from, before forced ones
 
@@ -35,7 +36,8 @@ type Sequence struct {
 	IDs            []int64
 
 	finished bool
-	logp     float64 // of its tokens, where scored
+	logp     float64   // of its tokens, where scored
+	sampled  []float64 // of each token, the log-probability that it was drawn with; NaN = forced
 	kept     Kept
 }
 
@@ -62,21 +64,35 @@ func Generate[P any](m Model[P], prompts []P, n int, opt GenerateOptions) (out [
 			all = append(all, &Sequence{Index: len(all), Prompt: i, Sample: j})
 		}
 	}
-	step, err := m.Begin(prompts, all, &opt)
+	if r, ok := m.(Resident[P]); ok && opt.resident(m.Tensors()) {
+		err = generateResident(r, m.Tensors(), prompts, all, &opt)
+	} else {
+		err = generateStepwise(m, prompts, all, &opt)
+	}
 	if err != nil {
 		return nil, err
 	}
-	live := slices.Clone(all)
-	for t := 0; t < opt.MaxNewTokens && len(live) > 0; t++ {
-		if live, err = m.Tensors().extend(live, t, &opt, step); err != nil {
-			return nil, err
-		}
-	}
 	out = make([][]Completion, len(prompts))
 	for _, s := range all {
-		out[s.Prompt] = append(out[s.Prompt], Completion{IDs: s.IDs, Finished: s.finished, LogP: s.logp, Kept: s.kept.Mean()})
+		out[s.Prompt] = append(out[s.Prompt], Completion{IDs: s.IDs, Finished: s.finished, LogP: s.logp, Sampled: s.sampled,
+			Kept: s.kept.Mean()})
 	}
 	return out, nil
+}
+
+// generateStepwise draws the tokens of all sequences, choosing each on the host.
+func generateStepwise[P any](m Model[P], prompts []P, all []*Sequence, opt *GenerateOptions) error {
+	step, err := m.Begin(prompts, all, opt)
+	if err != nil {
+		return err
+	}
+	live := slices.Clone(all)
+	for t := 0; t < opt.MaxNewTokens && len(live) > 0; t++ {
+		if live, err = m.Tensors().extend(live, t, opt, step); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // extend draws token number t of each live sequence and returns those that go on.
@@ -98,28 +114,46 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	case first:
 		from = forced(len(live), w.Vocab, opt.First)
 	}
-	drawn, kept, _ := torchx.SampleTokens(from,
+	drawn, kept, logp := torchx.SampleTokens(from,
 		torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
 		said(live, opt), opt.Suppressed, uniforms(live, t, opt))
 	if opt.scored {
-		logp := torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(w.Int64s(drawn), len(drawn), 1)).Floats()
-		for i, s := range live {
-			s.logp += logp[i]
-		}
+		logp = torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(w.Int64s(drawn), len(drawn), 1)).Floats()
 	}
 	var going []*Sequence
 	for i, s := range live {
-		s.IDs = append(s.IDs, drawn[i])
-		if !last && !first {
-			s.kept.Add(kept, i)
-		}
-		ended := !opt.IgnoreEOS && slices.Contains(opt.EOS, drawn[i])
-		s.finished = ended && !last
-		if !ended {
+		if ended := s.append(drawn[i], opt, last || first, last, at(kept, i), at(logp, i)); !ended {
 			going = append(going, s)
 		}
 	}
 	return going, nil
+}
+
+// at returns an entry, NaN where there are none.
+func at(x []float64, k int) float64 {
+	if x == nil {
+		return math.NaN()
+	}
+	return x[k]
+}
+
+// append takes the next token, which may be forced or the last one that there is room for, and reports whether it ends the
+// sequence. kept and logp are what is known of a draw.
+func (s *Sequence) append(id int64, o *GenerateOptions, isForced, last bool, kept, logp float64) (ended bool) {
+	s.IDs = append(s.IDs, id)
+	switch {
+	case o.scored:
+		s.logp += logp
+	case o.Temperature == 0:
+	case isForced:
+		s.sampled = append(s.sampled, math.NaN())
+	default:
+		s.sampled = append(s.sampled, logp)
+		s.kept.Add(kept)
+	}
+	ended = !o.IgnoreEOS && slices.Contains(o.EOS, id)
+	s.finished = ended && !last
+	return ended
 }
 
 // said returns the tokens that the repetition penalty counts; nil where there is none.

@@ -31,7 +31,10 @@ type Completion struct {
 	IDs      []int64 // with the token that ended it
 	Finished bool    // false: cut at the length limit, without an end token or with a forced one
 	LogP     float64 // of its tokens at temperature 1, where asked for
-	Kept     float64 // of the model's distributions, what its tokens were drawn from; 1 = all, and where it is greedy
+	// Sampled is the log-probability of each token at the temperature that it was drawn at, in the model's own distribution;
+	// NaN for a forced one, nil where tokens are greedy.
+	Sampled []float64
+	Kept    float64 // of the model's distributions, what its tokens were drawn from; 1 = all, and where it is greedy
 }
 
 // Kept is the mean over the drawn tokens of a completion of what torchx.SampleTokens says of each.
@@ -40,12 +43,8 @@ type Kept struct {
 	n   int
 }
 
-// Add counts the token of a row; of a greedy one nothing is known.
-func (k *Kept) Add(kept []float64, row int) {
-	if kept != nil {
-		k.sum, k.n = k.sum+kept[row], k.n+1
-	}
-}
+// Add counts a token.
+func (k *Kept) Add(kept float64) { k.sum, k.n = k.sum+kept, k.n+1 }
 
 // Mean is 1 where no token was drawn.
 func (k *Kept) Mean() float64 {
@@ -143,6 +142,12 @@ func Batch(src selector.Source, queries []int, answers [][]Completion) (b *selec
 		for j, c := range group {
 			b.Set(i, j, c.IDs, 0)
 			b.Truncated[i*g+j], b.Kept[i*g+j] = !c.Finished, c.Kept
+			if c.Sampled != nil {
+				if b.Sampled == nil {
+					b.Sampled = make([]float64, len(b.Actions))
+				}
+				copy(b.Sampled[(i*g+j)*longest:], c.Sampled)
+			}
 			logp = append(logp, c.LogP)
 		}
 	}

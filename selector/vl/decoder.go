@@ -65,6 +65,7 @@ type rows struct {
 	ids    []int64    // [N]
 	places []position // [N]
 	spans  []torchx.Span
+	decode *torchx.DecodeSpans // instead of spans where not nil: what the rows of a resident decoding see
 
 	media   torchx.Tensor // [M, H] vectors of images and videos, or none
 	mediaAt []int64       // [M] the rows that they replace
@@ -85,6 +86,11 @@ func (m *Model) embedRows(in *rows) torchx.Tensor {
 func (m *Model) forward(in *rows, p *lora.Pass) torchx.Tensor {
 	x := m.embedRows(in)
 	cos, sin := m.rotation(in.places)
+	return m.layers(x, cos, sin, in, p)
+}
+
+// layers passes the decoder's input x [N, H] through all layers and the final norm.
+func (m *Model) layers(x, cos, sin torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	for i := range m.text.layers {
 		layer := func(x torchx.Tensor) torchx.Tensor { return m.decoderLayer(i, x, cos, sin, in, p) }
 		x = m.through(layer, x, in.cache == nil)
@@ -105,7 +111,7 @@ func (m *Model) through(layer func(torchx.Tensor) torchx.Tensor, x torchx.Tensor
 // decoderLayer is one layer: x [N, H] → [N, H].
 func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
-	l, c, n := &m.text.layers[i], m.cfg, len(in.ids)
+	l, c, n := &m.text.layers[i], m.cfg, x.Shape()[0]
 	y := torchx.RMSNorm(x, m.As(l.inputNorm), c.Eps)
 	q := torchx.Rope(torchx.Reshape(m.Apply(&l.q, y, p), n, c.Heads, c.HeadDim), cos, sin)   // [N, Hq, D]
 	k := torchx.Rope(torchx.Reshape(m.Apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin) // [N, Hk, D]
@@ -113,10 +119,18 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora
 	if in.cache != nil {
 		k, v = in.cache.store(i, k, v)
 	}
-	seen := torchx.Attend(q, k, v, in.spans, 1/math.Sqrt(float64(c.HeadDim)))
+	seen := in.attend(q, k, v, 1/math.Sqrt(float64(c.HeadDim)))
 	x, y = torchx.AddRMSNorm(x, m.Apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.As(l.postNorm), c.Eps)
 	x = torchx.Add(x, m.Apply(&l.down, torchx.SwiGLU(m.Apply(&l.gate, y, p), m.Apply(&l.up, y, p)), p))
 	return torchx.Keep(x)
+}
+
+// attend returns what the rows see [N, Hq, D].
+func (in *rows) attend(q, k, v torchx.Tensor, scale float64) torchx.Tensor {
+	if in.decode != nil {
+		return torchx.AttendDecode(q, k, v, in.decode, scale)
+	}
+	return torchx.Attend(q, k, v, in.spans, scale)
 }
 
 // rotation returns cosines and sines [N, D/2] on the device.

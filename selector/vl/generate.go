@@ -22,6 +22,19 @@ func (m *Model) Generate(prompts []*processor.Prompt, n int, opt GenerateOptions
 
 // Begin computes the prompts' keys and values, which their completions share.
 func (m *Model) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Step, error) {
+	m.settle(prompts, all, opt)
+	if opt.NoCache {
+		return func(live []*tokens.Sequence) (torchx.Tensor, error) { return m.uncached(prompts, live) }, nil
+	}
+	c, err := m.prefill(prompts, len(all), opt.MaxNewTokens)
+	if err != nil {
+		return nil, err
+	}
+	return c.step, nil
+}
+
+// settle fills what the options leave to the model.
+func (m *Model) settle(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) {
 	if opt.EOS == nil {
 		opt.EOS = m.EOS()
 	}
@@ -31,14 +44,6 @@ func (m *Model) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *
 	for _, s := range all {
 		s.Before = prompts[s.Prompt].IDs
 	}
-	if opt.NoCache {
-		return func(live []*tokens.Sequence) (torchx.Tensor, error) { return m.uncached(prompts, live) }, nil
-	}
-	c, err := m.prefill(prompts, len(all), opt.MaxNewTokens)
-	if err != nil {
-		return nil, err
-	}
-	return c.step, nil
 }
 
 // placeholders lists the tokens that stand for pixels, which a model never wants to say.

@@ -27,7 +27,8 @@ const std::string kLogits =
     ;
 
 const std::vector<std::string> kRowNames = {"rms_norm", "rms_norm_back", "rms_norm_weight_back", "swiglu", "swiglu_back", "rope"};
-const std::vector<std::string> kLogitsNames = {"token_stats", "token_back", "token_back_bf16", "token_back_f16", "token_kl", "pick", "pick_back"};
+const std::vector<std::string> kLogitsNames = {"token_stats", "token_back", "token_back_bf16", "token_back_f16", "token_kl", "pick", "pick_back",
+                                              "unit_rows", "unit_rows_back"};
 
 // The driver and NVRTC, found in the process: linked, they would have to be on machines without a GPU too. libtorch's own
 // library of them says where they are.

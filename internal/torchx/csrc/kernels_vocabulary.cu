@@ -1,5 +1,5 @@
 R"cuda(
-// Rows of float logits: a language model's vocabulary, and a pointer's candidates. It follows kernels.cu in the string that
+// Rows of floats: logits of a language model's vocabulary, a pointer's scores, unit vectors. It follows kernels.cu in the string that
 // is compiled for float.
 
 // What is known of a row's distribution so far: max z, Σ e^(z-top), Σ e^(z-top) (z-top).
@@ -210,6 +210,48 @@ __global__ void pick_back(const float *logits, const index *actions, float taken
       }
     }
     dx[row * k + j] = d;
+  }
+}
+
+// --- unit vectors
+
+// y = x / max(|x|, eps); inverse gets 1/max(…), negative where that is 1/eps: then the norm is a constant to the gradient.
+template <int W> __global__ void unit_rows(const float *x, float *y, float *inverse, index k, float eps) {
+  const index row = blockIdx.x * k, step = static_cast<index>(blockDim.x) * W;
+  float squares = 0;
+  for (index j = threadIdx.x * W; j < k; j += step) {
+    float a[W];
+    load<W>(x + row + j, a);
+    for (int i = 0; i < W; i++) squares += a[i] * a[i];
+  }
+  const float norm = sqrtf(block_sum(squares)), scale = 1 / (norm <= eps ? eps : norm);
+  if (threadIdx.x == 0) inverse[blockIdx.x] = norm <= eps ? -scale : scale;
+  for (index j = threadIdx.x * W; j < k; j += step) {
+    float a[W];
+    load<W>(x + row + j, a);
+    for (int i = 0; i < W; i++) a[i] *= scale;
+    store<W>(y + row + j, a);
+  }
+}
+
+// dx = (dy - y (y·dy))·|inverse|.
+template <int W> __global__ void unit_rows_back(const float *y, const float *dy, const float *inverse, float *dx, index k) {
+  const index row = blockIdx.x * k, step = static_cast<index>(blockDim.x) * W;
+  const float scale = inverse[blockIdx.x];
+  float dot = 0;
+  for (index j = threadIdx.x * W; j < k; j += step) {
+    float a[W], d[W];
+    load<W>(y + row + j, a);
+    load<W>(dy + row + j, d);
+    for (int i = 0; i < W; i++) dot += a[i] * d[i];
+  }
+  const float along = scale < 0 ? 0 : block_sum(dot);
+  for (index j = threadIdx.x * W; j < k; j += step) {
+    float a[W], d[W];
+    load<W>(y + row + j, a);
+    load<W>(dy + row + j, d);
+    for (int i = 0; i < W; i++) d[i] = (d[i] - a[i] * along) * fabsf(scale);
+    store<W>(dx + row + j, d);
   }
 }
 )cuda"

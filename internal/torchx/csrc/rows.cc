@@ -201,6 +201,8 @@ struct PickLogp : torch::autograd::Function<PickLogp> {
     const Layout l = layout(logits, actions);
     at::Tensor x = logits.contiguous(), a = actions.to(x.device()).contiguous(), r = ref ? ref->contiguous() : at::Tensor();
     TORCH_CHECK(!ref || r.sizes() == at::IntArrayRef({l.b, l.g, l.t, l.k}), "pick: logits ", x.sizes(), ", reference ", ref ? r.sizes() : x.sizes());
+    TORCH_CHECK(a.scalar_type() == at::kLong && (!ref || r.scalar_type() == x.scalar_type()), "pick: actions of ", a.scalar_type(), ", logits of ", x.scalar_type(),
+                ", reference of ", ref ? r.scalar_type() : x.scalar_type());
     if (!x.is_cuda() && l.t > 1 && x.data_ptr() == logits.data_ptr()) x = x.clone();  // taken actions are written into it
     at::Tensor logp = at::empty(actions.sizes(), x.options()), entropy = at::empty(actions.sizes(), x.options());
     at::Tensor kl = at::empty(ref ? actions.sizes() : at::IntArrayRef({0}), x.options());
@@ -262,6 +264,12 @@ struct UnitRows : torch::autograd::Function<UnitRows> {
     at::Tensor x = input.contiguous(), y = at::empty_like(x);
     const int64_t k = x.size(-1), rows = k == 0 ? 0 : x.numel() / k;
     at::Tensor inverse = at::empty({rows}, x.options());
+    if (x.is_cuda()) {
+      const cuda::Kernel kernel{"unit_rows", x, cuda::wide(k, {&x, &y})};
+      cuda::run(kernel, rows, 1, kernel.threads(k), x, y, inverse, k, static_cast<float>(eps));
+      ctx->save_for_backward({y, inverse});
+      return y;
+    }
     AT_DISPATCH_FLOATING_TYPES(x.scalar_type(), "normalize", [&] {
       const scalar_t *in = x.data_ptr<scalar_t>();
       scalar_t *out = y.data_ptr<scalar_t>(), *inv = inverse.data_ptr<scalar_t>();
@@ -282,6 +290,11 @@ struct UnitRows : torch::autograd::Function<UnitRows> {
     const at::Tensor &y = saved[0], &inverse = saved[1];
     at::Tensor dy = grads[0].contiguous(), dx = at::empty_like(y);
     const int64_t k = y.size(-1), rows = inverse.numel();
+    if (y.is_cuda()) {
+      const cuda::Kernel kernel{"unit_rows_back", y, cuda::wide(k, {&y, &dy, &dx})};
+      cuda::run(kernel, rows, 1, kernel.threads(k), y, dy, inverse, dx, k);
+      return {dx, at::Tensor()};
+    }
     AT_DISPATCH_FLOATING_TYPES(y.scalar_type(), "normalize", [&] {
       const scalar_t *yp = y.data_ptr<scalar_t>(), *dyp = dy.data_ptr<scalar_t>(), *inv = inverse.data_ptr<scalar_t>();
       scalar_t *dxp = dx.data_ptr<scalar_t>();
@@ -296,7 +309,10 @@ struct UnitRows : torch::autograd::Function<UnitRows> {
   }
 };
 
-bool fused(const at::Tensor &x) { return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble); }
+bool fused(const at::Tensor &x) {
+  if (x.scalar_type() == at::kFloat) return x.is_cpu() || cuda::runs(x);
+  return x.is_cpu() && x.scalar_type() == at::kDouble;
+}
 
 }  // namespace
 
@@ -307,7 +323,7 @@ extern "C" {
 // taken before have the logit `taken`. With the log-probabilities ref [B, G, T, K] also each step's KL(π ‖ ref) [B, G, T].
 const char *fc_pick_logp(Tensor logits, Tensor actions, double taken, Tensor ref, Tensor *logp, Tensor *entropy, Tensor *kl) {
   return guard([&] {
-    variable_list out = fused(*logits) || (cuda::runs(*logits) && logits->scalar_type() == at::kFloat) ? PickLogp::apply(*logits, *actions, taken, ref == nullptr ? c10::optional<at::Tensor>() : *ref)
+    variable_list out = fused(*logits) ? PickLogp::apply(*logits, *actions, taken, ref == nullptr ? c10::optional<at::Tensor>() : *ref)
                                        : pick_composed(*logits, *actions, taken, ref == nullptr ? at::Tensor() : *ref);
     *logp = wrap(out[0]);
     *entropy = wrap(out[1]);

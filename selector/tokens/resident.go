@@ -1,0 +1,270 @@
+package tokens
+
+import (
+	"strings"
+
+	"fulcrum/internal/torchx"
+)
+
+// Resident is a Model that can decode with its whole state on the device. Generate takes that way on CUDA: a step copies
+// nothing from or to the host, so that it is recorded once as a graph and launched as one for every token.
+type Resident[P any] interface {
+	// BeginResident is Begin for such a decoding.
+	BeginResident(prompts []P, all []*Sequence, opt *GenerateOptions) (Decoding, error)
+}
+
+// Decoding computes what the next tokens of R rows are drawn from. In the beginning a row is a sequence of Begin's list.
+type Decoding interface {
+	// First returns the logits [R, V] float32 of the first tokens.
+	First() torchx.Tensor
+	// Next takes the last token of each row, ids [R] int64 on the device, and returns the logits [R, V] float32 of the next ones,
+	// which the caller may overwrite. Between calls of Take it does the same operations on the same memory.
+	Next(ids torchx.Tensor) torchx.Tensor
+	// Take leaves only these rows, in this order; the tensors that it makes belong to the caller's scope.
+	Take(rows []int)
+}
+
+// resident reports whether Generate decodes with the state on the device.
+func (o *GenerateOptions) resident(w *Weights) bool {
+	return !o.NoCache && o.Observe == nil && (o.OnDevice || strings.HasPrefix(w.device, "cuda"))
+}
+
+const (
+	endedEvery  = 16  // steps between two looks at how many rows have ended: the only time the host waits
+	mostlyEnded = 0.7 // of the rows, the share of live ones below which the others are left out
+	fewSteps    = 8   // as many are not worth a recording
+)
+
+// residentBatch is the state of Generate on the device. Rows that have ended go on until they are left out: nobody reads
+// what they draw.
+type residentBatch struct {
+	w    *Weights
+	opt  *GenerateOptions
+	next Decoding
+	all  int   // sequences
+	of   []int // [R] the sequence of each row
+
+	ids   torchx.Tensor // [R] int64 the last tokens
+	at    torchx.Tensor // [R] int64 step·all + sequence: where the next token's numbers stand in the results
+	ended torchx.Tensor // [R] bool
+	seen  torchx.Tensor // [R, V] bool what the repetition penalty counts; undefined without one
+
+	uniforms   torchx.Tensor // [steps·all] float64; undefined where greedy
+	eos        torchx.Tensor // [n] int64; undefined where nothing ends a row
+	suppressed torchx.Tensor // [n] int64; undefined where nothing is
+
+	drawn      torchx.Tensor // [steps·all] int64
+	kept, logp torchx.Tensor // [steps·all] float64; undefined where nobody asked
+}
+
+// generateResident draws the tokens of all sequences.
+func generateResident[P any](m Resident[P], w *Weights, prompts []P, all []*Sequence, opt *GenerateOptions) error {
+	next, err := m.BeginResident(prompts, all, opt)
+	if err != nil {
+		return err
+	}
+	b := w.newResidentBatch(next, all, opt)
+	if strings.HasPrefix(w.device, "cuda") {
+		defer torchx.OnSideStream(b.ids)()
+	}
+	b.run(strings.HasPrefix(w.device, "cuda"))
+	b.fill(all)
+	return nil
+}
+
+func (w *Weights) newResidentBatch(next Decoding, all []*Sequence, opt *GenerateOptions) *residentBatch {
+	n, like := len(all), w.params.Flat()
+	total := opt.MaxNewTokens * n
+	b := &residentBatch{w: w, opt: opt, next: next, all: n, of: make([]int, n), ids: torchx.FullLike(like, 0, torchx.Int64, n),
+		ended: torchx.FullLike(like, 0, torchx.Bool, n), drawn: torchx.FullLike(like, 0, torchx.Int64, total)}
+	at := make([]int64, n)
+	for i := range all {
+		b.of[i], at[i] = i, int64(i)
+	}
+	b.at = w.Int64s(at)
+	if !opt.IgnoreEOS && len(opt.EOS) > 0 {
+		b.eos = w.Int64s(opt.EOS)
+	}
+	if len(opt.Suppressed) > 0 {
+		b.suppressed = w.Int64s(opt.Suppressed)
+	}
+	if opt.Temperature != 0 {
+		u := make([]float64, 0, total)
+		for t := range opt.MaxNewTokens {
+			u = append(u, uniforms(all, t, opt)...)
+		}
+		b.uniforms = w.OnDevice(torchx.From(u, total))
+		b.kept = torchx.FullLike(like, 0, torchx.Float64, total)
+	}
+	if opt.Temperature != 0 || opt.scored {
+		b.logp = torchx.FullLike(like, 0, torchx.Float64, total)
+	}
+	if said := said(all, opt); said != nil {
+		b.seen = w.marks(all, said)
+	}
+	return b
+}
+
+// marks returns [sequences, V] bool: the tokens that each list has. Sequences of a prompt have the same list.
+func (w *Weights) marks(all []*Sequence, said [][]int64) torchx.Tensor {
+	var marks []bool
+	rows := make([]int64, len(all))
+	for i, s := range all {
+		if i == 0 || s.Prompt != all[i-1].Prompt {
+			row := make([]bool, w.Vocab)
+			for _, id := range said[i] {
+				row[id] = true
+			}
+			marks = append(marks, row...)
+		}
+		rows[i] = int64(len(marks)/w.Vocab - 1)
+	}
+	return torchx.IndexSelect(w.OnDevice(torchx.From(marks, len(marks)/w.Vocab, w.Vocab)), 0, w.Int64s(rows))
+}
+
+// run draws tokens until every row has ended or is as long as it may be.
+func (b *residentBatch) run(record bool) {
+	b.first()
+	var graph *torchx.Graph
+	defer func() { graph.Free() }()
+	fresh := true // the rows are others than those of the graph
+	steps := b.opt.MaxNewTokens
+	for t := 1; t < steps; t++ {
+		switch last := t+1 == steps && len(b.opt.Last) > 0; {
+		case last || !record || fresh && steps-t < fewSteps:
+			b.step(last)
+		case fresh:
+			b.step(false) // once as it is: libraries make their workspaces, kernels are compiled
+			former := graph
+			err := torchx.Try(func() error { graph = torchx.Capture(former, func() { b.step(false) }); return nil })
+			if err != nil { // an operation waits for the device: steps are launched one operation at a time, slower, to the same end
+				record, graph = false, former
+				continue
+			}
+			former.Free()
+			fresh = false
+		default:
+			graph.Replay()
+		}
+		if b.eos.Nil() || t%endedEvery != 0 {
+			continue
+		}
+		live := b.live()
+		if len(live) == 0 {
+			return
+		}
+		if float64(len(live)) < mostlyEnded*float64(len(b.of)) {
+			b.take(live)
+			fresh = true
+		}
+	}
+}
+
+// first draws the tokens that follow the prompts.
+func (b *residentBatch) first() {
+	defer torchx.Scope()()
+	b.draw(b.next.First(), b.forced(len(b.opt.First) > 0, len(b.opt.Last) > 0 && b.opt.MaxNewTokens == 1))
+}
+
+// step draws one more token of each row.
+func (b *residentBatch) step(last bool) {
+	defer torchx.Scope()()
+	b.draw(b.next.Next(b.ids), b.forced(false, last))
+}
+
+// forced returns the ids that a token must be one of; nil = any.
+func (b *residentBatch) forced(first, last bool) []int64 {
+	switch {
+	case last:
+		return b.opt.Last
+	case first:
+		return b.opt.First
+	}
+	return nil
+}
+
+// draw takes a token of each row and writes down what is known of it.
+func (b *residentBatch) draw(logits torchx.Tensor, forcedIDs []int64) {
+	o, from := b.opt, logits
+	if forcedIDs != nil {
+		from = b.w.OnDevice(forced(len(b.of), b.w.Vocab, forcedIDs))
+	}
+	var u torchx.Tensor
+	if !b.uniforms.Nil() {
+		u = torchx.IndexSelect(b.uniforms, 0, b.at)
+	}
+	how := torchx.SampleOptions{Temperature: o.Temperature, TopP: o.TopP, TopK: o.TopK, RepetitionPenalty: o.RepetitionPenalty}
+	d := torchx.DrawTokens(from, how, b.seen, b.suppressed, u, o.scored)
+	torchx.WriteRowsAt(b.drawn, b.at, d.IDs)
+	if !b.kept.Nil() {
+		torchx.WriteRowsAt(b.kept, b.at, d.Kept)
+	}
+	if !b.logp.Nil() {
+		logp := d.LogP
+		if forcedIDs != nil && o.scored {
+			column := torchx.Reshape(d.IDs, len(b.of), 1)
+			logp = torchx.Squeeze(torchx.Gather(torchx.LogSoftmax(logits, 1), 1, column), 1)
+		}
+		torchx.WriteRowsAt(b.logp, b.at, logp)
+	}
+	if !b.eos.Nil() {
+		torchx.Copy(b.ended, torchx.Maximum(b.ended, torchx.IsAny(d.IDs, b.eos)))
+	}
+	if !b.seen.Nil() {
+		torchx.MarkSeen(b.seen, d.IDs)
+	}
+	torchx.Copy(b.ids, d.IDs)
+	torchx.Advance(b.at, b.all)
+}
+
+// live returns the rows that have not ended. sync
+func (b *residentBatch) live() []int {
+	var rows []int
+	for i, ended := range torchx.Data[bool](b.ended) {
+		if !ended {
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}
+
+// take goes on with some rows.
+func (b *residentBatch) take(rows []int) {
+	index, of := make([]int64, len(rows)), make([]int, len(rows))
+	for i, r := range rows {
+		index[i], of[i] = int64(r), b.of[r]
+	}
+	which := b.w.Int64s(index)
+	for _, x := range []*torchx.Tensor{&b.ids, &b.at, &b.ended, &b.seen} {
+		if x.Nil() {
+			continue
+		}
+		all := *x
+		*x = torchx.IndexSelect(all, 0, which)
+		all.Free()
+	}
+	b.of = of
+	b.next.Take(rows)
+}
+
+// fill gives the sequences what was drawn for them, up to the token that ended each. sync
+func (b *residentBatch) fill(all []*Sequence) {
+	drawn := torchx.Data[int64](b.drawn)
+	var kept, logp []float64
+	if !b.kept.Nil() {
+		kept = torchx.Data[float64](b.kept)
+	}
+	if !b.logp.Nil() {
+		logp = torchx.Data[float64](b.logp)
+	}
+	o := b.opt
+	for i, s := range all {
+		for t := range o.MaxNewTokens {
+			k := t*b.all + i
+			last, first := t+1 == o.MaxNewTokens && len(o.Last) > 0, t == 0 && len(o.First) > 0
+			if s.append(drawn[k], o, last || first, last, at(kept, k), at(logp, k)) {
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package vl
+
+import (
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
+	"fulcrum/selector/vl/processor"
+)
+
+// resident is decoding with its state on the device: what changes from step to step are numbers in tensors that stay where
+// they are. It implements tokens.Decoding.
+type resident struct {
+	*decoding
+	m *Model // weights in the type of computation
+
+	prompt []int64 // [R] the prompt of each row
+	shared int     // so many rows in a row have each prompt; 1: prompts are looked up row by row
+
+	place torchx.Tensor // [R] int64 position of the token in work, the same on all axes: completions are text
+	row   torchx.Tensor // [R] int64 where its key and value go
+	spans torchx.DecodeSpans
+
+	cos, sin torchx.Tensor // [positions, D/2]
+}
+
+// BeginResident implements tokens.Resident.
+func (m *Model) BeginResident(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Decoding, error) {
+	m.settle(prompts, all, opt)
+	d, err := m.prefill(prompts, len(all), opt.MaxNewTokens)
+	if err != nil {
+		return nil, err
+	}
+	r := &resident{decoding: d, m: m.cast(), shared: len(all) / len(prompts)}
+	n := len(all)
+	place, row, own, none := make([]int64, n), make([]int64, n), make([]int32, n), make([]int32, n)
+	top := 0
+	for i, s := range all {
+		p := d.prompts[s.Prompt]
+		first := d.total + s.Index*d.max
+		r.prompt = append(r.prompt, int64(s.Prompt))
+		place[i], row[i], own[i] = int64(p.next), int64(first), int32(first)
+		top = max(top, p.next+d.max)
+	}
+	r.place, r.row = m.Int64s(place), m.Int64s(row)
+	r.spans.Own, r.spans.OwnLen, r.spans.MaxOwn = m.OnDevice(torchx.From(own, n)), m.OnDevice(torchx.From(none, n)), d.max
+	r.takePrompts()
+	m.rope.grow(top)
+	half := m.cfg.HeadDim / 2
+	r.cos = m.OnDevice(torchx.From(m.rope.cos[:top*half], top, half))
+	r.sin = m.OnDevice(torchx.From(m.rope.sin[:top*half], top, half))
+	return r, nil
+}
+
+// cast returns the model with its weights in the type of computation: under bfloat16 those that are trained are float32, and
+// layers would round them again for every token.
+func (m *Model) cast() *Model {
+	if m.DType == torchx.Float32 {
+		return m
+	}
+	out, w := *m, *m.Weights
+	out.Weights = &w
+	as := func(l lora.Layer) lora.Layer {
+		l.Weight, l.Bias = m.As(l.Weight), m.As(l.Bias)
+		return l
+	}
+	out.text.layers = nil
+	for _, l := range m.text.layers {
+		out.text.layers = append(out.text.layers, decoderLayer{
+			inputNorm: m.As(l.inputNorm), postNorm: m.As(l.postNorm), q: as(l.q), k: as(l.k), v: as(l.v), o: as(l.o),
+			gate: as(l.gate), up: as(l.up), down: as(l.down)})
+	}
+	out.text.norm = m.As(m.text.norm)
+	w.Head = m.As(m.Head)
+	return &out
+}
+
+// takePrompts says what the rows see of the prompts: those of a group share them.
+func (r *resident) takePrompts() {
+	var first, length []int32
+	for i := 0; i < len(r.prompt); i += r.shared {
+		p := r.prompts[r.prompt[i]]
+		first, length = append(first, int32(p.first)), append(length, int32(p.n))
+		r.spans.MaxPrefix = max(r.spans.MaxPrefix, p.n)
+	}
+	r.spans.Prefix, r.spans.PrefixLen = r.m.OnDevice(torchx.From(first, len(first))), r.m.OnDevice(torchx.From(length, len(length)))
+}
+
+// First implements tokens.Decoding.
+func (r *resident) First() torchx.Tensor { return torchx.IndexSelect(r.first, 0, r.m.Int64s(r.prompt)) }
+
+// Next implements tokens.Decoding.
+func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
+	m := r.m
+	torchx.Advance(r.spans.OwnLen, 1) // the token in work sees itself
+	r.cache.at = r.row
+	x := torchx.Embedding(m.text.embed, ids).To(m.DType)
+	cos, sin := torchx.IndexSelect(r.cos, 0, r.place), torchx.IndexSelect(r.sin, 0, r.place)
+	logits := m.Logits(m.layers(x, cos, sin, &rows{cache: r.cache, decode: &r.spans}, &lora.Pass{}))
+	torchx.Advance(r.place, 1)
+	torchx.Advance(r.row, 1)
+	return logits
+}
+
+// Take implements tokens.Decoding. Keys and values stay where they are. A group that has lost rows no longer shares its prompt.
+func (r *resident) Take(rows []int) {
+	index, prompt := make([]int64, len(rows)), make([]int64, len(rows))
+	for i, at := range rows {
+		index[i], prompt[i] = int64(at), r.prompt[at]
+	}
+	which := r.m.Int64s(index)
+	for _, x := range []*torchx.Tensor{&r.place, &r.row, &r.spans.Own, &r.spans.OwnLen} {
+		all := *x
+		*x = torchx.IndexSelect(all, 0, which)
+		all.Free()
+	}
+	r.prompt, r.shared = prompt, 1
+	r.spans.Prefix.Free()
+	r.spans.PrefixLen.Free()
+	r.takePrompts()
+}

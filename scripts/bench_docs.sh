@@ -12,7 +12,7 @@ grep -q "^<!-- $mark -->$" $page && grep -q "^<!-- /$mark -->$" $page || { echo 
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 if [ $mark = gpu ]; then
-	for file in "${@:2}"; do bin/run bench --format markdown --from "$file"; done >"$table"
+	for file in "${@:2}"; do bin/run bench --format markdown --from "$file" && echo; done >"$table"
 else
 	bin/run bench --format markdown "$@" >"$table"
 fi

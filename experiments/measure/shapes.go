@@ -120,8 +120,8 @@ func shapeConfig(w bench.ShapeWorkload) map[string]any {
 }
 
 // repeat runs a case once uncounted, then repeats times, and returns the medians.
-func (b *shapeBench) repeat(ctx context.Context, repeats int, work func(context.Context) (bench.ShapeMeasurement, error)) (m bench.ShapeMeasurement,
-	err error) {
+func (b *shapeBench) repeat(ctx context.Context, repeats int,
+	work func(context.Context) (bench.ShapeMeasurement, error)) (m bench.ShapeMeasurement, err error) {
 	var all []bench.ShapeMeasurement
 	for i := range repeats + 1 {
 		if err := ctx.Err(); err != nil {

@@ -56,7 +56,7 @@ type task struct {
 func slurmMissing() error {
 	for _, name := range []string{"sbatch", "squeue", "scancel", "scontrol"} {
 		if _, err := exec.LookPath(name); err != nil {
-			return fmt.Errorf("Slurm is not on this machine (there is no command %s), and this launcher hands its jobs to Slurm: start the "+
+			return fmt.Errorf("this machine has no Slurm (there is no command %s), and this launcher hands its jobs to Slurm: start the "+
 				"sweep on a login node of a cluster; hydra/launcher=local runs the jobs here", name)
 		}
 	}
@@ -71,7 +71,7 @@ func slurmConfigured() error {
 	if err == nil || !strings.Contains(strings.ToLower(string(out)), "configuration") {
 		return nil
 	}
-	return errors.New("Slurm's commands are on this machine, but they know of no cluster (scontrol show config finds no slurm.conf): " +
+	return errors.New("this machine has Slurm's commands, but they know of no cluster (scontrol show config finds no slurm.conf): " +
 		"start the sweep on a login node, or set SLURM_CONF to the cluster's slurm.conf; hydra/launcher=local runs the jobs here")
 }
 

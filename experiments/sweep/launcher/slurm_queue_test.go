@@ -72,7 +72,7 @@ func TestSlurmSilent(t *testing.T) {
 func TestSlurmMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := NewSlurm(t.TempDir(), "", DefaultSlurmOptions())
-	if err == nil || !strings.Contains(err.Error(), "Slurm is not on this machine (there is no command sbatch)") ||
+	if err == nil || !strings.Contains(err.Error(), "this machine has no Slurm (there is no command sbatch)") ||
 		!strings.Contains(err.Error(), "hydra/launcher=local") {
 		t.Errorf("got %v", err)
 	}

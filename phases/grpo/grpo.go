@@ -226,7 +226,8 @@ func (g *Phase) part(from int, batch *selector.Batch, sums *tally, w *phases.Wor
 		forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
 		out := in.policy(forward)    // with gradient, dropout off
 		logp := g.perRatio(out.LogP) // [B, G], or [B, G, T] with ratio=token
-		old := in.old(logp, ref)     // like logp, no gradient
+		before := in.old(view{logp: logp, steps: out.LogP}, ref)
+		old := before.logp // like logp, no gradient
 		denominator := old
 		if in.fresh {
 			denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
@@ -249,8 +250,11 @@ func (g *Phase) part(from int, batch *selector.Batch, sums *tally, w *phases.Wor
 			loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))
 		}
 		torchx.Backward(loss)
+		if batch.Sampled == nil {
+			before.steps = torchx.Tensor{}
+		}
 		return torchx.Keep(torchx.Detach(loss)), measured(in, found{ppo: ppo, kl: kl, klTerms: klTerms, logRatio: logRatio, logp: logp, old: old,
-			ref: ref.logp, entropy: out.Entropy}, sums.ref != nil && g.rollout.ref == nil)
+			ref: ref.logp, entropy: out.Entropy, oldSteps: before.steps}, sums.ref != nil && g.rollout.ref == nil)
 	}
 }
 

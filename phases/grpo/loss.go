@@ -39,8 +39,8 @@ func (g *Phase) shape(b *selector.Batch, last int) []int {
 type staged struct {
 	policy    func(selector.ForwardOptions) selector.Output
 	reference func() view
-	old       func(logp torchx.Tensor, ref view) torchx.Tensor // log-probabilities, like logp
-	fresh     bool                                             // the old policy has the very weights that the numerator has now
+	old       func(now, ref view) view
+	fresh     bool // the old policy has the very weights that the numerator has now
 
 	adv     torchx.Tensor // [B, G], or [B, G, 1] with ratio=token
 	weight  torchx.Tensor // like logp; 0 where nothing counts

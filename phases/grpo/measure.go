@@ -2,6 +2,7 @@ package grpo
 
 import (
 	"math"
+	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -17,15 +18,16 @@ type tally struct {
 	ppo, kl    float64 // the parts' shares of the loss's terms
 	klSequence float64 // nats per sequence
 
-	ratios             float64 // sum
-	n                  int     // ratios: one a candidate, or one a scored token
-	outside, low, high int     // ratios outside the clip range, and those whose gradient that stops
-	clamped            int     // log-ratios that were cut
-	entropy            float64 // sum over scored steps
-	steps              int     // with an entropy
-	gain               float64 // sum over candidates of advantage times the change of their log-probability since the old policy
-	fresh              bool    // the old policy has the policy's weights
-	drift              float64 // then: the largest difference of their log-probabilities all the same, nats
+	ratios             float64   // sum
+	n                  int       // ratios: one a candidate, or one a scored token
+	outside, low, high int       // ratios outside the clip range, and those whose gradient that stops
+	clamped            int       // log-ratios that were cut
+	entropy            float64   // sum over scored steps
+	steps              int       // with an entropy
+	gain               float64   // sum over candidates of advantage times the change of their log-probability since the old policy
+	fresh              bool      // the old policy has the policy's weights
+	gaps               []float64 // of sampled tokens: |log-probability in the sampler - in the old policy's forward pass|
+	drift              float64   // then: the largest difference of their log-probabilities all the same, nats
 
 	old, ref []float32 // for later passes over the batch; nil where nothing is kept
 }
@@ -61,6 +63,7 @@ type found struct {
 	logp, old torchx.Tensor // [B, G], or [B, G, T] with ratio=token
 	ref       torchx.Tensor // like logp, or none
 	entropy   torchx.Tensor // [B, G, T], or none
+	oldSteps  torchx.Tensor // [B, G, T] log-probabilities of sampled steps under the old policy, or none
 }
 
 // measured returns what read wants the numbers of, detached, in its order. ref says that the reference's log-probabilities are kept.
@@ -72,7 +75,7 @@ func measured(in *staged, t found, ref bool) []torchx.Tensor {
 	if !ref {
 		t.ref = torchx.Tensor{}
 	}
-	all := []torchx.Tensor{t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref}
+	all := []torchx.Tensor{t.ppo, t.kl, perSequence, t.logRatio, t.logp, t.old, t.entropy, t.ref, t.oldSteps}
 	for i, x := range all {
 		if !x.Nil() {
 			all[i] = torchx.Keep(torchx.Detach(x))
@@ -119,6 +122,21 @@ func (f *tally) readPart(g *Phase, p part, values [][]float64) {
 			f.steps++
 		}
 	}
+	for at, old := range values[8] {
+		if sampled := b.Sampled[at]; b.Mask[at] != 0 && b.Valid[at/b.T] && !math.IsNaN(sampled) {
+			f.gaps = append(f.gaps, math.Abs(sampled-old))
+		}
+	}
+}
+
+// samplerGap returns the median and the largest difference between the log-probabilities that tokens were sampled with and the
+// old policy's; nil where nothing is known. It sorts them.
+func samplerGap(gaps []float64) (median, most *float64) {
+	if len(gaps) == 0 {
+		return nil, nil
+	}
+	slices.Sort(gaps)
+	return &gaps[len(gaps)/2], &gaps[len(gaps)-1]
 }
 
 // addRatios counts a part's ratios: one a candidate, or one a token.
@@ -150,6 +168,9 @@ func (f *tally) addRatios(g *Phase, from int, b *selector.Batch, logRatio []floa
 // measure turns the tally of a pass into metrics.
 func (g *Phase) measure(optimizer phases.OptimizerMetrics, f *tally) Metrics {
 	left := g.rollout.batch.NumValid()
+	if len(f.gaps) > 0 { // later passes over the batch report it again
+		g.rollout.measured.SamplerGap, g.rollout.measured.SamplerGapMax = samplerGap(f.gaps)
+	}
 	m := Metrics{OptimizerMetrics: optimizer, rolloutMetrics: g.rollout.measured,
 		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Beta(),
 		KL:           f.klSequence * (perCandidate(g.rollout.counts) / float64(max(left, 1))),

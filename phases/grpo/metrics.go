@@ -53,6 +53,8 @@ type rolloutMetrics struct {
 	TopK               int       `metric:"top_k"`
 	Items              int       `metric:"items"`
 	ResampledGroups    *int      `metric:"resampled_groups"`
+	SamplerGap         *float64  `metric:"sampler_gap"`
+	SamplerGapMax      *float64  `metric:"sampler_gap_max"`
 }
 
 // epochMetrics are what an epoch's end adds to its row.

@@ -114,19 +114,19 @@ func (g *Phase) rebuilt(env *phases.Env) (selector.Policy, error) {
 	return p, nil
 }
 
-// oldLogProbs stages the old policy's log-probabilities, like logp, and says whether that policy has the very weights that
-// the numerator has now.
+// oldLogProbs stages the old policy's log-probabilities and says whether that policy has the very weights that the numerator
+// has now, whose own are now.
 func (g *Phase) oldLogProbs(b *selector.Batch, from int, temperature float64,
-	w *phases.Work) (old func(logp torchx.Tensor, ref view) torchx.Tensor, fresh bool) {
+	w *phases.Work) (old func(now, ref view) view, fresh bool) {
 	switch {
 	case g.rollout.old != nil:
 		kept := g.kept(g.rollout.old, b, from, w)
-		return func(torchx.Tensor, view) torchx.Tensor { return *kept }, false
+		return func(view, view) view { return view{logp: *kept} }, false
 	case g.chosen.old.From == ofPolicy:
-		return func(logp torchx.Tensor, _ view) torchx.Tensor { return torchx.Detach(logp) }, true
+		return func(now, _ view) view { return view{logp: torchx.Detach(now.logp), steps: now.steps} }, true
 	case g.old == g.reference:
-		return func(_ torchx.Tensor, ref view) torchx.Tensor { return ref.logp }, g.sinceOld == 0 && g.startsOld
+		return func(_, ref view) view { return ref }, g.sinceOld == 0 && g.startsOld
 	}
 	of := g.view(g.old, b, from, selector.ForwardOptions{Temperature: temperature}, w)
-	return func(torchx.Tensor, view) torchx.Tensor { return of().logp }, g.sinceOld == 0 && g.startsOld
+	return func(view, view) view { return of() }, g.sinceOld == 0 && g.startsOld
 }

@@ -143,6 +143,8 @@ func (k *cachedLogProbs) distributions(b *selector.Batch, index []int, actions i
 type view struct {
 	logp torchx.Tensor // [B, G], or [B, G, T] with ratio=token
 	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
+
+	steps torchx.Tensor // [B, G, T] what logp is, or is the sum of; no tensor where that was looked up
 }
 
 // view stages what f thinks of a part of the rollout, which starts at query from: looked up, or evaluated.
@@ -153,7 +155,7 @@ func (g *Phase) view(f *frozenPolicy, b *selector.Batch, from int, forward selec
 		return func() view {
 			defer torchx.NoGrad()()
 			out := evaluate(forward)
-			return view{g.perRatio(out.LogP), out.Dist}
+			return view{g.perRatio(out.LogP), out.Dist, out.LogP}
 		}
 	}
 	index, v := g.rollout.index[from*b.G:], &view{}

@@ -210,6 +210,38 @@ func TestTokenMetrics(t *testing.T) {
 	}
 }
 
+// TestSamplerGap: whatever the ratio and the old policy, each row of sampled completions says how far the sampler's
+// log-probabilities are from those of the old policy's forward pass; recorded ones have none.
+func TestSamplerGap(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"a ratio a token": func(o *Options) { o.NumIterations, o.MicroBatch = 2, new(3) },
+		"a hot sampler":   func(o *Options) { o.SampleTemp = 1.7 },
+		"a ratio a sequence": func(o *Options) {
+			o.Ratio, o.Loss, o.OldPolicy, o.ZeroVariance = "sequence", "grpo", "epoch_start", "resample"
+		},
+		"recorded": func(o *Options) { o.Rollout, o.OldPolicy = "offline", "epoch_start" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rec := &phasetest.Memory{}
+			plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{tokenGRPO(change)}}
+			if _, err := phases.Run(context.Background(), plan, phasetest.TokenEnv(t, rec, t.TempDir()), nil); err != nil {
+				t.Fatal(err)
+			}
+			for i, m := range rec.Steps(t, "grpo") {
+				median, there := m["sampler_gap"].(float64)
+				most, _ := m["sampler_gap_max"].(float64)
+				if there != (name != "recorded") || median > most || most > 1e-6 { // float32
+					t.Errorf("step %d: gap %v, largest %v", i+1, m["sampler_gap"], m["sampler_gap_max"])
+				}
+			}
+		})
+	}
+	median, most := samplerGap([]float64{5, 1, 2})
+	if *median != 2 || *most != 5 {
+		t.Errorf("median %v, largest %v of 5, 1, 2", *median, *most)
+	}
+}
+
 // TestPassesKeepLogProbs: of four passes over a batch only the first asks the reference.
 func TestPassesKeepLogProbs(t *testing.T) {
 	env := phasetest.TokenEnv(t, &phasetest.Memory{}, t.TempDir())

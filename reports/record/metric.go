@@ -109,6 +109,9 @@ func Metrics() []Metric {
 		{"truncated_share", "share", "completions cut at the length limit"},
 		{"kept_mass", "share", "of the policy's distribution at the sampling temperature, what tokens were drawn from: the probability " +
 			"that top-p and top-k keep (with a repetition penalty, the overlap of both distributions); mean over the sampled tokens"},
+		{"sampler_gap", "nats", "median over the sampled tokens of the difference between the log-probability that a token was drawn " +
+			"with and that of the old policy's forward pass, which enters the ratio: rounding, about 1e-7 in float32"},
+		{"sampler_gap_max", "nats", "largest of these differences"},
 		{"policy_temperature", "", "temperature of the policy in GRPO (1: as trained)"},
 		{"adv_hist", "", "counts of advantages in equal bins over [-5, 5]"},
 		{"kl_beta_next", "", "β of the next epoch"},

@@ -37,11 +37,14 @@ endif
 .PHONY: all lint FORCE
 all: bin/lib/libfulcrum_torch.so bin/lib/libcgotorch.so build/stubs/libtorch.a
 
-# Rewritten only when it changes, so that everything may depend on it.
+# Rewritten only when it changes, so that everything may depend on it. Not while counting: make would find it up to date then and go on with
+# what it read before.
+ifndef COUNTING
 $(OUT)/config.mk: FORCE
 	@mkdir -p $(OUT)
 	@{ scripts/libtorch.sh && echo '# $(CXX) $(GOTORCH)'; } > $@.new || { rm -f $@.new; exit 1; }
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
+endif
 
 # torch/torch.h takes half a minute to read; precompiled, 5 s.
 PCH := $(OUT)/pch/torch.h

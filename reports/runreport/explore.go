@@ -2,6 +2,7 @@ package runreport
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 
 	"fulcrum/reports/curves"
@@ -40,7 +41,8 @@ func Explore(run *record.Run) (page.Lively, error) {
 			continue
 		}
 		for _, policy := range []string{record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded} {
-			if score, ok := run.Score("val", policy, name); ok {
+			// A mean that is not finite fails the run, which says so; it must not take the report with it.
+			if score, ok := run.Score("val", policy, name); ok && !math.IsInf(score, 0) && !math.IsNaN(score) {
 				d.Levels = append(d.Levels, level{strings.ReplaceAll(policy, "_", " "), score})
 			}
 		}

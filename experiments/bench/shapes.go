@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stat"
@@ -236,22 +235,8 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 			percent(l.Generation), percent(l.LogProbs), percent(l.Update), peak, gap})
 	}
 	fmt.Fprintln(out)
-	if format == "markdown" {
-		for i, row := range cells {
-			fmt.Fprintf(out, "| %s |\n", strings.Join(row, " | "))
-			if i == 0 {
-				fmt.Fprintln(out, "|---|---|---|"+strings.Repeat("--:|", len(row)-3))
-			}
-		}
-		fmt.Fprintln(out)
-	} else {
-		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		for _, row := range cells {
-			fmt.Fprintln(t, strings.Join(row, "\t")+"\t")
-		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
+	if err := writeCells(out, format, cells, 3); err != nil {
+		return err
 	}
 	var texts []string
 	for _, c := range ShapeCases() {

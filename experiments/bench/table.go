@@ -141,27 +141,34 @@ func (t *table) printTraining(out io.Writer) error {
 		fmt.Fprintf(out, "%s; device %s, threads %d, %d processes a row\n", t.machine, t.opt.Device, t.opt.Threads, t.opt.Repeats)
 		return nil
 	}
-	if t.opt.Format == "markdown" {
-		fmt.Fprintf(out, "%s\n\n", t.heading())
-		for i, cells := range t.cells() {
-			fmt.Fprintf(out, "| %s |\n", strings.Join(cells, " | "))
-			if i == 0 {
-				fmt.Fprintln(out, "|---|---|"+strings.Repeat("--:|", len(cells)-2))
-			}
-		}
-		_, err := fmt.Fprintf(out, "\n%s\n", t.footnote())
-		return err
-	}
 	fmt.Fprintln(out, t.heading())
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, cells := range t.cells() {
-		fmt.Fprintln(w, strings.Join(cells, "\t")+"\t")
+	if t.opt.Format == "markdown" {
+		fmt.Fprintln(out)
 	}
-	if err := w.Flush(); err != nil {
+	if err := writeCells(out, t.opt.Format, t.cells(), 2); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(out, t.footnote())
 	return err
+}
+
+// writeCells writes rows of cells, the first one the header, as a table whose first columns hold names and the others numbers.
+func writeCells(out io.Writer, format string, cells [][]string, names int) error {
+	if format == "markdown" {
+		for i, row := range cells {
+			fmt.Fprintf(out, "| %s |\n", strings.Join(row, " | "))
+			if i == 0 {
+				fmt.Fprintln(out, strings.Repeat("|---", names)+"|"+strings.Repeat("--:|", len(row)-names))
+			}
+		}
+		_, err := fmt.Fprintln(out)
+		return err
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, row := range cells {
+		fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
+	}
+	return w.Flush()
 }
 
 func (t *table) heading() string {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"fulcrum/internal/stat"
 )
@@ -184,22 +183,8 @@ func printTokens(out io.Writer, lines []TokenLine, format string) error {
 			fmt.Sprintf("%.0f", l.PeakMB), peer, peak, ratio})
 	}
 	fmt.Fprintln(out)
-	if format == "markdown" {
-		for i, row := range cells {
-			fmt.Fprintf(out, "| %s |\n", strings.Join(row, " | "))
-			if i == 0 {
-				fmt.Fprintln(out, "|---|---|"+strings.Repeat("--:|", len(row)-2))
-			}
-		}
-		fmt.Fprintln(out)
-	} else {
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		for _, row := range cells {
-			fmt.Fprintln(w, strings.Join(row, "\t")+"\t")
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
+	if err := writeCells(out, format, cells, 2); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintln(out, "Qwen2.5's decoder from random weights in float32, text only: "+caseTexts()+
 		". peer: plain PyTorch as HuggingFace's eager code computes it, "+

@@ -113,7 +113,7 @@ func TestLocalRefuses(t *testing.T) {
 	_, prompts := askedOf(t)
 	for name, change := range map[string]func(p *lvlm.Prompt){
 		"query 7: message 1, part 1 (image): open /no/picture.png: ": func(p *lvlm.Prompt) { p.Query.Image = "/no/picture.png"; p.Shots = nil },
-		"query 7: the prompt has ":                                   func(p *lvlm.Prompt) { p.Query.Answer = strings.Repeat("long ", 40000) },
+		"query 7: the prompt has ":                                   func(p *lvlm.Prompt) { p.Query.Answer = strings.Repeat("long ", 90000) },
 		"query 7: no answer to score":                                func(p *lvlm.Prompt) { p.Query.Answer = "" },
 	} {
 		p := prompts[0]

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,12 +11,29 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/usage"
+	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/vl"
 )
 
-// OpenLocal opens the vision-language model of a folder, or of a run of policy=qwen2_5_vl, to score and to answer: nothing of it
+// OpenScorer opens the frozen model of the section lvlm with its store before it. It is closed when the task has ended.
+func OpenScorer(ctx context.Context, j *job.Job) (*lvlm.Stored, error) {
+	o := j.Config.LVLM
+	s, err := lvlm.Open(ctx, o, func() (lvlm.Scorer, error) {
+		if o.Path == nil {
+			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
+		}
+		return openLocal(j, "lvlm.path", *o.Path, icl.LocalOptions{Template: o.Template, ImageSize: o.ImageSize, MaxNewTokens: o.MaxNewTokens})
+	})
+	if err != nil {
+		return nil, err
+	}
+	j.AtEnd(s)
+	return s, nil
+}
+
+// openLocal opens the vision-language model of a folder, or of a run of policy=qwen2_5_vl, to score and to answer: nothing of it
 // is trained. key names the option that path comes from.
-func OpenLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, error) {
+func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, error) {
 	if err := j.MapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}

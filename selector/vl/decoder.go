@@ -134,7 +134,7 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora
 		asks, after = len(in.tail.rows), &rows{spans: in.tail.spans}
 	}
 	q := torchx.Rope(torchx.Reshape(m.Apply(&l.q, of(y), p), asks, c.Heads, c.HeadDim), of(cos), of(sin)) // [N, Hq, D]
-	k := torchx.Rope(torchx.Reshape(m.Apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin)             // [N, Hk, D]
+	k := torchx.Rope(torchx.Reshape(m.Apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin)              // [N, Hk, D]
 	v := torchx.Reshape(m.Apply(&l.v, y, p), n, c.KVHeads, c.HeadDim)
 	if in.cache != nil {
 		k, v = in.cache.store(i, k, v)

@@ -123,7 +123,8 @@ func TestSharedComputesOnce(t *testing.T) {
 	if got := rows(twice); got != 80+4*20 {
 		t.Errorf("%d rows, want %d", got, 80+4*20)
 	}
-	far := []sequence{{symbols: []int64{1, 2, 3, 4}, answer: 1}, {symbols: []int64{9, 2, 3, 4}, answer: 1}, {symbols: []int64{1, 2, 3, 5}, answer: 1}}
+	far := []sequence{{symbols: []int64{1, 2, 3, 4}, answer: 1}, {symbols: []int64{9, 2, 3, 4}, answer: 1},
+		{symbols: []int64{1, 2, 3, 5}, answer: 1}}
 	if got := rows(far); got != 3+1+1+4 {
 		t.Errorf("%d rows, want 9", got)
 	}

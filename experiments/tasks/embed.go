@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
@@ -97,20 +96,14 @@ func (e *embedding) partPath() string { return e.out + ".part" }
 // read reads the records.
 func (e *embedding) read() (err error) {
 	o := e.job.Config.Embed
-	inputs := map[string]string{}
-	switch {
-	case o.In == nil:
-		e.set, err = e.job.Config.Data.OpenICL()
-	default:
-		inputs["embed.in"] = *o.In
-		data := beamdata.Options{RecordsICL: o.In}
-		if info, statErr := os.Stat(*o.In); statErr == nil && info.IsDir() {
-			data = beamdata.Options{Name: "vqa", Root: o.In}
-		}
-		e.set, err = data.OpenICL()
-	}
-	if err != nil {
+	if e.set, err = e.job.Config.Records(o.In); err != nil {
 		return err
+	}
+	inputs := map[string]string{}
+	for key, path := range map[string]*string{"embed.in": o.In, "data.records_icl": e.job.Config.Data.RecordsICL} {
+		if path != nil {
+			inputs[key] = *path
+		}
 	}
 	if err := PrepareOut("embed.out", e.out, inputs); err != nil {
 		return err

@@ -106,7 +106,7 @@ func beamFiles(t *testing.T, text string, rows [][]float32) []string {
 
 // small trains on a beam file: 6 optimizer steps.
 func small(data []string, more ...string) []string {
-	args := append([]string{"threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1",
+	args := append([]string{"selector=v3", "threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1",
 		"report.plots=false"}, data...)
 	return append(args, more...)
 }

@@ -32,6 +32,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
+	"fulcrum/reports/wandb"
 )
 
 // run is one run in progress.
@@ -44,6 +45,7 @@ type run struct {
 	resumed  bool
 	begin    time.Time
 	mlflow   *mlflow.Client // nil: none
+	wandb    *wandb.File    // nil: none
 	sealed   atomic.Bool    // run.log is complete: its digest is being taken
 	plotter  *runreport.Plotter
 	earlier  attempts // before a resume
@@ -202,6 +204,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	defer r.Log.Close()
 	r.startMLflow()
+	r.startWandB()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
 		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)),
 			func(err error) { r.Log.Warnf("plots: %v", err) })
@@ -221,6 +224,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		taskErr = err
 	}
 	r.endMLflow()
+	r.endWandB()
 	if !cfg.DryRun && !r.refused(taskErr) {
 		r.tell()
 	}

@@ -60,8 +60,9 @@ func TestSweep(t *testing.T) {
 	good := strings.TrimPrefix(data[1], "data.beams=")
 	missing := filepath.Join(filepath.Dir(good), "later.json")
 	dir := folder(t)
-	args := append([]string{"-m", "hydra.sweep.dir=" + dir, "data.beams=" + missing + "," + good, "logging.progress=false"},
-		small([]string{data[0], data[2]})...)
+	told := filepath.Join(filepath.Dir(good), "told")
+	args := append([]string{"-m", "hydra.sweep.dir=" + dir, "data.beams=" + missing + "," + good, "logging.progress=false",
+		"on_end.command='echo $FULCRUM_STATE >> " + told + "'"}, small([]string{data[0], data[2]})...)
 	r := run(t, args...)
 	if last := lastLine(r.stderr); r.code != 1 || !strings.Contains(last, "1 of 2 jobs failed") ||
 		!strings.Contains(last, "run resume "+dir) {
@@ -99,6 +100,10 @@ func TestSweep(t *testing.T) {
 	}
 	mustRun(t, "resume", dir)
 	doneOnce(t, dir, 2)
+	mustRun(t, "resume", dir) // of what has ended: nobody is told again
+	if got := read(t, told); got != "ended\nended\n" {
+		t.Errorf("on_end was told\n%s", got)
+	}
 	if after, err := os.Stat(second); err != nil || !after.ModTime().Equal(before.ModTime()) {
 		t.Error("the resume ran the finished job again")
 	}

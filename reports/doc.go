@@ -6,6 +6,7 @@
 //	record       what a run writes while it goes on and reads back: rows, TensorBoard, evaluations, summary, manifest
 //	curves       rows in series of bounded size, and the charts of web pages that draw them
 //	mlflow       mirrors the rows to an MLflow server
+//	wandb        mirrors the rows to a file that W&B's client uploads
 //	chart        figures, panels, layers and axes → SVG and PNG
 //	results      the stages of a run and arms over seeds, compared
 //	runreport    report.md, table and plots of a run

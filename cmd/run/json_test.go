@@ -22,7 +22,7 @@ func schemas() map[string]reflect.Type {
 	return map[string]reflect.Type{
 		"status": reflect.TypeFor[sweep.Status](), "report": reflect.TypeFor[reportJSON](), "diff": reflect.TypeFor[compare.Diff](),
 		"verify": reflect.TypeFor[verificationJSON](), "data_inspect": reflect.TypeFor[inspectionJSON](),
-		"checkpoint_inspect": reflect.TypeFor[checkpointJSON](),
+		"checkpoint_inspect": reflect.TypeFor[checkpointJSON](), "doctor": reflect.TypeFor[machineJSON](),
 	}
 }
 
@@ -127,7 +127,7 @@ func TestJSONFitsItsSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := map[string][]string{"status": {"status", a}, "report": {"report", a, b}, "diff": {"diff", a, b}, "verify": {"verify", a},
-		"data_inspect": {"data", "inspect", dir}, "checkpoint_inspect": nil} // a checkpoint: in the tests of experiments
+		"data_inspect": {"data", "inspect", dir}, "doctor": {"doctor"}, "checkpoint_inspect": nil} // a checkpoint: in the tests of experiments
 	for name, kind := range schemas() {
 		t.Run(name, func(t *testing.T) {
 			schema := schemaOf(kind)

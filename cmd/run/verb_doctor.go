@@ -13,75 +13,138 @@ import (
 
 // doctorVerb says what of libtorch, BLAS, CUDA and threads works here.
 func doctorVerb() *verb {
+	f := noFlags()
+	asJSON := jsonFlag(f)
+	verbose := f.Bool("verbose", false, "with how libtorch was built")
 	return &verb{
-		usage: `run doctor
-Says what of libtorch, BLAS, CUDA (devices, their memory, bfloat16, flash attention, NVRTC) and threads works here.
+		usage: `run doctor [--verbose] [--json]
+Says what of libtorch, BLAS, CUDA (devices, memory, bfloat16, flash attention, NVRTC) and threads works here, and tries a
+matrix product on each kind of device. --verbose adds how libtorch was built.
 `,
-		flags: noFlags(),
-		run:   doctor,
+		flags: f,
+		run: func(s *session, args []string) error {
+			if err := want(args, 0, "doctor [--verbose] [--json]"); err != nil {
+				return err
+			}
+			m, err := examined()
+			if *asJSON && m != nil {
+				if err := writeJSON(s.out, m); err != nil {
+					return err
+				}
+			} else if m != nil {
+				fmt.Fprint(s.out, m.text(*verbose))
+			}
+			return err
+		},
 	}
 }
 
-// doctor loads libtorch and multiplies two matrices.
-func doctor(s *session, _ []string) error {
-	fmt.Fprintf(s.out, "fulcrum   %s, %s, %s/%s, %d cores\n", build.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+// machineJSON is what run doctor finds.
+type machineJSON struct {
+	Version  string       `json:"version"`
+	Go       string       `json:"go"`
+	Platform string       `json:"platform"` // linux/amd64
+	Cores    int          `json:"cores"`
+	DiskFree float64      `json:"disk_free"` // bytes, here; 0: unknown
+	Libtorch string       `json:"libtorch"`  // "": it does not load
+	Threads  int          `json:"threads"`
+	Build    []string     `json:"build"`    // how libtorch was built
+	CUDA     []deviceJSON `json:"cuda"`     // empty: none can be used
+	Products bool         `json:"products"` // matrix products are right, on the CPU and on cuda:0
+}
+
+// deviceJSON is a CUDA device.
+type deviceJSON struct {
+	Name            string  `json:"name"`
+	Capability      string  `json:"capability"`
+	Multiprocessors string  `json:"multiprocessors"`
+	MemoryFree      float64 `json:"memory_free"`  // bytes
+	MemoryTotal     float64 `json:"memory_total"` // bytes
+	Runtime         string  `json:"runtime"`
+	Driver          string  `json:"driver"` // the newest CUDA that it knows
+	BFloat16        bool    `json:"bfloat16"`
+	Flash           bool    `json:"flash_attention"`
+	NVRTC           bool    `json:"nvrtc"`
+}
+
+// examined loads libtorch, asks for devices, and multiplies matrices. What was found comes with the error.
+func examined() (*machineJSON, error) {
+	m := &machineJSON{Version: build.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(),
+		Build: []string{}, CUDA: []deviceJSON{}}
 	var disk syscall.Statfs_t
 	if err := syscall.Statfs(".", &disk); err == nil {
-		fmt.Fprintf(s.out, "disk      %.1f GiB free here\n", float64(disk.Bavail)*float64(disk.Bsize)/(1<<30))
+		m.DiskFree = float64(disk.Bavail) * float64(disk.Bsize)
 	}
 	if err := torchx.Load(); err != nil {
-		return fmt.Errorf("libtorch does not load: %w", err)
+		return m, fmt.Errorf("libtorch does not load: %w", err)
 	}
 	torchx.Attach(runtime.NumCPU())
-	fmt.Fprintf(s.out, "libtorch  %s\n", torchx.Version())
-	fmt.Fprintf(s.out, "threads   %d\n", torchx.Threads())
-	for _, line := range strings.Split(strings.TrimSpace(torchx.BuildConfig()), "\n") {
-		fmt.Fprintf(s.out, "          %s\n", strings.TrimSpace(line))
+	m.Libtorch, m.Threads = torchx.Version(), torchx.Threads()
+	for line := range strings.SplitSeq(strings.TrimSpace(torchx.BuildConfig()), "\n") {
+		m.Build = append(m.Build, strings.TrimSpace(line))
 	}
-	if err := doctorCUDA(s); err != nil {
-		return err
-	}
-	return torchx.Try(func() error {
-		defer torchx.Scope()()
-		x := torchx.Full(1, 512, 512)
-		if got := torchx.Sum(torchx.MatMul(x, x)).Item(); got != 512*512*512 {
-			return fmt.Errorf("a matrix product gives %g, want %d: this libtorch is broken", got, 512*512*512)
+	devices := []string{"cpu"}
+	if torchx.CUDAAvailable() {
+		devices = append(devices, "cuda:0")
+		for i := range torchx.CUDADevices() {
+			d, err := torchx.DescribeCUDA(i)
+			if err != nil {
+				return m, err
+			}
+			room, err := torchx.MemoryOfCUDA(i, false)
+			if err != nil {
+				return m, err
+			}
+			m.CUDA = append(m.CUDA, deviceJSON{Name: d.Name, Capability: d.Capability, Multiprocessors: d.Multiprocessors, MemoryFree: room.Free,
+				MemoryTotal: room.Total, Runtime: d.Runtime, Driver: d.Driver, BFloat16: d.BFloat16, Flash: d.Flash, NVRTC: d.NVRTC})
 		}
-		fmt.Fprintln(s.out, "products  a 512×512 matrix product is right")
+	}
+	err := torchx.Try(func() error {
+		defer torchx.Scope()()
+		for _, device := range devices {
+			x := torchx.Full(1, 512, 512).ToDevice(device)
+			if got := torchx.Sum(torchx.MatMul(x, x)).Item(); got != 512*512*512 {
+				return fmt.Errorf("a matrix product on %s gives %g, want %d: this libtorch is broken, or does not fit the device", device, got,
+					512*512*512)
+			}
+		}
 		return nil
 	})
+	m.Products = err == nil
+	return m, err
 }
 
-// doctorCUDA describes each CUDA device and multiplies on it what doctor multiplies on the CPU.
-func doctorCUDA(s *session) error {
-	if !torchx.CUDAAvailable() {
-		fmt.Fprintln(s.out, "cuda      not available: device=cpu; for a GPU build with LIBTORCH=python or LIBTORCH=/path (make help)")
-		return nil
+// text is what a reader wants to know; verbose adds how libtorch was built.
+func (m *machineJSON) text(verbose bool) string {
+	var b strings.Builder
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintln(s.out, "cuda      available (device=cuda)")
-	for i := range torchx.CUDADevices() {
-		d, err := torchx.DescribeCUDA(i)
-		if err != nil {
-			return err
-		}
-		m, err := torchx.MemoryOfCUDA(i, false)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(s.out, "cuda:%d    %s, compute capability %s, %s multiprocessors, %s free of %s\n", i, d.Name, d.Capability,
-			d.Multiprocessors, hostmem.Size(m.Free), hostmem.Size(m.Total))
-		fmt.Fprintf(s.out, "          CUDA %s, the driver knows up to %s\n", d.Runtime, d.Driver)
-		fmt.Fprintf(s.out, "          bfloat16 %s, flash attention %s, kernels compiled at run time (NVRTC) %s\n", usable(d.BFloat16),
-			usable(d.Flash), usable(d.NVRTC))
+	line("fulcrum", "%s, %s, %s, %d cores", m.Version, m.Go, m.Platform, m.Cores)
+	line("disk", "%s free here", hostmem.Size(m.DiskFree))
+	if m.Libtorch == "" {
+		return b.String()
 	}
-	return torchx.Try(func() error {
-		defer torchx.Scope()()
-		x := torchx.Full(1, 512, 512).ToDevice("cuda:0")
-		if got := torchx.Sum(torchx.MatMul(x, x)).Item(); got != 512*512*512 {
-			return fmt.Errorf("a matrix product on cuda:0 gives %g, want %d: this libtorch does not fit the device", got, 512*512*512)
+	line("libtorch", "%s", m.Libtorch)
+	line("threads", "%d", m.Threads)
+	if verbose {
+		for _, text := range m.Build {
+			line("", "%s", text)
 		}
-		return nil
-	})
+	}
+	if len(m.CUDA) == 0 {
+		line("cuda", "not available: device=cpu (for a GPU: make build LIBTORCH=python)")
+	}
+	for i, d := range m.CUDA {
+		line(fmt.Sprintf("cuda:%d", i), "%s, compute capability %s, %s multiprocessors", d.Name, d.Capability, d.Multiprocessors)
+		line("", "%s free of %s; CUDA %s, the driver knows up to %s", hostmem.Size(d.MemoryFree), hostmem.Size(d.MemoryTotal), d.Runtime, d.Driver)
+		line("", "bfloat16 %s, flash attention %s,", usable(d.BFloat16), usable(d.Flash))
+		line("", "kernels compiled at run time (NVRTC) %s", usable(d.NVRTC))
+	}
+	if m.Products {
+		line("products", "a 512×512 matrix product is right")
+	}
+	return b.String()
 }
 
 func usable(yes bool) string {

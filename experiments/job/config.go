@@ -14,6 +14,7 @@ import (
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
+	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
@@ -57,6 +58,8 @@ type Config struct {
 	VL vl.Options `koanf:"vl"`
 	// the encoder-decoder (policy=seq2seq)
 	Seq2Seq seq2seq.Options `koanf:"seq2seq"`
+	// the frozen vision-language model that scores and answers
+	LVLM lvlm.Options `koanf:"lvlm"`
 	// supervised fine-tuning on the best recorded beam
 	SFT SFTOptions `koanf:"sft"`
 	// reward-weighted cross entropy on recorded beams
@@ -118,7 +121,8 @@ func DefaultConfig() *Config {
 		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
 		Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
-		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
+		LVLM: lvlm.DefaultOptions(),
+		SFT:  *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),

@@ -226,7 +226,7 @@ func FirstMissing(dir string) string {
 // from made ("": none) to this one go too where they are empty.
 func (f *Folder) Forget(before map[string]bool, made string) {
 	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl", "summary.json",
-		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "plots", "checkpoints", ModelFolder,
+		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
 		"events.out.tfevents.*", lockFile} {
 		old, _ := filepath.Glob(filepath.Join(GlobLiteral(f.Dir), pattern))
 		for _, path := range old {

@@ -57,6 +57,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	for _, job := range jobs {
 		p.folders[job.Dir] = job.Num
 	}
+	work := len(starts) > 0 || len(jobs) < c.total() // whoever was told of the end is not told again
 	outliveReaders()
 	stdout.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
 	err = c.run(ctx)
@@ -70,7 +71,9 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
 	}
 	err = c.finish(ctx)
-	p.tell()
+	if work {
+		p.tell()
+	}
 	return err
 }
 

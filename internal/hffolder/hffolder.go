@@ -1,6 +1,7 @@
 // Package hffolder reads and writes model folders as Hugging Face's from_pretrained and save_pretrained
 // do: config.json, generation_config.json and the weights in one safetensors file or in shards with an
-// index. It knows names and bytes of tensors, no architecture.
+// index; older folders hold pytorch_model.bin instead, which is read where it stands alone. It knows names
+// and bytes of tensors, no architecture.
 //
 //	folder, err := hffolder.Open("Qwen2.5-VL-3B-Instruct")
 //	err = folder.Check(wanted, nil)                            // every tensor there, with the right shape
@@ -11,6 +12,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -30,6 +32,7 @@ const (
 	generationName = "generation_config.json"
 	singleName     = "model.safetensors"
 	indexName      = "model.safetensors.index.json"
+	pickleName     = "pytorch_model.bin"
 )
 
 // Folder is an opened model folder. Its tensors are mapped from the files: read-only, valid until Close.
@@ -39,7 +42,7 @@ type Folder struct {
 	Generation []byte // generation_config.json, nil where the folder has none
 
 	tensors map[string]stored // by canonical name
-	files   []*tensorfile.File
+	files   []io.Closer
 }
 
 // stored is a tensor and where it was found.
@@ -74,8 +77,11 @@ func (f *Folder) openWeights() error {
 	}
 	raw, err := regular.ReadFile(filepath.Join(f.Path, indexName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s: found neither %s nor %s (weights in other formats, such as pytorch_model.bin, must be saved "+
-			"as safetensors first)", f.Path, singleName, indexName)
+		if _, err := os.Stat(filepath.Join(f.Path, pickleName)); err == nil {
+			return f.openPickle()
+		}
+		return fmt.Errorf("%s: found neither %s nor %s nor %s (weights in other formats must be saved as safetensors first)", f.Path,
+			singleName, indexName, pickleName)
 	}
 	if err != nil {
 		return err
@@ -104,6 +110,34 @@ func (f *Folder) openWeights() error {
 		if err := f.openFile(file, shards[file]); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// openPickle reads what torch.save wrote: a state dict. What is no tensor in it is not looked at.
+func (f *Folder) openPickle() error {
+	path := filepath.Join(f.Path, pickleName)
+	file, err := tensorfile.ReadPT(path)
+	if err != nil {
+		return err
+	}
+	f.files = append(f.files, file)
+	dict, ok := file.Value.(*tensorfile.Dict)
+	if !ok {
+		return fmt.Errorf("%s: holds a %s, want a dict of tensors", path, tensorfile.TypeName(file.Value))
+	}
+	for i, value := range dict.Values {
+		t, isTensor := value.(tensorfile.Tensor)
+		key, isText := dict.Keys[i].(string)
+		if !isTensor || !isText {
+			continue
+		}
+		t.Name = key
+		name := Canonical(key)
+		if other, dup := f.tensors[name]; dup {
+			return fmt.Errorf("%s: tensor %s is there already, as %s", path, key, other.tensor.Name)
+		}
+		f.tensors[name] = stored{t, pickleName}
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package hffolder
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -147,5 +148,32 @@ func TestCheckLayers(t *testing.T) {
 	if err := f.CheckLayers("num_hidden_layers", 3); err == nil || err.Error() != "model/config.json: num_hidden_layers = 3, "+
 		"but the weights are 2 tensors" {
 		t.Error(err)
+	}
+}
+
+// TestOpenPickle: pytorch_model.bin is read where no safetensors file is; what is no dict of tensors is refused.
+func TestOpenPickle(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "config.json"), []byte(`{}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "pytorch_model.bin")
+	state := &tensorfile.Dict{Keys: []any{"model.visual.a"}, Values: []any{weights(1)[0]}}
+	if err := tensorfile.WritePT(path, state); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, ok := f.Tensor("visual.a"); !ok || !bytes.Equal(got.Data, weights(1)[0].Data) {
+		t.Errorf("%v %v, want the bytes that were saved", f.Names(), got.Shape)
+	}
+	if err := tensorfile.WritePT(path, weights(1)[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(folder); err == nil || !strings.Contains(err.Error(), "want a dict of tensors") {
+		t.Errorf("a tensor alone: %v", err)
 	}
 }

@@ -38,6 +38,43 @@ func (s strip) json() any {
 	return map[string]any{"type": "Strip", "strip_left": s.left, "strip_right": s.right}
 }
 
+// lowercase maps every character by itself, as Rust's char::to_lowercase does.
+type lowercase struct{}
+
+func (lowercase) apply(text string) string {
+	// The one character that becomes two. Go maps it to i alone.
+	return strings.Map(unicode.ToLower, strings.ReplaceAll(text, "\u0130", "i\u0307"))
+}
+
+func (lowercase) json() any { return map[string]any{"type": "Lowercase"} }
+
+// squeeze puts one space in the place of every run of white space.
+type squeeze struct{}
+
+// whitePattern is how tokenizer.json writes it.
+const whitePattern = `\s+`
+
+func (squeeze) apply(text string) string {
+	var out strings.Builder
+	white := false
+	for _, r := range text {
+		if unicode.Is(unicode.White_Space, r) {
+			if !white {
+				out.WriteByte(' ')
+			}
+			white = true
+			continue
+		}
+		white = false
+		out.WriteRune(r)
+	}
+	return out.String()
+}
+
+func (squeeze) json() any {
+	return map[string]any{"type": "Replace", "pattern": map[string]any{"Regex": whitePattern}, "content": " "}
+}
+
 // replace puts content in the place of a text, or of every run of two or more spaces (old is "").
 type replace struct{ old, content string }
 
@@ -102,6 +139,8 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 		return nfcForm{}, nil
 	case "Precompiled":
 		return newCharsMap(n.CharsMap)
+	case "Lowercase":
+		return lowercase{}, nil
 	case "Strip":
 		return strip{n.Left, n.Right}, nil
 	case "Replace":
@@ -110,10 +149,13 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 			return replace{*n.Pattern.String, n.Content}, nil
 		case n.Pattern.Regex != nil && *n.Pattern.Regex == spacesPattern:
 			return replace{"", n.Content}, nil
+		case n.Pattern.Regex != nil && *n.Pattern.Regex == whitePattern && n.Content == " ":
+			return squeeze{}, nil
 		case n.Pattern.Regex != nil:
-			return nil, unsupported("normalizer Replace", *n.Pattern.Regex, "a String", fmt.Sprintf("the Regex %q", spacesPattern))
+			return nil, unsupported("normalizer Replace", *n.Pattern.Regex, "a String", fmt.Sprintf("the Regex %q", spacesPattern),
+				fmt.Sprintf("the Regex %q by a space", whitePattern))
 		}
 		return nil, fmt.Errorf("normalizer Replace: want a pattern with a String that is not empty")
 	}
-	return nil, unsupported("normalizer", kind, "NFC", "Precompiled", "Strip", "Replace", "none")
+	return nil, unsupported("normalizer", kind, "NFC", "Precompiled", "Strip", "Replace", "Lowercase", "none")
 }

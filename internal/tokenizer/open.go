@@ -133,12 +133,15 @@ func parseModel(f file) (*Tokenizer, error) {
 		return nil, unsupported("model.dropout", strconv.FormatFloat(*m.Dropout, 'g', -1, 64), "none")
 	case m.Prefix != nil && *m.Prefix != "":
 		return nil, unsupported("model.continuing_subword_prefix", *m.Prefix, "none")
-	case m.Suffix != nil && *m.Suffix != "":
+	case m.Suffix != nil && *m.Suffix != "" && r.split != CLIP:
 		return nil, unsupported("model.end_of_word_suffix", *m.Suffix, "none")
 	case m.ByteFallback:
 		return nil, unsupported("model.byte_fallback", "true", "false")
 	}
 	r.ignoreMerges = m.IgnoreMerges
+	if m.Suffix != nil {
+		r.suffix = *m.Suffix
+	}
 	pairs, err := parseMerges(m.Merges)
 	if err != nil {
 		return nil, err
@@ -195,19 +198,20 @@ func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 			} else if p.Pattern.String != nil {
 				pattern = *p.Pattern.String
 			}
-			rule, ok := map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2}[pattern]
-			if !ok || p.Pattern.Regex == nil || p.Invert || p.Behavior != "Isolated" {
+			rule, ok := map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2, clipPattern: CLIP, clipPattern5: CLIP}[pattern]
+			clip := rule == CLIP // keeps what matches, the others cut there: both are the pieces that match
+			if !ok || p.Pattern.Regex == nil || p.Invert != clip || p.Behavior != map[bool]string{false: "Isolated", true: "Removed"}[clip] {
 				return unsupported("pre_tokenizer Split", fmt.Sprintf("%s (behavior %s, invert %t)", pattern, p.Behavior, p.Invert),
-					"the pattern of Qwen2 or GPT-2, Isolated")
+					"the pattern of Qwen2 or GPT-2, Isolated", "that of CLIP, Removed and inverted")
 			}
 			r.split, split = rule, true
 		case p.Type == "ByteLevel" && !byteLevel:
 			byteLevel, r.prefixSpace = true, p.Prefix
 			ownRule := p.UseRegex == nil || *p.UseRegex
-			if ownRule == split {
+			if ownRule == split && r.split != CLIP { // whose pieces GPT-2's rule does not cut
 				return unsupported("pre_tokenizer ByteLevel", fmt.Sprintf("use_regex %t", ownRule), "true alone, false after a Split")
 			}
-			if ownRule {
+			if ownRule && !split {
 				r.split = GPT2
 			}
 		default:
@@ -304,8 +308,11 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 		r = rules{split: Qwen2, normalize: []normalizer{nfcForm{}}}
 	case "GPT2Tokenizer":
 		r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
+	case "CLIPTokenizer":
+		return clipParts(vocab, pairs)
 	default:
-		return nil, unsupported("tokenizer_class", c.Class, "Qwen2Tokenizer", "GPT2Tokenizer", "BartTokenizer", "RobertaTokenizer")
+		return nil, unsupported("tokenizer_class", c.Class, "Qwen2Tokenizer", "GPT2Tokenizer", "BartTokenizer", "RobertaTokenizer",
+			"CLIPTokenizer")
 	}
 	var added []Added
 	for _, key := range slices.Sorted(maps.Keys(c.Added)) {
@@ -330,6 +337,21 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 	t, err := build(vocab, pairs, added, r)
 	if err == nil && roberta {
 		t.wrap = template{before: []int64{int64(vocab["<s>"])}, after: []int64{int64(vocab["</s>"])}}
+	}
+	return t, err
+}
+
+// clipParts returns CLIP's tokenizer, whose special tokens are part of its vocabulary.
+func clipParts(vocab map[string]int, pairs [][2]string) (*Tokenizer, error) {
+	start, okS := vocab["<|startoftext|>"]
+	end, okE := vocab["<|endoftext|>"]
+	if !okS || !okE {
+		return nil, errors.New("vocab.json lacks <|startoftext|> or <|endoftext|>, which CLIPTokenizer puts around a text")
+	}
+	added := []Added{{ID: start, Content: "<|startoftext|>", Special: true}, {ID: end, Content: "<|endoftext|>", Special: true}}
+	t, err := build(vocab, pairs, added, rules{split: CLIP, suffix: "</w>", normalize: []normalizer{nfcForm{}, squeeze{}, lowercase{}}})
+	if err == nil {
+		t.wrap = template{before: []int64{int64(start)}, after: []int64{int64(end)}}
 	}
 	return t, err
 }

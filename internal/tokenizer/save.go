@@ -131,6 +131,9 @@ func (t *Tokenizer) bpeJSON() (pre, model any, err error) {
 	switch t.rules.split {
 	case GPT2:
 		pre = byteLevel(t.rules.prefixSpace, true)
+	case CLIP:
+		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": clipPattern}, "behavior": "Removed", "invert": true}
+		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, true)}}
 	case Qwen2:
 		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": qwen2Pattern}, "behavior": "Isolated", "invert": false}
 		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, false)}}
@@ -146,7 +149,7 @@ func (t *Tokenizer) bpeJSON() (pre, model any, err error) {
 		IgnoreMerges bool            `json:"ignore_merges"`
 		Vocab        json.RawMessage `json:"vocab"`
 		Merges       []string        `json:"merges"`
-	}{Type: "BPE", IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}, nil
+	}{Type: "BPE", Suffix: t.rules.suffix, IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}, nil
 }
 
 // unigramJSON returns pre_tokenizer, decoder and model of a Unigram tokenizer.

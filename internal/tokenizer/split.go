@@ -18,20 +18,47 @@ const (
 	// GPT2 is the rule of GPT-2, RoBERTa and BART:
 	// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 	GPT2
+	// CLIP is the rule of CLIP, which keeps no white space between pieces:
+	// 's|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
+	CLIP
 )
 
 // qwen2Pattern and gpt2Pattern are the rules as tokenizer.json spells them.
 const (
 	qwen2Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	gpt2Pattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	clipPattern  = `'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`
+	// clipPattern5 is what transformers 5 writes. ByteLevel cuts what its first alternatives find as clipPattern does, but for
+	// symbols right behind: "<|ENDOFTEXT|>!" gives "|>" and "!".
+	clipPattern5 = `<\|startoftext\|>|<\|endoftext\|>|` + clipPattern
 )
 
 // next returns the length in bytes of the piece at the start of text, which is not empty.
 func (s Split) next(text string) int {
-	if s == GPT2 {
+	switch s {
+	case GPT2:
 		return nextGPT2(text)
+	case CLIP:
+		return nextCLIP(text)
 	}
 	return nextQwen2(text)
+}
+
+// dropsSpace says that white space between pieces is no piece.
+func (s Split) dropsSpace() bool { return s == CLIP }
+
+// nextCLIP takes runs of white space for pieces, which are dropped.
+func nextCLIP(text string) int {
+	if text[0] == '\'' {
+		if n := contraction(text, false); n > 0 {
+			return n
+		}
+	}
+	c, n := classAt(text)
+	if c == number {
+		return n
+	}
+	return run(text, n, c)
 }
 
 type class uint8

@@ -1,5 +1,5 @@
 // Package tokenizer turns text into token ids and back, as the tokenizers of HuggingFace do: byte-level
-// BPE with the rules of Qwen2 and GPT-2 (Qwen2.5, BART), and the Unigram model of SentencePiece (T5).
+// BPE with the rules of Qwen2, GPT-2 and CLIP (Qwen2.5, BART), and the Unigram model of SentencePiece (T5).
 //
 //	t, err := tokenizer.Open("Qwen2.5-VL-3B-Instruct")
 //	ids := t.Encode("Hello world")              // the text alone
@@ -42,9 +42,10 @@ type Tokenizer struct {
 	ids     map[string]int
 	tokens  []entry // by id; a hole is a zero entry
 	byteID  [256]int32
-	raw     *matcher // added tokens that are found in the text as it stands
-	normal  *matcher // added tokens that are found in the normalised text
-	config  []byte   // tokenizer_config.json of the folder, kept for Save
+	endID   [256]int32 // of a byte that ends a piece; CLIP's vocabulary has tokens of its own for it
+	raw     *matcher   // added tokens that are found in the text as it stands
+	normal  *matcher   // added tokens that are found in the normalised text
+	config  []byte     // tokenizer_config.json of the folder, kept for Save
 	pool    sync.Pool
 }
 
@@ -62,6 +63,7 @@ type rules struct {
 	split        Split        // BPE: how it is cut into pieces
 	prefixSpace  bool         // BPE: a piece of text gets a leading space when it has none
 	ignoreMerges bool         // BPE: a piece that is a token of its own is not merged
+	suffix       string       // BPE: the last token of a piece ends with it
 	cleanUp      bool         // Decode removes the spaces before punctuation
 }
 
@@ -115,14 +117,25 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		if other := t.tokens[id].token; other != "" {
 			return nil, fmt.Errorf("tokens %q and %q share the id %d", min(token, other), max(token, other), id)
 		}
-		t.tokens[id] = entry{token: token, bytes: unletter(token, byteOf), inModel: true}
+		word, last := strings.CutSuffix(token, t.rules.suffix)
+		bytes := unletter(word, byteOf)
+		if t.rules.suffix != "" && last {
+			bytes += " "
+		}
+		t.tokens[id] = entry{token: token, bytes: bytes, inModel: true}
 	}
 	for b, r := range letters {
 		id, ok := t.ids[string(r)]
 		if !ok {
 			return nil, fmt.Errorf("the vocabulary lacks the byte 0x%02X, which it writes %q: this is no byte-level BPE", b, string(r))
 		}
-		t.byteID[b] = int32(id)
+		t.byteID[b], t.endID[b] = int32(id), int32(id)
+		if r2 := t.rules.suffix; r2 != "" {
+			if id, ok = t.ids[string(r)+r2]; !ok {
+				return nil, fmt.Errorf("the vocabulary lacks %q, the byte 0x%02X at the end of a word", string(r)+r2, b)
+			}
+			t.endID[b] = int32(id)
+		}
 	}
 	id := -1
 	for rank, p := range pairs {
@@ -239,7 +252,9 @@ func (t *Tokenizer) encodePart(text string, s *scratch) {
 	}
 	for len(text) > 0 {
 		n := t.rules.split.next(text)
-		t.encodePiece(text[:n], s)
+		if c, _ := classAt(text); c != space || !t.rules.split.dropsSpace() {
+			t.encodePiece(text[:n], s)
+		}
 		text = text[n:]
 	}
 }
@@ -275,9 +290,10 @@ func (t *Tokenizer) encodePiece(piece string, s *scratch) {
 
 func (t *Tokenizer) appendMerged(ids []int32, piece string, s *scratch) []int32 {
 	from := len(ids)
-	for i := range len(piece) {
+	for i := range len(piece) - 1 {
 		ids = append(ids, t.byteID[piece[i]])
 	}
+	ids = append(ids, t.endID[piece[len(piece)-1]])
 	if t.rules.ignoreMerges {
 		if id, ok := t.whole(ids[from:]); ok {
 			return append(ids[:from], id)
@@ -318,6 +334,9 @@ func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) string {
 		first = first && e.token == ""
 	}
 	text := validUTF8(out.String())
+	if t.rules.suffix != "" {
+		text = strings.TrimSpace(text)
+	}
 	if t.rules.cleanUp {
 		text = cleanUp(text)
 	}

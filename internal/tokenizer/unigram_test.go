@@ -183,8 +183,8 @@ func TestUnigramRefuses(t *testing.T) {
 		{"no pre-tokenizer", func(f map[string]any) { f["pre_tokenizer"] = nil }, `pre_tokenizer "none" is not supported`},
 		{"no decoder", func(f map[string]any) { f["decoder"] = nil }, `decoder "none" is not supported (supported: Metaspace)`},
 		{"a pattern", func(f map[string]any) {
-			f["normalizer"] = map[string]any{"type": "Replace", "pattern": map[string]any{"Regex": `\s+`}, "content": " "}
-		}, `normalizer Replace "\\s+" is not supported (supported: a String, the Regex " {2,}")`},
+			f["normalizer"] = map[string]any{"type": "Replace", "pattern": map[string]any{"Regex": `\d+`}, "content": " "}
+		}, `normalizer Replace "\\d+" is not supported (supported: a String, the Regex " {2,}", the Regex "\\s+" by a space)`},
 		{"a special token without ids", set("post_processor", "special_tokens", map[string]any{}),
 			`special_tokens lacks the ids of "</s>"`},
 		{"a special token outside", set("post_processor", "special_tokens", map[string]any{"</s>": map[string]any{"ids": []int{-4}}}),

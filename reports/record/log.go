@@ -39,7 +39,7 @@ type Log struct {
 	metrics *os.File
 	runLog  *os.File
 	events  *EventWriter // nil: no TensorBoard
-	mirror  Mirror       // nil: none
+	mirrors []Mirror
 	console *Progress
 	// clusters are the groups of a split's queries by query id; nil: none are known.
 	clusters map[string]map[int64]string
@@ -116,7 +116,7 @@ func appendTo(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Mirror takes every row of a run while it is written: MLflow does.
+// Mirror takes every row of a run while it is written: MLflow and W&B do.
 type Mirror interface {
 	Row(r Row)
 }
@@ -125,7 +125,7 @@ type Mirror interface {
 func (l *Log) Mirror(m Mirror) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mirror = m
+	l.mirrors = append(l.mirrors, m)
 }
 
 // Plan tells the progress line how long the run's phases will be, in order.
@@ -166,8 +166,8 @@ func (l *Log) Write(now time.Time, r Row) error {
 	if !isResumeLine(line) {
 		l.rows++
 	}
-	if l.mirror != nil {
-		l.mirror.Row(r)
+	for _, m := range l.mirrors {
+		m.Row(r)
 	}
 	if l.events == nil || r.Kind == KindEvent {
 		return nil

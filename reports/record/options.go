@@ -8,6 +8,8 @@ type LoggingOptions struct {
 	Progress bool `koanf:"progress"`
 	// write events.out.tfevents.* beside metrics.jsonl
 	TensorBoard bool `koanf:"tensorboard"`
+	// write wandb/offline-run-*/run-*.wandb, which `wandb sync` uploads; nothing is sent by the run itself
+	WandB bool `koanf:"wandb"`
 	// write every n-th step to metrics.jsonl and TensorBoard
 	LogEverySteps int `koanf:"log_every_steps" range:"[1,inf)" also:"logging_steps,log_every,log_interval"`
 

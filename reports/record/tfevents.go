@@ -38,12 +38,12 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)
 	}
 	w := &EventWriter{f: f, Crc: Castagnoli()}
-	version := appendBytesField(nil, 3, []byte("brain.Event:2"))
+	version := AppendBytesField(nil, 3, []byte("brain.Event:2"))
 	if err := w.Write(event(now, 0, version)); err != nil {
 		return nil, err
 	}
 	if restart > 0 {
-		session := appendBytesField(nil, 7, appendVarintField(nil, 1, 1)) // SessionLog{status: START}
+		session := AppendBytesField(nil, 7, AppendVarintField(nil, 1, 1)) // SessionLog{status: START}
 		if err := w.Write(event(now, restart, session)); err != nil {
 			return nil, err
 		}
@@ -60,19 +60,19 @@ func (w *EventWriter) row(now time.Time, r Row, names []string) error {
 		tag := EventTag(r, name)
 		switch v := r.Fields[name].(type) {
 		case float64:
-			summary = appendBytesField(summary, 1, scalarValue(tag, v))
+			summary = AppendBytesField(summary, 1, scalarValue(tag, v))
 		case int:
-			summary = appendBytesField(summary, 1, scalarValue(tag, float64(v)))
+			summary = AppendBytesField(summary, 1, scalarValue(tag, float64(v)))
 		case []float64:
 			if name == "adv_hist" && len(v) > 0 {
-				summary = appendBytesField(summary, 1, histogramValue(tag, v, AdvantageEdges(len(v))))
+				summary = AppendBytesField(summary, 1, histogramValue(tag, v, AdvantageEdges(len(v))))
 			}
 		}
 	}
 	if summary == nil {
 		return nil
 	}
-	return w.Write(event(now, r.GlobalStep, appendBytesField(nil, 5, summary)))
+	return w.Write(event(now, r.GlobalStep, AppendBytesField(nil, 5, summary)))
 }
 
 // EventTag names a scalar: grpo/train/loss, grpo/epoch/val_reward, eval/val/similarity/reward.
@@ -117,14 +117,14 @@ func (w *EventWriter) close() error { return w.f.Close() }
 func event(now time.Time, step int, what []byte) []byte {
 	b := appendDoubleField(nil, 1, float64(now.UnixMilli())/1000)
 	if step != 0 {
-		b = appendVarintField(b, 2, uint64(step))
+		b = AppendVarintField(b, 2, uint64(step))
 	}
 	return append(b, what...)
 }
 
 // scalarValue is Summary.Value{tag, simple_value}.
 func scalarValue(tag string, x float64) []byte {
-	b := appendBytesField(nil, 1, []byte(tag))
+	b := AppendBytesField(nil, 1, []byte(tag))
 	b = append(b, 2<<3|5)
 	return binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
 }
@@ -146,10 +146,10 @@ func histogramValue(tag string, counts, edges []float64) []byte {
 	h = appendDoubleField(h, 3, n)
 	h = appendDoubleField(h, 4, sum)
 	h = appendDoubleField(h, 5, squares)
-	h = appendBytesField(h, 6, limits)
-	h = appendBytesField(h, 7, buckets)
-	b := appendBytesField(nil, 1, []byte(tag))
-	return appendBytesField(b, 5, h)
+	h = AppendBytesField(h, 6, limits)
+	h = AppendBytesField(h, 7, buckets)
+	b := AppendBytesField(nil, 1, []byte(tag))
+	return AppendBytesField(b, 5, h)
 }
 
 func appendDouble(b []byte, x float64) []byte {
@@ -160,12 +160,14 @@ func appendDoubleField(b []byte, field int, x float64) []byte {
 	return appendDouble(append(b, byte(field<<3|1)), x)
 }
 
-func appendVarintField(b []byte, field int, x uint64) []byte {
-	return binary.AppendUvarint(append(b, byte(field<<3)), x)
+// AppendVarintField appends a protobuf field that holds an integer.
+func AppendVarintField(b []byte, field int, x uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(field)<<3), x)
 }
 
-func appendBytesField(b []byte, field int, data []byte) []byte {
-	b = append(b, byte(field<<3|2))
+// AppendBytesField appends a protobuf field that holds a text or a message.
+func AppendBytesField(b []byte, field int, data []byte) []byte {
+	b = binary.AppendUvarint(b, uint64(field)<<3|2)
 	b = binary.AppendUvarint(b, uint64(len(data)))
 	return append(b, data...)
 }

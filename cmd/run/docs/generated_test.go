@@ -167,11 +167,11 @@ left out where its number is unknown; nothing stands in for it.
 `
 
 const metricsNotes = `
-## In TensorBoard and MLflow
+## In TensorBoard, MLflow and W&B
 
-Both show the same names, over the optimizer step of the run:
+All show the same names, over the optimizer step of the run:
 
-| Row | Here, in TensorBoard and MLflow | TRL and the HF Trainer in TensorBoard | and in MLflow |
+| Row | Here, in all three | TRL and the HF Trainer in TensorBoard | and in MLflow |
 |---|---|---|---|
 | a step of phase grpo | ` + "`grpo/train/kl` | `train/kl` | `kl`" + ` |
 | an epoch of phase grpo | ` + "`grpo/epoch/val_loss` | `eval/loss` | `eval_loss`" + ` |
@@ -193,6 +193,13 @@ server while it happens. Read besides are ` + "`MLFLOW_EXPERIMENT_NAME`" + ` (fu
   ` + "`fulcrum.nonfinite`" + ` names them and their first step. metrics.jsonl has everything.
 - Only http:// and https:// are logged to. A ` + "`file:`" + ` URI, a folder or a database is refused with a warning:
   ` + "`mlflow server --backend-store-uri URI`" + ` serves it.
+
+W&B: ` + "`logging.wandb=true`" + ` writes ` + "`wandb/offline-run-*/run-*.wandb`" + ` into the run folder, the file that W&B's client
+(0.31) writes offline. The run sends nothing; ` + "`wandb sync DIR/wandb/offline-run-*`" + ` uploads it when it has ended.
+
+- Every row is in it once, after resumes too. W&B's own step counts rows; metrics are drawn over ` + "`global_step`" + `. Numbers that are
+  not finite and lists are left out. Settings are its configuration, last values its summary.
+- ` + "`WANDB_PROJECT`" + ` (fulcrum) and ` + "`WANDB_ENTITY`" + ` are read; the jobs of a sweep are a group. Options of ` + "`wandb sync`" + ` go before them.
 
 ## Notes for readers of other trainers' logs
 

@@ -1,0 +1,75 @@
+// Package icl reads what in-context learning with images starts from, questions about images with their answers, and draws
+// for each question the pool of examples that may be put before it.
+//
+//	s, err := icl.Load("records.jsonl")                 // or icl.LoadVQA(folder): OK-VQA and VQAv2 as published
+//	pools, err := icl.Sampler{Kind: "text", Candidates: 64}.Pools(ctx, s, s.Queries(false), text, image)
+//
+// A record's number in the file, its row, is its global id: the row of the embedding table and the id in beam files. No tensors,
+// no model and no pixels here.
+package icl
+
+import (
+	"fmt"
+	"strings"
+
+	"fulcrum/beamdata/keycheck"
+)
+
+// Record is a question about an image, and what people answered.
+type Record struct {
+	ID       int64    // unique in its set; question_id of the published files
+	Image    string   // a file; "" = none
+	Question string   //
+	Answers  []string // all annotators', in their order; none where only asked
+	ImageID  int64    // equal for records about one image; where the file has none, -1, -2, … by path; 0 = no image
+	HeldOut  bool     // of the evaluation split: asked, and never a candidate
+}
+
+// Set is the records of a run, those of the evaluation split last.
+type Set struct {
+	Records []Record
+	Digest  string             // SHA-256 of all that the records say
+	Counts  map[string]int     // what was read and what was left out, by reason
+	Unknown []keycheck.Unknown // keys that nothing reads
+
+	at func(row int) string
+}
+
+// At says where a record stands, for messages: records.jsonl:12 (id 7).
+func (s *Set) At(row int) string { return fmt.Sprintf("%s (id %d)", s.at(row), s.Records[row].ID) }
+
+// Queries returns the rows of one split: those that are only asked, or the others.
+func (s *Set) Queries(heldOut bool) []int {
+	var rows []int
+	for i, r := range s.Records {
+		if r.HeldOut == heldOut {
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}
+
+// Candidates returns the rows that may be examples: not held out, and with an answer to show.
+func (s *Set) Candidates() []int {
+	var rows []int
+	for i, r := range s.Records {
+		if !r.HeldOut && len(r.Answers) > 0 {
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}
+
+// Notes says in sentences what of the files is not read.
+func (s *Set) Notes() []string {
+	var notes []string
+	for _, u := range s.Unknown {
+		notes = append(notes, u.String())
+	}
+	for _, reason := range []string{"questions_without_answers", "annotations_without_question", "same_question_and_image"} {
+		if n := s.Counts[reason]; n > 0 {
+			notes = append(notes, fmt.Sprintf("%d %s", n, strings.ReplaceAll(reason, "_", " ")))
+		}
+	}
+	return notes
+}

@@ -1,0 +1,75 @@
+package icl
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+
+	"fulcrum/beamdata/audit"
+)
+
+// Twin is a held-out query and the training record that is nearly the same.
+type Twin struct {
+	Query, Candidate int // rows
+	Similarity       float32
+}
+
+// Overlap names what stands on both sides: held-out queries that are training records too, by id, by question and image, or,
+// mildly, by image alone.
+func (s *Set) Overlap(lim audit.Limits) []audit.Fault {
+	queries := func(rows []int) []audit.Query {
+		out := make([]audit.Query, len(rows))
+		for i, row := range rows {
+			r := s.Records[row]
+			out[i] = audit.Query{ID: r.ID}
+			if r.ImageID != 0 {
+				out[i].Content = hash(fmt.Sprint(r.ImageID, " ", plain(r.Question)))
+				out[i].Group = hash(fmt.Sprint(r.ImageID))
+			}
+		}
+		return out
+	}
+	return audit.Overlap([]audit.Split{{Name: "training", Trains: true, Of: queries(s.Queries(false))},
+		{Name: "held-out", Of: queries(s.Queries(true))}}, lim)
+}
+
+// hash is never 0, which would mean unknown.
+func hash(text string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(text))
+	return h.Sum64() | 1
+}
+
+// Twins returns, for each held-out query, the training record that is most alike, where the mean of the cosines of both tables
+// is at least limit. An empty table does not count.
+func (s *Set) Twins(ctx context.Context, text, image Vectors, limit float32) ([]Twin, error) {
+	dim, row := text.Dim, text.row
+	switch {
+	case text.Dim == 0:
+		dim, row = image.Dim, image.row
+	case image.Dim != 0:
+		dim, row = joined(text, image)
+	}
+	for _, t := range []struct {
+		name string
+		Vectors
+	}{{"text", text}, {"image", image}} {
+		if t.Dim > 0 || dim == 0 {
+			if err := t.check(t.name, len(s.Records)); err != nil {
+				return nil, err
+			}
+		}
+	}
+	queries := s.Queries(true)
+	near, err := nearest(ctx, dim, row, queries, s.Queries(false), 1, func(int, int) bool { return false })
+	if err != nil {
+		return nil, err
+	}
+	var twins []Twin
+	for i, n := range near {
+		if len(n) > 0 && n[0].Similarity >= limit {
+			twins = append(twins, Twin{Query: queries[i], Candidate: int(n[0].Row), Similarity: n[0].Similarity})
+		}
+	}
+	return twins, nil
+}

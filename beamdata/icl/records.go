@@ -1,0 +1,190 @@
+package icl
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"fulcrum/beamdata/jsonrecords"
+	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/digest"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/nearpath"
+)
+
+// line is a record as a file of data.records_icl holds it.
+type line struct {
+	ID       *int64   `json:"id"`
+	Image    string   `json:"image"`
+	Question string   `json:"question"`
+	Answers  []string `json:"answers"`
+	ImageID  *int64   `json:"image_id"`
+	Split    string   `json:"split"` // train, or val: held out
+}
+
+// Load reads records, one JSON object a line or a list of them:
+//
+//	{"id": 1, "image": "images/1.jpg", "question": "what is it?", "answers": ["a cat", …], "image_id": 9, "split": "val"}
+//
+// Paths start from the file's folder. image_id and split may be left out; a record of split val is held out. All records that
+// are wrong are named at once.
+func Load(path string) (*Set, error) {
+	b := &builder{Set: &Set{Counts: map[string]int{}}, rows: map[int64]int{}, root: filepath.Dir(path)}
+	keys := keycheck.New(filepath.Base(path), "record", []string{"id", "image", "question", "answers", "image_id", "split"}, nil).
+		Also(map[string]string{"question_id": "id", "answer": "answers", "image_path": "image"})
+	type fault struct {
+		row int
+		err error
+	}
+	var faults []fault
+	row := 0
+	x, err := jsonrecords.Scan(path, func(record []byte) {
+		jsonrecords.Fields(record, func(key, _ []byte) { keys.See(bytes.Trim(key, `"`), func() int { return row }) })
+		var l line
+		err := jsonwords.Unmarshal(record, &l)
+		if err == nil {
+			err = b.add(l)
+		}
+		if err != nil {
+			faults = append(faults, fault{row, err})
+		}
+		row++
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: no such file%s", path, nearpath.Hint(path))
+	}
+	if err != nil {
+		return nil, err
+	}
+	const most = 8
+	var named []error
+	for _, f := range faults[:min(most, len(faults))] {
+		named = append(named, fmt.Errorf("%s:%d: %w", path, x.Line(int64(f.row)), f.err))
+	}
+	if len(faults) > most {
+		named = append(named, fmt.Errorf("%s: %d more records are wrong", path, len(faults)-most))
+	}
+	if err := errors.Join(named...); err != nil {
+		return nil, err
+	}
+	if row == 0 {
+		return nil, fmt.Errorf("%s holds no record: want one JSON object a line, such as %s", path,
+			`{"id": 1, "image": "1.jpg", "question": "what is it?", "answers": ["a cat"]}`)
+	}
+	b.Unknown = keys.Unknown()
+	for i := range b.Unknown {
+		b.Unknown[i].First = x.Line(int64(b.Unknown[i].First))
+	}
+	order := b.heldOutLast()
+	b.at = func(row int) string { return fmt.Sprintf("%s:%d", path, x.Line(int64(order[row]))) }
+	return b.seal(), nil
+}
+
+// builder collects a set.
+type builder struct {
+	*Set
+	root   string
+	rows   map[int64]int    // by id
+	images map[string]int64 // numbers of images without an id, by path
+}
+
+// add checks a record and takes it in.
+func (b *builder) add(l line) error {
+	if l.ID == nil {
+		return errors.New("no id: want a whole number")
+	}
+	r := Record{ID: *l.ID, Question: strings.TrimSpace(l.Question), Answers: l.Answers, HeldOut: l.Split == "val"}
+	if l.Split != "" && l.Split != "train" && l.Split != "val" {
+		return fmt.Errorf("id %d: split %q: want train or val", r.ID, l.Split)
+	}
+	if r.Question == "" {
+		return fmt.Errorf("id %d: no question", r.ID)
+	}
+	for _, a := range r.Answers {
+		if strings.TrimSpace(a) == "" {
+			return fmt.Errorf("id %d: an answer is empty", r.ID)
+		}
+	}
+	if l.Image != "" {
+		if strings.HasPrefix(l.Image, "http://") || strings.HasPrefix(l.Image, "https://") {
+			return fmt.Errorf("id %d: image %s is an address: want a file on disk", r.ID, l.Image)
+		}
+		r.Image = l.Image
+		if !filepath.IsAbs(r.Image) {
+			r.Image = filepath.Join(b.root, filepath.FromSlash(l.Image))
+		}
+		r.ImageID = b.imageNumber(r.Image)
+	}
+	if l.ImageID != nil {
+		r.ImageID = *l.ImageID
+	}
+	return b.take(r)
+}
+
+// take adds a record; an id that another one has is an error.
+func (b *builder) take(r Record) error {
+	if before, twice := b.rows[r.ID]; twice {
+		return fmt.Errorf("id %d stands twice: record %d has it too", r.ID, before+1)
+	}
+	b.rows[r.ID] = len(b.Records)
+	b.Records = append(b.Records, r)
+	return nil
+}
+
+// imageNumber counts images by path: -1, -2, …
+func (b *builder) imageNumber(path string) int64 {
+	if b.images == nil {
+		b.images = map[string]int64{}
+	}
+	n, ok := b.images[path]
+	if !ok {
+		n = -int64(len(b.images)) - 1
+		b.images[path] = n
+	}
+	return n
+}
+
+// heldOutLast moves the records of the evaluation split behind the others, in their order, and returns where each stood.
+func (b *builder) heldOutLast() (was []int) {
+	was = append(b.Queries(false), b.Queries(true)...)
+	records := make([]Record, len(was))
+	for row, from := range was {
+		records[row] = b.Records[from]
+	}
+	b.Records = records
+	return was
+}
+
+// seal counts and fingerprints what was read.
+func (b *builder) seal() *Set {
+	h := digest.New()
+	type about struct {
+		image    int64
+		question string
+	}
+	seen := map[about]bool{}
+	for _, r := range b.Records {
+		image := filepath.Base(r.Image) // a folder may be moved
+		fmt.Fprintf(h, "%d %q %q %q %d %t\n", r.ID, image, r.Question, r.Answers, r.ImageID, r.HeldOut)
+		if len(r.Answers) == 0 {
+			b.Counts["questions_without_answers"]++
+		}
+		key := about{r.ImageID, plain(r.Question)}
+		if seen[key] && r.ImageID != 0 {
+			b.Counts["same_question_and_image"]++
+		}
+		seen[key] = true
+	}
+	b.Counts["records"], b.Counts["held_out"] = len(b.Records), len(b.Queries(true))
+	b.Digest = h.Hex()
+	return b.Set
+}
+
+// plain writes a question in lower case, without punctuation and with single blanks.
+func plain(question string) string {
+	words := strings.FieldsFunc(strings.ToLower(question), func(r rune) bool { return strings.ContainsRune(" \t\n?!.,;:'\"", r) })
+	return strings.Join(words, " ")
+}

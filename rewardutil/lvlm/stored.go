@@ -1,0 +1,301 @@
+package lvlm
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"fulcrum/rewardutil/lvlm/store"
+)
+
+// Stored is a scorer that asks nothing twice: not what its store holds, nor what is being asked at this moment. Whatever was
+// answered is in the store before it is returned, also when the rest of a call fails. It is safe for concurrent use.
+type Stored struct {
+	scorer  Scorer
+	store   *store.Store // nil: nothing is kept
+	length  int          // of answers, in tokens
+	batch   int          // prompts in one call of scorer
+	workers chan struct{}
+
+	identity [sha256.Size]byte
+	images   sync.Map // path → digest of the file's content
+	mu       sync.Mutex
+	flying   map[store.Key]*flight
+	asked    atomic.Int64
+	known    atomic.Int64
+}
+
+// Counts is what a Stored has done.
+type Counts struct {
+	Asked int64 // prompts that the model was asked
+	Known int64 // prompts that the store, or another question at the same moment, answered
+}
+
+// newStored puts a store before a scorer, which is asked batch prompts at a time and workers times at once.
+func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int) (*Stored, error) {
+	id, err := json.Marshal(scorer.Identity().key())
+	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, workers: make(chan struct{}, workers),
+		identity: sha256.Sum256(id), flying: map[store.Key]*flight{}}, err
+}
+
+// Identity returns the scorer's.
+func (s *Stored) Identity() Identity { return s.scorer.Identity() }
+
+// Counts returns what was asked and what was known so far.
+func (s *Stored) Counts() Counts { return Counts{s.asked.Load(), s.known.Load()} }
+
+// Close closes the scorer and the store.
+func (s *Stored) Close() error {
+	err := s.scorer.Close()
+	if s.store != nil {
+		err = errors.Join(err, s.store.Close())
+	}
+	return err
+}
+
+// Score returns the likelihood of each prompt's Query.Answer.
+func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, error) {
+	for i, p := range prompts {
+		if p.Query.Answer == "" {
+			return nil, fmt.Errorf("prompt %d, query %d: it has no answer to score", i+1, p.Query.ID)
+		}
+	}
+	packed, err := s.ask(ctx, "score", prompts, func(ctx context.Context, batch []Prompt) ([][]byte, error) {
+		scores, err := s.scorer.Score(ctx, batch)
+		var values [][]byte
+		for i := 0; i < len(scores) && err == nil; i++ {
+			if err = scores[i].check(batch[min(i, len(batch)-1)]); err == nil {
+				values = append(values, scores[i].pack())
+			}
+		}
+		return values, err
+	})
+	out := make([]Likelihood, len(packed))
+	for i := 0; i < len(packed) && err == nil; i++ {
+		out[i], err = unpack(packed[i])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Answer returns the model's greedy answers.
+func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
+	open := slices.Clone(prompts)
+	for i := range open {
+		open[i].Query.Answer = ""
+	}
+	packed, err := s.ask(ctx, fmt.Sprintf("answer %d", s.length), open, func(ctx context.Context, batch []Prompt) ([][]byte, error) {
+		answers, err := s.scorer.Answer(ctx, batch)
+		values := make([][]byte, len(answers))
+		for i, a := range answers {
+			values[i] = []byte(a)
+		}
+		return values, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, len(packed))
+	for i, v := range packed {
+		out[i] = string(v)
+	}
+	return out, nil
+}
+
+// flight is a question that the model is being asked.
+type flight struct {
+	done  chan struct{}
+	value []byte // set before done is closed; nil: it failed
+}
+
+// ask answers prompts from the store, or from the same question under way elsewhere in this process, or from the model. After
+// the first failure nothing new is asked; what is under way then is awaited and kept.
+func (s *Stored) ask(ctx context.Context, name string, prompts []Prompt,
+	model func(context.Context, []Prompt) ([][]byte, error)) ([][]byte, error) {
+	keys := make([]store.Key, len(prompts))
+	for i, p := range prompts {
+		var err error
+		if keys[i], err = s.key(name, p); err != nil {
+			return nil, fmt.Errorf("prompt %d, query %d: %w", i+1, p.Query.ID, err)
+		}
+	}
+	values := make(map[store.Key][]byte, len(prompts))
+	asked := 0
+	for { // again where another caller's question failed
+		mine, others, err := s.claim(keys, values)
+		if err != nil {
+			return nil, err
+		}
+		asked += len(mine)
+		if err := s.work(ctx, mine, keys, prompts, values, model); err != nil {
+			return nil, err
+		}
+		for key, f := range others {
+			select {
+			case <-f.done:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if f.value != nil {
+				values[key] = f.value
+			}
+		}
+		if out, ok := inOrder(keys, values); ok {
+			s.asked.Add(int64(asked))
+			s.known.Add(int64(len(keys) - asked))
+			return out, nil
+		}
+	}
+}
+
+func inOrder(keys []store.Key, values map[store.Key][]byte) ([][]byte, bool) {
+	out := make([][]byte, len(keys))
+	for i, key := range keys {
+		if out[i] = values[key]; out[i] == nil {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// claim fills values with what the store holds. It returns the first prompts of the keys that this caller is to ask for, and
+// those that others ask for now.
+func (s *Stored) claim(keys []store.Key, values map[store.Key][]byte) (mine []int, others map[store.Key]*flight, err error) {
+	missing, err := s.recall(keys, values)
+	if err == nil && len(missing) > 0 && s.store != nil {
+		if err = s.store.Refresh(); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil { // under the lock: an answer is stored before its flight ends
+		missing, err = s.recall(missing, values)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	first := make(map[store.Key]int, len(missing))
+	for i, key := range keys {
+		if _, seen := first[key]; !seen {
+			first[key] = i
+		}
+	}
+	others = map[store.Key]*flight{}
+	for _, key := range missing {
+		if f := s.flying[key]; f != nil {
+			others[key] = f
+			continue
+		}
+		s.flying[key] = &flight{done: make(chan struct{})}
+		mine = append(mine, first[key])
+	}
+	return mine, others, nil
+}
+
+// recall fills values from the store and returns the keys that it does not hold, each once.
+func (s *Stored) recall(keys []store.Key, values map[store.Key][]byte) (missing []store.Key, err error) {
+	seen := make(map[store.Key]bool, len(keys))
+	for _, key := range keys {
+		if seen[key] || values[key] != nil {
+			continue
+		}
+		seen[key] = true
+		var value []byte
+		ok := false
+		if s.store != nil {
+			if value, ok, err = s.store.Get(key); err != nil {
+				return nil, err
+			}
+		}
+		if !ok {
+			missing = append(missing, key)
+			continue
+		}
+		values[key] = append([]byte{}, value...) // an empty answer is one
+	}
+	return missing, nil
+}
+
+// work asks the model for prompts[mine], in batches, and puts what it says into the store and into values.
+func (s *Stored) work(ctx context.Context, mine []int, keys []store.Key, prompts []Prompt, values map[store.Key][]byte,
+	model func(context.Context, []Prompt) ([][]byte, error)) error {
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for batch := range slices.Chunk(mine, s.batch) {
+		var err error
+		select {
+		case s.workers <- struct{}{}:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		mu.Lock()
+		failed = errors.Join(failed, err)
+		stop := failed != nil
+		mu.Unlock()
+		if stop {
+			if err == nil {
+				<-s.workers
+			}
+			s.land(batch, keys, nil)
+			continue
+		}
+		wg.Go(func() {
+			defer func() { <-s.workers }()
+			said, err := s.put(ctx, batch, keys, prompts, model)
+			s.land(batch, keys, said)
+			mu.Lock()
+			defer mu.Unlock()
+			if failed == nil {
+				failed = err
+			}
+			for i, value := range said {
+				values[keys[batch[i]]] = value
+			}
+		})
+	}
+	wg.Wait()
+	return failed
+}
+
+// put asks one batch and stores what the model says; no answers where anything failed.
+func (s *Stored) put(ctx context.Context, batch []int, keys []store.Key, prompts []Prompt,
+	model func(context.Context, []Prompt) ([][]byte, error)) ([][]byte, error) {
+	asked := make([]Prompt, len(batch))
+	for i, j := range batch {
+		asked[i] = prompts[j]
+	}
+	said, err := model(ctx, asked)
+	if err == nil && len(said) != len(batch) {
+		err = fmt.Errorf("%d answers to %d prompts", len(said), len(batch))
+	}
+	for i := 0; i < len(said) && err == nil && s.store != nil; i++ {
+		err = s.store.Put(keys[batch[i]], said[i])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return said, nil
+}
+
+// land ends the flights of a batch, with what was said or, nil, in failure.
+func (s *Stored) land(batch []int, keys []store.Key, said [][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, j := range batch {
+		f := s.flying[keys[j]]
+		if said != nil {
+			f.value = said[i]
+		}
+		close(f.done)
+		delete(s.flying, keys[j])
+	}
+}

@@ -1,0 +1,332 @@
+// Package clip computes the embeddings of CLIP (Radford et al. 2021, arXiv:2103.00020) from unchanged Hugging Face folders:
+// pictures and texts become unit vectors whose products are similarities.
+//
+//	e, err := clip.Open("clip-vit-base-patch32", "float32", "cpu")
+//	rows := e.Images(pictures)                  // []float32 [len(pictures), e.Dim]
+//	rows = e.Texts(ids)                         // ids of e.Tokens(text)
+//
+// Pixels are those of transformers' processor over Pillow, bit for bit; tokens those of its fast tokenizer. Texts are not
+// padded: the rows of a batch are packed, and attention knows where each text begins.
+package clip
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/digest"
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/tokenizer"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector/vl/pixels"
+	"fulcrum/selector/weights"
+)
+
+// Encoder is a CLIP model that nobody trains. Its methods are not for concurrent use, but for Picture and Tokens.
+type Encoder struct {
+	Dim    int    // of an embedding
+	Digest string // of configuration, weights, pixels and tokens: equal digests mean equal embeddings, but for rounding
+
+	cfg          *Config
+	process      *processor
+	text         *tokenizer.Tokenizer
+	dtype        torchx.DType
+	device       string
+	frozen       *weights.Frozen
+	towerOf      map[string]*tower // text_model, vision_model
+	begin, close int64
+}
+
+// tower is the weights of one transformer: norms before, biases everywhere.
+type tower struct {
+	Tower
+	layers []layer
+	first  norm // vision: before the layers
+	last   norm // of the pooled row
+	out    torchx.Tensor
+}
+
+type layer struct {
+	norm1, norm2 norm
+	q, k, v, o   linear
+	fc1, fc2     linear
+}
+
+type norm struct{ weight, bias torchx.Tensor }
+
+type linear struct{ weight, bias torchx.Tensor }
+
+// activations are the functions between the layers of the feed-forward networks.
+func activations() map[string]func(torchx.Tensor) torchx.Tensor {
+	return map[string]func(torchx.Tensor) torchx.Tensor{
+		"gelu":       torchx.GELU,
+		"quick_gelu": func(x torchx.Tensor) torchx.Tensor { return torchx.Mul(x, torchx.Sigmoid(torchx.Scale(x, 1.702))) },
+	}
+}
+
+// Open reads a folder to the device. dtype is float32 or bfloat16, the type of the computation; embeddings are float32.
+func Open(path, dtype, device string) (*Encoder, error) {
+	folder, err := hffolder.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	e := &Encoder{frozen: weights.NewFrozen(folder), device: device, dtype: torchx.Float32}
+	if dtype == "bfloat16" {
+		e.dtype = torchx.BFloat16
+	}
+	if err := e.open(path, folder); err != nil {
+		e.Free()
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Encoder) open(path string, folder *hffolder.Folder) error {
+	var err error
+	if e.cfg, err = ParseConfig(folder.Config); err != nil {
+		return fmt.Errorf("%s: config.json: %w", path, err)
+	}
+	if e.process, err = openProcessor(path, e.cfg.Vision); err != nil {
+		return err
+	}
+	if e.text, err = tokenizer.Open(path); err != nil {
+		return err
+	}
+	before, after := e.text.Special()
+	if len(before) != 1 || len(after) != 1 {
+		return fmt.Errorf("%s: the tokenizer puts %d and %d tokens around a text: want one before and one after", path, len(before), len(after))
+	}
+	if n := e.text.Size(); n > e.cfg.Text.Vocab {
+		return fmt.Errorf("%s: the tokenizer has %d tokens, the model %d", path, n, e.cfg.Text.Vocab)
+	}
+	e.begin, e.close, e.Dim = before[0], after[0], e.cfg.Projection
+	for key, n := range map[string]int{"text_config.num_hidden_layers": e.cfg.Text.Layers,
+		"vision_config.num_hidden_layers": e.cfg.Vision.Layers} {
+		if err := folder.CheckLayers(key, n); err != nil {
+			return err
+		}
+	}
+	wants, fingerprint := e.cfg.wants(), folder.Fingerprint()
+	known := func(name string) bool { return name == "logit_scale" || strings.HasSuffix(name, ".position_ids") }
+	if err := folder.Check(wants, known); err != nil {
+		return err
+	}
+	for _, w := range wants {
+		t, _ := folder.Tensor(w.Name)
+		e.frozen.Place(w.Name, t, e.dtype, e.device)
+	}
+	e.frozen.Placed()
+	e.towerOf = map[string]*tower{}
+	for name, t := range map[string]Tower{"text_model": e.cfg.Text, "vision_model": e.cfg.Vision} {
+		e.towerOf[name] = e.tower(name, t)
+	}
+	parts := [][]byte{[]byte(fingerprint), fmt.Append(nil, *e.cfg, *e.process)}
+	for _, name := range []string{"tokenizer.json", "vocab.json", "merges.txt"} {
+		data, err := regular.ReadFile(filepath.Join(path, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		parts = append(parts, data)
+	}
+	e.Digest = digest.Of(parts...)[:32]
+	return nil
+}
+
+// Free releases the weights.
+func (e *Encoder) Free() { e.frozen.Free() }
+
+// wants lists the tensors of a folder.
+func (c *Config) wants() []hffolder.Want {
+	var all []hffolder.Want
+	add := func(name string, shape ...int) { all = append(all, hffolder.Want{Name: name, Shape: shape}) }
+	both := func(name string, shape ...int) {
+		add(name+".weight", shape...)
+		add(name+".bias", shape[0])
+	}
+	for name, t := range map[string]Tower{"text_model": c.Text, "vision_model": c.Vision} {
+		d := t.Hidden
+		for i := range t.Layers {
+			at := fmt.Sprintf("%s.encoder.layers.%d.", name, i)
+			for _, n := range []string{"layer_norm1", "layer_norm2"} {
+				both(at+n, d)
+			}
+			for _, n := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
+				both(at+"self_attn."+n, d, d)
+			}
+			both(at+"mlp.fc1", t.Intermediate, d)
+			both(at+"mlp.fc2", d, t.Intermediate)
+		}
+	}
+	t, v := c.Text, c.Vision
+	add("text_model.embeddings.token_embedding.weight", t.Vocab, t.Hidden)
+	add("text_model.embeddings.position_embedding.weight", t.Positions, t.Hidden)
+	both("text_model.final_layer_norm", t.Hidden)
+	add("text_projection.weight", c.Projection, t.Hidden)
+	add("vision_model.embeddings.class_embedding", v.Hidden)
+	add("vision_model.embeddings.patch_embedding.weight", v.Hidden, v.Channels, v.Patch, v.Patch)
+	add("vision_model.embeddings.position_embedding.weight", v.patches()+1, v.Hidden)
+	both("vision_model.pre_layrnorm", v.Hidden) // spelt so in every folder
+	both("vision_model.post_layernorm", v.Hidden)
+	add("visual_projection.weight", c.Projection, v.Hidden)
+	return all
+}
+
+// patches is how many a picture has.
+func (t Tower) patches() int { return t.Image / t.Patch * (t.Image / t.Patch) }
+
+func (e *Encoder) weight(name string) torchx.Tensor { return e.frozen.Tensors[name] }
+
+// tower collects the weights of one transformer.
+func (e *Encoder) tower(name string, c Tower) *tower {
+	norm := func(n string) norm { return norm{e.weight(n + ".weight"), e.weight(n + ".bias")} }
+	linear := func(n string) linear { return linear{e.weight(n + ".weight"), e.weight(n + ".bias")} }
+	t := &tower{Tower: c}
+	if name == "text_model" {
+		t.last, t.out = norm("text_model.final_layer_norm"), e.weight("text_projection.weight")
+	} else {
+		t.first, t.last = norm("vision_model.pre_layrnorm"), norm("vision_model.post_layernorm")
+		t.out = e.weight("visual_projection.weight")
+	}
+	for i := range c.Layers {
+		at := fmt.Sprintf("%s.encoder.layers.%d.", name, i)
+		t.layers = append(t.layers, layer{
+			norm1: norm(at + "layer_norm1"), norm2: norm(at + "layer_norm2"),
+			q: linear(at + "self_attn.q_proj"), k: linear(at + "self_attn.k_proj"), v: linear(at + "self_attn.v_proj"),
+			o: linear(at + "self_attn.out_proj"), fc1: linear(at + "mlp.fc1"), fc2: linear(at + "mlp.fc2"),
+		})
+	}
+	return t
+}
+
+func (t *tower) norm(x torchx.Tensor, n norm) torchx.Tensor {
+	return torchx.LayerNorm(x, n.weight, n.bias, t.Eps)
+}
+
+func (l linear) of(x torchx.Tensor) torchx.Tensor { return torchx.Linear(x, l.weight, l.bias) }
+
+// run passes packed rows x [N, d] through the layers and returns the embeddings of the rows at pooled, [B, Dim] on the host,
+// of unit length.
+func (e *Encoder) run(t *tower, x torchx.Tensor, spans []torchx.Span, pooled []int64) []float32 {
+	for i := range t.layers {
+		next := t.layer(&t.layers[i], x, spans)
+		x.Free()
+		x = next
+	}
+	x = torchx.IndexSelect(x, 0, torchx.From(pooled, len(pooled)).ToDevice(e.device)) // [B, d]
+	x = torchx.Linear(t.norm(x, t.last), t.out, torchx.Tensor{}).To(torchx.Float32)
+	return unit(torchx.Data[float32](x.ToDevice("cpu")), e.Dim)
+}
+
+// layer is one layer: x [N, d] → [N, d].
+func (t *tower) layer(l *layer, x torchx.Tensor, spans []torchx.Span) torchx.Tensor {
+	defer torchx.Scope()()
+	d := t.Hidden / t.Heads
+	heads := func(w linear, y torchx.Tensor) torchx.Tensor { return torchx.Reshape(w.of(y), -1, t.Heads, d) }
+	y := t.norm(x, l.norm1)
+	seen := torchx.Attend(heads(l.q, y), heads(l.k, y), heads(l.v, y), spans, 1/math.Sqrt(float64(d))) // [N, H, d/H]
+	x = torchx.Add(x, l.o.of(torchx.Reshape(seen, -1, t.Hidden)))
+	y = activations()[t.Activation](l.fc1.of(t.norm(x, l.norm2)))
+	return torchx.Keep(torchx.Add(x, l.fc2.of(y)))
+}
+
+// unit divides rows by their lengths, computed in float64.
+func unit(rows []float32, dim int) []float32 {
+	for row := range slices.Chunk(rows, dim) {
+		sum := 0.0
+		for _, v := range row {
+			sum += float64(v) * float64(v)
+		}
+		length := math.Sqrt(sum)
+		for i, v := range row {
+			row[i] = float32(float64(v) / length)
+		}
+	}
+	return rows
+}
+
+// Picture returns the rows of pixels of a picture: what Images takes.
+func (e *Encoder) Picture(path string) ([]float32, error) {
+	img, err := pixels.Decode(path)
+	if err != nil {
+		return nil, err
+	}
+	return e.process.patches(pixels.ToRGB(img)), nil
+}
+
+// Images returns the embeddings of pictures, [len(pictures), Dim]. A row that is not finite is an error.
+func (e *Encoder) Images(pictures [][]float32) (rows []float32, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	v, t := e.cfg.Vision, e.towerOf["vision_model"]
+	n, width, B := v.patches()+1, 3*v.Patch*v.Patch, len(pictures)
+	patches := torchx.From(slices.Concat(pictures...), B*(n-1), width).ToDevice(e.device).To(e.dtype)
+	kernel := torchx.Reshape(e.weight("vision_model.embeddings.patch_embedding.weight"), v.Hidden, width)
+	x := torchx.Reshape(torchx.Linear(patches, kernel, torchx.Tensor{}), B, n-1, v.Hidden)
+	class := torchx.Reshape(e.weight("vision_model.embeddings.class_embedding"), 1, 1, v.Hidden)
+	x = torchx.Cat(1, torchx.Expand(class, B, 1, v.Hidden), x) // [B, n, d]
+	x = torchx.Add(x, e.weight("vision_model.embeddings.position_embedding.weight"))
+	x = t.norm(torchx.Reshape(x, B*n, v.Hidden), t.first)
+	spans, first := make([]torchx.Span, B), make([]int64, B)
+	for i := range spans {
+		spans[i] = torchx.Span{Q: i * n, QLen: n, Own: i * n, OwnLen: n}
+		first[i] = int64(i * n)
+	}
+	return finite(e.run(t, x, spans, first))
+}
+
+// Tokens returns the ids of a text, of at most the model's positions: a longer one loses its end, as in transformers, and cut
+// is true.
+func (e *Encoder) Tokens(text string) (ids []int64, cut bool) {
+	ids = e.text.EncodeSpecial(text)
+	most := e.cfg.Text.Positions
+	if len(ids) <= most {
+		return ids, false
+	}
+	return append(ids[:most-1], e.close), true
+}
+
+// Texts returns the embeddings of texts, [len(texts), Dim]. A row that is not finite is an error.
+func (e *Encoder) Texts(texts [][]int64) (rows []float32, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	t := e.towerOf["text_model"]
+	var at, pooled []int64
+	var spans []torchx.Span
+	for _, ids := range texts {
+		from := len(at)
+		for i := range ids {
+			at = append(at, int64(i))
+		}
+		spans = append(spans, torchx.Span{Q: from, QLen: len(ids), Own: from, OwnLen: len(ids), Causal: true})
+		pooled = append(pooled, int64(from+e.pool(ids)))
+	}
+	look := func(table string, index []int64) torchx.Tensor {
+		return torchx.Embedding(e.weight("text_model.embeddings."+table+".weight"), torchx.From(index, len(index)).ToDevice(e.device)).To(e.dtype)
+	}
+	x := torchx.Add(look("token_embedding", slices.Concat(texts...)), look("position_embedding", at)) // [N, d]
+	return finite(e.run(t, x, spans, pooled))
+}
+
+// pool is the place of the token whose row stands for a text: its end. Folders that give eos_token_id as 2 mean the highest id.
+func (e *Encoder) pool(ids []int64) int {
+	if e.cfg.Text.EOS == legacyEOS {
+		return slices.Index(ids, slices.Max(ids))
+	}
+	return max(0, slices.Index(ids, e.cfg.Text.EOS))
+}
+
+func finite(rows []float32) ([]float32, error) {
+	for _, v := range rows {
+		if v-v != 0 {
+			return nil, errors.New("an embedding is not finite: are the weights those of the model?")
+		}
+	}
+	return rows, nil
+}

@@ -53,10 +53,10 @@ def test_they_read_ours(probe, tmp_path, name, dtype):
     peers.same_model(probe, again.float().eval(), tmp_path / "ours", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["qwen2 tied", "t5 gated, untied", "bart"])
+@pytest.mark.parametrize("name", ["qwen2 tied", "t5", "t5 gated, untied", "bart"])
 def test_bfloat16_arithmetic(probe, tmp_path, name):
-    """Both sides compute in bfloat16: logits as far as its digits let them be from those of float32. Rounding differs: a
-    half more is measured for T5, less for the others."""
+    """Both sides compute in bfloat16: logits as far as its digits let them be from those of float32. Rounding differs: 0.9 to 1.3
+    times theirs over four draws of the weights."""
     model = MODELS[name]().to(torch.bfloat16)
     model.save_pretrained(tmp_path / "theirs")
     prompts, completions = peers.questions(300)
@@ -64,7 +64,7 @@ def test_bfloat16_arithmetic(probe, tmp_path, name):
     exact = peers.their_logits(model.float(), prompts, completions)
     ours, _ = peers.our_logits(probe, tmp_path / "theirs", peers.kind_of(model), prompts, completions, tmp_path, DType="bfloat16")
     spread = [(z - exact).square().mean().sqrt().item() for z in (ours, theirs)]
-    assert 0 < spread[0] < 2 * spread[1], spread
+    assert 0 < spread[0] < 1.5 * spread[1], spread
 
 
 @pytest.mark.parametrize("rows", [311, 384])

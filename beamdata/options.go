@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/beamdata/iclshapes"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/beamdata/summaries"
 	"fulcrum/beamdata/texts"
@@ -15,7 +16,7 @@ import (
 // Options is the section data of the configuration. Paths are relative to the start directory.
 type Options struct {
 	// shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also
-	// conversations and texts (explicit files) and summaries (built in)
+	// conversations and texts (explicit files), summaries and icl_shapes (built in)
 	Name string `koanf:"name"`
 	// folder of the okvqa files, or from which the paths in conversations start
 	Root *string `koanf:"root"`
@@ -29,6 +30,8 @@ type Options struct {
 	ValBeams *string `koanf:"val_beams"`
 	// RL file of the recorded GRPO groups (null = those of data.beams)
 	Records *string `koanf:"records"`
+	// questions about images with answers, to make embeddings, pools and beams of (JSON lines; null = data=vqa, or none)
+	RecordsICL *string `koanf:"records_icl"`
 	// format of the beam files
 	Format string `koanf:"format" enum:"auto,legacy,rl,conversations"`
 
@@ -52,6 +55,8 @@ type Options struct {
 	LegacyPool string `koanf:"legacy_pool" enum:"gathered,full_table"`
 
 	Shapes shapes.Options `koanf:"shapes"`
+	// the built-in episodes and world in which made-up words name what is seen
+	ICLShapes iclshapes.Options `koanf:"icl_shapes"`
 	// what the token policies read
 	Conversations conversation.Options `koanf:"conversations"`
 	// sources with targets, for the token policies
@@ -104,7 +109,7 @@ func DefaultOptions() Options {
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
 		LegacyPool: "gathered", Normalize: group.DefaultNormalizeOptions(), Reward: recorded.DefaultOptions(),
 		SkipFallback: true, MaxSkippedShare: 0.05, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
-		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(),
+		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(), ICLShapes: iclshapes.DefaultOptions(),
 	}
 }
 

@@ -21,7 +21,7 @@ const module = "fulcrum"
 // layers from top to bottom: a package may import what stands below it, and its own folder.
 func layers() []string {
 	return []string{
-		"cmd/run", "experiments", "experiments/tasks", "experiments/checks", "experiments/workload", "experiments/leverplus",
+		"cmd/run", "experiments", "experiments/tasks", "experiments/checks", "experiments/workload", "experiments/icl", "experiments/leverplus",
 		"experiments/job", "experiments/sweep", "experiments/runfolder", "experiments/bench", "phases", "selector", "beamdata", "rewardutil",
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",
 		"reports/reportstest", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb",
@@ -98,8 +98,8 @@ func sources(t *testing.T) []source {
 }
 
 func TestLayer(t *testing.T) {
-	for folder, want := range map[string]int{"cmd/run": 0, "phases": 10, "selector/pointer": 11, "reports/page": 29,
-		"internal/torchx/loadtest": 32, "internal/rng": 33, "nowhere": -1} {
+	for folder, want := range map[string]int{"cmd/run": 0, "phases": 11, "selector/pointer": 12, "reports/page": 30,
+		"internal/torchx/loadtest": 33, "internal/rng": 34, "nowhere": -1} {
 		if got := layer(folder); got != want {
 			t.Errorf("layer(%q) = %d, want %d", folder, got, want)
 		}

@@ -53,6 +53,13 @@ type cache struct {
 	at   torchx.Tensor   // [N] int64: where the keys and values of the rows in work go
 }
 
+// make makes room for so many rows.
+func (c *cache) make(m *Model, rows int) {
+	for range m.cfg.Layers {
+		c.k, c.v = append(c.k, m.Zeros(rows, m.cfg.KVHeads, m.cfg.HeadDim)), append(c.v, m.Zeros(rows, m.cfg.KVHeads, m.cfg.HeadDim))
+	}
+}
+
 // store keeps the keys and values of layer i and returns all of them.
 func (c *cache) store(i int, k, v torchx.Tensor) (allK, allV torchx.Tensor) {
 	torchx.WriteRowsAt(c.k[i], c.at, k)
@@ -70,6 +77,13 @@ type rows struct {
 	media   torchx.Tensor // [M, H] vectors of images and videos, or none
 	mediaAt []int64       // [M] the rows that they replace
 	cache   *cache        // keys and values go there, and spans name its rows; nil: spans name rows of the input
+	tail    *lastRows     // the last layer computes these rows only; nil: all
+}
+
+// lastRows are the rows of the input that anything reads behind the last layer, and what they see.
+type lastRows struct {
+	rows  []int64
+	spans []torchx.Span
 }
 
 // embedRows returns the decoder's input [N, H]: embeddings of the ids, with the images' vectors in their places.
@@ -113,12 +127,19 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora
 	defer torchx.Scope()()
 	l, c, n := &m.text.layers[i], m.cfg, x.Shape()[0]
 	y := torchx.RMSNorm(x, m.As(l.inputNorm), c.Eps)
-	q := torchx.Rope(torchx.Reshape(m.Apply(&l.q, y, p), n, c.Heads, c.HeadDim), cos, sin)   // [N, Hq, D]
-	k := torchx.Rope(torchx.Reshape(m.Apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin) // [N, Hk, D]
+	of, asks, after := func(x torchx.Tensor) torchx.Tensor { return x }, n, in
+	if in.tail != nil && i == len(m.text.layers)-1 {
+		at := m.Int64s(in.tail.rows)
+		of = func(x torchx.Tensor) torchx.Tensor { return torchx.IndexSelect(x, 0, at) }
+		asks, after = len(in.tail.rows), &rows{spans: in.tail.spans}
+	}
+	q := torchx.Rope(torchx.Reshape(m.Apply(&l.q, of(y), p), asks, c.Heads, c.HeadDim), of(cos), of(sin)) // [N, Hq, D]
+	k := torchx.Rope(torchx.Reshape(m.Apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin)              // [N, Hk, D]
 	v := torchx.Reshape(m.Apply(&l.v, y, p), n, c.KVHeads, c.HeadDim)
 	if in.cache != nil {
 		k, v = in.cache.store(i, k, v)
 	}
+	x, in, n = of(x), after, asks
 	seen := in.attend(q, k, v, 1/math.Sqrt(float64(c.HeadDim)))
 	x, y = torchx.AddRMSNorm(x, m.Apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.As(l.postNorm), c.Eps)
 	x = torchx.Add(x, m.Apply(&l.down, torchx.SwiGLU(m.Apply(&l.gate, y, p), m.Apply(&l.up, y, p)), p))

@@ -94,6 +94,7 @@ type decoding struct {
 	prompts []place       // rows of each prompt in the cache
 	total   int           // rows of all prompts
 	max     int           // rows of a sequence
+	lanes   []lane        // of each sequence of Shared; nil: see lane
 	first   torchx.Tensor // [prompts, V] logits after the prompts
 }
 
@@ -114,10 +115,7 @@ func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, 
 		d.total += len(in.ids)
 	}
 	rows := d.total + n*maxNew
-	for range m.cfg.Layers {
-		d.cache.k = append(d.cache.k, m.Zeros(rows, m.cfg.KVHeads, m.cfg.HeadDim))
-		d.cache.v = append(d.cache.v, m.Zeros(rows, m.cfg.KVHeads, m.cfg.HeadDim))
-	}
+	d.cache.make(m, rows)
 	var logits []torchx.Tensor
 	for from := 0; from < len(prompts); {
 		to, n := from+1, len(inputs[from].ids)
@@ -156,6 +154,15 @@ func (d *decoding) fill(inputs []*packed, places []place) torchx.Tensor {
 	return torchx.Keep(m.Logits(hidden))
 }
 
+// lane returns where a sequence's keys lie: without lanes the prompt is the trunk of its completions.
+func (d *decoding) lane(s *tokens.Sequence) lane {
+	if d.lanes != nil {
+		return d.lanes[s.Index]
+	}
+	prompt := d.prompts[s.Prompt]
+	return lane{prompt, place{first: d.total + s.Index*d.max}, prompt.next}
+}
+
 // step computes the logits of the live sequences' next tokens, each from its last one and the cache.
 func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 	m := d.m
@@ -170,12 +177,12 @@ func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 	at := make([]int64, len(live))
 	for i, s := range live {
 		t := len(s.IDs) - 1 // its place in the completion
-		prompt, first := d.prompts[s.Prompt], d.total+s.Index*d.max
-		at[i] = int64(first + t)
-		p := prompt.next + t
+		l := d.lane(s)
+		at[i] = int64(l.own.first + l.own.n + t)
+		p := l.next + t
 		in.ids, in.places = append(in.ids, s.IDs[t]), append(in.places, position{p, p, p})
-		in.spans = append(in.spans, torchx.Span{Q: i, QLen: 1, Prefix: prompt.first, PrefixLen: prompt.n, Own: first, OwnLen: t + 1,
-			Causal: true})
+		in.spans = append(in.spans, torchx.Span{Q: i, QLen: 1, Prefix: l.trunk.first, PrefixLen: l.trunk.n, Own: l.own.first,
+			OwnLen: l.own.n + t + 1, Causal: true})
 	}
 	d.cache.at = m.Int64s(at)
 	return m.Logits(m.forward(in, &lora.Pass{})), nil

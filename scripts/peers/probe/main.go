@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
@@ -39,6 +40,9 @@ type Job struct {
 	Folder      string
 	Repeats     int
 	Train       Training
+	Asked       []lvlm.Prompt // of likelihood and answer
+
+	threads int
 }
 
 // Answer is a line of standard output.
@@ -72,6 +76,7 @@ func main() {
 		}
 		answer := Answer{}
 		var job Job
+		job.threads = threads
 		if err = json.Unmarshal(line, &job); err == nil {
 			err = torchx.Try(func() error { return job.run(&answer) })
 		}
@@ -91,6 +96,8 @@ func (j *Job) run(a *Answer) error {
 		return j.tokenize(a)
 	case "render":
 		return j.render(a)
+	case "likelihood", "answer":
+		return j.ask(a)
 	}
 	switch j.Policy {
 	case "vl":

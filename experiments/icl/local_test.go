@@ -1,0 +1,133 @@
+package icl
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil/lvlm"
+	"fulcrum/selector/vl"
+	"fulcrum/selector/vl/processor"
+)
+
+func TestMain(m *testing.M) {
+	if err := torchx.Load(); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
+// openLocal opens the fixtures' model of random weights.
+func openLocal(t *testing.T, o LocalOptions) (*Local, error) {
+	t.Helper()
+	folder := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
+	opt := vl.DefaultOptions()
+	opt.Path, opt.LoRA.Enabled = &folder, false
+	model, err := vl.Open(opt, "cpu", 0, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proc, err := processor.Open(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	local, err := NewLocal(model, proc, "tiny", o)
+	if err != nil {
+		model.Free()
+		return nil, err
+	}
+	t.Cleanup(func() { local.Close() })
+	return local, nil
+}
+
+// asked is a line of testdata/likelihoods.json, which scripts/peers/icl.py writes with transformers.
+type asked struct {
+	Prompt   lvlm.Prompt
+	LogProbs []float64 `json:"logprobs"`
+	Answer   string
+}
+
+func askedOf(t *testing.T) (lines []asked, prompts []lvlm.Prompt) {
+	t.Helper()
+	golden.JSON(t, "testdata/likelihoods.json", &lines)
+	at := func(e *lvlm.Example) { e.Image = golden.Shared(t, "qwen2_5_vl", e.Image) }
+	for i := range lines {
+		for k := range lines[i].Prompt.Shots {
+			at(&lines[i].Prompt.Shots[k])
+		}
+		at(&lines[i].Prompt.Query)
+		prompts = append(prompts, lines[i].Prompt)
+	}
+	return lines, prompts
+}
+
+// TestLikelihoods: a call's prompts, computed with shared demonstrations, have the log-probabilities and greedy answers that a
+// plain program on transformers finds one by one, and InfoScores within 1e-4.
+func TestLikelihoods(t *testing.T) {
+	local, err := openLocal(t, LocalOptions{MaxNewTokens: 5, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines, prompts := askedOf(t)
+	got, err := local.Score(context.Background(), prompts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answers, err := local.Answer(context.Background(), prompts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 8 {
+		t.Fatalf("%d prompts, want 8", len(lines))
+	}
+	for i, l := range lines {
+		golden.Close(t, got[i].LogProbs, l.LogProbs, 5e-5)
+		if answers[i] != l.Answer {
+			t.Errorf("prompt %d: answer %q, want %q", i, answers[i], l.Answer)
+		}
+	}
+}
+
+// TestLocalRefuses: what cannot be asked is one line with its reason.
+func TestLocalRefuses(t *testing.T) {
+	template := filepath.Join(t.TempDir(), "t.jinja")
+	if err := os.WriteFile(template, []byte("{% for m in messages %}{{ m['content'] }}\n{% endfor %}answer: "), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range map[string]LocalOptions{
+		"lvlm.template=" + template + ".no: ": {Template: ptr(template + ".no")},
+		"does not begin with the open one":    {Template: &template},
+	} {
+		if _, err := openLocal(t, o); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+	local, err := openLocal(t, LocalOptions{MaxNewTokens: 5, ImageSize: 224})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, prompts := askedOf(t)
+	for name, change := range map[string]func(p *lvlm.Prompt){
+		"query 7: message 1, part 1 (image): open /no/picture.png: ": func(p *lvlm.Prompt) { p.Query.Image = "/no/picture.png"; p.Shots = nil },
+		"query 7: the prompt has ":                                   func(p *lvlm.Prompt) { p.Query.Answer = strings.Repeat("long ", 90000) },
+		"query 7: no answer to score":                                func(p *lvlm.Prompt) { p.Query.Answer = "" },
+	} {
+		p := prompts[0]
+		p.Query.ID = 7
+		change(&p)
+		if _, err := local.Score(context.Background(), []lvlm.Prompt{prompts[1], p}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%v, want %q", err, name)
+		}
+	}
+	stopped, stop := context.WithCancel(context.Background())
+	stop()
+	if _, err := local.Score(stopped, prompts); err == nil {
+		t.Error("a call that was stopped went on")
+	}
+}
+
+func ptr[T any](v T) *T { return &v }

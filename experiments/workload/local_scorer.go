@@ -1,0 +1,93 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"fulcrum/experiments/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/digest"
+	"fulcrum/internal/usage"
+	"fulcrum/rewardutil/lvlm"
+	"fulcrum/selector/vl"
+)
+
+// OpenScorer opens the frozen model of the section lvlm with its store before it. It is closed when the task has ended.
+func OpenScorer(ctx context.Context, j *job.Job) (*lvlm.Stored, error) {
+	o := j.Config.LVLM
+	s, err := lvlm.Open(ctx, o, func() (lvlm.Scorer, error) {
+		if o.Path == nil {
+			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
+		}
+		return openLocal(j, "lvlm.path", *o.Path, icl.LocalOptions{Template: o.Template, ImageSize: o.ImageSize, MaxNewTokens: o.MaxNewTokens})
+	})
+	if err != nil {
+		return nil, err
+	}
+	j.AtEnd(s)
+	return s, nil
+}
+
+// openLocal opens the vision-language model of a folder, or of a run of policy=qwen2_5_vl, to score and to answer: nothing of it
+// is trained. key names the option that path comes from.
+func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, error) {
+	if err := j.MapTorch(func() error { return nil }); err != nil {
+		return nil, err
+	}
+	c, own := *j.Config, *j
+	own.Config, c.VL, c.Init.Checkpoint = &c, vl.DefaultOptions(), nil
+	c.VL.LoRA.Enabled = false
+	files := []string{path}
+	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
+		c.VL.Path = &path
+		files, _ = filepath.Glob(filepath.Join(path, "*")) // the pattern is a good one
+	} else {
+		checkpoint, err := job.ResolveCheckpoint(key, path)
+		if err != nil {
+			return nil, usage.Errorf("%s=%s: want a model folder with config.json, tokenizer and *.safetensors, or a run of policy=%s: %v", key,
+				path, vl.Kind, err)
+		}
+		if of, err := PolicyOf(checkpoint); err != nil || of != vl.Kind {
+			return nil, usage.Errorf("%s=%s: %s is no checkpoint of policy=%s", key, path, checkpoint, vl.Kind)
+		}
+		c.Init.Checkpoint, files = &checkpoint, []string{checkpoint}
+		if base := baseOf(checkpoint, vl.Kind); base != "" {
+			more, _ := filepath.Glob(filepath.Join(base, "*"))
+			files = append(files, more...)
+		}
+	}
+	sum, err := contents(files)
+	if err != nil {
+		return nil, fmt.Errorf("%s=%s: %w", key, path, err)
+	}
+	model, proc, err := openVL(&own, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s=%s: %w", key, path, err)
+	}
+	o.Threads = j.Threads()
+	local, err := icl.NewLocal(model, proc, sum, o)
+	if err != nil {
+		model.Free()
+		return nil, usage.Errorf("%v", err)
+	}
+	return local, nil
+}
+
+// contents is one digest of what decides a model's numbers: the files with weights, sizes, vocabulary and template.
+func contents(files []string) (string, error) {
+	h := digest.New()
+	for _, f := range files {
+		if !slices.Contains([]string{".safetensors", ".bin", ".json", ".jinja", ".txt", ".model", ".pt", ".pth", ".ckpt"}, filepath.Ext(f)) {
+			continue
+		}
+		sum, _, err := digest.File(f)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(h, filepath.Base(f), sum)
+	}
+	return h.Hex(), nil
+}

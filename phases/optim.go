@@ -63,6 +63,7 @@ type Learner struct {
 	groups []lrGroup
 
 	recordings map[string]*recording // of steps by what tells them apart (record.go)
+	remarked   bool                  // the run was told why steps are not recorded
 }
 
 // GradientHook sees the gradients of a run's optimizer steps and may change them.
@@ -181,17 +182,18 @@ type OptimizerMetrics struct {
 	FrozenGradNorm *float64 `metric:"frozen_grad_norm"` // of the gradients that a GradientHook keeps in frozen parameters
 	MomentNorm     float64  `metric:"moment_norm"`
 	OptimizerSteps int      `metric:"optimizer_steps"`
+	GraphShare     *float64 `metric:"graph_share"` // on CUDA: 1 where the step was launched as one graph
 }
 
-// Run makes the passes of a step and the optimizer step number step (0-based) down their gradient. Nothing changes when a loss
+// rate is the learning rate of a step (from 0).
+func (l *Learner) rate(step int) float64 { return l.lr * l.sched.At(step, l.total) }
+
+// land reads the numbers of a step that was launched: the optimizer's, and what else was measured. Nothing has changed when a loss
 // or the gradient is not finite: that is a *NonFiniteError, unless the run allows it. A step that is traced changes nothing either. The
-// host waits for the device once, at the end, and reads with the step's own numbers those of what else is measured (torchx.Read).
-func (l *Learner) Run(w *Work, step int) (m OptimizerMetrics, values [][]float64, err error) {
-	lr := l.lr * l.sched.At(step, l.total)
-	l.Optimizer.Stage(lr, &w.Upload)
-	if values, err = l.compute(w, lr); err != nil {
-		return m, nil, err
-	}
+// host waits for the device once a step (torchx.Read). sync
+func (l *Learner) land(f *flight) (m OptimizerMetrics, values [][]float64, err error) {
+	values = f.values()
+	lr := f.lr
 	loss, norm := 0.0, math.Sqrt(values[0][0]) // before clipping
 	for _, part := range values[2] {
 		loss += part
@@ -200,7 +202,13 @@ func (l *Learner) Run(w *Work, step int) (m OptimizerMetrics, values [][]float64
 		l.Optimizer.Refused()
 		return m, nil, refusal(loss, norm)
 	}
-	m = OptimizerMetrics{Loss: loss, GradNorm: norm, LR: lr, MomentNorm: math.Sqrt(values[1][0]), OptimizerSteps: l.Optimizer.Steps()}
+	m = OptimizerMetrics{Loss: loss, GradNorm: norm, LR: lr, MomentNorm: math.Sqrt(values[1][0]), OptimizerSteps: f.steps}
+	if l.Params.Flat().OnCUDA() {
+		m.GraphShare = new(0.0)
+		if f.pending != nil {
+			*m.GraphShare = 1
+		}
+	}
 	l.Scale = 1.0
 	if l.clip > 0 {
 		l.Scale = math.Min(1, l.clip/(norm+1e-6)) // NaN stays NaN

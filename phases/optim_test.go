@@ -53,10 +53,13 @@ func TestLearningRatesOfParts(t *testing.T) {
 			defer l.Free()
 			before := p.Values()
 			defer torchx.Scope()()
-			m, _, err := l.Run(&Work{Passes: func() (losses, _ []torchx.Tensor) {
-				torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
-				return []torchx.Tensor{torchx.Full(1)}, nil
-			}}, 0)
+			prepare := func(At) (none struct{}, w *Work, err error) {
+				return none, &Work{Passes: func() (losses, _ []torchx.Tensor) {
+					torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
+					return []torchx.Tensor{torchx.Full(1)}, nil
+				}}, nil
+			}
+			_, m, _, err := new(Line[struct{}]).Step(l, At{}, nil, prepare)
 			if err != nil {
 				t.Fatal(err)
 			}

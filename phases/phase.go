@@ -179,6 +179,11 @@ type Env struct {
 	WithHeads func(p selector.Policy, heads int) (selector.Policy, error)
 	Data      Data
 	Seed      int64
+	// Next is the step that follows the one in hand for sure, with nothing in between that looks at the policy: a phase may launch it
+	// before it reads the numbers of the one in hand. nil: there is none.
+	Next *At
+	// LookAhead does so where steps are not CUDA graphs, too: nothing is gained, and nothing may change.
+	LookAhead bool
 	Rec       Recorder
 	Dir       string // run folder; checkpoints go to Dir/checkpoints
 	// ConfigHash stands in every checkpoint, so that a resume under another configuration is refused.
@@ -189,6 +194,9 @@ type Env struct {
 	// Judge is told of every epoch, counted over all phases from 1, with its metrics and the one that decides
 	// which checkpoint is best. A reason ends the run there, well and for good. May be nil.
 	Judge func(epoch int, m Metrics, best string, minimize bool) (reason string, err error)
+
+	remark   string // what a phase has to say to the reader of the run's log, once
+	inFlight bool   // the next step is launched already
 }
 
 // Data is what a run trains and validates on.

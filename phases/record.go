@@ -1,19 +1,108 @@
 package phases
 
 import (
+	"fmt"
+
 	"fulcrum/internal/torchx"
 )
 
 // Work is what a step computes on the device.
 type Work struct {
 	Upload torchx.Upload // the host data that Passes reads
-	// Recordable says that Passes copies nothing from or to the host, and that all steps with the same Key whose Upload has the same layout
-	// launch the same operations: the host's numbers must come with the Upload.
-	Recordable bool
+	// Eager says why no CUDA graph can hold Passes. "" promises that they copy nothing from or to the host, and that all steps with the
+	// same Key whose Upload has the same layout launch the same operations: the host's numbers must come with the Upload.
+	Eager string
 	// Key is what else tells one sequence of operations from another.
 	Key string
 	// Passes makes the forward and backward passes. It returns the parts of the loss (scalars) and what else is to be measured.
 	Passes func() (losses, measured []torchx.Tensor)
+}
+
+// Refuse says why no CUDA graph can hold the step, if there is a reason and none was known before.
+func (w *Work) Refuse(why string) {
+	if w.Eager == "" {
+		w.Eager = why
+	}
+}
+
+// At names a step of a phase: step counts from 0 over the whole phase, pass over the steps on its batch.
+type At struct {
+	Epoch, Step, Pass int
+	Queries           []int
+}
+
+// Line makes the steps of a phase one after another. Where steps are CUDA graphs, the host stages and launches the next one before it
+// waits for the numbers of this one, so that the device goes on while the host reads them, writes the row and stages. A step that is
+// refused stops those behind it on the device.
+type Line[S any] struct{ ahead *staged[S] }
+
+// staged is a step whose host part is done; S is what the phase wants to know of it when its numbers are read.
+type staged[S any] struct {
+	of     S
+	work   *Work
+	flight *flight // nil: not launched yet
+	err    error
+}
+
+// flight is a step that was launched.
+type flight struct {
+	lr      float64
+	steps   int             // of the optimizer, with this one
+	read    [][]float64     // numbers of a step that was made at once
+	pending *torchx.Pending // those of a graph
+}
+
+// values waits for the numbers. sync
+func (f *flight) values() [][]float64 {
+	if f.pending == nil {
+		return f.read
+	}
+	return f.pending.Read()
+}
+
+// Step makes a step that prepare stages. next is the one that follows for sure, with nothing in between that looks at the policy, or nil.
+func (p *Line[S]) Step(l *Learner, at At, next *At, prepare func(At) (S, *Work, error)) (of S, m OptimizerMetrics, values [][]float64,
+	err error) {
+	now := p.ahead
+	if p.ahead, l.env.inFlight = nil, false; now == nil {
+		now = stage(l, at, prepare)
+	}
+	if now.err == nil && now.flight == nil {
+		now.flight, now.err = l.launch(now.work, at.Step)
+	}
+	if now.err != nil {
+		return of, m, nil, now.err
+	}
+	if next != nil && (now.flight.pending != nil || l.env.LookAhead) {
+		failed := torchx.Try(func() error {
+			p.ahead = stage(l, *next, prepare)
+			if p.ahead.err == nil && (l.env.LookAhead || l.recorded(p.ahead.work) != nil) {
+				p.ahead.flight, p.ahead.err = l.launch(p.ahead.work, next.Step)
+				l.env.inFlight = true
+			}
+			return nil
+		})
+		if failed != nil { // it is the next step's failure
+			p.ahead = &staged[S]{err: failed}
+		}
+	}
+	m, values, err = l.land(now.flight)
+	if err != nil && p.ahead != nil {
+		if p.ahead.flight != nil {
+			p.ahead.flight.values() // which frees them
+			l.Optimizer.Refused()
+		}
+		p.ahead, l.env.inFlight = nil, false
+	}
+	return now.of, m, values, err
+}
+
+func stage[S any](l *Learner, at At, prepare func(At) (S, *Work, error)) *staged[S] {
+	s := &staged[S]{}
+	if s.of, s.work, s.err = prepare(at); s.err == nil {
+		l.Optimizer.Stage(l.rate(at.Step), &s.work.Upload)
+	}
+	return s
 }
 
 // A small model's step is a few hundred short kernels, whose launch takes the host longer than the device computes. On CUDA
@@ -25,7 +114,7 @@ type recording struct {
 	room    torchx.Tensor // that the graph reads the Upload from
 	row     torchx.Tensor // that it leaves its numbers in
 	of      torchx.Packed // their layout
-	refused bool          // an operation of it cannot be recorded
+	refused error         // an operation of it cannot be recorded
 }
 
 // Limits of how many layouts of a phase are remembered, and how many graphs, which keep their memory.
@@ -34,11 +123,20 @@ const (
 	mostGraphs  = 4
 )
 
-// compute makes a step, or its graph does, and reads its numbers. sync
-func (l *Learner) compute(w *Work, lr float64) ([][]float64, error) {
+// launch makes a step whose rates are staged, or has its graph make it.
+func (l *Learner) launch(w *Work, step int) (*flight, error) {
+	f := &flight{lr: l.rate(step)}
+	err := l.compute(w, f)
+	f.steps = l.Optimizer.Steps()
+	return f, err
+}
+
+// compute makes a step, or launches its graph. sync, without one
+func (l *Learner) compute(w *Work, f *flight) (err error) {
 	like := l.Params.Flat()
-	if !w.Recordable || !like.OnCUDA() || l.env.Gradients != nil || torchx.Tracing() || !l.Params.Clean() || l.Optimizer.KeepGrad {
-		return l.eager(w, lr)
+	if !like.OnCUDA() || l.remark(w) {
+		f.read, err = l.eager(w, f.lr)
+		return err
 	}
 	key := w.Key + w.Upload.Layout()
 	r := l.recordings[key]
@@ -52,17 +150,49 @@ func (l *Learner) compute(w *Work, lr float64) ([][]float64, error) {
 		w.Upload.SendTo(r.room)
 		r.graph.Replay()
 		l.Optimizer.Replayed()
-		return r.of.Read(r.row), nil
-	case r != nil && !r.refused && l.graphs() < mostGraphs:
+		f.pending = r.of.Send(r.row)
+		return nil
+	case r != nil && r.refused == nil && l.graphs() < mostGraphs:
 		defer torchx.OnSideStream(like)()
-		values, err := l.eager(w, lr)
-		if err == nil && torchx.Try(func() error { return l.record(r, w, lr, values) }) != nil {
-			r.free() // what cannot be recorded goes on as before
-			l.recordings[key] = &recording{refused: true}
+		if f.read, err = l.eager(w, f.lr); err != nil {
+			return err
 		}
-		return values, err
+		if failed := torchx.Try(func() error { return l.record(r, w, f.lr, f.read) }); failed != nil {
+			r.free() // what cannot be recorded goes on as before
+			l.recordings[key] = &recording{refused: failed}
+		}
+		return nil
+	case r != nil && r.refused != nil:
+		l.remark(&Work{Eager: r.refused.Error()})
 	}
-	return l.eager(w, lr)
+	f.read, err = l.eager(w, f.lr)
+	return err
+}
+
+// recorded returns the graph of a step like w, or nil.
+func (l *Learner) recorded(w *Work) *torchx.Graph {
+	if r := l.recordings[w.Key+w.Upload.Layout()]; r != nil && w.Eager == "" {
+		return r.graph
+	}
+	return nil
+}
+
+// remark reports whether a step cannot be recorded, and tells the run why once.
+func (l *Learner) remark(w *Work) bool {
+	why := w.Eager
+	switch {
+	case torchx.Tracing():
+		return true
+	case l.env.Gradients != nil:
+		why = "something else sees their gradients"
+	case why == "" && (!l.Params.Clean() || l.Optimizer.KeepGrad):
+		why = "gradients are kept between them"
+	}
+	if why != "" && !l.remarked {
+		l.remarked = true
+		l.env.remark = fmt.Sprintf("%s: steps are launched operation by operation, not as one CUDA graph: %s", l.phase, why)
+	}
+	return why != ""
 }
 
 // eager sends what the passes read and makes them.

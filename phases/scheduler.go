@@ -133,16 +133,22 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 	}
 	info := phase.Info()
 	order := s.order(phase, epoch) // depends only on seed, phase and epoch
+	batch := func(i int) []int {
+		at := i / info.Passes * info.BatchSize
+		return order[at:min(at+info.BatchSize, len(order))]
+	}
 	for i := s.pos.EpochSteps; i < perEpoch; i++ {
-		at, pass := i/info.Passes*info.BatchSize, i%info.Passes
-		if pass == 0 {
+		pass := i % info.Passes
+		if pass == 0 && !s.env.inFlight {
 			if err := s.maybeSave(ctx, phase, epoch, i); err != nil {
 				return err
 			}
 		}
-		begin := time.Now()
-		queries := order[at:min(at+info.BatchSize, len(order))]
+		begin, queries := time.Now(), batch(i)
 		s.doc.Batch(epoch, pass, queries)
+		if s.env.Next = nil; i+1 < perEpoch && ctx.Err() == nil && !s.due(s.pos.GlobalStep+1) {
+			s.env.Next = &At{Epoch: epoch, Step: s.pos.Step + 1, Pass: (i + 1) % info.Passes, Queries: batch(i + 1)}
+		}
 		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {
 			return s.explain(ctx, err, phase, epoch, pass, queries)
@@ -157,6 +163,12 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 		}
 		if err := s.report(phase.Info().Name, epoch, s.doc.Step(epoch, s.pos.Step, m)); err != nil {
 			return err
+		}
+		if s.env.remark != "" {
+			if err := s.note(phase.Info().Name, epoch, "eager_steps", s.env.remark); err != nil {
+				return err
+			}
+			s.env.remark = ""
 		}
 	}
 	return nil
@@ -256,8 +268,7 @@ func (pos position) enter(index int, name string) position {
 // BeginEpoch comes again after the resume, with the same weights.
 func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) error {
 	stop := ctx.Err() != nil
-	every := s.plan.Checkpoint.EverySteps
-	if !stop && (every == nil || s.pos.GlobalStep == 0 || s.pos.GlobalStep%*every != 0) {
+	if !stop && !s.due(s.pos.GlobalStep) {
 		return nil
 	}
 	if i > 0 || !s.saved {
@@ -281,6 +292,12 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) er
 		return ErrInterrupted
 	}
 	return nil
+}
+
+// due reports whether a state is saved in mid-epoch after so many steps of the run.
+func (s *scheduler) due(steps int) bool {
+	every := s.plan.Checkpoint.EverySteps
+	return every != nil && steps > 0 && steps%*every == 0
 }
 
 // event records a warning, note what a reader should know.

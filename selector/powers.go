@@ -9,16 +9,16 @@ type Stager interface {
 	Policy
 	// Stage adds what Forward reads of a batch to up. The returned function is Forward once up was sent.
 	Stage(b *Batch, up *torchx.Upload) (forward func(ForwardOptions) Output)
-	// Recordable reports whether that function copies nothing from or to the host, so that a CUDA graph may hold it.
-	Recordable(opt ForwardOptions) bool
+	// Eager says why no CUDA graph can hold that function: what of it takes something from the host. "" where one can.
+	Eager(opt ForwardOptions) string
 }
 
-// Stage is the policy's own Stage, or for another policy its Forward. recordable says whether a CUDA graph may hold the function.
-func Stage(p Policy, b *Batch, up *torchx.Upload, opt ForwardOptions) (forward func(ForwardOptions) Output, recordable bool) {
+// Stage is the policy's own Stage, or for another policy its Forward. eager says why no CUDA graph can hold the function, if none can.
+func Stage(p Policy, b *Batch, up *torchx.Upload, opt ForwardOptions) (forward func(ForwardOptions) Output, eager string) {
 	if s, ok := p.(Stager); ok {
-		return s.Stage(b, up), s.Recordable(opt)
+		return s.Stage(b, up), s.Eager(opt)
 	}
-	return func(opt ForwardOptions) Output { return p.Forward(b, opt) }, false
+	return func(opt ForwardOptions) Output { return p.Forward(b, opt) }, "each batch has a shape of its own"
 }
 
 // TokenPolicy is a Policy whose actions are tokens of a vocabulary and whose candidates are texts. The vocabulary is

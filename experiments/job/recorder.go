@@ -15,6 +15,7 @@ type Recorder struct {
 type Asked struct {
 	Question, Reference string
 	Answers             []string
+	Pictures            record.Pictures
 }
 
 var _ phases.Recorder = Recorder{}
@@ -57,7 +58,8 @@ func (r Recorder) Completions(phase string, epoch, step int, rows []phases.Compl
 			of = r.Ask(c.QueryID)
 		}
 		out[i] = record.Completion{QueryID: c.QueryID, Question: of.Question, Reference: of.Reference, Answers: of.Answers,
-			Group: c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
+			Pictures: of.Pictures,
+			Group:    c.Group, Text: c.Text, Tokens: c.Tokens, Truncated: c.Truncated, Reward: c.Reward, Terms: c.Terms, Advantage: c.Advantage}
 	}
 	return r.Log.Completions(phase, epoch, step, out)
 }

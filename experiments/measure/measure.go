@@ -118,12 +118,12 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	}
 	phases.BeginEpoch(phase, 1)
 	m.Begin, _ = clock.read()
-	err = timeSteps(ctx, phase, batches, &m)
+	err = timeSteps(ctx, env, phase, batches, &m)
 	return m, err
 }
 
 // timeSteps makes the steps that do not count, then the passes, and notes their times and losses.
-func timeSteps(ctx context.Context, phase phases.Phase, batches [][]int, m *bench.Measurement) error {
+func timeSteps(ctx context.Context, env *phases.Env, phase phases.Phase, batches [][]int, m *bench.Measurement) error {
 	done := 0
 	step := func(queries []int) (phases.Measured, error) { // as the scheduler's
 		defer torchx.Scope()()
@@ -144,6 +144,9 @@ func timeSteps(ctx context.Context, phase phases.Phase, batches [][]int, m *benc
 				return context.Cause(ctx)
 			}
 			begin := time.Now()
+			if env.Next = nil; i+1 < len(batches) {
+				env.Next = &phases.At{Epoch: 1, Step: done + 1, Queries: batches[i+1]}
+			}
 			metrics, err := step(queries)
 			if err != nil {
 				return fmt.Errorf("step %d: %w", i+1, err)

@@ -294,7 +294,8 @@ func (w *textWorkload[P]) Asked(query int64) job.Asked {
 		if err != nil {
 			break // it was sampled from a moment ago: nothing to say here that training does not
 		}
-		return job.Asked{Question: strings.TrimSpace(s.Text()), Reference: s.Reference, Answers: s.Answers}
+		return job.Asked{Question: strings.TrimSpace(s.Text()), Reference: s.Reference, Answers: s.Answers,
+			Pictures: thumbnails(w.job.Dir, s)}
 	}
 	return job.Asked{}
 }
@@ -401,6 +402,7 @@ func (w *textWorkload[P]) Examples(env *phases.Env, result phases.Result) error 
 			return err
 		}
 		out = append(out, record.Example{Question: strings.TrimSpace(s.Text()), Answer: s.Reference,
+			Pictures:     thumbnails(w.job.Dir, s),
 			RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i],
 			Before: []record.ItemText{{Answer: w.text.Decode(before.Selections[i])}},
 			After:  []record.ItemText{{Answer: w.text.Decode(after.Selections[i])}}})

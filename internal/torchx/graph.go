@@ -2,7 +2,10 @@ package torchx
 
 // #include "csrc/fulcrum_torch.h"
 // #include "csrc/graph.h"
+// #include "csrc/upload.h"
 import "C"
+
+import "unsafe"
 
 // OnSideStream makes a stream of its own the current one on the CUDA device of like until the returned function is called.
 // It waits for what was launched before, and what follows it waits for it. Capture records on such a stream:
@@ -62,4 +65,29 @@ func (g *Graph) Free() {
 		C.fc_graph_free(g.g)
 		g.g = nil
 	}
+}
+
+// Pending are numbers on their way from a CUDA device to the host.
+type Pending struct {
+	host   Tensor
+	layout Packed
+	mark   C.Mark
+}
+
+// Send begins to copy what Pack has joined to the host, behind what was launched before, and waits for nothing.
+func (l Packed) Send(packed Tensor) *Pending {
+	var host C.Tensor
+	var data unsafe.Pointer
+	check("read", C.fc_staging(C.int64_t(l.Bytes()), &host, &data))
+	p := &Pending{host: Own(adopt(host)), layout: l}
+	Copy(p.host, packed)
+	check("read", C.fc_mark(packed.c(), &p.mark), packed)
+	return p
+}
+
+// Read waits for the numbers and returns them as Packed.Read does. sync
+func (p *Pending) Read() [][]float64 {
+	check("read", C.fc_mark_wait(p.mark))
+	defer p.host.Free()
+	return p.layout.Read(p.host)
 }

@@ -190,6 +190,7 @@ type AdamW struct {
 	decayMask Tensor // [N] or none: 1 where weight decay applies
 	steps     int
 	rates     Tensor // [4] of the next step where the device has to know them (Stage), or none
+	refused   Tensor // [1] on CUDA: not 0 once a step was not finite, and nothing is changed any more
 
 	KeepGrad bool // leave the gradient as it is after a step; otherwise it is zero then
 }
@@ -197,8 +198,12 @@ type AdamW struct {
 // NewAdamW returns an optimiser with zero moments.
 func NewAdamW(p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
 	n := p.Numel()
-	return &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p,
+	a := &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p,
 		m: Own(FullLike(p.flat, 0, Float32, n)), v: Own(FullLike(p.flat, 0, Float32, n))}
+	if p.flat.OnCUDA() {
+		a.refused = Own(FullLike(p.flat, 0, Float32, 1))
+	}
+	return a
 }
 
 // ScaleLR multiplies the learning rate of each parameter by scale(name): 0 freezes it.
@@ -229,7 +234,8 @@ func (a *AdamW) Step(lr, gradScale float64) { a.step(lr, gradScale, Tensor{}, Te
 
 // StepClipped is Step with the clipping factor min(1, clip/(norm + 1e-6)), computed from squares (Σ g² [1], of SumSquares)
 // where the parameters lie, so that the host need not wait for it; clip 0 cuts nothing. With guard nothing changes where squares or
-// one of losses [n] (or no tensor) is not finite; the caller, who learns that later, calls Refused.
+// one of losses [n] (or no tensor) is not finite; the caller, who learns that later, calls Refused. On CUDA no later step changes anything
+// then either, so that steps may be queued before the host has seen the numbers of those before.
 func (a *AdamW) StepClipped(lr, clip float64, squares, losses Tensor, guard bool) {
 	must("adamw", squares)
 	if !a.params.flat.OnCUDA() {
@@ -242,8 +248,8 @@ func (a *AdamW) StepClipped(lr, clip float64, squares, losses Tensor, guard bool
 		up.Send(a.params.flat)
 	}
 	check("adamw", C.fc_adamw_queued(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(),
-		losses.c(), C.bool(guard), C.double(clip), a.rates.c(), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
-		C.bool(!a.KeepGrad)))
+		losses.c(), a.refused.c(), C.bool(guard), C.double(clip), a.rates.c(), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps),
+		C.double(a.WeightDecay), C.bool(!a.KeepGrad)))
 	a.rates = Tensor{}
 	a.Replayed()
 }
@@ -310,4 +316,5 @@ func (a *AdamW) Free() {
 	a.v.Free()
 	a.lrScale.Free()
 	a.decayMask.Free()
+	a.refused.Free()
 }

@@ -35,6 +35,8 @@ type Phase struct {
 	env       *phases.Env
 	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *phases.Learner
+	line      phases.Line[drawn]
+	step      int // in hand; the one behind it may be staged already
 	beta      *control.KLController
 	temp      *control.PolicyTemperature
 	old       *frozenPolicy // ratio's denominator, and what samples; may be reference
@@ -157,30 +159,57 @@ func (g *Phase) BeginEpoch(int) {
 	}
 }
 
+// drawn is a rollout and what a pass over it measures.
+type drawn struct {
+	rollout rollout
+	sums    *tally
+}
+
 // Step makes one GRPO update.
 func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
-	if pass == 0 {
-		if of := g.chosen.old.AtBatch; of != nil && of(g.opt, g.sinceOld) {
-			g.refreshOld()
-		}
-		if err := g.collect(epoch, step, queries); err != nil {
-			return nil, err
-		}
+	next := g.env.Next
+	if !g.foreseeable() {
+		next = nil
 	}
+	g.step = step
 	defer torchx.Scope()()
-	sums := g.newTally(pass)
-	optimizer, values, err := g.learn.Run(g.work(sums), step)
+	of, optimizer, values, err := g.line.Step(g.learn, phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}, next, g.prepare)
 	if err != nil {
 		return nil, err
 	}
-	sums.read(g, values)
-	m := g.measure(optimizer, sums)
-	g.rollout.old, g.rollout.ref = sums.old, sums.ref
+	g.rollout = of.rollout // not the next step's
+	of.sums.read(g, values)
+	m := g.measure(optimizer, of.sums)
+	g.rollout.old, g.rollout.ref = of.sums.old, of.sums.ref
 	g.beta.Step(m.KL)
 	g.temp.Step(m.KL)
 	g.sinceOld++
 	g.syncReference(step)
 	return m, nil
+}
+
+// prepare makes the host's part of a step. Its first pass over a batch makes the rollout.
+func (g *Phase) prepare(at phases.At) (drawn, *phases.Work, error) {
+	if at.Pass == 0 {
+		if of := g.chosen.old.AtBatch; of != nil && of(g.opt, g.sinceOld) {
+			g.refreshOld()
+		}
+		if err := g.collect(at.Epoch, at.Step, at.Queries); err != nil {
+			return drawn{}, nil, err
+		}
+		g.rollout.fresh = g.sinceOld+at.Step-g.step == 0 && g.startsOld
+	}
+	sums := g.newTally(at.Pass)
+	work := g.work(sums)
+	return drawn{g.rollout, sums}, work, nil
+}
+
+// foreseeable reports whether a step can be staged before the numbers of the one before are known: recorded groups, one pass over each, and
+// nothing that moves from step to step.
+func (g *Phase) foreseeable() bool {
+	o := g.opt
+	return !g.chosen.rollout.Samples && o.NumIterations == 1 && g.chosen.old.AtBatch == nil && o.KL.SyncSteps == nil &&
+		!o.Temperature.Enabled && (o.KL.Controller == "fixed" || o.KL.Update == "epoch")
 }
 
 // lossTemperature returns the temperature at which the rollout was sampled. Every log-probability of its loss
@@ -195,7 +224,10 @@ func (g *Phase) lossTemperature() float64 {
 
 // work is the step's on the device: the gradients of the rollout's parts add up.
 func (g *Phase) work(sums *tally) *phases.Work {
-	w := &phases.Work{Recordable: !g.opt.Temperature.Enabled}
+	w := &phases.Work{}
+	if g.opt.Temperature.Enabled {
+		w.Refuse(g.name + ".temperature moves")
+	}
 	var passes []func() (loss torchx.Tensor, measured []torchx.Tensor)
 	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
 		batch := g.rollout.batch.Part(from, to) // [B, G, T], the curriculum's top k
@@ -219,6 +251,7 @@ func (g *Phase) part(from int, batch *selector.Batch, sums *tally, w *phases.Wor
 	temperature := g.lossTemperature()
 	in := g.stage(from, batch, temperature, w)
 	sums.parts = append(sums.parts, part{from: from, batch: batch, fresh: in.fresh})
+	keepRef := sums.ref != nil && g.rollout.ref == nil
 	return func() (torchx.Tensor, []torchx.Tensor) {
 		defer torchx.Scope()()
 		ref := in.reference() // no gradient
@@ -254,7 +287,7 @@ func (g *Phase) part(from int, batch *selector.Batch, sums *tally, w *phases.Wor
 			before.steps = torchx.Tensor{}
 		}
 		return torchx.Keep(torchx.Detach(loss)), measured(in, found{ppo: ppo, kl: kl, klTerms: klTerms, logRatio: logRatio, logp: logp, old: old,
-			ref: ref.logp, entropy: out.Entropy, oldSteps: before.steps}, sums.ref != nil && g.rollout.ref == nil)
+			ref: ref.logp, entropy: out.Entropy, oldSteps: before.steps}, keepRef)
 	}
 }
 

@@ -56,9 +56,9 @@ type staged struct {
 // stage adds what a part reads to the step's upload.
 func (g *Phase) stage(from int, b *selector.Batch, temperature float64, w *phases.Work) *staged {
 	up, on := &w.Upload, g.env.Policy.Params().Flat()
-	in, recordable := &staged{}, false
-	in.policy, recordable = selector.Stage(g.env.Policy, b, up, selector.ForwardOptions{})
-	w.Recordable = w.Recordable && recordable
+	in, eager := &staged{}, ""
+	in.policy, eager = selector.Stage(g.env.Policy, b, up, selector.ForwardOptions{})
+	w.Refuse(eager)
 	in.reference = g.referenceView(b, from, temperature, w)
 	in.old, in.fresh = g.oldLogProbs(b, from, temperature, w)
 	g.putAdvantages(&in.adv, b, from, up)

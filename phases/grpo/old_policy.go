@@ -125,8 +125,8 @@ func (g *Phase) oldLogProbs(b *selector.Batch, from int, temperature float64,
 	case g.chosen.old.From == ofPolicy:
 		return func(now, _ view) view { return view{logp: torchx.Detach(now.logp), steps: now.steps} }, true
 	case g.old == g.reference:
-		return func(_, ref view) view { return ref }, g.sinceOld == 0 && g.startsOld
+		return func(_, ref view) view { return ref }, g.rollout.fresh
 	}
 	of := g.view(g.old, b, from, selector.ForwardOptions{Temperature: temperature}, w)
-	return func(view, view) view { return of() }, g.sinceOld == 0 && g.startsOld
+	return func(view, view) view { return of() }, g.rollout.fresh
 }

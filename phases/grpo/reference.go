@@ -150,8 +150,8 @@ type view struct {
 // view stages what f thinks of a part of the rollout, which starts at query from: looked up, or evaluated.
 func (g *Phase) view(f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions, w *phases.Work) func() view {
 	if f.cached == nil {
-		evaluate, recordable := selector.Stage(f.Policy, b, &w.Upload, forward)
-		w.Recordable = w.Recordable && recordable
+		evaluate, eager := selector.Stage(f.Policy, b, &w.Upload, forward)
+		w.Refuse(eager)
 		return func() view {
 			defer torchx.NoGrad()()
 			out := evaluate(forward)

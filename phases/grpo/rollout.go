@@ -105,6 +105,7 @@ type rollout struct {
 	adv         []float64       // [B*G]
 	counts      Counts          // of what the loss averages over
 	temperature float64         // of the policy (grpo.temperature) when it was made
+	fresh       bool            // the old policy has the very weights that the first pass's numerator has
 	measured    rolloutMetrics
 
 	// Log-probabilities under the old and the reference policy, one a ratio, that the first pass computed and

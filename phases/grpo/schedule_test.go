@@ -119,6 +119,23 @@ func TestResumeIsExact(t *testing.T) {
 	}
 }
 
+// TestLookingAheadChangesNothing: runs that launch a step before they read the numbers of the one before, stopped and resumed, end with the
+// bytes of one that does not look ahead.
+func TestLookingAheadChangesNothing(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	ahead := 0
+	plan := func() phases.Plan { return constantPlan(train) }
+	phasetest.ResumesExactlyIn(t, plan, 3*(2+2), func(rec phases.Recorder, dir string) *phases.Env {
+		env := phasetest.ToyEnv(t, val, rec, dir)
+		env.LookAhead = ahead > 0 // the first run is what the others are compared with
+		ahead++
+		return env
+	})
+	if ahead < 3 {
+		t.Errorf("%d runs, want some that look ahead", ahead-1)
+	}
+}
+
 // constantPlan has old and reference policies that are evaluated once, distributions included.
 func constantPlan(train *pointer.Source) phases.Plan {
 	rceOpt, grpo := rce.DefaultOptions(), DefaultOptions()

@@ -94,6 +94,7 @@ type Phase struct {
 
 	env      *phases.Env
 	learn    *phases.Learner
+	line     phases.Line[weighted]
 	text     bool // the policy's steps are tokens
 	showNext bool // no batch of this epoch has been kept for reading yet
 	total    int
@@ -182,29 +183,28 @@ type Metrics struct {
 // Row implements phases.Measured.
 func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 
+// weighted is a batch with the weights of its candidates.
+type weighted struct {
+	batch *selector.Batch   // [B, G, T]
+	stats group.WeightStats // of the weights
+	tau   float64
+}
+
 // Step makes one update of weighted imitation.
-func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phases.Measured, error) {
-	batch, err := r.collect(epoch, step, queries) // [B, G, T]
-	if err != nil {
-		return nil, err
-	}
-	tau := r.opt.Temperature.At(step, r.total) // annealed by step
-	weights, stats := r.weights(batch, tau)    // [B*G], 1 over each query
-	if r.text && r.opt.Top1Only {
-		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
-	}
-	divisor := float64(max(stats.Groups, 1))
-	if r.opt.Average == "token" {
-		divisor = weightedSteps(weights, batch)
+func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
+	next := r.env.Next
+	if r.opt.Rollout == "online" { // sampled from the policy that this step makes
+		next = nil
 	}
 	defer torchx.Scope()()
-	optimizer, _, err := r.learn.Run(r.work(batch, weights, divisor, step), step)
+	of, optimizer, _, err := r.line.Step(r.learn, phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}, next, r.prepare)
 	if err != nil {
 		return nil, err
 	}
+	batch, stats := of.batch, of.stats
 	m := Metrics{OptimizerMetrics: optimizer, Items: batch.NumValid()}
 	if !r.sft {
-		m.Temperature = &tau
+		m.Temperature = &of.tau
 	}
 	if !r.opt.Top1Only {
 		m.EffectiveSampleSize = &stats.ESS
@@ -222,6 +222,24 @@ func (r *Phase) Step(_ context.Context, epoch, step, _ int, queries []int) (phas
 		m.MeanReward, m.RewardStd = new(objective.MeanReward(batch)), new(advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G))
 	}
 	return m, nil
+}
+
+// prepare makes the host's part of a step.
+func (r *Phase) prepare(at phases.At) (weighted, *phases.Work, error) {
+	batch, err := r.collect(at.Epoch, at.Step, at.Queries) // [B, G, T]
+	if err != nil {
+		return weighted{}, nil, err
+	}
+	tau := r.opt.Temperature.At(at.Step, r.total) // annealed by step
+	weights, stats := r.weights(batch, tau)       // [B*G], 1 over each query
+	if r.text && r.opt.Top1Only {
+		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
+	}
+	divisor := float64(max(stats.Groups, 1))
+	if r.opt.Average == "token" {
+		divisor = weightedSteps(weights, batch)
+	}
+	return weighted{batch, stats, tau}, r.work(batch, weights, divisor, at.Step), nil
 }
 
 // collect returns the recorded candidates of queries, or samples of the policy with their rewards.
@@ -248,7 +266,10 @@ func (r *Phase) collect(epoch, step int, queries []int) (*selector.Batch, error)
 
 // work is the step's on the device: the gradients of the batch's parts add up.
 func (r *Phase) work(batch *selector.Batch, weights []float64, divisor float64, step int) *phases.Work {
-	w := &phases.Work{Recordable: r.smoothing == 0} // which masks what it reads on the host
+	w := &phases.Work{}
+	if r.smoothing > 0 {
+		w.Refuse("label smoothing masks on the host")
+	}
 	share := w.Upload.Factor(1/divisor, r.learn.Params.Flat())
 	var parts []func() torchx.Tensor
 	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
@@ -269,8 +290,8 @@ func (r *Phase) work(batch *selector.Batch, weights []float64, divisor float64, 
 // share of the loss, a scalar. Dropout masks belong to queries and candidates: they are those of the whole batch.
 func (r *Phase) part(b *selector.Batch, weights []float64, share *torchx.Factor, step int, w *phases.Work) func() torchx.Tensor {
 	opt := selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, step), Dist: r.smoothing > 0}
-	forward, recordable := selector.Stage(r.env.Policy, b, &w.Upload, opt)
-	w.Recordable = w.Recordable && recordable
+	forward, eager := selector.Stage(r.env.Policy, b, &w.Upload, opt)
+	w.Refuse(eager)
 	var weight torchx.Tensor // [B, G]
 	torchx.Put(&w.Upload, &weight, objective.Rounded(weights), b.B(), b.G)
 	return func() torchx.Tensor {

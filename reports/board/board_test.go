@@ -1,6 +1,7 @@
 package board
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -274,7 +275,12 @@ func TestHostileRuns(t *testing.T) {
 		record.MetricsFile: `{"kind":"event","phase":"x","epoch":0,"step":0,"global_step":0,"time":1,"event":"e","severity":"warning",` +
 			`"message":"` +
 			`<script>alert(2)<\/script>"}` + "\n", record.SummaryFile: `{"state":"<b>done</b>","title":"</script>"}`,
-		"report.md": "# x", record.CompletionsFile: "{\"phase\":\"a\",\"text\":\"<i>\"}\n{torn"})
+		"report.md": "# x", "pictures/00000000000000aa.jpg": "A PICTURE", record.CompletionsFile: `{"phase":"a","text":"<i>","pictures":[` +
+			`"pictures/00000000000000aa.jpg","pictures/00000000000000bb.jpg","pictures/../report.md","/etc/passwd","javascript:alert(1)"]}` +
+			"\n{torn"})
+	if err := os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "pictures/00000000000000bb.jpg")); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.Symlink(filepath.Join(outside, "report.html"), filepath.Join(dir, "report.html")); err != nil {
 		t.Fatal(err)
 	}
@@ -305,6 +311,11 @@ func TestHostileRuns(t *testing.T) {
 		}
 	}
 	id := idOf(dir)
+	a, err := b.completions(id, nil)
+	if picture := "data:image/jpeg;base64," + base64.StdEncoding.EncodeToString([]byte("A PICTURE")); err != nil || len(a.Rows) != 1 ||
+		!slices.Equal(a.Rows[0].Pictures, record.Pictures{picture}) {
+		t.Errorf("pictures: %v, %+v, want the run's own alone", err, a)
+	}
 	for path, want := range map[string]int{"report.md": 200, "report.html": 404, "secret": 404, "..%2fsecret": 404,
 		".lock": 404, "checkpoints/x": 404} {
 		w := call(s, "GET", "/run/"+id+"/file/"+path, "", nil)

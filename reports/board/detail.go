@@ -2,7 +2,9 @@ package board
 
 import (
 	"bufio"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"net/url"
@@ -119,6 +121,9 @@ func (b *Board) detail(id string) (*detail, error) {
 	const examplesFile = "examples.json"
 	if sizeOf(e.dir, examplesFile) < maxFile {
 		_ = record.ReadJSON(filepath.Join(e.dir, examplesFile), &d.Examples) // damaged: none
+		for i := range d.Examples {
+			d.Examples[i].Pictures = inlined(e.dir, d.Examples[i].Pictures)
+		}
 	}
 	d.Completions = sizeOf(e.dir, record.CompletionsFile) > 0
 	for _, name := range shownFiles() {
@@ -307,6 +312,7 @@ func (b *Board) completions(id string, q url.Values) (*completionsAnswer, error)
 	}
 	defer f.Close()
 	from := max(end-completionsPiece, 0)
+	shown := ""
 	in := bufio.NewReaderSize(io.NewSectionReader(f, from, end-from), 1<<16)
 	if from > 0 { // the middle of a line
 		_, length, _, err := curves.ReadLine(in)
@@ -324,7 +330,33 @@ func (b *Board) completions(id string, q url.Values) (*completionsAnswer, error)
 		var c record.SampledCompletion
 		if jsonwords.Unmarshal(line, &c) == nil {
 			c.Tokens = nil
+			if group := fmt.Sprint(c.Phase, c.Epoch, c.Step, c.QueryID); group != shown { // once a group
+				shown, c.Pictures = group, inlined(e.dir, c.Pictures)
+			} else {
+				c.Pictures = nil
+			}
 			a.Rows = append(a.Rows, c)
 		}
 	}
+}
+
+// inlined returns small pictures of a run as data, for the page. What is no picture of the run, or a link out of its folder, is
+// left out.
+func inlined(dir string, pictures record.Pictures) record.Pictures {
+	const largest = 256 << 10
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	var out record.Pictures
+	for _, name := range pictures.Shown() {
+		if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() || info.Size() > largest {
+			continue
+		}
+		if data, err := root.ReadFile(name); err == nil {
+			out = append(out, "data:image/jpeg;base64,"+base64.StdEncoding.EncodeToString(data))
+		}
+	}
+	return out
 }

@@ -42,7 +42,12 @@ func WriteText(dir, markdown string) error { return WriteLively(dir, markdown, L
 
 // WriteLively is WriteText for a page with a script.
 func WriteLively(dir, markdown string, more Lively) error {
-	page := LivelyHTML(markdown, func(name string) ([]byte, error) { return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))) }, more)
+	root, err := os.OpenRoot(dir) // a folder from elsewhere may hold links to files that are none of its report's
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	page := LivelyHTML(markdown, func(name string) ([]byte, error) { return root.ReadFile(filepath.FromSlash(name)) }, more)
 	if err := atomicfile.Write(filepath.Join(dir, ReportFile), []byte(markdown), 0o644); err != nil {
 		return err
 	}
@@ -298,7 +303,11 @@ func (r *pageRenderer) plot(name, alt string) string {
 	if err != nil {
 		return fmt.Sprintf("<em>%s is not there.</em>", html.EscapeString(name))
 	}
-	return fmt.Sprintf("<span class=\"plot\"><img alt=\"%s\" src=\"data:image/png;base64,%s\"></span>", alt,
+	class, kind := "plot", "png"
+	if strings.HasSuffix(name, ".jpg") {
+		class, kind = "picture", "jpeg"
+	}
+	return fmt.Sprintf("<span class=\"%s\"><img alt=\"%s\" src=\"data:image/%s;base64,%s\"></span>", class, alt, kind,
 		base64.StdEncoding.EncodeToString(data))
 }
 

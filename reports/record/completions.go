@@ -17,6 +17,7 @@ type Completion struct {
 	Question  string             `json:"question,omitempty"`  // the prompt's text
 	Reference string             `json:"reference,omitempty"` // the target answer
 	Answers   []string           `json:"answers,omitempty"`   // of the annotators
+	Pictures  Pictures           `json:"pictures,omitempty"`  // of the prompt, small
 	Group     int                `json:"group"`               // number in its group, from 0
 	Text      string             `json:"text"`
 	Tokens    []int64            `json:"tokens"`

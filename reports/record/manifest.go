@@ -39,7 +39,8 @@ type Digest struct {
 func recordPatterns() []string {
 	return []string{".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml",
 		MetricsFile, EvalsFile, CompletionsFile, examplesFile, SummaryFile, RunLogFile,
-		"predictions.jsonl", "evaluate.json", "results.json", "events.out.tfevents.*", "*.pt", "checkpoints/*.safetensors"}
+		"predictions.jsonl", "evaluate.json", "results.json", "events.out.tfevents.*", "*.pt", "checkpoints/*.safetensors",
+		picturesFolder + "/*.jpg"}
 }
 
 // WriteManifest records the digests of a run's files. A run calls it when it has ended, before its report.

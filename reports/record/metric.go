@@ -58,6 +58,7 @@ func Metrics() []Metric {
 		{"clip_factor", "", "what the gradient was multiplied by to have no more than optim.grad_clip_norm; absent without clipping"},
 		{"moment_norm", "", "global norm of the optimizer's first moment after the step"},
 		{"optimizer_steps", "", "steps of the phase's optimizer, by which its moments are corrected"},
+		{"graph_share", "", "on a GPU: 1 where the step was launched as one CUDA graph; of an epoch the share; run.log says once why not"},
 		{"frozen_grad_norm", "", "compat: norm of the stale gradient of frozen parameters, after clipping"},
 		{"lr", "", "learning rate of the step"},
 		{"lr_mm_projector", "", "learning rate of the merger, where optim.mm_projector_lr gives it its own"},

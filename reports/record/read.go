@@ -52,6 +52,7 @@ const examplesFile = "examples.json"
 type Example struct {
 	Question     string     `json:"question"`
 	Answer       string     `json:"answer"`
+	Pictures     Pictures   `json:"pictures,omitempty"` // of the question, small
 	Before       []ItemText `json:"before"`
 	After        []ItemText `json:"after"`
 	RewardBefore float64    `json:"reward_before"`

@@ -325,7 +325,8 @@ func reportExamples(d *page.Document, run *record.Run) {
 		d.Heading(2, "Answers before and after")
 		d.Paragraph("Greedy answers to held-out questions that changed, evenly from the largest gain of reward to the largest loss.")
 		for _, e := range run.Examples {
-			rows = append(rows, []string{page.Plain(page.Clip(e.Question, questionWidth)), page.TextCell(e.Answer, answerWidth), answerOf(e.Before),
+			question := strings.TrimSpace(pictureCell(e.Pictures) + " " + page.Plain(page.Clip(e.Question, questionWidth)))
+			rows = append(rows, []string{question, page.TextCell(e.Answer, answerWidth), answerOf(e.Before),
 				page.Sig(e.RewardBefore, 3), answerOf(e.After), page.Sig(e.RewardAfter, 3)})
 		}
 		d.Table([]string{"question", "target", "initial policy", ">reward", "final policy", ">reward"}, rows)

@@ -127,6 +127,9 @@ func reportGroup(d *page.Document, s keptStep, group []record.SampledCompletion)
 		text += fmt.Sprintf(", reward %s ± %s", page.Sig(mean, 3), page.Sig(sd, 3))
 	}
 	d.Paragraph("%s:", text)
+	if shown := pictureCell(first.Pictures); shown != "" {
+		d.Paragraph("%s", shown)
+	}
 
 	terms := shownTerms(group)
 	header := []string{"completion", ">times", ">tokens", ">reward"}
@@ -152,6 +155,15 @@ func reportGroup(d *page.Document, s keptStep, group []record.SampledCompletion)
 		rows = slices.Concat(rows[:shownTexts/2], [][]string{gap}, rows[len(rows)-shownTexts/2:])
 	}
 	d.Table(header, rows)
+}
+
+// pictureCell shows small pictures beside each other.
+func pictureCell(pictures record.Pictures) string {
+	var out []string
+	for _, name := range pictures.Shown() {
+		out = append(out, "![picture]("+name+")")
+	}
+	return strings.Join(out, " ")
 }
 
 // sampled is a completion and how often its group has it.

@@ -231,11 +231,21 @@ func (p *Policy) Stage(b *selector.Batch, up *torchx.Upload) (forward func(selec
 	}
 }
 
-// Recordable implements selector.Stager: dropout masks, the places of contextualised candidates and the transformer's causal
-// mask come from the host, and the diversity terms' determinants and the coarse stage's sorting may wait for the device.
-func (p *Policy) Recordable(opt selector.ForwardOptions) bool {
-	plain := p.opt.CandidateEncoder.Layers == 0 && p.opt.StateUpdate != transformerState && p.diversity == nil && p.opt.Coarse.TopM == nil
-	return plain && (!opt.Train || p.opt.Dropout == 0 && p.opt.AttnDropout == 0)
+// Eager implements selector.Stager.
+func (p *Policy) Eager(opt selector.ForwardOptions) string {
+	switch {
+	case p.opt.CandidateEncoder.Layers > 0:
+		return "selector.candidate_encoder.layers takes the candidates' places from the host"
+	case p.opt.StateUpdate == transformerState:
+		return "selector.state_update=transformer takes its causal mask from the host"
+	case p.diversity != nil:
+		return "the determinants of selector.diversity may wait for the device"
+	case p.opt.Coarse.TopM != nil:
+		return "the sorting of selector.coarse.top_m may wait for the device"
+	case opt.Train && (p.opt.Dropout > 0 || p.opt.AttnDropout > 0):
+		return "the masks of selector.dropout come from the host"
+	}
+	return ""
 }
 
 func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Output {

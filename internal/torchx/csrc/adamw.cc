@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "adamw.h"
+#include "cuda_kernels.h"
 #include "guard.h"
 #include "simd.h"
 
@@ -55,13 +56,21 @@ FULCRUM_SIMD double sum_squares_span(const float *__restrict g, int64_t n) {
   return total;
 }
 
-// Σ x² in float64 [1] of float32 x on another device, by norms of stretches in float32: a float64 copy of the gradient would be
+constexpr int64_t kStretch = 4096;  // elements of a block on CUDA, and of a float32 norm without our kernels
+constexpr int64_t kThreads = 256;
+
+// Σ x² in float64 [1] of float32 x on another device, by norms of stretches: a float64 copy of the gradient would be
 // twice its memory.
 at::Tensor sum_squares(const at::Tensor &x) {
-  constexpr int64_t kStretch = 4096;
-  const int64_t n = x.numel(), whole = n / kStretch * kStretch;
-  std::vector<at::Tensor> norms;
+  const int64_t n = x.numel(), whole = n / kStretch * kStretch, blocks = (n + kStretch - 1) / kStretch;
   const at::Tensor flat = x.reshape({-1});
+  if (cuda::runs(flat)) {
+    const at::Tensor partial = at::empty({blocks}, flat.options().dtype(at::kDouble)), out = at::empty({1}, partial.options());
+    cuda::run({"squares", flat, cuda::wide(n, {&flat})}, blocks, 1, kThreads, flat, partial, n);
+    cuda::run({"total", flat, false}, 1, 1, kThreads, partial, out, blocks);
+    return out;
+  }
+  std::vector<at::Tensor> norms;
   if (whole > 0) norms.push_back(at::linalg_vector_norm(flat.narrow(0, 0, whole).view({-1, kStretch}), 2, at::IntArrayRef{1}));
   if (whole < n) norms.push_back(at::linalg_vector_norm(flat.narrow(0, whole, n - whole).view({1, -1}), 2, at::IntArrayRef{1}));
   return at::cat(norms).to(at::kDouble).square().sum().reshape({1});
@@ -140,37 +149,41 @@ const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_sc
   });
 }
 
-const char *fc_adamw_queued(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask, Tensor squares, Tensor losses, bool guarded,
-                            double clip, Tensor rates, double beta1, double beta2, double eps, double weight_decay, bool clear) {
+const char *fc_adamw_queued(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask, Tensor squares, Tensor losses, Tensor refused,
+                            bool guarded, double clip, Tensor rates, double beta1, double beta2, double eps, double weight_decay, bool clear) {
   return guard([&] {
     at::NoGradGuard no_grad;
-    const at::Tensor norm = squares->sqrt();  // [1] float64
-    const at::Tensor factor = (clip > 0 ? (norm + 1e-6).reciprocal().mul(clip).clamp_max(1) : at::ones_like(norm)).to(at::kFloat);  // NaN stays NaN
-    at::Tensor bad = guarded ? at::isfinite(norm).logical_not() : at::zeros({1}, norm.options().dtype(at::kBool));
-    if (guarded && losses != nullptr) bad = bad.logical_or(at::isfinite(*losses).all().logical_not());
-    const at::Tensor rate = rates->to(at::kFloat), lr = rate.narrow(0, 0, 1);
-#ifdef FULCRUM_CUDA
-    // One pass. It divides by its scale and leaves the scaled gradient behind.
-    if (lr_scale == nullptr && decay_mask == nullptr && clear && param->is_cuda() && param->scalar_type() == at::kFloat) {
-      at::_fused_adamw_({*param}, {*grad}, {*m}, {*v}, {}, {rate.narrow(0, 3, 1)}, lr.squeeze(0), beta1, beta2, weight_decay, eps, /*amsgrad=*/false,
-                        /*maximize=*/false, factor.reciprocal(), bad.to(at::kFloat));
-      grad->zero_();
+    const auto of = [](Tensor x) { return x == nullptr ? at::Tensor() : *x; };
+    const at::Tensor scale = of(lr_scale), mask = of(decay_mask), parts = of(losses);
+    if (cuda::runs(*param) && param->scalar_type() == at::kFloat && (!parts.defined() || parts.scalar_type() == at::kFloat)) {
+      const int64_t n = param->numel();
+      const cuda::Kernel kernel{"adamw", *param, cuda::wide(n, {param, grad, m, v, &scale, &mask})};
+      cuda::run(kernel, (n + kStretch - 1) / kStretch, 1, kThreads, *param, *grad, *m, *v, scale, mask, *squares, parts, parts.defined() ? parts.numel() : 0,
+                *refused, *rates, clip, static_cast<float>(beta1), static_cast<float>(1 - beta1), static_cast<float>(beta2), static_cast<float>(1 - beta2),
+                static_cast<float>(eps), weight_decay, n, static_cast<int>(guarded), static_cast<int>(clear));
       return;
     }
-#endif
-    const at::Tensor g = grad->mul(factor);
+    const at::Tensor norm = squares->sqrt();  // [1] float64
+    const at::Tensor factor = (clip > 0 ? (norm + 1e-6).reciprocal().mul(clip).clamp_max(1) : at::ones_like(norm)).to(at::kFloat);  // NaN stays NaN
+    at::Tensor bad = at::zeros({1}, norm.options().dtype(at::kBool));
+    if (guarded) {
+      bad = at::isfinite(norm).logical_not().logical_or(refused->ne(0));
+      if (parts.defined()) bad = bad.logical_or(at::isfinite(parts).all().logical_not());
+      refused->copy_(bad);
+    }
+    const at::Tensor rate = rates->to(at::kFloat), lr = rate.narrow(0, 0, 1), g = grad->mul(factor);
     const at::Tensor m1 = m->mul(beta1).add_(g, 1 - beta1), v1 = v->mul(beta2).addcmul_(g, g, 1 - beta2);
     at::Tensor update = m1.div(v1.sqrt().div_(rate.narrow(0, 2, 1)).add_(eps)).mul_(lr / rate.narrow(0, 1, 1));
     at::Tensor shrink = lr * weight_decay;
-    if (lr_scale != nullptr) {
-      update.mul_(*lr_scale);
-      shrink = shrink * *lr_scale;
+    if (scale.defined()) {
+      update.mul_(scale);
+      shrink = shrink * scale;
     }
-    if (decay_mask != nullptr) shrink = shrink * *decay_mask;
+    if (mask.defined()) shrink = shrink * mask;
     param->copy_(at::where(bad, *param, (*param * (1 - shrink)).sub_(update)));
     m->copy_(at::where(bad, *m, m1));
     v->copy_(at::where(bad, *v, v1));
-    if (clear) grad->zero_();
+    if (clear) grad->copy_(at::where(bad, *grad, at::zeros_like(*grad)));
   });
 }
 

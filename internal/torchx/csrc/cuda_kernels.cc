@@ -25,10 +25,13 @@ const std::string kRows =
 const std::string kLogits =
 #include "kernels_vocabulary.cu"
     ;
+const std::string kPointer =
+#include "kernels_pointer.cu"
+    ;
 
 const std::vector<std::string> kRowNames = {"rms_norm", "rms_norm_back", "rms_norm_weight_back", "swiglu", "swiglu_back", "rope"};
 const std::vector<std::string> kLogitsNames = {"token_stats", "token_back", "token_back_bf16", "token_back_f16", "token_kl", "pick", "pick_back",
-                                              "unit_rows", "unit_rows_back"};
+                                              "unit_rows", "unit_rows_back", "squares", "total", "adamw"};
 
 // The driver and NVRTC, found in the process: linked, they would have to be on machines without a GPU too. libtorch's own
 // library of them says where they are.
@@ -93,7 +96,7 @@ Functions compile(int device, at::ScalarType type) {
   std::string source = kRows;
   std::vector<std::string> names = kRowNames, expressions;
   if (type == at::kFloat) {
-    source += kLogits;
+    source += kLogits + kPointer;
     names.insert(names.end(), kLogitsNames.begin(), kLogitsNames.end());
   }
   nvrtcProgram program;

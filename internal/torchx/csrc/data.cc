@@ -65,7 +65,8 @@ const char *fc_full(const int64_t *shape, int64_t dims, double value, int8_t dty
 const char *fc_copy_(Tensor dst, Tensor src) {
   return guard([&] {
     at::NoGradGuard no_grad;
-    dst->copy_(*src, /*non_blocking=*/dst->is_cuda() && src->is_cpu() && src->is_pinned());
+    const bool pinned = dst->is_cuda() ? src->is_cpu() && src->is_pinned() : src->is_cuda() && dst->is_pinned();
+    dst->copy_(*src, /*non_blocking=*/pinned);
   });
 }
 const char *fc_to_like(Tensor x, Tensor like, Tensor *out) {

@@ -10,6 +10,7 @@
 
 #include <map>
 #include <mutex>
+#include <thread>
 
 namespace {
 
@@ -79,6 +80,21 @@ const char *fc_graph_replay(Graph graph) {
 }
 void fc_graph_free(Graph graph) { delete graph_of(graph); }
 
+const char *fc_mark(Tensor like, Mark *out) {
+  return guard([&] {
+    TORCH_CHECK(like->is_cuda(), "a mark in the queue of ", like->device());
+    auto event = std::make_unique<c10::Event>(c10::DeviceType::CUDA);
+    event->record(c10::cuda::getCurrentCUDAStream(like->device().index()).unwrap());
+    *out = event.release();
+  });
+}
+const char *fc_mark_wait(Mark mark) {
+  return guard([&] {
+    const std::unique_ptr<c10::Event> event(static_cast<c10::Event *>(mark));
+    while (!event->query()) std::this_thread::yield();
+  });
+}
+
 }  // extern "C"
 
 #else
@@ -95,6 +111,8 @@ const char *fc_graph_begin(Graph, Graph *) { return none(); }
 const char *fc_graph_end(Graph) { return none(); }
 const char *fc_graph_replay(Graph) { return none(); }
 void fc_graph_free(Graph) {}
+const char *fc_mark(Tensor, Mark *) { return none(); }
+const char *fc_mark_wait(Mark) { return none(); }
 
 }  // extern "C"
 

@@ -184,8 +184,9 @@ export class RunView {
       fill(host, h("div", { class: "tools" }, answer.before && !fixed ? h("button", { onclick: () => show(answer.before) }, "Earlier") : null,
         before ? h("button", { onclick: () => show() }, "Latest") : null,
         h("span", { class: "quiet" }, `${count(answer.rows.length)} completions of ${count(groups.size)} groups`)),
-      [...groups.values()].reverse().slice(0, 30).map((rows) => h("details", { class: "group" },
+      [...groups.values()].reverse().slice(0, 30).map((rows, i) => h("details", { class: "group", open: i === 0 },
         h("summary", {}, `${rows[0].phase} epoch ${rows[0].epoch} step ${rows[0].step}: `, h("q", {}, rows[0].question || "query " + rows[0].query_id)),
+        pictures(rows.find((row) => row.pictures)?.pictures),
         rows[0].reference ? h("p", {}, "Target: ", h("q", {}, rows[0].reference), rows[0].answers ? h("span", { class: "quiet" }, " · answers: " + [...new Set(rows[0].answers)].join(", ")) : null) : null,
         table([">reward", ">advantage", "completion", "parts"], rows.sort((a, b) => b.reward - a.reward).map((row) => [num(row.reward, 3), signed(row.advantage, 3),
           [h("span", { class: "said" }, row.text), row.truncated ? h("span", { class: "warn" }, " (cut)") : null],
@@ -276,10 +277,15 @@ function findingsSection(events) {
     [h("b", {}, (e.event || "").replaceAll("_", " ")), " ", e.message || ""], e.key ? h("code", {}, e.key) : ""])));
 }
 
+function pictures(list) {
+  return list ? h("p", { class: "pictures" }, list.map((src) => h("img", { src, alt: "picture" }))) : null;
+}
+
 function examplesSection(examples) {
   if (!examples.length) return null;
   const items = (list) => h("ol", {}, (list || []).map((item) => h("li", {}, h("q", {}, item.question), " → ", h("b", {}, item.answer))));
   return section("Examples: before and after", "examples", h("div", { class: "examples" }, examples.slice(0, 40).map((x) => h("article", {},
+    pictures(x.pictures),
     h("p", {}, h("q", {}, x.question), " → ", h("b", {}, x.answer)),
     h("div", { class: "two" }, h("div", {}, h("p", { class: "quiet" }, `before: reward ${num(x.reward_before, 3)}`), items(x.before)),
       h("div", {}, h("p", { class: x.reward_after > x.reward_before ? "good" : "quiet" }, `after: reward ${num(x.reward_after, 3)} (${signed(x.reward_after - x.reward_before, 2)})`), items(x.after)))))));

@@ -1,0 +1,44 @@
+package record
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"fulcrum/internal/atomicfile"
+)
+
+// picturesFolder of a run folder has small copies of the pictures that completions.jsonl and examples.json speak of.
+const picturesFolder = "pictures"
+
+// KeepPicture writes a JPEG into the pictures of a run, named by its content, and returns its path in the run folder.
+func KeepPicture(dir string, jpeg []byte) (string, error) {
+	sum := sha256.Sum256(jpeg)
+	name := picturesFolder + "/" + hex.EncodeToString(sum[:8]) + ".jpg"
+	path := filepath.Join(dir, filepath.FromSlash(name))
+	if _, err := os.Stat(path); err == nil {
+		return name, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", err
+	}
+	return name, atomicfile.Write(path, jpeg, 0o644)
+}
+
+// Shown returns the first few names that KeepPicture has given. A file from elsewhere may name anything: no other path is shown.
+func (p Pictures) Shown() []string {
+	const most = 4
+	kept := regexp.MustCompile(`^` + picturesFolder + `/[0-9a-f]{16}\.jpg$`)
+	var out []string
+	for _, name := range p {
+		if kept.MatchString(name) && len(out) < most {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Pictures are paths in the run folder.
+type Pictures []string

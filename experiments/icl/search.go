@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/text"
@@ -20,23 +21,7 @@ type Search struct {
 	Scorer   lvlm.Scorer
 	Records  []icl.Record
 	Captions *text.CIDEr // of score cider
-	SearchOptions
-}
-
-// SearchOptions say what is searched for.
-type SearchOptions struct {
-	// demonstrations of a sequence
-	Shots int `koanf:"shots" range:"[1,64]"`
-	// sequences kept at each step
-	Width int `koanf:"width" range:"[1,10000]"`
-	// where a new demonstration goes: left = before the others, right = behind them, which shares their computation
-	Order string `koanf:"order" enum:"left,right"`
-	// what is good: infoscore = what the last demonstration adds to the answer's probability, likelihood = the answer's
-	// probability (both the geometric mean of its tokens), cider and vqa = the greedy answer's CIDEr-D and VQA accuracy
-	Score string `koanf:"score" enum:"infoscore,likelihood,cider,vqa"`
-	// which of the annotators' answers is scored: the most frequent, the first, or for each sequence the one with
-	// the largest score, for which all are asked
-	Answer string `koanf:"answer" enum:"majority,first,best"`
+	job.BeamsOptions
 }
 
 // Beam is a sequence of demonstrations with its score.
@@ -65,13 +50,13 @@ func Majority(answers []string) string {
 }
 
 // answers are those that are scored for a query; one, "", where the model answers itself.
-func (o SearchOptions) answers(r icl.Record) []string {
+func (s *Search) answers(r icl.Record) []string {
 	switch {
-	case o.greedy():
+	case s.greedy():
 		return []string{""}
-	case o.Answer == "first":
+	case s.Answer == "first":
 		return r.Answers[:1]
-	case o.Answer == "best":
+	case s.Answer == "best":
 		var all []string
 		for _, a := range r.Answers {
 			if !slices.Contains(all, a) {
@@ -84,19 +69,19 @@ func (o SearchOptions) answers(r icl.Record) []string {
 }
 
 // greedy says whether the model's own answer is judged.
-func (o SearchOptions) greedy() bool { return o.Score == "cider" || o.Score == "vqa" }
+func (s *Search) greedy() bool { return s.Score == "cider" || s.Score == "vqa" }
 
 // Prompts returns how many prompts each step asks about for a query with a pool of so many candidates: the query alone first,
 // then with 1 to Shots demonstrations.
-func (o SearchOptions) Prompts(r icl.Record, pool int) []int {
-	answers := len(o.answers(r))
-	out, beams := make([]int, o.Shots+1), 1
-	if o.Score == "infoscore" {
+func (s *Search) Prompts(r icl.Record, pool int) []int {
+	answers := len(s.answers(r))
+	out, beams := make([]int, s.Shots+1), 1
+	if s.Score == "infoscore" {
 		out[0] = answers
 	}
-	for k := range o.Shots {
+	for k := range s.Shots {
 		grown := beams * max(pool-k, 0)
-		out[k+1], beams = grown*answers, min(o.Width, grown)
+		out[k+1], beams = grown*answers, min(s.Width, grown)
 	}
 	return out
 }
@@ -134,8 +119,8 @@ func (s *Search) Beams(ctx context.Context, query int, pool []int32) (best, comp
 }
 
 // with returns the rows and a new one where the order wants it.
-func (o SearchOptions) with(rows []int32, c int32) []int32 {
-	if o.Order == "left" {
+func (s *Search) with(rows []int32, c int32) []int32 {
+	if s.Order == "left" {
 		return append([]int32{c}, rows...)
 	}
 	return append(slices.Clone(rows), c)
@@ -196,4 +181,19 @@ func Prompt(records []icl.Record, query int, shots []int32) lvlm.Prompt {
 		p.Shots = append(p.Shots, e)
 	}
 	return p
+}
+
+// Probe asks about n sequences of k demonstrations, as step k of a search does: what its rate is measured by.
+func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (prompts []lvlm.Prompt, err error) {
+	answers, beams := s.answers(s.Records[query])[:1], []Beam{{}}
+	if k > 0 {
+		beams = nil
+		for _, c := range pool[k-1 : min(k-1+n, len(pool))] {
+			beams = append(beams, Beam{Rows: s.with(pool[:k-1], c)})
+		}
+	}
+	for _, b := range beams {
+		prompts = append(prompts, Prompt(s.Records, query, b.Rows))
+	}
+	return prompts, s.judge(ctx, query, answers, beams, nil, nil)
 }

@@ -57,7 +57,8 @@ func toyRecords(n int) []icl.Record {
 	out := make([]icl.Record, n)
 	for i := range out {
 		answer := fmt.Sprintf("a big answer %d", i%5)
-		out[i] = icl.Record{ID: int64(1000 + i), Question: fmt.Sprintf("what is %d?", i), Answers: []string{"other", answer, answer, answer, "third"}}
+		out[i] = icl.Record{ID: int64(1000 + i), Question: fmt.Sprintf("what is %d?", i),
+			Answers: []string{"other", answer, answer, answer, "third"}}
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -215,7 +216,8 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	taskErr = withRoom(taskErr, cfg.Policy)
 	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
-		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: r.Config.Task != "train"}
+		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir,
+			Unsaved: !slices.Contains([]string{"train", "embed", "beams"}, r.Config.Task)}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())
@@ -273,6 +275,10 @@ func (r *run) headline() string {
 		return r.title() + " " + *r.Config.Generate.In
 	case "score":
 		return r.title() + " " + *r.Config.Score.In
+	case "beams":
+		return r.title() + " by " + r.Config.Beams.Score
+	case "embed":
+		return r.title() + " " + r.Config.Embed.Modality + " by " + *r.Config.Encoder.Path
 	}
 	data := r.Config.Data.Name
 	if data == "shapes" {

@@ -66,7 +66,7 @@ func (s *Set) Notes() []string {
 	for _, u := range s.Unknown {
 		notes = append(notes, u.String())
 	}
-	for _, reason := range []string{"questions_without_answers", "annotations_without_question", "same_question_and_image"} {
+	for _, reason := range []string{"questions_without_answers", "annotations_without_question"} {
 		if n := s.Counts[reason]; n > 0 {
 			notes = append(notes, fmt.Sprintf("%d %s", n, strings.ReplaceAll(reason, "_", " ")))
 		}

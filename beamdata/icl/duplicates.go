@@ -40,28 +40,12 @@ func hash(text string) uint64 {
 	return h.Sum64() | 1
 }
 
-// Twins returns, for each held-out query, the training record that is most alike, where the mean of the cosines of both tables
-// is at least limit. An empty table does not count.
-func (s *Set) Twins(ctx context.Context, text, image Vectors, limit float32) ([]Twin, error) {
-	dim, row := text.Dim, text.row
-	switch {
-	case text.Dim == 0:
-		dim, row = image.Dim, image.row
-	case image.Dim != 0:
-		dim, row = joined(text, image)
+// Twins returns, for each of these held-out queries, the training record that is most alike, where the cosine is at least limit.
+func (s *Set) Twins(ctx context.Context, v Vectors, queries []int, limit float32) ([]Twin, error) {
+	if err := v.check("", len(s.Records)); err != nil {
+		return nil, err
 	}
-	for _, t := range []struct {
-		name string
-		Vectors
-	}{{"text", text}, {"image", image}} {
-		if t.Dim > 0 || dim == 0 {
-			if err := t.check(t.name, len(s.Records)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	queries := s.Queries(true)
-	near, err := nearest(ctx, dim, row, queries, s.Queries(false), 1, func(int, int) bool { return false })
+	near, err := Nearest(ctx, v, queries, s.Queries(false), 1, func(int, int) bool { return false })
 	if err != nil {
 		return nil, err
 	}

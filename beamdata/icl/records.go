@@ -161,22 +161,12 @@ func (b *builder) heldOutLast() (was []int) {
 // seal counts and fingerprints what was read.
 func (b *builder) seal() *Set {
 	h := digest.New()
-	type about struct {
-		image    int64
-		question string
-	}
-	seen := map[about]bool{}
 	for _, r := range b.Records {
 		image := filepath.Base(r.Image) // a folder may be moved
 		fmt.Fprintf(h, "%d %q %q %q %d %t\n", r.ID, image, r.Question, r.Answers, r.ImageID, r.HeldOut)
 		if len(r.Answers) == 0 {
 			b.Counts["questions_without_answers"]++
 		}
-		key := about{r.ImageID, plain(r.Question)}
-		if seen[key] && r.ImageID != 0 {
-			b.Counts["same_question_and_image"]++
-		}
-		seen[key] = true
 	}
 	b.Counts["records"], b.Counts["held_out"] = len(b.Records), len(b.Queries(true))
 	b.Digest = h.Hex()

@@ -20,10 +20,10 @@ type Vectors struct {
 // check refuses a table of another number of rows, or with rows that are not of unit length.
 func (v Vectors) check(what string, records int) error {
 	if v.Dim == 0 {
-		return fmt.Errorf("no %s embeddings: make them with task=embed", what)
+		return fmt.Errorf("no %sembeddings: make them with task=embed", what)
 	}
 	if rows := len(v.Data) / v.Dim; rows != records {
-		return fmt.Errorf("the %s embeddings have %d rows, the records are %d: row i must belong to record i", what, rows, records)
+		return fmt.Errorf("the %sembeddings have %d rows, the records are %d: row i must belong to record i", what, rows, records)
 	}
 	for row := 0; row < records; row++ {
 		sum := 0.0
@@ -31,24 +31,10 @@ func (v Vectors) check(what string, records int) error {
 			sum += float64(x) * float64(x)
 		}
 		if !(math.Abs(sum-1) < 0.02) { // bfloat16 tables are within 0.01
-			return fmt.Errorf("the %s embeddings: row %d has length %.4g, want 1: divide every row by its length", what, row, math.Sqrt(sum))
+			return fmt.Errorf("the %sembeddings: row %d has length %.4g, want 1: divide every row by its length", what, row, math.Sqrt(sum))
 		}
 	}
 	return nil
-}
-
-func (v Vectors) row(dst []float32, i int) { copy(dst, v.Data[i*v.Dim:(i+1)*v.Dim]) }
-
-// joined returns the vectors whose products are the mean of the two tables'.
-func joined(a, b Vectors) (dim int, row func(dst []float32, i int)) {
-	half := float32(math.Sqrt2 / 2)
-	return a.Dim + b.Dim, func(dst []float32, i int) {
-		a.row(dst, i)
-		b.row(dst[a.Dim:], i)
-		for k := range dst {
-			dst[k] *= half
-		}
-	}
 }
 
 // Neighbour is a candidate and its cosine similarity.
@@ -62,15 +48,11 @@ type Neighbour struct {
 // depends on nothing but the vectors: products are made block by block (2 MB), whatever the number of records.
 func Nearest(ctx context.Context, v Vectors, queries, candidates []int, k int,
 	skip func(query, candidate int) bool) ([][]Neighbour, error) {
-	return nearest(ctx, v.Dim, v.row, queries, candidates, k, skip)
-}
-
-func nearest(ctx context.Context, dim int, row func(dst []float32, i int), queries, candidates []int, k int,
-	skip func(query, candidate int) bool) ([][]Neighbour, error) {
 	const wide, tall = 2048, 256 // candidates and queries of a block
+	dim := v.Dim
 	gather := func(dst []float32, rows []int) {
 		for i, r := range rows {
-			row(dst[i*dim:(i+1)*dim], r)
+			copy(dst[i*dim:(i+1)*dim], v.Data[r*dim:(r+1)*dim])
 		}
 	}
 	out := make([][]Neighbour, len(queries))

@@ -17,6 +17,7 @@ import (
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
+	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/vl"
@@ -25,7 +26,7 @@ import (
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
 	// what the run does
-	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score" also:"mode"`
+	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score,embed,beams" also:"mode"`
 	// seed of initial weights, batch order, dropout and sampling
 	Seed int64 `koanf:"seed" also:"random_seed,rng_seed"`
 	// auto, cpu, cuda or cuda:N
@@ -88,6 +89,12 @@ type Config struct {
 	Generate GenerateOptions `koanf:"generate"`
 	// task=score
 	Score ScoreOptions `koanf:"score"`
+	// task=beams
+	Beams BeamsOptions `koanf:"beams"`
+	// task=embed
+	Embed EmbedOptions `koanf:"embed"`
+	// the model that makes embeddings of images and questions
+	Encoder clip.Options `koanf:"encoder"`
 	// plots and report.md
 	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
@@ -126,7 +133,7 @@ func DefaultConfig() *Config {
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),
-		Score:  DefaultScoreOptions(),
+		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Encoder: clip.DefaultOptions(),
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 	online := NewGRPO()
@@ -154,22 +161,24 @@ func (c *Config) Kinds() map[string]any {
 
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
 func (c *Config) Uses(section string) bool {
-	text := c.Task == "generate" || c.Task == "score"
+	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams"}, c.Task)
 	switch section {
-	case "evaluate", "generate", "score":
+	case "evaluate", "generate", "score", "embed", "beams":
 		return c.Task == section
+	case "encoder":
+		return c.Task == "embed"
 	case "report", "logging":
 		return true
 	case "selector":
-		return c.Task != "evaluate" && c.Policy == "pointer"
+		return model && c.Policy == "pointer"
 	case "vl":
-		return c.Task != "evaluate" && c.Policy == "qwen2_5_vl"
+		return model && c.Policy == "qwen2_5_vl"
 	case "seq2seq":
-		return c.Task != "evaluate" && c.Policy == "seq2seq"
+		return model && c.Policy == "seq2seq"
 	case "rewards":
 		return c.Task == "train" && c.Policy != "pointer"
 	}
-	return c.Task != "evaluate" && (!text || section == "init")
+	return model && (!text || section == "init")
 }
 
 // Scheduled says whether a section's keys have an effect in this run: a short name stands for them first.

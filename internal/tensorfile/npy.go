@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"fulcrum/internal/atomicfile"
 )
 
 // Array is one NumPy array: a Tensor, or strings for the types <U and |S.
@@ -33,6 +35,31 @@ func ReadNPY(path string) (*Array, error) {
 		return nil, fmt.Errorf("%s: not a valid .npy file: %w", path, err)
 	}
 	return a, nil
+}
+
+// WriteNPY writes an F32 tensor as numpy.save does and replaces path in one step.
+func WriteNPY(path string, t Tensor) error {
+	if t.DType != F32 {
+		return fmt.Errorf("cannot write %s: a tensor of type %s, want F32", path, t.DType)
+	}
+	shape := strings.Trim(strings.ReplaceAll(fmt.Sprint(t.Shape), " ", ", "), "[]")
+	if len(t.Shape) == 1 {
+		shape += ","
+	}
+	head := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape)
+	head += strings.Repeat(" ", 63-(len(head)+10)%64) + "\n" // data begins at a multiple of 64
+	f, err := atomicfile.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	if _, err = fmt.Fprintf(f, "\x93NUMPY\x01\x00%s%s", binary.LittleEndian.AppendUint16(nil, uint16(len(head))), head); err == nil {
+		_, err = f.Write(t.Data)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return f.Commit()
 }
 
 // ReadNPZ reads all arrays of a .npz file, by name without ".npy".

@@ -1,9 +1,11 @@
 """How long a step takes here and in transformers with TRL: the same Qwen2, prompts and completions, float32 on a CPU, the same
-threads (PEERS_THREADS, 1), taking turns. A line a case: median seconds of both and the ratio of theirs to ours.
+threads (PEERS_THREADS, 1), taking turns. A line a case: median seconds of both, and the ratio of theirs to ours, median and range over the
+turns.
 
     make bench-peers BENCH_ARGS="tiny mid"
 """
 
+import os
 import statistics
 import sys
 import tempfile
@@ -18,11 +20,12 @@ import peers
 import test_trl
 
 SIZES = {
-    "tiny": dict(config=dict(vocab_size=640, hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4), prompt=64, answer=64),
+    "tiny": dict(config=dict(vocab_size=640, hidden_size=64, intermediate_size=128, num_hidden_layers=4, num_attention_heads=4), prompt=64, answer=64,
+                 turns=9),
     "mid": dict(config=dict(vocab_size=32000, hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8), prompt=256,
-                answer=128),
+                answer=128, turns=3),
 }
-GROUP, TURNS, STEPS = 4, 3, 2
+GROUP, STEPS = 4, 2
 
 
 class Clock(transformers.TrainerCallback):
@@ -41,6 +44,7 @@ class Clock(transformers.TrainerCallback):
 def trl_step(trainer):
     clock = Clock()
     trainer.add_callback(clock)
+    trainer.remove_callback(transformers.PrinterCallback)
     trainer.train()
     return clock.seconds()
 
@@ -122,17 +126,18 @@ def cases(probe, folder, size):
 def main():
     threads = torch.get_num_threads()
     print(f"torch {torch.__version__}, transformers {transformers.__version__}, TRL {test_trl.trl.__version__}, {threads} threads each")
-    print("| size | case | theirs, s | ours, s | theirs / ours |\n|---|---|---:|---:|---:|")
+    print("| size | case | theirs, s | ours, s | theirs / ours | load |\n|---|---|---:|---:|---:|---:|")
     for name in sys.argv[1:] or list(SIZES):
         size = SIZES[name]
         with tempfile.TemporaryDirectory() as folder:
             peers.qwen2(**size["config"], num_key_value_heads=2, max_position_embeddings=1024).save_pretrained(folder)
             probe = peers.Probe(threads)
             for case, theirs, ours in cases(probe, folder, size):
-                found = [(theirs(), ours()) for _ in range(TURNS)]
-                ratio = statistics.median(statistics.median(t) / statistics.median(o) for t, o in found)
-                t, o = (statistics.median(x for turn in found for x in turn[i]) for i in (0, 1))
-                print(f"| {name} | {case} | {t:.4f} | {o:.4f} | {ratio:.2f} |", flush=True)
+                found = [(statistics.median(theirs()), statistics.median(ours())) for _ in range(size["turns"])]
+                ratios = sorted(t / o for t, o in found)
+                t, o = (statistics.median(turn[i] for turn in found) for i in (0, 1))
+                print(f"| {name} | {case} | {t:.4f} | {o:.4f} | {statistics.median(ratios):.2f} ({ratios[0]:.2f}–{ratios[-1]:.2f}) | "
+                      f"{os.getloadavg()[0]:.0f} |", flush=True)
             probe.close()
 
 

@@ -107,6 +107,6 @@ def test_chat_templates(probe, tmp_path, how):
         theirs.save_pretrained(tmp_path, save_jinja_files=False)
         assert "chat_template" in json.loads((tmp_path / "tokenizer_config.json").read_text())
     for chat in CHATS:
-        got = probe("render", Folder=str(tmp_path), Messages=chat)["texts"]
+        got = probe("render", Folder=str(tmp_path), Messages=[chat])["texts"]
         for text, prompt in zip(got, [True, False]):
             assert text == theirs.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt)

@@ -24,19 +24,19 @@ import (
 
 // Job is a line of standard input. Options are the fields of the Go structs by name, upon their defaults.
 type Job struct {
-	Do          string          // what run lists
-	Policy      string          // vl or seq2seq
-	Options     json.RawMessage // vl.Options or seq2seq.Options
-	Seed        int64           // of fresh adapters
-	Perturb     float64         // added to every trained number times sin of its place: adapters that do something
-	Prompts     [][]int64       // ids: of text alone
-	Completions [][][]int64     // of each prompt, a list of ids
-	Out         string          // safetensors file, or folder
-	DType       string          // of a merged model
-	Tokens      int             // most new tokens
-	Samples     int             // completions of a prompt
+	Do          string            // what run lists
+	Policy      string            // vl or seq2seq
+	Options     json.RawMessage   // vl.Options or seq2seq.Options
+	Seed        int64             // of fresh adapters
+	Perturb     float64           // added to every trained number times sin of its place: adapters that do something
+	Prompts     [][]int64         // ids: of text alone
+	Messages    []json.RawMessage // instead of them, conversations: pictures are read as the model's folder says
+	Completions [][][]int64       // of each prompt, a list of ids
+	Out         string            // safetensors file, or folder
+	DType       string            // of a merged model
+	Tokens      int               // most new tokens
+	Samples     int               // completions of a prompt
 	Texts       []string
-	Messages    json.RawMessage
 	Folder      string
 	Repeats     int
 	Train       Training
@@ -114,6 +114,11 @@ func (j *Job) run(a *Answer) error {
 		for i, ids := range j.Prompts {
 			prompts[i] = &processor.Prompt{IDs: ids}
 		}
+		if j.Messages != nil {
+			if prompts, err = j.conversations(a); err != nil {
+				return err
+			}
+		}
 		return serve(j, a, m, vl.NewPolicy(m), prompts)
 	case "seq2seq":
 		opt := seq2seq.DefaultOptions()
@@ -128,6 +133,27 @@ func (j *Job) run(a *Answer) error {
 		return serve(j, a, m, seq2seq.NewPolicy(m), j.Prompts)
 	}
 	return fmt.Errorf("no policy %q", j.Policy)
+}
+
+// conversations are the prompts that the folder's template and processor make of messages.
+func (j *Job) conversations(a *Answer) ([]*processor.Prompt, error) {
+	proc, err := processor.Open(j.Folder)
+	if err != nil {
+		return nil, err
+	}
+	var prompts []*processor.Prompt
+	for _, raw := range j.Messages {
+		messages, err := chat.ParseMessages(raw)
+		if err != nil {
+			return nil, err
+		}
+		prompt, err := proc.Prompt(messages)
+		if err != nil {
+			return nil, err
+		}
+		prompts, a.IDs = append(prompts, prompt), append(a.IDs, prompt.IDs)
+	}
+	return prompts, nil
 }
 
 // network is a model of either policy.
@@ -236,7 +262,7 @@ func (j *Job) render(a *Answer) error {
 	if err != nil {
 		return err
 	}
-	messages, err := chat.ParseMessages(j.Messages)
+	messages, err := chat.ParseMessages(j.Messages[0])
 	if err != nil {
 		return err
 	}

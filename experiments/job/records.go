@@ -1,0 +1,25 @@
+package job
+
+import (
+	"os"
+
+	"fulcrum/beamdata/icl"
+	"fulcrum/internal/usage"
+)
+
+// Records reads the questions about images that in, which may be nil, or else the section data names: a file of records, or the
+// folder of OK-VQA's or VQAv2's published files.
+func (c *Config) Records(in *string) (*icl.Set, error) {
+	switch d := c.Data; {
+	case in != nil:
+		if info, err := os.Stat(*in); err == nil && info.IsDir() {
+			return icl.LoadVQA(*in)
+		}
+		return icl.Load(*in)
+	case d.RecordsICL != nil:
+		return icl.Load(*d.RecordsICL)
+	case d.Name == "vqa" && d.Root != nil:
+		return icl.LoadVQA(*d.Root)
+	}
+	return nil, usage.Errorf("no records: data.records_icl=FILE.jsonl, or data=vqa data.root=DIR with the files of OK-VQA or VQAv2")
+}

@@ -1,0 +1,388 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"fulcrum/beamdata/audit"
+	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
+	"fulcrum/internal/hostmem"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/record"
+	"fulcrum/selector/clip"
+	"fulcrum/selector/vl/pixels"
+)
+
+// embed runs task=embed: one unit vector a record, in the order of the records. Every picture and every question is encoded
+// once, however many records share it. What is done is kept beside the output, so that a task that was killed goes on there.
+func embed(ctx context.Context, j *job.Job) error {
+	e := &embedding{job: j, out: outOr(j.Config.Embed.Out, j.Dir, "embeddings.safetensors")}
+	if err := j.MapTorch(e.read); err != nil {
+		return err
+	}
+	c := j.Config.Encoder
+	var err error
+	if e.encoder, err = clip.Open(*c.Path, c.DType, j.Device); err != nil {
+		return fmt.Errorf("encoder.path: %w", err)
+	}
+	defer e.encoder.Free()
+	if err := e.check(ctx); err != nil {
+		return err
+	}
+	if j.Config.DryRun {
+		j.Logf("dry_run: the encoder loads, every image file is there; nothing was encoded")
+		return nil
+	}
+	j.Begun = true
+	if e.upToDate() {
+		stdout.Printf("embeddings: %s is there already, by the same encoder from the same records\n", e.out)
+		return nil
+	}
+	rows, err := e.encode(ctx)
+	if err != nil {
+		return err
+	}
+	table := e.table(rows)
+	if err := writeTable(e.out, table, e.about); err != nil {
+		return err
+	}
+	stdout.Printf("embeddings: %d records, %d numbers each → %s\n", len(e.set.Records), table.Shape[1], e.out)
+	if err := e.nameTwins(ctx, rows); err != nil {
+		return err
+	}
+	return os.Remove(e.partPath())
+}
+
+// embedding is one task=embed.
+type embedding struct {
+	job     *job.Job
+	out     string
+	set     *icl.Set
+	encoder *clip.Encoder
+	items   []embedItem    // pictures, then questions, each once, in the order of the records
+	at      map[string]int // where an item is, by kind and value
+	about   map[string]string
+}
+
+// embedItem is a picture's file or a question.
+type embedItem struct {
+	picture bool
+	value   string
+	row     int // the first record that has it
+}
+
+func (i embedItem) key() string {
+	if i.picture {
+		return "image " + i.value
+	}
+	return "text " + i.value
+}
+
+func (e *embedding) partPath() string { return e.out + ".part" }
+
+// read reads the records.
+func (e *embedding) read() (err error) {
+	o := e.job.Config.Embed
+	if e.set, err = e.job.Config.Records(o.In); err != nil {
+		return err
+	}
+	inputs := map[string]string{}
+	for key, path := range map[string]*string{"embed.in": o.In, "data.records_icl": e.job.Config.Data.RecordsICL} {
+		if path != nil {
+			inputs[key] = *path
+		}
+	}
+	if err := PrepareOut("embed.out", e.out, inputs); err != nil {
+		return err
+	}
+	for _, note := range e.set.Notes() {
+		e.job.Log.Warnf("data: %s", note)
+	}
+	for _, f := range e.set.Overlap(audit.Limits{Duplicates: 0.05, Leak: 0.01}) {
+		if f.Mild {
+			e.job.Logf("data: %s", f.Message)
+		} else {
+			e.job.Log.Warnf("data: %s", f.Message)
+		}
+	}
+	e.job.Data = record.DataSummary{Name: "records", Fingerprint: e.set.Digest, Counts: e.set.Counts, Skipped: map[string]int{}}
+	e.at = map[string]int{}
+	add := func(item embedItem) {
+		if _, ok := e.at[item.key()]; !ok {
+			e.at[item.key()] = len(e.items)
+			e.items = append(e.items, item)
+		}
+	}
+	for row, r := range e.set.Records {
+		if o.Modality == "text" {
+			break
+		}
+		if r.Image == "" {
+			return fmt.Errorf("%s: no image: embed.modality=%s needs one", e.set.At(row), o.Modality)
+		}
+		add(embedItem{true, r.Image, row})
+	}
+	for row, r := range e.set.Records {
+		if o.Modality != "image" {
+			add(embedItem{false, r.Question, row})
+		}
+	}
+	return nil
+}
+
+// check looks at every file before the first is encoded, and says what is cut.
+func (e *embedding) check(ctx context.Context) error {
+	faults := make([]error, len(e.items))
+	err := parallel(ctx, len(e.items), func(i int) error {
+		if item := e.items[i]; item.picture {
+			if err := wholeImage(item.value); err != nil {
+				faults[i] = e.blame(item, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	broken := slices.DeleteFunc(faults, func(err error) bool { return err == nil })
+	if n := len(broken); n > 0 {
+		const most = 8
+		if n > most {
+			broken = append(broken[:most], fmt.Errorf("and %d more of %d images", n-most, len(e.items)))
+		}
+		return errors.Join(broken...)
+	}
+	cut, first := 0, ""
+	for _, item := range e.items {
+		if item.picture {
+			continue
+		}
+		if _, long := e.encoder.Tokens(item.value); long {
+			if cut++; cut == 1 {
+				first = e.set.At(item.row)
+			}
+		}
+	}
+	if cut > 0 {
+		e.job.Data.Skipped["questions_cut"] = cut
+		e.job.Log.Warnf("data: %d questions are longer than the encoder reads and lose their end (the first: %s)", cut, first)
+	}
+	c := e.job.Config
+	e.about = map[string]string{"encoder": e.encoder.Digest, "records": e.set.Digest, "modality": c.Embed.Modality, "dtype": c.Encoder.DType,
+		"batch": fmt.Sprint(c.Encoder.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0]}
+	text, err := json.Marshal(e.about)
+	e.about["key"] = digest.Of(text)[:32]
+	return err
+}
+
+func (e *embedding) blame(item embedItem, err error) error {
+	var at string
+	if !strings.Contains(err.Error(), item.value) {
+		at = item.value + ": "
+	}
+	return fmt.Errorf("%s: image %s%w", e.set.At(item.row), at, err)
+}
+
+// wholeImage reads the header of an image file, and all of one that does not end as its format does.
+func wholeImage(path string) error {
+	if _, _, err := pixels.Size(path); err != nil {
+		return err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	end := make([]byte, min(8, info.Size()))
+	if _, err := f.ReadAt(end, info.Size()-int64(len(end))); err != nil {
+		return err
+	}
+	if s := string(end); strings.HasSuffix(s, "\xff\xd9") || s == "IEND\xaeB`\x82" {
+		return nil
+	}
+	_, err = pixels.Decode(path)
+	return err
+}
+
+// batch is what the encoder gets at once: pictures or texts.
+type embedBatch struct {
+	from, to int // items
+	pictures [][]float32
+	texts    [][]int64
+	err      error
+}
+
+// batches cuts the items from one on; pictures and texts are not mixed.
+func (e *embedding) batches(from int) []embedBatch {
+	var out []embedBatch
+	for size := e.job.Config.Encoder.Batch; from < len(e.items); {
+		to := from
+		for to < len(e.items) && to-from < size && e.items[to].picture == e.items[from].picture {
+			to++
+		}
+		out = append(out, embedBatch{from: from, to: to})
+		from = to
+	}
+	return out
+}
+
+// encode returns the embeddings of all items, [items, Dim]. The next batch is read while one is computed.
+func (e *embedding) encode(ctx context.Context) ([]float32, error) {
+	dim := e.encoder.Dim
+	if err := hostmem.Need("the embeddings", 4*float64(len(e.items)+2*len(e.set.Records))*float64(dim)); err != nil {
+		return nil, err
+	}
+	p, err := openPart(e.partPath(), e.about["key"], dim)
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	before := len(p.rows) / dim
+	if before > 0 {
+		e.job.Logf("embed: %d of %d are done already, in %s", before, len(e.items), e.partPath())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read := make(chan embedBatch, 1)
+	go func() {
+		defer close(read)
+		for _, b := range e.batches(before) {
+			e.fill(ctx, &b)
+			select {
+			case read <- b:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	begun, told := time.Now(), time.Now()
+	for b := range read {
+		rows, err := e.compute(b)
+		if err == nil {
+			err = p.append(rows)
+		}
+		if err == nil {
+			err = ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if time.Since(told) > 5*time.Second {
+			told = time.Now()
+			rate := float64(b.to-before) / time.Since(begun).Seconds()
+			e.job.Logf("embed: %d of %d encoded, %.3g a second, %s left", b.to, len(e.items), rate,
+				time.Duration(float64(len(e.items)-b.to)/rate*1e9).Round(time.Second))
+		}
+	}
+	return p.rows, ctx.Err()
+}
+
+// fill reads a batch's files.
+func (e *embedding) fill(ctx context.Context, b *embedBatch) {
+	items := e.items[b.from:b.to]
+	if !items[0].picture {
+		for _, item := range items {
+			ids, _ := e.encoder.Tokens(item.value)
+			b.texts = append(b.texts, ids)
+		}
+		return
+	}
+	b.pictures = make([][]float32, len(items))
+	b.err = parallel(ctx, len(items), func(i int) (err error) {
+		if b.pictures[i], err = e.encoder.Picture(items[i].value); err != nil {
+			err = e.blame(items[i], err)
+		}
+		return err
+	})
+}
+
+func (e *embedding) compute(b embedBatch) ([]float32, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	var rows []float32
+	var err error
+	if b.texts != nil {
+		rows, err = e.encoder.Texts(b.texts)
+	} else {
+		rows, err = e.encoder.Images(b.pictures)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s and %d records behind it: %w", e.set.At(e.items[b.from].row), b.to-b.from-1, err)
+	}
+	return rows, nil
+}
+
+// parallel calls f for 0 … n-1, some at a time, and returns the error of the lowest that failed.
+func parallel(ctx context.Context, n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wait sync.WaitGroup
+	workers := min(n, runtime.GOMAXPROCS(0))
+	for w := range workers {
+		wait.Go(func() {
+			for i := w; i < n && ctx.Err() == nil; i += workers {
+				errs[i] = f(i)
+			}
+		})
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// nameTwins writes down which held-out queries nearly repeat a training record: by picture, or by picture and question. Of many
+// queries some are looked at. Alike questions alone mean nothing.
+func (e *embedding) nameTwins(ctx context.Context, items []float32) error {
+	const limit, most = 0.98, 2000
+	held := e.set.Queries(true)
+	if len(held) == 0 || e.job.Config.Embed.Modality == "text" {
+		return nil
+	}
+	var queries []int
+	for i := 0; i < len(held); i += audit.Every(len(held), most) {
+		queries = append(queries, held[i])
+	}
+	table := e.table(items)
+	values, err := table.Float32s()
+	if err != nil {
+		return err
+	}
+	twins, err := e.set.Twins(ctx, icl.Vectors{Dim: table.Shape[1], Data: values}, queries, limit)
+	if err != nil || len(twins) == 0 {
+		return err
+	}
+	var lines []byte
+	for _, t := range twins {
+		line, err := json.Marshal(map[string]any{"id": e.set.Records[t.Query].ID, "training_id": e.set.Records[t.Candidate].ID,
+			"similarity": math.Round(1e4*float64(t.Similarity)) / 1e4})
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	path := filepath.Join(e.job.Dir, "near_duplicates.jsonl")
+	e.job.Log.Warnf("data: %d of %d held-out queries looked at have a training record of cosine %v or more (the first: id %d and %d): %s",
+		len(twins), len(queries), limit, e.set.Records[twins[0].Query].ID, e.set.Records[twins[0].Candidate].ID, path)
+	return atomicfile.Write(path, lines, 0o644)
+}

@@ -15,6 +15,7 @@ func Tasks() *registry.Table[taskFunc] {
 	t.Add("generate", generate)
 	t.Add("score", score)
 	t.Add("embed", embed)
+	t.Add("infer", infer)
 	return t
 }
 

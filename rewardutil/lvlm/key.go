@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 
 	"fulcrum/internal/regular"
 	"fulcrum/rewardutil/lvlm/store"
@@ -45,6 +46,10 @@ func (s *Stored) image(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
+	if strings.HasPrefix(path, "data:") {
+		sum := sha256.Sum256([]byte(path))
+		return string(sum[:]), nil
+	}
 	if known, ok := s.images.Load(path); ok {
 		return known.(string), nil
 	}
@@ -78,7 +83,7 @@ func unpack(b []byte) (Likelihood, error) {
 	}
 	var l Likelihood
 	for ; len(b) > 0; b = b[12:] {
-		l.Tokens = append(l.Tokens, int(binary.LittleEndian.Uint32(b)))
+		l.Tokens = append(l.Tokens, int(int32(binary.LittleEndian.Uint32(b))))
 		l.LogProbs = append(l.LogProbs, math.Float64frombits(binary.LittleEndian.Uint64(b[4:])))
 	}
 	return l, nil

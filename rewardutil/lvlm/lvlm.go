@@ -8,7 +8,7 @@ import "context"
 // Example is a question about an image with an answer: a demonstration, or the query itself.
 type Example struct {
 	ID       int64  // of its record; it is no part of what is asked, nor of the store's key
-	Image    string // a file; "" = none
+	Image    string // a file or a data: URI; "" = none
 	Question string
 	Answer   string // a demonstration's answer; of a query the answer to score, "" where the model is to answer
 }
@@ -21,7 +21,7 @@ type Prompt struct {
 
 // Likelihood is how likely a given answer is: one entry a token of it, the token that ends the turn last.
 type Likelihood struct {
-	Tokens   []int     // ids
+	Tokens   []int     // ids; -1 where a server does not tell them
 	LogProbs []float64 // nats, each given all before it
 }
 

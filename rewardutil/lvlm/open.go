@@ -3,13 +3,15 @@ package lvlm
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"fulcrum/rewardutil/lvlm/store"
 )
 
-// Open returns the scorer of the options with their store before it. local opens the model of this process; its Score and
-// Answer get at most Options.Batch prompts at a time, from one goroutine at a time.
-func Open(_ context.Context, opt Options, local func() (Scorer, error)) (*Stored, error) {
+// Open returns the scorer of the options with their store before it. A server is probed first, and refused when it cannot
+// score. local opens the model of this process; its Score and Answer get at most Options.Batch prompts at a time, from one
+// goroutine at a time.
+func Open(ctx context.Context, opt Options, local func() (Scorer, error)) (*Stored, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
@@ -17,14 +19,54 @@ func Open(_ context.Context, opt Options, local func() (Scorer, error)) (*Stored
 	if err != nil {
 		return nil, err
 	}
-	scorer, err := local()
-	if err != nil {
-		if kept != nil {
-			err = errors.Join(err, kept.Close())
+	s, err := open(ctx, opt, local, kept)
+	if err != nil && kept != nil {
+		err = errors.Join(err, kept.Close())
+	}
+	return s, err
+}
+
+func open(ctx context.Context, opt Options, local func() (Scorer, error), kept *store.Store) (*Stored, error) {
+	if opt.Backend == "local" {
+		scorer, err := local()
+		if err != nil {
+			return nil, err
 		}
+		return newStored(scorer, kept, opt, opt.Batch, 1)
+	}
+	server, err := dial(ctx, opt)
+	if err != nil {
 		return nil, err
 	}
-	return newStored(scorer, kept, opt, opt.Batch, 1)
+	stored, err := newStored(server, kept, opt, 1, opt.Concurrency)
+	if err == nil {
+		err = stored.recognise(server.known)
+	}
+	return stored, err
+}
+
+// recognise refuses a store that was filled by another model of the same name: its probe had other numbers.
+func (s *Stored) recognise(now Likelihood) error {
+	if s.store == nil {
+		return nil
+	}
+	key, err := s.key("probe", Prompt{})
+	if err != nil {
+		return err
+	}
+	packed, ok, err := s.store.Get(key)
+	if err != nil || !ok {
+		return errors.Join(err, s.store.Put(key, now.pack()))
+	}
+	before, err := unpack(packed)
+	if err != nil {
+		return err
+	}
+	if !now.alike(before) {
+		return fmt.Errorf("the scores in the store are those of another model named %s: a known prompt had %.4v then and has %.4v now: take "+
+			"another lvlm.store", s.Identity().Model, before.LogProbs, now.LogProbs)
+	}
+	return nil
 }
 
 func openStore(opt Options) (*store.Store, error) {

@@ -10,11 +10,20 @@ import (
 // Options is the section lvlm of the configuration: the frozen vision-language model that scores and answers, and what is kept
 // of its work. Nothing of it is trained.
 type Options struct {
-	// where the model runs: local = in this process
-	Backend string `koanf:"backend" enum:"local"`
-	// Qwen2.5-VL folder, or a run of policy=qwen2_5_vl
+	// where the model runs: local = in this process; vllm, sglang and completions (any /v1/completions that honours echo with
+	// logprobs; text only) = behind the server at url
+	Backend string `koanf:"backend" enum:"local,vllm,sglang,completions"`
+	// Qwen2.5-VL folder, or a run of policy=qwen2_5_vl; for a server the model's folder, if it is here: every prompt is then
+	// compared with the server's, token by token
 	Path *string `koanf:"path"`
-	// Jinja chat template, a file; null = the model's own
+	// address of the server, such as http://localhost:8000
+	URL *string `koanf:"url"`
+	// the server's name of the model; null = the only one that it serves
+	Model *string `koanf:"model"`
+	// name of the environment variable that holds the server's key; null = no key
+	KeyEnv *string `koanf:"key_env"`
+	// Jinja chat template, a file; null = the model's own (sglang: that in path, else Qwen2.5-VL's; completions: that in path,
+	// else lines of "Question:" and "Short answer:")
 	Template *string `koanf:"template"`
 	// larger images are scaled down to at most image_size × image_size pixels, in their proportions; 0 = as in the file
 	ImageSize int `koanf:"image_size" range:"[0,8192]"`
@@ -22,6 +31,12 @@ type Options struct {
 	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)"`
 	// prompts that the local model reads at a time
 	Batch int `koanf:"batch" range:"[1,inf)"`
+	// requests to the server at a time, at most: fewer while it says that it has too many
+	Concurrency int `koanf:"concurrency" range:"[1,4096]"`
+	// for one request
+	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
+	// further attempts, after 1, 2, 4, … seconds or what the server asks for, when it is lost, late, overloaded or faulty (5xx)
+	Retries int `koanf:"retries" range:"[0,inf)"`
 	// folder that keeps every score and answer; jobs share it, also at the same time; null = nothing is kept
 	Store *string `koanf:"store"`
 	// before the job, rewrite the store as one file without duplicates; files that other jobs write now are left alone
@@ -30,12 +45,17 @@ type Options struct {
 
 // DefaultOptions returns the local model, short answers and no store.
 func DefaultOptions() Options {
-	return Options{Backend: "local", ImageSize: 336, MaxNewTokens: 5, Batch: 16}
+	return Options{Backend: "local", ImageSize: 336, MaxNewTokens: 5, Batch: 16, Concurrency: 32, Timeout: 120, Retries: 5}
 }
 
 // Validate reports what cannot work before any model is opened.
 func (o Options) Validate() error {
+	server := o.Backend != "local"
 	return errors.Join(
+		option.Want(!server || o.URL != nil, "url", "lvlm.backend=%s needs the address of the server", o.Backend),
+		option.Want(o.Concurrency >= 1, "concurrency", "want at least 1, got %d", o.Concurrency),
+		option.Want(o.Timeout > 0, "timeout_seconds", "want more than 0, got %v", o.Timeout),
+		option.Want(o.Retries >= 0, "retries", "want at least 0, got %d", o.Retries),
 		option.Want(o.ImageSize >= 0, "image_size", "want at least 0, got %d", o.ImageSize),
 		option.Want(o.MaxNewTokens >= 1, "max_new_tokens", "want at least 1, got %d", o.MaxNewTokens),
 		option.Want(o.Batch >= 1, "batch", "want at least 1, got %d", o.Batch),

@@ -81,7 +81,7 @@ func (s *toy) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
 	return out, nil
 }
 
-func picture(t *testing.T, dir, name, content string) string {
+func imageFile(t *testing.T, dir, name, content string) string {
 	t.Helper()
 	path := filepath.Join(dir, name)
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
@@ -114,7 +114,7 @@ func TestStoredAsksNothingTwice(t *testing.T) {
 	folder := filepath.Join(dir, "store")
 	opt := DefaultOptions()
 	opt.Store, opt.Batch = &folder, 4
-	image := picture(t, dir, "a.png", "pixels")
+	image := imageFile(t, dir, "a.png", "pixels")
 	model := &toy{}
 	scorer := openToy(t, model, opt)
 	asked := append(prompts(image, 10), prompts(image, 10)...)
@@ -133,13 +133,13 @@ func TestStoredAsksNothingTwice(t *testing.T) {
 	scorer.Close()
 
 	scorer = openToy(t, model, opt) // another process, the image under another name
-	renamed := prompts(picture(t, dir, "b.png", "pixels"), 10)
+	renamed := prompts(imageFile(t, dir, "b.png", "pixels"), 10)
 	got, err := scorer.Score(t.Context(), renamed)
 	if err != nil || fmt.Sprint(got) != fmt.Sprint(want[:10]) || len(model.asked) != 0 {
 		t.Errorf("%v, %v, asked %v", got, err, model.asked)
 	}
 	for name, change := range map[string]func(p *Prompt){
-		"another image": func(p *Prompt) { p.Query.Image = picture(t, dir, "c.png", "other") },
+		"another image": func(p *Prompt) { p.Query.Image = imageFile(t, dir, "c.png", "other") },
 		"no image":      func(p *Prompt) { p.Query.Image = "" },
 		"question":      func(p *Prompt) { p.Query.Question = "?" },
 		"answer":        func(p *Prompt) { p.Query.Answer = "blue" },

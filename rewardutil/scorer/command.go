@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"fulcrum/internal/secret"
+	"fulcrum/internal/webapi"
 )
 
 // commandTransport runs a program: once for each batch, or kept between batches.
@@ -52,7 +53,7 @@ func (t *commandTransport) Score(ctx context.Context, items [][]byte) ([]float64
 	default:
 		var err error
 		if c, err = startChild(t.argv); err != nil {
-			return nil, permanent{err}
+			return nil, webapi.Permanent{Err: err}
 		}
 	}
 	stop := context.AfterFunc(ctx, c.kill)
@@ -145,7 +146,7 @@ func (c *child) quiet() error {
 	c.pipe.SetReadDeadline(time.Time{})
 	if len(extra) > 0 {
 		line, _ := c.out.ReadString('\n')
-		return permanent{fmt.Errorf("more scores than items: then came %q", clipText(line))}
+		return webapi.Permanent{Err: fmt.Errorf("more scores than items: then came %q", webapi.Clip(line))}
 	}
 	return nil
 }
@@ -167,7 +168,7 @@ func (c *child) Score(items [][]byte, last bool) ([]float64, error) {
 		if line = strings.TrimSpace(line); line != "" {
 			v, bad := parseScoreLine(line)
 			if bad != nil {
-				return nil, permanent{bad}
+				return nil, webapi.Permanent{Err: bad}
 			}
 			out = append(out, v)
 			continue
@@ -180,7 +181,7 @@ func (c *child) Score(items [][]byte, last bool) ([]float64, error) {
 		return out, errors.Join(<-written, c.quiet())
 	}
 	if rest, err := io.ReadAll(io.LimitReader(c.out, 1<<16)); err == nil && len(bytes.TrimSpace(rest)) > 0 {
-		return nil, permanent{fmt.Errorf("more scores than items: then came %q", clipText(string(rest)))}
+		return nil, webapi.Permanent{Err: fmt.Errorf("more scores than items: then came %q", webapi.Clip(string(rest)))}
 	}
 	return out, nil
 }
@@ -197,7 +198,7 @@ func parseScoreLine(line string) (float64, error) {
 	if json.Unmarshal([]byte(line), &object) == nil && object.Score != nil {
 		return *object.Score, nil
 	}
-	return 0, fmt.Errorf(`line %q: want a number or {"score": number} (messages belong on stderr)`, clipText(line))
+	return 0, fmt.Errorf(`line %q: want a number or {"score": number} (messages belong on stderr)`, webapi.Clip(line))
 }
 
 // explain adds what the command wrote on stderr and what may be the matter.
@@ -206,7 +207,7 @@ func (c *child) explain(ctx context.Context, err error, keep bool) error {
 	if ctx.Err() != nil && keep {
 		err = fmt.Errorf("%w (with keep=true the command must flush after every line)", err)
 	}
-	if said := clipText(c.stderr.String()); said != "" {
+	if said := webapi.Clip(c.stderr.String()); said != "" {
 		err = fmt.Errorf("%w; stderr: %s", err, said)
 	}
 	return err

@@ -10,12 +10,12 @@ import (
 	"fmt"
 	"net/url"
 	"os/exec"
-	"strings"
 	"sync"
 	"time"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/secret"
+	"fulcrum/internal/webapi"
 	"fulcrum/rewardutil/group"
 )
 
@@ -103,11 +103,6 @@ type transport interface {
 	name() string
 	Close() error
 }
-
-// permanent marks an error that a retry would meet again.
-type permanent struct{ error }
-
-func (p permanent) Unwrap() error { return p.error }
 
 func New(opt Options) (*Scorer, error) {
 	if err := opt.Validate(); err != nil {
@@ -239,56 +234,27 @@ func (s *Scorer) ask(ctx context.Context, bodies [][]byte) ([]float64, error) {
 
 // attempts tries a batch until it succeeds, fails for good, or has been tried often enough.
 func (s *Scorer) attempts(ctx context.Context, bodies [][]byte) ([]float64, error) {
-	wait := time.Duration(s.opt.Backoff * float64(time.Second))
-	for try := 0; ; try++ {
-		limited, cancel := context.WithTimeout(ctx, time.Duration(s.opt.Timeout*float64(time.Second)))
-		scores, err := s.via.Score(limited, bodies)
-		late := limited.Err() != nil && ctx.Err() == nil
-		cancel()
-		if err == nil {
+	var scores []float64
+	err := webapi.Retry(ctx, webapi.Patience{Timeout: seconds(s.opt.Timeout), Retries: s.opt.Retries, Backoff: seconds(s.opt.Backoff),
+		What: fmt.Sprintf("no scores for %d items", len(bodies))}, func(ctx context.Context) (err error) {
+		if scores, err = s.via.Score(ctx, bodies); err == nil {
 			err = CheckScores(scores, len(bodies))
 		}
-		var forGood permanent
-		switch {
-		case err == nil:
-			return scores, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case late:
-			err = fmt.Errorf("no scores for %d items within timeout_seconds=%v: %w", len(bodies), s.opt.Timeout, err)
-		}
-		if errors.As(err, &forGood) || s.opt.Retries == 0 {
-			return nil, err
-		}
-		if try == s.opt.Retries {
-			return nil, fmt.Errorf("%d attempts: %w", try+1, err)
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		wait *= 2
-	}
+		return err
+	})
+	return scores, err
 }
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
 func CheckScores(scores []float64, n int) error {
 	if len(scores) != n {
-		return permanent{fmt.Errorf("%d scores for %d items", len(scores), n)}
+		return webapi.Permanent{Err: fmt.Errorf("%d scores for %d items", len(scores), n)}
 	}
 	for i, v := range scores {
 		if err := group.CheckReward(v); err != nil {
-			return permanent{fmt.Errorf("score %d is %v: %w", i, v, err)}
+			return webapi.Permanent{Err: fmt.Errorf("score %d is %v: %w", i, v, err)}
 		}
 	}
 	return nil
-}
-
-// clipText shortens what a scorer said for an error message.
-func clipText(s string) string {
-	s = strings.TrimSpace(s)
-	if len(s) > 400 {
-		s = "…" + strings.ToValidUTF8(s[len(s)-400:], "")
-	}
-	return strings.ReplaceAll(s, "\n", " | ")
 }

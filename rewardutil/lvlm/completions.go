@@ -1,0 +1,121 @@
+package lvlm
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"fulcrum/internal/jsonwords"
+)
+
+// completions is OpenAI's /v1/completions of a server that honours echo with logprobs. It reads texts only.
+type completions struct{ *server }
+
+type completionsBody struct {
+	Model       string   `json:"model"`
+	Prompt      string   `json:"prompt"`
+	MaxTokens   int      `json:"max_tokens"`
+	Temperature int      `json:"temperature"`
+	Echo        bool     `json:"echo"`
+	LogProbs    int      `json:"logprobs,omitempty"`
+	Stop        []string `json:"stop,omitempty"`
+}
+
+func (s completions) body(p Prompt) (completionsBody, error) {
+	for _, e := range append(p.Shots[:len(p.Shots):len(p.Shots)], p.Query) {
+		if e.Image != "" {
+			return completionsBody{}, errors.New("the prompt has an image, and backend=completions reads text only: take vllm or sglang")
+		}
+	}
+	text, _, err := s.rendering.texts(p)
+	if p.Query.Answer == "" {
+		text, err = s.rendering.render(p)
+	}
+	return completionsBody{Model: s.model, Prompt: text}, err
+}
+
+// scoring asks for one new token, which is dropped: to some servers 0 means no bound.
+func (s completions) scoring(p Prompt) (string, any, error) {
+	b, err := s.body(p)
+	b.MaxTokens, b.Echo, b.LogProbs = 1, true, 1
+	return "/v1/completions", b, err
+}
+
+func (s completions) scoringText(p Prompt, text string) (string, any, error) {
+	b, err := s.body(p)
+	b.Prompt, b.MaxTokens, b.Echo, b.LogProbs = text, 1, true, 1
+	return "/v1/completions", b, err
+}
+
+func (s completions) answering(p Prompt, top int) (string, any, error) {
+	b, err := s.body(p)
+	b.MaxTokens, b.LogProbs, b.Stop = s.opt.MaxNewTokens, min(top, 5), []string{s.rendering.ending} // OpenAI's API has 5 at most
+	return "/v1/completions", b, err
+}
+
+type completionsReply struct {
+	Model       string `json:"model"`
+	Fingerprint string `json:"system_fingerprint"`
+	Usage       struct {
+		New *int `json:"completion_tokens"`
+	} `json:"usage"`
+	Choices []struct {
+		Text     string `json:"text"`
+		LogProbs *struct {
+			Tokens   []string             `json:"tokens"`
+			LogProbs []*float64           `json:"token_logprobs"`
+			Top      []map[string]float64 `json:"top_logprobs"`
+		} `json:"logprobs"`
+	} `json:"choices"`
+}
+
+func (s completions) read(reply []byte) (r completionsReply, tokens []told, err error) {
+	if err := jsonwords.Unmarshal(reply, &r); err != nil {
+		return r, nil, fmt.Errorf("its answer is no JSON of a completion: %w", err)
+	}
+	if len(r.Choices) == 0 {
+		return r, nil, errors.New("it answers without a choice")
+	}
+	l := r.Choices[0].LogProbs
+	if l == nil {
+		return r, nil, nil
+	}
+	if len(l.Tokens) != len(l.LogProbs) {
+		return r, nil, fmt.Errorf("it tells %d tokens and %d log-probabilities: want as many", len(l.Tokens), len(l.LogProbs))
+	}
+	for i, text := range l.Tokens {
+		t := told{id: -1, text: text, logProb: l.LogProbs[i]}
+		if i < len(l.Top) {
+			for other, v := range l.Top[i] {
+				t.top = append(t.top, told{id: -1, text: other, logProb: &v})
+			}
+		}
+		tokens = append(tokens, t)
+	}
+	return r, tokens, nil
+}
+
+func (s completions) scored(reply []byte) (echo, error) {
+	r, tokens, err := s.read(reply)
+	if err != nil {
+		return echo{}, err
+	}
+	fresh := 1
+	if r.Usage.New != nil {
+		fresh = *r.Usage.New
+	}
+	if tokens == nil || len(tokens) <= fresh {
+		return echo{}, errors.New("it gives no log-probabilities of the prompt (echo with logprobs): it cannot score")
+	}
+	tokens = tokens[:len(tokens)-fresh]
+	return echo{tokens: tokens, length: len(tokens), model: r.Model, revision: r.Fingerprint}, nil
+}
+
+func (s completions) answered(reply []byte) (greedy, error) {
+	r, tokens, err := s.read(reply)
+	if err != nil {
+		return greedy{}, err
+	}
+	text, _, _ := strings.Cut(r.Choices[0].Text, s.rendering.ending) // some servers leave what stopped them
+	return greedy{text: strings.TrimSpace(text), raw: text, tokens: tokens}, nil
+}

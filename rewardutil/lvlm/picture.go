@@ -1,0 +1,101 @@
+package lvlm
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"image/png"
+	"io"
+	"math"
+	"net/http"
+	"strings"
+	"sync"
+
+	"fulcrum/internal/regular"
+	"fulcrum/selector/vl/pixels"
+)
+
+// maxPictures bounds the encoded pictures that are kept, in bytes.
+const maxPictures = 256 << 20
+
+// pictures encodes image files as data: URLs and keeps the last ones.
+type pictures struct {
+	size int // largest side of a square of their area; 0 = as in the file
+
+	mu          sync.Mutex
+	fresh, aged map[string]string // two generations: old ones go, half of them at a time
+	bytes       int               // of fresh
+}
+
+// URL returns an image as a data: URL. One that is small enough goes as it is in the file. A larger one is scaled to sides in
+// multiples of 28 pixels, as Qwen2.5-VL's processor would: behind the server it finds nothing left to scale.
+func (c *pictures) URL(path string) (string, error) {
+	if strings.HasPrefix(path, "data:") {
+		return path, nil
+	}
+	c.mu.Lock()
+	url, ok := c.fresh[path]
+	if !ok {
+		if url, ok = c.aged[path]; ok {
+			c.keep(path, url)
+		}
+	}
+	c.mu.Unlock()
+	if ok {
+		return url, nil
+	}
+	url, err := c.encode(path)
+	if err != nil {
+		return "", fmt.Errorf("image: %w", err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(path, url)
+	return url, nil
+}
+
+func (c *pictures) keep(path, url string) {
+	if c.fresh == nil || c.bytes > maxPictures/2 {
+		c.aged, c.fresh, c.bytes = c.fresh, map[string]string{}, 0
+	}
+	c.fresh[path] = url
+	c.bytes += len(url)
+}
+
+func (c *pictures) encode(path string) (string, error) {
+	const factor = 28 // pixels: of the side of a token of Qwen2.5-VL
+	height, width, err := pixels.Size(path)
+	if err != nil {
+		return "", err
+	}
+	if most := c.size * c.size; most > 0 && height*width > most {
+		img, err := pixels.Decode(path)
+		if err != nil {
+			return "", err
+		}
+		h, w, err := pixels.SmartResize(height, width, factor, 0, most)
+		if err == nil && min(h, w) == 0 {
+			err = fmt.Errorf("%s: %d×%d pixels (height × width) leave nothing at image_size=%d", path, height, width, c.size)
+		}
+		if err != nil {
+			return "", err
+		}
+		var b bytes.Buffer
+		encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+		if err := encoder.Encode(&b, pixels.ToRGB(img).Resize(w, h)); err != nil {
+			return "", err
+		}
+		return dataURL(b.Bytes()), nil
+	}
+	f, err := regular.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, math.MaxInt32))
+	return dataURL(data), err
+}
+
+func dataURL(data []byte) string {
+	return "data:" + http.DetectContentType(data) + ";base64," + base64.StdEncoding.EncodeToString(data)
+}

@@ -1,0 +1,218 @@
+package lvlm
+
+import (
+	"fmt"
+	"slices"
+
+	"fulcrum/internal/chat"
+	"fulcrum/internal/jsonwords"
+)
+
+// protocol is how a kind of server is asked, and how its answers read.
+type protocol interface {
+	// scoring returns the path and the body that ask for the log-probabilities of a prompt with its answer.
+	scoring(p Prompt) (path string, body any, err error)
+	// answering asks for a greedy answer and the top log-probabilities of its tokens; 0 = none.
+	answering(p Prompt, top int) (path string, body any, err error)
+	// scored reads the tokens of the prompt as far as the server tells them. The last ones are the answer and its end.
+	scored(reply []byte) (echo, error)
+	// answered reads a greedy answer.
+	answered(reply []byte) (greedy, error)
+}
+
+// rawScorer is a protocol in which the text of a prompt may be given as it is.
+type rawScorer interface {
+	// scoringText asks for the log-probabilities of a text with the images of a prompt.
+	scoringText(p Prompt, text string) (path string, body any, err error)
+}
+
+// told is a token as a server tells it.
+type told struct {
+	id      int    // -1: not told
+	text    string // "": not told, or a token without text
+	logProb *float64
+	top     []told // the likeliest at its place
+}
+
+// echo is a scored prompt.
+type echo struct {
+	tokens   []told
+	ids      []int  // of the whole prompt; nil: not told
+	length   int    // of the whole prompt, images expanded
+	model    string // "": not told
+	revision string // of the server's program or model
+}
+
+// greedy is the model's own answer.
+type greedy struct {
+	text   string
+	raw    string // with all its spaces
+	tokens []told
+}
+
+// vllm is vLLM's /v1/chat/completions, with its further parameters.
+type vllm struct{ *server }
+
+type vllmBody struct {
+	Model          string `json:"model"`
+	Messages       []any  `json:"messages"`
+	Generation     bool   `json:"add_generation_prompt"`
+	Continue       bool   `json:"continue_final_message"`
+	ChatTemplate   string `json:"chat_template,omitempty"`
+	MaxTokens      int    `json:"max_tokens"`
+	Temperature    int    `json:"temperature"`
+	ReturnTokenIDs bool   `json:"return_token_ids"`
+	PromptLogProbs int    `json:"prompt_logprobs,omitempty"`
+	LogProbs       bool   `json:"logprobs,omitempty"`
+	TopLogProbs    int    `json:"top_logprobs,omitempty"`
+	TokensAsIDs    bool   `json:"return_tokens_as_token_ids,omitempty"`
+}
+
+func (s vllm) body(p Prompt) (vllmBody, error) {
+	messages, err := s.messages(p)
+	b := vllmBody{Model: s.model, Messages: messages, ReturnTokenIDs: true, Generation: p.Query.Answer == "", Continue: p.Query.Answer != ""}
+	if s.rendering.given {
+		b.ChatTemplate = s.rendering.template.Source()
+	}
+	return b, err
+}
+
+// scoring ends the answer with the text that ends a turn: continue_final_message cuts what the template writes behind it.
+func (s vllm) scoring(p Prompt) (string, any, error) {
+	p.Query.Answer += s.rendering.ending
+	b, err := s.body(p)
+	b.MaxTokens, b.PromptLogProbs = 1, 1
+	return "/v1/chat/completions", b, err
+}
+
+// closing asks for a prompt whose last turn the template itself ends: what it writes behind the answer shows there.
+func (s vllm) closing(p Prompt) (string, any, error) {
+	b, err := s.body(p)
+	b.MaxTokens, b.PromptLogProbs, b.Continue = 1, 1, false
+	return "/v1/chat/completions", b, err
+}
+
+func (s vllm) answering(p Prompt, top int) (string, any, error) {
+	b, err := s.body(p)
+	b.MaxTokens, b.LogProbs, b.TopLogProbs, b.TokensAsIDs = s.opt.MaxNewTokens, top > 0, top, top > 0
+	return "/v1/chat/completions", b, err
+}
+
+type chatReply struct {
+	Model       string `json:"model"`
+	Fingerprint string `json:"system_fingerprint"`
+	Choices     []struct {
+		Message struct {
+			Content string `json:"content"`
+		} `json:"message"`
+		TokenIDs []int `json:"token_ids"`
+		LogProbs struct {
+			Content []struct {
+				Token   string   `json:"token"`
+				LogProb *float64 `json:"logprob"`
+				Top     []struct {
+					Token   string   `json:"token"`
+					LogProb *float64 `json:"logprob"`
+				} `json:"top_logprobs"`
+			} `json:"content"`
+		} `json:"logprobs"`
+	} `json:"choices"`
+	PromptTokenIDs []int `json:"prompt_token_ids"`
+	PromptLogProbs []map[int]struct {
+		LogProb *float64 `json:"logprob"`
+		Text    string   `json:"decoded_token"`
+	} `json:"prompt_logprobs"`
+}
+
+func (s vllm) scored(reply []byte) (echo, error) {
+	var r chatReply
+	if err := jsonwords.Unmarshal(reply, &r); err != nil {
+		return echo{}, fmt.Errorf("its answer is no JSON of a chat: %w", err)
+	}
+	if r.PromptLogProbs == nil {
+		return echo{}, fmt.Errorf("it gives no log-probabilities of the prompt (prompt_logprobs): it cannot score")
+	}
+	ids, entries := r.PromptTokenIDs, r.PromptLogProbs
+	if len(ids) == 0 || len(ids) > len(entries) {
+		return echo{}, fmt.Errorf("it tells %d tokens of the prompt (prompt_token_ids) and %d log-probabilities: want as many", len(ids),
+			len(entries))
+	}
+	e := echo{ids: ids, length: len(entries), model: r.Model, revision: r.Fingerprint}
+	folded := len(ids) < len(entries) // images are expanded among the log-probabilities only: up to the last one the places differ
+	for n := 1; n <= len(ids); n++ {
+		id, entry := ids[len(ids)-n], entries[len(entries)-n]
+		t := told{id: id}
+		if own, ok := entry[id]; ok {
+			t.text, t.logProb = own.Text, own.LogProb
+		} else if folded {
+			break
+		} else if entry != nil {
+			return echo{}, fmt.Errorf("token %d of the prompt, id %d, has no log-probability of its own, only those of other tokens",
+				len(ids)-n+1, id)
+		}
+		e.tokens = append(e.tokens, t)
+	}
+	slices.Reverse(e.tokens)
+	return e, nil
+}
+
+func (s vllm) answered(reply []byte) (greedy, error) {
+	var r chatReply
+	if err := jsonwords.Unmarshal(reply, &r); err != nil {
+		return greedy{}, fmt.Errorf("its answer is no JSON of a chat: %w", err)
+	}
+	if len(r.Choices) == 0 {
+		return greedy{}, fmt.Errorf("it answers without a choice")
+	}
+	c := r.Choices[0]
+	g := greedy{text: c.Message.Content, raw: c.Message.Content}
+	for _, entry := range c.LogProbs.Content {
+		t := tokenOf(entry.Token, entry.LogProb)
+		for _, other := range entry.Top {
+			t.top = append(t.top, tokenOf(other.Token, other.LogProb))
+		}
+		g.tokens = append(g.tokens, t)
+	}
+	if g.tokens == nil {
+		for _, id := range c.TokenIDs {
+			g.tokens = append(g.tokens, told{id: id})
+		}
+	}
+	return g, nil
+}
+
+// tokenOf reads a token that is told as "token_id:17" where that was asked for, or else as its text.
+func tokenOf(text string, logProb *float64) told {
+	id := -1
+	if n, err := fmt.Sscanf(text, "token_id:%d", &id); n == 1 && err == nil {
+		text = ""
+	}
+	return told{id: id, text: text, logProb: logProb}
+}
+
+// messages returns the turns as OpenAI's API has them.
+func (s *server) messages(p Prompt) ([]any, error) {
+	var out []any
+	for _, m := range Messages(p) {
+		var content any = m.Text
+		if len(m.Parts) == 1 && m.Parts[0].Type == chat.Text {
+			content = m.Parts[0].Text
+		} else if m.Parts != nil {
+			var parts []any
+			for _, part := range m.Parts {
+				if part.Type == chat.Text {
+					parts = append(parts, map[string]any{"type": "text", "text": part.Text})
+					continue
+				}
+				url, err := s.pictures.URL(part.Path)
+				if err != nil {
+					return nil, err
+				}
+				parts = append(parts, map[string]any{"type": "image_url", "image_url": map[string]any{"url": url}})
+			}
+			content = parts
+		}
+		out = append(out, map[string]any{"role": m.Role, "content": content})
+	}
+	return out, nil
+}

@@ -1,0 +1,243 @@
+package lvlm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/webapi"
+)
+
+// server is a model behind an address. It is safe for concurrent use.
+type server struct {
+	opt       Options
+	client    *webapi.Client
+	protocol  protocol
+	rendering *rendering
+	pictures  pictures
+	throttle  *throttle
+	retries   int // none while the server is probed
+
+	model  string
+	served []string // names of models
+	id     Identity
+	first  *told      // token of every prompt; nil: not known
+	known  Likelihood // of the probe
+}
+
+// dial finds out what serves at the address, and refuses what cannot score (probe).
+func dial(ctx context.Context, opt Options) (*server, error) {
+	headers := map[string]string{}
+	if opt.KeyEnv != nil {
+		key := os.Getenv(*opt.KeyEnv)
+		if key == "" {
+			return nil, fmt.Errorf("lvlm.key_env=%s: this variable is not set here: want the server's key", *opt.KeyEnv)
+		}
+		headers["Authorization"] = "Bearer " + key
+	}
+	address := strings.TrimSuffix(strings.TrimSuffix(*opt.URL, "/"), "/v1")
+	client, err := webapi.New(address, headers, opt.Concurrency)
+	if err != nil {
+		return nil, fmt.Errorf("lvlm.%w", err)
+	}
+	s := &server{opt: opt, client: client, pictures: pictures{size: opt.ImageSize}, throttle: newThrottle(opt.Concurrency)}
+	s.protocol = map[string]protocol{"vllm": vllm{s}, "sglang": sglang{s}, "completions": completions{s}}[opt.Backend]
+	if s.rendering, err = openRendering(opt, fallback(opt.Backend)); err != nil {
+		return nil, err
+	}
+	if err := s.introduce(ctx); err != nil {
+		return nil, s.named(err)
+	}
+	if err := s.probe(ctx); err != nil {
+		return nil, s.named(fmt.Errorf("refused: %w", err))
+	}
+	s.retries = opt.Retries
+	return s, nil
+}
+
+func (s *server) named(err error) error {
+	return fmt.Errorf("lvlm.backend=%s at %s: %w", s.opt.Backend, s.client.Address(), err)
+}
+
+// introduce asks for the names of models and of the program.
+func (s *server) introduce(ctx context.Context) error {
+	said, err := s.get(ctx, "/v1/models")
+	var list struct {
+		Data []struct {
+			ID   string `json:"id"`
+			Root string `json:"root"`
+		} `json:"data"`
+	}
+	var status *webapi.StatusError
+	switch {
+	case errors.As(err, &status) && status.Code == http.StatusNotFound: // it tells no names
+	case err != nil:
+		return s.explain(err)
+	default:
+		if err := jsonwords.Unmarshal(said, &list); err != nil {
+			return fmt.Errorf("/v1/models: %w", err)
+		}
+	}
+	for _, m := range list.Data {
+		s.served = append(s.served, m.ID)
+	}
+	s.model = value(s.opt.Model)
+	switch {
+	case s.model == "" && len(s.served) != 1:
+		return fmt.Errorf("it serves %d models (%s): give lvlm.model=NAME", len(s.served), strings.Join(s.served, ", "))
+	case s.model == "":
+		s.model = s.served[0]
+	case len(s.served) > 0 && !slices.Contains(s.served, s.model):
+		return fmt.Errorf("it has no model %q: it serves %s", s.model, strings.Join(s.served, ", "))
+	}
+	s.id = Identity{Backend: s.opt.Backend, Model: s.model, Engine: s.opt.Backend, Template: s.rendering.sum(), ImageSize: s.opt.ImageSize}
+	for _, m := range list.Data {
+		if m.ID == s.model {
+			s.id.Revision = m.Root
+		}
+	}
+	for _, path := range []string{"/version", "/server_info", "/get_server_info"} {
+		var info struct {
+			Version string `json:"version"`
+		}
+		if said, err := s.get(ctx, path); err == nil && json.Unmarshal(said, &info) == nil && info.Version != "" {
+			s.id.Engine += " " + info.Version
+			break
+		}
+	}
+	return nil
+}
+
+// Identity says what serves.
+func (s *server) Identity() Identity { return s.id }
+
+// Close drops the connections.
+func (s *server) Close() error { return s.client.Close() }
+
+// Score asks for one prompt after the other: Stored calls it for many at a time.
+func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, error) {
+	out := make([]Likelihood, len(prompts))
+	for i, p := range prompts {
+		e, err := s.score(ctx, p)
+		if err == nil {
+			out[i], err = s.likelihood(p, e)
+		}
+		if err != nil {
+			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
+		}
+	}
+	return out, nil
+}
+
+// Answer asks for one prompt after the other.
+func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
+	out := make([]string, len(prompts))
+	for i, p := range prompts {
+		g, err := s.answer(ctx, p, 0)
+		if err != nil {
+			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
+		}
+		out[i] = g.text
+	}
+	return out, nil
+}
+
+// score returns the tokens of a prompt, and what is wrong with them whatever the prompt.
+func (s *server) score(ctx context.Context, p Prompt) (echo, error) {
+	path, body, err := s.protocol.scoring(p)
+	if err != nil {
+		return echo{}, err
+	}
+	return s.read(ctx, path, body)
+}
+
+// read posts a request for scores and reads its answer.
+func (s *server) read(ctx context.Context, path string, body any) (echo, error) {
+	reply, err := s.post(ctx, path, body)
+	if err != nil {
+		return echo{}, err
+	}
+	e, err := s.protocol.scored(reply)
+	if err != nil {
+		return echo{}, err
+	}
+	if e.model != "" && e.model != s.model && !slices.Contains(s.served, e.model) {
+		return echo{}, fmt.Errorf("model %q answers, %q was asked", e.model, s.model)
+	}
+	return e, nil
+}
+
+func (s *server) answer(ctx context.Context, p Prompt, top int) (greedy, error) {
+	p.Query.Answer = ""
+	path, body, err := s.protocol.answering(p, top)
+	if err != nil {
+		return greedy{}, err
+	}
+	reply, err := s.post(ctx, path, body)
+	if err != nil {
+		return greedy{}, err
+	}
+	g, err := s.protocol.answered(reply)
+	if most := s.opt.MaxNewTokens + 1; err == nil && len(g.tokens) > most {
+		err = fmt.Errorf("its answer has %d tokens, and %d were allowed", len(g.tokens), s.opt.MaxNewTokens)
+	}
+	return g, err
+}
+
+func (s *server) get(ctx context.Context, path string) (said []byte, err error) {
+	err = webapi.Retry(ctx, s.patience(), func(ctx context.Context) error {
+		said, err = s.client.Do(ctx, http.MethodGet, path, nil)
+		return err
+	})
+	return said, err
+}
+
+// post sends a request when its turn has come, as often as it takes.
+func (s *server) post(ctx context.Context, path string, body any) (said []byte, err error) {
+	data, ok := body.([]byte)
+	if !ok {
+		if data, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	err = webapi.Retry(ctx, s.patience(), func(ctx context.Context) error {
+		if err := s.throttle.enter(ctx); err != nil {
+			return err
+		}
+		said, err = s.client.Do(ctx, http.MethodPost, path, data)
+		var status *webapi.StatusError
+		s.throttle.exit(errors.As(err, &status) && (status.Code == http.StatusTooManyRequests || status.Code == http.StatusServiceUnavailable))
+		return err
+	})
+	return said, s.explain(err)
+}
+
+func (s *server) patience() webapi.Patience {
+	return webapi.Patience{Timeout: time.Duration(s.opt.Timeout * float64(time.Second)), Retries: s.retries, Backoff: time.Second,
+		What: "no answer"}
+}
+
+// explain adds what to do to a refusal.
+func (s *server) explain(err error) error {
+	var status *webapi.StatusError
+	if !errors.As(err, &status) {
+		return err
+	}
+	switch status.Code {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		if s.opt.KeyEnv == nil {
+			return fmt.Errorf("%w: it wants a key: lvlm.key_env=NAME of the variable that holds it", err)
+		}
+		return fmt.Errorf("%w: it does not take the key in %s (lvlm.key_env)", err, *s.opt.KeyEnv)
+	case http.StatusNotFound:
+		return fmt.Errorf("%w: it does not know the address or the model %q: look at lvlm.url and lvlm.backend", err, s.model)
+	}
+	return err
+}

@@ -1,0 +1,375 @@
+package lvlm
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulcrum/internal/chat"
+	"fulcrum/internal/tokenizer"
+	"fulcrum/rewardutil/lvlm/lvlmtest"
+)
+
+func serve(t *testing.T, s *lvlmtest.Server) Options {
+	t.Helper()
+	if s.Model == nil {
+		s.Model = lvlmtest.Toy{}
+	}
+	lvlmtest.Start(t, s)
+	opt := DefaultOptions()
+	opt.Backend, opt.URL = s.Kind, &s.URL
+	return opt
+}
+
+func kinds() []string { return []string{"vllm", "sglang", "completions"} }
+
+func red(t *testing.T, margin int) string {
+	t.Helper()
+	url, err := picture(colours[0], margin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url
+}
+
+// Each kind of server gives the log-probabilities that the model has, whatever the answer.
+func TestServersScore(t *testing.T) {
+	for _, kind := range kinds() {
+		for _, folded := range []bool{false, true} {
+			stand := &lvlmtest.Server{Kind: kind, Folded: folded}
+			scorer, err := Open(t.Context(), serve(t, stand), nil)
+			if err != nil {
+				t.Fatalf("%s: an honest server is refused: %v", kind, err)
+			}
+			defer scorer.Close()
+			for _, answer := range []string{"blue", "i", "m", "im_end", "a green dog", "end\nstart", "  x", "2"} {
+				p := Prompt{Shots: []Example{{Question: "What?", Answer: "red"}}, Query: Example{Question: "And this?", Answer: answer}}
+				if kind != "completions" {
+					p.Shots[0].Image, p.Query.Image = red(t, 3), red(t, 9)
+				}
+				got, err := scorer.Score(t.Context(), []Prompt{p})
+				if kind == "completions" && answer == "  x" && err == nil { // spaces may belong to the prompt: refused or right
+					continue
+				}
+				if err != nil {
+					t.Errorf("%s: %q: %v", kind, answer, err)
+					continue
+				}
+				want := truth(t, kind, p)
+				if fmt.Sprintf("%.9f", got[0].LogProbs) != fmt.Sprintf("%.9f", want) {
+					t.Errorf("%s: %q: got %v, want %v", kind, answer, got[0].LogProbs, want)
+				}
+			}
+			said, err := scorer.Answer(t.Context(), []Prompt{{Query: Example{Question: "Say something"}}})
+			if err != nil || len(said[0]) > 5 {
+				t.Errorf("%s: answer %q, %v", kind, said, err)
+			}
+		}
+	}
+}
+
+func decoded(t *testing.T, url string) []byte {
+	t.Helper()
+	_, data, _ := strings.Cut(url, ";base64,")
+	image, err := base64.StdEncoding.DecodeString(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return image
+}
+
+// truth is what the toy model says of a prompt, without a server.
+func truth(t *testing.T, kind string, p Prompt) []float64 {
+	t.Helper()
+	if kind == "vllm" { // the stand-in's own is the same
+		kind = "sglang"
+	}
+	r, err := openRendering(DefaultOptions(), fallback(kind))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, from, err := r.texts(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := lvlmtest.Toy{}
+	var ids []int
+	var images [][]byte
+	for _, m := range Messages(p) {
+		for _, part := range m.Parts {
+			if part.Path != "" {
+				images = append(images, decoded(t, part.Path))
+			}
+		}
+	}
+	next := 0
+	for _, id := range model.Encode(whole) {
+		if pad, _ := model.ImageToken(nil); id == pad {
+			_, n := model.ImageToken(images[next])
+			ids, next = append(ids, slices.Repeat([]int{id}, n)...), next+1
+			continue
+		}
+		ids = append(ids, id)
+	}
+	n := len(model.Encode(whole[from:]))
+	var out []float64
+	for i, row := range model.LogProbs(ids, images, len(ids)-n-1) {
+		if i < n {
+			out = append(out, row[ids[len(ids)-n+i]])
+		}
+	}
+	return out
+}
+
+// Every liar is refused in less than five seconds, with a reason of its own.
+func TestLiarsAreRefused(t *testing.T) {
+	for _, kind := range kinds() {
+		reasons := map[string]string{}
+		for _, lie := range lvlmtest.Lies(kind) {
+			start := time.Now()
+			scorer, err := Open(t.Context(), serve(t, &lvlmtest.Server{Kind: kind, Lie: lie}), nil)
+			if err == nil {
+				t.Errorf("%s: %s: not refused", kind, lie)
+				scorer.Close()
+				continue
+			}
+			t.Logf("%s: %s: %v", kind, lie, err)
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("%s: %s: refused after %v", kind, lie, d)
+			}
+			if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "refused: ") {
+				t.Errorf("%s: %s: %v", kind, lie, err)
+			}
+			reasons[err.Error()] = lie
+		}
+		if len(reasons) < 12 {
+			t.Errorf("%s: %d reasons", kind, len(reasons))
+		}
+	}
+}
+
+func TestServersRefuse(t *testing.T) {
+	t.Setenv("TEST_SERVER_KEY", "sesame-4711")
+	t.Setenv("TEST_WRONG_KEY", "wrong-4711")
+	name := func(s string) *string { return &s }
+	for _, tc := range []struct {
+		name   string
+		key    string
+		change func(o *Options)
+		want   string // "" = none
+	}{
+		{"the key", "sesame-4711", func(o *Options) { o.KeyEnv = name("TEST_SERVER_KEY") }, ""},
+		{"no key", "sesame-4711", func(o *Options) {}, "status 401"},
+		{"a wrong key", "sesame-4711", func(o *Options) { o.KeyEnv = name("TEST_WRONG_KEY") }, "TEST_WRONG_KEY"},
+		{"a key that is not set", "", func(o *Options) { o.KeyEnv = name("TEST_NO_KEY") }, "TEST_NO_KEY: this variable is not set"},
+		{"another model", "", func(o *Options) { o.Model = name("gpt") }, `no model "gpt": it serves toy`},
+		{"its model", "", func(o *Options) { o.Model = name("toy") }, ""},
+		{"no server", "", func(o *Options) { o.URL = name("http://127.0.0.1:9") }, "connection refused"},
+		{"a user in the address", "", func(o *Options) { o.URL = name("http://me:sesame@127.0.0.1:9/v1") }, "127.0.0.1:9"},
+		{"no address", "", func(o *Options) { o.URL = name("localhost:8000") }, "want an http or https address"},
+		{"the /v1 of OpenAI's clients", "", func(o *Options) { u := *o.URL + "/v1/"; o.URL = &u }, ""},
+	} {
+		for _, kind := range kinds() {
+			opt := serve(t, &lvlmtest.Server{Kind: kind, Key: tc.key})
+			tc.change(&opt)
+			scorer, err := Open(t.Context(), opt, nil)
+			switch {
+			case err == nil && tc.want == "":
+				scorer.Close()
+			case err == nil || tc.want == "" || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") ||
+				strings.Contains(err.Error(), "sesame") || strings.Contains(err.Error(), "wrong-4711"):
+				t.Errorf("%s: %s: got %v, want %q", kind, tc.name, err, tc.want)
+			}
+		}
+	}
+}
+
+// One bad prompt is one clear line, and what was scored before it is kept.
+func TestBadPrompts(t *testing.T) {
+	dir := t.TempDir()
+	for _, kind := range kinds() {
+		stand := &lvlmtest.Server{Kind: kind, Context: 1200}
+		opt := serve(t, stand)
+		opt.Store, opt.Concurrency = &dir, 4
+		scorer, err := Open(t.Context(), opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := prompts("", 20)
+		asked[17].Query.Answer = strings.Repeat("long ", 300)
+		if _, err := scorer.Score(t.Context(), asked); err == nil || !strings.Contains(err.Error(), "query 17: status 400") ||
+			!strings.Contains(err.Error(), "maximum context length is 1200 tokens") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: an answer longer than the context: %v", kind, err)
+		}
+		stand.Forget()
+		if _, err := scorer.Score(t.Context(), asked[:17]); err != nil || len(stand.Asked()) != 0 {
+			t.Errorf("%s: asked again: %d, %v", kind, len(stand.Asked()), err)
+		}
+		bad := prompts(imageFile(t, t.TempDir(), "a.png", "no picture"), 1)
+		want := map[bool]string{true: "reads text only", false: "a.png"}[kind == "completions"]
+		if _, err := scorer.Score(t.Context(), bad); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: a file that is no picture: %v", kind, err)
+		}
+		scorer.Close()
+	}
+}
+
+// A server that has too much to do is asked less at a time, as it asks for, and every answer comes.
+func TestBackPressure(t *testing.T) {
+	stand := &lvlmtest.Server{Kind: "vllm", Wait: 5 * time.Millisecond}
+	opt := serve(t, stand)
+	opt.Concurrency = 16
+	scorer, err := Open(t.Context(), opt, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scorer.Close()
+	stand.Forget()
+	stand.Refuse = func(n int) (int, http.Header) {
+		if n > 8 && n <= 16 {
+			return http.StatusTooManyRequests, http.Header{"Retry-After": {"1.2"}}
+		}
+		return 0, nil
+	}
+	start := time.Now()
+	if _, err := scorer.Score(t.Context(), prompts("", 64)); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d < 1200*time.Millisecond || d > 5*time.Second {
+		t.Errorf("%v, want what the server asked for (1.2 s) and not much more", d)
+	}
+	if bound := scorer.scorer.(*server).throttle.bound; bound >= 15 || stand.Most() > 16 {
+		t.Errorf("the bound is %v after 8 refusals, %d requests at a time", bound, stand.Most())
+	}
+	for p, n := range stand.Asked() {
+		if n != 1 {
+			t.Errorf("scored %d times: %.40s", n, p)
+		}
+	}
+}
+
+// Scores of another model under the same name are none of the store's.
+func TestStoreKnowsItsModel(t *testing.T) {
+	dir := t.TempDir()
+	stand := &lvlmtest.Server{Kind: "vllm"}
+	opt := serve(t, stand)
+	opt.Store = &dir
+	for _, model := range []lvlmtest.Model{lvlmtest.Toy{}, lvlmtest.Toy{}, other{}} {
+		stand.Model = model
+		scorer, err := Open(t.Context(), opt, nil)
+		if _, changed := model.(other); changed {
+			if err == nil || !strings.Contains(err.Error(), "another model") {
+				t.Errorf("got %v", err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		scorer.Close()
+	}
+}
+
+// other has the toy's tokens and other numbers.
+type other struct{ lvlmtest.Toy }
+
+func (o other) LogProbs(ids []int, images [][]byte, from int) [][]float64 {
+	return o.Toy.LogProbs(ids, append(images, []byte("other")), from)
+}
+
+func TestAlike(t *testing.T) {
+	if !alike(-3, -3.1) || alike(-3, -3.4) || !alike(-20, -20.5) || alike(-0.1, math.Log(0.5)) {
+		t.Error("the tolerance has moved")
+	}
+}
+
+// folder writes a model folder with the toy's tokens, shifted by some bytes, and a template.
+func folder(t *testing.T, shift int, template string) *string {
+	t.Helper()
+	vocab := map[string]int{}
+	next := 256
+	for b := range 256 { // GPT-2's alphabet
+		r := rune(b)
+		if b < 33 || b > 126 && b < 161 || b == 173 {
+			r = rune(next)
+			next++
+		}
+		vocab[string(r)] = (b + shift) % 256
+	}
+	var added []tokenizer.Added
+	for i, content := range []string{"<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|image_pad|>", "<|vision_end|>"} {
+		added = append(added, tokenizer.Added{ID: 256 + i, Content: content, Special: true})
+	}
+	tokens, err := tokenizer.New(vocab, nil, added)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := tokens.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	imageFile(t, dir, "chat_template.jinja", template)
+	return &dir
+}
+
+// With the model's folder every prompt is compared token by token.
+func TestServersWithFolder(t *testing.T) {
+	right := chat.QwenVL().Source()
+	long := prompts("", 1)[0]
+	long.Shots = slices.Repeat(long.Shots, 40)
+	for _, kind := range kinds() {
+		for _, tc := range []struct {
+			name   string
+			folder *string
+			stand  *lvlmtest.Server
+			want   string // "" = none
+		}{
+			{"the model's", folder(t, 0, right), &lvlmtest.Server{}, ""},
+			{"images as one token", folder(t, 0, right), &lvlmtest.Server{Folded: true}, ""},
+			{"another tokenizer", folder(t, 1, right), &lvlmtest.Server{}, "want"},
+			{"another template", folder(t, 0, strings.Replace(right, "helpful", "useful", 1)), &lvlmtest.Server{}, "another tokenizer or template"},
+			{"none that parses", folder(t, 0, "{% if"), &lvlmtest.Server{}, "lvlm.path="},
+		} {
+			tc.stand.Kind = kind
+			opt := serve(t, tc.stand)
+			opt.Path = tc.folder
+			scorer, err := Open(t.Context(), opt, nil)
+			if tc.name == "another template" && kind != "vllm" { // it is applied here, and is the one
+				tc.want = ""
+			}
+			if kind == "completions" && tc.name == "another tokenizer" { // texts are the same
+				tc.want = ""
+			}
+			if tc.want != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s: %s: got %v, want %q", kind, tc.name, err, tc.want)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s: %s: refused: %v", kind, tc.name, err)
+				continue
+			}
+			asked := []Prompt{{Shots: slices.Clone(long.Shots), Query: long.Query}}
+			if kind != "completions" {
+				asked[0].Shots[3].Image, asked[0].Query.Image = red(t, 3), red(t, 9)
+			}
+			got, err := scorer.Score(t.Context(), asked)
+			if want := truth(t, "sglang", asked[0]); tc.name != "another template" && (err != nil ||
+				fmt.Sprintf("%.9f", got[0].LogProbs) != fmt.Sprintf("%.9f", want)) {
+				t.Errorf("%s: %s: got %v, %v, want %v", kind, tc.name, got, err, want)
+			}
+			tc.stand.Lie = "cut prompts" // from now on
+			asked[0].Query.Question = "another"
+			if _, err := scorer.Score(t.Context(), asked); err == nil {
+				t.Errorf("%s: %s: a prompt that is cut later: %v", kind, tc.name, err)
+			}
+			scorer.Close()
+		}
+	}
+}

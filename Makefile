@@ -135,14 +135,14 @@ fuzz: native ## every fuzz target for FUZZTIME (30s) each
 
 # The environment of the peers, and which groups of their tests run: scripts/peers/test_GROUP.*
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fulcrum/peers
-PEER_GROUPS ?= models adapters tokenizers images trl recipes loggers servers
+PEER_GROUPS ?= models adapters tokenizers images trl recipes loggers torch experiments servers
 
 .PHONY: peers
 peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch: PEERS=DIR (5 GB)
 	@scripts/peers/install.sh $(PEERS)
 
 .PHONY: test-peers
-test-peers: build peers ## files, losses and gradients beside those of transformers, peft and TRL: PEER_GROUPS="models trl"
+test-peers: build peers ## beside transformers, peft and TRL, and our suite on their PyTorch: PEER_GROUPS="models trl"
 	@$(GO) build -o build/probe ./scripts/peers/probe
 	@scripts/peers/run.sh $(PEERS) $(PEER_GROUPS)
 

@@ -52,3 +52,15 @@ func loadConversations(opt Options, table []Dataset) (*conversation.Bundle, erro
 	}
 	return d.conversations(opt)
 }
+
+// vqaData reads the published files of OK-VQA and VQAv2.
+func vqaData() Dataset {
+	return Dataset{
+		Name:  "vqa",
+		Files: func(o Options) []*string { return []*string{o.Root} },
+		Check: func(o Options) error {
+			return option.Want(o.Root != nil, "root", "data=vqa needs the folder of OK-VQA's or VQAv2's published files: data.root=DIR")
+		},
+		conversations: func(o Options) (*conversation.Bundle, error) { return conversation.VQA(o.conversation()) },
+	}
+}

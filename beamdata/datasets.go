@@ -25,7 +25,7 @@ type Dataset struct {
 
 // Datasets lists the values of data.name.
 func Datasets() []Dataset {
-	return []Dataset{shapesData(), okvqaData(), beamsData(), conversationsData(), textsData(), summariesData(), iclShapesData()}
+	return []Dataset{shapesData(), okvqaData(), beamsData(), conversationsData(), vqaData(), textsData(), summariesData(), iclShapesData()}
 }
 
 // Dataset returns the entry that the options name; an unknown name is an error.

@@ -16,7 +16,7 @@ import (
 // Options is the section data of the configuration. Paths are relative to the start directory.
 type Options struct {
 	// shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also
-	// conversations and texts (explicit files), summaries and icl_shapes (built in)
+	// conversations and texts (explicit files), vqa (published files), summaries and icl_shapes (built in)
 	Name string `koanf:"name"`
 	// folder of the okvqa files, or from which the paths in conversations start
 	Root *string `koanf:"root"`

@@ -217,7 +217,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir,
-			Unsaved: !slices.Contains([]string{"train", "embed"}, r.Config.Task)}
+			Unsaved: !slices.Contains([]string{"train", "embed", "beams"}, r.Config.Task)}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())
@@ -275,6 +275,10 @@ func (r *run) headline() string {
 		return r.title() + " " + *r.Config.Generate.In
 	case "score":
 		return r.title() + " " + *r.Config.Score.In
+	case "infer":
+		return r.title() + " " + r.Config.Infer.Method + fmt.Sprintf(", %d shots", r.Config.Infer.Shots)
+	case "beams":
+		return r.title() + " by " + r.Config.Beams.Score
 	case "embed":
 		return r.title() + " " + r.Config.Embed.Modality + " by " + *r.Config.Encoder.Path
 	}

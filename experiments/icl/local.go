@@ -193,3 +193,13 @@ func (l *Local) prompt(ctx context.Context, p lvlm.Prompt, answer int) (*process
 	}
 	return out, err
 }
+
+// Tokens returns the length of a prompt, its pictures' placeholders included.
+func (l *Local) Tokens(p lvlm.Prompt) (int, error) {
+	p.Query.Answer = ""
+	out, err := l.prompt(context.Background(), p, 1)
+	if err != nil {
+		return 0, err
+	}
+	return len(out.IDs), nil
+}

@@ -14,7 +14,9 @@ func Tasks() *registry.Table[taskFunc] {
 	t.Add("evaluate", evaluate)
 	t.Add("generate", generate)
 	t.Add("score", score)
+	t.Add("beams", beams)
 	t.Add("embed", embed)
+	t.Add("infer", infer)
 	return t
 }
 

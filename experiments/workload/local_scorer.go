@@ -15,20 +15,33 @@ import (
 	"fulcrum/selector/vl"
 )
 
-// OpenScorer opens the frozen model of the section lvlm with its store before it. It is closed when the task has ended.
-func OpenScorer(ctx context.Context, j *job.Job) (*lvlm.Stored, error) {
-	o := j.Config.LVLM
-	s, err := lvlm.Open(ctx, o, func() (lvlm.Scorer, error) {
+// Scorer is the frozen model of the section lvlm with its store before it.
+type Scorer struct {
+	*lvlm.Stored
+	Tokens func(lvlm.Prompt) (int, error) // how many a prompt has; nil where only a server knows
+}
+
+// OpenScorer opens the model and the store. They are closed when the task has ended.
+func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
+	o, out := j.Config.LVLM, &Scorer{}
+	stored, err := lvlm.Open(ctx, o, func() (lvlm.Scorer, error) {
 		if o.Path == nil {
 			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
 		}
-		return openLocal(j, "lvlm.path", *o.Path, icl.LocalOptions{Template: o.Template, ImageSize: o.ImageSize, MaxNewTokens: o.MaxNewTokens})
+		local, err := openLocal(j, "lvlm.path", *o.Path, icl.LocalOptions{Template: o.Template, ImageSize: o.ImageSize,
+			MaxNewTokens: o.MaxNewTokens})
+		if err != nil {
+			return nil, err
+		}
+		out.Tokens = local.Tokens
+		return local, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	j.AtEnd(s)
-	return s, nil
+	out.Stored = stored
+	j.AtEnd(stored)
+	return out, nil
 }
 
 // openLocal opens the vision-language model of a folder, or of a run of policy=qwen2_5_vl, to score and to answer: nothing of it

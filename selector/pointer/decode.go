@@ -1,6 +1,7 @@
 package pointer
 
 import (
+	"math"
 	"slices"
 
 	"fulcrum/internal/torchx"
@@ -66,6 +67,7 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 	e := p.encode(in, dropout{})
 	beams := make([][]beam, in.b) // per query, best first
 	order := make([][]int, in.b)  // per query: how ties are broken
+	even := make([]bool, in.b)    // per query: all candidates scored the same at first
 	for i := range beams {
 		beams[i] = []beam{{}}
 	}
@@ -83,8 +85,8 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 				continue // every example of this pool is taken
 			}
 			own := logp[i*n*columns : (i+1)*n*columns]
-			if step == 0 && flat(own, in.k) {
-				order[i] = src.set.TieOrder(q)
+			if (step == 0 || even[i]) && level(own, columns, in.k) && step == 0 {
+				order[i], even[i] = src.set.TieOrder(q), true
 			}
 			beams[i] = extend(beams[i], own, columns, in.k, width, order[i])
 		}
@@ -116,19 +118,28 @@ type beam struct {
 
 func (x beam) ended() bool { return len(x.actions) > 0 && x.actions[len(x.actions)-1] == Stop }
 
-// flat reports whether two candidates or more are possible at the first step, all of exactly the same log-probability.
-func flat(logp []float32, k int) bool {
-	n := 0
-	for _, lp := range logp[:k] {
-		if lp < impossible/2 { // padding
-			continue
+// rounding is how far apart, in nats, candidates are that score the same: libtorch's products round the rows of a matrix
+// differently by their place in it.
+const rounding = 1e-5
+
+// level reports whether two candidates or more are possible, all of the same log-probability but for rounding in all rows of
+// logp [N, columns], and makes them equal.
+func level(logp []float32, columns, k int) bool {
+	var possible []int
+	for row := 0; row < len(logp); row += columns {
+		for i := row; i < row+k; i++ {
+			if logp[i] < impossible/2 { // padding, or taken
+				continue
+			}
+			if possible = append(possible, i); math.Abs(float64(logp[i]-logp[possible[0]])) > rounding {
+				return false
+			}
 		}
-		if lp != logp[0] {
-			return false
-		}
-		n++
 	}
-	return n > 1
+	for _, i := range possible {
+		logp[i] = logp[possible[0]]
+	}
+	return len(possible) > 1
 }
 
 // extend returns the width best continuations of beams, given log-probabilities [N, columns] of the k candidates and

@@ -3,6 +3,7 @@ package pointer
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -118,22 +119,34 @@ func TestTiesAreDrawn(t *testing.T) {
 	}
 }
 
-func TestFlat(t *testing.T) {
+func TestLevel(t *testing.T) {
 	pad := float32(impossible)
 	for _, tc := range []struct {
-		name string
-		logp []float32
-		k    int
-		want bool
+		name    string
+		logp    []float32
+		columns int
+		k       int
+		want    []float32 // nil: left as it is, and not level
 	}{
-		{"all equal", []float32{-1, -1, -1}, 3, true},
-		{"padding does not count", []float32{-1, -1, pad}, 3, true},
-		{"stop does not count", []float32{-1, -1, -3}, 2, true},
-		{"some equal: the earlier position wins", []float32{-1, -1, -2}, 3, false},
-		{"one candidate", []float32{-1, pad}, 2, false},
+		{"all equal", []float32{-1, -1, -1}, 3, 3, []float32{-1, -1, -1}},
+		{"the last bit is rounding", []float32{-2, math.Nextafter32(-2, 0), -2}, 3, 3, []float32{-2, -2, -2}},
+		{"padding does not count", []float32{-1, -1.000001, pad}, 3, 3, []float32{-1, -1, pad}},
+		{"stop does not count", []float32{-1, -1, -3}, 3, 2, []float32{-1, -1, -3}},
+		{"rows of two beams, one choice taken in each", []float32{pad, -1, -9, -1.000001, pad, -8}, 3, 2, []float32{pad, -1, -9, -1, pad, -8}},
+		{"some equal: the earlier position wins", []float32{-1, -1, -2}, 3, 3, nil},
+		{"nearly equal", []float32{-1, -1, -1.0001}, 3, 3, nil},
+		{"one candidate", []float32{-1, pad}, 2, 2, nil},
 	} {
-		if got := flat(tc.logp, tc.k); got != tc.want {
-			t.Errorf("%s: got %v, want %v", tc.name, got, tc.want)
+		got := slices.Clone(tc.logp)
+		if even := level(got, tc.columns, tc.k); even != (tc.want != nil) {
+			t.Errorf("%s: got %v", tc.name, even)
+		}
+		want := tc.want
+		if want == nil {
+			want = tc.logp
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", tc.name, got, want)
 		}
 	}
 }

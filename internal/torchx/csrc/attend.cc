@@ -13,8 +13,7 @@
 // Scores may have a bias of the distance from query to key, one table row a head (Raffel et al. 2020): what a row of
 // scores gets is a slice of its head's row, and the slice's gradient is that row of dS.
 //
-// Half types are widened for it. Other types and devices: attend_parts.cc where it has a kernel, else libtorch's operations at the end
-// of this file.
+// Other types and devices: attend_parts.cc where it has a kernel, else libtorch's operations at the end of this file.
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -459,6 +458,9 @@ at::Tensor pick(const std::vector<at::Tensor> &xs, const std::vector<size_t> &wh
 // q [n, kv, group, rows, d], k and v [n, kv, keys, d] → [n, kv, group, rows, d]; causal rows are aligned at the last key.
 // bias [kv, group·rows, keys] is added to the scores, where there is one.
 at::Tensor plain_attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal, double scale, const at::Tensor &bias) {
+  // libtorch's products on a CPU round scores to the type of their factors; fused kernels have them in float32, and so does this.
+  if (q.is_cpu() && q.element_size() == 2)
+    return plain_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), causal, scale, bias).to(q.scalar_type());
   const int64_t n = q.size(0), kv = q.size(1), group = q.size(2), rows = q.size(3), d = q.size(4), keys = k.size(2);
   auto flat = [&](const at::Tensor &x) { return x.reshape({n * kv, keys, d}); };
   at::Tensor z = at::bmm(q.reshape({n * kv, group * rows, d}), flat(k).transpose(1, 2)).mul(scale).view({n, kv, group * rows, keys});
@@ -552,11 +554,6 @@ at::Tensor attend(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v,
   if (bias.defined()) check_bias(bias, zero, q, spans);
   if (!bias.defined() && parts_fit(q, k, v, spans.size())) return attend_parts(q, k, v, spans, scale);
   if (bias.defined() && !spans.empty() && (q.is_cuda() || q.scalar_type() == at::kDouble)) return attend_padded(q, k, v, spans, scale, bias, zero);
-  // libtorch's products on a CPU round scores to the type of their factors: half types attend in float32, as fused kernels do.
-  if (q.is_cpu() && q.is_floating_point() && q.element_size() == 2) {
-    auto wide = [](const at::Tensor &x) { return x.defined() ? x.to(at::kFloat) : x; };
-    return attend(wide(q), wide(k), wide(v), data, scale, wide(bias), zero).to(q.scalar_type());
-  }
   auto is_float = [](const at::Tensor &x) { return x.is_cpu() && x.scalar_type() == at::kFloat; };
   if (!(is_float(q) && is_float(k) && is_float(v) && (!bias.defined() || is_float(bias)))) return composed(q.contiguous(), k, v, spans, scale, bias, zero);
   if (recorded({&q, &k, &v, &bias})) return Attend::apply(q, k, v, data, scale, bias.defined() ? c10::optional<at::Tensor>(bias) : c10::nullopt, zero);

@@ -1,0 +1,97 @@
+package conversation
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"fulcrum/beamdata/icl"
+	"fulcrum/internal/chat"
+	"fulcrum/rewardutil/vqa"
+)
+
+// VQA returns the published questions of the folder Root as conversations: one question about one image, with the answers of
+// its annotators. Reference is the most frequent answer; every distinct answer is a recorded completion whose reward is its VQA
+// accuracy. The held-out questions are those of val2014; validation is split off the others by image.
+func VQA(opt Options) (*Bundle, error) {
+	if err := opt.Validate(); err != nil {
+		return nil, fmt.Errorf("data.conversations.%w", err)
+	}
+	records, err := icl.LoadVQA(opt.Root)
+	if err != nil {
+		return nil, err
+	}
+	src := &vqaSource{records, opt.wording()}
+	train := records.Queries(false)
+	var images []uint64
+	for _, row := range train {
+		images = append(images, uint64(records.Records[row].ImageID))
+	}
+	if opt.SplitBy == "record" {
+		images = nil
+	}
+	left, right := Split(len(train), images, opt.TrainRatio, opt.SplitSeed)
+	b := &Bundle{Name: "vqa", EvalName: "eval", Unknown: records.Unknown, Train: NewSet("train", src, left), Val: NewSet("val", src, right)}
+	held := make([]int64, 0, len(records.Records)-len(train))
+	for _, row := range records.Queries(true) {
+		held = append(held, int64(row))
+	}
+	b.Eval = NewSet("eval", src, held)
+	if opt.MaxSamples != nil {
+		b.Train = b.Train.First(*opt.MaxSamples)
+	}
+	if opt.Demos != nil {
+		b.Demos = b.Train.First(*opt.Demos)
+	}
+	for _, s := range []*Set{b.Train, b.Val, b.Eval} {
+		if err := s.check(opt.CheckRecords); err != nil {
+			return nil, err
+		}
+	}
+	return b.Seal(), nil
+}
+
+type vqaSource struct {
+	*icl.Set
+	wording wording
+}
+
+// Sample makes a question of a record.
+func (s *vqaSource) Sample(row int64) (Sample, error) {
+	r := s.Records[row]
+	out := Sample{ID: row, Name: fmt.Sprint(r.ID), Answers: r.Answers}
+	counts := map[string]int{}
+	for _, a := range r.Answers {
+		counts[a]++
+	}
+	distinct := slices.Compact(slices.SortedStableFunc(slices.Values(r.Answers), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(slices.Index(r.Answers, a), slices.Index(r.Answers, b)))
+	}))
+	for _, a := range distinct {
+		out.Completions = append(out.Completions, Recorded{a, vqa.Accuracy(a, r.Answers, false)})
+	}
+	if len(distinct) > 0 {
+		out.Reference = distinct[0]
+	}
+	out.Messages = s.wording.apply([]chat.Message{{Role: "user", Parts: []chat.Part{
+		{Type: "image", Path: r.Image}, {Type: "text", Text: r.Question}}}})
+	return out, nil
+}
+
+// Holds says whether every question has answers.
+func (s *vqaSource) Holds(Need) bool { return s.Counts["questions_without_answers"] == 0 }
+
+// Cluster implements Clusterer: questions about one image are no independent ones.
+func (s *vqaSource) Cluster(row int64, by string) (string, error) {
+	r := s.Records[row]
+	switch by {
+	case "image":
+		return fmt.Sprint(r.ImageID), nil
+	case "question":
+		return r.Question, nil
+	}
+	return "", nil
+}
+
+// Fingerprint covers the records and the wording.
+func (s *vqaSource) Fingerprint() string { return fmt.Sprintf("vqa %s %+v", s.Digest, s.wording) }

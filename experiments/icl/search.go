@@ -1,0 +1,199 @@
+package icl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/stat"
+	"fulcrum/rewardutil/lvlm"
+	"fulcrum/rewardutil/text"
+	"fulcrum/rewardutil/vqa"
+)
+
+// Search grows sequences of demonstrations for a query one at a time, as Lever-LM does (Yang et al. 2023, arXiv:2312.10104):
+// each beam with each candidate that it does not hold, and the Width best of all go on.
+type Search struct {
+	Scorer   lvlm.Scorer
+	Records  []icl.Record
+	Captions *text.CIDEr // of score cider
+	job.BeamsOptions
+}
+
+// Beam is a sequence of demonstrations with its score.
+type Beam struct {
+	Rows  []int32 // records, in the order of the prompt
+	Score float64
+	Prob  float64 // the scored answer's probability, the geometric mean of its tokens; 0 where the model answers itself
+	Said  string  // the greedy answer, of vqa and cider
+
+	probs []float64 // of each answer
+}
+
+// Majority returns the most frequent answer, of equally frequent ones the first: what a demonstration shows.
+func Majority(answers []string) string {
+	count := map[string]int{}
+	for _, a := range answers {
+		count[a]++
+	}
+	best := ""
+	for _, a := range answers {
+		if count[a] > count[best] {
+			best = a
+		}
+	}
+	return best
+}
+
+// answers are those that are scored for a query; one, "", where the model answers itself.
+func (s *Search) answers(r icl.Record) []string {
+	switch {
+	case s.greedy():
+		return []string{""}
+	case s.Answer == "first":
+		return r.Answers[:1]
+	case s.Answer == "best":
+		var all []string
+		for _, a := range r.Answers {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
+		}
+		return all
+	}
+	return []string{Majority(r.Answers)}
+}
+
+// greedy says whether the model's own answer is judged.
+func (s *Search) greedy() bool { return s.Score == "cider" || s.Score == "vqa" }
+
+// Prompts returns how many prompts each step asks about for a query with a pool of so many candidates: the query alone first,
+// then with 1 to Shots demonstrations.
+func (s *Search) Prompts(r icl.Record, pool int) []int {
+	answers := len(s.answers(r))
+	out, beams := make([]int, s.Shots+1), 1
+	if s.Score == "infoscore" {
+		out[0] = answers
+	}
+	for k := range s.Shots {
+		grown := beams * max(pool-k, 0)
+		out[k+1], beams = grown*answers, min(s.Width, grown)
+	}
+	return out
+}
+
+// Beams returns the best sequences for a query, the best first, and those that the last step compared them with. Of equal
+// scores the one that grew out of the better beam comes first, then the one whose last candidate stands earlier in the pool.
+func (s *Search) Beams(ctx context.Context, query int, pool []int32) (best, compared []Beam, err error) {
+	answers := s.answers(s.Records[query])
+	beams := []Beam{{}}
+	if s.Score == "infoscore" {
+		if err := s.judge(ctx, query, answers, beams, nil, nil); err != nil {
+			return nil, nil, err
+		}
+	}
+	for range s.Shots {
+		var grown []Beam
+		var from []int
+		for i, b := range beams {
+			for _, c := range pool {
+				if !slices.Contains(b.Rows, c) {
+					grown, from = append(grown, Beam{Rows: s.with(b.Rows, c)}), append(from, i)
+				}
+			}
+		}
+		if len(grown) == 0 {
+			return nil, nil, fmt.Errorf("query %d: its pool of %d has too few candidates for %d shots", s.Records[query].ID, len(pool), s.Shots)
+		}
+		if err := s.judge(ctx, query, answers, grown, from, beams); err != nil {
+			return nil, nil, err
+		}
+		slices.SortStableFunc(grown, func(a, b Beam) int { return cmp.Compare(b.Score, a.Score) })
+		beams, compared = grown[:min(s.Width, len(grown))], grown
+	}
+	return beams, compared, nil
+}
+
+// with returns the rows and a new one where the order wants it.
+func (s *Search) with(rows []int32, c int32) []int32 {
+	if s.Order == "left" {
+		return append([]int32{c}, rows...)
+	}
+	return append(slices.Clone(rows), c)
+}
+
+// judge fills the scores of beams; beam i was grown out of before[from[i]].
+func (s *Search) judge(ctx context.Context, query int, answers []string, beams []Beam, from []int, before []Beam) error {
+	r := s.Records[query]
+	prompts := make([]lvlm.Prompt, 0, len(beams)*len(answers))
+	for _, b := range beams {
+		p := Prompt(s.Records, query, b.Rows)
+		for _, a := range answers {
+			p.Query.Answer = a
+			prompts = append(prompts, p)
+		}
+	}
+	if s.greedy() {
+		said, err := s.Scorer.Answer(ctx, prompts)
+		for i := range said {
+			if beams[i].Said = said[i]; s.Score == "vqa" {
+				beams[i].Score = vqa.Accuracy(said[i], r.Answers, false)
+			} else {
+				beams[i].Score = s.Captions.Score(said[i], r.Answers)
+			}
+		}
+		return err
+	}
+	found, err := s.Scorer.Score(ctx, prompts)
+	if err != nil {
+		return err
+	}
+	for i := range beams {
+		b, top := &beams[i], math.Inf(-1)
+		for k := range answers {
+			prob := math.Exp(stat.Mean(found[i*len(answers)+k].LogProbs))
+			score := prob
+			if s.Score == "infoscore" && before != nil {
+				score -= before[from[i]].probs[k]
+			}
+			if b.probs = append(b.probs, prob); score > top {
+				top, b.Score, b.Prob = score, score, prob
+			}
+		}
+	}
+	return nil
+}
+
+// Prompt puts demonstrations before a query, each with its most frequent answer. Rows are places in records.
+func Prompt(records []icl.Record, query int, shots []int32) lvlm.Prompt {
+	example := func(row int) lvlm.Example {
+		r := records[row]
+		return lvlm.Example{ID: r.ID, Image: r.Image, Question: r.Question}
+	}
+	p := lvlm.Prompt{Query: example(query)}
+	for _, row := range shots {
+		e := example(int(row))
+		e.Answer = Majority(records[row].Answers)
+		p.Shots = append(p.Shots, e)
+	}
+	return p
+}
+
+// Probe asks about n sequences of k demonstrations, as step k of a search does: what its rate is measured by.
+func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (prompts []lvlm.Prompt, err error) {
+	answers, beams := s.answers(s.Records[query])[:1], []Beam{{}}
+	if k > 0 {
+		beams = nil
+		for _, c := range pool[k-1 : min(k-1+n, len(pool))] {
+			beams = append(beams, Beam{Rows: s.with(pool[:k-1], c)})
+		}
+	}
+	for _, b := range beams {
+		prompts = append(prompts, Prompt(s.Records, query, b.Rows))
+	}
+	return prompts, s.judge(ctx, query, answers, beams, nil, nil)
+}

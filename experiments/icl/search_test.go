@@ -1,0 +1,205 @@
+package icl
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/rewardutil/lvlm"
+	"fulcrum/rewardutil/text"
+)
+
+// toy is a scorer whose numbers are an arithmetic function of what is asked: two tokens an answer, and an answer that is one of the
+// demonstrations'.
+type toy struct{ asked atomic.Int64 }
+
+func toyNumber(p lvlm.Prompt, salt string) float64 {
+	h := fnv.New64a()
+	for _, e := range append(slices.Clone(p.Shots), p.Query) {
+		fmt.Fprintf(h, "%s|%s|%s|", e.Image, e.Question, e.Answer)
+	}
+	fmt.Fprint(h, salt)
+	return float64(h.Sum64()%100_003) / 100_003
+}
+
+func (t *toy) Identity() lvlm.Identity { return lvlm.Identity{Backend: "local", Model: "toy"} }
+func (t *toy) Close() error            { return nil }
+
+func (t *toy) Score(_ context.Context, prompts []lvlm.Prompt) (out []lvlm.Likelihood, err error) {
+	t.asked.Add(int64(len(prompts)))
+	for _, p := range prompts {
+		out = append(out, lvlm.Likelihood{Tokens: []int{1, 2}, LogProbs: []float64{-toyNumber(p, "1"), -2 * toyNumber(p, "2")}})
+	}
+	return out, nil
+}
+
+func (t *toy) Answer(_ context.Context, prompts []lvlm.Prompt) (out []string, err error) {
+	t.asked.Add(int64(len(prompts)))
+	for _, p := range prompts {
+		at := int(toyNumber(p, "answer") * float64(len(p.Shots)))
+		out = append(out, p.Shots[at].Answer)
+	}
+	return out, nil
+}
+
+// toyRecords are n questions with four annotators each.
+func toyRecords(n int) []icl.Record {
+	out := make([]icl.Record, n)
+	for i := range out {
+		answer := fmt.Sprintf("a big answer %d", i%5)
+		out[i] = icl.Record{ID: int64(1000 + i), Question: fmt.Sprintf("what is %d?", i),
+			Answers: []string{"other", answer, answer, answer, "third"}}
+	}
+	return out
+}
+
+func toyPool(n int) (pool []int32) {
+	for i := range n {
+		pool = append(pool, int32(i+1))
+	}
+	return pool
+}
+
+// TestSearch: with a width that keeps everything the search is exhaustive; with a narrow one every step keeps the best of what
+// the step before kept. Scores are the definitions', computed prompt by prompt.
+func TestSearch(t *testing.T) {
+	set := toyRecords(9)
+	captions := text.NewCIDEr([][]string{{"a big answer 0"}, {"a big answer 1"}, {"another"}})
+	for _, o := range []job.BeamsOptions{
+		{Score: "infoscore", Order: "left", Answer: "majority", Shots: 2, Width: 100},
+		{Score: "infoscore", Order: "right", Answer: "best", Shots: 3, Width: 2},
+		{Score: "likelihood", Order: "right", Answer: "first", Shots: 2, Width: 3},
+		{Score: "vqa", Order: "left", Shots: 2, Width: 2},
+		{Score: "cider", Order: "right", Shots: 2, Width: 2},
+	} {
+		model := &toy{}
+		s := &Search{Scorer: model, Records: set, Captions: captions, BeamsOptions: o}
+		pool := toyPool(6)
+		got, _, err := s.Beams(context.Background(), 0, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for _, n := range s.Prompts(set[0], len(pool)) {
+			total += n
+		}
+		if int(model.asked.Load()) != total {
+			t.Errorf("%+v: %d prompts were asked, the plan says %d", o, model.asked.Load(), total)
+		}
+		want := slowBeams(s, pool)
+		if len(got) != len(want) || len(got) == 0 {
+			t.Fatalf("%+v: %d beams, want %d", o, len(got), len(want))
+		}
+		for i := range want {
+			if !slices.Equal(got[i].Rows, want[i].Rows) || math.Abs(got[i].Score-want[i].Score) > 1e-12 {
+				t.Errorf("%+v: beam %d is %v with %v, want %v with %v", o, i, got[i].Rows, got[i].Score, want[i].Rows, want[i].Score)
+			}
+		}
+	}
+}
+
+// slowBeams is the search as its definition reads: each sequence is scored on its own.
+func slowBeams(s *Search, pool []int32) []Beam {
+	prob := func(rows []int32, answer string) float64 {
+		p := Prompt(s.Records, 0, rows)
+		p.Query.Answer = answer
+		return math.Exp((-toyNumber(p, "1") - 2*toyNumber(p, "2")) / 2)
+	}
+	answers := map[string][]string{"majority": {"a big answer 0"}, "first": {"other"}, "best": {"other", "a big answer 0", "third"}}[s.Answer]
+	score := func(rows, before []int32) float64 {
+		if s.greedy() {
+			p := Prompt(s.Records, 0, rows)
+			said := p.Shots[int(toyNumber(p, "answer")*float64(len(rows)))].Answer
+			if s.Score == "cider" {
+				return s.Captions.Score(said, s.Records[0].Answers)
+			}
+			// leave one out: three annotators say so, each sees two others, the two who differ see three
+			return map[bool]float64{true: (3*2.0/3 + 2) / 5}[said == "a big answer 0"]
+		}
+		top := math.Inf(-1)
+		for _, a := range answers {
+			x := prob(rows, a)
+			if s.Score == "infoscore" {
+				x -= prob(before, a)
+			}
+			top = max(top, x)
+		}
+		return top
+	}
+	beams := []Beam{{}}
+	for range s.Shots {
+		var grown []Beam
+		for _, b := range beams {
+			for _, c := range pool {
+				if slices.Contains(b.Rows, c) {
+					continue
+				}
+				rows := append(slices.Clone(b.Rows), c)
+				if s.Order == "left" {
+					rows = append([]int32{c}, b.Rows...)
+				}
+				grown = append(grown, Beam{Rows: rows, Score: score(rows, b.Rows)})
+			}
+		}
+		slices.SortStableFunc(grown, func(a, b Beam) int { return cmp.Compare(b.Score, a.Score) })
+		beams = grown[:min(s.Width, len(grown))]
+	}
+	return beams
+}
+
+// TestFilesRoundTrip: what is written is what our reader of the reference's formats reads.
+func TestFilesRoundTrip(t *testing.T) {
+	set, pool := toyRecords(9), toyPool(6)
+	s := &Search{Scorer: &toy{}, Records: set, BeamsOptions: job.BeamsOptions{Score: "infoscore", Order: "left", Answer: "majority", Shots: 2,
+		Width: 4}}
+	best, _, err := s.Beams(context.Background(), 0, pool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	legacy, rl := filepath.Join(dir, "beams.json"), filepath.Join(dir, "records.json")
+	meta := map[string]any{"model": s.Scorer.Identity()}
+	if err := WriteBeams(legacy, meta, []int{0}, [][]Beam{best}); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteRecords(rl, meta, []int{0}, [][]int32{pool}, [][]Beam{best}, s.Trajectory); err != nil {
+		t.Fatal(err)
+	}
+	table := filepath.Join(dir, "e.safetensors")
+	rows := tensorfile.FromFloat32s("e", []int{len(set), 1}, make([]float32, len(set)))
+	if err := tensorfile.WriteSafetensors(table, []tensorfile.Tensor{rows}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for path, reward := range map[string]func(b Beam) float64{legacy: func(b Beam) float64 { return b.Score },
+		rl: func(b Beam) float64 { return b.Prob }} {
+		o := beamdata.DefaultOptions()
+		o.Name, o.Beams, o.Embeddings, o.TrainRatio, o.Reward.Mode = "beams", &path, &table, 1, "vqa_gt_prob"
+		b, err := beamdata.Load(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Unknown) > 0 || b.RCE.Len() != 1 || b.RCE.IDs[0] != 0 || b.RCE.NumCandidates(0) != len(best) {
+			t.Fatalf("%s: %d queries, unknown keys %v", path, b.RCE.Len(), b.Unknown)
+		}
+		for i, want := range best {
+			c := b.RCE.Candidate(0, i)
+			var got []int32
+			for _, at := range c.Positions {
+				got = append(got, b.RCE.Pool(0)[at])
+			}
+			if !slices.Equal(got, want.Rows) || c.Reward != reward(want) {
+				t.Errorf("%s: candidate %d is %v with %v, want %v with %v", path, i, got, c.Reward, want.Rows, reward(want))
+			}
+		}
+	}
+}

@@ -1,0 +1,353 @@
+package tasks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"fulcrum/beamdata"
+	records "fulcrum/beamdata/icl"
+	"fulcrum/experiments/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/rewardutil/text"
+)
+
+// beams runs task=beams: sequences of demonstrations for each query, by what a frozen vision-language model makes of them. All that
+// the model says is in its store, so that a job that was killed asks nothing again.
+func beams(ctx context.Context, j *job.Job) error {
+	b := &beamSearch{job: j, opt: j.Config.Beams, out: outOr(j.Config.Beams.Out, j.Dir, "beams.json"),
+		records: outOr(j.Config.Beams.Records, j.Dir, "records.json")}
+	if err := b.read(ctx); err != nil {
+		return err
+	}
+	if b.opt.Score == "none" {
+		if !j.Config.DryRun {
+			j.Begun = true
+			return b.writePools()
+		}
+		return nil
+	}
+	if j.Config.LVLM.Store == nil {
+		store := filepath.Join(j.Dir, "store")
+		j.Config.LVLM.Store = &store
+	}
+	var err error
+	if b.scorer, err = workload.OpenScorer(ctx, j); err != nil {
+		return err
+	}
+	b.search = icl.Search{Scorer: b.scorer, Records: b.set.Records, BeamsOptions: b.opt}
+	if b.opt.Score == "cider" {
+		var references [][]string
+		for _, r := range b.set.Records {
+			references = append(references, r.Answers)
+		}
+		b.search.Captions = text.NewCIDEr(references)
+	}
+	if err := b.plan(ctx); err != nil || j.Config.DryRun {
+		return err
+	}
+	j.Begun = true
+	if err := b.run(ctx); err != nil {
+		return err
+	}
+	return b.write()
+}
+
+// beamSearch is one task=beams.
+type beamSearch struct {
+	job     *job.Job
+	opt     job.BeamsOptions
+	out     string
+	records string
+	set     *records.Set
+	queries []int     // rows
+	pools   [][]int32 // of each query
+	scorer  *workload.Scorer
+	search  icl.Search
+	steps   []int // prompts of each step, over all queries
+	total   int   // of them
+	best    [][]icl.Beam
+	others  [][]icl.Beam // what the last step compared
+}
+
+// read reads the records, chooses this job's queries, draws their pools and looks for their pictures.
+func (b *beamSearch) read(ctx context.Context) (err error) {
+	o, c := b.opt, b.job.Config
+	if b.set, err = c.Records(nil); err != nil {
+		return err
+	}
+	for _, note := range b.set.Notes() {
+		b.job.Log.Warnf("data: %s", note)
+	}
+	for key, path := range map[string]string{"beams.out": b.out, "beams.records": b.records} {
+		if err := PrepareOut(key, path, nil); err != nil {
+			return err
+		}
+	}
+	all := b.set.Queries(o.Split == "val")
+	if o.Score != "none" {
+		all = slices.DeleteFunc(all, func(row int) bool { return len(b.set.Records[row].Answers) == 0 })
+	}
+	if o.Queries != nil && *o.Queries < len(all) {
+		draw := rng.New(c.Seed, "beams")
+		draw.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+		all = all[:*o.Queries]
+		slices.Sort(all)
+	}
+	for i, row := range all {
+		if i%o.Jobs == o.Job {
+			b.queries = append(b.queries, row)
+		}
+	}
+	if len(b.queries) == 0 {
+		return usage.Errorf("beams.split=%s: %d queries, none for job %d of %d", o.Split, len(all), o.Job, o.Jobs)
+	}
+	text, image, err := b.vectors()
+	if err != nil {
+		return err
+	}
+	sampler := records.Sampler{Kind: o.Sampler, Candidates: o.Candidates, Seed: c.Seed, OtherImages: o.OtherImages}
+	if b.pools, err = sampler.Pools(ctx, b.set, b.queries, text, image); err != nil {
+		return err
+	}
+	b.job.Data = record.DataSummary{Name: filepath.Base(b.out), Counts: map[string]int{"records": len(b.set.Records),
+		"queries": len(b.queries), "candidates": o.Candidates}}
+	return b.checkImages()
+}
+
+// vectors opens the tables that the sampler reads.
+func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
+	open := func(key string, own *string, kinds ...string) (v records.Vectors) {
+		if err != nil || !slices.Contains(kinds, b.opt.Sampler) {
+			return v
+		}
+		path := own
+		if path == nil {
+			path = b.job.Config.Data.Embeddings
+		}
+		if path == nil {
+			err = usage.Errorf("beams.%s: beams.sampler=%s needs a table of unit vectors (task=embed writes one)", key, b.opt.Sampler)
+			return v
+		}
+		var t *beamdata.Table
+		if t, err = beamdata.OpenTable(*path); err == nil {
+			v = records.Vectors{Dim: t.Dim, Data: t.Data}
+		}
+		return v
+	}
+	text = open("text_embeddings", b.opt.TextEmbeddings, "text", "mix")
+	image = open("image_embeddings", b.opt.ImageEmbeddings, "image", "mix")
+	return text, image, err
+}
+
+// checkImages names the first pictures that are not there: the model would stumble over them hours later.
+func (b *beamSearch) checkImages() error {
+	seen, missing := map[string]bool{}, 0
+	var errs []error
+	look := func(row int) {
+		r := b.set.Records[row]
+		if r.Image == "" || seen[r.Image] {
+			return
+		}
+		seen[r.Image] = true
+		if _, err := os.Stat(r.Image); err != nil {
+			if missing++; missing <= shown {
+				errs = append(errs, fmt.Errorf("%s: %w", b.set.At(row), err))
+			}
+		}
+	}
+	for i, q := range b.queries {
+		look(q)
+		for _, c := range b.pools[i] {
+			look(int(c))
+		}
+	}
+	if missing > shown {
+		errs = append(errs, fmt.Errorf("%d more pictures are missing", missing-shown))
+	}
+	return errors.Join(errs...)
+}
+
+// probes is how many prompts of each step the rate is measured by.
+const probes = 8
+
+// plan says what the search will cost: prompts exactly, tokens and hours by probes of the last query, whose prompts are the least
+// likely to be in the store.
+func (b *beamSearch) plan(ctx context.Context) error {
+	b.steps = make([]int, b.opt.Shots+1)
+	for i, q := range b.queries {
+		for k, n := range b.search.Prompts(b.set.Records[q], len(b.pools[i])) {
+			b.steps[k] += n
+			b.total += n
+		}
+	}
+	last := len(b.queries) - 1
+	tokens, seconds, measured := 0.0, 0.0, true
+	for k, n := range b.steps {
+		if n == 0 {
+			continue
+		}
+		before, start := b.scorer.Counts(), time.Now()
+		prompts, err := b.search.Probe(ctx, b.queries[last], b.pools[last], k, probes)
+		if err != nil {
+			return err
+		}
+		took, asked := time.Since(start).Seconds(), b.scorer.Counts().Asked-before.Asked
+		if asked == 0 {
+			measured = false
+		} else {
+			seconds += took / float64(asked) * float64(n)
+		}
+		if b.scorer.Tokens != nil {
+			length, err := b.scorer.Tokens(prompts[len(prompts)-1])
+			if err != nil {
+				return err
+			}
+			tokens += float64(length) * float64(n)
+		}
+	}
+	what := fmt.Sprintf("plan: %s, %s", page.Plural(len(b.queries), "query"), scorings(b.total))
+	if tokens > 0 {
+		what += fmt.Sprintf(", %s prompt tokens", page.Thousands(int(tokens)))
+	}
+	if measured {
+		what += fmt.Sprintf("; at the measured rate of %.3g a second %s, less what the store knows", float64(b.total)/seconds,
+			page.Duration(seconds))
+	} else {
+		what += "; the store knows the prompts that the rate is measured by"
+	}
+	b.job.Logf("%s", what)
+	return nil
+}
+
+func scorings(n int) string { return page.Thousands(n) + " scorings" }
+
+// run searches for the beams of all queries. Behind a server several searches go on at once, so that none waits for the end of
+// another's step.
+func (b *beamSearch) run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	n := len(b.queries)
+	b.best, b.others = make([][]icl.Beam, n), make([][]icl.Beam, n)
+	workers := 1
+	if b.job.Config.LVLM.Backend != "local" {
+		workers = max(4, runtime.NumCPU())
+	}
+	var wg sync.WaitGroup
+	next, finished := make(chan int), make(chan int)
+	for range workers {
+		wg.Go(func() {
+			for i := range next {
+				var err error
+				if b.best[i], b.others[i], err = b.search.Beams(ctx, b.queries[i], b.pools[i]); err != nil {
+					stop(err)
+					return
+				}
+				b.others[i] = b.spread(b.best[i], b.others[i])
+				finished <- i
+			}
+		})
+	}
+	go func() {
+		defer close(next)
+		for i := range n {
+			select {
+			case next <- i:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	go func() { wg.Wait(); close(finished) }()
+	progress := b.progress()
+	for range finished {
+		progress()
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// spread returns the best beams and, up to the trajectories of a record, others at even ranks of those compared.
+func (b *beamSearch) spread(best, compared []icl.Beam) []icl.Beam {
+	out := slices.Clone(best[:min(len(best), b.opt.Trajectories)])
+	rest := compared[len(best):]
+	for k, n := 1, min(b.opt.Trajectories-len(out), len(rest)); k <= n; k++ {
+		out = append(out, rest[k*len(rest)/n-1])
+	}
+	return out
+}
+
+// progress returns what to call when a query is done. The time that remains is that of all prompts that are left at the rate of
+// those that the model was asked: what the store knows may make it shorter, never longer.
+func (b *beamSearch) progress() func() {
+	start, told, done := time.Now(), time.Now(), 0
+	first := b.scorer.Counts()
+	return func() {
+		done++
+		if done < len(b.queries) && time.Since(told) < 10*time.Second {
+			return
+		}
+		told = time.Now()
+		now := b.scorer.Counts()
+		asked, known := now.Asked-first.Asked, now.Known-first.Known
+		line := fmt.Sprintf("beams: %d of %s, %s asked, %s known", done, page.Plural(len(b.queries), "query"), page.Thousands(int(asked)),
+			page.Thousands(int(known)))
+		if asked > 0 {
+			rate := float64(asked) / time.Since(start).Seconds()
+			line += fmt.Sprintf(", %.3g a second", rate)
+			if left := b.total - int(asked+known); left > 0 {
+				line += fmt.Sprintf(", at most %s left", page.Duration(float64(left)/rate))
+			}
+		}
+		b.job.Logf("%s", line)
+	}
+}
+
+// write writes both files.
+func (b *beamSearch) write() error {
+	meta := b.meta()
+	if err := icl.WriteBeams(b.out, meta, b.queries, b.best); err != nil {
+		return err
+	}
+	if err := icl.WriteRecords(b.records, meta, b.queries, b.pools, b.others, b.search.Trajectory); err != nil {
+		return err
+	}
+	asked := b.scorer.Counts()
+	b.job.Data.Counts["asked"], b.job.Data.Counts["known"] = int(asked.Asked), int(asked.Known)
+	stdout.Printf("beams: %s, %d shots → %s, %s\n", page.Plural(len(b.queries), "query"), b.opt.Shots, b.out, b.records)
+	return nil
+}
+
+// writePools writes records without sequences, which task=predict answers.
+func (b *beamSearch) writePools() error {
+	if err := icl.WriteRecords(b.records, b.meta(), b.queries, b.pools, make([][]icl.Beam, len(b.queries)), b.search.Trajectory); err != nil {
+		return err
+	}
+	stdout.Printf("pools: %s of %d candidates → %s\n", page.Plural(len(b.queries), "query"), b.opt.Candidates, b.records)
+	return nil
+}
+
+// meta is what both files say of where they come from: equal searches give equal bytes.
+func (b *beamSearch) meta() map[string]any {
+	o := b.opt
+	m := map[string]any{"sampler": o.Sampler, "candidates": o.Candidates, "shots": o.Shots, "width": o.Width, "order": o.Order,
+		"score": o.Score, "answer": o.Answer, "split": o.Split, "seed": b.job.Config.Seed, "records": b.set.Digest}
+	if b.scorer != nil {
+		m["model"] = b.scorer.Identity()
+	}
+	return m
+}

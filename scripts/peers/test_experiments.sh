@@ -1,0 +1,3 @@
+#!/bin/sh
+# Whole runs built against the PyTorch of the peers' environment: test_experiments.sh PYTHON.
+exec "$(dirname "$0")/test_torch.sh" "$1" ./experiments/... ./cmd/...

@@ -48,6 +48,7 @@ func newPointerWorkload(_ context.Context, j *job.Job) (Workload, error) {
 		return nil, err
 	}
 	data := NewPointerData(bundle)
+	data.control, data.seed = c.Control, c.Seed
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		if data.seen = data.trained(*n); data.seen == nil {
 			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score "+

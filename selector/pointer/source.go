@@ -14,6 +14,9 @@ type Source struct {
 	cos [][]float32 // [Q][K_i] cosine of query and candidate, filled on first use
 	// shots is the length that recorded candidates end at by themselves: shorter ones get a Stop. 0 = none do.
 	shots int
+	// of Control: query i has the groups and the reward table of query from[i]; seed of the permutations inside groups
+	from   []int
+	within *int64
 }
 
 // EndRecorded makes recorded candidates of fewer than shots examples end with a scored Stop, for a policy that may stop.
@@ -41,7 +44,7 @@ func (s *Source) ID(i int) int64 { return s.set.IDs[i] }
 func (s *Source) Recorded(queries []int) *selector.Batch {
 	g := 1
 	for _, q := range queries {
-		g = max(g, s.set.NumCandidates(q))
+		g = max(g, s.set.NumCandidates(s.rewarding(q)))
 	}
 	t := max(s.set.Shots, 1)
 	if t < s.shots {
@@ -50,16 +53,16 @@ func (s *Source) Recorded(queries []int) *selector.Batch {
 	b := selector.NewBatch(s, queries, g, t)
 	steps := make([]int64, 0, t)
 	for i, q := range queries {
-		for j := range s.set.NumCandidates(q) {
-			c := s.set.Candidate(q, j)
+		from := s.rewarding(q)
+		for j, reward := range s.rewards(from) {
 			steps = steps[:0]
-			for _, p := range c.Positions {
+			for _, p := range s.set.Candidate(from, j).Positions {
 				steps = append(steps, int64(p))
 			}
 			if len(steps) < min(s.shots, len(s.set.Pool(q))) {
 				steps = append(steps, Stop)
 			}
-			b.Set(i, j, steps, c.Reward)
+			b.Set(i, j, steps, reward)
 		}
 	}
 	return b
@@ -71,7 +74,7 @@ func (s *Source) CanScore() bool { return s.set.Scorer != nil }
 // Score fills b.Rewards from the set's scorer.
 func (s *Source) Score(b *selector.Batch) error {
 	return s.each(b, func(at, q int, positions []int32) {
-		b.Rewards[at] = beamdata.Reward(s.set.Scorer, q, positions)
+		b.Rewards[at] = beamdata.Reward(s.set.Scorer, s.rewarding(q), positions)
 	})
 }
 
@@ -81,7 +84,7 @@ func (s *Source) Accuracy(b *selector.Batch) ([]float64, error) {
 	known := false
 	accuracy := make([]float64, len(b.Valid))
 	err := s.each(b, func(at, q int, positions []int32) {
-		b.Rewards[at], accuracy[at] = s.set.Scorer.Score(q, positions)
+		b.Rewards[at], accuracy[at] = s.set.Scorer.Score(s.rewarding(q), positions)
 		known = known || !math.IsNaN(accuracy[at])
 	})
 	if err != nil || !known {

@@ -45,7 +45,7 @@ type Options struct {
 
 // DefaultOptions returns the local model, short answers and no store.
 func DefaultOptions() Options {
-	return Options{Backend: "local", ImageSize: 336, MaxNewTokens: 5, Batch: 16, Concurrency: 32, Timeout: 120, Retries: 5}
+	return Options{Backend: "local", ImageSize: 336, MaxNewTokens: 5, Batch: 64, Concurrency: 32, Timeout: 120, Retries: 5}
 }
 
 // Validate reports what cannot work before any model is opened.

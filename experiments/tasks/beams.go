@@ -240,6 +240,7 @@ func (b *beamSearch) run(ctx context.Context) error {
 	if b.job.Config.LVLM.Backend != "local" {
 		workers = max(4, runtime.NumCPU())
 	}
+	progress := b.progress()
 	var wg sync.WaitGroup
 	next, finished := make(chan int), make(chan int)
 	for range workers {
@@ -266,7 +267,6 @@ func (b *beamSearch) run(ctx context.Context) error {
 		}
 	}()
 	go func() { wg.Wait(); close(finished) }()
-	progress := b.progress()
 	for range finished {
 		progress()
 	}

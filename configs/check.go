@@ -92,7 +92,11 @@ func (out *Node) replaced(n *Node, i int, v, w *Node) *Node {
 
 func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 	if n.Kind != Map {
-		c.fault(n, path, "want %s, got %s", f.want(), shown(n))
+		hint := ""
+		if len(f.fields) > 0 && path != "" {
+			hint = ": set one of its keys, as in " + path + "." + f.fields[0].key + "=VALUE; it has " + strings.Join(f.keys(), ", ")
+		}
+		c.fault(n, path, "want %s, got %s%s", f.want(), shown(n), hint)
 		return n
 	}
 	if c.memo != nil && c.memo.fits[memoKey{f, n}] {

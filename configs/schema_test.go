@@ -87,7 +87,8 @@ func TestSchema(t *testing.T) {
 		{"an enum names the nearest", "", "grpo.kl.estimator=k4",
 			"grpo.kl.estimator=k4: want one of exact, k1, k2, k3, got k4 (did you mean k1?)"},
 		{"null where it may not be", "", "seed=null", "seed=null: want an integer, got null"},
-		{"a scalar for a section", "", "grpo=1", "grpo=1: want a section, got 1"},
+		{"a scalar for a section", "", "grpo=1", "grpo=1: want a section, got 1: set one of its keys, as in grpo.epochs=VALUE; it has epochs, " +
+			"lr, top_k, kl, betas, weights"},
 		{"list items are checked", "", "grpo.betas=[0.9,1]", "grpo.betas=[0.9,1]: grpo.betas.1: want a number in [0, 1), got 1"},
 		{"Validate's finding has a position", "grpo:\n  kl: {target_min: 0.5}", "",
 			"configs/conf/config.yaml:2:20: grpo.kl.target_min: want at most target_max = 0.1, got 0.5"},

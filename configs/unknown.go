@@ -44,6 +44,9 @@ func (f *field) called(name string) bool { return slices.Contains(f.also, string
 func (s *Schema) Suggest(key string, root *Node) []string {
 	parts := splitPath(key)
 	last, parent := parts[len(parts)-1], strings.Join(parts[:len(parts)-1], ".")
+	if f := s.find(strings.ToLower(strings.ReplaceAll(key, "/", "."))); f != nil { // GRPO.lr, grpo/lr
+		return []string{f.path}
+	}
 	section := s.find(parent)
 	if f := section; f != nil && parent != "" {
 		for _, c := range f.fields {

@@ -111,6 +111,9 @@ func yamlError(source string, data []byte, err error) error {
 	if strings.HasPrefix(msg, "did not find expected") && bytes.Contains(data, []byte("???")) {
 		msg += " (inside [] and {} a missing value must be quoted: '???')"
 	}
+	if strings.HasPrefix(msg, "found character that cannot start") {
+		msg += " (YAML is indented by spaces, never by tabs)"
+	}
 	col := 1
 	if lines := bytes.Split(data, []byte("\n")); line <= len(lines) {
 		l := lines[line-1]

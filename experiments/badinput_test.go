@@ -88,7 +88,7 @@ func TestBadInput(t *testing.T) {
 		{"an infinite score", small(beamText(t, strings.Replace(read(t, beamFile), `"beam_score":0.`, `"beam_score":1e999,"x":0.`,
 			1))), 1, []string{beamFileName, "query", "beam_score"}},
 		{"a verb without its folder", []string{"resume"}, 2, []string{"run resume"}},
-		{"resume of no run", []string{"resume", filepath.Dir(beamFile)}, 2, []string{"no run"}},
+		{"resume of no run", []string{"resume", filepath.Dir(beamFile)}, 2, []string{"neither a run folder"}},
 		{"report of no run", []string{"report", filepath.Dir(beamFile)}, 2, []string{"neither a run folder nor a sweep folder"}},
 		{"inspection of nothing", []string{"data", "inspect", "/nowhere"}, 1, []string{"/nowhere"}},
 	} {

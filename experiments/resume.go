@@ -25,7 +25,7 @@ func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Sav
 		return nil, saved, err
 	}
 	if _, err := os.Stat(filepath.Join(dir, runfolder.Marker)); err != nil {
-		return nil, saved, usage.Errorf("%s: no run here: %s is missing", dir, runfolder.Marker)
+		return nil, saved, runfolder.NoRun(dir)
 	}
 	saved, err := runfolder.ReadSaved(dir)
 	if err != nil {

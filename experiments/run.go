@@ -275,6 +275,8 @@ func (r *run) headline() string {
 		return r.title() + " " + *r.Config.Generate.In
 	case "score":
 		return r.title() + " " + *r.Config.Score.In
+	case "infer":
+		return r.title() + " " + r.Config.Infer.Method + fmt.Sprintf(", %d shots", r.Config.Infer.Shots)
 	case "beams":
 		return r.title() + " by " + r.Config.Beams.Score
 	case "embed":

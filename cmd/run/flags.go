@@ -86,7 +86,7 @@ func normalize(f *pflag.FlagSet, args []string) []string {
 // unabbreviated completes --mult to --multirun.
 func unabbreviated(f *pflag.FlagSet, a string) string {
 	name, value, valued := strings.Cut(a, "=")
-	if !strings.HasPrefix(name, "--") || len(name) < 3 || f.Lookup(name[2:]) != nil {
+	if !strings.HasPrefix(name, "--") || len(name) < 3 || f.Lookup(name[2:]) != nil || name == "--exp" { // exp=… is meant
 		return a
 	}
 	full, fits := "", 0
@@ -159,9 +159,15 @@ func unknownFlag(f *pflag.FlagSet, err error) error {
 		e.msg, e.name = "unknown flag: -"+short, "-"+short
 		return e
 	}
-	var names []string
-	f.VisitAll(func(fl *pflag.Flag) { names = append(names, fl.Name) })
-	if near, ok := registry.Nearest(name, names); ok {
+	var names, longer []string
+	f.VisitAll(func(fl *pflag.Flag) {
+		if names = append(names, fl.Name); strings.HasPrefix(fl.Name, name) && "--"+fl.Name != experimentalRerun {
+			longer = append(longer, "--"+fl.Name)
+		}
+	})
+	if len(longer) > 1 {
+		e.msg, e.near = e.msg+" (did you mean "+strings.Join(longer, " or ")+"?)", true
+	} else if near, ok := registry.Nearest(name, names); ok {
 		e.msg, e.near = e.msg+" (did you mean --"+near+"?)", true
 	}
 	return e

@@ -147,7 +147,7 @@ func asCalled(message string, verbs []string) string { return calledAs(message, 
 
 // calledAs puts name for run where a command follows.
 func calledAs(message, name string, verbs []string) string {
-	commands := regexp.MustCompile(`(^|[\s(` + "`" + `])run (` + strings.Join(verbs, "|") + `|--?[a-z]|[a-z_/]+=)`)
+	commands := regexp.MustCompile(`(^|[\s(` + "`" + `])run (` + strings.Join(verbs, "|") + `|--?[a-z]|[a-z_/.]+=)`)
 	return commands.ReplaceAllStringFunc(message, func(found string) string {
 		at := strings.Index(found, "run ")
 		return found[:at] + name + found[at+len("run"):]

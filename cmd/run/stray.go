@@ -21,16 +21,32 @@ func (s *session) overrides(req configs.Request) error {
 		if near, ok := registry.Nearest(a, verbs); ok && i == 0 {
 			return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, near)
 		}
-		value := ""
-		if i+1 < len(req.Overrides) && isWord(req.Overrides[i+1]) {
-			value = req.Overrides[i+1]
+		if before := append([]string{""}, req.Overrides...)[i]; strings.HasSuffix(before, "=") && len(before) > 1 { // grpo.lr= 1e-3
+			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s%s?)", a, before, a)
 		}
+		a, value := spaced(a, req.Overrides[i+1:])
 		if meant := configs.Settings(req, a, value); len(meant) > 0 {
 			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))
 		}
 		return usage.Errorf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs, ", "))
 	}
 	return nil
+}
+
+// spaced returns the key and the value of what was written apart: grpo.lr 1e-3, grpo.lr = 1e-3, grpo.lr =1e-3, grpo.lr:1e-3.
+func spaced(word string, after []string) (key, value string) {
+	switch {
+	case len(after) > 1 && after[0] == "=":
+		return word, after[1]
+	case len(after) > 0 && len(after[0]) > 1 && after[0][0] == '=':
+		return word, after[0][1:]
+	case len(after) > 0 && isWord(after[0]):
+		return word, after[0]
+	}
+	if key, value, ok := strings.Cut(word, ":"); ok && key != "" {
+		return key, value
+	}
+	return word, ""
 }
 
 // flagError is a flag that the program does not have.

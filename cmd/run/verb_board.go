@@ -62,6 +62,9 @@ writes the same page as files that need no server. docs/board.md has the tour.
 // boardRoots are the folders to show: those given, else where runs and sweeps are written by default.
 func boardRoots(args []string) ([]string, error) {
 	for _, dir := range args {
+		if err := runfolder.CheckExists(dir); err != nil {
+			return nil, err
+		}
 		info, err := os.Stat(dir)
 		if err != nil {
 			return nil, usage.Errorf("%v: want a folder with runs", err)

@@ -89,5 +89,5 @@ func diffSide(path string) (compare.DiffSide, error) {
 	case runfolder.IsRun(path):
 		return compare.ReadDiffRun(path)
 	}
-	return compare.DiffSide{}, usage.Errorf("%s: neither a run folder nor a sweep folder", path)
+	return compare.DiffSide{}, runfolder.NoRun(path)
 }

@@ -95,7 +95,7 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		}
 	} else {
 		if !runfolder.IsRun(dir) {
-			return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
+			return runfolder.NoRun(dir)
 		}
 		rebuild := runreport.RebuildReport
 		if runfolder.TaskOf(dir) == "evaluate" {

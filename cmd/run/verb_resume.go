@@ -36,6 +36,10 @@ what its jobs compute may not (docs/sweeps.md).
 					dirs = append(dirs, arg)
 				}
 			}
+			if len(dirs) == 2 && strings.Contains(dirs[1], "=") {
+				return usage.Errorf("%s: what is resumed keeps its own configuration; a new run with another one may begin where %s ended: "+
+					"run init.checkpoint=%[2]s %[1]s", dirs[1], dirs[0])
+			}
 			if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+
 				"] [hydra.sweeper.n_trials=…]"); err != nil {
 				return err

@@ -26,7 +26,7 @@ import (
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
 	// what the run does
-	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score,embed,beams" also:"mode"`
+	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score,embed,beams,infer" also:"mode"`
 	// seed of initial weights, batch order, dropout and sampling
 	Seed int64 `koanf:"seed" also:"random_seed,rng_seed"`
 	// auto, cpu, cuda or cuda:N
@@ -95,6 +95,8 @@ type Config struct {
 	Embed EmbedOptions `koanf:"embed"`
 	// the model that makes embeddings of images and questions
 	Encoder clip.Options `koanf:"encoder"`
+	// task=infer
+	Infer InferOptions `koanf:"infer"`
 	// plots and report.md
 	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
@@ -133,7 +135,7 @@ func DefaultConfig() *Config {
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),
-		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Encoder: clip.DefaultOptions(),
+		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Infer: DefaultInferOptions(), Encoder: clip.DefaultOptions(),
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 	online := NewGRPO()
@@ -161,9 +163,9 @@ func (c *Config) Kinds() map[string]any {
 
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
 func (c *Config) Uses(section string) bool {
-	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams"}, c.Task)
+	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams", "infer"}, c.Task)
 	switch section {
-	case "evaluate", "generate", "score", "embed", "beams":
+	case "evaluate", "generate", "score", "embed", "beams", "infer":
 		return c.Task == section
 	case "encoder":
 		return c.Task == "embed"

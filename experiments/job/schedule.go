@@ -173,6 +173,9 @@ func PlanOf(c *Config, d Sources) (phases.Plan, error) {
 			plan.Phases = append(plan.Phases, phase)
 		}
 	}
+	if len(c.Schedule) == 0 {
+		return plan, usage.Errorf("schedule=[]: want at least one phase, as in schedule=[rce,grpo]")
+	}
 	if len(plan.Phases) == 0 {
 		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule,
 			append(c.Schedule, "rce")[0])

@@ -69,6 +69,25 @@ func CheckExists(path string) error {
 	return nil
 }
 
+// NoRun is the error of a folder that should be one of a run or a sweep and is neither. It names some that lie below it.
+func NoRun(dir string) error {
+	const most, deepest = 2, 3
+	var below []string
+	for depth, pattern := 0, dir; depth < deepest && len(below) == 0; depth++ {
+		pattern = filepath.Join(pattern, "*")
+		below, _ = filepath.Glob(filepath.Join(pattern, Marker)) // a name with [ or * finds less
+	}
+	if len(below) == 0 {
+		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
+	}
+	var names []string
+	for _, path := range below[max(len(below)-most, 0):] { // by name, dates too: the newest
+		names = append(names, filepath.Dir(filepath.Dir(path)))
+	}
+	return usage.Errorf("%s: neither a run folder nor a sweep folder, but some lie below it, such as %s: run ls %[1]s lists them", dir,
+		strings.Join(names, " and "))
+}
+
 // Enter makes the folder cwd, where the run in dir was started, the current one.
 func Enter(cwd, dir string) error {
 	here, err := os.Getwd()

@@ -30,7 +30,7 @@ func checkStatus(dir string) error {
 		return err
 	}
 	if !ledger.Exists(dir) && !runfolder.IsRun(dir) {
-		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
+		return runfolder.NoRun(dir)
 	}
 	return nil
 }

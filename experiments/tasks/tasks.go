@@ -16,6 +16,7 @@ func Tasks() *registry.Table[taskFunc] {
 	t.Add("score", score)
 	t.Add("beams", beams)
 	t.Add("embed", embed)
+	t.Add("infer", infer)
 	return t
 }
 

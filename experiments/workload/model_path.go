@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"fulcrum/experiments/job"
@@ -21,6 +22,16 @@ func warnOfLoRA(j *job.Job, section string) {
 	for _, o := range j.Overrides {
 		if strings.HasPrefix(strings.TrimLeft(o, "+"), section+".lora.") {
 			j.Log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", o, section)
+		}
+	}
+}
+
+// warnOfUnread names overrides of sections that the policy does not read.
+func warnOfUnread(j *job.Job, sections ...string) {
+	for _, o := range j.Overrides {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
+		if section, _, _ := strings.Cut(key, "."); slices.Contains(sections, section) {
+			j.Log.Warnf("%s has no effect: policy=%s does not read %s", o, j.Config.Policy, section)
 		}
 	}
 }

@@ -33,6 +33,7 @@ type Pointer struct {
 // newPointerWorkload reads the data and builds the selector.
 func newPointerWorkload(_ context.Context, j *job.Job) (Workload, error) {
 	c := j.Config
+	warnOfUnread(j, "rewards", "vl", "seq2seq")
 	bundle, err := LoadData(j)
 	if err != nil {
 		return nil, err

@@ -39,7 +39,9 @@ def load(folder):
 
 
 def backend(folder):
-    """The tokenizers library itself, without what transformers' classes add."""
+    """The tokenizers library itself, without what transformers' classes add; but for CLIP, whose class makes spaces of its words' ends."""
+    if json.loads((folder / "tokenizer.json").read_text())["model"].get("end_of_word_suffix"):
+        return load(folder)
     return transformers.PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"))
 
 

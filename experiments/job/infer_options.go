@@ -1,0 +1,41 @@
+package job
+
+import (
+	"errors"
+
+	"fulcrum/internal/option"
+)
+
+// InferOptions configures task=infer.
+type InferOptions struct {
+	// who chooses the examples of a question: predictions (infer.predictions); random; text and image, those nearest by
+	// infer.embeddings; best_beam, the first candidate recorded in infer.beams; oracle, those of its pool that make the right
+	// answer likeliest one by one, which nobody can do who does not know it; none, which asks without examples
+	Method string `koanf:"method" enum:"predictions,random,text,image,best_beam,oracle,none"`
+	// examples in a prompt
+	Shots int `koanf:"shots" range:"[1,16]"`
+	// predictions.jsonl of task=predict
+	Predictions *string `koanf:"predictions"`
+	// embedding table of the records: row i belongs to record i (null = data.embeddings)
+	Embeddings *string `koanf:"embeddings"`
+	// RL file of the questions that are asked; random, text, image and oracle choose from its pools (null = from all records)
+	Beams *string `koanf:"beams"`
+	// the answer that an example shows, of those it has: the most frequent, or the first
+	Answer string `koanf:"answer" enum:"majority,first"`
+	// official result file to write; null = results.json in the run folder
+	Out *string `koanf:"out"`
+}
+
+// DefaultInferOptions shows two examples.
+func DefaultInferOptions() InferOptions {
+	return InferOptions{Method: "predictions", Shots: 2, Answer: "majority"}
+}
+
+// Validate reports a method without what it reads.
+func (o InferOptions) Validate() error {
+	return errors.Join(
+		option.Want(o.Shots >= 1 && o.Shots <= 16, "shots", "want 1 to 16, got %d", o.Shots),
+		option.Want(o.Method != "predictions" || o.Predictions != nil, "predictions", "infer.method=predictions needs a file of task=predict"),
+		option.Want(o.Method != "best_beam" || o.Beams != nil, "beams", "infer.method=best_beam needs the RL file of the questions"),
+		option.Want(o.Method != "oracle" || o.Beams != nil, "beams", "infer.method=oracle needs the RL file of the questions, for its pools"))
+}

@@ -1,0 +1,80 @@
+package experiments_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// 40 further mistakes, chosen and typed by somebody else than those of TestMistakes; docs/log.md has the marks of before.
+func TestTypedMistakes(t *testing.T) {
+	t.Parallel()
+	tryMistakes(t, typedMistakes(t), 40, "testdata/mistakes_typed.txt")
+}
+
+func typedMistakes(t *testing.T) []mistake {
+	good := beams(t, records())
+	emb := good[2]
+	dir := filepath.Dir(strings.TrimPrefix(good[1], "data.beams="))
+	own := func(name, text string) []string {
+		write(t, filepath.Join(dir, name), text)
+		return []string{"data=beams", "data.beams=" + filepath.Join(dir, name), emb}
+	}
+	typed := func(words ...string) []string { return append([]string{"exp=okvqa_v3"}, words...) }
+	config := func(text string) []string {
+		at := t.TempDir()
+		write(t, filepath.Join(at, "mine.yaml"), text)
+		return []string{"-cd", at, "-cn", "mine"}
+	}
+	equal := regexp.MustCompile(`"score_list":\[[^]]*\]`).ReplaceAllString(legacyBeams(nil), `"score_list":[0.5,0.5,0.5,0.5,0.5]`)
+	if err := os.MkdirAll(filepath.Join(dir, "outputs/a/.hydra"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "outputs/a/.hydra/config.yaml"), "")
+	run0, _ := trained(t)
+	return []mistake{
+		{"exp as a flag", 5, 2, []string{"--exp", "okvqa_v3"}, nil},
+		{"blanks around =", 5, 2, typed("grpo.lr", "=", "1e-3"), nil},
+		{"a blank behind =", 5, 2, typed("grpo.lr=", "1e-3"), nil},
+		{"a colon for =", 5, 2, typed("grpo.lr:1e-3"), nil},
+		{"a slash for a dot", 5, 2, typed("grpo/lr=1e-3"), nil},
+		{"capitals", 5, 2, typed("GRPO.lr=1e-3"), nil},
+		{"a task as a command", 5, 2, append([]string{"train"}, typed()...), nil},
+		{"two experiments without -m", 4, 2, []string{"exp=okvqa_v3,okvqa_online"}, nil},
+		{"half an epoch", 5, 2, typed("grpo.epochs=2.5"), nil},
+		{"a number for a schedule", 5, 2, typed("rce.temperature=0.5"), nil},
+		{"a number for the penalty's section", 4, 2, typed("grpo.kl=0.1"), nil},
+		{"a method without its underscore", 5, 2, typed("grpo.advantage.method=zscore"), nil},
+		{"another optimizer", 5, 2, typed("optim=adam"), nil},
+		{"the optimizer's rate", 4, 2, typed("optim.lr=1e-3"), nil},
+		{"a selector that there is not", 4, 2, typed("selector=v5"), nil},
+		{"OK-VQA without its folder", 5, 2, typed("data=okvqa"), nil},
+		{"files in each other's place", 5, 1, []string{"data=beams", "data.beams=" + strings.TrimPrefix(emb, "data.embeddings="),
+			"data.embeddings=" + strings.TrimPrefix(good[1], "data.beams=")}, nil},
+		{"a folder for a beam file", 4, 1, []string{"data=beams", "data.beams=" + dir, emb}, nil},
+		{"an empty folder's name", 5, 2, typed("hydra.run.dir="), nil},
+		{"a file for the run's folder", 5, 2, typed("hydra.run.dir=" + strings.TrimPrefix(emb, "data.embeddings=")), nil},
+		{"+ before a key that is there", 5, 2, typed("+grpo.lr=1e-3"), nil},
+		{"~ before a key", 5, 2, typed("~grpo.lr"), nil},
+		{"YAML with a bracket left open", 4, 2, config("a: [1\n"), nil},
+		{"YAML with a tab", 5, 2, config("grpo:\n\tlr: 1e-3\n"), nil},
+		{"an experiment as the primary configuration", 4, 2, []string{"-cn", "okvqa_v3"}, nil},
+		{"an empty schedule", 5, 2, typed("schedule=[]"), nil},
+		{"a list left open", 4, 2, typed("schedule=[rce"), nil},
+		{"a list without brackets", 4, 2, typed("schedule=rce,grpo"), nil},
+		{"a range without values", 4, 2, append([]string{"-m"}, typed("seed=range(5,0)", "hydra.sweep.dir="+dir+"/s")...), nil},
+		{"a sweeper with a letter too many", 5, 2, append([]string{"-m"}, typed("hydra/sweeper=tpee")...), nil},
+		{"a report of a folder of runs", 5, 2, []string{"report", filepath.Join(dir, "outputs")}, nil},
+		{"a resume with another rate", 5, 2, []string{"resume", run0, "grpo.lr=1e-5"}, nil},
+		{"a command with two letters swapped", 5, 2, []string{"reprot", run0}, nil},
+		{"equal scores", 5, 1, small(own("equal.json", equal)), nil},
+		{"an empty beam file", 4, 1, own("empty.json", "{}"), nil},
+		{"a table in CSV", 5, 1, own("beams.csv", "a,b\n1,2\n"), nil},
+		{"a metric of validation without val_", 5, 2, typed("checkpoint.best.metric=accuracy"), nil},
+		{"one beta", 5, 2, typed("optim.betas=0.9"), nil},
+		{"half a task's name", 5, 2, []string{"task=eval"}, nil},
+		{"predictions by a policy for other embeddings", 4, 1, append([]string{"task=predict", "init.checkpoint=" + run0}, good...), nil},
+	}
+}

@@ -1,0 +1,366 @@
+package tasks
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/record"
+	"fulcrum/rewardutil/lvlm"
+	"fulcrum/rewardutil/vqa"
+)
+
+// selection is a line of selections.jsonl: what was shown for a question, and what the model said.
+type selection struct {
+	QueryID  int64   `json:"query_id"` // global id
+	Pointer  []int32 `json:"pointer"`  // global ids, in the order of the prompt
+	Question string  `json:"question"`
+	Answer   string  `json:"answer"` // the model's
+}
+
+// Inference is infer.json: how the answers of a result file came about.
+type Inference struct {
+	Method    string        `json:"method"`
+	Shots     int           `json:"shots"`
+	Questions int           `json:"questions"`
+	Scored    int64         `json:"scored"`  // prompts scored to choose examples
+	Asked     int64         `json:"asked"`   // prompts that the model was asked, scored ones included
+	Known     int64         `json:"known"`   // prompts that the store answered
+	Seconds   float64       `json:"seconds"` // of choosing and answering
+	Model     lvlm.Identity `json:"model"`   //
+	Records   string        `json:"records"` // digest
+	Results   string        `json:"results"` // file
+}
+
+// infer runs task=infer: each held-out question after the examples that a method chose for it.
+func infer(ctx context.Context, j *job.Job) error {
+	o := j.Config.Infer
+	out := outOr(o.Out, j.Dir, "results.json")
+	inputs := map[string]string{}
+	for key, path := range map[string]*string{"infer.predictions": o.Predictions, "infer.embeddings": o.Embeddings, "infer.beams": o.Beams} {
+		if path != nil {
+			inputs[key] = *path
+		}
+	}
+	if err := PrepareOut("infer.out", out, inputs); err != nil {
+		return err
+	}
+	set, err := j.Config.Records(nil)
+	if err != nil {
+		return err
+	}
+	for _, note := range set.Notes() {
+		j.Log.Warnf("data: %s", note)
+	}
+	j.Data = record.DataSummary{Name: "records", Fingerprint: set.Digest, Counts: set.Counts, Skipped: map[string]int{}}
+	scorer, err := workload.OpenScorer(ctx, j)
+	if err != nil {
+		return err
+	}
+	c := &chooser{InferOptions: o, set: set, scorer: scorer, seed: j.Config.Seed, table: cmp.Or(o.Embeddings, j.Config.Data.Embeddings)}
+	begun := time.Now()
+	if err := c.read(); err != nil {
+		return err
+	}
+	if j.Config.DryRun {
+		j.Logf("dry_run: the model and all files open; nothing was asked")
+		return nil
+	}
+	j.Begun = true
+	chosen, err := c.choose(ctx)
+	if err != nil {
+		return err
+	}
+	answers, err := c.answer(ctx, chosen)
+	if err != nil {
+		return err
+	}
+	counts := scorer.Counts()
+	about := Inference{Method: o.Method, Shots: o.Shots, Questions: len(c.queries), Scored: c.scored, Asked: counts.Asked, Known: counts.Known,
+		Seconds: time.Since(begun).Seconds(), Model: scorer.Identity(), Records: set.Digest, Results: out}
+	if err := c.write(j.Dir, out, chosen, answers, about); err != nil {
+		return err
+	}
+	stdout.Printf("answers: %d questions, %s, %d shots, %d prompts asked and %d known → %s\n", len(c.queries), o.Method, o.Shots,
+		counts.Asked, counts.Known, out)
+	return nil
+}
+
+// chooser chooses the examples of questions.
+type chooser struct {
+	job.InferOptions
+	set     *icl.Set
+	scorer  lvlm.Scorer
+	seed    int64
+	table   *string           // file of the embeddings
+	queries []int             // rows of the questions that are asked
+	pools   [][]int32         // of each, rows that may be shown; nil: all candidates
+	listed  map[int64][]int32 // predictions, or first candidates, by global id
+	vectors icl.Vectors
+	scored  int64
+}
+
+// read reads the files that the method needs.
+func (c *chooser) read() error {
+	c.queries = c.set.Queries(true)
+	var err error
+	if c.Beams != nil {
+		if err = c.readBeams(*c.Beams); err != nil {
+			return err
+		}
+	}
+	switch c.Method {
+	case "predictions":
+		err = c.readPredictions(*c.Predictions)
+	case "text", "image":
+		if c.table == nil {
+			return usage.Errorf("infer.method=%s needs the records' embeddings: infer.embeddings=FILE", c.Method)
+		}
+		var t *beamdata.Table
+		if t, err = beamdata.OpenTable(*c.table); err == nil {
+			c.vectors = icl.Vectors{Dim: t.Dim, Data: t.Data}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if c.listed != nil && c.pools == nil {
+		c.queries = slices.DeleteFunc(c.queries, func(q int) bool { return c.listed[int64(q)] == nil })
+	}
+	if len(c.queries) == 0 {
+		return usage.Errorf("no question to ask: no record is held out (\"split\": \"val\"), or none of the file's is")
+	}
+	return nil
+}
+
+// readPredictions reads what task=predict wrote.
+func (c *chooser) readPredictions(path string) error {
+	f, err := openNamed(path, "infer.predictions")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c.listed = map[int64][]int32{}
+	return eachLine(path, f, func(number int, text []byte, fault error) error {
+		var p prediction
+		if fault == nil {
+			fault = jsonwords.Unmarshal(text, &p)
+		}
+		if fault == nil {
+			fault = c.list(p.QueryID, p.Pointer)
+		}
+		if fault != nil {
+			return fmt.Errorf("%s:%d: %w", path, number, fault)
+		}
+		return nil
+	})
+}
+
+// list keeps the examples of a question.
+func (c *chooser) list(query int64, pointer []int64) error {
+	if query < 0 || query >= int64(len(c.set.Records)) {
+		return fmt.Errorf("query %d is none of the %d records: its number is a row of them", query, len(c.set.Records))
+	}
+	if len(pointer) < c.Shots {
+		return fmt.Errorf("query %d has %d examples, infer.shots=%d wants as many", query, len(pointer), c.Shots)
+	}
+	rows := make([]int32, c.Shots)
+	for i, p := range pointer[:c.Shots] {
+		if p < 0 || p >= int64(len(c.set.Records)) {
+			return fmt.Errorf("query %d: example %d is none of the %d records", query, p, len(c.set.Records))
+		}
+		if r := c.set.Records[p]; r.HeldOut || len(r.Answers) == 0 {
+			return fmt.Errorf("query %d: example %d is held out or has no answer: it cannot be shown", query, p)
+		}
+		rows[i] = int32(p)
+	}
+	c.listed[query] = rows
+	return nil
+}
+
+// readBeams reads pools and, for best_beam, the first candidate of each.
+func (c *chooser) readBeams(path string) error {
+	f, err := openNamed(path, "infer.beams")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var file map[string]json.RawMessage
+	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
+		return fmt.Errorf("%s: want an RL file, an object by query: %w", path, err)
+	}
+	held := map[int]bool{}
+	for _, q := range c.queries {
+		held[q] = true
+	}
+	c.queries, c.pools, c.listed = nil, nil, map[int64][]int32{}
+	for _, key := range slices.Sorted(maps.Keys(file)) {
+		var row int
+		if n, err := fmt.Sscan(key, &row); n != 1 || err != nil || !held[row] {
+			continue
+		}
+		var q struct {
+			Pool       []int32 `json:"candidate_pool_ids"`
+			Candidates []struct {
+				Pointer []int64 `json:"pointer"`
+			} `json:"pointer_candidates"`
+		}
+		if err := jsonwords.Unmarshal(file[key], &q); err != nil {
+			return fmt.Errorf("%s: query %s: %w", path, key, err)
+		}
+		if c.Method == "best_beam" {
+			if len(q.Candidates) == 0 {
+				return fmt.Errorf("%s: query %s has no candidate", path, key)
+			}
+			if err := c.list(int64(row), q.Candidates[0].Pointer); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+		} else if len(q.Pool) < c.Shots {
+			return fmt.Errorf("%s: query %s has a pool of %d, want %d at least", path, key, len(q.Pool), c.Shots)
+		}
+		c.queries, c.pools = append(c.queries, row), append(c.pools, q.Pool)
+	}
+	return nil
+}
+
+// choose returns the examples of each question, in the order of the prompt: what is nearest or best stands last, beside the
+// question.
+func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
+	out := make([][]int32, len(c.queries))
+	candidates := c.set.Candidates()
+	for i, q := range c.queries {
+		pool := c.pool(i, candidates)
+		switch c.Method {
+		case "predictions", "best_beam":
+			if out[i] = c.listed[int64(q)]; out[i] == nil {
+				return nil, fmt.Errorf("%s: no prediction for it in %s", c.set.At(q), *c.Predictions)
+			}
+		case "random":
+			for _, k := range rng.New(c.seed, "infer", int(c.set.Records[q].ID)).Perm(len(pool))[:c.Shots] {
+				out[i] = append(out[i], int32(pool[k]))
+			}
+		case "text", "image":
+			near, err := icl.Nearest(ctx, c.vectors, []int{q}, pool, c.Shots, func(q, c int) bool { return q == c })
+			if err != nil {
+				return nil, err
+			}
+			for _, n := range slices.Backward(near[0]) {
+				out[i] = append(out[i], n.Row)
+			}
+		case "oracle":
+			best, err := c.likeliest(ctx, q, pool)
+			if err != nil {
+				return nil, err
+			}
+			out[i] = best
+		}
+	}
+	return out, nil
+}
+
+// pool returns the rows that may be shown before question i.
+func (c *chooser) pool(i int, candidates []int) []int {
+	if c.pools == nil {
+		return candidates
+	}
+	rows := make([]int, len(c.pools[i]))
+	for k, row := range c.pools[i] {
+		rows[k] = int(row)
+	}
+	return rows
+}
+
+// likeliest returns the examples that make the right answer likeliest, each shown alone; the best one last.
+func (c *chooser) likeliest(ctx context.Context, q int, pool []int) ([]int32, error) {
+	prompts := make([]lvlm.Prompt, len(pool))
+	for k, row := range pool {
+		prompts[k] = lvlm.Prompt{Shots: []lvlm.Example{c.example(row)}, Query: c.example(q)}
+	}
+	scores, err := c.scorer.Score(ctx, prompts)
+	if err != nil {
+		return nil, err
+	}
+	c.scored += int64(len(prompts))
+	mean := func(k int) float64 {
+		sum := 0.0
+		for _, v := range scores[k].LogProbs {
+			sum += v
+		}
+		return sum / float64(len(scores[k].LogProbs))
+	}
+	order := make([]int, len(pool))
+	for k := range order {
+		order[k] = k
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(mean(b), mean(a)) })
+	var out []int32
+	for _, k := range slices.Backward(order[:c.Shots]) {
+		out = append(out, int32(pool[k]))
+	}
+	return out, nil
+}
+
+// example is a record with the answer that it shows.
+func (c *chooser) example(row int) lvlm.Example {
+	r := c.set.Records[row]
+	e := lvlm.Example{ID: r.ID, Image: r.Image, Question: r.Question}
+	count := map[string]int{}
+	for _, a := range r.Answers {
+		if count[a]++; e.Answer == "" || c.Answer == "majority" && count[a] > count[e.Answer] {
+			e.Answer = a
+		}
+	}
+	return e
+}
+
+// answer asks the model.
+func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error) {
+	prompts := make([]lvlm.Prompt, len(chosen))
+	for i, rows := range chosen {
+		prompts[i].Query = c.example(c.queries[i])
+		prompts[i].Query.Answer = ""
+		for _, row := range rows {
+			prompts[i].Shots = append(prompts[i].Shots, c.example(int(row)))
+		}
+	}
+	return c.scorer.Answer(ctx, prompts)
+}
+
+// write writes the official result file, selections.jsonl and infer.json.
+func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, about Inference) error {
+	results := make([]vqa.Result, len(answers))
+	var lines []byte
+	for i, q := range c.queries {
+		r := c.set.Records[q]
+		results[i] = vqa.Result{QuestionID: r.ID, Answer: vqa.ExtractAnswer(answers[i])}
+		line, err := json.Marshal(selection{int64(q), chosen[i], r.Question, answers[i]})
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	for path, value := range map[string]any{out: results, filepath.Join(dir, "infer.json"): about} {
+		text, err := json.MarshalIndent(value, "", " ")
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(path, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
+	}
+	return atomicfile.Write(filepath.Join(dir, "selections.jsonl"), lines, 0o644)
+}

@@ -1,0 +1,163 @@
+package tasks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/rewardutil/lvlm"
+	"fulcrum/rewardutil/vqa"
+)
+
+// copier answers with the last example's answer. It finds an answer likely where an example has it.
+type copier struct{ lvlm.Scorer }
+
+func (copier) Answer(_ context.Context, prompts []lvlm.Prompt) ([]string, error) {
+	out := make([]string, len(prompts))
+	for i, p := range prompts {
+		if p.Query.Answer != "" {
+			return nil, fmt.Errorf("query %d is asked with its answer %q", p.Query.ID, p.Query.Answer)
+		}
+		if n := len(p.Shots); n > 0 {
+			out[i] = p.Shots[n-1].Answer
+		}
+	}
+	return out, nil
+}
+
+func (copier) Score(_ context.Context, prompts []lvlm.Prompt) ([]lvlm.Likelihood, error) {
+	out := make([]lvlm.Likelihood, len(prompts))
+	for i, p := range prompts {
+		out[i].LogProbs = []float64{-3, -1}
+		if slices.ContainsFunc(p.Shots, func(e lvlm.Example) bool { return e.Answer == p.Query.Answer }) {
+			out[i].LogProbs[0] = -0.1
+		}
+	}
+	return out, nil
+}
+
+// questions are 8 training records, answered red and blue by turns, and 2 held-out ones that are red.
+func questions(t *testing.T, dir string) *icl.Set {
+	t.Helper()
+	var lines []string
+	for i := range 10 {
+		answer, split := []string{"red", "blue"}[i%2], "train"
+		if i >= 8 {
+			answer, split = "red", "val"
+		}
+		lines = append(lines, fmt.Sprintf(`{"id": %d, "question": "q%d", "answers": ["x", "%s", "%s"], "split": "%s"}`, 100+i, i, answer,
+			answer, split))
+	}
+	path := filepath.Join(dir, "records.jsonl")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	set, err := icl.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestInferShowsWhatTheMethodChooses(t *testing.T) {
+	dir := t.TempDir()
+	set := questions(t, dir)
+	file := func(name, text string) *string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return &path
+	}
+	pools := file("pools.json", `{"_meta": {}, "8": {"candidate_pool_ids": [1, 3, 4, 5], "pointer_candidates": [{"pointer": [5, 4]}]},
+		"9": {"candidate_pool_ids": [1, 3, 5, 6], "pointer_candidates": [{"pointer": [6, 1]}]}}`)
+	predictions := file("predictions.jsonl", "{\"query_id\": 8, \"pointer\": [2, 7]}\n{\"query_id\": 9, \"pointer\": [7, 2]}\n")
+	vectors := icl.Vectors{Dim: 2, Data: []float32{1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 0.8, 0.6, 0.6, 0.8}}
+	for _, c := range []struct {
+		name    string
+		options job.InferOptions
+		want    [][]int32 // nil: any two of the pool
+		scored  int64
+		answers []string
+	}{
+		{"predictions", job.InferOptions{Method: "predictions", Predictions: predictions}, [][]int32{{2, 7}, {7, 2}}, 0, []string{"blue", "red"}},
+		{"the nearest stands last", job.InferOptions{Method: "image"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"red", "blue"}},
+		{"the nearest of a pool", job.InferOptions{Method: "image", Beams: pools}, [][]int32{{1, 4}, {3, 1}}, 0, []string{"red", "blue"}},
+		{"the first candidate", job.InferOptions{Method: "best_beam", Beams: pools}, [][]int32{{5, 4}, {6, 1}}, 0, []string{"red", "blue"}},
+		{"the oracle", job.InferOptions{Method: "oracle", Beams: pools}, [][]int32{{1, 4}, {1, 6}}, 8, []string{"red", "red"}},
+		{"random", job.InferOptions{Method: "random", Beams: pools}, nil, 0, nil},
+		{"none", job.InferOptions{Method: "none"}, [][]int32{nil, nil}, 0, []string{"", ""}},
+		{"the first answer", job.InferOptions{Method: "image", Answer: "first"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"x", "x"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.options.Shots = 2; c.options.Answer == "" {
+				c.options.Answer = "majority"
+			}
+			ch := &chooser{InferOptions: c.options, set: set, scorer: copier{}, seed: 1, vectors: vectors}
+			if c.options.Method == "image" {
+				ch.queries = set.Queries(true)
+				if c.options.Beams != nil {
+					if err := ch.readBeams(*pools); err != nil {
+						t.Fatal(err)
+					}
+				}
+			} else if err := ch.read(); err != nil {
+				t.Fatal(err)
+			}
+			chosen, err := ch.choose(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers, err := ch.answer(t.Context(), chosen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.want == nil {
+				for i, rows := range chosen {
+					if len(rows) != 2 || rows[0] == rows[1] || !slices.Contains(ch.pools[i], rows[0]) || !slices.Contains(ch.pools[i], rows[1]) {
+						t.Errorf("chosen %v, want two of the pool %v", rows, ch.pools[i])
+					}
+				}
+			} else if fmt.Sprint(chosen) != fmt.Sprint(c.want) || !slices.Equal(answers, c.answers) || ch.scored != c.scored {
+				t.Errorf("chosen %v, answers %q, %d scored, want %v, %q and %d", chosen, answers, ch.scored, c.want, c.answers, c.scored)
+			}
+			out := filepath.Join(dir, "results.json")
+			if err := ch.write(dir, out, chosen, answers, Inference{}); err != nil {
+				t.Fatal(err)
+			}
+			text, _ := os.ReadFile(out)
+			var results []vqa.Result
+			if err := json.Unmarshal(text, &results); err != nil || len(results) != 2 || results[0].QuestionID != 108 {
+				t.Errorf("%s: %s, %v: want the records' ids as question ids", out, text, err)
+			}
+		})
+	}
+}
+
+func TestInferRefusesWhatCannotBeShown(t *testing.T) {
+	dir := t.TempDir()
+	set := questions(t, dir)
+	for line, want := range map[string]string{
+		`{"query_id": 8, "pointer": [1]}`:     "query 8 has 1 examples, infer.shots=2 wants as many",
+		`{"query_id": 8, "pointer": [1, 9]}`:  "query 8: example 9 is held out or has no answer: it cannot be shown",
+		`{"query_id": 8, "pointer": [1, 10]}`: "query 8: example 10 is none of the 10 records",
+		`{"query_id": 10, "pointer": [1, 2]}`: "query 10 is none of the 10 records: its number is a row of them",
+		`{"query_id": 3, "pointer": [1, 2]}`:  "no question to ask",
+	} {
+		path := filepath.Join(dir, "predictions.jsonl")
+		if err := os.WriteFile(path, []byte(line+"\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ch := &chooser{InferOptions: job.InferOptions{Method: "predictions", Predictions: &path, Shots: 2}, set: set, scorer: copier{}}
+		if err := ch.read(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}

@@ -5,37 +5,50 @@ import (
 	"encoding/json"
 
 	"fulcrum/experiments/icl"
+	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )
 
-// ask scores the prompts' answers (Do: likelihood) or gives greedy ones (answer), as task=beams does.
-func (j *Job) ask(a *Answer) error {
+// scorer opens the model that the job's options name, or the server that Server does.
+func (j *Job) scorer(ctx context.Context) (lvlm.Scorer, error) {
+	if j.Server != nil {
+		opt := lvlm.DefaultOptions()
+		if err := json.Unmarshal(j.Server, &opt); err != nil {
+			return nil, err
+		}
+		return lvlm.Open(ctx, opt, nil)
+	}
 	opt := vl.DefaultOptions()
 	opt.LoRA.Enabled = false
 	if err := json.Unmarshal(j.Options, &opt); err != nil {
-		return err
+		return nil, err
 	}
 	model, err := vl.Open(opt, "cpu", 0, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	proc, err := processor.Open(*opt.Path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	local, err := icl.NewLocal(model, proc, "", icl.LocalOptions{MaxNewTokens: max(j.Tokens, 1), Threads: j.threads})
+	return icl.NewLocal(model, proc, "", icl.LocalOptions{MaxNewTokens: max(j.Tokens, 1), Threads: j.threads})
+}
+
+// ask scores the prompts' answers (Do: likelihood) or gives greedy ones (answer), as task=beams does.
+func (j *Job) ask(a *Answer) error {
+	ctx := context.Background()
+	scorer, err := j.scorer(ctx)
 	if err != nil {
 		return err
 	}
-	defer local.Close()
-	ctx := context.Background()
+	defer scorer.Close()
 	return j.timed(a, func() error {
 		if j.Do == "answer" {
-			a.Texts, err = local.Answer(ctx, j.Asked)
+			a.Texts, err = scorer.Answer(ctx, j.Asked)
 			return err
 		}
-		scores, err := local.Score(ctx, j.Asked)
+		scores, err := scorer.Score(ctx, j.Asked)
 		a.LogP, a.IDs = nil, nil
 		for _, s := range scores {
 			a.LogP = append(a.LogP, [][]float64{s.LogProbs})

@@ -136,7 +136,7 @@ fuzz: native ## every fuzz target for FUZZTIME (30s) each
 
 # The environment of the peers, and which groups of their tests run: scripts/peers/test_GROUP.*
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fulcrum/peers
-PEER_GROUPS ?= models adapters tokenizers images trl recipes loggers torch experiments
+PEER_GROUPS ?= models adapters tokenizers images clip trl recipes loggers torch experiments servers icl
 
 .PHONY: peers
 peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch: PEERS=DIR (5 GB)
@@ -151,6 +151,11 @@ test-peers: build peers ## beside transformers, peft and TRL, and our suite on t
 bench-peers: build peers ## steps, generation and scoring beside transformers and TRL, in turns: BENCH_ARGS="tiny mid"
 	@$(GO) build -o build/probe ./scripts/peers/probe
 	@$(PEERS)/bin/python -W ignore scripts/peers/bench.py $(BENCH_ARGS)
+
+.PHONY: bench-peers-icl
+bench-peers-icl: build peers ## answers scored behind demonstrations, beside plain transformers, in turns: BENCH_ARGS="tiny mid"
+	@$(GO) build -o build/probe ./scripts/peers/probe
+	@$(PEERS)/bin/python -W ignore scripts/peers/bench_icl.py $(BENCH_ARGS)
 
 .PHONY: kit
 kit: build ## build/fulcrum-kit-*.tar.gz: programs and sources for a machine with a PyTorch, without Go

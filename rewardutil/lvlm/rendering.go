@@ -12,9 +12,9 @@ import (
 
 // plainTemplate is for models that have none: lines of questions and answers.
 const plainTemplate = `{% for message in messages %}{% if message['role'] == 'user' %}Question: ` +
-	`{% for part in message['content'] %}{{ part['text'] }}{% endfor %}
-{% else %}Short answer: {{ message['content'] }}
-{% endif %}{% endfor %}{% if add_generation_prompt %}Short answer:{% endif %}`
+	`{% for part in message['content'] %}{{ part['text'] }}{% endfor %}{{ '\n' }}` +
+	`{% else %}Short answer: {{ message['content'] }}{{ '\n' }}{% endif %}{% endfor %}` +
+	`{% if add_generation_prompt %}Short answer:{% endif %}` // line ends as expressions: one behind a block would go
 
 // rendering is how prompts become text, and tokens where the model's tokenizer is here.
 type rendering struct {

@@ -185,7 +185,8 @@ func (s *server) answer(ctx context.Context, p Prompt, top int) (greedy, error) 
 		return greedy{}, err
 	}
 	g, err := s.protocol.answered(reply)
-	if most := s.opt.MaxNewTokens + 1; err == nil && len(g.tokens) > most {
+	const letter = 32 // tokens: llama.cpp's server goes on while the bytes of its tokens spell no whole letter
+	if err == nil && len(g.tokens) > s.opt.MaxNewTokens+letter {
 		err = fmt.Errorf("its answer has %d tokens, and %d were allowed", len(g.tokens), s.opt.MaxNewTokens)
 	}
 	return g, err

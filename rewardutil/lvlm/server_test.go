@@ -73,6 +73,19 @@ func TestServersScore(t *testing.T) {
 	}
 }
 
+func TestPlainTemplate(t *testing.T) {
+	r, err := openRendering(DefaultOptions(), fallback("completions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Prompt{Shots: []Example{{Question: "What?", Answer: "red"}}, Query: Example{Question: "And this?", Answer: "two dogs"}}
+	whole, from, err := r.texts(p)
+	want := "Question: What?\nShort answer: red\nQuestion: And this?\nShort answer: two dogs\n"
+	if err != nil || whole != want || whole[from:] != " two dogs\n" {
+		t.Errorf("got %q, the answer %q, %v", whole, whole[from:], err)
+	}
+}
+
 func decoded(t *testing.T, url string) []byte {
 	t.Helper()
 	_, data, _ := strings.Cut(url, ";base64,")

@@ -40,7 +40,8 @@ type Job struct {
 	Folder      string
 	Repeats     int
 	Train       Training
-	Asked       []lvlm.Prompt // of likelihood and answer
+	Asked       []lvlm.Prompt   // of likelihood and answer
+	Server      json.RawMessage // lvlm.Options: what they ask instead of Options' model
 
 	threads int
 }

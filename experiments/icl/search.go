@@ -179,12 +179,13 @@ func Prompt(records []icl.Record, query int, shots []int32) lvlm.Prompt {
 	return p
 }
 
-// Probe asks about n sequences of k demonstrations, as step k of a search does: what its rate is measured by.
+// Probe asks about n sequences of k demonstrations, as step k of a search does: what its rate is measured by. The last of them is
+// the same for every k: as in a search, its picture is new in the first step alone.
 func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (prompts []lvlm.Prompt, err error) {
 	answers, beams := s.answers(s.Records[query])[:1], []Beam{{}}
 	if k > 0 {
 		beams = nil
-		for _, c := range pool[k-1 : min(k-1+n, len(pool))] {
+		for _, c := range pool[s.Shots-1 : min(s.Shots-1+n, len(pool))] {
 			beams = append(beams, Beam{Rows: s.with(pool[:k-1], c)})
 		}
 	}

@@ -137,7 +137,7 @@ func DefaultConfig() *Config {
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),
 		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Infer: DefaultInferOptions(),
 		Encoder: clip.DefaultOptions(),
-		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
+		Report:  record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 	online := NewGRPO()
 	online.Rollout, online.OldPolicy = "online", "batch"

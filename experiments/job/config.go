@@ -233,7 +233,7 @@ func (c *Config) Validate() error {
 			seen[name] = true
 		}
 		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" &&
-			c.Data.Reader == nil {
+			c.Data.Reader == nil && c.LVLM.Reward == nil {
 			return option.Errorf("checkpoint.best.metric",
 				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
 		}
@@ -241,7 +241,7 @@ func (c *Config) Validate() error {
 		for _, p := range c.planned() {
 			online = online || p.Traits(c).Online
 		}
-		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
+		if online && c.Data.Name == "beams" && c.Data.Reader == nil && c.LVLM.Reward == nil {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
 				"the phase out of schedule")
 		}

@@ -9,8 +9,7 @@ import transformers
 
 import peers
 
-FOLDERS = {"qwen": peers.DATA / "qwen2_5_vl" / "tiny_tied", "t5": peers.DATA / "seq2seq" / "tiny_t5", "bart": peers.DATA / "seq2seq" / "tiny_bart",
-           "clip": peers.ROOT / "selector" / "clip" / "testdata" / "quick"}
+FOLDERS = {"qwen": peers.DATA / "qwen2_5_vl" / "tiny_tied", "t5": peers.DATA / "seq2seq" / "tiny_t5", "bart": peers.DATA / "seq2seq" / "tiny_bart"}
 PIECES = ["the quick brown fox", "  two  spaces ", "\n\n", "\t", "Ünïcödé ﬁ ǅ", "日本語の文", "🙂👩‍👩‍👧", "1234567", "don't we'll I'M", "a\u0301e\u0308", "\u00a0",
           "x=1;\r\ny", "<", "|im_end|>", "…—“”", "ß", "ﷺ", "\u200b", "İ", "٣٤", "CamelCaseWord", "https://example.org/a?b=c", "</s>", "<pad>"]
 

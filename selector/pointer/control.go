@@ -24,6 +24,13 @@ func (s *Source) Control(name string, seed int64) error {
 	return nil
 }
 
+// Uncontrolled returns the source as it is without Control.
+func (s *Source) Uncontrolled() *Source {
+	out := *s
+	out.from, out.within = nil, nil
+	return &out
+}
+
 // others returns for each query another one with a pool of the same size: a random cycle through all of each size.
 func (s *Source) others(seed int64) ([]int, error) {
 	of := map[int][]int{}

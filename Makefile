@@ -82,13 +82,14 @@ test-slurm: setup build ## install Slurm and munge (root) and run the tests on a
 	@FULCRUM_REQUIRE_SLURM=1 $(GO) test $(SHORT) -timeout 30m -run $(ON_SLURM) -json ./experiments/... 2>&1 | go run ./scripts/testsummary
 
 .PHONY: test-long
-test-long: setup build ## the tests in their full sizes, Slurm's too, the race detector, fuzzing and the kit
+test-long: setup build ## the tests in their full sizes, Slurm's too, the race detector, fuzzing, the kit and the package
 	@$(GO) vet ./...
 	@$(GO) test -timeout 6h -skip $(ON_SLURM) -json ./... 2>&1 | go run ./scripts/testsummary
 	@$(MAKE) --no-print-directory test-slurm SHORT=
 	@$(GO) test -race -short -timeout 1h $$(scripts/pure-packages)
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=2m
 	@scripts/kit_test.sh
+	@$(MAKE) --no-print-directory deb && scripts/deb_test.sh
 
 .PHONY: lint
 lint: native deadcode ## gofmt, go vet, staticcheck, tidy modules, package order, our C++ under -Werror
@@ -135,7 +136,7 @@ fuzz: native ## every fuzz target for FUZZTIME (30s) each
 
 # The environment of the peers, and which groups of their tests run: scripts/peers/test_GROUP.*
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fulcrum/peers
-PEER_GROUPS ?= models adapters tokenizers images clip trl recipes loggers torch experiments servers
+PEER_GROUPS ?= models adapters tokenizers images clip trl recipes loggers torch experiments servers icl
 
 .PHONY: peers
 peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch: PEERS=DIR (5 GB)
@@ -150,6 +151,11 @@ test-peers: build peers ## beside transformers, peft and TRL, and our suite on t
 bench-peers: build peers ## steps, generation and scoring beside transformers and TRL, in turns: BENCH_ARGS="tiny mid"
 	@$(GO) build -o build/probe ./scripts/peers/probe
 	@$(PEERS)/bin/python -W ignore scripts/peers/bench.py $(BENCH_ARGS)
+
+.PHONY: bench-peers-icl
+bench-peers-icl: build peers ## answers scored behind demonstrations, beside plain transformers, in turns: BENCH_ARGS="tiny mid"
+	@$(GO) build -o build/probe ./scripts/peers/probe
+	@$(PEERS)/bin/python -W ignore scripts/peers/bench_icl.py $(BENCH_ARGS)
 
 .PHONY: kit
 kit: build ## build/fulcrum-kit-*.tar.gz: programs and sources for a machine with a PyTorch, without Go

@@ -8,18 +8,10 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
-	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )
-
-func TestMain(m *testing.M) {
-	if err := torchx.Load(); err != nil {
-		panic(err)
-	}
-	os.Exit(m.Run())
-}
 
 // openLocal opens the fixtures' model of random weights.
 func openLocal(t *testing.T, o LocalOptions) (*Local, error) {

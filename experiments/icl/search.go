@@ -140,11 +140,7 @@ func (s *Search) judge(ctx context.Context, query int, answers []string, beams [
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {
-			if beams[i].Said = said[i]; s.Score == "vqa" {
-				beams[i].Score = vqa.Accuracy(said[i], r.Answers, false)
-			} else {
-				beams[i].Score = s.Captions.Score(said[i], r.Answers)
-			}
+			beams[i].Said, beams[i].Score = said[i], s.grade(said[i], r.Answers)
 		}
 		return err
 	}
@@ -183,12 +179,13 @@ func Prompt(records []icl.Record, query int, shots []int32) lvlm.Prompt {
 	return p
 }
 
-// Probe asks about n sequences of k demonstrations, as step k of a search does: what its rate is measured by.
+// Probe asks about n sequences of k demonstrations, as step k of a search does: what its rate is measured by. The last of them is
+// the same for every k: as in a search, its picture is new in the first step alone.
 func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (prompts []lvlm.Prompt, err error) {
 	answers, beams := s.answers(s.Records[query])[:1], []Beam{{}}
 	if k > 0 {
 		beams = nil
-		for _, c := range pool[k-1 : min(k-1+n, len(pool))] {
+		for _, c := range pool[s.Shots-1 : min(s.Shots-1+n, len(pool))] {
 			beams = append(beams, Beam{Rows: s.with(pool[:k-1], c)})
 		}
 	}
@@ -196,4 +193,46 @@ func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (
 		prompts = append(prompts, Prompt(s.Records, query, b.Rows))
 	}
 	return prompts, s.judge(ctx, query, answers, beams, nil, nil)
+}
+
+// grade is the metric of an answer that the model gave itself.
+func (s *Search) grade(said string, answers []string) float64 {
+	if s.Score == "cider" {
+		return s.Captions.Score(said, answers)
+	}
+	return vqa.Accuracy(said, answers, false)
+}
+
+// Rewards scores one sequence of demonstrations for each query, all in one call: the probability of its answer, or the metric of
+// the model's own, which is the accuracy too where it is one (nil: it is not).
+func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (rewards, accuracy []float64, err error) {
+	prompts := make([]lvlm.Prompt, len(queries))
+	for i, q := range queries {
+		prompts[i] = Prompt(s.Records, q, shots[i])
+		prompts[i].Query.Answer = s.answers(s.Records[q])[0]
+	}
+	if s.greedy() {
+		said, err := s.Scorer.Answer(ctx, prompts)
+		for i := range said {
+			rewards = append(rewards, s.grade(said[i], s.Records[queries[i]].Answers))
+		}
+		if s.Score == "vqa" {
+			accuracy = rewards
+		}
+		return rewards, accuracy, err
+	}
+	found, err := s.Scorer.Score(ctx, prompts)
+	for _, l := range found {
+		rewards = append(rewards, math.Exp(stat.Mean(l.LogProbs)))
+	}
+	return rewards, nil, err
+}
+
+// References counts n-grams in the answers of all records, for CIDEr-D.
+func References(records []icl.Record) *text.CIDEr {
+	var all [][]string
+	for _, r := range records {
+		all = append(all, r.Answers)
+	}
+	return text.NewCIDEr(all)
 }

@@ -135,8 +135,9 @@ func DefaultConfig() *Config {
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),
-		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Infer: DefaultInferOptions(), Encoder: clip.DefaultOptions(),
-		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
+		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Infer: DefaultInferOptions(),
+		Encoder: clip.DefaultOptions(),
+		Report:  record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 	online := NewGRPO()
 	online.Rollout, online.OldPolicy = "online", "batch"
@@ -224,7 +225,7 @@ func (c *Config) Validate() error {
 			seen[name] = true
 		}
 		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" &&
-			c.Data.Reader == nil {
+			c.Data.Reader == nil && c.LVLM.Reward == nil {
 			return option.Errorf("checkpoint.best.metric",
 				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
 		}
@@ -232,7 +233,7 @@ func (c *Config) Validate() error {
 		for _, p := range c.planned() {
 			online = online || p.Traits(c).Online
 		}
-		if online && c.Data.Name == "beams" && c.Data.Reader == nil {
+		if online && c.Data.Name == "beams" && c.Data.Reader == nil && c.LVLM.Reward == nil {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
 				"the phase out of schedule")
 		}

@@ -21,7 +21,6 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/rewardutil/text"
 )
 
 // beams runs task=beams: sequences of demonstrations for each query, by what a frozen vision-language model makes of them. All that
@@ -49,11 +48,7 @@ func beams(ctx context.Context, j *job.Job) error {
 	}
 	b.search = icl.Search{Scorer: b.scorer, Records: b.set.Records, BeamsOptions: b.opt}
 	if b.opt.Score == "cider" {
-		var references [][]string
-		for _, r := range b.set.Records {
-			references = append(references, r.Answers)
-		}
-		b.search.Captions = text.NewCIDEr(references)
+		b.search.Captions = icl.References(b.set.Records)
 	}
 	if err := b.plan(ctx); err != nil || j.Config.DryRun {
 		return err
@@ -245,6 +240,7 @@ func (b *beamSearch) run(ctx context.Context) error {
 	if b.job.Config.LVLM.Backend != "local" {
 		workers = max(4, runtime.NumCPU())
 	}
+	progress := b.progress()
 	var wg sync.WaitGroup
 	next, finished := make(chan int), make(chan int)
 	for range workers {
@@ -271,7 +267,6 @@ func (b *beamSearch) run(ctx context.Context) error {
 		}
 	}()
 	go func() { wg.Wait(); close(finished) }()
-	progress := b.progress()
 	for range finished {
 		progress()
 	}

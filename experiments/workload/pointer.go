@@ -31,7 +31,7 @@ type Pointer struct {
 }
 
 // newPointerWorkload reads the data and builds the selector.
-func newPointerWorkload(_ context.Context, j *job.Job) (Workload, error) {
+func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	c := j.Config
 	warnOfUnread(j, "rewards", "vl", "seq2seq")
 	bundle, err := LoadData(j)
@@ -44,10 +44,13 @@ func newPointerWorkload(_ context.Context, j *job.Job) (Workload, error) {
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
 		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
 	}
-	if err := checkBestMetric(c.Checkpoint.Best.Metric, bundle); err != nil {
+	if err := checkBestMetric(c, bundle); err != nil {
 		return nil, err
 	}
 	data := NewPointerData(bundle)
+	if data.ask, err = asksModel(ctx, j, bundle); err != nil {
+		return nil, err
+	}
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		if data.seen = data.trained(*n); data.seen == nil {
 			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score "+
@@ -104,7 +107,17 @@ func (w *Pointer) Examples(env *phases.Env, result phases.Result) error {
 	return pointerExamples(w.job, w.bundle, env, result)
 }
 
-func (w *Pointer) Baselines() error { return baselines(w.job, w.splits(), w.shots()) }
+func (w *Pointer) Baselines() error {
+	if w.ask == nil {
+		return baselines(w.job, w.splits(), w.shots())
+	}
+	for _, split := range w.splits() {
+		if err := w.askedBaselines(split); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // evaluatedSet is a set of queries on which policies are scored.
 type evaluatedSet struct {
@@ -181,13 +194,14 @@ func dataSummary(b *beamdata.Bundle) record.DataSummary {
 }
 
 // checkBestMetric refuses a checkpoint.best.metric that the validation queries cannot give.
-func checkBestMetric(metric *string, b *beamdata.Bundle) error {
+func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
+	metric := c.Checkpoint.Best.Metric
 	if metric == nil {
 		return nil
 	}
 	switch *metric {
 	case "val_reward", "val_accuracy":
-		if b.Val.Scorer == nil {
+		if b.Val.Scorer == nil && (c.LVLM.Reward == nil || *metric == "val_accuracy" && *c.LVLM.Reward != "vqa") {
 			return usage.Errorf("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
 		}
 	case "val_loss", "val_advantage":

@@ -58,7 +58,7 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 			return err
 		}
 		if c.Rewards.Any() {
-			if w.rewards, err = c.Rewards.Build(); err != nil {
+			if w.rewards, err = c.Rewards.Build(localJudge(j)); err != nil {
 				return usage.Errorf("%v", err)
 			}
 			j.AtEnd(w.rewards)
@@ -162,7 +162,7 @@ func (w *textWorkload[P]) source(set *conversation.Set) *prompts.Source[P] {
 // or scorer shows before anything is trained.
 func (w *textWorkload[P]) probe() error {
 	probed := 256
-	if r := w.job.Config.Rewards; r.External.Weight != 0 || r.Points.Weight != 0 {
+	if r := w.job.Config.Rewards; r.External.Weight != 0 || r.Judge.Weight != 0 || r.Points.Weight != 0 {
 		probed = 4 // a scorer of the user's may take seconds a sample
 	}
 	for _, set := range []*conversation.Set{w.bundle.Train, w.bundle.Val, w.bundle.Eval} {

@@ -15,8 +15,9 @@ import (
 type PointerData struct {
 	bundle  *beamdata.Bundle
 	sources map[*beamdata.Set]*pointer.Source
-	seen    *beamdata.Set // training queries that are evaluated; nil: none
-	endAt   int           // recorded candidates of fewer examples end with a Stop; 0 = none do
+	seen    *beamdata.Set                   // training queries that are evaluated; nil: none
+	ask     func(*beamdata.Set) pointer.Ask // scores selections in place of a reader; nil: none does
+	endAt   int                             // recorded candidates of fewer examples end with a Stop; 0 = none do
 }
 
 func NewPointerData(b *beamdata.Bundle) *PointerData {
@@ -27,6 +28,9 @@ func (d *PointerData) source(set *beamdata.Set) *pointer.Source {
 	if d.sources[set] == nil {
 		d.sources[set] = pointer.NewSource(set)
 		d.sources[set].EndRecorded(d.endAt)
+		if d.ask != nil {
+			d.sources[set].ScoreBy(d.ask(set))
+		}
 	}
 	return d.sources[set]
 }
@@ -44,7 +48,7 @@ func (d *PointerData) Serve(p *pointer.Policy) {
 // trained returns n training queries, evenly spread, whose selections can be scored; nil where none can.
 func (d *PointerData) trained(n int) *beamdata.Set {
 	for _, set := range []*beamdata.Set{d.bundle.Online, d.bundle.RCE, d.bundle.Records} {
-		if set != nil && set.Len() > 0 && set.Scorer != nil {
+		if set != nil && set.Len() > 0 && (set.Scorer != nil || d.ask != nil) {
 			return set.Subset(beamdata.Spread(n, set.Len()))
 		}
 	}
@@ -77,6 +81,9 @@ func (d *PointerData) Records(phase string) (selector.Source, error) {
 
 // Online are the queries of rollouts, with the reader that scores them.
 func (d *PointerData) Online(phase string) (selector.Source, error) {
+	if d.ask != nil {
+		return d.Records(phase)
+	}
 	if d.bundle.Online == nil || d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
 		return nil, usage.Errorf("schedule: phase %s samples new selections, and data.name=%s has no reader to score them "+
 			"(data.reader)", phase, d.bundle.Name)

@@ -37,6 +37,9 @@ type Options struct {
 	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
 	// further attempts, after 1, 2, 4, … seconds or what the server asks for, when it is lost, late, overloaded or faulty (5xx)
 	Retries int `koanf:"retries" range:"[0,inf)"`
+	// what a selection earns in training (policy=pointer), in place of data.reader: likelihood = the probability of the query's most
+	// frequent answer, the geometric mean of its tokens; cider, vqa = of the greedy answer; null = nobody is asked
+	Reward *string `koanf:"reward" enum:"likelihood,cider,vqa"`
 	// folder that keeps every score and answer; jobs share it, also at the same time; null = nothing is kept
 	Store *string `koanf:"store"`
 	// before the job, rewrite the store as one file without duplicates; files that other jobs write now are left alone
@@ -45,7 +48,7 @@ type Options struct {
 
 // DefaultOptions returns the local model, short answers and no store.
 func DefaultOptions() Options {
-	return Options{Backend: "local", ImageSize: 336, MaxNewTokens: 5, Batch: 16, Concurrency: 32, Timeout: 120, Retries: 5}
+	return Options{Backend: "local", ImageSize: 336, MaxNewTokens: 5, Batch: 64, Concurrency: 32, Timeout: 120, Retries: 5}
 }
 
 // Validate reports what cannot work before any model is opened.

@@ -10,8 +10,10 @@ import (
 )
 
 // alone returns the rewards with one term on, with its defaults.
-func alone(field string) Options {
+func alone(t *testing.T, field string) Options {
+	t.Helper()
 	o := DefaultOptions()
+	o.Judge.URL = (&chat{answer: func(p string) string { return fmt.Sprint(len(p) % 9) }}).serve(t)
 	o.External.Command = []string{"sh", "-c", "while read -r line; do echo 0.5; done"} // the other terms do not read it
 	reflect.ValueOf(&o).Elem().FieldByName(field).FieldByName("Weight").SetFloat(1)
 	return o
@@ -43,7 +45,7 @@ func TestTermsConform(t *testing.T) {
 		}
 		checked++
 		t.Run(field.Name, func(t *testing.T) {
-			r, err := alone(field.Name).Build()
+			r, err := alone(t, field.Name).Build(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,14 +79,14 @@ func TestTermsConform(t *testing.T) {
 				!strings.HasPrefix(err.Error(), "q7: ") {
 				t.Errorf("an item that lacks what the term needs: %v, want its name", err)
 			}
-			o := alone(field.Name)
+			o := alone(t, field.Name)
 			reflect.ValueOf(&o).Elem().FieldByName(field.Name).FieldByName("Weight").SetFloat(-1)
-			if _, err := o.Build(); err == nil || !strings.Contains(err.Error(), "rewards."+field.Tag.Get("koanf")+".weight: want at least 0") {
+			if _, err := o.Build(nil); err == nil || !strings.Contains(err.Error(), "rewards."+field.Tag.Get("koanf")+".weight: want at least 0") {
 				t.Errorf("a negative weight: %v", err)
 			}
 		})
 	}
-	if checked < 8 {
-		t.Errorf("%d terms tried, want at least 8", checked)
+	if checked < 9 {
+		t.Errorf("%d terms tried, want at least 9", checked)
 	}
 }

@@ -33,6 +33,8 @@ type Options struct {
 	Points PointsOptions `koanf:"points"`
 	// scores of a program: an HTTP address or a command
 	External ExternalOptions `koanf:"external"`
+	// scores of a language model: OpenAI's chat API, or a model in this process
+	Judge JudgeOptions `koanf:"judge"`
 
 	// factor of the total, before its bounds: with advantages that are not normalised, the reward's weight
 	// against the KL
@@ -96,15 +98,20 @@ func (o Options) Any() bool {
 	return len(names) > 0
 }
 
-// Build returns the reward that the options describe. At least one term must be on.
-func (o Options) Build() (*Rewards, error) {
+// Build returns the reward that the options describe. At least one term must be on. open opens models of this process; without
+// it no judge has one.
+func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
 	r := &Rewards{scale: o.Scale, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
 	names, terms := o.terms()
 	for i, t := range terms {
-		reward, err := t.build()
+		build := t.build
+		if j, ok := t.(JudgeOptions); ok {
+			build = func() (Reward, error) { return j.buildWith(open) }
+		}
+		reward, err := build()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", names[i], err), r.Close())
 		}

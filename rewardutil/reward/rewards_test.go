@@ -351,7 +351,7 @@ func TestPointsAreCounted(t *testing.T) {
 	o.Points.Weight, o.Length.Weight = 2, 0
 	check := func(want map[string][]float64) {
 		t.Helper()
-		r, err := o.Build()
+		r, err := o.Build(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -400,7 +400,7 @@ func TestCompositionAddsWeightedTerms(t *testing.T) {
 	o.Format.Weight, o.Accuracy.Weight = 0.3, 0.7 // the Qwen-VL recipe
 	top := 0.5
 	o.ClipMax = &top
-	r, err := o.Build()
+	r, err := o.Build(nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,7 @@ func TestCompositionAddsWeightedTerms(t *testing.T) {
 		t.Errorf("terms %v: want format and accuracy alone", terms)
 	}
 	o.Scale = 0.5
-	if r, err = o.Build(); err != nil {
+	if r, err = o.Build(nil); err != nil {
 		t.Fatal(err)
 	}
 	total, _, err = r.Score(context.Background(), []Item{{Completion: "<answer>jump, run</answer>", Reference: "jump"}})
@@ -452,7 +452,7 @@ func TestWhatATermNeedsIsNamed(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			o := DefaultOptions()
 			tc.change(&o)
-			r, err := o.Build()
+			r, err := o.Build(nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -502,7 +502,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			o := DefaultOptions()
 			tc.change(&o)
-			_, err := o.Build()
+			_, err := o.Build(nil)
 			if err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}

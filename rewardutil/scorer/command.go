@@ -31,7 +31,7 @@ func newCommandTransport(opt Options) *commandTransport {
 	return &commandTransport{argv: opt.Command, keep: opt.Keep, idle: make(chan *child, opt.Parallel)}
 }
 
-func (t *commandTransport) name() string { return secret.Arguments(t.argv) }
+func (t *commandTransport) Name() string { return secret.Arguments(t.argv) }
 
 // Close ends the kept processes by closing their input, then by force.
 func (t *commandTransport) Close() error {
@@ -46,7 +46,7 @@ func (t *commandTransport) Close() error {
 }
 
 // score sends a batch to an idle process or a new one. A process that failed is not used again.
-func (t *commandTransport) Score(ctx context.Context, items [][]byte) ([]float64, error) {
+func (t *commandTransport) Ask(ctx context.Context, items [][]byte) ([]float64, error) {
 	var c *child
 	select {
 	case c = <-t.idle:

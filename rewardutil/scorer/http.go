@@ -18,11 +18,11 @@ func newHTTPTransport(opt Options) (*httpTransport, error) {
 	return &httpTransport{client}, err
 }
 
-func (t *httpTransport) name() string { return t.client.Address() }
+func (t *httpTransport) Name() string { return t.client.Address() }
 
 func (t *httpTransport) Close() error { return t.client.Close() }
 
-func (t *httpTransport) Score(ctx context.Context, items [][]byte) ([]float64, error) {
+func (t *httpTransport) Ask(ctx context.Context, items [][]byte) ([]float64, error) {
 	body := append([]byte(`{"items":[`), bytes.Join(items, []byte(","))...)
 	said, err := t.client.Do(ctx, http.MethodPost, "", append(body, "]}"...))
 	if err != nil {

@@ -90,18 +90,23 @@ func (o Options) Validate() error {
 // scorer sends items to the user's program and remembers what it said. Safe for concurrent use.
 type Scorer struct {
 	opt   Options
-	via   transport
+	via   Transport
 	slots chan struct{} // one for each request under way
 
 	mu          sync.Mutex
 	fresh, aged map[[sha256.Size]byte]float64 // two generations: old scores go, half a cache at a time
 }
 
-// transport scores one batch of JSON objects. Errors that no further attempt can mend are permanent.
-type transport interface {
-	Score(ctx context.Context, items [][]byte) ([]float64, error)
-	name() string
+// Transport scores batches of items in JSON. Errors that no further attempt can mend are webapi.Permanent.
+type Transport interface {
+	Ask(ctx context.Context, items [][]byte) ([]float64, error)
+	Name() string
 	Close() error
+}
+
+// Via returns a scorer of another kind: what it asks through the transport is bounded, repeated and remembered as the options say.
+func Via(opt Options, via Transport) *Scorer {
+	return &Scorer{opt: opt, via: via, slots: make(chan struct{}, opt.Parallel), fresh: map[[sha256.Size]byte]float64{}}
 }
 
 func New(opt Options) (*Scorer, error) {
@@ -111,14 +116,11 @@ func New(opt Options) (*Scorer, error) {
 	if !opt.On() {
 		return nil, errors.New("url: want the address of a scorer, or its command")
 	}
-	s := &Scorer{opt: opt, slots: make(chan struct{}, opt.Parallel), fresh: map[[sha256.Size]byte]float64{}}
 	if opt.URL == nil {
-		s.via = newCommandTransport(opt)
-		return s, nil
+		return Via(opt, newCommandTransport(opt)), nil
 	}
-	var err error
-	s.via, err = newHTTPTransport(opt)
-	return s, err
+	via, err := newHTTPTransport(opt)
+	return Via(opt, via), err
 }
 
 func (s *Scorer) Close() error { return s.via.Close() }
@@ -159,7 +161,7 @@ func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
 	}
 	scores, err := s.ask(ctx, missing)
 	if err != nil {
-		return nil, fmt.Errorf("scorer %s: %w", s.via.name(), err)
+		return nil, fmt.Errorf("scorer %s: %w", s.via.Name(), err)
 	}
 	for i, v := range scores {
 		known[missingKeys[i]] = v
@@ -237,7 +239,7 @@ func (s *Scorer) attempts(ctx context.Context, bodies [][]byte) ([]float64, erro
 	var scores []float64
 	err := webapi.Retry(ctx, webapi.Patience{Timeout: seconds(s.opt.Timeout), Retries: s.opt.Retries, Backoff: seconds(s.opt.Backoff),
 		What: fmt.Sprintf("no scores for %d items", len(bodies))}, func(ctx context.Context) (err error) {
-		if scores, err = s.via.Score(ctx, bodies); err == nil {
+		if scores, err = s.via.Ask(ctx, bodies); err == nil {
 			err = CheckScores(scores, len(bodies))
 		}
 		return err

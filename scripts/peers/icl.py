@@ -48,14 +48,14 @@ class Plain:
         self.processor = transformers.AutoProcessor.from_pretrained(folder, use_fast=False)
         self.model = transformers.Qwen2_5_VLForConditionalGeneration.from_pretrained(folder, dtype=torch.float32, **options).eval()
 
-    def inputs(self, asked, answers=True):
+    def inputs(self, asked, answers=True, side="right"):
         end = "<|im_end|>"
         texts, images = [], []
         for p in asked:
             text = self.processor.apply_chat_template(messages(p), tokenize=False, add_generation_prompt=True)
             texts.append(text + p["Query"]["Answer"] + end if answers else text)
             images += [Image.open(e["Image"]).convert("RGB") for e in [*p["Shots"], p["Query"]]]
-        return self.processor(text=texts, images=images, return_tensors="pt", padding=True, padding_side="right")
+        return self.processor(text=texts, images=images, return_tensors="pt", padding=True, padding_side=side)
 
     @torch.no_grad()
     def score(self, asked):

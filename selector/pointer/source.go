@@ -3,6 +3,7 @@ package pointer
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fulcrum/beamdata"
 	"fulcrum/selector"
@@ -14,7 +15,14 @@ type Source struct {
 	cos [][]float32 // [Q][K_i] cosine of query and candidate, filled on first use
 	// shots is the length that recorded candidates end at by themselves: shorter ones get a Stop. 0 = none do.
 	shots int
+	ask   Ask // nil: the set's scorer, if it has one
 }
+
+// Ask scores selections that no table holds: positions[k], in order of choice, of query queries[k]. accuracy may be nil.
+type Ask func(queries []int, positions [][]int32) (rewards, accuracy []float64, err error)
+
+// ScoreBy lets ask score the selections of a set without a scorer, those of a batch at once.
+func (s *Source) ScoreBy(ask Ask) { s.ask = ask }
 
 // EndRecorded makes recorded candidates of fewer than shots examples end with a scored Stop, for a policy that may stop.
 func (s *Source) EndRecorded(shots int) { s.shots = shots }
@@ -65,11 +73,15 @@ func (s *Source) Recorded(queries []int) *selector.Batch {
 	return b
 }
 
-// CanScore reports whether the set has an exact reward for any selection.
-func (s *Source) CanScore() bool { return s.set.Scorer != nil }
+// CanScore reports whether any selection has a reward.
+func (s *Source) CanScore() bool { return s.set.Scorer != nil || s.ask != nil }
 
 // Score fills b.Rewards from the set's scorer.
 func (s *Source) Score(b *selector.Batch) error {
+	if s.ask != nil {
+		_, err := s.askAll(b)
+		return err
+	}
 	return s.each(b, func(at, q int, positions []int32) {
 		b.Rewards[at] = beamdata.Reward(s.set.Scorer, q, positions)
 	})
@@ -78,6 +90,9 @@ func (s *Source) Score(b *selector.Batch) error {
 // Accuracy fills b.Rewards and returns the task accuracy of every valid candidate [B*G], or nil when
 // the scorer does not know it.
 func (s *Source) Accuracy(b *selector.Batch) ([]float64, error) {
+	if s.ask != nil {
+		return s.askAll(b)
+	}
 	known := false
 	accuracy := make([]float64, len(b.Valid))
 	err := s.each(b, func(at, q int, positions []int32) {
@@ -90,9 +105,35 @@ func (s *Source) Accuracy(b *selector.Batch) ([]float64, error) {
 	return accuracy, nil
 }
 
+// askAll is Accuracy by ask.
+func (s *Source) askAll(b *selector.Batch) ([]float64, error) {
+	var at, queries []int
+	var positions [][]int32
+	err := s.each(b, func(k, q int, chosen []int32) {
+		at, queries, positions = append(at, k), append(queries, q), append(positions, slices.Clone(chosen))
+	})
+	if err != nil {
+		return nil, err
+	}
+	rewards, known, err := s.ask(queries, positions)
+	if err != nil {
+		return nil, err
+	}
+	var accuracy []float64
+	if known != nil {
+		accuracy = make([]float64, len(b.Valid))
+	}
+	for i, k := range at {
+		if b.Rewards[k] = rewards[i]; known != nil {
+			accuracy[k] = known[i]
+		}
+	}
+	return accuracy, nil
+}
+
 // each calls f for every valid candidate with its index in [B*G], its query and its positions.
 func (s *Source) each(b *selector.Batch, f func(at, q int, positions []int32)) error {
-	if s.set.Scorer == nil {
+	if !s.CanScore() {
 		return fmt.Errorf("%s: no reader or reward function can score new selections (data.reader)", s.set.Name)
 	}
 	positions := make([]int32, 0, b.T)

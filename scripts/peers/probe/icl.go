@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"fulcrum/experiments/icl"
 	"fulcrum/rewardutil/lvlm"
@@ -35,29 +36,43 @@ func (j *Job) scorer(ctx context.Context) (lvlm.Scorer, error) {
 	return icl.NewLocal(model, proc, "", icl.LocalOptions{MaxNewTokens: max(j.Tokens, 1), Threads: j.threads})
 }
 
-// ask scores the prompts' answers (Do: likelihood) or gives greedy ones (answer), as task=beams does.
+// ask scores the prompts' answers (Do: likelihood) or gives greedy ones (answer), as task=beams does: each time by a model that was
+// just opened and remembers no picture.
 func (j *Job) ask(a *Answer) error {
+	for i := range 1 + j.Repeats {
+		seconds, err := j.askOnce(a)
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			a.Seconds = append(a.Seconds, seconds)
+		}
+	}
+	return nil
+}
+
+func (j *Job) askOnce(a *Answer) (seconds float64, err error) {
 	ctx := context.Background()
 	scorer, err := j.scorer(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer scorer.Close()
-	return j.timed(a, func() error {
-		if j.Do == "answer" {
-			a.Texts, err = scorer.Answer(ctx, j.Asked)
-			return err
+	start := time.Now()
+	if j.Do == "answer" {
+		a.Texts, err = scorer.Answer(ctx, j.Asked)
+		return time.Since(start).Seconds(), err
+	}
+	scores, err := scorer.Score(ctx, j.Asked)
+	seconds = time.Since(start).Seconds()
+	a.LogP, a.IDs = nil, nil
+	for _, s := range scores {
+		a.LogP = append(a.LogP, [][]float64{s.LogProbs})
+		ids := make([]int64, len(s.Tokens))
+		for i, id := range s.Tokens {
+			ids[i] = int64(id)
 		}
-		scores, err := scorer.Score(ctx, j.Asked)
-		a.LogP, a.IDs = nil, nil
-		for _, s := range scores {
-			a.LogP = append(a.LogP, [][]float64{s.LogProbs})
-			ids := make([]int64, len(s.Tokens))
-			for i, id := range s.Tokens {
-				ids[i] = int64(id)
-			}
-			a.IDs = append(a.IDs, ids)
-		}
-		return err
-	})
+		a.IDs = append(a.IDs, ids)
+	}
+	return seconds, err
 }

@@ -1,0 +1,81 @@
+package workload
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+
+	"fulcrum/experiments/job"
+	"fulcrum/rewardutil/reward"
+)
+
+// textJudge is rewards.judge.path: a token policy that answers greedily. It is opened with its first question, when libtorch is
+// there.
+type textJudge struct {
+	job *job.Job
+	opt reward.JudgeOptions
+
+	mu    sync.Mutex
+	model TextModel
+}
+
+// localJudge opens the judges of a run.
+func localJudge(j *job.Job) reward.OpenTextModel {
+	return func(opt reward.JudgeOptions) (reward.TextModel, error) {
+		own, config := *j, *j.Config
+		config.Policy, config.Init.Checkpoint, config.VL.Adapter, config.Seq2Seq.Adapter = opt.Policy, nil, nil, nil
+		config.VL.Path, config.Seq2Seq.Path = opt.Path, opt.Path
+		own.Config, own.Dir = &config, "" // a resume has the policy's own model in its folder
+		return &textJudge{job: &own, opt: opt}, checkModelPath(&own)
+	}
+}
+
+// Answer answers prompts in one batch.
+func (t *textJudge) Answer(ctx context.Context, prompts []string) ([]string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.model == nil {
+		model, err := OpenTextModel(t.job)
+		if err != nil {
+			return nil, err
+		}
+		t.model = model
+	}
+	asked := make([]any, len(prompts))
+	for i, prompt := range prompts {
+		line := PromptLine{Source: &prompt}
+		if t.opt.Policy != "seq2seq" {
+			messages, err := json.Marshal([]map[string]string{{"role": "user", "content": prompt}})
+			if err != nil {
+				return nil, err
+			}
+			line = PromptLine{Messages: messages}
+		}
+		var err error
+		if asked[i], _, err = t.model.Prompt(line, ""); err != nil {
+			return nil, err
+		}
+	}
+	greedy := job.DefaultGenerateOptions()
+	sample := false
+	greedy.MaxNewTokens, greedy.DoSample, greedy.BatchSize = t.opt.MaxNewTokens, &sample, len(prompts)
+	groups, err := t.model.Generate(ctx, asked, greedy, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	said := make([]string, len(groups))
+	for i, g := range groups {
+		said[i] = t.model.Decode(g[0].IDs)
+	}
+	return said, nil
+}
+
+// Close frees the model.
+func (t *textJudge) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.model != nil {
+		t.model.Free()
+	}
+	return nil
+}

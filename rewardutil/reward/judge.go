@@ -1,0 +1,311 @@
+package reward
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
+	"fulcrum/internal/webapi"
+	"fulcrum/rewardutil/scorer"
+)
+
+// JudgeOptions configures a language model that judges completions: one behind OpenAI's chat API (url), or a text policy in
+// this process (path). It answers a prompt of the user's, and a number in its answer is the score.
+type JudgeOptions struct {
+	// weight in the total; 0 = off, and no model is asked
+	Weight float64 `koanf:"weight" range:"[0,inf)"`
+	// address of a server with /v1/chat/completions, such as http://localhost:8000
+	URL *string `koanf:"url"`
+	// the server's name of the model; null = its own choice
+	Model *string `koanf:"model"`
+	// name of the environment variable that holds the server's key; null = no key
+	KeyEnv *string `koanf:"key_env"`
+	// instead of url: a model folder, run or checkpoint, read into this process
+	Path *string `koanf:"path"`
+	// what is read from path: qwen2_5_vl (text-only Qwen2 and Qwen2.5 too) or seq2seq
+	Policy string `koanf:"policy" enum:"qwen2_5_vl,seq2seq"`
+	// what the judge is asked; {prompt}, {completion}, {answer} (its judged part), {reference} and {answers} (of annotators) stand
+	// for the texts of a completion and its record
+	Prompt string `koanf:"prompt"`
+	// regular expression of the score in the judge's answer: its first group, or all of it, is a number
+	Pattern string `koanf:"pattern"`
+	// key of the score in a JSON object in the judge's answer, instead of pattern
+	Field *string `koanf:"field"`
+	// score that becomes 0; lower ones too
+	Min float64 `koanf:"min"`
+	// score that becomes 1; higher ones too
+	Max float64 `koanf:"max"`
+	// reward of a completion that the judge gives no number; null = an error that ends the run
+	Unreadable *float64 `koanf:"unreadable"`
+	// longest answer of the judge, in tokens
+	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)"`
+	// price of a million tokens of prompts, for reward_judge_cost
+	InputPrice float64 `koanf:"input_price" range:"[0,inf)"`
+	// price of a million tokens of the judge's answers
+	OutputPrice float64 `koanf:"output_price" range:"[0,inf)"`
+	// requests under way at a time
+	Parallel int `koanf:"parallel" range:"[1,inf)"`
+	// for one request
+	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
+	// further attempts after a time-out, a lost connection, status 408, 429 or 5xx
+	Retries int `koanf:"retries" range:"[0,inf)"`
+	// wait before the first retry; doubles with each
+	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)"`
+	// scores remembered by the content of what was judged; 0 = none
+	Cache int `koanf:"cache" range:"[0,inf)"`
+}
+
+// TextModel answers prompts in this process, greedily.
+type TextModel interface {
+	Answer(ctx context.Context, prompts []string) ([]string, error)
+	Close() error
+}
+
+// OpenTextModel opens the model of a judge's path.
+type OpenTextModel = func(JudgeOptions) (TextModel, error)
+
+func (o *JudgeOptions) setDefaults() {
+	s := scorer.DefaultOptions()
+	*o = JudgeOptions{Policy: "qwen2_5_vl", Pattern: `-?\d+(?:\.\d+)?`, Max: 10, MaxNewTokens: 16, Parallel: 8, Timeout: s.Timeout,
+		Retries: s.Retries, Backoff: s.Backoff, Cache: s.Cache,
+		Prompt: "Question:\n{prompt}\n\nReference answer:\n{reference}\n\nAnswer to judge:\n{answer}\n\nHow good is this answer, from 0 (wrong) to " +
+			"10 (as good as the reference)? Reply with the number alone."}
+}
+
+// scorer are the options of the scorer that asks a server.
+func (o JudgeOptions) scorer() scorer.Options {
+	return scorer.Options{BatchSize: 1, Parallel: o.Parallel, Timeout: o.Timeout, Retries: o.Retries, Backoff: o.Backoff, Cache: o.Cache}
+}
+
+// Validate reports what cannot work, of a judge that is on.
+func (o JudgeOptions) Validate() error {
+	if o.Weight == 0 {
+		return nil
+	}
+	_, bad := regexp.Compile(o.Pattern)
+	return errors.Join(
+		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.Want((o.URL == nil) != (o.Path == nil), "url", "want the address of a judge (url), or a model in this process (path)"),
+		option.Want(bad == nil, "pattern", "%v", bad),
+		option.Want(o.Max > o.Min, "max", "want more than min %v, got %v", o.Min, o.Max),
+		option.Want(o.MaxNewTokens >= 1, "max_new_tokens", "want at least 1, got %d", o.MaxNewTokens),
+		option.Want(min(o.InputPrice, o.OutputPrice) >= 0, "input_price", "want prices of at least 0"),
+		option.Want(strings.Contains(o.Prompt, "{completion}") || strings.Contains(o.Prompt, "{answer}"), "prompt",
+			"want {answer} or {completion} in it: else every completion gets the same score"),
+		o.scorer().Validate(),
+	)
+}
+
+func (o JudgeOptions) weight() float64 { return o.Weight }
+
+func (o JudgeOptions) build() (Reward, error) { return o.buildWith(nil) }
+
+// buildWith opens the judge; open serves path.
+func (o JudgeOptions) buildWith(open OpenTextModel) (Reward, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	j := &judge{opt: o, pattern: regexp.MustCompile(o.Pattern)}
+	var err error
+	if o.Path != nil {
+		if open == nil {
+			return nil, option.Errorf("path", "no model can be opened here: give the address of a judge (url)")
+		}
+		j.local, err = open(o)
+	} else {
+		j.client, err = o.client()
+	}
+	if err != nil {
+		return nil, err
+	}
+	opt := o.scorer()
+	if j.local != nil {
+		opt.BatchSize, opt.Parallel, opt.Retries, opt.Timeout = 8, 1, 0, 1e6 // one model; it ends with the run
+	}
+	j.scorer = scorer.Via(opt, j)
+	return j, nil
+}
+
+func (o JudgeOptions) client() (*webapi.Client, error) {
+	headers := map[string]string{}
+	if o.KeyEnv != nil {
+		key := os.Getenv(*o.KeyEnv)
+		if key == "" {
+			return nil, option.Errorf("key_env", "the variable %s is not set here: want the judge's key", *o.KeyEnv)
+		}
+		headers["Authorization"] = "Bearer " + key
+	}
+	client, err := webapi.New(strings.TrimSuffix(strings.TrimSuffix(*o.URL, "/"), "/v1"), headers, o.Parallel)
+	if err != nil {
+		return nil, option.Errorf("url", "%s", strings.TrimPrefix(err.Error(), "url: "))
+	}
+	return client, nil
+}
+
+// judge is a Reward, and the transport of its scorer.
+type judge struct {
+	opt     JudgeOptions
+	pattern *regexp.Regexp
+	scorer  *scorer.Scorer
+	client  *webapi.Client // or
+	local   TextModel
+}
+
+// tokens counts what the questions of one call of Score cost.
+type tokens struct{ in, out atomic.Int64 }
+
+type tokensKey struct{}
+
+func (j *judge) Score(ctx context.Context, items []Item) ([]float64, error) {
+	scores, _, err := j.ScoreMeasured(ctx, items)
+	return scores, err
+}
+
+// ScoreMeasured returns the scores between 0 and 1, and what a completion cost on the mean: tokens of the judge's prompts and
+// answers, and their price where there is one. What was judged before costs nothing.
+func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map[string][]float64, error) {
+	used := &tokens{}
+	seen := make([]scorer.Item, len(items))
+	for i, it := range items {
+		seen[i] = newScorerItem(it)
+		seen[i].Images, seen[i].Meta = nil, nil // the judge sees texts
+	}
+	scores, err := j.scorer.Score(context.WithValue(ctx, tokensKey{}, used), seen)
+	if err != nil || j.local != nil {
+		return scores, nil, err
+	}
+	in, out, n := float64(used.in.Load()), float64(used.out.Load()), float64(len(items))
+	measures := map[string][]float64{"judge_tokens": repeated((in+out)/n, len(items))}
+	if j.opt.InputPrice > 0 || j.opt.OutputPrice > 0 {
+		measures["judge_cost"] = repeated((in*j.opt.InputPrice+out*j.opt.OutputPrice)/1e6/n, len(items))
+	}
+	return scores, measures, nil
+}
+
+func repeated(v float64, n int) []float64 {
+	out := make([]float64, n)
+	for i := range out {
+		out[i] = v
+	}
+	return out
+}
+
+// Ask scores items in JSON: what a scorer asks of its transport.
+func (j *judge) Ask(ctx context.Context, items [][]byte) ([]float64, error) {
+	prompts := make([]string, len(items))
+	for i, raw := range items {
+		var it scorer.Item
+		if err := jsonwords.Unmarshal(raw, &it); err != nil {
+			return nil, err
+		}
+		prompts[i] = strings.NewReplacer("{prompt}", it.Prompt, "{completion}", it.Completion, "{answer}", it.Answer, "{reference}", it.Reference,
+			"{answers}", strings.Join(it.Answers, ", ")).Replace(j.opt.Prompt)
+	}
+	said, err := j.answers(ctx, prompts)
+	if err != nil {
+		return nil, err
+	}
+	scores := make([]float64, len(said))
+	for i, text := range said {
+		v, ok := j.read(text)
+		switch {
+		case ok:
+			scores[i] = max(0, min(1, (v-j.opt.Min)/(j.opt.Max-j.opt.Min)))
+		case j.opt.Unreadable != nil:
+			scores[i] = *j.opt.Unreadable
+		default:
+			return nil, webapi.Permanent{Err: fmt.Errorf("no score in the judge's answer %q: look at prompt, pattern and max_new_tokens, or give "+
+				"unreadable=NUMBER", webapi.Clip(text))}
+		}
+	}
+	return scores, nil
+}
+
+// answers asks the local model all at once, or the server one after the other.
+func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error) {
+	if j.local != nil {
+		return j.local.Answer(ctx, prompts)
+	}
+	said := make([]string, len(prompts))
+	for i, prompt := range prompts {
+		body := map[string]any{"messages": []any{map[string]any{"role": "user", "content": prompt}}, "temperature": 0,
+			"max_tokens": j.opt.MaxNewTokens}
+		if j.opt.Model != nil {
+			body["model"] = *j.opt.Model
+		}
+		data, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		reply, err := j.client.Do(ctx, http.MethodPost, "/v1/chat/completions", data)
+		if err != nil {
+			return nil, err
+		}
+		var r struct {
+			Choices []struct {
+				Message struct {
+					Content string `json:"content"`
+				} `json:"message"`
+			} `json:"choices"`
+			Usage struct {
+				In  int64 `json:"prompt_tokens"`
+				Out int64 `json:"completion_tokens"`
+			} `json:"usage"`
+		}
+		if err := jsonwords.Unmarshal(reply, &r); err != nil || len(r.Choices) == 0 {
+			return nil, fmt.Errorf("the answer is none of a chat (%v): %s", err, j.client.Quote(reply))
+		}
+		if used, ok := ctx.Value(tokensKey{}).(*tokens); ok {
+			used.in.Add(r.Usage.In)
+			used.out.Add(r.Usage.Out)
+		}
+		said[i] = r.Choices[0].Message.Content
+	}
+	return said, nil
+}
+
+// read finds the score in an answer.
+func (j *judge) read(text string) (float64, bool) {
+	if j.opt.Field != nil {
+		from, to := strings.Index(text, "{"), strings.LastIndex(text, "}")
+		if from < 0 || to < from {
+			return 0, false
+		}
+		var object map[string]any
+		if json.Unmarshal([]byte(text[from:to+1]), &object) != nil {
+			return 0, false
+		}
+		v, ok := object[*j.opt.Field].(float64)
+		return v, ok
+	}
+	m := j.pattern.FindStringSubmatch(text)
+	if m == nil {
+		return 0, false
+	}
+	v, err := strconv.ParseFloat(m[min(1, len(m)-1)], 64)
+	return v, err == nil
+}
+
+// Name is the judge's address, or its folder.
+func (j *judge) Name() string {
+	if j.client != nil {
+		return j.client.Address()
+	}
+	return *j.opt.Path
+}
+
+func (j *judge) Close() error {
+	if j.client != nil {
+		return j.client.Close()
+	}
+	return j.local.Close()
+}

@@ -155,16 +155,16 @@ func (s *server) score(ctx context.Context, p Prompt) (echo, error) {
 	if err != nil {
 		return echo{}, err
 	}
-	return s.read(ctx, path, body)
+	return s.read(ctx, path, body, len(p.Query.Answer)+len(s.rendering.ending)+1)
 }
 
-// read posts a request for scores and reads its answer.
-func (s *server) read(ctx context.Context, path string, body any) (echo, error) {
+// read posts a request for scores and reads the last tokens of its answer: a token spells a byte at least.
+func (s *server) read(ctx context.Context, path string, body any, last int) (echo, error) {
 	reply, err := s.post(ctx, path, body)
 	if err != nil {
 		return echo{}, err
 	}
-	e, err := s.protocol.scored(reply)
+	e, err := s.protocol.scored(reply, last)
 	if err != nil {
 		return echo{}, err
 	}

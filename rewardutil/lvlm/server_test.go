@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,26 +143,35 @@ func truth(t *testing.T, kind string, p Prompt) []float64 {
 // Every liar is refused in less than five seconds, with a reason of its own.
 func TestLiarsAreRefused(t *testing.T) {
 	for _, kind := range kinds() {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
 		reasons := map[string]string{}
 		for _, lie := range lvlmtest.Lies(kind) {
-			start := time.Now()
-			scorer, err := Open(t.Context(), serve(t, &lvlmtest.Server{Kind: kind, Lie: lie}), nil)
-			if err == nil {
-				t.Errorf("%s: %s: not refused", kind, lie)
-				scorer.Close()
-				continue
-			}
-			t.Logf("%s: %s: %v", kind, lie, err)
-			if d := time.Since(start); d > 5*time.Second {
-				t.Errorf("%s: %s: refused after %v", kind, lie, d)
-			}
-			if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "refused: ") {
-				t.Errorf("%s: %s: %v", kind, lie, err)
-			}
-			reasons[err.Error()] = lie
+			opt := serve(t, &lvlmtest.Server{Kind: kind, Lie: lie})
+			wg.Go(func() {
+				start := time.Now()
+				scorer, err := Open(t.Context(), opt, nil)
+				if err == nil {
+					t.Errorf("%s: %s: not refused", kind, lie)
+					scorer.Close()
+					return
+				}
+				t.Logf("%s: %s: %v", kind, lie, err)
+				if d := time.Since(start); d > 5*time.Second {
+					t.Errorf("%s: %s: refused after %v", kind, lie, d)
+				}
+				_, reason, refused := strings.Cut(err.Error(), ": refused: ")
+				if strings.Contains(reason, "\n") || !refused {
+					t.Errorf("%s: %s: %v", kind, lie, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				reasons[reason] = lie
+			})
 		}
-		if len(reasons) < 12 {
-			t.Errorf("%s: %d reasons", kind, len(reasons))
+		wg.Wait()
+		if n := len(lvlmtest.Lies(kind)); len(reasons) != n || n < 12 {
+			t.Errorf("%s: %d reasons for %d lies", kind, len(reasons), n)
 		}
 	}
 }

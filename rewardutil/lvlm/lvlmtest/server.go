@@ -29,7 +29,7 @@ type Server struct {
 	Key      string        // that requests must bring; "" = none
 	Context  int           // tokens of the longest prompt; 0 = any
 	Folded   bool          // prompt_token_ids has images unexpanded (vllm)
-	Wait     time.Duration // before each answer
+	Wait     time.Duration // that each answer takes
 	Lie      string        // one of Lies
 	Refuse   func(n int) (status int, header http.Header)
 	Template *chat.Template // vllm's; nil = Qwen2.5-VL's

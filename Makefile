@@ -82,13 +82,14 @@ test-slurm: setup build ## install Slurm and munge (root) and run the tests on a
 	@FULCRUM_REQUIRE_SLURM=1 $(GO) test $(SHORT) -timeout 30m -run $(ON_SLURM) -json ./experiments/... 2>&1 | go run ./scripts/testsummary
 
 .PHONY: test-long
-test-long: setup build ## the tests in their full sizes, Slurm's too, the race detector, fuzzing and the kit
+test-long: setup build ## the tests in their full sizes, Slurm's too, the race detector, fuzzing, the kit and the package
 	@$(GO) vet ./...
 	@$(GO) test -timeout 6h -skip $(ON_SLURM) -json ./... 2>&1 | go run ./scripts/testsummary
 	@$(MAKE) --no-print-directory test-slurm SHORT=
 	@$(GO) test -race -short -timeout 1h $$(scripts/pure-packages)
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=2m
 	@scripts/kit_test.sh
+	@$(MAKE) --no-print-directory deb && scripts/deb_test.sh
 
 .PHONY: lint
 lint: native deadcode ## gofmt, go vet, staticcheck, tidy modules, package order, our C++ under -Werror

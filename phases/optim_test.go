@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -84,5 +85,38 @@ func TestLearningRateOfAPartThatIsNotTrained(t *testing.T) {
 	_, err := NewLearner(&Env{Policy: ofParams{p: p}}, "rce", opt, 1e-4, schedule.LROptions{Name: "constant"}, 10, nil)
 	if want := "optim.vision_tower_lr=1e-05: nothing of that part is trained"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// TestAStepHasNoOperationForEachParameter: norm, clipping, optimizer and the numbers of the row are as many operations for a thousand
+// parameters as for one, with one read-back.
+func TestAStepHasNoOperationForEachParameter(t *testing.T) {
+	var counted [2]torchx.Counts
+	for i, n := range []int{1, 1000} {
+		specs := make([]torchx.Spec, n)
+		for j := range specs {
+			specs[j] = torchx.Spec{Name: fmt.Sprint("weight", j), Shape: []int{3}}
+		}
+		p := torchx.NewParams(specs, "cpu")
+		defer p.Free()
+		l, err := NewLearner(&Env{Policy: ofParams{p: p}}, "rce", DefaultOptimOptions(), 1e-3, schedule.LROptions{Name: "constant"}, 10, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Free()
+		defer torchx.Scope()()
+		before := torchx.Counted()
+		_, m, _, err := new(Line[int]).Step(l, At{}, nil, func(At) (int, *Work, error) {
+			return 0, &Work{Passes: func() (losses, _ []torchx.Tensor) {
+				torchx.Copy(p.Grad(), torchx.Full(2))
+				return []torchx.Tensor{torchx.Full(1)}, nil
+			}}, nil
+		})
+		if counted[i] = torchx.Counted().Minus(before); err != nil || math.Abs(m.GradNorm-2*math.Sqrt(float64(3*n))) > 1e-9*m.GradNorm {
+			t.Fatalf("%d parameters: norm %v, %v", n, m.GradNorm, err)
+		}
+	}
+	if counted[0] != counted[1] || counted[0].ReadBacks != 1 {
+		t.Errorf("a step over one parameter %+v, over a thousand %+v: want the same, and one read-back", counted[0], counted[1])
 	}
 }

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/term"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
@@ -51,7 +53,15 @@ func exit(ctx context.Context, err error) {
 		if os.Getenv(launcher.SupervisedEnv) == "" { // a job's message is kept, for whoever looks from anywhere
 			message = asCalled(message, verbs().Names())
 		}
-		fmt.Fprintln(os.Stderr, "run: "+message)
+		message = "run: " + message
+		if columns, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil {
+			lines := strings.Split(message, "\n")
+			for i, line := range lines {
+				lines[i] = stdout.Fold(line, columns, 4)
+			}
+			message = strings.Join(lines, "\n")
+		}
+		fmt.Fprintln(os.Stderr, message)
 	}
 	os.Exit(exitCode(ctx, err))
 }

@@ -11,7 +11,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/program"
-	"fulcrum/reports/page"
+	"fulcrum/internal/stdout"
 )
 
 // helpWidth is the width that every help text keeps to.
@@ -112,7 +112,7 @@ func folded(text string) string {
 	var prose []string
 	flush := func() {
 		if len(prose) > 0 {
-			b.WriteString(page.Fold(strings.Join(prose, " "), helpWidth, 0) + "\n")
+			b.WriteString(stdout.Fold(strings.Join(prose, " "), helpWidth, 0) + "\n")
 			prose = nil
 		}
 	}
@@ -125,7 +125,7 @@ func folded(text string) string {
 			continue
 		}
 		flush()
-		b.WriteString(page.Fold(line, helpWidth, columnOf(line)) + "\n")
+		b.WriteString(stdout.Fold(line, helpWidth, columnOf(line)) + "\n")
 	}
 	flush()
 	return b.String()

@@ -97,7 +97,7 @@ func checkCheckpoint(path string, inspect bool) error {
 	}
 	out := bufio.NewWriter(stdout.Writer()) // there may be half a million
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
-		fmt.Fprintf(out, "  %s = %s\n", key, c.Metadata[key])
+		fmt.Fprintln(out, stdout.Folded("  "+key+" = "+c.Metadata[key]))
 	}
 	for _, name := range names {
 		fmt.Fprintf(out, "  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
@@ -27,7 +29,9 @@ fault for which a run would refuse it (exit code 1).
 				return err
 			}
 			if !*asJSON {
-				report.Write(s.out)
+				var text strings.Builder
+				report.Write(&text)
+				fmt.Fprint(s.out, stdout.Folded(text.String()))
 			} else if err := writeJSON(s.out, inspectionOf(report)); err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fulcrum/configs"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
@@ -36,7 +37,7 @@ func explainVerb() *verb {
 			if err != nil {
 				return fmt.Errorf("explain: %w", err)
 			}
-			return s.write(text, nil)
+			return s.write(stdout.Folded(text), nil)
 		},
 	}
 }

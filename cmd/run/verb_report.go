@@ -130,7 +130,11 @@ func (s *session) printReport(paths []string, opt reportOptions) error {
 	if opt.json {
 		err = writeJSON(s.out, reportOf(paths, "", d.Tables))
 	} else {
-		err = s.write(d.Text(), nil)
+		text := d.Text()
+		if width := stdout.Width(); width > 0 {
+			text = d.Console(width)
+		}
+		err = s.write(text, nil)
 	}
 	if err != nil || opt.html == "" {
 		return err

@@ -10,6 +10,7 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
 	"fulcrum/reports/verify"
@@ -62,17 +63,17 @@ func printVerification(s *session, path string, opt verify.VerifyOptions, asJSON
 		}
 	} else {
 		for _, m := range v.Mismatches {
-			fmt.Fprintln(s.out, m)
+			fmt.Fprintln(s.out, stdout.Folded(m.String()))
 		}
 		for _, note := range v.Notes {
-			fmt.Fprintf(s.out, "note: %s\n", note)
+			fmt.Fprintln(s.out, stdout.Folded("note: "+note))
 		}
 	}
 	if n := len(v.Mismatches); n > 0 {
 		return fmt.Errorf("%s: %d of its statements differ from its records", path, n)
 	}
 	if !asJSON {
-		fmt.Fprintf(s.out, "%s: everything agrees: %s\n", path, v.Summary())
+		fmt.Fprintln(s.out, stdout.Folded(path+": everything agrees: "+v.Summary()))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
@@ -31,6 +32,7 @@ type controller struct {
 	lost       map[int]int // attempts of a job that were lost and made again without asking
 	halted     string      // why the sweep stops before its end; "" = it does not
 	generation int         // of the configuration that new trials take
+	live       *liveTable  // nil: each change is a line
 }
 
 // control runs the sweep to its end. The caller holds the folder's lock.
@@ -60,6 +62,9 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	work := len(starts) > 0 || len(jobs) < c.total() // whoever was told of the end is not told again
 	outliveReaders()
 	stdout.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
+	if err := c.watch(ctx); err != nil {
+		return err
+	}
 	err = c.run(ctx)
 	c.launcher.Stop(c.halted != "") // jobs may still run
 	for a := range c.launcher.Events() {
@@ -67,6 +72,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 			err = late
 		}
 	}
+	c.live.draw(c.jobs)
 	if err != nil {
 		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
 	}
@@ -107,6 +113,8 @@ func (c *controller) run(ctx context.Context) error {
 	if err := c.adopt(ctx); err != nil {
 		return err
 	}
+	tick := time.NewTicker(redrawEvery)
+	defer tick.Stop()
 	for {
 		if err := c.submit(ctx); err != nil || c.halted != "" {
 			return err
@@ -115,6 +123,8 @@ func (c *controller) run(ctx context.Context) error {
 			return nil
 		}
 		select {
+		case <-tick.C:
+			c.live.draw(c.jobs)
 		case a := <-c.launcher.Events():
 			if err := c.settle(a); err != nil || c.halted != "" {
 				return err
@@ -220,7 +230,7 @@ func (c *controller) skip() error {
 		case launcher.Failed, launcher.Lost, launcher.Skipped:
 			job.State, job.Cause = launcher.Skipped, fmt.Sprintf("it starts from job %d (arm %s), which %s", parent.Num, parent.Arm,
 				came(parent.State))
-			stdout.Printf("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
+			c.say("#%-4d %s: %s  %s\n", job.Num, job.State, job.Cause, strings.Join(shownOverrides(c.plan.study, *job), " "))
 			skipped = append(skipped, *job)
 		}
 	}
@@ -268,7 +278,7 @@ func (c *controller) propose() error {
 		c.jobs = append(c.jobs, job.row)
 		p.folders[job.row.Dir] = num
 		if err != nil {
-			stdout.Printf("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
+			c.say("#%-4d failed: %v  %s\n", num, err, strings.Join(overrides, " "))
 			c.tolerate(num)
 			continue
 		}
@@ -317,7 +327,9 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	label := fmt.Sprintf("#%d", job.Num)
 	if a.State == launcher.Running {
 		job.State = launcher.Running
-		stdout.Printf("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
+		if c.live == nil || a.Try > 1 {
+			c.say("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
+		}
 		return c.ledger.Record(*job, a)
 	}
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
@@ -339,7 +351,9 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	if a.State == launcher.Failed || a.State == launcher.Lost || job.State == launcher.Failed {
 		c.failed(job, a.State)
 	}
-	stdout.Printf("%-5s %s\n", label, c.ending(job, a))
+	if c.live == nil || job.State != launcher.Done && job.State != launcher.Pruned {
+		c.say("%-5s %s\n", label, c.ending(job, a))
+	}
 	return c.ledger.Record(*job, a)
 }
 

@@ -86,7 +86,7 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 	ended = !runfolder.Locked(w.dir)
 	var b strings.Builder
 	line := func(format string, args ...any) {
-		b.WriteString(page.Fold(fmt.Sprintf(format, args...), width, 4) + "\n")
+		b.WriteString(stdout.Fold(fmt.Sprintf(format, args...), width, 4) + "\n")
 	}
 	line("%s: %s", w.dir, state)
 	for _, steps := range w.run.Steps {
@@ -153,7 +153,7 @@ func (w *watcher) sweep(width int) (text string, ended bool, err error) {
 	if ended {
 		state = "nobody controls it now"
 	}
-	return page.Fold(w.dir+": "+state, width, 4) + "\n" + sweepreport.Table(rows, opt, width), ended, nil
+	return stdout.Fold(w.dir+": "+state, width, 4) + "\n" + sweepreport.Table(rows, opt, width), ended, nil
 }
 
 func last(values []float64) float64 { return values[len(values)-1] }

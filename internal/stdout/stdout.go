@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 )
@@ -33,20 +35,26 @@ func Writer() io.Writer { return writer{} }
 
 // Width is how many columns the terminal has that the standard output is; 0: it is none.
 func Width() int {
+	columns, _ := Size()
+	return columns
+}
+
+// Size is how many columns and lines the terminal has that the standard output is; 0, 0: it is none.
+func Size() (columns, lines int) {
 	if !term.IsTerminal(int(os.Stdout.Fd())) {
-		return 0
+		return 0, 0
 	}
-	if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
-		return columns
+	if columns, lines, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 && lines > 0 {
+		return columns, lines
 	}
-	return 80
+	return 80, 24
 }
 
 // Print writes as fmt.Print does.
 func Print(args ...any) { fmt.Fprint(writer{}, args...) }
 
-// Printf writes as fmt.Printf does.
-func Printf(format string, args ...any) { fmt.Fprintf(writer{}, format, args...) }
+// Printf writes prose as fmt.Printf does, broken at the terminal's width.
+func Printf(format string, args ...any) { Print(Folded(fmt.Sprintf(format, args...))) }
 
 // Println writes as fmt.Println does.
 func Println(args ...any) { fmt.Fprintln(writer{}, args...) }
@@ -57,4 +65,41 @@ func Err() error {
 		return *err
 	}
 	return nil
+}
+
+// Fold breaks a line at spaces, or behind a bar, into lines of at most width characters (0: any number); what follows the
+// first is indented. A word that is too long stays whole.
+func Fold(line string, width, indent int) string {
+	var b strings.Builder
+	for width > 0 && utf8.RuneCountInString(line) > width {
+		runes := []rune(line)
+		at := width
+		for at > indent && runes[at] != ' ' && runes[at-1] != '|' {
+			at--
+		}
+		if at <= indent {
+			for at = width; at < len(runes) && runes[at] != ' '; {
+				at++
+			}
+			if at == len(runes) {
+				break
+			}
+		}
+		b.WriteString(strings.TrimRight(string(runes[:at]), " ") + "\n")
+		line = strings.Repeat(" ", indent) + strings.TrimLeft(string(runes[at:]), " ")
+	}
+	return b.String() + strings.TrimRight(line, " ")
+}
+
+// Folded breaks the lines of prose that are wider than the terminal. What is written to a file or a pipe stays as it is.
+func Folded(text string) string {
+	width := Width()
+	if width == 0 {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Fold(line, width, 4)
+	}
+	return strings.Join(lines, "\n")
 }

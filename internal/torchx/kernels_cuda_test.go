@@ -79,7 +79,7 @@ func kernelCases() []kernelCase {
 	add("lora_linear", func(in []Tensor, _ func(Tensor) Tensor) []Tensor {
 		return []Tensor{LoRALinear(in[0], in[1], in[4], in[2], in[3], 2)}
 	}, layer...)
-	return cases
+	return append(cases, poolCases()...)
 }
 
 // device computes a case's outputs and gradients twice over, so that the second backward pass adds to the first's gradients.

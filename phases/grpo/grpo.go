@@ -257,7 +257,12 @@ func (g *Phase) part(from int, batch *selector.Batch, sums *tally, w *phases.Wor
 		ref := in.reference() // no gradient
 		bonus := g.opt.EntropyWeight > 0
 		forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
-		out := in.policy(forward)    // with gradient, dropout off
+		out := in.policy(forward) // with gradient, dropout off
+		if g.oneKernel(out, in) {
+			loss, found := g.kernelLoss(out, ref, in)
+			torchx.Backward(loss)
+			return torchx.Keep(torchx.Detach(loss)), measured(in, found, keepRef)
+		}
 		logp := g.perRatio(out.LogP) // [B, G], or [B, G, T] with ratio=token
 		before := in.old(view{logp: logp, steps: out.LogP}, ref)
 		old := before.logp // like logp, no gradient

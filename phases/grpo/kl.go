@@ -20,6 +20,8 @@ type Estimator struct {
 	Sampled func(logRatio torchx.Tensor, limit float64) torchx.Tensor
 	// Signed says that an estimate may be below 0.
 	Signed bool
+	// Kernel names the estimate for the kernel of the whole loss; Given: there is none for it.
+	Kernel torchx.Estimate
 }
 
 func (e Estimator) named() string { return e.Name }
@@ -28,17 +30,19 @@ func klExact() Estimator { return Estimator{Name: "exact"} }
 
 // klK1 is r.
 func klK1() Estimator {
-	return Estimator{Name: "k1", Signed: true, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor { return r }}
+	return Estimator{Name: "k1", Kernel: torchx.K1, Signed: true, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor { return r }}
 }
 
 // klK2 is r²/2.
 func klK2() Estimator {
-	return Estimator{Name: "k2", Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor { return torchx.Scale(torchx.Square(r), 0.5) }}
+	return Estimator{Name: "k2", Kernel: torchx.K2, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor {
+		return torchx.Scale(torchx.Square(r), 0.5)
+	}}
 }
 
 // klK3 is e^-r - 1 + r.
 func klK3() Estimator {
-	return Estimator{Name: "k3", Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
+	return Estimator{Name: "k3", Kernel: torchx.K3, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
 		r = clampTo(r, limit)
 		return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)
 	}}
@@ -46,7 +50,7 @@ func klK3() Estimator {
 
 // klK3Reversed is the Python reference's e^r - 1 - r, which estimates KL(ref ‖ π) from samples of ref.
 func klK3Reversed() Estimator {
-	return Estimator{Name: "k3_reversed", Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
+	return Estimator{Name: "k3_reversed", Kernel: torchx.K3Reversed, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
 		r = clampTo(r, limit)
 		return torchx.Sub(torchx.AddScalar(torchx.Exp(r), -1), r)
 	}}

@@ -119,6 +119,27 @@ func inverseLengths(b *selector.Batch) []float64 {
 	return out
 }
 
+// oneKernel reports whether kernelLoss can compute the loss of a part.
+func (g *Phase) oneKernel(out selector.Output, in *staged) bool {
+	known := g.chosen.kl.Sampled == nil || g.chosen.kl.Kernel != torchx.Given
+	sequences := g.opt.Ratio != "token" && !g.chosen.loss.MeanRatio
+	return known && sequences && !in.fresh && g.opt.EntropyWeight == 0 && objective.OneKernel(out.LogP)
+}
+
+// kernelLoss is the loss of a part, and what is read of it, by one CUDA kernel.
+func (g *Phase) kernelLoss(out selector.Output, ref view, in *staged) (torchx.Tensor, found) {
+	old := in.old(view{}, ref)
+	low, high := g.opt.Clip.sides()
+	s := torchx.Surrogate{Old: old.logp, Adv: in.adv, Weight: in.weight, Ref: ref.logp, Estimate: g.chosen.kl.Kernel,
+		Share: in.share, MinusShare: in.minusShare, Beta: in.beta, Limit: g.opt.MaxLogRatio, Low: low, High: high}
+	if s.Estimate == torchx.Given {
+		s.Penalty = g.kl(out, ref, torchx.Tensor{}, in)
+	}
+	l := s.Loss(out.LogP)
+	return l.Loss, found{ppo: l.PPO, kl: l.KL, klTerms: l.Penalties, logRatio: l.LogRatios, logp: l.Sequences, old: old.logp, ref: ref.logp,
+		entropy: out.Entropy}
+}
+
 // logRatio returns log ρ, shaped like logp; with a mean ratio [B, G] or [B, G, 1].
 func (g *Phase) logRatio(logp, old torchx.Tensor, in *staged) torchx.Tensor {
 	d := torchx.Sub(logp, old) // 0 where masked

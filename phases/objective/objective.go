@@ -23,6 +23,12 @@ func CrossEntropy(out selector.Output, b *selector.Batch, smoothing float64) tor
 	return torchx.Add(torchx.Scale(ce, 1-smoothing), torchx.Scale(MaskedSum(uniform, b), -smoothing))
 }
 
+// OneKernel reports whether a loss of log-probabilities [B, G, T] is one CUDA kernel: of few numbers, since one block computes it.
+func OneKernel(logp torchx.Tensor) bool {
+	const most = 1 << 16
+	return torchx.PoolRuns(logp) && logp.Numel() <= most
+}
+
 // MaskedSum adds what was measured at every scored step: [B, G, T] → [B, G].
 func MaskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	if slices.Contains(b.Mask, 0) {

@@ -70,6 +70,7 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 	t.Run("a step waits for the device once", func(t *testing.T) {
 		p := made(t, train, Settings{Epochs: 1, LR: 1e-3})
 		begin(t, p)
+		sameOperations(t, p)
 		WaitsOnce(t, p, batch[:3], batch, 8)
 	})
 	t.Run("metrics are documented", func(t *testing.T) {
@@ -102,6 +103,20 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 			t.Errorf("better candidates were preferred by %.4g nats, and by %.4g after 40 steps on them", before, after)
 		}
 	})
+}
+
+// sameOperations takes steps on batches of two sizes, which must make as many tensors.
+func sameOperations(t *testing.T, p phases.Phase) {
+	t.Helper()
+	var made [3]int
+	for i, queries := range [][]int{batch, batch[:3], batch} { // the first has the old policy's weights
+		before := torchx.Counted()
+		MustStepAt(t, p, i, queries)
+		made[i] = torchx.Counted().Minus(before).Tensors
+	}
+	if made[1] != made[2] || made[1] == 0 {
+		t.Errorf("a step on 3 queries makes %d tensors, on %d queries %d", made[1], len(batch), made[2])
+	}
 }
 
 // WaitsOnce takes a step on a small and one on a large batch. Each must copy to the host once, and upload equally often, at

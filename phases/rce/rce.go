@@ -270,11 +270,12 @@ func (r *Phase) work(batch *selector.Batch, weights []float64, divisor float64, 
 	if r.smoothing > 0 {
 		w.Refuse("label smoothing masks on the host")
 	}
-	share := w.Upload.Factor(1/divisor, r.learn.Params.Flat())
+	on := r.learn.Params.Flat()
+	share, minus := w.Upload.Factor(1/divisor, on), w.Upload.Factor(-1/divisor, on)
 	var parts []func() torchx.Tensor
 	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
 		if part := batch.Part(from, to); part.NumValid() > 0 {
-			parts = append(parts, r.part(part, weights[from*batch.G:to*batch.G], share, step, w))
+			parts = append(parts, r.part(part, weights[from*batch.G:to*batch.G], share, minus, step, w))
 		}
 	}
 	w.Passes = func() (losses, _ []torchx.Tensor) {
@@ -288,7 +289,7 @@ func (r *Phase) work(batch *selector.Batch, weights []float64, divisor float64, 
 
 // part adds what a part of the batch reads to the step's upload. The returned function adds its gradient and returns its
 // share of the loss, a scalar. Dropout masks belong to queries and candidates: they are those of the whole batch.
-func (r *Phase) part(b *selector.Batch, weights []float64, share *torchx.Factor, step int, w *phases.Work) func() torchx.Tensor {
+func (r *Phase) part(b *selector.Batch, weights []float64, share, minus *torchx.Factor, step int, w *phases.Work) func() torchx.Tensor {
 	opt := selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, step), Dist: r.smoothing > 0}
 	forward, eager := selector.Stage(r.env.Policy, b, &w.Upload, opt)
 	w.Refuse(eager)
@@ -296,8 +297,13 @@ func (r *Phase) part(b *selector.Batch, weights []float64, share *torchx.Factor,
 	torchx.Put(&w.Upload, &weight, objective.Rounded(weights), b.B(), b.G)
 	return func() torchx.Tensor {
 		defer torchx.Scope()()
-		ce := objective.CrossEntropy(forward(opt), b, r.smoothing) // [B, G]
-		loss := share.Times(torchx.Sum(torchx.Mul(ce, weight)))    // scalar
+		var loss torchx.Tensor // scalar
+		if out := forward(opt); r.smoothing == 0 && objective.OneKernel(out.LogP) {
+			loss = torchx.WeightedLogp(out.LogP, weight, minus)
+		} else {
+			ce := objective.CrossEntropy(out, b, r.smoothing) // [B, G]
+			loss = share.Times(torchx.Sum(torchx.Mul(ce, weight)))
+		}
 		torchx.Backward(loss)
 		return torchx.Keep(torchx.Detach(loss))
 	}

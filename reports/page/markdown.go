@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"fulcrum/internal/stdout"
 )
 
 // Document is a markdown file under construction.
@@ -17,6 +19,24 @@ type Document struct {
 
 // Text is the document as its file holds it.
 func (d *Document) Text() string { return strings.TrimRight(d.B.String(), "\n") + "\n" }
+
+// Console is the document as a terminal shows it: prose and tables of at most width characters, without markup.
+func (d *Document) Console(width int) string {
+	var b strings.Builder
+	tables, inTable := d.Tables, false
+	for line := range strings.SplitSeq(strings.TrimSuffix(d.Text(), "\n"), "\n") {
+		isRow := strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "|-") || strings.HasPrefix(line, "|:")
+		switch {
+		case isRow && !inTable && len(tables) > 0:
+			_ = tables[0].ConsoleWithin(&b, width) // a builder takes every write
+			tables = tables[1:]
+		case !isRow:
+			b.WriteString(stdout.Fold(PlainText(Markup(strings.TrimLeft(line, "#"))), width, 0) + "\n")
+		}
+		inTable = isRow
+	}
+	return b.String()
+}
 
 func (d *Document) Heading(level int, format string, args ...any) {
 	words := fmt.Sprintf(format, args...)

@@ -3,7 +3,6 @@ package page
 import (
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/olekukonko/tablewriter"
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
@@ -49,7 +48,9 @@ func (t *Table) Console(w io.Writer) error {
 	}
 	var b strings.Builder
 	for line := range strings.Lines(buf.String()) { // the last column is padded too
-		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+		if line = strings.TrimRight(line, " \n"); line != "" { // a row may have nothing in this part of a wide table
+			b.WriteString(line + "\n")
+		}
 	}
 	return flush(w, &b)
 }
@@ -114,36 +115,15 @@ func (t *Table) parts(width int) []*Table {
 				if i < len(row) {
 					cells[k] = row[i]
 				}
+				if room := width - wide[0] - 2; i > 0 && wide[i] > room && cells[k] != nil && room > 1 {
+					cells[k] = Clip(visible(cells[k]), room)
+				}
 			}
 			part.Rows = append(part.Rows, cells)
 		}
 		out = append(out, part)
 	}
 	return out
-}
-
-// Fold breaks a line at spaces, or behind a bar, into lines of at most width characters (0: any number); what follows the
-// first is indented. A word that is too long stays whole.
-func Fold(line string, width, indent int) string {
-	var b strings.Builder
-	for width > 0 && utf8.RuneCountInString(line) > width {
-		runes := []rune(line)
-		at := width
-		for at > indent && runes[at] != ' ' && runes[at-1] != '|' {
-			at--
-		}
-		if at <= indent {
-			for at = width; at < len(runes) && runes[at] != ' '; {
-				at++
-			}
-			if at == len(runes) {
-				break
-			}
-		}
-		b.WriteString(strings.TrimRight(string(runes[:at]), " ") + "\n")
-		line = strings.Repeat(" ", indent) + strings.TrimLeft(string(runes[at:]), " ")
-	}
-	return b.String() + strings.TrimRight(line, " ")
 }
 
 // visible is a cell as a person reads it, markup taken off.

@@ -127,15 +127,6 @@ func TestTableWithinAWidth(t *testing.T) {
 			t.Errorf("%d lines within %d columns, want %d:\n%s", got, width, want, b.String())
 		}
 	}
-	for _, tc := range []struct {
-		width, indent int
-		text, want    string
-	}{{0, 2, "a b  c", "a b  c"}, {3, 0, "ab c défg hi", "ab\nc\ndéfg\nhi"},
-		{5, 1, "ab cd efg", "ab cd\n efg"}, {4, 0, "a|bc|d", "a|\nbc|d"}} {
-		if got := Fold(tc.text, tc.width, tc.indent); got != tc.want {
-			t.Errorf("Fold(%q, %d, %d) = %q, want %q", tc.text, tc.width, tc.indent, got, tc.want)
-		}
-	}
 }
 
 // What Markdown begins a line with is text in a cell.

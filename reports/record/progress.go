@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 )
 
@@ -213,7 +214,7 @@ func outOf(n, total int) string {
 func (p *Progress) print(line string, level Level) {
 	p.clear()
 	if p.terminal {
-		line = page.Fold(line, p.width(), 4)
+		line = stdout.Fold(line, p.width(), 4)
 	}
 	if p.colour && level != LevelInfo {
 		line = "\x1b[33m" + line + "\x1b[0m"

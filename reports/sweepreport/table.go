@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 )
 
@@ -50,7 +51,14 @@ func Table(jobs []Job, opt Options, width int) string {
 	} else if text := v.noWinner(); text != "" {
 		fmt.Fprintf(&b, "\nno winner: %s\n", text)
 	}
-	return b.String()
+	if width == 0 {
+		return b.String()
+	}
+	lines := strings.Split(b.String(), "\n")
+	for i, line := range lines {
+		lines[i] = stdout.Fold(line, width, 4)
+	}
+	return strings.Join(lines, "\n")
 }
 
 // line names the cause and its jobs: failed: job 5, 18, 31: loss is nan.

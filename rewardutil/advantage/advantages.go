@@ -90,10 +90,10 @@ func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64,
 	method := opt.method()
 	adv := make([]float64, B*G)
 	stats := Stats{Groups: B}
-	var all []float64       // counted rewards
-	var constants []float64 // the common rewards of constant groups
-	var groups [][]float64  // advantages of the groups with a signal
-	var places []int        // where their entries stand in adv
+	all := make([]float64, 0, B*G) // counted rewards
+	var constants []float64        // the common rewards of constant groups
+	var groups [][]float64         // advantages of the groups with a signal
+	places := make([]int, 0, B*G)  // where their entries stand in adv
 	for b := range B {
 		r, at := group.Gather(group.Row(rewards, valid, b, G))
 		all = append(all, r...)

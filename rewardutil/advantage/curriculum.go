@@ -138,7 +138,7 @@ func (o CurriculumOptions) ApplyCompat(normalized []float64, valid []bool, B, G,
 func remaining(adv []float64, sel Selection, before Stats, clip float64) Stats {
 	after := before
 	after.Signal, after.Clipped, after.Mean, after.Std, after.MaxAbs = 0, 0, 0, 0, 0
-	var kept []float64
+	kept := make([]float64, 0, len(adv))
 	for b := range sel.B {
 		a, _ := group.Gather(group.Row(adv, sel.Valid, b, sel.K))
 		if group.MaxAbs(a) != 0 {

@@ -40,7 +40,7 @@ func Moments(x []float64) (mean, std, spread float64) {
 	}
 	lo, hi := x[0], x[0]
 	for _, v := range x {
-		lo, hi = math.Min(lo, v), math.Max(hi, v)
+		lo, hi = min(lo, v), max(hi, v)
 	}
 	if mean = stat.Mean(x); lo == hi {
 		mean = lo
@@ -88,7 +88,7 @@ const Rounding = 4e-7
 func MaxAbs(x []float64) float64 {
 	m := 0.0
 	for _, v := range x {
-		m = math.Max(m, math.Abs(v)) // math.Max keeps NaN
+		m = max(m, math.Abs(v)) // keeps NaN
 	}
 	return m
 }

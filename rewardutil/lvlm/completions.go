@@ -95,7 +95,7 @@ func (s completions) read(reply []byte) (r completionsReply, tokens []told, err 
 	return r, tokens, nil
 }
 
-func (s completions) scored(reply []byte) (echo, error) {
+func (s completions) scored(reply []byte, _ int) (echo, error) {
 	r, tokens, err := s.read(reply)
 	if err != nil {
 		return echo{}, err
@@ -108,7 +108,7 @@ func (s completions) scored(reply []byte) (echo, error) {
 		return echo{}, errors.New("it gives no log-probabilities of the prompt (echo with logprobs): it cannot score")
 	}
 	tokens = tokens[:len(tokens)-fresh]
-	return echo{tokens: tokens, length: len(tokens), model: r.Model, revision: r.Fingerprint}, nil
+	return echo{tokens: tokens, first: &tokens[0], length: len(tokens), model: r.Model, revision: r.Fingerprint}, nil
 }
 
 func (s completions) answered(reply []byte) (greedy, error) {

@@ -46,12 +46,13 @@ func (s *Stored) image(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	if strings.HasPrefix(path, "data:") {
-		sum := sha256.Sum256([]byte(path))
-		return string(sum[:]), nil
-	}
 	if known, ok := s.images.Load(path); ok {
 		return known.(string), nil
+	}
+	if strings.HasPrefix(path, "data:") {
+		sum := sha256.Sum256([]byte(path))
+		s.images.Store(path, string(sum[:]))
+		return string(sum[:]), nil
 	}
 	f, err := regular.Open(path)
 	if err != nil {

@@ -71,9 +71,8 @@ func (s *server) probe(ctx context.Context) error {
 	if err := s.agrees(ctx, asked); err != nil {
 		return err
 	}
-	if s.known = first.l; len(first.e.tokens) == first.e.length {
-		s.first = &first.e.tokens[0]
-	}
+	s.findTeacher(ctx, asked)
+	s.first, s.known = first.e.first, first.l
 	s.id.Revision = strings.Join(slices.DeleteFunc([]string{s.id.Revision, first.e.revision}, func(t string) bool { return t == "" }),
 		" ")
 	if s.id.Template == "" { // how the server rendered a known prompt
@@ -132,7 +131,7 @@ func (s *server) learn(ctx context.Context, p Prompt) error {
 	if err != nil {
 		return err
 	}
-	e, err := v.scored(reply)
+	e, err := v.scored(reply, len(reply))
 	if err == nil {
 		s.rendering.ending, err = ends(e.tokens, p.Query.Answer)
 	}
@@ -144,9 +143,9 @@ func (s *server) probeScore(ctx context.Context, p Prompt) (Likelihood, echo, er
 	if err != nil {
 		return Likelihood{}, e, err
 	}
-	if len(e.tokens) == e.length && e.tokens[0].logProb != nil && *e.tokens[0].logProb != 0 {
+	if e.first != nil && e.first.logProb != nil && *e.first.logProb != 0 {
 		return Likelihood{}, e, fmt.Errorf("the first token of the prompt has a log-probability, %.4g, though nothing precedes it: its "+
-			"numbers are shifted", *e.tokens[0].logProb)
+			"numbers are shifted", *e.first.logProb)
 	}
 	l, err := s.likelihood(p, e)
 	if err == nil {
@@ -283,7 +282,7 @@ func (s *server) repeats(ctx context.Context, p Prompt, own greedy) (compared bo
 		if err != nil {
 			return false, err
 		}
-		if e, err = s.read(ctx, path, body); err != nil {
+		if e, err = s.read(ctx, path, body, len(own.raw)+1); err != nil {
 			return false, err
 		}
 		if n, err = spelled(e.tokens, own.raw); err != nil {

@@ -1,6 +1,7 @@
 package lvlm
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -14,8 +15,8 @@ type protocol interface {
 	scoring(p Prompt) (path string, body any, err error)
 	// answering asks for a greedy answer and the top log-probabilities of its tokens; 0 = none.
 	answering(p Prompt, top int) (path string, body any, err error)
-	// scored reads the tokens of the prompt as far as the server tells them. The last ones are the answer and its end.
-	scored(reply []byte) (echo, error)
+	// scored reads the last tokens of the prompt, at least as many as asked for: the answer and its end are among them.
+	scored(reply []byte, last int) (echo, error)
 	// answered reads a greedy answer.
 	answered(reply []byte) (greedy, error)
 }
@@ -36,7 +37,8 @@ type told struct {
 
 // echo is a scored prompt.
 type echo struct {
-	tokens   []told
+	tokens   []told // the last ones
+	first    *told  // nil: not told
 	ids      []int  // of the whole prompt; nil: not told
 	length   int    // of the whole prompt, images expanded
 	model    string // "": not told
@@ -117,14 +119,17 @@ type chatReply struct {
 			} `json:"content"`
 		} `json:"logprobs"`
 	} `json:"choices"`
-	PromptTokenIDs []int `json:"prompt_token_ids"`
-	PromptLogProbs []map[int]struct {
-		LogProb *float64 `json:"logprob"`
-		Text    string   `json:"decoded_token"`
-	} `json:"prompt_logprobs"`
+	PromptTokenIDs []int             `json:"prompt_token_ids"`
+	PromptLogProbs []json.RawMessage `json:"prompt_logprobs"` // promptEntry, of which only the last are read: there are thousands
 }
 
-func (s vllm) scored(reply []byte) (echo, error) {
+// promptEntry has the log-probabilities of the prompt's own token and of the likeliest, by id.
+type promptEntry map[int]struct {
+	LogProb *float64 `json:"logprob"`
+	Text    string   `json:"decoded_token"`
+}
+
+func (s vllm) scored(reply []byte, last int) (echo, error) {
 	var r chatReply
 	if err := jsonwords.Unmarshal(reply, &r); err != nil {
 		return echo{}, fmt.Errorf("its answer is no JSON of a chat: %w", err)
@@ -138,22 +143,30 @@ func (s vllm) scored(reply []byte) (echo, error) {
 			len(entries))
 	}
 	e := echo{ids: ids, length: len(entries), model: r.Model, revision: r.Fingerprint}
+	first, _, err := readEntry(entries[0], ids[0])
+	e.first = &first
 	folded := len(ids) < len(entries) // images are expanded among the log-probabilities only: up to the last one the places differ
-	for n := 1; n <= len(ids); n++ {
-		id, entry := ids[len(ids)-n], entries[len(entries)-n]
-		t := told{id: id}
-		if own, ok := entry[id]; ok {
-			t.text, t.logProb = own.Text, own.LogProb
-		} else if folded {
+	for n := 1; n <= min(last, len(ids)) && err == nil; n++ {
+		id, raw := ids[len(ids)-n], entries[len(entries)-n]
+		t, own, bad := readEntry(raw, id)
+		if !own && folded {
 			break
-		} else if entry != nil {
-			return echo{}, fmt.Errorf("token %d of the prompt, id %d, has no log-probability of its own, only those of other tokens",
-				len(ids)-n+1, id)
+		}
+		if err = bad; err == nil && !own && string(raw) != "null" {
+			err = fmt.Errorf("token %d of the prompt, id %d, has no log-probability of its own, only those of other tokens", len(ids)-n+1, id)
 		}
 		e.tokens = append(e.tokens, t)
 	}
 	slices.Reverse(e.tokens)
-	return e, nil
+	return e, err
+}
+
+// readEntry reads the log-probability of a prompt's own token; own: it has one.
+func readEntry(raw json.RawMessage, id int) (t told, own bool, err error) {
+	var entry promptEntry
+	err = jsonwords.Unmarshal(raw, &entry)
+	found, own := entry[id]
+	return told{id: id, text: found.Text, logProb: found.LogProb}, own, err
 }
 
 func (s vllm) answered(reply []byte) (greedy, error) {

@@ -30,6 +30,8 @@ type server struct {
 	id     Identity
 	first  *told      // token of every prompt; nil: not known
 	known  Likelihood // of the probe
+
+	teacher bool // only the answer's places are scored
 }
 
 // dial finds out what serves at the address, and refuses what cannot score (probe).
@@ -151,20 +153,23 @@ func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error)
 
 // score returns the tokens of a prompt, and what is wrong with them whatever the prompt.
 func (s *server) score(ctx context.Context, p Prompt) (echo, error) {
+	if s.teacher {
+		return s.teach(ctx, p)
+	}
 	path, body, err := s.protocol.scoring(p)
 	if err != nil {
 		return echo{}, err
 	}
-	return s.read(ctx, path, body)
+	return s.read(ctx, path, body, len(p.Query.Answer)+len(s.rendering.ending)+1)
 }
 
-// read posts a request for scores and reads its answer.
-func (s *server) read(ctx context.Context, path string, body any) (echo, error) {
+// read posts a request for scores and reads the last tokens of its answer: a token spells a byte at least.
+func (s *server) read(ctx context.Context, path string, body any, last int) (echo, error) {
 	reply, err := s.post(ctx, path, body)
 	if err != nil {
 		return echo{}, err
 	}
-	e, err := s.protocol.scored(reply)
+	e, err := s.protocol.scored(reply, last)
 	if err != nil {
 		return echo{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -142,26 +143,35 @@ func truth(t *testing.T, kind string, p Prompt) []float64 {
 // Every liar is refused in less than five seconds, with a reason of its own.
 func TestLiarsAreRefused(t *testing.T) {
 	for _, kind := range kinds() {
+		var wg sync.WaitGroup
+		var mu sync.Mutex
 		reasons := map[string]string{}
 		for _, lie := range lvlmtest.Lies(kind) {
-			start := time.Now()
-			scorer, err := Open(t.Context(), serve(t, &lvlmtest.Server{Kind: kind, Lie: lie}), nil)
-			if err == nil {
-				t.Errorf("%s: %s: not refused", kind, lie)
-				scorer.Close()
-				continue
-			}
-			t.Logf("%s: %s: %v", kind, lie, err)
-			if d := time.Since(start); d > 5*time.Second {
-				t.Errorf("%s: %s: refused after %v", kind, lie, d)
-			}
-			if strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "refused: ") {
-				t.Errorf("%s: %s: %v", kind, lie, err)
-			}
-			reasons[err.Error()] = lie
+			opt := serve(t, &lvlmtest.Server{Kind: kind, Lie: lie})
+			wg.Go(func() {
+				start := time.Now()
+				scorer, err := Open(t.Context(), opt, nil)
+				if err == nil {
+					t.Errorf("%s: %s: not refused", kind, lie)
+					scorer.Close()
+					return
+				}
+				t.Logf("%s: %s: %v", kind, lie, err)
+				if d := time.Since(start); d > 5*time.Second {
+					t.Errorf("%s: %s: refused after %v", kind, lie, d)
+				}
+				_, reason, refused := strings.Cut(err.Error(), ": refused: ")
+				if strings.Contains(reason, "\n") || !refused {
+					t.Errorf("%s: %s: %v", kind, lie, err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				reasons[reason] = lie
+			})
 		}
-		if len(reasons) < 12 {
-			t.Errorf("%s: %d reasons", kind, len(reasons))
+		wg.Wait()
+		if n := len(lvlmtest.Lies(kind)); len(reasons) != n || n < 12 {
+			t.Errorf("%s: %d reasons for %d lies", kind, len(reasons), n)
 		}
 	}
 }
@@ -328,6 +338,35 @@ func folder(t *testing.T, shift int, template string) *string {
 	}
 	imageFile(t, dir, "chat_template.jinja", template)
 	return &dir
+}
+
+// A vLLM that scores chosen tokens is asked for nothing but the answer's, once its numbers were found to be those of prompts.
+func TestTeacher(t *testing.T) {
+	for _, lie := range []string{"", "off by one"} {
+		stand := &lvlmtest.Server{Kind: "vllm", Teacher: true}
+		opt := serve(t, stand)
+		opt.Path = folder(t, 0, chat.QwenVL().Source())
+		scorer, err := Open(t.Context(), opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer scorer.Close()
+		if !scorer.scorer.(*server).teacher {
+			t.Fatal("it was not found")
+		}
+		p := Prompt{Shots: []Example{{Question: "What?", Answer: "red", Image: red(t, 3)}}, Query: Example{Question: "And?", Answer: "end",
+			Image: red(t, 9)}}
+		stand.Lie = lie // of whole prompts, which are asked for no more
+		got, err := scorer.Score(t.Context(), []Prompt{p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range truth(t, "vllm", p) {
+			if math.Abs(got[0].LogProbs[i]-want) > 1e-6 { // they come in float32
+				t.Errorf("got %v, want %v at %d", got[0].LogProbs, want, i)
+			}
+		}
+	}
 }
 
 // With the model's folder every prompt is compared token by token.

@@ -110,7 +110,7 @@ func tokensOf(entries []sglangToken) (out []told, err error) {
 	return out, nil
 }
 
-func (s sglang) scored(reply []byte) (echo, error) {
+func (s sglang) scored(reply []byte, _ int) (echo, error) {
 	var r sglangReply
 	if err := jsonwords.Unmarshal(reply, &r); err != nil {
 		return echo{}, fmt.Errorf("its answer is no JSON of /generate: %w", err)
@@ -122,7 +122,11 @@ func (s sglang) scored(reply []byte) (echo, error) {
 	if err == nil && len(tokens) > r.Meta.PromptTokens {
 		err = fmt.Errorf("it tells %d tokens of a prompt of %d", len(tokens), r.Meta.PromptTokens)
 	}
-	return echo{tokens: tokens, length: r.Meta.PromptTokens}, err
+	e := echo{tokens: tokens, length: r.Meta.PromptTokens}
+	if err == nil && len(tokens) == e.length {
+		e.first = &tokens[0]
+	}
+	return e, err
 }
 
 func (s sglang) answered(reply []byte) (greedy, error) {

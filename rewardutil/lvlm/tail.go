@@ -13,9 +13,9 @@ func (s *server) likelihood(p Prompt, e echo) (Likelihood, error) {
 	if len(e.tokens) == 0 {
 		return Likelihood{}, errors.New("it tells no tokens of the prompt")
 	}
-	if s.first != nil && len(e.tokens) == e.length && (e.tokens[0].id != s.first.id || e.tokens[0].text != s.first.text) {
-		return Likelihood{}, fmt.Errorf("the prompt begins with token %d %q, others with %d %q: it is cut", e.tokens[0].id, e.tokens[0].text,
-			s.first.id, s.first.text)
+	if s.first != nil && e.first != nil && (e.first.id != s.first.id || e.first.text != s.first.text) {
+		return Likelihood{}, fmt.Errorf("the prompt begins with token %d %q, others with %d %q: it is cut", e.first.id, e.first.text, s.first.id,
+			s.first.text)
 	}
 	n, want, err := 0, p.Query.Answer+s.rendering.ending, error(nil)
 	if s.rendering.tokens != nil {

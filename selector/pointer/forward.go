@@ -16,7 +16,8 @@ type encoded struct {
 	state torchx.Tensor // [B, 1, h] unit query state before the first choice; no tensor without the encoder
 	unit  torchx.Tensor // [U, h] unit candidate vectors
 	pool  torchx.Tensor // [B, K] int64: which of them are a query's; no tensor where the pool is shared
-	cand  torchx.Tensor // [B, K, h] the same for each query; [K, h] where the pool is shared
+	cand  torchx.Tensor // [B, K, h] the same for each query; [K, h] where the pool is shared; no tensor where scores reads unit
+	from  torchx.Pool   // where scores finds the candidates
 	skip  torchx.Tensor // [B, 1, K] scaled cosine and relation; no tensor without the skip term
 	base  torchx.Tensor // [B, 1, K] 0, or impossible at padding; no tensor when nothing is padded
 
@@ -33,6 +34,14 @@ func (e encoded) perQuery(x torchx.Tensor) torchx.Tensor {
 	return torchx.Embedding(x, e.pool)
 }
 
+// scores multiplies vectors x [B, N, h] with the unit vectors of the candidates: [B, N, K].
+func (e encoded) scores(x torchx.Tensor) torchx.Tensor {
+	if e.cand.Nil() {
+		return torchx.PoolScore(x, e.unit, e.from)
+	}
+	return products(x, e.cand)
+}
+
 // vector returns the unit vectors [B, N, h] of the candidates at positions [B, N] of their pools.
 func (e encoded) vector(position torchx.Tensor) torchx.Tensor {
 	if !e.pool.Nil() {
@@ -43,7 +52,7 @@ func (e encoded) vector(position torchx.Tensor) torchx.Tensor {
 
 // encode runs the query and pool encoder (parity spec §4, steps 1-3).
 func (p *Policy) encode(in *inputs, drop dropout) encoded {
-	e := encoded{pool: in.pool}
+	e := encoded{pool: in.pool, from: in.places}
 	if p.opt.Skip.Enabled {
 		skip := torchx.Mul(in.cos, torchx.Scale(p.params.Get("skip_scale"), p.opt.Skip.Scale)) // [B, K]
 		if p.opt.Relation.enabled() {
@@ -78,7 +87,10 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 		rows = p.contextualise(in, drop, e, rows)
 	}
 	if p.opt.NumLayers > 0 {
-		c := e.perQuery(rows) // [B, K, h] or [K, h]
+		c := rows // [U, h]
+		if !in.attends(drop) {
+			c = e.perQuery(rows) // [B, K, h] or [K, h]
+		}
 		for l := range p.opt.NumLayers {
 			x = p.attention(l, in, drop, x, c)
 		}
@@ -88,14 +100,17 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	rows = drop.rows(rows, drop.hidden, "candidate", 0, drop.candidates(in, rows.Shape()[0]))
 	e.state = torchx.Unsqueeze(torchx.Normalize(torchx.Linear(x, p.params.Get("query_proj.weight"), torchx.Tensor{})), 1)
 	e.unit = torchx.Normalize(torchx.Linear(rows, p.params.Get("cand_proj.weight"), torchx.Tensor{}))
-	e.cand = e.perQuery(e.unit)
+	if !in.kernels || in.pool.Nil() || p.diversity != nil {
+		e.cand = e.perQuery(e.unit)
+	}
 	e.keys = p.headKeys(*e)
 	if p.diversity != nil {
 		p.diversity.prepare(p, e)
 	}
 }
 
-// attention is layer l: multi-head attention of the query x [B, h] over candidates c, residual, norm.
+// attention is layer l: multi-head attention of the query x [B, h] over candidates c, residual, norm. c is [B, K, h] or [K, h], or
+// [U, h] where a kernel makes it.
 func (p *Policy) attention(l int, in *inputs, drop dropout, x, c torchx.Tensor) torchx.Tensor {
 	w, h, heads := p.layer(l), p.opt.HiddenDim, p.opt.NumHeads
 	dh := h / heads
@@ -106,12 +121,17 @@ func (p *Policy) attention(l int, in *inputs, drop dropout, x, c torchx.Tensor) 
 		u = torchx.Transpose(torchx.Reshape(u, in.b, heads, dh), 0, 1)                   // [H, B, dh]
 		u = torchx.Transpose(torchx.MatMul(u, torchx.Reshape(w.wk, heads, dh, h)), 0, 1) // [B, H, h]
 	}
-	score := products(torchx.Scale(u, 1/math.Sqrt(float64(dh))), c) // [B, H, K]
-	if !in.padding.Nil() {
-		score = torchx.MaskedFill(score, torchx.Unsqueeze(in.padding, 1), impossible)
+	var a, ctx torchx.Tensor // [B, H, K], [B, H, h]
+	if scale := 1 / math.Sqrt(float64(dh)); in.attends(drop) {
+		ctx = torchx.PoolAttend(u, c, in.places, scale)
+	} else {
+		score := products(torchx.Scale(u, scale), c) // [B, H, K]
+		if !in.padding.Nil() {
+			score = torchx.MaskedFill(score, torchx.Unsqueeze(in.padding, 1), impossible)
+		}
+		a = drop.overPool(torchx.Softmax(score, -1), l, in)
+		ctx = torchx.MatMul(a, c)
 	}
-	a := drop.overPool(torchx.Softmax(score, -1), l, in) // [B, H, K]
-	ctx := torchx.MatMul(a, c)                           // [B, H, h]
 	bv := w.bv
 	if drop.attn > 0 { // dropped weights no longer sum to one
 		bv = torchx.Reshape(torchx.Mul(torchx.Reshape(bv, 1, heads, dh), torchx.SumKeep(a, 2)), in.b, h)

@@ -52,7 +52,7 @@ func (p *Policy) headKeys(e encoded) torchx.Tensor {
 func (p *Policy) head(e encoded, query torchx.Tensor, factor float64) torchx.Tensor {
 	switch p.opt.Head {
 	case "bilinear":
-		return products(torchx.LinearT(torchx.Scale(query, factor), p.params.Get("head.weight")), e.cand)
+		return e.scores(torchx.LinearT(torchx.Scale(query, factor), p.params.Get("head.weight")))
 	case "additive":
 		q := torchx.Linear(torchx.Scale(query, p.perWidth()), p.params.Get("head.query.weight"), p.params.Get("head.bias")) // [B, N, h]
 		keys := e.keys                                                                                                      // [K, h]
@@ -63,7 +63,7 @@ func (p *Policy) head(e encoded, query torchx.Tensor, factor float64) torchx.Ten
 		return torchx.Scale(torchx.Squeeze(torchx.Linear(hidden, p.params.Get("head.score.weight"), torchx.Tensor{}), 3),
 			factor*p.perWidth())
 	}
-	return products(torchx.Scale(query, factor), e.cand)
+	return e.scores(torchx.Scale(query, factor))
 }
 
 // perWidth is 1/√h.

@@ -22,10 +22,18 @@ type inputs struct {
 	u          int           // U; equal to K where all queries share one pool
 	pool       torchx.Tensor // [B, K] int64 positions in the first U rows (padding points at row 0); no tensor when the pool is shared
 	padding    torchx.Tensor // [B, K] bool, true = padding; no tensor when all pools are full
+	kernels    bool          // torchx.PoolAttend and PoolScore read the candidates where they are
+	places     torchx.Pool   // for them
 	cos        torchx.Tensor // [B, K] cos(E_q, E_j); no tensor without the skip term
 	actions    torchx.Tensor // [B, G, T] int64 columns of the logits
 	chosen     torchx.Tensor // [B, G, T] int64 positions in the pool; not the same as actions only where those may stop
 	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; no tensor when every step is
+}
+
+// attends reports whether a kernel makes the cross-attention. Large pools that are shared are faster as products of matrices.
+func (in *inputs) attends(drop dropout) bool {
+	const large = 128
+	return in.kernels && drop.attn == 0 && (!in.pool.Nil() || in.k <= large)
 }
 
 // stage adds what a forward pass reads of a batch to up. When that is sent, arrived makes the rest.
@@ -48,6 +56,7 @@ func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 // arrived makes what the staged inputs name: the embedding rows of the batch and the cosines.
 func (p *Policy) arrived(in *inputs) {
 	in.rows = torchx.IndexSelect(p.table(in.src), 0, in.index).To(p.dtype) // [U+B, d]
+	in.places.Index, in.places.Padding = in.pool, in.padding
 	if !p.opt.Stop.Enabled {
 		in.chosen = in.actions
 	}
@@ -86,6 +95,7 @@ func (p *Policy) loadQueries(src *Source, queries []int) *inputs {
 
 func (p *Policy) stageQueries(src *Source, queries []int, up *torchx.Upload) *inputs {
 	in := &inputs{src: src, b: len(queries), queries: queries}
+	in.kernels = p.opt.CandidateEncoder.Layers == 0 && torchx.PoolRuns(p.params.Flat())
 	shared := true
 	first := src.set.Pool(queries[0])
 	for _, q := range queries {
@@ -165,7 +175,31 @@ func (in *inputs) place(p *Policy, src *Source, queries []int, up *torchx.Upload
 	for p.device != "cpu" && len(rows)%uniqueStep != 0 {
 		rows = append(rows, rows[0])
 	}
+	if in.kernels {
+		in.putPlaces(pool, padding, len(rows), up)
+	}
 	return rows
+}
+
+// putPlaces stages the places of each of u rows in the pools [B·K], in their order.
+func (in *inputs) putPlaces(pool []int64, padding []bool, u int, up *torchx.Upload) {
+	starts, order := make([]int32, u+2), make([]int32, len(pool))
+	for at, row := range pool {
+		if !padding[at] {
+			starts[row+2]++
+		}
+	}
+	for row := range u {
+		starts[row+2] += starts[row+1]
+	}
+	for at, row := range pool { // starts[row+1] goes from where row begins to where it ends
+		if !padding[at] {
+			order[starts[row+1]] = int32(at)
+			starts[row+1]++
+		}
+	}
+	torchx.Put(up, &in.places.Order, order, len(order))
+	torchx.Put(up, &in.places.Starts, starts[:u+1], u+1)
 }
 
 // uniqueStep rounds the number of distinct candidates up on CUDA: batches of a run then have the same shapes.

@@ -55,9 +55,12 @@ func (p *Policy) update(c *cursor, chosen torchx.Tensor) {
 // gate mixes state and chosen by a sigmoid of both: of h numbers, or of one (spec §4, step 4).
 func (p *Policy) gate(name string, state, chosen torchx.Tensor) torchx.Tensor {
 	h := p.opt.HiddenDim
-	z := torchx.Sigmoid(torchx.Add(
-		torchx.Linear(state, p.params.Part(name+".weight", 1, 0, h), p.params.Get(name+".bias")),
-		torchx.Linear(chosen, p.params.Part(name+".weight", 1, h, h), torchx.Tensor{})))
+	before := torchx.Linear(state, p.params.Part(name+".weight", 1, 0, h), p.params.Get(name+".bias"))
+	inside := torchx.Linear(chosen, p.params.Part(name+".weight", 1, h, h), torchx.Tensor{})
+	if name == gateName && torchx.PoolRuns(chosen) {
+		return torchx.Gate(state, before, chosen, inside)
+	}
+	z := torchx.Sigmoid(torchx.Add(before, inside))
 	return torchx.Normalize(torchx.Add(chosen, torchx.Mul(z, torchx.Sub(state, chosen)))) // z·s + (1-z)·e
 }
 

@@ -6,6 +6,9 @@ func basic(r Request) (Open, error) {
 	return func(program string) (Launcher, error) { return NewBasic(program), nil }, r.Options(&none)
 }
 
+// Quiet keeps what jobs print to their run.log, for whoever shows them otherwise. It is called before the first Submit.
+func (l *local) Quiet() { l.echo = false }
+
 // NewBasic returns the launcher that runs one job of program after another and shows what they print.
 func NewBasic(program string) Launcher {
 	l := newLocal(program, LocalOptions{NJobs: 1, JobsPerGPU: 1})

@@ -31,7 +31,8 @@ const std::string kPointer =
 
 const std::vector<std::string> kRowNames = {"rms_norm", "rms_norm_back", "rms_norm_weight_back", "swiglu", "swiglu_back", "rope"};
 const std::vector<std::string> kLogitsNames = {"token_stats", "token_back", "token_back_bf16", "token_back_f16", "token_kl", "pick", "pick_back",
-                                              "unit_rows", "unit_rows_back", "squares", "total", "adamw"};
+                                              "unit_rows", "unit_rows_back", "squares", "total", "adamw", "pool_attend", "pool_attend_back", "pool_score", "pool_score_back",
+                                              "pool_rows_back", "gather_back", "add_columns", "weighted_logp", "surrogate", "gate", "gate_back"};
 
 // The driver and NVRTC, found in the process: linked, they would have to be on machines without a GPU too. libtorch's own
 // library of them says where they are.

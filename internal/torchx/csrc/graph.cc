@@ -1,6 +1,7 @@
 // CUDA graphs: libtorch's CUDAGraph, and the side stream that it records on.
 #include "graph.h"
 
+#include "beside.h"
 #include "guard.h"
 
 #ifdef FULCRUM_CUDA
@@ -8,9 +9,11 @@
 #include <c10/core/Event.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -21,13 +24,13 @@ struct SideStream {
   Stream before, stream;
 };
 
-// One stream a device: cuBLAS keeps a workspace for each stream that it has seen.
-Stream side_of(c10::DeviceIndex device) {
+// Two streams a device, to record on and for what goes beside: cuBLAS keeps a workspace for each stream that it has seen.
+Stream side_of(c10::DeviceIndex device, bool beside = false) {
   static std::mutex lock;
-  static std::map<c10::DeviceIndex, Stream> streams;
+  static std::map<std::pair<c10::DeviceIndex, bool>, Stream> streams;
   const std::lock_guard<std::mutex> held(lock);
-  auto found = streams.find(device);
-  if (found == streams.end()) found = streams.emplace(device, c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)).first;
+  auto found = streams.find({device, beside});
+  if (found == streams.end()) found = streams.emplace(std::make_pair(device, beside), c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)).first;
   return found->second;
 }
 
@@ -38,9 +41,44 @@ void after(const Stream &first, const Stream &then) {
   event.block(then.unwrap());
 }
 
+// The device that a graph is recorded on, or -1; and what is read beside it. A gradient that nobody holds may be added to in place.
+std::atomic<int> recording{-1};
+std::mutex held_lock;
+std::vector<at::Tensor> held;
+
 at::cuda::CUDAGraph *graph_of(Graph graph) { return static_cast<at::cuda::CUDAGraph *>(graph); }
 
 }  // namespace
+
+void beside::run(std::initializer_list<at::Tensor> reads, const std::function<void()> &f) {
+  const int device = recording;
+  if (device < 0 || !reads.begin()->is_cuda() || reads.begin()->get_device() != device) {
+    f();
+    return;
+  }
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  const Stream now = c10::cuda::getCurrentCUDAStream(index), other = side_of(index, true);
+  after(now, other);
+  {
+    const std::lock_guard<std::mutex> lock(held_lock);
+    held.insert(held.end(), reads);
+  }
+  struct Back {
+    const Stream &stream;
+    ~Back() { c10::cuda::setCurrentCUDAStream(stream); }
+  } const back{now};
+  c10::cuda::setCurrentCUDAStream(other);
+  f();
+}
+
+void beside::join() {
+  const int device = recording;
+  const std::lock_guard<std::mutex> lock(held_lock);
+  if (device < 0 || held.empty()) return;
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  after(side_of(index, true), c10::cuda::getCurrentCUDAStream(index));
+  held.clear();
+}
 
 extern "C" {
 
@@ -69,10 +107,13 @@ const char *fc_graph_begin(Graph share, Graph *out) {
     auto graph = std::make_unique<at::cuda::CUDAGraph>();
     // Only this thread's calls may break the recording: others may be at work on the device.
     graph->capture_begin(share == nullptr ? at::cuda::MempoolId_t{0, 0} : graph_of(share)->pool(), cudaStreamCaptureModeThreadLocal);
+    recording = c10::cuda::getCurrentCUDAStream().device_index();
     *out = graph.release();
   });
 }
 const char *fc_graph_end(Graph graph) {
+  recording = -1;
+  held.clear();
   return guard([&] { graph_of(graph)->capture_end(); });
 }
 const char *fc_graph_replay(Graph graph) {
@@ -98,6 +139,9 @@ const char *fc_mark_wait(Mark mark) {
 }  // extern "C"
 
 #else
+
+void beside::run(std::initializer_list<at::Tensor>, const std::function<void()> &f) { f(); }
+void beside::join() {}
 
 namespace {
 const char *none() { return fc_message("CUDA graphs need a libtorch with CUDA"); }

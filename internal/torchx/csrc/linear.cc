@@ -8,6 +8,8 @@
 
 #include <ATen/Parallel.h>
 
+#include "beside.h"
+#include "cuda_kernels.h"
 #include "guard.h"
 #include "simd.h"
 
@@ -164,6 +166,18 @@ namespace {
 
 // --- x·W + bias with W and bias parameters, in either orientation
 
+// out += Σ x over rows.
+void add_columns(const at::Tensor &x, at::Tensor out) {
+  if (x.size(0) == 1) {
+    out.add_(x.squeeze(0));
+  } else if (cuda::runs(x) && x.scalar_type() == at::kFloat && out.scalar_type() == at::kFloat) {
+    const at::Tensor rows = x.contiguous();
+    cuda::run({"add_columns", rows, false}, (x.size(1) + 31) / 32, 1, 1024, rows, out, x.size(0), static_cast<int>(x.size(1)));
+  } else {
+    out.add_(x.sum(0));
+  }
+}
+
 struct LinearInto : torch::autograd::Function<LinearInto> {
   static at::Tensor forward(AutogradContext *ctx, at::Tensor x, at::Tensor weight, c10::optional<at::Tensor> bias, bool transposed) {
     at::Tensor rows = x.reshape({-1, x.size(-1)});  // a few rows of one state, many of candidates: always two dimensions
@@ -184,17 +198,13 @@ struct LinearInto : torch::autograd::Function<LinearInto> {
     const bool transposed = ctx->saved_data["transposed"].toBool();
     at::Tensor dy = grads[0].reshape({-1, grads[0].size(-1)});
     at::Tensor dw = ctx->saved_data["weight_grad"].toTensor();
-    if (transposed)
-      dw.addmm_(x.t(), dy);
-    else
-      dw.addmm_(dy.t(), x);
-    if (ctx->saved_data["bias"].toBool()) {
-      at::Tensor db = ctx->saved_data["bias_grad"].toTensor();
-      if (dy.size(0) == 1)
-        db.add_(dy.squeeze(0));
+    beside::run({dy, x}, [&] {
+      if (transposed)
+        dw.addmm_(x.t(), dy);
       else
-        db.add_(dy.sum(0));
-    }
+        dw.addmm_(dy.t(), x);
+      if (ctx->saved_data["bias"].toBool()) add_columns(dy, ctx->saved_data["bias_grad"].toTensor());
+    });
     at::Tensor dx;
     if (ctx->saved_data["needs_x"].toBool()) dx = at::mm(dy, transposed ? weight.t() : weight).view(ctx->saved_data["sizes"].toIntVector());
     return {dx, at::Tensor(), at::Tensor(), at::Tensor()};

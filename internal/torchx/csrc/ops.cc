@@ -1,6 +1,7 @@
 // Thin wrappers over libtorch operations: no logic, no exceptions out. What Go can compose, Go composes.
 #include <cmath>
 
+#include "beside.h"
 #include "guard.h"
 
 extern "C" {
@@ -130,11 +131,6 @@ const char *fc_scatter_value(Tensor x, int64_t dim, Tensor index, double value, 
 const char *fc_index_select(Tensor x, int64_t dim, Tensor index, Tensor *out) {
   return guard([&] { *out = wrap(x->index_select(dim, *index)); });
 }
-// Rows of table [N, D] by index (int64, any shape) → [..., D]. Its gradient adds whole rows, where
-// index_select's goes through one small tensor operation a row.
-const char *fc_embedding(Tensor table, Tensor index, Tensor *out) {
-  return guard([&] { *out = wrap(at::embedding(*table, *index)); });
-}
 const char *fc_replace_rows(Tensor x, Tensor rows, Tensor src, Tensor *out) {
   return guard([&] { *out = wrap(x->index_copy(0, *rows, *src)); });
 }
@@ -192,7 +188,10 @@ const char *fc_detach(Tensor x, Tensor *out) {
   return guard([&] { *out = wrap(x->detach()); });
 }
 const char *fc_backward(Tensor x, Tensor grad, bool keep_graph) {
-  return guard([&] { x->backward(grad == nullptr ? at::Tensor() : *grad, keep_graph); });
+  return guard([&] {
+    x->backward(grad == nullptr ? at::Tensor() : *grad, keep_graph);
+    beside::join();
+  });
 }
 bool fc_grad_enabled(void) { return at::GradMode::is_enabled(); }
 bool fc_is_leaf(Tensor x) { return x->is_leaf(); }

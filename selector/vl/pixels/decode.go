@@ -81,7 +81,12 @@ func formats() []format {
 	}
 	return []format{
 		{[]string{"\x89PNG\r\n\x1a\n"}, png.DecodeConfig, plain(png.Decode)},
-		{[]string{"\xff\xd8"}, jpeg.DecodeConfig, plain(jpeg.Decode)},
+		{[]string{"\xff\xd8"}, jpeg.DecodeConfig, func(data []byte) (*RGB, error) {
+			if m, err := decodeJPEG(data); err == nil {
+				return m, nil
+			}
+			return plain(jpeg.Decode)(data)
+		}},
 		{[]string{"GIF8?a"}, gif.DecodeConfig, decodeGIF},
 		{[]string{"RIFF????WEBPVP8"}, webp.DecodeConfig, decodeWebP},
 		{[]string{"BM????\x00\x00\x00\x00"}, bmp.DecodeConfig, plain(bmp.Decode)},

@@ -236,7 +236,8 @@ func TestDecodeIsPillows(t *testing.T) {
 			sum, most = sum+d, max(most, d)
 		}
 		mean := float64(sum) / float64(len(got.Pix))
-		if jpeg := filepath.Ext(name) == ".jpg"; jpeg && (mean > 0.08 || most > 3) || !jpeg && most > 0 {
+		// Go's decoder has the files of other kinds, whose inverse cosine transform rounds otherwise.
+		if other := strings.Contains(name, "cmyk.jpg") || strings.Contains(name, "rgb411.jpg"); most > 0 && (!other || mean > 0.08 || most > 3) {
 			t.Errorf("%s: differs by %.3f in the mean, %d at most", name, mean, most)
 		}
 	}

@@ -6,8 +6,8 @@ import "image"
 // chroma is spread over the pixels again and how it becomes RGB is not in the formats; Go repeats it,
 // libjpeg and libwebp, which Pillow uses, interpolate. Here both are done as those libraries do it, in
 // their integer arithmetic: on a picture with sharp colours the difference is ten levels of 255 in the
-// mean. (The inverse cosine transform of Go's JPEG decoder stays: it differs from libjpeg's by one
-// level here and there.)
+// mean. (jpeg.go decodes most JPEG files as libjpeg does. The inverse cosine transform of Go's decoder, which has the rest,
+// differs by one level here and there.)
 
 // fromJPEG converts as libjpeg: triangle filters for chroma at half the width, the height or both
 // (jdsample.c), repetition for other ratios, and the 16-bit fixed point of jdcolor.c.

@@ -28,6 +28,7 @@ for subsampling, name in ((0, "444"), (1, "422"), (2, "420")):
 save(im.crop((0, 0, 2, 3)), "tiny420.jpg", quality=95, subsampling=2)
 save(im.crop((0, 0, 60, 46)), "even420.jpg", quality=88, subsampling=2)
 save(im, "progressive.jpg", quality=80, subsampling=2, progressive=True)
+save(im, "restart.jpg", quality=60, subsampling=1, progressive=True, restart_marker_blocks=3)
 save(im, "exif.jpg", quality=88, exif=exif)
 save(grey, "grey.jpg", quality=85)
 save(im.convert("CMYK"), "cmyk.jpg", quality=90)

@@ -1,0 +1,140 @@
+package sweep
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
+)
+
+// redrawEvery is how often the table of a sweep is drawn again.
+const redrawEvery = 500 * time.Millisecond
+
+// liveTable is the table that a sweep shows on a terminal while it runs, drawn again in place below what else it says. A nil
+// one shows nothing.
+type liveTable struct {
+	ctx   context.Context
+	sweep ledger.Sweep
+	dir   string
+	lines int // on the screen
+}
+
+// newLiveTable returns nil where the output is no terminal: there each change is a line.
+func newLiveTable(ctx context.Context, dir string, s ledger.Sweep) *liveTable {
+	if stdout.Width() == 0 || os.Getenv("TERM") == "dumb" {
+		return nil
+	}
+	return &liveTable{ctx: ctx, sweep: s, dir: dir}
+}
+
+// clear takes the table off the screen, so that something else can be said. After Ctrl-C it stays: what was printed then stands
+// below it.
+func (l *liveTable) clear() {
+	if l != nil && l.lines > 0 && l.ctx.Err() == nil {
+		stdout.Printf("\x1b[%dA\x1b[J", l.lines)
+	}
+	if l != nil {
+		l.lines = 0
+	}
+}
+
+// draw shows the jobs as they are, no wider or higher than the terminal.
+func (l *liveTable) draw(jobs []ledger.Job) {
+	if l == nil {
+		return
+	}
+	width, height := stdout.Size()
+	opt, rows := reportInput(l.dir, l.sweep, jobs)
+	lines := strings.Split(strings.TrimSuffix(sweepreport.Table(rows, opt, width), "\n"), "\n")
+	var running []string
+	for _, j := range jobs {
+		if j.State == launcher.Running {
+			running = append(running, page.Clip(fmt.Sprintf("#%-4d %s", j.Num, lastSaid(filepath.Join(l.dir, j.Dir))), width-1))
+		}
+	}
+	const others = 3 // lines of the terminal that are the user's
+	if most := max(height-others-len(running), 6); len(lines) > most {
+		const head = 4 // counts, a blank line, names and rule
+		lines = slices.Concat(lines[:head], []string{"  …"}, lines[len(lines)-(most-head-1):])
+	}
+	if len(running) > 0 {
+		lines = append(append(lines, ""), running...)
+	}
+	l.clear()
+	stdout.Print(strings.Join(lines, "\n") + "\n")
+	l.lines = len(lines)
+}
+
+// watch shows the jobs in one live table on a terminal, unless logging.progress=false. What they print stands in their run.log.
+func (c *controller) watch(ctx context.Context) error {
+	s, err := c.ledger.Sweep()
+	if err != nil {
+		return err
+	}
+	if text, err := c.plan.master.YAML("job", true, "logging.progress"); err == nil && strings.TrimSpace(text) == "false" {
+		return nil
+	}
+	c.live = newLiveTable(ctx, c.plan.dir, s)
+	if quiet, ok := c.launcher.(interface{ Quiet() }); ok && c.live != nil {
+		quiet.Quiet()
+	}
+	return nil
+}
+
+// say prints a line above the live table.
+func (c *controller) say(format string, args ...any) {
+	c.live.clear()
+	stdout.Printf(format, args...)
+}
+
+// lastSaid is how far a run is, by the last row that it has written.
+func lastSaid(dir string) string {
+	row, ok := lastRow(filepath.Join(dir, record.MetricsFile))
+	if !ok || row.Phase == "" {
+		return "starting"
+	}
+	text := fmt.Sprintf("%s  epoch %d  step %d", row.Phase, row.Epoch, row.Step)
+	for _, name := range []string{"loss", "val_reward", "val_loss"} {
+		if x, ok := row.Number(name); ok {
+			text += "  " + name + " " + page.Sig(x, 4)
+		}
+	}
+	return text
+}
+
+// lastRow reads the last whole line of a file of rows.
+func lastRow(path string) (row record.Row, ok bool) {
+	const tail = 32 << 10
+	f, err := os.Open(path)
+	if err != nil {
+		return row, false
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return row, false
+	}
+	data := make([]byte, min(info.Size(), tail))
+	n, err := f.ReadAt(data, info.Size()-int64(len(data)))
+	if err != nil && err != io.EOF {
+		return row, false
+	}
+	end := bytes.LastIndexByte(data[:n], '\n')
+	if end < 0 {
+		return row, false
+	}
+	row, err = record.ParseRow(data[bytes.LastIndexByte(data[:end], '\n')+1 : end])
+	return row, err == nil
+}

@@ -1,0 +1,58 @@
+package pixels
+
+import (
+	"bytes"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestJPEGKinds: which files this decoder takes; the others are Go's.
+func TestJPEGKinds(t *testing.T) {
+	files, err := filepath.Glob("testdata/decode/*.jpg")
+	if err != nil || len(files) < 12 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		base := filepath.Base(name)
+		_, err = decodeJPEG(data)
+		if other := base == "cmyk.jpg" || base == "rgb411.jpg"; (err != nil) != other {
+			t.Errorf("%s: %v", base, err)
+		}
+		if _, err := decodeJPEG(data[:len(data)*2/3]); err == nil {
+			t.Errorf("%s: two thirds of it are a picture", base)
+		}
+	}
+}
+
+// FuzzJPEG: no file brings the decoder down, and what both decoders take has one size.
+func FuzzJPEG(f *testing.F) {
+	files, err := filepath.Glob("testdata/decode/*.jpg")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) < 2 || data[0] != 0xff || data[1] != 0xd8 {
+			return
+		}
+		m, err := decodeJPEG(data)
+		if err != nil {
+			return
+		}
+		if theirs, err := jpeg.Decode(bytes.NewReader(data)); err == nil && theirs.Bounds() != m.Bounds() {
+			t.Errorf("%v, Go's decoder has %v", m.Bounds(), theirs.Bounds())
+		}
+	})
+}

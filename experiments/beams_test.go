@@ -118,8 +118,8 @@ func TestBeams(t *testing.T) {
 	for over, want := range map[string]string{"beams.out=" + records: "this is data.records_icl, which would be overwritten",
 		"data.records_icl=" + rl: "records.json", "lvlm.path=/nowhere": "lvlm.path=/nowhere: want a model folder",
 		"beams.sampler=text": "beams.text_embeddings: beams.sampler=text needs a table"} {
-		if r := run(t, append(append([]string{"task=beams", "beams.candidates=6", "hydra.run.dir=" + folder(t)}, data...), over)...); r.code == 0 ||
-			!strings.Contains(r.stderr, want) {
+		r := run(t, append(append([]string{"task=beams", "beams.candidates=6", "hydra.run.dir=" + folder(t)}, data...), over)...)
+		if r.code == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%s: exit code %d, %q, want %q", over, r.code, r.stderr, want)
 		}
 	}

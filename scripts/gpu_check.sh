@@ -74,6 +74,7 @@ part_goldens() {
 	golden phases/rce CUDA
 	golden selector/vl CUDA
 	golden selector/seq2seq CUDA
+	golden selector/clip CUDA
 	golden experiments '^TestParity$'
 	return $failed_golden
 }

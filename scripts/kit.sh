@@ -18,7 +18,7 @@ cp -r "$gotorch/cgotorch" "$gotorch/LICENSE" "$dir/src/gotorch/"
 cp scripts/libtorch.sh "$dir/src/"
 
 # The tests of the packages that compute, as programs; each runs in a folder with its testdata.
-for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/{pointer,tokens,vl,seq2seq} phases phases/{rce,grpo} experiments; do
+for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/{pointer,tokens,vl,seq2seq,clip} phases phases/{rce,grpo} experiments; do
 	scripts/env go test -c -trimpath -ldflags='-s -w' -o "$dir/bin/${package//\//-}.test" "./$package"
 	mkdir -p "$dir/goldens/$package"
 	if [ -d "$package/testdata" ]; then cp -r "$package/testdata" "$dir/goldens/$package/"; fi

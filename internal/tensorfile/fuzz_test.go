@@ -50,7 +50,7 @@ func FuzzPickle(f *testing.F) {
 func FuzzNPY(f *testing.F) {
 	fuzzFiles(f, "*.npy")
 	f.Fuzz(func(t *testing.T, data []byte) {
-		a, err := parseNPY(data)
+		a, err := ParseNPY(data)
 		if err == nil && a.Strings == nil && len(a.Data) != a.Len()*a.DType.Size() {
 			t.Errorf("%d bytes for %s %v", len(a.Data), a.DType, a.Shape)
 		}

@@ -29,7 +29,7 @@ func ReadNPY(path string) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := parseNPY(mem.data)
+	a, err := ParseNPY(mem.data)
 	if err != nil {
 		mem.Close()
 		return nil, fmt.Errorf("%s: not a valid .npy file: %w", path, err)
@@ -95,7 +95,7 @@ func parseNPZ(data []byte) (map[string]*Array, error) {
 		if err != nil {
 			return nil, fmt.Errorf("array %.60q: %w", name, err)
 		}
-		a, err := parseNPY(content)
+		a, err := ParseNPY(content)
 		if err != nil {
 			return nil, fmt.Errorf("array %.60q: %w", name, err)
 		}
@@ -108,8 +108,8 @@ func parseNPZ(data []byte) (map[string]*Array, error) {
 	return arrays, nil
 }
 
-// parseNPY decodes format versions 1 to 3.
-func parseNPY(data []byte) (*Array, error) {
+// ParseNPY decodes format versions 1 to 3.
+func ParseNPY(data []byte) (*Array, error) {
 	if len(data) < 10 || string(data[:6]) != "\x93NUMPY" {
 		return nil, fmt.Errorf("no NumPy magic at the start")
 	}

@@ -130,7 +130,7 @@ func parserOf(name string) func([]byte) error {
 	return func(data []byte) (err error) {
 		switch filepath.Ext(name) {
 		case ".npy":
-			_, err = parseNPY(data)
+			_, err = ParseNPY(data)
 		case ".npz":
 			_, err = parseNPZ(data)
 		case ".safetensors":

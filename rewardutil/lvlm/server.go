@@ -30,6 +30,8 @@ type server struct {
 	id     Identity
 	first  *told      // token of every prompt; nil: not known
 	known  Likelihood // of the probe
+
+	teacher bool // only the answer's places are scored
 }
 
 // dial finds out what serves at the address, and refuses what cannot score (probe).
@@ -136,7 +138,7 @@ func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 	return out, nil
 }
 
-// Answer asks for one prompt after the other.
+// Answer asks for one prompt after the other. White space around an answer is none of it, as in this process.
 func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
 	out := make([]string, len(prompts))
 	for i, p := range prompts {
@@ -144,13 +146,16 @@ func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error)
 		if err != nil {
 			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
 		}
-		out[i] = g.text
+		out[i] = strings.TrimSpace(g.text)
 	}
 	return out, nil
 }
 
 // score returns the tokens of a prompt, and what is wrong with them whatever the prompt.
 func (s *server) score(ctx context.Context, p Prompt) (echo, error) {
+	if s.teacher {
+		return s.teach(ctx, p)
+	}
 	path, body, err := s.protocol.scoring(p)
 	if err != nil {
 		return echo{}, err

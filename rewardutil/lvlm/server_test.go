@@ -340,6 +340,35 @@ func folder(t *testing.T, shift int, template string) *string {
 	return &dir
 }
 
+// A vLLM that scores chosen tokens is asked for nothing but the answer's, once its numbers were found to be those of prompts.
+func TestTeacher(t *testing.T) {
+	for _, lie := range []string{"", "off by one"} {
+		stand := &lvlmtest.Server{Kind: "vllm", Teacher: true}
+		opt := serve(t, stand)
+		opt.Path = folder(t, 0, chat.QwenVL().Source())
+		scorer, err := Open(t.Context(), opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer scorer.Close()
+		if !scorer.scorer.(*server).teacher {
+			t.Fatal("it was not found")
+		}
+		p := Prompt{Shots: []Example{{Question: "What?", Answer: "red", Image: red(t, 3)}}, Query: Example{Question: "And?", Answer: "end",
+			Image: red(t, 9)}}
+		stand.Lie = lie // of whole prompts, which are asked for no more
+		got, err := scorer.Score(t.Context(), []Prompt{p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range truth(t, "vllm", p) {
+			if math.Abs(got[0].LogProbs[i]-want) > 1e-6 { // they come in float32
+				t.Errorf("got %v, want %v at %d", got[0].LogProbs, want, i)
+			}
+		}
+	}
+}
+
 // With the model's folder every prompt is compared token by token.
 func TestServersWithFolder(t *testing.T) {
 	right := chat.QwenVL().Source()
@@ -356,6 +385,7 @@ func TestServersWithFolder(t *testing.T) {
 			{"images as one token", folder(t, 0, right), &lvlmtest.Server{Folded: true}, ""},
 			{"another tokenizer", folder(t, 1, right), &lvlmtest.Server{}, "want"},
 			{"another template", folder(t, 0, strings.Replace(right, "helpful", "useful", 1)), &lvlmtest.Server{}, "another tokenizer or template"},
+			{"a turn that goes on", folder(t, 0, right), &lvlmtest.Server{Lie: "shifted template"}, "the prompt "},
 			{"none that parses", folder(t, 0, "{% if"), &lvlmtest.Server{}, "lvlm.path="},
 		} {
 			tc.stand.Kind = kind

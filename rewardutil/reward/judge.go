@@ -77,8 +77,8 @@ func (o *JudgeOptions) setDefaults() {
 	s := scorer.DefaultOptions()
 	*o = JudgeOptions{Policy: "qwen2_5_vl", Pattern: `-?\d+(?:\.\d+)?`, Max: 10, MaxNewTokens: 16, Parallel: 8, Timeout: s.Timeout,
 		Retries: s.Retries, Backoff: s.Backoff, Cache: s.Cache,
-		Prompt: "Question:\n{prompt}\n\nReference answer:\n{reference}\n\nAnswer to judge:\n{answer}\n\nHow good is this answer, from 0 (wrong) to " +
-			"10 (as good as the reference)? Reply with the number alone."}
+		Prompt: "Question:\n{prompt}\n\nReference answer:\n{reference}\n\nAnswer to judge:\n{answer}\n\nHow good is this answer, from 0 " +
+			"(wrong) to 10 (as good as the reference)? Reply with the number alone."}
 }
 
 // scorer are the options of the scorer that asks a server.

@@ -112,8 +112,8 @@ func TestJudgeAsks(t *testing.T) {
 	}}
 	o := judged(c.serve(t))
 	model := "grader"
-	o.Prompt, o.Model, o.MaxNewTokens, o.InputPrice, o.OutputPrice, o.Parallel = "{prompt}|{answer}|{reference}|{answers}|{completion}", &model, 3,
-		1000, 10_000, 1
+	o.Prompt, o.Model, o.MaxNewTokens = "{prompt}|{answer}|{reference}|{answers}|{completion}", &model, 3
+	o.InputPrice, o.OutputPrice, o.Parallel = 1000, 10_000, 1
 	r, err := o.build()
 	if err != nil {
 		t.Fatal(err)

@@ -34,14 +34,14 @@ type theirs struct {
 // merges.txt, gelu, eos_token_id 2).
 func folders() []string { return []string{"quick", "legacy"} }
 
-func load(t *testing.T, name, dtype string) (*Encoder, theirs) {
+func load(t *testing.T, name, dtype, device string) (*Encoder, theirs) {
 	t.Helper()
 	var want theirs
 	golden.JSON(t, filepath.Join("testdata", name+".json"), &want)
 	if len(want.Texts) < 8 || len(want.Pictures) < 4 {
 		t.Fatalf("%d texts, %d pictures", len(want.Texts), len(want.Pictures))
 	}
-	e, err := Open(filepath.Join("testdata", name), dtype, "cpu")
+	e, err := Open(filepath.Join("testdata", name), dtype, device)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func far(got []float32, want [][]float64) float64 {
 // TestLikeTransformers: tokens are equal, pixels too, and embeddings within 1e-5.
 func TestLikeTransformers(t *testing.T) {
 	for _, name := range folders() {
-		e, want := load(t, name, "float32")
+		e, want := load(t, name, "float32", "cpu")
 		cuts := 0
 		for i, text := range want.Texts {
 			ids, cut := e.Tokens(text)
@@ -129,9 +129,26 @@ func TestLikeTransformers(t *testing.T) {
 }
 
 // TestBFloat16: as far from float32 as transformers' bfloat16 is, within a factor: both round every operation.
-func TestBFloat16(t *testing.T) {
+func TestBFloat16(t *testing.T) { roundsAsTheirs(t, "cpu") }
+
+// TestCUDA: the embeddings of the CPU, in both types.
+func TestCUDA(t *testing.T) {
+	if !torchx.CUDAAvailable() {
+		t.Skip("no CUDA")
+	}
 	for _, name := range folders() {
-		e, want := load(t, name, "bfloat16")
+		e, want := load(t, name, "float32", "cuda")
+		text, image := encode(t, e, want)
+		if d := max(far(text, want.Text), far(image, want.Image)); d > 1e-5 {
+			t.Errorf("%s: embeddings differ by %.3g", name, d)
+		}
+	}
+	roundsAsTheirs(t, "cuda")
+}
+
+func roundsAsTheirs(t *testing.T, device string) {
+	for _, name := range folders() {
+		e, want := load(t, name, "bfloat16", device)
 		text, image := encode(t, e, want)
 		for _, x := range []struct {
 			what         string
@@ -152,7 +169,7 @@ func TestBFloat16(t *testing.T) {
 
 // TestAlone: an embedding is the same alone as in a batch, but for the order of sums.
 func TestAlone(t *testing.T) {
-	e, want := load(t, "quick", "float32")
+	e, want := load(t, "quick", "float32", "cpu")
 	text, _ := encode(t, e, want)
 	for i, s := range want.Texts {
 		ids, _ := e.Tokens(s)

@@ -113,7 +113,8 @@ func (d *jpegFile) readScan(b []byte) error {
 	if !d.progressive {
 		s = scan{parts: s.parts, to: 63}
 	}
-	if s.from > s.to || s.to > 63 || s.low > 13 || d.progressive && s.from == 0 && s.to != 0 || s.from > 0 && len(s.parts) != 1 || len(s.parts) == 0 {
+	mixed := d.progressive && s.from == 0 && s.to != 0 // DC and AC in one scan
+	if len(s.parts) == 0 || s.from > s.to || s.to > 63 || s.low > 13 || mixed || s.from > 0 && len(s.parts) != 1 {
 		return errOther
 	}
 	for _, p := range s.parts {

@@ -114,6 +114,15 @@ func TestBeams(t *testing.T) {
 	if !found {
 		t.Errorf("best_beam has %v, which is the mean of no two recorded beams %v", best, top)
 	}
+	records := strings.TrimPrefix(data[1], "data.records_icl=")
+	for over, want := range map[string]string{"beams.out=" + records: "this is data.records_icl, which would be overwritten",
+		"data.records_icl=" + rl: "records.json", "lvlm.path=/nowhere": "lvlm.path=/nowhere: want a model folder",
+		"beams.sampler=text": "beams.text_embeddings: beams.sampler=text needs a table"} {
+		r := run(t, append(append([]string{"task=beams", "beams.candidates=6", "hydra.run.dir=" + folder(t)}, data...), over)...)
+		if r.code == 0 || !strings.Contains(r.stderr, want) {
+			t.Errorf("%s: exit code %d, %q, want %q", over, r.code, r.stderr, want)
+		}
+	}
 	r := run(t, append(args[:len(args)-1], "data.reader=x.npz", "hydra.run.dir="+folder(t))...)
 	if r.code == 0 {
 		t.Error("a reader and lvlm.reward at once passed")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/selector/vl/pixels"
 )
 
 // beams runs task=beams: sequences of demonstrations for each query, by what a frozen vision-language model makes of them. All that
@@ -86,10 +86,20 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	for _, note := range b.set.Notes() {
 		b.job.Log.Warnf("data: %s", note)
 	}
+	inputs := map[string]string{}
+	for key, path := range map[string]*string{"data.records_icl": c.Data.RecordsICL, "data.embeddings": c.Data.Embeddings,
+		"beams.text_embeddings": o.TextEmbeddings, "beams.image_embeddings": o.ImageEmbeddings} {
+		if path != nil {
+			inputs[key] = *path
+		}
+	}
 	for key, path := range map[string]string{"beams.out": b.out, "beams.records": b.records} {
-		if err := PrepareOut(key, path, nil); err != nil {
+		if err := PrepareOut(key, path, inputs); err != nil {
 			return err
 		}
+	}
+	if filepath.Clean(b.out) == filepath.Clean(b.records) {
+		return usage.Errorf("beams.records=%s: beams.out is the same file", b.records)
 	}
 	all := b.set.Queries(o.Split == "val")
 	if o.Score != "none" {
@@ -137,9 +147,11 @@ func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
 			return v
 		}
 		var t *beamdata.Table
-		if t, err = beamdata.OpenTable(*path); err == nil {
-			v = records.Vectors{Dim: t.Dim, Data: t.Data}
+		if t, err = beamdata.OpenTable(*path); err != nil {
+			err = fmt.Errorf("beams.%s: %w", key, err)
+			return v
 		}
+		v = records.Vectors{Dim: t.Dim, Data: t.Data}
 		return v
 	}
 	text = open("text_embeddings", b.opt.TextEmbeddings, "text", "mix")
@@ -147,7 +159,7 @@ func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
 	return text, image, err
 }
 
-// checkImages names the first pictures that are not there: the model would stumble over them hours later.
+// checkImages names the first pictures that are not there, or are none: the model would stumble over them hours later.
 func (b *beamSearch) checkImages() error {
 	seen, missing := map[string]bool{}, 0
 	var errs []error
@@ -157,7 +169,7 @@ func (b *beamSearch) checkImages() error {
 			return
 		}
 		seen[r.Image] = true
-		if _, err := os.Stat(r.Image); err != nil {
+		if _, _, err := pixels.Size(r.Image); err != nil {
 			if missing++; missing <= shown {
 				errs = append(errs, fmt.Errorf("%s: %w", b.set.At(row), err))
 			}
@@ -170,7 +182,7 @@ func (b *beamSearch) checkImages() error {
 		}
 	}
 	if missing > shown {
-		errs = append(errs, fmt.Errorf("%d more pictures are missing", missing-shown))
+		errs = append(errs, fmt.Errorf("%d more pictures cannot be read", missing-shown))
 	}
 	return errors.Join(errs...)
 }

@@ -138,7 +138,7 @@ func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 	return out, nil
 }
 
-// Answer asks for one prompt after the other.
+// Answer asks for one prompt after the other. White space around an answer is none of it, as in this process.
 func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
 	out := make([]string, len(prompts))
 	for i, p := range prompts {
@@ -146,7 +146,7 @@ func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error)
 		if err != nil {
 			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
 		}
-		out[i] = g.text
+		out[i] = strings.TrimSpace(g.text)
 	}
 	return out, nil
 }

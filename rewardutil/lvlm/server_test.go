@@ -385,6 +385,7 @@ func TestServersWithFolder(t *testing.T) {
 			{"images as one token", folder(t, 0, right), &lvlmtest.Server{Folded: true}, ""},
 			{"another tokenizer", folder(t, 1, right), &lvlmtest.Server{}, "want"},
 			{"another template", folder(t, 0, strings.Replace(right, "helpful", "useful", 1)), &lvlmtest.Server{}, "another tokenizer or template"},
+			{"a turn that goes on", folder(t, 0, right), &lvlmtest.Server{Lie: "shifted template"}, "the prompt "},
 			{"none that parses", folder(t, 0, "{% if"), &lvlmtest.Server{}, "lvlm.path="},
 		} {
 			tc.stand.Kind = kind

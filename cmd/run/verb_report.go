@@ -12,6 +12,7 @@ import (
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
 	"fulcrum/reports/published"
+	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 )
 
@@ -24,17 +25,23 @@ func reportVerb() *verb {
 	var opt reportOptions
 	f.StringVar(&opt.html, htmlFlag[2:], "", "file of the page")
 	f.BoolVar(&opt.json, "json", false, "print one JSON document")
+	f.Float64Var(&opt.width, widthFlag[2:], 0, "of figures for a paper, mm")
 	return &verb{
 		usage: `run report RUN_OR_SWEEP_FOLDER [--json]
+run report RUN_FOLDER ` + widthFlag + ` MM
 run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE] [--json]
 run report TABLE.json [` + htmlFlag + ` FILE] [--json]
 Writes report.md and report.html of a run or sweep again, prints a comparison of several runs, or says what a table
 of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + ` writes what is printed as a page too.
+` + widthFlag + ` draws the plots of a run for a paper, so many millimetres wide, as PDF and SVG into its folder figures.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if opt.html == "" && f.Changed(htmlFlag[2:]) {
 				return usage.Errorf("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
+			}
+			if w := opt.width; f.Changed(widthFlag[2:]) && (len(args) != 1 || !(w >= 50 && w <= 500)) {
+				return usage.Errorf("%s %g: want one run and a width in [50, 500] mm: run report RUN_FOLDER %[1]s 180", widthFlag, w)
 			}
 			return s.report(args, opt)
 		},
@@ -43,9 +50,13 @@ of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + 
 
 // reportOptions are the flags of run report.
 type reportOptions struct {
-	html string // file of the page of a comparison; "": none
-	json bool
+	html  string // file of the page of a comparison; "": none
+	json  bool
+	width float64 // of figures for a paper, mm; 0: none
 }
+
+// widthFlag names the width of figures for a paper.
+const widthFlag = "--figure-width"
 
 // reportJSON is what run report --json prints: the tables of a report, and where it was written.
 type reportJSON struct {
@@ -104,6 +115,9 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		if err := rebuild(dir); err != nil {
 			return err
 		}
+		if opt.width > 0 {
+			return s.figures(dir, opt.width)
+		}
 	}
 	path := page.ReportPath(dir)
 	if opt.json {
@@ -114,6 +128,19 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		return writeJSON(s.out, reportOf(paths, path, tables))
 	}
 	stdout.Printf("report: %s\n", path)
+	return nil
+}
+
+// figures draws the plots of a run for a paper.
+func (s *session) figures(dir string, width float64) error {
+	run, err := record.ReadRun(dir)
+	if err != nil {
+		return err
+	}
+	if err := runreport.DrawForPaper(run, width); err != nil {
+		return err
+	}
+	stdout.Printf("figures: %s\n", filepath.Join(dir, runreport.FiguresFolder))
 	return nil
 }
 

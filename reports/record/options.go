@@ -36,6 +36,14 @@ type ReportOptions struct {
 	Plots bool `koanf:"plots"`
 	// least time between two drawings, s
 	PlotSeconds float64 `koanf:"plot_seconds" range:"[0,inf)"`
+	// figures for a paper, in figures/
+	Figure FigureOptions `koanf:"figure"`
+}
+
+// FigureOptions says how wide figures for a paper are. Below 150 mm texts are smaller too.
+type FigureOptions struct {
+	// width on paper, mm: each plot is drawn as figures/NAME.pdf and NAME.svg too, when the run ends; null = none
+	Width *float64 `koanf:"width" range:"[50,500]"`
 }
 
 // DefaultReportOptions draws at most every 5 s.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/plot/vg"
+
 	"fulcrum/internal/atomicfile"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/record"
@@ -65,6 +67,37 @@ func drawPlots(run *record.Run, figures []Figure) error {
 		f.Name = maker.Name
 		if err := f.Write(dir); err != nil {
 			return fmt.Errorf("plot %s: %w", maker.Name, err)
+		}
+	}
+	return nil
+}
+
+// FiguresFolder has the figures of a run at the width of a paper.
+const FiguresFolder = "figures"
+
+// DrawForPaper draws every figure that the run has data for, so many millimetres wide, as PDF and SVG.
+func DrawForPaper(run *record.Run, width float64) error {
+	dir := filepath.Join(run.Dir, FiguresFolder)
+	if err := atomicfile.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, maker := range Figures() {
+		f := maker.Make(run)
+		if f == nil {
+			continue
+		}
+		f.Wide, f.Note = vg.Length(width)*vg.Millimeter, "" // a paper has its own words below
+		for ending, drawn := range map[string]func() ([]byte, error){".pdf": f.Pdf, ".svg": f.Svg} {
+			err := safely(func() error {
+				data, err := drawn()
+				if err != nil {
+					return err
+				}
+				return atomicfile.Write(filepath.Join(dir, maker.Name+ending), data, 0o644)
+			})
+			if err != nil {
+				return fmt.Errorf("figure %s: %w", maker.Name, err)
+			}
 		}
 	}
 	return nil

@@ -29,7 +29,13 @@ func WriteReport(dir string) error {
 	if err != nil {
 		return err
 	}
-	return page.WriteLively(dir, text, more)
+	if err := page.WriteLively(dir, text, more); err != nil {
+		return err
+	}
+	if width, ok := run.SettingNumber("report", "figure", "width"); ok {
+		return DrawForPaper(run, width)
+	}
+	return nil
 }
 
 // RebuildReport draws the plots and writes report.md and report.html anew.

@@ -217,7 +217,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir,
-			Unsaved: !slices.Contains([]string{"train", "embed", "beams"}, r.Config.Task)}
+			Unsaved: !slices.Contains([]string{"train", "embed", "beams", "icl"}, r.Config.Task)}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())

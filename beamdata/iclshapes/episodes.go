@@ -5,56 +5,45 @@ import (
 	"image"
 	"math/rand/v2"
 	"slices"
-	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/rng"
 )
 
-// annotators give one answer each, all the same.
-const annotators = 10
-
 // heldEpisodes is how many episodes validate, and as many again are held out.
 const heldEpisodes = 400
 
 // Episodes returns the conversations that a small model learns to use demonstrations from: some questions about pictures with
-// their answers, and one that a demonstration among them answers. Demos holds them and Lists lists: lines of names without a picture,
-// each name always with its word, of which most lines can be told from those before.
+// their answers, and one that a demonstration among them answers.
 func Episodes(opt Options) (*conversation.Bundle, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("data.icl_shapes.%w", err)
 	}
 	src := episodes{opt}
-	rows := conversation.Rows(opt.Episodes + 2*heldEpisodes + opt.Lists)
-	val, dev, lists := rows[opt.Episodes:], rows[opt.Episodes+heldEpisodes:], rows[opt.Episodes+2*heldEpisodes:]
+	rows := conversation.Rows(opt.Episodes + 2*heldEpisodes)
+	held := rows[opt.Episodes:]
 	b := &conversation.Bundle{
 		Name: "icl_shapes", Synthetic: true, EvalName: "dev",
 		Notice: "synthetic data: rendered objects with made-up names, which differ from episode to episode",
 		Train:  conversation.NewSet("train", src, rows[:opt.Episodes]),
-		Val:    conversation.NewSet("val", src, val[:heldEpisodes]),
-		Eval:   conversation.NewSet("dev", src, dev[:heldEpisodes]),
-		Demos:  conversation.NewSet("demos", src, append(lists, rows[:opt.Episodes]...)),
+		Val:    conversation.NewSet("val", src, held[:heldEpisodes]),
+		Eval:   conversation.NewSet("dev", src, held[heldEpisodes:]),
 	}
 	return b.Seal(), nil
 }
 
-// episodes is the source of them: rows of episodes, then of lists.
+// episodes is the source of them.
 type episodes struct{ opt Options }
 
 // Fingerprint covers all that the episodes depend on.
 func (s episodes) Fingerprint() string { return fmt.Sprintf("icl_shapes episodes %+v", s.opt) }
 
-// Sample makes an episode or a list.
+// Sample makes an episode.
 func (s episodes) Sample(row int64) (conversation.Sample, error) {
 	r := rng.New(s.opt.Seed, "icl episode", int(row))
 	d := newDictionary(r)
 	out := conversation.Sample{ID: row, Name: fmt.Sprintf("episode %d", row)}
-	if row >= int64(s.opt.Episodes+2*heldEpisodes) {
-		out.Messages = []chat.Message{{Role: "user", Text: "list names"}}
-		out.Reference = d.list(r)
-		return out, nil
-	}
 	shots := s.opt.Shots
 	if row < int64(s.opt.Episodes) {
 		shots = 1 + r.IntN(shots)
@@ -89,20 +78,4 @@ func newEpisode(r *rand.Rand, shots int) []question {
 		right.scene.Hue = last.scene.Hue
 	}
 	return turns
-}
-
-// Lines of a list, and how many names they are about.
-const (
-	listLines = 20
-	listNames = 6
-)
-
-// list writes lines of names, "red dax".
-func (d dictionary) list(r *rand.Rand) string {
-	some := r.Perm(len(d))[:listNames]
-	lines := make([]string, listLines)
-	for i := range lines {
-		lines[i] = d.answer(some[r.IntN(listNames)])
-	}
-	return strings.Join(lines, "\n")
 }

@@ -24,3 +24,20 @@ func newThing(r *rand.Rand, shape, hue int) thing {
 		Angle: (2*r.Float64() - 1) * math.Pi / 12, Shade: 0.85 + 0.25*r.Float64()}
 	return t
 }
+
+// Features are blocks of indicators: what is asked, then the scene's shape, colour, ground and place. Each block has its share
+// of the squared length, and the scene's blocks have most of it in what no answer depends on.
+func (q question) features() []float32 {
+	of, hues, tints := shapes.Solos()
+	var out []float32
+	for _, b := range [...]struct {
+		at, size int
+		share    float64
+	}{{int(q.about), 2, 0.12}, {q.scene.Shape, len(of), 0.13}, {q.scene.Hue, len(hues), 0.13},
+		{q.scene.Tint, tints, 0.34}, {q.place, places, 0.28}} {
+		block := make([]float32, b.size)
+		block[b.at] = float32(math.Sqrt(b.share))
+		out = append(out, block...)
+	}
+	return out
+}

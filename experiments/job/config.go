@@ -26,7 +26,7 @@ import (
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
 	// what the run does
-	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score,embed,beams,infer" also:"mode"`
+	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score,embed,beams,infer,icl" also:"mode"`
 	// seed of initial weights, batch order, dropout and sampling
 	Seed int64 `koanf:"seed" also:"random_seed,rng_seed"`
 	// auto, cpu, cuda or cuda:N
@@ -39,6 +39,10 @@ type Config struct {
 	// lever_plus: compute everything as the Python reference does, defects included (docs/lever_plus.md); null
 	// = our defaults
 	Compat *string `koanf:"compat" enum:"lever_plus"`
+	// a run whose training rewards say nothing, to hold a gain against (policy=pointer): placebo gives each query the rewards of
+	// another one, by position in the pool, placebo_within permutes them inside each recorded group; choices and evaluations go by
+	// the true rewards
+	Control string `koanf:"control" enum:"none,placebo,placebo_within"`
 	// load and check everything, train nothing
 	DryRun bool `koanf:"dry_run" also:"dryrun,dry"`
 	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions
@@ -97,6 +101,8 @@ type Config struct {
 	Encoder clip.Options `koanf:"encoder"`
 	// task=infer
 	Infer InferOptions `koanf:"infer"`
+	// task=icl
+	ICL ICLOptions `koanf:"icl"`
 	// plots and report.md
 	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
@@ -127,7 +133,7 @@ type PredictOptions struct {
 // DefaultConfig returns every key with its default. The YAML library overrides it.
 func DefaultConfig() *Config {
 	c := &Config{
-		Task: "train", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
+		Task: "train", Control: "none", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
 		Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
 		LVLM: lvlm.DefaultOptions(),
@@ -136,8 +142,8 @@ func DefaultConfig() *Config {
 		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
 		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),
 		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Infer: DefaultInferOptions(),
-		Encoder: clip.DefaultOptions(),
-		Report:  record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
+		ICL: DefaultICLOptions(), Encoder: clip.DefaultOptions(),
+		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
 	online := NewGRPO()
 	online.Rollout, online.OldPolicy = "online", "batch"
@@ -164,10 +170,12 @@ func (c *Config) Kinds() map[string]any {
 
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
 func (c *Config) Uses(section string) bool {
-	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams", "infer"}, c.Task)
+	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams", "infer", "icl"}, c.Task)
 	switch section {
-	case "evaluate", "generate", "score", "embed", "beams", "infer":
+	case "evaluate", "generate", "score", "embed", "infer", "icl":
 		return c.Task == section
+	case "beams":
+		return c.Task == section || c.Task == "icl"
 	case "encoder":
 		return c.Task == "embed"
 	case "report", "logging":
@@ -256,6 +264,9 @@ func (c *Config) Validate() error {
 func (c *Config) validateTokens() error {
 	if c.Task == "predict" {
 		return option.Errorf("task", "predict selects examples (policy=pointer): policy=%s answers with task=generate", c.Policy)
+	}
+	if c.Control != "none" {
+		return option.Errorf("control", "only the selector (policy=pointer) has recorded rewards to permute: want none")
 	}
 	if c.Task != "train" {
 		return nil

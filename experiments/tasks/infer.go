@@ -40,6 +40,7 @@ type Inference struct {
 	Scored    int64         `json:"scored"`  // prompts scored to choose examples
 	Asked     int64         `json:"asked"`   // prompts that the model was asked, scored ones included
 	Known     int64         `json:"known"`   // prompts that the store answered
+	Tokens    int64         `json:"tokens"`  // of the prompts that were answered; 0 where only a server knows
 	Seconds   float64       `json:"seconds"` // of choosing and answering
 	Model     lvlm.Identity `json:"model"`   //
 	Records   string        `json:"records"` // digest
@@ -89,9 +90,16 @@ func infer(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	counts := scorer.Counts()
+	counts, tokens := scorer.Counts(), 0
+	for i := 0; i < len(chosen) && scorer.Tokens != nil; i++ {
+		n, err := scorer.Tokens(c.prompt(i, chosen[i]))
+		if err != nil {
+			return err
+		}
+		tokens += n
+	}
 	about := Inference{Method: o.Method, Shots: o.Shots, Questions: len(c.queries), Scored: c.scored, Asked: counts.Asked, Known: counts.Known,
-		Seconds: time.Since(begun).Seconds(), Model: scorer.Identity(), Records: set.Digest, Results: out}
+		Tokens: int64(tokens), Seconds: time.Since(begun).Seconds(), Model: scorer.Identity(), Records: set.Digest, Results: out}
 	if err := c.write(j.Dir, out, chosen, answers, about); err != nil {
 		return err
 	}
@@ -331,13 +339,19 @@ func (c *chooser) example(row int) lvlm.Example {
 func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error) {
 	prompts := make([]lvlm.Prompt, len(chosen))
 	for i, rows := range chosen {
-		prompts[i].Query = c.example(c.queries[i])
-		prompts[i].Query.Answer = ""
-		for _, row := range rows {
-			prompts[i].Shots = append(prompts[i].Shots, c.example(int(row)))
-		}
+		prompts[i] = c.prompt(i, rows)
 	}
 	return c.scorer.Answer(ctx, prompts)
+}
+
+// prompt asks question i after examples.
+func (c *chooser) prompt(i int, rows []int32) lvlm.Prompt {
+	p := lvlm.Prompt{Query: c.example(c.queries[i])}
+	p.Query.Answer = ""
+	for _, row := range rows {
+		p.Shots = append(p.Shots, c.example(int(row)))
+	}
+	return p
 }
 
 // write writes the official result file, selections.jsonl and infer.json.

@@ -17,6 +17,7 @@ func Tasks() *registry.Table[taskFunc] {
 	t.Add("beams", beams)
 	t.Add("embed", embed)
 	t.Add("infer", infer)
+	t.Add("icl", iclLoop)
 	return t
 }
 

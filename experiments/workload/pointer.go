@@ -48,6 +48,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 		return nil, err
 	}
 	data := NewPointerData(bundle)
+	data.control, data.seed = c.Control, c.Seed
 	if data.ask, err = asksModel(ctx, j, bundle); err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ func (w *Pointer) Recompute(report *preflight.Report, plan phases.Plan, _ Effort
 			continue
 		}
 		seen[src] = true
+		src = src.Uncontrolled()
 		t := w.truth(src, drawn(recomputed, src.Len(), w.job.Config.Seed, src.Name()))
 		if err := report.Records(t); err != nil {
 			return err

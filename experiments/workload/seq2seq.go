@@ -162,6 +162,7 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 	if err != nil {
 		return nil, w, err
 	}
+	model.Warn = warn
 	w.longest = model.MaxSourceTokens()
 	if n, rows := w.tokens.Size(), model.Config().Vocab; n > rows {
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)

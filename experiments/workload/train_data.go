@@ -18,6 +18,8 @@ type PointerData struct {
 	seen    *beamdata.Set                   // training queries that are evaluated; nil: none
 	ask     func(*beamdata.Set) pointer.Ask // scores selections in place of a reader; nil: none does
 	endAt   int                             // recorded candidates of fewer examples end with a Stop; 0 = none do
+	control string                          // what training rewards are subject to
+	seed    int64                           // of it
 }
 
 func NewPointerData(b *beamdata.Bundle) *PointerData {
@@ -33,6 +35,15 @@ func (d *PointerData) source(set *beamdata.Set) *pointer.Source {
 		}
 	}
 	return d.sources[set]
+}
+
+// training returns the source that a phase learns from.
+func (d *PointerData) training(set *beamdata.Set) (selector.Source, error) {
+	src := d.source(set)
+	if err := src.Control(d.control, d.seed); err != nil {
+		return nil, usage.Errorf("%v", err)
+	}
+	return src, nil
 }
 
 // Serve makes recorded candidates end as the policy's own selections do.
@@ -64,7 +75,7 @@ func (d *PointerData) Beams(phase string) (selector.Source, error) {
 	if set == nil || set.Len() == 0 {
 		return nil, usage.Errorf("schedule: phase %s needs recorded beams, and data.name=%s has none (data.beams)", phase, d.bundle.Name)
 	}
-	return d.source(set), nil
+	return d.training(set)
 }
 
 // Records are the recorded groups of offline GRPO.
@@ -76,7 +87,7 @@ func (d *PointerData) Records(phase string) (selector.Source, error) {
 	if set == nil || set.Len() == 0 {
 		return nil, usage.Errorf("schedule: phase %s needs recorded groups, and data.name=%s has none (data.records)", phase, d.bundle.Name)
 	}
-	return d.source(set), nil
+	return d.training(set)
 }
 
 // Online are the queries of rollouts, with the reader that scores them.
@@ -88,7 +99,7 @@ func (d *PointerData) Online(phase string) (selector.Source, error) {
 		return nil, usage.Errorf("schedule: phase %s samples new selections, and data.name=%s has no reader to score them "+
 			"(data.reader)", phase, d.bundle.Name)
 	}
-	return d.source(d.bundle.Online), nil
+	return d.training(d.bundle.Online)
 }
 
 // ValidationData returns what validation needs.

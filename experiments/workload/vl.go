@@ -104,6 +104,7 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 	if err != nil {
 		return nil, nil, err
 	}
+	model.Warn = warn
 	if bundle != nil && c.VL.Path == nil && !c.DryRun {
 		err = keepModel(j, model.Config().Raw, proc.Save)
 	}

@@ -267,7 +267,7 @@ func TestAttendDecodeOnCUDA(t *testing.T) {
 		}
 		return prefix, prefixLen, own, ownLen, spans
 	}
-	for _, dtype := range []DType{BFloat16, Float32} {
+	for _, dtype := range []DType{BFloat16, Float16, Float32} {
 		for _, shared := range []bool{true, false} {
 			end := Scope()
 			on := func(v []int32) Tensor { return From(v, len(v)).ToDevice("cuda:0") }

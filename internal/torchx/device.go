@@ -21,7 +21,15 @@ func Threads() int { return int(C.fc_get_num_threads()) }
 
 // SetDeterministic makes operations use a deterministic algorithm, or fail where there is none. It comes
 // before the first operation on a device.
-func SetDeterministic(on bool) { C.fc_set_deterministic(C.bool(on)) }
+func SetDeterministic(on bool) {
+	deterministic = on
+	C.fc_set_deterministic(C.bool(on))
+}
+
+var deterministic bool
+
+// Deterministic reports whether SetDeterministic was asked for it.
+func Deterministic() bool { return deterministic }
 
 // CUDAAvailable reports whether libtorch sees a CUDA device.
 func CUDAAvailable() bool { return bool(C.fc_cuda_available()) }

@@ -53,6 +53,26 @@ func kernelCases() []kernelCase {
 			return []Tensor{Rope(in[0], cos, sin)}
 		}, x)
 	}
+	for _, x := range [][]int{{1, 2}, {17, 2002}, {64, 1792}} {
+		add("swiglu_pair", func(in []Tensor, _ func(Tensor) Tensor) []Tensor { return []Tensor{SwiGLUPair(in[0])} }, x)
+	}
+	for _, x := range [][]int{{1, 1, 1, 2}, {5, 3, 1, 10}, {7, 4, 2, 16}, {33, 12, 2, 128}} {
+		n, hq, hk, d := x[0], x[1], x[2], x[3]
+		angles, rows := operands("angles", []int{n, d / 2})[0], make([]int64, n)
+		for i := range rows {
+			rows[i] = int64((i*2 + 1) % (2*n + 1))
+		}
+		add(fmt.Sprint("rope_heads ", x), func(in []Tensor, on func(Tensor) Tensor) []Tensor {
+			cos := on(From(mapped(angles, math.Cos), n, d/2).To(Float32))
+			sin := on(From(mapped(angles, math.Sin), n, d/2).To(Float32))
+			q, k, v := RopeHeads(in[0], cos, sin, hq, hk)
+			end := NoGrad()
+			kCache, vCache := FullLike(in[0], 0, in[0].DType(), 2*n+1, hk, d), FullLike(in[0], 0, in[0].DType(), 2*n+1, hk, d)
+			again := RopeHeadsInto(in[0], cos, sin, hq, kCache, vCache, on(From(rows, n)))
+			end()
+			return []Tensor{q, k, v, again, kCache, vCache}
+		}, []int{n, (hq + 2*hk) * d})
+	}
 	for _, c := range []struct {
 		n, width, vocabulary int
 		temperature          float64

@@ -1,6 +1,8 @@
 package lora
 
 import (
+	"slices"
+
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/weights"
@@ -19,6 +21,68 @@ type Layer struct {
 func (l *Layer) Adapt(m Module, params *torchx.Params) {
 	l.a, l.b, l.scale = params.Get(KeyA(m.Name)), params.Get(KeyB(m.Name)), m.Scale
 	l.stream, _ = params.Range(KeyA(m.Name))
+}
+
+// As returns the layer with its weights and its adapter in a type of computation, for passes without gradient.
+func (l Layer) As(dtype torchx.DType) Layer {
+	for _, w := range []*torchx.Tensor{&l.Weight, &l.Bias, &l.a, &l.b} {
+		*w = weights.As(*w, dtype)
+	}
+	return l
+}
+
+// Group is layers that read the same rows, with their weights behind each other: one product computes all of them.
+type Group struct {
+	Layer  // [Σ out, in]; its adapter, where As has made it, is that of all parts
+	Parts  []*Layer
+	merged bool // the adapter is there, or no part has one
+}
+
+// Apply returns the parts' results beside each other [n, Σ out], as Layer.Apply does.
+func (g *Group) Apply(x torchx.Tensor, dtype torchx.DType, p *Pass) torchx.Tensor {
+	if g.merged {
+		return g.Layer.Apply(x, dtype, &Pass{})
+	}
+	if p.Dropout > 0 && g.adapted() { // each adapter drops its own
+		parts := make([]torchx.Tensor, len(g.Parts))
+		for i, l := range g.Parts {
+			parts[i] = l.Apply(x, dtype, p)
+		}
+		return torchx.Cat(1, parts...)
+	}
+	all := g.Layer
+	all.a, all.b, all.scale = g.adapter()
+	return all.Apply(x, dtype, &Pass{})
+}
+
+func (g *Group) adapted() bool {
+	return slices.ContainsFunc(g.Parts, func(l *Layer) bool { return !l.a.Nil() })
+}
+
+// adapter returns the parts' adapters as one: their A below each other [Σ r, in] and their scaled B on a diagonal [Σ out, Σ r].
+func (g *Group) adapter() (a, b torchx.Tensor, scale float64) {
+	if !g.adapted() {
+		return a, b, 0
+	}
+	var down, up []torchx.Tensor
+	for _, l := range g.Parts {
+		if l.a.Nil() { // rows of zeros
+			up = append(up, torchx.FullLike(l.Weight, 0, torchx.Float32, l.Weight.Shape()[0], 0))
+			continue
+		}
+		down, up = append(down, l.a), append(up, torchx.Scale(l.b, l.scale))
+	}
+	return torchx.Cat(0, down...), torchx.BlockDiag(up...), 1
+}
+
+// As returns the group in a type of computation with one adapter, for passes without gradient.
+func (g *Group) As(dtype torchx.DType) *Group {
+	if g == nil {
+		return nil
+	}
+	all := g.Layer
+	all.a, all.b, all.scale = g.adapter()
+	return &Group{Layer: all.As(dtype), Parts: g.Parts, merged: true}
 }
 
 // Pass is what a forward pass is told beside its input. The zero value computes without dropout.

@@ -15,7 +15,10 @@ type Source struct {
 	cos [][]float32 // [Q][K_i] cosine of query and candidate, filled on first use
 	// shots is the length that recorded candidates end at by themselves: shorter ones get a Stop. 0 = none do.
 	shots int
-	ask   Ask // nil: the set's scorer, if it has one
+	// of Control: query i has the groups and the reward table of query from[i]; seed of the permutations inside groups
+	from   []int
+	within *int64
+	ask    Ask // nil: the set's scorer, if it has one
 }
 
 // Ask scores selections that no table holds: positions[k], in order of choice, of query queries[k]. accuracy may be nil.
@@ -49,7 +52,7 @@ func (s *Source) ID(i int) int64 { return s.set.IDs[i] }
 func (s *Source) Recorded(queries []int) *selector.Batch {
 	g := 1
 	for _, q := range queries {
-		g = max(g, s.set.NumCandidates(q))
+		g = max(g, s.set.NumCandidates(s.rewarding(q)))
 	}
 	t := max(s.set.Shots, 1)
 	if t < s.shots {
@@ -58,16 +61,16 @@ func (s *Source) Recorded(queries []int) *selector.Batch {
 	b := selector.NewBatch(s, queries, g, t)
 	steps := make([]int64, 0, t)
 	for i, q := range queries {
-		for j := range s.set.NumCandidates(q) {
-			c := s.set.Candidate(q, j)
+		from := s.rewarding(q)
+		for j, reward := range s.rewards(from) {
 			steps = steps[:0]
-			for _, p := range c.Positions {
+			for _, p := range s.set.Candidate(from, j).Positions {
 				steps = append(steps, int64(p))
 			}
 			if len(steps) < min(s.shots, len(s.set.Pool(q))) {
 				steps = append(steps, Stop)
 			}
-			b.Set(i, j, steps, c.Reward)
+			b.Set(i, j, steps, reward)
 		}
 	}
 	return b
@@ -131,7 +134,7 @@ func (s *Source) askAll(b *selector.Batch) ([]float64, error) {
 	return accuracy, nil
 }
 
-// each calls f for every valid candidate with its index in [B*G], its query and its positions.
+// each calls f for every valid candidate with its index in [B*G], the query whose rewards it gets and its positions.
 func (s *Source) each(b *selector.Batch, f func(at, q int, positions []int32)) error {
 	if !s.CanScore() {
 		return fmt.Errorf("%s: no reader or reward function can score new selections (data.reader)", s.set.Name)
@@ -147,7 +150,7 @@ func (s *Source) each(b *selector.Batch, f func(at, q int, positions []int32)) e
 			for _, a := range b.Chosen(i, g) {
 				positions = append(positions, int32(a))
 			}
-			f(at, q, positions)
+			f(at, s.rewarding(q), positions)
 		}
 	}
 	return nil

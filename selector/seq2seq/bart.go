@@ -68,9 +68,13 @@ func (b *bart) cross(i int) *attention { return &b.stacks["decoder"].layers[i].c
 
 func (b *bart) embed(in *rows) torchx.Tensor {
 	m, s := b.m, b.stacks[in.side]
-	x := b.withoutPads(m.embedding(in.ids), in.ids)
+	x := b.withoutPads(m.embedding(in), in.ids)
 	if m.cfg.EmbedScale != 1 {
 		x = torchx.Scale(x, m.cfg.EmbedScale)
+	}
+	if in.step != nil {
+		table := torchx.Narrow(s.positions, 0, positionOffset, s.positions.Shape()[0]-positionOffset)
+		return b.norm(torchx.Add(x, torchx.Embedding(table, in.step.place).To(m.DType)), s.norm) // all rows are at one place
 	}
 	at := make([]int64, len(in.at))
 	for i, p := range in.at {

@@ -15,6 +15,7 @@ type rows struct {
 	bias  *bias         // T5: added to the scores of self-attention
 	cross []torchx.Span // decoder: which of the encoder's rows it sees
 	cache *cache        // decoding: keys and values go there, and spans name its rows; nil: spans name rows of the input
+	step  *resident     // a step of it instead of ids, at, self and cross; nil where these are on the host
 
 	observe func(layer int, x torchx.Tensor) // tests look at the hidden states
 }
@@ -86,6 +87,9 @@ func (m *Model) merge(a *attention, seen torchx.Tensor, p *lora.Pass) torchx.Ten
 // attendSelf is self-attention of layer i over y [N, d].
 func (m *Model) attendSelf(a *attention, i int, y torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	q, k, v := m.split(a, &a.q, y, p), m.split(a, &a.k, y, p), m.split(a, &a.v, y, p)
+	if in.step != nil {
+		return m.merge(a, in.step.attend(i, q, k, v, a.scale), p)
+	}
 	if in.cache != nil {
 		k, v = in.cache.store(i, k, v)
 	}
@@ -98,6 +102,10 @@ func (m *Model) attendSelf(a *attention, i int, y torchx.Tensor, in *rows, p *lo
 // attendCross is layer i's attention of y [N, d] over the encoder's rows.
 func (m *Model) attendCross(a *attention, i int, y, memory torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	var k, v torchx.Tensor
+	if in.step != nil {
+		q := m.split(a, &a.q, y, p)
+		return m.merge(a, torchx.AttendDecode(q, in.step.crossK[i], in.step.crossV[i], &in.step.source, a.scale), p)
+	}
 	if in.cache != nil {
 		k, v = in.cache.crossK[i], in.cache.crossV[i]
 	} else {
@@ -106,7 +114,13 @@ func (m *Model) attendCross(a *attention, i int, y, memory torchx.Tensor, in *ro
 	return m.merge(a, torchx.Attend(m.split(a, &a.q, y, p), k, v, in.cross, a.scale), p)
 }
 
-// embedding returns the rows of the shared table [N, d] in the type of computation.
-func (m *Model) embedding(ids []int64) torchx.Tensor {
-	return torchx.Embedding(m.table, m.Int64s(ids)).To(m.DType) // a trained table is float32, one in the file's type may be bfloat16
+// embedding returns the input's rows of the shared table [N, d] in the type of computation.
+func (m *Model) embedding(in *rows) torchx.Tensor {
+	var ids torchx.Tensor
+	if in.step != nil {
+		ids = in.step.ids
+	} else {
+		ids = m.Int64s(in.ids)
+	}
+	return torchx.Embedding(m.table, ids).To(m.DType) // a trained table is float32, one in the file's type may be bfloat16
 }

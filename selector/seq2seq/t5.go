@@ -65,8 +65,10 @@ func (m *Model) newT5(b *tokens.Builder) *t5 {
 func (t *t5) cross(i int) *attention { return &t.stacks["decoder"].layers[i].cross }
 
 func (t *t5) embed(in *rows) torchx.Tensor {
-	in.bias = t.newBias(in)
-	return t.m.embedding(in.ids)
+	if in.step == nil {
+		in.bias = t.newBias(in)
+	}
+	return t.m.embedding(in)
 }
 
 func (t *t5) finish(in *rows, x torchx.Tensor) torchx.Tensor {

@@ -12,7 +12,8 @@ import (
 // others frozen in options.DType, all drawn on the device. Norms are 1, biases 0, matrices normal with this standard
 // deviation; seed decides them, and the device, whose generators differ.
 func Random(layout Layout, options LoadOptions, device string, std float64, seed int64) (*Weights, error) {
-	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType, LoRA: options.LoRA}, device: device}
+	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType, LoRA: options.LoRA}, device: device, slow: new(int),
+		Joined: strings.HasPrefix(device, "cuda")}
 	var err error
 	if w.DType, err = ComputeType(layout, options.DType, layout.FileType, device, nil); err != nil {
 		return nil, err

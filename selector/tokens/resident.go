@@ -1,6 +1,8 @@
 package tokens
 
 import (
+	"fmt"
+	"math"
 	"strings"
 
 	"fulcrum/internal/torchx"
@@ -137,7 +139,8 @@ func (b *residentBatch) run(record bool) {
 			b.step(false) // once as it is: libraries make their workspaces, kernels are compiled
 			former := graph
 			err := torchx.Try(func() error { graph = torchx.Capture(former, func() { b.step(false) }); return nil })
-			if err != nil { // an operation waits for the device: steps are launched one operation at a time, slower, to the same end
+			if err != nil { // an operation waits for the device, say
+				b.w.unrecorded(err)
 				record, graph = false, former
 				continue
 			}
@@ -157,6 +160,16 @@ func (b *residentBatch) run(record bool) {
 			b.take(live)
 			fresh = true
 		}
+	}
+}
+
+// unrecorded counts a generation whose steps are launched one operation at a time, to the same end, and says so the first, the tenth,
+// the hundredth … time.
+func (w *Weights) unrecorded(why error) {
+	*w.slow++
+	if math.Pow10(len(fmt.Sprint(*w.slow))-1) == float64(*w.slow) && w.Warn != nil {
+		w.Warn(fmt.Sprintf("%s: generation is slower than it could be (%d so far): its step cannot be recorded as a CUDA graph: %v", w.Section,
+			*w.slow, why))
 	}
 }
 

@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"fmt"
+	"strings"
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
@@ -53,8 +54,16 @@ type Weights struct {
 	Head     torchx.Tensor // [V, width]
 	HeadBias torchx.Tensor // [V], or undefined
 
+	// Joined asks for the frozen weights of layers that read the same rows behind each other, for one product (Builder.Group):
+	// so they are on CUDA. On the CPU they stay mapped in their file.
+	Joined bool
+
+	// Warn hears of generations that are slower than they need be; nil = nobody does.
+	Warn func(string)
+
 	options LoadOptions
 	device  string
+	slow    *int           // generations whose steps could not be recorded, of these weights and their copies
 	params  *torchx.Params // trained: float32
 	frozen  *weights.Frozen
 	adapted *lora.Config // nil: no adapters
@@ -86,7 +95,8 @@ func OpenFolder[M any](names Names, path *string, load func(*hffolder.Folder) (M
 // device and type allow it. warn, which may be nil, hears of the choices that a user might not expect.
 func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *lora.Config, device string, seed int64,
 	warn func(string)) (*Weights, error) {
-	w := &Weights{Layout: layout, options: options, device: device, adapted: adapted,
+	w := &Weights{Layout: layout, options: options, device: device, adapted: adapted, slow: new(int),
+		Joined:     strings.HasPrefix(device, "cuda"),
 		generation: folder.Generation, base: folder.Fingerprint()}
 	var err error
 	if w.DType, err = ComputeType(layout, options.DType, layout.FileType, device, warn); err != nil {
@@ -122,7 +132,7 @@ func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *
 // Scratch makes weights of which start gives the values, all of them trained. generation is the generation_config.json of
 // an exported folder, nil = none.
 func Scratch(layout Layout, options LoadOptions, generation []byte, device string, start func(torchx.Spec) []float32) (*Weights, error) {
-	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType}, device: device, generation: generation}
+	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType}, device: device, slow: new(int), generation: generation}
 	var err error
 	if w.DType, err = ComputeType(layout, options.DType, "float32", device, nil); err != nil {
 		return nil, err

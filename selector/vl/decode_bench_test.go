@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,24 +42,42 @@ func (s decodeShape) ask() (prompts []*processor.Prompt) {
 	return prompts
 }
 
-// BenchmarkDecode draws completions of Qwen2.5-1.5B's shape on CUDA, and takes a step apart; elsewhere of a tiny shape.
+// BenchmarkDecode draws completions of Qwen2.5's shapes on CUDA, and takes a step apart; elsewhere of a tiny shape.
 func BenchmarkDecode(b *testing.B) {
-	shape, device, dtype := decodeShape{64, 2, 4, 2, 96, 640, 4, 4, 20, 24}, "cpu", "float32"
-	if torchx.CUDAAvailable() {
-		shape, device, dtype = decodeShape{1536, 28, 12, 2, 8960, 151936, 64, 8, 256, 128}, "cuda:0", "bfloat16"
+	type run struct {
+		name  string
+		shape decodeShape
+		lora  bool
 	}
-	for _, adapted := range []bool{false, true} {
-		b.Run(fmt.Sprintf("lora=%v", adapted), func(b *testing.B) {
+	device, dtype := "cpu", "float32"
+	tiny := decodeShape{64, 2, 4, 2, 96, 640, 4, 4, 20, 24}
+	runs := []run{{"tiny", tiny, false}, {"tiny_lora", tiny, true}}
+	if torchx.CUDAAvailable() {
+		device, dtype = "cuda:0", "bfloat16"
+		small := decodeShape{1536, 28, 12, 2, 8960, 151936, 64, 8, 256, 128}
+		large := decodeShape{2048, 36, 16, 2, 11008, 151936, 256, 1, 582, 128}
+		own := small
+		own.prompts, own.samples = 512, 1
+		runs = []run{{"groups", small, false}, {"groups_lora", small, true}, {"groups_lora_apart", small, true},
+			{"own_prompts_lora", own, true},
+			{"3b_own_prompts_lora", large, true}}
+	}
+	for _, r := range runs {
+		b.Run(r.name, func(b *testing.B) {
 			opt := DefaultOptions()
-			opt.DType, opt.LoRA.Enabled = dtype, adapted
-			m, err := NewFrozen(opt, shape.config(), device, 1)
+			opt.DType, opt.LoRA.Enabled = dtype, r.lora
+			m, err := NewFrozen(opt, r.shape.config(), device, 1)
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer m.Free()
-			decode(b, m, shape)
-			if device != "cpu" {
-				decodeParts(b, m, shape)
+			if strings.HasSuffix(r.name, "_apart") {
+				m.Joined = false
+				m.wire()
+			}
+			decode(b, m, r.shape)
+			if device != "cpu" && m.Joined {
+				decodeParts(b, m, r.shape)
 			}
 		})
 	}
@@ -158,11 +177,9 @@ func decodeParts(b *testing.B, m *Model, s decodeShape) {
 		{"weights of all layers", 20, func() {
 			for i := range r.m.text.layers {
 				l, p := &r.m.text.layers[i], &lora.Pass{}
-				y := r.m.Apply(&l.q, hidden, p)
-				r.m.Apply(&l.k, hidden, p)
-				r.m.Apply(&l.v, hidden, p)
-				r.m.Apply(&l.o, y, p)
-				r.m.Apply(&l.down, torchx.SwiGLU(r.m.Apply(&l.gate, hidden, p), r.m.Apply(&l.up, hidden, p)), p)
+				l.qkv.Apply(hidden, r.m.DType, p)
+				r.m.Apply(&l.o, hidden, p)
+				r.m.Apply(&l.down, torchx.SwiGLUPair(l.gateUp.Apply(hidden, r.m.DType, p)), p)
 			}
 		}},
 	} {

@@ -19,8 +19,9 @@ type decoder struct {
 
 type decoderLayer struct {
 	inputNorm, postNorm torchx.Tensor
-	q, k, v, o          lora.Layer
-	gate, up, down      lora.Layer
+	q, k, v, gate, up   *lora.Layer
+	o, down             lora.Layer
+	qkv, gateUp         *lora.Group // the same as one; nil where they are not Joined
 }
 
 // decoder puts the language model together.
@@ -30,15 +31,17 @@ func (c *Config) decoder(b *tokens.Builder) decoder {
 	for i := range c.Layers {
 		name := fmt.Sprintf("model.layers.%d.", i)
 		attn, mlp := name+"self_attn.", name+"mlp."
-		d.layers = append(d.layers, decoderLayer{
-			inputNorm: b.Tensor(name+"input_layernorm.weight", h),
-			q:         b.Linear(attn+"q_proj", h, q, true), k: b.Linear(attn+"k_proj", h, kv, true),
-			v:        b.Linear(attn+"v_proj", h, kv, true),
-			o:        b.Linear(attn+"o_proj", q, h, false),
-			postNorm: b.Tensor(name+"post_attention_layernorm.weight", h),
-			gate:     b.Linear(mlp+"gate_proj", h, c.Intermediate, false), up: b.Linear(mlp+"up_proj", h, c.Intermediate, false),
-			down: b.Linear(mlp+"down_proj", c.Intermediate, h, false),
-		})
+		l := decoderLayer{inputNorm: b.Tensor(name+"input_layernorm.weight", h)}
+		heads, qkv := b.Group(h, true, lora.Linear{Name: attn + "q_proj", Out: q}, lora.Linear{Name: attn + "k_proj", Out: kv},
+			lora.Linear{Name: attn + "v_proj", Out: kv})
+		l.q, l.k, l.v, l.qkv = heads[0], heads[1], heads[2], qkv
+		l.o = b.Linear(attn+"o_proj", q, h, false)
+		l.postNorm = b.Tensor(name+"post_attention_layernorm.weight", h)
+		halves, gateUp := b.Group(h, false, lora.Linear{Name: mlp + "gate_proj", Out: c.Intermediate},
+			lora.Linear{Name: mlp + "up_proj", Out: c.Intermediate})
+		l.gate, l.up, l.gateUp = halves[0], halves[1], gateUp
+		l.down = b.Linear(mlp+"down_proj", c.Intermediate, h, false)
+		d.layers = append(d.layers, l)
 	}
 	d.norm = b.Tensor("model.norm.weight", h)
 	if d.head = d.embed; !c.Tied {
@@ -126,24 +129,45 @@ func (m *Model) through(layer func(torchx.Tensor) torchx.Tensor, x torchx.Tensor
 func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	l, c, n := &m.text.layers[i], m.cfg, x.Shape()[0]
-	y := torchx.RMSNorm(x, m.As(l.inputNorm), c.Eps)
-	of, asks, after := func(x torchx.Tensor) torchx.Tensor { return x }, n, in
+	of, after := func(x torchx.Tensor) torchx.Tensor { return x }, in
 	if in.tail != nil && i == len(m.text.layers)-1 {
 		at := m.Int64s(in.tail.rows)
 		of = func(x torchx.Tensor) torchx.Tensor { return torchx.IndexSelect(x, 0, at) }
-		asks, after = len(in.tail.rows), &rows{spans: in.tail.spans}
+		after, n = &rows{spans: in.tail.spans}, len(in.tail.rows)
 	}
-	q := torchx.Rope(torchx.Reshape(m.Apply(&l.q, of(y), p), asks, c.Heads, c.HeadDim), of(cos), of(sin)) // [N, Hq, D]
-	k := torchx.Rope(torchx.Reshape(m.Apply(&l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin)              // [N, Hk, D]
-	v := torchx.Reshape(m.Apply(&l.v, y, p), n, c.KVHeads, c.HeadDim)
-	if in.cache != nil {
-		k, v = in.cache.store(i, k, v)
+	q, k, v := m.heads(i, torchx.RMSNorm(x, m.As(l.inputNorm), c.Eps), cos, sin, in, of, p)
+	seen := torchx.Reshape(after.attend(q, k, v, 1/math.Sqrt(float64(c.HeadDim))), n, c.Heads*c.HeadDim)
+	x, y := torchx.AddRMSNorm(of(x), m.Apply(&l.o, seen, p), m.As(l.postNorm), c.Eps)
+	var wide torchx.Tensor // [N, intermediate]
+	if l.gateUp != nil {
+		wide = torchx.SwiGLUPair(l.gateUp.Apply(y, m.DType, p))
+	} else {
+		wide = torchx.SwiGLU(m.Apply(l.gate, y, p), m.Apply(l.up, y, p))
 	}
-	x, in, n = of(x), after, asks
-	seen := in.attend(q, k, v, 1/math.Sqrt(float64(c.HeadDim)))
-	x, y = torchx.AddRMSNorm(x, m.Apply(&l.o, torchx.Reshape(seen, n, c.Heads*c.HeadDim), p), m.As(l.postNorm), c.Eps)
-	x = torchx.Add(x, m.Apply(&l.down, torchx.SwiGLU(m.Apply(&l.gate, y, p), m.Apply(&l.up, y, p)), p))
-	return torchx.Keep(x)
+	return torchx.Keep(torchx.Add(x, m.Apply(&l.down, wide, p)))
+}
+
+// heads returns the queries of layer i, of the rows that `of` leaves, [N, Hq, D], and the keys and values that they may see, of rows
+// y [N, H] after the norm.
+func (m *Model) heads(i int, y, cos, sin torchx.Tensor, in *rows, of func(torchx.Tensor) torchx.Tensor,
+	p *lora.Pass) (q, k, v torchx.Tensor) {
+	l, c, n := &m.text.layers[i], m.cfg, y.Shape()[0]
+	if l.qkv == nil {
+		q = torchx.Rope(torchx.Reshape(m.Apply(l.q, of(y), p), -1, c.Heads, c.HeadDim), of(cos), of(sin))
+		k = torchx.Rope(torchx.Reshape(m.Apply(l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin)
+		v = torchx.Reshape(m.Apply(l.v, y, p), n, c.KVHeads, c.HeadDim)
+		if in.cache != nil {
+			k, v = in.cache.store(i, k, v)
+		}
+		return q, k, v
+	}
+	all := l.qkv.Apply(y, m.DType, p)
+	if in.cache == nil {
+		q, k, v = torchx.RopeHeads(all, cos, sin, c.Heads, c.KVHeads)
+		return of(q), k, v
+	}
+	k, v = in.cache.k[i], in.cache.v[i]
+	return of(torchx.RopeHeadsInto(all, cos, sin, c.Heads, k, v, in.cache.at)), k, v
 }
 
 // attend returns what the rows see [N, Hq, D].

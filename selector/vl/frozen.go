@@ -23,5 +23,5 @@ func NewFrozen(options Options, config []byte, device string, seed int64) (*Mode
 	if err != nil {
 		return nil, err
 	}
-	return newModel(w, cfg, options, GenerationConfig{}), nil
+	return newModel(w, cfg, options, GenerationConfig{})
 }

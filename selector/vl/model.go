@@ -76,7 +76,7 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 		if err != nil {
 			return nil, err
 		}
-		return newModel(w, cfg, options, generation), nil
+		return newModel(w, cfg, options, generation)
 	})
 }
 
@@ -101,12 +101,16 @@ func OpenCheckpoint(path string, options Options, device string, seed int64, war
 	})
 }
 
-// newModel looks the weights up.
-func newModel(w *tokens.Weights, cfg *Config, options Options, generation GenerationConfig) *Model {
+// newModel looks the weights up, which it owns.
+func newModel(w *tokens.Weights, cfg *Config, options Options, generation GenerationConfig) (*Model, error) {
 	m := &Model{Weights: w, cfg: cfg, opt: options, generation: generation, features: newFeatures()}
 	w.Frozen().AtFree = m.features.clear
-	m.wire()
-	return m
+	if err := torchx.Try(func() error { m.wire(); return nil }); err != nil {
+		w.Frozen().Disown() // the caller closes the folder
+		w.Free()
+		return nil, err
+	}
+	return m, nil
 }
 
 // wire looks the weights up once.

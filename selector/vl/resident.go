@@ -10,8 +10,7 @@ import (
 // resident is decoding with its state on the device: what changes from step to step are numbers in tensors that stay where
 // they are. It implements tokens.Decoding.
 type resident struct {
-	*decoding
-	m *Model // weights in the type of computation
+	*decoding // with the weights in the type of computation
 
 	prompt []int64 // [R] the prompt of each row
 	shared int     // so many rows in a row have each prompt; 1: prompts are looked up row by row
@@ -26,23 +25,22 @@ type resident struct {
 // BeginResident implements tokens.Resident.
 func (m *Model) BeginResident(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Decoding, error) {
 	m.settle(prompts, all, opt)
-	d, err := m.prefill(prompts, len(all), opt.MaxNewTokens)
+	d, err := m.cast().prefill(prompts, len(all), opt.MaxNewTokens)
 	if err != nil {
 		return nil, err
 	}
-	r := &resident{decoding: d, m: m.cast(), shared: len(all) / len(prompts)}
+	r := &resident{decoding: d, shared: len(all) / len(prompts)}
 	n := len(all)
 	place, row, own, none := make([]int64, n), make([]int64, n), make([]int32, n), make([]int32, n)
 	top := 0
 	for i, s := range all {
-		p := d.prompts[s.Prompt]
-		first := d.total + s.Index*d.max
+		p, first := d.prompts[s.Prompt], d.total+s.Index*d.max
 		r.prompt = append(r.prompt, int64(s.Prompt))
 		place[i], row[i], own[i] = int64(p.next), int64(first), int32(first)
 		top = max(top, p.next+d.max)
 	}
 	r.place, r.row = m.Int64s(place), m.Int64s(row)
-	r.spans.Own, r.spans.OwnLen, r.spans.MaxOwn = m.OnDevice(torchx.From(own, n)), m.OnDevice(torchx.From(none, n)), d.max
+	r.spans.Own, r.spans.OwnLen, r.spans.MaxOwn = r.starts(own), m.OnDevice(torchx.From(none, n)), d.max
 	r.takePrompts()
 	m.rope.grow(top)
 	half := m.cfg.HeadDim / 2
@@ -51,23 +49,26 @@ func (m *Model) BeginResident(prompts []*processor.Prompt, all []*tokens.Sequenc
 	return r, nil
 }
 
-// cast returns the model with its weights in the type of computation: under bfloat16 those that are trained are float32, and
-// layers would round them again for every token.
+// cast returns the model with its weights in the type of computation, adapters of layers that are one product as one: under bfloat16
+// those that are trained are float32, and layers would round them again for every token.
 func (m *Model) cast() *Model {
-	if m.DType == torchx.Float32 {
+	if m.DType == torchx.Float32 && !m.Joined {
 		return m
 	}
 	out, w := *m, *m.Weights
 	out.Weights = &w
-	as := func(l lora.Layer) lora.Layer {
-		l.Weight, l.Bias = m.As(l.Weight), m.As(l.Bias)
-		return l
-	}
+	as := func(l *lora.Layer) *lora.Layer { return new(l.As(m.DType)) }
 	out.text.layers = nil
 	for _, l := range m.text.layers {
-		out.text.layers = append(out.text.layers, decoderLayer{
-			inputNorm: m.As(l.inputNorm), postNorm: m.As(l.postNorm), q: as(l.q), k: as(l.k), v: as(l.v), o: as(l.o),
-			gate: as(l.gate), up: as(l.up), down: as(l.down)})
+		c := decoderLayer{inputNorm: m.As(l.inputNorm), postNorm: m.As(l.postNorm), o: l.o.As(m.DType), down: l.down.As(m.DType),
+			qkv: l.qkv.As(m.DType), gateUp: l.gateUp.As(m.DType)}
+		if c.qkv == nil {
+			c.q, c.k, c.v = as(l.q), as(l.k), as(l.v)
+		}
+		if c.gateUp == nil {
+			c.gate, c.up = as(l.gate), as(l.up)
+		}
+		out.text.layers = append(out.text.layers, c)
 	}
 	out.text.norm = m.As(m.text.norm)
 	w.Head = m.As(m.Head)
@@ -82,7 +83,12 @@ func (r *resident) takePrompts() {
 		first, length = append(first, int32(p.first)), append(length, int32(p.n))
 		r.spans.MaxPrefix = max(r.spans.MaxPrefix, p.n)
 	}
-	r.spans.Prefix, r.spans.PrefixLen = r.m.OnDevice(torchx.From(first, len(first))), r.m.OnDevice(torchx.From(length, len(length)))
+	r.spans.Prefix, r.spans.PrefixLen = r.starts(first), r.m.OnDevice(torchx.From(length, len(length)))
+}
+
+// starts returns the first keys of rows with a number behind them, which saves attention a copy in every layer.
+func (r *resident) starts(first []int32) torchx.Tensor {
+	return r.m.OnDevice(torchx.From(append(first, 0), len(first)+1))
 }
 
 // First implements tokens.Decoding.
@@ -107,12 +113,15 @@ func (r *resident) Take(rows []int) {
 	for i, at := range rows {
 		index[i], prompt[i] = int64(at), r.prompt[at]
 	}
-	which := r.m.Int64s(index)
-	for _, x := range []*torchx.Tensor{&r.place, &r.row, &r.spans.Own, &r.spans.OwnLen} {
+	take := func(x *torchx.Tensor, index []int64) {
 		all := *x
-		*x = torchx.IndexSelect(all, 0, which)
+		*x = torchx.IndexSelect(all, 0, r.m.Int64s(index))
 		all.Free()
 	}
+	take(&r.place, index)
+	take(&r.row, index)
+	take(&r.spans.OwnLen, index)
+	take(&r.spans.Own, append(index, 0))
 	r.prompt, r.shared = prompt, 1
 	r.spans.Prefix.Free()
 	r.spans.PrefixLen.Free()

@@ -44,7 +44,7 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 	if err != nil {
 		return nil, err
 	}
-	return newModel(w, cfg, options, GenerationConfig{}), nil
+	return newModel(w, cfg, options, GenerationConfig{})
 }
 
 // configJSON returns the config.json that describes these sizes, so that the model can be exported and opened as any other.

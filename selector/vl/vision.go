@@ -35,12 +35,15 @@ func (c *Config) tower(b *tokens.Builder) *tower {
 	t := &tower{patch: b.Tensor("visual.patch_embed.proj.weight", d, v.Channels, v.TemporalPatch, v.Patch, v.Patch)}
 	for i := range v.Depth {
 		name := fmt.Sprintf("visual.blocks.%d.", i)
-		t.blocks = append(t.blocks, visionBlock{
+		block := visionBlock{
 			norm1: b.Tensor(name+"norm1.weight", d), norm2: b.Tensor(name+"norm2.weight", d),
 			qkv: b.Linear(name+"attn.qkv", d, 3*d, true), proj: b.Linear(name+"attn.proj", d, d, true),
-			gate: b.Linear(name+"mlp.gate_proj", d, v.Intermediate, true), up: b.Linear(name+"mlp.up_proj", d, v.Intermediate, true),
-			down: b.Linear(name+"mlp.down_proj", v.Intermediate, d, true),
-		})
+		}
+		mlp := b.Padded(lora.Linear{Name: name + "mlp.gate_proj", In: d, Out: v.Intermediate},
+			lora.Linear{Name: name + "mlp.up_proj", In: d, Out: v.Intermediate},
+			lora.Linear{Name: name + "mlp.down_proj", In: v.Intermediate, Out: d})
+		block.gate, block.up, block.down = mlp[0], mlp[1], mlp[2]
+		t.blocks = append(t.blocks, block)
 	}
 	t.normQ = b.Tensor("visual.merger.ln_q.weight", d)
 	t.merge0, t.merge2 = b.Linear("visual.merger.mlp.0", cell, cell, true), b.Linear("visual.merger.mlp.2", cell, v.Out, true)
@@ -55,7 +58,7 @@ type layout struct {
 	order    []int64       // [cells] the cell at each place of the window order: HF's window_index
 	inverse  []int64       // [cells] the place of each cell
 	rowOrder []int64       // [R] order, row by row
-	angles   []float32     // [R, d_h/2] in the original order
+	places   [][2]int      // [R] row and column in the original order
 	windows  []torchx.Span // what rows attend to in most blocks
 	frames   []torchx.Span // what rows attend to in full blocks
 }
@@ -63,8 +66,7 @@ type layout struct {
 // layout computes the arrangement for these grids (spec §6, steps 2 and 3).
 func (v *Vision) layout(grids []grid) *layout {
 	l := &layout{}
-	side := v.Window / (v.Patch * v.Merge)        // in cells
-	inv := frequencies(10000, v.Hidden/v.Heads/4) // a half of the angles turns with the row, the other with the column
+	side := v.Window / (v.Patch * v.Merge) // in cells
 	span := func(from, n int) torchx.Span { return torchx.Span{Q: from, QLen: n, Own: from, OwnLen: n} }
 	cell, firstCell := v.Cell(), 0
 	for _, g := range grids {
@@ -72,13 +74,7 @@ func (v *Vision) layout(grids []grid) *layout {
 		for range g.t {
 			l.frames = append(l.frames, span(firstCell*cell, g.h*g.w))
 			for i := range rows * cols * cell {
-				y, x := i/cell/cols*v.Merge+i%cell/v.Merge, i/cell%cols*v.Merge+i%v.Merge
-				for _, f := range inv {
-					l.angles = append(l.angles, float32(y)*f)
-				}
-				for _, f := range inv {
-					l.angles = append(l.angles, float32(x)*f)
-				}
+				l.places = append(l.places, [2]int{i/cell/cols*v.Merge + i%cell/v.Merge, i/cell%cols*v.Merge + i%v.Merge})
 			}
 			for top := 0; top < rows; top += side {
 				for left := 0; left < cols; left += side {
@@ -105,14 +101,25 @@ func (v *Vision) layout(grids []grid) *layout {
 	return l
 }
 
-// rotation returns cosines and sines of the angles in window order, [R, d_h/2] each.
-func (l *layout) rotation() (cos, sin []float32) {
-	half := len(l.angles) / l.rows
-	cos, sin = make([]float32, 0, len(l.angles)), make([]float32, 0, len(l.angles))
+// rotation returns cosines and sines of the angles in window order, [R, d_h/2] each: a half of the angles turns with the row of a
+// patch, the other with its column.
+func (v *Vision) rotation(l *layout) (cos, sin []float32) {
+	inv, size := frequencies(10000, v.Hidden/v.Heads/4), 0
+	for _, p := range l.places {
+		size = max(size, p[0]+1, p[1]+1)
+	}
+	c, s := make([]float32, 0, size*len(inv)), make([]float32, 0, size*len(inv)) // of every coordinate
+	for at := range size {
+		for _, f := range inv {
+			y, x := math.Sincos(float64(float32(at) * f))
+			c, s = append(c, float32(x)), append(s, float32(y))
+		}
+	}
+	n := len(inv)
+	cos, sin = make([]float32, 0, 2*n*l.rows), make([]float32, 0, 2*n*l.rows)
 	for _, r := range l.rowOrder {
-		for _, a := range l.angles[int(r)*half : (int(r)+1)*half] {
-			s, c := math.Sincos(float64(a))
-			cos, sin = append(cos, float32(c)), append(sin, float32(s))
+		for _, at := range l.places[r] {
+			cos, sin = append(cos, c[at*n:(at+1)*n]...), append(sin, s[at*n:(at+1)*n]...)
 		}
 	}
 	return cos, sin
@@ -132,7 +139,7 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 	x := torchx.Linear(m.pixelRows(pictures), m.As(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), torchx.Tensor{}) // [R, d]
 	show("patch_embed", x)
 	x = torchx.IndexSelect(x, 0, m.Int64s(l.rowOrder))
-	c, s := l.rotation()
+	c, s := v.rotation(l)
 	half := v.Hidden / v.Heads / 2
 	cos, sin := m.OnDevice(torchx.From(c, l.rows, half)), m.OnDevice(torchx.From(s, l.rows, half))
 	twice := m.opt.GradientCheckpointing && m.tunesVision
@@ -173,13 +180,15 @@ func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Spa
 	return torchx.Keep(x)
 }
 
-// pixelRows returns the rows of all pictures [R, 1176] on the device.
+// pixelRows returns the rows of all pictures [R, 1176] on the device. On CUDA they are copied to it while it computes.
 func (m *Model) pixelRows(pictures []pixels.Patches) torchx.Tensor {
+	var up torchx.Upload
 	parts := make([]torchx.Tensor, len(pictures))
 	for i, p := range pictures {
-		parts[i] = torchx.From(p.Data, p.Rows, m.cfg.Vision.PatchSize())
+		torchx.Put(&up, &parts[i], p.Data, p.Rows, m.cfg.Vision.PatchSize())
 	}
-	return m.OnDevice(torchx.Cat(0, parts...)).To(m.DType)
+	up.Send(m.Params().Flat())
+	return torchx.Cat(0, parts...).To(m.DType)
 }
 
 func gridsOf(pictures []pixels.Patches) []grid {
@@ -193,24 +202,80 @@ func gridsOf(pictures []pixels.Patches) []grid {
 // look returns the vectors of pictures, one tensor [cells, H] each. Where nothing of the tower is trained they are
 // computed once per content, without a graph, and shared by clones, steps and the completions of a group.
 func (m *Model) look(pictures []pixels.Patches, p *lora.Pass) []torchx.Tensor {
-	out := make([]torchx.Tensor, len(pictures))
 	if m.tunesVision {
-		all, at := m.see(pictures, p, nil), 0
-		for i, g := range gridsOf(pictures) {
-			n := g.t * g.h * g.w / m.cfg.Vision.Cell()
-			out[i] = torchx.Narrow(all, 0, at, n)
-			at += n
-		}
-		return out
+		return m.split(m.see(pictures, p, nil), pictures)
 	}
+	most := 0 // each picture alone: products of another number of rows may differ in the last bit, in a resumed run too
+	if m.Params().Flat().OnCUDA() && !torchx.Deterministic() {
+		most = visionRows
+	}
+	return m.remembered(pictures, p, most)
+}
+
+// remembered returns the vectors of pictures by a tower that nobody trains: those that are known, and the others after
+// passes over so many rows, or a single picture.
+func (m *Model) remembered(pictures []pixels.Patches, p *lora.Pass, most int) []torchx.Tensor {
 	defer torchx.NoGrad()()
+	out := make([]torchx.Tensor, len(pictures))
+	var fresh []int // not known yet, the first of each content
+	first := map[string]int{}
 	for i, picture := range pictures {
-		kept, ok := m.features.get(picture.Key)
-		if !ok {
-			kept = m.see(pictures[i:i+1], p, nil)
-			m.features.put(picture.Key, kept)
+		var known bool
+		if out[i], known = m.features.get(picture.Key); known {
+			continue
 		}
-		out[i] = kept
+		if _, twice := first[picture.Key]; !twice || picture.Key == "" {
+			first[picture.Key] = i
+			fresh = append(fresh, i)
+		}
+	}
+	for len(fresh) > 0 {
+		n := together(pictures, fresh, most)
+		pass := make([]pixels.Patches, n)
+		for k, i := range fresh[:n] {
+			pass[k] = pictures[i]
+		}
+		vectors := m.see(pass, p, nil)
+		for k, x := range m.split(vectors, pass) {
+			if n > 1 && pass[k].Key != "" {
+				x = torchx.Scale(x, 1) // memory of its own: pictures are forgotten one by one
+			}
+			out[fresh[k]] = x
+			m.features.put(pass[k].Key, x)
+		}
+		fresh = fresh[n:]
+	}
+	for i, picture := range pictures {
+		if out[i].Nil() {
+			out[i] = out[first[picture.Key]]
+		}
 	}
 	return out
+}
+
+// split cuts the vectors of pictures apart.
+func (m *Model) split(all torchx.Tensor, pictures []pixels.Patches) []torchx.Tensor {
+	if len(pictures) == 1 {
+		return []torchx.Tensor{all}
+	}
+	out, at := make([]torchx.Tensor, len(pictures)), 0
+	for i, g := range gridsOf(pictures) {
+		n := g.t * g.h * g.w / m.cfg.Vision.Cell()
+		out[i] = torchx.Narrow(all, 0, at, n)
+		at += n
+	}
+	return out
+}
+
+// visionRows bounds the rows of one pass over pictures on CUDA: activations grow with it, half a GB in the 3B model's tower.
+const visionRows = 32768
+
+// together returns how many of some pictures have so many rows at most; the first one in any case.
+func together(pictures []pixels.Patches, which []int, most int) int {
+	n, rows := 0, 0
+	for n < len(which) && (n == 0 || rows+pictures[which[n]].Rows <= most) {
+		rows += pictures[which[n]].Rows
+		n++
+	}
+	return n
 }

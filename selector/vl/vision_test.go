@@ -24,7 +24,15 @@ func TestVision(t *testing.T) {
 			golden.Close(t, ends(l.windows), asFloats(ints(t, arrays, name+".cu_window_seqlens")), 0)
 			golden.Close(t, ends(l.frames), asFloats(ints(t, arrays, name+".cu_seqlens")), 0)
 			freqs, _ := floats(t, arrays, name+".rotary_freqs")
-			golden.Close(t, asFloats(l.angles), freqs, 1e-6)
+			var angles []float32
+			for _, place := range l.places {
+				for _, at := range place {
+					for _, f := range frequencies(10000, m.cfg.Vision.Hidden/m.cfg.Vision.Heads/4) {
+						angles = append(angles, float32(at)*f)
+					}
+				}
+			}
+			golden.Close(t, asFloats(angles), freqs, 1e-6)
 
 			defer torchx.Scope()()
 			defer torchx.NoGrad()()
@@ -72,6 +80,28 @@ func TestPicturesTogetherAreAsAlone(t *testing.T) {
 		alone = append(alone, m.see(pictures[i:i+1], &lora.Pass{}, nil).Floats()...)
 	}
 	golden.Close(t, together, alone, 1e-5) // sums over other numbers of rows round differently
+}
+
+// TestPicturesInOnePass: pictures that are looked at together get the vectors that each gets alone, also where one comes twice
+// or is known already, and are forgotten one by one.
+func TestPicturesInOnePass(t *testing.T) {
+	m, alone := openTiny(t, "tiny_tied", nil), openTiny(t, "tiny_tied", nil)
+	defer torchx.Scope()()
+	two, big := prompt(t, "two_images").Images, prompt(t, "big_image").Images[0]
+	unnamed := two[1]
+	unnamed.Key = ""
+	m.remembered(two[1:], &lora.Pass{}, 0)
+	pictures := []pixels.Patches{big, two[0], two[1], unnamed, two[0]}
+	got, want := m.remembered(pictures, &lora.Pass{}, big.Rows+two[0].Rows), alone.look(pictures, &lora.Pass{})
+	for i := range want {
+		golden.Close(t, got[i].Floats(), want[i].Floats(), 1e-5)
+	}
+	if n := len(m.features.byKey); n != 3 {
+		t.Errorf("%d pictures are known, want 3", n)
+	}
+	m.features.bytes += featureBytes
+	m.features.trim()
+	golden.Close(t, got[3].Floats(), want[3].Floats(), 1e-5) // nobody remembers it, so nobody forgot it
 }
 
 // TestFeaturesAreRemembered: a picture with a key is looked at once, until the memory is full.

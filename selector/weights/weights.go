@@ -10,6 +10,8 @@ package weights
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"unsafe"
 
 	"fulcrum/internal/hffolder"
@@ -81,6 +83,55 @@ func (f *Frozen) Place(name string, t tensorfile.Tensor, dtype torchx.DType, dev
 		x = torchx.FromBytes(p, from, t.Len(), t.Shape)
 	}
 	f.Tensors[name] = torchx.Own(x.To(dtype).ToDevice(device))
+}
+
+// Join puts tensors behind each other, [Σ rows, …], makes each of them a part of that, and returns it.
+func (f *Frozen) Join(names ...string) torchx.Tensor {
+	key := strings.Join(names, "+")
+	if all, ok := f.Tensors[key]; ok {
+		return all
+	}
+	defer torchx.Scope()()
+	parts := make([]torchx.Tensor, len(names))
+	for i, name := range names {
+		parts[i] = f.Tensors[name]
+	}
+	all, at := torchx.Own(torchx.Cat(0, parts...)), 0
+	for i, name := range names {
+		n := parts[i].Shape()[0]
+		f.Tensors[name] = torchx.Own(torchx.Narrow(all, 0, at, n))
+		parts[i].Free()
+		at += n
+	}
+	f.Tensors[key] = all
+	return all
+}
+
+// Pad makes a tensor part of a larger one of this shape with zeros behind it, and returns that.
+func (f *Frozen) Pad(name string, shape ...int) torchx.Tensor {
+	key := name + " padded"
+	if all, ok := f.Tensors[key]; ok {
+		return all
+	}
+	defer torchx.Scope()()
+	old := f.Tensors[name]
+	all := old
+	for dim, n := range shape {
+		if more := all.Shape(); n > more[dim] {
+			more[dim] = n - more[dim]
+			all = torchx.Cat(dim, all, torchx.FullLike(all, 0, all.DType(), more...))
+		}
+	}
+	if slices.Equal(all.Shape(), old.Shape()) {
+		return old
+	}
+	part := all
+	for dim, n := range old.Shape() {
+		part = torchx.Narrow(part, dim, 0, n)
+	}
+	f.Tensors[name], f.Tensors[key] = torchx.Own(part), torchx.Own(all)
+	old.Free()
+	return f.Tensors[key]
 }
 
 // stays reports whether matrices stay bfloat16 under a computation in float32: on the CPU, whose products take them as they

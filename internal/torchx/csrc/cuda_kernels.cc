@@ -25,11 +25,14 @@ const std::string kRows =
 const std::string kLogits =
 #include "kernels_vocabulary.cu"
     ;
+const std::string kDraw =
+#include "kernels_draw.cu"
+    ;
 const std::string kPointer =
 #include "kernels_pointer.cu"
     ;
 
-const std::vector<std::string> kRowNames = {"rms_norm", "rms_norm_back", "rms_norm_weight_back", "swiglu", "swiglu_back", "rope"};
+const std::vector<std::string> kRowNames = {"rms_norm", "rms_norm_back", "rms_norm_weight_back", "swiglu", "swiglu_back", "swiglu_pair", "swiglu_pair_back", "rope", "rope_heads"};
 const std::vector<std::string> kLogitsNames = {"token_stats", "token_back", "token_back_bf16", "token_back_f16", "token_kl", "pick", "pick_back",
                                               "unit_rows", "unit_rows_back", "squares", "total", "adamw", "pool_attend", "pool_attend_back", "pool_score", "pool_score_back",
                                               "pool_rows_back", "gather_back", "add_columns", "weighted_logp", "surrogate", "gate", "gate_back"};
@@ -86,8 +89,11 @@ using Functions = std::map<std::string, CUfunction>;
 
 std::string expression(const std::string &name, int64_t width) { return name + "<" + std::to_string(width) + ">"; }
 
-// All kernels of a type, compiled for a device.
-Functions compile(int device, at::ScalarType type) {
+// The kernel that is a program of its own: large, and only generation needs it.
+const std::string kAlone = "draw";
+
+// All kernels of a type, or the one of this expression alone, compiled for a device.
+Functions compile(int device, at::ScalarType type, const std::string &alone) {
   const Driver &d = driver();
   int major = 0, minor = 0;
   check(d.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "device");
@@ -96,7 +102,11 @@ Functions compile(int device, at::ScalarType type) {
   const char *const options[] = {arch.c_str(), element.c_str(), "--std=c++17"};
   std::string source = kRows;
   std::vector<std::string> names = kRowNames, expressions;
-  if (type == at::kFloat) {
+  if (!alone.empty()) {
+    source += kDraw;
+    names.clear();
+    expressions.push_back(alone);
+  } else if (type == at::kFloat) {
     source += kLogits + kPointer;
     names.insert(names.end(), kLogitsNames.begin(), kLogitsNames.end());
   }
@@ -131,14 +141,15 @@ Functions compile(int device, at::ScalarType type) {
 // The kernel for its device and type.
 CUfunction find(const cuda::Kernel &kernel) {
   static std::mutex mutex;
-  static std::map<std::pair<int, at::ScalarType>, Functions> compiled;
+  static std::map<std::tuple<int, at::ScalarType, std::string>, Functions> compiled;
   const at::ScalarType type = kernel.like.scalar_type();
   const int device = kernel.like.get_device();
   make_current(device);
   const std::lock_guard<std::mutex> lock(mutex);
-  auto at = compiled.find({device, type});
-  if (at == compiled.end()) at = compiled.emplace(std::make_pair(device, type), compile(device, type)).first;
-  const auto function = at->second.find(expression(kernel.name, kernel.width()));
+  const std::string name = expression(kernel.name, kernel.width()), alone = kernel.name == kAlone ? name : "";
+  auto at = compiled.find({device, type, alone});
+  if (at == compiled.end()) at = compiled.emplace(std::make_tuple(device, type, alone), compile(device, type, alone)).first;
+  const auto function = at->second.find(name);
   TORCH_CHECK(function != at->second.end(), "cuda kernels: no ", kernel.name);
   return function->second;
 }

@@ -170,6 +170,33 @@ template <int W> __global__ void swiglu_back(const T *gate, const T *up, const T
   store<W>(dup + j, u);
 }
 
+// Of the halves of rows [n/f, 2f], and its gradient.
+template <int W> __global__ void swiglu_pair(const T *x, T *y, index n, index f) {
+  const index j = (static_cast<index>(blockIdx.x) * blockDim.x + threadIdx.x) * W;
+  if (j >= n) return;
+  float g[W], u[W];
+  const T *gate = x + j + j / f * f;
+  load<W>(gate, g);
+  load<W>(gate + f, u);
+  for (int i = 0; i < W; i++) u[i] *= g[i] * sigmoid(g[i]);
+  store<W>(y + j, u);
+}
+template <int W> __global__ void swiglu_pair_back(const T *x, const T *dy, T *dx, index n, index f) {
+  const index j = (static_cast<index>(blockIdx.x) * blockDim.x + threadIdx.x) * W, at = j + j / f * f;
+  if (j >= n) return;
+  float g[W], u[W], d[W];
+  load<W>(x + at, g);
+  load<W>(x + at + f, u);
+  load<W>(dy + j, d);
+  for (int i = 0; i < W; i++) {
+    const float s = sigmoid(g[i]), z = g[i];
+    g[i] = d[i] * u[i] * s * (1 + z * (1 - s));
+    u[i] = d[i] * z * s;
+  }
+  store<W>(dx + at, g);
+  store<W>(dx + at + f, u);
+}
+
 // --- rotary positions
 
 // The pairs (x[i], x[i+half]) of every head of a row, turned by the row's angles; sign -1 turns back.
@@ -188,6 +215,30 @@ template <int W> __global__ void rope(const T *x, const float *cos, const float 
     }
     store<W>(y + at + head + i, low);
     store<W>(y + at + head + half + i, high);
+  }
+}
+
+// A row's queries, keys and values apart, the first two turned; keys and values of row r go to row at[r] of theirs. With back,
+// the other way: from q, k and v, turned back, to rows.
+template <int W> __global__ void rope_heads(T *x, const float *cos, const float *sin, T *q, T *k, T *v, const index *at, int hq, int hk, int half, int back) {
+  const index row = blockIdx.x, kept = at == nullptr ? row : at[row];
+  for (int j = threadIdx.x * W; j < (hq + 2 * hk) * half; j += blockDim.x * W) {
+    const int i = j % half, head = j / half;
+    T *whole = x + (row * (hq + 2 * hk) + head) * 2 * half + i;
+    T *part = (head < hq ? q + (row * hq + head) * 2 * half : head < hq + hk ? k + (kept * hk + head - hq) * 2 * half : v + (kept * hk + head - hq - hk) * 2 * half) + i;
+    const T *from = back ? part : whole;
+    T *to = back ? whole : part;
+    float a[W], b[W], low[W], high[W];
+    load<W>(from, a);
+    load<W>(from + half, b);
+    for (int l = 0; l < W; l++) {
+      const bool turned = head < hq + hk;
+      const float c = turned ? cos[row * half + i + l] : 1, s = turned ? sin[row * half + i + l] * (back ? -1 : 1) : 0;
+      low[l] = a[l] * c - b[l] * s;
+      high[l] = b[l] * c + a[l] * s;
+    }
+    store<W>(to, low);
+    store<W>(to + half, high);
   }
 }
 )cuda"

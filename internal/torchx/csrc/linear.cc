@@ -237,9 +237,9 @@ struct LoRALinear : torch::autograd::Function<LoRALinear> {
     at::Tensor rows = flat(x), y, low;
     if (narrow(rows)) {
       const at::ScalarType type = rows.scalar_type();
-      low = at::mm(rows, as(a, type).t()).mul_(scale);
-      y = bias ? at::addmm(as(*bias, type), low, as(b, type).t()) : at::mm(low, as(b, type).t());
-      y.addmm_(rows, as(weight, type).t());  // W's product comes last: it has time to read y
+      low = at::mm(rows, as(a, type).t());
+      y = bias ? at::addmm(as(*bias, type), low, as(b, type).t(), 1, scale) : at::mm(low, as(b, type).t());
+      y.addmm_(rows, as(weight, type).t(), bias ? 1 : scale);  // W's product comes last: it has time to read y
     } else {
       y = product(rows, weight, bias ? *bias : at::Tensor());
       low = at::mm(as(rows, a.scalar_type()), a.t());
@@ -258,7 +258,7 @@ struct LoRALinear : torch::autograd::Function<LoRALinear> {
     return unflat(y, x.sizes());
   }
 
-  // Whether the low-rank part is computed in the rows' type; then low has the factor scale already.
+  // Whether the low-rank part is computed in the rows' type.
   static bool narrow(const at::Tensor &x) { return x.is_cuda() && x.element_size() == 2; }
 
   // Σ of left·right into the buffer by the product itself where there is one.
@@ -278,22 +278,20 @@ struct LoRALinear : torch::autograd::Function<LoRALinear> {
     const at::Tensor dy = flat(grads[0]), dy_low = as(dy, type);
     at::Tensor dx, dw, dbias, da, db;
     at::Tensor dlow;
-    const bool needs_x = ctx->saved_data["needs_x"].toBool(), scaled = narrow(x);
-    const double missing = scaled ? 1 : scale;  // the factor that low and dlow are without
+    const bool needs_x = ctx->saved_data["needs_x"].toBool();
     if (needs_x || needs_a) dlow = at::mm(dy_low, b);
-    if (scaled && dlow.defined()) dlow.mul_(scale);
     if (needs_x) {
-      if (scaled) {
+      if (narrow(x)) {
         dx = at::mm(dlow, a);
-        dx.addmm_(dy, as(weight, type));
+        dx.addmm_(dy, as(weight, type), scale);
       } else {
         dx = at::mm(dy, as(weight, dy.scalar_type()));
         add_product(dx, dlow, a, scale);
       }
       dx = dx.view(ctx->saved_data["sizes"].toIntVector());
     }
-    if (needs_b) db = gradient(ctx->saved_data["b_grad"], dy_low.t(), low, missing);
-    if (needs_a) da = gradient(ctx->saved_data["a_grad"], dlow.t(), as(x, type), missing);
+    if (needs_b) db = gradient(ctx->saved_data["b_grad"], dy_low.t(), low, scale);
+    if (needs_a) da = gradient(ctx->saved_data["a_grad"], dlow.t(), as(x, type), scale);
     if (da.defined()) da = as(da, saved[2].scalar_type());
     if (db.defined()) db = as(db, saved[3].scalar_type());
     if (weight.requires_grad()) {

@@ -4,9 +4,10 @@
 //
 // The plain case, nothing but a temperature and a few suppressed ids, reads a row of the vocabulary three times: the
 // softmax, the sums of its blocks, and the one block that holds the token. A running sum over the whole row in float64
-// would be ten times the traffic.
+// would be ten times the traffic. On CUDA one kernel does all of it (kernels_draw.cu), but for greedy tokens.
 #include "sample.h"
 
+#include "cuda_kernels.h"
 #include "guard.h"
 
 namespace {
@@ -91,6 +92,19 @@ Drawn draw_plain(at::Tensor z, const at::Tensor *suppress, const at::Tensor &u, 
   return {ids.squeeze(1), kept.squeeze(1), logp.squeeze(1)};
 }
 
+constexpr int64_t kKernelTokens = 1024 * 512;  // of a row, that the kernel has room for
+
+Drawn draw_kernel(const at::Tensor &z, const at::Tensor *seen, const at::Tensor *suppress, const at::Tensor &u, double temperature, double top_p, int64_t top_k,
+                  double penalty) {
+  const at::Tensor none, marks = seen == nullptr ? none : seen->contiguous(), never = suppress == nullptr ? none : suppress->contiguous(), share = u.contiguous();
+  Drawn d{at::empty({z.size(0)}, z.options().dtype(at::kLong)), at::empty({z.size(0)}, z.options().dtype(at::kDouble)), at::Tensor()};
+  d.logp = at::empty_like(d.kept);
+  const cuda::Kernel kernel{"draw", z, cuda::wide(z.size(1), {&z})};
+  cuda::run(kernel, z.size(0), 1, 512, z, marks, never, share, d.ids, d.kept, d.logp, z.size(1), never.defined() ? never.numel() : int64_t{0},
+            static_cast<float>(1 / temperature), static_cast<float>(penalty), top_k, top_p);
+  return d;
+}
+
 Drawn draw_greedy(at::Tensor z, const at::Tensor *seen, const at::Tensor *suppress, double penalty, bool scored) {
   const at::Tensor own = scored ? z.log_softmax(1) : at::Tensor();
   if (seen != nullptr) z = at::where(*seen, at::where(z.lt(0), z * penalty, z / penalty), z);
@@ -113,6 +127,8 @@ const char *fc_draw_tokens(Tensor logits, Tensor seen, Tensor suppress, Tensor u
     Drawn d;
     if (uniforms == nullptr)
       d = draw_greedy(*logits, seen, suppress, penalty, scored);
+    else if (cuda::runs(*logits) && logits->is_contiguous() && logits->size(1) <= kKernelTokens)
+      d = draw_kernel(*logits, seen, suppress, *uniforms, temperature, top_p, top_k, penalty);
     else if (seen == nullptr && top_k == 0 && !(top_p > 0 && top_p < 1))
       d = draw_plain(*logits, suppress, uniforms->unsqueeze(1), temperature);
     else

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include "cuda_kernels.h"
+#include "fused.h"
 #include "guard.h"
 #include "linear.h"
 #include "simd.h"
@@ -222,6 +223,23 @@ struct SwiGLU : torch::autograd::Function<SwiGLU> {
   }
 };
 
+// SwiGLU of the halves of rows, on CUDA.
+struct SwiGLUPair : torch::autograd::Function<SwiGLUPair> {
+  static at::Tensor forward(AutogradContext *ctx, at::Tensor rows) {
+    const at::Tensor x = rows.contiguous(), y = at::empty({x.size(0), x.size(1) / 2}, x.options());
+    if (ctx != nullptr) ctx->save_for_backward({x});
+    const cuda::Kernel kernel{"swiglu_pair", x, cuda::wide(y.size(1), {&x, &y})};
+    cuda::run(kernel, SwiGLU::blocks(y, kernel), 1, kCUDAThreads, x, y, y.numel(), y.size(1));
+    return y;
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const at::Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous(), dx = at::empty_like(x);
+    const cuda::Kernel kernel{"swiglu_pair_back", x, cuda::wide(dy.size(1), {&x, &dy, &dx})};
+    cuda::run(kernel, SwiGLU::blocks(dy, kernel), 1, kCUDAThreads, x, dy, dx, dy.numel(), dy.size(1));
+    return {dx};
+  }
+};
+
 // --- rotary positions
 
 // The pairs (x[i], x[i + half]) of every head of a row, turned by the row's angles; sign -1 turns back.
@@ -265,6 +283,30 @@ struct Rope : torch::autograd::Function<Rope> {
   static variable_list backward(AutogradContext *ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
     return {turn(grads[0].contiguous(), saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
+  }
+};
+
+// Queries, keys and values of rows apart, on CUDA.
+struct RopeHeads : torch::autograd::Function<RopeHeads> {
+  static void run(const at::Tensor &x, const at::Tensor &cos, const at::Tensor &sin, const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, const at::Tensor &at, int back) {
+    const int64_t half = q.size(2) / 2, heads = q.size(1) + 2 * k.size(1);
+    const cuda::Kernel kernel{"rope_heads", x, cuda::wide(half, {&x, &q, &k, &v})};
+    cuda::run(kernel, x.size(0), 1, kernel.threads(heads * half), x, cos, sin, q, k, v, at, static_cast<int>(q.size(1)), static_cast<int>(k.size(1)), static_cast<int>(half), back);
+  }
+  static variable_list forward(AutogradContext *ctx, at::Tensor x, at::Tensor cos, at::Tensor sin, int64_t hq, int64_t hk) {
+    const at::Tensor rows = x.contiguous(), c = cos.contiguous(), s = sin.contiguous();
+    auto heads = [&](int64_t n) { return at::empty({x.size(0), n, 2 * cos.size(1)}, x.options()); };
+    const at::Tensor q = heads(hq), k = heads(hk), v = heads(hk);
+    run(rows, c, s, q, k, v, at::Tensor(), 0);
+    if (ctx != nullptr) ctx->save_for_backward({c, s});
+    return {q, k, v};
+  }
+  static variable_list backward(AutogradContext *ctx, variable_list grads) {
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor q = grads[0].contiguous(), k = grads[1].contiguous(), v = grads[2].contiguous();
+    const at::Tensor dx = at::empty({q.size(0), (q.size(1) + 2 * k.size(1)) * q.size(2)}, q.options());
+    run(dx, saved[0], saved[1], q, k, v, at::Tensor(), 1);
+    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -319,6 +361,58 @@ const char *fc_swiglu(Tensor gate, Tensor up, Tensor *out) {
 
 const char *fc_rope(Tensor x, Tensor cos, Tensor sin, Tensor *out) {
   return guard([&] { *out = wrap(rope(*x, *cos, *sin)); });
+}
+
+const char *fc_block_diag(Tensor *blocks, int64_t n, Tensor *out) {
+  return guard([&] {
+    std::vector<at::Tensor> list;
+    for (int64_t i = 0; i < n; i++) list.push_back(*blocks[i]);
+    *out = wrap(at::block_diag(list));
+  });
+}
+
+const char *fc_swiglu_pair(Tensor x, Tensor *out) {
+  return guard([&] {
+    TORCH_CHECK(x->dim() == 2 && x->size(1) % 2 == 0, "swiglu_pair: x ", x->sizes(), ": want [N, 2F]");
+    if (cuda::runs(*x)) {
+      *out = wrap(recorded({x}) ? SwiGLUPair::apply(*x) : SwiGLUPair::forward(nullptr, *x));
+      return;
+    }
+    const auto halves = x->chunk(2, 1);
+    *out = wrap(at::silu(halves[0]) * halves[1]);
+  });
+}
+
+const char *fc_rope_heads(Tensor x, Tensor cos, Tensor sin, int64_t hq, int64_t hk, Tensor k_cache, Tensor v_cache, Tensor at, Tensor *q, Tensor *k, Tensor *v) {
+  return guard([&] {
+    const int64_t n = x->size(0), d = 2 * cos->size(1);
+    TORCH_CHECK(x->dim() == 2 && x->size(1) == (hq + 2 * hk) * d && cos->sizes() == sin->sizes() && cos->sizes() == at::IntArrayRef({n, d / 2}), "rope_heads: x ", x->sizes(), ", cos ",
+                cos->sizes(), ", sin ", sin->sizes(), ": want [N, (", hq, " + 2·", hk, ")·D] and twice [N, D/2]");
+    const bool into = k_cache != nullptr, fits = cuda::runs(*x) && cos->is_cuda() && cos->scalar_type() == at::kFloat && sin->is_cuda() && sin->scalar_type() == at::kFloat;
+    if (into && fits && k_cache->scalar_type() == x->scalar_type() && k_cache->is_contiguous() && v_cache->is_contiguous()) {
+      TORCH_CHECK(k_cache->size(2) == d && at->sizes() == at::IntArrayRef({n}) && at->scalar_type() == at::kLong, "rope_heads: caches ", k_cache->sizes(), ", rows ", at->sizes());
+      const at::Tensor turned = at::empty({n, hq, d}, x->options());
+      RopeHeads::run(x->contiguous(), cos->contiguous(), sin->contiguous(), turned, *k_cache, *v_cache, at->contiguous(), 0);
+      *q = wrap(turned);
+      return;
+    }
+    variable_list all;
+    if (fits) {
+      all = recorded({x}) ? RopeHeads::apply(*x, *cos, *sin, hq, hk) : RopeHeads::forward(nullptr, *x, *cos, *sin, hq, hk);
+    } else {
+      const auto parts = x->split_with_sizes({hq * d, hk * d, hk * d}, 1);
+      all = {rope(parts[0].reshape({n, hq, d}), *cos, *sin), rope(parts[1].reshape({n, hk, d}), *cos, *sin), parts[2].reshape({n, hk, d})};
+    }
+    *q = wrap(all[0]);
+    if (into) {
+      at::NoGradGuard no_grad;
+      k_cache->index_copy_(0, *at, all[1].to(k_cache->scalar_type()));
+      v_cache->index_copy_(0, *at, all[2].to(v_cache->scalar_type()));
+      return;
+    }
+    *k = wrap(all[1]);
+    *v = wrap(all[2]);
+  });
 }
 
 const char *fc_write_rows_at(Tensor dst, Tensor rows, Tensor src) {

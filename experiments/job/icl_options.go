@@ -1,0 +1,63 @@
+package job
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/option"
+)
+
+// ICLOptions configures task=icl: the whole loop, from questions to answers with examples that a selector chose.
+type ICLOptions struct {
+	// folder of the stages that are done, which jobs share: none is done again while nothing that it depends on has changed; null
+	// = stages in the run folder
+	Stages *string `koanf:"stages"`
+	// experiment that trains the vision-language model where lvlm.path is null
+	Model *string `koanf:"model"`
+	// selections without training that are compared, as infer.method names them; the first one is what the others are measured
+	// against
+	Baselines []string `koanf:"baselines"`
+	// schedules of the selectors that are compared, their phases joined by +; placebo: before one trains it with control=placebo
+	Selectors []string `koanf:"selectors"`
+	// each selector is trained with so many seeds, from seed on
+	Seeds int `koanf:"seeds" range:"[1,1000]"`
+	// numbers of examples in a prompt; selectors choose beams.shots of them
+	Shots []int `koanf:"shots"`
+}
+
+// placebo begins the name of a selector that is trained on permuted rewards.
+const placebo = "placebo:"
+
+// DefaultICLOptions compares everything with two examples.
+func DefaultICLOptions() ICLOptions {
+	return ICLOptions{Baselines: []string{"image", "random", "oracle"}, Selectors: []string{"sft", "rce", "rce+grpo"}, Seeds: 1,
+		Shots: []int{2}}
+}
+
+// Schedule returns the phases of a selector and what its rewards are subject to.
+func (ICLOptions) Schedule(selector string) (phases []string, control string) {
+	name, permuted := strings.CutPrefix(selector, placebo)
+	if permuted {
+		return strings.Split(name, "+"), "placebo"
+	}
+	return strings.Split(name, "+"), "none"
+}
+
+// Validate reports what cannot be compared.
+func (o ICLOptions) Validate() error {
+	errs := []error{option.Want(o.Seeds >= 1, "seeds", "want at least 1, got %d", o.Seeds),
+		option.Want(len(o.Shots) > 0 && slices.Min(o.Shots) >= 1 && slices.Max(o.Shots) <= 16, "shots",
+			"want numbers of 1 to 16, got %v", o.Shots),
+		option.Want(len(o.Baselines) > 0, "baselines", "want one at least, to measure the others against")}
+	for _, b := range o.Baselines {
+		errs = append(errs, option.OneOf("baselines", b, "image", "text", "random", "oracle", "none"))
+	}
+	for _, s := range o.Selectors {
+		phases, _ := o.Schedule(s)
+		for _, phase := range phases {
+			errs = append(errs, option.OneOf("selectors", phase, "sft", "rce", "grpo"))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,79 @@
+package pointer
+
+import (
+	"fmt"
+	"slices"
+
+	"fulcrum/internal/rng"
+)
+
+// Control permutes the rewards that training sees, so that a gain that is left cannot come from them: placebo gives each query the
+// recorded groups and the reward table of another one with a pool of the same size, by position in the pool; placebo_within
+// permutes the rewards inside each recorded group. No query and, where a group has two candidates, no candidate keeps its own.
+// The set behind the source, which evaluations read, keeps the true rewards. none changes nothing.
+func (s *Source) Control(name string, seed int64) error {
+	s.from, s.within = nil, nil
+	switch name {
+	case "placebo":
+		var err error
+		s.from, err = s.others(seed)
+		return err
+	case "placebo_within":
+		s.within = &seed
+	}
+	return nil
+}
+
+// Uncontrolled returns the source as it is without Control.
+func (s *Source) Uncontrolled() *Source {
+	out := *s
+	out.from, out.within = nil, nil
+	return &out
+}
+
+// others returns for each query another one with a pool of the same size: a random cycle through all of each size.
+func (s *Source) others(seed int64) ([]int, error) {
+	of := map[int][]int{}
+	for i := range s.set.Len() {
+		n := s.set.PoolSize(i)
+		of[n] = append(of[n], i)
+	}
+	out := make([]int, s.set.Len())
+	for n, cycle := range of {
+		if len(cycle) < 2 {
+			return nil, fmt.Errorf("control=placebo: query %d is the only one of the %s set with a pool of %d: want pools of one size "+
+				"(data.pool_size)", s.ID(cycle[0]), s.Name(), n)
+		}
+		r := rng.New(seed, "placebo", n)
+		r.Shuffle(len(cycle), func(i, k int) { cycle[i], cycle[k] = cycle[k], cycle[i] })
+		for k, i := range cycle {
+			out[i] = cycle[(k+1)%len(cycle)]
+		}
+	}
+	return out, nil
+}
+
+// rewarding returns the query whose groups and table query q has: its own, or by control=placebo another one's.
+func (s *Source) rewarding(q int) int {
+	if s.from == nil {
+		return q
+	}
+	return s.from[q]
+}
+
+// rewards returns the recorded rewards of query q's group.
+func (s *Source) rewards(q int) []float64 {
+	out := make([]float64, s.set.NumCandidates(q))
+	for j := range out {
+		out[j] = s.set.Candidate(q, j).Reward
+	}
+	if s.within == nil || len(out) < 2 {
+		return out
+	}
+	cycle := rng.New(*s.within, "placebo within", int(s.ID(q))).Perm(len(out))
+	permuted := slices.Clone(out)
+	for k, j := range cycle {
+		permuted[j] = out[cycle[(k+1)%len(cycle)]]
+	}
+	return permuted
+}

@@ -1,0 +1,72 @@
+package pointer
+
+import (
+	"slices"
+	"testing"
+
+	"fulcrum/beamdata"
+)
+
+// byQuery rewards a selection with the number of its query.
+type byQuery struct{}
+
+func (byQuery) Score(i int, _ []int32) (reward, accuracy float64) { return float64(i), float64(i) }
+
+// TestControl: with placebo no query keeps its own groups and rewards, and all of them are somebody's; with placebo_within no
+// candidate keeps its reward; none is the source as it was.
+func TestControl(t *testing.T) {
+	const queries = 7
+	var list []beamdata.Query
+	for i := range int32(queries) {
+		size := 4 + i%2 // pools of 4 and of 5
+		q := beamdata.Query{ID: int64(i), Pool: []int32{20, 21, 22, 23, 24}[:size]}
+		for g := range int32(3) {
+			q.Candidates, q.Rewards = append(q.Candidates, []int32{(i + g) % size}), append(q.Rewards, float64(10*i+g))
+		}
+		list = append(list, q)
+	}
+	set, err := beamdata.NewSet("train", beamdata.NewTable(25, 2, make([]float32, 50)), 1, list, byQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := []int{0, 1, 2, 3, 4, 5, 6}
+	rewards := func(control string) (out, scored []float64, picks []int64) {
+		src := NewSource(set)
+		if err := src.Control(control, 3); err != nil {
+			t.Fatal(err)
+		}
+		b := src.Recorded(all)
+		for i := range all {
+			picks = append(picks, b.Chosen(i, 0)...)
+		}
+		out = slices.Clone(b.Rewards)
+		if err := src.Score(b); err != nil {
+			t.Fatal(err)
+		}
+		return out, b.Rewards, picks
+	}
+	plain, own, picks := rewards("none")
+	placebo, others, moved := rewards("placebo")
+	within, same, kept := rewards("placebo_within")
+	for i := range all {
+		if from := int(placebo[3*i]) / 10; from == i || set.PoolSize(from) != set.PoolSize(i) || others[3*i] != float64(from) {
+			t.Errorf("placebo: query %d has the group of query %d and the table of %v", i, from, others[3*i])
+		} else if moved[i] != picks[from] {
+			t.Errorf("placebo: query %d has the rewards of query %d, not its positions", i, from)
+		}
+		for g := range 3 {
+			if at := 3*i + g; within[at] == plain[at] || int(within[at])/10 != i || same[at] != own[at] || kept[i] != picks[i] {
+				t.Errorf("placebo_within: query %d, candidate %d has reward %v, was %v", i, g, within[at], plain[at])
+			}
+		}
+	}
+	slices.Sort(placebo)
+	slices.Sort(plain)
+	if !slices.Equal(placebo, plain) {
+		t.Errorf("placebo: rewards %v, want a permutation of %v", placebo, plain)
+	}
+	alone := NewSource(set.Subset([]int{0, 1}))
+	if err := alone.Control("placebo", 3); err == nil {
+		t.Error("placebo: pools of 4 and 5, one query each, and no error")
+	}
+}

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"fulcrum/internal/golden"
@@ -113,6 +115,14 @@ func TestBeams(t *testing.T) {
 	}
 	if !found {
 		t.Errorf("best_beam has %v, which is the mean of no two recorded beams %v", best, top)
+	}
+	stopped := folder(t)
+	ownStore := slices.Delete(slices.Clone(data), 2, 3)
+	p := start(t, append([]string{"task=beams", "beams.candidates=40", "hydra.run.dir=" + stopped}, ownStore...)...)
+	p.until(func() bool { return strings.Contains(p.stderr.String(), "plan: ") })
+	p.signal(syscall.SIGINT)
+	if r := p.wait(); r.code != 130 || !strings.Contains(r.stderr, "resume "+stopped) {
+		t.Errorf("interrupted: exit code %d, %q", r.code, r.stderr)
 	}
 	records := strings.TrimPrefix(data[1], "data.records_icl=")
 	for over, want := range map[string]string{"beams.out=" + records: "this is data.records_icl, which would be overwritten",

@@ -243,8 +243,8 @@ func scorings(n int) string { return page.Thousands(n) + " scorings" }
 
 // run searches for the beams of all queries. Behind a server several searches go on at once, so that none waits for the end of
 // another's step.
-func (b *beamSearch) run(ctx context.Context) error {
-	ctx, stop := context.WithCancelCause(ctx)
+func (b *beamSearch) run(whole context.Context) error {
+	ctx, stop := context.WithCancelCause(whole)
 	defer stop(nil)
 	n := len(b.queries)
 	b.best, b.others = make([][]icl.Beam, n), make([][]icl.Beam, n)
@@ -282,10 +282,10 @@ func (b *beamSearch) run(ctx context.Context) error {
 	for range finished {
 		progress()
 	}
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
+	if whole.Err() != nil { // interrupted, which is no failure
+		return whole.Err()
 	}
-	return nil
+	return context.Cause(ctx)
 }
 
 // spread returns the best beams and, up to the trajectories of a record, others at even ranks of those compared.

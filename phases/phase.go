@@ -179,9 +179,9 @@ type Env struct {
 	WithHeads func(p selector.Policy, heads int) (selector.Policy, error)
 	Data      Data
 	Seed      int64
-	// Next is the step that follows the one in hand for sure, with nothing in between that looks at the policy: a phase may launch it
-	// before it reads the numbers of the one in hand. nil: there is none.
-	Next *At
+	// Next are the steps that follow the one in hand for sure, at most two, the first with nothing in between that looks at the policy: a
+	// phase may launch that before it reads the numbers of the one in hand.
+	Next []At
 	// LookAhead does so where steps are not CUDA graphs, too: nothing is gained, and nothing may change.
 	LookAhead bool
 	Rec       Recorder

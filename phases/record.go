@@ -31,17 +31,103 @@ type At struct {
 	Queries           []int
 }
 
-// Line makes the steps of a phase one after another. Where steps are CUDA graphs, the host stages and launches the next one before it
-// waits for the numbers of this one, so that the device goes on while the host reads them, writes the row and stages. A step that is
-// refused stops those behind it on the device.
-type Line[S any] struct{ ahead *staged[S] }
+// Line makes the steps of a phase one after another. Where steps are CUDA graphs, the host launches the next one before it waits for the
+// numbers of this one, and stages the one after that beside it all: the device goes on while the host reads numbers, writes the row and
+// stages. A step that is refused stops those behind it on the device.
+type Line[S any] struct {
+	ahead *staged[S] // the next step, launched if it can be
+	later *staged[S] // the one after it, which a goroutine stages
+}
 
-// staged is a step whose host part is done; S is what the phase wants to know of it when its numbers are read.
+// Prepare makes the host's part of a step; S is what the phase wants to know of it when its numbers are read.
+type Prepare[S any] func(At) (S, *Work, error)
+
+// staged is a step whose host part is done.
 type staged[S any] struct {
+	step   int
 	of     S
 	work   *Work
 	flight *flight // nil: not launched yet
 	err    error
+	done   chan struct{} // closed when it is staged
+}
+
+// Step makes a step. next are those that follow for sure, at most two, the first with nothing in between that looks at the policy. beside
+// returns, for a step that another goroutine is to stage, what shares nothing with the phase that a step changes.
+func (p *Line[S]) Step(l *Learner, at At, next []At, prepare Prepare[S], beside func() Prepare[S]) (of S, m OptimizerMetrics,
+	values [][]float64, err error) {
+	now := p.ahead
+	if p.ahead, l.env.inFlight = nil, false; now == nil {
+		now = p.staged(l, at, prepare)
+	}
+	if now.err == nil && now.flight == nil {
+		now.flight, now.err = l.launch(now.work, at.Step)
+	}
+	if now.err == nil && len(next) > 0 && (now.flight.pending != nil || l.env.LookAhead) {
+		p.lookAhead(l, next, prepare, beside)
+	} else if p.later != nil {
+		<-p.later.done // nothing is staged beside what follows
+	}
+	if err = now.err; err == nil {
+		m, values, err = l.land(now.flight)
+	}
+	if err != nil {
+		p.drop(l)
+	}
+	return now.of, m, values, err
+}
+
+// drop forgets the steps behind one that has failed.
+func (p *Line[S]) drop(l *Learner) {
+	if p.later != nil {
+		<-p.later.done
+	}
+	if p.ahead != nil && p.ahead.flight != nil {
+		p.ahead.flight.values() // which frees them
+		l.Optimizer.Refused()
+	}
+	p.ahead, p.later, l.env.inFlight = nil, nil, false
+}
+
+// lookAhead launches the next step, if it can be, and has the one after it staged.
+func (p *Line[S]) lookAhead(l *Learner, next []At, prepare Prepare[S], beside func() Prepare[S]) {
+	p.ahead = p.staged(l, next[0], prepare)
+	if p.ahead.err == nil && (l.env.LookAhead || l.recorded(p.ahead.work) != nil) {
+		p.ahead.flight, p.ahead.err = l.launch(p.ahead.work, next[0].Step)
+		l.env.inFlight = true
+	}
+	if len(next) < 2 {
+		return
+	}
+	later, prepare := &staged[S]{step: next[1].Step, done: make(chan struct{})}, beside()
+	p.later = later
+	go func() {
+		defer close(later.done)
+		later.make(next[1], prepare)
+	}()
+}
+
+// staged returns a step with its host part done, its rates included.
+func (p *Line[S]) staged(l *Learner, at At, prepare Prepare[S]) *staged[S] {
+	s := p.later
+	if p.later = nil; s != nil {
+		<-s.done
+	}
+	if s == nil || s.step != at.Step {
+		s = &staged[S]{step: at.Step}
+		s.make(at, prepare)
+	}
+	if s.err == nil {
+		l.Optimizer.Stage(l.rate(at.Step), &s.work.Upload)
+	}
+	return s
+}
+
+func (s *staged[S]) make(at At, prepare Prepare[S]) {
+	s.err = torchx.Try(func() (err error) {
+		s.of, s.work, err = prepare(at)
+		return err
+	})
 }
 
 // flight is a step that was launched.
@@ -58,51 +144,6 @@ func (f *flight) values() [][]float64 {
 		return f.read
 	}
 	return f.pending.Read()
-}
-
-// Step makes a step that prepare stages. next is the one that follows for sure, with nothing in between that looks at the policy, or nil.
-func (p *Line[S]) Step(l *Learner, at At, next *At, prepare func(At) (S, *Work, error)) (of S, m OptimizerMetrics, values [][]float64,
-	err error) {
-	now := p.ahead
-	if p.ahead, l.env.inFlight = nil, false; now == nil {
-		now = stage(l, at, prepare)
-	}
-	if now.err == nil && now.flight == nil {
-		now.flight, now.err = l.launch(now.work, at.Step)
-	}
-	if now.err != nil {
-		return of, m, nil, now.err
-	}
-	if next != nil && (now.flight.pending != nil || l.env.LookAhead) {
-		failed := torchx.Try(func() error {
-			p.ahead = stage(l, *next, prepare)
-			if p.ahead.err == nil && (l.env.LookAhead || l.recorded(p.ahead.work) != nil) {
-				p.ahead.flight, p.ahead.err = l.launch(p.ahead.work, next.Step)
-				l.env.inFlight = true
-			}
-			return nil
-		})
-		if failed != nil { // it is the next step's failure
-			p.ahead = &staged[S]{err: failed}
-		}
-	}
-	m, values, err = l.land(now.flight)
-	if err != nil && p.ahead != nil {
-		if p.ahead.flight != nil {
-			p.ahead.flight.values() // which frees them
-			l.Optimizer.Refused()
-		}
-		p.ahead, l.env.inFlight = nil, false
-	}
-	return now.of, m, values, err
-}
-
-func stage[S any](l *Learner, at At, prepare func(At) (S, *Work, error)) *staged[S] {
-	s := &staged[S]{}
-	if s.of, s.work, s.err = prepare(at); s.err == nil {
-		l.Optimizer.Stage(l.rate(at.Step), &s.work.Upload)
-	}
-	return s
 }
 
 // A small model's step is a few hundred short kernels, whose launch takes the host longer than the device computes. On CUDA

@@ -146,8 +146,9 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 		}
 		begin, queries := time.Now(), batch(i)
 		s.doc.Batch(epoch, pass, queries)
-		if s.env.Next = nil; i+1 < perEpoch && ctx.Err() == nil && !s.due(s.pos.GlobalStep+1) {
-			s.env.Next = &At{Epoch: epoch, Step: s.pos.Step + 1, Pass: (i + 1) % info.Passes, Queries: batch(i + 1)}
+		s.env.Next = nil
+		for k := 1; k <= 2 && i+k < perEpoch && ctx.Err() == nil && !s.due(s.pos.GlobalStep+1); k++ {
+			s.env.Next = append(s.env.Next, At{Epoch: epoch, Step: s.pos.Step + k, Pass: (i + k) % info.Passes, Queries: batch(i + k)})
 		}
 		m, err := s.step(ctx, phase, epoch, pass, queries)
 		if err != nil {

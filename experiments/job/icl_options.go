@@ -22,6 +22,9 @@ type ICLOptions struct {
 	Selectors []string `koanf:"selectors"`
 	// each selector is trained with so many seeds, from seed on
 	Seeds int `koanf:"seeds" range:"[1,1000]"`
+	// which checkpoint of a selector chooses: best, by the true rewards of its validation queries, or last, which is what training
+	// came to and nobody picked
+	Checkpoint string `koanf:"checkpoint" enum:"best,last"`
 	// numbers of examples in a prompt; selectors choose beams.shots of them
 	Shots []int `koanf:"shots"`
 }
@@ -32,7 +35,8 @@ const placebo = "placebo:"
 // DefaultICLOptions compares everything with two examples.
 func DefaultICLOptions() ICLOptions {
 	return ICLOptions{Baselines: []string{"image", "random", "oracle"}, Selectors: []string{"sft", "rce", "rce+grpo"}, Seeds: 1,
-		Shots: []int{2}}
+		Checkpoint: "best",
+		Shots:      []int{2}}
 }
 
 // Schedule returns the phases of a selector and what its rewards are subject to.

@@ -144,8 +144,9 @@ func timeSteps(ctx context.Context, env *phases.Env, phase phases.Phase, batches
 				return context.Cause(ctx)
 			}
 			begin := time.Now()
-			if env.Next = nil; i+1 < len(batches) {
-				env.Next = &phases.At{Epoch: 1, Step: done + 1, Queries: batches[i+1]}
+			env.Next = nil
+			for k := 1; k <= 2 && i+k < len(batches); k++ {
+				env.Next = append(env.Next, phases.At{Epoch: 1, Step: done + k, Queries: batches[i+k]})
 			}
 			metrics, err := step(queries)
 			if err != nil {

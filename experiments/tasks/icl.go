@@ -179,7 +179,7 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 			return nil, err
 		}
 		chosen, err := l.run(ctx, fmt.Sprintf("%s_%d_choice", short, k), "predict", append(slices.Clone(data), "data.beams="+quoted(l.pools),
-			"init.checkpoint="+quoted(trained)))
+			"init.checkpoint="+quoted(filepath.Join(trained, "checkpoints", l.Checkpoint+".safetensors"))))
 		if err != nil {
 			return nil, err
 		}

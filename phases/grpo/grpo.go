@@ -173,7 +173,11 @@ func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	}
 	g.step = step
 	defer torchx.Scope()()
-	of, optimizer, values, err := g.line.Step(g.learn, phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}, next, g.prepare)
+	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
+	of, optimizer, values, err := g.line.Step(g.learn, at, next, g.prepare, func() phases.Prepare[drawn] {
+		aside := *g // its own rollout; on recorded groups nothing else changes
+		return aside.prepare
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -197,7 +197,9 @@ func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 		next = nil
 	}
 	defer torchx.Scope()()
-	of, optimizer, _, err := r.line.Step(r.learn, phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}, next, r.prepare)
+	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
+	beside := func() phases.Prepare[weighted] { return r.prepare } // which changes nothing on recorded groups
+	of, optimizer, _, err := r.line.Step(r.learn, at, next, r.prepare, beside)
 	if err != nil {
 		return nil, err
 	}

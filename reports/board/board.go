@@ -30,16 +30,17 @@ type Board struct {
 	opt   Options
 	roots []string // absolute
 
-	mu      sync.Mutex // of all to the blank line
-	version int64      // grows with every change
-	runs    map[string]*entry
-	sweeps  map[string]*sweepEntry
-	gone    []gone
-	folders map[string]folder
-	scanned time.Time
-	turn    int // of the runs that have ended, which are looked at in turn
-	reading int // runs that are yet to be read
-	unsaved int
+	mu        sync.Mutex // of all to the blank line
+	version   int64      // grows with every change
+	runs      map[string]*entry
+	sweeps    map[string]*sweepEntry
+	gone      []gone
+	folders   map[string]folder
+	scanned   time.Time
+	turn      int // of the runs that have ended, which are looked at in turn
+	reading   int // runs that are yet to be read; readingOn: a goroutine does
+	readingOn bool
+	unsaved   int
 
 	openMu sync.Mutex
 	open   []*opened

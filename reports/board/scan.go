@@ -73,6 +73,26 @@ func (b *Board) Scan(all bool) {
 	b.scanned = time.Now()
 }
 
+// readOn reads the runs that a look has left over, while nobody asks: a page asks every second or two, and a look reads for a
+// third of a second.
+func (b *Board) readOn() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.reading == 0 || b.readingOn {
+		return
+	}
+	b.readingOn = true
+	go func() {
+		for more := true; more; {
+			b.Scan(false)
+			b.mu.Lock()
+			more = b.reading > 0
+			b.readingOn = more
+			b.mu.Unlock()
+		}
+	}()
+}
+
 // look finds folders, runs and sweeps. A folder whose time has not changed holds what it held.
 func (b *Board) look() {
 	for _, root := range b.roots {
@@ -152,7 +172,7 @@ func (b *Board) leave(id string) {
 
 // readChanged reads runs and sweeps whose files have changed.
 func (b *Board) readChanged(all bool) {
-	begin := time.Now()
+	begin, unread := time.Now(), b.reading > 0
 	b.reading = 0
 	for _, s := range b.sweeps {
 		if at := stampOf(filepath.Join(s.dir, sweepFile)); at != s.stamp && time.Since(s.read) > sweepEvery {
@@ -161,6 +181,14 @@ func (b *Board) readChanged(all bool) {
 	}
 	b.turn++
 	for id, e := range b.runs {
+		if !all && e.Version == 0 && time.Since(begin) > readAtOnce { // what is not read costs no look at its files
+			b.reading++
+			e.State = "unread"
+			continue
+		}
+		if unread && e.Progress != nil && *e.Progress == 1 && b.turn%turns != 0 {
+			continue // nor do those that have ended while others wait to be read
+		}
 		if !all && e.Progress != nil && *e.Progress == 1 && int(id[0]+id[1])%turns != b.turn%turns &&
 			stampOf(filepath.Join(e.dir, record.MetricsFile)) == e.stamp.Metrics {
 			continue
@@ -176,9 +204,6 @@ func (b *Board) readChanged(all bool) {
 		}
 		if !all && time.Since(begin) > readAtOnce {
 			b.reading++
-			if e.Version == 0 {
-				e.State = "unread"
-			}
 			continue
 		}
 		b.read(e)

@@ -135,6 +135,7 @@ func reply(w http.ResponseWriter, answer any, err error) {
 // answer returns what lies at a path of the interface: runs, run/ID, run/ID/curves, run/ID/completions, sweep/ID, compare.
 func (b *Board) answer(path string, q url.Values) (any, error) {
 	b.Scan(false)
+	b.readOn()
 	parts := strings.Split(path, "/")
 	switch {
 	case path == "runs":

@@ -137,7 +137,8 @@ func (m *machineJSON) text(verbose bool) string {
 	}
 	for i, d := range m.CUDA {
 		line(fmt.Sprintf("cuda:%d", i), "%s, compute capability %s, %s multiprocessors", d.Name, d.Capability, d.Multiprocessors)
-		line("", "%s free of %s; CUDA %s, the driver knows up to %s", hostmem.Size(d.MemoryFree), hostmem.Size(d.MemoryTotal), d.Runtime, d.Driver)
+		line("", "%s free of %s; CUDA %s, the driver knows up to %s",
+			hostmem.Size(d.MemoryFree), hostmem.Size(d.MemoryTotal), d.Runtime, d.Driver)
 		line("", "bfloat16 %s, flash attention %s,", usable(d.BFloat16), usable(d.Flash))
 		line("", "kernels compiled at run time (NVRTC) %s", usable(d.NVRTC))
 	}

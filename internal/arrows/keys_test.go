@@ -21,6 +21,7 @@ var unread = map[string]string{
 	"launcher.SlurmOptions.Python":         "submitit's: another program is refused",
 	"phases.OptimOptions.Name":             "there is one optimizer",
 	"sweeper.Options.Params":               "configs reads it from the tree, before there are options",
+	"record.FigureOptions.Width":           "the report reads it from the configuration that the run has saved",
 }
 
 // Every key that a configuration may set is read by something. A key is a documented field with a koanf tag, which is

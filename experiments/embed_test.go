@@ -70,7 +70,7 @@ func TestEmbed(t *testing.T) {
 			t.Errorf("in other batches: %s", other.stdout)
 		}
 	}
-	pictures := folder(t) // other pictures under the same names are other embeddings
+	pictures := t.TempDir() // other pictures under the same names are other embeddings
 	write(t, filepath.Join(pictures, "r.jsonl"), `{"id": 1, "image": "a.png", "question": "what?"}`)
 	for _, name := range []string{"tall", "wide"} {
 		picture, err := os.ReadFile("../selector/clip/testdata/pictures/" + name + ".png")

@@ -47,7 +47,7 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 		b.WriteString("\n")
 	}
 	for _, c := range sections {
-		if model := f.sub(c.of); model != nil {
+		if model := f.sub(c.of); model != nil && c.path != c.of { // of a further section; one named as its kind has the table
 			b.WriteString("## `" + c.path + "`\n\n" + prose(upperFirst(c.help())) + ". The keys are those of `" + c.of + "`, with other defaults: " +
 				strings.Join(otherDefaults(defaults.Get(c.key), defaults.Get(c.of), c.path), ", ") + ".\n\n")
 			continue

@@ -1,5 +1,5 @@
 // Package experiments is a run's life: its folder and lock, its data and policy, the task, signals and
-// resume, the summary and the report; and what can be named in a configuration (catalog.go).
+// resume, the summary and the report.
 //
 //	err := experiments.App{}.Run(ctx, composed)
 package experiments

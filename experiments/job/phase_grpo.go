@@ -57,8 +57,8 @@ func compared(o grpo.Options) func(b *selector.Batch, tau float64) []float64 {
 				continue
 			}
 			w[at] = adv[i]
-			if perToken := o.Ratio == "token" && o.Loss != "bnpo" && o.Loss != "dapo" && o.Loss != "dr_grpo"; perToken || o.Loss == "gspo" {
-				w[at] /= float64(max(1, len(b.Scored(at/b.G, at%b.G)))) // a mean over the candidate's steps
+			if o.MeanOfSteps() {
+				w[at] /= float64(max(1, len(b.Scored(at/b.G, at%b.G))))
 			}
 		}
 		return w

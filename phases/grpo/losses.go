@@ -25,6 +25,13 @@ type Loss struct {
 
 func (l Loss) named() string { return l.Name }
 
+// MeanOfSteps reports whether a candidate's loss is a mean over its scored steps: its tokens share a weight of 1, or it has one
+// ratio, of their mean.
+func (o Options) MeanOfSteps() bool {
+	c, err := o.choose()
+	return err == nil && (c.loss.MeanRatio || o.Ratio == "token" && !c.loss.EveryToken)
+}
+
 // Counts describes an optimizer batch.
 type Counts struct {
 	Candidates int // the truncated ones that mask_truncated leaves out included

@@ -126,8 +126,9 @@ func codePlants() []plant {
 			edits: []edit{{score, "err := scorer.Score(b); " +
 				"for i := range b.Rewards { b.Rewards[i] = math.Min(b.Rewards[i], 0.3) }; return b, err"}}},
 		{name: "new selections are scored one position on", check: "scores_differ|validation_differs",
-			edits: []edit{{"f(at, q, positions)", "for k := range positions { positions[k] = (positions[k]+1)%int32(s.set.PoolSize(q)) }; " +
-				"f(at, q, positions)"}}},
+			edits: []edit{{"f(at, s.rewarding(q), positions)", "for k := range positions { " +
+				"positions[k] = (positions[k]+1)%int32(s.set.PoolSize(q)) }; " +
+				"f(at, s.rewarding(q), positions)"}}},
 		{name: "the reader scores the next pool position", check: "record_reader_mismatch", says: "off by one",
 			edits: []edit{{"weight, acc := r.weight[i], r.acc[i]", "weight, acc := append(slices.Clone(r.weight[i][1:]), r.weight[i][0]), " +
 				"append(slices.Clone(r.acc[i][1:]), r.acc[i][0])"}}},
@@ -138,14 +139,14 @@ func codePlants() []plant {
 				"add(a.answer, r.weight[i][(int(p)+7)%len(r.weight[i])]*float64(a.count)/10)"}}},
 		{name: "recorded positions are off by one for a tenth", check: "recorded_differ", says: "candidate 1 is",
 			edits: []edit{{recordedSet, "if q%10 == 3 { for k := range steps { steps[k] = (steps[k]+1)%int64(s.set.PoolSize(q)) } }; b.Set(i, " +
-				"j, steps, c.Reward)"}}},
+				"j, steps, reward)"}}},
 		{name: "recorded rewards of the next candidate", check: "recorded_differ", says: "those of the next candidate", short: true,
-			edits: []edit{{recordedSet, "b.Set(i, j, steps, s.set.Candidate(q, (j+1)%s.set.NumCandidates(q)).Reward)"}}},
+			edits: []edit{{recordedSet, "_ = reward; b.Set(i, j, steps, s.set.Candidate(q, (j+1)%s.set.NumCandidates(q)).Reward)"}}},
 		{name: "recorded rewards of the next query in the batch", check: "recorded_differ", says: "those of the next query",
 			edits: []edit{{recordedSet, "other := queries[(i+1)%len(queries)]; b.Set(i, j, steps, s.set.Candidate(other, min(j, " +
-				"s.set.NumCandidates(other)-1)).Reward)"}}},
+				"s.set.NumCandidates(other)-1)).Reward); _ = reward"}}},
 		{name: "the last recorded candidate is left out", check: "recorded_differ", says: "candidates, want",
-			edits: []edit{{recordedSet, "if j == 0 || j+1 < s.set.NumCandidates(q) { b.Set(i, j, steps, c.Reward) }"}}},
+			edits: []edit{{recordedSet, "if j == 0 || j+1 < s.set.NumCandidates(q) { b.Set(i, j, steps, reward) }"}}},
 		{name: "texts are scored with the next sample's target", base: answering, args: []string{"rewards.vqa.weight=1"}, check: "scores_differ",
 			edits: []edit{{"b.Texts[k] = s.text.Decode(s.withoutEOS(ids))", "b.Texts[k] = s.text.Decode(s.withoutEOS(ids)); if next, err := " +
 				"s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
@@ -245,7 +246,7 @@ const (
 	sample        = "b := p.Sample(src, queries, g, steps, temperature, key)"
 	stream        = "if opt.Streams != nil {\nstream = opt.Streams[s.Prompt]\n}\n"
 	uniform       = stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, s.Sample, t).Float64()`
-	recordedSet   = "b.Set(i, j, steps, c.Reward)"
+	recordedSet   = "b.Set(i, j, steps, reward)"
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
 	rceWeights    = "weights, stats := r.weights(batch, tau) // [B*G], 1 over each query"
 	advantages    = "adv := objective.Rounded(g.rollout.adv[from*b.G:][:len(b.Valid)])"

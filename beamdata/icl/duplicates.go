@@ -42,7 +42,7 @@ func hash(text string) uint64 {
 
 // Twins returns, for each of these held-out queries, the training record that is most alike, where the cosine is at least limit.
 func (s *Set) Twins(ctx context.Context, v Vectors, queries []int, limit float32) ([]Twin, error) {
-	if err := v.check("", len(s.Records)); err != nil {
+	if err := v.Check("", len(s.Records)); err != nil {
 		return nil, err
 	}
 	near, err := Nearest(ctx, v, queries, s.Queries(false), 1, func(int, int) bool { return false })

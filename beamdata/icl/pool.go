@@ -55,7 +55,7 @@ func (p Sampler) Pools(ctx context.Context, s *Set, queries []int, text, image V
 	pools := make([][]int32, len(queries))
 	taken := 0 // by the shares before
 	for _, share := range shares {
-		if err := share.vectors.check(share.name+" ", len(s.Records)); err != nil {
+		if err := share.vectors.Check(share.name+" ", len(s.Records)); err != nil {
 			return nil, err
 		}
 		near, err := Nearest(ctx, share.vectors, queries, candidates, taken+share.count, func(q, c int) bool { return !p.may(s, q, c) })

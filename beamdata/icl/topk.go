@@ -17,8 +17,8 @@ type Vectors struct {
 	Data []float32
 }
 
-// check refuses a table of another number of rows, or with rows that are not of unit length.
-func (v Vectors) check(what string, records int) error {
+// Check refuses a table of another number of rows, or with rows that are not of unit length.
+func (v Vectors) Check(what string, records int) error {
 	if v.Dim == 0 {
 		return fmt.Errorf("no %sembeddings: make them with task=embed", what)
 	}

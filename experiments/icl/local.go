@@ -76,6 +76,9 @@ func NewLocal(m *vl.Model, p *processor.Processor, model string, o LocalOptions)
 	}
 	l := &Local{model: vl.Shared{Model: m}, proc: p, end: end, calls: make(chan func()), identity: lvlm.Identity{Backend: "local",
 		Model: model, Template: digest.Of([]byte(template.Source())), ImageSize: o.ImageSize}}
+	if m.DType != torchx.Float32 { // a GPU's numbers in bfloat16 are not those of the CPU
+		l.identity.Engine = m.DType.String()
+	}
 	l.answers.SamplingOptions = vl.DefaultSampling()
 	l.answers.MaxNewTokens, l.answers.Temperature, l.answers.EOS = o.MaxNewTokens, 0, m.EOS()
 	if !slices.Contains(l.answers.EOS, end) {

@@ -16,9 +16,29 @@ import (
 // openLocal opens the fixtures' model of random weights.
 func openLocal(t *testing.T, o LocalOptions) (*Local, error) {
 	t.Helper()
+	return openIn(t, "auto", o)
+}
+
+// TestIdentityHasTheType: what one type computes is not answered with another's numbers.
+func TestIdentityHasTheType(t *testing.T) {
+	var seen []lvlm.Identity
+	for _, dtype := range []string{"auto", "float32", "bfloat16"} {
+		local, err := openIn(t, dtype, LocalOptions{MaxNewTokens: 5, Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, local.Identity())
+	}
+	if seen[0] != seen[1] || seen[1] == seen[2] {
+		t.Errorf("identities %v", seen)
+	}
+}
+
+func openIn(t *testing.T, dtype string, o LocalOptions) (*Local, error) {
+	t.Helper()
 	folder := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	opt := vl.DefaultOptions()
-	opt.Path, opt.LoRA.Enabled = &folder, false
+	opt.Path, opt.LoRA.Enabled, opt.DType = &folder, false, dtype
 	model, err := vl.Open(opt, "cpu", 0, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if errors.Is(e.Err, unix.ENOTDIR) {
-		return fmt.Sprintf("cannot use the folder %s: it is a file, or lies below one: name another hydra.run.dir or hydra.sweep.dir", e.Dir)
+		return fmt.Sprintf("cannot use the folder %s: it is a file, or lies below one: name another folder", e.Dir)
 	}
 	return fmt.Sprintf("cannot use the folder %s: %v", e.Dir, e.Err)
 }

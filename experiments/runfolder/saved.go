@@ -19,16 +19,23 @@ import (
 type Saved struct {
 	Hydra struct {
 		Overrides struct {
-			Task []string `yaml:"task"`
+			Task  []string `yaml:"task"`
+			Hydra []string `yaml:"hydra"`
 		} `yaml:"overrides"`
 		Runtime struct {
 			Choices map[string]*string `yaml:"choices"`
 			Cwd     string             `yaml:"cwd"`
+			Sources []struct {
+				Path     string `yaml:"path"`
+				Schema   string `yaml:"schema"`
+				Provider string `yaml:"provider"`
+			} `yaml:"config_sources"`
 		} `yaml:"runtime"`
 		Job struct {
-			Chdir  bool              `yaml:"chdir"`
-			EnvSet map[string]string `yaml:"env_set"`
-			Num    any               `yaml:"num"` // ??? outside a sweep
+			ConfigName *string           `yaml:"config_name"`
+			Chdir      bool              `yaml:"chdir"`
+			EnvSet     map[string]string `yaml:"env_set"`
+			Num        any               `yaml:"num"` // ??? outside a sweep
 		} `yaml:"job"`
 		Sweeper struct {
 			Pruner struct {
@@ -44,6 +51,25 @@ func (s Saved) Choice(group string) string {
 		return *name
 	}
 	return ""
+}
+
+// Flags repeats what said where the configuration's files lie: --config-path, --config-dir, --config-name and hydra.searchpath.
+func (s Saved) Flags() (out []string) {
+	for _, source := range s.Hydra.Runtime.Sources {
+		flag := map[string]string{"main": "--config-path=", "command-line": "--config-dir="}[source.Provider]
+		if flag != "" && source.Schema == "file" {
+			out = append(out, flag+source.Path)
+		}
+	}
+	if name := s.Hydra.Job.ConfigName; name != nil && *name != "config" {
+		out = append(out, "--config-name="+*name)
+	}
+	for _, o := range s.Hydra.Overrides.Hydra {
+		if strings.HasPrefix(strings.TrimLeft(o, "+"), "hydra.searchpath=") {
+			out = append(out, o)
+		}
+	}
+	return out
 }
 
 // ReadSaved reads the .hydra/hydra.yaml of a run folder.

@@ -145,10 +145,11 @@ func (e *embedding) read() (err error) {
 
 // check looks at every file before the first is encoded, and says what is cut.
 func (e *embedding) check(ctx context.Context) error {
-	faults := make([]error, len(e.items))
+	faults, sizes := make([]error, len(e.items)), make([]int64, len(e.items))
 	err := parallel(ctx, len(e.items), func(i int) error {
 		if item := e.items[i]; item.picture {
-			if err := wholeImage(item.value); err != nil {
+			var err error
+			if sizes[i], err = wholeImage(item.value); err != nil {
 				faults[i] = e.blame(item, err)
 			}
 		}
@@ -182,7 +183,8 @@ func (e *embedding) check(ctx context.Context) error {
 	}
 	c := e.job.Config
 	e.about = map[string]string{"encoder": e.encoder.Digest, "records": e.set.Digest, "modality": c.Embed.Modality, "dtype": c.Encoder.DType,
-		"batch": fmt.Sprint(c.Encoder.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0]}
+		"batch": fmt.Sprint(c.Encoder.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0],
+		"images": digest.Of(fmt.Append(nil, sizes))[:32]} // other pictures under the same names have other sizes
 	text, err := json.Marshal(e.about)
 	e.about["key"] = digest.Of(text)[:32]
 	return err
@@ -196,29 +198,30 @@ func (e *embedding) blame(item embedItem, err error) error {
 	return fmt.Errorf("%s: image %s%w", e.set.At(item.row), at, err)
 }
 
-// wholeImage reads the header of an image file, and all of one that does not end as its format does.
-func wholeImage(path string) error {
+// wholeImage reads the header of an image file, and all of one that does not end as its format does. It returns the file's size.
+func wholeImage(path string) (size int64, err error) {
 	if _, _, err := pixels.Size(path); err != nil {
-		return err
+		return 0, err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	end := make([]byte, min(8, info.Size()))
-	if _, err := f.ReadAt(end, info.Size()-int64(len(end))); err != nil {
-		return err
+	size = info.Size()
+	end := make([]byte, min(8, size))
+	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil {
+		return size, err
 	}
 	if s := string(end); strings.HasSuffix(s, "\xff\xd9") || s == "IEND\xaeB`\x82" {
-		return nil
+		return size, nil
 	}
 	_, err = pixels.Decode(path)
-	return err
+	return size, err
 }
 
 // batch is what the encoder gets at once: pictures or texts.

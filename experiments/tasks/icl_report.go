@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
@@ -58,16 +57,10 @@ type selectionFile struct {
 
 // report compares the methods question by question and writes the comparison.
 func (l *loop) report(all []*answered) error {
-	questions := []int64{}
+	var questions, images []int64
 	for _, a := range l.annotations {
 		if _, asked := all[0].runs[0][a.QuestionID]; asked {
-			questions = append(questions, a.QuestionID)
-		}
-	}
-	images := make([]int64, 0, len(questions))
-	for _, a := range l.annotations {
-		if slices.Contains(questions, a.QuestionID) {
-			images = append(images, a.ImageID)
+			questions, images = append(questions, a.QuestionID), append(images, a.ImageID)
 		}
 	}
 	reference := map[int]*answered{} // by shots: the first baseline

@@ -26,6 +26,8 @@ type stages struct {
 	root string
 	cwd  string
 	base []string // overrides of this job that concern its stages
+	more []string // flags that say where its configuration lies
+	read []string // what its stages depend on beside that
 	num  int
 	log  func(format string, args ...any)
 }
@@ -45,7 +47,34 @@ func newStages(j *job.Job) (*stages, error) {
 			s.base = append(s.base, o)
 		}
 	}
+	if err != nil || j.Config.DryRun { // a rehearsal has no folder
+		return s, err
+	}
+	saved, err := runfolder.ReadSaved(j.Dir)
+	if s.more = saved.Flags(); len(s.more) > 0 { // files of the user's may change
+		s.read = append(s.read, j.Hash)
+	}
+	for _, path := range []*string{j.Config.LVLM.Path, j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Data.Embeddings} {
+		if path != nil {
+			s.read = append(s.read, state(*path)...)
+		}
+	}
 	return s, err
+}
+
+// state says how a file, or what lies in a folder, was last written: other weights make other stages.
+func state(path string) (out []string) {
+	add := func(info os.FileInfo, err error) {
+		if err == nil && !info.IsDir() {
+			out = append(out, fmt.Sprint(info.Name(), " ", info.Size(), " ", info.ModTime().UnixNano()))
+		}
+	}
+	add(os.Stat(path))
+	inside, _ := os.ReadDir(path) // whoever opens it says what is wrong
+	for _, e := range inside {
+		add(os.Stat(filepath.Join(path, e.Name())))
+	}
+	return out
 }
 
 // section is the first part of an override's key: the section or the group that it belongs to.
@@ -82,7 +111,8 @@ func (s *stages) run(ctx context.Context, name, task string, args []string, from
 
 // start runs a stage with these overrides and no others.
 func (s *stages) start(ctx context.Context, name string, all, from []string) (string, error) {
-	text, err := json.Marshal([]any{name, all, from})
+	all = slices.Concat(s.more, all)
+	text, err := json.Marshal([]any{name, all, slices.Concat(from, s.read)})
 	if err != nil {
 		return "", err
 	}

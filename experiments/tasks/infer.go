@@ -141,6 +141,9 @@ func (c *chooser) read() error {
 		var t *beamdata.Table
 		if t, err = beamdata.OpenTable(*c.table); err == nil {
 			c.vectors = icl.Vectors{Dim: t.Dim, Data: t.Data}
+			if err = c.vectors.Check("", len(c.set.Records)); err != nil {
+				err = fmt.Errorf("%s: %w", *c.table, err)
+			}
 		}
 	}
 	if err != nil {
@@ -148,6 +151,9 @@ func (c *chooser) read() error {
 	}
 	if c.listed != nil && c.pools == nil {
 		c.queries = slices.DeleteFunc(c.queries, func(q int) bool { return c.listed[int64(q)] == nil })
+	}
+	if n := len(c.set.Candidates()); n < c.Shots && c.pools == nil && c.listed == nil && c.Method != "none" {
+		return usage.Errorf("infer.shots=%d: %d records may be examples (of the training split, with an answer)", c.Shots, n)
 	}
 	if len(c.queries) == 0 {
 		return usage.Errorf("no question to ask: no record is held out (\"split\": \"val\"), or none of the file's is")
@@ -188,15 +194,23 @@ func (c *chooser) list(query int64, pointer []int64) error {
 	}
 	rows := make([]int32, c.Shots)
 	for i, p := range pointer[:c.Shots] {
-		if p < 0 || p >= int64(len(c.set.Records)) {
-			return fmt.Errorf("query %d: example %d is none of the %d records", query, p, len(c.set.Records))
-		}
-		if r := c.set.Records[p]; r.HeldOut || len(r.Answers) == 0 {
-			return fmt.Errorf("query %d: example %d is held out or has no answer: it cannot be shown", query, p)
+		if err := c.shown(p); err != nil {
+			return fmt.Errorf("query %d: %w", query, err)
 		}
 		rows[i] = int32(p)
 	}
 	c.listed[query] = rows
+	return nil
+}
+
+// shown refuses a row that is no example.
+func (c *chooser) shown(row int64) error {
+	if row < 0 || row >= int64(len(c.set.Records)) {
+		return fmt.Errorf("example %d is none of the %d records", row, len(c.set.Records))
+	}
+	if r := c.set.Records[row]; r.HeldOut || len(r.Answers) == 0 {
+		return fmt.Errorf("example %d is held out or has no answer: it cannot be shown", row)
+	}
 	return nil
 }
 
@@ -227,8 +241,12 @@ func (c *chooser) readBeams(path string) error {
 				Pointer []int64 `json:"pointer"`
 			} `json:"pointer_candidates"`
 		}
-		if err := jsonwords.Unmarshal(file[key], &q); err != nil {
-			return fmt.Errorf("%s: query %s: %w", path, key, err)
+		fault := jsonwords.Unmarshal(file[key], &q)
+		for i := 0; i < len(q.Pool) && fault == nil; i++ {
+			fault = c.shown(int64(q.Pool[i]))
+		}
+		if fault != nil {
+			return fmt.Errorf("%s: query %s: %w", path, key, fault)
 		}
 		if c.Method == "best_beam" {
 			if len(q.Candidates) == 0 {

@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/vqa"
 )
@@ -158,6 +159,33 @@ func TestInferRefusesWhatCannotBeShown(t *testing.T) {
 		ch := &chooser{InferOptions: job.InferOptions{Method: "predictions", Predictions: &path, Shots: 2}, set: set, scorer: copier{}}
 		if err := ch.read(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
+		}
+	}
+}
+
+func TestInferRefusesPoolsAndTablesOfOtherRecords(t *testing.T) {
+	dir := t.TempDir()
+	set := questions(t, dir)
+	pools, table := filepath.Join(dir, "pools.json"), filepath.Join(dir, "table.npy")
+	if err := tensorfile.WriteNPY(table, tensorfile.FromFloat32s("", []int{4, 2}, []float32{1, 0, 1, 0, 1, 0, 1, 0})); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		options    job.InferOptions
+		pool, want string
+	}{
+		{job.InferOptions{Method: "random", Shots: 2, Beams: &pools}, "[1, 10]", "pools.json: query 8: example 10 is none of the 10 records"},
+		{job.InferOptions{Method: "oracle", Shots: 2, Beams: &pools}, "[-1, 2]", "pools.json: query 8: example -1 is none of the 10 records"},
+		{job.InferOptions{Method: "image", Shots: 2, Beams: &pools}, "[1, 9]", "pools.json: query 8: example 9 is held out or has no answer"},
+		{job.InferOptions{Method: "random", Shots: 9}, "", "infer.shots=9: 8 records may be examples"},
+		{job.InferOptions{Method: "text", Shots: 2}, "", "table.npy: the embeddings have 4 rows, the records are 10"},
+	} {
+		if err := os.WriteFile(pools, []byte(`{"8": {"candidate_pool_ids": `+c.pool+`}}`), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ch := &chooser{InferOptions: c.options, set: set, scorer: copier{}, table: &table}
+		if err := ch.read(); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s, pool %s: %v, want %q", c.options.Method, c.pool, err, c.want)
 		}
 	}
 }

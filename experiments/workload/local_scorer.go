@@ -56,7 +56,7 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 	files := []string{path}
 	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
 		c.VL.Path = &path
-		files, _ = filepath.Glob(filepath.Join(path, "*")) // the pattern is a good one
+		files = filesOf(path)
 	} else {
 		checkpoint, err := job.ResolveCheckpoint(key, path)
 		if err != nil {
@@ -68,8 +68,7 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 		}
 		c.Init.Checkpoint, files = &checkpoint, []string{checkpoint}
 		if base := baseOf(checkpoint, vl.Kind); base != "" {
-			more, _ := filepath.Glob(filepath.Join(base, "*"))
-			files = append(files, more...)
+			files = append(files, filesOf(base)...)
 		}
 	}
 	sum, err := contents(files)
@@ -87,6 +86,15 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 		return nil, usage.Errorf("%v", err)
 	}
 	return local, nil
+}
+
+// filesOf lists a folder: its name may hold what a pattern would read as one.
+func filesOf(dir string) (paths []string) {
+	entries, _ := os.ReadDir(dir) // what opens the model says what is wrong
+	for _, e := range entries {
+		paths = append(paths, filepath.Join(dir, e.Name()))
+	}
+	return paths
 }
 
 // contents is one digest of what decides a model's numbers: the files with weights, sizes, vocabulary and template.

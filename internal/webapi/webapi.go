@@ -156,10 +156,11 @@ func (p Permanent) Unwrap() error { return p.Err }
 
 // Patience says how long and how often something is tried.
 type Patience struct {
-	Timeout time.Duration // of one attempt
-	Retries int           // further attempts
-	Backoff time.Duration // before the first of them; doubles with each
-	What    string        // that a time-out says is missing: "no scores for 3 items"
+	Timeout time.Duration                   // of one attempt
+	Retries int                             // further attempts
+	Backoff time.Duration                   // before the first of them; doubles with each
+	What    string                          // that a time-out says is missing: "no scores for 3 items"
+	Turn    func(ctx context.Context) error // waits until an attempt may begin, which its Timeout does not count; nil = at once
 }
 
 // Retry tries until it succeeds, fails for good, or has been tried often enough. It waits longer where a server asks for that,
@@ -167,6 +168,11 @@ type Patience struct {
 func Retry(ctx context.Context, p Patience, try func(ctx context.Context) error) error {
 	wait := p.Backoff
 	for n := 1; ; n++ {
+		if p.Turn != nil {
+			if err := p.Turn(ctx); err != nil {
+				return err
+			}
+		}
 		limited, cancel := context.WithTimeout(ctx, p.Timeout)
 		err := try(limited)
 		late := limited.Err() != nil && ctx.Err() == nil

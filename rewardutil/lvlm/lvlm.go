@@ -29,7 +29,7 @@ type Likelihood struct {
 type Identity struct {
 	Backend   string `json:"backend"`            // local, vllm, sglang or completions
 	Model     string `json:"model"`              // the server's name of it, or the folder's digest
-	Engine    string `json:"engine,omitempty"`   // the server's program and version
+	Engine    string `json:"engine,omitempty"`   // the server's program and version; local: what it computes in, if not float32
 	Template  string `json:"template"`           // digest of the template
 	ImageSize int    `json:"image_size"`         // pixels; 0 = as in the file
 	Revision  string `json:"revision,omitempty"` // system_fingerprint, or the digest of the weights

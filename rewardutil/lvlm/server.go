@@ -213,10 +213,9 @@ func (s *server) post(ctx context.Context, path string, body any) (said []byte, 
 			return nil, err
 		}
 	}
-	err = webapi.Retry(ctx, s.patience(), func(ctx context.Context) error {
-		if err := s.throttle.enter(ctx); err != nil {
-			return err
-		}
+	patience := s.patience()
+	patience.Turn = s.throttle.enter
+	err = webapi.Retry(ctx, patience, func(ctx context.Context) error {
 		said, err = s.client.Do(ctx, http.MethodPost, path, data)
 		var status *webapi.StatusError
 		s.throttle.exit(errors.As(err, &status) && (status.Code == http.StatusTooManyRequests || status.Code == http.StatusServiceUnavailable))

@@ -276,6 +276,24 @@ func TestBackPressure(t *testing.T) {
 	}
 }
 
+// Requests that wait for their turn are not late: timeout_seconds is for one request.
+func TestWaitingIsNotLate(t *testing.T) {
+	stand := &lvlmtest.Server{Kind: "vllm"}
+	opt := serve(t, stand)
+	opt.Concurrency, opt.Timeout, opt.Retries = 8, 0.5, 0
+	scorer, err := Open(t.Context(), opt, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer scorer.Close()
+	stand.Wait = 100 * time.Millisecond
+	scorer.scorer.(*server).throttle.bound = 1 // as after refusals
+	scorer.scorer.(*server).throttle.most = 1
+	if _, err := scorer.Score(t.Context(), prompts("", 8)); err != nil {
+		t.Error(err)
+	}
+}
+
 // Scores of another model under the same name are none of the store's.
 func TestStoreKnowsItsModel(t *testing.T) {
 	dir := t.TempDir()

@@ -354,14 +354,14 @@ func (p *Panel) drawLabels(g *plot.Plot, data draw.Canvas, whole draw.Canvas) {
 // legible darkens a colour until text in it has a contrast of 4.5:1 on white (WCAG 2.1, 1.4.3).
 func legible(c color.Color) color.Color {
 	n := color.NRGBAModel.Convert(c).(color.NRGBA)
-	for contrastOnWhite(n) < 4.5 {
+	for contrast(n, color.NRGBA{0xff, 0xff, 0xff, 0xff}) < 4.5 {
 		n.R, n.G, n.B = uint8(0.95*float64(n.R)), uint8(0.95*float64(n.G)), uint8(0.95*float64(n.B))
 	}
 	return n
 }
 
-// contrastOnWhite is the ratio of the luminances of white and a colour, from 1 to 21.
-func contrastOnWhite(c color.NRGBA) float64 {
+// contrast is the ratio of the luminances of two opaque colours, from 1 to 21 (WCAG 2.1).
+func contrast(a, b color.NRGBA) float64 {
 	linear := func(v uint8) float64 {
 		x := float64(v) / 255
 		if x <= 0.04045 {
@@ -369,7 +369,11 @@ func contrastOnWhite(c color.NRGBA) float64 {
 		}
 		return math.Pow((x+0.055)/1.055, 2.4)
 	}
-	return 1.05 / (0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B) + 0.05)
+	luminance := func(c color.NRGBA) float64 {
+		return 0.2126*linear(c.R) + 0.7152*linear(c.G) + 0.0722*linear(c.B) + 0.05
+	}
+	x, y := luminance(a), luminance(b)
+	return max(x, y) / min(x, y)
 }
 
 func sans(size font.Length, bold bool) font.Font {

@@ -11,12 +11,17 @@ import (
 	"fulcrum/reports/record"
 )
 
+// tints are the backgrounds of phases.
+var tints = []color.NRGBA{{0xf1, 0xf5, 0xfa, 0xff}, {0xfb, 0xf5, 0xea, 0xff}, {0xec, 0xf6, 0xf1, 0xff}, {0xf7, 0xf0, 0xf6, 0xff}}
+
+// phaseName is the colour of a phase's name, dark enough to be read through a band (WCAG 2.1, 1.4.3).
+var phaseName = Black
+
 // shading tints every phase, marks where the next begins and names it at the panel's top.
 type shading struct{ spans []record.Span }
 
 // Plot implements plot.Plotter.
 func (s shading) Plot(c draw.Canvas, p *plot.Plot) {
-	tints := []color.NRGBA{{0xf1, 0xf5, 0xfa, 0xff}, {0xfb, 0xf5, 0xea, 0xff}, {0xec, 0xf6, 0xf1, 0xff}, {0xf7, 0xf0, 0xf6, 0xff}}
 	for i, span := range s.spans {
 		left, right := c.X(Clamp01(p.X.Norm(span.From))), c.X(Clamp01(p.X.Norm(span.To)))
 		if right <= left {
@@ -26,7 +31,7 @@ func (s shading) Plot(c draw.Canvas, p *plot.Plot) {
 		if i > 0 && left > c.Min.X {
 			c.StrokeLine2(draw.LineStyle{Color: Faint(Grey, 0.6), Width: 0.5, Dashes: []vg.Length{2, 2}}, left, c.Min.Y, left, c.Max.Y)
 		}
-		style := TextStyle(8.5, false, Grey)
+		style := TextStyle(8.5, false, phaseName)
 		if style.Width(span.Name)+6 < right-left {
 			c.FillText(style, vg.Point{X: left + 4, Y: c.Max.Y - 10}, span.Name)
 		}

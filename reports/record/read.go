@@ -79,7 +79,16 @@ func ReadRun(dir string) (*Run, error) {
 }
 
 // ReadRows adds the whole lines of metrics.jsonl from offset on and returns where it stopped.
-func (r *Run) ReadRows(offset int64) (int64, error) {
+func (r *Run) ReadRows(offset int64) (int64, error) { return r.readRows(offset, nil) }
+
+// ReadEpochs adds the rows of metrics.jsonl without those of steps, which are nearly all.
+func (r *Run) ReadEpochs() error {
+	_, err := r.readRows(0, []byte(`{"kind":"`+KindStep+`"`))
+	return err
+}
+
+// readRows is ReadRows without the lines that begin with skip.
+func (r *Run) readRows(offset int64, skip []byte) (int64, error) {
 	path := filepath.Join(r.Dir, MetricsFile)
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -100,6 +109,10 @@ func (r *Run) ReadRows(offset int64) (int64, error) {
 		}
 		if err != nil {
 			return offset, err
+		}
+		if skip != nil && bytes.HasPrefix(line, skip) {
+			offset += int64(len(line))
+			continue
 		}
 		row, err := ParseRow(line)
 		if err != nil {

@@ -29,9 +29,9 @@ func (v *View) marks(n int) []mark {
 	}
 	return []mark{
 		{"done", draw.CircleGlyph{}, chart.Faint(chart.Blue, strength), 2.6, v.feasible},
-		{"pruned", outline{3, math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3,
+		{"pruned", chart.Outline{Corners: 3, Turn: math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3,
 			func(j Job) bool { return j.State == record.StatePruned }},
-		{"infeasible", cross{}, chart.Vermillion, 2.6, v.infeasible},
+		{"infeasible", chart.Cross{}, chart.Vermillion, 2.6, v.infeasible},
 		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j Job) bool {
 			return !ended(j.State) ||
 				j.State == record.StateFailed
@@ -58,41 +58,6 @@ func (v *View) highlightWords() string {
 		return fmt.Sprintf("best: job %d", best.Number)
 	}
 	return "best"
-}
-
-// outline is a polygon without its filling, first corner at the angle turn. gonum's has a hair line.
-type outline struct {
-	corners int
-	turn    float64
-}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (o outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	line := make([]vg.Point, o.corners+2) // the first side twice, for its corner
-	for i := range line {
-		sin, cos := math.Sincos(o.turn + 2*math.Pi*float64(i)/float64(o.corners))
-		line[i] = vg.Point{X: at.X + style.Radius*vg.Length(cos), Y: at.Y + style.Radius*vg.Length(sin)}
-	}
-	c.StrokeLines(draw.LineStyle{Color: style.Color, Width: 1}, line)
-}
-
-// cross is two diagonal strokes. gonum's are hair lines.
-type cross struct{}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (cross) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r, line := style.Radius*0.9, draw.LineStyle{Color: style.Color, Width: 1.1}
-	c.StrokeLine2(line, at.X-r, at.Y-r, at.X+r, at.Y+r)
-	c.StrokeLine2(line, at.X-r, at.Y+r, at.X+r, at.Y-r)
-}
-
-// downGlyph is a filled triangle that points down.
-type downGlyph struct{}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (downGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r := style.Radius
-	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y + 0.7*r}, {X: at.X + r, Y: at.Y + 0.7*r}, {X: at.X, Y: at.Y - r}})
 }
 
 // whiskers are means with their standard deviations.
@@ -180,7 +145,7 @@ func addJobs(p *chart.Panel, v *View, jobs []Job, objective int, s objectiveScal
 			if _, out := s.clamp(j.Objectives[objective]); out {
 				edge.X, edge.Y = append(edge.X, u), append(edge.Y, low+inset)
 				if v.opt.Objectives[objective].Minimize {
-					edge.Y[len(edge.Y)-1], edge.Shape = high-inset, downGlyph{}
+					edge.Y[len(edge.Y)-1], edge.Shape = high-inset, chart.DownGlyph{}
 				}
 				continue
 			}

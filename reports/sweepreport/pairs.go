@@ -45,7 +45,7 @@ func (v *View) cellsFigure() *sweepFigure {
 	bold := chart.TextStyle(13, true, chart.Black)
 	title := fmt.Sprintf("%s by %s and %s", c.o.Name, x.dim.Key, y.dim.Key)
 	if bold.Width(title) > chart.FigureWidth-30 {
-		title = fitted(bold, c.o.Name, chart.FigureWidth-120) + " by two keys"
+		title = chart.Fitted(bold, c.o.Name, chart.FigureWidth-120) + " by two keys"
 	}
 	f := &chart.Figure{Name: "pairs", Title: title,
 		Note: "Mean ± standard deviation over the finished jobs of a cell, and their number. Dark is good.",
@@ -132,20 +132,20 @@ func (c *cells) draw(area draw.Canvas) {
 		area.StrokeLines(draw.LineStyle{Color: chart.Vermillion, Width: 2}, append(corners, corners[0], corners[1]))
 	}
 	for i, u := range c.y.stops {
-		text := fitted(style, c.label(c.y, u), 130)
+		text := chart.Fitted(style, c.label(c.y, u), 130)
 		area.FillText(style, vg.Point{X: area.Min.X + left - 6 - style.Width(text), Y: at(i, 0).Y + cellHeight/2 - 3}, text)
 	}
 	for k, u := range c.x.stops {
-		text := fitted(style, c.label(c.x, u), width-4)
+		text := chart.Fitted(style, c.label(c.x, u), width-4)
 		area.FillText(style, vg.Point{X: at(0, k).X + (width-style.Width(text))/2, Y: at(0, 0).Y - 14}, text)
 	}
 	name := chart.TextStyle(10.5, false, chart.Black)
 	name.XAlign = draw.XCenter
 	middle := at(0, 0).X + width*vg.Length(len(c.x.stops))/2
-	area.FillText(name, vg.Point{X: middle, Y: at(0, 0).Y - 31}, fitted(name, c.x.dim.Key, 2*(middle-area.Min.X)))
+	area.FillText(name, vg.Point{X: middle, Y: at(0, 0).Y - 31}, chart.Fitted(name, c.x.dim.Key, 2*(middle-area.Min.X)))
 	name.Rotation, name.YAlign = math.Pi/2, draw.YTop
 	height := cellHeight * vg.Length(len(c.y.stops))
-	area.FillText(name, vg.Point{X: area.Min.X + chart.MarginLeft, Y: at(0, 0).Y + height/2}, fitted(name, c.y.dim.Key, height+40))
+	area.FillText(name, vg.Point{X: area.Min.X + chart.MarginLeft, Y: at(0, 0).Y + height/2}, chart.Fitted(name, c.y.dim.Key, height+40))
 }
 
 // label is a value as it is written.

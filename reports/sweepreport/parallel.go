@@ -256,7 +256,7 @@ func (p *parallel) slanted() bool {
 func (p *parallel) shown(i int) string {
 	_, right := p.margins()
 	room := right + p.gap()*vg.Length(len(p.axes)-1-i) - 8
-	return fitted(p.nameStyle(), p.axes[i].name, min(150, room/vg.Length(math.Cos(parallelTilt))))
+	return chart.Fitted(p.nameStyle(), p.axes[i].name, min(150, room/vg.Length(math.Cos(parallelTilt))))
 }
 
 func (p *parallel) headHeight() vg.Length {
@@ -332,7 +332,7 @@ func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, a
 	if i == 0 {
 		room = x - c.Min.X - chart.MarginLeft - 4
 	}
-	for _, t := range thinned(a.ticks, a.low, a.high, area.Max.Y-area.Min.Y, func(string) vg.Length { return 11 }) {
+	for _, t := range chart.Thinned(a.ticks, a.low, a.high, area.Max.Y-area.Min.Y, func(string) vg.Length { return 11 }) {
 		at := y(t.Value)
 		if t.Label == "" || t.Value < a.low || t.Value > a.high {
 			continue
@@ -340,7 +340,7 @@ func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, a
 		c.StrokeLine2(draw.LineStyle{Color: chart.Black, Width: 0.7}, x-3, at, x, at)
 		text := t.Label
 		if _, ok := numberOf(strings.ReplaceAll(text, ",", "")); !ok {
-			text = fitted(style, text, room)
+			text = chart.Fitted(style, text, room)
 		} else if style.Width(text) > room+4 {
 			continue // half a number misleads
 		}
@@ -398,7 +398,7 @@ func (p *parallel) drawBar(c draw.Canvas, area vg.Rectangle) {
 	if !axis.log {
 		ticks = chart.LinearTicks{}.Ticks(low, high)
 	}
-	for _, t := range thinned(ticks, axis.low, axis.high, top-bottom, func(string) vg.Length { return 11 }) {
+	for _, t := range chart.Thinned(ticks, axis.low, axis.high, top-bottom, func(string) vg.Length { return 11 }) {
 		if t.Label == "" {
 			continue
 		}
@@ -407,5 +407,5 @@ func (p *parallel) drawBar(c draw.Canvas, area vg.Rectangle) {
 	}
 	turned := chart.TextStyle(9, false, chart.Black)
 	turned.Rotation, turned.XAlign, turned.YAlign = math.Pi/2, draw.XCenter, draw.YCenter
-	c.FillText(turned, vg.Point{X: c.Max.X - 9, Y: (bottom + top) / 2}, fitted(turned, p.name, top-bottom+40))
+	c.FillText(turned, vg.Point{X: c.Max.X - 9, Y: (bottom + top) / 2}, chart.Fitted(turned, p.name, top-bottom+40))
 }

@@ -67,7 +67,7 @@ func (v *View) Figures() []sweepFigure {
 		add(v.answersFigure())
 		if len(v.armSettings) > 0 {
 			add(v.armsFigure())
-			add(v.curvesFigure())
+			add(v.armSettings[0].curvesFigure())
 			add(v.klFigure())
 		}
 		return out
@@ -84,6 +84,7 @@ func (v *View) Figures() []sweepFigure {
 	if len(v.opt.Objectives) == 1 {
 		add(v.cellsFigure())
 	}
+	add(v.seedCurvesFigure())
 	add(v.parallelFigure())
 	if v.opt.Sweeper != "" && v.opt.Sweeper != "basic" || v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
 		add(v.historyFigure())
@@ -212,7 +213,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	if objective > 0 {
 		name = fmt.Sprintf("parameters_%d", objective+1)
 	}
-	f := &chart.Figure{Name: name, Title: fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key",
+	f := &chart.Figure{Name: name, Title: chart.Fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key",
 		chart.FigureWidth-2*chart.MarginLeft-20),
 		Note: "Every job in every panel, by its value of one key; the other keys differ between the points of a column."}
 	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the "+
@@ -275,12 +276,12 @@ func (o Objective) label(length vg.Length) string {
 	if text := fmt.Sprintf("%s (%s is better)", o.Name, o.direction()); style.Width(text) <= length {
 		return text
 	}
-	return fitted(style, o.Name, length)
+	return chart.Fitted(style, o.Name, length)
 }
 
 // keyPanel draws the objective against one key; width is that of the panel.
 func (v *View) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveScale, width vg.Length) *chart.Panel {
-	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
+	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: chart.Fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
 	p.XMin, p.XMax = axis.bounds()
 	setTicks(p, axis, width)
 	jitter := axis.jitter(p.XMax-p.XMin, width)
@@ -351,7 +352,7 @@ func setTicks(p *chart.Panel, axis *sweepAxis, width vg.Length) {
 	style := chart.TextStyle(9.5, false, chart.Black)
 	ticks := axis.ticks(p.XMin, p.XMax)
 	if axis.numeric {
-		p.XTicks = fixedTicks(thinned(ticks, p.XMin, p.XMax, width, func(s string) vg.Length { return style.Width(s) + 8 }))
+		p.XTicks = chart.FixedTicks(chart.Thinned(ticks, p.XMin, p.XMax, width, func(s string) vg.Length { return style.Width(s) + 8 }))
 		return
 	}
 	each := width / vg.Length(max(len(ticks), 1))
@@ -361,11 +362,11 @@ func setTicks(p *chart.Panel, axis *sweepAxis, width vg.Length) {
 	for i, t := range ticks {
 		if p.Tilted { // it reaches to the left, at most over the margin
 			at := width * vg.Length((t.Value-p.XMin)/(p.XMax-p.XMin))
-			ticks[i].Label = fitted(style, t.Label, min(90, (at+32)/vg.Length(math.Cos(chart.Tilt))))
+			ticks[i].Label = chart.Fitted(style, t.Label, min(90, (at+32)/vg.Length(math.Cos(chart.Tilt))))
 		}
 	}
 	if p.Tilted {
-		ticks = thinned(ticks, p.XMin, p.XMax, width, func(string) vg.Length { return 13 / vg.Length(math.Sin(chart.Tilt)) / 1.6 })
+		ticks = chart.Thinned(ticks, p.XMin, p.XMax, width, func(string) vg.Length { return 13 / vg.Length(math.Sin(chart.Tilt)) / 1.6 })
 	}
-	p.XTicks = fixedTicks(ticks)
+	p.XTicks = chart.FixedTicks(ticks)
 }

@@ -65,7 +65,7 @@ func (f *fence) panel(y string) *chart.Panel {
 	f.seeds.Color, f.seeds.Shape, f.seeds.Size = chart.Faint(chart.Grey, 0.7), draw.CircleGlyph{}, 1.6
 	zero := chart.LevelOf{Y: 0, Style: draw.LineStyle{Color: chart.Black, Width: 0.8}, InRange: true}
 	return &chart.Panel{Y: y, YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(f.ticks)) + 0.6,
-		XTicks: fixedTicks(f.ticks), Layers: []plot.Plotter{zero, f.seeds, *f}}
+		XTicks: chart.FixedTicks(f.ticks), Layers: []plot.Plotter{zero, f.seeds, *f}}
 }
 
 func fenceSample(color chart.Colour) func(draw.Canvas, vg.Point, vg.Point) {
@@ -116,7 +116,7 @@ func (v *View) armsFigure() *sweepFigure {
 	for i, a := range s.arms {
 		x := float64(i + 1)
 		room := (each*(vg.Length(i)+0.6) + 44) / vg.Length(math.Cos(chart.Tilt)) // to the left, over the margin
-		shown.ticks = append(shown.ticks, plot.Tick{Value: x, Label: fitted(style, a.Label, min(room, 170))})
+		shown.ticks = append(shown.ticks, plot.Tick{Value: x, Label: chart.Fitted(style, a.Label, min(room, 170))})
 		if c, _ := s.compare(a.Name, record.PolicyInit, split, "reward", false); c != nil {
 			shown.add(x, c, chart.Blue, 0.16)
 		}
@@ -153,14 +153,27 @@ func (v *View) armsFigure() *sweepFigure {
 // armsRight is the margin for the names of baselines.
 const armsRight = 96 * vg.Length(1)
 
-// curve of an arm: an epoch metric over optimizer steps, those of the arms before it included.
+// armCurve is an epoch metric of an arm over optimizer steps, those of the arms before it included.
 type armCurve struct {
 	x               []float64
-	mean, low, high []float64
+	mean, low, high []float64 // low is not finite where there is no band
+}
+
+// bandOf is what is drawn around the mean over seeds: its least and greatest, or an interval of the mean.
+type bandOf func(values []float64) (low, high float64)
+
+func extremes(values []float64) (low, high float64) { return slices.Min(values), slices.Max(values) }
+
+// meanBand is the 95 % interval of the mean over seeds, by Student's t; NaN for one seed, which says nothing of others.
+func meanBand(values []float64) (low, high float64) {
+	if _, interval := stats.MeanInterval(values, 0.95); interval != nil {
+		return interval.Low, interval.High
+	}
+	return math.NaN(), math.NaN()
 }
 
 // curveOf averages an epoch metric over the seeds of an arm, at the epochs that all of them have.
-func (a *armRuns) curveOf(metric string) armCurve {
+func (a *armRuns) curveOf(metric string, band bandOf) armCurve {
 	var c armCurve
 	_, before := 0, 0
 	if a.from != nil {
@@ -172,7 +185,7 @@ func (a *armRuns) curveOf(metric string) armCurve {
 	for i, epoch := range a.runs[0].Epochs {
 		var values []float64
 		for _, r := range a.runs {
-			if i < len(r.Epochs) {
+			if i < len(r.Epochs) && r.Epochs[i].GlobalStep == epoch.GlobalStep {
 				if y, ok := r.Epochs[i].Number(metric); ok && finite(y) {
 					values = append(values, y)
 				}
@@ -181,63 +194,93 @@ func (a *armRuns) curveOf(metric string) armCurve {
 		if len(values) != len(a.runs) {
 			continue
 		}
-		c.x = append(c.x, float64(before+epoch.GlobalStep))
-		c.mean, c.low, c.high = append(c.mean, stat.Mean(values)), append(c.low, slices.Min(values)), append(c.high, slices.Max(values))
+		c.put(len(c.x), float64(before+epoch.GlobalStep), values, band)
 	}
 	return c
 }
 
-// start puts a point before a curve.
-func (c *armCurve) start(x, mean, low, high float64) {
-	c.x, c.mean = slices.Insert(c.x, 0, x), slices.Insert(c.mean, 0, mean)
-	c.low, c.high = slices.Insert(c.low, 0, low), slices.Insert(c.high, 0, high)
+// put inserts the mean of values, with its band, as point i of the curve.
+func (c *armCurve) put(i int, x float64, values []float64, band bandOf) {
+	low, high := band(values)
+	c.x, c.mean = slices.Insert(c.x, i, x), slices.Insert(c.mean, i, stat.Mean(values))
+	c.low, c.high = slices.Insert(c.low, i, low), slices.Insert(c.high, i, high)
 }
 
-// last is the end of a curve.
-func (c armCurve) end() (x, mean, low, high float64) {
-	n := len(c.x) - 1
-	return c.x[n], c.mean[n], c.low[n], c.high[n]
+// startAt puts the end of another curve before this one.
+func (c *armCurve) startAt(before armCurve) {
+	n := len(before.x) - 1
+	c.x, c.mean = slices.Insert(c.x, 0, before.x[n]), slices.Insert(c.mean, 0, before.mean[n])
+	c.low, c.high = slices.Insert(c.low, 0, before.low[n]), slices.Insert(c.high, 0, before.high[n])
 }
 
 // curvesFigure has a panel for each arm: reward on validation queries over steps, with the arms that it starts
 // from before it.
-func (v *View) curvesFigure() *sweepFigure {
-	s := v.armSettings[0]
-	return s.multiples("curves", "Learning curves",
-		"Mean reward on validation queries at epoch ends; the band is from the least to the greatest seed. Grey: the arm that it starts "+
-			"from.", "val reward",
-		"*Learning curves.* Validation reward over optimizer steps, mean and range of the seeds; in grey the arm that it starts from, "+
-			"with its steps.",
+func (s *studySetting) curvesFigure() *sweepFigure {
+	note := "Mean reward on validation queries at epoch ends, over the seeds; the band is the 95% interval of that mean (Student's t)."
+	caption := fmt.Sprintf("*Learning curves.* Validation reward over optimizer steps: mean over seeds (%s) with the pointwise 95%% interval "+
+		"of the mean by Student's t, which is for new seeds and the same questions; one seed has no band, and a band that is much wider "+
+		"than the curves ends at the axis.", s.seedCounts())
+	if slices.ContainsFunc(s.arms, func(a *armRuns) bool { return a.from != nil }) {
+		note += "\nGrey: the arm that it starts from."
+		caption += " In grey the arm that it starts from, with its steps."
+	}
+	return s.multiples("curves", "Learning curves", note, "val reward", caption,
 		func(a *armRuns) *chart.Panel {
-			c := a.curveOf("val_reward")
+			c := a.curveOf("val_reward", meanBand)
 			if len(c.x) == 0 {
 				return nil
 			}
-			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN()}
+			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), Legend: []chart.LegendItem{{Text: page.Plural(len(a.runs), "seed")}}}
 			if a.from == nil {
-				c.begin(a, "val", record.PolicyInit)
-			} else if before := a.from.curveOf("val_reward"); len(before.x) > 0 {
+				if spans := a.runs[0].Spans(); len(spans) > 1 {
+					for i, before := range spans[:len(spans)-1] { // also where only ends of epochs were read
+						spans[i+1].From = before.To
+					}
+					spans[0].From, p.Spans = 0, spans
+				}
+				c.begin(a)
+			} else if before := a.from.curveOf("val_reward", meanBand); len(before.x) > 0 {
 				if a.from.from == nil {
-					before.begin(a.from, "val", record.PolicyInit)
+					before.begin(a.from)
 				}
 				addCurve(p, before, chart.Grey)
-				c.start(before.end())
+				c.startAt(before)
 			}
 			addCurve(p, c, chart.Blue)
 			return p
 		})
 }
 
+// seedCounts says over how many seeds the arms' means are: "3", or "2 to 3".
+func (s *studySetting) seedCounts() string {
+	var counts []int
+	for _, a := range s.arms {
+		if len(a.runs) > 0 {
+			counts = append(counts, len(a.runs))
+		}
+	}
+	slices.Sort(counts)
+	counts = slices.Compact(counts)
+	switch n := len(counts); n {
+	case 0:
+		return "none"
+	case 1:
+		return fmt.Sprint(counts[0])
+	default:
+		return fmt.Sprintf("%d to %d", counts[0], counts[n-1])
+	}
+}
+
 // begin puts the initial policy's reward at step 0.
-func (c *armCurve) begin(a *armRuns, split, policy string) {
+func (c *armCurve) begin(a *armRuns) {
 	var values []float64
 	for _, r := range a.runs {
-		if y, ok := r.Score(split, policy, "reward"); ok {
+		if y, ok := r.Score("val", record.PolicyInit, "reward"); ok {
 			values = append(values, y)
 		}
 	}
 	if len(values) == len(a.runs) && len(values) > 0 {
-		c.start(0, stat.Mean(values), slices.Min(values), slices.Max(values))
+		c.put(0, 0, values, meanBand)
 	}
 }
 
@@ -248,7 +291,7 @@ func (v *View) klFigure() *sweepFigure {
 			"aims at.", "KL, nats",
 		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
 		func(a *armRuns) *chart.Panel {
-			c := a.curveOf("val_kl")
+			c := a.curveOf("val_kl", extremes)
 			if len(c.x) == 0 || !a.penalised() {
 				return nil
 			}
@@ -295,7 +338,7 @@ func (s *studySetting) multiples(name, title, note, y, caption string, of func(*
 		if p == nil {
 			continue
 		}
-		p.Head = fitted(chart.TextStyle(10, true, chart.Black), a.Label, chart.FigureWidth/columns-40)
+		p.Head = chart.Fitted(chart.TextStyle(10, true, chart.Black), a.Label, chart.FigureWidth/columns-40-50*vg.Length(len(p.Legend)))
 		all = append(all, p)
 	}
 	if len(all) == 0 {
@@ -325,16 +368,28 @@ func (s *studySetting) multiples(name, title, note, y, caption string, of func(*
 	return &sweepFigure{f, strings.ToLower(title), caption}
 }
 
-// shareBands gives panels one vertical range that holds all that is drawn in them.
+// shareBands gives panels one vertical range that holds all curves, and of bands that are wider as much as the curves
+// themselves take on either side: the interval of two seeds would flatten every curve.
 func shareBands(panels []*chart.Panel) {
 	low, high := math.Inf(1), math.Inf(-1)
+	least, most := low, high
 	for _, p := range panels {
 		for _, layer := range p.Layers {
-			if l, ok := layer.(plot.DataRanger); ok {
-				_, _, a, b := l.DataRange()
+			l, ok := layer.(plot.DataRanger)
+			if !ok {
+				continue
+			}
+			_, _, a, b := l.DataRange()
+			least, most = min(least, a), max(most, b)
+			if _, band := layer.(chart.Ribbon); !band || p.Log {
 				low, high = min(low, a), max(high, b)
 			}
 		}
+	}
+	if room := high - low; room > 0 {
+		low, high = max(least, low-room), min(most, high+room)
+	} else {
+		low, high = least, most
 	}
 	for _, p := range panels {
 		if p.Log {
@@ -346,8 +401,11 @@ func shareBands(panels []*chart.Panel) {
 }
 
 func addCurve(p *chart.Panel, c armCurve, color chart.Colour) {
-	if len(c.x) > 0 {
-		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)},
-			chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
+	if len(c.x) == 0 {
+		return
 	}
+	if !slices.ContainsFunc(c.low, math.IsNaN) {
+		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)})
+	}
+	p.Layers = append(p.Layers, chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
 }

@@ -15,6 +15,12 @@ import (
 // maxCompared is how many settings a sweep's report compares question by question, best first.
 const maxCompared = 8
 
+// comparedSetting is a setting whose jobs left scores, a run for each seed.
+type comparedSetting struct {
+	setting *setting
+	runs    []*record.Run // with their evaluations alone
+}
+
 // readVerdicts compares the best setting with those behind it, and all of them with the baselines, on
 // the held-out questions (else on val), from the evals.jsonl of their jobs.
 func (v *View) readVerdicts() {
@@ -41,6 +47,7 @@ func (v *View) readVerdicts() {
 		}
 		if len(arm.Runs) > 0 {
 			arms = append(arms, arm)
+			v.compared = append(v.compared, comparedSetting{s, arm.Runs})
 		}
 	}
 	if len(arms) == 0 {

@@ -76,7 +76,7 @@ type Options struct {
 
 // WriteReport draws the plots and writes report.md of a sweep folder: the best job or the Pareto
 // front, settings with their standard deviation over seeds, what each swept key does, every job, and failures with
-// their causes. It reads the jobs' summary.json and nothing else of theirs, replaces files whole, and
+// their causes. It reads the jobs' summary.json, of the best settings also the scores and epochs, replaces files whole, and
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteReport(dir string, jobs []Job, opt Options) error {
 	p := PageOf(dir, jobs, opt)
@@ -117,6 +117,7 @@ type View struct {
 	gains     map[int]seedGain  // over a baseline on gainSplit, by job
 	gainSplit string            // the held-out split, or val
 	verdicts  *results.ArmTable // nil: no two jobs left scores to compare
+	compared  []comparedSetting // of verdicts, best first
 	notes     []string          // what went wrong with the report itself
 
 	armSettings []*studySetting // of a study: one, unless more than arms and seeds was swept

@@ -1,0 +1,88 @@
+package sweepreport
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gonum.org/v1/plot"
+
+	"fulcrum/reports/chart"
+	"fulcrum/reports/record"
+	"fulcrum/reports/reportstest"
+)
+
+// The band of a setting is the interval of the mean over its seeds, t(0.975, 2) = 4.3027 standard errors to either side.
+func TestSeedCurves(t *testing.T) {
+	dir := t.TempDir()
+	var jobs []Job
+	for i := range 7 { // three seeds of two settings, one of a third
+		setting, seed := []string{"1e-4", "1e-3", "1e-2"}[i/3], i%3
+		job := Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone,
+			Overrides: []string{"rce.lr=" + setting, fmt.Sprintf("seed=%d", seed)}, Objectives: []float64{0.6 - 0.1*float64(i/3)}}
+		reportstest.SweepRun(t, job.Dir, uint64(i), 0.02, fmt.Sprintf("seed: %d\n", seed))
+		log := reportstest.OpenTestLog(t, job.Dir, nil)
+		for epoch := 1; epoch <= 2+i%2; epoch++ { // not all seeds have the third
+			reportstest.Record(t, log, record.KindStep, "rce", epoch, epoch, epoch, map[string]any{"loss": 1.0})
+			reportstest.Record(t, log, record.KindEpoch, "rce", epoch, epoch, epoch,
+				map[string]any{"val_reward": 0.1*float64(epoch) + 0.1*float64(seed)})
+		}
+		reportstest.Must(t, log.Close())
+		jobs = append(jobs, job)
+	}
+	v := PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_reward"}}})
+	f := v.seedCurvesFigure()
+	if f == nil || len(v.notes) > 0 {
+		t.Fatalf("no figure; notes %q", v.notes)
+	}
+	if !strings.Contains(f.caption, "mean over seeds (3) with the pointwise 95% interval") || !strings.Contains(f.caption, "2 settings") {
+		t.Errorf("caption %q", f.caption)
+	}
+	panels := f.Figure.Rows[0]
+	if panels[0].Head != "rce.lr=1e-4" || panels[1].Head != "rce.lr=1e-3" || !panels[2].Blank() {
+		t.Errorf("panels %q, %q", panels[0].Head, panels[1].Head)
+	}
+	band := panels[0].Layers[0].(chart.Ribbon)
+	if len(band.X) != 2 || band.X[1] != 2 {
+		t.Fatalf("band at steps %v, want 1 and 2", band.X)
+	}
+	half := 4.302653 * 0.1 / math.Sqrt(3)
+	if math.Abs(band.Low[0]-(0.2-half)) > 1e-6 || math.Abs(band.High[1]-(0.3+half)) > 1e-6 {
+		t.Errorf("band %v to %v", band.Low, band.High)
+	}
+	if strings.Contains(f.caption+f.Figure.Note, "rey") {
+		t.Errorf("a sweep has no arm to start from: %q", f.caption)
+	}
+	svg, err := f.Figure.Svg()
+	reportstest.Must(t, err)
+	reportstest.CheckTextInside(t, svg)
+
+	reportstest.Must(t, os.WriteFile(filepath.Join(dir, "0", record.MetricsFile), []byte("{\"kind\":\n"), 0o644))
+	if v.seedCurvesFigure(); len(v.notes) != 1 || !strings.Contains(v.notes[0], "line 1") {
+		t.Errorf("damaged rows: notes %q", v.notes)
+	}
+	if v := PageOf(dir, jobs[6:], Options{Objectives: []Objective{{Name: "val_reward"}}}); v.seedCurvesFigure() != nil {
+		t.Error("one seed has curves with bands")
+	}
+}
+
+// A band much wider than the curves leaves the axis to them; a curve of one seed has no band.
+func TestBandsShareAnAxis(t *testing.T) {
+	p := &chart.Panel{Layers: []plot.Plotter{chart.Ribbon{X: []float64{1, 2}, Low: []float64{-5, -5}, High: []float64{5, 0.45}},
+		chart.Line([]float64{1, 2}, []float64{0.4, 0.5}, chart.Blue, 1)}}
+	shareBands([]*chart.Panel{p})
+	if p.YMin < 0.25 || p.YMin > 0.3 || p.YMax < 0.6 || p.YMax > 0.65 {
+		t.Errorf("axis from %g to %g, want 0.3 to 0.6 with air", p.YMin, p.YMax)
+	}
+	var one armCurve
+	one.put(0, 1, []float64{0.4}, meanBand)
+	addCurve(p, one, chart.Blue)
+	for _, layer := range p.Layers[2:] {
+		if _, ok := layer.(chart.Ribbon); ok {
+			t.Error("a band of one seed")
+		}
+	}
+}

@@ -126,7 +126,7 @@ func (o Options) Validate() error {
 			o.OldPolicy)
 	}
 	if o.Ratio == "sequence" && c.loss.EveryToken {
-		return option.Errorf("loss", "want a loss that averages over candidates with ratio=sequence: %s averages over tokens (ratio=token)", o.Loss)
+		return option.Errorf("loss", "want one that averages over candidates with ratio=sequence: %s averages over tokens (ratio=token)", o.Loss)
 	}
 	if c.silence.Resamples && !c.rollout.Samples {
 		return option.Errorf("zero_variance", "want keep or filter with rollout=%s: there are no other groups than the recorded ones", o.Rollout)

@@ -535,7 +535,8 @@ func TestTokenOptions(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{func(o *Options) { o.Ratio = "sequence" }, "loss: want a loss that averages over candidates with ratio=sequence: dapo averages over tokens " +
+		{func(o *Options) { o.Ratio = "sequence" }, "loss: want one that averages over candidates with ratio=sequence: " +
+			"dapo averages over tokens " +
 			"(ratio=token)"},
 		{func(o *Options) { o.OldPolicy = "phase_start" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old " +
 			"policy samples the groups and has to follow), got phase_start"},

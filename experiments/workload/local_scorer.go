@@ -53,7 +53,7 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 	c, own := *j.Config, *j
 	own.Config, c.VL, c.Init.Checkpoint = &c, vl.DefaultOptions(), nil
 	c.VL.LoRA.Enabled = false
-	files := []string{path}
+	var files []string
 	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
 		c.VL.Path = &path
 		files = filesOf(path)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
+	"fulcrum/rewardutil/vqa"
 )
 
 // Need is what a phase wants of a sample.
@@ -164,7 +165,7 @@ func holdingOf(record []byte) holding {
 			speakers(value)
 		case `"answers"`:
 			list, err := answers(value)
-			answered = err != nil || mostFrequent(list) != ""
+			answered = err != nil || vqa.Majority(list) != ""
 		case `"completions"`:
 			var list []json.RawMessage
 			if json.Unmarshal(value, &list) != nil {

@@ -13,6 +13,7 @@ import (
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/vqa"
 )
 
 // record is one object of a conversations file. Keys that are not named here are allowed and ignored: the
@@ -81,7 +82,7 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 	}
 	s.Messages, s.Reference, err = cut(messages)
 	if s.Reference == "" {
-		s.Reference = mostFrequent(s.Answers)
+		s.Reference = vqa.Majority(s.Answers)
 	}
 	return s, err
 }
@@ -186,21 +187,6 @@ func answers(raw json.RawMessage) ([]string, error) {
 		out[i] = *object.Answer
 	}
 	return out, nil
-}
-
-// mostFrequent returns the answer given most often, the first of those on a tie.
-func mostFrequent(answers []string) string {
-	best, most := "", 0
-	count := map[string]int{}
-	for _, a := range answers {
-		count[a]++
-	}
-	for _, a := range answers {
-		if count[a] > most {
-			best, most = a, count[a]
-		}
-	}
-	return best
 }
 
 // text returns a JSON text or number as text.

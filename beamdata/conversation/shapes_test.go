@@ -32,7 +32,7 @@ func TestShapes(t *testing.T) {
 				t.Fatalf("scene %s is in %s and %s", parts[0].Key, other, set.Name)
 			}
 			side[parts[0].Key] = set.Name
-			if len(s.Answers) != 10 || s.Reference != mostFrequent(s.Answers) {
+			if len(s.Answers) != 10 || s.Reference != vqa.Majority(s.Answers) {
 				t.Fatalf("%s: reference %q of answers %q", s.Name, s.Reference, s.Answers)
 			}
 			for _, c := range s.Completions {

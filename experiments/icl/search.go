@@ -34,21 +34,6 @@ type Beam struct {
 	probs []float64 // of each answer
 }
 
-// Majority returns the most frequent answer, of equally frequent ones the first: what a demonstration shows.
-func Majority(answers []string) string {
-	count := map[string]int{}
-	for _, a := range answers {
-		count[a]++
-	}
-	best := ""
-	for _, a := range answers {
-		if count[a] > count[best] {
-			best = a
-		}
-	}
-	return best
-}
-
 // answers are those that are scored for a query; one, "", where the model answers itself.
 func (s *Search) answers(r icl.Record) []string {
 	switch {
@@ -65,7 +50,7 @@ func (s *Search) answers(r icl.Record) []string {
 		}
 		return all
 	}
-	return []string{Majority(r.Answers)}
+	return []string{vqa.Majority(r.Answers)}
 }
 
 // greedy says whether the model's own answer is judged.
@@ -131,7 +116,7 @@ func (s *Search) judge(ctx context.Context, query int, answers []string, beams [
 	r := s.Records[query]
 	prompts := make([]lvlm.Prompt, 0, len(beams)*len(answers))
 	for _, b := range beams {
-		p := Prompt(s.Records, query, b.Rows)
+		p := Prompt(s.Records, query, b.Rows, vqa.Majority)
 		for _, a := range answers {
 			p.Query.Answer = a
 			prompts = append(prompts, p)
@@ -164,8 +149,8 @@ func (s *Search) judge(ctx context.Context, query int, answers []string, beams [
 	return nil
 }
 
-// Prompt puts demonstrations before a query, each with its most frequent answer. Rows are places in records.
-func Prompt(records []icl.Record, query int, shots []int32) lvlm.Prompt {
+// Prompt puts demonstrations before a query, each with the one of its answers that shown picks. Rows are places in records.
+func Prompt(records []icl.Record, query int, shots []int32, shown func(answers []string) string) lvlm.Prompt {
 	example := func(row int) lvlm.Example {
 		r := records[row]
 		return lvlm.Example{ID: r.ID, Image: r.Image, Question: r.Question}
@@ -173,7 +158,7 @@ func Prompt(records []icl.Record, query int, shots []int32) lvlm.Prompt {
 	p := lvlm.Prompt{Query: example(query)}
 	for _, row := range shots {
 		e := example(int(row))
-		e.Answer = Majority(records[row].Answers)
+		e.Answer = shown(records[row].Answers)
 		p.Shots = append(p.Shots, e)
 	}
 	return p
@@ -190,7 +175,7 @@ func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (
 		}
 	}
 	for _, b := range beams {
-		prompts = append(prompts, Prompt(s.Records, query, b.Rows))
+		prompts = append(prompts, Prompt(s.Records, query, b.Rows, vqa.Majority))
 	}
 	return prompts, s.judge(ctx, query, answers, beams, nil, nil)
 }
@@ -208,7 +193,7 @@ func (s *Search) grade(said string, answers []string) float64 {
 func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (rewards, accuracy []float64, err error) {
 	prompts := make([]lvlm.Prompt, len(queries))
 	for i, q := range queries {
-		prompts[i] = Prompt(s.Records, q, shots[i])
+		prompts[i] = Prompt(s.Records, q, shots[i], vqa.Majority)
 		prompts[i].Query.Answer = s.answers(s.Records[q])[0]
 	}
 	if s.greedy() {

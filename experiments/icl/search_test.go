@@ -17,6 +17,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/text"
+	"fulcrum/rewardutil/vqa"
 )
 
 // toy is a scorer whose numbers are an arithmetic function of what is asked: two tokens an answer, and an answer that is one of the
@@ -111,14 +112,14 @@ func TestSearch(t *testing.T) {
 // slowBeams is the search as its definition reads: each sequence is scored on its own.
 func slowBeams(s *Search, pool []int32) []Beam {
 	prob := func(rows []int32, answer string) float64 {
-		p := Prompt(s.Records, 0, rows)
+		p := Prompt(s.Records, 0, rows, vqa.Majority)
 		p.Query.Answer = answer
 		return math.Exp((-toyNumber(p, "1") - 2*toyNumber(p, "2")) / 2)
 	}
 	answers := map[string][]string{"majority": {"a big answer 0"}, "first": {"other"}, "best": {"other", "a big answer 0", "third"}}[s.Answer]
 	score := func(rows, before []int32) float64 {
 		if s.greedy() {
-			p := Prompt(s.Records, 0, rows)
+			p := Prompt(s.Records, 0, rows, vqa.Majority)
 			said := p.Shots[int(toyNumber(p, "answer")*float64(len(rows)))].Answer
 			if s.Score == "cider" {
 				return s.Captions.Score(said, s.Records[0].Answers)

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"fulcrum/beamdata"
-	"fulcrum/beamdata/icl"
+	records "fulcrum/beamdata/icl"
+	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
@@ -111,14 +113,14 @@ func infer(ctx context.Context, j *job.Job) error {
 // chooser chooses the examples of questions.
 type chooser struct {
 	job.InferOptions
-	set     *icl.Set
+	set     *records.Set
 	scorer  lvlm.Scorer
 	seed    int64
 	table   *string           // file of the embeddings
 	queries []int             // rows of the questions that are asked
 	pools   [][]int32         // of each, rows that may be shown; nil: all candidates
 	listed  map[int64][]int32 // predictions, or first candidates, by global id
-	vectors icl.Vectors
+	vectors records.Vectors
 	scored  int64
 }
 
@@ -140,7 +142,7 @@ func (c *chooser) read() error {
 		}
 		var t *beamdata.Table
 		if t, err = beamdata.OpenTable(*c.table); err == nil {
-			c.vectors = icl.Vectors{Dim: t.Dim, Data: t.Data}
+			c.vectors = records.Vectors{Dim: t.Dim, Data: t.Data}
 			if err = c.vectors.Check("", len(c.set.Records)); err != nil {
 				err = fmt.Errorf("%s: %w", *c.table, err)
 			}
@@ -280,7 +282,7 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 				out[i] = append(out[i], int32(pool[k]))
 			}
 		case "text", "image":
-			near, err := icl.Nearest(ctx, c.vectors, []int{q}, pool, c.Shots, func(q, c int) bool { return q == c })
+			near, err := records.Nearest(ctx, c.vectors, []int{q}, pool, c.Shots, func(q, c int) bool { return q == c })
 			if err != nil {
 				return nil, err
 			}
@@ -314,20 +316,15 @@ func (c *chooser) pool(i int, candidates []int) []int {
 func (c *chooser) likeliest(ctx context.Context, q int, pool []int) ([]int32, error) {
 	prompts := make([]lvlm.Prompt, len(pool))
 	for k, row := range pool {
-		prompts[k] = lvlm.Prompt{Shots: []lvlm.Example{c.example(row)}, Query: c.example(q)}
+		prompts[k] = icl.Prompt(c.set.Records, q, []int32{int32(row)}, c.shows)
+		prompts[k].Query.Answer = c.shows(c.set.Records[q].Answers)
 	}
 	scores, err := c.scorer.Score(ctx, prompts)
 	if err != nil {
 		return nil, err
 	}
 	c.scored += int64(len(prompts))
-	mean := func(k int) float64 {
-		sum := 0.0
-		for _, v := range scores[k].LogProbs {
-			sum += v
-		}
-		return sum / float64(len(scores[k].LogProbs))
-	}
+	mean := func(k int) float64 { return stat.Mean(scores[k].LogProbs) }
 	order := make([]int, len(pool))
 	for k := range order {
 		order[k] = k
@@ -340,17 +337,12 @@ func (c *chooser) likeliest(ctx context.Context, q int, pool []int) ([]int32, er
 	return out, nil
 }
 
-// example is a record with the answer that it shows.
-func (c *chooser) example(row int) lvlm.Example {
-	r := c.set.Records[row]
-	e := lvlm.Example{ID: r.ID, Image: r.Image, Question: r.Question}
-	count := map[string]int{}
-	for _, a := range r.Answers {
-		if count[a]++; e.Answer == "" || c.Answer == "majority" && count[a] > count[e.Answer] {
-			e.Answer = a
-		}
+// shows picks the answer that a demonstration shows.
+func (c *chooser) shows(answers []string) string {
+	if c.Answer == "first" {
+		return cmp.Or(answers...)
 	}
-	return e
+	return vqa.Majority(answers)
 }
 
 // answer asks the model.
@@ -364,12 +356,7 @@ func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error
 
 // prompt asks question i after examples.
 func (c *chooser) prompt(i int, rows []int32) lvlm.Prompt {
-	p := lvlm.Prompt{Query: c.example(c.queries[i])}
-	p.Query.Answer = ""
-	for _, row := range rows {
-		p.Shots = append(p.Shots, c.example(int(row)))
-	}
-	return p
+	return icl.Prompt(c.set.Records, c.queries[i], rows, c.shows)
 }
 
 // write writes the official result file, selections.jsonl and infer.json.

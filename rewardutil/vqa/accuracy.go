@@ -17,6 +17,22 @@ func ExtractAnswer(generation string) string {
 	return answer
 }
 
+// Majority returns the answer given most often, of equally frequent ones the first: what a record without a reference, and a
+// demonstration, show.
+func Majority(answers []string) string {
+	best, most := "", 0
+	count := map[string]int{}
+	for _, a := range answers {
+		count[a]++
+	}
+	for _, a := range answers {
+		if count[a] > most {
+			best, most = a, count[a]
+		}
+	}
+	return best
+}
+
 // NormalizeAnswer returns an answer as the VQA evaluation compares it: punctuation removed, lower case,
 // number words as digits, no articles, contractions with their apostrophes, single spaces.
 func NormalizeAnswer(s string) string { return normalizeWords(stripPunctuation(s)) }

@@ -42,6 +42,9 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, note := range stored.Notes {
+		j.Logf("lvlm: %s", note)
+	}
 	out.Stored = stored
 	j.AtEnd(stored)
 	return out, nil

@@ -16,6 +16,8 @@ import (
 // Stored is a scorer that asks nothing twice: not what its store holds, nor what is being asked at this moment. Whatever was
 // answered is in the store before it is returned, also when the rest of a call fails. It is safe for concurrent use.
 type Stored struct {
+	Notes []string // what a log should say of the model's opening
+
 	scorer  Scorer
 	store   *store.Store // nil: nothing is kept
 	length  int          // of answers, in tokens

@@ -24,8 +24,10 @@ import (
 // each method chooses, and the comparison.
 func iclLoop(ctx context.Context, j *job.Job) error {
 	o := j.Config.ICL
-	if len(o.Selectors) > 0 && slices.Max(o.Shots) > j.Config.Beams.Shots {
-		return usage.Errorf("icl.shots=%v: selectors choose beams.shots=%d examples: ask for no more", o.Shots, j.Config.Beams.Shots)
+	beams := len(o.Selectors) > 0 || slices.Contains(o.Baselines, "best_beam")
+	if beams && slices.Max(o.Shots) > j.Config.Beams.Shots {
+		return usage.Errorf("icl.shots=%v: selectors and best_beam choose beams.shots=%d examples: ask for no more", o.Shots,
+			j.Config.Beams.Shots)
 	}
 	s, err := newStages(j)
 	if err != nil {
@@ -41,23 +43,51 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	var answers []*answered
-	for _, shots := range o.Shots {
-		for _, b := range o.Baselines {
-			a, err := l.infer(ctx, b, shots, fmt.Sprintf("seed=%d", j.Config.Seed), "infer.method="+b)
-			if err != nil {
-				return err
-			}
-			answers = append(answers, a)
-		}
+	models := o.Models
+	if len(models) == 0 {
+		models = []string{""}
 	}
-	for _, name := range o.Selectors {
-		of, err := l.selector(ctx, name)
+	for _, name := range models {
+		of, err := l.ask(ctx, name)
 		if err != nil {
 			return err
+		}
+		for _, a := range of {
+			a.model = name
 		}
 		answers = append(answers, of...)
 	}
 	return l.report(answers)
+}
+
+// ask lets a model answer with what every method chooses for it. name is one of icl.models, "" = that of the section lvlm.
+func (l *loop) ask(ctx context.Context, name string) (answers []*answered, err error) {
+	if name != "" {
+		l.job.Logf("model: %s", name)
+	}
+	if err := l.findModel(ctx, name); err != nil {
+		return nil, err
+	}
+	if err := l.search(ctx); err != nil {
+		return nil, err
+	}
+	for _, shots := range l.Shots {
+		for _, b := range l.Baselines {
+			a, err := l.infer(ctx, b, shots, fmt.Sprintf("seed=%d", l.job.Config.Seed), "infer.method="+b)
+			if err != nil {
+				return nil, err
+			}
+			answers = append(answers, a)
+		}
+	}
+	for _, name := range l.Selectors {
+		of, err := l.selector(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, of...)
+	}
+	return answers, nil
 }
 
 // loop is one task=icl.
@@ -66,15 +96,18 @@ type loop struct {
 	*stages
 	job         *job.Job
 	set         *icl.Set
-	records     []string // overrides that name the records, and where answers are kept
+	records     []string // overrides that name the records
+	asking      []string // overrides of the stages that ask the model: where answers are kept
 	embeddings  string   // override that names their table
-	model       string   // override that names the model
+	model       []string // overrides that name the model
+	weights     []string // state of its files
 	beams       string   // stage of the training queries' beams
 	pools       string   // RL file of the held-out queries' pools
+	best        string   // and of their beams, where best_beam is compared
 	annotations []vqa.Annotation
 }
 
-// prepare makes all that the methods have in common: records, model, embeddings, beams and pools.
+// prepare makes what all models have in common: records and embeddings.
 func (l *loop) prepare(ctx context.Context) error {
 	c := l.job.Config
 	c0 := *c
@@ -97,8 +130,8 @@ func (l *loop) prepare(ctx context.Context) error {
 	if c0.Data.RecordsICL != nil {
 		l.records = []string{"data.records_icl=" + quoted(*c0.Data.RecordsICL)}
 	}
-	if err := l.findModel(ctx); err != nil {
-		return err
+	if c.LVLM.Store == nil { // what the models say is kept in one store for all stages
+		l.asking = []string{"lvlm.store=" + quoted(filepath.Join(l.root, "store"))}
 	}
 	if c0.Data.Embeddings == nil {
 		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.set.Digest)
@@ -109,13 +142,27 @@ func (l *loop) prepare(ctx context.Context) error {
 		c0.Data.Embeddings = &table
 	}
 	l.embeddings = "data.embeddings=" + quoted(*c0.Data.Embeddings)
-	args := append(slices.Clone(l.records), l.model, l.embeddings)
-	if l.beams, err = l.run(ctx, "beams", "beams", args, l.set.Digest); err != nil {
+	return nil
+}
+
+// search makes beams of the training queries and pools of the held-out ones.
+func (l *loop) search(ctx context.Context) (err error) {
+	if l.beams, err = l.asked(ctx, "beams", "beams"); err != nil {
 		return err
 	}
-	dir, err := l.run(ctx, "pools", "beams", append(args, "beams.split=val", "beams.score=none"), l.set.Digest)
-	l.pools = filepath.Join(dir, "records.json")
+	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none")
+	if l.pools = filepath.Join(dir, "records.json"); err != nil || !slices.Contains(l.Baselines, "best_beam") {
+		return err
+	}
+	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val")
+	l.best = filepath.Join(dir, "records.json")
 	return err
+}
+
+// asked makes sure that a stage is done that reads the records and asks the model.
+func (l *loop) asked(ctx context.Context, name, task string, args ...string) (string, error) {
+	all := slices.Concat(l.records, l.asking, l.model, []string{l.embeddings}, args)
+	return l.run(ctx, name, task, all, append(slices.Clone(l.weights), l.set.Digest)...)
 }
 
 // world writes the built-in records, once for equal options.
@@ -132,17 +179,25 @@ func (l *loop) world(opt iclshapes.Options) (string, error) {
 	return dir, err
 }
 
-// findModel trains the vision-language model where none is named. What it says is kept in one store for all stages.
-func (l *loop) findModel(ctx context.Context) error {
+// findModel names the vision-language model to the stages that ask it, and trains it where none is named.
+func (l *loop) findModel(ctx context.Context, name string) error {
 	c := l.job.Config
-	if c.LVLM.Store == nil {
-		l.records = append(l.records, "lvlm.store="+quoted(filepath.Join(l.root, "store")))
+	path, served := c.LVLM.Path, c.LVLM.Backend != "local"
+	if name != "" && !served {
+		path = &name
+	}
+	l.model, l.weights = nil, nil
+	if path != nil {
+		l.model, l.weights = []string{"lvlm.path=" + quoted(*path)}, state(*path)
+	}
+	if served && name == "" && c.LVLM.Model != nil {
+		name = *c.LVLM.Model
+	}
+	if served && name != "" {
+		l.model = append(l.model, "lvlm.model="+quoted(name))
 	}
 	switch {
-	case c.LVLM.Path != nil:
-		l.model = "lvlm.path=" + quoted(*c.LVLM.Path)
-	case c.LVLM.Backend != "local":
-		l.model = "lvlm.backend=" + c.LVLM.Backend
+	case served, path != nil:
 	case l.Model == nil:
 		return usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, a run of policy=qwen2_5_vl, or icl.model=EXPERIMENT that trains one")
 	default:
@@ -156,7 +211,7 @@ func (l *loop) findModel(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.model = "lvlm.path=" + quoted(dir)
+		l.model = []string{"lvlm.path=" + quoted(dir)}
 	}
 	return nil
 }
@@ -170,6 +225,9 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 		out = append(out, &answered{method: name, shots: shots})
 	}
 	data := []string{"data=beams", l.embeddings}
+	if l.job.Config.LVLM.Reward != nil { // the model scores selections in training
+		data = append(data, l.model...)
+	}
 	for k := range l.Seeds {
 		seed := fmt.Sprintf("seed=%d", l.job.Config.Seed+int64(k))
 		trained, err := l.run(ctx, fmt.Sprintf("%s_%d", short, k), "train", append(slices.Clone(data),
@@ -197,9 +255,12 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 
 // infer lets the model answer with what a method chooses.
 func (l *loop) infer(ctx context.Context, method string, shots int, args ...string) (*answered, error) {
-	all := slices.Concat(l.records, []string{l.model, l.embeddings, "infer.beams=" + quoted(l.pools),
-		fmt.Sprintf("infer.shots=%d", shots)}, args)
-	dir, err := l.run(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", all, l.set.Digest)
+	beams := l.pools
+	if method == "best_beam" {
+		beams = l.best
+	}
+	dir, err := l.asked(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", append(args, "infer.beams="+quoted(beams),
+		fmt.Sprintf("infer.shots=%d", shots))...)
 	if err != nil {
 		return nil, err
 	}

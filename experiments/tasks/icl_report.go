@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
@@ -16,6 +18,7 @@ import (
 
 // answered is what a method's examples were worth: the official accuracy of every question, for each seed.
 type answered struct {
+	model   string // one of icl.models; "" = the only one
 	method  string
 	shots   int
 	runs    []map[int64]float64 // by seed: the accuracy by question, 0 to 1
@@ -23,6 +26,9 @@ type answered struct {
 	cost    Inference // of all seeds
 	versus  stats.Paired
 }
+
+// key says with whom a method is compared.
+func (a *answered) key() string { return fmt.Sprint(a.shots, " ", a.model) }
 
 // add joins the answers of another seed.
 func (a *answered) add(b *answered) {
@@ -50,6 +56,7 @@ func (a *answered) scores(questions []int64) []float64 {
 
 // selectionFile is a line of selections.jsonl beside the report: what a method showed, and where the rest is.
 type selectionFile struct {
+	Model   string   `json:"model,omitempty"` // of icl.models
 	Method  string   `json:"method"`
 	Shots   int      `json:"shots"`
 	Folders []string `json:"folders"` // one a seed, with selections.jsonl, results.json and infer.json
@@ -58,17 +65,18 @@ type selectionFile struct {
 // report compares the methods question by question and writes the comparison.
 func (l *loop) report(all []*answered) error {
 	var questions, images []int64
-	for _, a := range l.annotations {
-		if _, asked := all[0].runs[0][a.QuestionID]; asked {
+	for _, a := range l.annotations { // that every method was asked
+		missing := func(b *answered) bool { _, asked := b.runs[0][a.QuestionID]; return !asked }
+		if !slices.ContainsFunc(all, missing) {
 			questions, images = append(questions, a.QuestionID), append(images, a.ImageID)
 		}
 	}
-	reference := map[int]*answered{} // by shots: the first baseline
+	reference := map[string]*answered{} // by model and shots: the first baseline
 	var family []*stats.Paired
 	for _, a := range all {
-		ref := reference[a.shots]
+		ref := reference[a.key()]
 		if ref == nil {
-			reference[a.shots] = a
+			reference[a.key()] = a
 		} else {
 			var err error
 			a.versus, err = stats.PairedDifference(a.scores(questions), ref.scores(questions), images, 0, stats.DefaultOptions())
@@ -77,8 +85,8 @@ func (l *loop) report(all []*answered) error {
 			}
 			family = append(family, &a.versus)
 		}
-		err := l.job.Log.Scores(record.Evaluation{Split: "held_out", Policy: a.method, Metric: "accuracy", Shots: a.shots, QueryIDs: questions,
-			Scores: a.scores(questions), Clusters: images})
+		err := l.job.Log.Scores(record.Evaluation{Split: "held_out", Policy: path.Join(a.model, a.method), Metric: "accuracy", Shots: a.shots,
+			QueryIDs: questions, Scores: a.scores(questions), Clusters: images})
 		if err != nil {
 			return err
 		}
@@ -88,7 +96,7 @@ func (l *loop) report(all []*answered) error {
 }
 
 // table is the comparison: a row for each method and number of examples.
-func (l *loop) table(all []*answered, reference map[int]*answered, questions []int64) *page.Table {
+func (l *loop) table(all []*answered, reference map[string]*answered, questions []int64) *page.Table {
 	first := l.Baselines[0]
 	t := &page.Table{Title: "Answers"}
 	for _, c := range []string{"method", ">examples", ">seeds", ">accuracy (%)", "95% interval", ">over " + first, "95% interval of it",
@@ -102,11 +110,17 @@ func (l *loop) table(all []*answered, reference map[int]*answered, questions []i
 		if interval != nil {
 			row[4] = fmt.Sprintf("%.1f to %.1f", 100*interval.Low, 100*interval.High)
 		}
-		if reference[a.shots] != a {
+		if reference[a.key()] != a {
 			low, high := page.Fixed(100*a.versus.Interval.Low, 1), page.Fixed(100*a.versus.Interval.High, 1)
 			row[5], row[6], row[7] = page.Markup(page.Fixed(100*a.versus.Mean, 1)), low+" to "+high, stats.VerdictCell(a.versus)
 		}
 		t.Rows = append(t.Rows, row)
+	}
+	if len(l.Models) > 0 {
+		t.Columns = append(page.NewTable([]string{"model"}, nil).Columns, t.Columns...)
+		for i, a := range all {
+			t.Rows[i] = append([]any{a.model}, t.Rows[i]...)
+		}
 	}
 	return t
 }
@@ -118,7 +132,7 @@ func (l *loop) write(t *page.Table, all []*answered) error {
 	}
 	var lines bytes.Buffer
 	for _, a := range all {
-		text, err := json.Marshal(selectionFile{a.method, a.shots, a.folders})
+		text, err := json.Marshal(selectionFile{a.model, a.method, a.shots, a.folders})
 		if err != nil {
 			return err
 		}

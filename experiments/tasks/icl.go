@@ -29,6 +29,11 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 		return usage.Errorf("icl.shots=%v: selectors and best_beam choose beams.shots=%d examples: ask for no more", o.Shots,
 			j.Config.Beams.Shots)
 	}
+	greedy := slices.Contains([]string{"cider", "vqa"}, j.Config.Beams.Score)
+	if mode := j.Config.Data.Reward.Mode; len(o.Selectors) > 0 && greedy && mode == "vqa_gt_prob" {
+		return usage.Errorf("data.reward.mode=%s: beams.score=%s asks for no probabilities: take data.reward.mode=beam_score", mode,
+			j.Config.Beams.Score)
+	}
 	s, err := newStages(j)
 	if err != nil {
 		return err
@@ -94,17 +99,17 @@ func (l *loop) ask(ctx context.Context, name string) (answers []*answered, err e
 type loop struct {
 	job.ICLOptions
 	*stages
-	job         *job.Job
-	set         *icl.Set
-	records     []string // overrides that name the records
-	asking      []string // overrides of the stages that ask the model: where answers are kept
-	embeddings  string   // override that names their table
-	model       []string // overrides that name the model
-	weights     []string // state of its files
-	beams       string   // stage of the training queries' beams
-	pools       string   // RL file of the held-out queries' pools
-	best        string   // and of their beams, where best_beam is compared
-	annotations []vqa.Annotation
+	job        *job.Job
+	set        *icl.Set
+	records    []string     // overrides that name the records
+	asking     []string     // overrides of the stages that ask the model: where answers are kept
+	embeddings string       // override that names their table
+	model      []string     // overrides that name the model
+	weights    []string     // state of its files
+	beams      string       // stage of the training queries' beams
+	pools      string       // RL file of the held-out queries' pools
+	best       string       // and of their beams, where best_beam is compared
+	held       []icl.Record // held out, with answers
 }
 
 // prepare makes what all models have in common: records and embeddings.
@@ -124,7 +129,12 @@ func (l *loop) prepare(ctx context.Context) error {
 		return err
 	}
 	l.job.Data = record.DataSummary{Name: "records", Fingerprint: l.set.Digest, Counts: l.set.Counts, Skipped: map[string]int{}}
-	if l.annotations = annotationsOf(l.set); len(l.annotations) == 0 {
+	for _, q := range l.set.Queries(true) {
+		if r := l.set.Records[q]; len(r.Answers) > 0 {
+			l.held = append(l.held, r)
+		}
+	}
+	if len(l.held) == 0 {
 		return usage.Errorf("no held-out record has an answer: mark some with \"split\": \"val\"")
 	}
 	if c0.Data.RecordsICL != nil {
@@ -272,40 +282,54 @@ func (l *loop) infer(ctx context.Context, method string, shots int, args ...stri
 	if err != nil {
 		return nil, err
 	}
-	results, err := readResults(filepath.Join(dir, "results.json"))
+	of, err := l.grade(filepath.Join(dir, "results.json"))
 	if err != nil {
 		return nil, err
-	}
-	graded, err := vqa.Evaluate(l.annotations, results, false)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	of := map[int64]float64{}
-	for id, percent := range graded.ByQuestion {
-		of[id] = percent / 100
 	}
 	a.runs = []map[int64]float64{of}
 	return a, nil
 }
 
-// annotationsOf are the held-out records' answers as an official annotation file has them.
-func annotationsOf(set *icl.Set) (out []vqa.Annotation) {
-	for _, q := range set.Queries(true) {
-		r := set.Records[q]
+// grade scores a result file by question or image: official VQA accuracy from 0 to 1, or CIDEr-D. What nobody answered is left out.
+func (l *loop) grade(path string) (map[int64]float64, error) {
+	known := map[int64][]string{}
+	for _, r := range l.held {
+		known[r.ID] = r.Answers
+	}
+	if l.set.Captions {
+		results, err := readCaptionResults(path)
+		if err != nil {
+			return nil, err
+		}
+		return gradeCaptions(known, slices.DeleteFunc(results, func(r captionResult) bool { return known[r.ImageID] == nil }))
+	}
+	results, err := readResults(path)
+	out := map[int64]float64{}
+	for _, r := range results {
+		if answers := known[r.QuestionID]; answers != nil {
+			out[r.QuestionID] = vqa.Accuracy(r.Answer, answers, false)
+		}
+	}
+	return out, err
+}
+
+// writeAnnotations keeps the held-out records' answers as an official annotation file, so that task=evaluate can score every result file
+// again.
+func (l *loop) writeAnnotations() error {
+	list := []any{}
+	for _, r := range l.held {
 		a := vqa.Annotation{QuestionID: r.ID, ImageID: r.ImageID, QuestionType: "other", AnswerType: "other"}
 		for _, text := range r.Answers {
 			a.Answers = append(a.Answers, vqa.Answer{Answer: text})
+			if l.set.Captions {
+				list = append(list, caption{int64(len(list)), r.ID, text})
+			}
 		}
-		if len(a.Answers) > 0 {
-			out = append(out, a)
+		if !l.set.Captions {
+			list = append(list, a)
 		}
 	}
-	return out
-}
-
-// writeAnnotations keeps them beside the report, so that task=evaluate can score every result file again.
-func (l *loop) writeAnnotations() error {
-	text, err := json.Marshal(map[string]any{"annotations": l.annotations})
+	text, err := json.Marshal(map[string]any{"annotations": list})
 	if err != nil {
 		return err
 	}

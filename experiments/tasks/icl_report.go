@@ -65,10 +65,10 @@ type selectionFile struct {
 // report compares the methods question by question and writes the comparison.
 func (l *loop) report(all []*answered) error {
 	var questions, images []int64
-	for _, a := range l.annotations { // that every method was asked
-		missing := func(b *answered) bool { _, asked := b.runs[0][a.QuestionID]; return !asked }
+	for _, r := range l.held { // that every method was asked
+		missing := func(b *answered) bool { _, asked := b.runs[0][r.ID]; return !asked }
 		if !slices.ContainsFunc(all, missing) {
-			questions, images = append(questions, a.QuestionID), append(images, a.ImageID)
+			questions, images = append(questions, r.ID), append(images, r.ImageID)
 		}
 	}
 	reference := map[string]*answered{} // by model and shots: the first baseline
@@ -85,7 +85,7 @@ func (l *loop) report(all []*answered) error {
 			}
 			family = append(family, &a.versus)
 		}
-		err := l.job.Log.Scores(record.Evaluation{Split: "held_out", Policy: path.Join(a.model, a.method), Metric: "accuracy", Shots: a.shots,
+		err := l.job.Log.Scores(record.Evaluation{Split: "held_out", Policy: path.Join(a.model, a.method), Metric: l.metric(), Shots: a.shots,
 			QueryIDs: questions, Scores: a.scores(questions), Clusters: images})
 		if err != nil {
 			return err
@@ -95,11 +95,20 @@ func (l *loop) report(all []*answered) error {
 	return l.write(l.table(all, reference, questions), all)
 }
 
+// metric is what answers are scored by.
+func (l *loop) metric() string {
+	if l.set.Captions {
+		return "cider"
+	}
+	return "accuracy"
+}
+
 // table is the comparison: a row for each method and number of examples.
 func (l *loop) table(all []*answered, reference map[string]*answered, questions []int64) *page.Table {
 	first := l.Baselines[0]
 	t := &page.Table{Title: "Answers"}
-	for _, c := range []string{"method", ">examples", ">seeds", ">accuracy (%)", "95% interval", ">over " + first, "95% interval of it",
+	score := map[string]string{"accuracy": ">accuracy (%)", "cider": ">CIDEr-D × 100"}[l.metric()]
+	for _, c := range []string{"method", ">examples", ">seeds", score, "95% interval", ">over " + first, "95% interval of it",
 		"verdict", ">scored", ">asked", ">known", ">prompt tokens", ">seconds"} {
 		t.Columns = append(t.Columns, page.NewTable([]string{c}, nil).Columns...)
 	}
@@ -142,9 +151,10 @@ func (l *loop) write(t *page.Table, all []*answered) error {
 		return err
 	}
 	var report bytes.Buffer
-	fmt.Fprintf(&report, "# %s\n\nOfficial VQA accuracy of the model's answers to %s. Differences are to `%s` on the same questions, paired, "+
-		"with intervals and tests corrected for all of them together (Holm); a question's accuracy is the mean over the seeds.\n\n", t.Title,
-		page.Plural(len(l.annotations), "held-out question"), l.Baselines[0])
+	score := map[string]string{"accuracy": "Official VQA accuracy", "cider": "CIDEr-D (× 100)"}[l.metric()]
+	fmt.Fprintf(&report, "# %s\n\n%s of the model's answers to %s. Differences are to `%s` on the same questions, paired, "+
+		"with intervals and tests corrected for all of them together (Holm); a question's score is the mean over the seeds.\n\n", t.Title,
+		score, page.Plural(len(l.held), "held-out question"), l.Baselines[0])
 	forms := map[string]func(io.Writer) error{"comparison.md": t.Markdown, "comparison.tex": t.LaTeX, "comparison.csv": t.CSV}
 	for name, write := range forms {
 		var b bytes.Buffer

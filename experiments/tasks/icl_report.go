@@ -77,9 +77,13 @@ func (l *loop) report(all []*answered) error {
 			}
 			family = append(family, &a.versus)
 		}
-		err := l.job.Log.Scores(record.Evaluation{Split: "held_out", Policy: a.method, Metric: "accuracy", Shots: a.shots, QueryIDs: questions,
-			Scores: a.scores(questions), Clusters: images})
-		if err != nil {
+		e := record.Evaluation{Split: "held_out", Policy: a.method, Metric: "accuracy", Shots: a.shots, QueryIDs: questions,
+			Scores: a.scores(questions), Clusters: images}
+		fields := map[string]any{"split": e.Split, "policy": e.Policy, "shots": e.Shots, e.Metric: e.Mean()}
+		if err := l.job.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
+			return err
+		}
+		if err := l.job.Log.Scores(e); err != nil {
 			return err
 		}
 	}
@@ -150,7 +154,7 @@ func (l *loop) write(t *page.Table, all []*answered) error {
 	if err := page.WriteText(l.job.Dir, report.String()); err != nil {
 		return err
 	}
-	if err := t.Console(stdout.Writer()); err != nil {
+	if err := t.ConsoleWithin(stdout.Writer(), stdout.Width()); err != nil {
 		return err
 	}
 	stdout.Printf("report: %s\n", filepath.Join(l.job.Dir, "report.md"))

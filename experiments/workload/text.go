@@ -277,6 +277,8 @@ func (w *textWorkload[P]) Summary() record.DataSummary {
 	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint,
 		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
+	maps.Copy(out.Skipped, b.Skipped)
+	maps.Copy(out.SkippedAt, b.SkippedAt)
 	for why, s := range w.skipped {
 		out.Skipped[why], out.SkippedAt[why] = s.Count, s.Where
 	}

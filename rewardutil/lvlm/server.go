@@ -31,7 +31,8 @@ type server struct {
 	first  *told      // token of every prompt; nil: not known
 	known  Likelihood // of the probe
 
-	teacher bool // only the answer's places are scored
+	teacher bool     // only the answer's places are scored
+	notes   []string // of the probe, for the log
 }
 
 // dial finds out what serves at the address, and refuses what cannot score (probe).
@@ -68,8 +69,12 @@ func (s *server) named(err error) error {
 	return fmt.Errorf("lvlm.backend=%s at %s: %w", s.opt.Backend, s.client.Address(), err)
 }
 
-// introduce asks for the names of models and of the program.
+// introduce asks for the names of models and of the program. A server that is up tells them at once: one that never comes to the
+// end of its answer does not keep a job waiting.
 func (s *server) introduce(ctx context.Context) error {
+	const patience = 4 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("refused: no whole list of models (/v1/models) in %v", patience))
+	defer cancel()
 	said, err := s.get(ctx, "/v1/models")
 	var list struct {
 		Data []struct {

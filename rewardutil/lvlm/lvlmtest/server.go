@@ -31,7 +31,7 @@ type Server struct {
 	Teacher  bool          // chosen tokens can be scored (vllm)
 	Folded   bool          // prompt_token_ids has images unexpanded (vllm)
 	Wait     time.Duration // that each answer takes
-	Lie      string        // one of Lies
+	Lie      string        // one of Lies; endless models, no models: its list of models never ends, or never begins
 	Refuse   func(n int) (status int, header http.Header)
 	Template *chat.Template // vllm's; nil = Qwen2.5-VL's
 
@@ -116,19 +116,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(err)
 	}
-	if r.Method == http.MethodPost {
-		switch s.Lie {
-		case "truncated JSON":
-			data = data[:len(data)*2/3]
-		case "an endless answer":
-			flush, _ := w.(http.Flusher)
-			for r.Context().Err() == nil {
-				fmt.Fprint(w, " ")
-				flush.Flush()
-				time.Sleep(20 * time.Millisecond)
-			}
-			return
+	switch {
+	case r.Method == http.MethodPost && s.Lie == "truncated JSON":
+		data = data[:len(data)*2/3]
+	case r.Method == http.MethodPost && s.Lie == "an endless answer", r.URL.Path == "/v1/models" && s.Lie == "endless models":
+		flush, _ := w.(http.Flusher)
+		for r.Context().Err() == nil {
+			fmt.Fprint(w, " ")
+			flush.Flush()
+			time.Sleep(20 * time.Millisecond)
 		}
+		return
+	case r.URL.Path == "/v1/models" && s.Lie == "no models":
+		<-r.Context().Done()
+		return
 	}
 	w.Write(data)
 }

@@ -34,6 +34,9 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 			return nil, err
 		}
 		out.Tokens = local.Tokens
+		if !o.Images {
+			out.Tokens = func(p lvlm.Prompt) (int, error) { return local.Tokens(p.WithoutImages()) }
+		}
 		return local, nil
 	})
 	if err != nil {

@@ -92,18 +92,23 @@ func TestToyEntries(t *testing.T) {
 	put("phases/grpo/kl_toy.go", toyKL)
 	put("rewardutil/advantage/toy.go", toyAdvantage)
 	put("rewardutil/reward/toy.go", toyReward)
-	for path, line := range map[string][2]string{
-		"phases/grpo/losses.go": {"return []Loss{", "return []Loss{lossToy(), "},
-		"phases/grpo/kl.go":     {"return []Estimator{", "return []Estimator{klToy(), "},
+	lines := map[string][]string{ // path → what stands there, what it becomes, and so on
+		"phases/grpo/loss.go": {"return []Loss{", "return []Loss{lossToy(), ", "return []Estimator{", "return []Estimator{klToy(), "},
 
 		"rewardutil/advantage/methods.go": {"return []Method{", "return []Method{toy(), "},
 		"rewardutil/reward/rewards.go":    {"type Options struct {", "type Options struct {\n\tToy ToyOptions `koanf:\"toy\"`"},
-	} {
+	}
+	for path, line := range lines {
 		text, err := os.ReadFile(filepath.Join(root, path))
-		if err != nil || strings.Count(string(text), line[0]) != 1 {
-			t.Fatalf("%s: %q stands there %d times (%v)", path, line[0], strings.Count(string(text), line[0]), err)
+		if err != nil {
+			t.Fatal(err)
 		}
-		put(path, strings.Replace(string(text), line[0], line[1], 1))
+		for i := 0; i < len(line); i += 2 {
+			if n := strings.Count(string(text), line[i]); n != 1 {
+				t.Fatalf("%s: %q stands there %d times", path, line[i], n)
+			}
+		}
+		put(path, strings.NewReplacer(line...).Replace(string(text)))
 	}
 	replaced, err := json.Marshal(map[string]any{"Replace": overlay})
 	if err != nil {

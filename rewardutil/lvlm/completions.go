@@ -24,7 +24,8 @@ type completionsBody struct {
 func (s completions) body(p Prompt) (completionsBody, error) {
 	for _, e := range append(p.Shots[:len(p.Shots):len(p.Shots)], p.Query) {
 		if e.Image != "" {
-			return completionsBody{}, errors.New("the prompt has an image, and backend=completions reads text only: take vllm or sglang")
+			return completionsBody{}, errors.New("the prompt has an image, and backend=completions reads text only: take vllm or " +
+				"sglang, or lvlm.images=false")
 		}
 	}
 	text, _, err := s.rendering.texts(p)

@@ -3,7 +3,10 @@
 // (experiments opens it), or behind a server (vLLM, SGLang, anything with /v1/completions that honours echo).
 package lvlm
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Example is a question about an image with an answer: a demonstration, or the query itself.
 type Example struct {
@@ -17,6 +20,16 @@ type Example struct {
 type Prompt struct {
 	Shots []Example
 	Query Example
+}
+
+// WithoutImages is the prompt's texts.
+func (p Prompt) WithoutImages() Prompt {
+	p.Shots = slices.Clone(p.Shots)
+	for i := range p.Shots {
+		p.Shots[i].Image = ""
+	}
+	p.Query.Image = ""
+	return p
 }
 
 // Likelihood is how likely a given answer is: one entry a token of it, the token that ends the turn last.

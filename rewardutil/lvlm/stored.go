@@ -24,10 +24,11 @@ type Stored struct {
 	store   *store.Store // nil: nothing is kept
 	length  int          // of answers, in tokens
 	batch   int          // prompts in one call of scorer
+	images  bool         // prompts show theirs
 	workers chan struct{}
 
 	identity [sha256.Size]byte
-	images   sync.Map // path → digest of the file's content
+	files    sync.Map // path → digest of the file's content
 	mu       sync.Mutex
 	flying   map[store.Key]*flight
 	asked    atomic.Int64
@@ -46,7 +47,8 @@ type Counts struct {
 // newStored puts a store before a scorer, which is asked batch prompts at a time and workers times at once.
 func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int) (*Stored, error) {
 	id, err := json.Marshal(scorer.Identity().key())
-	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, workers: make(chan struct{}, workers),
+	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, images: opt.Images,
+		workers:  make(chan struct{}, workers),
 		identity: sha256.Sum256(id), flying: map[store.Key]*flight{}}, err
 }
 
@@ -140,6 +142,12 @@ type flight struct {
 // the first failure nothing new is asked; what is under way then is awaited and kept.
 func (s *Stored) ask(ctx context.Context, name string, prompts []Prompt,
 	model func(context.Context, []Prompt) ([][]byte, error)) ([][]byte, error) {
+	if !s.images {
+		prompts = slices.Clone(prompts)
+		for i, p := range prompts {
+			prompts[i] = p.WithoutImages()
+		}
+	}
 	keys := make([]store.Key, len(prompts))
 	for i, p := range prompts {
 		var err error

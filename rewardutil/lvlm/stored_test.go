@@ -231,3 +231,21 @@ func TestStoredKeepsWhatWasScored(t *testing.T) {
 		t.Errorf("asked %v again, %v: want those behind the failure", model.asked, err)
 	}
 }
+
+// With images=false the model and the store see texts alone, and the caller's prompts stay as they are.
+func TestImagesAreLeftOut(t *testing.T) {
+	model, opt := &toy{asked: map[string]int{}}, DefaultOptions()
+	opt.Images = false
+	scorer, err := Open(t.Context(), opt, func() (Scorer, error) { return model, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Prompt{Shots: []Example{{Image: "/no/a.png", Question: "q", Answer: "a"}},
+		Query: Example{Image: "/no/b.png", Question: "q", Answer: "b"}}
+	if _, err := scorer.Score(t.Context(), []Prompt{p}); err != nil {
+		t.Fatal(err)
+	}
+	if model.asked[textOf(p.WithoutImages())] != 1 || p.Shots[0].Image == "" || p.Query.Image == "" {
+		t.Errorf("asked %v with %+v", model.asked, p)
+	}
+}

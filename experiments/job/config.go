@@ -254,6 +254,9 @@ func (c *Config) Validate() error {
 	if c.Task == "evaluate" && c.Evaluate.Metric == "rouge" && c.Eval.Cluster != nil {
 		return option.Errorf("eval.cluster", "evaluate.metric=rouge reads ids and texts, which have nothing in common: want null")
 	}
+	if c.Compatible() && c.Selector.Clip.Path != nil {
+		return option.Errorf("selector.clip.path", "compat=lever_plus reproduces training on a fixed table: leave one of the two out")
+	}
 	if c.Task == "predict" && c.Init.Checkpoint == nil {
 		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
 	}

@@ -81,7 +81,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	m.Load, _ = clock.read()
 	m.LoadedMB = hostmem.Resident() / mb
 	data := workload.NewPointerData(bundle)
-	policy, err := workload.OpenPointer(j, bundle.RCE.Table.Dim)
+	policy, err := workload.OpenPointer(j, bundle.RCE.Table)
 	if err != nil {
 		return m, err
 	}

@@ -66,6 +66,7 @@ type loop struct {
 	*stages
 	job         *job.Job
 	set         *icl.Set
+	from        []string // digests of the records and of their pictures
 	records     []string // overrides that name the records, and where answers are kept
 	embeddings  string   // override that names their table
 	model       string   // override that names the model
@@ -90,6 +91,11 @@ func (l *loop) prepare(ctx context.Context) error {
 	if l.set, err = c0.Records(nil); err != nil {
 		return err
 	}
+	shown, err := pictures(ctx, l.set.Records)
+	if err != nil {
+		return err
+	}
+	l.from = []string{l.set.Digest, shown}
 	l.job.Data = record.DataSummary{Name: "records", Fingerprint: l.set.Digest, Counts: l.set.Counts, Skipped: map[string]int{}}
 	if l.annotations = annotationsOf(l.set); len(l.annotations) == 0 {
 		return usage.Errorf("no held-out record has an answer: mark some with \"split\": \"val\"")
@@ -101,7 +107,7 @@ func (l *loop) prepare(ctx context.Context) error {
 		return err
 	}
 	if c0.Data.Embeddings == nil {
-		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.set.Digest)
+		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
 		if err != nil {
 			return err
 		}
@@ -110,17 +116,17 @@ func (l *loop) prepare(ctx context.Context) error {
 	}
 	l.embeddings = "data.embeddings=" + quoted(*c0.Data.Embeddings)
 	args := append(slices.Clone(l.records), l.model, l.embeddings)
-	if l.beams, err = l.run(ctx, "beams", "beams", args, l.set.Digest); err != nil {
+	if l.beams, err = l.run(ctx, "beams", "beams", args, l.from...); err != nil {
 		return err
 	}
-	dir, err := l.run(ctx, "pools", "beams", append(args, "beams.split=val", "beams.score=none"), l.set.Digest)
+	dir, err := l.run(ctx, "pools", "beams", append(args, "beams.split=val", "beams.score=none"), l.from...)
 	l.pools = filepath.Join(dir, "records.json")
 	return err
 }
 
 // world writes the built-in records, once for equal options.
 func (l *loop) world(opt iclshapes.Options) (string, error) {
-	key := digest.Of(fmt.Appendf(nil, "%+v", opt))
+	key := digest.Of(fmt.Appendf(nil, "%d %+v", edition("world"), opt))
 	dir := filepath.Join(l.root, "world-"+key[:12])
 	if _, err := os.Stat(filepath.Join(dir, iclshapes.RecordsFile)); err == nil {
 		return dir, nil
@@ -152,7 +158,7 @@ func (l *loop) findModel(ctx context.Context) error {
 				args = append(args, o)
 			}
 		}
-		dir, err := l.start(ctx, "model", args, nil)
+		dir, err := l.start(ctx, "model", edition("train"), args, nil)
 		if err != nil {
 			return err
 		}
@@ -199,7 +205,7 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 func (l *loop) infer(ctx context.Context, method string, shots int, args ...string) (*answered, error) {
 	all := slices.Concat(l.records, []string{l.model, l.embeddings, "infer.beams=" + quoted(l.pools),
 		fmt.Sprintf("infer.shots=%d", shots)}, args)
-	dir, err := l.run(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", all, l.set.Digest)
+	dir, err := l.run(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", all, l.from...)
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,11 @@ func WriteReport(dir string, jobs []Job, opt Options) error {
 	if plotErr != nil {
 		p.note(plotErr)
 	}
-	if err := page.WriteText(dir, p.Report(figures)); err != nil {
+	more, err := p.explore()
+	if err != nil {
+		return err
+	}
+	if err := page.WriteLively(dir, p.Report(figures), more); err != nil {
 		return err
 	}
 	return plotErr
@@ -118,6 +122,7 @@ type View struct {
 	gainSplit string            // the held-out split, or val
 	verdicts  *results.ArmTable // nil: no two jobs left scores to compare
 	compared  []comparedSetting // of verdicts, best first
+	seeded    *studySetting     // those with several seeds; nil: their epochs are not read
 	notes     []string          // what went wrong with the report itself
 
 	armSettings []*studySetting // of a study: one, unless more than arms and seeds was swept

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,9 +58,6 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 		if err != nil {
 			return err
 		}
-		for _, a := range of {
-			a.model = name
-		}
 		answers = append(answers, of...)
 	}
 	return l.report(answers)
@@ -67,7 +65,7 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 
 // ask lets a model answer with what every method chooses for it. name is one of icl.models, "" = that of the section lvlm.
 func (l *loop) ask(ctx context.Context, name string) (answers []*answered, err error) {
-	if name != "" {
+	if l.name = name; name != "" {
 		l.job.Logf("model: %s", name)
 	}
 	if err := l.findModel(ctx, name); err != nil {
@@ -78,7 +76,7 @@ func (l *loop) ask(ctx context.Context, name string) (answers []*answered, err e
 	}
 	for _, shots := range l.Shots {
 		for _, b := range l.Baselines {
-			a, err := l.infer(ctx, b, shots, fmt.Sprintf("seed=%d", l.job.Config.Seed), "infer.method="+b)
+			a, err := l.baseline(ctx, b, shots)
 			if err != nil {
 				return nil, err
 			}
@@ -101,14 +99,17 @@ type loop struct {
 	*stages
 	job        *job.Job
 	set        *icl.Set
+	from       []string     // digests of the records and of their pictures
 	records    []string     // overrides that name the records
 	asking     []string     // overrides of the stages that ask the model: where answers are kept
 	embeddings string       // override that names their table
+	name       string       // of the model among icl.models; "" = the only one
 	model      []string     // overrides that name the model
 	weights    []string     // state of its files
 	beams      string       // stage of the training queries' beams
 	pools      string       // RL file of the held-out queries' pools
 	best       string       // and of their beams, where best_beam is compared
+	spent      []spent      // on what the methods have in common
 	held       []icl.Record // held out, with answers
 }
 
@@ -128,6 +129,11 @@ func (l *loop) prepare(ctx context.Context) error {
 	if l.set, err = c0.Records(nil); err != nil {
 		return err
 	}
+	shown, err := pictures(ctx, l.set.Records)
+	if err != nil {
+		return err
+	}
+	l.from = []string{l.set.Digest, shown}
 	l.job.Data = record.DataSummary{Name: "records", Fingerprint: l.set.Digest, Counts: l.set.Counts, Skipped: map[string]int{}}
 	for _, q := range l.set.Queries(true) {
 		if r := l.set.Records[q]; len(r.Answers) > 0 {
@@ -144,8 +150,8 @@ func (l *loop) prepare(ctx context.Context) error {
 		l.asking = []string{"lvlm.store=" + quoted(filepath.Join(l.root, "store"))}
 	}
 	if c0.Data.Embeddings == nil {
-		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.set.Digest)
-		if err != nil {
+		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
+		if err = l.spend("embeddings", dir, err); err != nil {
 			return err
 		}
 		table := filepath.Join(dir, "embeddings.safetensors")
@@ -157,7 +163,8 @@ func (l *loop) prepare(ctx context.Context) error {
 
 // search makes beams of the training queries and pools of the held-out ones.
 func (l *loop) search(ctx context.Context) (err error) {
-	if l.beams, err = l.asked(ctx, "beams", "beams"); err != nil {
+	l.beams, err = l.asked(ctx, "beams", "beams")
+	if err = l.spend("beams", l.beams, err); err != nil {
 		return err
 	}
 	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none")
@@ -165,6 +172,7 @@ func (l *loop) search(ctx context.Context) (err error) {
 		return err
 	}
 	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val")
+	err = l.spend("beams of held-out questions", dir, err)
 	l.best = filepath.Join(dir, "records.json")
 	return err
 }
@@ -172,12 +180,12 @@ func (l *loop) search(ctx context.Context) (err error) {
 // asked makes sure that a stage is done that reads the records and asks the model.
 func (l *loop) asked(ctx context.Context, name, task string, args ...string) (string, error) {
 	all := slices.Concat(l.records, l.asking, l.model, []string{l.embeddings}, args)
-	return l.run(ctx, name, task, all, append(slices.Clone(l.weights), l.set.Digest)...)
+	return l.run(ctx, name, task, all, append(slices.Clone(l.weights), l.from...)...)
 }
 
 // world writes the built-in records, once for equal options.
 func (l *loop) world(opt iclshapes.Options) (string, error) {
-	key := digest.Of(fmt.Appendf(nil, "%+v", opt))
+	key := digest.Of(fmt.Appendf(nil, "%d %+v", edition("world"), opt))
 	dir := filepath.Join(l.root, "world-"+key[:12])
 	if _, err := os.Stat(filepath.Join(dir, iclshapes.RecordsFile)); err == nil {
 		return dir, nil
@@ -217,13 +225,41 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 				args = append(args, o)
 			}
 		}
-		dir, err := l.start(ctx, "model", args, nil)
-		if err != nil {
+		dir, err := l.start(ctx, "model", edition("train"), args, nil)
+		if err = l.spend("model", dir, err); err != nil {
 			return err
 		}
 		l.model = []string{"lvlm.path=" + quoted(dir)}
 	}
 	return nil
+}
+
+// baseline lets the model answer with what a method chooses that nothing was trained for: chance anew with every seed, the others
+// choose the same with any, so that runs of different seeds share the stage.
+func (l *loop) baseline(ctx context.Context, method string, shots int) (*answered, error) {
+	if method != record.PolicyRandom {
+		return l.infer(ctx, method, shots, l.job.Config.Seed, "infer.method="+method)
+	}
+	out := &answered{model: l.name, method: method, shots: shots}
+	for seed := range l.seeds() {
+		a, err := l.infer(ctx, fmt.Sprintf("%s_%d", method, seed), shots, seed, "infer.method="+method, fmt.Sprintf("seed=%d", seed))
+		if err != nil {
+			return nil, err
+		}
+		out.add(a)
+	}
+	return out, nil
+}
+
+// seeds are those of the selectors and of chance.
+func (l *loop) seeds() iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for k := range l.Seeds {
+			if !yield(l.job.Config.Seed + int64(k)) {
+				return
+			}
+		}
+	}
 }
 
 // selector trains a selector with every seed and lets the model answer with what it chooses.
@@ -232,27 +268,27 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	short := strings.NewReplacer(":", "_", "+", "_").Replace(name)
 	var out []*answered
 	for _, shots := range l.Shots {
-		out = append(out, &answered{method: name, shots: shots})
+		out = append(out, &answered{model: l.name, method: name, shots: shots})
 	}
 	data := []string{"data=beams", l.embeddings}
 	if l.job.Config.LVLM.Reward != nil { // the model scores selections in training
 		data = append(data, l.model...)
 	}
-	for k := range l.Seeds {
-		seed := fmt.Sprintf("seed=%d", l.job.Config.Seed+int64(k))
-		trained, err := l.run(ctx, fmt.Sprintf("%s_%d", short, k), "train", append(slices.Clone(data),
+	for seed := range l.seeds() {
+		stage := fmt.Sprintf("%s_%d", short, seed)
+		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
 			"data.beams="+quoted(filepath.Join(l.beams, "records.json")), "schedule=["+strings.Join(phases, ",")+"]", "control="+control,
-			fmt.Sprintf("selector.shot_num=%d", l.job.Config.Beams.Shots), seed))
-		if err != nil {
+			fmt.Sprintf("selector.shot_num=%d", l.job.Config.Beams.Shots), fmt.Sprintf("seed=%d", seed)))
+		if err = l.spend("training "+name, trained, err); err != nil {
 			return nil, err
 		}
-		chosen, err := l.run(ctx, fmt.Sprintf("%s_%d_choice", short, k), "predict", append(slices.Clone(data), "data.beams="+quoted(l.pools),
+		chosen, err := l.run(ctx, stage+"_choice", "predict", append(slices.Clone(data), "data.beams="+quoted(l.pools),
 			"init.checkpoint="+quoted(filepath.Join(trained, "checkpoints", l.Checkpoint+".safetensors"))))
 		if err != nil {
 			return nil, err
 		}
 		for i, shots := range l.Shots {
-			a, err := l.infer(ctx, fmt.Sprintf("%s_%d", short, k), shots, seed, "infer.method=predictions",
+			a, err := l.infer(ctx, stage, shots, seed, "infer.method=predictions",
 				"infer.predictions="+quoted(filepath.Join(chosen, "predictions.jsonl")))
 			if err != nil {
 				return nil, err
@@ -264,7 +300,7 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 }
 
 // infer lets the model answer with what a method chooses.
-func (l *loop) infer(ctx context.Context, method string, shots int, args ...string) (*answered, error) {
+func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, args ...string) (*answered, error) {
 	beams := l.pools
 	if method == "best_beam" {
 		beams = l.best
@@ -274,7 +310,7 @@ func (l *loop) infer(ctx context.Context, method string, shots int, args ...stri
 	if err != nil {
 		return nil, err
 	}
-	a := &answered{method: method, shots: shots, folders: []string{dir}}
+	a := &answered{model: l.name, method: method, shots: shots, seeds: []int64{seed}, folders: []string{dir}}
 	text, err := os.ReadFile(filepath.Join(dir, "infer.json"))
 	if err == nil {
 		err = jsonwords.Unmarshal(text, &a.cost)

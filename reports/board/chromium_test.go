@@ -183,14 +183,15 @@ func fullFolder(t *testing.T) (root, live string) {
 	return root, live
 }
 
-// sweepOf is a ledger of two jobs that are done and one that waits.
+// sweepOf is a ledger of two seeds of one setting that are done and a job that waits.
 func sweepOf(dir string) (sweepreport.Options, []sweepreport.Job, error) {
 	job := func(n int, lr, state string, objective ...float64) sweepreport.Job {
-		return sweepreport.Job{Number: n, Dir: filepath.Join(dir, fmt.Sprint(n)), State: state, Params: map[string]string{"lr": lr, "<b>": lr},
-			Overrides: []string{"lr=" + lr}, Objectives: objective, Seconds: 3}
+		return sweepreport.Job{Number: n, Dir: filepath.Join(dir, fmt.Sprint(n)), State: state,
+			Params:    map[string]string{"lr": lr, "<b>": fmt.Sprint(n)},
+			Overrides: []string{"lr=" + lr, fmt.Sprintf("seed=%d", n)}, Objectives: objective, Seconds: 3}
 	}
 	return sweepreport.Options{Title: "Sweep of 3 jobs", Objectives: []sweepreport.Objective{{Name: "val_reward"}}, Sweeper: "basic"},
-		[]sweepreport.Job{job(0, "0.1", "done", 0.5), job(1, "0.2", "done", 0.7), job(2, "0.3", "queued")}, nil
+		[]sweepreport.Job{job(0, "0.1", "done", 0.5), job(1, "0.1", "done", 0.7), job(2, "0.3", "queued")}, nil
 }
 
 func rowOf(path string) string {
@@ -257,6 +258,11 @@ func TestInBrowser(t *testing.T) {
 		!strings.Contains(text, "Best so far: job 1") {
 		t.Errorf("the sweep's page: %s", text)
 	}
+	checkBands(t, w)
+	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "sweep", "0")) + "," + idOf(filepath.Join(root, "sweep", "1")))
+	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('A B: lr=0.1 (2 seeds)')")
+	w.js(`[...document.querySelectorAll("label")].find(l => l.textContent.includes("mean over seeds")).click()`)
+	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('seeds)') === false && location.hash.includes('seeds=0')")
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
 	w.until("document.querySelectorAll('.forest .better circle').length === 1 && document.querySelectorAll('.uplot').length > 1")
 	w.until("document.querySelector('#settings td code')?.textContent === 'grpo.lr'")
@@ -277,6 +283,20 @@ func TestInBrowser(t *testing.T) {
 	w.quiet()
 }
 
+// checkBands looks at the curves of a sweep's settings: the mean of two seeds, 0.5 in both, and an interval around the loss, whose
+// ends the legend has.
+func checkBands(t *testing.T, w *browser) {
+	t.Helper()
+	w.until("document.querySelectorAll('#curves .uplot').length >= 2")
+	text := fmt.Sprint(w.js("document.querySelector('#curves').innerText"))
+	if !strings.Contains(text, "lr=0.1 (2 seeds)") || !strings.Contains(text, "95 % interval of the mean over seeds") {
+		t.Errorf("the legend of the curves: %s", text)
+	}
+	w.js(`(() => { const over = document.querySelector("#curves .u-over"), at = over.getBoundingClientRect();
+		over.dispatchEvent(new MouseEvent("mousemove", { clientX: at.x + at.width - 2, clientY: at.y + 50, bubbles: true })); })()`)
+	w.until("document.querySelector('#curves .u-legend').innerText.includes('0.5000 [0.5000, 0.5000]')")
+}
+
 // The files of an export work without a server, from a disk.
 func TestExportInBrowser(t *testing.T) {
 	root, live := fullFolder(t)
@@ -292,6 +312,7 @@ func TestExportInBrowser(t *testing.T) {
 	w.until("document.querySelectorAll('.uplot').length > 2 && document.querySelector('#results table')")
 	w.open("file://" + out + "/index.html#/sweep/" + idOf(filepath.Join(root, "sweep")))
 	w.until("document.querySelectorAll('.parallel .job').length === 2")
+	checkBands(t, w)
 	w.open("file://" + out + "/index.html#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(live))
 	w.until("document.body.innerText.includes('run report')")
 	w.quiet()

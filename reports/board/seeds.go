@@ -1,0 +1,149 @@
+package board
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/curves"
+	"fulcrum/reports/sweepreport"
+)
+
+// Most of what is averaged over seeds at a time: every run's rows are read for it.
+const (
+	maxSettings = 8
+	maxSeeds    = 20
+)
+
+// seedsAnswer holds a mean for each setting that has runs of several seeds.
+type seedsAnswer struct {
+	Version  string         `json:"version"`
+	Same     bool           `json:"same,omitempty"` // nothing has changed since the version that was asked about
+	Settings []curves.Shown `json:"settings"`
+}
+
+// alike are runs that differ in their seed.
+type alike struct {
+	label string
+	ids   []string
+}
+
+// seeds averages the metrics that q names (none: those of validation and the loss) over the runs of each group that of returns,
+// where there are several.
+func (b *Board) seeds(of func(string) ([]alike, error), ids string, q url.Values) (*seedsAnswer, error) {
+	groups, err := of(ids)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{"val_reward", "val_accuracy", "val_recorded_reward", "val_loss", "val_kl", "mean_reward", "loss", "kl", "entropy"}
+	if q.Get("names") != "" {
+		names = strings.Split(q.Get("names"), ",")
+	}
+	a := &seedsAnswer{Settings: []curves.Shown{}}
+	var stamps []string
+	groups = slices.DeleteFunc(groups, func(g alike) bool { return len(g.ids) < 2 })
+	groups = groups[:min(len(groups), maxSettings)]
+	for i, g := range groups {
+		groups[i].ids = g.ids[:min(len(g.ids), maxSeeds)]
+		for _, id := range groups[i].ids {
+			e, _ := b.run(id)
+			stamps = append(stamps, fmt.Sprint(id, e.stamp.Metrics))
+		}
+	}
+	a.Version = idOf(strings.Join(append(stamps, names...), " "))
+	if a.Same = a.Version == q.Get("since"); a.Same {
+		return a, nil
+	}
+	for _, g := range groups {
+		var runs []curves.Shown
+		var ids []string
+		for _, id := range g.ids {
+			e, _ := b.run(id)
+			if err := b.readWhole(id); err != nil {
+				return nil, err
+			}
+			err := b.rows(id, e.dir, func(c *curves.Curves, _ bool) {
+				if len(c.Phases) > 0 {
+					runs = append(runs, curves.Shown{Started: c.Started, Phases: slices.Clone(c.Phases), Steps: curves.DrawnOf(c.Steps, names, 300, false),
+						Epochs: curves.DrawnOf(c.Epochs, names, 300, false)})
+					ids = append(ids, id)
+				}
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		if len(runs) > 1 {
+			mean := curves.OverSeeds(g.label, runs)
+			mean.Runs = ids
+			a.Settings = append(a.Settings, mean)
+		}
+	}
+	return a, nil
+}
+
+// settings are the runs of a sweep by what they differ in but for the seed, best first, as the sweep's report has them.
+func (b *Board) settings(id string) ([]alike, error) {
+	s, ok := b.sweep(id)
+	if !ok {
+		return nil, refusal{404, "no such sweep"}
+	}
+	opt, jobs, err := b.opt.Sweep(s.dir)
+	if err != nil {
+		return nil, err
+	}
+	var groups []alike
+	for _, setting := range sweepreport.Settings(jobs, opt) {
+		g := alike{label: cmp.Or(strings.Join(setting.Overrides, " "), "all seeds")}
+		for _, j := range setting.Jobs {
+			if e, ok := b.run(idOf(j.Dir)); ok && e.State != "failed" {
+				g.ids = append(g.ids, e.ID)
+			}
+		}
+		groups = append(groups, g)
+	}
+	return groups, nil
+}
+
+// groups are runs of a selection that differ in their seed only: jobs of a sweep by its settings, others by their configuration.
+func (b *Board) groups(ids string) ([]alike, error) {
+	runs, err := b.selected(ids)
+	if err != nil {
+		return nil, err
+	}
+	var groups []alike
+	of := map[string][]alike{} // by sweep
+	configured := map[string]int{}
+	for _, e := range runs {
+		if e.Sweep != "" {
+			if _, known := of[e.Sweep]; !known {
+				if of[e.Sweep], err = b.settings(e.Sweep); err != nil {
+					return nil, err
+				}
+			}
+			continue
+		}
+		flat := settingsOf(e.dir)
+		delete(flat, "seed")
+		var text strings.Builder
+		for _, key := range slices.Sorted(maps.Keys(flat)) {
+			fmt.Fprintf(&text, "%s=%q\n", key, flat[key])
+		}
+		if at, known := configured[text.String()]; known {
+			groups[at].ids = append(groups[at].ids, e.ID)
+			continue
+		}
+		configured[text.String()] = len(groups)
+		groups = append(groups, alike{label: cmp.Or(strings.Join(e.Overrides, " "), e.Title), ids: []string{e.ID}})
+	}
+	for _, id := range slices.Sorted(maps.Keys(of)) {
+		for _, g := range of[id] {
+			g.ids = slices.DeleteFunc(g.ids, func(id string) bool { return !slices.ContainsFunc(runs, func(e entry) bool { return e.ID == id }) })
+			groups = append(groups, g)
+		}
+	}
+	return groups, nil
+}

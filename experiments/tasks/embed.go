@@ -145,11 +145,11 @@ func (e *embedding) read() (err error) {
 
 // check looks at every file before the first is encoded, and says what is cut.
 func (e *embedding) check(ctx context.Context) error {
-	faults, sizes := make([]error, len(e.items)), make([]int64, len(e.items))
+	faults, contents := make([]error, len(e.items)), make([]string, len(e.items))
 	err := parallel(ctx, len(e.items), func(i int) error {
 		if item := e.items[i]; item.picture {
 			var err error
-			if sizes[i], err = wholeImage(item.value); err != nil {
+			if contents[i], err = wholeImage(item.value); err != nil {
 				faults[i] = e.blame(item, err)
 			}
 		}
@@ -184,7 +184,7 @@ func (e *embedding) check(ctx context.Context) error {
 	c := e.job.Config
 	e.about = map[string]string{"encoder": e.encoder.Digest, "records": e.set.Digest, "modality": c.Embed.Modality, "dtype": c.Encoder.DType,
 		"batch": fmt.Sprint(c.Encoder.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0],
-		"images": digest.Of(fmt.Append(nil, sizes))[:32]} // other pictures under the same names have other sizes
+		"images": digest.Of(fmt.Append(nil, contents))[:32]}
 	text, err := json.Marshal(e.about)
 	e.about["key"] = digest.Of(text)[:32]
 	return err
@@ -198,30 +198,30 @@ func (e *embedding) blame(item embedItem, err error) error {
 	return fmt.Errorf("%s: image %s%w", e.set.At(item.row), at, err)
 }
 
-// wholeImage reads the header of an image file, and all of one that does not end as its format does. It returns the file's size.
-func wholeImage(path string) (size int64, err error) {
+// wholeImage looks at the header of an image file, and decodes one that does not end as its format does. It returns the digest of
+// the file.
+func wholeImage(path string) (sum string, err error) {
 	if _, _, err := pixels.Size(path); err != nil {
-		return 0, err
+		return "", err
+	}
+	sum, size, err := digest.File(path)
+	if err != nil {
+		return "", err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return "", err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	size = info.Size()
 	end := make([]byte, min(8, size))
 	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil {
-		return size, err
+		return "", err
 	}
 	if s := string(end); strings.HasSuffix(s, "\xff\xd9") || s == "IEND\xaeB`\x82" {
-		return size, nil
+		return sum, nil
 	}
 	_, err = pixels.Decode(path)
-	return size, err
+	return sum, err
 }
 
 // batch is what the encoder gets at once: pictures or texts.

@@ -144,14 +144,14 @@ func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 }
 
 // Answer asks for one prompt after the other. White space around an answer is none of it, as in this process.
-func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
-	out := make([]string, len(prompts))
+func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) {
+	out := make([]Reply, len(prompts))
 	for i, p := range prompts {
 		g, err := s.answer(ctx, p, 0)
 		if err != nil {
 			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
 		}
-		out[i] = strings.TrimSpace(g.text)
+		out[i] = Reply{strings.TrimSpace(g.text), g.prompt}
 	}
 	return out, nil
 }

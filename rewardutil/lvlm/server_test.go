@@ -67,8 +67,8 @@ func TestServersScore(t *testing.T) {
 				}
 			}
 			said, err := scorer.Answer(t.Context(), []Prompt{{Query: Example{Question: "Say something"}}})
-			if err != nil || len(said[0]) > 5 {
-				t.Errorf("%s: answer %q, %v", kind, said, err)
+			if err != nil || len(said[0].Text) > 5 || said[0].Tokens < 20 {
+				t.Errorf("%s: answer %v, %v", kind, said, err)
 			}
 		}
 	}

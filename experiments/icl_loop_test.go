@@ -68,6 +68,11 @@ func TestICLLoop(t *testing.T) {
 	if accuracies("killed") != accuracies("whole") {
 		t.Errorf("killed and resumed:\n%s\nundisturbed:\n%s", accuracies("killed"), accuracies("whole"))
 	}
+	for _, name := range []string{"whole", "killed"} {
+		if r := run(t, "verify", filepath.Join(dir, name)); r.code != 0 || !strings.Contains(r.stdout, "8 evaluations") {
+			t.Errorf("verify %s: exit %d:\n%s%s", name, r.code, r.stdout, r.stderr)
+		}
+	}
 }
 
 // runLoop runs a command that starts tens of processes.

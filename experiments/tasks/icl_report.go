@@ -98,9 +98,13 @@ func (l *loop) report(all []*answered) error {
 			}
 			m.Scores = append(m.Scores, scores)
 		}
-		err := l.job.Log.Scores(record.Evaluation{Split: "held_out", Policy: m.Policy(), Metric: m.Metric, Shots: a.shots, QueryIDs: questions,
-			Scores: m.QueryScores(), Clusters: images})
-		if err != nil {
+		e := record.Evaluation{Split: "held_out", Policy: m.Policy(), Metric: m.Metric, Shots: a.shots, QueryIDs: questions,
+			Scores: m.QueryScores(), Clusters: images}
+		fields := map[string]any{"split": e.Split, "policy": e.Policy, "shots": e.Shots, e.Metric: e.Mean()}
+		if err := l.job.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
+			return err
+		}
+		if err := l.job.Log.Scores(e); err != nil {
 			return err
 		}
 		methods = append(methods, m)
@@ -160,7 +164,7 @@ func (l *loop) write(methods results.MethodTable, all []*answered) error {
 	if err := page.WriteText(l.job.Dir, l.text(methods, t, cost)); err != nil {
 		return err
 	}
-	if err := t.Console(stdout.Writer()); err != nil {
+	if err := t.ConsoleWithin(stdout.Writer(), stdout.Width()); err != nil {
 		return err
 	}
 	stdout.Printf("report: %s\n", filepath.Join(l.job.Dir, "report.md"))

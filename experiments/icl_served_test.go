@@ -65,9 +65,8 @@ func TestICLLoopThroughServers(t *testing.T) {
 			args[0] = "exp=mine"
 			args = append(args, "--config-dir="+work)
 		}
-		begun, p := time.Now(), start(t, args...)
-		p.limit = 20 * time.Minute
-		if r := p.wait(); r.code != 0 {
+		begun := time.Now()
+		if r := runLoop(t, args...); r.code != 0 {
 			t.Fatalf("%s: exit %d: %s", kind, r.code, r.stderr)
 		}
 		t.Logf("%s: %d questions in %.0f s", kind, train+val, time.Since(begun).Seconds())
@@ -111,20 +110,35 @@ func severalModels(t *testing.T, args []string, weights string) {
 	}
 	args = append(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "lvlm.path=") }),
 		"hydra.run.dir="+dir, "icl.models=['"+weights+"','"+twin+"']", "icl.baselines=[image,random,best_beam]")
-	p := start(t, args...)
-	p.limit = 20 * time.Minute
-	if r := p.wait(); r.code != 0 {
+	if r := runLoop(t, args...); r.code != 0 {
 		t.Fatalf("exit %d: %s", r.code, r.stderr)
 	}
-	rows, err := csv.NewReader(strings.NewReader(read(t, filepath.Join(dir, "comparison.csv")))).ReadAll()
-	if err != nil || len(rows) != 9 || rows[0][0] != "model" || rows[3][0] != weights || rows[3][1] != "best_beam" || rows[7][0] != twin {
-		t.Fatalf("%v, want 4 methods for each of two models:\n%s", err, rows)
+	table := func(name string) [][]string {
+		rows, err := csv.NewReader(strings.NewReader(read(t, filepath.Join(dir, name)))).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
 	}
-	asked := slices.Index(rows[0], "asked")
+	rows, budgets := table("comparison.csv"), table("budgets.csv")
+	if len(rows) != 9 || rows[0][0] != "model" || rows[3][0] != weights || rows[3][1] != "best_beam" || rows[7][0] != twin {
+		t.Fatalf("want 4 methods for each of two models:\n%s", rows)
+	}
 	for i, row := range rows[5:] {
-		if row[asked] != "0" || row[4] != rows[1+i][4] {
+		if row[4] != rows[1+i][4] {
 			t.Errorf("the copy is %v, the model %v", row, rows[1+i])
 		}
+	}
+	asked, of := slices.Index(budgets[0], "asked"), 0
+	for _, row := range budgets[1:] {
+		if strings.Contains(row[0], twin) {
+			if of++; row[asked] != "0" {
+				t.Errorf("the copy is asked what the model was: %v", row)
+			}
+		}
+	}
+	if of != 7 { // both searches, training, answers by four methods
+		t.Errorf("budgets of the copy: %d, want 7\n%s", of, budgets)
 	}
 	first, second, _ := strings.Cut(read(t, filepath.Join(dir, "run.log")), "model: "+twin)
 	if n := strings.Count(first, ": done in"); n != 2 || !strings.Contains(first, "best_beam_1shot: done in") ||

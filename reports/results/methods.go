@@ -63,7 +63,8 @@ func (m *Method) Policy() string {
 	return m.Model + "/" + m.Name
 }
 
-// CompareMethods compares all methods with the model's first one of as many examples, and placebos with random examples too. Intervals cover
+// CompareMethods compares all methods with the model's first one of as many examples, and placebos with random examples too. Intervals
+// cover
 // new questions and new seeds; they and the tests are corrected for all of these comparisons together (Holm).
 func CompareMethods(methods []*Method) (MethodTable, error) {
 	t := MethodTable{methods}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
@@ -143,9 +144,12 @@ func (s *stages) run(ctx context.Context, name, task string, args []string, from
 
 // folder is a stage's, named after all that it depends on.
 func (s *stages) folder(name string, edition int, all, from []string) (string, error) {
-	text, err := json.Marshal([]any{name, edition, all, slices.Concat(from, s.read)})
-	key := digest.Of([]byte(strings.ReplaceAll(string(text), s.root, ""))) // the folder of stages may be moved
-	return filepath.Join(s.root, name+"-"+key[:12]), err
+	on := make([]string, len(all))
+	for i, o := range all {
+		on[i] = canonical(strings.ReplaceAll(o, s.root, "")) // the folder of stages may be moved
+	}
+	text, err := json.Marshal([]any{name, edition, on, slices.Concat(from, s.read)})
+	return filepath.Join(s.root, name+"-"+digest.Of(text)[:12]), err
 }
 
 // start runs a stage with these overrides and no others.
@@ -186,6 +190,15 @@ func (s *stages) start(ctx context.Context, name string, edition int, all, from 
 		}
 		return dir, nil
 	}
+}
+
+// canonical writes an override in the one way that stands in names: a sweep hands its jobs False where a user wrote false.
+func canonical(override string) string {
+	if o, err := configs.ParseOverride(override); err == nil && o.Value() != nil {
+		key, _, _ := strings.Cut(override, "=")
+		return key + "=" + o.Value().YAML()
+	}
+	return override
 }
 
 // quoted writes a path as the value of an override.

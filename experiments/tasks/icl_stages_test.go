@@ -90,3 +90,18 @@ func TestStateOfFiles(t *testing.T) {
 		t.Error("other weights, the same state")
 	}
 }
+
+// An override stands in a stage's name by what it says, however it is written: a sweep writes the values of its jobs anew.
+func TestCanonicalOverrides(t *testing.T) {
+	for _, same := range [][]string{{"report.plots=false", "report.plots=False"}, {"beams.shots=2", "beams.shots= 2"},
+		{"schedule=[rce,grpo]", "schedule=[ rce, 'grpo' ]"}, {"data.embeddings=/a b.pt", "data.embeddings='/a b.pt'"}} {
+		if canonical(same[0]) != canonical(same[1]) {
+			t.Errorf("%q and %q stand in names as %q and %q", same[0], same[1], canonical(same[0]), canonical(same[1]))
+		}
+	}
+	for _, other := range [][]string{{"data.root='1'", "data.root=1"}, {"grpo.lr=1", "grpo.lr=1.0"}, {"~grpo", "~rce"}} {
+		if canonical(other[0]) == canonical(other[1]) {
+			t.Errorf("%q and %q stand in names as one, %q", other[0], other[1], canonical(other[0]))
+		}
+	}
+}

@@ -2,6 +2,9 @@ package configs
 
 import "strings"
 
+// explainWidth is the width that a section's settings and their origins keep to where they can.
+const explainWidth = 80
+
 // Explain says where the value of a dotted key comes from: its value, the place that set it, and
 // the values it replaced, newest first. A section shows all values below it; a config group shows
 // its option and who chose it.
@@ -22,12 +25,13 @@ func (c *Composed) Explain(key string) (string, error) {
 		}
 		var names []string
 		leaves(n, key, &names)
-		width := 0
+		width, origin := 0, 0
 		for _, name := range names {
 			if v := c.tree.Find(name); v != nil {
-				width = max(width, len(name)+2+len(oneLine(v)))
+				width, origin = max(width, len(name)+2+len(oneLine(v))), max(origin, len(v.Origin.String()))
 			}
 		}
+		width = min(width, max(explainWidth-len("  # ")-origin, 0)) // longer settings push their own origin only
 		for _, name := range names {
 			v := n
 			if name != key {
@@ -68,12 +72,13 @@ func (c *Composed) Explain(key string) (string, error) {
 	return b.String(), nil
 }
 
-// explainChoice is the line about a config group: its option, and the place that chose it.
+// explainChoice is the line about a config group: its option, those that it has, and the place that chose it.
 func (c *Composed) explainChoice(key string) string {
 	group := strings.ReplaceAll(key, ".", "/")
 	for _, e := range c.base.choices {
 		if e.key == key || e.key == group {
-			return "group " + e.key + ": " + e.name + ", chosen by " + e.origin.String() + "\n"
+			options, _ := c.composer.lib.list(strings.Split(e.key, "@")[0], false) // it could be read: an option of it was chosen
+			return "group " + e.key + ": " + e.name + " (of " + strings.Join(options, ", ") + "), chosen by " + e.origin.String() + "\n"
 		}
 	}
 	return ""

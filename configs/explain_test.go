@@ -10,10 +10,10 @@ func TestExplainForms(t *testing.T) {
 		"1}\n--- g/b\nx: 2\n--- h/a\nv: 1\n"
 	for _, tc := range []struct{ key, args, want string }{
 		{"y", "y=4 y=5", "y: 5\n  set by y=5\n  over 4 set by y=4\n  over 3 set by configs/conf/config.yaml:6:4\n"},
-		{"g", "", "# group g: a, chosen by configs/conf/config.yaml:2:5\ng.x: ${y}  # configs/conf/config.yaml:5:8\ng.z.w: 1   # " +
+		{"g", "", "# group g: a (of a, b), chosen by configs/conf/config.yaml:2:5\ng.x: ${y}  # configs/conf/config.yaml:5:8\ng.z.w: 1   # " +
 			"configs/conf/g/a.yaml:2:8\n"},
-		{"g", "g=b", "# group g: b, chosen by g=b\ng.x: ${y}  # configs/conf/config.yaml:5:8\n"},
-		{"h@p.q", "", "group h@p.q: a, chosen by configs/conf/config.yaml:3:5\n"},
+		{"g", "g=b", "# group g: b (of a, b), chosen by g=b\ng.x: ${y}  # configs/conf/config.yaml:5:8\n"},
+		{"h@p.q", "", "group h@p.q: a (of a), chosen by configs/conf/config.yaml:3:5\n"},
 		{"p", "", "p.q.v: 1  # configs/conf/h/a.yaml:1:4\n"},
 		{"list.1.k", "list.1.k=5", "list.1.k: 5\n  set by list.1.k=5\n  over 2 set by configs/conf/config.yaml:7:15\n"},
 		{"hydra.job.name", "", "hydra.job.name: run\n  set by hydra\n"},

@@ -49,7 +49,7 @@ func codePlants() []plant {
 			edits: []edit{{"logp := g.perRatio(out.LogP)", "logp := torchx.Detach(g.perRatio(out.LogP))"}}},
 		{name: "dropout in the ratio", short: true, check: "grad_nograd_differ|forward_not_deterministic|ratio_not_one",
 			args: []string{"selector.dropout=0.1"},
-			edits: []edit{{"out := in.policy(forward)", "forward.Train, forward.DropoutSeed = true, uint64(from); out := " +
+			edits: []edit{{"out := in.policy(forward)", "forward.Train, forward.DropoutSeed = true, 1; out := " +
 				"in.policy(forward)"}}},
 		{name: "stale old policy", check: "ratio_not_one", args: []string{"grpo.old_policy=epoch_start"},
 			edits: []edit{{"if g.chosen.old.AtEpoch {\n\t\tg.refreshOld()\n\t}", ";"}}},
@@ -166,8 +166,8 @@ func codePlants() []plant {
 			edits: []edit{{rceWeights, "weights, stats := r.weights(batch, 1/tau)"}}},
 		{name: "advantages of the next candidate", check: "credit_misplaced", says: "the next candidate",
 			args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}",
-				"adv = append(slices.Clone(adv[1:]), adv[0]); g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, " +
+			edits: []edit{{"r = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}",
+				"adv = append(slices.Clone(adv[1:]), adv[0]); r = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, " +
 					"temperature: g.temp.Value()}"}}},
 		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones",
 			args:  []string{"grpo.curriculum.early_epochs=0"},
@@ -249,7 +249,7 @@ const (
 	recordedSet   = "b.Set(i, j, steps, reward)"
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
 	rceWeights    = "weights, stats := r.weights(batch, tau) // [B*G], 1 over each query"
-	advantages    = "adv := objective.Rounded(g.rollout.adv[from*b.G:][:len(b.Valid)])"
+	advantages    = "adv := objective.Rounded(part.adv)"
 	optimizerStep = "l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)"
 )
 

@@ -183,6 +183,9 @@ func TestInterruptIsAnswered(t *testing.T) {
 		if code := p.cmd.ProcessState.ExitCode(); code != 130 {
 			t.Errorf("exit code %d, want 130:\n%s", code, p.said())
 		}
+		if _, widest := screen(p.said()); widest > 80 {
+			t.Errorf("%d columns wide:\n%s", widest, p.said())
+		}
 	}
 	if fastest > 200*time.Millisecond {
 		t.Errorf("the fastest answer took %v, want at most 0.2 s", fastest)

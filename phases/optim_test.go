@@ -60,7 +60,7 @@ func TestLearningRatesOfParts(t *testing.T) {
 					return []torchx.Tensor{torchx.Full(1)}, nil
 				}}, nil
 			}
-			_, m, _, err := new(Line[struct{}]).Step(l, At{}, nil, prepare, nil)
+			_, m, _, err := new(Line[struct{}]).Step(l, At{}, nil, prepare)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,7 +111,7 @@ func TestAStepHasNoOperationForEachParameter(t *testing.T) {
 				torchx.Copy(p.Grad(), torchx.Full(2))
 				return []torchx.Tensor{torchx.Full(1)}, nil
 			}}, nil
-		}, nil)
+		})
 		if counted[i] = torchx.Counted().Minus(before); err != nil || math.Abs(m.GradNorm-2*math.Sqrt(float64(3*n))) > 1e-9*m.GradNorm {
 			t.Fatalf("%d parameters: norm %v, %v", n, m.GradNorm, err)
 		}

@@ -52,10 +52,9 @@ type staged[S any] struct {
 	done   chan struct{} // closed when it is staged
 }
 
-// Step makes a step. next are those that follow for sure, at most two, the first with nothing in between that looks at the policy. beside
-// returns, for a step that another goroutine is to stage, what shares nothing with the phase that a step changes.
-func (p *Line[S]) Step(l *Learner, at At, next []At, prepare Prepare[S], beside func() Prepare[S]) (of S, m OptimizerMetrics,
-	values [][]float64, err error) {
+// Step makes a step. next are those that follow for sure, at most two, the first with nothing in between that looks at the policy. Another
+// goroutine may prepare them: with a next, prepare reads nothing that a step changes.
+func (p *Line[S]) Step(l *Learner, at At, next []At, prepare Prepare[S]) (of S, m OptimizerMetrics, values [][]float64, err error) {
 	now := p.ahead
 	if p.ahead, l.env.inFlight = nil, false; now == nil {
 		now = p.staged(l, at, prepare)
@@ -64,7 +63,7 @@ func (p *Line[S]) Step(l *Learner, at At, next []At, prepare Prepare[S], beside 
 		now.flight, now.err = l.launch(now.work, at.Step)
 	}
 	if now.err == nil && len(next) > 0 && (now.flight.pending != nil || l.env.LookAhead) {
-		p.lookAhead(l, next, prepare, beside)
+		p.lookAhead(l, next, prepare)
 	} else if p.later != nil {
 		<-p.later.done // nothing is staged beside what follows
 	}
@@ -90,7 +89,7 @@ func (p *Line[S]) drop(l *Learner) {
 }
 
 // lookAhead launches the next step, if it can be, and has the one after it staged.
-func (p *Line[S]) lookAhead(l *Learner, next []At, prepare Prepare[S], beside func() Prepare[S]) {
+func (p *Line[S]) lookAhead(l *Learner, next []At, prepare Prepare[S]) {
 	p.ahead = p.staged(l, next[0], prepare)
 	if p.ahead.err == nil && (l.env.LookAhead || l.recorded(p.ahead.work) != nil) {
 		p.ahead.flight, p.ahead.err = l.launch(p.ahead.work, next[0].Step)
@@ -99,7 +98,7 @@ func (p *Line[S]) lookAhead(l *Learner, next []At, prepare Prepare[S], beside fu
 	if len(next) < 2 {
 		return
 	}
-	later, prepare := &staged[S]{step: next[1].Step, done: make(chan struct{})}, beside()
+	later := &staged[S]{step: next[1].Step, done: make(chan struct{})}
 	p.later = later
 	go func() {
 		defer close(later.done)

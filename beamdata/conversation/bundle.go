@@ -22,7 +22,9 @@ type Bundle struct {
 	Counts      map[string]int // sizes
 	Fingerprint string         // over all sets and so over the split
 
-	Unknown []keycheck.Unknown // keys that records hold and nothing reads
+	Unknown   []keycheck.Unknown // keys that records hold and nothing reads
+	Skipped   map[string]int     // what was left out while reading, by reason
+	SkippedAt map[string]string  // and where the first of them stands
 }
 
 // Seal drops empty sets, fills in sizes and fingerprint, and returns the bundle.

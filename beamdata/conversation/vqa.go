@@ -21,6 +21,10 @@ func VQA(opt Options) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	skipped, skippedAt := map[string]int{}, map[string]string{}
+	if records.EmptyAt != "" {
+		skipped["empty_answers"], skippedAt["empty_answers"] = records.Counts["empty_answers"], "the first: "+records.EmptyAt
+	}
 	src := &vqaSource{records, opt.wording()}
 	train := records.Queries(false)
 	var images []uint64
@@ -31,7 +35,8 @@ func VQA(opt Options) (*Bundle, error) {
 		images = nil
 	}
 	left, right := Split(len(train), images, opt.TrainRatio, opt.SplitSeed)
-	b := &Bundle{Name: "vqa", EvalName: "eval", Unknown: records.Unknown, Train: NewSet("train", src, left), Val: NewSet("val", src, right)}
+	b := &Bundle{Name: "vqa", EvalName: "eval", Unknown: records.Unknown, Skipped: skipped, SkippedAt: skippedAt,
+		Train: NewSet("train", src, left), Val: NewSet("val", src, right)}
 	held := make([]int64, 0, len(records.Records)-len(train))
 	for _, row := range records.Queries(true) {
 		held = append(held, int64(row))

@@ -20,7 +20,7 @@ func vqaFolder(t *testing.T, n int) string {
 		for i := range count {
 			id, image := 1000*len(split)+i, 10*len(split)+i/3
 			questions = append(questions, fmt.Sprintf(`{"question_id": %d, "image_id": %d, "question": "what %d?"}`, id, image, i))
-			answers := `{"answer": "dog"}, {"answer": "cat"}, {"answer": "cat"}, {"answer": "A cat."}`
+			answers := `{"answer": "dog"}, {"answer": "cat"}, {"answer": " "}, {"answer": "cat"}, {"answer": "A cat."}`
 			annotations = append(annotations, fmt.Sprintf(`{"question_id": %d, "image_id": %d, "answers": [%s]}`, id, image, answers))
 			picture := filepath.Join(root, split, fmt.Sprintf("COCO_%s_%012d.jpg", split, image))
 			if err := os.WriteFile(picture, []byte("x"), 0o644); err != nil {
@@ -46,6 +46,10 @@ func TestVQA(t *testing.T) {
 	b, err := VQA(opt)
 	if err != nil {
 		t.Fatal(err)
+	}
+	n, at := b.Skipped["empty_answers"], b.SkippedAt["empty_answers"]
+	if n != 32 || !strings.HasSuffix(at, "train2014_annotations.json:1: question 9000") {
+		t.Errorf("%d empty answers (%s), want one a question", n, at)
 	}
 	if b.Train.Len() != 21 || b.Val.Len() != 9 || b.Eval.Len() != 2 {
 		t.Errorf("%d, %d and %d samples, want 21, 9 and 2", b.Train.Len(), b.Val.Len(), b.Eval.Len())

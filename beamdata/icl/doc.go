@@ -31,6 +31,7 @@ type Set struct {
 	Digest  string             // SHA-256 of all that the records say
 	Counts  map[string]int     // what was read and what was left out, by reason
 	Unknown []keycheck.Unknown // keys that nothing reads
+	EmptyAt string             // where the first empty answer of an annotator stands; "" = none is empty
 
 	at func(row int) string
 }
@@ -70,6 +71,9 @@ func (s *Set) Notes() []string {
 		if n := s.Counts[reason]; n > 0 {
 			notes = append(notes, fmt.Sprintf("%d %s", n, strings.ReplaceAll(reason, "_", " ")))
 		}
+	}
+	if n := s.Counts["empty_answers"]; n > 0 {
+		notes = append(notes, fmt.Sprintf("%d answers of annotators are empty and left out (the first: %s)", n, s.EmptyAt))
 	}
 	return notes
 }

@@ -99,7 +99,7 @@ func vqaFiles(prefix string) map[string]string {
 {"image_id": 51606, "question": "What is the hairstyle of the blond called?", "question_id": 516065},
 {"image_id": 81721, "question": "How old do you have to be?", "question_id": 817215}], "data_type": "mscoco"}`,
 		prefix + "mscoco_train2014_annotations.json": `{"info": {}, "annotations": [` +
-			annotation(817215, 81721, "18", "21") + ",\n" + annotation(516065, 51606, "pony tail", "braid") + "," + annotation(1, 2, "x") + `]}`,
+			annotation(817215, 81721, "18", "", "21", " ") + ",\n" + annotation(516065, 51606, "pony tail", "braid") + "," + annotation(1, 2, "x") + `]}`,
 		prefix + "OpenEnded_mscoco_val2014_questions.json": `{"questions": [{"image_id": 42, "question": "What sport?", "question_id": 425}]}`,
 		prefix + "mscoco_val2014_annotations.json":         `{"annotations": [` + annotation(425, 42, "surf") + `]}`,
 	}
@@ -120,6 +120,10 @@ func TestLoadVQA(t *testing.T) {
 			"{425 %[1]s/val2014/COCO_val2014_000000000042.jpg What sport? [surf] 42 true}]", filepath.Join(root, "coco"))
 		if got := fmt.Sprint(s.Records); got != want {
 			t.Errorf("records\n%s, want\n%s", got, want)
+		}
+		if notes := strings.Join(s.Notes(), "\n"); !strings.Contains(notes, "2 answers of annotators are empty and left out (the first: "+
+			filepath.Join(root, prefix+"mscoco_train2014_annotations.json:1: question 817215)")) {
+			t.Errorf("notes: %s", notes)
 		}
 		if n := s.Counts["annotations_without_question"]; n != 1 {
 			t.Errorf("%d annotations without a question, want 1", n)

@@ -170,7 +170,7 @@ func (b *builder) readSplit(s split, heldOut bool) error {
 		return err
 	}
 	b.Unknown = append(b.Unknown, keys.Unknown()...)
-	err = eachOf(s.annotations, "annotations", func(raw []byte, _ func() int) error {
+	err = eachOf(s.annotations, "annotations", func(raw []byte, line func() int) error {
 		var a vqa.Annotation
 		if err := jsonwords.Unmarshal(raw, &a); err != nil {
 			return err
@@ -188,7 +188,13 @@ func (b *builder) readSplit(s split, heldOut bool) error {
 			return fmt.Errorf("question %d is annotated twice", a.QuestionID)
 		}
 		for _, answer := range a.Answers {
-			r.Answers = append(r.Answers, answer.Answer)
+			if strings.TrimSpace(answer.Answer) != "" { // nothing could be shown or scored
+				r.Answers = append(r.Answers, answer.Answer)
+				continue
+			}
+			if b.Counts["empty_answers"]++; b.EmptyAt == "" {
+				b.EmptyAt = fmt.Sprintf("%s:%d: question %d", s.annotations, line(), a.QuestionID)
+			}
 		}
 		return nil
 	})

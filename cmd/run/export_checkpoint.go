@@ -72,14 +72,14 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 	}
 	if kind, err := workload.PolicyOf(path); err != nil {
 		return err
-	} else if folders := slices.Contains(workload.FolderFormats(), opt.format); folders != workload.IsText(kind) {
-		formats := pointer.ExportFormats()
+	} else if folders := slices.Contains(workload.FolderFormats(), opt.format); folders != workload.IsText(kind) && opt.format != "peft" {
+		formats := append(pointer.ExportFormats(), "peft")
 		if workload.IsText(kind) {
 			formats = workload.FolderFormats()
 		}
 		return usage.Errorf("--format=%s: %s is a checkpoint of policy %s: want one of %s", opt.format, path,
 			cmp.Or(kind, "pointer"), strings.Join(formats, ", "))
-	} else if folders {
+	} else if workload.IsText(kind) {
 		return workload.ExportModel(kind, path, opt.out, opt.format, opt.base, opt.dtype)
 	}
 	c, err := pointer.ReadCheckpoint(path)
@@ -87,10 +87,16 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 		return err
 	}
 	defer c.Close()
-	if err := c.Export(opt.out, opt.format); err != nil {
+	written := len(c.Weights)
+	if opt.format == "peft" {
+		written, err = c.ExportAdapters(opt.out, opt.base)
+	} else {
+		err = c.Export(opt.out, opt.format)
+	}
+	if err != nil {
 		return err
 	}
-	stdout.Printf("%s: %d tensors as %s → %s\n", path, len(c.Weights), opt.format, opt.out)
+	stdout.Printf("%s: %d tensors as %s → %s\n", path, written, opt.format, opt.out)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 )
 
 // helpWidth is the width that every help text keeps to.
@@ -23,13 +24,14 @@ const helpName = "help"
 // examples are what a new user types, with what it does.
 func examples() [][2]string {
 	return [][2]string{
-		{"exp=okvqa_v3", "train on the built-in data"},
+		{"exp=okvqa_v3", "train on built-in data"},
 		{"data=beams data.beams=F data.embeddings=F", "on your own data"},
 		{"exp=okvqa_v3 grpo.lr=1e-4 seed=1", "change settings"},
-		{"-m exp=okvqa_v3 seed=0,1,2", "sweep: a run for each value"},
-		{"exp=okvqa_v3 dry_run=true", "check, and train nothing"},
+		{"-m exp=okvqa_v3 seed=0,1,2", "sweep: one run a value"},
+		{"exp=okvqa_v3 dry_run=true", "check, train nothing"},
 		{"resume DIR", "go on after Ctrl-C"},
 		{"exp=okvqa_v3 --cfg job", "the whole configuration"},
+		{explainName + " task", "what else a run can do"},
 	}
 }
 
@@ -38,8 +40,12 @@ func (s *session) overview() string {
 	var b strings.Builder
 	name := program.Name()
 	b.WriteString("Train policies with SFT, RCE and GRPO, and tell whether they got better.\n\n")
+	longest := 0
 	for _, e := range examples() {
-		fmt.Fprintf(&b, "  %-50s  # %s\n", name+" "+e[0], e[1])
+		longest = max(longest, len(e[0]))
+	}
+	for _, e := range examples() {
+		fmt.Fprintf(&b, "  %s %-*s  # %s\n", name, longest, e[0], e[1])
 	}
 	listed := map[string]bool{}
 	for _, group := range commandGroups() {
@@ -92,15 +98,18 @@ func flagList() string {
 			names = "-" + f.Shorthand + ", " + names
 		}
 		text, _, _ := strings.Cut(f.Usage, " (short:")
-		fmt.Fprintf(&b, "  %-23s %s\n", names, text)
+		fmt.Fprintf(&b, "  %-23s  %s\n", names, text)
 	})
 	return b.String()
 }
 
 // helpOf prints the help of a command, or the overview.
 func (s *session) helpOf(args []string) error {
-	if len(args) == 0 {
+	if len(args) == 0 || args[0] == helpName {
 		return s.write(s.overview(), nil)
+	}
+	if _, err := s.verbs.Get(args[0]); err != nil {
+		return usage.Errorf("%v; run explain %s says what a key or group is", err, args[0])
 	}
 	return s.verb(args[0], []string{"--help"})
 }

@@ -2,12 +2,13 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/job"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/golden"
 )
 
@@ -63,16 +64,16 @@ func TestHelp(t *testing.T) {
 	}
 	var out bytes.Buffer
 	err := sessionOf(fakeApp{}, &out, &out).call([]string{"help", "reprot"})
-	if err == nil || !strings.Contains(err.Error(), "did you mean report?") {
+	if exitCode(t.Context(), err) != 2 || !strings.Contains(err.Error(), "did you mean report?") {
 		t.Errorf("help of a command that there is not: %v", err)
 	}
-	schema, err := job.Schema()
+	schema, err := tasks.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range examples() {
 		words := strings.Fields(strings.NewReplacer(" --cfg job", "", "-m ", "").Replace(e[0]))
-		if words[0] == "resume" {
+		if slices.Contains(verbs().Names(), words[0]) {
 			continue
 		}
 		req := configs.Request{Library: configs.Library(), Schema: schema, Overrides: words, Multirun: strings.HasPrefix(e[0], "-m"),

@@ -46,7 +46,7 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 	stop := &interrupted{(<-signals).(syscall.Signal)}
 	cancel(stop)
 	if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
-		fmt.Fprintf(os.Stderr, "\n%v: stopping where the state can be saved; a second one ends at once\n", stop)
+		fmt.Fprintf(os.Stderr, "\n%v: stopping and saving; a second one ends at once\n", stop)
 	}
 	begin, doublets := time.Now(), 0
 	for s := range signals {
@@ -54,6 +54,7 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 			continue // a queue's signals may come twice, and it has one that ends every process
 		}
 		if doublets++; doublets > 1 || time.Since(begin) > same {
+			fmt.Fprintln(os.Stderr) // ends the line with the terminal's ^C
 			exit(ctx, fmt.Errorf("%w; ended at once: the state is that of the last save", &interrupted{s.(syscall.Signal)}))
 		}
 	}

@@ -14,7 +14,13 @@ const explainName = "explain"
 // explainVerb prints which file or override set a key, and what that replaced.
 func explainVerb() *verb {
 	return &verb{
-		usage: "run explain KEY [flags] [overrides]\nSays which file or override set a key, and what that replaced.\n",
+		usage: `run explain grpo.kl.beta exp=okvqa_v3
+run explain grpo
+
+run explain KEY [flags] [overrides]
+Says what a key means, which file or override set it, and what that replaced; of
+a section, all its keys; of a group, its options.
+`,
 		run: func(s *session, args []string) error {
 			inv, err := parseArgs(args)
 			if err != nil {

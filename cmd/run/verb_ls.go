@@ -35,6 +35,9 @@ func writeJSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
+// doneWarned is the state of a run that is done and has warnings.
+const doneWarned = record.StateDone + " !"
+
 // lsVerb lists runs.
 func lsVerb() *verb {
 	f := noFlags()
@@ -66,7 +69,14 @@ METRIC is a column or a metric of the last epoch.
 				fmt.Fprintln(s.out, "no runs")
 				return nil
 			}
-			return shortList(runs, *by).ConsoleWithin(s.out, stdout.Width())
+			table := shortList(runs, *by)
+			if err := table.ConsoleWithin(s.out, stdout.Width()); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(table.Rows, func(row []any) bool { return row[1] == doneWarned }) {
+				fmt.Fprintln(s.errOut, "!: with warnings, which report.md of the run lists")
+			}
+			return nil
 		},
 	}
 }
@@ -210,7 +220,7 @@ func shortList(runs []*export.Run, metric string) *page.Table {
 		}
 		state := text(r, "state")
 		if r.Summary != nil && len(r.Summary.Warnings) > 0 && state == record.StateDone {
-			state += " !"
+			state = doneWarned
 		}
 		row := []any{clipPath(r.Dir, 32), state, page.Clip(text(r, "title"), 14), best, took}
 		if len(t.Columns) > len(row) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/option"
+	"fulcrum/reports/record"
 )
 
 // ICLOptions configures task=icl: the whole loop, from questions to answers with examples that a selector chose.
@@ -29,9 +30,6 @@ type ICLOptions struct {
 	Shots []int `koanf:"shots"`
 }
 
-// placebo begins the name of a selector that is trained on permuted rewards.
-const placebo = "placebo:"
-
 // DefaultICLOptions compares everything with two examples.
 func DefaultICLOptions() ICLOptions {
 	return ICLOptions{Baselines: []string{"image", "random", "oracle"}, Selectors: []string{"sft", "rce", "rce+grpo"}, Seeds: 1,
@@ -41,7 +39,7 @@ func DefaultICLOptions() ICLOptions {
 
 // Schedule returns the phases of a selector and what its rewards are subject to.
 func (ICLOptions) Schedule(selector string) (phases []string, control string) {
-	name, permuted := strings.CutPrefix(selector, placebo)
+	name, permuted := strings.CutPrefix(selector, record.Placebo)
 	if permuted {
 		return strings.Split(name, "+"), "placebo"
 	}

@@ -17,6 +17,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/bench"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/tasks"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
@@ -43,7 +44,7 @@ func Print(ctx context.Context, w io.Writer, text string) error {
 
 // measureSpec composes the configuration of spec and measures.
 func measureSpec(ctx context.Context, spec bench.Spec) (bench.Measurement, error) {
-	schema, err := job.Schema()
+	schema, err := tasks.Schema()
 	if err != nil {
 		return bench.Measurement{}, err
 	}
@@ -80,7 +81,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	m.Load, _ = clock.read()
 	m.LoadedMB = hostmem.Resident() / mb
 	data := workload.NewPointerData(bundle)
-	policy, err := workload.OpenPointer(j, bundle.RCE.Table.Dim)
+	policy, err := workload.OpenPointer(j, bundle.RCE.Table)
 	if err != nil {
 		return m, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,7 +44,7 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 	var answers []*answered
 	for _, shots := range o.Shots {
 		for _, b := range o.Baselines {
-			a, err := l.infer(ctx, b, shots, fmt.Sprintf("seed=%d", j.Config.Seed), "infer.method="+b)
+			a, err := l.baseline(ctx, b, shots)
 			if err != nil {
 				return err
 			}
@@ -66,11 +67,13 @@ type loop struct {
 	*stages
 	job         *job.Job
 	set         *icl.Set
+	from        []string // digests of the records and of their pictures
 	records     []string // overrides that name the records, and where answers are kept
 	embeddings  string   // override that names their table
 	model       string   // override that names the model
 	beams       string   // stage of the training queries' beams
 	pools       string   // RL file of the held-out queries' pools
+	spent       []spent  // on what the methods have in common
 	annotations []vqa.Annotation
 }
 
@@ -90,6 +93,11 @@ func (l *loop) prepare(ctx context.Context) error {
 	if l.set, err = c0.Records(nil); err != nil {
 		return err
 	}
+	shown, err := pictures(ctx, l.set.Records)
+	if err != nil {
+		return err
+	}
+	l.from = []string{l.set.Digest, shown}
 	l.job.Data = record.DataSummary{Name: "records", Fingerprint: l.set.Digest, Counts: l.set.Counts, Skipped: map[string]int{}}
 	if l.annotations = annotationsOf(l.set); len(l.annotations) == 0 {
 		return usage.Errorf("no held-out record has an answer: mark some with \"split\": \"val\"")
@@ -101,8 +109,8 @@ func (l *loop) prepare(ctx context.Context) error {
 		return err
 	}
 	if c0.Data.Embeddings == nil {
-		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.set.Digest)
-		if err != nil {
+		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
+		if err = l.spend("embeddings", dir, err); err != nil {
 			return err
 		}
 		table := filepath.Join(dir, "embeddings.safetensors")
@@ -110,17 +118,18 @@ func (l *loop) prepare(ctx context.Context) error {
 	}
 	l.embeddings = "data.embeddings=" + quoted(*c0.Data.Embeddings)
 	args := append(slices.Clone(l.records), l.model, l.embeddings)
-	if l.beams, err = l.run(ctx, "beams", "beams", args, l.set.Digest); err != nil {
+	l.beams, err = l.run(ctx, "beams", "beams", args, l.from...)
+	if err = l.spend("beams", l.beams, err); err != nil {
 		return err
 	}
-	dir, err := l.run(ctx, "pools", "beams", append(args, "beams.split=val", "beams.score=none"), l.set.Digest)
+	dir, err := l.run(ctx, "pools", "beams", append(args, "beams.split=val", "beams.score=none"), l.from...)
 	l.pools = filepath.Join(dir, "records.json")
 	return err
 }
 
 // world writes the built-in records, once for equal options.
 func (l *loop) world(opt iclshapes.Options) (string, error) {
-	key := digest.Of(fmt.Appendf(nil, "%+v", opt))
+	key := digest.Of(fmt.Appendf(nil, "%d %+v", edition("world"), opt))
 	dir := filepath.Join(l.root, "world-"+key[:12])
 	if _, err := os.Stat(filepath.Join(dir, iclshapes.RecordsFile)); err == nil {
 		return dir, nil
@@ -152,13 +161,41 @@ func (l *loop) findModel(ctx context.Context) error {
 				args = append(args, o)
 			}
 		}
-		dir, err := l.start(ctx, "model", args, nil)
-		if err != nil {
+		dir, err := l.start(ctx, "model", edition("train"), args, nil)
+		if err = l.spend("model", dir, err); err != nil {
 			return err
 		}
 		l.model = "lvlm.path=" + quoted(dir)
 	}
 	return nil
+}
+
+// baseline lets the model answer with what a method chooses that nothing was trained for: chance anew with every seed, the others
+// choose the same with any, so that runs of different seeds share the stage.
+func (l *loop) baseline(ctx context.Context, method string, shots int) (*answered, error) {
+	if method != record.PolicyRandom {
+		return l.infer(ctx, method, shots, l.job.Config.Seed, "infer.method="+method)
+	}
+	out := &answered{method: method, shots: shots}
+	for seed := range l.seeds() {
+		a, err := l.infer(ctx, fmt.Sprintf("%s_%d", method, seed), shots, seed, "infer.method="+method, fmt.Sprintf("seed=%d", seed))
+		if err != nil {
+			return nil, err
+		}
+		out.add(a)
+	}
+	return out, nil
+}
+
+// seeds are those of the selectors and of chance.
+func (l *loop) seeds() iter.Seq[int64] {
+	return func(yield func(int64) bool) {
+		for k := range l.Seeds {
+			if !yield(l.job.Config.Seed + int64(k)) {
+				return
+			}
+		}
+	}
 }
 
 // selector trains a selector with every seed and lets the model answer with what it chooses.
@@ -170,21 +207,21 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 		out = append(out, &answered{method: name, shots: shots})
 	}
 	data := []string{"data=beams", l.embeddings}
-	for k := range l.Seeds {
-		seed := fmt.Sprintf("seed=%d", l.job.Config.Seed+int64(k))
-		trained, err := l.run(ctx, fmt.Sprintf("%s_%d", short, k), "train", append(slices.Clone(data),
+	for seed := range l.seeds() {
+		stage := fmt.Sprintf("%s_%d", short, seed)
+		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
 			"data.beams="+quoted(filepath.Join(l.beams, "records.json")), "schedule=["+strings.Join(phases, ",")+"]", "control="+control,
-			fmt.Sprintf("selector.shot_num=%d", l.job.Config.Beams.Shots), seed))
-		if err != nil {
+			fmt.Sprintf("selector.shot_num=%d", l.job.Config.Beams.Shots), fmt.Sprintf("seed=%d", seed)))
+		if err = l.spend("training "+name, trained, err); err != nil {
 			return nil, err
 		}
-		chosen, err := l.run(ctx, fmt.Sprintf("%s_%d_choice", short, k), "predict", append(slices.Clone(data), "data.beams="+quoted(l.pools),
+		chosen, err := l.run(ctx, stage+"_choice", "predict", append(slices.Clone(data), "data.beams="+quoted(l.pools),
 			"init.checkpoint="+quoted(filepath.Join(trained, "checkpoints", l.Checkpoint+".safetensors"))))
 		if err != nil {
 			return nil, err
 		}
 		for i, shots := range l.Shots {
-			a, err := l.infer(ctx, fmt.Sprintf("%s_%d", short, k), shots, seed, "infer.method=predictions",
+			a, err := l.infer(ctx, stage, shots, seed, "infer.method=predictions",
 				"infer.predictions="+quoted(filepath.Join(chosen, "predictions.jsonl")))
 			if err != nil {
 				return nil, err
@@ -196,14 +233,14 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 }
 
 // infer lets the model answer with what a method chooses.
-func (l *loop) infer(ctx context.Context, method string, shots int, args ...string) (*answered, error) {
+func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, args ...string) (*answered, error) {
 	all := slices.Concat(l.records, []string{l.model, l.embeddings, "infer.beams=" + quoted(l.pools),
 		fmt.Sprintf("infer.shots=%d", shots)}, args)
-	dir, err := l.run(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", all, l.set.Digest)
+	dir, err := l.run(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", all, l.from...)
 	if err != nil {
 		return nil, err
 	}
-	a := &answered{method: method, shots: shots, folders: []string{dir}}
+	a := &answered{method: method, shots: shots, seeds: []int64{seed}, folders: []string{dir}}
 	text, err := os.ReadFile(filepath.Join(dir, "infer.json"))
 	if err == nil {
 		err = jsonwords.Unmarshal(text, &a.cost)

@@ -20,14 +20,15 @@ import (
 // copier answers with the last example's answer. It finds an answer likely where an example has it.
 type copier struct{ lvlm.Scorer }
 
-func (copier) Answer(_ context.Context, prompts []lvlm.Prompt) ([]string, error) {
-	out := make([]string, len(prompts))
+func (copier) Answer(_ context.Context, prompts []lvlm.Prompt) ([]lvlm.Reply, error) {
+	out := make([]lvlm.Reply, len(prompts))
 	for i, p := range prompts {
 		if p.Query.Answer != "" {
 			return nil, fmt.Errorf("query %d is asked with its answer %q", p.Query.ID, p.Query.Answer)
 		}
-		if n := len(p.Shots); n > 0 {
-			out[i] = p.Shots[n-1].Answer
+		n := len(p.Shots)
+		if out[i].Tokens = 10 + n; n > 0 {
+			out[i].Text = p.Shots[n-1].Answer
 		}
 	}
 	return out, nil
@@ -98,10 +99,12 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 		{"the first answer", job.InferOptions{Method: "image", Answer: "first"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"x", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			told := 0
 			if c.options.Shots = 2; c.options.Answer == "" {
 				c.options.Answer = "majority"
 			}
-			ch := &chooser{InferOptions: c.options, set: set, scorer: copier{}, seed: 1, vectors: vectors}
+			ch := &chooser{InferOptions: c.options, set: set, scorer: copier{}, seed: 1, vectors: vectors, chunk: 1,
+				tell: func(string, bool) { told++ }}
 			if c.options.Method == "image" {
 				ch.queries = set.Queries(true)
 				if c.options.Beams != nil {
@@ -119,6 +122,9 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 			answers, err := ch.answer(t.Context(), chosen)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if want := int64(20 + len(chosen[0]) + len(chosen[1])); ch.tokens != want || told != 4 {
+				t.Errorf("%d tokens, want %d; told %d times how far it is, want 4", ch.tokens, want, told)
 			}
 			if c.want == nil {
 				for i, rows := range chosen {

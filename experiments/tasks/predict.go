@@ -39,7 +39,7 @@ func predict(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	policy, err := workload.OpenPointer(j, set.Table.Dim)
+	policy, err := workload.OpenPointer(j, set.Table)
 	if err != nil {
 		return err
 	}

@@ -34,10 +34,16 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 			return nil, err
 		}
 		out.Tokens = local.Tokens
+		if !o.Images {
+			out.Tokens = func(p lvlm.Prompt) (int, error) { return local.Tokens(p.WithoutImages()) }
+		}
 		return local, nil
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, note := range stored.Notes {
+		j.Logf("lvlm: %s", note)
 	}
 	out.Stored = stored
 	j.AtEnd(stored)

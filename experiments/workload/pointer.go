@@ -20,6 +20,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/recorded"
 	"fulcrum/selector"
+	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 )
 
@@ -61,7 +62,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	if _, err := job.PlanOf(c, &Pointer{PointerData: data, job: j}); err != nil { // before any weight is read
 		return nil, err
 	}
-	policy, err := OpenPointer(j, bundle.Val.Table.Dim)
+	policy, err := OpenPointer(j, bundle.Val.Table)
 	if err != nil {
 		return nil, err
 	}
@@ -216,19 +217,27 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 	return nil
 }
 
-// OpenPointer builds the policy for d-wide embeddings: fresh, or from init.checkpoint.
-func OpenPointer(j *job.Job, d int) (*pointer.Policy, error) {
+// OpenPointer builds the policy for a table of embeddings: fresh, or from init.checkpoint.
+func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
+	openClip := adaptedClip(j, table)
 	if j.Config.Init.Checkpoint == nil {
-		return pointer.New(j.Config.Selector, d, j.Config.Seed, j.Device)
+		var model *clip.Adapted
+		if openClip != nil {
+			var err error
+			if model, err = openClip(j.Config.Selector.Clip); err != nil {
+				return nil, err
+			}
+		}
+		return pointer.NewOver(model, j.Config.Selector, table.Dim, j.Config.Seed, j.Device)
 	}
 	path, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
 	j.WarnUntrained(path)
-	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: d, Seed: j.Config.Seed, Device: j.Device,
-		Strict: j.Config.Init.Strict,
-		Warn:   func(message string) { j.Log.Warnf("%s", message) }}
+	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: table.Dim, Seed: j.Config.Seed, Device: j.Device,
+		Strict: j.Config.Init.Strict, Clip: openClip,
+		Warn: func(message string) { j.Log.Warnf("%s", message) }}
 	if j.Config.Task == "train" {
 		how.Fresh = func(names []string) {
 			j.Fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its",

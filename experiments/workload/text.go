@@ -262,21 +262,14 @@ func (w *textWorkload[P]) PhasesData() phases.Data {
 	return out
 }
 
-// Export writes nothing beside our own checkpoints: run checkpoint export makes Hugging Face folders.
-func (w *textWorkload[P]) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
-	if f := w.job.Config.Checkpoint.Format; f == "pt" {
-		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s",
-			w.job.Config.Policy)
-	}
-	return nil, nil
-}
-
 // Summary describes the data.
 func (w *textWorkload[P]) Summary() record.DataSummary {
 	b := w.bundle
 	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint,
 		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
+	maps.Copy(out.Skipped, b.Skipped)
+	maps.Copy(out.SkippedAt, b.SkippedAt)
 	for why, s := range w.skipped {
 		out.Skipped[why], out.SkippedAt[why] = s.Count, s.Where
 	}

@@ -68,12 +68,16 @@ func Err() error {
 }
 
 // Fold breaks a line at spaces, or behind a bar, into lines of at most width characters (0: any number); what follows the
-// first is indented. A word that is too long stays whole.
+// first is indented. Where columns, two blanks apart, begin in the right half of a line, it is broken before the last of them:
+// a name stays with its value. A word that is too long stays whole.
 func Fold(line string, width, indent int) string {
 	var b strings.Builder
 	for width > 0 && utf8.RuneCountInString(line) > width {
 		runes := []rune(line)
 		at := width
+		if gap := strings.LastIndex(string(runes[:width]), "  "); gap > len(string(runes[:width/2])) {
+			at = utf8.RuneCountInString(string(runes[:width])[:gap]) + 1
+		}
 		for at > indent && runes[at] != ' ' && runes[at-1] != '|' {
 			at--
 		}

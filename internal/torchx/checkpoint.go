@@ -19,7 +19,7 @@ var tape []segment
 // numbers). Segments may be chained and nested in scopes; each serves one Backward. Without gradient it is f(x).
 func Checkpoint(x Tensor, f func(Tensor) Tensor) Tensor {
 	must("checkpoint", x)
-	if !bool(C.fc_grad_enabled()) {
+	if !GradEnabled() {
 		return f(x)
 	}
 	from := len(tape)
@@ -28,6 +28,9 @@ func Checkpoint(x Tensor, f func(Tensor) Tensor) Tensor {
 	tape = append(tape, segment{Own(alias(x)), Own(alias(border)), f, len(scopes)})
 	return border
 }
+
+// GradEnabled reports whether operations record a graph: they do outside of NoGrad.
+func GradEnabled() bool { return bool(C.fc_grad_enabled()) }
 
 // forward returns f(x) without history; all else that f makes is freed. f records its graph as it will again in
 // Backward, since operations may take another way, with other roundings, where no gradient is asked for.

@@ -1,14 +1,17 @@
 // Package grpo trains by group-relative policy optimisation.
+//
+// Step in grpo.go is the algorithm. It reads in this order: grpo.go, rollout.go (the batch and its advantages), loss.go (losses, KL
+// estimators and what they read), frozen.go (the old and the reference policy), metrics.go (what a row reports). Three files are
+// no part of a step: options.go (options and their checks), cache.go (log-probabilities computed before the first step), state.go
+// (what a resume needs).
 package grpo
 
 import (
 	"context"
-	"fmt"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/control"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
@@ -19,10 +22,6 @@ import (
 // afterwards; the KL penalty is exact where the policy gives whole distributions. On recorded groups
 // nobody knows the probability of sampling them: the ratio is then a trust region around the old policy,
 // not an importance weight.
-//
-// A step reads in grpo.go (the algorithm), rollout.go (its batch), loss.go and losses.go (its loss), kl.go, old_policy.go
-// and reference.go (what it is measured against). measure.go and metrics.go say what is reported, state.go what a resume
-// needs.
 type Phase struct {
 	name      string
 	opt       Options
@@ -35,8 +34,7 @@ type Phase struct {
 	env       *phases.Env
 	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *phases.Learner
-	line      phases.Line[drawn]
-	step      int // in hand; the one behind it may be staged already
+	line      phases.Line[*tally]
 	beta      *control.KLController
 	temp      *control.PolicyTemperature
 	old       *frozenPolicy // ratio's denominator, and what samples; may be reference
@@ -68,42 +66,6 @@ func (g *Phase) Info() phases.Info {
 		EpochQueries: g.opt.EpochQueries, Online: g.chosen.rollout.Samples}
 }
 
-// Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
-func (g *Phase) Check(env *phases.Env) (err error) {
-	if g.chosen, err = g.opt.choose(); err != nil {
-		return fmt.Errorf("%s.%w", g.name, err)
-	}
-	if _, text := env.Policy.(selector.TokenPolicy); text {
-		if err := g.opt.ValidateTokens(); err != nil {
-			return fmt.Errorf("%s.%w", g.name, err)
-		}
-	}
-	if g.beta, err = control.NewKLController(g.opt.KL); err != nil {
-		return err
-	}
-	if g.temp, err = control.NewPolicyTemperature(g.opt.Temperature); err != nil {
-		return err
-	}
-	if err := g.optim.Check(env.Policy.Params(), g.opt.LR, g.opt.Freeze); err != nil {
-		return err
-	}
-	if g.opt.OldPolicyHeads != nil {
-		rebuilt, err := g.rebuilt(env)
-		if err != nil {
-			return err
-		}
-		rebuilt.Free()
-	}
-	if g.chosen.rollout.Samples || g.checked {
-		return nil
-	}
-	if err := g.checkGroups(); err != nil {
-		return err
-	}
-	g.checked = true // the groups do not change
-	return nil
-}
-
 // Begin takes the old and reference policies and makes the optimizer.
 func (g *Phase) Begin(env *phases.Env, totalSteps int) error {
 	if err := g.Check(env); err != nil {
@@ -120,34 +82,6 @@ func (g *Phase) Begin(env *phases.Env, totalSteps int) error {
 	return err
 }
 
-// maxSilent is the share of groups without a learning signal that a run may have.
-const maxSilent = 0.95
-
-// checkGroups counts the recorded candidates and refuses groups that can teach nothing.
-func (g *Phase) checkGroups() error {
-	const chunk = 1024
-	signal, groups := 0, 0
-	g.recorded = 0
-	for queries := range selector.Chunks(g.src.Len(), chunk) {
-		b := g.src.Recorded(queries)
-		g.recorded += b.NumValid()
-		_, stats := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
-		signal, groups = signal+stats.Signal, groups+stats.Groups-stats.Empty
-	}
-	if g.opt.Hooks.AnySignal {
-		return nil
-	}
-	if groups > 0 && g.recorded <= groups {
-		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take "+
-			"%s out of schedule", groups, g.name)
-	}
-	if silent := 1 - objective.Share(signal, groups); silent > maxSilent {
-		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another "+
-			"data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)
-	}
-	return nil
-}
-
 // BeginEpoch refreshes what belongs to the epoch's start.
 func (g *Phase) BeginEpoch(int) {
 	g.showNext = true
@@ -159,32 +93,27 @@ func (g *Phase) BeginEpoch(int) {
 	}
 }
 
-// drawn is a rollout and what a pass over it measures.
-type drawn struct {
-	rollout rollout
-	sums    *tally
-}
-
 // Step makes one GRPO update.
 func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
-	next := g.env.Next
-	if !g.foreseeable() {
-		next = nil
-	}
-	g.step = step
 	defer torchx.Scope()()
+	if stale := g.chosen.old.AtBatch; pass == 0 && stale != nil && stale(g.opt, g.sinceOld) {
+		g.refreshOld()
+	}
+	var next []phases.At
+	if g.foreseeable() {
+		next = g.env.Next
+	}
+	refreshed, show := step-g.sinceOld, g.showNext // the step at which the old policy had the policy's weights
+	g.showNext = false
 	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	of, optimizer, values, err := g.line.Step(g.learn, at, next, g.prepare, func() phases.Prepare[drawn] {
-		aside := *g // its own rollout; on recorded groups nothing else changes
-		return aside.prepare
+	sums, optimizer, values, err := g.line.Step(g.learn, at, next, func(at phases.At) (*tally, *phases.Work, error) {
+		return g.prepare(at, at.Step == refreshed, show && at.Step == step)
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.rollout = of.rollout // not the next step's
-	of.sums.read(g, values)
-	m := g.measure(optimizer, of.sums)
-	g.rollout.old, g.rollout.ref = of.sums.old, of.sums.ref
+	m := g.measure(optimizer, sums, values)
+	g.rollout = sums.rollout
 	g.beta.Step(m.KL)
 	g.temp.Step(m.KL)
 	g.sinceOld++
@@ -192,20 +121,22 @@ func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	return m, nil
 }
 
-// prepare makes the host's part of a step. Its first pass over a batch makes the rollout.
-func (g *Phase) prepare(at phases.At) (drawn, *phases.Work, error) {
-	if at.Pass == 0 {
-		if of := g.chosen.old.AtBatch; of != nil && of(g.opt, g.sinceOld) {
-			g.refreshOld()
-		}
-		if err := g.collect(at.Epoch, at.Step, at.Queries); err != nil {
-			return drawn{}, nil, err
-		}
-		g.rollout.fresh = g.sinceOld+at.Step-g.step == 0 && g.startsOld
+// prepare makes the host's part of a step: the rollout, at the first pass over its queries, and what the passes read. It changes nothing
+// of the phase, since a foreseeable step is prepared beside the one before. refreshed: the old policy was just refreshed. show: these are
+// the epoch's first completions.
+func (g *Phase) prepare(at phases.At, refreshed, show bool) (sums *tally, w *phases.Work, err error) {
+	if at.Pass > 0 {
+		sums = &tally{rollout: g.rollout}
+		sums.rollout.fresh = false
+		return sums, g.work(sums), nil
 	}
-	sums := g.newTally(at.Pass)
-	work := g.work(sums)
-	return drawn{g.rollout, sums}, work, nil
+	r, err := g.collect(at, show)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.fresh = g.chosen.old.From == ofPolicy || refreshed && g.startsOld
+	sums = &tally{rollout: r}
+	return sums, g.work(sums), nil
 }
 
 // foreseeable reports whether a step can be staged before the numbers of the one before are known: recorded groups, one pass over each, and
@@ -216,96 +147,88 @@ func (g *Phase) foreseeable() bool {
 		!o.Temperature.Enabled && (o.KL.Controller == "fixed" || o.KL.Update == "epoch")
 }
 
-// lossTemperature returns the temperature at which the rollout was sampled. Every log-probability of its loss
-// is taken there: only then is the ratio an importance weight of its samples. Nobody knows a temperature of recorded
-// groups.
-func (g *Phase) lossTemperature() float64 {
-	if !g.chosen.rollout.Samples {
-		return g.rollout.temperature
-	}
-	return g.opt.SampleTemp * g.rollout.temperature
-}
-
-// work is the step's on the device: the gradients of the rollout's parts add up.
+// work stages what the parts of the rollout read (grpo.micro_batch). Their gradients add up.
 func (g *Phase) work(sums *tally) *phases.Work {
 	w := &phases.Work{}
 	if g.opt.Temperature.Enabled {
 		w.Refuse(g.name + ".temperature moves")
 	}
-	var passes []func() (loss torchx.Tensor, measured []torchx.Tensor)
-	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
-		batch := g.rollout.batch.Part(from, to) // [B, G, T], the curriculum's top k
-		if batch.NumValid() > 0 {               // the step's divisors know; where nothing at all is left, the gradient is 0
-			passes = append(passes, g.part(from, batch, sums, w))
+	var parts []*staged
+	for from, to := range objective.Spans(sums.rollout.batch.B(), g.opt.MicroBatch) {
+		part := sums.rollout.part(from, to)
+		if part.batch.NumValid() > 0 { // the step's divisors know; where nothing at all is left, the gradient is 0
+			sums.parts = append(sums.parts, part)
+			parts = append(parts, g.stage(part, w))
 		}
 	}
-	w.Passes = func() (losses, measured []torchx.Tensor) {
-		for _, pass := range passes {
-			loss, of := pass()
-			losses, measured = append(losses, loss), append(measured, of...)
+	w.Passes = func() (losses, numbers []torchx.Tensor) {
+		for _, in := range parts {
+			loss, read := g.backward(in)
+			losses, numbers = append(losses, loss), append(numbers, read...)
 		}
-		return losses, measured
+		return losses, numbers
 	}
 	return w
 }
 
-// part adds to the step's upload what its queries read, which start at from in the rollout. The returned function adds the
-// gradient of their part of the loss.
-func (g *Phase) part(from int, batch *selector.Batch, sums *tally, w *phases.Work) func() (loss torchx.Tensor, measured []torchx.Tensor) {
-	temperature := g.lossTemperature()
-	in := g.stage(from, batch, temperature, w)
-	sums.parts = append(sums.parts, part{from: from, batch: batch, fresh: in.fresh})
-	keepRef := sums.ref != nil && g.rollout.ref == nil
-	return func() (torchx.Tensor, []torchx.Tensor) {
-		defer torchx.Scope()()
-		ref := in.reference() // no gradient
-		bonus := g.opt.EntropyWeight > 0
-		forward := selector.ForwardOptions{Temperature: temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
-		out := in.policy(forward) // with gradient, dropout off
-		if g.oneKernel(out, in) {
-			loss, found := g.kernelLoss(out, ref, in)
-			torchx.Backward(loss)
-			return torchx.Keep(torchx.Detach(loss)), measured(in, found, keepRef)
-		}
-		logp := g.perRatio(out.LogP) // [B, G], or [B, G, T] with ratio=token
-		before := in.old(view{logp: logp, steps: out.LogP}, ref)
-		old := before.logp // like logp, no gradient
-		denominator := old
-		if in.fresh {
-			denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
-			if g.old == g.reference {
-				ref.logp = denominator
-			}
-		}
-
-		logRatio := g.logRatio(logp, denominator, in) // [B, G], or [B, G, T] with one ratio a token
-		ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
-		low, high := g.opt.Clip.sides()
-		ppo := surrogate(ratio, in.adv, in.weight, low, high, in.minusShare)
-		klTerms := g.kl(out, ref, logp, in)                              // like logp, nats, with gradient
-		kl := in.share.Times(torchx.Sum(torchx.Mul(klTerms, in.weight))) // scalar
-		loss := ppo
-		if in.beta != nil {
-			loss = torchx.Add(ppo, in.beta.Times(kl))
-		}
-		if bonus {
-			loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))
-		}
-		torchx.Backward(loss)
-		if batch.Sampled == nil {
-			before.steps = torchx.Tensor{}
-		}
-		return torchx.Keep(torchx.Detach(loss)), measured(in, found{ppo: ppo, kl: kl, klTerms: klTerms, logRatio: logRatio, logp: logp, old: old,
-			ref: ref.logp, entropy: out.Entropy, oldSteps: before.steps}, keepRef)
+// backward adds the gradient of a part's share of the loss. It returns that share and the tensors of readout, detached.
+func (g *Phase) backward(in *staged) (loss torchx.Tensor, numbers []torchx.Tensor) {
+	defer torchx.Scope()()
+	ref, bonus := in.reference(), g.opt.EntropyWeight > 0 // no gradient
+	forward := selector.ForwardOptions{Temperature: in.temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
+	out := in.policy(forward) // with gradient, dropout off
+	compute := g.loss
+	if g.chosen.fused(g.opt) && !in.part.fresh && objective.OneKernel(out.LogP) {
+		compute = g.kernelLoss
 	}
+	loss, m := compute(out, ref, in)
+	torchx.Backward(loss)
+	for _, x := range m.all() {
+		if !x.Nil() {
+			*x = torchx.Keep(torchx.Detach(*x))
+		}
+		numbers = append(numbers, *x)
+	}
+	return torchx.Keep(torchx.Detach(loss)), numbers
 }
 
-// klWeight is the factor of the KL in the loss.
-func (g *Phase) klWeight() float64 {
-	if g.chosen.loss.NoKL {
-		return 0
+// loss computes a part's share of the loss, a scalar with gradient, and what is read of it.
+func (g *Phase) loss(out selector.Output, ref view, in *staged) (loss torchx.Tensor, m readout[torchx.Tensor]) {
+	logp := g.perRatio(out.LogP) // [B, G], or [B, G, T] with ratio=token
+	old := in.old(view{logp: logp, steps: out.LogP}, ref)
+	denominator := old.logp // like logp, no gradient
+	if in.part.fresh {
+		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
+		if g.old == g.reference {
+			ref.logp = denominator
+		}
 	}
-	return g.beta.Beta()
+
+	logRatio := g.logRatio(logp, denominator, in) // [B, G], or [B, G, T] with one ratio a token
+	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
+	low, high := g.opt.Clip.sides()
+	ppo := surrogate(ratio, in.adv, in.weight, low, high, in.minusShare)
+	klTerms := g.kl(out, ref, logp, in)                              // like logp, nats, with gradient
+	kl := in.share.Times(torchx.Sum(torchx.Mul(klTerms, in.weight))) // scalar
+	loss = ppo
+	if in.beta != nil {
+		loss = torchx.Add(ppo, in.beta.Times(kl))
+	}
+	if g.opt.EntropyWeight > 0 {
+		loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))
+	}
+
+	m = readout[torchx.Tensor]{ppo: ppo, kl: kl, klSequence: kl, logRatio: logRatio, logp: logp, old: old.logp, entropy: out.Entropy}
+	if g.opt.Ratio == "token" {
+		m.klSequence = in.perCandidate.Times(torchx.Sum(torchx.Mul(klTerms, in.mask)))
+	}
+	if in.part.keepsRef() {
+		m.ref = ref.logp
+	}
+	if in.part.batch.Sampled != nil {
+		m.oldSteps = old.steps
+	}
+	return loss, m
 }
 
 // EndEpoch moves β and the policy temperature by the epoch's mean KL and reports a β on its bound.

@@ -11,6 +11,132 @@ import (
 	"fulcrum/selector"
 )
 
+// Losses lists the losses that grpo.loss may name.
+func Losses() []Loss {
+	return []Loss{lossGRPO(), lossBNPO(), lossDAPO(), lossDrGRPO(), lossGSPO(), lossPPOClip()}
+}
+
+// Loss is one way to average the loss of GRPO over candidates i with tokens t, ratio ρ = π/π_old and advantage A:
+//
+//	Σ_it weight_it · [-min(ρ_it A_i, clip(ρ_it, 1-low, 1+high) A_i) + β·KL_it] / divisor
+//
+// With ratio=sequence a candidate has one term, whose ratio is Π_t ρ_it and whose weight is 1.
+type Loss struct {
+	Name string
+	// EveryToken weighs every token 1; otherwise the tokens of a candidate share its weight of 1. It needs ratio=token.
+	EveryToken bool
+	// Divisor returns what the sum is divided by. The counts are those of the whole optimizer batch, whatever
+	// micro_batch says.
+	Divisor func(Counts) float64
+	// MeanRatio replaces the ratios of a candidate by one, exp(mean_t log ρ_it).
+	MeanRatio bool
+	// NoKL leaves the KL term out. β is adapted and reported all the same.
+	NoKL bool
+	// Kernel lets one CUDA kernel (torchx.Surrogate) compute the loss of sequences: it has the formula above, with one ratio a candidate.
+	Kernel bool
+}
+
+func (l Loss) named() string { return l.Name }
+
+// Counts describes an optimizer batch.
+type Counts struct {
+	Candidates int // the truncated ones that mask_truncated leaves out included
+	Tokens     int // scored
+	Longest    int // tokens that a candidate may have
+}
+
+func perCandidate(n Counts) float64 { return float64(max(n.Candidates, 1)) }
+func perToken(n Counts) float64     { return float64(max(n.Tokens, 1)) }
+
+// lossGRPO is the mean over a candidate's tokens, then over candidates: DeepSeekMath (arXiv:2402.03300) eq. 3.
+func lossGRPO() Loss { return Loss{Name: "grpo", Kernel: true, Divisor: perCandidate} }
+
+// lossBNPO is the mean over all tokens of the batch. TRL's divides every micro-batch by its own tokens, so that its loss
+// depends on how much memory there is; this one does not, and equals dapo.
+func lossBNPO() Loss { return Loss{Name: "bnpo", EveryToken: true, Divisor: perToken} }
+
+// lossDAPO is the mean over all tokens of the batch: DAPO (arXiv:2503.14476) eq. 8.
+func lossDAPO() Loss { return Loss{Name: "dapo", EveryToken: true, Divisor: perToken} }
+
+// lossDrGRPO divides the sum over tokens by candidates and the longest length allowed: Dr. GRPO (arXiv:2503.20783) §3.2.
+func lossDrGRPO() Loss {
+	return Loss{Name: "dr_grpo", EveryToken: true, Divisor: func(n Counts) float64 { return perCandidate(n) * float64(n.Longest) }}
+}
+
+// lossGSPO is grpo with one length-normalised ratio a candidate: GSPO (arXiv:2507.18071) eq. 5.
+func lossGSPO() Loss { return Loss{Name: "gspo", Divisor: perCandidate, MeanRatio: true} }
+
+// lossPPOClip is the surrogate of grpo alone.
+func lossPPOClip() Loss {
+	return Loss{Name: "ppo_clip", Kernel: true, Divisor: perCandidate, NoKL: true}
+}
+
+// Estimators lists the estimators that grpo.kl.estimator may name.
+func Estimators() []Estimator {
+	return []Estimator{klExact(), klK1(), klK2(), klK3(), klK3Reversed()}
+}
+
+// Estimator is one way to compute KL(π ‖ ref), the penalty, with gradient. The sampled ones take one log-ratio a candidate
+// or token, r = log π - log ref (Schulman 2020, "Approximating KL divergence"). As a penalty, only k2's gradient is that of
+// the KL on samples of π; k1's is 0 in expectation and k3's that of the reversed KL.
+type Estimator struct {
+	Name string
+	// Sampled estimates the KL from log-ratios, which limit bounds before they are exponentiated. nil: exact, summed over
+	// the distributions of every step.
+	Sampled func(logRatio torchx.Tensor, limit float64) torchx.Tensor
+	// Signed says that an estimate may be below 0.
+	Signed bool
+	// Kernel names the estimate for the kernel of the whole loss; Given: there is none for it.
+	Kernel torchx.Estimate
+}
+
+func (e Estimator) named() string { return e.Name }
+
+func klExact() Estimator { return Estimator{Name: "exact"} }
+
+// klK1 is r.
+func klK1() Estimator {
+	return Estimator{Name: "k1", Kernel: torchx.K1, Signed: true, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor { return r }}
+}
+
+// klK2 is r²/2.
+func klK2() Estimator {
+	return Estimator{Name: "k2", Kernel: torchx.K2, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor {
+		return torchx.Scale(torchx.Square(r), 0.5)
+	}}
+}
+
+// klK3 is e^-r - 1 + r.
+func klK3() Estimator {
+	return Estimator{Name: "k3", Kernel: torchx.K3, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
+		r = clampTo(r, limit)
+		return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)
+	}}
+}
+
+// klK3Reversed is the Python reference's e^r - 1 - r, which estimates KL(ref ‖ π) from samples of ref.
+func klK3Reversed() Estimator {
+	return Estimator{Name: "k3_reversed", Kernel: torchx.K3Reversed, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
+		r = clampTo(r, limit)
+		return torchx.Sub(torchx.AddScalar(torchx.Exp(r), -1), r)
+	}}
+}
+
+// kl is the penalty, like logp: nats per sequence, or per step with ratio=token; with gradient.
+func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, in *staged) torchx.Tensor {
+	switch {
+	case g.chosen.kl.Sampled != nil:
+		return g.chosen.kl.Sampled(torchx.Sub(logp, ref.logp), g.opt.MaxLogRatio)
+	case g.opt.Ratio == "token":
+		return out.KL
+	}
+	perStep := out.KL
+	if !in.mask.Nil() {
+		perStep = torchx.Mul(perStep, in.mask)
+	}
+	return torchx.Sum(perStep, 2)
+}
+
 // perRatio returns one log-probability a ratio: [B, G, T] → [B, G], or as it is with ratio=token.
 func (g *Phase) perRatio(logp torchx.Tensor) torchx.Tensor {
 	if g.opt.Ratio == "token" {
@@ -35,12 +161,14 @@ func (g *Phase) shape(b *selector.Batch, last int) []int {
 	return []int{b.B(), b.G}
 }
 
-// staged is what a part's loss reads beside the policy's output, on the device once the step's upload was sent.
+// staged is a part of the rollout and what its loss reads beside the policy's output, on the device once the step's upload was sent.
 type staged struct {
+	part        rollout
+	temperature float64 // of every log-probability
+
 	policy    func(selector.ForwardOptions) selector.Output
 	reference func() view
 	old       func(now, ref view) view
-	fresh     bool // the old policy has the very weights that the numerator has now
 
 	adv     torchx.Tensor // [B, G], or [B, G, 1] with ratio=token
 	weight  torchx.Tensor // like logp; 0 where nothing counts
@@ -53,16 +181,21 @@ type staged struct {
 	beta              *torchx.Factor // of the KL; nil: it is not in the loss
 }
 
-// stage adds what a part reads to the step's upload.
-func (g *Phase) stage(from int, b *selector.Batch, temperature float64, w *phases.Work) *staged {
-	up, on := &w.Upload, g.env.Policy.Params().Flat()
-	in, eager := &staged{}, ""
+// stage adds what a part reads to the step's upload. Samples are judged at the temperature they were drawn at: only then is the ratio an
+// importance weight. Nobody knows that of recorded groups.
+func (g *Phase) stage(part rollout, w *phases.Work) *staged {
+	up, on, b := &w.Upload, g.env.Policy.Params().Flat(), part.batch
+	in, eager := &staged{part: part, temperature: part.temperature}, ""
+	if g.chosen.rollout.Samples {
+		in.temperature *= g.opt.SampleTemp
+	}
 	in.policy, eager = selector.Stage(g.env.Policy, b, up, selector.ForwardOptions{})
 	w.Refuse(eager)
-	in.reference = g.referenceView(b, from, temperature, w)
-	in.old, in.fresh = g.oldLogProbs(b, from, temperature, w)
-	g.putAdvantages(&in.adv, b, from, up)
-	divisor := g.putWeights(&in.weight, b, up)
+	in.reference = g.referenceView(in, w)
+	in.old = g.oldView(in, w)
+	adv := objective.Rounded(part.adv)
+	torchx.Put(up, &in.adv, adv, g.shape(b, 1)...)
+	divisor := g.putWeights(&in.weight, b, part.counts, up)
 	in.share, in.minusShare = up.Factor(1/divisor, on), up.Factor(-1/divisor, on)
 	if g.chosen.loss.MeanRatio {
 		torchx.Put(up, &in.inverse, objective.Rounded(inverseLengths(b)), g.shape(b, 1)...)
@@ -70,25 +203,27 @@ func (g *Phase) stage(from int, b *selector.Batch, temperature float64, w *phase
 	if g.opt.Ratio == "token" || g.opt.EntropyWeight > 0 || slices.Contains(b.Mask, 0) {
 		torchx.Put(up, &in.mask, b.Mask, b.B(), b.G, b.T)
 	}
-	in.perCandidate = up.Factor(1/float64(max(g.rollout.counts.Candidates, 1)), on)
-	in.perStep = up.Factor(1/max(float64(g.rollout.counts.Tokens), 1), on)
+	in.perCandidate = up.Factor(1/perCandidate(part.counts), on)
+	in.perStep = up.Factor(1/perToken(part.counts), on)
 	if weight := g.klWeight(); weight != 0 {
 		in.beta = up.Factor(weight, on)
 	}
-	w.Key += fmt.Sprint(in.fresh, g.rollout.old != nil, g.rollout.ref != nil, in.beta != nil)
+	w.Key += fmt.Sprint(part.fresh, part.known, in.beta != nil)
 	return in
 }
 
-// putAdvantages stages the advantages of a part: [B, G], or [B, G, 1] with ratio=token.
-func (g *Phase) putAdvantages(to *torchx.Tensor, b *selector.Batch, from int, up *torchx.Upload) {
-	adv := objective.Rounded(g.rollout.adv[from*b.G:][:len(b.Valid)])
-	torchx.Put(up, to, adv, g.shape(b, 1)...)
+// klWeight is the factor of the KL in the loss.
+func (g *Phase) klWeight() float64 {
+	if g.chosen.loss.NoKL {
+		return 0
+	}
+	return g.beta.Beta()
 }
 
 // putWeights stages what the terms of a part's loss are multiplied by, shaped like logp and 0 where nothing
 // counts, and returns the divisor of the whole batch.
-func (g *Phase) putWeights(to *torchx.Tensor, b *selector.Batch, up *torchx.Upload) (divisor float64) {
-	divisor = g.chosen.loss.Divisor(g.rollout.counts)
+func (g *Phase) putWeights(to *torchx.Tensor, b *selector.Batch, counts Counts, up *torchx.Upload) (divisor float64) {
+	divisor = g.chosen.loss.Divisor(counts)
 	weights := make([]float64, len(b.Valid)*g.width(b))
 	switch {
 	case g.opt.Ratio != "token":
@@ -119,25 +254,28 @@ func inverseLengths(b *selector.Batch) []float64 {
 	return out
 }
 
-// oneKernel reports whether kernelLoss can compute the loss of a part.
-func (g *Phase) oneKernel(out selector.Output, in *staged) bool {
-	known := g.chosen.kl.Sampled == nil || g.chosen.kl.Kernel != torchx.Given
-	sequences := g.opt.Ratio != "token" && !g.chosen.loss.MeanRatio
-	return known && sequences && !in.fresh && g.opt.EntropyWeight == 0 && objective.OneKernel(out.LogP)
+// fused reports whether kernelLoss computes what the options choose.
+func (c chosen) fused(o Options) bool {
+	estimate := c.kl.Sampled == nil || c.kl.Kernel != torchx.Given
+	return c.loss.Kernel && estimate && o.Ratio == "sequence" && o.EntropyWeight == 0
 }
 
-// kernelLoss is the loss of a part, and what is read of it, by one CUDA kernel.
-func (g *Phase) kernelLoss(out selector.Output, ref view, in *staged) (torchx.Tensor, found) {
-	old := in.old(view{}, ref)
+// kernelLoss is loss by one CUDA kernel.
+func (g *Phase) kernelLoss(out selector.Output, ref view, in *staged) (torchx.Tensor, readout[torchx.Tensor]) {
+	old := in.old(view{}, ref).logp
 	low, high := g.opt.Clip.sides()
-	s := torchx.Surrogate{Old: old.logp, Adv: in.adv, Weight: in.weight, Ref: ref.logp, Estimate: g.chosen.kl.Kernel,
+	s := torchx.Surrogate{Old: old, Adv: in.adv, Weight: in.weight, Ref: ref.logp, Estimate: g.chosen.kl.Kernel,
 		Share: in.share, MinusShare: in.minusShare, Beta: in.beta, Limit: g.opt.MaxLogRatio, Low: low, High: high}
 	if s.Estimate == torchx.Given {
 		s.Penalty = g.kl(out, ref, torchx.Tensor{}, in)
 	}
 	l := s.Loss(out.LogP)
-	return l.Loss, found{ppo: l.PPO, kl: l.KL, klTerms: l.Penalties, logRatio: l.LogRatios, logp: l.Sequences, old: old.logp, ref: ref.logp,
+	m := readout[torchx.Tensor]{ppo: l.PPO, kl: l.KL, klSequence: l.KL, logRatio: l.LogRatios, logp: l.Sequences, old: old,
 		entropy: out.Entropy}
+	if in.part.keepsRef() {
+		m.ref = ref.logp
+	}
+	return l.Loss, m
 }
 
 // logRatio returns log ρ, shaped like logp; with a mean ratio [B, G] or [B, G, 1].

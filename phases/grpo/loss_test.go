@@ -106,7 +106,8 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*Options
 		t.Fatal(err)
 	}
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
-	g.rollout = rollout{batch: b, adv: adv, counts: Counts{Candidates: b.NumValid(), Tokens: objective.CountSteps(b), Longest: b.T},
+	g.rollout = rollout{batch: b, index: make([]int, len(adv)), adv: adv, known: true,
+		counts:      Counts{Candidates: b.NumValid(), Tokens: objective.CountSteps(b), Longest: b.T},
 		temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
 	if opt.Ratio == "sequence" {
 		g.rollout.old, g.rollout.ref = sumRows(g.rollout.old, steps), sumRows(g.rollout.ref, steps)
@@ -129,15 +130,15 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	defer torchx.Scope()()
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
-	sums := g.newTally(1)
+	sums := &tally{rollout: g.rollout}
 	w := g.work(sums)
 	w.Upload.Send(params.Flat())
 	losses, measured := w.Passes()
-	sums.read(g, torchx.Read(measured...))
+	values := torchx.Read(measured...)
 	for _, part := range torchx.Read(losses...) {
 		loss += part[0]
 	}
-	return g.measure(phases.OptimizerMetrics{}, sums).Row(), loss, params.Grad().Floats()
+	return g.measure(phases.OptimizerMetrics{}, sums, values).Row(), loss, params.Grad().Floats()
 }
 
 func lossFixtures(t *testing.T) []lossFixture {
@@ -361,5 +362,32 @@ func TestMaskTruncated(t *testing.T) {
 		if math.Abs(got-want) > 5e-6 {
 			t.Errorf("%s: loss %.9g, want %.9g", loss, got, want)
 		}
+	}
+}
+
+// TestOnlyItsOwnLossesAreFused: a loss that does not say so is never computed by the kernel, and none says so with another formula.
+func TestOnlyItsOwnLossesAreFused(t *testing.T) {
+	opt := DefaultOptions()
+	for _, tc := range []struct {
+		loss Loss
+		want bool
+	}{{lossGRPO(), true}, {lossPPOClip(), true}, {Loss{Name: "toy", Divisor: perCandidate}, false}} {
+		if got := (chosen{loss: tc.loss, kl: klK3()}).fused(opt); got != tc.want {
+			t.Errorf("%s: fused %v, want %v", tc.loss.Name, got, tc.want)
+		}
+	}
+	for _, l := range Losses() {
+		if l.Kernel && (l.EveryToken || l.MeanRatio) {
+			t.Errorf("%s: the kernel has one ratio a candidate, and not the mean", l.Name)
+		}
+	}
+	for _, change := range []func(*Options){func(o *Options) { o.Ratio = "token" }, func(o *Options) { o.EntropyWeight = 0.1 }} {
+		o := DefaultOptions()
+		if change(&o); (chosen{loss: lossGRPO(), kl: klK3()}).fused(o) {
+			t.Errorf("fused with %+v", o)
+		}
+	}
+	if (chosen{loss: lossGRPO(), kl: Estimator{Name: "toy", Sampled: klK3().Sampled}}).fused(opt) {
+		t.Error("fused with an estimator that the kernel does not have")
 	}
 }

@@ -2,6 +2,7 @@ package grpo
 
 import (
 	"math"
+	"slices"
 
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
@@ -93,4 +94,152 @@ func advantageHistogram(adv []float64, valid []bool) []float64 {
 		}
 	}
 	return h
+}
+
+// readout is what is read of a part's pass. T is a tensor, undefined where nothing is known, and []float64 after the step's only read-back.
+type readout[T any] struct {
+	ppo, kl    T // scalars: shares of the loss's terms
+	klSequence T // scalar, a share of the nats per sequence
+	logRatio   T // one a ratio
+	logp, old  T // [B, G], or [B, G, T] with ratio=token
+	ref        T // like logp; of a first pass that keeps them
+	entropy    T // [B, G, T]
+	oldSteps   T // [B, G, T] log-probabilities of sampled steps under the old policy
+}
+
+// all lists the fields in the order of the read-back.
+func (m *readout[T]) all() []*T {
+	return []*T{&m.ppo, &m.kl, &m.klSequence, &m.logRatio, &m.logp, &m.old, &m.ref, &m.entropy, &m.oldSteps}
+}
+
+// tally is what the parts of a rollout measure in a pass. Tensors stay on the device until the step's read-back, then add fills in the
+// numbers.
+type tally struct {
+	rollout rollout
+	parts   []rollout // that have a candidate
+
+	ppo, kl    float64 // the parts' shares of the loss's terms
+	klSequence float64 // nats per sequence
+
+	ratios             float64   // sum
+	n                  int       // ratios: one a candidate, or one a scored token
+	outside, low, high int       // ratios outside the clip range, and those whose gradient that stops
+	clamped            int       // log-ratios that were cut
+	entropy            float64   // sum over scored steps
+	steps              int       // with an entropy
+	gain               float64   // sum over candidates of advantage times the change of their log-probability since the old policy
+	gaps               []float64 // of sampled tokens: |log-probability in the sampler - in the old policy's forward pass|
+	drift              float64   // of a fresh old policy: the largest difference of their log-probabilities all the same, nats
+}
+
+// add takes the numbers of a part's pass.
+func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
+	b := part.batch
+	f.ppo += m.ppo[0]
+	f.kl += m.kl[0]
+	f.klSequence += m.klSequence[0]
+	f.addRatios(o, part, m.logRatio)
+	width := len(m.logp) / len(b.Valid)
+	for at := range m.logp {
+		if !b.Valid[at/width] {
+			continue
+		}
+		change := m.logp[at] - m.old[at]
+		f.gain += part.adv[at/width] * change
+		if part.fresh {
+			f.drift = math.Max(f.drift, math.Abs(change)) // keeps NaN
+		}
+	}
+	if part.old != nil && !part.known { // shared with the whole rollout
+		copy(part.old, objective.Rounded(m.old))
+		copy(part.ref, objective.Rounded(m.ref))
+	}
+	for at, h := range m.entropy {
+		if b.Mask[at] != 0 {
+			f.entropy += h
+			f.steps++
+		}
+	}
+	for at, old := range m.oldSteps {
+		if sampled := b.Sampled[at]; b.Mask[at] != 0 && b.Valid[at/b.T] && !math.IsNaN(sampled) {
+			f.gaps = append(f.gaps, math.Abs(sampled-old))
+		}
+	}
+}
+
+// samplerGap returns the median and the largest difference between the log-probabilities that tokens were sampled with and the
+// old policy's; nil where nothing is known. It sorts them.
+func samplerGap(gaps []float64) (median, most *float64) {
+	if len(gaps) == 0 {
+		return nil, nil
+	}
+	slices.Sort(gaps)
+	return &gaps[len(gaps)/2], &gaps[len(gaps)-1]
+}
+
+// addRatios counts a part's ratios: one a candidate, or one a token.
+func (f *tally) addRatios(o Options, part rollout, logRatio []float64) {
+	low, high := o.Clip.sides()
+	b := part.batch
+	width := len(logRatio) / len(b.Valid)
+	for at, d := range logRatio {
+		if !b.Valid[at/width] || width > 1 && b.Mask[at] == 0 {
+			continue
+		}
+		f.n++
+		if math.Abs(d) > o.MaxLogRatio {
+			f.clamped++
+			d = math.Copysign(o.MaxLogRatio, d)
+		}
+		ratio, adv := math.Exp(d), part.adv[at/width]
+		f.ratios += ratio
+		switch {
+		case ratio < 1-low:
+			f.outside++
+			f.low += int(objective.OneIf(adv < 0))
+		case ratio > 1+high:
+			f.outside++
+			f.high += int(objective.OneIf(adv > 0))
+		}
+	}
+}
+
+// measure turns the numbers of a step's pass into its metrics, and keeps in the rollout what later passes use or report again.
+func (g *Phase) measure(optimizer phases.OptimizerMetrics, f *tally, values [][]float64) Metrics {
+	for _, part := range f.parts {
+		var m readout[[]float64]
+		for i, to := range m.all() {
+			*to = values[i]
+		}
+		f.add(g.opt, part, m)
+		values = values[len(m.all()):]
+	}
+	r := &f.rollout
+	r.known = r.old != nil
+	if len(f.gaps) > 0 {
+		r.measured.SamplerGap, r.measured.SamplerGapMax = samplerGap(f.gaps)
+	}
+	left := r.batch.NumValid()
+	m := Metrics{OptimizerMetrics: optimizer, rolloutMetrics: r.measured,
+		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Beta(),
+		KL:           f.klSequence * (perCandidate(r.counts) / float64(max(left, 1))),
+		MeanRatio:    f.ratios / math.Max(float64(f.n), 1),
+		ClipFraction: objective.Share(f.outside, f.n), ClampFraction: objective.Share(f.clamped, f.n),
+		ClipFractionLow: objective.Share(f.low, f.n), ClipFractionHigh: objective.Share(f.high, f.n),
+	}
+	if r.fresh && len(f.parts) > 0 {
+		m.RefreshDrift = &f.drift
+	} else {
+		m.AdvantageGain = new(f.gain / math.Max(float64(left), 1))
+	}
+	if f.steps > 0 {
+		m.Entropy = new(f.entropy / float64(f.steps))
+	}
+	if g.text {
+		m.KLPerToken = new(m.KL * objective.Share(left, r.counts.Tokens))
+	}
+	if g.opt.Temperature.Enabled {
+		m.Temperature = &r.temperature
+	}
+	return m
 }

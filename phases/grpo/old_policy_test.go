@@ -95,14 +95,15 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 	}
 	env.Policy.Params().SetValues(w)
 	phase.old.Policy, w = env.Policy, phase.old.Params().Values() // the policy's own samples
-	if err := phase.collect(1, 2, []int{0, 1}); err != nil {
+	r, err := phase.collect(phases.At{Epoch: 1, Step: 2, Queries: []int{0, 1}}, false)
+	if err != nil {
 		t.Fatal(err)
 	}
 	end := torchx.Scope()
 	defer end()
-	now := objective.Sequence(env.Policy.Forward(phase.rollout.batch, selector.ForwardOptions{}).LogP).Floats()
+	now := objective.Sequence(env.Policy.Forward(r.batch, selector.ForwardOptions{}).LogP).Floats()
 	env.Policy.Params().SetValues(w)
-	before := objective.Sequence(env.Policy.Forward(phase.rollout.batch, selector.ForwardOptions{}).LogP).Floats()
+	before := objective.Sequence(env.Policy.Forward(r.batch, selector.ForwardOptions{}).LogP).Floats()
 	own := 0.0
 	for i := range now {
 		own += math.Exp(now[i]-before[i]) / float64(len(now))

@@ -1,8 +1,14 @@
 package grpo
 
 import (
+	"fmt"
+	"strings"
+
 	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
 	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/control"
 	"fulcrum/selector"
@@ -108,6 +114,69 @@ type Hooks struct {
 	CacheLikeSteps bool
 }
 
+// The choices of grpo.loss, grpo.kl.estimator, grpo.old_policy, grpo.rollout and grpo.zero_variance are tables: a
+// function lists the entries of each, in the order of the messages. What may be named, its help and its check follow.
+
+// entry is an entry of a table.
+type entry interface{ named() string }
+
+// names lists a table's names.
+func names[T entry](table []T) []string {
+	out := make([]string, len(table))
+	for i, e := range table {
+		out[i] = e.named()
+	}
+	return out
+}
+
+// find returns the entry of a table that the value of a key names.
+func find[T entry](key string, table []T, name string) (T, error) {
+	for _, e := range table {
+		if e.named() == name {
+			return e, nil
+		}
+	}
+	var none T
+	hint := ""
+	if near, ok := registry.Suggest(name, names(table)); ok {
+		hint = " (did you mean " + near + "?)"
+	}
+	return none, option.Errorf(key, "want one of %s, got %q%s", strings.Join(names(table), ", "), name, hint)
+}
+
+// Choices returns the values that the tables allow, for the schema and the documentation.
+func (Options) Choices() map[string][]string {
+	return map[string][]string{"loss": names(Losses()), "kl.estimator": names(Estimators()), "old_policy": names(OldPolicies()),
+		"rollout": names(Rollouts()), "zero_variance": names(Silences())}
+}
+
+// chosen are the entries that the options name.
+type chosen struct {
+	loss    Loss
+	kl      Estimator
+	old     OldPolicy
+	rollout Rollout
+	silence Silence
+}
+
+// choose looks up what the options name.
+func (o Options) choose() (c chosen, err error) {
+	if c.loss, err = find("loss", Losses(), o.Loss); err != nil {
+		return c, err
+	}
+	if c.kl, err = find("kl.estimator", Estimators(), o.KL.Estimator); err != nil {
+		return c, err
+	}
+	if c.old, err = find("old_policy", OldPolicies(), o.OldPolicy); err != nil {
+		return c, err
+	}
+	if c.rollout, err = find("rollout", Rollouts(), o.Rollout); err != nil {
+		return c, err
+	}
+	c.silence, err = find("zero_variance", Silences(), o.ZeroVariance)
+	return c, err
+}
+
 // Validate checks the keys that depend on each other.
 func (o Options) Validate() error {
 	c, err := o.choose()
@@ -146,4 +215,109 @@ func (o Options) ValidateTokens() error {
 		return option.Errorf("old_policy_heads", "want null with a token policy")
 	}
 	return nil
+}
+
+// MeanOfSteps reports whether a candidate's loss is a mean over its scored steps: its tokens share a weight of 1, or it has one
+// ratio, of their mean.
+func (o Options) MeanOfSteps() bool {
+	c, err := o.choose()
+	return err == nil && (c.loss.MeanRatio || o.Ratio == "token" && !c.loss.EveryToken)
+}
+
+// Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
+func (g *Phase) Check(env *phases.Env) (err error) {
+	if g.chosen, err = g.opt.choose(); err != nil {
+		return fmt.Errorf("%s.%w", g.name, err)
+	}
+	if _, text := env.Policy.(selector.TokenPolicy); text {
+		if err := g.opt.ValidateTokens(); err != nil {
+			return fmt.Errorf("%s.%w", g.name, err)
+		}
+	}
+	if g.beta, err = control.NewKLController(g.opt.KL); err != nil {
+		return err
+	}
+	if g.temp, err = control.NewPolicyTemperature(g.opt.Temperature); err != nil {
+		return err
+	}
+	if err := g.optim.Check(env.Policy.Params(), g.opt.LR, g.opt.Freeze); err != nil {
+		return err
+	}
+	if g.opt.OldPolicyHeads != nil {
+		rebuilt, err := g.rebuilt(env)
+		if err != nil {
+			return err
+		}
+		rebuilt.Free()
+	}
+	if g.chosen.rollout.Samples || g.checked {
+		return nil
+	}
+	if err := g.checkGroups(); err != nil {
+		return err
+	}
+	g.checked = true // the groups do not change
+	return nil
+}
+
+// maxSilent is the share of groups without a learning signal that a run may have.
+const maxSilent = 0.95
+
+// checkGroups counts the recorded candidates and refuses groups that can teach nothing.
+func (g *Phase) checkGroups() error {
+	const chunk = 1024
+	signal, groups := 0, 0
+	g.recorded = 0
+	for queries := range selector.Chunks(g.src.Len(), chunk) {
+		b := g.src.Recorded(queries)
+		g.recorded += b.NumValid()
+		_, stats := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage)
+		signal, groups = signal+stats.Signal, groups+stats.Groups-stats.Empty
+	}
+	if g.opt.Hooks.AnySignal {
+		return nil
+	}
+	if groups > 0 && g.recorded <= groups {
+		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take "+
+			"%s out of schedule", groups, g.name)
+	}
+	if silent := 1 - objective.Share(signal, groups); silent > maxSilent {
+		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another "+
+			"data.reward.mode or lower %s.advantage.precision", 100*silent, groups, g.name)
+	}
+	return nil
+}
+
+// Expected implements phases.Expecter.
+func (g *Phase) Expected() doctor.Limits {
+	o := g.opt
+	lim := g.optim.Expected(o.LR, g.sched)
+	low, high := o.Clip.sides()
+	p := &doctor.PolicyLoss{
+		ClipLow: low, ClipHigh: high, AdvantageClip: o.Advantage.Clip,
+		Centred:     o.Advantage.Centred() && o.Hooks.Advantages == nil,
+		EarlyEpochs: o.Curriculum.EarlyEpochs, EarlyTopK: o.Curriculum.EarlyTopK,
+		OldPolicy:      o.OldPolicy,
+		OldIsFresh:     func(e doctor.Limits, step int) bool { return g.chosen.old.Fresh(o, e, step) },
+		SumOfParts:     o.Hooks.Advantages == nil || o.EntropyWeight == 0,
+		EntropyWeight:  o.EntropyWeight,
+		Surrogate:      o.Ratio == "sequence" && !o.MaskTruncated && o.Hooks.Advantages == nil,
+		KLPerCandidate: o.Ratio == "sequence" && !o.MaskTruncated && !g.chosen.loss.NoKL,
+		KL: doctor.KL{
+			Reference: o.KL.Reference, SyncCopies: o.KL.SyncMix == 1, NonNegative: !g.chosen.kl.Signed,
+			Controller: o.KL.Controller, Update: o.KL.Update,
+			BandMin: o.KL.TargetMin, BandMax: o.KL.TargetMax, BetaMin: o.KL.BetaMin, BetaMax: o.KL.BetaMax,
+		},
+	}
+	if o.Curriculum.LateTopK != nil {
+		p.LateTopK = *o.Curriculum.LateTopK
+	}
+	if o.KL.SyncSteps != nil {
+		p.KL.SyncSteps = *o.KL.SyncSteps
+	}
+	if o.KL.Beta == 0 && !o.KL.LiftZero { // such a beta stays
+		p.KL.Controller = "fixed"
+	}
+	lim.Policy = p
+	return lim
 }

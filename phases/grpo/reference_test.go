@@ -39,14 +39,14 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		top := advantage.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
-		g := &Phase{rollout: rollout{batch: b, index: top.Index}}
-		got := viewNow(g, &frozenPolicy{Policy: p, cached: known}, b, 0, selector.ForwardOptions{Dist: true})
+		g := &Phase{rollout: rollout{batch: b, index: top.Index, adv: make([]float64, len(top.Index))}}
+		got := viewNow(g, &frozenPolicy{Policy: p, cached: known}, g.rollout, selector.ForwardOptions{Dist: true})
 		golden.Close(t, got.logp.Floats(), objective.Sequence(out.LogP).Floats(), 1e-5)
 		g.opt.Ratio = "token"
-		perStep := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, b, 0, selector.ForwardOptions{})
+		perStep := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, g.rollout, selector.ForwardOptions{})
 		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
 		last := b.B() - 1
-		part := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, b.Part(last, b.B()), last, selector.ForwardOptions{})
+		part := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, g.rollout.part(last, b.B()), selector.ForwardOptions{})
 		golden.Close(t, part.logp.Floats(), torchx.Narrow(perStep.logp, 0, last, 1).Floats(), 0)
 		kl := p.Forward(b, selector.ForwardOptions{Reference: got.dist}).KL
 		golden.Close(t, objective.MaskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)
@@ -249,9 +249,9 @@ func TestBetaOfZeroIsNoBound(t *testing.T) {
 }
 
 // viewNow is a view whose upload is sent at once.
-func viewNow(g *Phase, f *frozenPolicy, b *selector.Batch, from int, forward selector.ForwardOptions) view {
+func viewNow(g *Phase, f *frozenPolicy, part rollout, forward selector.ForwardOptions) view {
 	w := &phases.Work{}
-	of := g.view(f, b, from, forward, w)
+	of := g.view(f, &part, forward, w)
 	w.Upload.Send(f.Params().Flat())
 	return of()
 }

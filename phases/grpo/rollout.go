@@ -105,29 +105,45 @@ type rollout struct {
 	adv         []float64       // [B*G]
 	counts      Counts          // of what the loss averages over
 	temperature float64         // of the policy (grpo.temperature) when it was made
-	fresh       bool            // the old policy has the very weights that the first pass's numerator has
+	fresh       bool            // the old policy has the very weights that this pass's numerator has
 	measured    rolloutMetrics
 
-	// Log-probabilities under the old and the reference policy, one a ratio, that the first pass computed and
-	// later ones use; nil: not kept.
+	// Log-probabilities under the old and the reference policy, one a ratio, which the first of several passes computes and later
+	// ones use; nil: not kept.
 	old, ref []float32
+	known    bool // they are computed
 }
 
-// collect makes a rollout: recorded groups or fresh samples, their advantages over the whole group, then the
-// curriculum's top k.
-func (g *Phase) collect(epoch, step int, queries []int) error {
-	drawn, err := g.chosen.rollout.Draw(g, queries, step)
-	if err != nil {
-		return err
+// keepsRef reports whether this pass computes the reference's log-probabilities for later ones.
+func (r rollout) keepsRef() bool { return r.ref != nil && !r.known }
+
+// part is the rollout of the queries from … to-1. It shares the memory of the whole one.
+func (r rollout) part(from, to int) rollout {
+	lo, hi := from*r.batch.G, to*r.batch.G
+	cut := func(kept []float32) []float32 {
+		width := len(kept) / len(r.batch.Valid)
+		return kept[lo*width : hi*width]
 	}
-	groups, drawn, err := g.chosen.silence.Fill(g, step, queries, drawn)
+	r.old, r.ref = cut(r.old), cut(r.ref)
+	r.batch, r.index, r.adv = r.batch.Part(from, to), r.index[lo:hi], r.adv[lo:hi]
+	return r
+}
+
+// collect makes the rollout of a step: recorded groups or fresh samples, their advantages over the whole group, then the
+// curriculum's top k.
+func (g *Phase) collect(at phases.At, show bool) (r rollout, err error) {
+	drawn, err := g.chosen.rollout.Draw(g, at.Queries, at.Step)
 	if err != nil {
-		return err
+		return r, err
+	}
+	groups, drawn, err := g.chosen.silence.Fill(g, at.Step, at.Queries, drawn)
+	if err != nil {
+		return r, err
 	}
 	if err := phases.CheckRewards(drawn, g.env.AllowNonFinite); err != nil {
-		return err
+		return r, err
 	}
-	top, adv, before, after := g.advantagesOf(groups, epoch)
+	top, adv, before, after := g.advantagesOf(groups, at.Epoch)
 	if drawn != groups {
 		_, before = advantage.Compute(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
 	}
@@ -136,25 +152,29 @@ func (g *Phase) collect(epoch, step int, queries []int) error {
 	if counts.Longest == 0 {
 		counts.Longest = batch.T
 	}
-	g.rollout = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}
 	if g.opt.MaskTruncated {
 		dropTruncated(batch)
 	}
-	g.rollout.counts.Tokens = objective.CountSteps(batch)
-	g.rollout.measured = measureRollout(drawn, batch, adv, before, after)
-	g.rollout.measured.GroupSize, g.rollout.measured.TopK = groups.G, top.K
+	counts.Tokens = objective.CountSteps(batch)
+	r = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}
+	if n := len(batch.Valid) * g.width(batch); g.opt.NumIterations > 1 {
+		r.old = make([]float32, n)
+		if g.chosen.kl.Sampled != nil {
+			r.ref = make([]float32, n)
+		}
+	}
+	r.measured = measureRollout(drawn, batch, adv, before, after)
+	r.measured.GroupSize, r.measured.TopK = groups.G, top.K
 	if g.chosen.silence.Resamples {
-		g.rollout.measured.ResampledGroups = new(drawn.B() - len(queries))
+		r.measured.ResampledGroups = new(drawn.B() - len(at.Queries))
 	}
 	if g.text {
-		g.rollout.measured.TextMetrics = phases.MeasureTexts(drawn, g.rollout.counts.Tokens)
+		r.measured.TextMetrics = phases.MeasureTexts(drawn, counts.Tokens)
+		if g.opt.Completions.Due(show, at.Step, g.opt.NumIterations) {
+			err = g.opt.Completions.Record(g.env.Rec, g.name, at.Epoch, at.Step, drawn, g.opt.Advantage)
+		}
 	}
-	show := g.opt.Completions.Due(g.showNext, step, g.opt.NumIterations)
-	g.showNext = false
-	if !show || !g.text {
-		return nil
-	}
-	return g.opt.Completions.Record(g.env.Rec, g.name, epoch, step, drawn, g.opt.Advantage)
+	return r, err
 }
 
 // advantagesOf chooses the candidates of an epoch and returns their advantages.

@@ -333,9 +333,11 @@ func TestZeroVariance(t *testing.T) {
 		if err := g.Begin(env, 1); err != nil {
 			t.Fatal(err)
 		}
-		if err := g.collect(1, step, []int{0, 1, 5, 9}); err != nil {
+		r, err := g.collect(phases.At{Epoch: 1, Step: step, Queries: []int{0, 1, 5, 9}}, false)
+		if err != nil {
 			t.Fatal(err)
 		}
+		g.rollout = r
 		g.End2(t)
 		return g, g.rollout.batch.Queries
 	}

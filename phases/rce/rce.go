@@ -198,8 +198,7 @@ func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	}
 	defer torchx.Scope()()
 	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	beside := func() phases.Prepare[weighted] { return r.prepare } // which changes nothing on recorded groups
-	of, optimizer, _, err := r.line.Step(r.learn, at, next, r.prepare, beside)
+	of, optimizer, _, err := r.line.Step(r.learn, at, next, r.prepare)
 	if err != nil {
 		return nil, err
 	}

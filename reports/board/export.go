@@ -63,35 +63,27 @@ func (b *Board) Export(dir string) (runs int, err error) {
 	if err := give("runs", list, nil); err != nil {
 		return 0, err
 	}
-	var ids []string
+	var ids, paths []string
 	for _, e := range list.Runs {
 		ids = append(ids, e.ID)
-		d, err := b.detail(e.ID)
-		if err := give("run/"+e.ID, d, err); err != nil {
-			return 0, err
-		}
-		if err := b.readWhole(e.ID); err != nil {
-			return 0, err
-		}
-		c, err := b.curves(e.ID, url.Values{"points": {fmt.Sprint(exportPoints)}, "hist": {"1"}})
-		if err := give("run/"+e.ID+"/curves", c, err); err != nil {
-			return 0, err
-		}
-		rows, err := b.completions(e.ID, nil)
-		if err := give("run/"+e.ID+"/completions", rows, err); err != nil {
-			return 0, err
-		}
+		paths = append(paths, "run/"+e.ID, "run/"+e.ID+"/curves", "run/"+e.ID+"/completions")
 	}
 	for _, s := range list.Sweeps {
-		page, err := b.sweepPage(s.ID)
-		if err := give("sweep/"+s.ID, page, err); err != nil {
-			return 0, err
-		}
+		paths = append(paths, "sweep/"+s.ID, "sweep/"+s.ID+"/curves")
 	}
+	slices.SortFunc(ids, func(x, y string) int { return strings.Compare(b.pathOf(x), b.pathOf(y)) })
 	if len(ids) > 1 && len(ids) <= maxSelected { // of all runs; for other selections the page says which command to call
-		slices.SortFunc(ids, func(x, y string) int { return strings.Compare(b.pathOf(x), b.pathOf(y)) })
-		c, err := b.comparison(strings.Join(ids, ","))
-		if err := give("compare", c, err); err != nil {
+		paths = append(paths, "compare", "compare/curves")
+	}
+	q := url.Values{"points": {fmt.Sprint(exportPoints)}, "hist": {"1"}, "ids": {strings.Join(ids, ",")}}
+	for _, path := range paths {
+		if id, ok := strings.CutSuffix(path, "/curves"); ok && strings.HasPrefix(id, "run/") {
+			if err := b.readWhole(id[len("run/"):]); err != nil {
+				return 0, err
+			}
+		}
+		answer, err := b.known(path, q)
+		if err := give(path, answer, err); err != nil {
 			return 0, err
 		}
 	}

@@ -132,16 +132,26 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 }
 
-// answer returns what lies at a path of the interface: runs, run/ID, run/ID/curves, run/ID/completions, sweep/ID, compare.
+// answer returns what lies at a path of the interface: runs, run/ID, run/ID/curves, run/ID/completions, sweep/ID,
+// sweep/ID/curves, compare, compare/curves.
 func (b *Board) answer(path string, q url.Values) (any, error) {
 	b.Scan(false)
 	b.readOn()
+	return b.known(path, q)
+}
+
+// known is answer without a look for what is new.
+func (b *Board) known(path string, q url.Values) (any, error) {
 	parts := strings.Split(path, "/")
 	switch {
 	case path == "runs":
 		return b.list(int64(within(q.Get("since"), 0, 0, 1<<62))), nil
 	case path == "compare":
 		return b.comparison(q.Get("ids"))
+	case path == "compare/curves":
+		return b.seeds(b.arms, q.Get("ids"), q)
+	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "curves":
+		return b.seeds(b.settings, parts[1], q)
 	case len(parts) == 2 && parts[0] == "run":
 		return b.detail(parts[1])
 	case len(parts) == 2 && parts[0] == "sweep":

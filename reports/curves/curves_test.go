@@ -91,3 +91,41 @@ func FuzzFlatRow(f *testing.F) {
 		}
 	})
 }
+
+// The mean over runs stands at the steps that all of them have with a finite number, its interval by Student's t.
+func TestOver(t *testing.T) {
+	run := func(steps []int64, loss, only []float64) *Drawn {
+		d := &Drawn{Steps: steps, Times: make([]float64, len(steps)), Width: 1, Series: map[string]*DrawnColumn{"loss": {Mean: loss}}}
+		if only != nil {
+			d.Series["only"] = &DrawnColumn{Mean: only}
+		}
+		return d
+	}
+	nan := math.NaN()
+	runs := []*Drawn{run([]int64{1, 2, 3, 4}, []float64{1, 2, 3, 4}, []float64{7, 7, 7, 7}),
+		run([]int64{1, 3, 4, 5}, []float64{2, nan, 8, 9}, nil)}
+	over := Over(runs, MeanBand)
+	if c := over.Series["loss"]; !slices.Equal(over.Steps, []int64{1, 3, 4}) || c.Mean[0] != 1.5 ||
+		!math.IsNaN(c.Mean[1]) || c.Mean[2] != 6 {
+		t.Errorf("steps %v, means %v", over.Steps, c.Mean)
+	} else if half := 12.706205 * 2.0; // t(0.975, 1), a standard error of 2
+	math.Abs(c.Low[2]-(6-half)) > 1e-4 || math.Abs(c.High[2]-(6+half)) > 1e-4 {
+		t.Errorf("the interval of 4 and 8 is %g to %g", c.Low[2], c.High[2])
+	}
+	if c := over.Series["only"]; !math.IsNaN(c.Mean[0]) {
+		t.Errorf("a metric of one run has a mean: %v", c.Mean)
+	}
+	if low, high := MeanBand([]float64{3}); !math.IsNaN(low) || !math.IsNaN(high) {
+		t.Errorf("one seed has an interval, %g to %g", low, high)
+	}
+	runs[1].Width = 2
+	if over := Over(runs, MeanBand); len(over.Steps) != 0 {
+		t.Errorf("points of one and of two rows are averaged at %v", over.Steps)
+	}
+	shown := []Shown{{Started: 10, Steps: run([]int64{1}, []float64{1}, nil), Epochs: run(nil, nil, nil)},
+		{Started: 100, Steps: run([]int64{1}, []float64{2}, nil), Epochs: run(nil, nil, nil)}}
+	shown[0].Steps.Times[0], shown[1].Steps.Times[0] = 12, 104
+	if m := OverSeeds("x", shown); m.Seeds != 2 || m.Steps.Times[0] != 3 {
+		t.Errorf("%d seeds, at %v s, want 2 at 3 s from their starts", m.Seeds, m.Steps.Times)
+	}
+}

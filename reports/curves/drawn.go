@@ -15,11 +15,13 @@ type Drawn struct {
 	Hist   [][]float64             `json:"hist,omitempty"`
 }
 
-// DrawnColumn has a mean a point and, where a point is several rows, their extremes.
+// DrawnColumn has a mean a point; where a point is several rows, their extremes; where it is several runs, an interval.
 type DrawnColumn struct {
 	Mean Numbers    `json:"mean"`
 	Min  Numbers    `json:"min,omitempty"`
 	Max  Numbers    `json:"max,omitempty"`
+	Low  Numbers    `json:"low,omitempty"` // of the interval of the mean over runs
+	High Numbers    `json:"high,omitempty"`
 	Bad  [][2]int64 `json:"bad,omitempty"` // steps with numbers that are not finite, and how many
 }
 

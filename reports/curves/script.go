@@ -3,9 +3,12 @@ package curves
 import (
 	"bytes"
 	"embed"
+	"encoding/json"
 	"path"
 	"regexp"
 	"strings"
+
+	"fulcrum/reports/page"
 )
 
 //go:embed assets
@@ -42,7 +45,11 @@ func Script(others ...[]byte) []byte {
 	return out.Bytes()
 }
 
-// Report returns the style and the script that draw Data at the end of a run's report.
-func Report() (style, script []byte) {
-	return append(Style(), Asset("report.css")...), Script(Asset("report.js"))
+// Lively is the part of a report's page that draws data.
+func Lively(data any) (page.Lively, error) {
+	text, err := json.Marshal(data)
+	if err != nil {
+		return page.Lively{}, err
+	}
+	return page.Lively{Style: append(Style(), Asset("report.css")...), Script: Script(Asset("report.js")), Data: text}, nil
 }

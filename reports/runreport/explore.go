@@ -1,7 +1,6 @@
 package runreport
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 
@@ -13,7 +12,7 @@ import (
 // explorePoints is how many points a curve has in report.html: as many as its width shows.
 const explorePoints = 400
 
-// explored is what the script of report.html draws: curves.Report.
+// explored is what the script of report.html draws: curves.Lively.
 type explored struct {
 	Started float64       `json:"started"`
 	Phases  []curves.Span `json:"phases"`
@@ -48,10 +47,5 @@ func Explore(run *record.Run) (page.Lively, error) {
 		}
 		break
 	}
-	data, err := json.Marshal(d)
-	if err != nil {
-		return page.Lively{}, err
-	}
-	style, script := curves.Report()
-	return page.Lively{Style: style, Script: script, Data: data}, nil
+	return curves.Lively(d)
 }

@@ -231,6 +231,21 @@ func commonOverrides(jobs []Job) []string {
 	return slices.DeleteFunc(slices.Clone(jobs[0].Overrides), func(o string) bool { return count[o] < len(jobs) })
 }
 
+// Setting is the jobs of a sweep that differ in their seed only, and the overrides that not all settings have.
+type Setting struct {
+	Overrides []string
+	Jobs      []Job
+}
+
+// Settings returns those of a sweep, in the order of its report: best mean objective first.
+func Settings(jobs []Job, opt Options) []Setting {
+	var out []Setting
+	for _, s := range newView("", jobs, opt).settings {
+		out = append(out, Setting{Overrides: s.overrides, Jobs: s.jobs})
+	}
+	return out
+}
+
 // settingsOf groups jobs by their overrides without the seed, best mean objective first; settings
 // whose results all violate the constraints come behind, those without results last.
 func (v *View) settingsOf() []*setting {

@@ -1,16 +1,19 @@
 package sweepreport
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"gonum.org/v1/plot"
 
 	"fulcrum/reports/chart"
+	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
 )
@@ -56,12 +59,26 @@ func TestSeedCurves(t *testing.T) {
 	if strings.Contains(f.caption+f.Figure.Note, "rey") {
 		t.Errorf("a sweep has no arm to start from: %q", f.caption)
 	}
+	more, err := v.explore()
+	reportstest.Must(t, err)
+	var page struct{ Runs []curves.Shown }
+	reportstest.Must(t, json.Unmarshal(more.Data, &page))
+	if len(page.Runs) != 2 || page.Runs[0].Label != "rce.lr=1e-4" || page.Runs[0].Seeds != 3 {
+		t.Fatalf("the page has %+v", page.Runs)
+	}
+	for name, pair := range map[string][2][]float64{"low": {band.Low, page.Runs[0].Epochs.Series["val_reward"].Low},
+		"high": {band.High, page.Runs[0].Epochs.Series["val_reward"].High}} {
+		if !slices.EqualFunc(pair[0], pair[1], func(a, b float64) bool { return math.Abs(a-b) < 1e-6 }) {
+			t.Errorf("%s end of the band: %v in the figure, %v in the page", name, pair[0], pair[1])
+		}
+	}
 	svg, err := f.Figure.Svg()
 	reportstest.Must(t, err)
 	reportstest.CheckTextInside(t, svg)
 
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, "0", record.MetricsFile), []byte("{\"kind\":\n"), 0o644))
-	if v.seedCurvesFigure(); len(v.notes) != 1 || !strings.Contains(v.notes[0], "line 1") {
+	v.seeded = nil
+	if v.curvesOver(); len(v.notes) != 1 || !strings.Contains(v.notes[0], "line 1") {
 		t.Errorf("damaged rows: notes %q", v.notes)
 	}
 	if v := PageOf(dir, jobs[6:], Options{Objectives: []Objective{{Name: "val_reward"}}}); v.seedCurvesFigure() != nil {
@@ -77,8 +94,8 @@ func TestBandsShareAnAxis(t *testing.T) {
 	if p.YMin < 0.25 || p.YMin > 0.3 || p.YMax < 0.6 || p.YMax > 0.65 {
 		t.Errorf("axis from %g to %g, want 0.3 to 0.6 with air", p.YMin, p.YMax)
 	}
-	var one armCurve
-	one.put(0, 1, []float64{0.4}, meanBand)
+	low, high := curves.MeanBand([]float64{0.4})
+	one := curves.Line{X: []float64{1}, Mean: []float64{0.4}, Low: []float64{low}, High: []float64{high}}
 	addCurve(p, one, chart.Blue)
 	for _, layer := range p.Layers[2:] {
 		if _, ok := layer.(chart.Ribbon); ok {

@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
+	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -153,65 +154,55 @@ func (v *View) armsFigure() *sweepFigure {
 // armsRight is the margin for the names of baselines.
 const armsRight = 96 * vg.Length(1)
 
-// armCurve is an epoch metric of an arm over optimizer steps, those of the arms before it included.
-type armCurve struct {
-	x               []float64
-	mean, low, high []float64 // low is not finite where there is no band
-}
-
-// bandOf is what is drawn around the mean over seeds: its least and greatest, or an interval of the mean.
-type bandOf func(values []float64) (low, high float64)
-
 func extremes(values []float64) (low, high float64) { return slices.Min(values), slices.Max(values) }
 
-// meanBand is the 95 % interval of the mean over seeds, by Student's t; NaN for one seed, which says nothing of others.
-func meanBand(values []float64) (low, high float64) {
-	if _, interval := stats.MeanInterval(values, 0.95); interval != nil {
-		return interval.Low, interval.High
-	}
-	return math.NaN(), math.NaN()
-}
-
-// curveOf averages an epoch metric over the seeds of an arm, at the epochs that all of them have.
-func (a *armRuns) curveOf(metric string, band bandOf) armCurve {
-	var c armCurve
-	_, before := 0, 0
-	if a.from != nil {
-		_, before = a.from.steps()
-	}
+// over averages epoch metrics over the seeds of an arm, at the epochs that all of them have; steps include those of the arms
+// before it.
+func (a *armRuns) over(band func(values []float64) (low, high float64), names ...string) *curves.Drawn {
 	if len(a.runs) == 0 {
-		return c
+		return &curves.Drawn{}
 	}
-	for i, epoch := range a.runs[0].Epochs {
-		var values []float64
-		for _, r := range a.runs {
-			if i < len(r.Epochs) && r.Epochs[i].GlobalStep == epoch.GlobalStep {
-				if y, ok := r.Epochs[i].Number(metric); ok && finite(y) {
-					values = append(values, y)
-				}
-			}
-		}
-		if len(values) != len(a.runs) {
-			continue
-		}
-		c.put(len(c.x), float64(before+epoch.GlobalStep), values, band)
+	var runs []*curves.Drawn
+	for _, r := range a.runs {
+		runs = append(runs, curves.OfRows(r.Epochs, names))
 	}
-	return c
+	mean := curves.Over(runs, band)
+	if a.from != nil {
+		_, before := a.from.steps()
+		for i := range mean.Steps {
+			mean.Steps[i] += int64(before)
+		}
+	}
+	return mean
 }
 
-// put inserts the mean of values, with its band, as point i of the curve.
-func (c *armCurve) put(i int, x float64, values []float64, band bandOf) {
-	low, high := band(values)
-	c.x, c.mean = slices.Insert(c.x, i, x), slices.Insert(c.mean, i, stat.Mean(values))
-	c.low, c.high = slices.Insert(c.low, i, low), slices.Insert(c.high, i, high)
+// learning are the arm's validation metrics over its steps, the reward from the initial policy or from the end of the arm before it.
+func (a *armRuns) learning() *curves.Drawn {
+	mean := a.over(curves.MeanBand, valReward, "val_accuracy", "val_loss", "val_kl")
+	if mean.Series[valReward] == nil {
+		return mean
+	}
+	if a.from != nil {
+		if before := a.from.learning().Line(valReward); len(before.X) > 0 {
+			n := len(before.X) - 1
+			mean.Begin(int64(before.X[n]), valReward, before.Mean[n], before.Low[n], before.High[n])
+		}
+		return mean
+	}
+	var values []float64
+	for _, r := range a.runs {
+		if y, ok := r.Score("val", record.PolicyInit, "reward"); ok {
+			values = append(values, y)
+		}
+	}
+	if len(values) == len(a.runs) {
+		low, high := curves.MeanBand(values)
+		mean.Begin(0, valReward, stat.Mean(values), low, high)
+	}
+	return mean
 }
 
-// startAt puts the end of another curve before this one.
-func (c *armCurve) startAt(before armCurve) {
-	n := len(before.x) - 1
-	c.x, c.mean = slices.Insert(c.x, 0, before.x[n]), slices.Insert(c.mean, 0, before.mean[n])
-	c.low, c.high = slices.Insert(c.low, 0, before.low[n]), slices.Insert(c.high, 0, before.high[n])
-}
+const valReward = "val_reward"
 
 // curvesFigure has a panel for each arm: reward on validation queries over steps, with the arms that it starts
 // from before it.
@@ -226,8 +217,8 @@ func (s *studySetting) curvesFigure() *sweepFigure {
 	}
 	return s.multiples("curves", "Learning curves", note, "val reward", caption,
 		func(a *armRuns) *chart.Panel {
-			c := a.curveOf("val_reward", meanBand)
-			if len(c.x) == 0 {
+			c := a.learning().Line(valReward)
+			if len(c.X) == 0 {
 				return nil
 			}
 			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), Legend: []chart.LegendItem{{Text: page.Plural(len(a.runs), "seed")}}}
@@ -238,13 +229,8 @@ func (s *studySetting) curvesFigure() *sweepFigure {
 					}
 					spans[0].From, p.Spans = 0, spans
 				}
-				c.begin(a)
-			} else if before := a.from.curveOf("val_reward", meanBand); len(before.x) > 0 {
-				if a.from.from == nil {
-					before.begin(a.from)
-				}
+			} else if before := a.from.learning().Line(valReward); len(before.X) > 0 {
 				addCurve(p, before, chart.Grey)
-				c.startAt(before)
 			}
 			addCurve(p, c, chart.Blue)
 			return p
@@ -253,35 +239,16 @@ func (s *studySetting) curvesFigure() *sweepFigure {
 
 // seedCounts says over how many seeds the arms' means are: "3", or "2 to 3".
 func (s *studySetting) seedCounts() string {
-	var counts []int
+	least, most := math.MaxInt, 0
 	for _, a := range s.arms {
-		if len(a.runs) > 0 {
-			counts = append(counts, len(a.runs))
+		if n := len(a.runs); n > 0 {
+			least, most = min(least, n), max(most, n)
 		}
 	}
-	slices.Sort(counts)
-	counts = slices.Compact(counts)
-	switch n := len(counts); n {
-	case 0:
-		return "none"
-	case 1:
-		return fmt.Sprint(counts[0])
-	default:
-		return fmt.Sprintf("%d to %d", counts[0], counts[n-1])
+	if least >= most {
+		return fmt.Sprint(most)
 	}
-}
-
-// begin puts the initial policy's reward at step 0.
-func (c *armCurve) begin(a *armRuns) {
-	var values []float64
-	for _, r := range a.runs {
-		if y, ok := r.Score("val", record.PolicyInit, "reward"); ok {
-			values = append(values, y)
-		}
-	}
-	if len(values) == len(a.runs) && len(values) > 0 {
-		c.put(0, 0, values, meanBand)
-	}
+	return fmt.Sprintf("%d to %d", least, most)
 }
 
 // klFigure has a panel for each arm whose loss has a KL.
@@ -291,8 +258,8 @@ func (v *View) klFigure() *sweepFigure {
 			"aims at.", "KL, nats",
 		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
 		func(a *armRuns) *chart.Panel {
-			c := a.curveOf("val_kl", extremes)
-			if len(c.x) == 0 || !a.penalised() {
+			c := a.over(extremes, "val_kl").Line("val_kl")
+			if len(c.X) == 0 || !a.penalised() {
 				return nil
 			}
 			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), Log: true}
@@ -400,12 +367,12 @@ func shareBands(panels []*chart.Panel) {
 	}
 }
 
-func addCurve(p *chart.Panel, c armCurve, color chart.Colour) {
-	if len(c.x) == 0 {
+func addCurve(p *chart.Panel, c curves.Line, color chart.Colour) {
+	if len(c.X) == 0 {
 		return
 	}
-	if !slices.ContainsFunc(c.low, math.IsNaN) {
-		p.Layers = append(p.Layers, chart.Ribbon{X: c.x, Low: c.low, High: c.high, Color: chart.Faint(color, 0.2)})
+	if !slices.ContainsFunc(c.Low, math.IsNaN) {
+		p.Layers = append(p.Layers, chart.Ribbon{X: c.X, Low: c.Low, High: c.High, Color: chart.Faint(color, 0.2)})
 	}
-	p.Layers = append(p.Layers, chart.Line(c.x, c.mean, color, 1.6), chart.Points(c.x, c.mean, color))
+	p.Layers = append(p.Layers, chart.Line(c.X, c.Mean, color, 1.6), chart.Points(c.X, c.Mean, color))
 }

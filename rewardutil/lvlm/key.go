@@ -46,12 +46,12 @@ func (s *Stored) image(path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	if known, ok := s.images.Load(path); ok {
+	if known, ok := s.files.Load(path); ok {
 		return known.(string), nil
 	}
 	if strings.HasPrefix(path, "data:") {
 		sum := sha256.Sum256([]byte(path))
-		s.images.Store(path, string(sum[:]))
+		s.files.Store(path, string(sum[:]))
 		return string(sum[:]), nil
 	}
 	f, err := regular.Open(path)
@@ -64,7 +64,7 @@ func (s *Stored) image(path string) (string, error) {
 		return "", fmt.Errorf("image: %w", err)
 	}
 	sum := string(h.Sum(nil))
-	s.images.Store(path, sum)
+	s.files.Store(path, sum)
 	return sum, nil
 }
 

@@ -3,7 +3,10 @@
 // (experiments opens it), or behind a server (vLLM, SGLang, anything with /v1/completions that honours echo).
 package lvlm
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // Example is a question about an image with an answer: a demonstration, or the query itself.
 type Example struct {
@@ -19,10 +22,26 @@ type Prompt struct {
 	Query Example
 }
 
+// WithoutImages is the prompt's texts.
+func (p Prompt) WithoutImages() Prompt {
+	p.Shots = slices.Clone(p.Shots)
+	for i := range p.Shots {
+		p.Shots[i].Image = ""
+	}
+	p.Query.Image = ""
+	return p
+}
+
 // Likelihood is how likely a given answer is: one entry a token of it, the token that ends the turn last.
 type Likelihood struct {
 	Tokens   []int     // ids; -1 where a server does not tell them
 	LogProbs []float64 // nats, each given all before it
+}
+
+// Reply is what the model answers itself.
+type Reply struct {
+	Text   string
+	Tokens int // of the prompt, its pictures' included; 0 = not told
 }
 
 // Identity says whose numbers these are. It stands in every file that results, and its digest is part of the store's key.
@@ -41,6 +60,6 @@ type Scorer interface {
 	// Score returns the likelihood of each prompt's Query.Answer.
 	Score(ctx context.Context, prompts []Prompt) ([]Likelihood, error)
 	// Answer returns the model's greedy answers, of at most Options.MaxNewTokens tokens.
-	Answer(ctx context.Context, prompts []Prompt) ([]string, error)
+	Answer(ctx context.Context, prompts []Prompt) ([]Reply, error)
 	Close() error
 }

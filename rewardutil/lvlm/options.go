@@ -25,6 +25,8 @@ type Options struct {
 	// Jinja chat template, a file; null = the model's own (sglang: that in path, else Qwen2.5-VL's; completions: that in path,
 	// else lines of "Question:" and "Short answer:")
 	Template *string `koanf:"template"`
+	// whether the prompts show the images; false asks about the texts alone, which is all that backend=completions reads
+	Images bool `koanf:"images"`
 	// larger images are scaled down to at most image_size × image_size pixels, in their proportions; 0 = as in the file
 	ImageSize int `koanf:"image_size" range:"[0,8192]"`
 	// longest answer of the model, in tokens
@@ -48,7 +50,7 @@ type Options struct {
 
 // DefaultOptions returns the local model, short answers and no store.
 func DefaultOptions() Options {
-	return Options{Backend: "local", ImageSize: 336, MaxNewTokens: 5, Batch: 64, Concurrency: 32, Timeout: 120, Retries: 5}
+	return Options{Backend: "local", Images: true, ImageSize: 336, MaxNewTokens: 5, Batch: 64, Concurrency: 32, Timeout: 120, Retries: 5}
 }
 
 // Validate reports what cannot work before any model is opened.

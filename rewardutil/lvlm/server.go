@@ -31,7 +31,8 @@ type server struct {
 	first  *told      // token of every prompt; nil: not known
 	known  Likelihood // of the probe
 
-	teacher bool // only the answer's places are scored
+	teacher bool     // only the answer's places are scored
+	notes   []string // of the probe, for the log
 }
 
 // dial finds out what serves at the address, and refuses what cannot score (probe).
@@ -68,8 +69,12 @@ func (s *server) named(err error) error {
 	return fmt.Errorf("lvlm.backend=%s at %s: %w", s.opt.Backend, s.client.Address(), err)
 }
 
-// introduce asks for the names of models and of the program.
+// introduce asks for the names of models and of the program. A server that is up tells them at once: one that never comes to the
+// end of its answer does not keep a job waiting.
 func (s *server) introduce(ctx context.Context) error {
+	const patience = 3 * time.Second
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("refused: no whole list of models (/v1/models) in %v", patience))
+	defer cancel()
 	said, err := s.get(ctx, "/v1/models")
 	var list struct {
 		Data []struct {
@@ -139,14 +144,14 @@ func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 }
 
 // Answer asks for one prompt after the other. White space around an answer is none of it, as in this process.
-func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
-	out := make([]string, len(prompts))
+func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) {
+	out := make([]Reply, len(prompts))
 	for i, p := range prompts {
 		g, err := s.answer(ctx, p, 0)
 		if err != nil {
 			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
 		}
-		out[i] = strings.TrimSpace(g.text)
+		out[i] = Reply{strings.TrimSpace(g.text), g.prompt}
 	}
 	return out, nil
 }

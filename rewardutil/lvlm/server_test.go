@@ -67,8 +67,8 @@ func TestServersScore(t *testing.T) {
 				}
 			}
 			said, err := scorer.Answer(t.Context(), []Prompt{{Query: Example{Question: "Say something"}}})
-			if err != nil || len(said[0]) > 5 {
-				t.Errorf("%s: answer %q, %v", kind, said, err)
+			if err != nil || len(said[0].Text) > 5 || said[0].Tokens < 20 {
+				t.Errorf("%s: answer %v, %v", kind, said, err)
 			}
 		}
 	}
@@ -174,6 +174,25 @@ func TestLiarsAreRefused(t *testing.T) {
 			t.Errorf("%s: %d reasons for %d lies", kind, len(reasons), n)
 		}
 	}
+}
+
+// A server whose list of models never ends, or never begins, is refused long before a request would be late.
+func TestEndlessModelsAreRefused(t *testing.T) {
+	var wg sync.WaitGroup
+	for _, lie := range []string{"endless models", "no models"} {
+		opt := serve(t, &lvlmtest.Server{Kind: "vllm", Lie: lie})
+		wg.Go(func() {
+			start := time.Now()
+			_, err := Open(t.Context(), opt, nil)
+			if err == nil || !strings.Contains(err.Error(), "refused: no whole list of models (/v1/models) in 3s") {
+				t.Errorf("%s: got %v", lie, err)
+			}
+			if d := time.Since(start); d > 5*time.Second {
+				t.Errorf("%s: refused after %v", lie, d)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func TestServersRefuse(t *testing.T) {
@@ -369,8 +388,8 @@ func TestTeacher(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer scorer.Close()
-		if !scorer.scorer.(*server).teacher {
-			t.Fatal("it was not found")
+		if !scorer.scorer.(*server).teacher || scorer.Notes != nil {
+			t.Fatalf("it was not found: %q", scorer.Notes)
 		}
 		p := Prompt{Shots: []Example{{Question: "What?", Answer: "red", Image: red(t, 3)}}, Query: Example{Question: "And?", Answer: "end",
 			Image: red(t, 9)}}
@@ -383,6 +402,40 @@ func TestTeacher(t *testing.T) {
 			if math.Abs(got[0].LogProbs[i]-want) > 1e-6 { // they come in float32
 				t.Errorf("got %v, want %v at %d", got[0].LogProbs, want, i)
 			}
+		}
+	}
+}
+
+// Where the answer's tokens alone cannot be scored, the log learns why.
+func TestWhyNoTeacher(t *testing.T) {
+	template := chat.QwenVL().Source()
+	for _, tc := range []struct {
+		name   string
+		stand  *lvlmtest.Server
+		folder *string
+		want   string
+	}{
+		{"no folder", &lvlmtest.Server{Teacher: true}, nil, "give the model's folder, lvlm.path"},
+		{"not offered", &lvlmtest.Server{}, folder(t, 0, template), "status 404"},
+		{"other numbers", &lvlmtest.Server{Teacher: true, Lie: "teacher of another prompt"}, folder(t, 0, template),
+			"/inference/v1/generate gives ["},
+	} {
+		tc.stand.Kind = "vllm"
+		opt := serve(t, tc.stand)
+		opt.Path = tc.folder
+		scorer, err := Open(t.Context(), opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(scorer.Notes, "\n"); !strings.Contains(notes, tc.want) || strings.Contains(notes, "\n") {
+			t.Errorf("%s: %q, want %q", tc.name, notes, tc.want)
+		}
+		scorer.Close()
+	}
+	for _, kind := range []string{"sglang", "completions"} {
+		scorer, err := Open(t.Context(), serve(t, &lvlmtest.Server{Kind: kind}), nil)
+		if err != nil || scorer.Notes != nil {
+			t.Errorf("%s: %q, %v", kind, scorer.Notes, err)
 		}
 	}
 }
@@ -404,6 +457,7 @@ func TestServersWithFolder(t *testing.T) {
 			{"another tokenizer", folder(t, 1, right), &lvlmtest.Server{}, "want"},
 			{"another template", folder(t, 0, strings.Replace(right, "helpful", "useful", 1)), &lvlmtest.Server{}, "another tokenizer or template"},
 			{"a turn that goes on", folder(t, 0, right), &lvlmtest.Server{Lie: "shifted template"}, "the prompt "},
+			{"nothing ends an answer", folder(t, 0, "{% for m in messages %}{{ m.content }}{% endfor %}"), &lvlmtest.Server{}, "lvlm.path="},
 			{"none that parses", folder(t, 0, "{% if"), &lvlmtest.Server{}, "lvlm.path="},
 		} {
 			tc.stand.Kind = kind

@@ -1,12 +1,14 @@
 package lvlm
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -16,30 +18,37 @@ import (
 // Stored is a scorer that asks nothing twice: not what its store holds, nor what is being asked at this moment. Whatever was
 // answered is in the store before it is returned, also when the rest of a call fails. It is safe for concurrent use.
 type Stored struct {
+	Notes []string // what a log should say of the model's opening
+
 	scorer  Scorer
 	store   *store.Store // nil: nothing is kept
 	length  int          // of answers, in tokens
 	batch   int          // prompts in one call of scorer
+	images  bool         // prompts show theirs
 	workers chan struct{}
 
 	identity [sha256.Size]byte
-	images   sync.Map // path → digest of the file's content
+	files    sync.Map // path → digest of the file's content
 	mu       sync.Mutex
 	flying   map[store.Key]*flight
 	asked    atomic.Int64
 	known    atomic.Int64
+	recheck  recheck
 }
 
 // Counts is what a Stored has done.
 type Counts struct {
-	Asked int64 // prompts that the model was asked
-	Known int64 // prompts that the store, or another question at the same moment, answered
+	Asked   int64 // prompts that the model was asked
+	Known   int64 // prompts that the store, or another question at the same moment, answered
+	Again   int64 // scores that a server was asked for once more
+	Strayed int64 // of them, those that were not the same
 }
 
 // newStored puts a store before a scorer, which is asked batch prompts at a time and workers times at once.
 func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int) (*Stored, error) {
 	id, err := json.Marshal(scorer.Identity().key())
-	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, workers: make(chan struct{}, workers),
+	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, images: opt.Images,
+		workers:  make(chan struct{}, workers),
 		identity: sha256.Sum256(id), flying: map[store.Key]*flight{}}, err
 }
 
@@ -47,7 +56,9 @@ func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int
 func (s *Stored) Identity() Identity { return s.scorer.Identity() }
 
 // Counts returns what was asked and what was known so far.
-func (s *Stored) Counts() Counts { return Counts{s.asked.Load(), s.known.Load()} }
+func (s *Stored) Counts() Counts {
+	return Counts{s.asked.Load(), s.known.Load(), s.recheck.again.Load(), s.recheck.strayed.Load()}
+}
 
 // Close closes the scorer and the store.
 func (s *Stored) Close() error {
@@ -73,8 +84,15 @@ func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 				values = append(values, scores[i].pack())
 			}
 		}
+		if err == nil {
+			err = s.note(batch, scores)
+		}
 		return values, err
 	})
+	const enough = 8 // so that other prompts were asked between
+	if err == nil {
+		err = s.again(ctx, enough)
+	}
 	out := make([]Likelihood, len(packed))
 	for i := 0; i < len(packed) && err == nil; i++ {
 		out[i], err = unpack(packed[i])
@@ -85,8 +103,8 @@ func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 	return out, nil
 }
 
-// Answer returns the model's greedy answers.
-func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
+// Answer returns the model's greedy answers. What older programs stored has no length of its prompt.
+func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) {
 	open := slices.Clone(prompts)
 	for i := range open {
 		open[i].Query.Answer = ""
@@ -95,16 +113,21 @@ func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]string, error)
 		answers, err := s.scorer.Answer(ctx, batch)
 		values := make([][]byte, len(answers))
 		for i, a := range answers {
-			values[i] = []byte(a)
+			values[i] = fmt.Appendf(nil, "%s\x00%d", a.Text, a.Tokens)
 		}
 		return values, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := make([]string, len(packed))
+	out := make([]Reply, len(packed))
 	for i, v := range packed {
-		out[i] = string(v)
+		out[i].Text = string(v)
+		if at := bytes.LastIndexByte(v, 0); at >= 0 {
+			if n, err := strconv.Atoi(string(v[at+1:])); err == nil {
+				out[i] = Reply{string(v[:at]), n}
+			}
+		}
 	}
 	return out, nil
 }
@@ -119,6 +142,12 @@ type flight struct {
 // the first failure nothing new is asked; what is under way then is awaited and kept.
 func (s *Stored) ask(ctx context.Context, name string, prompts []Prompt,
 	model func(context.Context, []Prompt) ([][]byte, error)) ([][]byte, error) {
+	if !s.images {
+		prompts = slices.Clone(prompts)
+		for i, p := range prompts {
+			prompts[i] = p.WithoutImages()
+		}
+	}
 	keys := make([]store.Key, len(prompts))
 	for i, p := range prompts {
 		var err error

@@ -85,19 +85,35 @@ func taught(reply []byte, n int) ([]float64, error) {
 	return values, err
 }
 
-// findTeacher takes the scoring of chosen tokens where the server offers it and its numbers are those of whole prompts.
-func (s *server) findTeacher(ctx context.Context, asked []probed) {
-	if s.opt.Backend != "vllm" || s.rendering.tokens == nil || s.rendering.template == nil {
-		return
+// findTeacher takes the scoring of chosen tokens where the server offers it and its numbers are those of whole prompts, and notes
+// why not where it does not.
+func (s *server) findTeacher(ctx context.Context, asked []probed) error {
+	if s.opt.Backend != "vllm" {
+		return nil
+	}
+	err := s.tryTeacher(ctx, asked)
+	if s.teacher = err == nil; !s.teacher {
+		s.notes = append(s.notes, fmt.Sprintf("vllm scores whole prompts, the dearer way, and not the answer's tokens alone: %v", err))
+	}
+	return ctx.Err()
+}
+
+func (s *server) tryTeacher(ctx context.Context, asked []probed) error {
+	if s.rendering.tokens == nil || s.rendering.template == nil {
+		return errors.New("the ids of answers are not known here: give the model's folder, lvlm.path")
 	}
 	for _, a := range asked {
 		e, err := s.teach(ctx, a.p)
 		if err != nil {
-			return
+			return err
 		}
-		if l, err := s.likelihood(a.p, e); err != nil || !l.alike(a.l) {
-			return
+		l, err := s.likelihood(a.p, e)
+		if err != nil {
+			return err
+		}
+		if !l.alike(a.l) {
+			return fmt.Errorf("/inference/v1/generate gives %.4v where the whole prompt has %.4v (%s)", l.LogProbs, a.l.LogProbs, a.name)
 		}
 	}
-	s.teacher = true
+	return nil
 }

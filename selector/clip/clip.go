@@ -23,6 +23,7 @@ import (
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/lora"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/weights"
 )
@@ -40,6 +41,7 @@ type Encoder struct {
 	frozen       *weights.Frozen
 	towerOf      map[string]*tower // text_model, vision_model
 	begin, close int64
+	fingerprint  string // of the weights
 }
 
 // tower is the weights of one transformer: norms before, biases everywhere.
@@ -53,13 +55,23 @@ type tower struct {
 
 type layer struct {
 	norm1, norm2 norm
-	q, k, v, o   linear
-	fc1, fc2     linear
+	q, k, v, o   lora.Layer
+	fc1, fc2     lora.Layer
+}
+
+// linear is a linear layer by the end of its name.
+type linear struct {
+	name string
+	*lora.Layer
+}
+
+// linears lists those that can be adapted.
+func (l *layer) linears() []linear {
+	return []linear{{"self_attn.q_proj", &l.q}, {"self_attn.k_proj", &l.k}, {"self_attn.v_proj", &l.v}, {"self_attn.out_proj", &l.o},
+		{"mlp.fc1", &l.fc1}, {"mlp.fc2", &l.fc2}}
 }
 
 type norm struct{ weight, bias torchx.Tensor }
-
-type linear struct{ weight, bias torchx.Tensor }
 
 // activations are the functions between the layers of the feed-forward networks.
 func activations() map[string]func(torchx.Tensor) torchx.Tensor {
@@ -75,10 +87,8 @@ func Open(path, dtype, device string) (*Encoder, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Encoder{frozen: weights.NewFrozen(folder), device: device, dtype: torchx.Float32}
-	if dtype == "bfloat16" {
-		e.dtype = torchx.BFloat16
-	}
+	types := map[string]torchx.DType{"float32": torchx.Float32, "bfloat16": torchx.BFloat16, "float64": torchx.Float64} // the last for tests
+	e := &Encoder{frozen: weights.NewFrozen(folder), device: device, dtype: types[dtype]}
 	if err := e.open(path, folder); err != nil {
 		e.Free()
 		return nil, err
@@ -111,7 +121,8 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 			return err
 		}
 	}
-	wants, fingerprint := e.cfg.wants(), folder.Fingerprint()
+	wants := e.cfg.wants()
+	e.fingerprint = folder.Fingerprint()
 	known := func(name string) bool { return name == "logit_scale" || strings.HasSuffix(name, ".position_ids") }
 	if err := folder.Check(wants, known); err != nil {
 		return err
@@ -125,7 +136,7 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 	for name, t := range map[string]Tower{"text_model": e.cfg.Text, "vision_model": e.cfg.Vision} {
 		e.towerOf[name] = e.tower(name, t)
 	}
-	parts := [][]byte{[]byte(fingerprint), fmt.Append(nil, *e.cfg, *e.process)}
+	parts := [][]byte{[]byte(e.fingerprint), fmt.Append(nil, *e.cfg, *e.process)}
 	for _, name := range []string{"tokenizer.json", "vocab.json", "merges.txt"} {
 		data, err := regular.ReadFile(filepath.Join(path, name))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -184,7 +195,6 @@ func (e *Encoder) weight(name string) torchx.Tensor { return e.frozen.Tensors[na
 // tower collects the weights of one transformer.
 func (e *Encoder) tower(name string, c Tower) *tower {
 	norm := func(n string) norm { return norm{e.weight(n + ".weight"), e.weight(n + ".bias")} }
-	linear := func(n string) linear { return linear{e.weight(n + ".weight"), e.weight(n + ".bias")} }
 	t := &tower{Tower: c}
 	if name == "text_model" {
 		t.last, t.out = norm("text_model.final_layer_norm"), e.weight("text_projection.weight")
@@ -194,11 +204,11 @@ func (e *Encoder) tower(name string, c Tower) *tower {
 	}
 	for i := range c.Layers {
 		at := fmt.Sprintf("%s.encoder.layers.%d.", name, i)
-		t.layers = append(t.layers, layer{
-			norm1: norm(at + "layer_norm1"), norm2: norm(at + "layer_norm2"),
-			q: linear(at + "self_attn.q_proj"), k: linear(at + "self_attn.k_proj"), v: linear(at + "self_attn.v_proj"),
-			o: linear(at + "self_attn.out_proj"), fc1: linear(at + "mlp.fc1"), fc2: linear(at + "mlp.fc2"),
-		})
+		l := layer{norm1: norm(at + "layer_norm1"), norm2: norm(at + "layer_norm2")}
+		for _, of := range l.linears() {
+			*of.Layer = lora.Layer{Weight: e.weight(at + of.name + ".weight"), Bias: e.weight(at + of.name + ".bias")}
+		}
+		t.layers = append(t.layers, l)
 	}
 	return t
 }
@@ -207,31 +217,41 @@ func (t *tower) norm(x torchx.Tensor, n norm) torchx.Tensor {
 	return torchx.LayerNorm(x, n.weight, n.bias, t.Eps)
 }
 
-func (l linear) of(x torchx.Tensor) torchx.Tensor { return torchx.Linear(x, l.weight, l.bias) }
-
-// run passes packed rows x [N, d] through the layers and returns the embeddings of the rows at pooled, [B, Dim] on the host,
-// of unit length.
-func (e *Encoder) run(t *tower, x torchx.Tensor, spans []torchx.Span, pooled []int64) []float32 {
+// run passes packed rows x [N, d] through the layers and returns the projections of the rows at pooled, [B, Dim].
+func (e *Encoder) run(t *tower, x torchx.Tensor, spans []torchx.Span, pooled []int64, p *lora.Pass) torchx.Tensor {
+	lengths := make([]int, len(spans))
+	for i, s := range spans {
+		lengths[i] = s.QLen
+	}
+	p = p.Over(lengths)
 	for i := range t.layers {
-		next := t.layer(&t.layers[i], x, spans)
+		next := e.layer(t, &t.layers[i], x, spans, p)
 		x.Free()
 		x = next
 	}
 	x = torchx.IndexSelect(x, 0, torchx.From(pooled, len(pooled)).ToDevice(e.device)) // [B, d]
-	x = torchx.Linear(t.norm(x, t.last), t.out, torchx.Tensor{}).To(torchx.Float32)
-	return unit(torchx.Data[float32](x.ToDevice("cpu")), e.Dim)
+	return torchx.Linear(t.norm(x, t.last), t.out, torchx.Tensor{})
 }
 
 // layer is one layer: x [N, d] → [N, d].
-func (t *tower) layer(l *layer, x torchx.Tensor, spans []torchx.Span) torchx.Tensor {
+func (e *Encoder) layer(t *tower, l *layer, x torchx.Tensor, spans []torchx.Span, p *lora.Pass) torchx.Tensor {
 	defer torchx.Scope()()
 	d := t.Hidden / t.Heads
-	heads := func(w linear, y torchx.Tensor) torchx.Tensor { return torchx.Reshape(w.of(y), -1, t.Heads, d) }
+	of := func(w *lora.Layer, y torchx.Tensor) torchx.Tensor { return w.Apply(y, e.dtype, p) }
+	heads := func(w *lora.Layer, y torchx.Tensor) torchx.Tensor { return torchx.Reshape(of(w, y), -1, t.Heads, d) }
 	y := t.norm(x, l.norm1)
-	seen := torchx.Attend(heads(l.q, y), heads(l.k, y), heads(l.v, y), spans, 1/math.Sqrt(float64(d))) // [N, H, d/H]
-	x = torchx.Add(x, l.o.of(torchx.Reshape(seen, -1, t.Hidden)))
-	y = activations()[t.Activation](l.fc1.of(t.norm(x, l.norm2)))
-	return torchx.Keep(torchx.Add(x, l.fc2.of(y)))
+	seen := torchx.Attend(heads(&l.q, y), heads(&l.k, y), heads(&l.v, y), spans, 1/math.Sqrt(float64(d))) // [N, H, d/H]
+	x = torchx.Add(x, of(&l.o, torchx.Reshape(seen, -1, t.Hidden)))
+	y = activations()[t.Activation](of(&l.fc1, t.norm(x, l.norm2)))
+	return torchx.Keep(torchx.Add(x, of(&l.fc2, y)))
+}
+
+// alone takes the projections [B, Dim] of a model without adapters to the host, of unit length.
+func (e *Encoder) alone(project func() torchx.Tensor) (rows []float32, err error) {
+	defer torchx.Recover(&err)
+	defer torchx.Scope()()
+	defer torchx.NoGrad()()
+	return finite(unit(torchx.Data[float32](project().To(torchx.Float32).ToDevice("cpu")), e.Dim))
 }
 
 // unit divides rows by their lengths, computed in float64.
@@ -259,11 +279,13 @@ func (e *Encoder) Picture(path string) ([]float32, error) {
 }
 
 // Images returns the embeddings of pictures, [len(pictures), Dim]. A row that is not finite is an error.
-func (e *Encoder) Images(pictures [][]float32) (rows []float32, err error) {
-	defer torchx.Recover(&err)
-	defer torchx.Scope()()
-	defer torchx.NoGrad()()
-	v, t := e.cfg.Vision, e.towerOf["vision_model"]
+func (e *Encoder) Images(pictures [][]float32) ([]float32, error) {
+	return e.alone(func() torchx.Tensor { return e.images(e.towerOf["vision_model"], pictures, &lora.Pass{}) })
+}
+
+// images returns the projections of pictures by a tower, [len(pictures), Dim].
+func (e *Encoder) images(t *tower, pictures [][]float32, p *lora.Pass) torchx.Tensor {
+	v := e.cfg.Vision
 	n, width, B := v.patches()+1, 3*v.Patch*v.Patch, len(pictures)
 	patches := torchx.From(slices.Concat(pictures...), B*(n-1), width).ToDevice(e.device).To(e.dtype)
 	kernel := torchx.Reshape(e.weight("vision_model.embeddings.patch_embedding.weight"), v.Hidden, width)
@@ -277,7 +299,7 @@ func (e *Encoder) Images(pictures [][]float32) (rows []float32, err error) {
 		spans[i] = torchx.Span{Q: i * n, QLen: n, Own: i * n, OwnLen: n}
 		first[i] = int64(i * n)
 	}
-	return finite(e.run(t, x, spans, first))
+	return e.run(t, x, spans, first, p)
 }
 
 // Tokens returns the ids of a text, of at most the model's positions: a longer one loses its end, as in transformers, and cut
@@ -292,11 +314,12 @@ func (e *Encoder) Tokens(text string) (ids []int64, cut bool) {
 }
 
 // Texts returns the embeddings of texts, [len(texts), Dim]. A row that is not finite is an error.
-func (e *Encoder) Texts(texts [][]int64) (rows []float32, err error) {
-	defer torchx.Recover(&err)
-	defer torchx.Scope()()
-	defer torchx.NoGrad()()
-	t := e.towerOf["text_model"]
+func (e *Encoder) Texts(texts [][]int64) ([]float32, error) {
+	return e.alone(func() torchx.Tensor { return e.texts(e.towerOf["text_model"], texts, &lora.Pass{}) })
+}
+
+// texts returns the projections of texts by a tower, [len(texts), Dim].
+func (e *Encoder) texts(t *tower, texts [][]int64, p *lora.Pass) torchx.Tensor {
 	var at, pooled []int64
 	var spans []torchx.Span
 	for _, ids := range texts {
@@ -311,7 +334,7 @@ func (e *Encoder) Texts(texts [][]int64) (rows []float32, err error) {
 		return torchx.Embedding(e.weight("text_model.embeddings."+table+".weight"), torchx.From(index, len(index)).ToDevice(e.device)).To(e.dtype)
 	}
 	x := torchx.Add(look("token_embedding", slices.Concat(texts...)), look("position_embedding", at)) // [N, d]
-	return finite(e.run(t, x, spans, pooled))
+	return e.run(t, x, spans, pooled, p)
 }
 
 // pool is the place of the token whose row stands for a text: its end. Folders that give eos_token_id as 2 mean the highest id.

@@ -6,6 +6,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"fulcrum/selector/clip"
 )
 
 // OpenOptions says how Open builds a policy from a checkpoint.
@@ -20,6 +22,9 @@ type OpenOptions struct {
 	// choices do (v3), if an override asks for that, and is told the parameters that the file lacks.
 	Fresh func(names []string)
 	Warn  func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
+	// Clip opens the model that computes the embeddings, with the adapters that the file has, else those that Options asks for.
+	// nil = a table holds them
+	Clip func(clip.AdaptedOptions) (*clip.Adapted, error)
 }
 
 // ConflictError is an override that contradicts the checkpoint that it is given with.
@@ -41,24 +46,54 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := New(opt, o.Dim, o.Seed, o.Device)
+	model, adapted, err := c.adapted(o, opt)
 	if err != nil {
 		return nil, err
 	}
-	var fresh []string
+	p, err := NewOver(model, opt, o.Dim, o.Seed, o.Device)
+	if err != nil {
+		return nil, err
+	}
+	var fresh, told []string
 	if grown {
 		for _, w := range updateWeights(opt, opt.HiddenDim) {
 			fresh = append(fresh, w.name)
 		}
+		told = fresh
+	}
+	if model != nil && !adapted {
+		for _, s := range model.Specs() {
+			fresh = append(fresh, s.Name)
+		}
+		told = append(told, "the adapters of selector.clip")
 	}
 	if err := p.assign(c, o, fresh); err != nil {
 		p.Free()
 		return nil, err
 	}
-	if grown {
-		o.Fresh(fresh)
+	if len(told) > 0 {
+		o.Fresh(told)
 	}
 	return p, nil
+}
+
+// adapted opens the model that computes the embeddings, if one does, and reports whether the file has its adapters. Training may
+// start with adapters that the file lacks.
+func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model *clip.Adapted, has bool, err error) {
+	of, has := c.Metadata["selector.clip.fingerprint"]
+	switch {
+	case has && o.Clip == nil:
+		return nil, has, fmt.Errorf("%s: trained with adapters of CLIP: give selector.clip.path=DIR, the folder that they belong to, and "+
+			"data.records_icl", c.Path)
+	case o.Clip == nil:
+		return nil, has, nil
+	case !has && o.Fresh == nil:
+		return nil, has, fmt.Errorf("%s: trained on a table of embeddings, without adapters of CLIP: leave selector.clip.path out", c.Path)
+	}
+	if model, err = o.Clip(opt.Clip); err == nil && has && model.Fingerprint() != of {
+		return nil, has, fmt.Errorf("%s: its adapters belong to another CLIP than selector.clip.path=%s", c.Path, *opt.Clip.Path)
+	}
+	return model, has, err
 }
 
 // assign copies the file's weights into the policy; fresh ones keep their start.
@@ -159,7 +194,7 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 		}
 		opt.ShotNum = &shots // any number can be asked of a trained selector, so a configured one is no contradiction
 	}
-	for _, set := range append(opt.keys(), opt.Transformer.keys()...) {
+	for _, set := range slices.Concat(opt.keys(), opt.Transformer.keys(), opt.clipKeys()) {
 		value, ok := found[set.key]
 		if !ok {
 			continue
@@ -201,6 +236,17 @@ func (o *Options) keys() []key {
 		textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
 		textKey("encoder", &o.Encoder), floatKey("relation.scale", &o.Relation.Scale), textKey("relation.bilinear", &o.Relation.Bilinear),
 		intKey("relation.gate_dim", &o.Relation.GateDim), intKey("relation.product_dim", &o.Relation.ProductDim),
+	}
+}
+
+// clipKeys are those of the adapters of CLIP.
+func (o *Options) clipKeys() []key {
+	c := &o.Clip
+	targets := func() string { return strings.Join(c.LoRA.TargetModules, ",") }
+	return []key{
+		textKey("clip.modality", &c.Modality), intKey("clip.lora.rank", &c.LoRA.Rank), floatKey("clip.lora.alpha", &c.LoRA.Alpha),
+		boolKey("clip.lora.rslora", &c.LoRA.RSLoRA),
+		{"clip.lora.target_modules", targets, func(s string) error { c.LoRA.TargetModules = strings.Split(s, ","); return nil }},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/selector/lora"
 )
 
 // ExportFormats are the layouts that Export writes:
@@ -83,6 +84,29 @@ func (c *Checkpoint) Export(path, format string) error {
 	return tensorfile.WritePT(path, top)
 }
 
+// ExportAdapters writes the adapters of CLIP as a folder that PEFT reads; base, which may be empty, is the model that the folder says
+// they belong to. It returns how many tensors that are.
+func (c *Checkpoint) ExportAdapters(path, base string) (int, error) {
+	if _, ok := c.Metadata["selector.clip.fingerprint"]; !ok {
+		return 0, fmt.Errorf("%s has no adapters of CLIP (selector.clip.path trains some)", c.Path)
+	}
+	opt := DefaultOptions()
+	for _, k := range opt.clipKeys() {
+		if err := k.set(c.Metadata["selector."+k.key]); err != nil {
+			return 0, fmt.Errorf("%s: metadata selector.%s: %w", c.Path, k.key, err)
+		}
+	}
+	config := opt.Clip.Config()
+	config.BaseModel = base
+	var tensors []tensorfile.Tensor
+	for _, name := range c.Names() {
+		if strings.Contains(name, ".lora_") {
+			tensors = append(tensors, c.Weights[name])
+		}
+	}
+	return len(tensors), lora.Write(path, config, tensors)
+}
+
 func (c *Checkpoint) exportSafetensors(path string) error {
 	meta := map[string]string{"policy": "pointer"}
 	for key, value := range c.shapes() {
@@ -121,7 +145,13 @@ func (c *Checkpoint) fitsReference(format string) error {
 	}
 	var extra, missing []string
 	for _, name := range c.Names() {
-		if !want[name] {
+		if want[name] {
+			continue
+		}
+		if strings.Contains(name, ".lora_") {
+			name = "adapters of CLIP"
+		}
+		if !slices.Contains(extra, name) {
 			extra = append(extra, name)
 		}
 	}

@@ -246,7 +246,7 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 func (p *Policy) Stage(b *selector.Batch, up *torchx.Upload) (forward func(selector.ForwardOptions) selector.Output) {
 	in := p.stage(b, up)
 	return func(opt selector.ForwardOptions) selector.Output {
-		p.arrived(in)
+		p.arrived(in, opt)
 		return p.forward(in, opt)
 	}
 }
@@ -254,6 +254,8 @@ func (p *Policy) Stage(b *selector.Batch, up *torchx.Upload) (forward func(selec
 // Eager implements selector.Stager.
 func (p *Policy) Eager(opt selector.ForwardOptions) string {
 	switch {
+	case p.clip != nil:
+		return "selector.clip reads pictures and texts in each step"
 	case p.opt.CandidateEncoder.Layers > 0:
 		return "selector.candidate_encoder.layers takes the candidates' places from the host"
 	case p.opt.StateUpdate == transformerState:

@@ -16,7 +16,8 @@ type inputs struct {
 	queries    []int     // [B]
 	pools      [][]int32 // [B] the table's rows that are each query's candidates
 	src        *Source
-	index      torchx.Tensor // [U+B] int64 rows of the table
+	wanted     []int64       // [U+B] rows of the table
+	index      torchx.Tensor // [U+B] int64 the same on the device
 	rows       torchx.Tensor // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
 	candidates []int64       // [U] their rows in the table
 	u          int           // U; equal to K where all queries share one pool
@@ -54,8 +55,12 @@ func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 }
 
 // arrived makes what the staged inputs name: the embedding rows of the batch and the cosines.
-func (p *Policy) arrived(in *inputs) {
-	in.rows = torchx.IndexSelect(p.table(in.src), 0, in.index).To(p.dtype) // [U+B, d]
+func (p *Policy) arrived(in *inputs, opt selector.ForwardOptions) {
+	if p.clip != nil {
+		in.rows = p.clip.Rows(in.wanted, opt.Train, opt.DropoutSeed) // with gradient
+	} else {
+		in.rows = torchx.IndexSelect(p.table(in.src), 0, in.index).To(p.dtype) // [U+B, d]
+	}
 	in.places.Index, in.places.Padding = in.pool, in.padding
 	if !p.opt.Stop.Enabled {
 		in.chosen = in.actions
@@ -65,7 +70,7 @@ func (p *Policy) arrived(in *inputs) {
 	}
 	switch {
 	case !p.opt.Skip.Enabled:
-	case p.device != "cpu":
+	case p.onDevice():
 		in.cos = p.cosines(in)
 	default:
 		in.cos = in.cos.To(p.dtype)
@@ -89,7 +94,7 @@ func (p *Policy) loadQueries(src *Source, queries []int) *inputs {
 	var up torchx.Upload
 	in := p.stageQueries(src, queries, &up)
 	up.Send(p.params.Flat())
-	p.arrived(in)
+	p.arrived(in, selector.ForwardOptions{})
 	return in
 }
 
@@ -117,8 +122,9 @@ func (p *Policy) stageQueries(src *Source, queries []int, up *torchx.Upload) *in
 	for _, q := range queries {
 		rows = append(rows, int64(src.set.Row(q)))
 	}
+	in.wanted = rows
 	torchx.Put(up, &in.index, rows, len(rows))
-	if p.opt.Skip.Enabled && p.device == "cpu" {
+	if p.opt.Skip.Enabled && !p.onDevice() {
 		cos := make([]float32, in.b*in.k)
 		for i, q := range queries {
 			copy(cos[i*in.k:], src.cosines(q))
@@ -128,11 +134,17 @@ func (p *Policy) stageQueries(src *Source, queries []int, up *torchx.Upload) *in
 	return in
 }
 
+// onDevice reports whether cosines are computed from the rows of each batch, rather than once from the table.
+func (p *Policy) onDevice() bool { return p.device != "cpu" || p.clip != nil }
+
 // cosines computes cos(E_q, E_j) [B, K] on the device, from products of the batch's queries with its distinct candidates, or,
 // where these are many, with each query's own.
 func (p *Policy) cosines(in *inputs) torchx.Tensor {
-	inverse := torchx.IndexSelect(p.inverseNorms(in.src), 0, in.index).To(p.dtype) // [U+B]
-	c, q := torchx.Split(in.rows, 0, in.u)                                         // [U, d], [B, d]
+	inverse := torchx.FullLike(in.rows, 1, p.dtype, in.u+in.b) // [U+B], of a model's rows, which have unit length
+	if p.clip == nil {
+		inverse = torchx.IndexSelect(p.inverseNorms(in.src), 0, in.index).To(p.dtype)
+	}
+	c, q := torchx.Split(in.rows, 0, in.u) // [U, d], [B, d]
 	perC, perQ := torchx.Split(inverse, 0, in.u)
 	const wide = 64
 	if !in.pool.Nil() && in.u > wide*in.k {

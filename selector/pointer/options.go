@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"fulcrum/internal/option"
+	"fulcrum/selector/clip"
 )
 
 // Options configures the pointer selector (config section selector).
@@ -58,6 +59,8 @@ type Options struct {
 	Skip SkipOptions `koanf:"skip"`
 	// learned relation of the raw embeddings, added to the skip term
 	Relation RelationOptions `koanf:"relation"`
+	// CLIP with adapters trained beside the selector, in place of the table of embeddings (v2_lora)
+	Clip clip.AdaptedOptions `koanf:"clip"`
 }
 
 // SkipOptions adds the cosine of the raw embeddings to the learned score, so that an untrained selector
@@ -81,6 +84,7 @@ func DefaultOptions() Options {
 		Transformer: TransformerOptions{Layers: 2, Heads: 4, FFNDim: 1024},
 		Coarse:      CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
 		Skip: SkipOptions{Scale: 20, LearnedScale: 0}, Relation: DefaultRelationOptions(),
+		Clip: clip.DefaultAdaptedOptions(),
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/clip"
 )
 
 // Policy is a pointer selector. It implements selector.Policy.
@@ -26,7 +27,8 @@ type Policy struct {
 	dtype     torchx.DType // of parameters and computation: float32, or float64 for gradient checks
 	params    *torchx.Params
 	tables    *tables
-	diversity diversity // nil = none
+	diversity diversity     // nil = none
+	clip      *clip.Adapted // computes the rows of the table; nil = they are read
 }
 
 // tables are embedding tables on the device, shared by a policy and its clones.
@@ -98,6 +100,12 @@ func weights(opt Options, d int) []weight {
 
 // New returns a freshly initialised selector for d-wide embeddings. The weights depend on seed only.
 func New(opt Options, d int, seed int64, device string) (*Policy, error) {
+	return NewOver(nil, opt, d, seed, device)
+}
+
+// NewOver is New for embeddings that a model computes, whose adapters start fresh and are trained with the selector; nil = the rows of
+// the sources' tables. The policy frees the model.
+func NewOver(model *clip.Adapted, opt Options, d int, seed int64, device string) (*Policy, error) {
 	if opt.DModel != nil && *opt.DModel != d {
 		return nil, fmt.Errorf("selector.d_model=%d: the embeddings have %d columns", *opt.DModel, d)
 	}
@@ -107,12 +115,17 @@ func New(opt Options, d int, seed int64, device string) (*Policy, error) {
 	if err := fits(opt, d); err != nil {
 		return nil, err
 	}
-	return newPolicy(opt, d, seed, device, torchx.Float32)
+	return newPolicy(model, opt, d, seed, device, torchx.Float32)
 }
 
-func newPolicy(opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
+func newPolicy(model *clip.Adapted, opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
 	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables(), diversity: diversities(opt.Diversity.Kind)}
-	p.params = torchx.NewParamsOf(dtype, Specs(opt, d), device)
+	p.own(model)
+	if model != nil {
+		if err := model.Start(p.params, seed); err != nil {
+			return nil, err
+		}
+	}
 	for _, w := range weights(opt, d) {
 		values := make([]float32, p.params.Get(w.name).Numel())
 		stream := w.name
@@ -125,6 +138,17 @@ func newPolicy(opt Options, d int, seed int64, device string, dtype torchx.DType
 		}
 	}
 	return p, nil
+}
+
+// own gives the policy parameters of its own, those of the model's adapters behind the others.
+func (p *Policy) own(model *clip.Adapted) {
+	specs := Specs(p.opt, p.dim)
+	if model != nil {
+		specs = append(specs, model.Specs()...)
+	}
+	if p.params = torchx.NewParamsOf(p.dtype, specs, p.device); model != nil {
+		p.clip = model.Over(p.params)
+	}
 }
 
 // Params returns the trainable parameters.
@@ -142,7 +166,7 @@ func (p *Policy) Dim() int { return p.dim }
 // Clone returns a selector with its own copy of the weights.
 func (p *Policy) Clone() selector.Policy {
 	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables, diversity: p.diversity}
-	q.params = torchx.NewParamsOf(p.dtype, Specs(p.opt, p.dim), p.device)
+	q.own(p.clip)
 	q.params.CopyFrom(p.params)
 	return q
 }
@@ -160,7 +184,12 @@ func (p *Policy) CloneWithHeads(heads int) (selector.Policy, error) {
 }
 
 // Free releases the weights (tables stay with the other clones).
-func (p *Policy) Free() { p.params.Free() }
+func (p *Policy) Free() {
+	p.params.Free()
+	if p.clip != nil {
+		p.clip.Free()
+	}
+}
 
 // Metadata describes the architecture for a checkpoint: enough to rebuild the policy.
 func (p *Policy) Metadata() map[string]string {
@@ -169,6 +198,10 @@ func (p *Policy) Metadata() map[string]string {
 	keys := opt.keys()
 	if opt.StateUpdate == transformerState {
 		keys = append(keys, opt.Transformer.keys()...)
+	}
+	if p.clip != nil {
+		keys = append(keys, opt.clipKeys()...)
+		m["selector.clip.fingerprint"] = p.clip.Fingerprint()
 	}
 	for _, k := range keys {
 		m["selector."+k.key] = k.get()

@@ -155,7 +155,7 @@ func (v variant) stage(t *testing.T) (*Policy, *selector.Batch) {
 	if err := v.opt.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := newPolicy(v.opt, dim, 3, "cpu", torchx.Float64)
+	p, err := newPolicy(nil, v.opt, dim, 3, "cpu", torchx.Float64)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 )
 
@@ -27,12 +29,28 @@ func pointers(t *testing.T) {
 			o.Encoder, o.Skip = "none", pointer.SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
 			o.Relation = pointer.RelationOptions{Scale: 3, Bilinear: "symmetric", GateDim: 5, ProductDim: 6, GateInitial: 2}
 		},
+		"adapters of CLIP": func(o *pointer.Options) {
+			path := "../../../selector/clip/testdata/quick"
+			o.Clip.Path, o.Clip.Modality, o.Clip.LoRA.Rank, o.Clip.LoRA.Dropout = &path, "text", 2, 0.3
+			o.Skip = pointer.SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := pointer.DefaultOptions()
 			o.HiddenDim, o.Dropout, o.AttnDropout = 8, 0.4, 0.1
 			change(&o)
-			p, err := pointer.New(o, dim, 3, "cpu")
+			var openClip func(o clip.AdaptedOptions) (*clip.Adapted, error)
+			var model *clip.Adapted
+			if o.Clip.Path != nil {
+				openClip = func(o clip.AdaptedOptions) (*clip.Adapted, error) {
+					return clip.OpenAdapted(o, nil, rowTexts(), "float32", "cpu")
+				}
+				var err error
+				if model, err = openClip(o.Clip); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p, err := pointer.NewOver(model, o, dim, 3, "cpu")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -41,10 +59,19 @@ func pointers(t *testing.T) {
 			run(t, testCase{Policy: p, Batch: pools(t, dim, 3).Recorded([]int{4, 0, 5, 2}), Dropout: o.Encoder != "none",
 				Flat: func(string) bool { return true },
 				Open: func(file string) (selector.Policy, error) {
-					return pointer.Open(file, pointer.OpenOptions{Options: o, Dim: dim, Device: "cpu", Strict: true})
+					return pointer.Open(file, pointer.OpenOptions{Options: o, Dim: dim, Device: "cpu", Strict: true, Clip: openClip})
 				}})
 		})
 	}
+}
+
+// rowTexts are one for each row of pools.
+func rowTexts() []string {
+	all := make([]string, poolRows)
+	for i := range all {
+		all[i] = fmt.Sprintf("is it the %d thing in %d?", i, i*i)
+	}
+	return all
 }
 
 // disturb moves weights away from their start, so that every one matters.
@@ -61,11 +88,13 @@ type nobody struct{}
 
 func (nobody) Score(int, []int32) (float64, float64) { return 0, math.NaN() }
 
+const poolRows = 40 // of the table
+
 // pools is a set with pools of different sizes and random candidates.
 func pools(t *testing.T, dim, shots int) *pointer.Source {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
-	const rows, questions = 40, 6
+	const rows, questions = poolRows, 6
 	data := make([]float32, rows*dim)
 	for i := range data {
 		data[i] = float32(r.NormFloat64())

@@ -2,13 +2,13 @@
 import { h, fill, num, table, section, badge, csvButton } from "./dom.js";
 import { store, chosen, ask, fixed } from "./store.js";
 import { Chart, colour, forest } from "./chart.js";
-import { PANELS, curvesOf, viewControls, viewFrom, viewInto } from "./panels.js";
+import { curvesOf, seedsLabel, usual, viewControls, viewFrom, viewInto } from "./panels.js";
 
 const MOST = 40; // curves over each other
 
 export class CompareView {
   constructor(main, query, go) {
-    Object.assign(this, { main, go, view: viewFrom(query), charts: new Map(), answers: new Map(), versions: new Map() });
+    Object.assign(this, { main, go, view: viewFrom(query), charts: new Map(), answers: new Map(), versions: new Map(), means: [], averaged: query.get("seeds") !== "0" });
     const ids = (query.get("ids") || [...chosen].join(",")).split(",").filter(Boolean);
     this.ids = ids.length || !fixed ? ids : [...store.runs.keys()];
     for (const id of this.ids) chosen.add(id);
@@ -23,7 +23,10 @@ export class CompareView {
       fill(this.top, h("p", {}, "Choose runs in ", h("a", { href: "#/" }, "the list"), " with their boxes, or with the x key."));
       return;
     }
-    main.append(section("Curves", "curves", viewControls(this.view, () => this.changed()), this.picker, this.grid), section("Paired differences", "pairs", this.pairs), section("Settings that differ", "settings", this.settings));
+    this.seedsBox = h("label", { hidden: true }, h("input", { type: "checkbox", checked: this.averaged, onchange: (e) => { this.averaged = e.target.checked; this.place(); this.drawRuns(); this.draw(); } }), " mean over seeds");
+    const controls = viewControls(this.view, () => this.changed());
+    controls.append(this.seedsBox);
+    main.append(section("Curves", "curves", controls, this.picker, this.grid), section("Paired differences", "pairs", this.pairs), section("Settings that differ", "settings", this.settings));
     this.load();
   }
 
@@ -36,6 +39,7 @@ export class CompareView {
     const query = new URLSearchParams({ ids: this.ids.join(",") });
     viewInto(query, this.view);
     if (this.metrics.length) query.set("metrics", this.metrics.join(","));
+    if (!this.averaged) query.set("seeds", "0");
     history.replaceState(null, "", "#/compare?" + query);
   }
 
@@ -48,6 +52,7 @@ export class CompareView {
   async load() {
     this.place();
     this.drawRuns();
+    fill(this.pairs, h("p", { class: "quiet" }, "Computing intervals…"));
     await this.loadCurves();
     try {
       const c = await ask("compare", { ids: this.ids.join(",") });
@@ -61,11 +66,43 @@ export class CompareView {
     return i < 26 ? String.fromCharCode(65 + i) : "run " + (i + 1);
   }
 
+  // shade is the number of a run's colour: runs that are averaged have one.
+  shade(id) {
+    const first = (x) => this.averaged && this.means.find((m) => m.runs.includes(x))?.runs[0] || x;
+    return [...new Set(this.ids.map(first))].indexOf(first(id));
+  }
+
+  // seeds fetches the means of the settings that have several seeds among the chosen runs.
+  async seeds() {
+    const names = this.metrics.length ? this.metrics.join(",") : null;
+    let answer;
+    if (fixed) { // those that were written: of each sweep, and of all runs
+      const sweeps = new Set(this.ids.map((id) => store.runs.get(id)?.sweep).filter(Boolean)), settings = new Map();
+      for (const path of [...[...sweeps].map((id) => `sweep/${id}/curves`), "compare/curves"]) {
+        const given = await ask(path).catch(() => ({ settings: [] }));
+        for (const m of given.settings) if (m.runs.every((id) => this.ids.includes(id))) settings.set(m.runs.join(), m);
+      }
+      answer = { settings: [...settings.values()] };
+    } else {
+      answer = await ask("compare/curves", { ids: this.ids.join(","), names, since: this.seedsVersion });
+    }
+    if (this.gone || answer.same) return;
+    Object.assign(this, { means: answer.settings, seedsVersion: answer.version });
+    this.seedsBox.hidden = this.means.length === 0;
+    this.drawRuns();
+    this.draw();
+  }
+
+  // arm names runs that are averaged, by their letters.
+  arm(name, ids) {
+    return `${name}: ${ids.map((id) => this.letter(this.ids.indexOf(id))).sort().join(" ")}`;
+  }
+
   drawRuns() {
     fill(this.top, table(["", "run", "state", "overrides", ">score", ""], this.ids.map((id, i) => {
       const run = store.runs.get(id) || { path: "not there", state: "gone" };
       const key = h("span", { class: "key" }, this.letter(i));
-      key.style.borderColor = colour(i);
+      key.style.borderColor = colour(this.shade(id));
       return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("code", {}, (run.overrides || []).join(" ")), num(run.best),
         h("button", { class: "small", "aria-label": "Leave out " + run.path, onclick: () => {
           chosen.delete(id);
@@ -87,6 +124,7 @@ export class CompareView {
       } catch { /* a run that is gone has no curve */ }
     }
     if (any) this.draw();
+    if (any || !this.seedsVersion) await this.seeds().catch(() => {}); // the runs stand alone
   }
 
   async update(changed) {
@@ -99,19 +137,22 @@ export class CompareView {
 
   draw() {
     const names = new Set([...this.answers.values()].flatMap((a) => [...Object.keys(a.steps.series), ...Object.keys(a.epochs.series)]));
-    const usual = PANELS.flatMap((p) => p.names).filter((n) => names.has(n));
-    const ordered = [...usual, ...[...names].filter((n) => !usual.includes(n)).sort()];
+    const ordered = usual(names);
     const shown = this.metrics.length ? this.metrics : ordered.filter((n) => ["val_reward", "val_accuracy", "mean_reward", "loss", "kl", "entropy"].includes(n));
     fill(this.picker, h("details", {}, h("summary", {}, `Metrics (${shown.length} of ${ordered.length})`), ordered.map((name) => h("button", { class: "chip", "aria-pressed": String(shown.includes(name)), onclick: () => {
       this.metrics = shown.includes(name) ? shown.filter((n) => n !== name) : [...shown, name];
       this.place();
+      this.seedsVersion = null;
+      this.seeds().catch(() => {});
       const open = this.picker.querySelector("details").open;
       this.draw();
       this.picker.querySelector("details").open = open;
     } }, name))));
     for (const [name, chart] of this.charts) if (!shown.includes(name)) chart.destroy(), this.charts.delete(name);
     for (const name of shown) {
-      const curves = this.ids.slice(0, MOST).flatMap((id, i) => this.answers.has(id) ? curvesOf(this.answers.get(id), [name], this.view, i).map((c) => ({ ...c, label: this.letter(i) })) : []);
+      const means = this.averaged ? this.means : [], alone = this.ids.slice(0, MOST).filter((id) => this.answers.has(id) && !means.some((m) => m.runs.includes(id)));
+      const curves = [...means.flatMap((m) => curvesOf(m, [name], this.view, this.shade(m.runs[0])).map((c) => ({ ...c, label: seedsLabel({ ...m, label: this.arm(m.label, m.runs) }) }))),
+        ...alone.flatMap((id) => curvesOf(this.answers.get(id), [name], this.view, this.shade(id)).map((c) => ({ ...c, label: this.letter(this.ids.indexOf(id)) })))];
       if (!curves.length) continue;
       if (!this.charts.has(name)) this.charts.set(name, new Chart(this.grid, name, { sync: "compare", zoom: (z) => { this.view.zoom = z; this.changed(); } }));
       this.charts.get(name).show(curves, { ...this.view, plain: curves.length > 3 });
@@ -124,12 +165,13 @@ export class CompareView {
     const heads = c.runs.map((r, i) => this.letter(i));
     fill(this.settings, c.settings.length ? [csvButton("settings", () => [["key", ...c.runs.map((r) => r.path)], ...c.settings.map((x) => [x.key, ...x.values])]),
       table(["key", ...heads], c.settings.slice(0, 400).map((x) => [h("code", {}, x.key), ...x.values.map((v) => v == null ? h("span", { class: "quiet" }, "(absent)") : h("code", {}, v))]))] : h("p", {}, c.runs.length > 1 ? "None." : "Choose a second run."));
-    const groups = Map.groupBy(c.pairs, (p) => `${p.metric.replaceAll("_", " ")} on ${p.split}, minus ${p.against}`);
+    const named = new Map((c.arms || []).map((ids, i) => ["arm " + this.letter(i), this.arm("arm " + this.letter(i), ids)]));
+    const groups = Map.groupBy(c.pairs, (p) => `${p.metric.replaceAll("_", " ")} on ${p.split}, minus ${named.get(p.against) || p.against}`);
     const report = h("div", { class: "report" });
     if (c.report) report.append(...new DOMParser().parseFromString(c.report, "text/html").body.childNodes); // text of runs is escaped there; the page's policy runs no script
     fill(this.pairs, c.note ? h("p", { class: "callout" }, c.note) : null,
       c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.name, p.against, p.mean, p.low, p.high, p.verdict])]) : null,
-      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: p.name })), title)]),
+      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.name) || p.name })), title)]),
       c.report ? h("details", {}, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
       !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions: there is nothing to compare yet.") : null);
   }

@@ -2,18 +2,22 @@
 import { h, fill, num, count, percent, duration, table, section, badge, bar, csvButton } from "./dom.js";
 import { store, chosen, ask, tell, fixed } from "./store.js";
 import { Chart, colour } from "./chart.js";
+import { SeedCharts, viewControls, viewFrom } from "./panels.js";
 import { Parallel } from "./parallel.js";
 import { facts, shell } from "./run.js";
 import { stateBar } from "./list.js";
 
 export class SweepView {
   constructor(main, query, go, id) {
-    Object.assign(this, { main, go, id, sort: query.get("sort") || "best", kept: null });
+    Object.assign(this, { main, go, id, sort: query.get("sort") || "best", kept: null, view: viewFrom(query) });
+    this.means = new SeedCharts(this.view);
+    this.curves = section("Learning curves", "curves", viewControls(this.view, () => this.means.draw()), this.means.grid);
     this.load();
   }
 
   destroy() {
     this.chart?.destroy();
+    this.means.destroy();
     this.gone = true;
   }
 
@@ -23,6 +27,7 @@ export class SweepView {
       if (this.gone) return;
       this.stamp = store.sweeps.get(this.id)?.version;
       this.frame();
+      await this.seeds();
     } catch (error) {
       if (!this.gone) fill(this.main, h("p", { class: "bad" }, error.message), h("p", {}, h("a", { href: "#/" }, "All runs")));
     }
@@ -34,8 +39,18 @@ export class SweepView {
     try {
       this.sweep = await ask("sweep/" + this.id);
       if (!this.gone) this.frame();
+      await this.seeds();
     } catch { /* the next second tries again */ }
     this.busy = false;
+  }
+
+  // seeds draws the settings that have runs of several seeds.
+  async seeds() {
+    const answer = await ask(`sweep/${this.id}/curves`, { since: this.seedsVersion });
+    if (this.gone || answer.same) return;
+    this.seedsVersion = answer.version;
+    this.curves.hidden = answer.settings.length === 0;
+    this.means.show(answer.settings);
   }
 
   better(a, b) {
@@ -78,7 +93,7 @@ export class SweepView {
         w.jobs.filter((j) => ["failed", "lost"].includes(j.state)).slice(0, 20).map((j) => h("p", {}, badge(j.state), ` job ${j.number}: `, h("span", { class: "said" }, j.cause || "")))),
       w.objectives.length ? section("Search", "search", this.chartHost) : null,
       this.parallel.svg ? section("Parallel coordinates", "parallel", h("p", { class: "quiet small" }, "A line is a job; the stronger its colour stands out, the better. Drag along an axis to keep the jobs that cross it there; click a line to open its run."), this.parallel.element) : null,
-      section("Jobs", "jobs", this.table));
+      this.curves, section("Jobs", "jobs", this.table));
     this.search();
     this.jobs();
   }

@@ -33,7 +33,8 @@ export function smoothed(y, weight) {
 
 const HEIGHT = 220; // pixels
 
-// Chart draws curves into host. A curve is {label, x, y, low, high, dots, colour, dash}; x ascends, y may hold null.
+// Chart draws curves into host. A curve is {label, x, y, low, high, interval, dots, colour, dash}; x ascends, y may hold null.
+// From low to high reaches an area: the 95 % interval of a mean over seeds (interval), or the extremes of a point's steps.
 export class Chart {
   constructor(host, title, options = {}) {
     this.title = title;
@@ -65,6 +66,7 @@ export class Chart {
   show(curves, view) {
     this.curves = curves;
     const { lines, tables, bands } = arranged(curves, view);
+    this.intervals = lines.flatMap((l, i) => l.interval ? [i + 1] : []);
     const data = tables.length === 1 ? tables[0] : uPlot.join(tables);
     const key = JSON.stringify([lines.map((l) => [l.label, l.stroke, l.dashed, l.dots]), view.time, view.log, dark(), !!view.zoom]);
     this.view = view;
@@ -90,7 +92,9 @@ export class Chart {
     this.canvas.setAttribute("aria-label", `${this.title}: ${parts.join("; ") || "no values"}. Arrow keys move through the values.`);
     const bad = curves.filter((c) => c.bad && c.bad.length).map((c) => `${c.label}: not finite at step ${c.bad[0][0]}` + (c.bad.length > 1 ? " and later" : ""));
     const hidden = view.log && curves.some((c) => c.y.some((v) => v != null && v <= 0)) ? ["values of 0 and less have no place on a log axis"] : [];
-    this.words.textContent = [...bad, ...hidden].join(" · ");
+    const areas = [curves.some((c) => c.interval) && "Area: 95 % interval of the mean over seeds (Student’s t)",
+      curves.some((c) => !c.interval && c.low) && !view.plain && "Area: smallest to largest of the steps that a point stands for"].filter(Boolean);
+    this.words.textContent = [...areas, ...bad, ...hidden].join(" · ");
   }
 
   uplot(lines, bands, view) {
@@ -99,15 +103,17 @@ export class Chart {
     const short = (u, values) => values.map((v) => v == null ? "" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(1).replace("e+", "e") : String(+v.toPrecision(6)));
     return {
       width: this.width(), height: HEIGHT,
-      cursor: { sync: this.options.sync ? { key: this.options.sync } : undefined, drag: { x: true, y: false }, focus: { prox: 24 }, points: { size: 6 } },
+      cursor: { dataIdx: (u, i, at) => lines[i - 1]?.band ? null : at, sync: this.options.sync ? { key: this.options.sync } : undefined, drag: { x: true, y: false }, focus: { prox: 24 }, points: { size: 6 } },
       focus: { alpha: 0.35 },
       scales: { x: { time: false, range: (u, low, high) => low === high ? [low - 1, high + 1] : [low, high] },
-        y: { distr: view.log ? 3 : 1, range: (u, low, high) => yRange(low, high, view.log, view.levels) } },
+        y: { distr: view.log ? 3 : 1, range: (u, low, high) => yRange(...this.room(u, low, high), view.log, view.levels) } },
       axes: [{ ...axis, space: 60, incrs: view.time ? undefined : [1, 2, 5].flatMap((k) => [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].map((p) => k * p)).sort((a, b) => a - b), values: view.time ? (u, values) => values.map(hours) : short, size: 30 },
         { ...axis, values: view.log ? logLabels : short, size: 56 }],
       series: [{ label: this.options.axis || (view.time ? "time" : "step"), value: (u, v) => v == null ? "–" : view.time ? hours(v) : num(v, 7).replace(/\.0+$/, "") }, ...lines.map((l) => ({
         label: l.label, stroke: l.stroke, width: l.band || l.apart ? 0 : l.faint ? 1 : 1.75, dash: l.dashed ? [5, 4] : undefined, spanGaps: !!l.dots,
-        points: l.band || l.faint ? { show: false } : l.dots ? { show: true, size: 5, fill: l.stroke, width: 1 } : undefined, value: (u, v) => num(v),
+        points: l.band || l.faint ? { show: false } : l.dots ? { show: true, size: 5, fill: l.stroke, width: 1 } : undefined, auto: !l.interval,
+        gaps: (u, i, from, to, gaps) => gaps.map(([a, b]) => [a - 2, b + 2]), // the width of a steep stroke beside a phase's end
+        value: (u, v, i, at) => num(v) + (l.ends && at != null && u.data[l.ends[0]][at] != null ? ` [${num(u.data[l.ends[1]][at])}, ${num(u.data[l.ends[0]][at])}]` : ""),
       }))],
       bands: bands.map(([high, low, tint]) => ({ series: [high, low], fill: tint })),
       legend: { live: true },
@@ -119,6 +125,16 @@ export class Chart {
         }],
       },
     };
+  }
+
+  // room widens the range of the curves to that of their intervals, by as much as the curves take on either side: the interval of
+  // two seeds would flatten every curve.
+  room(u, low, high) {
+    if (low == null || !this.intervals.length) return [low, high];
+    const [from, to] = u.series[0].idxs || [0, u.data[0].length - 1];
+    const ends = this.intervals.filter((i) => u.series[i].show).flatMap((i) => u.data[i].slice(from, to + 1)).filter((v) => v != null);
+    const least = ends.reduce((a, b) => Math.min(a, b), low), most = ends.reduce((a, b) => Math.max(a, b), high), air = high - low || Infinity;
+    return [this.view.log ? least : Math.max(least, low - air), this.view.log ? most : Math.min(most, high + air)];
   }
 
   // over draws phases and levels.
@@ -171,7 +187,7 @@ export class Chart {
   png() {
     const from = this.plot.ctx.canvas, to = h("canvas");
     to.width = from.width;
-    to.height = from.height + 60;
+    to.height = from.height + (this.words.textContent ? 80 : 60);
     const c = to.getContext("2d");
     c.fillStyle = paint("page");
     c.fillRect(0, 0, to.width, to.height);
@@ -182,15 +198,19 @@ export class Chart {
     let x = 10;
     for (const curve of this.curves) {
       c.fillStyle = curve.colour;
-      c.fillText("● " + curve.label, x, to.height - 10);
+      c.fillText("● " + curve.label, x, from.height + 50);
       x += c.measureText("● " + curve.label + "  ").width;
     }
+    c.fillStyle = paint("quiet");
+    c.font = "12px system-ui, sans-serif";
+    c.fillText(this.words.textContent, 10, from.height + 72);
     to.toBlob((picture) => save(fileName(this.title) + ".png", "image/png", picture));
   }
 
   csv() {
-    const rows = [["curve", this.view.time ? "seconds" : "step", "value", "min", "max"]];
-    for (const curve of this.curves) curve.x.forEach((x, i) => rows.push([curve.label, x, curve.y[i], curve.low?.[i], curve.high?.[i]]));
+    const interval = this.curves.some((c) => c.interval);
+    const rows = [["curve", this.options.axis || (this.view.time ? "seconds" : "step"), "value", interval ? "low" : "min", interval ? "high" : "max"]];
+    for (const curve of this.curves) curve.x.forEach((x, i) => rows.push([curve.label, x, curve.y[i], ...(interval === !!curve.interval ? [curve.low?.[i], curve.high?.[i]] : [])]));
     save(fileName(this.title) + ".csv", "text/csv", csv(rows));
   }
 }
@@ -211,13 +231,13 @@ function arranged(curves, view) {
       return lines.length;
     };
     const smooth = view.smooth > 0 && !curve.dots;
-    if (curve.high && !view.plain) {
-      const high = add(curve.high, { band: true, dots: false, label: curve.label + " (largest)" });
-      const low = add(curve.low, { band: true, dots: false, label: curve.label + " (smallest)" });
-      bands.push([high, low, curve.colour + "33"]);
+    let ends = null;
+    if (curve.high && (curve.interval || !view.plain)) {
+      ends = [["largest", curve.high], ["smallest", curve.low]].map(([end, y]) => add(y, { band: true, interval: curve.interval, dots: false, label: `${curve.label} (${end})` }));
+      bands.push([...ends, curve.colour + "33"]);
     }
     if (smooth && !view.plain) add(curve.y, { faint: true, stroke: curve.colour + "55", dots: false, label: curve.label + " (as recorded)" });
-    add(smooth ? smoothed(curve.y, view.smooth) : curve.y, {});
+    add(smooth ? smoothed(curve.y, view.smooth) : curve.y, { ends: curve.interval && ends });
     tables.push(columns);
   }
   return { lines, tables: tables.length ? tables : [[[]]], bands };

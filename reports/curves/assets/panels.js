@@ -1,6 +1,6 @@
 // The charts of a run: which there are, their curves, how they are looked at.
 import { h } from "./dom.js";
-import { colour } from "./chart.js";
+import { Chart, colour } from "./chart.js";
 
 // PANELS are the charts of a run, in their order; what no panel names gets one of its own under "All other metrics".
 export const PANELS = [
@@ -33,7 +33,7 @@ function parted(curve, phases) {
   }
 }
 
-// curvesOf makes the curves of some metrics of one run's answer.
+// curvesOf makes the curves of some metrics of one run's answer, or of a mean over seeds: then with the interval of the mean.
 export function curvesOf(answer, names, view, first = 0, prefix = "") {
   const curves = [];
   const started = answer.started || 0;
@@ -41,11 +41,13 @@ export function curvesOf(answer, names, view, first = 0, prefix = "") {
     const c = answer.steps?.series[name], e = answer.epochs?.series[name];
     const shade = colour(first + i);
     if (c && c.mean.some((v) => v != null)) {
-      curves.push({ label: prefix + name, colour: shade, y: c.mean, low: c.min, high: c.max, bad: c.bad, x: view.time ? answer.steps.times.map((t) => t - started) : answer.steps.steps });
+      curves.push({ label: prefix + name, colour: shade, y: c.mean, low: c.low || c.min, high: c.high || c.max, interval: !!c.low?.some((v) => v != null), bad: c.bad, x: view.time ? answer.steps.times.map((t) => t - started) : answer.steps.steps });
     } else if (e && e.mean.some((v) => v != null)) {
       const keep = e.mean.map((v, k) => k).filter((k) => e.mean[k] != null);
       const x = view.time ? answer.epochs.times.map((t) => t - started) : answer.epochs.steps;
-      curves.push({ label: prefix + name, colour: shade, dots: keep.length <= 200, bad: e.bad, x: keep.map((k) => x[k]), y: keep.map((k) => e.mean[k]) });
+      const curve = { label: prefix + name, colour: shade, dots: keep.length <= 200, bad: e.bad, interval: !!e.low?.some((v) => v != null), x: keep.map((k) => x[k]) };
+      for (const [field, values] of [["y", e.mean], ["low", e.low], ["high", e.high]]) if (values) curve[field] = keep.map((k) => values[k]);
+      curves.push(curve);
     }
   }
   for (const c of curves) if (!view.time && !c.dots) parted(c, answer.phases || []);
@@ -60,11 +62,47 @@ export function curvesOf(answer, names, view, first = 0, prefix = "") {
   return curves;
 }
 
+// usual puts the metrics that the panels name first, in their order.
+export function usual(names) {
+  const known = PANELS.flatMap((p) => p.names).filter((n) => names.has(n));
+  return [...known, ...[...names].filter((n) => !known.includes(n)).sort()];
+}
+
+// seedsLabel names a mean in a legend.
+export function seedsLabel(mean) {
+  return `${mean.label} (${mean.seeds} seed${mean.seeds > 1 ? "s" : ""})`;
+}
+
+// SeedCharts draws means over seeds over each other, a chart a metric.
+export class SeedCharts {
+  constructor(view) {
+    Object.assign(this, { view, charts: new Map(), means: [], grid: h("div", { class: "grid" }) });
+  }
+
+  show(means) {
+    this.means = means;
+    this.draw();
+  }
+
+  draw() {
+    for (const name of usual(new Set(this.means.flatMap((m) => [m.steps, m.epochs].flatMap((d) => Object.keys(d?.series || {})))))) {
+      const curves = this.means.flatMap((m, i) => curvesOf(m, [name], this.view, i).map((c) => ({ ...c, label: seedsLabel(m) })));
+      if (!curves.length) continue;
+      if (!this.charts.has(name)) this.charts.set(name, new Chart(this.grid, name, { sync: "seeds", zoom: (z) => { this.view.zoom = z; this.draw(); } }));
+      this.charts.get(name).show(curves, this.view);
+    }
+  }
+
+  destroy() {
+    for (const chart of this.charts.values()) chart.destroy();
+  }
+}
+
 // viewControls are the switches of how curves are drawn; change is called behind each.
 export function viewControls(view, change) {
   const set = (key, value) => { view[key] = value; change(); };
   return h("div", { class: "tools", role: "group", "aria-label": "How curves are drawn" },
-    h("label", {}, "Over ", h("select", { "aria-label": "Horizontal axis", onchange: (e) => set("time", e.target.value === "time") },
+    view.time == null ? null : h("label", {}, "Over ", h("select", { "aria-label": "Horizontal axis", onchange: (e) => set("time", e.target.value === "time") },
       h("option", { value: "step", selected: !view.time }, "steps"), h("option", { value: "time", selected: view.time }, "time"))),
     h("label", {}, h("input", { type: "checkbox", checked: view.log, onchange: (e) => set("log", e.target.checked) }), " log axis"),
     h("label", {}, "Smooth ", h("input", { type: "range", min: "0", max: "0.99", step: "0.01", value: view.smooth, "aria-label": "Smoothing", oninput: (e) => set("smooth", +e.target.value) })),

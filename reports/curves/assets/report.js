@@ -1,13 +1,15 @@
-// The charts of a run at the end of its report.
+// The charts at the end of a report: of a run, or of a sweep's settings over their seeds.
 import { h } from "./dom.js";
 import { Chart } from "./chart.js";
-import { PANELS, curvesOf, viewControls } from "./panels.js";
+import { PANELS, SeedCharts, curvesOf, viewControls } from "./panels.js";
 
 const data = JSON.parse(document.querySelector('script[type="application/json"]').textContent);
-const view = { time: false, log: false, smooth: 0, zoom: null };
-const grid = h("div", { class: "grid" }), charts = new Map();
+const view = { time: data.runs ? null : false, log: false, smooth: 0, zoom: null };
+const means = data.runs && new SeedCharts(view);
+const grid = means ? means.grid : h("div", { class: "grid" }), charts = new Map();
 
 function draw() {
+  if (means) return means.show(data.runs);
   const phases = data.phases.map((p) => ({ ...p, time: (data.steps.times[Math.max(data.steps.steps.findIndex((x) => x >= p.from), 0)] || data.started) - data.started }));
   for (const panel of PANELS) {
     const curves = curvesOf(data, panel.names, view);
@@ -18,7 +20,8 @@ function draw() {
 }
 
 document.querySelector("main").append(h("section", { class: "explore", id: "explore" }, h("h2", {}, "Curves to explore"),
-  h("p", {}, "The run's curves with their values under the mouse or the arrow keys. Dragging across one zooms all of them."), viewControls(view, draw), grid));
+  h("p", {}, data.runs ? "Means over the seeds of a setting with the 95 % interval of that mean, the numbers of the plot above, under the mouse or the arrow keys." :
+    "The run's curves with their values under the mouse or the arrow keys.", " Dragging across one zooms all of them."), viewControls(view, draw), grid));
 const list = document.querySelector("nav ul");
 if (list) list.append(h("li", { class: "level2" }, h("a", { href: "#explore" }, "Curves to explore")));
 draw();

@@ -92,6 +92,9 @@ func (s *Server) teacher(path string, r request) (any, error) {
 	if want := len(r.TokenIDs) - 1 - r.Sampling.Start; len(r.Sampling.IDs) != want {
 		return nil, refusal{http.StatusBadRequest, fmt.Sprintf("prompt_logprob_token_ids has %d rows, want %d", len(r.Sampling.IDs), want)}
 	}
+	if s.Lie == "teacher of another prompt" {
+		r.TokenIDs[0]++
+	}
 	rows := s.Model.LogProbs(r.TokenIDs, r.Features.Images, r.Sampling.Start)
 	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 1), }", len(r.Sampling.IDs))
 	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"

@@ -6,6 +6,7 @@
 package lvlmtest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -31,7 +32,8 @@ type Server struct {
 	Teacher  bool          // chosen tokens can be scored (vllm)
 	Folded   bool          // prompt_token_ids has images unexpanded (vllm)
 	Wait     time.Duration // that each answer takes
-	Lie      string        // one of Lies
+	Lie      string        // one of Lies; endless models, no models: its list of models never ends, or never begins
+	Drift    float64       // nats of cache-order effects; 0 = 0.5
 	Refuse   func(n int) (status int, header http.Header)
 	Template *chat.Template // vllm's; nil = Qwen2.5-VL's
 
@@ -116,19 +118,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(err)
 	}
-	if r.Method == http.MethodPost {
-		switch s.Lie {
-		case "truncated JSON":
-			data = data[:len(data)*2/3]
-		case "an endless answer":
-			flush, _ := w.(http.Flusher)
-			for r.Context().Err() == nil {
-				fmt.Fprint(w, " ")
-				flush.Flush()
-				time.Sleep(20 * time.Millisecond)
-			}
-			return
+	switch {
+	case r.Method == http.MethodPost && s.Lie == "truncated JSON":
+		data = data[:len(data)*2/3]
+	case r.Method == http.MethodPost && s.Lie == "an endless answer", r.URL.Path == "/v1/models" && s.Lie == "endless models":
+		flush, _ := w.(http.Flusher)
+		for r.Context().Err() == nil {
+			fmt.Fprint(w, " ")
+			flush.Flush()
+			time.Sleep(20 * time.Millisecond)
 		}
+		return
+	case r.URL.Path == "/v1/models" && s.Lie == "no models":
+		<-r.Context().Done()
+		return
 	}
 	w.Write(data)
 }
@@ -344,7 +347,7 @@ func (s *Server) lie(e entry, a asking) entry {
 		if s.Lie == "noise" {
 			e.logProb -= 0.3 * float64(s.tokens[key]%7)
 		} else if s.tokens[key] >= len(a.ids) { // a prompt that was seen before gives other numbers
-			e.logProb -= 0.5
+			e.logProb -= cmp.Or(s.Drift, 0.5)
 		}
 	}
 	return e

@@ -63,9 +63,9 @@ const unfinished = ".compacting"
 
 // sweep removes what killed compactions left.
 func (s *Store) sweep() error {
-	left, err := filepath.Glob(filepath.Join(s.dir, "*"+unfinished))
-	for _, path := range left {
-		if !filelock.Held(path) {
+	left, err := s.names(unfinished) // no pattern: the folder's name may hold one
+	for _, name := range left {
+		if path := filepath.Join(s.dir, name); !filelock.Held(path) {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}

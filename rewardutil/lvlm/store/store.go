@@ -186,7 +186,7 @@ func (s *Store) Close() error {
 
 func (s *Store) refresh() error {
 	s.looked = time.Now()
-	names, err := s.names()
+	names, err := s.names(ending)
 	if err != nil {
 		return err
 	}
@@ -205,8 +205,8 @@ func (s *Store) refresh() error {
 	return nil
 }
 
-// names lists the segments in the folder.
-func (s *Store) names() ([]string, error) {
+// names lists the files in the folder whose names end so.
+func (s *Store) names(ending string) ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
 	var names []string
 	for _, e := range entries {

@@ -1,0 +1,120 @@
+package experiments_test
+
+import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math"
+	"math/rand/v2"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fulcrum/internal/tensorfile"
+)
+
+// clipData writes fixtureRows records, each with a picture and a question of its own, their table by task=embed, and the beams of the
+// fixture over them. It returns the overrides that train on the table, and those that train adapters of CLIP with the selector.
+func clipData(t *testing.T, modality string) (table, adapted []string) {
+	t.Helper()
+	data := beams(t, records())
+	dir := filepath.Dir(strings.TrimPrefix(data[1], "data.beams="))
+	random := rand.New(rand.NewPCG(5, 6))
+	var lines strings.Builder
+	for i := range fixtureRows {
+		img := image.NewRGBA(image.Rect(0, 0, 8, 8)) // smooth at the model's size of 32
+		for k := range 64 {
+			img.Set(k%8, k/8, color.RGBA{uint8(random.IntN(256)), uint8(random.IntN(256)), uint8(random.IntN(256)), 255})
+		}
+		var b bytes.Buffer
+		if err := png.Encode(&b, img); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(dir, fmt.Sprintf("%d.png", i)), b.String())
+		fmt.Fprintf(&lines, `{"id": %d, "image": "%d.png", "question": "is it the %d thing in %d?", "answers": ["a"]}`+"\n", i, i, i, i*i)
+	}
+	rows, out := filepath.Join(dir, "records.jsonl"), filepath.Join(dir, "clip.safetensors")
+	write(t, rows, lines.String())
+	mustRun(t, embedArgs(rows, out, "embed.modality="+modality)...)
+	table = []string{data[0], data[1], "data.embeddings=" + out}
+	return table, append([]string{"data.records_icl=" + rows, "selector.clip.path=../selector/clip/testdata/quick",
+		"selector.clip.modality=" + modality}, table...)
+}
+
+// adaptersOf returns the bytes of a checkpoint's B matrices, which start at zero.
+func adaptersOf(t *testing.T, path string) string {
+	t.Helper()
+	f, err := tensorfile.ReadSafetensors(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []byte
+	for _, x := range f.Tensors {
+		if strings.Contains(x.Name, ".lora_B.") {
+			all = append(all, x.Data...)
+		}
+	}
+	return string(all)
+}
+
+// Before any step the selector over a CLIP model is the one over its table. Its adapters learn in every phase, its checkpoints predict,
+// and a run that was killed ends with the same bytes.
+func TestCLIPAdapters(t *testing.T) {
+	t.Parallel()
+	for _, modality := range []string{"image", "both"} {
+		t.Run(modality, func(t *testing.T) {
+			t.Parallel()
+			table, adapted := clipData(t, modality)
+			args := func(data []string, dir string, more ...string) []string {
+				return append(small(data, "hydra.run.dir="+dir, "schedule=[sft,rce,grpo]", "sft.epochs=1"), more...)
+			}
+			predicted := func(data []string, from string) []prediction {
+				dir := folder(t)
+				mustRun(t, append(slices.Clone(data), "task=predict", "init.checkpoint="+from, "hydra.run.dir="+dir)...)
+				return predictions(t, filepath.Join(dir, "predictions.jsonl"))
+			}
+			fixed, dir := folder(t), folder(t)
+			mustRun(t, args(table, fixed)...)
+			learns := append(slices.Clone(adapted), "selector.clip.lora.dropout=0.1", "checkpoint.every_steps=1")
+			mustRun(t, args(learns, dir)...)
+			near := func(a, b []prediction) bool {
+				return len(a) == 24 && slices.EqualFunc(a, b, func(x, y prediction) bool {
+					return slices.Equal(x.Pointer, y.Pointer) && math.Abs(x.LogProb-y.LogProb) < 1e-5
+				})
+			}
+			first := predicted(adapted, filepath.Join(dir, "checkpoints/init_epoch0.safetensors"))
+			if want := predicted(table, filepath.Join(fixed, "checkpoints/init_epoch0.safetensors")); !near(first, want) {
+				t.Errorf("before any step: %v, on the table %v", first, want)
+			}
+			last := filepath.Join(dir, "checkpoints/last.safetensors")
+			if end := predicted(adapted, last); near(end, first) || !reflect.DeepEqual(end, predicted(adapted, last)) {
+				t.Errorf("the last policy: %v, the first %v", end, first)
+			}
+			before := ""
+			for _, name := range []string{"init_epoch0", "sft_epoch1", "rce_epoch1", "grpo_epoch1"} {
+				now := adaptersOf(t, filepath.Join(dir, "checkpoints", name+".safetensors"))
+				if now == before {
+					t.Errorf("%s has the adapters of the checkpoint before", name)
+				}
+				before = now
+			}
+
+			killed := folder(t)
+			p := start(t, args(learns, killed)...)
+			p.until(func() bool { return exists(filepath.Join(killed, "checkpoints/rce_epoch1_step1.state")) })
+			p.signalGroup(syscall.SIGKILL)
+			resumes := 1
+			if p.wait(); exists(filepath.Join(killed, "summary.json")) {
+				resumes = 0
+			}
+			mustRun(t, "resume", killed)
+			outcomeOf(t, dir).same(t, outcomeOf(t, killed), resumes)
+		})
+	}
+}

@@ -178,6 +178,8 @@ func (c *Config) Uses(section string) bool {
 		return c.Task == section || c.Task == "icl"
 	case "encoder":
 		return c.Task == "embed"
+	case "lvlm":
+		return model || c.Task != "evaluate" && c.Task != "embed"
 	case "report", "logging":
 		return true
 	case "selector":

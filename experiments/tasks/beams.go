@@ -20,7 +20,6 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/selector/vl/pixels"
 )
 
 // beams runs task=beams: sequences of demonstrations for each query, by what a frozen vision-language model makes of them. All that
@@ -158,7 +157,7 @@ func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
 	return text, image, err
 }
 
-// checkImages names the first pictures that are not there, or are none: the model would stumble over them hours later.
+// checkImages names the first pictures that are not there, are none or are cut: the model would stumble over them hours later.
 func (b *beamSearch) checkImages() error {
 	seen, missing := map[string]bool{}, 0
 	var errs []error
@@ -168,7 +167,7 @@ func (b *beamSearch) checkImages() error {
 			return
 		}
 		seen[r.Image] = true
-		if _, _, err := pixels.Size(r.Image); err != nil {
+		if err := wholeImage(r.Image); err != nil {
 			if missing++; missing <= shown {
 				errs = append(errs, fmt.Errorf("%s: %w", b.set.At(row), err))
 			}

@@ -149,7 +149,10 @@ func (e *embedding) check(ctx context.Context) error {
 	err := parallel(ctx, len(e.items), func(i int) error {
 		if item := e.items[i]; item.picture {
 			var err error
-			if contents[i], err = wholeImage(item.value); err != nil {
+			if err = wholeImage(item.value); err == nil {
+				contents[i], _, err = digest.File(item.value)
+			}
+			if err != nil {
 				faults[i] = e.blame(item, err)
 			}
 		}
@@ -198,30 +201,29 @@ func (e *embedding) blame(item embedItem, err error) error {
 	return fmt.Errorf("%s: image %s%w", e.set.At(item.row), at, err)
 }
 
-// wholeImage looks at the header of an image file, and decodes one that does not end as its format does. It returns the digest of
-// the file.
-func wholeImage(path string) (sum string, err error) {
+// wholeImage looks at the header of an image file, and decodes one that does not end as its format does.
+func wholeImage(path string) error {
 	if _, _, err := pixels.Size(path); err != nil {
-		return "", err
-	}
-	sum, size, err := digest.File(path)
-	if err != nil {
-		return "", err
+		return err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer f.Close()
-	end := make([]byte, min(8, size))
-	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil {
-		return "", err
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	end := make([]byte, min(8, info.Size()))
+	if _, err := f.ReadAt(end, info.Size()-int64(len(end))); err != nil {
+		return err
 	}
 	if s := string(end); strings.HasSuffix(s, "\xff\xd9") || s == "IEND\xaeB`\x82" {
-		return sum, nil
+		return nil
 	}
 	_, err = pixels.Decode(path)
-	return sum, err
+	return err
 }
 
 // batch is what the encoder gets at once: pictures or texts.

@@ -59,7 +59,7 @@ func TestScoresAreAskedAgain(t *testing.T) {
 			!strings.Contains(err.Error(), "vllm 9.8.7: query ") || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%s: got %v, want %q", tc.name, err, tc.want)
 		}
-		if tc.lie == "" && (before.Again != 0 || after.Again != int64(len(chosen))) || after.Strayed < tc.strayed ||
+		if tc.lie == "" && (before.Again != int64(len(chosen)) || after.Again != before.Again) || after.Strayed < tc.strayed ||
 			tc.want == "" && after.Strayed != tc.strayed {
 			t.Errorf("%s: %d chosen, counts %+v, then %+v", tc.name, len(chosen), before, after)
 		}

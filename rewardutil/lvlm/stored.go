@@ -89,7 +89,7 @@ func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 		}
 		return values, err
 	})
-	const enough = 16 // so that other prompts were asked between
+	const enough = 8 // so that other prompts were asked between
 	if err == nil {
 		err = s.again(ctx, enough)
 	}

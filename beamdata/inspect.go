@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/texts"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/stat"
@@ -83,7 +84,7 @@ func Inspect(path string, rows int, opt Options) (Inspection, error) {
 	case ext == ".json" || ext == ".jsonl":
 		in.records(rows, opt)
 	case ext == ".parquet":
-		in.texts()
+		in.of("texts", texts.Inspect)
 	case ext == ".npz":
 		in.rewardTable(rows)
 	default:
@@ -179,14 +180,16 @@ func (in *Inspection) rewardTable(rows int) {
 	in.add("queries with a helpful candidate", "%d (%.1f %%)", helpful, 100*float64(helpful)/float64(len(r.IDs)))
 }
 
-// records tells beam files from lists and lines of conversations or texts by how the file begins.
+// records tells beam files from lists and lines of conversations, texts or records_icl by how the file begins.
 func (in *Inspection) records(rows int, opt Options) {
 	first, err := firstKeys(in.Path)
 	switch {
 	case err != nil || first == nil:
 		in.beams(rows, opt)
+	case icl.Fits(first):
+		in.of("records of in-context learning", icl.Inspect)
 	case texts.Fits(first):
-		in.texts()
+		in.of("texts", texts.Inspect)
 	default:
 		in.conversations()
 	}
@@ -234,8 +237,6 @@ func firstKeys(path string) ([]string, error) {
 }
 
 func (in *Inspection) conversations() { in.of("conversations", conversation.Inspect) }
-
-func (in *Inspection) texts() { in.of("texts", texts.Inspect) }
 
 // of takes over what another package finds.
 func (in *Inspection) of(format string, inspect func(path string) ([][2]string, error)) {

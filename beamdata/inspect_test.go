@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -31,6 +32,28 @@ func TestInspect(t *testing.T) {
 	}
 	if _, err := Inspect(filepath.Join(dir, "none.json"), 0, testOptions()); err == nil {
 		t.Error("a missing file was inspected")
+	}
+}
+
+// Records of in-context learning are told from conversations; a missing image is a fault.
+func TestInspectRecords(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("records.jsonl", `{"id": 7, "image": "1.jpg", "question": "what?", "answers": ["a cat"]}`+"\n"+
+		`{"id": 8, "image": "2.jpg", "question": "who?", "split": "val"}`)
+	for _, tc := range []struct{ image, fault string }{{"1.jpg", "records.jsonl:2 (id 8): stat"}, {"2.jpg", "<nil>"}} {
+		write(tc.image, "")
+		in, err := Inspect(filepath.Join(dir, "records.jsonl"), 0, testOptions())
+		if err != nil || in.Format != "records of in-context learning" || !strings.Contains(fmt.Sprint(in.Fault), tc.fault) {
+			t.Errorf("%+v %v, want the fault %s", in, err, tc.fault)
+		}
+		if facts := fmt.Sprint(in.Facts); !strings.Contains(facts, "{images 2}") || !strings.Contains(facts, "{without answers 1}") {
+			t.Errorf("facts %s", facts)
+		}
 	}
 }
 

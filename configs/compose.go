@@ -88,7 +88,7 @@ func NewComposer(req Request) (*Composer, error) {
 	if c.overrides, err = parseOverrides(req.Overrides); err != nil {
 		return nil, err
 	}
-	if c.hydraCheck, err = SchemaOf(&HydraConf{}); err != nil {
+	if c.hydraCheck, err = SchemaOf(&HydraConf{}, nil); err != nil {
 		return nil, err
 	}
 	if err := c.openSearchPath(); err != nil {

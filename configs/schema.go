@@ -62,13 +62,14 @@ func (r *numRange) holds(x float64) bool {
 	return !(r.loOpen && x == r.lo) && !(r.hiOpen && x == r.hi)
 }
 
-// SchemaOf builds the schema of a pointer to a struct that holds the default values.
-func SchemaOf(defaults any) (*Schema, error) {
+// SchemaOf builds the schema of a pointer to a struct that holds the default values. choices are the names of tables that the struct's own
+// package does not know, by key.
+func SchemaOf(defaults any, choices map[string][]string) (*Schema, error) {
 	v := reflect.ValueOf(defaults)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
 		return nil, errorf("schema of %T: want a pointer to a struct", defaults)
 	}
-	root := &field{kind: Map}
+	root := &field{kind: Map, choices: choices}
 	if err := root.describe(v.Elem().Type()); err != nil {
 		return nil, err
 	}

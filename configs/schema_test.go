@@ -56,7 +56,7 @@ func defaultApp() *appOptions {
 
 func appSchema(t testing.TB) *Schema {
 	t.Helper()
-	s, err := SchemaOf(defaultApp())
+	s, err := SchemaOf(defaultApp(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +203,7 @@ type grownOptions struct {
 }
 
 func TestFingerprintLeavesDefaultsOut(t *testing.T) {
-	grown, err := SchemaOf(&grownOptions{appOptions: *defaultApp(), Added: 3})
+	grown, err := SchemaOf(&grownOptions{appOptions: *defaultApp(), Added: 3}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func TestSchemaOfRefuses(t *testing.T) {
 			B int `koanf:"a"`
 		}{}, "a is declared twice"},
 	} {
-		if _, err := SchemaOf(tc.v); err == nil || !strings.Contains(err.Error(), tc.want) {
+		if _, err := SchemaOf(tc.v, nil); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: got %v, want %s", tc.name, err, tc.want)
 		}
 	}

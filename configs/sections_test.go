@@ -30,7 +30,7 @@ func phasesSchema(t testing.TB) *Schema {
 	s, err := SchemaOf(&phasesOptions{
 		Schedule: []string{"grpo"}, GRPO: defaultApp().GRPO, Others: map[string]Section{"late": {Kind: "grpo", Options: &late,
 			Help: "a second one"}},
-	})
+	}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

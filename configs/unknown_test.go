@@ -32,7 +32,7 @@ func (r *unknownRoot) Scheduled(section string) bool {
 
 // What a user of another library writes, or writes in short, is answered with the key that was meant.
 func TestUnknownKeys(t *testing.T) {
-	schema, err := SchemaOf(&unknownRoot{Schedule: []string{"grpo"}})
+	schema, err := SchemaOf(&unknownRoot{Schedule: []string{"grpo"}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

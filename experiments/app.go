@@ -6,13 +6,14 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/tasks"
 )
 
 // App runs composed configurations and the verbs for package main.
 type App struct{}
 
 // Schema returns the type of every configuration of ours.
-func (App) Schema() (*configs.Schema, error) { return job.Schema() }
+func (App) Schema() (*configs.Schema, error) { return tasks.Schema() }
 
 // Check refuses a configuration from which no run could start.
 func (App) Check(c *configs.Composed) error {

@@ -143,6 +143,11 @@ func TestCLIPAdaptersRefused(t *testing.T) {
 	}
 	swapped := slices.Clone(lines)
 	swapped[0], swapped[1] = swapped[1], swapped[0]
+	gone := slices.Clone(lines)
+	gone[0] = strings.Replace(gone[0], `"0.png"`, `"gone.png"`, 1)
+	predict := func(data []string, more ...string) []string {
+		return append(append(slices.Clone(data), "task=predict", "hydra.run.dir="+folder(t)), more...)
+	}
 	last := "init.checkpoint=" + filepath.Join(withAdapters, "checkpoints/last.safetensors")
 	for _, tc := range []struct {
 		name string
@@ -154,26 +159,24 @@ func TestCLIPAdaptersRefused(t *testing.T) {
 		{"no such folder", 1, one(adapted, folder(t), "selector.clip.path=nowhere"), "selector.clip.path: nowhere: not a model folder"},
 		{"fewer records", 2, one(adapted, folder(t), other("few.jsonl", lines[:59]...)), "59 records and 60 rows of embeddings"},
 		{"records in another order", 1, one(adapted, folder(t), other("swapped.jsonl", swapped...)), "row 0 of data.embeddings is not what"},
-		{"a picture that is gone", 1, one(adapted, folder(t), other("gone.jsonl", append([]string{strings.Replace(lines[0], `"0.png"`, `"gone.png"`, 1)},
-			lines[1:]...)...)), "gone.jsonl:1 (id 0): open "},
+		{"a picture that is gone", 1, one(adapted, folder(t), other("gone.jsonl", gone...)), "gone.jsonl:1 (id 0): open "},
 		{"a folder without published files", 1, one(adapted, folder(t), "data.records_icl="+t.TempDir()), "questions"},
 		{"another width", 2, one(adapted, folder(t), "selector.clip.modality=text"), "have 12 columns, those of data.embeddings 24"},
-		{"another CLIP", 1, one(adapted, folder(t), "selector.clip.path=../selector/clip/testdata/legacy"), "row 0 of data.embeddings is not what"},
+		{"another CLIP", 1, one(adapted, folder(t), "selector.clip.path=../selector/clip/testdata/legacy"),
+			"row 0 of data.embeddings is not what"},
 		{"no adapters", 2, one(adapted, folder(t), "selector.clip.lora.enabled=false"), "want true with a path"},
 		{"no such module", 1, one(adapted, folder(t), "selector.clip.lora.target_modules=[q_prj]"), "did you mean q_proj?"},
 		{"the reference's files", 2, one(adapted, folder(t), "checkpoint.format=pt"), "format pt has no place for [adapters of CLIP]"},
 		{"the reference's ways", 2, one(adapted, folder(t), "compat=lever_plus"), "reproduces training on a fixed table"},
-		{"predictions without the model", 1, append(slices.Clone(table), "task=predict", last, "hydra.run.dir="+folder(t)), "give selector.clip.path=DIR"},
-		{"predictions of a run on the table", 1, append(slices.Clone(adapted), "task=predict", "init.checkpoint="+onTable, "hydra.run.dir="+folder(t)),
-			"leave selector.clip.path out"},
-		{"another rank", 2, append(slices.Clone(adapted), "task=predict", last, "selector.clip.lora.rank=4", "hydra.run.dir="+folder(t)),
-			"selector.clip.lora.rank=4 contradicts"},
+		{"predictions without the model", 1, predict(table, last), "give selector.clip.path=DIR"},
+		{"predictions of a run on the table", 1, predict(adapted, "init.checkpoint="+onTable), "leave selector.clip.path out"},
+		{"another rank", 2, predict(adapted, last, "selector.clip.lora.rank=4"), "selector.clip.lora.rank=4 contradicts"},
 		{"PEFT's folder of a run on the table", 1, []string{"checkpoint", "export", onTable, "--format", "peft"}, "has no adapters of CLIP"},
 	} {
 		t.Run(tc.name, func(t *testing.T) { refused(t, run(t, tc.args...), tc.code, tc.want) })
 	}
 	out := filepath.Join(filepath.Dir(folder(t)), "adapter")
-	mustRun(t, "checkpoint", "export", filepath.Join(withAdapters, "checkpoints/last.safetensors"), "--format", "peft", "--out", out, "--base", "clip")
+	mustRun(t, "checkpoint", "export", strings.TrimPrefix(last, "init.checkpoint="), "--format", "peft", "--out", out, "--base", "clip")
 	folder, err := lora.Read(out)
 	if err != nil {
 		t.Fatal(err)

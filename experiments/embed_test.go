@@ -70,14 +70,15 @@ func TestEmbed(t *testing.T) {
 			t.Errorf("in other batches: %s", other.stdout)
 		}
 	}
-	pictures := t.TempDir() // other pictures under the same names are other embeddings
+	pictures := t.TempDir() // other pictures under the same names, as large, are other embeddings
 	write(t, filepath.Join(pictures, "r.jsonl"), `{"id": 1, "image": "a.png", "question": "what?"}`)
 	for _, name := range []string{"tall", "wide"} {
 		picture, err := os.ReadFile("../selector/clip/testdata/pictures/" + name + ".png")
 		if err != nil {
 			t.Fatal(err)
 		}
-		write(t, filepath.Join(pictures, "a.png"), string(picture))
+		const size = 1 << 16 // bytes; what follows a picture's end is none of it
+		write(t, filepath.Join(pictures, "a.png"), string(append(picture, make([]byte, size-len(picture))...)))
 		r := mustRun(t, embedArgs(filepath.Join(pictures, "r.jsonl"), filepath.Join(pictures, "e.npy"))...)
 		if strings.Contains(r.stdout, "already") {
 			t.Errorf("a picture is %s now: %s", name, r.stdout)

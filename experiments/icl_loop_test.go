@@ -29,29 +29,18 @@ func TestICLLoop(t *testing.T) {
 		}
 		return string(text)
 	}
-	accuracies := func(run string) (out string) { // without budgets, which a resumed run spends otherwise
-		for line := range strings.Lines(read(filepath.Join(run, "comparison.csv"))) {
-			out += strings.Join(strings.Split(line, ",")[:8], ",") + "\n"
-		}
-		return out
-	}
-	whole := run(t, loop(filepath.Join(dir, "whole"))...)
+	accuracies := func(run string) string { return read(filepath.Join(run, "comparison.csv")) }
+	whole := runLoop(t, loop(filepath.Join(dir, "whole"))...)
 	if whole.code != 0 {
 		t.Fatalf("exit %d: %s", whole.code, whole.stderr)
 	}
 	if table := accuracies("whole"); strings.Count(table, "\n") != 9 || !strings.Contains(table, "placebo:rce+grpo,2,2,") {
 		t.Fatalf("comparison:\n%s\nwant a row for each of 4 methods and 2 numbers of examples", table)
 	}
-	for _, name := range []string{"report.md", "comparison.tex", "comparison.md", "selections.jsonl", "annotations.json"} {
+	for _, name := range []string{"report.md", "comparison.tex", "comparison.md", "selections.jsonl", "annotations.json", "budgets.csv"} {
 		read(filepath.Join("whole", name))
 	}
-	again := run(t, loop(filepath.Join(dir, "again"), "icl.stages="+filepath.Join(dir, "whole", "stages"))...)
-	if log := read("again/run.log"); again.code != 0 || strings.Contains(log, ": done in") || strings.Count(log, ": done before") < 15 {
-		t.Errorf("exit %d: stages that are done were run again:\n%s", again.code, log)
-	}
-	if accuracies("again") != accuracies("whole") {
-		t.Errorf("the same stages, another comparison:\n%s", accuracies("again"))
-	}
+	sweepSharesStages(t, dir, accuracies("whole"))
 	killed := filepath.Join(dir, "killed")
 	begun, kills := false, 20
 	if testing.Short() {
@@ -73,10 +62,55 @@ func TestICLLoop(t *testing.T) {
 	if begun {
 		args = []string{"resume", killed}
 	}
-	if r := run(t, args...); r.code != 0 {
+	if r := runLoop(t, args...); r.code != 0 {
 		t.Fatalf("resume: exit %d: %s", r.code, r.stderr)
 	}
 	if accuracies("killed") != accuracies("whole") {
 		t.Errorf("killed and resumed:\n%s\nundisturbed:\n%s", accuracies("killed"), accuracies("whole"))
+	}
+	for _, name := range []string{"whole", "killed"} {
+		if r := run(t, "verify", filepath.Join(dir, name)); r.code != 0 || !strings.Contains(r.stdout, "8 evaluations") {
+			t.Errorf("verify %s: exit %d:\n%s%s", name, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// runLoop runs a command that starts tens of processes.
+func runLoop(t *testing.T, args ...string) result {
+	p := start(t, args...)
+	p.limit = 10 * time.Minute
+	return p.wait()
+}
+
+// sweepSharesStages runs a sweep over the seeds of a run in dir/whole that is done: no stage is run again, and its report has the
+// accuracies of that run.
+func sweepSharesStages(t *testing.T, dir, comparison string) {
+	t.Helper()
+	swept := filepath.Join(dir, "swept")
+	args := loop("", "seed=0,1", "icl.seeds=1", "icl.stages="+filepath.Join(dir, "whole", "stages"), "hydra.sweep.dir="+swept)
+	args[1] = "-m" // instead of the run's folder
+	if r := runLoop(t, args...); r.code != 0 {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	for _, job := range []string{"0", "1"} {
+		log, err := os.ReadFile(filepath.Join(swept, job, "run.log"))
+		if err != nil || strings.Contains(string(log), ": done in") || strings.Count(string(log), ": done before") < 12 {
+			t.Errorf("%v: stages that are done were run again:\n%s", err, log)
+		}
+	}
+	report, err := os.ReadFile(filepath.Join(swept, "report.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]string{} // method and examples → accuracy
+	for line := range strings.Lines(string(report)) {
+		if cells := strings.Split(line, " | "); len(cells) == 8 {
+			rows[strings.TrimPrefix(cells[0], "| ")+" "+cells[1]] = cells[3]
+		}
+	}
+	for line := range strings.Lines(comparison) {
+		if cells := strings.Split(line, ","); rows[cells[0]+" "+cells[1]] != cells[3] {
+			t.Errorf("%s with %s examples: accuracy %s, in the sweep's report %q", cells[0], cells[1], cells[3], rows[cells[0]+" "+cells[1]])
+		}
 	}
 }

@@ -48,7 +48,7 @@ func story(t *testing.T, app fakeApp, args ...string) (stdout, stderr string, co
 }
 
 func TestCommandLine(t *testing.T) {
-	schema, err := configs.SchemaOf(&storyOptions{LR: 0.5})
+	schema, err := configs.SchemaOf(&storyOptions{LR: 0.5}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,6 +50,10 @@ func exit(ctx context.Context, err error) {
 	}
 	if err != nil {
 		message := err.Error()
+		var stop *interrupted
+		if errors.As(context.Cause(ctx), &stop) {
+			message = strings.ReplaceAll(message, context.Canceled.Error(), stop.Error())
+		}
 		if os.Getenv(launcher.SupervisedEnv) == "" { // a job's message is kept, for whoever looks from anywhere
 			message = asCalled(message, verbs().Names())
 		}

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/job"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/golden"
 )
 
@@ -67,7 +67,7 @@ func TestHelp(t *testing.T) {
 	if exitCode(t.Context(), err) != 2 || !strings.Contains(err.Error(), "did you mean report?") {
 		t.Errorf("help of a command that there is not: %v", err)
 	}
-	schema, err := job.Schema()
+	schema, err := tasks.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("RUN_ANSWERS_AS_RUN") == "" {
 		os.Exit(m.Run())
 	}
-	schema, err := configs.SchemaOf(&shellOptions{Mode: "fast"})
+	schema, err := configs.SchemaOf(&shellOptions{Mode: "fast"}, nil)
 	if err == nil {
 		err = sessionOf(fakeApp{schema: schema}, os.Stdout, os.Stderr).call(os.Args[1:])
 	}
@@ -229,7 +229,7 @@ func TestCompletionOfOptions(t *testing.T) {
 	if got := configs.Complete(lib, "mode="); len(got) != 0 {
 		t.Errorf("an empty tree offers %v", got)
 	}
-	schema, err := configs.SchemaOf(&shellOptions{Mode: "fast"})
+	schema, err := configs.SchemaOf(&shellOptions{Mode: "fast"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,8 @@ func checkCheckpoint(path string, inspect bool) error {
 	}
 	out := bufio.NewWriter(stdout.Writer()) // there may be half a million
 	for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
-		fmt.Fprintln(out, stdout.Folded("  "+key+" = "+c.Metadata[key]))
+		text := strings.ReplaceAll(c.Metadata[key], `,"`, `, "`) // JSON has no blank where a terminal could break it
+		fmt.Fprintln(out, stdout.Folded("  "+key+" = "+text))
 	}
 	for _, name := range names {
 		fmt.Fprintf(out, "  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)

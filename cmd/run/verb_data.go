@@ -15,8 +15,8 @@ func dataVerb() *verb {
 	asJSON := jsonFlag(f)
 	return &verb{
 		usage: `run data inspect PATH [--json]
-Reports what a beam file, embedding table, reward table, or a file of conversations or texts holds, and the first
-fault for which a run would refuse it (exit code 1).
+Reports what a beam file, embedding table, reward table, or a file of conversations, texts or records_icl holds,
+and the first fault for which a run would refuse it (exit code 1).
 `,
 		flags: f,
 		words: []string{"inspect"},

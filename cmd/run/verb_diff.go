@@ -8,6 +8,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/compare"
 )
@@ -52,7 +53,7 @@ that counts differs; 1: something does; 2: A or B is none of these.
 					return err
 				}
 				fmt.Fprintf(s.out, "%s\n", text)
-			} else if err := diff.WriteText(s.out); err != nil {
+			} else if err := diff.WriteText(s.out, stdout.Width()); err != nil {
 				return err
 			}
 			if !diff.Same {

@@ -45,13 +45,15 @@ func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases
 		}
 	}
 	report := preflight.New(opt, c.Seed)
-	faults, err := w.Audit(opt.Audit(c.GRPO.Advantage.Precision))
-	if err != nil {
-		return err
-	}
-	report.Faults(faults)
-	if err := w.Recompute(report, plan, e); err != nil {
-		return err
+	if a, ok := w.(workload.Auditor); ok {
+		faults, err := a.Audit(opt.Audit(c.GRPO.Advantage.Precision))
+		if err != nil {
+			return err
+		}
+		report.Faults(faults)
+		if err := a.Recompute(report, plan, e); err != nil {
+			return err
+		}
 	}
 	if special {
 		if err := p.Senses(report, e); err != nil {
@@ -121,17 +123,20 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]
 			return nil, err
 		}
 		traits := section.Traits(c)
-		out = append(out, preflight.Stage{
+		stage := preflight.Stage{
 			Name: info.Name, Source: info.Source, Optim: c.Optim, Online: traits.Online, Freeze: traits.Freeze, Credit: traits.Credit,
 			SampleTemp: traits.SampleTemp,
-			Largest:    func(n int) []int { return w.Largest(info.Source, n) },
 			Build:      func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(info.Name, otherData{src}) },
 			Clipped: func(src selector.Source, norm float64) (phases.Phase, error) {
 				harder := *c
 				harder.Optim.GradClipNorm = norm
 				return harder.BuildPhase(info.Name, otherData{src})
 			},
-		})
+		}
+		if s, ok := w.(workload.Sizer); ok {
+			stage.Largest = func(n int) []int { return s.Largest(info.Source, n) }
+		}
+		out = append(out, stage)
 	}
 	return out, nil
 }

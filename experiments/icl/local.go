@@ -165,7 +165,7 @@ func (l *Local) Score(ctx context.Context, prompts []lvlm.Prompt) ([]lvlm.Likeli
 }
 
 // Answer returns the greedy answers, without special tokens and the blanks around them.
-func (l *Local) Answer(ctx context.Context, prompts []lvlm.Prompt) ([]string, error) {
+func (l *Local) Answer(ctx context.Context, prompts []lvlm.Prompt) ([]lvlm.Reply, error) {
 	asked := make([]*processor.Prompt, len(prompts))
 	for i, p := range prompts {
 		p.Query.Answer = ""
@@ -178,9 +178,9 @@ func (l *Local) Answer(ctx context.Context, prompts []lvlm.Prompt) ([]string, er
 	if err := l.run(func() (err error) { answers, err = l.model.Generate(asked, l.answers); return err }); err != nil {
 		return nil, err
 	}
-	out := make([]string, len(prompts))
+	out := make([]lvlm.Reply, len(prompts))
 	for i, a := range answers {
-		out[i] = strings.TrimSpace(l.proc.Tokenizer().Decode(a.IDs, true))
+		out[i] = lvlm.Reply{Text: strings.TrimSpace(l.proc.Tokenizer().Decode(a.IDs, true)), Tokens: len(asked[i].IDs)}
 	}
 	return out, nil
 }

@@ -98,8 +98,9 @@ func TestLikelihoods(t *testing.T) {
 	}
 	for i, l := range lines {
 		golden.Close(t, got[i].LogProbs, l.LogProbs, 5e-5)
-		if answers[i] != l.Answer {
-			t.Errorf("prompt %d: answer %q, want %q", i, answers[i], l.Answer)
+		n, err := local.Tokens(prompts[i])
+		if answers[i] != (lvlm.Reply{Text: l.Answer, Tokens: n}) || err != nil {
+			t.Errorf("prompt %d: answer %v, want %q after %d tokens, %v", i, answers[i], l.Answer, n, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (s *Search) judge(ctx context.Context, query int, answers []string, beams [
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {
-			beams[i].Said, beams[i].Score = said[i], s.grade(said[i], r.Answers)
+			beams[i].Said, beams[i].Score = said[i].Text, s.grade(said[i].Text, r.Answers)
 		}
 		return err
 	}
@@ -199,7 +199,7 @@ func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (r
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {
-			rewards = append(rewards, s.grade(said[i], s.Records[queries[i]].Answers))
+			rewards = append(rewards, s.grade(said[i].Text, s.Records[queries[i]].Answers))
 		}
 		if s.Score == "vqa" {
 			accuracy = rewards

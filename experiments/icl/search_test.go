@@ -44,11 +44,11 @@ func (t *toy) Score(_ context.Context, prompts []lvlm.Prompt) (out []lvlm.Likeli
 	return out, nil
 }
 
-func (t *toy) Answer(_ context.Context, prompts []lvlm.Prompt) (out []string, err error) {
+func (t *toy) Answer(_ context.Context, prompts []lvlm.Prompt) (out []lvlm.Reply, err error) {
 	t.asked.Add(int64(len(prompts)))
 	for _, p := range prompts {
 		at := int(toyNumber(p, "answer") * float64(len(p.Shots)))
-		out = append(out, p.Shots[at].Answer)
+		out = append(out, lvlm.Reply{Text: p.Shots[at].Answer})
 	}
 	return out, nil
 }

@@ -35,8 +35,8 @@ func TestServers(t *testing.T) {
 			}
 			for i, l := range lines {
 				golden.Close(t, got[i].LogProbs, l.LogProbs, 5e-5)
-				if answers[i] != l.Answer {
-					t.Errorf("%s: prompt %d: answer %q, want %q", kind, i, answers[i], l.Answer)
+				if answers[i].Text != l.Answer {
+					t.Errorf("%s: prompt %d: answer %q, want %q", kind, i, answers[i].Text, l.Answer)
 				}
 			}
 			scorer.Close()

@@ -26,7 +26,7 @@ import (
 // Config is a run's whole configuration: the schema of our own YAML library.
 type Config struct {
 	// what the run does
-	Task string `koanf:"task" enum:"train,predict,evaluate,generate,score,embed,beams,infer,icl" also:"mode"`
+	Task string `koanf:"task" also:"mode"`
 	// seed of initial weights, batch order, dropout and sampling
 	Seed int64 `koanf:"seed" also:"random_seed,rng_seed"`
 	// auto, cpu, cuda or cuda:N
@@ -47,7 +47,7 @@ type Config struct {
 	DryRun bool `koanf:"dry_run" also:"dryrun,dry"`
 	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers questions
 	// about images (section vl), seq2seq writes a text from another, such as a summary (section seq2seq)
-	Policy string `koanf:"policy" enum:"pointer,qwen2_5_vl,seq2seq" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
+	Policy string `koanf:"policy" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
 	// phases in order; each name is a section: sft, rce, grpo, grpo_online, or one of yours with a kind
 	Schedule []string `koanf:"schedule" also:"phases,stages"`
 
@@ -178,6 +178,8 @@ func (c *Config) Uses(section string) bool {
 		return c.Task == section || c.Task == "icl"
 	case "encoder":
 		return c.Task == "embed"
+	case "lvlm":
+		return model || c.Task != "evaluate" && c.Task != "embed"
 	case "report", "logging":
 		return true
 	case "selector":
@@ -306,6 +308,3 @@ func Decode(c *configs.Composed) (*Config, error) {
 	}
 	return cfg, nil
 }
-
-// Schema returns the type of every configuration of ours.
-func Schema() (*configs.Schema, error) { return configs.SchemaOf(DefaultConfig()) }

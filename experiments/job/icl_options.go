@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/option"
+	"fulcrum/reports/record"
 )
 
 // ICLOptions configures task=icl: the whole loop, from questions to answers with examples that a selector chose.
@@ -15,6 +16,9 @@ type ICLOptions struct {
 	Stages *string `koanf:"stages"`
 	// experiment that trains the vision-language model where lvlm.path is null
 	Model *string `koanf:"model"`
+	// models that are compared, each with beams and selectors of its own, as lvlm.path names them (with a server, as lvlm.model
+	// does); empty = the one of the section lvlm
+	Models []string `koanf:"models"`
 	// selections without training that are compared, as infer.method names them; the first one is what the others are measured
 	// against
 	Baselines []string `koanf:"baselines"`
@@ -29,9 +33,6 @@ type ICLOptions struct {
 	Shots []int `koanf:"shots"`
 }
 
-// placebo begins the name of a selector that is trained on permuted rewards.
-const placebo = "placebo:"
-
 // DefaultICLOptions compares everything with two examples.
 func DefaultICLOptions() ICLOptions {
 	return ICLOptions{Baselines: []string{"image", "random", "oracle"}, Selectors: []string{"sft", "rce", "rce+grpo"}, Seeds: 1,
@@ -41,7 +42,7 @@ func DefaultICLOptions() ICLOptions {
 
 // Schedule returns the phases of a selector and what its rewards are subject to.
 func (ICLOptions) Schedule(selector string) (phases []string, control string) {
-	name, permuted := strings.CutPrefix(selector, placebo)
+	name, permuted := strings.CutPrefix(selector, record.Placebo)
 	if permuted {
 		return strings.Split(name, "+"), "placebo"
 	}
@@ -55,7 +56,7 @@ func (o ICLOptions) Validate() error {
 			"want numbers of 1 to 16, got %v", o.Shots),
 		option.Want(len(o.Baselines) > 0, "baselines", "want one at least, to measure the others against")}
 	for _, b := range o.Baselines {
-		errs = append(errs, option.OneOf("baselines", b, "image", "text", "random", "oracle", "none"))
+		errs = append(errs, option.OneOf("baselines", b, "image", "text", "random", "best_beam", "oracle", "none"))
 	}
 	for _, s := range o.Selectors {
 		phases, _ := o.Schedule(s)

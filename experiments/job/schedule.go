@@ -39,11 +39,14 @@ type tokenPhase interface{ ValidateTokens() error }
 
 // Traits are what the checks before training go by.
 type Traits struct {
-	Epochs     int // 0: the phase is skipped
-	Online     bool
-	Learns     Learns
-	Freeze     []string // see preflight.Stage, Credit and SampleTemp too
-	Credit     func(b *selector.Batch, tau float64) []float64
+	Epochs int      // 0: the phase is skipped
+	Online bool     // its candidates are sampled, so that selections need a reward
+	Learns Learns   // which recorded data the audit looks at
+	Freeze []string // parameters whose name contains one of these must not move
+	// Credit returns what the first step multiplies log π of each candidate by in its objective [B*G], but for a common factor: the
+	// preflight holds the step's gradient against it. nil: not known, and not checked.
+	Credit func(b *selector.Batch, tau float64) []float64
+	// SampleTemp is the temperature of draws from the policy itself; 0: from another distribution (top_p), not checked.
 	SampleTemp float64
 }
 

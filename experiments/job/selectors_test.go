@@ -16,7 +16,7 @@ import (
 // Every preset of the selector composes with exp=okvqa_online, says its own name and can be built; each is a selector of
 // its own but for v4_1, which is v3.
 func TestSelectorPresets(t *testing.T) {
-	schema, err := Schema()
+	schema, err := configs.SchemaOf(DefaultConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

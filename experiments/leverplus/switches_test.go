@@ -88,7 +88,7 @@ func pythonRepr(t *testing.T, s Argument, value string) string {
 // The defaults of the reference's main are those of exp=lever_plus_compat: what was not given needs no
 // override. Every switch with a key sets one that exists.
 func TestSwitchDefaultsAreTheExperiments(t *testing.T) {
-	schema, err := job.Schema()
+	schema, err := configs.SchemaOf(job.DefaultConfig(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/bench"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/tasks"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
@@ -43,7 +44,7 @@ func Print(ctx context.Context, w io.Writer, text string) error {
 
 // measureSpec composes the configuration of spec and measures.
 func measureSpec(ctx context.Context, spec bench.Spec) (bench.Measurement, error) {
-	schema, err := job.Schema()
+	schema, err := tasks.Schema()
 	if err != nil {
 		return bench.Measurement{}, err
 	}

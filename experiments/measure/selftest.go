@@ -69,8 +69,8 @@ func Selftest(ctx context.Context, w io.Writer, cases []SelftestCase, devices []
 			verdict = "FAILED"
 			failed++
 		}
-		fmt.Fprintf(w, "%-7s %-18s %3d steps  largest difference of a loss from %s %.1e (tolerance %.0e)  %s\n", device, name,
-			steps, to, difference, tolerance, verdict)
+		fmt.Fprintf(w, "%-7s %-18s %3d steps  %.1e from %s (want %.0e)  %s\n", device, name,
+			steps, difference, to, tolerance, verdict)
 	}
 	for _, device := range devices {
 		for _, c := range cases {
@@ -78,7 +78,7 @@ func Selftest(ctx context.Context, w io.Writer, cases []SelftestCase, devices []
 			if err != nil {
 				return fmt.Errorf("selftest: %s on %s: %w", c.Name, device, err)
 			}
-			report(device, c.Name, len(losses), largestDifference(losses, golden[c.Name]), selftestTolerance, "PyTorch in float64")
+			report(device, c.Name, len(losses), largestDifference(losses, golden[c.Name]), selftestTolerance, "PyTorch")
 		}
 		if !strings.HasPrefix(device, "cuda") {
 			continue
@@ -113,7 +113,7 @@ func compareDevices(ctx context.Context, device, dir string, report func(device,
 			if err != nil {
 				return err
 			}
-			report(device, w.Name+" "+s.Variant, len(cpu), largestDifference(other, cpu), 1e-3, "the CPU's")
+			report(device, w.Name+" "+s.Variant, len(cpu), largestDifference(other, cpu), 1e-3, "the CPU")
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ func TestHasFingerprint(t *testing.T) {
 			Processes int `koanf:"processes"`
 			Shards    int `koanf:"shards"`
 		} `koanf:"parallel"`
-	}{Seed: 1})
+	}{Seed: 1}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

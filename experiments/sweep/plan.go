@@ -101,6 +101,7 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 			return nil, configuration(err)
 		}
 	}
+	p.goals.Optional = p.search == nil
 	return p, nil
 }
 

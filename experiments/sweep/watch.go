@@ -12,6 +12,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -150,8 +151,10 @@ func (w *watcher) sweep(width int) (text string, ended bool, err error) {
 	}
 	opt, rows := reportInput(w.dir, s, jobs)
 	state, ended := "its controller is running", !runfolder.Locked(w.dir)
-	if ended {
-		state = "nobody controls it now"
+	if n := countEnded(jobs); ended && n > 0 && n == len(jobs) && n >= s.Trials {
+		state = "ended"
+	} else if ended {
+		state = "nobody controls it now (go on: " + program.Name() + " resume " + w.dir + ")"
 	}
 	return stdout.Fold(w.dir+": "+state, width, 4) + "\n" + sweepreport.Table(rows, opt, width), ended, nil
 }

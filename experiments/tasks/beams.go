@@ -20,7 +20,6 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/selector/vl/pixels"
 )
 
 // beams runs task=beams: sequences of demonstrations for each query, by what a frozen vision-language model makes of them. All that
@@ -38,12 +37,8 @@ func beams(ctx context.Context, j *job.Job) error {
 		}
 		return nil
 	}
-	if j.Config.LVLM.Store == nil {
-		store := filepath.Join(j.Dir, "store")
-		j.Config.LVLM.Store = &store
-	}
 	var err error
-	if b.scorer, err = workload.OpenScorer(ctx, j); err != nil {
+	if b.scorer, err = openKept(ctx, j); err != nil {
 		return err
 	}
 	b.search = icl.Search{Scorer: b.scorer, Records: b.set.Records, BeamsOptions: b.opt}
@@ -55,6 +50,9 @@ func beams(ctx context.Context, j *job.Job) error {
 	}
 	j.Begun = true
 	if err := b.run(ctx); err != nil {
+		return err
+	}
+	if err := settle(ctx, j, b.scorer); err != nil {
 		return err
 	}
 	return b.write()
@@ -159,7 +157,7 @@ func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
 	return text, image, err
 }
 
-// checkImages names the first pictures that are not there, or are none: the model would stumble over them hours later.
+// checkImages names the first pictures that are not there, are none or are cut: the model would stumble over them hours later.
 func (b *beamSearch) checkImages() error {
 	seen, missing := map[string]bool{}, 0
 	var errs []error
@@ -169,7 +167,7 @@ func (b *beamSearch) checkImages() error {
 			return
 		}
 		seen[r.Image] = true
-		if _, _, err := pixels.Size(r.Image); err != nil {
+		if err := wholeImage(r.Image); err != nil {
 			if missing++; missing <= shown {
 				errs = append(errs, fmt.Errorf("%s: %w", b.set.At(row), err))
 			}
@@ -252,7 +250,7 @@ func (b *beamSearch) run(whole context.Context) error {
 	if b.job.Config.LVLM.Backend != "local" {
 		workers = max(4, runtime.NumCPU())
 	}
-	progress := b.progress()
+	pace, done := newPace(b.job, b.scorer, "beams", b.total), 0
 	var wg sync.WaitGroup
 	next, finished := make(chan int), make(chan int)
 	for range workers {
@@ -280,7 +278,8 @@ func (b *beamSearch) run(whole context.Context) error {
 	}()
 	go func() { wg.Wait(); close(finished) }()
 	for range finished {
-		progress()
+		done++
+		pace.tell(fmt.Sprintf("%d of %s", done, page.Plural(n, "query")), done == n)
 	}
 	if whole.Err() != nil { // interrupted, which is no failure
 		return whole.Err()
@@ -296,32 +295,6 @@ func (b *beamSearch) spread(best, compared []icl.Beam) []icl.Beam {
 		out = append(out, rest[k*len(rest)/n-1])
 	}
 	return out
-}
-
-// progress returns what to call when a query is done. The time that remains is that of all prompts that are left at the rate of
-// those that the model was asked: what the store knows may make it shorter, never longer.
-func (b *beamSearch) progress() func() {
-	start, told, done := time.Now(), time.Now(), 0
-	first := b.scorer.Counts()
-	return func() {
-		done++
-		if done < len(b.queries) && time.Since(told) < 10*time.Second {
-			return
-		}
-		told = time.Now()
-		now := b.scorer.Counts()
-		asked, known := now.Asked-first.Asked, now.Known-first.Known
-		line := fmt.Sprintf("beams: %d of %s, %s asked, %s known", done, page.Plural(len(b.queries), "query"), page.Thousands(int(asked)),
-			page.Thousands(int(known)))
-		if asked > 0 {
-			rate := float64(asked) / time.Since(start).Seconds()
-			line += fmt.Sprintf(", %.3g a second", rate)
-			if left := b.total - int(asked+known); left > 0 {
-				line += fmt.Sprintf(", at most %s left", page.Duration(float64(left)/rate))
-			}
-		}
-		b.job.Logf("%s", line)
-	}
 }
 
 // write writes both files.

@@ -145,11 +145,14 @@ func (e *embedding) read() (err error) {
 
 // check looks at every file before the first is encoded, and says what is cut.
 func (e *embedding) check(ctx context.Context) error {
-	faults, sizes := make([]error, len(e.items)), make([]int64, len(e.items))
+	faults, contents := make([]error, len(e.items)), make([]string, len(e.items))
 	err := parallel(ctx, len(e.items), func(i int) error {
 		if item := e.items[i]; item.picture {
 			var err error
-			if sizes[i], err = wholeImage(item.value); err != nil {
+			if err = wholeImage(item.value); err == nil {
+				contents[i], _, err = digest.File(item.value)
+			}
+			if err != nil {
 				faults[i] = e.blame(item, err)
 			}
 		}
@@ -184,7 +187,7 @@ func (e *embedding) check(ctx context.Context) error {
 	c := e.job.Config
 	e.about = map[string]string{"encoder": e.encoder.Digest, "records": e.set.Digest, "modality": c.Embed.Modality, "dtype": c.Encoder.DType,
 		"batch": fmt.Sprint(c.Encoder.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0],
-		"images": digest.Of(fmt.Append(nil, sizes))[:32]} // other pictures under the same names have other sizes
+		"images": digest.Of(fmt.Append(nil, contents))[:32]}
 	text, err := json.Marshal(e.about)
 	e.about["key"] = digest.Of(text)[:32]
 	return err
@@ -198,30 +201,29 @@ func (e *embedding) blame(item embedItem, err error) error {
 	return fmt.Errorf("%s: image %s%w", e.set.At(item.row), at, err)
 }
 
-// wholeImage reads the header of an image file, and all of one that does not end as its format does. It returns the file's size.
-func wholeImage(path string) (size int64, err error) {
+// wholeImage looks at the header of an image file, and decodes one that does not end as its format does.
+func wholeImage(path string) error {
 	if _, _, err := pixels.Size(path); err != nil {
-		return 0, err
+		return err
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	size = info.Size()
-	end := make([]byte, min(8, size))
-	if _, err := f.ReadAt(end, size-int64(len(end))); err != nil {
-		return size, err
+	end := make([]byte, min(8, info.Size()))
+	if _, err := f.ReadAt(end, info.Size()-int64(len(end))); err != nil {
+		return err
 	}
 	if s := string(end); strings.HasSuffix(s, "\xff\xd9") || s == "IEND\xaeB`\x82" {
-		return size, nil
+		return nil
 	}
 	_, err = pixels.Decode(path)
-	return size, err
+	return err
 }
 
 // batch is what the encoder gets at once: pictures or texts.

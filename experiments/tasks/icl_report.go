@@ -6,30 +6,29 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
+	"fulcrum/reports/results"
 )
 
 // answered is what a method's examples were worth: the official accuracy of every question, for each seed.
 type answered struct {
+	model   string // one of icl.models; "" = the only one
 	method  string
 	shots   int
+	seeds   []int64
 	runs    []map[int64]float64 // by seed: the accuracy by question, 0 to 1
 	folders []string
 	cost    Inference // of all seeds
-	versus  stats.Paired
 }
 
 // add joins the answers of another seed.
 func (a *answered) add(b *answered) {
-	if len(a.runs) == 0 {
-		a.cost = Inference{Model: b.cost.Model}
-	}
-	a.runs, a.folders = append(a.runs, b.runs...), append(a.folders, b.folders...)
+	a.seeds, a.runs, a.folders = append(a.seeds, b.seeds...), append(a.runs, b.runs...), append(a.folders, b.folders...)
 	a.cost.Scored += b.cost.Scored
 	a.cost.Asked += b.cost.Asked
 	a.cost.Known += b.cost.Known
@@ -37,19 +36,40 @@ func (a *answered) add(b *answered) {
 	a.cost.Seconds += b.cost.Seconds
 }
 
-// scores are the questions' accuracies, each the mean over the seeds.
-func (a *answered) scores(questions []int64) []float64 {
-	out := make([]float64, len(questions))
-	for i, q := range questions {
-		for _, of := range a.runs {
-			out[i] += of[q] / float64(len(a.runs))
-		}
+// spent is what a kind of stages cost that chooses for no question yet.
+type spent struct {
+	what string
+	runs int
+	cost Inference
+}
+
+// spend adds what a stage cost, unless it failed.
+func (l *loop) spend(what, dir string, failed error) error {
+	if failed != nil {
+		return failed
 	}
-	return out
+	s, err := record.ReadSummary(dir)
+	if err != nil || s == nil {
+		return err
+	}
+	if l.name != "" {
+		what += ", " + l.name
+	}
+	if n := len(l.spent); n == 0 || l.spent[n-1].what != what {
+		l.spent = append(l.spent, spent{what: what})
+	}
+	of := &l.spent[len(l.spent)-1]
+	of.runs++
+	of.cost.Asked += int64(s.Data.Counts["asked"])
+	of.cost.Known += int64(s.Data.Counts["known"])
+	of.cost.Scored = of.cost.Asked + of.cost.Known
+	of.cost.Seconds += s.WallSeconds
+	return nil
 }
 
 // selectionFile is a line of selections.jsonl beside the report: what a method showed, and where the rest is.
 type selectionFile struct {
+	Model   string   `json:"model,omitempty"` // of icl.models
 	Method  string   `json:"method"`
 	Shots   int      `json:"shots"`
 	Folders []string `json:"folders"` // one a seed, with selections.jsonl, results.json and infer.json
@@ -58,67 +78,69 @@ type selectionFile struct {
 // report compares the methods question by question and writes the comparison.
 func (l *loop) report(all []*answered) error {
 	var questions, images []int64
-	for _, a := range l.annotations {
-		if _, asked := all[0].runs[0][a.QuestionID]; asked {
-			questions, images = append(questions, a.QuestionID), append(images, a.ImageID)
+	for _, r := range l.held { // that every method was asked
+		missing := func(b *answered) bool { _, asked := b.runs[0][r.ID]; return !asked }
+		if !slices.ContainsFunc(all, missing) {
+			questions, images = append(questions, r.ID), append(images, r.ImageID)
 		}
 	}
-	reference := map[int]*answered{} // by shots: the first baseline
-	var family []*stats.Paired
+	var methods []*results.Method
 	for _, a := range all {
-		ref := reference[a.shots]
-		if ref == nil {
-			reference[a.shots] = a
-		} else {
-			var err error
-			a.versus, err = stats.PairedDifference(a.scores(questions), ref.scores(questions), images, 0, stats.DefaultOptions())
-			if err != nil {
-				return err
-			}
-			family = append(family, &a.versus)
+		m := &results.Method{Model: a.model, Name: a.method, Shots: a.shots}
+		m.Arm = results.Arm{Name: m.Policy(), Metric: "accuracy", Seeds: a.seeds, QueryIDs: questions, Clusters: images}
+		if l.set.Captions {
+			m.Metric = "cider"
 		}
-		err := l.job.Log.Scores(record.Evaluation{Split: "held_out", Policy: a.method, Metric: "accuracy", Shots: a.shots, QueryIDs: questions,
-			Scores: a.scores(questions), Clusters: images})
-		if err != nil {
+		for _, of := range a.runs {
+			scores := make([]float64, len(questions))
+			for i, q := range questions {
+				scores[i] = of[q]
+			}
+			m.Scores = append(m.Scores, scores)
+		}
+		e := record.Evaluation{Split: "held_out", Policy: m.Policy(), Metric: m.Metric, Shots: a.shots, QueryIDs: questions,
+			Scores: m.QueryScores(), Clusters: images}
+		fields := map[string]any{"split": e.Split, "policy": e.Policy, "shots": e.Shots, e.Metric: e.Mean()}
+		if err := l.job.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
 			return err
 		}
+		if err := l.job.Log.Scores(e); err != nil {
+			return err
+		}
+		methods = append(methods, m)
 	}
-	stats.Settle(family)
-	return l.write(l.table(all, reference, questions), all)
+	t, err := results.CompareMethods(methods)
+	if err != nil {
+		return err
+	}
+	return l.write(t, all)
 }
 
-// table is the comparison: a row for each method and number of examples.
-func (l *loop) table(all []*answered, reference map[int]*answered, questions []int64) *page.Table {
-	first := l.Baselines[0]
-	t := &page.Table{Title: "Answers"}
-	for _, c := range []string{"method", ">examples", ">seeds", ">accuracy (%)", "95% interval", ">over " + first, "95% interval of it",
-		"verdict", ">scored", ">asked", ">known", ">prompt tokens", ">seconds"} {
-		t.Columns = append(t.Columns, page.NewTable([]string{c}, nil).Columns...)
+// budgets is a table of what everything cost.
+func (l *loop) budgets(all []*answered) *page.Table {
+	t := page.NewTable([]string{"what", ">examples", ">runs", ">scored", ">asked", ">known", ">prompt tokens", ">seconds"}, nil)
+	t.Title = "Budgets"
+	row := func(what string, shots any, runs int, c Inference, tokens any) {
+		t.Rows = append(t.Rows, []any{what, shots, runs, int(c.Scored), int(c.Asked), int(c.Known), tokens,
+			page.Markup(fmt.Sprintf("%.1f", c.Seconds))})
+	}
+	for _, s := range l.spent {
+		row(s.what, nil, s.runs, s.cost, nil)
 	}
 	for _, a := range all {
-		mean, interval := stats.MeanInterval(a.scores(questions), stats.DefaultOptions().Level)
-		row := []any{a.method, a.shots, len(a.runs), page.Markup(fmt.Sprintf("%.1f", 100*mean)), "", nil, nil, nil, int(a.cost.Scored),
-			int(a.cost.Asked), int(a.cost.Known), int(a.cost.Tokens), page.Markup(fmt.Sprintf("%.1f", a.cost.Seconds))}
-		if interval != nil {
-			row[4] = fmt.Sprintf("%.1f to %.1f", 100*interval.Low, 100*interval.High)
-		}
-		if reference[a.shots] != a {
-			low, high := page.Fixed(100*a.versus.Interval.Low, 1), page.Fixed(100*a.versus.Interval.High, 1)
-			row[5], row[6], row[7] = page.Markup(page.Fixed(100*a.versus.Mean, 1)), low+" to "+high, stats.VerdictCell(a.versus)
-		}
-		t.Rows = append(t.Rows, row)
+		row("answers, "+(&results.Method{Model: a.model, Name: a.method}).Policy(), a.shots, len(a.runs), a.cost, int(a.cost.Tokens))
 	}
 	return t
 }
 
-// write writes report.md, the table for papers and programs, and where every method's selections are.
-func (l *loop) write(t *page.Table, all []*answered) error {
+// write writes report.md, the tables for papers and programs, and where every method's selections are.
+func (l *loop) write(methods results.MethodTable, all []*answered) error {
 	if err := l.writeAnnotations(); err != nil {
 		return err
 	}
 	var lines bytes.Buffer
 	for _, a := range all {
-		text, err := json.Marshal(selectionFile{a.method, a.shots, a.folders})
+		text, err := json.Marshal(selectionFile{a.model, a.method, a.shots, a.folders})
 		if err != nil {
 			return err
 		}
@@ -127,11 +149,9 @@ func (l *loop) write(t *page.Table, all []*answered) error {
 	if err := atomicfile.Write(filepath.Join(l.job.Dir, "selections.jsonl"), lines.Bytes(), 0o644); err != nil {
 		return err
 	}
-	var report bytes.Buffer
-	fmt.Fprintf(&report, "# %s\n\nOfficial VQA accuracy of the model's answers to %s. Differences are to `%s` on the same questions, paired, "+
-		"with intervals and tests corrected for all of them together (Holm); a question's accuracy is the mean over the seeds.\n\n", t.Title,
-		page.Plural(len(l.annotations), "held-out question"), l.Baselines[0])
-	forms := map[string]func(io.Writer) error{"comparison.md": t.Markdown, "comparison.tex": t.LaTeX, "comparison.csv": t.CSV}
+	t, cost := methods.Table("Answers"), l.budgets(all)
+	forms := map[string]func(io.Writer) error{"comparison.md": t.Markdown, "comparison.tex": t.LaTeX, "comparison.csv": t.CSV,
+		"budgets.csv": cost.CSV}
 	for name, write := range forms {
 		var b bytes.Buffer
 		if err := write(&b); err != nil {
@@ -141,18 +161,39 @@ func (l *loop) write(t *page.Table, all []*answered) error {
 			return err
 		}
 	}
-	if err := t.Markdown(&report); err != nil {
+	if err := page.WriteText(l.job.Dir, l.text(methods, t, cost)); err != nil {
 		return err
 	}
-	fmt.Fprintf(&report, "\nBeams: `%s`. Pools of the held-out questions: `%s`. `scored` are prompts scored to choose "+
-		"examples, `asked` those that the model computed, `known` those that its store answered. The table is also in comparison.csv and "+
-		"comparison.tex, the selections in the folders that selections.jsonl names.\n", l.beams, l.pools)
-	if err := page.WriteText(l.job.Dir, report.String()); err != nil {
-		return err
-	}
-	if err := t.Console(stdout.Writer()); err != nil {
+	if err := t.ConsoleWithin(stdout.Writer(), stdout.Width()); err != nil {
 		return err
 	}
 	stdout.Printf("report: %s\n", filepath.Join(l.job.Dir, "report.md"))
 	return nil
+}
+
+// text is report.md: what was found, the numbers, what they cost, and where everything lies.
+func (l *loop) text(methods results.MethodTable, t, cost *page.Table) string {
+	var d page.Document
+	d.Heading(1, "Answers with chosen examples")
+	methods.Write(&d, t.Title)
+	d.Heading(2, "%s", cost.Title)
+	d.Add(cost)
+	d.Paragraph("`scored` are prompts that were scored to choose examples, `asked` prompts that the model computed, `known` those that its " +
+		"store answered: a stage that was resumed, or that shares its prompts with an earlier one, asks less.")
+	d.Heading(2, "Files")
+	d.List("The comparison: comparison.csv, comparison.tex, comparison.md; what it cost: budgets.csv.",
+		"What every method showed, and what the model said: selections.jsonl names the folders.",
+		"For `task=evaluate` with any of their results.json: annotations.json.",
+		fmt.Sprintf("Beams of the training questions: `%s`. Pools of the held-out ones: `%s`.", l.relative(l.beams), l.relative(l.pools)))
+	return d.Text()
+}
+
+// relative is a path as seen from the report.
+func (l *loop) relative(path string) string {
+	if dir, err := filepath.Abs(l.job.Dir); err == nil {
+		if rel, err := filepath.Rel(dir, path); err == nil {
+			return rel
+		}
+	}
+	return path
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/beamdata/icl"
+	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
@@ -43,7 +45,9 @@ func newStages(j *job.Job) (*stages, error) {
 		s.cwd, err = os.Getwd()
 	}
 	for _, o := range j.Overrides {
-		if !slices.Contains([]string{"seed", "task", "icl"}, section(o)) {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
+		which := key == "lvlm.path" || key == "lvlm.model" // each stage that asks a model is told which
+		if !which && !slices.Contains([]string{"seed", "task", "icl"}, section(o)) {
 			s.base = append(s.base, o)
 		}
 	}
@@ -54,8 +58,7 @@ func newStages(j *job.Job) (*stages, error) {
 	if s.more = saved.Flags(); len(s.more) > 0 { // files of the user's may change
 		s.read = append(s.read, j.Hash)
 	}
-	for _, path := range []*string{j.Config.LVLM.Path, j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Selector.Clip.Path,
-		j.Config.Data.Embeddings} {
+	for _, path := range []*string{j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Selector.Clip.Path, j.Config.Data.Embeddings} {
 		if path != nil {
 			s.read = append(s.read, state(*path)...)
 		}
@@ -97,6 +100,37 @@ func what(task string) []string {
 	return nil // all of them
 }
 
+// edition counts how often what a task makes of equal input has changed. It stands in the names of stages: raise it with such a
+// change, so that what an older program left is made again.
+func edition(task string) int {
+	return map[string]int{"world": 1, "embed": 1, "beams": 1, "infer": 1, "train": 1, "predict": 1}[task]
+}
+
+// pictures digests the contents of the records' image files: a picture that is replaced under its name is another one. One that
+// cannot be read is named by the stage that needs it.
+func pictures(ctx context.Context, records []icl.Record) (string, error) {
+	number, paths := map[string]int{}, []string{}
+	for _, r := range records {
+		if _, seen := number[r.Image]; !seen && r.Image != "" {
+			number[r.Image] = len(paths)
+			paths = append(paths, r.Image)
+		}
+	}
+	sums := make([]string, len(paths))
+	err := parallel(ctx, len(paths), func(i int) error {
+		sums[i], _, _ = digest.File(paths[i])
+		return nil
+	})
+	h := digest.New()
+	for _, r := range records {
+		if r.Image != "" {
+			fmt.Fprint(h, sums[number[r.Image]])
+		}
+		fmt.Fprintln(h)
+	}
+	return h.Hex(), err
+}
+
 // run makes sure that a stage is done and returns its folder. from are the digests of files that it reads and that no other stage
 // made.
 func (s *stages) run(ctx context.Context, name, task string, args []string, from ...string) (string, error) {
@@ -107,18 +141,26 @@ func (s *stages) run(ctx context.Context, name, task string, args []string, from
 		}
 	}
 	all = append(append(all, "task="+task), args...)
-	return s.start(ctx, name, all, from)
+	return s.start(ctx, name, edition(task), all, from)
+}
+
+// folder is a stage's, named after all that it depends on.
+func (s *stages) folder(name string, edition int, all, from []string) (string, error) {
+	on := make([]string, len(all))
+	for i, o := range all {
+		on[i] = canonical(strings.ReplaceAll(o, s.root, "")) // the folder of stages may be moved
+	}
+	text, err := json.Marshal([]any{name, edition, on, slices.Concat(from, s.read)})
+	return filepath.Join(s.root, name+"-"+digest.Of(text)[:12]), err
 }
 
 // start runs a stage with these overrides and no others.
-func (s *stages) start(ctx context.Context, name string, all, from []string) (string, error) {
+func (s *stages) start(ctx context.Context, name string, edition int, all, from []string) (string, error) {
 	all = slices.Concat(s.more, all)
-	text, err := json.Marshal([]any{name, all, slices.Concat(from, s.read)})
+	dir, err := s.folder(name, edition, all, from)
 	if err != nil {
 		return "", err
 	}
-	key := digest.Of([]byte(strings.ReplaceAll(string(text), s.root, ""))) // the folder may be moved
-	dir := filepath.Join(s.root, name+"-"+key[:12])
 	s.num++
 	work := launcher.Job{Num: s.num, Dir: dir, Cwd: s.cwd, Threads: s.job.Threads(),
 		Args: append(slices.Clone(all), "hydra.run.dir="+quoted(dir), "logging.progress=false")}
@@ -150,6 +192,15 @@ func (s *stages) start(ctx context.Context, name string, all, from []string) (st
 		}
 		return dir, nil
 	}
+}
+
+// canonical writes an override in the one way that stands in names: a sweep hands its jobs False where a user wrote false.
+func canonical(override string) string {
+	if o, err := configs.ParseOverride(override); err == nil && o.Value() != nil {
+		key, _, _ := strings.Cut(override, "=")
+		return key + "=" + o.Value().YAML()
+	}
+	return override
 }
 
 // quoted writes a path as the value of an override.

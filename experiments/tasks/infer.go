@@ -8,19 +8,20 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"fulcrum/beamdata"
 	records "fulcrum/beamdata/icl"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/vqa"
@@ -39,14 +40,16 @@ type Inference struct {
 	Method    string        `json:"method"`
 	Shots     int           `json:"shots"`
 	Questions int           `json:"questions"`
-	Scored    int64         `json:"scored"`  // prompts scored to choose examples
-	Asked     int64         `json:"asked"`   // prompts that the model was asked, scored ones included
-	Known     int64         `json:"known"`   // prompts that the store answered
-	Tokens    int64         `json:"tokens"`  // of the prompts that were answered; 0 where only a server knows
-	Seconds   float64       `json:"seconds"` // of choosing and answering
-	Model     lvlm.Identity `json:"model"`   //
-	Records   string        `json:"records"` // digest
-	Results   string        `json:"results"` // file
+	Scored    int64         `json:"scored"`                    // prompts scored to choose examples
+	Asked     int64         `json:"asked"`                     // prompts that the model was asked, scored ones included
+	Known     int64         `json:"known"`                     // prompts that the store answered
+	Again     int64         `json:"asked_again,omitempty"`     // scores that a server was asked for once more
+	Strayed   int64         `json:"differing_again,omitempty"` // of them, those that were not the same
+	Tokens    int64         `json:"tokens"`                    // of the prompts that were answered, as far as the model tells
+	Seconds   float64       `json:"seconds"`                   // of choosing and answering
+	Model     lvlm.Identity `json:"model"`                     //
+	Records   string        `json:"records"`                   // digest
+	Results   string        `json:"results"`                   // file
 }
 
 // infer runs task=infer: each held-out question after the examples that a method chose for it.
@@ -70,11 +73,15 @@ func infer(ctx context.Context, j *job.Job) error {
 		j.Log.Warnf("data: %s", note)
 	}
 	j.Data = record.DataSummary{Name: "records", Fingerprint: set.Digest, Counts: set.Counts, Skipped: map[string]int{}}
-	scorer, err := workload.OpenScorer(ctx, j)
+	scorer, err := openKept(ctx, j)
 	if err != nil {
 		return err
 	}
-	c := &chooser{InferOptions: o, set: set, scorer: scorer, seed: j.Config.Seed, table: cmp.Or(o.Embeddings, j.Config.Data.Embeddings)}
+	c := &chooser{InferOptions: o, set: set, scorer: scorer, seed: j.Config.Seed, table: cmp.Or(o.Embeddings, j.Config.Data.Embeddings),
+		chunk: j.Config.LVLM.Batch}
+	if j.Config.LVLM.Backend != "local" {
+		c.chunk = 16 * j.Config.LVLM.Concurrency // enough that few requests wait for the last of a chunk
+	}
 	begun := time.Now()
 	if err := c.read(); err != nil {
 		return err
@@ -84,6 +91,7 @@ func infer(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	j.Begun = true
+	c.tell = newPace(j, scorer, "infer", c.prompts()).tell
 	chosen, err := c.choose(ctx)
 	if err != nil {
 		return err
@@ -92,16 +100,13 @@ func infer(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	counts, tokens := scorer.Counts(), 0
-	for i := 0; i < len(chosen) && scorer.Tokens != nil; i++ {
-		n, err := scorer.Tokens(c.prompt(i, chosen[i]))
-		if err != nil {
-			return err
-		}
-		tokens += n
+	if err := settle(ctx, j, scorer); err != nil {
+		return err
 	}
+	counts := scorer.Counts()
 	about := Inference{Method: o.Method, Shots: o.Shots, Questions: len(c.queries), Scored: c.scored, Asked: counts.Asked, Known: counts.Known,
-		Tokens: int64(tokens), Seconds: time.Since(begun).Seconds(), Model: scorer.Identity(), Records: set.Digest, Results: out}
+		Again: counts.Again, Strayed: counts.Strayed, Tokens: c.tokens, Seconds: time.Since(begun).Seconds(),
+		Model: scorer.Identity(), Records: set.Digest, Results: out}
 	if err := c.write(j.Dir, out, chosen, answers, about); err != nil {
 		return err
 	}
@@ -122,6 +127,18 @@ type chooser struct {
 	listed  map[int64][]int32 // predictions, or first candidates, by global id
 	vectors records.Vectors
 	scored  int64
+	tokens  int64                        // of the prompts that were answered
+	chunk   int                          // prompts that are answered in one call
+	tell    func(what string, last bool) // of progress
+}
+
+// prompts is how many the model will be asked.
+func (c *chooser) prompts() int {
+	n := len(c.queries)
+	for i := 0; c.Method == "oracle" && i < len(c.pools); i++ {
+		n += len(c.pools[i])
+	}
+	return n
 }
 
 // read reads the files that the method needs.
@@ -296,6 +313,7 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 			}
 			out[i] = best
 		}
+		c.tell(fmt.Sprintf("examples for %d of %s", i+1, page.Plural(len(c.queries), "question")), false)
 	}
 	return out, nil
 }
@@ -349,23 +367,34 @@ func (c *chooser) shows(answers []string) string {
 func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error) {
 	prompts := make([]lvlm.Prompt, len(chosen))
 	for i, rows := range chosen {
-		prompts[i] = c.prompt(i, rows)
+		prompts[i] = icl.Prompt(c.set.Records, c.queries[i], rows, c.shows)
 	}
-	return c.scorer.Answer(ctx, prompts)
-}
-
-// prompt asks question i after examples.
-func (c *chooser) prompt(i int, rows []int32) lvlm.Prompt {
-	return icl.Prompt(c.set.Records, c.queries[i], rows, c.shows)
+	out := make([]string, 0, len(prompts))
+	for some := range slices.Chunk(prompts, c.chunk) {
+		said, err := c.scorer.Answer(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, reply := range said {
+			out = append(out, reply.Text)
+			c.tokens += int64(reply.Tokens)
+		}
+		c.tell(fmt.Sprintf("%d of %s answered", len(out), page.Plural(len(prompts), "question")), len(out) == len(prompts))
+	}
+	return out, nil
 }
 
 // write writes the official result file, selections.jsonl and infer.json.
 func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, about Inference) error {
-	results := make([]vqa.Result, len(answers))
+	results := make([]any, len(answers))
 	var lines []byte
 	for i, q := range c.queries {
 		r := c.set.Records[q]
 		results[i] = vqa.Result{QuestionID: r.ID, Answer: vqa.ExtractAnswer(answers[i])}
+		if c.set.Captions {
+			caption, _, _ := strings.Cut(strings.TrimSpace(answers[i]), "\n") // what follows is another turn
+			results[i] = captionResult{r.ID, strings.TrimSpace(caption)}
+		}
 		line, err := json.Marshal(selection{int64(q), chosen[i], r.Question, answers[i]})
 		if err != nil {
 			return err

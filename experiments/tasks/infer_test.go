@@ -20,14 +20,15 @@ import (
 // copier answers with the last example's answer. It finds an answer likely where an example has it.
 type copier struct{ lvlm.Scorer }
 
-func (copier) Answer(_ context.Context, prompts []lvlm.Prompt) ([]string, error) {
-	out := make([]string, len(prompts))
+func (copier) Answer(_ context.Context, prompts []lvlm.Prompt) ([]lvlm.Reply, error) {
+	out := make([]lvlm.Reply, len(prompts))
 	for i, p := range prompts {
 		if p.Query.Answer != "" {
 			return nil, fmt.Errorf("query %d is asked with its answer %q", p.Query.ID, p.Query.Answer)
 		}
-		if n := len(p.Shots); n > 0 {
-			out[i] = p.Shots[n-1].Answer
+		n := len(p.Shots)
+		if out[i].Tokens = 10 + n; n > 0 {
+			out[i].Text = p.Shots[n-1].Answer
 		}
 	}
 	return out, nil
@@ -98,10 +99,12 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 		{"the first answer", job.InferOptions{Method: "image", Answer: "first"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"x", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			told := 0
 			if c.options.Shots = 2; c.options.Answer == "" {
 				c.options.Answer = "majority"
 			}
-			ch := &chooser{InferOptions: c.options, set: set, scorer: copier{}, seed: 1, vectors: vectors}
+			ch := &chooser{InferOptions: c.options, set: set, scorer: copier{}, seed: 1, vectors: vectors, chunk: 1,
+				tell: func(string, bool) { told++ }}
 			if c.options.Method == "image" {
 				ch.queries = set.Queries(true)
 				if c.options.Beams != nil {
@@ -119,6 +122,9 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 			answers, err := ch.answer(t.Context(), chosen)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if want := int64(20 + len(chosen[0]) + len(chosen[1])); ch.tokens != want || told != 4 {
+				t.Errorf("%d tokens, want %d; told %d times how far it is, want 4", ch.tokens, want, told)
 			}
 			if c.want == nil {
 				for i, rows := range chosen {
@@ -187,5 +193,34 @@ func TestInferRefusesPoolsAndTablesOfOtherRecords(t *testing.T) {
 		if err := ch.read(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, pool %s: %v, want %q", c.options.Method, c.pool, err, c.want)
 		}
+	}
+}
+
+// The answers about images with captions are a result file of COCO's kind, a caption a line of the answer at most, and the loop scores it.
+func TestInferWritesCaptions(t *testing.T) {
+	dir := t.TempDir()
+	set := questions(t, dir)
+	set.Captions = true
+	c := &chooser{set: set, queries: []int{8, 9}}
+	out := filepath.Join(dir, "out.json")
+	if err := c.write(dir, out, make([][]int32, 2), []string{" a red dog, asleep.\nQuestion: no", "red"}, Inference{}); err != nil {
+		t.Fatal(err)
+	}
+	results, err := readCaptionResults(out)
+	if want := []captionResult{{108, "a red dog, asleep."}, {109, "red"}}; err != nil || !slices.Equal(results, want) {
+		t.Errorf("%v, %v, want %v", results, err, want)
+	}
+	l := &loop{set: set, held: []icl.Record{{ID: 108, Answers: []string{"a red dog, asleep."}}}}
+	scores, err := l.grade(out)
+	if err != nil || len(scores) != 1 {
+		t.Fatalf("%v, %v: want the score of the one image with captions", scores, err)
+	}
+	set.Captions = false
+	if err := c.write(dir, out, make([][]int32, 2), []string{"red, or so", "blue"}, Inference{}); err != nil {
+		t.Fatal(err)
+	}
+	l.held = []icl.Record{{ID: 109, Answers: []string{"blue", "blue", "blue", "red"}}}
+	if scores, err := l.grade(out); err != nil || len(scores) != 1 || scores[109] != vqa.Accuracy("blue", l.held[0].Answers, false) {
+		t.Errorf("%v, %v: want the accuracy of the one question with answers", scores, err)
 	}
 }

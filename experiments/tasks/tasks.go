@@ -2,7 +2,10 @@ package tasks
 
 import (
 	"context"
+
+	"fulcrum/configs"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/registry"
 )
 
@@ -19,6 +22,11 @@ func Tasks() *registry.Table[taskFunc] {
 	t.Add("infer", infer)
 	t.Add("icl", iclLoop)
 	return t
+}
+
+// Schema returns the type of every configuration: its task and its policy are names of the tables.
+func Schema() (*configs.Schema, error) {
+	return configs.SchemaOf(job.DefaultConfig(), map[string][]string{"task": Tasks().Names(), "policy": workload.Policies().Names()})
 }
 
 type taskFunc func(ctx context.Context, j *job.Job) error

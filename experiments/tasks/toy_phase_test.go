@@ -9,12 +9,14 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/option"
+	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/rce"
+	"fulcrum/phases/objective"
 	"fulcrum/reports/record"
+	"fulcrum/selector"
 )
 
-// toyOptions are what a kind of phase brings: this one trains as rce does.
+// toyOptions are the section of a kind of phase.
 type toyOptions struct {
 	Epochs int     `koanf:"epochs" help:"passes over the groups" range:"[0,inf)"`
 	Rate   float64 `koanf:"rate" help:"what the toy learns at" range:"(0,1)"`
@@ -26,9 +28,7 @@ func (o *toyOptions) Validate() error {
 
 func (o *toyOptions) Build(name string, c *job.Config, d job.Sources) (phases.Phase, error) {
 	src, err := d.Beams(name)
-	opt := rce.DefaultOptions()
-	opt.Epochs, opt.LR = o.Epochs, o.Rate
-	return toyPhase{rce.New(opt, c.Optim, c.LRSchedule, src, c.Data.BatchSize, 0), name}, err
+	return &toyPhase{toyOptions: *o, name: name, config: c, src: src}, err
 }
 
 func (o *toyOptions) Traits(*job.Config) job.Traits {
@@ -37,16 +37,58 @@ func (o *toyOptions) Traits(*job.Config) job.Traits {
 
 func (o *toyOptions) Shrink(int) {}
 
+// toyPhase raises Σ reward·log π of the recorded candidates: the shortest phase that trains.
 type toyPhase struct {
-	*rce.Phase
-	name string
+	toyOptions
+	name   string
+	config *job.Config
+	src    selector.Source
+	env    *phases.Env
+	learn  *phases.Learner
+	line   phases.Line[int]
 }
 
-func (p toyPhase) Info() phases.Info {
-	info := p.Phase.Info()
-	info.Name = p.name
-	return info
+func (p *toyPhase) Info() phases.Info {
+	return phases.Info{Name: p.name, Epochs: p.Epochs, Source: p.src, BatchSize: p.config.Data.BatchSize, Passes: 1}
 }
+
+func (p *toyPhase) Begin(env *phases.Env, totalSteps int) (err error) {
+	p.env = env
+	p.learn, err = phases.NewLearner(env, p.name, p.config.Optim, p.Rate, p.config.LRSchedule, totalSteps, nil)
+	return err
+}
+
+func (p *toyPhase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
+	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
+	items, optimizer, _, err := p.line.Step(p.learn, at, p.env.Next, p.prepare)
+	row := phases.Row(optimizer)
+	row["items"] = items
+	return row, err
+}
+
+// prepare says what the device computes: it stages what the passes read, which make the loss and its gradient.
+func (p *toyPhase) prepare(at phases.At) (items int, w *phases.Work, err error) {
+	b := p.src.Recorded(at.Queries) // [B, G, T]
+	w = &phases.Work{}
+	forward, eager := selector.Stage(p.env.Policy, b, &w.Upload, selector.ForwardOptions{})
+	w.Refuse(eager)
+	var reward torchx.Tensor // [B, G]
+	torchx.Put(&w.Upload, &reward, objective.Rounded(b.Rewards), b.B(), b.G)
+	w.Passes = func() (losses, measured []torchx.Tensor) {
+		defer torchx.Scope()()
+		logp := objective.Sequence(forward(selector.ForwardOptions{}).LogP) // [B, G]
+		loss := torchx.Neg(torchx.Sum(torchx.Mul(logp, reward)))
+		torchx.Backward(loss)
+		return []torchx.Tensor{torchx.Keep(torchx.Detach(loss))}, nil
+	}
+	return b.NumValid(), w, nil
+}
+
+func (p *toyPhase) State() phases.PhaseState { return p.learn.State() }
+
+func (p *toyPhase) Restore(s phases.PhaseState) error { return p.learn.Restore(s) }
+
+func (p *toyPhase) End() { p.learn.Free() }
 
 // toyConfig composes a configuration whose kinds of phases are ours and the toy.
 func toyConfig(overrides ...string) (*job.Config, *configs.Schema, error) {
@@ -55,7 +97,7 @@ func toyConfig(overrides ...string) (*job.Config, *configs.Schema, error) {
 		c.Sections["toy"] = configs.Section{Kind: "toy", Options: &toyOptions{Epochs: 1, Rate: 0.01}, Help: "a phase that a test adds"}
 		return c
 	}
-	schema, err := configs.SchemaOf(toy())
+	schema, err := configs.SchemaOf(toy(), nil)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -101,9 +101,12 @@ func openWorkload(ctx context.Context, j *job.Job) (workload.Workload, error) {
 // planned returns the phases to train, and says what of the data they use.
 func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
 	j.Data = w.Summary()
-	related, err := w.Clusters(j.Config.Eval.GroupedBy())
-	if err != nil {
-		return phases.Plan{}, err
+	var related workload.Clusters
+	if g, ok := w.(workload.Grouper); ok {
+		var err error
+		if related, err = g.Clusters(j.Config.Eval.GroupedBy()); err != nil {
+			return phases.Plan{}, err
+		}
 	}
 	if err := workload.RecordClusters(j, related); err != nil {
 		return phases.Plan{}, err
@@ -119,17 +122,23 @@ func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
 
 // environment returns what phases train in.
 func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*phases.Env, error) {
-	export, err := w.Export()
-	if err != nil {
-		return nil, err
+	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
+		ConfigHash: j.Hash, AllowNonFinite: j.Config.Compatible(), Gradients: leverplus.Gradients(j.Config),
+		WithHeads: workload.WithHeads(w.Policy())}
+	if exporter, ok := w.(workload.Exporter); ok {
+		var err error
+		if env.Export, err = exporter.Export(); err != nil {
+			return nil, err
+		}
+	} else if j.Config.Checkpoint.Format == "pt" {
+		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s", j.Config.Policy)
 	}
 	rec := job.Recorder{Job: j}
 	if asker, ok := w.(workload.Asker); ok {
 		rec.Ask = asker.Asked
 	}
-	return &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Rec: rec, Dir: j.Dir,
-		ConfigHash: j.Hash, Export: export, AllowNonFinite: j.Config.Compatible(), Gradients: leverplus.Gradients(j.Config),
-		WithHeads: workload.WithHeads(w.Policy())}, nil
+	env.Rec = rec
+	return env, nil
 }
 
 // firstRows records what is known before the first step: parameters that start fresh, and the baselines.

@@ -35,7 +35,7 @@ func RecordClusters(j *job.Job, c Clusters) error {
 	return nil
 }
 
-// Clusters implements workload.
+// Clusters implements Grouper.
 func (w *Pointer) Clusters(string) (Clusters, error) { // beamdata.Options.Cluster says by what
 	out := Clusters{}
 	for _, split := range w.splits() {
@@ -50,7 +50,7 @@ func (w *Pointer) Clusters(string) (Clusters, error) { // beamdata.Options.Clust
 	return out, nil
 }
 
-// Clusters implements workload.
+// Clusters implements Grouper.
 func (w *textWorkload[P]) Clusters(by string) (Clusters, error) {
 	out := Clusters{}
 	for _, split := range []struct {

@@ -262,15 +262,6 @@ func (w *textWorkload[P]) PhasesData() phases.Data {
 	return out
 }
 
-// Export writes nothing beside our own checkpoints: run checkpoint export makes Hugging Face folders.
-func (w *textWorkload[P]) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
-	if f := w.job.Config.Checkpoint.Format; f == "pt" {
-		return nil, usage.Errorf("checkpoint.format=pt is the pointer reference's layout: want safetensors for policy=%s",
-			w.job.Config.Policy)
-	}
-	return nil, nil
-}
-
 // Summary describes the data.
 func (w *textWorkload[P]) Summary() record.DataSummary {
 	b := w.bundle

@@ -16,7 +16,8 @@ import (
 )
 
 // Workload is what a policy kind brings to task=train: its data, the policy itself, and what only that
-// kind can show. The schedule, checkpoints, resume and report are the same for all kinds.
+// kind can show. The schedule, checkpoints, resume and report are the same for all kinds. What else a kind knows it says by the small
+// interfaces below.
 type Workload interface {
 	// Policy returns the policy to train, fresh or from init.checkpoint. The caller frees it.
 	Policy() selector.Policy
@@ -27,17 +28,6 @@ type Workload interface {
 	Baselines() error
 	// Examples writes what the initial and the best policy did on a few held-out queries.
 	Examples(env *phases.Env, result phases.Result) error
-	// Export is phases.Env.Export; nil: checkpoints are written in our own layout alone.
-	Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error)
-	// Audit looks for faults of the data that training would not notice.
-	Audit(lim audit.Limits) ([]audit.Fault, error)
-	// Recompute holds what phases and validation read of the data against values read query by query.
-	Recompute(report *preflight.Report, plan phases.Plan, e Effort) error
-	// Largest returns the n queries of a source that make the largest batch.
-	Largest(src selector.Source, n int) []int
-	// Clusters are the groups of queries that are not independent, by split and query id: those about one image, or with
-	// one value of the key by. Splits of which nothing is known are left out.
-	Clusters(by string) (Clusters, error)
 	// Summary describes the data for summary.json and the report.
 	Summary() record.DataSummary
 }
@@ -91,6 +81,33 @@ func textModels() *registry.Table[func(j *job.Job) (TextModel, error)] {
 	t.Add("qwen2_5_vl", newVLText)
 	t.Add("seq2seq", newSeq2SeqText)
 	return t
+}
+
+// Exporter is a workload whose checkpoints another program reads (checkpoint.format=pt).
+type Exporter interface {
+	// Export is phases.Env.Export; nil: checkpoints are written in our own layout alone.
+	Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error)
+}
+
+// Auditor is a workload that can hold its data against itself before training.
+type Auditor interface {
+	// Audit looks for faults of the data that training would not notice.
+	Audit(lim audit.Limits) ([]audit.Fault, error)
+	// Recompute holds what phases and validation read of the data against values read query by query.
+	Recompute(report *preflight.Report, plan phases.Plan, e Effort) error
+}
+
+// Sizer is a workload whose queries differ in size: memory is measured on the largest.
+type Sizer interface {
+	// Largest returns the n queries of a source that make the largest batch.
+	Largest(src selector.Source, n int) []int
+}
+
+// Grouper is a workload that knows which queries are not independent.
+type Grouper interface {
+	// Clusters are groups of queries by split and query id: those about one image, or with one value of the key by. Splits of
+	// which nothing is known are left out.
+	Clusters(by string) (Clusters, error)
 }
 
 // Asker is a workload that knows what its queries ask.

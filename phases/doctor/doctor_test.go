@@ -205,7 +205,7 @@ func failures() []failure {
 		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMax = 0.1 },
 			step: kl(func(step int, x float64) float64 { return 4 * x }), by: 20, key: "grpo.kl.beta_max"},
 		{check: "beta_at_bound", limit: func(l *Limits) { l.Policy.KL.BetaMin = 0.1 },
-			step: kl(func(step int, x float64) float64 { return x / 10 }), by: 10, key: "grpo.kl.beta_min"},
+			step: kl(func(step int, x float64) float64 { return x / 10 }), by: 11, key: "grpo.kl.beta_min"},
 		{check: "beta_wrong_way", epoch: func(epoch int, m map[string]any) { m["kl"], m["kl_beta_next"] = 0.2, 0.0667 }, by: 10,
 			key: "grpo.kl.controller"},
 		{check: "beta_wrong_way", limit: func(l *Limits) { l.Policy.KL.Update = "step" },
@@ -555,6 +555,26 @@ func TestShortPhase(t *testing.T) {
 		found := d.Step(1, step+1, m)
 		if (len(found) > 0) != (step == 2) {
 			t.Errorf("step %d: %v", step+1, found)
+		}
+	}
+}
+
+// TestAFreshStepHasNoKL: of a step whose policy has the reference's weights, the KL is 0 and says nothing of β or its band.
+func TestAFreshStepHasNoKL(t *testing.T) {
+	lim := grpoLimits()
+	lim.StepsPerEpoch, lim.TotalSteps, lim.Policy.KL.BetaMin = 1, 1, 0.1 // where β is
+	row := grpoRow(0)
+	row["kl"], row["kl_loss"], row["loss"], row["lr"] = 1e-8, 1e-9, row["ppo_loss"], lim.LR*lim.LRPlan.at(0, 1)
+	for reference, want := range map[string]int{"phase_start": 0, "init": 2} { // an initial policy that a phase before has left
+		d := New(DefaultOptions())
+		lim.Policy.KL.Reference, lim.StartsAtInit = reference, false
+		d.Begin("grpo", lim)
+		var checks []string
+		for _, f := range d.Step(1, 1, row) {
+			checks = append(checks, f.Check)
+		}
+		if n := len(checks); n != want {
+			t.Errorf("reference %s: %v, want %d findings", reference, checks, want)
 		}
 	}
 }

@@ -27,9 +27,9 @@ func (d *Doctor) klAboveBand(row) {
 		d.key("kl.beta"), d.key("kl.target_max"))
 }
 
-func (d *Doctor) klBelowBand(row) {
+func (d *Doctor) klBelowBand(r row) {
 	o := d.opt.KLBelowBand
-	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" {
+	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || d.lim.referenceIsFresh(r.step) { // the KL of a fresh step is 0
 		return
 	}
 	kl, ok := d.mean("kl", o)
@@ -44,11 +44,11 @@ func (d *Doctor) klBelowBand(row) {
 func (d *Doctor) betaAtBound(r row) {
 	o := d.opt.BetaAtBound
 	x, ok := r.get("kl_beta", "kl")
-	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || !ok {
+	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || !ok || d.lim.referenceIsFresh(r.step) {
 		return
 	}
 	beta, kl, b := x[0], x[1], d.lim.Policy.KL
-	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // the first step's KL is 0
+	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // fresh steps do not count
 	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.BandMax, w) {
 		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_max"), beta, b.BetaMax,
 			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, "+

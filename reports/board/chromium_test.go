@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/reportstest"
+	"fulcrum/reports/runreport"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -178,6 +180,7 @@ func fullFolder(t *testing.T) (root, live string) {
 			text, text, text), record.RunLogFile: hostileName, NotesFile: fmt.Sprintf(`{"note":%s,"tags":[%s]}`, text, text)})
 	for _, job := range []string{"0", "1"} {
 		finishedRun(t, filepath.Join(root, "sweep", job), 0.1)
+		put(t, root, map[string]string{filepath.Join("sweep", job, configFile): strings.Replace(config, "seed: 3", "seed: "+job, 1)})
 	}
 	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
 	return root, live
@@ -260,7 +263,7 @@ func TestInBrowser(t *testing.T) {
 	}
 	checkBands(t, w)
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "sweep", "0")) + "," + idOf(filepath.Join(root, "sweep", "1")))
-	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('A B: lr=0.1 (2 seeds)')")
+	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('arm A: A B (2 seeds)')")
 	w.js(`[...document.querySelectorAll("label")].find(l => l.textContent.includes("mean over seeds")).click()`)
 	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('seeds)') === false && location.hash.includes('seeds=0')")
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
@@ -270,14 +273,77 @@ func TestInBrowser(t *testing.T) {
 	if inside != true {
 		t.Error("a whisker leaves its axis")
 	}
-	w.size(400, 800)
-	for _, view := range []string{"/#/", "/#/run/" + idOf(live), "/#/compare?ids=" + idOf(live),
-		"/#/sweep/" + idOf(filepath.Join(root, "sweep"))} {
-		w.open(server.URL + view)
-		w.until("document.querySelector('h1')")
-		time.Sleep(300 * time.Millisecond)
-		if wide := w.js("document.documentElement.scrollWidth"); wide.(float64) > 400 {
-			t.Errorf("%s is %v px wide on a screen of 400", view, wide)
+	for _, width := range []int{400, 800, 1280} {
+		w.size(width, 800)
+		for _, view := range []string{"/#/", "/#/run/" + idOf(filepath.Join(root, "one")), "/#/sweep/" + idOf(filepath.Join(root, "sweep")),
+			"/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two"))} {
+			w.open(server.URL + view)
+			w.until("document.querySelector('.uplot, .row[data-id]')")
+			time.Sleep(300 * time.Millisecond)
+			w.legible(view, width)
+		}
+	}
+	w.quiet()
+}
+
+// legible fails the test where the page is wider than the screen, where something lies beyond it that no box scrolls to, and where
+// text has a contrast below 4.5:1, in light and in dark.
+func (b *browser) legible(view string, width int) {
+	b.t.Helper()
+	if wide := b.js("document.documentElement.scrollWidth"); wide.(float64) > float64(width) {
+		b.t.Errorf("%s is %v px wide on a screen of %d", view, wide, width)
+	}
+	beyond := b.js(`[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().width > 1 && (() => {
+		for (let p = e, edge = innerWidth; p; p = p.parentElement) {
+			const style = getComputedStyle(p), box = p.getBoundingClientRect();
+			if (p !== e && ["auto", "scroll"].includes(style.overflowX)) return box.right > edge + 1;
+			if (p !== e && style.textOverflow === "ellipsis") return false;
+			if (p === document.body) return e.getBoundingClientRect().right > edge + 1;
+		}
+	})()).map((e) => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 30)).slice(0, 5).join("; ")`)
+	if beyond == "" {
+		beyond = b.js(`[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.scrollWidth).join()`)
+	}
+	if beyond != "" {
+		b.t.Errorf("%s at %d px: beyond the screen: %v", view, width, beyond)
+	}
+	for _, theme := range []string{"light", "dark"} {
+		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": theme}}})
+		faint := b.js(`(() => {
+		const rgb = (c) => c.match(/[\d.]+/g).map(Number);
+		const light = (c) => c.slice(0, 3).map((x) => x / 255).map((x) => x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4).reduce((a, x, i) => a + x * [0.2126, 0.7152, 0.0722][i], 0);
+		const under = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor); if (c[3] !== 0) return c; } return [255, 255, 255]; };
+		const found = new Set();
+		for (const e of document.querySelectorAll("body *")) {
+			if (![...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) || !e.checkVisibility() || e.closest(".skip, .plot")) continue;
+			const style = getComputedStyle(e), [a, b] = [light(rgb(e instanceof SVGElement ? style.fill : style.color)), light(under(e))].sort((x, y) => y - x);
+			if ((a + 0.05) / (b + 0.05) < 4.5) found.add(e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 20) + " " + ((a + 0.05) / (b + 0.05)).toFixed(2));
+		}
+		return [...found].slice(0, 5).join("; ");
+	})()`)
+		if faint != "" {
+			b.t.Errorf("%s in %s: text with too little contrast: %v", view, theme, faint)
+		}
+	}
+}
+
+// The page of a report, too, fits a phone: its wide tables scroll with the labels in sight, and its plots keep their size.
+func TestReportInBrowser(t *testing.T) {
+	dir := reportstest.FakeRun(t, 1)
+	reportstest.Must(t, runreport.RebuildReport(dir))
+	w := openBrowser(t)
+	for _, width := range []int{400, 800, 1280} {
+		w.size(width, 800)
+		w.open("file://" + filepath.Join(dir, "report.html"))
+		w.until("document.querySelectorAll('.uplot').length > 2")
+		w.legible("report.html", width)
+		if labels := w.js(`[...document.querySelectorAll(".table")].map((box) => { box.scrollLeft = 1000;
+			return box.querySelector("tbody td").getBoundingClientRect().left - box.getBoundingClientRect().left; }).filter((left) => left < 0).length`); labels != 0.0 {
+			t.Errorf("at %d px the labels of %v tables leave the screen with a scroll to the right", width, labels)
+		}
+		least := w.js("Math.min(...[...document.querySelectorAll('.plot svg text')].map((e) => e.getBoundingClientRect().height))")
+		if least.(float64) < 9 {
+			t.Errorf("at %d px the text of plots is %v px high", width, least)
 		}
 	}
 	w.quiet()

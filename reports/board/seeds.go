@@ -3,12 +3,13 @@ package board
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strings"
 
 	"fulcrum/reports/curves"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -108,42 +109,27 @@ func (b *Board) settings(id string) ([]alike, error) {
 	return groups, nil
 }
 
-// groups are runs of a selection that differ in their seed only: jobs of a sweep by its settings, others by their configuration.
-func (b *Board) groups(ids string) ([]alike, error) {
-	runs, err := b.selected(ids)
+// arms are the runs of a selection by what they differ in but for the seed, as their comparison has them.
+func (b *Board) arms(ids string) ([]alike, error) {
+	selected, err := b.selected(ids)
 	if err != nil {
 		return nil, err
 	}
-	var groups []alike
-	of := map[string][]alike{} // by sweep
-	configured := map[string]int{}
-	for _, e := range runs {
-		if e.Sweep != "" {
-			if _, known := of[e.Sweep]; !known {
-				if of[e.Sweep], err = b.settings(e.Sweep); err != nil {
-					return nil, err
-				}
-			}
-			continue
-		}
-		flat := settingsOf(e.dir)
-		delete(flat, "seed")
-		var text strings.Builder
-		for _, key := range slices.Sorted(maps.Keys(flat)) {
-			fmt.Fprintf(&text, "%s=%q\n", key, flat[key])
-		}
-		if at, known := configured[text.String()]; known {
-			groups[at].ids = append(groups[at].ids, e.ID)
-			continue
-		}
-		configured[text.String()] = len(groups)
-		groups = append(groups, alike{label: cmp.Or(strings.Join(e.Overrides, " "), e.Title), ids: []string{e.ID}})
+	var runs []*record.Run
+	id := map[*record.Run]string{}
+	for _, e := range selected {
+		run := &record.Run{Dir: e.dir}
+		_ = run.ReadConfig() // without one it stands alone
+		runs = append(runs, run)
+		id[run] = e.ID
 	}
-	for _, id := range slices.Sorted(maps.Keys(of)) {
-		for _, g := range of[id] {
-			g.ids = slices.DeleteFunc(g.ids, func(id string) bool { return !slices.ContainsFunc(runs, func(e entry) bool { return e.ID == id }) })
-			groups = append(groups, g)
+	var groups []alike
+	for _, arm := range results.ArmsOf(runs) {
+		g := alike{label: arm.Name}
+		for _, run := range arm.Runs {
+			g.ids = append(g.ids, id[run])
 		}
+		groups = append(groups, g)
 	}
 	return groups, nil
 }

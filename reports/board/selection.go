@@ -19,11 +19,12 @@ const (
 
 // comparison is what a selection of runs is compared by besides its curves.
 type comparison struct {
-	Runs     []entry   `json:"runs"`
-	Settings []setting `json:"settings"` // those that differ
-	Report   string    `json:"report"`   // HTML: run report's comparison
-	Pairs    []pairing `json:"pairs"`
-	Note     string    `json:"note,omitempty"` // why there are no intervals
+	Runs     []entry    `json:"runs"`
+	Settings []setting  `json:"settings"` // those that differ
+	Report   string     `json:"report"`   // HTML: run report's comparison
+	Pairs    []pairing  `json:"pairs"`
+	Arms     [][]string `json:"arms,omitempty"` // ids, where some runs differ in their seed only: pairs are then of arms
+	Note     string     `json:"note,omitempty"` // why there are no intervals
 }
 
 // setting is a key in which runs differ; nil where a run has no such key.
@@ -78,6 +79,15 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 	}
 	if pairs != nil {
 		c.Pairs = pairs
+	}
+	arms, err := b.arms(ids)
+	if err != nil {
+		return nil, err
+	}
+	if len(arms) < len(runs) {
+		for _, arm := range arms {
+			c.Arms = append(c.Arms, arm.ids)
+		}
 	}
 	c.Report = page.Fragment(document.Text())
 	return c, nil

@@ -149,7 +149,7 @@ func (b *Board) known(path string, q url.Values) (any, error) {
 	case path == "compare":
 		return b.comparison(q.Get("ids"))
 	case path == "compare/curves":
-		return b.seeds(b.groups, q.Get("ids"), q)
+		return b.seeds(b.arms, q.Get("ids"), q)
 	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "curves":
 		return b.seeds(b.settings, parts[1], q)
 	case len(parts) == 2 && parts[0] == "run":

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -182,7 +183,7 @@ func TestDiffText(t *testing.T) {
 	d := Diff{A: DiffPath{"p", DiffRun, "done"}, B: DiffPath{"q", diffConfig, ""},
 		Settings: []Difference{{Key: "k", A: &tau, B: nil}, {Key: "system", A: &a, B: &b, Jobs: 2}}}
 	var text strings.Builder
-	if err := d.WriteText(&text); err != nil {
+	if err := d.WriteText(&text, 0); err != nil {
 		t.Fatal(err)
 	}
 	const want = `A  p (run, done)
@@ -195,5 +196,16 @@ settings: 2 differ
 `
 	if text.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
+	}
+	x, y := strings.Repeat("x", 90), strings.Repeat("y", 90)
+	d.Settings = []Difference{{Key: "data.fingerprint", A: &x, B: &y}}
+	text.Reset()
+	if err := d.WriteText(&text, 80); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 || strings.Contains(line, "x") && n < 75 {
+			t.Errorf("%d columns of 80: %s", n, line)
+		}
 	}
 }

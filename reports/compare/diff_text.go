@@ -9,9 +9,9 @@ import (
 	"fulcrum/reports/page"
 )
 
-// WriteText writes the diff for the console: one table for what is computed with, one each for data and code,
-// and last what changes no result.
-func (d Diff) WriteText(w io.Writer) error {
+// WriteText writes the diff for a console of so many columns (0: any number): one table for what is computed with, one each
+// for data and code, and last what changes no result.
+func (d Diff) WriteText(w io.Writer, columns int) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A  %s\nB  %s\n", d.A, d.B)
 	files := d.A.Kind == diffConfig || d.B.Kind == diffConfig
@@ -32,7 +32,7 @@ func (d Diff) WriteText(w io.Writer) error {
 				verb = "differs"
 			}
 			fmt.Fprintf(&b, "\n%s: %d %s\n", part.title, len(part.list), verb)
-			writeDifferences(&b, part.list)
+			writeDifferences(&b, part.list, columns)
 		case part.told && len(d.Unknown) == 0:
 			fmt.Fprintf(&b, "\n%s: the same\n", part.title)
 		}
@@ -86,12 +86,20 @@ func (d Diff) Verdict() string {
 }
 
 // writeDifferences writes aligned columns: key, A, B and, in a sweep, in how many pairs of jobs.
-func writeDifferences(b *strings.Builder, list []Difference) {
+func writeDifferences(b *strings.Builder, list []Difference, columns int) {
+	keys := 0
+	for _, one := range list {
+		keys = max(keys, len(one.Key))
+	}
+	each := shownRunes
+	if columns > 0 {
+		each = min(each, max((columns-keys-len("    …  …"))/2, shownBefore+4))
+	}
 	var aligned strings.Builder
 	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  key\tA\tB\t")
 	for _, one := range list {
-		left, right := shown(one.A, one.B)
+		left, right := shown(one.A, one.B, each)
 		fmt.Fprintf(w, "  %s\t%s\t%s\t", one.Key, left, right)
 		if one.Jobs > 0 {
 			fmt.Fprintf(w, " in %s of jobs", page.Plural(one.Jobs, "pair"))
@@ -105,7 +113,7 @@ func writeDifferences(b *strings.Builder, list []Difference) {
 }
 
 const (
-	shownRunes  = 56 // of a value in a table
+	shownRunes  = 56 // of a value in a table, at most
 	shownBefore = 12 // of them, before the first that differs
 	shownJobs   = 12
 )
@@ -120,10 +128,10 @@ func writeJobs(b *strings.Builder, jobs []string) {
 	}
 }
 
-// shown are two values as a table shows them. Of long ones it shows the part in which they differ.
-func shown(a, b *string) (left, right string) {
+// shown are two values as a table shows them, so many runes of each. Of long ones it shows the part in which they differ.
+func shown(a, b *string, runes int) (left, right string) {
 	if a == nil || b == nil {
-		return cut(a, 0), cut(b, 0)
+		return cut(a, 0, runes), cut(b, 0, runes)
 	}
 	x, y := []rune(*a), []rune(*b)
 	at := 0
@@ -131,14 +139,14 @@ func shown(a, b *string) (left, right string) {
 		at++
 	}
 	from := 0
-	if at > shownRunes-shownBefore {
+	if at > runes-shownBefore {
 		from = at - shownBefore
 	}
-	return cut(a, from), cut(b, from)
+	return cut(a, from, runes), cut(b, from, runes)
 }
 
-// cut is a value from a rune on, at most shownRunes long.
-func cut(value *string, from int) string {
+// cut is a value from a rune on, at most so many runes of it.
+func cut(value *string, from, most int) string {
 	if value == nil {
 		return "(absent)"
 	}
@@ -148,8 +156,8 @@ func cut(value *string, from int) string {
 	if from > 0 {
 		head = "…"
 	}
-	if len(text) > shownRunes {
-		text, tail = text[:shownRunes], "…"
+	if len(text) > most {
+		text, tail = text[:most], "…"
 	}
 	return head + string(text) + tail
 }

@@ -130,8 +130,8 @@ func rendered(markdown string, read func(name string) ([]byte, error)) (*pageRen
 		return ast.WalkContinue, nil
 	})
 	var body bytes.Buffer
-	_ = md.Renderer().Render(&body, source, tree) // a buffer takes every write
-	return r, body.Bytes()
+	_ = md.Renderer().Render(&body, source, tree)                             // a buffer takes every write
+	return r, bytes.ReplaceAll(body.Bytes(), []byte("± "), []byte("±\u00a0")) // an error stays on its line in a narrow cell
 }
 
 // pageRenderer adds to goldmark what our pages have besides: anchors, classes, boxes around tables, plots.

@@ -63,6 +63,11 @@ func (d *Document) Code(lines ...string) {
 func (d *Document) Table(header []string, rows [][]string) {
 	t := NewTable(header, rows)
 	t.Title = d.heading
+	d.Add(t)
+}
+
+// Add writes a table that has its title.
+func (d *Document) Add(t *Table) {
 	d.Tables = append(d.Tables, t)
 	_ = t.Markdown(&d.B) // a builder takes every write
 	d.B.WriteString("\n")

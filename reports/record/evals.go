@@ -160,6 +160,8 @@ const (
 	PolicyRecorded   = "recorded_order" // the order in which the file lists the recorded candidates
 	PolicyReference  = "reference"      // the target answers themselves
 	policyResults    = "results"        // of a result file (task=evaluate)
+
+	Placebo = "placebo:" // begins the name of a policy of task=icl that was trained on permuted rewards
 )
 
 // Title names a stage for readers.

@@ -8,6 +8,12 @@ import (
 
 // writeBest shows the best job and its command, or with several objectives the Pareto front.
 func (v *View) writeBest(d *page.Document) {
+	if v.unranked {
+		if len(v.methods) == 0 {
+			d.Paragraph("The jobs are not ranked: they measured nothing that could be an objective.")
+		}
+		return
+	}
 	if len(v.opt.Objectives) > 1 {
 		v.writeFront(d)
 		return
@@ -81,14 +87,22 @@ func (v *View) feasibleWords() string {
 
 func (v *View) objectiveHeads() []string {
 	var out []string
-	for _, o := range v.opt.Objectives {
+	for _, o := range v.ranking() {
 		out = append(out, ">"+page.Plain(o.Name))
 	}
 	return out
 }
 
+// ranking are the objectives that tables have columns for.
+func (v *View) ranking() []Objective {
+	if v.unranked {
+		return nil
+	}
+	return v.opt.Objectives
+}
+
 func (v *View) objectiveCells(j Job) []string {
-	out := make([]string, len(v.opt.Objectives))
+	out := make([]string, len(v.ranking()))
 	for i := range out {
 		out[i] = "–"
 		if i < len(j.Objectives) {

@@ -7,10 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
-
-	"gonum.org/v1/plot"
 
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
@@ -92,7 +89,7 @@ func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 			p.Layers = append(p.Layers, l)
 		}
 		p.Layers = append(p.Layers, chart.Dots{X: fx, Y: fy, Color: chart.Black, Shape: draw.RingGlyph{}, Size: 4.5},
-			numbers{fx, fy, names, !a.Minimize, !b.Minimize})
+			chart.Names{X: fx, Y: fy, Names: names, Right: !a.Minimize, Up: !b.Minimize})
 		p.Legend = append(p.Legend, chart.LegendItem{Text: "Pareto front, with job numbers",
 			Draw: chart.DotSample(chart.Black, draw.RingGlyph{})})
 	}
@@ -109,48 +106,4 @@ func heldBack(x, y []float64) (sx, sy []float64) {
 		sx, sy = append(sx, x[i]), append(sy, y[i])
 	}
 	return
-}
-
-// numbers writes names beside points where there is room.
-type numbers struct {
-	x, y  []float64
-	names []string
-	right bool // better values lie to the right: names stand there first, off the line of the front
-	up    bool
-}
-
-// Plot implements plot.Plotter.
-func (n numbers) Plot(c draw.Canvas, p *plot.Plot) {
-	style := chart.TextStyle(8.5, true, chart.Black)
-	var taken []vg.Rectangle
-	at := make([]vg.Point, len(n.x))
-	for i := range n.x {
-		at[i] = vg.Point{X: c.X(p.X.Norm(n.x[i])), Y: c.Y(p.Y.Norm(n.y[i]))}
-		taken = append(taken, vg.Rectangle{Min: vg.Point{X: at[i].X - 5, Y: at[i].Y - 5}, Max: vg.Point{X: at[i].X + 5, Y: at[i].Y + 5}})
-	}
-	for i, name := range n.names {
-		width := style.Width(name)
-		sides, heights := []vg.Length{at[i].X - 6 - width, at[i].X + 6}, []vg.Length{at[i].Y - 11, at[i].Y + 4}
-		if n.right {
-			slices.Reverse(sides)
-		}
-		if n.up {
-			slices.Reverse(heights)
-		}
-		for k := range 4 {
-			from := vg.Point{X: sides[k%2], Y: heights[k/2]}
-			box := vg.Rectangle{Min: from, Max: vg.Point{X: from.X + width, Y: from.Y + 8}}
-			if box.Min.X < c.Min.X || box.Max.X > c.Max.X || box.Min.Y < c.Min.Y || box.Max.Y > c.Max.Y ||
-				slices.ContainsFunc(taken, func(t vg.Rectangle) bool { return overlap(t, box) }) {
-				continue
-			}
-			c.FillText(style, from, name)
-			taken = append(taken, box)
-			break
-		}
-	}
-}
-
-func overlap(a, b vg.Rectangle) bool {
-	return a.Min.X < b.Max.X && b.Min.X < a.Max.X && a.Min.Y < b.Max.Y && b.Min.Y < a.Max.Y
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
 	"fulcrum/reports/chart"
@@ -70,26 +68,6 @@ func (v *View) historyFigure() *sweepFigure {
 	return &sweepFigure{f, "history of the sweep", caption + clipped + v.sampleWords()}
 }
 
-// stems are vertical bars from zero.
-type stems struct {
-	x, y  []float64
-	wide  float64 // jobs that a bar stands for; 0: one
-	style draw.LineStyle
-}
-
-// DataRange implements plot.DataRanger.
-func (s stems) DataRange() (xmin, xmax, ymin, ymax float64) { return chart.RangeOf(s.x, s.y) }
-
-// Plot implements plot.Plotter.
-func (s stems) Plot(c draw.Canvas, p *plot.Plot) {
-	style := s.style
-	style.Width = min((c.Max.X-c.Min.X)/vg.Length(p.X.Max-p.X.Min)*vg.Length(0.75*max(s.wide, 1)), 9)
-	for i, u := range s.x {
-		x := c.X(p.X.Norm(u))
-		c.StrokeLine2(style, x, c.Y(p.Y.Norm(0)), x, c.Y(p.Y.Norm(s.y[i])))
-	}
-}
-
 // epochsPanel shows what pruning saved: the epochs of every job.
 func (v *View) epochsPanel(jobs []Job) (*chart.Panel, string) {
 	pruned := v.count(func(j Job) bool { return j.State == record.StatePruned && j.Epochs > 0 })
@@ -127,18 +105,18 @@ func (v *View) epochsPanel(jobs []Job) (*chart.Panel, string) {
 const maxStems = 200
 
 // meanEpochs draws bars for the means of many jobs in succession.
-func meanEpochs(jobs []Job) stems {
-	s := stems{style: draw.LineStyle{Color: chart.Faint(chart.Blue, 0.8)}}
+func meanEpochs(jobs []Job) chart.Stems {
+	s := chart.Stems{Style: draw.LineStyle{Color: chart.Faint(chart.Blue, 0.8)}}
 	size := (len(jobs) + maxStems/4 - 1) / (maxStems / 4)
 	for chunk := range slices.Chunk(jobs, size) {
 		sum := 0.0
 		for _, j := range chunk {
 			sum += float64(j.Epochs)
 		}
-		s.x = append(s.x, float64(chunk[0].Number+chunk[len(chunk)-1].Number)/2)
-		s.y = append(s.y, sum/float64(len(chunk)))
+		s.X = append(s.X, float64(chunk[0].Number+chunk[len(chunk)-1].Number)/2)
+		s.Y = append(s.Y, sum/float64(len(chunk)))
 	}
-	s.wide = float64(size)
+	s.Wide = float64(size)
 	return s
 }
 
@@ -156,13 +134,13 @@ func addEpochs(p *chart.Panel, jobs []Job) {
 				j.State != record.StatePruned
 		}},
 	} {
-		s := stems{style: draw.LineStyle{Color: m.color}}
+		s := chart.Stems{Style: draw.LineStyle{Color: m.color}}
 		for _, j := range jobs {
 			if j.Epochs > 0 && m.has(j) {
-				s.x, s.y = append(s.x, float64(j.Number)), append(s.y, float64(j.Epochs))
+				s.X, s.Y = append(s.X, float64(j.Number)), append(s.Y, float64(j.Epochs))
 			}
 		}
-		if len(s.x) > 0 {
+		if len(s.X) > 0 {
 			p.Layers = append(p.Layers, s)
 			p.Legend = append(p.Legend, chart.LegendItem{Text: m.text, Draw: chart.AreaSample(m.color)})
 		}

@@ -113,18 +113,9 @@ func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for i, u := range w.x {
 		if inside(w.mean[i]) {
-			c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: diamondGlyph{}}, at(u, w.mean[i]))
+			c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: chart.Diamond{}}, at(u, w.mean[i]))
 		}
 	}
-}
-
-// diamondGlyph is a filled square on its corner.
-type diamondGlyph struct{}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (diamondGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r := style.Radius * 1.3
-	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
 }
 
 // addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its

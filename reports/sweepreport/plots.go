@@ -318,7 +318,7 @@ func sideways(number int) float64 {
 func whiskerSample(c draw.Canvas, from, to vg.Point) {
 	at := vg.Point{X: (from.X + to.X) / 2, Y: from.Y}
 	c.StrokeLine2(draw.LineStyle{Color: chart.Black, Width: 1}, at.X, at.Y-5, at.X, at.Y+5)
-	c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: diamondGlyph{}}, at)
+	c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: chart.Diamond{}}, at)
 }
 
 // addMeans draws the mean per value of a grid, over finished jobs.

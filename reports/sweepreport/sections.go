@@ -36,7 +36,7 @@ func shownRows(n int) int {
 // table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
 // own.
 func (v *View) writeSettings(d *page.Document) {
-	if !v.hasSeeds() {
+	if !v.hasSeeds() || v.unranked {
 		return
 	}
 	d.Heading(2, "Settings")

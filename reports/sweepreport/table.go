@@ -90,7 +90,7 @@ func (v *View) tableJobs() []Job {
 func (v *View) jobTable(jobs []Job, width int) string {
 	keys := v.keyColumns()
 	names := []string{"job", "state"}
-	for _, o := range v.opt.Objectives {
+	for _, o := range v.ranking() {
 		names = append(names, o.Name)
 	}
 	constrained := slices.ContainsFunc(v.jobs, violates)

@@ -110,6 +110,7 @@ func (v *View) note(err error) { v.notes = append(v.notes, page.Plain(err.Error(
 // View is a sweep in the order in which its report tells it. A study is a sweep with questions.
 type View struct {
 	unjudged  bool // the objectives are not known
+	unranked  bool // nor will they be: what the jobs did has none
 	dir       string
 	opt       Options
 	jobs      []Job // best first: see ranked
@@ -122,6 +123,8 @@ type View struct {
 	gainSplit string            // the held-out split, or val
 	verdicts  *results.ArmTable // nil: no two jobs left scores to compare
 	compared  []comparedSetting // of verdicts, best first
+	compares  map[int]bool      // numbers of the jobs that compared methods
+	methods   []comparedMethods // of each setting
 	seeded    *studySetting     // those with several seeds; nil: their epochs are not read
 	notes     []string          // what went wrong with the report itself
 
@@ -143,7 +146,9 @@ func newView(dir string, jobs []Job, opt Options) *View {
 	if unjudged {
 		opt.Objectives = []Objective{{Name: "objective"}}
 	}
-	v := &View{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
+	v := &View{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{},
+		compares: map[int]bool{}}
+	v.unranked = unjudged && v.count(func(j Job) bool { return j.State == record.StateDone }) > 0
 	v.front = paretoFront(jobs, opt.Objectives)
 	v.sortJobs()
 	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b Job) int { return cmp.Compare(a.Number, b.Number) })
@@ -156,9 +161,10 @@ func newView(dir string, jobs []Job, opt Options) *View {
 // compares the best settings.
 func (v *View) readGains() {
 	type read struct {
-		gain seedGain
-		ok   bool
-		err  error
+		gain     seedGain
+		compares bool
+		ok       bool
+		err      error
 	}
 	reads := make([]read, len(v.jobs))
 	var next atomic.Int64
@@ -167,7 +173,8 @@ func (v *View) readGains() {
 		workers.Go(func() {
 			for i := int(next.Add(1)) - 1; i < len(v.jobs); i = int(next.Add(1)) - 1 {
 				if j := v.jobs[i]; j.Dir != "" && j.State == record.StateDone {
-					reads[i].gain, reads[i].ok, reads[i].err = readGain(j.Dir)
+					r := &reads[i]
+					r.gain, r.compares, r.ok, r.err = readGain(j.Dir)
 				}
 			}
 		})
@@ -177,12 +184,16 @@ func (v *View) readGains() {
 		if r.err != nil {
 			v.notes = append(v.notes, fmt.Sprintf("job %d: %s", v.jobs[i].Number, page.Plain(r.err.Error())))
 		}
-		if r.ok {
+		v.compares[v.jobs[i].Number] = r.compares
+		if r.ok && !r.compares {
 			v.gains[v.jobs[i].Number] = r.gain
 		}
 	}
 	v.oneSplit()
-	v.readVerdicts()
+	v.readMethods()
+	if len(v.methods) == 0 {
+		v.readVerdicts()
+	}
 }
 
 // oneSplit keeps the gains on the split by which most jobs are judged, the held-out one where there are as many: a column
@@ -202,13 +213,14 @@ func (v *View) oneSplit() {
 }
 
 // readGain reads what summary.json says of the planned comparison with similarity, or with the majority
-// answer. It decodes the few fields that decide: a thousand summaries have 40 MB.
-func readGain(dir string) (gain seedGain, ok bool, err error) {
+// answer, and whether the job compared methods instead. It decodes the few fields that decide: a thousand summaries have 40 MB.
+func readGain(dir string) (gain seedGain, compares, ok bool, err error) {
 	type paired struct {
 		Mean    float64       `json:"mean"`
 		Verdict stats.Verdict `json:"verdict"`
 	}
 	var summary struct {
+		Task        string `json:"task"`
 		Evaluations []struct {
 			Split          string  `json:"split"`
 			Metric         string  `json:"metric"`
@@ -218,8 +230,9 @@ func readGain(dir string) (gain seedGain, ok bool, err error) {
 		} `json:"evaluations"`
 	}
 	if err := record.ReadJSON(filepath.Join(dir, record.SummaryFile), &summary); err != nil {
-		return gain, false, err
+		return gain, false, false, err
 	}
+	compares = summary.Task == "icl"
 	stages := make([]record.StageResult, len(summary.Evaluations))
 	for i, e := range summary.Evaluations {
 		stages[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy}
@@ -232,14 +245,14 @@ func readGain(dir string) (gain seedGain, ok bool, err error) {
 	}
 	r := runreport.PlannedResult(stages)
 	if r == nil {
-		return gain, false, nil
+		return gain, compares, false, nil
 	}
 	for _, y := range results.Yardsticks() {
 		if p := *y.Gain(r); p != nil {
-			return seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}, true, nil
+			return seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}, compares, true, nil
 		}
 	}
-	return gain, false, nil
+	return gain, compares, false, nil
 }
 
 // gainHead is the header of gains: over what the jobs were compared with.
@@ -269,7 +282,7 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 	title := cmp.Or(v.opt.Title, filepath.Base(v.dir))
 	plots := func(d *page.Document) { v.writePlots(d, drawn) }
 	sections := []func(*page.Document){
-		v.writeSummary, v.writeBest, v.writeSettings, v.writeVerdicts, plots, v.writeImportance, v.writeJobs, v.writeFailures,
+		v.writeSummary, v.writeMethods, v.writeBest, v.writeSettings, v.writeVerdicts, plots, v.writeImportance, v.writeJobs, v.writeFailures,
 		v.writeAdvice,
 	}
 	if v.opt.Study != nil {
@@ -434,7 +447,7 @@ func (v *View) writeAdvice(d *page.Document) {
 		items = append(items, fmt.Sprintf("The best of several jobs is a little lucky: its number is the %s of several noisy ones. Run "+
 			"the best setting with new seeds before relying on it.", extreme))
 	}
-	if v.hasSeeds() {
+	if v.hasSeeds() && !v.unranked {
 		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")
 	}
 	if v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {

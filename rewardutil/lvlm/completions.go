@@ -57,10 +57,8 @@ func (s completions) answering(p Prompt, top int) (string, any, error) {
 type completionsReply struct {
 	Model       string `json:"model"`
 	Fingerprint string `json:"system_fingerprint"`
-	Usage       struct {
-		New *int `json:"completion_tokens"`
-	} `json:"usage"`
-	Choices []struct {
+	Usage       usage  `json:"usage"`
+	Choices     []struct {
 		Text     string `json:"text"`
 		LogProbs *struct {
 			Tokens   []string             `json:"tokens"`
@@ -118,5 +116,5 @@ func (s completions) answered(reply []byte) (greedy, error) {
 		return greedy{}, err
 	}
 	text, _, _ := strings.Cut(r.Choices[0].Text, s.rendering.ending) // some servers leave what stopped them
-	return greedy{text: strings.TrimSpace(text), raw: text, tokens: tokens}, nil
+	return greedy{text: strings.TrimSpace(text), raw: text, tokens: tokens, prompt: r.Usage.Prompt}, nil
 }

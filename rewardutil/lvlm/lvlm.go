@@ -38,6 +38,12 @@ type Likelihood struct {
 	LogProbs []float64 // nats, each given all before it
 }
 
+// Reply is what the model answers itself.
+type Reply struct {
+	Text   string
+	Tokens int // of the prompt, its pictures' included; 0 = not told
+}
+
 // Identity says whose numbers these are. It stands in every file that results, and its digest is part of the store's key.
 type Identity struct {
 	Backend   string `json:"backend"`            // local, vllm, sglang or completions
@@ -54,6 +60,6 @@ type Scorer interface {
 	// Score returns the likelihood of each prompt's Query.Answer.
 	Score(ctx context.Context, prompts []Prompt) ([]Likelihood, error)
 	// Answer returns the model's greedy answers, of at most Options.MaxNewTokens tokens.
-	Answer(ctx context.Context, prompts []Prompt) ([]string, error)
+	Answer(ctx context.Context, prompts []Prompt) ([]Reply, error)
 	Close() error
 }

@@ -40,7 +40,7 @@ func open(ctx context.Context, opt Options, local func() (Scorer, error), kept *
 	}
 	stored, err := newStored(server, kept, opt, 1, opt.Concurrency)
 	if err == nil {
-		stored.Notes = server.notes
+		stored.Notes, stored.recheck.server = server.notes, server
 		err = stored.recognise(server.known)
 	}
 	return stored, err

@@ -25,10 +25,16 @@ const (
 // first returns the first token of the answer.
 func (a probed) first() told { return a.e.tokens[len(a.e.tokens)-len(a.l.Tokens)] }
 
-// alike reports whether two log-probabilities of one token may be the same number.
-func alike(a, b float64) bool {
-	return math.Abs(a-b) <= closeTo+relative*math.Max(math.Abs(a), math.Abs(b))
+// cached is the likeliest reason why numbers depend on other requests.
+const cached = "is a prefix cache on? Start vLLM with --no-enable-prefix-caching, SGLang with --disable-radix-cache"
+
+// apart returns how far two log-probabilities of one token lie from each other, in units of the tolerance.
+func apart(a, b float64) float64 {
+	return math.Abs(a-b) / (closeTo + relative*math.Max(math.Abs(a), math.Abs(b)))
 }
+
+// alike reports whether two log-probabilities of one token may be the same number.
+func alike(a, b float64) bool { return apart(a, b) <= 1 }
 
 // probed is what the probe knows of its prompt.
 type probed struct {
@@ -215,13 +221,22 @@ func (s *server) repeated(ctx context.Context, a probed) error {
 		return fmt.Errorf("it gives other numbers each time that it is asked (%s: %.4v, %.4v, %.4v)", a.name, a.l.LogProbs, second.LogProbs,
 			third.LogProbs)
 	}
-	return fmt.Errorf("its numbers depend on what was asked before (%s: %.4v, then %.4v): is a prefix cache on? Start vLLM with "+
-		"--no-enable-prefix-caching", a.name, a.l.LogProbs, second.LogProbs)
+	return fmt.Errorf("its numbers depend on what was asked before (%s: %.4v, then %.4v): %s", a.name, a.l.LogProbs, second.LogProbs, cached)
 }
 
 // alike reports whether two likelihoods may be of one prompt.
-func (l Likelihood) alike(other Likelihood) bool {
-	return slices.EqualFunc(l.LogProbs, other.LogProbs, alike)
+func (l Likelihood) alike(other Likelihood) bool { return l.apart(other) <= 1 }
+
+// apart returns how far two likelihoods lie from each other at their most different token, in units of the tolerance.
+func (l Likelihood) apart(other Likelihood) float64 {
+	if len(l.LogProbs) != len(other.LogProbs) {
+		return math.Inf(1)
+	}
+	most := 0.0
+	for i, v := range l.LogProbs {
+		most = max(most, apart(v, other.LogProbs[i]))
+	}
+	return most
 }
 
 // lengths checks that each further demonstration makes the prompt as much longer: one that is cut does not grow. A server that

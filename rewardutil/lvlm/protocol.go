@@ -50,6 +50,13 @@ type greedy struct {
 	text   string
 	raw    string // with all its spaces
 	tokens []told
+	prompt int // tokens of the prompt; 0 = not told
+}
+
+// usage is what a server says of the lengths of a request.
+type usage struct {
+	Prompt int  `json:"prompt_tokens"`
+	New    *int `json:"completion_tokens"` // nil: not told
 }
 
 // vllm is vLLM's /v1/chat/completions, with its further parameters.
@@ -119,6 +126,7 @@ type chatReply struct {
 			} `json:"content"`
 		} `json:"logprobs"`
 	} `json:"choices"`
+	Usage          usage             `json:"usage"`
 	PromptTokenIDs []int             `json:"prompt_token_ids"`
 	PromptLogProbs []json.RawMessage `json:"prompt_logprobs"` // promptEntry, of which only the last are read: there are thousands
 }
@@ -178,7 +186,7 @@ func (s vllm) answered(reply []byte) (greedy, error) {
 		return greedy{}, fmt.Errorf("it answers without a choice")
 	}
 	c := r.Choices[0]
-	g := greedy{text: c.Message.Content, raw: c.Message.Content}
+	g := greedy{text: c.Message.Content, raw: c.Message.Content, prompt: r.Usage.Prompt}
 	for _, entry := range c.LogProbs.Content {
 		t := tokenOf(entry.Token, entry.LogProb)
 		for _, other := range entry.Top {

@@ -41,19 +41,22 @@ func fallback(kind string) string {
 func openRendering(opt Options, fallback string) (*rendering, error) {
 	r := &rendering{image: -1}
 	var err error
+	of := ""
 	switch {
 	case opt.Template != nil:
+		of = "lvlm.template=" + *opt.Template + ": "
 		source, readErr := os.ReadFile(*opt.Template)
 		if readErr != nil {
 			return nil, fmt.Errorf("lvlm.template: %w", readErr)
 		}
 		r.given = true
 		if r.template, err = chat.Parse(string(source)); err != nil {
-			return nil, fmt.Errorf("lvlm.template=%s: %w", *opt.Template, err)
+			return nil, fmt.Errorf("%s%w", of, err)
 		}
 	case opt.Path != nil:
+		of = "lvlm.path=" + *opt.Path + ": "
 		if r.template, err = chat.Open(*opt.Path); err != nil {
-			return nil, fmt.Errorf("lvlm.path=%s: %w", *opt.Path, err)
+			return nil, fmt.Errorf("%s%w", of, err)
 		}
 	case fallback != "":
 		if r.template, err = chat.Parse(fallback); err != nil {
@@ -72,7 +75,9 @@ func openRendering(opt Options, fallback string) (*rendering, error) {
 		}
 	}
 	if r.template != nil {
-		err = r.findEnding()
+		if err = r.findEnding(); err != nil {
+			err = fmt.Errorf("%s%w", of, err)
+		}
 	}
 	return r, err
 }

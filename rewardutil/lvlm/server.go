@@ -72,7 +72,7 @@ func (s *server) named(err error) error {
 // introduce asks for the names of models and of the program. A server that is up tells them at once: one that never comes to the
 // end of its answer does not keep a job waiting.
 func (s *server) introduce(ctx context.Context) error {
-	const patience = 4 * time.Second
+	const patience = 3 * time.Second
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("refused: no whole list of models (/v1/models) in %v", patience))
 	defer cancel()
 	said, err := s.get(ctx, "/v1/models")
@@ -144,14 +144,14 @@ func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 }
 
 // Answer asks for one prompt after the other. White space around an answer is none of it, as in this process.
-func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
-	out := make([]string, len(prompts))
+func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) {
+	out := make([]Reply, len(prompts))
 	for i, p := range prompts {
 		g, err := s.answer(ctx, p, 0)
 		if err != nil {
 			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
 		}
-		out[i] = strings.TrimSpace(g.text)
+		out[i] = Reply{strings.TrimSpace(g.text), g.prompt}
 	}
 	return out, nil
 }
@@ -242,6 +242,9 @@ func (s *server) explain(err error) error {
 	}
 	switch status.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
+		if s.opt.KeyEnv == nil && status.Code == http.StatusForbidden { // it is no matter of keys: vLLM forbids what is not enabled
+			return err
+		}
 		if s.opt.KeyEnv == nil {
 			return fmt.Errorf("%w: it wants a key: lvlm.key_env=NAME of the variable that holds it", err)
 		}

@@ -67,8 +67,8 @@ func TestServersScore(t *testing.T) {
 				}
 			}
 			said, err := scorer.Answer(t.Context(), []Prompt{{Query: Example{Question: "Say something"}}})
-			if err != nil || len(said[0]) > 5 {
-				t.Errorf("%s: answer %q, %v", kind, said, err)
+			if err != nil || len(said[0].Text) > 5 || said[0].Tokens < 20 {
+				t.Errorf("%s: answer %v, %v", kind, said, err)
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func TestEndlessModelsAreRefused(t *testing.T) {
 		wg.Go(func() {
 			start := time.Now()
 			_, err := Open(t.Context(), opt, nil)
-			if err == nil || !strings.Contains(err.Error(), "refused: no whole list of models (/v1/models) in 4s") {
+			if err == nil || !strings.Contains(err.Error(), "refused: no whole list of models (/v1/models) in 3s") {
 				t.Errorf("%s: got %v", lie, err)
 			}
 			if d := time.Since(start); d > 5*time.Second {
@@ -416,7 +416,7 @@ func TestWhyNoTeacher(t *testing.T) {
 		want   string
 	}{
 		{"no folder", &lvlmtest.Server{Teacher: true}, nil, "give the model's folder, lvlm.path"},
-		{"not offered", &lvlmtest.Server{}, folder(t, 0, template), "status 404"},
+		{"not offered", &lvlmtest.Server{}, folder(t, 0, template), "Restart vllm serve with --enable-scale-out to enable them"},
 		{"other numbers", &lvlmtest.Server{Teacher: true, Lie: "teacher of another prompt"}, folder(t, 0, template),
 			"/inference/v1/generate gives ["},
 	} {
@@ -457,6 +457,7 @@ func TestServersWithFolder(t *testing.T) {
 			{"another tokenizer", folder(t, 1, right), &lvlmtest.Server{}, "want"},
 			{"another template", folder(t, 0, strings.Replace(right, "helpful", "useful", 1)), &lvlmtest.Server{}, "another tokenizer or template"},
 			{"a turn that goes on", folder(t, 0, right), &lvlmtest.Server{Lie: "shifted template"}, "the prompt "},
+			{"nothing ends an answer", folder(t, 0, "{% for m in messages %}{{ m.content }}{% endfor %}"), &lvlmtest.Server{}, "lvlm.path="},
 			{"none that parses", folder(t, 0, "{% if"), &lvlmtest.Server{}, "lvlm.path="},
 		} {
 			tc.stand.Kind = kind

@@ -1,12 +1,14 @@
 package lvlm
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -31,12 +33,15 @@ type Stored struct {
 	flying   map[store.Key]*flight
 	asked    atomic.Int64
 	known    atomic.Int64
+	recheck  recheck
 }
 
 // Counts is what a Stored has done.
 type Counts struct {
-	Asked int64 // prompts that the model was asked
-	Known int64 // prompts that the store, or another question at the same moment, answered
+	Asked   int64 // prompts that the model was asked
+	Known   int64 // prompts that the store, or another question at the same moment, answered
+	Again   int64 // scores that a server was asked for once more
+	Strayed int64 // of them, those that were not the same
 }
 
 // newStored puts a store before a scorer, which is asked batch prompts at a time and workers times at once.
@@ -51,7 +56,9 @@ func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int
 func (s *Stored) Identity() Identity { return s.scorer.Identity() }
 
 // Counts returns what was asked and what was known so far.
-func (s *Stored) Counts() Counts { return Counts{s.asked.Load(), s.known.Load()} }
+func (s *Stored) Counts() Counts {
+	return Counts{s.asked.Load(), s.known.Load(), s.recheck.again.Load(), s.recheck.strayed.Load()}
+}
 
 // Close closes the scorer and the store.
 func (s *Stored) Close() error {
@@ -77,8 +84,15 @@ func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 				values = append(values, scores[i].pack())
 			}
 		}
+		if err == nil {
+			err = s.note(batch, scores)
+		}
 		return values, err
 	})
+	const enough = 8 // so that other prompts were asked between
+	if err == nil {
+		err = s.again(ctx, enough)
+	}
 	out := make([]Likelihood, len(packed))
 	for i := 0; i < len(packed) && err == nil; i++ {
 		out[i], err = unpack(packed[i])
@@ -89,8 +103,8 @@ func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 	return out, nil
 }
 
-// Answer returns the model's greedy answers.
-func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
+// Answer returns the model's greedy answers. What older programs stored has no length of its prompt.
+func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) {
 	open := slices.Clone(prompts)
 	for i := range open {
 		open[i].Query.Answer = ""
@@ -99,16 +113,21 @@ func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]string, error)
 		answers, err := s.scorer.Answer(ctx, batch)
 		values := make([][]byte, len(answers))
 		for i, a := range answers {
-			values[i] = []byte(a)
+			values[i] = fmt.Appendf(nil, "%s\x00%d", a.Text, a.Tokens)
 		}
 		return values, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	out := make([]string, len(packed))
+	out := make([]Reply, len(packed))
 	for i, v := range packed {
-		out[i] = string(v)
+		out[i].Text = string(v)
+		if at := bytes.LastIndexByte(v, 0); at >= 0 {
+			if n, err := strconv.Atoi(string(v[at+1:])); err == nil {
+				out[i] = Reply{string(v[:at]), n}
+			}
+		}
 	}
 	return out, nil
 }

@@ -68,14 +68,14 @@ func (s *toy) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, error)
 	return out, nil
 }
 
-func (s *toy) Answer(ctx context.Context, prompts []Prompt) ([]string, error) {
+func (s *toy) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) {
 	if err := s.see(ctx, prompts); err != nil {
 		return nil, err
 	}
-	out := make([]string, len(prompts))
+	out := make([]Reply, len(prompts))
 	for i, p := range prompts {
-		if p.Query.Question != "silent" {
-			out[i] = "answer to " + p.Query.Question
+		if out[i].Tokens = 100 + len(p.Shots); p.Query.Question != "silent" {
+			out[i].Text = "answer to " + p.Query.Question
 		}
 	}
 	return out, nil
@@ -158,8 +158,8 @@ func TestStoredAsksNothingTwice(t *testing.T) {
 	for range 2 { // an answer is no score; an empty one is an answer
 		p := prompts("", 1)
 		p[0].Query.Question = "silent"
-		if said, err := scorer.Answer(t.Context(), p); err != nil || said[0] != "" || len(model.asked) != 1 {
-			t.Errorf("%q, %v, asked %v", said, err, model.asked)
+		if said, err := scorer.Answer(t.Context(), p); err != nil || said[0] != (Reply{"", 101}) || len(model.asked) != 1 {
+			t.Errorf("%v, %v, asked %v", said, err, model.asked)
 		}
 	}
 	scorer.Close()
@@ -171,7 +171,7 @@ func TestStoredFlights(t *testing.T) {
 	for _, kept := range []*string{nil, &folder} {
 		opt := DefaultOptions()
 		opt.Store, opt.Batch = kept, 3
-		model := &toy{wait: 20 * time.Millisecond}
+		model := &toy{wait: 100 * time.Millisecond} // all callers have begun by then, also on a busy machine
 		scorer := openToy(t, model, opt)
 		var wg sync.WaitGroup
 		impatient, cancel := context.WithCancel(t.Context())

@@ -43,7 +43,7 @@ func doctorRules(t *testing.T) map[string]doctorRule {
 	t.Helper()
 	rules := map[string]doctorRule{}
 	options := doctor.DefaultOptions()
-	schema, err := configs.SchemaOf(&options)
+	schema, err := configs.SchemaOf(&options, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

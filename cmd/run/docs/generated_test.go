@@ -72,7 +72,7 @@ func hydraOptions(t *testing.T) string {
 	slurm.Hydra.Launcher = launcher.DefaultSlurmOptions()
 	var text string
 	for _, options := range []any{&local, &slurm} {
-		s, err := configs.SchemaOf(options)
+		s, err := configs.SchemaOf(options, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,6 +73,7 @@ func readGoNames(t *testing.T) goNames {
 
 var (
 	qualifiedName = regexp.MustCompile(`^\*?([a-z]\w*)\.([A-Z]\w*)((?:\.[A-Za-z]\w*)*)(?:[({].*)?$`)
+	memberName    = regexp.MustCompile(`^\*?([A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*)\.([A-Za-z]\w*)(?:[({].*)?$`)
 	camelName     = regexp.MustCompile(`^([A-Z][a-z0-9]+[A-Z]\w*|[a-z]+[a-z0-9]*[A-Z]\w*)(?:\(.*\))?$`)
 )
 
@@ -94,6 +95,13 @@ func TestGoNamesExist(t *testing.T) {
 					t.Errorf("%s:%d: `%s`: package %s has no %s", p.name, s.line, s.text, m[1], m[2])
 				}
 				for _, part := range strings.FieldsFunc(m[3], func(r rune) bool { return r == '.' }) {
+					if !names.all[part] {
+						t.Errorf("%s:%d: `%s`: nothing is called %s", p.name, s.line, s.text, part)
+					}
+				}
+			} else if m := memberName.FindStringSubmatch(s.text); m != nil {
+				checked++
+				for _, part := range m[1:] {
 					if !names.all[part] {
 						t.Errorf("%s:%d: `%s`: nothing is called %s", p.name, s.line, s.text, part)
 					}

@@ -106,6 +106,7 @@ const (
 type Goals struct {
 	Objectives  []Objective
 	Constraints []Constraint
+	Optional    bool // a run that measures nothing by itself has no objective; without it, that is an error
 }
 
 var constraintPattern = regexp.MustCompile(`^\s*([A-Za-z_][\w.]*)\s*(<=|>=|<|>)\s*(\S+)\s*$`)

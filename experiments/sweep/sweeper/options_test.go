@@ -310,6 +310,10 @@ func TestRead(t *testing.T) {
 			}
 		})
 	}
+	free := Goals{Objectives: []Objective{{}}, Optional: true}
+	if out, err := free.Read(runFolder(t, record.StateDone, nil)); err != nil || len(out.Values) > 0 || out.Metrics["seconds"] != 12.5 {
+		t.Errorf("a run without an objective in a grid: %+v, %v", out, err)
+	}
 	if _, err := (Goals{Objectives: []Objective{{}}}).Read(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no summary.json") {
 		t.Errorf("a folder without a run: %v", err)
 	}

@@ -53,6 +53,9 @@ func (g Goals) Read(dir string) (Outcome, error) {
 	out.Metrics = metricsOf(run)
 	for _, o := range g.Objectives {
 		if o.Name == "" {
+			if s.Best == nil && g.Optional {
+				continue
+			}
 			if s.Best == nil {
 				return out, fmt.Errorf("%s: task=%s measures nothing that a sweep could optimize", dir, s.Task)
 			}

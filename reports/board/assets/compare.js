@@ -52,6 +52,7 @@ export class CompareView {
   async load() {
     this.place();
     this.drawRuns();
+    fill(this.pairs, h("p", { class: "quiet" }, "Computing intervals…"));
     await this.loadCurves();
     try {
       const c = await ask("compare", { ids: this.ids.join(",") });
@@ -90,6 +91,11 @@ export class CompareView {
     this.seedsBox.hidden = this.means.length === 0;
     this.drawRuns();
     this.draw();
+  }
+
+  // arm names runs that are averaged, by their letters.
+  arm(name, ids) {
+    return `${name}: ${ids.map((id) => this.letter(this.ids.indexOf(id))).sort().join(" ")}`;
   }
 
   drawRuns() {
@@ -145,8 +151,7 @@ export class CompareView {
     for (const [name, chart] of this.charts) if (!shown.includes(name)) chart.destroy(), this.charts.delete(name);
     for (const name of shown) {
       const means = this.averaged ? this.means : [], alone = this.ids.slice(0, MOST).filter((id) => this.answers.has(id) && !means.some((m) => m.runs.includes(id)));
-      const letters = (m) => m.runs.map((id) => this.letter(this.ids.indexOf(id))).sort().join(" ");
-      const curves = [...means.flatMap((m) => curvesOf(m, [name], this.view, this.shade(m.runs[0])).map((c) => ({ ...c, label: `${letters(m)}: ${seedsLabel(m)}` }))),
+      const curves = [...means.flatMap((m) => curvesOf(m, [name], this.view, this.shade(m.runs[0])).map((c) => ({ ...c, label: seedsLabel({ ...m, label: this.arm(m.label, m.runs) }) }))),
         ...alone.flatMap((id) => curvesOf(this.answers.get(id), [name], this.view, this.shade(id)).map((c) => ({ ...c, label: this.letter(this.ids.indexOf(id)) })))];
       if (!curves.length) continue;
       if (!this.charts.has(name)) this.charts.set(name, new Chart(this.grid, name, { sync: "compare", zoom: (z) => { this.view.zoom = z; this.changed(); } }));
@@ -160,12 +165,13 @@ export class CompareView {
     const heads = c.runs.map((r, i) => this.letter(i));
     fill(this.settings, c.settings.length ? [csvButton("settings", () => [["key", ...c.runs.map((r) => r.path)], ...c.settings.map((x) => [x.key, ...x.values])]),
       table(["key", ...heads], c.settings.slice(0, 400).map((x) => [h("code", {}, x.key), ...x.values.map((v) => v == null ? h("span", { class: "quiet" }, "(absent)") : h("code", {}, v))]))] : h("p", {}, c.runs.length > 1 ? "None." : "Choose a second run."));
-    const groups = Map.groupBy(c.pairs, (p) => `${p.metric.replaceAll("_", " ")} on ${p.split}, minus ${p.against}`);
+    const named = new Map((c.arms || []).map((ids, i) => ["arm " + this.letter(i), this.arm("arm " + this.letter(i), ids)]));
+    const groups = Map.groupBy(c.pairs, (p) => `${p.metric.replaceAll("_", " ")} on ${p.split}, minus ${named.get(p.against) || p.against}`);
     const report = h("div", { class: "report" });
     if (c.report) report.append(...new DOMParser().parseFromString(c.report, "text/html").body.childNodes); // text of runs is escaped there; the page's policy runs no script
     fill(this.pairs, c.note ? h("p", { class: "callout" }, c.note) : null,
       c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.name, p.against, p.mean, p.low, p.high, p.verdict])]) : null,
-      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: p.name })), title)]),
+      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.name) || p.name })), title)]),
       c.report ? h("details", {}, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
       !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions: there is nothing to compare yet.") : null);
   }

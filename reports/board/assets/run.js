@@ -256,14 +256,14 @@ function resultsSection(d) {
     if (!d.means?.length) return null;
     return section("Results", "results", table(["split", "policy", "numbers"], d.means.map((m) => [m.split, m.policy, Object.entries(m.fields).map(([k, v]) => `${k} ${num(v)}`).join(", ")])));
   }
-  const tables = Map.groupBy(d.results, (r) => `${r.metric.replaceAll("_", " ")} on ${r.split}`);
+  const tables = Map.groupBy(d.results, (r) => `${r.metric.replaceAll("_", " ")} on ${r.split}, ${count(r.queries)} questions`);
   return section("Results", "results", csvButton("results", () => [["split", "metric", "policy", "phase", "epoch", "questions", "mean", "se", "over", "difference", "low", "high", "verdict"],
     ...d.results.flatMap((r) => [[r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se], ...OVER.filter(([k]) => r[k]).map(([k, n]) => [r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se, n, r[k].mean, r[k].interval.low, r[k].interval.high, r[k].verdict])])]),
   [...tables].map(([title, rows]) => {
     const over = OVER.filter(([key]) => rows.some((r) => r[key]));
     const against = over[0];
     const cell = (p) => p ? h("td", { class: "number" }, `${signed(p.mean)} [${signed(p.interval.low)}, ${signed(p.interval.high)}] `, h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict)) : h("td", { class: "number" }, "–");
-    return [h("h3", {}, title), table(["policy", ">questions", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r), count(r.queries), `${num(r.mean)} ± ${num(r.se, 2)}`, ...over.map(([key]) => cell(r[key]))])),
+    return [h("h3", {}, title), table(["policy", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r), `${num(r.mean)} ± ${num(r.se, 2)}`, ...over.map(([key]) => cell(r[key]))])),
       against && rows.some((r) => r[against[0]]) ? [h("p", { class: "quiet small" }, `Difference from ${against[1]}, with its interval:`), forest(rows.filter((r) => r[against[0]]).map((r) => ({ label: stageName(r), mean: r[against[0]].mean, low: r[against[0]].interval.low, high: r[against[0]].interval.high, verdict: r[against[0]].verdict })), title)] : null];
   }));
 }

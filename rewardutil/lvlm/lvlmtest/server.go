@@ -6,6 +6,7 @@
 package lvlmtest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -32,6 +33,7 @@ type Server struct {
 	Folded   bool          // prompt_token_ids has images unexpanded (vllm)
 	Wait     time.Duration // that each answer takes
 	Lie      string        // one of Lies; endless models, no models: its list of models never ends, or never begins
+	Drift    float64       // nats of cache-order effects; 0 = 0.5
 	Refuse   func(n int) (status int, header http.Header)
 	Template *chat.Template // vllm's; nil = Qwen2.5-VL's
 
@@ -186,6 +188,7 @@ func (s *Server) serve(r *http.Request) (any, error) {
 		if s.Teacher {
 			return s.teacher(r.URL.Path, body)
 		}
+		return nil, refusal{http.StatusForbidden, "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."}
 	case "sglang/generate":
 		return s.sglang(body)
 	case "completions/v1/completions":
@@ -345,7 +348,7 @@ func (s *Server) lie(e entry, a asking) entry {
 		if s.Lie == "noise" {
 			e.logProb -= 0.3 * float64(s.tokens[key]%7)
 		} else if s.tokens[key] >= len(a.ids) { // a prompt that was seen before gives other numbers
-			e.logProb -= 0.5
+			e.logProb -= cmp.Or(s.Drift, 0.5)
 		}
 	}
 	return e

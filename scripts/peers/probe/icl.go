@@ -60,8 +60,12 @@ func (j *Job) askOnce(a *Answer) (seconds float64, err error) {
 	defer scorer.Close()
 	start := time.Now()
 	if j.Do == "answer" {
-		a.Texts, err = scorer.Answer(ctx, j.Asked)
-		return time.Since(start).Seconds(), err
+		said, err := scorer.Answer(ctx, j.Asked)
+		seconds, a.Texts = time.Since(start).Seconds(), nil
+		for _, reply := range said {
+			a.Texts = append(a.Texts, reply.Text)
+		}
+		return seconds, err
 	}
 	scores, err := scorer.Score(ctx, j.Asked)
 	seconds = time.Since(start).Seconds()

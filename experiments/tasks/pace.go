@@ -1,0 +1,69 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/reports/page"
+	"fulcrum/rewardutil/lvlm"
+)
+
+// openKept opens the model of the section lvlm. Without lvlm.store what it says is kept in the run folder, so that a task that was
+// killed asks nothing again.
+func openKept(ctx context.Context, j *job.Job) (*workload.Scorer, error) {
+	if store := filepath.Join(j.Dir, "store"); j.Config.LVLM.Store == nil && !j.Config.DryRun {
+		j.Config.LVLM.Store = &store
+	}
+	return workload.OpenScorer(ctx, j)
+}
+
+// pace says how far a task is that asks a model.
+type pace struct {
+	job         *job.Job
+	counts      func() lvlm.Counts
+	name        string
+	prompts     int // that the task needs in all
+	first       lvlm.Counts
+	start, told time.Time
+}
+
+func newPace(j *job.Job, scorer *workload.Scorer, name string, prompts int) *pace {
+	now := time.Now()
+	return &pace{job: j, counts: scorer.Counts, name: name, prompts: prompts, first: scorer.Counts(), start: now, told: now}
+}
+
+// tell logs what is done, at most every ten seconds but for the last. The time that remains is that of all prompts that are left at
+// the rate of those that the model was asked: what the store knows may make it shorter, never longer.
+func (p *pace) tell(what string, last bool) {
+	if !last && time.Since(p.told) < 10*time.Second {
+		return
+	}
+	p.told = time.Now()
+	now := p.counts()
+	asked, known := now.Asked-p.first.Asked, now.Known-p.first.Known
+	line := fmt.Sprintf("%s: %s, %s asked, %s known", p.name, what, page.Thousands(int(asked)), page.Thousands(int(known)))
+	if asked > 0 {
+		rate := float64(asked) / time.Since(p.start).Seconds()
+		line += fmt.Sprintf(", %.3g a second", rate)
+		if left := p.prompts - int(asked+known); left > 0 {
+			line += fmt.Sprintf(", at most %s left", page.Duration(float64(left)/rate))
+		}
+	}
+	p.job.Logf("%s", line)
+}
+
+// settle asks a server again for what is still to be asked twice, and counts that in the record, before results are written.
+func settle(ctx context.Context, j *job.Job, scorer *workload.Scorer) error {
+	err := scorer.Settle(ctx)
+	if c := scorer.Counts(); c.Again > 0 {
+		j.Data.Counts["asked_again"], j.Data.Counts["differing_again"] = int(c.Again), int(c.Strayed)
+		if c.Strayed > 0 {
+			j.Log.Warnf("lvlm: %d of %d prompts that were asked again had another score", c.Strayed, c.Again)
+		}
+	}
+	return err
+}

@@ -1,0 +1,73 @@
+package results
+
+import (
+	"strings"
+	"testing"
+
+	"fulcrum/reports/page"
+)
+
+// methodsOf are answers of 200 questions, so many of them right, other ones with each seed.
+func methodsOf(seeds int, right map[string]float64, names ...string) (out []*Method) {
+	for k, name := range names {
+		m := &Method{Name: name, Shots: 2, Arm: Arm{Name: name, Metric: "accuracy"}}
+		for q := range 200 {
+			m.QueryIDs = append(m.QueryIDs, int64(q))
+		}
+		for seed := range seeds {
+			scores := make([]float64, 200)
+			for q := range scores {
+				if float64((7*q+3*seed+11*k)%20) < 20*right[name] {
+					scores[q] = 1
+				}
+			}
+			m.Seeds, m.Scores = append(m.Seeds, int64(seed)), append(m.Scores, scores)
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+func TestCompareMethods(t *testing.T) {
+	right := map[string]float64{"image": 0.4, "random": 0.1, "none": 0.4, "sft": 0.8, "placebo:sft": 0.1, "placebo:rce": 0.6}
+	for _, seeds := range []int{1, 3} {
+		table, err := CompareMethods(methodsOf(seeds, right, "image", "random", "none", "sft", "placebo:sft", "placebo:rce"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d page.Document
+		table.Findings(&d)
+		text := d.Text()
+		for _, want := range []string{"With 2 examples chosen by `image`, the model's accuracy on 200 held-out questions is **",
+			"- **Better than `image`**: `sft` +", "- **Worse than `image`**: `random` −", "- **Not separable from `image`**: `none` ",
+			"- `placebo:sft`, trained on permuted rewards, is not separable from `random`, ",
+			"- `placebo:rce`, trained on permuted rewards, is better than `random`, +"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%d seeds: the findings lack %q:\n%s", seeds, want, text)
+			}
+		}
+		rows := table.Table("").Texts()
+		if len(rows) != 6 || rows[0][5] != "" || rows[3][7] != "better" || rows[2][1] != "0" || rows[3][1] != "2" {
+			t.Errorf("%d seeds: rows %q", seeds, rows)
+		}
+	}
+}
+
+// Intervals that are read together are wider than that of one comparison alone; answers of more seeds make them narrower.
+func TestMethodsAreCorrectedTogether(t *testing.T) {
+	right := map[string]float64{"image": 0.4, "sft": 0.5, "rce": 0.5, "random": 0.2}
+	width := func(seeds int, names ...string) float64 {
+		table, err := CompareMethods(methodsOf(seeds, right, names...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := table.Methods[1].over.Interval
+		return i.High - i.Low
+	}
+	if alone, together := width(1, "image", "random"), width(1, "image", "random", "sft", "rce"); together <= alone {
+		t.Errorf("width %g alone and %g of three", alone, together)
+	}
+	if one, several := width(1, "image", "sft"), width(3, "image", "sft"); several >= one {
+		t.Errorf("width %g with one seed and %g with three, of answers that differ by chance alone", one, several)
+	}
+}

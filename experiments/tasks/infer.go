@@ -93,6 +93,9 @@ func infer(ctx context.Context, j *job.Job) error {
 	j.Begun = true
 	c.tell = newPace(j, scorer, "infer", c.prompts()).tell
 	chosen, err := c.choose(ctx)
+	if err == nil {
+		err = checkImages(set, c.queries, chosen)
+	}
 	if err != nil {
 		return err
 	}
@@ -307,6 +310,11 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 				out[i] = append(out[i], n.Row)
 			}
 		case "oracle":
+			if i == 0 {
+				if err := checkImages(c.set, c.queries, c.pools); err != nil {
+					return nil, err
+				}
+			}
 			best, err := c.likeliest(ctx, q, pool)
 			if err != nil {
 				return nil, err

@@ -148,6 +148,18 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 	}
 }
 
+// Pictures that are not there are named before the model is asked anything.
+func TestInferNamesMissingPictures(t *testing.T) {
+	for at, options := range map[int]job.InferOptions{4: {Method: "oracle", Shots: 1}, 9: {Method: "oracle", Shots: 1}} {
+		set := questions(t, t.TempDir())
+		set.Records[at].Image = "nowhere.png"
+		ch := &chooser{InferOptions: options, set: set, queries: []int{8, 9}, pools: [][]int32{{1, 2}, {3, 4}}} // no scorer: it must not be asked
+		if _, err := ch.choose(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(id %d): open nowhere.png", 100+at)) {
+			t.Errorf("record %d: %v", at, err)
+		}
+	}
+}
+
 func TestInferRefusesWhatCannotBeShown(t *testing.T) {
 	dir := t.TempDir()
 	set := questions(t, dir)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -144,5 +145,38 @@ func severalModels(t *testing.T, args []string, weights string) {
 	if n := strings.Count(first, ": done in"); n != 2 || !strings.Contains(first, "best_beam_1shot: done in") ||
 		strings.Contains(second, "embed: ") || !strings.Contains(second, "beams: done in") {
 		t.Errorf("%d stages were done for the first model, want the search and its answers alone:\n%s\n%s", n, first, second)
+	}
+}
+
+// The loop that is killed among the embeddings goes on there, and ends with those of task=embed alone.
+func TestICLLoopGoesOnEmbedding(t *testing.T) {
+	t.Parallel()
+	root, dir, alone := published(t, 240, 10), t.TempDir(), filepath.Join(t.TempDir(), "e.safetensors")
+	encoder := []string{"encoder.path=../selector/clip/testdata/quick", "encoder.batch=1", "threads=1"}
+	mustRun(t, append(encoder, "task=embed", "embed.in="+root, "embed.out="+alone, "embed.modality=both", "hydra.run.dir="+folder(t))...)
+	one := func(pattern string) string {
+		found, err := filepath.Glob(filepath.Join(dir, "stages", "embed-*", pattern))
+		if err != nil || len(found) != 1 {
+			return ""
+		}
+		return found[0]
+	}
+	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
+	p := start(t, append(encoder, "exp=icl_loop", "hydra.run.dir="+dir, "data=vqa", "data.root="+root, "lvlm.path="+weights)...)
+	p.until(func() bool {
+		info, err := os.Stat(one("embeddings.safetensors.part"))
+		return err == nil && info.Size() > 3000
+	})
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	p = start(t, "resume", dir)
+	p.until(func() bool { return strings.Contains(read(t, filepath.Join(dir, "run.log")), "embed: done in") })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	if log := read(t, one("run.log")); !strings.Contains(log, " are done already, in ") {
+		t.Errorf("the stage began anew:\n%s", log)
+	}
+	if read(t, one("embeddings.safetensors")) != read(t, alone) {
+		t.Error("other embeddings than those of task=embed")
 	}
 }

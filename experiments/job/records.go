@@ -10,14 +10,16 @@ import (
 // Records reads the questions about images that in, which may be nil, or else the section data names: a file of records, or a
 // folder of published files: OK-VQA's, VQAv2's, or COCO's captions.
 func (c *Config) Records(in *string) (*icl.Set, error) {
-	switch d := c.Data; {
+	d := c.Data
+	if in == nil {
+		in = d.RecordsICL
+	}
+	switch {
 	case in != nil:
 		if info, err := os.Stat(*in); err == nil && info.IsDir() {
 			return icl.LoadVQA(*in)
 		}
 		return icl.Load(*in)
-	case d.RecordsICL != nil:
-		return icl.Load(*d.RecordsICL)
 	case d.Name == "vqa" && d.Root != nil:
 		return icl.LoadVQA(*d.Root)
 	case d.Name == "captions" && d.Root != nil:

@@ -58,7 +58,7 @@ func newStages(j *job.Job) (*stages, error) {
 	if s.more = saved.Flags(); len(s.more) > 0 { // files of the user's may change
 		s.read = append(s.read, j.Hash)
 	}
-	for _, path := range []*string{j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Data.Embeddings} {
+	for _, path := range []*string{j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Selector.Clip.Path, j.Config.Data.Embeddings} {
 		if path != nil {
 			s.read = append(s.read, state(*path)...)
 		}

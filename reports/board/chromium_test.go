@@ -281,7 +281,7 @@ func TestInBrowser(t *testing.T) {
 	}
 	checkBands(t, w)
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "sweep", "0")) + "," + idOf(filepath.Join(root, "sweep", "1")))
-	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('arm A: A B (2 seeds)')")
+	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('lr=0.1: A B (2 seeds)')")
 	w.js(`[...document.querySelectorAll("label")].find(l => l.textContent.includes("mean over seeds")).click()`)
 	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('seeds)') === false && location.hash.includes('seeds=0')")
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
@@ -405,6 +405,9 @@ func TestExportInBrowser(t *testing.T) {
 	w.open("file://" + out + "/index.html#/sweep/" + idOf(filepath.Join(root, "sweep")))
 	w.until("document.querySelectorAll('.parallel .job').length === 2")
 	checkBands(t, w)
+	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent.startsWith("Compare ")).click()`)
+	w.until("document.querySelector('#curves .u-legend')?.innerText.includes('lr=0.1: A B (2 seeds)')")
+	w.until("document.querySelector('#settings td code')?.textContent === 'seed'")
 	w.open("file://" + out + "/index.html#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(live))
 	w.until("document.body.innerText.includes('run report')")
 	w.quiet()

@@ -64,8 +64,7 @@ func (m *Method) Policy() string {
 }
 
 // CompareMethods compares all methods with the model's first one of as many examples, and placebos with random examples too. Intervals
-// cover
-// new questions and new seeds; they and the tests are corrected for all of these comparisons together (Holm).
+// cover new questions and new seeds; they and the tests are corrected for all of these comparisons together (Holm).
 func CompareMethods(methods []*Method) (MethodTable, error) {
 	t := MethodTable{methods}
 	var family []*ArmComparison
@@ -104,9 +103,10 @@ func (t MethodTable) named(model string, shots int, name string) *Method {
 
 // Table is the comparison with a row for each method, in percent.
 func (t MethodTable) Table(title string) *page.Table {
-	first, metric := t.Methods[0].Name, t.Methods[0].Metric+" (%)"
-	if metric == "cider (%)" {
-		metric = "CIDEr-D × 100"
+	first := t.Methods[0].Name
+	metric, unit := t.Methods[0].measure()
+	if unit != "" {
+		metric += " (" + strings.TrimSpace(unit) + ")"
 	}
 	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, "95% interval", ">over " + page.Plain(first),
 		"95% interval of it", "verdict"}, nil)
@@ -134,6 +134,14 @@ func (t MethodTable) Table(title string) *page.Table {
 	return table
 }
 
+// measure is what percent is called, and its unit.
+func (m *Method) measure() (name, unit string) {
+	if m.Metric == "cider" {
+		return "CIDEr-D × 100", ""
+	}
+	return m.Metric, " %"
+}
+
 func (m *Method) percent() float64 { return 100 * stat.Mean(m.QueryScores()) }
 
 // Findings say in words what the comparison found.
@@ -142,15 +150,13 @@ func (t MethodTable) Findings(d *page.Document) {
 		if first.over != nil {
 			continue
 		}
-		whose, n, unit := "the model", first.Shots, " %"
+		whose, n := "the model", first.Shots
+		metric, unit := first.measure()
 		if first.Model != "" {
 			whose = "`" + first.Model + "`"
 		}
-		if first.Metric == "cider" {
-			unit = " hundredths"
-		}
 		d.Paragraph("With %s chosen by `%s`, %s's %s on %s is **%.1f%s**. The others, in points of it:", page.Plural(n, "example"),
-			first.Name, whose, page.Plain(first.Metric), page.Plural(len(first.QueryIDs), "held-out question"), first.percent(), unit)
+			first.Name, whose, page.Plain(metric), page.Plural(len(first.QueryIDs), "held-out question"), first.percent(), unit)
 		var items []string
 		for _, of := range []struct {
 			verdict stats.Verdict

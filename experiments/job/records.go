@@ -1,9 +1,12 @@
 package job
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/usage"
 )
 
@@ -15,11 +18,19 @@ func (c *Config) Records(in *string) (*icl.Set, error) {
 		if info, err := os.Stat(*in); err == nil && info.IsDir() {
 			return icl.LoadVQA(*in)
 		}
-		return icl.Load(*in)
+		return loadRecords(*in, "embed.in")
 	case d.RecordsICL != nil:
-		return icl.Load(*d.RecordsICL)
+		return loadRecords(*d.RecordsICL, "data.records_icl")
 	case d.Name == "vqa" && d.Root != nil:
 		return icl.LoadVQA(*d.Root)
 	}
 	return nil, usage.Errorf("no records: data.records_icl=FILE.jsonl, or data=vqa data.root=DIR with the files of OK-VQA or VQAv2")
+}
+
+// loadRecords reads the file of records that a key names.
+func loadRecords(path, key string) (*icl.Set, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, usage.Errorf("%s: no such file%s: set %s to an existing one", path, nearpath.Hint(path), key)
+	}
+	return icl.Load(path)
 }

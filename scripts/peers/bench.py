@@ -115,7 +115,7 @@ def cases(probe, folder, size):
                                                  train_dataset=datasets.Dataset.from_dict({"prompt": ["0"] * (STEPS + 1)}),
                                                  optimizers=(optimizer, schedule)))
 
-    adapter = test_trl.adapter_of(probe, folder, pathlib.Path(tempfile.mkdtemp()) / "adapter")
+    adapter = peers.adapter_of(probe, "vl", folder, pathlib.Path(tempfile.mkdtemp()) / "adapter", test_trl.TARGETS)
     grpo = {"Rollout": "online", "OldPolicy": "batch", "GroupSize": GROUP, "Loss": "dapo", "KL": {"Beta": 0.04, "Estimator": "k3", "Reference": "init",
                                                                                                    "Controller": "fixed"}}
     for how, given in ("full", None), ("lora", adapter):

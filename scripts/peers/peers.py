@@ -97,6 +97,23 @@ def scatter(model, seed=0):
     return model.eval()
 
 
+def soft(model):
+    """With smaller matrices: ratios do not explode in one step, and rounding does not grow from step to step. Such a model's rotations should
+    be fast: slow ones hardly tell a key's bias from 0, since scores that all move alike change nothing."""
+    with torch.no_grad():
+        for p in model.parameters():
+            p.mul_(0.7 if p.dim() > 1 else 1)
+        model.get_input_embeddings().weight.mul_(0.6)
+    return model
+
+
+def adapter_of(probe, policy, folder, out, targets, **lora):
+    """An adapter that we made and moved away from its start."""
+    options = {"Path": str(folder), "LoRA": {"Enabled": True, "Rank": 4, "Alpha": 8, "TargetModules": targets, **lora}}
+    probe("adapter", Policy=policy, Options=options, Seed=3, Perturb=0.02, Out=str(out), Folder=str(folder))
+    return out
+
+
 def qwen2(**changes):
     c = dict(vocab_size=320, hidden_size=48, intermediate_size=80, num_hidden_layers=3, num_attention_heads=6,
              num_key_value_heads=2, max_position_embeddings=512, tie_word_embeddings=True, rope_theta=1e4,
@@ -104,11 +121,12 @@ def qwen2(**changes):
     return scatter(transformers.Qwen2ForCausalLM(transformers.Qwen2Config(**{**c, **changes})))
 
 
-def qwen2_5_vl(tied=True):
+def qwen2_5_vl(tied=True, rope_theta=1e6):
     """The public architecture in the size of the fixtures."""
     folder = DATA / "qwen2_5_vl" / "tiny_tied"
     config = transformers.AutoConfig.from_pretrained(folder)
     config.tie_word_embeddings = config.text_config.tie_word_embeddings = tied
+    config.text_config.rope_parameters["rope_theta"] = rope_theta
     return scatter(transformers.Qwen2_5_VLForConditionalGeneration(config))
 
 

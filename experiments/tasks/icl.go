@@ -175,11 +175,15 @@ func (l *loop) search(ctx context.Context) (err error) {
 	if err = l.spend("beams", l.beams, err); err != nil {
 		return err
 	}
-	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none")
+	asked := "beams.queries=null"
+	if l.Questions != nil {
+		asked = fmt.Sprintf("beams.queries=%d", *l.Questions)
+	}
+	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none", asked)
 	if l.pools = filepath.Join(dir, "records.json"); err != nil || !slices.Contains(l.Baselines, "best_beam") {
 		return err
 	}
-	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val")
+	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val", asked)
 	err = l.spend("beams of held-out questions", dir, err)
 	l.best = filepath.Join(dir, "records.json")
 	return err

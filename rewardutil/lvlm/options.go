@@ -53,7 +53,8 @@ type Options struct {
 
 // DefaultOptions returns the local model, short answers and no store.
 func DefaultOptions() Options {
-	return Options{Backend: "local", Images: true, ImageSize: 336, MaxNewTokens: 5, Batch: 64, CacheMiB: 256, Concurrency: 32, Timeout: 120, Retries: 5}
+	return Options{Backend: "local", Images: true, ImageSize: 336, MaxNewTokens: 5, Batch: 64, CacheMiB: 256,
+		Concurrency: 32, Timeout: 120, Retries: 5}
 }
 
 // Validate reports what cannot work before any model is opened.

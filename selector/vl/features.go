@@ -2,7 +2,8 @@ package vl
 
 import "fulcrum/internal/torchx"
 
-// featureBytes bounds the remembered vectors unless RememberPictures does: 256 MiB are 60 thousand vectors of the 3B model in bfloat16, some hundred images.
+// featureBytes bounds the remembered vectors unless RememberPictures does: 256 MiB are 60 thousand vectors of the 3B model in
+// bfloat16, some hundred images.
 const featureBytes = 256 << 20
 
 // RememberPictures sets how many bytes of pictures' vectors stay in memory while nobody trains what makes them.
@@ -16,7 +17,9 @@ type features struct {
 	bytes int
 }
 
-func newFeatures() *features { return &features{limit: featureBytes, byKey: map[string]torchx.Tensor{}} }
+func newFeatures() *features {
+	return &features{limit: featureBytes, byKey: map[string]torchx.Tensor{}}
+}
 
 // get returns the vectors of a picture, valid until trim.
 func (f *features) get(key string) (torchx.Tensor, bool) {

@@ -58,13 +58,17 @@ func (o ICLOptions) Validate() error {
 		option.Want(len(o.Shots) > 0 && slices.Min(o.Shots) >= 1 && slices.Max(o.Shots) <= 16, "shots",
 			"want numbers of 1 to 16, got %v", o.Shots),
 		option.Want(len(o.Baselines) > 0, "baselines", "want one at least, to measure the others against")}
+	for i, m := range o.Models {
+		errs = append(errs, option.Want(!slices.Contains(o.Models[:i], m), "models", "%s stands twice", m))
+	}
 	for _, b := range o.Baselines {
 		errs = append(errs, option.OneOf("baselines", b, "image", "text", "random", "best_beam", "oracle", "none"))
 	}
 	for _, s := range o.Selectors {
 		phases, _ := o.Schedule(s)
 		for _, phase := range phases {
-			errs = append(errs, option.OneOf("selectors", phase, "sft", "rce", "grpo"))
+			errs = append(errs, option.Want(slices.Contains([]string{"sft", "rce", "grpo"}, phase), "selectors",
+				"want sft, rce, grpo, or several joined by +, as rce+grpo (placebo:rce+grpo permutes the rewards), got %q", s))
 		}
 	}
 	return errors.Join(errs...)

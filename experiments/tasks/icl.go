@@ -13,6 +13,7 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/iclshapes"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
@@ -34,6 +35,13 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 	if mode := j.Config.Data.Reward.Mode; len(o.Selectors) > 0 && greedy && mode == "vqa_gt_prob" {
 		return usage.Errorf("data.reward.mode=%s: beams.score=%s asks for no probabilities: take data.reward.mode=beam_score", mode,
 			j.Config.Beams.Score)
+	}
+	if j.Config.LVLM.Backend == "local" { // they are asked after the embeddings: say now that one is not there
+		for _, path := range o.Models {
+			if err := runfolder.CheckExists(path); err != nil {
+				return usage.Errorf("icl.models: %v", err)
+			}
+		}
 	}
 	s, err := newStages(j)
 	if err != nil {

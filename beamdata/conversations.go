@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/beamdata/iclshapes"
 	"fulcrum/internal/option"
 )
 
@@ -53,14 +54,22 @@ func loadConversations(opt Options, table []Dataset) (*conversation.Bundle, erro
 	return d.conversations(opt)
 }
 
-// vqaData reads the published files of OK-VQA and VQAv2.
-func vqaData() Dataset {
+// published is the data of a folder of published files.
+func published(name, files string, read func(conversation.Options) (*conversation.Bundle, error)) Dataset {
 	return Dataset{
-		Name:  "vqa",
+		Name:  name,
 		Files: func(o Options) []*string { return []*string{o.Root} },
 		Check: func(o Options) error {
-			return option.Want(o.Root != nil, "root", "data=vqa needs the folder of OK-VQA's or VQAv2's published files: data.root=DIR")
+			return option.Want(o.Root != nil, "root", "data=%s needs the folder of %s: data.root=DIR", name, files)
 		},
-		conversations: func(o Options) (*conversation.Bundle, error) { return conversation.VQA(o.conversation()) },
+		conversations: func(o Options) (*conversation.Bundle, error) { return read(o.conversation()) },
+	}
+}
+
+// iclShapesData makes the built-in episodes of made-up names, from which a small model learns to use demonstrations.
+func iclShapesData() Dataset {
+	return Dataset{
+		Name:          "icl_shapes",
+		conversations: func(o Options) (*conversation.Bundle, error) { return iclshapes.Episodes(o.ICLShapes) },
 	}
 }

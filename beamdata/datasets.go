@@ -25,7 +25,9 @@ type Dataset struct {
 
 // Datasets lists the values of data.name.
 func Datasets() []Dataset {
-	return []Dataset{shapesData(), okvqaData(), beamsData(), conversationsData(), vqaData(), textsData(), summariesData(), iclShapesData()}
+	return []Dataset{shapesData(), okvqaData(), beamsData(), conversationsData(), textsData(), summariesData(), iclShapesData(),
+		published("vqa", "OK-VQA's or VQAv2's published files", conversation.VQA),
+		published("captions", "COCO's captions and images", conversation.Captions)}
 }
 
 // Dataset returns the entry that the options name; an unknown name is an error.

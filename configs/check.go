@@ -3,6 +3,7 @@ package configs
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -317,15 +318,7 @@ func (c *checker) spoiled(n *Node, path string) bool {
 }
 
 func (n *Node) hasMissing() bool {
-	if n.isMissing() {
-		return true
-	}
-	for _, v := range n.Vals {
-		if v.hasMissing() {
-			return true
-		}
-	}
-	return false
+	return n.isMissing() || slices.ContainsFunc(n.Vals, (*Node).hasMissing)
 }
 
 // nearestNode is the value at path, or its closest ancestor.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -403,12 +404,7 @@ func sortedRange(e elem, reverse bool) *elem {
 
 // isFloatRange reports whether the values of a range are floats: if any bound or the step is.
 func (e *elem) isFloatRange() bool {
-	for _, x := range e.rng {
-		if x.node.Kind == Float {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.rng[:], func(x *elem) bool { return x.node.Kind == Float })
 }
 
 func shuffleCall(args callArgs) (*elem, error) {

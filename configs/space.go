@@ -1,6 +1,9 @@
 package configs
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Dimension is one swept override as an optimizing sweeper sees it. There are three kinds:
 //
@@ -22,14 +25,7 @@ type Dimension struct {
 func (d *Dimension) Interval() bool { return d.Choices == nil }
 
 // Log reports whether an interval or a range is to be searched on a logarithmic scale: it is tagged so.
-func (d *Dimension) Log() bool {
-	for _, t := range d.Tags {
-		if t == "log" {
-			return true
-		}
-	}
-	return false
-}
+func (d *Dimension) Log() bool { return slices.Contains(d.Tags, "log") }
 
 // Space splits a sweep into its dimensions and the overrides that every job has. Overrides in
 // hydra.sweeper.params come first; the command line wins.

@@ -3,6 +3,7 @@ package configs
 import (
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -92,12 +93,7 @@ func (e *elem) rangeCount() *big.Int {
 }
 
 func anyMatch(patterns []string, s string) bool {
-	for _, p := range patterns {
-		if fnmatch(p, s) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(patterns, func(p string) bool { return fnmatch(p, s) })
 }
 
 // fnmatch matches Python's fnmatch patterns: * ? [ab] [!ab].

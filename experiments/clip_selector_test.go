@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/tensorfile"
+	"fulcrum/selector/lora"
 )
 
 // clipData writes fixtureRows records, each with a picture and a question of its own, their table by task=embed, and the beams of the
@@ -116,5 +117,72 @@ func TestCLIPAdapters(t *testing.T) {
 			mustRun(t, "resume", killed)
 			outcomeOf(t, dir).same(t, outcomeOf(t, killed), resumes)
 		})
+	}
+}
+
+// What would train something else than it says is one line before the first step; a run on the table may start one with adapters, and
+// PEFT's folder is written from its checkpoint.
+func TestCLIPAdaptersRefused(t *testing.T) {
+	t.Parallel()
+	table, adapted := clipData(t, "both")
+	onTable, withAdapters := folder(t), folder(t)
+	one := func(data []string, dir string, more ...string) []string {
+		return append(small(data, "hydra.run.dir="+dir, "schedule=[sft]", "sft.epochs=1", "preflight.enabled=false"), more...)
+	}
+	mustRun(t, one(table, onTable)...)
+	r := mustRun(t, one(adapted, withAdapters, "init.checkpoint="+onTable, "selector.clip.lora.rank=2")...)
+	if want := "the adapters of selector.clip start fresh, from seed 0"; !strings.Contains(r.stderr, want) {
+		t.Errorf("a start on the table: no %q in %s", want, r.stderr)
+	}
+	records := strings.TrimPrefix(adapted[0], "data.records_icl=")
+	lines := strings.SplitAfter(read(t, records), "\n")
+	other := func(name string, lines ...string) string {
+		path := filepath.Join(filepath.Dir(records), name)
+		write(t, path, strings.Join(lines, ""))
+		return "data.records_icl=" + path
+	}
+	swapped := slices.Clone(lines)
+	swapped[0], swapped[1] = swapped[1], swapped[0]
+	gone := slices.Clone(lines)
+	gone[0] = strings.Replace(gone[0], `"0.png"`, `"gone.png"`, 1)
+	predict := func(data []string, more ...string) []string {
+		return append(append(slices.Clone(data), "task=predict", "hydra.run.dir="+folder(t)), more...)
+	}
+	last := "init.checkpoint=" + filepath.Join(withAdapters, "checkpoints/last.safetensors")
+	for _, tc := range []struct {
+		name string
+		code int
+		args []string
+		want string
+	}{
+		{"no records", 2, one(adapted[1:], folder(t)), "selector.clip.path: no records: data.records_icl=FILE.jsonl"},
+		{"no such folder", 1, one(adapted, folder(t), "selector.clip.path=nowhere"), "selector.clip.path: nowhere: not a model folder"},
+		{"fewer records", 2, one(adapted, folder(t), other("few.jsonl", lines[:59]...)), "59 records and 60 rows of embeddings"},
+		{"records in another order", 1, one(adapted, folder(t), other("swapped.jsonl", swapped...)), "row 0 of data.embeddings is not what"},
+		{"a picture that is gone", 1, one(adapted, folder(t), other("gone.jsonl", gone...)), "gone.jsonl:1 (id 0): open "},
+		{"a folder without published files", 1, one(adapted, folder(t), "data.records_icl="+t.TempDir()), "questions"},
+		{"another width", 2, one(adapted, folder(t), "selector.clip.modality=text"), "have 12 columns, those of data.embeddings 24"},
+		{"another CLIP", 1, one(adapted, folder(t), "selector.clip.path=../selector/clip/testdata/legacy"),
+			"row 0 of data.embeddings is not what"},
+		{"no adapters", 2, one(adapted, folder(t), "selector.clip.lora.enabled=false"), "want true with a path"},
+		{"no such module", 1, one(adapted, folder(t), "selector.clip.lora.target_modules=[q_prj]"), "did you mean q_proj?"},
+		{"the reference's files", 2, one(adapted, folder(t), "checkpoint.format=pt"), "format pt has no place for [adapters of CLIP]"},
+		{"the reference's ways", 2, one(adapted, folder(t), "compat=lever_plus"), "reproduces training on a fixed table"},
+		{"predictions without the model", 1, predict(table, last), "give selector.clip.path=DIR"},
+		{"predictions of a run on the table", 1, predict(adapted, "init.checkpoint="+onTable), "leave selector.clip.path out"},
+		{"another rank", 2, predict(adapted, last, "selector.clip.lora.rank=4"), "selector.clip.lora.rank=4 contradicts"},
+		{"PEFT's folder of a run on the table", 1, []string{"checkpoint", "export", onTable, "--format", "peft"}, "has no adapters of CLIP"},
+	} {
+		t.Run(tc.name, func(t *testing.T) { refused(t, run(t, tc.args...), tc.code, tc.want) })
+	}
+	out := filepath.Join(filepath.Dir(folder(t)), "adapter")
+	mustRun(t, "checkpoint", "export", strings.TrimPrefix(last, "init.checkpoint="), "--format", "peft", "--out", out, "--base", "clip")
+	folder, err := lora.Read(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "text_model.encoder.layers.1.self_attn.out_proj"
+	if len(folder.A) != 16 || folder.Config.Rank != 2 || folder.Config.BaseModel != "clip" || len(folder.B[name]) != 2*16 {
+		t.Errorf("PEFT's folder has %d adapters of %+v", len(folder.A), folder.Config)
 	}
 }

@@ -1,12 +1,15 @@
 package experiments_test
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,7 +44,7 @@ func TestICLLoopThroughServers(t *testing.T) {
 	root, work := published(t, train, val), t.TempDir()
 	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	model := icltest.Open(t, weights)
-	answers := map[string]string{}
+	answers := map[string][]string{}
 	for i, kind := range []string{"local", "vllm", "sglang", "completions"} {
 		dir := filepath.Join(work, kind)
 		args := []string{"exp=icl_loop", "hydra.run.dir=" + dir, "threads=1", "data=vqa", "data.root=" + root, "lvlm.path=" + weights,
@@ -63,9 +66,8 @@ func TestICLLoopThroughServers(t *testing.T) {
 			args[0] = "exp=mine"
 			args = append(args, "--config-dir="+work)
 		}
-		begun, p := time.Now(), start(t, args...)
-		p.limit = 20 * time.Minute
-		if r := p.wait(); r.code != 0 {
+		begun := time.Now()
+		if r := runLoop(t, args...); r.code != 0 {
 			t.Fatalf("%s: exit %d: %s", kind, r.code, r.stderr)
 		}
 		t.Logf("%s: %d questions in %.0f s", kind, train+val, time.Since(begun).Seconds())
@@ -81,12 +83,100 @@ func TestICLLoopThroughServers(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &first); err != nil {
 			t.Fatal(err)
 		}
-		answers[kind] = read(t, filepath.Join(first.Folders[0], "results.json"))
-		if n := strings.Count(answers[kind], `"question_id"`); n != val {
-			t.Errorf("%s: %d answers, want %d", kind, n, val)
+		answers[kind] = strings.Split(read(t, filepath.Join(first.Folders[0], "results.json")), "},")
+		others := 0
+		for i, a := range answers[kind] {
+			if want := answers["local"][i]; a != want {
+				if others++; kind != "completions" { // it sees no pictures
+					t.Errorf("%s: %s\nlocal:%s", kind, a, want)
+				}
+			}
+		}
+		if n := len(answers[kind]); n != val || others == 0 && kind == "completions" {
+			t.Errorf("%s: %d answers, want %d; %d of them are others", kind, n, val, others)
+		}
+		if kind == "local" {
+			severalModels(t, args, weights)
 		}
 	}
-	if answers["vllm"] != answers["local"] || answers["sglang"] != answers["local"] || answers["completions"] == answers["local"] {
-		t.Errorf("the answers differ, or do not where no picture is shown:\n%s", answers)
+}
+
+// severalModels asks a copy of the model too, and compares what the search finds with the right answers: what was done for the first model
+// alone is not done again, and what the copy would say is known.
+func severalModels(t *testing.T, args []string, weights string) {
+	t.Helper()
+	twin, dir := filepath.Join(t.TempDir(), "twin"), t.TempDir()
+	if err := os.CopyFS(twin, os.DirFS(weights)); err != nil {
+		t.Fatal(err)
+	}
+	args = append(slices.DeleteFunc(slices.Clone(args), func(a string) bool { return strings.HasPrefix(a, "lvlm.path=") }),
+		"hydra.run.dir="+dir, "icl.models=['"+weights+"','"+twin+"']", "icl.baselines=[image,random,best_beam]")
+	if r := runLoop(t, args...); r.code != 0 {
+		t.Fatalf("exit %d: %s", r.code, r.stderr)
+	}
+	table := func(name string) [][]string {
+		rows, err := csv.NewReader(strings.NewReader(read(t, filepath.Join(dir, name)))).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rows
+	}
+	rows, budgets := table("comparison.csv"), table("budgets.csv")
+	if len(rows) != 9 || rows[0][0] != "model" || rows[3][0] != weights || rows[3][1] != "best_beam" || rows[7][0] != twin {
+		t.Fatalf("want 4 methods for each of two models:\n%s", rows)
+	}
+	for i, row := range rows[5:] {
+		if row[4] != rows[1+i][4] {
+			t.Errorf("the copy is %v, the model %v", row, rows[1+i])
+		}
+	}
+	asked, of := slices.Index(budgets[0], "asked"), 0
+	for _, row := range budgets[1:] {
+		if strings.Contains(row[0], twin) {
+			if of++; row[asked] != "0" {
+				t.Errorf("the copy is asked what the model was: %v", row)
+			}
+		}
+	}
+	if of != 7 { // both searches, training, answers by four methods
+		t.Errorf("budgets of the copy: %d, want 7\n%s", of, budgets)
+	}
+	first, second, _ := strings.Cut(read(t, filepath.Join(dir, "run.log")), "model: "+twin)
+	if n := strings.Count(first, ": done in"); n != 2 || !strings.Contains(first, "best_beam_1shot: done in") ||
+		strings.Contains(second, "embed: ") || !strings.Contains(second, "beams: done in") {
+		t.Errorf("%d stages were done for the first model, want the search and its answers alone:\n%s\n%s", n, first, second)
+	}
+}
+
+// The loop that is killed among the embeddings goes on there, and ends with those of task=embed alone.
+func TestICLLoopGoesOnEmbedding(t *testing.T) {
+	t.Parallel()
+	root, dir, alone := published(t, 240, 10), t.TempDir(), filepath.Join(t.TempDir(), "e.safetensors")
+	encoder := []string{"encoder.path=../selector/clip/testdata/quick", "encoder.batch=1", "threads=1"}
+	mustRun(t, append(encoder, "task=embed", "embed.in="+root, "embed.out="+alone, "embed.modality=both", "hydra.run.dir="+folder(t))...)
+	one := func(pattern string) string {
+		found, err := filepath.Glob(filepath.Join(dir, "stages", "embed-*", pattern))
+		if err != nil || len(found) != 1 {
+			return ""
+		}
+		return found[0]
+	}
+	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
+	p := start(t, append(encoder, "exp=icl_loop", "hydra.run.dir="+dir, "data=vqa", "data.root="+root, "lvlm.path="+weights)...)
+	p.until(func() bool {
+		info, err := os.Stat(one("embeddings.safetensors.part"))
+		return err == nil && info.Size() > 3000
+	})
+	p.signal(syscall.SIGKILL)
+	p.wait()
+	p = start(t, "resume", dir)
+	p.until(func() bool { return strings.Contains(read(t, filepath.Join(dir, "run.log")), "embed: done in") })
+	p.signalGroup(syscall.SIGKILL)
+	p.wait()
+	if log := read(t, one("run.log")); !strings.Contains(log, " are done already, in ") {
+		t.Errorf("the stage began anew:\n%s", log)
+	}
+	if read(t, one("embeddings.safetensors")) != read(t, alone) {
+		t.Error("other embeddings than those of task=embed")
 	}
 }

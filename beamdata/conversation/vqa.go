@@ -13,11 +13,17 @@ import (
 // VQA returns the published questions of the folder Root as conversations: one question about one image, with the answers of
 // its annotators. Reference is the most frequent answer; every distinct answer is a recorded completion whose reward is its VQA
 // accuracy. The held-out questions are those of val2014; validation is split off the others by image.
-func VQA(opt Options) (*Bundle, error) {
+func VQA(opt Options) (*Bundle, error) { return ofRecords("vqa", opt, icl.LoadVQA) }
+
+// Captions returns the images of the folder Root, as COCO's captions are published, as requests for one: Reference is the first
+// caption. Split and held-out images are those of VQA; there are no recorded completions.
+func Captions(opt Options) (*Bundle, error) { return ofRecords("captions", opt, icl.LoadCaptions) }
+
+func ofRecords(name string, opt Options, load func(root string) (*icl.Set, error)) (*Bundle, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("data.conversations.%w", err)
 	}
-	records, err := icl.LoadVQA(opt.Root)
+	records, err := load(opt.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +41,7 @@ func VQA(opt Options) (*Bundle, error) {
 		images = nil
 	}
 	left, right := Split(len(train), images, opt.TrainRatio, opt.SplitSeed)
-	b := &Bundle{Name: "vqa", EvalName: "eval", Unknown: records.Unknown, Skipped: skipped, SkippedAt: skippedAt,
+	b := &Bundle{Name: name, EvalName: "eval", Unknown: records.Unknown, Skipped: skipped, SkippedAt: skippedAt,
 		Train: NewSet("train", src, left), Val: NewSet("val", src, right)}
 	held := make([]int64, 0, len(records.Records)-len(train))
 	for _, row := range records.Queries(true) {
@@ -73,6 +79,9 @@ func (s *vqaSource) Sample(row int64) (Sample, error) {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(slices.Index(r.Answers, a), slices.Index(r.Answers, b)))
 	}))
 	for _, a := range distinct {
+		if s.Captions {
+			break
+		}
 		out.Completions = append(out.Completions, Recorded{a, vqa.Accuracy(a, r.Answers, false)})
 	}
 	if len(distinct) > 0 {
@@ -83,8 +92,10 @@ func (s *vqaSource) Sample(row int64) (Sample, error) {
 	return out, nil
 }
 
-// Holds says whether every question has answers.
-func (s *vqaSource) Holds(Need) bool { return s.Counts["questions_without_answers"] == 0 }
+// Holds says whether every question has answers. Captions are no group to be compared.
+func (s *vqaSource) Holds(need Need) bool {
+	return s.Counts["questions_without_answers"] == 0 && (need == Target || !s.Captions)
+}
 
 // Cluster implements Clusterer: questions about one image are no independent ones.
 func (s *vqaSource) Cluster(row int64, by string) (string, error) {

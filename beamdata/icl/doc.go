@@ -1,7 +1,7 @@
 // Package icl reads what in-context learning with images starts from, questions about images with their answers, and draws
 // for each question the pool of examples that may be put before it.
 //
-//	s, err := icl.Load("records.jsonl")                 // or icl.LoadVQA(folder): OK-VQA and VQAv2 as published
+//	s, err := icl.Load("records.jsonl")                 // or icl.LoadVQA(folder), icl.LoadCaptions(folder): as published
 //	pools, err := icl.Sampler{Kind: "text", Candidates: 64}.Pools(ctx, s, s.Queries(false), text, image)
 //
 // A record's number in the file, its row, is its global id: the row of the embedding table and the id in beam files. No tensors,
@@ -31,7 +31,9 @@ type Set struct {
 	Digest  string             // SHA-256 of all that the records say
 	Counts  map[string]int     // what was read and what was left out, by reason
 	Unknown []keycheck.Unknown // keys that nothing reads
-	EmptyAt string             // where the first empty answer of an annotator stands; "" = none is empty
+	// Captions says that the answers are captions of images, scored by CIDEr-D.
+	Captions bool
+	EmptyAt  string // where the first empty answer of an annotator stands; "" = none is empty
 
 	at func(row int) string
 }

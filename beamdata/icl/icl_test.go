@@ -185,3 +185,50 @@ func TestOverlap(t *testing.T) {
 		t.Errorf("%+v, want none", f)
 	}
 }
+
+// captionFiles are COCO's captions in miniature.
+func captionFiles() map[string]string {
+	return map[string]string{
+		"annotations/captions_train2014.json": `{"images": [{"id": 9, "file_name": "COCO_train2014_000000000009.jpg", "height": 4},
+{"id": 7, "file_name": "COCO_train2014_000000000007.jpg"}],
+"annotations": [{"image_id": 9, "id": 1, "caption": "A  cat.\n"}, {"image_id": 9, "caption": " "}, {"image_id": 9, "caption": "Cat"}]}`,
+		"annotations/captions_val2014.json": `{"images": [{"id": 42, "file_name": "v.jpg"}],
+"annotations": [{"image_id": 42, "id": 4, "caption": "surf"}]}`,
+		"annotations/instances_val2014.json": `{}`, "coco/train2014/x": "", "coco/val2014/x": "",
+	}
+}
+
+func TestLoadCaptions(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, captionFiles())
+	s, err := LoadCaptions(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("[{9 %[1]s/train2014/COCO_train2014_000000000009.jpg %[2]s [A cat. Cat] 9 false} "+
+		"{7 %[1]s/train2014/COCO_train2014_000000000007.jpg %[2]s [] 7 false} {42 %[1]s/val2014/v.jpg %[2]s [surf] 42 true}]",
+		filepath.Join(root, "coco"), Describe)
+	if got := fmt.Sprint(s.Records); got != want || !s.Captions || s.Counts["questions_without_answers"] != 1 {
+		t.Errorf("records\n%s, want\n%s", got, want)
+	}
+	for want, change := range map[string]func(f map[string]string){
+		"no captions_train2014.json": func(f map[string]string) { delete(f, "annotations/captions_train2014.json") },
+		"no folder val2014":          func(f map[string]string) { delete(f, "coco/val2014/x") },
+		"2 files hold the train captions": func(f map[string]string) {
+			f["annotations/captions_train2017.json"] = f["annotations/captions_train2014.json"]
+		},
+		"a caption of image 42, which is none of the file's images": func(f map[string]string) {
+			f["annotations/captions_val2014.json"] = `{"images": [{"id": 1, "file_name": "x.jpg"}], "annotations": [{"image_id": 42, "caption": "a"}]}`
+		},
+		"captions_val2014.json:1: want id and file_name": func(f map[string]string) {
+			f["annotations/captions_val2014.json"] = `{"images": [{"id": 1}]}`
+		},
+	} {
+		root, files := t.TempDir(), captionFiles()
+		change(files)
+		write(t, root, files)
+		if _, err := LoadCaptions(root); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}

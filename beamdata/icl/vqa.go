@@ -94,23 +94,9 @@ func imageFolder() *regexp.Regexp { return regexp.MustCompile(`^(train|val|test)
 
 // published finds the files of a split. questions is "" where val is not there; train must be.
 func published(root string, paths []string, name string) (split, error) {
-	one := func(what, pattern string) (string, error) {
-		match := regexp.MustCompile("^" + pattern + "$")
-		var found []string
-		for _, p := range paths {
-			if match.MatchString(filepath.Base(p)) {
-				found = append(found, p)
-			}
-		}
-		if len(found) > 1 {
-			return "", fmt.Errorf("data.root=%s: %d files hold the %s %s (%s): want the folder of one data set", root, len(found), name, what,
-				strings.Join(found, ", "))
-		}
-		return strings.Join(found, ""), nil
-	}
 	var s split
 	var err error
-	if s.questions, err = one("questions", `(v2_)?OpenEnded_mscoco_`+name+`\d{4}_questions\.json`); err != nil {
+	if s.questions, err = one(root, paths, name+" questions", `(v2_)?OpenEnded_mscoco_`+name+`\d{4}_questions\.json`); err != nil {
 		return s, err
 	}
 	if s.questions == "" {
@@ -122,19 +108,40 @@ func published(root string, paths []string, name string) (split, error) {
 	}
 	s.name = regexp.MustCompile(name + `\d{4}`).FindString(filepath.Base(s.questions))
 	wanted := strings.Replace(strings.Replace(filepath.Base(s.questions), "OpenEnded_", "", 1), "_questions", "_annotations", 1)
-	if s.annotations, err = one("annotations", regexp.QuoteMeta(wanted)); err != nil {
+	if s.annotations, err = one(root, paths, name+" annotations", regexp.QuoteMeta(wanted)); err != nil {
 		return s, err
 	}
 	if s.annotations == "" {
 		return s, fmt.Errorf("data.root=%s: no %s beside %s: its answers are there", root, wanted, s.questions)
 	}
-	k := slices.IndexFunc(paths, func(p string) bool { return filepath.Base(p) == s.name })
-	if k < 0 {
-		return s, fmt.Errorf("data.root=%s: no folder %s with COCO's images there or one folder below: unpack %s.zip there, or link it",
-			root, s.name, s.name)
+	s.folder, err = pictures(root, paths, s.name)
+	return s, err
+}
+
+// one returns the file whose name matches, "" where there is none; several are an error.
+func one(root string, paths []string, what, pattern string) (string, error) {
+	match := regexp.MustCompile("^" + pattern + "$")
+	var found []string
+	for _, p := range paths {
+		if match.MatchString(filepath.Base(p)) {
+			found = append(found, p)
+		}
 	}
-	s.folder = paths[k]
-	return s, nil
+	if len(found) > 1 {
+		return "", fmt.Errorf("data.root=%s: %d files hold the %s (%s): want the folder of one data set", root, len(found), what,
+			strings.Join(found, ", "))
+	}
+	return strings.Join(found, ""), nil
+}
+
+// pictures returns COCO's folder of images of a name: val2014.
+func pictures(root string, paths []string, name string) (string, error) {
+	k := slices.IndexFunc(paths, func(p string) bool { return filepath.Base(p) == name })
+	if k < 0 {
+		return "", fmt.Errorf("data.root=%s: no folder %s with COCO's images there or one folder below: unpack %s.zip there, or link it",
+			root, name, name)
+	}
+	return paths[k], nil
 }
 
 // image returns the file of a COCO image: COCO_val2014_000000000042.jpg, since 2017 000000000042.jpg.

@@ -10,7 +10,7 @@ import (
 
 // EmbedOptions configures task=embed.
 type EmbedOptions struct {
-	// records, or the folder of OK-VQA's or VQAv2's published files; null = data.records_icl, or data=vqa data.root=DIR
+	// records, or the folder of OK-VQA's or VQAv2's published files; null = data.records_icl, or data=vqa or data=captions with data.root=DIR
 	In *string `koanf:"in"`
 	// file to write, by its ending: .safetensors, .npy or .pt; null = embeddings.safetensors in the run folder
 	Out *string `koanf:"out"`

@@ -10,9 +10,9 @@ import (
 // EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
 // needs no policy, no training data and no libtorch.
 type EvaluateOptions struct {
-	// vqa: the official VQA accuracy, leave-one-out over the ten answers; rouge: ROUGE-1, 2, L and Lsum as
-	// Google's rouge_score
-	Metric string `koanf:"metric" enum:"vqa,rouge"`
+	// vqa: the official VQA accuracy, leave-one-out over the ten answers; cider: CIDEr-D of captions as the evaluation of COCO captions
+	// (pycocoevalcap) computes it; rouge: ROUGE-1, 2, L and Lsum as Google's rouge_score
+	Metric string `koanf:"metric" enum:"vqa,cider,rouge"`
 	// metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)
 	Predictions *string `koanf:"predictions"`
 	// metric=rouge: the texts to score them against, one {id, text} a line
@@ -23,16 +23,16 @@ type EvaluateOptions struct {
 	// where a text has no line break, as summarization recipes do first
 	Sentences string `koanf:"sentences" enum:"lines,split"`
 	// answers to score: an official result file [{question_id, answer}], or one such object a line (completion
-	// instead of answer: a raw generation, cut to its answer)
+	// instead of answer: a raw generation, cut to its answer); cider: [{image_id, caption}]
 	Results *string `koanf:"results"`
-	// official annotation file with the ground truths
+	// official annotation file with the ground truths: of questions, or captions_*.json of COCO
 	Annotations *string `koanf:"annotations"`
 	// official question file; null = the annotations alone say which questions there are
 	Questions *string `koanf:"questions"`
-	// ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa, error
+	// ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa and cider, error
 	// for rouge)
 	Missing *string `koanf:"missing" enum:"skip,error,zero"`
-	// vqa: accuracies by question and type (null = evaluate.json in the run folder); rouge: one {id, rouge1:
+	// vqa and cider: scores by question and type, or image (null = evaluate.json in the run folder); rouge: one {id, rouge1:
 	// {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)
 	Out *string `koanf:"out"`
 }
@@ -81,6 +81,9 @@ func (o EvaluateOptions) Validate() error {
 		needs("predictions", o.Predictions, "with metric=rouge scores predictions")
 		needs("references", o.References, "with metric=rouge needs the references")
 		return errors.Join(errs...)
+	}
+	if o.Metric == "cider" {
+		not("questions", o.Questions)
 	}
 	not("predictions", o.Predictions)
 	not("references", o.References)

@@ -16,6 +16,9 @@ type ICLOptions struct {
 	Stages *string `koanf:"stages"`
 	// experiment that trains the vision-language model where lvlm.path is null
 	Model *string `koanf:"model"`
+	// models that are compared, each with beams and selectors of its own, as lvlm.path names them (with a server, as lvlm.model
+	// does); empty = the one of the section lvlm
+	Models []string `koanf:"models"`
 	// selections without training that are compared, as infer.method names them; the first one is what the others are measured
 	// against
 	Baselines []string `koanf:"baselines"`
@@ -53,7 +56,7 @@ func (o ICLOptions) Validate() error {
 			"want numbers of 1 to 16, got %v", o.Shots),
 		option.Want(len(o.Baselines) > 0, "baselines", "want one at least, to measure the others against")}
 	for _, b := range o.Baselines {
-		errs = append(errs, option.OneOf("baselines", b, "image", "text", "random", "oracle", "none"))
+		errs = append(errs, option.OneOf("baselines", b, "image", "text", "random", "best_beam", "oracle", "none"))
 	}
 	for _, s := range o.Selectors {
 		phases, _ := o.Schedule(s)

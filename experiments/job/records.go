@@ -7,19 +7,24 @@ import (
 	"fulcrum/internal/usage"
 )
 
-// Records reads the questions about images that in, which may be nil, or else the section data names: a file of records, or the
-// folder of OK-VQA's or VQAv2's published files.
+// Records reads the questions about images that in, which may be nil, or else the section data names: a file of records, or a
+// folder of published files: OK-VQA's, VQAv2's, or COCO's captions.
 func (c *Config) Records(in *string) (*icl.Set, error) {
-	switch d := c.Data; {
+	d := c.Data
+	if in == nil {
+		in = d.RecordsICL
+	}
+	switch {
 	case in != nil:
 		if info, err := os.Stat(*in); err == nil && info.IsDir() {
 			return icl.LoadVQA(*in)
 		}
 		return icl.Load(*in)
-	case d.RecordsICL != nil:
-		return icl.Load(*d.RecordsICL)
 	case d.Name == "vqa" && d.Root != nil:
 		return icl.LoadVQA(*d.Root)
+	case d.Name == "captions" && d.Root != nil:
+		return icl.LoadCaptions(*d.Root)
 	}
-	return nil, usage.Errorf("no records: data.records_icl=FILE.jsonl, or data=vqa data.root=DIR with the files of OK-VQA or VQAv2")
+	return nil, usage.Errorf("no records: data.records_icl=FILE.jsonl, data=vqa data.root=DIR with the files of OK-VQA or VQAv2, or " +
+		"data=captions data.root=DIR with COCO's")
 }

@@ -127,7 +127,7 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	}
 	b.job.Data = record.DataSummary{Name: filepath.Base(b.out), Counts: map[string]int{"records": len(b.set.Records),
 		"queries": len(b.queries), "candidates": o.Candidates}}
-	return b.checkImages()
+	return checkImages(b.set, b.queries, b.pools)
 }
 
 // vectors opens the tables that the sampler reads.
@@ -157,25 +157,26 @@ func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
 	return text, image, err
 }
 
-// checkImages names the first pictures that are not there, are none or are cut: the model would stumble over them hours later.
-func (b *beamSearch) checkImages() error {
+// checkImages names the first pictures of queries and their examples that are not there, are none or are cut: the model would
+// stumble over them hours later.
+func checkImages(set *records.Set, queries []int, examples [][]int32) error {
 	seen, missing := map[string]bool{}, 0
 	var errs []error
 	look := func(row int) {
-		r := b.set.Records[row]
+		r := set.Records[row]
 		if r.Image == "" || seen[r.Image] {
 			return
 		}
 		seen[r.Image] = true
 		if err := wholeImage(r.Image); err != nil {
 			if missing++; missing <= shown {
-				errs = append(errs, fmt.Errorf("%s: %w", b.set.At(row), err))
+				errs = append(errs, fmt.Errorf("%s: %w", set.At(row), err))
 			}
 		}
 	}
-	for i, q := range b.queries {
+	for i, q := range queries {
 		look(q)
-		for _, c := range b.pools[i] {
+		for _, c := range examples[i] {
 			look(int(c))
 		}
 	}

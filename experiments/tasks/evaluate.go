@@ -50,8 +50,11 @@ func (e evaluation) Best() *record.BestSummary {
 // evaluate runs task=evaluate.
 func evaluate(_ context.Context, j *job.Job) error {
 	opt := j.Config.Evaluate
-	if opt.Metric == "rouge" {
+	switch opt.Metric {
+	case "rouge":
 		return evaluateRouge(j)
+	case "cider":
+		return evaluateCaptions(j)
 	}
 	annotations, err := readAnnotations(*opt.Annotations)
 	if err != nil {
@@ -132,8 +135,13 @@ func openNamed(path, key string) (*os.File, error) {
 	return f, nil
 }
 
-// readResults reads an official result file, a JSON list, or one object a line.
+// readResults reads an official result file.
 func readResults(path string) ([]vqa.Result, error) {
+	return entries(path, `[{"question_id": 1, "answer": "…"}, …]`, "question", parseResult, func(r vqa.Result) int64 { return r.QuestionID })
+}
+
+// entries reads a result file, a JSON list of a form or one object a line. No two results are of one question, or image.
+func entries[T any](path, form, of string, parse func(entry []byte) (T, error), id func(T) int64) ([]T, error) {
 	f, err := openNamed(path, "evaluate.results")
 	if err != nil {
 		return nil, err
@@ -143,36 +151,36 @@ func readResults(path string) ([]vqa.Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	var entries []json.RawMessage
+	var raw []json.RawMessage
 	kind := "line"
 	if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '[' {
 		kind = "entry"
-		if err := jsonwords.Unmarshal(trimmed, &entries); err != nil {
-			return nil, fmt.Errorf("%s: not an official result file [{\"question_id\": 1, \"answer\": \"…\"}, …]: %w", path, err)
+		if err := jsonwords.Unmarshal(trimmed, &raw); err != nil {
+			return nil, fmt.Errorf("%s: not an official result file %s: %w", path, form, err)
 		}
 	} else {
 		for line := range bytes.Lines(text) {
-			entries = append(entries, bytes.TrimSpace(line))
+			raw = append(raw, bytes.TrimSpace(line))
 		}
 	}
-	out := make([]vqa.Result, 0, len(entries))
-	at := make(map[int64]int, len(entries))
-	for i, entry := range entries {
+	out := make([]T, 0, len(raw))
+	at := make(map[int64]int, len(raw))
+	for i, entry := range raw {
 		if len(entry) == 0 {
 			continue
 		}
-		result, err := parseResult(entry)
+		result, err := parse(entry)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %s %d: %w", path, kind, i+1, err)
 		}
-		if first, twice := at[result.QuestionID]; twice {
-			return nil, fmt.Errorf("%s: %s %d: question %d has a result already, in %s %d", path, kind, i+1, result.QuestionID, kind, first)
+		if first, twice := at[id(result)]; twice {
+			return nil, fmt.Errorf("%s: %s %d: %s %d has a result already, in %s %d", path, kind, i+1, of, id(result), kind, first)
 		}
-		at[result.QuestionID] = i + 1
+		at[id(result)] = i + 1
 		out = append(out, result)
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s: no results: want [{\"question_id\": 1, \"answer\": \"…\"}, …]", path)
+		return nil, fmt.Errorf("%s: no results: want %s", path, form)
 	}
 	return out, nil
 }
@@ -412,8 +420,11 @@ func EvaluationReport(dir string) (string, error) {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	var outcome interface{ markdown() string } = &vqa
-	if kind.Metric == "rouge" {
+	switch kind.Metric {
+	case "rouge":
 		outcome = &rouge
+	case "cider":
+		outcome = &captionEvaluation{}
 	}
 	if err := jsonwords.Unmarshal(summary.Evaluation, outcome); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)

@@ -25,8 +25,15 @@ import (
 // each method chooses, and the comparison.
 func iclLoop(ctx context.Context, j *job.Job) error {
 	o := j.Config.ICL
-	if len(o.Selectors) > 0 && slices.Max(o.Shots) > j.Config.Beams.Shots {
-		return usage.Errorf("icl.shots=%v: selectors choose beams.shots=%d examples: ask for no more", o.Shots, j.Config.Beams.Shots)
+	beams := len(o.Selectors) > 0 || slices.Contains(o.Baselines, "best_beam")
+	if beams && slices.Max(o.Shots) > j.Config.Beams.Shots {
+		return usage.Errorf("icl.shots=%v: selectors and best_beam choose beams.shots=%d examples: ask for no more", o.Shots,
+			j.Config.Beams.Shots)
+	}
+	greedy := slices.Contains([]string{"cider", "vqa"}, j.Config.Beams.Score)
+	if mode := j.Config.Data.Reward.Mode; len(o.Selectors) > 0 && greedy && mode == "vqa_gt_prob" {
+		return usage.Errorf("data.reward.mode=%s: beams.score=%s asks for no probabilities: take data.reward.mode=beam_score", mode,
+			j.Config.Beams.Score)
 	}
 	s, err := newStages(j)
 	if err != nil {
@@ -42,17 +49,12 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	var answers []*answered
-	for _, shots := range o.Shots {
-		for _, b := range o.Baselines {
-			a, err := l.baseline(ctx, b, shots)
-			if err != nil {
-				return err
-			}
-			answers = append(answers, a)
-		}
+	models := o.Models
+	if len(models) == 0 {
+		models = []string{""}
 	}
-	for _, name := range o.Selectors {
-		of, err := l.selector(ctx, name)
+	for _, name := range models {
+		of, err := l.ask(ctx, name)
 		if err != nil {
 			return err
 		}
@@ -61,23 +63,57 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 	return l.report(answers)
 }
 
+// ask lets a model answer with what every method chooses for it. name is one of icl.models, "" = that of the section lvlm.
+func (l *loop) ask(ctx context.Context, name string) (answers []*answered, err error) {
+	if l.name = name; name != "" {
+		l.job.Logf("model: %s", name)
+	}
+	if err := l.findModel(ctx, name); err != nil {
+		return nil, err
+	}
+	if err := l.search(ctx); err != nil {
+		return nil, err
+	}
+	for _, shots := range l.Shots {
+		for _, b := range l.Baselines {
+			a, err := l.baseline(ctx, b, shots)
+			if err != nil {
+				return nil, err
+			}
+			answers = append(answers, a)
+		}
+	}
+	for _, name := range l.Selectors {
+		of, err := l.selector(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, of...)
+	}
+	return answers, nil
+}
+
 // loop is one task=icl.
 type loop struct {
 	job.ICLOptions
 	*stages
-	job         *job.Job
-	set         *icl.Set
-	from        []string // digests of the records and of their pictures
-	records     []string // overrides that name the records, and where answers are kept
-	embeddings  string   // override that names their table
-	model       string   // override that names the model
-	beams       string   // stage of the training queries' beams
-	pools       string   // RL file of the held-out queries' pools
-	spent       []spent  // on what the methods have in common
-	annotations []vqa.Annotation
+	job        *job.Job
+	set        *icl.Set
+	from       []string     // digests of the records and of their pictures
+	records    []string     // overrides that name the records
+	asking     []string     // overrides of the stages that ask the model: where answers are kept
+	embeddings string       // override that names their table
+	name       string       // of the model among icl.models; "" = the only one
+	model      []string     // overrides that name the model
+	weights    []string     // state of its files
+	beams      string       // stage of the training queries' beams
+	pools      string       // RL file of the held-out queries' pools
+	best       string       // and of their beams, where best_beam is compared
+	spent      []spent      // on what the methods have in common
+	held       []icl.Record // held out, with answers
 }
 
-// prepare makes all that the methods have in common: records, model, embeddings, beams and pools.
+// prepare makes what all models have in common: records and embeddings.
 func (l *loop) prepare(ctx context.Context) error {
 	c := l.job.Config
 	c0 := *c
@@ -99,14 +135,19 @@ func (l *loop) prepare(ctx context.Context) error {
 	}
 	l.from = []string{l.set.Digest, shown}
 	l.job.Data = record.DataSummary{Name: "records", Fingerprint: l.set.Digest, Counts: l.set.Counts, Skipped: map[string]int{}}
-	if l.annotations = annotationsOf(l.set); len(l.annotations) == 0 {
+	for _, q := range l.set.Queries(true) {
+		if r := l.set.Records[q]; len(r.Answers) > 0 {
+			l.held = append(l.held, r)
+		}
+	}
+	if len(l.held) == 0 {
 		return usage.Errorf("no held-out record has an answer: mark some with \"split\": \"val\"")
 	}
 	if c0.Data.RecordsICL != nil {
 		l.records = []string{"data.records_icl=" + quoted(*c0.Data.RecordsICL)}
 	}
-	if err := l.findModel(ctx); err != nil {
-		return err
+	if c.LVLM.Store == nil { // what the models say is kept in one store for all stages
+		l.asking = []string{"lvlm.store=" + quoted(filepath.Join(l.root, "store"))}
 	}
 	if c0.Data.Embeddings == nil {
 		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
@@ -117,14 +158,29 @@ func (l *loop) prepare(ctx context.Context) error {
 		c0.Data.Embeddings = &table
 	}
 	l.embeddings = "data.embeddings=" + quoted(*c0.Data.Embeddings)
-	args := append(slices.Clone(l.records), l.model, l.embeddings)
-	l.beams, err = l.run(ctx, "beams", "beams", args, l.from...)
+	return nil
+}
+
+// search makes beams of the training queries and pools of the held-out ones.
+func (l *loop) search(ctx context.Context) (err error) {
+	l.beams, err = l.asked(ctx, "beams", "beams")
 	if err = l.spend("beams", l.beams, err); err != nil {
 		return err
 	}
-	dir, err := l.run(ctx, "pools", "beams", append(args, "beams.split=val", "beams.score=none"), l.from...)
-	l.pools = filepath.Join(dir, "records.json")
+	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none")
+	if l.pools = filepath.Join(dir, "records.json"); err != nil || !slices.Contains(l.Baselines, "best_beam") {
+		return err
+	}
+	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val")
+	err = l.spend("beams of held-out questions", dir, err)
+	l.best = filepath.Join(dir, "records.json")
 	return err
+}
+
+// asked makes sure that a stage is done that reads the records and asks the model.
+func (l *loop) asked(ctx context.Context, name, task string, args ...string) (string, error) {
+	all := slices.Concat(l.records, l.asking, l.model, []string{l.embeddings}, args)
+	return l.run(ctx, name, task, all, append(slices.Clone(l.weights), l.from...)...)
 }
 
 // world writes the built-in records, once for equal options.
@@ -141,17 +197,25 @@ func (l *loop) world(opt iclshapes.Options) (string, error) {
 	return dir, err
 }
 
-// findModel trains the vision-language model where none is named. What it says is kept in one store for all stages.
-func (l *loop) findModel(ctx context.Context) error {
+// findModel names the vision-language model to the stages that ask it, and trains it where none is named.
+func (l *loop) findModel(ctx context.Context, name string) error {
 	c := l.job.Config
-	if c.LVLM.Store == nil {
-		l.records = append(l.records, "lvlm.store="+quoted(filepath.Join(l.root, "store")))
+	path, served := c.LVLM.Path, c.LVLM.Backend != "local"
+	if name != "" && !served {
+		path = &name
+	}
+	l.model, l.weights = nil, nil
+	if path != nil {
+		l.model, l.weights = []string{"lvlm.path=" + quoted(*path)}, state(*path)
+	}
+	if served && name == "" && c.LVLM.Model != nil {
+		name = *c.LVLM.Model
+	}
+	if served && name != "" {
+		l.model = append(l.model, "lvlm.model="+quoted(name))
 	}
 	switch {
-	case c.LVLM.Path != nil:
-		l.model = "lvlm.path=" + quoted(*c.LVLM.Path)
-	case c.LVLM.Backend != "local":
-		l.model = "lvlm.backend=" + c.LVLM.Backend
+	case served, path != nil:
 	case l.Model == nil:
 		return usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, a run of policy=qwen2_5_vl, or icl.model=EXPERIMENT that trains one")
 	default:
@@ -165,7 +229,7 @@ func (l *loop) findModel(ctx context.Context) error {
 		if err = l.spend("model", dir, err); err != nil {
 			return err
 		}
-		l.model = "lvlm.path=" + quoted(dir)
+		l.model = []string{"lvlm.path=" + quoted(dir)}
 	}
 	return nil
 }
@@ -176,7 +240,7 @@ func (l *loop) baseline(ctx context.Context, method string, shots int) (*answere
 	if method != record.PolicyRandom {
 		return l.infer(ctx, method, shots, l.job.Config.Seed, "infer.method="+method)
 	}
-	out := &answered{method: method, shots: shots}
+	out := &answered{model: l.name, method: method, shots: shots}
 	for seed := range l.seeds() {
 		a, err := l.infer(ctx, fmt.Sprintf("%s_%d", method, seed), shots, seed, "infer.method="+method, fmt.Sprintf("seed=%d", seed))
 		if err != nil {
@@ -204,9 +268,12 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	short := strings.NewReplacer(":", "_", "+", "_").Replace(name)
 	var out []*answered
 	for _, shots := range l.Shots {
-		out = append(out, &answered{method: name, shots: shots})
+		out = append(out, &answered{model: l.name, method: name, shots: shots})
 	}
 	data := []string{"data=beams", l.embeddings}
+	if l.job.Config.LVLM.Reward != nil { // the model scores selections in training
+		data = append(data, l.model...)
+	}
 	for seed := range l.seeds() {
 		stage := fmt.Sprintf("%s_%d", short, seed)
 		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
@@ -234,13 +301,16 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 
 // infer lets the model answer with what a method chooses.
 func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, args ...string) (*answered, error) {
-	all := slices.Concat(l.records, []string{l.model, l.embeddings, "infer.beams=" + quoted(l.pools),
-		fmt.Sprintf("infer.shots=%d", shots)}, args)
-	dir, err := l.run(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", all, l.from...)
+	beams := l.pools
+	if method == "best_beam" {
+		beams = l.best
+	}
+	dir, err := l.asked(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", append(args, "infer.beams="+quoted(beams),
+		fmt.Sprintf("infer.shots=%d", shots))...)
 	if err != nil {
 		return nil, err
 	}
-	a := &answered{method: method, shots: shots, seeds: []int64{seed}, folders: []string{dir}}
+	a := &answered{model: l.name, method: method, shots: shots, seeds: []int64{seed}, folders: []string{dir}}
 	text, err := os.ReadFile(filepath.Join(dir, "infer.json"))
 	if err == nil {
 		err = jsonwords.Unmarshal(text, &a.cost)
@@ -248,40 +318,54 @@ func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, 
 	if err != nil {
 		return nil, err
 	}
-	results, err := readResults(filepath.Join(dir, "results.json"))
+	of, err := l.grade(filepath.Join(dir, "results.json"))
 	if err != nil {
 		return nil, err
-	}
-	graded, err := vqa.Evaluate(l.annotations, results, false)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	of := map[int64]float64{}
-	for id, percent := range graded.ByQuestion {
-		of[id] = percent / 100
 	}
 	a.runs = []map[int64]float64{of}
 	return a, nil
 }
 
-// annotationsOf are the held-out records' answers as an official annotation file has them.
-func annotationsOf(set *icl.Set) (out []vqa.Annotation) {
-	for _, q := range set.Queries(true) {
-		r := set.Records[q]
+// grade scores a result file by question or image: official VQA accuracy from 0 to 1, or CIDEr-D. What nobody answered is left out.
+func (l *loop) grade(path string) (map[int64]float64, error) {
+	known := map[int64][]string{}
+	for _, r := range l.held {
+		known[r.ID] = r.Answers
+	}
+	if l.set.Captions {
+		results, err := readCaptionResults(path)
+		if err != nil {
+			return nil, err
+		}
+		return gradeCaptions(known, slices.DeleteFunc(results, func(r captionResult) bool { return known[r.ImageID] == nil }))
+	}
+	results, err := readResults(path)
+	out := map[int64]float64{}
+	for _, r := range results {
+		if answers := known[r.QuestionID]; answers != nil {
+			out[r.QuestionID] = vqa.Accuracy(r.Answer, answers, false)
+		}
+	}
+	return out, err
+}
+
+// writeAnnotations keeps the held-out records' answers as an official annotation file, so that task=evaluate can score every result file
+// again.
+func (l *loop) writeAnnotations() error {
+	list := []any{}
+	for _, r := range l.held {
 		a := vqa.Annotation{QuestionID: r.ID, ImageID: r.ImageID, QuestionType: "other", AnswerType: "other"}
 		for _, text := range r.Answers {
 			a.Answers = append(a.Answers, vqa.Answer{Answer: text})
+			if l.set.Captions {
+				list = append(list, caption{int64(len(list)), r.ID, text})
+			}
 		}
-		if len(a.Answers) > 0 {
-			out = append(out, a)
+		if !l.set.Captions {
+			list = append(list, a)
 		}
 	}
-	return out
-}
-
-// writeAnnotations keeps them beside the report, so that task=evaluate can score every result file again.
-func (l *loop) writeAnnotations() error {
-	text, err := json.Marshal(map[string]any{"annotations": l.annotations})
+	text, err := json.Marshal(map[string]any{"annotations": list})
 	if err != nil {
 		return err
 	}

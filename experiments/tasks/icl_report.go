@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stdout"
@@ -16,6 +17,7 @@ import (
 
 // answered is what a method's examples were worth: the official accuracy of every question, for each seed.
 type answered struct {
+	model   string // one of icl.models; "" = the only one
 	method  string
 	shots   int
 	seeds   []int64
@@ -50,6 +52,9 @@ func (l *loop) spend(what, dir string, failed error) error {
 	if err != nil || s == nil {
 		return err
 	}
+	if l.name != "" {
+		what += ", " + l.name
+	}
 	if n := len(l.spent); n == 0 || l.spent[n-1].what != what {
 		l.spent = append(l.spent, spent{what: what})
 	}
@@ -64,6 +69,7 @@ func (l *loop) spend(what, dir string, failed error) error {
 
 // selectionFile is a line of selections.jsonl beside the report: what a method showed, and where the rest is.
 type selectionFile struct {
+	Model   string   `json:"model,omitempty"` // of icl.models
 	Method  string   `json:"method"`
 	Shots   int      `json:"shots"`
 	Folders []string `json:"folders"` // one a seed, with selections.jsonl, results.json and infer.json
@@ -72,15 +78,19 @@ type selectionFile struct {
 // report compares the methods question by question and writes the comparison.
 func (l *loop) report(all []*answered) error {
 	var questions, images []int64
-	for _, a := range l.annotations {
-		if _, asked := all[0].runs[0][a.QuestionID]; asked {
-			questions, images = append(questions, a.QuestionID), append(images, a.ImageID)
+	for _, r := range l.held { // that every method was asked
+		missing := func(b *answered) bool { _, asked := b.runs[0][r.ID]; return !asked }
+		if !slices.ContainsFunc(all, missing) {
+			questions, images = append(questions, r.ID), append(images, r.ImageID)
 		}
 	}
 	var methods []*results.Method
 	for _, a := range all {
-		m := &results.Method{Name: a.method, Shots: a.shots, Arm: results.Arm{Name: a.method, Metric: "accuracy", Seeds: a.seeds,
-			QueryIDs: questions, Clusters: images}}
+		m := &results.Method{Model: a.model, Name: a.method, Shots: a.shots}
+		m.Arm = results.Arm{Name: m.Policy(), Metric: "accuracy", Seeds: a.seeds, QueryIDs: questions, Clusters: images}
+		if l.set.Captions {
+			m.Metric = "cider"
+		}
 		for _, of := range a.runs {
 			scores := make([]float64, len(questions))
 			for i, q := range questions {
@@ -88,7 +98,7 @@ func (l *loop) report(all []*answered) error {
 			}
 			m.Scores = append(m.Scores, scores)
 		}
-		e := record.Evaluation{Split: "held_out", Policy: a.method, Metric: m.Metric, Shots: a.shots, QueryIDs: questions,
+		e := record.Evaluation{Split: "held_out", Policy: m.Policy(), Metric: m.Metric, Shots: a.shots, QueryIDs: questions,
 			Scores: m.QueryScores(), Clusters: images}
 		fields := map[string]any{"split": e.Split, "policy": e.Policy, "shots": e.Shots, e.Metric: e.Mean()}
 		if err := l.job.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
@@ -118,7 +128,7 @@ func (l *loop) budgets(all []*answered) *page.Table {
 		row(s.what, nil, s.runs, s.cost, nil)
 	}
 	for _, a := range all {
-		row("answers, "+a.method, a.shots, len(a.runs), a.cost, int(a.cost.Tokens))
+		row("answers, "+(&results.Method{Model: a.model, Name: a.method}).Policy(), a.shots, len(a.runs), a.cost, int(a.cost.Tokens))
 	}
 	return t
 }
@@ -130,7 +140,7 @@ func (l *loop) write(methods results.MethodTable, all []*answered) error {
 	}
 	var lines bytes.Buffer
 	for _, a := range all {
-		text, err := json.Marshal(selectionFile{a.method, a.shots, a.folders})
+		text, err := json.Marshal(selectionFile{a.model, a.method, a.shots, a.folders})
 		if err != nil {
 			return err
 		}

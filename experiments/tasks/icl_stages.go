@@ -45,7 +45,9 @@ func newStages(j *job.Job) (*stages, error) {
 		s.cwd, err = os.Getwd()
 	}
 	for _, o := range j.Overrides {
-		if !slices.Contains([]string{"seed", "task", "icl"}, section(o)) {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
+		which := key == "lvlm.path" || key == "lvlm.model" // each stage that asks a model is told which
+		if !which && !slices.Contains([]string{"seed", "task", "icl"}, section(o)) {
 			s.base = append(s.base, o)
 		}
 	}
@@ -56,7 +58,7 @@ func newStages(j *job.Job) (*stages, error) {
 	if s.more = saved.Flags(); len(s.more) > 0 { // files of the user's may change
 		s.read = append(s.read, j.Hash)
 	}
-	for _, path := range []*string{j.Config.LVLM.Path, j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Data.Embeddings} {
+	for _, path := range []*string{j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Selector.Clip.Path, j.Config.Data.Embeddings} {
 		if path != nil {
 			s.read = append(s.read, state(*path)...)
 		}

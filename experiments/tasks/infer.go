@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"fulcrum/beamdata"
@@ -92,6 +93,9 @@ func infer(ctx context.Context, j *job.Job) error {
 	j.Begun = true
 	c.tell = newPace(j, scorer, "infer", c.prompts()).tell
 	chosen, err := c.choose(ctx)
+	if err == nil {
+		err = checkImages(set, c.queries, chosen)
+	}
 	if err != nil {
 		return err
 	}
@@ -306,6 +310,11 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 				out[i] = append(out[i], n.Row)
 			}
 		case "oracle":
+			if i == 0 {
+				if err := checkImages(c.set, c.queries, c.pools); err != nil {
+					return nil, err
+				}
+			}
 			best, err := c.likeliest(ctx, q, pool)
 			if err != nil {
 				return nil, err
@@ -385,11 +394,15 @@ func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error
 
 // write writes the official result file, selections.jsonl and infer.json.
 func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, about Inference) error {
-	results := make([]vqa.Result, len(answers))
+	results := make([]any, len(answers))
 	var lines []byte
 	for i, q := range c.queries {
 		r := c.set.Records[q]
 		results[i] = vqa.Result{QuestionID: r.ID, Answer: vqa.ExtractAnswer(answers[i])}
+		if c.set.Captions {
+			caption, _, _ := strings.Cut(strings.TrimSpace(answers[i]), "\n") // what follows is another turn
+			results[i] = captionResult{r.ID, strings.TrimSpace(caption)}
+		}
 		line, err := json.Marshal(selection{int64(q), chosen[i], r.Question, answers[i]})
 		if err != nil {
 			return err

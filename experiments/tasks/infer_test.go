@@ -148,6 +148,18 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 	}
 }
 
+// Pictures that are not there are named before the model is asked anything.
+func TestInferNamesMissingPictures(t *testing.T) {
+	for at, options := range map[int]job.InferOptions{4: {Method: "oracle", Shots: 1}, 9: {Method: "oracle", Shots: 1}} {
+		set := questions(t, t.TempDir())
+		set.Records[at].Image = "nowhere.png"
+		ch := &chooser{InferOptions: options, set: set, queries: []int{8, 9}, pools: [][]int32{{1, 2}, {3, 4}}} // no scorer: it must not be asked
+		if _, err := ch.choose(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(id %d): open nowhere.png", 100+at)) {
+			t.Errorf("record %d: %v", at, err)
+		}
+	}
+}
+
 func TestInferRefusesWhatCannotBeShown(t *testing.T) {
 	dir := t.TempDir()
 	set := questions(t, dir)
@@ -193,5 +205,34 @@ func TestInferRefusesPoolsAndTablesOfOtherRecords(t *testing.T) {
 		if err := ch.read(); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, pool %s: %v, want %q", c.options.Method, c.pool, err, c.want)
 		}
+	}
+}
+
+// The answers about images with captions are a result file of COCO's kind, a caption a line of the answer at most, and the loop scores it.
+func TestInferWritesCaptions(t *testing.T) {
+	dir := t.TempDir()
+	set := questions(t, dir)
+	set.Captions = true
+	c := &chooser{set: set, queries: []int{8, 9}}
+	out := filepath.Join(dir, "out.json")
+	if err := c.write(dir, out, make([][]int32, 2), []string{" a red dog, asleep.\nQuestion: no", "red"}, Inference{}); err != nil {
+		t.Fatal(err)
+	}
+	results, err := readCaptionResults(out)
+	if want := []captionResult{{108, "a red dog, asleep."}, {109, "red"}}; err != nil || !slices.Equal(results, want) {
+		t.Errorf("%v, %v, want %v", results, err, want)
+	}
+	l := &loop{set: set, held: []icl.Record{{ID: 108, Answers: []string{"a red dog, asleep."}}}}
+	scores, err := l.grade(out)
+	if err != nil || len(scores) != 1 {
+		t.Fatalf("%v, %v: want the score of the one image with captions", scores, err)
+	}
+	set.Captions = false
+	if err := c.write(dir, out, make([][]int32, 2), []string{"red, or so", "blue"}, Inference{}); err != nil {
+		t.Fatal(err)
+	}
+	l.held = []icl.Record{{ID: 109, Answers: []string{"blue", "blue", "blue", "red"}}}
+	if scores, err := l.grade(out); err != nil || len(scores) != 1 || scores[109] != vqa.Accuracy("blue", l.held[0].Answers, false) {
+		t.Errorf("%v, %v: want the accuracy of the one question with answers", scores, err)
 	}
 }

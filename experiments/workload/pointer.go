@@ -20,7 +20,6 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/recorded"
 	"fulcrum/selector"
-	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 )
 
@@ -220,15 +219,15 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 // OpenPointer builds the policy for a table of embeddings: fresh, or from init.checkpoint.
 func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 	openClip := adaptedClip(j, table)
-	if j.Config.Init.Checkpoint == nil {
-		var model *clip.Adapted
-		if openClip != nil {
-			var err error
-			if model, err = openClip(j.Config.Selector.Clip); err != nil {
-				return nil, err
-			}
+	if c := j.Config; c.Init.Checkpoint == nil {
+		if openClip == nil {
+			return pointer.New(c.Selector, table.Dim, c.Seed, j.Device)
 		}
-		return pointer.NewOver(model, j.Config.Selector, table.Dim, j.Config.Seed, j.Device)
+		model, err := openClip(c.Selector.Clip)
+		if err != nil {
+			return nil, err
+		}
+		return pointer.NewOver(model, c.Selector, table.Dim, c.Seed, j.Device)
 	}
 	path, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint)
 	if err != nil {

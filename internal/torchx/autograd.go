@@ -19,10 +19,7 @@ func NoGrad() (end func()) {
 
 // Detach returns t without its history.
 func Detach(t Tensor) Tensor {
-	must("detach", t)
-	var out C.Tensor
-	check("detach", C.fc_detach(t.c(), &out), t)
-	return adopt(out)
+	return made("detach", func(out *C.Tensor) *C.char { return C.fc_detach(t.c(), out) }, t)
 }
 
 // Backward adds the gradient of the scalar loss to the gradients of all parameters it depends on, also through
@@ -41,8 +38,5 @@ func RequireGrad(t Tensor) Tensor {
 
 // Grad returns the gradient of a leaf.
 func Grad(t Tensor) Tensor {
-	must("grad", t)
-	var out C.Tensor
-	check("grad", C.fc_grad(t.c(), &out), t)
-	return adopt(out)
+	return made("grad", func(out *C.Tensor) *C.char { return C.fc_grad(t.c(), out) }, t)
 }

@@ -234,18 +234,12 @@ func Copy(dst, src Tensor) {
 
 // To casts to dtype (no copy when it is that already).
 func (t Tensor) To(dtype DType) Tensor {
-	must("to", t)
-	var out C.Tensor
-	check("to", C.fc_cast(t.c(), C.int8_t(dtype), &out), t)
-	return adopt(out)
+	return made("to", func(out *C.Tensor) *C.char { return C.fc_cast(t.c(), C.int8_t(dtype), out) }, t)
 }
 
 // ToLike moves t to the device of like; no copy when it is there already. The host does not wait for a copy to a device.
 func ToLike(t, like Tensor) Tensor {
-	must("to", t, like)
-	var out C.Tensor
-	check("to", C.fc_to_like(t.c(), like.c(), &out), t, like)
-	return adopt(out)
+	return made("to", func(out *C.Tensor) *C.char { return C.fc_to_like(t.c(), like.c(), out) }, t, like)
 }
 
 // ToDevice moves to "cpu", "cuda" or "cuda:N".

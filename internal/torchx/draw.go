@@ -47,10 +47,7 @@ func MarkSeen(seen, ids Tensor) {
 
 // IsAny returns [R] bool: whether x[r] is one of values [n].
 func IsAny(x, values Tensor) Tensor {
-	must("is_any", x, values)
-	var out C.Tensor
-	check("is_any", C.fc_is_any(x.c(), values.c(), &out), x, values)
-	return adopt(out)
+	return made("is_any", func(out *C.Tensor) *C.char { return C.fc_is_any(x.c(), values.c(), out) }, x, values)
 }
 
 // Advance adds n to integers in place.

@@ -7,22 +7,18 @@ import "unsafe"
 
 // BlockDiag returns the matrices on the diagonal of one [Σ rows, Σ columns], zeros elsewhere.
 func BlockDiag(blocks ...Tensor) Tensor {
-	must("block_diag", blocks...)
 	list := make([]C.Tensor, len(blocks))
 	for i, b := range blocks {
 		list[i] = b.c()
 	}
-	var out C.Tensor
-	check("block_diag", C.fc_block_diag(unsafe.SliceData(list), C.int64_t(len(list)), &out), blocks...)
-	return adopt(out)
+	return made("block_diag", func(out *C.Tensor) *C.char {
+		return C.fc_block_diag(unsafe.SliceData(list), C.int64_t(len(list)), out)
+	}, blocks...)
 }
 
 // SwiGLUPair returns silu(left)·right of the halves of rows x [N, 2F]: SwiGLU of two products that were made as one.
 func SwiGLUPair(x Tensor) Tensor {
-	must("swiglu_pair", x)
-	var out C.Tensor
-	check("swiglu_pair", C.fc_swiglu_pair(x.c(), &out), x)
-	return adopt(out)
+	return made("swiglu_pair", func(out *C.Tensor) *C.char { return C.fc_swiglu_pair(x.c(), out) }, x)
 }
 
 // RopeHeads takes rows [N, (Hq+2·Hk)·D] of queries, keys and values apart: q [N, Hq, D] and k [N, Hk, D] with rotary positions

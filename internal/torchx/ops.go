@@ -16,18 +16,12 @@ import (
 
 // Add returns a + b. (gotorch's refuses integers.)
 func Add(a, b Tensor) Tensor {
-	must("add", a, b)
-	var out C.Tensor
-	check("add", C.fc_add(a.c(), b.c(), &out), a, b)
-	return adopt(out)
+	return made("add", func(out *C.Tensor) *C.char { return C.fc_add(a.c(), b.c(), out) }, a, b)
 }
 
 // Sub returns a - b.
 func Sub(a, b Tensor) Tensor {
-	must("sub", a, b)
-	var out C.Tensor
-	check("sub", C.fc_sub(a.c(), b.c(), &out), a, b)
-	return adopt(out)
+	return made("sub", func(out *C.Tensor) *C.char { return C.fc_sub(a.c(), b.c(), out) }, a, b)
 }
 
 // Mul returns a · b elementwise.
@@ -90,26 +84,17 @@ func Not(x Tensor) Tensor { return unary("logical_not", x) }
 
 // AddScalar returns x + s.
 func AddScalar(x Tensor, s float64) Tensor {
-	must("add", x)
-	var out C.Tensor
-	check("add", C.fc_add_scalar(x.c(), C.double(s), &out), x)
-	return adopt(out)
+	return made("add", func(out *C.Tensor) *C.char { return C.fc_add_scalar(x.c(), C.double(s), out) }, x)
 }
 
 // Scale returns s·x.
 func Scale(x Tensor, s float64) Tensor {
-	must("mul", x)
-	var out C.Tensor
-	check("mul", C.fc_mul_scalar(x.c(), C.double(s), &out), x)
-	return adopt(out)
+	return made("mul", func(out *C.Tensor) *C.char { return C.fc_mul_scalar(x.c(), C.double(s), out) }, x)
 }
 
 // Clamp limits x to [lo, hi].
 func Clamp(x Tensor, lo, hi float64) Tensor {
-	must("clamp", x)
-	var out C.Tensor
-	check("clamp", C.fc_clamp(x.c(), C.double(lo), C.double(hi), &out), x)
-	return adopt(out)
+	return made("clamp", func(out *C.Tensor) *C.char { return C.fc_clamp(x.c(), C.double(lo), C.double(hi), out) }, x)
 }
 
 // ClampMin limits x from below.
@@ -117,18 +102,12 @@ func ClampMin(x Tensor, lo float64) Tensor { return Clamp(x, lo, math.NaN()) }
 
 // Minimum returns the smaller of a and b, elementwise.
 func Minimum(a, b Tensor) Tensor {
-	must("minimum", a, b)
-	var out C.Tensor
-	check("minimum", C.fc_minimum(a.c(), b.c(), &out), a, b)
-	return adopt(out)
+	return made("minimum", func(out *C.Tensor) *C.char { return C.fc_minimum(a.c(), b.c(), out) }, a, b)
 }
 
 // Maximum returns the larger of a and b, elementwise.
 func Maximum(a, b Tensor) Tensor {
-	must("maximum", a, b)
-	var out C.Tensor
-	check("maximum", C.fc_maximum(a.c(), b.c(), &out), a, b)
-	return adopt(out)
+	return made("maximum", func(out *C.Tensor) *C.char { return C.fc_maximum(a.c(), b.c(), out) }, a, b)
 }
 
 // Compare returns the bool tensor x op s; op is eq, ne, lt, le, gt or ge.
@@ -143,28 +122,19 @@ func Compare(x Tensor, op string, s float64) Tensor {
 
 // Where picks from a where cond is true, else from b.
 func Where(cond, a, b Tensor) Tensor {
-	must("where", cond, a, b)
-	var out C.Tensor
-	check("where", C.fc_where(cond.c(), a.c(), b.c(), &out), cond, a, b)
-	return adopt(out)
+	return made("where", func(out *C.Tensor) *C.char { return C.fc_where(cond.c(), a.c(), b.c(), out) }, cond, a, b)
 }
 
 // MaskedFill returns x with v where mask (bool) is true.
 func MaskedFill(x, mask Tensor, v float64) Tensor {
-	must("masked_fill", x, mask)
-	var out C.Tensor
-	check("masked_fill", C.fc_masked_fill(x.c(), mask.c(), C.double(v), &out), x, mask)
-	return adopt(out)
+	return made("masked_fill", func(out *C.Tensor) *C.char { return C.fc_masked_fill(x.c(), mask.c(), C.double(v), out) }, x, mask)
 }
 
 // --- products
 
 // MatMul multiplies matrices, batched over leading dimensions (torch.matmul).
 func MatMul(a, b Tensor) Tensor {
-	must("matmul", a, b)
-	var out C.Tensor
-	check("matmul", C.fc_matmul(a.c(), b.c(), &out), a, b)
-	return adopt(out)
+	return made("matmul", func(out *C.Tensor) *C.char { return C.fc_matmul(a.c(), b.c(), out) }, a, b)
 }
 
 // Linear returns x·weightᵀ + bias over the last dimension; bias may be no tensor. The gradients of weight
@@ -207,34 +177,22 @@ func reduce(op string, x Tensor, keep bool, dims []int) Tensor {
 
 // LogSumExp returns log Σ e^x over dim.
 func LogSumExp(x Tensor, dim int, keep bool) Tensor {
-	must("logsumexp", x)
-	var out C.Tensor
-	check("logsumexp", C.fc_logsumexp(x.c(), C.int64_t(dim), C.bool(keep), &out), x)
-	return adopt(out)
+	return made("logsumexp", func(out *C.Tensor) *C.char { return C.fc_logsumexp(x.c(), C.int64_t(dim), C.bool(keep), out) }, x)
 }
 
 // Softmax normalises e^x over dim.
 func Softmax(x Tensor, dim int) Tensor {
-	must("softmax", x)
-	var out C.Tensor
-	check("softmax", C.fc_softmax(x.c(), C.int64_t(dim), &out), x)
-	return adopt(out)
+	return made("softmax", func(out *C.Tensor) *C.char { return C.fc_softmax(x.c(), C.int64_t(dim), out) }, x)
 }
 
 // LogSoftmax is the logarithm of Softmax, computed stably.
 func LogSoftmax(x Tensor, dim int) Tensor {
-	must("log_softmax", x)
-	var out C.Tensor
-	check("log_softmax", C.fc_log_softmax(x.c(), C.int64_t(dim), &out), x)
-	return adopt(out)
+	return made("log_softmax", func(out *C.Tensor) *C.char { return C.fc_log_softmax(x.c(), C.int64_t(dim), out) }, x)
 }
 
 // ArgMax returns the position of the largest value over dim (int64; the first on ties).
 func ArgMax(x Tensor, dim int) Tensor {
-	must("argmax", x)
-	var out C.Tensor
-	check("argmax", C.fc_argmax(x.c(), C.int64_t(dim), &out), x)
-	return adopt(out)
+	return made("argmax", func(out *C.Tensor) *C.char { return C.fc_argmax(x.c(), C.int64_t(dim), out) }, x)
 }
 
 // TopK returns the k largest values over dim, descending, and their positions. Ties come in libtorch's order.
@@ -247,18 +205,14 @@ func TopK(x Tensor, k, dim int) (values, indices Tensor) {
 
 // LayerNorm normalises the last dimension and applies weight and bias (Ba et al. 2016).
 func LayerNorm(x, weight, bias Tensor, eps float64) Tensor {
-	must("layer_norm", x, weight, bias)
-	var out C.Tensor
-	check("layer_norm", C.fc_layer_norm(x.c(), weight.c(), bias.c(), C.double(eps), &out), x, weight, bias)
-	return adopt(out)
+	return made("layer_norm", func(out *C.Tensor) *C.char {
+		return C.fc_layer_norm(x.c(), weight.c(), bias.c(), C.double(eps), out)
+	}, x, weight, bias)
 }
 
 // Normalize returns x / max(|x|₂, 1e-12) over the last dimension.
 func Normalize(x Tensor) Tensor {
-	must("normalize", x)
-	var out C.Tensor
-	check("normalize", C.fc_normalize(x.c(), 1e-12, &out), x)
-	return adopt(out)
+	return made("normalize", func(out *C.Tensor) *C.char { return C.fc_normalize(x.c(), 1e-12, out) }, x)
 }
 
 // AllFinite reports whether x has no NaN and no infinity. sync
@@ -274,35 +228,27 @@ func AllFinite(x Tensor) bool {
 
 // Gather returns out[i][j] = x[i][index[i][j]] for dim 1, and likewise for other dims.
 func Gather(x Tensor, dim int, index Tensor) Tensor {
-	must("gather", x, index)
-	var out C.Tensor
-	check("gather", C.fc_gather(x.c(), C.int64_t(dim), index.c(), &out), x, index)
-	return adopt(out)
+	return made("gather", func(out *C.Tensor) *C.char { return C.fc_gather(x.c(), C.int64_t(dim), index.c(), out) }, x, index)
 }
 
 // ScatterValue returns x with v written at index along dim.
 func ScatterValue(x Tensor, dim int, index Tensor, v float64) Tensor {
-	must("scatter", x, index)
-	var out C.Tensor
-	check("scatter", C.fc_scatter_value(x.c(), C.int64_t(dim), index.c(), C.double(v), &out), x, index)
-	return adopt(out)
+	return made("scatter", func(out *C.Tensor) *C.char {
+		return C.fc_scatter_value(x.c(), C.int64_t(dim), index.c(), C.double(v), out)
+	}, x, index)
 }
 
 // IndexSelect returns the slices of x along dim that index (int64, 1-D) names.
 func IndexSelect(x Tensor, dim int, index Tensor) Tensor {
-	must("index_select", x, index)
-	var out C.Tensor
-	check("index_select", C.fc_index_select(x.c(), C.int64_t(dim), index.c(), &out), x, index)
-	return adopt(out)
+	return made("index_select", func(out *C.Tensor) *C.char {
+		return C.fc_index_select(x.c(), C.int64_t(dim), index.c(), out)
+	}, x, index)
 }
 
 // Embedding returns the rows of table [N, D] that index (int64, any shape) names: [..., D]. Indices are
 // not checked on CUDA. Its gradient is faster than IndexSelect's when rows repeat.
 func Embedding(table, index Tensor) Tensor {
-	must("embedding", table, index)
-	var out C.Tensor
-	check("embedding", C.fc_embedding(table.c(), index.c(), &out), table, index)
-	return adopt(out)
+	return made("embedding", func(out *C.Tensor) *C.char { return C.fc_embedding(table.c(), index.c(), out) }, table, index)
 }
 
 func handles(op string, xs []Tensor) (*C.Tensor, C.int64_t) {
@@ -335,10 +281,9 @@ func Stack(dim int, xs ...Tensor) Tensor {
 
 // Narrow returns the view x[start : start+length] along dim.
 func Narrow(x Tensor, dim, start, length int) Tensor {
-	must("narrow", x)
-	var out C.Tensor
-	check("narrow", C.fc_narrow(x.c(), C.int64_t(dim), C.int64_t(start), C.int64_t(length), &out), x)
-	return adopt(out)
+	return made("narrow", func(out *C.Tensor) *C.char {
+		return C.fc_narrow(x.c(), C.int64_t(dim), C.int64_t(start), C.int64_t(length), out)
+	}, x)
 }
 
 // Split returns the first entries of x along dim, and the others.
@@ -351,52 +296,34 @@ func Split(x Tensor, dim, first int) (Tensor, Tensor) {
 
 // Reshape gives x another shape with as many elements; -1 is inferred.
 func Reshape(x Tensor, shape ...int) Tensor {
-	must("reshape", x)
 	s, d := cshape(shape)
-	var out C.Tensor
-	check("reshape", C.fc_reshape(x.c(), s, d, &out), x)
-	return adopt(out)
+	return made("reshape", func(out *C.Tensor) *C.char { return C.fc_reshape(x.c(), s, d, out) }, x)
 }
 
 // Expand repeats dimensions of size 1 without copying; -1 keeps a size.
 func Expand(x Tensor, shape ...int) Tensor {
-	must("expand", x)
 	s, d := cshape(shape)
-	var out C.Tensor
-	check("expand", C.fc_expand(x.c(), s, d, &out), x)
-	return adopt(out)
+	return made("expand", func(out *C.Tensor) *C.char { return C.fc_expand(x.c(), s, d, out) }, x)
 }
 
 // Transpose swaps two dimensions.
 func Transpose(x Tensor, a, b int) Tensor {
-	must("transpose", x)
-	var out C.Tensor
-	check("transpose", C.fc_transpose(x.c(), C.int64_t(a), C.int64_t(b), &out), x)
-	return adopt(out)
+	return made("transpose", func(out *C.Tensor) *C.char { return C.fc_transpose(x.c(), C.int64_t(a), C.int64_t(b), out) }, x)
 }
 
 // Unsqueeze inserts a dimension of size 1.
 func Unsqueeze(x Tensor, dim int) Tensor {
-	must("unsqueeze", x)
-	var out C.Tensor
-	check("unsqueeze", C.fc_unsqueeze(x.c(), C.int64_t(dim), &out), x)
-	return adopt(out)
+	return made("unsqueeze", func(out *C.Tensor) *C.char { return C.fc_unsqueeze(x.c(), C.int64_t(dim), out) }, x)
 }
 
 // Squeeze drops a dimension of size 1.
 func Squeeze(x Tensor, dim int) Tensor {
-	must("squeeze", x)
-	var out C.Tensor
-	check("squeeze", C.fc_squeeze(x.c(), C.int64_t(dim), &out), x)
-	return adopt(out)
+	return made("squeeze", func(out *C.Tensor) *C.char { return C.fc_squeeze(x.c(), C.int64_t(dim), out) }, x)
 }
 
 // Contiguous returns x in row-major order.
 func Contiguous(x Tensor) Tensor {
-	must("contiguous", x)
-	var out C.Tensor
-	check("contiguous", C.fc_contiguous(x.c(), &out), x)
-	return adopt(out)
+	return made("contiguous", func(out *C.Tensor) *C.char { return C.fc_contiguous(x.c(), out) }, x)
 }
 
 // Picked is what PickLogp makes of rows of scores, each [B, G, T].

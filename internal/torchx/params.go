@@ -155,10 +155,7 @@ func (p *Params) ZeroGrad() {
 
 // SumSquares returns Σ x² [1] in float64 on x's device, the same for any thread count.
 func SumSquares(x Tensor) Tensor {
-	must("sum_squares", x)
-	var out C.Tensor
-	check("sum_squares", C.fc_sum_squares(x.c(), &out), x)
-	return adopt(out)
+	return made("sum_squares", func(out *C.Tensor) *C.char { return C.fc_sum_squares(x.c(), out) }, x)
 }
 
 // GradNorm returns the global L2 norm of the gradient, summed in float64. sync

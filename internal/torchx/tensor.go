@@ -346,6 +346,14 @@ func check(op string, msg *C.char, in ...Tensor) {
 	panic(opError(op, text, in))
 }
 
+// made returns the tensor that call makes of in.
+func made(op string, call func(out *C.Tensor) *C.char, in ...Tensor) Tensor {
+	must(op, in...)
+	var out C.Tensor
+	check(op, call(&out), in...)
+	return adopt(out)
+}
+
 // must guards against use after a scope's end before a handle reaches C++.
 func must(op string, in ...Tensor) {
 	for _, t := range in {

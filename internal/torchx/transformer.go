@@ -10,10 +10,7 @@ import "unsafe"
 // RMSNorm returns weight·x/√(mean(x²)+eps) over the last dimension (Zhang & Sennrich 2019). The statistics
 // are float32; x is rounded to its own type before the product with weight [D].
 func RMSNorm(x, weight Tensor, eps float64) Tensor {
-	must("rms_norm", x, weight)
-	var out C.Tensor
-	check("rms_norm", C.fc_rms_norm(x.c(), weight.c(), C.double(eps), &out), x, weight)
-	return adopt(out)
+	return made("rms_norm", func(out *C.Tensor) *C.char { return C.fc_rms_norm(x.c(), weight.c(), C.double(eps), out) }, x, weight)
 }
 
 // AddRMSNorm returns x + delta and the RMSNorm of it: a residual connection and the norm after it in one pass.
@@ -26,19 +23,13 @@ func AddRMSNorm(x, delta, weight Tensor, eps float64) (total, normed Tensor) {
 
 // SwiGLU returns silu(gate)·up (Shazeer 2020), both of one shape.
 func SwiGLU(gate, up Tensor) Tensor {
-	must("swiglu", gate, up)
-	var out C.Tensor
-	check("swiglu", C.fc_swiglu(gate.c(), up.c(), &out), gate, up)
-	return adopt(out)
+	return made("swiglu", func(out *C.Tensor) *C.char { return C.fc_swiglu(gate.c(), up.c(), out) }, gate, up)
 }
 
 // Rope rotates the pairs (x[i], x[i+D/2]) of every head of x [N, H, D] by the angles whose cosines and sines
 // are given, [N, D/2] float32 (Su et al. 2021, in GPT-NeoX's halves). Computed in float32, returned in x's type.
 func Rope(x, cos, sin Tensor) Tensor {
-	must("rope", x, cos, sin)
-	var out C.Tensor
-	check("rope", C.fc_rope(x.c(), cos.c(), sin.c(), &out), x, cos, sin)
-	return adopt(out)
+	return made("rope", func(out *C.Tensor) *C.char { return C.fc_rope(x.c(), cos.c(), sin.c(), out) }, x, cos, sin)
 }
 
 // Span says which keys some rows of queries see: rows Q … Q+QLen of q see the keys Prefix … Prefix+PrefixLen
@@ -120,10 +111,9 @@ func TokenLogp(hidden, weight, targets Tensor, temperature float64) (logp, entro
 // TokenKL returns the exact KL(π ‖ reference) of each row's distribution over the vocabulary in nats, [N]
 // float32 without gradient. hidden and refHidden are [N, H], weight and refWeight [V, H].
 func TokenKL(hidden, weight, refHidden, refWeight Tensor) Tensor {
-	must("token_kl", hidden, weight, refHidden, refWeight)
-	var out C.Tensor
-	check("token_kl", C.fc_token_kl(hidden.c(), weight.c(), refHidden.c(), refWeight.c(), &out), hidden, weight, refHidden, refWeight)
-	return adopt(out)
+	return made("token_kl", func(out *C.Tensor) *C.char {
+		return C.fc_token_kl(hidden.c(), weight.c(), refHidden.c(), refWeight.c(), out)
+	}, hidden, weight, refHidden, refWeight)
 }
 
 // WriteRowsAt sets dst[rows[i]] to row i of src in place; rows is int64 [n]. Autograd does not see it.
@@ -135,8 +125,5 @@ func WriteRowsAt(dst, rows, src Tensor) {
 // ReplaceRows returns x with row rows[i] replaced by row i of src, with gradient for both; rows (int64 [n])
 // names no row twice.
 func ReplaceRows(x, rows, src Tensor) Tensor {
-	must("replace_rows", x, rows, src)
-	var out C.Tensor
-	check("replace_rows", C.fc_replace_rows(x.c(), rows.c(), src.c(), &out), x, rows, src)
-	return adopt(out)
+	return made("replace_rows", func(out *C.Tensor) *C.char { return C.fc_replace_rows(x.c(), rows.c(), src.c(), out) }, x, rows, src)
 }

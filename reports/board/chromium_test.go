@@ -2,8 +2,11 @@ package board
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"image"
+	"image/jpeg"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -168,6 +171,19 @@ func fullFolder(t *testing.T) (root, live string) {
 	finishedRun(t, filepath.Join(root, "one"), 0.1)
 	finishedRun(t, filepath.Join(root, "two"), 0.3)
 	put(t, filepath.Join(root, "two"), map[string]string{configFile: strings.Replace(config, "0.0005", "0.005", 1)})
+	var picture bytes.Buffer
+	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8)), nil); err != nil {
+		t.Fatal(err)
+	}
+	name, err := record.KeepPicture(filepath.Join(root, "one"), picture.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, filepath.Join(root, "one"), map[string]string{
+		"examples.json": fmt.Sprintf(`[{"question":"<image>what?","answer":"a","pictures":[%q],"before":[{"answer":"b"}],"after":[{"answer":"a"}],`+
+			`"reward_before":0,"reward_after":1}]`, name),
+		record.CompletionsFile: fmt.Sprintf(`{"phase":"grpo","epoch":1,"step":1,"query_id":1,"question":"<image>what?","pictures":[%q],`+
+			`"text":"a","reward":1}`+"\n", name)})
 	hostile := filepath.Join(root, hostileName)
 	finishedRun(t, hostile, 0)
 	text, err := json.Marshal("</script><script>alert(2)</script>" + hostileName)
@@ -255,6 +271,8 @@ func TestInBrowser(t *testing.T) {
 	if n := w.js("document.querySelectorAll('main img, main script, main b[onclick], main iframe').length"); n != 0.0 {
 		t.Errorf("%v elements have come out of texts of a run", n)
 	}
+	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "one")))
+	checkPictures(w)
 	w.open(server.URL + "/#/sweep/" + idOf(filepath.Join(root, "sweep")))
 	w.until("document.querySelectorAll('.parallel .job').length === 2 && document.querySelector('.uplot')")
 	if text := fmt.Sprint(w.js("document.body.innerText")); !strings.Contains(text, "2 of 3 jobs ended") ||
@@ -263,7 +281,7 @@ func TestInBrowser(t *testing.T) {
 	}
 	checkBands(t, w)
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "sweep", "0")) + "," + idOf(filepath.Join(root, "sweep", "1")))
-	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('arm A: A B (2 seeds)')")
+	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('lr=0.1: A B (2 seeds)')")
 	w.js(`[...document.querySelectorAll("label")].find(l => l.textContent.includes("mean over seeds")).click()`)
 	w.until("document.querySelector('.grid .u-legend')?.innerText.includes('seeds)') === false && location.hash.includes('seeds=0')")
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
@@ -349,6 +367,13 @@ func TestReportInBrowser(t *testing.T) {
 	w.quiet()
 }
 
+// checkPictures looks at a run's example before and after and at its completion, each with a picture of 8 pixels.
+func checkPictures(w *browser) {
+	w.until("document.querySelector('#examples') && document.querySelector('#completions')")
+	w.until("[...document.querySelectorAll('#examples img, #completions img')].filter(i => i.naturalWidth === 8).length === 2")
+	w.until("document.querySelector('#examples').innerText.replace(/\\s+/g, ' ').includes('what? → a before: reward 0 b after: reward 1.00 (+1.0) a')")
+}
+
 // checkBands looks at the curves of a sweep's settings: the mean of two seeds, 0.5 in both, and an interval around the loss, whose
 // ends the legend has.
 func checkBands(t *testing.T, w *browser) {
@@ -376,9 +401,13 @@ func TestExportInBrowser(t *testing.T) {
 	w.until("document.querySelectorAll('.row[data-id]').length === 6")
 	w.js(rowOf("one") + ".click()")
 	w.until("document.querySelectorAll('.uplot').length > 2 && document.querySelector('#results table')")
+	checkPictures(w)
 	w.open("file://" + out + "/index.html#/sweep/" + idOf(filepath.Join(root, "sweep")))
 	w.until("document.querySelectorAll('.parallel .job').length === 2")
 	checkBands(t, w)
+	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent.startsWith("Compare ")).click()`)
+	w.until("document.querySelector('#curves .u-legend')?.innerText.includes('lr=0.1: A B (2 seeds)')")
+	w.until("document.querySelector('#settings td code')?.textContent === 'seed'")
 	w.open("file://" + out + "/index.html#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(live))
 	w.until("document.body.innerText.includes('run report')")
 	w.quiet()

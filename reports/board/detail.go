@@ -122,7 +122,8 @@ func (b *Board) detail(id string) (*detail, error) {
 	if sizeOf(e.dir, examplesFile) < maxFile {
 		_ = record.ReadJSON(filepath.Join(e.dir, examplesFile), &d.Examples) // damaged: none
 		for i := range d.Examples {
-			d.Examples[i].Pictures = inlined(e.dir, d.Examples[i].Pictures)
+			x := &d.Examples[i]
+			x.Question, x.Pictures = x.Pictures.Asked(x.Question), inlined(e.dir, x.Pictures)
 		}
 	}
 	d.Completions = sizeOf(e.dir, record.CompletionsFile) > 0
@@ -329,7 +330,7 @@ func (b *Board) completions(id string, q url.Values) (*completionsAnswer, error)
 		}
 		var c record.SampledCompletion
 		if jsonwords.Unmarshal(line, &c) == nil {
-			c.Tokens = nil
+			c.Tokens, c.Question = nil, c.Pictures.Asked(c.Question)
 			if group := fmt.Sprint(c.Phase, c.Epoch, c.Step, c.QueryID); group != shown { // once a group
 				shown, c.Pictures = group, inlined(e.dir, c.Pictures)
 			} else {

@@ -136,7 +136,8 @@ func (b *Board) read(e *entry) {
 
 // ended takes all from the summary.
 func (e *entry) ended(s *brief) {
-	e.State, e.Title, e.Task, e.Seed, e.Overrides = s.State, s.Title, s.Task, &s.Seed, s.Overrides
+	seed := s.Seed // a pointer into the summary would keep all of it
+	e.State, e.Title, e.Task, e.Seed, e.Overrides = s.State, s.Title, s.Task, &seed, s.Overrides
 	if s.Error != "" {
 		e.Error = s.Error
 	}

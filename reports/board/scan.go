@@ -6,8 +6,11 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"fulcrum/internal/atomicfile"
@@ -180,10 +183,10 @@ func (b *Board) readChanged(all bool) {
 		}
 	}
 	b.turn++
+	var unknown []*entry
 	for id, e := range b.runs {
-		if !all && e.Version == 0 && time.Since(begin) > readAtOnce { // what is not read costs no look at its files
-			b.reading++
-			e.State = "unread"
+		if e.Version == 0 { // what is not read costs no look at its files
+			unknown = append(unknown, e)
 			continue
 		}
 		if unread && e.Progress != nil && *e.Progress == 1 && b.turn%turns != 0 {
@@ -207,12 +210,47 @@ func (b *Board) readChanged(all bool) {
 			continue
 		}
 		b.read(e)
-		b.version++
-		e.Version = b.version
-		b.unsaved++
+		b.told(e)
 	}
+	b.readUnknown(unknown, func() bool { return all || time.Since(begin) < readAtOnce })
 	if b.unsaved >= 500 {
 		b.saveIndex()
+	}
+}
+
+// told gives an entry that was read anew its version.
+func (b *Board) told(e *entry) {
+	b.version++
+	e.Version = b.version
+	b.unsaved++
+}
+
+// readUnknown reads runs for the first time, several at once, as long as more says so.
+func (b *Board) readUnknown(unknown []*entry, more func() bool) {
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(8, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for more() {
+				i := int(next.Add(1)) - 1
+				if i >= len(unknown) {
+					return
+				}
+				b.read(unknown[i])
+			}
+		})
+	}
+	workers.Wait()
+	for i, e := range unknown {
+		switch {
+		case i >= int(next.Load()):
+			e.State = "unread"
+			b.reading++
+		case e.stamp == (stamp{}) && !isRun(e.dir): // it went in between
+			delete(b.runs, e.ID)
+		default:
+			b.told(e)
+		}
 	}
 }
 

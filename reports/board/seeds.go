@@ -109,6 +109,41 @@ func (b *Board) settings(id string) ([]alike, error) {
 	return groups, nil
 }
 
+// seeded are the runs of a selection by their setting: jobs by those of their sweep, which knows that the arm of a study starts from
+// another checkpoint for each seed, others by their configuration.
+func (b *Board) seeded(ids string) ([]alike, error) {
+	selected, err := b.selected(ids)
+	if err != nil {
+		return nil, err
+	}
+	var groups []alike
+	var sweeps, others []string
+	for _, e := range selected {
+		if e.Sweep == "" {
+			others = append(others, e.ID)
+		} else if !slices.Contains(sweeps, e.Sweep) {
+			sweeps = append(sweeps, e.Sweep)
+		}
+	}
+	for _, sweep := range sweeps {
+		settings, err := b.settings(sweep)
+		if err != nil {
+			return nil, err
+		}
+		for _, g := range settings {
+			g.ids = slices.DeleteFunc(g.ids, func(id string) bool {
+				return !slices.ContainsFunc(selected, func(e entry) bool { return e.ID == id })
+			})
+			groups = append(groups, g)
+		}
+	}
+	if len(others) == 0 {
+		return groups, nil
+	}
+	arms, err := b.arms(strings.Join(others, ","))
+	return append(groups, arms...), err
+}
+
 // arms are the runs of a selection by what they differ in but for the seed, as their comparison has them.
 func (b *Board) arms(ids string) ([]alike, error) {
 	selected, err := b.selected(ids)

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -49,6 +50,26 @@ func (b *Board) selected(ids string) ([]entry, error) {
 		return nil, refusal{400, "too many runs: select at most 200"}
 	}
 	return runs, nil
+}
+
+// jobsOf are the ids of a sweep's runs by the number of their job, with commas.
+func (b *Board) jobsOf(sweep string) string {
+	var jobs []entry
+	b.mu.Lock()
+	for _, e := range b.runs {
+		if e.Sweep == sweep {
+			jobs = append(jobs, *e)
+		}
+	}
+	b.mu.Unlock()
+	slices.SortFunc(jobs, func(x, y entry) int {
+		return cmp.Or(cmp.Compare(len(x.Job), len(y.Job)), cmp.Compare(x.Job, y.Job))
+	})
+	var ids []string
+	for _, e := range jobs {
+		ids = append(ids, e.ID)
+	}
+	return strings.Join(ids, ",")
 }
 
 func (b *Board) comparison(ids string) (*comparison, error) {

@@ -133,7 +133,7 @@ func reply(w http.ResponseWriter, answer any, err error) {
 }
 
 // answer returns what lies at a path of the interface: runs, run/ID, run/ID/curves, run/ID/completions, sweep/ID,
-// sweep/ID/curves, compare, compare/curves.
+// sweep/ID/curves, sweep/ID/compare, compare, compare/curves.
 func (b *Board) answer(path string, q url.Values) (any, error) {
 	b.Scan(false)
 	b.readOn()
@@ -149,9 +149,11 @@ func (b *Board) known(path string, q url.Values) (any, error) {
 	case path == "compare":
 		return b.comparison(q.Get("ids"))
 	case path == "compare/curves":
-		return b.seeds(b.arms, q.Get("ids"), q)
+		return b.seeds(b.seeded, q.Get("ids"), q)
 	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "curves":
 		return b.seeds(b.settings, parts[1], q)
+	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "compare":
+		return b.comparison(b.jobsOf(parts[1]))
 	case len(parts) == 2 && parts[0] == "run":
 		return b.detail(parts[1])
 	case len(parts) == 2 && parts[0] == "sweep":

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 
 	"fulcrum/internal/atomicfile"
 )
@@ -38,6 +39,14 @@ func (p Pictures) Shown() []string {
 		}
 	}
 	return out
+}
+
+// Asked is a question without the marks that say where its pictures stand: readers see them beside it.
+func (p Pictures) Asked(question string) string {
+	if len(p.Shown()) == 0 {
+		return question
+	}
+	return strings.TrimSpace(strings.ReplaceAll(question, "<image>", " "))
 }
 
 // Pictures are paths in the run folder.

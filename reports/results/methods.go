@@ -2,6 +2,7 @@ package results
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -13,11 +14,12 @@ import (
 
 // Method is a way of choosing examples, with what a model's answers scored after them: question by question, for each seed.
 type Method struct {
+	Model string // that answers; "" = the only one
 	Name  string
 	Shots int // examples in a prompt
 	Arm
 
-	over   *ArmComparison // over the first method with as many examples; nil: this is it
+	over   *ArmComparison // over the model's first method with as many examples; nil: this is it
 	random *ArmComparison // of a placebo: over random examples
 }
 
@@ -30,9 +32,10 @@ func JoinMethods(runs []*record.Run) (*MethodTable, error) {
 	of := map[*Method][]*record.Run{}
 	for _, run := range runs {
 		for _, e := range run.Evaluations {
-			m := MethodTable{methods}.named(e.Shots, e.Policy)
+			model, name := path.Split(e.Policy) // as Policy joins them
+			m := MethodTable{methods}.named(strings.TrimSuffix(model, "/"), e.Shots, name)
 			if m == nil {
-				m = &Method{Name: e.Policy, Shots: e.Shots}
+				m = &Method{Model: strings.TrimSuffix(model, "/"), Name: name, Shots: e.Shots}
 				methods = append(methods, m)
 			}
 			of[m] = append(of[m], &record.Run{Dir: run.Dir, Tree: run.Tree, Evaluations: []record.Evaluation{e}})
@@ -52,8 +55,16 @@ func JoinMethods(runs []*record.Run) (*MethodTable, error) {
 	return &t, err
 }
 
-// CompareMethods compares all methods with the first one of as many examples, and placebos with random examples too. Intervals cover
-// new questions and new seeds; they and the tests are corrected for all of these comparisons together (Holm).
+// Policy names the method in evals.jsonl: MODEL/NAME where several models answer.
+func (m *Method) Policy() string {
+	if m.Model == "" {
+		return m.Name
+	}
+	return m.Model + "/" + m.Name
+}
+
+// CompareMethods compares all methods with the model's first one of as many examples, and placebos with random examples too. Intervals
+// cover new questions and new seeds; they and the tests are corrected for all of these comparisons together (Holm).
 func CompareMethods(methods []*Method) (MethodTable, error) {
 	t := MethodTable{methods}
 	var family []*ArmComparison
@@ -64,12 +75,12 @@ func CompareMethods(methods []*Method) (MethodTable, error) {
 	}
 	var err error
 	for _, m := range methods {
-		if first := t.named(m.Shots, ""); m != first {
+		if first := t.named(m.Model, m.Shots, ""); m != first {
 			if m.over, err = compare(m, first); err != nil {
 				return t, err
 			}
 		}
-		if random := t.named(m.Shots, record.PolicyRandom); random != nil && strings.HasPrefix(m.Name, record.Placebo) {
+		if random := t.named(m.Model, m.Shots, record.PolicyRandom); random != nil && strings.HasPrefix(m.Name, record.Placebo) {
 			if m.random, err = compare(m, random); err != nil {
 				return t, err
 			}
@@ -79,9 +90,11 @@ func CompareMethods(methods []*Method) (MethodTable, error) {
 	return t, nil
 }
 
-// named is the method of a name with so many examples; "": the first one.
-func (t MethodTable) named(shots int, name string) *Method {
-	at := slices.IndexFunc(t.Methods, func(m *Method) bool { return m.Shots == shots && (name == "" || m.Name == name) })
+// named is the model's method of a name with so many examples; "": the first one.
+func (t MethodTable) named(model string, shots int, name string) *Method {
+	at := slices.IndexFunc(t.Methods, func(m *Method) bool {
+		return m.Model == model && m.Shots == shots && (name == "" || m.Name == name)
+	})
 	if at < 0 {
 		return nil
 	}
@@ -90,8 +103,12 @@ func (t MethodTable) named(shots int, name string) *Method {
 
 // Table is the comparison with a row for each method, in percent.
 func (t MethodTable) Table(title string) *page.Table {
-	first, metric := t.Methods[0].Name, t.Methods[0].Metric
-	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric + " (%)", "95% interval", ">over " + page.Plain(first),
+	first := t.Methods[0].Name
+	metric, unit := t.Methods[0].measure()
+	if unit != "" {
+		metric += " (" + strings.TrimSpace(unit) + ")"
+	}
+	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, "95% interval", ">over " + page.Plain(first),
 		"95% interval of it", "verdict"}, nil)
 	table.Title = title
 	for _, m := range t.Methods {
@@ -108,23 +125,38 @@ func (t MethodTable) Table(title string) *page.Table {
 		}
 		table.Rows = append(table.Rows, row)
 	}
+	if t.Methods[0].Model != "" {
+		table.Columns = append(page.NewTable([]string{"model"}, nil).Columns, table.Columns...)
+		for i, m := range t.Methods {
+			table.Rows[i] = append([]any{m.Model}, table.Rows[i]...)
+		}
+	}
 	return table
+}
+
+// measure is what percent is called, and its unit.
+func (m *Method) measure() (name, unit string) {
+	if m.Metric == "cider" {
+		return "CIDEr-D × 100", ""
+	}
+	return m.Metric, " %"
 }
 
 func (m *Method) percent() float64 { return 100 * stat.Mean(m.QueryScores()) }
 
 // Findings say in words what the comparison found.
 func (t MethodTable) Findings(d *page.Document) {
-	var shots []int
-	for _, m := range t.Methods {
-		if !slices.Contains(shots, m.Shots) {
-			shots = append(shots, m.Shots)
+	for _, first := range t.Methods {
+		if first.over != nil {
+			continue
 		}
-	}
-	for _, n := range shots {
-		first := t.named(n, "")
-		d.Paragraph("With %s chosen by `%s`, the model's %s on %s is **%.1f %%**. The others, in points of it:", page.Plural(n, "example"),
-			first.Name, page.Plain(first.Metric), page.Plural(len(first.QueryIDs), "held-out question"), first.percent())
+		whose, n := "the model", first.Shots
+		metric, unit := first.measure()
+		if first.Model != "" {
+			whose = "`" + first.Model + "`"
+		}
+		d.Paragraph("With %s chosen by `%s`, %s's %s on %s is **%.1f%s**. The others, in points of it:", page.Plural(n, "example"),
+			first.Name, whose, page.Plain(metric), page.Plural(len(first.QueryIDs), "held-out question"), first.percent(), unit)
 		var items []string
 		for _, of := range []struct {
 			verdict stats.Verdict
@@ -133,7 +165,7 @@ func (t MethodTable) Findings(d *page.Document) {
 			{stats.NotSeparable, "**Not separable from `%s`**"}} {
 			var gains []string
 			for _, m := range t.Methods {
-				if m.Shots == n && m.over != nil && m.over.Verdict == of.verdict {
+				if m.Model == first.Model && m.Shots == n && m.over != nil && m.over.Verdict == of.verdict {
 					gains = append(gains, fmt.Sprintf("`%s` %s", m.Name, m.over.points()))
 				}
 			}
@@ -142,7 +174,7 @@ func (t MethodTable) Findings(d *page.Document) {
 			}
 		}
 		for _, m := range t.Methods {
-			if m.Shots == n && m.random != nil {
+			if m.Model == first.Model && m.Shots == n && m.random != nil {
 				items = append(items, m.control())
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 )
 
 // methodsOf are answers of 200 questions, so many of them right, other ones with each seed.
@@ -69,5 +70,40 @@ func TestMethodsAreCorrectedTogether(t *testing.T) {
 	}
 	if one, several := width(1, "image", "sft"), width(3, "image", "sft"); several >= one {
 		t.Errorf("width %g with one seed and %g with three, of answers that differ by chance alone", one, several)
+	}
+}
+
+// Each model has its own reference, its own findings and rows of its own, and is told from the method in evals.jsonl.
+func TestMethodsOfSeveralModels(t *testing.T) {
+	var methods []*Method
+	var runs []*record.Run
+	for k, model := range []string{"/models/a", "/models/b"} {
+		of := methodsOf(1, map[string]float64{"image": []float64{0.2, 0.6}[k], "sft": 0.6}, "image", "sft")
+		for _, m := range of {
+			m.Model, m.Metric = model, "cider"
+			runs = append(runs, &record.Run{Evaluations: []record.Evaluation{{Split: "held_out", Policy: m.Policy(), Metric: m.Metric, Shots: 2,
+				QueryIDs: m.QueryIDs, Scores: m.Scores[0]}}})
+		}
+		methods = append(methods, of...)
+	}
+	table, err := CompareMethods(methods)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d page.Document
+	table.Findings(&d)
+	for _, want := range []string{"`/models/a`'s CIDEr-D × 100 on 200 held-out questions is **20.0**", "**Better than `image`**: `sft` +40.0",
+		"`/models/b`'s CIDEr-D × 100 on 200 held-out questions is **60.0**", "**Not separable from `image`**: `sft` "} {
+		if !strings.Contains(d.Text(), want) {
+			t.Errorf("the findings lack %q:\n%s", want, d.Text())
+		}
+	}
+	rows := table.Table("").Texts()
+	if len(rows) != 4 || rows[1][0] != "/models/a" || rows[1][8] != "better" || rows[2][6] != "" || rows[3][8] == "better" {
+		t.Errorf("rows %q", rows)
+	}
+	joined, err := JoinMethods(runs)
+	if err != nil || len(joined.Methods) != 4 || joined.Methods[3].Model != "/models/b" || joined.Methods[3].Name != "sft" {
+		t.Errorf("joined: %+v, %v", joined, err)
 	}
 }

@@ -331,7 +331,7 @@ func reportExamples(d *page.Document, run *record.Run) {
 		d.Heading(2, "Answers before and after")
 		d.Paragraph("Greedy answers to held-out questions that changed, evenly from the largest gain of reward to the largest loss.")
 		for _, e := range run.Examples {
-			question := strings.TrimSpace(pictureCell(e.Pictures) + " " + page.Plain(page.Clip(e.Question, questionWidth)))
+			question := strings.TrimSpace(pictureCell(e.Pictures) + " " + page.Plain(page.Clip(e.Pictures.Asked(e.Question), questionWidth)))
 			rows = append(rows, []string{question, page.TextCell(e.Answer, answerWidth), answerOf(e.Before),
 				page.Sig(e.RewardBefore, 3), answerOf(e.After), page.Sig(e.RewardAfter, 3)})
 		}

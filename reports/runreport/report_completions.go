@@ -111,7 +111,7 @@ func reportGroup(d *page.Document, s keptStep, group []record.SampledCompletion)
 	first := group[0]
 	text := fmt.Sprintf("**Epoch %d, step %s, question %d.**", s.epoch, page.Thousands(s.step), first.QueryID)
 	if first.Question != "" {
-		text += " " + page.Plain(page.Clip(first.Question, questionWidth))
+		text += " " + page.Plain(page.Clip(first.Pictures.Asked(first.Question), questionWidth))
 	}
 	if first.Reference != "" {
 		text += " Target: " + page.TextCode(first.Reference, answerWidth) + "."

@@ -3,6 +3,7 @@ package lvlm
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"image/png"
 	"io"
@@ -27,8 +28,9 @@ type pictures struct {
 	bytes       int               // of fresh
 }
 
-// URL returns an image as a data: URL. One that is small enough goes as it is in the file. A larger one is scaled to sides in
-// multiples of 28 pixels, as Qwen2.5-VL's processor would: behind the server it finds nothing left to scale.
+// URL returns an image as a data: URL that every server decodes to the pixels that the local model sees. A JPEG file goes as it is,
+// without EXIF data, by which vLLM would turn it; another kind as an opaque PNG, since vLLM lays transparent ones on white. A larger
+// image is scaled to sides in multiples of 28 pixels, as Qwen2.5-VL's processor would: behind the server it finds nothing left to scale.
 func (c *pictures) URL(path string) (string, error) {
 	if strings.HasPrefix(path, "data:") {
 		return path, nil
@@ -68,11 +70,19 @@ func (c *pictures) encode(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if most := c.size * c.size; most > 0 && height*width > most {
-		img, err := pixels.Decode(path)
-		if err != nil {
-			return "", err
-		}
+	f, err := regular.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, math.MaxInt32))
+	if err != nil {
+		return "", err
+	}
+	most := c.size * c.size
+	if large := most > 0 && height*width > most; !large && http.DetectContentType(data) == "image/jpeg" {
+		return dataURL(withoutEXIF(data)), nil
+	} else if large {
 		h, w, err := pixels.SmartResize(height, width, factor, 0, most)
 		if err == nil && min(h, w) == 0 {
 			err = fmt.Errorf("%s: %d×%d pixels (height × width) leave nothing at image_size=%d", path, height, width, c.size)
@@ -80,20 +90,40 @@ func (c *pictures) encode(path string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		var b bytes.Buffer
-		encoder := png.Encoder{CompressionLevel: png.BestSpeed}
-		if err := encoder.Encode(&b, pixels.ToRGB(img).Resize(w, h)); err != nil {
-			return "", err
-		}
-		return dataURL(b.Bytes()), nil
+		height, width = h, w
 	}
-	f, err := regular.Open(path)
+	img, err := pixels.Decode(path)
 	if err != nil {
 		return "", err
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, math.MaxInt32))
-	return dataURL(data), err
+	rgb := pixels.ToRGB(img)
+	if height != rgb.H || width != rgb.W {
+		rgb = rgb.Resize(width, height)
+	}
+	var b bytes.Buffer
+	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
+	err = encoder.Encode(&b, rgb)
+	return dataURL(b.Bytes()), err
+}
+
+// withoutEXIF drops the EXIF segments of a JPEG file, which stand before its pixels.
+func withoutEXIF(data []byte) []byte {
+	const (
+		app1, scan = 0xe1, 0xda // markers, behind 0xff
+		head       = 4          // bytes of a marker and its segment's length
+	)
+	out, at := bytes.Clone(data[:2]), 2
+	for at+head < len(data) && data[at] == 0xff && data[at+1] != scan {
+		end := at + 2 + int(binary.BigEndian.Uint16(data[at+2:]))
+		if end > len(data) {
+			break
+		}
+		if data[at+1] != app1 || !bytes.HasPrefix(data[at+head:], []byte("Exif\x00")) {
+			out = append(out, data[at:end]...)
+		}
+		at = end
+	}
+	return append(out, data[at:]...)
 }
 
 func dataURL(data []byte) string {

@@ -242,6 +242,9 @@ func (s *server) explain(err error) error {
 	}
 	switch status.Code {
 	case http.StatusUnauthorized, http.StatusForbidden:
+		if s.opt.KeyEnv == nil && status.Code == http.StatusForbidden { // it is no matter of keys: vLLM forbids what is not enabled
+			return err
+		}
 		if s.opt.KeyEnv == nil {
 			return fmt.Errorf("%w: it wants a key: lvlm.key_env=NAME of the variable that holds it", err)
 		}

@@ -416,7 +416,7 @@ func TestWhyNoTeacher(t *testing.T) {
 		want   string
 	}{
 		{"no folder", &lvlmtest.Server{Teacher: true}, nil, "give the model's folder, lvlm.path"},
-		{"not offered", &lvlmtest.Server{}, folder(t, 0, template), "status 404"},
+		{"not offered", &lvlmtest.Server{}, folder(t, 0, template), "Restart vllm serve with --enable-scale-out to enable them"},
 		{"other numbers", &lvlmtest.Server{Teacher: true, Lie: "teacher of another prompt"}, folder(t, 0, template),
 			"/inference/v1/generate gives ["},
 	} {

@@ -1,225 +1,49 @@
 package vqa
 
+import (
+	"cmp"
+	"strings"
+	"sync"
+)
+
 // contraction returns the word that the public contraction table of the VQA evaluation puts for a
 // lower-cased one (with an odd entry or two, which are the table's own), or the word itself. Entries with
 // capitals are left out: a lower-cased word can never match them.
-func contraction(word string) string {
-	switch word {
-	case "aint":
-		return "ain't"
-	case "arent":
-		return "aren't"
-	case "cant":
-		return "can't"
-	case "couldve":
-		return "could've"
-	case "couldnt":
-		return "couldn't"
-	case "couldn'tve", "couldnt've":
-		return "couldn't've"
-	case "didnt":
-		return "didn't"
-	case "doesnt":
-		return "doesn't"
-	case "dont":
-		return "don't"
-	case "hadnt":
-		return "hadn't"
-	case "hadnt've", "hadn'tve":
-		return "hadn't've"
-	case "hasnt":
-		return "hasn't"
-	case "havent":
-		return "haven't"
-	case "hed":
-		return "he'd"
-	case "hed've", "he'dve":
-		return "he'd've"
-	case "hes":
-		return "he's"
-	case "howd":
-		return "how'd"
-	case "howll":
-		return "how'll"
-	case "hows":
-		return "how's"
-	case "isnt":
-		return "isn't"
-	case "itd":
-		return "it'd"
-	case "itd've", "it'dve":
-		return "it'd've"
-	case "itll":
-		return "it'll"
-	case "maam":
-		return "ma'am"
-	case "mightnt":
-		return "mightn't"
-	case "mightnt've", "mightn'tve":
-		return "mightn't've"
-	case "mightve":
-		return "might've"
-	case "mustnt":
-		return "mustn't"
-	case "mustve":
-		return "must've"
-	case "neednt":
-		return "needn't"
-	case "notve":
-		return "not've"
-	case "oclock":
-		return "o'clock"
-	case "oughtnt":
-		return "oughtn't"
-	case "ow's'at", "'ows'at", "'ow'sat":
-		return "'ow's'at"
-	case "shant":
-		return "shan't"
-	case "shed've", "she'dve":
-		return "she'd've"
-	case "shouldve":
-		return "should've"
-	case "shouldnt":
-		return "shouldn't"
-	case "shouldnt've", "shouldn'tve":
-		return "shouldn't've"
-	case "somebody'd":
-		return "somebodyd"
-	case "somebodyd've", "somebody'dve":
-		return "somebody'd've"
-	case "somebodyll":
-		return "somebody'll"
-	case "somebodys":
-		return "somebody's"
-	case "someoned":
-		return "someone'd"
-	case "someoned've", "someone'dve":
-		return "someone'd've"
-	case "someonell":
-		return "someone'll"
-	case "someones":
-		return "someone's"
-	case "somethingd":
-		return "something'd"
-	case "somethingd've", "something'dve":
-		return "something'd've"
-	case "somethingll":
-		return "something'll"
-	case "thats":
-		return "that's"
-	case "thered":
-		return "there'd"
-	case "thered've", "there'dve":
-		return "there'd've"
-	case "therere":
-		return "there're"
-	case "theres":
-		return "there's"
-	case "theyd":
-		return "they'd"
-	case "theyd've", "they'dve":
-		return "they'd've"
-	case "theyll":
-		return "they'll"
-	case "theyre":
-		return "they're"
-	case "theyve":
-		return "they've"
-	case "twas":
-		return "'twas"
-	case "wasnt":
-		return "wasn't"
-	case "wed've", "we'dve":
-		return "we'd've"
-	case "weve":
-		return "we've"
-	case "werent":
-		return "weren't"
-	case "whatll":
-		return "what'll"
-	case "whatre":
-		return "what're"
-	case "whats":
-		return "what's"
-	case "whatve":
-		return "what've"
-	case "whens":
-		return "when's"
-	case "whered":
-		return "where'd"
-	case "wheres":
-		return "where's"
-	case "whereve":
-		return "where've"
-	case "whod":
-		return "who'd"
-	case "whod've", "who'dve":
-		return "who'd've"
-	case "wholl":
-		return "who'll"
-	case "whos":
-		return "who's"
-	case "whove":
-		return "who've"
-	case "whyll":
-		return "why'll"
-	case "whyre":
-		return "why're"
-	case "whys":
-		return "why's"
-	case "wont":
-		return "won't"
-	case "wouldve":
-		return "would've"
-	case "wouldnt":
-		return "wouldn't"
-	case "wouldnt've", "wouldn'tve":
-		return "wouldn't've"
-	case "yall":
-		return "y'all"
-	case "yall'll", "y'allll":
-		return "y'all'll"
-	case "yall'd've", "y'alld've", "y'all'dve":
-		return "y'all'd've"
-	case "youd":
-		return "you'd"
-	case "youd've", "you'dve":
-		return "you'd've"
-	case "youll":
-		return "you'll"
-	case "youre":
-		return "you're"
-	case "youve":
-		return "you've"
-	}
-	return word
-}
+func contraction(word string) string { return cmp.Or(contractions()[word], word) }
+
+var contractions = sync.OnceValue(func() map[string]string {
+	return pairs(`aint ain't, arent aren't, cant can't, couldve could've, couldnt couldn't, couldn'tve couldn't've, couldnt've couldn't've,
+didnt didn't, doesnt doesn't, dont don't, hadnt hadn't, hadnt've hadn't've, hadn'tve hadn't've, hasnt hasn't, havent haven't,
+hed he'd, hed've he'd've, he'dve he'd've, hes he's, howd how'd, howll how'll, hows how's, isnt isn't, itd it'd, itd've it'd've,
+it'dve it'd've, itll it'll, maam ma'am, mightnt mightn't, mightnt've mightn't've, mightn'tve mightn't've, mightve might've,
+mustnt mustn't, mustve must've, neednt needn't, notve not've, oclock o'clock, oughtnt oughtn't, ow's'at 'ow's'at,
+'ows'at 'ow's'at, 'ow'sat 'ow's'at, shant shan't, shed've she'd've, she'dve she'd've, shouldve should've, shouldnt shouldn't,
+shouldnt've shouldn't've, shouldn'tve shouldn't've, somebody'd somebodyd, somebodyd've somebody'd've,
+somebody'dve somebody'd've, somebodyll somebody'll, somebodys somebody's, someoned someone'd, someoned've someone'd've,
+someone'dve someone'd've, someonell someone'll, someones someone's, somethingd something'd, somethingd've something'd've,
+something'dve something'd've, somethingll something'll, thats that's, thered there'd, thered've there'd've,
+there'dve there'd've, therere there're, theres there's, theyd they'd, theyd've they'd've, they'dve they'd've, theyll they'll,
+theyre they're, theyve they've, twas 'twas, wasnt wasn't, wed've we'd've, we'dve we'd've, weve we've, werent weren't,
+whatll what'll, whatre what're, whats what's, whatve what've, whens when's, whered where'd, wheres where's, whereve where've,
+whod who'd, whod've who'd've, who'dve who'd've, wholl who'll, whos who's, whove who've, whyll why'll, whyre why're, whys why's,
+wont won't, wouldve would've, wouldnt wouldn't, wouldnt've wouldn't've, wouldn'tve wouldn't've, yall y'all, yall'll y'all'll,
+y'allll y'all'll, yall'd've y'all'd've, y'alld've y'all'd've, y'all'dve y'all'd've, youd you'd, youd've you'd've,
+you'dve you'd've, youll you'll, youre you're, youve you've`)
+})
 
 // digit returns the digits for a number word up to ten (none is 0), or the word itself.
-func digit(word string) string {
-	switch word {
-	case "none", "zero":
-		return "0"
-	case "one":
-		return "1"
-	case "two":
-		return "2"
-	case "three":
-		return "3"
-	case "four":
-		return "4"
-	case "five":
-		return "5"
-	case "six":
-		return "6"
-	case "seven":
-		return "7"
-	case "eight":
-		return "8"
-	case "nine":
-		return "9"
-	case "ten":
-		return "10"
+func digit(word string) string { return cmp.Or(digits()[word], word) }
+
+var digits = sync.OnceValue(func() map[string]string {
+	return pairs("none 0, zero 0, one 1, two 2, three 3, four 4, five 5, six 6, seven 7, eight 8, nine 9, ten 10")
+})
+
+// pairs reads a table: "from to, from to".
+func pairs(text string) map[string]string {
+	table := map[string]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		words := strings.Fields(pair)
+		table[words[0]] = words[1]
 	}
-	return word
+	return table
 }

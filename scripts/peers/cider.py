@@ -1,5 +1,5 @@
 """Writes rewardutil/testdata/cider.json: captions as Stanford's PTBTokenizer splits them and CIDEr-D as the public evaluation of COCO
-captions computes it. Needs Java and the package pycocoevalcap, which brings the tokenizer's jar: cider.py FOLDER_OF_PYCOCOEVALCAP"""
+captions computes it; and caption_evaluation.json: an annotation file and a result file with what that evaluation makes of them. Needs Java and the package pycocoevalcap, which brings the tokenizer's jar: cider.py FOLDER_OF_PYCOCOEVALCAP"""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ root = pathlib.Path(__file__).resolve().parents[2]
 coco = pathlib.Path(sys.argv[1])
 sys.path.insert(0, str(coco))
 from pycocoevalcap.cider.cider import Cider
-from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS
+from pycocoevalcap.tokenizer.ptbtokenizer import PUNCTUATIONS, PTBTokenizer
 
 CAPTIONS = (root / "rewardutil" / "testdata" / "captions.txt").read_text().splitlines()
 
@@ -46,3 +46,19 @@ for x, s in zip(items, numpy.asarray(scores, dtype=numpy.float64)):
 out = [json.dumps({"captions": len(CAPTIONS)})[:-1] + ', "tokens": [' + ",\n".join(json.dumps(t) for t in split) + "],",
        '"items": [' + ",\n".join(json.dumps(x) for x in items) + "]}"]
 (root / "rewardutil" / "testdata" / "cider.json").write_text("\n".join(out) + "\n")
+
+annotations, results = [], []
+for image in range(700, 724):
+    refs = [draw.choice(CAPTIONS) for _ in range(draw.randint(2, 5))]
+    annotations += [{"image_id": image, "id": 10 * image + k, "caption": r} for k, r in enumerate(refs)]
+    said = draw.choice(refs).split()
+    for _ in range(draw.randint(0, 3)):
+        said[draw.randrange(len(said))] = draw.choice(draw.choice(CAPTIONS).split())
+    if image % 6:  # the others have no result
+        results.append({"image_id": image, "caption": " ".join(said)})
+split = PTBTokenizer().tokenize
+ids = [r["image_id"] for r in results]
+gts = split({i: [a for a in annotations if a["image_id"] == i] for i in ids})
+mean, scores = Cider().compute_score(gts, split({r["image_id"]: [r] for r in results}))
+value = {"annotations": annotations, "results": results, "cider": float(mean), "perImage": dict(zip(ids, map(float, scores)))}
+(root / "rewardutil" / "testdata" / "caption_evaluation.json").write_text(json.dumps(value, indent=1) + "\n")

@@ -54,9 +54,9 @@ func (o AdaptedOptions) Config() lora.Config {
 // Adapted computes the rows of a table of embeddings, where and when they are wanted, by a CLIP model with low-rank adapters that are
 // among a policy's parameters.
 //
-// On a CPU each picture and each text is encoded by itself. Its embedding then depends on the adapters and on nothing else, to the
-// last bit, so that passes without gradient may remember it until the adapters change, and a resumed run computes what an
-// uninterrupted one had remembered.
+// On a CPU passes without gradient encode each picture and each text by itself. Its embedding then depends on the adapters and on
+// nothing else, to the last bit, so that it may be remembered until the adapters change, and a resumed run computes what an
+// uninterrupted one had remembered. With gradient a few are encoded together, which takes two thirds of the time.
 type Adapted struct {
 	*corpus
 	params *torchx.Params
@@ -71,7 +71,7 @@ type corpus struct {
 	modules   []lora.Module
 	sides     []side
 	generator *torchx.Generator
-	atOnce    int               // items that are encoded together
+	atOnce    int               // items that are encoded together; their layers' results are in memory at the same time
 	pixels    map[int][]float32 // of pictures, as many as options.CacheMiB holds
 	memos     []*memo           // the latest first
 }
@@ -100,7 +100,7 @@ func OpenAdapted(o AdaptedOptions, pictures, texts []string, dtype, device strin
 	if err != nil {
 		return nil, fmt.Errorf("selector.clip.path: %w", err)
 	}
-	c := &corpus{encoder: e, options: o, atOnce: 1, pixels: map[int][]float32{}}
+	c := &corpus{encoder: e, options: o, atOnce: 8, pixels: map[int][]float32{}}
 	if device != "cpu" {
 		c.atOnce = DefaultOptions().Batch
 	}
@@ -228,16 +228,15 @@ func (a *Adapted) Rows(rows []int64, train bool, seed uint64) torchx.Tensor {
 
 // units returns the embeddings [len(items), Dim] of items of a side.
 func (a *Adapted) units(side int, items []int, p lora.Pass) torchx.Tensor {
-	var known *memo
-	if a.atOnce == 1 && p.Dropout == 0 && !torchx.GradEnabled() && a.encoder.dtype == torchx.Float32 {
-		known = a.memo()
+	if a.encoder.device == "cpu" && p.Dropout == 0 && !torchx.GradEnabled() && a.encoder.dtype == torchx.Float32 {
+		var rows []float32
+		for known := a.memo(); len(items) > 0; items = items[1:] {
+			rows = append(rows, known.row(a, side, items[0])...)
+		}
+		return torchx.From(rows, len(rows)/a.encoder.Dim, a.encoder.Dim)
 	}
 	var out []torchx.Tensor
 	for part := range slices.Chunk(items, a.atOnce) {
-		if known != nil {
-			out = append(out, torchx.From(known.row(a, side, part[0]), 1, a.encoder.Dim))
-			continue
-		}
 		p.Queries = part
 		pass := p
 		out = append(out, torchx.Checkpoint(torchx.Zeros(1), func(torchx.Tensor) torchx.Tensor { return a.encode(side, part, &pass) }))

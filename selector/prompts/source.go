@@ -12,6 +12,7 @@ package prompts
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/torchx"
@@ -190,11 +191,4 @@ func (s *Source[P]) withoutEOS(ids []int64) []int64 {
 }
 
 // Ends reports whether a token ends a completion.
-func (s *Source[P]) Ends(id int64) bool {
-	for _, e := range s.text.EOS {
-		if id == e {
-			return true
-		}
-	}
-	return false
-}
+func (s *Source[P]) Ends(id int64) bool { return slices.Contains(s.text.EOS, id) }

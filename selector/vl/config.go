@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
@@ -60,14 +61,7 @@ func (v *Vision) PatchSize() int { return v.Channels * v.TemporalPatch * v.Patch
 func (v *Vision) Cell() int { return v.Merge * v.Merge }
 
 // full reports whether block i attends to the whole frame pair.
-func (v *Vision) full(i int) bool {
-	for _, b := range v.FullBlocks {
-		if b == i {
-			return true
-		}
-	}
-	return false
-}
+func (v *Vision) full(i int) bool { return slices.Contains(v.FullBlocks, i) }
 
 // architectures are the models whose arithmetic this package does.
 func architectures() []string {

@@ -68,6 +68,15 @@ func (m *Model) Encode(text string) []int {
 // Text returns a token's.
 func (m *Model) Text(id int) string { return m.Tokenizer().Decode([]int64{int64(id)}, false) }
 
+// Said returns the text of an answer.
+func (m *Model) Said(ids []int) string {
+	var out []int64
+	for _, id := range ids {
+		out = append(out, int64(id))
+	}
+	return m.Tokenizer().Decode(out, true)
+}
+
 func (m *Model) patches(data []byte) pixels.Patches {
 	config, _ := m.Pixels()
 	img, err := pixels.DecodeBytes(data)

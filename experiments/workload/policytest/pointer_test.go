@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/clip"
@@ -56,13 +58,38 @@ func pointers(t *testing.T) {
 			}
 			t.Cleanup(p.Free)
 			disturb(p.Params(), 0.1)
-			run(t, testCase{Policy: p, Batch: pools(t, dim, 3).Recorded([]int{4, 0, 5, 2}), Dropout: o.Encoder != "none",
+			c := testCase{Policy: p, Batch: pools(t, dim, 3).Recorded([]int{4, 0, 5, 2}), Dropout: o.Encoder != "none",
 				Flat: func(string) bool { return true },
 				Open: func(file string) (selector.Policy, error) {
 					return pointer.Open(file, pointer.OpenOptions{Options: o, Dim: dim, Device: "cpu", Strict: true, Clip: openClip})
-				}})
+				}}
+			run(t, c)
+			if model != nil {
+				t.Run("a clone has adapters of its own", c.adapters)
+			}
 		})
 	}
+}
+
+// adapters moves those of a clone alone: it is then another policy, as the policy becomes when its own are moved.
+func (c testCase) adapters(t *testing.T) {
+	before := c.logp(c.Batch)
+	clone := c.Policy.Clone()
+	defer clone.Free()
+	values := clone.Params().Values()
+	for i := range 100 { // the last parameters
+		values[len(values)-1-i] += 0.5
+	}
+	clone.Params().SetValues(values)
+	moved := (testCase{Policy: clone}).logp(c.Batch)
+	if slices.Equal(moved, before) {
+		t.Error("moved adapters change nothing")
+	}
+	golden.Close(t, c.logp(c.Batch), before, 0)
+	old := c.Policy.Params().Values()
+	defer c.Policy.Params().SetValues(old)
+	c.Policy.Params().SetValues(values)
+	golden.Close(t, c.logp(c.Batch), moved, 0)
 }
 
 // rowTexts are one for each row of pools.

@@ -55,11 +55,26 @@ export class CompareView {
     fill(this.pairs, h("p", { class: "quiet" }, "Computing intervals…"));
     await this.loadCurves();
     try {
-      const c = await ask("compare", { ids: this.ids.join(",") });
+      const c = fixed ? await this.written() : await ask("compare", { ids: this.ids.join(",") });
       if (!this.gone) this.drawComparison(c);
     } catch (error) {
       fill(this.pairs, fixed ? h("p", {}, "These files hold no differences of this selection; with the runs at hand: ", h("code", {}, "run report " + this.ids.map((id) => store.runs.get(id)?.path).join(" "))) : h("p", { class: "bad" }, error.message));
     }
+  }
+
+  // written is a comparison that the files hold: of a sweep's jobs, or of all runs. It takes their order.
+  async written() {
+    const sweep = store.runs.get(this.ids[0])?.sweep;
+    for (const path of [...(sweep ? [`sweep/${sweep}/compare`] : []), "compare"]) {
+      const c = await ask(path).catch(() => null);
+      if (c?.runs.length !== this.ids.length || !c.runs.every((r) => this.ids.includes(r.id))) continue;
+      this.ids = c.runs.map((r) => r.id);
+      this.place();
+      this.drawRuns();
+      this.draw();
+      return c;
+    }
+    throw new Error("another selection");
   }
 
   letter(i) {
@@ -80,7 +95,7 @@ export class CompareView {
       const sweeps = new Set(this.ids.map((id) => store.runs.get(id)?.sweep).filter(Boolean)), settings = new Map();
       for (const path of [...[...sweeps].map((id) => `sweep/${id}/curves`), "compare/curves"]) {
         const given = await ask(path).catch(() => ({ settings: [] }));
-        for (const m of given.settings) if (m.runs.every((id) => this.ids.includes(id))) settings.set(m.runs.join(), m);
+        for (const m of given.settings) if (m.runs.every((id) => this.ids.includes(id))) settings.set([...m.runs].sort().join(), m);
       }
       answer = { settings: [...settings.values()] };
     } else {
@@ -160,8 +175,6 @@ export class CompareView {
   }
 
   drawComparison(c) {
-    const same = new Set(this.ids), of = new Set(c.runs.map((r) => r.id));
-    if (fixed && (same.size !== of.size || [...same].some((id) => !of.has(id)))) throw new Error("another selection");
     const heads = c.runs.map((r, i) => this.letter(i));
     fill(this.settings, c.settings.length ? [csvButton("settings", () => [["key", ...c.runs.map((r) => r.path)], ...c.settings.map((x) => [x.key, ...x.values])]),
       table(["key", ...heads], c.settings.slice(0, 400).map((x) => [h("code", {}, x.key), ...x.values.map((v) => v == null ? h("span", { class: "quiet" }, "(absent)") : h("code", {}, v))]))] : h("p", {}, c.runs.length > 1 ? "None." : "Choose a second run."));

@@ -18,9 +18,8 @@ function gainOf(run) {
   return run.gain ? run.gain.mean : run.best != null && run.baseline != null ? run.best - run.baseline : null;
 }
 
-function natural(a, b) {
-  return a.localeCompare(b, "en", { numeric: true });
-}
+// natural orders names as readers count: 9 before 10.
+const natural = new Intl.Collator("en", { numeric: true }).compare;
 
 // matches says whether a run has every word of a filter: in its path, state, title, overrides, tags or note. A word like
 // tag:x or state:x looks there alone.

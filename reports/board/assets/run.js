@@ -283,7 +283,8 @@ function pictures(list) {
 
 function examplesSection(examples) {
   if (!examples.length) return null;
-  const items = (list) => h("ol", {}, (list || []).map((item) => h("li", {}, h("q", {}, item.question), " → ", h("b", {}, item.answer))));
+  const items = (list) => list?.length === 1 && !list[0].question ? h("p", { class: "said" }, h("b", {}, list[0].answer)) : // an answer, no selection
+    h("ol", {}, (list || []).map((item) => h("li", {}, h("q", {}, item.question), " → ", h("b", {}, item.answer))));
   return section("Examples: before and after", "examples", h("div", { class: "examples" }, examples.slice(0, 40).map((x) => h("article", {},
     pictures(x.pictures),
     h("p", {}, h("q", {}, x.question), " → ", h("b", {}, x.answer)),

@@ -1,6 +1,6 @@
 // The page of a sweep: its queue, its search, its jobs.
 import { h, fill, num, count, percent, duration, table, section, badge, bar, csvButton } from "./dom.js";
-import { store, chosen, ask, tell, fixed } from "./store.js";
+import { store, ask, tell, fixed } from "./store.js";
 import { Chart, colour } from "./chart.js";
 import { SeedCharts, viewControls, viewFrom } from "./panels.js";
 import { Parallel } from "./parallel.js";
@@ -117,7 +117,7 @@ export class SweepView {
     const keys = w.dimensions.map((d) => d.key);
     const shown = jobs.slice(0, 500);
     fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { selected: x === this.sort }, x)))),
-      h("button", { onclick: () => { for (const j of jobs) if (j.run) chosen.add(j.run); this.go("#/compare?ids=" + [...chosen].join(",")); } }, `Compare ${count(jobs.length)}`),
+      h("button", { onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.length)}`),
       csvButton("jobs", () => [["job", "state", ...keys, ...w.objectives.map((o) => o.name), "epochs", "seconds", "cause"], ...jobs.map((j) => [j.number, j.state, ...keys.map((k) => j.params[k]), ...(w.objectives.map((o, i) => j.objectives?.[i])), j.epochs, j.seconds, j.cause])]),
       this.kept ? h("span", { class: "quiet" }, `${count(jobs.length)} of ${count(w.jobs.length)} jobs are in the ranges`) : jobs.length > shown.length ? h("span", { class: "quiet" }, `the first ${shown.length} of ${count(jobs.length)}`) : null),
     table([">job", "state", ...keys, ...w.objectives.map((o) => ">" + o.name), ">epochs", ">took"], shown.map((j) => [

@@ -162,8 +162,11 @@ func (s *Server) render(r request) (text string, urls []string, err error) {
 	return text, urls, nil
 }
 
-// text is what a server shows of generated ids: none of the special tokens.
+// text is what a server shows of generated ids: none of the special tokens, as the model's own tokenizer has them where it says so.
 func (s *Server) text(ids []int) string {
+	if m, ok := s.Model.(interface{ Said(ids []int) string }); ok {
+		return m.Said(ids)
+	}
 	var b strings.Builder
 	for _, id := range ids {
 		if t := s.Model.Text(id); !strings.HasPrefix(t, "<|") {

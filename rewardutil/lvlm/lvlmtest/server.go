@@ -188,6 +188,7 @@ func (s *Server) serve(r *http.Request) (any, error) {
 		if s.Teacher {
 			return s.teacher(r.URL.Path, body)
 		}
+		return nil, refusal{http.StatusForbidden, "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."}
 	case "sglang/generate":
 		return s.sglang(body)
 	case "completions/v1/completions":

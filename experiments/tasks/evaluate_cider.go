@@ -1,0 +1,200 @@
+package tasks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"fulcrum/experiments/job"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
+	"fulcrum/rewardutil/text"
+)
+
+// This file is task=evaluate with evaluate.metric=cider: captions that a model wrote, against those of people.
+
+// captionResult is an entry of COCO's result file.
+type captionResult struct {
+	ImageID int64  `json:"image_id"`
+	Caption string `json:"caption"`
+}
+
+// caption is one of an image, as COCO's annotation file has it.
+type caption struct {
+	ID      int64  `json:"id"`
+	ImageID int64  `json:"image_id"`
+	Caption string `json:"caption"`
+}
+
+// captionEvaluation is evaluate.json with evaluate.metric=cider. Scores are 0 to 10, as pycocoevalcap prints them.
+type captionEvaluation struct {
+	Metric    string            `json:"metric"`
+	Results   string            `json:"results"`            // file
+	Truth     string            `json:"annotations"`        // file
+	Rule      string            `json:"missing"`            // what missing results count as
+	Images    int               `json:"images"`             // scored
+	Annotated int               `json:"annotated_images"`   // in the annotation file
+	Missing   int               `json:"missing_results"`    // annotated, but without a result
+	CIDEr     float64           `json:"cider"`              // mean over the images
+	Interval  *stats.Interval   `json:"interval,omitempty"` // of the mean, 95 %
+	ByImage   map[int64]float64 `json:"perImage"`
+}
+
+// Best is what a sweep compares.
+func (e *captionEvaluation) Best() *record.BestSummary {
+	return &record.BestSummary{Metric: "cider", Mode: "max", Value: record.Number(e.CIDEr)}
+}
+
+// evaluateCaptions scores a result file by CIDEr-D.
+func evaluateCaptions(j *job.Job) error {
+	opt := j.Config.Evaluate
+	references, ids, err := readCaptions(*opt.Annotations)
+	if err != nil {
+		return err
+	}
+	results, err := readCaptionResults(*opt.Results)
+	if err != nil {
+		return err
+	}
+	e := &captionEvaluation{Metric: opt.Metric, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(), Annotated: len(ids)}
+	has := map[int64]bool{}
+	for _, r := range results {
+		has[r.ImageID] = true
+	}
+	for _, id := range ids {
+		if has[id] {
+			continue
+		}
+		if e.Missing++; e.Rule == "error" {
+			return fmt.Errorf("%s: image %d, which has captions, has no result (evaluate.missing=error)", *opt.Results, id)
+		}
+		if e.Rule == "zero" {
+			results = append(results, captionResult{ImageID: id})
+		}
+	}
+	if e.ByImage, err = gradeCaptions(references, results); err != nil {
+		return fmt.Errorf("%s: %w", *opt.Results, err)
+	}
+	if e.Missing > 0 {
+		j.Log.Warnf("%s: %d of %d images with captions have no result (evaluate.missing=%s)", *opt.Results, e.Missing, len(ids), e.Rule)
+	}
+	scores, scored := make([]float64, len(results)), make([]int64, len(results))
+	for i, r := range results {
+		scores[i], scored[i] = e.ByImage[r.ImageID], r.ImageID
+	}
+	e.Images = len(results)
+	e.CIDEr, e.Interval = stats.MeanInterval(scores, stats.DefaultOptions().Level)
+	if err := e.write(j); err != nil {
+		return err
+	}
+	fields := map[string]any{"split": e.Metric, "policy": "results", "cider": e.CIDEr}
+	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
+		return err
+	}
+	return j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "results", Metric: "cider", QueryIDs: scored, Scores: scores})
+}
+
+// write writes evaluate.json and report.md.
+func (e *captionEvaluation) write(j *job.Job) error {
+	j.Begun, j.Evaluation = true, e
+	out := outOr(j.Config.Evaluate.Out, j.Dir, "evaluate.json")
+	if err := PrepareOut("evaluate.out", out, map[string]string{"evaluate.results": e.Results, "evaluate.annotations": e.Truth}); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(e, "", " ")
+	if err == nil {
+		err = atomicfile.Write(out, append(text, '\n'), 0o644)
+	}
+	if err == nil {
+		err = page.WriteText(j.Dir, e.markdown())
+	}
+	if err != nil {
+		return err
+	}
+	stdout.Printf("CIDEr-D %.4f\nevaluation: %s → %s\n", e.CIDEr, page.Plural(e.Images, "image"), out)
+	return nil
+}
+
+func (e *captionEvaluation) markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# CIDEr-D\n\n`%s` against `%s`, as pycocoevalcap computes it: %d of %d images with captions", e.Results, e.Truth,
+		e.Images, e.Annotated)
+	if e.Missing > 0 {
+		fmt.Fprintf(&b, ", %d without a result (evaluate.missing=%s)", e.Missing, e.Rule)
+	}
+	fmt.Fprintf(&b, ".\n\nMean over the images: **%.4f**", e.CIDEr)
+	if e.Interval != nil {
+		fmt.Fprintf(&b, ", 95 %% interval %.4f to %.4f", e.Interval.Low, e.Interval.High)
+	}
+	b.WriteString(".\n\nTo compare two evaluations image by image, with intervals: `run report FOLDER_A FOLDER_B`.\n")
+	return b.String()
+}
+
+// readCaptions reads the captions of an annotation file, and its images in their order.
+func readCaptions(path string) (references map[int64][]string, ids []int64, err error) {
+	f, err := openNamed(path, "evaluate.annotations")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close()
+	var file struct {
+		Annotations []struct {
+			ImageID *int64  `json:"image_id"`
+			Caption *string `json:"caption"`
+		}
+	}
+	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
+		return nil, nil, fmt.Errorf("%s: not a caption file of COCO: %w", path, err)
+	}
+	references = map[int64][]string{}
+	for i, a := range file.Annotations {
+		if a.ImageID == nil || a.Caption == nil {
+			return nil, nil, fmt.Errorf("%s: annotations[%d] has no image_id or no caption: want captions_*.json of COCO", path, i)
+		}
+		if references[*a.ImageID] == nil {
+			ids = append(ids, *a.ImageID)
+		}
+		references[*a.ImageID] = append(references[*a.ImageID], *a.Caption)
+	}
+	if len(ids) == 0 {
+		return nil, nil, fmt.Errorf("%s: no captions: want an object with a list annotations", path)
+	}
+	return references, ids, nil
+}
+
+// readCaptionResults reads an official result file of captions.
+func readCaptionResults(path string) ([]captionResult, error) {
+	return entries(path, `[{"image_id": 1, "caption": "…"}, …]`, "image", func(entry []byte) (captionResult, error) {
+		var r struct {
+			ImageID *int64  `json:"image_id"`
+			Caption *string `json:"caption"`
+		}
+		if err := jsonwords.Unmarshal(entry, &r); err != nil {
+			return captionResult{}, fmt.Errorf("want an object with image_id and caption: %w", err)
+		}
+		if r.ImageID == nil || r.Caption == nil {
+			return captionResult{}, errors.New("want image_id and caption")
+		}
+		return captionResult{*r.ImageID, *r.Caption}, nil
+	}, func(r captionResult) int64 { return r.ImageID })
+}
+
+// gradeCaptions returns the CIDEr-D of every result, 0 to 10. How rare an n-gram is is counted in the references of these images.
+func gradeCaptions(references map[int64][]string, results []captionResult) (map[int64]float64, error) {
+	of := make([][]string, len(results))
+	for i, r := range results {
+		if of[i] = references[r.ImageID]; of[i] == nil {
+			return nil, fmt.Errorf("image %d has a result and no captions in the annotations", r.ImageID)
+		}
+	}
+	scorer, out := text.NewCIDEr(of), make(map[int64]float64, len(results))
+	for i, r := range results {
+		out[r.ImageID] = scorer.Score(r.Caption, of[i])
+	}
+	return out, nil
+}

@@ -95,7 +95,7 @@ func (s *Set) at(i int) int {
 // Row returns the embedding row of query i.
 func (s *Set) Row(i int) int32 { return int32(s.IDs[i]) }
 
-// Pool returns the candidate rows [K_i] of query i, never the query itself (outside compat). The
+// Pool returns the candidate rows [K_i] of query i, never the query itself (but in the Python reference's reading). The
 // slice is read-only; for a pool shared by all queries it is a fresh copy without the query.
 func (s *Set) Pool(i int) []int32 {
 	i = s.at(i)
@@ -129,7 +129,7 @@ func (s *Set) PoolSize(i int) int {
 
 // TieOrder returns the positions of query i's pool in the order in which candidates are taken where all of them have
 // exactly the same score: drawn by data.split_seed and the ids of query and candidate, so that the order of a pool does not
-// decide for a policy without an opinion. In compat, and of sets made in memory, it is the pool's.
+// decide for a policy without an opinion. Of sets made in memory, and where ties go by the pool, it is the pool's.
 func (s *Set) TieOrder(i int) []int {
 	pool := s.Pool(i)
 	order := make([]int, len(pool))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,13 +85,18 @@ func writeTo(t *testing.T, text string) string {
 
 // COCO's published captions go through the loop, and task=evaluate scores its result files against the published file.
 func TestICLLoopOfCaptions(t *testing.T) {
+	t.Parallel()
 	root, dir := published(t, 20, 6), t.TempDir()
 	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	args := []string{"exp=icl_loop", "hydra.run.dir=" + dir, "threads=1", "data=captions", "data.root=" + root, "lvlm.path=" + weights,
 		"encoder.path=../selector/clip/testdata/quick", "icl.baselines=[image]", "icl.selectors=[sft]", "icl.shots=[1]", "beams.candidates=5",
 		"beams.width=2", "beams.score=cider", "lvlm.max_new_tokens=8", "sft.epochs=1", "report.plots=false"}
-	if r := run(t, args...); r.code != 2 || !strings.Contains(r.stderr, "take data.reward.mode=beam_score") {
-		t.Errorf("exit %d: %s", r.code, r.stderr)
+	for want, more := range map[string][]string{"take data.reward.mode=beam_score": nil,
+		"icl.models: nowhere: no such folder": {"data.reward.mode=beam_score", "icl.models=[nowhere]"},
+		"icl.models=[a,b,a]: a stands twice":  {"data.reward.mode=beam_score", "icl.models=[a,b,a]"}} {
+		if r := run(t, append(slices.Clone(args), more...)...); r.code != 2 || !strings.Contains(r.stderr, want) {
+			t.Errorf("exit %d: %s, want %q", r.code, r.stderr, want)
+		}
 	}
 	mustRun(t, append(args, "data.reward.mode=beam_score")...)
 	if table := read(t, filepath.Join(dir, "comparison.csv")); strings.Count(table, "\n") != 3 || !strings.Contains(table, "CIDEr-D × 100") {

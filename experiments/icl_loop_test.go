@@ -13,7 +13,7 @@ import (
 // loop is exp=icl_shapes in seconds: nothing is learned, everything is done.
 func loop(dir string, more ...string) []string {
 	return append([]string{"exp=icl_shapes", "hydra.run.dir=" + dir, "threads=1", "data.icl_shapes.episodes=64", "data.icl_shapes.records=40",
-		"data.icl_shapes.held_out=12", "beams.queries=20", "beams.candidates=8", "beams.width=2", "sft.epochs=1", "rce.epochs=1",
+		"data.icl_shapes.held_out=24", "beams.queries=20", "beams.candidates=8", "beams.width=2", "sft.epochs=1", "rce.epochs=1",
 		"grpo.epochs=1", "icl.selectors=[sft,'placebo:rce+grpo']", "icl.seeds=2", "icl.shots=[1,2]", "icl.baselines=[image,random]",
 		"report.plots=false"}, more...)
 }
@@ -36,6 +36,9 @@ func TestICLLoop(t *testing.T) {
 	}
 	if table := accuracies("whole"); strings.Count(table, "\n") != 9 || !strings.Contains(table, "placebo:rce+grpo,2,2,") {
 		t.Fatalf("comparison:\n%s\nwant a row for each of 4 methods and 2 numbers of examples", table)
+	}
+	if report := read("whole/report.md"); !strings.Contains(report, "on 24 held-out questions") {
+		t.Errorf("beams.queries bounds the training questions alone, and the report says:\n%s", report)
 	}
 	for _, name := range []string{"report.md", "comparison.tex", "comparison.md", "selections.jsonl", "annotations.json", "budgets.csv"} {
 		read(filepath.Join("whole", name))

@@ -34,6 +34,7 @@ func published(t *testing.T, train, val int) string {
 // of server, also where a file of the user's names the server. task=embed is one of its stages, done once for all of them. Who is
 // shown by similarity does not depend on the model, so whatever runs it has to answer the same.
 func TestICLLoopThroughServers(t *testing.T) {
+	t.Parallel()
 	train, val := 140, 60
 	if testing.Short() {
 		train, val = 20, 6

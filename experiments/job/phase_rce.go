@@ -60,7 +60,7 @@ func (o *RCEOptions) Shrink(groupSize int) { o.GroupSize = min(o.GroupSize, grou
 
 // imitated returns preflight.Stage.Credit of phases that imitate: nil where label smoothing makes other gradients.
 func imitated(c *Config, o rce.Options) func(b *selector.Batch, tau float64) []float64 {
-	if c.Selector.Smoothing > 0 || c.Compatible() {
+	if c.Selector.Smoothing > 0 {
 		return nil
 	}
 	return func(b *selector.Batch, tau float64) []float64 {

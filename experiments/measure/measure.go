@@ -42,6 +42,19 @@ func Print(ctx context.Context, w io.Writer, text string) error {
 	return json.NewEncoder(w).Encode(m)
 }
 
+// open loads libtorch for this goroutine and returns the device that a name stands for.
+func open(threads int, device string) (string, error) {
+	if err := torchx.Load(); err != nil {
+		return "", err
+	}
+	torchx.Attach(threads)
+	name, err := torchx.Device(device)
+	if err != nil {
+		return "", usage.Errorf("%v", err)
+	}
+	return name, nil
+}
+
 // measureSpec composes the configuration of spec and measures.
 func measureSpec(ctx context.Context, spec bench.Spec) (bench.Measurement, error) {
 	schema, err := tasks.Schema()
@@ -63,13 +76,9 @@ func measureSpec(ctx context.Context, spec bench.Spec) (bench.Measurement, error
 // Steps trains a phase of cfg for the steps of spec and times them.
 func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measurement, err error) {
 	defer torchx.Recover(&err)
-	if err := torchx.Load(); err != nil {
-		return m, err
-	}
 	j := &job.Job{Config: cfg}
-	torchx.Attach(j.Threads())
-	if j.Device, err = torchx.Device(cfg.Device); err != nil {
-		return m, usage.Errorf("%v", err)
+	if j.Device, err = open(j.Threads(), cfg.Device); err != nil {
+		return m, err
 	}
 	m = bench.Measurement{Spec: spec, Libtorch: torchx.Version(), Device: j.Device, Threads: torchx.Threads()}
 

@@ -33,13 +33,9 @@ func PrintShape(ctx context.Context, out io.Writer, text string) (err error) {
 	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
 		return usage.Errorf("bench: --measure-shape: %v", err)
 	}
-	if err := torchx.Load(); err != nil {
-		return err
-	}
-	torchx.Attach(spec.Threads)
-	device, err := torchx.Device(spec.Device)
+	device, err := open(spec.Threads, spec.Device)
 	if err != nil {
-		return usage.Errorf("%v", err)
+		return err
 	}
 	b, err := newShapeBench(spec.Workload, device)
 	if err != nil {

@@ -33,13 +33,9 @@ func PrintTokens(ctx context.Context, out io.Writer, text string) (err error) {
 	if at < 0 || which < 0 {
 		return usage.Errorf("bench: --measure-tokens: no case %s of %s", spec.Case, spec.Workload)
 	}
-	if err := torchx.Load(); err != nil {
-		return err
-	}
-	torchx.Attach(spec.Threads)
-	device, err := torchx.Device(spec.Device)
+	device, err := open(spec.Threads, spec.Device)
 	if err != nil {
-		return usage.Errorf("%v", err)
+		return err
 	}
 	w, c := bench.TokenWorkloads()[at], bench.TokenCases()[which]
 	b, err := newTokenBench(w, device, c.Name == "lora" || c.Name == "grpo")

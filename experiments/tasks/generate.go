@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/workload"
 )
 
 // generated is a line of generate.out.
@@ -21,36 +20,24 @@ type generated struct {
 // generate runs task=generate.
 func generate(ctx context.Context, j *job.Job) error {
 	o := j.Config.Generate
-	if err := linesOnly("generate.in", *o.In); err != nil {
-		return err
-	}
-	model, err := workload.OpenTextModel(j)
-	if err != nil {
-		return err
-	}
-	defer model.Free()
-	if j.Config.DryRun {
-		j.Logf("dry_run: the model loads; nothing was generated")
-		return nil
-	}
-	t := &textTask{job: j, name: "generate", in: *o.In, out: outOr(o.Out, j.Dir, "generations.jsonl"), batch: o.BatchSize, model: model,
-		answer: func(ctx context.Context, requests []request, first int) ([]any, error) {
-			answers, err := model.Generate(ctx, promptsOf(requests), o, j.Config.Seed, first)
-			if err != nil {
-				return nil, err
-			}
-			var lines []any
-			for i, req := range requests {
-				for _, c := range answers[i] {
-					finish := "stop"
-					if c.Cut {
-						finish = "length"
-					}
-					lines = append(lines, generated{req.line.ID, req.tokens, c.IDs, model.Decode(c.IDs), finish})
+	t := &textTask{job: j, name: "generate", in: *o.In, out: outOr(o.Out, j.Dir, "generations.jsonl"), batch: o.BatchSize}
+	t.answer = func(ctx context.Context, requests []request, first int) ([]any, error) {
+		answers, err := t.model.Generate(ctx, promptsOf(requests), o, j.Config.Seed, first)
+		if err != nil {
+			return nil, err
+		}
+		var lines []any
+		for i, req := range requests {
+			for _, c := range answers[i] {
+				finish := "stop"
+				if c.Cut {
+					finish = "length"
 				}
+				lines = append(lines, generated{req.line.ID, req.tokens, c.IDs, t.model.Decode(c.IDs), finish})
 			}
-			return lines, nil
-		}}
+		}
+		return lines, nil
+	}
 	return t.do(ctx)
 }
 

@@ -13,6 +13,7 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/iclshapes"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
@@ -34,6 +35,13 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 	if mode := j.Config.Data.Reward.Mode; len(o.Selectors) > 0 && greedy && mode == "vqa_gt_prob" {
 		return usage.Errorf("data.reward.mode=%s: beams.score=%s asks for no probabilities: take data.reward.mode=beam_score", mode,
 			j.Config.Beams.Score)
+	}
+	if j.Config.LVLM.Backend == "local" { // they are asked after the embeddings: say now that one is not there
+		for _, path := range o.Models {
+			if err := runfolder.CheckExists(path); err != nil {
+				return usage.Errorf("icl.models: %v", err)
+			}
+		}
 	}
 	s, err := newStages(j)
 	if err != nil {
@@ -167,11 +175,15 @@ func (l *loop) search(ctx context.Context) (err error) {
 	if err = l.spend("beams", l.beams, err); err != nil {
 		return err
 	}
-	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none")
+	asked := "beams.queries=null"
+	if l.Questions != nil {
+		asked = fmt.Sprintf("beams.queries=%d", *l.Questions)
+	}
+	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none", asked)
 	if l.pools = filepath.Join(dir, "records.json"); err != nil || !slices.Contains(l.Baselines, "best_beam") {
 		return err
 	}
-	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val")
+	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val", asked)
 	err = l.spend("beams of held-out questions", dir, err)
 	l.best = filepath.Join(dir, "records.json")
 	return err

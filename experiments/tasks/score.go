@@ -21,46 +21,34 @@ type scored struct {
 // score runs task=score: the log-probability of every token of given completions.
 func score(ctx context.Context, j *job.Job) error {
 	o := j.Config.Score
-	if err := linesOnly("score.in", *o.In); err != nil {
+	t := &textTask{job: j, name: "score", in: *o.In, out: outOr(o.Out, j.Dir, "scores.jsonl"), batch: o.BatchSize}
+	t.parse = func(req *request) error {
+		ids, err := completionOf(req.line, t.model)
+		req.ids = ids
+		if c, ok := t.model.(workload.CompletionChecker); ok && err == nil {
+			err = c.CheckCompletion(ids)
+		}
 		return err
 	}
-	model, err := workload.OpenTextModel(j)
-	if err != nil {
-		return err
+	t.answer = func(_ context.Context, requests []request, _ int) ([]any, error) {
+		completions := make([][]int64, len(requests))
+		for i, req := range requests {
+			completions[i] = req.ids
+		}
+		logp, err := t.model.LogProbs(promptsOf(requests), completions)
+		if err != nil {
+			return nil, err
+		}
+		lines := make([]any, len(requests))
+		for i, req := range requests {
+			sum := 0.0
+			for _, x := range logp[i] {
+				sum += x
+			}
+			lines[i] = scored{req.line.ID, req.ids, logp[i], sum}
+		}
+		return lines, nil
 	}
-	defer model.Free()
-	if j.Config.DryRun {
-		j.Logf("dry_run: the model loads; nothing was scored")
-		return nil
-	}
-	t := &textTask{job: j, name: "score", in: *o.In, out: outOr(o.Out, j.Dir, "scores.jsonl"), batch: o.BatchSize, model: model,
-		parse: func(req *request) error {
-			ids, err := completionOf(req.line, model)
-			req.ids = ids
-			if c, ok := model.(workload.CompletionChecker); ok && err == nil {
-				err = c.CheckCompletion(ids)
-			}
-			return err
-		},
-		answer: func(_ context.Context, requests []request, _ int) ([]any, error) {
-			completions := make([][]int64, len(requests))
-			for i, req := range requests {
-				completions[i] = req.ids
-			}
-			logp, err := model.LogProbs(promptsOf(requests), completions)
-			if err != nil {
-				return nil, err
-			}
-			lines := make([]any, len(requests))
-			for i, req := range requests {
-				sum := 0.0
-				for _, x := range logp[i] {
-					sum += x
-				}
-				lines[i] = scored{req.line.ID, req.ids, logp[i], sum}
-			}
-			return lines, nil
-		}}
 	return t.do(ctx)
 }
 

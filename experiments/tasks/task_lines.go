@@ -55,8 +55,24 @@ type textTask struct {
 	answer func(ctx context.Context, requests []request, first int) ([]any, error)
 }
 
-// do runs the task.
-func (t *textTask) do(ctx context.Context) error {
+// do opens the model and answers the lines.
+func (t *textTask) do(ctx context.Context) (err error) {
+	if err := linesOnly(t.name+".in", t.in); err != nil {
+		return err
+	}
+	if t.model, err = workload.OpenTextModel(t.job); err != nil {
+		return err
+	}
+	defer t.model.Free()
+	if t.job.Config.DryRun {
+		t.job.Logf("dry_run: the model loads; nothing was %sd", t.name)
+		return nil
+	}
+	return t.lines(ctx)
+}
+
+// lines answers the lines of the file.
+func (t *textTask) lines(ctx context.Context) error {
 	file, err := regular.Open(t.in)
 	if err != nil {
 		return usage.Errorf("%s.in=%s: %v%s", t.name, t.in, usage.Reason(err), nearpath.Hint(t.in))

@@ -29,7 +29,7 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
 		}
 		local, err := openLocal(j, "lvlm.path", *o.Path, icl.LocalOptions{Template: o.Template, ImageSize: o.ImageSize,
-			MaxNewTokens: o.MaxNewTokens})
+			MaxNewTokens: o.MaxNewTokens, CacheMiB: o.CacheMiB})
 		if err != nil {
 			return nil, err
 		}

@@ -68,11 +68,8 @@ func (d *PointerData) trained(n int) *beamdata.Set {
 
 // Beams are the recorded beams that sft and rce imitate.
 func (d *PointerData) Beams(phase string) (selector.Source, error) {
-	set := d.bundle.RCE
-	if set == nil || set.Len() == 0 {
-		set = d.bundle.Records
-	}
-	if set == nil || set.Len() == 0 {
+	set := firstSet(d.bundle.RCE, d.bundle.Records)
+	if set == nil {
 		return nil, usage.Errorf("schedule: phase %s needs recorded beams, and data.name=%s has none (data.beams)", phase, d.bundle.Name)
 	}
 	return d.training(set)
@@ -80,11 +77,8 @@ func (d *PointerData) Beams(phase string) (selector.Source, error) {
 
 // Records are the recorded groups of offline GRPO.
 func (d *PointerData) Records(phase string) (selector.Source, error) {
-	set := d.bundle.Records
-	if set == nil || set.Len() == 0 {
-		set = d.bundle.RCE
-	}
-	if set == nil || set.Len() == 0 {
+	set := firstSet(d.bundle.Records, d.bundle.RCE)
+	if set == nil {
 		return nil, usage.Errorf("schedule: phase %s needs recorded groups, and data.name=%s has none (data.records)", phase, d.bundle.Name)
 	}
 	return d.training(set)

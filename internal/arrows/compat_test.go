@@ -26,12 +26,10 @@ func compatRoom(file string) bool {
 func compatElsewhere() []string {
 	return []string{
 		"beamdata/beams_load.go", "beamdata/build.go", "beamdata/file.go", "beamdata/format_of.go", "beamdata/legacy.go", "beamdata/load.go",
-		"beamdata/options.go", "beamdata/record.go", "beamdata/rl.go", "beamdata/rl_compat.go", "beamdata/set.go", "beamdata/split.go",
-		"experiments/checks/preflight.go", "experiments/job/phase_rce.go", "experiments/tasks/evaluate.go",
-		"reports/record/metric.go", "reports/record/tfevents.go",
-		"rewardutil/advantage/advantages.go", "rewardutil/advantage/curriculum.go", "rewardutil/group/normalize.go",
-		"rewardutil/torchorder/order.go",
-		"rewardutil/vqa/accuracy.go", "rewardutil/vqa/evaluate.go",
+		"beamdata/options.go", "beamdata/record.go", "beamdata/rl.go", "beamdata/rl_compat.go", "beamdata/split.go",
+		"experiments/checks/preflight.go", "experiments/tasks/evaluate.go",
+		"reports/record/metric.go",
+		"rewardutil/advantage/advantages.go", "rewardutil/advantage/curriculum.go", "rewardutil/vqa/accuracy.go", "rewardutil/vqa/evaluate.go",
 	}
 }
 

@@ -111,10 +111,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		}
 		return pairs, nil
 	}
-	tables, err := comparisonTables(runs)
-	if err != nil {
-		return nil, err
-	}
+	tables := comparisonTables(runs)
 	if len(tables) == 0 {
 		d.Paragraph(nothing)
 	}
@@ -160,7 +157,7 @@ type comparisonEntry struct {
 	refused string             // why there is no comparison
 }
 
-func comparisonTables(runs []*record.Run) ([]comparisonTable, error) {
+func comparisonTables(runs []*record.Run) []comparisonTable {
 	type key struct {
 		split, metric string
 		shots         int
@@ -235,7 +232,7 @@ func comparisonTables(runs []*record.Run) ([]comparisonTable, error) {
 		}
 	}
 	stats.Settle(pairs)
-	return tables, nil
+	return tables
 }
 
 func (t comparisonTable) Write(d *page.Document) {

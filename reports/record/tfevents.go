@@ -13,7 +13,7 @@ import (
 
 // TensorBoard's event files are TFRecords (length, masked CRC, payload, masked CRC) of protobuf
 // messages. Six message types with a dozen fields are all that scalars and histograms need, so they
-// are written by hand; field numbers are from tensorboard/compat/proto/{event,summary}.proto.
+// are written by hand; field numbers are from its event.proto and summary.proto.
 
 const EventFilesPattern = "events.out.tfevents.*"
 

@@ -108,8 +108,8 @@ func (t MethodTable) Table(title string) *page.Table {
 	if unit != "" {
 		metric += " (" + strings.TrimSpace(unit) + ")"
 	}
-	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, "95% interval", ">over " + page.Plain(first),
-		"95% interval of it", "verdict"}, nil)
+	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, ">95% interval", ">over " + page.Plain(first),
+		">95% interval of it", "verdict"}, nil)
 	table.Title = title
 	for _, m := range t.Methods {
 		row := []any{m.Name, m.Shots, len(m.Seeds), page.Markup(fmt.Sprintf("%.1f", m.percent())), nil, nil, nil, nil}
@@ -155,7 +155,11 @@ func (t MethodTable) Findings(d *page.Document) {
 		if first.Model != "" {
 			whose = "`" + first.Model + "`"
 		}
-		d.Paragraph("With %s chosen by `%s`, %s's %s on %s is **%.1f%s**. The others, in points of it:", page.Plural(n, "example"),
+		how := "chosen by"
+		if first.Name == "image" || first.Name == "text" {
+			how = "nearest by"
+		}
+		d.Paragraph("With %s %s `%s`, %s's %s on %s is **%.1f%s**. Others differ from it by so many points:", page.Plural(n, "example"), how,
 			first.Name, whose, page.Plain(metric), page.Plural(len(first.QueryIDs), "held-out question"), first.percent(), unit)
 		var items []string
 		for _, of := range []struct {

@@ -39,7 +39,7 @@ func TestCompareMethods(t *testing.T) {
 		var d page.Document
 		table.Findings(&d)
 		text := d.Text()
-		for _, want := range []string{"With 2 examples chosen by `image`, the model's accuracy on 200 held-out questions is **",
+		for _, want := range []string{"With 2 examples nearest by `image`, the model's accuracy on 200 held-out questions is **",
 			"- **Better than `image`**: `sft` +", "- **Worse than `image`**: `random` −", "- **Not separable from `image`**: `none` ",
 			"- `placebo:sft`, trained on permuted rewards, is not separable from `random`, ",
 			"- `placebo:rce`, trained on permuted rewards, is better than `random`, +"} {

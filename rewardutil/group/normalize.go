@@ -8,8 +8,8 @@ import (
 	"fulcrum/rewardutil/torchorder"
 )
 
-// NormalizeOptions says how the rewards of one query are put on a common scale (for RCE's weights and
-// for compat's advantages; GRPO's own advantages start from raw rewards).
+// NormalizeOptions says how the rewards of one query are put on a common scale (for RCE's weights;
+// GRPO's advantages start from raw rewards).
 type NormalizeOptions struct {
 	// scale of the rewards within a query
 	Method string `koanf:"method" enum:"z_score,z_score_clamp,rank_normalize,none"`

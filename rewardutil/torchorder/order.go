@@ -9,9 +9,9 @@ import (
 // The reference orders equal rewards as libtorch's CPU kernels happen to: torch.sort is std::sort, and
 // torch.topk is std::nth_element and std::sort, or std::partial_sort for a small k, all of GNU's C++
 // library. These algorithms are deterministic, so that following them step by step gives the same order
-// of ties without loading libtorch. Only compat uses this; our own order is by position.
+// of ties without loading libtorch. Our own order is by position.
 
-// compatSort returns the indices of r in descending order, ties as torch.sort(r, descending=True) puts
+// Sort returns the indices of r in descending order, ties as torch.sort(r, descending=True) puts
 // them. NaN counts as the largest.
 func Sort(r []float64) []int {
 	s := newGNU(r)
@@ -19,7 +19,7 @@ func Sort(r []float64) []int {
 	return s.at
 }
 
-// CompatTopK returns the indices of the k largest values, best first, ties as torch.topk puts them.
+// TopK returns the indices of the k largest values, best first, ties as torch.topk puts them.
 func TopK(r []float64, k int) []int {
 	s := newGNU(r)
 	k = min(k, len(r))

@@ -2,17 +2,24 @@ package vl
 
 import "fulcrum/internal/torchx"
 
-// featureBytes bounds the remembered vectors: 256 MiB are 60 thousand vectors of the 3B model in bfloat16, some hundred images.
+// featureBytes bounds the remembered vectors unless RememberPictures does: 256 MiB are 60 thousand vectors of the 3B model in
+// bfloat16, some hundred images.
 const featureBytes = 256 << 20
+
+// RememberPictures sets how many bytes of pictures' vectors stay in memory while nobody trains what makes them.
+func (m *Model) RememberPictures(bytes int) { m.features.limit = bytes }
 
 // features remembers the vectors of pictures by their content, the least recently used going first.
 type features struct {
+	limit int // bytes
 	byKey map[string]torchx.Tensor
 	order []string // least recently used first
 	bytes int
 }
 
-func newFeatures() *features { return &features{byKey: map[string]torchx.Tensor{}} }
+func newFeatures() *features {
+	return &features{limit: featureBytes, byKey: map[string]torchx.Tensor{}}
+}
 
 // get returns the vectors of a picture, valid until trim.
 func (f *features) get(key string) (torchx.Tensor, bool) {
@@ -35,7 +42,7 @@ func (f *features) put(key string, x torchx.Tensor) {
 
 // trim drops the oldest until the rest fits. It is called when no vectors are in use: libtorch keeps what a graph needs.
 func (f *features) trim() {
-	for f.bytes > featureBytes && len(f.order) > 0 {
+	for f.bytes > f.limit && len(f.order) > 0 {
 		oldest := f.order[0]
 		f.bytes -= size(f.byKey[oldest])
 		f.byKey[oldest].Free()
@@ -57,7 +64,7 @@ func (f *features) clear() {
 	for _, t := range f.byKey {
 		t.Free()
 	}
-	*f = *newFeatures()
+	*f = features{limit: f.limit, byKey: map[string]torchx.Tensor{}}
 }
 
 func size(x torchx.Tensor) int { return x.Numel() * x.DType().Size() }

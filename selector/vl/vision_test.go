@@ -121,4 +121,10 @@ func TestFeaturesAreRemembered(t *testing.T) {
 	if f.trim(); len(f.byKey) != 0 {
 		t.Errorf("%d pictures remembered beyond the limit", len(f.byKey))
 	}
+	two := prompt(t, "two_images").Images
+	m.look(two, &lora.Pass{})
+	m.RememberPictures(f.bytes - 1)
+	if f.trim(); len(f.byKey) != 1 || f.byKey[two[1].Key].Numel() == 0 {
+		t.Errorf("%d of 2 pictures remembered where there is room for the last one", len(f.byKey))
+	}
 }

@@ -124,11 +124,10 @@ func (b *Board) look() {
 // find says what a folder is, and looks at those in it that are not known.
 func (b *Board) find(dir, sweep string, depth int) {
 	id := idOf(dir)
-	info, err := os.Stat(dir)
-	if err != nil || !info.IsDir() || depth > deepest {
+	if depth > deepest {
 		return
 	}
-	if isRun(dir) {
+	if isRun(dir) { // the time of its folder says nothing: one look less at each of thousands
 		if b.runs[id] == nil {
 			b.runs[id] = &entry{ID: id, Path: b.shown(dir), Sweep: sweep, dir: dir, stamp: stamp{Metrics: -1}}
 		}
@@ -138,6 +137,10 @@ func (b *Board) find(dir, sweep string, depth int) {
 		if sweep != "" {
 			b.runs[id].Job = filepath.Base(dir)
 		}
+		return
+	}
+	info, err := os.Stat(dir)
+	if err != nil || !info.IsDir() {
 		return
 	}
 	names, err := os.ReadDir(dir)

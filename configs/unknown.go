@@ -63,8 +63,18 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 	if found := s.elsewhere(key, last, root); len(found) > 0 {
 		return found
 	}
-	if section == nil { // trainer.lr
-		if found := s.elsewhere(last, last, root); len(found) > 0 {
+	if section == nil {
+		outermost, _, _ := strings.Cut(key, ".")
+		var inside []string // rewards.jugde.weight
+		s.root.walk(func(f *field) {
+			if strings.HasPrefix(f.path, outermost+".") && f.key == last {
+				inside = append(inside, f.path)
+			}
+		})
+		if near, ok := registry.Nearest(key, inside); ok {
+			return []string{near}
+		}
+		if found := s.elsewhere(last, last, root); len(found) > 0 { // trainer.lr
 			return found
 		}
 	}
@@ -212,8 +222,14 @@ func (s *Schema) notFound(key string, found []string) string {
 		return msg + " (did you mean " + strings.Join(found[:n-1], ", ") + " or " + found[n-1] + "?)"
 	}
 	parts := splitPath(key)
-	if f := s.find(strings.Join(parts[:len(parts)-1], ".")); f != nil && f.path != "" && len(f.fields) > 0 {
-		return msg + ": " + f.path + " has " + strings.Join(f.keys(), ", ")
+	for n := len(parts) - 1; n > 0; n-- { // what stands nearest above it
+		switch f := s.find(strings.Join(parts[:n], ".")); {
+		case f == nil || f.path == "":
+		case len(f.fields) > 0:
+			return msg + ": " + f.path + " has " + strings.Join(f.keys(), ", ")
+		default:
+			return msg + ": " + f.path + " has no keys of its own, it takes " + f.want()
+		}
 	}
 	return msg
 }

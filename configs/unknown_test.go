@@ -19,6 +19,14 @@ type unknownRoot struct {
 		Rank    int  `koanf:"rank" also:"r"`
 		Enabled bool `koanf:"enabled"`
 	} `koanf:"lora"`
+	Adapter unknownTerm `koanf:"adapter"`
+	Rewards struct {
+		Judge unknownTerm `koanf:"judge"`
+	} `koanf:"rewards"`
+}
+
+type unknownTerm struct {
+	Weight float64 `koanf:"weight"`
 }
 
 func (r *unknownRoot) Scheduled(section string) bool {
@@ -46,6 +54,8 @@ func TestUnknownKeys(t *testing.T) {
 		{"or all of them", "lr=1 schedule=[]", "unknown key lr (did you mean sft.lr or grpo.lr?)"},
 		{"both at once", "num_generations=4", "unknown key num_generations (did you mean grpo.group_size?)"},
 		{"a section that there is not", "trainer.lr=1", "unknown key trainer.lr (did you mean grpo.lr?)"},
+		{"a section with two letters swapped", "rewards.jugde.weight=1", "unknown key rewards.jugde.weight (did you mean rewards.judge.weight?)"},
+		{"a key below a value", "lora.rank.of=1", "unknown key lora.rank.of: lora.rank has no keys of its own, it takes an integer"},
 		{"a section's other name", "sft.learning_rate=1", "unknown key sft.learning_rate (did you mean sft.lr?)"},
 		{"Hydra's own keys", "output_dir=x", "unknown key output_dir (did you mean hydra.run.dir?)"},
 		{"nothing alike anywhere", "xyzzy=1", "unknown key xyzzy"},

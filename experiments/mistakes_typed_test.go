@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// 40 further mistakes, chosen and typed by somebody else than those of TestMistakes; docs/log.md has the marks of before.
+// 50 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 40, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 50, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -23,6 +23,8 @@ func typedMistakes(t *testing.T) []mistake {
 		return []string{"data=beams", "data.beams=" + filepath.Join(dir, name), emb}
 	}
 	typed := func(words ...string) []string { return append([]string{"exp=okvqa_v3"}, words...) }
+	records := filepath.Join(dir, "records.jsonl")
+	write(t, records, `{"id": 1, "question": "what is it?", "answers": ["a cat"]}`)
 	config := func(text string) []string {
 		at := t.TempDir()
 		write(t, filepath.Join(at, "mine.yaml"), text)
@@ -75,6 +77,18 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a metric of validation without val_", 5, 2, typed("checkpoint.best.metric=accuracy"), nil},
 		{"one beta", 5, 2, typed("optim.betas=0.9"), nil},
 		{"half a task's name", 5, 2, []string{"task=eval"}, nil},
+		{"a name of the Hub for an encoder", 5, 2, []string{"task=embed", "embed.in=" + records, "embed.modality=text",
+			"encoder.path=openai/clip-vit-base-patch32"}, nil},
+		{"records that are not there", 5, 2, []string{"task=embed", "embed.in=nowhere.jsonl", "encoder.path=clip"}, nil},
+		{"a server without its address", 5, 2, []string{"task=beams", "data.records_icl=" + records, "lvlm.backend=vllm"}, nil},
+		{"beams for records", 5, 1, []string{"task=beams", "data.records_icl=" + strings.TrimPrefix(good[1], "data.beams="), "lvlm.backend=vllm",
+			"lvlm.url=http://127.0.0.1:1"}, nil},
+		{"a schedule with a dash", 5, 2, []string{"exp=icl_shapes", "icl.selectors=[rce-grpo]"}, nil},
+		{"a model's reward where a reader is", 5, 2, typed("lvlm.reward=likelihood"), nil},
+		{"a key below a switch", 5, 2, typed("logging.wandb.project=mine"), nil},
+		{"a reward with two letters swapped", 5, 2, typed("rewards.jugde.weight=1"), nil},
+		{"a word for a port", 4, 2, []string{"board", dir, "--port", "http"}, nil},
+		{"a folder of runs to verify", 5, 2, []string{"verify", filepath.Join(dir, "outputs")}, nil},
 		{"predictions by a policy for other embeddings", 4, 1, append([]string{"task=predict", "init.checkpoint=" + run0}, good...), nil},
 	}
 }

@@ -25,6 +25,8 @@ type line struct {
 	Split    string   `json:"split"` // train, or val: held out
 }
 
+const example = `{"id": 1, "image": "1.jpg", "question": "what is it?", "answers": ["a cat"]}`
+
 // Load reads records, one JSON object a line or a list of them:
 //
 //	{"id": 1, "image": "images/1.jpg", "question": "what is it?", "answers": ["a cat", …], "image_id": 9, "split": "val"}
@@ -59,6 +61,9 @@ func Load(path string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(faults) == row && row > 0 { // another kind of file
+		return nil, fmt.Errorf("%s:%d: %w; want one record a line, such as %s", path, x.Line(0), faults[0].err, example)
+	}
 	const most = 8
 	var named []error
 	for _, f := range faults[:min(most, len(faults))] {
@@ -71,8 +76,7 @@ func Load(path string) (*Set, error) {
 		return nil, err
 	}
 	if row == 0 {
-		return nil, fmt.Errorf("%s holds no record: want one JSON object a line, such as %s", path,
-			`{"id": 1, "image": "1.jpg", "question": "what is it?", "answers": ["a cat"]}`)
+		return nil, fmt.Errorf("%s holds no record: want one JSON object a line, such as %s", path, example)
 	}
 	b.Unknown = keys.Unknown()
 	for i := range b.Unknown {

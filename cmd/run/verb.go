@@ -76,6 +76,14 @@ func noFlags() *pflag.FlagSet {
 
 // flagFault words what pflag says of a command's flags, with the nearest flag or all that there are.
 func flagFault(verb string, f *pflag.FlagSet, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		flag, want := invalid.GetFlag(), "another value"
+		if flag.Value.Type() == "int" {
+			want = "a whole number"
+		}
+		return usage.Errorf("run %s: --%s %s: want %s; run %[1]s --help says what it takes", verb, flag.Name, invalid.GetValue(), want)
+	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return usage.Errorf("run %s: %v; run %s --help says what it takes", verb, err, verb)

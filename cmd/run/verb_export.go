@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/export"
@@ -66,6 +67,9 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 			}
 			if together := *format != "latex" && *format != "markdown"; *what == "table" && together {
 				tables = []*page.Table{export.Merge(tables)}
+			}
+			if *out == "" && *format == "parquet" && stdout.Width() > 0 {
+				return usage.Errorf("--format parquet is no text for a terminal: give --out FILE.parquet")
 			}
 			if *out == "" {
 				return writeTables(s.out, tables, write)

@@ -122,7 +122,7 @@ func reportFolder(path string) (string, error) {
 		dir = filepath.Dir(path)
 	}
 	if !ledger.Exists(dir) && !runfolder.IsRun(dir) {
-		return "", usage.Errorf("%s: neither a run folder nor a sweep folder: a report is checked against the records beside it", dir)
+		return "", usage.Errorf("%v (a report is checked against the records beside it)", runfolder.NoRun(dir))
 	}
 	return dir, nil
 }

@@ -36,6 +36,8 @@ func (o InferOptions) Validate() error {
 	return errors.Join(
 		option.Want(o.Shots >= 1 && o.Shots <= 16, "shots", "want 1 to 16, got %d", o.Shots),
 		option.Want(o.Method != "predictions" || o.Predictions != nil, "predictions", "infer.method=predictions needs a file of task=predict"),
-		option.Want(o.Method != "best_beam" || o.Beams != nil, "beams", "infer.method=best_beam needs the RL file of the questions"),
-		option.Want(o.Method != "oracle" || o.Beams != nil, "beams", "infer.method=oracle needs the RL file of the questions, for its pools"))
+		option.Want(o.Method != "best_beam" || o.Beams != nil, "beams", "infer.method=best_beam needs the RL file of the questions "+
+			"(beams.records of task=beams)"),
+		option.Want(o.Method != "oracle" || o.Beams != nil, "beams", "infer.method=oracle needs the RL file of the questions, for its pools "+
+			"(beams.records of task=beams)"))
 }

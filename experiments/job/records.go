@@ -1,22 +1,29 @@
 package job
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/usage"
 )
 
 // Records reads the questions about images that in, which may be nil, or else the section data names: a file of records, or a
 // folder of published files: OK-VQA's, VQAv2's, or COCO's captions.
 func (c *Config) Records(in *string) (*icl.Set, error) {
-	d := c.Data
+	d, key := c.Data, "embed.in"
 	if in == nil {
-		in = d.RecordsICL
+		in, key = d.RecordsICL, "data.records_icl"
 	}
 	switch {
 	case in != nil:
-		if info, err := os.Stat(*in); err == nil && info.IsDir() {
+		info, err := os.Stat(*in)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, usage.Errorf("%s: no such file%s: set %s to an existing one", *in, nearpath.Hint(*in), key)
+		}
+		if err == nil && info.IsDir() {
 			return icl.LoadVQA(*in)
 		}
 		return icl.Load(*in)

@@ -17,6 +17,7 @@ import (
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hostmem"
@@ -34,9 +35,12 @@ func embed(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	c := j.Config.Encoder
-	var err error
+	err := workload.CheckDownloaded("encoder.path", *c.Path)
+	if err != nil {
+		return err
+	}
 	if e.encoder, err = clip.Open(*c.Path, c.DType, j.Device); err != nil {
-		return fmt.Errorf("encoder.path: %w", err)
+		return fmt.Errorf("encoder.path: want a CLIP folder as save_pretrained writes it: %w", err)
 	}
 	defer e.encoder.Free()
 	if err := e.check(ctx); err != nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -210,6 +211,9 @@ func (c *chooser) readPredictions(path string) error {
 func (c *chooser) list(query int64, pointer []int64) error {
 	if query < 0 || query >= int64(len(c.set.Records)) {
 		return fmt.Errorf("query %d is none of the %d records: its number is a row of them", query, len(c.set.Records))
+	}
+	if len(pointer) == 0 {
+		return errors.New(`no pointer: want a line of task=predict, such as {"query_id": 7, "pointer": [3, 1]}`)
 	}
 	if len(pointer) < c.Shots {
 		return fmt.Errorf("query %d has %d examples, infer.shots=%d wants as many", query, len(pointer), c.Shots)

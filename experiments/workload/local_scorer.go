@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
@@ -24,6 +25,9 @@ type Scorer struct {
 // OpenScorer opens the model and the store. They are closed when the task has ended.
 func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 	o, out := j.Config.LVLM, &Scorer{}
+	if err := o.Validate(); err != nil { // each line begins with a key of the section
+		return nil, usage.Errorf("lvlm.%s", strings.ReplaceAll(err.Error(), "\n", "\nlvlm."))
+	}
 	stored, err := lvlm.Open(ctx, o, func() (lvlm.Scorer, error) {
 		if o.Path == nil {
 			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
@@ -64,6 +68,9 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 		c.VL.Path = &path
 		files = filesOf(path)
 	} else {
+		if err := CheckDownloaded(key, path); err != nil {
+			return nil, err
+		}
 		checkpoint, err := job.ResolveCheckpoint(key, path)
 		if err != nil {
 			return nil, usage.Errorf("%s=%s: want a model folder with config.json, tokenizer and *.safetensors, or a run of policy=%s: %v", key,

@@ -20,7 +20,8 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 		return nil, nil
 	}
 	if j.Config.Data.Reader != nil || b.Val.Scorer != nil {
-		return nil, usage.Errorf("lvlm.reward=%s: data.name=%s has a reader that scores selections: want one of the two", *score, b.Name)
+		return nil, usage.Errorf("lvlm.reward=%s: data.name=%s has a reader that scores selections already: leave out lvlm.reward, or take data "+
+			"without one (data=beams, data.reader=null)", *score, b.Name)
 	}
 	set, err := j.Config.Records(nil)
 	if err != nil {

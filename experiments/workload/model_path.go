@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,6 +25,18 @@ func warnOfLoRA(j *job.Job, section string) {
 	}
 }
 
+// warnOfIdle names overrides of a reward that is off: an address of a judge with the weight 0 asks nobody.
+func warnOfIdle(j *job.Job) {
+	off := j.Config.Rewards.Off()
+	for _, o := range j.Overrides {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
+		parts := strings.Split(key, ".")
+		if len(parts) > 2 && parts[0] == "rewards" && parts[2] != "weight" && slices.Contains(off, parts[1]) {
+			j.Log.Warnf("%s has no effect: rewards.%s.weight is 0", o, parts[1])
+		}
+	}
+}
+
 // warnOfUnread names overrides of sections that the policy does not read.
 func warnOfUnread(j *job.Job, sections ...string) {
 	for _, o := range j.Overrides {
@@ -34,6 +45,19 @@ func warnOfUnread(j *job.Job, sections ...string) {
 			j.Log.Warnf("%s has no effect: policy=%s does not read %s", o, j.Config.Policy, section)
 		}
 	}
+}
+
+// CheckDownloaded refuses a model's path where there is nothing, with the command that downloads what has a name of the Hub.
+func CheckDownloaded(key, path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	if hubName.MatchString(path) {
+		local := "models/" + filepath.Base(path)
+		return usage.Errorf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then %s=%s",
+			key, path, path, local, key, local)
+	}
+	return usage.Errorf("%s=%s: no such folder%s: nothing is downloaded", key, path, nearpath.Hint(path))
 }
 
 // checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.
@@ -46,17 +70,10 @@ func checkModelPath(j *job.Job) error {
 		return nil
 	}
 	p := *path
-	info, err := os.Stat(p)
-	if err != nil {
-		text := fmt.Sprintf("%s=%s: no such folder%s: nothing is downloaded", key, p, nearpath.Hint(p))
-		if hubName.MatchString(p) {
-			local := "models/" + filepath.Base(p)
-			text = fmt.Sprintf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then "+
-				"%s=%s", key, p, p, local, key, local)
-		}
-		return usage.Errorf("%s", text)
+	if err := CheckDownloaded(key, p); err != nil {
+		return err
 	}
-	if !info.IsDir() {
+	if info, err := os.Stat(p); err == nil && !info.IsDir() {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(p, "config.json")); err == nil {

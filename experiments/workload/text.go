@@ -51,6 +51,7 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 	if err := checkModelPath(j); err != nil { // before any data is read
 		return textWorkload[P]{}, err
 	}
+	warnOfIdle(j)
 	w := textWorkload[P]{ctx: ctx, job: j, sources: map[*conversation.Set]*prompts.Source[P]{},
 		used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
 	err := j.MapTorch(func() (err error) {

@@ -61,7 +61,7 @@ func DefaultOptions() Options {
 func (o Options) Validate() error {
 	server := o.Backend != "local"
 	return errors.Join(
-		option.Want(!server || o.URL != nil, "url", "lvlm.backend=%s needs the address of the server", o.Backend),
+		option.Want(!server || o.URL != nil, "url", "lvlm.backend=%s needs the address of the server, such as http://127.0.0.1:8000", o.Backend),
 		option.Want(o.Concurrency >= 1, "concurrency", "want at least 1, got %d", o.Concurrency),
 		option.Want(o.Timeout > 0, "timeout_seconds", "want more than 0, got %v", o.Timeout),
 		option.Want(o.Retries >= 0, "retries", "want at least 0, got %d", o.Retries),

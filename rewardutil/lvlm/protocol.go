@@ -70,6 +70,7 @@ type vllmBody struct {
 	ChatTemplate   string `json:"chat_template,omitempty"`
 	MaxTokens      int    `json:"max_tokens"`
 	Temperature    int    `json:"temperature"`
+	Repetition     int    `json:"repetition_penalty"` // 1 = none: else that of the model's generation_config.json counts
 	ReturnTokenIDs bool   `json:"return_token_ids"`
 	PromptLogProbs int    `json:"prompt_logprobs,omitempty"`
 	LogProbs       bool   `json:"logprobs,omitempty"`
@@ -79,7 +80,8 @@ type vllmBody struct {
 
 func (s vllm) body(p Prompt) (vllmBody, error) {
 	messages, err := s.messages(p)
-	b := vllmBody{Model: s.model, Messages: messages, ReturnTokenIDs: true, Generation: p.Query.Answer == "", Continue: p.Query.Answer != ""}
+	b := vllmBody{Model: s.model, Messages: messages, Repetition: 1, ReturnTokenIDs: true,
+		Generation: p.Query.Answer == "", Continue: p.Query.Answer != ""}
 	if s.rendering.given {
 		b.ChatTemplate = s.rendering.template.Source()
 	}

@@ -67,7 +67,7 @@ func TestServersScore(t *testing.T) {
 				}
 			}
 			said, err := scorer.Answer(t.Context(), []Prompt{{Query: Example{Question: "Say something"}}})
-			if err != nil || len(said[0].Text) > 5 || said[0].Tokens < 20 {
+			if err != nil || len(said[0].Text) > 5 || said[0].Tokens < 20 || stand.Penalised > 0 {
 				t.Errorf("%s: answer %v, %v", kind, said, err)
 			}
 		}

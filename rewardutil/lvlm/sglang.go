@@ -68,7 +68,7 @@ func (s sglang) scoringText(p Prompt, text string) (string, any, error) {
 
 func (s sglang) answering(p Prompt, top int) (string, any, error) {
 	b, err := s.body(p)
-	b.Sampling, b.Start, b.Top = map[string]int{"max_new_tokens": s.opt.MaxNewTokens, "temperature": 0}, -1, top
+	b.Sampling, b.Start, b.Top = map[string]int{"max_new_tokens": s.opt.MaxNewTokens, "temperature": 0, "repetition_penalty": 1}, -1, top
 	return "/generate", b, err
 }
 

@@ -74,15 +74,24 @@ type term interface {
 	build() (Reward, error) // refuses what Validate refuses
 }
 
-// terms returns the terms that are on, and their keys.
-func (o Options) terms() (names []string, on []term) {
+// terms returns the terms that are on and their keys, and the keys of the others.
+func (o Options) terms() (names []string, on []term, off []string) {
 	fields := reflect.ValueOf(o)
 	for i := range fields.NumField() {
+		name := fields.Type().Field(i).Tag.Get("koanf")
 		if t, ok := fields.Field(i).Interface().(term); ok && t.weight() != 0 {
-			names, on = append(names, fields.Type().Field(i).Tag.Get("koanf")), append(on, t)
+			names, on = append(names, name), append(on, t)
+		} else if ok {
+			off = append(off, name)
 		}
 	}
-	return names, on
+	return names, on, off
+}
+
+// Off returns the keys of the terms whose weight is 0.
+func (o Options) Off() []string {
+	_, _, off := o.terms()
+	return off
 }
 
 // Term is one weighted part of a reward.
@@ -94,7 +103,7 @@ type Term struct {
 
 // Any reports whether a term is on.
 func (o Options) Any() bool {
-	names, _ := o.terms()
+	names, _, _ := o.terms()
 	return len(names) > 0
 }
 
@@ -105,7 +114,7 @@ func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
 	r := &Rewards{scale: o.Scale, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
-	names, terms := o.terms()
+	names, terms, _ := o.terms()
 	for i, t := range terms {
 		build := t.build
 		if j, ok := t.(JudgeOptions); ok {

@@ -44,6 +44,9 @@ func (s *Server) vllm(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !score && r.Repetition != 1 {
+		s.penalise()
+	}
 	most := 16
 	if r.MaxTokens != nil {
 		most = *r.MaxTokens
@@ -77,6 +80,12 @@ func (s *Server) vllm(r request) (any, error) {
 		reply["prompt_logprobs"] = list
 	}
 	return reply, nil
+}
+
+func (s *Server) penalise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Penalised++
 }
 
 // teacher is POST /v1/chat/completions/render and /inference/v1/generate.
@@ -220,6 +229,9 @@ func (s *Server) sglang(r request) (any, error) {
 	if score && *r.Start >= len(a.ids) {
 		return nil, refusal{http.StatusBadRequest, fmt.Sprintf("logprob_start_len (%d) is higher than the number of input tokens (%d)", *r.Start,
 			len(a.ids))}
+	}
+	if !score && r.Sampling.Repetition != 1 {
+		s.penalise()
 	}
 	ids, rows := s.generate(a, r.Sampling.MaxNewTokens)
 	triple := func(logProb any, id int) []any {

@@ -37,7 +37,8 @@ type Server struct {
 	Refuse   func(n int) (status int, header http.Header)
 	Template *chat.Template // vllm's; nil = Qwen2.5-VL's
 
-	URL string
+	URL       string
+	Penalised int // answers asked for without repetition_penalty: the model's generation_config.json may have one
 
 	mu     sync.Mutex
 	asked  map[string]int // scored prompts
@@ -210,10 +211,12 @@ type request struct {
 	TokensAsIDs    bool     `json:"return_tokens_as_token_ids"`
 	LogProbs       any      `json:"logprobs"`
 	TopLogProbs    int      `json:"top_logprobs"`
+	Repetition     int      `json:"repetition_penalty"`
 	Text           string   `json:"text"`
 	Images         []string `json:"image_data"`
 	Sampling       struct {
 		MaxNewTokens int     `json:"max_new_tokens"`
+		Repetition   int     `json:"repetition_penalty"`
 		IDs          [][]int `json:"prompt_logprob_token_ids"`
 		Start        int     `json:"prompt_logprob_start"`
 	} `json:"sampling_params"`

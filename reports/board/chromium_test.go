@@ -371,7 +371,8 @@ func TestReportInBrowser(t *testing.T) {
 func checkPictures(w *browser) {
 	w.until("document.querySelector('#examples') && document.querySelector('#completions')")
 	w.until("[...document.querySelectorAll('#examples img, #completions img')].filter(i => i.naturalWidth === 8).length === 2")
-	w.until("document.querySelector('#examples').innerText.replace(/\\s+/g, ' ').includes('what? → a before: reward 0 b after: reward 1.00 (+1.0) a')")
+	w.until("document.querySelector('#examples').innerText.replace(/\\s+/g, ' ')." +
+		"includes('what? → a before: reward 0 b after: reward 1.00 (+1.0) a')")
 }
 
 // checkBands looks at the curves of a sweep's settings: the mean of two seeds, 0.5 in both, and an interval around the loss, whose

@@ -72,7 +72,7 @@ func (b *Board) Export(dir string) (runs int, err error) {
 		paths = append(paths, "sweep/"+s.ID, "sweep/"+s.ID+"/curves", "sweep/"+s.ID+"/compare")
 	}
 	slices.SortFunc(ids, func(x, y string) int { return strings.Compare(b.pathOf(x), b.pathOf(y)) })
-	if len(ids) > 1 && len(ids) <= maxSelected { // of all runs, as above of a sweep's; for other selections the page says which command to call
+	if len(ids) > 1 && len(ids) <= maxSelected { // of all runs, as above of a sweep's; for others the page says which command to call
 		paths = append(paths, "compare", "compare/curves")
 	}
 	q := url.Values{"points": {fmt.Sprint(exportPoints)}, "hist": {"1"}, "ids": {strings.Join(ids, ",")}}

@@ -27,25 +27,28 @@ CONFIGS = {
 
 
 def moved(model):
-    """B away from zero, in all adapters."""
+    """B away from zero, and A the same whatever was drawn before."""
     draw = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            if "lora_B" in name:
-                p.copy_(torch.randn(p.shape, generator=draw) * 0.2)
+            if "lora_" in name:
+                p.copy_(torch.randn(p.shape, generator=draw) * (0.2 if "lora_B" in name else (3 * p.shape[1]) ** -0.5))
     return model.eval()
 
 
-@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("config,dtype", [*((c, "float32") for c in CONFIGS), ("plain", "bfloat16")])
 @pytest.mark.parametrize("name", MODELS)
-def test_we_read_theirs(probe, tmp_path, name, config):
+def test_we_read_theirs(probe, tmp_path, name, config, dtype):
+    """In bfloat16 the base has shards and the adapters are bfloat16 too; both sides compute in float32."""
     make, targets = MODELS[name]
-    model = make()
+    model = make().to(getattr(torch, dtype))
     kind = peers.kind_of(model)
-    model.save_pretrained(tmp_path / "base")
+    model.save_pretrained(tmp_path / "base", max_shard_size="40KB" if dtype == "bfloat16" else "5GB")
     policy = peers.POLICY[kind]
     adapted = moved(peft.get_peft_model(model, peft.LoraConfig(task_type=TASK[policy], target_modules=targets, lora_dropout=0.1, **CONFIGS[config])))
-    adapted.save_pretrained(tmp_path / "adapter")
+    adapted.to(model.dtype).save_pretrained(tmp_path / "adapter")
+    base = peers.AUTO[kind].from_pretrained(tmp_path / "base", dtype=torch.float32)
+    adapted = peft.PeftModel.from_pretrained(base, tmp_path / "adapter").eval()
     apart = peers.same_model(probe, adapted.base_model.model, tmp_path / "base", tmp_path, Adapter=str(tmp_path / "adapter"))
     # the adapter has a say at all
     plain, _ = peers.our_logits(probe, tmp_path / "base", kind, *peers.questions(300), tmp_path)
@@ -58,9 +61,10 @@ def test_we_read_theirs(probe, tmp_path, name, config):
     theirs = adapted.merge_and_unload()
     again, info = peers.AUTO[kind].from_pretrained(tmp_path / "merged", output_loading_info=True)
     assert not any(info.values()), info
+    assert str(again.dtype) == f"torch.{dtype}"
     want = theirs.state_dict()
     for key, value in again.state_dict().items():
-        peers.close(f"merged {key}", value, want[key], 1e-6)
+        peers.close(f"merged {key}", value, want[key], 1e-6 if dtype == "float32" else 2**-8)
 
 
 @pytest.mark.parametrize("rslora", [False, True])

@@ -24,13 +24,16 @@ MODELS = {
 SHARDS = {"one file": "5GB", "shards": "40KB"}
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shards", SHARDS)
 @pytest.mark.parametrize("name", MODELS)
-def test_we_read_theirs(probe, tmp_path, name, shards):
-    model = MODELS[name]()
+def test_we_read_theirs(probe, tmp_path, name, shards, dtype):
+    """Both sides compute in float32, whatever the file's type."""
+    model = MODELS[name]().to(getattr(torch, dtype))
     model.save_pretrained(tmp_path / "theirs", max_shard_size=SHARDS[shards])
     assert (tmp_path / "theirs" / "model.safetensors.index.json").exists() == (shards == "shards")
-    peers.same_model(probe, model, tmp_path / "theirs", tmp_path)
+    again = peers.AUTO[peers.kind_of(model)].from_pretrained(tmp_path / "theirs", dtype=torch.float32)
+    peers.same_model(probe, again.eval(), tmp_path / "theirs", tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -69,4 +69,5 @@ def test_vllm(probe, folder, tmp_path, cache):
         want = plain.score([p])[0]
         for of in found:
             assert max(abs(a - b) for a, b in zip(of[i][0], want, strict=True)) < 5e-3, (p, of[i][0], want)
-    assert texts == [plain.answer(p, 5) for p in asked[:8]]
+    bare = [t.replace("\ufffd", "") for t in texts]  # vLLM holds back bytes that spell no letter
+    assert bare == [plain.answer(p, 5).replace("\ufffd", "") for p in asked[:8]]

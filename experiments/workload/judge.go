@@ -26,7 +26,7 @@ func localJudge(j *job.Job) reward.OpenTextModel {
 		config.Policy, config.Init.Checkpoint, config.VL.Adapter, config.Seq2Seq.Adapter = opt.Policy, nil, nil, nil
 		config.VL.Path, config.Seq2Seq.Path = opt.Path, opt.Path
 		own.Config, own.Dir = &config, "" // a resume has the policy's own model in its folder
-		return &textJudge{job: &own, opt: opt}, checkModelPath(&own)
+		return &textJudge{job: &own, opt: opt}, checkModelAt("path", *opt.Path, opt.Policy)
 	}
 }
 

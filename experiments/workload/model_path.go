@@ -69,7 +69,11 @@ func checkModelPath(j *job.Job) error {
 	if path == nil || isModel(filepath.Join(j.Dir, runfolder.ModelFolder)) { // a resume has its model
 		return nil
 	}
-	p := *path
+	return checkModelAt(key, *path, j.Config.Policy)
+}
+
+// checkModelAt refuses a path, given by a key, that leads to no model folder, run or checkpoint of the policy.
+func checkModelAt(key, p, policy string) error {
 	if err := CheckDownloaded(key, p); err != nil {
 		return err
 	}
@@ -96,5 +100,5 @@ func checkModelPath(j *job.Job) error {
 		holds = "the folder has no config.json (it holds " + strings.Join(list, ", ") + ")"
 	}
 	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, "+
-		"or a run of policy=%s", key, p, holds, j.Config.Policy)
+		"or a run of policy=%s", key, p, holds, policy)
 }

@@ -160,6 +160,7 @@ func TestJudgeRefuses(t *testing.T) {
 		want   string // "" = none
 	}{
 		{"the key", func(o *JudgeOptions) { o.KeyEnv = &right }, ""},
+		{"no key where one is wanted", func(*JudgeOptions) {}, "it wants a key: key_env=NAME"},
 		{"a wrong key", func(o *JudgeOptions) { o.KeyEnv = &wrong }, "status 401 Unauthorized"},
 		{"a key that is not set", func(o *JudgeOptions) { o.KeyEnv = &none }, "key_env: the variable JUDGE_TEST_NONE is not set"},
 		{"no judge", func(o *JudgeOptions) { o.URL = nil }, "url: want the address of a judge"},

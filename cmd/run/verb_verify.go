@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/verify"
 )
@@ -141,5 +142,5 @@ func verifyRun(dir string, opt verify.VerifyOptions) (*verify.Verification, erro
 	if err != nil {
 		return nil, err
 	}
-	return v, v.CompareReport(dir, text)
+	return v, v.CompareReport(dir, text, page.Lively{})
 }

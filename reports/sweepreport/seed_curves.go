@@ -48,8 +48,8 @@ func (v *View) seedCurvesFigure() *sweepFigure {
 	return f
 }
 
-// explore is the interactive part of the page: the curves of the figure over each other, and those of other validation metrics.
-func (v *View) explore() (page.Lively, error) {
+// Explore is the interactive part of the page: the curves of the figure over each other, and those of other validation metrics.
+func (v *View) Explore() (page.Lively, error) {
 	var data struct {
 		Runs []curves.Shown `json:"runs"`
 	}

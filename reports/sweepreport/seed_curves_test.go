@@ -59,7 +59,7 @@ func TestSeedCurves(t *testing.T) {
 	if strings.Contains(f.caption+f.Figure.Note, "rey") {
 		t.Errorf("a sweep has no arm to start from: %q", f.caption)
 	}
-	more, err := v.explore()
+	more, err := v.Explore()
 	reportstest.Must(t, err)
 	var page struct{ Runs []curves.Shown }
 	reportstest.Must(t, json.Unmarshal(more.Data, &page))

@@ -84,7 +84,7 @@ func WriteReport(dir string, jobs []Job, opt Options) error {
 	if plotErr != nil {
 		p.note(plotErr)
 	}
-	more, err := p.explore()
+	more, err := p.Explore()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
-	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 )
 
@@ -255,11 +254,15 @@ func (c *runCheck) Report() error {
 	if err != nil {
 		return err
 	}
-	return c.CompareReport(c.dir, text)
+	more, err := runreport.Explore(c.run)
+	if err != nil {
+		return err
+	}
+	return c.CompareReport(c.dir, text, more)
 }
 
-// CompareReport compares report.md of a folder with the text that the records give.
-func (v *Verification) CompareReport(dir, text string) error {
+// CompareReport compares report.md and report.html of a folder with the text, and the page's script, that the records give.
+func (v *Verification) CompareReport(dir, text string, more page.Lively) error {
 	stated, err := os.ReadFile(filepath.Join(dir, page.ReportFile))
 	if os.IsNotExist(err) {
 		v.mismatch(Mismatch{File: page.ReportFile, Stated: "no file", Recomputed: "a report (run report FOLDER writes it)"})
@@ -271,23 +274,15 @@ func (v *Verification) CompareReport(dir, text string) error {
 	a, b := strings.Split(string(stated), "\n"), strings.Split(text, "\n")
 	v.compareLines(page.ReportFile, a, b)
 	v.checked("%s of %s", page.Plural(len(a)-1, "line"), page.ReportFile)
-	return v.comparePage(dir, text)
+	return v.comparePage(dir, text, more)
 }
 
 // comparePage renders report.html again, with the plots drawn again, and compares it. A folder may have none.
-func (v *Verification) comparePage(dir, text string) error {
+func (v *Verification) comparePage(dir, text string, more page.Lively) error {
 	stated, err := os.ReadFile(filepath.Join(dir, page.HtmlFile))
 	if os.IsNotExist(err) {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	run, err := record.ReadRun(dir)
-	if err != nil {
-		return err
-	}
-	more, err := runreport.Explore(run)
 	if err != nil {
 		return err
 	}

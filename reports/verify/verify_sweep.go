@@ -23,7 +23,11 @@ func VerifySweep(dir string, jobs []sweepreport.Job, opt sweepreport.Options) (*
 	if len(figures) > 0 {
 		c.checked("%s drawn again", page.Plural(len(figures), "plot"))
 	}
-	if err := c.CompareReport(dir, sweep.Report(figures)); err != nil {
+	more, err := sweep.Explore()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.CompareReport(dir, sweep.Report(figures), more); err != nil {
 		return nil, err
 	}
 	for _, f := range figures {

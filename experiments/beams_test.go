@@ -129,7 +129,7 @@ func TestBeams(t *testing.T) {
 	write(t, filepath.Join(stopped, "cut.png"), read(t, picture)[:60])
 	write(t, cut, strings.ReplaceAll(read(t, records), picture, "cut.png"))
 	for over, want := range map[string]string{"beams.out=" + records: "this is data.records_icl, which would be overwritten",
-		"data.records_icl=" + rl: "records.json", "lvlm.path=/nowhere": "lvlm.path=/nowhere: want a model folder",
+		"data.records_icl=" + rl: "records.json", "lvlm.path=/nowhere": "lvlm.path=/nowhere: no such folder",
 		"lvlm.template=/nowhere": "lvlm.template=/nowhere: no such file", "data.records_icl=" + cut: "cut.jsonl:1 (id 500)",
 		"beams.sampler=text": "beams.text_embeddings: beams.sampler=text needs a table"} {
 		r := run(t, append(append([]string{"task=beams", "beams.candidates=6", "hydra.run.dir=" + folder(t)}, data...), over)...)

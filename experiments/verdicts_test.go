@@ -27,6 +27,22 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 			t.Errorf("report.md lacks %q:\n%s", want, report)
 		}
 	}
+	// Where no epoch was within checkpoint.best.kl_max, none is said to be worse.
+	var bounded []string
+	for _, seed := range []string{"seed=0", "seed=1"} {
+		dir := folder(t)
+		bounded = append(bounded, dir)
+		r = mustRun(t, small(data, "preflight.enabled=false", "checkpoint.best.kl_max=0", seed, "hydra.run.dir="+dir)...)
+		report = strings.ReplaceAll(read(t, filepath.Join(dir, "report.md")), `\_`, "_")
+		if said := "o epoch has val_kl ≤ 0 (checkpoint.best.kl_max)"; strings.Count(report, said) < 3 || !strings.Contains(r.stdout, said) ||
+			strings.Contains(report+r.stdout, "did better") {
+			t.Errorf("kl_max is not the reason:\n%s\n%s", r.stdout, report)
+		}
+	}
+	if r = mustRun(t, append([]string{"report"}, bounded...)...); !strings.Contains(strings.ReplaceAll(r.stdout, "\n", " "),
+		"not with what it trained, in 2 of 2 runs: no epoch has val") {
+		t.Errorf("the comparison does not say that its arm was trained:\n%s", r.stdout)
+	}
 	r = mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + model, "hydra.run.dir=" + out}, data...)...)
 	if !strings.Contains(r.stdout, "2 shots, by an untrained policy: the best of its run is the initial one → ") ||
 		!strings.Contains(r.stderr, "is the policy that its run began with") {

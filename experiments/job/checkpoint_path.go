@@ -46,7 +46,7 @@ func Untrained(checkpoint string) bool {
 func (j *Job) WarnUntrained(checkpoint string) {
 	if Untrained(checkpoint) {
 		last := filepath.Join(filepath.Dir(checkpoint), "last.safetensors")
-		j.Log.Warnf("%s is the policy that its run began with: no epoch did better by checkpoint.best.metric. Training ended with %s",
+		j.Log.Warnf("%s is the policy that its run began with, the best one by checkpoint.best. Training ended with %s",
 			checkpoint, last)
 	}
 }

@@ -59,6 +59,27 @@ type armRow struct {
 	initial    *ArmComparison // over the initial policies of the same runs
 	first      *ArmComparison // minus the first arm
 	refused    string         // why there is no comparison
+	runs       []*record.Run
+}
+
+// untrained says in a sentence of which runs the best policy is the initial one because no epoch was within checkpoint.best.kl_max:
+// what they trained is not what the line compares.
+func (r armRow) untrained() string {
+	n, why := 0, ""
+	for _, run := range r.runs {
+		s := run.Summary
+		if s == nil {
+			s, _ = record.ReadSummary(run.Dir) // a run that has not ended has none
+		}
+		if s != nil && s.Best.Untrained() && s.Best.Reason != "" {
+			n, why = n+1, s.Best.Reason
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s stands here with the policy that it began with, not with what it trained, in %d of %s: %s.", page.Capital(r.name), n,
+		page.Plural(len(r.runs), "run"), page.Plain(why))
 }
 
 // Made are the comparisons of a line.
@@ -119,7 +140,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			if err != nil {
 				continue
 			}
-			row := armRow{name: a.Name, arm: arm}
+			row := armRow{name: a.Name, arm: arm, runs: a.Runs}
 			against := func(policy string) *ArmComparison {
 				if reference, err := ArmOf(a.Runs, k.split, k.metric, policy); err == nil {
 					if c, err := arm.Against(reference, opt); err == nil {
@@ -218,6 +239,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	var rows [][]string
 	var sentences []string
 	for _, r := range t.Rows {
+		if said := r.untrained(); said != "" {
+			sentences = append(sentences, said)
+		}
 		mean, sd := r.arm.LevelOf()
 		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, sd}
 		if t.over != "" {

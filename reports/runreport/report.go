@@ -105,8 +105,10 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		out = append(out, line)
 	}
-	if verdict := verdictLine(stages); verdict != "" {
+	if verdict := verdictLine(s.Best, stages); verdict != "" {
 		out = append(out, strings.TrimSpace("**Verdict.** "+verdict+" "+standing(run, s, stages)))
+	} else if s.Best.Untrained() && s.Best.Reason != "" {
+		out = append(out, fmt.Sprintf("**The best policy is the initial one**, whatever the epochs are worth: %s.", page.Plain(s.Best.Reason)))
 	} else if s.Best.Untrained() {
 		out = append(out, fmt.Sprintf("**The best policy is the initial one.** No epoch did better on val by %s.", page.Plain(s.Best.Metric)))
 	}
@@ -121,14 +123,16 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 }
 
 // verdictLine is the planned comparison on the held-out split, or on val where there is none.
-func verdictLine(stages []record.StageResult) string {
+func verdictLine(best *record.BestSummary, stages []record.StageResult) string {
 	stage := PlannedResult(stages)
 	if stage == nil {
 		return ""
 	}
 	still := stage.Policy == record.PolicyBest && stage.Phase == record.PolicyInit
 	var parts []string
-	if still {
+	if still && best.Untrained() && best.Reason != "" {
+		parts = append(parts, page.Capital(best.Reason)+". What training gained stands in the rows of the phases.")
+	} else if still {
 		parts = append(parts, "No phase did better on val than the initial policy, which is the best.")
 	}
 	yards := slices.DeleteFunc(results.Yardsticks(), func(y results.Yardstick) bool {

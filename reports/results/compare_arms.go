@@ -78,8 +78,8 @@ func (r armRow) untrained() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s stands here with the policy that it began with, not with what it trained, in %d of %s: %s.", page.Capital(r.name), n,
-		page.Plural(len(r.runs), "run"), page.Plain(why))
+	return fmt.Sprintf("%s stands here with the policy that it began with, not with what it trained, in %d of %s: %s.", page.Capital(r.name),
+		n, page.Plural(len(r.runs), "run"), page.Plain(why))
 }
 
 // Made are the comparisons of a line.

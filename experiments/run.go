@@ -337,8 +337,8 @@ func (r *run) finish(taskErr error) error {
 	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations, stdout.Width()); err != nil {
 		return err
 	}
-	if b := done.Best; b.Untrained() && b.Reason != "" {
-		stdout.Printf("%s\n", b.Reason)
+	if b := done.Best; b.RuledOut() != "" {
+		stdout.Printf("%s\n", b.RuledOut())
 	} else if b.Untrained() {
 		stdout.Printf("best is the initial policy: no epoch did better by %s (%.4g)\n", b.Metric, float64(b.Value))
 	}

@@ -138,6 +138,15 @@ type BestSummary struct {
 // Untrained says whether the best policy is the one that the run began with.
 func (b *BestSummary) Untrained() bool { return b != nil && b.Phase == PolicyInit }
 
+// RuledOut says why the policy that the run began with counts as the best whatever the epochs are worth: none was within
+// checkpoint.best.kl_max. "" where that is not so.
+func (b *BestSummary) RuledOut() string {
+	if b.Untrained() {
+		return b.Reason
+	}
+	return ""
+}
+
 // AddRecorded adds what the run's own rows tell, those of earlier attempts included: what each phase came to, the
 // warnings on the way, how often it was resumed. A check of the summary does it again.
 func (s *Summary) AddRecorded(run *Run) {

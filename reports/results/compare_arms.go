@@ -71,8 +71,8 @@ func (r armRow) untrained() string {
 		if s == nil {
 			s, _ = record.ReadSummary(run.Dir) // a run that has not ended has none
 		}
-		if s != nil && s.Best.Untrained() && s.Best.Reason != "" {
-			n, why = n+1, s.Best.Reason
+		if s != nil && s.Best.RuledOut() != "" {
+			n, why = n+1, s.Best.RuledOut()
 		}
 	}
 	if n == 0 {

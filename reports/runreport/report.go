@@ -107,8 +107,8 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	}
 	if verdict := verdictLine(s.Best, stages); verdict != "" {
 		out = append(out, strings.TrimSpace("**Verdict.** "+verdict+" "+standing(run, s, stages)))
-	} else if s.Best.Untrained() && s.Best.Reason != "" {
-		out = append(out, fmt.Sprintf("**The best policy is the initial one**, whatever the epochs are worth: %s.", page.Plain(s.Best.Reason)))
+	} else if why := s.Best.RuledOut(); why != "" {
+		out = append(out, fmt.Sprintf("**The best policy is the initial one**, whatever the epochs are worth: %s.", page.Plain(why)))
 	} else if s.Best.Untrained() {
 		out = append(out, fmt.Sprintf("**The best policy is the initial one.** No epoch did better on val by %s.", page.Plain(s.Best.Metric)))
 	}
@@ -130,8 +130,8 @@ func verdictLine(best *record.BestSummary, stages []record.StageResult) string {
 	}
 	still := stage.Policy == record.PolicyBest && stage.Phase == record.PolicyInit
 	var parts []string
-	if still && best.Untrained() && best.Reason != "" {
-		parts = append(parts, page.Capital(best.Reason)+". What training gained stands in the rows of the phases.")
+	if why := best.RuledOut(); still && why != "" {
+		parts = append(parts, page.Capital(why)+". What training gained stands in the rows of the phases.")
 	} else if still {
 		parts = append(parts, "No phase did better on val than the initial policy, which is the best.")
 	}

@@ -23,7 +23,7 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		if b.Phase == "" || b.Untrained() {
 			where = "the initial policy, which no epoch did better than"
 		}
-		if b.Untrained() && b.Reason != "" {
+		if b.RuledOut() != "" {
 			where = "the initial policy"
 		}
 		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", page.Plain(b.Metric), b.Mode, page.Sig(float64(b.Value), 4), where,

@@ -88,11 +88,7 @@ func (b *Board) seeds(of func(string) ([]alike, error), ids string, q url.Values
 
 // settings are the runs of a sweep by what they differ in but for the seed, best first, as the sweep's report has them.
 func (b *Board) settings(id string) ([]alike, error) {
-	s, ok := b.sweep(id)
-	if !ok {
-		return nil, refusal{404, "no such sweep"}
-	}
-	opt, jobs, err := b.opt.Sweep(s.dir)
+	_, opt, jobs, err := b.ledgerOf(id)
 	if err != nil {
 		return nil, err
 	}

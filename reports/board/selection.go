@@ -10,6 +10,7 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
 )
 
 // Most runs of a comparison: its settings, and its intervals, which are computed anew.
@@ -182,12 +183,18 @@ type sweepJob struct {
 	Progress   *float64          `json:"progress,omitempty"`
 }
 
-func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
+// ledgerOf reads the ledger of a sweep.
+func (b *Board) ledgerOf(id string) (s sweepEntry, opt sweepreport.Options, jobs []sweepreport.Job, err error) {
 	s, ok := b.sweep(id)
 	if !ok {
-		return nil, refusal{404, "no such sweep"}
+		return s, opt, nil, refusal{404, "no such sweep"}
 	}
-	opt, jobs, err := b.opt.Sweep(s.dir)
+	opt, jobs, err = b.opt.Sweep(s.dir)
+	return s, opt, jobs, err
+}
+
+func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
+	s, opt, jobs, err := b.ledgerOf(id)
 	if err != nil {
 		return nil, err
 	}

@@ -302,27 +302,27 @@ func (e *evaluation) count(annotations []vqa.Annotation) {
 	}
 }
 
+// writeJSON writes a file of one value, indented.
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
+}
+
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 	j.Begun = true
-	out := filepath.Join(j.Dir, "evaluate.json")
-	if j.Config.Evaluate.Out != nil {
-		out = *j.Config.Evaluate.Out
-	}
+	out := outOr(j.Config.Evaluate.Out, j.Dir, "evaluate.json")
 	if err := PrepareOut("evaluate.out", out, nil); err != nil {
 		return err
 	}
-	for _, file := range []struct {
-		path  string
-		value any
-	}{{out, e}, {filepath.Join(j.Dir, "results.json"), results}} {
-		text, err := json.MarshalIndent(file.value, "", " ")
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.Write(file.path, append(text, '\n'), 0o644); err != nil {
-			return err
-		}
+	if err := writeJSON(out, e); err != nil {
+		return err
+	}
+	if err := writeJSON(filepath.Join(j.Dir, "results.json"), results); err != nil {
+		return err
 	}
 	if err := page.WriteText(j.Dir, e.markdown()); err != nil {
 		return err

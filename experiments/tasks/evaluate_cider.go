@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"fulcrum/experiments/job"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
@@ -106,14 +105,10 @@ func (e *captionEvaluation) write(j *job.Job) error {
 	if err := PrepareOut("evaluate.out", out, map[string]string{"evaluate.results": e.Results, "evaluate.annotations": e.Truth}); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(e, "", " ")
-	if err == nil {
-		err = atomicfile.Write(out, append(text, '\n'), 0o644)
+	if err := writeJSON(out, e); err != nil {
+		return err
 	}
-	if err == nil {
-		err = page.WriteText(j.Dir, e.markdown())
-	}
-	if err != nil {
+	if err := page.WriteText(j.Dir, e.markdown()); err != nil {
 		return err
 	}
 	stdout.Printf("CIDEr-D %.4f\nevaluation: %s → %s\n", e.CIDEr, page.Plural(e.Images, "image"), out)

@@ -414,11 +414,7 @@ func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, abo
 		lines = append(append(lines, line...), '\n')
 	}
 	for path, value := range map[string]any{out: results, filepath.Join(dir, "infer.json"): about} {
-		text, err := json.MarshalIndent(value, "", " ")
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.Write(path, append(text, '\n'), 0o644); err != nil {
+		if err := writeJSON(path, value); err != nil {
 			return err
 		}
 	}

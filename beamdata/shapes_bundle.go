@@ -14,9 +14,11 @@ import (
 // shapesData makes the built-in questions about rendered scenes.
 func shapesData() Dataset {
 	return Dataset{
-		Name:          "shapes",
-		sets:          (*loader).shapes,
-		conversations: func(o Options) (*conversation.Bundle, error) { return conversation.Shapes(o.Shapes, o.conversation()) },
+		Name: "shapes",
+		sets: (*loader).shapes,
+		conversations: func(o Options) (*conversation.Bundle, error) {
+			return conversation.Shapes(o.Shapes, o.conversation()), nil
+		},
 	}
 }
 

@@ -49,10 +49,7 @@ func TestClusters(t *testing.T) {
 func TestClustersOfShapes(t *testing.T) {
 	sizes := shapes.DefaultOptions()
 	sizes.TrainQueries, sizes.ValQueries, sizes.DevQueries, sizes.ReaderQuestions = 60, 8, 0, 8
-	b, err := Shapes(sizes, DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := Shapes(sizes, DefaultOptions())
 	for _, tc := range []struct {
 		set  *Set
 		want int

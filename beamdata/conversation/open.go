@@ -18,9 +18,6 @@ import (
 // Open reads where the records of the files lie and splits them. The first CheckRecords of each set are decoded
 // and their pictures looked up, so that mistakes show before anything is trained.
 func Open(opt Options) (*Bundle, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("data.conversations.%w", err)
-	}
 	b := &Bundle{Name: "conversations", EvalName: "eval"}
 	if opt.Train != nil {
 		splits := opt.Val == nil

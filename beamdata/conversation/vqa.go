@@ -20,9 +20,6 @@ func VQA(opt Options) (*Bundle, error) { return ofRecords("vqa", opt, icl.LoadVQ
 func Captions(opt Options) (*Bundle, error) { return ofRecords("captions", opt, icl.LoadCaptions) }
 
 func ofRecords(name string, opt Options, load func(root string) (*icl.Set, error)) (*Bundle, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("data.conversations.%w", err)
-	}
 	records, err := load(opt.Root)
 	if err != nil {
 		return nil, err

@@ -12,10 +12,7 @@ func Summaries(sizes summaries.Options, opt Options) (*conversation.Bundle, erro
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("data.texts.%w", err)
 	}
-	set, err := summaries.New(sizes)
-	if err != nil {
-		return nil, err
-	}
+	set := summaries.New(sizes)
 	of := func(split string) *conversation.Set {
 		return conversation.NewSet(split, builtIn{set, split, opt.Prefix}, conversation.Rows(set.Len(split)))
 	}

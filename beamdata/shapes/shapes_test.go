@@ -303,10 +303,10 @@ func TestBeams(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for i, b := range q.Beams {
-			if i > 0 && b.Soft > q.Beams[i-1].Soft || seen[setKey(b.Positions)] || len(b.Positions) != 2 {
+			if i > 0 && b.Soft > q.Beams[i-1].Soft || seen[SetKey(b.Positions)] || len(b.Positions) != 2 {
 				t.Errorf("query %d: beam %d %v is no set of two, out of order or there twice", q.Row, i, b)
 			}
-			seen[setKey(b.Positions)] = true
+			seen[SetKey(b.Positions)] = true
 			if math.Abs(b.Soft-q.Soft(b.Positions)) > 1e-9 {
 				t.Errorf("query %d: beam %d scored %v, reader says %v", q.Row, i, b.Soft, q.Soft(b.Positions))
 			}
@@ -337,11 +337,11 @@ func TestRecords(t *testing.T) {
 		last := 0
 		for i, r := range q.Records {
 			at := slices.Index(order, r.Method)
-			if at < last || seen[setKey(r.Positions)] || len(r.Positions) != 2 || r.Positions[0] == r.Positions[1] {
+			if at < last || seen[SetKey(r.Positions)] || len(r.Positions) != 2 || r.Positions[0] == r.Positions[1] {
 				t.Errorf("query %d: record %d %v is no set of two, out of order or there twice", q.Row, i, r)
 			}
 			last = at
-			seen[setKey(r.Positions)] = true
+			seen[SetKey(r.Positions)] = true
 			answer, accuracy := d.Predict(&q, r.Positions)
 			if math.Abs(r.Soft-q.Soft(r.Positions)) > 1e-9 || r.Answer != answer || r.Accuracy != accuracy {
 				t.Errorf("query %d: record %v, reader says %v %q %v", q.Row, r, q.Soft(r.Positions), answer, accuracy)
@@ -350,7 +350,7 @@ func TestRecords(t *testing.T) {
 				t.Errorf("query %d: %+v has fields of another method", q.Row, r)
 			}
 		}
-		if !seen[setKey(similarPair(d, &q))] {
+		if !seen[SetKey(similarPair(d, &q))] {
 			t.Errorf("query %d: the most similar pair is not recorded", q.Row)
 		}
 		if n := len(q.Records); n < 8 || n > 14 {

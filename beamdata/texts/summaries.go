@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"cmp"
 	"fmt"
 
 	"fulcrum/beamdata/conversation"
@@ -28,7 +29,10 @@ func Summaries(sizes summaries.Options, opt Options) (*conversation.Bundle, erro
 	if opt.MaxSamples != nil {
 		b.Train = b.Train.First(*opt.MaxSamples)
 	}
-	return finish(b, opt)
+	if opt.Demos != nil {
+		b.Demos = cmp.Or(b.Demos, b.Train).First(*opt.Demos)
+	}
+	return b.Seal(), nil
 }
 
 // builtIn is one split of the built-in set.

@@ -125,7 +125,7 @@ func TestSplitsAreHonest(t *testing.T) {
 		}
 	}
 	if d.Prior.N != 60 {
-		t.Errorf("the prior saw %d questions, want 60", d.Prior.N)
+		t.Errorf("the prior saw %g questions, want 60", d.Prior.N)
 	}
 }
 

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
@@ -247,12 +249,7 @@ func StepsPerEpoch(phase Phase) int {
 }
 
 // queries is how many queries an epoch takes.
-func (i Info) queries() int {
-	if i.EpochQueries != nil {
-		return min(i.Source.Len(), *i.EpochQueries)
-	}
-	return i.Source.Len()
-}
+func (i Info) queries() int { return min(i.Source.Len(), option.Or(i.EpochQueries, math.MaxInt)) }
 
 // enter is the position at the start of a phase.
 func (pos position) enter(index int, name string) position {

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -73,7 +75,7 @@ type idText struct {
 // evaluateRouge scores every prediction against the reference of the same id.
 func evaluateRouge(ctx context.Context, j *job.Job) error {
 	opt := j.Config.Evaluate
-	out := outOr(opt.Out, j.Dir, "rouge.jsonl")
+	out := option.Or(opt.Out, filepath.Join(j.Dir, "rouge.jsonl"))
 	inputs := map[string]*string{"evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}
 	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
 		return err

@@ -3,8 +3,10 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/option"
 )
 
 // generated is a line of generate.out.
@@ -19,7 +21,7 @@ type generated struct {
 // generate runs task=generate.
 func generate(ctx context.Context, j *job.Job) error {
 	o := j.Config.Generate
-	t := &textTask{job: j, name: "generate", in: *o.In, out: outOr(o.Out, j.Dir, "generations.jsonl"), batch: o.BatchSize}
+	t := &textTask{job: j, name: "generate", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "generations.jsonl")), batch: o.BatchSize}
 	t.answer = func(ctx context.Context, requests []request, first int) ([]any, error) {
 		answers, err := t.model.Generate(ctx, promptsOf(requests), o, j.Config.Seed, first)
 		if err != nil {

@@ -17,6 +17,7 @@ import (
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/stdout"
@@ -54,7 +55,7 @@ type Inference struct {
 // infer runs task=infer: each held-out question after the examples that a method chose for it.
 func infer(ctx context.Context, j *job.Job) error {
 	o := j.Config.Infer
-	out := outOr(o.Out, j.Dir, "results.json")
+	out := option.Or(o.Out, filepath.Join(j.Dir, "results.json"))
 	inputs := map[string]*string{"infer.predictions": o.Predictions, "infer.embeddings": o.Embeddings, "infer.beams": o.Beams}
 	if err := PrepareOut("infer.out", out, inputs); err != nil {
 		return err

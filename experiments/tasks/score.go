@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/option"
 )
 
 // scored is a line of score.out.
@@ -21,7 +23,7 @@ type scored struct {
 // score runs task=score: the log-probability of every token of given completions.
 func score(ctx context.Context, j *job.Job) error {
 	o := j.Config.Score
-	t := &textTask{job: j, name: "score", in: *o.In, out: outOr(o.Out, j.Dir, "scores.jsonl"), batch: o.BatchSize}
+	t := &textTask{job: j, name: "score", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "scores.jsonl")), batch: o.BatchSize}
 	t.parse = func(req *request) error {
 		ids, err := completionOf(req.line, t.model)
 		req.ids = ids

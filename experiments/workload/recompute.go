@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/phases"
@@ -236,13 +237,7 @@ func (w *textWorkload[P]) total(terms map[string][]float64) float64 {
 		sum += t.Weight * terms[t.Name][0]
 	}
 	o := w.job.Config.Rewards
-	if o.ClipMin != nil {
-		sum = math.Max(sum, *o.ClipMin)
-	}
-	if o.ClipMax != nil {
-		sum = math.Min(sum, *o.ClipMax)
-	}
-	return sum
+	return math.Min(math.Max(sum, option.Or(o.ClipMin, math.Inf(-1))), option.Or(o.ClipMax, math.Inf(1)))
 }
 
 // roundTrip takes recorded completions to token ids, to text and back.

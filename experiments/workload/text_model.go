@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/option"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/tokens"
 )
@@ -67,12 +69,13 @@ type completion struct {
 // sampling resolves what a key leaves null: what the model's folder says, else Hugging Face's defaults.
 func sampling(o job.GenerateOptions, folder tokens.FolderSampling) tokens.SamplingOptions {
 	s := tokens.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1,
-		RepetitionPenalty: first(1, o.RepetitionPenalty, folder.RepetitionPenalty)}
-	if !first(false, o.DoSample, folder.DoSample) {
+		RepetitionPenalty: option.Or(cmp.Or(o.RepetitionPenalty, folder.RepetitionPenalty), 1)}
+	if !option.Or(cmp.Or(o.DoSample, folder.DoSample), false) {
 		return s
 	}
-	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, folder.Temperature), first(1, o.TopP, folder.TopP), first(50, o.TopK,
-		folder.TopK)
+	s.Temperature = option.Or(cmp.Or(o.Temperature, folder.Temperature), 1)
+	s.TopP = option.Or(cmp.Or(o.TopP, folder.TopP), 1)
+	s.TopK = option.Or(cmp.Or(o.TopK, folder.TopK), 50)
 	return s
 }
 
@@ -156,16 +159,6 @@ func conversationOf(line PromptLine, dir string) ([]chat.Message, error) {
 		return nil, fmt.Errorf("%d images and %d videos have no part in the messages", len(images), len(videos))
 	}
 	return chat.Resolve(msgs, dir), nil
-}
-
-// first returns the first value that is given.
-func first[T any](otherwise T, values ...*T) T {
-	for _, v := range values {
-		if v != nil {
-			return *v
-		}
-	}
-	return otherwise
 }
 
 // OpenTextModel opens the token policy that the configuration names.

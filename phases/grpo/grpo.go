@@ -9,6 +9,7 @@ package grpo
 import (
 	"context"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
@@ -50,14 +51,12 @@ type Phase struct {
 
 // New returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
 func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int) *Phase {
-	if opt.BatchSize != nil {
-		batch = *opt.BatchSize
-	}
 	if opt.OldPolicy == "every_n" && opt.UpdateOldAfter <= opt.NumIterations {
 		opt.OldPolicy = "batch" // the same policy, without a copy of its weights
 	}
 	chosen, _ := opt.choose() // Check reports an unknown name
-	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src, batchSize: batch}
+	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src,
+		batchSize: option.Or(opt.BatchSize, batch)}
 }
 
 // Info implements phases.Phase.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
@@ -301,8 +302,5 @@ func clampTo(x torchx.Tensor, limit float64) torchx.Tensor {
 
 // sides are the widths of the clip range below and above 1.
 func (o ClipOptions) sides() (low, high float64) {
-	if o.EpsilonHigh != nil {
-		return o.Epsilon, *o.EpsilonHigh
-	}
-	return o.Epsilon, o.Epsilon
+	return o.Epsilon, option.Or(o.EpsilonHigh, o.Epsilon)
 }

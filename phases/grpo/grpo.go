@@ -36,8 +36,8 @@ type Phase struct {
 	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *phases.Learner
 	line      phases.Line[*tally]
-	beta      *control.KLController
-	temp      *control.PolicyTemperature
+	beta      *control.Controller
+	temp      *control.Controller
 	old       *frozenPolicy // ratio's denominator, and what samples; may be reference
 	reference *frozenPolicy // of the KL penalty
 	sinceOld  int           // steps since old was refreshed
@@ -234,7 +234,7 @@ func (g *Phase) loss(out selector.Output, ref view, in *staged) (loss torchx.Ten
 func (g *Phase) EndEpoch() phases.Measured {
 	g.beta.EndEpoch()
 	g.temp.EndEpoch()
-	beta, o := g.beta.Beta(), g.opt.KL
+	beta, o := g.beta.Value(), g.opt.KL
 	moves := o.Controller != "fixed" && (beta > 0 || o.LiftZero)
 	return epochMetrics{KLBetaNext: beta, KLBetaAtBound: moves && (beta <= o.BetaMin || beta >= o.BetaMax)}
 }

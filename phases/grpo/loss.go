@@ -197,7 +197,7 @@ func (g *Phase) klWeight() float64 {
 	if g.chosen.loss.NoKL {
 		return 0
 	}
-	return g.beta.Beta()
+	return g.beta.Value()
 }
 
 // putWeights stages what the terms of a part's loss are multiplied by, shaped like logp and 0 where nothing

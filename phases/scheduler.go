@@ -199,8 +199,7 @@ func (s *scheduler) expected(i int) doctor.Limits {
 
 // failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
 func (s *scheduler) failedStep(err error) int {
-	var stop *doctor.StopError
-	if errors.As(err, &stop) {
+	if _, ok := errors.AsType[*doctor.StopError](err); ok {
 		return s.pos.Step
 	}
 	return s.pos.Step + 1
@@ -213,8 +212,7 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 			return err
 		}
 	}
-	var stop *doctor.StopError
-	if err := doctor.Judge(findings); errors.As(err, &stop) {
+	if stop, ok := errors.AsType[*doctor.StopError](doctor.Judge(findings)); ok {
 		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop,
 			stop.Finding.Check)
 	}

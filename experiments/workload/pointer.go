@@ -245,8 +245,7 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 		}
 	}
 	p, err := pointer.Open(path, how)
-	var conflict *pointer.ConflictError
-	if errors.As(err, &conflict) {
+	if _, ok := errors.AsType[*pointer.ConflictError](err); ok {
 		return nil, usage.Errorf("%v", err)
 	}
 	return p, err

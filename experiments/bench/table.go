@@ -51,8 +51,6 @@ type Line struct {
 	threads          int
 }
 
-func newTable(opt Options) *table { return &table{opt: opt, machine: machine()} }
-
 func (t *table) add(w Workload, rows []row) {
 	var k3 Line
 	for _, r := range rows {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -228,10 +229,7 @@ func (w Workload) Specs(dir string, steps int) ([]Spec, error) {
 		return nil, err
 	}
 	opt := Options{Device: "cpu", Threads: 1, Passes: 1, MaxSteps: steps}
-	var out []Spec
-	for _, v := range variants() {
-		out = append(out, opt.spec(w, v, files))
-	}
+	out := list.Map(variants(), func(v variant) Spec { return opt.spec(w, v, files) })
 	return out, nil
 }
 

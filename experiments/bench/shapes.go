@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -225,10 +226,7 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 	if err := writeCells(out, format, cells, 3); err != nil {
 		return err
 	}
-	var texts []string
-	for _, c := range ShapeCases() {
-		texts = append(texts, c.Name+": "+c.What)
-	}
+	texts := list.Map(ShapeCases(), func(c ShapeCase) string { return c.Name + ": " + c.What })
 	_, err := fmt.Fprintf(out, "Random frozen weights in %s, adapters on q, k, v, o; %s. tokens: of completions. MFU: of the "+
 		"device's dense bfloat16 peak (%s).\n", lines[0].DType, strings.Join(texts, "; "), lines[0].Device)
 	return err

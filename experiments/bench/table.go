@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -244,9 +245,5 @@ func machine() string {
 }
 
 func medianOf[T any](xs []T, f func(T) float64) float64 {
-	values := make([]float64, len(xs))
-	for i, x := range xs {
-		values[i] = f(x)
-	}
-	return stat.Median(values)
+	return stat.Median(list.Map(xs, f))
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -169,9 +170,6 @@ func printTokens(out io.Writer, lines []TokenLine, format string) error {
 }
 
 func caseTexts() string {
-	var texts []string
-	for _, c := range TokenCases() {
-		texts = append(texts, c.Name+" "+c.What)
-	}
+	texts := list.Map(TokenCases(), func(c TokenCase) string { return c.Name + " " + c.What })
 	return strings.Join(texts, "; ")
 }

@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
@@ -236,11 +237,7 @@ func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scor
 // measure fills in the means.
 func (e *rougeEvaluation) measure(lines []rougeLine) {
 	mean := func(of func(rougeLine) float64) rougeCI {
-		values := make([]float64, len(lines))
-		for i, l := range lines {
-			values[i] = of(l)
-		}
-		m, interval := stats.MeanInterval(values, stats.DefaultOptions().Level)
+		m, interval := stats.MeanInterval(list.Map(lines, of), stats.DefaultOptions().Level)
 		return rougeCI{m, interval}
 	}
 	for _, name := range text.RougeNames() {
@@ -323,10 +320,7 @@ func recordRouge(j *job.Job, e rougeEvaluation, lines []rougeLine) error {
 	var all []record.Evaluation
 	for _, m := range e.Measures {
 		means[m.Name] = m.FMeasure.Mean
-		scores := make([]float64, len(lines))
-		for i, l := range lines {
-			scores[i] = l.Named(m.Name).F1
-		}
+		scores := list.Map(lines, func(l rougeLine) float64 { return l.Named(m.Name).F1 })
 		all = append(all, record.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.Name, QueryIDs: ids, Scores: scores})
 	}
 	return j.RecordEvaluation(means, all...)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 )
 
@@ -43,9 +44,5 @@ func generate(ctx context.Context, j *job.Job) error {
 }
 
 func promptsOf(requests []request) []any {
-	out := make([]any, len(requests))
-	for i, r := range requests {
-		out[i] = r.prompt
-	}
-	return out
+	return list.Map(requests, func(r request) any { return r.prompt })
 }

@@ -17,6 +17,7 @@ import (
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
@@ -320,11 +321,7 @@ func (c *chooser) pool(i int, candidates []int) []int {
 	if c.pools == nil {
 		return candidates
 	}
-	rows := make([]int, len(c.pools[i]))
-	for k, row := range c.pools[i] {
-		rows[k] = int(row)
-	}
-	return rows
+	return list.Map(c.pools[i], func(row int32) int { return int(row) })
 }
 
 // likeliest returns the examples that make the right answer likeliest, each shown alone; the best one last.

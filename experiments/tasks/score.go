@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 )
 
@@ -33,10 +34,7 @@ func score(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	t.answer = func(_ context.Context, requests []request, _ int) ([]any, error) {
-		completions := make([][]int64, len(requests))
-		for i, req := range requests {
-			completions[i] = req.ids
-		}
+		completions := list.Map(requests, func(req request) []int64 { return req.ids })
 		logp, err := t.model.LogProbs(promptsOf(requests), completions)
 		if err != nil {
 			return nil, err

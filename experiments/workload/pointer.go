@@ -15,6 +15,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
@@ -169,11 +170,7 @@ func TellSkipped(j *job.Job, d record.DataSummary) {
 
 // unknownKeys are keys of records as a summary keeps them.
 func unknownKeys(keys []keycheck.Unknown) []record.UnknownKey {
-	var out []record.UnknownKey
-	for _, u := range keys {
-		out = append(out, record.UnknownKey(u))
-	}
-	return out
+	return list.Map(keys, func(u keycheck.Unknown) record.UnknownKey { return record.UnknownKey(u) })
 }
 
 // dataSummary describes a bundle for summary.json.

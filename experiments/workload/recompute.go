@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
@@ -60,10 +61,7 @@ func (w *Pointer) truth(src *pointer.Source, queries []int) preflight.Truth {
 	recorded := func(q int) (actions [][]int64, rewards []float64, err error) {
 		for g := range set.NumCandidates(q) {
 			c := set.Candidate(q, g)
-			var steps []int64
-			for _, p := range c.Positions {
-				steps = append(steps, int64(p))
-			}
+			steps := list.Map(c.Positions, func(p int32) int64 { return int64(p) })
 			if len(steps) < min(w.endAt, set.PoolSize(q)) {
 				steps = append(steps, pointer.Stop)
 			}
@@ -79,10 +77,7 @@ func (w *Pointer) truth(src *pointer.Source, queries []int) preflight.Truth {
 		actions, _, err := recorded(q)
 		r, shots := rng.New(w.job.Config.Seed, "preflight try", q), min(w.shots(), set.PoolSize(q))
 		for range 2 {
-			var steps []int64
-			for _, p := range r.Perm(set.PoolSize(q))[:shots] {
-				steps = append(steps, int64(p))
-			}
+			steps := list.Map(r.Perm(set.PoolSize(q))[:shots], func(p int) int64 { return int64(p) })
 			actions = append(actions, steps)
 		}
 		return actions, err

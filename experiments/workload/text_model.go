@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/tokens"
@@ -121,11 +122,7 @@ func logProbs[P any](ps []any, completions [][]int64, score func([]tokens.Group[
 
 // typed are the prompts that textModel's Prompt returned, as the policy's package takes them.
 func typed[P any](ps []any) []P {
-	out := make([]P, len(ps))
-	for i, p := range ps {
-		out[i] = p.(P)
-	}
-	return out
+	return list.Map(ps, func(p any) P { return p.(P) })
 }
 
 // conversationOf reads the messages of a line; parts without a path take the lists' entries in order.

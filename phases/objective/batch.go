@@ -4,6 +4,7 @@ import (
 	"iter"
 	"math"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/selector"
 )
@@ -92,9 +93,5 @@ func OneIf(is bool) float64 {
 }
 
 func Rounded(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
+	return list.Map(x, func(v float64) float32 { return float32(v) })
 }

@@ -135,6 +135,16 @@ func TestRunIsFollowed(t *testing.T) {
 	if e := b.entryAt(t, dir); e.State != stateKilled || e.Step != 30 || e.Left != nil {
 		t.Errorf("a killed run: %+v", e)
 	}
+	put(t, dir, map[string]string{record.SummaryFile: `{"state":"interrupted"}`})
+	b.Scan(true)
+	if e := b.entryAt(t, dir); e.State != record.StateInterrupted {
+		t.Errorf("an interrupted run: %+v", e)
+	}
+	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + stepRows("grpo", 11, 31, 0)})
+	b.Scan(true)
+	if e := b.entryAt(t, dir); e.State != stateKilled || e.Step != 31 {
+		t.Errorf("interrupted, resumed and killed: %+v", e)
+	}
 	c := curves.New()
 	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) +
 		`{"kind":"event","phase":"rce","epoch":1,"step":0,"global_step":10,"time":1700009010,"event":"resume"}` + "\n" +

@@ -46,6 +46,7 @@ export class CompareView {
   changed() {
     this.place();
     this.versions.clear();
+    this.draw();
     this.loadCurves();
   }
 

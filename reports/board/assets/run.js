@@ -34,6 +34,7 @@ export class RunView {
     viewInto(query, this.view);
     history.replaceState(null, "", `#/run/${this.id}${query.size ? "?" + query : ""}`);
     this.version = null;
+    this.draw();
     this.loadCurves();
   }
 

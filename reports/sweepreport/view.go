@@ -212,8 +212,8 @@ func (v *View) oneSplit() {
 	maps.DeleteFunc(v.gains, func(_ int, g seedGain) bool { return g.split != v.gainSplit })
 }
 
-// readGain reads what summary.json says of the planned comparison with similarity, or with the majority
-// answer, and whether the job compared methods instead. It decodes the few fields that decide: a thousand summaries have 40 MB.
+// readGain reads what summary.json says of the planned comparison with similarity, the majority answer or, where those are worse,
+// drawing at random, and whether the job compared methods instead. It decodes the few fields that decide: a thousand summaries have 40 MB.
 func readGain(dir string) (gain seedGain, compares, ok bool, err error) {
 	type paired struct {
 		Mean    float64       `json:"mean"`
@@ -227,6 +227,7 @@ func readGain(dir string) (gain seedGain, compares, ok bool, err error) {
 			Policy         string  `json:"policy"`
 			OverSimilarity *paired `json:"over_similarity"`
 			OverMajority   *paired `json:"over_majority"`
+			OverRandom     *paired `json:"over_random"`
 		} `json:"evaluations"`
 	}
 	if err := record.ReadJSON(filepath.Join(dir, record.SummaryFile), &summary); err != nil {
@@ -236,18 +237,18 @@ func readGain(dir string) (gain seedGain, compares, ok bool, err error) {
 	stages := make([]record.StageResult, len(summary.Evaluations))
 	for i, e := range summary.Evaluations {
 		stages[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy}
-		if p := e.OverSimilarity; p != nil {
-			stages[i].OverSimilarity = &stats.Paired{Mean: p.Mean, Verdict: p.Verdict}
-		}
-		if p := e.OverMajority; p != nil {
-			stages[i].OverMajority = &stats.Paired{Mean: p.Mean, Verdict: p.Verdict}
+		for to, p := range map[**stats.Paired]*paired{&stages[i].OverSimilarity: e.OverSimilarity, &stages[i].OverMajority: e.OverMajority,
+			&stages[i].OverRandom: e.OverRandom} {
+			if p != nil {
+				*to = &stats.Paired{Mean: p.Mean, Verdict: p.Verdict}
+			}
 		}
 	}
 	r := runreport.PlannedResult(stages)
 	if r == nil {
 		return gain, compares, false, nil
 	}
-	for _, y := range results.Yardsticks() {
+	for _, y := range results.YardsticksOf(results.TableOf(stages, *r)) {
 		if p := *y.Gain(r); p != nil {
 			return seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}, compares, true, nil
 		}

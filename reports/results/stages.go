@@ -2,7 +2,6 @@ package results
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -28,9 +27,9 @@ func Yardsticks() []Yardstick {
 	return []Yardstick{
 		{record.PolicySimilarity, "similarity", "similarity", func(r *record.StageResult) **stats.Paired { return &r.OverSimilarity }},
 		{record.PolicyMajority, "majority", "the majority answer", func(r *record.StageResult) **stats.Paired { return &r.OverMajority }},
+		{record.PolicyRandom, "random", "drawing at random", func(r *record.StageResult) **stats.Paired { return &r.OverRandom }},
 		{record.PolicyRecorded, "recorded order", "the recorded order",
 			func(r *record.StageResult) **stats.Paired { return &r.OverRecorded }},
-		{record.PolicyRandom, "random", "drawing at random", func(r *record.StageResult) **stats.Paired { return &r.OverRandom }},
 		{record.PolicyInit, "initial policy", "the initial policy", func(r *record.StageResult) **stats.Paired { return &r.OverInit }},
 	}
 }
@@ -372,11 +371,7 @@ func WriteSummary(dir string, s record.Summary) error {
 			return err
 		}
 	}
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", record.SummaryFile, err)
-	}
-	return atomicfile.Write(filepath.Join(dir, record.SummaryFile), append(data, '\n'), 0o644)
+	return atomicfile.WriteJSON(filepath.Join(dir, record.SummaryFile), s)
 }
 
 // JudgedBy returns the split and metric by which a run is judged: held out from every choice, else val;

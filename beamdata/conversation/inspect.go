@@ -15,7 +15,7 @@ func Fits(keys []string) bool {
 // refuse it. Pictures are looked up, not opened.
 func Inspect(path string) (facts [][2]string, fault error) {
 	opt := DefaultOptions()
-	f, err := openFile(path, "train", opt, false)
+	f, err := openFile(path, "train", opt, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -159,7 +159,7 @@ func (c *Config) startStd(spec torchx.Spec) float64 {
 	case strings.HasSuffix(name, ".relative_attention_bias.weight"):
 		return c.InitStd / math.Sqrt(width)
 	}
-	return c.InitStd / math.Sqrt(float64(spec.Shape[1])) // of the inputs: d_model, the inner width, or d_ff
+	return c.InitStd / math.Sqrt(float64(spec.Shape[len(spec.Shape)-1])) // of the inputs: d_model, the inner width, or d_ff
 }
 
 func sqrt(n int) float64 { return math.Sqrt(float64(n)) }

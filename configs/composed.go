@@ -125,16 +125,7 @@ func (c *Composed) Value(key string) any {
 // Complete reports whether every key of the job config has a value: none is still ???.
 func (c *Composed) Complete() bool {
 	n, err := c.Resolved()
-	return err == nil && !n.holdsMissing()
-}
-
-func (n *Node) holdsMissing() bool {
-	for _, v := range n.Vals {
-		if v.holdsMissing() {
-			return true
-		}
-	}
-	return n.isMissing()
+	return err == nil && !n.hasMissing()
 }
 
 // Choices maps override keys to the chosen options; null is "".
@@ -223,7 +214,7 @@ func (c *Composed) YAML(which string, resolve bool, pkg string) (string, error) 
 			return "", err
 		}
 	}
-	return head + n.toYAML(), nil
+	return head + n.YAML(), nil
 }
 
 // Origin says where the value of a dotted key was set: file:line:column or the override.

@@ -120,7 +120,9 @@ func (f *field) section(t reflect.Type, index []int) error {
 	own := map[string][]string{}
 	if c, ok := reflect.Zero(t).Interface().(interface{ Choices() map[string][]string }); ok {
 		own = c.Choices()
-		f.choices = merged(f.choices, own)
+		above := f.choices
+		f.choices = maps.Clone(own)
+		maps.Copy(f.choices, above)
 	}
 	for i := 0; i < t.NumField(); i++ {
 		sf := t.Field(i)
@@ -176,13 +178,6 @@ func (f *field) section(t reflect.Type, index []int) error {
 	return nil
 }
 
-// merged returns the entries of both maps, those of a where both have a key.
-func merged(a, b map[string][]string) map[string][]string {
-	out := maps.Clone(b)
-	maps.Copy(out, a)
-	return out
-}
-
 // parseRange reads (0,1], [0,inf) and the like.
 func parseRange(s string) (*numRange, error) {
 	bad := fmt.Errorf("range %q: want (low,high), with [ or ] for a closed end", s)
@@ -208,10 +203,8 @@ func parseRange(s string) (*numRange, error) {
 }
 
 func (f *field) sub(key string) *field {
-	for _, c := range f.fields {
-		if c.key == key {
-			return c
-		}
+	if i := slices.IndexFunc(f.fields, func(c *field) bool { return c.key == key }); i >= 0 {
+		return f.fields[i]
 	}
 	return nil
 }
@@ -255,14 +248,11 @@ func defaultValue(v reflect.Value, f *field) *Node {
 		return n
 	case reflect.Map:
 		n := newMap()
-		keys := make([]string, 0, v.Len())
-		for _, k := range v.MapKeys() {
-			keys = append(keys, k.String())
-		}
-		slices.Sort(keys)
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, k := range keys {
-			n.Keys = append(n.Keys, strKey(k))
-			n.Vals = append(n.Vals, defaultNode(v.MapIndex(reflect.ValueOf(k).Convert(v.Type().Key())), f.elem))
+			n.Keys = append(n.Keys, strKey(k.String()))
+			n.Vals = append(n.Vals, defaultNode(v.MapIndex(k), f.elem))
 		}
 		return n
 	case reflect.Struct:

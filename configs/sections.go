@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"fulcrum/internal/registry"
 )
 
 // Section holds the options of a section whose name is free: schedule: [my_grpo], my_grpo: {kind: grpo, lr: 1e-6}.
@@ -97,13 +95,9 @@ func (s *Schema) with(given map[string]*Node) (*Schema, error) {
 		n := given[name]
 		options, ok := s.root.free.kinds[n.Text]
 		if !ok || n.Kind != String {
-			kinds := slices.Sorted(maps.Keys(s.root.free.kinds))
-			hint := ""
-			if near, ok := registry.Suggest(n.pyStr(), kinds); ok {
-				hint = " (did you mean " + near + "?)"
-			}
 			ck := &checker{}
-			ck.fault(n, name+".kind", "want one of %s, got %s%s", strings.Join(kinds, ", "), n.pyStr(), hint)
+			kind := &field{enum: slices.Sorted(maps.Keys(s.root.free.kinds))}
+			ck.limits(kind, plainString(n.pyStr()).at(n.Origin), name+".kind")
 			faults = append(faults, ck.faults...)
 			continue
 		}

@@ -44,11 +44,11 @@ func (c *Composer) Space(master *Composed) (dims []Dimension, fixed []string, er
 	}
 	for _, o := range overrides {
 		if !o.isSweep() {
-			a, err := c.axis(o)
+			values, err := c.axis(o)
 			if err != nil {
 				return nil, nil, err
 			}
-			fixed = append(fixed, a.values[0])
+			fixed = append(fixed, values...)
 			continue
 		}
 		d, err := c.dimension(o)
@@ -77,14 +77,14 @@ func (c *Composer) dimension(o *Override) (Dimension, error) {
 		}
 		return d, nil
 	}
-	a, err := c.axis(o)
+	values, err := c.axis(o)
 	if err != nil {
 		return d, err
 	}
-	if len(a.values) == 0 {
+	if len(values) == 0 {
 		return fail("%s has no values to choose from", o.value.describe())
 	}
-	for _, v := range a.values {
+	for _, v := range values {
 		d.Choices = append(d.Choices, v[len(d.Key)+1:])
 	}
 	if o.value.kind == rangeSweep && !o.value.shuffled {

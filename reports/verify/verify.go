@@ -123,6 +123,11 @@ func (r numberedRow) at() string {
 	return r.Text("event")
 }
 
+// wrong notes what the records do not bear out of a row.
+func (c *runCheck) wrong(row numberedRow, what, stated, recomputed string) {
+	c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: what, Stated: stated, Recomputed: recomputed})
+}
+
 // weights checks the checkpoints against the digests of their tensors that they hold themselves.
 func (c *runCheck) weights() error {
 	paths, err := record.GlobIn(c.dir, "checkpoints/*_epoch*.safetensors") // best and last are links to one of them

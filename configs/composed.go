@@ -65,10 +65,8 @@ func (c *Composed) checkJob(s *Schema) error {
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved, m); err != nil {
-		return err
-	}
-	return nil
+	c.resolved, err = s.check(resolved, m)
+	return err
 }
 
 // fitHydra checks the hydra node of a tree and gives its values their types.

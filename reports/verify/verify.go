@@ -13,11 +13,11 @@ import (
 
 // Mismatch is a number or a line that the records do not bear out.
 type Mismatch struct {
-	File       string // in the folder that was checked
-	Line       int    // 0: the whole file
-	What       string // which number, "" where stated and recomputed say it
-	Stated     string
-	Recomputed string
+	File       string `json:"file"` // in the folder that was checked
+	Line       int    `json:"line"` // 0: the whole file
+	What       string `json:"what"` // which number, "" where stated and recomputed say it
+	Stated     string `json:"stated"`
+	Recomputed string `json:"recomputed"`
 }
 
 // String is one line: metrics.jsonl:12: kl of grpo epoch 1: stated 0.05, recomputed 0.04.

@@ -39,7 +39,7 @@ func (a *answers) intern(name string) int32 {
 }
 
 // newAnswers joins the items' answers with the prior's counts.
-func newAnswers(items *Items, prior *readerPrior) *answers {
+func newAnswers(items *Items, prior *shapes.Prior) *answers {
 	a := &answers{index: map[string]int32{}, heads: map[string]int32{}, all: map[int32]float64{}, n: prior.N}
 	for name, c := range prior.All {
 		a.all[a.intern(name)] = c
@@ -62,7 +62,7 @@ func newAnswers(items *Items, prior *readerPrior) *answers {
 		}
 		list := make([]answerCount, len(item.counts))
 		for k, c := range item.counts {
-			list[k] = answerCount{a.intern(c.text), c.count}
+			list[k] = answerCount{a.intern(c.Answer), int32(c.Count)}
 		}
 		a.byRow[row] = list
 		a.headRow[row] = -1
@@ -72,8 +72,6 @@ func newAnswers(items *Items, prior *readerPrior) *answers {
 	}
 	return a
 }
-
-func (a *answers) headOf(row int) int32 { return a.headRow[row] }
 
 // prior(a) = (by_first_two_words[h][a] + 2 all[a]/n) / (sum of by_first_two_words[h] + 2), absent = 0.
 func (a *answers) prior(head, answer int32) float64 {
@@ -108,19 +106,13 @@ func vqaAccuracy(count, total int) float64 {
 	return (float64(count)*inside + float64(total-count)*outside) / float64(total)
 }
 
-// readerPrior is reader_prior.json.
-type readerPrior struct {
-	N      float64                       `json:"n"`
-	All    map[string]float64            `json:"all"`
-	ByHead map[string]map[string]float64 `json:"by_first_two_words"`
-}
-
-func readPrior(path string) (*readerPrior, error) {
+// readPrior reads reader_prior.json.
+func readPrior(path string) (*shapes.Prior, error) {
 	data, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var p readerPrior
+	var p shapes.Prior
 	if err := jsonwords.Unmarshal(data, &p); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -14,12 +14,8 @@ import (
 // imitated (sft and rce) and of baseline (offline GRPO) are looked at; either may be nil.
 func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault {
 	out := audit.Overlap(b.splits(), lim)
-	pooled := map[*store]bool{}
-	for _, s := range []*Set{b.Online, b.RCE, b.Records, b.Val, b.Eval} {
-		if s.Len() > 0 && !pooled[s.store] {
-			pooled[s.store] = true // validation and training queries of a file are alike
-			out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
-		}
+	for _, s := range onePerFile(b.Online, b.RCE, b.Records, b.Val, b.Eval) {
+		out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
 	}
 	if imitated.Len() > 0 && imitated != baseline {
 		out = append(out, audit.Rewards(imitated.groups("imitation", false), lim)...)
@@ -27,10 +23,8 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 	if baseline.Len() > 0 {
 		out = append(out, audit.Rewards(baseline.groups("grpo", true), lim)...)
 	}
-	seen := map[*store]bool{}
-	for _, s := range []*Set{b.RCE, b.Records, b.Eval} {
-		if s.Len() > 0 && s.Scorer != nil && s.store.start != nil && !seen[s.store] {
-			seen[s.store] = true
+	for _, s := range onePerFile(b.RCE, b.Records, b.Eval) {
+		if s.Scorer != nil && s.store.start != nil {
 			candidates, accuracies := s.scored()
 			faults := audit.Agreement(s.Name, candidates, lim)
 			if len(faults) == 0 && len(accuracies) > 0 {
@@ -39,11 +33,18 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 			out = append(out, faults...)
 		}
 	}
-	contradicted := map[*store]bool{}
-	for _, s := range []*Set{imitated, baseline} {
-		if s.Len() > 0 && !contradicted[s.store] {
-			contradicted[s.store] = true
-			out = append(out, s.auditContradictions(lim)...)
+	for _, s := range onePerFile(imitated, baseline) {
+		out = append(out, s.auditContradictions(lim)...)
+	}
+	return out
+}
+
+// onePerFile leaves out empty sets and those of a file that a set before them has: its training and validation queries are alike.
+func onePerFile(sets ...*Set) []*Set {
+	var out []*Set
+	for _, s := range sets {
+		if s.Len() > 0 && !slices.ContainsFunc(out, func(o *Set) bool { return o.store == s.store }) {
+			out = append(out, s)
 		}
 	}
 	return out
@@ -51,14 +52,10 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 
 // auditCopies looks for candidates of a pool with the same embedding.
 func (s *Set) auditCopies(lim audit.Limits) []audit.Fault {
-	most := looksPools
-	if !s.ownPools() {
-		most = looksShared
-	}
 	seed := maphash.MakeSeed()
 	hashes := map[int32]uint64{}
 	copies, looked, example := 0, 0, int32(0)
-	for i := 0; i < s.Len(); i += audit.Every(s.Len(), most) {
+	for i := 0; i < s.Len(); i += audit.Every(s.Len(), s.looks()) {
 		in := map[uint64]bool{}
 		for _, row := range s.evenly(i) {
 			h, known := hashes[row]
@@ -172,21 +169,24 @@ func hashFloats(seed maphash.Seed, row []float32) uint64 {
 	return maphash.Bytes(seed, unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(row))), 4*len(row)))
 }
 
-// looksPools bounds the queries whose pools are read, looksShared those of one pool for all.
-const looksPools, looksShared = 512, 16
+// looksPools bounds the queries whose pools are read.
+const looksPools = 512
+
+// looks is that bound, or that of queries with one pool for all.
+func (s *Set) looks() int {
+	if s.ownPools() {
+		return looksPools
+	}
+	return 16
+}
 
 // auditPools looks for queries among their own candidates, and for pools that are not near their queries.
 func (s *Set) auditPools(lim audit.Limits) []audit.Fault {
 	var closer []float64
 	byID, byCopy, looked := 0, 0, 0
 	example := int64(0)
-	most := looksPools
-	if !s.ownPools() {
-		most = looksShared
-	}
-	step := audit.Every(s.Len(), most)
 	var previous []int32
-	for i := 0; i < s.Len(); i += step {
+	for i := 0; i < s.Len(); i += audit.Every(s.Len(), s.looks()) {
 		pool := s.evenly(i)
 		row := s.Row(i)
 		query := s.Table.Row(int(row))
@@ -222,14 +222,9 @@ func (s *Set) ownPools() bool {
 
 // evenly returns up to 64 candidates of query i, spread over its pool.
 func (s *Set) evenly(i int) []int32 {
-	const most = 64
 	pool := s.Pool(i)
-	step := audit.Every(len(pool), most)
-	if step == 1 {
-		return pool
-	}
 	var out []int32
-	for k := 0; k < len(pool); k += step {
+	for k := 0; k < len(pool); k += audit.Every(len(pool), 64) {
 		out = append(out, pool[k])
 	}
 	return out

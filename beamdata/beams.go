@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"cmp"
+	"fulcrum/beamdata/shapes"
 	"slices"
 )
 
@@ -26,7 +27,7 @@ func BeamSearch(s *Set, i, width, shots int) []Beam {
 					continue
 				}
 				choice := append(slices.Clone(b.Positions), p)
-				if key := setKey(choice); !seen[key] {
+				if key := shapes.SetKey(choice); !seen[key] {
 					seen[key] = true
 					next = append(next, Beam{choice, Reward(s.Scorer, i, choice)})
 				}
@@ -38,15 +39,4 @@ func BeamSearch(s *Set, i, width, shots int) []Beam {
 		beams = next[:min(width, len(next))]
 	}
 	return beams
-}
-
-// setKey is equal for equal sets.
-func setKey(positions []int32) string {
-	sorted := slices.Clone(positions)
-	slices.Sort(sorted)
-	key := make([]byte, 0, 4*len(sorted))
-	for _, p := range sorted {
-		key = append(key, byte(p), byte(p>>8), byte(p>>16), byte(p>>24))
-	}
-	return string(key)
 }

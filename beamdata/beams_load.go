@@ -48,38 +48,33 @@ func (l *loader) beams() error {
 		l.addAnswers(reader)
 	}
 	var keys []string // of the file that is split
-	set := func(name string, path *string, key string) (*Set, error) {
-		if path == nil {
-			return nil, nil
+	var rce, records, valSet *Set
+	for _, of := range []struct {
+		name string
+		path *string
+		key  string
+		set  **Set
+	}{{"rce", opt.Beams, "data.beams", &rce}, {"records", opt.Records, "data.records", &records},
+		{"val", opt.ValBeams, "data.val_beams", &valSet}} {
+		if of.path == nil {
+			continue
 		}
-		f, err := l.read(*path, key)
+		f, err := l.read(*of.path, of.key)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		b.Shots = max(b.Shots, f.shots)
-		if name == "rce" || name == "records" && opt.Beams == nil {
+		if of.name == "rce" || of.name == "records" && opt.Beams == nil {
 			keys = f.keys
 		}
 		if reader == nil {
-			return l.fileSet(name, f)
+			*of.set, err = l.fileSet(of.name, f)
+		} else if *of.set, err = l.readerSet(of.name, reader, f); err == nil {
+			*of.set, err = l.inFileOrder(*of.set, f)
 		}
-		s, err := l.readerSet(name, reader, f)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return l.inFileOrder(s, f)
-	}
-	rce, err := set("rce", opt.Beams, "data.beams")
-	if err != nil {
-		return err
-	}
-	records, err := set("records", opt.Records, "data.records")
-	if err != nil {
-		return err
-	}
-	valSet, err := set("val", opt.ValBeams, "data.val_beams")
-	if err != nil {
-		return err
 	}
 	if rce == nil {
 		rce = records
@@ -89,6 +84,7 @@ func (l *loader) beams() error {
 	}
 	online := rce
 	if reader != nil && rce == nil {
+		var err error
 		if online, err = l.readerSet("online", reader, nil); err != nil {
 			return err
 		}
@@ -118,8 +114,10 @@ func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 		for _, id := range valSet.IDs {
 			isVal[id] = true
 		}
-		if n := overlap(isVal, online.IDs); n > 0 {
-			b.Counts["train_query_is_also_in_val_beams"] = n
+		for _, id := range online.IDs {
+			if isVal[id] {
+				b.Counts["train_query_is_also_in_val_beams"]++
+			}
 		}
 	case l.opt.Compat:
 		val, err := compatVal(keys, online.IDs, l.opt.TrainRatio)
@@ -128,20 +126,12 @@ func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 		}
 		isVal = val
 	default:
-		seen := map[int64]bool{}
-		var union []int64
-		for _, s := range []*Set{online, records} {
-			if s == nil {
-				continue
-			}
-			for _, id := range s.IDs {
-				if !seen[id] {
-					seen[id] = true
-					union = append(union, id)
-				}
-			}
+		union := slices.Clone(online.IDs)
+		if records != nil {
+			union = append(union, records.IDs...)
 		}
-		isVal = splitByID(union, l.opt.TrainRatio, l.opt.SplitSeed)
+		slices.Sort(union)
+		isVal = splitByID(slices.Compact(union), l.opt.TrainRatio, l.opt.SplitSeed)
 	}
 	train := func(s *Set, name string) *Set {
 		if s == nil {
@@ -184,16 +174,6 @@ func (l *loader) inFileOrder(s *Set, f *beamFile) (*Set, error) {
 		}
 	}
 	return s.Subset(indices), nil
-}
-
-func overlap(in map[int64]bool, ids []int64) int {
-	n := 0
-	for _, id := range ids {
-		if in[id] {
-			n++
-		}
-	}
-	return n
 }
 
 // compatVal returns the validation queries of the reference's split, which counts every entry of the file whose key is a

@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 )
@@ -56,10 +57,10 @@ func (b *builder) fromFile(f *beamFile) (*store, error) {
 		for i := range pool {
 			pool[i] = int32(i)
 		}
-		st.pools = repeat(pool, len(f.ids))
+		st.pools = slices.Repeat([][]int32{pool}, len(f.ids))
 		return st, nil
 	}
-	st.pools = repeat(pool, len(f.ids))
+	st.pools = slices.Repeat([][]int32{pool}, len(f.ids))
 	if !b.opt.Compat {
 		b.enter(pool)
 		st.skip = make([]int32, len(f.ids))
@@ -79,14 +80,6 @@ func (b *builder) cut(f *beamFile) *int {
 		return nil
 	}
 	return b.opt.PoolSize
-}
-
-func repeat(pool []int32, n int) [][]int32 {
-	out := make([][]int32, n)
-	for i := range out {
-		out[i] = pool
-	}
-	return out
 }
 
 // locate turns picks (global ids) into positions of each query's pool, in place, after cutting the
@@ -159,27 +152,15 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 	for i, id := range f.ids {
 		at[id] = int32(i)
 	}
-	rows := make(map[int64]bool, len(r.IDs))
-	for _, id := range r.IDs {
-		rows[id] = true
-	}
-	rowless := int64(-1) // the first query of f that r lacks
-	for _, id := range f.ids {
-		if !rows[id] {
-			rowless = id
-			break
-		}
-	}
 	st.start = make([]int64, 1, len(r.IDs)+1)
 	var picks []int32
-	found := 0
 	for i, id := range r.IDs {
 		q, ok := at[id]
 		if !ok {
 			st.start = append(st.start, int64(len(st.rewards)))
 			continue
 		}
-		found++
+		delete(at, id) // what is left, r lacks
 		if f.pools != nil && !slices.Equal(f.pools[q], r.pools[i]) {
 			return nil, fmt.Errorf("%s: query %d: candidate_pool_ids differ from the query's pool in %s", f.path, id, r.path)
 		}
@@ -192,12 +173,13 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 		}
 		st.start = append(st.start, int64(len(st.rewards)))
 	}
-	if n := len(f.ids) - found; n > 0 {
-		b.counts["query_without_reader_row"] += n
-		f.lost["query_without_reader_row"], f.first["query_without_reader_row"] = n, fmt.Sprintf("%s: query %d", filepath.Base(f.path),
-			rowless)
+	const rowless = "query_without_reader_row"
+	if n := len(at); n > 0 {
+		first := f.ids[slices.Min(slices.Collect(maps.Values(at)))]
+		b.counts[rowless] += n
+		f.lost[rowless], f.first[rowless] = n, fmt.Sprintf("%s: query %d", filepath.Base(f.path), first)
 	}
-	if found == 0 {
+	if len(at) == len(f.ids) {
 		return nil, fmt.Errorf("%s: none of its %d queries is in %s", f.path, len(f.ids), r.path)
 	}
 	return st, b.locate(st, picks, f.path, b.opt.PoolSize)

@@ -70,6 +70,6 @@ func published(name, files string, read func(conversation.Options) (*conversatio
 func iclShapesData() Dataset {
 	return Dataset{
 		Name:          "icl_shapes",
-		conversations: func(o Options) (*conversation.Bundle, error) { return iclshapes.Episodes(o.ICLShapes) },
+		conversations: func(o Options) (*conversation.Bundle, error) { return iclshapes.Episodes(o.ICLShapes), nil },
 	}
 }

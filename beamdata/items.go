@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/regular"
 )
 
@@ -19,45 +20,46 @@ type Items struct {
 type item struct {
 	split, question, answer string
 	image                   int64
-	cluster                 string      // value of Items.key, else the image
-	counts                  []textCount // answer_counts; nil where the row is unknown
+	cluster                 string               // value of Items.key, else the image
+	counts                  []shapes.AnswerCount // answer_counts; nil where the row is unknown
 }
 
-type textCount struct {
-	text  string
-	count int32
+// at returns the item of a row, empty where it is unknown.
+func (it *Items) at(row int) item {
+	if it == nil || row < 0 || row >= len(it.rows) {
+		return item{}
+	}
+	return it.rows[row]
 }
 
 // Text returns "question — answer" of a row, or "" where it is unknown.
 func (it *Items) Text(row int) string {
-	if it == nil || row < 0 || row >= len(it.rows) || it.rows[row].question == "" {
+	x := it.at(row)
+	if x.question == "" {
 		return ""
 	}
-	return it.rows[row].question + " — " + it.rows[row].answer
+	return x.question + " — " + x.answer
 }
 
 // image returns the image id of a row.
 func (it *Items) image(row int) (int64, bool) {
-	if it == nil || row < 0 || row >= len(it.rows) || it.rows[row].counts == nil {
-		return 0, false
-	}
-	return it.rows[row].image, true
+	x := it.at(row)
+	return x.image, x.counts != nil
 }
 
 // Cluster returns what the question of a row has in common with those that are no independent ones: its image, or the
 // value of Options.Cluster; "" where it is unknown.
 func (b *Bundle) Cluster(row int) string {
-	it := b.Items
-	if it == nil || row < 0 || row >= len(it.rows) {
+	x := b.Items.at(row)
+	switch {
+	case b.Items == nil:
 		return ""
+	case b.Items.key == "question":
+		return x.question
+	case b.Items.key == "answer":
+		return x.answer
 	}
-	switch it.key {
-	case "question":
-		return it.rows[row].question
-	case "answer":
-		return it.rows[row].answer
-	}
-	return it.rows[row].cluster
+	return x.cluster
 }
 
 // readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
@@ -91,11 +93,11 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 			case "answer":
 				x.answer, err = s.string()
 			case "answer_counts":
-				x.counts = []textCount{}
+				x.counts = []shapes.AnswerCount{}
 				err = s.object(func(key []byte) error {
 					name := string(key)
 					n, err := s.integer()
-					x.counts = append(x.counts, textCount{name, int32(n)})
+					x.counts = append(x.counts, shapes.AnswerCount{Answer: name, Count: int(n)})
 					return err
 				})
 			case it.key:

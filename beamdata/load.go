@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/digest"
 )
 
@@ -96,7 +97,7 @@ type loader struct {
 
 	trajectories bool // an RL file was read
 
-	prior   *readerPrior // nil: unknown
+	prior   *shapes.Prior // nil: unknown
 	answers *answers
 }
 

@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -93,17 +94,10 @@ func (l *loader) okvqa() error {
 		b.Records = b.RCE
 	}
 	b.Notice = "real OK-VQA questions; rewards come from a small open-book copy reader, not from a vision-language model"
-	return l.okvqaEval(shots)
-}
-
-// okvqaEval reads what data.eval names, else the dev files of the folder.
-func (l *loader) okvqaEval(shots string) error {
-	eval := l.opt.Eval
-	if eval.Beams != nil || eval.Reader != nil {
-		return l.eval(deref(eval.Beams), deref(eval.Reader))
+	if opt.Eval.Beams != nil || opt.Eval.Reader != nil {
+		return l.eval(deref(opt.Eval.Beams), deref(opt.Eval.Reader))
 	}
-	reader, beams := l.inRoot("reader_dev.npz"), l.inRoot("beams_dev"+shots)
-	return l.eval(beams, reader)
+	return l.eval(l.inRoot("beams_dev"+shots), l.inRoot("reader_dev.npz"))
 }
 
 // okvqaPath returns the explicit path, else the first of names that exists in the root, else the first.
@@ -133,11 +127,9 @@ func (l *loader) inRoot(name string) string {
 
 // optional reads a beam file that is named, or that the root holds; nil where neither is so.
 func (l *loader) optional(explicit *string, name, key string) (*beamFile, error) {
-	path := deref(explicit)
+	path := cmp.Or(deref(explicit), l.inRoot(name))
 	if path == "" {
-		if path = l.inRoot(name); path == "" {
-			return nil, nil
-		}
+		return nil, nil
 	}
 	return l.read(path, key)
 }
@@ -148,11 +140,7 @@ func (l *loader) limit(s *Set) *Set {
 	if n == nil || s.Len() <= *n {
 		return s
 	}
-	indices := make([]int, *n)
-	for i := range indices {
-		indices[i] = i
-	}
-	return s.Subset(indices)
+	return s.Subset(Spread(*n, *n))
 }
 
 // loadItems reads items*.jsonl and reader_prior.json of the root and beside the given files. Texts are

@@ -1,8 +1,6 @@
 package beamdata
 
 import (
-	"errors"
-
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/iclshapes"
 	"fulcrum/beamdata/shapes"
@@ -117,26 +115,17 @@ func DefaultOptions() Options {
 // Choices returns the names that name takes.
 func (Options) Choices() map[string][]string { return map[string][]string{"name": names(Datasets())} }
 
-// Validate reports unknown names, numbers out of range and keys that the data needs; Load checks the files.
+// Validate reports unknown names and keys that the data needs; Load checks the files.
 func (o Options) Validate() error { return o.validate(Datasets()) }
 
 func (o Options) validate(table []Dataset) error {
-	errs := []error{
-		option.OneOf("name", o.Name, names(table)...),
-		option.OneOf("format", o.Format, "auto", "legacy", "rl", "conversations"),
-		option.OneOf("legacy_pool", o.LegacyPool, "gathered", "full_table"),
-		option.Want(o.TrainRatio >= 0 && o.TrainRatio <= 1, "train_ratio", "want a number in [0, 1], got %v", o.TrainRatio),
-		option.Want(o.ValRatio >= 0 && o.ValRatio < 1, "val_ratio", "want a number in [0, 1), got %v", o.ValRatio),
-		option.Want(o.MaxSkippedShare >= 0 && o.MaxSkippedShare <= 1, "max_skipped_share", "want a number in [0, 1], got %v",
-			o.MaxSkippedShare),
-		option.Want(o.BatchSize >= 1, "batch_size", "want at least 1, got %d", o.BatchSize),
-		option.Want(o.MaxSamples == nil || *o.MaxSamples >= 1, "max_samples", "want at least 1, got %d", deref(o.MaxSamples)),
-		option.Want(o.PoolSize == nil || *o.PoolSize >= 1, "pool_size", "want at least 1, got %d", deref(o.PoolSize)),
+	if err := option.OneOf("name", o.Name, names(table)...); err != nil {
+		return err
 	}
 	if d, err := o.datasetOf(table); err == nil && d.Check != nil {
-		errs = append(errs, d.Check(o))
+		return d.Check(o)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // deref returns *p, or the zero value for null.

@@ -269,7 +269,7 @@ func (r *Reader) withAnswers(a *answers) bool {
 				return false
 			}
 		}
-		query[i] = queryAnswers{head: a.headOf(int(id)), top: a.intern(r.top[i]), accuracy: a.accuracies(int(id))}
+		query[i] = queryAnswers{head: a.headRow[id], top: a.intern(r.top[i]), accuracy: a.accuracies(int(id))}
 	}
 	r.query, r.answers = query, a
 	return true

@@ -174,29 +174,28 @@ func (p *parser) each(entry func(*record) error) error {
 func (p *parser) record() error {
 	r, s := &p.rec, p.s
 	return s.object(func(key []byte) error {
-		name := knownField(key)
-		if name == "" {
+		name, has := r.known(key)
+		if has == nil {
 			p.recordKeys.See(key, s.line)
 		}
 		if null, err := s.null(); null || err != nil {
 			return err
 		}
+		if has == nil {
+			return s.skip()
+		}
+		if *has {
+			return s.errorf("%s appears twice", name)
+		}
+		*has = true
 		switch name {
 		case "id_list":
-			if r.hasBeams {
-				return s.errorf("id_list appears twice")
-			}
-			r.hasBeams = true
 			return s.list(func() error {
 				v, err := p.intList("id_list[%d]", len(r.beams))
 				r.beams = append(r.beams, v)
 				return err
 			})
 		case "score_list":
-			if r.hasScores {
-				return s.errorf("score_list appears twice")
-			}
-			r.hasScores = true
 			if p.queriesOnly {
 				return s.skip()
 			}
@@ -212,18 +211,10 @@ func (p *parser) record() error {
 				return nil
 			})
 		case "candidate_pool_ids":
-			if r.hasPool {
-				return s.errorf("candidate_pool_ids appears twice")
-			}
-			r.hasPool = true
 			var err error
 			r.pool, err = p.intList("candidate_pool_ids", -1)
 			return err
-		case "pointer_candidates":
-			if r.hasTrajectories {
-				return s.errorf("pointer_candidates appears twice")
-			}
-			r.hasTrajectories = true
+		default: // pointer_candidates
 			if p.queriesOnly && r.hasPool {
 				return s.skip()
 			}
@@ -236,40 +227,36 @@ func (p *parser) record() error {
 				return nil
 			})
 		}
-		return s.skip()
 	})
 }
 
-// knownField returns the field as a constant, so that it outlives the scanner's buffer.
-func knownField(key []byte) string {
+// known returns a key that is read, as a constant that outlives the scanner's buffer, and where it is noted; nil for any other.
+func (r *record) known(key []byte) (name string, has *bool) {
 	switch string(key) {
 	case "id_list":
-		return "id_list"
+		return "id_list", &r.hasBeams
 	case "score_list":
-		return "score_list"
+		return "score_list", &r.hasScores
 	case "candidate_pool_ids":
-		return "candidate_pool_ids"
+		return "candidate_pool_ids", &r.hasPool
 	case "pointer_candidates":
-		return "pointer_candidates"
+		return "pointer_candidates", &r.hasTrajectories
 	}
-	return ""
+	return "", nil
 }
 
-// scoreFields maps the recorded scores to their bits.
+// scoreKeys are the recorded scores that a trajectory may have, by their keys.
+var scoreKeys = [...]struct {
+	key   string
+	field recorded.Field
+}{{"vqa_correct", recorded.Correct}, {"vqa_acc_score", recorded.AccScore}, {"vqa_gt_prob", recorded.GTProb},
+	{"vqa_rel_score", recorded.RelScore}, {"beam_score", recorded.BeamScore}, {"logprob_score", recorded.LogProb}}
+
 func scoreField(key []byte) (recorded.Field, string) {
-	switch string(key) {
-	case "vqa_correct":
-		return recorded.Correct, "vqa_correct"
-	case "vqa_acc_score":
-		return recorded.AccScore, "vqa_acc_score"
-	case "vqa_gt_prob":
-		return recorded.GTProb, "vqa_gt_prob"
-	case "vqa_rel_score":
-		return recorded.RelScore, "vqa_rel_score"
-	case "beam_score":
-		return recorded.BeamScore, "beam_score"
-	case "logprob_score":
-		return recorded.LogProb, "logprob_score"
+	for _, s := range scoreKeys {
+		if string(key) == s.key {
+			return s.field, s.key
+		}
 	}
 	return 0, ""
 }

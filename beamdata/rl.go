@@ -30,7 +30,7 @@ func (r *fileReader) addRL(rec *record) error {
 	if r.opt.QueriesOnly && rec.hasPool {
 		return r.addPool(rec, pool)
 	}
-	first, kept := len(r.out.picks), 0
+	first, before := len(r.out.picks), len(r.out.reward)
 	positive := false
 	for i := range rec.trajectories {
 		t := &rec.trajectories[i]
@@ -54,20 +54,14 @@ func (r *fileReader) addRL(rec *record) error {
 		r.out.scores = append(r.out.scores, t.scores)
 		r.out.method = append(r.out.method, t.method)
 		positive = positive || t.scores.Correct > 0 || t.scores.Has&recorded.Correct == 0 && t.scores.AccScore > 0
-		kept++
-	}
-	drop := func() {
-		r.out.picks = r.out.picks[:first]
-		n := len(r.out.reward) - kept
-		r.out.reward, r.out.scores, r.out.method = r.out.reward[:n], r.out.scores[:n], r.out.method[:n]
 	}
 	switch {
-	case kept == 0:
-		drop()
+	case len(r.out.reward) == before:
 		r.lose("query_without_trajectories", rec)
 		return nil
 	case r.opt.RequirePositiveQuery && !positive:
-		drop()
+		r.out.picks = r.out.picks[:first]
+		r.out.reward, r.out.scores, r.out.method = r.out.reward[:before], r.out.scores[:before], r.out.method[:before]
 		r.count("query_without_positive_trajectory", 1, rec.place())
 		return nil
 	}

@@ -60,7 +60,9 @@ func (r *fileReader) addCompatRL(rec *record) error {
 		slices.Sort(pool)
 		pool = slices.Compact(pool)
 	}
-	pool = pool[:min(len(pool), r.poolSize())]
+	if n := r.opt.PoolSize; n != nil {
+		pool = pool[:min(len(pool), *n)]
+	}
 	own := make([]int32, len(pool))
 	for k, id := range pool {
 		if err := r.checkID(id); err != nil {
@@ -95,12 +97,4 @@ func compatPicks(rec *record, t *trajectory) ([]int64, bool) {
 		return rec.ints(t.pos), true
 	}
 	return rec.ints(t.pointer), t.pointer.present
-}
-
-// poolSize is the cut of compat pools: data.pool_size, whole when null.
-func (r *fileReader) poolSize() int {
-	if r.opt.PoolSize == nil {
-		return 1 << 30
-	}
-	return *r.opt.PoolSize
 }

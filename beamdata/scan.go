@@ -316,55 +316,22 @@ func (s *scanner) null() (bool, error) {
 }
 
 func (s *scanner) boolean() (bool, error) {
-	c := s.peek()
-	if c != 't' && c != 'f' {
+	if c := s.peek(); c != 't' && c != 'f' {
 		return false, s.errorf("found %s, want true or false", found(c))
 	}
-	switch w := s.word(); string(w) {
-	case "true":
-		return true, nil
-	case "false":
-		return false, nil
-	default:
+	w := string(s.word())
+	if w != "true" && w != "false" {
 		return false, s.errorf("%.30q is not JSON", w)
 	}
+	return w == "true", nil
 }
 
 // list reads [ … ], calling item for every element.
-func (s *scanner) list(item func() error) error {
-	if err := s.expect('['); err != nil {
-		return err
-	}
-	if s.peek() == ']' {
-		s.pos++
-		return nil
-	}
-	for {
-		if err := item(); err != nil {
-			return err
-		}
-		switch c := s.peek(); c {
-		case ',':
-			s.pos++
-		case ']':
-			s.pos++
-			return nil
-		default:
-			return s.errorf("found %s, want ',' or ']'", found(c))
-		}
-	}
-}
+func (s *scanner) list(item func() error) error { return s.items('[', ']', item) }
 
 // object reads { … }, calling field for every key; the key is valid until field reads on.
 func (s *scanner) object(field func(key []byte) error) error {
-	if err := s.expect('{'); err != nil {
-		return err
-	}
-	if s.peek() == '}' {
-		s.pos++
-		return nil
-	}
-	for {
+	return s.items('{', '}', func() error {
 		key, err := s.text()
 		if err != nil {
 			return err
@@ -376,17 +343,31 @@ func (s *scanner) object(field func(key []byte) error) error {
 			}
 		}
 		s.pos++
-		if err := field(key); err != nil {
+		return field(key)
+	})
+}
+
+// items reads what stands between two brackets, calling item for each of the parts between commas.
+func (s *scanner) items(open, end byte, item func() error) error {
+	if err := s.expect(open); err != nil {
+		return err
+	}
+	if s.peek() == end {
+		s.pos++
+		return nil
+	}
+	for {
+		if err := item(); err != nil {
 			return err
 		}
 		switch c := s.peek(); c {
 		case ',':
 			s.pos++
-		case '}':
+		case end:
 			s.pos++
 			return nil
 		default:
-			return s.errorf("found %s, want ',' or '}'", found(c))
+			return s.errorf("found %s, want ',' or '%c'", found(c), end)
 		}
 	}
 }
@@ -423,8 +404,5 @@ func (s *scanner) done() error {
 	if c := s.peek(); c != 0 || s.pos < s.end {
 		return s.errorf("found %s after the end of the JSON value", found(c))
 	}
-	if s.ioErr != nil {
-		return s.ioErr
-	}
-	return nil
+	return s.ioErr
 }

@@ -14,9 +14,11 @@ import (
 // shapesData makes the built-in questions about rendered scenes.
 func shapesData() Dataset {
 	return Dataset{
-		Name:          "shapes",
-		sets:          (*loader).shapes,
-		conversations: func(o Options) (*conversation.Bundle, error) { return conversation.Shapes(o.Shapes, o.conversation()) },
+		Name: "shapes",
+		sets: (*loader).shapes,
+		conversations: func(o Options) (*conversation.Bundle, error) {
+			return conversation.Shapes(o.Shapes, o.conversation()), nil
+		},
 	}
 }
 
@@ -29,7 +31,7 @@ func (l *loader) shapes() error {
 	}
 	l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)
 	b.Items = shapesItems(data.Items, l.opt.Cluster)
-	l.prior = shapesPrior(data.Prior)
+	l.prior = data.Prior
 	b.Shots = data.Options.Shots
 	set := func(name string, queries []shapes.Query, records bool) (*Set, error) {
 		r := shapesReader(queries)
@@ -144,29 +146,10 @@ func shapesTrajectory(rec shapes.Record) recorded.Trajectory {
 func shapesItems(in []shapes.Item, key string) *Items {
 	items := &Items{rows: make([]item, len(in)), key: key}
 	for i, x := range in {
-		counts := make([]textCount, len(x.Answers))
-		for k, a := range x.Answers {
-			counts[k] = textCount{a.Answer, int32(a.Count)}
-		}
-		items.rows[i] = item{split: x.Split, question: x.Question, answer: x.Answer, image: int64(x.Scene), counts: counts}
+		items.rows[i] = item{split: x.Split, question: x.Question, answer: x.Answer, image: int64(x.Scene), counts: x.Answers}
 		if key == "" || key == "image_id" {
 			items.rows[i].cluster = strconv.Itoa(x.Scene)
 		}
 	}
 	return items
-}
-
-func shapesPrior(p *shapes.Prior) *readerPrior {
-	floats := func(in map[string]int) map[string]float64 {
-		out := make(map[string]float64, len(in))
-		for k, v := range in {
-			out[k] = float64(v)
-		}
-		return out
-	}
-	out := &readerPrior{N: float64(p.N), All: floats(p.All), ByHead: map[string]map[string]float64{}}
-	for head, counts := range p.ByHead {
-		out.ByHead[head] = floats(counts)
-	}
-	return out
 }

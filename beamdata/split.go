@@ -12,8 +12,7 @@ import (
 // splitByID marks the validation queries of a file: all but floor(trainRatio·n), chosen by seed from
 // the ids, so that neither the order of the file nor the training seed moves a query.
 func splitByID(ids []int64, trainRatio float64, seed int64) map[int64]bool {
-	sorted := slices.Clone(ids)
-	slices.Sort(sorted)
+	sorted := slices.Sorted(slices.Values(ids))
 	r := rng.New(seed, "split")
 	r.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })
 	val := map[int64]bool{}
@@ -26,8 +25,7 @@ func splitByID(ids []int64, trainRatio float64, seed int64) map[int64]bool {
 // splitByImage marks at least ratio·n queries as validation, whole images at a time: two questions
 // about one picture never stand on both sides. image returns false where the picture is unknown.
 func splitByImage(ids []int64, image func(row int) (int64, bool), ratio float64, seed int64) map[int64]bool {
-	sorted := slices.Clone(ids)
-	slices.Sort(sorted)
+	sorted := slices.Sorted(slices.Values(ids))
 	mates := map[int64][]int64{}
 	for _, id := range sorted {
 		if im, ok := image(int(id)); ok {

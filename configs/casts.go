@@ -9,6 +9,17 @@ import (
 
 // The casts of the override grammar: int, float, str, bool and json_str.
 
+// castTo returns the function of the grammar that casts to a type.
+func castTo(name string) func(callArgs) (*elem, error) {
+	return func(args callArgs) (*elem, error) {
+		v, err := castArgument(args)
+		if err != nil {
+			return nil, err
+		}
+		return cast(name, v)
+	}
+}
+
 // castArgument is what a cast works on: one value, or several as a simple choice.
 func castArgument(args callArgs) (*elem, error) {
 	named, err := args.rest("value")

@@ -83,9 +83,7 @@ func (out *Node) replaced(n *Node, i int, v, w *Node) *Node {
 		return out
 	}
 	if out == n {
-		c := *n
-		c.Vals = append([]*Node(nil), n.Vals...)
-		out = &c
+		return n.with(i, w)
 	}
 	out.Vals[i] = w
 	return out
@@ -182,15 +180,13 @@ func (f *field) holds(digits string) bool {
 // limits checks enum and range.
 func (c *checker) limits(f *field, n *Node, path string) {
 	if f.rng != nil {
-		if x, ok := n.number(); ok && n.Kind != Bool && !f.rng.holds(x) {
+		if x, ok := n.number(); ok && n.Kind != Bool && !f.rng.Holds(x) {
 			c.fault(n, path, "want %s, got %s", f.want(), shown(n))
 		}
 	}
 	if f.enum != nil && n.Kind == String {
-		for _, e := range f.enum {
-			if e == n.Text {
-				return
-			}
+		if slices.Contains(f.enum, n.Text) {
+			return
 		}
 		hint := ""
 		if near := f.meant(n.Text); near != "" {
@@ -202,29 +198,16 @@ func (c *checker) limits(f *field, n *Node, path string) {
 
 // want says what a field takes.
 func (f *field) want() string {
-	s := ""
-	switch f.kind {
-	case Bool:
-		s = "true or false"
-	case Int:
-		s = "an integer"
-	case Float:
-		s = "a number"
-	case String:
-		s = "text"
-	case List:
-		s = "a list"
-		if f.elem != nil && f.elem.kind != Null {
-			s = "a list of " + strings.TrimPrefix(strings.TrimPrefix(f.elem.want(), "a "), "an ")
-		}
-	case Map:
-		s = "a section"
+	s := [...]string{Null: "", Bool: "true or false", Int: "an integer", Float: "a number", String: "text", Map: "a section",
+		List: "a list"}[f.kind]
+	if f.kind == List && f.elem != nil && f.elem.kind != Null {
+		s += " of " + strings.TrimPrefix(strings.TrimPrefix(f.elem.want(), "a "), "an ")
 	}
 	if f.enum != nil && f.kind == String {
 		s = "one of " + strings.Join(f.enum, ", ")
 	}
 	if f.rng != nil && f.kind != List && f.kind != Map {
-		s += " in " + f.rng.text
+		s += " in " + f.rng.String()
 	}
 	if f.nullable {
 		s += " or null"

@@ -3,7 +3,7 @@ package configs
 import (
 	"os"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -102,14 +102,8 @@ func (l *completions) add(s string) {
 }
 
 func (l *completions) sorted() []string {
-	sort.Strings(l.out)
-	out := l.out[:0]
-	for i, s := range l.out {
-		if i == 0 || s != l.out[i-1] {
-			out = append(out, s)
-		}
-	}
-	return out
+	slices.Sort(l.out)
+	return slices.Compact(l.out)
 }
 
 // completer opens the search path of a request; what is wrong with its overrides does not matter here.
@@ -127,10 +121,7 @@ func completer(req Request) *Composer {
 
 // tolerant composes and forgives what the schema would not.
 func (c *Composer) tolerant() *Composed {
-	m, err := c.Compose()
-	if m == nil && err != nil {
-		return nil
-	}
+	m, _ := c.Compose() // nil where what is typed cannot be composed at all
 	return m
 }
 
@@ -173,10 +164,7 @@ func completeKeys(root *Node, l *completions) {
 		return
 	}
 	for i, v := range n.Vals {
-		name := itoa(i)
-		if n.Kind == Map {
-			name = n.Keys[i].Text
-		}
+		name := n.keyAt(i)
 		deletes := l.prefix == "~"
 		switch {
 		case v.container():
@@ -232,12 +220,8 @@ func (c *Composer) valuesOf(key string) []string {
 
 // isPath reports whether a value is typed as a path.
 func isPath(s string) bool {
-	for _, p := range [...]string{"/", "./", "../", "~/"} {
-		if strings.HasPrefix(s, p) {
-			return true
-		}
-	}
-	return s == "." || s == ".."
+	head, _, slash := strings.Cut(s, "/")
+	return head == "." || head == ".." || slash && (head == "" || head == "~")
 }
 
 // files offers the files and folders that path could become, behind head.

@@ -83,8 +83,11 @@ func NewComposer(req Request) (*Composer, error) {
 	if req.Warn == nil {
 		req.Warn = func(string) {}
 	}
-	c := &Composer{req: req, env: &environment{req.Now, req.Getenv, req.Warn}, bases: map[string]*base{}, cwd: workingDir()}
-	var err error
+	cwd, err := os.Getwd()
+	if err != nil {
+		cwd = "."
+	}
+	c := &Composer{req: req, env: &environment{req.Now, req.Getenv, req.Warn}, bases: map[string]*base{}, cwd: cwd}
 	if c.overrides, err = parseOverrides(req.Overrides); err != nil {
 		return nil, err
 	}
@@ -100,7 +103,7 @@ func NewComposer(req Request) (*Composer, error) {
 
 func (c *Composer) openSearchPath() error {
 	builtin := Library()
-	c.lib = newLibrary()
+	c.lib = &library{files: map[string]*configFile{}, groups: map[string]bool{}}
 	hydra := embeddedSource("hydra", builtin, ofHydraPackage)
 	hydra.path = "pkg://hydra.conf"
 	c.lib.add(hydra)
@@ -232,7 +235,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if b.jobs++; b.jobs == 2 && b.schema != nil { // one job alone is not worth it
 		b.learn(b.schema)
 	}
-	ed := &editor{root: b.tree, env: c.env}
+	ed := &editor{root: b.tree, env: c.env, hydra: c.hydraCheck}
 	var faults Errors
 	found := make([]*Error, len(values))
 	for _, known := range []bool{true, false} { // what a wrong key was meant to be may depend on the others' values
@@ -309,35 +312,7 @@ func (c *Composer) edit(s *Schema, ed *editor, o *Override, sweep bool) error {
 			return errorAt(Origin{Source: o.Text}, "%s is always there and cannot be deleted: set it to another value or null", o.Key)
 		}
 	}
-	return c.hintGroup(o, c.nameKey(o, ed.apply(o)))
-}
-
-// nameKey says which key is absent in OmegaConf's words: the key itself, and the class of Hydra's
-// node or the section that lacks it.
-func (c *Composer) nameKey(o *Override, err error) error {
-	e, ok := err.(*Error)
-	if !ok {
-		return err
-	}
-	before, rest, found := strings.Cut(e.Msg, ": key '")
-	path, after, closed := strings.Cut(rest, "' is not in struct")
-	if !found || !closed {
-		return err
-	}
-	parent, key := "", path
-	if i := strings.LastIndexByte(path, '.'); i >= 0 {
-		parent, key = path[:i], path[i+1:]
-	}
-	words := ": Key '" + key + "' is not in struct"
-	if parent != "" {
-		words += " '" + parent + "'"
-	}
-	if rest, inHydra := strings.CutPrefix(parent+".", "hydra."); inHydra {
-		if f := c.hydraCheck.find(strings.TrimSuffix(rest, ".")); f != nil && f.fields != nil {
-			words = ": Key '" + key + "' not in '" + f.typ.Name() + "'"
-		}
-	}
-	return &Error{e.Where, before + words + after}
+	return c.hintGroup(o, ed.apply(o))
 }
 
 // hintGroup adds the nearest config group to the fault of a key that resembles no other key.
@@ -409,7 +384,7 @@ func (c *Composer) mergeKeys(tree, src *Node) (*Node, error) {
 	for i, v := range src.Vals {
 		one := &Node{Kind: Map, Keys: src.Keys[i : i+1], Vals: []*Node{v}, Origin: src.Origin}
 		var err error
-		if tree, err = merge(tree, one, "", dereference(tree, c.env)); err != nil {
+		if tree, err = merge(tree, one, "", &merger{env: c.env}); err != nil {
 			return nil, err
 		}
 	}

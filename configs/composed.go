@@ -65,10 +65,8 @@ func (c *Composed) checkJob(s *Schema) error {
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved, m); err != nil {
-		return err
-	}
-	return nil
+	c.resolved, err = s.check(resolved, m)
+	return err
 }
 
 // fitHydra checks the hydra node of a tree and gives its values their types.
@@ -125,16 +123,7 @@ func (c *Composed) Value(key string) any {
 // Complete reports whether every key of the job config has a value: none is still ???.
 func (c *Composed) Complete() bool {
 	n, err := c.Resolved()
-	return err == nil && !n.holdsMissing()
-}
-
-func (n *Node) holdsMissing() bool {
-	for _, v := range n.Vals {
-		if v.holdsMissing() {
-			return true
-		}
-	}
-	return n.isMissing()
+	return err == nil && !n.hasMissing()
 }
 
 // Choices maps override keys to the chosen options; null is "".
@@ -223,7 +212,7 @@ func (c *Composed) YAML(which string, resolve bool, pkg string) (string, error) 
 			return "", err
 		}
 	}
-	return head + n.toYAML(), nil
+	return head + n.YAML(), nil
 }
 
 // Origin says where the value of a dotted key was set: file:line:column or the override.

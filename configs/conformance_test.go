@@ -280,7 +280,7 @@ func TestReading(t *testing.T) {
 			if err != nil {
 				got = "!" + err.Error()
 			} else {
-				got = n.toYAML()
+				got = n.YAML()
 			}
 			if got != tc.want && !(strings.HasPrefix(tc.want, "!") && strings.HasPrefix(got, "!") && strings.Contains(got, tc.want[1:])) {
 				t.Errorf("%q\n got %s\nwant %s", tc.in, got, tc.want)
@@ -361,7 +361,7 @@ a.b: dotted
 				r := newResolver(n, env)
 				var out *Node
 				if out, err = r.expand(r.root); err == nil {
-					got = strings.TrimSpace(out.Get("v").toYAML())
+					got = strings.TrimSpace(out.Get("v").YAML())
 				}
 			}
 			if err != nil {
@@ -419,12 +419,12 @@ func TestMergeRules(t *testing.T) {
 			if err1 != nil || err2 != nil {
 				t.Fatal(err1, err2)
 			}
-			n, err := merge(dst, src, "", dereference(dst, &environment{}))
+			n, err := merge(dst, src, "", &merger{env: &environment{}})
 			got := ""
 			if err != nil {
 				got = "!" + err.Error()
 			} else {
-				got = n.toYAML()
+				got = n.YAML()
 			}
 			if got != tc.want && !(strings.HasPrefix(tc.want, "!") && strings.Contains(got, tc.want[1:])) {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
@@ -463,12 +463,12 @@ func TestEditRules(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ed := &editor{root: n, env: &environment{}}
+			ed := &editor{root: n, env: &environment{}, hydra: hydraSchema(t)}
 			got := ""
 			if err := ed.apply(o); err != nil {
 				got = "!" + err.Error()
 			} else {
-				got = ed.root.toYAML()
+				got = ed.root.YAML()
 			}
 			if strings.HasPrefix(tc.want, "!") != strings.HasPrefix(got, "!") || !strings.Contains(got, strings.TrimPrefix(tc.want, "!")) {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)

@@ -81,11 +81,7 @@ func (c *checker) given(n *Node, path string) {
 		c.faults = append(c.faults, e)
 	}
 	for i, v := range n.Vals {
-		key := itoa(i)
-		if n.Kind == Map {
-			key = n.Keys[i].Text
-		}
-		c.given(v, strings.TrimPrefix(path+"."+key, "."))
+		c.given(v, strings.TrimPrefix(path+"."+n.keyAt(i), "."))
 	}
 }
 

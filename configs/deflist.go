@@ -1,7 +1,8 @@
 package configs
 
 import (
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -71,11 +72,7 @@ func (b *treeBuilder) check(list []content) error {
 			continue
 		}
 		group, _, _ := strings.Cut(key, "@")
-		var known []string
-		for k := range b.perGroup[group] {
-			known = append(known, k)
-		}
-		sort.Strings(known)
+		known := slices.Sorted(maps.Keys(b.perGroup[group]))
 		msg := "Could not override '" + key + "'."
 		if o.external == "" {
 			msg = "In '" + o.parent + "': " + msg + " Invalid Defaults List override '" + o.item.typed() +
@@ -90,7 +87,7 @@ func (b *treeBuilder) check(list []content) error {
 			msg += " No match in the defaults list. The item " + group + ": " + strings.TrimPrefix(short, group+"/") +
 				"/… stands for the group " + short + ": did you mean to override " + short + "?"
 		case o.external != "":
-			msg += " No match in the defaults list." + didYouMean(group, b.groupNames())
+			msg += " No match in the defaults list." + didYouMean(group, slices.Collect(maps.Keys(b.perGroup)))
 		}
 		if o.external != "" {
 			msg += " To append to your default list use +" + o.external
@@ -107,14 +104,4 @@ func (b *treeBuilder) check(list []content) error {
 		}
 	}
 	return faults.err()
-}
-
-// groupNames lists the groups of the defaults list.
-func (b *treeBuilder) groupNames() []string {
-	var out []string
-	for g := range b.perGroup {
-		out = append(out, g)
-	}
-	sort.Strings(out)
-	return out
 }

@@ -1,7 +1,8 @@
 package configs
 
 import (
-	"sort"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -123,7 +124,7 @@ func (b *treeBuilder) unresolved(n *treeNode) error {
 			for i, e := range b.choices {
 				keys[i] = e.key
 			}
-			sort.Strings(keys)
+			slices.Sort(keys)
 			text := c.item.interpolatedText()
 			_, key, _ := strings.Cut(*text, "${")
 			key, _, _ = strings.Cut(key, "}")
@@ -140,17 +141,10 @@ func (b *treeBuilder) unresolved(n *treeNode) error {
 // waitsForMissing reports whether an item interpolates a group that is still ???: the jobs of a
 // sweep will choose it.
 func (b *treeBuilder) waitsForMissing(it *item) bool {
-	for rest := *it.interpolatedText(); ; {
-		_, after, found := strings.Cut(rest, "${")
-		if !found {
-			return false
-		}
-		key, tail, _ := strings.Cut(after, "}")
-		if chosen := b.chosen[strings.TrimSpace(key)]; chosen != nil && chosen.isMissing() {
-			return true
-		}
-		rest = tail
-	}
+	return slices.ContainsFunc(groupRef.FindAllString(*it.interpolatedText(), -1), func(ref string) bool {
+		chosen := b.chosenFor(ref)
+		return chosen != nil && chosen.isMissing()
+	})
 }
 
 // expand grows the tree below n. Overrides met later than limit do not change what is there: limit
@@ -323,9 +317,8 @@ func (b *treeBuilder) children(n *treeNode, items []*item, limit int) error {
 			return err
 		}
 	}
-	for i := len(reversed) - 1; i >= 0; i-- {
-		n.children = append(n.children, reversed[i])
-	}
+	slices.Reverse(reversed)
+	n.children = reversed
 	return nil
 }
 
@@ -337,25 +330,27 @@ func (it *item) interpolatedText() *string {
 	return &it.path
 }
 
+// groupRef is ${group} in an item of a defaults list.
+var groupRef = regexp.MustCompile(`\$\{[^}]*\}`)
+
+// chosenFor is the choice of the group that ${group} names, nil when there is none so far.
+func (b *treeBuilder) chosenFor(ref string) *item {
+	return b.chosen[strings.TrimSpace(ref[len("${"):len(ref)-len("}")])]
+}
+
 // interpolate replaces ${group} in an item by the option chosen for group; false when one is not known.
 func (b *treeBuilder) interpolate(it *item) bool {
 	text := it.interpolatedText()
-	var out strings.Builder
-	for rest := *text; ; {
-		before, after, found := strings.Cut(rest, "${")
-		out.WriteString(before)
-		if !found {
-			break
+	replaced := groupRef.ReplaceAllStringFunc(*text, func(ref string) string {
+		if chosen := b.chosenFor(ref); chosen != nil && !chosen.isNull && !chosen.isMissing() {
+			return chosen.name
 		}
-		key, tail, closed := strings.Cut(after, "}")
-		chosen := b.chosen[strings.TrimSpace(key)]
-		if !closed || chosen == nil || chosen.isNull || chosen.isMissing() {
-			return false
-		}
-		out.WriteString(chosen.name)
-		rest = tail
+		return ref
+	})
+	if strings.Contains(replaced, "${") {
+		return false
 	}
-	*text = out.String()
+	*text = replaced
 	return true
 }
 

@@ -5,8 +5,9 @@ import "strings"
 // editor applies value overrides to a composed tree, which is in struct mode: absent keys cannot be
 // set without +.
 type editor struct {
-	root *Node
-	env  *environment
+	root  *Node
+	env   *environment
+	hydra *Schema // of Hydra's own node
 }
 
 func (ed *editor) apply(o *Override) error {
@@ -59,16 +60,6 @@ func (ed *editor) lookup(path []string) (*Node, error) {
 	return at.node, nil
 }
 
-func (n *Node) findPath(path []string) *Node {
-	for _, part := range path {
-		if n == nil {
-			return nil
-		}
-		n = n.child(part)
-	}
-	return n
-}
-
 // canonical follows node interpolations along a path, so that an edit through a link changes its
 // target. The last part is followed only where a list is extended: setting a link replaces it.
 func (ed *editor) canonical(path []string, last bool) ([]string, error) {
@@ -107,32 +98,27 @@ func (ed *editor) canonical(path []string, last bool) ([]string, error) {
 
 // set returns a copy of n with v at path; done is the path so far.
 func (ed *editor) set(n *Node, path, done []string, v *Node, force bool, o *Override) (*Node, error) {
-	where := Origin{Source: o.Text}
 	part, rest := path[0], path[1:]
-	if n.Kind == List {
-		i, ok := listIndex(part, len(n.Vals))
-		if !ok {
-			return nil, errorAt(where, "Error merging override: %s has no item %s: list index out of range, it has %d items counted from 0",
-				strings.Join(done, "."), part, len(n.Vals))
-		}
-		c := *n
-		c.Vals = append([]*Node(nil), n.Vals...)
-		item, err := ed.setChild(n.Vals[i], part, rest, done, v, force, o)
-		if err != nil {
-			return nil, err
-		}
-		c.Vals[i] = item
-		return &c, nil
+	i := n.locate(part)
+	switch {
+	case i < 0 && n.Kind == List:
+		return nil, errorAt(Origin{Source: o.Text}, "Error merging override: %s has no item %s: list index out of range, it has %d items "+
+			"counted from 0", joinPath(done), part, len(n.Vals))
+	case i < 0 && !force:
+		return nil, ed.absent(o, joinPath(append(done, part)), n)
 	}
-	old := n.Get(part)
-	if old == nil && !force {
-		return nil, ed.absent(o, strings.Join(append(done, part), "."), n)
+	var old *Node
+	if i >= 0 {
+		old = n.Vals[i]
 	}
 	child, err := ed.setChild(old, part, rest, done, v, force, o)
 	if err != nil {
 		return nil, err
 	}
-	return n.set(strKey(part), child), nil
+	if i < 0 {
+		return n.set(strKey(part), child), nil
+	}
+	return n.with(i, child), nil
 }
 
 func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node, force bool, o *Override) (*Node, error) {
@@ -144,9 +130,12 @@ func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node,
 		return ed.set(old, rest, done, v, force, o)
 	}
 	if o.value.kind == extendElem {
-		if old == nil || old.Kind != List {
+		if old == nil {
+			old = newNull()
+		}
+		if old.Kind != List {
 			return nil, errorAt(v.Origin, "Could not append to config list. The existing value of '%s' is %s which is not a list.", o.Key,
-				textOf(old))
+				old.pyStr())
 		}
 		c := old.over(old)
 		c.Origin = v.Origin
@@ -167,27 +156,22 @@ func (ed *editor) setChild(old *Node, part string, rest, done []string, v *Node,
 	return merge(old, v, joinPath(done), m)
 }
 
-// textOf is a value as Python prints it; an absent one is None.
-func textOf(n *Node) string {
-	if n == nil {
-		return "None"
-	}
-	return n.pyStr()
-}
-
-// absent is the error for a key that struct mode does not let an override make.
+// absent is the error, in OmegaConf's words, for a key that struct mode does not let an override make: the key itself, and
+// the class of Hydra's node or the section that lacks it.
 func (ed *editor) absent(o *Override, path string, in *Node) error {
-	var names []string
-	for _, k := range in.Keys {
-		names = append(names, k.Text)
-	}
-	prefix, last := "", path
+	parent, last, where := "", path, "is not in struct"
 	if i := strings.LastIndexByte(path, '.'); i >= 0 {
-		prefix, last = path[:i+1], path[i+1:]
+		parent, last = path[:i], path[i+1:]
+		where += " '" + parent + "'"
 	}
-	hint := strings.Replace(didYouMean(last, names), "mean ", "mean "+prefix, 1)
-	return errorAt(Origin{Source: o.Text}, "Could not override '%s': key '%s' is not in struct%s. To append to your config use +%s", o.Key,
-		path, hint, o.Text)
+	if inHydra, ok := strings.CutPrefix(parent+".", "hydra."); ok {
+		if f := ed.hydra.find(strings.TrimSuffix(inHydra, ".")); f != nil && f.fields != nil {
+			where = "not in '" + f.typ.Name() + "'"
+		}
+	}
+	hint := strings.Replace(didYouMean(last, in.names()), "mean ", "mean "+strings.TrimPrefix(parent+".", "."), 1)
+	return errorAt(Origin{Source: o.Text}, "Could not override '%s': Key '%s' %s%s. To append to your config use +%s", o.Key, last, where,
+		hint, o.Text)
 }
 
 func (ed *editor) delete(o *Override, path []string) error {
@@ -240,23 +224,13 @@ func (ed *editor) near(parent []string, key string) string {
 	if in == nil || in.Kind != Map {
 		return ""
 	}
-	var names []string
-	for _, k := range in.Keys {
-		names = append(names, k.Text)
-	}
-	return didYouMean(key, names)
+	return didYouMean(key, in.names())
 }
 
 func deleteAt(n *Node, path []string) *Node {
-	i := n.index(strKey(path[0]))
-	if n.Kind == List {
-		i, _ = listIndex(path[0], len(n.Vals))
-	}
+	i := n.locate(path[0])
 	if len(path) == 1 {
 		return n.remove(i)
 	}
-	c := *n
-	c.Vals = append([]*Node(nil), n.Vals...)
-	c.Vals[i] = deleteAt(n.Vals[i], path[1:])
-	return &c
+	return n.with(i, deleteAt(n.Vals[i], path[1:]))
 }

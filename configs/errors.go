@@ -1,8 +1,9 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/secret"
@@ -52,21 +53,15 @@ func (e Errors) err() error {
 	case 1:
 		return e[0]
 	}
-	sort.SliceStable(e, func(i, j int) bool {
-		a, b := e[i].Where, e[j].Where
-		if (a.Line == 0) != (b.Line == 0) {
-			return b.Line == 0 // files first, overrides after
+	slices.SortStableFunc(e, func(x, y *Error) int {
+		a, b := x.Where, y.Where
+		switch {
+		case a.Line == 0 && b.Line == 0: // overrides, as typed
+			return 0
+		case a.Line == 0 || b.Line == 0: // files first, overrides after
+			return cmp.Compare(b.Line, a.Line)
 		}
-		if a.Line == 0 {
-			return false // as typed
-		}
-		if a.Source != b.Source {
-			return a.Source < b.Source
-		}
-		if a.Line != b.Line {
-			return a.Line < b.Line
-		}
-		return a.Col < b.Col
+		return cmp.Or(strings.Compare(a.Source, b.Source), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
 	return e
 }

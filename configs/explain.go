@@ -117,7 +117,7 @@ func oneLine(n *Node) string {
 		return ""
 	}
 	if !n.container() {
-		return strings.TrimRight((&Node{Kind: List, Vals: []*Node{n}}).toYAML()[2:], "\n")
+		return strings.TrimRight((&Node{Kind: List, Vals: []*Node{n}}).YAML()[2:], "\n")
 	}
 	return n.pyRepr()
 }

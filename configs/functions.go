@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
 	"math/rand/v2"
@@ -12,8 +13,13 @@ import (
 
 // The functions of the override grammar: casts, sweeps and what works on them.
 
-var functionNames = [...]string{"bool", "choice", "extend_list", "float", "glob", "int", "interval", "json_str", "range", "shuffle",
-	"sort", "str", "tag"}
+func functions() map[string]func(callArgs) (*elem, error) {
+	return map[string]func(callArgs) (*elem, error){
+		"bool": castTo("bool"), "float": castTo("float"), "int": castTo("int"), "json_str": castTo("json_str"), "str": castTo("str"),
+		"choice": choice, "extend_list": extendList, "glob": globCall, "interval": intervalCall, "range": rangeCall,
+		"shuffle": shuffleCall, "sort": sortCall, "tag": tagCall,
+	}
+}
 
 // callArgs are the arguments of a call; quoted text has lost its quotes.
 type callArgs struct {
@@ -23,17 +29,16 @@ type callArgs struct {
 
 // call parses the arguments behind "name(" and evaluates the call.
 func (p *valueParser) call(name string, start int) (*elem, error) {
-	known := false
-	for _, f := range functionNames {
-		known = known || f == name
-	}
-	if !known {
+	table := functions()
+	evaluate := table[name]
+	if evaluate == nil {
+		known := slices.Sorted(maps.Keys(table))
 		hint := "if it is text, quote it"
 		if text := strings.TrimSpace(p.s[start:]); strings.HasSuffix(p.s[:start], "=") && !strings.ContainsAny(text, "\"'") {
 			hint = "if it is text, quote it: '" + p.s[:start] + "\"" + text + "\"'"
 		}
-		return nil, p.errorf(start, "Unknown function '%s'%s. Available: %s; %s", name, didYouMean(name, functionNames[:]),
-			strings.Join(functionNames[:], ","), hint)
+		return nil, p.errorf(start, "Unknown function '%s'%s. Available: %s; %s", name, didYouMean(name, known),
+			strings.Join(known, ","), hint)
 	}
 	args := callArgs{named: map[string]*elem{}}
 	if t, n := p.peek(); t == tokParenClose {
@@ -41,7 +46,7 @@ func (p *valueParser) call(name string, start int) (*elem, error) {
 	} else if err := p.arguments(&args); err != nil {
 		return nil, err
 	}
-	e, err := evalCall(name, args)
+	e, err := evaluate(args)
 	if err != nil {
 		return nil, p.errorf(start, "while evaluating '%s': %v", p.s[start:p.pos], err)
 	}
@@ -80,15 +85,8 @@ func (p *valueParser) arguments(args *callArgs) error {
 		default:
 			args.named[key] = e
 		}
-		t, n := p.peek()
-		switch t {
-		case tokComma:
-			p.pos += n
-		case tokParenClose:
-			p.pos += n
-			return nil
-		default:
-			return p.unexpected(t, n, `"," or ")"`)
+		if closed, err := p.closes(tokParenClose, `"," or ")"`); closed || err != nil {
+			return err
 		}
 	}
 }
@@ -101,18 +99,13 @@ func (a callArgs) bind(params ...string) ([]*elem, error) {
 	}
 	copy(out, a.pos)
 	for name, e := range a.named {
-		found := false
-		for i, p := range params {
-			if p != name {
-				continue
-			}
-			if out[i] != nil {
-				return nil, fmt.Errorf("multiple values for argument '%s'", name)
-			}
-			out[i], found = e, true
-		}
-		if !found {
+		switch i := slices.Index(params, name); {
+		case i < 0:
 			return nil, fmt.Errorf("got an unexpected keyword argument '%s'%s: want %s", name, didYouMean(name, params), strings.Join(params, ", "))
+		case out[i] != nil:
+			return nil, fmt.Errorf("multiple values for argument '%s'", name)
+		default:
+			out[i] = e
 		}
 	}
 	return out, nil
@@ -121,41 +114,15 @@ func (a callArgs) bind(params ...string) ([]*elem, error) {
 // rest splits off the named arguments that a variadic function takes.
 func (a callArgs) rest(names ...string) (map[string]*elem, error) {
 	for name := range a.named {
-		ok := false
-		for _, n := range names {
-			ok = ok || n == name
-		}
-		if !ok {
+		if !slices.Contains(names, name) {
 			return nil, fmt.Errorf("got an unexpected keyword argument '%s'%s", name, didYouMean(name, names))
 		}
 	}
 	return a.named, nil
 }
 
-func evalCall(name string, args callArgs) (*elem, error) {
-	switch name {
-	case "int", "float", "str", "bool", "json_str":
-		v, err := castArgument(args)
-		if err != nil {
-			return nil, err
-		}
-		return cast(name, v)
-	case "choice":
-		return choice(args)
-	case "range":
-		return rangeCall(args)
-	case "interval":
-		return intervalCall(args)
-	case "glob":
-		return globCall(args)
-	case "sort":
-		return sortCall(args)
-	case "shuffle":
-		return shuffleCall(args)
-	case "tag":
-		return tagCall(args)
-	}
-	if _, err := args.rest(); err != nil { // extend_list
+func extendList(args callArgs) (*elem, error) {
+	if _, err := args.rest(); err != nil {
 		return nil, err
 	}
 	for _, e := range args.pos {
@@ -342,7 +309,7 @@ func sortCall(args callArgs) (*elem, error) {
 }
 
 func sorted(items []*elem, reverse bool) ([]*elem, error) {
-	out := append([]*elem(nil), items...)
+	out := slices.Clone(items)
 	var fault error
 	less := func(a, b *elem) bool {
 		l, err := pyLess(a, b)
@@ -419,7 +386,7 @@ func shuffleCall(args callArgs) (*elem, error) {
 	e := *v
 	switch e.kind {
 	case listElem, choiceSweep:
-		e.items = append([]*elem(nil), e.items...)
+		e.items = slices.Clone(e.items)
 		rand.Shuffle(len(e.items), func(i, j int) { e.items[i], e.items[j] = e.items[j], e.items[i] })
 	case rangeSweep:
 		e.shuffled = true

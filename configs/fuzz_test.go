@@ -66,12 +66,12 @@ func FuzzYAML(f *testing.F) {
 			}
 			return
 		}
-		text := n.toYAML()
+		text := n.YAML()
 		again, err := readYAML("g.yaml", []byte(text))
 		if err != nil {
 			t.Fatalf("own output does not parse: %v\n%q", err, text)
 		}
-		if b := again.toYAML(); b != text {
+		if b := again.YAML(); b != text {
 			t.Fatalf("output changes when read again:\n%q\n%q", text, b)
 		}
 	})
@@ -97,6 +97,16 @@ func FuzzInterpolation(f *testing.F) {
 	})
 }
 
+// hydraSchema is the schema of Hydra's own node.
+func hydraSchema(t testing.TB) *Schema {
+	t.Helper()
+	s, err := SchemaOf(&HydraConf{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // FuzzEdit applies two overrides to a tree with links. A tree that was edited prints, reads back and
 // keeps the tree it came from.
 func FuzzEdit(f *testing.F) {
@@ -107,13 +117,14 @@ func FuzzEdit(f *testing.F) {
 	const base = "a: 1\nd: {x: 3, y: {w: 1}, r: '${c}'}\nc: {k: 7}\nl: [5, {k: 1}, '${a}']\nm: ???\nn: null\nrd: ${d}\nrl: ${l}\nrr: " +
 		"${rd}\nbr: ${no}\n"
 	env := &environment{now: time.Unix(0, 0), getenv: func(string) (string, bool) { return "", false }, warn: func(string) {}}
+	hydra := hydraSchema(f)
 	f.Fuzz(func(t *testing.T, s string) {
 		root, err := ParseYAML("base", []byte(base))
 		if err != nil {
 			t.Fatal(err)
 		}
-		before := root.toYAML()
-		ed := &editor{root: root, env: env}
+		before := root.YAML()
+		ed := &editor{root: root, env: env, hydra: hydra}
 		for i, text := range strings.SplitN(s, "\n", 3) {
 			o, err := ParseOverride(text)
 			if err != nil || i == 2 || o.isSweep() {
@@ -123,18 +134,18 @@ func FuzzEdit(f *testing.F) {
 				t.Fatalf("%q: an error without the override: %v", text, err)
 			}
 		}
-		if after := root.toYAML(); after != before {
+		if after := root.YAML(); after != before {
 			t.Fatalf("%q changed the tree it was given:\n%s", s, after)
 		}
 		if _, err := newResolver(ed.root, env).expand(&place{node: ed.root}); err != nil && strings.TrimSpace(err.Error()) == "" {
 			t.Fatal("empty message")
 		}
-		out := ed.root.toYAML()
+		out := ed.root.YAML()
 		again, err := ParseYAML("again", []byte(out))
 		if err != nil {
 			t.Fatalf("%q: the result does not read back: %v\n%s", s, err, out)
 		}
-		if got := again.toYAML(); got != out {
+		if got := again.YAML(); got != out {
 			t.Fatalf("%q: the result reads back as\n%s\nnot\n%s", s, got, out)
 		}
 	})

@@ -156,6 +156,7 @@ func TestYAMLScalars(t *testing.T) {
 		{"~", "null"}, {"NULL", "null"}, {"none", "str none"},
 		{"0b101", "int 5"}, {"0x1F", "int 31"}, {"017", "int 15"}, {"0o17", "str 0o17"}, {"08", "str 08"}, {"0128", "str 0128"},
 		{"1_000", "int 1000"}, {"1_", "int 1"}, {"+7", "int 7"}, {"12:30", "int 750"}, {"1:2:3", "int 3723"}, {"1:60", "str 1:60"},
+		{"2:1_2", "str 2:1_2"}, {"1:3_0.5", "str 1:3_0.5"},
 		{"1.", "float 1.0"}, {".5", "float 0.5"}, {"1e3", "float 1000.0"}, {"1.5E-3", "float 0.0015"}, {"1_0.5", "float 10.5"},
 		{"-.INF", "float -inf"}, {".nan", "float nan"}, {"inf", "str inf"}, {"1e", "str 1e"}, {"e5", "str e5"},
 		{"2001-12-14", "str 2001-12-14"}, {"99999999999999999999", "int 99999999999999999999"}, {"-", "str -"}, {"0", "int 0"}, {"-0", "int 0"},
@@ -191,7 +192,7 @@ func TestToYAML(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := n.toYAML()
+			got := n.YAML()
 			if got != tc.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tc.want)
 			}

@@ -1,7 +1,8 @@
 package configs
 
 import (
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -11,7 +12,7 @@ func JobsYAML(jobs [][]string) string {
 	for _, j := range jobs {
 		n.Vals = append(n.Vals, stringList(j))
 	}
-	return n.toYAML()
+	return n.YAML()
 }
 
 // Mode is hydra.mode: RUN, MULTIRUN or "".
@@ -69,32 +70,26 @@ func (c *Composed) fillTemplate(path, flags, config string) (string, error) {
 	if t == nil {
 		return "", errorf("hydra.%s is not set", path)
 	}
-	var faults error
-	groups := func(hydra bool) string {
-		found, err := c.groups(hydra)
+	values := map[string]string{"FLAGS_HELP": flags, "CONFIG": config}
+	for name, hydra := range map[string]bool{"HYDRA_CONFIG_GROUPS": true, "APP_CONFIG_GROUPS": false} {
+		groups, err := c.groups(hydra)
 		if err != nil {
-			faults = err
+			return "", err
 		}
-		var lines strings.Builder
-		for _, g := range found {
-			lines.WriteString(g.Name + ": " + strings.Join(g.Options, ", ") + "\n")
+		values[name] = ""
+		for _, g := range groups {
+			values[name] += g.Name + ": " + strings.Join(g.Options, ", ") + "\n"
 		}
-		return lines.String()
 	}
-	text, err := fill(t.pyStr(), map[string]func() string{
-		"FLAGS_HELP":          func() string { return flags },
-		"HYDRA_CONFIG_GROUPS": func() string { return groups(true) },
-		"APP_CONFIG_GROUPS":   func() string { return groups(false) },
-		"CONFIG":              func() string { return config },
-	})
+	text, err := fill(t.pyStr(), values)
 	if err != nil {
 		return "", errorAt(t.Origin, "hydra.%s: %v", path, err)
 	}
-	return strings.TrimRight(text, "\n") + "\n", faults
+	return strings.TrimRight(text, "\n") + "\n", nil
 }
 
 // fill replaces $NAME and ${NAME} in a template, and $$ by $.
-func fill(template string, values map[string]func() string) (string, error) {
+func fill(template string, values map[string]string) (string, error) {
 	var out strings.Builder
 	for rest := template; ; {
 		before, after, found := strings.Cut(rest, "$")
@@ -117,16 +112,15 @@ func fill(template string, values map[string]func() string) (string, error) {
 			}
 			name, tail = after[:n], after[n:]
 		}
-		value := values[name]
-		if value == nil {
-			names := make([]string, 0, len(values))
-			for k := range values {
+		value, ok := values[name]
+		if !ok {
+			var names []string
+			for _, k := range slices.Sorted(maps.Keys(values)) {
 				names = append(names, "$"+k)
 			}
-			sort.Strings(names)
 			return "", errorf("unknown $%s%s: want one of %s, or $$ for $", name, didYouMean("$"+name, names), strings.Join(names, ", "))
 		}
-		out.WriteString(value())
+		out.WriteString(value)
 		rest = tail
 	}
 }

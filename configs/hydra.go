@@ -1,9 +1,6 @@
 package configs
 
-import (
-	"os"
-	"strings"
-)
+import "strings"
 
 // hydraVersion is the release whose behaviour this package follows.
 const hydraVersion = "1.4.0"
@@ -225,12 +222,4 @@ func sourceInfo(lib *library) *Node {
 			Vals: []*Node{plainString(path), plainString(scheme), plainString(s.provider)}})
 	}
 	return out
-}
-
-func workingDir() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "."
-	}
-	return dir
 }

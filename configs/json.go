@@ -53,21 +53,12 @@ func jsonText(n *Node) string {
 func jsonQuote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
+	const from, to = "\"\\\n\t\r\b\f", `"\ntrbf`
 	for _, r := range s {
+		i := strings.IndexRune(from, r)
 		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case r == '\r':
-			b.WriteString(`\r`)
-		case r == '\b':
-			b.WriteString(`\b`)
-		case r == '\f':
-			b.WriteString(`\f`)
+		case i >= 0:
+			b.WriteString(`\` + to[i:i+1])
 		case r >= 0x20 && r < 0x7f:
 			b.WriteRune(r)
 		case r > 0xffff:

@@ -4,10 +4,11 @@ import (
 	"embed"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strings"
 )
 
@@ -62,10 +63,6 @@ type configFile struct {
 	hasPkg   bool
 }
 
-func newLibrary() *library {
-	return &library{files: map[string]*configFile{}, groups: map[string]bool{}}
-}
-
 func (l *library) add(s *source) { l.sources = append(l.sources, s) }
 
 // embeddedSource serves the built-in tree, as far as it is visible.
@@ -115,30 +112,25 @@ func fileName(config string) string {
 	return config + ".yaml"
 }
 
-// find returns the first source that has the config.
-func (l *library) find(config string) (*source, bool) {
-	name := fileName(config)
+// first returns the first source that has a file, or a folder, of this name; nil: none.
+func (l *library) first(name string, folder bool) *source {
 	if !fs.ValidPath(name) {
-		return nil, false
+		return nil
 	}
 	for _, s := range l.sources {
 		if !s.shows(name) {
 			continue
 		}
-		if info, err := fs.Stat(s.fsys, name); err == nil && !info.IsDir() {
-			return s, true
+		if info, err := fs.Stat(s.fsys, name); err == nil && info.IsDir() == folder {
+			return s
 		}
 	}
-	return nil, false
+	return nil
 }
 
 // has reports whether a source has the config.
 func (l *library) has(config string) bool {
-	if config == "" {
-		return false
-	}
-	_, ok := l.find(config)
-	return ok
+	return config != "" && l.first(fileName(config), false) != nil
 }
 
 // load parses a config once; nil without an error when no source has it.
@@ -146,12 +138,12 @@ func (l *library) load(config string) (*configFile, error) {
 	if f, ok := l.files[config]; ok {
 		return f, nil
 	}
-	s, ok := l.find(config)
-	if !ok {
+	name := fileName(config)
+	s := l.first(name, false)
+	if s == nil {
 		l.files[config] = nil
 		return nil, nil
 	}
-	name := fileName(config)
 	data, err := readConfig(s.fsys, name)
 	if err != nil {
 		return nil, errorf("cannot read %s: %v", s.display+name, err)
@@ -177,23 +169,11 @@ func (l *library) load(config string) (*configFile, error) {
 
 // group reports whether name is a directory in any source.
 func (l *library) group(name string) bool {
-	if name == "" || !fs.ValidPath(name) {
-		return false
+	found, known := l.groups[name]
+	if !known {
+		found = name != "" && l.first(name, true) != nil
+		l.groups[name] = found
 	}
-	if known, ok := l.groups[name]; ok {
-		return known
-	}
-	found := false
-	for _, s := range l.sources {
-		if !s.shows(name) {
-			continue
-		}
-		if info, err := fs.Stat(s.fsys, name); err == nil && info.IsDir() {
-			found = true
-			break
-		}
-	}
-	l.groups[name] = found
 	return found
 }
 
@@ -239,12 +219,7 @@ func (l *library) list(group string, subgroups bool) ([]string, error) {
 			}
 		}
 	}
-	out := make([]string, 0, len(seen))
-	for name := range seen {
-		out = append(out, name)
-	}
-	sort.Strings(out)
-	return out, nil
+	return slices.Sorted(maps.Keys(seen)), nil
 }
 
 // allConfigs returns the paths of all configs.
@@ -290,7 +265,7 @@ func (l *library) allGroups(prefix string) (groups []string, options map[string]
 		return nil
 	}
 	err = walk(prefix)
-	sort.Strings(groups)
+	slices.Sort(groups)
 	return groups, options, err
 }
 

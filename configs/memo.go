@@ -57,11 +57,7 @@ func (m *memo) expand(r *resolver, l *place) (*Node, error) {
 		if !v.container() && v.tmpl == nil {
 			continue
 		}
-		key := itoa(i)
-		if l.node.Kind == Map {
-			key = l.node.Keys[i].Text
-		}
-		w, err := m.expand(r, &place{l, v, key})
+		w, err := m.expand(r, &place{l, v, l.node.keyAt(i)})
 		if err != nil {
 			return nil, err
 		}

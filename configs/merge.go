@@ -15,10 +15,6 @@ type frame struct {
 	at  int
 }
 
-// dereference makes the merger of a composition. root is not needed: links are followed in the tree
-// as it has become by then.
-func dereference(root *Node, env *environment) *merger { return &merger{env: env} }
-
 // merge lays src over dst: mappings merge key by key, everything else replaces. A mapping and a
 // list do not mix. Where dst is a link to a container, a copy of the target takes its place first.
 func merge(dst, src *Node, path string, m *merger) (*Node, error) {
@@ -44,10 +40,7 @@ func merge(dst, src *Node, path string, m *merger) (*Node, error) {
 		Over: dst.Over}
 	shared := true
 	for i, k := range src.Keys {
-		sub := k.Text
-		if path != "" {
-			sub = path + "." + k.Text
-		}
+		sub := strings.TrimPrefix(path+"."+k.Text, ".")
 		j := out.index(k)
 		if j < 0 {
 			if m.absent != nil {
@@ -79,20 +72,12 @@ func (m *merger) target() *Node {
 	last := len(m.above) - 1
 	tree := m.above[last].out // the trees around it as they are now
 	for i := last - 1; i >= 0; i-- {
-		f := m.above[i]
-		c := *f.out
-		c.Vals = append([]*Node(nil), f.out.Vals...)
-		c.Vals[f.at] = tree
-		tree = &c
+		tree = m.above[i].out.with(m.above[i].at, tree)
 	}
 	r := newResolver(tree, m.env)
 	l := r.root
 	for _, f := range m.above {
-		key := itoa(f.at)
-		if f.out.Kind == Map {
-			key = f.out.Keys[f.at].Text
-		}
-		l = &place{l, l.node.Vals[f.at], key}
+		l = &place{l, l.node.Vals[f.at], f.out.keyAt(f.at)}
 	}
 	at, err := r.value(l)
 	if err != nil || !at.node.container() {
@@ -115,10 +100,7 @@ func (n *Node) over(old *Node) *Node {
 func framesTo(root *Node, path []string) []frame {
 	var out []frame
 	for _, part := range path {
-		i := root.index(strKey(part))
-		if root.Kind == List {
-			i, _ = listIndex(part, len(root.Vals))
-		}
+		i := root.locate(part)
 		out = append(out, frame{root, i})
 		root = root.Vals[i]
 	}

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -127,13 +128,34 @@ func (n *Node) at(o Origin) *Node {
 	return &c
 }
 
-func (n *Node) index(k Key) int {
-	for i := range n.Keys {
-		if n.Keys[i] == k {
+func (n *Node) index(k Key) int { return slices.Index(n.Keys, k) }
+
+// locate returns where the element with a key, or an index given as text, stands in n; -1 when it is absent.
+func (n *Node) locate(part string) int {
+	if n.Kind == List {
+		if i, ok := listIndex(part, len(n.Vals)); ok {
 			return i
 		}
+		return -1
 	}
-	return -1
+	return n.index(strKey(part))
+}
+
+// keyAt is the key or index of element i as text.
+func (n *Node) keyAt(i int) string {
+	if n.Kind == Map {
+		return n.Keys[i].Text
+	}
+	return strconv.Itoa(i)
+}
+
+// names are the keys of a mapping as text.
+func (n *Node) names() []string {
+	out := make([]string, len(n.Keys))
+	for i, k := range n.Keys {
+		out[i] = k.Text
+	}
+	return out
 }
 
 // Get returns the value under a text key of a mapping, or nil.
@@ -141,15 +163,16 @@ func (n *Node) Get(key string) *Node {
 	if n == nil || n.Kind != Map {
 		return nil
 	}
-	if i := n.index(strKey(key)); i >= 0 {
-		return n.Vals[i]
-	}
-	return nil
+	return n.child(key)
 }
 
 // Find follows a dotted path of keys and list indices without resolving interpolations; nil when absent.
 func (n *Node) Find(path string) *Node {
-	for _, part := range splitPath(path) {
+	return n.findPath(splitPath(path))
+}
+
+func (n *Node) findPath(path []string) *Node {
+	for _, part := range path {
 		if n == nil {
 			return nil
 		}
@@ -160,13 +183,10 @@ func (n *Node) Find(path string) *Node {
 
 // child is the value under a key or list index given as text, or nil.
 func (n *Node) child(part string) *Node {
-	if n.Kind == List {
-		if i, ok := listIndex(part, len(n.Vals)); ok {
-			return n.Vals[i]
-		}
-		return nil
+	if i := n.locate(part); i >= 0 {
+		return n.Vals[i]
 	}
-	return n.Get(part)
+	return nil
 }
 
 // listIndex reads an index, counted from the end when negative.
@@ -189,29 +209,34 @@ func splitPath(path string) []string {
 	if strings.IndexByte(path, '[') < 0 {
 		return strings.Split(path, ".")
 	}
-	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
-	return parts
+	return strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' })
 }
 
 // set returns a copy of the mapping n with key set to v (appended when new).
 func (n *Node) set(k Key, v *Node) *Node {
-	c := *n
 	if i := n.index(k); i >= 0 {
-		c.Vals = append([]*Node(nil), n.Vals...)
-		c.Vals[i] = v
-		return &c
+		return n.with(i, v)
 	}
+	c := *n
 	c.Keys = append(n.Keys[:len(n.Keys):len(n.Keys)], k)
 	c.Vals = append(n.Vals[:len(n.Vals):len(n.Vals)], v)
+	return &c
+}
+
+// with returns a copy of the mapping or list n with v as element i.
+func (n *Node) with(i int, v *Node) *Node {
+	c := *n
+	c.Vals = slices.Clone(n.Vals)
+	c.Vals[i] = v
 	return &c
 }
 
 // remove returns a copy of the mapping or list n without element i.
 func (n *Node) remove(i int) *Node {
 	c := *n
-	c.Vals = append(append([]*Node(nil), n.Vals[:i]...), n.Vals[i+1:]...)
+	c.Vals = slices.Delete(slices.Clone(n.Vals), i, i+1)
 	if n.Kind == Map {
-		c.Keys = append(append([]Key(nil), n.Keys[:i]...), n.Keys[i+1:]...)
+		c.Keys = slices.Delete(slices.Clone(n.Keys), i, i+1)
 	}
 	return &c
 }

@@ -79,7 +79,7 @@ func ParseOverride(text string) (*Override, error) {
 	}
 	if text[pos] != '=' {
 		r := []rune(text[pos:])[0]
-		return fail(pos, "unexpected "+quoteRune(r)+` in the key: want letters, digits, _ - . / @ or "="`)
+		return fail(pos, `unexpected "`+string(r)+`" in the key: want letters, digits, _ - . / @ or "="`)
 	}
 	p := &valueParser{s: text, pos: pos + 1}
 	v, err := p.value()
@@ -101,8 +101,6 @@ func excerpt(text string) string {
 	}
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
-
-func quoteRune(r rune) string { return "\"" + string(r) + "\"" }
 
 // keyLen matches a group path or a package at the start of s.
 func keyLen(s string) (n int, bad string) {
@@ -194,6 +192,14 @@ func (e *elem) describe() string {
 		return "an interval"
 	}
 	return "a glob"
+}
+
+// Value is what the override sets, typed by the grammar; nil for a sweep and for ~key without a value.
+func (o *Override) Value() *Node {
+	if o.value == nil || o.isSweep() {
+		return nil
+	}
+	return o.value.toNode()
 }
 
 // parseOverrides parses all overrides and reports every fault.

@@ -3,7 +3,6 @@ package configs
 import (
 	"strconv"
 	"strings"
-	"time"
 )
 
 // place is a value together with the containers around it: relative interpolations need them.
@@ -37,11 +36,9 @@ func (l *place) path() string {
 
 // resolver evaluates the interpolations of one tree. Results are shared; nothing is evaluated twice.
 type resolver struct {
+	*environment
 	root     *place
-	hydra    *Node // what ${hydra:…} looks into: the whole tree with its hydra node
-	now      time.Time
-	getenv   func(string) (string, bool)
-	warn     func(string)
+	hydra    *Node           // what ${hydra:…} looks into: the whole tree with its hydra node
 	active   map[string]bool // places being evaluated: meeting one again is a cycle
 	done     map[string]resolved
 	expanded map[string]*Node
@@ -82,7 +79,7 @@ func (e *indexError) Error() string {
 }
 
 func newResolver(root *Node, env *environment) *resolver {
-	return &resolver{root: &place{node: root}, hydra: root, now: env.now, getenv: env.getenv, warn: env.warn,
+	return &resolver{root: &place{node: root}, hydra: root, environment: env,
 		active: map[string]bool{}, done: map[string]resolved{}, expanded: map[string]*Node{}, settled: map[string]*Node{},
 		sizes: map[*Node]int{}, clean: map[*Node]bool{}}
 }
@@ -212,12 +209,10 @@ func (r *resolver) text(b *strings.Builder, l *place, repr bool) {
 			if i > 0 {
 				b.WriteString(", ")
 			}
-			key := itoa(i)
 			if n.Kind == Map {
-				key = n.Keys[i].Text
 				b.WriteString(n.Keys[i].node().pyRepr() + ": ")
 			}
-			r.text(b, &place{l, v, key}, true)
+			r.text(b, &place{l, v, n.keyAt(i)}, true)
 		}
 		b.WriteByte(end)
 	}
@@ -309,11 +304,7 @@ func (r *resolver) nearKey(up int, keys []string, l *place) string {
 		if at.node.Get(keys[n]) != nil {
 			continue
 		}
-		var names []string
-		for _, k := range at.node.Keys {
-			names = append(names, k.Text)
-		}
-		return didYouMean(keys[n], names)
+		return didYouMean(keys[n], at.node.names())
 	}
 	return ""
 }
@@ -402,13 +393,7 @@ func (r *resolver) expand(l *place) (*Node, error) {
 	}
 	out, size := at.node, 1
 	for i, v := range at.node.Vals {
-		key := ""
-		if at.node.Kind == Map {
-			key = at.node.Keys[i].Text
-		} else {
-			key = itoa(i)
-		}
-		child := &place{at, v, key}
+		child := &place{at, v, at.node.keyAt(i)}
 		n, err := r.expand(child)
 		if err != nil {
 			return nil, err
@@ -421,14 +406,7 @@ func (r *resolver) expand(l *place) (*Node, error) {
 		} else {
 			size++
 		}
-		if n != v {
-			if out == at.node {
-				c := *at.node
-				c.Vals = append([]*Node(nil), at.node.Vals...)
-				out = &c
-			}
-			out.Vals[i] = n
-		}
+		out = out.replaced(at.node, i, v, n)
 	}
 	if size > maxNodes {
 		return nil, errorAt(at.node.Origin, "%sinterpolations expand to more than %d values", keyPrefix(path), maxNodes)

@@ -107,7 +107,7 @@ func (b builtin) decode() (*place, error) {
 	if t, n := p.peek(); t != tokEnd {
 		return b.fail("%s: %v", clip(p.s), p.unexpected(t, n, "the end"))
 	}
-	if part := e.parts.only(); part != nil && part.node != nil && e.quote == 0 {
+	if part := e.parts.single(); part != nil && part.node != nil && e.quote == 0 {
 		return b.eval(e.parts, b.at) // a link stays one
 	}
 	n, err := b.evalElem(e, b.at)

@@ -3,12 +3,13 @@ package configs
 import (
 	"math"
 	"math/big"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
 // Scalars of YAML files, by the rules of PyYAML (YAML 1.1) with OmegaConf's changes, and numbers
-// printed as Python prints them. No regular expressions: start-up counts.
+// printed as Python prints them.
 
 // plainScalar gives an unquoted YAML scalar its type.
 func plainScalar(s string) *Node {
@@ -44,41 +45,32 @@ func span(s, set string) int {
 
 const digits = "0123456789"
 
-// yamlInt reads [-+]? with 0b1, 017, 10, 0x1F or sexagesimal 12:30; underscores anywhere after the first digit.
+// yamlInt reads an integer as PyYAML does: 0b1, 017, 10, 0x1F or sexagesimal 12:30, with a sign and underscores.
 func yamlInt(s string) *Node {
-	sign, body := splitSign(s)
-	whole := func(set string, rest string) bool { return rest != "" && span(rest, set) == len(rest) }
-	base, text := 0, ""
-	switch {
-	case strings.HasPrefix(body, "0b") && whole("01_", body[2:]):
-		base, text = 2, body[2:]
-	case strings.HasPrefix(body, "0x") && whole("0123456789abcdefABCDEF_", body[2:]):
-		base, text = 16, body[2:]
-	case body == "0":
-		base, text = 10, body
-	case len(body) > 1 && body[0] == '0' && whole("01234567_", body[1:]):
-		base, text = 8, body[1:]
-	case body != "" && body[0] >= '1' && body[0] <= '9' && whole(digits+"_", body):
-		base, text = 10, body
-	case body != "" && body[0] >= '1' && body[0] <= '9' && strings.IndexByte(body, ':') > 0:
-		total, ok := sexagesimal(body)
-		if !ok {
-			return nil
-		}
-		return &Node{Kind: Int, Text: sign + total.String()}
-	default:
+	if !yamlInteger.MatchString(s) {
 		return nil
 	}
-	text = strings.ReplaceAll(text, "_", "")
-	if text == "" {
-		if base == 8 { // 0_
-			text = "0"
-		} else {
-			return nil
-		}
+	sign, body := splitSign(strings.ReplaceAll(s, "_", ""))
+	switch {
+	case strings.HasPrefix(body, "0b"):
+		return intNode(sign, body[2:], 2)
+	case strings.HasPrefix(body, "0x"):
+		return intNode(sign, body[2:], 16)
+	case strings.Contains(body, ":"):
+		return intNode(sign, sexagesimal(body), 10)
+	case len(body) > 1 && body[0] == '0':
+		return intNode(sign, body[1:], 8)
 	}
-	return intNode(sign, text, base)
+	return intNode(sign, body, 10)
 }
+
+// The regular expressions are PyYAML's for integers and OmegaConf's for floats.
+var (
+	yamlInteger = regexp.MustCompile(`^(?:[-+]?0b[01_]+|[-+]?0[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+` +
+		`|[-+]?[1-9][0-9_]*(?::[0-5]?[0-9])+)$`)
+	yamlNumber = regexp.MustCompile(`^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+` +
+		`|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
+)
 
 func splitSign(s string) (sign, rest string) {
 	if s != "" && (s[0] == '-' || s[0] == '+') {
@@ -90,20 +82,14 @@ func splitSign(s string) (sign, rest string) {
 	return "", s
 }
 
-func sexagesimal(s string) (*big.Int, bool) {
+// sexagesimal returns the decimal digits of 12:30:05.
+func sexagesimal(s string) string {
 	total := new(big.Int)
-	for i, part := range strings.Split(s, ":") {
-		part = strings.ReplaceAll(part, "_", "")
-		if i > 0 && (part == "" || len(part) > 2 || span(part, digits) != len(part) || len(part) == 2 && part[0] > '5') {
-			return nil, false
-		}
-		v, ok := new(big.Int).SetString(part, 10)
-		if !ok {
-			return nil, false
-		}
+	for part := range strings.SplitSeq(s, ":") {
+		v, _ := new(big.Int).SetString(part, 10) // digits, by the regular expressions
 		total.Add(total.Mul(total, big.NewInt(60)), v)
 	}
-	return total, true
+	return total.String()
 }
 
 // intNode makes an Int of any size in canonical form.
@@ -120,69 +106,17 @@ func intNode(sign, text string, base int) *Node {
 
 // yamlFloat reads the float spellings of OmegaConf's loader: 1. 1.5 1e3 .5 .inf .nan and 1:30.5.
 func yamlFloat(s string) *Node {
-	sign, body := splitSign(s)
-	signed := len(body) < len(s)
-	switch body {
-	case ".inf", ".Inf", ".INF":
-		if sign == "-" {
-			return newFloat(math.Inf(-1))
-		}
-		return newFloat(math.Inf(1))
-	case ".nan", ".NaN", ".NAN":
-		if !signed {
-			return newFloat(math.NaN())
-		}
+	if !yamlNumber.MatchString(s) {
 		return nil
 	}
-	if body == "" {
-		return nil
+	sign, body := splitSign(strings.ReplaceAll(s, "_", ""))
+	if name := strings.ToLower(body); name == ".inf" || name == ".nan" {
+		return parseFloatText(sign + name[1:])
 	}
-	mantissa := 0
-	if digit(body[0]) {
-		mantissa = span(body, digits+"_")
-		dot := mantissa < len(body) && body[mantissa] == '.'
-		if dot {
-			mantissa += 1 + span(body[mantissa+1:], digits+"_")
-		}
-		if !dot && (mantissa == len(body) || body[mantissa] != 'e' && body[mantissa] != 'E') {
-			return sexagesimalFloat(sign, body)
-		}
-	} else if body[0] == '.' && !signed {
-		mantissa = 1 + span(body[1:], digits+"_")
-		if mantissa == 1 || body[1] == '_' {
-			return nil
-		}
-	} else {
-		return nil
-	}
-	rest := body[mantissa:]
-	if rest != "" {
-		if rest[0] != 'e' && rest[0] != 'E' {
-			return nil
-		}
-		rest = rest[1:]
-		if rest != "" && (rest[0] == '+' || rest[0] == '-') {
-			rest = rest[1:]
-		} else if body[0] == '.' {
-			return nil // .5e3 needs a sign
-		}
-		if rest == "" || span(rest, digits) != len(rest) {
-			return nil
-		}
+	if whole, rest, ok := strings.Cut(body, "."); ok && strings.Contains(whole, ":") {
+		body = sexagesimal(whole) + "." + rest
 	}
 	return parseFloatText(sign + body)
-}
-
-func sexagesimalFloat(sign, body string) *Node {
-	dot := strings.IndexByte(body, '.')
-	if dot < 0 || strings.IndexByte(body, ':') < 0 || span(body[dot+1:], digits+"_") != len(body)-dot-1 {
-		return nil
-	}
-	whole, ok := sexagesimal(body[:dot])
-	if !ok {
-		return nil
-	}
-	return parseFloatText(sign + whole.String() + body[dot:])
 }
 
 // parseFloatText reads a decimal number with underscores; too large is infinite, as in Python. A

@@ -1,13 +1,13 @@
 package configs
 
 import (
-	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"fulcrum/internal/option"
 )
 
 // Schema is what a config may hold: built by reflection from option structs with their defaults.
@@ -38,7 +38,7 @@ type field struct {
 	choices  map[string][]string // of a section's keys, from the tables that its struct and those above name
 	also     []string            // other libraries' names of the key
 	words    map[string]string   // other libraries' words for the values of enum
-	rng      *numRange
+	rng      *option.Range
 	fields   []*field // section
 	elem     *field   // of a list, or of a map with free keys
 	typ      reflect.Type
@@ -46,20 +46,6 @@ type field struct {
 	free     *sections // of the outermost section
 	of       string    // kind of a free section
 	base     decoded   // its defaults
-}
-
-// numRange is an interval with open or closed ends.
-type numRange struct {
-	lo, hi         float64
-	loOpen, hiOpen bool
-	text           string
-}
-
-func (r *numRange) holds(x float64) bool {
-	if math.IsNaN(x) || x < r.lo || x > r.hi {
-		return false
-	}
-	return !(r.loOpen && x == r.lo) && !(r.hiOpen && x == r.hi)
 }
 
 // SchemaOf builds the schema of a pointer to a struct that holds the default values. choices are the names of tables that the struct's own
@@ -120,7 +106,9 @@ func (f *field) section(t reflect.Type, index []int) error {
 	own := map[string][]string{}
 	if c, ok := reflect.Zero(t).Interface().(interface{ Choices() map[string][]string }); ok {
 		own = c.Choices()
-		f.choices = merged(f.choices, own)
+		above := f.choices
+		f.choices = maps.Clone(own)
+		maps.Copy(f.choices, above)
 	}
 	for i := 0; i < t.NumField(); i++ {
 		sf := t.Field(i)
@@ -154,7 +142,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		}
 		c.synonyms(sf.Tag.Get("also"))
 		if r := sf.Tag.Get("range"); r != "" {
-			rng, err := parseRange(r)
+			rng, err := option.ParseRange(r)
 			if err != nil {
 				return errorf("schema: %s: %v", c.path, err)
 			}
@@ -176,42 +164,9 @@ func (f *field) section(t reflect.Type, index []int) error {
 	return nil
 }
 
-// merged returns the entries of both maps, those of a where both have a key.
-func merged(a, b map[string][]string) map[string][]string {
-	out := maps.Clone(b)
-	maps.Copy(out, a)
-	return out
-}
-
-// parseRange reads (0,1], [0,inf) and the like.
-func parseRange(s string) (*numRange, error) {
-	bad := fmt.Errorf("range %q: want (low,high), with [ or ] for a closed end", s)
-	if len(s) < 5 || !strings.Contains("[(", s[:1]) || !strings.Contains("])", s[len(s)-1:]) {
-		return nil, bad
-	}
-	lo, hi, ok := strings.Cut(s[1:len(s)-1], ",")
-	if !ok {
-		return nil, bad
-	}
-	r := &numRange{loOpen: s[0] == '(', hiOpen: s[len(s)-1] == ')'}
-	lo, hi = strings.TrimSpace(lo), strings.TrimSpace(hi)
-	var err error
-	if r.lo, err = strconv.ParseFloat(lo, 64); err != nil {
-		return nil, bad
-	}
-	if r.hi, err = strconv.ParseFloat(hi, 64); err != nil {
-		return nil, bad
-	}
-	// infinity itself lies outside, as the closing parenthesis of [0,inf) says
-	r.text = s[:1] + lo + ", " + hi + s[len(s)-1:]
-	return r, nil
-}
-
 func (f *field) sub(key string) *field {
-	for _, c := range f.fields {
-		if c.key == key {
-			return c
-		}
+	if i := slices.IndexFunc(f.fields, func(c *field) bool { return c.key == key }); i >= 0 {
+		return f.fields[i]
 	}
 	return nil
 }
@@ -255,14 +210,11 @@ func defaultValue(v reflect.Value, f *field) *Node {
 		return n
 	case reflect.Map:
 		n := newMap()
-		keys := make([]string, 0, v.Len())
-		for _, k := range v.MapKeys() {
-			keys = append(keys, k.String())
-		}
-		slices.Sort(keys)
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
 		for _, k := range keys {
-			n.Keys = append(n.Keys, strKey(k))
-			n.Vals = append(n.Vals, defaultNode(v.MapIndex(reflect.ValueOf(k).Convert(v.Type().Key())), f.elem))
+			n.Keys = append(n.Keys, strKey(k.String()))
+			n.Vals = append(n.Vals, defaultNode(v.MapIndex(k), f.elem))
 		}
 		return n
 	case reflect.Struct:

@@ -10,7 +10,7 @@ import (
 // ledger and to trackers as it is written. They are in addresses (http://me:PASSWORD@host?api_key=KEY), in entries
 // named like secrets of headers and env_set, and in arguments of a command.
 func (c *Composed) Secrets() error {
-	s := &secrets{}
+	s := &secrets{seen: map[string]bool{}}
 	s.walk(c.tree, "")
 	for _, o := range c.overrides { // one that a later override replaces is written down too
 		_, value, _ := strings.Cut(o.Text, "=")
@@ -30,9 +30,6 @@ type secrets struct {
 func (s *secrets) fault(path string, where Origin, what string) {
 	if s.seen[path] {
 		return
-	}
-	if s.seen == nil {
-		s.seen = map[string]bool{}
 	}
 	s.seen[path] = true
 	if where.Line == 0 { // the override as typed holds it

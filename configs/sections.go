@@ -6,8 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-
-	"fulcrum/internal/registry"
 )
 
 // Section holds the options of a section whose name is free: schedule: [my_grpo], my_grpo: {kind: grpo, lr: 1e-6}.
@@ -59,7 +57,11 @@ func (s *Schema) add(name string, is Section) error {
 	}
 	tree := defaultNode(options, c)
 	c.base = decoded{options, tree}
-	c.takeKind(s.kindsFor(name, is.Kind))
+	kinds := []string{is.Kind} // one that is always there has its own
+	if _, always := s.defaults.value.FieldByIndex(s.root.free.index).Interface().(map[string]Section)[name]; !always {
+		kinds = slices.Sorted(maps.Keys(s.root.free.kinds))
+	}
+	c.takeKind(kinds)
 	all := *s.defaults.tree
 	all.Keys = slices.Insert(slices.Clone(all.Keys), s.root.free.at, strKey(name))
 	all.Vals = slices.Insert(slices.Clone(all.Vals), s.root.free.at, tree)
@@ -77,15 +79,6 @@ func (f *field) takeKind(kinds []string) {
 	f.fields = append(f.fields, &field{key: "kind", path: f.path + ".kind", kind: String, typ: reflect.TypeFor[string](), enum: kinds})
 }
 
-// kindsFor lists the kinds that a section may be given: one that is always there has its own.
-func (s *Schema) kindsFor(name, kind string) []string {
-	present := s.defaults.value.FieldByIndex(s.root.free.index).Interface().(map[string]Section)
-	if _, ok := present[name]; ok {
-		return []string{kind}
-	}
-	return slices.Sorted(maps.Keys(s.root.free.kinds))
-}
-
 // with returns the schema with the sections of given, the nodes that name their kinds.
 func (s *Schema) with(given map[string]*Node) (*Schema, error) {
 	if len(given) == 0 {
@@ -97,13 +90,9 @@ func (s *Schema) with(given map[string]*Node) (*Schema, error) {
 		n := given[name]
 		options, ok := s.root.free.kinds[n.Text]
 		if !ok || n.Kind != String {
-			kinds := slices.Sorted(maps.Keys(s.root.free.kinds))
-			hint := ""
-			if near, ok := registry.Suggest(n.pyStr(), kinds); ok {
-				hint = " (did you mean " + near + "?)"
-			}
 			ck := &checker{}
-			ck.fault(n, name+".kind", "want one of %s, got %s%s", strings.Join(kinds, ", "), n.pyStr(), hint)
+			kind := &field{enum: slices.Sorted(maps.Keys(s.root.free.kinds))}
+			ck.limits(kind, plainString(n.pyStr()).at(n.Origin), name+".kind")
 			faults = append(faults, ck.faults...)
 			continue
 		}

@@ -164,12 +164,6 @@ func matchOne(p []rune, c rune) (n int, ok bool) {
 	return end + 1, in != negate
 }
 
-// axis is one key of a sweep with its strings key=value.
-type axis struct {
-	key    string
-	values []string
-}
-
 // sweepOverrides lists the task overrides of a sweep: hydra.sweeper.params first; of two with the
 // same key and prefix the first position and the last value count.
 func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
@@ -202,23 +196,9 @@ func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
 	return out, nil
 }
 
-func (c *Composer) axes(params *Node) ([]axis, error) {
-	overrides, err := c.sweepOverrides(params)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]axis, len(overrides))
-	for i, o := range overrides {
-		if out[i], err = c.axis(o); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
 // axis expands one override to the strings key=value of the jobs.
-func (c *Composer) axis(o *Override) (axis, error) {
-	a := axis{key: opPrefix[o.Op] + o.fullKey()}
+func (c *Composer) axis(o *Override) ([]string, error) {
+	key := opPrefix[o.Op] + o.fullKey()
 	switch {
 	case o.isSweep():
 		vals, err := o.value.values(func() ([]string, error) {
@@ -228,26 +208,25 @@ func (c *Composer) axis(o *Override) (axis, error) {
 			return c.lib.list(o.Key, false)
 		})
 		if err != nil {
-			return a, errorAt(o.where(), "%v", err)
+			return nil, errorAt(o.where(), "%v", err)
 		}
-		for _, v := range vals {
-			a.values = append(a.values, a.key+"="+v)
+		for i, v := range vals {
+			vals[i] = key + "=" + v
 		}
+		return vals, nil
 	case o.value == nil:
-		a.values = []string{a.key + "=null"}
+		return []string{key + "=null"}, nil
 	case o.value.kind == extendElem: // Hydra re-prints it as the list of its arguments
-		a.values = []string{a.key + "=" + (&elem{kind: listElem, items: o.value.items}).reprint()}
-	default:
-		a.values = []string{a.key + "=" + o.value.reprint()}
+		return []string{key + "=" + (&elem{kind: listElem, items: o.value.items}).reprint()}, nil
 	}
-	return a, nil
+	return []string{key + "=" + o.value.reprint()}, nil
 }
 
 // product is the cartesian product of the axes; the rightmost varies fastest.
-func product(axes []axis) ([][]string, error) {
+func product(axes [][]string) ([][]string, error) {
 	total := 1
-	for _, a := range axes {
-		if total *= len(a.values); total > maxJobs {
+	for _, values := range axes {
+		if total *= len(values); total > maxJobs {
 			return nil, errorf("the sweep has more than %d jobs", maxJobs)
 		}
 	}
@@ -257,8 +236,8 @@ func product(axes []axis) ([][]string, error) {
 		row := flat[j*len(axes) : (j+1)*len(axes) : (j+1)*len(axes)]
 		k := j
 		for i := len(axes) - 1; i >= 0; i-- {
-			n := len(axes[i].values)
-			row[i] = axes[i].values[k%n]
+			n := len(axes[i])
+			row[i] = axes[i][k%n]
 			k /= n
 		}
 		jobs[j] = row
@@ -310,9 +289,15 @@ func (c *Composer) Jobs(master *Composed) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	axes, err := c.axes(params)
+	overrides, err := c.sweepOverrides(params)
 	if err != nil {
 		return nil, err
+	}
+	axes := make([][]string, len(overrides))
+	for i, o := range overrides {
+		if axes[i], err = c.axis(o); err != nil {
+			return nil, err
+		}
 	}
 	return product(axes)
 }

@@ -35,7 +35,6 @@ type refKey struct {
 type resolverCall struct {
 	name []refKey
 	args []*elem
-	text string // the arguments as written, for messages and caching
 }
 
 // literal appends text, joining it to a literal before it.
@@ -62,20 +61,12 @@ func (t *template) text() string {
 	return t.parts[0].lit
 }
 
-// single returns the only part when it is an interpolation: its value keeps its type.
+// single returns the only part when it is an interpolation: its value keeps its type. t may be nil.
 func (t *template) single() *part {
-	if len(t.parts) == 1 && !t.isText() {
+	if t != nil && len(t.parts) == 1 && !t.isText() {
 		return &t.parts[0]
 	}
 	return nil
-}
-
-// only is single for a template that may be nil.
-func (t *template) only() *part {
-	if t == nil {
-		return nil
-	}
-	return t.single()
 }
 
 // parseTemplate parses text that contains "${".
@@ -108,51 +99,6 @@ func parseTemplate(s string) (*template, error) {
 	return t, nil
 }
 
-// quotedTemplate reads quoted text of a resolver argument; it may hold ${…} with the same quotes inside.
-func (p *valueParser) quotedTemplate(start int, q byte) (*template, error) {
-	t := &template{}
-	for p.pos < len(p.s) {
-		rest := p.s[p.pos:]
-		if rest[0] == q {
-			p.pos++
-			return t, nil
-		}
-		if strings.HasPrefix(rest, "${") {
-			ref, err := p.interpolation()
-			if err != nil {
-				return nil, err
-			}
-			t.parts = append(t.parts, *ref)
-			continue
-		}
-		if rest[0] != '\\' {
-			t.literal(rest[:1])
-			p.pos++
-			continue
-		}
-		run := span(rest, `\`)
-		p.pos += run
-		after := rest[run:]
-		switch {
-		case after != "" && after[0] == q:
-			t.literal(strings.Repeat(`\`, run/2))
-			if run%2 == 1 {
-				t.literal(string(q))
-				p.pos++
-			}
-		case strings.HasPrefix(after, "${"):
-			t.literal(strings.Repeat(`\`, run/2))
-			if run%2 == 1 {
-				t.literal("${")
-				p.pos += 2
-			}
-		default:
-			t.literal(strings.Repeat(`\`, run))
-		}
-	}
-	return nil, p.errorf(start, "the quote %c is not closed", q)
-}
-
 // interpolation parses "${…}" at the current position.
 func (p *valueParser) interpolation() (*part, error) {
 	if p.depth++; p.depth > maxDepth {
@@ -162,39 +108,29 @@ func (p *valueParser) interpolation() (*part, error) {
 	start := p.pos
 	p.pos += 2
 	p.skipBlanks()
+	at := func(c byte) bool { return p.pos < len(p.s) && p.s[p.pos] == c }
 	ref := &nodeRef{}
-	for p.pos < len(p.s) && p.s[p.pos] == '.' {
+	for ; at('.'); p.pos++ {
 		ref.up++
-		p.pos++
 	}
 	brackets := false
-	for first := true; ; first = false {
-		if p.pos < len(p.s) && p.s[p.pos] == '[' {
-			brackets = true
+	for first := true; first || at('[') || at('.'); first = false {
+		bracket := at('[')
+		if bracket || !first {
 			p.pos++
-			k, err := p.refKey(start)
-			if err != nil {
-				return nil, err
-			}
-			if p.pos >= len(p.s) || p.s[p.pos] != ']' {
+		}
+		k, err := p.refKey(start)
+		if err != nil {
+			return nil, err
+		}
+		if bracket {
+			if !at(']') {
 				return nil, p.errorf(p.pos, `want "]"`)
 			}
 			p.pos++
-			k.bracket = true
-			ref.keys = append(ref.keys, k)
-		} else {
-			if !first {
-				if p.pos >= len(p.s) || p.s[p.pos] != '.' {
-					break
-				}
-				p.pos++
-			}
-			k, err := p.refKey(start)
-			if err != nil {
-				return nil, err
-			}
-			ref.keys = append(ref.keys, k)
+			k.bracket, brackets = true, true
 		}
+		ref.keys = append(ref.keys, k)
 	}
 	p.skipBlanks()
 	if p.pos >= len(p.s) {
@@ -242,33 +178,7 @@ func (p *valueParser) resolverCall(name []refKey) (*part, error) {
 		}
 	}
 	p.skipBlanks()
-	start := p.pos
-	empty := func() *elem { return scalarOf(plainString("")) }
-	if t, n := p.peek(); t == tokDictClose {
-		p.pos += n
-		return &part{call: call}, nil
-	}
-	for {
-		t, n := p.peek()
-		if t == tokComma || t == tokDictClose {
-			call.args = append(call.args, empty())
-		} else {
-			e, err := p.element()
-			if err != nil {
-				return nil, err
-			}
-			call.args = append(call.args, e)
-			t, n = p.peek()
-		}
-		switch t {
-		case tokComma:
-			p.pos += n
-		case tokDictClose:
-			call.text = p.s[start:p.pos]
-			p.pos += n
-			return &part{call: call}, nil
-		default:
-			return nil, p.unexpected(t, n, `"," or "}"`)
-		}
-	}
+	var err error
+	call.args, err = p.items(tokDictClose, `"," or "}"`)
+	return &part{call: call}, err
 }

@@ -147,43 +147,48 @@ func (p *valueParser) element() (*elem, error) {
 			p.pos = save
 		}
 	}
-	return p.primitive()
+	return p.tokens(func(t token) bool { return t >= tokWord && t <= tokColon }) // a primitive
 }
 
 func (p *valueParser) list() (*elem, error) {
-	e := &elem{kind: listElem}
-	if t, n := p.peek(); t == tokListClose {
+	items, err := p.items(tokListClose, `"," or "]"`)
+	return &elem{kind: listElem, items: items}, err
+}
+
+// items parses the items of a list, or the arguments of a resolver, up to the token that closes them. In resolver
+// arguments an item left out between commas is "".
+func (p *valueParser) items(end token, want string) ([]*elem, error) {
+	if t, n := p.peek(); t == end {
 		p.pos += n
-		return e, nil
+		return nil, nil
 	}
+	var out []*elem
 	for {
-		item, err := p.listItem()
-		if err != nil {
-			return nil, err
+		item := scalarOf(plainString(""))
+		if t, _ := p.peek(); !p.nested || t != tokComma && t != end {
+			var err error
+			if item, err = p.element(); err != nil {
+				return nil, err
+			}
 		}
 		if item.isSweep() || item.kind == extendElem {
 			return nil, p.errorf(p.pos, "a sweep inside a list: sweep over whole lists, as in key=[1],[2]")
 		}
-		e.items = append(e.items, item)
-		t, n := p.peek()
-		switch t {
-		case tokComma:
-			p.pos += n
-		case tokListClose:
-			p.pos += n
-			return e, nil
-		default:
-			return nil, p.unexpected(t, n, `"," or "]"`)
+		out = append(out, item)
+		if closed, err := p.closes(end, want); closed || err != nil {
+			return out, err
 		}
 	}
 }
 
-// listItem parses an item; in resolver arguments one left out between commas is "".
-func (p *valueParser) listItem() (*elem, error) {
-	if t, _ := p.peek(); p.nested && (t == tokComma || t == tokListClose) {
-		return scalarOf(plainString("")), nil
+// closes passes over the comma behind an item, or over the token that ends the items, and reports whether it did end them.
+func (p *valueParser) closes(end token, want string) (bool, error) {
+	t, n := p.peek()
+	if t != tokComma && t != end {
+		return false, p.unexpected(t, n, want)
 	}
-	return p.element()
+	p.pos += n
+	return t == end, nil
 }
 
 func (p *valueParser) dict() (*elem, error) {
@@ -218,24 +223,15 @@ func (p *valueParser) dict() (*elem, error) {
 			at[k.key().hashed()] = len(e.keys)
 			e.keys, e.items = append(e.keys, k), append(e.items, v)
 		}
-		t, n = p.peek()
-		switch t {
-		case tokComma:
-			p.pos += n
-		case tokDictClose:
-			p.pos += n
-			return e, nil
-		default:
-			return nil, p.unexpected(t, n, `"," or "}"`)
+		if closed, err := p.closes(tokDictClose, `"," or "}"`); closed || err != nil {
+			return e, err
 		}
 	}
 }
 
 func (p *valueParser) dictKey() (*Node, error) {
 	start := p.pos
-	e, err := p.tokens(func(t token) bool {
-		return t == tokWord || t == tokNull || t == tokInt || t == tokFloat || t == tokBool || t == tokChar || t == tokEscape || t == tokBlank
-	})
+	e, err := p.tokens(func(t token) bool { return t >= tokWord && t <= tokBlank })
 	if err != nil {
 		return nil, err
 	}
@@ -243,10 +239,6 @@ func (p *valueParser) dictKey() (*Node, error) {
 		return nil, p.errorf(start, "null as a key: want text, a number or a boolean")
 	}
 	return e.node, nil
-}
-
-func (p *valueParser) primitive() (*elem, error) {
-	return p.tokens(func(t token) bool { return t >= tokWord && t <= tokColon })
 }
 
 // tokens joins a run of tokens to a primitive; one token keeps its type.
@@ -329,43 +321,50 @@ func (p *valueParser) textElem(s string, quote byte) (*elem, error) {
 	return &elem{node: n, quote: quote}, nil
 }
 
-// quoted reads '…' or "…". Backslashes count only directly before the quote or the end.
+// quoted reads '…' or "…". Backslashes count only directly before the quote, and before ${…} in resolver arguments, which
+// may have the same quotes inside.
 func (p *valueParser) quoted() (*elem, error) {
-	start, q := p.pos, p.s[p.pos]
+	start, quote := p.pos, p.s[p.pos:p.pos+1]
 	p.pos++
-	if p.nested {
-		t, err := p.quotedTemplate(start, q)
-		if err != nil {
-			return nil, err
-		}
-		if t.isText() {
-			return &elem{node: plainString(t.text()), quote: q}, nil
-		}
-		return &elem{parts: t, quote: q}, nil
-	}
-	var b strings.Builder
+	t := &template{}
+	var text strings.Builder // behind the last part of t
 	for p.pos < len(p.s) {
-		c := p.s[p.pos]
-		if c == q {
-			p.pos++
-			return p.textElem(b.String(), q)
-		}
-		if c != '\\' {
-			b.WriteByte(c)
+		slashes := span(p.s[p.pos:], `\`)
+		p.pos += slashes
+		rest := p.s[p.pos:]
+		special := ""
+		switch {
+		case rest == "": // it is not closed
+			continue
+		case strings.HasPrefix(rest, quote):
+			special = quote
+		case p.nested && strings.HasPrefix(rest, "${"):
+			special = "${"
+		default:
+			text.WriteString(strings.Repeat(`\`, slashes) + rest[:1])
 			p.pos++
 			continue
 		}
-		run := span(p.s[p.pos:], `\`)
-		p.pos += run
-		if p.pos < len(p.s) && p.s[p.pos] == q {
-			b.WriteString(strings.Repeat(`\`, run/2))
-			if run%2 == 1 {
-				b.WriteByte(q)
-				p.pos++
-			}
-		} else {
-			b.WriteString(strings.Repeat(`\`, run))
+		text.WriteString(strings.Repeat(`\`, slashes/2))
+		if slashes%2 == 1 {
+			text.WriteString(special)
+			p.pos += len(special)
+			continue
 		}
+		t.literal(text.String())
+		text.Reset()
+		if special == quote {
+			p.pos++
+			if t.isText() {
+				return p.textElem(t.text(), quote[0])
+			}
+			return &elem{parts: t, quote: quote[0]}, nil
+		}
+		ref, err := p.interpolation()
+		if err != nil {
+			return nil, err
+		}
+		t.parts = append(t.parts, *ref)
 	}
-	return nil, p.errorf(start, "the quote %c is not closed", q)
+	return nil, p.errorf(start, "the quote %s is not closed", quote)
 }

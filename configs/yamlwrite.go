@@ -2,16 +2,19 @@ package configs
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // bestWidth is the column behind which PyYAML folds text.
 const bestWidth = 80
 
-// toYAML prints n as OmegaConf.to_yaml does: block style, list items at the parent's indent, text
+// YAML prints n as OmegaConf.to_yaml does: block style, list items at the parent's indent, text
 // quoted where it would read back as something else.
-func (n *Node) toYAML() string {
+func (n *Node) YAML() string {
 	w := &yamlWriter{}
 	w.node(n, 0, false)
 	if w.col > 0 {
@@ -27,19 +30,7 @@ type yamlWriter struct {
 
 func (w *yamlWriter) put(s string) {
 	w.b.WriteString(s)
-	w.col += len(s)
-	if !isASCII(s) {
-		w.col += len([]rune(s)) - len(s)
-	}
-}
-
-func isASCII(s string) bool {
-	for i := 0; i < len(s); i++ {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
+	w.col += utf8.RuneCountInString(s)
 }
 
 func (w *yamlWriter) newline() { w.b.WriteByte('\n'); w.col = 0 }
@@ -88,10 +79,7 @@ func (w *yamlWriter) startLine(indent int) {
 func (w *yamlWriter) entry(k Key, v *Node, indent int) {
 	kn := k.node()
 	simple := kn.Kind != String || k.Text != "" && len([]rune(k.Text)) < 123 && !strings.ContainsAny(k.Text, "\n\u0085\u2028\u2029")
-	if simple {
-		w.scalar(kn, indent, true)
-		w.put(":")
-	} else {
+	if !simple {
 		w.put("? ")
 		w.scalar(kn, indent+2, false)
 		w.startLine(indent)
@@ -99,6 +87,8 @@ func (w *yamlWriter) entry(k Key, v *Node, indent int) {
 		w.node(v, indent+2, true)
 		return
 	}
+	w.scalar(kn, indent, true)
+	w.put(":")
 	switch {
 	case v.Kind == Map && len(v.Vals) > 0:
 		w.node(v, indent+2, false)
@@ -115,11 +105,7 @@ func (w *yamlWriter) scalar(n *Node, indent int, key bool) {
 	case Null:
 		w.put("null")
 	case Bool:
-		if n.Bool {
-			w.put("true")
-		} else {
-			w.put("false")
-		}
+		w.put(strconv.FormatBool(n.Bool))
 	case Int:
 		w.put(n.Text)
 	case Float:
@@ -157,111 +143,28 @@ func readsAsOther(s string) bool {
 	case "y", "Y", "n", "N", "=", "<<":
 		return true
 	}
-	if !isASCII(s) {
-		s = strings.Map(func(r rune) rune {
-			if r > 0x7f && unicode.Is(unicode.Nd, r) {
-				return '1' // Python's int() takes the digits of all scripts
-			}
-			return r
-		}, s)
-	}
+	s = strings.Map(func(r rune) rune {
+		if r > 0x7f && unicode.Is(unicode.Nd, r) {
+			return '1' // Python's int() takes the digits of all scripts
+		}
+		return r
+	}, s)
 	if c := s[0]; c != '+' && c != '-' && c != '.' && !digit(c) && c != ' ' && !strings.ContainsRune("iInN", rune(c)) {
 		return false
 	}
-	return pyIsNumber(s) || isTimestamp(s)
+	return pyIsNumber(s) || timestamp.MatchString(s)
 }
 
 // pyIsNumber reports whether Python's int() or float() accept s.
-func pyIsNumber(s string) bool {
-	s = strings.TrimSpace(s)
-	_, body := splitSign(s)
-	switch strings.ToLower(body) {
-	case "inf", "nan", "infinity":
-		return true
-	}
-	return len(body) > 0 && pyDigits(body)
-}
+func pyIsNumber(s string) bool { return pyNumber.MatchString(strings.TrimSpace(s)) }
 
-// pyDigits reads digits with single underscores between them, a point and an exponent.
-func pyDigits(s string) bool {
-	run := func() bool { // digits(_digits)*
-		n := 0
-		for len(s) > 0 && (digit(s[0]) || s[0] == '_' && n > 0 && len(s) > 1 && digit(s[1])) {
-			s = s[1:]
-			n++
-		}
-		return n > 0
-	}
-	whole := run()
-	if len(s) > 0 && s[0] == '.' {
-		s = s[1:]
-		if !run() && !whole {
-			return false
-		}
-	} else if !whole {
-		return false
-	}
-	if len(s) > 0 && (s[0] == 'e' || s[0] == 'E') {
-		s = s[1:]
-		if len(s) > 0 && (s[0] == '+' || s[0] == '-') {
-			s = s[1:]
-		}
-		if !run() {
-			return false
-		}
-	}
-	return s == ""
-}
+// pyNumber is a number as Python writes it: digits with single underscores between them, a point and an exponent.
+var pyNumber = regexp.MustCompile(strings.ReplaceAll(`(?i)^[-+]?(?:inf|infinity|nan|(?:DIGITS(?:\.(?:DIGITS)?)?|\.DIGITS)(?:e[-+]?DIGITS)?)$`,
+	"DIGITS", `\d(?:_?\d)*`))
 
-// isTimestamp knows YAML's dates: 2001-12-14 and 2001-12-14 21:59:43.10 -5.
-func isTimestamp(s string) bool {
-	if len(s) < 8 || span(s, digits) != 4 || s[4] != '-' {
-		return false
-	}
-	rest := s[5:]
-	m := span(rest, digits)
-	if m < 1 || m > 2 || m == len(rest) || rest[m] != '-' {
-		return false
-	}
-	day := rest[m+1:]
-	d := span(day, digits)
-	if d < 1 || d > 2 {
-		return false
-	}
-	if d == len(day) {
-		return m == 2 && d == 2
-	}
-	clock := day[d:]
-	if clock[0] == 'T' || clock[0] == 't' {
-		clock = clock[1:]
-	} else if b := blanks(clock); b > 0 {
-		clock = clock[b:]
-	} else {
-		return false
-	}
-	h := span(clock, digits)
-	if h < 1 || h > 2 || len(clock) < h+6 || clock[h] != ':' || clock[h+3] != ':' || span(clock[h+1:h+3], digits) < 2 ||
-		span(clock[h+4:h+6], digits) < 2 {
-		return false
-	}
-	zone := clock[h+6:]
-	if strings.HasPrefix(zone, ".") {
-		zone = zone[1+span(zone[1:], digits):]
-	}
-	zone = zone[blanks(zone):]
-	if zone == "" {
-		return !strings.HasSuffix(s, " ") && !strings.HasSuffix(s, "\t")
-	}
-	if zone == "Z" {
-		return true
-	}
-	if zone[0] != '-' && zone[0] != '+' {
-		return false
-	}
-	hours := span(zone[1:], digits)
-	minutes := zone[1+hours:]
-	return hours >= 1 && hours <= 2 && (minutes == "" || len(minutes) == 3 && minutes[0] == ':' && span(minutes[1:], digits) == 2)
-}
+// timestamp is YAML's dates as PyYAML knows them: 2001-12-14 and 2001-12-14 21:59:43.10 -5.
+var timestamp = regexp.MustCompile(`^(?:\d{4}-\d\d-\d\d|\d{4}-\d\d?-\d\d?(?:[Tt]|[ \t]+)\d\d?:\d\d:\d\d(?:\.\d*)?` +
+	`(?:[ \t]*(?:Z|[-+]\d\d?(?::\d\d)?))?)$`)
 
 type textStyle struct{ plain, single, multiline bool }
 

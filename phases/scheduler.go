@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
 	"fulcrum/selector"
@@ -236,11 +237,7 @@ func (s *scheduler) order(phase Phase, epoch int) []int {
 	if s.env.Data.Shuffle {
 		return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]
 	}
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
-	return order
+	return stat.Indices(n)
 }
 
 // StepsPerEpoch is how many optimizer steps an epoch of phase has.

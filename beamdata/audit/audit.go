@@ -56,6 +56,15 @@ const Sampled = 16384
 // Every returns the step that visits at most most of n things evenly.
 func Every(n, most int) int { return max(1, (n+most-1)/most) }
 
+// graded returns a fault that is mild below its limit, and gives its cause where it is not.
+func graded(check string, value, limit float64, message, cause string) Fault {
+	f := Fault{Check: check, Value: value, Limit: limit, Mild: value < limit, Message: message}
+	if !f.Mild {
+		f.Message += ": " + cause
+	}
+	return f
+}
+
 // of writes a share with its counts: "12 of 801 queries (1.5 %)".
 func of(n, total int, what string) string {
 	return fmt.Sprintf("%s of %s %s (%s)", Count(n), Count(total), what, percent(share(n, total)))

@@ -64,12 +64,9 @@ func duplicates(s Split, lim Limits) []Fault {
 	if n == 0 {
 		return nil
 	}
-	f := Fault{Check: "duplicate_queries", Value: share(n, len(s.Of)), Limit: lim.Duplicates, Mild: share(n, len(s.Of)) < lim.Duplicates,
-		Message: fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.looked()), a, b)}
-	if !f.Mild {
-		f.Message += ": copies count double in every mean, or rows of the embedding table are constant"
-	}
-	return []Fault{f}
+	return []Fault{graded("duplicate_queries", share(n, len(s.Of)), lim.Duplicates,
+		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.looked()), a, b),
+		"copies count double in every mean, or rows of the embedding table are constant")}
 }
 
 // repeats counts the queries whose key another one before them has, and gives the first pair of ids.
@@ -106,14 +103,10 @@ func leak(held, other Split, lim Limits) []Fault {
 				other.Name, a, means)}}
 	}
 	if n, a, b := shared(held.Of, other.Of, content); n > 0 {
-		s := share(n, total)
-		f := Fault{Check: "split_leak", Value: s, Limit: lim.Leak, Mild: s < lim.Leak,
-			Message: fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)",
-				of(n, total, held.looked()), other.Name, a, b)}
-		if !f.Mild {
-			f.Message += ": " + means + "; split by question and picture"
-		}
-		return []Fault{f}
+		return []Fault{graded("split_leak", share(n, total), lim.Leak,
+			fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)",
+				of(n, total, held.looked()), other.Name, a, b),
+			means+"; split by question and picture")}
 	}
 	if n, _, _ := shared(held.Of, other.Of, group); n > 0 {
 		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: lim.Leak,

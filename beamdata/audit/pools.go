@@ -17,14 +17,10 @@ func OwnPools(name string, byID, byCopy, looked int, example int64, lim Limits) 
 	if byCopy == 0 {
 		return nil
 	}
-	s := share(byCopy, looked)
-	f := Fault{Check: "query_in_own_pool", Value: s, Limit: lim.OwnPool, Mild: s < lim.OwnPool,
-		Message: fmt.Sprintf("%s have a candidate with the very embedding of the query (query %d, for example)",
-			of(byCopy, looked, name+" queries"), example)}
-	if !f.Mild {
-		f.Message += ": a copy of the query gives the answer away"
-	}
-	return []Fault{f}
+	return []Fault{graded("query_in_own_pool", share(byCopy, looked), lim.OwnPool,
+		fmt.Sprintf("%s have a candidate with the very embedding of the query (query %d, for example)",
+			of(byCopy, looked, name+" queries"), example),
+		"a copy of the query gives the answer away")}
 }
 
 // Identical reports how many candidates of the pools looked at have the very embedding of another candidate there: a
@@ -34,12 +30,11 @@ func Identical(name string, copies, looked int, example int64, lim Limits) []Fau
 	if copies == 0 || s < lim.Identical/20 {
 		return nil
 	}
-	f := Fault{Check: "identical_candidates", Value: s, Limit: lim.Identical, Mild: s < lim.Identical, Key: "data.embeddings",
-		Message: fmt.Sprintf("%s have the very embedding of another candidate of their pool (row %d, for example)",
-			of(copies, looked, "candidates of "+name), example)}
-	if !f.Mild {
-		f.Message += ": the policy cannot tell them apart; rows of the embedding table are copies or constant"
-	}
+	f := graded("identical_candidates", s, lim.Identical,
+		fmt.Sprintf("%s have the very embedding of another candidate of their pool (row %d, for example)",
+			of(copies, looked, "candidates of "+name), example),
+		"the policy cannot tell them apart; rows of the embedding table are copies or constant")
+	f.Key = "data.embeddings"
 	return []Fault{f}
 }
 

@@ -54,11 +54,7 @@ func Rewards(g Groups, lim Limits) []Fault {
 		if n == 0 || s < math.Min(limit, mildFrom) {
 			return
 		}
-		f := Fault{Check: check, Mild: s < limit, Value: s, Limit: limit, Message: of(n, looked, "groups for "+g.Name) + " " + what}
-		if !f.Mild {
-			f.Message += ": " + cause
-		}
-		out = append(out, f)
+		out = append(out, graded(check, s, limit, of(n, looked, "groups for "+g.Name)+" "+what, cause))
 	}
 	if infinite > 0 {
 		out = append(out, Fault{Check: "nonfinite_rewards", Value: share(infinite, looked),
@@ -173,13 +169,9 @@ func Contradictions(name string, groups, looked int, example int64, lim Limits) 
 	if groups == 0 || s < lim.Contradict/10 {
 		return nil
 	}
-	f := Fault{Check: "contradictory_rewards", Value: s, Limit: lim.Contradict, Mild: s < lim.Contradict,
-		Message: fmt.Sprintf("%s hold the same candidate under different rewards (query %d, for example)", of(groups, looked, "groups of "+
-			name), example)}
-	if !f.Mild {
-		f.Message += ": rewards and candidates are joined wrongly, or the reward is noise"
-	}
-	return []Fault{f}
+	return []Fault{graded("contradictory_rewards", s, lim.Contradict,
+		fmt.Sprintf("%s hold the same candidate under different rewards (query %d, for example)", of(groups, looked, "groups of "+name), example),
+		"rewards and candidates are joined wrongly, or the reward is noise")}
 }
 
 // concordance is the share of pairs of a query's candidates that recorded and reader's reward order alike,

@@ -97,10 +97,7 @@ func TestAuditShapes(t *testing.T) {
 	demos := 200
 	opt := DefaultOptions()
 	opt.Demos, opt.Captions = &demos, true
-	b, err := Shapes(sizes, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := Shapes(sizes, opt)
 	faults, err := b.Audit(nil, b.Train, auditLimits())
 	if err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func Value(record []byte, key string) string {
 	jsonrecords.Fields(record, func(name, value []byte) {
 		switch value = bytes.TrimSpace(value); {
 		case strings.Trim(string(name), `"`) == key:
-			own = text(value)
+			own = AsText(value)
 		case string(name) == `"meta"`:
 			meta = Value(value, key)
 		}

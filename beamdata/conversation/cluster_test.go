@@ -24,11 +24,11 @@ func TestClusters(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	src, err := openFile(path, "train", DefaultOptions(), false)
+	src, err := openFile(path, "train", DefaultOptions(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	set := src.all("val")
+	set := NewSet("val", src, Rows(src.index.Len()))
 	images, err := set.Clusters("image")
 	if err != nil || len(images) != 3 || images[0] != images[2] || images[0] == images[1] {
 		t.Errorf("by image: %v, %v", images, err)
@@ -49,10 +49,7 @@ func TestClusters(t *testing.T) {
 func TestClustersOfShapes(t *testing.T) {
 	sizes := shapes.DefaultOptions()
 	sizes.TrainQueries, sizes.ValQueries, sizes.DevQueries, sizes.ReaderQuestions = 60, 8, 0, 8
-	b, err := Shapes(sizes, DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := Shapes(sizes, DefaultOptions())
 	for _, tc := range []struct {
 		set  *Set
 		want int

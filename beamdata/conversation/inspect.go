@@ -9,7 +9,7 @@ import (
 // refuse it. Pictures are looked up, not opened.
 func Inspect(path string) (facts [][2]string, fault error) {
 	opt := DefaultOptions()
-	f, err := openFile(path, "train", opt, false)
+	f, err := openFile(path, "train", opt, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -18,61 +17,30 @@ import (
 // Open reads where the records of the files lie and splits them. The first CheckRecords of each set are decoded
 // and their pictures looked up, so that mistakes show before anything is trained.
 func Open(opt Options) (*Bundle, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("data.conversations.%w", err)
-	}
-	b := &Bundle{Name: "conversations", EvalName: "eval"}
-	if opt.Train != nil {
-		splits := opt.Val == nil
-		src, err := openFile(*opt.Train, "train", opt, splits && opt.SplitBy == "image")
-		if err != nil {
-			return nil, err
-		}
-		b.Unknown = append(b.Unknown, src.unknown...)
-		if splits {
-			train, val := Split(src.index.Len(), src.groups, opt.TrainRatio, opt.SplitSeed)
-			src.groups = nil // of no more use
-			b.Train, b.Val = NewSet("train", src, train), NewSet("val", src, val)
-		} else {
-			b.Train = src.all("train")
-		}
-		if opt.MaxSamples != nil {
-			b.Train = b.Train.First(*opt.MaxSamples)
-		}
-	}
-	for _, other := range []struct {
-		key  string
-		path *string
-		set  **Set
-	}{{"val", opt.Val, &b.Val}, {"eval", opt.Eval, &b.Eval}, {"sft", opt.SFT, &b.Demos}} {
-		if other.path == nil {
-			continue
-		}
-		src, err := openFile(*other.path, other.key, opt, false)
-		if err != nil {
-			return nil, err
-		}
-		b.Unknown = append(b.Unknown, src.unknown...)
-		*other.set = src.all(other.key)
-	}
-	if opt.Demos != nil {
-		b.Demos = cmp.Or(b.Demos, b.Train).First(*opt.Demos)
-	}
-	for _, s := range []*Set{b.Train, b.Demos, b.Val, b.Eval} {
-		if err := s.check(opt.CheckRecords); err != nil {
-			return nil, err
-		}
-	}
-	if b.Seal(); b.Train == nil && b.Val == nil && b.Eval == nil {
-		return nil, errors.New("data=conversations needs a file: data.conversations.train=FILE")
-	}
-	return b, nil
+	return Files{
+		Train: opt.Train, Val: opt.Val, Eval: opt.Eval, SFT: opt.SFT, Demos: opt.Demos, CheckRecords: opt.CheckRecords,
+		TrainRatio: opt.TrainRatio, SplitSeed: opt.SplitSeed, MaxSamples: opt.MaxSamples,
+		Open: func(path, key string) (Opened, error) {
+			var groups *[]uint64
+			if key == "train" && opt.Val == nil && opt.SplitBy == "image" {
+				groups = new([]uint64)
+			}
+			f, err := openFile(path, key, opt, groups)
+			if err != nil {
+				return Opened{}, err
+			}
+			o := Opened{Source: f, Len: f.index.Len(), Unknown: f.unknown}
+			if groups != nil {
+				o.Groups = *groups
+			}
+			return o, nil
+		},
+	}.Bundle("conversations", "eval")
 }
 
 // file is the source of a conversations file.
 type file struct {
 	index   *jsonrecords.Index
-	groups  []uint64 // hash of each record's pictures, 0 = none; nil unless asked for
 	holds   []holding
 	unknown []keycheck.Unknown
 	root    string
@@ -133,12 +101,13 @@ func (f *file) hint(raw []byte, alone bool) string {
 	return ""
 }
 
-func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
+// openFile scans the file that a key names. groups gets a hash of each record's pictures, 0 = none; nil = nobody asks.
+func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
 	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording(), video: opt.Video}
 	seen := keys(path)
 	x, err := jsonrecords.Scan(path, func(record []byte) {
-		if withGroups {
-			f.groups = append(f.groups, pictureGroup(record))
+		if groups != nil {
+			*groups = append(*groups, pictureGroup(record))
 		}
 		row := len(f.holds)
 		f.holds = append(f.holds, holdingOf(record))
@@ -165,8 +134,6 @@ func openFile(path, key string, opt Options, withGroups bool) (*file, error) {
 }
 
 func (f *file) name() string { return filepath.Base(f.index.Path) }
-
-func (f *file) all(name string) *Set { return NewSet(name, f, Rows(f.index.Len())) }
 
 // Sample decodes a record. Its number in messages counts from 1, as lines do.
 func (f *file) Sample(row int64) (Sample, error) {
@@ -200,33 +167,4 @@ func (f *file) Fingerprint() string {
 		x += fmt.Sprintf(" %+v", f.video)
 	}
 	return x
-}
-
-// check decodes the first samples (nil = all) and looks for their files. Only files are checked: built-in
-// samples are right by construction.
-func (s *Set) check(records *int) error {
-	n := s.Len()
-	if n == 0 {
-		return nil
-	}
-	f, ok := s.source.(*file)
-	if !ok {
-		return nil
-	}
-	if records != nil {
-		n = min(n, *records)
-	}
-	for i := range n {
-		sample, err := s.Sample(i)
-		if err != nil {
-			return err
-		}
-		for _, path := range sample.paths() {
-			if _, err := os.Stat(path); err != nil {
-				return fmt.Errorf("%s: no file %s%s (relative paths start from data.root, else from the folder of the conversations file)",
-					f.at(s.rows[i], sample.Name), path, nearpath.Hint(path))
-			}
-		}
-	}
-	return nil
 }

@@ -1,12 +1,5 @@
 package conversation
 
-import (
-	"errors"
-
-	"fulcrum/internal/option"
-	"fulcrum/internal/registry"
-)
-
 // Options is the section data.conversations of the configuration.
 type Options struct {
 	// JSON or JSONL file of conversations to train on; split by data.train_ratio unless val is given
@@ -50,18 +43,6 @@ type Options struct {
 func DefaultOptions() Options {
 	check := 1000
 	return Options{SplitBy: "image", Video: DefaultVideoOptions(), CheckRecords: &check, TrainRatio: 0.8}
-}
-
-// Validate reports values out of range.
-func (o Options) Validate() error {
-	var errs []error
-	if o.CheckRecords != nil && *o.CheckRecords < 0 {
-		errs = append(errs, option.Errorf("check_records", "want at least 0, got %d", *o.CheckRecords))
-	}
-	if o.SplitBy != "image" && o.SplitBy != "record" {
-		errs = append(errs, option.Errorf("split_by", "%v", registry.Unknown("split_by", o.SplitBy, []string{"image", "record"})))
-	}
-	return errors.Join(errs...)
 }
 
 func (o Options) wording() wording { return wording{o.System, o.Prefix, o.Suffix} }

@@ -28,11 +28,8 @@ type record struct {
 	Messages      json.RawMessage `json:"messages"`
 	System        string          `json:"system"`
 	Answers       json.RawMessage `json:"answers"`
-	Completions   []struct {
-		Text   *string  `json:"text"`
-		Reward *float64 `json:"reward"`
-	} `json:"completions"`
-	Meta json.RawMessage `json:"meta"`
+	Completions   []Completion    `json:"completions"`
+	Meta          json.RawMessage `json:"meta"`
 }
 
 // turn is one entry of conversations: from and value, or role and content.
@@ -50,7 +47,7 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 	if err := jsonwords.Unmarshal(raw, &rec); err != nil {
 		return Sample{Name: nameOf(raw)}, err
 	}
-	s := Sample{Name: text(rec.ID), Root: root}
+	s := Sample{Name: AsText(rec.ID), Root: root}
 	if len(rec.Meta) > 0 && string(rec.Meta) != "null" {
 		s.Meta = rec.Meta
 	}
@@ -71,20 +68,34 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 	if s.Answers, err = answers(rec.Answers); err != nil {
 		return s, err
 	}
-	for i, c := range rec.Completions {
-		if c.Text == nil || c.Reward == nil {
-			return s, fmt.Errorf("completions[%d]: want {\"text\": …, \"reward\": a number}", i)
-		}
-		if err := group.CheckReward(*c.Reward); err != nil {
-			return s, fmt.Errorf("completions[%d]: reward = %v, %w", i, *c.Reward, err)
-		}
-		s.Completions = append(s.Completions, Recorded{*c.Text, *c.Reward})
+	if s.Completions, err = Completions(rec.Completions); err != nil {
+		return s, err
 	}
 	s.Messages, s.Reference, err = cut(messages)
 	if s.Reference == "" {
 		s.Reference = vqa.Majority(s.Answers)
 	}
 	return s, err
+}
+
+// Completion is a recorded completion as a file has it.
+type Completion struct {
+	Text   *string  `json:"text"`
+	Reward *float64 `json:"reward"`
+}
+
+// Completions checks recorded completions.
+func Completions(list []Completion) (out []Recorded, err error) {
+	for i, c := range list {
+		if c.Text == nil || c.Reward == nil {
+			return nil, fmt.Errorf(`completions[%d]: want {"text": …, "reward": a number}`, i)
+		}
+		if err := group.CheckReward(*c.Reward); err != nil {
+			return nil, fmt.Errorf("completions[%d]: reward = %v, %w", i, *c.Reward, err)
+		}
+		out = append(out, Recorded{*c.Text, *c.Reward})
+	}
+	return out, nil
 }
 
 // messages returns the turns, with the files in place of their tags.
@@ -189,8 +200,8 @@ func answers(raw json.RawMessage) ([]string, error) {
 	return out, nil
 }
 
-// text returns a JSON text or number as text.
-func text(raw json.RawMessage) string {
+// AsText returns a JSON text or number as text, "" for none.
+func AsText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
@@ -205,7 +216,7 @@ func text(raw json.RawMessage) string {
 func nameOf(raw []byte) (name string) {
 	jsonrecords.Fields(raw, func(key, value []byte) {
 		if string(key) == `"id"` {
-			name = text(bytes.TrimSpace(value))
+			name = AsText(bytes.TrimSpace(value))
 		}
 	})
 	return name

@@ -13,14 +13,8 @@ import (
 // Shapes returns the built-in questions as conversations: one question about one rendered scene, with its
 // ten answers. Reference is the most frequent answer; every distinct answer is a recorded completion
 // whose reward is its VQA accuracy. Pictures are drawn when they are asked for. No scene is in two sets.
-func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("data.conversations.%w", err)
-	}
-	questions, err := shapes.MakeQuestions(sizes)
-	if err != nil {
-		return nil, err
-	}
+func Shapes(sizes shapes.Options, opt Options) *Bundle {
+	questions := shapes.MakeQuestions(sizes)
 	src := &shapesSource{questions: questions, normalized: map[string]string{}, wording: opt.wording()}
 	for _, item := range questions.Items {
 		for _, a := range item.Answers {
@@ -55,7 +49,7 @@ func Shapes(sizes shapes.Options, opt Options) (*Bundle, error) {
 			b.Demos = src.withCaptions(b.Demos, b.Train)
 		}
 	}
-	return b.Seal(), nil
+	return b.Seal()
 }
 
 // captionRow marks the rows that describe a scene: captionRow + a row about it.

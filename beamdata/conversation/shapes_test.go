@@ -13,10 +13,7 @@ func TestShapes(t *testing.T) {
 	sizes.TrainQueries, sizes.ValQueries, sizes.DevQueries = 3000, 200, 300
 	opt := DefaultOptions()
 	opt.Suffix = " Answer in one word."
-	b, err := Shapes(sizes, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := Shapes(sizes, opt)
 	if b.Train.Len() != 3000 || b.Val.Len() != 200 || b.Eval.Len() != 300 || !b.Synthetic {
 		t.Fatalf("got %d, %d, %d samples", b.Train.Len(), b.Val.Len(), b.Eval.Len())
 	}
@@ -61,10 +58,7 @@ func TestShapes(t *testing.T) {
 }
 
 func BenchmarkShapesSample(b *testing.B) {
-	bundle, err := Shapes(shapes.DefaultOptions(), DefaultOptions())
-	if err != nil {
-		b.Fatal(err)
-	}
+	bundle := Shapes(shapes.DefaultOptions(), DefaultOptions())
 	for i := 0; b.Loop(); i++ {
 		if _, err := bundle.Train.Sample(i % bundle.Train.Len()); err != nil {
 			b.Fatal(err)
@@ -73,10 +67,7 @@ func BenchmarkShapesSample(b *testing.B) {
 }
 
 func BenchmarkShapesPicture(b *testing.B) {
-	bundle, err := Shapes(shapes.DefaultOptions(), DefaultOptions())
-	if err != nil {
-		b.Fatal(err)
-	}
+	bundle := Shapes(shapes.DefaultOptions(), DefaultOptions())
 	for i := 0; b.Loop(); i++ {
 		s, err := bundle.Train.Sample(i % bundle.Train.Len())
 		if err != nil {
@@ -94,10 +85,7 @@ func TestShapesDemonstrations(t *testing.T) {
 	opt := DefaultOptions()
 	n := 30
 	opt.Demos, opt.Captions = &n, true
-	b, err := Shapes(sizes, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := Shapes(sizes, opt)
 	if b.Demos.Len() != 60 || b.Train.Len() != 90 { // three questions a scene, and its description
 		t.Fatalf("%d demonstrations of %d training samples, want 60 of 90", b.Demos.Len(), b.Train.Len())
 	}

@@ -29,17 +29,7 @@ func DefaultVideoOptions() VideoOptions { return VideoOptions{FPS: 2, MinFrames:
 
 // Validate reports bounds that leave no number of frames.
 func (o VideoOptions) Validate() error {
-	var errs []error
-	if !(o.FPS > 0) || math.IsInf(o.FPS, 0) {
-		errs = append(errs, option.Errorf("fps", "want a positive number, got %v", o.FPS))
-	}
-	if o.MaxFrames < 2 || o.MaxFrames > mostFrames {
-		errs = append(errs, option.Errorf("max_frames", "want 2 to %d, got %d", mostFrames, o.MaxFrames))
-	}
-	if o.MinFrames < 2 || o.MinFrames > o.MaxFrames {
-		errs = append(errs, option.Errorf("min_frames", "want 2 to max_frames %d, got %d", o.MaxFrames, o.MinFrames))
-	}
-	return errors.Join(errs...)
+	return option.Want(o.MinFrames <= o.MaxFrames, "min_frames", "want 2 to max_frames %d, got %d", o.MaxFrames, o.MinFrames)
 }
 
 // apply gives every video of a prompt its rate and bounds: the part's own, else what meta says, else those of o.

@@ -20,9 +20,6 @@ func VQA(opt Options) (*Bundle, error) { return ofRecords("vqa", opt, icl.LoadVQ
 func Captions(opt Options) (*Bundle, error) { return ofRecords("captions", opt, icl.LoadCaptions) }
 
 func ofRecords(name string, opt Options, load func(root string) (*icl.Set, error)) (*Bundle, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("data.conversations.%w", err)
-	}
 	records, err := load(opt.Root)
 	if err != nil {
 		return nil, err
@@ -53,11 +50,6 @@ func ofRecords(name string, opt Options, load func(root string) (*icl.Set, error
 	}
 	if opt.Demos != nil {
 		b.Demos = b.Train.First(*opt.Demos)
-	}
-	for _, s := range []*Set{b.Train, b.Val, b.Eval} {
-		if err := s.check(opt.CheckRecords); err != nil {
-			return nil, err
-		}
 	}
 	return b.Seal(), nil
 }

@@ -82,11 +82,8 @@ type share struct {
 
 // may says whether a record may be a candidate of a query.
 func (p Sampler) may(s *Set, query, candidate int) bool {
-	return query != candidate && (!p.OtherImages || !sameImage(s, query, candidate))
-}
-
-func sameImage(s *Set, a, b int) bool {
-	return s.Records[a].ImageID != 0 && s.Records[a].ImageID == s.Records[b].ImageID
+	own := s.Records[query].ImageID
+	return query != candidate && (!p.OtherImages || own == 0 || own != s.Records[candidate].ImageID)
 }
 
 // eligible counts the records that may be candidates of a query.

@@ -34,7 +34,7 @@ const example = `{"id": 1, "image": "1.jpg", "question": "what is it?", "answers
 // Paths start from the file's folder. image_id and split may be left out; a record of split val is held out. All records that
 // are wrong are named at once.
 func Load(path string) (*Set, error) {
-	b := &builder{Set: &Set{Counts: map[string]int{}}, rows: map[int64]int{}, root: filepath.Dir(path)}
+	b := &builder{Set: &Set{Counts: map[string]int{}}, rows: map[int64]int{}, root: filepath.Dir(path), images: map[string]int64{}}
 	keys := keycheck.New(filepath.Base(path), "record", []string{"id", "image", "question", "answers", "image_id", "split"}, nil).
 		Also(map[string]string{"question_id": "id", "answer": "answers", "image_path": "image"})
 	type fault struct {
@@ -92,7 +92,7 @@ type builder struct {
 	*Set
 	root   string
 	rows   map[int64]int    // by id
-	images map[string]int64 // numbers of images without an id, by path
+	images map[string]int64 // numbers of images without an id, by path: -1, -2, …
 }
 
 // add checks a record and takes it in.
@@ -120,7 +120,10 @@ func (b *builder) add(l line) error {
 		if !filepath.IsAbs(r.Image) {
 			r.Image = filepath.Join(b.root, filepath.FromSlash(l.Image))
 		}
-		r.ImageID = b.imageNumber(r.Image)
+		if b.images[r.Image] == 0 {
+			b.images[r.Image] = -int64(len(b.images)) - 1
+		}
+		r.ImageID = b.images[r.Image]
 	}
 	if l.ImageID != nil {
 		r.ImageID = *l.ImageID
@@ -136,19 +139,6 @@ func (b *builder) take(r Record) error {
 	b.rows[r.ID] = len(b.Records)
 	b.Records = append(b.Records, r)
 	return nil
-}
-
-// imageNumber counts images by path: -1, -2, …
-func (b *builder) imageNumber(path string) int64 {
-	if b.images == nil {
-		b.images = map[string]int64{}
-	}
-	n, ok := b.images[path]
-	if !ok {
-		n = -int64(len(b.images)) - 1
-		b.images[path] = n
-	}
-	return n
 }
 
 // heldOutLast moves the records of the evaluation split behind the others, in their order, and returns where each stood.

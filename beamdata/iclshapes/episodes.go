@@ -16,10 +16,7 @@ const heldEpisodes = 400
 
 // Episodes returns the conversations that a small model learns to use demonstrations from: some questions about pictures with
 // their answers, and one that a demonstration among them answers.
-func Episodes(opt Options) (*conversation.Bundle, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("data.icl_shapes.%w", err)
-	}
+func Episodes(opt Options) *conversation.Bundle {
 	src := episodes{opt}
 	rows := conversation.Rows(opt.Episodes + 2*heldEpisodes)
 	held := rows[opt.Episodes:]
@@ -30,7 +27,7 @@ func Episodes(opt Options) (*conversation.Bundle, error) {
 		Val:    conversation.NewSet("val", src, held[:heldEpisodes]),
 		Eval:   conversation.NewSet("dev", src, held[heldEpisodes:]),
 	}
-	return b.Seal(), nil
+	return b.Seal()
 }
 
 // episodes is the source of them.

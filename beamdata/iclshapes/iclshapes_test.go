@@ -16,10 +16,7 @@ import (
 
 func world(t *testing.T, opt Options) *World {
 	t.Helper()
-	w, err := NewWorld(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := NewWorld(opt)
 	return w
 }
 
@@ -69,10 +66,7 @@ func TestSimilarityHelpsAndIsNotEnough(t *testing.T) {
 func TestEveryEpisodeCanBeAnswered(t *testing.T) {
 	opt := DefaultOptions()
 	opt.Episodes = 300
-	b, err := Episodes(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := Episodes(opt)
 	if b.Train.Len() != 300 || b.Val.Len() != heldEpisodes || b.Eval.Len() != heldEpisodes {
 		t.Fatalf("%d, %d and %d samples", b.Train.Len(), b.Val.Len(), b.Eval.Len())
 	}

@@ -1,11 +1,5 @@
 package iclshapes
 
-import (
-	"errors"
-
-	"fulcrum/internal/option"
-)
-
 // Options is the section data.icl_shapes of the configuration.
 type Options struct {
 	// seed of the world, its dictionary included, and of the episodes; apart from the run's seed
@@ -23,13 +17,4 @@ type Options struct {
 // DefaultOptions returns the world and the episodes of exp=icl_shapes.
 func DefaultOptions() Options {
 	return Options{Seed: 2026, Records: 1200, HeldOut: 300, Episodes: 30000, Shots: 3}
-}
-
-// Validate reports what cannot be made.
-func (o Options) Validate() error {
-	atLeast := func(key string, v, least int) error {
-		return option.Want(v >= least, key, "want at least %d, got %d", least, v)
-	}
-	return errors.Join(atLeast("records", o.Records, 1), atLeast("held_out", o.HeldOut, 1),
-		atLeast("episodes", o.Episodes, 1), option.Want(o.Shots >= 1 && o.Shots <= 16, "shots", "want 1 to 16, got %d", o.Shots))
 }

@@ -23,16 +23,13 @@ type World struct {
 }
 
 // NewWorld draws the records.
-func NewWorld(opt Options) (*World, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, err
-	}
+func NewWorld(opt Options) *World {
 	w := &World{opt: opt, names: newDictionary(rng.New(opt.Seed, "icl world"))}
 	for row := range opt.Records + opt.HeldOut {
 		r := rng.New(opt.Seed, "icl record", row)
 		w.asked = append(w.asked, question{newThing(r, r.IntN(6), r.IntN(7)), attribute(r.IntN(2))})
 	}
-	return w, nil
+	return w
 }
 
 // answer is the answer to a record's question.

@@ -1,7 +1,6 @@
 package shapes
 
 import (
-	"fmt"
 	"image"
 
 	"fulcrum/internal/rng"
@@ -15,12 +14,7 @@ type Questions struct {
 }
 
 // MakeQuestions draws the questions alone: a second for 100,000. It uses all processors.
-func MakeQuestions(opt Options) (*Questions, error) {
-	if err := opt.validateSizes(); err != nil {
-		return nil, fmt.Errorf("data.shapes.%w", err)
-	}
-	return &Questions{Options: opt, Items: makeItems(opt)}, nil
-}
+func MakeQuestions(opt Options) *Questions { return &Questions{Options: opt, Items: makeItems(opt)} }
 
 // Split returns the rows [from, to) of a split's queries: Train leaves the reader's questions out.
 func (q *Questions) Split(name string) (from, to int) {

@@ -1,10 +1,6 @@
 package shapes
 
-import (
-	"errors"
-
-	"fulcrum/internal/option"
-)
+import "fulcrum/internal/option"
 
 // Options sizes the set. The set's seed is apart from a run's seed, so that all runs train on one set.
 type Options struct {
@@ -32,34 +28,9 @@ func DefaultOptions() Options {
 		BeamWidth: 5}
 }
 
-// Validate reports sizes that can't be built.
+// Validate checks what one key alone can't show.
 func (o Options) Validate() error {
-	errs := []error{
-		o.validateSizes(),
-		least("reader_questions", o.ReaderQuestions, 1), least("pool_size", o.PoolSize, 8),
-		least("shots", o.Shots, 1), least("beam_width", o.BeamWidth, 1),
-	}
-	if o.Shots > 8 {
-		errs = append(errs, option.Errorf("shots", "want at most 8, got %d", o.Shots))
-	}
-	if most := o.TrainQueries + o.ReaderQuestions - questionsPerScene; o.PoolSize > most && o.PoolSize >= 8 {
-		errs = append(errs, option.Errorf("pool_size", "want at most %d (the training questions without a query's own scene), got %d",
-			max(most, 0), o.PoolSize))
-	}
-	return errors.Join(errs...)
-}
-
-// validateSizes reports numbers of questions that can't be drawn.
-func (o Options) validateSizes() error {
-	return errors.Join(
-		least("train_queries", o.TrainQueries, 1), least("reader_questions", o.ReaderQuestions, 0),
-		least("val_queries", o.ValQueries, 0), least("dev_queries", o.DevQueries, 0),
-	)
-}
-
-func least(key string, v, low int) error {
-	if v < low {
-		return option.Errorf(key, "want at least %d, got %d", low, v)
-	}
-	return nil
+	most := max(o.TrainQueries+o.ReaderQuestions-questionsPerScene, 0)
+	return option.Want(o.PoolSize <= most, "pool_size", "want at most %d (the training questions without a query's own scene), got %d",
+		most, o.PoolSize)
 }

@@ -9,17 +9,17 @@ import (
 // Prior is the reader's closed-book knowledge: how often an answer was seen after a question's first
 // two words, over questions that are no query.
 type Prior struct {
-	N      int                       // questions
-	All    map[string]int            // answers
-	ByHead map[string]map[string]int // answers by first two words
+	N      float64                       `json:"n"`                  // questions
+	All    map[string]float64            `json:"all"`                // answers
+	ByHead map[string]map[string]float64 `json:"by_first_two_words"` // answers by first two words
 }
 
 func newPrior(items []Item) *Prior {
-	p := &Prior{N: len(items), All: map[string]int{}, ByHead: map[string]map[string]int{}}
+	p := &Prior{N: float64(len(items)), All: map[string]float64{}, ByHead: map[string]map[string]float64{}}
 	for _, it := range items {
 		h := Head(it.Question)
 		if p.ByHead[h] == nil {
-			p.ByHead[h] = map[string]int{}
+			p.ByHead[h] = map[string]float64{}
 		}
 		p.All[it.Answer]++
 		p.ByHead[h][it.Answer]++
@@ -29,11 +29,11 @@ func newPrior(items []Item) *Prior {
 
 // At returns prior(a) = (byHead[h][a] + 2·all[a]/n) / (Σ byHead[h] + 2).
 func (p *Prior) At(h, answer string) float64 {
-	return (float64(p.ByHead[h][answer]) + float64(2*p.All[answer])/float64(p.N)) / float64(p.seen(h)+2)
+	return (p.ByHead[h][answer] + 2*p.All[answer]/p.N) / (p.seen(h) + 2)
 }
 
-func (p *Prior) seen(h string) int {
-	n := 0
+func (p *Prior) seen(h string) float64 {
+	n := 0.0
 	for _, c := range p.ByHead[h] {
 		n += c
 	}
@@ -80,7 +80,7 @@ func trust(cosQuestion, cosImage float64, sameHead bool) float64 {
 	return roundTo(s, 4)
 }
 
-func priorTrust(seen int) float64 { return roundTo(priorBase+priorSeen*math.Log(float64(1+seen))/5, 4) }
+func priorTrust(seen float64) float64 { return roundTo(priorBase+priorSeen*math.Log(1+seen)/5, 4) }
 
 // demoAccuracy is the expected VQA accuracy, on a question, of an answer drawn from a demonstration's ten.
 func demoAccuracy(demo, query []AnswerCount) float64 {

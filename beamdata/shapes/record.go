@@ -2,6 +2,7 @@ package shapes
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 
@@ -46,7 +47,7 @@ func (q *Query) beamSearch(shots, width int) []Beam {
 		seen := map[string]bool{}
 		for _, s := range steps {
 			set := append(slices.Clone(beams[s.beam].Positions), s.position)
-			if key := setKey(set); !seen[key] {
+			if key := SetKey(set); !seen[key] {
 				seen[key] = true
 				next = append(next, Beam{set, s.soft})
 			}
@@ -59,12 +60,12 @@ func (q *Query) beamSearch(shots, width int) []Beam {
 	return beams
 }
 
-// setKey is equal for equal sets.
-func setKey(positions []int32) string {
+// SetKey is equal for equal sets.
+func SetKey(positions []int32) string {
 	s := slices.Sorted(slices.Values(positions))
-	key := make([]byte, 0, 2*len(s))
+	key := make([]byte, 0, 4*len(s))
 	for _, p := range s {
-		key = append(key, byte(p), byte(p>>8))
+		key = binary.LittleEndian.AppendUint32(key, uint32(p))
 	}
 	return string(key)
 }
@@ -77,7 +78,7 @@ func (d *Data) record(q *Query, cos []float64) []Record {
 	var out []Record
 	seen := map[string]bool{}
 	add := func(rec Record) {
-		if key := setKey(rec.Positions); !seen[key] {
+		if key := SetKey(rec.Positions); !seen[key] {
 			seen[key] = true
 			rec.Answer, rec.Accuracy = d.Predict(q, rec.Positions)
 			rec.Soft = roundTo(q.Soft(rec.Positions), 9)

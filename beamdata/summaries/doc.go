@@ -1,7 +1,7 @@
 // Package summaries is the built-in summarisation set: short reports made of facts, as a table or as a talk, and
 // a summary that one of four simulated writers would give.
 //
-//	set, err := summaries.New(summaries.DefaultOptions())
+//	set := summaries.New(summaries.DefaultOptions())
 //	e := set.Example(summaries.Test, 7)      // e.Source, e.Target; made now, the same every time
 //
 // A summary must select: half of a report's facts are never worth mentioning, and some only when a number is

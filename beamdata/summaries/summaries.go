@@ -1,13 +1,10 @@
 package summaries
 
 import (
-	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
 
@@ -43,33 +40,11 @@ func DefaultOptions() Options {
 	return Options{Train: 4000, Val: 300, Test: 500, Talks: 0.25}
 }
 
-// Validate reports values out of range.
-func (o Options) Validate() error {
-	var errs []error
-	for _, n := range []struct {
-		key         string
-		value, from int
-	}{{"train", o.Train, 1}, {"val", o.Val, 1}, {"test", o.Test, 0}, {"drafts", o.Drafts, 0}} {
-		if n.value < n.from {
-			errs = append(errs, option.Errorf(n.key, "want at least %d, got %d", n.from, n.value))
-		}
-	}
-	if !(o.Talks >= 0 && o.Talks <= 1) {
-		errs = append(errs, option.Errorf("talks", "want a number in [0, 1], got %v", o.Talks))
-	}
-	return errors.Join(errs...)
-}
-
 // Set makes the examples of its splits.
 type Set struct{ opt Options }
 
 // New returns the set that opt describes.
-func New(opt Options) (*Set, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("data.summaries.%w", err)
-	}
-	return &Set{opt}, nil
-}
+func New(opt Options) *Set { return &Set{opt} }
 
 // Options returns the options of the set.
 func (s *Set) Options() Options { return s.opt }

@@ -93,38 +93,34 @@ type source struct {
 	cols   []columns
 	ends   []int64 // row behind the last of each file
 	prefix string
-
-	unread []keycheck.Unknown
 }
 
-// open reads where the records of a path or pattern lie. key is the option that names it.
-func open(pattern, key string, opt Options) (*source, error) {
+// files reads where the records of a path or pattern lie. key is the option that names it.
+func (o Options) files(pattern, key string) (out conversation.Opened, err error) {
 	paths := []string{pattern}
 	if strings.ContainsAny(pattern, "*?[") {
-		found, err := filepath.Glob(pattern) // in the order of names
-		if err != nil {
-			return nil, fmt.Errorf("data.texts.%s=%s: %w", key, pattern, err)
+		if paths, err = filepath.Glob(pattern); err != nil { // in the order of names
+			return out, fmt.Errorf("data.texts.%s=%s: %w", key, pattern, err)
 		}
-		if len(found) == 0 {
-			return nil, fmt.Errorf("data.texts.%s=%s: no file has such a name", key, pattern)
+		if len(paths) == 0 {
+			return out, fmt.Errorf("data.texts.%s=%s: no file has such a name", key, pattern)
 		}
-		paths = found
 	}
-	s := &source{prefix: opt.Prefix}
-	n := int64(0)
+	s := &source{prefix: o.Prefix}
 	for _, path := range paths {
-		f, c, err := opt.open(path)
+		f, c, err := o.open(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("data.texts.%s: %s does not exist: want a JSON, JSONL or Parquet file", key, path)
+			return out, fmt.Errorf("data.texts.%s: %s does not exist: want a JSON, JSONL or Parquet file", key, path)
 		}
 		if err != nil {
-			return nil, err
+			return out, err
 		}
-		n += int64(f.Len())
-		s.unread = append(s.unread, f.unread(c)...)
-		s.files, s.cols, s.ends = append(s.files, f), append(s.cols, c), append(s.ends, n)
+		out.Len += f.Len()
+		out.Unknown = append(out.Unknown, f.unread(c)...)
+		s.files, s.cols, s.ends = append(s.files, f), append(s.cols, c), append(s.ends, int64(out.Len))
 	}
-	return s, nil
+	out.Source = s
+	return out, nil
 }
 
 // open opens a file that has records, and finds the columns that the options name or leave to be found.
@@ -146,12 +142,6 @@ func (o Options) open(path string) (file, columns, error) {
 		return nil, none, fmt.Errorf("%s: %w", path, err)
 	}
 	return f, c, nil
-}
-
-func (s *source) len() int { return int(s.ends[len(s.ends)-1]) }
-
-func (s *source) all(name string) *conversation.Set {
-	return conversation.NewSet(name, s, conversation.Rows(s.len()))
 }
 
 // locate returns the number of the file that holds a row, and the row within it.

@@ -44,15 +44,9 @@ func DefaultOptions() Options {
 	return Options{CheckRecords: &check, TrainRatio: 0.8}
 }
 
-// Validate reports values out of range.
+// Validate reports columns that can't be told apart.
 func (o Options) Validate() error {
 	var errs []error
-	if o.CheckRecords != nil && *o.CheckRecords < 0 {
-		errs = append(errs, option.Errorf("check_records", "want at least 0, got %d", *o.CheckRecords))
-	}
-	if o.Demos != nil && *o.Demos < 1 {
-		errs = append(errs, option.Errorf("demos", "want at least 1, got %d", *o.Demos))
-	}
 	for _, c := range []struct {
 		key  string
 		name *string

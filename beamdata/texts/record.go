@@ -9,7 +9,6 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/rewardutil/group"
 )
 
 // record is one source with its target.
@@ -51,7 +50,7 @@ func decode(raw []byte, c columns) (record, error) {
 		value, ok := fields[f.name]
 		switch {
 		case f.name == c.id:
-			r.id = idText(value)
+			r.id = conversation.AsText(value)
 		case !ok:
 			return r, fmt.Errorf("no %s: want a text", f.name)
 		case json.Unmarshal(value, f.into) != nil || string(value) == "null":
@@ -59,33 +58,16 @@ func decode(raw []byte, c columns) (record, error) {
 		}
 	}
 	if value, ok := fields["completions"]; ok {
-		var list []struct {
-			Text   *string
-			Reward *float64
-		}
+		var list []conversation.Completion
 		if err := jsonwords.Unmarshal(value, &list); err != nil {
 			return r, errors.New(`completions: want a list of {"text": …, "reward": a number}`)
 		}
-		for i, x := range list {
-			if x.Text == nil || x.Reward == nil {
-				return r, fmt.Errorf(`completions[%d]: want {"text": …, "reward": a number}`, i)
-			}
-			if err := group.CheckReward(*x.Reward); err != nil {
-				return r, fmt.Errorf("completions[%d]: reward = %v, %w", i, *x.Reward, err)
-			}
-			r.completions = append(r.completions, conversation.Recorded{Text: *x.Text, Reward: *x.Reward})
+		var err error
+		if r.completions, err = conversation.Completions(list); err != nil {
+			return r, err
 		}
 	}
 	return r, r.check(c)
-}
-
-// idText returns a text or number as text, "" for none.
-func idText(value json.RawMessage) string {
-	var s string
-	if len(value) == 0 || string(value) == "null" || json.Unmarshal(value, &s) == nil {
-		return s
-	}
-	return string(value)
 }
 
 // kind names what a JSON value is.

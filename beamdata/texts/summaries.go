@@ -1,6 +1,7 @@
 package texts
 
 import (
+	"cmp"
 	"fmt"
 
 	"fulcrum/beamdata/conversation"
@@ -12,10 +13,7 @@ func Summaries(sizes summaries.Options, opt Options) (*conversation.Bundle, erro
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("data.texts.%w", err)
 	}
-	set, err := summaries.New(sizes)
-	if err != nil {
-		return nil, err
-	}
+	set := summaries.New(sizes)
 	of := func(split string) *conversation.Set {
 		return conversation.NewSet(split, builtIn{set, split, opt.Prefix}, conversation.Rows(set.Len(split)))
 	}
@@ -31,7 +29,10 @@ func Summaries(sizes summaries.Options, opt Options) (*conversation.Bundle, erro
 	if opt.MaxSamples != nil {
 		b.Train = b.Train.First(*opt.MaxSamples)
 	}
-	return finish(b, opt)
+	if opt.Demos != nil {
+		b.Demos = cmp.Or(b.Demos, b.Train).First(*opt.Demos)
+	}
+	return b.Seal(), nil
 }
 
 // builtIn is one split of the built-in set.

@@ -212,10 +212,7 @@ func TestSummaries(t *testing.T) {
 	if b.Train.Len() != 30 || b.Val.Len() != 20 || b.Eval.Len() != 10 || b.EvalName != "test" || !b.Synthetic {
 		t.Errorf("%+v", b)
 	}
-	set, err := summaries.New(sizes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	set := summaries.New(sizes)
 	e := set.Example(summaries.Test, 3)
 	s, err := b.Eval.Sample(3)
 	if err != nil || s.Text() != "summarize: "+e.Source || s.Reference != e.Target {

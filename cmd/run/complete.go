@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"sort"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -81,10 +82,7 @@ func (s *session) completion(inv *invocation) error {
 	}
 	program := "run"
 	if len(os.Args) > 0 {
-		program = os.Args[0]
-		if i := strings.LastIndexByte(program, '/'); i >= 0 {
-			program = program[i+1:]
-		}
+		program = filepath.Base(os.Args[0])
 	}
 	text := ""
 	switch what {
@@ -170,7 +168,7 @@ func (s *session) candidates(line string) []string {
 		return configs.CompleteKey(s.tolerantRequest(words), word)
 	case verb == "" && len(words) == 0:
 		out := append(configs.Complete(s.tolerantRequest(nil), word), starting(word, s.verbs.Names())...)
-		sort.Strings(out)
+		slices.Sort(out)
 		return out
 	}
 	return configs.Complete(s.tolerantRequest(words), word)
@@ -273,22 +271,11 @@ func longFlag(w string) string {
 }
 
 func starting(word string, all []string) []string {
-	var out []string
-	for _, s := range all {
-		if strings.HasPrefix(s, word) {
-			out = append(out, s)
-		}
-	}
-	sort.Strings(out)
+	out := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return !strings.HasPrefix(s, word) })
+	slices.Sort(out)
 	return out
 }
 
 func folders(word string) []string {
-	var out []string
-	for _, s := range configs.CompleteFile(word) {
-		if strings.HasSuffix(s, "/") {
-			out = append(out, s)
-		}
-	}
-	return out
+	return slices.DeleteFunc(configs.CompleteFile(word), func(s string) bool { return !strings.HasSuffix(s, "/") })
 }

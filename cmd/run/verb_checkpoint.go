@@ -11,7 +11,6 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/stdout"
-	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/selector/pointer"
@@ -42,7 +41,15 @@ Lists what a checkpoint holds, checks that it is whole and finite, or writes it 
 				return exportCheckpoint(args[1:], opt)
 			}
 			if *asJSON && f.NFlag() == 1 && len(args) == 2 && args[0] == "inspect" {
-				return s.checkpointJSON(args[1])
+				path, err := job.ResolveCheckpoint("", args[1])
+				if err != nil {
+					return err
+				}
+				c, err := readCheckpoint(path)
+				if err != nil {
+					return err
+				}
+				return writeJSON(s.out, c)
 			}
 			if f.NFlag() > 0 {
 				return usage.Errorf("checkpoint: only export has flags, and inspect has --json")
@@ -80,18 +87,13 @@ func checkCheckpoints(args []string) error {
 	return err
 }
 
-// checkCheckpoint reads a checkpoint file whole; values that are not finite are an error.
+// checkCheckpoint prints what a checkpoint file comes to, and for inspect what it holds.
 func checkCheckpoint(path string, inspect bool) error {
-	c, err := pointer.ReadCheckpoint(path)
+	c, err := readCheckpoint(path)
 	if err != nil {
 		return err
 	}
-	defer c.Close()
-	names, total, err := finite(path, c.Weights)
-	if err != nil {
-		return err
-	}
-	stdout.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(names), total)
+	stdout.Printf("%s: %d tensors, %d parameters, all finite\n", path, len(c.Tensors), c.Parameters)
 	if !inspect {
 		return nil
 	}
@@ -100,33 +102,10 @@ func checkCheckpoint(path string, inspect bool) error {
 		text := strings.ReplaceAll(c.Metadata[key], `,"`, `, "`) // JSON has no blank where a terminal could break it
 		fmt.Fprintln(out, stdout.Folded("  "+key+" = "+text))
 	}
-	for _, name := range names {
-		fmt.Fprintf(out, "  %-40s %s %v\n", name, c.Weights[name].DType, c.Weights[name].Shape)
+	for _, t := range c.Tensors {
+		fmt.Fprintf(out, "  %-40s %s %v\n", t.Name, t.DType, t.Shape)
 	}
 	return out.Flush()
-}
-
-// finite returns the names of the tensors in order and how many values they hold; values that are not finite are an error.
-func finite(path string, weights map[string]tensorfile.Tensor) (names []string, total int, err error) {
-	var bad []string
-	for _, name := range slices.Sorted(maps.Keys(weights)) {
-		names = append(names, name)
-		values, err := weights[name].Float32s()
-		if err != nil {
-			return nil, 0, fmt.Errorf("%s: %s: %w", path, name, err)
-		}
-		total += len(values)
-		for i, v := range values {
-			if v-v != 0 {
-				bad = append(bad, fmt.Sprintf("%s[%d] = %v", name, i, v))
-				break
-			}
-		}
-	}
-	if len(bad) > 0 {
-		return nil, 0, fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
-	}
-	return names, total, nil
 }
 
 // checkpointJSON is what run checkpoint inspect --json prints.
@@ -144,26 +123,30 @@ type tensorJSON struct {
 	Shape []int  `json:"shape"`
 }
 
-// checkpointJSON prints what a checkpoint holds, all of it finite.
-func (s *session) checkpointJSON(path string) error {
-	path, err := job.ResolveCheckpoint("", path)
-	if err != nil {
-		return err
-	}
+// readCheckpoint reads a checkpoint file whole; values that are not finite are an error.
+func readCheckpoint(path string) (*checkpointJSON, error) {
 	c, err := pointer.ReadCheckpoint(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer c.Close()
-	names, total, err := finite(path, c.Weights)
-	if err != nil {
-		return err
-	}
-	out := checkpointJSON{Path: path, Parameters: total, Metadata: map[string]string{}, Tensors: []tensorJSON{}}
+	out := &checkpointJSON{Path: path, Metadata: map[string]string{}, Tensors: []tensorJSON{}}
 	maps.Copy(out.Metadata, c.Metadata)
-	for _, name := range names {
+	var bad []string
+	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
 		t := c.Weights[name]
+		values, err := t.Float32s()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", path, name, err)
+		}
 		out.Tensors = append(out.Tensors, tensorJSON{name, fmt.Sprint(t.DType), append([]int{}, t.Shape...)})
+		out.Parameters += len(values)
+		if i := slices.IndexFunc(values, func(v float32) bool { return v-v != 0 }); i >= 0 {
+			bad = append(bad, fmt.Sprintf("%s[%d] = %v", name, i, values[i]))
+		}
 	}
-	return writeJSON(s.out, out)
+	if len(bad) > 0 {
+		return nil, fmt.Errorf("%s: not finite: %s", path, strings.Join(bad, ", "))
+	}
+	return out, nil
 }

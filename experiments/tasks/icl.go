@@ -202,11 +202,7 @@ func (l *loop) world(opt iclshapes.Options) (string, error) {
 	if _, err := os.Stat(filepath.Join(dir, iclshapes.RecordsFile)); err == nil {
 		return dir, nil
 	}
-	w, err := iclshapes.NewWorld(opt)
-	if err == nil {
-		err = w.Write(dir) // equal bytes, whoever writes them at the same time
-	}
-	return dir, err
+	return dir, iclshapes.NewWorld(opt).Write(dir) // equal bytes, whoever writes them at the same time
 }
 
 // findModel names the vision-language model to the stages that ask it, and trains it where none is named.

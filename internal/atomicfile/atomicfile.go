@@ -4,6 +4,7 @@
 package atomicfile
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -120,6 +121,15 @@ func Write(path string, data []byte, perm os.FileMode) error {
 
 // temporary is how this package names what it has not finished: CreateTemp's number, or a word.
 var temporary = regexp.MustCompile(`^\..+\.tmp([0-9]+|link|gone)$`)
+
+// WriteJSON replaces the file at path by v as indented JSON.
+func WriteJSON(path string, v any) error {
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%s: %w", filepath.Base(path), err)
+	}
+	return Write(path, append(text, '\n'), 0o644)
+}
 
 // IsTemp reports whether name is that of a temporary file or folder of this package, left by a process
 // that was killed.

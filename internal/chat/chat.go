@@ -40,10 +40,6 @@ type Part struct {
 	MinPixels, MaxPixels int // bounds of the resized image or frame; 0 = those of the model's folder
 }
 
-// Empty reports whether an image or video has no source yet: it waits for the next entry of a list
-// beside the messages.
-func (p Part) Empty() bool { return p.Path == "" && p.Frames == nil && p.Picture == nil }
-
 // Message is one turn. Parts nil: Text is the whole content.
 type Message struct {
 	Role  string

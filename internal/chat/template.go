@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/jsonwords"
@@ -87,29 +88,21 @@ func chatML(msgs []Message, opt RenderOptions, system string) string {
 	if msgs[0].Role != "system" && system != "" {
 		b.WriteString("<|im_start|>system\n" + system + "<|im_end|>\n")
 	}
-	images, videos := 0, 0
+	seen := map[string]int{} // images and videos
 	for _, m := range msgs {
 		b.WriteString("<|im_start|>" + m.Role + "\n")
 		if m.Parts == nil {
 			b.WriteString(m.Text)
 		}
 		for _, p := range m.Parts {
-			switch p.Type {
-			case Image:
-				images++
-				if opt.AddVisionID {
-					fmt.Fprintf(&b, "Picture %d: ", images)
-				}
-				b.WriteString("<|vision_start|><|image_pad|><|vision_end|>")
-			case Video:
-				videos++
-				if opt.AddVisionID {
-					fmt.Fprintf(&b, "Video %d: ", videos)
-				}
-				b.WriteString("<|vision_start|><|video_pad|><|vision_end|>")
-			default:
+			if p.Type != Image && p.Type != Video {
 				b.WriteString(p.Text)
+				continue
 			}
+			if seen[p.Type]++; opt.AddVisionID {
+				fmt.Fprintf(&b, "%s %d: ", map[string]string{Image: "Picture", Video: "Video"}[p.Type], seen[p.Type])
+			}
+			b.WriteString("<|vision_start|><|" + p.Type + "_pad|><|vision_end|>")
 		}
 		b.WriteString("<|im_end|>\n")
 	}
@@ -139,11 +132,8 @@ func Open(folder string) (*Template, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	config := filepath.Join(folder, "tokenizer_config.json")
-	data, err := regular.ReadFile(config)
-	if errors.Is(err, fs.ErrNotExist) {
-		return t, nil
-	}
-	if err == nil {
+	data, err := regular.ReadOptional(config)
+	if data != nil {
 		t.tokens, err = specialTokens(data)
 	}
 	if err != nil {
@@ -155,19 +145,17 @@ func Open(folder string) (*Template, error) {
 // find returns the source of the folder's template and its file, "" when it has none.
 func find(folder string) (source, path string, err error) {
 	path = filepath.Join(folder, "chat_template.jinja")
-	if data, err := regular.ReadFile(path); err == nil {
-		return string(data), path, nil
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return "", "", err
+	if data, err := regular.ReadOptional(path); data != nil || err != nil {
+		return string(data), path, err
 	}
 	for _, name := range []string{"chat_template.json", "tokenizer_config.json"} {
 		path = filepath.Join(folder, name)
-		data, err := regular.ReadFile(path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
+		data, err := regular.ReadOptional(path)
 		if err != nil {
 			return "", "", err
+		}
+		if data == nil {
+			continue
 		}
 		var f struct {
 			Template json.RawMessage `json:"chat_template"`
@@ -205,11 +193,7 @@ func named(raw json.RawMessage) (string, error) {
 	if source, ok := byName["default"]; ok {
 		return source, nil
 	}
-	var names []string
-	for name := range byName {
-		names = append(names, name)
-	}
-	return "", registry.Unknown("chat_template", "default", names)
+	return "", registry.Unknown("chat_template", "default", slices.Collect(maps.Keys(byName)))
 }
 
 // Parse returns the template of a Jinja source. Those of Qwen2.5-VL and Qwen2.5 and ChatML are known and

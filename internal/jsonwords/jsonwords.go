@@ -1,10 +1,11 @@
-// Package jsonwords reads JSON and says what is wrong with it without Go's names. Whatever tells a user about JSON reads it
+// Package jsonwords reads and writes JSON, and says what is wrong with it without Go's names. Whatever tells a user about JSON reads it
 // with this package: a test of internal/arrows sees to it.
 //
 //	err := jsonwords.Unmarshal(raw, &config)     // temperature: got a JSON string, want a number
 package jsonwords
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +16,15 @@ import (
 
 // Unmarshal is json.Unmarshal with errors for readers.
 func Unmarshal(data []byte, v any) error { return worded(json.Unmarshal(data, v), v) }
+
+// Marshal is json.Marshal for texts that people read too: <, > and & stay as they are.
+func Marshal(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
+}
 
 // Decode reads the next value of a decoder with errors for readers. The end of the input is io.EOF.
 func Decode(d *json.Decoder, v any) error { return worded(d.Decode(v), v) }

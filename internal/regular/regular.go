@@ -53,6 +53,15 @@ func kind(mode fs.FileMode) string {
 	return "a device"
 }
 
+// ReadOptional is ReadFile, but nil for a file that does not exist.
+func ReadOptional(path string) ([]byte, error) {
+	data, err := ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
 // ReadFile returns what a regular file holds, when the machine's memory does.
 func ReadFile(path string) ([]byte, error) {
 	f, err := Open(path)

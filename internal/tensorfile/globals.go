@@ -1,7 +1,6 @@
 package tensorfile
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/big"
@@ -94,61 +93,45 @@ func call(target, arg any) (any, error) {
 	if !ok || !isTuple {
 		return nil, fmt.Errorf("refused: the file calls %s", TypeName(target))
 	}
-	bad := func() (any, error) { return nil, unexpected(g) }
-	if dictLike(g) {
-		if len(args) > 1 {
-			return bad()
-		}
+	if dictLike(g) && len(args) <= 1 {
 		return NewDict(), nil // a defaultdict's factory is dropped
 	}
 	switch g {
 	case "pathlib PosixPath", "pathlib PurePosixPath":
 		return callPath(g, args)
 	case "torch._utils _rebuild_tensor":
-		if len(args) != 3 {
-			return bad()
+		if len(args) == 3 {
+			return rebuildTensor(args, "")
 		}
-		return rebuildTensor(args, "")
 	case "torch._utils _rebuild_tensor_v2":
-		if len(args) < 4 {
-			return bad()
+		if len(args) >= 4 {
+			return rebuildTensor(args, "")
 		}
-		return rebuildTensor(args, "")
 	case "torch._utils _rebuild_tensor_v3":
-		if len(args) < 7 {
-			return bad()
+		name, _ := argString(args, 6)
+		if dtype, ok := torchDtype(name); ok {
+			return rebuildTensor(args, dtype)
 		}
-		name, _ := args[6].(string)
-		dtype, ok := torchDtype(name)
-		if !ok {
-			return bad()
-		}
-		return rebuildTensor(args, dtype)
 	case "torch._utils _rebuild_parameter":
-		if len(args) < 1 {
-			return bad()
+		if len(args) > 0 {
+			if t, ok := args[0].(Tensor); ok {
+				return t, nil
+			}
 		}
-		t, ok := args[0].(Tensor)
-		if !ok {
-			return bad()
-		}
-		return t, nil
 	case orderedDict:
 		return callDict(args)
 	case "builtins set", "torch Size":
 		return callSequence(g, args)
 	case "torch device":
-		if len(args) == 0 {
-			return bad()
+		if len(args) > 0 {
+			return Show(args[0]), nil
 		}
-		return Show(args[0]), nil
 	case "_codecs encode":
 		return callEncode(args)
 	case "numpy.core.multiarray _reconstruct":
-		if len(args) == 0 || args[0] != any(numpyArray) {
-			return bad()
+		if len(args) > 0 && args[0] == any(numpyArray) {
+			return &object{class: numpyArray}, nil
 		}
-		return &object{class: numpyArray}, nil
 	case numpyDtype:
 		if name, ok := argString(args, 0); ok {
 			return &object{class: numpyDtype, done: name}, nil
@@ -163,7 +146,7 @@ func call(target, arg any) (any, error) {
 			return numpyFrom(args[0], args[1], args[2], order == "F")
 		}
 	}
-	return bad()
+	return nil, unexpected(g)
 }
 
 func unexpected(g global) error {
@@ -193,17 +176,9 @@ func callPath(g global, args Tuple) (any, error) {
 // callSequence makes a set, as a List, or a torch.Size, as a Tuple.
 func callSequence(g global, args Tuple) (any, error) {
 	var items []any
-	switch {
-	case len(args) == 0:
-	case len(args) > 1:
-		return nil, unexpected(g)
-	default:
-		switch v := args[0].(type) {
-		case Tuple:
-			items = v
-		case *List:
-			items = v.Items
-		default:
+	if len(args) > 0 {
+		var ok bool
+		if items, ok = itemsOf(args[0]); !ok || len(args) > 1 {
 			return nil, unexpected(g)
 		}
 	}
@@ -224,13 +199,7 @@ func callDict(args Tuple) (any, error) {
 		return nil, unexpected("OrderedDict")
 	}
 	for _, p := range pairs.Items {
-		var kv []any
-		switch p := p.(type) {
-		case Tuple:
-			kv = p
-		case *List:
-			kv = p.Items
-		}
+		kv, _ := itemsOf(p)
 		if len(kv) != 2 {
 			return nil, unexpected("OrderedDict")
 		}
@@ -341,27 +310,25 @@ func numpyScalar(dtype, data any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch v := v.(type) {
-	case *List:
-		return v.Items[0], nil
-	case Tensor:
-		if v.DType.IsFloat() {
-			f, err := v.Float64s()
-			if err != nil {
-				return nil, err
-			}
-			return f[0], nil
-		}
-		i, err := v.Int64s()
+	if list, isText := v.(*List); isText {
+		return list.Items[0], nil
+	}
+	t := v.(Tensor)
+	if t.DType.IsFloat() {
+		f, err := t.Float64s()
 		if err != nil {
 			return nil, err
 		}
-		if v.DType == BOOL {
-			return i[0] != 0, nil
-		}
-		return i[0], nil
+		return f[0], nil
 	}
-	return nil, fmt.Errorf("numpy scalar is %s", TypeName(v))
+	i, err := t.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	if t.DType == BOOL {
+		return i[0] != 0, nil
+	}
+	return i[0], nil
 }
 
 // rebuildTensor makes a tensor from (storage, offset, size, stride, …), all in elements.
@@ -384,13 +351,11 @@ func rebuildTensor(args Tuple, dtype DType) (any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tensor size: %w", err)
 	}
-	var stride []int
+	stride := rowMajor(size)
 	if len(args) > 3 {
 		if stride, err = ints(args[3]); err != nil {
 			return nil, fmt.Errorf("tensor stride: %w", err)
 		}
-	} else {
-		stride = rowMajor(size)
 	}
 	return s.view(dtype, int(offset), size, stride)
 }
@@ -456,15 +421,21 @@ func rowMajor(size []int) []int {
 	return stride
 }
 
-// ints returns a tuple or list of non-negative integers.
-func ints(v any) ([]int, error) {
-	var items []any
+// itemsOf returns what a tuple or list holds.
+func itemsOf(v any) (items []any, ok bool) {
 	switch v := v.(type) {
 	case Tuple:
-		items = v
+		return v, true
 	case *List:
-		items = v.Items
-	default:
+		return v.Items, true
+	}
+	return nil, false
+}
+
+// ints returns a tuple or list of non-negative integers.
+func ints(v any) ([]int, error) {
+	items, ok := itemsOf(v)
+	if !ok {
 		return nil, fmt.Errorf("want a tuple, found %s", TypeName(v))
 	}
 	if len(items) > 64 {
@@ -486,5 +457,3 @@ func isMagic(v any) bool {
 	b, ok := v.(*big.Int)
 	return ok && b.Text(16) == "1950a86a20f9469cfc6c"
 }
-
-func le64(b []byte) int64 { return int64(binary.LittleEndian.Uint64(b)) }

@@ -37,6 +37,18 @@ func mapFile(path string) (*mapping, error) {
 	return &mapping{data: data, mapped: true}, nil
 }
 
+// parseMapped maps a file and parses it; kind is what it should be, for errors.
+func parseMapped[T any](path, kind string, parse func(data []byte) (T, error)) (v T, mem *mapping, err error) {
+	if mem, err = mapFile(path); err != nil {
+		return v, nil, err
+	}
+	if v, err = parse(mem.data); err != nil {
+		mem.Close()
+		return v, nil, fmt.Errorf("%s: not %s file: %w", path, kind, err)
+	}
+	return v, mem, nil
+}
+
 // Close unmaps; whatever shared the memory must not be used any more.
 func (m *mapping) Close() error {
 	if m == nil || !m.mapped {

@@ -25,16 +25,8 @@ type Array struct {
 
 // ReadNPY maps a .npy file, for the life of the process. C-ordered little-endian data is not copied.
 func ReadNPY(path string) (*Array, error) {
-	mem, err := mapFile(path)
-	if err != nil {
-		return nil, err
-	}
-	a, err := ParseNPY(mem.data)
-	if err != nil {
-		mem.Close()
-		return nil, fmt.Errorf("%s: not a valid .npy file: %w", path, err)
-	}
-	return a, nil
+	a, _, err := parseMapped(path, "a valid .npy", ParseNPY)
+	return a, err
 }
 
 // WriteNPY writes an F32 tensor as numpy.save does and replaces path in one step.
@@ -64,16 +56,11 @@ func WriteNPY(path string, t Tensor) error {
 
 // ReadNPZ reads all arrays of a .npz file, by name without ".npy".
 func ReadNPZ(path string) (map[string]*Array, error) {
-	mem, err := mapFile(path)
-	if err != nil {
-		return nil, err
+	arrays, mem, err := parseMapped(path, "a valid .npz", parseNPZ)
+	if err == nil {
+		mem.Close() // what was unpacked is a copy
 	}
-	defer mem.Close()
-	arrays, err := parseNPZ(mem.data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: not a valid .npz file: %w", path, err)
-	}
-	return arrays, nil
+	return arrays, err
 }
 
 func parseNPZ(data []byte) (map[string]*Array, error) {
@@ -91,11 +78,11 @@ func parseNPZ(data []byte) (map[string]*Array, error) {
 		if _, dup := arrays[name]; dup {
 			return nil, fmt.Errorf("array %.60q appears twice", name)
 		}
+		var a *Array
 		content, err := u.unzip(entry)
-		if err != nil {
-			return nil, fmt.Errorf("array %.60q: %w", name, err)
+		if err == nil {
+			a, err = ParseNPY(content)
 		}
-		a, err := ParseNPY(content)
 		if err != nil {
 			return nil, fmt.Errorf("array %.60q: %w", name, err)
 		}

@@ -2,7 +2,7 @@ package tensorfile
 
 import (
 	"bytes"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -12,6 +12,8 @@ import (
 // names, and REDUCE, NEWOBJ and BUILD work for the few in globals.go and refuse the rest. Every
 // opcode does work proportional to the bytes it reads or the items already on the stack, and calls
 // have a budget for what they copy, so the input's length bounds time and memory.
+//
+// The first error stays, and ends the loop behind the opcode in work: until then reading and popping give zero values.
 type unpickler struct {
 	data       []byte
 	pos        int
@@ -20,6 +22,7 @@ type unpickler struct {
 	memo       map[int]any
 	persistent func(id any) (any, error) // resolves storages; nil refuses
 	budget     int                       // bytes that calls may still copy: an argument in the memo can be used a million times
+	err        error
 }
 
 // global is a name on the stack: "module name", one of the list in globals.go.
@@ -29,118 +32,118 @@ func unpickle(data []byte, persistent func(any) (any, error)) (value any, used i
 	u := &unpickler{data: data, memo: map[int]any{}, persistent: persistent, budget: *copyBudget(data)}
 	for {
 		at := u.pos
-		op, err := u.byte()
-		if err != nil {
-			return nil, 0, err
-		}
-		if op == '.' {
-			v, err := u.pop()
-			if err != nil {
-				return nil, 0, err
+		op := byte(u.uint(1))
+		if u.err == nil && op == '.' {
+			v := u.pop()
+			if u.err == nil {
+				v, u.err = finish(v)
 			}
-			if v, err = finish(v); err != nil {
-				return nil, 0, err
-			}
-			return v, u.pos, nil
+			return v, u.pos, u.err
 		}
-		if err := u.step(op); err != nil {
-			return nil, 0, fmt.Errorf("pickle byte %d: %w", at, err)
+		if u.err != nil {
+			return nil, 0, u.err
+		}
+		if u.step(op); u.err != nil {
+			return nil, 0, fmt.Errorf("pickle byte %d: %w", at, u.err)
 		}
 	}
 }
 
+// fail keeps the first error; nil is none.
+func (u *unpickler) fail(err error) {
+	if u.err == nil {
+		u.err = err
+	}
+}
+
+func (u *unpickler) failf(format string, args ...any) { u.fail(fmt.Errorf(format, args...)) }
+
 // step executes one opcode. Names are those of Python's pickletools.
-func (u *unpickler) step(op byte) error {
+func (u *unpickler) step(op byte) {
 	switch op {
 	case 0x80: // PROTO
-		v, err := u.byte()
-		if err == nil && v > 5 {
-			return fmt.Errorf("protocol %d, want at most 5", v)
+		if v := u.uint(1); v > 5 {
+			u.failf("protocol %d, want at most 5", v)
 		}
-		return err
 	case 0x95: // FRAME
-		_, err := u.take(8)
-		return err
+		u.take(8)
 	case '(': // MARK
 		u.marks = append(u.marks, len(u.stack))
-		return nil
 	case '0': // POP
 		if n := len(u.marks); n > 0 && u.marks[n-1] == len(u.stack) {
 			u.marks = u.marks[:n-1]
-			return nil
+		} else {
+			u.pop()
 		}
-		_, err := u.pop()
-		return err
 	case '1': // POP_MARK
-		_, err := u.popMark()
-		return err
+		u.popMark()
 	case '2': // DUP
-		v, err := u.top()
-		u.push(v)
-		return err
+		u.push(u.top())
 	case 'N':
-		return u.push(nil)
+		u.push(nil)
 	case 0x88:
-		return u.push(true)
+		u.push(true)
 	case 0x89:
-		return u.push(false)
+		u.push(false)
 	case 'I', 'L', 'F', 'S', 'V': // text forms of protocol 0
-		return u.textValue(op)
+		u.textValue(op)
 	case 'J', 'K', 'M', 0x8a, 0x8b, 'G':
-		return u.binaryNumber(op)
+		u.binaryNumber(op)
 	case 'X', 0x8c, 0x8d, 'T', 'U', 'B', 'C', 0x8e, 0x96:
-		return u.binaryString(op)
+		u.binaryString(op)
 	case ']', 0x8f: // EMPTY_LIST, EMPTY_SET
-		return u.push(&List{})
+		u.push(&List{})
 	case '}':
-		return u.push(NewDict())
+		u.push(NewDict())
 	case ')':
-		return u.push(Tuple{})
-	case 't', 'l', 'd', 0x91: // TUPLE, LIST, DICT, FROZENSET
-		return u.fromMark(op)
+		u.push(Tuple{})
+	case 't': // TUPLE
+		u.push(Tuple(u.popMark()))
+	case 'l', 0x91: // LIST, FROZENSET
+		u.push(&List{Items: u.popMark()})
+	case 'd': // DICT
+		d := NewDict()
+		u.setItems(d, u.popMark())
+		u.push(d)
 	case 0x85, 0x86, 0x87: // TUPLE1, TUPLE2, TUPLE3
-		items, err := u.popN(int(op-0x85) + 1)
-		if err != nil {
-			return err
-		}
-		return u.push(Tuple(items))
-	case 'a', 'e', 's', 'u', 0x90: // APPEND, APPENDS, SETITEM, SETITEMS, ADDITEMS
-		return u.fill(op)
+		u.push(Tuple(u.popN(int(op-0x85) + 1)))
+	case 'a': // APPEND
+		u.extend(u.popN(1))
+	case 'e', 0x90: // APPENDS, ADDITEMS
+		u.extend(u.popMark())
+	case 's': // SETITEM
+		u.update(u.popN(2))
+	case 'u': // SETITEMS
+		u.update(u.popMark())
 	case 'g', 'h', 'j', 'p', 'q', 'r', 0x94:
-		return u.memoize(op)
+		u.memoize(op)
 	case 'c', 0x93: // GLOBAL, STACK_GLOBAL
-		return u.global(op)
-	case 'P', 'Q': // PERSID, BINPERSID
-		return u.persistentID(op)
+		u.global(op)
+	case 'P': // PERSID
+		u.persistentID(u.line())
+	case 'Q': // BINPERSID
+		u.persistentID(u.pop())
 	case 'R', 0x81, 'b': // REDUCE, NEWOBJ, BUILD
-		return u.apply(op)
+		u.apply(op)
+	default:
+		u.failf("opcode %#02x is not supported", op)
 	}
-	return fmt.Errorf("opcode %#02x is not supported", op)
 }
 
 // apply calls the target below the arguments, or gives it its state.
-func (u *unpickler) apply(op byte) error {
-	arg, err := u.pop()
-	if err != nil {
-		return err
-	}
-	target, err := u.pop()
-	if err != nil {
-		return err
-	}
+func (u *unpickler) apply(op byte) {
+	arg, target := u.pop(), u.pop()
 	if u.budget -= copied(arg); u.budget < 0 {
-		return fmt.Errorf("refused: values blow up to many times the file's size")
+		u.failf("refused: values blow up to many times the file's size")
+		return
 	}
-	var v any
+	do := call
 	if op == 'b' {
-		v, err = build(target, arg)
-	} else {
-		v, err = call(target, arg)
+		do = build
 	}
-	if err != nil {
-		return err
-	}
-	return u.push(v)
+	v, err := do(target, arg)
+	u.fail(err)
+	u.push(v)
 }
 
 // copied bounds the bytes that a call with this argument copies.
@@ -163,12 +166,9 @@ func copied(arg any) int {
 	return n
 }
 
-var errStack = fmt.Errorf("stack is empty")
+var errStack = errors.New("stack is empty")
 
-func (u *unpickler) push(v any) error {
-	u.stack = append(u.stack, v)
-	return nil
-}
+func (u *unpickler) push(v any) { u.stack = append(u.stack, v) }
 
 // floor is the lowest stack index that may be popped: nothing below the last mark.
 func (u *unpickler) floor() int {
@@ -178,25 +178,27 @@ func (u *unpickler) floor() int {
 	return 0
 }
 
-func (u *unpickler) top() (any, error) {
+func (u *unpickler) top() any {
 	if len(u.stack) <= u.floor() {
-		return nil, errStack
+		u.fail(errStack)
+		return nil
 	}
-	return u.stack[len(u.stack)-1], nil
+	return u.stack[len(u.stack)-1]
 }
 
-func (u *unpickler) pop() (any, error) {
-	v, err := u.top()
-	if err == nil {
+func (u *unpickler) pop() any {
+	v := u.top()
+	if u.err == nil {
 		u.stack = u.stack[:len(u.stack)-1]
 	}
-	return v, err
+	return v
 }
 
 // popMark removes and returns what lies above the last mark.
-func (u *unpickler) popMark() ([]any, error) {
+func (u *unpickler) popMark() []any {
 	if len(u.marks) == 0 {
-		return nil, fmt.Errorf("no mark on the stack")
+		u.failf("no mark on the stack")
+		return nil
 	}
 	at := u.floor()
 	u.marks = u.marks[:len(u.marks)-1]
@@ -204,199 +206,139 @@ func (u *unpickler) popMark() ([]any, error) {
 }
 
 // popN removes and returns the top n items, oldest first.
-func (u *unpickler) popN(n int) ([]any, error) {
+func (u *unpickler) popN(n int) []any {
 	at := len(u.stack) - n
 	if at < u.floor() {
-		return nil, errStack
+		u.fail(errStack)
+		return nil
 	}
 	items := append([]any{}, u.stack[at:]...)
 	u.stack = u.stack[:at]
 	for i, v := range items {
 		var err error
-		if items[i], err = finish(v); err != nil {
-			return nil, err
-		}
+		items[i], err = finish(v)
+		u.fail(err)
 	}
-	return items, nil
+	return items
 }
 
-func (u *unpickler) fromMark(op byte) error {
-	items, err := u.popMark()
-	if err != nil {
-		return err
+// extend adds items to the list or set below them.
+func (u *unpickler) extend(items []any) {
+	target := u.top()
+	list, ok := target.(*List)
+	if !ok {
+		u.failf("cannot add items to %s", TypeName(target))
+		return
 	}
-	switch op {
-	case 't':
-		return u.push(Tuple(items))
-	case 'l', 0x91:
-		return u.push(&List{Items: items})
-	}
-	d := NewDict()
-	if err := setItems(d, items); err != nil {
-		return err
-	}
-	return u.push(d)
+	list.Items = append(list.Items, items...)
 }
 
-// fill adds items to the list or dict below them.
-func (u *unpickler) fill(op byte) error {
-	var items []any
-	var err error
-	switch op {
-	case 'e', 'u', 0x90:
-		if items, err = u.popMark(); err != nil {
-			return err
-		}
-	case 'a', 's':
-		if items, err = u.popN(map[byte]int{'a': 1, 's': 2}[op]); err != nil {
-			return err
-		}
-	}
-	target, err := u.top()
-	if err != nil {
-		return err
-	}
-	switch t := target.(type) {
-	case *List:
-		if op == 's' || op == 'u' {
-			return fmt.Errorf("cannot set keys of a list")
-		}
-		t.Items = append(t.Items, items...)
-		return nil
+// update sets keys of the dict below them.
+func (u *unpickler) update(items []any) {
+	switch t := u.top().(type) {
 	case *Dict:
-		if op == 's' || op == 'u' {
-			return setItems(t, items)
-		}
+		u.setItems(t, items)
+	case *List:
+		u.failf("cannot set keys of a list")
+	default:
+		u.failf("cannot add items to %s", TypeName(t))
 	}
-	return fmt.Errorf("cannot add items to %s", TypeName(target))
 }
 
-func setItems(d *Dict, items []any) error {
+func (u *unpickler) setItems(d *Dict, items []any) {
 	if len(items)%2 != 0 {
-		return fmt.Errorf("odd number of keys and values")
+		u.failf("odd number of keys and values")
+		return
 	}
 	for i := 0; i < len(items); i += 2 {
 		d.Set(items[i], items[i+1])
 	}
-	return nil
 }
 
-func (u *unpickler) memoize(op byte) error {
+func (u *unpickler) memoize(op byte) {
 	var key int
 	switch op {
 	case 'g', 'p':
-		line, err := u.line()
-		if err != nil {
-			return err
-		}
+		line := u.line()
+		var err error
 		if key, err = strconv.Atoi(line); err != nil {
-			return fmt.Errorf("memo key %.20q", line)
+			u.failf("memo key %.20q", line)
 		}
 	case 'h', 'q':
-		b, err := u.byte()
-		if err != nil {
-			return err
-		}
-		key = int(b)
+		key = int(u.uint(1))
 	case 'j', 'r':
-		b, err := u.take(4)
-		if err != nil {
-			return err
-		}
-		key = int(binary.LittleEndian.Uint32(b))
+		key = int(u.uint(4))
 	case 0x94:
 		key = len(u.memo)
 	}
-	if op == 'g' || op == 'h' || op == 'j' {
-		v, ok := u.memo[key]
-		if !ok {
-			return fmt.Errorf("memo %d was never set", key)
-		}
-		return u.push(v)
+	if op != 'g' && op != 'h' && op != 'j' {
+		u.memo[key] = u.top()
+		return
 	}
-	v, err := u.top()
-	u.memo[key] = v
-	return err
+	v, ok := u.memo[key]
+	if !ok {
+		u.failf("memo %d was never set", key)
+	}
+	u.push(v)
 }
 
-func (u *unpickler) global(op byte) error {
-	var module, name string
+func (u *unpickler) global(op byte) {
+	var module, name any
 	if op == 'c' {
-		var err error
-		if module, err = u.line(); err != nil {
-			return err
-		}
-		if name, err = u.line(); err != nil {
-			return err
-		}
+		module, name = u.line(), u.line()
 	} else {
-		n, err := u.pop()
-		if err != nil {
-			return err
-		}
-		m, err := u.pop()
-		if err != nil {
-			return err
-		}
-		var ok1, ok2 bool
-		module, ok1 = m.(string)
-		name, ok2 = n.(string)
-		if !ok1 || !ok2 {
-			return fmt.Errorf("a global's name is not text")
-		}
+		name, module = u.pop(), u.pop()
 	}
-	v, err := lookupGlobal(module, name)
-	if err != nil {
-		return err
+	m, isText := module.(string)
+	n, isTextToo := name.(string)
+	if !isText || !isTextToo {
+		u.failf("a global's name is not text")
+		return
 	}
-	return u.push(v)
+	v, err := lookupGlobal(m, n)
+	u.fail(err)
+	u.push(v)
 }
 
-func (u *unpickler) persistentID(op byte) error {
-	var id any
-	var err error
-	if op == 'P' {
-		id, err = u.line()
-	} else {
-		id, err = u.pop()
-	}
-	if err != nil {
-		return err
-	}
+func (u *unpickler) persistentID(id any) {
 	if u.persistent == nil {
-		return fmt.Errorf("persistent id outside a PyTorch file")
+		u.failf("persistent id outside a PyTorch file")
+	}
+	if u.err != nil {
+		return
 	}
 	v, err := u.persistent(id)
-	if err != nil {
-		return err
-	}
-	return u.push(v)
+	u.fail(err)
+	u.push(v)
 }
 
-var errTruncated = fmt.Errorf("pickle is truncated")
+var errTruncated = errors.New("pickle is truncated")
 
-func (u *unpickler) byte() (byte, error) {
-	if u.pos >= len(u.data) {
-		return 0, errTruncated
+// uint reads a number of at most eight bytes, the lowest first.
+func (u *unpickler) uint(width int) uint64 {
+	v := uint64(0)
+	for i, b := range u.take(width) {
+		v |= uint64(b) << (8 * i)
 	}
-	u.pos++
-	return u.data[u.pos-1], nil
+	return v
 }
 
-func (u *unpickler) take(n int) ([]byte, error) {
+func (u *unpickler) take(n int) []byte {
 	if n < 0 || n > len(u.data)-u.pos {
-		return nil, errTruncated
+		u.fail(errTruncated)
+		return nil
 	}
 	u.pos += n
-	return u.data[u.pos-n : u.pos : u.pos], nil
+	return u.data[u.pos-n : u.pos : u.pos]
 }
 
-func (u *unpickler) line() (string, error) {
+func (u *unpickler) line() string {
 	n := bytes.IndexByte(u.data[u.pos:], '\n')
 	if n < 0 {
-		return "", errTruncated
+		u.fail(errTruncated)
+		return ""
 	}
 	s := string(u.data[u.pos : u.pos+n])
 	u.pos += n + 1
-	return strings.TrimSuffix(s, "\r"), nil
+	return strings.TrimSuffix(s, "\r")
 }

@@ -3,6 +3,7 @@ package tensorfile
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -23,14 +24,9 @@ func (p *PT) Close() error { return p.mem.Close() }
 // one, or a plain pickle. No code of the file is executed; what is not a tensor, an array or a plain
 // value is refused by name.
 func ReadPT(path string) (*PT, error) {
-	mem, err := mapFile(path)
+	v, mem, err := parseMapped(path, "a readable PyTorch", parsePT)
 	if err != nil {
 		return nil, err
-	}
-	v, err := parsePT(mem.data)
-	if err != nil {
-		mem.Close()
-		return nil, fmt.Errorf("%s: not a readable PyTorch file: %w", path, err)
 	}
 	return &PT{Value: v, mem: mem}, nil
 }
@@ -103,37 +99,41 @@ func parseZipPT(data []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	budget := copyBudget(data)
-	cache := map[string]*storage{}
-	v, used, err := unpickle(pkl, func(id any) (any, error) {
+	storages := map[string]*storage{}
+	v, used, err := unpickle(pkl, resolver(storages, copyBudget(data), func(key string, s *storage) error {
+		e := entries[root+"data/"+key]
+		if e == nil {
+			return fmt.Errorf("storage %.40q is missing from the archive", key)
+		}
+		data, err := u.stored(e)
+		if err != nil {
+			return err
+		}
+		s.data = data
+		return s.checkSize(key)
+	}))
+	if err == nil && used != len(pkl) {
+		err = fmt.Errorf("%d bytes after the pickle", len(pkl)-used)
+	}
+	return v, err
+}
+
+// resolver returns what resolves the storages of a pickle: those that are known, and new ones, which are made ready by fresh.
+func resolver(storages map[string]*storage, budget *int, fresh func(key string, s *storage) error) func(id any) (any, error) {
+	return func(id any) (any, error) {
 		key, s, err := storageID(id)
 		if err != nil {
 			return nil, err
 		}
-		if have := cache[key]; have != nil {
+		if have := storages[key]; have != nil {
 			if have.dtype != s.dtype {
 				return nil, fmt.Errorf("storage %.40q has two types", key)
 			}
 			return have, nil
 		}
-		e := entries[root+"data/"+key]
-		if e == nil {
-			return nil, fmt.Errorf("storage %.40q is missing from the archive", key)
-		}
-		if s.data, err = u.stored(e); err != nil {
-			return nil, err
-		}
-		if err := s.checkSize(key); err != nil {
-			return nil, err
-		}
-		s.budget = budget
-		cache[key] = s
-		return s, nil
-	})
-	if err == nil && used != len(pkl) {
-		err = fmt.Errorf("%d bytes after the pickle", len(pkl)-used)
+		s.budget, storages[key] = budget, s
+		return s, fresh(key, s)
 	}
-	return v, err
 }
 
 // stored returns an entry's bytes, in place where it is not compressed, checked against its CRC
@@ -222,23 +222,11 @@ func parseLegacyPT(data []byte, pos int) (any, error) {
 		}
 	}
 	storages := map[string]*storage{}
-	budget := copyBudget(data)
 	object := pos
-	resolve := func(id any) (any, error) {
-		key, s, err := storageID(id)
-		if err != nil {
-			return nil, err
-		}
-		if have := storages[key]; have != nil {
-			if have.dtype != s.dtype {
-				return nil, fmt.Errorf("storage %.40q has two types", key)
-			}
-			return have, nil
-		}
-		s.absent, s.budget = true, budget
-		storages[key] = s
-		return s, nil
-	}
+	resolve := resolver(storages, copyBudget(data), func(_ string, s *storage) error {
+		s.absent = true
+		return nil
+	})
 	if _, err := next(resolve); err != nil {
 		return nil, err
 	}
@@ -259,7 +247,7 @@ func parseLegacyPT(data []byte, pos int) (any, error) {
 		if len(data)-pos < 8 {
 			return nil, errors.New("file is truncated")
 		}
-		numel := le64(data[pos:])
+		numel := int64(binary.LittleEndian.Uint64(data[pos:]))
 		pos += 8
 		width := int64(max(s.dtype.Size(), 1))
 		if numel < 0 || numel > int64(len(data)-pos)/width {

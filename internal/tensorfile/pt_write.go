@@ -61,21 +61,9 @@ func (p *pickler) write(v any, depth int) error {
 	case string:
 		p.text(v)
 	case Tuple:
-		p.b.WriteByte('(')
-		for _, x := range v {
-			if err := p.write(x, depth+1); err != nil {
-				return err
-			}
-		}
-		p.b.WriteByte('t')
+		return p.items("(", v, 't', depth)
 	case *List:
-		p.b.WriteString("](")
-		for _, x := range v.Items {
-			if err := p.write(x, depth+1); err != nil {
-				return err
-			}
-		}
-		p.b.WriteByte('e')
+		return p.items("](", v.Items, 'e', depth)
 	case *Dict:
 		if v.Ordered {
 			p.b.WriteString("ccollections\nOrderedDict\n)R(")
@@ -97,6 +85,16 @@ func (p *pickler) write(v any, depth int) error {
 		return fmt.Errorf("a value of type %T cannot be stored", v)
 	}
 	return nil
+}
+
+func (p *pickler) items(begin string, items []any, end byte, depth int) error {
+	p.b.WriteString(begin)
+	for _, x := range items {
+		if err := p.write(x, depth+1); err != nil {
+			return err
+		}
+	}
+	return p.b.WriteByte(end)
 }
 
 func (p *pickler) int(v int64) {

@@ -58,36 +58,23 @@ func ReadSafetensors(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := f.checkDigest(); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("%s: damaged: %w", path, err)
+	if want, ok := f.Metadata[DigestKey]; ok {
+		if got := digest.Of(f.body); got != want {
+			f.Close()
+			return nil, fmt.Errorf("%s: damaged: its tensors have the SHA-256 %.12s…, those that were written had %.12s… (%s)", path, got,
+				want, DigestKey)
+		}
 	}
 	return f, nil
-}
-
-func (f *File) checkDigest() error {
-	want, ok := f.Metadata[DigestKey]
-	if !ok {
-		return nil
-	}
-	if got := digest.Of(f.body); got != want {
-		return fmt.Errorf("its tensors have the SHA-256 %.12s…, those that were written had %.12s… (%s)", got, want, DigestKey)
-	}
-	return nil
 }
 
 // MapSafetensors maps a safetensors file and checks its header: length, types, shapes against byte
 // counts, duplicate names, and that the tensors tile the data without gap or overlap. It does not read the tensors: a
 // caller that uses them wants ReadSafetensors.
 func MapSafetensors(path string) (*File, error) {
-	mem, err := mapFile(path)
+	f, mem, err := parseMapped(path, "a valid safetensors", parseSafetensors)
 	if err != nil {
 		return nil, err
-	}
-	f, err := parseSafetensors(mem.data)
-	if err != nil {
-		mem.Close()
-		return nil, fmt.Errorf("%s: not a valid safetensors file: %w", path, err)
 	}
 	f.mem = mem
 	return f, nil
@@ -221,11 +208,13 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 	slices.SortStableFunc(sorted, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.Size(), a.DType.Size()), cmp.Compare(a.Name, b.Name))
 	})
-	meta := maps.Clone(metadata)
-	if meta == nil {
-		meta = map[string]string{}
+	var body [][]byte
+	for _, t := range sorted {
+		body = append(body, t.Data)
 	}
-	meta[DigestKey] = digestOf(sorted)
+	meta := map[string]string{}
+	maps.Copy(meta, metadata)
+	meta[DigestKey] = digest.Of(body...)
 	header, err := safetensorsHeader(sorted, meta)
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
@@ -235,24 +224,12 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 		return err
 	}
 	defer f.Abort()
-	if _, err := f.Write(header); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	for _, t := range sorted {
-		if _, err := f.Write(t.Data); err != nil {
+	for _, part := range slices.Insert(body, 0, header) {
+		if _, err := f.Write(part); err != nil {
 			return fmt.Errorf("cannot write %s: %w", path, err)
 		}
 	}
 	return f.Commit()
-}
-
-// digestOf returns the SHA-256 of the tensors' bytes in this order.
-func digestOf(tensors []Tensor) string {
-	hash := digest.New()
-	for _, t := range tensors {
-		hash.Write(t.Data)
-	}
-	return hash.Hex()
 }
 
 // safetensorsHeader returns the length prefix and the padded JSON.

@@ -40,14 +40,12 @@ func (d *Dict) Set(key, value any) {
 
 // Get returns the value of key.
 func (d *Dict) Get(key any) (any, bool) {
-	if !comparableKey(key) {
-		return nil, false
+	if comparableKey(key) {
+		if i, ok := d.index[key]; ok {
+			return d.Values[i], true
+		}
 	}
-	i, ok := d.index[key]
-	if !ok {
-		return nil, false
-	}
-	return d.Values[i], true
+	return nil, false
 }
 
 // Len returns the number of entries.

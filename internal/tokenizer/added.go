@@ -106,6 +106,8 @@ func insideWord(text string, from, end int) bool {
 	return n > 0 && isWord(before) || k > 0 && isWord(after)
 }
 
+func isWord(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsNumber(r) }
+
 // Cut returns the parts of text between the given tokens, without them.
 func Cut(text string, tokens []string) []string {
 	added := make([]Added, len(tokens))

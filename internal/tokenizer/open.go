@@ -25,13 +25,13 @@ func Open(folder string) (*Tokenizer, error) {
 	if _, err := os.Stat(folder); errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: no such folder", folder)
 	}
-	config, err := readOptional(filepath.Join(folder, "tokenizer_config.json"))
+	config, err := regular.ReadOptional(filepath.Join(folder, "tokenizer_config.json"))
 	if err != nil {
 		return nil, err
 	}
 	var t *Tokenizer
 	path := filepath.Join(folder, "tokenizer.json")
-	data, err := readOptional(path)
+	data, err := regular.ReadOptional(path)
 	switch {
 	case err != nil:
 		return nil, err
@@ -55,15 +55,6 @@ func Open(folder string) (*Tokenizer, error) {
 	}
 	t.config = config
 	return t, nil
-}
-
-// readOptional returns nil for a file that does not exist.
-func readOptional(path string) ([]byte, error) {
-	data, err := regular.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	return data, err
 }
 
 // file is tokenizer.json. The parts that have many kinds stay raw until their type is known.
@@ -161,13 +152,18 @@ func parseMerges(raw json.RawMessage) ([][2]string, error) {
 	}
 	pairs = make([][2]string, len(lines))
 	for i, line := range lines {
-		left, right, ok := strings.Cut(line, " ")
-		if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+		var ok bool
+		if pairs[i], ok = cutMerge(line); !ok {
 			return nil, fmt.Errorf("model.merges: merge %d is %q, want two tokens and one space", i+1, line)
 		}
-		pairs[i] = [2]string{left, right}
 	}
 	return pairs, nil
+}
+
+// cutMerge reads a merge as text: two tokens and one space.
+func cutMerge(line string) (pair [2]string, ok bool) {
+	left, right, _ := strings.Cut(line, " ")
+	return [2]string{left, right}, left != "" && right != "" && !strings.Contains(right, " ")
 }
 
 // readPreTokenizer accepts Split with the pattern of Qwen2 followed by ByteLevel without its own
@@ -264,13 +260,13 @@ func unsupported(what, got string, want ...string) error {
 
 // openParts reads the older layout.
 func openParts(folder string, config []byte) (*Tokenizer, error) {
-	data, err := regular.ReadFile(filepath.Join(folder, "vocab.json"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: " +
-			"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
-	}
+	data, err := regular.ReadOptional(filepath.Join(folder, "vocab.json"))
 	if err != nil {
 		return nil, err
+	}
+	if data == nil {
+		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: " +
+			"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
 	}
 	var vocab map[string]int
 	if err := jsonwords.Unmarshal(data, &vocab); err != nil {
@@ -359,7 +355,7 @@ func clipParts(vocab map[string]int, pairs [][2]string) (*Tokenizer, error) {
 // readAddedTokens reads added_tokens.json, token → id: the oldest layout, which says nothing of flags.
 // Tokens in <| |> are taken as special.
 func readAddedTokens(path string) ([]Added, error) {
-	data, err := readOptional(path)
+	data, err := regular.ReadOptional(path)
 	if data == nil || err != nil {
 		return nil, err
 	}
@@ -390,11 +386,11 @@ func readMerges(path string) ([][2]string, error) {
 		if line == "" || n == 1 && strings.HasPrefix(line, "#version") {
 			continue
 		}
-		left, right, ok := strings.Cut(line, " ")
-		if !ok || left == "" || right == "" || strings.Contains(right, " ") {
+		pair, ok := cutMerge(line)
+		if !ok {
 			return nil, fmt.Errorf("%s:%d: %q, want two tokens and one space", filepath.Base(path), n, line)
 		}
-		pairs = append(pairs, [2]string{left, right})
+		pairs = append(pairs, pair)
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

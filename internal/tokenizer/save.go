@@ -51,21 +51,18 @@ func (t *Tokenizer) Save(folder string) error {
 
 // vocabJSON returns the tokens in the order of their ids, as every published vocab.json has them.
 func (t *Tokenizer) vocabJSON() ([]byte, error) {
-	var b bytes.Buffer
-	tokens, ids := t.vocab()
-	b.WriteByte('{')
-	for i, token := range tokens {
-		if i > 0 {
-			b.WriteByte(',')
+	var entries [][]byte
+	for id, e := range t.tokens {
+		if !e.inModel { // an added token that the model's vocabulary lacks
+			continue
 		}
-		key, err := encodeJSON(token)
+		key, err := encodeJSON(e.token)
 		if err != nil {
 			return nil, err
 		}
-		fmt.Fprintf(&b, "%s:%d", key, ids[i])
+		entries = append(entries, fmt.Appendf(nil, "%s:%d", key, id))
 	}
-	b.WriteByte('}')
-	return b.Bytes(), nil
+	return fmt.Appendf(nil, "{%s}", bytes.Join(entries, []byte(","))), nil
 }
 
 // json returns tokenizer.json.

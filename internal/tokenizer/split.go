@@ -44,9 +44,6 @@ func (s Split) next(text string) int {
 	return nextQwen2(text)
 }
 
-// dropsSpace says that white space between pieces is no piece.
-func (s Split) dropsSpace() bool { return s == CLIP }
-
 // nextCLIP takes runs of white space for pieces, which are dropped.
 func nextCLIP(text string) int {
 	if text[0] == '\'' {

@@ -18,7 +18,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 )
 
 // Added is a token that is matched in the text as it stands, before anything else.
@@ -139,24 +138,28 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 	}
 	id := -1
 	for rank, p := range pairs {
-		left, okL := t.ids[p[0]]
-		right, okR := t.ids[p[1]]
-		ok := true
-		if id++; !t.isJoined(id, p) { // most vocabularies number the merges in their order
-			id, ok = t.ids[p[0]+p[1]]
+		lacks := func(token string) error {
+			return fmt.Errorf("merge %d (%q + %q): the vocabulary lacks %q", rank+1, p[0], p[1], token)
 		}
-		if !okL || !okR || !ok {
-			return nil, fmt.Errorf("merge %d (%q + %q): the vocabulary lacks %q", rank+1, p[0], p[1], missing(p, okL, okR))
+		left, ok := t.ids[p[0]]
+		if !ok {
+			return nil, lacks(p[0])
+		}
+		right, ok := t.ids[p[1]]
+		if !ok {
+			return nil, lacks(p[1])
+		}
+		if id++; !t.isJoined(id, p) { // most vocabularies number the merges in their order
+			if id, ok = t.ids[p[0]+p[1]]; !ok {
+				return nil, lacks(p[0] + p[1])
+			}
 		}
 		key := join(int32(left), int32(right))
 		if _, twice := t.bpe[key]; !twice {
 			t.bpe[key] = merge{rank: int32(rank), id: int32(id)}
 		}
 	}
-	if err := t.add(added); err != nil {
-		return nil, err
-	}
-	return t, nil
+	return t, t.add(added)
 }
 
 // isJoined reports whether token id is the two tokens of a merge in one.
@@ -166,16 +169,6 @@ func (t *Tokenizer) isJoined(id int, p [2]string) bool {
 	}
 	token := t.tokens[id].token
 	return len(token) == len(p[0])+len(p[1]) && strings.HasPrefix(token, p[0]) && strings.HasSuffix(token, p[1])
-}
-
-func missing(p [2]string, left, right bool) string {
-	switch {
-	case !left:
-		return p[0]
-	case !right:
-		return p[1]
-	}
-	return p[0] + p[1]
 }
 
 // add enters the added tokens; one that the vocabulary has too must have its id.
@@ -252,7 +245,7 @@ func (t *Tokenizer) encodePart(text string, s *scratch) {
 	}
 	for len(text) > 0 {
 		n := t.rules.split.next(text)
-		if c, _ := classAt(text); c != space || !t.rules.split.dropsSpace() {
+		if c, _ := classAt(text); c != space || t.rules.split != CLIP { // which keeps no white space between pieces
 			t.encodePiece(text[:n], s)
 		}
 		text = text[n:]
@@ -382,29 +375,4 @@ func (t *Tokenizer) Added() []Added {
 		}
 	}
 	return added
-}
-
-// vocab returns the tokens of the model's vocabulary, by id: all but the added tokens that it lacks.
-func (t *Tokenizer) vocab() (tokens []string, ids []int) {
-	byID := map[int]string{}
-	for id, e := range t.tokens {
-		if e.inModel {
-			byID[id] = e.token
-		}
-	}
-	ids = slices.Sorted(maps.Keys(byID))
-	for _, id := range ids {
-		tokens = append(tokens, byID[id])
-	}
-	return tokens, ids
-}
-
-// isWord reports whether r is part of a word, for Added.SingleWord.
-func isWord(r rune) bool {
-	if r == '_' {
-		return true
-	}
-	var b [utf8.UTFMax]byte
-	c, _ := classAt(string(b[:utf8.EncodeRune(b[:], r)]))
-	return c == letter || c == number
 }

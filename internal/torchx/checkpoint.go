@@ -113,7 +113,5 @@ func endSegments(depth int) {
 }
 
 func alias(x Tensor) Tensor {
-	var out C.Tensor
-	check("alias", C.fc_alias(x.c(), &out), x)
-	return adopt(out)
+	return made("alias", func(out *C.Tensor) *C.char { return C.fc_alias(x.c(), out) }, x)
 }

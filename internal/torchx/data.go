@@ -69,21 +69,13 @@ func FromBytes(p unsafe.Pointer, dtype DType, n int, shape []int) Tensor {
 
 func fromBytes(p unsafe.Pointer, dtype DType, shape []int) Tensor {
 	s, d := cshape(shape)
-	var out C.Tensor
-	check("from", C.fc_from_data(p, C.int8_t(dtype), s, d, &out))
-	return adopt(out)
+	return made("from", func(out *C.Tensor) *C.char { return C.fc_from_data(p, C.int8_t(dtype), s, d, out) })
 }
 
 // FromStatic returns a CPU tensor over data without a copy. data must not be Go-heap memory that moves
 // or is freed while the tensor lives: use it for memory-mapped files and for slices kept by their owner.
 func FromStatic(data []float32, shape ...int) Tensor {
-	if numel(shape) != len(data) {
-		panic(&OpError{Op: "from", Msg: fmt.Sprintf("%d elements do not fill shape %v", len(data), shape)})
-	}
-	s, d := cshape(shape)
-	var out C.Tensor
-	check("from", C.fc_from_static(unsafe.Pointer(unsafe.SliceData(data)), C.int8_t(Float32), s, d, &out))
-	return adopt(out)
+	return FromMapped(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(data))), 4*len(data)), Float32, shape...)
 }
 
 // FromMapped returns a CPU tensor over the bytes of a memory-mapped file, row-major and aligned to its
@@ -98,9 +90,7 @@ func FromMapped(data []byte, dtype DType, shape ...int) Tensor {
 		panic(&OpError{Op: "from", Msg: fmt.Sprintf("the data of %v is not aligned to its %d bytes", dtype, size)})
 	}
 	s, d := cshape(shape)
-	var out C.Tensor
-	check("from", C.fc_from_static(p, C.int8_t(dtype), s, d, &out))
-	return adopt(out)
+	return made("from", func(out *C.Tensor) *C.char { return C.fc_from_static(p, C.int8_t(dtype), s, d, out) })
 }
 
 // Data copies t to the host as a flat slice in row-major order. The element type must match. sync
@@ -152,8 +142,7 @@ type packedPart struct {
 func Pack(ts ...Tensor) (Tensor, Packed) {
 	there := slices.DeleteFunc(slices.Clone(ts), Tensor.Nil)
 	h, n := handles("read", there)
-	var packed C.Tensor
-	check("read", C.fc_pack(h, n, &packed), there...)
+	packed := made("read", func(out *C.Tensor) *C.char { return C.fc_pack(h, n, out) }, there...)
 	layout := make(Packed, len(ts))
 	for i, t := range ts {
 		if layout[i].n = -1; !t.Nil() {
@@ -161,7 +150,7 @@ func Pack(ts ...Tensor) (Tensor, Packed) {
 			layout[i] = packedPart{dtype: in.dtype, n: numel(in.shape)}
 		}
 	}
-	return adopt(packed), layout
+	return packed, layout
 }
 
 // Bytes returns the length of what Pack has joined.
@@ -221,9 +210,7 @@ func Zeros(shape ...int) Tensor { return Full(0, shape...) }
 // FullLike returns a tensor filled with v on the device of like (the CPU when like is no tensor).
 func FullLike(like Tensor, v float64, dtype DType, shape ...int) Tensor {
 	s, d := cshape(shape)
-	var out C.Tensor
-	check("full", C.fc_full(s, d, C.double(v), C.int8_t(dtype), like.c(), &out))
-	return adopt(out)
+	return made("full", func(out *C.Tensor) *C.char { return C.fc_full(s, d, C.double(v), C.int8_t(dtype), like.c(), out) })
 }
 
 // Copy writes src into dst in place, casting and moving between devices; autograd does not see it.
@@ -244,10 +231,7 @@ func ToLike(t, like Tensor) Tensor {
 
 // ToDevice moves to "cpu", "cuda" or "cuda:N".
 func (t Tensor) ToDevice(device string) Tensor {
-	must("to", t)
 	d := C.CString(device)
 	defer C.free(unsafe.Pointer(d))
-	var out C.Tensor
-	check("to("+device+")", C.fc_to_device(t.c(), d, &out), t)
-	return adopt(out)
+	return made("to("+device+")", func(out *C.Tensor) *C.char { return C.fc_to_device(t.c(), d, out) }, t)
 }

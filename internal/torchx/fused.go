@@ -3,17 +3,10 @@ package torchx
 // #include "csrc/fused.h"
 import "C"
 
-import "unsafe"
-
 // BlockDiag returns the matrices on the diagonal of one [Σ rows, Σ columns], zeros elsewhere.
 func BlockDiag(blocks ...Tensor) Tensor {
-	list := make([]C.Tensor, len(blocks))
-	for i, b := range blocks {
-		list[i] = b.c()
-	}
-	return made("block_diag", func(out *C.Tensor) *C.char {
-		return C.fc_block_diag(unsafe.SliceData(list), C.int64_t(len(list)), out)
-	}, blocks...)
+	h, n := handles("block_diag", blocks)
+	return made("block_diag", func(out *C.Tensor) *C.char { return C.fc_block_diag(h, n, out) }, blocks...)
 }
 
 // SwiGLUPair returns silu(left)·right of the halves of rows x [N, 2F]: SwiGLU of two products that were made as one.

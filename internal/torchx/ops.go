@@ -50,12 +50,9 @@ func ReLU(x Tensor) Tensor {
 }
 
 func unary(op string, x Tensor) Tensor {
-	must(op, x)
 	name := C.CString(op)
 	defer C.free(unsafe.Pointer(name))
-	var out C.Tensor
-	check(op, C.fc_unary(name, x.c(), &out), x)
-	return adopt(out)
+	return made(op, func(out *C.Tensor) *C.char { return C.fc_unary(name, x.c(), out) }, x)
 }
 
 // Exp returns e^x.
@@ -112,12 +109,9 @@ func Maximum(a, b Tensor) Tensor {
 
 // Compare returns the bool tensor x op s; op is eq, ne, lt, le, gt or ge.
 func Compare(x Tensor, op string, s float64) Tensor {
-	must(op, x)
 	name := C.CString(op)
 	defer C.free(unsafe.Pointer(name))
-	var out C.Tensor
-	check(op, C.fc_compare(name, x.c(), C.double(s), &out), x)
-	return adopt(out)
+	return made(op, func(out *C.Tensor) *C.char { return C.fc_compare(name, x.c(), C.double(s), out) }, x)
 }
 
 // Where picks from a where cond is true, else from b.
@@ -164,15 +158,13 @@ func SumKeep(x Tensor, dims ...int) Tensor { return reduce("sum", x, true, dims)
 func Mean(x Tensor, dims ...int) Tensor { return reduce("mean", x, false, dims) }
 
 func reduce(op string, x Tensor, keep bool, dims []int) Tensor {
-	must(op, x)
 	d, n := cshape(dims)
-	var out C.Tensor
-	if op == "sum" {
-		check(op, C.fc_sum(x.c(), d, n, C.bool(keep), &out), x)
-	} else {
-		check(op, C.fc_mean(x.c(), d, n, C.bool(keep), &out), x)
-	}
-	return adopt(out)
+	return made(op, func(out *C.Tensor) *C.char {
+		if op == "sum" {
+			return C.fc_sum(x.c(), d, n, C.bool(keep), out)
+		}
+		return C.fc_mean(x.c(), d, n, C.bool(keep), out)
+	}, x)
 }
 
 // LogSumExp returns log Σ e^x over dim.
@@ -266,17 +258,13 @@ func handles(op string, xs []Tensor) (*C.Tensor, C.int64_t) {
 // Cat joins tensors along dim.
 func Cat(dim int, xs ...Tensor) Tensor {
 	h, n := handles("cat", xs)
-	var out C.Tensor
-	check("cat", C.fc_cat(h, n, C.int64_t(dim), &out), xs...)
-	return adopt(out)
+	return made("cat", func(out *C.Tensor) *C.char { return C.fc_cat(h, n, C.int64_t(dim), out) }, xs...)
 }
 
 // Stack joins tensors along a new dim.
 func Stack(dim int, xs ...Tensor) Tensor {
 	h, n := handles("stack", xs)
-	var out C.Tensor
-	check("stack", C.fc_stack(h, n, C.int64_t(dim), &out), xs...)
-	return adopt(out)
+	return made("stack", func(out *C.Tensor) *C.char { return C.fc_stack(h, n, C.int64_t(dim), out) }, xs...)
 }
 
 // Narrow returns the view x[start : start+length] along dim.

@@ -57,9 +57,9 @@ func NewParamsOf(dtype DType, specs []Spec, device string) *Params {
 	p.grad = Own(FullLike(p.flat, 0, dtype, n))
 	for i, s := range specs {
 		shape, dims := cshape(s.Shape)
-		var out C.Tensor
-		check("params", C.fc_param_view(p.flat.c(), p.grad.c(), C.int64_t(p.offset[i]), shape, dims, &out))
-		p.views = append(p.views, Own(adopt(out)))
+		p.views = append(p.views, Own(made("params", func(out *C.Tensor) *C.char {
+			return C.fc_param_view(p.flat.c(), p.grad.c(), C.int64_t(p.offset[i]), shape, dims, out)
+		})))
 	}
 	return p
 }
@@ -89,9 +89,10 @@ func (p *Params) Part(name string, dim, start, length int) Tensor {
 	if t, ok := p.parts[key]; ok {
 		return t
 	}
-	var out C.Tensor
-	check("params", C.fc_param_part(p.Get(name).c(), C.int64_t(dim), C.int64_t(start), C.int64_t(length), &out), p.Get(name))
-	p.parts[key] = Own(adopt(out))
+	whole := p.Get(name)
+	p.parts[key] = Own(made("params", func(out *C.Tensor) *C.char {
+		return C.fc_param_part(whole.c(), C.int64_t(dim), C.int64_t(start), C.int64_t(length), out)
+	}, whole))
 	return p.parts[key]
 }
 

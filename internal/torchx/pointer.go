@@ -7,10 +7,9 @@ import "C"
 
 // WeightedLogp returns factor·Σ weight·Σ_t logp of log-probabilities [B, G, T] and weights [B, G]: a scalar.
 func WeightedLogp(logp, weight Tensor, factor *Factor) Tensor {
-	must("weighted_logp", logp, weight, factor.on)
-	var out C.Tensor
-	check("weighted_logp", C.fc_weighted_logp(logp.c(), weight.c(), factor.on.c(), &out), logp, weight)
-	return adopt(out)
+	return made("weighted_logp", func(out *C.Tensor) *C.char {
+		return C.fc_weighted_logp(logp.c(), weight.c(), factor.on.c(), out)
+	}, logp, weight, factor.on)
 }
 
 // Estimate names an estimate of the KL penalty from log-ratios r to the reference that the kernel of Surrogate knows.
@@ -58,8 +57,5 @@ func (s Surrogate) Loss(logp Tensor) (out Losses) {
 // Gate mixes states s [B, 1 or N, D] with chosen vectors c [B, N, D] and returns unit vectors: z·s + (1-z)·c, z = σ(p + q), where p is
 // like s and q like c.
 func Gate(s, p, c, q Tensor) Tensor {
-	must("gate", s, p, c, q)
-	var out C.Tensor
-	check("gate", C.fc_gate(s.c(), p.c(), c.c(), q.c(), 1e-12, &out), s, c)
-	return adopt(out)
+	return made("gate", func(out *C.Tensor) *C.char { return C.fc_gate(s.c(), p.c(), c.c(), q.c(), 1e-12, out) }, s, p, c, q)
 }

@@ -17,17 +17,14 @@ func PoolRuns(x Tensor) bool { return bool(C.fc_pool_runs(x.c())) }
 
 // PoolAttend attends from queries u [B, H, D] to the candidates of their pools: Σ_k softmax_k(scale·u·c_k) c_k, [B, H, D]. c is [U, D].
 func PoolAttend(u, c Tensor, pool Pool, scale float64) Tensor {
-	must("pool_attend", u, c)
-	var out C.Tensor
-	check("pool_attend", C.fc_pool_attend(u.c(), c.c(), pool.Index.c(), pool.Padding.c(), pool.Order.c(), pool.Starts.c(), C.double(scale),
-		&out), u, c)
-	return adopt(out)
+	return made("pool_attend", func(out *C.Tensor) *C.char {
+		return C.fc_pool_attend(u.c(), c.c(), pool.Index.c(), pool.Padding.c(), pool.Order.c(), pool.Starts.c(), C.double(scale), out)
+	}, u, c)
 }
 
 // PoolScore multiplies queries q [B, N, D] with the candidates c [U, D] of their pools, which have an Index: [B, N, K].
 func PoolScore(q, c Tensor, pool Pool) Tensor {
-	must("pool_score", q, c, pool.Index)
-	var out C.Tensor
-	check("pool_score", C.fc_pool_score(q.c(), c.c(), pool.Index.c(), pool.Order.c(), pool.Starts.c(), &out), q, c)
-	return adopt(out)
+	return made("pool_score", func(out *C.Tensor) *C.char {
+		return C.fc_pool_score(q.c(), c.c(), pool.Index.c(), pool.Order.c(), pool.Starts.c(), out)
+	}, q, c, pool.Index)
 }

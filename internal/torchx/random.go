@@ -30,9 +30,7 @@ func (g *Generator) Seed(seed uint64) {
 // State returns the exact position of the stream.
 func (g *Generator) State() []byte {
 	defer Scope()()
-	var out C.Tensor
-	check("generator", C.fc_generator_state(g.g, &out))
-	return Data[uint8](adopt(out))
+	return Data[uint8](made("generator", func(out *C.Tensor) *C.char { return C.fc_generator_state(g.g, out) }))
 }
 
 // SetState restores what State returned.

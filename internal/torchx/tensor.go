@@ -42,25 +42,12 @@ const (
 )
 
 func (d DType) String() string {
-	switch d {
-	case Uint8:
-		return "uint8"
-	case Int32:
-		return "int32"
-	case Int64:
-		return "int64"
-	case Float16:
-		return "float16"
-	case Float32:
-		return "float32"
-	case Float64:
-		return "float64"
-	case Bool:
-		return "bool"
-	case BFloat16:
-		return "bfloat16"
+	name, ok := map[DType]string{Uint8: "uint8", Int32: "int32", Int64: "int64", Float16: "float16", Float32: "float32",
+		Float64: "float64", Bool: "bool", BFloat16: "bfloat16"}[d]
+	if !ok {
+		return fmt.Sprintf("dtype(%d)", int8(d))
 	}
-	return fmt.Sprintf("dtype(%d)", int8(d))
+	return name
 }
 
 // Size returns the bytes of one element.
@@ -119,9 +106,6 @@ func (t Tensor) Nil() bool { return t.t.T == nil || *t.t.T == nil }
 // OnCUDA reports whether t lies on a CUDA device.
 func (t Tensor) OnCUDA() bool { return !t.Nil() && bool(C.fc_is_cuda(t.c())) }
 
-// GoTorch returns the gotorch view of t. It shares t's handle and must not outlive t's scope.
-func (t Tensor) GoTorch() gotorch.Tensor { return t.t }
-
 func (t Tensor) c() C.Tensor {
 	if t.t.T == nil || *t.t.T == nil {
 		return nil
@@ -161,13 +145,7 @@ func (t Tensor) DType() DType { return t.info().dtype }
 func (t Tensor) RequiresGrad() bool { return t.info().requiresGrad }
 
 // Numel returns the number of elements.
-func (t Tensor) Numel() int {
-	n := 1
-	for _, d := range t.Shape() {
-		n *= d
-	}
-	return n
-}
+func (t Tensor) Numel() int { return numel(t.Shape()) }
 
 func (t Tensor) describe() string {
 	if t.Nil() {
@@ -296,33 +274,19 @@ func adopt(h C.Tensor) Tensor {
 	return t
 }
 
-// adoptGo takes a tensor that gotorch made away from Go's collector and puts it under the current scope.
-func adoptGo(g gotorch.Tensor) Tensor {
-	runtime.SetFinalizer(g.T, nil)
-	h := *g.T
-	return adopt(C.Tensor(h))
-}
-
-// viaGotorch calls an operation that gotorch has, turning its string panic into *OpError.
+// viaGotorch calls an operation that gotorch has, turning its string panic into *OpError. The tensor is taken away from Go's
+// collector.
 func viaGotorch(op string, f func() gotorch.Tensor, in ...Tensor) Tensor {
+	must(op, in...)
 	defer func() {
 		if r := recover(); r != nil {
-			if e, ok := r.(*OpError); ok {
-				panic(e)
-			}
 			panic(opError(op, fmt.Sprint(r), in))
 		}
 	}()
-	for _, t := range in {
-		if t.Nil() {
-			panic(opError(op, "a tensor was freed: its scope has ended", in))
-		}
-	}
 	g := f()
-	if tracing != nil {
-		tracing.op, tracing.in = op, in
-	}
-	return adoptGo(g)
+	runtime.SetFinalizer(g.T, nil)
+	check(op, nil, in...)
+	return adopt(C.Tensor(*g.T))
 }
 
 func opError(op, msg string, in []Tensor) *OpError {

@@ -82,11 +82,10 @@ type DecodeSpans struct {
 
 // AttendDecode is Attend of rows that see all their keys: q [N, Hq, D], k and v [M, Hk, D] → [N, Hq, D].
 func AttendDecode(q, k, v Tensor, spans *DecodeSpans, scale float64) Tensor {
-	must("attend_decode", q, k, v, spans.Own, spans.OwnLen)
-	var out C.Tensor
-	check("attend_decode", C.fc_attend_decode(q.c(), k.c(), v.c(), spans.Prefix.c(), spans.PrefixLen.c(), spans.Own.c(),
-		spans.OwnLen.c(), C.int64_t(spans.MaxPrefix), C.int64_t(spans.MaxOwn), C.double(scale), &out), q, k, v)
-	return adopt(out)
+	return made("attend_decode", func(out *C.Tensor) *C.char {
+		return C.fc_attend_decode(q.c(), k.c(), v.c(), spans.Prefix.c(), spans.PrefixLen.c(), spans.Own.c(), spans.OwnLen.c(),
+			C.int64_t(spans.MaxPrefix), C.int64_t(spans.MaxOwn), C.double(scale), out)
+	}, q, k, v, spans.Own, spans.OwnLen)
 }
 
 // LoRALinear returns x·Wᵀ + bias + scale·(x·Aᵀ)·Bᵀ over the last dimension (Hu et al. 2021): weight [out, in],

@@ -91,9 +91,9 @@ func (u *Upload) staged() Tensor {
 func (u *Upload) spread(buffer Tensor) {
 	for _, p := range u.parts {
 		s, d := cshape(p.shape)
-		var out C.Tensor
-		check("upload", C.fc_view(buffer.c(), C.int64_t(p.offset), C.int8_t(p.dtype), s, d, &out), buffer)
-		*p.to = adopt(out)
+		*p.to = made("upload", func(out *C.Tensor) *C.char {
+			return C.fc_view(buffer.c(), C.int64_t(p.offset), C.int8_t(p.dtype), s, d, out)
+		}, buffer)
 	}
 }
 

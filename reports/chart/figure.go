@@ -313,16 +313,21 @@ func (p *Panel) decorate(g *plot.Plot, data draw.Canvas, whole draw.Canvas) {
 		whole.FillText(style, vg.Point{X: x, Y: base}, p.Head)
 		x += style.Width(p.Head) + 14
 	}
+	DrawLegend(whole, p.Legend, x, base)
+	p.drawLabels(g, data, whole)
+}
+
+// DrawLegend writes a legend in a line that begins at (x, base).
+func DrawLegend(c draw.Canvas, items []LegendItem, x, base vg.Length) {
 	style := TextStyle(9.5, false, Black)
-	for _, item := range p.Legend {
+	for _, item := range items {
 		if item.Draw != nil {
-			item.Draw(whole, vg.Point{X: x, Y: base + 3}, vg.Point{X: x + 18, Y: base + 3})
+			item.Draw(c, vg.Point{X: x, Y: base + 3}, vg.Point{X: x + 18, Y: base + 3})
 			x += 22
 		}
-		whole.FillText(style, vg.Point{X: x, Y: base}, item.Text)
+		c.FillText(style, vg.Point{X: x, Y: base}, item.Text)
 		x += style.Width(item.Text) + 14
 	}
-	p.drawLabels(g, data, whole)
 }
 
 // drawLabels names lines beside the panel, moved apart where they would touch.

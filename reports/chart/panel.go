@@ -110,15 +110,23 @@ func (p *Panel) AddSpread(s *record.Steps) {
 	}
 }
 
-// LogIfWide makes the vertical axis logarithmic when positive data span more than a factor of eight.
-func (p *Panel) LogIfWide() {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, layer := range p.Layers {
-		if l, ok := layer.(Curve); ok {
-			_, _, a, b := l.DataRange()
-			low, high = min(low, a), max(high, b)
+// CurveRange returns the vertical range of the curves of panels, from +Inf to -Inf where there are none.
+func CurveRange(panels ...*Panel) (low, high float64) {
+	low, high = math.Inf(1), math.Inf(-1)
+	for _, p := range panels {
+		for _, layer := range p.Layers {
+			if l, ok := layer.(Curve); ok {
+				_, _, a, b := l.DataRange()
+				low, high = min(low, a), max(high, b)
+			}
 		}
 	}
+	return low, high
+}
+
+// LogIfWide makes the vertical axis logarithmic when positive data span more than a factor of eight.
+func (p *Panel) LogIfWide() {
+	low, high := CurveRange(p)
 	if low > 0 && high > 8*low {
 		p.Log = true
 	} else if low >= 0 {
@@ -128,11 +136,7 @@ func (p *Panel) LogIfWide() {
 
 // LogIfPeaksDiffer draws learning rates of very different phases on one logarithmic axis.
 func (p *Panel) LogIfPeaksDiffer(smallest float64) {
-	highest := 0.0
-	for _, layer := range p.Layers {
-		_, _, _, high := layer.(Curve).DataRange()
-		highest = max(highest, high)
-	}
+	_, highest := CurveRange(p)
 	p.YMin = 0
 	if highest > 5*smallest && smallest > 0 {
 		p.Log, p.YMin = true, smallest/30

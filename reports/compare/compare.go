@@ -313,20 +313,18 @@ func stepCell(step int) string {
 func compareSettings(d *page.Document, runs []*record.Run) {
 	d.Heading(2, "Settings that differ")
 	flat := make([]map[string]string, len(runs))
-	keys := map[string]bool{}
+	all := map[string]string{}
 	for i, run := range runs {
 		flat[i] = map[string]string{}
 		record.Flatten(flat[i], "", run.Tree)
-		for k := range flat[i] {
-			keys[k] = true
-		}
+		maps.Copy(all, flat[i])
 	}
 	header := []string{"key"}
 	for i := range runs {
 		header = append(header, results.RunName(i))
 	}
 	var rows [][]string
-	for _, k := range slices.Sorted(maps.Keys(keys)) {
+	for _, k := range slices.Sorted(maps.Keys(all)) {
 		row := []string{"`" + k + "`"}
 		same := true
 		for i := range runs {

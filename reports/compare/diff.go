@@ -21,9 +21,7 @@ const (
 
 // DiffSide is one of the two things that Diff compares.
 type DiffSide struct {
-	Path  string
-	Kind  string            // DiffRun, diffSweep or diffConfig
-	State string            // of a run or sweep, in words; "" for a config file
+	DiffPath
 	Jobs  []DiffJob         // of a sweep
 	Swept map[string]string // of a sweep: what is swept and how, by key
 
@@ -67,13 +65,13 @@ type Diff struct {
 // DiffPath names a side.
 type DiffPath struct {
 	Path  string `json:"path"`
-	Kind  string `json:"kind"`
-	State string `json:"state,omitempty"`
+	Kind  string `json:"kind"`            // DiffRun, diffSweep or diffConfig
+	State string `json:"state,omitempty"` // of a run or sweep, in words; "" for a config file
 }
 
 // ReadDiffRun reads a run folder, finished or not.
 func ReadDiffRun(dir string) (DiffSide, error) {
-	side := DiffSide{Path: dir, Kind: DiffRun, State: "not ended"}
+	side := DiffSide{DiffPath: DiffPath{dir, DiffRun, "not ended"}}
 	var err error
 	if side.summary, err = record.ReadSummary(dir); err != nil {
 		return side, err
@@ -90,7 +88,7 @@ func ReadDiffRun(dir string) (DiffSide, error) {
 
 // ReadDiffConfig reads a config file: the one of a run or sweep, or one that runs are composed from.
 func ReadDiffConfig(path string) (DiffSide, error) {
-	side := DiffSide{Path: path, Kind: diffConfig}
+	side := DiffSide{DiffPath: DiffPath{path, diffConfig, ""}}
 	if ext := filepath.Ext(path); ext != ".yaml" && ext != ".yml" {
 		return side, fmt.Errorf("%s: want a config file (.yaml), or a run or sweep folder", path)
 	}
@@ -102,7 +100,7 @@ func ReadDiffConfig(path string) (DiffSide, error) {
 // ReadDiffSweep makes the side of a sweep out of its primary config file and what its ledger tells: the state
 // in words, what is swept, and the jobs.
 func ReadDiffSweep(dir, config, state string, swept map[string]string, jobs []DiffJob) (DiffSide, error) {
-	side := DiffSide{Path: dir, Kind: diffSweep, State: state, Swept: swept, Jobs: jobs}
+	side := DiffSide{DiffPath: DiffPath{dir, diffSweep, state}, Swept: swept, Jobs: jobs}
 	flat, err := record.FlatFile(config)
 	side.config, side.hydra = splitHydra(flat)
 	return side, err
@@ -122,7 +120,7 @@ func splitHydra(flat map[string]string) (config, hydra map[string]string) {
 
 // DiffOf compares two sides.
 func DiffOf(a, b DiffSide) (Diff, error) {
-	d := Diff{A: DiffPath{a.Path, a.Kind, a.State}, B: DiffPath{b.Path, b.Kind, b.State}}
+	d := Diff{A: a.DiffPath, B: b.DiffPath}
 	d.settings(a, b)
 	switch {
 	case a.Kind == DiffRun && b.Kind == DiffRun:

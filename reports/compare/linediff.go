@@ -14,6 +14,18 @@ type lineDifference struct {
 	Stated, Recomputed []string
 }
 
+// Quoted returns the i-th line of either side in quotes: of two the words that differ, of one alone as much as width, none for
+// the side that has no such line.
+func (d lineDifference) Quoted(i int, none string, width int) (stated, recomputed string) {
+	switch {
+	case i >= len(d.Stated):
+		return none, strconv.Quote(page.Clip(d.Recomputed[i], width))
+	case i >= len(d.Recomputed):
+		return strconv.Quote(page.Clip(d.Stated[i], width)), none
+	}
+	return QuoteDifference(d.Stated[i], d.Recomputed[i]), QuoteDifference(d.Recomputed[i], d.Stated[i])
+}
+
 // DiffLines compares two texts line by line: a longest common subsequence, after what they share at both ends.
 func DiffLines(stated, recomputed []string) []lineDifference {
 	from := 0

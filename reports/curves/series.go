@@ -48,7 +48,7 @@ func (s *Series) Of(name string) *Column {
 func (s *Series) add(r *flatRow, at int64) {
 	b := s.Rows / s.Width
 	if b == Capacity {
-		s.fold()
+		*s = *s.joined(2)
 		b = s.Rows / s.Width
 	}
 	s.Rows++
@@ -101,11 +101,6 @@ func (c *Column) put(b int, x float64) {
 	c.Min[b], c.Max[b] = min(c.Min[b], x), max(c.Max[b], x)
 	c.Sum[b] += x
 	c.N[b]++
-}
-
-// fold joins each two neighbours.
-func (s *Series) fold() {
-	*s = *s.joined(2)
 }
 
 // joined returns the series with each k buckets joined; the last may have fewer.

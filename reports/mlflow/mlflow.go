@@ -216,14 +216,13 @@ func (m *Client) infiniteText() string {
 
 // validKey makes a name one that MLflow accepts: letters, digits and _-. /.
 func validKey(name string) string {
-	name = strings.Map(func(c rune) rune {
+	return strings.Map(func(c rune) rune {
 		switch {
 		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.ContainsRune("_-./ ", c):
 			return c
 		}
-		return '_'
-	}, name)
-	return cutBytes(strings.Trim(name, "/"), maxKeyLength)
+		return '_' // the ellipsis of a cut name too
+	}, cutBytes(strings.Trim(name, "/"), maxKeyLength))
 }
 
 // cutBytes cuts a text to so many bytes, at a character.

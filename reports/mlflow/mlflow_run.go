@@ -3,7 +3,6 @@ package mlflow
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"fulcrum/internal/atomicfile"
@@ -60,11 +59,7 @@ func (m *Client) use(run serverRun) error {
 }
 
 func (m *Client) keep() error {
-	text, err := json.MarshalIndent(m.kept, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(m.opt.Dir, keptFile), append(text, '\n'), 0o644)
+	return atomicfile.WriteJSON(filepath.Join(m.opt.Dir, keptFile), m.kept)
 }
 
 // reopen goes on in an MLflow run, and reports false when the server does not have it any more.

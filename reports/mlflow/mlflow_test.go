@@ -458,3 +458,20 @@ func TestMLflowEdges(t *testing.T) {
 	m.Tag("a", "b")
 	m.Close(record.StateDone, nil)
 }
+
+// A name that is too long is cut to one that MLflow accepts, and is sent once.
+func TestMLflowLongNames(t *testing.T) {
+	s, h := newFakeMLflow(t), &heard{}
+	m := Start(fastMLflow(t, s.URL, h))
+	name := strings.Repeat("model/", 50)
+	m.Row(stepRow(1, map[string]any{"loss": 1.0}))
+	m.Tag(name, "long")
+	m.Close(record.StateDone, nil)
+	key := validKey(name)
+	if len(key) > maxKeyLength || strings.Trim(key, "model/_") != "" || validKey(key) != key {
+		t.Errorf("%d bytes: %q", len(key), key)
+	}
+	if run := s.runs["run1"]; run == nil || run.tags[key] != "long" || s.counts["runs/log-batch"] > 5 {
+		t.Errorf("after %d batches the run is %+v", s.counts["runs/log-batch"], run)
+	}
+}

@@ -48,6 +48,26 @@ func NewTable(header []string, rows [][]string) *Table {
 	return t
 }
 
+// Lines are the lines of a table with one for each thing, made column by column: what Document.Table and NewTable take.
+type Lines[T any] struct {
+	Header []string
+	Rows   [][]string
+	things []T
+}
+
+// LinesOf begins a table with a line for each thing and no column yet.
+func LinesOf[T any](things []T) *Lines[T] {
+	return &Lines[T]{Rows: make([][]string, len(things)), things: things}
+}
+
+// Column adds a column: what stands over it, and the cell of each thing.
+func (l *Lines[T]) Column(head string, cell func(T) string) {
+	l.Header = append(l.Header, head)
+	for i, thing := range l.things {
+		l.Rows[i] = append(l.Rows[i], cell(thing))
+	}
+}
+
 // NewData makes a table without rows whose columns are named in plain text, as programs read them.
 func NewData(title string, names ...string) *Table {
 	t := &Table{Title: title}

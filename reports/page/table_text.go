@@ -2,13 +2,13 @@ package page
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/parquet"
 )
 
@@ -41,7 +41,7 @@ func (t *Table) JSON(w io.Writer) error {
 		if j := slices.Index(names, name); j < i || name == "" { // two columns of a report may have one name
 			name = strings.TrimSpace(fmt.Sprintf("%s %d", name, i+1))
 		}
-		key, err := marshal(name)
+		key, err := jsonwords.Marshal(name)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func (t *Table) JSON(w io.Writer) error {
 			if i < len(row) {
 				cell = row[i]
 			}
-			value, err := marshal(jsonValue(cell))
+			value, err := jsonwords.Marshal(jsonValue(cell))
 			if err != nil {
 				return err
 			}
@@ -74,15 +74,6 @@ func (t *Table) JSON(w io.Writer) error {
 	}
 	b.WriteString("\n]\n")
 	return flush(w, &b)
-}
-
-// marshal is json.Marshal that leaves <, > and & readable.
-func marshal(v any) ([]byte, error) {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(v)
-	return []byte(strings.TrimSuffix(b.String(), "\n")), err
 }
 
 // jsonValue is a cell as encoding/json writes it.

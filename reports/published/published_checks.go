@@ -69,14 +69,13 @@ func repeatedShots(all []*series) []string {
 	var out []string
 	for _, s := range all {
 		for i := range s.shots {
+			if slices.Index(s.accuracy, s.accuracy[i]) < i {
+				continue // told there
+			}
 			var same []string
-			for k := range s.shots {
-				if s.accuracy[k] == s.accuracy[i] && k < i {
-					same = nil // told at k
-					break
-				}
+			for k, shots := range s.shots {
 				if s.accuracy[k] == s.accuracy[i] {
-					same = append(same, fmt.Sprint(s.shots[k]))
+					same = append(same, fmt.Sprint(shots))
 				}
 			}
 			if len(same) > 2 { // two agree now and then

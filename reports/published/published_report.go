@@ -182,37 +182,30 @@ func (f *family) Write(d *page.Document) {
 	d.Paragraph("Points of each variant minus %s, from %s. *holds*: established with other questions on each side. *if ≤ c*: "+
 		"established if the same questions were asked and at most this share of them changed its score. *open*: not established.",
 		page.Plain(f.baseline), page.Plain(strings.Join(f.blocks, " and ")))
-	header := []string{"variant"}
+	table := page.LinesOf(f.variants)
+	table.Column("variant", func(v *variant) string { return page.Plain(v.selector) })
 	for _, s := range f.shots {
-		header = append(header, ">"+shotsHead(s))
+		table.Column(">"+shotsHead(s), func(v *variant) string {
+			if i := slices.IndexFunc(v.gaps, func(g *gap) bool { return g.shots == s }); i >= 0 {
+				return v.gaps[i].cell()
+			}
+			return "–"
+		})
 	}
-	header = append(header, ">mean", ">questions to settle the mean (10 % change)", ">(unpaired)")
-	if len(f.shots) == 1 {
-		header = header[:2]
-	}
-	var rows [][]string
-	for _, v := range f.variants {
-		row := []string{page.Plain(v.selector)}
-		for _, s := range f.shots {
-			cell := "–"
-			for _, g := range v.gaps {
-				if g.shots == s {
-					cell = g.cell()
+	if len(f.shots) > 1 {
+		ofMean := func(head string, cell func(*gap) string) {
+			table.Column(head, func(v *variant) string {
+				if len(v.means) == 0 {
+					return "–"
 				}
-			}
-			row = append(row, cell)
+				return cell(v.means[0])
+			})
 		}
-		if len(f.shots) > 1 {
-			mean, paired, unpaired := "–", "–", "–"
-			if len(v.means) > 0 {
-				g := v.means[0]
-				mean, paired, unpaired = g.cell(), countCell(g.needed(0.10)), countCell(g.neededUnpaired(f.n))
-			}
-			row = append(row, mean, paired, unpaired)
-		}
-		rows = append(rows, row)
+		ofMean(">mean", (*gap).cell)
+		ofMean(">questions to settle the mean (10 % change)", func(g *gap) string { return countCell(g.needed(0.10)) })
+		ofMean(">(unpaired)", func(g *gap) string { return countCell(g.neededUnpaired(f.n)) })
 	}
-	d.Table(header, rows)
+	d.Table(table.Header, table.Rows)
 	f.writeBounds(d)
 	var items []string
 	if text := f.bestOf(); text != "" {
@@ -270,32 +263,22 @@ func (f *family) writeBounds(d *page.Document) {
 
 // bestOf holds the best variant's lead against the luck of the best of several.
 func (f *family) bestOf() string {
-	type candidate struct {
-		v *variant
-		g *gap
-	}
-	var of []candidate
-	for _, v := range f.variants {
-		g := v.gaps[0]
-		if len(v.means) > 0 {
-			g = v.means[0]
-		}
-		of = append(of, candidate{v, g})
-	}
-	if len(of) < 3 {
+	n := len(f.variants)
+	if n < 3 {
 		return ""
 	}
-	best := slices.MaxFunc(of, func(a, b candidate) int { return cmp.Compare(a.g.difference, b.g.difference) })
-	if best.g.difference <= 0 {
+	lead := func(v *variant) float64 { return slices.Concat(v.means, v.gaps)[0].difference }
+	best := slices.MaxFunc(f.variants, func(a, b *variant) int { return cmp.Compare(lead(a), lead(b)) })
+	if lead(best) <= 0 {
 		return ""
 	}
 	var luck []string
 	for _, share := range publishedShares() {
-		luck = append(luck, fmt.Sprintf("%.1f", 100*sweepreport.LuckOf(len(of))*f.pairedSE(share)/math.Sqrt2))
+		luck = append(luck, fmt.Sprintf("%.1f", 100*sweepreport.LuckOf(n)*f.pairedSE(share)/math.Sqrt2))
 	}
 	text := fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about "+
 		"%s points better when 5, 10 or 20 %% of the questions change.",
-		len(of), page.Plain(best.v.selector), inPoints(best.g.difference), page.Plain(f.baseline), len(of),
+		n, page.Plain(best.selector), inPoints(lead(best)), page.Plain(f.baseline), n,
 		luck[0]+", "+luck[1]+" or "+luck[2])
 	if last, named := f.lastEpoch(); named > 0 {
 		text += fmt.Sprintf(" The names of %d tell the epoch that was taken, up to %d: if it was chosen on the questions reported here, "+
@@ -316,7 +299,7 @@ func (f *family) randomLine() string {
 		for _, v := range f.variants {
 			for _, g := range v.gaps {
 				if g.shots == s {
-					best = max(best, g.difference+f.levelOf(s))
+					best = max(best, g.difference+g.reference)
 				}
 			}
 		}
@@ -326,18 +309,6 @@ func (f *family) randomLine() string {
 		return ""
 	}
 	return "Random demonstrations, on questions whose number is not told: " + strings.Join(parts, ", ") + "."
-}
-
-// level is the baseline's accuracy.
-func (f *family) levelOf(shots int) float64 {
-	for _, v := range f.variants {
-		for _, g := range v.gaps {
-			if g.shots == shots {
-				return g.reference
-			}
-		}
-	}
-	return math.NaN()
 }
 
 // writeMany gives a line to each table with several samplers.

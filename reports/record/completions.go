@@ -1,8 +1,6 @@
 package record
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
@@ -38,25 +36,13 @@ type SampledCompletion struct {
 // appendCompletions appends the rows of one step to completions.jsonl and makes them durable.
 func appendCompletions(dir, phase string, epoch, step int, rows []Completion) error {
 	path := filepath.Join(dir, CompletionsFile)
-	var data bytes.Buffer
-	to := json.NewEncoder(&data)
-	to.SetEscapeHTML(false) // for people: <answer>, not \u003canswer\u003e
+	var data []byte
 	for _, c := range rows {
-		if err := to.Encode(SampledCompletion{phase, epoch, step, c}); err != nil {
+		line, err := jsonwords.Marshal(SampledCompletion{phase, epoch, step, c})
+		if err != nil {
 			return fmt.Errorf("%s: query %d: %w", path, c.QueryID, err) // a reward or advantage that is no finite number
 		}
+		data = append(append(data, line...), '\n')
 	}
-	return appendDurably(path, data.Bytes())
-}
-
-// EachCompletion hands over the lines of completions.jsonl one by one.
-func EachCompletion(dir string, do func(SampledCompletion)) error {
-	return EachLine(filepath.Join(dir, CompletionsFile), func(line []byte) error {
-		var c SampledCompletion
-		if err := jsonwords.Unmarshal(line, &c); err != nil {
-			return err
-		}
-		do(c)
-		return nil
-	})
+	return appendDurably(path, data)
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/stats"
 )
@@ -111,11 +110,7 @@ func appendDurably(path string, data []byte) error {
 func ReadEvals(dir string) ([]Evaluation, error) {
 	var evals []Evaluation
 	index := map[string]int{}
-	err := EachLine(filepath.Join(dir, EvalsFile), func(line []byte) error {
-		var e Evaluation
-		if err := jsonwords.Unmarshal(line, &e); err != nil {
-			return err
-		}
+	err := EachJSON(filepath.Join(dir, EvalsFile), func(e Evaluation) error {
 		if err := e.Validate(); err != nil {
 			return err
 		}
@@ -167,12 +162,8 @@ const (
 // Title names a stage for readers.
 func (s StageResult) Title() string {
 	switch s.Policy {
-	case PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference:
-		return s.Policy
-	case PolicyBestBeam:
-		return "best beam"
-	case PolicyRecorded:
-		return "recorded order"
+	case PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference, PolicyBestBeam, PolicyRecorded:
+		return strings.ReplaceAll(s.Policy, "_", " ")
 	case PolicyInit:
 		return "initial policy"
 	case policyResults:

@@ -3,7 +3,6 @@ package record
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -55,11 +54,7 @@ func WriteManifest(dir, version string) error {
 			return err
 		}
 	}
-	data, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", ManifestFile, err)
-	}
-	return atomicfile.Write(filepath.Join(dir, ManifestFile), append(data, '\n'), 0o644)
+	return atomicfile.WriteJSON(filepath.Join(dir, ManifestFile), m)
 }
 
 // RemoveManifest is for a run that goes on: what it adds has no digest yet.

@@ -1,7 +1,5 @@
 package record
 
-import "fulcrum/internal/option"
-
 // LoggingOptions is the section logging.
 type LoggingOptions struct {
 	// progress on stderr: an updating line on a terminal, plain lines otherwise
@@ -20,14 +18,6 @@ type LoggingOptions struct {
 // DefaultLoggingOptions logs every step everywhere.
 func DefaultLoggingOptions() LoggingOptions {
 	return LoggingOptions{Progress: true, TensorBoard: true, LogEverySteps: 1, StallMinutes: 10}
-}
-
-// Validate checks the interval.
-func (o LoggingOptions) Validate() error {
-	if o.LogEverySteps < 1 {
-		return option.Errorf("log_every_steps", "want at least 1, found %d", o.LogEverySteps)
-	}
-	return nil
 }
 
 // ReportOptions is the section report.
@@ -49,12 +39,4 @@ type FigureOptions struct {
 // DefaultReportOptions draws at most every 5 s.
 func DefaultReportOptions() ReportOptions {
 	return ReportOptions{Plots: true, PlotSeconds: 5}
-}
-
-// Validate checks the ranges.
-func (o ReportOptions) Validate() error {
-	if o.PlotSeconds < 0 {
-		return option.Errorf("plot_seconds", "want at least 0, found %g", o.PlotSeconds)
-	}
-	return nil
 }

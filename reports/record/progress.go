@@ -28,7 +28,7 @@ const (
 )
 
 // Progress shows the training on stderr. On a terminal one line is rewritten in place; elsewhere
-// plain lines appear at each epoch and every plainEvery. A nil progress shows nothing.
+// plain lines appear at each epoch and every plainEvery.
 type Progress struct {
 	w        io.Writer
 	terminal bool

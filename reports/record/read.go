@@ -302,6 +302,17 @@ func EachLine(path string, do func(line []byte) error) error {
 	return nil
 }
 
+// EachJSON calls do with every line of a file of JSON values, as EachLine does.
+func EachJSON[T any](path string, do func(T) error) error {
+	return EachLine(path, func(line []byte) error {
+		var v T
+		if err := jsonwords.Unmarshal(line, &v); err != nil {
+			return err
+		}
+		return do(v)
+	})
+}
+
 // ReadJSON reads path into v; an absent file leaves v as it is.
 func ReadJSON(path string, v any) error {
 	data, err := readIfThere(path)

@@ -1,8 +1,6 @@
 package record
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -85,18 +83,8 @@ func parseNonFinite(s string) (float64, bool) {
 // appendRow writes r as one JSON line: kind, phase, epoch, step, global_step, time, then the fields
 // in metric order. The bytes depend on nothing but r.
 func appendRow(b []byte, r Row, order MetricOrder) ([]byte, error) {
-	b = append(b, `{"kind":`...)
-	b = appendString(b, r.Kind)
-	b = append(b, `,"phase":`...)
-	b = appendString(b, r.Phase)
-	b = append(b, `,"epoch":`...)
-	b = strconv.AppendInt(b, int64(r.Epoch), 10)
-	b = append(b, `,"step":`...)
-	b = strconv.AppendInt(b, int64(r.Step), 10)
-	b = append(b, `,"global_step":`...)
-	b = strconv.AppendInt(b, int64(r.GlobalStep), 10)
-	b = append(b, `,"time":`...)
-	b = strconv.AppendFloat(b, r.Time, 'f', 3, 64)
+	b = fmt.Appendf(b, `{"kind":%s,"phase":%s,"epoch":%d,"step":%d,"global_step":%d,"time":%.3f`, jsonString(r.Kind), jsonString(r.Phase),
+		r.Epoch, r.Step, r.GlobalStep, r.Time)
 	names := slices.Collect(maps.Keys(r.Fields))
 	order.Sort(names)
 	for _, name := range names {
@@ -104,9 +92,7 @@ func appendRow(b []byte, r Row, order MetricOrder) ([]byte, error) {
 		case "kind", "phase", "epoch", "step", "global_step", "time":
 			return nil, fmt.Errorf("metrics.jsonl: field %s: every row has it already", name)
 		}
-		b = append(b, ',')
-		b = appendString(b, name)
-		b = append(b, ':')
+		b = fmt.Appendf(b, ",%s:", jsonString(name))
 		var err error
 		if b, err = appendValue(b, r.Fields[name]); err != nil {
 			return nil, fmt.Errorf("metrics.jsonl: field %s: %w", name, err)
@@ -126,7 +112,7 @@ func appendValue(b []byte, v any) ([]byte, error) {
 	case bool:
 		return strconv.AppendBool(b, v), nil
 	case string:
-		return appendString(b, v), nil
+		return append(b, jsonString(v)...), nil
 	case []float64:
 		b = append(b, '[')
 		for i, x := range v {
@@ -158,12 +144,9 @@ func AppendNumber(b []byte, x float64) []byte {
 	return strconv.AppendFloat(b, x, format, -1, 64)
 }
 
-func appendString(b []byte, s string) []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // "β > 1" stays readable
-	enc.Encode(s)            // a string always marshals
-	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
+func jsonString(s string) []byte {
+	text, _ := jsonwords.Marshal(s) // a string always marshals
+	return text
 }
 
 // ParseRow reads one line of metrics.jsonl.

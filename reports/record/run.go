@@ -50,19 +50,6 @@ func (r *Run) ScoreBefore(phase, metric string) (float64, bool) {
 	return r.Score("val", before, metric)
 }
 
-// EpochOf is the number of the i-th epoch that a phase has recorded.
-func (r *Run) EpochOf(phase string, i int) int {
-	for _, e := range r.Epochs {
-		if e.Phase == phase {
-			if i == 0 {
-				return e.Epoch
-			}
-			i--
-		}
-	}
-	return 0
-}
-
 func (s *Steps) Globals() []float64 {
 	x := make([]float64, len(s.Global))
 	for i, g := range s.Global {

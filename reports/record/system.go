@@ -1,10 +1,6 @@
 package record
 
-import (
-	"path/filepath"
-
-	"fulcrum/internal/jsonwords"
-)
+import "path/filepath"
 
 // SystemFile holds what a run has in use, a line every ten seconds of training. It has nothing that equal runs have equal.
 const SystemFile = "system.jsonl"
@@ -22,13 +18,8 @@ type System struct {
 }
 
 // ReadSystem reads system.jsonl; a run without it has no lines.
-func ReadSystem(dir string) ([]System, error) {
-	var out []System
-	err := EachLine(filepath.Join(dir, SystemFile), func(line []byte) error {
-		var s System
-		if err := jsonwords.Unmarshal(line, &s); err != nil {
-			return err
-		}
+func ReadSystem(dir string) (out []System, err error) {
+	err = EachJSON(filepath.Join(dir, SystemFile), func(s System) error {
 		out = append(out, s)
 		return nil
 	})

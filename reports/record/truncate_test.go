@@ -173,6 +173,9 @@ func TestTruncateRefusesAFolderThatLostRows(t *testing.T) {
 // readCompletions reads completions.jsonl in the order it was written. A folder without the file has none.
 func readCompletions(dir string) ([]SampledCompletion, error) {
 	var rows []SampledCompletion
-	err := EachCompletion(dir, func(c SampledCompletion) { rows = append(rows, c) })
+	err := EachJSON(filepath.Join(dir, CompletionsFile), func(c SampledCompletion) error {
+		rows = append(rows, c)
+		return nil
+	})
 	return rows, err
 }

@@ -1,14 +1,11 @@
 package reportstest
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -18,59 +15,31 @@ import (
 // completions, with a reward of two terms. It is the same to the last bit every time.
 func FakeAnswers(t testing.TB, seed uint64) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "answers")
-	Must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
-	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(fakeAnswersConfig), 0o644))
-	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- exp=shapes_vl\n- grpo=tokens\n"), 0o644))
-	clock := NewClock(500 * time.Millisecond)
-	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.LoggingOptions{LogEverySteps: 1}, Stderr: &bytes.Buffer{},
-		Now: clock.Now})
-	Must(t, err)
-	a := &answers{t: t, log: log, seed: seed, rng: rand.New(rand.NewPCG(seed, 5))}
+	a := &answers{recorder: begin(t, "answers", filepath.Join(t.TempDir(), "answers"), record.LoggingOptions{LogEverySteps: 1}),
+		seed: seed, rng: rand.New(rand.NewPCG(seed, 5))}
 	a.evaluate("majority", "", 0, 0.2)
 	a.evaluate("reference", "", 0, 0.97)
 	a.evaluate("init", "init", 0, 0)
 	a.sft(2, 30)
 	a.grpo(2, 45)
 	a.evaluate("best", "grpo", 2, 0.46)
-	Must(t, log.Close())
-	Must(t, os.WriteFile(filepath.Join(dir, "examples.json"), []byte(fakeAnswerExamples), 0o644))
-	Must(t, results.WriteSummary(dir, record.Summary{
-		State: record.StateDone, Title: "shapes_vl", Task: "train", Command: []string{"run", "exp=shapes_vl", "grpo=tokens"},
-		Overrides: []string{"exp=shapes_vl", "grpo=tokens"},
-		Device:    "cpu", Threads: 2, Start: "2025-03-01T12:00:00Z", WallSeconds: 187.4, Versions: map[string]string{"go": "go1.26.8"},
-		Data: record.DataSummary{Name: "shapes", Synthetic: true, Notice: "synthetic data: small rendered scenes with generated questions " +
-			"and answers, made for demonstration",
-			Fingerprint: "8c1f0b7d2a", Counts: map[string]int{"train_samples": 1920, "val_samples": 200, "eval_samples": 400}, EvalName: "dev"},
-		Phases: []record.PhaseSummary{{Name: "sft", Epochs: 2, Steps: 60, Seconds: 9.8}, {Name: "grpo", Epochs: 2, Steps: 90, Seconds: 121}},
-		Best: &record.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.4711, Phase: "grpo", Epoch: 2,
-			Checkpoint: "checkpoints/grpo_epoch2.safetensors"},
-	}))
-	return dir
+	Must(t, results.WriteSummary(a.dir, a.end()))
+	return a.dir
 }
 
 // answers records the run of a token policy.
 type answers struct {
-	t      testing.TB
-	log    *record.Log
-	seed   uint64
-	rng    *rand.Rand
-	global int
-}
-
-func (a *answers) Record(kind, phase string, epoch, step int, fields map[string]any) {
-	a.t.Helper()
-	Must(a.t, a.log.Record(kind, phase, epoch, step, a.global, fields))
+	*recorder
+	seed uint64
+	rng  *rand.Rand
 }
 
 // evaluate records rewards of which 0.9 is the accuracy and 0.1 a term for the format.
 func (a *answers) evaluate(policy, phase string, epoch int, mean float64) {
-	for _, split := range []struct {
-		name string
-		n    int
-	}{{"val", 200}, {"dev", 400}} {
-		hard, luck := rand.New(rand.NewPCG(3, uint64(split.n))), rand.New(rand.NewPCG(a.seed, uint64(len(policy)+10*epoch)))
-		ids, rewards, accuracies := make([]int64, split.n), make([]float64, split.n), make([]float64, split.n)
+	for i, split := range []string{"val", "dev"} {
+		n := []int{200, 400}[i]
+		hard, luck := rand.New(rand.NewPCG(3, uint64(n))), rand.New(rand.NewPCG(a.seed, uint64(len(policy)+10*epoch)))
+		ids, rewards, accuracies := make([]int64, n), make([]float64, n), make([]float64, n)
 		right := 0.0
 		for i := range ids {
 			x, other, lucky := hard.Float64(), luck.Float64(), luck.Float64() < 0.2
@@ -82,17 +51,14 @@ func (a *answers) evaluate(policy, phase string, epoch int, mean float64) {
 				accuracies[i] = 1
 			}
 			rewards[i] = 0.9*accuracies[i] + 0.1*math.Ceil(mean)
-			right += accuracies[i] / float64(split.n)
+			right += accuracies[i] / float64(n)
 		}
-		fields := map[string]any{"split": split.name, "policy": policy, "reward": 0.9*right + 0.1*math.Ceil(mean), "accuracy": right}
+		fields := map[string]any{"reward": 0.9*right + 0.1*math.Ceil(mean), "accuracy": right}
 		if policy != "majority" && policy != "reference" {
 			fields["completion_length"], fields["truncated_share"] = 5-2*mean, 0.25*(1-mean)
 		}
-		a.Record(record.KindEval, phase, epoch, 0, fields)
-		Must(a.t, a.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 16,
-			QueryIDs: ids, Scores: rewards, ChosenFrom: chosenFrom(policy, split.name, 4)}))
-		Must(a.t, a.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 16,
-			QueryIDs: ids, Scores: accuracies, ChosenFrom: chosenFrom(policy, split.name, 4)}))
+		a.recorder.evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 16, QueryIDs: ids}, 0, fields,
+			rewards, accuracies)
 	}
 }
 
@@ -140,7 +106,7 @@ func (a *answers) grpo(epochs, perEpoch int) {
 				"truncated_share": 0.05 * (1 - at), "adv_hist": histogram}
 			a.Record(record.KindStep, "grpo", epoch, step, last)
 			if i == 0 {
-				Must(a.t, a.log.Completions("grpo", epoch, step, fakeCompletions(epoch)))
+				Must(a, a.log.Completions("grpo", epoch, step, fakeCompletions(epoch)))
 			}
 		}
 		f := map[string]any{"val_loss": 2.0, "val_kl": 0.05 * float64(epoch), "val_reward": 0.42 + 0.02*float64(epoch), "val_accuracy": 0.36 +
@@ -176,17 +142,3 @@ func fakeCompletions(epoch int) []record.Completion {
 	}
 	return rows
 }
-
-const fakeAnswersConfig = `seed: 0
-policy: qwen2_5_vl
-sft: {epochs: 2}
-rce: {rollout: offline}
-grpo:
-  rollout: online
-  clip: {epsilon: 0.2, epsilon_high: 0.28}
-  kl: {target_min: 0.01, target_max: 0.1, controller: fixed}
-optim: {grad_clip_norm: 1.0}
-`
-
-const fakeAnswerExamples = `[{"question": "<image>what | colour?", "answer": "red", "before": [{"question": "", "answer": " ri|ri\n"}],
- "after": [{"question": "", "answer": "red"}], "reward_before": 0, "reward_after": 1}]`

@@ -1,9 +1,9 @@
 package reportstest
 
 import (
-	"bytes"
-	"fmt"
+	"embed"
 	"io"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -13,38 +13,85 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/stat"
-	"fulcrum/internal/tensorfile"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 )
 
+// folders are what the runs begin with, by name: their configuration, and the parts of their ends that no rows tell.
+//
+//go:embed all:testdata
+var folders embed.FS
+
+// recorder writes the rows of a run.
+type recorder struct {
+	testing.TB
+	dir    string
+	log    *record.Log
+	global int // steps so far
+	epochs int // so far, of all phases
+}
+
+// begin copies a folder of testdata to dir and opens the log of a run there.
+func begin(t testing.TB, folder, dir string, logging record.LoggingOptions) *recorder {
+	t.Helper()
+	from, err := fs.Sub(folders, "testdata/"+folder)
+	Must(t, err)
+	Must(t, os.CopyFS(dir, from))
+	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: logging, Stderr: io.Discard, Now: NewClock(500 * time.Millisecond)})
+	Must(t, err)
+	return &recorder{TB: t, dir: dir, log: log}
+}
+
+func (r *recorder) Record(kind, phase string, epoch, step int, fields map[string]any) {
+	r.Helper()
+	r.epochs += stats.BoolInt(kind == record.KindEpoch)
+	Must(r, r.log.Record(kind, phase, epoch, step, r.global, fields))
+}
+
+// evaluate records what a policy earns on a split, and its scores by each metric: reward, then accuracy.
+func (r *recorder) evaluate(e record.Evaluation, step int, fields map[string]any, scores ...[]float64) {
+	r.Helper()
+	fields["split"], fields["policy"] = e.Split, e.Policy
+	r.Record(record.KindEval, e.Phase, e.Epoch, step, fields)
+	if e.Policy == "best" && e.Split == "val" {
+		e.ChosenFrom = r.epochs + 1
+	}
+	for i, metric := range []string{"reward", "accuracy"}[:len(scores)] {
+		e.Metric, e.Scores = metric, scores[i]
+		Must(r, r.log.Scores(e))
+	}
+}
+
+// end closes the log and reads the summary that the run began with.
+func (r *recorder) end() record.Summary {
+	r.Helper()
+	Must(r, r.log.Close())
+	summary, err := record.ReadSummary(r.dir)
+	Must(r, err)
+	return *summary
+}
+
 // FakeRun writes the folder of a plausible run: RCE, GRPO on recorded beams, GRPO on sampled groups,
 // on 400 validation and 1,000 held-out queries. It is the same to the last bit every time.
 func FakeRun(t testing.TB, seed uint64) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "run")
-	Must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
-	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(fakeConfig), 0o644))
-	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- exp=okvqa_online\n- data=okvqa\n- seed=1\n"), 0o644))
-	clock := NewClock(500 * time.Millisecond)
-	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.Now})
-	Must(t, err)
-	g := &generator{t: t, log: log, rng: rand.New(rand.NewPCG(seed, 99))}
-	g.baselines()
+	g := &generator{recorder: begin(t, "okvqa", filepath.Join(t.TempDir(), "run"), record.DefaultLoggingOptions()),
+		rng: rand.New(rand.NewPCG(seed, 99))}
+	for _, policy := range []string{"random", "similarity", "oracle", "init"} {
+		g.evaluate(policy, "", 0, 0)
+	}
 	g.phase("rce", 3, 40, 0.006)
 	g.phase("grpo", 4, 30, 0.008)
-	g.event("warning", "kl_beta_at_bound", "the KL coefficient sits on its bound 1: widen grpo.kl.beta_min or beta_max, or the KL band")
+	g.Record(record.KindEvent, "grpo", 4, 120, map[string]any{"event": "kl_beta_at_bound", "severity": "warning",
+		"message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_min or beta_max, or the KL band"})
 	g.phase("grpo_online", 6, 60, 0.022)
-	g.evaluate("best", "grpo_online", 5)
-	Must(t, log.Close())
-	Must(t, os.WriteFile(filepath.Join(dir, "examples.json"), []byte(fakeExamples), 0o644))
-	summary := FakeSummary()
+	g.evaluate("best", "grpo_online", 5, 360)
+	summary := g.end()
 	summary.Evaluations = []record.StageResult{} // left to the report: they cost a second
-	Must(t, results.WriteSummary(dir, summary))
-	return dir
+	Must(t, results.WriteSummary(g.dir, summary))
+	return g.dir
 }
 
 func Must(t testing.TB, err error) {
@@ -55,25 +102,9 @@ func Must(t testing.TB, err error) {
 }
 
 type generator struct {
-	t      testing.TB
-	log    *record.Log
-	rng    *rand.Rand
-	global int
-	last   record.Row
-	gain   float64
-	epochs int // of all phases
-}
-
-func (g *generator) Record(kind, phase string, epoch, step int, fields map[string]any) {
-	g.t.Helper()
-	g.epochs += stats.BoolInt(kind == record.KindEpoch)
-	g.last = record.Row{Phase: phase, Epoch: epoch, Step: step}
-	Must(g.t, g.log.Record(kind, phase, epoch, step, g.global, fields))
-}
-
-func (g *generator) event(severity, name, message string) {
-	g.Record(record.KindEvent, g.last.Phase, g.last.Epoch, g.last.Step,
-		map[string]any{"event": name, "severity": severity, "message": message})
+	*recorder
+	rng  *rand.Rand
+	gain float64
 }
 
 // scores are zero-inflated with the given mean; the same question is hard or easy for every policy.
@@ -95,21 +126,19 @@ func (g *generator) scores(split string, n int, mean float64, noise uint64) (ids
 	return
 }
 
-func (g *generator) evaluate(policy, phase string, epoch int) {
+func (g *generator) evaluate(policy, phase string, epoch, step int) {
 	base := map[string]float64{"random": 0.0231, "similarity": 0.0841, "init": 0.0841, "oracle": 0.2296}
 	mean, ok := base[policy]
 	if !ok {
 		mean = 0.0841 + g.gain
 	}
-	for _, split := range []struct {
-		name string
-		n    int
-	}{{"val", 400}, {"dev", 1000}} {
-		noise := uint64(len(policy) + 31*epoch)
-		if policy == "init" {
-			noise = uint64(len("similarity"))
-		}
-		ids, scores := g.scores(split.name, split.n, mean, noise)
+	noise := uint64(len(policy) + 31*epoch)
+	if policy == "init" {
+		noise = uint64(len("similarity"))
+	}
+	for i, split := range []string{"val", "dev"} {
+		n := []int{400, 1000}[i]
+		ids, scores := g.scores(split, n, mean, noise)
 		var sum float64
 		accuracy := make([]float64, len(scores))
 		for i, s := range scores {
@@ -118,26 +147,8 @@ func (g *generator) evaluate(policy, phase string, epoch int) {
 				accuracy[i] = 1
 			}
 		}
-		g.Record(record.KindEval, phase, epoch, g.last.Step,
-			map[string]any{"split": split.name, "policy": policy, "reward": sum / float64(split.n)})
-		Must(g.t, g.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2,
-			QueryIDs: ids, Scores: scores, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
-		Must(g.t, g.log.Scores(record.Evaluation{Split: split.name, Policy: policy, Phase: phase, Epoch: epoch, Metric: "accuracy", Shots: 2,
-			QueryIDs: ids, Scores: accuracy, ChosenFrom: chosenFrom(policy, split.name, g.epochs)}))
-	}
-}
-
-// chosenFrom is how many checkpoints a policy was chosen from on a split.
-func chosenFrom(policy, split string, epochs int) int {
-	if policy == "best" && split == "val" {
-		return epochs + 1
-	}
-	return 0
-}
-
-func (g *generator) baselines() {
-	for _, policy := range []string{"random", "similarity", "oracle", "init"} {
-		g.evaluate(policy, "", 0)
+		g.recorder.evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 2, QueryIDs: ids}, step,
+			map[string]any{"reward": sum / float64(n)}, scores, accuracy)
 	}
 }
 
@@ -199,45 +210,10 @@ func (g *generator) phase(name string, epochs, perEpoch int, gain float64) {
 		}
 		g.Record(record.KindEpoch, name, epoch, epoch*perEpoch, f)
 		if epoch == epochs {
-			g.evaluate(name, name, epoch)
+			g.evaluate(name, name, epoch, epoch*perEpoch)
 		}
 	}
 }
-
-func FakeSummary() record.Summary {
-	return record.Summary{
-		State: record.StateDone, Title: "okvqa_online", Task: "train",
-		Command:   []string{"bin/run", "exp=okvqa_online", "data=okvqa", "data.root=../my data", "seed=1"},
-		Overrides: []string{"exp=okvqa_online", "data=okvqa", "data.root=../my data", "seed=1"}, Seed: 1, Device: "cpu", Threads: 2,
-		Start: "2025-03-01T12:00:00Z", WallSeconds: 187.4, Resumes: 1,
-		Versions: map[string]string{"fulcrum": "0.1.0 (91116f8)", "go": "go1.26.8", "libtorch": "1.13.1", "config": "5f1c9a3e"},
-		Data: record.DataSummary{Name: "okvqa", Notice: "Real OK-VQA questions; rewards come from a small copy reader, not from a " +
-			"vision-language model.", Fingerprint: "8c1f0b7d2a",
-			Counts:  map[string]int{"train_queries": 4323, "val_queries": 400, "dev_queries": 1000, "pool_size": 64},
-			Skipped: map[string]int{"query without beams": 2197}, Shots: 2, EvalName: "dev"},
-		Phases: []record.PhaseSummary{{Name: "rce", Epochs: 3, Steps: 120, Seconds: 9.8}, {Name: "grpo", Epochs: 4, Steps: 120, Seconds: 21.3},
-			{Name: "grpo_online", Epochs: 6, Steps: 360, Seconds: 120.9}},
-		Best: &record.BestSummary{Metric: "val_reward", Mode: "max", Value: 0.1187, Phase: "grpo_online", Epoch: 5,
-			Checkpoint: "checkpoints/grpo_online_epoch5.safetensors"},
-	}
-}
-
-const fakeConfig = `seed: 1
-rce: {epochs: 3}
-grpo:
-  rollout: offline
-  clip: {epsilon: 0.2, epsilon_high: null}
-  kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}
-  curriculum: {early_epochs: 1, early_top_k: 3, late_top_k: null}
-grpo_online:
-  rollout: online
-  clip: {epsilon: 0.2, epsilon_high: 0.28}
-  kl: {target_min: 0.05, target_max: 0.5, controller: adaptive}
-optim: {grad_clip_norm: 1.0}
-`
-
-const fakeExamples = `[{"question": "what | is this?", "answer": "a kite", "before": [{"question": "which toy?", "answer": "doll"}],
- "after": [{"question": "what flies?", "answer": "kite"}, {"question": "what is on the string?", "answer": "kite"}], "reward_before": 0.01, "reward_after": 0.62}]`
 
 // Edit replaces a text in a file of the run.
 func Edit(t *testing.T, path, old, text string) {
@@ -249,136 +225,6 @@ func Edit(t *testing.T, path, old, text string) {
 		t.Fatalf("%s does not hold %s", path, old)
 	}
 	Must(t, os.WriteFile(path, append(append(append([]byte{}, data[:found[0]]...), text...), data[found[1]:]...), 0o644))
-}
-
-const honestConfig = `task: train
-seed: 1
-schedule: [rce, grpo]
-rce: {epochs: 2}
-grpo: {epochs: 2, clip: {epsilon: 0.2}, kl: {target_min: 0.01, target_max: 0.1, controller: adaptive}}
-logging: {log_every_steps: 1, tensorboard: true}
-checkpoint: {best: {kl_max: null}}
-`
-
-// honestStep returns what the i-th step of an epoch records; at is its number in the phase.
-func honestStep(phase string, i int, at float64) map[string]any {
-	f := map[string]any{"loss": 3 - 0.1*at, "grad_norm": 1 + 0.3/at, "lr": 1e-3, "step_seconds": 0.01 * at}
-	if phase == "grpo" {
-		counts := make([]float64, 10)
-		counts[i], counts[9-i] = 3, 4
-		f["kl"], f["kl_beta"], f["mean_ratio"], f["clip_fraction"], f["adv_hist"] = 0.013*at, 0.1, 1.01, 0.05, counts
-		f["mean_advantage"], f["std_advantage"], f["max_advantage"] = 0.01, 0.9, 2.0
-	}
-	return f
-}
-
-// honestScores returns the scores of 40 questions under a policy.
-func honestScores(gain float64) (ids []int64, scores []float64) {
-	ids, scores = make([]int64, 40), make([]float64, 40)
-	for i := range scores {
-		ids[i], scores[i] = int64(i), float64((i*7)%11)/11+gain*float64(i%3)
-	}
-	return ids, scores
-}
-
-// evaluator records what a policy scores on both splits and returns its validation reward.
-func evaluator(
-	t testing.TB, log *record.Log, global *int,
-) func(policy, phase string, epoch int, gain float64, more map[string]any) float64 {
-	return func(policy, phase string, epoch int, gain float64, more map[string]any) (reward float64) {
-		for _, split := range []string{"val", "dev"} {
-			ids, scores := honestScores(gain)
-			mean, _ := stat.MeanSE(scores)
-			fields := map[string]any{"split": split, "policy": policy, "reward": mean}
-			for name, x := range more {
-				fields[name] = x
-			}
-			Must(t, log.Record(record.KindEval, phase, epoch, 0, *global, fields))
-			Must(t, log.Scores(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: "reward", Shots: 2, QueryIDs: ids,
-				Scores: scores, ChosenFrom: chosenFrom(policy, split, 4)}))
-			if split == "val" {
-				reward = mean
-			}
-		}
-		return reward
-	}
-}
-
-// HonestRun writes the folder of a small run whose records agree: epochs are means of their steps, evaluations means
-// of their scores. It is the same to the last bit every time.
-func HonestRun(t testing.TB, rebuild func(dir string) error) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "run")
-	Must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
-	Must(t, os.MkdirAll(filepath.Join(dir, "checkpoints"), 0o755))
-	weights := tensorfile.Tensor{Name: "a", DType: tensorfile.U8, Shape: []int{7}, Data: []byte("weights")}
-	Must(t, tensorfile.WriteSafetensors(filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"), []tensorfile.Tensor{weights}, nil))
-	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(honestConfig), 0o644))
-	Must(t, os.WriteFile(filepath.Join(dir, ".hydra", "overrides.yaml"), []byte("- seed=1\n"), 0o644))
-	clock := NewClock(500 * time.Millisecond)
-	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{}, Now: clock.Now})
-	Must(t, err)
-	log.Plan([]record.PhasePlan{{Name: "rce", Epochs: 2, StepsPerEpoch: 5}, {Name: "grpo", Epochs: 2, StepsPerEpoch: 5}})
-	Must(t, log.Infof("pointer: 12 parameters on cpu, 1 threads"))
-	global := 0
-	evaluate := evaluator(t, log, &global)
-	evaluate("random", "", 0, -0.2, nil)
-	evaluate("similarity", "", 0, 0, nil)
-	evaluate("init", "init", 0, 0, map[string]any{"kl": 0.0})
-	var best float64
-	for p, phase := range []string{"rce", "grpo"} {
-		for epoch := 1; epoch <= 2; epoch++ {
-			sums := map[string]float64{}
-			hist := make([]float64, 10)
-			for i := range 5 {
-				global++
-				step := (epoch-1)*5 + i + 1
-				at := float64(step)
-				f := honestStep(phase, i, at)
-				if counts, ok := f["adv_hist"].([]float64); ok {
-					for k, c := range counts {
-						hist[k] += c
-					}
-				}
-				for name, x := range f {
-					if x, ok := x.(float64); ok {
-						sums[name] += x
-					}
-				}
-				Must(t, log.Record(record.KindStep, phase, epoch, step, global, f))
-			}
-			gain := 0.01 * float64(2*p+epoch)
-			f := map[string]any{"checkpoint": fmt.Sprintf("checkpoints/%s_epoch%d.safetensors", phase, epoch), "val_loss": 3 - gain, "val_kl": 0.05 +
-				gain}
-			if phase == "grpo" {
-				f["adv_hist"] = hist
-			}
-			for name, sum := range sums {
-				f[name] = sum / 5
-			}
-			_, scores := honestScores(gain)
-			f["val_reward"], _ = stat.MeanSE(scores)
-			Must(t, log.Record(record.KindEpoch, phase, epoch, 5*epoch, global, f))
-			if epoch == 2 {
-				best = evaluate(phase, phase, epoch, gain, map[string]any{"loss": 3 - gain, "kl": 0.05 + gain})
-			}
-		}
-	}
-	Must(t, log.Record(record.KindEvent, "grpo", 2, 10, global, map[string]any{"event": "kl_beta_at_bound", "severity": "warning",
-		"message": "the KL coefficient sits on its bound 1: widen grpo.kl.beta_max"}))
-	evaluate("best", "grpo", 2, 0.04, map[string]any{"kl": 0.09})
-	Must(t, log.Close())
-	s := record.Summary{State: record.StateDone, Title: "honest", Task: "train", Command: []string{"run", "seed=1"},
-		Overrides: []string{"seed=1"}, Seed: 1, Device: "cpu", Threads: 1, Phases: []record.PhaseSummary{}, Warnings: []string{},
-		Best: &record.BestSummary{Metric: "val_reward", Mode: "max", Value: record.Number(best), Phase: "grpo", Epoch: 2,
-			Checkpoint: "checkpoints/grpo_epoch2.safetensors"}}
-	run, err := record.ReadRun(dir)
-	Must(t, err)
-	s.AddRecorded(run)
-	Must(t, results.WriteSummary(dir, s))
-	Must(t, record.WriteManifest(dir, "test"))
-	Must(t, rebuild(dir))
-	return dir
 }
 
 func ReadReport(t *testing.T, dir string) string {
@@ -406,19 +252,13 @@ func SweepRun(t *testing.T, dir string, seed uint64, gain float64, config string
 	Must(t, results.WriteSummary(dir, record.Summary{State: record.StateDone, Command: []string{"bin/run", "seed=1"}}))
 }
 
-// clock starts at a fixed time and moves by its step at each look.
-type clock struct {
-	at   time.Time
-	step time.Duration
-}
-
-func NewClock(step time.Duration) *clock {
-	return &clock{time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC), step}
-}
-
-func (c *clock) Now() time.Time {
-	c.at = c.at.Add(c.step)
-	return c.at
+// NewClock returns a clock that starts at a fixed time and moves by step at each look.
+func NewClock(step time.Duration) func() time.Time {
+	at := time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
+	return func() time.Time {
+		at = at.Add(step)
+		return at
+	}
 }
 
 // OpenTestLog opens the log of a run folder whose clock moves one second a row.
@@ -426,7 +266,7 @@ func OpenTestLog(t testing.TB, dir string, stderr io.Writer) *record.Log {
 	t.Helper()
 	logging := record.DefaultLoggingOptions()
 	logging.StallMinutes = 0 // whose watch looks at the clock
-	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: logging, Stderr: stderr, Now: NewClock(time.Second).Now})
+	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: logging, Stderr: stderr, Now: NewClock(time.Second)})
 	Must(t, err)
 	t.Cleanup(func() { log.Close() })
 	return log

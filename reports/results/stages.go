@@ -2,7 +2,6 @@ package results
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -294,11 +293,7 @@ func WriteSummary(dir string, s record.Summary) error {
 			return err
 		}
 	}
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("%s: %w", record.SummaryFile, err)
-	}
-	return atomicfile.Write(filepath.Join(dir, record.SummaryFile), append(data, '\n'), 0o644)
+	return atomicfile.WriteJSON(filepath.Join(dir, record.SummaryFile), s)
 }
 
 // JudgedBy returns the split and metric by which a run is judged: held out from every choice, else val;

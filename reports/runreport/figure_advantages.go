@@ -9,15 +9,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-func advantagesPlot() Figure {
-	return Figure{
-		Name: "advantages",
-		Make: advantageFigure,
-		Caption: "Advantages of what a step learns from. A histogram that narrows around 0 says that the groups have " +
-			"become alike.",
-	}
-}
-
 // advantageFigure shows how advantages spread over time, and their histogram in the first and the last
 // epoch of each phase that has them.
 func advantageFigure(run *record.Run) *chart.Figure {

@@ -5,15 +5,6 @@ import (
 	"fulcrum/reports/record"
 )
 
-func completionsPlot() Figure {
-	return Figure{
-		Name: "completions",
-		Make: lengthFigure,
-		Caption: "Lengths of sampled and of greedy answers. A growing share that is cut says that the limit is too " +
-			"low, or that the policy has stopped ending its answers.",
-	}
-}
-
 // lengthFigure shows how long completions are and how many were cut.
 func lengthFigure(run *record.Run) *chart.Figure {
 	length := newPanel(run, "tokens per completion")

@@ -6,14 +6,6 @@ import (
 	"fulcrum/reports/record"
 )
 
-func gradNormPlot() Figure {
-	return Figure{
-		Name:    "grad_norm",
-		Make:    gradNormFigure,
-		Caption: "The size of the gradient before it is clipped. Spikes are steps that one batch dominates.",
-	}
-}
-
 func gradNormFigure(run *record.Run) *chart.Figure {
 	p := newPanel(run, "global norm before clipping")
 	if !p.AddSteps(run, "grad_norm", "gradient norm", chart.Blue) {

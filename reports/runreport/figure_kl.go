@@ -3,20 +3,9 @@ package runreport
 import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/record"
-	"slices"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg/draw"
 )
-
-func klPlot() Figure {
-	return Figure{
-		Name: "kl",
-		Make: klFigure,
-		Caption: "How far the policy has moved from its reference. Within the band β rests; it grows above and " +
-			"shrinks below.",
-	}
-}
 
 func klFigure(run *record.Run) *chart.Figure {
 	kl := newPanel(run, "KL (nats per sequence)")
@@ -45,12 +34,9 @@ func klFigure(run *record.Run) *chart.Figure {
 		if !okLow || !okHigh || steps == nil || steps.Column("kl") == nil || run.Setting(s.Name, "kl", "controller") == "fixed" {
 			continue
 		}
-		band := chart.Ribbon{X: []float64{s.From, s.To}, Low: []float64{low, low}, High: []float64{high, high},
-			Color: chart.Faint(chart.Green, 0.18)}
-		kl.Layers = slices.Insert(kl.Layers, 0, plot.Plotter(band))
-		bands = append(bands, phaseRange{s.Name, low, high})
+		bands = append(bands, phaseRange{s, low, high})
 	}
-	addRangeLegend(kl, "target band", bands)
+	addBands(kl, "target band", bands, 0.18)
 	kl.YMin = min(0, columnMin(run, "kl"))
 	beta := newPanel(run, "KL coefficient β")
 	for _, s := range run.Steps {

@@ -8,15 +8,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-func lossesPlot() Figure {
-	return Figure{
-		Name: "losses",
-		Make: lossFigure,
-		Caption: "The training losses of different phases are different quantities. A validation loss that rises " +
-			"while the training loss falls is the mark of overfitting.",
-	}
-}
-
 // lossFigure has a column for each phase, since their losses are different quantities.
 func lossFigure(run *record.Run) *chart.Figure {
 	f := &chart.Figure{Title: "Losses", Note: "Each phase has its own loss and scale.\nThe validation loss is the same quantity in all " +
@@ -59,16 +50,7 @@ func lossFigure(run *record.Run) *chart.Figure {
 
 // shareRange gives panels side by side the same vertical range.
 func shareRange(panels []*chart.Panel) {
-	low, high := math.Inf(1), math.Inf(-1)
-	for _, p := range panels {
-		for _, layer := range p.Layers {
-			if l, ok := layer.(chart.Curve); ok {
-				_, _, a, b := l.DataRange()
-				low, high = min(low, a), max(high, b)
-			}
-		}
-	}
-	low, high = chart.AirRange(low, high)
+	low, high := chart.AirRange(chart.CurveRange(panels...))
 	for _, p := range panels {
 		p.YMin, p.YMax = low, high
 	}

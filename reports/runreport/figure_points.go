@@ -6,15 +6,6 @@ import (
 	"slices"
 )
 
-func pointsPlot() Figure {
-	return Figure{
-		Name: "points",
-		Make: pointsFigure,
-		Caption: "Where the negative points of sampled completions fall. More of them in the confusion region is what " +
-			"the reward asks for; points on the object cost.",
-	}
-}
-
 // pointsFigure shows how many negative points completions name, how many of them fall into the confusion region and how
 // many on the object, and what share of them that is.
 func pointsFigure(run *record.Run) *chart.Figure {

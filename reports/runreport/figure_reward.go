@@ -12,18 +12,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// scoreCaption is of the figures of a score.
-const scoreCaption = "Dashed lines are baselines on the same validation questions; the ring marks the best checkpoint. " +
-	"Moves smaller than the intervals of the results table are noise."
-
-func rewardPlot() Figure {
-	return Figure{
-		Name:    "reward",
-		Make:    rewardFigure,
-		Caption: scoreCaption,
-	}
-}
-
 // rewardFigure shows the validation reward of greedy decoding against its baselines.
 func rewardFigure(run *record.Run) *chart.Figure {
 	sampled := newPanel(run, "mean reward")

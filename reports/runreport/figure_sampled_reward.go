@@ -10,15 +10,6 @@ import (
 	"strings"
 )
 
-func sampledRewardPlot() Figure {
-	return Figure{
-		Name: "sampled_reward",
-		Make: sampledRewardFigure,
-		Caption: "What the groups earn that a step learns from. Where the spread within groups falls to 0, there is " +
-			"nothing left to learn from.",
-	}
-}
-
 // sampledRewardFigure shows what the sampled completions earn, how much a group's rewards differ, and the
 // terms of the reward.
 func sampledRewardFigure(run *record.Run) *chart.Figure {

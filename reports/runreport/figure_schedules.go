@@ -7,14 +7,6 @@ import (
 	"slices"
 )
 
-func schedulesPlot() Figure {
-	return Figure{
-		Name:    "schedules",
-		Make:    scheduleFigure,
-		Caption: "The learning rate, and where a phase has one the temperature, in each step.",
-	}
-}
-
 func scheduleFigure(run *record.Run) *chart.Figure {
 	lr := newPanel(run, "learning rate")
 	top := math.Inf(1) // the smallest peak of a phase: what lies far below it is the end of a schedule

@@ -5,14 +5,6 @@ import (
 	"fulcrum/reports/record"
 )
 
-func signalPlot() Figure {
-	return Figure{
-		Name:    "signal",
-		Make:    signalFigure,
-		Caption: "The share of groups whose rewards differ: the others teach nothing.",
-	}
-}
-
 func signalFigure(run *record.Run) *chart.Figure {
 	share := newPanel(run, "share of groups")
 	share.Share, share.YMin = true, 0

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 
 	"fulcrum/internal/atomicfile"
@@ -28,19 +29,29 @@ type Figure struct {
 
 // Figures returns all plots of a run, in the order of the report.
 func Figures() []Figure {
+	const score = "Dashed lines are baselines on the same validation questions; the ring marks the best checkpoint. Moves smaller than " +
+		"the intervals of the results table are noise."
 	return []Figure{
-		rewardPlot(),
-		accuracyPlot(),
-		sampledRewardPlot(),
-		pointsPlot(),
-		completionsPlot(),
-		lossesPlot(),
-		klPlot(),
-		ratioPlot(),
-		schedulesPlot(),
-		advantagesPlot(),
-		signalPlot(),
-		gradNormPlot(),
+		{Name: "reward", Make: rewardFigure, Caption: score},
+		{Name: "accuracy", Make: accuracyFigure, Caption: score},
+		{Name: "sampled_reward", Make: sampledRewardFigure, Caption: "What the groups earn that a step learns from. Where the spread " +
+			"within groups falls to 0, there is nothing left to learn from."},
+		{Name: "points", Make: pointsFigure, Caption: "Where the negative points of sampled completions fall. More of them in the " +
+			"confusion region is what the reward asks for; points on the object cost."},
+		{Name: "completions", Make: lengthFigure, Caption: "Lengths of sampled and of greedy answers. A growing share that is cut says " +
+			"that the limit is too low, or that the policy has stopped ending its answers."},
+		{Name: "losses", Make: lossFigure, Caption: "The training losses of different phases are different quantities. A validation loss " +
+			"that rises while the training loss falls is the mark of overfitting."},
+		{Name: "kl", Make: klFigure, Caption: "How far the policy has moved from its reference. Within the band β rests; it grows above " +
+			"and shrinks below."},
+		{Name: "ratio", Make: ratioFigure, Caption: "How much more likely the policy makes what a step learns from than the old policy " +
+			"did. A ratio that has left the clip range no longer pulls further that way."},
+		{Name: "schedules", Make: scheduleFigure, Caption: "The learning rate, and where a phase has one the temperature, in each step."},
+		{Name: "advantages", Make: advantageFigure, Caption: "Advantages of what a step learns from. A histogram that narrows around 0 " +
+			"says that the groups have become alike."},
+		{Name: "signal", Make: signalFigure, Caption: "The share of groups whose rewards differ: the others teach nothing."},
+		{Name: "grad_norm", Make: gradNormFigure, Caption: "The size of the gradient before it is clipped. Spikes are steps that one " +
+			"batch dominates."},
 	}
 }
 
@@ -131,7 +142,7 @@ const stepAxis = "optimizer step of the run"
 
 // phaseRange is a band that a phase's config sets.
 type phaseRange struct {
-	phase     string
+	record.Span
 	low, high float64
 }
 
@@ -147,28 +158,20 @@ func columnMin(run *record.Run, name string) float64 {
 	return low
 }
 
-func columnMax(run *record.Run, name string) float64 {
-	high := math.Inf(-1)
-	for _, s := range run.Steps {
-		for _, v := range s.Column(name) {
-			if !math.IsNaN(v) {
-				high = max(high, v)
-			}
-		}
-	}
-	return high
-}
-
-// addRangeLegend explains bands: target band 0.01–0.1, or each phase's own where they differ.
-func addRangeLegend(p *chart.Panel, what string, bands []phaseRange) {
+// addBands draws bands below the curves and explains them: target band 0.01–0.1, or each phase's own where they differ.
+func addBands(p *chart.Panel, what string, bands []phaseRange, strength float64) {
 	if len(bands) == 0 {
 		return
+	}
+	for _, b := range bands {
+		p.Layers = slices.Insert(p.Layers, 0, plot.Plotter(chart.Ribbon{X: []float64{b.From, b.To}, Low: []float64{b.low, b.low},
+			High: []float64{b.high, b.high}, Color: chart.Faint(chart.Green, strength)}))
 	}
 	same := true
 	var each []string
 	for _, b := range bands {
 		same = same && b.low == bands[0].low && b.high == bands[0].high
-		each = append(each, fmt.Sprintf("%s %.4g–%.4g", b.phase, b.low, b.high))
+		each = append(each, fmt.Sprintf("%s %.4g–%.4g", b.Name, b.low, b.high))
 	}
 	text := fmt.Sprintf("%s %.4g–%.4g", what, bands[0].low, bands[0].high)
 	if !same {

@@ -70,7 +70,10 @@ func (p *Plotter) loop() {
 		case <-p.ask:
 		}
 		begin := time.Now()
-		err := p.refresh(run, &offset)
+		var err error
+		if offset, err = run.ReadRows(offset); err == nil { // the rows recorded since the last time
+			err = run.ReadRest()
+		}
 		if err == nil {
 			err = drawSafely(run)
 		}
@@ -85,14 +88,6 @@ func (p *Plotter) loop() {
 		case <-time.After(rest):
 		}
 	}
-}
-
-// refresh reads the rows recorded since the last time and the files that are written whole.
-func (p *Plotter) refresh(run *record.Run, offset *int64) (err error) {
-	if *offset, err = run.ReadRows(*offset); err != nil {
-		return err
-	}
-	return run.ReadRest()
 }
 
 // drawSafely turns a panic of the plotting library into an error: a plot must not end a training.

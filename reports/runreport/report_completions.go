@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -38,7 +39,7 @@ func reportCompletions(d *page.Document, run *record.Run) error {
 		"edge. All that were kept: [%s](%s).", page.VisibleSpace, record.CompletionsFile, record.CompletionsFile)
 	for _, p := range phases {
 		d.Heading(3, "%s", page.Plain(p.name))
-		for _, s := range p.steps() {
+		for _, s := range p.steps {
 			for _, group := range s.groups() {
 				reportGroup(d, s, group)
 			}
@@ -53,38 +54,31 @@ type keptStep struct {
 	rows        []record.SampledCompletion
 }
 
-// keptPhase are the first and the last kept step of a phase.
+// keptPhase are the first and the last kept step of a phase, where they are two.
 type keptPhase struct {
-	name        string
-	first, last keptStep
+	name  string
+	steps []keptStep
 }
 
 // shownCompletions reads the completions that the report shows, phases in order of appearance.
 func shownCompletions(dir string) ([]*keptPhase, error) {
 	var phases []*keptPhase
-	err := record.EachCompletion(dir, func(c record.SampledCompletion) {
+	err := record.EachJSON(filepath.Join(dir, record.CompletionsFile), func(c record.SampledCompletion) error {
 		i := slices.IndexFunc(phases, func(p *keptPhase) bool { return p.name == c.Phase })
 		if i < 0 {
 			i = len(phases)
-			phases = append(phases, &keptPhase{c.Phase, keptStep{epoch: c.Epoch, step: c.Step}, keptStep{}})
+			phases = append(phases, &keptPhase{name: c.Phase})
 		}
-		at := &phases[i].first
-		if c.Step != at.step {
-			at = &phases[i].last
+		p := phases[i]
+		at := slices.IndexFunc(p.steps, func(s keptStep) bool { return s.step == c.Step })
+		if at < 0 { // the one between is not the last
+			at = min(len(p.steps), 1)
+			p.steps = append(p.steps[:at], keptStep{epoch: c.Epoch, step: c.Step})
 		}
-		if c.Step != at.step {
-			*at = keptStep{epoch: c.Epoch, step: c.Step}
-		}
-		at.rows = append(at.rows, c)
+		p.steps[at].rows = append(p.steps[at].rows, c)
+		return nil
 	})
 	return phases, err
-}
-
-func (p *keptPhase) steps() []keptStep {
-	if len(p.last.rows) == 0 {
-		return []keptStep{p.first}
-	}
-	return []keptStep{p.first, p.last}
 }
 
 // groups are the first few groups of a step: runs of completions of one question.

@@ -3,7 +3,6 @@ package runreport
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -29,25 +28,20 @@ func reportFindings(d *page.Document, run *record.Run, s *record.Summary) {
 	}
 	sorted := slices.Clone(s.Findings)
 	slices.SortStableFunc(sorted, func(a, b record.Finding) int { return cmp.Compare(severityRank(a.Severity), severityRank(b.Severity)) })
-	keys := slices.ContainsFunc(sorted, func(f record.Finding) bool { return f.Key != "" })
-	header := []string{"severity", "where", "finding"}
-	if keys {
-		header = append(header, "key to change")
-	}
-	var rows [][]string
-	for _, f := range sorted {
-		row := []string{page.Plain(f.Severity), f.Where(), page.Plain(run.InItsWords(f.Message))}
-		if keys {
-			key := ""
-			if f.Key != "" {
-				key = page.TableCode([]string{f.Key})
+	table := page.LinesOf(sorted)
+	table.Column("severity", func(f record.Finding) string { return page.Plain(f.Severity) })
+	table.Column("where", record.Finding.Where)
+	table.Column("finding", func(f record.Finding) string { return page.Plain(run.InItsWords(f.Message)) })
+	if slices.ContainsFunc(sorted, func(f record.Finding) bool { return f.Key != "" }) {
+		table.Column("key to change", func(f record.Finding) string {
+			if f.Key == "" {
+				return ""
 			}
-			row = append(row, key)
-		}
-		rows = append(rows, row)
+			return page.TableCode([]string{f.Key})
+		})
 	}
 	d.Paragraph("%s.", page.Capital(findingCounts(s.Findings)))
-	d.Table(header, rows)
+	d.Table(table.Header, table.Rows)
 }
 
 func severityRank(severity string) int {
@@ -68,8 +62,5 @@ func findingCounts(findings []record.Finding) string {
 			parts = append(parts, page.Plural(n, severity))
 		}
 	}
-	if len(parts) > 1 {
-		return strings.Join(parts[:len(parts)-1], ", ") + " and " + parts[len(parts)-1]
-	}
-	return strings.Join(parts, "")
+	return page.Joined(parts)
 }

@@ -26,9 +26,8 @@ func reportPhases(d *page.Document, run *record.Run, s *record.Summary) {
 		if story := phaseStory(run, s, phase); story != "" {
 			d.Paragraph("%s", story)
 		}
-		header, rows := epochTable(run, phase)
-		if len(rows) > 0 {
-			d.Table(header, rows)
+		if table := epochTable(run, phase); len(table.Rows) > 0 {
+			d.Table(table.Header, table.Rows)
 		}
 		for _, e := range run.Events {
 			if e.Phase == phase && e.Text("severity") == "warning" {
@@ -86,7 +85,11 @@ func scoreStory(run *record.Run, phase string) []string {
 		}
 		text := fmt.Sprintf("The mean validation %s went from %s to %s", results.MetricName(metric), Sig4(before), Sig4(y[len(y)-1]))
 		if best := slices.Max(y); len(y) > 1 && best > y[len(y)-1] {
-			text += fmt.Sprintf(", with its highest value, %s, after epoch %d", Sig4(best), run.EpochOf(phase, slices.Index(y, best)))
+			at := slices.IndexFunc(run.Epochs, func(e record.Row) bool {
+				x, ok := e.Number("val_" + metric)
+				return ok && x == best && e.Phase == phase
+			})
+			text += fmt.Sprintf(", with its highest value, %s, after epoch %d", Sig4(best), run.Epochs[at].Epoch)
 		}
 		out = append(out, text+".")
 	}
@@ -188,7 +191,7 @@ func columnMean(s *record.Steps, name string) (float64, bool) {
 }
 
 // epochTable has a row per epoch and a column for every metric that one of them has.
-func epochTable(run *record.Run, phase string) (header []string, rows [][]string) {
+func epochTable(run *record.Run, phase string) *page.Lines[record.Row] {
 	type column struct {
 		name, title string
 		format      func(float64) string
@@ -212,43 +215,31 @@ func epochTable(run *record.Run, phase string) (header []string, rows [][]string
 		}
 		columns = append(columns, column{"val_completion_length", "val length", sig3}, column{"val_truncated_share", "val cut", page.Percent})
 	}
-	var epochs []record.Row
-	for _, e := range run.Epochs {
-		if e.Phase == phase {
-			epochs = append(epochs, e)
-		}
-	}
+	epochs := slices.DeleteFunc(slices.Clone(run.Epochs), func(e record.Row) bool { return e.Phase != phase })
 	cut := func(e record.Row) bool { return e.Fields["signal_share"] != e.Fields["signal_share_top_k"] }
 	if run.Answers() && !slices.ContainsFunc(epochs, cut) {
 		columns = slices.DeleteFunc(columns, func(c column) bool { return c.name == "signal_share_top_k" }) // no curriculum
 	}
-	header = []string{">epoch"}
-	used := columns[:0:0]
+	table := page.LinesOf(epochs)
+	table.Column(">epoch", func(e record.Row) string { return fmt.Sprint(e.Epoch) })
 	for _, c := range columns {
-		for _, e := range epochs {
-			if _, ok := e.Number(c.name); ok {
-				used, header = append(used, c), append(header, ">"+c.title)
-				break
-			}
+		if !slices.ContainsFunc(epochs, func(e record.Row) bool { _, ok := e.Number(c.name); return ok }) {
+			continue
 		}
-	}
-	header = append(header, "checkpoint")
-	for _, e := range epochs {
-		row := []string{fmt.Sprint(e.Epoch)}
-		for _, c := range used {
-			cell := "–"
+		table.Column(">"+c.title, func(e record.Row) string {
 			if x, ok := e.Number(c.name); ok {
-				cell = c.format(x)
+				return c.format(x)
 			}
-			row = append(row, cell)
-		}
-		file := "–"
-		if name := e.Text("checkpoint"); name != "" {
-			file = fmt.Sprintf("[%s](%s)", page.Plain(strings.TrimSuffix(filepath.Base(name), ".safetensors")), name)
-		}
-		rows = append(rows, append(row, file))
+			return "–"
+		})
 	}
-	return header, rows
+	table.Column("checkpoint", func(e record.Row) string {
+		if name := e.Text("checkpoint"); name != "" {
+			return fmt.Sprintf("[%s](%s)", page.Plain(strings.TrimSuffix(filepath.Base(name), ".safetensors")), name)
+		}
+		return "–"
+	})
+	return table
 }
 
 func sig3(x float64) string { return page.Sig(x, 3) }

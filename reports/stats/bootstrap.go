@@ -42,12 +42,7 @@ func BootstrapBCa(x []float64, opt Options) Interval {
 	share = min(max(share, 0.5/float64(len(means))), 1-0.5/float64(len(means)))
 	z0 := distuv.UnitNormal.Quantile(share)
 
-	var squares, cubes float64
-	for _, v := range x {
-		d := v - mean
-		squares += d * d
-		cubes += d * d * d
-	}
+	squares, cubes := powers(x, mean)
 	accel := cubes / (6 * math.Pow(squares, 1.5))
 
 	at := func(p float64) float64 {

@@ -37,15 +37,19 @@ func roughness(values []float64, changed int) string {
 	return ""
 }
 
-// skewness returns the third standardized moment of x, 0 where all are equal.
-func skewness(x []float64) float64 {
-	mean := stat.Mean(x)
-	var squares, cubes float64
+// powers returns the sums of the squared and of the cubed distances of x from a centre.
+func powers(x []float64, centre float64) (squares, cubes float64) {
 	for _, v := range x {
-		d := v - mean
+		d := v - centre
 		squares += d * d
 		cubes += d * d * d
 	}
+	return squares, cubes
+}
+
+// skewness returns the third standardized moment of x, 0 where all are equal.
+func skewness(x []float64) float64 {
+	squares, cubes := powers(x, stat.Mean(x))
 	if squares == 0 {
 		return 0
 	}

@@ -50,18 +50,8 @@ const shownCommands = 10
 
 func (v *View) writeFront(d *page.Document) {
 	d.Heading(2, "Pareto front")
-	var rows [][]string
-	var commands []string
-	for _, j := range v.jobs {
-		if !v.front[j.Number] {
-			continue
-		}
-		rows = append(rows, append([]string{v.link(j), page.TableCode(v.own(j))}, v.objectiveCells(j)...))
-		if len(j.Command) > 0 && len(commands) < shownCommands {
-			commands = append(commands, fmt.Sprintf("%s  # %d", page.ShellCommand(j.Command), j.Number))
-		}
-	}
-	if len(rows) == 0 {
+	front := v.highlighted()
+	if len(front) == 0 {
 		if n := v.count(v.infeasible); n > 0 {
 			d.Paragraph("No job satisfies the constraints: %s with a result violate them.", page.Plural(n, "job"))
 		} else {
@@ -69,45 +59,40 @@ func (v *View) writeFront(d *page.Document) {
 		}
 		return
 	}
+	feasible := ""
+	if len(v.opt.Constraints) > 0 {
+		feasible = ", among those that satisfy the constraints"
+	}
 	d.Paragraph("%s that no other job beats in one objective without losing in another%s. Which of them is best is a matter of what the "+
 		"objectives are worth to you. Jobs at the ends of a front are a little lucky: run those you choose again with new seeds.",
-		page.Capital(page.Plural(len(rows), "job")), v.feasibleWords())
-	d.Table(append([]string{">job", "setting"}, v.objectiveHeads()...), rows)
+		page.Capital(page.Plural(len(front), "job")), feasible)
+	table := page.LinesOf(front)
+	table.Column(">job", v.link)
+	table.Column("setting", func(j Job) string { return page.TableCode(v.own(j)) })
+	v.objectiveColumns(table)
+	d.Table(table.Header, table.Rows)
+	var commands []string
+	for _, j := range front {
+		if len(j.Command) > 0 && len(commands) < shownCommands {
+			commands = append(commands, fmt.Sprintf("%s  # %d", page.ShellCommand(j.Command), j.Number))
+		}
+	}
 	if len(commands) > 0 {
 		d.Code(commands...)
 	}
 }
 
-func (v *View) feasibleWords() string {
-	if len(v.opt.Constraints) == 0 {
-		return ""
-	}
-	return ", among those that satisfy the constraints"
-}
-
-func (v *View) objectiveHeads() []string {
-	var out []string
-	for _, o := range v.ranking() {
-		out = append(out, ">"+page.Plain(o.Name))
-	}
-	return out
-}
-
-// ranking are the objectives that tables have columns for.
-func (v *View) ranking() []Objective {
+// objectiveColumns adds the jobs' objectives to a table, where they have some.
+func (v *View) objectiveColumns(table *page.Lines[Job]) {
 	if v.unranked {
-		return nil
+		return
 	}
-	return v.opt.Objectives
-}
-
-func (v *View) objectiveCells(j Job) []string {
-	out := make([]string, len(v.ranking()))
-	for i := range out {
-		out[i] = "–"
-		if i < len(j.Objectives) {
-			out[i] = page.Sig(j.Objectives[i], 4)
-		}
+	for i, o := range v.opt.Objectives {
+		table.Column(">"+page.Plain(o.Name), func(j Job) string {
+			if i < len(j.Objectives) {
+				return page.Sig(j.Objectives[i], 4)
+			}
+			return "–"
+		})
 	}
-	return out
 }

@@ -53,7 +53,6 @@ func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 	sx, sy := v.scale(i), v.scale(k)
 	p := &chart.Panel{}
 	p.X, p.Y = a.label(500), b.label(chart.PanelHeight)
-	axis := &sweepAxis{numeric: true, log: sx.log}
 	place := func(x float64) float64 {
 		x, _ = sx.clamp(x)
 		if sx.log {
@@ -61,11 +60,8 @@ func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 		}
 		return x
 	}
-	p.XMin, p.XMax = sx.axisRange()
-	if sx.log {
-		p.XMin, p.XMax = math.Log10(p.XMin), math.Log10(p.XMax)
-	}
-	axis.low, axis.high, axis.stops = p.XMin, p.XMax, []float64{p.XMin, p.XMax}
+	axis := sx.axis(sx.axisRange())
+	p.XMin, p.XMax = axis.low, axis.high
 	setTicks(p, axis, 560)
 	x := func(j Job) (float64, bool) { return place(j.Objectives[i]), true }
 	addJobs(p, v, v.drawnJobs(), k, sy, x)

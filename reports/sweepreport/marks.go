@@ -125,8 +125,7 @@ func addJobs(p *chart.Panel, v *View, jobs []Job, objective int, s objectiveScal
 	p.YMin, p.YMax, p.Log = low, high, s.log
 	edge := chart.Dots{Color: chart.Grey, Shape: draw.PyramidGlyph{}, Size: 3}
 	inset := 0.025 * (high - low)
-	for i := len(v.marks(len(jobs))) - 1; i >= 0; i-- { // done ones on top
-		m := v.marks(len(jobs))[i]
+	for _, m := range slices.Backward(v.marks(len(jobs))) { // done ones on top
 		d := chart.Dots{Color: m.color, Shape: m.shape, Size: m.size}
 		for _, j := range slices.Backward(jobs) {
 			u, ok := x(j)

@@ -115,17 +115,14 @@ func (v *View) colourScale() objectiveScale {
 // objectiveAxis is the axis of an objective, and where a job crosses it.
 func (v *View) objectiveAxis(i int) (parallelAxis, func(Job) float64) {
 	s := v.scale(i)
-	axis := parallelAxis{name: v.opt.Objectives[i].Name, objective: true}
-	axis.low, axis.high = s.axisRange()
+	a := s.axis(s.axisRange())
+	axis := parallelAxis{name: v.opt.Objectives[i].Name, objective: true, low: a.low, high: a.high}
 	of := func(j Job) float64 { y, _ := s.clamp(j.Objectives[i]); return y }
 	if !s.log {
-		axis.ticks = chart.LinearTicks{}.Ticks(axis.low, axis.high)
+		axis.ticks = chart.LinearTicks{}.Ticks(a.low, a.high)
 		return axis, of
 	}
-	a := &sweepAxis{numeric: true, log: true}
-	axis.low, axis.high = math.Log10(axis.low), math.Log10(axis.high)
-	a.stops = []float64{axis.low, axis.high}
-	axis.ticks = a.ticks(axis.low, axis.high)
+	axis.ticks = a.ticks(a.low, a.high)
 	return axis, func(j Job) float64 { return math.Log10(of(j)) }
 }
 
@@ -279,7 +276,7 @@ func (p *parallel) draw(c draw.Canvas) {
 	left, right := p.margins()
 	area := vg.Rectangle{Min: vg.Point{X: c.Min.X + left, Y: c.Min.Y + 8}, Max: vg.Point{X: c.Max.X - right,
 		Y: c.Max.Y - parallelLegend - p.headHeight()}}
-	p.drawLegend(c, c.Min.X+chart.MarginLeft+4, c.Max.Y-parallelLegend+9)
+	chart.DrawLegend(c, p.legend, c.Min.X+chart.MarginLeft+4, c.Max.Y-parallelLegend+9)
 	y := func(i int, u float64) vg.Length {
 		a := p.axes[i]
 		return area.Min.Y + (area.Max.Y-area.Min.Y)*vg.Length(chart.Clamp01((u-a.low)/(a.high-a.low)))
@@ -360,28 +357,17 @@ func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, a
 	c.FillText(name, vg.Point{X: x, Y: area.Max.Y + 7}, text)
 }
 
-func (p *parallel) drawLegend(c draw.Canvas, x, base vg.Length) {
-	style := chart.TextStyle(9.5, false, chart.Black)
-	for _, item := range p.legend {
-		item.Draw(c, vg.Point{X: x, Y: base + 3}, vg.Point{X: x + 18, Y: base + 3})
-		c.FillText(style, vg.Point{X: x + 22, Y: base}, item.Text)
-		x += 22 + style.Width(item.Text) + 14
-	}
-}
-
 // drawBar draws the colours along the scale of the first objective.
 func (p *parallel) drawBar(c draw.Canvas, area vg.Rectangle) {
 	low, high := p.colours.low, p.colours.high
 	if high <= low {
 		return
 	}
-	axis := &sweepAxis{numeric: true, log: p.colours.log, low: low, high: high}
+	axis := p.colours.axis(low, high)
 	value := func(u float64) float64 { return u }
 	if axis.log {
-		axis.low, axis.high = math.Log10(low), math.Log10(high)
 		value = func(u float64) float64 { return math.Pow(10, u) }
 	}
-	axis.stops = []float64{axis.low, axis.high}
 	x := area.Max.X + 26
 	bottom, top := area.Min.Y+(area.Max.Y-area.Min.Y)*0.15, area.Max.Y-(area.Max.Y-area.Min.Y)*0.15
 	y := func(u float64) vg.Length {

@@ -163,6 +163,14 @@ func (s objectiveScale) axisRange() (low, high float64) {
 	return chart.AirRange(s.low, s.high)
 }
 
+// axis returns the axis from low to high of this scale.
+func (s objectiveScale) axis(low, high float64) *sweepAxis {
+	if s.log {
+		low, high = math.Log10(low), math.Log10(high)
+	}
+	return &sweepAxis{numeric: true, log: s.log, low: low, high: high, stops: []float64{low, high}}
+}
+
 func (v *View) scale(objective int) objectiveScale {
 	var values, counting []float64
 	for _, j := range v.jobs {

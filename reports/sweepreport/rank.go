@@ -29,11 +29,9 @@ type setting struct {
 func (v *View) hasResult(j Job) bool { return j.State == record.StateDone && v.measured(j) }
 
 // measured says whether a job left numbers, be it at its end or where it was stopped.
-func (v *View) measured(j Job) bool { return measured(j, v.opt.Objectives) }
-
-func measured(j Job, objectives []Objective) bool {
-	return len(j.Objectives) >= len(objectives) && !slices.ContainsFunc(j.Objectives[:len(objectives)],
-		func(x float64) bool { return !finite(x) })
+func (v *View) measured(j Job) bool {
+	n := len(v.opt.Objectives)
+	return len(j.Objectives) >= n && !slices.ContainsFunc(j.Objectives[:n], func(x float64) bool { return !finite(x) })
 }
 
 func violates(j Job) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
@@ -135,36 +133,31 @@ func (v *View) noWinner() string {
 // jobNumbers lists the numbers of the first jobs.
 func jobNumbers(jobs []Job) string {
 	var numbers []string
-	for _, j := range jobs {
-		if len(numbers) == 2*shownFailed {
-			numbers = append(numbers, "…")
-			break
-		}
+	for _, j := range jobs[:min(len(jobs), 2*shownFailed)] {
 		numbers = append(numbers, fmt.Sprint(j.Number))
+	}
+	if len(numbers) < len(jobs) {
+		numbers = append(numbers, "…")
 	}
 	return strings.Join(numbers, ", ")
 }
 
 // paretoFront returns the numbers of the feasible jobs that no other dominates: none is at least as
 // good in every objective and better in one. With one objective these are the best job and its equals.
-func paretoFront(jobs []Job, objectives []Objective) map[int]bool {
-	var results []Job
-	for _, j := range jobs {
-		if j.State == record.StateDone && measured(j, objectives) && !violates(j) {
-			results = append(results, j)
-		}
-	}
+func (v *View) paretoFront() map[int]bool {
+	results := slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return !v.feasible(j) })
 	front := map[int]bool{}
 	for _, j := range results {
-		front[j.Number] = !slices.ContainsFunc(results, func(other Job) bool { return dominates(other, j, objectives) })
+		if !slices.ContainsFunc(results, func(other Job) bool { return v.dominates(other, j) }) {
+			front[j.Number] = true
+		}
 	}
-	maps.DeleteFunc(front, func(_ int, on bool) bool { return !on })
 	return front
 }
 
-func dominates(a, b Job, objectives []Objective) bool {
+func (v *View) dominates(a, b Job) bool {
 	better := false
-	for i, o := range objectives {
+	for i, o := range v.opt.Objectives {
 		switch o.compare(a.Objectives[i], b.Objectives[i]) {
 		case 1:
 			return false
@@ -181,22 +174,18 @@ func swept(jobs []Job, dims []Dimension) []Dimension {
 	if len(dims) > 0 {
 		return dims
 	}
-	seen := map[string]bool{}
-	add := func(key string) {
-		if !seen[key] {
-			seen[key] = true
-			dims = append(dims, Dimension{Key: key})
-		}
-	}
 	for _, j := range jobs {
+		var keys []string
 		for _, o := range j.Overrides {
 			key, _, _ := strings.Cut(o, "=")
 			if _, ok := j.Params[key]; ok {
-				add(key)
+				keys = append(keys, key)
 			}
 		}
-		for _, key := range slices.Sorted(maps.Keys(j.Params)) {
-			add(key)
+		for _, key := range slices.Concat(keys, slices.Sorted(maps.Keys(j.Params))) {
+			if !slices.ContainsFunc(dims, func(d Dimension) bool { return d.Key == key }) {
+				dims = append(dims, Dimension{Key: key})
+			}
 		}
 	}
 	return dims

@@ -108,7 +108,7 @@ func checkJobRows(t *testing.T, report string, c sweepCase) {
 	}
 	seen := map[int]bool{}
 	var last *Job
-	objectives := c.opt.Objectives
+	objectives, view := c.opt.Objectives, newView("", c.jobs, c.opt)
 	if len(objectives) == 0 {
 		objectives = []Objective{{}}
 	}
@@ -120,7 +120,7 @@ func checkJobRows(t *testing.T, report string, c sweepCase) {
 		}
 		seen[n] = true
 		j := byNumber[n]
-		if len(objectives) == 1 && j.State == record.StateDone && j.Violation == 0 && measured(j, objectives) {
+		if len(objectives) == 1 && j.State == record.StateDone && j.Violation == 0 && view.measured(j) {
 			if last != nil && objectives[0].compare(last.Objectives[0], j.Objectives[0]) > 0 {
 				t.Errorf("job %d with %g stands behind job %d with %g", n, j.Objectives[0], last.Number, last.Objectives[0])
 			}
@@ -242,7 +242,7 @@ func TestParetoFront(t *testing.T) {
 			}
 			jobs = append(jobs, Job{Number: 10, State: record.StatePruned, Objectives: []float64{9, 0}},
 				Job{Number: 11, State: record.StateDone, Objectives: []float64{9, 0}, Violation: 1})
-			front := paretoFront(jobs, two)
+			front := newView("", jobs, Options{Objectives: two}).front
 			if len(front) != len(tc.want) {
 				t.Errorf("front %v, want %v", front, tc.want)
 			}

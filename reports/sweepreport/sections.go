@@ -41,36 +41,33 @@ func (v *View) writeSettings(d *page.Document) {
 	}
 	d.Heading(2, "Settings")
 	d.Paragraph("Jobs that differ in nothing but `seed` are one setting. Best mean %s first.", page.Plain(v.opt.Objectives[0].Name))
-	header := []string{"setting", ">results"}
-	for _, o := range v.opt.Objectives {
-		header = append(header, ">"+page.Plain(o.Name)+" (mean ± sd)", ">min … max")
+	shown := v.settings[:shownRows(len(v.settings))]
+	table := page.LinesOf(shown)
+	table.Column("setting", func(s *setting) string { return page.TableCode(s.overrides) })
+	table.Column(">results", func(s *setting) string { return fmt.Sprintf("%d/%d", len(s.values[0]), len(s.jobs)) })
+	for i, o := range v.opt.Objectives {
+		table.Column(">"+page.Plain(o.Name)+" (mean ± sd)", func(s *setting) string { return meanSD(s.values[i], runreport.Sig4) })
+		table.Column(">min … max", func(s *setting) string {
+			if x := s.values[i]; len(x) > 1 {
+				return page.Sig(slices.Min(x), 4) + " … " + page.Sig(slices.Max(x), 4)
+			}
+			return "–"
+		})
 	}
 	if len(v.opt.Constraints) > 0 {
-		header = append(header, ">infeasible")
+		table.Column(">infeasible", func(s *setting) string { return fmt.Sprintf("%d/%d", s.infeasible, len(s.values[0])) })
 	}
-	var rows, gains [][]string
-	for _, s := range v.settings[:shownRows(len(v.settings))] {
-		row := []string{page.TableCode(s.overrides), fmt.Sprintf("%d/%d", len(s.values[0]), len(s.jobs))}
-		for _, x := range s.values {
-			low, high := "–", ""
-			if len(x) > 1 {
-				low, high = page.Sig(slices.Min(x), 4), " … "+page.Sig(slices.Max(x), 4)
-			}
-			row = append(row, meanSD(x, runreport.Sig4), low+high)
-		}
-		if len(v.opt.Constraints) > 0 {
-			row = append(row, fmt.Sprintf("%d/%d", s.infeasible, len(s.values[0])))
-		}
-		rows = append(rows, row)
-		gains = append(gains, append([]string{page.TableCode(s.overrides)}, v.gainCells(s)...))
-	}
-	d.Table(header, rows)
-	if len(rows) < len(v.settings) {
-		d.Paragraph("These are the best %d of %s.", len(rows), page.Plural(len(v.settings), "setting"))
+	d.Table(table.Header, table.Rows)
+	if len(shown) < len(v.settings) {
+		d.Paragraph("These are the best %d of %s.", len(shown), page.Plural(len(v.settings), "setting"))
 	}
 	if len(v.gains) > 0 {
 		d.Paragraph("What the jobs of each setting gained, on the questions of %s:", page.Plain(v.gainSplit))
-		d.Table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, gains)
+		var rows [][]string
+		for _, s := range shown {
+			rows = append(rows, append([]string{page.TableCode(s.overrides)}, v.gainCells(s)...))
+		}
+		d.Table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, rows)
 	}
 }
 
@@ -101,51 +98,33 @@ func (v *View) writeJobs(d *page.Document) {
 		return
 	}
 	d.Heading(2, "Jobs")
+	table := page.LinesOf(v.jobs[:shownRows(len(v.jobs))])
+	table.Column(">job", v.link)
 	keys := v.keyColumns()
-	header := []string{">job"}
 	for _, k := range keys {
-		header = append(header, ">"+strings.ReplaceAll(page.InlineCode(k.Key), "|", `\|`))
+		table.Column(">"+page.TableCode([]string{k.Key}), func(j Job) string { return page.Plain(k.cell(j)) })
 	}
 	if keys == nil {
-		header = append(header, "overrides")
+		table.Column("overrides", func(j Job) string { return page.TableCode(v.own(j)) })
 	}
-	header = append(append(header, "state"), v.objectiveHeads()...)
-	constrained := len(v.opt.Constraints) > 0 || slices.ContainsFunc(v.jobs, violates)
-	if constrained {
-		header = append(header, ">violation")
+	table.Column("state", v.stateCell)
+	v.objectiveColumns(table)
+	if len(v.opt.Constraints) > 0 || slices.ContainsFunc(v.jobs, violates) {
+		table.Column(">violation", v.violationCell)
 	}
-	gains := len(v.gains) > 0 && !v.hasSeeds()
-	if gains {
-		header = append(header, ">"+v.gainHead())
-	}
-	header = append(header, ">epochs", ">time")
-	var rows [][]string
-	for _, j := range v.jobs[:shownRows(len(v.jobs))] {
-		row := []string{v.link(j)}
-		for _, k := range keys {
-			row = append(row, page.Plain(k.cell(j)))
-		}
-		if keys == nil {
-			row = append(row, page.TableCode(v.own(j)))
-		}
-		row = append(append(row, v.stateCell(j)), v.objectiveCells(j)...)
-		if constrained {
-			row = append(row, v.violationCell(j))
-		}
-		if gains {
-			g, ok := v.gains[j.Number]
-			cell := "–"
-			if ok {
-				cell = page.Fixed(g.mean, 4)
+	if len(v.gains) > 0 && !v.hasSeeds() {
+		table.Column(">"+v.gainHead(), func(j Job) string {
+			if g, ok := v.gains[j.Number]; ok {
+				return page.Fixed(g.mean, 4)
 			}
-			row = append(row, cell)
-		}
-		rows = append(rows, append(row, numberCell(j.Epochs), timeCell(j.Seconds)))
+			return "–"
+		})
 	}
-	d.Table(header, rows)
-	if len(rows) < len(v.jobs) {
-		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", len(rows),
-			page.Plural(len(v.jobs), "job"))
+	table.Column(">epochs", epochsCell)
+	table.Column(">time", timeCell)
+	d.Table(table.Header, table.Rows)
+	if n := len(table.Rows); n < len(v.jobs) {
+		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", n, page.Plural(len(v.jobs), "job"))
 	}
 }
 
@@ -212,18 +191,18 @@ func (v *View) violationCell(j Job) string {
 	return page.Sig(j.Violation, 3)
 }
 
-func numberCell(n int) string {
-	if n == 0 {
+func epochsCell(j Job) string {
+	if j.Epochs == 0 {
 		return "–"
 	}
-	return page.Thousands(n)
+	return page.Thousands(j.Epochs)
 }
 
-func timeCell(seconds float64) string {
-	if seconds == 0 {
+func timeCell(j Job) string {
+	if j.Seconds == 0 {
 		return "–"
 	}
-	return page.Duration(seconds)
+	return page.Duration(j.Seconds)
 }
 
 // failures are failed jobs with one cause.

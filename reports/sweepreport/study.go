@@ -183,8 +183,8 @@ func (a *armRuns) seeds() []int64 {
 
 // first is any finished run of the study, nil for none.
 func (v *View) first() *record.Run {
-	for _, r := range v.runs() {
-		return r
+	if runs := v.runs(); len(runs) > 0 {
+		return runs[0]
 	}
 	return nil
 }

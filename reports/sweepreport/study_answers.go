@@ -1,6 +1,7 @@
 package sweepreport
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,10 +46,7 @@ func (v *View) answer() {
 	families := make([][]*results.ArmComparison, 1+len(measures))
 	for _, s := range v.armSettings {
 		for _, q := range v.opt.Study.Questions {
-			a := &studyAnswer{StudyQuestion: q, setting: s, split: q.Split}
-			if a.split == "" {
-				a.split = v.split()
-			}
+			a := &studyAnswer{StudyQuestion: q, setting: s, split: cmp.Or(q.Split, v.split())}
 			a.what, a.against = s.label(q.Arm), s.label(q.Against)
 			a.c, a.refused = s.compare(q.Arm, q.Against, a.split, q.Metric, false)
 			a.refused = v.within(a.refused)
@@ -56,14 +54,7 @@ func (v *View) answer() {
 				families[0] = append(families[0], a.c)
 			}
 			for i, m := range measures {
-				split, metric := a.split, q.Metric
-				if m.split != "" {
-					split = m.split
-				}
-				if m.metric != "" {
-					metric = m.metric
-				}
-				c, _ := s.compare(q.Arm, q.Against, split, metric, m.best)
+				c, _ := s.compare(q.Arm, q.Against, cmp.Or(m.split, a.split), cmp.Or(m.metric, q.Metric), m.best)
 				if c != nil {
 					families[1+i] = append(families[1+i], c)
 				}
@@ -85,21 +76,9 @@ func (s *studySetting) label(name string) string {
 	if a := s.arm(name); a != nil {
 		return a.Label
 	}
-	switch name {
-	case record.PolicyInit:
-		return "the initial policy"
-	case record.PolicySimilarity:
-		return "similarity"
-	case record.PolicyMajority:
-		return "the majority answer"
-	case record.PolicyBestBeam:
-		return "the best recorded beam"
-	case record.PolicyOracle:
-		return "the oracle"
-	case record.PolicyReference:
-		return "the target answers"
-	}
-	return name
+	words := map[string]string{record.PolicyInit: "the initial policy", record.PolicyMajority: "the majority answer",
+		record.PolicyBestBeam: "the best recorded beam", record.PolicyOracle: "the oracle", record.PolicyReference: "the target answers"}
+	return cmp.Or(words[name], name)
 }
 
 // compare compares an arm with another or with a baseline, seed by seed over the seeds that both have. An arm

@@ -18,18 +18,11 @@ func (v *View) writeArms(d *page.Document) {
 	for _, s := range v.armSettings {
 		d.Heading(2, "%s", s.heading("Arms and baselines"))
 		var rows [][]string
-		baselines := func(names ...string) {
-			for _, name := range names {
-				if row := s.baselineRow(name, split); row != nil {
-					rows = append(rows, row)
-				}
+		for _, l := range s.lines(record.PolicyBestBeam, record.PolicyOracle) {
+			if row := l.row(split); row != nil {
+				rows = append(rows, row)
 			}
 		}
-		baselines(record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity, record.PolicyInit)
-		for _, a := range s.arms {
-			rows = append(rows, a.row(split))
-		}
-		baselines(record.PolicyBestBeam, record.PolicyOracle) // what no policy is expected to pass
 		d.Table([]string{"policy", "starts from", ">steps", ">reward on " + page.Plain(split), ">SE, questions", ">SD, seeds",
 			">gain over init", ">accuracy", ">KL", ">best checkpoint"},
 			rows)
@@ -45,52 +38,72 @@ func (v *View) writeArms(d *page.Document) {
 		"checkpoint that validation prefers.", greedy)
 }
 
-// baselineRow is a line of the table of arms; nil when the runs have no such baseline.
-func (s *studySetting) baselineRow(name, split string) []string {
+// armLine is a line of the tables of arms: an arm, or a baseline that the first runs with untrained weights have scored.
+type armLine struct {
+	label  string   // in Markdown
+	arm    *armRuns // nil: a baseline
+	runs   []*record.Run
+	policy string
+}
+
+// lines are the arms between the baselines that they start from and the bounds that no policy is expected to pass.
+func (s *studySetting) lines(bounds ...string) []armLine {
+	var out []armLine
+	baselines := func(names ...string) {
+		if untrained := s.untrained(); untrained != nil {
+			for _, name := range names {
+				label := "*" + page.Plain(strings.TrimPrefix(s.label(name), "the ")) + "*"
+				out = append(out, armLine{label: label, runs: untrained.runs, policy: name})
+			}
+		}
+	}
+	baselines(record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity, record.PolicyInit)
 	for _, a := range s.arms {
-		if a.from != nil || len(a.runs) == 0 {
-			continue
-		}
-		reward, err := results.ArmOf(a.runs, split, "reward", name)
-		if err != nil {
-			return nil
-		}
-		row := []string{"*" + page.Plain(strings.TrimPrefix(s.label(name), "the ")) + "*", "", "", meanCell(reward), seCell(reward),
-			sdCell(reward), "", "", "", ""}
-		if accuracy, err := results.ArmOf(a.runs, split, "accuracy", name); err == nil {
-			row[7] = meanCell(accuracy)
-		}
-		return row
+		out = append(out, armLine{page.Plain(a.Label), a, a.runs, a.last()})
+	}
+	baselines(bounds...)
+	return out
+}
+
+// untrained is the first arm that started with untrained weights and has finished runs, nil for none.
+func (s *studySetting) untrained() *armRuns {
+	if i := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); i >= 0 {
+		return s.arms[i]
 	}
 	return nil
 }
 
-// row is an arm's line of the table.
-func (a *armRuns) row(split string) []string {
-	from := "fresh weights"
-	if a.from != nil {
-		from = fmt.Sprintf("%s (%s)", page.Plain(a.from.Label), a.Checkpoint)
+// row is the line in the table of arms, nil for a baseline that the runs do not have.
+func (l armLine) row(split string) []string {
+	a, row := l.arm, []string{l.label, "", "", "", "", "", "", "", "", ""}
+	reward, err := results.ArmOf(l.runs, split, "reward", l.policy)
+	if a == nil && err != nil {
+		return nil
 	}
-	row := []string{page.Plain(a.Label), from, "–", "–", "–", "–", "–", "–", "–", "–"}
-	if len(a.runs) == 0 {
-		return row
-	}
-	own, all := a.steps()
-	row[2] = page.Thousands(all)
-	if own != all {
-		row[2] = fmt.Sprintf("%s + %s", page.Thousands(all-own), page.Thousands(own))
-	}
-	reward, err := results.ArmOf(a.runs, split, "reward", a.last())
-	if err != nil {
-		return row
+	if a != nil {
+		row = []string{l.label, "fresh weights", "–", "–", "–", "–", "–", "–", "–", "–"}
+		if a.from != nil {
+			row[1] = fmt.Sprintf("%s (%s)", page.Plain(a.from.Label), a.Checkpoint)
+		}
+		if own, all := a.steps(); own != all && len(a.runs) > 0 {
+			row[2] = fmt.Sprintf("%s + %s", page.Thousands(all-own), page.Thousands(own))
+		} else if len(a.runs) > 0 {
+			row[2] = page.Thousands(all)
+		}
+		if err != nil {
+			return row
+		}
 	}
 	row[3], row[4], row[5] = meanCell(reward), seCell(reward), sdCell(reward)
+	if accuracy, err := results.ArmOf(l.runs, split, "accuracy", l.policy); err == nil {
+		row[7] = meanCell(accuracy)
+	}
+	if a == nil {
+		return row
+	}
 	setting := &studySetting{arms: []*armRuns{a}}
 	if c, _ := setting.compare(a.Name, record.PolicyInit, split, "reward", false); c != nil {
 		row[6] = fmt.Sprintf("%s [%s, %s]", page.Fixed(c.Mean, 4), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4))
-	}
-	if accuracy, err := results.ArmOf(a.runs, split, "accuracy", a.last()); err == nil {
-		row[7] = meanCell(accuracy)
 	}
 	if kl := a.lastOf("val_kl"); len(kl) > 0 {
 		row[8] = page.Sig(stat.Mean(kl), 2)

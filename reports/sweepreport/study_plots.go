@@ -130,9 +130,9 @@ func (v *View) armsFigure() *sweepFigure {
 	p.Legend = []chart.LegendItem{{Text: "mean, 95% interval", Draw: fenceSample(chart.Blue)},
 		{Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
 	p.Labels = append(p.Labels, chart.RightLabel{Y: 0, Text: "initial policy", Color: chart.Black})
-	if at := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); at >= 0 {
-		start, err1 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicyInit)
-		similar, err2 := results.ArmOf(s.arms[at].runs, split, "reward", record.PolicySimilarity)
+	if untrained := s.untrained(); untrained != nil {
+		start, err1 := results.ArmOf(untrained.runs, split, "reward", record.PolicyInit)
+		similar, err2 := results.ArmOf(untrained.runs, split, "reward", record.PolicySimilarity)
 		if err1 == nil && err2 == nil {
 			if gain := stat.Mean(similar.QueryScores()) - stat.Mean(start.QueryScores()); runreport.CloseTo(gain, 0) {
 				p.Labels[0].Text = "initial, similarity"

@@ -220,23 +220,17 @@ func (v *View) writeSeeds(d *page.Document) {
 		slices.Sort(seeds)
 		seeds = slices.Compact(seeds)
 		d.Heading(2, "%s", s.heading("Seed by seed"))
-		header := []string{"reward on " + page.Plain(split)}
+		table := page.LinesOf(s.arms)
+		table.Column("reward on "+page.Plain(split), func(a *armRuns) string { return page.Plain(a.Label) })
 		for _, seed := range seeds {
-			header = append(header, fmt.Sprintf(">%d", seed))
-		}
-		var rows [][]string
-		for _, a := range s.arms {
-			row := []string{page.Plain(a.Label)}
-			for _, seed := range seeds {
-				cell := "–"
+			table.Column(fmt.Sprintf(">%d", seed), func(a *armRuns) string {
 				if arm, err := results.ArmOf(a.withSeeds([]int64{seed}), split, "reward", a.last()); err == nil {
-					cell = meanCell(arm)
+					return meanCell(arm)
 				}
-				row = append(row, cell)
-			}
-			rows = append(rows, row)
+				return "–"
+			})
 		}
-		d.Table(header, rows)
+		d.Table(table.Header, table.Rows)
 	}
 }
 

@@ -3,7 +3,6 @@ package sweepreport
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -41,11 +40,11 @@ func (v *View) writeSplits(d *page.Document) {
 			header = append(header, ">reward on "+page.Plain(split))
 		}
 		var rows [][]string
-		row := func(label string, runs []*record.Run, policy string) {
-			cells, known := []string{label}, false
+		for _, l := range s.lines(record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference) {
+			cells, known := []string{l.label}, false
 			for _, split := range splits {
 				cell := "–"
-				if arm, err := results.ArmOf(runs, split, "reward", policy); err == nil {
+				if arm, err := results.ArmOf(l.runs, split, "reward", l.policy); err == nil {
 					cell, known = meanCell(arm), true
 					if i := arm.Interval(); i != nil {
 						cell += fmt.Sprintf(" [%.4f, %.4f]", i.Low, i.High)
@@ -57,20 +56,6 @@ func (v *View) writeSplits(d *page.Document) {
 				rows = append(rows, cells)
 			}
 		}
-		baseline := func(names ...string) {
-			if i := slices.IndexFunc(s.arms, func(a *armRuns) bool { return a.from == nil && len(a.runs) > 0 }); i >= 0 {
-				for _, name := range names {
-					row("*"+page.Plain(strings.TrimPrefix(s.label(name), "the "))+"*", s.arms[i].runs, name)
-				}
-			}
-		}
-		baseline(record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity, record.PolicyInit)
-		for _, a := range s.arms {
-			if len(a.runs) > 0 {
-				row(page.Plain(a.Label), a.runs, a.last())
-			}
-		}
-		baseline(record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference)
 		d.Table(header, rows)
 	}
 	d.Paragraph("Means over questions and seeds, with 95 %% intervals for new questions and new seeds. Policies are compared by the " +

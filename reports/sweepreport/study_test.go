@@ -38,7 +38,7 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Jo
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, ".hydra/config.yaml"), []byte(config), 0o644))
 	clock := reportstest.NewClock(time.Second)
 	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{},
-		Now: clock.Now})
+		Now: clock})
 	reportstest.Must(t, err)
 	for _, e := range []struct {
 		policy string

@@ -88,50 +88,38 @@ func (v *View) tableJobs() []Job {
 }
 
 func (v *View) jobTable(jobs []Job, width int) string {
+	table := page.LinesOf(jobs)
+	table.Column(">job", func(j Job) string {
+		if len(v.opt.Objectives) > 1 && v.front[j.Number] {
+			return fmt.Sprintf("*%d", j.Number)
+		}
+		return fmt.Sprint(j.Number)
+	})
+	table.Column("state", func(j Job) string {
+		if v.infeasible(j) {
+			return "infeasible"
+		}
+		return cmp.Or(j.State, "unknown")
+	})
+	v.objectiveColumns(table)
+	if slices.ContainsFunc(v.jobs, violates) {
+		table.Column(">violation", v.violationCell)
+	}
+	table.Column(">epochs", epochsCell)
+	table.Column(">time", timeCell)
 	keys := v.keyColumns()
-	names := []string{"job", "state"}
-	for _, o := range v.ranking() {
-		names = append(names, o.Name)
-	}
-	constrained := slices.ContainsFunc(v.jobs, violates)
-	if constrained {
-		names = append(names, "violation")
-	}
-	names = append(names, "epochs", "time")
 	for _, k := range keys {
-		names = append(names, k.Key)
+		table.Column(">"+page.Plain(k.Key), func(j Job) string { return page.Clip(oneLine(k.cell(j)), valueWidth) })
 	}
 	if keys == nil {
-		names = append(names, "overrides")
+		table.Column("overrides", func(j Job) string { return page.Clip(oneLine(strings.Join(v.own(j), " ")), 3*valueWidth) })
 	}
-	table := page.NewData("", names...)
-	for i, name := range names {
-		table.Columns[i].Right = name != "state" && name != "overrides"
-	}
-	for _, j := range jobs {
-		number := fmt.Sprint(j.Number)
-		if len(v.opt.Objectives) > 1 && v.front[j.Number] {
-			number = "*" + number
-		}
-		state := cmp.Or(j.State, "unknown")
-		if v.infeasible(j) {
-			state = "infeasible"
-		}
-		row := append([]string{number, state}, v.objectiveCells(j)...)
-		if constrained {
-			row = append(row, v.violationCell(j))
-		}
-		row = append(row, numberCell(j.Epochs), timeCell(j.Seconds))
-		for _, k := range keys {
-			row = append(row, page.Clip(oneLine(k.cell(j)), valueWidth))
-		}
-		if keys == nil {
-			row = append(row, page.Clip(oneLine(strings.Join(v.own(j), " ")), 3*valueWidth))
-		}
-		table.Rows = append(table.Rows, page.Texts(row))
+	plain := page.NewTable(table.Header, nil)
+	for _, row := range table.Rows {
+		plain.Rows = append(plain.Rows, page.Texts(row))
 	}
 	var b strings.Builder
-	_ = table.ConsoleWithin(&b, width) // into memory: cannot fail
+	_ = plain.ConsoleWithin(&b, width) // into memory: cannot fail
 	return b.String()
 }
 

@@ -149,7 +149,7 @@ func newView(dir string, jobs []Job, opt Options) *View {
 	v := &View{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{},
 		compares: map[int]bool{}}
 	v.unranked = unjudged && v.count(func(j Job) bool { return j.State == record.StateDone }) > 0
-	v.front = paretoFront(jobs, opt.Objectives)
+	v.front = v.paretoFront()
 	v.sortJobs()
 	v.byNumber = slices.SortedStableFunc(slices.Values(v.jobs), func(a, b Job) int { return cmp.Compare(a.Number, b.Number) })
 	v.dims = withoutSeed(swept(v.byNumber, opt.Dimensions))
@@ -161,9 +161,8 @@ func newView(dir string, jobs []Job, opt Options) *View {
 // compares the best settings.
 func (v *View) readGains() {
 	type read struct {
-		gain     seedGain
+		gain     *seedGain
 		compares bool
-		ok       bool
 		err      error
 	}
 	reads := make([]read, len(v.jobs))
@@ -174,7 +173,7 @@ func (v *View) readGains() {
 			for i := int(next.Add(1)) - 1; i < len(v.jobs); i = int(next.Add(1)) - 1 {
 				if j := v.jobs[i]; j.Dir != "" && j.State == record.StateDone {
 					r := &reads[i]
-					r.gain, r.compares, r.ok, r.err = readGain(j.Dir)
+					r.gain, r.compares, r.err = readGain(j.Dir)
 				}
 			}
 		})
@@ -185,8 +184,8 @@ func (v *View) readGains() {
 			v.notes = append(v.notes, fmt.Sprintf("job %d: %s", v.jobs[i].Number, page.Plain(r.err.Error())))
 		}
 		v.compares[v.jobs[i].Number] = r.compares
-		if r.ok && !r.compares {
-			v.gains[v.jobs[i].Number] = r.gain
+		if r.gain != nil && !r.compares {
+			v.gains[v.jobs[i].Number] = *r.gain
 		}
 	}
 	v.oneSplit()
@@ -213,46 +212,24 @@ func (v *View) oneSplit() {
 }
 
 // readGain reads what summary.json says of the planned comparison with similarity, or with the majority
-// answer, and whether the job compared methods instead. It decodes the few fields that decide: a thousand summaries have 40 MB.
-func readGain(dir string) (gain seedGain, compares, ok bool, err error) {
-	type paired struct {
-		Mean    float64       `json:"mean"`
-		Verdict stats.Verdict `json:"verdict"`
-	}
-	var summary struct {
-		Task        string `json:"task"`
-		Evaluations []struct {
-			Split          string  `json:"split"`
-			Metric         string  `json:"metric"`
-			Policy         string  `json:"policy"`
-			OverSimilarity *paired `json:"over_similarity"`
-			OverMajority   *paired `json:"over_majority"`
-		} `json:"evaluations"`
+// answer (nil: there is none), and whether the job compared methods instead.
+func readGain(dir string) (gain *seedGain, compares bool, err error) {
+	var summary struct { // a thousand summaries have 40 MB: no more than these
+		Task        string               `json:"task"`
+		Evaluations []record.StageResult `json:"evaluations"`
 	}
 	if err := record.ReadJSON(filepath.Join(dir, record.SummaryFile), &summary); err != nil {
-		return gain, false, false, err
+		return nil, false, err
 	}
-	compares = summary.Task == "icl"
-	stages := make([]record.StageResult, len(summary.Evaluations))
-	for i, e := range summary.Evaluations {
-		stages[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy}
-		if p := e.OverSimilarity; p != nil {
-			stages[i].OverSimilarity = &stats.Paired{Mean: p.Mean, Verdict: p.Verdict}
-		}
-		if p := e.OverMajority; p != nil {
-			stages[i].OverMajority = &stats.Paired{Mean: p.Mean, Verdict: p.Verdict}
+	if r := runreport.PlannedResult(summary.Evaluations); r != nil {
+		for _, y := range results.Yardsticks() {
+			if p := *y.Gain(r); p != nil && (y.Policy == record.PolicySimilarity || y.Policy == record.PolicyMajority) {
+				gain = &seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}
+				break
+			}
 		}
 	}
-	r := runreport.PlannedResult(stages)
-	if r == nil {
-		return gain, compares, false, nil
-	}
-	for _, y := range results.Yardsticks() {
-		if p := *y.Gain(r); p != nil {
-			return seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}, compares, true, nil
-		}
-	}
-	return gain, compares, false, nil
+	return gain, summary.Task == "icl", nil
 }
 
 // gainHead is the header of gains: over what the jobs were compared with.

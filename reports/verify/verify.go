@@ -13,11 +13,11 @@ import (
 
 // Mismatch is a number or a line that the records do not bear out.
 type Mismatch struct {
-	File       string // in the folder that was checked
-	Line       int    // 0: the whole file
-	What       string // which number, "" where stated and recomputed say it
-	Stated     string
-	Recomputed string
+	File       string `json:"file"` // in the folder that was checked
+	Line       int    `json:"line"` // 0: the whole file
+	What       string `json:"what"` // which number, "" where stated and recomputed say it
+	Stated     string `json:"stated"`
+	Recomputed string `json:"recomputed"`
 }
 
 // String is one line: metrics.jsonl:12: kl of grpo epoch 1: stated 0.05, recomputed 0.04.
@@ -121,6 +121,11 @@ func (r numberedRow) at() string {
 		return fmt.Sprintf("%s on %s", r.Text("policy"), r.Text("split"))
 	}
 	return r.Text("event")
+}
+
+// wrong notes what the records do not bear out of a row.
+func (c *runCheck) wrong(row numberedRow, what, stated, recomputed string) {
+	c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: what, Stated: stated, Recomputed: recomputed})
 }
 
 // weights checks the checkpoints against the digests of their tensors that they hold themselves.

@@ -199,8 +199,7 @@ func (c *runCheck) events(f *eventFiles, row numberedRow, order record.MetricOrd
 	}
 	e := f.find(row, record.EventTag(row.Row, tags[0]))
 	if e == nil {
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: row.at(), Stated: page.Plural(len(tags), "number"),
-			Recomputed: "no event of this time and step in events.out.tfevents.*"})
+		c.wrong(row, row.at(), page.Plural(len(tags), "number"), "no event of this time and step in events.out.tfevents.*")
 		return
 	}
 	e.used = true
@@ -208,8 +207,7 @@ func (c *runCheck) events(f *eventFiles, row numberedRow, order record.MetricOrd
 	for _, name := range tags {
 		tag := record.EventTag(row.Row, name)
 		wrong := func(stated, recomputed string) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: stated,
-				Recomputed: fmt.Sprintf("%s in %s, record %d", recomputed, e.file, e.number)})
+			c.wrong(row, name+" of "+row.at(), stated, fmt.Sprintf("%s in %s, record %d", recomputed, e.file, e.number))
 		}
 		if x, ok := row.Number(name); ok {
 			y, has := e.values[tag]
@@ -226,8 +224,7 @@ func (c *runCheck) events(f *eventFiles, row numberedRow, order record.MetricOrd
 		}
 	}
 	for _, tag := range sortedKeys(e.values) { // what is left
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: row.at(), Stated: "no " + tag,
-			Recomputed: fmt.Sprintf("%s in %s, record %d", exact(float64(e.values[tag])), e.file, e.number)})
+		c.wrong(row, row.at(), "no "+tag, fmt.Sprintf("%s in %s, record %d", exact(float64(e.values[tag])), e.file, e.number))
 	}
 }
 

@@ -21,8 +21,7 @@ import (
 func (c *runCheck) plots() error {
 	n := 0
 	for _, maker := range runreport.Figures() {
-		f := maker.Make(c.run)
-		drawn, err := c.plot(maker.Name, f)
+		drawn, err := c.comparePlot(c.dir, maker.Name, maker.Make(c.run))
 		if err != nil {
 			return err
 		}
@@ -34,7 +33,7 @@ func (c *runCheck) plots() error {
 	return nil
 }
 
-// plot compares the files of one figure, nil when the records have nothing to show in it. It returns 1 when it
+// comparePlot compares the files of one figure, nil when the records have nothing to show in it. It returns 1 when it
 // compared one.
 func (v *Verification) comparePlot(dir, name string, f *chart.Figure) (int, error) {
 	n := 0
@@ -71,10 +70,6 @@ func (v *Verification) comparePlot(dir, name string, f *chart.Figure) (int, erro
 	return n, nil
 }
 
-func (c *runCheck) plot(name string, f *chart.Figure) (int, error) {
-	return c.comparePlot(c.dir, name, f)
-}
-
 // compareSVG compares words exactly and coordinates to a fiftieth of a point: another processor may round the last
 // digit otherwise. Every word that differs is named, of shapes the first.
 func (v *Verification) compareSVG(name string, stated, recomputed []byte) error {
@@ -82,39 +77,31 @@ func (v *Verification) compareSVG(name string, stated, recomputed []byte) error 
 		return nil
 	}
 	a, b := svgWords(stated), svgWords(recomputed)
+	word := func(words []string, i int) string {
+		if i < len(words) {
+			return strconv.Quote(words[i])
+		}
+		return "none"
+	}
 	for _, d := range compare.DiffLines(a.text, b.text) {
 		for i := range max(len(d.Stated), len(d.Recomputed)) {
 			at := min(d.At-1+i, len(a.line)-1)
-			m := Mismatch{File: name, Line: a.line[max(at, 0)], What: "a word", Stated: "none", Recomputed: "none"}
-			if i < len(d.Stated) {
-				m.Stated = strconv.Quote(d.Stated[i])
-			}
-			if i < len(d.Recomputed) {
-				m.Recomputed = strconv.Quote(d.Recomputed[i])
-			}
-			v.mismatch(m)
+			v.mismatch(Mismatch{File: name, Line: a.line[max(at, 0)], What: "a word", Stated: word(d.Stated, i), Recomputed: word(d.Recomputed, i)})
 		}
 	}
 	var first *Mismatch
 	more := 0
 	for _, d := range compare.DiffLines(a.shapes, b.shapes) {
 		for i := range max(len(d.Stated), len(d.Recomputed)) {
-			m := Mismatch{File: name, Line: d.At + i, What: "a shape", Stated: "none", Recomputed: "none"}
-			if i < len(d.Stated) && i < len(d.Recomputed) {
-				if sameShape(d.Stated[i], d.Recomputed[i]) {
-					continue
-				}
-				m.Stated, m.Recomputed = compare.QuoteDifference(d.Stated[i], d.Recomputed[i]), compare.QuoteDifference(d.Recomputed[i], d.Stated[i])
-			} else if i < len(d.Stated) {
-				m.Stated = strconv.Quote(page.Clip(d.Stated[i], 100))
-			} else {
-				m.Recomputed = strconv.Quote(page.Clip(d.Recomputed[i], 100))
+			if i < len(d.Stated) && i < len(d.Recomputed) && sameShape(d.Stated[i], d.Recomputed[i]) {
+				continue
 			}
-			if first == nil {
-				first = &m
-			} else {
+			if first != nil {
 				more++
+				continue
 			}
+			first = &Mismatch{File: name, Line: d.At + i, What: "a shape"}
+			first.Stated, first.Recomputed = d.Quoted(i, "none", 100)
 		}
 	}
 	if first != nil {
@@ -302,25 +289,18 @@ func (v *Verification) comparePage(dir, text string, more page.Lively) error {
 
 // compareLines makes one mismatch of every line that differs.
 func (v *Verification) compareLines(name string, stated, recomputed []string) {
-	const gone, most = "no such line", 20
+	const most = 20
 	n := 0
 	for _, d := range compare.DiffLines(stated, recomputed) {
 		for i := range max(len(d.Stated), len(d.Recomputed)) {
-			m := Mismatch{File: name, Line: d.At + min(i, max(len(d.Stated)-1, 0)), Stated: gone, Recomputed: gone}
 			if i < len(d.Stated) && i < len(d.Recomputed) && sameSVGLine(d.Stated[i], d.Recomputed[i]) {
 				continue
 			}
 			if n++; n > most {
 				continue
 			}
-			switch {
-			case i < len(d.Stated) && i < len(d.Recomputed):
-				m.Stated, m.Recomputed = compare.QuoteDifference(d.Stated[i], d.Recomputed[i]), compare.QuoteDifference(d.Recomputed[i], d.Stated[i])
-			case i < len(d.Stated):
-				m.Stated = strconv.Quote(page.Clip(d.Stated[i], 160))
-			default:
-				m.Recomputed = strconv.Quote(page.Clip(d.Recomputed[i], 160))
-			}
+			m := Mismatch{File: name, Line: d.At + min(i, max(len(d.Stated)-1, 0))}
+			m.Stated, m.Recomputed = d.Quoted(i, "no such line", 160)
 			v.mismatch(m)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -24,29 +25,20 @@ type logLine struct {
 	cut     bool // a resume has cut off its row
 }
 
+var logPattern = regexp.MustCompile(`^\[(.*?)\]\[(.*?)\]\[(.*?)\] - (.*)`)
+
 // parseLogLine takes [2006-01-02 15:04:05,000][name][LEVEL] - message apart. The second and later lines of a
-// message are none.
-func parseLogLine(text string) (logLine, bool) {
-	var l logLine
-	stamp, rest, ok := strings.Cut(strings.TrimPrefix(text, "["), "][")
-	if !ok || !strings.HasPrefix(text, "[") {
-		return l, false
+// message are none: they have no level.
+func parseLogLine(text string) logLine {
+	parts := logPattern.FindStringSubmatch(text)
+	if parts == nil {
+		return logLine{}
 	}
-	at, err := time.Parse("2006-01-02 15:04:05.000", strings.Replace(stamp, ",", ".", 1))
+	at, err := time.Parse("2006-01-02 15:04:05.000", strings.Replace(parts[1], ",", ".", 1))
 	if err != nil {
-		return l, false
+		return logLine{}
 	}
-	name, rest, ok := strings.Cut(rest, "][")
-	if !ok {
-		return l, false
-	}
-	level, message, ok := strings.Cut(rest, "] - ")
-	if !ok {
-		return l, false
-	}
-	l.at, l.name, l.level = at.UnixMilli(), name, record.Level(level)
-	l.message = message
-	return l, true
+	return logLine{at: at.UnixMilli(), name: parts[2], level: record.Level(parts[3]), message: parts[4]}
 }
 
 // log compares the lines of run.log that repeat rows with the rows. Lines of rows that a resume has cut off stay
@@ -61,13 +53,9 @@ func (c *runCheck) log() error {
 	if err != nil {
 		return err
 	}
-	var lines []logLine // by number of line − 1; those that are none have no level
+	var lines []logLine // by number of line − 1
 	for text := range strings.Lines(string(data)) {
-		l, ok := parseLogLine(strings.TrimSuffix(text, "\n"))
-		if !ok {
-			l = logLine{}
-		}
-		lines = append(lines, l)
+		lines = append(lines, parseLogLine(text))
 	}
 	console := &record.Progress{Plan: c.plan()}
 	checked, next := 0, 0

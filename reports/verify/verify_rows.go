@@ -8,6 +8,7 @@ import (
 	"math"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/reports/page"
@@ -107,8 +108,7 @@ func (c *runCheck) Rows() error {
 				means++
 				c.epoch(p.sums, row)
 			} else if every == 1 {
-				c.mismatch(Mismatch{File: record.MetricsFile, Line: line, What: "steps of " + row.at(), Stated: fmt.Sprint(row.Step - p.ended),
-					Recomputed: fmt.Sprintf("%d rows of kind step", p.sums.steps)})
+				c.wrong(row, "steps of "+row.at(), fmt.Sprint(row.Step-p.ended), fmt.Sprintf("%d rows of kind step", p.sums.steps))
 			}
 			p.ended, p.sums = row.Step, newEpochSums()
 		}
@@ -140,12 +140,10 @@ func (c *runCheck) step(p *phaseRows, row numberedRow, every int) {
 		p.seen, p.offset = true, row.GlobalStep-row.Step
 	}
 	if row.Step != p.step+every {
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: "step of " + row.Phase, Stated: fmt.Sprint(row.Step),
-			Recomputed: fmt.Sprintf("%d: it follows step %d", p.step+every, p.step)})
+		c.wrong(row, "step of "+row.Phase, fmt.Sprint(row.Step), fmt.Sprintf("%d: it follows step %d", p.step+every, p.step))
 	}
 	if row.GlobalStep-row.Step != p.offset {
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: "global_step of " + row.at(), Stated: fmt.Sprint(row.GlobalStep),
-			Recomputed: fmt.Sprint(row.Step + p.offset)})
+		c.wrong(row, "global_step of "+row.at(), fmt.Sprint(row.GlobalStep), fmt.Sprint(row.Step+p.offset))
 	}
 	p.step = row.Step
 	p.sums.add(row.Row)
@@ -157,17 +155,14 @@ func (c *runCheck) epoch(sums epochSums, row numberedRow) {
 		mean := sums.total[name] / float64(sums.count[name])
 		stated, ok := row.Number(name)
 		if !ok {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: "nothing",
-				Recomputed: exact(mean)})
+			c.wrong(row, name+" of "+row.at(), "nothing", exact(mean))
 		} else if !sameNumber(stated, mean) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: exact(stated),
-				Recomputed: exact(mean) + ", the mean of its steps"})
+			c.wrong(row, name+" of "+row.at(), exact(stated), exact(mean)+", the mean of its steps")
 		}
 	}
 	for _, name := range sortedKeys(sums.lists) {
 		if stated := row.Numbers(name); !slices.EqualFunc(stated, sums.lists[name], sameNumber) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: fmt.Sprint(stated),
-				Recomputed: fmt.Sprint(sums.lists[name]) + ", the sum of its steps"})
+			c.wrong(row, name+" of "+row.at(), fmt.Sprint(stated), fmt.Sprint(sums.lists[name])+", the sum of its steps")
 		}
 	}
 }
@@ -182,12 +177,8 @@ type numberedEvaluation struct {
 func (c *runCheck) evaluations() error {
 	var all []numberedEvaluation
 	line := 0
-	err := record.EachLine(filepath.Join(c.dir, record.EvalsFile), func(text []byte) error {
+	err := record.EachJSON(filepath.Join(c.dir, record.EvalsFile), func(e record.Evaluation) error {
 		line++
-		var e record.Evaluation
-		if err := jsonwords.Unmarshal(text, &e); err != nil {
-			return err
-		}
 		if err := e.Validate(); err != nil {
 			return err
 		}
@@ -262,9 +253,8 @@ func (c *runCheck) evaluation(row numberedRow, metric string, stated float64, al
 		}
 	}
 	if found != nil {
-		c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: metric + " of " + row.at(), Stated: exact(stated),
-			Recomputed: fmt.Sprintf("%s, the mean of %s (%s:%d)", exact(found.Mean()), page.Plural(len(found.Scores), "question"), record.EvalsFile,
-				found.line)})
+		c.wrong(row, metric+" of "+row.at(), exact(stated), fmt.Sprintf("%s, the mean of %s (%s:%d)", exact(found.Mean()),
+			page.Plural(len(found.Scores), "question"), record.EvalsFile, found.line))
 	}
 }
 
@@ -285,8 +275,7 @@ func (c *runCheck) repeats(row numberedRow) {
 	for _, name := range sortedKeys(row.Fields) {
 		stated, ok := row.Number(name)
 		if want, has := last.Number("val_" + name); ok && has && !sameNumber(stated, want) {
-			c.mismatch(Mismatch{File: record.MetricsFile, Line: row.line, What: name + " of " + row.at(), Stated: exact(stated),
-				Recomputed: fmt.Sprintf("%s, as at the end of %s (line %d)", exact(want), last.at(), last.line)})
+			c.wrong(row, name+" of "+row.at(), exact(stated), fmt.Sprintf("%s, as at the end of %s (line %d)", exact(want), last.at(), last.line))
 		}
 	}
 }
@@ -342,7 +331,7 @@ func (c *runCheck) best(stated *record.BestSummary) *record.BestSummary {
 	again := *stated
 	found := false
 	consider := func(row numberedRow, prefix, phase string, epoch int) {
-		x, ok := row.Number(prefix + trimVal(stated.Metric))
+		x, ok := row.Number(prefix + strings.TrimPrefix(stated.Metric, "val_"))
 		kl, _ := row.Number(prefix + "kl")
 		if !ok || math.IsNaN(x) || bounded && !(kl <= klMax) {
 			return
@@ -368,13 +357,6 @@ func (c *runCheck) best(stated *record.BestSummary) *record.BestSummary {
 	}
 	again.Checkpoint = filepath.Join("checkpoints", fmt.Sprintf("%s_epoch%d.safetensors", again.Phase, again.Epoch))
 	return &again
-}
-
-func trimVal(metric string) string {
-	if len(metric) > 4 && metric[:4] == "val_" {
-		return metric[4:]
-	}
-	return metric
 }
 
 // unfinished finds a run that says it is done although a phase of its schedule is not.
@@ -418,13 +400,8 @@ func (c *runCheck) compareTrees(path string, stated, recomputed any) int {
 		if !ok {
 			break
 		}
-		keys := map[string]bool{}
-		for key := range s {
-			keys[key] = true
-		}
-		for key := range r {
-			keys[key] = true
-		}
+		keys := maps.Clone(s)
+		maps.Copy(keys, r)
 		for _, key := range sortedKeys(keys) {
 			n += c.compareTrees(path+"."+key, s[key], r[key])
 		}
@@ -447,16 +424,9 @@ func (c *runCheck) compareTrees(path string, stated, recomputed any) int {
 			return 1
 		}
 	}
-	c.mismatch(Mismatch{File: record.SummaryFile, What: cmp.Or(trimDot(path), "all of it"), Stated: brief(stated),
+	c.mismatch(Mismatch{File: record.SummaryFile, What: cmp.Or(strings.TrimPrefix(path, "."), "all of it"), Stated: brief(stated),
 		Recomputed: brief(recomputed)})
 	return 1
-}
-
-func trimDot(path string) string {
-	if path != "" && path[0] == '.' {
-		return path[1:]
-	}
-	return path
 }
 
 // brief writes a JSON value in a line.

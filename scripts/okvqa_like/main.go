@@ -41,10 +41,7 @@ type object = map[string]any
 
 // write makes the files of both splits.
 func write(dir string, opt shapes.Options) error {
-	q, err := shapes.MakeQuestions(opt)
-	if err != nil {
-		return err
-	}
+	q := shapes.MakeQuestions(opt)
 	if err := os.MkdirAll(filepath.Join(dir, "annotations"), 0o755); err != nil {
 		return err
 	}

@@ -12,7 +12,6 @@ package clip
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"path/filepath"
 	"slices"
@@ -138,8 +137,8 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 	}
 	parts := [][]byte{[]byte(e.fingerprint), fmt.Append(nil, *e.cfg, *e.process)}
 	for _, name := range []string{"tokenizer.json", "vocab.json", "merges.txt"} {
-		data, err := regular.ReadFile(filepath.Join(path, name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		data, err := regular.ReadOptional(filepath.Join(path, name))
+		if err != nil {
 			return err
 		}
 		parts = append(parts, data)

@@ -17,8 +17,5 @@ func DefaultOptions() Options { return Options{DType: "float32", Batch: 32} }
 
 // Validate asks for the folder.
 func (o Options) Validate() error {
-	if o.Path == nil {
-		return option.Errorf("path", "embeddings need an encoder: encoder.path=DIR, a CLIP folder such as clip-vit-base-patch32")
-	}
-	return option.Want(o.Batch >= 1, "batch", "want at least 1, got %d", o.Batch)
+	return option.Want(o.Path != nil, "path", "embeddings need an encoder: encoder.path=DIR, a CLIP folder such as clip-vit-base-patch32")
 }

@@ -2,9 +2,7 @@ package processor
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
 
 	"fulcrum/internal/jsonwords"
@@ -77,11 +75,8 @@ func first(ids ...*int64) int64 {
 
 // readJSON leaves v as it is when the file does not exist.
 func readJSON(path string, v any) error {
-	data, err := regular.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
+	data, err := regular.ReadOptional(path)
+	if data == nil || err != nil {
 		return err
 	}
 	if err := jsonwords.Unmarshal(data, v); err != nil {

@@ -152,7 +152,7 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 // TellSkipped says what of the data is not used, and which keys are not read.
 func TellSkipped(j *job.Job, d record.DataSummary) {
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
-		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
+		text := "data: not used: " + record.SkippedText(reason, d.Skipped[reason])
 		if at := d.SkippedAt[reason]; at != "" {
 			text += " (" + at + ")"
 		}

@@ -1,6 +1,9 @@
 package configs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Composed is a finished config.
 type Composed struct {
@@ -10,6 +13,19 @@ type Composed struct {
 	overrides []*Override
 	master    bool  // of a sweep: without what its jobs set, so sections are not asked to Validate
 	resolved  *Node // the job config, resolved; made on demand
+}
+
+// With composes the same files with other overrides of the job. Those of hydra stay.
+func (c *Composed) With(overrides []string) (*Composed, error) {
+	all := slices.DeleteFunc(slices.Clone(c.overrides), func(o *Override) bool { return !o.isHydra() })
+	for _, text := range overrides {
+		o, err := ParseOverride(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return c.composer.compose(all, false, jobInfo{})
 }
 
 // check types the hydra node, and the job config when there is a schema.
@@ -65,10 +81,8 @@ func (c *Composed) checkJob(s *Schema) error {
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved, m); err != nil {
-		return err
-	}
-	return nil
+	c.resolved, err = s.check(resolved, m)
+	return err
 }
 
 // fitHydra checks the hydra node of a tree and gives its values their types.

@@ -63,10 +63,6 @@ type configFile struct {
 	hasPkg   bool
 }
 
-func newLibrary() *library {
-	return &library{files: map[string]*configFile{}, groups: map[string]bool{}}
-}
-
 func (l *library) add(s *source) { l.sources = append(l.sources, s) }
 
 // embeddedSource serves the built-in tree, as far as it is visible.

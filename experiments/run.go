@@ -114,7 +114,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
 		return err
 	}
-	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides}, composed: c, exp: exp}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp}
 	if cfg.DryRun {
 		return rehearse(ctx, r, dir)
 	}
@@ -239,7 +239,7 @@ func (r *run) tell() {
 	if err != nil || s == nil {
 		return
 	}
-	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) })
+	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { stdout.Message(os.Stderr, "warning: "+text) })
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
@@ -283,7 +283,9 @@ func (r *run) headline() string {
 		return r.title() + " " + r.Config.Embed.Modality + " by " + *r.Config.Encoder.Path
 	}
 	data := r.Config.Data.Name
-	if data == "shapes" {
+	if in := r.Config.Data.RecordsICL; in != nil && r.Config.Task == "icl" {
+		data = *in
+	} else if data == "shapes" {
 		data = "synthetic shapes (not real images)"
 	}
 	return r.title() + " on " + data

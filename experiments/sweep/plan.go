@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/build"
 	"fulcrum/internal/secret"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/sweepreport"
 )
@@ -209,7 +210,7 @@ func (p *plan) checkSpace() error {
 		valid = true
 	}
 	if invalid != nil && valid {
-		fmt.Fprintf(os.Stderr, "warning: some points of the space are invalid, and their trials will fail: %v\n", invalid)
+		stdout.Message(os.Stderr, fmt.Sprintf("warning: some points of the space are invalid, and their trials will fail: %v", invalid))
 		return nil
 	}
 	return invalid

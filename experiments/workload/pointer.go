@@ -152,7 +152,7 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 // TellSkipped says what of the data is not used, and which keys are not read.
 func TellSkipped(j *job.Job, d record.DataSummary) {
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
-		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
+		text := "data: not used: " + record.SkippedText(reason, d.Skipped[reason])
 		if at := d.SkippedAt[reason]; at != "" {
 			text += " (" + at + ")"
 		}
@@ -306,20 +306,18 @@ func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) e
 		name   string
 		scores recorded.Scores
 	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}} {
-		fields := map[string]any{"split": split, "policy": of.name}
+		means, all := map[string]any{}, []record.Evaluation{}
 		for metric, mean := range of.scores.Means() {
-			fields[metric] = mean
+			means[metric] = mean
 		}
-		if len(fields) == 2 { // no query has two candidates
+		of.scores.Each(func(metric string, ids []int64, scores []float64) error {
+			all = append(all, record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			return nil
+		})
+		if len(all) == 0 { // no query has two candidates
 			continue
 		}
-		if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
-			return err
-		}
-		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			return j.Log.Scores(record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids,
-				Scores: scores})
-		}); err != nil {
+		if err := j.RecordEvaluation(means, all...); err != nil {
 			return err
 		}
 	}

@@ -30,17 +30,20 @@ type Board struct {
 	opt   Options
 	roots []string // absolute
 
-	mu        sync.Mutex // of all to the blank line
-	version   int64      // grows with every change
-	runs      map[string]*entry
-	sweeps    map[string]*sweepEntry
-	gone      []gone
-	folders   map[string]folder
-	scanned   time.Time
-	turn      int // of the runs that have ended, which are looked at in turn
-	reading   int // runs that are yet to be read; readingOn: a goroutine does
-	readingOn bool
-	unsaved   int
+	// A look at the folders holds scanning, and mu only while it changes what answers read: a disk may be slow. Nothing else
+	// changes it, so the look reads it without mu.
+	scanning sync.Mutex
+	folders  map[string]folder
+	scanned  time.Time
+	unsaved  int
+
+	mu      sync.Mutex // of all to the blank line
+	version int64      // grows with every change
+	runs    map[string]*entry
+	sweeps  map[string]*sweepEntry
+	gone    []gone
+	reading int           // runs that are yet to be read; before the first look, 1
+	looking chan struct{} // closed when the look under way has ended; nil: none is
 
 	openMu sync.Mutex
 	open   []*opened
@@ -66,7 +69,7 @@ const maxOpen = 16
 // Open returns the board of some folders. It reads nothing yet.
 func Open(opt Options) *Board {
 	b := &Board{opt: opt, runs: map[string]*entry{}, sweeps: map[string]*sweepEntry{}, folders: map[string]folder{},
-		version: time.Now().UnixMilli()}
+		version: time.Now().UnixMilli(), reading: 1}
 	for _, root := range opt.Roots {
 		if absolute, err := filepath.Abs(root); err == nil {
 			root = absolute

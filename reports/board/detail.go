@@ -45,7 +45,7 @@ type detail struct {
 	Examples    []record.Example     `json:"examples"`
 	Settings    map[string]string    `json:"settings"`
 	Metrics     []metric             `json:"metrics"`
-	Completions bool                 `json:"completions"`
+	Completions int64                `json:"completions"` // bytes of their file
 	Files       []string             `json:"files"`
 	Damaged     int                  `json:"damaged,omitempty"`
 	Log         string               `json:"log"`
@@ -126,7 +126,7 @@ func (b *Board) detail(id string) (*detail, error) {
 			x.Question, x.Pictures = x.Pictures.Asked(x.Question), inlined(e.dir, x.Pictures)
 		}
 	}
-	d.Completions = sizeOf(e.dir, record.CompletionsFile) > 0
+	d.Completions = sizeOf(e.dir, record.CompletionsFile)
 	for _, name := range shownFiles() {
 		if sizeOf(e.dir, name) > 0 {
 			d.Files = append(d.Files, name)

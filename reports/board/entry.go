@@ -20,6 +20,7 @@ const (
 	stateRunning = "running"
 	stateKilled  = "killed"
 	stateStarted = "starting" // no process holds it and it has no row: it may be about to begin
+	stateUnread  = "unread"
 )
 
 // entry is a line of the list of runs.
@@ -80,9 +81,15 @@ func stampOf(path string) int64 {
 	return info.ModTime().UnixNano() ^ info.Size()<<20
 }
 
-func (b *Board) stampOf(dir string) stamp {
-	return stamp{stampOf(filepath.Join(dir, record.MetricsFile)), stampOf(filepath.Join(dir, record.SummaryFile)),
-		stampOf(filepath.Join(dir, NotesFile)), b.opt.Locked(dir)}
+// stampOf looks at a run's files, and at its lock unless it has ended: whoever goes on with it writes rows.
+func (b *Board) stampOf(e *entry) stamp {
+	return stamp{stampOf(filepath.Join(e.dir, record.MetricsFile)), stampOf(filepath.Join(e.dir, record.SummaryFile)),
+		stampOf(filepath.Join(e.dir, NotesFile)), !e.ended() && b.opt.Locked(e.dir)}
+}
+
+// ended reports whether a run was done when it was read.
+func (e *entry) ended() bool {
+	return !e.stamp.Locked && (e.State == record.StateDone || e.State == record.StatePruned)
 }
 
 // brief is what the list takes of summary.json; the rest is passed over.
@@ -108,10 +115,11 @@ type brief struct {
 	} `json:"findings"`
 }
 
-// read brings an entry up to date with its folder. What cannot be read is left out; the entry says so.
-func (b *Board) read(e *entry) {
-	dir, at := e.dir, b.stampOf(e.dir)
-	*e = entry{ID: e.ID, Path: e.Path, Sweep: e.Sweep, Job: e.Job, dir: dir, stamp: at}
+// read returns an entry as its folder has it now. What cannot be read is left out; the entry says so.
+func (b *Board) read(was entry) entry {
+	e := &entry{ID: was.ID, Path: was.Path, Sweep: was.Sweep, Job: was.Job, dir: was.dir}
+	e.stamp = b.stampOf(e)
+	dir, at := e.dir, e.stamp
 	n := readNotes(dir)
 	e.Tags, e.Note = n.Tags, n.Note
 	var s *brief
@@ -121,8 +129,8 @@ func (b *Board) read(e *entry) {
 		}
 	}
 	if s != nil && !at.Locked {
-		e.ended(s)
-		return
+		e.summarized(s)
+		return *e
 	}
 	e.State = stateKilled
 	switch {
@@ -132,10 +140,11 @@ func (b *Board) read(e *entry) {
 		e.State = stateStarted
 	}
 	b.live(e)
+	return *e
 }
 
-// ended takes all from the summary.
-func (e *entry) ended(s *brief) {
+// summarized takes all from the summary.
+func (e *entry) summarized(s *brief) {
 	seed := s.Seed // a pointer into the summary would keep all of it
 	e.State, e.Title, e.Task, e.Seed, e.Overrides = s.State, s.Title, s.Task, &seed, s.Overrides
 	if s.Error != "" {
@@ -223,6 +232,9 @@ func (b *Board) live(e *entry) {
 	}
 	err := b.rows(e.ID, e.dir, func(c *curves.Curves, complete bool) {
 		e.Start, e.Updated = c.Started, c.Updated
+		if info, err := os.Stat(filepath.Join(e.dir, configFile)); err == nil && e.Start == 0 { // the newest, before its first row
+			e.Start = float64(info.ModTime().UnixMilli()) / 1000
+		}
 		if !complete {
 			e.stamp.Metrics = 0 // read on at the next look
 		}

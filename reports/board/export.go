@@ -47,7 +47,7 @@ func (b *Board) Export(dir string) (runs int, err error) {
 		return 0, err
 	}
 	b.Scan(true)
-	list := b.list(0)
+	list := b.list(0, 0)
 	list.Control, list.Roots = false, nil
 	give := func(path string, answer any, err error) error {
 		if err != nil {

@@ -58,7 +58,7 @@ func TestScaleOfRuns(t *testing.T) {
 	begin := time.Now()
 	b.Scan(false)
 	first := time.Since(begin)
-	if n := len(b.list(0).Runs); n < 2 {
+	if n := len(b.list(0, 0).Runs); n < 2 {
 		t.Errorf("the first look shows %d runs", n)
 	}
 	begin = time.Now()
@@ -67,7 +67,7 @@ func TestScaleOfRuns(t *testing.T) {
 	begin = time.Now()
 	b.Scan(true)
 	again := time.Since(begin)
-	if got := len(b.list(0).Runs); got != n || b.reading != 0 {
+	if got := len(b.list(0, 0).Runs); got != n || b.reading != 0 {
 		t.Errorf("%d runs, %d not read; want %d and 0", got, b.reading, n)
 	}
 	used := heap()
@@ -75,7 +75,7 @@ func TestScaleOfRuns(t *testing.T) {
 	b = boardOf(root)
 	begin = time.Now()
 	b.Scan(false)
-	list := b.list(0)
+	list := b.list(0, 0)
 	indexed := time.Since(begin)
 	if len(list.Runs) != n || list.Reading != 0 {
 		t.Errorf("with the index: %d runs, %d not read; want all %d at once", len(list.Runs), list.Reading, n)

@@ -2,6 +2,7 @@ package board
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/gob"
 	"maps"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
 )
 
 const (
@@ -28,8 +30,6 @@ const (
 	readAtOnce = 300 * time.Millisecond
 	// fresh is how long after its last change a folder is listed again: clocks of file systems are coarse.
 	fresh = 2 * time.Second
-	// turns is in how many looks every run that is done is looked at wholly; in the others only at its rows.
-	turns = 8
 	// sweepEvery is how often the ledger of a sweep at work is read for the list.
 	sweepEvery = 2 * time.Second
 )
@@ -52,6 +52,8 @@ type sweepEntry struct {
 	Objective string         `json:"objective,omitempty"`
 	Minimize  bool           `json:"minimize,omitempty"`
 	Running   bool           `json:"running"` // a controller is at work
+	Best      *float64       `json:"best,omitempty"`
+	Left      *float64       `json:"left,omitempty"` // seconds, about
 	Error     string         `json:"error,omitempty"`
 	Version   int64          `json:"version"`
 
@@ -63,8 +65,8 @@ type sweepEntry struct {
 // Scan looks for runs that came, changed or went, unless that was done just now. It reads for a third of a second at
 // most and leaves the rest to the next call; all reads everything.
 func (b *Board) Scan(all bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.scanning.Lock()
+	defer b.scanning.Unlock()
 	if !all && b.reading == 0 && time.Since(b.scanned) < scanEvery {
 		return
 	}
@@ -76,24 +78,41 @@ func (b *Board) Scan(all bool) {
 	b.scanned = time.Now()
 }
 
-// readOn reads the runs that a look has left over, while nobody asks: a page asks every second or two, and a look reads for a
-// third of a second.
-func (b *Board) readOn() {
+// refresh looks for what is new until all is read, and waits for it no longer than a page can: the rest comes with the next
+// answers.
+func (b *Board) refresh() {
+	b.mu.Lock()
+	looking := b.looking
+	if looking == nil {
+		looking = make(chan struct{})
+		b.looking = looking
+		go b.readAll(looking)
+	}
+	b.mu.Unlock()
+	select {
+	case <-looking:
+	case <-time.After(readAtOnce):
+	}
+}
+
+// readAll scans until nothing is left to be read.
+func (b *Board) readAll(looking chan struct{}) {
+	for more := true; more; {
+		b.Scan(false)
+		b.mu.Lock()
+		if more = b.reading > 0; !more {
+			b.looking = nil
+		}
+		b.mu.Unlock()
+	}
+	close(looking)
+}
+
+// changed publishes what a look has found.
+func (b *Board) changed(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.reading == 0 || b.readingOn {
-		return
-	}
-	b.readingOn = true
-	go func() {
-		for more := true; more; {
-			b.Scan(false)
-			b.mu.Lock()
-			more = b.reading > 0
-			b.readingOn = more
-			b.mu.Unlock()
-		}
-	}()
+	change()
 }
 
 // look finds folders, runs and sweeps. A folder whose time has not changed holds what it held.
@@ -108,9 +127,8 @@ func (b *Board) look() {
 		info, err := os.Stat(dir)
 		if err != nil {
 			delete(b.folders, dir)
-			if s := b.sweeps[idOf(dir)]; s != nil {
-				delete(b.sweeps, s.ID)
-				b.leave(s.ID)
+			if id := idOf(dir); b.sweeps[id] != nil {
+				b.leave(id)
 			}
 			continue
 		}
@@ -128,15 +146,16 @@ func (b *Board) find(dir, sweep string, depth int) {
 		return
 	}
 	if isRun(dir) { // the time of its folder says nothing: one look less at each of thousands
-		if b.runs[id] == nil {
-			b.runs[id] = &entry{ID: id, Path: b.shown(dir), Sweep: sweep, dir: dir, stamp: stamp{Metrics: -1}}
-		}
-		if e := b.runs[id]; sweep != "" && e.Sweep == "" {
-			e.Sweep = sweep
-		}
-		if sweep != "" {
-			b.runs[id].Job = filepath.Base(dir)
-		}
+		b.changed(func() {
+			e := b.runs[id]
+			if e == nil {
+				e = &entry{ID: id, Path: b.shown(dir), State: stateUnread, dir: dir}
+				b.runs[id] = e
+			}
+			if sweep != "" {
+				e.Sweep, e.Job = cmp.Or(e.Sweep, sweep), filepath.Base(dir)
+			}
+		})
 		return
 	}
 	info, err := os.Stat(dir)
@@ -149,7 +168,7 @@ func (b *Board) find(dir, sweep string, depth int) {
 	}
 	if slices.ContainsFunc(names, func(n os.DirEntry) bool { return n.Name() == sweepFile }) {
 		if sweep = id; b.sweeps[id] == nil {
-			b.sweeps[id] = &sweepEntry{ID: id, Path: b.shown(dir), dir: dir}
+			b.changed(func() { b.sweeps[id] = &sweepEntry{ID: id, Path: b.shown(dir), dir: dir} })
 		}
 	}
 	b.folders[dir] = folder{info.ModTime(), sweep, depth}
@@ -172,66 +191,68 @@ func isRun(dir string) bool {
 
 // leave notes that a run or sweep is gone.
 func (b *Board) leave(id string) {
-	b.version++
-	b.gone = append(b.gone, gone{id, b.version})
+	b.changed(func() {
+		delete(b.runs, id)
+		delete(b.sweeps, id)
+		b.version++
+		b.gone = append(b.gone, gone{id, b.version})
+	})
 }
 
 // readChanged reads runs and sweeps whose files have changed.
 func (b *Board) readChanged(all bool) {
-	begin, unread := time.Now(), b.reading > 0
-	b.reading = 0
+	begin, unread, left := time.Now(), b.reading > 0, 0
 	for _, s := range b.sweeps {
-		if at := stampOf(filepath.Join(s.dir, sweepFile)); at != s.stamp && time.Since(s.read) > sweepEvery {
-			b.readSweep(s, at)
+		at, running := stampOf(filepath.Join(s.dir, sweepFile)), b.opt.Locked(s.dir)
+		if (at != s.stamp || running != s.Running) && time.Since(s.read) > sweepEvery {
+			b.readSweep(s, at, running)
 		}
 	}
-	b.turn++
 	var unknown []*entry
 	for id, e := range b.runs {
 		if e.Version == 0 { // what is not read costs no look at its files
 			unknown = append(unknown, e)
 			continue
 		}
-		if unread && e.Progress != nil && *e.Progress == 1 && b.turn%turns != 0 {
+		if unread && !all && e.ended() {
 			continue // nor do those that have ended while others wait to be read
 		}
-		if !all && e.Progress != nil && *e.Progress == 1 && int(id[0]+id[1])%turns != b.turn%turns &&
-			stampOf(filepath.Join(e.dir, record.MetricsFile)) == e.stamp.Metrics {
-			continue
-		}
-		at := b.stampOf(e.dir)
-		if at == e.stamp {
-			continue
-		}
+		at := b.stampOf(e)
 		if at == (stamp{}) && !isRun(e.dir) {
-			delete(b.runs, id)
 			b.leave(id)
 			continue
 		}
-		if !all && time.Since(begin) > readAtOnce {
-			b.reading++
+		if at == e.stamp {
 			continue
 		}
-		b.read(e)
-		b.told(e)
+		if !all && time.Since(begin) > readAtOnce {
+			left++
+			continue
+		}
+		b.told(e, b.read(*e))
 	}
-	b.readUnknown(unknown, func() bool { return all || time.Since(begin) < readAtOnce })
+	left += b.readUnknown(unknown, func() bool { return all || time.Since(begin) < readAtOnce })
+	b.changed(func() { b.reading = left })
 	if b.unsaved >= 500 {
 		b.saveIndex()
 	}
 }
 
-// told gives an entry that was read anew its version.
-func (b *Board) told(e *entry) {
-	b.version++
-	e.Version = b.version
+// told publishes an entry that was read anew, with its version.
+func (b *Board) told(e *entry, read entry) {
+	b.changed(func() {
+		b.version++
+		*e = read
+		e.Version = b.version
+	})
 	b.unsaved++
 }
 
-// readUnknown reads runs for the first time, several at once, as long as more says so.
-func (b *Board) readUnknown(unknown []*entry, more func() bool) {
+// readUnknown reads runs for the first time, several at once, as long as more says so, and returns how many are left.
+func (b *Board) readUnknown(unknown []*entry, more func() bool) (left int) {
 	var next atomic.Int64
 	var workers sync.WaitGroup
+	read := make([]entry, len(unknown))
 	for range min(8, runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for more() {
@@ -239,41 +260,70 @@ func (b *Board) readUnknown(unknown []*entry, more func() bool) {
 				if i >= len(unknown) {
 					return
 				}
-				b.read(unknown[i])
+				read[i] = b.read(*unknown[i])
 			}
 		})
 	}
 	workers.Wait()
-	for i, e := range unknown {
-		switch {
-		case i >= int(next.Load()):
-			e.State = "unread"
-			b.reading++
-		case e.stamp == (stamp{}) && !isRun(e.dir): // it went in between
-			delete(b.runs, e.ID)
-		default:
-			b.told(e)
+	done := min(int(next.Load()), len(unknown))
+	for i, e := range unknown[:done] {
+		if read[i].stamp == (stamp{}) && !isRun(e.dir) { // it went in between
+			b.leave(e.ID)
+			continue
 		}
+		b.told(e, read[i])
 	}
+	return len(unknown) - done
 }
 
 // readSweep reads a ledger for the list.
-func (b *Board) readSweep(s *sweepEntry, at int64) {
+func (b *Board) readSweep(s *sweepEntry, at int64, running bool) {
 	opt, jobs, err := b.opt.Sweep(s.dir)
-	running := b.opt.Locked(s.dir)
-	*s = sweepEntry{ID: s.ID, Path: s.Path, dir: s.dir, stamp: at, read: time.Now(), States: map[string]int{}, Running: running}
+	read := sweepEntry{ID: s.ID, Path: s.Path, Title: opt.Title, Sweeper: opt.Sweeper, Jobs: len(jobs), States: map[string]int{},
+		Running: running, dir: s.dir, stamp: at, read: time.Now()}
 	if err != nil {
-		s.Error = "the ledger cannot be read: " + err.Error()
+		read.Error = "the ledger cannot be read: " + err.Error()
 	}
-	s.Title, s.Sweeper, s.Jobs = opt.Title, opt.Sweeper, len(jobs)
 	for _, j := range jobs {
-		s.States[j.State]++
+		read.States[j.State]++
 	}
+	read.Left = leftOf(jobs)
 	if len(opt.Objectives) > 0 {
-		s.Objective, s.Minimize = opt.Objectives[0].Name, opt.Objectives[0].Minimize
+		read.Objective, read.Minimize = opt.Objectives[0].Name, opt.Objectives[0].Minimize
+		for _, j := range jobs {
+			if j.State != record.StateDone || j.Violation > 0 || len(j.Objectives) == 0 || finite(j.Objectives[0]) == nil {
+				continue
+			}
+			if x := j.Objectives[0]; read.Best == nil || x < *read.Best == read.Minimize && x != *read.Best {
+				read.Best = &x
+			}
+		}
 	}
-	b.version++
-	s.Version = b.version
+	b.changed(func() {
+		b.version++
+		*s = read
+		s.Version = b.version
+	})
+}
+
+// leftOf is about how many seconds the jobs that have not ended take, as many at a time as run now, by those that have; nil before
+// the first.
+func leftOf(jobs []sweepreport.Job) *float64 {
+	ended, seconds, left, running := 0.0, 0.0, 0.0, 0.0
+	for _, j := range jobs {
+		switch {
+		case j.State == stateRunning:
+			running, left = running+1, left+1
+		case j.State == "queued":
+			left++
+		case j.Seconds > 0:
+			ended, seconds = ended+1, seconds+j.Seconds
+		}
+	}
+	if ended == 0 {
+		return nil
+	}
+	return finite(left * seconds / ended / max(running, 1))
 }
 
 // savedEntry is an entry in the index of a root.
@@ -297,18 +347,21 @@ func (b *Board) loadIndex() {
 			dir := filepath.Join(root, relative)
 			e := one.Entry
 			e.ID, e.Path, e.dir, e.stamp = idOf(dir), b.shown(dir), dir, one.Stamp
-			b.version++
-			e.Version = b.version
-			b.runs[e.ID] = &e
-			if s := filepath.Dir(dir); e.Job != "" {
-				e.Sweep = idOf(s)
+			if e.Job != "" {
+				e.Sweep = idOf(filepath.Dir(dir))
 			}
+			b.changed(func() {
+				b.version++
+				e.Version = b.version
+				b.runs[e.ID] = &e
+			})
 		}
 	}
 }
 
-// saveIndex writes the entries of runs that have ended beside the roots' runs.
+// saveIndex writes the entries of runs that have ended beside the roots' runs. Where it cannot, it tries again behind as many changes.
 func (b *Board) saveIndex() {
+	b.unsaved = 0
 	for _, root := range b.roots {
 		saved := map[string]savedEntry{}
 		for _, e := range b.runs {
@@ -318,12 +371,9 @@ func (b *Board) saveIndex() {
 			}
 		}
 		var data bytes.Buffer
-		if len(saved) == 0 || gob.NewEncoder(&data).Encode(saved) != nil || os.MkdirAll(filepath.Join(root, curves.IndexFolder), 0o755) != nil {
-			continue
+		index := filepath.Join(root, curves.IndexFolder)
+		if len(saved) > 0 && os.MkdirAll(index, 0o755) == nil && gob.NewEncoder(&data).Encode(saved) == nil {
+			_ = atomicfile.Write(filepath.Join(index, runsIndex), data.Bytes(), 0o644) // without it the next board reads the runs
 		}
-		if atomicfile.Write(filepath.Join(root, curves.IndexFolder, runsIndex), data.Bytes(), 0o644) != nil {
-			continue
-		}
-		b.unsaved = 0
 	}
 }

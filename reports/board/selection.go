@@ -89,7 +89,7 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 	var dirs []string
 	for _, e := range runs {
 		if sizeOf(e.dir, record.EvalsFile) > maxFile || sizeOf(e.dir, record.MetricsFile) > maxFile {
-			c.Note = "A run's files are too large to compare here: run report A B."
+			c.Note = "A run's files are too large to compare here: `run report A B`."
 			return c, nil
 		}
 		dirs = append(dirs, e.dir)
@@ -176,6 +176,7 @@ type sweepJob struct {
 	Overrides  []string          `json:"overrides"`
 	Objectives curves.Numbers    `json:"objectives"`
 	Infeasible bool              `json:"infeasible,omitempty"`
+	Untrained  bool              `json:"untrained,omitempty"` // its objective is that of the policy it began with
 	Epochs     int               `json:"epochs"`
 	Seconds    float64           `json:"seconds"`
 	Attempts   int               `json:"attempts"`
@@ -198,7 +199,7 @@ func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.Running = b.opt.Locked(s.dir)
+	s.Running, s.Left = b.opt.Locked(s.dir), leftOf(jobs)
 	a := &sweepAnswer{Sweep: s, Dir: s.dir, Command: opt.Command, Launcher: opt.Launcher, Pruner: opt.Pruner, Study: opt.Study != nil,
 		Objectives: []objective{}, Dimensions: []dimension{}, Jobs: []sweepJob{}}
 	for _, o := range opt.Objectives {
@@ -217,7 +218,7 @@ func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
 			}
 		}
 		one := sweepJob{Number: j.Number, State: j.State, Params: j.Params, Overrides: j.Overrides, Objectives: j.Objectives,
-			Infeasible: j.Violation > 0, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause}
+			Infeasible: j.Violation > 0, Untrained: j.Untrained, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause}
 		if e, ok := b.run(idOf(j.Dir)); ok {
 			one.Run, one.Progress = e.ID, e.Progress
 		}

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
@@ -82,7 +83,7 @@ func (s *Server) refuse(r *http.Request) (status int, text string) {
 		return http.StatusForbidden, "a request that changes something must say where it comes from"
 	}
 	if !s.holds(r) {
-		return http.StatusUnauthorized, "the token is missing or wrong: open the address that run board has printed"
+		return http.StatusUnauthorized, "the token is missing or wrong: open the address that `run board` has printed"
 	}
 	return 0, ""
 }
@@ -135,8 +136,7 @@ func reply(w http.ResponseWriter, answer any, err error) {
 // answer returns what lies at a path of the interface: runs, run/ID, run/ID/curves, run/ID/completions, sweep/ID,
 // sweep/ID/curves, sweep/ID/compare, compare, compare/curves.
 func (b *Board) answer(path string, q url.Values) (any, error) {
-	b.Scan(false)
-	b.readOn()
+	b.refresh()
 	return b.known(path, q)
 }
 
@@ -145,7 +145,7 @@ func (b *Board) known(path string, q url.Values) (any, error) {
 	parts := strings.Split(path, "/")
 	switch {
 	case path == "runs":
-		return b.list(int64(within(q.Get("since"), 0, 0, 1<<62))), nil
+		return b.list(int64(within(q.Get("since"), 0, 0, 1<<62)), within(q.Get("most"), 0, 0, 1<<30)), nil
 	case path == "compare":
 		return b.comparison(q.Get("ids"))
 	case path == "compare/curves":
@@ -177,7 +177,9 @@ type listAnswer struct {
 	Control bool         `json:"control"` // runs can be stopped and resumed
 }
 
-func (b *Board) list(since int64) *listAnswer {
+// list returns what has changed since a version. Where most is not 0 and all is asked for, it returns no more than the newest
+// runs, for the first paint: their version, too, is 0, so that the page then asks for all.
+func (b *Board) list(since int64, most int) *listAnswer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := &listAnswer{Version: b.version, Reading: b.reading, Roots: b.roots, Runs: []entry{}, Sweeps: []sweepEntry{}, Gone: []string{},
@@ -196,6 +198,10 @@ func (b *Board) list(since int64) *listAnswer {
 		if g.version > since {
 			a.Gone = append(a.Gone, g.id)
 		}
+	}
+	if n := len(a.Runs) - most; since == 0 && most > 0 && n > 0 {
+		slices.SortFunc(a.Runs, func(x, y entry) int { return cmp.Compare(y.Start, x.Start) })
+		a.Version, a.Reading, a.Runs = 0, a.Reading+n, a.Runs[:most]
 	}
 	return a
 }

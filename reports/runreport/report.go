@@ -292,7 +292,7 @@ func reportData(d *page.Document, s *record.Summary) {
 		rows = append(rows, []string{"shots", fmt.Sprint(data.Shots)})
 	}
 	for _, reason := range slices.Sorted(maps.Keys(data.Skipped)) {
-		what := "skipped: " + page.Plain(reason)
+		what := "not used: " + page.Plain(strings.Replace(record.SkippedText(reason, 2), "2 ", "", 1))
 		if at := data.SkippedAt[reason]; at != "" {
 			what += " (" + page.Plain(at) + ")"
 		}

@@ -23,7 +23,7 @@ export class CompareView {
       fill(this.top, h("p", {}, "Choose runs in ", h("a", { href: "#/" }, "the list"), " with their boxes, or with the x key."));
       return;
     }
-    this.seedsBox = h("label", { hidden: true }, h("input", { type: "checkbox", checked: this.averaged, onchange: (e) => { this.averaged = e.target.checked; this.place(); this.drawRuns(); this.draw(); } }), " mean over seeds");
+    this.seedsBox = h("label", { hidden: true }, h("input", { type: "checkbox", checked: this.averaged, onchange: (e) => { this.averaged = e.target.checked; this.place(); this.draw(); } }), " mean over seeds");
     const controls = viewControls(this.view, () => this.changed());
     controls.append(this.seedsBox);
     main.append(section("Curves", "curves", controls, this.picker, this.grid), section("Paired differences", "pairs", this.pairs), section("Settings that differ", "settings", this.settings));
@@ -51,9 +51,19 @@ export class CompareView {
 
   async load() {
     this.place();
-    this.drawRuns();
+    this.draw();
     fill(this.pairs, h("p", { class: "quiet" }, "Computing intervals…"));
     await this.loadCurves();
+    await this.loadPairs();
+  }
+
+  // states changes when one of the runs begins or ends: then it has other intervals.
+  states() {
+    return this.ids.map((id) => store.runs.get(id)?.state).join();
+  }
+
+  async loadPairs() {
+    this.compared = this.states();
     try {
       const c = fixed ? await this.written() : await ask("compare", { ids: this.ids.join(",") });
       if (!this.gone) this.drawComparison(c);
@@ -70,7 +80,6 @@ export class CompareView {
       if (c?.runs.length !== this.ids.length || !c.runs.every((r) => this.ids.includes(r.id))) continue;
       this.ids = c.runs.map((r) => r.id);
       this.place();
-      this.drawRuns();
       this.draw();
       return c;
     }
@@ -104,7 +113,6 @@ export class CompareView {
     if (this.gone || answer.same) return;
     Object.assign(this, { means: answer.settings, seedsVersion: answer.version });
     this.seedsBox.hidden = this.means.length === 0;
-    this.drawRuns();
     this.draw();
   }
 
@@ -147,10 +155,13 @@ export class CompareView {
     this.busy = true;
     if (changed) this.drawRuns();
     await this.loadCurves();
+    if (this.states() !== this.compared) await this.loadPairs();
     this.busy = false;
   }
 
   draw() {
+    if (!this.ids.length) return;
+    this.drawRuns();
     const names = new Set([...this.answers.values()].flatMap((a) => [...Object.keys(a.steps.series), ...Object.keys(a.epochs.series)]));
     const ordered = usual(names);
     const shown = this.metrics.length ? this.metrics : ordered.filter((n) => ["val_reward", "val_accuracy", "mean_reward", "loss", "kl", "entropy"].includes(n));

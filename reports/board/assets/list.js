@@ -33,12 +33,21 @@ function matches(run, words) {
   });
 }
 
+// sharedBy returns the overrides that all jobs of a sweep have: its id → a set. Of its jobs only what differs is shown.
+function sharedBy(runs) {
+  const shared = new Map();
+  for (const run of runs) {
+    if (run.sweep) shared.set(run.sweep, shared.has(run.sweep) ? shared.get(run.sweep).intersection(new Set(run.overrides)) : new Set(run.overrides));
+  }
+  return shared;
+}
+
 export class ListView {
   constructor(main, query, go) {
     this.go = go;
     this.filter = query.get("filter") || "";
     this.sort = query.get("sort") || "-start";
-    this.at = -1; // row that the keyboard is on
+    this.at = null; // id of the run that the keyboard is on
     this.input = h("input", { type: "search", id: "filter", placeholder: "Filter: words, tag:x, state:running", value: this.filter, "aria-label": "Filter runs",
       oninput: () => { this.filter = this.input.value; this.place(); this.draw(true); } });
     this.counts = h("div", { class: "chips", role: "group", "aria-label": "States" });
@@ -70,6 +79,7 @@ export class ListView {
   // draw shows the list anew; anew starts at its top.
   draw(anew) {
     const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
+    this.shared = sharedBy(store.runs.values());
     const column = COLUMNS.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS[8];
     const sign = this.sort.startsWith("-") ? -1 : 1;
     this.shown = [...store.runs.values()].filter((run) => matches(run, words)).sort((a, b) => {
@@ -81,7 +91,7 @@ export class ListView {
     fill(this.counts, Object.entries(states).sort().map(([state, n]) => h("button", { class: "chip", "aria-pressed": String(words.includes("state:" + state)),
       onclick: () => this.toggle("state:" + state) }, badge(state), " ", count(n))));
     this.drawSweeps(words);
-    fill(this.note, !store.loaded ? "Reading runs…" : store.reading ? `Reading runs: ${count(store.reading)} left` :
+    fill(this.note, !store.loaded ? "Reading runs…" : store.reading ? (store.runs.size ? `Reading runs: ${count(store.reading)} left` : "Looking for runs…") :
       store.runs.size === 0 ? ["No runs below ", store.roots.map((r) => [h("code", {}, r), " "]), "yet. A run appears here when it starts."] :
         this.shown.length < store.runs.size ? `${count(this.shown.length)} of ${count(store.runs.size)} runs` : "");
     fill(this.head, h("span", { role: "columnheader", class: "c-pick" }, h("input", { type: "checkbox", "aria-label": "Choose all shown",
@@ -103,7 +113,8 @@ export class ListView {
     const open = this.sweeps.querySelector("details")?.open ?? sweeps.length <= 8;
     fill(this.sweeps, h("details", { class: "sweeps", open }, h("summary", {}, `Sweeps (${sweeps.length})`), h("ul", {}, sweeps.slice(0, 200).map((sweep) =>
       h("li", {}, h("a", { href: "#/sweep/" + sweep.id }, sweep.path), h("span", { class: "quiet" }, ` ${sweep.title}${sweep.sweeper ? ", " + sweep.sweeper : ""}`),
-        stateBar(sweep.states, sweep.jobs), sweep.running ? badge("running") : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
+        stateBar(sweep.states, sweep.jobs), sweep.running ? [badge("running"), sweep.left != null ? ` about ${duration(sweep.left)} left` : null] : null,
+        sweep.best != null ? h("span", { class: "quiet" }, ` best ${sweep.objective} ${num(sweep.best)}`) : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
   }
 
   toggle(word) {
@@ -133,7 +144,7 @@ export class ListView {
     const first = Math.max(Math.floor(this.body.scrollTop / height) - 5, 0);
     const last = Math.min(first + Math.ceil(this.body.clientHeight / height) + 12, this.shown.length);
     const focused = document.activeElement?.closest?.(".row[data-id]")?.dataset.id, part = document.activeElement?.tagName;
-    fill(this.space, this.shown.slice(first, last).map((run, i) => this.row(run, first + i, height)));
+    this.space.replaceChildren(...this.shown.slice(first, last).map((run, i) => this.row(run, first + i, height)));
     if (focused) this.space.querySelector(`.row[data-id="${focused}"] ${part === "INPUT" ? "input" : "a"}`)?.focus();
     this.compare.textContent = chosen.size ? `Compare ${count(chosen.size)}` : "Compare";
     this.compare.disabled = chosen.size === 0;
@@ -141,12 +152,12 @@ export class ListView {
   }
 
   row(run, i, height) {
-    const gain = gainOf(run);
-    const row = h("div", { class: "row" + (i === this.at ? " at" : ""), role: "row", "data-id": run.id },
+    const gain = gainOf(run), set = run.overrides || [], own = set.filter((o) => !this.shared.get(run.sweep)?.has(o)).join(" ");
+    const row = h("div", { class: "row" + (run.id === this.at ? " at" : ""), role: "row", "data-id": run.id },
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,
         onclick: (e) => { e.target.checked ? chosen.add(run.id) : chosen.delete(run.id); this.rows(); } })),
       h("span", { role: "cell", class: "c-path" }, h("a", { href: "#/run/" + run.id, title: run.path }, run.path),
-        h("small", { title: (run.overrides || []).join(" ") }, (run.overrides || []).join(" ") || run.title || ""),
+        h("small", { title: set.join(" ") }, own || run.title || ""),
         (run.tags || []).map((tag) => h("button", { class: "tag", onclick: () => this.toggle("tag:" + tag.toLowerCase().split(" ")[0]) }, tag)),
         run.note ? h("span", { title: run.note, class: "quiet" }, "✎") : null),
       h("span", { role: "cell", class: "c-state" }, badge(run.state)),
@@ -168,15 +179,16 @@ export class ListView {
     const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1, PageDown: 15, PageUp: -15 }[event.key];
     if (step && !event.target.closest?.("details, input[type=search]")) {
       event.preventDefault();
-      this.at = Math.min(Math.max(this.at + step, 0), this.shown.length - 1);
-      const height = innerWidth < 700 ? 92 : 40, top = this.at * height;
+      const at = Math.min(Math.max(this.shown.findIndex((r) => r.id === this.at) + step, 0), this.shown.length - 1);
+      const height = innerWidth < 700 ? 92 : 40, top = at * height;
+      this.at = this.shown[at]?.id;
       if (top < this.body.scrollTop) this.body.scrollTop = top;
       if (top + height > this.body.scrollTop + this.body.clientHeight) this.body.scrollTop = top + height - this.body.clientHeight;
       this.rows();
+      this.space.querySelector(".row.at a")?.focus({ preventScroll: true });
       return true;
     }
-    const run = this.shown[this.at];
-    if (run && event.key === "Enter" && !["A", "BUTTON", "INPUT"].includes(event.target.tagName)) return this.go("#/run/" + run.id), true;
+    const run = this.shown.find((r) => r.id === this.at);
     if (run && event.key === "x") {
       chosen.has(run.id) ? chosen.delete(run.id) : chosen.add(run.id);
       this.rows();

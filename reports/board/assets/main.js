@@ -24,7 +24,7 @@ function route() {
   view = kind === "run" ? new RunView(main, query, go, id) : kind === "sweep" ? new SweepView(main, query, go, id) : kind === "compare" ? new CompareView(main, query, go) : new ListView(main, query, go);
 }
 
-const KEYS = [["/", "filter the list"], ["j k ↓ ↑", "next or previous run"], ["Enter", "open the run"], ["x", "choose the run"], ["c", "compare the chosen runs"], ["g", "to the list"], ["← →", "in a chart: move through its values"], ["Esc", "leave a field or this window"], ["t", "light or dark"], ["?", "these keys"]];
+const KEYS = [["/", "filter the list"], ["j k ↓ ↑", "next or previous run"], ["Enter", "open the run"], ["x", "choose the run"], ["c", "compare the chosen runs"], ["g", "to the list"], ["↑ ↓", "on an axis of parallel coordinates: move the lower end of what it keeps, with Shift the upper; Esc keeps all"], ["← →", "in a chart: move through its values"], ["+ - 0", "in a chart: closer, wider, all"], ["Esc", "leave a field or this window"], ["t", "light or dark"], ["?", "these keys"]];
 
 function help() {
   const dialog = document.getElementById("help");
@@ -36,7 +36,7 @@ function theme() {
   const root = document.documentElement, was = root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   root.dataset.theme = was === "dark" ? "light" : "dark";
   remember("theme", root.dataset.theme);
-  route();
+  view?.draw();
 }
 
 addEventListener("keydown", (event) => {
@@ -57,6 +57,7 @@ document.getElementById("keys").addEventListener("click", help);
 document.getElementById("theme").addEventListener("click", theme);
 if (remembered("theme", null)) document.documentElement.dataset.theme = remembered("theme", null);
 for (const id of remembered("chosen", [])) chosen.add(id);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => view?.draw());
 addEventListener("hashchange", route);
 addEventListener("pagehide", () => remember("chosen", [...chosen].slice(0, 1000)));
 
@@ -65,7 +66,7 @@ async function follow() {
   if (!document.hidden) {
     try {
       const changed = await refresh();
-      for (const id of chosen) if (!store.runs.has(id)) chosen.delete(id);
+      for (const id of chosen) if (store.version && !store.runs.has(id)) chosen.delete(id);
       fill(status, fixed ? "saved page" : "");
       if (!view) route();
       else await view.update?.(changed);

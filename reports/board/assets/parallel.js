@@ -3,7 +3,12 @@
 import { h, s, num } from "./dom.js";
 import { ramp, niceTicks, brief, dark } from "./chart.js";
 
-const AREA = { top: 40, height: 250, left: 70, gap: 130 };
+const AREA = { top: 40, height: 250, left: 70 };
+
+// legible leaves out the ticks whose words would lie over those of another.
+function legible(ticks) {
+  return ticks.sort((a, b) => a[0] - b[0]).reduce((kept, tick) => kept.length && (tick[0] - kept.at(-1)[0]) * AREA.height < 12 ? kept : [...kept, tick], []);
+}
 
 // geometric says whether values are steps by a factor: the reports' rule.
 function geometric(values) {
@@ -14,7 +19,14 @@ function geometric(values) {
   return Math.max(...steps) <= 2.5 * Math.min(...steps) && v[n - 1] - v[n - 2] > 2.5 * (v[1] - v[0]);
 }
 
-// axisOf places values on an axis: a number on a scale, a word in its order.
+// rangesFrom reads ranges from an address: name of the axis → [low, high], null for an end that is open.
+export function rangesFrom(query) {
+  const end = (text) => text === "" || !Number.isFinite(+text) ? null : +text;
+  return new Map(query.getAll("keep").map((text) => text.match(/^(.*)=([^=~]*)~([^=~]*)$/)).filter(Boolean).map(([, name, low, high]) => [name, [end(low), end(high)]]));
+}
+
+// axisOf places values on an axis: a number on a scale, a word in its order. at is a job's place in [0, 1], place that of a value,
+// value what stands at a place: of words their number.
 function axisOf(name, values, log, order) {
   const numbers = values.map((v) => v == null || v === "" ? null : Number(v));
   const known = numbers.filter((v) => v != null && Number.isFinite(v));
@@ -24,27 +36,28 @@ function axisOf(name, values, log, order) {
     if (low === high) [low, high] = [low - 0.5, high + 0.5]; // in the middle of the axis
     const few = [...new Set(known)];
     const ticks = few.length <= 6 ? few : scale === Math.log10 ? [...new Set(known)].sort((a, b) => a - b).filter((v, i, all) => all.length <= 6 || i % Math.ceil(all.length / 6) === 0) : niceTicks(low, high, 5);
-    return { name, at: (i) => numbers[i] == null || !Number.isFinite(numbers[i]) ? null : (scale(numbers[i]) - low) / (high - low), ticks: ticks.map((v) => [(scale(v) - low) / (high - low), brief(v)]) };
+    const place = (v) => (scale(v) - low) / (high - low), value = (u) => low + u * (high - low);
+    return { name, place, value: scale === Math.log10 ? (u) => 10 ** value(u) : value, at: (i) => numbers[i] == null || !Number.isFinite(numbers[i]) ? null : place(numbers[i]), ticks: ticks.map((v) => [place(v), brief(v)]) };
   }
   const words = [...new Set([...(order || []), ...values.filter((v) => v != null)])].slice(0, 60);
-  const place = (v) => words.length < 2 ? 0.5 : words.indexOf(v) / (words.length - 1);
-  return { name, at: (i) => values[i] == null ? null : place(values[i]), ticks: words.map((w) => [place(w), w.length > 14 ? w.slice(0, 13) + "…" : w]) };
+  const last = words.length - 1, place = (k) => last < 1 ? 0.5 : k / last;
+  return { name, place, value: (u) => u * last, at: (i) => values[i] == null ? null : place(words.indexOf(values[i])), ticks: words.map((w, k) => [place(k), w.length > 14 ? w.slice(0, 13) + "…" : w]) };
 }
 
 export class Parallel {
-  // kept is called with the numbers of the jobs that pass all ranges; open with the one that was clicked.
-  constructor(sweep, kept, open) {
+  // ranges are by the names of axes. changed is called with the numbers of the jobs that pass all of them, null for all; open with the
+  // job that was clicked.
+  constructor(sweep, ranges, changed, open) {
     this.jobs = sweep.jobs.filter((j) => j.objectives?.some((x) => x != null)).slice(0, 3000);
-    this.kept = kept;
+    Object.assign(this, { ranges, changed });
     const dims = sweep.dimensions.filter((d) => new Set(this.jobs.map((j) => j.params[d.key])).size > 1).slice(0, 12);
     this.axes = [...dims.map((d) => axisOf(d.key, this.jobs.map((j) => j.params[d.key]), d.log, d.values)),
       ...sweep.objectives.map((o, i) => axisOf(o.name, this.jobs.map((j) => j.objectives?.[i] ?? null)))];
-    this.ranges = this.axes.map(() => null);
     const objective = this.axes[dims.length], minimize = sweep.objectives[0]?.minimize;
     this.element = h("div", { class: "box" });
     if (this.axes.length < 2 || this.jobs.length < 2) return;
-    const width = AREA.left + AREA.gap * (this.axes.length - 1) + 80;
-    const x = (k) => AREA.left + AREA.gap * k, y = (u) => AREA.top + AREA.height * (1 - u);
+    const gap = Math.min(Math.max((innerWidth - 200) / (this.axes.length - 1), 130), 260), width = AREA.left + gap * (this.axes.length - 1) + 80;
+    const x = (k) => AREA.left + gap * k, y = (u) => AREA.top + AREA.height * (1 - u);
     const good = (i) => { const u = objective?.at(i) ?? 0; return minimize ? 1 - u : u; };
     const order = this.jobs.map((j, i) => i).sort((a, b) => good(a) - good(b)); // the best on top
     this.lines = new Map();
@@ -56,46 +69,67 @@ export class Parallel {
       return line;
     }));
     const axes = this.axes.map((axis, k) => {
-      const range = s("rect", { class: "range", x: x(k) - 8, width: 16, y: AREA.top, height: 0 });
+      const range = s("rect", { class: "range", x: x(k) - 8, width: 16 });
+      const grip = s("rect", { class: "grip", x: x(k) - 14, width: 28, y: AREA.top - 6, height: AREA.height + 12, tabindex: 0, role: "slider", "aria-valuemin": 0, "aria-valuemax": 1, "aria-label": "What to keep of " + axis.name });
       const g = s("g", { class: "axis" }, s("line", { x1: x(k), x2: x(k), y1: AREA.top, y2: AREA.top + AREA.height }),
-        axis.ticks.map(([u, text]) => s("text", { x: x(k) - 6, y: y(u) + 4, "text-anchor": "end" }, text)),
+        legible(axis.ticks).map(([u, text]) => s("text", { x: x(k) - 6, y: y(u) + 4, "text-anchor": "end" }, text)),
         s("text", { class: "name", x: x(k), y: AREA.top - 18, "text-anchor": "middle" }, axis.name.length > 20 ? "…" + axis.name.slice(-19) : axis.name, s("title", {}, axis.name)), range,
-        s("rect", { class: "grip", x: x(k) - 14, width: 28, y: AREA.top - 6, height: AREA.height + 12 }));
-      this.drag(g, range, k);
+        grip);
+      this.hold(axis, grip, range);
       return g;
     });
-    this.svg = s("svg", { viewBox: `0 0 ${width} ${AREA.top + AREA.height + 16}`, width, class: "parallel", role: "img", "aria-label": "Parallel coordinates of the jobs; the table below holds the same numbers" }, lines, axes);
+    this.svg = s("svg", { viewBox: `0 0 ${width} ${AREA.top + AREA.height + 16}`, width, class: "parallel", role: "group", "aria-label": "Parallel coordinates of the jobs; the table below holds the same numbers" }, lines, axes);
     this.element.append(this.svg);
   }
 
-  drag(g, range, k) {
-    const unit = (e) => {
-      const box = this.svg.getBoundingClientRect();
-      const py = (e.clientY - box.top) / box.height * (AREA.top + AREA.height + 16);
-      return Math.min(Math.max(1 - (py - AREA.top) / AREA.height, 0), 1);
+  // hold lets the mouse and the keyboard set the range of an axis.
+  hold(axis, grip, range) {
+    const ends = () => (this.ranges.get(axis.name) || [null, null]).map((v, i) => v == null ? i : Math.min(Math.max(axis.place(v), 0), 1));
+    const show = () => {
+      const [low, high] = ends();
+      range.setAttribute("y", AREA.top + AREA.height * (1 - high));
+      range.setAttribute("height", this.ranges.has(axis.name) ? AREA.height * (high - low) : 0);
+      grip.setAttribute("aria-valuenow", low);
+      grip.setAttribute("aria-valuetext", this.ranges.has(axis.name) ? `${brief(axis.value(low))} to ${brief(axis.value(high))}` : "all");
     };
-    g.addEventListener("pointerdown", (e) => {
-      const from = unit(e);
-      g.setPointerCapture(e.pointerId);
-      const move = (m) => {
-        const to = unit(m);
-        this.ranges[k] = Math.abs(to - from) < 0.02 ? null : [Math.min(from, to), Math.max(from, to)];
-        range.setAttribute("y", AREA.top + AREA.height * (1 - (this.ranges[k]?.[1] ?? 0)));
-        range.setAttribute("height", this.ranges[k] ? AREA.height * (this.ranges[k][1] - this.ranges[k][0]) : 0);
-        this.filter();
-      };
-      g.addEventListener("pointermove", move);
-      g.addEventListener("pointerup", (u) => { move(u); g.removeEventListener("pointermove", move); }, { once: true });
+    const set = (low, high) => {
+      const open = low <= 0 && high >= 1, value = (u) => +axis.value(u).toPrecision(4);
+      open || high - low < 0.02 ? this.ranges.delete(axis.name) : this.ranges.set(axis.name, [low <= 0 ? null : value(low), high >= 1 ? null : value(high)]);
+      show();
+      this.changed(this.kept());
+    };
+    const unit = (e) => {
+      const box = grip.getBoundingClientRect(), edge = box.height * 6 / (AREA.height + 12);
+      return Math.min(Math.max(1 - (e.clientY - box.top - edge) / (box.height - 2 * edge), 0), 1);
+    };
+    grip.addEventListener("pointerdown", (e) => {
+      if (e.button !== 0) return;
+      const from = unit(e), move = (m) => set(Math.min(from, unit(m)), Math.max(from, unit(m)));
+      grip.setPointerCapture(e.pointerId);
+      grip.addEventListener("pointermove", move);
+      grip.addEventListener("pointerup", move, { once: true });
+      grip.addEventListener("lostpointercapture", () => grip.removeEventListener("pointermove", move), { once: true });
     });
+    grip.addEventListener("keydown", (e) => {
+      const [low, high] = ends(), by = { ArrowUp: 0.05, ArrowDown: -0.05 }[e.key];
+      if (by && e.shiftKey) set(low, Math.max(high + by, low + 0.05));
+      else if (by) set(Math.min(low + by, high - 0.05), high);
+      else if (e.key === "Escape") set(0, 1);
+      else return;
+      e.preventDefault();
+    });
+    show();
   }
 
-  filter() {
+  // kept marks the lines outside the ranges and returns the numbers of the jobs inside, null where there is no range.
+  kept() {
+    const limits = this.axes.filter((axis) => this.ranges.has(axis.name)).map((axis) => [axis, ...this.ranges.get(axis.name).map((v) => v == null ? null : axis.place(v))]);
     const kept = new Set();
-    for (const [i, line] of this.lines) {
-      const passes = this.axes.every((axis, k) => !this.ranges[k] || (axis.at(i) != null && axis.at(i) >= this.ranges[k][0] && axis.at(i) <= this.ranges[k][1]));
+    for (const [i, line] of this.lines || []) {
+      const passes = limits.every(([axis, low, high]) => axis.at(i) != null && (low == null || axis.at(i) >= low) && (high == null || axis.at(i) <= high));
       line.classList.toggle("out", !passes);
       if (passes) kept.add(this.jobs[i].number);
     }
-    this.kept(this.ranges.some(Boolean) ? kept : null);
+    return limits.length ? kept : null;
   }
 }

@@ -7,9 +7,13 @@ import { progressWords } from "./list.js";
 
 export class RunView {
   constructor(main, query, go, id) {
-    Object.assign(this, { main, go, id, view: viewFrom(query), charts: new Map(), stamp: null, version: null, busy: false });
+    Object.assign(this, { main, go, id, view: viewFrom(query), charts: new Map(), parts: new Map(), stamp: null, version: null, busy: false, shownTo: Infinity });
     this.top = h("div");
     this.rest = h("div");
+    this.said = h("span", { role: "status", class: "quiet" });
+    this.jump = h("nav", { class: "jump", "aria-label": "Parts of this page" });
+    this.log = h("pre", { tabindex: "0" });
+    this.later = h("button", { onclick: () => this.showCompletions() }, "Newer");
     this.grid = h("div", { class: "grid" });
     this.more = h("details", { class: "more", ontoggle: () => this.draw() }, h("summary", {}, "All other metrics"));
     this.moreGrid = h("div", { class: "grid" });
@@ -51,18 +55,24 @@ export class RunView {
     if (this.busy || fixed || this.gone) return;
     this.busy = true;
     try {
-      if (run && run.version !== this.stamp && !this.main.querySelector("textarea:focus, .notes input:focus")) {
+      if (!run && store.version) return this.left();
+      if (run && run.version !== this.stamp) {
         this.detail = await ask("run/" + this.id);
         this.stamp = run.version;
         if (!this.gone) this.drawFacts();
-      } else if (!run && store.loaded && store.version) {
-        fill(this.reading, "This run's folder is gone.");
-        return;
       }
       await this.loadCurves();
     } catch { /* the next second tries again */ } finally {
       this.busy = false;
     }
+  }
+
+  // left says that the run's folder is no longer there; what was read of it stays.
+  left() {
+    if (!this.detail || this.stamp === "gone") return;
+    this.stamp = "gone";
+    this.detail.run = { ...this.detail.run, state: "gone", left: null, error: "This run's folder is gone: deleted, or renamed, and then in the list under its new name. What was read of it stays here until you leave." };
+    this.drawFacts();
   }
 
   async loadCurves() {
@@ -128,7 +138,7 @@ export class RunView {
   drawFacts() {
     const d = this.detail, run = d.run;
     document.title = run.path + " · Fulcrum board";
-    const act = (what, text) => h("button", { onclick: async (e) => {
+    const act = (what, text) => h("button", { class: what, onclick: async (e) => {
       e.target.disabled = true;
       try {
         await tell("POST", `run/${this.id}/${what}`);
@@ -138,7 +148,6 @@ export class RunView {
       }
       setTimeout(() => { e.target.disabled = false; }, 3000);
     } }, text);
-    this.said = h("span", { role: "status", class: "quiet" });
     const resumable = ["killed", "interrupted", "failed"].includes(run.state);
     fill(this.top,
       h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), run.sweep && d.sweep_path ? [" / ", h("a", { href: "#/sweep/" + run.sweep }, d.sweep_path)] : null),
@@ -159,21 +168,46 @@ export class RunView {
       ]),
       fixed ? null : h("p", { class: "links" }, "Files: ", (d.files || []).map((name) => [h("a", { href: `run/${this.id}/file/${name}`, target: "_blank", rel: "noopener" }, name), " "]),
         h("a", { href: `api/run/${this.id}`, target: "_blank", rel: "noopener" }, "all as JSON")),
-      h("nav", { class: "jump", "aria-label": "Parts of this page" }, ["curves", "results", "findings", "examples", "completions", "settings", "notes", "log"].map((id) =>
-        h("button", { class: "plain", onclick: () => document.getElementById(id)?.scrollIntoView() }, id))));
+      this.jump);
     this.drawRest();
   }
 
   drawRest() {
-    const d = this.detail;
-    fill(this.rest, resultsSection(d), findingsSection(d.events), examplesSection(d.examples),
-      d.completions ? this.completionsSection() : null, this.settingsSection(), this.notesSection(),
-      d.log ? section("Log", "log", h("pre", { tabindex: "0" }, d.log)) : null);
+    const d = this.detail, run = d.run;
+    this.part("results", [d.results, d.means], () => resultsSection(d));
+    this.part("findings", d.events, () => findingsSection(d.events));
+    this.part("examples", d.examples, () => examplesSection(d.examples));
+    this.part("completions", d.completions > 0, () => d.completions ? this.completionsSection() : null);
+    this.part("settings", d.settings, () => this.settingsSection());
+    this.part("notes", null, () => this.notesSection());
+    this.part("log", !d.log, () => d.log ? section("Log", "log", this.log) : null);
+    const atEnd = this.log.scrollHeight - this.log.scrollTop - this.log.clientHeight < 8; // whoever has scrolled up reads
+    this.log.textContent = d.log;
+    if (atEnd) this.log.scrollTop = this.log.scrollHeight;
+    this.later.hidden = !(d.completions > this.shownTo);
+    if (this.note) this.noted(run);
+    fill(this.jump, [...this.main.querySelectorAll("section")].map((part) => h("button", { class: "plain", onclick: () => part.scrollIntoView() }, part.id)));
+  }
+
+  // part draws a part of the page, and again when what it shows has changed: all else that a reader has opened or typed stays.
+  part(id, value, make) {
+    if (!this.parts.has(id)) this.parts.set(id, { host: this.rest.appendChild(h("div")) });
+    const part = this.parts.get(id), text = JSON.stringify(value ?? null);
+    if (part.text === text) return;
+    part.text = text;
+    fill(part.host, make());
   }
 
   completionsSection() {
-    const host = this.completions || h("div");
-    const show = async (before) => {
+    this.completions = h("div");
+    this.showCompletions();
+    return section("Completions", "completions", this.completions);
+  }
+
+  // showCompletions shows those before a byte of their file, or the latest.
+  async showCompletions(before) {
+    const show = (at) => this.showCompletions(at);
+    try {
       const answer = await ask(`run/${this.id}/completions`, { before });
       const groups = new Map();
       for (const row of answer.rows) {
@@ -181,8 +215,10 @@ export class RunView {
         if (!groups.has(key)) groups.set(key, []);
         groups.get(key).push(row);
       }
-      fill(host, h("div", { class: "tools" }, answer.before && !fixed ? h("button", { onclick: () => show(answer.before) }, "Earlier") : null,
-        before ? h("button", { onclick: () => show() }, "Latest") : null,
+      this.shownTo = before ? Infinity : answer.size;
+      this.later.hidden = true;
+      fill(this.completions, h("div", { class: "tools" }, answer.before && !fixed ? h("button", { onclick: () => show(answer.before) }, "Earlier") : null,
+        before ? h("button", { onclick: () => show() }, "Latest") : this.later,
         h("span", { class: "quiet" }, `${count(answer.rows.length)} completions of ${count(groups.size)} groups`)),
       [...groups.values()].reverse().slice(0, 30).map((rows, i) => h("details", { class: "group", open: i === 0 },
         h("summary", {}, `${rows[0].phase} epoch ${rows[0].epoch} step ${rows[0].step}: `, h("q", {}, rows[0].question || "query " + rows[0].query_id)),
@@ -191,10 +227,9 @@ export class RunView {
         table([">reward", ">advantage", "completion", "parts"], rows.sort((a, b) => b.reward - a.reward).map((row) => [num(row.reward, 3), signed(row.advantage, 3),
           [h("span", { class: "said" }, row.text), row.truncated ? h("span", { class: "warn" }, " (cut)") : null],
           Object.entries(row.terms || {}).map(([k, v]) => `${k} ${num(v, 3)}`).join(", ")])))));
-    };
-    if (!this.completions) show().catch((error) => fill(host, error.message));
-    this.completions = host;
-    return section("Completions", "completions", host);
+    } catch (error) {
+      fill(this.completions, error.message);
+    }
   }
 
   settingsSection() {
@@ -210,20 +245,29 @@ export class RunView {
   notesSection() {
     const run = this.detail.run;
     if (fixed) return run.note || run.tags ? section("Notes", "notes", h("p", {}, (run.tags || []).map((t) => [h("span", { class: "tag" }, t), " "])), h("p", { class: "said" }, run.note)) : null;
-    const note = h("textarea", { rows: "4", "aria-label": "Note", placeholder: "What was this run for? What did it show?" });
-    note.value = run.note || "";
-    const tags = h("input", { type: "text", "aria-label": "Tags", placeholder: "Tags, with commas", value: (run.tags || []).join(", ") });
-    const said = h("span", { role: "status", class: "quiet" });
+    this.note = h("textarea", { rows: "4", "aria-label": "Note", placeholder: "What was this run for? What did it show?" });
+    this.tags = h("input", { type: "text", "aria-label": "Tags", placeholder: "Tags, with commas" });
+    this.noteSaid = h("span", { role: "status", class: "quiet" });
     return section("Notes", "notes", h("form", { class: "notes", onsubmit: async (e) => {
       e.preventDefault();
       try {
-        const saved = await tell("PUT", `run/${this.id}/notes`, { note: note.value, tags: tags.value.split(",").map((t) => t.trim()).filter(Boolean) });
-        tags.value = saved.tags.join(", ");
-        fill(said, "Saved in notes.json of the run folder.");
+        const saved = await tell("PUT", `run/${this.id}/notes`, { note: this.note.value, tags: this.tags.value.split(",").map((t) => t.trim()).filter(Boolean) });
+        this.inFile = null; // take what was saved
+        this.noted(saved);
+        fill(this.noteSaid, "Saved in notes.json of the run folder.");
       } catch (error) {
-        fill(said, error.message);
+        fill(this.noteSaid, h("span", { class: "bad" }, error.message));
       }
-    } }, note, tags, h("div", { class: "tools" }, h("button", { type: "submit" }, "Save"), said)));
+    } }, this.note, this.tags, h("div", { class: "tools" }, h("button", { type: "submit" }, "Save"), this.noteSaid)));
+  }
+
+  // noted takes the note and tags that the file has now, unless the reader has typed others.
+  noted(file) {
+    const now = [file.note || "", (file.tags || []).join(", ")], typed = [this.note.value, this.tags.value];
+    if (this.inFile && String(now) === String(this.inFile)) return;
+    if (!this.inFile || String(typed) === String(this.inFile)) [this.note.value, this.tags.value] = now;
+    else if (String(typed) !== String(now)) fill(this.noteSaid, h("span", { class: "warn" }, "Changed meanwhile by somebody else; Save replaces: ", h("q", {}, now.filter(Boolean).join(" · "))));
+    this.inFile = now;
   }
 }
 
@@ -240,8 +284,8 @@ function verdictOf(run) {
   if (run.best == null) return null;
   const where = `${run.metric} ${num(run.best)} on ${run.split}`;
   if (!run.gain) return h("p", { class: "callout" }, `So far ${where}`, run.baseline != null ? `, ${run.over} ${num(run.baseline)}.` : ".", run.state === "running" ? " An interval comes with the end of the run." : "");
-  return h("p", { class: "callout" }, h("b", { class: "verdict " + run.gain.verdict.replace(/[^a-z]/g, "") }, run.gain.verdict), ` than ${run.over}: `.replace(" than", run.gain.verdict === "not separable" ? " from" : " than"),
-    where, `, ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}].`);
+  return h("p", { class: "callout" }, h("b", { class: "verdict " + run.gain.verdict.replace(/[^a-z]/g, "") }, run.gain.verdict), run.gain.verdict === "not separable" ? " from " : " than ",
+    `${run.over}: ${where}, ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}].`);
 }
 
 const OVER = [["over_similarity", "similarity"], ["over_majority", "majority"], ["over_recorded", "recorded order"], ["over_init", "initial policy"]];
@@ -274,7 +318,7 @@ function findingsSection(events) {
   return section("Findings and events", "findings", table(["severity", "where", "what", "key"], rows.map((e) => [
     h("span", { class: { warning: "warn", stop: "bad", error: "bad" }[e.severity] || "quiet" }, e.severity || "note"),
     [e.phase, e.epoch ? `epoch ${e.epoch}` : null, e.step ? `step ${count(e.step)}` : null].filter(Boolean).join(", ") || "start",
-    [h("b", {}, (e.event || "").replaceAll("_", " ")), " ", e.message || ""], e.key ? h("code", {}, e.key) : ""])));
+    [h("b", {}, (e.event || "").replaceAll("_", " ")), " ", e.message || ""], e.key ? h("code", { class: "whole" }, e.key) : ""])));
 }
 
 function pictures(list) {

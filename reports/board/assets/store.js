@@ -52,10 +52,12 @@ export async function tell(method, path, content) {
   return readReply(reply);
 }
 
+const FIRST = 200; // runs of the first answer: the others come behind the first paint
+
 // refresh fetches what has changed in the list and says whether anything has.
 export async function refresh() {
   if (fixed && store.loaded) return false;
-  const answer = await ask("runs", { since: store.version || null });
+  const answer = await ask("runs", { since: store.version || null, most: store.loaded ? null : FIRST });
   const changed = answer.version !== store.version || answer.reading !== store.reading || !store.loaded;
   if (answer.version < store.version) { // another board at the same address
     store.version = 0;

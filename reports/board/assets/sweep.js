@@ -1,32 +1,51 @@
 // The page of a sweep: its queue, its search, its jobs.
 import { h, fill, num, count, percent, duration, table, section, badge, bar, csvButton } from "./dom.js";
 import { store, ask, tell, fixed } from "./store.js";
-import { Chart, colour } from "./chart.js";
-import { SeedCharts, viewControls, viewFrom } from "./panels.js";
-import { Parallel } from "./parallel.js";
+import { Chart, colour, dark } from "./chart.js";
+import { SeedCharts, viewControls, viewFrom, viewInto } from "./panels.js";
+import { Parallel, rangesFrom } from "./parallel.js";
 import { facts, shell } from "./run.js";
 import { stateBar } from "./list.js";
 
 export class SweepView {
   constructor(main, query, go, id) {
-    Object.assign(this, { main, go, id, sort: query.get("sort") || "best", kept: null, view: viewFrom(query) });
-    this.means = new SeedCharts(this.view);
-    this.curves = section("Learning curves", "curves", viewControls(this.view, () => this.means.draw()), this.means.grid);
+    Object.assign(this, { main, go, id, sort: query.get("sort") || "best", kept: null, view: viewFrom(query), ranges: rangesFrom(query) });
+    this.said = h("span", { role: "status", class: "quiet" });
+    this.means = new SeedCharts(this.view, () => this.changed());
+    this.chart = new Chart(h("div", { class: "grid" }), "Objective by job", { axis: "job" });
+    this.parts = { top: h("div"), search: section("Search", "search", this.chart.host),
+      parallel: section("Parallel coordinates", "parallel", h("p", { class: "quiet small" }, "A line is a job; the stronger its colour stands out, the better. Drag along an axis, or use its arrow keys, to keep the jobs that cross it there; a click takes the range away. Click a line to open its run.")),
+      curves: section("Learning curves", "curves", viewControls(this.view, () => this.changed()), this.means.grid), jobs: section("Jobs", "jobs") };
+    this.lines = this.parts.parallel.appendChild(h("div"));
+    this.table = this.parts.jobs.appendChild(h("div"));
     this.load();
   }
 
   destroy() {
-    this.chart?.destroy();
+    this.chart.destroy();
     this.means.destroy();
     this.gone = true;
+  }
+
+  changed() {
+    this.place();
+    this.means.draw();
+  }
+
+  place() {
+    const query = new URLSearchParams();
+    if (this.sort !== "best") query.set("sort", this.sort);
+    viewInto(query, this.view);
+    for (const [name, [low, high]] of this.ranges) query.append("keep", `${name}=${low ?? ""}~${high ?? ""}`);
+    history.replaceState(null, "", `#/sweep/${this.id}${query.size ? "?" + query : ""}`);
   }
 
   async load() {
     try {
       this.sweep = await ask("sweep/" + this.id);
       if (this.gone) return;
-      this.stamp = store.sweeps.get(this.id)?.version;
-      this.frame();
+      fill(this.main, Object.values(this.parts));
+      this.draw();
       await this.seeds();
     } catch (error) {
       if (!this.gone) fill(this.main, h("p", { class: "bad" }, error.message), h("p", {}, h("a", { href: "#/" }, "All runs")));
@@ -37,8 +56,9 @@ export class SweepView {
     if (!changed || this.busy || fixed || this.gone || !this.sweep) return;
     this.busy = true;
     try {
+      if (!store.sweeps.has(this.id)) fill(this.said, h("span", { class: "bad" }, "This sweep's folder is gone: deleted or renamed."));
       this.sweep = await ask("sweep/" + this.id);
-      if (!this.gone) this.frame();
+      if (!this.gone) this.draw();
       await this.seeds();
     } catch { /* the next second tries again */ }
     this.busy = false;
@@ -49,7 +69,7 @@ export class SweepView {
     const answer = await ask(`sweep/${this.id}/curves`, { since: this.seedsVersion });
     if (this.gone || answer.same) return;
     this.seedsVersion = answer.version;
-    this.curves.hidden = answer.settings.length === 0;
+    this.parts.curves.hidden = answer.settings.length === 0;
     this.means.show(answer.settings);
   }
 
@@ -59,54 +79,58 @@ export class SweepView {
     return this.sweep.objectives[0]?.minimize ? x - y : y - x;
   }
 
-  frame() {
-    const w = this.sweep, head = w.sweep;
+  draw() {
+    const w = this.sweep, head = w?.sweep;
+    if (!w) return;
     document.title = head.path + " · Fulcrum board";
     const done = w.jobs.filter((j) => ["done", "pruned", "failed", "lost", "skipped"].includes(j.state));
     const states = {};
     for (const job of w.jobs) states[job.state] = (states[job.state] || 0) + 1;
     const best = w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] != null).sort((a, b) => this.better(a, b))[0];
-    const said = h("span", { role: "status", class: "quiet" });
-    const act = (what, text) => h("button", { onclick: async (e) => {
+    const alike = best && w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] === best.objectives[0]).length - 1;
+    const act = (what, text) => h("button", { class: what, onclick: async (e) => {
       e.target.disabled = true;
-      await tell("POST", `sweep/${this.id}/${what}`).then(() => fill(said, what === "stop" ? "Told to stop: its jobs save their states." : "Going on."), (error) => fill(said, error.message));
+      await tell("POST", `sweep/${this.id}/${what}`).then(() => fill(this.said, what === "stop" ? "Told to stop: its jobs save their states." : "Going on."), (error) => fill(this.said, h("span", { class: "bad" }, error.message)));
       setTimeout(() => { e.target.disabled = false; }, 3000);
     } }, text);
-    this.chartHost = h("div", { class: "grid" });
-    this.table = h("div");
-    this.parallel = new Parallel(w, (kept) => { this.kept = kept; this.jobs(); }, (job) => job.run && this.go("#/run/" + job.run));
-    this.chart?.destroy();
+    const job = (j) => j.run ? h("a", { href: "#/run/" + j.run }, "job " + j.number) : "job " + j.number;
     const seconds = done.filter((j) => j.seconds > 0);
     const pace = seconds.length ? seconds.reduce((a, j) => a + j.seconds, 0) / seconds.length : null;
-    fill(this.main, h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs")),
+    fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs")),
       h("h1", {}, head.path, " ", head.running ? badge("running") : badge(done.length === w.jobs.length ? "done" : "stopped")),
-      h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended`),
+      h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended` + (head.running && head.left != null ? `, about ${duration(head.left)} left` : "")),
         store.control && head.running ? act("stop", "Stop and save") : null,
         store.control && !head.running && done.length < w.jobs.length ? act("resume", "Resume") : null,
-        h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), said),
-      best ? h("p", { class: "callout" }, "Best so far: ", best.run ? h("a", { href: "#/run/" + best.run }, "job " + best.number) : "job " + best.number, ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
-        h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" "))) : null,
+        h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), this.said),
+      best ? h("p", { class: "callout" }, "Best so far: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
+        h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" ")), alike ? ` and ${count(alike)} more with the same number` : null,
+        best.untrained ? ". It is that of the policy that the job began with." : null) : null,
       facts([["What", head.title], ["Sweeper", head.sweeper], ["Launcher", w.launcher], ["Pruner", w.pruner !== "none" && w.pruner], ["A job takes", pace && duration(pace)],
         ["Objective", w.objectives.map((o) => `${o.minimize ? "least" : "most"} ${o.name}`).join(", ")], ["Folder", w.dir, "code"], ["Command", shell(w.command || []), "code"]]),
       section("Queue", "queue", Object.entries(states).map(([state, n]) => [badge(state), ` ${count(n)}  `]),
-        w.jobs.filter((j) => j.state === "running").slice(0, 40).map((j) => h("p", {}, j.run ? h("a", { href: "#/run/" + j.run }, "job " + j.number) : "job " + j.number, " ", bar(j.progress), " ", percent(j.progress), " ", h("code", {}, j.overrides.join(" ")))),
-        w.jobs.filter((j) => ["failed", "lost"].includes(j.state)).slice(0, 20).map((j) => h("p", {}, badge(j.state), ` job ${j.number}: `, h("span", { class: "said" }, j.cause || "")))),
-      w.objectives.length ? section("Search", "search", this.chartHost) : null,
-      this.parallel.svg ? section("Parallel coordinates", "parallel", h("p", { class: "quiet small" }, "A line is a job; the stronger its colour stands out, the better. Drag along an axis to keep the jobs that cross it there; click a line to open its run."), this.parallel.element) : null,
-      this.curves, section("Jobs", "jobs", this.table));
+        w.jobs.filter((j) => j.state === "running").slice(0, 40).map((j) => h("p", {}, job(j), " ", bar(j.progress), " ", percent(j.progress), " ", h("code", {}, j.overrides.join(" ")))),
+        w.jobs.filter((j) => ["failed", "lost"].includes(j.state)).slice(0, 20).map((j) => h("p", {}, badge(j.state), " ", job(j), ": ", h("span", { class: "said" }, j.cause || "")))));
     this.search();
+    const crossed = JSON.stringify([dark(), w.dimensions, w.jobs.map((j) => [j.params, j.objectives])]);
+    if (crossed !== this.crossed) {
+      this.crossed = crossed;
+      const parallel = new Parallel(w, this.ranges, (kept) => { this.kept = kept; this.place(); this.jobs(); }, (j) => j.run && this.go("#/run/" + j.run));
+      fill(this.lines, parallel.element);
+      this.parts.parallel.hidden = !parallel.svg;
+      this.kept = parallel.kept();
+    }
     this.jobs();
   }
 
   // search draws the objective by job number, and the best so far.
   search() {
     const w = this.sweep, jobs = w.jobs.filter((j) => j.objectives?.[0] != null);
+    this.parts.search.hidden = !jobs.length;
     if (!jobs.length) return;
     const minimize = w.objectives[0].minimize;
     let best = null;
     const line = jobs.map((j) => best = j.infeasible ? best : best == null ? j.objectives[0] : minimize ? Math.min(best, j.objectives[0]) : Math.max(best, j.objectives[0]));
-    this.chart = new Chart(this.chartHost, w.objectives[0].name + " by job", { axis: "job" });
-    this.chart.show([{ label: "jobs", colour: colour(0), x: jobs.map((j) => j.number), y: jobs.map((j) => j.objectives[0]), dots: true, apart: true },
+    this.chart.show([{ label: w.objectives[0].name, colour: colour(0), x: jobs.map((j) => j.number), y: jobs.map((j) => j.objectives[0]), dots: true, apart: true },
       { label: "best so far", colour: colour(1), x: jobs.map((j) => j.number), y: line }], { smooth: 0 });
   }
 
@@ -116,12 +140,12 @@ export class SweepView {
     const jobs = w.jobs.filter((j) => !this.kept || this.kept.has(j.number)).sort((a, b) => by(a, b) || a.number - b.number);
     const keys = w.dimensions.map((d) => d.key);
     const shown = jobs.slice(0, 500);
-    fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { selected: x === this.sort }, x)))),
-      h("button", { onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.length)}`),
+    fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.place(); this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { selected: x === this.sort }, x)))),
+      h("button", { onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.filter((j) => j.run).length)}`),
       csvButton("jobs", () => [["job", "state", ...keys, ...w.objectives.map((o) => o.name), "epochs", "seconds", "cause"], ...jobs.map((j) => [j.number, j.state, ...keys.map((k) => j.params[k]), ...(w.objectives.map((o, i) => j.objectives?.[i])), j.epochs, j.seconds, j.cause])]),
       this.kept ? h("span", { class: "quiet" }, `${count(jobs.length)} of ${count(w.jobs.length)} jobs are in the ranges`) : jobs.length > shown.length ? h("span", { class: "quiet" }, `the first ${shown.length} of ${count(jobs.length)}`) : null),
     table([">job", "state", ...keys, ...w.objectives.map((o) => ">" + o.name), ">epochs", ">took"], shown.map((j) => [
       h("td", { class: "number" }, j.run ? h("a", { href: "#/run/" + j.run }, j.number) : j.number), badge(j.state), ...keys.map((k) => j.params[k] ?? ""),
-      ...w.objectives.map((o, i) => num(j.objectives?.[i]) + (j.infeasible ? " (infeasible)" : "")), j.epochs || "–", duration(j.seconds)])));
+      ...w.objectives.map((o, i) => num(j.objectives?.[i]) + (j.infeasible ? " (infeasible)" : "")), j.epochs || "–", duration(j.seconds || null)])));
   }
 }

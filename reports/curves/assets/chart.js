@@ -47,6 +47,7 @@ export class Chart {
       h("figcaption", {}, h("span", { title: options.help || null }, title, options.unit ? h("span", { class: "quiet" }, " " + options.unit) : null),
         h("span", { class: "buttons" }, button("PNG", "Save as picture", () => this.png()), button("CSV", "Save numbers", () => this.csv()))),
       this.canvas, this.words);
+    this.host = host;
     host.append(this.box);
     this.observer = new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: HEIGHT }));
     this.observer.observe(this.canvas);
@@ -65,22 +66,22 @@ export class Chart {
   // show draws curves with a view: {time, log, smooth, zoom, phases, levels, started}.
   show(curves, view) {
     this.curves = curves;
+    if (!this.options.zoom) view = { ...view, zoom: this.part };
     const { lines, tables, bands } = arranged(curves, view);
     this.intervals = lines.flatMap((l, i) => l.interval ? [i + 1] : []);
     const data = tables.length === 1 ? tables[0] : uPlot.join(tables);
-    const key = JSON.stringify([lines.map((l) => [l.label, l.stroke, l.dashed, l.dots]), view.time, view.log, dark(), !!view.zoom]);
+    const key = JSON.stringify([lines.map((l) => [l.label, l.stroke, l.dashed, l.dots]), view.time, view.log, dark()]);
+    const off = (this.plot?.series || []).filter((one) => !one.show).map((one) => one.label); // what a reader has switched off
     this.view = view;
     if (this.plot && key === this.key_) {
-      const shown = this.plot.series.map((one) => one.show);
       this.plot.setData(data, !view.zoom);
-      shown.forEach((show, i) => i && this.plot.series[i].show !== show && this.plot.setSeries(i, { show }));
-      if (view.zoom) this.plot.setScale("x", { min: view.zoom[0], max: view.zoom[1] });
     } else {
       if (this.plot) this.plot.destroy();
       this.key_ = key;
       this.plot = new uPlot(this.uplot(lines, bands, view), data, this.canvas);
-      if (view.zoom) this.plot.setScale("x", { min: view.zoom[0], max: view.zoom[1] });
     }
+    this.plot.series.forEach((one, i) => i && one.show === off.includes(one.label) && this.plot.setSeries(i, { show: !one.show }));
+    if (view.zoom) this.plot.setScale("x", { min: view.zoom[0], max: view.zoom[1] });
     this.describe(curves, view);
   }
 
@@ -103,7 +104,7 @@ export class Chart {
     const short = (u, values) => values.map((v) => v == null ? "" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(1).replace("e+", "e") : String(+v.toPrecision(6)));
     return {
       width: this.width(), height: HEIGHT,
-      cursor: { dataIdx: (u, i, at) => lines[i - 1]?.band ? null : at, sync: this.options.sync ? { key: this.options.sync } : undefined, drag: { x: true, y: false }, focus: { prox: 24 }, points: { size: 6 } },
+      cursor: { dataIdx: (u, i, at) => lines[i - 1]?.band ? null : at, sync: this.options.sync ? { key: this.options.sync } : undefined, drag: { x: true, y: false }, bind: { dblclick: () => () => this.zoom(null) }, focus: { prox: 24 }, points: { size: 6 } },
       focus: { alpha: 0.35 },
       scales: { x: { time: false, range: (u, low, high) => low === high ? [low - 1, high + 1] : [low, high] },
         y: { distr: view.log ? 3 : 1, range: (u, low, high) => yRange(...this.room(u, low, high), view.log, view.levels) } },
@@ -118,10 +119,16 @@ export class Chart {
       bands: bands.map(([high, low, tint]) => ({ series: [high, low], fill: tint })),
       legend: { live: true },
       hooks: {
-        ready: [(u) => lines.forEach((l, i) => (l.band || l.faint) && u.root.querySelectorAll(".u-series")[i + 1]?.classList.add("aside"))],
+        ready: [(u) => u.root.querySelectorAll(".u-series").forEach((entry, i) => {
+          if (i === 0) return;
+          if (lines[i - 1].band || lines[i - 1].faint) return entry.classList.add("aside");
+          const label = entry.querySelector("th");
+          for (const [name, value] of [["tabindex", "0"], ["role", "button"], ["title", "Show or hide"]]) label.setAttribute(name, value);
+          label.addEventListener("keydown", (e) => ["Enter", " "].includes(e.key) && (e.preventDefault(), label.click()));
+        })],
         draw: [(u) => this.over(u)],
         setSelect: [(u) => {
-          if (u.select.width > 4 && this.options.zoom) this.options.zoom([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]);
+          if (u.select.width > 4 && u.cursor.event) this.zoom([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]); // charts in step hear it too, without an event
         }],
       },
     };
@@ -174,8 +181,21 @@ export class Chart {
     c.restore();
   }
 
-  // key moves through the values.
+  // zoom shows a part of the horizontal axis, null all of it; whoever made the chart may show the same in others.
+  zoom(range) {
+    if (this.options.zoom) return this.options.zoom(range);
+    this.part = range;
+    this.show(this.curves, this.view);
+  }
+
+  // key moves through the values and zooms.
   key(event) {
+    const wide = { "+": 0.5, "-": 2, "0": 0 }[event.key];
+    if (wide != null && this.plot && event.target === this.canvas) {
+      const { min, max } = this.plot.scales.x, at = this.plot.data[0][this.plot.cursor.idx] ?? (min + max) / 2, half = wide * (max - min) / 2;
+      if (this.view.zoom || half) this.zoom(half && (this.view.zoom || wide < 1) ? [at - half, at + half] : null);
+      return;
+    }
     const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[event.key];
     if (!by || !this.plot || event.target !== this.canvas) return;
     event.preventDefault();

@@ -27,9 +27,14 @@ function append(element, children) {
   }
 }
 
+// fill replaces what an element holds. The focus stays at its place, so that a keyboard can use what is drawn anew.
 export function fill(element, ...children) {
+  const had = element.contains(document.activeElement) ? document.activeElement : element, path = [];
+  for (let at = had; at !== element; at = at.parentElement) path.unshift([...at.parentElement.children].indexOf(at));
   element.replaceChildren();
   append(element, children);
+  const has = path.reduce((e, i) => e?.children[i], element);
+  if (has && has !== element && has.tagName === had.tagName && has.getAttribute("class") === had.getAttribute("class")) has.focus({ preventScroll: true });
   return element;
 }
 

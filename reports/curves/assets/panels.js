@@ -75,8 +75,9 @@ export function seedsLabel(mean) {
 
 // SeedCharts draws means over seeds over each other, a chart a metric.
 export class SeedCharts {
-  constructor(view) {
-    Object.assign(this, { view, charts: new Map(), means: [], grid: h("div", { class: "grid" }) });
+  // change is called behind a zoom.
+  constructor(view, change = () => this.draw()) {
+    Object.assign(this, { view, change, charts: new Map(), means: [], grid: h("div", { class: "grid" }) });
   }
 
   show(means) {
@@ -88,7 +89,7 @@ export class SeedCharts {
     for (const name of usual(new Set(this.means.flatMap((m) => [m.steps, m.epochs].flatMap((d) => Object.keys(d?.series || {})))))) {
       const curves = this.means.flatMap((m, i) => curvesOf(m, [name], this.view, i).map((c) => ({ ...c, label: seedsLabel(m) })));
       if (!curves.length) continue;
-      if (!this.charts.has(name)) this.charts.set(name, new Chart(this.grid, name, { sync: "seeds", zoom: (z) => { this.view.zoom = z; this.draw(); } }));
+      if (!this.charts.has(name)) this.charts.set(name, new Chart(this.grid, name, { sync: "seeds", zoom: (z) => { this.view.zoom = z; this.change(); } }));
       this.charts.get(name).show(curves, this.view);
     }
   }
@@ -102,7 +103,7 @@ export class SeedCharts {
 export function viewControls(view, change) {
   const set = (key, value) => { view[key] = value; change(); };
   return h("div", { class: "tools", role: "group", "aria-label": "How curves are drawn" },
-    view.time == null ? null : h("label", {}, "Over ", h("select", { "aria-label": "Horizontal axis", onchange: (e) => set("time", e.target.value === "time") },
+    view.time == null ? null : h("label", {}, "Over ", h("select", { "aria-label": "Horizontal axis", onchange: (e) => { view.zoom = null; set("time", e.target.value === "time"); } },
       h("option", { value: "step", selected: !view.time }, "steps"), h("option", { value: "time", selected: view.time }, "time"))),
     h("label", {}, h("input", { type: "checkbox", checked: view.log, onchange: (e) => set("log", e.target.checked) }), " log axis"),
     h("label", {}, "Smooth ", h("input", { type: "range", min: "0", max: "0.99", step: "0.01", value: view.smooth, "aria-label": "Smoothing", oninput: (e) => set("smooth", +e.target.value) })),

@@ -1,0 +1,195 @@
+package board
+
+import (
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
+)
+
+// at brings an element, given by an expression, into sight and returns a place in it: across and down are shares of its size.
+func (b *browser) at(element string, across, down float64) (x, y float64) {
+	b.t.Helper()
+	b.until(element)
+	place := b.js(fmt.Sprintf(`(() => { const e = %s; e.scrollIntoView({ block: "center", behavior: "instant" });
+		const r = e.getBoundingClientRect();
+		return [r.left + r.width * %g, r.top + r.height * %g]; })()`, element, across, down)).([]any)
+	return place[0].(float64), place[1].(float64)
+}
+
+func (b *browser) mouse(kind string, x, y float64, clicks int) {
+	params := map[string]any{"type": kind, "x": x, "y": y, "button": "left", "clickCount": clicks}
+	if kind != "mouseReleased" && clicks > 0 {
+		params["buttons"] = 1
+	}
+	b.call("Input.dispatchMouseEvent", params)
+}
+
+// click clicks an element with the mouse, several times for a double click.
+func (b *browser) click(element string, times int) {
+	b.t.Helper()
+	x, y := b.at(element, 0.5, 0.5)
+	b.mouse("mouseMoved", x, y, 0)
+	for i := range times {
+		b.mouse("mousePressed", x, y, i+1)
+		b.mouse("mouseReleased", x, y, i+1)
+	}
+}
+
+// drag presses the mouse at one place of an element and lets it go at another.
+func (b *browser) drag(element string, from, to [2]float64) {
+	b.t.Helper()
+	x, y := b.at(element, from[0], from[1])
+	endX, endY := b.at(element, to[0], to[1])
+	b.mouse("mouseMoved", x, y, 0)
+	b.mouse("mousePressed", x, y, 1)
+	for i := 1.0; i <= 8; i++ {
+		b.mouse("mouseMoved", x+(endX-x)*i/8, y+(endY-y)*i/8, 1)
+	}
+	b.mouse("mouseReleased", endX, endY, 1)
+}
+
+// keys presses keys one after the other: characters, or names as Tab; with shift where a name begins with ⇧.
+func (b *browser) keys(names ...string) {
+	for _, name := range names {
+		codes := map[string]int{"Tab": 9, "Enter": 13, "Escape": 27, "ArrowUp": 38, "ArrowDown": 40}
+		key, shifted := strings.CutPrefix(name, "⇧")
+		params := map[string]any{"type": "keyDown", "key": key, "windowsVirtualKeyCode": codes[key]}
+		if codes[key] == 0 {
+			params["text"] = key
+		} else if key == "Enter" {
+			params["text"] = "\r"
+		}
+		if shifted {
+			params["modifiers"] = 8
+		}
+		b.call("Input.dispatchKeyEvent", params)
+		params["type"] = "keyUp"
+		delete(params, "text")
+		b.call("Input.dispatchKeyEvent", params)
+	}
+}
+
+func (b *browser) write(text string) { b.keys(strings.Split(text, "")...) }
+
+// A reader zooms, brushes, tags and writes with mouse and keyboard while the run and the sweep go on.
+func TestByHand(t *testing.T) {
+	root, live := fullFolder(t)
+	more := filepath.Join(root, "sweep", "2")
+	var jobs atomic.Int32
+	b := Open(Options{Roots: []string{root}, Locked: func(dir string) bool { return dir == live && isRun(dir) },
+		Sweep: func(dir string) (sweepreport.Options, []sweepreport.Job, error) {
+			opt, all, err := sweepOf(dir)
+			if jobs.Load() > 0 {
+				all[2].State, all[2].Objectives = "done", []float64{0.6}
+			}
+			return opt, all, err
+		}})
+	server := httptest.NewServer(NewServer(b, "SECRET", "test"))
+	defer server.Close()
+	w := openBrowser(t)
+	w.open(server.URL + "/?token=SECRET")
+	w.click(rowOf("live"), 1)
+	w.until("document.querySelectorAll('.uplot').length >= 2")
+	handsOnCharts(w)
+	handsOnNotes(t, w, live)
+	handsOnList(w)
+
+	w.open(server.URL + "/#/sweep/" + idOf(filepath.Join(root, "sweep")))
+	grip := func(i int) string { return fmt.Sprintf("document.querySelectorAll('.parallel .grip')[%d]", i) }
+	shown := func(n int) string { return fmt.Sprintf("document.querySelectorAll('#jobs tbody tr').length === %d", n) }
+	w.until(shown(3))
+	w.drag(grip(1), [2]float64{0.5, 0.4}, [2]float64{0.5, 0}) // the upper part of val_reward
+	w.until(shown(1) + " && document.querySelectorAll('.parallel .job.out').length === 1 && location.hash.includes('keep=val_reward')")
+	jobs.Store(1)
+	put(t, root, map[string]string{"sweep/" + sweepFile: "a longer ledger"})
+	finishedRun(t, more, 0.2)
+	w.until("document.querySelectorAll('.parallel .job').length === 3 && document.querySelectorAll('.parallel .job.out').length === 2")
+	w.until(shown(1) + " && +document.querySelectorAll('.parallel .range')[2].getAttribute('height') > 50") // behind lr, which differs now
+	link := w.js("location.href")
+	w.open("about:blank")
+	w.open(link.(string))
+	w.until(shown(1) + " && document.querySelectorAll('.parallel .job.out').length === 2")
+	w.click(grip(2), 1)
+	w.until(shown(3) + " && !location.hash.includes('keep')")
+	w.js(grip(2) + ".focus()")
+	w.keys("ArrowUp", "ArrowUp", "⇧ArrowDown")
+	w.until(shown(1) + " && document.activeElement.getAttribute('aria-valuetext') === '0.52 to 0.69'")
+	w.keys("Escape")
+	w.until(shown(3))
+	w.quiet()
+
+	w.open(server.URL + "/#/run/" + idOf(live))
+	w.until("document.querySelectorAll('.uplot').length >= 2")
+	if err := os.Rename(live, filepath.Join(root, "renamed")); err != nil {
+		t.Fatal(err)
+	}
+	w.until("document.querySelector('h1 .state').textContent === 'gone' && document.body.innerText.includes('renamed')")
+	w.until("document.querySelectorAll('.uplot').length >= 2") // what was read stays
+	w.keys("g")
+	w.until(rowOf("renamed") + " && !" + rowOf("live"))
+}
+
+// handsOnCharts zooms by dragging, by double click and by the keyboard; a curve that was switched off stays off.
+func handsOnCharts(w *browser) {
+	over, zoomed := "document.querySelector('.u-over')", "location.hash.includes('zoom=')"
+	w.drag(over, [2]float64{0.2, 0.5}, [2]float64{0.6, 0.5})
+	w.until(zoomed)
+	w.click(over, 2)
+	w.until("!" + zoomed)
+	w.js("document.querySelector('.curve').focus()")
+	w.keys("+")
+	w.until(zoomed)
+	w.keys("0")
+	w.until("!" + zoomed)
+	w.click("document.querySelector('.u-legend .u-series:nth-child(2) th')", 1)
+	w.click(`document.querySelector("input[type=checkbox]")`, 1) // a log axis
+	w.until("location.hash.includes('log=1') && document.querySelectorAll('.u-series.u-off').length === 1")
+	w.click(`document.querySelector("input[type=checkbox]")`, 1)
+	w.until("!location.hash.includes('log=1')")
+}
+
+// handsOnNotes types a note and tags: rows that come in between and a note of another program take nothing away.
+func handsOnNotes(t *testing.T, w *browser, live string) {
+	w.click(`document.querySelector(".notes textarea")`, 1)
+	w.write("a note")
+	w.keys("Tab")
+	w.write("good, y z")
+	w.keys("Tab")
+	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 12, 0)})
+	w.until("document.querySelector('dl.facts').innerText.includes('step 12')")
+	w.until("document.querySelector('textarea').value === 'a note' && document.activeElement.textContent === 'Save'")
+	put(t, live, map[string]string{NotesFile: `{"note":"another","tags":[]}`})
+	w.until("document.querySelector('.notes [role=status]').innerText.includes('another')")
+	w.keys("Enter")
+	w.until("document.querySelector('.notes [role=status]').innerText.includes('Saved')")
+	if n := readNotes(live); n.Note != "a note" || strings.Join(n.Tags, "|") != "good|y z" {
+		t.Errorf("saved %+v", n)
+	}
+	put(t, live, map[string]string{NotesFile: `{"note":"a third","tags":["good"]}`})
+	if took := w.until("document.querySelector('textarea').value === 'a third'"); took > 2*within1s() {
+		t.Errorf("a note of another program is shown after %v, want 2 s", took)
+	}
+}
+
+// handsOnList sorts, moves and chooses with the keyboard alone, and finds by tag with the mouse.
+func handsOnList(w *browser) {
+	w.js("document.activeElement.blur()")
+	w.keys("g")
+	w.until(rowOf("one"))
+	w.js("document.querySelector('.head .c-path button').focus()")
+	w.keys("Enter")
+	w.until("location.hash.includes('sort=path') && document.activeElement.textContent.startsWith('run')")
+	w.keys("j", "j", "x")
+	w.until("document.querySelector('#chosen').textContent === '(1)'")
+	w.until("document.activeElement === document.querySelectorAll('.row[data-id] a')[1]")
+	w.keys("x")
+	w.click("[...document.querySelectorAll('.tag')].find((e) => e.textContent === 'good')", 1)
+	w.until("document.querySelectorAll('.row[data-id]').length === 1 && location.hash.includes('tag%3Agood')")
+}

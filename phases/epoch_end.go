@@ -17,13 +17,14 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	}
 	m := s.pos.Sums.means()
 	extra := EndEpoch(phase)
-	reference, _ := ReferenceOf(phase, env)
+	reference, referenceName := ReferenceOf(phase, env)
 	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
 	maps.Copy(m, extra)
 	maps.Copy(m, v.Metrics("val_"))
+	m["kl_reference"] = referenceName
 	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)
 	stopped, saved, err := s.decide(info, epoch, m, v)
 	if err != nil {

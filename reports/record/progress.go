@@ -132,7 +132,7 @@ func (p *Progress) stepLine(r Row) string {
 	columns := []column{
 		{"loss", "loss", 7, func(x float64) string { return page.Sig(x, 4) }},
 		{"temp", "temperature", 5, func(x float64) string { return page.Sig(x, 3) }},
-		{"kl", "kl", 7, func(x float64) string { return page.Sig(x, 3) }},
+		{"kl", "kl", 7, func(x float64) string { return page.Nats(x, 3) }},
 		{"beta", "kl_beta", 6, func(x float64) string { return page.Sig(x, 2) }},
 		{"clip", "clip_fraction", 5, page.Percent},
 		{"adv", "std_advantage", 5, func(x float64) string { return "±" + page.Sig(x, 3) }},
@@ -173,7 +173,7 @@ func (p *Progress) epochLine(r Row) string {
 	b.WriteString(p.head(r) + "  done")
 	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy", "val_recorded_reward"} {
 		if x, ok := r.Number(name); ok {
-			fmt.Fprintf(&b, "  %s %-7s", name, page.Sig(x, 4))
+			fmt.Fprintf(&b, "  %s %-7s", name, lineNumber(r, name, x))
 		}
 	}
 	if name := r.Text("checkpoint"); name != "" {
@@ -187,10 +187,37 @@ func (p *Progress) evalLine(r Row) string {
 	line := "eval  " + r.Text("split") + "  " + r.Text("policy")
 	for _, name := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy", "loss", "kl"} {
 		if x, ok := r.Number(name); ok {
-			line += "  " + name + " " + page.Sig(x, 4)
+			line += "  " + name + " " + lineNumber(r, name, x)
 		}
 	}
 	return line
+}
+
+// lineNumber writes a number of a row for a line; of a KL that the row knows it of, also to which policy.
+func lineNumber(r Row, name string, x float64) string {
+	switch name {
+	case "kl", "val_kl":
+		text := page.Nats(x, 4)
+		if _, val := r.Fields["val_kl"]; name == "val_kl" || !val {
+			text += KLTo(r)
+		}
+		return text
+	}
+	return page.Sig(x, 4)
+}
+
+// KLTo says which policy the KL of an epoch or an evaluation is measured against: " to the initial policy"; "" where the row does not know.
+func KLTo(r Row) string {
+	switch reference := r.Text("kl_reference"); reference {
+	case "":
+		return ""
+	case PolicyInit:
+		return " to the initial policy"
+	case "synced":
+		return " to the synced reference"
+	default: // phase_start, epoch_start
+		return " to the " + strings.Replace(reference, "_", "'s ", 1)
+	}
 }
 
 func (p *Progress) head(r Row) string {

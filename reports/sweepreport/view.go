@@ -133,7 +133,7 @@ type View struct {
 
 // seedGain is what a job's summary.json says of its best policy against a baseline.
 type seedGain struct {
-	over   string // similarity or majority
+	over   string // similarity, majority or random
 	split  string // where it was measured
 	mean   float64
 	better bool // the verdict
@@ -210,8 +210,8 @@ func (v *View) oneSplit() {
 	maps.DeleteFunc(v.gains, func(_ int, g seedGain) bool { return g.split != v.gainSplit })
 }
 
-// readGain reads what summary.json says of the planned comparison with similarity, or with the majority
-// answer (nil: there is none), and whether the job compared methods instead.
+// readGain reads what summary.json says of the planned comparison with similarity, with the majority answer or, where those are
+// worse, with random (nil: there is none), and whether the job compared methods instead.
 func readGain(dir string) (gain *seedGain, compares bool, err error) {
 	var summary struct { // a thousand summaries have 40 MB: no more than these
 		Task        string               `json:"task"`
@@ -221,8 +221,8 @@ func readGain(dir string) (gain *seedGain, compares bool, err error) {
 		return nil, false, err
 	}
 	if r := runreport.PlannedResult(summary.Evaluations); r != nil {
-		for _, y := range results.Yardsticks() {
-			if p := *y.Gain(r); p != nil && (y.Policy == record.PolicySimilarity || y.Policy == record.PolicyMajority) {
+		for _, y := range results.YardsticksOf(results.TableOf(summary.Evaluations, *r)) {
+			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && y.Policy != record.PolicyInit {
 				gain = &seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}
 				break
 			}

@@ -180,7 +180,7 @@ func (f *field) holds(digits string) bool {
 // limits checks enum and range.
 func (c *checker) limits(f *field, n *Node, path string) {
 	if f.rng != nil {
-		if x, ok := n.number(); ok && n.Kind != Bool && !f.rng.holds(x) {
+		if x, ok := n.number(); ok && n.Kind != Bool && !f.rng.Holds(x) {
 			c.fault(n, path, "want %s, got %s", f.want(), shown(n))
 		}
 	}
@@ -207,7 +207,7 @@ func (f *field) want() string {
 		s = "one of " + strings.Join(f.enum, ", ")
 	}
 	if f.rng != nil && f.kind != List && f.kind != Map {
-		s += " in " + f.rng.text
+		s += " in " + f.rng.String()
 	}
 	if f.nullable {
 		s += " or null"

@@ -1,13 +1,13 @@
 package configs
 
 import (
-	"fmt"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"fulcrum/internal/option"
 )
 
 // Schema is what a config may hold: built by reflection from option structs with their defaults.
@@ -38,7 +38,7 @@ type field struct {
 	choices  map[string][]string // of a section's keys, from the tables that its struct and those above name
 	also     []string            // other libraries' names of the key
 	words    map[string]string   // other libraries' words for the values of enum
-	rng      *numRange
+	rng      *option.Range
 	fields   []*field // section
 	elem     *field   // of a list, or of a map with free keys
 	typ      reflect.Type
@@ -46,20 +46,6 @@ type field struct {
 	free     *sections // of the outermost section
 	of       string    // kind of a free section
 	base     decoded   // its defaults
-}
-
-// numRange is an interval with open or closed ends.
-type numRange struct {
-	lo, hi         float64
-	loOpen, hiOpen bool
-	text           string
-}
-
-func (r *numRange) holds(x float64) bool {
-	if math.IsNaN(x) || x < r.lo || x > r.hi {
-		return false
-	}
-	return !(r.loOpen && x == r.lo) && !(r.hiOpen && x == r.hi)
 }
 
 // SchemaOf builds the schema of a pointer to a struct that holds the default values. choices are the names of tables that the struct's own
@@ -156,7 +142,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		}
 		c.synonyms(sf.Tag.Get("also"))
 		if r := sf.Tag.Get("range"); r != "" {
-			rng, err := parseRange(r)
+			rng, err := option.ParseRange(r)
 			if err != nil {
 				return errorf("schema: %s: %v", c.path, err)
 			}
@@ -176,30 +162,6 @@ func (f *field) section(t reflect.Type, index []int) error {
 		}
 	}
 	return nil
-}
-
-// parseRange reads (0,1], [0,inf) and the like.
-func parseRange(s string) (*numRange, error) {
-	bad := fmt.Errorf("range %q: want (low,high), with [ or ] for a closed end", s)
-	if len(s) < 5 || !strings.Contains("[(", s[:1]) || !strings.Contains("])", s[len(s)-1:]) {
-		return nil, bad
-	}
-	lo, hi, ok := strings.Cut(s[1:len(s)-1], ",")
-	if !ok {
-		return nil, bad
-	}
-	r := &numRange{loOpen: s[0] == '(', hiOpen: s[len(s)-1] == ')'}
-	lo, hi = strings.TrimSpace(lo), strings.TrimSpace(hi)
-	var err error
-	if r.lo, err = strconv.ParseFloat(lo, 64); err != nil {
-		return nil, bad
-	}
-	if r.hi, err = strconv.ParseFloat(hi, 64); err != nil {
-		return nil, bad
-	}
-	// infinity itself lies outside, as the closing parenthesis of [0,inf) says
-	r.text = s[:1] + lo + ", " + hi + s[len(s)-1:]
-	return r, nil
 }
 
 func (f *field) sub(key string) *field {

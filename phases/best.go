@@ -33,7 +33,7 @@ type CheckpointOptions struct {
 // BestOptions names the metric that decides.
 type BestOptions struct {
 	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss
-	Metric *string `koanf:"metric" enum:"val_loss,val_reward,val_accuracy,val_kl,val_advantage" also:"metric_for_best_model"`
+	Metric *string `koanf:"metric" enum:"val_loss,val_reward,val_accuracy,val_recorded_reward,val_kl,val_advantage" also:"metric_for_best_model"`
 	// max or min; null = max, or min for losses and val_kl
 	Mode *string `koanf:"mode" enum:"max,min"`
 	// only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound
@@ -59,13 +59,13 @@ func (o BestOptions) Validate() error {
 
 // bestCandidate is an epoch that competes for best; the initial policy is epoch 0 of phase init.
 type bestCandidate struct {
-	Phase string
-	Epoch int
-	File  string
-	Value float64 // NaN never wins
-	KL    float64
-	Loss  float64 // val_loss
-	Saved bool    // it has a checkpoint (not every epoch has one with every_epochs > 1)
+	Phase string `json:"phase"`
+	Epoch int    `json:"epoch"`
+	File  string `json:"file"`
+	Value number `json:"value"` // NaN never wins
+	KL    number `json:"kl"`
+	Loss  number `json:"loss"`  // val_loss
+	Saved bool   `json:"saved"` // it has a checkpoint (not every epoch has one with every_epochs > 1)
 }
 
 // InitialCheckpoint is the file of the policy that a run began with.
@@ -80,15 +80,15 @@ type best struct {
 // rule decides between candidates.
 type rule struct {
 	metric string
-	sign   float64 // +1 = larger is better
-	klMax  float64
+	sign   number // +1 = larger is better
+	klMax  number
 }
 
 // newRule resolves the defaults: val_reward where selections can be scored, else val_loss.
 func newRule(o BestOptions, canScore bool) rule {
-	r := rule{metric: "val_loss", sign: -1, klMax: math.Inf(1)}
+	r := rule{metric: "val_loss", sign: -1, klMax: number(math.Inf(1))}
 	if canScore {
-		r = rule{metric: "val_reward", sign: 1, klMax: math.Inf(1)}
+		r.metric, r.sign = "val_reward", 1
 	}
 	if o.Metric != nil {
 		r.metric, r.sign = *o.Metric, 1
@@ -103,7 +103,7 @@ func newRule(o BestOptions, canScore bool) rule {
 		}
 	}
 	if o.KLMax != nil {
-		r.klMax = *o.KLMax
+		r.klMax = number(*o.KLMax)
 	}
 	return r
 }
@@ -117,7 +117,7 @@ func (r rule) choose(history []bestCandidate) best {
 		ok := c.KL <= r.klMax
 		switch {
 		case i == 0, ok && !b.Qualified:
-		case ok && (r.sign*c.Value > r.sign*b.Candidate.Value || math.IsNaN(b.Candidate.Value) && !math.IsNaN(c.Value)):
+		case ok && (r.sign*c.Value > r.sign*b.Candidate.Value || math.IsNaN(float64(b.Candidate.Value)) && !math.IsNaN(float64(c.Value))):
 		case ok && c.Phase == b.Candidate.Phase && c.Value == b.Candidate.Value && c.Loss < b.Candidate.Loss:
 		case !ok && !b.Qualified && c.KL < b.Candidate.KL:
 		default:

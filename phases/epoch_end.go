@@ -17,13 +17,14 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	}
 	m := s.pos.Sums.means()
 	extra := EndEpoch(phase)
-	reference, _ := ReferenceOf(phase, env)
+	reference, referenceName := ReferenceOf(phase, env)
 	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
 	maps.Copy(m, extra)
 	maps.Copy(m, v.Metrics("val_"))
+	m["kl_reference"] = referenceName
 	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)
 	stopped, saved, err := s.decide(info, epoch, m, v)
 	if err != nil {
@@ -78,7 +79,8 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 	}
 	file := checkpointName(info.Name, epoch)
 	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
-	s.pos.History = append(s.pos.History, bestCandidate{Phase: info.Name, Epoch: epoch, File: file, Value: value, KL: v.KL, Loss: v.Loss})
+	s.pos.History = append(s.pos.History, bestCandidate{Phase: info.Name, Epoch: epoch, File: file, Value: number(value), KL: number(v.KL),
+		Loss: number(v.Loss)})
 	s.pos.Best = s.rule.choose(s.pos.History)
 	if s.env.Judge != nil {
 		if s.pos.Pruned, err = s.env.Judge(len(s.pos.History)-1, m, s.rule.metric, s.rule.sign < 0); err != nil {

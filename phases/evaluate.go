@@ -24,7 +24,7 @@ func (s *scheduler) start() error {
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err
 	}
-	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: value, KL: v.KL, Loss: v.Loss, Saved: true}}
+	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: number(value), KL: number(v.KL), Loss: number(v.Loss), Saved: true}}
 	s.pos.Best = s.rule.choose(s.pos.History)
 	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v, initReference); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (s *scheduler) finish() (Result, error) {
 		mode = "min"
 	}
 	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch,
-		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: b.Candidate.Value, KL: b.Candidate.KL,
-		Pruned: s.pos.Pruned}
+		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: float64(b.Candidate.Value),
+		KL: float64(b.Candidate.KL), Pruned: s.pos.Pruned}
 	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
 		return r, err
 	}

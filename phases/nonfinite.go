@@ -34,30 +34,6 @@ func (x *number) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*float64)(x))
 }
 
-// savedCandidate is a bestCandidate as JSON.
-type savedCandidate struct {
-	Phase string `json:"phase"`
-	Epoch int    `json:"epoch"`
-	File  string `json:"file"`
-	Value number `json:"value"`
-	KL    number `json:"kl"`
-	Loss  number `json:"loss"`
-	Saved bool   `json:"saved"`
-}
-
-// MarshalJSON implements json.Marshaler.
-func (c bestCandidate) MarshalJSON() ([]byte, error) {
-	return json.Marshal(savedCandidate{c.Phase, c.Epoch, c.File, number(c.Value), number(c.KL), number(c.Loss), c.Saved})
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (c *bestCandidate) UnmarshalJSON(text []byte) error {
-	var s savedCandidate
-	err := json.Unmarshal(text, &s)
-	*c = bestCandidate{s.Phase, s.Epoch, s.File, float64(s.Value), float64(s.KL), float64(s.Loss), s.Saved}
-	return err
-}
-
 // numbers returns m with its numbers as JSON can hold them.
 func (m Metrics) numbers() Metrics {
 	out := Metrics{}

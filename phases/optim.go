@@ -129,8 +129,7 @@ func (o OptimOptions) Check(p *torchx.Params, lr float64, freeze []string) error
 
 // Expected returns what the rows of a learner must look like.
 func (o OptimOptions) Expected(lr float64, sched schedule.LROptions) doctor.Limits {
-	return doctor.Limits{LR: lr, LRPlan: doctor.Plan{Name: sched.Name, Warmup: sched.WarmupRatio, Floor: sched.MinRatio},
-		ClipNorm: o.GradClipNorm, Beta1: o.Betas[0]}
+	return doctor.Limits{LR: lr, LRPlan: doctor.Plan(sched), ClipNorm: o.GradClipNorm, Beta1: o.Betas[0]}
 }
 
 // NewLearner returns the optimizer of a phase of total steps with peak learning rate lr. Parameters whose name contains

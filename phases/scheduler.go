@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
 	"fulcrum/selector"
@@ -212,8 +213,8 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 	}
 	var stop *doctor.StopError
 	if err := doctor.Judge(findings); errors.As(err, &stop) {
-		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop,
-			stop.Finding.Check)
+		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then "+
+			"`run resume FOLDER`)", stop, stop.Finding.Check)
 	}
 	return nil
 }
@@ -236,11 +237,7 @@ func (s *scheduler) order(phase Phase, epoch int) []int {
 	if s.env.Data.Shuffle {
 		return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]
 	}
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
-	return order
+	return stat.Indices(n)
 }
 
 // StepsPerEpoch is how many optimizer steps an epoch of phase has.

@@ -1,13 +1,10 @@
 package phases
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"math"
 	"path/filepath"
 	"strconv"
-	"unsafe"
 
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
@@ -63,7 +60,7 @@ func loadWeights(path string, p selector.Policy) error {
 func saveFlat(path string, vectors map[string][]float32) error {
 	tensors := make([]tensorfile.Tensor, 0, len(vectors))
 	for name, v := range vectors {
-		tensors = append(tensors, tensorfile.Tensor{Name: name, DType: tensorfile.F32, Shape: []int{len(v)}, Data: float32Bytes(v)})
+		tensors = append(tensors, tensorfile.FromFloat32s(name, []int{len(v)}, v))
 	}
 	return tensorfile.WriteSafetensors(path, tensors, map[string]string{"format_version": formatVersion})
 }
@@ -83,25 +80,6 @@ func loadFlat(path string) (map[string][]float32, error) {
 		out[t.Name] = append([]float32(nil), v...) // the file is unmapped on return
 	}
 	return out, nil
-}
-
-func float32Bytes(v []float32) []byte {
-	if len(v) == 0 {
-		return nil
-	}
-	if nativeLittleEndian() {
-		return unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), 4*len(v))
-	}
-	out := make([]byte, 0, 4*len(v))
-	for _, x := range v {
-		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
-	}
-	return out
-}
-
-func nativeLittleEndian() bool {
-	x := uint16(1)
-	return *(*byte)(unsafe.Pointer(&x)) == 1
 }
 
 // finite refuses weights that must not reach a checkpoint, unless the run allows any.

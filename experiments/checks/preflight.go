@@ -2,8 +2,10 @@
 package checks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"fulcrum/experiments/job"
@@ -12,6 +14,7 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/selector"
 )
@@ -124,9 +127,9 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]
 		}
 		traits := section.Traits(c)
 		stage := preflight.Stage{
-			Name: info.Name, Source: info.Source, Optim: c.Optim, Online: traits.Online, Freeze: traits.Freeze, Credit: traits.Credit,
-			SampleTemp: traits.SampleTemp,
-			Build:      func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(info.Name, otherData{src}) },
+			Name: info.Name, Source: info.Source, Optim: c.Optim, Online: traits.Learns == job.FromSamples,
+			Freeze: traits.Freeze, Credit: traits.Credit, SampleTemp: traits.SampleTemp,
+			Build: func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(info.Name, otherData{src}) },
 			Clipped: func(src selector.Source, norm float64) (phases.Phase, error) {
 				harder := *c
 				harder.Optim.GradClipNorm = norm
@@ -164,7 +167,7 @@ func tellFindings(j *job.Job, findings []preflight.Finding) error {
 
 // counted says how many findings of each severity there are: "1 warning, 2 notes".
 func counted(findings []preflight.Finding) string {
-	text := ""
+	var parts []string
 	for _, s := range []doctor.Severity{doctor.Stop, doctor.Warning, doctor.Note} {
 		n := 0
 		for _, f := range findings {
@@ -172,19 +175,9 @@ func counted(findings []preflight.Finding) string {
 				n++
 			}
 		}
-		if n == 0 {
-			continue
-		}
-		if text != "" {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d %s", n, s)
-		if n > 1 {
-			text += "s"
+		if n > 0 {
+			parts = append(parts, page.Plural(n, string(s)))
 		}
 	}
-	if text == "" {
-		return "nothing found"
-	}
-	return text
+	return cmp.Or(strings.Join(parts, ", "), "nothing found")
 }

@@ -17,6 +17,7 @@ import (
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
+	"fulcrum/rewardutil/text"
 	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
@@ -140,8 +141,9 @@ func DefaultConfig() *Config {
 		SFT:  *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: DefaultEvaluateOptions(), Generate: DefaultGenerateOptions(),
-		Score: DefaultScoreOptions(), Beams: DefaultBeamsOptions(), Embed: DefaultEmbedOptions(), Infer: DefaultInferOptions(),
+		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit},
+		Generate: DefaultGenerateOptions(), Score: ScoreOptions{BatchSize: 8}, Beams: DefaultBeamsOptions(),
+		Embed: EmbedOptions{Modality: "image"}, Infer: InferOptions{Method: "predictions", Shots: 2, Answer: "majority"},
 		ICL: DefaultICLOptions(), Encoder: clip.DefaultOptions(),
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 	}
@@ -239,11 +241,7 @@ func (c *Config) Validate() error {
 			return option.Errorf("checkpoint.best.metric",
 				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
 		}
-		online := false
-		for _, p := range c.planned() {
-			online = online || p.Traits(c).Online
-		}
-		if online && c.Data.Name == "beams" && c.Data.Reader == nil && c.LVLM.Reward == nil {
+		if c.Learns(FromSamples) && c.Data.Name == "beams" && c.Data.Reader == nil && c.LVLM.Reward == nil {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
 				"the phase out of schedule")
 		}

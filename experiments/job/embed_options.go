@@ -18,9 +18,6 @@ type EmbedOptions struct {
 	Modality string `koanf:"modality" enum:"image,text,both"`
 }
 
-// DefaultEmbedOptions encodes images.
-func DefaultEmbedOptions() EmbedOptions { return EmbedOptions{Modality: "image"} }
-
 // Validate refuses an ending that is no table's.
 func (o EmbedOptions) Validate() error {
 	endings := []string{".safetensors", ".npy", ".pt"}

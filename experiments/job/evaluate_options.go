@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"fulcrum/internal/option"
-	"fulcrum/rewardutil/text"
 )
 
 // EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
@@ -35,11 +34,6 @@ type EvaluateOptions struct {
 	// vqa and cider: scores by question and type, or image (null = evaluate.json in the run folder); rouge: one {id, rouge1:
 	// {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)
 	Out *string `koanf:"out"`
-}
-
-// DefaultEvaluateOptions returns the official metric over the questions of the result file.
-func DefaultEvaluateOptions() EvaluateOptions {
-	return EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit}
 }
 
 // Judged returns the file that is judged.

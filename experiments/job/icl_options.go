@@ -53,10 +53,8 @@ func (ICLOptions) Schedule(selector string) (phases []string, control string) {
 
 // Validate reports what cannot be compared.
 func (o ICLOptions) Validate() error {
-	errs := []error{option.Want(o.Questions == nil || *o.Questions >= 1, "questions", "want null or at least 1"),
-		option.Want(o.Seeds >= 1, "seeds", "want at least 1, got %d", o.Seeds),
-		option.Want(len(o.Shots) > 0 && slices.Min(o.Shots) >= 1 && slices.Max(o.Shots) <= 16, "shots",
-			"want numbers of 1 to 16, got %v", o.Shots),
+	errs := []error{option.Want(len(o.Shots) > 0 && slices.Min(o.Shots) >= 1 && slices.Max(o.Shots) <= 16, "shots",
+		"want numbers of 1 to 16, got %v", o.Shots),
 		option.Want(len(o.Baselines) > 0, "baselines", "want one at least, to measure the others against")}
 	for i, m := range o.Models {
 		errs = append(errs, option.Want(!slices.Contains(o.Models[:i], m), "models", "%s stands twice", m))

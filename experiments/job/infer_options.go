@@ -26,15 +26,9 @@ type InferOptions struct {
 	Out *string `koanf:"out"`
 }
 
-// DefaultInferOptions shows two examples.
-func DefaultInferOptions() InferOptions {
-	return InferOptions{Method: "predictions", Shots: 2, Answer: "majority"}
-}
-
 // Validate reports a method without what it reads.
 func (o InferOptions) Validate() error {
 	return errors.Join(
-		option.Want(o.Shots >= 1 && o.Shots <= 16, "shots", "want 1 to 16, got %d", o.Shots),
 		option.Want(o.Method != "predictions" || o.Predictions != nil, "predictions", "infer.method=predictions needs a file of task=predict"),
 		option.Want(o.Method != "best_beam" || o.Beams != nil, "beams", "infer.method=best_beam needs the RL file of the questions "+
 			"(beams.records of task=beams)"),

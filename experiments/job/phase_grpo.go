@@ -29,7 +29,7 @@ func (o *GRPOOptions) Traits(c *Config) Traits {
 		t.SampleTemp = c.sampleTemp(o.SampleTemp)
 	}
 	if o.Rollout == "online" {
-		t.Online, t.Learns = true, FromSamples
+		t.Learns = FromSamples
 	}
 	return t
 }

@@ -50,7 +50,7 @@ func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, err
 func (o *RCEOptions) Traits(c *Config) Traits {
 	t := Traits{Epochs: o.Epochs, Learns: FromRewards, Credit: imitated(c, o.Options), SampleTemp: c.sampleTemp(o.SampleTemp)}
 	if o.Rollout == "online" {
-		t.Online, t.Learns = true, FromSamples
+		t.Learns = FromSamples
 	}
 	return t
 }

@@ -32,6 +32,21 @@ func (r Recorder) Record(kind, phase string, epoch, step, globalStep int, fields
 	return nil
 }
 
+// RecordEvaluation records what a policy earned on a split: a row of means, and every query's scores for paired comparisons. All
+// evaluations are of one split and policy.
+func (j *Job) RecordEvaluation(means map[string]any, of ...record.Evaluation) error {
+	means["split"], means["policy"] = of[0].Split, of[0].Policy
+	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, means); err != nil {
+		return err
+	}
+	for _, e := range of {
+		if err := j.Log.Scores(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Mark implements phases.Recorder: a state is saved in a folder that is still this run's.
 func (r Recorder) Mark() (rows, evals, completions int, err error) {
 	if r.Held != nil {

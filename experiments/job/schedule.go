@@ -40,7 +40,6 @@ type tokenPhase interface{ ValidateTokens() error }
 // Traits are what the checks before training go by.
 type Traits struct {
 	Epochs int      // 0: the phase is skipped
-	Online bool     // its candidates are sampled, so that selections need a reward
 	Learns Learns   // which recorded data the audit looks at
 	Freeze []string // parameters whose name contains one of these must not move
 	// Credit returns what the first step multiplies log π of each candidate by in its objective [B*G], but for a common factor: the

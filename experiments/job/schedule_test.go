@@ -49,7 +49,7 @@ func TestPhaseKinds(t *testing.T) {
 		}
 		traits := p.Traits(c)
 		want := map[Learns][]string{FromSamples: {"online"}, FromBest: {"beams"}, FromRewards: {"beams"}, FromGroups: {"records"}}[traits.Learns]
-		if !slices.Contains(want, from.what) || traits.Online != (from.what == "online") {
+		if !slices.Contains(want, from.what) || (traits.Learns == FromSamples) != (from.what == "online") {
 			t.Errorf("%s asks for %s, but its traits are %+v", name, from.what, traits)
 		}
 		before := reflect.ValueOf(p).Elem().Interface()

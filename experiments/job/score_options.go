@@ -15,9 +15,6 @@ type ScoreOptions struct {
 	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
 }
 
-// DefaultScoreOptions scores eight lines at once.
-func DefaultScoreOptions() ScoreOptions { return ScoreOptions{BatchSize: 8} }
-
 // Validate asks for the input.
 func (o ScoreOptions) Validate() error {
 	if o.In == nil {

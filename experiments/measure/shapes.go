@@ -182,11 +182,10 @@ func (b *shapeBench) decode(context.Context) (m bench.ShapeMeasurement, err erro
 // update is one optimizer step on the completions of one pass.
 func (b *shapeBench) update(context.Context) (m bench.ShapeMeasurement, err error) {
 	b.round = 0 // the features of frozen towers are computed once a run
-	queries, n := make([]int, b.Micro), b.prompt(0).IDs
+	queries, n := stat.Indices(b.Micro), b.prompt(0).IDs
 	batch := selector.NewBatch(b, queries, b.Group, b.New)
 	r := rng.New(1, "completions")
 	for i := range queries {
-		queries[i] = i
 		for g := range b.Group {
 			batch.Set(i, g, b.ids(r, b.New), 0)
 		}
@@ -217,13 +216,9 @@ func (b *shapeBench) step(ctx context.Context) (m bench.ShapeMeasurement, err er
 		}
 	}
 	*b.clock = shares{}
-	queries := make([]int, b.Prompts)
-	for i := range queries {
-		queries[i] = i
-	}
 	start := time.Now()
 	defer torchx.Scope()()
-	measured, err := b.phase.Step(ctx, 1, b.steps, 0, queries)
+	measured, err := b.phase.Step(ctx, 1, b.steps, 0, stat.Indices(b.Prompts))
 	if err != nil {
 		return m, err
 	}

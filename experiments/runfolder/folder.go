@@ -14,6 +14,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/program"
 	"fulcrum/internal/usage"
 )
 
@@ -156,8 +157,8 @@ func RefuseForeign(dir, task string) error {
 	if !IsRun(dir) || task != "train" && TaskOf(dir) == task {
 		return nil
 	}
-	return usage.Errorf("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s "+
-		"hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
+	return usage.Errorf("%s already holds a run: name another hydra.run.dir, go on with it: %s, or repeat it elsewhere: %s", dir,
+		program.Command("resume", dir), program.Command("--rerun", dir, "hydra.run.dir=NEW_FOLDER"))
 }
 
 // TaskOf returns the task of the run in dir, "" when that cannot be read.

@@ -29,12 +29,9 @@ func WriteReport(dir string) error {
 
 // ReadJobs returns what a report says of a sweep as its folder and its jobs' folders say it now.
 func ReadJobs(dir string) (sweepreport.Options, []sweepreport.Job, error) {
-	s, jobs, err := ledger.Load(dir)
+	s, jobs, err := observed(dir)
 	if err != nil {
 		return sweepreport.Options{}, nil, err
-	}
-	for i := range jobs {
-		observe(dir, &jobs[i])
 	}
 	opt, rows := reportInput(dir, s, jobs)
 	return opt, rows, nil

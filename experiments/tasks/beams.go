@@ -78,19 +78,11 @@ type beamSearch struct {
 // read reads the records, chooses this job's queries, draws their pools and looks for their pictures.
 func (b *beamSearch) read(ctx context.Context) (err error) {
 	o, c := b.opt, b.job.Config
-	if b.set, err = c.Records(nil); err != nil {
+	if b.set, err = openRecords(b.job, nil); err != nil {
 		return err
 	}
-	for _, note := range b.set.Notes() {
-		b.job.Log.Warnf("data: %s", note)
-	}
-	inputs := map[string]string{}
-	for key, path := range map[string]*string{"data.records_icl": c.Data.RecordsICL, "data.embeddings": c.Data.Embeddings,
-		"beams.text_embeddings": o.TextEmbeddings, "beams.image_embeddings": o.ImageEmbeddings} {
-		if path != nil {
-			inputs[key] = *path
-		}
-	}
+	inputs := map[string]*string{"data.records_icl": c.Data.RecordsICL, "data.embeddings": c.Data.Embeddings,
+		"beams.text_embeddings": o.TextEmbeddings, "beams.image_embeddings": o.ImageEmbeddings}
 	for key, path := range map[string]string{"beams.out": b.out, "beams.records": b.records} {
 		if err := PrepareOut(key, path, inputs); err != nil {
 			return err

@@ -18,11 +18,9 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/stdout"
-	"fulcrum/reports/record"
 	"fulcrum/selector/clip"
 	"fulcrum/selector/vl/pixels"
 )
@@ -100,20 +98,12 @@ func (e *embedding) partPath() string { return e.out + ".part" }
 // read reads the records.
 func (e *embedding) read() (err error) {
 	o := e.job.Config.Embed
-	if e.set, err = e.job.Config.Records(o.In); err != nil {
-		return err
-	}
-	inputs := map[string]string{}
-	for key, path := range map[string]*string{"embed.in": o.In, "data.records_icl": e.job.Config.Data.RecordsICL} {
-		if path != nil {
-			inputs[key] = *path
-		}
-	}
+	inputs := map[string]*string{"embed.in": o.In, "data.records_icl": e.job.Config.Data.RecordsICL}
 	if err := PrepareOut("embed.out", e.out, inputs); err != nil {
 		return err
 	}
-	for _, note := range e.set.Notes() {
-		e.job.Log.Warnf("data: %s", note)
+	if e.set, err = openRecords(e.job, o.In); err != nil {
+		return err
 	}
 	for _, f := range e.set.Overlap(audit.Limits{Duplicates: 0.05, Leak: 0.01}) {
 		if f.Mild {
@@ -122,7 +112,6 @@ func (e *embedding) read() (err error) {
 			e.job.Log.Warnf("data: %s", f.Message)
 		}
 	}
-	e.job.Data = record.DataSummary{Name: "records", Fingerprint: e.set.Digest, Counts: e.set.Counts, Skipped: map[string]int{}}
 	e.at = map[string]int{}
 	add := func(item embedItem) {
 		if _, ok := e.at[item.key()]; !ok {
@@ -381,17 +370,13 @@ func (e *embedding) nameTwins(ctx context.Context, items []float32) error {
 	if err != nil || len(twins) == 0 {
 		return err
 	}
-	var lines []byte
-	for _, t := range twins {
-		line, err := json.Marshal(map[string]any{"id": e.set.Records[t.Query].ID, "training_id": e.set.Records[t.Candidate].ID,
-			"similarity": math.Round(1e4*float64(t.Similarity)) / 1e4})
-		if err != nil {
-			return err
-		}
-		lines = append(append(lines, line...), '\n')
+	lines := make([]map[string]any, len(twins))
+	for i, t := range twins {
+		lines[i] = map[string]any{"id": e.set.Records[t.Query].ID, "training_id": e.set.Records[t.Candidate].ID,
+			"similarity": math.Round(1e4*float64(t.Similarity)) / 1e4}
 	}
 	path := filepath.Join(e.job.Dir, "near_duplicates.jsonl")
 	e.job.Log.Warnf("data: %d of %d held-out queries looked at have a training record of cosine %v or more (the first: id %d and %d): %s",
 		len(twins), len(queries), limit, e.set.Records[twins[0].Query].ID, e.set.Records[twins[0].Candidate].ID, path)
-	return atomicfile.Write(path, lines, 0o644)
+	return writeLines(path, lines)
 }

@@ -18,7 +18,6 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
@@ -48,11 +47,11 @@ func (e evaluation) Best() *record.BestSummary {
 }
 
 // evaluate runs task=evaluate.
-func evaluate(_ context.Context, j *job.Job) error {
+func evaluate(ctx context.Context, j *job.Job) error {
 	opt := j.Config.Evaluate
 	switch opt.Metric {
 	case "rouge":
-		return evaluateRouge(j)
+		return evaluateRouge(ctx, j)
 	case "cider":
 		return evaluateCaptions(j)
 	}
@@ -133,6 +132,19 @@ func openNamed(path, key string) (*os.File, error) {
 		return nil, fmt.Errorf("%s: %w", key, err)
 	}
 	return f, nil
+}
+
+// readNamed reads a file of one JSON value, which key names. about begins what is said of another file.
+func readNamed(path, key, about string, into any) error {
+	f, err := openNamed(path, key)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := jsonwords.Decode(json.NewDecoder(f), into); err != nil {
+		return fmt.Errorf("%s: %s%w", path, about, err)
+	}
+	return nil
 }
 
 // readResults reads an official result file.
@@ -220,18 +232,13 @@ func parseResult(entry []byte) (vqa.Result, error) {
 
 // checkQuestions refuses results and annotations that belong to other questions.
 func checkQuestions(path string, annotations []vqa.Annotation, results []vqa.Result) error {
-	f, err := openNamed(path, "evaluate.questions")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	var file struct {
 		Questions []struct {
 			ID *int64 `json:"question_id"`
 		} `json:"questions"`
 	}
-	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
-		return fmt.Errorf("%s: not an official question file: %w", path, err)
+	if err := readNamed(path, "evaluate.questions", "not an official question file: ", &file); err != nil {
+		return err
 	}
 	known := make(map[int64]bool, len(file.Questions))
 	for i, q := range file.Questions {
@@ -272,23 +279,16 @@ func complete(opt job.EvaluateOptions, annotations []vqa.Annotation, results []v
 		if has[a.QuestionID] {
 			continue
 		}
-		missing++
-		if len(absent) < 5 {
-			absent = append(absent, fmt.Sprint(a.QuestionID))
-		}
+		absent = append(absent, fmt.Sprint(a.QuestionID))
 		if opt.Rule() == "zero" {
 			scored = append(slices.Clip(scored), vqa.Result{QuestionID: a.QuestionID, Answer: noAnswer})
 		}
 	}
-	if missing > 0 && opt.Rule() == "error" {
-		more := ""
-		if missing > len(absent) {
-			more = ", …"
-		}
-		return nil, 0, fmt.Errorf("%s: %d of %d annotated questions have no result: %s%s", *opt.Results, missing, len(annotations),
-			strings.Join(absent, ", "), more)
+	if len(absent) > 0 && opt.Rule() == "error" {
+		return nil, 0, fmt.Errorf("%s: %d of %d annotated questions have no result: %s", *opt.Results, len(absent), len(annotations),
+			some(absent, 5))
 	}
-	return scored, missing, nil
+	return scored, len(absent), nil
 }
 
 // count fills in how many scored questions each type has.
@@ -300,15 +300,6 @@ func (e *evaluation) count(annotations []vqa.Annotation) {
 			e.ByAnswer[cmp.Or(a.AnswerType, "other")]++
 		}
 	}
-}
-
-// writeJSON writes a file of one value, indented.
-func writeJSON(path string, value any) error {
-	text, err := json.MarshalIndent(value, "", " ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path, append(text, '\n'), 0o644)
 }
 
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
@@ -383,11 +374,8 @@ func recordEvaluation(j *job.Job, e evaluation, scored []vqa.Result) error {
 	for i, s := range scored {
 		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
 	}
-	fields := map[string]any{"split": e.Metric, "policy": "results", "accuracy": e.Overall / 100}
-	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
-		return err
-	}
-	return j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
+	return j.RecordEvaluation(map[string]any{"accuracy": e.Overall / 100},
+		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
 // RewriteEvaluation writes the report.md of a finished task=evaluate again.
@@ -414,15 +402,13 @@ func EvaluationReport(dir string) (string, error) {
 		return "", fmt.Errorf("%s: the evaluation did not finish: there is nothing to report", path)
 	}
 	var kind struct{ Metric string }
-	var vqa evaluation
-	var rouge rougeEvaluation
 	if err := jsonwords.Unmarshal(summary.Evaluation, &kind); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	var outcome interface{ markdown() string } = &vqa
+	var outcome interface{ markdown() string } = &evaluation{}
 	switch kind.Metric {
 	case "rouge":
-		outcome = &rouge
+		outcome = &rougeEvaluation{}
 	case "cider":
 		outcome = &captionEvaluation{}
 	}
@@ -434,16 +420,11 @@ func EvaluationReport(dir string) (string, error) {
 
 // annotationClusters reads what the questions of an annotation file have in common: their image, or the value of a key.
 func annotationClusters(path, by string) (map[int64]string, error) {
-	f, err := openNamed(path, "evaluate.annotations")
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var file struct {
 		Annotations []json.RawMessage `json:"annotations"`
 	}
-	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := readNamed(path, "evaluate.annotations", "", &file); err != nil {
+		return nil, err
 	}
 	if by == "image" {
 		by = "image_id"

@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -91,18 +90,16 @@ func evaluateCaptions(j *job.Job) error {
 	if err := e.write(j); err != nil {
 		return err
 	}
-	fields := map[string]any{"split": e.Metric, "policy": "results", "cider": e.CIDEr}
-	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
-		return err
-	}
-	return j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "results", Metric: "cider", QueryIDs: scored, Scores: scores})
+	return j.RecordEvaluation(map[string]any{"cider": e.CIDEr},
+		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "cider", QueryIDs: scored, Scores: scores})
 }
 
 // write writes evaluate.json and report.md.
 func (e *captionEvaluation) write(j *job.Job) error {
 	j.Begun, j.Evaluation = true, e
 	out := outOr(j.Config.Evaluate.Out, j.Dir, "evaluate.json")
-	if err := PrepareOut("evaluate.out", out, map[string]string{"evaluate.results": e.Results, "evaluate.annotations": e.Truth}); err != nil {
+	inputs := map[string]*string{"evaluate.results": &e.Results, "evaluate.annotations": &e.Truth}
+	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
 		return err
 	}
 	if err := writeJSON(out, e); err != nil {
@@ -132,19 +129,14 @@ func (e *captionEvaluation) markdown() string {
 
 // readCaptions reads the captions of an annotation file, and its images in their order.
 func readCaptions(path string) (references map[int64][]string, ids []int64, err error) {
-	f, err := openNamed(path, "evaluate.annotations")
-	if err != nil {
-		return nil, nil, err
-	}
-	defer f.Close()
 	var file struct {
 		Annotations []struct {
 			ImageID *int64  `json:"image_id"`
 			Caption *string `json:"caption"`
 		}
 	}
-	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
-		return nil, nil, fmt.Errorf("%s: not a caption file of COCO: %w", path, err)
+	if err := readNamed(path, "evaluate.annotations", "not a caption file of COCO: ", &file); err != nil {
+		return nil, nil, err
 	}
 	references = map[int64][]string{}
 	for i, a := range file.Annotations {

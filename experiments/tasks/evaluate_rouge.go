@@ -2,15 +2,14 @@ package tasks
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
-	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
@@ -33,17 +32,8 @@ type textLine struct {
 
 // rougeLine is one line of evaluate.out.
 type rougeLine struct {
-	ID        json.RawMessage `json:"id"`
-	Rouge1    rougeParts      `json:"rouge1"`
-	Rouge2    rougeParts      `json:"rouge2"`
-	RougeL    rougeParts      `json:"rougeL"`
-	RougeLsum rougeParts      `json:"rougeLsum"`
-}
-
-type rougeParts struct {
-	Precision float64 `json:"precision"`
-	Recall    float64 `json:"recall"`
-	FMeasure  float64 `json:"fmeasure"`
+	ID json.RawMessage `json:"id"`
+	text.RougeScores
 }
 
 // rougeEvaluation is what summary.json keeps of the scores: means over the texts with 95 % intervals.
@@ -81,12 +71,11 @@ type idText struct {
 }
 
 // evaluateRouge scores every prediction against the reference of the same id.
-func evaluateRouge(j *job.Job) error {
+func evaluateRouge(ctx context.Context, j *job.Job) error {
 	opt := j.Config.Evaluate
 	out := outOr(opt.Out, j.Dir, "rouge.jsonl")
-	err := PrepareOut("evaluate.out", out, map[string]string{"evaluate.predictions": *opt.Predictions,
-		"evaluate.references": *opt.References})
-	if err != nil {
+	inputs := map[string]*string{"evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}
+	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
 		return err
 	}
 	predictions, err := readTexts(*opt.Predictions, "evaluate.predictions", true)
@@ -105,7 +94,15 @@ func evaluateRouge(j *job.Job) error {
 	for _, x := range references {
 		target[x.id] = x.text
 	}
-	lines := scoreTexts(predictions, target, opt.Stemmer, opt.Sentences)
+	lines := make([]rougeLine, len(predictions))
+	err = parallel(ctx, len(lines), func(i int) error {
+		x := predictions[i]
+		lines[i] = rougeLine{json.RawMessage(x.id), text.RougeBySentences(target[x.id], x.text, opt.Stemmer, opt.Sentences)}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	e := rougeEvaluation{Metric: opt.Metric, Predictions: *opt.Predictions, References: *opt.References, Stemmer: opt.Stemmer,
 		Sentences: opt.Sentences, Rule: opt.Rule(), Texts: len(lines), Missing: missing}
 	e.measure(lines)
@@ -222,56 +219,16 @@ func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scor
 		if has[x.id] {
 			continue
 		}
-		if missing++; len(absent) < 5 {
-			absent = append(absent, x.id)
-		}
+		absent = append(absent, x.id)
 		if opt.Rule() == "zero" {
 			scored = append(scored, idText{id: x.id})
 		}
 	}
-	if missing > len(absent) {
-		absent = append(absent, "…")
-	}
-	if missing > 0 && opt.Rule() == "error" {
+	if len(absent) > 0 && opt.Rule() == "error" {
 		return nil, 0, fmt.Errorf("%s: %d of %d references have no prediction: %s (evaluate.missing=skip leaves them out, zero scores "+
-			"them 0)", *opt.Predictions, missing, len(references), strings.Join(absent, ", "))
+			"them 0)", *opt.Predictions, len(absent), len(references), some(absent, 5))
 	}
-	return scored, missing, nil
-}
-
-// scoreTexts computes all measures, on all processors.
-func scoreTexts(predictions []idText, target map[string]string, stem bool, sentences string) []rougeLine {
-	lines := make([]rougeLine, len(predictions))
-	parts := func(s text.RougeScore) rougeParts { return rougeParts{s.Precision, s.Recall, s.F1} }
-	var wait sync.WaitGroup
-	workers := runtime.GOMAXPROCS(0)
-	for w := range workers {
-		wait.Go(func() {
-			for i := w; i < len(predictions); i += workers {
-				x := predictions[i]
-				s := text.RougeBySentences(target[x.id], x.text, stem, sentences)
-				lines[i] = rougeLine{json.RawMessage(x.id), parts(s.Rouge1), parts(s.Rouge2), parts(s.RougeL), parts(s.RougeLsum)}
-			}
-		})
-	}
-	wait.Wait()
-	return lines
-}
-
-// rougeNames are the measures in the order of reports, with where a line keeps them.
-func rougeNames() []struct {
-	name string
-	of   func(rougeLine) rougeParts
-} {
-	return []struct {
-		name string
-		of   func(rougeLine) rougeParts
-	}{
-		{"rouge1", func(l rougeLine) rougeParts { return l.Rouge1 }},
-		{"rouge2", func(l rougeLine) rougeParts { return l.Rouge2 }},
-		{"rougeL", func(l rougeLine) rougeParts { return l.RougeL }},
-		{"rougeLsum", func(l rougeLine) rougeParts { return l.RougeLsum }},
-	}
+	return scored, len(absent), nil
 }
 
 // measure fills in the means.
@@ -284,12 +241,12 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 		m, interval := stats.MeanInterval(values, stats.DefaultOptions().Level)
 		return rougeCI{m, interval}
 	}
-	for _, m := range rougeNames() {
+	for _, name := range text.RougeNames() {
 		e.Measures = append(e.Measures, rougeMeasure{
-			Name:      m.name,
-			Precision: mean(func(l rougeLine) float64 { return m.of(l).Precision }),
-			Recall:    mean(func(l rougeLine) float64 { return m.of(l).Recall }),
-			FMeasure:  mean(func(l rougeLine) float64 { return m.of(l).FMeasure }),
+			Name:      name,
+			Precision: mean(func(l rougeLine) float64 { return l.Named(name).Precision }),
+			Recall:    mean(func(l rougeLine) float64 { return l.Named(name).Recall }),
+			FMeasure:  mean(func(l rougeLine) float64 { return l.Named(name).F1 }),
 		})
 	}
 }
@@ -360,25 +317,17 @@ func (e rougeEvaluation) Best() *record.BestSummary {
 // recordRouge puts the scores where reports find them: an eval row, and every text's F1 for paired comparisons.
 func recordRouge(j *job.Job, e rougeEvaluation, lines []rougeLine) error {
 	j.Evaluation = e
-	fields := map[string]any{"split": e.Metric, "policy": "predictions"}
+	means, ids := map[string]any{}, numbered(lines)
+	var all []record.Evaluation
 	for _, m := range e.Measures {
-		fields[m.Name] = m.FMeasure.Mean
-	}
-	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
-		return err
-	}
-	ids := numbered(lines)
-	for _, m := range rougeNames() {
+		means[m.Name] = m.FMeasure.Mean
 		scores := make([]float64, len(lines))
 		for i, l := range lines {
-			scores[i] = m.of(l).FMeasure
+			scores[i] = l.Named(m.Name).F1
 		}
-		if err := j.Log.Scores(record.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.name, QueryIDs: ids,
-			Scores: scores}); err != nil {
-			return err
-		}
+		all = append(all, record.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.Name, QueryIDs: ids, Scores: scores})
 	}
-	return nil
+	return j.RecordEvaluation(means, all...)
 }
 
 // numbered gives every id a number that another file with the same ids gives it too: itself where all are

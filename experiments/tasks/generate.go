@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
 
 	"fulcrum/experiments/job"
 )
@@ -47,11 +46,4 @@ func promptsOf(requests []request) []any {
 		out[i] = r.prompt
 	}
 	return out
-}
-
-func outOr(path *string, dir, name string) string {
-	if path != nil {
-		return *path
-	}
-	return filepath.Join(dir, name)
 }

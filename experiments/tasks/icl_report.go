@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -100,11 +99,7 @@ func (l *loop) report(all []*answered) error {
 		}
 		e := record.Evaluation{Split: "held_out", Policy: m.Policy(), Metric: m.Metric, Shots: a.shots, QueryIDs: questions,
 			Scores: m.QueryScores(), Clusters: images}
-		fields := map[string]any{"split": e.Split, "policy": e.Policy, "shots": e.Shots, e.Metric: e.Mean()}
-		if err := l.job.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
-			return err
-		}
-		if err := l.job.Log.Scores(e); err != nil {
+		if err := l.job.RecordEvaluation(map[string]any{"shots": e.Shots, e.Metric: e.Mean()}, e); err != nil {
 			return err
 		}
 		methods = append(methods, m)
@@ -119,7 +114,7 @@ func (l *loop) report(all []*answered) error {
 // budgets is a table of what everything cost.
 func (l *loop) budgets(all []*answered) *page.Table {
 	t := page.NewTable([]string{"what", ">examples", ">runs", ">scored", ">asked", ">known", ">prompt tokens", ">seconds"}, nil)
-	t.Title = "Budgets"
+	t.Title, t.Named = "Budgets", 2
 	row := func(what string, shots any, runs int, c Inference, tokens any) {
 		t.Rows = append(t.Rows, []any{what, shots, runs, int(c.Scored), int(c.Asked), int(c.Known), tokens,
 			page.Markup(fmt.Sprintf("%.1f", c.Seconds))})
@@ -138,15 +133,11 @@ func (l *loop) write(methods results.MethodTable, all []*answered) error {
 	if err := l.writeAnnotations(); err != nil {
 		return err
 	}
-	var lines bytes.Buffer
-	for _, a := range all {
-		text, err := json.Marshal(selectionFile{a.model, a.method, a.shots, a.folders})
-		if err != nil {
-			return err
-		}
-		lines.Write(append(text, '\n'))
+	lines := make([]selectionFile, len(all))
+	for i, a := range all {
+		lines[i] = selectionFile{a.model, a.method, a.shots, a.folders}
 	}
-	if err := atomicfile.Write(filepath.Join(l.job.Dir, "selections.jsonl"), lines.Bytes(), 0o644); err != nil {
+	if err := writeLines(filepath.Join(l.job.Dir, "selections.jsonl"), lines); err != nil {
 		return err
 	}
 	t, cost := methods.Table("Answers"), l.budgets(all)

@@ -16,14 +16,12 @@ import (
 	records "fulcrum/beamdata/icl"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
-	"fulcrum/reports/record"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/vqa"
 )
@@ -57,23 +55,14 @@ type Inference struct {
 func infer(ctx context.Context, j *job.Job) error {
 	o := j.Config.Infer
 	out := outOr(o.Out, j.Dir, "results.json")
-	inputs := map[string]string{}
-	for key, path := range map[string]*string{"infer.predictions": o.Predictions, "infer.embeddings": o.Embeddings, "infer.beams": o.Beams} {
-		if path != nil {
-			inputs[key] = *path
-		}
-	}
+	inputs := map[string]*string{"infer.predictions": o.Predictions, "infer.embeddings": o.Embeddings, "infer.beams": o.Beams}
 	if err := PrepareOut("infer.out", out, inputs); err != nil {
 		return err
 	}
-	set, err := j.Config.Records(nil)
+	set, err := openRecords(j, nil)
 	if err != nil {
 		return err
 	}
-	for _, note := range set.Notes() {
-		j.Log.Warnf("data: %s", note)
-	}
-	j.Data = record.DataSummary{Name: "records", Fingerprint: set.Digest, Counts: set.Counts, Skipped: map[string]int{}}
 	scorer, err := openKept(ctx, j)
 	if err != nil {
 		return err
@@ -242,14 +231,9 @@ func (c *chooser) shown(row int64) error {
 
 // readBeams reads pools and, for best_beam, the first candidate of each.
 func (c *chooser) readBeams(path string) error {
-	f, err := openNamed(path, "infer.beams")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
 	var file map[string]json.RawMessage
-	if err := jsonwords.Decode(json.NewDecoder(f), &file); err != nil {
-		return fmt.Errorf("%s: want an RL file, an object by query: %w", path, err)
+	if err := readNamed(path, "infer.beams", "want an RL file, an object by query: ", &file); err != nil {
+		return err
 	}
 	held := map[int]bool{}
 	for _, q := range c.queries {
@@ -355,10 +339,7 @@ func (c *chooser) likeliest(ctx context.Context, q int, pool []int) ([]int32, er
 	}
 	c.scored += int64(len(prompts))
 	mean := func(k int) float64 { return stat.Mean(scores[k].LogProbs) }
-	order := make([]int, len(pool))
-	for k := range order {
-		order[k] = k
-	}
+	order := stat.Indices(len(pool))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(mean(b), mean(a)) })
 	var out []int32
 	for _, k := range slices.Backward(order[:c.Shots]) {
@@ -398,8 +379,7 @@ func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error
 
 // write writes the official result file, selections.jsonl and infer.json.
 func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, about Inference) error {
-	results := make([]any, len(answers))
-	var lines []byte
+	results, lines := make([]any, len(answers)), make([]selection, len(answers))
 	for i, q := range c.queries {
 		r := c.set.Records[q]
 		results[i] = vqa.Result{QuestionID: r.ID, Answer: vqa.ExtractAnswer(answers[i])}
@@ -407,16 +387,12 @@ func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, abo
 			caption, _, _ := strings.Cut(strings.TrimSpace(answers[i]), "\n") // what follows is another turn
 			results[i] = captionResult{r.ID, strings.TrimSpace(caption)}
 		}
-		line, err := json.Marshal(selection{int64(q), chosen[i], r.Question, answers[i]})
-		if err != nil {
-			return err
-		}
-		lines = append(append(lines, line...), '\n')
+		lines[i] = selection{int64(q), chosen[i], r.Question, answers[i]}
 	}
 	for path, value := range map[string]any{out: results, filepath.Join(dir, "infer.json"): about} {
 		if err := writeJSON(path, value); err != nil {
 			return err
 		}
 	}
-	return atomicfile.Write(filepath.Join(dir, "selections.jsonl"), lines, 0o644)
+	return writeLines(filepath.Join(dir, "selections.jsonl"), lines)
 }

@@ -47,10 +47,10 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 }
 
 // PrepareOut makes the folder of a file that is to be written, and refuses anything in its place but a file that is no input. key names
-// the file's option, inputs the options of the files that are read.
-func PrepareOut(key, path string, inputs map[string]string) error {
+// the file's option, inputs the options of the files that are read, as far as they are given.
+func PrepareOut(key, path string, inputs map[string]*string) error {
 	for input, in := range inputs {
-		if sameFile(in, path) {
+		if in != nil && sameFile(*in, path) {
 			return usage.Errorf("%s=%s: this is %s, which would be overwritten", key, path, input)
 		}
 	}
@@ -64,11 +64,49 @@ func PrepareOut(key, path string, inputs map[string]string) error {
 	return nil
 }
 
+// outOr is the file that an option names, or else the one of a name in the run folder.
+func outOr(path *string, dir, name string) string {
+	if path != nil {
+		return *path
+	}
+	return filepath.Join(dir, name)
+}
+
+// writeJSON writes a file of one value, indented.
+func writeJSON(path string, value any) error {
+	text, err := json.MarshalIndent(value, "", " ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
+}
+
+// writeLines writes a file of one JSON value a line.
+func writeLines[T any](path string, values []T) error {
+	var lines []byte
+	for _, value := range values {
+		line, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	return atomicfile.Write(path, lines, 0o644)
+}
+
 // sameFile reports whether two paths lead to one existing file.
 func sameFile(a, b string) bool {
 	x, errA := os.Stat(a)
 	y, errB := os.Stat(b)
 	return errA == nil && errB == nil && os.SameFile(x, y)
+}
+
+// some lists the first of many names.
+func some(names []string, most int) string {
+	if len(names) > most {
+		names = append(names[:most:most], "…")
+	}
+	return strings.Join(names, ", ")
 }
 
 // jsonFault says what is wrong with a line in the terms of JSON.

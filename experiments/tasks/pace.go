@@ -6,11 +6,26 @@ import (
 	"path/filepath"
 	"time"
 
+	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 	"fulcrum/rewardutil/lvlm"
 )
+
+// openRecords reads questions about images, warns of what is odd in them and describes them for the summary.
+func openRecords(j *job.Job, in *string) (*icl.Set, error) {
+	set, err := j.Config.Records(in)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range set.Notes() {
+		j.Log.Warnf("data: %s", note)
+	}
+	j.Data = record.DataSummary{Name: "records", Fingerprint: set.Digest, Counts: set.Counts, Skipped: map[string]int{}}
+	return set, nil
+}
 
 // openKept opens the model of the section lvlm. Without lvlm.store what it says is kept in the run folder, so that a task that was
 // killed asks nothing again.

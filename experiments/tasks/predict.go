@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
@@ -50,10 +49,7 @@ func predict(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	j.Begun = true
-	path := filepath.Join(j.Dir, "predictions.jsonl")
-	if j.Config.Predict.Out != nil {
-		path = *j.Config.Predict.Out
-	}
+	path := outOr(j.Config.Predict.Out, j.Dir, "predictions.jsonl")
 	if err := PrepareOut("predict.out", path, nil); err != nil {
 		return err
 	}
@@ -63,6 +59,7 @@ func predict(ctx context.Context, j *job.Job) error {
 	}
 	defer out.Abort()
 	w := bufio.NewWriterSize(out, 1<<20)
+	encoder := json.NewEncoder(w)
 	src := pointer.NewSource(set)
 	const batch = 128
 	for queries := range selector.Chunks(set.Len(), batch) {
@@ -74,11 +71,7 @@ func predict(ctx context.Context, j *job.Job) error {
 			return err
 		}
 		for _, p := range lines {
-			text, err := json.Marshal(p)
-			if err != nil {
-				return err
-			}
-			if _, err := w.Write(append(text, '\n')); err != nil {
+			if err := encoder.Encode(p); err != nil {
 				return fmt.Errorf("cannot write %s: %w", path, err)
 			}
 		}

@@ -9,13 +9,13 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -78,7 +78,7 @@ func (t *textTask) lines(ctx context.Context) error {
 		return usage.Errorf("%s.in=%s: %v%s", t.name, t.in, usage.Reason(err), nearpath.Hint(t.in))
 	}
 	defer file.Close()
-	if err := PrepareOut(t.name+".out", t.out, map[string]string{t.name + ".in": t.in}); err != nil {
+	if err := PrepareOut(t.name+".out", t.out, map[string]*string{t.name + ".in": &t.in}); err != nil {
 		return err
 	}
 	t.job.Begun = true
@@ -176,8 +176,8 @@ func linesOnly(key, path string) error {
 		case err != nil:
 			return nil
 		case c == '[':
-			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key,
-				path, path)
+			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: `jq -c '.[]' %s > FILE.jsonl`", key,
+				path, program.Quoted(path))
 		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
 			return nil
 		}
@@ -189,14 +189,11 @@ func badLines(bad []badLine) string {
 	if len(bad) == 1 {
 		return "1 bad line"
 	}
-	var numbers []string
-	for _, b := range bad[:min(len(bad), shown)] {
-		numbers = append(numbers, fmt.Sprint(b.number))
+	numbers := make([]string, len(bad))
+	for i, b := range bad {
+		numbers[i] = fmt.Sprint(b.number)
 	}
-	if len(bad) > shown {
-		numbers = append(numbers, "…")
-	}
-	return fmt.Sprintf("%d bad lines: %s", len(bad), strings.Join(numbers, ", "))
+	return fmt.Sprintf("%d bad lines: %s", len(bad), some(numbers, shown))
 }
 
 // request reads one line, which fault says is unreadable.

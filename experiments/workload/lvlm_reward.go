@@ -9,6 +9,7 @@ import (
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/pointer"
 )
@@ -56,9 +57,8 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 // askedBaselines scores random and similar selections, and the best recorded beams where there are some. A random one is drawn once
 // a query: asking is dear.
 func (w *Pointer) askedBaselines(split evaluatedSet) error {
-	random, queries := make([][]int32, split.set.Len()), make([]int, split.set.Len())
+	random, queries := make([][]int32, split.set.Len()), stat.Indices(split.set.Len())
 	for i := range random {
-		queries[i] = i
 		draw := rng.New(w.job.Config.Data.SplitSeed, "baseline random", int(split.set.IDs[i]))
 		for _, p := range draw.Perm(split.set.PoolSize(i))[:min(w.shots(), split.set.PoolSize(i))] {
 			random[i] = append(random[i], int32(p))

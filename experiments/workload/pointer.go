@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
@@ -152,7 +154,7 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 // TellSkipped says what of the data is not used, and which keys are not read.
 func TellSkipped(j *job.Job, d record.DataSummary) {
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
-		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
+		text := "data: not used: " + record.SkippedText(reason, d.Skipped[reason])
 		if at := d.SkippedAt[reason]; at != "" {
 			text += " (" + at + ")"
 		}
@@ -191,7 +193,28 @@ func dataSummary(b *beamdata.Bundle) record.DataSummary {
 			s.SkippedAt[name] = "the first: " + at
 		}
 	}
+	s.Methods = methodsOf(b.All)
 	return s
+}
+
+// methodsOf returns what the recorded candidates of a set earn by how they were made, the best method first; nil where all were made alike.
+func methodsOf(set *beamdata.Set) []record.MethodSummary {
+	rewards := map[string][]float64{}
+	for i := range set.Len() {
+		for g := range set.NumCandidates(i) {
+			c := set.Candidate(i, g)
+			rewards[c.Method] = append(rewards[c.Method], c.Reward)
+		}
+	}
+	if len(rewards) < 2 {
+		return nil
+	}
+	var out []record.MethodSummary
+	for _, name := range slices.Sorted(maps.Keys(rewards)) {
+		out = append(out, record.MethodSummary{Name: name, Candidates: len(rewards[name]), Mean: record.Number(stat.Mean(rewards[name]))})
+	}
+	slices.SortStableFunc(out, func(a, b record.MethodSummary) int { return cmp.Compare(b.Mean, a.Mean) })
+	return out
 }
 
 // checkBestMetric refuses a checkpoint.best.metric that the validation queries cannot give.
@@ -306,20 +329,18 @@ func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) e
 		name   string
 		scores recorded.Scores
 	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}} {
-		fields := map[string]any{"split": split, "policy": of.name}
+		means, all := map[string]any{}, []record.Evaluation{}
 		for metric, mean := range of.scores.Means() {
-			fields[metric] = mean
+			means[metric] = mean
 		}
-		if len(fields) == 2 { // no query has two candidates
+		of.scores.Each(func(metric string, ids []int64, scores []float64) error {
+			all = append(all, record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			return nil
+		})
+		if len(all) == 0 { // no query has two candidates
 			continue
 		}
-		if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
-			return err
-		}
-		if err := of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			return j.Log.Scores(record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids,
-				Scores: scores})
-		}); err != nil {
+		if err := j.RecordEvaluation(means, all...); err != nil {
 			return err
 		}
 	}

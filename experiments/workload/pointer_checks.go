@@ -7,6 +7,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/stat"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -14,14 +15,16 @@ import (
 // Audit looks at the selector's data: the recorded rewards of the sets that phases of this run learn from.
 func (w *Pointer) Audit(lim audit.Limits) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
-	var imitated, compared *beamdata.Set
-	if c.Learns(job.FromBest, job.FromRewards) {
-		imitated = firstSet(b.RCE, b.Records)
+	return b.Audit(learnt(c, firstSet(b.RCE, b.Records), job.FromBest, job.FromRewards),
+		learnt(c, firstSet(b.Records, b.RCE), job.FromGroups), lim), nil
+}
+
+// learnt returns a set of recorded candidates that a phase of the schedule learns from, else nil.
+func learnt[S any](c *job.Config, set *S, from ...job.Learns) *S {
+	if c.Learns(from...) {
+		return set
 	}
-	if c.Learns(job.FromGroups) {
-		compared = firstSet(b.Records, b.RCE)
-	}
-	return b.Audit(imitated, compared, lim), nil
+	return nil
 }
 
 // firstSet returns the first set with queries; nil where there is none.
@@ -35,10 +38,7 @@ func firstSet(sets ...*beamdata.Set) *beamdata.Set {
 // Largest returns the n queries with the largest pools, and among those the most candidates.
 func (w *Pointer) Largest(src selector.Source, n int) []int {
 	set := src.(*pointer.Source).Set()
-	order := make([]int, set.Len())
-	for i := range order {
-		order[i] = i
-	}
+	order := stat.Indices(set.Len())
 	size := func(i int) int { return set.PoolSize(i)*10_000 + set.NumCandidates(i) }
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size(b), size(a)) })
 	return order[:min(n, len(order))]

@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
 	"fulcrum/rewardutil/reward"
@@ -49,15 +50,7 @@ func (w *Pointer) Recompute(report *preflight.Report, plan phases.Plan, _ Effort
 	val := w.bundle.Val.Subset(drawn(recomputed, w.bundle.Val.Len(), w.job.Config.Seed, "val"))
 	src := pointer.NewSource(val)
 	src.EndRecorded(w.endAt)
-	return report.Validated(w.policy, data, w.truth(src, every(val.Len())))
-}
-
-func every(n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i
-	}
-	return out
+	return report.Validated(w.policy, data, w.truth(src, stat.Indices(val.Len())))
 }
 
 // truth reads queries of a source from its set, candidate by candidate.
@@ -173,7 +166,7 @@ func (w *textWorkload[P]) Recompute(report *preflight.Report, plan phases.Plan, 
 	}
 	val := w.bundle.Val.Subset(drawn(few, w.bundle.Val.Len(), c.Seed, "val"))
 	src := prompts.New(w.ctx, val.Name, val, w.render, w.text, w.rewards)
-	return report.Validated(w.policy, data, w.truth(src, every(val.Len())))
+	return report.Validated(w.policy, data, w.truth(src, stat.Indices(val.Len())))
 }
 
 // shortShots is the length of completions where a trial must be cheap.

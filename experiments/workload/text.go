@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
@@ -171,10 +172,7 @@ func (w *textWorkload[P]) probe() error {
 			continue
 		}
 		src := w.source(set)
-		queries := make([]int, min(probed, set.Len()))
-		for i := range queries {
-			queries[i] = i
-		}
+		queries := stat.Indices(min(probed, set.Len()))
 		for _, q := range queries[:min(4, len(queries))] {
 			if _, err := src.Prompt(q); err != nil {
 				return err
@@ -192,14 +190,9 @@ func (w *textWorkload[P]) probe() error {
 // warnOfCuts says how many targets are longer than a completion may be: they are imitated cut, without an end.
 func (w *textWorkload[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
 	const looked = 256
-	n := min(looked, src.Len())
-	queries := make([]int, n)
-	for i := range queries {
-		queries[i] = i
-	}
-	cut := 0
-	b := src.Recorded(queries)
-	for i := range queries {
+	n, cut := min(looked, src.Len()), 0
+	b := src.Recorded(stat.Indices(n))
+	for i := range n {
 		if slices.Contains(b.Truncated[i*b.G:(i+1)*b.G], true) {
 			cut++
 		}
@@ -308,7 +301,7 @@ func (w *textWorkload[P]) Baselines() error {
 		name string
 		set  *conversation.Set
 	}{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}} {
-		if split.set == nil || split.set.Len() == 0 {
+		if split.set.Len() == 0 {
 			continue
 		}
 		if err := w.baseline(split.name, "majority", split.set, func(conversation.Sample) string { return most }); err != nil {

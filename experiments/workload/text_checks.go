@@ -19,14 +19,7 @@ import (
 // Audit looks at the samples: the recorded completions that phases of this run learn from, and all splits.
 func (w *textWorkload[P]) Audit(lim audit.Limits) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
-	var imitated, compared *conversation.Set
-	if c.Learns(job.FromRewards) {
-		imitated = b.Train
-	}
-	if c.Learns(job.FromGroups) {
-		compared = b.Train
-	}
-	return b.Audit(imitated, compared, lim)
+	return b.Audit(learnt(c, b.Train, job.FromRewards), learnt(c, b.Train, job.FromGroups), lim)
 }
 
 // probeFlops bounds the work of a trial step on the CPU, in multiply-adds: a second or two. A GPU does a hundred times

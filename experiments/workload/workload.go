@@ -50,20 +50,14 @@ func phasesData(c *job.Config, average string) phases.Data {
 // recordBaseline records what a baseline earned on the queries ids of a split. An accuracy whose mean is NaN is
 // unknown.
 func recordBaseline(j *job.Job, split, name string, ids []int64, sel beamdata.Selections, shots int) error {
-	fields := map[string]any{"split": split, "policy": name, "reward": sel.Mean()}
-	known := !math.IsNaN(sel.MeanAccuracy())
-	if known {
-		fields["accuracy"] = sel.MeanAccuracy()
+	reward := record.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
+	means, all := map[string]any{"reward": sel.Mean()}, []record.Evaluation{reward}
+	if mean := sel.MeanAccuracy(); !math.IsNaN(mean) {
+		accuracy := reward
+		accuracy.Metric, accuracy.Scores = "accuracy", sel.Accuracy
+		means["accuracy"], all = mean, append(all, accuracy)
 	}
-	if err := j.Log.Record(record.KindEval, "", 0, 0, 0, fields); err != nil {
-		return err
-	}
-	scores := record.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
-	if err := j.Log.Scores(scores); err != nil || !known {
-		return err
-	}
-	scores.Metric, scores.Scores = "accuracy", sel.Accuracy
-	return j.Log.Scores(scores)
+	return j.RecordEvaluation(means, all...)
 }
 
 // Policies returns what policy may name.

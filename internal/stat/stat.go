@@ -47,6 +47,15 @@ func SD(x []float64) float64 {
 	return se * math.Sqrt(float64(len(x)))
 }
 
+// Indices returns 0 … n-1.
+func Indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
 // Median returns the middle value, the mean of two; NaN of none. x keeps its order.
 func Median(x []float64) float64 {
 	if len(x) == 0 {

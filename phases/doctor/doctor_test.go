@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
 )
 
 // A phase of a test has 4 epochs of 10 steps.
@@ -24,11 +27,12 @@ func rising(step int) float64 { return float64(step) / (total - 1) }
 
 func grpoLimits() Limits {
 	return Limits{StepsPerEpoch: perEpoch, TotalSteps: total, Passes: 1, StartsAtInit: true,
-		LR: 1e-3, LRPlan: Plan{Name: "cosine", Warmup: 0.1}, Beta1: 0.9,
-		Policy: &PolicyLoss{ClipLow: 0.2, ClipHigh: 0.2, AdvantageClip: 5, Centred: true, EarlyEpochs: 1, EarlyTopK: 3,
-			OldPolicy: "phase_start", OldIsFresh: func(_ Limits, step int) bool { return step == 0 }, SumOfParts: true, KLPerCandidate: true,
-			KL: KL{Reference: "phase_start", NonNegative: true, Controller: "band", Update: "epoch", BandMin: 0.01, BandMax: 0.1, BetaMin: 1e-3,
-				BetaMax: 10}}}
+		LR: 1e-3, LRPlan: Plan{Name: "cosine", WarmupRatio: 0.1}, Beta1: 0.9,
+		Policy: &PolicyLoss{ClipLow: 0.2, ClipHigh: 0.2, AdvantageClip: 5, Centred: true,
+			Curriculum: advantage.CurriculumOptions{EarlyEpochs: 1, EarlyTopK: 3},
+			OldPolicy:  "phase_start", OldIsFresh: func(_ Limits, step int) bool { return step == 0 }, SumOfParts: true, KLPerCandidate: true,
+			KL: KL{NonNegative: true, KLOptions: control.KLOptions{Reference: "phase_start", Controller: "band", Update: "epoch",
+				TargetMin: 0.01, TargetMax: 0.1, BetaMin: 1e-3, BetaMax: 10}}}}
 }
 
 // grpoRow is step (from 0) of a healthy phase on recorded groups.
@@ -38,7 +42,7 @@ func grpoRow(step int) map[string]any {
 	ppo := -0.1*moved + 0.02*wave(step, 2)
 	m := map[string]any{
 		"loss": ppo + beta*kl, "ppo_loss": ppo, "kl_loss": beta * kl, "kl": kl, "kl_beta": beta,
-		"lr": 1e-3 * Plan{Name: "cosine", Warmup: 0.1}.at(step, total), "grad_norm": 1 + 0.3*wave(step, 3),
+		"lr": 1e-3 * Plan{Name: "cosine", WarmupRatio: 0.1}.at(step, total), "grad_norm": 1 + 0.3*wave(step, 3),
 		"mean_ratio": 1 + 0.05*moved*(1+0.2*wave(step, 4)), "clip_fraction": 0.5 * moved, "clamp_fraction": 0.0,
 		"entropy": 3 - 0.3*moved, "mean_reward": 0.4 + 0.05*wave(step, 5), "reward_std": 0.2 + 0.02*wave(step, 6),
 		"signal_share": 0.9, "constant_good_groups": 2, "constant_bad_groups": 3, "groups": 64, "group_size": 8, "top_k": 8, "items": 512,
@@ -59,7 +63,7 @@ func grpoRow(step int) map[string]any {
 
 func rceLimits() Limits {
 	return Limits{StepsPerEpoch: perEpoch, TotalSteps: total, Passes: 1, StartsAtInit: true,
-		LR: 1e-3, LRPlan: Plan{Name: "linear", Floor: 0.1}, Tau: &Tau{Start: 2, End: 0.5, Schedule: "linear"}}
+		LR: 1e-3, LRPlan: Plan{Name: "linear", MinRatio: 0.1}, Tau: &Tau{Start: 2, End: 0.5, Schedule: "linear"}}
 }
 
 // rceRow is step (from 0) of a healthy warm-up.
@@ -373,9 +377,9 @@ func TestObjectiveFallsAtBatchSizeOne(t *testing.T) {
 		falls        bool
 	}{{3, 1, false}, {8, 1, true}, {3, 64, true}} {
 		lim := grpoLimits()
-		lim.Policy.EarlyEpochs = 0
+		lim.Policy.Curriculum.EarlyEpochs = 0
 		if tc.topK == 3 {
-			lim.Policy.EarlyEpochs = 4
+			lim.Policy.Curriculum.EarlyEpochs = 4
 		}
 		found, _ := play(DefaultOptions(), "grpo", lim, func(step int) map[string]any {
 			m := grpoRow(step)
@@ -613,9 +617,9 @@ func TestSchedules(t *testing.T) {
 		step int
 		want float64
 	}{
-		{Plan{Name: "cosine", Warmup: 0.1}, 0, 0.25}, {Plan{Name: "cosine", Warmup: 0.1}, 3, 1}, {Plan{Name: "cosine", Warmup: 0.1}, 4, 1},
-		{Plan{Name: "cosine", Warmup: 0.1}, 22, 0.5},
-		{Plan{Name: "linear", Floor: 0.2}, 20, 0.6}, {Plan{Name: "constant"}, 39, 1},
+		{Plan{Name: "cosine", WarmupRatio: 0.1}, 0, 0.25}, {Plan{Name: "cosine", WarmupRatio: 0.1}, 3, 1},
+		{Plan{Name: "cosine", WarmupRatio: 0.1}, 4, 1}, {Plan{Name: "cosine", WarmupRatio: 0.1}, 22, 0.5},
+		{Plan{Name: "linear", MinRatio: 0.2}, 20, 0.6}, {Plan{Name: "constant"}, 39, 1},
 	} {
 		if got := tc.plan.at(tc.step, total); math.Abs(got-tc.want) > 1e-12 {
 			t.Errorf("%+v at %d: %v, want %v", tc.plan, tc.step, got, tc.want)
@@ -625,8 +629,8 @@ func TestSchedules(t *testing.T) {
 		tau  Tau
 		step int
 		want float64
-	}{{Tau{2, 0.5, "linear"}, 0, 2}, {Tau{2, 0.5, "linear"}, 39, 0.5}, {Tau{2, 0.5, "cosine"}, 39, 0.5}, {Tau{2, 0.5, "exponential"}, 0, 2},
-		{Tau{2, 0.5, "exponential"}, 39, 0.5}, {Tau{2, 0.5, "constant"}, 20, 2}} {
+	}{{Tau{2, 0.5, "linear", false}, 0, 2}, {Tau{2, 0.5, "linear", false}, 39, 0.5}, {Tau{2, 0.5, "cosine", false}, 39, 0.5},
+		{Tau{2, 0.5, "exponential", false}, 0, 2}, {Tau{2, 0.5, "exponential", false}, 39, 0.5}, {Tau{2, 0.5, "constant", false}, 20, 2}} {
 		if got := tc.tau.at(tc.step, total); math.Abs(got-tc.want) > 1e-12 {
 			t.Errorf("%+v at %d: %v, want %v", tc.tau, tc.step, got, tc.want)
 		}

@@ -10,7 +10,7 @@ func (d *Doctor) klAboveBand(row) {
 		return
 	}
 	kl, ok := d.mean("kl", o)
-	high := d.lim.Policy.KL.BandMax
+	high := d.lim.Policy.KL.TargetMax
 	if !ok || kl <= o.Limit*high {
 		return
 	}
@@ -33,7 +33,7 @@ func (d *Doctor) klBelowBand(r row) {
 		return
 	}
 	kl, ok := d.mean("kl", o)
-	if low := d.lim.Policy.KL.BandMin; ok && d.state.Said["kl_stuck_at_zero"] == "" && kl < o.Limit*low {
+	if low := d.lim.Policy.KL.TargetMin; ok && d.state.Said["kl_stuck_at_zero"] == "" && kl < o.Limit*low {
 		d.say(o.Severity, "kl_below_band", d.key("lr"), kl, o.Limit*low,
 			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; "+
 				"raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
@@ -49,12 +49,12 @@ func (d *Doctor) betaAtBound(r row) {
 	}
 	beta, kl, b := x[0], x[1], d.lim.Policy.KL
 	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // fresh steps do not count
-	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.BandMax, w) {
+	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.TargetMax, w) {
 		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_max"), beta, b.BetaMax,
 			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, "+
 				"widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
 	}
-	if d.streak("beta_at_min", beta <= b.BetaMin*(1+1e-9) && kl < b.BandMin, w) {
+	if d.streak("beta_at_min", beta <= b.BetaMin*(1+1e-9) && kl < b.TargetMin, w) {
 		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_min"), beta, b.BetaMin,
 			"the KL coefficient sits on its lower bound %.4g while the KL, %.3g nats, is below its band: the penalty is not what holds the "+
 				"policy; lower %s or the band (%s), or raise %s", beta, kl, d.key("kl.beta_min"), d.key("kl.target_min"), d.key("lr"))
@@ -83,12 +83,12 @@ func (d *Doctor) betaWrongWayEpoch(r row) {
 
 func (d *Doctor) betaMove(kl, before, after float64) {
 	o, b := d.opt.BetaWrongWay, d.lim.Policy.KL
-	wrong := kl > 1.01*b.BandMax && (after < before*(1-1e-9) || after == before && before < b.BetaMax*(1-1e-9)) ||
-		kl < 0.99*b.BandMin && (after > before*(1+1e-9) || after == before && before > b.BetaMin*(1+1e-9))
+	wrong := kl > 1.01*b.TargetMax && (after < before*(1-1e-9) || after == before && before < b.BetaMax*(1-1e-9)) ||
+		kl < 0.99*b.TargetMin && (after > before*(1+1e-9) || after == before && before > b.BetaMin*(1+1e-9))
 	if wrong {
 		d.say(o.Severity, "beta_wrong_way", d.key("kl.controller"), after, before,
 			"the KL coefficient went from %.4g to %.4g after a KL of %.3g nats outside its band [%.3g, %.3g]: it should have moved the other "+
-				"way; the controller (%s=%s) is wrong or is not told the KL", before, after, kl, b.BandMin, b.BandMax, d.key("kl.controller"),
+				"way; the controller (%s=%s) is wrong or is not told the KL", before, after, kl, b.TargetMin, b.TargetMax, d.key("kl.controller"),
 			b.Controller)
 	}
 }

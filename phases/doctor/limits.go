@@ -1,6 +1,12 @@
 package doctor
 
-import "math"
+import (
+	"math"
+
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/rewardutil/control"
+	"fulcrum/rewardutil/schedule"
+)
 
 // Limits is what a phase promises about its rows, taken from its options and not from what it does: the
 // doctor holds the rows against it.
@@ -28,33 +34,26 @@ type Limits struct {
 }
 
 // Plan is the learning rate over a phase: a linear warm-up, then a decay to a floor.
-type Plan struct {
-	Name   string  // cosine, linear or constant
-	Warmup float64 // share of the steps
-	Floor  float64 // share of the peak
-}
+type Plan schedule.LROptions
 
 // at returns the factor on the peak at a step (from 0) of total.
 func (p Plan) at(step, total int) float64 {
-	warmup := math.Round(p.Warmup * float64(total))
+	warmup := math.Round(p.WarmupRatio * float64(total))
 	if x := float64(step); x < warmup {
 		return (x + 1) / warmup
 	}
 	done := math.Min(1, (float64(step)-warmup)/math.Max(1, float64(total)-warmup))
 	switch p.Name {
 	case "cosine":
-		return p.Floor + (1-p.Floor)*0.5*(1+math.Cos(math.Pi*done))
+		return p.MinRatio + (1-p.MinRatio)*0.5*(1+math.Cos(math.Pi*done))
 	case "linear":
-		return 1 - (1-p.Floor)*done
+		return 1 - (1-p.MinRatio)*done
 	}
 	return 1
 }
 
 // Tau is RCE's temperature over a phase.
-type Tau struct {
-	Start, End float64
-	Schedule   string // linear, cosine, exponential or constant
-}
+type Tau schedule.TemperatureOptions
 
 // at returns the temperature of a step (from 0) of total.
 func (t Tau) at(step, total int) float64 {
@@ -87,9 +86,7 @@ type PolicyLoss struct {
 	ClipLow, ClipHigh float64 // widths of the clip range below and above 1
 	AdvantageClip     float64
 	Centred           bool // the advantages of a whole group have mean 0 before the clip
-	EarlyEpochs       int
-	EarlyTopK         int
-	LateTopK          int // 0: all
+	Curriculum        advantage.CurriculumOptions
 
 	OldPolicy string // its name
 	// OldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the ratio is then 1.
@@ -104,23 +101,17 @@ type PolicyLoss struct {
 
 // KL is the penalty and its controller.
 type KL struct {
-	Reference        string // init, phase_start or epoch_start
-	SyncSteps        int    // the reference follows the policy every so many steps; 0: never
-	SyncCopies       bool   // and is a copy of it then
-	NonNegative      bool   // the estimator cannot be below 0
-	Controller       string // band, proportional or fixed; fixed too where beta is 0 for good
-	Update           string // step, epoch or moving_average
-	BandMin, BandMax float64
-	BetaMin, BetaMax float64
+	control.KLOptions      // Controller is fixed too where beta is 0 for good
+	NonNegative       bool // the estimator cannot be below 0
 }
 
 // topK is how many of a group's candidates count in an epoch (from 1).
 func (l Limits) topK(epoch int, size float64) float64 {
-	switch p := l.Policy; {
-	case epoch <= p.EarlyEpochs:
-		return math.Min(size, float64(p.EarlyTopK))
-	case p.LateTopK > 0:
-		return math.Min(size, float64(p.LateTopK))
+	switch c := l.Policy.Curriculum; {
+	case epoch <= c.EarlyEpochs:
+		return math.Min(size, float64(c.EarlyTopK))
+	case c.LateTopK != nil:
+		return math.Min(size, float64(*c.LateTopK))
 	}
 	return size
 }
@@ -140,7 +131,7 @@ func (l Limits) oldIsFresh(step int) bool { return l.Policy.OldIsFresh(l, step) 
 // (from 0): the KL is then 0.
 func (l Limits) referenceIsFresh(step int) bool {
 	kl := l.Policy.KL
-	if kl.SyncSteps > 0 && kl.SyncCopies && step > 0 && step%kl.SyncSteps == 0 {
+	if n := kl.SyncSteps; n != nil && kl.SyncMix == 1 && step > 0 && step%*n == 0 {
 		return true
 	}
 	switch kl.Reference {

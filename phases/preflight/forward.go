@@ -151,11 +151,10 @@ func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64
 	p.set(p.start)
 	p.part.flip = true
 	defer func() { p.part.flip = false }()
-	if err := phase.Begin(p.env, total); err != nil {
+	if err := p.begin(phase); err != nil {
 		return err
 	}
 	defer phase.End()
-	phases.BeginEpoch(phase, 1)
 	if _, err := p.stepOf(ctx, phase, 0); err != nil {
 		return err
 	}
@@ -280,7 +279,7 @@ func (p *probe) kept(b *selector.Batch) []bool {
 			}
 			for g := range s.G {
 				for h := range b.G {
-					if s.Valid[k*s.G+g] && b.Valid[i*b.G+h] && equal(s.Scored(k, g), b.Scored(i, h)) {
+					if s.Valid[k*s.G+g] && b.Valid[i*b.G+h] && slices.Equal(s.Scored(k, g), b.Scored(i, h)) {
 						out[i*b.G+h] = true
 					}
 				}
@@ -288,18 +287,6 @@ func (p *probe) kept(b *selector.Batch) []bool {
 		}
 	}
 	return out
-}
-
-func equal(a, b []int64) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // centred are the rewards of a group less their mean, in units of their spread; 0 for padding.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -82,10 +83,6 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 	defer policy.Free()
 	defer initial.Free()
 	_, seen := watch(policy)
-	all := make([]int, len(queries))
-	for i := range all {
-		all[i] = i
-	}
 	err = torchx.Try(func() error {
 		defer torchx.Scope()()
 		if err := phase.Begin(t.env(seen, initial), total); err != nil {
@@ -93,7 +90,7 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 		}
 		defer phase.End()
 		phases.BeginEpoch(phase, 1)
-		_, err := phase.Step(ctx, 1, 0, 0, all)
+		_, err := phase.Step(ctx, 1, 0, 0, stat.Indices(len(queries)))
 		return err
 	})
 	if err != nil || p.last == nil {

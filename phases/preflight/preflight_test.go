@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -28,6 +30,22 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
+}
+
+// TestDefaultTags: each check of the doctor's and of these options has a default of a severity and a value for each other field.
+func TestDefaultTags(t *testing.T) {
+	for _, options := range []any{DefaultOptions(), doctor.DefaultOptions()} {
+		v := reflect.ValueOf(options)
+		for i, field := range reflect.VisibleFields(v.Type()) {
+			if field.Type.Kind() != reflect.Struct {
+				continue
+			}
+			words, check := strings.Fields(field.Tag.Get("default")), v.Field(i)
+			if err := option.Tags(check.Interface()); err != nil || len(words) != check.NumField() {
+				t.Errorf("%s: %q fills %+v: %v", field.Name, words, check, err)
+			}
+		}
+	}
 }
 
 // rig is a run's policy, data and stages, to plant faults in.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -141,9 +142,7 @@ func (p *probe) run(ctx context.Context) error {
 		return nil // a phase without data is refused elsewhere
 	}
 	p.part, p.src = newPart(p.Source, queries)
-	for i := range queries {
-		p.queries = append(p.queries, i)
-	}
+	p.queries = stat.Indices(len(queries))
 	phase, err := p.Build(p.src)
 	if err != nil {
 		return err

@@ -133,8 +133,8 @@ func (r *Phase) Info() phases.Info {
 // Expected implements phases.Expecter.
 func (r *Phase) Expected() doctor.Limits {
 	lim := r.optim.Expected(r.opt.LR, r.sched)
-	if t := r.opt.Temperature; !r.sft {
-		lim.Tau = &doctor.Tau{Start: t.Start, End: t.End, Schedule: t.Schedule}
+	if !r.sft {
+		lim.Tau = (*doctor.Tau)(&r.opt.Temperature)
 	}
 	return lim
 }

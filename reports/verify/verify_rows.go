@@ -289,6 +289,10 @@ func (c *runCheck) summary() error {
 	}
 	again := *s
 	again.Phases, again.Warnings, again.Findings, again.Resumes = []record.PhaseSummary{}, []string{}, slices.Clone(s.Findings)[:0], 0
+	if s.Best != nil {
+		best := *c.best(s.Best)
+		again.Best = &best
+	}
 	again.AddRecorded(c.run)
 	for i := len(again.Findings); i < len(s.Findings); i++ { // the doctor's words about the machine are in no row
 		if c.ofMachine(s.Findings[i]) {
@@ -303,7 +307,6 @@ func (c *runCheck) summary() error {
 	if seed, ok := c.run.SettingNumber("seed"); ok {
 		again.Seed = int64(seed)
 	}
-	again.Best = c.best(s.Best)
 	stated, err := tree(s)
 	if err != nil {
 		return err

@@ -39,19 +39,7 @@ func (Options) Choices() map[string][]string { return map[string][]string{"metho
 
 // Validate reports an unknown method and numbers that make no sense.
 func (o Options) Validate() error {
-	if err := option.OneOf("method", o.Method, methodNames()...); err != nil {
-		return err
-	}
-	errs := []error{
-		option.OneOf("std", o.Std, "sample", "population"),
-		option.Want(o.Clip > 0, "clip", "want more than 0, got %v", o.Clip),
-		option.Want(o.Precision >= 0, "precision", "want at least 0, got %v", o.Precision),
-		option.Want(o.NegativeWeight >= 0, "negative_weight", "want at least 0, got %v", o.NegativeWeight),
-	}
-	if check := o.method().Validate; check != nil {
-		errs = append(errs, check(o))
-	}
-	return errors.Join(errs...)
+	return errors.Join(option.OneOf("method", o.Method, methodNames()...), option.Tags(o))
 }
 
 // Stats describes the advantages of a batch. The moments are over the entries of groups

@@ -2,11 +2,10 @@ package advantage
 
 import (
 	"cmp"
-	"errors"
 	"math"
 	"slices"
 
-	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/torchorder"
 )
@@ -29,16 +28,6 @@ type CurriculumOptions struct {
 // DefaultCurriculumOptions returns no curriculum: every candidate counts from the first epoch.
 func DefaultCurriculumOptions() CurriculumOptions {
 	return CurriculumOptions{EarlyTopK: 3, Baseline: "group"}
-}
-
-// Validate reports counts below 1 and an unknown baseline.
-func (o CurriculumOptions) Validate() error {
-	return errors.Join(
-		option.Want(o.EarlyEpochs >= 0, "early_epochs", "want at least 0, got %d", o.EarlyEpochs),
-		option.Want(o.EarlyTopK >= 1, "early_top_k", "want at least 1, got %d", o.EarlyTopK),
-		option.Want(o.LateTopK == nil || *o.LateTopK >= 1, "late_top_k", "want null or at least 1"),
-		option.OneOf("baseline", o.Baseline, "group", "subset"),
-	)
 }
 
 // TopK returns how many of G candidates count in the given epoch (1-based).
@@ -75,10 +64,7 @@ func TopK(rewards []float64, valid []bool, B, G, k int) Selection {
 			continue
 		}
 		r, at := group.Gather(group.Row(rewards, valid, b, G))
-		order := make([]int, len(r))
-		for i := range order {
-			order[i] = i
-		}
+		order := stat.Indices(len(r))
 		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(r[j], r[i]) })
 		for i, o := range order[:min(s.K, len(order))] {
 			s.Index[b*s.K+i], s.Valid[b*s.K+i] = at[o], true

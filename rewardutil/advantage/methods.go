@@ -4,8 +4,6 @@ package advantage
 // the doctor's expectations and the conformance tests follow from methods.
 type Method struct {
 	Name string
-	// Validate checks the options that only this method reads; nil: there are none.
-	Validate func(o Options) error
 
 	// Group returns the advantages of one group's counted rewards, which differ.
 	Group func(rewards []float64, o Options) []float64

@@ -3,7 +3,6 @@ package advantage
 import (
 	"math"
 
-	"fulcrum/internal/option"
 	"fulcrum/rewardutil/group"
 )
 
@@ -15,9 +14,6 @@ import (
 func zScore() Method {
 	return Method{
 		Name: "z_score",
-		Validate: func(o Options) error {
-			return option.Want(o.MinStd >= 0, "min_std", "want at least 0, got %v", o.MinStd)
-		},
 		Group: func(r []float64, o Options) []float64 {
 			mean, std, _ := group.Moments(r)
 			if o.Std == "population" {

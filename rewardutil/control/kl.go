@@ -60,18 +60,12 @@ func DefaultKLOptions() KLOptions {
 // Validate reports unknown names, an empty band, crossed bounds and a factor that moves nothing.
 func (o KLOptions) Validate() error {
 	errs := []error{
-		option.Want(o.Beta >= 0 && !math.IsInf(o.Beta, 0), "beta", "want a number of at least 0, got %v", o.Beta),
-		option.OneOf("controller", o.Controller, "band", "proportional", "fixed"),
-		option.OneOf("reference", o.Reference, "init", "phase_start", "epoch_start"),
-		option.Want(o.SyncSteps == nil || *o.SyncSteps >= 1, "sync_steps", "want null or at least 1"),
+		option.Tags(o),
 		option.Want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which "+
 			"refreshes the reference by the epoch"),
-		option.Want(o.SyncSteps == nil || o.SyncMix > 0 && o.SyncMix <= 1, "sync_mix", "want a number in (0, 1], got %v", o.SyncMix),
 	}
 	if o.Controller != "fixed" {
-		errs = append(errs, o.band().validate("beta"))
-		errs = append(errs, option.Want(o.Controller != "proportional" || o.Gain > 0 && o.Gain < 5, "gain", "want a number in (0, 5), got %v",
-			o.Gain))
+		errs = append(errs, o.band().validate("beta_"))
 	}
 	return errors.Join(errs...)
 }
@@ -101,21 +95,19 @@ func NewKLController(opt KLOptions) (*KLController, error) {
 // Beta returns the coefficient to use in the next step.
 func (c *KLController) Beta() float64 { return c.state.Value }
 
-// Step records the KL of an optimizer step that used Beta, in nats per sequence, and reports a move. A KL
-// that is not a number moves nothing and is counted.
-func (c *KLController) Step(kl float64) Change {
-	if c.inert() {
-		return Change{}
+// Step takes the KL of an optimizer step that used Beta, in nats per sequence. A KL that is not a number moves
+// nothing.
+func (c *KLController) Step(kl float64) {
+	if !c.inert() {
+		c.opt.band().step(&c.state, kl, c.move)
 	}
-	return c.opt.band().step(&c.state, kl, c.move)
 }
 
-// EndEpoch reports the move that the epoch's mean KL asks for (update epoch).
-func (c *KLController) EndEpoch() Change {
-	if c.inert() {
-		return Change{}
+// EndEpoch makes the move that the epoch's mean KL asks for (update epoch).
+func (c *KLController) EndEpoch() {
+	if !c.inert() {
+		c.opt.band().endEpoch(&c.state, c.move)
 	}
-	return c.opt.band().endEpoch(&c.state, c.move)
 }
 
 // State returns what an exact resume needs; it marshals to JSON.

@@ -46,6 +46,7 @@ func (o PolicyTemperatureOptions) Validate() error {
 		return nil
 	}
 	return errors.Join(
+		option.Tags(o),
 		o.band().validate(""),
 		option.Want(o.Start >= o.Min && o.Start <= o.Max, "start", "want a number in [min, max] = [%v, %v], got %v", o.Min, o.Max, o.Start),
 	)
@@ -79,20 +80,18 @@ func NewPolicyTemperature(opt PolicyTemperatureOptions) (*PolicyTemperature, err
 // Value returns the τ to divide logits by in the next step.
 func (c *PolicyTemperature) Value() float64 { return c.state.Value }
 
-// Step records the KL of an optimizer step, in nats per sequence, and reports a move.
-func (c *PolicyTemperature) Step(kl float64) Change {
-	if !c.opt.Enabled {
-		return Change{}
+// Step takes the KL of an optimizer step, in nats per sequence.
+func (c *PolicyTemperature) Step(kl float64) {
+	if c.opt.Enabled {
+		c.opt.band().step(&c.state, kl, c.move)
 	}
-	return c.opt.band().step(&c.state, kl, c.move)
 }
 
-// EndEpoch reports the move that the epoch's mean KL asks for (update epoch).
-func (c *PolicyTemperature) EndEpoch() Change {
-	if !c.opt.Enabled {
-		return Change{}
+// EndEpoch makes the move that the epoch's mean KL asks for (update epoch).
+func (c *PolicyTemperature) EndEpoch() {
+	if c.opt.Enabled {
+		c.opt.band().endEpoch(&c.state, c.move)
 	}
-	return c.opt.band().endEpoch(&c.state, c.move)
 }
 
 // State returns what an exact resume needs; it marshals to JSON.

@@ -51,10 +51,7 @@ func Moments(x []float64) (mean, std, spread float64) {
 // averageRanks returns for each value its place in ascending order, 0..n-1; equal values share the
 // mean of their places.
 func averageRanks(x []float64) []float64 {
-	order := make([]int, len(x))
-	for i := range order {
-		order[i] = i
-	}
+	order := stat.Indices(len(x))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
 	ranks := make([]float64, len(x))
 	for i := 0; i < len(order); {

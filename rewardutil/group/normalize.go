@@ -1,10 +1,8 @@
 package group
 
 import (
-	"errors"
 	"math"
 
-	"fulcrum/internal/option"
 	"fulcrum/rewardutil/torchorder"
 )
 
@@ -22,15 +20,6 @@ type NormalizeOptions struct {
 // DefaultNormalizeOptions returns z-scores cut to ±3.
 func DefaultNormalizeOptions() NormalizeOptions {
 	return NormalizeOptions{Method: "z_score_clamp", Clamp: 3, Ties: "average"}
-}
-
-// Validate reports unknown names and a clamp that is not positive.
-func (o NormalizeOptions) Validate() error {
-	return errors.Join(
-		option.OneOf("method", o.Method, "z_score", "z_score_clamp", "rank_normalize", "none"),
-		option.Want(o.Clamp > 0, "clamp", "want more than 0, got %v", o.Clamp),
-		option.OneOf("ties", o.Ties, "average", "position"),
-	)
 }
 
 // Normalize returns the rewards of one query on the scale of o.Method:

@@ -6,11 +6,8 @@ import "math"
 // weight on one candidate) to the group's size (uniform weights: the temperature is far above the
 // rewards' spread, and nothing tells good candidates from bad ones).
 type WeightStats struct {
-	Groups   int     // groups with at least one counted entry
-	Empty    int     // groups without
-	ESS      float64 // mean effective sample size
-	ESSShare float64 // mean effective sample size over group size, in (0, 1]
-	Max      float64 // mean of the groups' largest weights
+	Groups int     // groups with at least one counted entry
+	ESS    float64 // mean effective sample size
 
 	// Of what τ is held against: equal rewards have equal weights whatever τ is.
 	Several     int     // groups of two candidates or more
@@ -30,7 +27,6 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 	for b := range B {
 		r, at := Gather(Row(rewards, valid, b, G))
 		if len(r) == 0 {
-			stats.Empty++
 			continue
 		}
 		t := tau
@@ -39,16 +35,13 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 			t *= std
 		}
 		p := softmax(r, t)
-		squares, largest := 0.0, 0.0
+		squares := 0.0
 		for i, v := range p {
 			w[b*G+at[i]] = v
 			squares += v * v
-			largest = math.Max(largest, v)
 		}
 		stats.Groups++
 		stats.ESS += 1 / squares
-		stats.ESSShare += 1 / squares / float64(len(r))
-		stats.Max += largest
 		if len(r) > 1 {
 			stats.Several++
 		}
@@ -62,7 +55,7 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 		stats.SignalShare, stats.Spread = stats.SignalShare/n, stats.Spread/n
 	}
 	if n := float64(stats.Groups); n > 0 {
-		stats.ESS, stats.ESSShare, stats.Max = stats.ESS/n, stats.ESSShare/n, stats.Max/n
+		stats.ESS /= n
 	}
 	return w, stats
 }

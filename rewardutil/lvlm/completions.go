@@ -28,10 +28,7 @@ func (s completions) body(p Prompt) (completionsBody, error) {
 				"sglang, or lvlm.images=false")
 		}
 	}
-	text, _, err := s.rendering.texts(p)
-	if p.Query.Answer == "" {
-		text, err = s.rendering.render(p)
-	}
+	text, err := s.rendering.whole(p)
 	return completionsBody{Model: s.model, Prompt: text}, err
 }
 

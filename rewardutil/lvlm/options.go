@@ -62,13 +62,7 @@ func (o Options) Validate() error {
 	server := o.Backend != "local"
 	return errors.Join(
 		option.Want(!server || o.URL != nil, "url", "lvlm.backend=%s needs the address of the server, such as http://127.0.0.1:8000", o.Backend),
-		option.Want(o.Concurrency >= 1, "concurrency", "want at least 1, got %d", o.Concurrency),
-		option.Want(o.Timeout > 0, "timeout_seconds", "want more than 0, got %v", o.Timeout),
-		option.Want(o.Retries >= 0, "retries", "want at least 0, got %d", o.Retries),
-		option.Want(o.ImageSize >= 0, "image_size", "want at least 0, got %d", o.ImageSize),
-		option.Want(o.MaxNewTokens >= 1, "max_new_tokens", "want at least 1, got %d", o.MaxNewTokens),
-		option.Want(o.CacheMiB >= 1, "cache_mib", "want at least 1, got %d", o.CacheMiB),
-		option.Want(o.Batch >= 1, "batch", "want at least 1, got %d", o.Batch),
+		option.Tags(o),
 		option.Want(o.Template == nil || isFile(*o.Template), "template", "no such file: %q", value(o.Template)),
 		option.Want(!o.Compact || o.Store != nil, "compact", "there is no store to compact: give lvlm.store=FOLDER"))
 }

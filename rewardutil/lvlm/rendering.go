@@ -104,6 +104,15 @@ func (r *rendering) render(p Prompt) (string, error) {
 	return r.template.Render(Messages(p), chat.RenderOptions{AddGenerationPrompt: p.Query.Answer == ""})
 }
 
+// whole returns a prompt with its answer up to the answer's end; one that has none, up to where the model answers.
+func (r *rendering) whole(p Prompt) (text string, err error) {
+	if p.Query.Answer == "" {
+		return r.render(p)
+	}
+	text, _, err = r.texts(p)
+	return text, err
+}
+
 // texts returns a prompt up to the end of its answer, and where the answer begins in it.
 func (r *rendering) texts(p Prompt) (whole string, from int, err error) {
 	if whole, err = r.render(p); err != nil {

@@ -24,10 +24,7 @@ type sglangBody struct {
 
 func (s sglang) body(p Prompt) (sglangBody, error) {
 	var b sglangBody
-	text, _, err := s.rendering.texts(p)
-	if p.Query.Answer == "" {
-		text, err = s.rendering.render(p)
-	}
+	text, err := s.rendering.whole(p)
 	if err != nil {
 		return b, err
 	}

@@ -48,28 +48,6 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-func TestCombineAll(t *testing.T) {
-	nan := math.NaN()
-	o := DefaultOptions()
-	o.TaskWeight = 0.5
-	levels := []Levels{
-		{Beam: 1, Task: 1}, {Beam: 2, Task: nan}, {Beam: 99},
-		{Beam: 4, Task: 0}, {Beam: 6, Task: 1}, {Beam: 8, Task: 1},
-	}
-	rewards, s := o.CombineAll(levels, []bool{true, true, false, true, true, true}, 2, 3)
-	golden.Close(t, rewards, []float64{1.5, 2, 0, 4, 6.5, 8.5}, 1e-15)
-	if len(s.Terms) != 2 || s.Terms["beam"].Known != 5 || s.Terms["task"].Known != 4 || s.Mixed != 1 {
-		t.Errorf("got %+v", s)
-	}
-	b, k := s.Terms["beam"], s.Terms["task"]
-	// beam within: squares 0.5 + 8 over 1 + 2; task within: 0.5²·(2/3) over 2, the first group has one known
-	golden.Close(t, []float64{b.Mean, b.Within, k.Mean, k.Within}, []float64{4.2, math.Sqrt(8.5 / 3), 0.375, math.Sqrt(0.25 * 2 / 3 / 2)},
-		1e-12)
-	if _, s := o.CombineAll(levels[:1], nil, 1, 1); s.Terms["beam"].Std != 0 {
-		t.Errorf("one candidate: got %+v", s)
-	}
-}
-
 func ExampleOptions_Reward() {
 	var t Trajectory
 	t.Set(Correct, 1)

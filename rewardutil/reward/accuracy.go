@@ -2,12 +2,10 @@ package reward
 
 import (
 	"context"
-	"errors"
 	"regexp"
 	"strings"
 	"unicode"
 
-	"fulcrum/internal/option"
 	"fulcrum/rewardutil/text"
 )
 
@@ -27,17 +25,9 @@ type AccuracyOptions struct {
 // setDefaults sets the Qwen-VL recipe's way; the term is off.
 func (o *AccuracyOptions) setDefaults() { *o = AccuracyOptions{Split: "numbered"} }
 
-// Validate reports unknown names.
-func (o AccuracyOptions) Validate() error {
-	return errors.Join(
-		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		option.OneOf("split", o.Split, "numbered", "comma", "any"),
-	)
-}
-
 func (o AccuracyOptions) weight() float64 { return o.Weight }
 
-func (o AccuracyOptions) build() (Reward, error) { return o, o.Validate() }
+func (o AccuracyOptions) build() (Reward, error) { return o, nil }
 
 // Score compares the answer part of each completion with that of its reference: 1 where they are equal once
 // normalised, else the intersection over union of their sets of actions, in [0, 1].

@@ -20,13 +20,12 @@ func (o *ExternalOptions) setDefaults() {
 	*o = ExternalOptions{Options: scorer.DefaultOptions()}
 }
 
-// Validate reports a negative weight, a weight without a scorer, and the scorer's keys.
+// Validate reports a weight without a scorer, and the scorer's keys.
 func (o ExternalOptions) Validate() error {
 	if o.Weight == 0 {
 		return nil
 	}
 	return errors.Join(
-		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
 		option.Want(o.On(), "url", "want the address of a scorer, or its command"),
 		o.Options.Validate(),
 	)

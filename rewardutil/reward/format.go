@@ -2,7 +2,6 @@ package reward
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"fulcrum/internal/option"
@@ -27,12 +26,7 @@ func (o *FormatOptions) setDefaults() { *o = FormatOptions{Think: 0.3, Answer: 0
 
 // Validate reports shares that could only give 0.
 func (o FormatOptions) Validate() error {
-	return errors.Join(
-		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		option.Want(o.Think >= 0 && o.Answer >= 0 && o.Order >= 0, "think", "want shares of at least 0, got think %v, answer %v, order %v",
-			o.Think, o.Answer, o.Order),
-		option.Want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0"),
-	)
+	return option.Want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0")
 }
 
 func (o FormatOptions) weight() float64 { return o.Weight }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -93,12 +94,10 @@ func (o JudgeOptions) Validate() error {
 	}
 	_, bad := regexp.Compile(o.Pattern)
 	return errors.Join(
-		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
+		option.Tags(o),
 		option.Want((o.URL == nil) != (o.Path == nil), "url", "want the address of a judge (url), or a model in this process (path)"),
 		option.Want(bad == nil, "pattern", "%v", bad),
 		option.Want(o.Max > o.Min, "max", "want more than min %v, got %v", o.Min, o.Max),
-		option.Want(o.MaxNewTokens >= 1, "max_new_tokens", "want at least 1, got %d", o.MaxNewTokens),
-		option.Want(min(o.InputPrice, o.OutputPrice) >= 0, "input_price", "want prices of at least 0"),
 		option.Want(strings.Contains(o.Prompt, "{completion}") || strings.Contains(o.Prompt, "{answer}"), "prompt",
 			"want {answer} or {completion} in it: else every completion gets the same score"),
 		o.scorer().Validate(),
@@ -184,19 +183,12 @@ func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map
 		return scores, nil, err
 	}
 	in, out, n := float64(used.in.Load()), float64(used.out.Load()), float64(len(items))
-	measures := map[string][]float64{"judge_tokens": repeated((in+out)/n, len(items))}
+	measures := map[string][]float64{"judge_tokens": slices.Repeat([]float64{(in + out) / n}, len(items))}
 	if j.opt.InputPrice > 0 || j.opt.OutputPrice > 0 {
-		measures["judge_cost"] = repeated((in*j.opt.InputPrice+out*j.opt.OutputPrice)/1e6/n, len(items))
+		cost := (in*j.opt.InputPrice + out*j.opt.OutputPrice) / 1e6 / n
+		measures["judge_cost"] = slices.Repeat([]float64{cost}, len(items))
 	}
 	return scores, measures, nil
-}
-
-func repeated(v float64, n int) []float64 {
-	out := make([]float64, n)
-	for i := range out {
-		out[i] = v
-	}
-	return out
 }
 
 // Ask scores items in JSON: what a scorer asks of its transport.

@@ -2,9 +2,7 @@ package reward
 
 import (
 	"context"
-	"errors"
 
-	"fulcrum/internal/option"
 	"fulcrum/rewardutil/text"
 )
 
@@ -14,14 +12,9 @@ type LengthOptions struct {
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
 }
 
-// Validate reports a negative weight.
-func (o LengthOptions) Validate() error {
-	return errors.Join(option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
-}
-
 func (o LengthOptions) weight() float64 { return o.Weight }
 
-func (o LengthOptions) build() (Reward, error) { return o, o.Validate() }
+func (o LengthOptions) build() (Reward, error) { return o, nil }
 
 // Score returns the LengthSimilarity of each completion's answer part to its reference's.
 func (o LengthOptions) Score(_ context.Context, items []Item) ([]float64, error) {

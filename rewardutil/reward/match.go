@@ -2,7 +2,6 @@ package reward
 
 import (
 	"context"
-	"errors"
 	"regexp"
 	"strings"
 
@@ -30,20 +29,16 @@ func (o *MatchOptions) setDefaults() {
 	*o = MatchOptions{By: "contains", In: "answer", IgnoreCase: true}
 }
 
-// Validate reports unknown names, an empty text and an expression that cannot be read.
+// Validate reports an empty text and an expression that cannot be read.
 func (o MatchOptions) Validate() error {
-	errs := []error{
-		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		option.OneOf("by", o.By, "contains", "regexp"),
-		option.OneOf("in", o.In, "answer", "completion"),
-		option.Want(o.Text == nil || strings.TrimSpace(*o.Text) != "", "text",
-			"an empty text is in every answer: want a text, or null for the reference"),
+	if o.Text != nil && strings.TrimSpace(*o.Text) == "" {
+		return option.Errorf("text", "an empty text is in every answer: want a text, or null for the reference")
 	}
 	if o.Text != nil && o.By == "regexp" {
 		_, err := o.expression(*o.Text)
-		errs = append(errs, option.Want(err == nil, "text", "want a regular expression (RE2 syntax): %v", err))
+		return option.Want(err == nil, "text", "want a regular expression (RE2 syntax): %v", err)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // expression returns what matches where text or the expression stands. White space counts as it stands in an expression

@@ -3,7 +3,6 @@ package reward
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 
@@ -49,21 +48,13 @@ func (o *PointsOptions) setDefaults() {
 	}
 }
 
-// Validate reports unknown names and shares that could only give 0.
+// Validate reports shares that could only give 0.
 func (o PointsOptions) Validate() error {
-	if o.Weight == 0 {
+	if o.Weight == 0 || o.Segmenter.On() { // whose keys are checked as a section of their own
 		return nil
 	}
-	errs := []error{
-		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		option.OneOf("coordinates", o.Coordinates, "pixels", "unit", "thousand"),
-		option.Want(o.Count >= 1, "count", "want at least 1, got %d", o.Count),
-	}
-	if !o.Segmenter.On() { // its keys are checked as a section of their own
-		errs = append(errs, option.Want(min(o.Hit, o.Miss, o.Positive, o.Box) >= 0 && o.Hit+o.Miss+o.Positive+o.Box > 0, "hit",
-			"want shares of at least 0 and one above, got hit %v, miss %v, positive %v, box %v", o.Hit, o.Miss, o.Positive, o.Box))
-	}
-	return errors.Join(errs...)
+	return option.Want(o.Hit+o.Miss+o.Positive+o.Box > 0, "hit",
+		"want shares of at least 0 and one above, got hit %v, miss %v, positive %v, box %v", o.Hit, o.Miss, o.Positive, o.Box)
 }
 
 // points is the Reward.

@@ -71,7 +71,7 @@ func (o Options) Validate() error {
 // term is a reward with its options. The fields of Options that are terms are the table of rewards.
 type term interface {
 	weight() float64        // in the total; 0 = off
-	build() (Reward, error) // refuses what Validate refuses
+	build() (Reward, error) // refuses what Validate refuses; its tags are checked before
 }
 
 // terms returns the terms that are on and their keys, and the keys of the others.
@@ -120,7 +120,11 @@ func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 		if j, ok := t.(JudgeOptions); ok {
 			build = func() (Reward, error) { return j.buildWith(open) }
 		}
-		reward, err := build()
+		var reward Reward
+		err := option.Tags(t)
+		if err == nil {
+			reward, err = build()
+		}
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", names[i], err), r.Close())
 		}

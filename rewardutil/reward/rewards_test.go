@@ -476,7 +476,7 @@ func TestOptionsThatCannotWork(t *testing.T) {
 		{"all off", func(*Options) {}, "rewards: every term has weight 0"},
 		{"clip", func(o *Options) { o.VQA.Weight, o.ClipMin, o.ClipMax = 1, &low, &high }, "rewards.clip_max: want more than clip_min 1, got 0"},
 		{"a scale of nothing", func(o *Options) { o.VQA.Weight, o.Scale = 1, 0 }, "rewards.scale: want a number above 0, got 0"},
-		{"negative weight", func(o *Options) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want at least 0, got -1"},
+		{"negative weight", func(o *Options) { o.VQA.Weight = -1 }, "rewards.vqa.weight: want a number in [0, inf), got -1"},
 		{"no shares", func(o *Options) { o.Format = FormatOptions{Weight: 1} }, "rewards.format.order: all shares are 0"},
 		{"a share too few", func(o *Options) { o.Rouge.Weight, o.Rouge.Shares = 1, []float64{1, 2} },
 			"rewards.rouge.shares: want one for each of the 3 types, got 2"},

@@ -33,16 +33,10 @@ func (o *RougeOptions) setDefaults() {
 		Sentences: text.SentencesSplit}
 }
 
-// Validate reports unknown names.
+// Validate reports an average of nothing, and shares that do not fit it.
 func (o RougeOptions) Validate() error {
 	errs := []error{
-		option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight),
-		option.OneOf("measure", o.Measure, "f1", "precision", "recall"),
-		option.OneOf("sentences", o.Sentences, text.SentencesByLine, text.SentencesSplit),
 		option.Want(len(o.Types) > 0, "types", "want at least one of rouge1, rouge2, rougeL, rougeLsum"),
-	}
-	for _, name := range o.Types {
-		errs = append(errs, option.OneOf("types", name, "rouge1", "rouge2", "rougeL", "rougeLsum"))
 	}
 	if len(o.Shares) > 0 {
 		sum := 0.0
@@ -83,7 +77,7 @@ func (o RougeOptions) Score(_ context.Context, items []Item) ([]float64, error) 
 		}
 		scores := text.RougeBySentences(text.Answer(it.Reference), text.Answer(it.Completion), o.Stem, way)
 		for k, name := range o.Types {
-			out[i] += o.part(named(scores, name)) * shares[k] / sum
+			out[i] += o.part(scores.Named(name)) * shares[k] / sum
 		}
 	}
 	return out, nil
@@ -97,16 +91,4 @@ func (o RougeOptions) part(s text.RougeScore) float64 {
 		return s.Recall
 	}
 	return s.F1
-}
-
-func named(s text.RougeScores, name string) text.RougeScore {
-	switch name {
-	case "rouge1":
-		return s.Rouge1
-	case "rouge2":
-		return s.Rouge2
-	case "rougeL":
-		return s.RougeL
-	}
-	return s.RougeLsum
 }

@@ -2,9 +2,7 @@ package reward
 
 import (
 	"context"
-	"errors"
 
-	"fulcrum/internal/option"
 	"fulcrum/rewardutil/text"
 	"fulcrum/rewardutil/vqa"
 )
@@ -17,14 +15,9 @@ type VQAOptions struct {
 	Normalize bool `koanf:"normalize"`
 }
 
-// Validate reports a negative weight.
-func (o VQAOptions) Validate() error {
-	return errors.Join(option.Want(o.Weight >= 0, "weight", "want at least 0, got %v", o.Weight))
-}
-
 func (o VQAOptions) weight() float64 { return o.Weight }
 
-func (o VQAOptions) build() (Reward, error) { return o, o.Validate() }
+func (o VQAOptions) build() (Reward, error) { return o, nil }
 
 // Score returns the official VQA accuracy (vqa.Accuracy) of each completion's answer part, in [0, 1].
 func (o VQAOptions) Score(_ context.Context, items []Item) ([]float64, error) {

@@ -1,12 +1,7 @@
 // Package schedule gives the learning rate and RCE's temperature at each step of a phase.
 package schedule
 
-import (
-	"errors"
-	"math"
-
-	"fulcrum/internal/option"
-)
+import "math"
 
 // TemperatureOptions is RCE's temperature over the steps of its phase.
 type TemperatureOptions struct {
@@ -23,15 +18,6 @@ type TemperatureOptions struct {
 // DefaultTemperatureOptions returns 2.0 to 0.5, linear.
 func DefaultTemperatureOptions() TemperatureOptions {
 	return TemperatureOptions{Start: 2, End: 0.5, Schedule: "linear"}
-}
-
-// Validate reports temperatures that are not positive and an unknown schedule.
-func (o TemperatureOptions) Validate() error {
-	return errors.Join(
-		option.Want(o.Start > 0 && !math.IsInf(o.Start, 0), "start", "want a number above 0, got %v", o.Start),
-		option.Want(o.End > 0 && !math.IsInf(o.End, 0), "end", "want a number above 0, got %v", o.End),
-		option.OneOf("schedule", o.Schedule, "linear", "cosine", "exponential", "constant"),
-	)
 }
 
 // At returns the temperature of a step (0-based, over all epochs of the phase) of total steps. A phase
@@ -67,15 +53,6 @@ type LROptions struct {
 // DefaultLRScheduleOptions returns cosine decay to 0 after 10 % warm-up.
 func DefaultLROptions() LROptions {
 	return LROptions{Name: "cosine", WarmupRatio: 0.1}
-}
-
-// Validate reports an unknown name and shares outside [0, 1].
-func (o LROptions) Validate() error {
-	return errors.Join(
-		option.OneOf("name", o.Name, "cosine", "linear", "constant"),
-		option.Want(o.WarmupRatio >= 0 && o.WarmupRatio < 1, "warmup_ratio", "want a number in [0, 1), got %v", o.WarmupRatio),
-		option.Want(o.MinRatio >= 0 && o.MinRatio <= 1, "min_ratio", "want a number in [0, 1], got %v", o.MinRatio),
-	)
 }
 
 // At returns the factor on the learning rate at a step (0-based) of a phase of total steps. No step gets

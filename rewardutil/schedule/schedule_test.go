@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
+	"fulcrum/internal/option"
 )
 
 // Recorded by running the reference's compute_temperature_schedule; float64, so exact.
@@ -41,7 +42,7 @@ func TestTemperatureSchedules(t *testing.T) {
 		{"constant", []float64{2, 2, 2}},
 	} {
 		o := TemperatureOptions{Start: 2, End: 0.5, Schedule: tc.schedule}
-		if err := o.Validate(); err != nil {
+		if err := option.Tags(o); err != nil {
 			t.Error(err)
 		}
 		golden.Close(t, []float64{o.At(0, 3), o.At(1, 3), o.At(2, 3)}, tc.want, 1e-15)
@@ -54,7 +55,7 @@ func TestTemperatureSchedules(t *testing.T) {
 			}
 		}
 	}
-	if (TemperatureOptions{Start: 0, End: 1, Schedule: "linear"}).Validate() == nil {
+	if option.Tags(TemperatureOptions{Start: 0, End: 1, Schedule: "linear"}) == nil {
 		t.Error("temperature 0 passes")
 	}
 }
@@ -90,7 +91,7 @@ func TestLRSchedule(t *testing.T) {
 			}
 		}
 	}
-	if (LROptions{Name: "cosine", WarmupRatio: 1}).Validate() == nil || (LROptions{Name: "cos"}).Validate() == nil {
+	if option.Tags(LROptions{Name: "cosine", WarmupRatio: 1}) == nil || option.Tags(LROptions{Name: "cos"}) == nil {
 		t.Error("a bad schedule passes")
 	}
 }

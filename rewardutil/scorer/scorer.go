@@ -68,12 +68,7 @@ func (o Options) On() bool { return o.URL != nil || len(o.Command) > 0 }
 func (o Options) Validate() error {
 	errs := []error{
 		option.Want(o.URL == nil || len(o.Command) == 0, "command", "url and command are both given: want one of them"),
-		option.Want(o.BatchSize >= 1, "batch_size", "want at least 1, got %d", o.BatchSize),
-		option.Want(o.Parallel >= 1, "parallel", "want at least 1, got %d", o.Parallel),
-		option.Want(o.Timeout > 0, "timeout_seconds", "want more than 0, got %v", o.Timeout),
-		option.Want(o.Retries >= 0, "retries", "want at least 0, got %d", o.Retries),
-		option.Want(o.Backoff >= 0, "backoff_seconds", "want at least 0, got %v", o.Backoff),
-		option.Want(o.Cache >= 0, "cache", "want at least 0, got %d", o.Cache),
+		option.Tags(o),
 	}
 	if o.URL != nil {
 		u, err := url.Parse(*o.URL)

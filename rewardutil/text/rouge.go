@@ -7,13 +7,34 @@ import (
 )
 
 // RougeScore is one ROUGE measure, each part in [0, 1].
-type RougeScore struct{ Precision, Recall, F1 float64 }
+type RougeScore struct {
+	Precision float64 `json:"precision"`
+	Recall    float64 `json:"recall"`
+	F1        float64 `json:"fmeasure"`
+}
 
 // RougeScores holds the measures of one pair of texts.
 type RougeScores struct {
-	Rouge1, Rouge2 RougeScore // common words and pairs of words
-	RougeL         RougeScore // longest common subsequence of the whole texts
-	RougeLsum      RougeScore // union of those of the lines
+	Rouge1    RougeScore `json:"rouge1"`    // common words
+	Rouge2    RougeScore `json:"rouge2"`    // common pairs of words
+	RougeL    RougeScore `json:"rougeL"`    // longest common subsequence of the whole texts
+	RougeLsum RougeScore `json:"rougeLsum"` // union of those of the lines
+}
+
+// RougeNames returns the names of the measures, in the order of reports.
+func RougeNames() []string { return []string{"rouge1", "rouge2", "rougeL", "rougeLsum"} }
+
+// Named returns the measure of a name.
+func (s RougeScores) Named(name string) RougeScore {
+	switch name {
+	case "rouge1":
+		return s.Rouge1
+	case "rouge2":
+		return s.Rouge2
+	case "rougeL":
+		return s.RougeL
+	}
+	return s.RougeLsum
 }
 
 // Rouge scores a prediction against a target as Google's rouge_score package does, bit for bit; stem compares

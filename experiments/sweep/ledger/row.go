@@ -14,7 +14,7 @@ func (j Job) columns() ([]any, error) {
 		named[name] = record.Number(v)
 	}
 	var texts [5]string
-	for i, v := range []any{list(j.Overrides), list(j.Params), list(j.Tail), j.Objectives, named} {
+	for i, v := range []any{notNil(j.Overrides), notNil(j.Params), notNil(j.Tail), j.Objectives, named} {
 		text, err := json.Marshal(v)
 		if err != nil {
 			return nil, err
@@ -25,13 +25,8 @@ func (j Job) columns() ([]any, error) {
 		j.Cause, texts[2], texts[3], j.Violation, texts[4], j.Epochs, j.Seconds, j.Arm, j.Parent}, nil
 }
 
-// list returns [] for none: JSON's null would say unknown.
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
+// notNil returns [] for none: JSON's null would say unknown.
+func notNil(s []string) []string { return append([]string{}, s...) }
 
 // stamp and moment write and read a time; the zero time is "".
 func stamp(t time.Time) string {

@@ -55,10 +55,8 @@ func (c *cmaes) Next(history []Trial) ([]string, error) {
 		return nil, err
 	}
 	stream := rng.New(c.seed, "cmaes trial", number)
-	seen := tried(history)
 	floor := c.floors()
-	var params []string
-	for range redraws {
+	return c.space.untried(history, func() ([]float64, bool) {
 		z := make([]float64, d.n)
 		for i := range z {
 			z[i] = stream.NormFloat64()
@@ -72,12 +70,8 @@ func (c *cmaes) Next(history []Trial) ([]string, error) {
 			inside = inside && step[i] >= 0 && step[i] <= 1
 			step[i] = min(max(step[i], 0), 1)
 		}
-		params = c.space.texts(step)
-		if inside && !seen[joined(params)] {
-			break
-		}
-	}
-	return params, nil
+		return step, inside
+	}), nil
 }
 
 // floors returns the least standard deviations of the axes, in the unit cube.

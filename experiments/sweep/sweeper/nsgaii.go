@@ -45,15 +45,9 @@ func (n *nsgaii) Next(history []Trial) ([]string, error) {
 		}
 	}
 	stream := rng.New(n.seed, "nsgaii trial", number)
-	seen := tried(history)
-	var params []string
-	for range redraws {
-		child := n.mate(points[tournament(len(points), stream)], points[tournament(len(points), stream)], stream)
-		if params = n.space.texts(child); !seen[joined(params)] {
-			break
-		}
-	}
-	return params, nil
+	return n.space.untried(history, func() ([]float64, bool) {
+		return n.mate(points[tournament(len(points), stream)], points[tournament(len(points), stream)], stream), true
+	}), nil
 }
 
 // tournament draws two of n ranks and returns the better.

@@ -17,16 +17,23 @@ const redraws = 100
 // Next implements Sweeper.
 func (r *random) Next(history []Trial) ([]string, error) {
 	stream := rng.New(r.seed, "random trial", next(history))
-	seen := tried(history)
-	point := make([]float64, len(r.space.axes))
-	var params []string
-	for range redraws {
+	return r.space.untried(history, func() ([]float64, bool) {
+		point := make([]float64, len(r.space.axes))
 		for i := range point {
 			point[i] = stream.Float64()
 		}
-		if params = r.space.texts(point); !seen[joined(params)] {
+		return point, true
+	}), nil
+}
+
+// untried draws points until one is fit and its parameters were not tried yet, but for redraws times at most.
+func (s *space) untried(history []Trial, draw func() (point []float64, fit bool)) (params []string) {
+	seen := tried(history)
+	for range redraws {
+		point, fit := draw()
+		if params = s.texts(point); fit && !seen[joined(params)] {
 			break
 		}
 	}
-	return params, nil
+	return params
 }

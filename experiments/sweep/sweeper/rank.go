@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"fulcrum/internal/stat"
 )
 
 // ranked returns the trials with a result from the best to the worst: feasible ones before those that
@@ -89,10 +91,7 @@ func fronts(trials []Trial) [][]Trial {
 // spread orders a front by crowding distance, the loneliest first.
 func spread(front []Trial) []Trial {
 	distance := crowding(front)
-	order := make([]int, len(front))
-	for i := range order {
-		order[i] = i
-	}
+	order := stat.Indices(len(front))
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(distance[j], distance[i]) })
 	out := make([]Trial, len(front))
 	for i, j := range order {
@@ -105,11 +104,8 @@ func spread(front []Trial) []Trial {
 // between its neighbours, summed over the objectives; infinite at an objective's ends.
 func crowding(front []Trial) []float64 {
 	distance := make([]float64, len(front))
-	order := make([]int, len(front))
 	for k := range front[0].Losses {
-		for i := range order {
-			order[i] = i
-		}
+		order := stat.Indices(len(front))
 		slices.SortStableFunc(order, func(i, j int) int {
 			return cmp.Compare(number(front[i].Losses[k]), number(front[j].Losses[k]))
 		})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -143,7 +144,8 @@ func Start(opt Options) *Client {
 	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second),
 		cmp.Or(opt.patience, 5*time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &Client{opt: opt, rest: newRestClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
+	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}
+	m := &Client{opt: opt, rest: &restClient{opt.Server, client}, cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
 		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
 	go m.work(ctx)
 	return m
@@ -186,7 +188,11 @@ func (m *Client) Row(r record.Row) {
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			if _, known := m.infinite[key]; !known {
 				m.infinite[key] = r.GlobalStep
-				m.tags["fulcrum.nonfinite"] = m.infiniteText()
+				var since []string // "grpo/train/loss from step 12"
+				for _, key := range slices.Sorted(maps.Keys(m.infinite)) {
+					since = append(since, fmt.Sprintf("%s from step %d", key, m.infinite[key]))
+				}
+				m.tags["fulcrum.nonfinite"] = strings.Join(since, ", ")
 			}
 			continue
 		}
@@ -203,15 +209,6 @@ func (m *Client) hurry() {
 	case m.wake <- struct{}{}:
 	default:
 	}
-}
-
-// infiniteText lists the metrics that were not finite: "grpo/train/loss from step 12".
-func (m *Client) infiniteText() string {
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(m.infinite)) {
-		parts = append(parts, fmt.Sprintf("%s from step %d", key, m.infinite[key]))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // validKey makes a name one that MLflow accepts: letters, digits and _-. /.

@@ -74,7 +74,7 @@ func (p *Progress) step(r Row) {
 	now := p.now()
 	if r.Phase != p.phase {
 		// The first step's own time counts: its row comes at its end.
-		seconds, _ := number(r, "step_seconds")
+		seconds, _ := r.Number("step_seconds")
 		p.phase, p.first = r.Phase, r.Step-1
 		p.started = now.Add(-time.Duration(seconds * float64(time.Second)))
 		p.shown = p.started
@@ -137,12 +137,12 @@ func (p *Progress) stepLine(r Row) string {
 		{"clip", "clip_fraction", 5, page.Percent},
 		{"adv", "std_advantage", 5, func(x float64) string { return "±" + page.Sig(x, 3) }},
 	}
-	if _, writes := number(r, "completion_length"); writes { // a token policy: what its samples earn says more
+	if _, writes := r.Number("completion_length"); writes { // a token policy: what its samples earn says more
 		columns[len(columns)-1] = column{"reward", "mean_reward", 6, func(x float64) string { return page.Sig(x, 3) }}
 		columns = append(columns, column{"len", "completion_length", 4, func(x float64) string { return page.Sig(x, 3) }})
 	}
 	for _, column := range columns {
-		if x, ok := number(r, column.field); ok {
+		if x, ok := r.Number(column.field); ok {
 			fmt.Fprintf(&b, "  %s %-*s", column.label, column.width, column.format(x))
 		}
 	}
@@ -172,7 +172,7 @@ func (p *Progress) epochLine(r Row) string {
 	var b strings.Builder
 	b.WriteString(p.head(r) + "  done")
 	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy", "val_recorded_reward"} {
-		if x, ok := number(r, name); ok {
+		if x, ok := r.Number(name); ok {
 			fmt.Fprintf(&b, "  %s %-7s", name, lineNumber(r, name, x))
 		}
 	}
@@ -186,7 +186,7 @@ func (p *Progress) epochLine(r Row) string {
 func (p *Progress) evalLine(r Row) string {
 	line := "eval  " + r.Text("split") + "  " + r.Text("policy")
 	for _, name := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy", "loss", "kl"} {
-		if x, ok := number(r, name); ok {
+		if x, ok := r.Number(name); ok {
 			line += "  " + name + " " + lineNumber(r, name, x)
 		}
 	}
@@ -269,12 +269,4 @@ func clipRunes(s string, width int) string {
 		return s
 	}
 	return string([]rune(s)[:width])
-}
-
-// number reads a numeric field of a row under construction, where counts are still ints.
-func number(r Row, name string) (float64, bool) {
-	if n, ok := r.Fields[name].(int); ok {
-		return float64(n), true
-	}
-	return r.Number(name)
 }

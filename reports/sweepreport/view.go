@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -166,11 +165,11 @@ func (v *View) readGains() {
 		err      error
 	}
 	reads := make([]read, len(v.jobs))
-	var next atomic.Int64
+	n := min(4, runtime.GOMAXPROCS(0))
 	var workers sync.WaitGroup
-	for range min(4, runtime.GOMAXPROCS(0)) {
+	for w := range n {
 		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(v.jobs); i = int(next.Add(1)) - 1 {
+			for i := w; i < len(v.jobs); i += n {
 				if j := v.jobs[i]; j.Dir != "" && j.State == record.StateDone {
 					r := &reads[i]
 					r.gain, r.compares, r.err = readGain(j.Dir)
@@ -235,13 +234,10 @@ func readGain(dir string) (gain *seedGain, compares bool, err error) {
 // gainHead is the header of gains: over what the jobs were compared with.
 func (v *View) gainHead() string {
 	over := ""
-	for _, j := range v.byNumber {
-		if g, ok := v.gains[j.Number]; ok {
-			if over != "" && over != g.over {
-				over = "the baseline"
-				break
-			}
-			over = g.over
+	for _, g := range v.gains {
+		if over = cmp.Or(over, g.over); over != g.over {
+			over = "the baseline"
+			break
 		}
 	}
 	return "gain over " + over + " on " + page.Plain(v.gainSplit)
@@ -329,8 +325,7 @@ func (v *View) countLine(name func(string) string) string {
 		costs = append(costs, page.Duration(seconds)+" of job time")
 	}
 	if attempts > 0 {
-		costs = append(costs, page.Thousands(attempts)+" repeated "+strings.TrimPrefix(page.Plural(attempts, "attempt"),
-			page.Thousands(attempts)+" "))
+		costs = append(costs, page.Thousands(attempts)+" repeated "+page.Verb(attempts, "attempt", "attempts"))
 	}
 	if len(costs) > 0 {
 		fmt.Fprintf(&b, " %s.", page.Capital(strings.Join(costs, ", ")))

@@ -51,9 +51,9 @@ setup: ## install what is missing: libtorch, OpenBLAS, g++ (root or sudo)
 .PHONY: build
 build: native ## build bin/run and its libraries
 	@if [ -e bin/run ]; then $(GO) build -buildvcs=$(VCS) -o bin/run ./cmd/run; else \
-		echo "go   bin/run (the first build fetches modules and takes some minutes)"; n=$$($(GO) list -deps ./cmd/run | wc -l); \
+		echo "go   bin/run (the first build fetches modules and takes some minutes)"; n=$$($(GO) list -deps -f '{{if .Stale}}.{{end}}' ./cmd/run | wc -w); \
 		$(GO) build -v -buildvcs=$(VCS) -o bin/run ./cmd/run 2>&1 | { i=0; while IFS= read -r line; do case $$line in \
-		*[\ :#]*) echo "$$line";; *) (( ++i % 25 )) || echo "go   $$i packages of at most $$n";; esac; done; }; fi
+		*[\ :#]*) echo "$$line";; *) (( ++i % 25 )) || echo "go   $$i of $$n packages";; esac; done; }; fi
 
 .PHONY: install
 install: build ## install the program with completion: make install PREFIX=/usr/local (DESTDIR too)

@@ -19,7 +19,7 @@ func beamsData() Dataset {
 		Check: func(o Options) error {
 			some := o.Beams != nil || o.Records != nil || o.Reader != nil || o.Eval.Beams != nil || o.Eval.Reader != nil
 			return errors.Join(
-				option.Want(some, "beams", "data=beams needs a beam file: data.beams=FILE"),
+				option.Want(some, "beams", "data=beams needs a beam file: data.beams=FILE (a reward table, data.reader, is not needed)"),
 				option.Want(o.Embeddings != nil, "embeddings", "data=beams needs an embedding table: data.embeddings=FILE"),
 			)
 		},

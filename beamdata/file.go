@@ -12,6 +12,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
+	summary "fulcrum/reports/record"
 	"fulcrum/rewardutil/recorded"
 )
 
@@ -116,7 +117,7 @@ func (f *beamFile) tooManyLost(share float64) error {
 	var reasons []string
 	for _, reason := range slices.Sorted(maps.Keys(f.lost)) {
 		if f.lost[reason] > 0 {
-			reasons = append(reasons, fmt.Sprintf("%d %s (the first: %s)", f.lost[reason], reason, f.first[reason]))
+			reasons = append(reasons, fmt.Sprintf("%s (the first: %s)", summary.SkippedText(reason, f.lost[reason]), f.first[reason]))
 		}
 	}
 	return fmt.Errorf("%s: %d of %d queries would be left out: %s; data.max_skipped_share=%g allows %.3g %%", f.path, n, of,

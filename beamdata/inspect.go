@@ -2,7 +2,6 @@ package beamdata
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,14 +11,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/icl"
+	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/texts"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/stat"
+	summary "fulcrum/reports/record"
 )
 
 // Inspection is what a file holds, for `run data inspect`: facts in order, and the first fault.
@@ -101,16 +101,18 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 		return in, err
 	}
 	rank := func(e os.DirEntry) int {
-		return strings.Index(".npy.safetensors.pt.pth.npz.json", filepath.Ext(e.Name()))
+		return strings.Index(".npy.safetensors.pt.pth.npz.json", strings.ToLower(filepath.Ext(e.Name())))
 	}
 	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(rank(a), rank(b)) })
 	rows := 0
+	var folders, others []string
 	for _, e := range entries {
 		name := e.Name()
-		ext := filepath.Ext(name)
-		isBeams := ext == ".json" && (strings.Contains(name, "beam") || strings.HasPrefix(name, "rl"))
-		isTable := slices.Contains([]string{".npy", ".npz", ".pt", ".pth", ".safetensors"}, ext)
-		if e.IsDir() || !isBeams && !isTable {
+		if info, err := os.Stat(filepath.Join(path, name)); err == nil && info.IsDir() { // a link is what it leads to
+			folders = append(folders, name)
+			continue
+		} else if !isData(filepath.Join(path, name)) {
+			others = append(others, name)
 			continue
 		}
 		file, err := Inspect(filepath.Join(path, name), rows, opt)
@@ -122,10 +124,50 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 		}
 		in.Files = append(in.Files, file)
 	}
+	in.names("not recognised", others)
+	in.names("folders, not looked into", folders)
 	if len(in.Files) == 0 {
-		in.Fault = fmt.Errorf("no beam file, embedding table or reward table in the folder")
+		in.Fault = fmt.Errorf("no file of data in the folder: beams, embeddings, reward tables, conversations, texts or records_icl")
 	}
 	return in, nil
+}
+
+// names adds how many there are, and the first of them by name.
+func (in *Inspection) names(what string, names []string) {
+	const most = 8
+	n := len(names)
+	if n > most {
+		names = append(names[:most], "…")
+	}
+	if n > 0 {
+		in.add(what, "%d: %s", n, strings.Join(names, ", "))
+	}
+}
+
+// isData tells by its content whether a file of a folder is one that a key of the section data names. A JSON file called beams
+// or rl is, whatever it holds: what is wrong with it is to be said.
+func isData(path string) bool {
+	name := filepath.Base(path)
+	switch strings.ToLower(filepath.Ext(name)) {
+	case ".npy", ".npz", ".pt", ".pth", ".safetensors":
+		return true
+	case ".parquet":
+		_, err := texts.Inspect(path)
+		return err == nil
+	case ".json", ".jsonl":
+		first, err := jsonrecords.FirstKeys(path)
+		switch {
+		case strings.Contains(name, "beam") || strings.HasPrefix(name, "rl"):
+			return true
+		case err != nil:
+			return false
+		case first == nil:
+			_, err := FormatOf(path)
+			return err == nil
+		}
+		return icl.Fits(first) || texts.Fits(first) || conversation.Fits(first)
+	}
+	return false
 }
 
 func (in *Inspection) embeddings() {
@@ -182,7 +224,7 @@ func (in *Inspection) rewardTable(rows int) {
 
 // records tells beam files from lists and lines of conversations, texts or records_icl by how the file begins.
 func (in *Inspection) records(rows int, opt Options) {
-	first, err := firstKeys(in.Path)
+	first, err := jsonrecords.FirstKeys(in.Path)
 	switch {
 	case err != nil || first == nil:
 		in.beams(rows, opt)
@@ -191,52 +233,9 @@ func (in *Inspection) records(rows int, opt Options) {
 	case texts.Fits(first):
 		in.of("texts", texts.Inspect)
 	default:
-		in.conversations()
+		in.of("conversations", conversation.Inspect)
 	}
 }
-
-// firstKeys returns the keys of the first record of a list or of JSON lines; nil for an object of queries by id.
-func firstKeys(path string) ([]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	d := json.NewDecoder(f)
-	t, err := d.Token()
-	if err != nil {
-		return nil, err
-	}
-	list := t == json.Delim('[')
-	if list {
-		t, err = d.Token()
-	}
-	keys := []string{}
-	if err != nil || t != json.Delim('{') {
-		return keys, err
-	}
-	for d.More() {
-		t, err := d.Token()
-		if err != nil {
-			return keys, nil
-		}
-		key, _ := t.(string)
-		if _, err := strconv.ParseInt(key, 10, 64); err == nil || key == "_meta" {
-			return nil, nil
-		}
-		keys = append(keys, key)
-		var value json.RawMessage
-		if d.Decode(&value) != nil {
-			break
-		}
-		if len(keys) == 1 && !list && value[0] == '{' { // queries under keys that are no numbers
-			return nil, nil
-		}
-	}
-	return keys, nil
-}
-
-func (in *Inspection) conversations() { in.of("conversations", conversation.Inspect) }
 
 // of takes over what another package finds.
 func (in *Inspection) of(format string, inspect func(path string) ([][2]string, error)) {
@@ -299,7 +298,7 @@ func (in *Inspection) beams(rows int, opt Options) {
 		in.add(m.Name, "%s", m.Value)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(f.counts)) {
-		in.add("skipped: "+strings.ReplaceAll(reason, "_", " "), "%d (the first: %s)", f.counts[reason], f.first[reason])
+		in.add("not used", "%s (the first: %s)", summary.SkippedText(reason, f.counts[reason]), f.first[reason])
 	}
 	for _, u := range f.unknown {
 		in.add("unknown key", "%s", u)

@@ -90,8 +90,8 @@ func TestSkippedShare(t *testing.T) {
 	text = strings.Replace(text, `"7":{"candidate_pool_ids":[15,16,17],"pointer_candidates":[{"pointer":[15],`+traj+`}]}`,
 		`"7":{"candidate_pool_ids":[15,16,17],"pointer_candidates":[]}`, 1)
 	_, err := loadContent(t, text, nil)
-	want := "2 of 16 queries would be left out: 1 key_not_a_number (the first: beams.json: line 1, query q1), " +
-		"1 query_without_trajectories (the first: beams.json: line 9, query 7); data.max_skipped_share=0.05 allows 5 %"
+	want := "2 of 16 queries would be left out: 1 key without a number: a query's key is its id (the first: beams.json: line 1, query q1), " +
+		"1 query without a usable trajectory (the first: beams.json: line 9, query 7); data.max_skipped_share=0.05 allows 5 %"
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Fatalf("error %v, want %s", err, want)
 	}

@@ -20,7 +20,8 @@ func okvqaData() Dataset {
 		Check: func(o Options) error {
 			return errors.Join(
 				option.Want(o.Root != nil || o.Reader != nil && o.Embeddings != nil, "root",
-					"data=okvqa needs the folder of its files: data.root=DIR"),
+					"data=okvqa needs the folder of its files, data.root=DIR, or data.reader=FILE.npz with data.embeddings=FILE; "+
+						"for beams of your own take data=beams"),
 				option.Want(o.Shots == 2 || o.Shots == 4, "shots", "okvqa has files for 2 and 4 shots, got %d", o.Shots),
 			)
 		},

@@ -28,8 +28,8 @@ type Options struct {
 	ValBeams *string `koanf:"val_beams"`
 	// RL file of the recorded GRPO groups (null = those of data.beams)
 	Records *string `koanf:"records"`
-	// questions about images with answers, to make embeddings, pools and beams of: JSON lines, or the folder of OK-VQA's or VQAv2's
-	// files (null = data=vqa, data=captions or none)
+	// questions about images with answers, to make embeddings, pools and beams of: JSON lines, or the folder of OK-VQA's, VQAv2's
+	// or COCO's captions' files (null = data=vqa, data=captions or none)
 	RecordsICL *string `koanf:"records_icl"`
 	// format of the beam files
 	Format string `koanf:"format" enum:"auto,legacy,rl,conversations"`

@@ -103,7 +103,7 @@ func NewComposer(req Request) (*Composer, error) {
 
 func (c *Composer) openSearchPath() error {
 	builtin := Library()
-	c.lib = newLibrary()
+	c.lib = &library{files: map[string]*configFile{}, groups: map[string]bool{}}
 	hydra := embeddedSource("hydra", builtin, ofHydraPackage)
 	hydra.path = "pkg://hydra.conf"
 	c.lib.add(hydra)

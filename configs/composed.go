@@ -1,6 +1,9 @@
 package configs
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Composed is a finished config.
 type Composed struct {
@@ -10,6 +13,19 @@ type Composed struct {
 	overrides []*Override
 	master    bool  // of a sweep: without what its jobs set, so sections are not asked to Validate
 	resolved  *Node // the job config, resolved; made on demand
+}
+
+// With composes the same files with other overrides of the job. Those of hydra stay.
+func (c *Composed) With(overrides []string) (*Composed, error) {
+	all := slices.DeleteFunc(slices.Clone(c.overrides), func(o *Override) bool { return !o.isHydra() })
+	for _, text := range overrides {
+		o, err := ParseOverride(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return c.composer.compose(all, false, jobInfo{})
 }
 
 // check types the hydra node, and the job config when there is a schema.
@@ -65,10 +81,8 @@ func (c *Composed) checkJob(s *Schema) error {
 		}
 		return err
 	}
-	if c.resolved, err = s.check(resolved, m); err != nil {
-		return err
-	}
-	return nil
+	c.resolved, err = s.check(resolved, m)
+	return err
 }
 
 // fitHydra checks the hydra node of a tree and gives its values their types.
@@ -126,18 +140,6 @@ func (c *Composed) Value(key string) any {
 func (c *Composed) Complete() bool {
 	n, err := c.Resolved()
 	return err == nil && !n.hasMissing()
-}
-
-// Choices maps override keys to the chosen options; null is "".
-func (c *Composed) Choices() map[string]string {
-	out := map[string]string{}
-	for _, e := range c.base.choices {
-		if e.name == "null" {
-			e.name = ""
-		}
-		out[e.key] = e.name
-	}
-	return out
 }
 
 // Choice is the option chosen for one override key, "" when none is.
@@ -215,26 +217,6 @@ func (c *Composed) YAML(which string, resolve bool, pkg string) (string, error) 
 		}
 	}
 	return head + n.YAML(), nil
-}
-
-// Origin says where the value of a dotted key was set: file:line:column or the override.
-func (c *Composed) Origin(key string) string {
-	n := c.tree.Find(key)
-	if n == nil {
-		return ""
-	}
-	return n.Origin.String()
-}
-
-// Position is Origin in the form that errors need.
-func (c *Composed) Position(key string) Origin { return nearestNode(c.tree, key).Origin }
-
-// Errorf is an error about a key, with the place that set it.
-func (c *Composed) Errorf(key, format string, args ...any) error {
-	at := nearestNode(c.tree, key)
-	ck := &checker{}
-	ck.fault(at, key, format, args...)
-	return ck.faults.err()
 }
 
 // hydraValue resolves a value of the hydra node; nil when absent, null or ???.

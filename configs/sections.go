@@ -57,7 +57,11 @@ func (s *Schema) add(name string, is Section) error {
 	}
 	tree := defaultNode(options, c)
 	c.base = decoded{options, tree}
-	c.takeKind(s.kindsFor(name, is.Kind))
+	kinds := []string{is.Kind} // one that is always there has its own
+	if _, always := s.defaults.value.FieldByIndex(s.root.free.index).Interface().(map[string]Section)[name]; !always {
+		kinds = slices.Sorted(maps.Keys(s.root.free.kinds))
+	}
+	c.takeKind(kinds)
 	all := *s.defaults.tree
 	all.Keys = slices.Insert(slices.Clone(all.Keys), s.root.free.at, strKey(name))
 	all.Vals = slices.Insert(slices.Clone(all.Vals), s.root.free.at, tree)
@@ -73,15 +77,6 @@ func (s *Schema) add(name string, is Section) error {
 // takeKind lets a section name its kind, which is no part of its options.
 func (f *field) takeKind(kinds []string) {
 	f.fields = append(f.fields, &field{key: "kind", path: f.path + ".kind", kind: String, typ: reflect.TypeFor[string](), enum: kinds})
-}
-
-// kindsFor lists the kinds that a section may be given: one that is always there has its own.
-func (s *Schema) kindsFor(name, kind string) []string {
-	present := s.defaults.value.FieldByIndex(s.root.free.index).Interface().(map[string]Section)
-	if _, ok := present[name]; ok {
-		return []string{kind}
-	}
-	return slices.Sorted(maps.Keys(s.root.free.kinds))
 }
 
 // with returns the schema with the sections of given, the nodes that name their kinds.

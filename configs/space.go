@@ -8,16 +8,15 @@ import (
 // Dimension is one swept override as an optimizing sweeper sees it. There are three kinds:
 //
 //	choice(…), a,b,c, glob(…)   Choices, without an order
-//	range(…)                    Choices in the order of the sweep, and Low..High in steps of Step
+//	range(…)                    Choices in the order of the sweep, which are numbers on an axis
 //	interval(…)                 Low..High, continuous or whole numbers, linear or logarithmic
 type Dimension struct {
 	Key     string   // with its prefix: +a.b
 	Choices []string // values as they are written behind key=; nil for an interval
 	Ordered bool     // range that is not shuffled: the choices are numbers on an axis
-	Low     float64  // interval: start; range: least value
-	High    float64  // interval: end; range: greatest value (the values are half open, High is one of them)
-	Step    float64  // range: distance of its values, > 0; else 0
-	Int     bool     // whole numbers: an interval cast to int, a range of integers
+	Low     float64  // interval: start
+	High    float64  // interval: end
+	Int     bool     // interval: whole numbers, as it was cast to int
 	Tags    []string // of tag(log, …)
 }
 
@@ -87,17 +86,6 @@ func (c *Composer) dimension(o *Override) (Dimension, error) {
 	for _, v := range values {
 		d.Choices = append(d.Choices, v[len(d.Key)+1:])
 	}
-	if o.value.kind == rangeSweep && !o.value.shuffled {
-		d.Int = !o.value.isFloatRange()
-		first, last := plainNumber(d.Choices[0]), plainNumber(d.Choices[len(d.Choices)-1])
-		d.Low, d.High = min(first, last), max(first, last)
-		step, _ := o.value.rng[2].node.number()
-		d.Ordered, d.Step = true, math.Abs(step)
-	}
+	d.Ordered = o.value.kind == rangeSweep && !o.value.shuffled
 	return d, nil
-}
-
-func plainNumber(s string) float64 {
-	f, _ := (&Node{Kind: Int, Text: s}).number()
-	return f
 }

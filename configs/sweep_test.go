@@ -33,8 +33,12 @@ func TestSweepJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.OutputDir() != "multirun/2026-01-31/12-05-09/3" || h.JobName != "n" || h.JobNum != 3 || h.JobID != "3" {
+	if h.SweepDir != "multirun/2026-01-31/12-05-09" || h.SweepSubdir != "3" {
 		t.Errorf("job: %+v", h)
+	}
+	if text, err := job.YAML("hydra", true, "hydra.job"); err != nil || !strings.Contains(text, "\nname: 'n'\n") ||
+		!strings.Contains(text, "\nid: '3'\nnum: 3\n") {
+		t.Errorf("hydra.job: %s, %v", text, err)
 	}
 	if n, err := job.hydraValue("job.override_dirname"); err != nil || n.Text != "db=pg,port=1" {
 		t.Errorf("override_dirname %v, %v", n, err)
@@ -97,21 +101,21 @@ func TestSpaceKinds(t *testing.T) {
 		return c.Space(master)
 	}
 	for _, tc := range []struct{ override, want string }{
-		{"port=interval(1,10)", "1..10 step 0 int false log false tags [] []"},
-		{"port=int(interval(1,10.9))", "1..10 step 0 int true log false tags [] []"},
-		{"port=float(interval(1,10))", "1..10 step 0 int false log false tags [] []"},
-		{"port=tag(log,interval(0.001,0.1))", "0.001..0.1 step 0 int false log true tags [log] []"},
-		{"port=tag(log,int(interval(1,1024)))", "1..1024 step 0 int true log true tags [log] []"},
-		{"port=int(tag(log,interval(1,1024)))", "1..1024 step 0 int true log true tags [log] []"},
-		{"port=choice(a,'b c',[1,2])", "0..0 step 0 int false log false tags [] [a b\\ c [1,2]]"},
-		{"port=1,2", "0..0 step 0 int false log false tags [] [1 2]"},
-		{"port=tag(x,choice(1))", "0..0 step 0 int false log false tags [x] [1]"},
-		{"port=range(1,8,3)", "1..7 step 3 int true log false tags [] [1 4 7]"},
-		{"port=range(5,0,-2)", "1..5 step 2 int true log false tags [] [5 3 1]"},
-		{"port=range(0,1,0.25)", "0..0.75 step 0.25 int false log false tags [] [0.0 0.25 0.5 0.75]"},
-		{"port=sort(range(3),reverse=true)", "0..2 step 1 int true log false tags [] [2 1 0]"},
-		{"port=shuffle(range(1))", "0..0 step 0 int false log false tags [] [0]"},
-		{"db=glob(*)", "0..0 step 0 int false log false tags [] [mysql pg]"},
+		{"port=interval(1,10)", "1..10 int false ordered false log false tags [] []"},
+		{"port=int(interval(1,10.9))", "1..10 int true ordered false log false tags [] []"},
+		{"port=float(interval(1,10))", "1..10 int false ordered false log false tags [] []"},
+		{"port=tag(log,interval(0.001,0.1))", "0.001..0.1 int false ordered false log true tags [log] []"},
+		{"port=tag(log,int(interval(1,1024)))", "1..1024 int true ordered false log true tags [log] []"},
+		{"port=int(tag(log,interval(1,1024)))", "1..1024 int true ordered false log true tags [log] []"},
+		{"port=choice(a,'b c',[1,2])", "0..0 int false ordered false log false tags [] [a b\\ c [1,2]]"},
+		{"port=1,2", "0..0 int false ordered false log false tags [] [1 2]"},
+		{"port=tag(x,choice(1))", "0..0 int false ordered false log false tags [x] [1]"},
+		{"port=range(1,8,3)", "0..0 int false ordered true log false tags [] [1 4 7]"},
+		{"port=range(5,0,-2)", "0..0 int false ordered true log false tags [] [5 3 1]"},
+		{"port=range(0,1,0.25)", "0..0 int false ordered true log false tags [] [0.0 0.25 0.5 0.75]"},
+		{"port=sort(range(3),reverse=true)", "0..0 int false ordered true log false tags [] [2 1 0]"},
+		{"port=shuffle(range(1))", "0..0 int false ordered false log false tags [] [0]"},
+		{"db=glob(*)", "0..0 int false ordered false log false tags [] [mysql pg]"},
 		{"port=interval(3,3)", "error: port=interval(3,3): interval(3, 3): want start < end, both finite"},
 		{"port=interval(0,inf)", "error: port=interval(0,inf): interval(0, +Inf): want start < end, both finite"},
 		{"port=tag(log,interval(0,1))", "error: port=tag(log,interval(0,1)): tag(log, interval(0, 1)): a logarithmic interval must start " +
@@ -125,7 +129,7 @@ func TestSpaceKinds(t *testing.T) {
 			got = "error: " + err.Error()
 		} else {
 			d := dims[0]
-			got = fmt.Sprintf("%v..%v step %v int %v log %v tags %v %v", d.Low, d.High, d.Step, d.Int, d.Log(), d.Tags, d.Choices)
+			got = fmt.Sprintf("%v..%v int %v ordered %v log %v tags %v %v", d.Low, d.High, d.Int, d.Ordered, d.Log(), d.Tags, d.Choices)
 		}
 		if got != tc.want {
 			t.Errorf("%s\n got %s\nwant %s", tc.override, got, tc.want)

@@ -147,7 +147,7 @@ func (p *valueParser) element() (*elem, error) {
 			p.pos = save
 		}
 	}
-	return p.primitive()
+	return p.tokens(func(t token) bool { return t >= tokWord && t <= tokColon }) // a primitive
 }
 
 func (p *valueParser) list() (*elem, error) {
@@ -239,10 +239,6 @@ func (p *valueParser) dictKey() (*Node, error) {
 		return nil, p.errorf(start, "null as a key: want text, a number or a boolean")
 	}
 	return e.node, nil
-}
-
-func (p *valueParser) primitive() (*elem, error) {
-	return p.tokens(func(t token) bool { return t >= tokWord && t <= tokColon })
 }
 
 // tokens joins a run of tokens to a primitive; one token keeps its type.

@@ -92,8 +92,10 @@ func TestICLLoopOfCaptions(t *testing.T) {
 		"encoder.path=../selector/clip/testdata/quick", "icl.baselines=[image]", "icl.selectors=[sft]", "icl.shots=[1]", "beams.candidates=5",
 		"beams.width=2", "beams.score=cider", "lvlm.max_new_tokens=8", "sft.epochs=1", "report.plots=false"}
 	for want, more := range map[string][]string{"take data.reward.mode=beam_score": nil,
-		"icl.models: nowhere: no such folder": {"data.reward.mode=beam_score", "icl.models=[nowhere]"},
-		"icl.models=[a,b,a]: a stands twice":  {"data.reward.mode=beam_score", "icl.models=[a,b,a]"}} {
+		"icl.models=nowhere: no such folder":         {"data.reward.mode=beam_score", "icl.models=[nowhere]"},
+		"stage embed: encoder.path=null: embeddings": {"data.reward.mode=beam_score", "encoder.path=null"},
+		"stage sft_0: selector.num_heads=7: want":    {"data.reward.mode=beam_score", "selector.num_heads=7"},
+		"icl.models=[a,b,a]: a stands twice":         {"data.reward.mode=beam_score", "icl.models=[a,b,a]"}} {
 		if r := run(t, append(slices.Clone(args), more...)...); r.code != 2 || !strings.Contains(r.stderr, want) {
 			t.Errorf("exit %d: %s, want %q", r.code, r.stderr, want)
 		}

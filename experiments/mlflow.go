@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports/mlflow"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -63,7 +64,7 @@ func (r *run) startMLflow() {
 	opt.RunName = name
 	opt.Say = func(level record.Level, text string) {
 		if r.sealed.Load() {
-			fmt.Fprintln(os.Stderr, text)
+			stdout.Message(os.Stderr, text)
 		} else if level == record.LevelWarning {
 			r.Log.Warnf("%s", text)
 		} else {

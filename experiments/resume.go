@@ -10,6 +10,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/build"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -98,8 +99,8 @@ func (a App) Resume(ctx context.Context, dir string) error {
 				return err
 			}
 			if !same {
-				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; run --rerun %s to "+
-					"start anew elsewhere", dir, runfolder.Marker, dir)
+				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; start anew "+
+					"elsewhere: %s", dir, runfolder.Marker, program.Command("--rerun", dir))
 			}
 		}
 	}
@@ -120,8 +121,8 @@ func sameJob(c *configs.Composed, dir string) error {
 // older than the summary is written now.
 func finished(dir, state string, cfg *job.Config) error {
 	if state == record.StatePruned {
-		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); run --rerun %s trains it to the end "+
-			"elsewhere\n", dir, dir)
+		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); train it to the end elsewhere: %s\n",
+			dir, program.Command("--rerun", dir))
 	} else {
 		stdout.Printf("%s: this run is finished\n", dir)
 	}

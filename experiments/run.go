@@ -81,7 +81,7 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	if err != nil {
 		return dir, err
 	}
-	for _, pair := range h.Env() {
+	for _, pair := range h.Env {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := os.Setenv(name, value); err != nil {
 			return dir, usage.Errorf("hydra.job.env_set.%s: %v", name, err)
@@ -114,7 +114,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
 		return err
 	}
-	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides}, composed: c, exp: exp}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp}
 	if cfg.DryRun {
 		return rehearse(ctx, r, dir)
 	}
@@ -235,7 +235,7 @@ func (r *run) tell() {
 	if err != nil || s == nil {
 		return
 	}
-	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) })
+	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { stdout.Message(os.Stderr, "warning: "+text) })
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
@@ -279,7 +279,9 @@ func (r *run) headline() string {
 		return r.title() + " " + r.Config.Embed.Modality + " by " + *r.Config.Encoder.Path
 	}
 	data := r.Config.Data.Name
-	if data == "shapes" {
+	if in := r.Config.Data.RecordsICL; in != nil && r.Config.Task == "icl" {
+		data = *in
+	} else if data == "shapes" {
 		data = "synthetic shapes (not real images)"
 	}
 	return r.title() + " on " + data
@@ -332,10 +334,15 @@ func (r *run) finish(taskErr error) error {
 	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations, stdout.Width()); err != nil {
 		return err
 	}
-	if b := done.Best; b.RuledOut() != "" {
-		stdout.Printf("%s\n", b.RuledOut())
-	} else if b.Untrained() {
-		stdout.Printf("best is the initial policy: no epoch did better by %s (%.4g)\n", b.Metric, float64(b.Value))
+	if b := done.Best; b != nil {
+		line := fmt.Sprintf("best by %s: %s epoch %d (%.4g)", b.Metric, b.Phase, b.Epoch, float64(b.Value))
+		if b.Untrained() {
+			line = cmp.Or(b.RuledOut(), fmt.Sprintf("best is the initial policy: no epoch did better by %s (%.4g)", b.Metric, float64(b.Value)))
+		}
+		if b.Other != "" {
+			line += "; " + b.Other
+		}
+		stdout.Printf("%s\n", line)
 	}
 	stdout.Printf("report: %s\n", filepath.Join(r.Dir, "report.md"))
 	return nil

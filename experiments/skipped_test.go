@@ -36,16 +36,16 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 	half := talks(t, 40, func(i int) bool { return i%2 == 0 })
 	for _, dry := range []string{"false", "true"} {
 		refused(t, run(t, imitate(half, "dry_run="+dry, "hydra.run.dir="+folder(t))...), 2,
-			"validation can use", "record without an answer", "talks.jsonl: lines", "data.max_skipped_share=0.05 allows 5 %")
+			"validation can use", "records without an answer", "talks.jsonl: lines", "data.max_skipped_share=0.05 allows 5 %")
 	}
 	dir := folder(t)
 	got := mustRun(t, imitate(talks(t, 40, func(i int) bool { return i == 7 || i == 9 }), "data.train_ratio=0.9",
 		"data.max_skipped_share=0.25", "hydra.run.dir="+dir)...)
 	for _, place := range []struct{ name, text, want string }{
-		{"the console", got.stderr + got.stdout, "record without an answer (talks.jsonl: line"},
+		{"the console", got.stderr + got.stdout, "records without an answer (talks.jsonl: line"},
 		{"the console", got.stderr + got.stdout, `talks.jsonl: unknown key "completion" in 40 records, the first in line 1: did you mean completions?`},
-		{"the report", strings.ReplaceAll(read(t, filepath.Join(dir, "report.md")), `\_`, "_"),
-			"record_without_an_answer (talks.jsonl: line"},
+		{"the report", read(t, filepath.Join(dir, "report.md")),
+			"not used: sft: records without an answer (talks.jsonl: line"},
 		{"the report", read(t, filepath.Join(dir, "report.md")),
 			"unknown key completion of a record in talks.jsonl, from line 1 on (did you mean completions?)"},
 		{"the summary", read(t, filepath.Join(dir, "summary.json")), `record_without_an_answer": "talks.jsonl: line`},

@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -189,5 +191,62 @@ func TestInterruptIsAnswered(t *testing.T) {
 	}
 	if fastest > 200*time.Millisecond {
 		t.Errorf("the fastest answer took %v, want at most 0.2 s", fastest)
+	}
+}
+
+// Commands stand whole on lines of their own, and a shell reads the words that were meant from each, also those of folders with
+// blanks and quotes.
+func TestPrintedCommands(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join(filepath.Dir(folder(t)), "it's `a` folder "+strings.Repeat("with blanks ", 6)+"$x")
+	path := func(name string) string { return filepath.Join(root, name) }
+	set := func(key, value string) string { return key + "='" + strings.ReplaceAll(value, "'", `\'`) + "'" }
+	once := tiny(set("hydra.run.dir", path("run")), "schedule=[rce]", "rce.epochs=1", "report.plots=false", "preflight.enabled=false")
+	many := append([]string{"-m", set("hydra.sweep.dir", path("sweep")), "hydra/launcher=basic"}, once[:len(once)]...)
+	many = slices.DeleteFunc(many, func(arg string) bool { return strings.HasPrefix(arg, "hydra.run.dir") })
+	mustRun(t, once...)
+	mustRun(t, many...)
+	for _, from := range []string{"run", "sweep"} {
+		if err := os.CopyFS(path(from+"2"), os.DirFS(path(from))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, gone := range []string{"run2/summary.json", "sweep2/sweep.db"} {
+		if err := os.Remove(path(gone)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tc := range []struct {
+		args []string
+		want [][]string // commands, as words
+	}{
+		{once, [][]string{{"resume", path("run")}, {"--rerun", path("run"), "hydra.run.dir=NEW_FOLDER"}}},
+		{many, [][]string{{"resume", path("sweep")}}},
+		{[]string{"status", path("run2")}, [][]string{{"resume", path("run2")}}},
+		{[]string{"watch", path("run2")}, [][]string{{"resume", path("run2")}}},
+		{[]string{"status", path("sweep2")}, [][]string{{"report", path("sweep2/0")}, {"resume", path("sweep2/0")}}},
+		{[]string{"status", root}, [][]string{{"ls", root}}},
+		{[]string{"resume", path("run"), "seed=4"}, [][]string{{"init.checkpoint=" + path("run"), "seed=4"}}},
+		{[]string{"checkpoint", "export", path("run"), path("x.pt")}, [][]string{{"checkpoint", "export", path("run"), "--format", "pt",
+			"--out", path("x.pt")}}},
+	} {
+		p := onTerminal(t, tc.args...)
+		<-p.ended
+		lines, _ := screen(p.said())
+		var got [][]string
+		for _, line := range lines {
+			if isCommand := strings.HasPrefix(line, "    run "); isCommand && !strings.Contains(line, "[--") { // a form is no command
+				out, err := exec.Command("sh", "-c", `run() { printf '%s\n' "$@"; }; `+line).Output()
+				if err != nil {
+					t.Errorf("%s: %v", line, err)
+				}
+				got = append(got, strings.Split(strings.TrimSuffix(string(out), "\n"), "\n"))
+			} else if !isCommand && utf8.RuneCountInString(line) > 80 && !strings.Contains(line, root[:20]) {
+				t.Errorf("too wide: %s", line)
+			}
+		}
+		if !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%q prints the commands %q, want %q:\n%s", tc.args, got, tc.want, p.said())
+		}
 	}
 }

@@ -94,7 +94,7 @@ func TestVerifyRunsOfAllKinds(t *testing.T) {
 		}
 		p.signalGroup(syscall.SIGKILL)
 		p.wait()
-		if r := run(t, "verify", dir); r.code != 1 || !strings.Contains(r.stderr, "go on with run resume") {
+		if r := run(t, "verify", dir); r.code != 1 || !strings.Contains(r.stderr, "go on with `run resume") {
 			t.Errorf("killed: exit code %d: %s", r.code, r.stderr)
 		}
 	})

@@ -2,11 +2,11 @@ package experiments
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports/mlflow"
 	"fulcrum/reports/record"
 	"fulcrum/reports/wandb"
@@ -46,6 +46,6 @@ func (r *run) endWandB() {
 		state = s.State
 	}
 	if err := r.wandb.Close(state); err != nil {
-		fmt.Fprintln(os.Stderr, "warning: "+err.Error())
+		stdout.Message(os.Stderr, "warning: "+err.Error())
 	}
 }

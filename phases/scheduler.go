@@ -213,8 +213,8 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 		}
 	}
 	if stop, ok := errors.AsType[*doctor.StopError](doctor.Judge(findings)); ok {
-		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then run resume)", stop,
-			stop.Finding.Check)
+		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then "+
+			"`run resume FOLDER`)", stop, stop.Finding.Check)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
+	summary "fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
 )
 
@@ -28,9 +29,9 @@ type Skipped struct {
 	Where  string // the first of them, by line and record
 }
 
-// String says it in a sentence's part.
+// String says it in a part of a sentence.
 func (s Skipped) String() string {
-	return fmt.Sprintf("%s: %d (%s)", strings.ReplaceAll(s.Reason, "_", " "), s.Count, s.Where)
+	return fmt.Sprintf("%s (%s)", summary.SkippedText(s.Reason, s.Count), s.Where)
 }
 
 // With returns the samples that have what is needed, s itself where all do, and the others by reason.

@@ -73,10 +73,10 @@ func TestWith(t *testing.T) {
 	if err != nil || with.Len() != 5 || len(skipped) != 2 {
 		t.Fatalf("%d samples, skipped %v (%v)", with.Len(), skipped, err)
 	}
-	if got := skipped[0].String(); got != "record without an answer: 6 (x.jsonl: lines 2, 4, 6, 8, 10, …)" {
+	if got := skipped[0].String(); got != "6 records without an answer (x.jsonl: lines 2, 4, 6, 8, 10, …)" {
 		t.Error(got)
 	}
-	if got := skipped[1].String(); got != "record that ends with a user turn: 1 (x.jsonl: line 5)" {
+	if got := skipped[1].String(); got != "1 record ending with a user turn (x.jsonl: line 5)" {
 		t.Error(got)
 	}
 	for i, want := range []int64{0, 2, 6, 8, 10} {

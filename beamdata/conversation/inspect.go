@@ -3,7 +3,13 @@ package conversation
 import (
 	"fmt"
 	"os"
+	"slices"
 )
+
+// Fits reports whether a record with these keys is a conversation.
+func Fits(keys []string) bool {
+	return slices.Contains(keys, "conversations") || slices.Contains(keys, "messages")
+}
 
 // Inspect returns what a conversations file holds, as names with values, and the first fault for which a run would
 // refuse it. Pictures are looked up, not opened.

@@ -12,6 +12,7 @@ import (
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/program"
 )
 
 // Open reads where the records of the files lie and splits them. The first CheckRecords of each set are decoded
@@ -72,8 +73,8 @@ func parts() [][2]string {
 // record stands beside it.
 func (f *file) hint(raw []byte, alone bool) string {
 	if key, n := jsonrecords.Wrapped(raw); alone && n > 0 {
-		return fmt.Sprintf(": the file is one object with its %d records under %q: want the list itself, as in jq .%s %s > FILE.json", n,
-			key, key, f.index.Path)
+		return fmt.Sprintf(": the file is one object with its %d records under %q: want the list itself, as in "+
+			"`jq %s > FILE.json`", n, key, program.Quoted("."+key, f.index.Path))
 	}
 	seen, has := keys(f.index.Path), map[string]bool{}
 	jsonrecords.Fields(raw, func(key, _ []byte) {

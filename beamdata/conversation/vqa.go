@@ -19,8 +19,8 @@ func VQA(opt Options) (*Bundle, error) { return ofRecords("vqa", opt, icl.LoadVQ
 // caption. Split and held-out images are those of VQA; there are no recorded completions.
 func Captions(opt Options) (*Bundle, error) { return ofRecords("captions", opt, icl.LoadCaptions) }
 
-func ofRecords(name string, opt Options, load func(root string) (*icl.Set, error)) (*Bundle, error) {
-	records, err := load(opt.Root)
+func ofRecords(name string, opt Options, load func(key, root string) (*icl.Set, error)) (*Bundle, error) {
+	records, err := load("data.root", opt.Root)
 	if err != nil {
 		return nil, err
 	}

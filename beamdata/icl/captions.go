@@ -13,6 +13,17 @@ import (
 // Describe is what is asked about an image whose captions are its answers.
 const Describe = "Describe the image in one sentence."
 
+// HasCaptions reports whether a folder holds COCO's captions as LoadCaptions reads them, and no questions.
+func HasCaptions(root string) bool {
+	paths, err := namesBelow("", root)
+	if err != nil {
+		return false
+	}
+	questions, err := one("", paths, "", questionsOf("train"))
+	captions, cerr := one("", paths, "", captionsOf("train"))
+	return err == nil && cerr == nil && questions == "" && captions != ""
+}
+
 // LoadCaptions reads a folder with COCO's captions under the names that they are published with, in the folder itself or in folders
 // right below it:
 //
@@ -21,24 +32,24 @@ const Describe = "Describe the image in one sentence."
 //
 // A record is an image, its id the image's, its answers the captions. Images of train come first, in the order of their file; those
 // of val follow and are held out.
-func LoadCaptions(root string) (*Set, error) {
-	files, err := namesBelow(root)
+func LoadCaptions(key, root string) (*Set, error) {
+	files, err := namesBelow(key, root)
 	if err != nil {
 		return nil, err
 	}
 	b := &builder{Set: &Set{Counts: map[string]int{}, Captions: true}, rows: map[int64]int{}}
 	for _, split := range []string{"train", "val"} {
-		path, err := one(root, files, split+" captions", `captions_`+split+`\d{4}\.json`)
+		path, err := one(key+"="+root, files, split+" captions", captionsOf(split))
 		if err != nil {
 			return nil, err
 		}
 		if path == "" && split == "train" {
-			return nil, fmt.Errorf("data.root=%s: no captions_train2014.json there or one folder below: unpack COCO's annotations there", root)
+			return nil, fmt.Errorf("%s=%s: no captions_train2014.json there or one folder below: unpack COCO's annotations there", key, root)
 		}
 		if path == "" {
 			continue
 		}
-		folder, err := pictures(root, files, regexp.MustCompile(split+`\d{4}`).FindString(filepath.Base(path)))
+		folder, err := pictures(key+"="+root, files, regexp.MustCompile(split+`\d{4}`).FindString(filepath.Base(path)))
 		if err != nil {
 			return nil, err
 		}
@@ -49,6 +60,9 @@ func LoadCaptions(root string) (*Set, error) {
 	b.at = func(row int) string { return fmt.Sprintf("%s: image %s", root, filepath.Base(b.Records[row].Image)) }
 	return b.seal(), nil
 }
+
+// captionsOf is a pattern of the file with a split's captions.
+func captionsOf(split string) string { return `captions_` + split + `\d{4}\.json` }
 
 // readCaptions joins the images and the captions of a file by the image's id.
 func (b *builder) readCaptions(path, folder string, heldOut bool) error {

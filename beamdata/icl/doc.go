@@ -1,7 +1,7 @@
 // Package icl reads what in-context learning with images starts from, questions about images with their answers, and draws
 // for each question the pool of examples that may be put before it.
 //
-//	s, err := icl.Load("records.jsonl")                 // or icl.LoadVQA(folder), icl.LoadCaptions(folder): as published
+//	s, err := icl.Load("records.jsonl")                 // or icl.LoadVQA(key, folder), icl.LoadCaptions(key, folder): as published
 //	pools, err := icl.Sampler{Kind: "text", Candidates: 64}.Pools(ctx, s, s.Queries(false), text, image)
 //
 // A record's number in the file, its row, is its global id: the row of the embedding table and the id in beam files. No tensors,

@@ -110,7 +110,7 @@ func TestLoadVQA(t *testing.T) {
 		root := t.TempDir()
 		write(t, root, vqaFiles(prefix))
 		write(t, root, map[string]string{"coco/train2014/COCO_train2014_000000051606.jpg": "", "coco/val2014/x": "", "notes/readme": ""})
-		s, err := LoadVQA(root)
+		s, err := LoadVQA("data.root", root)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestLoadVQANamesFaults(t *testing.T) {
 			files["train2014/x"], files["val2014/x"] = "", ""
 			tc.change(files)
 			write(t, root, files)
-			if _, err := LoadVQA(root); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := LoadVQA("data.root", root); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
@@ -201,7 +201,7 @@ func captionFiles() map[string]string {
 func TestLoadCaptions(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, captionFiles())
-	s, err := LoadCaptions(root)
+	s, err := LoadCaptions("data.root", root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestLoadCaptions(t *testing.T) {
 		root, files := t.TempDir(), captionFiles()
 		change(files)
 		write(t, root, files)
-		if _, err := LoadCaptions(root); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := LoadCaptions("data.root", root); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}

@@ -27,9 +27,9 @@ import (
 //
 // Questions of train come first, in the order of their file; those of val follow and are held out. A folder without val is
 // a set without held-out questions. Answers are the ten annotators' (OK-VQA: as stemmed by its authors, the form that it is
-// scored by).
-func LoadVQA(root string) (*Set, error) {
-	files, err := namesBelow(root)
+// scored by). key names the setting that root comes from.
+func LoadVQA(key, root string) (*Set, error) {
+	files, err := namesBelow(key, root)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func LoadVQA(root string) (*Set, error) {
 	var sources []string // question files by split
 	var starts []int     // first row of each
 	for _, split := range []string{"train", "val"} {
-		p, err := published(root, files, split)
+		p, err := published(key+"="+root, files, split)
 		if err != nil {
 			return nil, err
 		}
@@ -66,10 +66,10 @@ type split struct {
 }
 
 // namesBelow lists files and folders of a folder and of those right below it, as paths. Folders of images are not listed.
-func namesBelow(root string) ([]string, error) {
+func namesBelow(key, root string) ([]string, error) {
 	entries, err := os.ReadDir(root)
 	if err != nil {
-		return nil, fmt.Errorf("data.root=%s: %w", root, errors.Unwrap(err))
+		return nil, fmt.Errorf("%s=%s: %w", key, root, errors.Unwrap(err))
 	}
 	var paths []string
 	for _, e := range entries {
@@ -92,34 +92,39 @@ func namesBelow(root string) ([]string, error) {
 
 func imageFolder() *regexp.Regexp { return regexp.MustCompile(`^(train|val|test)\d{4}$`) }
 
-// published finds the files of a split. questions is "" where val is not there; train must be.
-func published(root string, paths []string, name string) (split, error) {
+// published finds the files of a split. where names the folder in errors. questions is "" where val is not there; train must be.
+func published(where string, paths []string, name string) (split, error) {
 	var s split
 	var err error
-	if s.questions, err = one(root, paths, name+" questions", `(v2_)?OpenEnded_mscoco_`+name+`\d{4}_questions\.json`); err != nil {
+	if s.questions, err = one(where, paths, name+" questions", questionsOf(name)); err != nil {
 		return s, err
 	}
 	if s.questions == "" {
 		if name == "val" {
 			return s, nil
 		}
-		return s, fmt.Errorf("data.root=%s: no OpenEnded_mscoco_train2014_questions.json (OK-VQA) and no "+
-			"v2_OpenEnded_mscoco_train2014_questions.json (VQAv2) there or one folder below: unpack the published files there", root)
+		return s, fmt.Errorf("%s: no OpenEnded_mscoco_train2014_questions.json (OK-VQA) and no "+
+			"v2_OpenEnded_mscoco_train2014_questions.json (VQAv2) there or one folder below: unpack the published files there", where)
 	}
 	s.name = regexp.MustCompile(name + `\d{4}`).FindString(filepath.Base(s.questions))
 	wanted := strings.Replace(strings.Replace(filepath.Base(s.questions), "OpenEnded_", "", 1), "_questions", "_annotations", 1)
-	if s.annotations, err = one(root, paths, name+" annotations", regexp.QuoteMeta(wanted)); err != nil {
+	if s.annotations, err = one(where, paths, name+" annotations", regexp.QuoteMeta(wanted)); err != nil {
 		return s, err
 	}
 	if s.annotations == "" {
-		return s, fmt.Errorf("data.root=%s: no %s beside %s: its answers are there", root, wanted, s.questions)
+		return s, fmt.Errorf("%s: no %s beside %s: its answers are there", where, wanted, s.questions)
 	}
-	s.folder, err = pictures(root, paths, s.name)
+	s.folder, err = pictures(where, paths, s.name)
 	return s, err
 }
 
+// questionsOf is a pattern of the file with a split's questions.
+func questionsOf(split string) string {
+	return `(v2_)?OpenEnded_mscoco_` + split + `\d{4}_questions\.json`
+}
+
 // one returns the file whose name matches, "" where there is none; several are an error.
-func one(root string, paths []string, what, pattern string) (string, error) {
+func one(where string, paths []string, what, pattern string) (string, error) {
 	match := regexp.MustCompile("^" + pattern + "$")
 	var found []string
 	for _, p := range paths {
@@ -128,18 +133,18 @@ func one(root string, paths []string, what, pattern string) (string, error) {
 		}
 	}
 	if len(found) > 1 {
-		return "", fmt.Errorf("data.root=%s: %d files hold the %s (%s): want the folder of one data set", root, len(found), what,
+		return "", fmt.Errorf("%s: %d files hold the %s (%s): want the folder of one data set", where, len(found), what,
 			strings.Join(found, ", "))
 	}
 	return strings.Join(found, ""), nil
 }
 
 // pictures returns COCO's folder of images of a name: val2014.
-func pictures(root string, paths []string, name string) (string, error) {
+func pictures(where string, paths []string, name string) (string, error) {
 	k := slices.IndexFunc(paths, func(p string) bool { return filepath.Base(p) == name })
 	if k < 0 {
-		return "", fmt.Errorf("data.root=%s: no folder %s with COCO's images there or one folder below: unpack %s.zip there, or link it",
-			root, name, name)
+		return "", fmt.Errorf("%s: no folder %s with COCO's images there or one folder below: unpack %s.zip there, or link it",
+			where, name, name)
 	}
 	return paths[k], nil
 }

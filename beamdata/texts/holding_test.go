@@ -28,8 +28,8 @@ func TestWhatRecordsHold(t *testing.T) {
 		t.Errorf("targets: %d samples, skipped %v (%v)", all.Len(), skipped, err)
 	}
 	groups, skipped, err := b.Eval.With(conversation.Group)
-	if err != nil || groups.Len() != 1 || len(skipped) != 1 || skipped[0].String() != "record with fewer than two "+
-		"completions: 2 (records 2, 3)" {
+	if err != nil || groups.Len() != 1 || len(skipped) != 1 || skipped[0].String() != "2 records with fewer than "+
+		"two completions (records 2, 3)" {
 		t.Errorf("groups: %d samples, skipped %v (%v)", groups.Len(), skipped, err)
 	}
 	if len(b.Unknown) != 1 || b.Unknown[0].String() != `x.jsonl: unknown key "completion" in 1 record, in line 2: did you `+

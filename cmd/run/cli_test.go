@@ -94,8 +94,8 @@ func TestCommandLine(t *testing.T) {
 		{"a verb behind a run's flags", "-cp conf toy x", "", "", 0, "toy [x]"},
 		{"a verb has a help", "toy --help", "=run toy [--loud] WORD…\nSays the words.\n", "", 0, ""},
 		{"a verb's flags are known", "toy --luod x", "",
-			"=run toy: unknown flag --luod (did you mean --loud?); run toy --help says what it takes", 2, ""},
-		{"a verb without flags", "attach --json x", "", "=run attach: unknown flag --json (it has none); run attach --help says " +
+			"=run toy: unknown flag --luod (did you mean --loud?); `run toy --help` says what it takes", 2, ""},
+		{"a verb without flags", "attach --json x", "", "=run attach: unknown flag --json (it has none); `run attach --help` says " +
 			"what it takes", 2, ""},
 		{"rerun", "--rerun DIR seed=1", "", "", 0, "rerun DIR seed=1"},
 
@@ -106,7 +106,8 @@ func TestCommandLine(t *testing.T) {
 			"=unknown flag: --seed: settings are written without dashes (did you mean seed=3?)", 2, ""},
 		{"a setting as a flag with one dash", "-seed 3", "",
 			"=unknown flag: -seed: settings are written without dashes (did you mean seed=3?)", 2, ""},
-		{"a flag that means nothing", "--xyzzy", "", "=unknown flag: --xyzzy: run --help lists groups and keys, --hydra-help the flags", 2, ""},
+		{"a flag that means nothing", "--xyzzy", "",
+			"=unknown flag: --xyzzy: `run --help` lists groups and keys, `run --hydra-help` the flags", 2, ""},
 		{"a group without =", "-cp conf net cnn", "", "=\"net\" is neither an override key=value nor a command (did you mean net=cnn?)", 2, ""},
 		{"an option alone", "-cp conf cnn", "", "=\"cnn\" is neither an override key=value nor a command (did you mean net=cnn?)", 2, ""},
 		{"an unknown command", "reprot x", "", "=\"reprot\" is neither a command nor an override key=value (did you mean report?)", 2, ""},

@@ -9,7 +9,6 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
-	"golang.org/x/term"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
@@ -54,18 +53,11 @@ func exit(ctx context.Context, err error) {
 		if errors.As(context.Cause(ctx), &stop) {
 			message = strings.ReplaceAll(message, context.Canceled.Error(), stop.Error())
 		}
-		if os.Getenv(launcher.SupervisedEnv) == "" { // a job's message is kept, for whoever looks from anywhere
-			message = asCalled(message, verbs().Names())
+		if message = "run: " + message; os.Getenv(launcher.SupervisedEnv) == "" {
+			stdout.Message(os.Stderr, message)
+		} else {
+			fmt.Fprintln(os.Stderr, message) // of a job, kept for whoever looks from anywhere
 		}
-		message = "run: " + message
-		if columns, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil {
-			lines := strings.Split(message, "\n")
-			for i, line := range lines {
-				lines[i] = stdout.Fold(line, columns, 4)
-			}
-			message = strings.Join(lines, "\n")
-		}
-		fmt.Fprintln(os.Stderr, message)
 	}
 	os.Exit(exitCode(ctx, err))
 }

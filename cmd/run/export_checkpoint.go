@@ -13,6 +13,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/pointer"
@@ -29,15 +30,15 @@ type exportOptions struct {
 //	run checkpoint export outputs/RUN --format pt --out rce_epoch5.pt
 //	run checkpoint export outputs/RUN --format hf --out MODEL
 func exportCheckpoint(args []string, opt exportOptions) error {
-	form := "want: run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") +
-		" [--out PATH] [--force] [--base MODEL_FOLDER] [--dtype TYPE]"
+	form := "want: `run checkpoint export FILE_OR_RUN_FOLDER --format " + strings.Join(exportFormats(), "|") +
+		" [--out PATH] [--force] [--base MODEL_FOLDER] [--dtype TYPE]`"
 	if opt.format == "" && len(args) > 0 {
 		hint, wanted := "", opt.out
 		if len(args) == 2 && wanted == "" { // as in cp FROM TO
 			wanted = args[1]
 		}
 		if ext := strings.TrimPrefix(filepath.Ext(wanted), "."); slices.Contains(exportFormats(), ext) {
-			hint = fmt.Sprintf(" (did you mean run checkpoint export %s --format %s --out %s?)", args[0], ext, wanted)
+			hint = fmt.Sprintf("; did you mean %s?", program.Command("checkpoint", "export", args[0], "--format", ext, "--out", wanted))
 		}
 		return usage.Errorf("checkpoint export: no --format%s; %s", hint, form)
 	}

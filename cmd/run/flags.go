@@ -44,7 +44,7 @@ func flagSet(inv *invocation) *pflag.FlagSet {
 	f.StringVarP(&inv.pkg, "package", "p", "", "Config package to show")
 	f.BoolVarP(&inv.run, "run", "r", false, "Run a job")
 	f.BoolVarP(&inv.multirun, "multirun", "m", false, "Run multiple jobs with the configured launcher and sweeper")
-	f.BoolVar(&inv.detach, "detach", false, "Leave a sweep to a process of its own; see run attach and run status")
+	f.BoolVar(&inv.detach, "detach", false, "Leave a sweep to a process of its own; the commands attach and status show it")
 	f.BoolVar(&inv.completion, "shell-completion", false,
 		"Install or uninstall shell completion: install=bash|zsh|fish, uninstall=bash|zsh|fish (short: -sc)")
 	f.StringVar(&inv.configPath, "config-path", "", "Overrides the directory of the primary config (short: -cp)")

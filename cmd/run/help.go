@@ -29,7 +29,11 @@ func examples() [][2]string {
 		{"exp=okvqa_v3 grpo.lr=1e-4 seed=1", "change settings"},
 		{"-m exp=okvqa_v3 seed=0,1,2", "sweep: one run a value"},
 		{"exp=okvqa_v3 dry_run=true", "check, train nothing"},
+		{"data inspect FILE", "what a file of data holds"},
+		{"status DIR", "how far a run or a sweep is"},
 		{"resume DIR", "go on after Ctrl-C"},
+		{"report DIR DIR", "compare two runs"},
+		{"diff DIR DIR", "what differs in their settings"},
 		{"exp=okvqa_v3 --cfg job", "the whole configuration"},
 		{explainName + " task", "what else a run can do"},
 	}
@@ -109,7 +113,7 @@ func (s *session) helpOf(args []string) error {
 		return s.write(s.overview(), nil)
 	}
 	if _, err := s.verbs.Get(args[0]); err != nil {
-		return usage.Errorf("%v; run explain %s says what a key or group is", err, args[0])
+		return usage.Errorf("%v; %s says what a key or group is", err, program.Command(explainName, args[0]))
 	}
 	return s.verb(args[0], []string{"--help"})
 }
@@ -149,12 +153,7 @@ func columnOf(line string) int {
 	return indent + 4
 }
 
-// asCalled names the program in the commands of a message as it was called, so that they can be pasted.
-func (s *session) asCalled(message string) string { return asCalled(message, s.verbs.Names()) }
-
-func asCalled(message string, verbs []string) string { return calledAs(message, program.Name(), verbs) }
-
-// calledAs puts name for run where a command follows.
+// calledAs puts name for run where a command follows in a help text.
 func calledAs(message, name string, verbs []string) string {
 	commands := regexp.MustCompile(`(^|[\s(` + "`" + `])run (` + strings.Join(verbs, "|") + `|--?[a-z]|[a-z_/.]+=)`)
 	return commands.ReplaceAllStringFunc(message, func(found string) string {

@@ -58,8 +58,9 @@ func TestHelp(t *testing.T) {
 		if !listed[name] {
 			t.Errorf("run --help does not say what %s does", name)
 		}
-		if !strings.Contains(says("help", name), "run "+name) {
-			t.Errorf("run help %s: %s", name, says("help", name))
+		example, _, _ := strings.Cut(says("help", name), "\n")
+		if !strings.HasPrefix(example+" ", "run "+name+" ") || strings.ContainsAny(example, "[|…") {
+			t.Errorf("run help %s begins with %q, want an example", name, example)
 		}
 	}
 	var out bytes.Buffer
@@ -84,7 +85,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Commands in messages name the program as it was called; prose does not change.
+// Commands in help texts name the program as it was called; prose does not change.
 func TestCommandsCanBePasted(t *testing.T) {
 	verbs := []string{"resume", "report"}
 	for message, want := range map[string]string{

@@ -206,7 +206,7 @@ func TestListAndExport(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{"ls --where sead=1": "no run has such", "ls --where x": "want KEY=VALUE",
-		"ls --sort dev/rewrad": "did you mean dev/reward?", "export": "want: run export", "export outputs --what evalz": "did you mean evals?",
+		"ls --sort dev/rewrad": "did you mean dev/reward?", "export": "want: `run export", "export outputs --what evalz": "did you mean evals?",
 		"export outputs --format tex": "want one of csv, json"} {
 		if got := call(strings.Fields(args)...); !strings.Contains(got, want) {
 			t.Errorf("run %s: %s, want %s", args, got, want)

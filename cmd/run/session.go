@@ -12,6 +12,7 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/internal/build"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
@@ -92,7 +93,7 @@ func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
 	req := configs.Request{
 		ConfigPath: inv.configPath, ConfigName: inv.configName, ConfigDir: inv.configDir,
 		Overrides: inv.args, Multirun: inv.multirun, Now: s.now, AppName: "run",
-		Warn: func(msg string) { fmt.Fprintln(s.errOut, "warning: "+s.asCalled(msg)) },
+		Warn: func(msg string) { stdout.Message(s.errOut, "warning: "+msg) },
 	}
 	if inv.configPath == "" {
 		req.Library = configs.Library()

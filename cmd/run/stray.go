@@ -83,5 +83,5 @@ func (s *session) withoutDashes(err error, args []string) error {
 	if meant := configs.Settings(configs.Request{Library: configs.Library(), Schema: schema}, unknown.name, value); len(meant) > 0 {
 		return usage.Errorf("%s: settings are written without dashes (did you mean %s?)", unknown.msg, strings.Join(meant, " or "))
 	}
-	return usage.Errorf("%s: run --help lists groups and keys, --hydra-help the flags", unknown.msg)
+	return usage.Errorf("%s: `run --help` lists groups and keys, `run --hydra-help` the flags", unknown.msg)
 }

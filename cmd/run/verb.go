@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fulcrum/internal/program"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 )
@@ -55,7 +56,7 @@ func (s *session) verb(name string, args []string) error {
 	}
 	v := make()
 	if slices.ContainsFunc(args, func(arg string) bool { return arg == "--help" || arg == "-h" }) && v.usage != "" {
-		return s.write(folded(s.asCalled(v.usage)), nil)
+		return s.write(folded(calledAs(v.usage, program.Name(), s.verbs.Names())), nil)
 	}
 	if v.flags == nil {
 		return v.run(s, args)
@@ -82,11 +83,11 @@ func flagFault(verb string, f *pflag.FlagSet, err error) error {
 		if flag.Value.Type() == "int" {
 			want = "a whole number"
 		}
-		return usage.Errorf("run %s: --%s %s: want %s; run %[1]s --help says what it takes", verb, flag.Name, invalid.GetValue(), want)
+		return usage.Errorf("run %s: --%s %s: want %s; `run %[1]s --help` says what it takes", verb, flag.Name, invalid.GetValue(), want)
 	}
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
-		return usage.Errorf("run %s: %v; run %s --help says what it takes", verb, err, verb)
+		return usage.Errorf("run %s: %v; `run %s --help` says what it takes", verb, err, verb)
 	}
 	name := "--" + unknown.GetSpecifiedName()
 	if short := unknown.GetSpecifiedShortnames(); short != "" {
@@ -99,13 +100,13 @@ func flagFault(verb string, f *pflag.FlagSet, err error) error {
 	if near, ok := registry.Nearest(name, known); ok {
 		hint = "did you mean " + near + "?"
 	}
-	return usage.Errorf("run %s: unknown flag %s (%s); run %s --help says what it takes", verb, name, hint, verb)
+	return usage.Errorf("run %s: unknown flag %s (%s); `run %s --help` says what it takes", verb, name, hint, verb)
 }
 
 // want checks the number of a command's arguments.
 func want(args []string, n int, form string) error {
 	if len(args) != n {
-		return usage.Errorf("want: run %s", form)
+		return usage.Errorf("want: `run %s`", form)
 	}
 	return nil
 }

@@ -5,7 +5,9 @@ import "fulcrum/experiments/sweep"
 // attachVerb follows a sweep until it ends.
 func attachVerb() *verb {
 	return &verb{
-		usage: `run attach SWEEP_FOLDER
+		usage: `run attach multirun/lr
+
+run attach SWEEP_FOLDER
 Follows a sweep that another process controls until it ends; takes over one that nobody controls.
 `,
 		flags: noFlags(),

@@ -10,6 +10,7 @@ import (
 
 	"fulcrum/experiments/bench"
 	"fulcrum/experiments/measure"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
@@ -33,7 +34,7 @@ func benchVerb() *verb {
 	f.StringVar(&opt.ShapePeer, "shape-peer", "", "peer_gpu.py, the same for published shapes")
 	f.StringToIntVar(&opt.Sizes, "sizes", nil, "sizes of published shapes instead of their own, such as layers=2,new=32")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
-	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to run "+
+	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to "+
 		"bench --measure; needs --dir")
 	from := f.String("from", "", "print the tables of this file, which --format json made, and measure nothing")
 	spec := f.String(measureFlag, "", "be a measuring process: a bench.Spec")
@@ -96,7 +97,7 @@ func runBench(s *session, opt bench.Options, args []string) error {
 		} else if opt.Python != "" {
 			return usage.Errorf("bench: --python=%s has no torch", opt.Python)
 		} else {
-			fmt.Fprintln(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
+			stdout.Message(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
 			opt.Peer, opt.TokenPeer, opt.ShapePeer = "", "", ""
 		}
 	}

@@ -29,7 +29,10 @@ func boardVerb() *verb {
 	port := f.Int("port", 0, "port on 127.0.0.1; 0 = any that is free")
 	export := f.String("export", "", "write the page as files to this folder and serve nothing")
 	return &verb{
-		usage: `run board [FOLDER…] [--port N] [--export DIR]
+		usage: `run board
+run board outputs multirun/lr --port 8080
+
+run board [FOLDER…] [--port N] [--export DIR]
 Shows the runs and sweeps below the folders (default: outputs and multirun) as a web page that follows them: curves,
 comparisons, sweeps, notes. It prints the page's address and serves it on this machine alone until Ctrl-C; --export
 writes the same page as files that need no server. docs/board.md has the tour.
@@ -157,7 +160,7 @@ func resumeDetached(dir string) error {
 			}
 			text := make([]byte, 4096)
 			n, _ := said.ReadAt(text, 0) // what it has said, if anything
-			return fmt.Errorf("run resume: %s", bytes.TrimSpace(text[:n]))
+			return fmt.Errorf("resume: %s", bytes.TrimSpace(text[:n]))
 		case <-deadline:
 			return nil
 		case <-time.After(50 * time.Millisecond):

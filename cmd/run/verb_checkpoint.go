@@ -4,12 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -28,7 +27,10 @@ func checkpointVerb() *verb {
 	asJSON := jsonFlag(f)
 	f.StringVar(&opt.dtype, "dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	return &verb{
-		usage: `run checkpoint inspect FILE_OR_RUN_FOLDER [--json]
+		usage: `run checkpoint inspect outputs/quick
+run checkpoint export outputs/quick --format pt --out best.pt
+
+run checkpoint inspect FILE_OR_RUN_FOLDER [--json]
 run checkpoint verify FILE_OR_RUN_FOLDER
 run checkpoint export FILE_OR_RUN_FOLDER --format ` + strings.Join(exportFormats(), "|") + ` [--out PATH] [--force]
     [--base MODEL_FOLDER] [--dtype float32|bfloat16|float16]
@@ -62,7 +64,8 @@ Lists what a checkpoint holds, checks that it is whole and finite, or writes it 
 // checkCheckpoints inspects or verifies.
 func checkCheckpoints(args []string) error {
 	if len(args) != 2 || args[0] != "inspect" && args[0] != "verify" {
-		return usage.Errorf("want: run checkpoint inspect|verify FILE_OR_RUN_FOLDER, or run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT")
+		return usage.Errorf("want: `run checkpoint inspect|verify FILE_OR_RUN_FOLDER`, or " +
+			"`run checkpoint export FILE_OR_RUN_FOLDER --format FORMAT`")
 	}
 	path, err := job.ResolveCheckpoint("", args[1])
 	if err != nil {
@@ -71,7 +74,7 @@ func checkCheckpoints(args []string) error {
 	if path == args[1] || args[0] == "inspect" {
 		return checkCheckpoint(path, args[0] == "inspect")
 	}
-	all, err := filepath.Glob(filepath.Join(runfolder.GlobLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
+	all, err := regular.Glob(args[1], "checkpoints/*_epoch*.safetensors")
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,10 @@ func dataVerb() *verb {
 	f := noFlags()
 	asJSON := jsonFlag(f)
 	return &verb{
-		usage: `run data inspect PATH [--json]
+		usage: `run data inspect beams.json
+run data inspect data/okvqa
+
+run data inspect PATH [--json]
 Reports what a beam file, embedding table, reward table, or a file of conversations, texts or records_icl holds,
 and the first fault for which a run would refuse it (exit code 1).
 `,
@@ -22,7 +25,7 @@ and the first fault for which a run would refuse it (exit code 1).
 		words: []string{"inspect"},
 		run: func(s *session, args []string) error {
 			if len(args) != 2 || args[0] != "inspect" {
-				return usage.Errorf("want: run data inspect PATH [--json]")
+				return usage.Errorf("want: `run data inspect PATH [--json]`")
 			}
 			report, err := beamdata.Inspect(args[1], 0, beamdata.DefaultOptions())
 			if err != nil {

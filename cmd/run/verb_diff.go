@@ -26,14 +26,17 @@ func diffVerb() *verb {
 	f := noFlags()
 	asJSON := f.Bool("json", false, "print JSON")
 	return &verb{
-		usage: `run diff A B [--json]
+		usage: `run diff outputs/quick outputs/slow
+run diff mine.yaml theirs.yaml
+
+run diff A B [--json]
 Names the settings, data and code versions that differ between two run folders, two sweep folders or two config
 files. Paths, logging and the hydra node, which change no result, stand apart and do not count. Exit code 0: nothing
 that counts differs; 1: something does; 2: A or B is none of these.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
-			if err := want(args, 2, "diff A B [--json]: two run folders, two sweep folders or two config files"); err != nil {
+			if err := want(args, 2, "diff A B [--json]"); err != nil {
 				return err
 			}
 			var sides [2]compare.DiffSide

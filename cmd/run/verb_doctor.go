@@ -17,7 +17,9 @@ func doctorVerb() *verb {
 	asJSON := jsonFlag(f)
 	verbose := f.Bool("verbose", false, "with how libtorch was built")
 	return &verb{
-		usage: `run doctor [--verbose] [--json]
+		usage: `run doctor --verbose
+
+run doctor [--verbose] [--json]
 Says what of libtorch, BLAS, CUDA (devices, memory, bfloat16, flash attention, NVRTC) and threads works here, and tries a
 matrix product on each kind of device. --verbose adds how libtorch was built.
 `,
@@ -133,7 +135,7 @@ func (m *machineJSON) text(verbose bool) string {
 		}
 	}
 	if len(m.CUDA) == 0 {
-		line("cuda", "not available: device=cpu (for a GPU: make build LIBTORCH=python)")
+		line("cuda", "not available: device=cpu (for a GPU: `make build LIBTORCH=python`)")
 	}
 	for i, d := range m.CUDA {
 		line(fmt.Sprintf("cuda:%d", i), "%s, compute capability %s, %s multiprocessors", d.Name, d.Capability, d.Multiprocessors)

@@ -27,7 +27,7 @@ a section, all its keys; of a group, its options.
 				return err
 			}
 			if len(inv.args) == 0 {
-				return usage.Errorf("explain: want a key, as in: run explain grpo.kl.beta exp=okvqa_v3")
+				return usage.Errorf("explain: want a key, as in: `run explain grpo.kl.beta exp=okvqa_v3`")
 			}
 			key := inv.args[0]
 			inv.args = inv.args[1:]

@@ -55,7 +55,7 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 		flags: f,
 		run: func(s *session, args []string) error {
 			if len(args) == 0 {
-				return usage.Errorf("want: run export PATH… --what runs|metrics|evals|table --format csv|json|latex|markdown|parquet")
+				return usage.Errorf("want: `run export PATH… --what runs|metrics|evals|table --format csv|json|latex|markdown|parquet`")
 			}
 			write, ok := tableFormats()[*format]
 			if !ok {

@@ -136,8 +136,8 @@ func listed(paths, where []string) ([]*export.Run, error) {
 		}
 	}
 	if !known && len(folders) > 0 {
-		return nil, usage.Errorf("--where %s: no run has such a column or configuration key; --json prints the columns of a run, and run "+
-			"explain KEY knows the keys", strings.Join(where, " --where "))
+		return nil, usage.Errorf("--where %s: no run has such a column or configuration key; --json prints the columns of a run, and "+
+			"`run explain KEY` knows the keys", strings.Join(where, " --where "))
 	}
 	return runs, nil
 }

@@ -27,7 +27,10 @@ func reportVerb() *verb {
 	f.BoolVar(&opt.json, "json", false, "print one JSON document")
 	f.Float64Var(&opt.width, widthFlag[2:], 0, "of figures for a paper, mm")
 	return &verb{
-		usage: `run report RUN_OR_SWEEP_FOLDER [--json]
+		usage: `run report outputs/quick
+run report outputs/quick outputs/slow --html compared.html
+
+run report RUN_OR_SWEEP_FOLDER [--json]
 run report RUN_FOLDER ` + widthFlag + ` MM
 run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE] [--json]
 run report TABLE.json [` + htmlFlag + ` FILE] [--json]
@@ -38,10 +41,10 @@ of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + 
 		flags: f,
 		run: func(s *session, args []string) error {
 			if opt.html == "" && f.Changed(htmlFlag[2:]) {
-				return usage.Errorf("%s: want a file: run report A B %s FILE", htmlFlag, htmlFlag)
+				return usage.Errorf("%s: want a file: `run report A B %s FILE`", htmlFlag, htmlFlag)
 			}
 			if w := opt.width; f.Changed(widthFlag[2:]) && (len(args) != 1 || !(w >= 50 && w <= 500)) {
-				return usage.Errorf("%s %g: want one run and a width in [50, 500] mm: run report RUN_FOLDER %[1]s 180", widthFlag, w)
+				return usage.Errorf("%s %g: want one run and a width in [50, 500] mm: `run report RUN_FOLDER %[1]s 180`", widthFlag, w)
 			}
 			return s.report(args, opt)
 		},
@@ -83,7 +86,7 @@ func reportOf(paths []string, report string, tables []*page.Table) reportJSON {
 // report does what run report asks for.
 func (s *session) report(paths []string, opt reportOptions) error {
 	if len(paths) == 0 {
-		return usage.Errorf("want: run report RUN_FOLDER…, or run report TABLE.json")
+		return usage.Errorf("want: `run report RUN_FOLDER…`, or `run report TABLE.json`")
 	}
 	for _, path := range paths {
 		if err := runfolder.CheckExists(path); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/program"
 	"fulcrum/internal/usage"
 )
 
@@ -18,7 +19,10 @@ func resumeVerb() *verb {
 	accept := f.Bool(sweep.AcceptChanges[2:], false, "go on although the configuration files have changed")
 	detached := f.Bool(detachFlag[2:], false, "leave the sweep to a process of its own")
 	return &verb{
-		usage: `run resume RUN_FOLDER
+		usage: `run resume outputs/quick
+run resume multirun/lr hydra.sweeper.n_trials=80
+
+run resume RUN_FOLDER
 run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
 ` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
@@ -37,11 +41,11 @@ what its jobs compute may not (docs/sweeps.md).
 				}
 			}
 			if len(dirs) == 2 && strings.Contains(dirs[1], "=") {
-				return usage.Errorf("%s: what is resumed keeps its own configuration; a new run with another one may begin where %s ended: "+
-					"run init.checkpoint=%[2]s %[1]s", dirs[1], dirs[0])
+				return usage.Errorf("%s: what is resumed keeps its own configuration; a new run with another one may begin where %s ended: %s",
+					dirs[1], dirs[0], program.Command("init.checkpoint="+dirs[0], dirs[1]))
 			}
-			if err := want(dirs, 1, "resume RUN_FOLDER, or run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+
-				"] [hydra.sweeper.n_trials=…]"); err != nil {
+			if err := want(dirs, 1, "resume RUN_FOLDER`, or `run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+
+				"] [hydra.sweeper.n_trials=N]"); err != nil {
 				return err
 			}
 			dir := dirs[0]

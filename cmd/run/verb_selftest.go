@@ -16,11 +16,12 @@ func selftestVerb() *verb {
 	dir := f.String("dir", "", "folder that keeps the data (a temporary one if not given)")
 	specs := f.Bool("specs", false, "print the cases as JSON, one a line, and run nothing; needs --dir")
 	return &verb{
-		usage: "run selftest [flags]: trains a few steps and compares the losses with PyTorch's in float64\n\n" + f.FlagUsages(),
+		usage: "run selftest --device cpu\n\nrun selftest [flags]\n" +
+			"Trains a few steps and compares the losses with PyTorch's in float64.\n\n" + f.FlagUsages(),
 		flags: f,
 		run: func(s *session, args []string) error {
 			if len(args) > 0 {
-				return usage.Errorf("want: run selftest [--device auto|cpu|cuda] [--dir DIR]")
+				return usage.Errorf("want: `run selftest [--device auto|cpu|cuda] [--dir DIR]`")
 			}
 			return selftest(s, *device, *dir, *specs)
 		},

@@ -10,7 +10,10 @@ func statusVerb() *verb {
 	f := noFlags()
 	asJSON := jsonFlag(f)
 	return &verb{
-		usage: `run status SWEEP_OR_RUN_FOLDER [--json]
+		usage: `run status outputs/quick
+run status multirun/lr --json
+
+run status SWEEP_OR_RUN_FOLDER [--json]
 Prints how far a run or each job of a sweep is, and whether a process is at work
 on it.
 `,

@@ -25,7 +25,9 @@ func verifyVerb() *verb {
 	f.BoolVar(&opt.SkipWeights, skipWeights, false, "accept a folder whose weights are gone")
 	asJSON := jsonFlag(f)
 	return &verb{
-		usage: `run verify REPORT_OR_FOLDER [--` + skipWeights + `] [--json]
+		usage: `run verify outputs/quick
+
+run verify REPORT_OR_FOLDER [--` + skipWeights + `] [--json]
 Computes every number of a run's or sweep's report again from its raw records, draws its plots again, and compares:
 one line for each difference, exit 1 if there is any. --` + skipWeights + ` accepts a folder whose weights are gone.
 `,
@@ -81,29 +83,16 @@ func printVerification(s *session, path string, opt verify.VerifyOptions, asJSON
 
 // verificationJSON is what run verify --json prints.
 type verificationJSON struct {
-	Path       string         `json:"path"`
-	Agrees     bool           `json:"agrees"`
-	Mismatches []mismatchJSON `json:"mismatches"`
-	Checked    []string       `json:"checked"` // what was compared
-	Notes      []string       `json:"notes"`   // what could not be
-}
-
-// mismatchJSON is a statement that differs from its records.
-type mismatchJSON struct {
-	File       string `json:"file"` // in the folder that was checked
-	Line       int    `json:"line"` // 0: the whole file
-	What       string `json:"what"`
-	Stated     string `json:"stated"`
-	Recomputed string `json:"recomputed"`
+	Path       string            `json:"path"`
+	Agrees     bool              `json:"agrees"`
+	Mismatches []verify.Mismatch `json:"mismatches"`
+	Checked    []string          `json:"checked"` // what was compared
+	Notes      []string          `json:"notes"`   // what could not be
 }
 
 func verificationOf(path string, v *verify.Verification) verificationJSON {
-	out := verificationJSON{Path: path, Agrees: len(v.Mismatches) == 0, Mismatches: []mismatchJSON{},
+	return verificationJSON{Path: path, Agrees: len(v.Mismatches) == 0, Mismatches: append([]verify.Mismatch{}, v.Mismatches...),
 		Checked: append([]string{}, v.Checked...), Notes: append([]string{}, v.Notes...)}
-	for _, m := range v.Mismatches {
-		out.Mismatches = append(out.Mismatches, mismatchJSON(m))
-	}
-	return out
 }
 
 // reportFolder returns the folder of the run or sweep that path names: itself, or the one that a report stands in.

@@ -8,7 +8,9 @@ import (
 // watchVerb shows a run or a sweep while it goes on.
 func watchVerb() *verb {
 	return &verb{
-		usage: `run watch RUN_OR_SWEEP_FOLDER
+		usage: `run watch outputs/quick
+
+run watch RUN_OR_SWEEP_FOLDER
 Shows how a run or a sweep goes, until it ends: epochs, curves, memory, findings,
 or the table of jobs. Ctrl-C ends the watching, not the run.
 `,

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"fulcrum/configs"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -24,8 +25,10 @@ type Job struct {
 	Held      func() error  // says what is wrong where the folder is no longer this run's; nil: nobody asks
 	Redraw    func()        // draws the plots anew; nil: there are none
 	Judge     func(epochs int) (JudgeFunc, error)
-	Begun     bool   // the first row, or answer, may be written from now on
-	Fresh     string // what of the policy starts fresh although there is a checkpoint; "" = nothing
+	// Compose composes a stage; nil: the run was resumed.
+	Compose func(overrides []string) (*configs.Composed, error)
+	Begun   bool   // the first row, or answer, may be written from now on
+	Fresh   string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	Outcome
 	closers  []io.Closer // at the end of the task
 	measured time.Time   // when system.jsonl got its last line

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
 )
 
@@ -156,8 +157,8 @@ func RefuseForeign(dir, task string) error {
 	if !IsRun(dir) || task != "train" && TaskOf(dir) == task {
 		return nil
 	}
-	return usage.Errorf("%s already holds a run: go on with it (run resume %s), repeat it elsewhere (run --rerun %s "+
-		"hydra.run.dir=…) or name another hydra.run.dir", dir, dir, dir)
+	return usage.Errorf("%s already holds a run: name another hydra.run.dir, go on with it: %s, or repeat it elsewhere: %s", dir,
+		program.Command("resume", dir), program.Command("--rerun", dir, "hydra.run.dir=NEW_FOLDER"))
 }
 
 // TaskOf returns the task of the run in dir, "" when that cannot be read.
@@ -201,11 +202,6 @@ func (f *Folder) Reuse() error {
 	return nil
 }
 
-// GlobLiteral makes a path mean itself in a pattern.
-func GlobLiteral(path string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
-}
-
 // FirstMissing returns the outermost folder on the way to dir that does not exist, absolute; "" where dir is there.
 func FirstMissing(dir string) string {
 	path, err := filepath.Abs(dir)
@@ -228,7 +224,7 @@ func (f *Folder) Forget(before map[string]bool, made string) {
 	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl", "summary.json",
 		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
 		"events.out.tfevents.*", lockFile} {
-		old, _ := filepath.Glob(filepath.Join(GlobLiteral(f.Dir), pattern))
+		old, _ := regular.Glob(f.Dir, pattern)
 		for _, path := range old {
 			if !before[filepath.Base(path)] {
 				os.RemoveAll(path)

@@ -12,6 +12,9 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
@@ -99,9 +102,9 @@ func CheckExists(path string) error {
 func NoRun(dir string) error {
 	const most, deepest = 2, 3
 	var below []string
-	for depth, pattern := 0, dir; depth < deepest && len(below) == 0; depth++ {
-		pattern = filepath.Join(pattern, "*")
-		below, _ = filepath.Glob(filepath.Join(pattern, Marker)) // a name with [ or * finds less
+	for depth, pattern := 0, Marker; depth < deepest && len(below) == 0; depth++ {
+		pattern = filepath.Join("*", pattern)
+		below, _ = regular.Glob(dir, pattern)
 	}
 	if len(below) == 0 {
 		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
@@ -110,8 +113,8 @@ func NoRun(dir string) error {
 	for _, path := range below[max(len(below)-most, 0):] { // by name, dates too: the newest
 		names = append(names, filepath.Dir(filepath.Dir(path)))
 	}
-	return usage.Errorf("%s: neither a run folder nor a sweep folder, but some lie below it, such as %s: run ls %[1]s lists them", dir,
-		strings.Join(names, " and "))
+	return usage.Errorf("%s: neither a run folder nor a sweep folder, but some lie below it, such as %s; list them: %s", dir,
+		strings.Join(names, " and "), program.Command("ls", dir))
 }
 
 // Enter makes the folder cwd, where the run in dir was started, the current one.
@@ -126,7 +129,7 @@ func Enter(cwd, dir string) error {
 	if err := os.Chdir(cwd); err != nil {
 		return usage.Errorf("%s: the run was started in %s, which its relative paths need: %v", dir, cwd, err)
 	}
-	fmt.Fprintf(os.Stderr, "relative paths start in %s, as when the run was started\n", cwd)
+	stdout.Message(os.Stderr, "relative paths start in "+cwd+", as when the run was started")
 	return nil
 }
 
@@ -162,7 +165,7 @@ func Unchanged(c *configs.Composed) error {
 	if err != nil || same {
 		return err
 	}
-	return usage.Errorf("the configuration has changed since the sweep was composed: run resume SWEEP_FOLDER says what has changed")
+	return usage.Errorf("the configuration has changed since the sweep was composed: `run resume SWEEP_FOLDER` says what has changed")
 }
 
 // HydraValue returns a value of the hydra node as text, resolved.

@@ -114,7 +114,7 @@ func sweepOutcome(dir string) error {
 		counts[job.State]++
 	}
 	if bad := len(jobs) - counts[launcher.Done] - counts[launcher.Pruned]; bad > 0 {
-		return fmt.Errorf("%d of %d jobs failed or are missing; go on with  run resume %s", bad, len(jobs), dir)
+		return fmt.Errorf("%d of %d jobs failed or are missing; go on with %s", bad, len(jobs), program.Command("resume", dir))
 	}
 	stdout.Printf("all %d jobs are done\nreport: %s\n", len(jobs), filepath.Join(dir, "report.md"))
 	return nil
@@ -147,8 +147,8 @@ func detach(ctx context.Context, dir string) error {
 	go func() { gone <- cmd.Wait() }()
 	for deadline := time.After(time.Minute); ; {
 		if runfolder.Locked(dir) {
-			stdout.Printf("sweep → %s\nprocess %d controls it; follow: %s attach %s   look: %s status %s   stop: kill %d\n", dir,
-				cmd.Process.Pid, program.Name(), dir, program.Name(), dir, cmd.Process.Pid)
+			stdout.Printf("sweep → %s\nprocess %d controls it; follow: %s, look: %s, stop: `kill %[2]d`\n", dir, cmd.Process.Pid,
+				program.Command("attach", dir), program.Command("status", dir))
 			return nil
 		}
 		select {

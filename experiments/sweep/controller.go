@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/record"
 )
@@ -47,13 +48,13 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	}
 	c := &controller{plan: p, ledger: l, jobs: jobs, starts: starts, submitted: map[int]bool{}, lost: map[int]int{},
 		onFailure: onFailure, generation: generation}
-	program := keptProgram(p.dir)
-	if program == "" { // nothing is left to run, or the folder's file system executes nothing
-		if program, err = os.Executable(); err != nil {
+	kept := keptProgram(p.dir)
+	if kept == "" { // nothing is left to run, or the folder's file system executes nothing
+		if kept, err = os.Executable(); err != nil {
 			return err
 		}
 	}
-	if c.launcher, err = p.open(program); err != nil {
+	if c.launcher, err = p.open(kept); err != nil {
 		return err
 	}
 	for _, job := range jobs {
@@ -74,7 +75,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	}
 	c.live.draw(c.jobs)
 	if err != nil {
-		return fmt.Errorf("%w; go on with  run resume %s", err, p.dir)
+		return fmt.Errorf("%w; go on with %s", err, program.Command("resume", p.dir))
 	}
 	err = c.finish(ctx)
 	if work {
@@ -342,8 +343,8 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 		job.State, job.Cause, job.Tail = a.State, "", nil
 		if err := c.plan.result(job); err != nil { // all jobs would come to the same
 			job.State, job.Cause = launcher.Failed, err.Error()
-			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); give another hydra.sweeper.objective to run "+
-				"resume", job.Num, err)
+			c.halted = fmt.Sprintf("job %d has ended well and cannot be judged (%v); resume with another "+
+				"hydra.sweeper.objective", job.Num, err)
 		}
 	case launcher.Interrupted:
 		job.State = launcher.Queued
@@ -459,7 +460,7 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 func (c *controller) finish(ctx context.Context) error {
 	dir := c.plan.dir
 	if err := WriteReport(dir); err != nil { // the jobs count, and run report writes it again
-		fmt.Fprintf(os.Stderr, "warning: the report: %v\n", err)
+		stdout.Message(os.Stderr, fmt.Sprintf("warning: the report: %v", err))
 	}
 	counts := map[string]int{}
 	for _, job := range c.jobs {
@@ -474,17 +475,18 @@ func (c *controller) finish(ctx context.Context) error {
 	}
 	bad := counts[launcher.Failed] + counts[launcher.Lost]
 	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]
+	goOn := program.Command("resume", dir)
 	switch {
 	case c.halted != "":
-		return fmt.Errorf("the sweep was stopped: %s; %d of %d jobs are missing; go on with  run resume %s", c.halted, missing, c.total(), dir)
+		return fmt.Errorf("the sweep was stopped: %s; %d of %d jobs are missing; go on with %s", c.halted, missing, c.total(), goOn)
 	case bad > 0:
 		also := ""
 		if n := counts[launcher.Skipped]; n > 0 {
 			also = fmt.Sprintf(" and %d that start from them were skipped", n)
 		}
-		return fmt.Errorf("%d of %d jobs failed%s (report.md has the causes); retry them with  run resume %s", bad, c.total(), also, dir)
+		return fmt.Errorf("%d of %d jobs failed%s (report.md has the causes); retry them with %s", bad, c.total(), also, goOn)
 	case missing > 0:
-		return fmt.Errorf("%d of %d jobs are missing; go on with  run resume %s", missing, c.total(), dir)
+		return fmt.Errorf("%d of %d jobs are missing; go on with %s", missing, c.total(), goOn)
 	}
 	return dropProgram(dir)
 }

@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/build"
 	"fulcrum/internal/secret"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/sweepreport"
 )
@@ -209,7 +210,7 @@ func (p *plan) checkSpace() error {
 		valid = true
 	}
 	if invalid != nil && valid {
-		fmt.Fprintf(os.Stderr, "warning: some points of the space are invalid, and their trials will fail: %v\n", invalid)
+		stdout.Message(os.Stderr, fmt.Sprintf("warning: some points of the space are invalid, and their trials will fail: %v", invalid))
 		return nil
 	}
 	return invalid
@@ -294,7 +295,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+configs.Quote(dir), "hydra.sweep.dir="+configs.Quote(p.dir),
 		"hydra.sweep.subdir="+configs.Quote(sub), fmt.Sprintf("hydra.job.num=%d", num))
 	// A job is written to disk. It takes its secrets from its own environment, as hydra.job.env_set says.
-	env := slices.DeleteFunc(h.Env(), func(pair string) bool {
+	env := slices.DeleteFunc(h.Env, func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		return secret.Named(name)
 	})

@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/program"
+	"fulcrum/internal/stdout"
 )
 
 // programFolder holds, inside a sweep's folder, the program that its jobs run and the libraries beside it: a build
@@ -81,8 +82,8 @@ func keepProgram(dir string) error {
 		return err
 	}
 	if keptProgram(dir) == "" {
-		fmt.Fprintf(os.Stderr, "warning: nothing can be executed in %s: jobs run %s itself, and a build in the middle of the "+
-			"sweep changes them\n", dir, self)
+		stdout.Message(os.Stderr, fmt.Sprintf("warning: nothing can be executed in %s: jobs run %s itself, and a build in the middle of "+
+			"the sweep changes them", dir, self))
 	}
 	return nil
 }
@@ -136,8 +137,8 @@ func chooseProgram(dir string, accept bool) error {
 		if same, err := sameContent(kept, self); err != nil || same {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "note: the jobs run the program that the sweep was started with (%s), not this build; to change to "+
-			"this one:  %s resume %s %s\n", kept, program.Name(), dir, AcceptChanges)
+		stdout.Message(os.Stderr, fmt.Sprintf("note: the jobs run the program that the sweep was started with (%s), not this build; "+
+			"to change to this one: %s", kept, program.Command("resume", dir, AcceptChanges)))
 		return nil
 	}
 	return keepProgram(dir)

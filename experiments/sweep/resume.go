@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
@@ -136,8 +137,8 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 			if hasResult(p.dir, *job) {
 				continue
 			}
-			fmt.Fprintf(os.Stderr, "warning: job %d was %s and its results are gone from %s: it runs again\n", job.Num, job.State,
-				filepath.Join(p.dir, job.Dir))
+			stdout.Message(os.Stderr, fmt.Sprintf("warning: job %d was %s and its results are gone from %s: it runs again", job.Num, job.State,
+				filepath.Join(p.dir, job.Dir)))
 			job.State, job.Attempts, job.Objectives, job.Metrics = launcher.Queued, 0, nil, nil
 		}
 		if job.State == launcher.Failed && !r.Retry {
@@ -162,7 +163,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 			what = jobNumbers(changed)
 		}
 		return nil, usage.Errorf("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the "+
-			"new one for jobs that have not begun:  run resume %s %s", p.dir, p.changes(s.Generation), what, p.dir, AcceptChanges)
+			"new one for jobs that have not begun: %s", p.dir, p.changes(s.Generation), what, program.Command("resume", p.dir, AcceptChanges))
 	}
 	if len(changed) > 0 || search {
 		s.Generation++

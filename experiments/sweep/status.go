@@ -20,8 +20,8 @@ func LostLedger(dir string) error {
 	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
 		return nil
 	}
-	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: run report %s, run "+
-		"resume %s", dir, ledger.FileName, filepath.Join(dir, "0"), filepath.Join(dir, "0"))
+	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: %s, %s", dir, ledger.FileName,
+		program.Command("report", filepath.Join(dir, "0")), program.Command("resume", filepath.Join(dir, "0")))
 }
 
 // checkStatus refuses a folder that has no status.
@@ -50,16 +50,16 @@ func PrintStatus(dir string) error {
 		return err
 	}
 	if !ledger.Exists(dir) {
-		stdout.Println(runStatus(dir))
+		stdout.Printf("%s\n", runStatus(dir))
 		return nil
 	}
 	s, jobs, err := observed(dir)
 	if err != nil {
 		return err
 	}
-	controlled := "nobody controls it (go on: " + program.Name() + " resume " + dir + ")"
+	controlled := "nobody controls it; go on: " + program.Command("resume", dir)
 	if runfolder.Locked(dir) {
-		controlled = "its controller is running (follow: " + program.Name() + " attach " + dir + ")"
+		controlled = "its controller is running; follow: " + program.Command("attach", dir)
 	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
 	} else if s.Trials > 0 {
@@ -99,7 +99,7 @@ func observe(dir string, job *ledger.Job) {
 	at := filepath.Join(dir, job.Dir)
 	if launcher.Ended(job.State) {
 		if job.State != launcher.Failed && job.State != launcher.Skipped && !hasResult(dir, *job) {
-			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; "+program.Name()+" resume "+dir+" makes them again"
+			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; make them again: "+program.Command("resume", dir)
 		}
 		return
 	}
@@ -116,7 +116,7 @@ func observe(dir string, job *ledger.Job) {
 	case last.State == launcher.Interrupted:
 		job.State = launcher.Queued
 	case last.State == launcher.Running && !launcher.Supervised(at):
-		job.State, job.Cause = launcher.Lost, "its process is gone; "+program.Name()+" resume "+dir+" goes on with it"
+		job.State, job.Cause = launcher.Lost, "its process is gone; go on: "+program.Command("resume", dir)
 	}
 }
 
@@ -133,9 +133,9 @@ func runStatus(dir string) string {
 	s, err := record.ReadSummary(dir)
 	switch {
 	case err != nil || s == nil:
-		return "killed" + at + " (" + program.Name() + " resume " + dir + ")"
+		return "killed" + at + "; go on: " + program.Command("resume", dir)
 	case s.State == record.StateDone, s.State == record.StatePruned:
 		return s.State
 	}
-	return s.State + at + " (" + program.Name() + " resume " + dir + ")"
+	return s.State + at + "; go on: " + program.Command("resume", dir)
 }

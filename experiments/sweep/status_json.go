@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports/record"
 )
 
@@ -80,7 +80,7 @@ func ReadStatus(dir string) (Status, error) {
 
 // tell hands the sweep's status to whoever waits for its end.
 func (p *plan) tell() {
-	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
+	warn := func(text string) { stdout.Message(os.Stderr, "warning: "+text) }
 	onEnd, err := runfolder.OnEndOf(p.master)
 	if err != nil {
 		warn(err.Error())

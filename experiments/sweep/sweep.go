@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/program"
 	"fulcrum/internal/usage"
 )
 
@@ -96,7 +97,7 @@ func (p *plan) unused() error {
 			continue
 		}
 		if ledger.Exists(p.dir) {
-			return usage.Errorf("%s holds a sweep: go on with it by  run resume %s  or name another hydra.sweep.dir", p.dir, p.dir)
+			return usage.Errorf("%s holds a sweep: name another hydra.sweep.dir, or go on with it: %s", p.dir, program.Command("resume", p.dir))
 		}
 		return usage.Errorf("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
 	}
@@ -107,7 +108,7 @@ func (p *plan) unused() error {
 func claimSweep(dir string) (*runfolder.Folder, error) {
 	f, err := runfolder.Claim(dir)
 	if _, ok := errors.AsType[*usage.Error](err); ok {
-		return nil, usage.Errorf("%s: another controller owns this sweep; follow it:  run attach %s", dir, dir)
+		return nil, usage.Errorf("%s: another controller owns this sweep; follow it: %s", dir, program.Command("attach", dir))
 	}
 	if err != nil {
 		return nil, err

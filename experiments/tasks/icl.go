@@ -13,14 +13,16 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/iclshapes"
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
+	"fulcrum/selector/clip"
 )
 
 // iclLoop runs task=icl: embeddings, pools and beams of the records, selectors that learn from them, the model's answers with what
@@ -37,44 +39,87 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 		return usage.Errorf("data.reward.mode=%s: beams.score=%s asks for no probabilities: take data.reward.mode=beam_score", mode,
 			j.Config.Beams.Score)
 	}
-	if j.Config.LVLM.Backend == "local" { // they are asked after the embeddings: say now that one is not there
-		for _, path := range o.Models {
-			if err := runfolder.CheckExists(path); err != nil {
-				return usage.Errorf("icl.models: %v", err)
-			}
-		}
-	}
 	s, err := newStages(j)
 	if err != nil {
 		return err
 	}
+	l := &loop{ICLOptions: o, stages: s, job: j}
+	if err := l.read(ctx); err != nil {
+		return err
+	}
+	if j.Compose != nil { // what a stage lacks is said before the first one starts
+		l.plan = true
+		if err := l.folders(); err != nil {
+			return err
+		}
+		if _, err := l.all(ctx); err != nil {
+			return err
+		}
+		l.plan = false
+	}
 	if j.Config.DryRun {
-		j.Logf("dry_run: nothing was run")
+		j.Logf("dry_run: every stage is configured; nothing was run")
 		return nil
 	}
 	j.Begun = true
-	l := &loop{ICLOptions: o, stages: s, job: j}
-	if err := l.prepare(ctx); err != nil {
+	answers, err := l.all(ctx)
+	if err != nil {
 		return err
 	}
-	var answers []*answered
-	models := o.Models
+	return l.report(answers)
+}
+
+// folders refuses models that are not there. They are opened by the stages that need them.
+func (l *loop) folders() error {
+	c := l.job.Config
+	if path := c.Encoder.Path; path != nil && l.embeddings == "" {
+		if err := workload.CheckDownloaded("encoder.path", *path); err != nil {
+			return err
+		}
+		folder, err := hffolder.Open(*path)
+		if err == nil {
+			_, err = clip.ParseConfig(folder.Config)
+		}
+		if err != nil {
+			return usage.Errorf("encoder.path: want a CLIP folder as save_pretrained writes it: %v", err)
+		}
+	}
+	if c.LVLM.Backend != "local" {
+		return nil
+	}
+	if path := c.LVLM.Path; path != nil && len(l.Models) == 0 {
+		return workload.CheckDownloaded("lvlm.path", *path)
+	}
+	for _, path := range l.Models {
+		if err := workload.CheckDownloaded("icl.models", path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all runs the stages: embeddings, and for each model its beams, selectors and answers.
+func (l *loop) all(ctx context.Context) (answers []*answered, err error) {
+	if err := l.embed(ctx); err != nil {
+		return nil, err
+	}
+	models := l.Models
 	if len(models) == 0 {
 		models = []string{""}
 	}
 	for _, name := range models {
 		of, err := l.ask(ctx, name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		answers = append(answers, of...)
 	}
-	return l.report(answers)
+	return answers, nil
 }
 
 // ask lets a model answer with what every method chooses for it. name is one of icl.models, "" = that of the section lvlm.
 func (l *loop) ask(ctx context.Context, name string) (answers []*answered, err error) {
-	if l.name = name; name != "" {
+	if l.name = name; name != "" && !l.plan {
 		l.job.Logf("model: %s", name)
 	}
 	if err := l.findModel(ctx, name); err != nil {
@@ -110,8 +155,10 @@ type loop struct {
 	set        *icl.Set
 	from       []string     // digests of the records and of their pictures
 	records    []string     // overrides that name the records
+	training   []string     // the same for stages that train with them
+	embeds     bool         // a stage makes the embeddings
 	asking     []string     // overrides of the stages that ask the model: where answers are kept
-	embeddings string       // override that names their table
+	embeddings string       // override that names their table; "" = a stage makes it
 	name       string       // of the model among icl.models; "" = the only one
 	model      []string     // overrides that name the model
 	weights    []string     // state of its files
@@ -122,8 +169,8 @@ type loop struct {
 	held       []icl.Record // held out, with answers
 }
 
-// prepare makes what all models have in common: records and embeddings.
-func (l *loop) prepare(ctx context.Context) error {
+// read reads the records.
+func (l *loop) read(ctx context.Context) error {
 	c := l.job.Config
 	c0 := *c
 	if c.Data.Name == "icl_shapes" && c.Data.RecordsICL == nil {
@@ -149,25 +196,38 @@ func (l *loop) prepare(ctx context.Context) error {
 			l.held = append(l.held, r)
 		}
 	}
+	if n, want := len(l.set.Queries(false)), c.Beams.Candidates; n <= want {
+		return usage.Errorf("beams.candidates=%d: the %d training records are too few for pools of so many and a question", want, n)
+	}
 	if len(l.held) == 0 {
 		return usage.Errorf("no held-out record has an answer: mark some with \"split\": \"val\"")
 	}
 	if c0.Data.RecordsICL != nil {
 		l.records = []string{"data.records_icl=" + quoted(*c0.Data.RecordsICL)}
 	}
+	if c.Data.RecordsICL == nil { // or it is among a stage's overrides anyway
+		if l.training = l.records; len(l.records) == 0 {
+			l.training = []string{"data.records_icl=" + quoted(*c.Data.Root)}
+		}
+	}
+	if c0.Data.Embeddings != nil {
+		l.embeddings = "data.embeddings=" + quoted(*c0.Data.Embeddings)
+	}
 	if c.LVLM.Store == nil { // what the models say is kept in one store for all stages
 		l.asking = []string{"lvlm.store=" + quoted(filepath.Join(l.root, "store"))}
 	}
-	if c0.Data.Embeddings == nil {
-		dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
-		if err = l.spend("embeddings", dir, err); err != nil {
-			return err
-		}
-		table := filepath.Join(dir, "embeddings.safetensors")
-		c0.Data.Embeddings = &table
-	}
-	l.embeddings = "data.embeddings=" + quoted(*c0.Data.Embeddings)
 	return nil
+}
+
+// embed makes the embeddings that all models have in common, unless there is a table.
+func (l *loop) embed(ctx context.Context) error {
+	if l.embeddings != "" && !l.embeds {
+		return nil
+	}
+	l.embeds = true
+	dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
+	l.embeddings = "data.embeddings=" + quoted(filepath.Join(dir, "embeddings.safetensors"))
+	return l.spend("embeddings", dir, err)
 }
 
 // search makes beams of the training queries and pools of the held-out ones.
@@ -280,6 +340,9 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	if l.job.Config.LVLM.Reward != nil { // the model scores selections in training
 		data = append(data, l.model...)
 	}
+	if l.job.Config.LVLM.Reward != nil || l.job.Config.Selector.Clip.Path != nil { // which are of questions and pictures
+		data = append(data, l.training...)
+	}
 	for seed := range l.seeds() {
 		stage := fmt.Sprintf("%s_%d", short, seed)
 		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
@@ -317,6 +380,9 @@ func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, 
 		return nil, err
 	}
 	a := &answered{model: l.name, method: method, shots: shots, seeds: []int64{seed}, folders: []string{dir}}
+	if l.plan {
+		return a, nil
+	}
 	text, err := os.ReadFile(filepath.Join(dir, "infer.json"))
 	if err == nil {
 		err = jsonwords.Unmarshal(text, &a.cost)

@@ -111,7 +111,7 @@ func (l *loop) report(all []*answered) error {
 // budgets is a table of what everything cost.
 func (l *loop) budgets(all []*answered) *page.Table {
 	t := page.NewTable([]string{"what", ">examples", ">runs", ">scored", ">asked", ">known", ">prompt tokens", ">seconds"}, nil)
-	t.Title = "Budgets"
+	t.Title, t.Named = "Budgets", 2
 	row := func(what string, shots any, runs int, c Inference, tokens any) {
 		t.Rows = append(t.Rows, []any{what, shots, runs, int(c.Scored), int(c.Asked), int(c.Known), tokens,
 			page.Markup(fmt.Sprintf("%.1f", c.Seconds))})

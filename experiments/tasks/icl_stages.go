@@ -31,12 +31,13 @@ type stages struct {
 	more []string // flags that say where its configuration lies
 	read []string // what its stages depend on beside that
 	num  int
+	plan bool // stages are composed and nothing runs
 	log  func(format string, args ...any)
 }
 
 func newStages(j *job.Job) (*stages, error) {
 	root := filepath.Join(j.Dir, "stages")
-	if s := j.Config.ICL.Stages; s != nil {
+	if s := j.Config.ICL.Stages; s != nil && !j.Config.DryRun {
 		root = *s
 	}
 	s := &stages{job: j, log: j.Logf}
@@ -156,6 +157,12 @@ func (s *stages) folder(name string, edition int, all, from []string) (string, e
 
 // start runs a stage with these overrides and no others.
 func (s *stages) start(ctx context.Context, name string, edition int, all, from []string) (string, error) {
+	if s.plan {
+		if _, err := s.job.Compose(all); err != nil {
+			return "", fmt.Errorf("stage %s: %w", name, err)
+		}
+		return filepath.Join(s.root, name), nil
+	}
 	all = slices.Concat(s.more, all)
 	dir, err := s.folder(name, edition, all, from)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -176,8 +177,8 @@ func linesOnly(key, path string) error {
 		case err != nil:
 			return nil
 		case c == '[':
-			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: jq -c '.[]' %s > FILE.jsonl", key,
-				path, path)
+			return usage.Errorf("%s=%s: found a JSON list, want JSON lines, one object a line: `jq -c '.[]' %s > FILE.jsonl`", key,
+				path, program.Quoted(path))
 		case c != ' ' && c != '\n' && c != '\r' && c != '\t' && c != 0xef && c != 0xbb && c != 0xbf:
 			return nil
 		}

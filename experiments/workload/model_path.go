@@ -54,7 +54,7 @@ func CheckDownloaded(key, path string) error {
 	}
 	if hubName.MatchString(path) {
 		local := "models/" + filepath.Base(path)
-		return usage.Errorf("%s=%s: no such folder, and nothing is downloaded: huggingface-cli download %s --local-dir %s, then %s=%s",
+		return usage.Errorf("%s=%s: no such folder, and nothing is downloaded: `hf download %s --local-dir %s`, then %s=%s",
 			key, path, path, local, key, local)
 	}
 	return usage.Errorf("%s=%s: no such folder%s: nothing is downloaded", key, path, nearpath.Hint(path))

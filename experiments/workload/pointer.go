@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
 	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
@@ -153,7 +155,7 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 // TellSkipped says what of the data is not used, and which keys are not read.
 func TellSkipped(j *job.Job, d record.DataSummary) {
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
-		text := fmt.Sprintf("data: skipped: %d %s", d.Skipped[reason], strings.ReplaceAll(reason, "_", " "))
+		text := "data: not used: " + record.SkippedText(reason, d.Skipped[reason])
 		if at := d.SkippedAt[reason]; at != "" {
 			text += " (" + at + ")"
 		}
@@ -188,7 +190,28 @@ func dataSummary(b *beamdata.Bundle) record.DataSummary {
 			s.SkippedAt[name] = "the first: " + at
 		}
 	}
+	s.Methods = methodsOf(b.All)
 	return s
+}
+
+// methodsOf returns what the recorded candidates of a set earn by how they were made, the best method first; nil where all were made alike.
+func methodsOf(set *beamdata.Set) []record.MethodSummary {
+	rewards := map[string][]float64{}
+	for i := range set.Len() {
+		for g := range set.NumCandidates(i) {
+			c := set.Candidate(i, g)
+			rewards[c.Method] = append(rewards[c.Method], c.Reward)
+		}
+	}
+	if len(rewards) < 2 {
+		return nil
+	}
+	var out []record.MethodSummary
+	for _, name := range slices.Sorted(maps.Keys(rewards)) {
+		out = append(out, record.MethodSummary{Name: name, Candidates: len(rewards[name]), Mean: record.Number(stat.Mean(rewards[name]))})
+	}
+	slices.SortStableFunc(out, func(a, b record.MethodSummary) int { return cmp.Compare(b.Mean, a.Mean) })
+	return out
 }
 
 // checkBestMetric refuses a checkpoint.best.metric that the validation queries cannot give.

@@ -3,6 +3,7 @@
 package stdout
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/term"
+
+	"fulcrum/internal/program"
 )
 
 var failed atomic.Pointer[error] // the first write that failed
@@ -53,8 +56,17 @@ func Size() (columns, lines int) {
 // Print writes as fmt.Print does.
 func Print(args ...any) { fmt.Fprint(writer{}, args...) }
 
-// Printf writes prose as fmt.Printf does, broken at the terminal's width.
+// Printf writes prose as fmt.Printf does, as Folded makes it.
 func Printf(format string, args ...any) { Print(Folded(fmt.Sprintf(format, args...))) }
+
+// Message writes a line that is no result, a warning or an error, to w, usually os.Stderr, as Folded makes it for w.
+func Message(w io.Writer, text string) {
+	width := 0
+	if f, ok := w.(*os.File); ok {
+		width, _, _ = term.GetSize(int(f.Fd())) // 0: it is no terminal
+	}
+	fmt.Fprintln(w, folded(text, width))
+}
 
 // Println writes as fmt.Println does.
 func Println(args ...any) { fmt.Fprintln(writer{}, args...) }
@@ -67,12 +79,32 @@ func Err() error {
 	return nil
 }
 
-// Fold breaks a line at spaces, or behind a bar, into lines of at most width characters (0: any number); what follows the
+// Fold breaks a line into lines of at most width characters (0: any number); what follows the first is indented. Commands,
+// as program.Cut finds them, stand whole on lines of their own, without backticks, to be pasted; what surrounds them is prose.
+func Fold(line string, width, indent int) string {
+	if line = strings.TrimRight(line, " "); width <= 0 || utf8.RuneCountInString(line) <= width {
+		return line
+	}
+	var out []string
+	for {
+		before, command, after, found := program.Cut(line)
+		if strings.TrimSpace(before) != "" {
+			out = append(out, foldProse(before, width, indent))
+		}
+		if !found {
+			return strings.Join(out, "\n")
+		}
+		out = append(out, strings.Repeat(" ", cmp.Or(indent, 4))+command)
+		line = strings.Repeat(" ", indent) + strings.TrimLeft(after, " ,;.:")
+	}
+}
+
+// foldProse breaks a line at spaces, or behind a bar, into lines of at most width characters; what follows the
 // first is indented. Where columns, two blanks apart, begin in the right half of a line, it is broken before the last of them:
 // a name stays with its value. A word that is too long stays whole.
-func Fold(line string, width, indent int) string {
+func foldProse(line string, width, indent int) string {
 	var b strings.Builder
-	for width > 0 && utf8.RuneCountInString(line) > width {
+	for utf8.RuneCountInString(line) > width {
 		runes := []rune(line)
 		at := width
 		if gap := strings.LastIndex(string(runes[:width]), "  "); gap > len(string(runes[:width/2])) {
@@ -95,9 +127,11 @@ func Fold(line string, width, indent int) string {
 	return b.String() + strings.TrimRight(line, " ")
 }
 
-// Folded breaks the lines of prose that are wider than the terminal. What is written to a file or a pipe stays as it is.
-func Folded(text string) string {
-	width := Width()
+// Folded names the program in commands as it was called, and breaks the lines that are wider than the terminal.
+func Folded(text string) string { return folded(text, Width()) }
+
+func folded(text string, width int) string {
+	text = program.AsCalled(text)
 	if width == 0 {
 		return text
 	}

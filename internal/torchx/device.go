@@ -53,8 +53,8 @@ func Device(name string) (string, error) {
 		}
 	}
 	if !CUDAAvailable() {
-		return "", fmt.Errorf("device=%s: this libtorch sees no CUDA device (run doctor); use device=cpu, or build with a libtorch that has "+
-			"CUDA: make build LIBTORCH=python, or LIBTORCH=/path", name)
+		return "", fmt.Errorf("device=%s: this libtorch sees no CUDA device (`run doctor` says more); use device=cpu, or build with one that "+
+			"has CUDA: `make build LIBTORCH=python`, or LIBTORCH=/path", name)
 	}
 	if count := int(C.fc_cuda_device_count()); n >= count {
 		return "", fmt.Errorf("device=%s: there are %d CUDA devices (cuda:0 … cuda:%d)", name, count, count-1)

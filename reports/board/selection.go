@@ -89,7 +89,7 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 	var dirs []string
 	for _, e := range runs {
 		if sizeOf(e.dir, record.EvalsFile) > maxFile || sizeOf(e.dir, record.MetricsFile) > maxFile {
-			c.Note = "A run's files are too large to compare here: run report A B."
+			c.Note = "A run's files are too large to compare here: `run report A B`."
 			return c, nil
 		}
 		dirs = append(dirs, e.dir)

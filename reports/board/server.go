@@ -83,7 +83,7 @@ func (s *Server) refuse(r *http.Request) (status int, text string) {
 		return http.StatusForbidden, "a request that changes something must say where it comes from"
 	}
 	if !s.holds(r) {
-		return http.StatusUnauthorized, "the token is missing or wrong: open the address that run board has printed"
+		return http.StatusUnauthorized, "the token is missing or wrong: open the address that `run board` has printed"
 	}
 	return 0, ""
 }

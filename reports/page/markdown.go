@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 )
 
@@ -31,7 +32,7 @@ func (d *Document) Console(width int) string {
 			_ = tables[0].ConsoleWithin(&b, width) // a builder takes every write
 			tables = tables[1:]
 		case !isRow:
-			b.WriteString(stdout.Fold(PlainText(Markup(strings.TrimLeft(line, "#"))), width, 0) + "\n")
+			b.WriteString(stdout.Fold(PlainText(Markup(program.AsCalled(strings.TrimLeft(line, "#")))), width, 0) + "\n")
 		}
 		inTable = isRow
 	}
@@ -131,16 +132,7 @@ func Clip(s string, width int) string {
 }
 
 // ShellCommand quotes argv for a POSIX shell.
-func ShellCommand(argv []string) string {
-	var out []string
-	for _, arg := range argv {
-		if arg == "" || strings.ContainsAny(arg, " \t\n'\"\\$`!*?[]{}()<>|&;#~") {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-		out = append(out, arg)
-	}
-	return strings.Join(out, " ")
-}
+func ShellCommand(argv []string) string { return program.Quoted(argv...) }
 
 // TableCode is CodeList for a cell of a table, where a bar would end the cell.
 func TableCode(overrides []string) string { return strings.ReplaceAll(CodeList(overrides), "|", `\|`) }

@@ -20,6 +20,7 @@ type Markup string
 // JSON, Parquet). A cell is nil (nothing), a bool, an int, a float64, a string of plain text, or Markup.
 type Table struct {
 	Title   string // plain text: the heading that it stands under
+	Named   int    // so many columns tell a row from the others, and stand in each part of a wide table; 0: the first
 	Columns []Column
 	Rows    [][]any         // as many cells as columns; fewer: the rest is nothing
 	Stream  iter.Seq[[]any] // rows that are too many to be held, instead of Rows; nil: none

@@ -2,6 +2,7 @@ package page
 
 import (
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/olekukonko/tablewriter"
@@ -56,7 +57,7 @@ func (t *Table) Console(w io.Writer) error {
 }
 
 // ConsoleWithin writes the table for a terminal of so many columns (0: any number). One that is wider comes in parts below
-// each other, each with the first column.
+// each other, each with the columns that name a row.
 func (t *Table) ConsoleWithin(w io.Writer, width int) error {
 	parts := t.parts(width)
 	for i, part := range parts {
@@ -83,6 +84,10 @@ func (t *Table) parts(width int) []*Table {
 			wide[i] = max(wide[i], twwidth.Width(visible(cell))+2)
 		}
 	}
+	named, names := max(t.Named, 1), 0 // and their width
+	for _, w := range wide[:min(named, len(wide))] {
+		names += w
+	}
 	var parts [][]int // of columns
 	used := 0
 	for i := 0; i < len(t.Columns); {
@@ -92,8 +97,8 @@ func (t *Table) parts(width int) []*Table {
 		}
 		if i == 0 {
 			parts = append(parts, nil)
-		} else if width > 0 && used+wanted > width+1 && len(parts[len(parts)-1]) > 1 {
-			parts, used = append(parts, []int{0}), wide[0]
+		} else if width > 0 && used+wanted > width+1 && len(parts[len(parts)-1]) > named {
+			parts, used = append(parts, slices.Clone(parts[0][:named])), names
 		}
 		for ; i < next; i++ {
 			parts[len(parts)-1] = append(parts[len(parts)-1], i)
@@ -115,7 +120,7 @@ func (t *Table) parts(width int) []*Table {
 				if i < len(row) {
 					cells[k] = row[i]
 				}
-				if room := width - wide[0] - 2; i > 0 && wide[i] > room && cells[k] != nil && room > 1 {
+				if room := width - names - 2; i >= named && wide[i] > room && cells[k] != nil && room > 1 {
 					cells[k] = Clip(visible(cells[k]), room)
 				}
 			}

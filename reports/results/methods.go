@@ -110,7 +110,7 @@ func (t MethodTable) Table(title string) *page.Table {
 	}
 	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, ">95% interval", ">over " + page.Plain(first),
 		">95% interval of it", "verdict"}, nil)
-	table.Title = title
+	table.Title, table.Named = title, 2
 	for _, m := range t.Methods {
 		row := []any{m.Name, m.Shots, len(m.Seeds), page.Markup(fmt.Sprintf("%.1f", m.percent())), nil, nil, nil, nil}
 		if m.Name == "none" {
@@ -126,6 +126,7 @@ func (t MethodTable) Table(title string) *page.Table {
 		table.Rows = append(table.Rows, row)
 	}
 	if t.Methods[0].Model != "" {
+		table.Named++
 		table.Columns = append(page.NewTable([]string{"model"}, nil).Columns, table.Columns...)
 		for i, m := range t.Methods {
 			table.Rows[i] = append([]any{m.Model}, table.Rows[i]...)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -13,11 +15,11 @@ import (
 
 // Mismatch is a number or a line that the records do not bear out.
 type Mismatch struct {
-	File       string // in the folder that was checked
-	Line       int    // 0: the whole file
-	What       string // which number, "" where stated and recomputed say it
-	Stated     string
-	Recomputed string
+	File       string `json:"file"` // in the folder that was checked
+	Line       int    `json:"line"` // 0: the whole file
+	What       string `json:"what"` // which number, "" where stated and recomputed say it
+	Stated     string `json:"stated"`
+	Recomputed string `json:"recomputed"`
 }
 
 // String is one line: metrics.jsonl:12: kl of grpo epoch 1: stated 0.05, recomputed 0.04.
@@ -84,7 +86,8 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 	}
 	if s := run.Summary; s != nil && s.Resumes < run.Resumes() {
 		return nil, fmt.Errorf("%s: the run was resumed after its report was written and has not ended since (%s knows %s, %s has %d): go "+
-			"on with run resume %s", dir, record.SummaryFile, page.Plural(s.Resumes, "resume"), record.MetricsFile, run.Resumes(), dir)
+			"on with %s", dir, record.SummaryFile, page.Plural(s.Resumes, "resume"), record.MetricsFile, run.Resumes(),
+			program.Command("resume", dir))
 	}
 	c := &runCheck{Verification: &Verification{}, dir: dir, run: run, opt: opt}
 	for _, check := range []func() error{c.digests, c.Rows, c.evaluations, c.summary, c.log, c.plots, c.Report} {
@@ -130,7 +133,7 @@ func (c *runCheck) wrong(row numberedRow, what, stated, recomputed string) {
 
 // weights checks the checkpoints against the digests of their tensors that they hold themselves.
 func (c *runCheck) weights() error {
-	paths, err := record.GlobIn(c.dir, "checkpoints/*_epoch*.safetensors") // best and last are links to one of them
+	paths, err := regular.Glob(c.dir, "checkpoints/*_epoch*.safetensors") // best and last are links to one of them
 	if err != nil {
 		return err
 	}

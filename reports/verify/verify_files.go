@@ -252,7 +252,7 @@ func (c *runCheck) Report() error {
 func (v *Verification) CompareReport(dir, text string, more page.Lively) error {
 	stated, err := os.ReadFile(filepath.Join(dir, page.ReportFile))
 	if os.IsNotExist(err) {
-		v.mismatch(Mismatch{File: page.ReportFile, Stated: "no file", Recomputed: "a report (run report FOLDER writes it)"})
+		v.mismatch(Mismatch{File: page.ReportFile, Stated: "no file", Recomputed: "a report (`run report FOLDER` writes it)"})
 		return nil
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
@@ -104,7 +105,7 @@ func NewSlurm(sweep, program string, opt SlurmOptions) (Launcher, error) {
 		return nil, err
 	}
 	ctx, quit := context.WithCancel(context.Background())
-	warn := func(text string) { fmt.Fprintln(os.Stderr, "warning: "+text) }
+	warn := func(text string) { stdout.Message(os.Stderr, "warning: "+text) }
 	return &slurm{
 		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn,
 			patience: time.Duration(opt.AnswerTimeoutMin * float64(time.Minute))}, events: make(chan Attempt),

@@ -43,7 +43,7 @@ func (o optunaOptions) Validate() error {
 		name, instead string
 		set           bool
 	}{
-		{"storage", "the sweep's own ledger in hydra.sweep.dir holds its trials, and  run resume SWEEP_DIR  goes on with them", o.Storage != nil},
+		{"storage", "the sweep's own ledger in hydra.sweep.dir holds its trials, and `run resume SWEEP_DIR` goes on with them", o.Storage != nil},
 		{"study_name", "a sweep is named by its folder: set hydra.sweep.dir", o.StudyName != nil},
 		{"search_space", ranges, o.SearchSpace != nil},
 		{"custom_search_space", ranges, o.CustomSearchSpace != nil},

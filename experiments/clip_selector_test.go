@@ -182,7 +182,8 @@ func TestCLIPAdaptersRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	const name = "text_model.encoder.layers.1.self_attn.out_proj"
-	if len(folder.A) != 16 || folder.Config.Rank != 2 || folder.Config.BaseModel != "clip" || len(folder.B[name]) != 2*16 {
-		t.Errorf("PEFT's folder has %d adapters of %+v", len(folder.A), folder.Config)
+	if len(folder.Tensors) != 2*16 || folder.Config.Rank != 2 || folder.Config.BaseModel != "clip" ||
+		len(folder.Tensors[lora.KeyB(name)].Values) != 2*16 {
+		t.Errorf("PEFT's folder has %d tensors of %+v", len(folder.Tensors), folder.Config)
 	}
 }

@@ -171,23 +171,21 @@ func (b *Batch) Take(k int, index []int, valid []bool) *Batch {
 func (b *Batch) Part(from, to int) *Batch {
 	lo, hi := from*b.G, to*b.G
 	out := &Batch{Source: b.Source, Queries: b.Queries[from:to], G: b.G, T: b.T,
-		Actions: b.Actions[lo*b.T : hi*b.T], Mask: b.Mask[lo*b.T : hi*b.T], Valid: b.Valid[lo:hi], Rewards: b.Rewards[lo:hi]}
-	if b.Truncated != nil {
-		out.Truncated = b.Truncated[lo:hi]
-	}
-	if b.Texts != nil {
-		out.Texts = b.Texts[lo:hi]
-	}
-	if b.Kept != nil {
-		out.Kept = b.Kept[lo:hi]
-	}
-	if b.Sampled != nil {
-		out.Sampled = b.Sampled[lo*b.T : hi*b.T]
-	}
+		Actions: b.Actions[lo*b.T : hi*b.T], Mask: b.Mask[lo*b.T : hi*b.T], Valid: b.Valid[lo:hi], Rewards: b.Rewards[lo:hi],
+		Truncated: part(b.Truncated, lo, hi), Texts: part(b.Texts, lo, hi), Kept: part(b.Kept, lo, hi),
+		Sampled: part(b.Sampled, lo*b.T, hi*b.T)}
 	for name, term := range b.Terms {
 		out.setTerm(name, term[lo:hi])
 	}
 	return out
+}
+
+// part returns entries lo … hi-1; nil stays nil.
+func part[E any](x []E, lo, hi int) []E {
+	if x == nil {
+		return nil
+	}
+	return x[lo:hi]
 }
 
 // Groups returns the batch with the groups of some of its queries, given by their place in it.

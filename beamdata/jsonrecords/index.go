@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"fulcrum/internal/digest"
 	"fulcrum/internal/regular"
@@ -19,11 +18,9 @@ import (
 // Index is where the records of a file lie: a top-level array of objects, or objects one after the other
 // (JSON Lines). It takes 12 bytes a record.
 type Index struct {
-	Path   string
+	regular.Kept
 	Digest string // SHA-256 of the file, hex
 
-	size   int64
-	mod    time.Time
 	start  []int64
 	length []int32
 }
@@ -36,17 +33,13 @@ const (
 // Scan reads a file once from end to end and notes where its records are, without decoding them. visit, when
 // not nil, sees the bytes of each in order and must not keep them.
 func Scan(path string, visit func(record []byte)) (*Index, error) {
-	f, err := regular.Open(path)
+	f, kept, err := regular.Keep(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
 	s := &scanner{r: f, hash: digest.New()}
-	x := &Index{Path: path, size: info.Size(), mod: info.ModTime()}
+	x := &Index{Kept: kept}
 	if err := s.records(func(at int64, record []byte) {
 		x.start, x.length = append(x.start, at), append(x.length, int32(len(record)))
 		if visit != nil {
@@ -64,18 +57,11 @@ func (x *Index) Len() int { return len(x.start) }
 
 // Read returns the bytes of a record. A file that changed since it was scanned is an error.
 func (x *Index) Read(row int64) ([]byte, error) {
-	f, err := regular.Open(x.Path)
+	f, err := x.Open()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if info.Size() != x.size || !info.ModTime().Equal(x.mod) {
-		return nil, fmt.Errorf("%s changed while it was in use: start again", x.Path)
-	}
 	b := make([]byte, x.length[row])
 	_, err = f.ReadAt(b, x.start[row])
 	return b, err

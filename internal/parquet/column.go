@@ -56,7 +56,7 @@ const (
 
 // index reads the headers of all pages.
 func (c *Column) index() error {
-	f, err := c.file.open()
+	f, err := c.file.Open()
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (c *Column) indexChunk(f io.ReaderAt, group int, meta fields, row, rows int
 		at = d
 	}
 	end := at + meta.int(7)
-	if at < 0 || end < at || end > c.file.size {
-		return fmt.Errorf("pages from byte %d to %d of a file of %d", at, end, c.file.size)
+	if at < 0 || end < at || end > c.file.Size {
+		return fmt.Errorf("pages from byte %d to %d of a file of %d", at, end, c.file.Size)
 	}
 	var dict *page
 	for last := row + rows; row < last; {
@@ -164,11 +164,11 @@ func readHeader(f io.ReaderAt, at, end int64) (fields, int64, error) {
 			return nil, 0, err
 		}
 		t := &thrift{b: buf}
-		head, err := t.object(0)
-		if errors.Is(err, errShort) && size < end-at {
+		head := t.object(0)
+		if errors.Is(t.err, errShort) && size < end-at {
 			continue
 		}
-		return head, int64(t.at), err
+		return head, int64(t.at), t.err
 	}
 }
 
@@ -203,7 +203,7 @@ func (c *Column) values(p *page) ([]*string, error) {
 	if v, ok := recent(c.cache, p); ok {
 		return v, nil
 	}
-	f, err := c.file.open()
+	f, err := c.file.Open()
 	if err != nil {
 		return nil, err
 	}

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
-	"time"
 
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
@@ -22,9 +20,7 @@ const (
 
 // File is an open Parquet file. It is safe for concurrent use and holds no file descriptor between calls.
 type File struct {
-	Path   string
-	size   int64
-	mod    time.Time
+	regular.Kept
 	rows   int64
 	leaves []leaf
 	groups []rowGroup
@@ -54,16 +50,12 @@ const maxFooter = 256 << 20
 
 // Open reads the footer: columns, row groups.
 func Open(path string) (*File, error) {
-	f, err := regular.Open(path)
+	f, kept, err := regular.Keep(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	p := &File{Path: path, size: info.Size(), mod: info.ModTime(), columns: map[string]*Column{}}
+	p := &File{Kept: kept, columns: map[string]*Column{}}
 	if err := p.readFooter(f); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -72,10 +64,10 @@ func Open(path string) (*File, error) {
 
 func (p *File) readFooter(f io.ReaderAt) error {
 	tail := make([]byte, 8)
-	if p.size < int64(len(magic)+len(tail)) {
+	if p.Size < int64(len(magic)+len(tail)) {
 		return errors.New("too short for a Parquet file")
 	}
-	if _, err := f.ReadAt(tail, p.size-8); err != nil {
+	if _, err := f.ReadAt(tail, p.Size-8); err != nil {
 		return err
 	}
 	if string(tail[4:]) == "PARE" {
@@ -85,16 +77,17 @@ func (p *File) readFooter(f io.ReaderAt) error {
 		return errors.New("not a Parquet file, or one cut short: it does not end with PAR1")
 	}
 	n := int64(binary.LittleEndian.Uint32(tail))
-	if n > p.size-int64(len(magic)+len(tail)) || n > maxFooter {
-		return fmt.Errorf("a footer of %d bytes in a file of %d", n, p.size)
+	if n > p.Size-int64(len(magic)+len(tail)) || n > maxFooter {
+		return fmt.Errorf("a footer of %d bytes in a file of %d", n, p.Size)
 	}
 	buf := make([]byte, n)
-	if _, err := f.ReadAt(buf, p.size-8-n); err != nil {
+	if _, err := f.ReadAt(buf, p.Size-8-n); err != nil {
 		return err
 	}
-	meta, err := (&thrift{b: buf}).object(0)
-	if err != nil {
-		return fmt.Errorf("footer: %w", err)
+	t := &thrift{b: buf}
+	meta := t.object(0)
+	if t.err != nil {
+		return fmt.Errorf("footer: %w", t.err)
 	}
 	if err := p.readSchema(meta.list(2)); err != nil {
 		return fmt.Errorf("footer: %w", err)
@@ -184,21 +177,4 @@ func (p *File) Column(name string) (*Column, error) {
 		return c, nil
 	}
 	return nil, fmt.Errorf("%s: %w", p.Path, registry.Unknown("column", name, p.Columns()))
-}
-
-// open opens the file again; one that changed is an error.
-func (p *File) open() (*os.File, error) {
-	f, err := regular.Open(p.Path)
-	if err != nil {
-		return nil, err
-	}
-	info, err := f.Stat()
-	if err == nil && (info.Size() != p.size || !info.ModTime().Equal(p.mod)) {
-		err = fmt.Errorf("%s changed while it was in use: start again", p.Path)
-	}
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	return f, nil
 }

@@ -10,10 +10,12 @@ import (
 // fields is a Thrift struct by field number: int64, float64, bool, []byte, []any or fields.
 type fields map[int]any
 
-// thrift reads Thrift's compact protocol, in which Parquet writes its metadata.
+// thrift reads Thrift's compact protocol, in which Parquet writes its metadata. The first error stays, and what is read behind it
+// is empty.
 type thrift struct {
-	b  []byte
-	at int
+	b   []byte
+	at  int
+	err error
 }
 
 // errShort says that the bytes end within a value: more may follow in the file.
@@ -22,145 +24,126 @@ var errShort = errors.New("the metadata ends early")
 // maxDepth bounds nesting: Parquet's own needs six.
 const maxDepth = 32
 
-func (t *thrift) byte() (byte, error) {
-	if t.at >= len(t.b) {
-		return 0, errShort
+func (t *thrift) fail(err error) {
+	if t.err == nil {
+		t.err = err
 	}
-	t.at++
-	return t.b[t.at-1], nil
 }
 
-func (t *thrift) uvarint() (uint64, error) {
+func (t *thrift) take(n uint64) []byte {
+	if t.err != nil || n > uint64(len(t.b)-t.at) {
+		t.fail(errShort)
+		return nil
+	}
+	t.at += int(n)
+	return t.b[t.at-int(n) : t.at]
+}
+
+func (t *thrift) byte() byte {
+	for _, b := range t.take(1) {
+		return b
+	}
+	return 0
+}
+
+func (t *thrift) uvarint() uint64 {
 	v, n := binary.Uvarint(t.b[t.at:])
 	switch {
 	case n == 0:
-		return 0, errShort
+		t.fail(errShort)
 	case n < 0:
-		return 0, errors.New("a number of more than 64 bits")
+		t.fail(errors.New("a number of more than 64 bits"))
+	default:
+		t.at += n
 	}
-	t.at += n
-	return v, nil
+	return v
 }
 
-func (t *thrift) varint() (int64, error) {
-	v, err := t.uvarint()
-	return int64(v>>1) ^ -int64(v&1), err
-}
-
-func (t *thrift) bytes() ([]byte, error) {
-	n, err := t.uvarint()
-	if err != nil {
-		return nil, err
-	}
-	if n > uint64(len(t.b)-t.at) {
-		return nil, errShort
-	}
-	t.at += int(n)
-	return t.b[t.at-int(n) : t.at], nil
+func (t *thrift) varint() int64 {
+	v := t.uvarint()
+	return int64(v>>1) ^ -int64(v&1)
 }
 
 // object reads a struct up to its end.
-func (t *thrift) object(depth int) (fields, error) {
+func (t *thrift) object(depth int) fields {
 	if depth > maxDepth {
-		return nil, errors.New("metadata nested too deeply")
+		t.fail(errors.New("metadata nested too deeply"))
 	}
 	out, id := fields{}, 0
 	for {
-		head, err := t.byte()
-		if err != nil || head == 0 {
-			return out, err
+		head := t.byte()
+		if head == 0 {
+			return out
 		}
 		if delta := int(head >> 4); delta > 0 {
 			id += delta
 		} else {
-			n, err := t.varint()
-			if err != nil {
-				return nil, err
-			}
-			id = int(n)
+			id = int(t.varint())
 		}
-		if out[id], err = t.value(head&15, depth, false); err != nil {
-			return nil, err
-		}
+		out[id] = t.value(head&15, depth, false)
 	}
 }
 
 // value reads a value of a type; in a list a bool takes a byte of its own.
-func (t *thrift) value(kind byte, depth int, inList bool) (any, error) {
+func (t *thrift) value(kind byte, depth int, inList bool) any {
 	switch kind {
 	case 1, 2:
-		if !inList {
-			return kind == 1, nil
+		if inList {
+			return t.byte() == 1
 		}
-		b, err := t.byte()
-		return b == 1, err
+		return kind == 1
 	case 3:
-		b, err := t.byte()
-		return int64(int8(b)), err
+		return int64(int8(t.byte()))
 	case 4, 5, 6:
 		return t.varint()
 	case 7:
-		if len(t.b)-t.at < 8 {
-			return nil, errShort
-		}
-		t.at += 8
-		return math.Float64frombits(binary.LittleEndian.Uint64(t.b[t.at-8:])), nil
+		var b [8]byte
+		copy(b[:], t.take(8))
+		return math.Float64frombits(binary.LittleEndian.Uint64(b[:]))
 	case 8:
-		return t.bytes()
+		return t.take(t.uvarint())
 	case 9, 10:
 		return t.list(depth)
 	case 11:
-		return t.mapping(depth)
+		t.skipMap(depth)
+		return nil
 	case 12:
 		return t.object(depth + 1)
 	}
-	return nil, fmt.Errorf("metadata of an unknown type %d", kind)
+	t.fail(fmt.Errorf("metadata of an unknown type %d", kind))
+	return nil
 }
 
-func (t *thrift) list(depth int) ([]any, error) {
-	head, err := t.byte()
-	if err != nil {
-		return nil, err
-	}
+func (t *thrift) list(depth int) []any {
+	head := t.byte()
 	n := uint64(head >> 4)
 	if n == 15 {
-		if n, err = t.uvarint(); err != nil {
-			return nil, err
-		}
+		n = t.uvarint()
 	}
 	if n > uint64(len(t.b)-t.at) { // every element takes a byte at least
-		return nil, errShort
+		t.fail(errShort)
 	}
 	if depth > maxDepth {
-		return nil, errors.New("metadata nested too deeply")
+		t.fail(errors.New("metadata nested too deeply"))
 	}
-	out := make([]any, n)
-	for i := range out {
-		if out[i], err = t.value(head&15, depth+1, true); err != nil {
-			return nil, err
-		}
+	var out []any
+	for t.err == nil && uint64(len(out)) < n {
+		out = append(out, t.value(head&15, depth+1, true))
 	}
-	return out, nil
+	return out
 }
 
-// mapping passes over a map: nothing that is read here is one.
-func (t *thrift) mapping(depth int) (any, error) {
-	n, err := t.uvarint()
-	if err != nil || n == 0 {
-		return nil, err
+// skipMap passes over a map: nothing that is read here is one.
+func (t *thrift) skipMap(depth int) {
+	n := t.uvarint()
+	if n == 0 {
+		return
 	}
-	kinds, err := t.byte()
-	if err != nil {
-		return nil, err
+	kinds := t.byte()
+	for ; t.err == nil && n > 0; n-- {
+		t.value(kinds>>4, depth+1, true)
+		t.value(kinds&15, depth+1, true)
 	}
-	for range n {
-		for _, kind := range []byte{kinds >> 4, kinds & 15} {
-			if _, err := t.value(kind, depth+1, true); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return nil, nil
 }
 
 // The getters return the zero value for a field that is absent or of another type.

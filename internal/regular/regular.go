@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"fulcrum/internal/hostmem"
 )
@@ -27,6 +28,39 @@ func Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// Kept is a file that is opened again and again, as it was the first time.
+type Kept struct {
+	Path string
+	Size int64
+	mod  time.Time
+}
+
+// Keep opens a regular file and notes what it is.
+func Keep(path string) (*os.File, Kept, error) {
+	k := Kept{Path: path}
+	f, err := Open(path)
+	if err != nil {
+		return nil, k, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, k, err
+	}
+	k.Size, k.mod = info.Size(), info.ModTime()
+	return f, k, nil
+}
+
+// Open opens the file; one that changed is an error.
+func (k Kept) Open() (*os.File, error) {
+	f, now, err := Keep(k.Path)
+	if err == nil && (now.Size != k.Size || !now.mod.Equal(k.mod)) {
+		f.Close()
+		return nil, fmt.Errorf("%s changed while it was in use: start again", k.Path)
+	}
+	return f, err
 }
 
 func check(path string, stat func(string) (fs.FileInfo, error)) error {

@@ -180,7 +180,7 @@ func (e *entry) judged(stages []record.StageResult) {
 		return
 	}
 	e.Split, e.Metric, e.Best = planned.Split, planned.Metric, finite(planned.Mean)
-	for _, y := range results.Yardsticks() {
+	for _, y := range results.YardsticksOf(results.TableOf(stages, *planned)) {
 		p := *y.Gain(planned)
 		if p == nil {
 			continue

@@ -168,22 +168,14 @@ func openProcessor(folder string, v Tower) (*processor, error) {
 }
 
 func parseProcessor(raw []byte, v Tower) (*processor, error) {
-	on := true
 	f := struct {
-		Type      string    `json:"image_processor_type"`
-		Feature   string    `json:"feature_extractor_type"`
-		Size      sides     `json:"size"`
-		Crop      sides     `json:"crop_size"`
-		Mean      []float64 `json:"image_mean"`
-		Std       []float64 `json:"image_std"`
-		Resize    *bool     `json:"do_resize"`
-		CutOut    *bool     `json:"do_center_crop"`
-		Rescale   *bool     `json:"do_rescale"`
-		Normalize *bool     `json:"do_normalize"`
-		Convert   *bool     `json:"do_convert_rgb"`
-		Factor    float64   `json:"rescale_factor"`
-		Resample  int       `json:"resample"`
-	}{Size: sides{Shortest: 224}, Crop: sides{Shortest: 224}, CutOut: &on, Factor: 1.0 / 255, Resample: 3}
+		Type    string `json:"image_processor_type"`
+		Feature string `json:"feature_extractor_type"`
+		Size    sides  `json:"size"`
+		Crop    sides  `json:"crop_size"`
+		CutOut  *bool  `json:"do_center_crop"`
+		pixels.Steps
+	}{Size: sides{Shortest: 224}, Crop: sides{Shortest: 224}}
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return nil, err
 	}
@@ -193,21 +185,10 @@ func parseProcessor(raw []byte, v Tower) (*processor, error) {
 			return nil, registry.Unknown("image_processor_type", kind, known[1:])
 		}
 	}
-	for _, step := range []struct {
-		key string
-		on  *bool
-	}{{"do_resize", f.Resize}, {"do_rescale", f.Rescale}, {"do_normalize", f.Normalize}, {"do_convert_rgb", f.Convert}} {
-		if step.on != nil && !*step.on {
-			return nil, fmt.Errorf("%s: false is not supported", step.key)
-		}
-	}
-	if f.Resample != 3 {
-		return nil, fmt.Errorf("resample: %d is not supported (3: bicubic)", f.Resample)
-	}
-	if d := f.Factor*255 - 1; d > 1e-9 || d < -1e-9 {
-		return nil, fmt.Errorf("rescale_factor: %g is not supported (1/255)", f.Factor)
-	}
 	p := &processor{shortest: f.Size.Shortest, height: f.Size.Height, width: f.Size.Width, pixels: pixels.DefaultConfig()}
+	if err := f.Steps.Apply(&p.pixels); err != nil {
+		return nil, err
+	}
 	p.pixels.PatchSize, p.pixels.TemporalPatchSize, p.pixels.MergeSize = v.Patch, 1, 1
 	if f.CutOut == nil || *f.CutOut {
 		p.crop = max(f.Crop.Shortest, f.Crop.Height)
@@ -221,19 +202,6 @@ func parseProcessor(raw []byte, v Tower) (*processor, error) {
 	}
 	if side != v.Image {
 		return nil, fmt.Errorf("size and crop_size: pictures have sides of %d, the model's image_size is %d", side, v.Image)
-	}
-	for _, s := range []struct {
-		key  string
-		from []float64
-		to   *[3]float64
-	}{{"image_mean", f.Mean, &p.pixels.Mean}, {"image_std", f.Std, &p.pixels.Std}} {
-		if s.from == nil {
-			continue
-		}
-		if len(s.from) != 3 {
-			return nil, fmt.Errorf("%s has %d values, want 3", s.key, len(s.from))
-		}
-		copy(s.to[:], s.from)
 	}
 	return p, p.pixels.Validate()
 }

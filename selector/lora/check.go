@@ -17,18 +17,15 @@ func Check(folder *string, modules map[string]Module, params *torchx.Params) err
 	if err != nil {
 		return err
 	}
-	if len(a.A) != len(modules) {
-		return fmt.Errorf("%s adapts %d modules, the model %d", *folder, len(a.A), len(modules))
+	if n := len(a.Tensors) / 2; n != len(modules) { // A and B
+		return fmt.Errorf("%s adapts %d modules, the model %d", *folder, n, len(modules))
 	}
 	all := params.Values()
 	for name := range modules {
-		for _, of := range []struct {
-			key  string
-			want []float32
-		}{{KeyA(name), a.A[name]}, {KeyB(name), a.B[name]}} {
-			from, to := params.Range(of.key)
-			if !slices.Equal(all[from:to], of.want) {
-				return fmt.Errorf("%s: tensor %s was not loaded: the model has other values", *folder, of.key)
+		for _, key := range []string{KeyA(name), KeyB(name)} {
+			from, to := params.Range(key)
+			if !slices.Equal(all[from:to], a.Tensors[key].Values) {
+				return fmt.Errorf("%s: tensor %s was not loaded: the model has other values", *folder, key)
 			}
 		}
 	}

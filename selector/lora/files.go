@@ -28,11 +28,15 @@ const (
 
 // Adapter is the content of an adapter folder.
 type Adapter struct {
-	Path   string
-	Config Config
-	A, B   map[string][]float32 // by canonical module name; A [r, in], B [out, r], row-major
+	Path    string
+	Config  Config
+	Tensors map[string]Matrix // by KeyA and KeyB
+}
 
-	shapes map[string][]int // of the tensors, by KeyA and KeyB
+// Matrix is A [r, in] or B [out, r], row-major.
+type Matrix struct {
+	Shape  []int
+	Values []float32
 }
 
 // configFile is adapter_config.json. What would change the arithmetic and is not done here is refused by name.
@@ -117,7 +121,7 @@ func Read(path string) (*Adapter, error) {
 		return nil, err
 	}
 	defer file.Close()
-	a := &Adapter{Path: path, Config: config, A: map[string][]float32{}, B: map[string][]float32{}, shapes: map[string][]int{}}
+	a := &Adapter{Path: path, Config: config, Tensors: map[string]Matrix{}}
 	for _, t := range file.Tensors {
 		if err := a.add(t); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(path, weightsName), err)
@@ -130,27 +134,23 @@ func Read(path string) (*Adapter, error) {
 func (a *Adapter) add(t tensorfile.Tensor) error {
 	name := strings.Replace(t.Name, ".default.weight", ".weight", 1) // some savers keep the adapter's name
 	rest, ok := strings.CutPrefix(name, prefix)
-	into, key := a.A, ""
+	key := ""
 	if module, isA := strings.CutSuffix(rest, suffixA); isA {
-		rest, key = module, KeyA(hffolder.Canonical(module))
+		key = KeyA(hffolder.Canonical(module))
 	} else if module, isB := strings.CutSuffix(rest, suffixB); isB {
-		rest, into, key = module, a.B, KeyB(hffolder.Canonical(module))
-	} else {
-		ok = false
+		key = KeyB(hffolder.Canonical(module))
 	}
-	if !ok {
+	if !ok || key == "" {
 		return fmt.Errorf("unexpected tensor %s: want names like %s", t.Name, KeyA("model.layers.0.self_attn.q_proj"))
 	}
-	module := hffolder.Canonical(rest)
-	if _, dup := into[module]; dup {
+	if _, dup := a.Tensors[key]; dup {
 		return fmt.Errorf("tensor %s is there twice, in both name layouts", t.Name)
 	}
 	values, err := t.Float32s()
 	if err != nil {
 		return err
 	}
-	into[module] = slices.Clone(values) // the file is unmapped
-	a.shapes[key] = t.Shape
+	a.Tensors[key] = Matrix{t.Shape, slices.Clone(values)} // the file is unmapped
 	return nil
 }
 
@@ -166,16 +166,16 @@ func (a *Adapter) Check(modules []Module) error {
 		}{{KeyA(m.Name), []int{m.Rank, m.In}}, {KeyB(m.Name), []int{m.Out, m.Rank}}} {
 			wanted[w.key] = true
 			names = append(names, w.key)
-			got, ok := a.shapes[w.key]
+			got, ok := a.Tensors[w.key]
 			if !ok {
 				return fmt.Errorf("%s: tensor %s is missing (%s adapts %s)", at, w.key, configName, m.Name)
 			}
-			if !slices.Equal(got, w.want) {
-				return fmt.Errorf("%s: tensor %s has shape %v, want %v", at, w.key, got, w.want)
+			if !slices.Equal(got.Shape, w.want) {
+				return fmt.Errorf("%s: tensor %s has shape %v, want %v", at, w.key, got.Shape, w.want)
 			}
 		}
 	}
-	for _, key := range sortedKeys(a.shapes) {
+	for _, key := range sortedKeys(a.Tensors) {
 		if !wanted[key] {
 			hint := ""
 			if near, ok := registry.Nearest(key, names); ok {

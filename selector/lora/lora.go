@@ -15,6 +15,7 @@ import (
 
 	"fulcrum/internal/registry"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/torchx"
 )
 
 // Options configures new adapters (config section vl.lora).
@@ -70,6 +71,18 @@ type Module struct {
 type Linear struct {
 	Name    string
 	In, Out int
+}
+
+// Linears lists the matrices among a model's tensors, but those that are tables, as layers that could be adapted.
+func Linears(specs []torchx.Spec, table func(name string) bool) []Linear {
+	var out []Linear
+	for _, s := range specs {
+		name, ok := strings.CutSuffix(s.Name, ".weight")
+		if ok && len(s.Shape) == 2 && !table(name) {
+			out = append(out, Linear{Name: name, In: s.Shape[1], Out: s.Shape[0]})
+		}
+	}
+	return out
 }
 
 // allLinear is PEFT's word for every linear layer but the head.

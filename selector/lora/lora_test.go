@@ -111,9 +111,9 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(a.A) != 16 || len(a.B) != 16 || a.Config.Rank != 8 || a.Config.Alpha != 32 ||
+	if len(a.Tensors) != 32 || a.Config.Rank != 8 || a.Config.Alpha != 32 ||
 		!slices.Equal(a.Config.Targets, []string{"q_proj", "k_proj", "v_proj", "o_proj"}) {
-		t.Fatalf("read %d and %d matrices, %+v", len(a.A), len(a.B), a.Config)
+		t.Fatalf("read %d matrices, %+v", len(a.Tensors), a.Config)
 	}
 	modules := func(rank, in int, n int) (out []Module) {
 		for i := range n {

@@ -34,8 +34,8 @@ func Start(params *torchx.Params, layers []Linear, modules map[string]Module, fr
 	for name, m := range modules {
 		values := InitA(m, seed)
 		if from != nil {
-			values = from.A[name]
-			if err := params.Set(KeyB(name), from.B[name]); err != nil {
+			values = from.Tensors[KeyA(name)].Values
+			if err := params.Set(KeyB(name), from.Tensors[KeyB(name)].Values); err != nil {
 				return err
 			}
 		}

@@ -2,12 +2,13 @@ package pointer
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
 	"fulcrum/selector/clip"
+	trained "fulcrum/selector/weights"
 )
 
 // OpenOptions says how Open builds a policy from a checkpoint.
@@ -98,19 +99,14 @@ func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model *clip.Adapted, h
 
 // assign copies the file's weights into the policy; fresh ones keep their start.
 func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
-	var unknown, missing []string
-	for name := range c.Weights {
-		if !p.params.Has(name) {
-			unknown = append(unknown, name)
-		}
-	}
+	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Weights)), p.params.Has)
+	var missing []string
 	for _, name := range p.params.Names() {
 		if _, ok := c.Weights[name]; !ok && name != "skip_scale" && name != "learned_scale" && !slices.Contains(fresh, name) {
 			missing = append(missing, name)
 		}
 	}
-	sort.Strings(unknown)
-	sort.Strings(missing)
+	slices.Sort(missing)
 	switch incomplete := len(unknown)+len(missing) > 0; {
 	case incomplete && !o.Strict && o.Warn != nil:
 		o.Warn(fmt.Sprintf("%s: unknown parameters [%s] were dropped, missing parameters [%s] keep their initial values (init.strict=false)",
@@ -121,24 +117,10 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 			c.Path, strings.Join(unknown, ", "), strings.Join(missing, ", "))
 	}
 	for _, name := range p.params.Names() {
-		t, ok := c.Weights[name]
-		if !ok {
-			continue
-		}
-		if want := p.params.Shape(name); !slices.Equal(t.Shape, want) {
-			return fmt.Errorf("%s: parameter %s has shape %v, want %v", c.Path, name, t.Shape, want)
-		}
-		values, err := t.Float32s()
-		if err != nil {
-			return fmt.Errorf("%s: parameter %s: %w", c.Path, name, err)
-		}
-		for i, v := range values {
-			if v-v != 0 {
-				return fmt.Errorf("%s: parameter %s holds %v at %d, want finite numbers", c.Path, name, v, i)
+		if t, ok := c.Weights[name]; ok {
+			if err := trained.Set(p.params, "parameter", t); err != nil {
+				return fmt.Errorf("%s: %w", c.Path, err)
 			}
-		}
-		if err := p.params.Set(name, values); err != nil {
-			return fmt.Errorf("%s: %w", c.Path, err)
 		}
 	}
 	return nil

@@ -15,11 +15,10 @@ type coverage struct{}
 
 func (coverage) weights(opt Options, h int) []weight {
 	m := opt.Diversity.Prototypes
-	return []weight{
+	return append([]weight{
 		{name: "diversity.weight", shape: []int{1}, start: constant(opt.Diversity.Weight)},
 		{name: "diversity.prototypes", shape: []int{m, h}, start: normal(1)},
-		{name: "diversity.needs.weight", shape: []int{m, h}, start: xavier}, {name: "diversity.needs.bias", shape: []int{m}, start: zeros},
-	}
+	}, linearWeights("diversity.needs.", h, m, xavier)...)
 }
 
 // topics are the topic distributions of unit vectors [..., h]: [..., M].

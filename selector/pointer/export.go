@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -112,9 +111,7 @@ func (c *Checkpoint) exportSafetensors(path string) error {
 	for key, value := range c.shapes() {
 		meta["selector."+key] = value
 	}
-	for key, value := range c.Metadata {
-		meta[key] = value
-	}
+	maps.Copy(meta, c.Metadata)
 	tensors := make([]tensorfile.Tensor, 0, len(c.Weights))
 	for _, name := range c.Names() {
 		tensors = append(tensors, c.Weights[name])
@@ -165,7 +162,7 @@ func (c *Checkpoint) fitsReference(format string) error {
 			missing = append(missing, name)
 		}
 	}
-	sort.Strings(missing)
+	slices.Sort(missing)
 	if len(extra)+len(missing) > 0 {
 		return fmt.Errorf("%s: not the reference's selector: format %s has no place for [%s] and needs [%s] (format safetensors holds any "+
 			"selector)",
@@ -236,12 +233,7 @@ func (c *Checkpoint) progress() (phase string, metrics *tensorfile.Dict, beta fl
 			return "", nil, 0, fmt.Errorf("%s: metadata metrics: %w", c.Path, err)
 		}
 	}
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		x, ok := values[name].(float64)
 		if text, isText := values[name].(string); isText {
 			x, err = strconv.ParseFloat(text, 64)

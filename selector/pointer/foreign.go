@@ -1,11 +1,13 @@
 package pointer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/big"
 	"path/filepath"
-	"sort"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -276,18 +278,9 @@ func (c *Checkpoint) Names() []string {
 	for i, name := range referenceNames(c.layers()) {
 		rank[name] = i - 1<<20
 	}
-	names := make([]string, 0, len(c.Weights))
-	for name := range c.Weights {
-		names = append(names, name)
-	}
-	sort.Slice(names, func(i, j int) bool {
-		a, b := names[i], names[j]
-		if rank[a] != rank[b] {
-			return rank[a] < rank[b]
-		}
-		return a < b
+	return slices.SortedFunc(maps.Keys(c.Weights), func(a, b string) int {
+		return cmp.Or(cmp.Compare(rank[a], rank[b]), cmp.Compare(a, b))
 	})
-	return names
 }
 
 // referenceNames lists the parameters of the reference's selector with that many attention layers.

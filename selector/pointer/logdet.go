@@ -35,11 +35,7 @@ func (logdet) remember(p *Policy, e encoded, memory []torchx.Tensor, chosen torc
 	for _, b := range memory[1:] {
 		along := torchx.SumKeep(torchx.Mul(b, chosen), 2) // [B, N, 1]
 		rest = torchx.Sub(rest, torchx.Mul(along, b))
-		if square := torchx.Square(along); left.Nil() {
-			left = square
-		} else {
-			left = torchx.Add(left, square)
-		}
+		left = plus(left, torchx.Square(along))
 	}
 	b := torchx.Div(rest, torchx.Sqrt(torchx.AddScalar(torchx.Neg(left), full)))
 	gain := torchx.Sub(memory[0], torchx.Square(products(b, e.cand)))

@@ -10,6 +10,7 @@ package pointer
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"fulcrum/beamdata"
@@ -76,12 +77,8 @@ func weights(opt Options, d int) []weight {
 	w = append(w, opt.CandidateEncoder.weights(h)...)
 	for i := range opt.NumLayers {
 		attn, norm := fmt.Sprintf("cross_attn_layers.%d.", i), fmt.Sprintf("attn_norms.%d.", i)
-		w = append(w,
-			weight{name: attn + "in_proj_weight", shape: []int{3 * h, h}, start: xavier},
-			weight{name: attn + "in_proj_bias", shape: []int{3 * h}, start: zeros},
-			weight{name: attn + "out_proj.weight", shape: []int{h, h}, start: kaiming},
-			weight{name: attn + "out_proj.bias", shape: []int{h}, start: zeros},
-			weight{name: norm + "weight", shape: []int{h}, start: constant(1)}, weight{name: norm + "bias", shape: []int{h}, start: zeros})
+		w = slices.Concat(w, linearWeights(attn+"in_proj_", h, 3*h, xavier), linearWeights(attn+"out_proj.", h, h, kaiming),
+			normWeights(norm, h))
 	}
 	w = append(w, weight{name: "query_proj.weight", shape: []int{h, h}, start: nearIdentity},
 		weight{name: "cand_proj.weight", shape: []int{h, h}, start: nearIdentity})

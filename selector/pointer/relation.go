@@ -68,15 +68,7 @@ func (p *Policy) relation(in *inputs, e encoded) torchx.Tensor {
 	o, w := p.opt.Relation, p.params.Get
 	q := torchx.Narrow(in.rows, 0, in.u, in.b)          // [B, d]
 	c := e.perQuery(torchx.Narrow(in.rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
-	var score torchx.Tensor                             // [B, K]
-	add := func(x torchx.Tensor) {
-		if score.Nil() {
-			score = x
-		} else {
-			score = torchx.Add(score, x)
-		}
-	}
-	var z torchx.Tensor // [B, d]
+	var score, z torchx.Tensor                          // [B, K], [B, d]
 	if o.Bilinear != "none" {
 		weight := w("relation.bilinear.weight")
 		z = torchx.MatMul(q, weight)
@@ -87,20 +79,24 @@ func (p *Policy) relation(in *inputs, e encoded) torchx.Tensor {
 	if o.GateDim > 0 {
 		gate := torchx.ReLU(torchx.Linear(q, w("relation.gate_in.weight"), w("relation.gate_in.bias")))
 		gate = torchx.Mul(q, torchx.Linear(gate, w("relation.gate_out.weight"), w("relation.gate_out.bias")))
-		if z.Nil() {
-			z = gate
-		} else {
-			z = torchx.Add(z, gate)
-		}
+		z = plus(z, gate)
 	}
 	if !z.Nil() {
-		add(torchx.Squeeze(products(torchx.Unsqueeze(z, 1), c), 1))
+		score = torchx.Squeeze(products(torchx.Unsqueeze(z, 1), c), 1)
 	}
 	if o.ProductDim > 0 {
 		scaled := torchx.Scale(q, math.Sqrt(float64(p.dim)))  // entries of unit size
 		product := torchx.Mul(torchx.Unsqueeze(scaled, 1), c) // [B, K, d]
 		hidden := torchx.ReLU(torchx.Linear(product, w("relation.product_in.weight"), w("relation.product_in.bias")))
-		add(torchx.Squeeze(torchx.Linear(hidden, w("relation.product_out.weight"), w("relation.product_out.bias")), 2))
+		score = plus(score, torchx.Squeeze(torchx.Linear(hidden, w("relation.product_out.weight"), w("relation.product_out.bias")), 2))
 	}
 	return torchx.Scale(score, o.Scale)
+}
+
+// plus returns sum + x, or x where there is no sum yet.
+func plus(sum, x torchx.Tensor) torchx.Tensor {
+	if sum.Nil() {
+		return x
+	}
+	return torchx.Add(sum, x)
 }

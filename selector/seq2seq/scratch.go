@@ -7,6 +7,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
+	"fulcrum/selector/weights"
 )
 
 // Vocabulary is what a model made from random weights must know of its tokenizer.
@@ -33,7 +34,9 @@ func New(options Options, vocab Vocabulary, device string, seed int64) (*Model, 
 // newScratch makes the model of a configuration.
 func newScratch(options Options, cfg *Config, device string, seed int64) (*Model, error) {
 	options.Path, options.Adapter, options.LoRA, options.TuneAll = nil, nil, lora.Options{}, false
-	w, err := tokens.Scratch(cfg.layout(options), options.load(), nil, device, func(s torchx.Spec) []float32 { return cfg.start(s, seed) })
+	w, err := tokens.Scratch(cfg.layout(options), options.load(), nil, device, func(s torchx.Spec) []float32 {
+		return weights.Start(s, cfg.startStd(s), seed)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -8,12 +8,10 @@ import (
 	"strings"
 
 	"fulcrum/internal/hffolder"
-	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
-	"fulcrum/selector/weights"
 )
 
 // finalBias is BART's constant added to all logits: never trained, and zero where a folder has none.
@@ -128,20 +126,13 @@ func (c *Config) layout(o Options) tokens.Layout {
 
 // linears lists the layers that adapters can be put on: all but tables and the head.
 func (c *Config) linears() []lora.Linear {
-	var out []lora.Linear
-	for _, s := range c.weightNames() {
-		name, ok := strings.CutSuffix(s.Name, ".weight")
-		if ok && len(s.Shape) == 2 && !isTable(s.Name) && name != "lm_head" {
-			out = append(out, lora.Linear{Name: name, In: s.Shape[1], Out: s.Shape[0]})
-		}
-	}
-	return out
+	return lora.Linears(c.weightNames(), func(name string) bool { return name == "lm_head" || isTable(name) })
 }
 
 // isTable reports whether a matrix is looked up row by row instead of multiplied with.
 func isTable(name string) bool {
-	return strings.HasSuffix(name, "shared.weight") || strings.HasSuffix(name, "relative_attention_bias.weight") ||
-		strings.HasSuffix(name, "embed_positions.weight")
+	return strings.HasSuffix(name, "shared") || strings.HasSuffix(name, "relative_attention_bias") ||
+		strings.HasSuffix(name, "embed_positions")
 }
 
 // targets are the modules that adapters go on where the options name none.
@@ -150,25 +141,6 @@ func (c *Config) targets() []string {
 		return []string{"q", "v"}
 	}
 	return []string{"q_proj", "v_proj"}
-}
-
-// start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the
-// seed and the name only.
-func (c *Config) start(spec torchx.Spec, seed int64) []float32 {
-	values := make([]float32, weights.Numel(spec))
-	switch {
-	case strings.HasSuffix(spec.Name, ".bias"):
-	case len(spec.Shape) == 1:
-		for i := range values {
-			values[i] = 1
-		}
-	default:
-		r, std := rng.New(seed, "init "+spec.Name), c.startStd(spec)
-		for i := range values {
-			values[i] = float32(std * r.NormFloat64())
-		}
-	}
-	return values
 }
 
 // startStd is the standard deviation of a matrix at the start: one for all in BART; in T5, whose attention has no
@@ -187,7 +159,7 @@ func (c *Config) startStd(spec torchx.Spec) float64 {
 	case strings.HasSuffix(name, ".relative_attention_bias.weight"):
 		return c.InitStd / math.Sqrt(width)
 	}
-	return c.InitStd / math.Sqrt(float64(spec.Shape[1])) // of the inputs: d_model, the inner width, or d_ff
+	return c.InitStd / math.Sqrt(float64(spec.Shape[len(spec.Shape)-1])) // of the inputs: d_model, the inner width, or d_ff
 }
 
 func sqrt(n int) float64 { return math.Sqrt(float64(n)) }

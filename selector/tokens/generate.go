@@ -105,14 +105,9 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	if opt.Observe != nil {
 		opt.Observe(t, logits)
 	}
-	last := t+1 == opt.MaxNewTokens && len(opt.Last) > 0
-	first := t == 0 && len(opt.First) > 0
-	from := logits
-	switch {
-	case last:
-		from = forced(len(live), w.Vocab, opt.Last)
-	case first:
-		from = forced(len(live), w.Vocab, opt.First)
+	from, ids := logits, opt.forced(t)
+	if ids != nil {
+		from = forced(len(live), w.Vocab, ids)
 	}
 	drawn, kept, logp := torchx.SampleTokens(from,
 		torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
@@ -122,7 +117,7 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	}
 	var going []*Sequence
 	for i, s := range live {
-		if ended := s.append(drawn[i], opt, last || first, last, at(kept, i), at(logp, i)); !ended {
+		if ended := s.append(drawn[i], opt, at(kept, i), at(logp, i)); !ended {
 			going = append(going, s)
 		}
 	}
@@ -137,22 +132,34 @@ func at(x []float64, k int) float64 {
 	return x[k]
 }
 
-// append takes the next token, which may be forced or the last one that there is room for, and reports whether it ends the
-// sequence. kept and logp are what is known of a draw.
-func (s *Sequence) append(id int64, o *GenerateOptions, isForced, last bool, kept, logp float64) (ended bool) {
+// forced returns the ids that token number t is one of; nil = any.
+func (o *GenerateOptions) forced(t int) []int64 {
+	switch {
+	case t+1 == o.MaxNewTokens && len(o.Last) > 0:
+		return o.Last
+	case t == 0 && len(o.First) > 0:
+		return o.First
+	}
+	return nil
+}
+
+// append takes the next token, which may be forced, and reports whether it ends the sequence. A last one that is forced leaves it
+// unfinished. kept and logp are what is known of a draw.
+func (s *Sequence) append(id int64, o *GenerateOptions, kept, logp float64) (ended bool) {
+	t := len(s.IDs)
 	s.IDs = append(s.IDs, id)
 	switch {
 	case o.scored:
 		s.logp += logp
 	case o.Temperature == 0:
-	case isForced:
+	case o.forced(t) != nil:
 		s.sampled = append(s.sampled, math.NaN())
 	default:
 		s.sampled = append(s.sampled, logp)
 		s.kept.Add(kept)
 	}
 	ended = !o.IgnoreEOS && slices.Contains(o.EOS, id)
-	s.finished = ended && !last
+	s.finished = ended && !(t+1 == o.MaxNewTokens && len(o.Last) > 0)
 	return ended
 }
 

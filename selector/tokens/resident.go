@@ -132,13 +132,13 @@ func (b *residentBatch) run(record bool) {
 	fresh := true // the rows are others than those of the graph
 	steps := b.opt.MaxNewTokens
 	for t := 1; t < steps; t++ {
-		switch last := t+1 == steps && len(b.opt.Last) > 0; {
-		case last || !record || fresh && steps-t < fewSteps:
-			b.step(last)
+		switch ids := b.opt.forced(t); {
+		case ids != nil || !record || fresh && steps-t < fewSteps:
+			b.step(ids)
 		case fresh:
-			b.step(false) // once as it is: libraries make their workspaces, kernels are compiled
+			b.step(nil) // once as it is: libraries make their workspaces, kernels are compiled
 			former := graph
-			err := torchx.Try(func() error { graph = torchx.Capture(former, func() { b.step(false) }); return nil })
+			err := torchx.Try(func() error { graph = torchx.Capture(former, func() { b.step(nil) }); return nil })
 			if err != nil { // an operation waits for the device, say
 				b.w.unrecorded(err)
 				record, graph = false, former
@@ -176,24 +176,13 @@ func (w *Weights) unrecorded(why error) {
 // first draws the tokens that follow the prompts.
 func (b *residentBatch) first() {
 	defer torchx.Scope()()
-	b.draw(b.next.First(), b.forced(len(b.opt.First) > 0, len(b.opt.Last) > 0 && b.opt.MaxNewTokens == 1))
+	b.draw(b.next.First(), b.opt.forced(0))
 }
 
-// step draws one more token of each row.
-func (b *residentBatch) step(last bool) {
+// step draws one more token of each row, one of these ids; nil = any.
+func (b *residentBatch) step(ids []int64) {
 	defer torchx.Scope()()
-	b.draw(b.next.Next(b.ids), b.forced(false, last))
-}
-
-// forced returns the ids that a token must be one of; nil = any.
-func (b *residentBatch) forced(first, last bool) []int64 {
-	switch {
-	case last:
-		return b.opt.Last
-	case first:
-		return b.opt.First
-	}
-	return nil
+	b.draw(b.next.Next(b.ids), ids)
 }
 
 // draw takes a token of each row and writes down what is known of it.
@@ -274,8 +263,7 @@ func (b *residentBatch) fill(all []*Sequence) {
 	for i, s := range all {
 		for t := range o.MaxNewTokens {
 			k := t*b.all + i
-			last, first := t+1 == o.MaxNewTokens && len(o.Last) > 0, t == 0 && len(o.First) > 0
-			if s.append(drawn[k], o, last || first, last, at(kept, k), at(logp, k)) {
+			if s.append(drawn[k], o, at(kept, k), at(logp, k)) {
 				break
 			}
 		}

@@ -142,7 +142,12 @@ func ParseConfig(raw []byte) (*Config, error) {
 	text := f.textFile
 	if f.Text != nil {
 		whole := or(f.DType, or(f.NewDType, "")) // transformers goes by it, and may leave an old one inside
-		text.fill(*f.Text)
+		inner := struct {
+			Text *textFile `json:"text_config"`
+		}{&text} // its keys win over those at the top
+		if err := jsonwords.Unmarshal(raw, &inner); err != nil {
+			return nil, err
+		}
 		if whole != "" {
 			text.DType = &whole
 		}
@@ -178,32 +183,10 @@ func (f *file) known() error {
 		}
 		return registry.Unknown("model_type", f.ModelType, []string{"qwen2", "qwen2_5_vl"})
 	}
-	for _, name := range architectures() {
-		if f.Architectures[0] == name {
-			return nil
-		}
+	if slices.Contains(architectures(), f.Architectures[0]) {
+		return nil
 	}
 	return registry.Unknown("architecture", f.Architectures[0], architectures())
-}
-
-// fill takes the keys that stand in text_config, which win over those at the top.
-func (t *textFile) fill(inner textFile) {
-	// Marshalling keeps this in step with the struct: absent keys are null and leave the field alone.
-	raw, err := json.Marshal(inner)
-	if err != nil {
-		return
-	}
-	var keys map[string]json.RawMessage
-	if json.Unmarshal(raw, &keys) != nil {
-		return
-	}
-	for key, value := range keys {
-		if string(value) == "null" {
-			delete(keys, key)
-		}
-	}
-	raw, _ = json.Marshal(keys)
-	_ = json.Unmarshal(raw, t)
 }
 
 func (c *Config) text(t textFile) error {

@@ -7,6 +7,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
+	"fulcrum/selector/weights"
 )
 
 // Vocabulary is what a model made from random weights must know of its tokenizer.
@@ -40,7 +41,7 @@ func newScratch(options Options, cfg *Config, device string, seed int64) (*Model
 		return nil, err
 	}
 	w, err := tokens.Scratch(cfg.layout(options), options.load(), generation, device,
-		func(s torchx.Spec) []float32 { return start(s, cfg.InitStd, seed) })
+		func(s torchx.Spec) []float32 { return weights.Start(s, cfg.InitStd, seed) })
 	if err != nil {
 		return nil, err
 	}

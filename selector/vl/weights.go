@@ -1,15 +1,12 @@
 package vl
 
 import (
-	"math/rand/v2"
 	"strings"
 
 	"fulcrum/internal/hffolder"
-	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
-	"fulcrum/selector/weights"
 )
 
 // weightNames lists the tensors of a model under their names in the published folders, in the order of the computation
@@ -36,14 +33,7 @@ func (c *Config) layout(o Options) tokens.Layout {
 // linears lists the layers that adapters can be put on: all but the embedding and the head, whose logits are never computed as
 // a whole.
 func (c *Config) linears() []lora.Linear {
-	var out []lora.Linear
-	for _, s := range c.weightNames() {
-		name, ok := strings.CutSuffix(s.Name, ".weight")
-		if ok && len(s.Shape) == 2 && name != "model.embed_tokens" && name != "lm_head" {
-			out = append(out, lora.Linear{Name: name, In: s.Shape[1], Out: s.Shape[0]})
-		}
-	}
-	return out
+	return lora.Linears(c.weightNames(), func(name string) bool { return name == "model.embed_tokens" || name == "lm_head" })
 }
 
 // tunedParts lists the whole parts of a folder's model that are trained.
@@ -83,26 +73,4 @@ func (o Options) tuned(name string) bool {
 // where it is the embedding.
 func (c *Config) bare(name string) bool {
 	return strings.HasSuffix(name, "rotary_emb.inv_freq") || c.Tied && name == "lm_head.weight"
-}
-
-// start fills a weight as Hugging Face's initialisation does: norms 1, biases 0, everything else normal. It depends on the
-// seed and the name only.
-func start(spec torchx.Spec, std float64, seed int64) []float32 {
-	values := make([]float32, weights.Numel(spec))
-	switch {
-	case strings.HasSuffix(spec.Name, ".bias"):
-	case len(spec.Shape) == 1:
-		for i := range values {
-			values[i] = 1
-		}
-	default:
-		normal(rng.New(seed, "init "+spec.Name), std, values)
-	}
-	return values
-}
-
-func normal(r *rand.Rand, std float64, values []float32) {
-	for i := range values {
-		values[i] = float32(std * r.NormFloat64())
-	}
 }

@@ -23,23 +23,28 @@ func Assign(params *torchx.Params, file *tensorfile.File) error {
 		if !ok {
 			return fmt.Errorf("tensor %s is missing", name)
 		}
-		if !slices.Equal(t.Shape, params.Shape(name)) {
-			return fmt.Errorf("tensor %s has shape %v, want %v", name, t.Shape, params.Shape(name))
-		}
-		values, err := t.Float32s()
-		if err != nil {
-			return err
-		}
-		for i, v := range values {
-			if v-v != 0 {
-				return fmt.Errorf("tensor %s holds %v at %d, want finite numbers", name, v, i)
-			}
-		}
-		if err := params.Set(name, values); err != nil {
+		if err := Set(params, "tensor", t); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Set copies a file's tensor into the parameter of its name. kind is what errors call it.
+func Set(params *torchx.Params, kind string, t tensorfile.Tensor) error {
+	if want := params.Shape(t.Name); !slices.Equal(t.Shape, want) {
+		return fmt.Errorf("%s %s has shape %v, want %v", kind, t.Name, t.Shape, want)
+	}
+	values, err := t.Float32s()
+	if err != nil {
+		return err
+	}
+	for i, v := range values {
+		if v-v != 0 {
+			return fmt.Errorf("%s %s holds %v at %d, want finite numbers", kind, t.Name, v, i)
+		}
+	}
+	return params.Set(t.Name, values)
 }
 
 // Portable is config.json, for a checkpoint's metadata, without the path that it was once loaded from.

@@ -16,6 +16,7 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 )
@@ -175,6 +176,25 @@ func Numel(specs ...torchx.Spec) (n int) {
 		n += x
 	}
 	return n
+}
+
+// Start fills a fresh tensor as Hugging Face's initialisation does: norms 1, biases 0, everything else normal with this standard
+// deviation. It depends on the seed and the name only.
+func Start(s torchx.Spec, std float64, seed int64) []float32 {
+	values := make([]float32, Numel(s))
+	switch {
+	case strings.HasSuffix(s.Name, ".bias"):
+	case len(s.Shape) == 1:
+		for i := range values {
+			values[i] = 1
+		}
+	default:
+		r := rng.New(seed, "init "+s.Name)
+		for i := range values {
+			values[i] = float32(std * r.NormFloat64())
+		}
+	}
+	return values
 }
 
 // FileType resolves the torch_dtype that a folder is to be written in.

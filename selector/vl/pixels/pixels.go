@@ -60,21 +60,14 @@ func OpenConfig(folder string) (Config, error) {
 func parseConfig(data []byte) (Config, error) {
 	c := DefaultConfig()
 	f := struct {
-		Type      string    `json:"image_processor_type"`
-		Min       *int      `json:"min_pixels"`
-		Max       *int      `json:"max_pixels"`
-		Size      sizeJSON  `json:"size"`
-		Patch     *int      `json:"patch_size"`
-		Temporal  *int      `json:"temporal_patch_size"`
-		Merge     *int      `json:"merge_size"`
-		Mean      []float64 `json:"image_mean"`
-		Std       []float64 `json:"image_std"`
-		Resize    *bool     `json:"do_resize"`
-		Rescale   *bool     `json:"do_rescale"`
-		Normalize *bool     `json:"do_normalize"`
-		Convert   *bool     `json:"do_convert_rgb"`
-		Factor    *float64  `json:"rescale_factor"`
-		Resample  *int      `json:"resample"`
+		Type     string   `json:"image_processor_type"`
+		Min      *int     `json:"min_pixels"`
+		Max      *int     `json:"max_pixels"`
+		Size     sizeJSON `json:"size"`
+		Patch    *int     `json:"patch_size"`
+		Temporal *int     `json:"temporal_patch_size"`
+		Merge    *int     `json:"merge_size"`
+		Steps
 	}{}
 	if err := jsonwords.Unmarshal(data, &f); err != nil {
 		return Config{}, err
@@ -88,29 +81,53 @@ func parseConfig(data []byte) (Config, error) {
 	set(&c.PatchSize, f.Patch)
 	set(&c.TemporalPatchSize, f.Temporal)
 	set(&c.MergeSize, f.Merge)
+	if err := f.Steps.Apply(&c); err != nil {
+		return Config{}, err
+	}
+	return c, c.Validate()
+}
+
+// Steps are the keys of preprocessor_config.json that all processors of pictures have.
+type Steps struct {
+	Mean      []float64 `json:"image_mean"`
+	Std       []float64 `json:"image_std"`
+	Resize    *bool     `json:"do_resize"`
+	Rescale   *bool     `json:"do_rescale"`
+	Normalize *bool     `json:"do_normalize"`
+	Convert   *bool     `json:"do_convert_rgb"`
+	Factor    *float64  `json:"rescale_factor"`
+	Resample  *int      `json:"resample"`
+}
+
+// Apply takes over what c can express and refuses the rest.
+func (s Steps) Apply(c *Config) error {
 	for _, v := range []struct {
 		key  string
 		from []float64
 		to   *[3]float64
-	}{{"image_mean", f.Mean, &c.Mean}, {"image_std", f.Std, &c.Std}} {
-		if v.from != nil && copy(v.to[:], v.from) != len(v.from) || v.from != nil && len(v.from) != 3 {
-			return Config{}, fmt.Errorf("%s has %d values, want 3", v.key, len(v.from))
+	}{{"image_mean", s.Mean, &c.Mean}, {"image_std", s.Std, &c.Std}} {
+		if v.from == nil {
+			continue
 		}
+		if len(v.from) != 3 {
+			return fmt.Errorf("%s has %d values, want 3", v.key, len(v.from))
+		}
+		*v.to = [3]float64(v.from)
 	}
-	for key, on := range map[string]*bool{"do_resize": f.Resize, "do_rescale": f.Rescale, "do_normalize": f.Normalize,
-		"do_convert_rgb": f.Convert} {
+	for key, on := range map[string]*bool{"do_resize": s.Resize, "do_rescale": s.Rescale, "do_normalize": s.Normalize,
+		"do_convert_rgb": s.Convert} {
 		if on != nil && !*on {
-			return Config{}, fmt.Errorf("%s: false is not supported", key)
+			return fmt.Errorf("%s: false is not supported", key)
 		}
 	}
 	const bicubic = 3
-	if f.Resample != nil && *f.Resample != bicubic {
-		return Config{}, fmt.Errorf("resample: %d is not supported (3: bicubic)", *f.Resample)
+	if s.Resample != nil && *s.Resample != bicubic {
+		return fmt.Errorf("resample: %d is not supported (3: bicubic)", *s.Resample)
 	}
-	if f.Factor != nil && math.Abs(*f.Factor*255-1) > 1e-9 {
-		return Config{}, fmt.Errorf("rescale_factor: %g is not supported (1/255)", *f.Factor)
+	if s.Factor != nil && math.Abs(*s.Factor*255-1) > 1e-9 {
+		return fmt.Errorf("rescale_factor: %g is not supported (1/255)", *s.Factor)
 	}
-	return c, c.Validate()
+	return nil
 }
 
 type sizeJSON struct {

@@ -13,6 +13,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
@@ -101,9 +102,9 @@ func CheckExists(path string) error {
 func NoRun(dir string) error {
 	const most, deepest = 2, 3
 	var below []string
-	for depth, pattern := 0, dir; depth < deepest && len(below) == 0; depth++ {
-		pattern = filepath.Join(pattern, "*")
-		below, _ = filepath.Glob(filepath.Join(pattern, Marker)) // a name with [ or * finds less
+	for depth, pattern := 0, Marker; depth < deepest && len(below) == 0; depth++ {
+		pattern = filepath.Join("*", pattern)
+		below, _ = regular.Glob(dir, pattern)
 	}
 	if len(below) == 0 {
 		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)

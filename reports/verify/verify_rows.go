@@ -77,14 +77,9 @@ func (c *runCheck) Rows() error {
 	}
 	phases := map[string]*phaseRows{}
 	order := record.NewMetricOrder()
-	path := filepath.Join(c.dir, record.MetricsFile)
 	line, steps, epochs, means := 0, 0, 0, 0
-	err = record.EachLine(path, func(text []byte) error {
+	err = record.EachRow(c.dir, func(parsed record.Row) error {
 		line++
-		parsed, err := record.ParseRow(text)
-		if err != nil {
-			return err
-		}
 		row := numberedRow{parsed, line}
 		if row.Kind != record.KindStep {
 			c.others = append(c.others, row)

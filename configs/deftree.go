@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -383,7 +384,7 @@ func (b *treeBuilder) notFound(n *treeNode) error {
 	if err != nil {
 		return err
 	}
-	msg := in + "Could not find '" + it.configPath() + "'" + didYouMean(it.name, options)
+	msg := in + "Could not find '" + it.configPath() + "'" + didYouMean(path.Base(strings.TrimSuffix(it.name, ".yaml")), options)
 	if !b.lib.group(it.groupPath()) {
 		if groups, _, err := b.lib.allGroups(""); err == nil {
 			msg += ": there is no group '" + it.groupPath() + "'" + didYouMean(it.groupPath(), groups)

@@ -100,6 +100,11 @@ func CheckExists(path string) error {
 
 // NoRun is the error of a folder that should be one of a run or a sweep and is neither. It names some that lie below it.
 func NoRun(dir string) error {
+	for above := filepath.Dir(dir); above != filepath.Dir(above); above = filepath.Dir(above) { // a report, a checkpoint
+		if IsRun(above) {
+			return usage.Errorf("%s lies in a run folder: name the folder itself, %s", dir, above)
+		}
+	}
 	const most, deepest = 2, 3
 	var below []string
 	for depth, pattern := 0, Marker; depth < deepest && len(below) == 0; depth++ {

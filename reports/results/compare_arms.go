@@ -247,7 +247,7 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 }
 
 func (t ArmTable) Write(d *page.Document) {
-	d.Heading(2, "%s on %s", page.Capital(t.Metric), page.Plain(t.Split))
+	d.Heading(2, "%s on %s", page.Capital(MetricName(t.Metric)), page.Plain(t.Split))
 	t.WriteTable(d)
 }
 
@@ -294,7 +294,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.errorParts())
+			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, MetricName(t.Metric)))+"."+r.first.errorParts())
 		}
 	}
 	for _, b := range t.baselines {

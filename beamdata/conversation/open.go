@@ -147,9 +147,7 @@ func (f *file) Sample(row int64) (Sample, error) {
 	if err != nil {
 		return s, fmt.Errorf("%s: %w%s", f.at(row, s.Name), err, f.hint(raw, f.index.Len() == 1))
 	}
-	if s.Name == "" {
-		s.Name = fmt.Sprintf("record %d", row+1)
-	}
+	s.Name = cmp.Or(s.Name, fmt.Sprintf("record %d", row+1))
 	s.Messages = f.wording.apply(s.Messages)
 	return s, nil
 }

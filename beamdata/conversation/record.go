@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,13 +132,7 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 
 // message turns one entry into a message. Tags count in what the user says; elsewhere they are text.
 func (t turn) message(files *files) (chat.Message, error) {
-	from, value := t.From, t.Value
-	if from == "" {
-		from = t.Role
-	}
-	if value == nil {
-		value = t.Content
-	}
+	from, value := cmp.Or(t.From, t.Role), cmp.Or(t.Value, t.Content)
 	if value == nil {
 		return chat.Message{}, errors.New("no value: want a text")
 	}

@@ -2,6 +2,7 @@ package texts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -177,9 +178,7 @@ func (s *source) Sample(row int64) (conversation.Sample, error) {
 		}
 		return conversation.Sample{ID: row}, fmt.Errorf("%s: %w", at, err)
 	}
-	if r.id == "" {
-		r.id = fmt.Sprintf("record %d", row+1)
-	}
+	r.id = cmp.Or(r.id, fmt.Sprintf("record %d", row+1))
 	return r.sample(row, s.prefix), nil
 }
 

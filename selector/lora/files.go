@@ -1,6 +1,7 @@
 package lora
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -219,12 +220,8 @@ func (c Config) JSON() ([]byte, error) {
 	if c.BaseModel != "" {
 		base = c.BaseModel
 	}
-	task := c.TaskType
-	if task == "" {
-		task = "CAUSAL_LM"
-	}
 	raw, err := json.MarshalIndent(map[string]any{
-		"peft_type": "LORA", "task_type": task, "base_model_name_or_path": base, "inference_mode": true,
+		"peft_type": "LORA", "task_type": cmp.Or(c.TaskType, "CAUSAL_LM"), "base_model_name_or_path": base, "inference_mode": true,
 		"r": c.Rank, "lora_alpha": c.Alpha, "lora_dropout": c.Dropout, "target_modules": targets,
 		"rank_pattern": ranks, "alpha_pattern": alphas, "use_rslora": c.RSLoRA,
 		"bias": "none", "fan_in_fan_out": false, "init_lora_weights": true, "modules_to_save": nil, "use_dora": false,

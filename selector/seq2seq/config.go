@@ -2,6 +2,7 @@ package seq2seq
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -78,10 +79,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 			return nil, registry.Unknown("architecture", head.Architectures[0], sortedKeys(known))
 		}
 	}
-	c := &Config{Kind: kind, DType: head.DType, Raw: bytes.Clone(raw)}
-	if c.DType == "" {
-		c.DType = head.NewDType
-	}
+	c := &Config{Kind: kind, DType: cmp.Or(head.DType, head.NewDType), Raw: bytes.Clone(raw)}
 	var err error
 	switch kind {
 	case kindT5:

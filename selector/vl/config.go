@@ -2,6 +2,7 @@ package vl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -233,11 +234,7 @@ func (c *Config) rope(t textFile) error {
 		if r == nil {
 			continue
 		}
-		kind := r.NewType
-		if kind == "" {
-			kind = r.Type
-		}
-		if kind != "" && kind != "mrope" && kind != "default" {
+		if kind := cmp.Or(r.NewType, r.Type, "default"); kind != "mrope" && kind != "default" {
 			return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
 		}
 		if r.Theta != nil {

@@ -112,10 +112,8 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 		return tensorfile.Tensor{}, fmt.Errorf("%s: holds a %s, want an embedding matrix [rows, dim]%s", path,
 			tensorfile.TypeName(p.Value), stacked(p.Value))
 	default:
-		hint := ""
-		if near, ok := registry.Nearest(ext, []string{".npy", ".safetensors", ".pt", ".pth"}); ok && ext != "" {
-			hint = fmt.Sprintf(" (did you mean %s?)", near)
-		}
+		near, ok := registry.Nearest(ext, []string{".npy", ".safetensors", ".pt", ".pth"})
+		hint := registry.DidYouMean(near, ok && ext != "")
 		if ext == ".json" || ext == ".jsonl" {
 			hint = " (beam files are data.beams)"
 		}

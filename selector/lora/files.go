@@ -178,11 +178,8 @@ func (a *Adapter) Check(modules []Module) error {
 	}
 	for _, key := range sortedKeys(a.Tensors) {
 		if !wanted[key] {
-			hint := ""
-			if near, ok := registry.Nearest(key, names); ok {
-				hint = fmt.Sprintf(" (did you mean %s?)", near)
-			}
-			return fmt.Errorf("%s: unexpected tensor %s%s: %s adapts no such module of this model", at, key, hint, configName)
+			return fmt.Errorf("%s: unexpected tensor %s%s: %s adapts no such module of this model", at, key,
+				registry.DidYouMean(registry.Nearest(key, names)), configName)
 		}
 	}
 	return nil

@@ -103,17 +103,13 @@ func (c Config) Select(layers []Linear) ([]Module, error) {
 			continue
 		}
 		hit[target] = true
-		m := Module{Name: l.Name, In: l.In, Out: l.Out, Rank: c.Rank}
-		alpha := c.Alpha
-		if r, ok, err := lookup(c.RankPattern, l.Name); err != nil {
+		m := Module{Name: l.Name, In: l.In, Out: l.Out}
+		if m.Rank, err = lookup(c.RankPattern, l.Name, c.Rank); err != nil {
 			return nil, err
-		} else if ok {
-			m.Rank = r
 		}
-		if a, ok, err := lookup(c.AlphaPattern, l.Name); err != nil {
+		alpha, err := lookup(c.AlphaPattern, l.Name, c.Alpha)
+		if err != nil {
 			return nil, err
-		} else if ok {
-			alpha = a
 		}
 		if m.Rank < 1 {
 			return nil, fmt.Errorf("rank of %s = %d, want at least 1", m.Name, m.Rank)
@@ -158,17 +154,17 @@ func (c Config) matcher() (func(name string) (target string, ok bool), error) {
 }
 
 // lookup finds the value of the first key, in alphabetical order, that matches the tail of a module's name.
-func lookup[T any](patterns map[string]T, name string) (value T, ok bool, err error) {
+func lookup[T any](patterns map[string]T, name string, otherwise T) (T, error) {
 	for _, key := range sortedKeys(patterns) {
 		pattern, err := regexp.Compile(`^(?:.*\.)?(?:` + key + `)$`)
 		if err != nil {
-			return value, false, fmt.Errorf("pattern %q: %w", key, err)
+			return otherwise, fmt.Errorf("pattern %q: %w", key, err)
 		}
 		if pattern.MatchString(name) {
-			return patterns[key], true, nil
+			return patterns[key], nil
 		}
 	}
-	return value, false, nil
+	return otherwise, nil
 }
 
 // lastNames lists the last components of the layers' names, each once.

@@ -142,7 +142,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 	}
 	text := f.textFile
 	if f.Text != nil {
-		whole := or(f.DType, or(f.NewDType, "")) // transformers goes by it, and may leave an old one inside
+		whole := tokens.Or(f.DType, tokens.Or(f.NewDType, "")) // transformers goes by it, and may leave an old one inside
 		inner := struct {
 			Text *textFile `json:"text_config"`
 		}{&text} // its keys win over those at the top
@@ -204,18 +204,18 @@ func (c *Config) text(t textFile) error {
 		}
 		*need.to = *need.from
 	}
-	c.KVHeads = or(t.KVHeads, c.Heads)
+	c.KVHeads = tokens.Or(t.KVHeads, c.Heads)
 	if c.Heads > 0 {
-		c.HeadDim = or(t.HeadDim, c.Hidden/c.Heads)
+		c.HeadDim = tokens.Or(t.HeadDim, c.Hidden/c.Heads)
 	}
-	c.Eps, c.RopeTheta, c.InitStd = or(t.Eps, 1e-6), or(t.RopeTheta, 10000), or(t.InitStd, 0.02)
-	c.Positions = or(t.Positions, 0)
-	c.Tied = or(t.Tied, false)
-	c.DType = or(t.DType, or(t.NewDType, ""))
-	if act := or(t.Activation, "silu"); act != "silu" {
+	c.Eps, c.RopeTheta, c.InitStd = tokens.Or(t.Eps, 1e-6), tokens.Or(t.RopeTheta, 10000), tokens.Or(t.InitStd, 0.02)
+	c.Positions = tokens.Or(t.Positions, 0)
+	c.Tied = tokens.Or(t.Tied, false)
+	c.DType = tokens.Or(t.DType, tokens.Or(t.NewDType, ""))
+	if act := tokens.Or(t.Activation, "silu"); act != "silu" {
 		return fmt.Errorf("hidden_act = %q, want silu", act)
 	}
-	if or(t.UseSlidingWindow, false) {
+	if tokens.Or(t.UseSlidingWindow, false) {
 		return fmt.Errorf("use_sliding_window = true is not supported")
 	}
 	eos, err := tokens.ParseIDs(t.EOS)
@@ -257,25 +257,19 @@ func (v *visionFile) read(hidden int) *Vision {
 		full = []int{7, 15, 23, 31}
 	}
 	return &Vision{
-		Depth: or(v.Depth, 32), Hidden: or(v.Hidden, 3584), Intermediate: or(v.Intermediate, 3420), Heads: or(v.Heads, 16),
-		Channels: or(v.Channels, or(v.NewChannels, 3)), Out: or(v.Out, hidden), Patch: or(v.Patch, 14),
-		TemporalPatch: or(v.TemporalPatch, 2),
-		Merge:         or(v.Merge, 2), Window: or(v.Window, 112), FullBlocks: full, TokensPerSecond: or(v.TokensPerSecond, 4),
+		Depth: tokens.Or(v.Depth, 32), Hidden: tokens.Or(v.Hidden, 3584), Intermediate: tokens.Or(v.Intermediate, 3420), Heads: tokens.Or(v.Heads, 16),
+		Channels: tokens.Or(v.Channels, tokens.Or(v.NewChannels, 3)), Out: tokens.Or(v.Out, hidden), Patch: tokens.Or(v.Patch, 14),
+		TemporalPatch: tokens.Or(v.TemporalPatch, 2),
+		Merge:         tokens.Or(v.Merge, 2), Window: tokens.Or(v.Window, 112), FullBlocks: full, TokensPerSecond: tokens.Or(v.TokensPerSecond, 4),
 	}
 }
 
 // Check names the first size that the arithmetic cannot have.
 func (c *Config) Check() error {
-	for _, s := range []struct {
-		key   string
-		value int
-	}{
-		{"vocab_size", c.Vocab}, {"hidden_size", c.Hidden}, {"intermediate_size", c.Intermediate}, {"num_hidden_layers", c.Layers},
-		{"num_attention_heads", c.Heads}, {"num_key_value_heads", c.KVHeads}, {"head_dim", c.HeadDim},
-	} {
-		if s.value < 1 {
-			return fmt.Errorf("%s = %d, want at least 1", s.key, s.value)
-		}
+	if err := tokens.Positive("", []string{"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+		"num_key_value_heads", "head_dim"},
+		c.Vocab, c.Hidden, c.Intermediate, c.Layers, c.Heads, c.KVHeads, c.HeadDim); err != nil {
+		return err
 	}
 	if c.Layers > hffolder.MaxLayers {
 		return fmt.Errorf("num_hidden_layers = %d, want at most %d", c.Layers, hffolder.MaxLayers)
@@ -305,17 +299,10 @@ func (c *Config) Check() error {
 }
 
 func (v *Vision) check(hidden int) error {
-	for _, s := range []struct {
-		key   string
-		value int
-	}{
-		{"depth", v.Depth}, {"hidden_size", v.Hidden}, {"intermediate_size", v.Intermediate}, {"num_heads", v.Heads},
-		{"in_chans", v.Channels},
-		{"patch_size", v.Patch}, {"temporal_patch_size", v.TemporalPatch}, {"spatial_merge_size", v.Merge}, {"window_size", v.Window},
-	} {
-		if s.value < 1 {
-			return fmt.Errorf("vision_config.%s = %d, want at least 1", s.key, s.value)
-		}
+	if err := tokens.Positive("vision_config.", []string{"depth", "hidden_size", "intermediate_size", "num_heads", "in_chans", "patch_size",
+		"temporal_patch_size", "spatial_merge_size", "window_size"},
+		v.Depth, v.Hidden, v.Intermediate, v.Heads, v.Channels, v.Patch, v.TemporalPatch, v.Merge, v.Window); err != nil {
+		return err
 	}
 	if v.Depth > hffolder.MaxLayers {
 		return fmt.Errorf("vision_config.depth = %d, want at most %d", v.Depth, hffolder.MaxLayers)
@@ -330,11 +317,4 @@ func (v *Vision) check(hidden int) error {
 		return fmt.Errorf("vision_config.out_hidden_size = %d, want hidden_size = %d", v.Out, hidden)
 	}
 	return nil
-}
-
-func or[T any](p *T, fallback T) T {
-	if p == nil {
-		return fallback
-	}
-	return *p
 }

@@ -306,7 +306,7 @@ func (s Shared) remember(pictures []pixels.Patches) {
 			all, at := s.see(missing, &lora.Pass{}, nil), 0
 			for _, p := range missing {
 				n := p.Rows / s.cfg.Vision.Cell()
-				s.features.put(p.Key, torchx.Cat(0, torchx.Narrow(all, 0, at, n))) // a copy: each is let go of alone
+				s.features.Put(p.Key, torchx.Own(torchx.Cat(0, torchx.Narrow(all, 0, at, n)))) // a copy: each is let go of alone
 				at += n
 			}
 		}
@@ -314,7 +314,7 @@ func (s Shared) remember(pictures []pixels.Patches) {
 	}
 	asked := map[string]bool{"": true}
 	for _, p := range pictures {
-		if _, known := s.features.get(p.Key); known || asked[p.Key] {
+		if _, known := s.features.Get(p.Key); known || asked[p.Key] {
 			continue
 		}
 		asked[p.Key] = true

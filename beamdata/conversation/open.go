@@ -127,10 +127,7 @@ func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
 		return nil, fmt.Errorf("%s holds no record", path)
 	}
 	f.index = x
-	f.unknown = seen.Unknown()
-	for i := range f.unknown {
-		f.unknown[i].First = x.Line(int64(f.unknown[i].First))
-	}
+	f.unknown = x.Unknown(seen)
 	return f, nil
 }
 

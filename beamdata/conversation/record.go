@@ -136,13 +136,11 @@ func (t turn) message(files *files) (chat.Message, error) {
 	if value == nil {
 		return chat.Message{}, errors.New("no value: want a text")
 	}
-	switch from {
+	switch role := cmp.Or(map[string]string{"gpt": "assistant"}[from], from); role {
 	case "human", "user":
 		return files.user(*value)
-	case "gpt", "assistant":
-		return chat.Message{Role: "assistant", Text: *value}, nil
-	case "system":
-		return chat.Message{Role: "system", Text: *value}, nil
+	case "assistant", "system":
+		return chat.Message{Role: role, Text: *value}, nil
 	}
 	return chat.Message{}, fmt.Errorf("from: %w", registry.Unknown("speaker", from, []string{"human", "gpt", "system", "user",
 		"assistant"}))

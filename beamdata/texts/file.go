@@ -57,11 +57,7 @@ type jsonFile struct {
 
 func (f jsonFile) unread(c columns) []keycheck.Unknown {
 	f.keys.Know(append(c.names(), "completions"), nil)
-	out := f.keys.Unknown()
-	for i := range out {
-		out[i].First = f.Line(int64(out[i].First))
-	}
-	return out
+	return f.Unknown(f.keys)
 }
 
 func (f jsonFile) columns() ([]string, error) {

@@ -332,10 +332,8 @@ func (e *Encoder) pool(ids []int64) int {
 }
 
 func finite(rows []float32) ([]float32, error) {
-	for _, v := range rows {
-		if v-v != 0 {
-			return nil, errors.New("an embedding is not finite: are the weights those of the model?")
-		}
+	if slices.ContainsFunc(rows, func(v float32) bool { return v-v != 0 }) {
+		return nil, errors.New("an embedding is not finite: are the weights those of the model?")
 	}
 	return rows, nil
 }

@@ -40,19 +40,6 @@ type Matrix struct {
 	Values []float32
 }
 
-// configFile is adapter_config.json. What would change the arithmetic and is not done here is refused by name.
-type configFile struct {
-	PeftType     string             `json:"peft_type"`
-	Rank         int                `json:"r"`
-	Alpha        float64            `json:"lora_alpha"`
-	Dropout      float64            `json:"lora_dropout"`
-	Targets      json.RawMessage    `json:"target_modules"`
-	RankPattern  map[string]int     `json:"rank_pattern"`
-	AlphaPattern map[string]float64 `json:"alpha_pattern"`
-	RSLoRA       bool               `json:"use_rslora"`
-	BaseModel    string             `json:"base_model_name_or_path"`
-}
-
 // refused lists the keys that ask for something else than plain adapters, with the values that don't.
 func refused() map[string][]string {
 	off := []string{"null", "false", "[]", "{}", `""`}
@@ -81,15 +68,18 @@ func ParseConfig(raw []byte) (Config, error) {
 			return Config{}, fmt.Errorf("%s = %s is not supported (want %s)", key, weights.Compact(value), strings.Join(rules[key], " or "))
 		}
 	}
-	f := configFile{PeftType: "LORA", Rank: 8, Alpha: 8} // PEFT's defaults
+	c := Config{Rank: 8, Alpha: 8} // PEFT's defaults
+	f := struct {
+		*Config
+		PeftType string          `json:"peft_type"`
+		Targets  json.RawMessage `json:"target_modules"`
+	}{&c, "LORA", nil}
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return Config{}, err
 	}
 	if f.PeftType != "LORA" {
 		return Config{}, fmt.Errorf("peft_type = %q, want LORA", f.PeftType)
 	}
-	c := Config{Rank: f.Rank, Alpha: f.Alpha, Dropout: f.Dropout, RankPattern: f.RankPattern, AlphaPattern: f.AlphaPattern,
-		RSLoRA: f.RSLoRA, BaseModel: f.BaseModel}
 	if json.Unmarshal(f.Targets, &c.Targets) != nil && json.Unmarshal(f.Targets, &c.Pattern) != nil {
 		return Config{}, fmt.Errorf("target_modules = %s, want names or a pattern", weights.Compact(f.Targets))
 	}

@@ -42,16 +42,16 @@ func DefaultOptions() Options {
 
 // Config says which modules are adapted and how: what adapter_config.json says.
 type Config struct {
-	Rank         int
-	Alpha        float64
-	Dropout      float64
-	Targets      []string           // last components (or longer tails) of module names
-	Pattern      string             // instead of Targets: a regular expression of whole module names, or all-linear
-	RankPattern  map[string]int     // ranks of the modules whose names end with a match of the key
-	AlphaPattern map[string]float64 // likewise
-	RSLoRA       bool
-	BaseModel    string // name of the base model, for readers
-	TaskType     string // PEFT's name of what the model does, written only; "" = CAUSAL_LM
+	Rank         int                `json:"r"`
+	Alpha        float64            `json:"lora_alpha"`
+	Dropout      float64            `json:"lora_dropout"`
+	Targets      []string           `json:"-"`             // last components (or longer tails) of module names
+	Pattern      string             `json:"-"`             // instead of Targets: a regular expression of whole module names, or all-linear
+	RankPattern  map[string]int     `json:"rank_pattern"`  // ranks of the modules whose names end with a match of the key
+	AlphaPattern map[string]float64 `json:"alpha_pattern"` // likewise
+	RSLoRA       bool               `json:"use_rslora"`
+	BaseModel    string             `json:"base_model_name_or_path"` // for readers
+	TaskType     string             `json:"-"`                       // PEFT's name of what the model does, written only; "" = CAUSAL_LM
 }
 
 // Config returns the adapters that the options ask for.

@@ -203,10 +203,7 @@ func (c *Checkpoint) addOpenGate(state *tensorfile.Dict) {
 
 // epoch is the file's epoch as the reference counts it, from 0.
 func (c *Checkpoint) epoch() (int, error) {
-	text, ok := c.Metadata["epoch"]
-	if !ok {
-		return 0, nil
-	}
+	text := cmp.Or(c.Metadata["epoch"], "0")
 	epoch, err := strconv.Atoi(text)
 	if err != nil {
 		return 0, fmt.Errorf("%s: metadata epoch=%q: want an integer", c.Path, text)
@@ -218,10 +215,8 @@ func (c *Checkpoint) epoch() (int, error) {
 func (c *Checkpoint) progress() (phase string, metrics *tensorfile.Dict, beta float64, err error) {
 	phase, metrics, beta = cmp.Or(c.Metadata["phase"], "sft"), tensorfile.NewDict(), startingBeta
 	values := map[string]any{}
-	if text, ok := c.Metadata["metrics"]; ok {
-		if err := jsonwords.Unmarshal([]byte(text), &values); err != nil {
-			return "", nil, 0, fmt.Errorf("%s: metadata metrics: %w", c.Path, err)
-		}
+	if err := jsonwords.Unmarshal([]byte(cmp.Or(c.Metadata["metrics"], "{}")), &values); err != nil {
+		return "", nil, 0, fmt.Errorf("%s: metadata metrics: %w", c.Path, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		x, ok := values[name].(float64)

@@ -120,7 +120,8 @@ func (c *Config) t5(raw []byte) error {
 		return err
 	}
 	c.Vocab, c.Width = tokens.Or(f.Vocab, 32128), tokens.Or(f.Width, 512)
-	c.Encoder = Stack{Layers: tokens.Or(f.Layers, 6), Heads: tokens.Or(f.Heads, 8), HeadDim: tokens.Or(f.HeadDim, 64), FF: tokens.Or(f.FF, 2048)}
+	c.Encoder = Stack{Layers: tokens.Or(f.Layers, 6), Heads: tokens.Or(f.Heads, 8), HeadDim: tokens.Or(f.HeadDim, 64),
+		FF: tokens.Or(f.FF, 2048)}
 	c.Decoder = c.Encoder
 	c.Decoder.Layers = tokens.Or(f.DecoderLayers, c.Encoder.Layers)
 	c.Buckets, c.MaxDistance = tokens.Or(f.Buckets, 32), tokens.Or(f.MaxDistance, 128)
@@ -205,7 +206,8 @@ func (c *Config) Check() error {
 	if err := tokens.Positive("", []string{"vocab_size", "d_model", "the encoder's layers", "the encoder's attention heads",
 		"the encoder's head size", "the encoder's feed-forward width", "the decoder's layers",
 		"the decoder's attention heads", "the decoder's head size", "the decoder's feed-forward width"},
-		c.Vocab, c.Width, c.Encoder.Layers, c.Encoder.Heads, c.Encoder.HeadDim, c.Encoder.FF, c.Decoder.Layers, c.Decoder.Heads, c.Decoder.HeadDim, c.Decoder.FF); err != nil {
+		c.Vocab, c.Width, c.Encoder.Layers, c.Encoder.Heads, c.Encoder.HeadDim, c.Encoder.FF, c.Decoder.Layers, c.Decoder.Heads,
+		c.Decoder.HeadDim, c.Decoder.FF); err != nil {
 		return err
 	}
 	if n := max(c.Encoder.Layers, c.Decoder.Layers); n > hffolder.MaxLayers {
@@ -236,13 +238,5 @@ func (c *Config) Check() error {
 			}
 		}
 	}
-	for key, ids := range map[string][]int64{"decoder_start_token_id": {c.generation.Start}, "pad_token_id": {c.generation.Pad},
-		"eos_token_id": c.generation.EOS} {
-		for _, id := range ids {
-			if id < 0 || id >= int64(c.Vocab) {
-				return fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, c.Vocab)
-			}
-		}
-	}
-	return nil
+	return c.generation.within(c.Vocab)
 }

@@ -41,18 +41,18 @@ type Config struct {
 
 // Vision is the shape of the vision tower.
 type Vision struct {
-	Depth           int
-	Hidden          int
-	Intermediate    int
-	Heads           int
-	Channels        int
-	Out             int // width of the merged vectors: the decoder's
-	Patch           int
-	TemporalPatch   int
-	Merge           int // patches along a side of a merged cell
-	Window          int // pixels along a side of a window
-	FullBlocks      []int
-	TokensPerSecond float64
+	Depth           int     `json:"depth"`
+	Hidden          int     `json:"hidden_size"`
+	Intermediate    int     `json:"intermediate_size"`
+	Heads           int     `json:"num_heads"`
+	Channels        int     `json:"in_chans"`
+	Out             int     `json:"out_hidden_size"` // width of the merged vectors: the decoder's
+	Patch           int     `json:"patch_size"`
+	TemporalPatch   int     `json:"temporal_patch_size"`
+	Merge           int     `json:"spatial_merge_size"` // patches along a side of a merged cell
+	Window          int     `json:"window_size"`        // pixels along a side of a window
+	FullBlocks      []int   `json:"fullatt_block_indexes"`
+	TokensPerSecond float64 `json:"tokens_per_second"`
 }
 
 // PatchSize is the number of values in a row of pixels.
@@ -75,8 +75,8 @@ type file struct {
 	Architectures []string `json:"architectures"`
 	ModelType     string   `json:"model_type"`
 	textFile
-	Text   *textFile   `json:"text_config"`
-	Vision *visionFile `json:"vision_config"`
+	Text   *textFile `json:"text_config"`
+	Vision *struct{} `json:"vision_config"`
 
 	ImageToken  int64 `json:"image_token_id"`
 	VideoToken  int64 `json:"video_token_id"`
@@ -114,23 +114,6 @@ type ropeFile struct {
 	Theta   *float64 `json:"rope_theta"`
 }
 
-type visionFile struct {
-	Depth           *int     `json:"depth"`
-	Hidden          *int     `json:"hidden_size"`
-	Intermediate    *int     `json:"intermediate_size"`
-	Heads           *int     `json:"num_heads"`
-	Channels        *int     `json:"in_chans"`
-	NewChannels     *int     `json:"in_channels"`
-	Out             *int     `json:"out_hidden_size"`
-	Patch           *int     `json:"patch_size"`
-	TemporalPatch   *int     `json:"temporal_patch_size"`
-	Merge           *int     `json:"spatial_merge_size"`
-	Window          *int     `json:"window_size"`
-	FullBlocks      []int    `json:"fullatt_block_indexes"`
-	TokensPerSecond *float64 `json:"tokens_per_second"`
-	Activation      *string  `json:"hidden_act"`
-}
-
 // ParseConfig reads config.json. Sizes that the arithmetic cannot have are named.
 func ParseConfig(raw []byte) (*Config, error) {
 	var f file
@@ -164,7 +147,9 @@ func ParseConfig(raw []byte) (*Config, error) {
 		}
 		return c, c.Check()
 	}
-	c.Vision = f.Vision.read(c.Hidden)
+	if err := c.vision(raw); err != nil {
+		return nil, err
+	}
 	for _, token := range []struct {
 		key string
 		id  int64
@@ -237,9 +222,7 @@ func (c *Config) rope(t textFile) error {
 		if kind := cmp.Or(r.NewType, r.Type, "default"); kind != "mrope" && kind != "default" {
 			return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
 		}
-		if r.Theta != nil {
-			c.RopeTheta = *r.Theta
-		}
+		c.RopeTheta = tokens.Or(r.Theta, c.RopeTheta)
 		if r.Section != nil {
 			if len(r.Section) != 3 {
 				return fmt.Errorf("mrope_section = %v, want three numbers", r.Section)
@@ -250,18 +233,25 @@ func (c *Config) rope(t textFile) error {
 	return nil
 }
 
-// read applies the defaults of Hugging Face's vision configuration.
-func (v *visionFile) read(hidden int) *Vision {
-	full := v.FullBlocks
-	if full == nil {
-		full = []int{7, 15, 23, 31}
+// vision reads vision_config over the defaults of Hugging Face's.
+func (c *Config) vision(raw []byte) error {
+	older := struct {
+		Channels int `json:"in_channels"`
+	}{3}
+	in := struct {
+		Into any `json:"vision_config"`
+	}{&older}
+	if err := jsonwords.Unmarshal(raw, &in); err != nil {
+		return err
 	}
-	return &Vision{
-		Depth: tokens.Or(v.Depth, 32), Hidden: tokens.Or(v.Hidden, 3584), Intermediate: tokens.Or(v.Intermediate, 3420), Heads: tokens.Or(v.Heads, 16),
-		Channels: tokens.Or(v.Channels, tokens.Or(v.NewChannels, 3)), Out: tokens.Or(v.Out, hidden), Patch: tokens.Or(v.Patch, 14),
-		TemporalPatch: tokens.Or(v.TemporalPatch, 2),
-		Merge:         tokens.Or(v.Merge, 2), Window: tokens.Or(v.Window, 112), FullBlocks: full, TokensPerSecond: tokens.Or(v.TokensPerSecond, 4),
+	c.Vision = &Vision{Depth: 32, Hidden: 3584, Intermediate: 3420, Heads: 16, Channels: older.Channels, Out: c.Hidden, Patch: 14,
+		TemporalPatch: 2, Merge: 2, Window: 112, TokensPerSecond: 4}
+	in.Into = c.Vision
+	err := jsonwords.Unmarshal(raw, &in)
+	if c.Vision.FullBlocks == nil {
+		c.Vision.FullBlocks = []int{7, 15, 23, 31}
 	}
+	return err
 }
 
 // Check names the first size that the arithmetic cannot have.

@@ -194,7 +194,7 @@ func codePlants() []plant {
 			edits: []edit{{"g.showNext = true", "g.showNext = true; n := g.learn.Params.Numel(); if err := " +
 				"g.learn.Optimizer.SetState(make([]float32, n), make([]float32, n), g.learn.Optimizer.Steps()); err != nil { panic(err) }"}}},
 		{name: "Adam forgets in the middle", check: "moments_reset", // after the trial
-			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); l.Optimizer.Steps() == 5 { if err := l.Optimizer.SetState(make([]float32, " +
+			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); l.Optimizer.Steps() == 8 { if err := l.Optimizer.SetState(make([]float32, " +
 				"n), make([]float32, n), 0); err != nil { return nil, err } }; " + optimizerStep}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
 			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), " +

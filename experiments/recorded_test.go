@@ -19,7 +19,8 @@ func TestVerdictWithoutAReader(t *testing.T) {
 	for i := range rs { // best first, by a number that the pool's ids decide
 		slices.SortFunc(rs[i].Candidates, func(a, b map[string]any) int { return int(b["pointer"].([]int64)[0] - a["pointer"].([]int64)[0]) })
 		for g, c := range rs[i].Candidates {
-			rs[i].Candidates[g] = map[string]any{"pointer": c["pointer"], "merit": 1 / float64(g+1)}
+			rs[i].Candidates[g] = map[string]any{"pointer": c["pointer"], "merit": 1 / float64(g+1),
+				"gen_method": []string{"beam", "random"}[g%2]}
 		}
 	}
 	data, dir := beams(t, rs), folder(t)
@@ -80,6 +81,12 @@ func TestVerdictWithoutAReader(t *testing.T) {
 		{"the report", read(t, filepath.Join(dir, "report.md")), "**Verdict.** On eval: "},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "than the recorded order, which lists the best first"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "### Pair accuracy on eval"},
+		{"the report", read(t, filepath.Join(dir, "report.md")), "| beam | 48 | 0.6667 |\n| random | 48 | 0.3750 |"},
+		{"the report", read(t, filepath.Join(dir, "report.md")), "Over the phase before: grpo (epoch 1) "},
+		{"the console", got.stdout, "Over random: best ("},
+		{"the console", got.stdout, "\nbest by val_loss: "},
+		{"the console", got.stderr, " to the initial policy  val_recorded_reward "},
+		{"the console", got.stderr, " to the phase's start  kl_beta "},
 	} {
 		if !strings.Contains(place.text, place.want) {
 			t.Errorf("%s lacks %q:\n%s", place.name, place.want, place.text)

@@ -81,7 +81,7 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	if err != nil {
 		return dir, err
 	}
-	for _, pair := range h.Env() {
+	for _, pair := range h.Env {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := os.Setenv(name, value); err != nil {
 			return dir, usage.Errorf("hydra.job.env_set.%s: %v", name, err)
@@ -339,10 +339,15 @@ func (r *run) finish(taskErr error) error {
 	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations, stdout.Width()); err != nil {
 		return err
 	}
-	if b := done.Best; b.RuledOut() != "" {
-		stdout.Printf("%s\n", b.RuledOut())
-	} else if b.Untrained() {
-		stdout.Printf("best is the initial policy: no epoch did better by %s (%.4g)\n", b.Metric, float64(b.Value))
+	if b := done.Best; b != nil {
+		line := fmt.Sprintf("best by %s: %s epoch %d (%.4g)", b.Metric, b.Phase, b.Epoch, float64(b.Value))
+		if b.Untrained() {
+			line = cmp.Or(b.RuledOut(), fmt.Sprintf("best is the initial policy: no epoch did better by %s (%.4g)", b.Metric, float64(b.Value)))
+		}
+		if b.Other != "" {
+			line += "; " + b.Other
+		}
+		stdout.Printf("%s\n", line)
 	}
 	stdout.Printf("report: %s\n", filepath.Join(r.Dir, "report.md"))
 	return nil

@@ -33,7 +33,7 @@ type CheckpointOptions struct {
 // BestOptions names the metric that decides.
 type BestOptions struct {
 	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss
-	Metric *string `koanf:"metric" enum:"val_loss,val_reward,val_accuracy,val_kl,val_advantage" also:"metric_for_best_model"`
+	Metric *string `koanf:"metric" enum:"val_loss,val_reward,val_accuracy,val_recorded_reward,val_kl,val_advantage" also:"metric_for_best_model"`
 	// max or min; null = max, or min for losses and val_kl
 	Mode *string `koanf:"mode" enum:"max,min"`
 	// only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 )
 
 // validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
@@ -17,13 +18,14 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	}
 	m := s.pos.Sums.means()
 	extra := EndEpoch(phase)
-	reference, _ := ReferenceOf(phase, env)
+	reference, referenceName := ReferenceOf(phase, env)
 	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
 	maps.Copy(m, extra)
 	maps.Copy(m, v.Metrics("val_"))
+	m["kl_reference"] = referenceName
 	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)
 	stopped, saved, err := s.decide(info, epoch, m, v)
 	if err != nil {
@@ -196,7 +198,7 @@ func (s *scheduler) statePath(c bestCandidate) string {
 
 // dropMidEpoch removes the mid-epoch states that a newer state replaces.
 func (s *scheduler) dropMidEpoch(keep string) error {
-	old, err := filepath.Glob(filepath.Join(s.ckpt, "*_step*"+stateSuffix))
+	old, err := regular.Glob(s.ckpt, "*_step*"+stateSuffix)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
@@ -191,7 +193,28 @@ func dataSummary(b *beamdata.Bundle) record.DataSummary {
 			s.SkippedAt[name] = "the first: " + at
 		}
 	}
+	s.Methods = methodsOf(b.All)
 	return s
+}
+
+// methodsOf returns what the recorded candidates of a set earn by how they were made, the best method first; nil where all were made alike.
+func methodsOf(set *beamdata.Set) []record.MethodSummary {
+	rewards := map[string][]float64{}
+	for i := range set.Len() {
+		for g := range set.NumCandidates(i) {
+			c := set.Candidate(i, g)
+			rewards[c.Method] = append(rewards[c.Method], c.Reward)
+		}
+	}
+	if len(rewards) < 2 {
+		return nil
+	}
+	var out []record.MethodSummary
+	for _, name := range slices.Sorted(maps.Keys(rewards)) {
+		out = append(out, record.MethodSummary{Name: name, Candidates: len(rewards[name]), Mean: record.Number(stat.Mean(rewards[name]))})
+	}
+	slices.SortStableFunc(out, func(a, b record.MethodSummary) int { return cmp.Compare(b.Mean, a.Mean) })
+	return out
 }
 
 // checkBestMetric refuses a checkpoint.best.metric that the validation queries cannot give.

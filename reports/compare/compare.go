@@ -147,6 +147,8 @@ type comparisonTable struct {
 	also          string // another metric with the same numbers, where the reward is the accuracy
 	entries       []comparisonEntry
 	baselines     []results.Arm // of the first run that has some
+	yards         []results.Yardstick
+	warning       string // of baselines that are worse than random; "": none is
 }
 
 type comparisonEntry struct {
@@ -184,6 +186,12 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 	var tables []comparisonTable
 	for _, k := range keys {
 		t := comparisonTable{split: k.split, metric: k.metric}
+		for _, run := range runs {
+			if t.baselines = results.BaselinesOf([]*record.Run{run}, k.split, k.metric); len(t.baselines) > 0 {
+				break
+			}
+		}
+		t.yards, t.warning = results.ArmYardsticks(t.baselines)
 		var first *record.Evaluation
 		for i := range runs {
 			e, ok := final[i][k]
@@ -193,9 +201,9 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 			entry := comparisonEntry{name: results.RunName(i), step: runs[i].StepAt(e)}
 			entry.stage = record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
 			entry.stage.Mean, entry.stage.SE = e.MeanSE()
-			for _, y := range results.Yardsticks() {
+			for _, y := range t.yards {
 				at := slices.IndexFunc(tablesOf[i][k], func(o record.Evaluation) bool { return o.Policy == y.Policy })
-				if at < 0 || y.Policy == record.PolicyInit {
+				if at < 0 {
 					continue
 				}
 				if paired, err := results.CompareEvaluations(e, tablesOf[i][k][at], stats.DefaultOptions()); err == nil {
@@ -211,11 +219,6 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 				entry.paired = &paired
 			}
 			t.entries = append(t.entries, entry)
-		}
-		for _, run := range runs {
-			if t.baselines = results.BaselinesOf([]*record.Run{run}, k.split, k.metric); len(t.baselines) > 0 {
-				break
-			}
 		}
 		if n := len(tables); n > 0 && tables[n-1].split == t.split && reflect.DeepEqual(tables[n-1].entries, t.entries) {
 			tables[n-1].also = t.metric
@@ -237,16 +240,11 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 
 func (t comparisonTable) Write(d *page.Document) {
 	first := t.entries[0]
-	metrics := t.metric
+	metrics := results.MetricName(t.metric)
 	if t.also != "" {
-		metrics += " and " + t.also
+		metrics += " and " + results.MetricName(t.also)
 	}
 	d.Heading(2, "%s on %s", page.Capital(metrics), page.Plain(t.split))
-	stages := make([]record.StageResult, len(t.entries))
-	for i, e := range t.entries {
-		stages[i] = e.stage
-	}
-	yards := results.YardsticksOf(stages)
 	steps := slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.step > 0 })
 	var rows [][]string
 	var sentences []string
@@ -256,7 +254,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		if e.paired != nil {
 			effect = page.Fixed(e.paired.Effect, 2)
 			p = strings.TrimPrefix(stats.PValue(e.paired.PHolm), "= ")
-			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, t.metric))+".")
+			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, results.MetricName(t.metric)))+".")
 		}
 		if e.refused != "" {
 			verdict = e.refused
@@ -267,7 +265,7 @@ func (t comparisonTable) Write(d *page.Document) {
 			row = append(row, stepCell(e.step))
 		}
 		row = append(row, page.Thousands(e.stage.Queries), fmt.Sprintf("%.4f ± %.4f", e.stage.Mean, e.stage.SE))
-		for _, y := range yards {
+		for _, y := range t.yards {
 			gain, _ := runreport.GainCells(*y.Gain(&e.stage))
 			row = append(row, gain)
 		}
@@ -278,10 +276,13 @@ func (t comparisonTable) Write(d *page.Document) {
 		header = append(header, ">at step")
 	}
 	header = append(header, ">questions", ">mean ± SE")
-	for _, y := range yards {
+	for _, y := range t.yards {
 		header = append(header, ">gain over "+y.Short)
 	}
 	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
+	if t.warning != "" {
+		sentences = append(sentences, t.warning)
+	}
 	d.List(sentences...)
 }
 

@@ -52,12 +52,19 @@ func TestIndexOfACutFile(t *testing.T) {
 	if highest, _ := again.Steps.Of("loss").Best(false); highest != 1 {
 		t.Errorf("the largest loss is %g, want 1: that of before the cut is gone", highest)
 	}
+	again.Steps.Rows = 1 << 40 // more than its buckets hold
+	again.save(dir)
+	putRows(t, dir, strings.ReplaceAll(rowsTo(601, 0), ".5,", ".25,"))
+	unsound := New()
+	if _, err := unsound.Update(dir, 1<<30); err != nil || unsound.Steps.Rows != 601 {
+		t.Errorf("with an index that contradicts itself: %d rows (%v), want 601", unsound.Steps.Rows, err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, IndexFolder, indexFile), []byte("no index"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	fresh := New()
-	if _, err := fresh.Update(dir, 1<<30); err != nil || fresh.Steps.Rows != 600 {
-		t.Errorf("with a damaged index: %d rows (%v), want 600", fresh.Steps.Rows, err)
+	if _, err := fresh.Update(dir, 1<<30); err != nil || fresh.Steps.Rows != 601 {
+		t.Errorf("with a damaged index: %d rows (%v), want 601", fresh.Steps.Rows, err)
 	}
 }
 

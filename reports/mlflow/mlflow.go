@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -143,7 +144,8 @@ func Start(opt Options) *Client {
 	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second),
 		cmp.Or(opt.patience, 5*time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &Client{opt: opt, rest: newRestClient(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
+	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}
+	m := &Client{opt: opt, rest: &restClient{opt.Server, client}, cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
 		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
 	go m.work(ctx)
 	return m
@@ -173,20 +175,19 @@ func (m *Client) Row(r record.Row) {
 	}
 	at := int64(math.Round(r.Time * 1000))
 	for _, name := range slices.Sorted(maps.Keys(r.Fields)) {
-		var x float64
-		switch v := r.Fields[name].(type) {
-		case float64:
-			x = v
-		case int:
-			x = float64(v)
-		default:
+		x, ok := r.Number(name)
+		if !ok {
 			continue
 		}
 		key := validKey(record.EventTag(r, name))
 		if math.IsNaN(x) || math.IsInf(x, 0) {
 			if _, known := m.infinite[key]; !known {
 				m.infinite[key] = r.GlobalStep
-				m.tags["fulcrum.nonfinite"] = m.infiniteText()
+				var since []string // "grpo/train/loss from step 12"
+				for _, key := range slices.Sorted(maps.Keys(m.infinite)) {
+					since = append(since, fmt.Sprintf("%s from step %d", key, m.infinite[key]))
+				}
+				m.tags["fulcrum.nonfinite"] = strings.Join(since, ", ")
 			}
 			continue
 		}
@@ -203,15 +204,6 @@ func (m *Client) hurry() {
 	case m.wake <- struct{}{}:
 	default:
 	}
-}
-
-// infiniteText lists the metrics that were not finite: "grpo/train/loss from step 12".
-func (m *Client) infiniteText() string {
-	var parts []string
-	for _, key := range slices.Sorted(maps.Keys(m.infinite)) {
-		parts = append(parts, fmt.Sprintf("%s from step %d", key, m.infinite[key]))
-	}
-	return strings.Join(parts, ", ")
 }
 
 // validKey makes a name one that MLflow accepts: letters, digits and _-. /.
@@ -236,7 +228,7 @@ func cutBytes(s string, limit int) string {
 // Params returns the settings of a run folder as MLflow's parameters. Headers of HTTP requests and secrets of
 // addresses, which runs of earlier versions may hold, are left out; interpolations stay as they are written.
 func Params(dir string) (map[string]string, error) {
-	flat, err := record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
+	flat, err := record.Settings(dir)
 	maps.DeleteFunc(flat, func(key, _ string) bool { return strings.Contains(key, ".headers.") })
 	for key, value := range flat {
 		flat[key] = secret.Mask(value)

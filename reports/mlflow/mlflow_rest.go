@@ -71,10 +71,6 @@ type restClient struct {
 	http   *http.Client
 }
 
-func newRestClient(server Server) *restClient {
-	return &restClient{server, &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}}
-}
-
 func (c *restClient) post(ctx context.Context, call string, body, answer any) error {
 	text, err := json.Marshal(body)
 	if err != nil {

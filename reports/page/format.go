@@ -27,6 +27,14 @@ func Sig(x float64, n int) string {
 	return strconv.FormatFloat(x, 'f', max(n-1-exp, 0), 64)
 }
 
+// Nats writes a KL estimate with n significant digits. Below 1e-6 it is what rounding leaves of 0, of either sign.
+func Nats(x float64, n int) string {
+	if math.Abs(x) < 1e-6 {
+		return "0"
+	}
+	return Sig(x, n)
+}
+
 // Fixed writes x with the given decimals and a sign, for columns of differences.
 func Fixed(x float64, decimals int) string {
 	s := strconv.FormatFloat(math.Abs(x), 'f', decimals, 64)

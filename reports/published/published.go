@@ -155,24 +155,19 @@ type gap struct {
 // called so in another table on the same data, model and questions, else its first selector. The table
 // with the most questions comes first.
 func (t *publishedTable) families() []*family {
+	type set struct {
+		dataset, vlm string
+		n            int
+	}
+	setOf := func(r publishedRow) set { return set{r.Dataset, r.VLM, r.questions()} }
 	type key struct {
-		dataset, vlm, block string
-		n                   int
+		set
+		block string
 	}
-	var keys []key
-	blocks := map[key][]publishedRow{}
-	for _, r := range t.rows {
-		if r.questions() == 0 {
-			continue
-		}
-		k := key{r.Dataset, r.VLM, r.block(), r.questions()}
-		if blocks[k] == nil {
-			keys = append(keys, k)
-		}
-		blocks[k] = append(blocks[k], r)
-	}
-	named := func(k key) string {
-		for _, r := range blocks[k] {
+	known := slices.DeleteFunc(slices.Clone(t.rows), func(r publishedRow) bool { return r.questions() == 0 })
+	blocks := stats.GroupBy(known, func(r publishedRow) key { return key{setOf(r), r.block()} })
+	named := func(block []publishedRow) string {
+		for _, r := range block {
 			if strings.Contains(strings.ToLower(r.Selector), "baseline") {
 				return r.Selector
 			}
@@ -180,26 +175,25 @@ func (t *publishedTable) families() []*family {
 		return ""
 	}
 	var out []*family
-	of := map[key]*family{} // by the block of the baseline
-	for _, k := range keys {
-		home, baseline := k, named(k)
+	of := map[int]*family{} // by the block of the baseline
+	for i, block := range blocks {
+		first := block[0]
+		home, baseline := i, named(block)
 		if baseline == "" {
-			for _, other := range keys {
-				if other.dataset == k.dataset && other.vlm == k.vlm && other.n == k.n && named(other) != "" {
-					home, baseline = other, named(other)
+			for k, other := range blocks {
+				if setOf(other[0]) == setOf(first) && named(other) != "" {
+					home, baseline = k, named(other)
 				}
 			}
 		}
-		if baseline == "" {
-			baseline = blocks[k][0].Selector
-		}
 		f := of[home]
 		if f == nil {
-			f = &family{dataset: k.dataset, vlm: k.vlm, n: k.n, baseline: baseline, random: map[int]float64{}}
+			f = &family{dataset: first.Dataset, vlm: first.VLM, n: first.questions(), baseline: cmp.Or(baseline, first.Selector),
+				random: map[int]float64{}}
 			of[home] = f
 			out = append(out, f)
 		}
-		f.add(k.block, blocks[k], blocks[home])
+		f.add(first.block(), block, blocks[home])
 	}
 	out = slices.DeleteFunc(out, func(f *family) bool { return len(f.variants) == 0 })
 	for _, f := range out {
@@ -297,13 +291,11 @@ func (f *family) settle() {
 	slices.SortStableFunc(order, func(a, b *gap) int { return cmp.Compare(math.Abs(b.difference), math.Abs(a.difference)) })
 	share := 1.0
 	for i, g := range order {
-		z := normalQuantile(1 - 0.025/float64(len(order)-i))
+		z := distuv.UnitNormal.Quantile(1 - 0.025/float64(len(order)-i))
 		share = min(share, float64(f.n)*g.difference*g.difference/(z*z))
 		g.share = share
 	}
 }
-
-func normalQuantile(p float64) float64 { return distuv.UnitNormal.Quantile(p) }
 
 // all are the family's comparisons.
 func (f *family) all() []*gap {
@@ -326,16 +318,9 @@ func (g *gap) mayHold() bool {
 // pairedSE bounds the standard error where a share of the questions changed.
 func (f *family) pairedSE(share float64) float64 { return math.Sqrt(share / float64(f.n)) }
 
-// needed is how many questions settle a gap with 80 % power as the only comparison, when a share of
-// them changes.
-func (g *gap) needed(share float64) int {
-	return stats.QuestionsNeeded(g.difference, math.Sqrt(share), 0.05, 0.8)
-}
-
-// neededUnpaired is needed with two separate sets of questions.
-func (g *gap) neededUnpaired(n int) int {
-	return stats.QuestionsNeeded(g.difference, g.se*math.Sqrt(float64(n)), 0.05, 0.8)
-}
+// needed is how many questions settle a gap with 80 % power as the only comparison, when differences of single questions have
+// this standard deviation.
+func (g *gap) needed(sd float64) int { return stats.QuestionsNeeded(g.difference, sd, 0.05, 0.8) }
 
 // epochOf finds the epoch that a selector's name says it was taken from.
 var epochOf = regexp.MustCompile(`(?i)\bepoch (\d+)`)

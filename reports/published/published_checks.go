@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fulcrum/reports/page"
+	"fulcrum/reports/stats"
 )
 
 // series are a selector's accuracies over the numbers of shots of one printed table.
@@ -32,10 +33,8 @@ func (s *series) Where() string {
 	return strings.TrimPrefix(text, ", ")
 }
 
-// sameNumbers says whether two series agree at every number of shots, at least two of them.
-func (s *series) sameNumbers(o *series) bool {
-	return len(s.shots) >= 2 && slices.Equal(s.shots, o.shots) && slices.Equal(s.accuracy, o.accuracy)
-}
+// numbers are a series as a text: equal where two agree at every number of shots.
+func (s *series) numbers() string { return fmt.Sprint(s.shots, s.accuracy) }
 
 // allSeries collects them in the order of the file.
 func (t *publishedTable) allSeries() []*series {
@@ -43,17 +42,15 @@ func (t *publishedTable) allSeries() []*series {
 		block, dataset, vlm, selector, sampler string
 		n                                      int
 	}
-	index := map[key]*series{}
 	var out []*series
-	for _, r := range t.rows {
-		k := key{r.block(), r.Dataset, r.VLM, r.Selector, r.Sampler, r.questions()}
-		s := index[k]
-		if s == nil {
-			s = &series{row: r}
-			index[k] = s
-			out = append(out, s)
+	for _, rows := range stats.GroupBy(t.rows, func(r publishedRow) key {
+		return key{r.block(), r.Dataset, r.VLM, r.Selector, r.Sampler, r.questions()}
+	}) {
+		s := &series{row: rows[0]}
+		for _, r := range rows {
+			s.shots, s.accuracy = append(s.shots, *r.Shots), append(s.accuracy, *r.Accuracy)
 		}
-		s.shots, s.accuracy = append(s.shots, *r.Shots), append(s.accuracy, *r.Accuracy)
+		out = append(out, s)
 	}
 	return out
 }
@@ -89,61 +86,76 @@ func repeatedShots(all []*series) []string {
 
 // repeatedSelectors finds settings of different names with the same accuracies on the same data.
 func repeatedSelectors(all []*series) []string {
+	type key struct {
+		dataset, vlm, numbers string
+		n                     int
+	}
 	var out []string
-	told := map[*series]bool{}
-	for i, a := range all {
-		if told[a] {
-			continue
-		}
-		names := []string{a.name()}
-		for _, b := range all[i+1:] {
-			if a.row.Dataset != b.row.Dataset || a.row.VLM != b.row.VLM || a.row.questions() != b.row.questions() || !a.sameNumbers(b) {
-				continue
-			}
-			told[b] = true
-			if !slices.Contains(names, b.name()) {
-				names = append(names, b.name())
+	for _, same := range stats.GroupBy(all, func(s *series) key {
+		return key{s.row.Dataset, s.row.VLM, s.numbers(), s.row.questions()}
+	}) {
+		var names []string
+		for _, s := range same {
+			if !slices.Contains(names, s.name()) {
+				names = append(names, s.name())
 			}
 		}
-		if len(names) > 1 {
+		if first := same[0]; len(names) > 1 && len(first.shots) > 1 {
 			out = append(out, fmt.Sprintf("%s have the same accuracies at all %d numbers of shots (%s, %s): one run under several "+
-				"names, or settings without effect.", page.Joined(names), len(a.shots), page.Plain(a.row.VLM), a.Where()))
+				"names, or settings without effect.", page.Joined(names), len(first.shots), page.Plain(first.row.VLM), first.Where()))
 		}
 	}
 	return out
 }
 
-// repeatedSizes finds a selector with the same accuracies on different numbers of questions.
-func repeatedSizes(all []*series) []string {
-	type key struct{ block, dataset, vlm, selector string }
-	var keys []key
-	sizes, samplers := map[key][]string{}, map[key][]string{}
+// pair is one setting in two series, the earlier one first.
+type pair struct{ b, a *series }
+
+// pairsOf lists the pairs of series that are alike.
+func pairsOf(all []*series, alike func(a, b *series) bool) []pair {
+	var out []pair
 	for i, a := range all {
 		for _, b := range all[:i] {
-			k := key{a.row.block(), a.row.Dataset, a.row.VLM, a.row.Selector}
-			if (key{b.row.block(), b.row.Dataset, b.row.VLM, b.row.Selector}) != k || a.row.Sampler != b.row.Sampler ||
-				a.row.questions() == b.row.questions() || !a.sameNumbers(b) {
-				continue
-			}
-			if sizes[k] == nil {
-				keys = append(keys, k)
-			}
-			for _, s := range []*series{b, a} {
-				if n := page.Thousands(s.row.questions()); !slices.Contains(sizes[k], n) {
-					sizes[k] = append(sizes[k], n)
-				}
-			}
-			if !slices.Contains(samplers[k], a.row.Sampler) {
-				samplers[k] = append(samplers[k], a.row.Sampler)
+			if alike(a, b) {
+				out = append(out, pair{b, a})
 			}
 		}
 	}
+	return out
+}
+
+// sameSetting says whether two series are of one selector and sampler on the same data and model.
+func sameSetting(a, b *series) bool {
+	return a.row.Dataset == b.row.Dataset && a.row.VLM == b.row.VLM && a.row.Selector == b.row.Selector && a.row.Sampler == b.row.Sampler
+}
+
+// repeatedSizes finds a selector with the same accuracies on different numbers of questions.
+func repeatedSizes(all []*series) []string {
+	type key struct{ block, dataset, vlm, selector string }
+	alike := func(a, b *series) bool {
+		return sameSetting(a, b) && a.row.block() == b.row.block() && a.row.questions() != b.row.questions() && len(a.shots) > 1 &&
+			a.numbers() == b.numbers()
+	}
 	var out []string
-	for _, k := range keys {
-		text := fmt.Sprintf("%s has the same accuracies for %s questions (%s, %s", page.Plain(k.selector), page.Joined(sizes[k]),
-			page.Plain(k.block), page.Plain(k.vlm))
-		if len(samplers[k]) > 1 {
-			text += fmt.Sprintf(", %d samplers", len(samplers[k]))
+	for _, pairs := range stats.GroupBy(pairsOf(all, alike), func(p pair) key {
+		return key{p.a.row.block(), p.a.row.Dataset, p.a.row.VLM, p.a.row.Selector}
+	}) {
+		var sizes, samplers []string
+		for _, p := range pairs {
+			for _, s := range []*series{p.b, p.a} {
+				if n := page.Thousands(s.row.questions()); !slices.Contains(sizes, n) {
+					sizes = append(sizes, n)
+				}
+			}
+			if !slices.Contains(samplers, p.a.row.Sampler) {
+				samplers = append(samplers, p.a.row.Sampler)
+			}
+		}
+		row := pairs[0].a.row
+		text := fmt.Sprintf("%s has the same accuracies for %s questions (%s, %s", page.Plain(row.Selector), page.Joined(sizes),
+			page.Plain(row.block()), page.Plain(row.VLM))
+		if len(samplers) > 1 {
+			text += fmt.Sprintf(", %d samplers", len(samplers))
 		}
 		out = append(out, text+"): they are copies of one run, of an unknown number of questions.")
 	}
@@ -152,49 +164,36 @@ func repeatedSizes(all []*series) []string {
 
 // contradictions finds one setting with different numbers in two printed tables.
 func contradictions(all []*series) []string {
-	type key struct {
-		dataset, vlm, selector, blocks string
+	type key struct{ dataset, vlm, selector, blocks string }
+	alike := func(a, b *series) bool {
+		return sameSetting(a, b) && a.row.questions() == b.row.questions() && a.row.questions() > 0
 	}
-	type found struct {
-		cells, differ int
-		example       string
-		largest       float64
-	}
-	var keys []key
-	of := map[key]*found{}
-	for i, a := range all {
-		for _, b := range all[:i] {
-			if a.row.Dataset != b.row.Dataset || a.row.VLM != b.row.VLM || a.row.Selector != b.row.Selector ||
-				a.row.Sampler != b.row.Sampler || a.row.questions() != b.row.questions() || a.row.questions() == 0 {
-				continue
-			}
-			k := key{a.row.Dataset, a.row.VLM, a.row.Selector, page.Plain(b.row.block()) + " and " + page.Plain(a.row.block())}
-			if of[k] == nil {
-				keys, of[k] = append(keys, k), &found{}
-			}
-			for x, shots := range a.shots {
-				y := slices.Index(b.shots, shots)
+	blocks := func(p pair) string { return page.Plain(p.b.row.block()) + " and " + page.Plain(p.a.row.block()) }
+	var out []string
+	for _, pairs := range stats.GroupBy(pairsOf(all, alike), func(p pair) key {
+		return key{p.a.row.Dataset, p.a.row.VLM, p.a.row.Selector, blocks(p)}
+	}) {
+		cells, differ, largest, example := 0, 0, 0.0, ""
+		for _, p := range pairs {
+			for x, shots := range p.a.shots {
+				y := slices.Index(p.b.shots, shots)
 				if y < 0 {
 					continue
 				}
-				of[k].cells++
-				if gap := math.Abs(a.accuracy[x] - b.accuracy[y]); gap > 0 {
-					of[k].differ++
-					if gap > of[k].largest {
-						of[k].largest = gap
-						of[k].example = fmt.Sprintf("%.2f and %.2f at %s with %s, %s", b.accuracy[y], a.accuracy[x], shotsHead(shots),
-							page.Plain(a.row.Sampler), page.Plural(a.row.questions(), "question"))
-					}
+				cells++
+				gap := math.Abs(p.a.accuracy[x] - p.b.accuracy[y])
+				differ += stats.BoolInt(gap > 0)
+				if gap > largest {
+					largest = gap
+					example = fmt.Sprintf("%.2f and %.2f at %s with %s, %s", p.b.accuracy[y], p.a.accuracy[x], shotsHead(shots),
+						page.Plain(p.a.row.Sampler), page.Plural(p.a.row.questions(), "question"))
 				}
 			}
 		}
-	}
-	var out []string
-	for _, k := range keys {
-		if f := of[k]; f.differ > 0 {
+		if row := pairs[0].a.row; differ > 0 {
 			out = append(out, fmt.Sprintf("%s on %s (%s) differs between %s in %d of %d numbers, most %s: not the same run, or not the "+
-				"same questions.", page.Plain(k.selector), page.Plain(k.dataset), page.Plain(k.vlm), k.blocks, f.differ, f.cells,
-				f.example))
+				"same questions.", page.Plain(row.Selector), page.Plain(row.Dataset), page.Plain(row.VLM), blocks(pairs[0]), differ, cells,
+				example))
 		}
 	}
 	return out
@@ -205,50 +204,35 @@ func contradictions(all []*series) []string {
 // a file miss, its scores come in other steps and nothing is said.
 func (t *publishedTable) impossibleMeans() []string {
 	type key struct{ block, selector string }
-	type found struct {
-		missed, counted int
-		sizes           []string
-		example         string
-	}
-	var keys []key
-	of := map[key]*found{}
-	tested, wrong := 0, 0
-	for _, r := range t.rows {
+	tested := slices.DeleteFunc(slices.Clone(t.rows), func(r publishedRow) bool {
 		n := r.questions()
-		if n == 0 || 10/float64(n) <= 0.02 { // steps finer than the printed digits exclude nothing
-			continue
-		}
-		k := key{r.block(), r.Selector}
-		if of[k] == nil {
-			keys, of[k] = append(keys, k), &found{}
-		}
-		f := of[k]
-		f.counted++
-		tested++
-		step := 10 / float64(n) // of the mean, in percent
-		if off := math.Abs(*r.Accuracy - step*math.Round(*r.Accuracy/step)); off <= 0.005+1e-9 {
-			continue
-		}
-		wrong++
-		f.missed++
-		if size := page.Thousands(n); !slices.Contains(f.sizes, size) {
-			f.sizes = append(f.sizes, size)
-		}
-		if f.example == "" {
-			f.example = fmt.Sprintf("%.2f of %s", *r.Accuracy, page.Thousands(n))
-		}
+		return n == 0 || 10/float64(n) <= 0.02 // steps finer than the printed digits exclude nothing
+	})
+	fits := func(r publishedRow) bool {
+		step := 10 / float64(r.questions()) // of the mean, in percent
+		return math.Abs(*r.Accuracy-step*math.Round(*r.Accuracy/step)) <= 0.005+1e-9
 	}
-	if 4*wrong > tested {
+	wrong := len(slices.DeleteFunc(slices.Clone(tested), fits))
+	if 4*wrong > len(tested) {
 		return nil
 	}
 	var out []string
-	for _, k := range keys {
-		if f := of[k]; f.missed > 0 {
-			out = append(out, fmt.Sprintf("%d of %d accuracies of %s (%s) cannot be the mean of %s scores, as stated: scores come in "+
-				"tenths, and no sum of them gives %s. Of all %s that can be tested so, %s fit.", f.missed, f.counted,
-				page.Plain(k.selector), page.Plain(k.block), page.Joined(f.sizes), f.example, page.Plural(tested, "accuracy"),
-				page.Thousands(tested-wrong)))
+	for _, rows := range stats.GroupBy(tested, func(r publishedRow) key { return key{r.block(), r.Selector} }) {
+		missed := slices.DeleteFunc(slices.Clone(rows), fits)
+		if len(missed) == 0 {
+			continue
 		}
+		var sizes []string
+		for _, r := range missed {
+			if size := page.Thousands(r.questions()); !slices.Contains(sizes, size) {
+				sizes = append(sizes, size)
+			}
+		}
+		first := missed[0]
+		out = append(out, fmt.Sprintf("%d of %d accuracies of %s (%s) cannot be the mean of %s scores, as stated: scores come in "+
+			"tenths, and no sum of them gives %.2f of %s. Of all %s that can be tested so, %s fit.", len(missed), len(rows),
+			page.Plain(first.Selector), page.Plain(first.block()), page.Joined(sizes), *first.Accuracy, page.Thousands(first.questions()),
+			page.Plural(len(tested), "accuracy"), page.Thousands(len(tested)-wrong)))
 	}
 	return out
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
@@ -202,8 +204,8 @@ func (f *family) Write(d *page.Document) {
 			})
 		}
 		ofMean(">mean", (*gap).cell)
-		ofMean(">questions to settle the mean (10 % change)", func(g *gap) string { return countCell(g.needed(0.10)) })
-		ofMean(">(unpaired)", func(g *gap) string { return countCell(g.neededUnpaired(f.n)) })
+		ofMean(">questions to settle the mean (10 % change)", func(g *gap) string { return countCell(g.needed(math.Sqrt(0.10))) })
+		ofMean(">(unpaired)", func(g *gap) string { return countCell(g.needed(g.se * math.Sqrt(float64(f.n)))) })
 	}
 	d.Table(table.Header, table.Rows)
 	f.writeBounds(d)
@@ -242,8 +244,9 @@ func countCell(n int) string {
 // writeBounds says how large a difference must be on so many questions.
 func (f *family) writeBounds(d *page.Document) {
 	m := len(f.all())
-	one, corrected := normalQuantile(0.975), normalQuantile(1-0.025/float64(m))
-	power := one + normalQuantile(0.8)
+	quantile := distuv.UnitNormal.Quantile
+	one, corrected := quantile(0.975), quantile(1-0.025/float64(m))
+	power := one + quantile(0.8)
 	typical := make([]float64, 0, m)
 	for _, g := range f.all() {
 		typical = append(typical, g.se)

@@ -125,8 +125,8 @@ func ReadEvals(dir string) ([]Evaluation, error) {
 	return evals, err
 }
 
-// StageResult is one line of a run's result table: a policy's score on a split and what it gains, on
-// the same questions, over a baseline (similarity, or the majority answer) and over the initial policy.
+// StageResult is one line of a run's result table: a policy's score on a split and what it gains, on the same
+// questions, over baselines (similarity, the majority answer, drawing at random), the initial policy and the phase before.
 type StageResult struct {
 	Split          string        `json:"split"`
 	Metric         string        `json:"metric"`
@@ -140,7 +140,9 @@ type StageResult struct {
 	OverSimilarity *stats.Paired `json:"over_similarity,omitempty"`
 	OverMajority   *stats.Paired `json:"over_majority,omitempty"`
 	OverRecorded   *stats.Paired `json:"over_recorded,omitempty"`
+	OverRandom     *stats.Paired `json:"over_random,omitempty"` // of what a run ended with and of baselines; of every phase where one of these is worse
 	OverInit       *stats.Paired `json:"over_init,omitempty"`
+	OverPrevious   *stats.Paired `json:"over_previous,omitempty"` // of a phase: over the one before it
 }
 
 // Baselines and stages, as evals.jsonl names them. A phase has its own name.

@@ -250,3 +250,54 @@ func TestProgressOfAnswers(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
+
+// Lines say which policy a KL is measured against, and show what rounding leaves of 0 as 0.
+func TestLinesSayWhichKL(t *testing.T) {
+	p := &Progress{}
+	for _, tc := range []struct {
+		row  Row
+		want string
+	}{
+		{Row{Kind: KindEpoch, Phase: "rce", Epoch: 1, Fields: map[string]any{"loss": 2.0, "val_kl": 3.912, "kl_reference": "init"}},
+			"rce  epoch 1  done  loss 2.000    val_kl 3.912 to the initial policy"},
+		{Row{Kind: KindEpoch, Phase: "grpo", Epoch: 1, Fields: map[string]any{"kl": -1.7e-8, "val_kl": 0.06, "kl_reference": "phase_start",
+			"val_reward": 0.5}}, "grpo  epoch 1  done  kl 0        val_kl 0.06000 to the phase's start  val_reward 0.5000"},
+		{Row{Kind: KindEval, Fields: map[string]any{"split": "val", "policy": "best", "kl": 4.9, "kl_reference": "init"}},
+			"eval  val  best  kl 4.900 to the initial policy"},
+		{Row{Kind: KindEval, Fields: map[string]any{"split": "val", "policy": "init", "kl": -1.7e-8}}, "eval  val  init  kl 0"},
+	} {
+		if _, _, got := p.LogLine(tc.row); got != tc.want {
+			t.Errorf("\n got %s\nwant %s", got, tc.want)
+		}
+	}
+}
+
+// A summary names the epoch that another measure would have made the best, if it is another.
+func TestOtherBest(t *testing.T) {
+	epoch := func(phase string, n int, loss, recorded, kl float64) Row {
+		return Row{Kind: KindEpoch, Phase: phase, Epoch: n,
+			Fields: map[string]any{"val_loss": loss, "val_recorded_reward": recorded, "val_kl": kl}}
+	}
+	run := &Run{EvalRows: []Row{{Fields: map[string]any{"split": "val", "policy": "init", "loss": 3.0, "recorded_reward": 0.3}}},
+		Epochs: []Row{epoch("rce", 1, 2.5, 0.40, 3), epoch("rce", 2, 2.4, 0.45, 4), epoch("grpo", 1, 2.6, 0.50, 0.1)}}
+	for _, tc := range []struct {
+		name  string
+		best  BestSummary
+		klMax any
+		want  string
+	}{
+		{"the reward chose another", BestSummary{Metric: "val_loss", Phase: "rce", Epoch: 2}, nil,
+			"by val_recorded_reward (checkpoint.best.metric) it would be grpo epoch 1: 0.5000 against 0.4500"},
+		{"the loss chose another", BestSummary{Metric: "val_recorded_reward", Phase: "grpo", Epoch: 1}, nil,
+			"by val_loss (checkpoint.best.metric) it would be rce epoch 2: 2.400 against 2.600"},
+		{"the same", BestSummary{Metric: "val_loss", Phase: "grpo", Epoch: 1}, nil, ""},
+		{"within kl_max", BestSummary{Metric: "val_loss", Phase: "init"}, 1.0,
+			"by val_recorded_reward (checkpoint.best.metric) it would be grpo epoch 1: 0.5000 against 0.3000"},
+		{"nothing within kl_max", BestSummary{Metric: "val_loss", Phase: "init"}, 0.01, ""},
+	} {
+		run.Tree = map[string]any{"checkpoint": map[string]any{"best": map[string]any{"kl_max": tc.klMax}}}
+		if got := run.otherBest(&tc.best); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
+		}
+	}
+}

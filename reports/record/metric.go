@@ -36,8 +36,8 @@ func Metrics() []Metric {
 		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), recorded_order " +
 			"(of the candidates in their file), best_beam (the best recorded beam of each query), oracle, reference (the target), best, " +
 			"or the phase that ended"},
-		{"kl_reference", "", "of an eval: the policy that kl is measured against: init, phase_start, epoch_start (grpo.kl.reference; " +
-			"for init and best always init), or synced (grpo.kl.sync_steps)"},
+		{"kl_reference", "", "of an eval or an epoch: the policy that kl and val_kl are measured against: init, phase_start, epoch_start " +
+			"(grpo.kl.reference; for sft, rce, init and best always init), or synced (grpo.kl.sync_steps)"},
 		{"reward", "", "of an eval: mean reward of the greedy selection or answer over the split"},
 		{"accuracy", "", "of an eval: mean accuracy of the greedy selection or answer over the split"},
 		{"recorded_reward", "", "of an eval without a reader: recorded reward that the policy expects among the recorded candidates of " +

@@ -74,7 +74,7 @@ func (p *Progress) step(r Row) {
 	now := p.now()
 	if r.Phase != p.phase {
 		// The first step's own time counts: its row comes at its end.
-		seconds, _ := number(r, "step_seconds")
+		seconds, _ := r.Number("step_seconds")
 		p.phase, p.first = r.Phase, r.Step-1
 		p.started = now.Add(-time.Duration(seconds * float64(time.Second)))
 		p.shown = p.started
@@ -132,17 +132,17 @@ func (p *Progress) stepLine(r Row) string {
 	columns := []column{
 		{"loss", "loss", 7, func(x float64) string { return page.Sig(x, 4) }},
 		{"temp", "temperature", 5, func(x float64) string { return page.Sig(x, 3) }},
-		{"kl", "kl", 7, func(x float64) string { return page.Sig(x, 3) }},
+		{"kl", "kl", 7, func(x float64) string { return page.Nats(x, 3) }},
 		{"beta", "kl_beta", 6, func(x float64) string { return page.Sig(x, 2) }},
 		{"clip", "clip_fraction", 5, page.Percent},
 		{"adv", "std_advantage", 5, func(x float64) string { return "±" + page.Sig(x, 3) }},
 	}
-	if _, writes := number(r, "completion_length"); writes { // a token policy: what its samples earn says more
+	if _, writes := r.Number("completion_length"); writes { // a token policy: what its samples earn says more
 		columns[len(columns)-1] = column{"reward", "mean_reward", 6, func(x float64) string { return page.Sig(x, 3) }}
 		columns = append(columns, column{"len", "completion_length", 4, func(x float64) string { return page.Sig(x, 3) }})
 	}
 	for _, column := range columns {
-		if x, ok := number(r, column.field); ok {
+		if x, ok := r.Number(column.field); ok {
 			fmt.Fprintf(&b, "  %s %-*s", column.label, column.width, column.format(x))
 		}
 	}
@@ -172,8 +172,8 @@ func (p *Progress) epochLine(r Row) string {
 	var b strings.Builder
 	b.WriteString(p.head(r) + "  done")
 	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy", "val_recorded_reward"} {
-		if x, ok := number(r, name); ok {
-			fmt.Fprintf(&b, "  %s %-7s", name, page.Sig(x, 4))
+		if x, ok := r.Number(name); ok {
+			fmt.Fprintf(&b, "  %s %-7s", name, lineNumber(r, name, x))
 		}
 	}
 	if name := r.Text("checkpoint"); name != "" {
@@ -186,11 +186,38 @@ func (p *Progress) epochLine(r Row) string {
 func (p *Progress) evalLine(r Row) string {
 	line := "eval  " + r.Text("split") + "  " + r.Text("policy")
 	for _, name := range []string{"reward", "accuracy", "recorded_reward", "top1_accuracy", "pair_accuracy", "loss", "kl"} {
-		if x, ok := number(r, name); ok {
-			line += "  " + name + " " + page.Sig(x, 4)
+		if x, ok := r.Number(name); ok {
+			line += "  " + name + " " + lineNumber(r, name, x)
 		}
 	}
 	return line
+}
+
+// lineNumber writes a number of a row for a line; of a KL that the row knows it of, also to which policy.
+func lineNumber(r Row, name string, x float64) string {
+	switch name {
+	case "kl", "val_kl":
+		text := page.Nats(x, 4)
+		if _, val := r.Fields["val_kl"]; name == "val_kl" || !val {
+			text += KLTo(r)
+		}
+		return text
+	}
+	return page.Sig(x, 4)
+}
+
+// KLTo says which policy the KL of an epoch or an evaluation is measured against: " to the initial policy"; "" where the row does not know.
+func KLTo(r Row) string {
+	switch reference := r.Text("kl_reference"); reference {
+	case "":
+		return ""
+	case PolicyInit:
+		return " to the initial policy"
+	case "synced":
+		return " to the synced reference"
+	default: // phase_start, epoch_start
+		return " to the " + strings.Replace(reference, "_", "'s ", 1)
+	}
 }
 
 func (p *Progress) head(r Row) string {
@@ -242,12 +269,4 @@ func clipRunes(s string, width int) string {
 		return s
 	}
 	return string([]rune(s)[:width])
-}
-
-// number reads a numeric field of a row under construction, where counts are still ints.
-func number(r Row, name string) (float64, bool) {
-	if n, ok := r.Fields[name].(int); ok {
-		return float64(n), true
-	}
-	return r.Number(name)
 }

@@ -90,37 +90,17 @@ func (r *Run) ReadEpochs() error {
 // readRows is ReadRows without the lines that begin with skip.
 func (r *Run) readRows(offset int64, skip []byte) (int64, error) {
 	path := filepath.Join(r.Dir, MetricsFile)
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return offset, nil
-	}
-	if err != nil {
-		return offset, err
-	}
-	defer f.Close()
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return offset, err
-	}
-	in := bufio.NewReaderSize(f, 1<<16)
-	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return offset, nil
-		}
-		if err != nil {
-			return offset, err
-		}
+	return readLines(path, offset, func(n int, at int64, line []byte) error {
 		if skip != nil && bytes.HasPrefix(line, skip) {
-			offset += int64(len(line))
-			continue
+			return nil
 		}
 		row, err := ParseRow(line)
 		if err != nil {
-			return offset, fmt.Errorf("%s: line %d after byte %d is damaged: %w", path, n, offset, err)
+			return fmt.Errorf("%s: line %d after byte %d is damaged: %w", path, n, at, err)
 		}
-		offset += int64(len(line))
 		r.add(row)
-	}
+		return nil
+	})
 }
 
 func (r *Run) add(row Row) {
@@ -285,21 +265,55 @@ func (r *Run) Resumes() int {
 
 // EachLine calls do with every line of a file; an absent file has none, a torn last line is left out.
 func EachLine(path string, do func(line []byte) error) error {
-	data, err := readIfThere(path)
-	if err != nil {
-		return err
-	}
-	for n := 1; len(data) > 0; n++ {
-		line, rest, whole := bytes.Cut(data, []byte("\n"))
-		if !whole {
-			return nil
-		}
-		if err := do(line); err != nil {
+	_, err := readLines(path, 0, func(n int, _ int64, line []byte) error {
+		if err := do(bytes.TrimSuffix(line, []byte("\n"))); err != nil {
 			return fmt.Errorf("%s:%d: damaged line: %w", path, n, err)
 		}
-		data = rest
+		return nil
+	})
+	return err
+}
+
+// readLines calls do with every whole line of a file from byte offset on: its number, counted from 1 there, the byte at which it
+// begins, and its text with the line end. It returns where the last one that do has taken ends. One line is held at a time: logs
+// of completions have gigabytes.
+func readLines(path string, offset int64, do func(n int, at int64, line []byte) error) (end int64, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return offset, nil
 	}
-	return nil
+	if err != nil {
+		return offset, err
+	}
+	defer f.Close()
+	if _, err := f.Seek(offset, io.SeekStart); err != nil {
+		return offset, err
+	}
+	in := bufio.NewReaderSize(f, 1<<16)
+	for n := 1; ; n++ {
+		line, err := in.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return offset, nil
+		}
+		if err == nil {
+			err = do(n, offset, line)
+		}
+		if err != nil {
+			return offset, err
+		}
+		offset += int64(len(line))
+	}
+}
+
+// EachRow calls do with every whole row of metrics.jsonl, as EachLine does.
+func EachRow(dir string, do func(Row) error) error {
+	return EachLine(filepath.Join(dir, MetricsFile), func(line []byte) error {
+		row, err := ParseRow(line)
+		if err != nil {
+			return err
+		}
+		return do(row)
+	})
 }
 
 // EachJSON calls do with every line of a file of JSON values, as EachLine does.
@@ -323,6 +337,11 @@ func ReadJSON(path string, v any) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// Settings reads the configuration of a run folder as dotted keys; a folder without one has none.
+func Settings(dir string) (map[string]string, error) {
+	return FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
 }
 
 // FlatFile reads a YAML file as dotted keys; one that is absent has none.

@@ -35,6 +35,8 @@ func (r Row) Number(name string) (float64, bool) {
 	switch v := r.Fields[name].(type) {
 	case float64:
 		return v, true
+	case int: // of a row that is being written
+		return float64(v), true
 	case string:
 		return parseNonFinite(v)
 	}

@@ -1,9 +1,12 @@
 package record
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
+
+	"fulcrum/reports/page"
 )
 
 // Answers reports whether the run's policy writes text: completions have lengths, selections have none.
@@ -48,6 +51,37 @@ func (r *Run) ScoreBefore(phase, metric string) (float64, bool) {
 		before = name
 	}
 	return r.Score("val", before, metric)
+}
+
+// otherBest says which epoch another measure on the validation queries would have made the best: the reward, or the loss where the
+// reward decided. "" where it is the same one, or where nothing else was measured.
+func (r *Run) otherBest(b *BestSummary) string {
+	klMax, bounded := r.SettingNumber("checkpoint", "best", "kl_max")
+	for _, name := range []string{"val_reward", "val_recorded_reward", "val_loss"} {
+		own, ok := r.Score("val", PolicyInit, strings.TrimPrefix(name, "val_"))
+		if name == b.Metric || !ok {
+			continue
+		}
+		best, where := own, "the initial policy"
+		for _, e := range r.Epochs {
+			x, ok := e.Number(name)
+			kl, _ := e.Number("val_kl")
+			if !ok || bounded && kl > klMax {
+				continue
+			}
+			if e.Phase == b.Phase && e.Epoch == b.Epoch {
+				own = x
+			}
+			if x > best && name != "val_loss" || x < best && name == "val_loss" {
+				best, where = x, fmt.Sprintf("%s epoch %d", e.Phase, e.Epoch)
+			}
+		}
+		if best == own {
+			return ""
+		}
+		return fmt.Sprintf("by %s (checkpoint.best.metric) it would be %s: %s against %s", name, where, page.Sig(best, 4), page.Sig(own, 4))
+	}
+	return ""
 }
 
 func (s *Steps) Globals() []float64 {

@@ -100,8 +100,16 @@ type DataSummary struct {
 	Skipped     map[string]int    `json:"skipped"`                // left-out records by reason
 	SkippedAt   map[string]string `json:"skipped_at,omitempty"`   // by reason: where they stand, or the first of them
 	UnknownKeys []UnknownKey      `json:"unknown_keys,omitempty"` // of records, that nothing reads
+	Methods     []MethodSummary   `json:"methods,omitempty"`      // recorded candidates by gen_method, where there are several
 	Shots       int               `json:"shots"`
 	EvalName    string            `json:"eval_name"` // of the set that enters no choice
+}
+
+// MethodSummary is what the recorded candidates of one gen_method earn.
+type MethodSummary struct {
+	Name       string `json:"name"` // "" where the record does not say
+	Candidates int    `json:"candidates"`
+	Mean       Number `json:"mean"` // reward
 }
 
 // UnknownKey is a key that the records of a file hold and nothing reads.
@@ -133,6 +141,7 @@ type BestSummary struct {
 	Epoch      int    `json:"epoch"`
 	Checkpoint string `json:"checkpoint"`
 	Reason     string `json:"reason,omitempty"` // when the rule had to give way
+	Other      string `json:"other,omitempty"`  // which epoch another measure would have chosen
 }
 
 // Untrained says whether the best policy is the one that the run began with.
@@ -147,9 +156,12 @@ func (b *BestSummary) RuledOut() string {
 	return ""
 }
 
-// AddRecorded adds what the run's own rows tell, those of earlier attempts included: what each phase came to, the
-// warnings on the way, how often it was resumed. A check of the summary does it again.
+// AddRecorded adds what the run's own rows tell, those of earlier attempts included: what each phase came to, which epoch another
+// measure would have made the best, the warnings on the way, how often it was resumed. A check of the summary does it again.
 func (s *Summary) AddRecorded(run *Run) {
+	if s.Best != nil {
+		s.Best.Other = run.otherBest(s.Best)
+	}
 	for _, name := range run.Phases() {
 		p := PhaseSummary{Name: name, Final: map[string]Number{}}
 		for _, row := range run.Epochs {

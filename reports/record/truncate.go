@@ -5,11 +5,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 )
 
 const eventResume = "resume"
@@ -41,7 +41,7 @@ func truncate(dir string, at Position) error {
 	if err := filterLines(filepath.Join(dir, RunLogFile), func([]byte) bool { return true }); err != nil {
 		return err
 	}
-	old, err := GlobIn(dir, EventFilesPattern)
+	old, err := regular.Glob(dir, EventFilesPattern)
 	if err != nil {
 		return err
 	}
@@ -71,18 +71,14 @@ func cutTornRecord(path string) error {
 			rest = next
 			continue
 		}
-		return truncateDurably(path, int64(len(data)-len(rest)))
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		return errors.Join(f.Truncate(int64(len(data)-len(rest))), f.Sync())
 	}
 	return nil
-}
-
-func truncateDurably(path string, size int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return errors.Join(f.Truncate(size), f.Sync())
 }
 
 // truncateFile keeps the first lines of a file, and events of resumes wherever they stand.
@@ -121,41 +117,32 @@ func isResumeLine(line []byte) bool {
 // filterLines replaces the file by those of its whole lines that keep accepts. An absent file stays
 // absent and an unchanged one is not written.
 func filterLines(path string, keep func(line []byte) bool) error {
-	f, err := os.Open(path)
+	info, err := os.Stat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer f.Close()
 	out, err := atomicfile.Create(path)
 	if err != nil {
 		return err
 	}
 	defer out.Abort()
 	w := bufio.NewWriterSize(out, 1<<16)
-	in := bufio.NewReaderSize(f, 1<<16)
-	changed := false
-	for {
-		line, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			changed = changed || len(line) > 0 // a torn line: the process died while writing it
-			break
-		}
-		if err != nil {
-			return err
-		}
+	kept := int64(0)
+	_, err = readLines(path, 0, func(_ int, _ int64, line []byte) error {
 		if !keep(line) {
-			changed = true
-			continue
+			return nil
 		}
+		kept += int64(len(line))
 		if _, err := w.Write(line); err != nil {
 			return fmt.Errorf("cannot write %s: %w", path, err)
 		}
-	}
-	if !changed {
 		return nil
+	})
+	if err != nil || kept == info.Size() { // else lines go, or a torn one: the process died while writing it
+		return err
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)

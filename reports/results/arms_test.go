@@ -229,3 +229,24 @@ func compareArms(a, b []*record.Run, split, metric string) (ArmComparison, error
 	}
 	return this.Against(reference, stats.DefaultOptions())
 }
+
+// Arms are not held against a baseline that is worse than random.
+func TestArmYardsticks(t *testing.T) {
+	baseline := func(name string, mean float64) Arm {
+		a := armWith(rand.New(rand.NewPCG(1, 2)), 1, 100, mean, 1, 0, 0)
+		for i := range a.Scores[0] {
+			a.Scores[0][i] += 0.01 * float64(i*len(name)%5)
+		}
+		a.Name = name
+		return a
+	}
+	for _, tc := range []struct {
+		similarity  float64
+		yards, warn string
+	}{{0.5, "similarity", ""}, {0.1, "random", "Similarity is worse than drawing at random here: "}} {
+		yards, warning := ArmYardsticks([]Arm{baseline("random", 0.3), baseline("similarity", tc.similarity), baseline("initial policy", 0.4)})
+		if len(yards) != 1 || yards[0].Short != tc.yards || !strings.HasPrefix(warning, tc.warn) || (warning == "") != (tc.warn == "") {
+			t.Errorf("similarity at %g: yardsticks %v, %q; want %s, %q", tc.similarity, yards, warning, tc.yards, tc.warn)
+		}
+	}
+}

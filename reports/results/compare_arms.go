@@ -55,7 +55,7 @@ func SeededArms(arms []ComparedArm) bool {
 type armRow struct {
 	name       string
 	arm        Arm
-	similarity *ArmComparison // over similarity, or the majority answer
+	similarity *ArmComparison // over similarity, the majority answer, or random
 	initial    *ArmComparison // over the initial policies of the same runs
 	first      *ArmComparison // minus the first arm
 	refused    string         // why there is no comparison
@@ -111,7 +111,8 @@ func (t ArmTable) Differences() iter.Seq2[string, *ArmComparison] {
 type ArmTable struct {
 	Split, Metric string
 	Reference     string // what the first arm is called by the others
-	over          string // similarity, or the majority answer
+	over          string // similarity, the majority answer, or random where those are worse
+	warning       string // of baselines that are worse than random; "": none is
 	Rows          []armRow
 	baselines     []Arm
 }
@@ -134,7 +135,9 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 	var tables []ArmTable
 	var family []*ArmComparison
 	for _, k := range keys {
-		t := ArmTable{Split: k.split, Metric: k.metric, Reference: arms[0].Name}
+		t := ArmTable{Split: k.split, Metric: k.metric, Reference: arms[0].Name, baselines: BaselinesOf(arms[0].Runs, k.split, k.metric)}
+		var yards []Yardstick
+		yards, t.warning = ArmYardsticks(t.baselines)
 		for _, a := range arms {
 			arm, err := ArmOf(a.Runs, k.split, k.metric, "")
 			if err != nil {
@@ -149,8 +152,8 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 				}
 				return nil
 			}
-			for _, y := range Yardsticks() {
-				if y.Policy != record.PolicyInit && row.similarity == nil {
+			for _, y := range yards {
+				if row.similarity == nil {
 					if row.similarity = against(y.Policy); row.similarity != nil {
 						t.over = y.Short
 					}
@@ -172,7 +175,6 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 		for _, row := range t.Rows {
 			family = append(family, row.Made()...)
 		}
-		t.baselines = BaselinesOf(arms[0].Runs, k.split, k.metric)
 		tables = append(tables, t)
 	}
 	holmArms(family, max(len(family), atLeast))
@@ -195,6 +197,31 @@ func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 		}
 	}
 	return out
+}
+
+// ArmYardsticks are the baselines that arms are compared with, as YardsticksOf chooses them, and a warning of those that are worse than
+// random. The initial policies are not among them: each arm has its own.
+func ArmYardsticks(baselines []Arm) (yards []Yardstick, warning string) {
+	at := func(policy string) int {
+		return slices.IndexFunc(baselines, func(a Arm) bool { return a.Name == record.StageResult{Policy: policy}.Title() })
+	}
+	random := at(record.PolicyRandom)
+	var weak []record.StageResult
+	for _, y := range Yardsticks() {
+		i := at(y.Policy)
+		if i < 0 || y.Policy == record.PolicyInit || y.Policy == record.PolicyRandom && len(weak) == 0 && len(yards) > 0 {
+			continue
+		}
+		if random >= 0 && i != random {
+			if c, err := baselines[i].Against(baselines[random], stats.DefaultOptions()); err == nil && c.Verdict == stats.Worse {
+				over := c.Shown()
+				weak = append(weak, record.StageResult{Policy: y.Policy, Mean: stat.Mean(baselines[i].QueryScores()), OverRandom: &over})
+				continue
+			}
+		}
+		yards = append(yards, y)
+	}
+	return yards, WarnBelowRandom(weak)
 }
 
 // LevelOf returns the mean of an arm with the standard error over questions, and the standard deviation of its seeds' means.
@@ -220,7 +247,7 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 }
 
 func (t ArmTable) Write(d *page.Document) {
-	d.Heading(2, "%s on %s", page.Capital(t.Metric), page.Plain(t.Split))
+	d.Heading(2, "%s on %s", page.Capital(MetricName(t.Metric)), page.Plain(t.Split))
 	t.WriteTable(d)
 }
 
@@ -238,6 +265,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 	var rows [][]string
 	var sentences []string
+	if t.warning != "" {
+		sentences = append(sentences, t.warning)
+	}
 	for _, r := range t.Rows {
 		if said := r.untrained(); said != "" {
 			sentences = append(sentences, said)
@@ -264,7 +294,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.errorParts())
+			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, MetricName(t.Metric)))+"."+r.first.errorParts())
 		}
 	}
 	for _, b := range t.baselines {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
 )
@@ -26,17 +27,60 @@ func Yardsticks() []Yardstick {
 	return []Yardstick{
 		{record.PolicySimilarity, "similarity", "similarity", func(r *record.StageResult) **stats.Paired { return &r.OverSimilarity }},
 		{record.PolicyMajority, "majority", "the majority answer", func(r *record.StageResult) **stats.Paired { return &r.OverMajority }},
+		{record.PolicyRandom, "random", "drawing at random", func(r *record.StageResult) **stats.Paired { return &r.OverRandom }},
 		{record.PolicyRecorded, "recorded order", "the recorded order",
 			func(r *record.StageResult) **stats.Paired { return &r.OverRecorded }},
 		{record.PolicyInit, "initial policy", "the initial policy", func(r *record.StageResult) **stats.Paired { return &r.OverInit }},
 	}
 }
 
-// YardsticksOf are those that a table holds or its lines were compared with.
+// YardsticksOf are those that a table shows, of those that it holds or its lines were compared with. A gain over a baseline that is worse
+// than drawing at random says little: random takes its place, and stands beside an initial policy that is worse. Elsewhere a sentence
+// has the gain over random.
 func YardsticksOf(table []record.StageResult) []Yardstick {
+	weak := BelowRandom(table)
 	return slices.DeleteFunc(Yardsticks(), func(y Yardstick) bool {
-		return !slices.ContainsFunc(table, func(r record.StageResult) bool { return r.Policy == y.Policy || *y.Gain(&r) != nil })
+		if !slices.ContainsFunc(table, func(r record.StageResult) bool { return r.Policy == y.Policy || *y.Gain(&r) != nil }) {
+			return true
+		}
+		if y.Policy == record.PolicyRandom {
+			return len(weak) == 0
+		}
+		return y.Policy != record.PolicyInit && slices.ContainsFunc(weak, func(r record.StageResult) bool { return r.Policy == y.Policy })
 	})
+}
+
+// TableOf are the lines on the split and by the metric of one of them.
+func TableOf(stages []record.StageResult, of record.StageResult) []record.StageResult {
+	return slices.DeleteFunc(slices.Clone(stages), func(r record.StageResult) bool {
+		return r.Split != of.Split || r.Metric != of.Metric || r.Shots != of.Shots
+	})
+}
+
+// BelowRandom are the baselines of a table, the initial policy among them, that are worse than drawing at random.
+func BelowRandom(table []record.StageResult) []record.StageResult {
+	return slices.DeleteFunc(slices.Clone(table), func(r record.StageResult) bool {
+		return Trained(r.Policy) || r.OverRandom == nil || r.OverRandom.Verdict != stats.Worse
+	})
+}
+
+// WarnBelowRandom warns of the baselines of a table that are worse than drawing at random; "" where none is.
+func WarnBelowRandom(table []record.StageResult) string {
+	var names, means []string
+	weak := BelowRandom(table)
+	if len(weak) == 0 {
+		return ""
+	}
+	for _, r := range weak {
+		name := r.Title()
+		if r.Policy == record.PolicyInit || r.Policy == record.PolicyRecorded {
+			name = "the " + name
+		}
+		names, means = append(names, name), append(means, page.Sig(r.Mean, 4))
+	}
+	return fmt.Sprintf("%s %s worse than drawing at random here: %s against %s. A gain over %s says little.",
+		page.Capital(page.Joined(names)), page.Verb(len(weak), "is", "are"), page.Joined(means),
+		page.Sig(weak[0].Mean-weak[0].OverRandom.Mean, 4), page.Verb(len(weak), "it", "them"))
 }
 
 // Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
@@ -165,7 +209,7 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 		twin := slices.IndexFunc(made, func(m placed) bool { return sameScores(table[m.at], table[ref]) })
 		var phases []*stats.Paired
 		for i := range table {
-			if i == ref || !comparable(table[i], table[ref]) {
+			if i == ref || !comparable(table[i], table[ref]) || y.Policy == record.PolicyRandom && i != planned && !asked(rows[:i+1]) {
 				continue
 			}
 			if twin >= 0 && *made[twin].Gain(&rows[i]) != nil {
@@ -187,7 +231,41 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 		stats.Settle(phases)
 		made = append(made, placed{y, ref})
 	}
-	return rows, nil
+	return rows, comparePhases(rows, table, opt)
+}
+
+// comparePhases compares each phase of a table with the one before it.
+func comparePhases(rows []record.StageResult, table []record.Evaluation, opt stats.Options) error {
+	before := -1
+	var made []*stats.Paired
+	for i := range table {
+		if StageRank(table[i].Policy) != rankPhase {
+			continue
+		}
+		if before >= 0 && comparable(table[i], table[before]) {
+			paired, err := CompareEvaluations(table[i], table[before], opt)
+			if err != nil {
+				return err
+			}
+			rows[i].OverPrevious = &paired
+			made = append(made, &paired)
+		}
+		before = i
+	}
+	stats.Settle(made)
+	return nil
+}
+
+// asked reports whether the last of a table's lines so far is to be compared with random: a baseline is, and what was trained where
+// random takes the place of one.
+func asked(rows []record.StageResult) bool {
+	switch StageRank(rows[len(rows)-1].Policy) {
+	case RankYardstick, rankInit:
+		return true
+	case rankPhase, rankBest:
+		return len(BelowRandom(rows)) > 0
+	}
+	return false
 }
 
 func sameScores(a, b record.Evaluation) bool {

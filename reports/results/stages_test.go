@@ -89,3 +89,62 @@ func TestEvalsAreReplacedByKey(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Where similarity is worse than random it is no yardstick of the table any more; elsewhere random is none. The initial policy stays.
+func TestBaselinesBelowRandom(t *testing.T) {
+	table := func(similarity, initial float64) []record.StageResult {
+		var evals []record.Evaluation
+		of := func(policy, phase string, epoch int, mean float64) {
+			scores := make([]float64, 60)
+			for i := range scores {
+				scores[i] = mean + 0.01*float64(i*len(policy)%7)
+			}
+			evals = append(evals, eval("val", policy, phase, epoch, scores...))
+		}
+		of("random", "", 0, 0.49)
+		of("similarity", "", 0, similarity)
+		of("init", "", 0, initial)
+		of("rce", "rce", 2, 0.6)
+		of("grpo", "grpo", 3, 0.7)
+		of("best", "rce", 2, 0.6)
+		of("oracle", "", 0, 0.9)
+		stages, err := Stages(evals, quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stages
+	}
+	for _, tc := range []struct {
+		similarity, initial float64
+		shown, warn         string
+	}{
+		{0.3, 0.3, "random, initial policy", "Similarity and the initial policy are worse than drawing at random here: 0.3298 and 0.3297 " +
+			"against 0.5205. A gain over them says little."},
+		{0.6, 0.3, "similarity, random, initial policy", "The initial policy is worse than drawing at random here: 0.3297 against 0.5205. " +
+			"A gain over it says little."},
+		{0.6, 0.6, "similarity, initial policy", ""},
+	} {
+		stages := table(tc.similarity, tc.initial)
+		var shown []string
+		for _, y := range YardsticksOf(stages) {
+			shown = append(shown, y.Short)
+		}
+		if got := strings.Join(shown, ", "); got != tc.shown {
+			t.Errorf("similarity at %g: yardsticks %s, want %s", tc.similarity, got, tc.shown)
+		}
+		if got := WarnBelowRandom(stages); got != tc.warn {
+			t.Errorf("similarity at %g\n got %s\nwant %s", tc.similarity, got, tc.warn)
+		}
+		for _, s := range stages {
+			asked := s.Policy != "random" && s.Policy != "oracle" && (StageRank(s.Policy) != rankPhase || tc.warn != "")
+			if compared := s.OverRandom != nil; compared != asked {
+				t.Errorf("%s is compared with random: %v", s.Policy, compared)
+			}
+			if step := s.OverPrevious; (step != nil) != (s.Policy == "grpo") {
+				t.Errorf("%s is compared with the phase before: %+v", s.Policy, step)
+			} else if step != nil && (step.Mean < 0.05 || step.Mean > 0.15 || !step.Interval.Excludes(0)) {
+				t.Errorf("grpo over rce: %+v, want about 0.1", step)
+			}
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -117,7 +118,7 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		if s.Data.Synthetic {
 			notice = "**Synthetic data.** " + page.Capital(strings.TrimPrefix(notice, "synthetic data: "))
 		}
-		out = append(out, strings.TrimSuffix(notice, ".")+".")
+		out = append(out, page.Capital(strings.TrimSuffix(notice, "."))+".")
 	}
 	return out
 }
@@ -135,7 +136,8 @@ func verdictLine(best *record.BestSummary, stages []record.StageResult) string {
 	} else if still {
 		parts = append(parts, "No phase did better on val than the initial policy, which is the best.")
 	}
-	yards := slices.DeleteFunc(results.Yardsticks(), func(y results.Yardstick) bool {
+	table := results.TableOf(stages, *stage)
+	yards := slices.DeleteFunc(results.YardsticksOf(table), func(y results.Yardstick) bool {
 		return *y.Gain(stage) == nil || still && y.Policy == record.PolicyInit
 	})
 	for i, y := range yards {
@@ -151,6 +153,10 @@ func verdictLine(best *record.BestSummary, stages []record.StageResult) string {
 		}
 		parts = append(parts, page.Capital((*y.Gain(stage)).Sentence(stage.Subject(), against, results.MetricName(stage.Metric)))+".")
 	}
+	parts = append(parts, lastPhase(table)...)
+	if warning := results.WarnBelowRandom(table); warning != "" {
+		parts = append(parts, warning)
+	}
 	if len(parts) == 0 {
 		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.Subject(),
 			results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
@@ -158,19 +164,36 @@ func verdictLine(best *record.BestSummary, stages []record.StageResult) string {
 	return fmt.Sprintf("On %s: %s", stage.Split, page.Plain(strings.Join(parts, " ")))
 }
 
+// lastPhase says what the last phase of a table is worth by itself: its policy against that of the phase before.
+func lastPhase(table []record.StageResult) []string {
+	for i, s := range slices.Backward(table) {
+		if s.OverPrevious != nil {
+			before := table[i-1] // phases stand in the order in which they ended
+			return []string{page.Capital(s.OverPrevious.Sentence(s.Subject(), before.Subject(), results.MetricName(s.Metric))) + "."}
+		}
+	}
+	return nil
+}
+
 // standing gives the verdict its scale for a reader who did not make the run: what chance and the bound score, how
 // the policy was trained, on what it was judged, and whether the doctor had something to say.
 func standing(run *record.Run, s *record.Summary, stages []record.StageResult) string {
 	stage := PlannedResult(stages)
+	table := results.TableOf(stages, *stage)
 	var out []string
-	scale := fmt.Sprintf("Its mean %s is %s", results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
+	scale := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), page.Plain(stage.Subject()), page.Sig(stage.Mean, 4))
 	var bounds []string
 	for _, b := range []struct{ policy, is string }{
 		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")},
 		{record.PolicyOracle, "the oracle, which looks at the rewards, "}, {record.PolicyReference, "the target answers "},
 	} {
 		if i := slices.IndexFunc(stages, func(r record.StageResult) bool { return sameTable(r, *stage) && r.Policy == b.policy }); i >= 0 {
-			bounds = append(bounds, b.is+page.Sig(stages[i].Mean, 4))
+			is := b.is + page.Sig(stages[i].Mean, 4)
+			if b.policy == record.PolicyRandom && stage.OverRandom != nil && len(results.BelowRandom(table)) == 0 { // else said before
+				gain, verdict := GainCells(stage.OverRandom)
+				is += fmt.Sprintf(" (gain %s, %s)", gain, verdict)
+			}
+			bounds = append(bounds, is)
 		}
 	}
 	if len(bounds) > 0 {
@@ -312,6 +335,15 @@ func reportData(d *page.Document, s *record.Summary) {
 		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})
 	}
 	d.Table([]string{"", ">"}, rows)
+	if len(data.Methods) == 0 {
+		return
+	}
+	rows = nil
+	for _, m := range data.Methods {
+		rows = append(rows, []string{page.Plain(cmp.Or(m.Name, "(not said)")), page.Thousands(m.Candidates), page.Sig(float64(m.Mean), 4)})
+	}
+	d.Paragraph("What the recorded candidates of training and validation queries earn, by how they were made:")
+	d.Table([]string{"gen\\_method", ">candidates", ">mean reward"}, rows)
 }
 
 func reportPlots(d *page.Document, run *record.Run, figures []Figure) {
@@ -440,7 +472,7 @@ func reportFiles(d *page.Document, run *record.Run) {
 			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
 		}
 	}
-	if files, _ := record.GlobIn(run.Dir, record.EventFilesPattern); len(files) > 0 {
+	if files, _ := regular.Glob(run.Dir, record.EventFilesPattern); len(files) > 0 {
 		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
 	}
 	d.List(items...)

@@ -139,7 +139,11 @@ func reportGroup(d *page.Document, s keptStep, group []record.SampledCompletion)
 		}
 		row := []string{page.TextCell(c.Text, completionWidth), fmt.Sprint(c.times), tokens, page.Sig(c.Reward, 3)}
 		for _, name := range terms {
-			row = append(row, termCell(c.Terms, name))
+			cell := "–"
+			if x, ok := c.Terms[name]; ok {
+				cell = page.Sig(x, 3)
+			}
+			row = append(row, cell)
 		}
 		rows = append(rows, append(row, page.Fixed(c.Advantage, 2)))
 	}
@@ -199,13 +203,6 @@ func shownTerms(group []record.SampledCompletion) []string {
 		return nil
 	}
 	return terms
-}
-
-func termCell(terms map[string]float64, name string) string {
-	if x, ok := terms[name]; ok {
-		return page.Sig(x, 3)
-	}
-	return "–"
 }
 
 // answerCounts writes the annotators' answers, the most frequent first: `red` ×8, `crimson` ×2.

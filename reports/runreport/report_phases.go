@@ -126,12 +126,21 @@ func curriculumStory(run *record.Run, phase string) []string {
 
 func klStory(run *record.Run, phase string, steps *record.Steps) []string {
 	_, kl := run.EpochSeries(phase, "kl")
+	to := ""
+	for _, e := range run.Epochs {
+		if e.Phase == phase {
+			to = record.KLTo(e)
+		}
+	}
 	if len(kl) == 0 {
+		if _, val := run.EpochSeries(phase, "val_kl"); len(val) > 0 && to != "" {
+			return []string{"Validation KL" + to + " " + wentFrom(val, nats3) + " nats per sequence."}
+		}
 		return nil
 	}
-	text := "KL per epoch " + wentFrom(kl, sig3) + " nats per sequence"
+	text := "KL" + to + " per epoch " + wentFrom(kl, nats3) + " nats per sequence"
 	if _, token := run.EpochSeries(phase, "kl_per_token"); len(token) > 0 {
-		text += " (" + strings.TrimPrefix(strings.TrimPrefix(wentFrom(token, sig3), "went from "), "was ") + " per token)"
+		text += " (" + strings.TrimPrefix(strings.TrimPrefix(wentFrom(token, nats3), "went from "), "was ") + " per token)"
 	}
 	out := []string{text + "."}
 	low, okLow := run.SettingNumber(phase, "kl", "target_min")
@@ -197,11 +206,12 @@ func epochTable(run *record.Run, phase string) *page.Lines[record.Row] {
 		format      func(float64) string
 	}
 	columns := []column{
-		{"loss", "loss", Sig4}, {"val_loss", "val loss", Sig4}, {"kl", "KL", sig3}, {"val_kl", "val KL", sig3}, {"kl_beta", "β", sig3},
+		{"loss", "loss", Sig4}, {"val_loss", "val loss", Sig4}, {"kl", "KL", nats3}, {"val_kl", "val KL", nats3}, {"kl_beta", "β", sig3},
 		{"mean_ratio", "ratio", Sig4}, {"clip_fraction", "clipped", page.Percent}, {"temperature", "τ", sig3},
 		{"effective_sample_size", "sample size", sig3},
 		{"signal_share", "signal", page.Percent}, {"signal_share_top_k", "after top-k", page.Percent}, {"grad_norm", "grad norm", sig3},
 		{"mean_reward", "group reward", Sig4}, {"val_reward", "val reward", Sig4}, {"val_accuracy", "val accuracy", Sig4},
+		{"val_recorded_reward", "val recorded reward", Sig4},
 	}
 	if run.Answers() {
 		for i, c := range columns {
@@ -242,5 +252,6 @@ func epochTable(run *record.Run, phase string) *page.Lines[record.Row] {
 	return table
 }
 
-func sig3(x float64) string { return page.Sig(x, 3) }
-func Sig4(x float64) string { return page.Sig(x, 4) }
+func nats3(x float64) string { return page.Nats(x, 3) }
+func sig3(x float64) string  { return page.Sig(x, 3) }
+func Sig4(x float64) string  { return page.Sig(x, 4) }

@@ -28,8 +28,10 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		}
 		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", page.Plain(b.Metric), b.Mode, page.Sig(float64(b.Value), 4), where,
 			page.Plain(b.Checkpoint), b.Checkpoint)
-		if b.Reason != "" {
-			text += " " + page.Capital(page.Plain(b.Reason)) + "."
+		for _, more := range []string{b.Reason, b.Other} {
+			if more != "" {
+				text += " " + page.Capital(page.Plain(more)) + "."
+			}
 		}
 		d.Paragraph("%s", text)
 	}
@@ -73,7 +75,8 @@ func Tables(run *record.Run) ([]*page.Table, error) {
 // tableNotes say how the intervals and verdicts of a table are to be read: what they are corrected for, and why some are
 // rough.
 func tableNotes(table []record.StageResult) []string {
-	var notes, rough []string
+	notes := otherGains(table)
+	var rough []string
 	var chosen, clusters, family int
 	for _, r := range table {
 		for _, y := range results.Yardsticks() {
@@ -106,6 +109,34 @@ func tableNotes(table []record.StageResult) []string {
 		notes = append(notes, "Rough: the interval may be off, because few questions changed, or the differences are strongly skewed.")
 	}
 	return notes
+}
+
+// otherGains are the differences of a table that no column holds: over random, over the phase before; and what speaks against a column.
+func otherGains(table []record.StageResult) []string {
+	gain := func(s record.StageResult, p *stats.Paired) string {
+		cell, verdict := GainCells(p)
+		return fmt.Sprintf("%s %s (%s)", page.Plain(strings.TrimPrefix(s.Title(), "after ")), cell, verdict)
+	}
+	var out, previous []string
+	warning := results.WarnBelowRandom(table)
+	for _, s := range slices.Backward(table) {
+		if results.Trained(s.Policy) && s.OverRandom != nil && warning == "" {
+			out = append(out, "Over random: "+gain(s, s.OverRandom)+".")
+			break
+		}
+	}
+	for _, s := range table {
+		if s.OverPrevious != nil {
+			previous = append(previous, gain(s, s.OverPrevious))
+		}
+	}
+	if len(previous) > 0 {
+		out = append(out, "Over the phase before: "+strings.Join(previous, ", ")+".")
+	}
+	if warning != "" {
+		out = append(out, warning)
+	}
+	return out
 }
 
 // baselineStory explains the baselines that have no policy behind them.

@@ -49,6 +49,7 @@ func TestReport(t *testing.T) {
 func TestReportHeadlines(t *testing.T) {
 	better := &stats.Paired{N: 100, Mean: 0.02, Interval: stats.Interval{Low: 0.01, High: 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95,
 		Changed: 50, Verdict: stats.Better}
+	below := &stats.Paired{N: 100, Mean: -0.194, Changed: 50, Level: 0.95, Verdict: stats.Worse}
 	same := &stats.Paired{N: 100, Level: 0.95, Verdict: stats.NotSeparable}
 	val := record.StageResult{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.5, OverSimilarity: better}
 	for _, tc := range []struct {
@@ -74,6 +75,17 @@ func TestReportHeadlines(t *testing.T) {
 			{Split: "val", Metric: "reward", Policy: "init", OverSimilarity: same},
 			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, OverSimilarity: better, OverInit: better}},
 			[]string{"is better than similarity (and the initial policy, which scores the same): +0.0200"}},
+		{"a baseline below random, and the last phase", &record.Summary{State: record.StateDone}, []record.StageResult{
+			{Split: "val", Metric: "reward", Policy: "random", Mean: 0.49},
+			{Split: "val", Metric: "reward", Policy: "similarity", Mean: 0.297, OverRandom: below},
+			{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 2, OverSimilarity: better, OverRandom: better},
+			{Split: "val", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 3, OverSimilarity: better, OverRandom: better,
+				OverPrevious: same},
+			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.6, OverSimilarity: better, OverRandom: better}},
+			[]string{"On val: The best policy (rce epoch 1) is better than drawing at random: +0.0200",
+				"The policy after grpo (epoch 3) and the policy after rce (epoch 2) score the same",
+				"Similarity is worse than drawing at random here: 0.2970 against 0.4910. A gain over it says little.",
+				"random selections get 0.4900."}},
 		{"nothing to compare with", &record.Summary{State: record.StateDone},
 			[]record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},
 			[]string{"On val, the policy after rce (epoch 1) has a mean reward of 0.5000; there is no baseline"}},
@@ -139,6 +151,7 @@ func TestFormats(t *testing.T) {
 		{page.Sig(0.18734, 4), "0.1873"}, {page.Sig(12.345, 4), "12.35"}, {page.Sig(1.2e-5, 2), "1.2e-05"}, {page.Sig(0, 4), "0"},
 		{page.Sig(math.NaN(), 3), "nan"}, {page.Sig(math.Inf(-1), 3), "-Inf"},
 		{page.Sig(99999, 3), "99999"}, {page.Sig(-0.5, 2), "-0.50"},
+		{page.Nats(-1.7e-8, 4), "0"}, {page.Nats(9e-7, 4), "0"}, {page.Nats(-2e-6, 2), "-2.0e-06"}, {page.Nats(4.9123, 3), "4.91"},
 		{page.Fixed(0.01913, 4), "+0.0191"}, {page.Fixed(-0.00001, 4), "+0.0000"}, {page.Fixed(-0.5, 2), "−0.50"},
 		{page.Duration(0.0042), "4.2 ms"}, {page.Duration(0.31), "0.31 s"}, {page.Duration(125), "2m05s"}, {page.Duration(3725), "1h02m"},
 		{page.Duration(59.9), "60 s"},

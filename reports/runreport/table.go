@@ -23,7 +23,7 @@ func PrintResults(w io.Writer, stages []record.StageResult, width int) error {
 			return err
 		}
 		for _, note := range tableNotes(t.rows) {
-			if _, err := fmt.Fprintln(w, stdout.Fold(note, width, 0)); err != nil {
+			if _, err := fmt.Fprintln(w, stdout.Fold(page.PlainText(page.Markup(note)), width, 0)); err != nil {
 				return err
 			}
 		}

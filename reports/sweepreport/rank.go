@@ -238,25 +238,20 @@ func Settings(jobs []Job, opt Options) []Setting {
 // settingsOf groups jobs by their overrides without the seed, best mean objective first; settings
 // whose results all violate the constraints come behind, those without results last.
 func (v *View) settingsOf() []*setting {
+	overrides := func(j Job) []string { return slices.DeleteFunc(v.own(j), isSeed) }
 	var settings []*setting
-	index := map[string]*setting{}
-	for _, j := range v.byNumber {
-		overrides := slices.DeleteFunc(v.own(j), isSeed)
-		key := strings.Join(overrides, "\x00")
-		s := index[key]
-		if s == nil {
-			s = &setting{overrides: overrides, values: make([][]float64, len(v.opt.Objectives))}
-			index[key] = s
-			settings = append(settings, s)
+	for _, jobs := range stats.GroupBy(v.byNumber, func(j Job) string { return strings.Join(overrides(j), "\x00") }) {
+		s := &setting{overrides: overrides(jobs[0]), jobs: jobs, values: make([][]float64, len(v.opt.Objectives))}
+		for _, j := range jobs {
+			if !v.hasResult(j) {
+				continue
+			}
+			s.infeasible += stats.BoolInt(violates(j))
+			for i := range s.values {
+				s.values[i] = append(s.values[i], j.Objectives[i])
+			}
 		}
-		s.jobs = append(s.jobs, j)
-		if !v.hasResult(j) {
-			continue
-		}
-		s.infeasible += stats.BoolInt(violates(j))
-		for i := range s.values {
-			s.values[i] = append(s.values[i], j.Objectives[i])
-		}
+		settings = append(settings, s)
 	}
 	slices.SortStableFunc(settings, func(a, b *setting) int {
 		return cmp.Or(cmp.Compare(a.class(), b.class()), v.opt.Objectives[0].compare(stat.Mean(a.values[0]), stat.Mean(b.values[0])))

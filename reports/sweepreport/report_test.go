@@ -447,7 +447,7 @@ func TestFailuresAreGrouped(t *testing.T) {
 	jobs[1].Tail = []string{"\x1b[31mred\x1b[0m", "10%\r20%\rdone", "```", strings.Repeat("x", 300), "bell\a"}
 	v := newView("DIR", jobs, Options{})
 	groups := v.failuresOf()
-	if len(groups) != 2 || len(groups[0].jobs) != 3 || len(groups[1].jobs) != 1 {
+	if len(groups) != 2 || len(groups[0]) != 3 || len(groups[1]) != 1 {
 		t.Fatalf("got %d groups", len(groups))
 	}
 	if got := strings.Join(v.sharedByFailures(groups[0]), " "); got != "lr=10" {

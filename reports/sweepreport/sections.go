@@ -205,33 +205,14 @@ func timeCell(j Job) string {
 	return page.Duration(j.Seconds)
 }
 
-// failures are failed jobs with one cause.
-type failures struct {
-	cause string
-	jobs  []Job
-}
-
 // anyNumber hides what tells alike causes apart: steps, epochs, values, job folders.
 var anyNumber = regexp.MustCompile(`[-+]?[0-9][0-9.,]*([eE][-+]?[0-9]+)?`)
 
 // failuresOf groups the failed jobs whose causes differ in numbers only, most frequent first.
-func (v *View) failuresOf() []*failures {
-	var groups []*failures
-	index := map[string]*failures{}
-	for _, j := range v.jobs {
-		if j.State != record.StateFailed {
-			continue
-		}
-		key := anyNumber.ReplaceAllString(j.Cause, "#")
-		g := index[key]
-		if g == nil {
-			g = &failures{cause: j.Cause}
-			index[key] = g
-			groups = append(groups, g)
-		}
-		g.jobs = append(g.jobs, j)
-	}
-	slices.SortStableFunc(groups, func(a, b *failures) int { return cmp.Compare(len(b.jobs), len(a.jobs)) })
+func (v *View) failuresOf() [][]Job {
+	failed := slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return j.State != record.StateFailed })
+	groups := stats.GroupBy(failed, func(j Job) string { return anyNumber.ReplaceAllString(j.Cause, "#") })
+	slices.SortStableFunc(groups, func(a, b []Job) int { return cmp.Compare(len(b), len(a)) })
 	return groups
 }
 
@@ -250,18 +231,18 @@ func (v *View) writeFailures(d *page.Document) {
 	d.Paragraph("%s", what)
 	d.Code("run resume SWEEP_FOLDER")
 	told := 0
-	for i, g := range groups {
+	for i, jobs := range groups {
 		if i == maxFailures {
 			d.Paragraph("And %s with rarer causes.", page.Plural(failed-told, "job"))
 			break
 		}
-		told += len(g.jobs)
-		d.Heading(3, "%s", strings.TrimSuffix(page.Plain(cmp.Or(g.cause, "no cause recorded")), "."))
-		d.Paragraph("%s", v.failedJobs(g))
-		if shared := v.sharedByFailures(g); len(shared) > 0 {
+		told += len(jobs)
+		first := jobs[0]
+		d.Heading(3, "%s", strings.TrimSuffix(page.Plain(cmp.Or(first.Cause, "no cause recorded")), "."))
+		d.Paragraph("%s", v.failedJobs(jobs))
+		if shared := v.sharedByFailures(jobs); len(shared) > 0 {
 			d.Paragraph("All of them have %s, and no finished job has.", page.CodeList(shared))
 		}
-		first := g.jobs[0]
 		if lines := cleanTail(first.Tail); len(lines) > 0 {
 			d.Paragraph("The last lines of %s of job %d:", v.logLink(first), first.Number)
 			d.CodeBlock(lines)
@@ -273,9 +254,9 @@ func (v *View) writeFailures(d *page.Document) {
 const shownFailed = 5
 
 // failedJobs lists the jobs of one cause: the first with their overrides, the others by number.
-func (v *View) failedJobs(g *failures) string {
+func (v *View) failedJobs(jobs []Job) string {
 	var parts, numbers []string
-	for i, j := range g.jobs {
+	for i, j := range jobs {
 		if i >= shownFailed {
 			numbers = append(numbers, fmt.Sprint(j.Number))
 			continue
@@ -291,19 +272,18 @@ func (v *View) failedJobs(g *failures) string {
 	}
 	text := page.Capital(strings.Join(parts, "; "))
 	if len(numbers) > 0 {
-		text += fmt.Sprintf("; and alike %s %s", strings.TrimPrefix(page.Plural(len(numbers), "job"), page.Thousands(len(numbers))+" "),
-			strings.Join(numbers, ", "))
+		text += fmt.Sprintf("; and alike %s %s", page.Verb(len(numbers), "job", "jobs"), strings.Join(numbers, ", "))
 	}
 	return text + "."
 }
 
-// sharedByFailures are overrides that all jobs of a group have and no finished job has: a hint.
-func (v *View) sharedByFailures(g *failures) []string {
-	if len(g.jobs) < 2 || v.count(func(j Job) bool { return j.State == record.StateDone }) == 0 {
+// sharedByFailures are overrides that all failed jobs of a group have and no finished job has: a hint.
+func (v *View) sharedByFailures(failed []Job) []string {
+	if len(failed) < 2 || v.count(func(j Job) bool { return j.State == record.StateDone }) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(v.own(g.jobs[0]), func(o string) bool {
-		return slices.ContainsFunc(g.jobs, func(j Job) bool { return !slices.Contains(j.Overrides, o) }) ||
+	return slices.DeleteFunc(v.own(failed[0]), func(o string) bool {
+		return slices.ContainsFunc(failed, func(j Job) bool { return !slices.Contains(j.Overrides, o) }) ||
 			slices.ContainsFunc(v.jobs, func(j Job) bool { return j.State == record.StateDone && slices.Contains(j.Overrides, o) })
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // Study is what a sweep of arms asks: which settings it has, and what is to be known of them.
@@ -69,24 +70,20 @@ type armRuns struct {
 
 // readArms reads the runs of a study's arms and answers its questions. What cannot be read becomes a note of the report.
 func (v *View) readArms() {
-	index := map[string]*studySetting{}
-	for _, j := range v.byNumber {
-		what := slices.DeleteFunc(v.own(j), func(o string) bool {
-			key, _, _ := strings.Cut(o, "=")
-			return key == ArmKey || isSeed(o)
-		})
-		s := index[strings.Join(what, "\x00")]
-		if s == nil {
-			s = &studySetting{what: what}
-			for _, arm := range v.opt.Study.Arms {
-				s.arms = append(s.arms, &armRuns{StudyArm: arm, setting: s, from: s.arm(arm.From)})
-			}
-			index[strings.Join(what, "\x00")] = s
-			v.armSettings = append(v.armSettings, s)
+	what := func(j Job) []string {
+		return slices.DeleteFunc(v.own(j), func(o string) bool { return strings.HasPrefix(o, ArmKey+"=") || isSeed(o) })
+	}
+	for _, jobs := range stats.GroupBy(v.byNumber, func(j Job) string { return strings.Join(what(j), "\x00") }) {
+		s := &studySetting{what: what(jobs[0])}
+		for _, arm := range v.opt.Study.Arms {
+			s.arms = append(s.arms, &armRuns{StudyArm: arm, setting: s, from: s.arm(arm.From)})
 		}
-		if a := s.arm(j.Params[ArmKey]); a != nil {
-			if err := a.add(j); err != nil { // its arm then has a seed less
-				v.note(errors.New(v.within(fmt.Sprintf("job %d: %v", j.Number, err))))
+		v.armSettings = append(v.armSettings, s)
+		for _, j := range jobs {
+			if a := s.arm(j.Params[ArmKey]); a != nil {
+				if err := a.add(j); err != nil { // its arm then has a seed less
+					v.note(errors.New(v.within(fmt.Sprintf("job %d: %v", j.Number, err))))
+				}
 			}
 		}
 	}

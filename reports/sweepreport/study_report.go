@@ -89,7 +89,8 @@ func (v *View) writeAnswers(d *page.Document) {
 		items = append(items, fmt.Sprintf("**%d. %s** %s", i+1, a.Title(), a.sentence()))
 		row := []string{fmt.Sprint(i + 1), page.Plain(a.what), page.Plain(a.against) + v.unusual(a)}
 		if c := a.c; c != nil {
-			row = append(row, page.Fixed(c.Mean, 4), intervalCell(c.Interval), page.Sig(c.QuestionSE, 2), page.Sig(c.SeedSE, 2),
+			interval := fmt.Sprintf("%s to %s", page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4))
+			row = append(row, page.Fixed(c.Mean, 4), interval, page.Sig(c.QuestionSE, 2), page.Sig(c.SeedSE, 2),
 				strings.TrimPrefix(stats.PValue(c.PHolm), "= "), answerCell(c))
 		} else {
 			row = append(row, "–", "–", "–", "–", "–", "no answer")
@@ -113,10 +114,6 @@ func (v *View) unusual(a *studyAnswer) string {
 		return ""
 	}
 	return " (" + page.Plain(strings.Join(parts, " ")) + ")"
-}
-
-func intervalCell(i stats.Interval) string {
-	return fmt.Sprintf("%s to %s", page.Fixed(i.Low, 4), page.Fixed(i.High, 4))
 }
 
 // writeReading says what the answers mean and what they cannot show.

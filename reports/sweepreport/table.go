@@ -31,7 +31,7 @@ func Table(jobs []Job, opt Options, width int) string {
 	if n := len(v.jobs) - len(shown); n > 0 {
 		fmt.Fprintf(&b, "and %s\n", page.Plural(n, "more job"))
 	}
-	for i, g := range v.failuresOf() {
+	for i, jobs := range v.failuresOf() {
 		if i == 0 {
 			b.WriteString("\n")
 		}
@@ -39,7 +39,11 @@ func Table(jobs []Job, opt Options, width int) string {
 			b.WriteString("and rarer causes\n")
 			break
 		}
-		b.WriteString(g.line() + "\n")
+		who := "job " + jobNumbers(jobs)
+		if len(jobs) > 1 {
+			who = fmt.Sprintf("%s (%s)", page.Plural(len(jobs), "job"), jobNumbers(jobs))
+		}
+		fmt.Fprintf(&b, "failed: %s: %s\n", who, cmp.Or(oneLine(jobs[0].Cause), "no cause recorded"))
 	}
 	if len(v.opt.Objectives) > 1 {
 		if n := len(v.front); n > 0 {
@@ -59,15 +63,6 @@ func Table(jobs []Job, opt Options, width int) string {
 		lines[i] = stdout.Fold(line, width, 4)
 	}
 	return strings.Join(lines, "\n")
-}
-
-// line names the cause and its jobs: failed: job 5, 18, 31: loss is nan.
-func (g *failures) line() string {
-	text := "failed: job " + jobNumbers(g.jobs)
-	if len(g.jobs) > 1 {
-		text = fmt.Sprintf("failed: %s (%s)", page.Plural(len(g.jobs), "job"), jobNumbers(g.jobs))
-	}
-	return text + ": " + cmp.Or(oneLine(g.cause), "no cause recorded")
 }
 
 // tableJobs are the jobs of the table: all, or of many the best and a few of every other state.

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -134,7 +133,7 @@ type View struct {
 
 // seedGain is what a job's summary.json says of its best policy against a baseline.
 type seedGain struct {
-	over   string // similarity or majority
+	over   string // similarity, majority or random
 	split  string // where it was measured
 	mean   float64
 	better bool // the verdict
@@ -166,11 +165,11 @@ func (v *View) readGains() {
 		err      error
 	}
 	reads := make([]read, len(v.jobs))
-	var next atomic.Int64
+	n := min(4, runtime.GOMAXPROCS(0))
 	var workers sync.WaitGroup
-	for range min(4, runtime.GOMAXPROCS(0)) {
+	for w := range n {
 		workers.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(v.jobs); i = int(next.Add(1)) - 1 {
+			for i := w; i < len(v.jobs); i += n {
 				if j := v.jobs[i]; j.Dir != "" && j.State == record.StateDone {
 					r := &reads[i]
 					r.gain, r.compares, r.err = readGain(j.Dir)
@@ -211,8 +210,8 @@ func (v *View) oneSplit() {
 	maps.DeleteFunc(v.gains, func(_ int, g seedGain) bool { return g.split != v.gainSplit })
 }
 
-// readGain reads what summary.json says of the planned comparison with similarity, or with the majority
-// answer (nil: there is none), and whether the job compared methods instead.
+// readGain reads what summary.json says of the planned comparison with similarity, with the majority answer or, where those are
+// worse, with random (nil: there is none), and whether the job compared methods instead.
 func readGain(dir string) (gain *seedGain, compares bool, err error) {
 	var summary struct { // a thousand summaries have 40 MB: no more than these
 		Task        string               `json:"task"`
@@ -222,8 +221,8 @@ func readGain(dir string) (gain *seedGain, compares bool, err error) {
 		return nil, false, err
 	}
 	if r := runreport.PlannedResult(summary.Evaluations); r != nil {
-		for _, y := range results.Yardsticks() {
-			if p := *y.Gain(r); p != nil && (y.Policy == record.PolicySimilarity || y.Policy == record.PolicyMajority) {
+		for _, y := range results.YardsticksOf(results.TableOf(summary.Evaluations, *r)) {
+			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && y.Policy != record.PolicyInit {
 				gain = &seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}
 				break
 			}
@@ -235,13 +234,10 @@ func readGain(dir string) (gain *seedGain, compares bool, err error) {
 // gainHead is the header of gains: over what the jobs were compared with.
 func (v *View) gainHead() string {
 	over := ""
-	for _, j := range v.byNumber {
-		if g, ok := v.gains[j.Number]; ok {
-			if over != "" && over != g.over {
-				over = "the baseline"
-				break
-			}
-			over = g.over
+	for _, g := range v.gains {
+		if over = cmp.Or(over, g.over); over != g.over {
+			over = "the baseline"
+			break
 		}
 	}
 	return "gain over " + over + " on " + page.Plain(v.gainSplit)
@@ -329,8 +325,7 @@ func (v *View) countLine(name func(string) string) string {
 		costs = append(costs, page.Duration(seconds)+" of job time")
 	}
 	if attempts > 0 {
-		costs = append(costs, page.Thousands(attempts)+" repeated "+strings.TrimPrefix(page.Plural(attempts, "attempt"),
-			page.Thousands(attempts)+" "))
+		costs = append(costs, page.Thousands(attempts)+" repeated "+page.Verb(attempts, "attempt", "attempts"))
 	}
 	if len(costs) > 0 {
 		fmt.Fprintf(&b, " %s.", page.Capital(strings.Join(costs, ", ")))

@@ -77,14 +77,9 @@ func (c *runCheck) Rows() error {
 	}
 	phases := map[string]*phaseRows{}
 	order := record.NewMetricOrder()
-	path := filepath.Join(c.dir, record.MetricsFile)
 	line, steps, epochs, means := 0, 0, 0, 0
-	err = record.EachLine(path, func(text []byte) error {
+	err = record.EachRow(c.dir, func(parsed record.Row) error {
 		line++
-		parsed, err := record.ParseRow(text)
-		if err != nil {
-			return err
-		}
 		row := numberedRow{parsed, line}
 		if row.Kind != record.KindStep {
 			c.others = append(c.others, row)
@@ -289,6 +284,10 @@ func (c *runCheck) summary() error {
 	}
 	again := *s
 	again.Phases, again.Warnings, again.Findings, again.Resumes = []record.PhaseSummary{}, []string{}, slices.Clone(s.Findings)[:0], 0
+	if s.Best != nil {
+		best := *c.best(s.Best)
+		again.Best = &best
+	}
 	again.AddRecorded(c.run)
 	for i := len(again.Findings); i < len(s.Findings); i++ { // the doctor's words about the machine are in no row
 		if c.ofMachine(s.Findings[i]) {
@@ -303,7 +302,6 @@ func (c *runCheck) summary() error {
 	if seed, ok := c.run.SettingNumber("seed"); ok {
 		again.Seed = int64(seed)
 	}
-	again.Best = c.best(s.Best)
 	stated, err := tree(s)
 	if err != nil {
 		return err

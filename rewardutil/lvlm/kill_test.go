@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,7 +56,9 @@ func TestMain(m *testing.M) {
 // Whenever the client is killed or the server is lost, no score that the client had is asked for again, none is lost, and all
 // are the model's.
 func TestKills(t *testing.T) {
-	stand := lvlmtest.Start(t, &lvlmtest.Server{Kind: "vllm", Model: lvlmtest.Toy{}, Wait: 2 * time.Millisecond})
+	var ends atomic.Pointer[func(n int)] // what the n-th request of this life does to it
+	stand := lvlmtest.Start(t, &lvlmtest.Server{Kind: "vllm", Model: lvlmtest.Toy{}, Wait: 2 * time.Millisecond,
+		Refuse: func(n int) (int, http.Header) { (*ends.Load())(n); return 0, nil }})
 	dir, have, lost := t.TempDir(), map[int]string{}, 0
 	for life := 0; len(have) < killedPrompts; life++ {
 		if life == 300 {
@@ -63,14 +66,20 @@ func TestKills(t *testing.T) {
 		}
 		stand.Forget()
 		before := len(have)
-		down := 10 + rand.IntN(200) // requests until the server is lost, in every third life
-		stand.Refuse = func(n int) (int, http.Header) {
-			if life%3 == 2 && n > down {
+		alive, kill := context.WithCancel(t.Context())
+		last := 5 + rand.IntN(100) // request of this life: a clock would not know how fast the machine is
+		end := func(n int) {
+			switch {
+			case n <= last:
+			case life%3 == 2: // the server is lost
+				time.AfterFunc(200*time.Millisecond, kill)
 				panic(http.ErrAbortHandler)
+			default:
+				kill()
 			}
-			return 0, nil
 		}
-		cmd := exec.Command(os.Args[0])
+		ends.Store(&end)
+		cmd := exec.CommandContext(alive, os.Args[0])
 		cmd.Env = append(os.Environ(), "LVLM_TEST_URL="+stand.URL, "LVLM_TEST_STORE="+dir)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
@@ -79,7 +88,6 @@ func TestKills(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Duration(100+rand.IntN(150))*time.Millisecond, func() { cmd.Process.Kill() })
 		fresh := map[int]string{}
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			if number, score, ok := strings.Cut(lines.Text(), " "); ok {
@@ -89,6 +97,7 @@ func TestKills(t *testing.T) {
 			}
 		}
 		cmd.Wait() // killed, or at its end
+		kill()
 		for p, n := range stand.Asked() {
 			for i := range have {
 				if strings.Contains(p, fmt.Sprintf("user\n%d<|im_end|>", i)) {

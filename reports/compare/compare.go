@@ -103,7 +103,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		for _, t := range tables {
 			t.Write(d)
 			for name, c := range t.Differences() {
-				pairs = append(pairs, pairing(t.Split, t.Metric, name, t.Reference, c.Shown()))
+				pairs = append(pairs, pairing(t.Split, t.Metric, name, t.Reference, c.Paired))
 			}
 		}
 		if len(tables) == 0 {

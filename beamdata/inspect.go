@@ -226,7 +226,7 @@ func (in *Inspection) rewardTable(rows int) {
 func (in *Inspection) records(rows int, opt Options) {
 	first, err := jsonrecords.FirstKeys(in.Path)
 	switch {
-	case err != nil || first == nil:
+	case err != nil || first == nil, slices.Contains(first, "id_list"), slices.Contains(first, "pointer_candidates"):
 		in.beams(rows, opt)
 	case icl.Fits(first):
 		in.of("records of in-context learning", icl.Inspect)

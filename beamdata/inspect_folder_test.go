@@ -29,7 +29,8 @@ func TestInspectFolder(t *testing.T) {
 	for _, f := range in.Files {
 		got = append(got, filepath.Base(f.Path)+": "+f.Format)
 	}
-	const want = "ask.jsonl: records of in-context learning; chat.jsonl: conversations; beams_bad.json: ; sum.json: texts; train.json: beams (legacy)"
+	const want = "ask.jsonl: records of in-context learning; chat.jsonl: conversations; " +
+		"beams_bad.json: ; sum.json: texts; train.json: beams (legacy)"
 	if files := strings.Join(got, "; "); files != want {
 		t.Errorf("files %s\nwant %s", files, want)
 	}

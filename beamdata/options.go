@@ -1,6 +1,9 @@
 package beamdata
 
 import (
+	"slices"
+	"strings"
+
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/iclshapes"
 	"fulcrum/beamdata/shapes"
@@ -121,6 +124,20 @@ func (o Options) Validate() error { return o.validate(Datasets()) }
 func (o Options) validate(table []Dataset) error {
 	if err := option.OneOf("name", o.Name, names(table)...); err != nil {
 		return err
+	}
+	const both = "data=beams or data=okvqa"
+	for _, f := range []struct {
+		key  string
+		set  bool
+		read string // by which data
+	}{
+		{"beams", o.Beams != nil, both}, {"records", o.Records != nil, both}, {"reader", o.Reader != nil, both},
+		{"eval.beams", o.Eval.Beams != nil, both}, {"eval.reader", o.Eval.Reader != nil, both}, {"val_beams", o.ValBeams != nil, "data=beams"},
+		{"conversations.train", o.Conversations.Train != nil, "data=conversations"}, {"texts.train", o.Texts.Train != nil, "data=texts"},
+	} {
+		if f.set && !slices.Contains(strings.Fields(f.read), "data="+o.Name) {
+			return option.Errorf(f.key, "data.name=%s does not read it: add %s", o.Name, f.read)
+		}
 	}
 	if d, err := o.datasetOf(table); err == nil && d.Check != nil {
 		return d.Check(o)

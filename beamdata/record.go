@@ -138,8 +138,10 @@ func (p *parser) unknown() []keycheck.Unknown {
 // counted.
 func (p *parser) each(entry func(*record) error) error {
 	if c := p.s.peek(); c != '{' {
-		return p.s.errorf("found %s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations",
-			found(c))
+		what := map[byte]string{0xef: " (a byte order mark: save the file as UTF-8 without one)", 0xff: " (UTF-16: save the file as UTF-8)",
+			0x1f: " (the file is compressed: unpack it)", '/': " (JSON has no comments)"}[c]
+		return p.s.errorf("found %s%s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations",
+			found(c), what)
 	}
 	err := p.s.object(func(key []byte) error {
 		if string(key) == "_meta" {

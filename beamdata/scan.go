@@ -401,7 +401,10 @@ func (s *scanner) skipDepth(depth int) error {
 
 // done checks that only white space is left.
 func (s *scanner) done() error {
-	if c := s.peek(); c != 0 || s.pos < s.end {
+	switch c := s.peek(); {
+	case c == '{':
+		return s.errorf("found a second JSON object: one holds all queries, by their ids")
+	case c != 0 || s.pos < s.end:
 		return s.errorf("found %s after the end of the JSON value", found(c))
 	}
 	return s.ioErr

@@ -152,14 +152,8 @@ func (c *Composer) completeGroups(l *completions) {
 
 // completeKeys offers the keys at the level of the last dot.
 func completeKeys(root *Node, l *completions) {
-	dir := ""
-	if i := strings.LastIndexByte(l.word, '.'); i >= 0 {
-		dir = l.word[:i+1]
-	}
-	n := root
-	if dir != "" {
-		n = root.Find(strings.TrimSuffix(dir, "."))
-	}
+	dir := l.word[:strings.LastIndexByte(l.word, '.')+1]
+	n := root.Find(strings.TrimSuffix(dir, "."))
 	if n == nil || !n.container() {
 		return
 	}

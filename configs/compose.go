@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"io/fs"
 	"maps"
 	"os"
@@ -68,12 +69,7 @@ type base struct {
 
 // NewComposer parses the overrides and opens the search path.
 func NewComposer(req Request) (*Composer, error) {
-	if req.ConfigName == "" {
-		req.ConfigName = "config"
-	}
-	if req.AppName == "" {
-		req.AppName = "run"
-	}
+	req.ConfigName, req.AppName = cmp.Or(req.ConfigName, "config"), cmp.Or(req.AppName, "run")
 	if req.Now.IsZero() {
 		req.Now = time.Now()
 	}

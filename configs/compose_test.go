@@ -282,7 +282,7 @@ func TestJobSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if env, want := strings.Join(h.Env(), " "), "A=1 B=2 SET=from SET"; env != want {
+	if env, want := strings.Join(h.Env, " "), "A=1 B=2 SET=from SET"; env != want {
 		t.Errorf("environment %s, want %s", env, want)
 	}
 	if !h.Chdir {
@@ -346,7 +346,7 @@ func TestExplain(t *testing.T) {
 	if _, err := c.Explain("g.y"); err == nil || !strings.Contains(err.Error(), "did you mean g.x?") {
 		t.Errorf("unknown key: %v", err)
 	}
-	if got := c.Origin("y"); got != "y=4" {
+	if got := c.Tree().Find("y").Origin.String(); got != "y=4" {
 		t.Errorf("origin %s", got)
 	}
 }

@@ -142,18 +142,6 @@ func (c *Composed) Complete() bool {
 	return err == nil && !n.hasMissing()
 }
 
-// Choices maps override keys to the chosen options; null is "".
-func (c *Composed) Choices() map[string]string {
-	out := map[string]string{}
-	for _, e := range c.base.choices {
-		if e.name == "null" {
-			e.name = ""
-		}
-		out[e.key] = e.name
-	}
-	return out
-}
-
 // Choice is the option chosen for one override key, "" when none is.
 func (c *Composed) Choice(key string) string {
 	for _, e := range c.base.choices {
@@ -229,26 +217,6 @@ func (c *Composed) YAML(which string, resolve bool, pkg string) (string, error) 
 		}
 	}
 	return head + n.YAML(), nil
-}
-
-// Origin says where the value of a dotted key was set: file:line:column or the override.
-func (c *Composed) Origin(key string) string {
-	n := c.tree.Find(key)
-	if n == nil {
-		return ""
-	}
-	return n.Origin.String()
-}
-
-// Position is Origin in the form that errors need.
-func (c *Composed) Position(key string) Origin { return nearestNode(c.tree, key).Origin }
-
-// Errorf is an error about a key, with the place that set it.
-func (c *Composed) Errorf(key, format string, args ...any) error {
-	at := nearestNode(c.tree, key)
-	ck := &checker{}
-	ck.fault(at, key, format, args...)
-	return ck.faults.err()
 }
 
 // hydraValue resolves a value of the hydra node; nil when absent, null or ???.

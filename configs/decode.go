@@ -143,14 +143,10 @@ func (c *Composed) DecodeHydra(path string, dst any) error {
 		return err
 	}
 	n = withoutTargets(f, n)
-	root := &field{kind: Map}
-	for at, parts := root, strings.Split(full, "."); len(parts) > 0; parts = parts[1:] {
-		sub := &field{kind: Map, key: parts[0], path: strings.TrimPrefix(at.path+"."+parts[0], ".")}
-		if len(parts) == 1 {
-			f.key, sub = parts[0], f
-		}
-		at.fields = []*field{sub}
-		at = sub
+	root := f // the sections around it follow
+	for parts := strings.Split(full, "."); len(parts) > 0; parts = parts[:len(parts)-1] {
+		root.key = parts[len(parts)-1]
+		root = &field{kind: Map, path: strings.Join(parts[:len(parts)-1], "."), fields: []*field{root}}
 	}
 	ck := &checker{schema: &Schema{root: root}, root: c.tree}
 	n = ck.fit(f, n, full)

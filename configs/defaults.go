@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"strings"
 )
 
@@ -309,11 +310,9 @@ func (it *item) choice() string {
 
 // typed is a group item as its file has it.
 func (it *item) typed() string {
-	switch {
-	case it.hasPkg && it.pkg == "":
-		return it.group + "@_here_: " + it.choice()
-	case it.hasPkg:
-		return it.group + "@" + it.pkg + ": " + it.choice()
+	key := it.group
+	if it.hasPkg {
+		key += "@" + cmp.Or(it.pkg, "_here_")
 	}
-	return it.group + ": " + it.choice()
+	return key + ": " + it.choice()
 }

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -241,9 +242,9 @@ func (b *treeBuilder) itemsOf(n *treeNode) ([]*item, error) {
 		for at > 0 && items[at-1].override { // overrides stay last
 			at--
 		}
-		items = append(items[:at], append([]*item{self}, items[at:]...)...)
+		items = slices.Insert(items, at, self)
 	} else if selfAt < 0 && appends { // only overrides: the content stands before what is appended
-		items = append([]*item{{path: "_self_", self: true}}, items...)
+		items = slices.Insert(items, 0, &item{path: "_self_", self: true})
 	}
 	if n.item.primary {
 		for _, a := range b.appends {
@@ -280,8 +281,7 @@ func (b *treeBuilder) place(n *treeNode, items []*item, limit int) error {
 // children expands items from the last to the first; interpolated ones wait.
 func (b *treeBuilder) children(n *treeNode, items []*item, limit int) error {
 	var reversed []*treeNode
-	for i := len(items) - 1; i >= 0; i-- {
-		d := items[i]
+	for _, d := range slices.Backward(items) {
 		if d.self {
 			reversed = append(reversed, &treeNode{item: d, parent: n})
 			continue
@@ -294,8 +294,8 @@ func (b *treeBuilder) children(n *treeNode, items []*item, limit int) error {
 			b.choiceFor(d, limit)
 		}
 		if d.isList {
-			for j := len(d.options) - 1; j >= 0; j-- {
-				c := &treeNode{item: &item{path: d.group + "/" + d.options[j], pkg: d.pkg, hasPkg: d.hasPkg, optional: d.optional,
+			for _, option := range slices.Backward(d.options) {
+				c := &treeNode{item: &item{path: d.group + "/" + option, pkg: d.pkg, hasPkg: d.hasPkg, optional: d.optional,
 					origin: d.origin, baseDir: d.baseDir, parentPkg: d.parentPkg}, parent: n}
 				if d.appended {
 					c.item.path, c.item.baseDir, c.item.parentPkg = "/"+strings.TrimPrefix(c.item.path, "/"), "", ""
@@ -384,7 +384,7 @@ func (b *treeBuilder) notFound(n *treeNode) error {
 	if err != nil {
 		return err
 	}
-	msg := in + "Could not find '" + it.configPath() + "'" + didYouMean(it.name, options)
+	msg := in + "Could not find '" + it.configPath() + "'" + didYouMean(path.Base(strings.TrimSuffix(it.name, ".yaml")), options)
 	if !b.lib.group(it.groupPath()) {
 		if groups, _, err := b.lib.allGroups(""); err == nil {
 			msg += ": there is no group '" + it.groupPath() + "'" + didYouMean(it.groupPath(), groups)

@@ -6,7 +6,7 @@
 //
 //	c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: args})
 //	err = c.Decode(&options)
-//	fmt.Println(c.Origin("grpo.lr"))
+//	text, err := c.Explain("grpo.lr")
 //
 // Reading order: node.go (the tree), yamlread.go, override.go and value.go (the grammar),
 // defaults.go and deftree.go (which files), merge.go and edit.go (how they combine), resolve.go

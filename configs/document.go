@@ -26,11 +26,9 @@ func (f *field) document(b *strings.Builder, defaults *Node) {
 		}
 	}
 	if len(plain) > 0 {
-		name := f.path
-		if name == "" {
+		name := "`" + f.path + "`"
+		if f.path == "" {
 			name = "Top level"
-		} else {
-			name = "`" + name + "`"
 		}
 		b.WriteString("## " + name + "\n\n")
 		if f.help() != "" {

@@ -192,8 +192,8 @@ func (ed *editor) delete(o *Override, path []string) error {
 	}
 	full := append(parent, path[len(path)-1])
 	if ed.root.findPath(full) == nil {
-		if near := ed.near(parent, path[len(path)-1]); near != "" {
-			gone.Msg += near
+		if in := ed.root.findPath(parent); in != nil && in.Kind == Map {
+			gone.Msg += didYouMean(path[len(path)-1], in.names())
 		}
 		return gone
 	}
@@ -216,15 +216,6 @@ func (ed *editor) delete(o *Override, path []string) error {
 	}
 	ed.root = deleteAt(ed.root, full)
 	return nil
-}
-
-// near names the key beside an absent one that is spelled most like it.
-func (ed *editor) near(parent []string, key string) string {
-	in := ed.root.findPath(parent)
-	if in == nil || in.Kind != Map {
-		return ""
-	}
-	return didYouMean(key, in.names())
 }
 
 func deleteAt(n *Node, path []string) *Node {

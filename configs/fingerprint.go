@@ -93,12 +93,11 @@ func (c *Composer) writeCanonical(b *strings.Builder, f *field, n, base *Node, e
 		if was != nil && !section && v.equal(was) {
 			continue
 		}
-		var own strings.Builder
-		if section {
-			c.canonical(&own, of, v, was, below(exclude, key))
-		} else {
-			c.canonical(&own, nil, v, nil, below(exclude, key))
+		if !section {
+			of, was = nil, nil
 		}
+		var own strings.Builder
+		c.canonical(&own, of, v, was, below(exclude, key))
 		if section && own.String() == "{}" {
 			continue
 		}

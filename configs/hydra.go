@@ -102,8 +102,7 @@ type RuntimeConf struct {
 // jobInfo is what a sweep or the caller knows about a job.
 type jobInfo struct {
 	num    int
-	inside bool // part of a sweep: num and id are set
-	id     string
+	inside bool // part of a sweep: num is set
 }
 
 // bookkeeping writes what Hydra records about a composition into the hydra node.
@@ -166,11 +165,7 @@ func (c *Composer) bookkeeping(root *Node, overrides []*Override, b *base, job j
 	put("job.config_name", plainString(c.req.ConfigName))
 	if job.inside {
 		put("job.num", newInt(int64(job.num)))
-		id := job.id
-		if id == "" {
-			id = itoa(job.num)
-		}
-		put("job.id", plainString(id))
+		put("job.id", plainString(itoa(job.num)))
 	}
 	return root.set(strKey("hydra"), h), nil
 }

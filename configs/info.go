@@ -109,11 +109,7 @@ func (c *Composed) infoDefaults(b *strings.Builder) {
 	title(b, "Defaults List", "*")
 	rows := [][]string{{"Config path", "Package", "_self_", "Parent"}}
 	for _, d := range c.base.list {
-		self := "False"
-		if d.self {
-			self = "True"
-		}
-		rows = append(rows, []string{d.file.name, d.pkg, self, d.parent})
+		rows = append(rows, []string{d.file.name, d.pkg, newBool(d.self).pyStr(), d.parent})
 	}
 	table(b, rows, " ")
 }

@@ -56,8 +56,7 @@ type library struct {
 type configFile struct {
 	name     string // config path: group/option
 	file     string // as the user can open it
-	provider string
-	content  *Node // without defaults
+	content  *Node  // without defaults
 	defaults []*item
 	pkg      string // of the header
 	hasPkg   bool
@@ -148,7 +147,7 @@ func (l *library) load(config string) (*configFile, error) {
 	if err != nil {
 		return nil, errorf("cannot read %s: %v", s.display+name, err)
 	}
-	f := &configFile{name: config, file: s.display + name, provider: s.provider}
+	f := &configFile{name: config, file: s.display + name}
 	if f.pkg, f.hasPkg, err = readHeader(f.file, data); err != nil {
 		return nil, err
 	}

@@ -175,23 +175,11 @@ func (o *Override) isSweep() bool { return o.value != nil && o.value.isSweep() }
 
 // describe names the type of an element in messages.
 func (e *elem) describe() string {
-	switch e.kind {
-	case listElem:
-		return "a list"
-	case dictElem:
-		return "a mapping"
-	case scalarElem:
+	if e.kind == scalarElem {
 		return e.node.Kind.String() + " (" + e.reprint() + ")"
-	case extendElem:
-		return "extend_list(…)"
-	case choiceSweep:
-		return "a choice"
-	case rangeSweep:
-		return "a range"
-	case intervalSweep:
-		return "an interval"
 	}
-	return "a glob"
+	return [...]string{listElem: "a list", dictElem: "a mapping", extendElem: "extend_list(…)", choiceSweep: "a choice",
+		rangeSweep: "a range", intervalSweep: "an interval", globSweep: "a glob"}[e.kind]
 }
 
 // Value is what the override sets, typed by the grammar; nil for a sweep and for ~key without a value.

@@ -1,31 +1,20 @@
 package configs
 
-import (
-	"path/filepath"
-	"slices"
-)
+import "slices"
 
 // HydraValues are the resolved values of the hydra node that running needs.
 type HydraValues struct {
-	RunDir       string // hydra.run.dir
-	SweepDir     string // hydra.sweep.dir
-	SweepSubdir  string // hydra.sweep.subdir; "" outside a job of a sweep
-	OutputSubdir string // "" = none
-	JobName      string
-	JobNum       int // -1 outside sweeps
-	JobID        string
-	Chdir        bool
-	EnvSet       map[string]string
-	Mode         string // RUN, MULTIRUN or ""
-	Launcher     string // chosen option of hydra/launcher
-	Sweeper      string // chosen option of hydra/sweeper
-
-	Verbose any // false, true, a logger's name or a list of names
+	SweepDir    string   // hydra.sweep.dir
+	SweepSubdir string   // hydra.sweep.subdir; "" outside a job of a sweep
+	Chdir       bool     // hydra.job.chdir
+	Env         []string // hydra.job.env_set with the variables of env_copy as they were when the job was composed: KEY=VALUE, sorted
+	Launcher    string   // chosen option of hydra/launcher
+	Sweeper     string   // chosen option of hydra/sweeper
 }
 
 // Hydra resolves the values of the hydra node. Values that are still ??? stay zero.
 func (c *Composed) Hydra() (*HydraValues, error) {
-	h := &HydraValues{JobNum: -1, Mode: c.Mode(), Launcher: c.Choice("hydra/launcher"), Sweeper: c.Choice("hydra/sweeper")}
+	h := &HydraValues{Launcher: c.Choice("hydra/launcher"), Sweeper: c.Choice("hydra/sweeper")}
 	var faults Errors
 	get := func(path string) *Node { // null where there is none
 		n, err := c.hydraValue(path)
@@ -47,38 +36,18 @@ func (c *Composed) Hydra() (*HydraValues, error) {
 		}
 		return ""
 	}
-	h.RunDir, h.SweepDir = text("run.dir"), text("sweep.dir")
-	h.OutputSubdir, h.JobName, h.JobID = text("output_subdir"), text("job.name"), text("job.id")
-	if n, ok := get("job.num").value().(int); ok {
-		h.JobNum = n
+	for _, path := range []string{"run.dir", "output_subdir", "job.name", "job.id", "verbose"} { // a fault there is one of the run
+		get(path)
+	}
+	h.SweepDir = text("sweep.dir")
+	if get("job.num").Kind == Int {
 		h.SweepSubdir = text("sweep.subdir")
 	}
 	h.Chdir = get("job.chdir").Bool
-	h.EnvSet = map[string]string{}
 	set := get("job.env_set")
 	for i, k := range set.Keys {
-		h.EnvSet[k.Text] = set.Vals[i].pyStr()
+		h.Env = append(h.Env, k.Text+"="+set.Vals[i].pyStr())
 	}
-	h.Verbose = get("verbose").value()
+	slices.Sort(h.Env)
 	return h, faults.err()
-}
-
-// Env is what a launcher sets in the environment of a job, as sorted KEY=VALUE pairs:
-// hydra.job.env_set, with the variables of hydra.job.env_copy as they were when the job was composed.
-func (h *HydraValues) Env() []string {
-	var out []string
-	for k, v := range h.EnvSet {
-		out = append(out, k+"="+v)
-	}
-	slices.Sort(out)
-	return out
-}
-
-// OutputDir is the folder of this job: hydra.run.dir, or sweep.dir/subdir inside a sweep. It is
-// relative to the start directory unless configured absolute.
-func (h *HydraValues) OutputDir() string {
-	if h.JobNum >= 0 {
-		return filepath.Join(h.SweepDir, h.SweepSubdir)
-	}
-	return h.RunDir
 }

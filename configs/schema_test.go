@@ -132,12 +132,6 @@ func TestDecode(t *testing.T) {
 		len(o.Schedule) != 1 || o.GRPO.KL.Estimator != "exact" || o.Name != "007x" {
 		t.Errorf("decoded %+v", o)
 	}
-	if err := c.Errorf("grpo.lr", "want less"); err.Error() != "configs/conf/config.yaml:1:12: grpo.lr: want less" {
-		t.Errorf("Errorf: %v", err)
-	}
-	if err := c.Errorf("grpo.top_k", "want less"); err.Error() != "grpo.top_k=3: want less" {
-		t.Errorf("Errorf: %v", err)
-	}
 }
 
 // Faults of the command line, of the files and of the hydra node come in one report.

@@ -33,8 +33,12 @@ func TestSweepJobs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.OutputDir() != "multirun/2026-01-31/12-05-09/3" || h.JobName != "n" || h.JobNum != 3 || h.JobID != "3" {
+	if h.SweepDir != "multirun/2026-01-31/12-05-09" || h.SweepSubdir != "3" {
 		t.Errorf("job: %+v", h)
+	}
+	if text, err := job.YAML("hydra", true, "hydra.job"); err != nil || !strings.Contains(text, "\nname: 'n'\n") ||
+		!strings.Contains(text, "\nid: '3'\nnum: 3\n") {
+		t.Errorf("hydra.job: %s, %v", text, err)
 	}
 	if n, err := job.hydraValue("job.override_dirname"); err != nil || n.Text != "db=pg,port=1" {
 		t.Errorf("override_dirname %v, %v", n, err)

@@ -58,19 +58,19 @@ func (p *valueParser) peek() (token, int) {
 	if s == "" {
 		return tokEnd, 0
 	}
-	c := s[0]
-	if n := blanks(s); n > 0 { // blanks belong to the punctuation behind them
-		if n == len(s) {
-			return tokBlank, n
-		}
+	n := blanks(s) // they belong to the punctuation behind them
+	if n < len(s) {
 		if kind, ok := closers[s[n]]; ok {
 			return kind, n + 1
 		}
 		if kind, ok := joiners[s[n]]; ok {
 			return kind, n + 1 + blanks(s[n+1:])
 		}
+	}
+	if n > 0 {
 		return tokBlank, n
 	}
+	c := s[0]
 	if letter(c) {
 		n := wordLen(s)
 		switch strings.ToLower(s[:n]) {
@@ -88,12 +88,6 @@ func (p *valueParser) peek() (token, int) {
 			return tokFloat, n
 		}
 		return tokInt, n
-	}
-	if kind, ok := closers[c]; ok {
-		return kind, 1
-	}
-	if kind, ok := joiners[c]; ok {
-		return kind, 1 + blanks(s[1:])
 	}
 	switch c {
 	case '[':

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// 50 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
+// 65 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 50, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 65, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -89,6 +89,21 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a reward with two letters swapped", 5, 2, typed("rewards.jugde.weight=1"), nil},
 		{"a word for a port", 4, 2, []string{"board", dir, "--port", "http"}, nil},
 		{"a folder of runs to verify", 5, 2, []string{"verify", filepath.Join(dir, "outputs")}, nil},
+		{"a command behind settings", 5, 2, typed("resume", "outputs/x"), nil},
+		{"a command with =", 5, 2, []string{"resume=" + run0}, nil},
+		{"blanks behind commas", 5, 2, append([]string{"-m"}, typed("seed=0,", "1,", "2")...), nil},
+		{"a list that the shell split", 5, 2, typed("schedule=[rce,", "grpo]"), nil},
+		{"an experiment's file", 4, 2, []string{"exp=configs/conf/exp/okvqa_v3.yaml"}, nil},
+		{"beams without data=beams", 5, 2, []string{good[1], emb}, nil},
+		{"a beam file for a kind of data", 5, 2, []string{"data=" + strings.TrimPrefix(good[1], "data.beams="), emb}, nil},
+		{"half a command", 4, 2, []string{"inspect", dir}, nil},
+		{"two settings in quotes", 5, 2, []string{"exp=okvqa_v3 seed=1"}, nil},
+		{"a dash that is no hyphen", 5, 2, typed("–m", "seed=0,1"), nil},
+		{"a comma between settings", 5, 2, []string{"exp=okvqa_v3,", "seed=1"}, nil},
+		{"a decimal comma", 5, 2, typed("rce.lr=0,001"), nil},
+		{"a home folder behind =", 5, 2, []string{"data=beams", "data.beams=~/beams.json", emb}, nil},
+		{"a checkpoint to resume", 5, 2, []string{"resume", filepath.Join(run0, "checkpoints/best.safetensors")}, nil},
+		{"a file to list", 4, 2, []string{"ls", filepath.Join(run0, "metrics.jsonl")}, nil},
 		{"predictions by a policy for other embeddings", 4, 1, append([]string{"task=predict", "init.checkpoint=" + run0}, good...), nil},
 	}
 }

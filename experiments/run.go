@@ -81,7 +81,7 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	if err != nil {
 		return dir, err
 	}
-	for _, pair := range h.Env() {
+	for _, pair := range h.Env {
 		name, value, _ := strings.Cut(pair, "=")
 		if err := os.Setenv(name, value); err != nil {
 			return dir, usage.Errorf("hydra.job.env_set.%s: %v", name, err)

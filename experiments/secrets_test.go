@@ -59,7 +59,8 @@ func TestSecretsAreRefused(t *testing.T) {
 		{[]string{"rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"},
 			[]string{"rewards.external.command", "--api-key", "inherits the environment"}},
 		{[]string{"+hydra.job.env_set.OPENAI_API_KEY=" + pw}, []string{"hydra.job.env_set.OPENAI_API_KEY"}},
-		{[]string{"data.beams=https://me:" + pw + "@host/beams.json"}, []string{"data.beams", "a user or password"}},
+		{[]string{"data=beams", "data.embeddings=e.npy", "data.beams=https://me:" + pw + "@host/beams.json"},
+			[]string{"data.beams", "a user or password"}},
 	} {
 		for _, multirun := range []bool{false, true} {
 			dir := folder(t)

@@ -56,6 +56,22 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	}
 }
 
+// The first run of a new user, exp=okvqa_v3 on data of their own, may end with any policy that it trained, however far that is from
+// the initial one: no bound on val_kl rules it out.
+func TestThePresetBoundsNoKL(t *testing.T) {
+	t.Parallel()
+	data, dir := beams(t, records()), folder(t)
+	mustRun(t, small(append(data, "exp=okvqa_v3", "rce.lr=0.1", "rce.epochs=3", "preflight.enabled=false", "data.train_ratio=0.5",
+		"checkpoint.best.metric=val_kl", "checkpoint.best.mode=max", "hydra.run.dir="+dir))...)
+	summary, err := record.ReadSummary(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := summary.Best; b.Untrained() || b.Value < 1 {
+		t.Errorf("the epoch furthest from its reference is %s epoch %d with %g nats, want a trained one, more than 1", b.Phase, b.Epoch, b.Value)
+	}
+}
+
 // evaluations reads evals.jsonl of a run.
 func evaluations(t *testing.T, dir string) map[string]record.Evaluation {
 	t.Helper()

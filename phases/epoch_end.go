@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 )
 
 // validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
@@ -197,7 +198,7 @@ func (s *scheduler) statePath(c bestCandidate) string {
 
 // dropMidEpoch removes the mid-epoch states that a newer state replaces.
 func (s *scheduler) dropMidEpoch(keep string) error {
-	old, err := filepath.Glob(filepath.Join(s.ckpt, "*_step*"+stateSuffix))
+	old, err := regular.Glob(s.ckpt, "*_step*"+stateSuffix)
 	if err != nil {
 		return err
 	}

@@ -63,7 +63,7 @@ func (s *session) overview() string {
 	if len(others) > 0 {
 		fmt.Fprintf(&b, "\nOthers: %s\n", strings.Join(others, ", "))
 	}
-	fmt.Fprintf(&b, "\n%[1]s help COMMAND says more of one; %[1]s --help lists flags and groups.\n", name)
+	fmt.Fprintf(&b, "\n`%[1]s help COMMAND` says more of one; `%[1]s --help` lists flags and groups.\n", name)
 	return folded(b.String())
 }
 
@@ -80,8 +80,8 @@ func (s *session) help(c *configs.Composed) (string, error) {
 		fmt.Fprintf(&b, "  %-15s %s\n", g.Name, strings.Join(g.Options, ", "))
 	}
 	name := program.Name()
-	fmt.Fprintf(&b, "\nEvery key can be set, KEY=VALUE. %[1]s --cfg job prints them all, with groups and\noverrides applied; "+
-		"%[1]s explain KEY says what one means.\n", name)
+	fmt.Fprintf(&b, "\nEvery key can be set, KEY=VALUE. `%[1]s --cfg job` prints them all, with groups and\noverrides applied; "+
+		"`%[1]s explain KEY` says what one means.\n", name)
 	return folded(b.String()), nil
 }
 

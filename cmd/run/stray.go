@@ -1,10 +1,16 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/program"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 )
@@ -15,6 +21,9 @@ import (
 func (s *session) overrides(req configs.Request) error {
 	verbs := s.verbs.Names()
 	for i, a := range req.Overrides {
+		if err := s.misspelt(req.Overrides, i); err != nil && req.ConfigPath == "" {
+			return err
+		}
 		if strings.Contains(a, "=") || strings.HasPrefix(a, "~") {
 			continue
 		}
@@ -29,6 +38,71 @@ func (s *session) overrides(req configs.Request) error {
 			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))
 		}
 		return usage.Errorf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs, ", "))
+	}
+	return nil
+}
+
+// misspelt refuses what a shell or a habit makes of settings and commands, with what was meant.
+func (s *session) misspelt(args []string, at int) error {
+	a := args[at]
+	key, value, isSetting := strings.Cut(a, "=")
+	before := ""
+	if at > 0 {
+		before = args[at-1]
+	}
+	path := cmp.Or(value, a)
+	_, err := os.Stat(path)
+	isPath := err == nil && strings.ContainsAny(path, "/.") || runfolder.IsRun(path)
+	switch {
+	case regexp.MustCompile(`^[^\s=]+=[^\s='"\[{]+( [^\s=]+=[^\s='"\[{]+)+$`).MatchString(a):
+		return usage.Errorf("%q is one word to the shell: leave out the quotes around it, %s", a, a)
+	case strings.HasSuffix(a, ",") && at+1 < len(args) && !strings.Contains(args[at+1], "="), strings.HasSuffix(before, ",") && !isSetting:
+		first := at
+		for first > 0 && !strings.Contains(args[first], "=") {
+			first--
+		}
+		last := at
+		for last+1 < len(args) && !strings.Contains(args[last+1], "=") && strings.HasSuffix(args[last], ",") {
+			last++
+		}
+		return usage.Errorf("%s: the shell splits at the blank behind a comma (did you mean %s?)", strings.Join(args[first:last+1], " "),
+			program.Quoted(strings.Join(args[first:last+1], "")))
+	case strings.HasSuffix(a, ",") && isSetting:
+		return usage.Errorf("%s ends with a comma: blanks stand between settings (did you mean %s?)", a, strings.TrimRight(a, ","))
+	case regexp.MustCompile(`=-?\d+,0\d+$`).MatchString(a):
+		return usage.Errorf("%s: decimals have a point (did you mean %s?)", a, strings.Replace(a, ",", ".", 1))
+	case strings.HasPrefix(value, "~/"):
+		return usage.Errorf("%s: the shell knows ~ at the beginning of a word alone (did you mean %s=$HOME%s?)", a, key, value[1:])
+	case strings.HasPrefix(a, "—"), strings.HasPrefix(a, "–"), strings.HasPrefix(a, "−"):
+		name := strings.TrimLeft(a, "—–−-")
+		dashes := "--"
+		if len(name) == 1 {
+			dashes = "-"
+		}
+		return usage.Errorf("%q begins with a dash that is no hyphen (did you mean %s%s?)", a, dashes, name)
+	case isSetting && s.isVerb(key) && key != "data" && isPath:
+		return usage.Errorf("%s: %s is a command (did you mean %s?)", a, key, program.Command(key, value))
+	case !isSetting && at > 0 && s.isVerb(a):
+		words := slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return arg == a || strings.Contains(arg, "=") })
+		return usage.Errorf("%s is a command, which stands before all else (did you mean %s?)", a,
+			program.Command(append([]string{a}, words...)...))
+	case key == "data" && isSetting && isPath:
+		return usage.Errorf("%s: data names a kind of data: take data=beams data.beams=FILE data.embeddings=FILE, or data=okvqa "+
+			"data.root=FOLDER; what is in it: %s", a, program.Command("data", "inspect", value))
+	case !isSetting && runfolder.IsRun(a):
+		return usage.Errorf("%s is a run folder: a command stands before it, such as %s or %s", a, program.Command("status", a),
+			program.Command("report", a))
+	case !isSetting && isPath:
+		return usage.Errorf("%s: a file or folder stands behind a key or a command; what is in it: %s", a, program.Command("data", "inspect", a))
+	}
+	var meant []string
+	for _, name := range s.verbs.Names() {
+		if make, err := s.verbs.Get(name); err == nil && at == 0 && slices.Contains(make().words, a) {
+			meant = append(meant, program.Command(append([]string{name}, args...)...))
+		}
+	}
+	if len(meant) > 0 {
+		return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, strings.Join(meant, " or "))
 	}
 	return nil
 }

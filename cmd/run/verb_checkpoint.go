@@ -4,12 +4,11 @@ import (
 	"bufio"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -75,7 +74,7 @@ func checkCheckpoints(args []string) error {
 	if path == args[1] || args[0] == "inspect" {
 		return checkCheckpoint(path, args[0] == "inspect")
 	}
-	all, err := filepath.Glob(filepath.Join(runfolder.GlobLiteral(args[1]), "checkpoints", "*_epoch*.safetensors"))
+	all, err := regular.Glob(args[1], "checkpoints/*_epoch*.safetensors")
 	if err != nil {
 		return err
 	}

@@ -112,6 +112,11 @@ func listed(paths, where []string) ([]*export.Run, error) {
 			}
 		}
 	}
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			return nil, usage.Errorf("%s is a file: want folders with runs", path)
+		}
+	}
 	folders, err := runFolders(paths)
 	if err != nil {
 		return nil, err

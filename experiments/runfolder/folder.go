@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -15,6 +14,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
 )
 
@@ -202,11 +202,6 @@ func (f *Folder) Reuse() error {
 	return nil
 }
 
-// GlobLiteral makes a path mean itself in a pattern.
-func GlobLiteral(path string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(path)
-}
-
 // FirstMissing returns the outermost folder on the way to dir that does not exist, absolute; "" where dir is there.
 func FirstMissing(dir string) string {
 	path, err := filepath.Abs(dir)
@@ -229,7 +224,7 @@ func (f *Folder) Forget(before map[string]bool, made string) {
 	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl", "summary.json",
 		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
 		"events.out.tfevents.*", lockFile} {
-		old, _ := filepath.Glob(filepath.Join(GlobLiteral(f.Dir), pattern))
+		old, _ := regular.Glob(f.Dir, pattern)
 		for _, path := range old {
 			if !before[filepath.Base(path)] {
 				os.RemoveAll(path)

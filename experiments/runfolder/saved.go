@@ -13,6 +13,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
@@ -99,11 +100,16 @@ func CheckExists(path string) error {
 
 // NoRun is the error of a folder that should be one of a run or a sweep and is neither. It names some that lie below it.
 func NoRun(dir string) error {
+	for above := filepath.Dir(dir); above != filepath.Dir(above); above = filepath.Dir(above) { // a report, a checkpoint
+		if IsRun(above) {
+			return usage.Errorf("%s lies in a run folder: name the folder itself, %s", dir, above)
+		}
+	}
 	const most, deepest = 2, 3
 	var below []string
-	for depth, pattern := 0, dir; depth < deepest && len(below) == 0; depth++ {
-		pattern = filepath.Join(pattern, "*")
-		below, _ = filepath.Glob(filepath.Join(pattern, Marker)) // a name with [ or * finds less
+	for depth, pattern := 0, Marker; depth < deepest && len(below) == 0; depth++ {
+		pattern = filepath.Join("*", pattern)
+		below, _ = regular.Glob(dir, pattern)
 	}
 	if len(below) == 0 {
 		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)

@@ -295,7 +295,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	args = append(args, "hydra.mode=RUN", "hydra.run.dir="+configs.Quote(dir), "hydra.sweep.dir="+configs.Quote(p.dir),
 		"hydra.sweep.subdir="+configs.Quote(sub), fmt.Sprintf("hydra.job.num=%d", num))
 	// A job is written to disk. It takes its secrets from its own environment, as hydra.job.env_set says.
-	env := slices.DeleteFunc(h.Env(), func(pair string) bool {
+	env := slices.DeleteFunc(h.Env, func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
 		return secret.Named(name)
 	})

@@ -11,6 +11,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/tokenizer"
@@ -215,7 +216,7 @@ func (dir removed) Close() error { return os.RemoveAll(string(dir)) }
 
 // isModel reports whether a folder has weights: that of a run from scratch has none.
 func isModel(dir string) bool {
-	files, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
+	files, err := regular.Glob(dir, "*.safetensors")
 	return err == nil && len(files) > 0
 }
 

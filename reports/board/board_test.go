@@ -135,6 +135,16 @@ func TestRunIsFollowed(t *testing.T) {
 	if e := b.entryAt(t, dir); e.State != stateKilled || e.Step != 30 || e.Left != nil {
 		t.Errorf("a killed run: %+v", e)
 	}
+	put(t, dir, map[string]string{record.SummaryFile: `{"state":"interrupted"}`})
+	b.Scan(true)
+	if e := b.entryAt(t, dir); e.State != record.StateInterrupted {
+		t.Errorf("an interrupted run: %+v", e)
+	}
+	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + stepRows("grpo", 11, 31, 0)})
+	b.Scan(true)
+	if e := b.entryAt(t, dir); e.State != stateKilled || e.Step != 31 {
+		t.Errorf("interrupted, resumed and killed: %+v", e)
+	}
 	c := curves.New()
 	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) +
 		`{"kind":"event","phase":"rce","epoch":1,"step":0,"global_step":10,"time":1700009010,"event":"resume"}` + "\n" +
@@ -151,6 +161,12 @@ func TestRunIsFollowed(t *testing.T) {
 	if e := b.entryAt(t, finished); e.State != record.StateDone || e.Gain == nil || e.Gain.Verdict != "better" || e.Over != "similarity" ||
 		e.Gain.Low > e.Gain.Mean || e.Gain.High < e.Gain.Mean || math.Abs(*e.Best-*e.Baseline-e.Gain.Mean) > 1e-9 {
 		t.Errorf("a run that is done: %+v", e)
+	}
+	put(t, finished, map[string]string{NotesFile: `{"tags":["later"]}`})
+	b.scanned = time.Time{}.Add(1)
+	b.Scan(false)
+	if e := b.entryAt(t, finished); !slices.Equal(e.Tags, []string{"later"}) {
+		t.Errorf("the first look behind another program's note on a run that is done: tags %q", e.Tags)
 	}
 	before := b.list(0, 0).Version
 	if err := os.RemoveAll(finished); err != nil {
@@ -359,6 +375,57 @@ func TestNotes(t *testing.T) {
 	if err != nil || len(after) != len(before)+1 {
 		t.Errorf("%d files before, %d after: the board writes notes.json alone", len(before), len(after))
 	}
+	notes := filepath.Join(dir, NotesFile)
+	if err := os.Remove(notes); err != nil {
+		t.Fatal(err)
+	}
+	put(t, notes, map[string]string{"in its place": "a folder"})
+	w := call(s, "PUT", path, `{"note":"x"}`, nil)
+	if text := w.Body.String(); w.Code != 400 || !strings.Contains(text, "not saved: "+notes) || strings.Contains(text, ".tmp") {
+		t.Errorf("a note that cannot be written: %d %s", w.Code, text)
+	}
+}
+
+// A disk that does not answer holds up no answer of the board, and a slow one keeps no run from being read.
+func TestSlowDisk(t *testing.T) {
+	root := t.TempDir()
+	for i := range 3 {
+		put(t, root, map[string]string{fmt.Sprintf("run%d/%s", i, configFile): config})
+	}
+	slow := make(chan bool)
+	b := Open(Options{Roots: []string{root}, Locked: func(string) bool {
+		select {
+		case <-slow:
+		case <-time.After(readAtOnce / 2):
+		}
+		return false
+	}})
+	b.Scan(true)
+	put(t, root, map[string]string{"new/" + configFile: config})
+	for range 4 {
+		b.scanned = time.Now().Add(-time.Hour)
+		b.Scan(false)
+	}
+	if e := b.entryAt(t, filepath.Join(root, "new")); e.State == stateUnread || b.reading != 0 {
+		t.Errorf("after four looks at a slow disk a new run is %s", e.State)
+	}
+	b.opt.Locked = func(string) bool { return <-slow }
+	b.scanned = time.Now().Add(-time.Hour)
+	answered := make(chan error)
+	go func() {
+		_, err := b.answer("runs", nil)
+		answered <- err
+	}()
+	select {
+	case err := <-answered:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("no answer while the disk does not answer")
+	}
+	close(slow)
+	b.Scan(true) // behind the look that was held up
 }
 
 func TestComparisonAndExport(t *testing.T) {

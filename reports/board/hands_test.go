@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweepreport"
@@ -95,7 +96,11 @@ func TestByHand(t *testing.T) {
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")
-	w.click(rowOf("live"), 1)
+	x, y := w.at(rowOf("live"), 0.5, 0.5)
+	w.mouse("mousePressed", x, y, 1)
+	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 11, 0)})
+	time.Sleep(2 * time.Second) // the row is not drawn anew under the mouse
+	w.mouse("mouseReleased", x, y, 1)
 	w.until("document.querySelectorAll('.uplot').length >= 2")
 	handsOnCharts(w)
 	handsOnNotes(t, w, live)
@@ -126,11 +131,11 @@ func TestByHand(t *testing.T) {
 	w.quiet()
 
 	w.open(server.URL + "/#/run/" + idOf(live))
-	w.until("document.querySelectorAll('.uplot').length >= 2")
+	w.until("document.querySelector('h1')?.textContent.startsWith('live') && document.querySelectorAll('.uplot').length >= 2")
 	if err := os.Rename(live, filepath.Join(root, "renamed")); err != nil {
 		t.Fatal(err)
 	}
-	w.until("document.querySelector('h1 .state').textContent === 'gone' && document.body.innerText.includes('renamed')")
+	w.until("document.querySelector('h1 .state')?.textContent === 'gone' && document.body.innerText.includes('renamed')")
 	w.until("document.querySelectorAll('.uplot').length >= 2") // what was read stays
 	w.keys("g")
 	w.until(rowOf("renamed") + " && !" + rowOf("live"))

@@ -2,11 +2,13 @@ package board
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"fulcrum/internal/atomicfile"
@@ -68,5 +70,12 @@ func writeNotes(dir string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(filepath.Join(dir, NotesFile), append(out, '\n'), 0o644)
+	path := filepath.Join(dir, NotesFile)
+	if err = atomicfile.Write(path, append(out, '\n'), 0o644); err == nil {
+		return nil
+	}
+	if cause, ok := errors.AsType[syscall.Errno](err); ok { // not the name of a temporary file
+		err = cause
+	}
+	return fmt.Errorf("not saved: %s: %w", path, err)
 }

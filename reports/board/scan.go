@@ -62,8 +62,8 @@ type sweepEntry struct {
 	read  time.Time
 }
 
-// Scan looks for runs that came, changed or went, unless that was done just now. It reads for a third of a second at
-// most and leaves the rest to the next call; all reads everything.
+// Scan looks for runs that came, changed or went, unless that was done just now. It reads for a third of a second, those that it
+// knows and as long those that are new, and leaves the rest to the next call; all reads everything.
 func (b *Board) Scan(all bool) {
 	b.scanning.Lock()
 	defer b.scanning.Unlock()
@@ -201,7 +201,8 @@ func (b *Board) leave(id string) {
 
 // readChanged reads runs and sweeps whose files have changed.
 func (b *Board) readChanged(all bool) {
-	begin, unread, left := time.Now(), b.reading > 0, 0
+	unread, left := b.reading > 0, 0
+	var spent time.Duration // reading: to look at a slow disk may take longer than all of it may
 	for _, s := range b.sweeps {
 		at, running := stampOf(filepath.Join(s.dir, sweepFile)), b.opt.Locked(s.dir)
 		if (at != s.stamp || running != s.Running) && time.Since(s.read) > sweepEvery {
@@ -225,12 +226,15 @@ func (b *Board) readChanged(all bool) {
 		if at == e.stamp {
 			continue
 		}
-		if !all && time.Since(begin) > readAtOnce {
+		if !all && spent > readAtOnce {
 			left++
 			continue
 		}
+		begin := time.Now()
 		b.told(e, b.read(*e))
+		spent += time.Since(begin)
 	}
+	begin := time.Now()
 	left += b.readUnknown(unknown, func() bool { return all || time.Since(begin) < readAtOnce })
 	b.changed(func() { b.reading = left })
 	if b.unsaved >= 500 {

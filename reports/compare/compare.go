@@ -103,7 +103,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		for _, t := range tables {
 			t.Write(d)
 			for name, c := range t.Differences() {
-				pairs = append(pairs, pairing(t.Split, t.Metric, name, t.Reference, c.Shown()))
+				pairs = append(pairs, pairing(t.Split, t.Metric, name, t.Reference, c.Paired))
 			}
 		}
 		if len(tables) == 0 {
@@ -240,9 +240,9 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 
 func (t comparisonTable) Write(d *page.Document) {
 	first := t.entries[0]
-	metrics := t.metric
+	metrics := results.MetricName(t.metric)
 	if t.also != "" {
-		metrics += " and " + t.also
+		metrics += " and " + results.MetricName(t.also)
 	}
 	d.Heading(2, "%s on %s", page.Capital(metrics), page.Plain(t.split))
 	steps := slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.step > 0 })
@@ -254,7 +254,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		if e.paired != nil {
 			effect = page.Fixed(e.paired.Effect, 2)
 			p = strings.TrimPrefix(stats.PValue(e.paired.PHolm), "= ")
-			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, t.metric))+".")
+			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, results.MetricName(t.metric)))+".")
 		}
 		if e.refused != "" {
 			verdict = e.refused

@@ -79,7 +79,7 @@ func ReadDiffRun(dir string) (DiffSide, error) {
 	if side.summary != nil {
 		side.State = side.summary.State
 	}
-	if side.config, err = record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml")); err != nil {
+	if side.config, err = record.Settings(dir); err != nil {
 		return side, err
 	}
 	side.hydra, err = record.FlatFile(filepath.Join(dir, ".hydra", "hydra.yaml"))

@@ -255,7 +255,10 @@ func (c *Curves) load(dir string) {
 // sound says whether a series that was read from a file is one.
 func (s *Series) sound() bool {
 	n := len(s.First)
-	if s.Width < 1 || s.Rows < 0 || n > Capacity || n != (s.Rows+s.Width-1)/s.Width || len(s.Last) != n || len(s.Time) != n || len(s.At) != n || len(s.Hist) != n || len(s.Names) != len(s.Cols) {
+	if s.Width < 1 || s.Rows < 0 || n > Capacity || n != (s.Rows+s.Width-1)/s.Width {
+		return false
+	}
+	if len(s.Last) != n || len(s.Time) != n || len(s.At) != n || len(s.Hist) != n || len(s.Names) != len(s.Cols) {
 		return false
 	}
 	return !slices.ContainsFunc(s.Cols, func(c *Column) bool {

@@ -15,7 +15,7 @@ import (
 var assets embed.FS
 
 // Style is the style sheet of the charts.
-func Style() []byte { return Asset("vendor/uplot/uPlot.min.css") }
+func Style() []byte { return append(Asset("vendor/uplot/uPlot.min.css"), Asset("chart.css")...) }
 
 // Asset returns a file of the charts, nil for a name that is none.
 func Asset(name string) []byte {

@@ -102,22 +102,9 @@ func (r *Run) Value(name string) any {
 
 // Setting returns a value of the run's configuration, as YAML in a line, and whether it is there.
 func (r *Run) Setting(key string) (string, bool, error) {
-	settings, err := settingsOf(r.Dir)
+	settings, err := record.Settings(r.Dir)
 	value, ok := settings[key]
 	return value, ok, err
-}
-
-// settingsOf reads the configuration of a run, flat.
-func settingsOf(dir string) (map[string]string, error) {
-	run := &record.Run{Dir: dir}
-	if err := run.ReadConfig(); err != nil {
-		return nil, err
-	}
-	flat := map[string]string{}
-	if run.Tree != nil {
-		record.Flatten(flat, "", run.Tree)
-	}
-	return flat, nil
 }
 
 // endings are the evaluations of what a run ended with, one of each split and metric: its best policy, or its last phase.
@@ -173,22 +160,20 @@ func alignNumbers(t *page.Table) {
 func Runs(folders []Folder) (*page.Table, error) {
 	var runs []*Run
 	var settings []map[string]string
-	keys := map[string]bool{}
+	all := map[string]string{}
 	for _, f := range folders {
 		r, err := Read(f)
 		if err != nil {
 			return nil, err
 		}
-		flat, err := settingsOf(f.Dir)
+		flat, err := record.Settings(f.Dir)
 		if err != nil {
 			return nil, err
 		}
-		for key := range flat {
-			keys[key] = true
-		}
+		maps.Copy(all, flat)
 		runs, settings = append(runs, r), append(settings, flat)
 	}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		differ := slices.ContainsFunc(settings, func(s map[string]string) bool { return s[key] != settings[0][key] })
 		for i, r := range runs {
 			if value, ok := settings[i][key]; ok && differ && key != "seed" {

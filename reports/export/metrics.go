@@ -1,12 +1,9 @@
 package export
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -19,7 +16,7 @@ import (
 func Metrics(folders []Folder) (*page.Table, error) {
 	known := map[string]bool{}
 	for _, f := range folders {
-		if err := eachRow(f.Dir, func(row record.Row) error {
+		if err := record.EachRow(f.Dir, func(row record.Row) error {
 			for name := range row.Fields {
 				known[name] = true
 			}
@@ -28,10 +25,7 @@ func Metrics(folders []Folder) (*page.Table, error) {
 			return nil, err
 		}
 	}
-	names := make([]string, 0, len(known))
-	for name := range known {
-		names = append(names, name)
-	}
+	names := slices.Collect(maps.Keys(known))
 	record.NewMetricOrder().Sort(names)
 	fixed := []string{"run", "kind", "phase", "epoch", "step", "global_step", "time"}
 	names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(fixed, name) })
@@ -39,7 +33,7 @@ func Metrics(folders []Folder) (*page.Table, error) {
 	t.Stream = func(yield func([]any) bool) {
 		for _, f := range folders {
 			stopped := errors.New("no more rows are wanted")
-			err := eachRow(f.Dir, func(r record.Row) error {
+			err := record.EachRow(f.Dir, func(r record.Row) error {
 				row := []any{filepath.ToSlash(f.Dir), r.Kind, r.Phase, r.Epoch, r.Step, r.GlobalStep, r.Time}
 				for _, name := range names {
 					row = append(row, fieldCell(r, name))
@@ -75,34 +69,4 @@ func fieldCell(r record.Row, name string) any {
 		return nil
 	}
 	return string(text)
-}
-
-// eachRow calls do with every whole line of metrics.jsonl; an absent file has none.
-func eachRow(dir string, do func(record.Row) error) error {
-	path := filepath.Join(dir, record.MetricsFile)
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	in := bufio.NewReaderSize(f, 1<<16)
-	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		row, err := record.ParseRow(line)
-		if err != nil {
-			return fmt.Errorf("%s:%d: damaged line: %w", path, n, err)
-		}
-		if err := do(row); err != nil {
-			return err
-		}
-	}
 }

@@ -175,13 +175,8 @@ func (m *Client) Row(r record.Row) {
 	}
 	at := int64(math.Round(r.Time * 1000))
 	for _, name := range slices.Sorted(maps.Keys(r.Fields)) {
-		var x float64
-		switch v := r.Fields[name].(type) {
-		case float64:
-			x = v
-		case int:
-			x = float64(v)
-		default:
+		x, ok := r.Number(name)
+		if !ok {
 			continue
 		}
 		key := validKey(record.EventTag(r, name))
@@ -233,7 +228,7 @@ func cutBytes(s string, limit int) string {
 // Params returns the settings of a run folder as MLflow's parameters. Headers of HTTP requests and secrets of
 // addresses, which runs of earlier versions may hold, are left out; interpolations stay as they are written.
 func Params(dir string) (map[string]string, error) {
-	flat, err := record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
+	flat, err := record.Settings(dir)
 	maps.DeleteFunc(flat, func(key, _ string) bool { return strings.Contains(key, ".headers.") })
 	for key, value := range flat {
 		flat[key] = secret.Mask(value)

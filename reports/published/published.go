@@ -227,7 +227,11 @@ func (f *family) add(block string, rows, home []publishedRow) {
 		if at < 0 {
 			continue
 		}
-		v := f.variant(r.Selector)
+		i := slices.IndexFunc(f.variants, func(v *variant) bool { return v.selector == r.Selector })
+		if i < 0 {
+			i, f.variants = len(f.variants), append(f.variants, &variant{selector: r.Selector})
+		}
+		v := f.variants[i]
 		same := func(g *gap) bool { return g.sampler == r.Sampler && g.shots == *r.Shots }
 		if slices.ContainsFunc(v.gaps, same) {
 			continue
@@ -242,17 +246,6 @@ func (f *family) add(block string, rows, home []publishedRow) {
 			f.samplers = append(f.samplers, r.Sampler)
 		}
 	}
-}
-
-func (f *family) variant(selector string) *variant {
-	for _, v := range f.variants {
-		if v.selector == selector {
-			return v
-		}
-	}
-	v := &variant{selector: selector}
-	f.variants = append(f.variants, v)
-	return v
 }
 
 // settle adds the means over shots and says of every gap what it would take to hold. One question may

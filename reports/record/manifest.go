@@ -10,10 +10,10 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 const ManifestFile = "manifest.json"
@@ -86,7 +86,7 @@ func readManifest(dir string) (*Manifest, error) {
 func RecordFiles(dir string) ([]string, error) {
 	var names []string
 	for _, pattern := range recordPatterns() {
-		found, err := GlobIn(dir, pattern)
+		found, err := regular.Glob(dir, pattern)
 		if err != nil {
 			return nil, err
 		}
@@ -107,12 +107,6 @@ func RecordFiles(dir string) ([]string, error) {
 	}
 	slices.Sort(names)
 	return names, nil
-}
-
-// GlobIn matches a pattern in a folder whose own name means itself.
-func GlobIn(dir, pattern string) ([]string, error) {
-	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
-	return filepath.Glob(filepath.Join(literal, pattern))
 }
 
 func DigestOf(path string) (Digest, error) {

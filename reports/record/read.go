@@ -305,6 +305,17 @@ func readLines(path string, offset int64, do func(n int, at int64, line []byte) 
 	}
 }
 
+// EachRow calls do with every whole row of metrics.jsonl, as EachLine does.
+func EachRow(dir string, do func(Row) error) error {
+	return EachLine(filepath.Join(dir, MetricsFile), func(line []byte) error {
+		row, err := ParseRow(line)
+		if err != nil {
+			return err
+		}
+		return do(row)
+	})
+}
+
 // EachJSON calls do with every line of a file of JSON values, as EachLine does.
 func EachJSON[T any](path string, do func(T) error) error {
 	return EachLine(path, func(line []byte) error {
@@ -326,6 +337,11 @@ func ReadJSON(path string, v any) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// Settings reads the configuration of a run folder as dotted keys; a folder without one has none.
+func Settings(dir string) (map[string]string, error) {
+	return FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
 }
 
 // FlatFile reads a YAML file as dotted keys; one that is absent has none.

@@ -58,15 +58,10 @@ func (w *EventWriter) row(now time.Time, r Row, names []string) error {
 	var summary []byte
 	for _, name := range names {
 		tag := EventTag(r, name)
-		switch v := r.Fields[name].(type) {
-		case float64:
-			summary = AppendBytesField(summary, 1, scalarValue(tag, v))
-		case int:
-			summary = AppendBytesField(summary, 1, scalarValue(tag, float64(v)))
-		case []float64:
-			if name == "adv_hist" && len(v) > 0 {
-				summary = AppendBytesField(summary, 1, histogramValue(tag, v, AdvantageEdges(len(v))))
-			}
+		if x, ok := r.Number(name); ok {
+			summary = AppendBytesField(summary, 1, scalarValue(tag, x))
+		} else if counts, ok := r.Fields[name].([]float64); ok && name == "adv_hist" && len(counts) > 0 {
+			summary = AppendBytesField(summary, 1, histogramValue(tag, counts, AdvantageEdges(len(counts))))
 		}
 	}
 	if summary == nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 )
 
 const eventResume = "resume"
@@ -40,7 +41,7 @@ func truncate(dir string, at Position) error {
 	if err := filterLines(filepath.Join(dir, RunLogFile), func([]byte) bool { return true }); err != nil {
 		return err
 	}
-	old, err := GlobIn(dir, EventFilesPattern)
+	old, err := regular.Glob(dir, EventFilesPattern)
 	if err != nil {
 		return err
 	}

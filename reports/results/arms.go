@@ -73,44 +73,19 @@ func ArmOf(runs []*record.Run, split, metric, policy string) (Arm, error) {
 	return arm, nil
 }
 
-// ArmComparison compares two arms on the same questions. Difference = this − reference, and the
-// interval covers the mean difference for new questions and new seeds both.
+// ArmComparison compares two arms on the same questions, by scores averaged over seeds. The interval covers the mean
+// difference for new questions and new seeds both.
 type ArmComparison struct {
-	Questions  int            `json:"questions"`          // n
-	Clusters   int            `json:"clusters,omitempty"` // as Paired.Clusters
-	Seeds      int            `json:"seeds"`              // of this arm
-	SeedsOf    int            `json:"seeds_of"`           // of the reference
-	BySeed     bool           `json:"by_seed"`            // both arms have the same seeds: differences were taken seed by seed
-	Mean       float64        `json:"mean"`               // mean difference
-	PerSeed    []float64      `json:"per_seed"`           // [S] mean difference of each seed, where BySeed
-	SE         float64        `json:"se"`                 // of the mean, from questions and seeds together
-	QuestionSE float64        `json:"question_se"`        // its part that new questions would change
-	SeedSE     float64        `json:"seed_se"`            // its part that new seeds would change on any questions
-	SD         float64        `json:"sd"`                 // over questions, of differences averaged over seeds
-	SeedSD     float64        `json:"seed_sd"`            // over seeds, of mean differences; 0 with one seed
-	Effect     float64        `json:"effect"`             // Mean / SD
-	Changed    int            `json:"changed"`            // questions whose averaged score differs
-	Interval   stats.Interval `json:"interval"`           // corrected as p_holm is
-	BCa        stats.Interval `json:"bca"`                // over questions, of arms of one seed each; else Interval again
-	P          float64        `json:"p"`                  // two-sided
-	PHolm      float64        `json:"p_holm"`             // corrected for the comparisons made beside it, and for ChosenFrom
-	Level      float64        `json:"level"`
-	// Needed to settle a difference of this size with the other number as it is; 0: none would.
-	QuestionsNeeded int    `json:"questions_needed"`
-	SeedsNeeded     int    `json:"seeds_needed"`
-	Rough           string `json:"rough,omitempty"` // as Paired.Rough
-	stats.Correction
-	Verdict stats.Verdict `json:"verdict"`
+	stats.Paired           // SE and SD are over questions; Questions are those needed with as many seeds
+	Seeds        int       // of this arm
+	SeedsOf      int       // of the reference
+	BySeed       bool      // both arms have the same seeds: differences were taken seed by seed
+	PerSeed      []float64 // [S] mean difference of each seed, where BySeed
+	SeedSE       float64   // of the mean: what new seeds would change on any questions
+	SeedSD       float64   // over seeds, of mean differences; 0 with one seed
+	SeedsNeeded  int       // with as many questions; 0: none would settle a difference of this size
 
-	values      []float64 // differences of the independent units, averaged over seeds
-	uncertainty armError  // of the mean difference
-	opt         stats.Options
-}
-
-// Shown is what verdicts and sentences need of the comparison, as that of two policies.
-func (c ArmComparison) Shown() stats.Paired {
-	return stats.Paired{Mean: c.Mean, Interval: c.Interval, BCa: c.BCa, PHolm: c.PHolm, Level: c.Level, Rough: c.Rough,
-		Correction: c.Correction, Verdict: c.Verdict}
+	uncertainty armError // of the mean difference
 }
 
 // Against compares the arm with a reference that answered the same questions. Arms with the same seeds
@@ -127,8 +102,6 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 		return none, fmt.Errorf("comparison of arms: %d and %d seeds on %d questions: want at least one seed and two questions",
 			len(a.Scores), len(b.Scores), n)
 	}
-	c := ArmComparison{Questions: n, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds),
-		Level: opt.Level, PerSeed: []float64{}}
 	if a.Clusters == nil {
 		a.Clusters = b.Clusters
 	}
@@ -136,10 +109,8 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 	if err != nil {
 		return none, err
 	}
-	c.ChosenFrom, c.values, c.opt = max(a.ChosenFrom, b.ChosenFrom), paired.Values, opt
-	c.Mean, c.SD, c.Effect, c.Changed, c.Clusters, c.Rough = paired.Mean, paired.SD, paired.Effect, paired.Changed, paired.Clusters,
-		paired.Rough
-
+	c := ArmComparison{Paired: paired, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds)}
+	c.ChosenFrom = max(a.ChosenFrom, b.ChosenFrom)
 	if c.BySeed {
 		for s := range a.Scores {
 			c.PerSeed = append(c.PerSeed, stat.Mean(minus(a.Scores[s], b.Scores[s])))
@@ -147,9 +118,7 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 	}
 	e := armErrorOf(a, b, c.BySeed)
 	c.uncertainty = e
-	c.QuestionSE = paired.SE
 	c.SeedSE = math.Sqrt(e.seedVariance())
-	c.SE = math.Hypot(c.QuestionSE, c.SeedSE)
 	for _, s := range e.sides {
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
@@ -158,7 +127,7 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 	} else {
 		c.P = e.beyond(math.Abs(c.Mean))
 	}
-	c.QuestionsNeeded, c.SeedsNeeded = e.needed(c.Mean, opt)
+	c.Questions, c.SeedsNeeded = e.needed(c.Mean, opt)
 	HolmArms([]*ArmComparison{&c})
 	return c, nil
 }
@@ -225,42 +194,35 @@ func HolmArms(family []*ArmComparison) { holmArms(family, len(family)) }
 
 // holmArms is HolmArms for some of size comparisons: those that a choice made, whether they are shown or not.
 func holmArms(family []*ArmComparison, size int) {
-	raw := make([]float64, len(family))
+	paired := make([]*stats.Paired, len(family))
 	for i, c := range family {
-		raw[i] = c.Among(c.P)
+		paired[i] = &c.Paired
 	}
-	adjusted, steps := stats.HolmSteps(raw, size)
-	for i, c := range family {
-		c.PHolm = adjusted[i]
-		level := c.LevelOf(c.Level, size, steps[i])
+	stats.SettleAmong(paired, size, func(i int, level float64) *stats.Interval {
+		c := family[i]
 		if c.uncertainty.seeds() == 0 {
-			opt := c.opt.ForTests(int(steps[i]) * max(c.ChosenFrom, 1))
-			opt.Level = level
-			c.Interval, c.BCa = stats.StudentInterval(c.Mean, c.QuestionSE, len(c.values), level), stats.BootstrapBCa(c.values, opt)
-		} else {
-			half := c.uncertainty.halfWidth(1 - level)
-			c.Interval = stats.Interval{Low: c.Mean - half, High: c.Mean + half}
-			c.BCa = c.Interval
+			return nil
 		}
-		c.Verdict = stats.VerdictOf(c.Shown())
-	}
+		half := c.uncertainty.halfWidth(1 - level)
+		return &stats.Interval{Low: c.Mean - half, High: c.Mean + half}
+	})
 }
 
 // Sentence says the verdict with its numbers; what and against name the arms, metric the score.
 func (c ArmComparison) Sentence(what, against, metric string) string {
 	if c.Changed == 0 {
-		return fmt.Sprintf("%s and %s score the same on every one of %s", what, against, page.Plural(c.Questions, "question"))
+		return fmt.Sprintf("%s and %s score the same on every one of %s", what, against, page.Plural(c.N, "question"))
 	}
 	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, %s, p %s%s",
 		page.Fixed(c.Mean, 4), metric, page.Sig(100*c.Level, 2), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4),
-		stats.QuestionWords(c.Questions, c.Clusters), c.seedWords(), stats.PValue(c.PHolm), c.Shown().Remarks())
+		stats.QuestionWords(c.N, c.Clusters), c.seedWords(), stats.PValue(c.PHolm), c.Remarks())
 	if c.Verdict != stats.NotSeparable {
 		return fmt.Sprintf("%s is %s than %s: %s", what, c.Verdict, against, numbers)
 	}
 	text := fmt.Sprintf("%s is not separable from %s: %s", what, against, numbers)
 	var ways []string
-	if c.QuestionsNeeded > c.Questions {
-		ways = append(ways, page.Plural(stats.RoundUp(c.QuestionsNeeded), "question"))
+	if c.Questions > c.N {
+		ways = append(ways, page.Plural(stats.RoundUp(c.Questions), "question"))
 	}
 	if c.SeedsNeeded > min(c.Seeds, c.SeedsOf) {
 		ways = append(ways, page.Plural(stats.RoundUp(c.SeedsNeeded), "seed"))

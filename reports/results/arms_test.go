@@ -103,8 +103,8 @@ func TestArmsArePairedByQuestionAndSeed(t *testing.T) {
 }
 
 func TestArmSentences(t *testing.T) {
-	base := ArmComparison{Questions: 1000, Seeds: 5, SeedsOf: 5, Mean: 0.0123, Interval: stats.Interval{Low: 0.0041, High: 0.0205},
-		PHolm: 0.0041, Level: 0.95, Changed: 300}
+	base := ArmComparison{Paired: stats.Paired{N: 1000, Mean: 0.0123, Interval: stats.Interval{Low: 0.0041, High: 0.0205},
+		PHolm: 0.0041, Level: 0.95, Changed: 300}, Seeds: 5, SeedsOf: 5}
 	for _, tc := range []struct {
 		name string
 		edit func(*ArmComparison)
@@ -113,7 +113,7 @@ func TestArmSentences(t *testing.T) {
 		{"better", func(*ArmComparison) {}, "RCE is better than init: +0.0123 reward per question, 95% interval +0.0041 to +0.0205, " +
 			"1,000 questions, 5 seeds, p = 0.0041"},
 		{"an open one says what it would take", func(c *ArmComparison) {
-			c.Mean, c.Interval, c.PHolm, c.QuestionsNeeded, c.SeedsNeeded = 0.001, stats.Interval{Low: -0.002, High: 0.004}, 0.4, 12345, 23
+			c.Mean, c.Interval, c.PHolm, c.Questions, c.SeedsNeeded = 0.001, stats.Interval{Low: -0.002, High: 0.004}, 0.4, 12345, 23
 		}, "RCE is not separable from init: +0.0010 reward per question, 95% interval −0.0020 to +0.0040, 1,000 questions, 5 seeds, p = " +
 			"0.40; a difference of this size would take about 13,000 questions or 23 seeds to settle"},
 		{"other seeds", func(c *ArmComparison) { c.SeedsOf = 1 },
@@ -125,7 +125,7 @@ func TestArmSentences(t *testing.T) {
 			c := base
 			tc.edit(&c)
 			c.BCa = c.Interval
-			c.Verdict = stats.VerdictOf(c.Shown())
+			c.Verdict = stats.VerdictOf(c.Paired)
 			if got := c.Sentence("RCE", "init", "reward"); got != tc.want {
 				t.Errorf("\n got %s\nwant %s", got, tc.want)
 			}

@@ -214,7 +214,7 @@ func ArmYardsticks(baselines []Arm) (yards []Yardstick, warning string) {
 		}
 		if random >= 0 && i != random {
 			if c, err := baselines[i].Against(baselines[random], stats.DefaultOptions()); err == nil && c.Verdict == stats.Worse {
-				over := c.Shown()
+				over := c.Paired
 				weak = append(weak, record.StageResult{Policy: y.Policy, Mean: stat.Mean(baselines[i].QueryScores()), OverRandom: &over})
 				continue
 			}
@@ -243,11 +243,11 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 		return "0", "–", "–", "same scores"
 	}
 	return fmt.Sprintf("%s [%s, %s]", page.Fixed(c.Mean, 4), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4)),
-		strings.TrimPrefix(stats.PValue(c.PHolm), "= "), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Shown())
+		strings.TrimPrefix(stats.PValue(c.PHolm), "= "), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
 }
 
 func (t ArmTable) Write(d *page.Document) {
-	d.Heading(2, "%s on %s", page.Capital(t.Metric), page.Plain(t.Split))
+	d.Heading(2, "%s on %s", page.Capital(MetricName(t.Metric)), page.Plain(t.Split))
 	t.WriteTable(d)
 }
 
@@ -294,7 +294,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, t.Metric))+"."+r.first.errorParts())
+			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, MetricName(t.Metric)))+"."+r.first.errorParts())
 		}
 	}
 	for _, b := range t.baselines {
@@ -316,5 +316,5 @@ func (c ArmComparison) errorParts() string {
 	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f.", c.QuestionSE, c.SeedSE)
+	return fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f.", c.SE, c.SeedSE)
 }

@@ -121,7 +121,7 @@ func (t MethodTable) Table(title string) *page.Table {
 		}
 		if c := m.over; c != nil {
 			low, high := page.Fixed(100*c.Interval.Low, 1), page.Fixed(100*c.Interval.High, 1)
-			row[5], row[6], row[7] = page.Markup(page.Fixed(100*c.Mean, 1)), low+" to "+high, stats.VerdictCell(c.Shown())
+			row[5], row[6], row[7] = page.Markup(page.Fixed(100*c.Mean, 1)), low+" to "+high, stats.VerdictCell(c.Paired)
 		}
 		table.Rows = append(table.Rows, row)
 	}

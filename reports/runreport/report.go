@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -178,6 +179,7 @@ func lastPhase(table []record.StageResult) []string {
 // the policy was trained, on what it was judged, and whether the doctor had something to say.
 func standing(run *record.Run, s *record.Summary, stages []record.StageResult) string {
 	stage := PlannedResult(stages)
+	table := results.TableOf(stages, *stage)
 	var out []string
 	scale := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), page.Plain(stage.Subject()), page.Sig(stage.Mean, 4))
 	var bounds []string
@@ -187,7 +189,7 @@ func standing(run *record.Run, s *record.Summary, stages []record.StageResult) s
 	} {
 		if i := slices.IndexFunc(stages, func(r record.StageResult) bool { return sameTable(r, *stage) && r.Policy == b.policy }); i >= 0 {
 			is := b.is + page.Sig(stages[i].Mean, 4)
-			if b.policy == record.PolicyRandom && stage.OverRandom != nil {
+			if b.policy == record.PolicyRandom && stage.OverRandom != nil && len(results.BelowRandom(table)) == 0 { // else said before
 				gain, verdict := GainCells(stage.OverRandom)
 				is += fmt.Sprintf(" (gain %s, %s)", gain, verdict)
 			}
@@ -470,7 +472,7 @@ func reportFiles(d *page.Document, run *record.Run) {
 			items = append(items, fmt.Sprintf("[%s](%s): %s", f.name, f.name, f.what))
 		}
 	}
-	if files, _ := record.GlobIn(run.Dir, record.EventFilesPattern); len(files) > 0 {
+	if files, _ := regular.Glob(run.Dir, record.EventFilesPattern); len(files) > 0 {
 		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
 	}
 	d.List(items...)

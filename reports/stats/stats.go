@@ -183,19 +183,31 @@ func StudentInterval(mean, se float64, n int, level float64) Interval {
 
 // Settle corrects comparisons that are read together for their number (Holm) and for the checkpoints that their sides
 // were chosen from, takes the intervals at the level that this leaves, and sets the verdicts.
-func Settle(family []*Paired) {
+func Settle(family []*Paired) { SettleAmong(family, len(family), nil) }
+
+// SettleAmong is Settle for some of size comparisons: those that a choice made, whether they are shown or not. What interval
+// returns for the i-th at a level stands in place of Student's and the bootstrap's; nil: these.
+func SettleAmong(family []*Paired, size int, interval func(i int, level float64) *Interval) {
 	raw := make([]float64, len(family))
 	for i, p := range family {
 		raw[i] = p.Among(p.P)
 	}
-	adjusted, steps := HolmSteps(raw, len(family))
+	adjusted, steps := HolmSteps(raw, size)
 	for i, p := range family {
 		p.PHolm = adjusted[i]
-		level := p.LevelOf(p.Level, len(family), steps[i])
-		p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), level)
-		opt := p.opt.ForTests(int(steps[i]) * max(p.ChosenFrom, 1))
-		opt.Level = level
-		p.BCa = BootstrapBCa(p.Values, opt)
+		level := p.LevelOf(p.Level, size, steps[i])
+		var other *Interval
+		if interval != nil {
+			other = interval(i, level)
+		}
+		if other != nil {
+			p.Interval, p.BCa = *other, *other
+		} else {
+			p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), level)
+			opt := p.opt.ForTests(int(steps[i]) * max(p.ChosenFrom, 1))
+			opt.Level = level
+			p.BCa = BootstrapBCa(p.Values, opt)
+		}
 		p.Verdict = VerdictOf(*p)
 	}
 }

@@ -26,10 +26,15 @@ type parallel struct {
 	colours objectiveScale
 	name    string // of the objective that colours
 	darkLow bool   // small values are good
+
+	left, gap vg.Length // margin, distance of the axes
+	head      vg.Length // of the names over the axes
+	slanted   bool      // they are wider than the gaps
 }
 
 type parallelAxis struct {
 	name      string
+	shown     string // the name as it is drawn
 	ticks     []plot.Tick
 	low, high float64
 	objective bool
@@ -74,6 +79,7 @@ func (v *View) parallelFigure() *sweepFigure {
 		axis, of := v.objectiveAxis(i)
 		p.axes, place = append(p.axes, axis), append(place, of)
 	}
+	p.layout()
 	p.addLines(v, place)
 	if len(p.lines) == 0 {
 		return nil
@@ -81,7 +87,7 @@ func (v *View) parallelFigure() *sweepFigure {
 	best := "dark lines are good, light ones bad"
 	f := &chart.Figure{Name: "parallel", Title: "All jobs at once",
 		Note: "A line is a job: it crosses the axis of every swept key at its value. " + page.Capital(best) + ".",
-		Body: &chart.Artwork{Height: p.height(), Draw: p.draw}}
+		Body: &chart.Artwork{Height: parallelLegend + p.head + parallelHeight + 8, Draw: p.draw}}
 	caption := fmt.Sprintf("*Parallel coordinates.* A line is a job; %s (colour is %s). Where the dark lines run through one place of "+
 		"an axis, that key matters and that value is good; where they are spread over a whole axis, the key matters little.", best,
 		page.Plain(p.name))
@@ -212,76 +218,51 @@ func (p *parallel) goodness(y float64) float64 {
 
 func (p *parallel) colourOf(y float64) chart.Colour { return chart.Ramp(p.goodness(y)) }
 
-// Layout: names of the axes above them, slanted where they do not fit side by side; labels left of
-// their axis; the colour bar at the right.
+const (
+	parallelTilt  = math.Pi / 7
+	parallelRight = 92 * vg.Length(1) // the colour bar's
+)
 
-const parallelTilt = math.Pi / 7
+func axisLabel() draw.TextStyle { return chart.TextStyle(8.5, false, chart.Black) }
 
-func (p *parallel) margins() (left, right vg.Length) {
-	left = 34
+func axisName() draw.TextStyle { return chart.TextStyle(9.5, true, chart.Black) }
+
+// layout makes room: for the names of the axes above them, slanted where they do not fit side by side; for labels left of their axis;
+// for the colour bar at the right.
+func (p *parallel) layout() {
+	style, last := axisName(), len(p.axes)-1
+	p.left = 34
 	for _, t := range p.axes[0].ticks {
-		left = max(left, min(p.labelStyle().Width(t.Label), 110)+chart.MarginLeft+12)
+		p.left = max(p.left, min(axisLabel().Width(t.Label), 110)+chart.MarginLeft+12)
 	}
-	left = max(left, min(p.nameStyle().Width(p.axes[0].name)/2+chart.MarginLeft, 90))
-	return left, 92
-}
-
-func (p *parallel) labelStyle() draw.TextStyle { return chart.TextStyle(8.5, false, chart.Black) }
-
-func (p *parallel) nameStyle() draw.TextStyle { return chart.TextStyle(9.5, true, chart.Black) }
-
-func (p *parallel) gap() vg.Length {
-	left, right := p.margins()
-	return (chart.FigureWidth - left - right) / vg.Length(len(p.axes)-1)
-}
-
-// slanted says whether the names of the axes are wider than their gaps.
-func (p *parallel) slanted() bool {
-	for i, a := range p.axes {
-		w := p.nameStyle().Width(a.name)
-		if i > 0 && (w+p.nameStyle().Width(p.axes[i-1].name))/2+8 > p.gap() {
-			return true
-		}
-		if i == len(p.axes)-1 && w/2 > 80 {
-			return true
-		}
-	}
-	return false
-}
-
-// shown is an axis's name as it is drawn.
-func (p *parallel) shown(i int) string {
-	_, right := p.margins()
-	room := right + p.gap()*vg.Length(len(p.axes)-1-i) - 8
-	return chart.Fitted(p.nameStyle(), p.axes[i].name, min(150, room/vg.Length(math.Cos(parallelTilt))))
-}
-
-func (p *parallel) headHeight() vg.Length {
-	if !p.slanted() {
-		return 18
-	}
+	p.left = max(p.left, min(style.Width(p.axes[0].name)/2+chart.MarginLeft, 90))
+	p.gap = (chart.FigureWidth - p.left - parallelRight) / vg.Length(last)
 	widest := vg.Length(0)
-	for i := range p.axes {
-		widest = max(widest, p.nameStyle().Width(p.shown(i)))
+	for i, a := range p.axes {
+		w := style.Width(a.name)
+		if i > 0 && (w+style.Width(p.axes[i-1].name))/2+8 > p.gap || i == last && w/2 > 80 {
+			p.slanted = true
+		}
+		room := parallelRight + p.gap*vg.Length(last-i) - 8
+		p.axes[i].shown = chart.Fitted(style, a.name, min(150, room/vg.Length(math.Cos(parallelTilt))))
+		widest = max(widest, style.Width(p.axes[i].shown))
 	}
-	return 12 + widest*vg.Length(math.Sin(parallelTilt)) + 6
-}
-
-func (p *parallel) height() vg.Length {
-	return parallelLegend + p.headHeight() + parallelHeight + 8
+	p.head = 18
+	if p.slanted {
+		p.head = 12 + widest*vg.Length(math.Sin(parallelTilt)) + 6
+	}
 }
 
 // draw draws it all into c.
 func (p *parallel) draw(c draw.Canvas) {
-	left, right := p.margins()
-	area := vg.Rectangle{Min: vg.Point{X: c.Min.X + left, Y: c.Min.Y + 8}, Max: vg.Point{X: c.Max.X - right,
-		Y: c.Max.Y - parallelLegend - p.headHeight()}}
+	area := vg.Rectangle{Min: vg.Point{X: c.Min.X + p.left, Y: c.Min.Y + 8},
+		Max: vg.Point{X: c.Max.X - parallelRight, Y: c.Max.Y - parallelLegend - p.head}}
 	chart.DrawLegend(c, p.legend, c.Min.X+chart.MarginLeft+4, c.Max.Y-parallelLegend+9)
 	y := func(i int, u float64) vg.Length {
 		a := p.axes[i]
 		return area.Min.Y + (area.Max.Y-area.Min.Y)*vg.Length(chart.Clamp01((u-a.low)/(a.high-a.low)))
 	}
-	x := func(i int) vg.Length { return area.Min.X + p.gap()*vg.Length(i) }
+	x := func(i int) vg.Length { return area.Min.X + p.gap*vg.Length(i) }
 	for _, l := range p.lines {
 		p.drawLine(c, l, x, y)
 	}
@@ -324,8 +305,8 @@ func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, a
 		width = 1.6
 	}
 	c.StrokeLine2(draw.LineStyle{Color: chart.Black, Width: width}, x, area.Min.Y, x, area.Max.Y)
-	style := p.labelStyle()
-	room := p.gap() - 12
+	style := axisLabel()
+	room := p.gap - 12
 	if i == 0 {
 		room = x - c.Min.X - chart.MarginLeft - 4
 	}
@@ -345,16 +326,13 @@ func (p *parallel) drawAxis(c draw.Canvas, i int, a parallelAxis, x vg.Length, a
 		c.FillPolygon(color.NRGBA{0xff, 0xff, 0xff, 0xc8}, chart.Rectangle(x-6-w, at-4.5, x-4, at+5))
 		c.FillText(style, vg.Point{X: x - 5 - w, Y: at - 3}, text)
 	}
-	name := p.nameStyle()
-	text := p.shown(i)
-	if !p.slanted() {
-		w := name.Width(text)
-		from := max(x-w/2, c.Min.X+4)
-		c.FillText(name, vg.Point{X: from, Y: area.Max.Y + 7}, text)
-		return
+	name := axisName()
+	if p.slanted {
+		name.Rotation = parallelTilt
+	} else {
+		x = max(x-name.Width(a.shown)/2, c.Min.X+4)
 	}
-	name.Rotation = parallelTilt
-	c.FillText(name, vg.Point{X: x, Y: area.Max.Y + 7}, text)
+	c.FillText(name, vg.Point{X: x, Y: area.Max.Y + 7}, a.shown)
 }
 
 // drawBar draws the colours along the scale of the first objective.
@@ -379,7 +357,7 @@ func (p *parallel) drawBar(c draw.Canvas, area vg.Rectangle) {
 		from := bottom + (top-bottom)*vg.Length(k)/slices
 		c.FillPolygon(p.colourOf(value(u)), chart.Rectangle(x, from, x+barWidth, from+(top-bottom)/slices+0.4))
 	}
-	style := p.labelStyle()
+	style := axisLabel()
 	ticks := axis.ticks(axis.low, axis.high)
 	if !axis.log {
 		ticks = chart.LinearTicks{}.Ticks(low, high)

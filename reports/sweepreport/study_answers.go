@@ -153,5 +153,5 @@ func answerCell(c *results.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
-	return strings.Replace(stats.VerdictCell(c.Shown()), string(stats.NotSeparable), "open", 1)
+	return strings.Replace(stats.VerdictCell(c.Paired), string(stats.NotSeparable), "open", 1)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -132,7 +133,7 @@ func (c *runCheck) wrong(row numberedRow, what, stated, recomputed string) {
 
 // weights checks the checkpoints against the digests of their tensors that they hold themselves.
 func (c *runCheck) weights() error {
-	paths, err := record.GlobIn(c.dir, "checkpoints/*_epoch*.safetensors") // best and last are links to one of them
+	paths, err := regular.Glob(c.dir, "checkpoints/*_epoch*.safetensors") // best and last are links to one of them
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
@@ -40,7 +41,7 @@ type scalarEvent struct {
 
 // readEventFiles reads every events.out.tfevents file of a run folder, nil when there is none.
 func readEventFiles(dir string) (*eventFiles, error) {
-	paths, err := record.GlobIn(dir, record.EventFilesPattern)
+	paths, err := regular.Glob(dir, record.EventFilesPattern)
 	if err != nil || len(paths) == 0 {
 		return nil, err
 	}

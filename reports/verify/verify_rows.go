@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -30,18 +31,16 @@ func exact(x float64) string { return string(record.AppendNumber(nil, x)) }
 
 // epochSums adds up the steps of an epoch, as the training did.
 type epochSums struct {
-	steps int
-	total map[string]float64
-	count map[string]int
-	lists map[string][]float64
+	steps  int
+	values map[string][]float64
+	lists  map[string][]float64 // sums
 }
 
 func (s *epochSums) add(r record.Row) {
 	s.steps++
 	for name := range r.Fields {
 		if x, ok := r.Number(name); ok {
-			s.total[name] += x
-			s.count[name]++
+			s.values[name] = append(s.values[name], x)
 		} else if list := r.Numbers(name); list != nil {
 			sum := s.lists[name]
 			if sum == nil {
@@ -77,14 +76,9 @@ func (c *runCheck) Rows() error {
 	}
 	phases := map[string]*phaseRows{}
 	order := record.NewMetricOrder()
-	path := filepath.Join(c.dir, record.MetricsFile)
 	line, steps, epochs, means := 0, 0, 0, 0
-	err = record.EachLine(path, func(text []byte) error {
+	err = record.EachRow(c.dir, func(parsed record.Row) error {
 		line++
-		parsed, err := record.ParseRow(text)
-		if err != nil {
-			return err
-		}
 		row := numberedRow{parsed, line}
 		if row.Kind != record.KindStep {
 			c.others = append(c.others, row)
@@ -132,7 +126,7 @@ func (c *runCheck) Rows() error {
 }
 
 func newEpochSums() epochSums {
-	return epochSums{total: map[string]float64{}, count: map[string]int{}, lists: map[string][]float64{}}
+	return epochSums{values: map[string][]float64{}, lists: map[string][]float64{}}
 }
 
 func (c *runCheck) step(p *phaseRows, row numberedRow, every int) {
@@ -151,8 +145,8 @@ func (c *runCheck) step(p *phaseRows, row numberedRow, every int) {
 
 // epoch compares an epoch's row with the means of its steps.
 func (c *runCheck) epoch(sums epochSums, row numberedRow) {
-	for _, name := range sortedKeys(sums.count) {
-		mean := sums.total[name] / float64(sums.count[name])
+	for _, name := range sortedKeys(sums.values) {
+		mean := stat.Mean(sums.values[name])
 		stated, ok := row.Number(name)
 		if !ok {
 			c.wrong(row, name+" of "+row.at(), "nothing", exact(mean))

@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
 )
 
@@ -71,30 +72,22 @@ func Start(opt Options) (*File, error) {
 		return nil, err
 	}
 	os.Remove(path + ".synced") // wandb sync leaves out what it believes to have sent
-	err = record.EachLine(filepath.Join(opt.Dir, record.MetricsFile), func(line []byte) error {
-		row, err := record.ParseRow(line)
-		if err == nil {
-			f.Row(row)
-		}
-		return err
+	err = record.EachRow(opt.Dir, func(row record.Row) error {
+		f.Row(row)
+		return nil
 	})
 	return f, cmp.Or(err, f.err, atomicfile.SyncDir(filepath.Dir(path)))
 }
 
 // pathOf returns the run's file: the one that is there, else a new one with an id of 8 letters and digits.
 func pathOf(dir string) (string, error) {
-	there, err := filepath.Glob(filepath.Join(escaped(dir), "wandb", "offline-run-*", "run-*.wandb"))
+	there, err := regular.Glob(dir, "wandb/offline-run-*/run-*.wandb")
 	if err != nil || len(there) > 0 {
 		return strings.Join(there[:min(1, len(there))], ""), err
 	}
 	id := strings.ToLower(rand.Text()[:8])
 	folder := filepath.Join(dir, "wandb", "offline-run-"+time.Now().Format("20060102_150405")+"-"+id)
 	return filepath.Join(folder, "run-"+id+".wandb"), atomicfile.MkdirAll(folder)
-}
-
-// escaped keeps filepath.Glob from reading a folder's name as a pattern.
-func escaped(dir string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(dir)
 }
 
 // begin writes what the first row follows.
@@ -145,12 +138,8 @@ func (f *File) Row(r record.Row) {
 		f.begin(r.Time)
 	}
 	values := map[string]float64{}
-	for name, field := range r.Fields {
-		x, ok := r.Number(name)
-		if n, whole := field.(int); whole {
-			x, ok = float64(n), true
-		}
-		if ok && !math.IsNaN(x) && !math.IsInf(x, 0) {
+	for name := range r.Fields {
+		if x, ok := r.Number(name); ok && !math.IsNaN(x) && !math.IsInf(x, 0) {
 			values[record.EventTag(r, name)] = x
 		}
 	}

@@ -46,6 +46,7 @@ export class CompareView {
   changed() {
     this.place();
     this.versions.clear();
+    this.draw();
     this.loadCurves();
   }
 
@@ -122,11 +123,12 @@ export class CompareView {
   }
 
   drawRuns() {
+    const set = this.ids.map((id) => store.runs.get(id)?.overrides || []), own = set.map((list) => set.length < 2 ? list : list.filter((o) => !set.every((other) => other.includes(o))));
     fill(this.top, table(["", "run", "state", "overrides", ">score", ""], this.ids.map((id, i) => {
       const run = store.runs.get(id) || { path: "not there", state: "gone" };
       const key = h("span", { class: "key" }, this.letter(i));
       key.style.borderColor = colour(this.shade(id));
-      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("code", {}, (run.overrides || []).join(" ")), num(run.best),
+      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("code", { title: set[i].join(" ") }, own[i].join(" ")), num(run.best),
         h("button", { class: "small", "aria-label": "Leave out " + run.path, onclick: () => {
           chosen.delete(id);
           this.go("#/compare?ids=" + this.ids.filter((x) => x !== id).join(","));

@@ -2,7 +2,7 @@
 import { h, fill, num, signed, count, percent, duration, ago, moment, table, badge, bar, section, csvButton } from "./dom.js";
 import { store, chosen, ask, tell, fixed } from "./store.js";
 import { Chart, forest, histogram } from "./chart.js";
-import { PANELS, curvesOf, viewControls, viewFrom, viewInto } from "./panels.js";
+import { PANELS, curvesOf, phasesOf, viewControls, viewFrom, viewInto } from "./panels.js";
 import { progressWords } from "./list.js";
 
 export class RunView {
@@ -34,6 +34,7 @@ export class RunView {
     viewInto(query, this.view);
     history.replaceState(null, "", `#/run/${this.id}${query.size ? "?" + query : ""}`);
     this.version = null;
+    this.draw();
     this.loadCurves();
   }
 
@@ -92,7 +93,7 @@ export class RunView {
     const known = new Map(this.detail.metrics.map((m) => [m.name, m]));
     const names = [...new Set([...Object.keys(answer.steps.series), ...Object.keys(answer.epochs.series)])];
     const named = new Set(PANELS.flatMap((p) => p.names));
-    const view = { ...this.view, phases: this.phases() };
+    const view = { ...this.view, phases: phasesOf(answer) };
     const wanted = new Map();
     for (const panel of PANELS) {
       const curves = curvesOf(answer, panel.names, this.view);
@@ -118,14 +119,6 @@ export class RunView {
     if (wanted.size === 0) fill(this.reading, answer.complete ? "No rows yet." : this.reading.textContent);
   }
 
-  phases() {
-    const a = this.answer;
-    return (a.phases || []).map((p) => {
-      const at = a.steps.steps.findIndex((x) => x >= p.from);
-      return { ...p, time: (a.steps.times[Math.max(at, 0)] || a.started) - a.started };
-    });
-  }
-
   // levels are the baselines of the metric that a chart of scores shows.
   levels(curves) {
     const metric = curves[0]?.label.replace("val_", "");
@@ -138,16 +131,6 @@ export class RunView {
   drawFacts() {
     const d = this.detail, run = d.run;
     document.title = run.path + " · Fulcrum board";
-    const act = (what, text) => h("button", { class: what, onclick: async (e) => {
-      e.target.disabled = true;
-      try {
-        await tell("POST", `run/${this.id}/${what}`);
-        fill(this.said, what === "stop" ? "Told to stop: it saves its state." : "Going on.");
-      } catch (error) {
-        fill(this.said, error.message);
-      }
-      setTimeout(() => { e.target.disabled = false; }, 3000);
-    } }, text);
     const resumable = ["killed", "interrupted", "failed"].includes(run.state);
     fill(this.top,
       h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), run.sweep && d.sweep_path ? [" / ", h("a", { href: "#/sweep/" + run.sweep }, d.sweep_path)] : null),
@@ -155,8 +138,8 @@ export class RunView {
       run.error ? h("p", { class: "bad" }, run.error) : null,
       h("div", { class: "tools" },
         run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("span", {}, progressWords(run))] : null,
-        store.control && !run.sweep && run.state === "running" ? act("stop", "Stop and save") : null,
-        store.control && !run.sweep && resumable ? act("resume", "Resume") : null,
+        store.control && !run.sweep && run.state === "running" ? control("stop", "run/" + this.id, this.said) : null,
+        store.control && !run.sweep && resumable ? control("resume", "run/" + this.id, this.said) : null,
         h("button", { onclick: () => { chosen.add(this.id); this.go("#/compare?ids=" + [...chosen].join(",")); } }, "Compare"),
         this.said),
       verdictOf(run),
@@ -269,6 +252,15 @@ export class RunView {
     else if (String(typed) !== String(now)) fill(this.noteSaid, h("span", { class: "warn" }, "Changed meanwhile by somebody else; Save replaces: ", h("q", {}, now.filter(Boolean).join(" · "))));
     this.inFile = now;
   }
+}
+
+// control is a button that stops or resumes a run or a sweep; said shows what came of it.
+export function control(what, path, said) {
+  return h("button", { class: what, onclick: async (e) => {
+    e.target.disabled = true;
+    await tell("POST", `${path}/${what}`).then(() => fill(said, what === "stop" ? "Told to stop: it saves its state." : "Going on."), (error) => fill(said, h("span", { class: "bad" }, error.message)));
+    setTimeout(() => { e.target.disabled = false; }, 3000);
+  } }, what === "stop" ? "Stop and save" : "Resume");
 }
 
 export function shell(argv) {

@@ -8,12 +8,23 @@ export const chosen = new Set(); // ids of selected runs
 
 const given = new Map(); // of files: path → answer
 
+// A click counts where its button goes down and up on one element: while it is down, nothing that was asked for is drawn.
+let free = Promise.resolve(), release = null;
+addEventListener("pointerdown", () => release || (free = new Promise((done) => release = done)), true);
+for (const kind of ["pointerup", "pointercancel", "blur"]) {
+  addEventListener(kind, () => setTimeout(() => { // behind the click
+    release?.();
+    release = null;
+  }, 30), true);
+}
+
 // ask returns the answer to a question; of files only those that were written.
 export async function ask(path, query = {}) {
   if (fixed) return askFile(path);
   const text = new URLSearchParams(Object.entries(query).filter(([, value]) => value != null && value !== "")).toString();
-  const reply = await fetch("api/" + path + (text ? "?" + text : ""), { credentials: "same-origin" });
-  return readReply(reply);
+  const answer = await readReply(await fetch("api/" + path + (text ? "?" + text : ""), { credentials: "same-origin" }));
+  await free;
+  return answer;
 }
 
 async function readReply(reply) {

@@ -1,10 +1,10 @@
 // The page of a sweep: its queue, its search, its jobs.
 import { h, fill, num, count, percent, duration, table, section, badge, bar, csvButton } from "./dom.js";
-import { store, ask, tell, fixed } from "./store.js";
+import { store, ask, fixed } from "./store.js";
 import { Chart, colour, dark } from "./chart.js";
 import { SeedCharts, viewControls, viewFrom, viewInto } from "./panels.js";
 import { Parallel, rangesFrom } from "./parallel.js";
-import { facts, shell } from "./run.js";
+import { control, facts, shell } from "./run.js";
 import { stateBar } from "./list.js";
 
 export class SweepView {
@@ -88,19 +88,14 @@ export class SweepView {
     for (const job of w.jobs) states[job.state] = (states[job.state] || 0) + 1;
     const best = w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] != null).sort((a, b) => this.better(a, b))[0];
     const alike = best && w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] === best.objectives[0]).length - 1;
-    const act = (what, text) => h("button", { class: what, onclick: async (e) => {
-      e.target.disabled = true;
-      await tell("POST", `sweep/${this.id}/${what}`).then(() => fill(this.said, what === "stop" ? "Told to stop: its jobs save their states." : "Going on."), (error) => fill(this.said, h("span", { class: "bad" }, error.message)));
-      setTimeout(() => { e.target.disabled = false; }, 3000);
-    } }, text);
     const job = (j) => j.run ? h("a", { href: "#/run/" + j.run }, "job " + j.number) : "job " + j.number;
     const seconds = done.filter((j) => j.seconds > 0);
     const pace = seconds.length ? seconds.reduce((a, j) => a + j.seconds, 0) / seconds.length : null;
     fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs")),
       h("h1", {}, head.path, " ", head.running ? badge("running") : badge(done.length === w.jobs.length ? "done" : "stopped")),
       h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended` + (head.running && head.left != null ? `, about ${duration(head.left)} left` : "")),
-        store.control && head.running ? act("stop", "Stop and save") : null,
-        store.control && !head.running && done.length < w.jobs.length ? act("resume", "Resume") : null,
+        store.control && head.running ? control("stop", "sweep/" + this.id, this.said) : null,
+        store.control && !head.running && done.length < w.jobs.length ? control("resume", "sweep/" + this.id, this.said) : null,
         h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), this.said),
       best ? h("p", { class: "callout" }, "Best so far: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
         h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" ")), alike ? ` and ${count(alike)} more with the same number` : null,

@@ -1,5 +1,5 @@
 // Charts: curves over steps or time (uPlot), intervals, histograms over time.
-import { h, s, fill, num, save, csv } from "./dom.js";
+import { h, s, fill, num, count, save, csv } from "./dom.js";
 
 // Colours of Okabe and Ito, darker on white and lighter on black: 3:1 and more against the page.
 const LIGHT = ["#0068a6", "#c24e00", "#007a58", "#9a3f80", "#8a6100", "#2a7fb8", "#5b5b5b", "#b3003c"];
@@ -110,7 +110,7 @@ export class Chart {
         y: { distr: view.log ? 3 : 1, range: (u, low, high) => yRange(...this.room(u, low, high), view.log, view.levels) } },
       axes: [{ ...axis, space: 60, incrs: view.time ? undefined : [1, 2, 5].flatMap((k) => [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].map((p) => k * p)).sort((a, b) => a - b), values: view.time ? (u, values) => values.map(hours) : short, size: 30 },
         { ...axis, values: view.log ? logLabels : short, size: 56 }],
-      series: [{ label: this.options.axis || (view.time ? "time" : "step"), value: (u, v) => v == null ? "–" : view.time ? hours(v) : num(v, 7).replace(/\.0+$/, "") }, ...lines.map((l) => ({
+      series: [{ label: this.options.axis || (view.time ? "time" : "step"), value: (u, v) => v == null || !view.time && !Number.isInteger(v) ? "–" : view.time ? hours(v) : count(v) }, ...lines.map((l) => ({
         label: l.label, stroke: l.stroke, width: l.band || l.apart ? 0 : l.faint ? 1 : 1.75, dash: l.dashed ? [5, 4] : undefined, spanGaps: !!l.dots,
         points: l.band || l.faint ? { show: false } : l.dots ? { show: true, size: 5, fill: l.stroke, width: 1 } : undefined, auto: !l.interval,
         gaps: (u, i, from, to, gaps) => gaps.map(([a, b]) => [a - 2, b + 2]), // the width of a steep stroke beside a phase's end
@@ -273,8 +273,8 @@ function yRange(low, high, log, levels) {
     if (!(low > 0)) low = high > 0 ? high / 10 : 0.1;
     return low === high ? [low / 2, high * 2] : [low / 1.15, high * 1.15];
   }
-  if (low === high) return [low - Math.max(Math.abs(low) * 0.1, 1e-9), high + Math.max(Math.abs(high) * 0.1, 1e-9)];
-  const air = 0.06 * (high - low);
+  const air = low === high ? Math.abs(low) * 0.1 || 1 : 0.06 * (high - low);
+  if (low === high) return [low - air, high + air];
   return [low >= 0 && low < air ? 0 : low - air, high + air];
 }
 
@@ -369,7 +369,7 @@ export function histogram(host, hist, steps) {
     const edge = (k) => +(-5 + 10 * k / bins).toFixed(2);
     words.textContent = `step ${steps[i]}: ${num(counts[b] || 0, 4)} of ${num(total, 4)} advantages in [${edge(b)}, ${edge(b + 1)})`;
   });
-  fill(host, h("figure", { class: "chart" }, h("figcaption", {}, "adv_hist"),
+  fill(host, h("figure", { class: "chart" }, h("figcaption", {}, "Histogram of advantages"),
     h("div", { class: "heatbox" }, h("div", { class: "heataxis" }, h("span", {}, "5"), h("span", {}, "0"), h("span", {}, "−5")), canvas),
     h("div", { class: "heatsteps" }, h("span", {}, "step " + steps[0]), h("span", {}, "step " + steps[steps.length - 1])), words));
 }

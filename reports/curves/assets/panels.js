@@ -62,6 +62,12 @@ export function curvesOf(answer, names, view, first = 0, prefix = "") {
   return curves;
 }
 
+// phasesOf are the phases of a run's answer, with the seconds at which they begin.
+export function phasesOf(answer) {
+  const { steps, times } = answer.steps;
+  return (answer.phases || []).map((p) => ({ ...p, time: (times[Math.max(steps.findIndex((x) => x >= p.from), 0)] || answer.started) - answer.started }));
+}
+
 // usual puts the metrics that the panels name first, in their order.
 export function usual(names) {
   const known = PANELS.flatMap((p) => p.names).filter((n) => names.has(n));

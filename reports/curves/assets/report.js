@@ -1,7 +1,7 @@
 // The charts at the end of a report: of a run, or of a sweep's settings over their seeds.
 import { h } from "./dom.js";
 import { Chart } from "./chart.js";
-import { PANELS, SeedCharts, curvesOf, viewControls } from "./panels.js";
+import { PANELS, SeedCharts, curvesOf, phasesOf, viewControls } from "./panels.js";
 
 const data = JSON.parse(document.querySelector('script[type="application/json"]').textContent);
 const view = { time: data.runs ? null : false, log: false, smooth: 0, zoom: null };
@@ -10,7 +10,7 @@ const grid = means ? means.grid : h("div", { class: "grid" }), charts = new Map(
 
 function draw() {
   if (means) return means.show(data.runs);
-  const phases = data.phases.map((p) => ({ ...p, time: (data.steps.times[Math.max(data.steps.steps.findIndex((x) => x >= p.from), 0)] || data.started) - data.started }));
+  const phases = phasesOf(data);
   for (const panel of PANELS) {
     const curves = curvesOf(data, panel.names, view);
     if (!curves.length) continue;

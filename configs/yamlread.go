@@ -308,11 +308,7 @@ func (r *yamlReader) mapping(y *yaml.Node) (*Node, error) {
 		at[k.hashed()] = len(n.Keys)
 		n.Keys, n.Vals = append(n.Keys, k), append(n.Vals, v)
 	}
-	type entry struct {
-		key   Key
-		value *Node
-	}
-	var own []entry // behind what is merged in, so that explicit keys win
+	own := newMap() // behind what is merged in, so that explicit keys win
 	seen := map[string]bool{}
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k, v := y.Content[i], y.Content[i+1]
@@ -339,10 +335,10 @@ func (r *yamlReader) mapping(y *yaml.Node) (*Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		own = append(own, entry{key, value})
+		own.Keys, own.Vals = append(own.Keys, key), append(own.Vals, value)
 	}
-	for _, e := range own {
-		put(e.key, e.value)
+	for i, key := range own.Keys {
+		put(key, own.Vals[i])
 	}
 	return n, nil
 }

@@ -30,7 +30,7 @@ func TestDiffVerb(t *testing.T) {
 			[]string{"nothing that"}, "run: what differs: 2 settings, "},
 		{"two config files", []string{a + "/.hydra/config.yaml", c + "/.hydra/config.yaml"}, 1, []string{"seed "},
 			[]string{"fingerprint"}, "run: what differs: 2 settings\n"},
-		{"one thing is not two", []string{a}, 2, nil, nil, "want: run diff A B"},
+		{"one thing is not two", []string{a}, 2, nil, nil, "want: `run diff A B"},
 		{"an absent folder", []string{a, a + "/none"}, 2, nil, nil, "none"},
 		{"a folder of something else", []string{a, filepath.Dir(a)}, 2, nil, nil, "neither a run folder nor a sweep folder"},
 		{"a file that is no config", []string{a, a + "/metrics.jsonl"}, 2, nil, nil, "metrics.jsonl"},

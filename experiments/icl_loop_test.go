@@ -21,6 +21,7 @@ func loop(dir string, more ...string) []string {
 // TestICLLoop runs the loop, kills it at several moments and resumes it: the comparison is that of an undisturbed one, and a run
 // that shares its stages does none of them again.
 func TestICLLoop(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(dir, name))

@@ -178,7 +178,10 @@ func TestParity(t *testing.T) {
 		if testing.Short() && !slices.Contains(short, name) {
 			continue
 		}
-		t.Run(name, func(t *testing.T) { reproduce(t, name, path) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reproduce(t, name, path)
+		})
 	}
 }
 

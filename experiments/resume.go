@@ -111,8 +111,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 // used the folder for another. The sweep would take its result for the job's.
 func sameJob(c *configs.Composed, dir string) error {
 	err := runfolder.Unchanged(c)
-	var other *usage.Error
-	if errors.As(err, &other) {
+	if _, ok := errors.AsType[*usage.Error](err); ok {
 		return usage.Errorf("%s: this folder holds another run than the sweep's job: move the folder away and resume the sweep", dir)
 	}
 	return err

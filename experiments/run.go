@@ -157,12 +157,9 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 // refused reports whether err ended the run before it began: what was asked for is wrong, or a file or the machine
 // does not allow it. The job of a sweep keeps its folder all the same: its result stands there.
 func (r *run) refused(err error) bool {
-	var asked *usage.Error
-	if errors.As(err, &asked) {
-		return true
-	}
-	var interrupted *runfolder.InterruptedError
-	return err != nil && !r.Begun && !errors.As(err, &interrupted) && os.Getenv(runfolder.ExpectedHash) == ""
+	_, asked := errors.AsType[*usage.Error](err)
+	_, interrupted := errors.AsType[*runfolder.InterruptedError](err)
+	return asked || err != nil && !r.Begun && !interrupted && os.Getenv(runfolder.ExpectedHash) == ""
 }
 
 // rehearse makes a dry run in a folder of its own, so that dir stays as it is.
@@ -179,8 +176,7 @@ func rehearse(ctx context.Context, r *run, dir string) error {
 	defer f.Release()
 	r.instead = dir
 	err = execute(ctx, r, f)
-	var interrupted *runfolder.InterruptedError
-	if errors.As(err, &interrupted) { // there is nothing to resume
+	if interrupted, ok := errors.AsType[*runfolder.InterruptedError](err); ok { // there is nothing to resume
 		return interrupted.Cause
 	}
 	return err
@@ -302,8 +298,7 @@ func (r *run) finish(taskErr error) error {
 	}
 	s := r.summary(taskErr)
 	err := results.WriteSummary(r.Dir, s)
-	var unjudged *results.JudgeError
-	if errors.As(err, &unjudged) { // the run ends as a failed one that says why, without results
+	if _, ok := errors.AsType[*results.JudgeError](err); ok { // the run ends as a failed one that says why, without results
 		if s.Evaluations = []record.StageResult{}; taskErr == nil {
 			s.State, s.Error, taskErr = record.StateFailed, err.Error(), err
 			r.Log.Note(record.LevelError, s.Error)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
@@ -197,8 +199,7 @@ func (s *scheduler) expected(i int) doctor.Limits {
 
 // failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
 func (s *scheduler) failedStep(err error) int {
-	var stop *doctor.StopError
-	if errors.As(err, &stop) {
+	if _, ok := errors.AsType[*doctor.StopError](err); ok {
 		return s.pos.Step
 	}
 	return s.pos.Step + 1
@@ -211,8 +212,7 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 			return err
 		}
 	}
-	var stop *doctor.StopError
-	if err := doctor.Judge(findings); errors.As(err, &stop) {
+	if stop, ok := errors.AsType[*doctor.StopError](doctor.Judge(findings)); ok {
 		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then "+
 			"`run resume FOLDER`)", stop, stop.Finding.Check)
 	}
@@ -247,12 +247,7 @@ func StepsPerEpoch(phase Phase) int {
 }
 
 // queries is how many queries an epoch takes.
-func (i Info) queries() int {
-	if i.EpochQueries != nil {
-		return min(i.Source.Len(), *i.EpochQueries)
-	}
-	return i.Source.Len()
-}
+func (i Info) queries() int { return min(i.Source.Len(), option.Or(i.EpochQueries, math.MaxInt)) }
 
 // enter is the position at the start of a phase.
 func (pos position) enter(index int, name string) position {

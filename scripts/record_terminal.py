@@ -3,11 +3,11 @@
 
     make build && scripts/record_terminal.py docs/images/terminal.cast
 """
-import fcntl, json, os, pty, select, struct, sys, tempfile, termios, time
+import fcntl, json, os, pty, struct, sys, tempfile, termios, time
 
-COMMANDS = [  # what is typed, and after how many seconds Ctrl-C is pressed
+COMMANDS = [  # what is typed, and at which text Ctrl-C is pressed
     ("run", None), ("run doctor", None), ("run exp=okvqa_v3 grpo.kl.betta=0.1", None),
-    ("run exp=okvqa_v3 rce.epochs=200 hydra.run.dir=outputs/long", 8),
+    ("run exp=okvqa_v3 rce.epochs=200 hydra.run.dir=outputs/long", "rce  "),
     ("run exp=okvqa_v3 hydra.run.dir=outputs/long", None),
     ("run -m exp=shapes_probe seed=0,1 rce.lr=1e-3,1e-2 hydra/launcher=local hydra.sweep.dir=multirun/lr", None),
     ("run status multirun/lr", None), ("run ls", None),
@@ -18,7 +18,7 @@ here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 begun, events = time.monotonic(), []
 def say(text): events.append([round(time.monotonic() - begun, 3), "o", text])
 
-with tempfile.TemporaryDirectory() as folder:
+with tempfile.TemporaryDirectory(prefix="fulcrum-") as folder:
     for line, stop in COMMANDS:
         say(f"$ {line}\r\n")
         pid, fd = pty.fork()
@@ -27,21 +27,20 @@ with tempfile.TemporaryDirectory() as folder:
             os.environ["TERM"] = "xterm"
             os.execv(os.path.join(here, "bin", "run"), line.split())
         fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        started, pressed = time.monotonic(), False
+        said, pressed = "", False
         while True:
-            if stop and not pressed and time.monotonic() - started > stop:
-                os.write(fd, b"\x03")
-                pressed = True
-            if not select.select([fd], [], [], 0.02)[0]:
-                continue
             try:
-                data = os.read(fd, 1 << 16)
+                text = os.read(fd, 1 << 16).decode(errors="replace")
             except OSError:  # it has ended
                 break
-            say(data.decode(errors="replace"))
+            say(text)
+            said += text
+            if stop and not pressed and stop in said:
+                os.write(fd, b"\x03")
+                pressed = True
         os.waitpid(pid, 0)
         time.sleep(PAUSE)
 
 with open(sys.argv[1], "w") as f:
-    f.write(json.dumps({"version": 2, "width": 80, "height": 24, "title": "Fulcrum's commands in a terminal"}) + "\n")
+    f.write(json.dumps({"version": 2, "width": 80, "height": 24, "idle_time_limit": 2, "title": "Fulcrum's commands in a terminal"}) + "\n")
     f.writelines(json.dumps(e, ensure_ascii=False) + "\n" for e in events)

@@ -161,8 +161,9 @@ func TestLoadVQANamesFaults(t *testing.T) {
 			files["train2014/x"], files["val2014/x"] = "", ""
 			tc.change(files)
 			write(t, root, files)
-			if _, err := LoadVQA("data.root", root); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got %v, want %q", err, tc.want)
+			_, err := LoadVQA("data.records_icl", root)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "data.root") {
+				t.Errorf("got %v, want %q, and the key that was asked for", err, tc.want)
 			}
 		})
 	}
@@ -202,8 +203,8 @@ func TestLoadCaptions(t *testing.T) {
 	root := t.TempDir()
 	write(t, root, captionFiles())
 	s, err := LoadCaptions("data.root", root)
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || !HasCaptions(root) || HasCaptions(t.TempDir()) {
+		t.Fatal(err, HasCaptions(root))
 	}
 	want := fmt.Sprintf("[{9 %[1]s/train2014/COCO_train2014_000000000009.jpg %[2]s [A cat. Cat] 9 false} "+
 		"{7 %[1]s/train2014/COCO_train2014_000000000007.jpg %[2]s [] 7 false} {42 %[1]s/val2014/v.jpg %[2]s [surf] 42 true}]",

@@ -33,7 +33,7 @@ func examples() [][2]string {
 		{"status DIR", "how far a run or a sweep is"},
 		{"resume DIR", "go on after Ctrl-C"},
 		{"report DIR DIR", "compare two runs"},
-		{"diff DIR DIR", "what differs in their settings"},
+		{"diff DIR DIR", "settings that differ"},
 		{"exp=okvqa_v3 --cfg job", "the whole configuration"},
 		{explainName + " task", "what else a run can do"},
 	}

@@ -11,9 +11,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -103,7 +105,7 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	table := newTable(opt)
+	table := &table{opt: opt, machine: machine()}
 	for _, w := range workloads {
 		if opt.Queries > 0 {
 			w.Data = w.Data.cut(opt.Queries)
@@ -176,8 +178,13 @@ func (o Options) rows(ctx context.Context, w Workload, variants []variant, files
 		for i, v := range variants {
 			rows[i].variant = v
 			fmt.Fprintf(o.Progress, "%s %s %d/%d\n", w.Name, v.name, repeat+1, o.Repeats)
-			m, err := o.measure(ctx, o.spec(w, v, files))
+			m := Measurement{Spec: o.spec(w, v, files)}
+			text, err := json.Marshal(m.Spec)
 			if err != nil {
+				return nil, err
+			}
+			whole := func() bool { return m.Steps > 0 && len(m.Losses) > 0 && len(m.Wall) > 0 }
+			if err := ask(ctx, &m, whole, append(slices.Clone(o.Program), string(text))...); err != nil {
 				return nil, fmt.Errorf("%s: %w", v.name, err)
 			}
 			rows[i].Ours = append(rows[i].Ours, m)
@@ -222,29 +229,20 @@ func (w Workload) Specs(dir string, steps int) ([]Spec, error) {
 		return nil, err
 	}
 	opt := Options{Device: "cpu", Threads: 1, Passes: 1, MaxSteps: steps}
-	var out []Spec
-	for _, v := range variants() {
-		out = append(out, opt.spec(w, v, files))
-	}
+	out := list.Map(variants(), func(v variant) Spec { return opt.spec(w, v, files) })
 	return out, nil
 }
 
-// measure runs one measuring process.
-func (o Options) measure(ctx context.Context, s Spec) (Measurement, error) {
-	text, err := json.Marshal(s)
+// ask runs a measuring process and reads what it prints into a measurement, which is then whole.
+func ask(ctx context.Context, into any, whole func() bool, args ...string) error {
+	out, err := command(ctx, args)
 	if err != nil {
-		return Measurement{}, err
+		return err
 	}
-	out, err := command(ctx, append(append([]string(nil), o.Program...), string(text)))
-	if err != nil {
-		return Measurement{}, err
+	if err := json.Unmarshal(out, into); err != nil || !whole() {
+		return fmt.Errorf("the measuring process printed %q, want a measurement (%v)", out, err)
 	}
-	m := Measurement{}
-	if err := json.Unmarshal(out, &m); err != nil || m.Steps == 0 || len(m.Losses) == 0 || len(m.Wall) == 0 {
-		return m, fmt.Errorf("the measuring process printed %q, want a measurement (%v)", out, err)
-	}
-	m.Spec = s
-	return m, nil
+	return nil
 }
 
 // command runs a program that dies with this one and returns what it printed; its last line on stderr

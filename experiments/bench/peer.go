@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -40,15 +39,11 @@ func (o Options) measurePeer(ctx context.Context, w Workload, v variant) (PeerMe
 	if w.PeerBatch > 0 {
 		args = append(args, "--rl_batch", strconv.Itoa(w.PeerBatch))
 	}
-	out, err := command(ctx, args)
-	if err != nil {
-		return PeerMeasurement{}, fmt.Errorf("%s: %w", filepath.Base(o.Peer), err)
-	}
 	var report struct {
 		Results []PeerMeasurement `json:"results"`
 	}
-	if err := json.Unmarshal(out, &report); err != nil || len(report.Results) != 1 {
-		return PeerMeasurement{}, fmt.Errorf("%s printed %q, want one result (%v)", filepath.Base(o.Peer), out, err)
+	if err := ask(ctx, &report, func() bool { return len(report.Results) == 1 }, args...); err != nil {
+		return PeerMeasurement{}, fmt.Errorf("%s: %w", filepath.Base(o.Peer), err)
 	}
 	return report.Results[0], nil
 }

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
-	"fulcrum/internal/stat"
 )
 
 // ShapeWorkload is a published model's shape and what it is asked to do, for GPUs: random frozen weights made on the
@@ -178,14 +178,7 @@ func (o Options) shapeLines(ctx context.Context, w ShapeWorkload, cases []ShapeC
 			for i, program := range programs {
 				fmt.Fprintf(o.Progress, "%s %s %d/%d%s\n", w.Name, c.Name, repeat+1, o.Repeats, []string{"", ", the peer"}[i])
 				var m ShapeMeasurement
-				out, err := command(ctx, program)
-				if err == nil {
-					err = json.Unmarshal(out, &m)
-				}
-				if err == nil && !(m.Seconds > 0) {
-					err = fmt.Errorf("the measuring process printed %q, want a measurement", out)
-				}
-				if err != nil {
+				if err := ask(ctx, &m, func() bool { return m.Seconds > 0 }, program...); err != nil {
 					return lines, fmt.Errorf("%s: %w", c.Name, err)
 				}
 				found[i] = append(found[i], m)
@@ -200,12 +193,7 @@ func (o Options) shapeLines(ctx context.Context, w ShapeWorkload, cases []ShapeC
 
 // middle returns the measurement with the median time; of two, the slower.
 func middle(ms []ShapeMeasurement) ShapeMeasurement {
-	seconds := stat.Median(func() (out []float64) {
-		for _, m := range ms {
-			out = append(out, m.Seconds)
-		}
-		return out
-	}())
+	seconds := medianOf(ms, func(m ShapeMeasurement) float64 { return m.Seconds })
 	sorted := slices.SortedFunc(slices.Values(ms), func(a, b ShapeMeasurement) int { return int(1e9 * (a.Seconds - b.Seconds)) })
 	at := slices.IndexFunc(sorted, func(m ShapeMeasurement) bool { return m.Seconds >= seconds })
 	return sorted[max(at, 0)]
@@ -238,10 +226,7 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 	if err := writeCells(out, format, cells, 3); err != nil {
 		return err
 	}
-	var texts []string
-	for _, c := range ShapeCases() {
-		texts = append(texts, c.Name+": "+c.What)
-	}
+	texts := list.Map(ShapeCases(), func(c ShapeCase) string { return c.Name + ": " + c.What })
 	_, err := fmt.Fprintf(out, "Random frozen weights in %s, adapters on q, k, v, o; %s. tokens: of completions. MFU: of the "+
 		"device's dense bfloat16 peak (%s).\n", lines[0].DType, strings.Join(texts, "; "), lines[0].Device)
 	return err

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -50,8 +51,6 @@ type Line struct {
 	libtorch, device string
 	threads          int
 }
-
-func newTable(opt Options) *table { return &table{opt: opt, machine: machine()} }
 
 func (t *table) add(w Workload, rows []row) {
 	var k3 Line
@@ -246,9 +245,5 @@ func machine() string {
 }
 
 func medianOf[T any](xs []T, f func(T) float64) float64 {
-	values := make([]float64, len(xs))
-	for i, x := range xs {
-		values[i] = f(x)
-	}
-	return stat.Median(values)
+	return stat.Median(list.Map(xs, f))
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -101,18 +102,23 @@ func (o Options) tokenLines(ctx context.Context, w TokenWorkload, cases []TokenC
 	for repeat := range o.Repeats {
 		for i, c := range cases {
 			fmt.Fprintf(o.Progress, "%s %s %d/%d\n", w.Name, c.Name, repeat+1, o.Repeats)
-			m, err := o.measureTokens(ctx, TokenSpec{w.Name, c.Name, o.Device, o.Threads, w.Repeats})
+			text, err := json.Marshal(TokenSpec{w.Name, c.Name, o.Device, o.Threads, w.Repeats})
 			if err != nil {
+				return nil, err
+			}
+			var m, p TokenMeasurement
+			if err := ask(ctx, &m, func() bool { return m.Value > 0 }, append(slices.Clone(o.TokenProgram), string(text))...); err != nil {
 				return nil, fmt.Errorf("%s: %w", c.Name, err)
 			}
 			ours[i] = append(ours[i], m)
 			if o.TokenPeer == "" || o.Device != "cpu" {
 				continue
 			}
-			if m, err = o.tokenPeer(ctx, w, c); err != nil {
-				return nil, fmt.Errorf("%s: %w", c.Name, err)
+			if err := ask(ctx, &p, func() bool { return p.Value > 0 }, o.Python, o.TokenPeer, "--size", w.Peer, "--cases", c.Name,
+				"--repeats", strconv.Itoa(w.Repeats), "--threads", strconv.Itoa(o.Threads)); err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", c.Name, filepath.Base(o.TokenPeer), err)
 			}
-			peer[i] = append(peer[i], m)
+			peer[i] = append(peer[i], p)
 		}
 	}
 	var lines []TokenLine
@@ -136,35 +142,6 @@ func (o Options) tokenLines(ctx context.Context, w TokenWorkload, cases []TokenC
 		lines = append(lines, l)
 	}
 	return lines, nil
-}
-
-// measureTokens runs one measuring process.
-func (o Options) measureTokens(ctx context.Context, s TokenSpec) (m TokenMeasurement, err error) {
-	text, err := json.Marshal(s)
-	if err != nil {
-		return m, err
-	}
-	out, err := command(ctx, append(slices.Clone(o.TokenProgram), string(text)))
-	if err != nil {
-		return m, err
-	}
-	if err := json.Unmarshal(out, &m); err != nil || m.Value <= 0 {
-		return m, fmt.Errorf("the measuring process printed %q, want a measurement (%v)", out, err)
-	}
-	return m, nil
-}
-
-// tokenPeer runs the peer program once on a case.
-func (o Options) tokenPeer(ctx context.Context, w TokenWorkload, c TokenCase) (m TokenMeasurement, err error) {
-	out, err := command(ctx, []string{o.Python, o.TokenPeer, "--size", w.Peer, "--cases", c.Name, "--repeats",
-		strconv.Itoa(w.Repeats), "--threads", strconv.Itoa(o.Threads)})
-	if err != nil {
-		return m, fmt.Errorf("%s: %w", filepath.Base(o.TokenPeer), err)
-	}
-	if err := json.Unmarshal(out, &m); err != nil || m.Value <= 0 {
-		return m, fmt.Errorf("%s printed %q, want one result (%v)", filepath.Base(o.TokenPeer), out, err)
-	}
-	return m, nil
 }
 
 // printTokens prints the rows of the token policies as a table of their own.
@@ -193,9 +170,6 @@ func printTokens(out io.Writer, lines []TokenLine, format string) error {
 }
 
 func caseTexts() string {
-	var texts []string
-	for _, c := range TokenCases() {
-		texts = append(texts, c.Name+" "+c.What)
-	}
+	texts := list.Map(TokenCases(), func(c TokenCase) string { return c.Name + " " + c.What })
 	return strings.Join(texts, "; ")
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 )
 
 // trajectory is a scored sequence of an RL record, under the names that the Python reference reads.
@@ -53,10 +54,7 @@ func WriteBeams(path string, meta map[string]any, queries []int, beams [][]Beam)
 	return writeByQuery(path, meta, queries, func(i int) any {
 		var out legacy
 		for _, b := range beams[i] {
-			var ids []int
-			for _, row := range b.Rows {
-				ids = append(ids, int(row))
-			}
+			ids := list.Map(b.Rows, func(row int32) int { return int(row) })
 			out.IDs, out.Scores = append(out.IDs, append(ids, queries[i])), append(out.Scores, b.Score)
 		}
 		return out

@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/text"
@@ -215,9 +216,5 @@ func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (r
 
 // References counts n-grams in the answers of all records, for CIDEr-D.
 func References(records []icl.Record) *text.CIDEr {
-	var all [][]string
-	for _, r := range records {
-		all = append(all, r.Answers)
-	}
-	return text.NewCIDEr(all)
+	return text.NewCIDEr(list.Map(records, func(r icl.Record) []string { return r.Answers }))
 }

@@ -280,8 +280,7 @@ func (c *Config) validateTokens() error {
 		if !ok {
 			continue
 		}
-		var bad *option.Error
-		if err := p.ValidateTokens(); errors.As(err, &bad) {
+		if bad, ok := errors.AsType[*option.Error](p.ValidateTokens()); ok {
 			return option.Errorf(name+"."+bad.Key, "%s: add grpo=tokens grpo/kl=k3, which set what a token policy wants", bad.Msg)
 		}
 	}

@@ -21,9 +21,4 @@ func (o EvalOptions) Validate() error {
 }
 
 // GroupedBy returns what the questions are grouped by: image, or a key of their records.
-func (o EvalOptions) GroupedBy() string {
-	if o.Cluster == nil {
-		return "image"
-	}
-	return *o.Cluster
-}
+func (o EvalOptions) GroupedBy() string { return option.Or(o.Cluster, "image") }

@@ -2,6 +2,7 @@ package leverplus
 
 import (
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
 	"fulcrum/phases"
 	"fulcrum/rewardutil/group"
 )
@@ -45,9 +46,5 @@ func CompatNormalize(opt group.NormalizeOptions) func([]float64) []float64 {
 
 // float32s rounds to float32.
 func float32s(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(float32(v))
-	}
-	return out
+	return list.Map(x, func(v float64) float64 { return float64(float32(v)) })
 }

@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/experiments/bench"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
@@ -138,11 +139,7 @@ func (b *shapeBench) repeat(ctx context.Context, repeats int,
 	}
 	first, counted := all[0].Seconds, all[1:]
 	of := func(f func(bench.ShapeMeasurement) float64) float64 {
-		values := make([]float64, len(counted))
-		for i, c := range counted {
-			values[i] = f(c)
-		}
-		return stat.Median(values)
+		return stat.Median(list.Map(counted, f))
 	}
 	m = counted[len(counted)-1]
 	m.First, m.Device = first, b.name

@@ -12,6 +12,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/sweepreport"
 )
@@ -131,10 +132,7 @@ func Jobs(runs Runs, req configs.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	rows := make([]ledger.Job, len(jobs))
-	for i, j := range jobs {
-		rows[i] = j.row
-	}
+	rows := list.Map(jobs, func(j planned) ledger.Job { return j.row })
 	var b strings.Builder
 	for _, row := range rows {
 		fmt.Fprintf(&b, "# job %d: arm %s", row.Num, row.Arm)

@@ -107,8 +107,7 @@ func (p *plan) unused() error {
 // claimSweep takes a sweep folder for this controller.
 func claimSweep(dir string) (*runfolder.Folder, error) {
 	f, err := runfolder.Claim(dir)
-	var asked *usage.Error
-	if errors.As(err, &asked) {
+	if _, ok := errors.AsType[*usage.Error](err); ok {
 		return nil, usage.Errorf("%s: another controller owns this sweep; follow it: %s", dir, program.Command("attach", dir))
 	}
 	if err != nil {

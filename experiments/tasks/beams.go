@@ -15,6 +15,7 @@ import (
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -25,8 +26,8 @@ import (
 // beams runs task=beams: sequences of demonstrations for each query, by what a frozen vision-language model makes of them. All that
 // the model says is in its store, so that a job that was killed asks nothing again.
 func beams(ctx context.Context, j *job.Job) error {
-	b := &beamSearch{job: j, opt: j.Config.Beams, out: outOr(j.Config.Beams.Out, j.Dir, "beams.json"),
-		records: outOr(j.Config.Beams.Records, j.Dir, "records.json")}
+	b := &beamSearch{job: j, opt: j.Config.Beams, out: option.Or(j.Config.Beams.Out, filepath.Join(j.Dir, "beams.json")),
+		records: option.Or(j.Config.Beams.Records, filepath.Join(j.Dir, "records.json"))}
 	if err := b.read(ctx); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ import (
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/selector/clip"
 	"fulcrum/selector/vl/pixels"
@@ -28,7 +29,7 @@ import (
 // embed runs task=embed: one unit vector a record, in the order of the records. Every picture and every question is encoded
 // once, however many records share it. What is done is kept beside the output, so that a task that was killed goes on there.
 func embed(ctx context.Context, j *job.Job) error {
-	e := &embedding{job: j, out: outOr(j.Config.Embed.Out, j.Dir, "embeddings.safetensors")}
+	e := &embedding{job: j, out: option.Or(j.Config.Embed.Out, filepath.Join(j.Dir, "embeddings.safetensors"))}
 	if err := j.MapTorch(e.read); err != nil {
 		return err
 	}

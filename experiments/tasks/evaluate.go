@@ -19,6 +19,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
@@ -305,7 +306,7 @@ func (e *evaluation) count(annotations []vqa.Annotation) {
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 	j.Begun = true
-	out := outOr(j.Config.Evaluate.Out, j.Dir, "evaluate.json")
+	out := option.Or(j.Config.Evaluate.Out, filepath.Join(j.Dir, "evaluate.json"))
 	if err := PrepareOut("evaluate.out", out, nil); err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@ package tasks
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -97,7 +99,7 @@ func evaluateCaptions(j *job.Job) error {
 // write writes evaluate.json and report.md.
 func (e *captionEvaluation) write(j *job.Job) error {
 	j.Begun, j.Evaluation = true, e
-	out := outOr(j.Config.Evaluate.Out, j.Dir, "evaluate.json")
+	out := option.Or(j.Config.Evaluate.Out, filepath.Join(j.Dir, "evaluate.json"))
 	inputs := map[string]*string{"evaluate.results": &e.Results, "evaluate.annotations": &e.Truth}
 	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
 		return err

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -73,7 +76,7 @@ type idText struct {
 // evaluateRouge scores every prediction against the reference of the same id.
 func evaluateRouge(ctx context.Context, j *job.Job) error {
 	opt := j.Config.Evaluate
-	out := outOr(opt.Out, j.Dir, "rouge.jsonl")
+	out := option.Or(opt.Out, filepath.Join(j.Dir, "rouge.jsonl"))
 	inputs := map[string]*string{"evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}
 	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
 		return err
@@ -234,11 +237,7 @@ func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scor
 // measure fills in the means.
 func (e *rougeEvaluation) measure(lines []rougeLine) {
 	mean := func(of func(rougeLine) float64) rougeCI {
-		values := make([]float64, len(lines))
-		for i, l := range lines {
-			values[i] = of(l)
-		}
-		m, interval := stats.MeanInterval(values, stats.DefaultOptions().Level)
+		m, interval := stats.MeanInterval(list.Map(lines, of), stats.DefaultOptions().Level)
 		return rougeCI{m, interval}
 	}
 	for _, name := range text.RougeNames() {
@@ -321,10 +320,7 @@ func recordRouge(j *job.Job, e rougeEvaluation, lines []rougeLine) error {
 	var all []record.Evaluation
 	for _, m := range e.Measures {
 		means[m.Name] = m.FMeasure.Mean
-		scores := make([]float64, len(lines))
-		for i, l := range lines {
-			scores[i] = l.Named(m.Name).F1
-		}
+		scores := list.Map(lines, func(l rougeLine) float64 { return l.Named(m.Name).F1 })
 		all = append(all, record.Evaluation{Split: e.Metric, Policy: "predictions", Metric: m.Name, QueryIDs: ids, Scores: scores})
 	}
 	return j.RecordEvaluation(means, all...)

@@ -3,8 +3,11 @@ package tasks
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 )
 
 // generated is a line of generate.out.
@@ -19,7 +22,7 @@ type generated struct {
 // generate runs task=generate.
 func generate(ctx context.Context, j *job.Job) error {
 	o := j.Config.Generate
-	t := &textTask{job: j, name: "generate", in: *o.In, out: outOr(o.Out, j.Dir, "generations.jsonl"), batch: o.BatchSize}
+	t := &textTask{job: j, name: "generate", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "generations.jsonl")), batch: o.BatchSize}
 	t.answer = func(ctx context.Context, requests []request, first int) ([]any, error) {
 		answers, err := t.model.Generate(ctx, promptsOf(requests), o, j.Config.Seed, first)
 		if err != nil {
@@ -41,9 +44,5 @@ func generate(ctx context.Context, j *job.Job) error {
 }
 
 func promptsOf(requests []request) []any {
-	out := make([]any, len(requests))
-	for i, r := range requests {
-		out[i] = r.prompt
-	}
-	return out
+	return list.Map(requests, func(r request) any { return r.prompt })
 }

@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
@@ -334,10 +335,7 @@ func (l *loop) seeds() iter.Seq[int64] {
 func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	phases, control := l.Schedule(name)
 	short := strings.NewReplacer(":", "_", "+", "_").Replace(name)
-	var out []*answered
-	for _, shots := range l.Shots {
-		out = append(out, &answered{model: l.name, method: name, shots: shots})
-	}
+	out := list.Map(l.Shots, func(shots int) *answered { return &answered{model: l.name, method: name, shots: shots} })
 	data := []string{"data=beams", l.embeddings}
 	if l.job.Config.LVLM.Reward != nil { // the model scores selections in training
 		data = append(data, l.model...)

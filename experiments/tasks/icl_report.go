@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -91,11 +92,7 @@ func (l *loop) report(all []*answered) error {
 			m.Metric = "cider"
 		}
 		for _, of := range a.runs {
-			scores := make([]float64, len(questions))
-			for i, q := range questions {
-				scores[i] = of[q]
-			}
-			m.Scores = append(m.Scores, scores)
+			m.Scores = append(m.Scores, list.Map(questions, func(q int64) float64 { return of[q] }))
 		}
 		e := record.Evaluation{Split: "held_out", Policy: m.Policy(), Metric: m.Metric, Shots: a.shots, QueryIDs: questions,
 			Scores: m.QueryScores(), Clusters: images}
@@ -133,10 +130,7 @@ func (l *loop) write(methods results.MethodTable, all []*answered) error {
 	if err := l.writeAnnotations(); err != nil {
 		return err
 	}
-	lines := make([]selectionFile, len(all))
-	for i, a := range all {
-		lines[i] = selectionFile{a.model, a.method, a.shots, a.folders}
-	}
+	lines := list.Map(all, func(a *answered) selectionFile { return selectionFile{a.model, a.method, a.shots, a.folders} })
 	if err := writeLines(filepath.Join(l.job.Dir, "selections.jsonl"), lines); err != nil {
 		return err
 	}

@@ -17,6 +17,8 @@ import (
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/stdout"
@@ -54,7 +56,7 @@ type Inference struct {
 // infer runs task=infer: each held-out question after the examples that a method chose for it.
 func infer(ctx context.Context, j *job.Job) error {
 	o := j.Config.Infer
-	out := outOr(o.Out, j.Dir, "results.json")
+	out := option.Or(o.Out, filepath.Join(j.Dir, "results.json"))
 	inputs := map[string]*string{"infer.predictions": o.Predictions, "infer.embeddings": o.Embeddings, "infer.beams": o.Beams}
 	if err := PrepareOut("infer.out", out, inputs); err != nil {
 		return err
@@ -319,11 +321,7 @@ func (c *chooser) pool(i int, candidates []int) []int {
 	if c.pools == nil {
 		return candidates
 	}
-	rows := make([]int, len(c.pools[i]))
-	for k, row := range c.pools[i] {
-		rows[k] = int(row)
-	}
-	return rows
+	return list.Map(c.pools[i], func(row int32) int { return int(row) })
 }
 
 // likeliest returns the examples that make the right answer likeliest, each shown alone; the best one last.

@@ -64,14 +64,6 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 	return nil
 }
 
-// outOr is the file that an option names, or else the one of a name in the run folder.
-func outOr(path *string, dir, name string) string {
-	if path != nil {
-		return *path
-	}
-	return filepath.Join(dir, name)
-}
-
 // writeJSON writes a file of one value, indented.
 func writeJSON(path string, value any) error {
 	text, err := json.MarshalIndent(value, "", " ")

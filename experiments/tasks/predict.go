@@ -5,11 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -49,7 +51,7 @@ func predict(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	j.Begun = true
-	path := outOr(j.Config.Predict.Out, j.Dir, "predictions.jsonl")
+	path := option.Or(j.Config.Predict.Out, filepath.Join(j.Dir, "predictions.jsonl"))
 	if err := PrepareOut("predict.out", path, nil); err != nil {
 		return err
 	}

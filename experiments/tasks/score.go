@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 )
 
 // scored is a line of score.out.
@@ -21,7 +24,7 @@ type scored struct {
 // score runs task=score: the log-probability of every token of given completions.
 func score(ctx context.Context, j *job.Job) error {
 	o := j.Config.Score
-	t := &textTask{job: j, name: "score", in: *o.In, out: outOr(o.Out, j.Dir, "scores.jsonl"), batch: o.BatchSize}
+	t := &textTask{job: j, name: "score", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "scores.jsonl")), batch: o.BatchSize}
 	t.parse = func(req *request) error {
 		ids, err := completionOf(req.line, t.model)
 		req.ids = ids
@@ -31,10 +34,7 @@ func score(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	t.answer = func(_ context.Context, requests []request, _ int) ([]any, error) {
-		completions := make([][]int64, len(requests))
-		for i, req := range requests {
-			completions[i] = req.ids
-		}
+		completions := list.Map(requests, func(req request) []int64 { return req.ids })
 		logp, err := t.model.LogProbs(promptsOf(requests), completions)
 		if err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
@@ -189,10 +190,7 @@ func badLines(bad []badLine) string {
 	if len(bad) == 1 {
 		return "1 bad line"
 	}
-	numbers := make([]string, len(bad))
-	for i, b := range bad {
-		numbers[i] = fmt.Sprint(b.number)
-	}
+	numbers := list.Map(bad, func(b badLine) string { return fmt.Sprint(b.number) })
 	return fmt.Sprintf("%d bad lines: %s", len(bad), some(numbers, shown))
 }
 

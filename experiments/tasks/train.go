@@ -60,8 +60,7 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	result, err := phases.Run(ctx, plan, env, j.Saved)
 	logPeak(j)
-	var unknown *phases.MetricError
-	if errors.As(err, &unknown) { // the initial policy has shown it
+	if _, ok := errors.AsType[*phases.MetricError](err); ok { // the initial policy has shown it
 		return usage.Errorf("%v", err)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/reward"
 )
 
@@ -63,10 +64,7 @@ func (t *textJudge) Answer(ctx context.Context, prompts []string) ([]string, err
 	if err != nil {
 		return nil, err
 	}
-	said := make([]string, len(groups))
-	for i, g := range groups {
-		said[i] = t.model.Decode(g[0].IDs)
-	}
+	said := list.Map(groups, func(g []completion) string { return t.model.Decode(g[0].IDs) })
 	return said, nil
 }
 

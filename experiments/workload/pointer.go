@@ -16,6 +16,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -171,11 +172,7 @@ func TellSkipped(j *job.Job, d record.DataSummary) {
 
 // unknownKeys are keys of records as a summary keeps them.
 func unknownKeys(keys []keycheck.Unknown) []record.UnknownKey {
-	var out []record.UnknownKey
-	for _, u := range keys {
-		out = append(out, record.UnknownKey(u))
-	}
-	return out
+	return list.Map(keys, func(u keycheck.Unknown) record.UnknownKey { return record.UnknownKey(u) })
 }
 
 // dataSummary describes a bundle for summary.json.
@@ -268,8 +265,7 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 		}
 	}
 	p, err := pointer.Open(path, how)
-	var conflict *pointer.ConflictError
-	if errors.As(err, &conflict) {
+	if _, ok := errors.AsType[*pointer.ConflictError](err); ok {
 		return nil, usage.Errorf("%v", err)
 	}
 	return p, err

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/phases"
@@ -59,10 +61,7 @@ func (w *Pointer) truth(src *pointer.Source, queries []int) preflight.Truth {
 	recorded := func(q int) (actions [][]int64, rewards []float64, err error) {
 		for g := range set.NumCandidates(q) {
 			c := set.Candidate(q, g)
-			var steps []int64
-			for _, p := range c.Positions {
-				steps = append(steps, int64(p))
-			}
+			steps := list.Map(c.Positions, func(p int32) int64 { return int64(p) })
 			if len(steps) < min(w.endAt, set.PoolSize(q)) {
 				steps = append(steps, pointer.Stop)
 			}
@@ -78,10 +77,7 @@ func (w *Pointer) truth(src *pointer.Source, queries []int) preflight.Truth {
 		actions, _, err := recorded(q)
 		r, shots := rng.New(w.job.Config.Seed, "preflight try", q), min(w.shots(), set.PoolSize(q))
 		for range 2 {
-			var steps []int64
-			for _, p := range r.Perm(set.PoolSize(q))[:shots] {
-				steps = append(steps, int64(p))
-			}
+			steps := list.Map(r.Perm(set.PoolSize(q))[:shots], func(p int) int64 { return int64(p) })
 			actions = append(actions, steps)
 		}
 		return actions, err
@@ -236,13 +232,7 @@ func (w *textWorkload[P]) total(terms map[string][]float64) float64 {
 		sum += t.Weight * terms[t.Name][0]
 	}
 	o := w.job.Config.Rewards
-	if o.ClipMin != nil {
-		sum = math.Max(sum, *o.ClipMin)
-	}
-	if o.ClipMax != nil {
-		sum = math.Min(sum, *o.ClipMax)
-	}
-	return sum
+	return math.Min(math.Max(sum, option.Or(o.ClipMin, math.Inf(-1))), option.Or(o.ClipMax, math.Inf(1)))
 }
 
 // roundTrip takes recorded completions to token ids, to text and back.

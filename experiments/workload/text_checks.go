@@ -8,6 +8,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/list"
 	"fulcrum/phases/preflight"
 	"fulcrum/selector"
 	"fulcrum/selector/prompts"
@@ -65,11 +66,7 @@ func (w *textWorkload[P]) Largest(src selector.Source, n int) []int {
 		all = append(all, sized{i, size})
 	}
 	slices.SortStableFunc(all, func(a, b sized) int { return cmp.Compare(b.size, a.size) })
-	var out []int
-	for _, s := range all[:min(n, len(all))] {
-		out = append(out, s.query)
-	}
-	return out
+	return list.Map(all[:min(n, len(all))], func(s sized) int { return s.query })
 }
 
 // Senses tries the model on some samples: with other texts, and without adapters.

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,8 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/tokens"
 )
@@ -67,12 +70,13 @@ type completion struct {
 // sampling resolves what a key leaves null: what the model's folder says, else Hugging Face's defaults.
 func sampling(o job.GenerateOptions, folder tokens.FolderSampling) tokens.SamplingOptions {
 	s := tokens.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1,
-		RepetitionPenalty: first(1, o.RepetitionPenalty, folder.RepetitionPenalty)}
-	if !first(false, o.DoSample, folder.DoSample) {
+		RepetitionPenalty: option.Or(cmp.Or(o.RepetitionPenalty, folder.RepetitionPenalty), 1)}
+	if !option.Or(cmp.Or(o.DoSample, folder.DoSample), false) {
 		return s
 	}
-	s.Temperature, s.TopP, s.TopK = first(1, o.Temperature, folder.Temperature), first(1, o.TopP, folder.TopP), first(50, o.TopK,
-		folder.TopK)
+	s.Temperature = option.Or(cmp.Or(o.Temperature, folder.Temperature), 1)
+	s.TopP = option.Or(cmp.Or(o.TopP, folder.TopP), 1)
+	s.TopK = option.Or(cmp.Or(o.TopK, folder.TopK), 50)
 	return s
 }
 
@@ -118,11 +122,7 @@ func logProbs[P any](ps []any, completions [][]int64, score func([]tokens.Group[
 
 // typed are the prompts that textModel's Prompt returned, as the policy's package takes them.
 func typed[P any](ps []any) []P {
-	out := make([]P, len(ps))
-	for i, p := range ps {
-		out[i] = p.(P)
-	}
-	return out
+	return list.Map(ps, func(p any) P { return p.(P) })
 }
 
 // conversationOf reads the messages of a line; parts without a path take the lists' entries in order.
@@ -156,16 +156,6 @@ func conversationOf(line PromptLine, dir string) ([]chat.Message, error) {
 		return nil, fmt.Errorf("%d images and %d videos have no part in the messages", len(images), len(videos))
 	}
 	return chat.Resolve(msgs, dir), nil
-}
-
-// first returns the first value that is given.
-func first[T any](otherwise T, values ...*T) T {
-	for _, v := range values {
-		if v != nil {
-			return *v
-		}
-	}
-	return otherwise
 }
 
 // OpenTextModel opens the token policy that the configuration names.

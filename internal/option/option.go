@@ -39,6 +39,14 @@ func OneOf(key, value string, names ...string) error {
 	return Errorf(key, "want one of %s, got %q", strings.Join(names, ", "), value)
 }
 
+// Or returns the value of a key that may be null, and otherwise where it is.
+func Or[T any](value *T, otherwise T) T {
+	if value == nil {
+		return otherwise
+	}
+	return *value
+}
+
 // Want reports key where its condition does not hold.
 func Want(holds bool, key, format string, args ...any) error {
 	if holds {

@@ -22,7 +22,20 @@ type frozenPolicy struct {
 
 // OldPolicies lists the rules that grpo.old_policy may name.
 func OldPolicies() []OldPolicy {
-	return []OldPolicy{oldInit(), oldPhaseStart(), oldEpochStart(), oldEveryN(), oldBatch()}
+	return []OldPolicy{
+		{Name: "init", From: ofRun, Constant: true, Fresh: func(o Options, e doctor.Limits, step int) bool {
+			return step == 0 && e.StartsAtInit && o.OldPolicyHeads == nil
+		}},
+		{Name: "phase_start", Constant: true, Fresh: func(_ Options, _ doctor.Limits, step int) bool { return step == 0 }},
+		{Name: "epoch_start", AtEpoch: true, Fresh: func(_ Options, e doctor.Limits, step int) bool { return step%e.StepsPerEpoch == 0 }},
+		// refreshed between batches only, never between the passes over one
+		{Name: "every_n", AtBatch: func(o Options, since int) bool { return since >= o.UpdateOldAfter },
+			Fresh: func(o Options, e doctor.Limits, step int) bool {
+				period := (o.UpdateOldAfter + e.Passes - 1) / e.Passes * e.Passes
+				return step%period == 0
+			}},
+		{Name: "batch", From: ofPolicy, Fresh: func(_ Options, e doctor.Limits, step int) bool { return step%e.Passes == 0 }},
+	}
 }
 
 // OldPolicy is one rule for the policy in the ratio's denominator, which also samples the groups of online rollouts.
@@ -50,36 +63,6 @@ const (
 	ofRun                  // the policy that the run began with
 	ofPolicy               // no copy: the policy itself
 )
-
-func atFirst(_ Options, _ doctor.Limits, step int) bool { return step == 0 }
-
-func oldInit() OldPolicy {
-	return OldPolicy{Name: "init", From: ofRun, Constant: true, Fresh: func(o Options, e doctor.Limits, step int) bool {
-		return step == 0 && e.StartsAtInit && o.OldPolicyHeads == nil
-	}}
-}
-
-func oldPhaseStart() OldPolicy {
-	return OldPolicy{Name: "phase_start", Constant: true, Fresh: atFirst}
-}
-
-func oldEpochStart() OldPolicy {
-	return OldPolicy{Name: "epoch_start", AtEpoch: true,
-		Fresh: func(_ Options, e doctor.Limits, step int) bool { return step%e.StepsPerEpoch == 0 }}
-}
-
-// oldEveryN is refreshed between batches only, never between the passes over one.
-func oldEveryN() OldPolicy {
-	return OldPolicy{Name: "every_n", AtBatch: func(o Options, since int) bool { return since >= o.UpdateOldAfter },
-		Fresh: func(o Options, e doctor.Limits, step int) bool {
-			period := (o.UpdateOldAfter + e.Passes - 1) / e.Passes * e.Passes
-			return step%period == 0
-		}}
-}
-
-func oldBatch() OldPolicy {
-	return OldPolicy{Name: "batch", From: ofPolicy, Fresh: func(_ Options, e doctor.Limits, step int) bool { return step%e.Passes == 0 }}
-}
 
 // takeOld makes the old policy at the phase's start.
 func (g *Phase) takeOld() error {

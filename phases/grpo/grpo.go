@@ -9,6 +9,7 @@ package grpo
 import (
 	"context"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
@@ -35,8 +36,8 @@ type Phase struct {
 	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *phases.Learner
 	line      phases.Line[*tally]
-	beta      *control.KLController
-	temp      *control.PolicyTemperature
+	beta      *control.Controller
+	temp      *control.Controller
 	old       *frozenPolicy // ratio's denominator, and what samples; may be reference
 	reference *frozenPolicy // of the KL penalty
 	sinceOld  int           // steps since old was refreshed
@@ -50,14 +51,12 @@ type Phase struct {
 
 // New returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
 func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int) *Phase {
-	if opt.BatchSize != nil {
-		batch = *opt.BatchSize
-	}
 	if opt.OldPolicy == "every_n" && opt.UpdateOldAfter <= opt.NumIterations {
 		opt.OldPolicy = "batch" // the same policy, without a copy of its weights
 	}
 	chosen, _ := opt.choose() // Check reports an unknown name
-	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src, batchSize: batch}
+	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src,
+		batchSize: option.Or(opt.BatchSize, batch)}
 }
 
 // Info implements phases.Phase.
@@ -235,7 +234,7 @@ func (g *Phase) loss(out selector.Output, ref view, in *staged) (loss torchx.Ten
 func (g *Phase) EndEpoch() phases.Measured {
 	g.beta.EndEpoch()
 	g.temp.EndEpoch()
-	beta, o := g.beta.Beta(), g.opt.KL
+	beta, o := g.beta.Value(), g.opt.KL
 	moves := o.Controller != "fixed" && (beta > 0 || o.LiftZero)
 	return epochMetrics{KLBetaNext: beta, KLBetaAtBound: moves && (beta <= o.BetaMin || beta >= o.BetaMax)}
 }

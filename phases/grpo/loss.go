@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
@@ -13,7 +14,21 @@ import (
 
 // Losses lists the losses that grpo.loss may name.
 func Losses() []Loss {
-	return []Loss{lossGRPO(), lossBNPO(), lossDAPO(), lossDrGRPO(), lossGSPO(), lossPPOClip()}
+	return []Loss{
+		// the mean over a candidate's tokens, then over candidates: DeepSeekMath (arXiv:2402.03300) eq. 3
+		{Name: "grpo", Kernel: true, Divisor: perCandidate},
+		// the mean over all tokens of the batch. TRL's divides every micro-batch by its own tokens, so that its loss
+		// depends on how much memory there is; this one does not, and equals dapo
+		{Name: "bnpo", EveryToken: true, Divisor: perToken},
+		// the mean over all tokens of the batch: DAPO (arXiv:2503.14476) eq. 8
+		{Name: "dapo", EveryToken: true, Divisor: perToken},
+		// the sum over tokens by candidates and the longest length allowed: Dr. GRPO (arXiv:2503.20783) §3.2
+		{Name: "dr_grpo", EveryToken: true, Divisor: func(n Counts) float64 { return perCandidate(n) * float64(n.Longest) }},
+		// grpo with one length-normalised ratio a candidate: GSPO (arXiv:2507.18071) eq. 5
+		{Name: "gspo", Divisor: perCandidate, MeanRatio: true},
+		// the surrogate of grpo alone
+		{Name: "ppo_clip", Kernel: true, Divisor: perCandidate, NoKL: true},
+	}
 }
 
 // Loss is one way to average the loss of GRPO over candidates i with tokens t, ratio ρ = π/π_old and advantage A:
@@ -48,32 +63,27 @@ type Counts struct {
 func perCandidate(n Counts) float64 { return float64(max(n.Candidates, 1)) }
 func perToken(n Counts) float64     { return float64(max(n.Tokens, 1)) }
 
-// lossGRPO is the mean over a candidate's tokens, then over candidates: DeepSeekMath (arXiv:2402.03300) eq. 3.
-func lossGRPO() Loss { return Loss{Name: "grpo", Kernel: true, Divisor: perCandidate} }
-
-// lossBNPO is the mean over all tokens of the batch. TRL's divides every micro-batch by its own tokens, so that its loss
-// depends on how much memory there is; this one does not, and equals dapo.
-func lossBNPO() Loss { return Loss{Name: "bnpo", EveryToken: true, Divisor: perToken} }
-
-// lossDAPO is the mean over all tokens of the batch: DAPO (arXiv:2503.14476) eq. 8.
-func lossDAPO() Loss { return Loss{Name: "dapo", EveryToken: true, Divisor: perToken} }
-
-// lossDrGRPO divides the sum over tokens by candidates and the longest length allowed: Dr. GRPO (arXiv:2503.20783) §3.2.
-func lossDrGRPO() Loss {
-	return Loss{Name: "dr_grpo", EveryToken: true, Divisor: func(n Counts) float64 { return perCandidate(n) * float64(n.Longest) }}
-}
-
-// lossGSPO is grpo with one length-normalised ratio a candidate: GSPO (arXiv:2507.18071) eq. 5.
-func lossGSPO() Loss { return Loss{Name: "gspo", Divisor: perCandidate, MeanRatio: true} }
-
-// lossPPOClip is the surrogate of grpo alone.
-func lossPPOClip() Loss {
-	return Loss{Name: "ppo_clip", Kernel: true, Divisor: perCandidate, NoKL: true}
-}
-
 // Estimators lists the estimators that grpo.kl.estimator may name.
 func Estimators() []Estimator {
-	return []Estimator{klExact(), klK1(), klK2(), klK3(), klK3Reversed()}
+	return []Estimator{
+		{Name: "exact"},
+		// r
+		{Name: "k1", Kernel: torchx.K1, Signed: true, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor { return r }},
+		// r²/2
+		{Name: "k2", Kernel: torchx.K2, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor {
+			return torchx.Scale(torchx.Square(r), 0.5)
+		}},
+		// e^-r - 1 + r
+		{Name: "k3", Kernel: torchx.K3, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
+			r = clampTo(r, limit)
+			return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)
+		}},
+		// the Python reference's e^r - 1 - r, which estimates KL(ref ‖ π) from samples of ref
+		{Name: "k3_reversed", Kernel: torchx.K3Reversed, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
+			r = clampTo(r, limit)
+			return torchx.Sub(torchx.AddScalar(torchx.Exp(r), -1), r)
+		}},
+	}
 }
 
 // Estimator is one way to compute KL(π ‖ ref), the penalty, with gradient. The sampled ones take one log-ratio a candidate
@@ -91,36 +101,6 @@ type Estimator struct {
 }
 
 func (e Estimator) named() string { return e.Name }
-
-func klExact() Estimator { return Estimator{Name: "exact"} }
-
-// klK1 is r.
-func klK1() Estimator {
-	return Estimator{Name: "k1", Kernel: torchx.K1, Signed: true, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor { return r }}
-}
-
-// klK2 is r²/2.
-func klK2() Estimator {
-	return Estimator{Name: "k2", Kernel: torchx.K2, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor {
-		return torchx.Scale(torchx.Square(r), 0.5)
-	}}
-}
-
-// klK3 is e^-r - 1 + r.
-func klK3() Estimator {
-	return Estimator{Name: "k3", Kernel: torchx.K3, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
-		r = clampTo(r, limit)
-		return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)
-	}}
-}
-
-// klK3Reversed is the Python reference's e^r - 1 - r, which estimates KL(ref ‖ π) from samples of ref.
-func klK3Reversed() Estimator {
-	return Estimator{Name: "k3_reversed", Kernel: torchx.K3Reversed, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
-		r = clampTo(r, limit)
-		return torchx.Sub(torchx.AddScalar(torchx.Exp(r), -1), r)
-	}}
-}
 
 // kl is the penalty, like logp: nats per sequence, or per step with ratio=token; with gradient.
 func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, in *staged) torchx.Tensor {
@@ -217,7 +197,7 @@ func (g *Phase) klWeight() float64 {
 	if g.chosen.loss.NoKL {
 		return 0
 	}
-	return g.beta.Beta()
+	return g.beta.Value()
 }
 
 // putWeights stages what the terms of a part's loss are multiplied by, shaped like logp and 0 where nothing
@@ -322,8 +302,5 @@ func clampTo(x torchx.Tensor, limit float64) torchx.Tensor {
 
 // sides are the widths of the clip range below and above 1.
 func (o ClipOptions) sides() (low, high float64) {
-	if o.EpsilonHigh != nil {
-		return o.Epsilon, *o.EpsilonHigh
-	}
-	return o.Epsilon, o.Epsilon
+	return o.Epsilon, option.Or(o.EpsilonHigh, o.Epsilon)
 }

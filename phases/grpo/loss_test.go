@@ -367,12 +367,12 @@ func TestMaskTruncated(t *testing.T) {
 
 // TestOnlyItsOwnLossesAreFused: a loss that does not say so is never computed by the kernel, and none says so with another formula.
 func TestOnlyItsOwnLossesAreFused(t *testing.T) {
-	opt := DefaultOptions()
+	opt, grpo, k3 := DefaultOptions(), Losses()[0], Estimators()[3]
 	for _, tc := range []struct {
 		loss Loss
 		want bool
-	}{{lossGRPO(), true}, {lossPPOClip(), true}, {Loss{Name: "toy", Divisor: perCandidate}, false}} {
-		if got := (chosen{loss: tc.loss, kl: klK3()}).fused(opt); got != tc.want {
+	}{{grpo, true}, {Losses()[5], true}, {Loss{Name: "toy", Divisor: perCandidate}, false}} {
+		if got := (chosen{loss: tc.loss, kl: k3}).fused(opt); got != tc.want {
 			t.Errorf("%s: fused %v, want %v", tc.loss.Name, got, tc.want)
 		}
 	}
@@ -383,11 +383,11 @@ func TestOnlyItsOwnLossesAreFused(t *testing.T) {
 	}
 	for _, change := range []func(*Options){func(o *Options) { o.Ratio = "token" }, func(o *Options) { o.EntropyWeight = 0.1 }} {
 		o := DefaultOptions()
-		if change(&o); (chosen{loss: lossGRPO(), kl: klK3()}).fused(o) {
+		if change(&o); (chosen{loss: grpo, kl: k3}).fused(o) {
 			t.Errorf("fused with %+v", o)
 		}
 	}
-	if (chosen{loss: lossGRPO(), kl: Estimator{Name: "toy", Sampled: klK3().Sampled}}).fused(opt) {
+	if (chosen{loss: grpo, kl: Estimator{Name: "toy", Sampled: k3.Sampled}}).fused(opt) {
 		t.Error("fused with an estimator that the kernel does not have")
 	}
 }

@@ -221,7 +221,7 @@ func (g *Phase) measure(optimizer phases.OptimizerMetrics, f *tally, values [][]
 	}
 	left := r.batch.NumValid()
 	m := Metrics{OptimizerMetrics: optimizer, rolloutMetrics: r.measured,
-		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Beta(),
+		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Value(),
 		KL:           f.klSequence * (perCandidate(r.counts) / float64(max(left, 1))),
 		MeanRatio:    f.ratios / math.Max(float64(f.n), 1),
 		ClipFraction: objective.Share(f.outside, f.n), ClampFraction: objective.Share(f.clamped, f.n),

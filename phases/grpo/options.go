@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/phases"
@@ -122,11 +123,7 @@ type entry interface{ named() string }
 
 // names lists a table's names.
 func names[T entry](table []T) []string {
-	out := make([]string, len(table))
-	for i, e := range table {
-		out[i] = e.named()
-	}
-	return out
+	return list.Map(table, func(e T) string { return e.named() })
 }
 
 // find returns the entry of a table that the value of a key names.

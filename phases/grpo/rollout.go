@@ -11,7 +11,17 @@ import (
 )
 
 // Rollouts lists where groups may come from (grpo.rollout).
-func Rollouts() []Rollout { return []Rollout{rolloutOffline(), rolloutOnline()} }
+func Rollouts() []Rollout {
+	return []Rollout{
+		// recorded groups
+		{Name: "offline", Draw: func(g *Phase, queries []int, _ ...int) (*selector.Batch, error) { return g.src.Recorded(queries), nil }},
+		// scored samples of the old policy
+		{Name: "online", Samples: true, Draw: func(g *Phase, queries []int, counters ...int) (*selector.Batch, error) {
+			key := rng.Key(g.env.Seed, "rollout "+g.name, counters...)
+			return phases.SampleGroups(g.old, g.src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), key)
+		}},
+	}
+}
 
 // Rollout is one source of groups.
 type Rollout struct {
@@ -24,21 +34,6 @@ type Rollout struct {
 }
 
 func (r Rollout) named() string { return r.Name }
-
-// rolloutOffline takes recorded groups.
-func rolloutOffline() Rollout {
-	return Rollout{Name: "offline", Draw: func(g *Phase, queries []int, _ ...int) (*selector.Batch, error) {
-		return g.src.Recorded(queries), nil
-	}}
-}
-
-// rolloutOnline takes scored samples of the old policy.
-func rolloutOnline() Rollout {
-	return Rollout{Name: "online", Samples: true, Draw: func(g *Phase, queries []int, counters ...int) (*selector.Batch, error) {
-		key := rng.Key(g.env.Seed, "rollout "+g.name, counters...)
-		return phases.SampleGroups(g.old, g.src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), key)
-	}}
-}
 
 // Silences lists what may happen to groups without a signal (grpo.zero_variance).
 func Silences() []Silence {

@@ -189,7 +189,7 @@ func writtenOut(g *Phase, b *selector.Batch, logp, old, ref []float64) float64 {
 		for i := range new {
 			ratio, d := math.Exp(new[i]-before[i]), reference[i]-new[i]
 			a := g.rollout.adv[at]
-			loss += -math.Min(ratio*a, math.Max(1-low, math.Min(1+high, ratio))*a) + g.beta.Beta()*(math.Exp(d)-1-d)
+			loss += -math.Min(ratio*a, math.Max(1-low, math.Min(1+high, ratio))*a) + g.beta.Value()*(math.Exp(d)-1-d)
 			n++
 		}
 	}

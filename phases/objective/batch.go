@@ -4,16 +4,15 @@ import (
 	"iter"
 	"math"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/selector"
 )
 
 // Spans cuts the queries 0 … n-1 into [from, to) of size; nil = all at once.
 func Spans(n int, size *int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
-		step := max(n, 1)
-		if size != nil {
-			step = *size
-		}
+		step := option.Or(size, max(n, 1))
 		for at := 0; at < n; at += step {
 			if !yield(at, min(at+step, n)) {
 				return
@@ -22,6 +21,7 @@ func Spans(n int, size *int) iter.Seq2[int, int] {
 	}
 }
 
+// MeanReward returns the mean reward of a batch's valid candidates, 0 without any.
 func MeanReward(b *selector.Batch) float64 {
 	sum := 0.0
 	for i, v := range b.Valid {
@@ -93,9 +93,5 @@ func OneIf(is bool) float64 {
 }
 
 func Rounded(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
+	return list.Map(x, func(v float64) float32 { return float32(v) })
 }

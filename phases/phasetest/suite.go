@@ -57,8 +57,7 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 		env := begin(t, p)
 		before := env.Policy.Params().Values()
 		_, err := p.Step(context.Background(), 1, 0, 0, batch[:3])
-		var bad *phases.NonFiniteError
-		if !errors.As(err, &bad) || !slices.Equal(before, env.Policy.Params().Values()) {
+		if _, ok := errors.AsType[*phases.NonFiniteError](err); !ok || !slices.Equal(before, env.Policy.Params().Values()) {
 			t.Errorf("error %v, want a *phases.NonFiniteError and the weights as they were", err)
 		}
 	})

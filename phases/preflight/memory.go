@@ -35,8 +35,7 @@ func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device st
 			return "", nil, err
 		}
 		what, err := largestStep(ctx, t, s)
-		var full *torchx.OpError
-		if errors.As(err, &full) && full.OutOfMemory() {
+		if full, ok := errors.AsType[*torchx.OpError](err); ok && full.OutOfMemory() {
 			return "", nil, fmt.Errorf("%s: the largest step does not fit: %w", s.Name, err)
 		}
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -102,10 +103,7 @@ type Phase struct {
 
 // New returns the rce phase on recorded beams.
 func New(opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
-	if opt.BatchSize != nil {
-		batch = *opt.BatchSize
-	}
-	return &Phase{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: batch, smoothing: smoothing}
+	return &Phase{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: option.Or(opt.BatchSize, batch), smoothing: smoothing}
 }
 
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.

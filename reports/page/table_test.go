@@ -129,6 +129,23 @@ func TestTableWithinAWidth(t *testing.T) {
 	}
 }
 
+// Each part of a wide table has all columns that name a row.
+func TestPartsNameTheirRows(t *testing.T) {
+	table := NewTable([]string{"method", ">shots", "first long column", "second long column"}, [][]string{{"sft", "1", "a", "b"},
+		{"sft", "2", "c", "d"}})
+	for named, want := range map[int]string{0: "method shots first long column sft 1 a sft 2 c method second long column sft b sft d",
+		2: "method shots first long column sft 1 a sft 2 c method shots second long column sft 1 b sft 2 d"} {
+		table.Named = named
+		var b bytes.Buffer
+		if err := table.ConsoleWithin(&b, 40); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(strings.ReplaceAll(b.String(), "─", "")), " "); got != want {
+			t.Errorf("%d columns name a row: %s, want %s", named, got, want)
+		}
+	}
+}
+
 // What Markdown begins a line with is text in a cell.
 func TestPlainText(t *testing.T) {
 	for markdown, want := range map[Markup]string{"- a_b_": "- a_b_", "# *x*": "# x", "1. `y`": "1. y", "\\[z\\]": "[z]", "": "",

@@ -1,5 +1,7 @@
 package advantage
 
+import "fulcrum/internal/list"
+
 // Method is a way to turn the rewards of groups into advantages. Each has a file of its own; what may be named, its check,
 // the doctor's expectations and the conformance tests follow from methods.
 type Method struct {
@@ -29,11 +31,7 @@ func methods() []Method {
 
 // methodNames lists the table's names.
 func methodNames() []string {
-	var names []string
-	for _, m := range methods() {
-		names = append(names, m.Name)
-	}
-	return names
+	return list.Map(methods(), func(m Method) string { return m.Name })
 }
 
 // method returns the entry that the options name. Validate has refused other names before.
@@ -53,11 +51,7 @@ func (o Options) Centred() bool {
 
 // minus returns r - m, divided by scale.
 func minus(r []float64, m, scale float64) []float64 {
-	out := make([]float64, len(r))
-	for i, v := range r {
-		out[i] = (v - m) / scale
-	}
-	return out
+	return list.Map(r, func(v float64) float64 { return (v - m) / scale })
 }
 
 // freedom returns what a sum of n squares is divided by for a variance.

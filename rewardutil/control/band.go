@@ -8,7 +8,7 @@ import (
 	"fulcrum/internal/option"
 )
 
-// ControlState is the whole state of a controller that follows the KL. It is plain data, so that a run
+// State is the whole state of a controller that follows the KL. It is plain data, so that a run
 // resumed from it goes on bit for bit.
 type State struct {
 	Value     float64 `json:"value"`      // the controlled number: β or the policy's temperature
@@ -19,8 +19,7 @@ type State struct {
 	SinceMove int     `json:"since_move"` // steps since the moving average last moved the value
 }
 
-// band is the part that the controllers of β and of the policy's temperature share: which KL decides, and
-// when.
+// band says which KL decides, and when.
 type band struct {
 	targetMin, targetMax, factor, min, max float64
 	update                                 string
@@ -35,15 +34,40 @@ func (b band) validate(prefix string) error {
 	)
 }
 
-type mover func(value, kl float64) float64
+// Controller holds β or the policy's temperature. It is told the KL of every step and the end of every epoch, and moves when
+// its options say so; between two moves it is a constant. Its whole state is State, for an exact resume.
+type Controller struct {
+	state State
+	band  band
+	move  func(value, kl float64) float64 // the value that follows from a KL
+	inert func(value float64) bool        // nothing moves it
+	check func(value float64) error       // refuses what cannot be restored
+}
 
-// step takes the KL of one optimizer step. A moving average decides at most once per averaging window,
-// 1/(1-decay) steps: it answers late, and a factor applied at every step until it does would overshoot.
-func (b band) step(s *State, kl float64, move mover) {
+// Value returns what to use in the next step: β, or the τ to divide logits by.
+func (c *Controller) Value() float64 { return c.state.Value }
+
+// State returns what an exact resume needs; it marshals to JSON.
+func (c *Controller) State() State { return c.state }
+
+// Restore sets a state that State returned.
+func (c *Controller) Restore(s State) error {
+	err := c.check(s.Value)
+	if err == nil {
+		c.state = s
+	}
+	return err
+}
+
+// Step takes the KL of an optimizer step that used Value, in nats per sequence; one that is not a number moves nothing. A moving
+// average decides at most once per averaging window, 1/(1-decay) steps: it answers late, and a factor applied at every step until
+// it does would overshoot.
+func (c *Controller) Step(kl float64) {
+	s, b := &c.state, c.band
 	switch {
-	case math.IsNaN(kl) || math.IsInf(kl, 0) && b.update != "step":
+	case c.inert(s.Value), math.IsNaN(kl), math.IsInf(kl, 0) && b.update != "step":
 	case b.update == "step":
-		s.Value = move(s.Value, kl)
+		s.Value = c.move(s.Value, kl)
 	case b.update == "epoch":
 		s.EpochSum += kl
 		s.EpochN++
@@ -55,16 +79,16 @@ func (b band) step(s *State, kl float64, move mover) {
 			return
 		}
 		before, mean := s.Value, s.Average/(1-math.Pow(b.decay, float64(s.AverageN))) // bias correction, as in Adam
-		if s.Value = move(before, mean); s.Value != before {
+		if s.Value = c.move(before, mean); s.Value != before {
 			s.SinceMove = 0
 		}
 	}
 }
 
-// endEpoch decides on the mean KL of the epoch's steps; it does nothing for the other updates.
-func (b band) endEpoch(s *State, move mover) {
-	if s.EpochN > 0 && b.update == "epoch" {
-		s.Value = move(s.Value, s.EpochSum/float64(s.EpochN))
+// EndEpoch decides on the mean KL of the epoch's steps (update epoch); it does nothing for the other updates.
+func (c *Controller) EndEpoch() {
+	if s := &c.state; !c.inert(s.Value) && s.EpochN > 0 && c.band.update == "epoch" {
+		s.Value = c.move(s.Value, s.EpochSum/float64(s.EpochN))
 		s.EpochSum, s.EpochN = 0, 0
 	}
 }

@@ -77,62 +77,26 @@ func (o KLOptions) band() band {
 	}
 }
 
-// KLController holds β. It is told the KL of every step and the end of every epoch, and moves when its
-// options say so; between two moves it is a constant. Its whole state is State, for an exact resume.
-type KLController struct {
-	opt   KLOptions
-	state State
-}
-
-// NewKLController returns a controller at opt.Beta.
-func NewKLController(opt KLOptions) (*KLController, error) {
+// NewKLController returns the controller of β, at opt.Beta.
+func NewKLController(opt KLOptions) (*Controller, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	return &KLController{opt: opt, state: State{Value: opt.Beta}}, nil
-}
-
-// Beta returns the coefficient to use in the next step.
-func (c *KLController) Beta() float64 { return c.state.Value }
-
-// Step takes the KL of an optimizer step that used Beta, in nats per sequence. A KL that is not a number moves
-// nothing.
-func (c *KLController) Step(kl float64) {
-	if !c.inert() {
-		c.opt.band().step(&c.state, kl, c.move)
-	}
-}
-
-// EndEpoch makes the move that the epoch's mean KL asks for (update epoch).
-func (c *KLController) EndEpoch() {
-	if !c.inert() {
-		c.opt.band().endEpoch(&c.state, c.move)
-	}
-}
-
-// State returns what an exact resume needs; it marshals to JSON.
-func (c *KLController) State() State { return c.state }
-
-// Restore sets a state that State returned.
-func (c *KLController) Restore(s State) error {
-	if math.IsNaN(s.Value) || s.Value < 0 || math.IsInf(s.Value, 0) {
-		return fmt.Errorf("restore KL controller: beta = %v: want a number of at least 0", s.Value)
-	}
-	c.state = s
-	return nil
-}
-
-func (c *KLController) inert() bool {
-	return c.opt.Controller == "fixed" || c.state.Value == 0 && !c.opt.LiftZero
-}
-
-// move returns the β that follows from a KL.
-func (c *KLController) move(beta, kl float64) float64 {
-	o := c.opt
-	if o.Controller == "proportional" {
-		return ProportionalBeta(beta, kl, math.Sqrt(max(o.TargetMin, 1e-6)*o.TargetMax), o.Gain, o.BetaMin, o.BetaMax)
-	}
-	return BandBeta(beta, kl, o.TargetMin, o.TargetMax, o.Factor, o.BetaMin, o.BetaMax)
+	return &Controller{state: State{Value: opt.Beta}, band: opt.band(),
+		inert: func(beta float64) bool { return opt.Controller == "fixed" || beta == 0 && !opt.LiftZero },
+		check: func(beta float64) error {
+			if math.IsNaN(beta) || beta < 0 || math.IsInf(beta, 0) {
+				return fmt.Errorf("restore KL controller: beta = %v: want a number of at least 0", beta)
+			}
+			return nil
+		},
+		move: func(beta, kl float64) float64 {
+			if opt.Controller == "proportional" {
+				target := math.Sqrt(max(opt.TargetMin, 1e-6) * opt.TargetMax)
+				return ProportionalBeta(beta, kl, target, opt.Gain, opt.BetaMin, opt.BetaMax)
+			}
+			return BandBeta(beta, kl, opt.TargetMin, opt.TargetMax, opt.Factor, opt.BetaMin, opt.BetaMax)
+		}}, nil
 }
 
 // BandBeta returns β·factor for a KL above targetMax, β/factor for one below targetMin, else β, kept in

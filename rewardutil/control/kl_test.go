@@ -37,7 +37,7 @@ func TestBandBetaEqualsTheReference(t *testing.T) {
 	}
 }
 
-func controller(t *testing.T, change func(*KLOptions)) *KLController {
+func controller(t *testing.T, change func(*KLOptions)) *Controller {
 	t.Helper()
 	o := DefaultKLOptions()
 	change(&o)
@@ -76,10 +76,10 @@ func TestKLControllers(t *testing.T) {
 			var got []float64
 			for _, kl := range tc.kls {
 				c.Step(kl)
-				got = append(got, c.Beta())
+				got = append(got, c.Value())
 			}
 			c.EndEpoch()
-			golden.Close(t, append(got, c.Beta()), append(tc.steps, tc.epoch), 1e-15)
+			golden.Close(t, append(got, c.Value()), append(tc.steps, tc.epoch), 1e-15)
 		})
 	}
 }
@@ -87,15 +87,15 @@ func TestKLControllers(t *testing.T) {
 func TestKLControllerKeepsItsBounds(t *testing.T) {
 	c := controller(t, func(o *KLOptions) { o.Beta, o.Update = 9, "step" })
 	for i, kl := range []float64{1, 1, 0.05, math.NaN()} { // pushed onto the upper bound, held there; nothing asks for a move
-		if c.Step(kl); c.Beta() != 10 {
-			t.Errorf("step %d, KL %v: got %v, want 10", i, kl, c.Beta())
+		if c.Step(kl); c.Value() != 10 {
+			t.Errorf("step %d, KL %v: got %v, want 10", i, kl, c.Value())
 		}
 	}
 	for range 40 { // 10/1.5^23 is below 0.001
 		c.Step(0)
 	}
-	if c.Beta() != 0.001 {
-		t.Errorf("got %v, want the lower bound", c.Beta())
+	if c.Value() != 0.001 {
+		t.Errorf("got %v, want the lower bound", c.Value())
 	}
 }
 
@@ -104,12 +104,12 @@ func TestAnEpochForgetsTheOneBefore(t *testing.T) {
 	c.Step(9)
 	c.EndEpoch()
 	c.Step(0.05) // inside the band; with the first epoch in the mean it would not be
-	before := c.Beta()
-	if c.EndEpoch(); c.Beta() != before {
-		t.Errorf("got %v, want what the second epoch's own mean asks for, %v", c.Beta(), before)
+	before := c.Value()
+	if c.EndEpoch(); c.Value() != before {
+		t.Errorf("got %v, want what the second epoch's own mean asks for, %v", c.Value(), before)
 	}
-	if c.EndEpoch(); c.Beta() != before {
-		t.Errorf("an epoch without steps decides nothing: got %v, want %v", c.Beta(), before)
+	if c.EndEpoch(); c.Value() != before {
+		t.Errorf("an epoch without steps decides nothing: got %v, want %v", c.Value(), before)
 	}
 }
 
@@ -117,13 +117,13 @@ func TestControllersResumeExactly(t *testing.T) {
 	for _, update := range []string{"step", "epoch", "moving_average"} {
 		rnd := rand.New(rand.NewPCG(3, 4))
 		whole := controller(t, func(o *KLOptions) { o.Update = update })
-		soft, err := NewPolicyTemperature(PolicyTemperatureOptions{Enabled: true, Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01,
-			TargetMax: 0.1, Update: update, MovingAverageDecay: 0.9})
+		softly := PolicyTemperatureOptions{Enabled: true, Start: 1, Min: 0.5, Max: 2, Factor: 1.1, TargetMin: 0.01, TargetMax: 0.1,
+			Update: update, MovingAverageDecay: 0.9}
+		soft, err := NewPolicyTemperature(softly)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var cut *KLController
-		var softCut *PolicyTemperature
+		var cut, softCut *Controller
 		for step := range 300 {
 			kl := rnd.ExpFloat64() * []float64{0.3, 0.002}[step/37%2]
 			whole.Step(kl)
@@ -153,13 +153,13 @@ func TestControllersResumeExactly(t *testing.T) {
 					t.Fatal(err)
 				}
 				cut = controller(t, func(o *KLOptions) { o.Update = update })
-				softCut, _ = NewPolicyTemperature(soft.opt)
+				softCut, _ = NewPolicyTemperature(softly)
 				if err := fmt.Errorf("%v%v", cut.Restore(states[0]), softCut.Restore(states[1])); err.Error() != "<nil><nil>" {
 					t.Fatal(err)
 				}
 			}
 		}
-		if cut.State() != whole.State() || softCut.State() != soft.State() || whole.Beta() == DefaultKLOptions().Beta {
+		if cut.State() != whole.State() || softCut.State() != soft.State() || whole.Value() == DefaultKLOptions().Beta {
 			t.Fatalf("%s: got %+v, want %+v", update, cut.State(), whole.State())
 		}
 	}

@@ -59,14 +59,8 @@ func (o PolicyTemperatureOptions) band() band {
 	}
 }
 
-// PolicyTemperature holds the policy's temperature; its calls mirror KLController's.
-type PolicyTemperature struct {
-	opt   PolicyTemperatureOptions
-	state State
-}
-
-// NewPolicyTemperature returns a controller at opt.Start, or one that stays at 1 when it is off.
-func NewPolicyTemperature(opt PolicyTemperatureOptions) (*PolicyTemperature, error) {
+// NewPolicyTemperature returns the controller of the policy's temperature, at opt.Start, or one that stays at 1 when it is off.
+func NewPolicyTemperature(opt PolicyTemperatureOptions) (*Controller, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
@@ -74,39 +68,15 @@ func NewPolicyTemperature(opt PolicyTemperatureOptions) (*PolicyTemperature, err
 	if !opt.Enabled {
 		start = 1
 	}
-	return &PolicyTemperature{opt: opt, state: State{Value: start}}, nil
-}
-
-// Value returns the τ to divide logits by in the next step.
-func (c *PolicyTemperature) Value() float64 { return c.state.Value }
-
-// Step takes the KL of an optimizer step, in nats per sequence.
-func (c *PolicyTemperature) Step(kl float64) {
-	if c.opt.Enabled {
-		c.opt.band().step(&c.state, kl, c.move)
-	}
-}
-
-// EndEpoch makes the move that the epoch's mean KL asks for (update epoch).
-func (c *PolicyTemperature) EndEpoch() {
-	if c.opt.Enabled {
-		c.opt.band().endEpoch(&c.state, c.move)
-	}
-}
-
-// State returns what an exact resume needs; it marshals to JSON.
-func (c *PolicyTemperature) State() State { return c.state }
-
-// Restore sets a state that State returned.
-func (c *PolicyTemperature) Restore(s State) error {
-	if !(s.Value > 0) || math.IsInf(s.Value, 0) {
-		return fmt.Errorf("restore policy temperature: %v: want a number above 0", s.Value)
-	}
-	c.state = s
-	return nil
-}
-
-func (c *PolicyTemperature) move(tau, kl float64) float64 {
-	o := c.opt
-	return BandBeta(tau, kl, o.TargetMin, o.TargetMax, o.Factor, o.Min, o.Max)
+	return &Controller{state: State{Value: start}, band: opt.band(),
+		inert: func(float64) bool { return !opt.Enabled },
+		check: func(tau float64) error {
+			if !(tau > 0) || math.IsInf(tau, 0) {
+				return fmt.Errorf("restore policy temperature: %v: want a number above 0", tau)
+			}
+			return nil
+		},
+		move: func(tau, kl float64) float64 {
+			return BandBeta(tau, kl, opt.TargetMin, opt.TargetMax, opt.Factor, opt.Min, opt.Max)
+		}}, nil
 }

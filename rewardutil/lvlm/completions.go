@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 )
 
 // completions is OpenAI's /v1/completions of a server that honours echo with logprobs. It reads texts only.
@@ -96,10 +97,7 @@ func (s completions) scored(reply []byte, _ int) (echo, error) {
 	if err != nil {
 		return echo{}, err
 	}
-	fresh := 1
-	if r.Usage.New != nil {
-		fresh = *r.Usage.New
-	}
+	fresh := option.Or(r.Usage.New, 1)
 	if tokens == nil || len(tokens) <= fresh {
 		return echo{}, errors.New("it gives no log-probabilities of the prompt (echo with logprobs): it cannot score")
 	}

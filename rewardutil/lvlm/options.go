@@ -63,19 +63,11 @@ func (o Options) Validate() error {
 	return errors.Join(
 		option.Want(!server || o.URL != nil, "url", "lvlm.backend=%s needs the address of the server, such as http://127.0.0.1:8000", o.Backend),
 		option.Tags(o),
-		option.Want(o.Template == nil || isFile(*o.Template), "template", "no such file: %q", value(o.Template)),
+		option.Want(o.Template == nil || isFile(*o.Template), "template", "no such file: %q", option.Or(o.Template, "")),
 		option.Want(!o.Compact || o.Store != nil, "compact", "there is no store to compact: give lvlm.store=FOLDER"))
 }
 
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// value returns the text of an optional key, "" for null.
-func value(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }

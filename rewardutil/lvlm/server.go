@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/webapi"
 )
 
@@ -95,7 +96,7 @@ func (s *server) introduce(ctx context.Context) error {
 	for _, m := range list.Data {
 		s.served = append(s.served, m.ID)
 	}
-	s.model = value(s.opt.Model)
+	s.model = option.Or(s.opt.Model, "")
 	switch {
 	case s.model == "" && len(s.served) != 1:
 		return fmt.Errorf("it serves %d models (%s): give lvlm.model=NAME", len(s.served), strings.Join(s.served, ", "))

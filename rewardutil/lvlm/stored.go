@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/lvlm/store"
 )
 
@@ -111,10 +112,7 @@ func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) 
 	}
 	packed, err := s.ask(ctx, fmt.Sprintf("answer %d", s.length), open, func(ctx context.Context, batch []Prompt) ([][]byte, error) {
 		answers, err := s.scorer.Answer(ctx, batch)
-		values := make([][]byte, len(answers))
-		for i, a := range answers {
-			values[i] = fmt.Appendf(nil, "%s\x00%d", a.Text, a.Tokens)
-		}
+		values := list.Map(answers, func(a Reply) []byte { return fmt.Appendf(nil, "%s\x00%d", a.Text, a.Tokens) })
 		return values, err
 	})
 	if err != nil {
@@ -298,10 +296,7 @@ func (s *Stored) work(ctx context.Context, mine []int, keys []store.Key, prompts
 // put asks one batch and stores what the model says; no answers where anything failed.
 func (s *Stored) put(ctx context.Context, batch []int, keys []store.Key, prompts []Prompt,
 	model func(context.Context, []Prompt) ([][]byte, error)) ([][]byte, error) {
-	asked := make([]Prompt, len(batch))
-	for i, j := range batch {
-		asked[i] = prompts[j]
-	}
+	asked := list.Map(batch, func(j int) Prompt { return prompts[j] })
 	said, err := model(ctx, asked)
 	if err == nil && len(said) != len(batch) {
 		err = fmt.Errorf("%d answers to %d prompts", len(said), len(batch))

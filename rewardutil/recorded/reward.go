@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/rewardutil/group"
@@ -101,11 +102,7 @@ const rewardLimit = 5
 
 // Modes returns the names that mode accepts.
 func Modes() []string {
-	var names []string
-	for _, m := range modes() {
-		names = append(names, m.name)
-	}
-	return names
+	return list.Map(modes(), func(m mode) string { return m.name })
 }
 
 // Choices returns the names that mode takes.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/text"
 )
 
@@ -85,11 +86,7 @@ var optionNumber = regexp.MustCompile(`\((\d+)\)`)
 
 // optionNumbers returns the numbers of "(1) pick up (2) attach", as a list that may repeat.
 func optionNumbers(s string) []string {
-	var out []string
-	for _, m := range optionNumber.FindAllStringSubmatch(s, -1) {
-		out = append(out, m[1])
-	}
-	return out
+	return list.Map(optionNumber.FindAllStringSubmatch(s, -1), func(m []string) string { return m[1] })
 }
 
 func normalizeAction(s string) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/rewardutil/scorer"
 )
@@ -48,11 +49,7 @@ func (o ExternalOptions) build() (Reward, error) {
 }
 
 func (e external) Score(ctx context.Context, items []Item) ([]float64, error) {
-	seen := make([]scorer.Item, len(items))
-	for i, it := range items {
-		seen[i] = newScorerItem(it)
-	}
-	return e.scorer.Score(ctx, seen)
+	return e.scorer.Score(ctx, list.Map(items, newScorerItem))
 }
 
 func (e external) Close() error { return e.scorer.Close() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 )
 
@@ -42,10 +43,7 @@ func (o FormatOptions) build() (Reward, error) { return o, o.Validate() }
 // Tags are compared as they stand: lower case, no blanks. A completion that was cut off before a closing
 // tag earns what it has.
 func (o FormatOptions) Score(_ context.Context, items []Item) ([]float64, error) {
-	out := make([]float64, len(items))
-	for i, it := range items {
-		out[i] = o.score(it.Completion)
-	}
+	out := list.Map(items, func(it Item) float64 { return o.score(it.Completion) })
 	return out, nil
 }
 

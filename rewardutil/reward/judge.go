@@ -239,8 +239,7 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 			return nil, err
 		}
 		reply, err := j.client.Do(ctx, http.MethodPost, "/v1/chat/completions", data)
-		var status *webapi.StatusError
-		if errors.As(err, &status) && status.Code == http.StatusUnauthorized && j.opt.KeyEnv == nil {
+		if status, ok := errors.AsType[*webapi.StatusError](err); ok && status.Code == http.StatusUnauthorized && j.opt.KeyEnv == nil {
 			err = fmt.Errorf("%w: it wants a key: key_env=NAME of the variable that holds it", err)
 		}
 		if err != nil {

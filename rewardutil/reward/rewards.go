@@ -113,7 +113,7 @@ func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
-	r := &Rewards{scale: o.Scale, clipMin: math.Inf(-1), clipMax: math.Inf(1)}
+	r := &Rewards{scale: o.Scale, clipMin: option.Or(o.ClipMin, math.Inf(-1)), clipMax: option.Or(o.ClipMax, math.Inf(1))}
 	names, terms, _ := o.terms()
 	for i, t := range terms {
 		build := t.build
@@ -132,12 +132,6 @@ func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 	}
 	if len(r.Terms) == 0 {
 		return nil, errors.New("rewards: every term has weight 0: switch one on, such as rewards.vqa.weight=1")
-	}
-	if o.ClipMin != nil {
-		r.clipMin = *o.ClipMin
-	}
-	if o.ClipMax != nil {
-		r.clipMax = *o.ClipMax
 	}
 	return r, nil
 }

@@ -7,15 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/scorer"
 	"fulcrum/rewardutil/text"
 )
 
 func newScorerItem(it Item) scorer.Item {
-	images := make([]string, len(it.Images))
-	for i, path := range it.Images {
-		images[i] = absolute(path)
-	}
+	images := list.Map(it.Images, absolute)
 	return scorer.Item{
 		Prompt: it.Prompt, Completion: it.Completion, Answer: text.Answer(it.Completion), Reference: it.Reference,
 		Answers: it.Answers, Images: images, Meta: metaWithFiles(it.Meta, it.Root),

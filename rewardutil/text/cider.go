@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 const (
@@ -22,11 +24,7 @@ type CIDEr struct {
 
 // NewCIDEr counts n-grams in the references of all items of an evaluation.
 func NewCIDEr(references [][]string) *CIDEr {
-	items := make([][][]string, len(references))
-	for i, refs := range references {
-		items[i] = split(refs)
-	}
-	return countDocuments(items)
+	return countDocuments(list.Map(references, split))
 }
 
 func countDocuments(items [][][]string) *CIDEr {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"fulcrum/internal/list"
 )
 
 // ExtractAnswer returns the answer within a generation: the text before the first of Question, Answer or
@@ -106,10 +108,7 @@ func normalizeWords(s string) string {
 // does. Without ground truths it is 0. Source: Antol et al. 2015 (arXiv:1505.00468) and parity
 // specification §8.
 func Accuracy(prediction string, answers []string, compat bool) float64 {
-	records := make([]Answer, len(answers))
-	for i, a := range answers {
-		records[i] = Answer{Answer: a}
-	}
+	records := list.Map(answers, func(a string) Answer { return Answer{Answer: a} })
 	return vqaAccuracy(prediction, records, compat, func(i, j int) bool { return i == j })
 }
 

@@ -267,8 +267,7 @@ func (q *queue) cancel(ids []string, signal string) error {
 // arraySize returns the number of indices that an array may have: they end before it.
 func (q *queue) arraySize(ctx context.Context) (int, error) {
 	out, err := q.ask(ctx, "scontrol", "show", "config")
-	var e *slurmError
-	if errors.As(err, &e) && !e.unreachable() {
+	if e, ok := errors.AsType[*slurmError](err); ok && !e.unreachable() {
 		return 0, fmt.Errorf("no Slurm cluster answers this machine's commands (%w): start the sweep on a login node, or use "+
 			"hydra/launcher=local", err)
 	}

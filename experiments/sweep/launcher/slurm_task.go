@@ -69,8 +69,7 @@ func RunTask(ctx context.Context, sweep string, num int) error {
 	if err != nil {
 		return err
 	}
-	var by *stopSignal
-	errors.As(context.Cause(ctx), &by)
+	by, _ := errors.AsType[*stopSignal](context.Cause(ctx))
 	switch {
 	case a.State == Done || a.State == Pruned:
 		return nil
@@ -120,7 +119,7 @@ func nearLimit(job Job, a Attempt) error {
 			met++
 		}
 	}
-	allowed := envInt(maxTimeoutsEnv)
+	allowed, _ := strconv.Atoi(os.Getenv(maxTimeoutsEnv))
 	if met > allowed {
 		a.State, a.Ended = Failed, time.Now()
 		a.Cause = fmt.Sprintf("%s of %s minutes met %s (hydra.launcher.timeout_min, hydra.launcher.max_num_timeout=%d); its state "+
@@ -134,8 +133,7 @@ func nearLimit(job Job, a Attempt) error {
 	fmt.Fprintf(os.Stderr, "job %d: %s\n", job.Num, a.Cause)
 	for { // until Slurm hears it; the limit ends the loop
 		_, err := once("scontrol", "requeue", a.ID)
-		var e *slurmError
-		if !errors.As(err, &e) || !e.unreachable() {
+		if e, ok := errors.AsType[*slurmError](err); !ok || !e.unreachable() {
 			return err
 		}
 		time.Sleep(time.Second)
@@ -147,13 +145,4 @@ func times(n int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
-}
-
-// envInt reads a number from the environment.
-func envInt(name string) int {
-	n, err := strconv.Atoi(os.Getenv(name))
-	if err != nil {
-		return 0
-	}
-	return n
 }

@@ -37,8 +37,7 @@ func (s *slurm) run() {
 		}
 		slices.SortFunc(tasks, func(a, b *task) int { return a.job.Num - b.job.Num })
 		news, err := s.look(tasks, cancel)
-		var silent *SilentError
-		if errors.As(err, &silent) {
+		if _, ok := errors.AsType[*SilentError](err); ok {
 			s.send(Attempt{Err: err})
 			return
 		}

@@ -13,6 +13,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/reports/record"
 )
 
@@ -51,11 +52,7 @@ func (p Progress) write(sweep string) error {
 
 // texts makes NaN equal to itself.
 func texts(numbers []record.Number) []string {
-	out := make([]string, len(numbers))
-	for i, n := range numbers {
-		out[i] = strconv.FormatFloat(float64(n), 'g', -1, 64)
-	}
-	return out
+	return list.Map(numbers, func(n record.Number) string { return strconv.FormatFloat(float64(n), 'g', -1, 64) })
 }
 
 func readProgress(path string) (Progress, error) {

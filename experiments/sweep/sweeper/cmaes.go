@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
 
@@ -36,12 +37,8 @@ func newCMAES(opt Options, s *space) (Sweeper, error) {
 	if len(goals.Objectives) > 1 {
 		return nil, errors.New("takes one objective: for several take hydra/sweeper=tpe or nsgaii")
 	}
-	c := &cmaes{space: s, seed: opt.seed(), sigma0: opt.Sigma0}
-	c.lambda = 4 + int(3*math.Log(float64(len(s.axes))))
-	if opt.Population != nil {
-		c.lambda = *opt.Population
-	}
-	return c, nil
+	lambda := option.Or(opt.Population, 4+int(3*math.Log(float64(len(s.axes)))))
+	return &cmaes{space: s, seed: opt.seed(), sigma0: opt.Sigma0, lambda: lambda}, nil
 }
 
 // Next implements Sweeper.

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
 
@@ -20,10 +21,7 @@ type nsgaii struct {
 }
 
 func newNSGAII(opt Options, s *space) (Sweeper, error) {
-	n := &nsgaii{space: s, seed: opt.seed(), population: 20}
-	if opt.Population != nil {
-		n.population = *opt.Population
-	}
+	n := &nsgaii{space: s, seed: opt.seed(), population: option.Or(opt.Population, 20)}
 	var err error
 	n.first, err = scrambledSobol(s, n.seed)
 	return n, err

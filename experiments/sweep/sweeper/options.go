@@ -87,12 +87,7 @@ func (o Options) prunable() error {
 }
 
 // seed returns the seed of all random choices.
-func (o Options) seed() int64 {
-	if o.Seed == nil {
-		return 0
-	}
-	return *o.Seed
-}
+func (o Options) seed() int64 { return option.Or(o.Seed, 0) }
 
 // OnFailure is what becomes of a sweep when a job has failed.
 type OnFailure struct {

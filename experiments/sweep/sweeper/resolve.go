@@ -1,6 +1,7 @@
 package sweeper
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -57,24 +58,10 @@ func (o optunaOptions) Validate() error {
 // options returns o's options with the sampler's own.
 func (o optunaOptions) options() Options {
 	opt, s := o.Options, o.Sampler
-	if s.Seed != nil {
-		opt.Seed = s.Seed
-	}
-	if s.Startup != nil {
-		opt.Startup = s.Startup
-	}
-	if s.Candidates != nil {
-		opt.Candidates = *s.Candidates
-	}
-	if s.Population != nil {
-		opt.Population = s.Population
-	}
-	if s.Sigma0 != nil {
-		opt.Sigma0 = *s.Sigma0
-	}
-	if s.Scramble != nil {
-		opt.Scramble = *s.Scramble
-	}
+	opt.Seed, opt.Startup, opt.Population = cmp.Or(s.Seed, opt.Seed), cmp.Or(s.Startup, opt.Startup), cmp.Or(s.Population, opt.Population)
+	opt.Candidates = option.Or(s.Candidates, opt.Candidates)
+	opt.Sigma0 = option.Or(s.Sigma0, opt.Sigma0)
+	opt.Scramble = option.Or(s.Scramble, opt.Scramble)
 	return opt
 }
 

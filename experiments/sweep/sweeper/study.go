@@ -56,12 +56,7 @@ func armName(name string) bool {
 // startKey is the key by which an arm is told where to start, unless it says otherwise.
 const startKey = "init.checkpoint"
 
-func (a ArmOptions) as() string {
-	if a.As != nil {
-		return *a.As
-	}
-	return startKey
-}
+func (a ArmOptions) as() string { return option.Or(a.As, startKey) }
 
 // study checks arms and questions: names, parents, circles.
 func (o Options) study() error {
@@ -143,16 +138,10 @@ func (o Options) StudyOf(order []string) *sweepreport.Study {
 			return
 		}
 		placed[name] = true
-		arm := sweepreport.StudyArm{Name: name, Label: name, Overrides: opt.Overrides}
-		if opt.Label != nil {
-			arm.Label = *opt.Label
-		}
+		arm := sweepreport.StudyArm{Name: name, Label: option.Or(opt.Label, name), Overrides: opt.Overrides}
 		if opt.From != nil {
 			place(*opt.From)
-			arm.From, arm.Checkpoint = *opt.From, "last"
-			if opt.Checkpoint != nil {
-				arm.Checkpoint = *opt.Checkpoint
-			}
+			arm.From, arm.Checkpoint = *opt.From, option.Or(opt.Checkpoint, "last")
 			if key := opt.as(); key != startKey {
 				arm.As = key
 			}
@@ -163,14 +152,8 @@ func (o Options) StudyOf(order []string) *sweepreport.Study {
 		place(name)
 	}
 	for _, q := range o.Questions {
-		question := sweepreport.StudyQuestion{Ask: q.Ask, Arm: q.Arm, Against: q.Against, Metric: "reward"}
-		if q.Split != nil {
-			question.Split = *q.Split
-		}
-		if q.Metric != nil {
-			question.Metric = *q.Metric
-		}
-		s.Questions = append(s.Questions, question)
+		s.Questions = append(s.Questions, sweepreport.StudyQuestion{Ask: q.Ask, Arm: q.Arm, Against: q.Against,
+			Split: option.Or(q.Split, ""), Metric: option.Or(q.Metric, "reward")})
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package sweeper
 import (
 	"math"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
 
@@ -22,10 +23,7 @@ type tpe struct {
 }
 
 func newTPE(opt Options, s *space) (Sweeper, error) {
-	t := &tpe{space: s, seed: opt.seed(), startup: 10, candidates: opt.Candidates}
-	if opt.Startup != nil {
-		t.startup = *opt.Startup
-	}
+	t := &tpe{space: s, seed: opt.seed(), startup: option.Or(opt.Startup, 10), candidates: opt.Candidates}
 	var err error
 	t.first, err = scrambledSobol(s, t.seed)
 	return t, err

@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 )
 
 // Lies returns what a stand-in of a kind can get wrong, each in a way of its own.
@@ -47,11 +48,7 @@ func (s *Server) vllm(r request) (any, error) {
 	if !score && r.Repetition != 1 {
 		s.penalise()
 	}
-	most := 16
-	if r.MaxTokens != nil {
-		most = *r.MaxTokens
-	}
-	ids, rows := s.generate(a, most)
+	ids, rows := s.generate(a, option.Or(r.MaxTokens, 16))
 	choice := map[string]any{"index": 0, "message": map[string]any{"role": "assistant", "content": s.text(ids)}, "finish_reason": "stop"}
 	reply := map[string]any{"object": "chat.completion", "model": s.name(), "choices": []any{choice}, "system_fingerprint": "fp_toy",
 		"usage": map[string]any{"prompt_tokens": len(a.ids), "completion_tokens": len(ids)}, "prompt_logprobs": nil}
@@ -285,10 +282,7 @@ func (s *Server) completions(r request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	most := 16
-	if r.MaxTokens != nil {
-		most = *r.MaxTokens
-	}
+	most := option.Or(r.MaxTokens, 16)
 	if most == 0 {
 		most = 200 // as llama-cpp-python: no bound
 	}

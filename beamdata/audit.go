@@ -235,7 +235,7 @@ func (s *Set) nearness(query []float32, rows []int32) float64 {
 	const looks = 16
 	step, sum, n := audit.Every(len(rows), looks), 0.0, 0
 	for k := 0; k < len(rows); k += step {
-		sum += Cosine(query, s.Table.Row(int(rows[k])))
+		sum += recorded.Cosine(query, s.Table.Row(int(rows[k])))
 		n++
 	}
 	return sum / float64(max(n, 1))

@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Selections is what a selection rule chose and earned, query by query.
@@ -76,7 +77,7 @@ func mostSimilar(s *Set, i, shots int) []int32 {
 	cos := make([]float64, len(pool))
 	order := make([]int32, len(pool))
 	for k, row := range pool {
-		cos[k], order[k] = Cosine(query, s.Table.Row(int(row))), int32(k)
+		cos[k], order[k] = recorded.Cosine(query, s.Table.Row(int(row))), int32(k)
 	}
 	if len(cos) > 1 && slices.Min(cos) == slices.Max(cos) {
 		for k, p := range s.TieOrder(i) {
@@ -91,24 +92,9 @@ func mostSimilar(s *Set, i, shots int) []int32 {
 func (s *Set) Nearness(i int, positions []int32) float64 {
 	query, pool, sum := s.Table.Row(int(s.Row(i))), s.Pool(i), 0.0
 	for _, p := range positions {
-		sum += Cosine(query, s.Table.Row(int(pool[p])))
+		sum += recorded.Cosine(query, s.Table.Row(int(pool[p])))
 	}
 	return sum / float64(max(len(positions), 1))
-}
-
-// Cosine returns the cosine of two vectors, 0 where one of them is zero.
-func Cosine(a, b []float32) float64 {
-	var ab, aa, bb float64
-	for i, x := range a {
-		y := float64(b[i])
-		ab += float64(x) * y
-		aa += float64(x) * float64(x)
-		bb += y * y
-	}
-	if aa == 0 || bb == 0 {
-		return 0
-	}
-	return ab / math.Sqrt(aa*bb)
 }
 
 // BestBeam returns the recorded beam of highest reward of each query, the first among equals: what sft

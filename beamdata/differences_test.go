@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Differences between two selection rules on the questions of the OK-VQA reward tables are what the
@@ -69,7 +70,7 @@ func (c *nearness) of(s *Set, i int) []float64 {
 	if c.cosines[s][i] == nil {
 		query := s.Table.Row(int(s.Row(i)))
 		for _, row := range s.Pool(i) {
-			c.cosines[s][i] = append(c.cosines[s][i], Cosine(query, s.Table.Row(int(row))))
+			c.cosines[s][i] = append(c.cosines[s][i], recorded.Cosine(query, s.Table.Row(int(row))))
 		}
 	}
 	return c.cosines[s][i]

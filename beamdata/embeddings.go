@@ -66,8 +66,8 @@ func OpenTable(path string) (*Table, error) {
 			tensor.DType)
 	}
 	t := NewTable(tensor.Shape[0], tensor.Shape[1], values)
-	if row, ok := t.firstBadRow(); ok {
-		return nil, fmt.Errorf("%s: row %d holds a value that is not finite", path, row)
+	if i := slices.IndexFunc(values, func(v float32) bool { return math.Float32bits(v)&0x7f800000 == 0x7f800000 }); i >= 0 {
+		return nil, fmt.Errorf("%s: row %d holds a value that is not finite", path, i/t.Dim) // the exponent's bits are all ones
 	}
 	return t, nil
 }
@@ -112,10 +112,8 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 		return tensorfile.Tensor{}, fmt.Errorf("%s: holds a %s, want an embedding matrix [rows, dim]%s", path,
 			tensorfile.TypeName(p.Value), stacked(p.Value))
 	default:
-		hint := ""
-		if near, ok := registry.Nearest(ext, []string{".npy", ".safetensors", ".pt", ".pth"}); ok && ext != "" {
-			hint = fmt.Sprintf(" (did you mean %s?)", near)
-		}
+		near, ok := registry.Nearest(ext, []string{".npy", ".safetensors", ".pt", ".pth"})
+		hint := registry.DidYouMean(near, ok && ext != "")
 		if ext == ".json" || ext == ".jsonl" {
 			hint = " (beam files are data.beams)"
 		}
@@ -194,14 +192,4 @@ func asMatrix(shape []int) string {
 		return fmt.Sprintf(": one vector a row, such as x.mean(1) or x[:, 0] for %d vectors of %d", shape[0], shape[2])
 	}
 	return fmt.Sprintf(": one vector a row, such as x.flatten(1) for %d rows", shape[0])
-}
-
-// firstBadRow finds a row with NaN or infinity: the exponent bits are all ones.
-func (t *Table) firstBadRow() (int, bool) {
-	for i, v := range t.Data {
-		if math.Float32bits(v)&0x7f800000 == 0x7f800000 {
-			return i / t.Dim, true
-		}
-	}
-	return 0, false
 }

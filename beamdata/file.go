@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -206,9 +207,7 @@ func (r *fileReader) checkID(id int64) error {
 
 // shotsOf fixes S by the first candidate and refuses others.
 func (r *fileReader) checkShots(n int) error {
-	if r.out.shots == 0 {
-		r.out.shots = n
-	}
+	r.out.shots = cmp.Or(r.out.shots, n)
 	if n != r.out.shots || n == 0 {
 		picks := "picks"
 		if n == 1 {

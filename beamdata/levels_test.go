@@ -21,8 +21,8 @@ func TestLevels(t *testing.T) {
 			pool := b.Records.Pool(i)
 			query := b.Records.Table.Row(int(b.Records.Row(i)))
 			x, y := b.Records.Table.Row(int(pool[c.Positions[0]])), b.Records.Table.Row(int(pool[c.Positions[1]]))
-			coherence := (Cosine(query, x) + Cosine(query, y) + Cosine(x, y)) / 3
-			want := 0.5*was.Reward + 0.3*coherence + 0.2*(1-Cosine(x, y)) + 0.1*was.AccScore
+			coherence := (recorded.Cosine(query, x) + recorded.Cosine(query, y) + recorded.Cosine(x, y)) / 3
+			want := 0.5*was.Reward + 0.3*coherence + 0.2*(1-recorded.Cosine(x, y)) + 0.1*was.AccScore
 			golden.Close(t, []float64{c.Reward}, []float64{want}, 1e-12)
 			sampled, accuracy := b.Records.Scorer.Score(i, c.Positions)
 			// recorded to 6 digits

@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -141,9 +142,7 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 		return nil, l.blameTable(err)
 	}
 	l.trajectories = l.trajectories || f.format == "rl"
-	if l.bundle.Format == "" {
-		l.bundle.Format = f.format
-	}
+	l.bundle.Format = cmp.Or(l.bundle.Format, f.format)
 	for reason, n := range f.counts {
 		if l.bundle.Counts[reason] == 0 {
 			l.bundle.Skipped[reason] = f.first[reason]

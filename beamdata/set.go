@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/internal/digest"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/recorded"
 )
 
@@ -132,10 +133,7 @@ func (s *Set) PoolSize(i int) int {
 // decide for a policy without an opinion. Of sets made in memory, and where ties go by the pool, it is the pool's.
 func (s *Set) TieOrder(i int) []int {
 	pool := s.Pool(i)
-	order := make([]int, len(pool))
-	for k := range order {
-		order[k] = k
-	}
+	order := stat.Indices(len(pool))
 	if s.ties != nil {
 		key := func(k int) uint64 { return rng.Key(*s.ties, "ties", int(s.IDs[i]), int(pool[k])) }
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(key(a), key(b)) })

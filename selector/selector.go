@@ -12,6 +12,7 @@ import (
 	"iter"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 )
 
@@ -42,17 +43,7 @@ type Scorer interface {
 
 // Chunks cuts the queries 0 … n-1 into lists of size, the last one shorter.
 func Chunks(n, size int) iter.Seq[[]int] {
-	return func(yield func([]int) bool) {
-		for at := 0; at < n; at += size {
-			queries := make([]int, min(size, n-at))
-			for i := range queries {
-				queries[i] = at + i
-			}
-			if !yield(queries) {
-				return
-			}
-		}
-	}
+	return slices.Chunk(stat.Indices(n), size)
 }
 
 // Batch is B queries with G candidates of T steps each, on the host.

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -160,10 +161,7 @@ func (v video) part(root string) (chat.Part, error) {
 		}
 		p.Frames = append(p.Frames, f)
 	}
-	path := v.Video
-	if path == "" {
-		path = v.Path
-	}
+	path := cmp.Or(v.Video, v.Path)
 	if path == "" || len(p.Frames) > 0 {
 		return p, nil
 	}

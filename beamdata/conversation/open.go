@@ -127,10 +127,7 @@ func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
 		return nil, fmt.Errorf("%s holds no record", path)
 	}
 	f.index = x
-	f.unknown = seen.Unknown()
-	for i := range f.unknown {
-		f.unknown[i].First = x.Line(int64(f.unknown[i].First))
-	}
+	f.unknown = x.Unknown(seen)
 	return f, nil
 }
 
@@ -147,9 +144,7 @@ func (f *file) Sample(row int64) (Sample, error) {
 	if err != nil {
 		return s, fmt.Errorf("%s: %w%s", f.at(row, s.Name), err, f.hint(raw, f.index.Len() == 1))
 	}
-	if s.Name == "" {
-		s.Name = fmt.Sprintf("record %d", row+1)
-	}
+	s.Name = cmp.Or(s.Name, fmt.Sprintf("record %d", row+1))
 	s.Messages = f.wording.apply(s.Messages)
 	return s, nil
 }

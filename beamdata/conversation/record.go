@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,23 +132,15 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 
 // message turns one entry into a message. Tags count in what the user says; elsewhere they are text.
 func (t turn) message(files *files) (chat.Message, error) {
-	from, value := t.From, t.Value
-	if from == "" {
-		from = t.Role
-	}
-	if value == nil {
-		value = t.Content
-	}
+	from, value := cmp.Or(t.From, t.Role), cmp.Or(t.Value, t.Content)
 	if value == nil {
 		return chat.Message{}, errors.New("no value: want a text")
 	}
-	switch from {
+	switch role := cmp.Or(map[string]string{"gpt": "assistant"}[from], from); role {
 	case "human", "user":
 		return files.user(*value)
-	case "gpt", "assistant":
-		return chat.Message{Role: "assistant", Text: *value}, nil
-	case "system":
-		return chat.Message{Role: "system", Text: *value}, nil
+	case "assistant", "system":
+		return chat.Message{Role: role, Text: *value}, nil
 	}
 	return chat.Message{}, fmt.Errorf("from: %w", registry.Unknown("speaker", from, []string{"human", "gpt", "system", "user",
 		"assistant"}))

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,18 +92,14 @@ func (o VideoOptions) applyTo(v *chat.Part, meta videoMeta) error {
 	case high == 0:
 		v.MaxFrames = max(o.MaxFrames, low)
 	}
-	if v.MinFrames == 0 {
-		v.MinFrames = min(o.MinFrames, v.MaxFrames)
-	}
+	v.MinFrames = cmp.Or(v.MinFrames, min(o.MinFrames, v.MaxFrames))
 	if err := meta.frameCounts(v); err != nil {
 		return err
 	}
 	if len(v.Frames) > 0 {
 		return meta.thin(v)
 	}
-	if v.FPS == 0 {
-		v.FPS = o.FPS
-	}
+	v.FPS = cmp.Or(v.FPS, o.FPS)
 	return meta.dynamic()
 }
 
@@ -207,10 +204,7 @@ func (m videoMeta) thin(v *chat.Part) error {
 	}
 	if all := len(v.Frames); all > v.MaxFrames {
 		v.Frames = thin(v.Frames, v.MaxFrames/2*2)
-		if v.FPS == 0 {
-			v.FPS = DefaultVideoOptions().FPS
-		}
-		v.FPS *= float64(len(v.Frames)) / float64(all)
+		v.FPS = cmp.Or(v.FPS, DefaultVideoOptions().FPS) * (float64(len(v.Frames)) / float64(all))
 	}
 	v.MinFrames, v.MaxFrames = 0, 0 // of no more use: a list is taken as it is
 	return nil

@@ -43,20 +43,17 @@ func (s *Set) At(row int) string { return fmt.Sprintf("%s (id %d)", s.at(row), s
 
 // Queries returns the rows of one split: those that are only asked, or the others.
 func (s *Set) Queries(heldOut bool) []int {
-	var rows []int
-	for i, r := range s.Records {
-		if r.HeldOut == heldOut {
-			rows = append(rows, i)
-		}
-	}
-	return rows
+	return s.rows(func(r Record) bool { return r.HeldOut == heldOut })
 }
 
 // Candidates returns the rows that may be examples: not held out, and with an answer to show.
 func (s *Set) Candidates() []int {
-	var rows []int
+	return s.rows(func(r Record) bool { return !r.HeldOut && len(r.Answers) > 0 })
+}
+
+func (s *Set) rows(of func(Record) bool) (rows []int) {
 	for i, r := range s.Records {
-		if !r.HeldOut && len(r.Answers) > 0 {
+		if of(r) {
 			rows = append(rows, i)
 		}
 	}

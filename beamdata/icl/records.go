@@ -78,10 +78,7 @@ func Load(path string) (*Set, error) {
 	if row == 0 {
 		return nil, fmt.Errorf("%s holds no record: want one JSON object a line, such as %s", path, example)
 	}
-	b.Unknown = keys.Unknown()
-	for i := range b.Unknown {
-		b.Unknown[i].First = x.Line(int64(b.Unknown[i].First))
-	}
+	b.Unknown = x.Unknown(keys)
 	order := b.heldOutLast()
 	b.at = func(row int) string { return fmt.Sprintf("%s:%d", path, x.Line(int64(order[row]))) }
 	return b.seal(), nil

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 
+	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/regular"
 )
@@ -65,6 +66,15 @@ func (x *Index) Read(row int64) ([]byte, error) {
 	b := make([]byte, x.length[row])
 	_, err = f.ReadAt(b, x.start[row])
 	return b, err
+}
+
+// Unknown returns the unknown keys that records have, with the lines where they are first instead of the records' numbers.
+func (x *Index) Unknown(keys *keycheck.Keys) []keycheck.Unknown {
+	out := keys.Unknown()
+	for i := range out {
+		out[i].First = x.Line(int64(out[i].First))
+	}
+	return out
 }
 
 // Line returns the number of the line where a record begins, from 1: for messages. It reads the file up to

@@ -2,6 +2,7 @@ package texts
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,11 +57,7 @@ type jsonFile struct {
 
 func (f jsonFile) unread(c columns) []keycheck.Unknown {
 	f.keys.Know(append(c.names(), "completions"), nil)
-	out := f.keys.Unknown()
-	for i := range out {
-		out[i].First = f.Line(int64(out[i].First))
-	}
-	return out
+	return f.Unknown(f.keys)
 }
 
 func (f jsonFile) columns() ([]string, error) {
@@ -177,9 +174,7 @@ func (s *source) Sample(row int64) (conversation.Sample, error) {
 		}
 		return conversation.Sample{ID: row}, fmt.Errorf("%s: %w", at, err)
 	}
-	if r.id == "" {
-		r.id = fmt.Sprintf("record %d", row+1)
-	}
+	r.id = cmp.Or(r.id, fmt.Sprintf("record %d", row+1))
 	return r.sample(row, s.prefix), nil
 }
 

@@ -174,10 +174,7 @@ func limitedFilters() *exec.FilterSet {
 	for _, name := range strings.Fields(`abs attr batch capitalize center default d dictsort e escape filesizeformat first float forceescape format groupby
 		indent int join items last length count list lower map max min pprint rejectattr reject replace reverse round safe selectattr select slice sort
 		string striptags sum title tojson trim truncate unique upper urlencode urlize wordcount wordwrap xmlattr`) {
-		filter, ok := builtins.Filters.Get(name)
-		if !ok {
-			continue
-		}
+		filter, _ := builtins.Filters.Get(name)
 		filters[name] = func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 			budgetOf(e.Environment.Context).step(1)
 			allow(name, in, params)
@@ -207,10 +204,7 @@ func limitedMethods() exec.Methods {
 func methodsOf[I any](set *exec.MethodSet[I], names string) *exec.MethodSet[I] {
 	methods := map[string]exec.Method[I]{}
 	for _, name := range strings.Fields(names) {
-		method, ok := set.Get(name)
-		if !ok {
-			continue
-		}
+		method, _ := set.Get(name)
 		methods[name] = func(self I, value *exec.Value, params *exec.VarArgs) (any, error) {
 			allow(name, value, params)
 			out, err := method(self, value, params)
@@ -293,10 +287,7 @@ const (
 func limitedStatements() *exec.ControlStructureSet {
 	statements := map[string]parser.ControlStructureParser{}
 	for _, name := range []string{"for", "if", "set", "macro", "raw", "with", "filter", "do", "break", "continue"} {
-		parse, ok := builtins.ControlStructures.Get(name)
-		if !ok {
-			continue
-		}
+		parse, _ := builtins.ControlStructures.Get(name)
 		statements[name] = func(p, args *parser.Parser) (nodes.ControlStructure, error) {
 			parsed, err := parse(p, args)
 			if err != nil {

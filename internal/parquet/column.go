@@ -3,6 +3,7 @@ package parquet
 import (
 	"errors"
 	"fmt"
+	"fulcrum/internal/recent"
 	"io"
 	"sort"
 	"sync"
@@ -14,9 +15,8 @@ type Column struct {
 	leaf  leaf
 	pages []page
 
-	mu    sync.Mutex
-	cache []decoded // most recent first
-	dicts []decoded
+	mu           sync.Mutex
+	cache, dicts recent.Cache[*page, []*string] // the values of pages and dictionaries; nil stands for null
 }
 
 // page is where the values of some rows lie.
@@ -33,12 +33,6 @@ type page struct {
 	levels     int64 // version 2: bytes of repetition and definition levels in front, never compressed
 	packed     bool  // the rest is compressed
 	dict       *page // dictionary of the chunk, nil without one
-}
-
-// decoded are the values of a page; nil stands for null.
-type decoded struct {
-	page   *page
-	values []*string
 }
 
 // Kinds of pages.
@@ -200,7 +194,7 @@ const (
 func (c *Column) values(p *page) ([]*string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v, ok := recent(c.cache, p); ok {
+	if v, ok := c.cache.Get(p); ok {
 		return v, nil
 	}
 	f, err := c.file.Open()
@@ -211,7 +205,7 @@ func (c *Column) values(p *page) ([]*string, error) {
 	var dict []*string
 	if p.dict != nil && (p.encoding == encodingDict || p.encoding == encodingDictOld) {
 		var ok bool
-		if dict, ok = recent(c.dicts, p.dict); !ok {
+		if dict, ok = c.dicts.Get(p.dict); !ok {
 			data, err := p.dict.read(f)
 			if err != nil {
 				return nil, fmt.Errorf("dictionary: %w", err)
@@ -219,7 +213,8 @@ func (c *Column) values(p *page) ([]*string, error) {
 			if dict, err = plain(data, c.leaf.kind, int(p.dict.rows)); err != nil {
 				return nil, fmt.Errorf("dictionary: %w", err)
 			}
-			c.dicts = keep(c.dicts, decoded{p.dict, dict}, keptDicts)
+			c.dicts.Put(p.dict, dict)
+			c.dicts.Trim()
 		}
 	}
 	data, err := p.read(f)
@@ -230,29 +225,9 @@ func (c *Column) values(p *page) ([]*string, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cache = keep(c.cache, decoded{p, values}, keptPages)
+	c.cache.Put(p, values)
+	c.cache.Trim()
 	return values, nil
-}
-
-// recent finds a page and moves it to the front.
-func recent(cache []decoded, p *page) ([]*string, bool) {
-	for i, d := range cache {
-		if d.page == p {
-			copy(cache[1:i+1], cache[:i])
-			cache[0] = d
-			return d.values, true
-		}
-	}
-	return nil, false
-}
-
-func keep(cache []decoded, d decoded, most int) []decoded {
-	if len(cache) < most {
-		cache = append(cache, decoded{})
-	}
-	copy(cache[1:], cache)
-	cache[0] = d
-	return cache
 }
 
 // read returns the page's bytes, decompressed.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"fulcrum/internal/recent"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
 )
@@ -169,7 +170,9 @@ func (p *File) Column(name string) (*Column, error) {
 		default:
 			return nil, fmt.Errorf("%s: column %s: want text or whole numbers", p.Path, name)
 		}
-		c := &Column{file: p, leaf: l}
+		one := func([]*string) int { return 1 }
+		c := &Column{file: p, leaf: l, cache: recent.Cache[*page, []*string]{Limit: keptPages, Size: one},
+			dicts: recent.Cache[*page, []*string]{Limit: keptDicts, Size: one}}
 		if err := c.index(); err != nil {
 			return nil, fmt.Errorf("%s: column %s: %w", p.Path, name, err)
 		}

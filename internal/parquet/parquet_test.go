@@ -224,7 +224,7 @@ func BenchmarkText(b *testing.B) {
 		b.Fatal(err)
 	}
 	for i := 0; b.Loop(); i++ {
-		c.cache = c.cache[:0]
+		c.cache.Clear()
 		if _, _, err := c.Text(int64(i * 37 % rows)); err != nil {
 			b.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"iter"
 	"math"
+	"reflect"
 )
 
 // Kind is what a written column holds.
@@ -83,15 +84,19 @@ type buffer struct {
 	runs   [][2]int // presence: how many rows in a row have a value (1) or none (0)
 }
 
+// kinds are those of the columns that a cell may stand in.
+var kinds = map[reflect.Type]Kind{reflect.TypeFor[bool](): Bool, reflect.TypeFor[int](): Whole, reflect.TypeFor[float64](): Number,
+	reflect.TypeFor[string](): Text}
+
 func (b *buffer) add(kind Kind, cell any) error {
 	present := 1
+	if held, ok := kinds[reflect.TypeOf(cell)]; ok && held != kind {
+		return fmt.Errorf("%v in a column of another kind", cell)
+	}
 	switch v := cell.(type) {
 	case nil:
 		present = 0
 	case bool:
-		if kind != Bool {
-			return fmt.Errorf("%v in a column of another kind", cell)
-		}
 		if b.bits%8 == 0 {
 			b.values = append(b.values, 0)
 		}
@@ -100,19 +105,10 @@ func (b *buffer) add(kind Kind, cell any) error {
 		}
 		b.bits++
 	case int:
-		if kind != Whole {
-			return fmt.Errorf("%v in a column of another kind", cell)
-		}
 		b.values = binary.LittleEndian.AppendUint64(b.values, uint64(v))
 	case float64:
-		if kind != Number {
-			return fmt.Errorf("%v in a column of another kind", cell)
-		}
 		b.values = binary.LittleEndian.AppendUint64(b.values, math.Float64bits(v))
 	case string:
-		if kind != Text {
-			return fmt.Errorf("%q in a column of another kind", cell)
-		}
 		b.values = append(binary.LittleEndian.AppendUint32(b.values, uint32(len(v))), v...)
 	default:
 		return fmt.Errorf("a value of type %T", cell)

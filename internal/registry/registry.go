@@ -41,11 +41,15 @@ func (t *Table[T]) Names() []string { return slices.Sorted(maps.Keys(t.entries))
 
 // Unknown is the error for a name that is not in names: it lists them and the nearest one.
 func Unknown(kind, name string, names []string) error {
-	hint := ""
-	if near, ok := Suggest(name, names); ok {
-		hint = fmt.Sprintf(" (did you mean %s?)", near)
+	return fmt.Errorf("unknown %s %q%s: want one of %s", kind, name, DidYouMean(Suggest(name, names)), strings.Join(names, ", "))
+}
+
+// DidYouMean is what Nearest or Suggest found as a part of a message, " (did you mean NAME?)", or nothing.
+func DidYouMean(near string, ok bool) string {
+	if !ok {
+		return ""
 	}
-	return fmt.Errorf("unknown %s %q%s: want one of %s", kind, name, hint, strings.Join(names, ", "))
+	return " (did you mean " + near + "?)"
 }
 
 // Nearest returns the name closest to the given one in edit distance (a swap of neighbours counts

@@ -402,12 +402,10 @@ func (s *storage) view(dtype DType, offset int, size, stride []int) (any, error)
 }
 
 func contiguous(size, stride []int) bool {
-	n := 1
-	for i := len(size) - 1; i >= 0; i-- {
+	for i, n := range rowMajor(size) {
 		if size[i] != 1 && stride[i] != n {
 			return false
 		}
-		n *= size[i]
 	}
 	return true
 }

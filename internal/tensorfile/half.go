@@ -1,8 +1,8 @@
 package tensorfile
 
 import (
-	"encoding/binary"
 	"math"
+	"sync"
 )
 
 // HalfToFloat32 converts one IEEE 754 binary16 number, exactly.
@@ -23,22 +23,19 @@ func HalfToFloat32(h uint16) float32 {
 	return v
 }
 
-// halfToFloat32 converts n numbers. Large arrays go through a table of all 65536 values (256 KB),
-// which costs as much as converting 65536 numbers.
-func halfToFloat32(data []byte, n int) []float32 {
-	out := make([]float32, n)
-	if n < 1<<17 {
-		for i := range out {
-			out[i] = HalfToFloat32(binary.LittleEndian.Uint16(data[2*i:]))
-		}
-		return out
-	}
+// halves holds the values of all 65536 halves (256 KB), so that an array is converted by looking up.
+var halves = sync.OnceValue(func() []float32 {
 	table := make([]float32, 1<<16)
 	for i := range table {
 		table[i] = HalfToFloat32(uint16(i))
 	}
-	for i := range out {
-		out[i] = table[binary.LittleEndian.Uint16(data[2*i:])]
+	return table
+})
+
+func halfToFloat32(data []uint16) []float32 {
+	out, table := make([]float32, len(data)), halves()
+	for i, h := range data {
+		out[i] = table[h]
 	}
 	return out
 }

@@ -1,7 +1,6 @@
 package tensorfile
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"unsafe"
@@ -77,17 +76,13 @@ func (t Tensor) Float32s() ([]float32, error) {
 	case F32:
 		return shared[float32](t.Data, n), nil
 	case F64:
-		out := make([]float32, n)
-		for i := range out {
-			out[i] = float32(math.Float64frombits(binary.LittleEndian.Uint64(t.Data[8*i:])))
-		}
-		return out, nil
+		return convert[float32](shared[float64](t.Data, n)), nil
 	case F16:
-		return halfToFloat32(t.Data, n), nil
+		return halfToFloat32(shared[uint16](t.Data, n)), nil
 	case BF16:
 		out := make([]float32, n)
-		for i := range out {
-			out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(t.Data[2*i:])) << 16)
+		for i, v := range shared[uint16](t.Data, n) {
+			out[i] = math.Float32frombits(uint32(v) << 16)
 		}
 		return out, nil
 	}

@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -133,10 +134,7 @@ func readWords(pre, decoder json.RawMessage) (words, error) {
 		return w, unsupported("pre_tokenizer", "none", "Metaspace", "WhitespaceSplit then Metaspace")
 	}
 	if kind := typeOf(decoder); kind != "Metaspace" {
-		if kind == "" {
-			kind = "none"
-		}
-		return w, unsupported("decoder", kind, "Metaspace")
+		return w, unsupported("decoder", cmp.Or(kind, "none"), "Metaspace")
 	}
 	var d words
 	if err := d.readMetaspace(decoder); err != nil {

@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,9 +102,9 @@ func parseModel(f file) (*Tokenizer, error) {
 	}
 	var m struct {
 		Type         *string         `json:"type"` // absent from old files, whose model is BPE
-		Dropout      *float64        `json:"dropout"`
-		Prefix       *string         `json:"continuing_subword_prefix"`
-		Suffix       *string         `json:"end_of_word_suffix"`
+		Dropout      float64         `json:"dropout"`
+		Prefix       string          `json:"continuing_subword_prefix"`
+		Suffix       string          `json:"end_of_word_suffix"`
 		ByteFallback bool            `json:"byte_fallback"`
 		IgnoreMerges bool            `json:"ignore_merges"`
 		Vocab        map[string]int  `json:"vocab"`
@@ -120,19 +121,16 @@ func parseModel(f file) (*Tokenizer, error) {
 		return nil, unsupported("model", "without a type", "BPE", "Unigram")
 	case m.Type != nil && *m.Type != "BPE":
 		return nil, unsupported("model", *m.Type, "BPE", "Unigram")
-	case m.Dropout != nil && *m.Dropout != 0:
-		return nil, unsupported("model.dropout", strconv.FormatFloat(*m.Dropout, 'g', -1, 64), "none")
-	case m.Prefix != nil && *m.Prefix != "":
-		return nil, unsupported("model.continuing_subword_prefix", *m.Prefix, "none")
-	case m.Suffix != nil && *m.Suffix != "" && r.split != CLIP:
-		return nil, unsupported("model.end_of_word_suffix", *m.Suffix, "none")
+	case m.Dropout != 0:
+		return nil, unsupported("model.dropout", strconv.FormatFloat(m.Dropout, 'g', -1, 64), "none")
+	case m.Prefix != "":
+		return nil, unsupported("model.continuing_subword_prefix", m.Prefix, "none")
+	case m.Suffix != "" && r.split != CLIP:
+		return nil, unsupported("model.end_of_word_suffix", m.Suffix, "none")
 	case m.ByteFallback:
 		return nil, unsupported("model.byte_fallback", "true", "false")
 	}
-	r.ignoreMerges = m.IgnoreMerges
-	if m.Suffix != nil {
-		r.suffix = *m.Suffix
-	}
+	r.ignoreMerges, r.suffix = m.IgnoreMerges, m.Suffix
 	pairs, err := parseMerges(m.Merges)
 	if err != nil {
 		return nil, err
@@ -177,7 +175,7 @@ func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 	for _, raw := range parts {
 		var p struct {
 			Type     string
-			Pattern  struct{ Regex, String *string }
+			Pattern  struct{ Regex, String string }
 			Behavior string
 			Invert   bool
 			Prefix   bool  `json:"add_prefix_space"`
@@ -188,15 +186,10 @@ func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 		}
 		switch {
 		case p.Type == "Split" && !split && !byteLevel:
-			pattern := ""
-			if p.Pattern.Regex != nil {
-				pattern = *p.Pattern.Regex
-			} else if p.Pattern.String != nil {
-				pattern = *p.Pattern.String
-			}
+			pattern := cmp.Or(p.Pattern.Regex, p.Pattern.String)
 			rule, ok := map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2, clipPattern: CLIP, clipPattern5: CLIP}[pattern]
 			clip := rule == CLIP // keeps what matches, the others cut there: both are the pieces that match
-			if !ok || p.Pattern.Regex == nil || p.Invert != clip || p.Behavior != map[bool]string{false: "Isolated", true: "Removed"}[clip] {
+			if !ok || p.Pattern.Regex == "" || p.Invert != clip || p.Behavior != map[bool]string{false: "Isolated", true: "Removed"}[clip] {
 				return unsupported("pre_tokenizer Split", fmt.Sprintf("%s (behavior %s, invert %t)", pattern, p.Behavior, p.Invert),
 					"the pattern of Qwen2 or GPT-2, Isolated", "that of CLIP, Removed and inverted")
 			}

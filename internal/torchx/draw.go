@@ -3,6 +3,7 @@ package torchx
 // #include "csrc/fulcrum_torch.h"
 // #include "csrc/sample.h"
 import "C"
+import "cmp"
 
 // Drawn are the tokens of DrawTokens.
 type Drawn struct {
@@ -19,10 +20,7 @@ type Drawn struct {
 // tensor. Probabilities are float32: a uniform within their rounding of a token's border may give its neighbour.
 func DrawTokens(logits Tensor, opt SampleOptions, seen, suppress, uniforms Tensor, scored bool) Drawn {
 	must("draw", logits)
-	temperature, penalty := opt.Temperature, opt.RepetitionPenalty
-	if temperature == 0 {
-		temperature = 1
-	}
+	temperature, penalty := cmp.Or(opt.Temperature, 1), opt.RepetitionPenalty
 	if penalty == 0 || penalty == 1 {
 		penalty, seen = 1, Tensor{}
 	}

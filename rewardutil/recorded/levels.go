@@ -11,9 +11,9 @@ func Coherence(query []float32, examples [][]float32) float64 {
 	}
 	sum := 0.0
 	for i, e := range examples {
-		sum += cosine(query, e)
+		sum += Cosine(query, e)
 		if i > 0 {
-			sum += cosine(examples[i-1], e)
+			sum += Cosine(examples[i-1], e)
 		}
 	}
 	return sum / float64(2*len(examples)-1)
@@ -24,7 +24,7 @@ func Diversity(examples [][]float32) float64 {
 	sum, pairs := 0.0, 0
 	for i := range examples {
 		for j := range i {
-			sum += cosine(examples[i], examples[j])
+			sum += Cosine(examples[i], examples[j])
 			pairs++
 		}
 	}
@@ -34,7 +34,8 @@ func Diversity(examples [][]float32) float64 {
 	return 1 - sum/float64(pairs)
 }
 
-func cosine(a, b []float32) float64 {
+// Cosine returns the cosine of two vectors, 0 where one of them is zero.
+func Cosine(a, b []float32) float64 {
 	var dot, aa, bb float64
 	for i, x := range a {
 		y := float64(b[i])

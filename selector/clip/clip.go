@@ -46,10 +46,13 @@ type Encoder struct {
 // tower is the weights of one transformer: norms before, biases everywhere.
 type tower struct {
 	Tower
-	layers []layer
-	first  norm // vision: before the layers
-	last   norm // of the pooled row
-	out    torchx.Tensor
+	layers       []layer
+	tokens       torchx.Tensor // text: their embeddings
+	class, patch torchx.Tensor // vision: the first row, and what makes rows of pixels
+	places       torchx.Tensor // the embeddings of positions
+	first        norm          // vision: before the layers
+	last         norm          // of the pooled row
+	out          torchx.Tensor
 }
 
 type layer struct {
@@ -120,7 +123,14 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 			return err
 		}
 	}
-	wants := e.cfg.wants()
+	names := []string{"text_model", "vision_model"}
+	var wants []hffolder.Want
+	for _, name := range names {
+		e.cfg.tower(name, func(name string, shape ...int) (none torchx.Tensor) {
+			wants = append(wants, hffolder.Want{Name: name, Shape: shape})
+			return none
+		})
+	}
 	e.fingerprint = folder.Fingerprint()
 	known := func(name string) bool { return name == "logit_scale" || strings.HasSuffix(name, ".position_ids") }
 	if err := folder.Check(wants, known); err != nil {
@@ -132,8 +142,8 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 	}
 	e.frozen.Placed()
 	e.towerOf = map[string]*tower{}
-	for name, t := range map[string]Tower{"text_model": e.cfg.Text, "vision_model": e.cfg.Vision} {
-		e.towerOf[name] = e.tower(name, t)
+	for _, name := range names {
+		e.towerOf[name] = e.cfg.tower(name, func(name string, _ ...int) torchx.Tensor { return e.frozen.Tensors[name] })
 	}
 	parts := [][]byte{[]byte(e.fingerprint), fmt.Append(nil, *e.cfg, *e.process)}
 	for _, name := range []string{"tokenizer.json", "vocab.json", "merges.txt"} {
@@ -150,62 +160,39 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 // Free releases the weights.
 func (e *Encoder) Free() { e.frozen.Free() }
 
-// wants lists the tensors of a folder.
-func (c *Config) wants() []hffolder.Want {
-	var all []hffolder.Want
-	add := func(name string, shape ...int) { all = append(all, hffolder.Want{Name: name, Shape: shape}) }
-	both := func(name string, shape ...int) {
-		add(name+".weight", shape...)
-		add(name+".bias", shape[0])
-	}
-	for name, t := range map[string]Tower{"text_model": c.Text, "vision_model": c.Vision} {
-		d := t.Hidden
-		for i := range t.Layers {
-			at := fmt.Sprintf("%s.encoder.layers.%d.", name, i)
-			for _, n := range []string{"layer_norm1", "layer_norm2"} {
-				both(at+n, d)
-			}
-			for _, n := range []string{"q_proj", "k_proj", "v_proj", "out_proj"} {
-				both(at+"self_attn."+n, d, d)
-			}
-			both(at+"mlp.fc1", t.Intermediate, d)
-			both(at+"mlp.fc2", d, t.Intermediate)
-		}
-	}
-	t, v := c.Text, c.Vision
-	add("text_model.embeddings.token_embedding.weight", t.Vocab, t.Hidden)
-	add("text_model.embeddings.position_embedding.weight", t.Positions, t.Hidden)
-	both("text_model.final_layer_norm", t.Hidden)
-	add("text_projection.weight", c.Projection, t.Hidden)
-	add("vision_model.embeddings.class_embedding", v.Hidden)
-	add("vision_model.embeddings.patch_embedding.weight", v.Hidden, v.Channels, v.Patch, v.Patch)
-	add("vision_model.embeddings.position_embedding.weight", v.patches()+1, v.Hidden)
-	both("vision_model.pre_layrnorm", v.Hidden) // spelt so in every folder
-	both("vision_model.post_layernorm", v.Hidden)
-	add("visual_projection.weight", c.Projection, v.Hidden)
-	return all
-}
-
 // patches is how many a picture has.
 func (t Tower) patches() int { return t.Image / t.Patch * (t.Image / t.Patch) }
 
-func (e *Encoder) weight(name string) torchx.Tensor { return e.frozen.Tensors[name] }
-
-// tower collects the weights of one transformer.
-func (e *Encoder) tower(name string, c Tower) *tower {
-	norm := func(n string) norm { return norm{e.weight(n + ".weight"), e.weight(n + ".bias")} }
-	t := &tower{Tower: c}
-	if name == "text_model" {
-		t.last, t.out = norm("text_model.final_layer_norm"), e.weight("text_projection.weight")
-	} else {
-		t.first, t.last = norm("vision_model.pre_layrnorm"), norm("vision_model.post_layernorm")
-		t.out = e.weight("visual_projection.weight")
+// tower puts one transformer together from the tensors that get returns.
+func (c *Config) tower(name string, get func(name string, shape ...int) torchx.Tensor) *tower {
+	at, t := name+".embeddings.", &tower{Tower: c.Text}
+	if name == "vision_model" {
+		t.Tower = c.Vision
+		t.Positions = t.patches() + 1
 	}
-	for i := range c.Layers {
+	d := t.Hidden
+	norm := func(n string) norm { return norm{get(n+".weight", d), get(n+".bias", d)} }
+	t.places = get(at+"position_embedding.weight", t.Positions, d)
+	if name == "text_model" {
+		t.tokens, t.last = get(at+"token_embedding.weight", t.Vocab, d), norm("text_model.final_layer_norm")
+		t.out = get("text_projection.weight", c.Projection, d)
+	} else {
+		t.class, t.patch = get(at+"class_embedding", d), get(at+"patch_embedding.weight", d, t.Channels, t.Patch, t.Patch)
+		t.first, t.last = norm("vision_model.pre_layrnorm"), norm("vision_model.post_layernorm") // spelt so in every folder
+		t.out = get("visual_projection.weight", c.Projection, d)
+	}
+	for i := range t.Layers {
 		at := fmt.Sprintf("%s.encoder.layers.%d.", name, i)
 		l := layer{norm1: norm(at + "layer_norm1"), norm2: norm(at + "layer_norm2")}
 		for _, of := range l.linears() {
-			*of.Layer = lora.Layer{Weight: e.weight(at + of.name + ".weight"), Bias: e.weight(at + of.name + ".bias")}
+			in, out := d, d
+			switch of.name {
+			case "mlp.fc1":
+				out = t.Intermediate
+			case "mlp.fc2":
+				in = t.Intermediate
+			}
+			*of.Layer = lora.Layer{Weight: get(at+of.name+".weight", out, in), Bias: get(at+of.name+".bias", out)}
 		}
 		t.layers = append(t.layers, l)
 	}
@@ -287,11 +274,11 @@ func (e *Encoder) images(t *tower, pictures [][]float32, p *lora.Pass) torchx.Te
 	v := e.cfg.Vision
 	n, width, B := v.patches()+1, 3*v.Patch*v.Patch, len(pictures)
 	patches := torchx.From(slices.Concat(pictures...), B*(n-1), width).ToDevice(e.device).To(e.dtype)
-	kernel := torchx.Reshape(e.weight("vision_model.embeddings.patch_embedding.weight"), v.Hidden, width)
+	kernel := torchx.Reshape(t.patch, v.Hidden, width)
 	x := torchx.Reshape(torchx.Linear(patches, kernel, torchx.Tensor{}), B, n-1, v.Hidden)
-	class := torchx.Reshape(e.weight("vision_model.embeddings.class_embedding"), 1, 1, v.Hidden)
+	class := torchx.Reshape(t.class, 1, 1, v.Hidden)
 	x = torchx.Cat(1, torchx.Expand(class, B, 1, v.Hidden), x) // [B, n, d]
-	x = torchx.Add(x, e.weight("vision_model.embeddings.position_embedding.weight"))
+	x = torchx.Add(x, t.places)
 	x = t.norm(torchx.Reshape(x, B*n, v.Hidden), t.first)
 	spans, first := make([]torchx.Span, B), make([]int64, B)
 	for i := range spans {
@@ -329,10 +316,10 @@ func (e *Encoder) texts(t *tower, texts [][]int64, p *lora.Pass) torchx.Tensor {
 		spans = append(spans, torchx.Span{Q: from, QLen: len(ids), Own: from, OwnLen: len(ids), Causal: true})
 		pooled = append(pooled, int64(from+e.pool(ids)))
 	}
-	look := func(table string, index []int64) torchx.Tensor {
-		return torchx.Embedding(e.weight("text_model.embeddings."+table+".weight"), torchx.From(index, len(index)).ToDevice(e.device)).To(e.dtype)
+	look := func(table torchx.Tensor, index []int64) torchx.Tensor {
+		return torchx.Embedding(table, torchx.From(index, len(index)).ToDevice(e.device)).To(e.dtype)
 	}
-	x := torchx.Add(look("token_embedding", slices.Concat(texts...)), look("position_embedding", at)) // [N, d]
+	x := torchx.Add(look(t.tokens, slices.Concat(texts...)), look(t.places, at)) // [N, d]
 	return e.run(t, x, spans, pooled, p)
 }
 
@@ -345,10 +332,8 @@ func (e *Encoder) pool(ids []int64) int {
 }
 
 func finite(rows []float32) ([]float32, error) {
-	for _, v := range rows {
-		if v-v != 0 {
-			return nil, errors.New("an embedding is not finite: are the weights those of the model?")
-		}
+	if slices.ContainsFunc(rows, func(v float32) bool { return v-v != 0 }) {
+		return nil, errors.New("an embedding is not finite: are the weights those of the model?")
 	}
 	return rows, nil
 }

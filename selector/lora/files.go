@@ -1,6 +1,7 @@
 package lora
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -39,19 +40,6 @@ type Matrix struct {
 	Values []float32
 }
 
-// configFile is adapter_config.json. What would change the arithmetic and is not done here is refused by name.
-type configFile struct {
-	PeftType     string             `json:"peft_type"`
-	Rank         int                `json:"r"`
-	Alpha        float64            `json:"lora_alpha"`
-	Dropout      float64            `json:"lora_dropout"`
-	Targets      json.RawMessage    `json:"target_modules"`
-	RankPattern  map[string]int     `json:"rank_pattern"`
-	AlphaPattern map[string]float64 `json:"alpha_pattern"`
-	RSLoRA       bool               `json:"use_rslora"`
-	BaseModel    string             `json:"base_model_name_or_path"`
-}
-
 // refused lists the keys that ask for something else than plain adapters, with the values that don't.
 func refused() map[string][]string {
 	off := []string{"null", "false", "[]", "{}", `""`}
@@ -80,15 +68,18 @@ func ParseConfig(raw []byte) (Config, error) {
 			return Config{}, fmt.Errorf("%s = %s is not supported (want %s)", key, weights.Compact(value), strings.Join(rules[key], " or "))
 		}
 	}
-	f := configFile{PeftType: "LORA", Rank: 8, Alpha: 8} // PEFT's defaults
+	c := Config{Rank: 8, Alpha: 8} // PEFT's defaults
+	f := struct {
+		*Config
+		PeftType string          `json:"peft_type"`
+		Targets  json.RawMessage `json:"target_modules"`
+	}{&c, "LORA", nil}
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return Config{}, err
 	}
 	if f.PeftType != "LORA" {
 		return Config{}, fmt.Errorf("peft_type = %q, want LORA", f.PeftType)
 	}
-	c := Config{Rank: f.Rank, Alpha: f.Alpha, Dropout: f.Dropout, RankPattern: f.RankPattern, AlphaPattern: f.AlphaPattern,
-		RSLoRA: f.RSLoRA, BaseModel: f.BaseModel}
 	if json.Unmarshal(f.Targets, &c.Targets) != nil && json.Unmarshal(f.Targets, &c.Pattern) != nil {
 		return Config{}, fmt.Errorf("target_modules = %s, want names or a pattern", weights.Compact(f.Targets))
 	}
@@ -177,11 +168,8 @@ func (a *Adapter) Check(modules []Module) error {
 	}
 	for _, key := range sortedKeys(a.Tensors) {
 		if !wanted[key] {
-			hint := ""
-			if near, ok := registry.Nearest(key, names); ok {
-				hint = fmt.Sprintf(" (did you mean %s?)", near)
-			}
-			return fmt.Errorf("%s: unexpected tensor %s%s: %s adapts no such module of this model", at, key, hint, configName)
+			return fmt.Errorf("%s: unexpected tensor %s%s: %s adapts no such module of this model", at, key,
+				registry.DidYouMean(registry.Nearest(key, names)), configName)
 		}
 	}
 	return nil
@@ -219,12 +207,8 @@ func (c Config) JSON() ([]byte, error) {
 	if c.BaseModel != "" {
 		base = c.BaseModel
 	}
-	task := c.TaskType
-	if task == "" {
-		task = "CAUSAL_LM"
-	}
 	raw, err := json.MarshalIndent(map[string]any{
-		"peft_type": "LORA", "task_type": task, "base_model_name_or_path": base, "inference_mode": true,
+		"peft_type": "LORA", "task_type": cmp.Or(c.TaskType, "CAUSAL_LM"), "base_model_name_or_path": base, "inference_mode": true,
 		"r": c.Rank, "lora_alpha": c.Alpha, "lora_dropout": c.Dropout, "target_modules": targets,
 		"rank_pattern": ranks, "alpha_pattern": alphas, "use_rslora": c.RSLoRA,
 		"bias": "none", "fan_in_fan_out": false, "init_lora_weights": true, "modules_to_save": nil, "use_dora": false,

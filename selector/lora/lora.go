@@ -42,16 +42,16 @@ func DefaultOptions() Options {
 
 // Config says which modules are adapted and how: what adapter_config.json says.
 type Config struct {
-	Rank         int
-	Alpha        float64
-	Dropout      float64
-	Targets      []string           // last components (or longer tails) of module names
-	Pattern      string             // instead of Targets: a regular expression of whole module names, or all-linear
-	RankPattern  map[string]int     // ranks of the modules whose names end with a match of the key
-	AlphaPattern map[string]float64 // likewise
-	RSLoRA       bool
-	BaseModel    string // name of the base model, for readers
-	TaskType     string // PEFT's name of what the model does, written only; "" = CAUSAL_LM
+	Rank         int                `json:"r"`
+	Alpha        float64            `json:"lora_alpha"`
+	Dropout      float64            `json:"lora_dropout"`
+	Targets      []string           `json:"-"`             // last components (or longer tails) of module names
+	Pattern      string             `json:"-"`             // instead of Targets: a regular expression of whole module names, or all-linear
+	RankPattern  map[string]int     `json:"rank_pattern"`  // ranks of the modules whose names end with a match of the key
+	AlphaPattern map[string]float64 `json:"alpha_pattern"` // likewise
+	RSLoRA       bool               `json:"use_rslora"`
+	BaseModel    string             `json:"base_model_name_or_path"` // for readers
+	TaskType     string             `json:"-"`                       // PEFT's name of what the model does, written only; "" = CAUSAL_LM
 }
 
 // Config returns the adapters that the options ask for.
@@ -103,17 +103,13 @@ func (c Config) Select(layers []Linear) ([]Module, error) {
 			continue
 		}
 		hit[target] = true
-		m := Module{Name: l.Name, In: l.In, Out: l.Out, Rank: c.Rank}
-		alpha := c.Alpha
-		if r, ok, err := lookup(c.RankPattern, l.Name); err != nil {
+		m := Module{Name: l.Name, In: l.In, Out: l.Out}
+		if m.Rank, err = lookup(c.RankPattern, l.Name, c.Rank); err != nil {
 			return nil, err
-		} else if ok {
-			m.Rank = r
 		}
-		if a, ok, err := lookup(c.AlphaPattern, l.Name); err != nil {
+		alpha, err := lookup(c.AlphaPattern, l.Name, c.Alpha)
+		if err != nil {
 			return nil, err
-		} else if ok {
-			alpha = a
 		}
 		if m.Rank < 1 {
 			return nil, fmt.Errorf("rank of %s = %d, want at least 1", m.Name, m.Rank)
@@ -158,17 +154,17 @@ func (c Config) matcher() (func(name string) (target string, ok bool), error) {
 }
 
 // lookup finds the value of the first key, in alphabetical order, that matches the tail of a module's name.
-func lookup[T any](patterns map[string]T, name string) (value T, ok bool, err error) {
+func lookup[T any](patterns map[string]T, name string, otherwise T) (T, error) {
 	for _, key := range sortedKeys(patterns) {
 		pattern, err := regexp.Compile(`^(?:.*\.)?(?:` + key + `)$`)
 		if err != nil {
-			return value, false, fmt.Errorf("pattern %q: %w", key, err)
+			return otherwise, fmt.Errorf("pattern %q: %w", key, err)
 		}
 		if pattern.MatchString(name) {
-			return patterns[key], true, nil
+			return patterns[key], nil
 		}
 	}
-	return value, false, nil
+	return otherwise, nil
 }
 
 // lastNames lists the last components of the layers' names, each once.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 )
 
@@ -23,13 +22,6 @@ type CandidateEncoderOptions struct {
 	Heads int `koanf:"heads" range:"[1,inf)"`
 	// hidden width of the feed-forward part
 	FFNDim int `koanf:"ffn_dim" range:"[1,inf)"`
-}
-
-func (o CandidateEncoderOptions) validate(h int) error {
-	if o.Layers > 0 && o.Heads > 0 && h%o.Heads != 0 {
-		return option.Errorf("candidate_encoder.heads", "want a divisor of hidden_dim = %d, got %d", h, o.Heads)
-	}
-	return nil
 }
 
 // weights lists the layers' parameters under the names of torch.nn.TransformerEncoderLayer.

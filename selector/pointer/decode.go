@@ -65,12 +65,9 @@ func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*s
 	src := source.(*Source)
 	in := p.loadQueries(src, queries)
 	e := p.encode(in, dropout{})
-	beams := make([][]beam, in.b) // per query, best first
-	order := make([][]int, in.b)  // per query: how ties are broken
-	even := make([]bool, in.b)    // per query: all candidates scored the same at first
-	for i := range beams {
-		beams[i] = []beam{{}}
-	}
+	beams := slices.Repeat([][]beam{{{}}}, in.b) // per query, best first
+	order := make([][]int, in.b)                 // per query: how ties are broken
+	even := make([]bool, in.b)                   // per query: all candidates scored the same at first
 	at := p.start(e)
 	for step, n := 0, 1; step < t; step, n = step+1, width {
 		r := rows{first: step, last: step, n: n}

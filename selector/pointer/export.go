@@ -1,6 +1,7 @@
 package pointer
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -112,11 +113,7 @@ func (c *Checkpoint) exportSafetensors(path string) error {
 		meta["selector."+key] = value
 	}
 	maps.Copy(meta, c.Metadata)
-	tensors := make([]tensorfile.Tensor, 0, len(c.Weights))
-	for _, name := range c.Names() {
-		tensors = append(tensors, c.Weights[name])
-	}
-	return tensorfile.WriteSafetensors(path, tensors, meta)
+	return tensorfile.WriteSafetensors(path, slices.Collect(maps.Values(c.Weights)), meta)
 }
 
 // exportName is a parameter's name in a layout.
@@ -199,20 +196,14 @@ const openGate = 20
 // bias that keeps the state as it is, whatever is chosen.
 func (c *Checkpoint) addOpenGate(state *tensorfile.Dict) {
 	h := c.Weights["query_proj.weight"].Shape[0]
-	bias := make([]float32, h)
-	for i := range bias {
-		bias[i] = openGate
-	}
+	bias := slices.Repeat([]float32{openGate}, h)
 	state.Set(exportName(gateName+".weight", "v2"), tensorfile.FromFloat32s(gateName+".weight", []int{h, 2 * h}, make([]float32, 2*h*h)))
 	state.Set(exportName(gateName+".bias", "v2"), tensorfile.FromFloat32s(gateName+".bias", []int{h}, bias))
 }
 
 // epoch is the file's epoch as the reference counts it, from 0.
 func (c *Checkpoint) epoch() (int, error) {
-	text, ok := c.Metadata["epoch"]
-	if !ok {
-		return 0, nil
-	}
+	text := cmp.Or(c.Metadata["epoch"], "0")
 	epoch, err := strconv.Atoi(text)
 	if err != nil {
 		return 0, fmt.Errorf("%s: metadata epoch=%q: want an integer", c.Path, text)
@@ -222,16 +213,10 @@ func (c *Checkpoint) epoch() (int, error) {
 
 // progress returns what a trainer file says beside the weights. The reference's SFT files name no phase.
 func (c *Checkpoint) progress() (phase string, metrics *tensorfile.Dict, beta float64, err error) {
-	phase = "sft"
-	if p, ok := c.Metadata["phase"]; ok {
-		phase = p
-	}
-	metrics, beta = tensorfile.NewDict(), startingBeta
+	phase, metrics, beta = cmp.Or(c.Metadata["phase"], "sft"), tensorfile.NewDict(), startingBeta
 	values := map[string]any{}
-	if text, ok := c.Metadata["metrics"]; ok {
-		if err := jsonwords.Unmarshal([]byte(text), &values); err != nil {
-			return "", nil, 0, fmt.Errorf("%s: metadata metrics: %w", c.Path, err)
-		}
+	if err := jsonwords.Unmarshal([]byte(cmp.Or(c.Metadata["metrics"], "{}")), &values); err != nil {
+		return "", nil, 0, fmt.Errorf("%s: metadata metrics: %w", c.Path, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		x, ok := values[name].(float64)

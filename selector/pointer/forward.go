@@ -1,6 +1,7 @@
 package pointer
 
 import (
+	"cmp"
 	"math"
 
 	"fulcrum/internal/torchx"
@@ -275,10 +276,7 @@ func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Outpu
 	if opt.Train {
 		drop = dropout{policy: p, seed: opt.DropoutSeed, hidden: p.opt.Dropout, attn: p.opt.AttnDropout}
 	}
-	temperature := opt.Temperature
-	if temperature == 0 {
-		temperature = 1
-	}
+	temperature := cmp.Or(opt.Temperature, 1)
 	e, r := p.encode(in, drop), rows{0, in.t - 1, in.g, in.chosen}
 	logits := p.score(e, r, p.teacherForced(in, e), temperature) // [B, R, A], R = 1 + (T-1)·G
 	picked := torchx.PickLogp(logits, in.actions, p.taken(), opt.Reference)

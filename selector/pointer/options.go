@@ -1,6 +1,7 @@
 package pointer
 
 import (
+	"cmp"
 	"errors"
 
 	"fulcrum/internal/option"
@@ -90,14 +91,16 @@ func DefaultOptions() Options {
 
 // Validate checks what one key alone can't show.
 func (o Options) Validate() error {
-	if o.NumHeads > 0 && o.HiddenDim%o.NumHeads != 0 {
-		return option.Errorf("num_heads", "want a divisor of hidden_dim = %d, got %d", o.HiddenDim, o.NumHeads)
+	divides := func(used bool, key string, heads int) error {
+		return option.Want(!used || heads <= 0 || o.HiddenDim%heads == 0, key, "want a divisor of hidden_dim = %d, got %d", o.HiddenDim, heads)
 	}
-	if o.Encoder == "none" && !o.Skip.Enabled {
-		return option.Errorf("encoder", "want attention, or skip.enabled: nothing else gives a score")
+	if err := cmp.Or(divides(true, "num_heads", o.NumHeads), option.Want(o.Encoder != "none" || o.Skip.Enabled, "encoder",
+		"want attention, or skip.enabled: nothing else gives a score")); err != nil {
+		return err
 	}
-	return errors.Join(o.encoderOnly(), o.CandidateEncoder.validate(o.HiddenDim), o.Coarse.validate(o), o.Stop.validate(o),
-		o.Transformer.validate(o), o.Relation.validate(o.Skip))
+	return errors.Join(o.encoderOnly(), divides(o.CandidateEncoder.Layers > 0, "candidate_encoder.heads", o.CandidateEncoder.Heads),
+		o.Coarse.validate(o), o.Stop.validate(o), divides(o.StateUpdate == transformerState, "transformer.heads", o.Transformer.Heads),
+		option.Want(!o.Relation.enabled() || o.Skip.Enabled, "relation", "want skip.enabled: the relation is added to the skip term"))
 }
 
 // encoderOnly refuses what needs the encoder's vectors where there is no encoder.

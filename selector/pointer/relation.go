@@ -3,7 +3,6 @@ package pointer
 import (
 	"math"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 )
 
@@ -32,13 +31,6 @@ func DefaultRelationOptions() RelationOptions {
 
 func (o RelationOptions) enabled() bool {
 	return o.Bilinear != "none" || o.GateDim > 0 || o.ProductDim > 0
-}
-
-func (o RelationOptions) validate(skip SkipOptions) error {
-	if o.enabled() && !skip.Enabled {
-		return option.Errorf("relation", "want skip.enabled: the relation is added to the skip term")
-	}
-	return nil
 }
 
 // relationWeights lists the relation's parameters for d-wide embeddings.

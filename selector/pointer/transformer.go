@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 )
 
@@ -28,13 +27,6 @@ type TransformerOptions struct {
 }
 
 const transformerState = "transformer"
-
-func (o TransformerOptions) validate(all Options) error {
-	if all.StateUpdate == transformerState && o.Heads > 0 && all.HiddenDim%o.Heads != 0 {
-		return option.Errorf("transformer.heads", "want a divisor of hidden_dim = %d, got %d", all.HiddenDim, o.Heads)
-	}
-	return nil
-}
 
 // keys are in the metadata of selectors that have one.
 func (o *TransformerOptions) keys() []key {

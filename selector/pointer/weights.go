@@ -32,28 +32,23 @@ func Specs(opt Options, d int) []torchx.Spec {
 
 func zeros(*rand.Rand, []int, []float32) {}
 
-func constant(v float64) start {
-	return func(_ *rand.Rand, _ []int, out []float32) {
+// each draws the values one after the other.
+func each(value func(r *rand.Rand) float64) start {
+	return func(r *rand.Rand, _ []int, out []float32) {
 		for i := range out {
-			out[i] = float32(v)
+			out[i] = float32(value(r))
 		}
 	}
 }
 
+func constant(v float64) start { return each(func(*rand.Rand) float64 { return v }) }
+
 func uniform(bound float64) start {
-	return func(r *rand.Rand, _ []int, out []float32) {
-		for i := range out {
-			out[i] = float32((2*r.Float64() - 1) * bound)
-		}
-	}
+	return each(func(r *rand.Rand) float64 { return (2*r.Float64() - 1) * bound })
 }
 
 func normal(std float64) start {
-	return func(r *rand.Rand, _ []int, out []float32) {
-		for i := range out {
-			out[i] = float32(std * r.NormFloat64())
-		}
-	}
+	return each(func(r *rand.Rand) float64 { return std * r.NormFloat64() })
 }
 
 // xavier is Xavier-uniform (Glorot & Bengio 2010).

@@ -58,17 +58,15 @@ func (s *Source[P]) ID(i int) int64 { return s.set.ID(i) }
 func (s *Source[P]) Set() *conversation.Set { return s.set }
 
 // Prompt renders the prompt of sample i.
-func (s *Source[P]) Prompt(i int) (P, error) {
+func (s *Source[P]) Prompt(i int) (p P, err error) {
 	sample, err := s.set.Sample(i)
 	if err != nil {
-		var none P
-		return none, err
+		return p, err
 	}
-	p, err := s.render(sample)
-	if err != nil {
-		return p, fmt.Errorf("%s: %w", sample.Name, err)
+	if p, err = s.render(sample); err != nil {
+		err = fmt.Errorf("%s: %w", sample.Name, err)
 	}
-	return p, nil
+	return p, err
 }
 
 // MaxTokens is the longest completion, the EOS included.
@@ -167,15 +165,12 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 	return nil
 }
 
-// accuracyTerms are the terms that say how often a completion is right, the official one first.
-func accuracyTerms() []string { return []string{"vqa", "accuracy"} }
-
 // Accuracy is Score and returns the accuracy term of every candidate [B*G]; nil where no such term has a weight.
 func (s *Source[P]) Accuracy(b *selector.Batch) ([]float64, error) {
 	if err := s.Score(b); err != nil {
 		return nil, err
 	}
-	for _, name := range accuracyTerms() {
+	for _, name := range []string{"vqa", "accuracy"} { // the official one first
 		if values, ok := b.Terms[name]; ok {
 			return values, nil
 		}

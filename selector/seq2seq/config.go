@@ -2,6 +2,7 @@ package seq2seq
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/selector/tokens"
 )
 
 // The kinds of model: what model_type says.
@@ -78,10 +80,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 			return nil, registry.Unknown("architecture", head.Architectures[0], sortedKeys(known))
 		}
 	}
-	c := &Config{Kind: kind, DType: head.DType, Raw: bytes.Clone(raw)}
-	if c.DType == "" {
-		c.DType = head.NewDType
-	}
+	c := &Config{Kind: kind, DType: cmp.Or(head.DType, head.NewDType), Raw: bytes.Clone(raw)}
 	var err error
 	switch kind {
 	case kindT5:
@@ -120,14 +119,15 @@ func (c *Config) t5(raw []byte) error {
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return err
 	}
-	c.Vocab, c.Width = or(f.Vocab, 32128), or(f.Width, 512)
-	c.Encoder = Stack{Layers: or(f.Layers, 6), Heads: or(f.Heads, 8), HeadDim: or(f.HeadDim, 64), FF: or(f.FF, 2048)}
+	c.Vocab, c.Width = tokens.Or(f.Vocab, 32128), tokens.Or(f.Width, 512)
+	c.Encoder = Stack{Layers: tokens.Or(f.Layers, 6), Heads: tokens.Or(f.Heads, 8), HeadDim: tokens.Or(f.HeadDim, 64),
+		FF: tokens.Or(f.FF, 2048)}
 	c.Decoder = c.Encoder
-	c.Decoder.Layers = or(f.DecoderLayers, c.Encoder.Layers)
-	c.Buckets, c.MaxDistance = or(f.Buckets, 32), or(f.MaxDistance, 128)
-	c.Eps, c.InitStd, c.Tied, c.EmbedScale = or(f.Eps, 1e-6), or(f.InitFactor, 1), or(f.Tied, true), 1
-	c.Scaled = or(f.Scaled, c.Tied)
-	name := or(f.FeedForward, "relu")
+	c.Decoder.Layers = tokens.Or(f.DecoderLayers, c.Encoder.Layers)
+	c.Buckets, c.MaxDistance = tokens.Or(f.Buckets, 32), tokens.Or(f.MaxDistance, 128)
+	c.Eps, c.InitStd, c.Tied, c.EmbedScale = tokens.Or(f.Eps, 1e-6), tokens.Or(f.InitFactor, 1), tokens.Or(f.Tied, true), 1
+	c.Scaled = tokens.Or(f.Scaled, c.Tied)
+	name := tokens.Or(f.FeedForward, "relu")
 	c.Activation, c.Gated = strings.CutPrefix(name, "gated-")
 	if name == "gated-gelu" { // the published gated models mean the tanh form by gelu
 		c.Activation = "gelu_new"
@@ -177,22 +177,22 @@ func (c *Config) bart(raw []byte) error {
 		{"add_final_layer_norm", f.FinalNorm, false}, {"static_position_embeddings", f.StaticPositions, false},
 		{"add_bias_logits", f.BiasLogits, false},
 	} {
-		if or(s.got, s.want) != s.want {
+		if tokens.Or(s.got, s.want) != s.want {
 			return fmt.Errorf("%s = %v is not supported, want %v", s.key, *s.got, s.want)
 		}
 	}
-	c.Vocab, c.Width = or(f.Vocab, 50265), or(f.Width, 1024)
+	c.Vocab, c.Width = tokens.Or(f.Vocab, 50265), tokens.Or(f.Width, 1024)
 	stack := func(layers, heads, ff *int) Stack {
-		s := Stack{Layers: or(layers, 12), Heads: or(heads, 16), FF: or(ff, 4096)}
+		s := Stack{Layers: tokens.Or(layers, 12), Heads: tokens.Or(heads, 16), FF: tokens.Or(ff, 4096)}
 		if s.Heads > 0 {
 			s.HeadDim = c.Width / s.Heads
 		}
 		return s
 	}
 	c.Encoder, c.Decoder = stack(f.EncoderLayers, f.EncoderHeads, f.EncoderFF), stack(f.DecoderLayers, f.DecoderHeads, f.DecoderFF)
-	c.Positions, c.Tied = or(f.Positions, 1024), true
-	c.Activation, c.Eps, c.InitStd, c.EmbedScale = or(f.Activation, "gelu"), 1e-5, or(f.InitStd, 0.02), 1
-	if or(f.Scale, false) {
+	c.Positions, c.Tied = tokens.Or(f.Positions, 1024), true
+	c.Activation, c.Eps, c.InitStd, c.EmbedScale = tokens.Or(f.Activation, "gelu"), 1e-5, tokens.Or(f.InitStd, 0.02), 1
+	if tokens.Or(f.Scale, false) {
 		c.EmbedScale = sqrt(c.Width)
 	}
 	if err := knownActivation("activation_function", c.Activation); err != nil {
@@ -203,20 +203,12 @@ func (c *Config) bart(raw []byte) error {
 
 // Check names the first size that the arithmetic cannot have.
 func (c *Config) Check() error {
-	sizes := []struct {
-		key   string
-		value int
-	}{
-		{"vocab_size", c.Vocab}, {"d_model", c.Width},
-		{"the encoder's layers", c.Encoder.Layers}, {"the encoder's attention heads", c.Encoder.Heads},
-		{"the encoder's head size", c.Encoder.HeadDim}, {"the encoder's feed-forward width", c.Encoder.FF},
-		{"the decoder's layers", c.Decoder.Layers}, {"the decoder's attention heads", c.Decoder.Heads},
-		{"the decoder's head size", c.Decoder.HeadDim}, {"the decoder's feed-forward width", c.Decoder.FF},
-	}
-	for _, s := range sizes {
-		if s.value < 1 {
-			return fmt.Errorf("%s = %d, want at least 1", s.key, s.value)
-		}
+	if err := tokens.Positive("", []string{"vocab_size", "d_model", "the encoder's layers", "the encoder's attention heads",
+		"the encoder's head size", "the encoder's feed-forward width", "the decoder's layers",
+		"the decoder's attention heads", "the decoder's head size", "the decoder's feed-forward width"},
+		c.Vocab, c.Width, c.Encoder.Layers, c.Encoder.Heads, c.Encoder.HeadDim, c.Encoder.FF, c.Decoder.Layers, c.Decoder.Heads,
+		c.Decoder.HeadDim, c.Decoder.FF); err != nil {
+		return err
 	}
 	if n := max(c.Encoder.Layers, c.Decoder.Layers); n > hffolder.MaxLayers {
 		return fmt.Errorf("%d layers, want at most %d", n, hffolder.MaxLayers)
@@ -246,20 +238,5 @@ func (c *Config) Check() error {
 			}
 		}
 	}
-	for key, ids := range map[string][]int64{"decoder_start_token_id": {c.generation.Start}, "pad_token_id": {c.generation.Pad},
-		"eos_token_id": c.generation.EOS} {
-		for _, id := range ids {
-			if id < 0 || id >= int64(c.Vocab) {
-				return fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, c.Vocab)
-			}
-		}
-	}
-	return nil
-}
-
-func or[T any](p *T, fallback T) T {
-	if p == nil {
-		return fallback
-	}
-	return *p
+	return c.generation.within(c.Vocab)
 }

@@ -1,6 +1,7 @@
 package seq2seq
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 
@@ -54,12 +55,8 @@ func (c *Config) generationKeys(raw []byte, defaults string) error {
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return err
 	}
-	if f.Pad == nil {
-		f.Pad = new(int64)
-	}
-	if f.Start == nil {
-		f.Start = f.Pad
-	}
+	f.Pad = cmp.Or(f.Pad, new(int64))
+	f.Start = cmp.Or(f.Start, f.Pad)
 	if f.OldForced && len(f.ForcedBOS) == 0 && f.BOS != nil {
 		f.ForcedBOS = json.RawMessage(fmt.Sprint(*f.BOS))
 	}
@@ -78,15 +75,8 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return GenerationConfig{}, err
 	}
-	if f.Pad == nil {
-		f.Pad = &c.generation.Pad
-	}
-	if f.Start == nil {
-		f.Start = &c.generation.Start
-	}
-	if f.BOS == nil {
-		f.BOS = c.generation.BOS
-	}
+	f.Pad, f.Start = cmp.Or(f.Pad, &c.generation.Pad), cmp.Or(f.Start, &c.generation.Start)
+	f.BOS = cmp.Or(f.BOS, c.generation.BOS)
 	g, err := f.read()
 	if err != nil {
 		return g, err
@@ -94,15 +84,20 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 	if g.EOS == nil {
 		g.EOS = c.generation.EOS
 	}
+	return g, g.within(c.Vocab)
+}
+
+// within refuses ids outside the vocabulary.
+func (g GenerationConfig) within(vocab int) error {
 	for key, ids := range map[string][]int64{"decoder_start_token_id": {g.Start}, "pad_token_id": {g.Pad}, "eos_token_id": g.EOS,
 		"forced_bos_token_id": g.ForcedBOS, "forced_eos_token_id": g.ForcedEOS} {
 		for _, id := range ids {
-			if id < 0 || id >= int64(c.Vocab) {
-				return g, fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, c.Vocab)
+			if id < 0 || id >= int64(vocab) {
+				return fmt.Errorf("%s = %d, want an id below vocab_size = %d", key, id, vocab)
 			}
 		}
 	}
-	return g, nil
+	return nil
 }
 
 func (f *generationFile) read() (GenerationConfig, error) {

@@ -11,7 +11,9 @@
 package seq2seq
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 
@@ -156,15 +158,8 @@ func (m *Model) Options() Options { return m.opt }
 
 // MaxSourceTokens is the longest source that should be encoded: the option, else what the model was made for.
 func (m *Model) MaxSourceTokens() int {
-	switch n := m.opt.MaxSourceTokens; {
-	case n != nil && m.cfg.Positions > 0:
-		return min(*n, m.cfg.Positions)
-	case n != nil:
-		return *n
-	case m.cfg.Positions > 0:
-		return m.cfg.Positions
-	}
-	return 512 // T5's training length; its relative positions take any
+	made := cmp.Or(m.cfg.Positions, 512) // T5's training length; its relative positions take any
+	return min(tokens.Or(m.opt.MaxSourceTokens, made), cmp.Or(m.cfg.Positions, math.MaxInt))
 }
 
 // Clone returns a model with its own copy of the trained tensors; all others are shared.

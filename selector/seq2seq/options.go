@@ -86,14 +86,10 @@ func DefaultSampling() SamplingOptions { return tokens.DefaultSampling(64) }
 
 // Validate checks what one key alone can't show.
 func (o Options) Validate() error {
-	var errs []error
-	if o.Path == nil && o.Adapter != nil {
-		errs = append(errs, option.Errorf("adapter", "want path: adapters belong to a model folder"))
-	}
-	if o.Path == nil && o.Scratch.Width%max(1, o.Scratch.Heads) != 0 {
-		errs = append(errs, option.Errorf("scratch.d_model", "want a multiple of num_heads=%d, got %d", o.Scratch.Heads, o.Scratch.Width))
-	}
-	return errors.Join(errs...)
+	return errors.Join(
+		option.Want(o.Path != nil || o.Adapter == nil, "adapter", "want path: adapters belong to a model folder"),
+		option.Want(o.Path != nil || o.Scratch.Width%max(1, o.Scratch.Heads) == 0, "scratch.d_model",
+			"want a multiple of num_heads=%d, got %d", o.Scratch.Heads, o.Scratch.Width))
 }
 
 // Trains reports whether anything is trained: a model from scratch always is.

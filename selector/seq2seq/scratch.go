@@ -3,6 +3,7 @@ package seq2seq
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -50,30 +51,25 @@ func (o ScratchOptions) configJSON(v Vocabulary) ([]byte, error) {
 		"vocab_size": v.Size, "d_model": o.Width, "pad_token_id": v.Pad, "eos_token_id": v.EOS,
 		"is_encoder_decoder": true, "use_cache": true, "torch_dtype": "float32",
 	}
-	add := func(more map[string]any) {
-		for k, x := range more {
-			keys[k] = x
-		}
-	}
 	switch o.Model {
 	case "t5", "t5_v1_1":
 		projection := "relu"
 		if o.Model == "t5_v1_1" {
 			projection = "gated-gelu"
 		}
-		add(map[string]any{
+		maps.Copy(keys, map[string]any{
 			"architectures": []string{"T5ForConditionalGeneration"}, "model_type": kindT5, "feed_forward_proj": projection,
 			"tie_word_embeddings": o.Model == "t5",
 			"d_kv":                o.Width / max(1, o.Heads), "d_ff": o.FF, "num_layers": o.Layers, "num_decoder_layers": o.DecoderLayers,
 			"num_heads":                      o.Heads,
 			"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6,
-			"initializer_factor": or(o.InitStd, 1), "dropout_rate": 0.0,
+			"initializer_factor": tokens.Or(o.InitStd, 1), "dropout_rate": 0.0,
 			"decoder_start_token_id": v.Pad,
 		})
 	case "bart":
-		add(map[string]any{
+		maps.Copy(keys, map[string]any{
 			"architectures": []string{"BartForConditionalGeneration"}, "model_type": kindBART, "activation_function": "gelu",
-			"scale_embedding": false, "init_std": or(o.InitStd, 0.02),
+			"scale_embedding": false, "init_std": tokens.Or(o.InitStd, 0.02),
 			"encoder_layers": o.Layers, "encoder_attention_heads": o.Heads, "encoder_ffn_dim": o.FF, "decoder_layers": o.DecoderLayers,
 			"decoder_attention_heads": o.Heads, "decoder_ffn_dim": o.FF,
 			"max_position_embeddings": o.Positions, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0,

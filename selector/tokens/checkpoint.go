@@ -2,6 +2,7 @@ package tokens
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -116,11 +117,7 @@ func (w *Weights) SaveAdapter(path, baseName string) (err error) {
 func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ...tensorfile.Tensor) (err error) {
 	defer torchx.Recover(&err)
 	defer torchx.NoGrad()()
-	if dtype == "" {
-		if dtype = w.FileType; dtype == "" {
-			dtype = "float32"
-		}
-	}
+	dtype = cmp.Or(dtype, w.FileType, "float32")
 	to, err := weights.FileType(dtype)
 	if err != nil {
 		return err

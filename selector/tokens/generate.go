@@ -177,10 +177,7 @@ func said(live []*Sequence, opt *GenerateOptions) [][]int64 {
 
 // forced returns logits [rows, vocabulary] that leave only some ids, all alike.
 func forced(rows, vocabulary int, ids []int64) torchx.Tensor {
-	row := make([]float32, vocabulary)
-	for i := range row {
-		row[i] = float32(math.Inf(-1))
-	}
+	row := slices.Repeat([]float32{float32(math.Inf(-1))}, vocabulary)
 	for _, id := range ids {
 		row[id] = 0
 	}

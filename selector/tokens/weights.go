@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -180,9 +181,7 @@ func (w *Weights) chooseAdapters() (adapter *lora.Adapter, err error) {
 func ComputeType(layout Layout, option, file, device string, warn func(string)) (torchx.DType, error) {
 	name := option
 	if name == "auto" || name == "" {
-		if name = file; name == "" {
-			name = "float32"
-		}
+		name = cmp.Or(file, "float32")
 	}
 	switch {
 	case name == "float16":

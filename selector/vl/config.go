@@ -2,6 +2,7 @@ package vl
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -40,18 +41,18 @@ type Config struct {
 
 // Vision is the shape of the vision tower.
 type Vision struct {
-	Depth           int
-	Hidden          int
-	Intermediate    int
-	Heads           int
-	Channels        int
-	Out             int // width of the merged vectors: the decoder's
-	Patch           int
-	TemporalPatch   int
-	Merge           int // patches along a side of a merged cell
-	Window          int // pixels along a side of a window
-	FullBlocks      []int
-	TokensPerSecond float64
+	Depth           int     `json:"depth"`
+	Hidden          int     `json:"hidden_size"`
+	Intermediate    int     `json:"intermediate_size"`
+	Heads           int     `json:"num_heads"`
+	Channels        int     `json:"in_chans"`
+	Out             int     `json:"out_hidden_size"` // width of the merged vectors: the decoder's
+	Patch           int     `json:"patch_size"`
+	TemporalPatch   int     `json:"temporal_patch_size"`
+	Merge           int     `json:"spatial_merge_size"` // patches along a side of a merged cell
+	Window          int     `json:"window_size"`        // pixels along a side of a window
+	FullBlocks      []int   `json:"fullatt_block_indexes"`
+	TokensPerSecond float64 `json:"tokens_per_second"`
 }
 
 // PatchSize is the number of values in a row of pixels.
@@ -74,8 +75,8 @@ type file struct {
 	Architectures []string `json:"architectures"`
 	ModelType     string   `json:"model_type"`
 	textFile
-	Text   *textFile   `json:"text_config"`
-	Vision *visionFile `json:"vision_config"`
+	Text   *textFile `json:"text_config"`
+	Vision *struct{} `json:"vision_config"`
 
 	ImageToken  int64 `json:"image_token_id"`
 	VideoToken  int64 `json:"video_token_id"`
@@ -113,23 +114,6 @@ type ropeFile struct {
 	Theta   *float64 `json:"rope_theta"`
 }
 
-type visionFile struct {
-	Depth           *int     `json:"depth"`
-	Hidden          *int     `json:"hidden_size"`
-	Intermediate    *int     `json:"intermediate_size"`
-	Heads           *int     `json:"num_heads"`
-	Channels        *int     `json:"in_chans"`
-	NewChannels     *int     `json:"in_channels"`
-	Out             *int     `json:"out_hidden_size"`
-	Patch           *int     `json:"patch_size"`
-	TemporalPatch   *int     `json:"temporal_patch_size"`
-	Merge           *int     `json:"spatial_merge_size"`
-	Window          *int     `json:"window_size"`
-	FullBlocks      []int    `json:"fullatt_block_indexes"`
-	TokensPerSecond *float64 `json:"tokens_per_second"`
-	Activation      *string  `json:"hidden_act"`
-}
-
 // ParseConfig reads config.json. Sizes that the arithmetic cannot have are named.
 func ParseConfig(raw []byte) (*Config, error) {
 	var f file
@@ -141,7 +125,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 	}
 	text := f.textFile
 	if f.Text != nil {
-		whole := or(f.DType, or(f.NewDType, "")) // transformers goes by it, and may leave an old one inside
+		whole := tokens.Or(f.DType, tokens.Or(f.NewDType, "")) // transformers goes by it, and may leave an old one inside
 		inner := struct {
 			Text *textFile `json:"text_config"`
 		}{&text} // its keys win over those at the top
@@ -163,7 +147,9 @@ func ParseConfig(raw []byte) (*Config, error) {
 		}
 		return c, c.Check()
 	}
-	c.Vision = f.Vision.read(c.Hidden)
+	if err := c.vision(raw); err != nil {
+		return nil, err
+	}
 	for _, token := range []struct {
 		key string
 		id  int64
@@ -203,18 +189,18 @@ func (c *Config) text(t textFile) error {
 		}
 		*need.to = *need.from
 	}
-	c.KVHeads = or(t.KVHeads, c.Heads)
+	c.KVHeads = tokens.Or(t.KVHeads, c.Heads)
 	if c.Heads > 0 {
-		c.HeadDim = or(t.HeadDim, c.Hidden/c.Heads)
+		c.HeadDim = tokens.Or(t.HeadDim, c.Hidden/c.Heads)
 	}
-	c.Eps, c.RopeTheta, c.InitStd = or(t.Eps, 1e-6), or(t.RopeTheta, 10000), or(t.InitStd, 0.02)
-	c.Positions = or(t.Positions, 0)
-	c.Tied = or(t.Tied, false)
-	c.DType = or(t.DType, or(t.NewDType, ""))
-	if act := or(t.Activation, "silu"); act != "silu" {
+	c.Eps, c.RopeTheta, c.InitStd = tokens.Or(t.Eps, 1e-6), tokens.Or(t.RopeTheta, 10000), tokens.Or(t.InitStd, 0.02)
+	c.Positions = tokens.Or(t.Positions, 0)
+	c.Tied = tokens.Or(t.Tied, false)
+	c.DType = tokens.Or(t.DType, tokens.Or(t.NewDType, ""))
+	if act := tokens.Or(t.Activation, "silu"); act != "silu" {
 		return fmt.Errorf("hidden_act = %q, want silu", act)
 	}
-	if or(t.UseSlidingWindow, false) {
+	if tokens.Or(t.UseSlidingWindow, false) {
 		return fmt.Errorf("use_sliding_window = true is not supported")
 	}
 	eos, err := tokens.ParseIDs(t.EOS)
@@ -233,16 +219,10 @@ func (c *Config) rope(t textFile) error {
 		if r == nil {
 			continue
 		}
-		kind := r.NewType
-		if kind == "" {
-			kind = r.Type
-		}
-		if kind != "" && kind != "mrope" && kind != "default" {
+		if kind := cmp.Or(r.NewType, r.Type, "default"); kind != "mrope" && kind != "default" {
 			return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
 		}
-		if r.Theta != nil {
-			c.RopeTheta = *r.Theta
-		}
+		c.RopeTheta = tokens.Or(r.Theta, c.RopeTheta)
 		if r.Section != nil {
 			if len(r.Section) != 3 {
 				return fmt.Errorf("mrope_section = %v, want three numbers", r.Section)
@@ -253,32 +233,33 @@ func (c *Config) rope(t textFile) error {
 	return nil
 }
 
-// read applies the defaults of Hugging Face's vision configuration.
-func (v *visionFile) read(hidden int) *Vision {
-	full := v.FullBlocks
-	if full == nil {
-		full = []int{7, 15, 23, 31}
+// vision reads vision_config over the defaults of Hugging Face's.
+func (c *Config) vision(raw []byte) error {
+	older := struct {
+		Channels int `json:"in_channels"`
+	}{3}
+	in := struct {
+		Into any `json:"vision_config"`
+	}{&older}
+	if err := jsonwords.Unmarshal(raw, &in); err != nil {
+		return err
 	}
-	return &Vision{
-		Depth: or(v.Depth, 32), Hidden: or(v.Hidden, 3584), Intermediate: or(v.Intermediate, 3420), Heads: or(v.Heads, 16),
-		Channels: or(v.Channels, or(v.NewChannels, 3)), Out: or(v.Out, hidden), Patch: or(v.Patch, 14),
-		TemporalPatch: or(v.TemporalPatch, 2),
-		Merge:         or(v.Merge, 2), Window: or(v.Window, 112), FullBlocks: full, TokensPerSecond: or(v.TokensPerSecond, 4),
+	c.Vision = &Vision{Depth: 32, Hidden: 3584, Intermediate: 3420, Heads: 16, Channels: older.Channels, Out: c.Hidden, Patch: 14,
+		TemporalPatch: 2, Merge: 2, Window: 112, TokensPerSecond: 4}
+	in.Into = c.Vision
+	err := jsonwords.Unmarshal(raw, &in)
+	if c.Vision.FullBlocks == nil {
+		c.Vision.FullBlocks = []int{7, 15, 23, 31}
 	}
+	return err
 }
 
 // Check names the first size that the arithmetic cannot have.
 func (c *Config) Check() error {
-	for _, s := range []struct {
-		key   string
-		value int
-	}{
-		{"vocab_size", c.Vocab}, {"hidden_size", c.Hidden}, {"intermediate_size", c.Intermediate}, {"num_hidden_layers", c.Layers},
-		{"num_attention_heads", c.Heads}, {"num_key_value_heads", c.KVHeads}, {"head_dim", c.HeadDim},
-	} {
-		if s.value < 1 {
-			return fmt.Errorf("%s = %d, want at least 1", s.key, s.value)
-		}
+	if err := tokens.Positive("", []string{"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+		"num_key_value_heads", "head_dim"},
+		c.Vocab, c.Hidden, c.Intermediate, c.Layers, c.Heads, c.KVHeads, c.HeadDim); err != nil {
+		return err
 	}
 	if c.Layers > hffolder.MaxLayers {
 		return fmt.Errorf("num_hidden_layers = %d, want at most %d", c.Layers, hffolder.MaxLayers)
@@ -308,17 +289,10 @@ func (c *Config) Check() error {
 }
 
 func (v *Vision) check(hidden int) error {
-	for _, s := range []struct {
-		key   string
-		value int
-	}{
-		{"depth", v.Depth}, {"hidden_size", v.Hidden}, {"intermediate_size", v.Intermediate}, {"num_heads", v.Heads},
-		{"in_chans", v.Channels},
-		{"patch_size", v.Patch}, {"temporal_patch_size", v.TemporalPatch}, {"spatial_merge_size", v.Merge}, {"window_size", v.Window},
-	} {
-		if s.value < 1 {
-			return fmt.Errorf("vision_config.%s = %d, want at least 1", s.key, s.value)
-		}
+	if err := tokens.Positive("vision_config.", []string{"depth", "hidden_size", "intermediate_size", "num_heads", "in_chans", "patch_size",
+		"temporal_patch_size", "spatial_merge_size", "window_size"},
+		v.Depth, v.Hidden, v.Intermediate, v.Heads, v.Channels, v.Patch, v.TemporalPatch, v.Merge, v.Window); err != nil {
+		return err
 	}
 	if v.Depth > hffolder.MaxLayers {
 		return fmt.Errorf("vision_config.depth = %d, want at most %d", v.Depth, hffolder.MaxLayers)
@@ -333,11 +307,4 @@ func (v *Vision) check(hidden int) error {
 		return fmt.Errorf("vision_config.out_hidden_size = %d, want hidden_size = %d", v.Out, hidden)
 	}
 	return nil
-}
-
-func or[T any](p *T, fallback T) T {
-	if p == nil {
-		return fallback
-	}
-	return *p
 }

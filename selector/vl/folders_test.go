@@ -402,7 +402,7 @@ func TestTargets(t *testing.T) {
 	// adapters in the vision tower: features have a gradient then, and are not remembered
 	m := openTiny(t, "tiny_tied", func(o *Options) { o.LoRA.Enabled, o.LoRA.TargetModules = true, []string{"qkv"} })
 	checkTrains(t, m, prompt(t, "one_image"))
-	if n := len(m.features.byKey); n != 0 {
+	if n := len(m.features.Values); n != 0 {
 		t.Errorf("%d pictures remembered while their vectors are trained", n)
 	}
 }

@@ -135,7 +135,7 @@ func (m *Model) fillMedia(in *packed, p *lora.Pass) {
 		return
 	}
 	in.media = torchx.Cat(0, m.look(in.pictures, p)...)
-	m.features.trim()
+	m.features.Trim()
 }
 
 // scored lists the tokens of all completions [n], group by group, and the row that predicts each: the one before it, which

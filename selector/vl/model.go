@@ -104,7 +104,7 @@ func OpenCheckpoint(path string, options Options, device string, seed int64, war
 // newModel looks the weights up, which it owns.
 func newModel(w *tokens.Weights, cfg *Config, options Options, generation GenerationConfig) (*Model, error) {
 	m := &Model{Weights: w, cfg: cfg, opt: options, generation: generation, features: newFeatures()}
-	w.Frozen().AtFree = m.features.clear
+	w.Frozen().AtFree = m.features.Clear
 	if err := torchx.Try(func() error { m.wire(); return nil }); err != nil {
 		w.Frozen().Disown() // the caller closes the folder
 		w.Free()

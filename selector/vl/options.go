@@ -111,24 +111,16 @@ func (o Options) Validate() error {
 	var errs []error
 	if v := o.Scratch.Vision; o.Path == nil {
 		for _, i := range v.FullBlocks {
-			if i < 0 || i >= v.Depth {
-				errs = append(errs, option.Errorf("scratch.vision.fullatt_block_indexes", "want blocks 0 to %d (depth %d), got %d",
-					v.Depth-1, v.Depth, i))
-			}
+			errs = append(errs, option.Want(i >= 0 && i < v.Depth, "scratch.vision.fullatt_block_indexes",
+				"want blocks 0 to %d (depth %d), got %d", v.Depth-1, v.Depth, i))
 		}
 		const side = 28 // 14 pixels a patch, two by two patches a cell
-		if v.Window%side != 0 {
-			errs = append(errs, option.Errorf("scratch.vision.window_size", "want a multiple of %d pixels, a merged cell, got %d", side,
-				v.Window))
-		}
+		errs = append(errs, option.Want(v.Window%side == 0, "scratch.vision.window_size",
+			"want a multiple of %d pixels, a merged cell, got %d", side, v.Window))
 	}
-	if o.Path == nil && o.Adapter != nil {
-		errs = append(errs, option.Errorf("adapter", "want path: adapters belong to a model folder"))
-	}
-	if o.LoRA.Enabled && len(o.LoRA.TargetModules) == 0 {
-		errs = append(errs, option.Errorf("lora.target_modules", "want at least one name while enabled is true"))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs,
+		option.Want(o.Path != nil || o.Adapter == nil, "adapter", "want path: adapters belong to a model folder"),
+		option.Want(!o.LoRA.Enabled || len(o.LoRA.TargetModules) > 0, "lora.target_modules", "want at least one name while enabled is true"))...)
 }
 
 // Trains reports whether anything is trained: a model from scratch always is.

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -150,10 +151,7 @@ func (m *Model) sequence(p *processor.Prompt, completion []int64) (sequence, err
 
 // trunks says what is computed once: of sequences that begin alike, the rows that spare the most.
 func trunks(all []sequence) []trunk {
-	order := make([]int, len(all))
-	for i := range order {
-		order[i] = i
-	}
+	order := stat.Indices(len(all))
 	slices.SortStableFunc(order, func(a, b int) int { return slices.Compare(all[a].symbols, all[b].symbols) })
 	alike := make([]int, len(all)) // rows in common with the one before; those that predict are each sequence's own
 	for k := 1; k < len(order); k++ {
@@ -264,7 +262,6 @@ func (s Shared) Hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targ
 		return hidden, nil, nil
 	}
 	in, _, _ := s.lay(all, 0)
-	s.remember(in.pictures)
 	s.fillMedia(in, p)
 	return s.forward(&in.rows, p), targets, nil
 }
@@ -286,41 +283,17 @@ func (s Shared) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *
 	d := &decoding{m: s.Model, lanes: lanes, cache: &cache{at: s.Int64s(at)}}
 	d.cache.make(s.Model, len(at)+len(all)*opt.MaxNewTokens)
 	in.cache = d.cache
-	s.remember(in.pictures)
 	s.fillMedia(in, &lora.Pass{})
 	d.first = s.Logits(s.forward(&in.rows, &lora.Pass{}))
 	return d.step, nil
 }
 
-// remember computes the vectors of pictures that are not known yet, many in one pass: one alone leaves a GPU idle.
-func (s Shared) remember(pictures []pixels.Patches) {
-	if s.tunesVision {
+// fillMedia computes the vectors of the rows' pictures, many in one pass: one alone leaves a GPU idle.
+func (s Shared) fillMedia(in *packed, p *lora.Pass) {
+	if s.tunesVision || len(in.pictures) == 0 {
+		s.Model.fillMedia(in, p)
 		return
 	}
-	defer torchx.Scope()()
-	defer torchx.NoGrad()()
-	var missing []pixels.Patches
-	rows := 0
-	compute := func() {
-		if len(missing) > 1 { // one alone is look's
-			all, at := s.see(missing, &lora.Pass{}, nil), 0
-			for _, p := range missing {
-				n := p.Rows / s.cfg.Vision.Cell()
-				s.features.put(p.Key, torchx.Cat(0, torchx.Narrow(all, 0, at, n))) // a copy: each is let go of alone
-				at += n
-			}
-		}
-		missing, rows = nil, 0
-	}
-	asked := map[string]bool{"": true}
-	for _, p := range pictures {
-		if _, known := s.features.get(p.Key); known || asked[p.Key] {
-			continue
-		}
-		asked[p.Key] = true
-		if missing, rows = append(missing, p), rows+p.Rows; rows >= prefillRows {
-			compute()
-		}
-	}
-	compute()
+	in.media = torchx.Cat(0, s.remembered(in.pictures, p, prefillRows)...)
+	s.features.Trim()
 }

@@ -149,7 +149,7 @@ func BenchmarkSharedScores(b *testing.B) {
 		}
 	}
 	report("separate, 16 at a time, pictures remembered", len(part), start)
-	m.features.clear()
+	m.features.Clear()
 	start = time.Now()
 	if _, err := m.LogProbs(part[:1]); err != nil {
 		b.Fatal(err)

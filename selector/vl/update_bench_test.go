@@ -100,7 +100,7 @@ func BenchmarkVision(b *testing.B) {
 		data[i] = float32(i%255)/128 - 1
 	}
 	for _, most := range []int{0, visionRows / 4, visionRows, visionRows, 2 * visionRows} {
-		m.features.clear()
+		m.features.Clear()
 		var all []pixels.Patches
 		for i := range pictures {
 			all = append(all, pixels.Patches{Data: data, Rows: side * side, Grid: [3]int{1, side, side}, Key: fmt.Sprint(i)})

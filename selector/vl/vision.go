@@ -221,7 +221,7 @@ func (m *Model) remembered(pictures []pixels.Patches, p *lora.Pass, most int) []
 	first := map[string]int{}
 	for i, picture := range pictures {
 		var known bool
-		if out[i], known = m.features.get(picture.Key); known {
+		if out[i], known = m.features.Get(picture.Key); known {
 			continue
 		}
 		if _, twice := first[picture.Key]; !twice || picture.Key == "" {
@@ -237,11 +237,13 @@ func (m *Model) remembered(pictures []pixels.Patches, p *lora.Pass, most int) []
 		}
 		vectors := m.see(pass, p, nil)
 		for k, x := range m.split(vectors, pass) {
-			if n > 1 && pass[k].Key != "" {
-				x = torchx.Scale(x, 1) // memory of its own: pictures are forgotten one by one
+			if key := pass[k].Key; key != "" {
+				if n > 1 {
+					x = torchx.Scale(x, 1) // memory of its own: pictures are forgotten one by one
+				}
+				m.features.Put(key, torchx.Own(x))
 			}
 			out[fresh[k]] = x
-			m.features.put(pass[k].Key, x)
 		}
 		fresh = fresh[n:]
 	}

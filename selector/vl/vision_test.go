@@ -96,11 +96,10 @@ func TestPicturesInOnePass(t *testing.T) {
 	for i := range want {
 		golden.Close(t, got[i].Floats(), want[i].Floats(), 1e-5)
 	}
-	if n := len(m.features.byKey); n != 3 {
+	if n := len(m.features.Values); n != 3 {
 		t.Errorf("%d pictures are known, want 3", n)
 	}
-	m.features.bytes += featureBytes
-	m.features.trim()
+	m.features.Clear()
 	golden.Close(t, got[3].Floats(), want[3].Floats(), 1e-5) // nobody remembers it, so nobody forgot it
 }
 
@@ -117,14 +116,14 @@ func TestFeaturesAreRemembered(t *testing.T) {
 		t.Error("a picture without a key got the vectors of another")
 	}
 	f := m.features
-	f.bytes += featureBytes
-	if f.trim(); len(f.byKey) != 0 {
-		t.Errorf("%d pictures remembered beyond the limit", len(f.byKey))
+	f.Limit = f.Total - 1
+	if f.Trim(); len(f.Values) != 0 {
+		t.Errorf("%d pictures remembered beyond the limit", len(f.Values))
 	}
 	two := prompt(t, "two_images").Images
 	m.look(two, &lora.Pass{})
-	m.RememberPictures(f.bytes - 1)
-	if f.trim(); len(f.byKey) != 1 || f.byKey[two[1].Key].Numel() == 0 {
-		t.Errorf("%d of 2 pictures remembered where there is room for the last one", len(f.byKey))
+	m.RememberPictures(f.Total - 1)
+	if f.Trim(); len(f.Values) != 1 || f.Values[two[1].Key].Numel() == 0 {
+		t.Errorf("%d of 2 pictures remembered where there is room for the last one", len(f.Values))
 	}
 }

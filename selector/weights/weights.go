@@ -181,14 +181,11 @@ func Numel(specs ...torchx.Spec) (n int) {
 // Start fills a fresh tensor as Hugging Face's initialisation does: norms 1, biases 0, everything else normal with this standard
 // deviation. It depends on the seed and the name only.
 func Start(s torchx.Spec, std float64, seed int64) []float32 {
+	if len(s.Shape) == 1 && !strings.HasSuffix(s.Name, ".bias") {
+		return slices.Repeat([]float32{1}, Numel(s))
+	}
 	values := make([]float32, Numel(s))
-	switch {
-	case strings.HasSuffix(s.Name, ".bias"):
-	case len(s.Shape) == 1:
-		for i := range values {
-			values[i] = 1
-		}
-	default:
+	if !strings.HasSuffix(s.Name, ".bias") {
 		r := rng.New(seed, "init "+s.Name)
 		for i := range values {
 			values[i] = float32(std * r.NormFloat64())

@@ -1,8 +1,8 @@
 package pixels
 
 import (
-	"container/list"
 	"fmt"
+	"fulcrum/internal/recent"
 	"os"
 	"sync"
 )
@@ -11,21 +11,13 @@ import (
 // rows are made again from them, which takes a tenth of the time of decoding and resizing. It is safe for
 // concurrent use; two callers that miss the same entry at once both make it.
 type Cache struct {
-	mu      sync.Mutex
-	limit   int
-	bytes   int
-	entries map[string]*list.Element
-	recent  *list.List // of *entry, the last used first
-}
-
-type entry struct {
-	key     string
-	patches Patches
+	mu   sync.Mutex
+	kept recent.Cache[string, Patches]
 }
 
 // NewCache returns a cache of at most limit bytes of pixels.
 func NewCache(limit int) *Cache {
-	return &Cache{limit: limit, entries: map[string]*list.Element{}, recent: list.New()}
+	return &Cache{kept: recent.Cache[string, Patches]{Limit: limit, Size: Patches.bytes}}
 }
 
 // Files returns the patches of an image or video in files, made by read where the cache has none of
@@ -49,7 +41,10 @@ func (c *Cache) Get(key string, config Config, read func() (Patches, error)) (Pa
 		return read()
 	}
 	key = fmt.Sprint(key, "\x00", config)
-	if p, ok := c.find(key); ok {
+	c.mu.Lock()
+	p, ok := c.kept.Get(key)
+	c.mu.Unlock()
+	if ok {
 		p.Data = config.normalised(p)
 		return p, nil
 	}
@@ -57,37 +52,15 @@ func (c *Cache) Get(key string, config Config, read func() (Patches, error)) (Pa
 	if err != nil {
 		return Patches{}, err
 	}
-	c.keep(key, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, twice := c.kept.Get(key); !twice && p.bytes() <= c.kept.Limit {
+		bare := p
+		bare.Data = nil
+		c.kept.Put(key, bare)
+		c.kept.Trim()
+	}
 	return p, nil
-}
-
-func (c *Cache) find(key string) (Patches, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e, ok := c.entries[key]
-	if !ok {
-		return Patches{}, false
-	}
-	c.recent.MoveToFront(e)
-	return e.Value.(*entry).patches, true
-}
-
-func (c *Cache) keep(key string, p Patches) {
-	p.Data = nil
-	size := p.bytes()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, ok := c.entries[key]; ok || size > c.limit {
-		return
-	}
-	c.entries[key] = c.recent.PushFront(&entry{key, p})
-	c.bytes += size
-	for c.bytes > c.limit {
-		last := c.recent.Back()
-		old := c.recent.Remove(last).(*entry)
-		delete(c.entries, old.key)
-		c.bytes -= old.patches.bytes()
-	}
 }
 
 // bytes is what a cache holds of p.

@@ -10,6 +10,7 @@
 package pixels
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -233,9 +234,7 @@ func (c Config) Video(frames []image.Image, fps float64) (Patches, error) {
 
 // VideoOf is Video of n frames that are read one after the other: each is resized before the next comes.
 func (c Config) VideoOf(n int, frame func(i int) (image.Image, error), fps float64) (Patches, error) {
-	if fps == 0 {
-		fps = DefaultFPS
-	}
+	fps = cmp.Or(fps, DefaultFPS)
 	if fps < 0 || math.IsNaN(fps) || math.IsInf(fps, 0) {
 		return Patches{}, fmt.Errorf("video: fps %g, want a positive number", fps)
 	}

@@ -9,10 +9,9 @@ import (
 	"testing"
 )
 
-const toyLoss = `package grpo
-
-// lossToy is the sum over all tokens.
-func lossToy() Loss { return Loss{Name: "toy", EveryToken: true, Divisor: func(Counts) float64 { return 100 }} }
+const toyLoss = `
+		// the sum over all tokens
+		{Name: "toy", EveryToken: true, Divisor: func(Counts) float64 { return 100 }},
 `
 
 const toyKL = `package grpo
@@ -201,14 +200,13 @@ func TestToyEntries(t *testing.T) {
 		}
 		overlay[filepath.Join(root, path)] = file
 	}
-	put("phases/grpo/loss_toy.go", toyLoss)
 	put("phases/grpo/kl_toy.go", toyKL)
 	put("rewardutil/advantage/toy.go", toyAdvantage)
 	put("rewardutil/reward/toy.go", toyReward)
 	put("experiments/tasks/toy.go", toyTask)
 	put("experiments/workload/toy.go", toyPolicy)
 	lines := map[string][]string{ // path → what stands there, what it becomes, and so on
-		"phases/grpo/loss.go": {"return []Loss{", "return []Loss{lossToy(), ", "return []Estimator{", "return []Estimator{klToy(), "},
+		"phases/grpo/loss.go": {"return []Loss{", "return []Loss{" + toyLoss, "return []Estimator{", "return []Estimator{klToy(), "},
 
 		"experiments/tasks/tasks.go":       {`t.Add("train", train)`, `t.Add("train", train); t.Add("toy", toy)`},
 		"experiments/workload/workload.go": {`t.Add("pointer",`, `t.Add("toy", newToyWorkload); t.Add("pointer",`},

@@ -112,7 +112,8 @@ func (v *View) writeVerdicts(d *page.Document) {
 		return
 	}
 	d.Heading(2, "Verdicts")
-	text := fmt.Sprintf("Mean %s of what the jobs ended with, on the questions of %s.", page.Plain(results.MetricName(t.Metric)), page.Plain(t.Split))
+	text := fmt.Sprintf("Mean %s of what the jobs ended with, on the questions of %s.", page.Plain(results.MetricName(t.Metric)),
+		page.Plain(t.Split))
 	if n := len(t.Rows); n > 1 {
 		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and "+
 			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.opt.Objectives[0].Name), n)

@@ -93,7 +93,8 @@ func (p *plan) unused() error {
 	}
 	for name := range names {
 		// of a controller that was killed before there was a sweep
-		if name == ".lock" || name == multirunFile || atomicfile.IsTemp(name) || strings.HasPrefix(name, "."+ledger.FileName) {
+		if name == ".lock" || name == filepath.Dir(programFolder) || name == multirunFile || atomicfile.IsTemp(name) ||
+			strings.HasPrefix(name, "."+ledger.FileName) {
 			continue
 		}
 		if ledger.Exists(p.dir) {

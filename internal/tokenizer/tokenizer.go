@@ -281,6 +281,7 @@ func (t *Tokenizer) encodePiece(piece string, s *scratch) {
 	s.cache[strings.Clone(piece)] = [2]int32{int32(start), int32(len(s.kept))}
 }
 
+// appendMerged appends the ids of a piece, which holds a byte at least.
 func (t *Tokenizer) appendMerged(ids []int32, piece string, s *scratch) []int32 {
 	from := len(ids)
 	for i := range len(piece) - 1 {

@@ -295,14 +295,14 @@ func (e *entry) follow(c *curves.Curves) {
 			break
 		}
 	}
-	for _, policy := range []string{record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit} {
+	for _, y := range results.Yardsticks() {
 		for _, line := range c.Evals {
 			row, err := record.ParseRow(line)
-			if err != nil || row.Text("policy") != policy || row.Text("split") != "val" {
+			if err != nil || y.Policy == record.PolicyRandom || row.Text("policy") != y.Policy || row.Text("split") != "val" {
 				continue
 			}
 			if x, ok := row.Number(e.Metric); ok && e.Metric != "" {
-				e.Over, e.Baseline = strings.ReplaceAll(policy, "_", " "), finite(x)
+				e.Over, e.Baseline = y.Short, finite(x)
 				return
 			}
 		}

@@ -98,8 +98,9 @@ func (s *Set) Nearness(i int, positions []int32) float64 {
 }
 
 // BestBeam returns the recorded beam of highest reward of each query, the first among equals: what sft
-// imitates. A query without a recorded beam keeps its choice in otherwise. It returns nil where no
-// query has one, or where beams have another number of examples than shots.
+// imitates. A gen_method of the file's own counts as a beam. A query without a recorded beam keeps its
+// choice in otherwise. It returns nil where no query has one, or where beams have another number of
+// examples than shots.
 func BestBeam(s *Set, shots int, otherwise [][]int32) [][]int32 {
 	out := slices.Clone(otherwise)
 	found := false
@@ -107,7 +108,7 @@ func BestBeam(s *Set, shots int, otherwise [][]int32) [][]int32 {
 		best := math.Inf(-1)
 		for g := range s.NumCandidates(i) {
 			c := s.Candidate(i, g)
-			if c.Method != "" && c.Method != "beam" {
+			if slices.Contains([]string{"sample", "retrieval", "random"}, c.Method) {
 				continue
 			}
 			if len(c.Positions) != shots {

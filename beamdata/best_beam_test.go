@@ -10,7 +10,8 @@ func TestBestBeam(t *testing.T) {
 	pool := []int32{1, 2, 3}
 	queries := []Query{
 		{ID: 0, Pool: pool, Candidates: [][]int32{{0, 1}, {2, 1}, {1, 2}}, Rewards: []float64{0.1, 0.3, 0.3}},
-		{ID: 4, Pool: pool, Candidates: [][]int32{{1, 0}, {2, 0}}, Rewards: []float64{0.1, 0.9}, Methods: []string{"beam", "random"}},
+		{ID: 4, Pool: pool, Candidates: [][]int32{{1, 0}, {2, 0}}, Rewards: []float64{0.1, 0.9},
+			Methods: []string{"teacher", "random"}},
 		{ID: 4, Pool: pool},
 	}
 	set, err := NewSet("test", table, 2, queries, nil)

@@ -37,7 +37,8 @@ func (b *builder) position(pool []int32, id int32) int32 {
 
 // fromFile returns the store of a beam file alone: its own pools (RL), or one pool for all (legacy).
 func (b *builder) fromFile(f *beamFile) (*store, error) {
-	st := &store{ids: f.ids, left: f.left, shots: f.shots, start: f.start, rewards: f.reward, scores: f.scores, methods: f.method}
+	st := &store{ids: f.ids, left: f.left, shots: f.shots, start: f.start, rewards: f.reward, scores: f.scores, methods: f.method,
+		names: f.names}
 	if f.pools != nil {
 		st.pools = f.pools
 		if f.local {
@@ -147,7 +148,7 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 		}
 		return st, nil
 	}
-	st.shots, st.left = f.shots, f.left
+	st.shots, st.left, st.names = f.shots, f.left, f.names
 	at := make(map[int64]int32, len(f.ids))
 	for i, id := range f.ids {
 		at[id] = int32(i)

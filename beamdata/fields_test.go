@@ -36,8 +36,8 @@ func TestEveryField(t *testing.T) {
 	if s.Correct != 1 || s.AccScore != 0.6 || s.GTProb != 0.31 || s.RelScore != 0.7 || s.BeamScore != 0.4 || s.LogProb != -3.5 {
 		t.Errorf("scores %+v", s)
 	}
-	if methodNames[f.method[0]] != "retrieval" {
-		t.Errorf("gen_method %q, want retrieval", methodNames[f.method[0]])
+	if method := (*f.names)[f.method[0]]; method != "retrieval" {
+		t.Errorf("gen_method %q, want retrieval", method)
 	}
 	for _, field := range []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer",
 		"vqa_prompt_text", "vqa_prompt_len",

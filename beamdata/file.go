@@ -32,10 +32,11 @@ type beamFile struct {
 	local  bool                  // picks are positions
 	reward []float64             // [C]
 	scores []recorded.Trajectory // RL
-	method []uint8               // RL
-	counts map[string]int        // what was skipped, by reason
-	first  map[string]string     // by reason: where the first of them stands
-	lost   map[string]int        // queries that train nothing, by reason: a part of counts
+	method []uint8               // RL: index into names
+	names  *methodNames
+	counts map[string]int    // what was skipped, by reason
+	first  map[string]string // by reason: where the first of them stands
+	lost   map[string]int    // queries that train nothing, by reason: a part of counts
 
 	unknown []keycheck.Unknown // keys that nothing reads
 }
@@ -77,7 +78,8 @@ func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
 
 func newFileReader(p *parser, path string, rows int, opt Options) *fileReader {
 	return &fileReader{opt: opt, rows: rows, parser: p, seen: map[int64]bool{}, pos: map[int64]int32{},
-		out: &beamFile{path: path, start: []int64{0}, counts: map[string]int{}, first: map[string]string{}, lost: map[string]int{}}}
+		out: &beamFile{path: path, start: []int64{0}, counts: map[string]int{}, first: map[string]string{}, lost: map[string]int{},
+			names: p.methods}}
 }
 
 // missing explains an absent file by the key that names it.

@@ -306,14 +306,14 @@ func (in *Inspection) beams(rows int, opt Options) {
 }
 
 func methodCounts(f *beamFile) []Fact {
-	var n [len(methodNames)]int
+	n := make([]int, len(*f.names))
 	for _, m := range f.method {
 		n[m]++
 	}
 	var out []Fact
 	for m, c := range n {
 		if c > 0 {
-			out = append(out, Fact{"gen_method " + cmp.Or(methodNames[m], "(other)"), fmt.Sprint(c)})
+			out = append(out, Fact{fmt.Sprintf("gen_method %.40s", cmp.Or((*f.names)[m], "(not said)")), fmt.Sprint(c)})
 		}
 	}
 	return out

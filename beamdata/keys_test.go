@@ -72,14 +72,33 @@ func TestUnknownKeys(t *testing.T) {
 		`line 2: did you mean beam_score? It is not read` {
 		t.Errorf("got %v", b.Unknown)
 	}
-	b, err = loadContent(t, trajectories(10, `{"pointer":[15],"gen_method":"Beam","vqa_eval_mode":"fall-back",`+traj+`}`), nil)
-	if err != nil || len(b.Unknown) != 2 || b.Unknown[0].Nearest != "gen_method=beam" || b.Unknown[1].Nearest != "vqa_eval_mode=fallback" {
+	b, err = loadContent(t, trajectories(10, `{"pointer":[15],"gen_method":"uniform","vqa_eval_mode":"fall-back",`+traj+`}`), nil)
+	if err != nil || len(b.Unknown) != 1 || b.Unknown[0].Nearest != "vqa_eval_mode=fallback" {
 		t.Errorf("unknown values: got %v (%v)", b.Unknown, err)
 	}
 	b, err = loadContent(t, strings.ReplaceAll(tenLegacy, `"score_list"`, `"note":1,"score_list"`), nil)
 	if err != nil || len(b.Unknown) != 1 || b.Unknown[0].Key != "note" || b.Unknown[0].Count != 10 || b.Unknown[0].Nearest != "" ||
 		b.Unknown[0].First != 1 {
 		t.Errorf("legacy: got %v (%v)", b.Unknown, err)
+	}
+}
+
+// A gen_method of the file's own is kept, and no unknown key; so many names, and the rest together.
+func TestOwnMethods(t *testing.T) {
+	var text []string
+	for i := range 40 {
+		text = append(text, fmt.Sprintf(`{"pointer":[15],"gen_method":"own_%d",%s}`, i, traj))
+	}
+	b, err := loadContent(t, trajectories(10, strings.Join(append(text, text[1]), ",")), nil)
+	if err != nil || len(b.Unknown) > 0 {
+		t.Fatalf("%v, unknown %v", err, b.Unknown)
+	}
+	seen := map[string]int{}
+	for g := range b.All.NumCandidates(0) {
+		seen[b.All.Candidate(0, g).Method]++
+	}
+	if len(seen) != 28 || seen["own_0"] != 1 || seen["own_1"] != 2 || seen["own_26"] != 1 || seen["(other)"] != 13 {
+		t.Errorf("got %v", seen)
 	}
 }
 

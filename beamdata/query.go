@@ -12,14 +12,14 @@ type Query struct {
 	Pool       []int32               // [K] global rows of the candidates
 	Candidates [][]int32             // recorded selections: [G][S] positions in Pool
 	Rewards    []float64             // [G]
-	Methods    []string              // [G] beam, retrieval, sample, random; nil = all beam
+	Methods    []string              // [G] as Candidate.Method; nil = all beam
 	Scores     []recorded.Trajectory // [G] recorded scores; nil = the rewards are those of beams
 }
 
 // NewSet returns a set over table from queries made in memory. Every recorded selection has shots positions. scorer may
 // be nil.
 func NewSet(name string, table *Table, shots int, queries []Query, scorer Scorer) (*Set, error) {
-	st := &store{shots: shots, start: []int64{0}}
+	st := &store{shots: shots, start: []int64{0}, names: knownMethods()}
 	for _, q := range queries {
 		st.ids = append(st.ids, q.ID)
 		st.pools = append(st.pools, q.Pool)
@@ -42,7 +42,7 @@ func NewSet(name string, table *Table, shots int, queries []Query, scorer Scorer
 			}
 			method := uint8(1)
 			if q.Methods != nil {
-				method = methodIndex([]byte(q.Methods[g]))
+				method = st.names.index([]byte(q.Methods[g]))
 			}
 			st.positions = append(st.positions, c...)
 			st.rewards = append(st.rewards, q.Rewards[g])

@@ -46,7 +46,7 @@ type trajectory struct {
 	scores               recorded.Trajectory
 	reward               float64 // of data.reward.field
 	hasReward            bool
-	method               uint8 // index into methodNames
+	method               uint8 // index into the parser's methods
 	failed               bool  // eval_failed
 	fallback, evalError  bool  // vqa_eval_mode
 }
@@ -65,6 +65,7 @@ type parser struct {
 
 	recordKeys, trajectoryKeys *keycheck.Keys
 	modes                      map[string]bool // vqa_eval_mode → whether it is nearly one that is read
+	methods                    *methodNames
 }
 
 // place is where something stands in a file.
@@ -105,28 +106,20 @@ func (p *parser) misspelt(mode []byte) bool {
 	return near
 }
 
-// values are those of the fields that say how a trajectory came about: an unknown one is named like an unknown key.
-func values() []string {
-	out := []string{"vqa_eval_mode=fallback", "vqa_eval_mode=error"}
-	for _, m := range methodNames[1:] {
-		out = append(out, "gen_method="+m)
-	}
-	return out
-}
-
 // newParser reads the beam file called name in messages.
 func newParser(r io.Reader, name string, opt Options) *parser {
 	read := []string{"pointer", "pointer_global", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed",
-		"vqa_correct", "vqa_acc_score", "vqa_gt_prob", "vqa_rel_score", "beam_score", "logprob_score"}
+		"vqa_correct", "vqa_acc_score", "vqa_gt_prob", "vqa_rel_score", "beam_score", "logprob_score",
+		"vqa_eval_mode=fallback", "vqa_eval_mode=error"} // a misspelling of these two is named like an unknown key
 	field := deref(opt.Reward.Field)
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), modes: map[string]bool{}, queriesOnly: opt.QueriesOnly, finite: !opt.Compat, allKeys: opt.Compat,
-		rewardField: field,
+	return &parser{s: newScanner(r), modes: map[string]bool{}, methods: knownMethods(), queriesOnly: opt.QueriesOnly,
+		finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
 		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
 			recordExtras()).Also(recordNames()),
-		trajectoryKeys: keycheck.New(name, "trajectory", append(read, values()...), trajectoryExtras()).Also(trajectoryNames())}
+		trajectoryKeys: keycheck.New(name, "trajectory", read, trajectoryExtras()).Also(trajectoryNames())}
 }
 
 // unknown returns the keys that nothing reads.
@@ -337,9 +330,7 @@ func (p *parser) word(t *trajectory, kind byte) error {
 	}
 	switch {
 	case kind == 'g':
-		if t.method = methodIndex(v); t.method == 0 && len(v) > 0 {
-			p.trajectoryKeys.See(fmt.Appendf(nil, "gen_method=%s", v), p.s.line)
-		}
+		t.method = p.methods.index(v)
 	case string(v) == "fallback":
 		t.fallback = true
 	case string(v) == "error":
@@ -352,13 +343,27 @@ func (p *parser) word(t *trajectory, kind byte) error {
 	return nil
 }
 
-func methodIndex(name []byte) uint8 {
-	for i, n := range methodNames {
+// methodNames are the values of gen_method by their index: those of knownMethods, then a file's own in its order.
+type methodNames []string
+
+// knownMethods are "" (not said) and those of the reference's generators.
+func knownMethods() *methodNames { return &methodNames{"", "beam", "sample", "retrieval", "random"} }
+
+// index returns that of a name, which it adds if it is new. Names beyond the first 32 are "(other)".
+func (m *methodNames) index(name []byte) uint8 {
+	for i, n := range *m {
 		if string(name) == n {
 			return uint8(i)
 		}
 	}
-	return 0
+	const most = 32
+	switch n := len(*m); {
+	case n < most:
+		*m = append(*m, string(name))
+	case n == most:
+		*m = append(*m, "(other)")
+	}
+	return uint8(len(*m) - 1)
 }
 
 // score reads a number, or a bool as 0 or 1.

@@ -52,7 +52,7 @@ func Reward(s Scorer, i int, positions []int32) float64 {
 type Candidate struct {
 	Positions []int32 // [S] in the query's pool, in order of choice; shared, read-only
 	Reward    float64 // by data.reward (RL files) or the beam's score (legacy files), not normalised
-	Method    string  // beam, retrieval, sample, random, or ""
+	Method    string  // gen_method: beam, retrieval, sample, random, a name of the file's own, or "" (not said)
 	recorded.Trajectory
 }
 
@@ -68,10 +68,9 @@ type store struct {
 	positions []int32 // [C, S]
 	rewards   []float64
 	scores    []recorded.Trajectory // nil for legacy files: BeamScore is the reward
-	methods   []uint8               // index into methodNames; nil for legacy files
+	methods   []uint8               // index into names; nil for legacy files
+	names     *methodNames
 }
-
-var methodNames = [...]string{"", "beam", "sample", "retrieval", "random"}
 
 // newSet returns the set of all queries of st.
 func newSet(name string, table *Table, st *store) *Set {
@@ -172,7 +171,7 @@ func (s *Set) recorded(i, g int) Candidate {
 		out.Method = "beam"
 		out.Set(recorded.BeamScore, out.Reward)
 	} else {
-		out.Trajectory, out.Method = st.scores[c], methodNames[st.methods[c]]
+		out.Trajectory, out.Method = st.scores[c], (*st.names)[st.methods[c]]
 	}
 	return out
 }

@@ -249,7 +249,7 @@ func TestStudyChecksFirst(t *testing.T) {
 		{two, ask, []string{"hydra/sweeper=tpe"}, []string{"hydra/sweeper=tpe has no arms"}},
 		{two, ask, []string{"hydra.sweeper.pruner.name=asha"}, []string{"want pruner.name=none"}},
 		{two, ask, []string{"hydra.sweep.subdir=same"}, []string{"jobs 0", "would share the folder same"}},
-		{two, ask, []string{"data=okvqa"}, []string{"data=okvqa needs the folder of its files: data.root=DIR"}},
+		{two, ask, []string{"data=okvqa"}, []string{"data=okvqa needs the folder of its files, data.root=DIR"}},
 		{two, ask, []string{"rce.lr=-1"}, []string{"rce.lr=-1"}},
 	} {
 		refused(t, run(t, append(study(tc.arms, tc.questions), tc.more...)...), 2, tc.want...)

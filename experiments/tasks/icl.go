@@ -100,6 +100,7 @@ func (l *loop) folders() error {
 
 // all runs the stages: embeddings, and for each model its beams, selectors and answers.
 func (l *loop) all(ctx context.Context) (answers []*answered, err error) {
+	l.name = "" // the embeddings are no model's
 	if err := l.embed(ctx); err != nil {
 		return nil, err
 	}

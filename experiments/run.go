@@ -343,6 +343,9 @@ func (r *run) finish(taskErr error) error {
 			line += "; " + b.Other
 		}
 		stdout.Printf("%s\n", line)
+		if gain := results.BetterThanInit(done.Evaluations); gain != "" {
+			stdout.Printf("warning: the best is untrained, although %s\n", gain)
+		}
 	}
 	stdout.Printf("report: %s\n", filepath.Join(r.Dir, "report.md"))
 	return nil

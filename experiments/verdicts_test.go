@@ -21,11 +21,27 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 		t.Errorf("the console does not say it:\n%s\n%s", r.stdout, r.stderr)
 	}
 	report := strings.ReplaceAll(read(t, filepath.Join(model, "report.md")), `\_`, "_")
-	for _, want := range []string{"No phase did better on val than the initial policy, which is the best.",
+	for _, want := range []string{
+		"By val_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy.",
 		"the initial policy, which no epoch did better than, [checkpoints/init_epoch0.safetensors]"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("report.md lacks %q:\n%s", want, report)
 		}
+	}
+	// What the loss calls worse may be better by the reward of the table: the console and the verdict say so.
+	other := folder(t)
+	r = mustRun(t, tiny("schedule=[rce]", "rce.epochs=5", "rce.lr=0.002", "data.shapes.train_queries=96", "data.shapes.val_queries=64",
+		"report.plots=false", "preflight.enabled=false", "checkpoint.best.metric=val_loss", "checkpoint.best.mode=max",
+		"hydra.run.dir="+other)...)
+	verdict, _, _ := strings.Cut(strings.ReplaceAll(read(t, filepath.Join(other, "report.md")), `\_`, "_"), "\n## ")
+	for _, want := range []string{"With checkpoint.best.metric=val_reward it would be rce epoch ",
+		"n val the policy after rce (epoch 5) is better than the initial policy: "} {
+		if !strings.Contains(verdict, want) || !strings.Contains(strings.ToLower(r.stdout), strings.ToLower(want)) {
+			t.Errorf("%q is not said:\n%s\n%s", want, r.stdout, verdict)
+		}
+	}
+	if !strings.Contains(r.stdout, "warning: the best is untrained, although on val ") {
+		t.Errorf("no warning:\n%s", r.stdout)
 	}
 	// Where no epoch was within checkpoint.best.kl_max, none is said to be worse.
 	var bounded []string

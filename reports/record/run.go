@@ -79,7 +79,7 @@ func (r *Run) otherBest(b *BestSummary) string {
 		if best == own {
 			return ""
 		}
-		return fmt.Sprintf("by %s (checkpoint.best.metric) it would be %s: %s against %s", name, where, page.Sig(best, 4), page.Sig(own, 4))
+		return fmt.Sprintf("with checkpoint.best.metric=%s it would be %s: %s against %s", name, where, page.Sig(best, 4), page.Sig(own, 4))
 	}
 	return ""
 }

@@ -83,6 +83,18 @@ func WarnBelowRandom(table []record.StageResult) string {
 		page.Sig(weak[0].Mean-weak[0].OverRandom.Mean, 4), page.Verb(len(weak), "it", "them"))
 }
 
+// BetterThanInit names the last phase of the tables that is better than the initial policy although that is the best, in a sentence
+// without its stop; "" where none is.
+func BetterThanInit(stages []record.StageResult) string {
+	still := func(r record.StageResult) bool { return r.Policy == record.PolicyBest && r.Phase == record.PolicyInit }
+	for _, r := range slices.Backward(stages) {
+		if StageRank(r.Policy) == rankPhase && r.OverInit != nil && r.OverInit.Verdict == stats.Better && slices.ContainsFunc(stages, still) {
+			return "on " + r.Split + " " + r.OverInit.Sentence(r.Subject(), "the initial policy", MetricName(r.Metric))
+		}
+	}
+	return ""
+}
+
 // Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
 // (reward first), then random, similarity, majority, recorded order, init, the phases in order, best, best beam, oracle, reference.
 //

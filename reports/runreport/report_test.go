@@ -86,6 +86,16 @@ func TestReportHeadlines(t *testing.T) {
 				"The policy after grpo (epoch 3) and the policy after rce (epoch 2) score the same",
 				"Similarity is worse than drawing at random here: 0.2970 against 0.4910. A gain over it says little.",
 				"random selections get 0.4900."}},
+		{"the best is untrained, and the table calls a phase better", &record.Summary{State: record.StateDone, Best: &record.BestSummary{
+			Metric: "val_loss", Phase: "init", Other: "with checkpoint.best.metric=val_recorded_reward it would be grpo epoch 3: 0.8 against 0.2"}},
+			[]record.StageResult{
+				{Split: "val", Metric: "reward", Policy: "init", Phase: "init", OverRandom: below},
+				{Split: "val", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 3, OverInit: better, OverRandom: better},
+				{Split: "val", Metric: "reward", Policy: "best", Phase: "init", OverInit: same, OverRandom: below}},
+			[]string{`On val: By val\_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy. ` +
+				`With checkpoint.best.metric=val\_recorded\_reward it would be grpo epoch 3: 0.8 against 0.2. ` +
+				"On val the policy after grpo (epoch 3) is better than the initial policy: +0.0200 reward",
+				"(initial policy) is worse than drawing at random"}},
 		{"nothing to compare with", &record.Summary{State: record.StateDone},
 			[]record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},
 			[]string{"On val, the policy after rce (epoch 1) has a mean reward of 0.5000; there is no baseline"}},

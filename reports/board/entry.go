@@ -13,6 +13,7 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
 )
 
 // States of a run without a summary.
@@ -179,13 +180,13 @@ func (e *entry) summarized(s *brief) {
 	}
 	e.judged(s.Evaluations)
 	if e.Best == nil && s.Best != nil {
-		e.Metric, e.Best = s.Best.Metric, finite(float64(s.Best.Value))
+		e.Split, e.Metric, e.Best = "val", strings.TrimPrefix(s.Best.Metric, "val_"), finite(float64(s.Best.Value))
 	}
 }
 
-// judged takes the planned result of a run, held out where there is such a split, and what it gains.
+// judged takes the result that the run's report judges it by, and what it gains.
 func (e *entry) judged(stages []record.StageResult) {
-	planned := planned(stages)
+	planned := runreport.PlannedResult(stages)
 	if planned == nil {
 		return
 	}
@@ -199,28 +200,6 @@ func (e *entry) judged(stages []record.StageResult) {
 		e.Baseline = finite(planned.Mean - p.Mean)
 		return
 	}
-}
-
-// planned is the result by which a run is judged: held out before val, the reward before other metrics.
-func planned(stages []record.StageResult) *record.StageResult {
-	var best *record.StageResult
-	rank := func(s *record.StageResult) int {
-		r := 0
-		if record.HeldOut(s.Split) {
-			r += 2
-		}
-		if s.Metric == "reward" {
-			r++
-		}
-		return r
-	}
-	for i := range stages {
-		s := &stages[i]
-		if results.Trained(s.Policy) && (best == nil || rank(s) >= rank(best)) {
-			best = s
-		}
-	}
-	return best
 }
 
 func finite(x float64) *float64 {
@@ -305,7 +284,7 @@ func (e *entry) follow(c *curves.Curves) {
 			}
 		}
 	}
-	for _, name := range []string{"val_reward", "val_accuracy", "val_recorded_reward", "val_loss"} {
+	for _, name := range []string{"val_reward", "val_recorded_reward", "val_accuracy", "val_loss"} {
 		column := c.Epochs.Of(name)
 		if column == nil {
 			continue
@@ -316,14 +295,14 @@ func (e *entry) follow(c *curves.Curves) {
 			break
 		}
 	}
-	for _, policy := range []string{record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit} {
+	for _, y := range results.Yardsticks() {
 		for _, line := range c.Evals {
 			row, err := record.ParseRow(line)
-			if err != nil || row.Text("policy") != policy || row.Text("split") != "val" {
+			if err != nil || y.Policy == record.PolicyRandom || row.Text("policy") != y.Policy || row.Text("split") != "val" {
 				continue
 			}
 			if x, ok := row.Number(e.Metric); ok && e.Metric != "" {
-				e.Over, e.Baseline = strings.ReplaceAll(policy, "_", " "), finite(x)
+				e.Over, e.Baseline = y.Short, finite(x)
 				return
 			}
 		}

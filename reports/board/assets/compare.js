@@ -2,6 +2,7 @@
 import { h, fill, num, table, section, badge, csvButton } from "./dom.js";
 import { store, chosen, ask, fixed } from "./store.js";
 import { Chart, colour, forest } from "./chart.js";
+import { measureOf } from "./list.js";
 import { curvesOf, seedsLabel, usual, viewControls, viewFrom, viewInto } from "./panels.js";
 
 const MOST = 40; // curves over each other
@@ -128,7 +129,7 @@ export class CompareView {
       const run = store.runs.get(id) || { path: "not there", state: "gone" };
       const key = h("span", { class: "key" }, this.letter(i));
       key.style.borderColor = colour(this.shade(id));
-      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("code", { title: set[i].join(" ") }, own[i].join(" ")), num(run.best),
+      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("code", { title: set[i].join(" ") }, own[i].join(" ")), [num(run.best), run.best != null ? h("small", { class: "quiet" }, " " + measureOf(run)) : null],
         h("button", { class: "small", "aria-label": "Leave out " + run.path, onclick: () => {
           chosen.delete(id);
           this.go("#/compare?ids=" + this.ids.filter((x) => x !== id).join(","));

@@ -18,6 +18,11 @@ function gainOf(run) {
   return run.gain ? run.gain.mean : run.best != null && run.baseline != null ? run.best - run.baseline : null;
 }
 
+// measureOf says what a run's score is, and on which split: runs of one list may differ in it.
+export function measureOf(run) {
+  return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}` : null;
+}
+
 // natural orders names as readers count: 9 before 10.
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 
@@ -163,10 +168,10 @@ export class ListView {
       h("span", { role: "cell", class: "c-state" }, badge(run.state)),
       h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", {}, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null),
       h("span", { role: "cell", class: "c-step number", title: run.phase ? `${run.phase}, epoch ${run.epoch}` : null }, run.step ? count(run.step) : "–"),
-      h("span", { role: "cell", class: "c-best number", title: run.metric ? `${run.metric} on ${run.split || "val"}` : null }, num(run.best)),
+      h("span", { role: "cell", class: "c-best number", title: measureOf(run) }, num(run.best), run.best != null ? h("small", { class: "under" }, measureOf(run)) : null),
       h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}], ${run.gain.verdict}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
         gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, signed(gain, 2)),
-          run.gain ? h("small", {}, ` [${signed(run.gain.low, 2)}, ${signed(run.gain.high, 2)}]`) : null]),
+          run.gain ? h("small", {}, ` [${signed(run.gain.low, 2)}, ${signed(run.gain.high, 2)}]`) : null, h("small", { class: "under" }, "over " + run.over)]),
       h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, `${run.stops} stop `) : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
       h("span", { role: "cell", class: "c-seconds number" }, duration(run.seconds)),
       h("span", { role: "cell", class: "c-start number" }, ago(run.start)));

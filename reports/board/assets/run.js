@@ -274,7 +274,7 @@ export function facts(rows) {
 
 function verdictOf(run) {
   if (run.best == null) return null;
-  const where = `${run.metric} ${num(run.best)} on ${run.split}`;
+  const where = `${run.metric.replaceAll("_", " ")} ${num(run.best)} on ${run.split}`;
   if (!run.gain) return h("p", { class: "callout" }, `So far ${where}`, run.baseline != null ? `, ${run.over} ${num(run.baseline)}.` : ".", run.state === "running" ? " An interval comes with the end of the run." : "");
   return h("p", { class: "callout" }, h("b", { class: "verdict " + run.gain.verdict.replace(/[^a-z]/g, "") }, run.gain.verdict), run.gain.verdict === "not separable" ? " from " : " than ",
     `${run.over}: ${where}, ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}].`);

@@ -256,6 +256,9 @@ func (in *Inspection) beams(rows int, opt Options) {
 		return
 	}
 	in.Format = "beams (" + f.format + ")"
+	if len(f.ids) == 0 && in.forPredict(f, rows, opt) {
+		return
+	}
 	in.add("queries", "%d", len(f.ids))
 	in.add("shots", "%d", f.shots)
 	in.add("candidates", "%d", len(f.reward))
@@ -297,6 +300,31 @@ func (in *Inspection) beams(rows int, opt Options) {
 	for _, m := range methodCounts(f) {
 		in.add(m.Name, "%s", m.Value)
 	}
+	in.unused(f)
+}
+
+// forPredict describes a file without a usable trajectory by its queries and pools, which are all that task=predict reads. It
+// returns false where there are no pools.
+func (in *Inspection) forPredict(f *beamFile, rows int, opt Options) bool {
+	opt.QueriesOnly = true
+	queries, err := readBeams(in.Path, "the path", rows, opt)
+	if err != nil || len(queries.ids) == 0 {
+		return false
+	}
+	in.add("queries", "%d", len(queries.ids))
+	var pools []float64
+	for _, pool := range queries.pools {
+		pools = append(pools, float64(len(pool)))
+	}
+	in.spread("pool size", pools)
+	in.add("use", "task=predict: no query has a usable trajectory, so no run can train on the file")
+	delete(f.counts, "query_without_trajectories")
+	in.unused(f)
+	return true
+}
+
+// unused adds what a run would leave out of a file.
+func (in *Inspection) unused(f *beamFile) {
 	for _, reason := range slices.Sorted(maps.Keys(f.counts)) {
 		in.add("not used", "%s (the first: %s)", summary.SkippedText(reason, f.counts[reason]), f.first[reason])
 	}

@@ -35,6 +35,25 @@ func TestInspect(t *testing.T) {
 	}
 }
 
+// Queries and pools alone are a file for task=predict.
+func TestInspectPools(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "queries.json")
+	for _, tc := range []struct{ text, want string }{
+		{`{"7":{"candidate_pool_ids":[1,2]},"8":{"candidate_pool_ids":[1,2,3],"pointer_candidates":[{"pointer":[1],"eval_failed":true}]}}`,
+			"[{queries 2} {pool size min 2, median 3, mean 2.5, max 3} {use task=predict: no query has a usable trajectory, so no run can " +
+				"train on the file} {not used 1 trajectory"},
+		{`{"7":{"pointer_candidates":[]}}`, "[{queries 0} "},
+	} {
+		if err := os.WriteFile(path, []byte(tc.text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		in, err := Inspect(path, 0, testOptions())
+		if got := fmt.Sprint(in.Facts); err != nil || in.Faulty() || !strings.HasPrefix(got, tc.want) {
+			t.Errorf("%s: %s, %v %v", tc.text, got, in.Fault, err)
+		}
+	}
+}
+
 // Records of in-context learning are told from conversations; a missing image is a fault.
 func TestInspectRecords(t *testing.T) {
 	dir := t.TempDir()

@@ -3,6 +3,7 @@ package beamdata
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"fulcrum/rewardutil/recorded"
 )
@@ -138,7 +139,9 @@ func (r *fileReader) like(missing string) string {
 		return fmt.Sprintf(": is it %.60q, which is not read?", key)
 	}
 	for _, u := range r.parser.trajectoryKeys.Unknown() {
-		return fmt.Sprintf("; %.60q is there and not read", u.Key)
+		if !strings.HasPrefix(u.Key, "vqa_eval_mode=") { // a value
+			return fmt.Sprintf("; %.60q is there and not read", u.Key)
+		}
 	}
 	return ""
 }

@@ -66,7 +66,11 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 	}
 	m := c.convert(f, n)
 	if m == nil {
-		c.fault(n, path, "want %s, got %s", f.want(), shown(n))
+		hint := ""
+		if n.Kind == List && len(n.Vals) > 1 {
+			hint = ": a sweep over values is written without brackets, -m " + path + "=A,B"
+		}
+		c.fault(n, path, "want %s, got %s%s", f.want(), shown(n), hint)
 		return n
 	}
 	if m.Kind == Int && !f.holds(m.Text) {

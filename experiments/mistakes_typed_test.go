@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// 65 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
+// 68 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 65, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 68, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -101,6 +101,9 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a dash that is no hyphen", 5, 2, typed("–m", "seed=0,1"), nil},
 		{"a comma between settings", 5, 2, []string{"exp=okvqa_v3,", "seed=1"}, nil},
 		{"a decimal comma", 5, 2, typed("rce.lr=0,001"), nil},
+		{"a sweep in brackets", 5, 2, typed("-m", "rce.lr=[1e-3,1e-4]"), nil},
+		{"a task as a command", 5, 2, []string{"predict", run0}, nil},
+		{"another trainer's KL target", 5, 2, typed("grpo.kl.target=0.12"), nil},
 		{"a home folder behind =", 5, 2, []string{"data=beams", "data.beams=~/beams.json", emb}, nil},
 		{"a checkpoint to resume", 5, 2, []string{"resume", filepath.Join(run0, "checkpoints/best.safetensors")}, nil},
 		{"a file to list", 4, 2, []string{"ls", filepath.Join(run0, "metrics.jsonl")}, nil},

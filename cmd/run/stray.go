@@ -10,6 +10,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/program"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
@@ -89,6 +90,12 @@ func (s *session) misspelt(args []string, at int) error {
 	case key == "data" && isSetting && isPath:
 		return usage.Errorf("%s: data names a kind of data: take data=beams data.beams=FILE data.embeddings=FILE, or data=okvqa "+
 			"data.root=FOLDER; what is in it: %s", a, program.Command("data", "inspect", value))
+	case !isSetting && at == 0 && slices.Contains(tasks.Tasks().Names(), a): // run predict RUN
+		task := []string{"task=" + a}
+		if len(args) > 1 && runfolder.IsRun(args[1]) {
+			task = append(task, "init.checkpoint="+args[1])
+		}
+		return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, program.Command(task...))
 	case !isSetting && runfolder.IsRun(a):
 		return usage.Errorf("%s is a run folder: a command stands before it, such as %s or %s", a, program.Command("status", a),
 			program.Command("report", a))

@@ -1,7 +1,11 @@
 package workload
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"fulcrum/beamdata"
@@ -19,5 +23,28 @@ func TestMethodsOf(t *testing.T) {
 	want := []record.MethodSummary{{Name: "teacher_beam", Candidates: 1, Mean: 0.9}, {Name: "uniform", Candidates: 2, Mean: 0.2}}
 	if got := methodsOf(set); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// Where validation takes all queries of a file that has beams, the refusal does not say that it has none.
+func TestAllQueriesValidate(t *testing.T) {
+	dir := t.TempDir()
+	path, table := filepath.Join(dir, "beams.json"), filepath.Join(dir, "x.npy")
+	header := fmt.Sprintf("%-117s\n", "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 1), }")
+	for name, text := range map[string]string{path: `{"0":{"id_list":[[1,0],[2,0]],"score_list":[1,0]},"3":{"id_list":[[1,3]],"score_list":[1]}}`,
+		table: "\x93NUMPY\x01\x00\x76\x00" + header + strings.Repeat("\x00\x00\x80\x3f", 4)} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opt := beamdata.DefaultOptions()
+	opt.Name, opt.Beams, opt.ValBeams, opt.Embeddings = "beams", &path, &path, &table
+	b, err := beamdata.Load(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "phase rce needs recorded beams, and data.name=beams has none left: 2 of its 2 training queries are in data.val_beams too"
+	if _, err := NewPointerData(b).Beams("rce"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"fmt"
+
 	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
@@ -66,11 +68,21 @@ func (d *PointerData) trained(n int) *beamdata.Set {
 	return nil
 }
 
+// none refuses a phase that has nothing recorded to learn from: nothing was given with key, or validation took the queries.
+func (d *PointerData) none(phase, what, key string) error {
+	why := " (" + key + ")"
+	if n := d.bundle.Counts["train_query_is_also_in_val_beams"]; n > 0 {
+		why = fmt.Sprintf(" left: %d of its %d training queries are in data.val_beams too, and validation queries train nothing", n,
+			d.bundle.All.Len())
+	}
+	return usage.Errorf("schedule: phase %s needs %s, and data.name=%s has none%s", phase, what, d.bundle.Name, why)
+}
+
 // Beams are the recorded beams that sft and rce imitate.
 func (d *PointerData) Beams(phase string) (selector.Source, error) {
 	set := firstSet(d.bundle.RCE, d.bundle.Records)
 	if set == nil {
-		return nil, usage.Errorf("schedule: phase %s needs recorded beams, and data.name=%s has none (data.beams)", phase, d.bundle.Name)
+		return nil, d.none(phase, "recorded beams", "data.beams")
 	}
 	return d.training(set)
 }
@@ -79,7 +91,7 @@ func (d *PointerData) Beams(phase string) (selector.Source, error) {
 func (d *PointerData) Records(phase string) (selector.Source, error) {
 	set := firstSet(d.bundle.Records, d.bundle.RCE)
 	if set == nil {
-		return nil, usage.Errorf("schedule: phase %s needs recorded groups, and data.name=%s has none (data.records)", phase, d.bundle.Name)
+		return nil, d.none(phase, "recorded groups", "data.records")
 	}
 	return d.training(set)
 }

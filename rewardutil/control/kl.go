@@ -22,7 +22,7 @@ type KLOptions struct {
 	// lower end of the band, nats per sequence
 	TargetMin float64 `koanf:"target_min" range:"[0,inf)"`
 	// upper end of the band, nats per sequence
-	TargetMax float64 `koanf:"target_max" range:"(0,inf)"`
+	TargetMax float64 `koanf:"target_max" range:"(0,inf)" also:"target,target_kl,kl_target"`
 	// beta is multiplied or divided by this outside the band
 	Factor float64 `koanf:"factor" range:"(1,inf)"`
 	// beta never falls below this

@@ -73,7 +73,7 @@ func TestBadInput(t *testing.T) {
 			[]string{"data.shapes.train_queries=1000000000000", "10000000"}},
 		{"a metric that is none", tiny("checkpoint.best.metric=loss"), 2, []string{"checkpoint.best.metric=loss", "val_loss"}},
 		{"a metric that beams do not give", small(good, "checkpoint.best.metric=val_accuracy"), 2,
-			[]string{"checkpoint.best.metric", "val_accuracy", "data.reader"}},
+			[]string{"checkpoint.best.metric", "val_accuracy", "data.reader", "val_recorded_reward"}},
 		{"online rollouts without a reader", small(good, "schedule=[grpo]", "grpo.rollout=online", "grpo.old_policy=batch"), 2,
 			[]string{"data.reader"}},
 

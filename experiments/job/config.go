@@ -239,7 +239,8 @@ func (c *Config) Validate() error {
 		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" &&
 			c.Data.Reader == nil && c.LVLM.Reward == nil {
 			return option.Errorf("checkpoint.best.metric",
-				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take val_loss", *m)
+				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
+					"val_recorded_reward, of the recorded candidates, or val_loss", *m)
 		}
 		if c.Learns(FromSamples) && c.Data.Name == "beams" && c.Data.Reader == nil && c.LVLM.Reward == nil {
 			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+

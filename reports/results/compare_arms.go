@@ -268,6 +268,10 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)
 	}
+	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return slices.ContainsFunc(r.Made(), (*ArmComparison).ofTwoSeeds) }) {
+		sentences = append(sentences, "Two seeds cannot tell what other seeds would do: the seeds' part of such an interval is that of "+
+			"Student's t with one degree of freedom, many times the difference between the two. Plan for five.")
+	}
 	for _, r := range t.Rows {
 		if said := r.untrained(); said != "" {
 			sentences = append(sentences, said)
@@ -310,6 +314,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		d.List(sentences...)
 	}
 }
+
+// ofTwoSeeds says whether an interval is for new seeds by two of them.
+func (c *ArmComparison) ofTwoSeeds() bool { return c.Changed > 0 && c.uncertainty.seeds() == 2 }
 
 // errorParts says how much of the standard error comes from where.
 func (c ArmComparison) errorParts() string {

@@ -95,6 +95,37 @@ func BetterThanInit(stages []record.StageResult) string {
 	return ""
 }
 
+// BehindBest says in a sentence without its stop that the last phase ended worse than the best policy, in the table of a line; "" where
+// it did not, or where the two cannot be compared.
+func BehindBest(evals []record.Evaluation, of record.StageResult, opt stats.Options) string {
+	for _, table := range StageTables(evals) {
+		best, last := -1, -1
+		for i, e := range table {
+			switch StageRank(e.Policy) {
+			case rankPhase:
+				last = i
+			case rankBest:
+				best = i
+			}
+		}
+		if table[0].Split != of.Split || table[0].Metric != of.Metric || table[0].Shots != of.Shots || min(best, last) < 0 ||
+			!comparable(table[last], table[best]) {
+			continue
+		}
+		paired, err := CompareEvaluations(table[last], table[best], opt)
+		if err != nil {
+			return ""
+		}
+		if stats.Settle([]*stats.Paired{&paired}); paired.Verdict == stats.Worse {
+			subject := func(e record.Evaluation) string {
+				return record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch}.Subject()
+			}
+			return paired.Sentence(subject(table[last]), subject(table[best]), MetricName(of.Metric))
+		}
+	}
+	return ""
+}
+
 // Stages compares the last evaluation of every policy. Lines come by split (val first) and metric
 // (reward first), then random, similarity, majority, recorded order, init, the phases in order, best, best beam, oracle, reference.
 //

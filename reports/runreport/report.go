@@ -106,7 +106,7 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		out = append(out, line)
 	}
-	if verdict := verdictLine(s.Best, stages); verdict != "" {
+	if verdict := verdictLine(run, s.Best, stages); verdict != "" {
 		out = append(out, strings.TrimSpace("**Verdict.** "+verdict+" "+standing(run, s, stages)))
 	} else if why := s.Best.RuledOut(); why != "" {
 		out = append(out, fmt.Sprintf("**The best policy is the initial one**, whatever the epochs are worth: %s.", page.Plain(why)))

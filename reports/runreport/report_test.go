@@ -45,6 +45,31 @@ func TestReport(t *testing.T) {
 	golden.File(t, "testdata/table.txt", table.Bytes())
 }
 
+// A last phase that ended below the best policy is said to, one that ended with it is not.
+func TestTheLastPhaseBehindTheBest(t *testing.T) {
+	eval := func(policy, phase string, epoch int, score float64) record.Evaluation {
+		e := record.Evaluation{Split: "dev", Metric: "reward", Policy: policy, Phase: phase, Epoch: epoch}
+		for i := range 60 {
+			e.QueryIDs, e.Scores = append(e.QueryIDs, int64(i)), append(e.Scores, score+0.01*float64(i%7)*score)
+		}
+		return e
+	}
+	for _, tc := range []struct {
+		last float64
+		want bool
+	}{{0.5, true}, {0.77, false}, {0.9, false}} {
+		run := &record.Run{Evaluations: []record.Evaluation{eval("rce", "rce", 3, 0.43), eval("grpo", "grpo", 4, tc.last),
+			eval("best", "rce", 1, 0.77)}}
+		stages, err := results.Stages(run.Evaluations, stats.DefaultOptions())
+		reportstest.Must(t, err)
+		got := verdictLine(run, nil, stages)
+		if strings.Contains(got, "The policy after grpo (epoch 4) is worse than the best policy (rce epoch 1): −0.27") != tc.want ||
+			!strings.Contains(got, "after grpo (epoch 4) is better than the policy after rce (epoch 3)") {
+			t.Errorf("grpo ends at %g: %s", tc.last, got)
+		}
+	}
+}
+
 // Reports of runs that did not end well, or have little to show.
 func TestReportHeadlines(t *testing.T) {
 	better := &stats.Paired{N: 100, Mean: 0.02, Interval: stats.Interval{Low: 0.01, High: 0.03}, P: 0.0001, PHolm: 0.0001, Level: 0.95,

@@ -8,10 +8,11 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
 )
 
 // verdictLine is the planned comparison on the held-out split, or on val where there is none.
-func verdictLine(best *record.BestSummary, stages []record.StageResult) string {
+func verdictLine(run *record.Run, best *record.BestSummary, stages []record.StageResult) string {
 	stage := PlannedResult(stages)
 	if stage == nil {
 		return ""
@@ -41,6 +42,9 @@ func verdictLine(best *record.BestSummary, stages []record.StageResult) string {
 		parts = append(parts, page.Capital((*y.Gain(stage)).Sentence(stage.Subject(), against, results.MetricName(stage.Metric)))+".")
 	}
 	parts = append(parts, lastPhase(table)...)
+	if behind := results.BehindBest(run.Evaluations, *stage, stats.DefaultOptions()); behind != "" {
+		parts = append(parts, page.Capital(behind)+".")
+	}
 	if warning := results.WarnBelowRandom(table); warning != "" {
 		parts = append(parts, warning)
 	}

@@ -289,7 +289,7 @@ func (in *Inspection) beams(rows int, opt Options) {
 	}
 	reward := "score"
 	if f.format == "rl" {
-		reward = "reward " + opt.Reward.Mode
+		reward = "reward " + cmp.Or(deref(opt.Reward.Field), opt.Reward.Mode)
 	}
 	in.spread(reward, f.reward)
 	in.spread("spread within a query", within)

@@ -2,9 +2,12 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fulcrum/beamdata"
+	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
@@ -16,18 +19,24 @@ func dataVerb() *verb {
 	return &verb{
 		usage: `run data inspect beams.json
 run data inspect data/okvqa
+run data inspect rl.json data.reward.field=gain
 
-run data inspect PATH [--json]
+run data inspect PATH [--json] [data.KEY=VALUE ...]
 Reports what a beam file, embedding table, reward table, or a file of conversations, texts or records_icl holds,
-and the first fault for which a run would refuse it (exit code 1).
+and the first fault for which a run would refuse it (exit code 1), with the keys of data=beams that follow.
 `,
 		flags: f,
 		words: []string{"inspect"},
 		run: func(s *session, args []string) error {
-			if len(args) != 2 || args[0] != "inspect" {
-				return usage.Errorf("want: `run data inspect PATH [--json]`")
+			foreign := func(arg string) bool { return !strings.HasPrefix(arg, "data.") }
+			if len(args) < 2 || args[0] != "inspect" || slices.ContainsFunc(args[2:], foreign) {
+				return usage.Errorf("want: `run data inspect PATH [--json] [data.KEY=VALUE ...]`")
 			}
-			report, err := beamdata.Inspect(args[1], 0, beamdata.DefaultOptions())
+			opt, err := s.dataOptions(args[2:])
+			if err != nil {
+				return err
+			}
+			report, err := beamdata.Inspect(args[1], 0, opt)
 			if err != nil {
 				return err
 			}
@@ -45,6 +54,27 @@ and the first fault for which a run would refuse it (exit code 1).
 
 		},
 	}
+}
+
+// dataOptions are those of data=beams with overrides; without any, the defaults.
+func (s *session) dataOptions(overrides []string) (beamdata.Options, error) {
+	if len(overrides) == 0 {
+		return beamdata.DefaultOptions(), nil
+	}
+	named := []string{"data=beams", "data.beams=PATH", "data.embeddings=PATH"} // which it wants; nothing opens them here
+	req, err := s.request(&invocation{args: append(named, overrides...)}, true)
+	if err != nil {
+		return beamdata.Options{}, err
+	}
+	c, err := configs.Compose(req)
+	if err != nil {
+		return beamdata.Options{}, err
+	}
+	config, err := job.Decode(c)
+	if err != nil {
+		return beamdata.Options{}, err
+	}
+	return config.Data, nil
 }
 
 // inspectionJSON is what run data inspect --json prints of a file or folder.

@@ -18,7 +18,6 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/stats"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -184,25 +183,7 @@ func TestRunIsFollowed(t *testing.T) {
 func TestJudgedAsTheReport(t *testing.T) {
 	root := t.TempDir()
 	ended, killed := filepath.Join(root, "ended"), filepath.Join(root, "killed")
-	finishedRun(t, ended, 0.1)
-	evals := []record.Evaluation{}
-	for at, metric := range []string{"recorded_reward", "pair_accuracy"} {
-		for _, policy := range []string{record.PolicyRandom, record.PolicyRecorded, record.PolicyBest} {
-			e := record.Evaluation{Split: "val", Policy: policy, Phase: "rce", Metric: metric}
-			for i := range 40 {
-				level := map[string]float64{record.PolicyRandom: 0.3, record.PolicyRecorded: 0.1, record.PolicyBest: 0.5}[policy]
-				e.QueryIDs, e.Scores = append(e.QueryIDs, int64(i)), append(e.Scores, level+float64(at)/4+float64(i%7)/100)
-			}
-			evals = append(evals, e)
-		}
-	}
-	stages, err := results.Stages(evals, stats.DefaultOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := results.WriteSummary(ended, record.Summary{State: record.StateDone, Evaluations: stages}); err != nil {
-		t.Fatal(err)
-	}
+	recordedRun(t, ended)
 	both := strings.Replace(epochRow("rce", 1, 10, 0.4), `"val_reward":0.4`, `"val_accuracy":0.9,"val_recorded_reward":0.4`, 1) +
 		`{"kind":"eval","phase":"init","epoch":0,"step":0,"global_step":0,"time":1,"split":"val","policy":"init","recorded_reward":0.2}` + "\n"
 	put(t, killed, map[string]string{configFile: config, record.MetricsFile: stepRows("rce", 1, 10, 0) + both})

@@ -19,7 +19,9 @@ import (
 
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
+	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -200,6 +202,30 @@ func fullFolder(t *testing.T) (root, live string) {
 	}
 	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
 	return root, live
+}
+
+// recordedRun writes a run that has ended without a reader, and whose recorded order is worse than drawing at random.
+func recordedRun(t testing.TB, dir string) {
+	t.Helper()
+	finishedRun(t, dir, 0.1)
+	evals := []record.Evaluation{}
+	for at, metric := range []string{"recorded_reward", "pair_accuracy"} {
+		for _, policy := range []string{record.PolicyRandom, record.PolicyRecorded, record.PolicyBest} {
+			e := record.Evaluation{Split: "val", Policy: policy, Phase: "rce", Metric: metric}
+			for i := range 40 {
+				level := map[string]float64{record.PolicyRandom: 0.3, record.PolicyRecorded: 0.1, record.PolicyBest: 0.5}[policy]
+				e.QueryIDs, e.Scores = append(e.QueryIDs, int64(i)), append(e.Scores, level+float64(at)/4+float64(i%7)/100)
+			}
+			evals = append(evals, e)
+		}
+	}
+	stages, err := results.Stages(evals, stats.DefaultOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := results.WriteSummary(dir, record.Summary{State: record.StateDone, Evaluations: stages}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // sweepOf is a ledger of two seeds of one setting that are done and a job that waits.
@@ -394,24 +420,39 @@ func checkBands(t *testing.T, w *browser) {
 // The files of an export work without a server, from a disk.
 func TestExportInBrowser(t *testing.T) {
 	root, live := fullFolder(t)
-	b := Open(Options{Roots: []string{root}, Sweep: sweepOf, Locked: func(dir string) bool { return dir == live }})
+	weak := filepath.Join(root, "weak")
+	recordedRun(t, weak)
+	ended := func(dir string) (sweepreport.Options, []sweepreport.Job, error) {
+		opt, jobs, err := sweepOf(dir)
+		jobs[2].State = "failed"
+		return opt, jobs, err
+	}
+	b := Open(Options{Roots: []string{root}, Sweep: ended, Locked: func(dir string) bool { return dir == live }})
 	out := filepath.Join(t.TempDir(), "site")
 	if _, err := b.Export(out); err != nil {
 		t.Fatal(err)
 	}
 	w := openBrowser(t)
 	w.open("file://" + out + "/index.html")
-	w.until("document.querySelectorAll('.row[data-id]').length === 6")
+	w.until("document.querySelectorAll('.row[data-id]').length === 7")
 	w.js(rowOf("one") + ".click()")
 	w.until("document.querySelectorAll('.uplot').length > 2 && document.querySelector('#results table')")
 	checkPictures(w)
+	w.open("file://" + out + "/index.html#/run/" + idOf(weak))
+	w.until("document.querySelector('#results th:nth-child(3)')?.textContent.startsWith('over random')")
+	if text := fmt.Sprint(w.js("document.body.innerText")); strings.Contains(text, "over recorded order") ||
+		!strings.Contains(text, "Difference from random") || !strings.Contains(text, "Worse than drawing at random here: recorded order") {
+		t.Errorf("random does not take the place of a weaker baseline: %s", text)
+	}
 	w.open("file://" + out + "/index.html#/sweep/" + idOf(filepath.Join(root, "sweep")))
 	w.until("document.querySelectorAll('.parallel .job').length === 2")
+	w.until("document.querySelector('.callout').textContent.startsWith('Best: job 1')")
 	checkBands(t, w)
 	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent.startsWith("Compare ")).click()`)
 	w.until("document.querySelector('#curves .u-legend')?.innerText.includes('lr=0.1: A B (2 seeds)')")
 	w.until("document.querySelector('#settings td code')?.textContent === 'seed'")
 	w.open("file://" + out + "/index.html#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(live))
 	w.until("document.body.innerText.includes('run report')")
+	w.until(`[...document.querySelectorAll("#curves figcaption > span:first-child")].map(s => s.textContent).join(" ") === "loss kl val_reward"`) // two runs, two, one
 	w.quiet()
 }

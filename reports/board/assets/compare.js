@@ -162,12 +162,19 @@ export class CompareView {
     this.busy = false;
   }
 
+  // usual are the six metrics that are drawn unless others are chosen: those that most of the runs have.
+  usual(names) {
+    const having = (n) => [...this.answers.values()].filter((a) => a.steps.series[n] || a.epochs.series[n]).length;
+    return names.filter((n) => ["val_reward", "val_recorded_reward", "val_accuracy", "mean_reward", "loss", "kl", "entropy"].includes(n))
+      .sort((a, b) => having(b) - having(a)).slice(0, 6);
+  }
+
   draw() {
     if (!this.ids.length) return;
     this.drawRuns();
     const names = new Set([...this.answers.values()].flatMap((a) => [...Object.keys(a.steps.series), ...Object.keys(a.epochs.series)]));
     const ordered = usual(names);
-    const shown = this.metrics.length ? this.metrics : ordered.filter((n) => ["val_reward", "val_accuracy", "mean_reward", "loss", "kl", "entropy"].includes(n));
+    const shown = this.metrics.length ? this.metrics : this.usual(ordered);
     fill(this.picker, h("details", {}, h("summary", {}, `Metrics (${shown.length} of ${ordered.length})`), ordered.map((name) => h("button", { class: "chip", "aria-pressed": String(shown.includes(name)), onclick: () => {
       this.metrics = shown.includes(name) ? shown.filter((n) => n !== name) : [...shown, name];
       this.place();

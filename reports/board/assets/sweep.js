@@ -97,7 +97,7 @@ export class SweepView {
         store.control && head.running ? control("stop", "sweep/" + this.id, this.said) : null,
         store.control && !head.running && done.length < w.jobs.length ? control("resume", "sweep/" + this.id, this.said) : null,
         h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), this.said),
-      best ? h("p", { class: "callout" }, "Best so far: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
+      best ? h("p", { class: "callout" }, head.running || done.length < w.jobs.length ? "Best so far: " : "Best: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
         h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" ")), alike ? ` and ${count(alike)} more with the same number` : null,
         best.untrained ? ". It is that of the policy that the job began with." : null) : null,
       facts([["What", head.title], ["Sweeper", head.sweeper], ["Launcher", w.launcher], ["Pruner", w.pruner !== "none" && w.pruner], ["A job takes", pace && duration(pace)],

@@ -3,6 +3,8 @@ package board
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -150,6 +152,9 @@ func (b *Board) rows(id, dir string, do func(c *curves.Curves, complete bool)) e
 	more, err := o.curves.Update(dir, atOnce)
 	if err != nil {
 		return err
+	}
+	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) { // it went since the last look: what a page has of it stays there
+		return refusal{404, "no such run"}
 	}
 	if more && !o.reading {
 		o.reading = true

@@ -363,6 +363,24 @@ func TestHostileRuns(t *testing.T) {
 	}
 }
 
+// A run whose folder went since the last look has no empty curves, by which a page would replace what it shows.
+func TestCurvesOfARunThatWent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	finishedRun(t, dir, 0.1)
+	s := serverOf(boardOf(filepath.Dir(dir)))
+	call(s, "GET", "/api/runs", "", nil)
+	path := "/api/run/" + idOf(dir) + "/curves"
+	if w := call(s, "GET", path, "", nil); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	if err := os.Rename(dir, dir+"2"); err != nil {
+		t.Fatal(err)
+	}
+	if w := call(s, "GET", path, "", nil); w.Code != 404 {
+		t.Errorf("%d %.200s", w.Code, w.Body)
+	}
+}
+
 func TestNotes(t *testing.T) {
 	dir := t.TempDir()
 	finishedRun(t, dir, 0.1)

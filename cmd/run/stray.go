@@ -43,6 +43,11 @@ func (s *session) overrides(req configs.Request) error {
 	return nil
 }
 
+var (
+	quotedSettings = regexp.MustCompile(`^[^\s=]+=[^\s='"\[{]+( [^\s=]+=[^\s='"\[{]+)+$`)
+	decimalComma   = regexp.MustCompile(`=-?\d+,0\d+$`)
+)
+
 // misspelt refuses what a shell or a habit makes of settings and commands, with what was meant.
 func (s *session) misspelt(args []string, at int) error {
 	a := args[at]
@@ -55,7 +60,7 @@ func (s *session) misspelt(args []string, at int) error {
 	_, err := os.Stat(path)
 	isPath := err == nil && strings.ContainsAny(path, "/.") || runfolder.IsRun(path)
 	switch {
-	case regexp.MustCompile(`^[^\s=]+=[^\s='"\[{]+( [^\s=]+=[^\s='"\[{]+)+$`).MatchString(a):
+	case quotedSettings.MatchString(a):
 		return usage.Errorf("%q is one word to the shell: leave out the quotes around it, %s", a, a)
 	case strings.HasSuffix(a, ",") && at+1 < len(args) && !strings.Contains(args[at+1], "="), strings.HasSuffix(before, ",") && !isSetting:
 		first := at
@@ -70,7 +75,7 @@ func (s *session) misspelt(args []string, at int) error {
 			program.Quoted(strings.Join(args[first:last+1], "")))
 	case strings.HasSuffix(a, ",") && isSetting:
 		return usage.Errorf("%s ends with a comma: blanks stand between settings (did you mean %s?)", a, strings.TrimRight(a, ","))
-	case regexp.MustCompile(`=-?\d+,0\d+$`).MatchString(a):
+	case decimalComma.MatchString(a):
 		return usage.Errorf("%s: decimals have a point (did you mean %s?)", a, strings.Replace(a, ",", ".", 1))
 	case strings.HasPrefix(value, "~/"):
 		return usage.Errorf("%s: the shell knows ~ at the beginning of a word alone (did you mean %s=$HOME%s?)", a, key, value[1:])

@@ -139,11 +139,7 @@ func writeTable(path string, t tensorfile.Tensor, about map[string]string) error
 			return err
 		}
 	}
-	text, err := json.MarshalIndent(about, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path+".json", append(text, '\n'), 0o644)
+	return atomicfile.WriteJSON(path+".json", about)
 }
 
 // upToDate says whether the output was made of the same by the same.

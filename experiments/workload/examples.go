@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"encoding/json"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -54,11 +53,7 @@ func initialAndBest(env *phases.Env, src selector.Source, result phases.Result) 
 }
 
 func writeExamples(j *job.Job, out []record.Example) error {
-	text, err := json.MarshalIndent(out, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(j.Dir, "examples.json"), append(text, '\n'), 0o644)
+	return atomicfile.WriteJSON(filepath.Join(j.Dir, "examples.json"), out)
 }
 
 // pickExamples picks a few of the queries that changed, evenly along the change of reward: the largest gain, the

@@ -1,4 +1,4 @@
-// Package list makes lists of lists.
+// Package list makes a list of another one.
 package list
 
 // Map returns what f makes of every element, in their order.

@@ -66,12 +66,9 @@ func writeNotes(dir string, data []byte) error {
 		return fmt.Errorf("%d tags: want at most %d", len(tags), maxTags)
 	}
 	n.Tags = tags
-	out, err := json.MarshalIndent(n, "", "  ")
-	if err != nil {
-		return err
-	}
 	path := filepath.Join(dir, NotesFile)
-	if err = atomicfile.Write(path, append(out, '\n'), 0o644); err == nil {
+	err := atomicfile.WriteJSON(path, n)
+	if err == nil {
 		return nil
 	}
 	if cause, ok := errors.AsType[syscall.Errno](err); ok { // not the name of a temporary file

@@ -50,11 +50,14 @@ func YardsticksOf(table []record.StageResult) []Yardstick {
 	})
 }
 
+// SameTable reports whether two lines stand in the same table: they are of one split, metric and number of shots.
+func SameTable(a, b record.StageResult) bool {
+	return a.Split == b.Split && a.Metric == b.Metric && a.Shots == b.Shots
+}
+
 // TableOf are the lines on the split and by the metric of one of them.
 func TableOf(stages []record.StageResult, of record.StageResult) []record.StageResult {
-	return slices.DeleteFunc(slices.Clone(stages), func(r record.StageResult) bool {
-		return r.Split != of.Split || r.Metric != of.Metric || r.Shots != of.Shots
-	})
+	return slices.DeleteFunc(slices.Clone(stages), func(r record.StageResult) bool { return !SameTable(r, of) })
 }
 
 // BelowRandom are the baselines of a table, the initial policy among them, that are worse than drawing at random.

@@ -173,7 +173,7 @@ func resultTables(stages []record.StageResult) []resultTable {
 	var tables []resultTable
 	for from := 0; from < len(stages); {
 		to := from
-		for to < len(stages) && sameTable(stages[from], stages[to]) {
+		for to < len(stages) && results.SameTable(stages[from], stages[to]) {
 			to++
 		}
 		t := resultTable{stages[from].Metric, stages[from:to]}
@@ -196,15 +196,11 @@ func sameNumbers(a, b []record.StageResult) bool {
 	})
 }
 
-func sameTable(a, b record.StageResult) bool {
-	return a.Split == b.Split && a.Metric == b.Metric && a.Shots == b.Shots
-}
-
 // shownYardsticks are those of a table, each with columns of its own. A selector may start as similarity: then the
 // gains over both are the same numbers, and stand once.
 func shownYardsticks(table []record.StageResult) []results.Yardstick {
 	yards := results.YardsticksOf(table)
-	if n := len(yards); n > 1 && yards[n-1].Policy == record.PolicyInit && sameAsInit(table, table[0], yards[0]) {
+	if n := len(yards); n > 1 && yards[n-1].Policy == record.PolicyInit && sameAsInit(table, yards[0]) {
 		yards[0].Short += " = " + yards[n-1].Short
 		yards = yards[:n-1]
 	}

@@ -30,10 +30,10 @@ func verdictLine(run *record.Run, best *record.BestSummary, stages []record.Stag
 	})
 	for i, y := range yards {
 		against := y.Long
-		if y.Policy == record.PolicyInit && i > 0 && sameAsInit(stages, *stage, yards[0]) {
+		if y.Policy == record.PolicyInit && i > 0 && sameAsInit(table, yards[0]) {
 			continue // said with the first
 		}
-		if i == 0 && len(yards) > 1 && sameAsInit(stages, *stage, y) {
+		if i == 0 && len(yards) > 1 && sameAsInit(table, y) {
 			against += " (and the initial policy, which scores the same)"
 		}
 		if y.Policy == record.PolicyRecorded && results.ListsBestFirst(stages) {
@@ -94,8 +94,8 @@ func standing(run *record.Run, s *record.Summary, stages []record.StageResult) s
 		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")},
 		{record.PolicyOracle, "the oracle, which looks at the rewards, "}, {record.PolicyReference, "the target answers "},
 	} {
-		if i := slices.IndexFunc(stages, func(r record.StageResult) bool { return sameTable(r, *stage) && r.Policy == b.policy }); i >= 0 {
-			is := b.is + page.Sig(stages[i].Mean, 4)
+		if i := slices.IndexFunc(table, func(r record.StageResult) bool { return r.Policy == b.policy }); i >= 0 {
+			is := b.is + page.Sig(table[i].Mean, 4)
 			if b.policy == record.PolicyRandom && stage.OverRandom != nil && len(results.BelowRandom(table)) == 0 { // else said before
 				gain, verdict := GainCells(stage.OverRandom)
 				is += fmt.Sprintf(" (gain %s, %s)", gain, verdict)
@@ -128,10 +128,10 @@ func standing(run *record.Run, s *record.Summary, stages []record.StageResult) s
 	return strings.Join(out, " ")
 }
 
-// sameAsInit says whether the initial policy scores as a yardstick does on every question of a stage's table.
-func sameAsInit(stages []record.StageResult, stage record.StageResult, y results.Yardstick) bool {
-	return y.Policy != record.PolicyInit && slices.ContainsFunc(stages, func(r record.StageResult) bool {
-		return sameTable(r, stage) && r.Policy == record.PolicyInit && *y.Gain(&r) != nil && (*y.Gain(&r)).Changed == 0
+// sameAsInit says whether the initial policy scores as a yardstick does on every question of a table.
+func sameAsInit(table []record.StageResult, y results.Yardstick) bool {
+	return y.Policy != record.PolicyInit && slices.ContainsFunc(table, func(r record.StageResult) bool {
+		return r.Policy == record.PolicyInit && *y.Gain(&r) != nil && (*y.Gain(&r)).Changed == 0
 	})
 }
 

@@ -162,7 +162,8 @@ func TestEverySteps(t *testing.T) {
 // SIGINT and SIGTERM save the state in mid-epoch and end with 130 and 143.
 func TestSignals(t *testing.T) {
 	t.Parallel()
-	args := tiny("report.plots=false", "data.shapes.train_queries=640", "rce.epochs=1", "grpo.epochs=1") // epochs of 40 steps: none ends before the signal is seen
+	// Epochs of 40 steps: none ends before the signal is seen.
+	args := tiny("report.plots=false", "data.shapes.train_queries=640", "rce.epochs=1", "grpo.epochs=1")
 	whole := folder(t)
 	mustRun(t, append(args, "hydra.run.dir="+whole)...)
 	want := outcomeOf(t, whole)

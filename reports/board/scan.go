@@ -316,7 +316,7 @@ func leftOf(jobs []sweepreport.Job) *float64 {
 	ended, seconds, left, running := 0.0, 0.0, 0.0, 0.0
 	for _, j := range jobs {
 		switch {
-		case j.State == stateRunning:
+		case j.State == record.StateRunning:
 			running, left = running+1, left+1
 		case j.State == "queued":
 			left++

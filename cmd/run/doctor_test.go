@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestScriptsReadTheDoctor: what scripts of the kit look for in the doctor's text is there with a device that works, and missing without.
+// TestScriptsReadTheDoctor: what the scripts of the kit look for in the doctor's text is there with a device that works.
 func TestScriptsReadTheDoctor(t *testing.T) {
 	with := &machineJSON{Libtorch: "2.11.0", Products: true, CUDA: []deviceJSON{{Name: "NVIDIA H100", BFloat16: true, Flash: true, NVRTC: true}}}
 	without := &machineJSON{Libtorch: "2.11.0"}

@@ -49,6 +49,7 @@ func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32
 // tooFew asks whether the whole schedule moves the policy at all, and whether the phases that imitate come half way, together, to
 // candidates that are far less likely than what the policy chooses itself. Phases that sample need not go there.
 func (r *Report) tooFew(t Trial) {
+	const far = 5.0 // nats; candidates that are nearer change places before the policy is there
 	var total, imitated, behind float64
 	var most reached
 	samples := false
@@ -67,7 +68,7 @@ func (r *Report) tooFew(t Trial) {
 	}
 	switch limit := r.opt.TooFewSteps.Limit; {
 	case len(r.reaches) == 0:
-	case imitated < behind/2 && !samples:
+	case behind > far && imitated < behind/2 && !samples:
 		say(imitated, behind/2, 3*behind/imitated, ", and all steps that imitate by about %.2g; but these candidates are %.2g nats less likely "+
 			"than what the policy chooses itself, so that it comes less than half way to them: ", imitated, behind)
 	case total < limit:

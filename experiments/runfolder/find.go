@@ -2,9 +2,10 @@ package runfolder
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"fulcrum/reports/record"
 )
 
 // maxDepth is how far below a folder runs are looked for: multirun/DATE/TIME/N, and a few folders more.
@@ -36,13 +37,19 @@ func Find(root string) ([]string, error) {
 	return found, err
 }
 
-// State says of a run that has not ended whether its process is at work: running or killed; "" of one that has ended.
+// States of a run that has not ended.
+const (
+	Running = "running" // a process is at work on it
+	Killed  = "killed"
+)
+
+// State says of a run that has not ended what it is; "" of one that has ended.
 func State(dir string) string {
 	if Locked(dir) {
-		return "running"
+		return Running
 	}
-	if _, err := os.Stat(filepath.Join(dir, "summary.json")); err != nil {
-		return "killed"
+	if s, err := record.ReadSummary(dir); err == nil && (s == nil || record.WentOn(dir, s.State)) {
+		return Killed
 	}
 	return ""
 }

@@ -129,7 +129,7 @@ func (b *Board) read(was entry) entry {
 			e.Error = record.SummaryFile + " is damaged"
 		}
 	}
-	if s != nil && !at.Locked && !wentOn(dir, s.State) {
+	if s != nil && !at.Locked && !record.WentOn(dir, s.State) {
 		e.summarized(s)
 		return *e
 	}
@@ -142,16 +142,6 @@ func (b *Board) read(was entry) entry {
 	}
 	b.live(e)
 	return *e
-}
-
-// wentOn reports whether rows were written behind the summary of a run that was interrupted or had failed: it was resumed, and killed.
-func wentOn(dir, state string) bool {
-	rows, err := os.Stat(filepath.Join(dir, record.MetricsFile))
-	if err != nil || state != record.StateInterrupted && state != record.StateFailed {
-		return false
-	}
-	summary, err := os.Stat(filepath.Join(dir, record.SummaryFile))
-	return err == nil && rows.ModTime().After(summary.ModTime())
 }
 
 // summarized takes all from the summary.

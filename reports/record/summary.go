@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -88,6 +89,16 @@ func (r *Run) Findings() []Finding {
 		}
 	}
 	return found
+}
+
+// WentOn reports whether rows were written behind the summary of a run that was interrupted or had failed: it was resumed, and killed.
+func WentOn(dir, state string) bool {
+	rows, err := os.Stat(filepath.Join(dir, MetricsFile))
+	if err != nil || state != StateInterrupted && state != StateFailed {
+		return false
+	}
+	summary, err := os.Stat(filepath.Join(dir, SummaryFile))
+	return err == nil && rows.ModTime().After(summary.ModTime())
 }
 
 // DataSummary says what a run was trained and judged on.

@@ -37,19 +37,12 @@ func Find(root string) ([]string, error) {
 	return found, err
 }
 
-// States of a run that has not ended.
-const (
-	Running = "running" // a process is at work on it
-	Killed  = "killed"
-)
-
-// State says of a run that has not ended what it is; "" of one that has ended.
+// State returns the state of a run: record.StateOf of its lock and its summary.
 func State(dir string) string {
-	if Locked(dir) {
-		return Running
+	locked := Locked(dir) // first: a process that ends in between has written its summary by then
+	s, err := record.ReadSummary(dir)
+	if err != nil || s == nil {
+		return record.StateOf(locked, "")
 	}
-	if s, err := record.ReadSummary(dir); err == nil && (s == nil || record.WentOn(dir, s.State)) {
-		return Killed
-	}
-	return ""
+	return record.StateOf(locked, s.State)
 }

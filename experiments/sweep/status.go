@@ -22,7 +22,7 @@ func LostLedger(dir string) error {
 		return nil
 	}
 	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: %s, %s", dir, ledger.FileName,
-		program.OnFolder("report", filepath.Join(dir, "0")), program.Command("resume", filepath.Join(dir, "0")))
+		program.OnFolder("report", filepath.Join(dir, "0")), program.OnFolder("resume", filepath.Join(dir, "0")))
 }
 
 // checkStatus refuses a folder that has no status.
@@ -135,7 +135,7 @@ func runStatus(dir string) string {
 		text += ": " + s.Cause
 	}
 	switch s.State {
-	case runfolder.Running:
+	case record.StateRunning:
 	case record.StateDone, record.StatePruned:
 		text += "; report: " + page.ReportPath(dir)
 	default:
@@ -154,11 +154,8 @@ func runStatusOf(dir string) (Status, error) {
 	if n := len(rows.Epochs); n > 0 {
 		out.Phase, out.Epoch = rows.Epochs[n-1].Phase, rows.Epochs[n-1].Epoch
 	}
-	if out.State = runfolder.State(dir); out.State == "" && rows.Summary != nil {
-		out.State = rows.Summary.State
-		if out.State == record.StateFailed {
-			out.Cause = rows.Summary.Error
-		}
+	if out.State = runfolder.State(dir); out.State == record.StateFailed && rows.Summary != nil {
+		out.Cause = rows.Summary.Error
 	}
 	return out, nil
 }

@@ -58,7 +58,7 @@ func ReadStatus(dir string) (Status, error) {
 	}
 	switch {
 	case runfolder.Locked(dir):
-		out.State = "running"
+		out.State = record.StateRunning
 	case out.complete():
 		out.State = "ended"
 	default:

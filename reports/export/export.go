@@ -21,7 +21,7 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// Folder is a run folder and the state that its process is known to be in; "": as its summary says.
+// Folder is a run folder and the run's state.
 type Folder struct{ Dir, State string }
 
 // Run is what a row says of a run: the first columns by name, its results, its overrides.
@@ -43,14 +43,7 @@ func Read(f Folder) (*Run, error) {
 	}
 	r := &Run{Folder: f, Summary: s, Values: map[string]any{}}
 	r.set("run", filepath.ToSlash(f.Dir))
-	switch {
-	case f.State != "":
-		r.set("state", f.State)
-	case s == nil:
-		r.set("state", "not ended")
-	default:
-		r.set("state", s.State)
-	}
+	r.set("state", f.State)
 	if s == nil {
 		return r, r.begun()
 	}

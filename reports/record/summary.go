@@ -1,9 +1,9 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -12,12 +12,14 @@ import (
 
 const SummaryFile = "summary.json"
 
-// Exit states of a run.
+// States of a run: those that a summary says, and those of a run without one.
 const (
 	StateDone        = "done"
 	StateFailed      = "failed"
 	StateInterrupted = "interrupted"
 	StatePruned      = "pruned" // stopped early by the sweep's pruner: a result
+	StateRunning     = "running"
+	StateKilled      = "killed"
 )
 
 // Number is a float64 whose JSON says "nan", "inf" and "-inf" where JSON has no number.
@@ -89,16 +91,6 @@ func (r *Run) Findings() []Finding {
 		}
 	}
 	return found
-}
-
-// WentOn reports whether rows were written behind the summary of a run that was interrupted or had failed: it was resumed, and killed.
-func WentOn(dir, state string) bool {
-	rows, err := os.Stat(filepath.Join(dir, MetricsFile))
-	if err != nil || state != StateInterrupted && state != StateFailed {
-		return false
-	}
-	summary, err := os.Stat(filepath.Join(dir, SummaryFile))
-	return err == nil && rows.ModTime().After(summary.ModTime())
 }
 
 // DataSummary says what a run was trained and judged on.
@@ -210,6 +202,15 @@ func (s *Summary) AddRecorded(run *Run) {
 			}
 		}
 	}
+}
+
+// StateOf returns the state of a run: running while a process holds its folder; then what its summary says (ended; "": there is none
+// that can be read); killed without one. Whoever goes on with a run removes its summary first. Look at the lock before the summary.
+func StateOf(locked bool, ended string) string {
+	if locked {
+		return StateRunning
+	}
+	return cmp.Or(ended, StateKilled)
 }
 
 // ReadSummary reads summary.json, nil when the run has not ended.

@@ -9,6 +9,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/stdout"
+	"fulcrum/reports/record"
 )
 
 // Status is what run status --json prints: of a run its own fields, of a sweep those of its jobs too.

@@ -206,7 +206,7 @@ func (e armError) needed(mean float64, opt stats.Options) (questions, seeds int)
 	if now == 0 {
 		return questions, 0
 	}
-	lasting := max(0, e.question-noise) // what more seeds do not average away
+	lasting := max(0, e.question-noise)                            // what more seeds do not average away
 	enough := 2 + sort.Search(maxSeedsNeeded-1, func(i int) bool { // more seeds never need more
 		share := float64(now) / float64(i+2)
 		return z*z*(lasting+noise*share)+t(i+2)*t(i+2)*own*share <= mean*mean

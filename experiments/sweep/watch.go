@@ -68,6 +68,7 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 	if ledger.Exists(w.dir) {
 		return w.sweep(width)
 	}
+	ended = !runfolder.Locked(w.dir) // before all that is read: the last picture is of the end
 	if w.offset, err = w.run.ReadRows(w.offset); err != nil {
 		return "", false, err
 	}
@@ -84,7 +85,6 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 		return "", false, err
 	}
 	state := runStatus(w.dir)
-	ended = !runfolder.Locked(w.dir)
 	var b strings.Builder
 	line := func(format string, args ...any) {
 		b.WriteString(stdout.Fold(fmt.Sprintf(format, args...), width, 4) + "\n")
@@ -154,7 +154,7 @@ func (w *watcher) sweep(width int) (text string, ended bool, err error) {
 	if n := countEnded(jobs); ended && n > 0 && n == len(jobs) && n >= s.Trials {
 		state = "ended"
 	} else if ended {
-		state = "nobody controls it now; go on: " + program.Command("resume", w.dir)
+		state = "nobody controls it now; go on: " + program.OnFolder("resume", w.dir)
 	}
 	return stdout.Fold(w.dir+": "+state, width, 4) + "\n" + sweepreport.Table(rows, opt, width), ended, nil
 }

@@ -265,7 +265,7 @@ func TestInBrowser(t *testing.T) {
 	if !strings.Contains(names, hostileName) {
 		t.Errorf("the hostile run is not shown by its name: %s", names)
 	}
-	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain .under').textContent === 'over similarity'")
+	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain').textContent === '+0.11 over similarity[+0.11, +0.11]'")
 	w.until(rowOf("one") + ".closest('.row').querySelector('.c-best .under').textContent === 'reward on dev'")
 	w.js(`(() => { const f = document.getElementById("filter"); f.value = "state:running"; f.dispatchEvent(new Event("input")); })()`)
 	w.until("document.querySelectorAll('.row[data-id]').length === 1")

@@ -16,13 +16,8 @@ import (
 	"fulcrum/reports/runreport"
 )
 
-// States of a run without a summary.
-const (
-	stateRunning = "running"
-	stateKilled  = "killed"
-	stateStarted = "starting" // no process holds it and it has no row: it may be about to begin
-	stateUnread  = "unread"
-)
+// stateUnread is the state of a run that the board has not looked into yet.
+const stateUnread = "unread"
 
 // entry is a line of the list of runs.
 type entry struct {
@@ -46,9 +41,11 @@ type entry struct {
 	Left      *float64 `json:"left,omitempty"`     // seconds, about
 	Metric    string   `json:"metric,omitempty"`   // what best, baseline and gain are
 	Split     string   `json:"split,omitempty"`
+	Data      string   `json:"data,omitempty"` // name and fingerprint, of a run that has ended: scores on other data are no rivals
 	Best      *float64 `json:"best,omitempty"`
 	Baseline  *float64 `json:"baseline,omitempty"`
-	Over      string   `json:"over,omitempty"` // name of the baseline
+	Over      string   `json:"over,omitempty"`      // name of the baseline
+	Untrained bool     `json:"untrained,omitempty"` // the best is the policy that it began with
 	Gain      *gain    `json:"gain,omitempty"`
 	Warnings  int      `json:"warnings,omitempty"`
 	Stops     int      `json:"stops,omitempty"` // findings that say stop
@@ -108,6 +105,10 @@ type brief struct {
 		Epochs int    `json:"epochs"`
 		Steps  int    `json:"steps"`
 	} `json:"phases"`
+	Data struct {
+		Name        string `json:"name"`
+		Fingerprint string `json:"fingerprint"`
+	} `json:"data"`
 	Best        *record.BestSummary  `json:"best"`
 	Evaluations []record.StageResult `json:"evaluations"`
 	Warnings    []string             `json:"warnings"`
@@ -129,39 +130,29 @@ func (b *Board) read(was entry) entry {
 			e.Error = record.SummaryFile + " is damaged"
 		}
 	}
-	if s != nil && !at.Locked && !wentOn(dir, s.State) {
+	if s == nil {
+		s = &brief{}
+	}
+	if e.State = record.StateOf(at.Locked, s.State); e.State == s.State {
 		e.summarized(s)
-		return *e
+		if e.State == record.StateInterrupted {
+			b.progressed(e)
+		}
+	} else {
+		b.live(e)
 	}
-	e.State = stateKilled
-	switch {
-	case at.Locked:
-		e.State = stateRunning
-	case at.Metrics == 0:
-		e.State = stateStarted
-	}
-	b.live(e)
 	return *e
-}
-
-// wentOn reports whether rows were written behind the summary of a run that was interrupted or had failed: it was resumed, and killed.
-func wentOn(dir, state string) bool {
-	rows, err := os.Stat(filepath.Join(dir, record.MetricsFile))
-	if err != nil || state != record.StateInterrupted && state != record.StateFailed {
-		return false
-	}
-	summary, err := os.Stat(filepath.Join(dir, record.SummaryFile))
-	return err == nil && rows.ModTime().After(summary.ModTime())
 }
 
 // summarized takes all from the summary.
 func (e *entry) summarized(s *brief) {
 	seed := s.Seed // a pointer into the summary would keep all of it
-	e.State, e.Title, e.Task, e.Seed, e.Overrides = s.State, s.Title, s.Task, &seed, s.Overrides
+	e.Title, e.Task, e.Seed, e.Overrides = s.Title, s.Task, &seed, s.Overrides
 	if s.Error != "" {
 		e.Error = s.Error
 	}
 	e.Seconds, e.Warnings = s.WallSeconds, len(s.Warnings)
+	e.Data, e.Untrained = strings.TrimSpace(s.Data.Name+" "+s.Data.Fingerprint), s.Best.Untrained()
 	if start, err := time.Parse(time.RFC3339, s.Start); err == nil {
 		e.Start = float64(start.UnixMilli()) / 1000
 	}
@@ -232,6 +223,11 @@ func (b *Board) live(e *entry) {
 	if err != nil {
 		e.Error = "metrics.jsonl cannot be read"
 	}
+	b.progressed(e)
+}
+
+// progressed says how far a run has come that is not done, by its rows and its configuration.
+func (b *Board) progressed(e *entry) {
 	var schedule []string
 	var tree map[string]yaml.Node
 	if !readYAML(filepath.Join(e.dir, ".hydra", "config.yaml"), &tree) {
@@ -256,7 +252,7 @@ func (b *Board) live(e *entry) {
 	_ = b.rows(e.ID, e.dir, func(c *curves.Curves, _ bool) {
 		if share, left, ok := progressOf(c.Phases, schedule, epochs, c.Updated); ok {
 			e.Progress = &share
-			if e.State == stateRunning {
+			if e.State == record.StateRunning {
 				e.Left = left
 			}
 		}

@@ -146,7 +146,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			row := armRow{name: a.Name, arm: arm, runs: a.Runs}
 			against := func(policy string) *ArmComparison {
 				if reference, err := ArmOf(a.Runs, k.split, k.metric, policy); err == nil {
-					if c, err := arm.Against(reference, opt); err == nil {
+					if c, err := arm.unsettled(reference, opt); err == nil {
 						return &c
 					}
 				}
@@ -161,7 +161,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			}
 			row.initial = against(record.PolicyInit)
 			if len(t.Rows) > 0 {
-				if c, err := arm.Against(t.Rows[0].arm, opt); err != nil {
+				if c, err := arm.unsettled(t.Rows[0].arm, opt); err != nil {
 					row.refused = "not the same questions"
 				} else {
 					row.first = &c
@@ -193,6 +193,10 @@ func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 	for _, policy := range baselinePolicies() {
 		if arm, err := ArmOf(runs, split, metric, policy); err == nil {
 			arm.Name = record.StageResult{Policy: policy}.Title()
+			top, err := ArmOf(runs, split, "top1_accuracy", policy)
+			if policy == record.PolicyRecorded && err == nil && stat.Mean(top.QueryScores()) == 1 {
+				arm.Name += " (best first)" // an oracle: no yardstick has this name
+			}
 			out = append(out, arm)
 		}
 	}
@@ -268,9 +272,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)
 	}
-	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return slices.ContainsFunc(r.Made(), (*ArmComparison).ofTwoSeeds) }) {
-		sentences = append(sentences, "Two seeds cannot tell what other seeds would do: the seeds' part of such an interval is that of "+
-			"Student's t with one degree of freedom, many times the difference between the two. Plan for five.")
+	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return slices.ContainsFunc(r.Made(), (*ArmComparison).OfTwoSeeds) }) {
+		sentences = append(sentences, TwoSeeds)
 	}
 	for _, r := range t.Rows {
 		if said := r.untrained(); said != "" {
@@ -315,8 +318,26 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 }
 
-// ofTwoSeeds says whether an interval is for new seeds by two of them.
-func (c *ArmComparison) ofTwoSeeds() bool { return c.Changed > 0 && c.uncertainty.seeds() == 2 }
+// OfTwoSeeds says whether an interval is for new seeds by two of them.
+func (c *ArmComparison) OfTwoSeeds() bool { return c.Changed > 0 && c.uncertainty.seeds() == 2 }
+
+// TwoSeeds is what a page says of such intervals.
+const TwoSeeds = "Two seeds cannot tell what other seeds would do: the seeds' part of such an interval is that of Student's t with one " +
+	"degree of freedom, many times the difference between the two. Plan for five."
+
+// Highest returns the arm with the highest mean, the first of several, with that mean and the one of the first arm.
+func (t ArmTable) Highest() (name string, highest, first float64) {
+	for i, r := range t.Rows {
+		mean := stat.Mean(r.arm.QueryScores())
+		if i == 0 {
+			first = mean
+		}
+		if i == 0 || mean > highest {
+			name, highest = r.name, mean
+		}
+	}
+	return name, highest, first
+}
 
 // errorParts says how much of the standard error comes from where.
 func (c ArmComparison) errorParts() string {

@@ -9,9 +9,9 @@ import (
 
 // sharp gives the rig a policy that is nearly sure of the most similar examples, which the records do not hold.
 func (r *rig) sharp(t *testing.T) {
-	opt, like := pointer.DefaultOptions(), r.trial.Policy.(*pointer.Policy)
+	opt, set := pointer.DefaultOptions(), r.stages[0].Source.(*pointer.Source).Set()
 	opt.HiddenDim, opt.Skip.Enabled, opt.Skip.Scale, opt.Skip.LearnedScale = 16, true, 60, 0.5
-	policy, err := pointer.New(opt, like.Dim(), 1, "cpu")
+	policy, err := pointer.New(opt, set.Table.Dim, 1, "cpu")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -512,15 +512,22 @@ func TestValidationFalls(t *testing.T) {
 		noise  float64
 		want   string
 	}{{[]float64{0.6, 0.4}, 0.02, "validation_falls"}, {[]float64{0.6, 0.5}, 0.02, ""}, {[]float64{0.6, 0.4}, 0.06, ""},
-		{[]float64{0.6, 0.4}, 0, ""}, {[]float64{-0.2, -0.6}, 0.02, ""}, {[]float64{0.6, 0.1}, 0.02, "worse_than_start"}} {
+		{[]float64{0.6, 0.4}, 0, ""}, {[]float64{0.6, 0}, -1, "validation_falls"}, // which is then that of the best alone
+		{[]float64{-0.2, -0.6}, 0.02, ""}, {[]float64{0.6, 0.1}, 0.02, "worse_than_start"}} {
 		d := New(DefaultOptions())
 		d.Start(map[string]any{"reward": 0.35}, tc.noise)
-		if tc.scores[0] < 0 {
+		switch {
+		case tc.scores[0] < 0:
 			d.Start(map[string]any{"reward": -0.1}, tc.noise)
+		case tc.noise < 0:
+			d.Start(map[string]any{"reward": 0.0}, 0)
 		}
 		var found []string
 		for i, x := range tc.scores {
 			d.Begin([]string{"rce", "grpo"}[i], Limits{})
+			if tc.noise < 0 {
+				d.Scored(slices.Repeat([]float64{x - float64(1-i)/10, x + float64(1-i)/10}, 50))
+			}
 			for _, f := range d.Epoch(1, map[string]any{"val_reward": x}) {
 				found = append(found, f.Check)
 			}

@@ -71,8 +71,8 @@ func (d *Doctor) worseThanStart(r row) {
 // as worseThanStart does, and leaves to that what ends below the start.
 func (d *Doctor) validationFalls(r row) {
 	o := d.opt.ValidationFalls
-	_, noise := stat.MeanSE(d.scores)
-	noise = max(d.state.Initial["reward_error"], finite(noise))
+	_, own := stat.MeanSE(d.scores)
+	noise := max(d.state.Initial["reward_error"], d.state.Initial["best_error"], finite(own))
 	for _, name := range []string{"val_reward", "val_recorded_reward"} {
 		x, ok := r.number(name)
 		if !ok {
@@ -80,7 +80,7 @@ func (d *Doctor) validationFalls(r row) {
 		}
 		best, known := d.state.Initial["best_"+name]
 		if !known || x > best {
-			d.state.Initial["best_"+name] = x
+			d.state.Initial["best_"+name], d.state.Initial["best_error"] = x, finite(own)
 		}
 		if best <= 0 || noise == 0 || x >= (1-o.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
 			return

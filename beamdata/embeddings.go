@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
 )
@@ -149,10 +150,9 @@ func listed(tensors []tensorfile.Tensor) string {
 	if len(tensors) == 0 {
 		return "none"
 	}
-	var parts []string
-	for _, t := range tensors[:min(most, len(tensors))] {
-		parts = append(parts, fmt.Sprintf("%s %s %v", t.Name, t.DType, t.Shape))
-	}
+	parts := list.Map(tensors[:min(most, len(tensors))], func(t tensorfile.Tensor) string {
+		return fmt.Sprintf("%s %s %v", t.Name, t.DType, t.Shape)
+	})
 	if len(tensors) > most {
 		parts = append(parts, "…")
 	}

@@ -88,8 +88,11 @@ func fromFiles(t *testing.T, more ...string) []string { return recorded(t, newSc
 
 // real runs train on the first questions of OK-VQA.
 func real(t *testing.T, more ...string) []string {
-	root := filepath.Dir(golden.Shared(t, "okvqa", "embeddings.npy"))
-	return append([]string{"threads=1", "data=okvqa", "data.root=" + root, "data.max_samples=512", "report.plots=false",
+	root, samples := filepath.Dir(golden.Shared(t, "okvqa", "embeddings.npy")), 512
+	if testing.Short() {
+		samples = 128
+	}
+	return append([]string{"threads=1", "data=okvqa", "data.root=" + root, "data.max_samples=" + itoa(samples), "report.plots=false",
 		"logging.tensorboard=false"}, more...)
 }
 

@@ -453,8 +453,8 @@ func TestStepClipped(t *testing.T) {
 func TestRead(t *testing.T) {
 	defer Scope()()
 	before := Counted()
-	got := Read(From([]float32{0.1, 2}, 2, 1), Tensor{}, From([]float64{math.Pi}, 1), Full(7))
-	want := [][]float64{{float64(float32(0.1)), 2}, nil, {math.Pi}, {7}}
+	got := Read(From([]float32{0.1, 2}, 2, 1), Tensor{}, From([]float64{math.Pi}, 1), Full(7), From([]int64{-3, 1 << 40}, 2))
+	want := [][]float64{{float64(float32(0.1)), 2}, nil, {math.Pi}, {7}, {-3, 1 << 40}}
 	if !slices.EqualFunc(got, want, slices.Equal[[]float64]) {
 		t.Errorf("got %v, want %v", got, want)
 	}

@@ -180,14 +180,7 @@ func (in *Inspection) embeddings() {
 	in.Format = "embeddings"
 	in.add("rows", "%d", t.Rows)
 	in.add("dim", "%d", t.Dim)
-	norms := make([]float64, t.Rows)
-	for i := range norms {
-		sum := 0.0
-		for _, v := range t.Row(i) {
-			sum += float64(v) * float64(v)
-		}
-		norms[i] = math.Sqrt(sum)
-	}
+	norms := t.Lengths(t.Rows)
 	in.spread("norm of a row", norms)
 	zero := 0
 	for _, n := range norms {

@@ -92,7 +92,8 @@ func TestDryRun(t *testing.T) {
 		!strings.Contains(bad.stderr, "rce.lr is too small") {
 		t.Errorf("exit code %d\n%s%s", bad.code, bad.stdout, bad.stderr)
 	}
-	soft := mustRun(t, tiny("dry_run=true", "preflight.enabled=true", "rce.lr=1e-30", "preflight.parameters_do_not_move.severity=note", "hydra.run.dir="+dir)...)
+	soft := mustRun(t, tiny("dry_run=true", "preflight.enabled=true", "rce.lr=1e-30",
+		"preflight.parameters_do_not_move.severity=note", "hydra.run.dir="+dir)...)
 	if !strings.Contains(soft.stdout, "note     rce: parameters_do_not_move") || !strings.Contains(soft.stdout, "1 note") {
 		t.Errorf("stdout: %s", soft.stdout)
 	}

@@ -17,7 +17,7 @@ import (
 // startMLflow copies the rows of a training run to the MLflow server that MLFLOW_TRACKING_URI names. Whatever is
 // wrong with it is a warning: the run does not depend on it.
 func (r *run) startMLflow() {
-	if r.Config.Task != "train" || r.Config.DryRun {
+	if !r.Config.Trains() {
 		return
 	}
 	opt, asked, err := mlflow.FromEnv(os.Getenv)

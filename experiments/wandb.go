@@ -14,7 +14,7 @@ import (
 
 // startWandB writes the rows of a training run to a file for W&B's client too. Whatever is wrong with it is a warning.
 func (r *run) startWandB() {
-	if r.Config.Task != "train" || r.Config.DryRun || !r.Config.Logging.WandB {
+	if !r.Config.Trains() || !r.Config.Logging.WandB {
 		return
 	}
 	opt := wandb.Options{Dir: r.Dir, Entity: os.Getenv("WANDB_ENTITY"), Project: cmp.Or(os.Getenv("WANDB_PROJECT"), "fulcrum")}

@@ -21,6 +21,7 @@ import (
 	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
 )
 
@@ -170,6 +171,9 @@ func (c *Config) Kinds() map[string]any {
 	return out
 }
 
+// Trains reports whether the run makes training steps.
+func (c *Config) Trains() bool { return c.Task == "train" && !c.DryRun }
+
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
 func (c *Config) Uses(section string) bool {
 	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams", "infer", "icl"}, c.Task)
@@ -184,16 +188,34 @@ func (c *Config) Uses(section string) bool {
 		return model || c.Task != "evaluate" && c.Task != "embed"
 	case "report", "logging":
 		return true
-	case "selector":
-		return model && c.Policy == "pointer"
-	case "vl":
-		return model && c.Policy == "qwen2_5_vl"
-	case "seq2seq":
-		return model && c.Policy == "seq2seq"
+	case "selector", "vl", "seq2seq":
+		return model && section == SectionOf(c.Policy)
 	case "rewards":
-		return c.Task == "train" && c.Policy != "pointer"
+		return c.Task == "train" && c.Text() != nil
 	}
 	return model && (!text || section == "init")
+}
+
+// SectionOf returns the section with the options of a policy.
+func SectionOf(policy string) string {
+	return map[string]string{"pointer": "selector", vl.Kind: "vl", seq2seq.Kind: "seq2seq"}[policy]
+}
+
+// TextOptions are what the sections of all token policies have.
+type TextOptions struct {
+	Path, Adapter *string
+	Generation    tokens.SamplingOptions
+}
+
+// Text returns the options of the configuration's token policy; nil where the policy selects examples.
+func (c *Config) Text() *TextOptions {
+	switch c.Policy {
+	case vl.Kind:
+		return &TextOptions{Path: c.VL.Path, Adapter: c.VL.Adapter, Generation: c.VL.Generation}
+	case seq2seq.Kind:
+		return &TextOptions{Path: c.Seq2Seq.Path, Adapter: c.Seq2Seq.Adapter, Generation: c.Seq2Seq.Generation}
+	}
+	return nil
 }
 
 // Scheduled says whether a section's keys have an effect in this run: a short name stands for them first.
@@ -247,7 +269,7 @@ func (c *Config) Validate() error {
 				"the phase out of schedule")
 		}
 	}
-	if c.Policy != "pointer" {
+	if c.Text() != nil {
 		if err := c.validateTokens(); err != nil {
 			return err
 		}

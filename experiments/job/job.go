@@ -1,10 +1,9 @@
 package job
 
 import (
-	"time"
-
 	"io"
 	"strings"
+	"time"
 
 	"fulcrum/configs"
 	"fulcrum/internal/torchx"

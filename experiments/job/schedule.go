@@ -117,15 +117,10 @@ func (c *Config) Learns(from ...Learns) bool {
 
 // sampleTemp returns the temperature at which the policy's samples are draws from itself; 0 where they leave tokens out.
 func (c *Config) sampleTemp(temperature float64) float64 {
-	draws := c.VL.Generation
-	switch c.Policy {
-	case "pointer":
-		return temperature
-	case "seq2seq":
-		draws = c.Seq2Seq.Generation
-	}
-	if draws.TopP < 1 || draws.TopK > 0 || draws.RepetitionPenalty != 1 {
-		return 0
+	if text := c.Text(); text != nil {
+		if draws := text.Generation; draws.TopP < 1 || draws.TopK > 0 || draws.RepetitionPenalty != 1 {
+			return 0
+		}
 	}
 	return temperature
 }

@@ -36,7 +36,7 @@ type Pointer struct {
 // newPointerWorkload reads the data and builds the selector.
 func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	c := j.Config
-	warnOfUnread(j, "rewards", "vl", "seq2seq")
+	warnOfUnread(j)
 	bundle, err := LoadData(j)
 	if err != nil {
 		return nil, err

@@ -361,7 +361,12 @@ func (r *run) summary(taskErr error) record.Summary {
 		r.Log.Warnf("summary: %v", err)
 	} else {
 		s.AddRecorded(rows)
-		s.Findings = append(s.Findings, r.slowdowns(rows)...)
+		for _, of := range rows.Steps {
+			for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Doctor) {
+				r.OfMachine(f, of.Phase)
+			}
+		}
+		s.Findings = append(s.Findings, r.Found...)
 	}
 	return s
 }
@@ -395,22 +400,4 @@ func cpuName() string {
 		}
 	}
 	return ""
-}
-
-// slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
-// run.log and summary.json, not to metrics.jsonl.
-func (r *run) slowdowns(rows *record.Run) []record.Finding {
-	var found []record.Finding
-	for _, of := range rows.Steps {
-		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Doctor) {
-			if f.Severity == doctor.Warning {
-				r.Log.Warnf("%s", f.Message)
-			} else {
-				r.Log.Infof("%s", f.Message)
-			}
-			found = append(found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
-				Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: of.Phase})
-		}
-	}
-	return found
 }

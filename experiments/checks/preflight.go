@@ -96,13 +96,7 @@ func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []pr
 		j.Logf("%s", line)
 	}
 	for _, f := range found {
-		if f.Severity == doctor.Note {
-			j.Logf("%s", f.Message)
-		} else {
-			j.Log.Warnf("%s", f.Message)
-		}
-		j.Found = append(j.Found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
-			Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: preflight.Name})
+		j.OfMachine(f, preflight.Name)
 		if f.Severity == doctor.Stop {
 			return &doctor.StopError{Finding: f}
 		}

@@ -241,32 +241,9 @@ func (c *Config) Validate() error {
 		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)",
 			c.Device)
 	}
-	table := c.Phases()
-	seen := map[string]bool{}
 	if c.Task == "train" {
-		for _, name := range c.Schedule {
-			if _, err := table.Get(name); err != nil {
-				return option.Errorf("schedule", "%v, or a section of yours with a kind", err)
-			}
-			if !phaseNames.MatchString(name) || slices.Contains(takenNames, name) || strings.Contains(name, "_epoch") {
-				return option.Errorf("schedule", "%s is no name for a phase: want letters, digits and _, without _epoch, and none of %s",
-					name, strings.Join(takenNames, ", "))
-			}
-			if seen[name] {
-				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: "+
-					"grpo", name)
-			}
-			seen[name] = true
-		}
-		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" &&
-			c.Data.Reader == nil && c.LVLM.Reward == nil {
-			return option.Errorf("checkpoint.best.metric",
-				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
-					"val_recorded_reward, of the recorded candidates, or val_loss", *m)
-		}
-		if c.Learns(FromSamples) && c.Data.Name == "beams" && c.Data.Reader == nil && c.LVLM.Reward == nil {
-			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
-				"the phase out of schedule")
+		if err := c.validateSchedule(); err != nil {
+			return err
 		}
 	}
 	if c.Text() != nil {
@@ -282,6 +259,37 @@ func (c *Config) Validate() error {
 	}
 	if c.Task == "predict" && c.Init.Checkpoint == nil {
 		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
+	}
+	return nil
+}
+
+// validateSchedule checks the names of the phases, and that something gives the rewards that they and the best checkpoint go by.
+func (c *Config) validateSchedule() error {
+	table, seen := c.Phases(), map[string]bool{}
+	for _, name := range c.Schedule {
+		if _, err := table.Get(name); err != nil {
+			return option.Errorf("schedule", "%v, or a section of yours with a kind", err)
+		}
+		if !phaseNames.MatchString(name) || slices.Contains(takenNames, name) || strings.Contains(name, "_epoch") {
+			return option.Errorf("schedule", "%s is no name for a phase: want letters, digits and _, without _epoch, and none of %s",
+				name, strings.Join(takenNames, ", "))
+		}
+		if seen[name] {
+			return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: "+
+				"grpo", name)
+		}
+		seen[name] = true
+	}
+	if c.Data.Name != "beams" || c.Data.Reader != nil || c.LVLM.Reward != nil {
+		return nil
+	}
+	if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") {
+		return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
+			"val_recorded_reward, of the recorded candidates, or val_loss", *m)
+	}
+	if c.Learns(FromSamples) {
+		return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
+			"the phase out of schedule")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"fmt"
 	"math"
 
 	"fulcrum/rewardutil/recorded"
@@ -37,12 +38,45 @@ func (s *Set) combine(opt recorded.Options, i int, positions []int32, reward, ac
 	return opt.Combine(l)
 }
 
-// recordedAccuracy is the task level of a recorded candidate, NaN where the file does not give it.
-func recordedAccuracy(t recorded.Trajectory) float64 {
-	if t.Has&recorded.AccScore == 0 {
+// taskLevel returns the task level of a recorded candidate of query i: as the file gives it, else as the scorer does; NaN where
+// neither knows it.
+func (s *Set) taskLevel(i int, c Candidate) float64 {
+	switch {
+	case c.Has&recorded.AccScore != 0:
+		return c.AccScore
+	case s.Scorer == nil:
 		return math.NaN()
 	}
-	return t.AccScore
+	_, accuracy := s.Scorer.Score(i, c.Positions)
+	return accuracy
+}
+
+// countTaskLevels counts the recorded candidates without a task level whose groups have one, and the queries without any: the
+// former lose against the others of their group by data.reward.task_weight, and to the latter it adds nothing.
+func (b *Bundle) countTaskLevels(s *Set) {
+	for i := range s.Len() {
+		unknown, n := 0, s.NumCandidates(i)
+		for g := range n {
+			if math.IsNaN(s.taskLevel(i, s.recorded(i, g))) {
+				unknown++
+			}
+		}
+		switch {
+		case unknown == 0:
+		case unknown < n:
+			b.skip("candidate_without_task_level", unknown, s.IDs[i])
+		default:
+			b.skip("query_without_task_level", 1, s.IDs[i])
+		}
+	}
+}
+
+// skip counts what of a query is not used, and keeps where it was first.
+func (b *Bundle) skip(reason string, n int, id int64) {
+	if b.Counts[reason] == 0 {
+		b.Skipped[reason] = fmt.Sprintf("query %d", id)
+	}
+	b.Counts[reason] += n
 }
 
 // levelScorer scores sampled choices by several levels.

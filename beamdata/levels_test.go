@@ -1,7 +1,9 @@
 package beamdata
 
 import (
-	"math"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"fulcrum/internal/golden"
@@ -40,7 +42,47 @@ func TestLevels(t *testing.T) {
 	if b.Fingerprint == plain.Fingerprint {
 		t.Error("other rewards, same fingerprint")
 	}
-	if c := plain.RCE.Candidate(0, 0); c.Has&recorded.BeamScore == 0 || !math.IsNaN(recordedAccuracy(c.Trajectory)) {
+	if c := plain.RCE.Candidate(0, 0); c.Has != recorded.BeamScore {
 		t.Error("a legacy beam has a score and no accuracy")
+	}
+	if n := b.Counts["candidate_without_task_level"] + b.Counts["query_without_task_level"]; n > 0 {
+		t.Errorf("%d levels that the reader knows are missing", n)
+	}
+}
+
+// TestUnknownTaskLevels: a task level that some candidates of a group lack is counted, and so are groups without any.
+func TestUnknownTaskLevels(t *testing.T) {
+	var lines []string
+	for i := range 10 {
+		known := [2]string{`,"vqa_acc_score":0.5`, `,"vqa_acc_score":0`}
+		if i == 5 {
+			known[1] = ""
+		} else if i == 4 {
+			known = [2]string{}
+		}
+		lines = append(lines, fmt.Sprintf(`"%d":{"candidate_pool_ids":[15,16],"pointer_candidates":[{"pointer":[15],"vqa_gt_prob":0.25%s},`+
+			`{"pointer":[16],"vqa_gt_prob":0.25%s}]}`, i, known[0], known[1]))
+	}
+	text := "{" + strings.Join(lines, ",\n") + "}"
+	load := func(weight float64) *Bundle {
+		b, err := loadContent(t, text, func(o *Options) {
+			o.Reward.Mode, o.Reward.TaskWeight, o.TrainRatio = "vqa_gt_prob", weight, 0.9
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	if b := load(0); len(b.Skipped) > 0 {
+		t.Errorf("nobody asks for task levels: %v", b.Skipped)
+	}
+	b := load(1)
+	if b.Counts["candidate_without_task_level"] != 1 || b.Skipped["candidate_without_task_level"] != "query 5" ||
+		b.Counts["query_without_task_level"] != 1 || b.Skipped["query_without_task_level"] != "query 4" {
+		t.Errorf("counts %v at %v, validation %v", b.Counts, b.Skipped, b.Val.IDs)
+	}
+	i := slices.Index(b.RCE.IDs, 5)
+	if known, unknown := b.RCE.Candidate(i, 0).Reward, b.RCE.Candidate(i, 1).Reward; known != 0.75 || unknown != 0.25 {
+		t.Errorf("rewards %v with and %v without a level", known, unknown)
 	}
 }

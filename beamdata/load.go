@@ -80,6 +80,12 @@ func load(opt Options, table []Dataset) (*Bundle, error) {
 	if shared {
 		b.Records = b.RCE
 	}
+	if opt.Reward.TaskWeight != 0 && !opt.QueriesOnly {
+		b.countTaskLevels(b.RCE)
+		if !shared {
+			b.countTaskLevels(b.Records)
+		}
+	}
 	for _, s := range []**Set{&b.RCE, &b.Records, &b.Online, &b.Val, &b.Eval, &b.All} {
 		if (*s).Len() == 0 {
 			*s = nil

@@ -211,14 +211,6 @@ func (r *Reader) Score(i int, positions []int32) (float64, float64) {
 	return r.Reward(i, positions), r.query[i].accuracy[r.predict(i, positions)]
 }
 
-// Predict returns the reader's answer, "" without texts.
-func (r *Reader) Predict(i int, positions []int32) string {
-	if r.answers == nil {
-		return ""
-	}
-	return r.answers.names[r.predict(i, positions)]
-}
-
 // predict returns the index of the answer with the largest mass.
 func (r *Reader) predict(i int, positions []int32) int32 {
 	type vote struct {

@@ -153,9 +153,9 @@ func (s *Set) NumCandidates(i int) int {
 func (s *Set) Candidate(i, g int) Candidate {
 	c := s.recorded(i, g)
 	if s.levels != nil {
-		accuracy := recordedAccuracy(c.Trajectory)
-		if s.levels.TaskWeight != 0 && math.IsNaN(accuracy) && s.Scorer != nil {
-			_, accuracy = s.Scorer.Score(i, c.Positions)
+		accuracy := math.NaN()
+		if s.levels.TaskWeight != 0 {
+			accuracy = s.taskLevel(i, c)
 		}
 		c.Reward = s.combine(*s.levels, i, c.Positions, c.Reward, accuracy)
 	}

@@ -23,6 +23,7 @@ import (
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -372,7 +373,7 @@ func (r *run) summary(taskErr error) record.Summary {
 }
 
 // command is the argv that repeats the run.
-func (r *run) command() []string { return append([]string{"run"}, r.Overrides...) }
+func (r *run) command() []string { return append([]string{program.Called()}, r.Overrides...) }
 
 func (r *run) versions() map[string]string {
 	v := map[string]string{"fulcrum": build.Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.Hash}

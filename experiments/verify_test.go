@@ -97,6 +97,16 @@ func TestVerifyRunsOfAllKinds(t *testing.T) {
 		if r := run(t, "verify", dir); r.code != 1 || !strings.Contains(r.stderr, "go on with `run resume") {
 			t.Errorf("killed: exit code %d: %s", r.code, r.stderr)
 		}
+		for _, verb := range []string{"status", "watch", "ls"} {
+			if r := run(t, verb, dir); !strings.Contains(r.stdout, "killed") || strings.Contains(r.stdout, "interrupted") {
+				t.Errorf("run %s of it: %s", verb, r.stdout)
+			}
+		}
+		site := folder(t)
+		mustRun(t, "board", dir, "--export", site)
+		if data := read(t, filepath.Join(site, "data/runs.js")); !strings.Contains(data, `"state":"killed"`) {
+			t.Errorf("the board: %s", data)
+		}
 	})
 	t.Run("failed", func(t *testing.T) {
 		dir := folder(t)

@@ -26,9 +26,11 @@ func saveWeights(path string, p selector.Policy, phase string, epoch int, config
 	}
 	meta["metrics"] = string(text)
 	params := p.Params()
+	values := params.Values() // one copy to the host, not one a parameter
 	tensors := make([]tensorfile.Tensor, 0, len(params.Names()))
 	for _, name := range params.Names() {
-		tensors = append(tensors, tensorfile.Tensor{Name: name, DType: tensorfile.F32, Shape: params.Shape(name), Data: params.Get(name).Bytes()})
+		from, to := params.Range(name)
+		tensors = append(tensors, tensorfile.FromFloat32s(name, params.Shape(name), values[from:to]))
 	}
 	return tensorfile.WriteSafetensors(path, tensors, meta)
 }
@@ -40,7 +42,9 @@ func loadWeights(path string, p selector.Policy) error {
 		return err
 	}
 	defer f.Close()
-	for _, name := range p.Params().Names() {
+	params := p.Params()
+	all := make([]float32, params.Numel())
+	for _, name := range params.Names() {
 		t, ok := f.Get(name)
 		if !ok {
 			return fmt.Errorf("%s: no parameter %s", path, name)
@@ -49,10 +53,13 @@ func loadWeights(path string, p selector.Policy) error {
 		if err != nil {
 			return fmt.Errorf("%s: %s: %w", path, name, err)
 		}
-		if err := p.Params().Set(name, values); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+		from, to := params.Range(name)
+		if len(values) != to-from {
+			return fmt.Errorf("%s: parameter %s: got %d values, want shape %v", path, name, len(values), params.Shape(name))
 		}
+		copy(all[from:], values)
 	}
+	params.SetValues(all)
 	return nil
 }
 

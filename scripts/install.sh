@@ -10,10 +10,11 @@ cd "$(dirname "$0")/.."
 [ $# = 1 ] || { echo "usage: scripts/install.sh PREFIX" >&2; exit 2; }
 to=${DESTDIR:-}$1
 home=$to/lib/fulcrum
-mkdir -p "$home/lib" "$to/bin" "$to/share/bash-completion/completions" "$to/share/zsh/site-functions" "$to/share/fish/vendor_completions.d"
+mkdir -p "$home/lib/unused" "$to/bin" "$to/share/bash-completion/completions" "$to/share/zsh/site-functions" "$to/share/fish/vendor_completions.d"
 # New files take the place of old ones: a program at work keeps the one that it has mapped.
-for library in bin/lib/libcgotorch.so bin/lib/libfulcrum_torch.so; do
-	install -m 644 "$library" "$home/lib/.new" && mv "$home/lib/.new" "$home/lib/${library##*/}"
+for library in bin/lib/unused/*.so.* bin/lib/libcgotorch.so bin/lib/libfulcrum_torch.so; do
+	if [ ! -e "$library" ]; then continue; fi # other libtorches than Debian's have no unused libraries
+	install -m 644 "$library" "$home/lib/.new" && mv "$home/lib/.new" "$home/${library#bin/}"
 done
 install -m 755 bin/run "$home/.new"
 go run ./scripts/runpath "$home/.new" '$ORIGIN/lib'

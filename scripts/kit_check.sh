@@ -56,7 +56,7 @@ if [ ${#bench[@]} -gt 0 ]; then
 fi
 
 cuda="cuda: none here, so nothing was checked on a GPU"
-if grep -q '^cuda *available' "$out/doctor.log"; then
+if grep -q '^cuda:0 ' "$out/doctor.log"; then
 	./gpu_check.sh || failed=1
 	cuda="the GPU's summary stands above"
 fi

@@ -12,6 +12,7 @@ MAKEFLAGS += --no-builtin-rules
 .SECONDARY:
 
 OUT := build/native
+comma := ,
 GOTORCH := $(shell scripts/gotorch-dir)
 CSRC := internal/torchx/csrc
 FORWARD := internal/torchx/forward
@@ -73,11 +74,19 @@ $(OUT)/objects: FORCE
 	@echo '$(theirs) $(ours)' > $@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
+# Debian's libtorch names OpenCV, FFmpeg and key-value stores, takes no symbol of them, and they bring 220 libraries along: half of the time
+# that loading takes. Empty libraries of their names stand in for them; RPATH, unlike RUNPATH, also holds for what libtorch names.
+UNUSED := $(shell objdump -p $(TORCH_LIB)/libtorch_cpu.so 2>/dev/null | awk '$$1 == "NEEDED" && \
+	$$2 ~ /^lib(opencv_.*|avcodec|avformat|avutil|swscale|swresample|zmq|leveldb|lmdb|snappy)[.]so/ { print "bin/lib/unused/" $$2 }')
+$(UNUSED):
+	@mkdir -p $(@D)
+	@$(CC) -shared -nostdlib -Wl,-soname,$(@F) -o $@ -x c /dev/null
+
 # Libraries are replaced, never rewritten: a running program keeps the one it has mapped.
-bin/lib/libfulcrum_torch.so: $(theirs) $(ours) $(OUT)/objects
+bin/lib/libfulcrum_torch.so: $(theirs) $(ours) $(OUT)/objects $(UNUSED)
 	@mkdir -p $(@D)
 	@echo "link $@"
-	@$(CXX) -o $@.new $(theirs) $(ours) $(TORCH_LDFLAGS)
+	@$(CXX) -o $@.new $(theirs) $(ours) $(if $(UNUSED),-Wl$(comma)--disable-new-dtags$(comma)-rpath$(comma)'$$ORIGIN/unused') $(TORCH_LDFLAGS)
 	@mv $@.new $@
 
 # One line for each C function of the real library: not C++ (_Z…), not the linker's own (_init, _fini).

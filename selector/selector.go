@@ -77,12 +77,6 @@ func NewBatch(src Source, queries []int, g, t int) *Batch {
 // B returns the number of queries.
 func (b *Batch) B() int { return len(b.Queries) }
 
-// Action returns the T steps of candidate g of query i.
-func (b *Batch) Action(i, g int) []int64 {
-	at := (i*b.G + g) * b.T
-	return b.Actions[at : at+b.T]
-}
-
 // Set stores candidate g of query i: its first len(actions) steps are scored.
 func (b *Batch) Set(i, g int, actions []int64, reward float64) {
 	at := (i*b.G + g) * b.T

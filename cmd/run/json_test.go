@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -14,7 +15,9 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/internal/golden"
 	"fulcrum/reports/compare"
+	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
+	"fulcrum/reports/results"
 )
 
 // schemas are the types of what --json prints, by command.
@@ -234,6 +237,53 @@ outputs/a,event,grpo,1,1,1,1.75,x,"a, b",,,true
 				t.Errorf("%s as %s: %d bytes, %v", what, format, len(data), err)
 			}
 		}
+	}
+}
+
+// A name tells the best checkpoint's value from the last epoch's, values of best are compared within a measure, a run that has not
+// ended has its settings, and no column is empty.
+func TestListedColumns(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, r := range []struct {
+		name, metric string
+		best, last   record.Number
+	}{{"a", "val_loss", 8, 0.1}, {"b", "val_reward", 0.3, 0.2}, {"c", "val_loss", 5, 0.4}, {"d", "val_reward", 0.9, 0.3}} {
+		reportstest.SweepRun(t, "outputs/"+r.name, 1, 0, "grpo: {lr: 1.0e-3}\ncheckpoint: {keep: null}\n")
+		reportstest.Must(t, results.WriteSummary("outputs/"+r.name, record.Summary{State: record.StateDone, Task: "train",
+			Best:   &record.BestSummary{Metric: r.metric, Value: r.best},
+			Phases: []record.PhaseSummary{{Name: "grpo", Final: map[string]record.Number{"val_reward": r.last, "loss": -r.last}}}}))
+	}
+	killed := "outputs/e/.hydra"
+	reportstest.Must(t, os.MkdirAll(killed, 0o755))
+	reportstest.Must(t, os.WriteFile(killed+"/config.yaml", []byte("task: train\nseed: 7\ndevice: auto\ngrpo: {lr: 1.0e-4}\n"), 0o644))
+	reportstest.Must(t, os.WriteFile(killed+"/overrides.yaml", []byte("[exp=mine, grpo.lr=1e-4]\n"), 0o644))
+	list := func(args ...string) (rows []map[string]any, order string) {
+		var out bytes.Buffer
+		if err := sessionOf(fakeApp{}, &out, io.Discard).call(append([]string{"ls", "--json"}, args...)); err != nil {
+			t.Fatal(args, err)
+		}
+		reportstest.Must(t, json.Unmarshal(out.Bytes(), &rows))
+		for _, row := range rows {
+			order += filepath.Base(row["run"].(string))
+		}
+		return rows, order
+	}
+	for by, want := range map[string]string{"best": "cadbe", "last_val_reward": "cdbae", "val_reward": "cdbae", "loss": "cdbae",
+		"state": "abcde"} {
+		if _, got := list("--sort", by); got != want {
+			t.Errorf("--sort %s lists %q, want %q", by, got, want)
+		}
+	}
+	rows, order := list("--where", "title=mine")
+	if order != "e" || rows[0]["seed"] != 7.0 || rows[0]["start"] == nil || rows[0]["state"] != "killed" {
+		t.Errorf("a killed run: %v", rows)
+	}
+	table, err := exportTables([]string{"outputs"}, "runs")
+	reportstest.Must(t, err)
+	want := "run state task title seed start wall_seconds phases epochs steps best_metric best best_epoch overrides " +
+		"dev/reward dev/reward_se last_val_reward grpo.lr"
+	if got := strings.Join(table[0].Names(), " "); got != want {
+		t.Errorf("columns %s, want %s", got, want)
 	}
 }
 

@@ -42,16 +42,18 @@ const doneWarned = record.StateDone + " !"
 func lsVerb() *verb {
 	f := noFlags()
 	where := f.StringArray("where", nil, "only runs with this value of a column or a configuration key")
-	by := f.String("sort", "", "metric to sort by, best first")
+	by := f.String("sort", "", "column or metric to sort by, best first")
 	asJSON := jsonFlag(f)
 	return &verb{
 		usage: `run ls
 run ls DIR… --where state=done --where grpo.lr=1e-4 --sort val/reward
 
 run ls [DIR…] [--where KEY=VALUE]… [--sort METRIC] [--json]
-Lists the runs below folders (outputs and multirun), newest last: how each
-ended and what it came to. KEY is a column of --json or a configuration key;
-METRIC is a column or a metric of the last epoch.
+Lists the runs below folders (outputs and multirun), newest last: how each ended
+and what it came to. KEY is a column of --json or a configuration key. METRIC is
+a column: best is what chose the best checkpoint, dev/reward what the run ended
+with on that split, last_val_reward of the last epoch, whose metrics may be
+named without last_ too.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
@@ -59,7 +61,8 @@ METRIC is a column or a metric of the last epoch.
 			if err != nil {
 				return err
 			}
-			if err := sortRuns(runs, *by); err != nil {
+			column, err := sortRuns(runs, *by)
+			if err != nil {
 				return err
 			}
 			if *asJSON {
@@ -69,7 +72,7 @@ METRIC is a column or a metric of the last epoch.
 				fmt.Fprintln(s.out, "no runs")
 				return nil
 			}
-			table := shortList(runs, *by)
+			table := shortList(runs, column)
 			if err := table.ConsoleWithin(s.out, stdout.Width()); err != nil {
 				return err
 			}
@@ -153,7 +156,7 @@ func holds(r *export.Run, condition string) (ok, has bool, err error) {
 	if !cut || key == "" {
 		return false, false, usage.Errorf("--where %s: want KEY=VALUE", condition)
 	}
-	value := r.Value(key)
+	value := r.Values[r.Column(key)]
 	if value == nil {
 		setting, there, err := r.Setting(key)
 		if err != nil || !there {
@@ -167,37 +170,58 @@ func holds(r *export.Run, condition string) (ok, has bool, err error) {
 	return got == want || errX == nil && errY == nil && x == y, true, nil
 }
 
-// sortRuns puts the best run first by a metric, those that do not have it last; without a metric the newest last.
-func sortRuns(runs []*export.Run, metric string) error {
+// sortRuns puts the best run first by a column or metric, those that do not have it last, and returns its column; without one the
+// newest last.
+func sortRuns(runs []*export.Run, metric string) (column string, err error) {
 	if metric == "" {
 		slices.SortStableFunc(runs, func(a, b *export.Run) int { return cmp.Compare(text(a, "start"), text(b, "start")) })
-		return nil
+		return "", nil
 	}
-	if len(runs) > 0 && !slices.ContainsFunc(runs, func(r *export.Run) bool { return r.Value(metric) != nil }) {
+	for _, r := range runs {
+		column = cmp.Or(r.Column(metric), column)
+	}
+	if column == "" && len(runs) > 0 {
 		var columns []string
 		for _, r := range runs {
 			columns = append(columns, r.Order...)
 		}
 		slices.Sort(columns)
-		return usage.Errorf("%v, or a metric of the last epoch", registry.Unknown("--sort", metric, slices.Compact(columns)))
+		return "", usage.Errorf("%v, or a metric of the last epoch", registry.Unknown("--sort", metric, slices.Compact(columns)))
 	}
-	sign := -1
-	if (sweeper.Objective{Name: filepath.Base(metric)}).Minimizes(false) || strings.HasSuffix(metric, "_seconds") {
+	slices.SortStableFunc(runs, func(a, b *export.Run) int {
+		ka, kb := rankOf(a, column), rankOf(b, column)
+		return cmp.Or(cmp.Compare(ka.measure, kb.measure), cmp.Compare(ka.number, kb.number), cmp.Compare(ka.word, kb.word))
+	})
+	return column, nil
+}
+
+// rank is where a run stands in a column: the smallest comes first.
+type rank struct {
+	measure string  // of best: values of two measures cannot be compared
+	number  float64 // less is better; +Inf for none
+	word    string
+}
+
+func rankOf(r *export.Run, column string) rank {
+	k := rank{number: math.Inf(1), word: text(r, column)}
+	name := strings.TrimPrefix(filepath.Base(column), "last_")
+	if column == "best" {
+		name = text(r, "best_metric")
+		k.measure = cmp.Or(name, "~") // a run without a best one comes behind all measures
+	}
+	sign := -1.0
+	if (sweeper.Objective{Name: name}).Minimizes(false) || strings.HasSuffix(name, "_seconds") {
 		sign = 1
 	}
-	number := func(r *export.Run) float64 {
-		switch v := r.Value(metric).(type) {
-		case float64:
-			if !math.IsNaN(v) {
-				return float64(sign) * v
-			}
-		case int:
-			return float64(sign * v)
+	switch v := r.Values[column].(type) {
+	case float64:
+		if !math.IsNaN(v) {
+			k.number = sign * v
 		}
-		return math.Inf(1)
+	case int:
+		k.number = sign * float64(v)
 	}
-	slices.SortStableFunc(runs, func(a, b *export.Run) int { return cmp.Compare(number(a), number(b)) })
-	return nil
+	return k
 }
 
 // text is a column of a run as text, "" where there is none.
@@ -209,7 +233,7 @@ func text(r *export.Run, column string) string {
 // shortList is the table of a terminal of 80 columns; metric is one to be shown beside the best value, "" for none.
 func shortList(runs []*export.Run, metric string) *page.Table {
 	t := page.NewData("", "run", "state", "what", "best", "time")
-	if metric != "" && metric != "best" {
+	if shown := append(t.Names(), "title", "wall_seconds"); metric != "" && !slices.Contains(shown, metric) {
 		t.Columns = append(t.Columns, page.NewData("", metric).Columns...)
 	}
 	for i := 3; i < len(t.Columns); i++ {
@@ -229,7 +253,7 @@ func shortList(runs []*export.Run, metric string) *page.Table {
 		}
 		row := []any{clipPath(r.Dir, 32), state, page.Clip(text(r, "title"), 14), best, took}
 		if len(t.Columns) > len(row) {
-			row = append(row, r.Value(metric))
+			row = append(row, r.Values[metric])
 		}
 		t.Rows = append(t.Rows, row)
 	}

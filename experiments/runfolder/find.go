@@ -2,9 +2,10 @@ package runfolder
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"fulcrum/reports/record"
 )
 
 // maxDepth is how far below a folder runs are looked for: multirun/DATE/TIME/N, and a few folders more.
@@ -36,13 +37,12 @@ func Find(root string) ([]string, error) {
 	return found, err
 }
 
-// State says of a run that has not ended whether its process is at work: running or killed; "" of one that has ended.
+// State returns the state of a run: record.StateOf of its lock and its summary.
 func State(dir string) string {
-	if Locked(dir) {
-		return "running"
+	locked := Locked(dir) // first: a process that ends in between has written its summary by then
+	s, err := record.ReadSummary(dir)
+	if err != nil || s == nil {
+		return record.StateOf(locked, "")
 	}
-	if _, err := os.Stat(filepath.Join(dir, "summary.json")); err != nil {
-		return "killed"
-	}
-	return ""
+	return record.StateOf(locked, s.State)
 }

@@ -15,6 +15,7 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/build"
+	"fulcrum/internal/program"
 	"fulcrum/internal/secret"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -123,7 +124,7 @@ func (p *plan) sweep() (ledger.Sweep, error) {
 		return ledger.Sweep{}, err
 	}
 	s := ledger.Sweep{
-		Command: append([]string{"run", "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
+		Command: append([]string{program.Called(), "-m"}, slices.Concat(flags(p.req), p.req.Overrides)...),
 		Flags:   flags(p.req), Overrides: p.req.Overrides, Cwd: p.cwd, Sweeper: p.sweeper, Launcher: p.hydra.Launcher,
 		Created: p.req.Now, Program: build.Version, Pruner: p.options.Pruner.Name, Constraints: p.options.Constraints, Dimensions: p.dims,
 		Fingerprint: hash, Generation: 1, Study: p.study,

@@ -120,22 +120,19 @@ func observe(dir string, job *ledger.Job) {
 	}
 }
 
-// runStatus says in a few words how far a run is: from its summary and its lock.
+// runStatus says in a few words how far a run is.
 func runStatus(dir string) string {
 	at := ""
 	if rows, err := record.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
 		last := rows.Epochs[len(rows.Epochs)-1]
 		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
 	}
-	if runfolder.Locked(dir) {
-		return "running" + at
+	switch state := runfolder.State(dir); state {
+	case record.StateRunning:
+		return state + at
+	case record.StateDone, record.StatePruned:
+		return state
+	default:
+		return state + at + "; go on: " + program.Command("resume", dir)
 	}
-	s, err := record.ReadSummary(dir)
-	switch {
-	case err != nil || s == nil:
-		return "killed" + at + "; go on: " + program.Command("resume", dir)
-	case s.State == record.StateDone, s.State == record.StatePruned:
-		return s.State
-	}
-	return s.State + at + "; go on: " + program.Command("resume", dir)
 }

@@ -51,9 +51,7 @@ func ReadStatus(dir string) (Status, error) {
 		if n := len(rows.Epochs); n > 0 {
 			out.Phase, out.Epoch = rows.Epochs[n-1].Phase, rows.Epochs[n-1].Epoch
 		}
-		if out.State = runfolder.State(dir); out.State == "" && rows.Summary != nil {
-			out.State = rows.Summary.State
-		}
+		out.State = runfolder.State(dir)
 		return out, nil
 	}
 	s, jobs, err := observed(dir)
@@ -69,7 +67,7 @@ func ReadStatus(dir string) (Status, error) {
 	}
 	switch {
 	case runfolder.Locked(dir):
-		out.State = "running"
+		out.State = record.StateRunning
 	case out.complete():
 		out.State = "ended"
 	default:

@@ -85,7 +85,7 @@ func reportInput(dir string, s ledger.Sweep, jobs []ledger.Job) (sweepreport.Opt
 		rows[i] = sweepreport.Job{
 			Number: j.Num, Dir: filepath.Join(dir, j.Dir), Overrides: shownOverrides(s.Study, j), State: j.State, Params: map[string]string{},
 			Violation: j.Violation, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause, Tail: j.Tail,
-			Command: slices.Concat([]string{"run"}, s.Flags, j.Overrides),
+			Command: slices.Concat(s.Command[:min(1, len(s.Command))], s.Flags, j.Overrides),
 		}
 		if epoch, known := j.Metrics[sweeper.BestEpoch]; known {
 			rows[i].Untrained = epoch == 0

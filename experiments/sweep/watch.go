@@ -68,6 +68,7 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 	if ledger.Exists(w.dir) {
 		return w.sweep(width)
 	}
+	ended = !runfolder.Locked(w.dir) // before all that is read: the last picture is of the end
 	if w.offset, err = w.run.ReadRows(w.offset); err != nil {
 		return "", false, err
 	}
@@ -84,7 +85,6 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 		return "", false, err
 	}
 	state := runStatus(w.dir)
-	ended = !runfolder.Locked(w.dir)
 	var b strings.Builder
 	line := func(format string, args ...any) {
 		b.WriteString(stdout.Fold(fmt.Sprintf(format, args...), width, 4) + "\n")

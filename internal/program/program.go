@@ -6,13 +6,17 @@ import (
 	"strings"
 )
 
-// Name is the program as it was called, quoted for a shell: run, bin/run, '/opt/my tools/run'; run in a test.
-func Name() string {
-	if len(os.Args) == 0 || os.Args[0] == "" || strings.HasSuffix(os.Args[0], ".test") {
+// Called is the program as it was called: run, bin/run, /opt/my tools/run; run in a test, and where it is the copy that a sweep keeps
+// while it runs.
+func Called() string {
+	if len(os.Args) == 0 || os.Args[0] == "" || strings.HasSuffix(os.Args[0], ".test") || strings.Contains(os.Args[0], "/.sweep/program/") {
 		return "run"
 	}
-	return Quoted(os.Args[0])
+	return os.Args[0]
 }
+
+// Name is Called, quoted for a shell.
+func Name() string { return Quoted(Called()) }
 
 // Command is a command of this program inside a message: in backticks, its words quoted for a shell. Until AsCalled names the
 // program as it was called, it is run: a message may be kept and read from anywhere.

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -21,6 +22,18 @@ func TestCommand(t *testing.T) {
 	for _, text := range []string{"", "`", "a `b", "a ``, `b` c", "`run x'"} {
 		if before, _, _, found := Cut(text); found || before != text {
 			t.Errorf("Cut(%q) finds a command", text)
+		}
+	}
+}
+
+// A command that is written into a report can be pasted, as long as the program is there.
+func TestCalled(t *testing.T) {
+	before := os.Args
+	t.Cleanup(func() { os.Args = before })
+	for called, want := range map[string]string{"bin/run": "bin/run", "/opt/my tools/run": "/opt/my tools/run", "": "run",
+		"/tmp/x.test": "run", "/data/multirun/a/.sweep/program/run": "run"} {
+		if os.Args = []string{called}; Called() != want {
+			t.Errorf("called as %q: %q, want %q", called, Called(), want)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func (t Tensor) copyOut(op string, to unsafe.Pointer, bytes int) {
 	check(op, C.fc_copy_out(t.c(), to, C.int64_t(bytes)), t)
 }
 
-// Read copies several tensors of float32 or float64 to the host with one wait for the device, each flat. A tensor that is
+// Read copies several tensors of float32, float64 or int64 to the host with one wait for the device, each flat. A tensor that is
 // none gives nil. sync
 func Read(ts ...Tensor) [][]float64 {
 	defer Scope()()
@@ -138,7 +138,7 @@ type packedPart struct {
 	n     int // elements; -1: there is no tensor
 }
 
-// Pack joins the bytes of tensors of float32 or float64 [bytes] where they lie, for a later Read.
+// Pack joins the bytes of tensors of float32, float64 or int64 [bytes] where they lie, for a later Read.
 func Pack(ts ...Tensor) (Tensor, Packed) {
 	there := slices.DeleteFunc(slices.Clone(ts), Tensor.Nil)
 	h, n := handles("read", there)
@@ -172,9 +172,12 @@ func (l Packed) Read(packed Tensor) [][]float64 {
 		}
 		values := make([]float64, p.n)
 		for j := range values {
-			if p.dtype == Float64 {
+			switch p.dtype {
+			case Float64:
 				values[j] = math.Float64frombits(binary.NativeEndian.Uint64(bytes[8*j:]))
-			} else {
+			case Int64:
+				values[j] = float64(int64(binary.NativeEndian.Uint64(bytes[8*j:])))
+			default:
 				values[j] = float64(math.Float32frombits(binary.NativeEndian.Uint32(bytes[4*j:])))
 			}
 		}

@@ -27,19 +27,6 @@ func (g *Generator) Seed(seed uint64) {
 	check("generator", C.fc_generator_seed(g.g, C.uint64_t(seed)))
 }
 
-// State returns the exact position of the stream.
-func (g *Generator) State() []byte {
-	defer Scope()()
-	return Data[uint8](made("generator", func(out *C.Tensor) *C.char { return C.fc_generator_state(g.g, out) }))
-}
-
-// SetState restores what State returned.
-func (g *Generator) SetState(state []byte) {
-	defer Scope()()
-	s := From(state, len(state))
-	check("generator", C.fc_generator_set_state(g.g, s.c()))
-}
-
 // Uniform returns a float32 tensor with entries from U[lo, hi), on the device of like.
 func (g *Generator) Uniform(like Tensor, lo, hi float64, shape ...int) Tensor {
 	t := FullLike(like, 0, Float32, shape...)

@@ -92,7 +92,7 @@ func (b *Board) detail(id string) (*detail, error) {
 	}
 	if s, err := record.ReadSummary(e.dir); err == nil && s != nil {
 		d.Command, d.Device, d.Versions, d.Data, d.Best = s.Command, s.Device, s.Versions, &s.Data, s.Best
-		if s.Evaluations != nil && e.State != stateRunning {
+		if s.Evaluations != nil && e.State != record.StateRunning {
 			d.Results = s.Evaluations
 		}
 	}

@@ -16,13 +16,8 @@ import (
 	"fulcrum/reports/runreport"
 )
 
-// States of a run without a summary.
-const (
-	stateRunning = "running"
-	stateKilled  = "killed"
-	stateStarted = "starting" // no process holds it and it has no row: it may be about to begin
-	stateUnread  = "unread"
-)
+// stateUnread is the state of a run that the board has not looked into yet.
+const stateUnread = "unread"
 
 // entry is a line of the list of runs.
 type entry struct {
@@ -129,35 +124,21 @@ func (b *Board) read(was entry) entry {
 			e.Error = record.SummaryFile + " is damaged"
 		}
 	}
-	if s != nil && !at.Locked && !wentOn(dir, s.State) {
+	if s == nil {
+		s = &brief{}
+	}
+	if e.State = record.StateOf(at.Locked, s.State); e.State == s.State {
 		e.summarized(s)
-		return *e
+	} else {
+		b.live(e)
 	}
-	e.State = stateKilled
-	switch {
-	case at.Locked:
-		e.State = stateRunning
-	case at.Metrics == 0:
-		e.State = stateStarted
-	}
-	b.live(e)
 	return *e
-}
-
-// wentOn reports whether rows were written behind the summary of a run that was interrupted or had failed: it was resumed, and killed.
-func wentOn(dir, state string) bool {
-	rows, err := os.Stat(filepath.Join(dir, record.MetricsFile))
-	if err != nil || state != record.StateInterrupted && state != record.StateFailed {
-		return false
-	}
-	summary, err := os.Stat(filepath.Join(dir, record.SummaryFile))
-	return err == nil && rows.ModTime().After(summary.ModTime())
 }
 
 // summarized takes all from the summary.
 func (e *entry) summarized(s *brief) {
 	seed := s.Seed // a pointer into the summary would keep all of it
-	e.State, e.Title, e.Task, e.Seed, e.Overrides = s.State, s.Title, s.Task, &seed, s.Overrides
+	e.Title, e.Task, e.Seed, e.Overrides = s.Title, s.Task, &seed, s.Overrides
 	if s.Error != "" {
 		e.Error = s.Error
 	}
@@ -256,7 +237,7 @@ func (b *Board) live(e *entry) {
 	_ = b.rows(e.ID, e.dir, func(c *curves.Curves, _ bool) {
 		if share, left, ok := progressOf(c.Phases, schedule, epochs, c.Updated); ok {
 			e.Progress = &share
-			if e.State == stateRunning {
+			if e.State == record.StateRunning {
 				e.Left = left
 			}
 		}

@@ -1,9 +1,8 @@
 package board
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/gob"
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -316,7 +315,7 @@ func leftOf(jobs []sweepreport.Job) *float64 {
 	ended, seconds, left, running := 0.0, 0.0, 0.0, 0.0
 	for _, j := range jobs {
 		switch {
-		case j.State == stateRunning:
+		case j.State == record.StateRunning:
 			running, left = running+1, left+1
 		case j.State == "queued":
 			left++
@@ -330,10 +329,19 @@ func leftOf(jobs []sweepreport.Job) *float64 {
 	return finite(left * seconds / ended / max(running, 1))
 }
 
-// savedEntry is an entry in the index of a root.
+// indexVersion is the number of the index's format and of how a run is read and judged: whoever changes either counts it on, and
+// boards read the runs anew.
+const indexVersion = 1
+
+// savedIndex is the index of a root.
+type savedIndex struct {
+	Version int                   `json:"version"`
+	Runs    map[string]savedEntry `json:"runs"` // by path below the root
+}
+
 type savedEntry struct {
-	Entry entry
-	Stamp stamp
+	Entry entry `json:"entry"`
+	Stamp stamp `json:"stamp"`
 }
 
 // loadIndex takes the entries that a board has read before.
@@ -343,11 +351,11 @@ func (b *Board) loadIndex() {
 		if err != nil {
 			continue
 		}
-		saved := map[string]savedEntry{} // by path below the root
-		if gob.NewDecoder(bytes.NewReader(data)).Decode(&saved) != nil {
+		var saved savedIndex
+		if json.Unmarshal(data, &saved) != nil || saved.Version != indexVersion {
 			continue
 		}
-		for relative, one := range saved {
+		for relative, one := range saved.Runs {
 			dir := filepath.Join(root, relative)
 			e := one.Entry
 			e.ID, e.Path, e.dir, e.stamp = idOf(dir), b.shown(dir), dir, one.Stamp
@@ -367,17 +375,17 @@ func (b *Board) loadIndex() {
 func (b *Board) saveIndex() {
 	b.unsaved = 0
 	for _, root := range b.roots {
-		saved := map[string]savedEntry{}
+		saved := savedIndex{indexVersion, map[string]savedEntry{}}
 		for _, e := range b.runs {
 			relative, err := filepath.Rel(root, e.dir)
 			if err == nil && filepath.IsLocal(relative) && e.Progress != nil && !e.stamp.Locked {
-				saved[relative] = savedEntry{*e, e.stamp}
+				saved.Runs[relative] = savedEntry{*e, e.stamp}
 			}
 		}
-		var data bytes.Buffer
 		index := filepath.Join(root, curves.IndexFolder)
-		if len(saved) > 0 && os.MkdirAll(index, 0o755) == nil && gob.NewEncoder(&data).Encode(saved) == nil {
-			_ = atomicfile.Write(filepath.Join(index, runsIndex), data.Bytes(), 0o644) // without it the next board reads the runs
+		data, err := json.Marshal(saved)
+		if err == nil && len(saved.Runs) > 0 && os.MkdirAll(index, 0o755) == nil {
+			_ = atomicfile.Write(filepath.Join(index, runsIndex), data, 0o644) // without it the next board reads the runs
 		}
 	}
 }

@@ -8,10 +8,12 @@ package export
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -19,7 +21,7 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// Folder is a run folder and the state that its process is known to be in; "": as its summary says.
+// Folder is a run folder and the run's state.
 type Folder struct{ Dir, State string }
 
 // Run is what a row says of a run: the first columns by name, its results, its overrides.
@@ -30,7 +32,10 @@ type Run struct {
 	Order   []string        // of the columns
 }
 
-// Read reads the summary of a run folder, the only file of it that is read.
+// lastEpoch begins the column of a metric of a run's last epoch.
+const lastEpoch = "last_"
+
+// Read reads the summary of a run folder; of a run that has not ended, its configuration.
 func Read(f Folder) (*Run, error) {
 	s, err := record.ReadSummary(f.Dir)
 	if err != nil {
@@ -38,16 +43,9 @@ func Read(f Folder) (*Run, error) {
 	}
 	r := &Run{Folder: f, Summary: s, Values: map[string]any{}}
 	r.set("run", filepath.ToSlash(f.Dir))
-	switch {
-	case f.State != "":
-		r.set("state", f.State)
-	case s == nil:
-		r.set("state", "not ended")
-	default:
-		r.set("state", s.State)
-	}
+	r.set("state", f.State)
 	if s == nil {
-		return r, nil
+		return r, r.begun()
 	}
 	r.set("task", s.Task)
 	r.set("title", s.Title)
@@ -77,7 +75,47 @@ func Read(f Folder) (*Run, error) {
 		r.set(e.Split+"/"+e.Metric, e.Mean)
 		r.set(e.Split+"/"+e.Metric+"_se", e.SE)
 	}
+	final := r.final()
+	for _, name := range slices.Sorted(maps.Keys(final)) {
+		if strings.HasPrefix(name, "val_") {
+			r.set(lastEpoch+name, float64(final[name]))
+		}
+	}
 	return r, nil
+}
+
+// begun takes from the configuration of a run that has not ended what its summary would say.
+func (r *Run) begun() error {
+	settings, err := record.Settings(r.Dir)
+	if err != nil {
+		return err
+	}
+	overrides, err := record.Overrides(r.Dir)
+	if err != nil {
+		return err
+	}
+	title := settings["task"]
+	for _, o := range overrides {
+		if name, ok := strings.CutPrefix(o, "exp="); ok {
+			title = name
+		}
+	}
+	r.set("task", settings["task"])
+	r.set("title", title)
+	r.set("seed", typed(settings["seed"]))
+	if info, err := os.Stat(filepath.Join(r.Dir, ".hydra", "config.yaml")); err == nil {
+		r.set("start", info.ModTime().UTC().Format(time.RFC3339))
+	}
+	r.set("overrides", page.ShellCommand(overrides))
+	return nil
+}
+
+// final are the metrics of the run's last epoch, nil where none has ended.
+func (r *Run) final() map[string]record.Number {
+	if r.Summary == nil || len(r.Summary.Phases) == 0 {
+		return nil
+	}
+	return r.Summary.Phases[len(r.Summary.Phases)-1].Final
 }
 
 func (r *Run) set(column string, value any) {
@@ -87,17 +125,19 @@ func (r *Run) set(column string, value any) {
 	r.Values[column] = value
 }
 
-// Value returns a column of the row, else a metric of the run's last epoch, nil where there is neither.
-func (r *Run) Value(name string) any {
-	if v, ok := r.Values[name]; ok {
-		return v
+// Column returns the column that a name means: itself, or last_METRIC for a metric of the run's last epoch, given with or without
+// last_, which becomes a column by it. "" where the run has neither.
+func (r *Run) Column(name string) string {
+	if _, ok := r.Values[name]; ok {
+		return name
 	}
-	if r.Summary != nil && len(r.Summary.Phases) > 0 {
-		if v, ok := r.Summary.Phases[len(r.Summary.Phases)-1].Final[name]; ok {
-			return float64(v)
-		}
+	metric := strings.TrimPrefix(name, lastEpoch)
+	v, ok := r.final()[metric]
+	if !ok {
+		return ""
 	}
-	return nil
+	r.set(lastEpoch+metric, float64(v))
+	return lastEpoch + metric
 }
 
 // Setting returns a value of the run's configuration, as YAML in a line, and whether it is there.
@@ -124,9 +164,13 @@ func endings(evaluations []record.StageResult) []record.StageResult {
 	return out
 }
 
-// Table makes a table of rows, with the columns that any of them has.
-func Table(runs []*Run) *page.Table {
-	var names []string
+// columns are the first ones of Table, in their order.
+var columns = strings.Fields(`run state task title data seed device start wall_seconds phases epochs steps
+	best_metric best best_phase best_epoch best_checkpoint overrides`)
+
+// Table makes a table of rows, with the columns that any of them has a value for; settings come last.
+func Table(runs []*Run, settings ...string) *page.Table {
+	names := slices.Clone(columns)
 	for _, r := range runs {
 		for _, name := range r.Order {
 			if !slices.Contains(names, name) {
@@ -134,6 +178,9 @@ func Table(runs []*Run) *page.Table {
 			}
 		}
 	}
+	names = slices.DeleteFunc(append(names, settings...), func(name string) bool {
+		return !slices.ContainsFunc(runs, func(r *Run) bool { return r.Values[name] != nil && r.Values[name] != "" })
+	})
 	t := page.NewData("Runs", names...)
 	for _, r := range runs {
 		row := make([]any, len(names))
@@ -173,15 +220,20 @@ func Runs(folders []Folder) (*page.Table, error) {
 		maps.Copy(all, flat)
 		runs, settings = append(runs, r), append(settings, flat)
 	}
+	var varied []string
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		differ := slices.ContainsFunc(settings, func(s map[string]string) bool { return s[key] != settings[0][key] })
+		if !differ || slices.Contains(columns, key) {
+			continue
+		}
+		varied = append(varied, key)
 		for i, r := range runs {
-			if value, ok := settings[i][key]; ok && differ && key != "seed" {
-				r.set(key, typed(value))
+			if value, ok := settings[i][key]; ok {
+				r.Values[key] = typed(value)
 			}
 		}
 	}
-	return Table(runs), nil
+	return Table(runs, varied...), nil
 }
 
 // typed is a setting as a number or a truth value where it is one.

@@ -61,7 +61,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 		opt.LogEverySteps = 1
 	}
 	if opt.Restored != nil {
-		if err := RemoveManifest(dir); err != nil {
+		if err := removeEnd(dir); err != nil {
 			return nil, err
 		}
 		if err := truncate(dir, *opt.Restored); err != nil {

@@ -57,13 +57,14 @@ func WriteManifest(dir, version string) error {
 	return atomicfile.WriteJSON(filepath.Join(dir, ManifestFile), m)
 }
 
-// RemoveManifest is for a run that goes on: what it adds has no digest yet.
-func RemoveManifest(dir string) error {
-	err := os.Remove(filepath.Join(dir, ManifestFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+// removeEnd is for a run that goes on: it has not ended as its summary says, and what it adds has no digest yet.
+func removeEnd(dir string) error {
+	for _, name := range []string{ManifestFile, SummaryFile} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // readManifest reads manifest.json, nil when there is none.

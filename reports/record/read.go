@@ -188,9 +188,14 @@ func (r *Run) ReadConfig() error {
 	if r.Config, err = readYAML(filepath.Join(r.Dir, ".hydra", "config.yaml"), &r.Tree); err != nil {
 		return err
 	}
-	r.Overrides = nil
-	_, err = readYAML(filepath.Join(r.Dir, ".hydra", "overrides.yaml"), &r.Overrides)
+	r.Overrides, err = Overrides(r.Dir)
 	return err
+}
+
+// Overrides are those that a run folder was begun with; a folder without them has none.
+func Overrides(dir string) (overrides []string, err error) {
+	_, err = readYAML(filepath.Join(dir, ".hydra", "overrides.yaml"), &overrides)
+	return overrides, err
 }
 
 // readIfThere reads a file. One that is absent is nil.

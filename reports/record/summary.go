@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"path/filepath"
@@ -11,12 +12,14 @@ import (
 
 const SummaryFile = "summary.json"
 
-// Exit states of a run.
+// States of a run: those that a summary says, and those of a run without one.
 const (
 	StateDone        = "done"
 	StateFailed      = "failed"
 	StateInterrupted = "interrupted"
 	StatePruned      = "pruned" // stopped early by the sweep's pruner: a result
+	StateRunning     = "running"
+	StateKilled      = "killed"
 )
 
 // Number is a float64 whose JSON says "nan", "inf" and "-inf" where JSON has no number.
@@ -199,6 +202,15 @@ func (s *Summary) AddRecorded(run *Run) {
 			}
 		}
 	}
+}
+
+// StateOf returns the state of a run: running while a process holds its folder; then what its summary says (ended; "": there is none
+// that can be read); killed without one. Whoever goes on with a run removes its summary first. Look at the lock before the summary.
+func StateOf(locked bool, ended string) string {
+	if locked {
+		return StateRunning
+	}
+	return cmp.Or(ended, StateKilled)
 }
 
 // ReadSummary reads summary.json, nil when the run has not ended.

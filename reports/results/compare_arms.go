@@ -268,9 +268,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)
 	}
-	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return slices.ContainsFunc(r.Made(), (*ArmComparison).ofTwoSeeds) }) {
-		sentences = append(sentences, "Two seeds cannot tell what other seeds would do: the seeds' part of such an interval is that of "+
-			"Student's t with one degree of freedom, many times the difference between the two. Plan for five.")
+	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return slices.ContainsFunc(r.Made(), (*ArmComparison).OfTwoSeeds) }) {
+		sentences = append(sentences, TwoSeeds)
 	}
 	for _, r := range t.Rows {
 		if said := r.untrained(); said != "" {
@@ -315,8 +314,26 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 }
 
-// ofTwoSeeds says whether an interval is for new seeds by two of them.
-func (c *ArmComparison) ofTwoSeeds() bool { return c.Changed > 0 && c.uncertainty.seeds() == 2 }
+// OfTwoSeeds says whether an interval is for new seeds by two of them.
+func (c *ArmComparison) OfTwoSeeds() bool { return c.Changed > 0 && c.uncertainty.seeds() == 2 }
+
+// TwoSeeds is what a page says of such intervals.
+const TwoSeeds = "Two seeds cannot tell what other seeds would do: the seeds' part of such an interval is that of Student's t with one " +
+	"degree of freedom, many times the difference between the two. Plan for five."
+
+// Highest returns the arm with the highest mean, the first of several, with that mean and the one of the first arm.
+func (t ArmTable) Highest() (name string, highest, first float64) {
+	for i, r := range t.Rows {
+		mean := stat.Mean(r.arm.QueryScores())
+		if i == 0 {
+			first = mean
+		}
+		if i == 0 || mean > highest {
+			name, highest = r.name, mean
+		}
+	}
+	return name, highest, first
+}
 
 // errorParts says how much of the standard error comes from where.
 func (c ArmComparison) errorParts() string {

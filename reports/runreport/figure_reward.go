@@ -29,11 +29,15 @@ func scoreFigure(run *record.Run, metric string, more ...*chart.Panel) *chart.Fi
 		return nil
 	}
 	panels := append([]*chart.Panel{all, scorePanel(run, metric, false)}, more...)
-	name := page.Capital(metric)
+	name := page.Capital(results.MetricName(metric))
 	if metric == "reward" && rewardIsAccuracy(run) {
 		name += ", here the accuracy,"
 	}
-	f := Stack(name+run.Wording(" of the greedy selection on validation queries", " of greedy answers to validation questions"),
+	name += run.Wording(" of the greedy selection on validation queries", " of greedy answers to validation questions")
+	if metric == "recorded_reward" {
+		name = "Recorded reward that the policy expects on validation queries"
+	}
+	f := Stack(name,
 		"After every epoch, against baselines on the same "+run.Wording("queries", "questions")+
 			"; below, the same closer. Verdicts with intervals are in report.md.", panels...)
 	f.Right = 132
@@ -44,7 +48,7 @@ func scoreFigure(run *record.Run, metric string, more ...*chart.Panel) *chart.Fi
 // all of them, or only those near the curve.
 func scorePanel(run *record.Run, metric string, all bool) *chart.Panel {
 	field := "val_" + metric
-	p := newPanel(run, "mean validation "+metric)
+	p := newPanel(run, "mean validation "+results.MetricName(metric))
 	x, y := run.EpochSeries("", field)
 	if initial, ok := run.Score("val", record.PolicyInit, metric); ok {
 		x, y = append([]float64{0}, x...), append([]float64{initial}, y...)
@@ -53,8 +57,11 @@ func scorePanel(run *record.Run, metric string, all bool) *chart.Panel {
 		return nil
 	}
 	p.Layers = append(p.Layers, chart.Line(x, y, chart.Blue, 1.6), chart.Points(x, y, chart.Blue))
-	p.Legend = append(p.Legend, chart.LegendItem{Text: run.Wording("greedy selection, at epoch ends", "greedy answers, at epoch ends"),
-		Draw: chart.DotSample(chart.Blue, draw.CircleGlyph{})})
+	what := run.Wording("greedy selection", "greedy answers")
+	if metric == "recorded_reward" {
+		what = "policy"
+	}
+	p.Legend = append(p.Legend, chart.LegendItem{Text: what + ", at epoch ends", Draw: chart.DotSample(chart.Blue, draw.CircleGlyph{})})
 	if s := run.Summary; s != nil && s.Best != nil {
 		for _, e := range run.Epochs {
 			if v, ok := e.Number(field); ok && e.Phase == s.Best.Phase && e.Epoch == s.Best.Epoch {
@@ -72,14 +79,15 @@ func scorePanel(run *record.Run, metric string, all bool) *chart.Panel {
 // the curve and half of it around, and similarity or majority.
 func addBaselines(p *chart.Panel, run *record.Run, metric string, y []float64, all bool) {
 	low, high := slices.Min(y), slices.Max(y)
-	yardstick := func(policy string) bool { return results.StageRank(policy) == results.RankYardstick }
+	yardstick := func(policy string) bool { return policy == record.PolicySimilarity || policy == record.PolicyMajority }
 	for _, b := range []struct {
 		policy, title string
 		color         chart.Colour
 	}{
 		{record.PolicyRandom, "random", chart.Grey}, {record.PolicySimilarity, "similarity", chart.Orange},
 		{record.PolicyMajority, "majority", chart.Orange}, {record.PolicyInit, "initial policy", chart.Blue},
-		{record.PolicyOracle, "oracle", chart.Black}, {record.PolicyReference, "reference", chart.Black},
+		{record.PolicyRecorded, "recorded order", chart.Black}, {record.PolicyOracle, "oracle", chart.Black},
+		{record.PolicyReference, "reference", chart.Black},
 	} {
 		v, ok := run.Score("val", b.policy, metric)
 		near := v >= low-(high-low)/2 && v <= high+(high-low)/2

@@ -34,6 +34,8 @@ func Figures() []Figure {
 	return []Figure{
 		{Name: "reward", Make: rewardFigure, Caption: score},
 		{Name: "accuracy", Make: accuracyFigure, Caption: score},
+		{Name: "recorded_reward", Make: recordedRewardFigure, Caption: "Nothing scores new selections of this data: the curve is the " +
+			"recorded reward that the policy expects among a query's recorded candidates, each drawn by its probability. " + score},
 		{Name: "sampled_reward", Make: sampledRewardFigure, Caption: "What the groups earn that a step learns from. Where the spread " +
 			"within groups falls to 0, there is nothing left to learn from."},
 		{Name: "points", Make: pointsFigure, Caption: "Where the negative points of sampled completions fall. More of them in the " +

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"image/png"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -28,7 +30,7 @@ func TestPlots(t *testing.T) {
 	reportstest.Must(t, err)
 	reportstest.Must(t, DrawPlots(run))
 	names := drawnNames(dir)
-	if want := len(Figures()) - 3; len(names) != want { // three are of policies that write
+	if want := len(Figures()) - 4; len(names) != want { // three are of policies that write, one of those without a reader
 		t.Fatalf("drawn %v, want %d of %d figures", names, want, len(Figures()))
 	}
 	for _, name := range names {
@@ -49,6 +51,40 @@ func TestPlots(t *testing.T) {
 	if out := os.Getenv("LOOK"); out != "" {
 		reportstest.Must(t, WriteReport(dir))
 		reportstest.Must(t, os.CopyFS(out, os.DirFS(dir)))
+	}
+}
+
+// Without a reader the curve is of recorded rewards. The file's order, which may be an oracle's, does not flatten the closer panel.
+func TestPlotOfRecordedRewards(t *testing.T) {
+	dir := t.TempDir()
+	log := reportstest.OpenTestLog(t, dir, io.Discard)
+	for epoch, score := range []float64{0.3, 0.4, 0.35} {
+		reportstest.Record(t, log, record.KindEpoch, "rce", epoch+1, 10*(epoch+1), 10*(epoch+1), map[string]any{"val_recorded_reward": score})
+	}
+	reportstest.Must(t, log.Close())
+	for policy, score := range map[string]float64{"recorded_order": 0.9, "similarity": 0.32, "init": 0.31} {
+		reportstest.Must(t, record.AppendEvals(dir, record.Evaluation{Split: "val", Policy: policy, Metric: "recorded_reward",
+			QueryIDs: []int64{1, 2}, Scores: []float64{score, score}}))
+	}
+	run, err := record.ReadRun(dir)
+	reportstest.Must(t, err)
+	reportstest.Must(t, DrawPlots(run))
+	if names := drawnNames(dir); !slices.Equal(names, []string{"recorded_reward"}) {
+		t.Fatalf("drawn %v", names)
+	}
+	f := recordedRewardFigure(run)
+	for row, want := range [][]string{{"similarity 0.320", "recorded order 0.900", "initial policy 0.310"},
+		{"similarity 0.320", "initial policy 0.310"}} {
+		var got []string
+		for _, l := range f.Rows[row][0].Labels {
+			got = append(got, l.Text)
+		}
+		if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
+			t.Errorf("panel %d names %q, want %q", row, got, want)
+		}
+	}
+	if f.Title != "Recorded reward that the policy expects on validation queries" || f.Rows[0][0].Y != "mean validation recorded reward" {
+		t.Errorf("%q, %q", f.Title, f.Rows[0][0].Y)
 	}
 }
 

@@ -106,8 +106,11 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		out = append(out, line)
 	}
-	if verdict := verdictLine(run, s.Best, stages); verdict != "" {
-		out = append(out, strings.TrimSpace("**Verdict.** "+verdict+" "+standing(run, s, stages)))
+	if answer, entries := verdictOf(run, s, stages); answer != "" {
+		out = append(out, "**Verdict.** "+answer)
+		if len(entries) > 0 {
+			out = append(out, "- "+strings.Join(entries, "\n- "))
+		}
 	} else if why := s.Best.RuledOut(); why != "" {
 		out = append(out, fmt.Sprintf("**The best policy is the initial one**, whatever the epochs are worth: %s.", page.Plain(why)))
 	} else if s.Best.Untrained() {

@@ -28,12 +28,7 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		}
 		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", page.Plain(b.Metric), b.Mode, page.Sig(float64(b.Value), 4), where,
 			page.Plain(b.Checkpoint), b.Checkpoint)
-		for _, more := range []string{b.Reason, b.Other} {
-			if more != "" {
-				text += " " + page.Capital(page.Plain(more)) + "."
-			}
-		}
-		d.Paragraph("%s", text)
+		d.Paragraph("%s", text+page.Plain(remarks(b)))
 	}
 	if len(stages) == 0 {
 		return
@@ -46,11 +41,10 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 			run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, "question")),
 			run.Wording(page.Plural(first.Shots, "shot"), "answers of up to "+page.Plural(first.Shots, "token")))
 		header := []string{"policy", ">mean ± SE"}
-		yards := shownYardsticks(t.rows)
-		for _, y := range yards {
+		for _, y := range t.yards {
 			header = append(header, ">gain over "+y.Short, "")
 		}
-		d.Table(header, stageRows(t.rows, yards))
+		d.Table(header, t.cells())
 		if notes := tableNotes(t.rows); len(notes) > 0 {
 			d.Paragraph("%s", strings.Join(notes, " "))
 		}
@@ -157,7 +151,7 @@ func baselineStory(stages []record.StageResult) string {
 			"the candidate whose examples are nearest to the query," +
 			" recorded order the one that the file lists first, random any."
 		if results.ListsBestFirst(stages) {
-			out += " The file lists the best candidate first: no policy can pass that order."
+			out += " The file lists the best candidate first: its order is an oracle, which no policy can pass."
 		}
 	}
 	return out
@@ -167,16 +161,23 @@ func baselineStory(stages []record.StageResult) string {
 type resultTable struct {
 	metric string // reward, accuracy, or "reward and accuracy"
 	rows   []record.StageResult
+	yards  []results.Yardstick // with columns of their own
+	oracle string              // a baseline that is none: the recorded order, where it lists the best first
 }
 
 func resultTables(stages []record.StageResult) []resultTable {
 	var tables []resultTable
+	oracle := ""
+	if results.ListsBestFirst(stages) {
+		oracle = record.PolicyRecorded
+	}
 	for from := 0; from < len(stages); {
 		to := from
 		for to < len(stages) && results.SameTable(stages[from], stages[to]) {
 			to++
 		}
-		t := resultTable{stages[from].Metric, stages[from:to]}
+		t := resultTable{stages[from].Metric, stages[from:to], nil, oracle}
+		t.yards = slices.DeleteFunc(shownYardsticks(t.rows), func(y results.Yardstick) bool { return y.Policy == oracle })
 		if n := len(tables); n > 0 && sameNumbers(tables[n-1].rows, t.rows) {
 			tables[n-1].metric += " and " + t.metric
 		} else {
@@ -207,12 +208,15 @@ func shownYardsticks(table []record.StageResult) []results.Yardstick {
 	return yards
 }
 
-// stageRows are the cells of a table, with two for each of its yardsticks.
-func stageRows(stages []record.StageResult, yards []results.Yardstick) [][]string {
+// cells are those of a table, two for each of its yardsticks.
+func (t resultTable) cells() [][]string {
 	var rows [][]string
-	for _, s := range stages {
+	for _, s := range t.rows {
 		row := []string{page.Plain(s.Title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
-		for _, y := range yards {
+		if s.Policy == t.oracle {
+			row[0] += " (best first)"
+		}
+		for _, y := range t.yards {
 			gain, verdict := GainCells(*y.Gain(&s))
 			row = append(row, gain, verdict)
 		}

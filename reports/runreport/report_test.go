@@ -62,9 +62,10 @@ func TestTheLastPhaseBehindTheBest(t *testing.T) {
 			eval("best", "rce", 1, 0.77)}}
 		stages, err := results.Stages(run.Evaluations, stats.DefaultOptions())
 		reportstest.Must(t, err)
-		got := verdictLine(run, nil, stages)
+		answer, entries := verdictOf(run, &record.Summary{}, stages)
+		got := answer + strings.Join(entries, "\n")
 		if strings.Contains(got, "The policy after grpo (epoch 4) is worse than the best policy (rce epoch 1): −0.27") != tc.want ||
-			!strings.Contains(got, "after grpo (epoch 4) is better than the policy after rce (epoch 3)") {
+			!strings.Contains(got, "after grpo (epoch 4) over the policy after rce (epoch 3): better, +") {
 			t.Errorf("grpo ends at %g: %s", tc.last, got)
 		}
 	}
@@ -76,6 +77,7 @@ func TestReportHeadlines(t *testing.T) {
 		Changed: 50, Verdict: stats.Better}
 	below := &stats.Paired{N: 100, Mean: -0.194, Changed: 50, Level: 0.95, Verdict: stats.Worse}
 	same := &stats.Paired{N: 100, Level: 0.95, Verdict: stats.NotSeparable}
+	unclear := &stats.Paired{N: 100, Mean: 0.002, Changed: 50, Level: 0.95, Verdict: stats.NotSeparable}
 	val := record.StageResult{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.5, OverSimilarity: better}
 	for _, tc := range []struct {
 		name    string
@@ -93,13 +95,14 @@ func TestReportHeadlines(t *testing.T) {
 			{Split: "dev", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 2, OverSimilarity: same},
 			{Split: "dev", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: better},
 			{Split: "dev", Metric: "accuracy", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: same}},
-			[]string{"**Verdict.** On dev: The best policy (grpo epoch 1) is better than similarity: +0.0200 reward"}},
+			[]string{"**Verdict.** On dev: The best policy (grpo epoch 1) is better than similarity.\n- Over similarity: better, +0.0200 reward"}},
 		{"val where there is no other", &record.Summary{State: record.StateDone}, []record.StageResult{val},
 			[]string{"On val: The best policy (rce epoch 1) is better"}},
 		{"references that score alike are one", &record.Summary{State: record.StateDone}, []record.StageResult{
 			{Split: "val", Metric: "reward", Policy: "init", OverSimilarity: same},
 			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, OverSimilarity: better, OverInit: better}},
-			[]string{"is better than similarity (and the initial policy, which scores the same): +0.0200"}},
+			[]string{"is better than similarity (and the initial policy, which scores the same).\n",
+				"- Over similarity (and the initial policy, which scores the same): better, +0.0200"}},
 		{"a baseline below random, and the last phase", &record.Summary{State: record.StateDone}, []record.StageResult{
 			{Split: "val", Metric: "reward", Policy: "random", Mean: 0.49},
 			{Split: "val", Metric: "reward", Policy: "similarity", Mean: 0.297, OverRandom: below},
@@ -107,8 +110,8 @@ func TestReportHeadlines(t *testing.T) {
 			{Split: "val", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 3, OverSimilarity: better, OverRandom: better,
 				OverPrevious: same},
 			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.6, OverSimilarity: better, OverRandom: better}},
-			[]string{"On val: The best policy (rce epoch 1) is better than drawing at random: +0.0200",
-				"The policy after grpo (epoch 3) and the policy after rce (epoch 2) score the same",
+			[]string{"On val: The best policy (rce epoch 1) is better than drawing at random.\n- Over drawing at random: better, +0.0200",
+				"the policy after grpo (epoch 3) over the policy after rce (epoch 2): the same score on every one of 100 questions",
 				"Similarity is worse than drawing at random here: 0.2970 against 0.4910. A gain over it says little.",
 				"random selections get 0.4900."}},
 		{"the best is untrained, and the table calls a phase better", &record.Summary{State: record.StateDone, Best: &record.BestSummary{
@@ -117,13 +120,25 @@ func TestReportHeadlines(t *testing.T) {
 				{Split: "val", Metric: "reward", Policy: "init", Phase: "init", OverRandom: below},
 				{Split: "val", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 3, OverInit: better, OverRandom: better},
 				{Split: "val", Metric: "reward", Policy: "best", Phase: "init", OverInit: same, OverRandom: below}},
-			[]string{`On val: By val\_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy. ` +
-				`With checkpoint.best.metric=val\_recorded\_reward it would be grpo epoch 3: 0.8 against 0.2. ` +
+			[]string{`On val: By val\_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy.` +
+				"\n- With checkpoint.best.metric=val\\_recorded\\_reward it would be grpo epoch 3: 0.8 against 0.2.\n- " +
 				"On val the policy after grpo (epoch 3) is better than the initial policy: +0.0200 reward",
-				"(initial policy) is worse than drawing at random"}},
+				"- Over drawing at random: worse, −0.1940"}},
 		{"nothing to compare with", &record.Summary{State: record.StateDone},
 			[]record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},
-			[]string{"On val, the policy after rce (epoch 1) has a mean reward of 0.5000; there is no baseline"}},
+			[]string{"On val: There is no baseline to compare the policy after rce (epoch 1) with.\n- The mean reward of the policy after rce " +
+				"(epoch 1) is 0.5000."}},
+		{"verdicts that differ, and an order that is an oracle's", &record.Summary{State: record.StateDone, Best: &record.BestSummary{
+			Metric: "val_loss", Phase: "rce", Other: "with checkpoint.best.metric=val_recorded_reward it would be grpo epoch 2: 0.5 against 0.4"}},
+			[]record.StageResult{
+				{Split: "val", Metric: "recorded_reward", Policy: "recorded_order", Mean: 0.7},
+				{Split: "val", Metric: "recorded_reward", Policy: "init", Phase: "init"},
+				{Split: "val", Metric: "recorded_reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.4, OverSimilarity: better,
+					OverRecorded: below, OverInit: unclear, OverRandom: better},
+				{Split: "val", Metric: "top1_accuracy", Policy: "recorded_order", Mean: 1}},
+			[]string{"is better than similarity and drawing at random; it is not separable from the initial policy.\n- Over similarity: ",
+				"Over the initial policy: not separable, +0.0020", "the recorded order, an oracle here because the file lists the best first, 0.7000.",
+				`The best checkpoint was chosen by val\_loss (checkpoint.best.metric). With checkpoint.best.metric=val\_recorded\_reward it`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			run := &record.Run{Dir: "DIR", Summary: tc.summary}
@@ -132,6 +147,9 @@ func TestReportHeadlines(t *testing.T) {
 				s = &record.Summary{}
 			}
 			got := strings.Join(headlines(run, s, tc.stages), "\n")
+			if strings.Contains(got, "Over the recorded order") {
+				t.Errorf("an oracle is a baseline: %q", got)
+			}
 			for _, want := range tc.want {
 				if !strings.Contains(got, want) {
 					t.Errorf("got %q, want it to contain %q", got, want)

@@ -11,48 +11,99 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// verdictLine is the planned comparison on the held-out split, or on val where there is none.
-func verdictLine(run *record.Run, best *record.BestSummary, stages []record.StageResult) string {
+// verdictOf is what a run came to: the planned comparisons on the held-out split, or on val where there is none, in one sentence, and
+// the entries of a list with what it rests on, warnings last. "" where nothing was judged.
+func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) (answer string, entries []string) {
 	stage := PlannedResult(stages)
 	if stage == nil {
-		return ""
+		return "", nil
 	}
-	still := stage.Policy == record.PolicyBest && stage.Phase == record.PolicyInit
-	table := results.TableOf(stages, *stage)
-	var parts []string
-	if why := best.RuledOut(); still && why != "" {
-		parts = append(parts, page.Capital(why)+". What training gained stands in the rows of the phases.")
-	} else if still {
-		parts = append(parts, whyUntrained(best, stages)...)
+	metric, table := results.MetricName(stage.Metric), results.TableOf(stages, *stage)
+	gains := gainsOf(stage, table, stages)
+	switch why := s.Best.RuledOut(); {
+	case !untrained(stage) && len(gains) == 0:
+		answer = fmt.Sprintf("There is no baseline to compare %s with.", stage.Subject())
+	case !untrained(stage):
+		answer = page.Capital(stage.Subject()) + " " + inWords(gains) + "."
+	case why != "":
+		answer = page.Capital(why) + ". What training gained stands in the rows of the phases."
+	default:
+		entries = whyUntrained(s.Best, stages)
+		answer, entries = entries[0], entries[1:]
 	}
-	yards := slices.DeleteFunc(results.YardsticksOf(table), func(y results.Yardstick) bool {
-		return *y.Gain(stage) == nil || still && y.Policy == record.PolicyInit
-	})
-	for i, y := range yards {
-		against := y.Long
-		if y.Policy == record.PolicyInit && i > 0 && sameAsInit(table, yards[0]) {
-			continue // said with the first
-		}
-		if i == 0 && len(yards) > 1 && sameAsInit(table, y) {
-			against += " (and the initial policy, which scores the same)"
-		}
-		if y.Policy == record.PolicyRecorded && results.ListsBestFirst(stages) {
-			against += ", which lists the best first"
-		}
-		parts = append(parts, page.Capital((*y.Gain(stage)).Sentence(stage.Subject(), against, results.MetricName(stage.Metric)))+".")
+	for _, g := range gains {
+		entries = append(entries, fmt.Sprintf("Over %s: %s.", g.over, g.by.Entry(metric)))
 	}
-	parts = append(parts, lastPhase(table)...)
+	entries = append(entries, lastPhase(table)...)
+	entries = append(entries, scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
+	if b := s.Best; b != nil && !b.Untrained() && stage.Policy == record.PolicyBest {
+		entries = append(entries, fmt.Sprintf("The best checkpoint was chosen by %s (checkpoint.best.metric).", b.Metric)+remarks(b))
+	}
 	if behind := results.BehindBest(run.Evaluations, *stage, stats.DefaultOptions()); behind != "" {
-		parts = append(parts, page.Capital(behind)+".")
+		entries = append(entries, page.Capital(behind)+".")
 	}
-	if warning := results.WarnBelowRandom(table); warning != "" {
-		parts = append(parts, warning)
+	entries = append(entries, results.WarnBelowRandom(table))
+	entries = slices.DeleteFunc(entries, func(e string) bool { return e == "" })
+	for i, e := range entries {
+		entries[i] = page.Plain(e)
 	}
-	if len(parts) == 0 {
-		return fmt.Sprintf("On %s, %s has a mean %s of %s; there is no baseline to compare it with.", stage.Split, stage.Subject(),
-			results.MetricName(stage.Metric), page.Sig(stage.Mean, 4))
+	if serious := slices.DeleteFunc(slices.Clone(s.Findings), func(f record.Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
+		entries = append(entries, fmt.Sprintf("**The doctor has %s: read the findings first.**", findingCounts(serious)))
 	}
-	return fmt.Sprintf("On %s: %s", stage.Split, page.Plain(strings.Join(parts, " ")))
+	return page.Plain(fmt.Sprintf("On %s: %s", stage.Split, answer)), entries
+}
+
+// untrained says whether a line of a table is the policy that the run began with.
+func untrained(stage *record.StageResult) bool {
+	return stage.Policy == record.PolicyBest && stage.Phase == record.PolicyInit
+}
+
+// gain is the planned comparison with one yardstick.
+type gain struct {
+	over string
+	by   *stats.Paired
+}
+
+// gainsOf are the planned comparisons. An order of recorded candidates that lists the best first is none: it is an oracle's.
+func gainsOf(stage *record.StageResult, table, stages []record.StageResult) []gain {
+	var out []gain
+	yards := results.YardsticksOf(table)
+	for i, y := range yards {
+		switch {
+		case *y.Gain(stage) == nil, y.Policy == record.PolicyRecorded && results.ListsBestFirst(stages),
+			y.Policy == record.PolicyInit && (untrained(stage) || i > 0 && sameAsInit(table, yards[0])): // said with the first
+			continue
+		case i == 0 && len(yards) > 1 && sameAsInit(table, y):
+			y.Long += " (and the initial policy, which scores the same)"
+		}
+		out = append(out, gain{y.Long, *y.Gain(stage)})
+	}
+	if stage.OverRandom != nil && len(results.BelowRandom(table)) == 0 { // else it is among the yardsticks
+		out = append(out, gain{"drawing at random", stage.OverRandom})
+	}
+	return out
+}
+
+// inWords is: is better than similarity and drawing at random; it is not separable from the initial policy.
+func inWords(gains []gain) string {
+	relation := func(g gain) string {
+		switch {
+		case g.by.Verdict != stats.NotSeparable:
+			return fmt.Sprintf("is %s than", g.by.Verdict)
+		case g.by.Changed == 0:
+			return "scores the same as"
+		}
+		return "is not separable from"
+	}
+	var parts []string
+	for _, alike := range stats.GroupBy(gains, relation) {
+		var names []string
+		for _, g := range alike {
+			names = append(names, g.over)
+		}
+		parts = append(parts, relation(alike[0])+" "+page.Joined(names))
+	}
+	return strings.Join(parts, "; it ")
 }
 
 // whyUntrained says by what the initial policy is the best, which epoch another measure would have chosen, and which phase the tables
@@ -76,56 +127,62 @@ func lastPhase(table []record.StageResult) []string {
 	for i, s := range slices.Backward(table) {
 		if s.OverPrevious != nil {
 			before := table[i-1] // phases stand in the order in which they ended
-			return []string{page.Capital(s.OverPrevious.Sentence(s.Subject(), before.Subject(), results.MetricName(s.Metric))) + "."}
+			return []string{fmt.Sprintf("What the last phase added, %s over %s: %s.", s.Subject(), before.Subject(),
+				s.OverPrevious.Entry(results.MetricName(s.Metric)))}
 		}
 	}
 	return nil
 }
 
-// standing gives the verdict its scale for a reader who did not make the run: what chance and the bound score, how
-// the policy was trained, on what it was judged, and whether the doctor had something to say.
-func standing(run *record.Run, s *record.Summary, stages []record.StageResult) string {
-	stage := PlannedResult(stages)
-	table := results.TableOf(stages, *stage)
-	var out []string
-	scale := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), page.Plain(stage.Subject()), page.Sig(stage.Mean, 4))
+// scale is the score of a line beside what chance and the bound get.
+func scale(run *record.Run, stage *record.StageResult, table []record.StageResult, bestFirst bool) string {
+	text := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), stage.Subject(), page.Sig(stage.Mean, 4))
 	var bounds []string
 	for _, b := range []struct{ policy, is string }{
 		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")},
 		{record.PolicyOracle, "the oracle, which looks at the rewards, "}, {record.PolicyReference, "the target answers "},
+		{record.PolicyRecorded, "the recorded order, an oracle here because the file lists the best first, "},
 	} {
-		if i := slices.IndexFunc(table, func(r record.StageResult) bool { return r.Policy == b.policy }); i >= 0 {
-			is := b.is + page.Sig(table[i].Mean, 4)
-			if b.policy == record.PolicyRandom && stage.OverRandom != nil && len(results.BelowRandom(table)) == 0 { // else said before
-				gain, verdict := GainCells(stage.OverRandom)
-				is += fmt.Sprintf(" (gain %s, %s)", gain, verdict)
-			}
-			bounds = append(bounds, is)
+		i := slices.IndexFunc(table, func(r record.StageResult) bool { return r.Policy == b.policy })
+		if i >= 0 && (b.policy != record.PolicyRecorded || bestFirst) {
+			bounds = append(bounds, b.is+page.Sig(table[i].Mean, 4))
 		}
 	}
 	if len(bounds) > 0 {
-		scale += "; " + strings.Join(bounds, ", ")
+		text += "; " + strings.Join(bounds, ", ")
 	}
-	out = append(out, scale+".")
+	return text + "."
+}
+
+// judgedOn says for a reader who did not make the run how the policy was trained and on what it was judged.
+func judgedOn(run *record.Run, s *record.Summary, stage *record.StageResult) string {
+	if len(s.Phases) == 0 {
+		return ""
+	}
 	var phases []string
 	for _, p := range s.Phases {
-		phases = append(phases, fmt.Sprintf("%s (%s)", page.Plain(p.Name), page.Plural(p.Epochs, "epoch")))
+		phases = append(phases, fmt.Sprintf("%s (%s)", p.Name, page.Plural(p.Epochs, "epoch")))
 	}
-	questions := fmt.Sprintf("%s of %s, which entered no choice", page.Plural(stage.Queries, "question"), page.Plain(stage.Split))
+	questions := fmt.Sprintf("%s of %s, which entered no choice", page.Plural(stage.Queries, "question"), stage.Split)
 	if stage.Split == "val" {
 		questions = page.Plural(stage.Queries, "validation question")
 		if stage.Policy == record.PolicyBest {
 			questions += ", by which its checkpoint was chosen too"
 		}
 	}
-	if len(phases) > 0 {
-		out = append(out, fmt.Sprintf("The run trained %s through %s and judged it on %s.",
-			run.Wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions))
+	return fmt.Sprintf("The run trained %s through %s and judged it on %s.",
+		run.Wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions)
+}
+
+// remarks are what is to be said of the choice of the best checkpoint, each a sentence after a space.
+func remarks(b *record.BestSummary) string {
+	var out string
+	for _, more := range []string{b.Reason, b.Other} {
+		if more != "" {
+			out += " " + page.Capital(more) + "."
+		}
 	}
-	if serious := slices.DeleteFunc(slices.Clone(s.Findings), func(f record.Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
-		out = append(out, fmt.Sprintf("**The doctor has %s: read the findings first.**", findingCounts(serious)))
-	}
-	return strings.Join(out, " ")
+	return out
 }
 
 // sameAsInit says whether the initial policy scores as a yardstick does on every question of a table.

@@ -19,7 +19,7 @@ func PrintResults(w io.Writer, stages []record.StageResult, width int) error {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "%s on %s, %s\n", results.MetricName(t.metric), t.rows[0].Split, page.Plural(t.rows[0].Queries, "query"))
-		if err := printTable(w, t.rows, width); err != nil {
+		if err := printTable(w, t, width); err != nil {
 			return err
 		}
 		for _, note := range tableNotes(t.rows) {
@@ -31,11 +31,10 @@ func PrintResults(w io.Writer, stages []record.StageResult, width int) error {
 	return nil
 }
 
-func printTable(w io.Writer, stages []record.StageResult, width int) error {
+func printTable(w io.Writer, t resultTable, width int) error {
 	header := []string{"policy", ">mean ± SE"}
-	yards := shownYardsticks(stages)
-	for _, y := range yards {
+	for _, y := range t.yards {
 		header = append(header, ">over "+strings.TrimSuffix(y.Short, " policy")+" [95%]", "")
 	}
-	return page.NewTable(header, stageRows(stages, yards)).ConsoleWithin(w, width)
+	return page.NewTable(header, t.cells()).ConsoleWithin(w, width)
 }

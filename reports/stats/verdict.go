@@ -63,21 +63,37 @@ func QuestionWords(n, clusters int) string {
 
 // Sentence says the verdict with its numbers; what and against name the two sides, metric the score.
 func (p Paired) Sentence(what, against, metric string) string {
-	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s",
-		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4),
-		QuestionWords(p.N, p.Clusters), PValue(p.PHolm))
 	switch {
 	case p.Verdict != NotSeparable:
-		return fmt.Sprintf("%s is %s than %s: %s%s", what, p.Verdict, against, numbers, p.Remarks())
+		return fmt.Sprintf("%s is %s than %s: %s", what, p.Verdict, against, p.numbers(metric))
 	case p.Changed == 0:
-		text := fmt.Sprintf("%s and %s score the same on every one of %s", what, against, page.Plural(p.N, "question"))
-		if p.Rough != "" {
-			text += "; rough: " + p.Rough
-		}
-		return text
+		return fmt.Sprintf("%s and %s score the same on %s", what, against, p.everyQuestion())
 	}
-	text := fmt.Sprintf("%s is not separable from %s: %s%s", what, against, numbers, p.Remarks())
-	if p.Questions > p.N {
+	return fmt.Sprintf("%s is not separable from %s: %s", what, against, p.numbers(metric))
+}
+
+// Entry is Sentence where both sides are named already: better, +0.0191 reward per question, ….
+func (p Paired) Entry(metric string) string {
+	if p.Verdict == NotSeparable && p.Changed == 0 {
+		return "the same score on " + p.everyQuestion()
+	}
+	return fmt.Sprintf("%s, %s", p.Verdict, p.numbers(metric))
+}
+
+func (p Paired) everyQuestion() string {
+	text := "every one of " + page.Plural(p.N, "question")
+	if p.Rough != "" {
+		text += "; rough: " + p.Rough
+	}
+	return text
+}
+
+// numbers are the difference, its interval and p-value, and what is to be said of them.
+func (p Paired) numbers(metric string) string {
+	text := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s%s",
+		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4),
+		QuestionWords(p.N, p.Clusters), PValue(p.PHolm), p.Remarks())
+	if p.Verdict == NotSeparable && p.Questions > p.N {
 		text += fmt.Sprintf("; a difference of this size would take about %s to settle", page.Plural(RoundUp(p.Questions), "question"))
 	}
 	return text

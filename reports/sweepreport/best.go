@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"fulcrum/reports/page"
 	"slices"
+	"strings"
 )
 
 // writeBest shows the best job and its command, or with several objectives the Pareto front.
@@ -40,7 +41,7 @@ func (v *View) writeBest(d *page.Document) {
 	if text := v.luck(); text != "" {
 		d.Paragraph("%s", text)
 	}
-	if text := v.bestSetting(); text != "" {
+	if text := strings.TrimSpace(v.bestSetting() + " " + v.otherOrder()); text != "" {
 		d.Paragraph("%s", text)
 	}
 }

@@ -3,6 +3,7 @@ package sweepreport
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -100,6 +101,39 @@ func TestBandsShareAnAxis(t *testing.T) {
 	for _, layer := range p.Layers[2:] {
 		if _, ok := layer.(chart.Ribbon); ok {
 			t.Error("a band of one seed")
+		}
+	}
+}
+
+// Without a reader the curves are those of recorded rewards. A sweep that is judged by the loss says which setting the recorded reward
+// would put first, and only where that is another one.
+func TestSweepWithoutAReader(t *testing.T) {
+	for _, second := range []float64{0.3, 0.5} {
+		dir := t.TempDir()
+		var jobs []Job
+		for i := range 4 {
+			job := Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone, Objectives: []float64{14 + float64(i)},
+				Overrides: []string{fmt.Sprintf("rce.lr=1e-%d", 3+i/2), fmt.Sprintf("seed=%d", i%2)}}
+			reportstest.Must(t, os.Mkdir(job.Dir, 0o755))
+			log := reportstest.OpenTestLog(t, job.Dir, io.Discard)
+			reportstest.Record(t, log, record.KindEpoch, "rce", 1, 1, 1, map[string]any{"val_recorded_reward": 0.3})
+			reportstest.Record(t, log, record.KindEpoch, "rce", 2, 2, 2, map[string]any{"val_recorded_reward": 0.4})
+			reportstest.Must(t, log.Close())
+			score := []float64{0.4, second}[i/2]
+			reportstest.Must(t, record.AppendEvals(job.Dir, record.Evaluation{Split: "val", Policy: "init", Metric: "recorded_reward",
+				QueryIDs: []int64{1, 2, 3}, Scores: []float64{0.2, 0.2, 0.2}}, record.Evaluation{Split: "val", Policy: "best", Phase: "rce", Epoch: 2,
+				Metric: "recorded_reward", QueryIDs: []int64{1, 2, 3}, Scores: []float64{score, score, score + 0.01*float64(i%2)}}))
+			jobs = append(jobs, job)
+		}
+		v := PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_loss", Minimize: true}}})
+		if f := v.seedCurvesFigure(); f == nil || f.Figure.Rows[0][0].Y != "val recorded reward" || len(f.Figure.Rows[0][0].Layers) == 0 ||
+			!strings.Contains(f.caption, "nothing scores its selections") {
+			t.Errorf("learning curves: %+v", f)
+		}
+		said := strings.Contains(v.Report(nil), "By the recorded reward of these checkpoints on val another setting stands first: `rce.lr=1e-4` "+
+			"with 0.5017 against 0.4017. `checkpoint.best.metric=val_recorded_reward` chooses")
+		if said != (second > 0.4) {
+			t.Errorf("the second setting has %g: said %v\n%s", second, said, v.Report(nil))
 		}
 	}
 }

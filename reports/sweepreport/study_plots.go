@@ -176,48 +176,61 @@ func (a *armRuns) over(band func(values []float64) (low, high float64), names ..
 	return mean
 }
 
-// learning are the arm's validation metrics over its steps, the reward from the initial policy or from the end of the arm before it.
+// learning are the arm's validation metrics over its steps, the score from the initial policy or from the end of the arm before it.
 func (a *armRuns) learning() *curves.Drawn {
-	mean := a.over(curves.MeanBand, valReward, "val_accuracy", "val_loss", "val_kl")
-	if mean.Series[valReward] == nil {
+	mean, score := a.over(curves.MeanBand, "val_reward", "val_recorded_reward", "val_accuracy", "val_loss", "val_kl"), a.score()
+	if mean.Series["val_"+score] == nil {
 		return mean
 	}
 	if a.from != nil {
-		if before := a.from.learning().Line(valReward); len(before.X) > 0 {
+		if before := a.from.learning().Line("val_" + score); len(before.X) > 0 {
 			n := len(before.X) - 1
-			mean.Begin(int64(before.X[n]), valReward, before.Mean[n], before.Low[n], before.High[n])
+			mean.Begin(int64(before.X[n]), "val_"+score, before.Mean[n], before.Low[n], before.High[n])
 		}
 		return mean
 	}
 	var values []float64
 	for _, r := range a.runs {
-		if y, ok := r.Score("val", record.PolicyInit, "reward"); ok {
+		if y, ok := r.Score("val", record.PolicyInit, score); ok {
 			values = append(values, y)
 		}
 	}
 	if len(values) == len(a.runs) {
 		low, high := curves.MeanBand(values)
-		mean.Begin(0, valReward, stat.Mean(values), low, high)
+		mean.Begin(0, "val_"+score, stat.Mean(values), low, high)
 	}
 	return mean
 }
 
-const valReward = "val_reward"
+// score is the validation metric of the arm's curve: the reward or, where nothing scores selections, the recorded one.
+func (a *armRuns) score() string {
+	if slices.ContainsFunc(a.runs, func(r *record.Run) bool { _, y := r.EpochSeries("", "val_recorded_reward"); return len(y) > 0 }) {
+		return "recorded_reward"
+	}
+	return "reward"
+}
 
-// curvesFigure has a panel for each arm: reward on validation queries over steps, with the arms that it starts
+// curvesFigure has a panel for each arm: its score on validation queries over steps, with the arms that it starts
 // from before it.
 func (s *studySetting) curvesFigure() *sweepFigure {
-	note := "Mean reward on validation queries at epoch ends, over the seeds; the band is the 95% interval of that mean (Student's t)."
-	caption := fmt.Sprintf("*Learning curves.* Validation reward over optimizer steps: mean over seeds (%s) with the pointwise 95%% interval "+
+	score := "reward"
+	for _, a := range s.arms {
+		score = results.MetricName(a.score())
+	}
+	note := "Mean " + score + " on validation queries at epoch ends, over the seeds; the band is the 95% interval of that mean (Student's t)."
+	caption := fmt.Sprintf("*Learning curves.* Validation %s over optimizer steps: mean over seeds (%s) with the pointwise 95%% interval "+
 		"of the mean by Student's t, which is for new seeds and the same questions; one seed has no band, and a band that is much wider "+
-		"than the curves ends at the axis.", s.seedCounts())
+		"than the curves ends at the axis.", score, s.seedCounts())
+	if score != "reward" {
+		caption += " It is what the policy expects among a query's recorded candidates: nothing scores its selections."
+	}
 	if slices.ContainsFunc(s.arms, func(a *armRuns) bool { return a.from != nil }) {
 		note += "\nGrey: the arm that it starts from."
 		caption += " In grey the arm that it starts from, with its steps."
 	}
-	return s.multiples("curves", "Learning curves", note, "val reward", caption,
+	return s.multiples("curves", "Learning curves", note, "val "+score, caption,
 		func(a *armRuns) *chart.Panel {
-			c := a.learning().Line(valReward)
+			c := a.learning().Line("val_" + a.score())
 			if len(c.X) == 0 {
 				return nil
 			}
@@ -229,7 +242,7 @@ func (s *studySetting) curvesFigure() *sweepFigure {
 					}
 					spans[0].From, p.Spans = 0, spans
 				}
-			} else if before := a.from.learning().Line(valReward); len(before.X) > 0 {
+			} else if before := a.from.learning().Line("val_" + a.score()); len(before.X) > 0 {
 				addCurve(p, before, chart.Grey)
 			}
 			addCurve(p, c, chart.Blue)

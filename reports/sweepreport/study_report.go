@@ -146,6 +146,9 @@ func (v *View) writeReading(d *page.Document) {
 			"with these questions and seeds. Open means not shown, not absent.", page.Sig(slices.Min(halves), 2),
 			page.Sig(slices.Max(halves), 2)))
 	}
+	if slices.ContainsFunc(v.answers, func(a *studyAnswer) bool { return a.c != nil && a.c.OfTwoSeeds() }) {
+		items = append(items, results.TwoSeeds)
+	}
 	if v.split() == "val" {
 		items = append(items, "There is no held-out set: these are validation questions.")
 	} else {

@@ -106,14 +106,33 @@ func evaluatedRun(j Job) (*record.Run, error) {
 	return run, run.ReadConfig()
 }
 
+// otherOrder says which setting the verdicts' score would put first, where that is not the objective's choice; "" elsewhere. On other
+// questions than those of val no key would choose by it.
+func (v *View) otherOrder() string {
+	t := v.verdicts
+	if t == nil || t.Split != "val" || v.opt.Objectives[0].Name == "val_"+t.Metric {
+		return ""
+	}
+	name, highest, first := t.Highest()
+	if highest == first {
+		return ""
+	}
+	return fmt.Sprintf("By the %s of these checkpoints on val another setting stands first: %s with %s against %s. "+
+		"`checkpoint.best.metric=val_%s` chooses checkpoints, jobs and settings by that.", page.Plain(results.MetricName(t.Metric)), name,
+		page.Sig(highest, 4), page.Sig(first, 4), t.Metric)
+}
+
 func (v *View) writeVerdicts(d *page.Document) {
 	t := v.verdicts
 	if t == nil {
 		return
 	}
 	d.Heading(2, "Verdicts")
-	text := fmt.Sprintf("Mean %s of what the jobs ended with, on the questions of %s.", page.Plain(results.MetricName(t.Metric)),
-		page.Plain(t.Split))
+	judged := "what the jobs ended with"
+	if _, err := results.EvaluationOf(v.compared[0].runs[0], t.Split, t.Metric, record.PolicyBest); err == nil {
+		judged = "the jobs' best checkpoints"
+	}
+	text := fmt.Sprintf("Mean %s of %s, on the questions of %s.", page.Plain(results.MetricName(t.Metric)), judged, page.Plain(t.Split))
 	if n := len(t.Rows); n > 1 {
 		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and "+
 			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.opt.Objectives[0].Name), n)

@@ -131,7 +131,7 @@ func TestForwardEqualsThePlainModel(t *testing.T) {
 						if !b.Valid[i*b.G+g] {
 							continue
 						}
-						want := plain(p, src, q, b.Action(i, g), 1.3)
+						want := plain(p, src, q, actionsOf(b, i, g), 1.3)
 						at := (i*b.G + g) * b.T
 						golden.Close(t, got[at:at+b.T], want, 3e-5) // float32 logits of size 10: a few 1e-6 a term
 					}
@@ -191,9 +191,9 @@ func TestStartIsSimilarity(t *testing.T) {
 	want := beamdata.Similarity(src.set, 4)
 	b, _ := p.Decode(src, queries, 4, 1)
 	for i := range queries {
-		for s, a := range b.Action(i, 0) {
+		for s, a := range actionsOf(b, i, 0) {
 			if int32(a) != want[i][s] {
-				t.Errorf("query %d: selected %v, similarity selects %v", i, b.Action(i, 0), want[i])
+				t.Errorf("query %d: selected %v, similarity selects %v", i, actionsOf(b, i, 0), want[i])
 				break
 			}
 		}
@@ -221,7 +221,7 @@ func TestBeamSearchIsExhaustiveWhenWide(t *testing.T) {
 			}
 		}
 	}
-	if got := b.Action(0, 0); got[0] != bestPair[0] || got[1] != bestPair[1] {
+	if got := actionsOf(b, 0, 0); got[0] != bestPair[0] || got[1] != bestPair[1] {
 		t.Errorf("best beam %v, exhaustive best %v", got, bestPair)
 	}
 	golden.Close(t, scores[:1], []float64{best}, 3e-5)
@@ -229,7 +229,7 @@ func TestBeamSearchIsExhaustiveWhenWide(t *testing.T) {
 		t.Errorf("%d beams, want all %d ordered pairs", b.NumValid(), k*(k-1))
 	}
 	greedy, _ := p.Decode(src, []int{q}, 2, 1)
-	first := greedy.Action(0, 0)[0]
+	first := actionsOf(greedy, 0, 0)[0]
 	for j := range k {
 		if plain(p, src, q, []int64{int64(j)}, 1)[0] > plain(p, src, q, []int64{first}, 1)[0]+1e-6 {
 			t.Errorf("greedy took %d, %d is more probable", first, j)
@@ -245,7 +245,7 @@ func TestSamplesFollowThePolicy(t *testing.T) {
 	b := p.Sample(src, []int{q}, n, 2, 1.7, 11)
 	counts := map[[2]int64]float64{}
 	for g := range n {
-		a := b.Action(0, g)
+		a := actionsOf(b, 0, g)
 		if a[0] == a[1] {
 			t.Fatal("an example was chosen twice")
 		}

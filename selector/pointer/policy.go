@@ -157,9 +157,6 @@ func (p *Policy) Options() Options { return p.opt }
 // SetShots sets how many examples the policy is asked for; its checkpoints say so.
 func (p *Policy) SetShots(n int) { p.opt.ShotNum = &n }
 
-// Dim returns the width of the embeddings it reads.
-func (p *Policy) Dim() int { return p.dim }
-
 // Clone returns a selector with its own copy of the weights.
 func (p *Policy) Clone() selector.Policy {
 	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables, diversity: p.diversity}

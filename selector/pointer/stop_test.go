@@ -27,7 +27,7 @@ func TestRecordedCandidatesEnd(t *testing.T) {
 			src := scene(t, 12, 3)
 			src.EndRecorded(tc.shots)
 			b := src.Recorded([]int{0, 5})
-			if got := trim(b, 0); b.T != tc.t || len(got) != tc.end || (got[len(got)-1] == Stop) != tc.stops {
+			if got := b.Scored(0, 0); b.T != tc.t || len(got) != tc.end || (got[len(got)-1] == Stop) != tc.stops {
 				t.Errorf("%d steps, candidate %v", b.T, got)
 			}
 		})
@@ -35,10 +35,10 @@ func TestRecordedCandidatesEnd(t *testing.T) {
 	src := scene(t, 12, 5) // query 0 has 5 candidates: all are chosen
 	src.EndRecorded(6)
 	b := src.Recorded([]int{0, 1})
-	if got := trim(b, 0); len(got) != 5 || slices.Contains(got, Stop) {
+	if got := b.Scored(0, 0); len(got) != 5 || slices.Contains(got, Stop) {
 		t.Errorf("the whole pool is chosen, then %v", got)
 	}
-	if got := b.Action(1, 0); got[5] != Stop {
+	if got := actionsOf(b, 1, 0); got[5] != Stop {
 		t.Errorf("5 of 8 are chosen, then %v", got)
 	}
 }

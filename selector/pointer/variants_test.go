@@ -235,7 +235,7 @@ func TestVariantsEqualTheirFormulas(t *testing.T) {
 					if !b.Valid[i*b.G+g] {
 						continue
 					}
-					want := plain(p, src, q, b.Action(i, g), temperature)
+					want := plain(p, src, q, actionsOf(b, i, g), temperature)
 					at := (i*b.G + g) * b.T
 					golden.Close(t, logp[at:at+len(want)], want, tol)
 					for s := range want {
@@ -247,7 +247,7 @@ func TestVariantsEqualTheirFormulas(t *testing.T) {
 								h -= math.Exp(lp) * lp
 							}
 						}
-						a := b.Action(i, g)[s]
+						a := actionsOf(b, i, g)[s]
 						if a == Stop {
 							a = int64(columns - 1)
 						}
@@ -451,7 +451,7 @@ func TestVariantsSampleAndSearch(t *testing.T) {
 			if wide.NumValid() != len(every) {
 				t.Errorf("%d beams, want all %d selections", wide.NumValid(), len(every))
 			}
-			if got := trim(wide, 0); !slices.Equal(got, every[best]) {
+			if got := wide.Scored(0, 0); !slices.Equal(got, every[best]) {
 				t.Errorf("best beam %v, best selection %v", got, every[best])
 			}
 			golden.Close(t, scores[:1], logp[best:best+1], 3e-6)
@@ -460,7 +460,7 @@ func TestVariantsSampleAndSearch(t *testing.T) {
 			samples := p.Sample(src, []int{0}, n, v.shots, 2, 11)
 			counts := map[string]float64{}
 			for g := range n {
-				counts[fmt.Sprint(trim(samples, g))]++
+				counts[fmt.Sprint(samples.Scored(0, g))]++
 			}
 			chi, cells, seen := 0.0, 0, 0.0
 			for i, lp := range score(2) {
@@ -481,15 +481,10 @@ func TestVariantsSampleAndSearch(t *testing.T) {
 	}
 }
 
-// trim returns the scored steps of candidate g of the first query.
-func trim(b *selector.Batch, g int) []int64 {
-	var out []int64
-	for t, a := range b.Action(0, g) {
-		if b.Mask[g*b.T+t] != 0 {
-			out = append(out, a)
-		}
-	}
-	return out
+// actionsOf returns the T steps of candidate g of query i, scored or not.
+func actionsOf(b *selector.Batch, i, g int) []int64 {
+	at := (i*b.G + g) * b.T
+	return b.Actions[at : at+b.T]
 }
 
 // TestVariantCheckpoints: a checkpoint rebuilds every variant, whatever is configured, and contradicting it is an error.

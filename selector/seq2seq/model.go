@@ -153,9 +153,6 @@ func (m *Model) wire() {
 // Config returns the sizes.
 func (m *Model) Config() *Config { return m.cfg }
 
-// Options returns the configuration the model was opened with.
-func (m *Model) Options() Options { return m.opt }
-
 // MaxSourceTokens is the longest source that should be encoded: the option, else what the model was made for.
 func (m *Model) MaxSourceTokens() int {
 	made := cmp.Or(m.cfg.Positions, 512) // T5's training length; its relative positions take any

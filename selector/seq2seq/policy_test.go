@@ -295,7 +295,7 @@ func TestCheckpoints(t *testing.T) {
 			"all": openTiny(t, model, func(o *Options) { o.TuneAll = true })} {
 			perturb(m, 0.01, 1)
 			path := save(m)
-			opt := m.Options()
+			opt := m.opt
 			opt.Adapter, opt.TuneAll = nil, false
 			again, err := OpenCheckpoint(path, opt, "cpu", 99, nil)
 			if err != nil {

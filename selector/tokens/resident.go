@@ -251,19 +251,12 @@ func (b *residentBatch) take(rows []int) {
 
 // fill gives the sequences what was drawn for them, up to the token that ended each. sync
 func (b *residentBatch) fill(all []*Sequence) {
-	drawn := torchx.Data[int64](b.drawn)
-	var kept, logp []float64
-	if !b.kept.Nil() {
-		kept = torchx.Data[float64](b.kept)
-	}
-	if !b.logp.Nil() {
-		logp = torchx.Data[float64](b.logp)
-	}
+	values := torchx.Read(b.drawn, b.kept, b.logp)
 	o := b.opt
 	for i, s := range all {
 		for t := range o.MaxNewTokens {
 			k := t*b.all + i
-			if s.append(drawn[k], o, at(kept, k), at(logp, k)) {
+			if s.append(int64(values[0][k]), o, at(values[1], k), at(values[2], k)) {
 				break
 			}
 		}

@@ -268,9 +268,6 @@ func (w *Weights) Frozen() *weights.Frozen { return w.frozen }
 // Adapted returns how the adapters are made, nil where there are none.
 func (w *Weights) Adapted() *lora.Config { return w.adapted }
 
-// Modules returns the adapted layers by name.
-func (w *Weights) Modules() map[string]lora.Module { return w.modules }
-
 // CheckAdapter compares the adapters with the folder that they were loaded from (SECTION.adapter).
 func (w *Weights) CheckAdapter() error { return lora.Check(w.options.Adapter, w.modules, w.params) }
 

@@ -125,7 +125,7 @@ func prompt(t *testing.T, name string) *processor.Prompt {
 		for _, file := range e.Preprocess.Videos[name].Frames {
 			frames = append(frames, read(file))
 		}
-		patches, err := config.Video(frames, 2/float64(p.Seconds[i]))
+		patches, err := config.Video(len(frames), func(i int) (image.Image, error) { return frames[i], nil }, 2/float64(p.Seconds[i]))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -181,9 +181,6 @@ func (m *Model) CheckTraining() error {
 // Config returns the sizes.
 func (m *Model) Config() *Config { return m.cfg }
 
-// Options returns the configuration the model was opened with.
-func (m *Model) Options() Options { return m.opt }
-
 // SaveMerged writes the whole model as a Hugging Face folder (tokens.Weights.WriteMerged).
 func (m *Model) SaveMerged(path, dtype string) error {
 	return m.WriteMerged(path, dtype, map[string]any{"tie_word_embeddings": m.cfg.Tied})

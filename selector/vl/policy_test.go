@@ -221,10 +221,12 @@ func TestTunedParts(t *testing.T) {
 				}
 			}
 			if m.opt.LoRA.Enabled {
-				for _, a := range m.cfg.linears() {
-					if _, ok := m.Modules()[a.Name]; ok {
-						want = append(want, "base_model.model."+a.Name+".lora_A.weight", "base_model.model."+a.Name+".lora_B.weight")
-					}
+				adapted, err := m.Adapted().Select(m.cfg.linears())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, a := range adapted {
+					want = append(want, "base_model.model."+a.Name+".lora_A.weight", "base_model.model."+a.Name+".lora_B.weight")
 				}
 			}
 			if got := m.Params().Names(); !slices.Equal(got, want) {
@@ -270,7 +272,7 @@ func TestCheckpoints(t *testing.T) {
 	t.Run("adapters", func(t *testing.T) {
 		m := withAdapter(t, "mid")
 		path := save(m)
-		opt := m.Options()
+		opt := m.opt
 		opt.Adapter = nil
 		again, err := OpenCheckpoint(path, opt, "cpu", 99, nil)
 		if err != nil {

@@ -143,6 +143,23 @@ func TestResidentFrees(t *testing.T) {
 	}
 }
 
+// TestResidentCopiesNothingForAToken: however many tokens are drawn on the device, as much is copied to it, and the host reads once.
+func TestResidentCopiesNothingForAToken(t *testing.T) {
+	m := openTiny(t, "tiny_tied", nil)
+	var counted [2]torchx.Counts
+	for i, tokens := range []int{5, 40} {
+		c := residentCases()[2]
+		c.opt.MaxNewTokens = tokens
+		c.generate(t, m, true) // the pictures' vectors stay
+		before := torchx.Counted()
+		c.generate(t, m, true)
+		counted[i] = torchx.Counted().Minus(before)
+	}
+	if a, b := counted[0], counted[1]; a.Uploads != b.Uploads || a.ReadBacks != 1 || b.ReadBacks != 1 {
+		t.Errorf("5 tokens %+v, 40 tokens %+v: want the same uploads and one read-back", a, b)
+	}
+}
+
 // TestResidentOnCUDA: recorded steps on CUDA draw in float32 what the CPU draws; in bfloat16 they say of every token what a
 // forward pass says of it.
 func TestResidentOnCUDA(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/program"
 	"fulcrum/reports/record"
 )
 
@@ -132,14 +133,15 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 // command prepares the process of a job. What it prints goes to log, and to where else the supervision says from when
 // announced is closed.
 func (s Supervision) command(ctx context.Context, job Job, args []string, log io.Writer, announced <-chan struct{}) (*exec.Cmd, error) {
-	program := s.Program
-	if program == "" {
+	path := s.Program
+	if path == "" {
 		var err error
-		if program, err = os.Executable(); err != nil {
+		if path, err = os.Executable(); err != nil {
 			return nil, err
 		}
 	}
-	cmd := exec.CommandContext(ctx, program, args...)
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Args[0] = program.Called() // in the commands that the job prints: a sweep's kept program goes with its end
 	cmd.Dir = job.Cwd
 	cmd.Env = slices.Concat(os.Environ(), s.Env, job.Env)
 	both := &sharedWriter{w: log}

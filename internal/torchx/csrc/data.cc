@@ -110,12 +110,6 @@ void fc_generator_free(Generator g) { delete static_cast<at::Generator *>(g); }
 const char *fc_generator_seed(Generator g, uint64_t seed) {
   return guard([&] { static_cast<at::Generator *>(g)->set_current_seed(seed); });
 }
-const char *fc_generator_state(Generator g, Tensor *out) {
-  return guard([&] { *out = wrap(static_cast<at::Generator *>(g)->get_state()); });
-}
-const char *fc_generator_set_state(Generator g, Tensor state) {
-  return guard([&] { static_cast<at::Generator *>(g)->set_state(*state); });
-}
 const char *fc_uniform_(Tensor x, double lo, double hi, Generator g) {
   return guard([&] {
     at::NoGradGuard no_grad;

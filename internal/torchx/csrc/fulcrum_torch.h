@@ -123,8 +123,6 @@ const char *fc_adamw(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_sc
 const char *fc_generator(uint64_t seed, const char *device, Generator *out);
 void fc_generator_free(Generator g);
 const char *fc_generator_seed(Generator g, uint64_t seed);
-const char *fc_generator_state(Generator g, Tensor *out);
-const char *fc_generator_set_state(Generator g, Tensor state);
 const char *fc_uniform_(Tensor x, double lo, double hi, Generator g);
 const char *fc_normal_(Tensor x, double mean, double std, Generator g);
 

@@ -225,15 +225,10 @@ func (c Config) Image(img image.Image) (Patches, error) {
 // Patches returns the patches of an image whose sides are multiples of a cell's, as it is.
 func (c Config) Patches(img *RGB) Patches { return c.patches([]*RGB{img}) }
 
-// Video returns the patches of frames sampled at fps frames a second; 0 stands for 2, the default of
-// the published models. All frames take the size of the first; a last group that is not full repeats
-// the last frame.
-func (c Config) Video(frames []image.Image, fps float64) (Patches, error) {
-	return c.VideoOf(len(frames), func(i int) (image.Image, error) { return frames[i], nil }, fps)
-}
-
-// VideoOf is Video of n frames that are read one after the other: each is resized before the next comes.
-func (c Config) VideoOf(n int, frame func(i int) (image.Image, error), fps float64) (Patches, error) {
+// Video returns the patches of n frames sampled at fps frames a second; 0 stands for 2, the default of the published models. The
+// frames are read one after the other, and each is resized before the next comes. All take the size of the first; a last group that
+// is not full repeats the last frame.
+func (c Config) Video(n int, frame func(i int) (image.Image, error), fps float64) (Patches, error) {
 	fps = cmp.Or(fps, DefaultFPS)
 	if fps < 0 || math.IsNaN(fps) || math.IsInf(fps, 0) {
 		return Patches{}, fmt.Errorf("video: fps %g, want a positive number", fps)

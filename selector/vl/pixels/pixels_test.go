@@ -71,6 +71,10 @@ func hashFloats(v []float32) string { // little-endian machines only, as the fix
 	return hash(unsafe.Slice((*byte)(unsafe.Pointer(&v[0])), 4*len(v)))
 }
 
+func patchesOf(c Config, frames []image.Image, fps float64) (Patches, error) {
+	return c.Video(len(frames), func(i int) (image.Image, error) { return frames[i], nil }, fps)
+}
+
 func TestSmartResize(t *testing.T) {
 	want, _ := openReference(t)
 	for _, c := range want.SmartResize {
@@ -104,7 +108,7 @@ func TestPatchesAreThoseOfTheReference(t *testing.T) {
 		for _, f := range c.Frames {
 			frames = append(frames, decode(t, "testdata", f))
 		}
-		got, err := config.Video(frames, c.FPS)
+		got, err := patchesOf(config, frames, c.FPS)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,11 +151,11 @@ func TestPatchesAgainstTheArrays(t *testing.T) {
 func TestVideo(t *testing.T) {
 	_, config := openReference(t)
 	a, b, c := decode(t, "testdata/images/vid0_0.png"), decode(t, "testdata/images/vid0_1.png"), decode(t, "testdata/images/img4.png")
-	odd, err := config.Video([]image.Image{a, b, c}, 0)
+	odd, err := patchesOf(config, []image.Image{a, b, c}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	even, err := config.Video([]image.Image{a, b, c, c}, 2)
+	even, err := patchesOf(config, []image.Image{a, b, c, c}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,11 +177,11 @@ func TestVideo(t *testing.T) {
 		t.Errorf("keys %q and %q of one image, %q of a video", first.Key, again.Key, odd.Key)
 	}
 	for _, fps := range []float64{-1, math.NaN(), math.Inf(1)} {
-		if _, err := config.Video([]image.Image{a}, fps); err == nil {
+		if _, err := patchesOf(config, []image.Image{a}, fps); err == nil {
 			t.Errorf("fps %g is taken", fps)
 		}
 	}
-	if _, err := config.Video(nil, 1); err == nil || !strings.Contains(err.Error(), "no frames") {
+	if _, err := patchesOf(config, nil, 1); err == nil || !strings.Contains(err.Error(), "no frames") {
 		t.Errorf("no frames: %v", err)
 	}
 	if _, err := config.Image(newRGB(28, 5600)); err == nil ||

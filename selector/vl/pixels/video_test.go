@@ -113,7 +113,7 @@ func TestVideoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	bounded := DefaultSampling().Bounds(config, 4)
-	want, err := bounded.Video([]image.Image{img, img, img, img}, 2)
+	want, err := patchesOf(bounded, []image.Image{img, img, img, img}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,7 @@ func (p *Processor) video(part chat.Part) (pixels.Patches, error) {
 		}
 	}
 	return p.cache.Files(files, part.FPS, c, func() (pixels.Patches, error) {
-		return c.VideoOf(len(files), func(i int) (image.Image, error) { return pixels.Decode(files[i]) }, part.FPS)
+		return c.Video(len(files), func(i int) (image.Image, error) { return pixels.Decode(files[i]) }, part.FPS)
 	})
 }
 

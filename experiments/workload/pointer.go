@@ -153,7 +153,8 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 }
 
 // TellSkipped says what of the data is not used, and which keys are not read.
-func TellSkipped(j *job.Job, d record.DataSummary) {
+func TellSkipped(j *job.Job) {
+	d := j.Data
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
 		text := "data: not used: " + record.SkippedText(reason, d.Skipped[reason])
 		if at := d.SkippedAt[reason]; at != "" {

@@ -142,6 +142,7 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]
 type otherData struct{ src selector.Source }
 
 func (d otherData) Beams(string) (selector.Source, error)   { return d.src, nil }
+func (d otherData) Demos(string) (selector.Source, error)   { return d.src, nil }
 func (d otherData) Records(string) (selector.Source, error) { return d.src, nil }
 func (d otherData) Online(string) (selector.Source, error)  { return d.src, nil }
 

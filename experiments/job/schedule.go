@@ -14,8 +14,10 @@ import (
 
 // Sources is where phases get their queries from. phase names who asks, for the error when there are none.
 type Sources interface {
-	// Beams returns the recorded candidates that sft and rce imitate.
+	// Beams returns the recorded candidates that rce imitates.
 	Beams(phase string) (selector.Source, error)
+	// Demos returns those that sft imitates: demonstrations where the data has some, else Beams.
+	Demos(phase string) (selector.Source, error)
 	// Records returns the recorded groups of offline GRPO.
 	Records(phase string) (selector.Source, error)
 	// Online returns the queries of rollouts.

@@ -144,7 +144,7 @@ func (w *textWorkload[P]) Recompute(report *preflight.Report, plan phases.Plan, 
 		if err := w.roundTrip(report, src, t.Queries); err != nil {
 			return err
 		}
-		if !scores || src.Set() == w.bundle.Demos {
+		if !scores || src.Set() == w.demos {
 			continue
 		}
 		if err := report.Scores(t, w.policy, data, 0); err != nil {

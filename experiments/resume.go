@@ -100,7 +100,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 			}
 			if !same {
 				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; start anew "+
-					"elsewhere: %s", dir, runfolder.Marker, program.Command("--rerun", dir))
+					"elsewhere: %s", dir, runfolder.Marker, program.OnFolder("--rerun", dir))
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func sameJob(c *configs.Composed, dir string) error {
 func finished(dir, state string, cfg *job.Config) error {
 	if state == record.StatePruned {
 		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); train it to the end elsewhere: %s\n",
-			dir, program.Command("--rerun", dir))
+			dir, program.OnFolder("--rerun", dir))
 	} else {
 		stdout.Printf("%s: this run is finished\n", dir)
 	}

@@ -65,6 +65,9 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 			if err != nil {
 				return err
 			}
+			if len(tables) == 0 {
+				return fmt.Errorf("%s: no results yet, and so no table of them", filepath.Clean(args[0]))
+			}
 			if together := *format != "latex" && *format != "markdown"; *what == "table" && together {
 				tables = []*page.Table{export.Merge(tables)}
 			}
@@ -143,9 +146,6 @@ func exportTables(paths []string, what string) ([]*page.Table, error) {
 			return nil, err
 		}
 		tables = d.Tables
-	}
-	if len(tables) == 0 {
-		return nil, fmt.Errorf("%s: no results yet, and so no table of them", filepath.Clean(paths[0]))
 	}
 	return tables, nil
 }

@@ -119,7 +119,7 @@ func NoRun(dir string) error {
 		names = append(names, filepath.Dir(filepath.Dir(path)))
 	}
 	return usage.Errorf("%s: neither a run folder nor a sweep folder, but some lie below it, such as %s; list them: %s", dir,
-		strings.Join(names, " and "), program.Command("ls", dir))
+		strings.Join(names, " and "), program.OnFolder("ls", dir))
 }
 
 // Enter makes the folder cwd, where the run in dir was started, the current one.

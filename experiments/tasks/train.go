@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
@@ -74,8 +73,8 @@ func train(ctx context.Context, j *job.Job) error {
 
 // logPeak says what a GPU's memory held at most, beside the preflight's forecast.
 func logPeak(j *job.Job) {
-	var n int
-	if _, err := fmt.Sscanf(j.Device, "cuda:%d", &n); err != nil {
+	n, ok := torchx.CUDAIndex(j.Device)
+	if !ok {
 		return
 	}
 	if m, err := torchx.MemoryOfCUDA(n, false); err == nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
 )
@@ -167,10 +168,9 @@ func listed(tensors []tensorfile.Tensor) string {
 	if len(tensors) == 0 {
 		return "none"
 	}
-	var parts []string
-	for _, t := range tensors[:min(most, len(tensors))] {
-		parts = append(parts, fmt.Sprintf("%s %s %v", t.Name, t.DType, t.Shape))
-	}
+	parts := list.Map(tensors[:min(most, len(tensors))], func(t tensorfile.Tensor) string {
+		return fmt.Sprintf("%s %s %v", t.Name, t.DType, t.Shape)
+	})
 	if len(tensors) > most {
 		parts = append(parts, "…")
 	}

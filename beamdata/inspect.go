@@ -17,6 +17,7 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/texts"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/stat"
 	summary "fulcrum/reports/record"
@@ -305,11 +306,7 @@ func (in *Inspection) forPredict(f *beamFile, rows int, opt Options) bool {
 		return false
 	}
 	in.add("queries", "%d", len(queries.ids))
-	var pools []float64
-	for _, pool := range queries.pools {
-		pools = append(pools, float64(len(pool)))
-	}
-	in.spread("pool size", pools)
+	in.spread("pool size", list.Map(queries.pools, func(pool []int32) float64 { return float64(len(pool)) }))
 	in.add("use", "task=predict: no query has a usable trajectory, so no run can train on the file")
 	delete(f.counts, "query_without_trajectories")
 	in.unused(f)

@@ -151,8 +151,8 @@ func Blank(same, looked int, zero bool, a, b int64, lim Limits) []Fault {
 		what = "rows of zeros"
 	}
 	return []Fault{{Check: "blank_rows", Value: s, Limit: lim.Blank, Key: "data.embeddings",
-		Message: fmt.Sprintf("%s have %s in the embedding table (queries %d and %d, for example): it was not filled there; whatever else depends "+
-			"on these rows is not looked at", of(same, looked, "queries"), what, a, b)}}
+		Message: fmt.Sprintf("%s have %s in the embedding table (queries %d and %d, for example): it was not filled there; whatever else "+
+			"depends on these rows is not looked at", of(same, looked, "queries"), what, a, b)}}
 }
 
 // fewBlank is how many queries with one row are more than copies of a question.

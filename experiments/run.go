@@ -201,6 +201,9 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		return err
 	}
 	defer r.Log.Close()
+	for _, text := range r.composed.Idle() {
+		r.Log.Warnf("%s", text)
+	}
 	r.startMLflow()
 	r.startWandB()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {

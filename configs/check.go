@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 )
@@ -141,13 +142,7 @@ func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 	return out
 }
 
-func (f *field) keys() []string {
-	var out []string
-	for _, c := range f.fields {
-		out = append(out, c.key)
-	}
-	return out
-}
+func (f *field) keys() []string { return list.Map(f.fields, func(c *field) string { return c.key }) }
 
 // convert gives n the field's type when nothing is lost; nil when it does not fit.
 func (c *checker) convert(f *field, n *Node) *Node {

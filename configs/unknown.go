@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -171,9 +172,7 @@ func Settings(req Request, word, value string) []string {
 	if err != nil {
 		return nil
 	}
-	if value == "" {
-		value = "VALUE"
-	}
+	value = cmp.Or(value, "VALUE")
 	name := strings.ReplaceAll(strings.TrimLeft(word, "-"), "-", "_")
 	groups, options, err := c.lib.allGroups("")
 	if err != nil {

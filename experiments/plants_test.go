@@ -236,7 +236,7 @@ func codePlants() []plant {
 			edits: []edit{{"greedy, _ := policy.Decode(src, queries, data.Shots, 1)", "greedy, _ := policy.Decode(src, queries, data.Shots, " +
 				"1); greedy.Actions = append(slices.Clone(greedy.Actions[greedy.T:]), greedy.Actions[:greedy.T]...)"}}},
 		{name: "validation is reported too high", check: "validation_misreported",
-			edits: []edit{{"s.doc.Scored(v.Rewards)", `m["val_reward"] = 1.1 * m["val_reward"].(float64); s.doc.Scored(v.Rewards)`}}},
+			edits: []edit{{"s.doc.Scored(v.scores())", `m["val_reward"] = 1.1 * m["val_reward"].(float64); s.doc.Scored(v.scores())`}}},
 	}
 }
 

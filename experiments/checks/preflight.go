@@ -16,6 +16,7 @@ import (
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -37,6 +38,9 @@ func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases
 	if special {
 		e = p.Effort(opt.Queries)
 		opt.Queries, trial.Unused, trial.Rough = e.Queries, p.Unused, e.Rough
+	}
+	if s, ok := w.(workload.Scaler); ok {
+		trial.Scale = s.Scale
 	}
 	if !e.Long {
 		stages, err := stagesOf(j, w, plan, false)
@@ -135,6 +139,13 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]
 				harder.Optim.GradClipNorm = norm
 				return harder.BuildPhase(info.Name, otherData{src})
 			},
+		}
+		if e, ok := p.(phases.Expecter); ok {
+			lim := e.Expected()
+			stage.Epochs, stage.Steps, stage.Rate = info.Epochs, phases.StepsPerEpoch(p)*info.Epochs, lim.LR
+			for n := range stage.Steps {
+				stage.Travel += lim.LR * schedule.LROptions(lim.LRPlan).At(n, stage.Steps)
+			}
 		}
 		if s, ok := w.(workload.Sizer); ok {
 			stage.Largest = func(n int) []int { return s.Largest(info.Source, n) }

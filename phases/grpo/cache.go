@@ -2,6 +2,7 @@ package grpo
 
 import (
 	"context"
+	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
@@ -114,7 +115,7 @@ func (k *cachedLogProbs) take(b *selector.Batch, out selector.Output, steps bool
 			}
 		}
 		at := i * b.G
-		k.logp[q], k.width[q] = append([]float32(nil), logp[at*w:(at+size)*w]...), w
+		k.logp[q], k.width[q] = slices.Clone(logp[at*w:(at+size)*w]), w
 		if k.dist == nil {
 			continue
 		}

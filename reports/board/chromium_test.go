@@ -315,6 +315,8 @@ func TestInBrowser(t *testing.T) {
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
 	w.until("document.querySelectorAll('.forest .better circle').length === 1 && document.querySelectorAll('.uplot').length > 1")
 	w.until("document.querySelector('#settings td code')?.textContent === 'grpo.lr'")
+	w.until("document.querySelector('#pairs table tbody tr')?.innerText.replace(/\\s+/g, ' ')" +
+		" === 'reward on dev, minus A B +0.219 [+0.214, +0.225] better'")
 	inside := w.js("(l => +l.getAttribute('x1') >= 200 && +l.getAttribute('x2') <= 616)(document.querySelector('.forest .whisker'))")
 	if inside != true {
 		t.Error("a whisker leaves its axis")

@@ -41,7 +41,8 @@ type entry struct {
 	Left      *float64 `json:"left,omitempty"`     // seconds, about
 	Metric    string   `json:"metric,omitempty"`   // what best, baseline and gain are
 	Split     string   `json:"split,omitempty"`
-	Data      string   `json:"data,omitempty"` // name and fingerprint, of a run that has ended: scores on other data are no rivals
+	Policy    string   `json:"policy,omitempty"` // the phase that the score is of the end of; "": the best policy, or rows of one that goes on
+	Data      string   `json:"data,omitempty"`   // name and fingerprint, of a run that has ended: scores on other data are no rivals
 	Best      *float64 `json:"best,omitempty"`
 	Baseline  *float64 `json:"baseline,omitempty"`
 	Over      string   `json:"over,omitempty"`      // name of the baseline
@@ -182,6 +183,9 @@ func (e *entry) judged(stages []record.StageResult) {
 		return
 	}
 	e.Split, e.Metric, e.Best = planned.Split, planned.Metric, finite(planned.Mean)
+	if planned.Policy != record.PolicyBest {
+		e.Policy = planned.Policy
+	}
 	for _, y := range results.YardsticksOf(results.TableOf(stages, *planned)) {
 		p := *y.Gain(planned)
 		if p == nil {
@@ -265,7 +269,7 @@ func (e *entry) follow(c *curves.Curves) {
 		e.Phase, e.Epoch, e.Step = p.Name, p.Epochs, max(e.Step, p.To)
 	}
 	if c.Started > 0 {
-		e.Seconds = c.Updated - c.Started
+		e.Seconds = c.Updated - c.Started - c.Paused
 	}
 	for _, line := range c.Events {
 		var event struct {

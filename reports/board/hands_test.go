@@ -199,6 +199,10 @@ func handsOnList(w *browser) {
 	w.keys("x")
 	w.click("[...document.querySelectorAll('.tag')].find((e) => e.textContent === 'good')", 1)
 	w.until("document.querySelectorAll('.row[data-id]').length === 1 && location.hash.includes('tag%3Agood')")
+	w.keys("j", "Enter")
+	w.until("location.hash.startsWith('#/run/')")
+	w.keys("g")
+	w.until("document.querySelectorAll('.row[data-id]').length === 1 && location.hash.includes('tag%3Agood')")
 }
 
 // A click on score puts the runs that can be compared by it together, the best first: rewards fall, losses rise, and of each kind

@@ -22,25 +22,28 @@ function gainOf(run) {
 // the baseline. Null: the run has no such number.
 function rivals(run, key) {
   if (key === "gain" ? gainOf(run) == null : run.best == null) return null;
-  return [run.metric, run.split, run.data, key === "gain" && run.over].join(" ");
+  return [run.metric, run.split, run.policy, run.data, key === "gain" && run.over].join(" ");
 }
 
 const minimized = (run) => run.metric === "loss";
 
 // measureOf says what a run's score is, and on which split: runs of one list may differ in it.
 export function measureOf(run) {
-  return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}` : null;
+  return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}${run.policy ? ` after ${run.policy}` : ""}` : null;
 }
 
 // natural orders names as readers count: 9 before 10.
 const natural = new Intl.Collator("en", { numeric: true }).compare;
+
+// tagWord is a tag as one word of a filter.
+const tagWord = (tag) => tag.toLowerCase().replaceAll(" ", "_");
 
 // matches says whether a run has every word of a filter: in its path, state, title, overrides, tags or note. A word like
 // tag:x or state:x looks there alone.
 function matches(run, words) {
   const text = [run.path, run.state, run.title, run.task, measureOf(run), (run.overrides || []).join(" "), (run.tags || []).join(" "), run.note].join(" ").toLowerCase();
   return words.every((word) => {
-    if (word.startsWith("tag:")) return (run.tags || []).some((t) => t.toLowerCase().includes(word.slice(4)));
+    if (word.startsWith("tag:")) return (run.tags || []).some((t) => tagWord(t).includes(word.slice(4)));
     if (word.startsWith("state:")) return run.state === word.slice(6);
     if (word.startsWith("sweep:")) return run.sweep === word.slice(6);
     return text.includes(word);
@@ -82,12 +85,13 @@ export class ListView {
     this.space = h("div", { class: "space", role: "rowgroup" });
     this.body = h("div", { class: "scroll", tabindex: "0", "aria-label": "Runs", onscroll: () => this.rows() }, this.space);
     this.note = h("p", { class: "quiet" });
-    this.compare = h("button", { onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
+    this.compare = h("button", { title: "the runs chosen with their boxes, or with the x key", onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
     fill(main, h("h1", { class: "hidden" }, "Runs"), h("div", { class: "tools" }, this.input, this.counts, this.compare,
       csvButton("runs", () => this.numbers())), this.sweeps, this.note,
     h("div", { class: "list", role: "table", "aria-label": "Runs" }, this.head, this.body));
     this.resize = () => this.rows();
     addEventListener("resize", this.resize);
+    store.list = location.hash || "#/";
     this.draw(true);
   }
 
@@ -99,7 +103,8 @@ export class ListView {
     const query = new URLSearchParams();
     if (this.filter) query.set("filter", this.filter);
     if (this.sort !== "-start") query.set("sort", this.sort);
-    history.replaceState(null, "", "#/" + (query.size ? "?" + query : ""));
+    store.list = "#/" + (query.size ? "?" + query : "");
+    history.replaceState(null, "", store.list);
   }
 
   // draw shows the list anew; anew starts at its top.
@@ -191,7 +196,7 @@ export class ListView {
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,
         onclick: (e) => { e.target.checked ? chosen.add(run.id) : chosen.delete(run.id); this.rows(); } })),
       h("span", { role: "cell", class: "c-path" }, h("span", { class: "names" }, h("a", { href: "#/run/" + run.id, title: run.path }, run.path),
-        (run.tags || []).map((tag) => h("button", { class: "tag", title: tag, onclick: () => this.toggle("tag:" + tag.toLowerCase().split(" ")[0]) }, tag)),
+        (run.tags || []).map((tag) => h("button", { class: "tag", title: tag, onclick: () => this.toggle("tag:" + tagWord(tag)) }, tag)),
         run.note ? h("span", { title: run.note, class: "quiet" }, "✎") : null),
       run.error && run.state !== "interrupted" ? h("small", { class: "under bad", title: run.error }, run.error) : h("small", { class: "under", title: set.join(" ") }, own || run.title || "")),
       h("span", { role: "cell", class: "c-state" }, badge(run.state)),

@@ -91,7 +91,7 @@ export class SweepView {
     const job = (j) => j.run ? h("a", { href: "#/run/" + j.run }, "job " + j.number) : "job " + j.number;
     const seconds = done.filter((j) => j.seconds > 0);
     const pace = seconds.length ? seconds.reduce((a, j) => a + j.seconds, 0) / seconds.length : null;
-    fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs")),
+    fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: store.list }, "Runs")),
       h("h1", {}, head.path, " ", head.running ? badge("running") : badge(done.length === w.jobs.length ? "done" : "stopped")),
       h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended` + (head.running && head.left != null ? `, about ${duration(head.left)} left` : "")),
         store.control && head.running ? control("stop", "sweep/" + this.id, this.said) : null,
@@ -136,7 +136,7 @@ export class SweepView {
     const keys = w.dimensions.map((d) => d.key);
     const shown = jobs.slice(0, 500);
     fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.place(); this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { selected: x === this.sort }, x)))),
-      h("button", { onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.filter((j) => j.run).length)}`),
+      h("button", { disabled: !jobs.some((j) => j.run), onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.filter((j) => j.run).length)}`),
       csvButton("jobs", () => [["job", "state", ...keys, ...w.objectives.map((o) => o.name), "epochs", "seconds", "cause"], ...jobs.map((j) => [j.number, j.state, ...keys.map((k) => j.params[k]), ...(w.objectives.map((o, i) => j.objectives?.[i])), j.epochs, j.seconds, j.cause])]),
       this.kept ? h("span", { class: "quiet" }, `${count(jobs.length)} of ${count(w.jobs.length)} jobs are in the ranges`) : jobs.length > shown.length ? h("span", { class: "quiet" }, `the first ${shown.length} of ${count(jobs.length)}`) : null),
     table([">job", "state", ...keys, ...w.objectives.map((o) => ">" + o.name), ">epochs", ">took"], shown.map((j) => [

@@ -32,7 +32,7 @@ func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases
 	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (preflight.enabled=false leaves it out)")
 	begin := time.Now()
 	opt, e := c.Preflight, workload.Effort{Queries: c.Preflight.Queries}
-	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.Compatible(),
+	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.AllowsNonFinite(),
 		WithHeads: workload.WithHeads(w.Policy())}
 	p, special := w.(workload.Prober)
 	if special {

@@ -121,7 +121,7 @@ func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
 // environment returns what phases train in.
 func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*phases.Env, error) {
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
-		ConfigHash: j.Hash, AllowNonFinite: j.Config.Compatible(), Gradients: leverplus.Gradients(j.Config),
+		ConfigHash: j.Hash, AllowNonFinite: j.Config.AllowsNonFinite(), Gradients: leverplus.Gradients(j.Config),
 		WithHeads: workload.WithHeads(w.Policy())}
 	if exporter, ok := w.(workload.Exporter); ok {
 		var err error

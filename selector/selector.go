@@ -268,7 +268,7 @@ type ForwardOptions struct {
 	Reference   torchx.Tensor // Dist of the reference policy on the same batch, if wanted: also return KL
 }
 
-// Output is what a policy thinks of a batch.
+// Output holds a policy's log-probabilities of a batch, and what else was asked for.
 type Output struct {
 	LogP torchx.Tensor // [B, G, T] log π(action | query, earlier actions); 0 where masked
 	Dist torchx.Tensor // [B, G, T, A] log-probabilities of all A actions, when asked for; very negative where impossible

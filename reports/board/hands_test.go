@@ -86,11 +86,12 @@ func TestByHand(t *testing.T) {
 	root, live := fullFolder(t)
 	more := filepath.Join(root, "sweep", "2")
 	var jobs atomic.Int32
-	b := Open(Options{Roots: []string{root}, Locked: func(dir string) bool { return dir == live && isRun(dir) },
+	no := func(string) error { return nil }
+	b := Open(Options{Roots: []string{root}, Locked: func(dir string) bool { return dir == live && isRun(dir) }, Stop: no, Resume: no,
 		Sweep: func(dir string) (sweepreport.Options, []sweepreport.Job, error) {
 			opt, all, err := sweepOf(dir)
 			if jobs.Load() > 0 {
-				all[2].State, all[2].Objectives = "done", []float64{0.6}
+				all[2].State, all[2].Objectives = []string{"done", "lost"}[jobs.Load()-1], []float64{0.6}
 			}
 			return opt, all, err
 		}})
@@ -130,6 +131,9 @@ func TestByHand(t *testing.T) {
 	w.until(shown(1) + " && document.activeElement.getAttribute('aria-valuetext') === '0.52 to 0.69'")
 	w.keys("Escape")
 	w.until(shown(3))
+	jobs.Store(2) // the last job's process is gone: it has not ended, and a resume makes it again
+	put(t, root, map[string]string{"sweep/" + sweepFile: "a still longer ledger"})
+	w.until("document.querySelector('.tools').innerText.includes('2 of 3 jobs ended') && document.querySelector('button.resume')")
 	w.quiet()
 
 	w.open(server.URL + "/#/run/" + idOf(live))

@@ -83,7 +83,8 @@ export class SweepView {
     const w = this.sweep, head = w?.sweep;
     if (!w) return;
     document.title = head.path + " · Fulcrum board";
-    const done = w.jobs.filter((j) => ["done", "pruned", "failed", "lost", "skipped"].includes(j.state));
+    const done = w.jobs.filter((j) => ["done", "pruned", "failed", "skipped"].includes(j.state)); // a lost job waits for a resume, which makes failed ones again too
+    const whole = w.jobs.every((j) => ["done", "pruned"].includes(j.state));
     const states = {};
     for (const job of w.jobs) states[job.state] = (states[job.state] || 0) + 1;
     const best = w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] != null).sort((a, b) => this.better(a, b))[0];
@@ -92,10 +93,10 @@ export class SweepView {
     const seconds = done.filter((j) => j.seconds > 0);
     const pace = seconds.length ? seconds.reduce((a, j) => a + j.seconds, 0) / seconds.length : null;
     fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: store.list }, "Runs")),
-      h("h1", {}, head.path, " ", head.running ? badge("running") : badge(done.length === w.jobs.length ? "done" : "stopped")),
+      h("h1", {}, head.path, " ", head.running ? badge("running") : badge(whole ? "done" : done.length === w.jobs.length ? "ended" : "stopped")),
       h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended` + (head.running && head.left != null ? `, about ${duration(head.left)} left` : "")),
         store.control && head.running ? control("stop", "sweep/" + this.id, this.said) : null,
-        store.control && !head.running && done.length < w.jobs.length ? control("resume", "sweep/" + this.id, this.said) : null,
+        store.control && !head.running && !whole ? control("resume", "sweep/" + this.id, this.said) : null,
         h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), this.said),
       best ? h("p", { class: "callout" }, best.untrained ? [`No job ${head.running ? "is" : "was"} better than the policy that it began with, which has ${w.objectives[0].name} ${num(best.objectives[0])}`, alike ? ` (${count(alike + 1)} jobs).` : ["; first ", job(best), "."]] :
         [head.running || done.length < w.jobs.length ? "Best so far: " : "Best: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,

@@ -17,6 +17,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 	for _, s := range onePerFile(b.Online, b.RCE, b.Records, b.Val, b.Eval) {
 		out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
 	}
+	out = audit.Once(out, "pool_unlike_query") // the files of a run have the same pools
 	if imitated.Len() > 0 && imitated != baseline {
 		out = append(out, audit.Rewards(imitated.groups("imitation", false), lim)...)
 	}
@@ -209,10 +210,20 @@ func (s *Set) auditPools(lim audit.Limits) []audit.Fault {
 		previous = pool
 	}
 	out := audit.OwnPools(s.Name, byID, byCopy, looked, example, lim)
-	if s.ownPools() {
+	if s.ownPools() && !s.drawnPools() {
 		out = append(out, audit.Nearness(s.Name, closer, lim)...)
 	}
 	return out
+}
+
+// drawnPools reports whether the pools look drawn at random, whatever the embeddings say.
+func (s *Set) drawnPools() bool {
+	const most = 128 // all pairs of them are compared
+	var pools [][]int32
+	for i := 0; i < s.Len(); i += audit.Every(s.Len(), most) {
+		pools = append(pools, s.Pool(i))
+	}
+	return audit.Drawn(pools, s.Table.Rows)
 }
 
 // ownPools reports whether queries have pools of their own, not one for all.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"fulcrum/internal/option"
 )
@@ -105,7 +104,7 @@ func (l *loader) beams() error {
 
 // split takes the validation queries out of the training sets. Candidates of a query may stand in two
 // files; the split is over the union of their ids, so a held-out query is held out of both.
-// keys are those of the file, for compat.
+// keys are those of the file, for the reference's split.
 func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 	b := l.bundle
 	isVal := map[int64]bool{}
@@ -174,26 +173,4 @@ func (l *loader) inFileOrder(s *Set, f *beamFile) (*Set, error) {
 		}
 	}
 	return s.Subset(indices), nil
-}
-
-// compatVal returns the validation queries of the reference's split, which counts every entry of the file whose key is a
-// number; those that are dropped later leave their part smaller. Without a file (a reader alone) ids are the keys.
-func compatVal(keys []string, ids []int64, ratio float64) (map[int64]bool, error) {
-	if keys == nil {
-		for _, id := range ids {
-			keys = append(keys, strconv.FormatInt(id, 10))
-		}
-	}
-	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
-		_, ok := pythonInt(key)
-		return !ok // no query: it was counted when the file was read
-	})
-	_, val, err := compatSplit(keys, ratio)
-	out := map[int64]bool{}
-	for _, key := range val {
-		if id, err := strconv.ParseInt(key, 10, 64); err == nil {
-			out[id] = true
-		}
-	}
-	return out, err
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/conversation"
+	"fulcrum/internal/list"
 )
 
 // Dataset is a value of data.name: where the data comes from, and which policies read it. An entry is one file with
@@ -43,9 +44,5 @@ func (o Options) datasetOf(table []Dataset) (Dataset, error) {
 
 // names returns the names of the entries.
 func names(table []Dataset) []string {
-	out := make([]string, len(table))
-	for i, d := range table {
-		out[i] = d.Name
-	}
-	return out
+	return list.Map(table, func(d Dataset) string { return d.Name })
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 
+	"fulcrum/beamdata/audit"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
 )
@@ -33,6 +35,19 @@ func NewTable(rows, dim int, data []float32) *Table {
 
 // Row returns row i, shared with the table.
 func (t *Table) Row(i int) []float32 { return t.Data[i*t.Dim : (i+1)*t.Dim] }
+
+// Lengths returns the L2 norms of at most most rows, evenly spread.
+func (t *Table) Lengths(most int) []float64 {
+	var out []float64
+	for i := 0; i < t.Rows; i += audit.Every(t.Rows, most) {
+		squares := 0.0
+		for _, v := range t.Row(i) {
+			squares += float64(v) * float64(v)
+		}
+		out = append(out, math.Sqrt(squares))
+	}
+	return out
+}
 
 // sum hashes the values in blocks with CRC-32C (hardware: a table of 1 GB takes 0.1 s); the digests of
 // the blocks enter the fingerprint.
@@ -149,10 +164,9 @@ func listed(tensors []tensorfile.Tensor) string {
 	if len(tensors) == 0 {
 		return "none"
 	}
-	var parts []string
-	for _, t := range tensors[:min(most, len(tensors))] {
-		parts = append(parts, fmt.Sprintf("%s %s %v", t.Name, t.DType, t.Shape))
-	}
+	parts := list.Map(tensors[:min(most, len(tensors))], func(t tensorfile.Tensor) string {
+		return fmt.Sprintf("%s %s %v", t.Name, t.DType, t.Shape)
+	})
 	if len(tensors) > most {
 		parts = append(parts, "…")
 	}

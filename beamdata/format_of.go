@@ -15,8 +15,8 @@ func FormatOf(path string) (string, error) {
 	}
 	defer f.Close()
 	opt := DefaultOptions()
-	opt.Compat = true // scores that are not finite are a matter of training
 	p := newParser(f, path, opt)
+	p.finite = false // scores that are not are a matter of training
 	r := &fileReader{opt: opt, parser: p}
 	format, found := "", errors.New("found")
 	err = p.each(func(rec *record) (err error) {

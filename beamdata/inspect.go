@@ -17,6 +17,7 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/texts"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/stat"
 	summary "fulcrum/reports/record"
@@ -179,14 +180,7 @@ func (in *Inspection) embeddings() {
 	in.Format = "embeddings"
 	in.add("rows", "%d", t.Rows)
 	in.add("dim", "%d", t.Dim)
-	norms := make([]float64, t.Rows)
-	for i := range norms {
-		sum := 0.0
-		for _, v := range t.Row(i) {
-			sum += float64(v) * float64(v)
-		}
-		norms[i] = math.Sqrt(sum)
-	}
+	norms := t.Lengths(t.Rows)
 	in.spread("norm of a row", norms)
 	zero := 0
 	for _, n := range norms {
@@ -312,11 +306,7 @@ func (in *Inspection) forPredict(f *beamFile, rows int, opt Options) bool {
 		return false
 	}
 	in.add("queries", "%d", len(queries.ids))
-	var pools []float64
-	for _, pool := range queries.pools {
-		pools = append(pools, float64(len(pool)))
-	}
-	in.spread("pool size", pools)
+	in.spread("pool size", list.Map(queries.pools, func(pool []int32) float64 { return float64(len(pool)) }))
 	in.add("use", "task=predict: no query has a usable trajectory, so no run can train on the file")
 	delete(f.counts, "query_without_trajectories")
 	in.unused(f)

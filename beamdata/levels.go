@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/recorded"
 )
 
@@ -29,10 +30,7 @@ func (s *Set) combine(opt recorded.Options, i int, positions []int32, reward, ac
 	if opt.UsesSequence() {
 		query := s.Table.Row(int(s.Row(i)))
 		pool := s.Pool(i)
-		examples := make([][]float32, len(positions))
-		for k, p := range positions {
-			examples[k] = s.Table.Row(int(pool[p]))
-		}
+		examples := list.Map(positions, func(p int32) []float32 { return s.Table.Row(int(pool[p])) })
 		l.Coherence, l.Diversity = recorded.Coherence(query, examples), recorded.Diversity(examples)
 	}
 	return opt.Combine(l)

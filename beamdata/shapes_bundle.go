@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/beamdata/shapes"
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/recorded"
 )
 
@@ -73,10 +74,7 @@ func shapesReader(queries []shapes.Query) *Reader {
 	for _, q := range queries {
 		r.IDs = append(r.IDs, int64(q.Row))
 		r.pools = append(r.pools, q.Pool)
-		weight := make([]float64, len(q.Score))
-		for k, s := range q.Score {
-			weight[k] = math.Exp(s)
-		}
+		weight := list.Map(q.Score, math.Exp)
 		r.weight = append(r.weight, weight)
 		r.acc = append(r.acc, q.DemoAcc)
 		r.weight0 = append(r.weight0, math.Exp(q.PriorScore))

@@ -1,10 +1,7 @@
 package beamdata
 
 import (
-	"fmt"
-	"math/big"
 	"slices"
-	"strings"
 
 	"fulcrum/internal/rng"
 )
@@ -48,56 +45,4 @@ func splitByImage(ids []int64, image func(row int) (int64, bool), ratio float64,
 		}
 	}
 	return val
-}
-
-// compatSplit splits keys as the Python reference (parity §1.7): numeric keys sorted by value, the
-// first int(n·ratio) train, the rest and every non-numeric key other than _meta validate; both in file
-// order. Numeric are keys of digits once - and _ are removed; a key that then is no integer is the
-// reference's ValueError.
-func compatSplit(keys []string, ratio float64) (train, val []string, err error) {
-	type numbered struct {
-		key   string
-		value *big.Int
-	}
-	var numeric []numbered
-	for _, key := range keys {
-		if !looksNumeric(key) {
-			continue
-		}
-		value, ok := pythonInt(key)
-		if !ok {
-			return nil, nil, fmt.Errorf("key %q is not an integer", key)
-		}
-		numeric = append(numeric, numbered{key, value})
-	}
-	slices.SortStableFunc(numeric, func(a, b numbered) int { return a.value.Cmp(b.value) })
-	isTrain := map[string]bool{}
-	for _, n := range numeric[:int(float64(len(numeric))*ratio)] {
-		isTrain[n.key] = true
-	}
-	for _, key := range keys {
-		switch {
-		case key == "_meta":
-			train, val = append(train, key), append(val, key)
-		case isTrain[key]:
-			train = append(train, key)
-		default:
-			val = append(val, key)
-		}
-	}
-	return train, val, nil
-}
-
-func looksNumeric(key string) bool {
-	rest := strings.NewReplacer("-", "", "_", "").Replace(key)
-	return rest != "" && strings.Trim(rest, "0123456789") == ""
-}
-
-// pythonInt is int(key): single underscores between digits are allowed.
-func pythonInt(key string) (*big.Int, bool) {
-	digits := strings.TrimPrefix(key, "-")
-	if strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") || strings.Contains(digits, "-") {
-		return nil, false
-	}
-	return new(big.Int).SetString(strings.ReplaceAll(key, "_", ""), 10)
 }

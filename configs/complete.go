@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -227,10 +228,7 @@ func (l *completions) files(head, path string) {
 			real = filepath.Join(home, rest)
 		}
 	}
-	if real == "" {
-		real = "."
-	}
-	entries, err := os.ReadDir(real)
+	entries, err := os.ReadDir(cmp.Or(real, "."))
 	if err != nil {
 		return
 	}

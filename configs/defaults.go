@@ -272,10 +272,7 @@ func (it *item) overrideKey() string {
 	if final == strings.ReplaceAll(g, "/", ".") {
 		return g
 	}
-	if final == "" {
-		final = "_global_"
-	}
-	return g + "@" + final
+	return g + "@" + cmp.Or(final, "_global_")
 }
 
 // setHeader takes the package of the chosen file's header; headers are absolute.

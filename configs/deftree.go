@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // The defaults lists of all files, unfolded to a tree and then to the list of contents to merge.
@@ -121,10 +123,7 @@ func (b *treeBuilder) unresolved(n *treeNode) error {
 				c.item.deleted = true
 				continue
 			}
-			keys := make([]string, len(b.choices))
-			for i, e := range b.choices {
-				keys[i] = e.key
-			}
+			keys := list.Map(b.choices, func(e choiceEntry) string { return e.key })
 			slices.Sort(keys)
 			text := c.item.interpolatedText()
 			_, key, _ := strings.Cut(*text, "${")

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/secret"
 )
 
@@ -38,11 +39,7 @@ func errorf(format string, args ...any) *Error { return &Error{Msg: fmt.Sprintf(
 type Errors []*Error
 
 func (e Errors) Error() string {
-	lines := make([]string, len(e))
-	for i, x := range e {
-		lines[i] = x.Error()
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(list.Map(e, func(x *Error) string { return x.Error() }), "\n")
 }
 
 // err sorts the faults and returns them as one error, nil when there are none.

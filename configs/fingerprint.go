@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/digest"
+	"fulcrum/internal/stat"
 )
 
 // Fingerprint returns a sha256 of the resolved job config without the excluded keys (dotted, sections
@@ -73,10 +74,7 @@ func (c *Composer) writeCanonical(b *strings.Builder, f *field, n, base *Node, e
 		b.WriteByte(']')
 		return
 	}
-	order := make([]int, len(n.Keys))
-	for i := range order {
-		order[i] = i
-	}
+	order := stat.Indices(len(n.Keys))
 	slices.SortFunc(order, func(i, j int) int { return strings.Compare(n.Keys[i].Text, n.Keys[j].Text) })
 	b.WriteByte('{')
 	for _, i := range order {

@@ -320,7 +320,7 @@ func sorted(items []*elem, reverse bool) ([]*elem, error) {
 	}
 	sort.SliceStable(out, func(i, j int) bool {
 		if reverse {
-			return less(out[j], out[i])
+			i, j = j, i
 		}
 		return less(out[i], out[j])
 	})

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // JobsYAML prints the jobs of a sweep: a YAML list of override lists.
@@ -114,10 +116,7 @@ func fill(template string, values map[string]string) (string, error) {
 		}
 		value, ok := values[name]
 		if !ok {
-			var names []string
-			for _, k := range slices.Sorted(maps.Keys(values)) {
-				names = append(names, "$"+k)
-			}
+			names := list.Map(slices.Sorted(maps.Keys(values)), func(k string) string { return "$" + k })
 			return "", errorf("unknown $%s%s: want one of %s, or $$ for $", name, didYouMean("$"+name, names), strings.Join(names, ", "))
 		}
 		out.WriteString(value)

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"io/fs"
@@ -178,9 +179,7 @@ func (l *library) group(name string) bool {
 
 // list returns the options (or the sub-groups) of a group in all sources, sorted.
 func (l *library) list(group string, subgroups bool) ([]string, error) {
-	if group == "" {
-		group = "."
-	}
+	group = cmp.Or(group, ".")
 	if !fs.ValidPath(group) {
 		return nil, nil
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // Kind is the type of a value in a config tree.
@@ -151,11 +153,7 @@ func (n *Node) keyAt(i int) string {
 
 // names are the keys of a mapping as text.
 func (n *Node) names() []string {
-	out := make([]string, len(n.Keys))
-	for i, k := range n.Keys {
-		out[i] = k.Text
-	}
-	return out
+	return list.Map(n.Keys, func(k Key) string { return k.Text })
 }
 
 // Get returns the value under a text key of a mapping, or nil.
@@ -322,11 +320,7 @@ func (n *Node) value() any {
 	case String:
 		return n.Text
 	case List:
-		out := make([]any, len(n.Vals))
-		for i, v := range n.Vals {
-			out[i] = v.value()
-		}
-		return out
+		return list.Map(n.Vals, func(v *Node) any { return v.value() })
 	case Map:
 		out := make(map[string]any, len(n.Vals))
 		for i, v := range n.Vals {

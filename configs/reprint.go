@@ -1,6 +1,10 @@
 package configs
 
-import "strings"
+import (
+	"strings"
+
+	"fulcrum/internal/list"
+)
 
 // What parsed elements become: trees, and text again as Hydra re-prints it for the jobs of a sweep.
 
@@ -55,11 +59,7 @@ func (e *elem) reprint() string {
 		if e.kind == extendElem {
 			open, end = "extend_list(", ")"
 		}
-		parts := make([]string, len(e.items))
-		for i, x := range e.items {
-			parts[i] = x.reprint()
-		}
-		return open + strings.Join(parts, ",") + end
+		return open + strings.Join(list.Map(e.items, func(x *elem) string { return x.reprint() }), ",") + end
 	case dictElem:
 		parts := make([]string, len(e.items))
 		for i, x := range e.items {

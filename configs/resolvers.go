@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -238,7 +237,7 @@ func (b builtin) overrideDirname() (*place, error) {
 			items = append(items, v.Text)
 		}
 	}
-	sort.Strings(items)
+	slices.Sort(items)
 	for i, item := range items {
 		n, err := newString(strings.ReplaceAll(item, "=", kvSep))
 		if err != nil {

@@ -112,7 +112,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 	}
 	for i := 0; i < t.NumField(); i++ {
 		sf := t.Field(i)
-		at := append(append([]int(nil), index...), i)
+		at := append(slices.Clone(index), i)
 		tag, tagged := sf.Tag.Lookup("koanf")
 		key, opts, _ := strings.Cut(tag, ",")
 		if sf.Anonymous && (key == "" || opts == "squash") && sf.Type.Kind() == reflect.Struct {

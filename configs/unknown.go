@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -36,7 +37,9 @@ func (f *field) meant(word string) string {
 }
 
 // called reports whether other libraries call the field so.
-func (f *field) called(name string) bool { return slices.Contains(f.also, strings.ToLower(name)) }
+func (f *field) called(name string) bool {
+	return slices.ContainsFunc(f.also, func(theirs string) bool { return strings.EqualFold(theirs, name) })
+}
 
 // Suggest returns the keys that an unknown one may stand for, best first: a sibling of another name or with a
 // typing error, else a key of that name in any section, else the nearest of all. root (nil: unknown) is the
@@ -95,8 +98,9 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 // several, those in sections that root schedules are meant.
 func (s *Schema) elsewhere(key, last string, root *Node) []string {
 	var ending, named []string
+	below := "." + key
 	s.root.walk(func(f *field) {
-		if strings.HasSuffix(f.path, "."+key) && len(f.fields) == 0 {
+		if strings.HasSuffix(f.path, below) && len(f.fields) == 0 {
 			ending = append(ending, f.path)
 		}
 		if f.called(last) {
@@ -168,9 +172,7 @@ func Settings(req Request, word, value string) []string {
 	if err != nil {
 		return nil
 	}
-	if value == "" {
-		value = "VALUE"
-	}
+	value = cmp.Or(value, "VALUE")
 	name := strings.ReplaceAll(strings.TrimLeft(word, "-"), "-", "_")
 	groups, options, err := c.lib.allGroups("")
 	if err != nil {

@@ -16,13 +16,10 @@ import (
 	"fulcrum/internal/tensorfile"
 )
 
-// copyOf returns a copy of a run folder. unfinished leaves out what a run writes at its end.
-func copyOf(t *testing.T, dir string, unfinished bool) string {
+// copyOf returns a copy of a finished run. unfinished leaves out what a run writes at its end.
+func copyOf(t *testing.T, unfinished bool) string {
 	t.Helper()
-	to := folder(t)
-	if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
+	to := copied(t, undrawn(t))
 	if unfinished {
 		for _, name := range []string{"summary.json", "manifest.json", "report.md", "report.html"} {
 			if err := os.Remove(filepath.Join(to, name)); err != nil {
@@ -57,8 +54,7 @@ func realPath(t *testing.T, path string) string {
 // Garbage in a checkpoint that leaves it a valid file of finite numbers is seen by all that reads it.
 func TestGarbledCheckpoint(t *testing.T) {
 	t.Parallel()
-	of, _ := trained(t)
-	dir := copyOf(t, of, false)
+	dir := copyOf(t, false)
 	best := realPath(t, filepath.Join(dir, "checkpoints/best.safetensors"))
 	good := read(t, best)
 	garble(t, best)
@@ -91,7 +87,7 @@ func TestGarbledCheckpoint(t *testing.T) {
 // A resume checks every checkpoint that competes for best, and its advice helps.
 func TestGarbledRival(t *testing.T) {
 	t.Parallel()
-	of, _ := trained(t)
+	of := undrawn(t)
 	whole := outcomeOf(t, of)
 	best := filepath.Base(realPath(t, filepath.Join(of, "checkpoints/best.safetensors")))
 	other := "rce_epoch1.safetensors"
@@ -109,7 +105,7 @@ func TestGarbledRival(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			dir := copyOf(t, of, true)
+			dir := copyOf(t, true)
 			path := filepath.Join(dir, "checkpoints", tc.file)
 			garble(t, path)
 			r := run(t, "resume", dir)
@@ -141,9 +137,8 @@ func TestGarbledRival(t *testing.T) {
 // What a kill or a power cut tears off the ends of the logs does not make a resumed run differ from its records.
 func TestTornTails(t *testing.T) {
 	t.Parallel()
-	of, _ := trained(t)
 	for _, tail := range []string{"[2026-01-02 03:04", strings.Repeat("\x00", 700)} {
-		dir := copyOf(t, of, true)
+		dir := copyOf(t, true)
 		for _, pattern := range []string{"run.log", "events.out.tfevents.*", "metrics.jsonl", "evals.jsonl"} {
 			found, _ := filepath.Glob(filepath.Join(dir, pattern))
 			if len(found) != 1 {
@@ -159,8 +154,7 @@ func TestTornTails(t *testing.T) {
 // A kill while RUN/model is written leaves a temporary file there, which the next start removes.
 func TestLeftoverOfTheModelFolder(t *testing.T) {
 	t.Parallel()
-	of, _ := trained(t)
-	dir := copyOf(t, of, true)
+	dir := copyOf(t, true)
 	if err := os.Mkdir(filepath.Join(dir, "model"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -200,8 +194,7 @@ func TestHugeRewards(t *testing.T) {
 	r := run(t, small(beams(t, rs), "hydra.run.dir="+folder(t))...)
 	refused(t, r, 1, "beams.json", "pointer_candidates[2]", "vqa_gt_prob = 1e+308", "±1e+30")
 
-	of, _ := trained(t)
-	dir := copyOf(t, of, true)
+	dir := copyOf(t, true)
 	path := filepath.Join(dir, "evals.jsonl")
 	score := regexp.MustCompile(`"scores":\[[^]]*\]`)
 	write(t, path, score.ReplaceAllStringFunc(read(t, path), func(s string) string {

@@ -12,11 +12,11 @@ import (
 func TestRunFolder(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
-	first, _, _ := strings.Cut(trainedResult.stdout, "\n")
+	first, _, _ := strings.Cut(drawn.result.stdout, "\n")
 	if want := "okvqa_v3 on synthetic shapes (not real images) → " + dir; first != want {
 		t.Errorf("first line\n got %q\nwant %q", first, want)
 	}
-	lines := strings.Split(strings.TrimSpace(trainedResult.stdout), "\n")
+	lines := strings.Split(strings.TrimSpace(drawn.result.stdout), "\n")
 	if got, want := lines[len(lines)-1], "report: "+filepath.Join(dir, "report.md"); got != want {
 		t.Errorf("last line\n got %q\nwant %q", got, want)
 	}
@@ -180,8 +180,7 @@ func TestMetrics(t *testing.T) {
 func TestDeterminism(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
-	again := folder(t)
-	mustRun(t, tiny("hydra.run.dir="+again, "report.plots=false", "logging.progress=false")...)
+	again := undrawn(t)
 	outcomeOf(t, dir).same(t, outcomeOf(t, again), 0)
 
 	strict := folder(t)

@@ -241,7 +241,7 @@ func TestICLLoopServedKills(t *testing.T) {
 			"icl.baselines=[image,random,oracle]", "icl.shots=[2]", "beams.queries=36")
 	}
 	k, whole, took := wholeThen(t, dir, args)
-	asking := []string{"beams", "image_2shot", "random_0_2shot", "oracle_2shot", "sft_0_2shot"}
+	asking := []string{"beams", "image_2shot", "random_0_2shot", "oracle_2shot", "placebo_rce_grpo_0_2shot"}
 	undisturbed, probes := requests, 0 // each process asks the probes
 	for _, n := range undisturbed {
 		if n > 1 {

@@ -31,7 +31,7 @@ func TestLeverPlus(t *testing.T) {
 	dir, other := folder(t), folder(t)
 	r := mustRun(t, leverPlusArgs(t, "--rce_epochs", "1", "--grpo_epochs", "5", "--grpo_ep=1", "--output_dir", dir, "--rce_lr",
 		"3e-4", "--use_logprob", "--candidate_size", "64",
-		"selector.hidden_dim=32", "logging.progress=false")...)
+		"selector.hidden_dim=32", "logging.progress=false", "report.plots=false")...)
 	line, rest, _ := strings.Cut(r.stdout, "\n")
 	if !strings.HasPrefix(line, "run exp=lever_plus_compat ") || !strings.HasPrefix(rest, "lever_plus_compat on beams → "+dir) {
 		t.Errorf("first lines:\n%s", r.stdout)

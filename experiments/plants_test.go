@@ -102,7 +102,7 @@ func codePlants() []plant {
 			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), " +
 				"data.Embeddings[:37*data.Dim]...))"}}},
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,
-			edits: []edit{{"weight[k] = math.Exp(s)", "weight[k] = math.NaN()"}}},
+			edits: []edit{{"list.Map(q.Score, math.Exp)", "list.Map(q.Score, func(float64) float64 { return math.NaN() })"}}},
 		{name: "images shuffled in a batch", base: answering, check: "batch_changes_output|images_do_not_help",
 			edits: []edit{{"if err != nil {\nFail(op, \"%s: query %d: %v\", src.Name(), src.ID(q), err)\n}\nout[i] = p",
 				"out[(i+1)%len(out)] = p"}}},
@@ -236,7 +236,7 @@ func codePlants() []plant {
 			edits: []edit{{"greedy, _ := policy.Decode(src, queries, data.Shots, 1)", "greedy, _ := policy.Decode(src, queries, data.Shots, " +
 				"1); greedy.Actions = append(slices.Clone(greedy.Actions[greedy.T:]), greedy.Actions[:greedy.T]...)"}}},
 		{name: "validation is reported too high", check: "validation_misreported",
-			edits: []edit{{"s.doc.Scored(v.Rewards)", `m["val_reward"] = 1.1 * m["val_reward"].(float64); s.doc.Scored(v.Rewards)`}}},
+			edits: []edit{{"s.doc.Scored(v.scores())", `m["val_reward"] = 1.1 * m["val_reward"].(float64); s.doc.Scored(v.scores())`}}},
 	}
 }
 

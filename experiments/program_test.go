@@ -56,22 +56,38 @@ func tiny(more ...string) []string {
 // trained is a finished run of tiny with plots, made once, and how long it took.
 func trained(t *testing.T) (dir string, took time.Duration) {
 	t.Helper()
-	trainedRun.Do(func() {
-		begin := time.Now()
-		trainedResult = run(t, tiny("hydra.run.dir="+filepath.Join(shared, "trained"))...)
-		trainedTook = time.Since(begin)
-	})
-	if trainedResult.code != 0 {
-		t.Fatalf("the run that this test needs failed: %s", trainedResult.stderr)
-	}
-	return filepath.Join(shared, "trained"), trainedTook
+	return drawn.dir(t, "trained")
 }
 
-var (
-	trainedRun    sync.Once
-	trainedResult result
-	trainedTook   time.Duration
-)
+// undrawn is a finished run of tiny without plots, made once.
+func undrawn(t *testing.T) string {
+	t.Helper()
+	dir, _ := plain.dir(t, "undrawn", "report.plots=false", "logging.progress=false")
+	return dir
+}
+
+// made is a run of tiny that several tests look at.
+type made struct {
+	once   sync.Once
+	result result
+	took   time.Duration
+}
+
+var drawn, plain made
+
+func (m *made) dir(t *testing.T, name string, more ...string) (string, time.Duration) {
+	t.Helper()
+	dir := filepath.Join(shared, name)
+	m.once.Do(func() {
+		begin := time.Now()
+		m.result = run(t, tiny(append(more, "hydra.run.dir="+dir)...)...)
+		m.took = time.Since(begin)
+	})
+	if m.result.code != 0 {
+		t.Fatalf("the run that this test needs failed: %s", m.result.stderr)
+	}
+	return dir, m.took
+}
 
 // result is a process that has ended.
 type result struct {

@@ -3,8 +3,10 @@ package experiments
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
@@ -54,6 +56,9 @@ func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Sav
 		req.HydraFile = filepath.Join(dir, ".hydra", "hydra.yaml")
 	}
 	c, err := configs.Compose(req)
+	if err != nil && strings.Contains(err.Error(), req.ConfigPath) {
+		err = fmt.Errorf("%w (the configuration of this run is of another version of the program, or was changed by hand)", err)
+	}
 	return c, saved, err
 }
 
@@ -100,7 +105,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 			}
 			if !same {
 				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; start anew "+
-					"elsewhere: %s", dir, runfolder.Marker, program.Command("--rerun", dir))
+					"elsewhere: %s", dir, runfolder.Marker, program.OnFolder("--rerun", dir))
 			}
 		}
 	}
@@ -122,7 +127,7 @@ func sameJob(c *configs.Composed, dir string) error {
 func finished(dir, state string, cfg *job.Config) error {
 	if state == record.StatePruned {
 		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); train it to the end elsewhere: %s\n",
-			dir, program.Command("--rerun", dir))
+			dir, program.OnFolder("--rerun", dir))
 	} else {
 		stdout.Printf("%s: this run is finished\n", dir)
 	}

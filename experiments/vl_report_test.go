@@ -11,7 +11,8 @@ func TestReportOfTokenRun(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	mustRun(t, "exp=shapes_vl", "schedule=[sft,grpo]", "sft.epochs=1", "grpo=tokens", "grpo/kl=k3", "grpo.epochs=1",
-		"data.batch_size=32", "report.plots=false", "logging.tensorboard=false",
+		"threads=1", "data.batch_size=32", "report.plots=false", "logging.tensorboard=false",
+		"vl.scratch.hidden_size=32", "vl.scratch.num_hidden_layers=1",
 		"data.shapes.train_queries=64", "data.shapes.val_queries=8", "data.shapes.dev_queries=8", "hydra.run.dir="+dir)
 	report := read(t, filepath.Join(dir, "report.md"))
 	for _, want := range []string{"on dev (8 questions, answers of up to 4 tokens)", "\n| majority | ", "\n| reference | 1.0000",

@@ -255,7 +255,8 @@ func tinyVL(more ...string) []string {
 		"vl.scratch.hidden_size=32", "vl.scratch.intermediate_size=48", "vl.scratch.num_hidden_layers=2", "vl.scratch.image_pixels=3136",
 		"vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=24", "vl.scratch.vision.depth=1",
 		"vl.scratch.vision.fullatt_block_indexes=[0]",
-		"sft.epochs=2", "rce.epochs=1", "grpo.epochs=2", "grpo.group_size=4", "rewards.length.weight=0.1"}, more...)
+		"sft.epochs=2", "rce.epochs=1", "grpo.epochs=2", "grpo.group_size=4", "rewards.length.weight=0.1",
+		"report.plots=false"}, more...)
 }
 
 // The token policy keeps the promise of all runs: killed anywhere and resumed, it ends with the same bytes.
@@ -266,7 +267,7 @@ func TestVisionLanguageRunKilledAndResumed(t *testing.T) {
 	for _, at := range []string{`"kind":"step","phase":"sft","epoch":2`, `"kind":"step","phase":"rce"`,
 		`"kind":"step","phase":"grpo","epoch":2`} {
 		dir := folder(t)
-		p := start(t, tinyVL("hydra.run.dir="+dir, "report.plots=false")...)
+		p := start(t, tinyVL("hydra.run.dir="+dir)...)
 		p.until(func() bool { return strings.Contains(readIf(filepath.Join(dir, "metrics.jsonl")), at) })
 		p.signalGroup(9)
 		if p.wait().code == 0 {
@@ -335,7 +336,7 @@ func TestLoRAOnAFolderTrainsAndExports(t *testing.T) {
 	data, dir := conversations(t, 8), folder(t)
 	mustRun(t, model(root, "tiny_tied", "exp=qwen2_5_vl_actions", "data.conversations.train="+data, "data.train_ratio=0.75",
 		"schedule=[sft,grpo]", "sft.epochs=2", "sft.lr=1e-2", "grpo.lr=1e-3",
-		"vl.generation.max_new_tokens=8", "rewards.length.weight=0.5", "hydra.run.dir="+dir)...)
+		"vl.generation.max_new_tokens=8", "rewards.length.weight=0.5", "report.plots=false", "hydra.run.dir="+dir)...)
 
 	line := map[string]any{"id": 1, "images": []string{"0.png"}, "completion": "<think>look</think><answer>move0, stop</answer>",
 		"messages": []any{map[string]any{"role": "user", "content": []any{map[string]string{"type": "image"},

@@ -56,7 +56,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 			return err
 		}
 	}
-	s.doc.Scored(v.Rewards)
+	s.doc.Scored(v.scores())
 	if err := s.report(info.Name, epoch, s.doc.Epoch(epoch, m)); err != nil {
 		return err
 	}

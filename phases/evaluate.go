@@ -19,7 +19,7 @@ func (s *scheduler) start() error {
 	if err != nil {
 		return err
 	}
-	s.doc.Start(v.Metrics(""), standardError(v.Rewards))
+	s.doc.Start(v.Metrics(""), standardError(v.scores()))
 	file := InitialCheckpoint
 	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
 		return err

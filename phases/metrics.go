@@ -1,8 +1,9 @@
 package phases
 
 import (
+	"maps"
 	"reflect"
-	"sort"
+	"slices"
 )
 
 // Metrics are the named numbers of a row of metrics.jsonl. Units are part of a name's meaning: docs/metrics.md.
@@ -58,11 +59,4 @@ func (m Metrics) add(name string, v reflect.Value) {
 }
 
 // names returns the names of m in order, for messages.
-func (m Metrics) names() []string {
-	out := make([]string, 0, len(m))
-	for n := range m {
-		out = append(out, n)
-	}
-	sort.Strings(out)
-	return out
-}
+func (m Metrics) names() []string { return slices.Sorted(maps.Keys(m)) }

@@ -60,7 +60,7 @@ func TestLearningRatesOfParts(t *testing.T) {
 					return []torchx.Tensor{torchx.Full(1)}, nil
 				}}, nil
 			}
-			_, m, _, err := new(Line[struct{}]).Step(l, At{}, nil, prepare)
+			_, m, _, err := new(Pipeline[struct{}]).Step(l, At{}, nil, prepare)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -106,7 +106,7 @@ func TestAStepHasNoOperationForEachParameter(t *testing.T) {
 		defer l.Free()
 		defer torchx.Scope()()
 		before := torchx.Counted()
-		_, m, _, err := new(Line[int]).Step(l, At{}, nil, func(At) (int, *Work, error) {
+		_, m, _, err := new(Pipeline[int]).Step(l, At{}, nil, func(At) (int, *Work, error) {
 			return 0, &Work{Passes: func() (losses, _ []torchx.Tensor) {
 				torchx.Copy(p.Grad(), torchx.Full(2))
 				return []torchx.Tensor{torchx.Full(1)}, nil

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"sort"
 	"strings"
 
 	"fulcrum/internal/atomicfile"
@@ -123,7 +123,7 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 }
 
 func writeSums(dir string, names []string) error {
-	sort.Strings(names)
+	slices.Sort(names)
 	var text strings.Builder
 	for _, name := range names {
 		hash, _, err := digest.File(filepath.Join(dir, name))
@@ -241,15 +241,10 @@ func FindState(dir string) (*Saved, error) {
 	if len(found) == 0 {
 		return nil, nil
 	}
-	sort.Slice(found, func(i, j int) bool {
-		a, b := found[i].pos, found[j].pos
-		if a.GlobalStep != b.GlobalStep {
-			return a.GlobalStep < b.GlobalStep
-		}
-		if a.PhaseIndex != b.PhaseIndex {
-			return a.PhaseIndex < b.PhaseIndex
-		}
-		return a.EpochSteps > b.EpochSteps // the end of an epoch stands behind a state saved at its last step
+	slices.SortFunc(found, func(x, y *Saved) int {
+		a, b := x.pos, y.pos
+		return cmp.Or(cmp.Compare(a.GlobalStep, b.GlobalStep), cmp.Compare(a.PhaseIndex, b.PhaseIndex),
+			cmp.Compare(b.EpochSteps, a.EpochSteps)) // the end of an epoch stands behind a state saved at its last step
 	})
 	last := found[len(found)-1]
 	if err := verify(last.Dir); err != nil {

@@ -39,6 +39,14 @@ type Validation struct {
 	Cut    float64            // share of greedy completions cut at the length limit; NaN elsewhere
 }
 
+// scores are the rewards of the queries one by one or, where nothing can score selections, what is expected among the recorded candidates.
+func (v Validation) scores() []float64 {
+	if len(v.Rewards) > 0 {
+		return v.Rewards
+	}
+	return v.Recorded.Reward
+}
+
 // Metrics returns the known numbers under their names in metrics.jsonl, with the given prefix.
 func (v Validation) Metrics(prefix string) Metrics {
 	m := Metrics{}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"fulcrum/internal/tensorfile"
@@ -84,7 +85,7 @@ func loadFlat(path string) (map[string][]float32, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		out[t.Name] = append([]float32(nil), v...) // the file is unmapped on return
+		out[t.Name] = slices.Clone(v) // the file is unmapped on return
 	}
 	return out, nil
 }

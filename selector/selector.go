@@ -12,6 +12,7 @@ import (
 	"iter"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 )
@@ -175,11 +176,7 @@ func part[E any](x []E, lo, hi int) []E {
 
 // Groups returns the batch with the groups of some of its queries, given by their place in it.
 func (b *Batch) Groups(places []int) *Batch {
-	parts := make([]*Batch, len(places))
-	for i, at := range places {
-		parts[i] = b.Part(at, at+1)
-	}
-	return Join(b.Source, b.G, parts...)
+	return Join(b.Source, b.G, list.Map(places, func(at int) *Batch { return b.Part(at, at+1) })...)
 }
 
 // Join returns one batch with the queries of several, which have groups of g; candidates are padded to the
@@ -271,7 +268,7 @@ type ForwardOptions struct {
 	Reference   torchx.Tensor // Dist of the reference policy on the same batch, if wanted: also return KL
 }
 
-// Output is what a policy thinks of a batch.
+// Output holds a policy's log-probabilities of a batch, and what else was asked for.
 type Output struct {
 	LogP torchx.Tensor // [B, G, T] log π(action | query, earlier actions); 0 where masked
 	Dist torchx.Tensor // [B, G, T, A] log-probabilities of all A actions, when asked for; very negative where impossible

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -155,6 +156,20 @@ func TestPools(t *testing.T) {
 	one(t, Nearness("rce", near, limits()), "", false)
 	one(t, Nearness("rce", far, limits()), "pool_unlike_query", false, "rce queries are no nearer", "embedding table")
 	one(t, Nearness("rce", far[:20], limits()), "", false)
+	drawn, chosen := make([][]int32, 128), make([][]int32, 128)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range drawn {
+		for k, row := range r.Perm(400)[:32] {
+			drawn[i], chosen[i] = append(drawn[i], int32(row)), append(chosen[i], int32((3*i+k)%400))
+		}
+	}
+	if !Drawn(drawn, 400) || Drawn(chosen, 400) || Drawn(drawn[:2], 400) {
+		t.Errorf("drawn %v, chosen %v, two of them %v, want true, false, false", Drawn(drawn, 400), Drawn(chosen, 400), Drawn(drawn[:2], 400))
+	}
+	f := Nearness("rce", far, limits())[0]
+	if got := Once([]Fault{f, {Check: "other"}, f, {Check: "other"}}, f.Check); len(got) != 3 {
+		t.Errorf("%d faults, want 3", len(got))
+	}
 	one(t, OwnPools("val", 0, 0, 100, 0, limits()), "", false)
 	one(t, OwnPools("val", 100, 0, 100, 7, limits()), "query_in_own_pool", false, "query 7")
 	one(t, OwnPools("val", 0, 1, 100, 7, limits()), "query_in_own_pool", true, "the very embedding")

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/list"
 )
 
 // Audit looks for faults of the data that training would not notice: see package audit. The recorded completions
@@ -109,10 +110,6 @@ func (s *Set) groups(name string, baseline bool) audit.Groups {
 		if err != nil {
 			return s.ID(with[i]), nil
 		}
-		rewards := make([]float64, len(sample.Completions))
-		for k, c := range sample.Completions {
-			rewards[k] = c.Reward
-		}
-		return s.ID(with[i]), slices.Clip(rewards)
+		return s.ID(with[i]), slices.Clip(list.Map(sample.Completions, func(c Recorded) float64 { return c.Reward }))
 	}}
 }

@@ -12,6 +12,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 )
 
@@ -141,10 +142,7 @@ func (b *builder) take(r Record) error {
 // heldOutLast moves the records of the evaluation split behind the others, in their order, and returns where each stood.
 func (b *builder) heldOutLast() (was []int) {
 	was = append(b.Queries(false), b.Queries(true)...)
-	records := make([]Record, len(was))
-	for row, from := range was {
-		records[row] = b.Records[from]
-	}
+	records := list.Map(was, func(from int) Record { return b.Records[from] })
 	b.Records = records
 	return was
 }

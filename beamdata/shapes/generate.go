@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"fulcrum/internal/list"
 )
 
 // Dim is the width of the embeddings: question block, then image block.
@@ -135,19 +137,12 @@ func (d *Data) embed() *blocks {
 
 // quantise returns the block at its share of the squared length, on the grid.
 func quantise(block []float64, share float64) []int32 {
-	q := make([]int32, len(block))
-	for i, v := range block {
-		q[i] = int32(math.Round(v * math.Sqrt(share) * grid))
-	}
-	return q
+	return list.Map(block, func(v float64) int32 { return int32(math.Round(v * math.Sqrt(share) * grid)) })
 }
 
 // cosineTable returns the cosines of all vectors with the first n.
 func cosineTable(x [][]int32, n int) [][]float64 {
-	norm := make([]float64, len(x))
-	for i, v := range x {
-		norm[i] = math.Sqrt(float64(dot(v, v)))
-	}
+	norm := list.Map(x, func(v []int32) float64 { return math.Sqrt(float64(dot(v, v))) })
 	out := make([][]float64, len(x))
 	parallel(len(x), func(i int) {
 		out[i] = make([]float64, n)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 )
 
@@ -133,11 +134,7 @@ func (s story) draft(r *rand.Rand) string {
 
 // table writes a fact a line.
 func (s story) table() string {
-	lines := make([]string, len(s.facts))
-	for i, f := range s.facts {
-		lines[i] = f.key + ": " + f.value
-	}
-	return strings.Join(lines, "\n")
+	return strings.Join(list.Map(s.facts, func(f fact) string { return f.key + ": " + f.value }), "\n")
 }
 
 // talk lets two people tell the facts, with an empty word here and there.

@@ -9,8 +9,9 @@ import (
 
 // TestScriptsReadTheDoctor: what the scripts of the kit look for in the doctor's text is there with a device that works.
 func TestScriptsReadTheDoctor(t *testing.T) {
-	device := deviceJSON{Name: "NVIDIA H100", BFloat16: true, Flash: true, NVRTC: true}
-	with, without := &machineJSON{Libtorch: "2.11.0", Products: true, CUDA: []deviceJSON{device}}, &machineJSON{Libtorch: "2.11.0"}
+	with := &machineJSON{Libtorch: "2.11.0", Products: true,
+		CUDA: []deviceJSON{{Name: "NVIDIA H100", BFloat16: true, Flash: true, NVRTC: true}}}
+	without := &machineJSON{Libtorch: "2.11.0"}
 	asked := regexp.MustCompile(`(&& ! )?grep -q '([^']*)' "\$out/doctor.log"`)
 	for script, least := range map[string]int{"gpu_check.sh": 3, "kit_check.sh": 1} {
 		text, err := os.ReadFile("../../scripts/" + script)

@@ -8,6 +8,9 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
@@ -46,6 +49,10 @@ and the first fault for which a run would refuse it (exit code 1), with the keys
 				fmt.Fprint(s.out, stdout.Folded(text.String()))
 			} else if err := writeJSON(s.out, inspectionOf(report)); err != nil {
 				return err
+			}
+			if dir := args[1]; len(report.Files) == 0 && (runfolder.IsRun(dir) || ledger.Exists(dir)) {
+				return fmt.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", dir,
+					program.OnFolder("report", dir))
 			}
 			if report.Faulty() {
 				return fmt.Errorf("%s: a run would refuse this", args[1])

@@ -2,12 +2,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/nearpath"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/compare"
@@ -75,7 +77,8 @@ that counts differs; 1: something does; 2: A or B is none of these.
 func diffSide(path string) (compare.DiffSide, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return compare.DiffSide{}, usage.Errorf("%v: want a run folder, a sweep folder or a config file", err)
+		return compare.DiffSide{}, usage.Errorf("%s: %v%s: want a run folder, a sweep folder or a config file", path,
+			errors.Unwrap(err), nearpath.Hint(path))
 	}
 	if !info.IsDir() {
 		side, err := compare.ReadDiffConfig(path)

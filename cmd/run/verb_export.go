@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/tasks"
@@ -65,6 +66,9 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 			if err != nil {
 				return err
 			}
+			if len(tables) == 0 {
+				return fmt.Errorf("%s: no results yet, and so no table of them", filepath.Clean(args[0]))
+			}
 			if together := *format != "latex" && *format != "markdown"; *what == "table" && together {
 				tables = []*page.Table{export.Merge(tables)}
 			}
@@ -113,6 +117,9 @@ func exportTables(paths []string, what string) ([]*page.Table, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(folders) == 0 && len(paths) == 1 {
+		return nil, runfolder.NoRun(paths[0])
+	}
 	if len(folders) == 0 {
 		return nil, usage.Errorf("%s: no run folder there or below", strings.Join(paths, ", "))
 	}
@@ -143,9 +150,6 @@ func exportTables(paths []string, what string) ([]*page.Table, error) {
 			return nil, err
 		}
 		tables = d.Tables
-	}
-	if len(tables) == 0 {
-		return nil, fmt.Errorf("%s: no results yet, and so no table of them", filepath.Clean(paths[0]))
 	}
 	return tables, nil
 }

@@ -16,6 +16,7 @@ import (
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
 
@@ -31,12 +32,15 @@ func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases
 	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (preflight.enabled=false leaves it out)")
 	begin := time.Now()
 	opt, e := c.Preflight, workload.Effort{Queries: c.Preflight.Queries}
-	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.Compatible(),
+	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.AllowsNonFinite(),
 		WithHeads: workload.WithHeads(w.Policy())}
 	p, special := w.(workload.Prober)
 	if special {
 		e = p.Effort(opt.Queries)
 		opt.Queries, trial.Unused, trial.Rough = e.Queries, p.Unused, e.Rough
+	}
+	if s, ok := w.(workload.Scaler); ok {
+		trial.Scale = s.Scale
 	}
 	if !e.Long {
 		stages, err := stagesOf(j, w, plan, false)
@@ -135,6 +139,13 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]
 				harder.Optim.GradClipNorm = norm
 				return harder.BuildPhase(info.Name, otherData{src})
 			},
+		}
+		if e, ok := p.(phases.Expecter); ok {
+			lim := e.Expected()
+			stage.Epochs, stage.Steps, stage.Rate = info.Epochs, phases.StepsPerEpoch(p)*info.Epochs, lim.LR
+			for n := range stage.Steps {
+				stage.Travel += lim.LR * schedule.LROptions(lim.LRPlan).At(n, stage.Steps)
+			}
 		}
 		if s, ok := w.(workload.Sizer); ok {
 			stage.Largest = func(n int) []int { return s.Largest(info.Source, n) }

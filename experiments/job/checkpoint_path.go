@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/regular"
 	"fulcrum/phases"
 )
 
@@ -32,8 +33,15 @@ func ResolveCheckpoint(key, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; name a run folder or a "+
-		"checkpoint file", key, path)
+	hint := "name a run folder or a checkpoint file"
+	if _, err := os.Stat(filepath.Join(path, "checkpoints", phases.InitialCheckpoint)); err == nil {
+		hint = "no epoch of this run has ended; the policy that it began with is checkpoints/" + phases.InitialCheckpoint
+	} else if run := filepath.Dir(filepath.Clean(path)); filepath.Base(path) == "checkpoints" {
+		hint = "name one of its files or the run folder, " + run
+	} else if jobs, _ := regular.Glob(path, "*/checkpoints/best.safetensors"); len(jobs) > 0 {
+		hint = "name one of the runs below it, such as " + filepath.Dir(filepath.Dir(jobs[0]))
+	}
+	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; %s", key, path, hint)
 }
 
 // Untrained says whether a run's best checkpoint, as resolveCheckpoint names it, is the policy that the run began with.

@@ -291,6 +291,9 @@ func (c *Config) validateTokens() error {
 // Compatible reports whether the run reproduces the Python reference (compat: lever_plus).
 func (c *Config) Compatible() bool { return c.Compat != nil }
 
+// AllowsNonFinite reports whether training goes on after NaN and infinity, as the reference does.
+func (c *Config) AllowsNonFinite() bool { return c.Compatible() }
+
 // Decode returns the options of a composed configuration.
 func Decode(c *configs.Composed) (*Config, error) {
 	cfg := DefaultConfig()

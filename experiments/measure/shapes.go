@@ -80,8 +80,9 @@ func newShapeBench(w bench.ShapeWorkload, device string) (*shapeBench, error) {
 		return nil, err
 	}
 	b := &shapeBench{ShapeWorkload: w, policy: vl.NewPolicy(model), cuda: -1, name: device}
-	if _, err := fmt.Sscanf(device, "cuda:%d", &b.cuda); err == nil {
-		d, err := torchx.DescribeCUDA(b.cuda)
+	if n, ok := torchx.CUDAIndex(device); ok {
+		b.cuda = n
+		d, err := torchx.DescribeCUDA(n)
 		if err != nil {
 			return nil, err
 		}

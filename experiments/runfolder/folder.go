@@ -158,7 +158,7 @@ func RefuseForeign(dir, task string) error {
 		return nil
 	}
 	return usage.Errorf("%s already holds a run: name another hydra.run.dir, go on with it: %s, or repeat it elsewhere: %s", dir,
-		program.Command("resume", dir), program.Command("--rerun", dir, "hydra.run.dir=NEW_FOLDER"))
+		program.OnFolder("resume", dir), program.Command("--rerun", dir, "hydra.run.dir=NEW_FOLDER"))
 }
 
 // TaskOf returns the task of the run in dir, "" when that cannot be read.

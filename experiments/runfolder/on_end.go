@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 	"time"
 
@@ -70,39 +73,52 @@ func (o OnEnd) Tell(dir, state string, document any, warn func(string)) {
 		return
 	}
 	if o.Command != nil {
-		if err := runCommand(*o.Command, dir, state, data); err != nil {
+		if err := runCommand(*o.Command, dir, state, data, commandTime); err != nil {
 			warn(fmt.Sprintf("on_end.command: %v", err))
 		}
 	}
 	if o.Webhook != nil {
-		if err := post(*o.Webhook, data); err != nil {
+		if err := post(*o.Webhook, data, webhookTime); err != nil {
 			warn(fmt.Sprintf("on_end.webhook: %v", err))
 		}
 	}
 }
 
-// runCommand hands data to a shell command, whose output is ours.
-func runCommand(command, dir, state string, data []byte) error {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+// runCommand hands data to a shell command, whose output is ours. At the limit, or when a signal asks this process to end, the command
+// is killed with all that it has started: what is left would keep the output open that somebody reads to its end.
+func runCommand(command, dir, state string, data []byte, limit time.Duration) error {
+	late, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	ctx, stop := signal.NotifyContext(late, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", command)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(data), os.Stderr, os.Stderr
 	cmd.Env = append(os.Environ(), "FULCRUM_FOLDER="+dir, "FULCRUM_STATE="+state)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	err := cmd.Run()
-	if ctx.Err() != nil {
-		return fmt.Errorf("it was ended after %v", commandTime)
+	switch ended, failed := errors.AsType[*exec.ExitError](err); {
+	case late.Err() != nil:
+		return fmt.Errorf("it had not ended after %v and was killed", limit)
+	case ctx.Err() != nil:
+		return errors.New("a signal came while it ran: it was killed")
+	case failed && ended.Exited():
+		return fmt.Errorf("it ended with exit code %d", ended.ExitCode())
 	}
 	return err
 }
 
-// post sends JSON to an address, which errors do not name: it may hold a secret.
-func post(address string, data []byte) error {
-	client := &http.Client{Timeout: webhookTime, CheckRedirect: secret.SameHost}
+// post sends JSON to an address, of which errors name no more than the host: the rest may hold a secret.
+func post(address string, data []byte, limit time.Duration) error {
+	client := &http.Client{Timeout: limit, CheckRedirect: secret.SameHost}
 	answer, err := client.Post(address, "application/json", bytes.NewReader(data))
 	if err != nil {
-		return secret.Cause(err)
+		u, _ := url.Parse(address) // Validate has parsed it
+		if timed, ok := errors.AsType[net.Error](err); ok && timed.Timeout() {
+			return fmt.Errorf("%s did not answer within %v", u.Host, limit)
+		}
+		return fmt.Errorf("%s: %w", u.Host, secret.Cause(err))
 	}
 	defer answer.Body.Close()
 	_, _ = io.Copy(io.Discard, io.LimitReader(answer.Body, 1<<20))

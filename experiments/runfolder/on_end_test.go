@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The command and the webhook get the summary; what goes wrong with them is a warning without their address.
@@ -34,7 +35,7 @@ func TestTell(t *testing.T) {
 		t.Errorf("command %q (%v), webhook %q, warnings %v", text, err, got, warnings)
 	}
 	tell("exit 3", server.URL+"/secret")
-	if said := strings.Join(warnings, "; "); !strings.Contains(said, "on_end.command: exit status 3") ||
+	if said := strings.Join(warnings, "; "); !strings.Contains(said, "on_end.command: it ended with exit code 3") ||
 		!strings.Contains(said, "answers 418") || strings.Contains(said, "secret") {
 		t.Errorf("warnings: %s", said)
 	}
@@ -45,6 +46,40 @@ func TestTell(t *testing.T) {
 	for address, fine := range map[string]bool{"https://h/p": true, "h/p": false, "file:///x": false, "http://": false} {
 		if err := (OnEnd{Webhook: &address}).Validate(); (err == nil) != fine {
 			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
+// Whoever does not answer is left, and a command that hangs is killed with what it has started.
+func TestTellDoesNotWait(t *testing.T) {
+	gone := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-gone }))
+	defer server.Close()
+	defer close(gone)
+	host := strings.TrimPrefix(server.URL, "http://")
+	if err := post(server.URL+"/secret", nil, 50*time.Millisecond); err == nil || err.Error() != host+" did not answer within 50ms" {
+		t.Errorf("a receiver that never answers: %v", err)
+	}
+	if err := post("http://127.0.0.1:1/secret", nil, time.Second); err == nil || strings.Contains(err.Error(), "secret") ||
+		!strings.HasPrefix(err.Error(), "127.0.0.1:1: ") {
+		t.Errorf("no receiver: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	err := runCommand("sleep 100 & echo $! >"+file+"; wait", "DIR", "done", nil, 500*time.Millisecond)
+	if err == nil || err.Error() != "it had not ended after 500ms and was killed" {
+		t.Errorf("a command that hangs: %v", err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		state, err := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(text)), "stat"))
+		if err != nil || strings.Contains(string(state), ") Z ") {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("what the command has started still runs: %s", state)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func sweepOutcome(dir string) error {
 		counts[job.State]++
 	}
 	if bad := len(jobs) - counts[launcher.Done] - counts[launcher.Pruned]; bad > 0 {
-		return fmt.Errorf("%d of %d jobs failed or are missing; go on with %s", bad, len(jobs), program.Command("resume", dir))
+		return fmt.Errorf("%d of %d jobs failed or are missing; go on with %s", bad, len(jobs), program.OnFolder("resume", dir))
 	}
 	stdout.Printf("all %d jobs are done\nreport: %s\n", len(jobs), filepath.Join(dir, "report.md"))
 	return nil
@@ -148,7 +148,7 @@ func detach(ctx context.Context, dir string) error {
 	for deadline := time.After(time.Minute); ; {
 		if runfolder.Locked(dir) {
 			stdout.Printf("sweep → %s\nprocess %d controls it; follow: %s, look: %s, stop: `kill %[2]d`\n", dir, cmd.Process.Pid,
-				program.Command("attach", dir), program.Command("status", dir))
+				program.OnFolder("attach", dir), program.Command("status", dir))
 			return nil
 		}
 		select {

@@ -75,7 +75,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	}
 	c.live.draw(c.jobs)
 	if err != nil {
-		return fmt.Errorf("%w; go on with %s", err, program.Command("resume", p.dir))
+		return fmt.Errorf("%w; go on with %s", err, program.OnFolder("resume", p.dir))
 	}
 	err = c.finish(ctx)
 	if work {
@@ -475,7 +475,7 @@ func (c *controller) finish(ctx context.Context) error {
 	}
 	bad := counts[launcher.Failed] + counts[launcher.Lost]
 	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]
-	goOn := program.Command("resume", dir)
+	goOn := program.OnFolder("resume", dir)
 	switch {
 	case c.halted != "":
 		return fmt.Errorf("the sweep was stopped: %s; %d of %d jobs are missing; go on with %s", c.halted, missing, c.total(), goOn)

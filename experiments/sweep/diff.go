@@ -39,6 +39,9 @@ func ReadDiff(dir string) (compare.DiffSide, error) {
 			params[k] = d.Key + "=" + j.Params[k]
 		}
 		slices.Sort(params)
+		if j.Arm != "" {
+			params = append([]string{"arm=" + j.Arm}, params...)
+		}
 		rows[i] = compare.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
 	}
 	state := fmt.Sprintf("%d of %d jobs ended", countEnded(jobs), max(len(jobs), s.Trials))

@@ -138,7 +138,7 @@ func chooseProgram(dir string, accept bool) error {
 			return err
 		}
 		stdout.Message(os.Stderr, fmt.Sprintf("note: the jobs run the program that the sweep was started with (%s), not this build; "+
-			"to change to this one: %s", kept, program.Command("resume", dir, AcceptChanges)))
+			"to change to this one: %s", kept, program.OnFolder("resume", dir, AcceptChanges)))
 		return nil
 	}
 	return keepProgram(dir)

@@ -163,7 +163,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 			what = jobNumbers(changed)
 		}
 		return nil, usage.Errorf("%s: the configuration has changed since the sweep was started (%s), for %s; to go on, with the "+
-			"new one for jobs that have not begun: %s", p.dir, p.changes(s.Generation), what, program.Command("resume", p.dir, AcceptChanges))
+			"new one for jobs that have not begun: %s", p.dir, p.changes(s.Generation), what, program.OnFolder("resume", p.dir, AcceptChanges))
 	}
 	if len(changed) > 0 || search {
 		s.Generation++

@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweepreport"
 )
@@ -21,7 +22,7 @@ func LostLedger(dir string) error {
 		return nil
 	}
 	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: %s, %s", dir, ledger.FileName,
-		program.Command("report", filepath.Join(dir, "0")), program.Command("resume", filepath.Join(dir, "0")))
+		program.OnFolder("report", filepath.Join(dir, "0")), program.OnFolder("resume", filepath.Join(dir, "0")))
 }
 
 // checkStatus refuses a folder that has no status.
@@ -57,9 +58,9 @@ func PrintStatus(dir string) error {
 	if err != nil {
 		return err
 	}
-	controlled := "nobody controls it; go on: " + program.Command("resume", dir)
+	controlled := "nobody controls it; go on: " + program.OnFolder("resume", dir)
 	if runfolder.Locked(dir) {
-		controlled = "its controller is running; follow: " + program.Command("attach", dir)
+		controlled = "its controller is running; follow: " + program.OnFolder("attach", dir)
 	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
 	} else if s.Trials > 0 {
@@ -99,7 +100,7 @@ func observe(dir string, job *ledger.Job) {
 	at := filepath.Join(dir, job.Dir)
 	if launcher.Ended(job.State) {
 		if job.State != launcher.Failed && job.State != launcher.Skipped && !hasResult(dir, *job) {
-			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; make them again: "+program.Command("resume", dir)
+			job.State, job.Cause = launcher.Lost, "its results are gone from "+at+"; make them again: "+program.OnFolder("resume", dir)
 		}
 		return
 	}
@@ -116,23 +117,45 @@ func observe(dir string, job *ledger.Job) {
 	case last.State == launcher.Interrupted:
 		job.State = launcher.Queued
 	case last.State == launcher.Running && !launcher.Supervised(at):
-		job.State, job.Cause = launcher.Lost, "its process is gone; go on: "+program.Command("resume", dir)
+		job.State, job.Cause = launcher.Lost, "its process is gone; go on: "+program.OnFolder("resume", dir)
 	}
 }
 
 // runStatus says in a few words how far a run is.
 func runStatus(dir string) string {
-	at := ""
-	if rows, err := record.ReadRun(dir); err == nil && len(rows.Epochs) > 0 {
-		last := rows.Epochs[len(rows.Epochs)-1]
-		at = fmt.Sprintf(" after %s epoch %d", last.Phase, last.Epoch)
+	s, err := runStatusOf(dir)
+	if err != nil {
+		return err.Error()
 	}
-	switch state := runfolder.State(dir); state {
+	text := s.State
+	if s.Epoch > 0 {
+		text += fmt.Sprintf(" after %s epoch %d", s.Phase, s.Epoch)
+	}
+	if s.Cause != "" {
+		text += ": " + s.Cause
+	}
+	switch s.State {
 	case record.StateRunning:
-		return state + at
 	case record.StateDone, record.StatePruned:
-		return state
+		text += "; report: " + page.ReportPath(dir)
 	default:
-		return state + at + "; go on: " + program.Command("resume", dir)
+		text += "; go on: " + program.OnFolder("resume", dir)
 	}
+	return text
+}
+
+// runStatusOf reads how far a run is: from its rows, its summary and its lock.
+func runStatusOf(dir string) (Status, error) {
+	out := Status{Folder: dir, Kind: "run", Jobs: []JobStatus{}}
+	rows, err := record.ReadRun(dir)
+	if err != nil {
+		return out, err
+	}
+	if n := len(rows.Epochs); n > 0 {
+		out.Phase, out.Epoch = rows.Epochs[n-1].Phase, rows.Epochs[n-1].Epoch
+	}
+	if out.State = runfolder.State(dir); out.State == record.StateFailed && rows.Summary != nil {
+		out.Cause = rows.Summary.Error
+	}
+	return out, nil
 }

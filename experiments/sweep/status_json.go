@@ -15,13 +15,14 @@ import (
 // Status is what run status --json prints: of a run its own fields, of a sweep those of its jobs too.
 type Status struct {
 	Folder  string      `json:"folder"`
-	Kind    string      `json:"kind"`    // run or sweep
-	State   string      `json:"state"`   // of a run: running, killed, done, …; of a sweep: running, stopped or ended
-	Phase   string      `json:"phase"`   // of a run: of its last finished epoch
-	Epoch   int         `json:"epoch"`   // the same; 0: none
-	Sweeper string      `json:"sweeper"` // of a sweep, as what follows
-	Trials  int         `json:"trials"`  // that a sweeper will make; 0: the jobs are all
-	Jobs    []JobStatus `json:"jobs"`    // by number
+	Kind    string      `json:"kind"`            // run or sweep
+	State   string      `json:"state"`           // of a run: running, killed, done, …; of a sweep: running, stopped or ended
+	Phase   string      `json:"phase"`           // of a run: of its last finished epoch
+	Epoch   int         `json:"epoch"`           // the same; 0: none
+	Cause   string      `json:"cause,omitempty"` // of a run: why it failed
+	Sweeper string      `json:"sweeper"`         // of a sweep, as what follows
+	Trials  int         `json:"trials"`          // that a sweeper will make; 0: the jobs are all
+	Jobs    []JobStatus `json:"jobs"`            // by number
 }
 
 // JobStatus is one job of a sweep.
@@ -42,23 +43,14 @@ func ReadStatus(dir string) (Status, error) {
 	if err := checkStatus(dir); err != nil {
 		return Status{}, err
 	}
-	out := Status{Folder: dir, Kind: "run", Jobs: []JobStatus{}}
 	if !ledger.Exists(dir) {
-		rows, err := record.ReadRun(dir)
-		if err != nil {
-			return out, err
-		}
-		if n := len(rows.Epochs); n > 0 {
-			out.Phase, out.Epoch = rows.Epochs[n-1].Phase, rows.Epochs[n-1].Epoch
-		}
-		out.State = runfolder.State(dir)
-		return out, nil
+		return runStatusOf(dir)
 	}
 	s, jobs, err := observed(dir)
 	if err != nil {
-		return out, err
+		return Status{}, err
 	}
-	out.Kind, out.Sweeper, out.Trials = "sweep", s.Sweeper, s.Trials
+	out := Status{Folder: dir, Kind: "sweep", Sweeper: s.Sweeper, Trials: s.Trials, Jobs: []JobStatus{}}
 	for _, j := range jobs {
 		out.Jobs = append(out.Jobs, JobStatus{
 			Number: j.Num, Folder: filepath.Join(dir, j.Dir), State: j.State, Cause: j.Cause, Overrides: append([]string{}, j.Overrides...),

@@ -98,7 +98,7 @@ func (p *plan) unused() error {
 			continue
 		}
 		if ledger.Exists(p.dir) {
-			return usage.Errorf("%s holds a sweep: name another hydra.sweep.dir, or go on with it: %s", p.dir, program.Command("resume", p.dir))
+			return usage.Errorf("%s holds a sweep: name another hydra.sweep.dir, or go on with it: %s", p.dir, program.OnFolder("resume", p.dir))
 		}
 		return usage.Errorf("%s is not empty (%s): name another hydra.sweep.dir", p.dir, name)
 	}
@@ -109,7 +109,7 @@ func (p *plan) unused() error {
 func claimSweep(dir string) (*runfolder.Folder, error) {
 	f, err := runfolder.Claim(dir)
 	if _, ok := errors.AsType[*usage.Error](err); ok {
-		return nil, usage.Errorf("%s: another controller owns this sweep; follow it: %s", dir, program.Command("attach", dir))
+		return nil, usage.Errorf("%s: another controller owns this sweep; follow it: %s", dir, program.OnFolder("attach", dir))
 	}
 	if err != nil {
 		return nil, err

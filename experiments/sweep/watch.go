@@ -154,7 +154,7 @@ func (w *watcher) sweep(width int) (text string, ended bool, err error) {
 	if n := countEnded(jobs); ended && n > 0 && n == len(jobs) && n >= s.Trials {
 		state = "ended"
 	} else if ended {
-		state = "nobody controls it now; go on: " + program.Command("resume", w.dir)
+		state = "nobody controls it now; go on: " + program.OnFolder("resume", w.dir)
 	}
 	return stdout.Fold(w.dir+": "+state, width, 4) + "\n" + sweepreport.Table(rows, opt, width), ended, nil
 }

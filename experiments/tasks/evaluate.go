@@ -18,6 +18,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
@@ -310,10 +311,10 @@ func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 	if err := PrepareOut("evaluate.out", out, nil); err != nil {
 		return err
 	}
-	if err := writeJSON(out, e); err != nil {
+	if err := atomicfile.WriteJSON(out, e); err != nil {
 		return err
 	}
-	if err := writeJSON(filepath.Join(j.Dir, "results.json"), results); err != nil {
+	if err := atomicfile.WriteJSON(filepath.Join(j.Dir, "results.json"), results); err != nil {
 		return err
 	}
 	if err := page.WriteText(j.Dir, e.markdown()); err != nil {

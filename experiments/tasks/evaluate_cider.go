@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
@@ -104,7 +105,7 @@ func (e *captionEvaluation) write(j *job.Job) error {
 	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
 		return err
 	}
-	if err := writeJSON(out, e); err != nil {
+	if err := atomicfile.WriteJSON(out, e); err != nil {
 		return err
 	}
 	if err := page.WriteText(j.Dir, e.markdown()); err != nil {

@@ -72,7 +72,7 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 // folders refuses models that are not there. They are opened by the stages that need them.
 func (l *loop) folders() error {
 	c := l.job.Config
-	if path := c.Encoder.Path; path != nil && l.embeddings == "" {
+	if path := c.Encoder.Path; path != nil && l.table == nil {
 		if err := workload.CheckDownloaded("encoder.path", *path); err != nil {
 			return err
 		}
@@ -157,9 +157,9 @@ type loop struct {
 	from       []string     // digests of the records and of their pictures
 	records    []string     // overrides that name the records
 	training   []string     // the same for stages that train with them
-	embeds     bool         // a stage makes the embeddings
+	table      *string      // of embeddings; nil: a stage makes it
 	asking     []string     // overrides of the stages that ask the model: where answers are kept
-	embeddings string       // override that names their table; "" = a stage makes it
+	embeddings string       // override that names their table
 	name       string       // of the model among icl.models; "" = the only one
 	model      []string     // overrides that name the model
 	weights    []string     // state of its files
@@ -211,9 +211,7 @@ func (l *loop) read(ctx context.Context) error {
 			l.training = []string{"data.records_icl=" + quoted(*c.Data.Root)}
 		}
 	}
-	if c0.Data.Embeddings != nil {
-		l.embeddings = "data.embeddings=" + quoted(*c0.Data.Embeddings)
-	}
+	l.table = c0.Data.Embeddings
 	if c.LVLM.Store == nil { // what the models say is kept in one store for all stages
 		l.asking = []string{"lvlm.store=" + quoted(filepath.Join(l.root, "store"))}
 	}
@@ -222,10 +220,10 @@ func (l *loop) read(ctx context.Context) error {
 
 // embed makes the embeddings that all models have in common, unless there is a table.
 func (l *loop) embed(ctx context.Context) error {
-	if l.embeddings != "" && !l.embeds {
+	if l.table != nil {
+		l.embeddings = "data.embeddings=" + quoted(*l.table)
 		return nil
 	}
-	l.embeds = true
 	dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
 	l.embeddings = "data.embeddings=" + quoted(filepath.Join(dir, "embeddings.safetensors"))
 	return l.spend("embeddings", dir, err)

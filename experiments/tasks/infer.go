@@ -16,6 +16,7 @@ import (
 	records "fulcrum/beamdata/icl"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
@@ -388,7 +389,7 @@ func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, abo
 		lines[i] = selection{int64(q), chosen[i], r.Question, answers[i]}
 	}
 	for path, value := range map[string]any{out: results, filepath.Join(dir, "infer.json"): about} {
-		if err := writeJSON(path, value); err != nil {
+		if err := atomicfile.WriteJSON(path, value); err != nil {
 			return err
 		}
 	}

@@ -64,15 +64,6 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 	return nil
 }
 
-// writeJSON writes a file of one value, indented.
-func writeJSON(path string, value any) error {
-	text, err := json.MarshalIndent(value, "", " ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path, append(text, '\n'), 0o644)
-}
-
 // writeLines writes a file of one JSON value a line.
 func writeLines[T any](path string, values []T) error {
 	var lines []byte

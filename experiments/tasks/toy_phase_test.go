@@ -40,12 +40,12 @@ func (o *toyOptions) Shrink(int) {}
 // toyPhase raises Σ reward·log π of the recorded candidates: the shortest phase that trains.
 type toyPhase struct {
 	toyOptions
-	name   string
-	config *job.Config
-	src    selector.Source
-	env    *phases.Env
-	learn  *phases.Learner
-	line   phases.Line[int]
+	name     string
+	config   *job.Config
+	src      selector.Source
+	env      *phases.Env
+	learn    *phases.Learner
+	pipeline phases.Pipeline[int]
 }
 
 func (p *toyPhase) Info() phases.Info {
@@ -60,7 +60,7 @@ func (p *toyPhase) Begin(env *phases.Env, totalSteps int) (err error) {
 
 func (p *toyPhase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
 	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	items, optimizer, _, err := p.line.Step(p.learn, at, p.env.Next, p.prepare)
+	items, optimizer, _, err := p.pipeline.Step(p.learn, at, p.env.Next, p.prepare)
 	row := phases.Row(optimizer)
 	row["items"] = items
 	return row, err

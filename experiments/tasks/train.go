@@ -3,7 +3,6 @@ package tasks
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
@@ -72,8 +71,8 @@ func train(ctx context.Context, j *job.Job) error {
 
 // logPeak says what a GPU's memory held at most, beside the preflight's forecast.
 func logPeak(j *job.Job) {
-	var n int
-	if _, err := fmt.Sscanf(j.Device, "cuda:%d", &n); err != nil {
+	n, ok := torchx.CUDAIndex(j.Device)
+	if !ok {
 		return
 	}
 	if m, err := torchx.MemoryOfCUDA(n, false); err == nil {
@@ -122,7 +121,7 @@ func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
 // environment returns what phases train in.
 func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*phases.Env, error) {
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
-		ConfigHash: j.Hash, AllowNonFinite: j.Config.Compatible(), Gradients: leverplus.Gradients(j.Config),
+		ConfigHash: j.Hash, AllowNonFinite: j.Config.AllowsNonFinite(), Gradients: leverplus.Gradients(j.Config),
 		WithHeads: workload.WithHeads(w.Policy())}
 	if exporter, ok := w.(workload.Exporter); ok {
 		var err error

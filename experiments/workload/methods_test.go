@@ -47,4 +47,15 @@ func TestAllQueriesValidate(t *testing.T) {
 	if _, err := NewPointerData(b).Beams("rce"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
+	const online = "phase grpo_online samples new selections, and data.name=beams has no reader"
+	if _, err := NewPointerData(b).Online("grpo_online"); err == nil || !strings.Contains(err.Error(), online) {
+		t.Errorf("got %v, want %s", err, online)
+	}
+	b.All.Scorer = scorer{}
+	want = strings.Replace(want, "rce needs recorded beams", "grpo_online needs queries to sample for", 1)
+	if _, err := NewPointerData(b).Online("grpo_online"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
 }
+
+type scorer struct{ beamdata.Scorer }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"fulcrum/beamdata"
@@ -42,4 +43,14 @@ func (w *Pointer) Largest(src selector.Source, n int) []int {
 	size := func(i int) int { return set.PoolSize(i)*10_000 + set.NumCandidates(i) }
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(size(b), size(a)) })
 	return order[:min(n, len(order))]
+}
+
+// Scale names the relation's scale: its scores, and so its steps, grow with the square of the embeddings' length.
+func (w *Pointer) Scale() (key string, value float64, why string) {
+	o, t := w.policy.Options(), w.bundle.Val.Table
+	if o.Relation.Bilinear == "none" || o.Clip.Path != nil {
+		return "", 0, ""
+	}
+	return "selector.relation.scale", o.Relation.Scale, fmt.Sprintf("rows of data.embeddings have %d columns and a median length of %.2g",
+		t.Dim, stat.Middle(t.Lengths(1000)))
 }

@@ -101,7 +101,10 @@ func (d *PointerData) Online(phase string) (selector.Source, error) {
 	if d.ask != nil {
 		return d.Records(phase)
 	}
-	if d.bundle.Online == nil || d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
+	if all := d.bundle.All; d.bundle.Online.Len() == 0 && all.Len() > 0 && all.Scorer != nil {
+		return nil, d.none(phase, "queries to sample for", "data.train_ratio")
+	}
+	if d.bundle.Online.Len() == 0 || d.bundle.Online.Scorer == nil {
 		return nil, usage.Errorf("schedule: phase %s samples new selections, and data.name=%s has no reader to score them "+
 			"(data.reader)", phase, d.bundle.Name)
 	}

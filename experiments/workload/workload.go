@@ -91,6 +91,12 @@ type Auditor interface {
 	Recompute(report *preflight.Report, plan phases.Plan, e Effort) error
 }
 
+// Scaler is a workload whose policy scales what it reads.
+type Scaler interface {
+	// Scale is preflight.Trial.Scale.
+	Scale() (key string, value float64, why string)
+}
+
 // Sizer is a workload whose queries differ in size: memory is measured on the largest.
 type Sizer interface {
 	// Largest returns the n queries of a source that make the largest batch.

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+
+	"fulcrum/internal/list"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -132,18 +134,10 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 
 // Floats returns the values of ns, 0 for null.
 func Floats(ns []Number) []float64 {
-	out := make([]float64, len(ns))
-	for i, n := range ns {
-		out[i] = n.V
-	}
-	return out
+	return list.Map(ns, func(n Number) float64 { return n.V })
 }
 
 // Narrow rounds x to float32, the type in which recorded data was computed.
 func Narrow(x []float64) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(float32(v))
-	}
-	return out
+	return list.Map(x, func(v float64) float64 { return float64(float32(v)) })
 }

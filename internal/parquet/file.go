@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/recent"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
@@ -147,11 +148,7 @@ func (p *File) Rows() int { return int(p.rows) }
 
 // Columns returns the names of the flat columns, in the file's order.
 func (p *File) Columns() []string {
-	names := make([]string, len(p.leaves))
-	for i, l := range p.leaves {
-		names[i] = l.name
-	}
-	return names
+	return list.Map(p.leaves, func(l leaf) string { return l.name })
 }
 
 // Column returns a column of text or whole numbers. The first call reads the headers of its pages.

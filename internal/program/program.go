@@ -3,6 +3,7 @@ package program
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -21,6 +22,14 @@ func Name() string { return Quoted(Called()) }
 // Command is a command of this program inside a message: in backticks, its words quoted for a shell. Until AsCalled names the
 // program as it was called, it is run: a message may be kept and read from anywhere.
 func Command(words ...string) string { return "`run " + Quoted(words...) + "`" }
+
+// OnFolder is a command on a folder that can be pasted in another directory: the folder's path is absolute.
+func OnFolder(verb, dir string, more ...string) string {
+	if path, err := filepath.Abs(dir); err == nil {
+		dir = path
+	}
+	return Command(append([]string{verb, dir}, more...)...)
+}
 
 // AsCalled names the program in the commands of a message as it was called.
 func AsCalled(message string) string { return strings.ReplaceAll(message, "`run ", "`"+Name()+" ") }

@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // storage is the memory behind one or more PyTorch tensors.
@@ -279,11 +281,7 @@ func numpyFrom(data, dtype, shape any, fortran bool) (any, error) {
 		return nil, err
 	}
 	if a.Strings != nil {
-		items := make([]any, len(a.Strings))
-		for i, s := range a.Strings {
-			items[i] = s
-		}
-		return &List{Items: items}, nil
+		return &List{Items: list.Map(a.Strings, func(s string) any { return s })}, nil
 	}
 	return a.Tensor, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
 )
 
 // maxHeader is the format's own limit for the JSON header.
@@ -41,11 +42,7 @@ func (f *File) Get(name string) (Tensor, bool) {
 
 // Names returns the tensor names in file order.
 func (f *File) Names() []string {
-	names := make([]string, len(f.Tensors))
-	for i, t := range f.Tensors {
-		names[i] = t.Name
-	}
-	return names
+	return list.Map(f.Tensors, func(t Tensor) string { return t.Name })
 }
 
 // Close unmaps the file; its tensors must not be used any more.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 )
 
 // Save writes tokenizer.json and tokenizer_config.json into folder, which exists, as HuggingFace writes
@@ -121,10 +122,7 @@ func (t *Tokenizer) bpeJSON() (pre, model any, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	merges := make([]string, len(t.pairs))
-	for i, p := range t.pairs {
-		merges[i] = p[0] + " " + p[1]
-	}
+	merges := list.Map(t.pairs, func(p [2]string) string { return p[0] + " " + p[1] })
 	switch t.rules.split {
 	case GPT2:
 		pre = byteLevel(t.rules.prefixSpace, true)

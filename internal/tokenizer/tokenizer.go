@@ -18,6 +18,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"fulcrum/internal/list"
 )
 
 // Added is a token that is matched in the text as it stands, before anything else.
@@ -206,11 +208,7 @@ func (t *Tokenizer) Encode(text string) []int64 {
 	t.raw.cut(validUTF8(text), s, func(part string) {
 		t.normal.cut(t.normalize(part), s, func(part string) { t.encodePart(part, s) })
 	})
-	out := make([]int64, len(s.ids))
-	for i, id := range s.ids {
-		out[i] = int64(id)
-	}
-	return out
+	return list.Map(s.ids, func(id int32) int64 { return int64(id) })
 }
 
 // EncodeSpecial returns the ids of text with the special tokens that the model expects before and after

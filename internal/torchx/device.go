@@ -34,6 +34,12 @@ func Deterministic() bool { return deterministic }
 // CUDAAvailable reports whether libtorch sees a CUDA device.
 func CUDAAvailable() bool { return bool(C.fc_cuda_available()) }
 
+// CUDAIndex returns the number of the CUDA device cuda:N; ok is false for any other name.
+func CUDAIndex(device string) (n int, ok bool) {
+	_, err := fmt.Sscanf(device, "cuda:%d", &n)
+	return n, err == nil && n >= 0 && fmt.Sprintf("cuda:%d", n) == device
+}
+
 // Device resolves auto|cpu|cuda|cuda:N to a libtorch device name, or says why it can't.
 func Device(name string) (string, error) {
 	var n int
@@ -48,7 +54,8 @@ func Device(name string) (string, error) {
 	case name == "cuda":
 		n = 0
 	default:
-		if _, err := fmt.Sscanf(name, "cuda:%d", &n); err != nil || fmt.Sprintf("cuda:%d", n) != name {
+		var ok bool
+		if n, ok = CUDAIndex(name); !ok {
 			return "", fmt.Errorf("device=%s: want auto, cpu, cuda or cuda:N", name)
 		}
 	}

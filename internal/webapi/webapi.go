@@ -96,6 +96,19 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return e.text }
 
+// ExplainKey adds to a refusal for want of a key which key of the configuration names the variable that holds one; env is that variable,
+// nil where none is named. A server without keys that forbids something (403) forbids what it has not enabled, as vLLM does.
+func ExplainKey(err error, key string, env *string) error {
+	status, ok := errors.AsType[*StatusError](err)
+	switch {
+	case !ok || status.Code != http.StatusUnauthorized && (status.Code != http.StatusForbidden || env == nil):
+		return err
+	case env == nil:
+		return fmt.Errorf("%w: it wants a key: %s=NAME of the variable that holds it", err, key)
+	}
+	return fmt.Errorf("%w: it does not take the key in %s (%s)", err, *env, key)
+}
+
 // Do sends a request and returns the body of a successful answer. A status that is none is a *StatusError; an error that no
 // further attempt can mend is Permanent.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {

@@ -74,6 +74,8 @@ func Checks() []Check {
 		{"validation_misreported", "what is reported, and chosen by, is not what was measured", "usually code"},
 		{"validation_diverges", "training improves what does not carry over", "fewer epochs, `checkpoint.patience_epochs`, more data, a " +
 			"smaller `PHASE.lr`"},
+		{"validation_falls", "training loses what an earlier epoch or phase could do", "lower `PHASE.lr`, `checkpoint.patience_epochs`; the " +
+			"best checkpoint may hold the earlier epoch"},
 		{"validation_unchanged", "training does not reach what is validated", "usually code: validation of other weights, an optimizer that " +
 			"does not step"},
 		{"worse_than_start", "training loses what the initial policy could do", "lower `PHASE.lr`; the sign and scale of the rewards"},

@@ -18,8 +18,8 @@ var stepChecks = []func(*Doctor, row){
 
 // epochChecks look at every finished epoch's row.
 var epochChecks = []func(*Doctor, row){
-	(*Doctor).queriesMissing, (*Doctor).orderRepeats, (*Doctor).validationMisreported,
-	(*Doctor).betaWrongWayEpoch, (*Doctor).validationDiverges, (*Doctor).validationUnchanged, (*Doctor).worseThanStart,
+	(*Doctor).queriesMissing, (*Doctor).orderRepeats, (*Doctor).betaWrongWayEpoch, (*Doctor).validationDiverges,
+	(*Doctor).validationUnchanged, (*Doctor).worseThanStart, (*Doctor).validationFalls, (*Doctor).validationMisreported,
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.3g %%", 100*share) }

@@ -31,7 +31,7 @@ type state struct {
 	Rounding map[string]float64   `json:"rounding"` // differences of equal weights, at the last refresh
 	Moves    map[string]int       `json:"moves"`    // steps that moved the weights since a policy was refreshed
 	Epochs   []epoch              `json:"epochs"`   // of this phase
-	Initial  epoch                `json:"initial"`  // validation of the run's initial policy
+	Initial  epoch                `json:"initial"`  // validation of the run's initial policy, and the best since
 
 	Batch      uint64 `json:"batch"` // of the queries of the last batch, to recognise them
 	BatchEpoch int    `json:"batch_epoch"`
@@ -57,7 +57,7 @@ type epoch map[string]float64
 
 // New returns a doctor that has seen nothing.
 func New(opt Options) *Doctor {
-	d := &Doctor{opt: opt, keep: gradientHistory}
+	d := &Doctor{opt: opt, keep: gradientHistory, state: state{Initial: epoch{}}}
 	for _, w := range opt.windows() {
 		d.keep = max(d.keep, w.Steps)
 	}
@@ -71,7 +71,7 @@ func (s *state) clear(phase string) {
 }
 
 // Start tells of the validation of the initial policy: the fields of an eval row, without prefix, and the
-// standard error of its reward.
+// standard error of its reward, or of its recorded reward.
 func (d *Doctor) Start(eval map[string]any, rewardError float64) {
 	d.state.Initial = epoch{"reward_error": finite(rewardError)}
 	for _, name := range []string{"loss", "reward"} {

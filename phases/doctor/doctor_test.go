@@ -255,6 +255,13 @@ func failures() []failure {
 			m["val_loss"] = 6 + 0.1*float64(epoch)
 		}, by: 30, key: "checkpoint.patience_epochs"},
 		{check: "validation_unchanged", epoch: func(epoch int, m map[string]any) { m["val_loss"] = 6.0 }, by: 10},
+		{check: "validation_falls", epoch: func(epoch int, m map[string]any) {
+			delete(m, "val_reward")
+			m["val_recorded_reward"] = 0.6
+			if epoch > 2 {
+				m["val_recorded_reward"] = 0.36
+			}
+		}, by: 30, key: "grpo.lr"},
 		{check: "worse_than_start", epoch: func(epoch int, m map[string]any) { m["val_reward"] = 0.2 }, by: 10, key: "grpo.lr"},
 	}
 }
@@ -496,6 +503,39 @@ func showUntil(d *Doctor, end int, healthy func(int) map[string]any, tc failure)
 		}
 	}
 	return found
+}
+
+// TestValidationFalls: the best may be an earlier phase's; noise, negative rewards and what is below the start are no fall.
+func TestValidationFalls(t *testing.T) {
+	for _, tc := range []struct {
+		scores []float64 // of two epochs, each of a phase of its own
+		noise  float64
+		want   string
+	}{{[]float64{0.6, 0.4}, 0.02, "validation_falls"}, {[]float64{0.6, 0.5}, 0.02, ""}, {[]float64{0.6, 0.4}, 0.06, ""},
+		{[]float64{0.6, 0.4}, 0, ""}, {[]float64{0.6, 0}, -1, "validation_falls"}, // which is then that of the best alone
+		{[]float64{-0.2, -0.6}, 0.02, ""}, {[]float64{0.6, 0.1}, 0.02, "worse_than_start"}} {
+		d := New(DefaultOptions())
+		d.Start(map[string]any{"reward": 0.35}, tc.noise)
+		switch {
+		case tc.scores[0] < 0:
+			d.Start(map[string]any{"reward": -0.1}, tc.noise)
+		case tc.noise < 0:
+			d.Start(map[string]any{"reward": 0.0}, 0)
+		}
+		var found []string
+		for i, x := range tc.scores {
+			d.Begin([]string{"rce", "grpo"}[i], Limits{})
+			if tc.noise < 0 {
+				d.Scored(slices.Repeat([]float64{x - float64(1-i)/10, x + float64(1-i)/10}, 50))
+			}
+			for _, f := range d.Epoch(1, map[string]any{"val_reward": x}) {
+				found = append(found, f.Check)
+			}
+		}
+		if got := strings.Join(found, " "); got != tc.want {
+			t.Errorf("%v with noise %g: %q, want %q", tc.scores, tc.noise, got, tc.want)
+		}
+	}
 }
 
 // TestAnotherPhase: what was said in one phase may be said again in the next, and its windows are empty.

@@ -139,6 +139,8 @@ type Options struct {
 	ValidationDiverges Limit `koanf:"validation_diverges" default:"note 2"`
 	// val_reward is the mean of what the validation queries earn one by one
 	ValidationMisreported Switch `koanf:"validation_misreported" default:"warning"`
+	// largest share of the best epoch's validation reward that a later epoch may lose
+	ValidationFalls Limit `koanf:"validation_falls" default:"warning 0.3"`
 	// validation numbers change once the weights do
 	ValidationUnchanged Switch `koanf:"validation_unchanged" default:"warning"`
 	// largest share of the initial policy's validation reward that training may lose

@@ -197,7 +197,7 @@ func (d *Doctor) orderRepeats(r row) {
 	}
 }
 
-// Scored tells what the validation queries earned one by one, before Epoch.
+// Scored tells what the validation queries earned one by one, or what the policy expects of them among recorded candidates, before Epoch.
 func (d *Doctor) Scored(rewards []float64) { d.scores = rewards }
 
 // validationMisreported holds val_reward against the queries' own rewards.

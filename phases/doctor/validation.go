@@ -1,5 +1,7 @@
 package doctor
 
+import "fulcrum/internal/stat"
+
 // Does validation follow training?
 
 // validationDiverges compares the newest epochs of the phase. Training is the loss of imitation, the
@@ -63,6 +65,31 @@ func (d *Doctor) worseThanStart(r row) {
 	d.say(o.Severity, "worse_than_start", d.key("lr"), reward, (1-o.Limit)*initial,
 		"val_reward is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and "+
 			"the scale of the rewards", reward, initial, percent(1-reward/initial), d.key("lr"))
+}
+
+// validationFalls compares with the best epoch of the run so far, of earlier phases too. It wants a loss beyond the noise of the queries,
+// as worseThanStart does, and leaves to that what ends below the start.
+func (d *Doctor) validationFalls(r row) {
+	o := d.opt.ValidationFalls
+	_, own := stat.MeanSE(d.scores)
+	noise := max(d.state.Initial["reward_error"], d.state.Initial["best_error"], finite(own))
+	for _, name := range []string{"val_reward", "val_recorded_reward"} {
+		x, ok := r.number(name)
+		if !ok {
+			continue
+		}
+		best, known := d.state.Initial["best_"+name]
+		if !known || x > best {
+			d.state.Initial["best_"+name], d.state.Initial["best_error"] = x, finite(own)
+		}
+		if best <= 0 || noise == 0 || x >= (1-o.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
+			return
+		}
+		d.say(o.Severity, "validation_falls", d.key("lr"), x, (1-o.Limit)*best, "%s is %.4g after the epoch and was %.4g after an earlier one: "+
+			"the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
+			"(checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
+		return
+	}
 }
 
 // series are an epoch metric's numbers of this phase, that of the row in hand last.

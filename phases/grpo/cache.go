@@ -2,6 +2,7 @@ package grpo
 
 import (
 	"context"
+	"slices"
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
@@ -48,7 +49,7 @@ const distBudget = 256 << 20
 // impossibleLogP stands where a cached distribution has no entry: the padding of a larger pool.
 const impossibleLogP = -1e9
 
-// cachedLogProbs holds what a constant policy thinks of every recorded candidate, on the host.
+// cachedLogProbs holds a constant policy's log-probabilities of every recorded candidate, on the host.
 type cachedLogProbs struct {
 	logp    [][]float32 // [Q][G·W] log-probabilities of sequences (W = 1) or of their steps
 	width   []int       // [Q] W
@@ -114,7 +115,7 @@ func (k *cachedLogProbs) take(b *selector.Batch, out selector.Output, steps bool
 			}
 		}
 		at := i * b.G
-		k.logp[q], k.width[q] = append([]float32(nil), logp[at*w:(at+size)*w]...), w
+		k.logp[q], k.width[q] = slices.Clone(logp[at*w:(at+size)*w]), w
 		if k.dist == nil {
 			continue
 		}

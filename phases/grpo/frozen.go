@@ -12,7 +12,7 @@ import (
 )
 
 // frozenPolicy is an old or reference policy. Where its weights stay for the whole phase and the groups
-// are recorded, what it thinks of them is computed once (cached) and looked up in every step.
+// are recorded, its log-probabilities of them are computed once (cached) and looked up in every step.
 type frozenPolicy struct {
 	selector.Policy
 	owned    bool            // freed with the phase
@@ -137,7 +137,7 @@ func (g *Phase) syncReference(step int) {
 	torchx.Copy(to, torchx.Add(torchx.Scale(g.env.Policy.Params().Flat(), mix), torchx.Scale(to, 1-mix)))
 }
 
-// view is what a frozen policy thinks of the rollout, without gradient.
+// view holds a frozen policy's log-probabilities of the rollout, without gradient.
 type view struct {
 	logp torchx.Tensor // [B, G], or [B, G, T] with ratio=token
 	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
@@ -145,7 +145,7 @@ type view struct {
 	steps torchx.Tensor // [B, G, T] what logp is, or is the sum of; no tensor where that was looked up
 }
 
-// view stages what a frozen policy thinks of a part of the rollout: looked up, or evaluated.
+// view stages a frozen policy's log-probabilities of a part of the rollout: looked up, or evaluated.
 func (g *Phase) view(f *frozenPolicy, part *rollout, forward selector.ForwardOptions, w *phases.Work) func() view {
 	b := part.batch
 	if f.cached == nil {
@@ -191,7 +191,7 @@ func (g *Phase) oldView(in *staged, w *phases.Work) func(now, ref view) view {
 	return func(view, view) view { return of() }
 }
 
-// referenceView stages what the reference policy thinks of a part.
+// referenceView stages the reference policy's log-probabilities of a part.
 func (g *Phase) referenceView(in *staged, w *phases.Work) func() view {
 	if in.part.known && in.part.ref != nil {
 		kept := g.kept(in.part.ref, in.part.batch, w)

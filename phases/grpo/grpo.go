@@ -1,9 +1,9 @@
 // Package grpo trains by group-relative policy optimisation.
 //
 // Step in grpo.go is the algorithm. It reads in this order: grpo.go, rollout.go (the batch and its advantages), loss.go (losses, KL
-// estimators and what they read), frozen.go (the old and the reference policy), metrics.go (what a row reports). Three files are
-// no part of a step: options.go (options and their checks), cache.go (log-probabilities computed before the first step), state.go
-// (what a resume needs).
+// estimators and what they read), frozen.go (the old and the reference policy), metrics.go (what a row reports). Four files can
+// be left out: kernel.go (the loss as one CUDA kernel), options.go (options and their checks), cache.go (log-probabilities computed
+// before the first step), state.go (what a resume needs).
 package grpo
 
 import (
@@ -35,7 +35,7 @@ type Phase struct {
 	env       *phases.Env
 	text      bool // the policy's steps are tokens: it has no distributions to look at
 	learn     *phases.Learner
-	line      phases.Line[*tally]
+	pipeline  phases.Pipeline[*tally]
 	beta      *control.Controller
 	temp      *control.Controller
 	old       *frozenPolicy // ratio's denominator, and what samples; may be reference
@@ -105,7 +105,7 @@ func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	refreshed, show := step-g.sinceOld, g.showNext // the step at which the old policy had the policy's weights
 	g.showNext = false
 	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	sums, optimizer, values, err := g.line.Step(g.learn, at, next, func(at phases.At) (*tally, *phases.Work, error) {
+	sums, optimizer, values, err := g.pipeline.Step(g.learn, at, next, func(at phases.At) (*tally, *phases.Work, error) {
 		return g.prepare(at, at.Step == refreshed, show && at.Step == step)
 	})
 	if err != nil {

@@ -54,10 +54,11 @@ func (p *probe) forward(m phases.Metrics) {
 		at[0], at[1], b.B())
 }
 
-// differ is the largest difference of two lists and the pair that has it; NaN where one of them is no number.
+// differ is the largest difference of two lists and the pair that has it; NaN where one of them is no number. Numbers beyond 100 are
+// rounded in proportion: there a difference counts as a share.
 func differ(a, b []float64) (d float64, at [2]float64) {
 	for i := range a {
-		x := math.Abs(a[i] - b[i])
+		x := math.Abs(a[i]-b[i]) / max(1, math.Abs(a[i])/100)
 		if a[i] == b[i] {
 			x = 0
 		}

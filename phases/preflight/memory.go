@@ -20,7 +20,7 @@ import (
 func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device string) (line string, found []doctor.Finding, err error) {
 	free, before := hostmem.Free(), hostmem.Resident()
 	hostmem.ResetPeak()
-	cuda, onCUDA := cudaIndex(device)
+	cuda, onCUDA := torchx.CUDAIndex(device)
 	if onCUDA {
 		if _, err := torchx.MemoryOfCUDA(cuda, true); err != nil {
 			return "", nil, err
@@ -100,9 +100,3 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 
 // shapes describes a batch: queries × candidates × steps.
 func shapes(b *selector.Batch) string { return fmt.Sprintf("%d × %d × %d", b.B(), b.G, b.T) }
-
-// cudaIndex returns the number of a CUDA device; ok is false for the CPU.
-func cudaIndex(device string) (n int, ok bool) {
-	_, err := fmt.Sscanf(device, "cuda:%d", &n)
-	return n, err == nil
-}

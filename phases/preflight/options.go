@@ -77,6 +77,10 @@ type Options struct {
 	MomentsDiffer doctor.Switch `koanf:"moments_differ" default:"stop"`
 	// the first step moves the weights by the learning rate
 	StepSize doctor.Switch `koanf:"step_size" default:"warning"`
+	// least change of the log-probabilities of a batch's candidates by all steps of the schedule, in nats
+	TooFewSteps doctor.Limit `koanf:"too_few_steps" default:"warning 0.5"`
+	// largest change of the log-probabilities of a batch's candidates by one step, in nats
+	StepTooLarge doctor.Limit `koanf:"step_too_large" default:"warning 50"`
 	// standard errors by which sampled candidates may be likelier or less likely than draws at the configured
 	// temperature
 	SamplingDiffers doctor.Limit `koanf:"sampling_differs" default:"warning 6"`

@@ -36,6 +36,8 @@ type Report struct {
 	checks   int
 	findings []Finding
 	said     map[string]bool // phase and check: each is said once
+
+	reaches []reached // of the stages tried so far
 }
 
 // New returns an empty report. seed chooses the queries that are looked at.

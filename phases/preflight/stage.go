@@ -33,6 +33,10 @@ type Stage struct {
 	Credit func(b *selector.Batch, tau float64) []float64
 	// SampleTemp is the temperature of draws from the policy itself; 0: from another distribution (top_p), not looked at.
 	SampleTemp float64
+	// Epochs and Steps are how many the run makes, Rate is the peak of their learning rate and Travel the sum over all of them: as far
+	// as AdamW takes a weight. 0: not known, and not looked at.
+	Epochs, Steps int
+	Rate, Travel  float64
 	// Largest returns the n queries that make the largest batch, for Memory; nil leaves the stage out.
 	Largest func(n int) []int
 }
@@ -49,6 +53,9 @@ type Trial struct {
 	// Unused says why a tensor may have no part in the log-probabilities of a batch: no image is in it, for
 	// example; "" where it should have. May be nil.
 	Unused func(b *selector.Batch, name string) string
+	// Scale names the option that scales the policy's inputs, with its value, where steps go as far as that is large, and the numbers
+	// of the data that it has to suit. nil, or no key: there is none.
+	Scale func() (key string, value float64, why string)
 }
 
 // env is what a phase shares with the trial.
@@ -86,6 +93,7 @@ func (r *Report) Try(ctx context.Context, t Trial, stages []Stage) error {
 			p.find("step_failed", "the phase cannot make a step: %v", err)
 		}
 	}
+	r.tooFew(t)
 	return nil
 }
 
@@ -204,14 +212,20 @@ func (p *probe) steps(ctx context.Context) error {
 	}
 	p.set(second)
 	p.spy.heard()
+	rates := number(again, "lr")
 	for n := 1; n < p.opt.Steps; n++ {
-		if _, err := p.step(ctx, n); err != nil {
+		next, err := p.step(ctx, n)
+		if err != nil {
 			return err
 		}
+		rates += number(next, "lr")
 		if n == 1 {
 			p.repeats(drawn, p.spy.heard())
 		}
 	}
+	last := p.policy.Params().Values()
+	p.reach(m, batch, after, last, rates)
+	p.set(last)
 	idle := p.moved(m)
 	p.unmoved(reference)
 	if err := p.shaken(ctx, idle); err != nil {

@@ -135,7 +135,7 @@ func TestEagerStepsOnCUDA(t *testing.T) {
 				w.Refuse("to compare with")
 			}
 			prepare := func(phases.At) (weighted, *phases.Work, error) { return weighted{}, w, nil }
-			if _, _, _, err := p.line.Step(p.learn, phases.At{Step: step}, nil, prepare); err != nil {
+			if _, _, _, err := p.pipeline.Step(p.learn, phases.At{Step: step}, nil, prepare); err != nil {
 				t.Fatal(err)
 			}
 			end()

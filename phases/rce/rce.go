@@ -95,7 +95,7 @@ type Phase struct {
 
 	env      *phases.Env
 	learn    *phases.Learner
-	line     phases.Line[weighted]
+	pipeline phases.Pipeline[weighted]
 	text     bool // the policy's steps are tokens
 	showNext bool // no batch of this epoch has been kept for reading yet
 	total    int
@@ -196,7 +196,7 @@ func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	}
 	defer torchx.Scope()()
 	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	of, optimizer, _, err := r.line.Step(r.learn, at, next, r.prepare)
+	of, optimizer, _, err := r.pipeline.Step(r.learn, at, next, r.prepare)
 	if err != nil {
 		return nil, err
 	}

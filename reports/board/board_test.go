@@ -135,9 +135,9 @@ func TestRunIsFollowed(t *testing.T) {
 	if e := b.entryAt(t, dir); e.State != record.StateKilled || e.Step != 30 || e.Left != nil {
 		t.Errorf("a killed run: %+v", e)
 	}
-	put(t, dir, map[string]string{record.SummaryFile: `{"state":"interrupted"}`})
+	put(t, dir, map[string]string{record.SummaryFile: `{"state":"interrupted","evaluations":[{"split":"val","policy":"rce","metric":"reward","mean":0.3}]}`})
 	b.Scan(true)
-	if e := b.entryAt(t, dir); e.State != record.StateInterrupted {
+	if e := b.entryAt(t, dir); e.State != record.StateInterrupted || e.Policy != "rce" || e.Progress == nil || *e.Progress > 0.7 {
 		t.Errorf("an interrupted run: %+v", e)
 	}
 	c := curves.New()
@@ -149,6 +149,10 @@ func TestRunIsFollowed(t *testing.T) {
 	}
 	if _, left, _ := progressOf(c.Phases, []string{"rce"}, map[string]int{"rce": 4}, c.Updated); left == nil || *left > 60 {
 		t.Errorf("2 epochs of about 10 s are left, not %v: the pause before the resume counts as work", *left)
+	}
+	e = entry{}
+	if e.follow(c); e.Seconds > 30 {
+		t.Errorf("it took 20 s, not %v: the pause counts", e.Seconds)
 	}
 	finished := filepath.Join(root, "done")
 	finishedRun(t, finished, 0.2)

@@ -265,7 +265,7 @@ func TestInBrowser(t *testing.T) {
 	if !strings.Contains(names, hostileName) {
 		t.Errorf("the hostile run is not shown by its name: %s", names)
 	}
-	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain .under').textContent === 'over similarity'")
+	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain').textContent === '+0.11 over similarity[+0.11, +0.11]'")
 	w.until(rowOf("one") + ".closest('.row').querySelector('.c-best .under').textContent === 'reward on dev'")
 	w.js(`(() => { const f = document.getElementById("filter"); f.value = "state:running"; f.dispatchEvent(new Event("input")); })()`)
 	w.until("document.querySelectorAll('.row[data-id]').length === 1")
@@ -315,6 +315,8 @@ func TestInBrowser(t *testing.T) {
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
 	w.until("document.querySelectorAll('.forest .better circle').length === 1 && document.querySelectorAll('.uplot').length > 1")
 	w.until("document.querySelector('#settings td code')?.textContent === 'grpo.lr'")
+	w.until("document.querySelector('#pairs table tbody tr')?.innerText.replace(/\\s+/g, ' ')" +
+		" === 'reward on dev, minus A B +0.219 [+0.214, +0.225] better'")
 	inside := w.js("(l => +l.getAttribute('x1') >= 200 && +l.getAttribute('x2') <= 616)(document.querySelector('.forest .whisker'))")
 	if inside != true {
 		t.Error("a whisker leaves its axis")

@@ -41,9 +41,12 @@ type entry struct {
 	Left      *float64 `json:"left,omitempty"`     // seconds, about
 	Metric    string   `json:"metric,omitempty"`   // what best, baseline and gain are
 	Split     string   `json:"split,omitempty"`
+	Policy    string   `json:"policy,omitempty"` // the phase that the score is of the end of; "": the best policy, or rows of one that goes on
+	Data      string   `json:"data,omitempty"`   // name and fingerprint, of a run that has ended: scores on other data are no rivals
 	Best      *float64 `json:"best,omitempty"`
 	Baseline  *float64 `json:"baseline,omitempty"`
-	Over      string   `json:"over,omitempty"` // name of the baseline
+	Over      string   `json:"over,omitempty"`      // name of the baseline
+	Untrained bool     `json:"untrained,omitempty"` // the best is the policy that it began with
 	Gain      *gain    `json:"gain,omitempty"`
 	Warnings  int      `json:"warnings,omitempty"`
 	Stops     int      `json:"stops,omitempty"` // findings that say stop
@@ -103,6 +106,10 @@ type brief struct {
 		Epochs int    `json:"epochs"`
 		Steps  int    `json:"steps"`
 	} `json:"phases"`
+	Data struct {
+		Name        string `json:"name"`
+		Fingerprint string `json:"fingerprint"`
+	} `json:"data"`
 	Best        *record.BestSummary  `json:"best"`
 	Evaluations []record.StageResult `json:"evaluations"`
 	Warnings    []string             `json:"warnings"`
@@ -129,6 +136,9 @@ func (b *Board) read(was entry) entry {
 	}
 	if e.State = record.StateOf(at.Locked, s.State); e.State == s.State {
 		e.summarized(s)
+		if e.State == record.StateInterrupted {
+			b.progressed(e)
+		}
 	} else {
 		b.live(e)
 	}
@@ -143,6 +153,7 @@ func (e *entry) summarized(s *brief) {
 		e.Error = s.Error
 	}
 	e.Seconds, e.Warnings = s.WallSeconds, len(s.Warnings)
+	e.Data, e.Untrained = strings.TrimSpace(s.Data.Name+" "+s.Data.Fingerprint), s.Best.Untrained()
 	if start, err := time.Parse(time.RFC3339, s.Start); err == nil {
 		e.Start = float64(start.UnixMilli()) / 1000
 	}
@@ -172,6 +183,9 @@ func (e *entry) judged(stages []record.StageResult) {
 		return
 	}
 	e.Split, e.Metric, e.Best = planned.Split, planned.Metric, finite(planned.Mean)
+	if planned.Policy != record.PolicyBest {
+		e.Policy = planned.Policy
+	}
 	for _, y := range results.YardsticksOf(results.TableOf(stages, *planned)) {
 		p := *y.Gain(planned)
 		if p == nil {
@@ -213,6 +227,11 @@ func (b *Board) live(e *entry) {
 	if err != nil {
 		e.Error = "metrics.jsonl cannot be read"
 	}
+	b.progressed(e)
+}
+
+// progressed says how far a run has come that is not done, by its rows and its configuration.
+func (b *Board) progressed(e *entry) {
 	var schedule []string
 	var tree map[string]yaml.Node
 	if !readYAML(filepath.Join(e.dir, ".hydra", "config.yaml"), &tree) {
@@ -250,7 +269,7 @@ func (e *entry) follow(c *curves.Curves) {
 		e.Phase, e.Epoch, e.Step = p.Name, p.Epochs, max(e.Step, p.To)
 	}
 	if c.Started > 0 {
-		e.Seconds = c.Updated - c.Started
+		e.Seconds = c.Updated - c.Started - c.Paused
 	}
 	for _, line := range c.Events {
 		var event struct {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/reportstest"
+	"fulcrum/reports/results"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -84,11 +86,12 @@ func TestByHand(t *testing.T) {
 	root, live := fullFolder(t)
 	more := filepath.Join(root, "sweep", "2")
 	var jobs atomic.Int32
-	b := Open(Options{Roots: []string{root}, Locked: func(dir string) bool { return dir == live && isRun(dir) },
+	no := func(string) error { return nil }
+	b := Open(Options{Roots: []string{root}, Locked: func(dir string) bool { return dir == live && isRun(dir) }, Stop: no, Resume: no,
 		Sweep: func(dir string) (sweepreport.Options, []sweepreport.Job, error) {
 			opt, all, err := sweepOf(dir)
 			if jobs.Load() > 0 {
-				all[2].State, all[2].Objectives = "done", []float64{0.6}
+				all[2].State, all[2].Objectives = []string{"done", "lost"}[jobs.Load()-1], []float64{0.6}
 			}
 			return opt, all, err
 		}})
@@ -128,6 +131,9 @@ func TestByHand(t *testing.T) {
 	w.until(shown(1) + " && document.activeElement.getAttribute('aria-valuetext') === '0.52 to 0.69'")
 	w.keys("Escape")
 	w.until(shown(3))
+	jobs.Store(2) // the last job's process is gone: it has not ended, and a resume makes it again
+	put(t, root, map[string]string{"sweep/" + sweepFile: "a still longer ledger"})
+	w.until("document.querySelector('.tools').innerText.includes('2 of 3 jobs ended') && document.querySelector('button.resume')")
 	w.quiet()
 
 	w.open(server.URL + "/#/run/" + idOf(live))
@@ -197,4 +203,51 @@ func handsOnList(w *browser) {
 	w.keys("x")
 	w.click("[...document.querySelectorAll('.tag')].find((e) => e.textContent === 'good')", 1)
 	w.until("document.querySelectorAll('.row[data-id]').length === 1 && location.hash.includes('tag%3Agood')")
+	w.keys("j", "Enter")
+	w.until("location.hash.startsWith('#/run/')")
+	w.keys("g")
+	w.until("document.querySelectorAll('.row[data-id]').length === 1 && location.hash.includes('tag%3Agood')")
+}
+
+// A click on score puts the runs that can be compared by it together, the best first: rewards fall, losses rise, and of each kind
+// one line says that it leads. Intervals can be read whole, and every column stands below its head.
+func TestListTellsMeasuresApart(t *testing.T) {
+	root := t.TempDir()
+	data := record.DataSummary{Name: "shapes", Fingerprint: "f00d"}
+	for name, score := range map[string]float64{"least loss": 1.5, "loss": 2.5} {
+		reportstest.Must(t, os.Mkdir(filepath.Join(root, name), 0o755))
+		reportstest.Must(t, results.WriteSummary(filepath.Join(root, name), record.Summary{State: record.StateDone, Data: data,
+			Best: &record.BestSummary{Metric: "val_loss", Value: record.Number(score), Phase: record.PolicyInit}}))
+	}
+	for name, gain := range map[string]float64{"low": -0.000123456, "middle": 0.1, "high": 0.2} {
+		finishedRun(t, filepath.Join(root, name), gain)
+		edit(t, filepath.Join(root, name, record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "shapes", "synthetic"`)
+	}
+	finishedRun(t, filepath.Join(root, "other data"), 0.3)
+	edit(t, filepath.Join(root, "other data", record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "others", "synthetic"`)
+	server := httptest.NewServer(NewServer(boardOf(root), "SECRET", "test"))
+	defer server.Close()
+	w := openBrowser(t)
+	w.open(server.URL + "/?token=SECRET")
+	w.until("document.querySelectorAll('.row[data-id]').length === 6")
+	w.click("document.querySelector('.head .c-best button')", 1)
+	order := `[...document.querySelectorAll(".row[data-id]")].map((r) => (r.classList.contains("first") ? "|" : "") + r.querySelector("a").textContent +
+		(r.querySelector(".lead")?.textContent.replace(" of", "") ?? "") + (r.querySelector(".c-best .warn")?.textContent ?? "")).join()`
+	w.until("location.hash.includes('sort')")
+	if got, want := w.js(order), "highhighest 3 ,middle,low,|least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
+		t.Errorf("by score: %s, want %s", got, want)
+	}
+	for _, width := range []int{760, 1000, 1280, 1600} {
+		w.size(width, 900)
+		w.until("document.querySelector('.row[data-id]').clientWidth > 0")
+		if cut := w.js(`[...document.querySelectorAll(".row[data-id] .c-gain, .row[data-id] .c-gain *, .row[data-id] .c-best")]
+			.filter((e) => e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== "inline").map((e) => e.textContent).join()`); cut != "" {
+			t.Errorf("cut at %d px: %v", width, cut)
+		}
+		if aside := w.js(`["c-path", "c-best", "c-gain", "c-start"].filter((c) => { const [head, cell] = [...document.querySelectorAll("." + c)].map((e) => e.getBoundingClientRect());
+			return Math.abs(head.right - cell.right) > 1; }).join()`); aside != "" {
+			t.Errorf("at %d px beside their heads: %v", width, aside)
+		}
+	}
+	w.quiet()
 }

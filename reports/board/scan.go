@@ -52,7 +52,10 @@ type sweepEntry struct {
 	Minimize  bool           `json:"minimize,omitempty"`
 	Running   bool           `json:"running"` // a controller is at work
 	Best      *float64       `json:"best,omitempty"`
-	Left      *float64       `json:"left,omitempty"` // seconds, about
+	BestJob   int            `json:"best_job"`            // where Best is
+	BestRun   string         `json:"best_run,omitempty"`  // its id
+	Untrained bool           `json:"untrained,omitempty"` // Best is that of the policy that the job began with
+	Left      *float64       `json:"left,omitempty"`      // seconds, about
 	Error     string         `json:"error,omitempty"`
 	Version   int64          `json:"version"`
 
@@ -298,7 +301,7 @@ func (b *Board) readSweep(s *sweepEntry, at int64, running bool) {
 				continue
 			}
 			if x := j.Objectives[0]; read.Best == nil || x < *read.Best == read.Minimize && x != *read.Best {
-				read.Best = &x
+				read.Best, read.BestJob, read.BestRun, read.Untrained = &x, j.Number, idOf(j.Dir), j.Untrained
 			}
 		}
 	}
@@ -331,7 +334,7 @@ func leftOf(jobs []sweepreport.Job) *float64 {
 
 // indexVersion is the number of the index's format and of how a run is read and judged: whoever changes either counts it on, and
 // boards read the runs anew.
-const indexVersion = 1
+const indexVersion = 3
 
 // savedIndex is the index of a root.
 type savedIndex struct {

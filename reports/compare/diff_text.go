@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 )
 
@@ -50,7 +51,7 @@ func (d Diff) WriteText(w io.Writer, columns int) error {
 		if i == 0 {
 			b.WriteByte('\n')
 		}
-		fmt.Fprintf(&b, "note: %s\n", sentence)
+		fmt.Fprintln(&b, stdout.Fold("note: "+sentence, columns, 4))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -19,7 +19,7 @@ const (
 	IndexFolder = ".board"
 	indexFile   = "curves.idx"
 	// indexVersion changes when an index of before cannot be read any more.
-	indexVersion = 1
+	indexVersion = 2
 	// indexEvery is how many bytes of rows are read before the index is written again. Less is read in no time.
 	indexEvery = 8 << 20
 	tailBytes  = 256
@@ -41,6 +41,7 @@ type Curves struct {
 	Damaged int // lines that are no rows
 	Started float64
 	Updated float64 // time of the last row
+	Paused  float64 // seconds between its attempts
 	saved   int64
 }
 
@@ -182,6 +183,7 @@ func (c *Curves) add(row *flatRow, line []byte, at int64) {
 	}
 	if n := len(c.Phases); n > 0 && string(row.kind) == record.KindEvent && bytes.Contains(line, []byte(`"event":"resume"`)) {
 		c.Phases[n-1].Began += row.time - c.Updated // nothing was computed between the attempts
+		c.Paused += row.time - c.Updated
 	}
 	if row.time > 0 {
 		if c.Started == 0 {

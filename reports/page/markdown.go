@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 )
@@ -141,11 +142,7 @@ func CodeList(overrides []string) string {
 	if len(overrides) == 0 {
 		return "as configured"
 	}
-	out := make([]string, len(overrides))
-	for i, o := range overrides {
-		out[i] = InlineCode(o)
-	}
-	return strings.Join(out, " ")
+	return strings.Join(list.Map(overrides, InlineCode), " ")
 }
 
 // CodeBlock writes foreign lines, whatever backticks are in them.

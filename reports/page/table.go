@@ -11,6 +11,8 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/text"
+
+	"fulcrum/internal/list"
 )
 
 // Markup is Markdown within a line, as the cells of a report are written.
@@ -40,10 +42,7 @@ func NewTable(header []string, rows [][]string) *Table {
 		t.Columns = append(t.Columns, Column{Markup(name), right})
 	}
 	for _, row := range rows {
-		cells := make([]any, len(row))
-		for i, cell := range row {
-			cells[i] = Markup(cell)
-		}
+		cells := list.Map(row, func(cell string) any { return Markup(cell) })
 		t.Rows = append(t.Rows, cells)
 	}
 	return t
@@ -80,30 +79,19 @@ func NewData(title string, names ...string) *Table {
 
 // Texts makes cells of plain texts.
 func Texts(row []string) []any {
-	cells := make([]any, len(row))
-	for i, text := range row {
-		cells[i] = text
-	}
-	return cells
+	return list.Map(row, func(text string) any { return text })
 }
 
 // Names returns the columns in plain text.
 func (t *Table) Names() []string {
-	names := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		names[i] = PlainText(c.Name)
-	}
-	return names
+	return list.Map(t.Columns, func(c Column) string { return PlainText(c.Name) })
 }
 
 // Texts returns the rows in plain text.
 func (t *Table) Texts() [][]string {
 	rows := [][]string{}
 	for row := range t.rows() {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = visible(cell)
-		}
+		cells := list.Map(row, visible)
 		rows = append(rows, cells)
 	}
 	return rows

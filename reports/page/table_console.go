@@ -9,6 +9,8 @@ import (
 	"github.com/olekukonko/tablewriter/pkg/twwidth"
 	"github.com/olekukonko/tablewriter/renderer"
 	"github.com/olekukonko/tablewriter/tw"
+
+	"fulcrum/internal/list"
 )
 
 // Console writes the table for a terminal, with a line under its header only.
@@ -36,10 +38,7 @@ func (t *Table) Console(w io.Writer) error {
 	)
 	table.Header(header)
 	for row := range t.rows() {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = visible(cell)
-		}
+		cells := list.Map(row, visible)
 		if err := table.Append(cells); err != nil {
 			return err
 		}
@@ -75,10 +74,7 @@ func (t *Table) ConsoleWithin(w io.Writer, width int) error {
 
 // parts cuts a table by columns so that each part fits into width, as far as its columns allow.
 func (t *Table) parts(width int) []*Table {
-	wide := make([]int, len(t.Columns))
-	for i, c := range t.Columns {
-		wide[i] = twwidth.Width(PlainText(c.Name)) + 2
-	}
+	wide := list.Map(t.Columns, func(c Column) int { return twwidth.Width(PlainText(c.Name)) + 2 })
 	for row := range t.rows() {
 		for i, cell := range row {
 			wide[i] = max(wide[i], twwidth.Width(visible(cell))+2)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 )
 
@@ -85,11 +86,7 @@ func (r *Run) otherBest(b *BestSummary) string {
 }
 
 func (s *Steps) Globals() []float64 {
-	x := make([]float64, len(s.Global))
-	for i, g := range s.Global {
-		x[i] = float64(g)
-	}
-	return x
+	return list.Map(s.Global, func(g int) float64 { return float64(g) })
 }
 
 // EpochSeries returns an epoch metric over global steps, for the phase given or ("") for all.

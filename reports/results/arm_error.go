@@ -2,6 +2,7 @@ package results
 
 import (
 	"math"
+	"sort"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -205,12 +206,13 @@ func (e armError) needed(mean float64, opt stats.Options) (questions, seeds int)
 	if now == 0 {
 		return questions, 0
 	}
-	lasting := max(0, e.question-noise) // what more seeds do not average away
-	for s := 2; s <= maxSeedsNeeded; s++ {
-		share := float64(now) / float64(s)
-		if z*z*(lasting+noise*share)+t(s)*t(s)*own*share <= mean*mean {
-			return questions, s
-		}
+	lasting := max(0, e.question-noise)                            // what more seeds do not average away
+	enough := 2 + sort.Search(maxSeedsNeeded-1, func(i int) bool { // more seeds never need more
+		share := float64(now) / float64(i+2)
+		return z*z*(lasting+noise*share)+t(i+2)*t(i+2)*own*share <= mean*mean
+	})
+	if enough > maxSeedsNeeded {
+		return questions, 0
 	}
-	return questions, 0
+	return questions, enough
 }

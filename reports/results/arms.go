@@ -92,6 +92,15 @@ type ArmComparison struct {
 // are compared seed by seed: runs of one seed share their data order and often their first stages.
 // Arms of one seed each say nothing about other seeds: their interval is that of ComparePaired.
 func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
+	c, err := a.unsettled(reference, opt)
+	if err == nil {
+		HolmArms([]*ArmComparison{&c})
+	}
+	return c, err
+}
+
+// unsettled is Against for a comparison that is settled with others: its interval, which takes resampling, and verdict are missing.
+func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) {
 	var none ArmComparison
 	b, err := reference.inOrderOf(a)
 	if err != nil {
@@ -128,7 +137,6 @@ func (a Arm) Against(reference Arm, opt stats.Options) (ArmComparison, error) {
 		c.P = e.beyond(math.Abs(c.Mean))
 	}
 	c.Questions, c.SeedsNeeded = e.needed(c.Mean, opt)
-	HolmArms([]*ArmComparison{&c})
 	return c, nil
 }
 

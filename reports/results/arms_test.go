@@ -230,6 +230,22 @@ func compareArms(a, b []*record.Run, split, metric string) (ArmComparison, error
 	return this.Against(reference, stats.DefaultOptions())
 }
 
+// A recorded order that lists the best first is an oracle: arms are not compared with it.
+func TestBaselinesOfABeamFile(t *testing.T) {
+	for first, want := range map[float64]string{1: "recorded order (best first)", 0: "recorded order"} {
+		var evals []record.Evaluation
+		for metric, score := range map[string]float64{"recorded_reward": 0.7, "top1_accuracy": first} {
+			evals = append(evals, record.Evaluation{Split: "val", Policy: record.PolicyRecorded, Metric: metric, QueryIDs: []int64{1, 2},
+				Scores: []float64{score, 1}})
+		}
+		baselines := BaselinesOf([]*record.Run{{Evaluations: evals}}, "val", "recorded_reward")
+		yards, _ := ArmYardsticks(baselines)
+		if len(baselines) != 1 || baselines[0].Name != want || (len(yards) == 0) != (first == 1) {
+			t.Errorf("top-1 accuracy %g: %+v, compared with %+v", first, baselines, yards)
+		}
+	}
+}
+
 // Arms are not held against a baseline that is worse than random.
 func TestArmYardsticks(t *testing.T) {
 	baseline := func(name string, mean float64) Arm {

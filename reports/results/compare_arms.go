@@ -146,7 +146,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			row := armRow{name: a.Name, arm: arm, runs: a.Runs}
 			against := func(policy string) *ArmComparison {
 				if reference, err := ArmOf(a.Runs, k.split, k.metric, policy); err == nil {
-					if c, err := arm.Against(reference, opt); err == nil {
+					if c, err := arm.unsettled(reference, opt); err == nil {
 						return &c
 					}
 				}
@@ -161,7 +161,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			}
 			row.initial = against(record.PolicyInit)
 			if len(t.Rows) > 0 {
-				if c, err := arm.Against(t.Rows[0].arm, opt); err != nil {
+				if c, err := arm.unsettled(t.Rows[0].arm, opt); err != nil {
 					row.refused = "not the same questions"
 				} else {
 					row.first = &c
@@ -193,6 +193,10 @@ func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 	for _, policy := range baselinePolicies() {
 		if arm, err := ArmOf(runs, split, metric, policy); err == nil {
 			arm.Name = record.StageResult{Policy: policy}.Title()
+			top, err := ArmOf(runs, split, "top1_accuracy", policy)
+			if policy == record.PolicyRecorded && err == nil && stat.Mean(top.QueryScores()) == 1 {
+				arm.Name += " (best first)" // an oracle: no yardstick has this name
+			}
 			out = append(out, arm)
 		}
 	}

@@ -111,8 +111,7 @@ func BehindBest(evals []record.Evaluation, of record.StageResult, opt stats.Opti
 				best = i
 			}
 		}
-		if table[0].Split != of.Split || table[0].Metric != of.Metric || table[0].Shots != of.Shots || min(best, last) < 0 ||
-			!comparable(table[last], table[best]) {
+		if !SameTable(lineOf(table[0]), of) || min(best, last) < 0 || !comparable(table[last], table[best]) {
 			continue
 		}
 		paired, err := CompareEvaluations(table[last], table[best], opt)
@@ -120,10 +119,7 @@ func BehindBest(evals []record.Evaluation, of record.StageResult, opt stats.Opti
 			return ""
 		}
 		if stats.Settle([]*stats.Paired{&paired}); paired.Verdict == stats.Worse {
-			subject := func(e record.Evaluation) string {
-				return record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch}.Subject()
-			}
-			return paired.Sentence(subject(table[last]), subject(table[best]), MetricName(of.Metric))
+			return paired.Sentence(lineOf(table[last]).Subject(), lineOf(table[best]).Subject(), MetricName(of.Metric))
 		}
 	}
 	return ""
@@ -230,11 +226,16 @@ func StageRank(policy string) int {
 // Trained says whether a policy came out of the run's phases.
 func Trained(policy string) bool { r := StageRank(policy); return r == rankPhase || r == rankBest }
 
+// lineOf returns the line of an evaluation in its table, without mean and comparisons.
+func lineOf(e record.Evaluation) record.StageResult {
+	return record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots,
+		Queries: len(e.Scores)}
+}
+
 func compareStages(table []record.Evaluation, opt stats.Options) ([]record.StageResult, error) {
 	rows := make([]record.StageResult, len(table))
 	for i, e := range table {
-		rows[i] = record.StageResult{Split: e.Split, Metric: e.Metric, Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Shots: e.Shots,
-			Queries: len(e.Scores)}
+		rows[i] = lineOf(e)
 		rows[i].Mean, rows[i].SE = e.MeanSE()
 		if total := rows[i].Mean + rows[i].SE; math.IsNaN(total) || math.IsInf(total, 0) {
 			return nil, &JudgeError{e.Policy, e.Split, e.Metric, rows[i].Mean, rows[i].SE}

@@ -26,8 +26,12 @@ func reportPhases(d *page.Document, run *record.Run, s *record.Summary) {
 		if story := phaseStory(run, s, phase); story != "" {
 			d.Paragraph("%s", story)
 		}
-		if table := epochTable(run, phase); len(table.Rows) > 0 {
+		if table, of := epochTable(run, phase); len(table.Rows) > 0 {
 			d.Table(table.Header, table.Rows)
+			if n := len(table.Rows); n < of {
+				d.Paragraph("These are %d of %d epochs: the first, the last, those with the best validation, and every so many between. All stand in "+
+					"[%s](%s), and `run export RUN_FOLDER --what metrics` writes them as a table.", n, of, record.MetricsFile, record.MetricsFile)
+			}
 		}
 		for _, e := range run.Events {
 			if e.Phase == phase && e.Text("severity") == "warning" {
@@ -199,8 +203,40 @@ func columnMean(s *record.Steps, name string) (float64, bool) {
 	return mean, true
 }
 
-// epochTable has a row per epoch and a column for every metric that one of them has.
-func epochTable(run *record.Run, phase string) *page.Lines[record.Row] {
+// epochRows is how many rows a table of epochs has, more or less, where there are more than twice as many.
+const epochRows = 20
+
+// shownEpochs are the rows of a table of epochs: of many the first, the last, those with the best validation, and every so many between.
+func shownEpochs(run *record.Run, epochs []record.Row) []record.Row {
+	if len(epochs) <= 2*epochRows {
+		return epochs
+	}
+	keep := make([]bool, len(epochs))
+	for i := range epochRows {
+		keep[i*(len(epochs)-1)/(epochRows-1)] = true
+	}
+	for name, sign := range map[string]float64{"val_loss": -1, "val_reward": 1, "val_accuracy": 1, "val_recorded_reward": 1} {
+		best, at := math.Inf(-1), -1
+		for i, e := range epochs {
+			if x, ok := e.Number(name); ok && sign*x > best {
+				best, at = sign*x, i
+			}
+		}
+		if at >= 0 {
+			keep[at] = true
+		}
+	}
+	var out []record.Row
+	for i, e := range epochs {
+		if s := run.Summary; keep[i] || s != nil && s.Best != nil && s.Best.Phase == e.Phase && s.Best.Epoch == e.Epoch {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// epochTable has a row per epoch, of many some, and a column for every metric that one of them has. It returns how many epochs there are.
+func epochTable(run *record.Run, phase string) (*page.Lines[record.Row], int) {
 	type column struct {
 		name, title string
 		format      func(float64) string
@@ -230,7 +266,7 @@ func epochTable(run *record.Run, phase string) *page.Lines[record.Row] {
 	if run.Answers() && !slices.ContainsFunc(epochs, cut) {
 		columns = slices.DeleteFunc(columns, func(c column) bool { return c.name == "signal_share_top_k" }) // no curriculum
 	}
-	table := page.LinesOf(epochs)
+	table := page.LinesOf(shownEpochs(run, epochs))
 	table.Column(">epoch", func(e record.Row) string { return fmt.Sprint(e.Epoch) })
 	for _, c := range columns {
 		if !slices.ContainsFunc(epochs, func(e record.Row) bool { _, ok := e.Number(c.name); return ok }) {
@@ -249,7 +285,7 @@ func epochTable(run *record.Run, phase string) *page.Lines[record.Row] {
 		}
 		return "–"
 	})
-	return table
+	return table, len(epochs)
 }
 
 func nats3(x float64) string { return page.Nats(x, 3) }

@@ -2,6 +2,8 @@ package runreport
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -219,3 +221,34 @@ func TestFormats(t *testing.T) {
 }
 
 func fmtRound(n int) string { return page.Sig(float64(stats.RoundUp(n)), 1) }
+
+// Of many epochs the table has some, the best among them, and says where all are; of forty it has all.
+func TestATableOfManyEpochs(t *testing.T) {
+	for epochs, want := range map[int]int{40: 40, 100: 22} {
+		dir := t.TempDir()
+		log := reportstest.OpenTestLog(t, dir, io.Discard)
+		for e := 1; e <= epochs; e++ {
+			fields := map[string]any{"loss": 1 / float64(e), "val_loss": math.Abs(float64(e - 33)), "val_reward": -math.Abs(float64(e - 66))}
+			reportstest.Record(t, log, record.KindEpoch, "rce", e, e, e, fields)
+		}
+		reportstest.Must(t, log.Close())
+		run, err := record.ReadRun(dir)
+		reportstest.Must(t, err)
+		table, of := epochTable(run, "rce")
+		if len(table.Rows) != want || of != epochs {
+			t.Fatalf("%d rows of %d, want %d of %d", len(table.Rows), of, want, epochs)
+		}
+		shown := map[string]bool{}
+		for _, row := range table.Rows {
+			shown[row[0]] = true
+		}
+		if !shown["1"] || !shown["33"] || epochs > 40 && !shown["66"] || !shown[fmt.Sprint(epochs)] {
+			t.Errorf("of %d epochs the first, the last or the best is missing: %v", epochs, table.Rows)
+		}
+		report, err := ReportOf(run)
+		reportstest.Must(t, err)
+		if said := strings.Contains(report, "These are 22 of 100 epochs"); said != (epochs > 40) {
+			t.Errorf("%d epochs: said %v", epochs, said)
+		}
+	}
+}

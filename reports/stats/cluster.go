@@ -3,6 +3,7 @@ package stats
 import (
 	"fmt"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -80,11 +81,7 @@ func (g grouping) Rows(scores [][]float64) [][]float64 {
 	if g.of == nil {
 		return scores
 	}
-	out := make([][]float64, len(scores))
-	for s, row := range scores {
-		out[s] = g.Values(row)
-	}
-	return out
+	return list.Map(scores, g.Values)
 }
 
 // MeanSE returns the mean of x and its standard error over groups (NaN for fewer than two).

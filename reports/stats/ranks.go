@@ -34,10 +34,7 @@ func ChanceShare(groups, n int) float64 {
 
 // Ranks returns the ranks of x, from 1; equal values share the mean of theirs.
 func Ranks(x []float64) []float64 {
-	order := make([]int, len(x))
-	for i := range order {
-		order[i] = i
-	}
+	order := stat.Indices(len(x))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
 	ranks := make([]float64, len(x))
 	for from := 0; from < len(x); {

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 )
@@ -188,10 +189,7 @@ func Settle(family []*Paired) { SettleAmong(family, len(family), nil) }
 // SettleAmong is Settle for some of size comparisons: those that a choice made, whether they are shown or not. What interval
 // returns for the i-th at a level stands in place of Student's and the bootstrap's; nil: these.
 func SettleAmong(family []*Paired, size int, interval func(i int, level float64) *Interval) {
-	raw := make([]float64, len(family))
-	for i, p := range family {
-		raw[i] = p.Among(p.P)
-	}
+	raw := list.Map(family, func(p *Paired) float64 { return p.Among(p.P) })
 	adjusted, steps := HolmSteps(raw, size)
 	for i, p := range family {
 		p.PHolm = adjusted[i]
@@ -245,10 +243,7 @@ func Holm(p []float64) []float64 {
 // HolmSteps is Holm among size p-values of which those beyond p are not known and count as 1. It also returns what
 // each p-value was multiplied by: its own step, or more where a smaller one before it was not rejected either.
 func HolmSteps(p []float64, size int) (adjusted, steps []float64) {
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
+	order := stat.Indices(len(p))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(p[a], p[b]) })
 	adjusted, steps = make([]float64, len(p)), make([]float64, len(p))
 	running := 0.0

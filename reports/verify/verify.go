@@ -85,7 +85,7 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 		return nil, err
 	}
 	if run.Summary == nil && run.Resumes() > 0 { // its report, if there is one, may be of an earlier end
-		return nil, fmt.Errorf("%s: the run was resumed and has not ended since: go on with %s", dir, program.Command("resume", dir))
+		return nil, fmt.Errorf("%s: the run was resumed and has not ended since: go on with %s", dir, program.OnFolder("resume", dir))
 	}
 	c := &runCheck{Verification: &Verification{}, dir: dir, run: run, opt: opt}
 	for _, check := range []func() error{c.digests, c.Rows, c.evaluations, c.summary, c.log, c.plots, c.Report} {

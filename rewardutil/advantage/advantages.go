@@ -178,35 +178,3 @@ func (s *Stats) describe(kept []float64) {
 		s.Std = std
 	}
 }
-
-// CompatAdvantages is the reference's advantage (parity specification §5): clamp((u-mean)/max(std, 0.1))
-// of rewards that were normalised once already, over whatever entries are handed in (the curriculum's
-// top k, not the group). One candidate gives NaN, as there. Statistics are over all entries. Inputs
-// should be float32 values; results are rounded to float32.
-func CompatAdvantages(normalized []float64, valid []bool, B, G int, clip float64) ([]float64, Stats) {
-	adv := make([]float64, B*G)
-	stats := Stats{Groups: B}
-	var kept []float64
-	for b := range B {
-		u, at := group.Gather(group.Row(normalized, valid, b, G))
-		mean, std, spread := group.Moments(u)
-		if spread > 0 {
-			stats.Signal++
-		}
-		scale := math.Max(std, 0.1) // NaN for one candidate
-		for i, v := range u {
-			a := (v - mean) / scale
-			if math.Abs(a) > clip {
-				a = math.Copysign(clip, a)
-				stats.Clipped++
-			}
-			adv[b*G+at[i]] = float64(float32(a))
-			kept = append(kept, adv[b*G+at[i]])
-		}
-	}
-	stats.describe(kept)
-	if len(kept) == 1 {
-		stats.Std = math.NaN() // as torch.std
-	}
-	return adv, stats
-}

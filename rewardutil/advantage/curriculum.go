@@ -7,7 +7,6 @@ import (
 
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/group"
-	"fulcrum/rewardutil/torchorder"
 )
 
 // CurriculumOptions says how many of a group's best candidates enter the loss: a few in the first
@@ -97,26 +96,6 @@ func (o CurriculumOptions) Apply(rewards []float64, valid []bool, B, G, epoch in
 	}
 	adv = sel.Take(all)
 	return sel, adv, before, remaining(adv, sel, before, opt.Clip)
-}
-
-// ApplyCompat is the reference's way (parity specification §5): the epoch's top k of each group by
-// normalised reward, ties as libtorch's topk orders them, groups of k or fewer as they are listed; then
-// CompatAdvantages within what is kept.
-func (o CurriculumOptions) ApplyCompat(normalized []float64, valid []bool, B, G, epoch int, clip float64) (Selection, []float64, Stats) {
-	s := Selection{B: B, G: G, K: o.TopK(epoch, G)}
-	s.Index, s.Valid = make([]int, B*s.K), make([]bool, B*s.K)
-	for b := range B {
-		u, at := group.Gather(group.Row(normalized, valid, b, G))
-		order := torchorder.TopK(u, s.K)
-		for i := range order {
-			if len(u) <= s.K {
-				order[i] = i
-			}
-			s.Index[b*s.K+i], s.Valid[b*s.K+i] = at[order[i]], true
-		}
-	}
-	adv, stats := CompatAdvantages(s.Take(normalized), s.Valid, B, s.K, clip)
-	return s, adv, stats
 }
 
 // remaining describes the advantages left after a selection: a group still has a signal when some

@@ -241,17 +241,8 @@ func (s *server) explain(err error) error {
 	if !errors.As(err, &status) {
 		return err
 	}
-	switch status.Code {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		if s.opt.KeyEnv == nil && status.Code == http.StatusForbidden { // it is no matter of keys: vLLM forbids what is not enabled
-			return err
-		}
-		if s.opt.KeyEnv == nil {
-			return fmt.Errorf("%w: it wants a key: lvlm.key_env=NAME of the variable that holds it", err)
-		}
-		return fmt.Errorf("%w: it does not take the key in %s (lvlm.key_env)", err, *s.opt.KeyEnv)
-	case http.StatusNotFound:
+	if status.Code == http.StatusNotFound {
 		return fmt.Errorf("%w: it does not know the address or the model %q: look at lvlm.url and lvlm.backend", err, s.model)
 	}
-	return err
+	return webapi.ExplainKey(err, "lvlm.key_env", s.opt.KeyEnv)
 }

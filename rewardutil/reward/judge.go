@@ -239,11 +239,8 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 			return nil, err
 		}
 		reply, err := j.client.Do(ctx, http.MethodPost, "/v1/chat/completions", data)
-		if status, ok := errors.AsType[*webapi.StatusError](err); ok && status.Code == http.StatusUnauthorized && j.opt.KeyEnv == nil {
-			err = fmt.Errorf("%w: it wants a key: key_env=NAME of the variable that holds it", err)
-		}
 		if err != nil {
-			return nil, err
+			return nil, webapi.ExplainKey(err, "rewards.judge.key_env", j.opt.KeyEnv)
 		}
 		var r struct {
 			Choices []struct {

@@ -160,8 +160,8 @@ func TestJudgeRefuses(t *testing.T) {
 		want   string // "" = none
 	}{
 		{"the key", func(o *JudgeOptions) { o.KeyEnv = &right }, ""},
-		{"no key where one is wanted", func(*JudgeOptions) {}, "it wants a key: key_env=NAME"},
-		{"a wrong key", func(o *JudgeOptions) { o.KeyEnv = &wrong }, "status 401 Unauthorized"},
+		{"no key where one is wanted", func(*JudgeOptions) {}, "it wants a key: rewards.judge.key_env=NAME"},
+		{"a wrong key", func(o *JudgeOptions) { o.KeyEnv = &wrong }, "does not take the key in " + wrong + " (rewards.judge.key_env)"},
 		{"a key that is not set", func(o *JudgeOptions) { o.KeyEnv = &none }, "key_env: the variable JUDGE_TEST_NONE is not set"},
 		{"no judge", func(o *JudgeOptions) { o.URL = nil }, "url: want the address of a judge"},
 		{"two judges", func(o *JudgeOptions) { o.Path = &folder }, "url: want the address of a judge"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -42,11 +43,8 @@ func (o AdaptedOptions) Config() lora.Config {
 	c := o.LoRA.Config()
 	c.TaskType = "FEATURE_EXTRACTION"
 	if tower := map[string]string{"image": "vision_model", "text": "text_model"}[o.Modality]; tower != "" {
-		var ends []string
-		for _, target := range c.Targets {
-			ends = append(ends, regexp.QuoteMeta(target))
-		}
-		c.Targets, c.Pattern = nil, tower+`\.(?:.*\.)?(?:`+strings.Join(ends, "|")+")"
+		ends := strings.Join(list.Map(c.Targets, regexp.QuoteMeta), "|")
+		c.Targets, c.Pattern = nil, tower+`\.(?:.*\.)?(?:`+ends+")"
 	}
 	return c
 }

@@ -19,6 +19,7 @@ import (
 
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
@@ -205,10 +206,7 @@ func (t *tower) norm(x torchx.Tensor, n norm) torchx.Tensor {
 
 // run passes packed rows x [N, d] through the layers and returns the projections of the rows at pooled, [B, Dim].
 func (e *Encoder) run(t *tower, x torchx.Tensor, spans []torchx.Span, pooled []int64, p *lora.Pass) torchx.Tensor {
-	lengths := make([]int, len(spans))
-	for i, s := range spans {
-		lengths[i] = s.QLen
-	}
+	lengths := list.Map(spans, func(s torchx.Span) int { return s.QLen })
 	p = p.Over(lengths)
 	for i := range t.layers {
 		next := e.layer(t, &t.layers[i], x, spans, p)

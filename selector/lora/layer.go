@@ -3,6 +3,7 @@ package lora
 import (
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/weights"
@@ -44,11 +45,7 @@ func (g *Group) Apply(x torchx.Tensor, dtype torchx.DType, p *Pass) torchx.Tenso
 		return g.Layer.Apply(x, dtype, &Pass{})
 	}
 	if p.Dropout > 0 && g.adapted() { // each adapter drops its own
-		parts := make([]torchx.Tensor, len(g.Parts))
-		for i, l := range g.Parts {
-			parts[i] = l.Apply(x, dtype, p)
-		}
-		return torchx.Cat(1, parts...)
+		return torchx.Cat(1, list.Map(g.Parts, func(l *Layer) torchx.Tensor { return l.Apply(x, dtype, p) })...)
 	}
 	all := g.Layer
 	all.a, all.b, all.scale = g.adapter()
@@ -121,11 +118,7 @@ func (p *Pass) Memory() *Pass {
 
 // Times returns the pass over an input of n rows for each of this one's.
 func (p *Pass) Times(n int) *Pass {
-	rows := make([]int, len(p.rows))
-	for i, r := range p.rows {
-		rows[i] = r * n
-	}
-	return p.Over(rows)
+	return p.Over(list.Map(p.rows, func(r int) int { return r * n }))
 }
 
 // Apply returns x·Wᵀ + bias and the adapter's share [n, out] of rows x [n, in] in dtype, the type of computation. Weights

@@ -12,7 +12,8 @@ import (
 //	z   = q·W + q ∘ (V relu(U q + u) + v)                      bilinear form, and a gate on dimensions
 //	r_j = scale · (E_j · z + o · relu(A (c·q ∘ E_j) + a) + o₀)   and a small network on the products
 type RelationOptions struct {
-	// factor on the relation's score: its learning speed
+	// factor on the relation's score: its learning speed; 20 suits embeddings of length 1 with 512 columns or more, and
+	// the score grows with the square of the length
 	Scale float64 `koanf:"scale" range:"(0,inf)"`
 	// bilinear form on the embeddings: none, free W, or symmetric (W + Wᵀ)/2
 	Bilinear string `koanf:"bilinear" enum:"none,free,symmetric"`

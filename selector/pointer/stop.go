@@ -2,6 +2,7 @@ package pointer
 
 import (
 	"math"
+	"slices"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
@@ -81,7 +82,7 @@ func (p *Policy) columns(actions []int64, k int) (column, position []int64) {
 func (p *Policy) uncolumn(columns []int64, k int) []int64 {
 	for t, c := range columns {
 		if c == int64(k) {
-			return append(append([]int64(nil), columns[:t]...), Stop)
+			return append(slices.Clone(columns[:t]), Stop)
 		}
 	}
 	return columns

@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 )
 
@@ -23,11 +24,7 @@ type start func(r *rand.Rand, shape []int, out []float32)
 // (parity spec §1.8), then ours.
 func Specs(opt Options, d int) []torchx.Spec {
 	ws := weights(opt, d)
-	specs := make([]torchx.Spec, len(ws))
-	for i, w := range ws {
-		specs[i] = torchx.Spec{Name: w.name, Shape: w.shape}
-	}
-	return specs
+	return list.Map(ws, func(w weight) torchx.Spec { return torchx.Spec{Name: w.name, Shape: w.shape} })
 }
 
 func zeros(*rand.Rand, []int, []float32) {}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -76,10 +77,7 @@ func (b *bart) embed(in *rows) torchx.Tensor {
 		table := torchx.Narrow(s.positions, 0, positionOffset, s.positions.Shape()[0]-positionOffset)
 		return b.norm(torchx.Add(x, torchx.Embedding(table, in.step.place).To(m.DType)), s.norm) // all rows are at one place
 	}
-	at := make([]int64, len(in.at))
-	for i, p := range in.at {
-		at[i] = p + positionOffset
-	}
+	at := list.Map(in.at, func(p int64) int64 { return p + positionOffset })
 	return b.norm(torchx.Add(x, torchx.Embedding(s.positions, m.Int64s(at)).To(m.DType)), s.norm)
 }
 
@@ -89,10 +87,7 @@ func (b *bart) withoutPads(x torchx.Tensor, ids []int64) torchx.Tensor {
 	if !x.RequiresGrad() || !slices.Contains(ids, b.m.cfg.generation.Pad) {
 		return x
 	}
-	pads := make([]bool, len(ids))
-	for i, id := range ids {
-		pads[i] = id == b.m.cfg.generation.Pad
-	}
+	pads := list.Map(ids, func(id int64) bool { return id == b.m.cfg.generation.Pad })
 	return torchx.Where(b.m.OnDevice(torchx.From(pads, len(ids), 1)), torchx.Detach(x), x)
 }
 

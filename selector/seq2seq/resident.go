@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -107,10 +108,7 @@ func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
 
 // Take implements tokens.Decoding.
 func (r *resident) Take(rows []int) {
-	index := make([]int64, len(rows))
-	for i, at := range rows {
-		index[i] = int64(at)
-	}
+	index := list.Map(rows, func(at int) int64 { return int64(at) })
 	take := func(x *torchx.Tensor, parts int, index []int64) {
 		all := *x
 		shape := all.Shape()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 )
@@ -168,11 +169,7 @@ func said(live []*Sequence, opt *GenerateOptions) [][]int64 {
 	if opt.RepetitionPenalty == 0 || opt.RepetitionPenalty == 1 {
 		return nil
 	}
-	out := make([][]int64, len(live))
-	for i, s := range live {
-		out[i] = slices.Concat(s.Before, s.IDs)
-	}
-	return out
+	return list.Map(live, func(s *Sequence) []int64 { return slices.Concat(s.Before, s.IDs) })
 }
 
 // forced returns logits [rows, vocabulary] that leave only some ids, all alike.

@@ -3,6 +3,7 @@ package vl
 import (
 	"fmt"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -167,10 +168,7 @@ func (d *decoding) lane(s *tokens.Sequence) lane {
 func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 	m := d.m
 	if len(live[0].IDs) == 0 {
-		from := make([]int64, len(live))
-		for i, s := range live {
-			from[i] = int64(s.Prompt)
-		}
+		from := list.Map(live, func(s *tokens.Sequence) int64 { return int64(s.Prompt) })
 		return torchx.IndexSelect(d.first, 0, m.Int64s(from)), nil
 	}
 	in := &rows{cache: d.cache}

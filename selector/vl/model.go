@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -144,10 +145,7 @@ func (c *Config) checkFolder(folder *hffolder.Folder) error {
 			return err
 		}
 	}
-	var want []hffolder.Want
-	for _, s := range c.weightNames() {
-		want = append(want, hffolder.Want{Name: s.Name, Shape: s.Shape})
-	}
+	want := list.Map(c.weightNames(), func(s torchx.Spec) hffolder.Want { return hffolder.Want{Name: s.Name, Shape: s.Shape} })
 	return folder.Check(want, c.bare)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -192,11 +193,7 @@ func (m *Model) pixelRows(pictures []pixels.Patches) torchx.Tensor {
 }
 
 func gridsOf(pictures []pixels.Patches) []grid {
-	grids := make([]grid, len(pictures))
-	for i, p := range pictures {
-		grids[i] = grid{p.Grid[0], p.Grid[1], p.Grid[2], p.SecondsPerGrid}
-	}
-	return grids
+	return list.Map(pictures, func(p pixels.Patches) grid { return grid{p.Grid[0], p.Grid[1], p.Grid[2], p.SecondsPerGrid} })
 }
 
 // look returns the vectors of pictures, one tensor [cells, H] each. Where nothing of the tower is trained they are

@@ -16,6 +16,7 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
@@ -93,10 +94,7 @@ func (f *Frozen) Join(names ...string) torchx.Tensor {
 		return all
 	}
 	defer torchx.Scope()()
-	parts := make([]torchx.Tensor, len(names))
-	for i, name := range names {
-		parts[i] = f.Tensors[name]
-	}
+	parts := list.Map(names, func(name string) torchx.Tensor { return f.Tensors[name] })
 	all, at := torchx.Own(torchx.Cat(0, parts...)), 0
 	for i, name := range names {
 		n := parts[i].Shape()[0]

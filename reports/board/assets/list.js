@@ -18,20 +18,32 @@ function gainOf(run) {
   return run.gain ? run.gain.mean : run.best != null && run.baseline != null ? run.best - run.baseline : null;
 }
 
+// rivals is what runs share whose scores (column best) or gains can be told apart by their size: measure, split and data, and of gains
+// the baseline. Null: the run has no such number.
+function rivals(run, key) {
+  if (key === "gain" ? gainOf(run) == null : run.best == null) return null;
+  return [run.metric, run.split, run.policy, run.data, key === "gain" && run.over].join(" ");
+}
+
+const minimized = (run) => run.metric === "loss";
+
 // measureOf says what a run's score is, and on which split: runs of one list may differ in it.
 export function measureOf(run) {
-  return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}` : null;
+  return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}${run.policy ? ` after ${run.policy}` : ""}` : null;
 }
 
 // natural orders names as readers count: 9 before 10.
 const natural = new Intl.Collator("en", { numeric: true }).compare;
 
+// tagWord is a tag as one word of a filter.
+const tagWord = (tag) => tag.toLowerCase().replaceAll(" ", "_");
+
 // matches says whether a run has every word of a filter: in its path, state, title, overrides, tags or note. A word like
 // tag:x or state:x looks there alone.
 function matches(run, words) {
-  const text = [run.path, run.state, run.title, run.task, (run.overrides || []).join(" "), (run.tags || []).join(" "), run.note].join(" ").toLowerCase();
+  const text = [run.path, run.state, run.title, run.task, measureOf(run), (run.overrides || []).join(" "), (run.tags || []).join(" "), run.note].join(" ").toLowerCase();
   return words.every((word) => {
-    if (word.startsWith("tag:")) return (run.tags || []).some((t) => t.toLowerCase().includes(word.slice(4)));
+    if (word.startsWith("tag:")) return (run.tags || []).some((t) => tagWord(t).includes(word.slice(4)));
     if (word.startsWith("state:")) return run.state === word.slice(6);
     if (word.startsWith("sweep:")) return run.sweep === word.slice(6);
     return text.includes(word);
@@ -45,6 +57,18 @@ function sharedBy(runs) {
     if (run.sweep) shared.set(run.sweep, shared.has(run.sweep) ? shared.get(run.sweep).intersection(new Set(run.overrides)) : new Set(run.overrides));
   }
   return shared;
+}
+
+// topsOf returns the best number among the runs that have ended and can be compared by it, where there are several: rivals → { best, of }.
+function topsOf(runs) {
+  const tops = new Map();
+  for (const run of runs) {
+    const key = run.data && rivals(run, "best"), top = tops.get(key);
+    if (!key) continue;
+    if (!top) tops.set(key, { best: run.best, of: 1 });
+    else Object.assign(top, { best: Math[minimized(run) ? "min" : "max"](top.best, run.best), of: top.of + 1 });
+  }
+  return tops;
 }
 
 export class ListView {
@@ -61,12 +85,13 @@ export class ListView {
     this.space = h("div", { class: "space", role: "rowgroup" });
     this.body = h("div", { class: "scroll", tabindex: "0", "aria-label": "Runs", onscroll: () => this.rows() }, this.space);
     this.note = h("p", { class: "quiet" });
-    this.compare = h("button", { onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
+    this.compare = h("button", { title: "the runs chosen with their boxes, or with the x key", onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
     fill(main, h("h1", { class: "hidden" }, "Runs"), h("div", { class: "tools" }, this.input, this.counts, this.compare,
       csvButton("runs", () => this.numbers())), this.sweeps, this.note,
     h("div", { class: "list", role: "table", "aria-label": "Runs" }, this.head, this.body));
     this.resize = () => this.rows();
     addEventListener("resize", this.resize);
+    store.list = location.hash || "#/";
     this.draw(true);
   }
 
@@ -78,7 +103,8 @@ export class ListView {
     const query = new URLSearchParams();
     if (this.filter) query.set("filter", this.filter);
     if (this.sort !== "-start") query.set("sort", this.sort);
-    history.replaceState(null, "", "#/" + (query.size ? "?" + query : ""));
+    store.list = "#/" + (query.size ? "?" + query : "");
+    history.replaceState(null, "", store.list);
   }
 
   // draw shows the list anew; anew starts at its top.
@@ -87,10 +113,17 @@ export class ListView {
     this.shared = sharedBy(store.runs.values());
     const column = COLUMNS.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS[8];
     const sign = this.sort.startsWith("-") ? -1 : 1;
-    this.shown = [...store.runs.values()].filter((run) => matches(run, words)).sort((a, b) => {
-      const x = column.of(a), y = column.of(b);
-      return sign * (typeof x === "string" ? natural(x, y) : x - y) || natural(a.path, b.path);
+    const grouped = ["best", "gain"].includes(column.key), sizes = new Map();
+    this.shown = [...store.runs.values()].filter((run) => matches(run, words));
+    for (const run of grouped ? this.shown : []) sizes.set(rivals(run, column.key), (sizes.get(rivals(run, column.key)) || 0) + 1);
+    sizes.set(null, -1);
+    this.shown.sort((a, b) => {
+      const x = column.of(a), y = column.of(b), of = rivals(a, column.key), other = rivals(b, column.key);
+      if (grouped && of !== other) return sizes.get(other) - sizes.get(of) || natural(of, other);
+      return (grouped && minimized(a) ? -sign : sign) * (typeof x === "string" ? natural(x, y) : x - y) || natural(a.path, b.path);
     });
+    this.first = new Set(grouped ? this.shown.filter((run, i, all) => i && rivals(run, column.key) !== rivals(all[i - 1], column.key)) : []);
+    this.tops = topsOf(this.shown);
     const states = {};
     for (const run of store.runs.values()) states[run.state] = (states[run.state] || 0) + 1;
     fill(this.counts, Object.entries(states).sort().map(([state, n]) => h("button", { class: "chip", "aria-pressed": String(words.includes("state:" + state)),
@@ -119,7 +152,7 @@ export class ListView {
     fill(this.sweeps, h("details", { class: "sweeps", open }, h("summary", {}, `Sweeps (${sweeps.length})`), h("ul", {}, sweeps.slice(0, 200).map((sweep) =>
       h("li", {}, h("a", { href: "#/sweep/" + sweep.id }, sweep.path), h("span", { class: "quiet" }, ` ${sweep.title}${sweep.sweeper ? ", " + sweep.sweeper : ""}`),
         stateBar(sweep.states, sweep.jobs), sweep.running ? [badge("running"), sweep.left != null ? ` about ${duration(sweep.left)} left` : null] : null,
-        sweep.best != null ? h("span", { class: "quiet" }, ` best ${sweep.objective} ${num(sweep.best)}`) : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
+        sweep.best != null ? h("span", { class: "quiet" }, ` ${sweep.minimize ? "lowest" : "highest"} ${sweep.objective} ${num(sweep.best)}: `, sweep.untrained ? "the policy that the jobs began with" : store.runs.has(sweep.best_run) ? h("a", { href: "#/run/" + sweep.best_run }, "job " + sweep.best_job) : "job " + sweep.best_job) : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
   }
 
   toggle(word) {
@@ -158,25 +191,27 @@ export class ListView {
 
   row(run, i, height) {
     const gain = gainOf(run), set = run.overrides || [], own = set.filter((o) => !this.shared.get(run.sweep)?.has(o)).join(" ");
-    const row = h("div", { class: "row" + (run.id === this.at ? " at" : ""), role: "row", "data-id": run.id },
+    const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > 1 && top.best === run.best;
+    const row = h("div", { class: "row" + (run.id === this.at ? " at" : "") + (this.first.has(run) ? " first" : ""), role: "row", "data-id": run.id },
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,
         onclick: (e) => { e.target.checked ? chosen.add(run.id) : chosen.delete(run.id); this.rows(); } })),
-      h("span", { role: "cell", class: "c-path" }, h("a", { href: "#/run/" + run.id, title: run.path }, run.path),
-        h("small", { title: set.join(" ") }, own || run.title || ""),
-        (run.tags || []).map((tag) => h("button", { class: "tag", onclick: () => this.toggle("tag:" + tag.toLowerCase().split(" ")[0]) }, tag)),
+      h("span", { role: "cell", class: "c-path" }, h("span", { class: "names" }, h("a", { href: "#/run/" + run.id, title: run.path }, run.path),
+        (run.tags || []).map((tag) => h("button", { class: "tag", title: tag, onclick: () => this.toggle("tag:" + tagWord(tag)) }, tag)),
         run.note ? h("span", { title: run.note, class: "quiet" }, "✎") : null),
+      run.error && run.state !== "interrupted" ? h("small", { class: "under bad", title: run.error }, run.error) : h("small", { class: "under", title: set.join(" ") }, own || run.title || "")),
       h("span", { role: "cell", class: "c-state" }, badge(run.state)),
-      h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", {}, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null),
+      h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", { class: "under" }, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null),
       h("span", { role: "cell", class: "c-step number", title: run.phase ? `${run.phase}, epoch ${run.epoch}` : null }, run.step ? count(run.step) : "–"),
-      h("span", { role: "cell", class: "c-best number", title: measureOf(run) }, num(run.best), run.best != null ? h("small", { class: "under" }, measureOf(run)) : null),
+      h("span", { role: "cell", class: "c-best number", title: leads ? `the ${minimized(run) ? "lowest" : "highest"} ${measureOf(run)} of the ${count(top.of)} runs shown that ended on the same data` : null },
+        leads ? h("b", { class: "lead" }, `${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, num(run.best),
+        run.best != null ? h("small", { class: "under" }, run.untrained ? h("span", { class: "warn", title: "no epoch was chosen: the best is the policy that it began with" }, "untrained, ") : null, measureOf(run)) : null),
       h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}], ${run.gain.verdict}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
-        gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, signed(gain, 2)),
-          run.gain ? h("small", {}, ` [${signed(run.gain.low, 2)}, ${signed(run.gain.high, 2)}]`) : null, h("small", { class: "under" }, "over " + run.over)]),
-      h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, `${run.stops} stop `) : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
+        gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, signed(gain, 2)), h("small", {}, " over " + run.over),
+          run.gain ? h("small", { class: "under" }, `[${signed(run.gain.low, 2)}, ${signed(run.gain.high, 2)}]`) : null]),
+      h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, run.stops > 1 ? `${run.stops} stops` : "stop", run.warnings ? ", " : "") : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
       h("span", { role: "cell", class: "c-seconds number" }, duration(run.seconds)),
       h("span", { role: "cell", class: "c-start number" }, ago(run.start)));
     row.style.top = i * height + "px";
-    if (run.error) row.title = run.error;
     return row;
   }
 

@@ -47,7 +47,7 @@ addEventListener("keydown", (event) => {
     return;
   }
   if (view?.key?.(event)) return;
-  const act = { "/": () => document.getElementById("filter")?.focus(), g: () => go("#/"), t: theme, "?": help }[event.key];
+  const act = { "/": () => document.getElementById("filter")?.focus(), g: () => go(store.list), t: theme, "?": help }[event.key];
   if (act) {
     event.preventDefault();
     act();

@@ -80,7 +80,7 @@ export class RunView {
     const zoom = this.view.zoom && !this.view.time ? { from: Math.floor(this.view.zoom[0]), to: Math.ceil(this.view.zoom[1]) } : {};
     const answer = await ask(`run/${this.id}/curves`, { since: this.version, points: this.view.zoom ? 1200 : 600, hist: 1, ...zoom });
     if (this.gone) return;
-    fill(this.reading, !answer.complete ? `Reading rows: ${percent(answer.read)} of the file` : "");
+    fill(this.reading, !answer.complete ? `Reading rows: ${percent(answer.read)} of the file` : this.charts.size || !answer.same ? "" : "No rows yet.");
     if (answer.same && this.answer) return;
     this.version = answer.version;
     this.answer = answer;
@@ -124,7 +124,7 @@ export class RunView {
     const metric = curves[0]?.label.replace("val_", "");
     const of = (policy) => this.detail.results.find((r) => r.split === "val" && r.policy === policy && r.metric === metric)?.mean ??
       this.detail.means?.find((m) => m.split === "val" && m.policy === policy && m.fields[metric] != null)?.fields[metric];
-    return ["similarity", "majority", "recorded_order", "init"].map((policy) => ({ label: policy.replace("_", " "), value: of(policy) }))
+    return ["similarity", "majority", "recorded_order", "init"].map((policy) => ({ label: stageName({ policy }) + (curves.length > 1 ? ` (${metric})` : ""), value: of(policy) }))
       .filter((l) => l.value != null).slice(0, 2);
   }
 
@@ -133,7 +133,7 @@ export class RunView {
     document.title = run.path + " · Fulcrum board";
     const resumable = ["killed", "interrupted", "failed"].includes(run.state);
     fill(this.top,
-      h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs"), run.sweep && d.sweep_path ? [" / ", h("a", { href: "#/sweep/" + run.sweep }, d.sweep_path)] : null),
+      h("p", { class: "crumbs" }, h("a", { href: store.list }, "Runs"), run.sweep && d.sweep_path ? [" / ", h("a", { href: "#/sweep/" + run.sweep }, d.sweep_path)] : null),
       h("h1", {}, run.path, " ", badge(run.state)),
       run.error ? h("p", { class: "bad" }, run.error) : null,
       h("div", { class: "tools" },
@@ -146,7 +146,7 @@ export class RunView {
       facts([
         ["Title", run.title], ["Task", run.task], ["Overrides", (run.overrides || []).join(" "), "code"], ["Phase", run.phase && `${run.phase}, ${run.epoch} epochs done, step ${count(run.step)}`],
         ["Started", run.start && `${moment(run.start)} (${ago(run.start)})`], ["Took", run.seconds && duration(run.seconds)], ["Device", d.device], ["Data", d.data && d.data.name + (d.data.synthetic ? " (synthetic)" : "")],
-        ["Best", d.best && `${d.best.metric} ${num(d.best.value)} at ${d.best.phase} epoch ${d.best.epoch}`], ["Folder", d.dir, "code"],
+        ["Best", d.best && `${d.best.metric} ${num(d.best.value)} at ${epochName(d.best)}`], ["Folder", d.dir, "code"],
         ["Again", d.command?.length && shell(d.command), "code"], ["Damaged lines", d.damaged],
       ]),
       fixed ? null : h("p", { class: "links" }, "Files: ", (d.files || []).map((name) => [h("a", { href: `run/${this.id}/file/${name}`, target: "_blank", rel: "noopener" }, name), " "]),
@@ -274,7 +274,7 @@ export function facts(rows) {
 
 function verdictOf(run) {
   if (run.best == null) return null;
-  const where = `${run.metric.replaceAll("_", " ")} ${num(run.best)} on ${run.split}`;
+  const where = `${run.metric.replaceAll("_", " ")} ${num(run.best)} on ${run.split}${run.policy ? ` after ${run.policy}` : ""}`;
   if (!run.gain) return h("p", { class: "callout" }, `So far ${where}`, run.baseline != null ? `, ${run.over} ${num(run.baseline)}.` : ".", run.state === "running" ? " An interval comes with the end of the run." : "");
   return h("p", { class: "callout" }, h("b", { class: "verdict " + run.gain.verdict.replace(/[^a-z]/g, "") }, run.gain.verdict), run.gain.verdict === "not separable" ? " from " : " than ",
     `${run.over}: ${where}, ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}].`);
@@ -290,9 +290,11 @@ function shownOver(rows) {
   return { weak, over: OVER.filter((o) => rows.some((r) => r[o[0]]) && (o[2] === "random" ? weak.length : o[2] === "init" || !weak.includes(o))) };
 }
 
+const epochName = (r) => r.phase === "init" ? "initial policy" : `${r.phase} epoch ${r.epoch}`;
+
 function stageName(r) {
   const name = { init: "initial policy", best_beam: "best beam", recorded_order: "recorded order" }[r.policy];
-  return name || (r.policy === "best" ? `best (${r.phase} epoch ${r.epoch})` : ["random", "similarity", "majority", "oracle", "reference", "results"].includes(r.policy) ? r.policy : `after ${r.policy}`);
+  return name || (r.policy === "best" ? `best (${epochName(r)})` : ["random", "similarity", "majority", "oracle", "reference", "results"].includes(r.policy) ? r.policy : `after ${r.policy}`);
 }
 
 function resultsSection(d) {

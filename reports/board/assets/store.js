@@ -3,7 +3,7 @@ import { h } from "./dom.js";
 
 export const fixed = document.documentElement.hasAttribute("data-static");
 
-export const store = { version: 0, runs: new Map(), sweeps: new Map(), reading: 0, roots: [], control: false, loaded: false };
+export const store = { version: 0, runs: new Map(), sweeps: new Map(), reading: 0, roots: [], control: false, loaded: false, list: "#/" }; // list: address of the list as it was last seen
 export const chosen = new Set(); // ids of selected runs
 
 const given = new Map(); // of files: path → answer

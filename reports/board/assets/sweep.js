@@ -83,7 +83,8 @@ export class SweepView {
     const w = this.sweep, head = w?.sweep;
     if (!w) return;
     document.title = head.path + " · Fulcrum board";
-    const done = w.jobs.filter((j) => ["done", "pruned", "failed", "lost", "skipped"].includes(j.state));
+    const done = w.jobs.filter((j) => ["done", "pruned", "failed", "skipped"].includes(j.state)); // a lost job waits for a resume, which makes failed ones again too
+    const whole = w.jobs.every((j) => ["done", "pruned"].includes(j.state));
     const states = {};
     for (const job of w.jobs) states[job.state] = (states[job.state] || 0) + 1;
     const best = w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] != null).sort((a, b) => this.better(a, b))[0];
@@ -91,15 +92,15 @@ export class SweepView {
     const job = (j) => j.run ? h("a", { href: "#/run/" + j.run }, "job " + j.number) : "job " + j.number;
     const seconds = done.filter((j) => j.seconds > 0);
     const pace = seconds.length ? seconds.reduce((a, j) => a + j.seconds, 0) / seconds.length : null;
-    fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Runs")),
-      h("h1", {}, head.path, " ", head.running ? badge("running") : badge(done.length === w.jobs.length ? "done" : "stopped")),
+    fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: store.list }, "Runs")),
+      h("h1", {}, head.path, " ", head.running ? badge("running") : badge(whole ? "done" : done.length === w.jobs.length ? "ended" : "stopped")),
       h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended` + (head.running && head.left != null ? `, about ${duration(head.left)} left` : "")),
         store.control && head.running ? control("stop", "sweep/" + this.id, this.said) : null,
-        store.control && !head.running && done.length < w.jobs.length ? control("resume", "sweep/" + this.id, this.said) : null,
+        store.control && !head.running && !whole ? control("resume", "sweep/" + this.id, this.said) : null,
         h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), this.said),
-      best ? h("p", { class: "callout" }, head.running || done.length < w.jobs.length ? "Best so far: " : "Best: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
-        h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" ")), alike ? ` and ${count(alike)} more with the same number` : null,
-        best.untrained ? ". It is that of the policy that the job began with." : null) : null,
+      best ? h("p", { class: "callout" }, best.untrained ? [`No job ${head.running ? "is" : "was"} better than the policy that it began with, which has ${w.objectives[0].name} ${num(best.objectives[0])}`, alike ? ` (${count(alike + 1)} jobs).` : ["; first ", job(best), "."]] :
+        [head.running || done.length < w.jobs.length ? "Best so far: " : "Best: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
+          h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" ")), alike ? ` and ${count(alike)} more with the same number` : null]) : null,
       facts([["What", head.title], ["Sweeper", head.sweeper], ["Launcher", w.launcher], ["Pruner", w.pruner !== "none" && w.pruner], ["A job takes", pace && duration(pace)],
         ["Objective", w.objectives.map((o) => `${o.minimize ? "least" : "most"} ${o.name}`).join(", ")], ["Folder", w.dir, "code"], ["Command", shell(w.command || []), "code"]]),
       section("Queue", "queue", Object.entries(states).map(([state, n]) => [badge(state), ` ${count(n)}  `]),
@@ -136,11 +137,11 @@ export class SweepView {
     const keys = w.dimensions.map((d) => d.key);
     const shown = jobs.slice(0, 500);
     fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.place(); this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { selected: x === this.sort }, x)))),
-      h("button", { onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.filter((j) => j.run).length)}`),
+      h("button", { disabled: !jobs.some((j) => j.run), onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.filter((j) => j.run).length)}`),
       csvButton("jobs", () => [["job", "state", ...keys, ...w.objectives.map((o) => o.name), "epochs", "seconds", "cause"], ...jobs.map((j) => [j.number, j.state, ...keys.map((k) => j.params[k]), ...(w.objectives.map((o, i) => j.objectives?.[i])), j.epochs, j.seconds, j.cause])]),
       this.kept ? h("span", { class: "quiet" }, `${count(jobs.length)} of ${count(w.jobs.length)} jobs are in the ranges`) : jobs.length > shown.length ? h("span", { class: "quiet" }, `the first ${shown.length} of ${count(jobs.length)}`) : null),
     table([">job", "state", ...keys, ...w.objectives.map((o) => ">" + o.name), ">epochs", ">took"], shown.map((j) => [
       h("td", { class: "number" }, j.run ? h("a", { href: "#/run/" + j.run }, j.number) : j.number), badge(j.state), ...keys.map((k) => j.params[k] ?? ""),
-      ...w.objectives.map((o, i) => num(j.objectives?.[i]) + (j.infeasible ? " (infeasible)" : "")), j.epochs || "–", duration(j.seconds || null)])));
+      ...w.objectives.map((o, i) => num(j.objectives?.[i]) + (j.infeasible ? " (infeasible)" : j.untrained && !i && j.objectives?.length ? " (untrained)" : "")), j.epochs || "–", duration(j.seconds || null)])));
   }
 }

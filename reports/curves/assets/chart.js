@@ -168,15 +168,20 @@ export class Chart {
       const end = next ? u.valToPos(this.view.time ? next.time : next.from - 0.5, "x", true) : left + width;
       if (this.view.phases.length > 1 && begin + c.measureText(name).width < end) c.fillText(name, begin, top + 11 * ratio);
     }
-    for (const [i, level] of (this.view.levels || []).entries()) {
-      const y = u.valToPos(level.value, "y", true);
+    const drawn = []; // levels that lie on each other have one line
+    for (const level of this.view.levels || []) {
+      const y = u.valToPos(level.value, "y", true), same = drawn.find((one) => Math.abs(one.y - y) < ratio);
+      if (same) same.label += ", " + level.label;
+      else drawn.push({ y, label: level.label });
+    }
+    for (const [i, { y, label }] of drawn.entries()) {
       c.setLineDash([6 * ratio, 4 * ratio]);
       c.beginPath();
       c.moveTo(left, y);
       c.lineTo(left + width, y);
       c.stroke();
-      const text = level.label;
-      c.fillText(text, left + width - c.measureText(text).width - 4 * ratio, y + (i % 2 ? 11 : -3) * ratio);
+      const below = i % 2 && y + 14 * ratio < top + height || y - 14 * ratio < top;
+      c.fillText(label, left + width - c.measureText(label).width - 4 * ratio, y + (below ? 11 : -3) * ratio);
     }
     c.restore();
   }

@@ -2,8 +2,13 @@ package beamdata
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
+	"strconv"
+	"strings"
 )
+
+// This file reads and splits beam files exactly as the Python reference does.
 
 // addCompatRL takes a query of an RL file exactly as the Python reference does (parity §1.5), wrong
 // readings included: pointer_pos counts as global ids and wins over pointer; local pointers are
@@ -97,4 +102,78 @@ func compatPicks(rec *record, t *trajectory) ([]int64, bool) {
 		return rec.ints(t.pos), true
 	}
 	return rec.ints(t.pointer), t.pointer.present
+}
+
+// compatVal returns the validation queries of the reference's split, which counts every entry of the file whose key is a
+// number; those that are dropped later leave their part smaller. Without a file (a reader alone) ids are the keys.
+func compatVal(keys []string, ids []int64, ratio float64) (map[int64]bool, error) {
+	if keys == nil {
+		for _, id := range ids {
+			keys = append(keys, strconv.FormatInt(id, 10))
+		}
+	}
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		_, ok := pythonInt(key)
+		return !ok // no query: it was counted when the file was read
+	})
+	_, val, err := compatSplit(keys, ratio)
+	out := map[int64]bool{}
+	for _, key := range val {
+		if id, err := strconv.ParseInt(key, 10, 64); err == nil {
+			out[id] = true
+		}
+	}
+	return out, err
+}
+
+// compatSplit splits keys as the Python reference (parity §1.7): numeric keys sorted by value, the
+// first int(n·ratio) train, the rest and every non-numeric key other than _meta validate; both in file
+// order. Numeric are keys of digits once - and _ are removed; a key that then is no integer is the
+// reference's ValueError.
+func compatSplit(keys []string, ratio float64) (train, val []string, err error) {
+	type numbered struct {
+		key   string
+		value *big.Int
+	}
+	var numeric []numbered
+	for _, key := range keys {
+		if !looksNumeric(key) {
+			continue
+		}
+		value, ok := pythonInt(key)
+		if !ok {
+			return nil, nil, fmt.Errorf("key %q is not an integer", key)
+		}
+		numeric = append(numeric, numbered{key, value})
+	}
+	slices.SortStableFunc(numeric, func(a, b numbered) int { return a.value.Cmp(b.value) })
+	isTrain := map[string]bool{}
+	for _, n := range numeric[:int(float64(len(numeric))*ratio)] {
+		isTrain[n.key] = true
+	}
+	for _, key := range keys {
+		switch {
+		case key == "_meta":
+			train, val = append(train, key), append(val, key)
+		case isTrain[key]:
+			train = append(train, key)
+		default:
+			val = append(val, key)
+		}
+	}
+	return train, val, nil
+}
+
+func looksNumeric(key string) bool {
+	rest := strings.NewReplacer("-", "", "_", "").Replace(key)
+	return rest != "" && strings.Trim(rest, "0123456789") == ""
+}
+
+// pythonInt is int(key): single underscores between digits are allowed.
+func pythonInt(key string) (*big.Int, bool) {
+	digits := strings.TrimPrefix(key, "-")
+	if strings.HasPrefix(digits, "_") || strings.HasSuffix(digits, "_") || strings.Contains(digits, "__") || strings.Contains(digits, "-") {
+		return nil, false
+	}
+	return new(big.Int).SetString(strings.ReplaceAll(key, "_", ""), 10)
 }

@@ -1,0 +1,129 @@
+package preflight
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/doctor"
+	"fulcrum/selector"
+)
+
+// This file asks how far the policy can come in all the steps of the schedule. AdamW's steps are as long as the learning rate,
+// whatever the gradient, and those on the trial's few queries pull together: steps on all of the data change them less.
+
+// reached is how far the steps of one phase bring its candidates, in nats of their log-probabilities.
+type reached struct {
+	stage  Stage
+	all    float64
+	behind float64 // how far candidates that are imitated are behind the policy's own choice; 0 where none are
+	first  string  // what the first step does
+}
+
+// reach holds one step against what is too much, and notes how far all of them bring the candidates of the batch. The weights are
+// those after the first step, and those of the trial's last, which rates brought there in all: tensors whose gradient is 0 at first,
+// as those behind a scale that starts there, have moved by then.
+func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32, rates float64) {
+	lr := number(m, "lr")
+	if !(lr > 0) || p.Travel == 0 || b.NumValid() == 0 {
+		return
+	}
+	p.checks += 2
+	once := p.moves(b, after, p.Rate/lr)
+	r := reached{stage: p.Stage, all: max(p.Travel/p.Rate*once, p.moves(b, last, p.Travel/rates))}
+	r.first = fmt.Sprintf("the first of %d steps at %s.lr=%.3g changes the log-probabilities of its candidates by %.2g nats", p.Steps, p.Name,
+		p.Rate, once)
+	if !compares(m) && !p.part.steps && !p.Online {
+		r.behind = p.behind(b)
+	}
+	p.reaches = append(p.reaches, r)
+	if limit := p.opt.StepTooLarge.Limit; once > limit {
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: p.Name + ".lr", Value: once, Limit: limit,
+			Message: r.first + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
+	}
+}
+
+// tooFew asks whether the whole schedule moves the policy at all, and whether the phases that imitate come half way, together, to
+// candidates that are far less likely than what the policy chooses itself. Phases that sample need not go there.
+func (r *Report) tooFew(t Trial) {
+	const far = 5.0 // nats; candidates that are nearer change places before the policy is there
+	var total, imitated, behind float64
+	var most reached
+	samples := false
+	for _, s := range r.reaches {
+		total, samples = total+s.all, samples || s.stage.Online
+		if s.behind > 0 {
+			imitated, behind = imitated+s.all, max(behind, s.behind)
+		}
+		if s.behind > most.behind || s.behind >= most.behind && s.all > most.all {
+			most = s
+		}
+	}
+	say := func(all, limit, factor float64, format string, args ...any) {
+		r.add(most.stage.Name, doctor.Stop, doctor.Finding{Check: "too_few_steps", Key: most.stage.Name + ".epochs", Value: all, Limit: limit,
+			Message: most.first + fmt.Sprintf(format, args...) + t.remedy(most.stage, factor)})
+	}
+	switch limit := r.opt.TooFewSteps.Limit; {
+	case len(r.reaches) == 0:
+	case behind > far && imitated < behind/2 && !samples:
+		say(imitated, behind/2, 3*behind/imitated, ", and all steps that imitate by about %.2g; but these candidates are %.2g nats less likely "+
+			"than what the policy chooses itself, so that it comes less than half way to them: ", imitated, behind)
+	case total < limit:
+		say(total, limit, 10*limit/total, ", and all steps of the schedule by about %.2g, from which nothing is learnt: ", total)
+	}
+}
+
+// remedy says what to type so that the phase comes so many times as far.
+func (t Trial) remedy(s Stage, factor float64) string {
+	const highest = 0.05 // rates above it are nobody's
+	var ways []string
+	if factor > 1 {
+		ways = append(ways, fmt.Sprintf("more epochs (%s.epochs=%.0f), smaller batches (data.batch_size)", s.Name,
+			math.Ceil(factor*float64(s.Epochs))))
+	}
+	if rate := factor * s.Rate; rate <= highest {
+		ways = append(ways, fmt.Sprintf("%s.lr=%s", s.Name, short(rate)))
+	}
+	if t.Scale != nil {
+		if key, value, why := t.Scale(); key != "" {
+			ways = append(ways, fmt.Sprintf("%s=%s in place of %g (%s)", key, short(factor*value), value, why))
+		}
+	}
+	return strings.Join(ways, ", or ")
+}
+
+// short writes a number with one digit that counts, and without an exponent where that is readable.
+func short(x float64) string {
+	x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 1, 64), 64)
+	return strconv.FormatFloat(x, 'g', -1, 64)
+}
+
+// moves is how far log π of the batch's candidates changes along a scaled first step, in nats on average.
+func (p *probe) moves(b *selector.Batch, after []float32, scale float64) float64 {
+	sum := 0.0
+	for at, d := range p.change(b, after, scale) {
+		if b.Valid[at] {
+			sum += math.Abs(d)
+		}
+	}
+	return sum / float64(b.NumValid())
+}
+
+// behind is how much less likely than what the policy draws itself the batch's candidates are, in nats on average: -log π less
+// the entropy. It is 0 for a policy that knows nothing.
+func (p *probe) behind(b *selector.Batch) float64 {
+	defer torchx.NoGrad()()
+	defer torchx.Scope()()
+	p.set(p.start)
+	out := p.policy.Forward(b, selector.ForwardOptions{Entropy: true})
+	entropy, sum := out.Entropy.Floats(), 0.0
+	for i, logp := range out.LogP.Floats() {
+		if b.Mask[i] != 0 && b.Valid[i/b.T] {
+			sum -= logp + entropy[i]
+		}
+	}
+	return sum / float64(b.NumValid())
+}

@@ -13,9 +13,13 @@ import (
 // Audit looks for faults of the data that training would not notice: see package audit. The candidates of
 // imitated (sft and rce) and of baseline (offline GRPO) are looked at; either may be nil.
 func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault {
-	out := audit.Overlap(b.splits(), lim)
-	for _, s := range onePerFile(b.Online, b.RCE, b.Records, b.Val, b.Eval) {
-		out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
+	splits := b.splits()
+	out := b.auditBlank(splits, lim)
+	if len(out) == 0 { // copies, leaks and pools would only say it again
+		out = audit.Overlap(splits, lim)
+		for _, s := range onePerFile(b.Online, b.RCE, b.Records, b.Val, b.Eval) {
+			out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
+		}
 	}
 	out = audit.Once(out, "pool_unlike_query") // the files of a run have the same pools
 	if imitated.Len() > 0 && imitated != baseline {
@@ -24,6 +28,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 	if baseline.Len() > 0 {
 		out = append(out, audit.Rewards(baseline.groups("grpo", true), lim)...)
 	}
+	out = append(out, b.auditScales(onePerFile(imitated, baseline), lim)...)
 	for _, s := range onePerFile(b.RCE, b.Records, b.Eval) {
 		if s.Scorer != nil && s.store.start != nil {
 			candidates, accuracies := s.scored()
@@ -35,9 +40,58 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 		}
 	}
 	for _, s := range onePerFile(imitated, baseline) {
-		out = append(out, s.auditContradictions(lim)...)
+		out = append(append(out, s.auditContradictions(lim)...), s.auditRange(lim)...)
 	}
 	return out
+}
+
+// auditBlank looks for queries that share one row of the table.
+func (b *Bundle) auditBlank(splits []audit.Split, lim audit.Limits) []audit.Fault {
+	table := b.table()
+	seed, counts := maphash.MakeSeed(), map[uint64][]int64{}
+	looked, most := 0, uint64(0)
+	for _, s := range splits {
+		for i := 0; i < len(s.Of); i += audit.Every(len(s.Of), audit.Sampled) {
+			id := s.Of[i].ID
+			h := hashFloats(seed, table.Row(int(id)))
+			looked++
+			if counts[h] = append(counts[h], id); len(counts[h]) > len(counts[most]) {
+				most = h
+			}
+		}
+	}
+	same := counts[most]
+	if len(same) < 2 {
+		return nil
+	}
+	zero := !slices.ContainsFunc(table.Row(int(same[0])), func(x float32) bool { return x != 0 })
+	return audit.Blank(len(same), looked, zero, same[0], same[1], lim)
+}
+
+// auditScales compares the rewards of validation with those that are learnt from, where they are of another file.
+func (b *Bundle) auditScales(learnt []*Set, lim audit.Limits) (out []audit.Fault) {
+	for _, s := range learnt {
+		if b.Val.Len() == 0 || s.store == b.Val.store {
+			return nil
+		}
+		faults := audit.Scales(s.groups("training", true), b.Val.groups("validation", true), lim)
+		if faults == nil {
+			return nil // beams and records may have scores of their own
+		}
+		out = faults
+	}
+	return out
+}
+
+// table is the embedding table; nil without queries.
+func (b *Bundle) table() *Table {
+	var table *Table
+	for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval} {
+		if s.Len() > 0 {
+			table = s.Table
+		}
+	}
+	return table
 }
 
 // onePerFile leaves out empty sets and those of a file that a set before them has: its training and validation queries are alike.
@@ -97,14 +151,27 @@ func (s *Set) auditContradictions(lim audit.Limits) []audit.Fault {
 	return audit.Contradictions(s.Name, groups, looked, example, lim)
 }
 
-// splits lists the training queries (each once, whatever sets it is in), the validation and the held-out ones.
-func (b *Bundle) splits() []audit.Split {
-	var table *Table
-	for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval} {
-		if s.Len() > 0 {
-			table = s.Table
+// auditRange looks for recorded probabilities and accuracies that are none.
+func (s *Set) auditRange(lim audit.Limits) []audit.Fault {
+	outside, looked, query, example := 0, 0, int64(0), 0.0
+	for i := 0; i < s.Len(); i += audit.Every(s.Len(), 8*looksPools) {
+		for g := range s.NumCandidates(i) {
+			c := s.recorded(i, g)
+			looked++
+			for _, x := range []float64{c.GTProb, c.AccScore, c.Correct} { // 0 where not recorded
+				if x < -1e-3 || x > 1+1e-3 { // files hold rounded numbers
+					outside, query, example = outside+1, s.IDs[i], x
+					break
+				}
+			}
 		}
 	}
+	return audit.Outside(s.Name, outside, looked, query, example, lim)
+}
+
+// splits lists the training queries (each once, whatever sets it is in), the validation and the held-out ones.
+func (b *Bundle) splits() []audit.Split {
+	table := b.table()
 	if table == nil {
 		return nil
 	}

@@ -12,7 +12,7 @@ import (
 
 func auditLimits() audit.Limits {
 	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
-		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5}
+		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Blank: 0.05, Scales: 10, WorstFirst: 0.9, Outside: 0.01}
 }
 
 // worries are the checks of a bundle whose faults are not mild.
@@ -82,6 +82,17 @@ func TestAudit(t *testing.T) {
 				st.rewards[i] = 0.25
 			}
 		}, []string{"constant_rewards"}},
+		{"a fifth of the rows is zero", func(b *Bundle) {
+			for i := 0; i < b.Online.Len(); i += 2 {
+				clear(b.Online.Table.Row(int(b.Online.Row(i))))
+			}
+		}, []string{"blank_rows"}},
+		{"probabilities in percent", func(b *Bundle) {
+			st := b.Records.store
+			for i := range st.scores {
+				st.scores[i].GTProb *= 100
+			}
+		}, []string{"scores_outside"}},
 		{"queries in their own pools", func(b *Bundle) {
 			for i := range b.Online.Len() {
 				pool := slices.Clone(b.Online.Pool(i))

@@ -82,7 +82,11 @@ func OpenTable(path string) (*Table, error) {
 	}
 	t := NewTable(tensor.Shape[0], tensor.Shape[1], values)
 	if i := slices.IndexFunc(values, func(v float32) bool { return math.Float32bits(v)&0x7f800000 == 0x7f800000 }); i >= 0 {
-		return nil, fmt.Errorf("%s: row %d holds a value that is not finite", path, i/t.Dim) // the exponent's bits are all ones
+		why := ""
+		if tensor.DType == tensorfile.F16 {
+			why = ": float16 ends at 65,504: save float32"
+		}
+		return nil, fmt.Errorf("%s: row %d holds a value that is not finite%s", path, i/t.Dim, why) // the exponent's bits are all ones
 	}
 	return t, nil
 }

@@ -85,6 +85,7 @@ func TestOpenTableRefusals(t *testing.T) {
 	}{
 		{"infinite value", "a.npy", npy("<f4", 3, 2, inf), "row 1 holds a value that is not finite"},
 		{"NaN", "a.npy", npy("<f4", 3, 2, nan), "row 2 holds a value that is not finite"},
+		{"beyond float16", "a.npy", npy("<f2", 3, 2, append(make([]byte, 10), 0, 0x7c)), "row 2 holds a value that is not finite: float16 ends"},
 		{"integers", "a.npy", npy("<i4", 3, 2, nan), "embeddings of type I32, want a float type"},
 		{"truncated", "a.npy", npy("<f4", 3, 2, nan[:20]), "truncated"},
 		{"no rows", "a.npy", npy("<f4", 0, 2, nil), "shape [0 2], want an embedding matrix"},

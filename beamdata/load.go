@@ -136,7 +136,8 @@ func (l *loader) blameTable(err error) error {
 		return fmt.Errorf("%w, but inside the %d columns of %s: is the table transposed? want [rows, dim], one row an id: save x.T", err,
 			l.table.Dim, path)
 	case outside.id == int64(l.table.Rows):
-		return fmt.Errorf("%w: ids count the rows of %s from 0: are these counted from 1?", err, path)
+		return fmt.Errorf("%w: ids count the rows of %s from 0: are these counted from 1, or is it the table of "+
+			"other queries?", err, path)
 	}
 	return fmt.Errorf("%w: ids are rows of %s, counted from 0: is it the table of these queries, and whole?", err, path)
 }

@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/registry"
 )
 
 // checker compares a tree with a schema and collects every fault.
@@ -71,7 +72,14 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 		if n.Kind == List && len(n.Vals) > 1 {
 			hint = ": a sweep over values is written without brackets, -m " + path + "=A,B"
 		}
-		c.fault(n, path, "want %s, got %s%s", f.want(), shown(n), hint)
+		got := shown(n)
+		switch {
+		case n.Kind == Float:
+			got = n.pyStr() // 1.0 is no integer
+		case n.Kind == String && (f.kind == Int || f.kind == Float):
+			hint = nearNumber(n.Text)
+		}
+		c.fault(n, path, "want %s, got %s%s", f.want(), got, hint)
 		return n
 	}
 	if m.Kind == Int && !f.holds(m.Text) {
@@ -212,6 +220,19 @@ func (f *field) want() string {
 		s += " or null"
 	}
 	return s
+}
+
+// typewriter turns what word processors make of quotes, minus signs and blanks into what a keyboard types.
+var typewriter = strings.NewReplacer("“", `"`, "”", `"`, "„", `"`, "‘", "'", "’", "'", "−", "-", "–", "-", "—", "-", "\u00a0", " ")
+
+// nearNumber is the number that was meant by text with a decimal comma, another minus sign or quotes, as a part of a message.
+func nearNumber(text string) string {
+	meant := strings.Trim(typewriter.Replace(text), `"' `)
+	if strings.Count(meant, ",") == 1 {
+		meant = strings.Replace(meant, ",", ".", 1)
+	}
+	_, err := strconv.ParseFloat(meant, 64)
+	return registry.DidYouMean(meant, err == nil && meant != text)
 }
 
 // shown is a value in a message.

@@ -1,6 +1,10 @@
 package configs
 
-import "strings"
+import (
+	"strings"
+
+	"fulcrum/internal/registry"
+)
 
 // Which option of a group is chosen: by the command line, by an override item, or by the default.
 
@@ -99,7 +103,8 @@ func (b *treeBuilder) choose(key string, it *item) error {
 		}
 		b.choices = append(b.choices, choiceEntry{key, name, it.origin})
 	} else if prev.name != it.name || prev.isNull != it.isNull {
-		return errorAt(it.origin, "Multiple values for %s. To override a value use 'override %s: %s'", key, key, prev.choice())
+		meant := registry.DidYouMean(key+"="+prev.choice(), prev.appended)
+		return errorAt(it.origin, "Multiple values for %s. To override a value use 'override %s: %s'%s", key, key, prev.choice(), meant)
 	}
 	g := it.groupPath()
 	if b.perGroup[g] == nil {

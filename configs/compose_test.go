@@ -288,6 +288,21 @@ func TestJobSettings(t *testing.T) {
 	if !h.Chdir {
 		t.Error("hydra.job.chdir is lost")
 	}
+	if idle := job.Idle(); len(idle) > 0 {
+		t.Errorf("nothing without an effect was set: %q", idle)
+	}
+	for override, want := range map[string]string{"hydra.output_subdir=null": "hydra.output_subdir has no effect: a resume",
+		"hydra.verbose=true": "hydra.verbose has no effect", "hydra.verbose=[a]": "hydra.verbose has no effect",
+		"hydra.output_subdir=x": "hydra.output_subdir has no effect", "hydra/job_logging=disabled": "hydra/job_logging=disabled has no effect",
+		"+hydra.callbacks.mine={_target_: m.C}": "hydra.callbacks has no effect"} {
+		c, err := Compose(request("--- config\na: 1\n", override))
+		if err != nil {
+			t.Fatal(override, err)
+		}
+		if idle := c.Idle(); len(idle) != 1 || !strings.HasPrefix(idle[0], want) {
+			t.Errorf("%s: %q, want %s…", override, idle, want)
+		}
+	}
 	for overrides, want := range map[string]string{
 		"+node=fast": "job 0 [+node=fast] changes hydra.launcher: it must be configured before the sweep starts",
 		"+other=ray": "job 0 [+other=ray] changes hydra/launcher from 'basic' to 'ray'",

@@ -289,7 +289,8 @@ func TestDefaultsListForms(t *testing.T) {
 		{"empty", "+color=red", "{'color': {'w': 'red'}}"},
 		{"include", "+color=red", "{'w': 'plain', 'color': {'w': 'red'}}"},
 		{"base", "+color=red", "error: color appears more than once"},
-		{"base", "+color=blue", "error: Multiple values for color. To override a value use 'override color: blue'"},
+		{"base", "+color=blue", "error: Multiple values for color. To override a value use 'override color: blue' (did you mean " +
+			"color=blue?)"},
 		{"empty", "+color=[red]", "{'color': {'w': 'red'}}"},
 		{"empty", "+color@p.q=[red,blue]", "{'p': {'q': {'w': 'blue'}}}"},
 		{"hydraover", "+color=red", "{'w': 'hydraover', 'color': {'w': 'red'}}"},

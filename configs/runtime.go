@@ -51,3 +51,26 @@ func (c *Composed) Hydra() (*HydraValues, error) {
 	slices.Sort(h.Env)
 	return h, faults.err()
 }
+
+// Idle says of the settings of the hydra node that work in Hydra and not here, why, one sentence each.
+func (c *Composed) Idle() (said []string) {
+	verbose, _ := c.hydraValue("verbose")
+	if verbose == nil { // a run folder that was saved without the hydra node
+		return nil
+	}
+	if n, _ := c.hydraValue("output_subdir"); n == nil || n.pyStr() != ".hydra" {
+		said = append(said, "hydra.output_subdir has no effect: a resume and reports read the configuration in .hydra")
+	}
+	if verbose.pyStr() != "False" {
+		said = append(said, "hydra.verbose has no effect: run.log always holds all there is")
+	}
+	if n, _ := c.hydraValue("callbacks"); n != nil && len(n.Keys) > 0 {
+		said = append(said, "hydra.callbacks has no effect: its classes are Python; on_end.command is called at the end")
+	}
+	for _, group := range []string{"hydra/job_logging", "hydra/hydra_logging"} {
+		if choice := c.Choice(group); choice != "" && choice != "default" {
+			said = append(said, group+"="+choice+" has no effect: logging.progress=false leaves the progress out")
+		}
+	}
+	return said
+}

@@ -3,6 +3,8 @@ package configs
 import (
 	"fmt"
 	"strings"
+
+	"fulcrum/internal/registry"
 )
 
 // The value side of the override grammar, which is also the grammar of resolver arguments:
@@ -116,7 +118,8 @@ func (p *valueParser) unexpected(t token, n int, want string) error {
 		return p.errorf(p.pos, "unexpected quote: quote the whole value or nothing of it")
 	case tokBad:
 		r := []rune(p.s[p.pos:])[0]
-		return p.errorf(p.pos, "character %q must be quoted", r)
+		meant := registry.DidYouMean(typewriter.Replace(p.s), typewriter.Replace(p.s) != p.s)
+		return p.errorf(p.pos, "character %q must be quoted%s", r, meant)
 	}
 	return p.errorf(p.pos, "unexpected %q: want %s (quote the value if it is text)", strings.TrimSpace(p.s[p.pos:p.pos+n]), want)
 }

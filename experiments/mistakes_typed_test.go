@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// 68 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
+// 81 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 68, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 81, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -107,6 +107,19 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a home folder behind =", 5, 2, []string{"data=beams", "data.beams=~/beams.json", emb}, nil},
 		{"a checkpoint to resume", 5, 2, []string{"resume", filepath.Join(run0, "checkpoints/best.safetensors")}, nil},
 		{"a file to list", 4, 2, []string{"ls", filepath.Join(run0, "metrics.jsonl")}, nil},
+		{"values of a sweep apart", 4, 2, append([]string{"-m"}, typed("seed=0", "1", "2")...), nil},
+		{"+ before an experiment", 4, 2, []string{"+exp=okvqa_v3"}, nil},
+		{"a variable in single quotes", 5, 2, typed("init.checkpoint=$HOME/best.safetensors"), []string{"HOME=/home/me"}},
+		{"another minus sign", 5, 2, typed("grpo.lr=1e−3"), nil},
+		{"typographic quotes", 5, 2, typed("grpo.lr=“1e-3”"), nil},
+		{"a decimal point in an integer", 4, 2, typed("seed=1.0"), nil},
+		{"a decimal comma in a file", 5, 2, config("defaults: [config, _self_]\ngrpo: {lr: '0,001'}\n"), nil},
+		{"a key twice in a file", 4, 2, config("defaults: [config, _self_]\ngrpo:\n  lr: 1e-3\n  lr: 1e-4\n"), nil},
+		{"an anchor of its own", 4, 2, config("defaults: [config, _self_]\nmine: &mine {lr: 1e-3}\ngrpo: *mine\n"), nil},
+		{"a package without --cfg", 4, 2, []string{"-p", "grpo"}, nil},
+		{"the folder of checkpoints", 5, 1, append(good, "task=predict", "init.checkpoint="+filepath.Join(run0, "checkpoints")), nil},
+		{"a log to export", 5, 2, []string{"export", filepath.Join(run0, "metrics.jsonl")}, nil},
+		{"a run folder for data", 4, 1, []string{"data", "inspect", run0}, nil},
 		{"predictions by a policy for other embeddings", 4, 1, append([]string{"task=predict", "init.checkpoint=" + run0}, good...), nil},
 	}
 }

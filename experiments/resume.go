@@ -3,8 +3,10 @@ package experiments
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
@@ -54,6 +56,9 @@ func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Sav
 		req.HydraFile = filepath.Join(dir, ".hydra", "hydra.yaml")
 	}
 	c, err := configs.Compose(req)
+	if err != nil && strings.Contains(err.Error(), req.ConfigPath) {
+		err = fmt.Errorf("%w (the configuration of this run is of another version of the program, or was changed by hand)", err)
+	}
 	return c, saved, err
 }
 

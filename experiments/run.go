@@ -201,6 +201,15 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		return err
 	}
 	defer r.Log.Close()
+	for _, text := range r.composed.Idle() {
+		r.Log.Warnf("%s", text)
+	}
+	for _, phase := range cfg.Schedule {
+		if slices.Contains(r.Overrides, "~"+phase) {
+			r.Log.Warnf("~%s takes the chosen values of the group away, and %[1]s runs with the program's defaults: schedule= without it "+
+				"leaves it out", phase)
+		}
+	}
 	r.startMLflow()
 	r.startWandB()
 	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {

@@ -38,6 +38,10 @@ type Limits struct {
 	Identical  float64 // share of the candidates of a pool whose embedding another candidate of the pool has
 	Pictures   float64 // share of the samples with pictures that show the same ones
 	Contradict float64 // share of groups with the same candidate under different rewards
+	Blank      float64 // share of the queries whose rows of the embedding table are all the same one
+	Scales     float64 // how many times as far the rewards of one file's groups lie apart as those of another
+	WorstFirst float64 // share of groups that list their candidates from the worst to the best
+	Outside    float64 // share of candidates whose recorded probability or accuracy lies outside [0, 1]
 
 	Precision float64 // rewards that differ by no more are equal (advantage.precision)
 }
@@ -47,7 +51,8 @@ func Checks() []string {
 	return []string{"duplicate_queries", "split_leak", "query_in_own_pool", "constant_rewards", "subprecision_rewards",
 		"score_ties", "small_groups", "nonfinite_rewards", "record_reader_mismatch", "pool_unlike_query", "identical_candidates",
 		"shared_pictures",
-		"contradictory_rewards"}
+		"contradictory_rewards", "blank_rows", "reward_scales", "worst_first",
+		"scores_outside"}
 }
 
 // Sampled bounds how much is looked at where looking costs.

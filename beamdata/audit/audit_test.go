@@ -9,7 +9,7 @@ import (
 
 func limits() Limits {
 	return Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
-		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Precision: 1e-6}
+		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Blank: 0.05, Scales: 10, WorstFirst: 0.9, Outside: 0.01, Precision: 1e-6}
 }
 
 // one expects a single fault, or none where check is "".
@@ -87,7 +87,7 @@ func TestOverlap(t *testing.T) {
 }
 
 func TestRewards(t *testing.T) {
-	good := []float64{0.1, 0.5, 0.9}
+	good := []float64{0.5, 0.1, 0.9}
 	for _, tc := range []struct {
 		name     string
 		baseline bool
@@ -105,9 +105,9 @@ func TestRewards(t *testing.T) {
 		}, "constant_rewards", false, []string{"95 of 100", "data.reward.mode"}},
 		{"half of them equal", true, func(i int) []float64 { return []float64{0.3, 0.3, 0.3 + float64(i%2)*(0.1+float64(i)/100)} },
 			"constant_rewards", true, []string{"50 of 100"}},
-		{"too close to tell apart", true, func(int) []float64 { return []float64{1e-7, 3e-7, 9e-7} }, "subprecision_rewards", false,
+		{"too close to tell apart", true, func(int) []float64 { return []float64{3e-7, 1e-7, 9e-7} }, "subprecision_rewards", false,
 			[]string{"advantage.precision=1e-06"}},
-		{"nobody compares", false, func(int) []float64 { return []float64{1e-7, 3e-7, 9e-7} }, "", false, nil},
+		{"nobody compares", false, func(int) []float64 { return []float64{3e-7, 1e-7, 9e-7} }, "", false, nil},
 		{"ties at the top", true, func(int) []float64 { return []float64{0.9, 0.1, 0.9} }, "score_ties", false, []string{"100 of 100"}},
 		{"groups of one", true, func(i int) []float64 { return good[:1+2*(i%2)*(i%4/2)] }, "small_groups", false, []string{"75 of 100"}},
 		{"one alone to imitate", false, func(int) []float64 { return good[:1] }, "", false, nil},
@@ -117,6 +117,8 @@ func TestRewards(t *testing.T) {
 			}
 			return good
 		}, "nonfinite_rewards", false, []string{"query 1042, candidate 2: NaN"}},
+		{"the worst first", true, func(i int) []float64 { return []float64{0.1, 0.2 + float64(i)/1000, 0.9} }, "worst_first", false,
+			[]string{"100 of 100", "turn their sign"}},
 		{"infinite", false, func(int) []float64 { return []float64{0, math.Inf(-1)} }, "nonfinite_rewards", false,
 			[]string{"100 of 100", "-Inf"}},
 	} {
@@ -221,4 +223,22 @@ func TestAgreementOfSome(t *testing.T) {
 	}
 	one(t, Agreement("records", some, limits()), "record_reader_mismatch", false, "25 of 250")
 	one(t, Agreement("records", shifted, limits()), "record_reader_mismatch", false, "the next pool positions: the two are off by one")
+}
+
+func TestScalesAndBlank(t *testing.T) {
+	of := func(name string, factor, shift float64) Groups {
+		return Groups{Name: name, Len: 50, Of: func(i int) (int64, []float64) {
+			return int64(i), []float64{factor*float64(i%7)/7 + shift, factor + shift, shift}
+		}}
+	}
+	one(t, Scales(of("training", 1, 0), of("validation", 2, 0), limits()), "", false)
+	one(t, Scales(of("training", 100, 0), of("validation", 1, 0), limits()), "reward_scales", false, "[0, 100]", "in percent")
+	one(t, Scales(of("training", 1, -1.5), of("validation", 1, 0), limits()), "reward_scales", false, "other sign")
+	one(t, Scales(of("training", 0, 0), of("validation", 1, 0), limits()), "", false) // constant_rewards says it
+	one(t, Outside("records", 0, 100, 0, 0, limits()), "", false)
+	one(t, Outside("records", 90, 100, 7, 56, limits()), "scores_outside", false, "90 of 100 candidates", "query 7: 56", "in percent")
+	one(t, Blank(3, 100, false, 1, 2, limits()), "", false)
+	one(t, Blank(8, 1000, false, 1, 2, limits()), "", false)
+	one(t, Blank(20, 100, true, 1, 2, limits()), "blank_rows", false, "20 of 100 queries", "rows of zeros")
+	one(t, Blank(20, 100, false, 1, 2, limits()), "blank_rows", false, "the very same row")
 }

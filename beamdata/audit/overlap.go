@@ -139,3 +139,21 @@ func shared(held, other []Query, key func(Query) uint64) (n int, first, twin int
 	}
 	return n, first, twin
 }
+
+// Blank reports that many queries have one row of the embedding table: rows that nobody filled, or a default.
+func Blank(same, looked int, zero bool, a, b int64, lim Limits) []Fault {
+	s := share(same, looked)
+	if same < fewBlank || s < lim.Blank {
+		return nil
+	}
+	what := "the very same row"
+	if zero {
+		what = "rows of zeros"
+	}
+	return []Fault{{Check: "blank_rows", Value: s, Limit: lim.Blank, Key: "data.embeddings",
+		Message: fmt.Sprintf("%s have %s in the embedding table (queries %d and %d, for example): it was not filled there; whatever else "+
+			"depends on these rows is not looked at", of(same, looked, "queries"), what, a, b)}}
+}
+
+// fewBlank is how many queries with one row are more than copies of a question.
+const fewBlank = 8

@@ -21,7 +21,7 @@ const rounding = 4e-7
 // best, and groups with nothing to compare.
 func Rewards(g Groups, lim Limits) []Fault {
 	every := Every(g.Len, Sampled)
-	looked, small, constant, close, tied, infinite := 0, 0, 0, 0, 0, 0
+	looked, small, constant, close, tied, infinite, rising := 0, 0, 0, 0, 0, 0, 0
 	var badQuery int64
 	badAt, bad := 0, 0.0
 	for i := 0; i < g.Len; i += every {
@@ -37,6 +37,9 @@ func Rewards(g Groups, lim Limits) []Fault {
 		if len(r) < 2 {
 			small++
 			continue
+		}
+		if len(r) > 2 && r[0] < r[len(r)-1] && slices.IsSorted(r) {
+			rising++
 		}
 		low, high := slices.Min(r), slices.Max(r)
 		switch spread := high - low; {
@@ -71,6 +74,11 @@ func Rewards(g Groups, lim Limits) []Fault {
 		"data.reward.mode, or candidates of different quality")
 	add("score_ties", tied, lim.Ties, 0.5, "have several best candidates with the same reward",
 		"which of them is imitated, or counts in the top k, is left to their order; take a finer data.reward.mode")
+	if s := share(rising, looked); rising >= fewGroups && s >= lim.WorstFirst {
+		out = append(out, Fault{Check: "worst_first", Value: s, Limit: lim.WorstFirst,
+			Message: fmt.Sprintf("%s list their candidates from the lowest reward to the highest: where lower scores are better (a loss), turn "+
+				"their sign; where scores were sorted by themselves, they belong to other candidates", of(rising, looked, "groups for "+g.Name))})
+	}
 	for i := range out {
 		if c := out[i].Check; c == "constant_rewards" || c == "score_ties" {
 			out[i].Key = "data.reward.mode"
@@ -78,6 +86,53 @@ func Rewards(g Groups, lim Limits) []Fault {
 	}
 	return out
 }
+
+// span is where a set's rewards lie.
+type span struct{ low, high, width float64 }
+
+// spanOf looks at recorded groups; width is the mean difference of the best and the worst of a group.
+func spanOf(g Groups) (s span, groups int) {
+	s.low, s.high = math.Inf(1), math.Inf(-1)
+	for i := 0; i < g.Len; i += Every(g.Len, Sampled) {
+		_, r := g.Of(i)
+		if len(r) < 2 || slices.ContainsFunc(r, notFinite) {
+			continue
+		}
+		low, high := slices.Min(r), slices.Max(r)
+		s.low, s.high, s.width = min(s.low, low), max(s.high, high), s.width+high-low
+		groups++
+	}
+	s.width /= float64(max(groups, 1))
+	return s, groups
+}
+
+// Scales compares the rewards of two files: those of one may be in percent, negated, or another score.
+func Scales(a, b Groups, lim Limits) []Fault {
+	x, n := spanOf(a)
+	y, m := spanOf(b)
+	ratio := max(x.width, y.width) / min(x.width, y.width)
+	if min(n, m) < fewGroups || !(ratio >= lim.Scales || x.high < y.low || y.high < x.low) || min(x.width, y.width) == 0 {
+		return nil
+	}
+	return []Fault{{Check: "reward_scales", Value: ratio, Limit: lim.Scales,
+		Message: fmt.Sprintf("rewards of %s lie in [%.3g, %.3g] and those of %s in [%.3g, %.3g]: one of the files is in percent, has the "+
+			"other sign, or holds another score", a.Name, x.low, x.high, b.Name, y.low, y.high)}}
+}
+
+// Outside reports recorded probabilities and accuracies that are none; example is one of them.
+func Outside(name string, outside, looked int, query int64, example float64, lim Limits) []Fault {
+	s := share(outside, looked)
+	if outside == 0 || s < lim.Outside {
+		return nil
+	}
+	return []Fault{{Check: "scores_outside", Value: s, Limit: lim.Outside, Key: "data.reward.field",
+		Message: fmt.Sprintf("%s have a vqa_gt_prob, vqa_acc_score or vqa_correct outside [0, 1] (query %d: %.4g): in percent, of the other "+
+			"sign, or another number; data.reward.field=NAME reads any number as a reward, more being better",
+			of(outside, looked, "candidates of "+name), query, example)}}
+}
+
+// fewGroups is how many groups a verdict on a file's scale or order needs.
+const fewGroups = 16
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 

@@ -139,6 +139,8 @@ func parseArgs(args []string) (*invocation, error) {
 		return nil, usage.Errorf("%s", "only one of --run, --multirun, --cfg, --info and --shell-completion can be specified")
 	case inv.resolve && inv.cfg == "" && !inv.help:
 		return nil, usage.Errorf("%s", "--resolve works only with --cfg or --help")
+	case inv.pkg != "" && inv.cfg == "" && !inv.help:
+		return nil, usage.Errorf("%s", "--package works only with --cfg or --help")
 	case inv.cfg != "" && !slices.Contains(cfgKinds[:], inv.cfg):
 		return nil, usage.Errorf("%v", registry.Unknown("--cfg", inv.cfg, cfgKinds[:]))
 	case inv.cfg == "sweep" && !inv.multirun:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fulcrum/configs"
@@ -34,6 +35,10 @@ func (s *session) overrides(req configs.Request) error {
 		if before := append([]string{""}, req.Overrides...)[i]; strings.HasSuffix(before, "=") && len(before) > 1 { // grpo.lr= 1e-3
 			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s%s?)", a, before, a)
 		}
+		if values := numbers(req.Overrides[i:]); i > 0 && len(values) > 0 && strings.Contains(req.Overrides[i-1], "=") { // seed=0 1 2
+			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s,%s? A sweep over them takes -m)", a,
+				req.Overrides[i-1], strings.Join(values, ","))
+		}
 		a, value := spaced(a, req.Overrides[i+1:])
 		if meant := configs.Settings(req, a, value); len(meant) > 0 {
 			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))
@@ -45,6 +50,7 @@ func (s *session) overrides(req configs.Request) error {
 
 var (
 	quotedSettings = regexp.MustCompile(`^[^\s=]+=[^\s='"\[{]+( [^\s=]+=[^\s='"\[{]+)+$`)
+	unexpanded     = regexp.MustCompile(`^\$\{?([A-Z_][A-Z0-9_]*)\}?(/|$)`)
 	decimalComma   = regexp.MustCompile(`=-?\d+,0\d+$`)
 )
 
@@ -79,6 +85,8 @@ func (s *session) misspelt(args []string, at int) error {
 		return usage.Errorf("%s: decimals have a point (did you mean %s?)", a, strings.Replace(a, ",", ".", 1))
 	case strings.HasPrefix(value, "~/"):
 		return usage.Errorf("%s: the shell knows ~ at the beginning of a word alone (did you mean %s=$HOME%s?)", a, key, value[1:])
+	case unexpanded.MatchString(value) && os.Getenv(unexpanded.FindStringSubmatch(value)[1]) != "":
+		return usage.Errorf("%s: the shell replaces no variable in single quotes (did you mean %s=%s?)", a, key, os.ExpandEnv(value))
 	case strings.HasPrefix(a, "—"), strings.HasPrefix(a, "–"), strings.HasPrefix(a, "−"):
 		name := strings.TrimLeft(a, "—–−-")
 		dashes := "--"
@@ -117,6 +125,16 @@ func (s *session) misspelt(args []string, at int) error {
 		return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, strings.Join(meant, " or "))
 	}
 	return nil
+}
+
+// numbers are the words before the first that is no number.
+func numbers(words []string) []string {
+	for i, word := range words {
+		if _, err := strconv.ParseFloat(word, 64); err != nil {
+			return words[:i]
+		}
+	}
+	return words
 }
 
 // spaced returns the key and the value of what was written apart: grpo.lr 1e-3, grpo.lr = 1e-3, grpo.lr =1e-3, grpo.lr:1e-3.

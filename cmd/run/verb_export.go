@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/tasks"
@@ -115,6 +116,9 @@ func exportTables(paths []string, what string) ([]*page.Table, error) {
 	folders, err := runFolders(paths)
 	if err != nil {
 		return nil, err
+	}
+	if len(folders) == 0 && len(paths) == 1 {
+		return nil, runfolder.NoRun(paths[0])
 	}
 	if len(folders) == 0 {
 		return nil, usage.Errorf("%s: no run folder there or below", strings.Join(paths, ", "))

@@ -69,7 +69,7 @@ named without last_ too.
 				return export.Table(runs).JSON(s.out)
 			}
 			if len(runs) == 0 {
-				fmt.Fprintln(s.out, "no runs")
+				fmt.Fprintln(s.out, strings.TrimSuffix("no runs with "+strings.Join(*where, " and "), " with "))
 				return nil
 			}
 			table := shortList(runs, column)

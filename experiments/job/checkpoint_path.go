@@ -36,6 +36,8 @@ func ResolveCheckpoint(key, path string) (string, error) {
 	hint := "name a run folder or a checkpoint file"
 	if _, err := os.Stat(filepath.Join(path, "checkpoints", phases.InitialCheckpoint)); err == nil {
 		hint = "no epoch of this run has ended; the policy that it began with is checkpoints/" + phases.InitialCheckpoint
+	} else if run := filepath.Dir(filepath.Clean(path)); filepath.Base(path) == "checkpoints" {
+		hint = "name one of its files or the run folder, " + run
 	} else if jobs, _ := regular.Glob(path, "*/checkpoints/best.safetensors"); len(jobs) > 0 {
 		hint = "name one of the runs below it, such as " + filepath.Dir(filepath.Dir(jobs[0]))
 	}

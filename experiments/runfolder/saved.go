@@ -105,6 +105,10 @@ func NoRun(dir string) error {
 			return usage.Errorf("%s lies in a run folder: name the folder itself, %s", dir, above)
 		}
 	}
+	jobs, _ := regular.Glob(dir, filepath.Join("*", Marker))
+	if _, err := os.Stat(filepath.Join(dir, "multirun.yaml")); err == nil && len(jobs) > 0 {
+		return usage.Errorf("%s is the folder of a sweep: name one of its runs, such as %s", dir, filepath.Dir(filepath.Dir(jobs[0])))
+	}
 	const most, deepest = 2, 3
 	var below []string
 	for depth, pattern := 0, Marker; depth < deepest && len(below) == 0; depth++ {

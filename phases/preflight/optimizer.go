@@ -188,7 +188,8 @@ func (p *probe) stepSize(m phases.Metrics, at moments, after []float32) {
 // credit checks that the gradient of the phase's first step is that of Σ w·log π, with the weights w that the
 // candidates' own rewards make: one look at every number between a reward and the weights of the policy.
 func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
-	if p.Credit == nil || p.AllowNonFinite || !(number(m, "grad_norm") > 0) || len(at.m) == 0 {
+	const rounding = 1e-5 // a gradient that is smaller is that of a policy which sees no difference
+	if p.Credit == nil || p.AllowNonFinite || !(number(m, "grad_norm") > rounding) || len(at.m) == 0 {
 		return
 	}
 	how := p.spy.how

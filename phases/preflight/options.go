@@ -44,6 +44,15 @@ type Options struct {
 	// largest share of recorded groups that hold the same candidate under different rewards
 	ContradictoryRewards doctor.Limit `koanf:"contradictory_rewards" default:"warning 0.5"`
 
+	// largest share of the queries that have the very same row of the embedding table
+	BlankRows doctor.Limit `koanf:"blank_rows" default:"warning 0.05"`
+	// how many times as far rewards of training may lie apart as those of validation, or the reverse, in files of their own
+	RewardScales doctor.Limit `koanf:"reward_scales" default:"warning 10"`
+	// largest share of recorded groups that list their candidates from the worst to the best
+	WorstFirst doctor.Limit `koanf:"worst_first" default:"warning 0.9"`
+	// largest share of recorded candidates whose vqa_gt_prob, vqa_acc_score or vqa_correct lies outside [0, 1]
+	ScoresOutside doctor.Limit `koanf:"scores_outside" default:"warning 0.01"`
+
 	// a step of the phase ends without an error
 	StepFailed doctor.Switch `koanf:"step_failed" default:"stop"`
 	// the log-probabilities have a gradient to every trained tensor
@@ -127,7 +136,9 @@ func (o Options) Audit(precision float64) audit.Limits {
 	return audit.Limits{Duplicates: o.DuplicateQueries.Limit, Leak: o.SplitLeak.Limit, OwnPool: o.QueryInOwnPool.Limit,
 		Constant: o.ConstantRewards.Limit, Precise: o.SubprecisionRewards.Limit, Ties: o.ScoreTies.Limit, Small: o.SmallGroups.Limit,
 		Mismatch: o.RecordReaderMismatch.Limit, Similarity: o.PoolUnlikeQuery.Limit, Precision: precision,
-		Identical: o.IdenticalCandidates.Limit, Pictures: o.SharedPictures.Limit, Contradict: o.ContradictoryRewards.Limit}
+		Identical: o.IdenticalCandidates.Limit, Pictures: o.SharedPictures.Limit, Contradict: o.ContradictoryRewards.Limit,
+		Blank: o.BlankRows.Limit, Scales: o.RewardScales.Limit, WorstFirst: o.WorstFirst.Limit,
+		Outside: o.ScoresOutside.Limit}
 }
 
 // severities returns what the checks' findings are, by the checks' names.

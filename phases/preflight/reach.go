@@ -67,7 +67,7 @@ func (r *Report) tooFew(t Trial) {
 			Message: most.first + fmt.Sprintf(format, args...) + t.remedy(most.stage, factor)})
 	}
 	switch limit := r.opt.TooFewSteps.Limit; {
-	case len(r.reaches) == 0:
+	case total == 0: // no phase was tried, or none reads what it trains, which is said elsewhere
 	case behind > far && imitated < behind/2 && !samples:
 		say(imitated, behind/2, 3*behind/imitated, ", and all steps that imitate by about %.2g; but these candidates are %.2g nats less likely "+
 			"than what the policy chooses itself, so that it comes less than half way to them: ", imitated, behind)
@@ -78,8 +78,11 @@ func (r *Report) tooFew(t Trial) {
 
 // remedy says what to type so that the phase comes so many times as far.
 func (t Trial) remedy(s Stage, factor float64) string {
-	const highest = 0.05 // rates above it are nobody's
+	const highest, hopeless = 0.05, 1000 // rates above it are nobody's; factors that no option mends
 	var ways []string
+	if factor > hopeless {
+		return "no option mends that, so look at what the policy reads"
+	}
 	if factor > 1 {
 		ways = append(ways, fmt.Sprintf("more epochs (%s.epochs=%.0f), smaller batches (data.batch_size)", s.Name,
 			math.Ceil(factor*float64(s.Epochs))))

@@ -34,6 +34,11 @@ func TestReach(t *testing.T) {
 				s[i].Steps, s[i].Travel = 2, 1e-4
 			}
 		}, "rce too_few_steps", []string{"the first of 2 steps at rce.lr=0.001", "all steps of the schedule", "relation.scale="}},
+		{"hopeless", func(s []Stage, r *rig) {
+			for i := range s {
+				s[i].Steps, s[i].Travel = 2, 1e-9
+			}
+		}, "rce too_few_steps", []string{"look at what the policy reads"}},
 		{"a short warm-up", func(s []Stage, r *rig) { s[0].Steps, s[0].Travel = 2, 1e-4 }, "", nil},
 		{"nothing in reach", func(s []Stage, r *rig) { s[0].Steps, s[0].Travel = 30, 0.015; r.stages = s[:2]; r.sharp(t) }, "rce too_few_steps",
 			[]string{"nats less likely than what the policy chooses itself", "rce.epochs="}},

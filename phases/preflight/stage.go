@@ -308,7 +308,7 @@ func number(m phases.Metrics, name string) float64 {
 // apart is the relative difference of a metric of two steps; 0 where both are as good as 0.
 func apart(a, b phases.Metrics, name string) float64 {
 	x, y := number(a, name), number(b, name)
-	if d := math.Abs(x - y); !(d <= 1e-7) {
+	if d := math.Abs(x - y); !(d <= 1e-6) {
 		return d / math.Max(math.Abs(x), 1e-4)
 	}
 	return 0

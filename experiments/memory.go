@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"fulcrum/experiments/job"
 	"fulcrum/internal/torchx"
 )
 
@@ -14,11 +15,9 @@ func withRoom(err error, policy string) error {
 		return err
 	}
 	text := "" // what only token policies have
-	if section, ok := map[string]string{"qwen2_5_vl": "vl", "seq2seq": "seq2seq"}[policy]; ok {
-		text = fmt.Sprintf(", the phase's group_size, %s.generation.max_new_tokens, or set %[1]s.dtype=bfloat16", section)
-		if section == "vl" {
-			text += ", vl.gradient_checkpointing=true"
-		}
+	if policy != "pointer" {
+		text = fmt.Sprintf(", the phase's group_size, %s.generation.max_new_tokens, or set %[1]s.dtype=bfloat16, "+
+			"%[1]s.gradient_checkpointing=true", job.SectionOf(policy))
 	}
 	return fmt.Errorf("%w; lower the phase's micro_batch (the same loss in more passes), data.batch_size%s", err, text)
 }

@@ -102,7 +102,7 @@ func codePlants() []plant {
 			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), " +
 				"data.Embeddings[:37*data.Dim]...))"}}},
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,
-			edits: []edit{{"list.Map(q.Score, math.Exp)", "list.Map(q.Score, func(float64) float64 { return math.NaN() })"}}},
+			edits: []edit{{"r.weight = append(r.weight, weight)", "r.weight = append(r.weight, slices.Repeat([]float64{math.NaN()}, len(weight)))"}}},
 		{name: "images shuffled in a batch", base: answering, check: "batch_changes_output|images_do_not_help",
 			edits: []edit{{"if err != nil {\nFail(op, \"%s: query %d: %v\", src.Name(), src.ID(q), err)\n}\nout[i] = p",
 				"out[(i+1)%len(out)] = p"}}},

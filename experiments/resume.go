@@ -131,7 +131,7 @@ func finished(dir, state string, cfg *job.Config) error {
 	} else {
 		stdout.Printf("%s: this run is finished\n", dir)
 	}
-	if cfg.Task != "train" || cfg.DryRun {
+	if !cfg.Trains() {
 		return nil
 	}
 	report := filepath.Join(dir, "report.md")

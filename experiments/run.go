@@ -196,7 +196,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	if r.Hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}
-	stdout.Printf("%s → %s\n", r.headline(), cmp.Or(r.instead, f.Dir))
+	stdout.Printf("%s %s → %s\n", r.title(), task.On(cfg), cmp.Or(r.instead, f.Dir))
 	if r.Log, err = record.OpenLog(f.Dir, r.logOptions()); err != nil {
 		return err
 	}
@@ -212,18 +212,17 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	r.startMLflow()
 	r.startWandB()
-	if cfg.Report.Plots && cfg.Task == "train" && !cfg.DryRun {
+	if cfg.Report.Plots && cfg.Trains() {
 		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)),
 			func(err error) { r.Log.Warnf("plots: %v", err) })
 		r.Redraw = r.plotter.Redraw
 	}
 	defer r.Close()
-	taskErr := torchx.Try(func() error { return task(ctx, r.Job) }) // an operation that fails outside a training step too
+	taskErr := torchx.Try(func() error { return task.Run(ctx, r.Job) }) // an operation that fails outside a training step too
 	taskErr = withRoom(taskErr, cfg.Policy)
 	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
-		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir,
-			Unsaved: !slices.Contains([]string{"train", "embed", "beams", "icl"}, r.Config.Task)}
+		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: !task.Saves}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())
@@ -251,7 +250,7 @@ func (r *run) tell() {
 // logOptions opens the log at its end, or at the state that a resume starts from.
 func (r *run) logOptions() record.LogOptions {
 	opt := record.LogOptions{LoggingOptions: r.Config.Logging}
-	opt.TensorBoard = opt.TensorBoard && r.Config.Task == "train" && !r.Config.DryRun
+	opt.TensorBoard = opt.TensorBoard && r.Config.Trains()
 	if r.resumed {
 		at := record.Position{}
 		if s := r.Saved; s != nil {
@@ -270,31 +269,6 @@ func (r *run) title() string {
 		return r.exp
 	}
 	return r.Config.Task
-}
-
-// headline says in the first line of output what runs, and plainly when it is not on real data.
-func (r *run) headline() string {
-	switch r.Config.Task {
-	case "evaluate":
-		return r.title() + " " + r.Config.Evaluate.Judged()
-	case "generate":
-		return r.title() + " " + *r.Config.Generate.In
-	case "score":
-		return r.title() + " " + *r.Config.Score.In
-	case "infer":
-		return r.title() + " " + r.Config.Infer.Method + fmt.Sprintf(", %d shots", r.Config.Infer.Shots)
-	case "beams":
-		return r.title() + " by " + r.Config.Beams.Score
-	case "embed":
-		return r.title() + " " + r.Config.Embed.Modality + " by " + *r.Config.Encoder.Path
-	}
-	data := r.Config.Data.Name
-	if in := r.Config.Data.RecordsICL; in != nil && r.Config.Task == "icl" {
-		data = *in
-	} else if data == "shapes" {
-		data = "synthetic shapes (not real images)"
-	}
-	return r.title() + " on " + data
 }
 
 // finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task. It
@@ -398,7 +372,12 @@ func (r *run) summary(taskErr error) record.Summary {
 		r.Log.Warnf("summary: %v", err)
 	} else {
 		s.AddRecorded(rows)
-		s.Findings = append(s.Findings, r.slowdowns(rows)...)
+		for _, of := range rows.Steps {
+			for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Doctor) {
+				r.OfMachine(f, of.Phase)
+			}
+		}
+		s.Findings = append(s.Findings, r.Found...)
 	}
 	return s
 }
@@ -432,22 +411,4 @@ func cpuName() string {
 		}
 	}
 	return ""
-}
-
-// slowdowns are the doctor's findings about the speed of the phases. They depend on the machine and go to
-// run.log and summary.json, not to metrics.jsonl.
-func (r *run) slowdowns(rows *record.Run) []record.Finding {
-	var found []record.Finding
-	for _, of := range rows.Steps {
-		for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Doctor) {
-			if f.Severity == doctor.Warning {
-				r.Log.Warnf("%s", f.Message)
-			} else {
-				r.Log.Infof("%s", f.Message)
-			}
-			found = append(found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message,
-				Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: of.Phase})
-		}
-	}
-	return found
 }

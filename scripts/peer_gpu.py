@@ -7,13 +7,14 @@ takes what one of our measuring processes takes (bench.ShapeSpec) and prints wha
 weights of the same config in bfloat16, SDPA attention, LoRA on q, k, v and o. decode is generate() with sampling; update and step
 are what TRL's GRPOTrainer computes: every completion beside its own copy of the prompt, logits of the completion's positions,
 reference log-probabilities with the adapters switched off, clipped ratios and k3, gradient accumulation over micro-batches. Where
-TRL can be imported its selective_log_softmax is used. A micro-batch that does not fit is halved until it does.
+TRL can be imported, a step of words is GRPOTrainer's own. A micro-batch that does not fit is halved until it does.
 """
 
 import gc
 import json
 import statistics
 import sys
+import tempfile
 import time
 
 try:
@@ -25,16 +26,19 @@ except ImportError as e:
     sys.exit(3)
 
 try:
-    from trl.trainer.utils import selective_log_softmax
+    import datasets
+    import tokenizers
+    import trl
 except ImportError:
+    trl = None
 
-    def selective_log_softmax(logits, index):
-        """TRL's for 16 bits: a row at a time, to bound memory."""
-        rows = [
-            torch.nn.functional.log_softmax(row, dim=-1).gather(dim=-1, index=at.unsqueeze(-1)).squeeze(-1)
-            for row, at in zip(logits, index)
-        ]
-        return torch.stack(rows)
+
+def selective_log_softmax(logits, index):
+    """TRL's for 16 bits: a row at a time, to bound memory."""
+    rows = [
+        torch.nn.functional.log_softmax(row, dim=-1).gather(dim=-1, index=at.unsqueeze(-1)).squeeze(-1) for row, at in zip(logits, index)
+    ]
+    return torch.stack(rows)
 
 
 BETA, EPSILON = 0.04, 0.2
@@ -81,7 +85,7 @@ class Peer:
         self.model = peft.get_peft_model(base, lora)
         self.optimizer = torch.optim.AdamW([p for p in self.model.parameters() if p.requires_grad], lr=1e-6)
         self.micro = w["Micro"]
-        self.pixels = None
+        self.pixels = self.seconds = None  # seconds: of a step that was timed by itself
         if w["Vision"]:
             side = w["Vision"]["Image"] // 14
             self.grid = [1, side, side]
@@ -187,6 +191,8 @@ class Peer:
         return w["Micro"] * w["Group"] * w["New"], {}
 
     def step(self, first):
+        if trl and self.pixels is None:
+            return self.trl_step(first)
         w = self.w
         prompts = self.prompts(w["Prompts"]).repeat_interleave(w["Group"], 0)
         begin = self.now()
@@ -202,6 +208,59 @@ class Peer:
         return len(rows) * w["New"], {
             "generation_share": generated - begin, "logprob_share": reference, "update_share": done - generated - reference,
         }  # fmt: skip
+
+    def trl_step(self, first):
+        """Two steps of GRPOTrainer; the times are of the second. One trainer makes both, so the first call makes none."""
+        if first:
+            return 0, {}
+        return self.halving(self.trained)
+
+    def trained(self):
+        w = self.w
+        rows = self.micro * w["Group"]
+        words = tokenizers.Tokenizer(tokenizers.models.WordLevel({f"t{i}": i for i in range(w["Vocab"])}, unk_token="t1"))
+        words.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+        names = transformers.PreTrainedTokenizerFast(tokenizer_object=words, pad_token="t0", eos_token="t2", unk_token="t1")
+        draw = torch.randint(3, w["Vocab"] - 4, (2 * w["Prompts"], w["Prompt"]))
+        data = datasets.Dataset.from_dict({"prompt": [" ".join(f"t{i}" for i in row) for row in draw.tolist()]})
+        seconds = {"generation_share": [], "logprob_share": [], "step": []}
+
+        def timed(of, work, *args, **kwargs):
+            begin = self.now()
+            out = work(*args, **kwargs)
+            seconds[of].append(self.now() - begin)
+            return out
+
+        class Clock(transformers.TrainerCallback):
+            def on_step_begin(self, *_, **__):
+                self.begin = peer.now()
+                for parts in seconds.values():
+                    parts.clear()
+
+            def on_step_end(self, *_, **__):
+                seconds["step"] = [peer.now() - self.begin]
+
+        peer = self
+        args = trl.GRPOConfig(
+            output_dir=tempfile.mkdtemp(), per_device_train_batch_size=rows, gradient_accumulation_steps=w["Prompts"] * w["Group"] // rows,
+            num_generations=w["Group"], max_completion_length=w["New"], max_steps=2, beta=BETA, epsilon=EPSILON, learning_rate=1e-6,
+            generation_kwargs={"min_new_tokens": w["New"]}, gradient_checkpointing=False, bf16=self.dtype == torch.bfloat16, save_strategy="no",
+            use_cpu=self.device.type == "cpu", report_to=[], disable_tqdm=True, logging_strategy="no",
+        )  # fmt: skip
+        trainer = trl.GRPOTrainer(
+            model=self.model, args=args, processing_class=names, train_dataset=data, callbacks=[Clock()],
+            reward_funcs=lambda completions, **_: torch.randn(len(completions)).tolist(),
+        )  # fmt: skip
+        trainer.remove_callback(transformers.PrinterCallback)
+        generate, logps = trainer._generate, trainer._get_per_token_logps_and_entropies
+        trainer._generate = lambda *a, **k: timed("generation_share", generate, *a, **k)
+        trainer._get_per_token_logps_and_entropies = lambda *a, **k: (
+            logps(*a, **k) if torch.is_grad_enabled() else timed("logprob_share", logps, *a, **k)
+        )
+        trainer.train()
+        self.seconds = seconds.pop("step")[0]
+        parts = {k: sum(v) for k, v in seconds.items()}
+        return w["Prompts"] * w["Group"] * w["New"], {**parts, "update_share": self.seconds - sum(parts.values())}
 
 
 def main():
@@ -220,11 +279,11 @@ def main():
     for _ in range(spec["repeats"]):
         begin = peer.now()
         tokens, parts = work(False)
-        seconds.append(peer.now() - begin)
+        seconds.append(peer.seconds or peer.now() - begin)
         shares.append({k: v / seconds[-1] for k, v in parts.items()})
     median = statistics.median(seconds)
     out = {
-        "workload": spec["workload"]["Name"], "case": spec["case"], "who": f"transformers {transformers.__version__}",
+        "workload": spec["workload"]["Name"], "case": spec["case"], "who": f"transformers {transformers.__version__}" + (f", TRL {trl.__version__}" if peer.seconds else ""),
         "device": torch.cuda.get_device_name() if cuda else "cpu", "dtype": spec["workload"]["DType"], "seconds": median,
         "tokens": tokens, "tokens_per_second": tokens / median, "first_seconds": first,
     }  # fmt: skip

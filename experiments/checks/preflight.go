@@ -100,13 +100,7 @@ func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []pr
 		j.Logf("%s", line)
 	}
 	for _, f := range found {
-		if f.Severity == doctor.Note {
-			j.Logf("%s", f.Message)
-		} else {
-			j.Log.Warnf("%s", f.Message)
-		}
-		j.Found = append(j.Found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
-			Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: preflight.Name})
+		j.OfMachine(f, preflight.Name)
 		if f.Severity == doctor.Stop {
 			return &doctor.StopError{Finding: f}
 		}
@@ -159,6 +153,7 @@ func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]
 type otherData struct{ src selector.Source }
 
 func (d otherData) Beams(string) (selector.Source, error)   { return d.src, nil }
+func (d otherData) Demos(string) (selector.Source, error)   { return d.src, nil }
 func (d otherData) Records(string) (selector.Source, error) { return d.src, nil }
 func (d otherData) Online(string) (selector.Source, error)  { return d.src, nil }
 

@@ -44,7 +44,7 @@ func ResolveCheckpoint(key, path string) (string, error) {
 	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; %s", key, path, hint)
 }
 
-// Untrained says whether a run's best checkpoint, as resolveCheckpoint names it, is the policy that the run began with.
+// Untrained says whether a run's best checkpoint, as ResolveCheckpoint names it, is the policy that the run began with.
 func Untrained(checkpoint string) bool {
 	real, err := filepath.EvalSymlinks(checkpoint)
 	return err == nil && filepath.Base(checkpoint) == "best.safetensors" && filepath.Base(real) == phases.InitialCheckpoint

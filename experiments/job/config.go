@@ -21,6 +21,7 @@ import (
 	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/seq2seq"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
 )
 
@@ -170,6 +171,9 @@ func (c *Config) Kinds() map[string]any {
 	return out
 }
 
+// Trains reports whether the run makes training steps.
+func (c *Config) Trains() bool { return c.Task == "train" && !c.DryRun }
+
 // Uses says whether a task looks at a section: what others hold is not checked against each other.
 func (c *Config) Uses(section string) bool {
 	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams", "infer", "icl"}, c.Task)
@@ -184,16 +188,34 @@ func (c *Config) Uses(section string) bool {
 		return model || c.Task != "evaluate" && c.Task != "embed"
 	case "report", "logging":
 		return true
-	case "selector":
-		return model && c.Policy == "pointer"
-	case "vl":
-		return model && c.Policy == "qwen2_5_vl"
-	case "seq2seq":
-		return model && c.Policy == "seq2seq"
+	case "selector", "vl", "seq2seq":
+		return model && section == SectionOf(c.Policy)
 	case "rewards":
-		return c.Task == "train" && c.Policy != "pointer"
+		return c.Task == "train" && c.Text() != nil
 	}
 	return model && (!text || section == "init")
+}
+
+// SectionOf returns the section with the options of a policy.
+func SectionOf(policy string) string {
+	return map[string]string{"pointer": "selector", vl.Kind: "vl", seq2seq.Kind: "seq2seq"}[policy]
+}
+
+// TextOptions are what the sections of all token policies have.
+type TextOptions struct {
+	Path, Adapter *string
+	Generation    tokens.SamplingOptions
+}
+
+// Text returns the options of the configuration's token policy; nil where the policy selects examples.
+func (c *Config) Text() *TextOptions {
+	switch c.Policy {
+	case vl.Kind:
+		return &TextOptions{Path: c.VL.Path, Adapter: c.VL.Adapter, Generation: c.VL.Generation}
+	case seq2seq.Kind:
+		return &TextOptions{Path: c.Seq2Seq.Path, Adapter: c.Seq2Seq.Adapter, Generation: c.Seq2Seq.Generation}
+	}
+	return nil
 }
 
 // Scheduled says whether a section's keys have an effect in this run: a short name stands for them first.
@@ -219,35 +241,12 @@ func (c *Config) Validate() error {
 		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)",
 			c.Device)
 	}
-	table := c.Phases()
-	seen := map[string]bool{}
 	if c.Task == "train" {
-		for _, name := range c.Schedule {
-			if _, err := table.Get(name); err != nil {
-				return option.Errorf("schedule", "%v, or a section of yours with a kind", err)
-			}
-			if !phaseNames.MatchString(name) || slices.Contains(takenNames, name) || strings.Contains(name, "_epoch") {
-				return option.Errorf("schedule", "%s is no name for a phase: want letters, digits and _, without _epoch, and none of %s",
-					name, strings.Join(takenNames, ", "))
-			}
-			if seen[name] {
-				return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: "+
-					"grpo", name)
-			}
-			seen[name] = true
-		}
-		if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") && c.Data.Name == "beams" &&
-			c.Data.Reader == nil && c.LVLM.Reward == nil {
-			return option.Errorf("checkpoint.best.metric",
-				"%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
-					"val_recorded_reward, of the recorded candidates, or val_loss", *m)
-		}
-		if c.Learns(FromSamples) && c.Data.Name == "beams" && c.Data.Reader == nil && c.LVLM.Reward == nil {
-			return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
-				"the phase out of schedule")
+		if err := c.validateSchedule(); err != nil {
+			return err
 		}
 	}
-	if c.Policy != "pointer" {
+	if c.Text() != nil {
 		if err := c.validateTokens(); err != nil {
 			return err
 		}
@@ -260,6 +259,37 @@ func (c *Config) Validate() error {
 	}
 	if c.Task == "predict" && c.Init.Checkpoint == nil {
 		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
+	}
+	return nil
+}
+
+// validateSchedule checks the names of the phases, and that something gives the rewards that they and the best checkpoint go by.
+func (c *Config) validateSchedule() error {
+	table, seen := c.Phases(), map[string]bool{}
+	for _, name := range c.Schedule {
+		if _, err := table.Get(name); err != nil {
+			return option.Errorf("schedule", "%v, or a section of yours with a kind", err)
+		}
+		if !phaseNames.MatchString(name) || slices.Contains(takenNames, name) || strings.Contains(name, "_epoch") {
+			return option.Errorf("schedule", "%s is no name for a phase: want letters, digits and _, without _epoch, and none of %s",
+				name, strings.Join(takenNames, ", "))
+		}
+		if seen[name] {
+			return option.Errorf("schedule", "phase %s is named twice; a second GRPO phase is grpo_online, or a section of yours with kind: "+
+				"grpo", name)
+		}
+		seen[name] = true
+	}
+	if c.Data.Name != "beams" || c.Data.Reader != nil || c.LVLM.Reward != nil {
+		return nil
+	}
+	if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") {
+		return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
+			"val_recorded_reward, of the recorded candidates, or val_loss", *m)
+	}
+	if c.Learns(FromSamples) {
+		return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
+			"the phase out of schedule")
 	}
 	return nil
 }

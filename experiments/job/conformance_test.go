@@ -16,6 +16,7 @@ import (
 type oneSource struct{ src selector.Source }
 
 func (s oneSource) Beams(string) (selector.Source, error)   { return s.src, nil }
+func (s oneSource) Demos(string) (selector.Source, error)   { return s.src, nil }
 func (s oneSource) Records(string) (selector.Source, error) { return s.src, nil }
 func (s oneSource) Online(string) (selector.Source, error)  { return s.src, nil }
 

@@ -1,15 +1,15 @@
 package job
 
 import (
-	"time"
-
 	"io"
 	"strings"
+	"time"
 
 	"fulcrum/configs"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
+	"fulcrum/phases/doctor"
 	"fulcrum/reports/record"
 )
 
@@ -52,6 +52,17 @@ type evaluated interface {
 
 // Logf writes a line to the log.
 func (j *Job) Logf(format string, args ...any) { j.Log.Infof(format, args...) }
+
+// OfMachine tells of a finding that depends on the machine: it goes to run.log and summary.json, not to metrics.jsonl.
+func (j *Job) OfMachine(f doctor.Finding, phase string) {
+	tell := j.Log.Warnf
+	if f.Severity == doctor.Note {
+		tell = j.Log.Infof
+	}
+	tell("%s", f.Message)
+	j.Found = append(j.Found, record.Finding{Check: f.Check, Severity: string(f.Severity), Message: f.Message, Key: f.Key,
+		Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: phase})
+}
 
 // Threads resolves threads=0. The products of small models are small: a second OpenBLAS thread gains a little on
 // an idle machine, and on a busy one its spinning costs ten times what it gains.

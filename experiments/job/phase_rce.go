@@ -18,7 +18,7 @@ func NewSFT() *SFTOptions { return &SFTOptions{rce.DefaultSFTOptions()} }
 
 // Build implements Phase.
 func (o *SFTOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
-	src, err := d.Beams("sft")
+	src, err := d.Demos(name)
 	return rce.NewSFT(o.SFTOptions, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing).Named(name), err
 }
 

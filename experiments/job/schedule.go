@@ -14,8 +14,10 @@ import (
 
 // Sources is where phases get their queries from. phase names who asks, for the error when there are none.
 type Sources interface {
-	// Beams returns the recorded candidates that sft and rce imitate.
+	// Beams returns the recorded candidates that rce imitates.
 	Beams(phase string) (selector.Source, error)
+	// Demos returns those that sft imitates: demonstrations where the data has some, else Beams.
+	Demos(phase string) (selector.Source, error)
 	// Records returns the recorded groups of offline GRPO.
 	Records(phase string) (selector.Source, error)
 	// Online returns the queries of rollouts.
@@ -117,15 +119,10 @@ func (c *Config) Learns(from ...Learns) bool {
 
 // sampleTemp returns the temperature at which the policy's samples are draws from itself; 0 where they leave tokens out.
 func (c *Config) sampleTemp(temperature float64) float64 {
-	draws := c.VL.Generation
-	switch c.Policy {
-	case "pointer":
-		return temperature
-	case "seq2seq":
-		draws = c.Seq2Seq.Generation
-	}
-	if draws.TopP < 1 || draws.TopK > 0 || draws.RepetitionPenalty != 1 {
-		return 0
+	if text := c.Text(); text != nil {
+		if draws := text.Generation; draws.TopP < 1 || draws.TopK > 0 || draws.RepetitionPenalty != 1 {
+			return 0
+		}
 	}
 	return temperature
 }

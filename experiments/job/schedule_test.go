@@ -16,6 +16,7 @@ func (n *noted) Beams(string) (selector.Source, error) {
 	n.what = "beams"
 	return nil, errors.New("none")
 }
+func (n *noted) Demos(phase string) (selector.Source, error) { return n.Beams(phase) }
 func (n *noted) Records(string) (selector.Source, error) {
 	n.what = "records"
 	return nil, errors.New("none")

@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
 
@@ -62,7 +63,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 	}
 	work := len(starts) > 0 || len(jobs) < c.total() // whoever was told of the end is not told again
 	outliveReaders()
-	stdout.Printf("sweep of %s → %s\n", manyJobs(c.total()), p.dir)
+	stdout.Printf("sweep of %s → %s\n", page.Plural(c.total(), "job"), p.dir)
 	if err := c.watch(ctx); err != nil {
 		return err
 	}
@@ -82,13 +83,6 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 		p.tell()
 	}
 	return err
-}
-
-func manyJobs(n int) string {
-	if n == 1 {
-		return "1 job"
-	}
-	return fmt.Sprintf("%d jobs", n)
 }
 
 // total returns the number of jobs that the sweep will have.

@@ -129,32 +129,9 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 	if err := p.sameArms(*s); err != nil {
 		return nil, err
 	}
-	var changed []int
-	plans := map[int]planned{}
-	for i := range jobs {
-		job := &jobs[i]
-		if job.State == launcher.Done || job.State == launcher.Pruned {
-			if hasResult(p.dir, *job) {
-				continue
-			}
-			stdout.Message(os.Stderr, fmt.Sprintf("warning: job %d was %s and its results are gone from %s: it runs again", job.Num, job.State,
-				filepath.Join(p.dir, job.Dir)))
-			job.State, job.Attempts, job.Objectives, job.Metrics = launcher.Queued, 0, nil, nil
-		}
-		if job.State == launcher.Failed && !r.Retry {
-			continue
-		}
-		plan, err := p.compose(job.Num, job.Overrides, job.Dir, startOf(p.dir, p.study, *job, jobs)...)
-		if err != nil && job.Attempts == 0 && job.State == launcher.Failed { // an invalid trial
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("job %d: %w", job.Num, err)
-		}
-		plans[i] = plan
-		if plan.row.Fingerprint != job.Fingerprint {
-			changed = append(changed, job.Num)
-		}
+	plans, changed, err := p.missing(jobs, r.Retry)
+	if err != nil {
+		return nil, err
 	}
 	search := now.Fingerprint != s.Fingerprint && p.search != nil && len(jobs) < now.Trials // trials are still to be composed
 	if (len(changed) > 0 || search) && !r.Accept {
@@ -188,6 +165,38 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 	s.Objectives, s.Constraints = now.Objectives, now.Constraints
 	s.Study = now.Study // its questions may be others
 	return again, nil
+}
+
+// missing plans the jobs without a result, by their place in jobs, the failed ones with retry, and names those whose
+// configuration has changed. A job that has lost its result is queued as new.
+func (p *plan) missing(jobs []ledger.Job, retry bool) (plans map[int]planned, changed []int, err error) {
+	plans = map[int]planned{}
+	for i := range jobs {
+		job := &jobs[i]
+		if job.State == launcher.Done || job.State == launcher.Pruned {
+			if hasResult(p.dir, *job) {
+				continue
+			}
+			stdout.Message(os.Stderr, fmt.Sprintf("warning: job %d was %s and its results are gone from %s: it runs again", job.Num, job.State,
+				filepath.Join(p.dir, job.Dir)))
+			job.State, job.Attempts, job.Objectives, job.Metrics = launcher.Queued, 0, nil, nil
+		}
+		if job.State == launcher.Failed && !retry {
+			continue
+		}
+		plan, err := p.compose(job.Num, job.Overrides, job.Dir, startOf(p.dir, p.study, *job, jobs)...)
+		if err != nil && job.Attempts == 0 && job.State == launcher.Failed { // an invalid trial
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("job %d: %w", job.Num, err)
+		}
+		plans[i] = plan
+		if plan.row.Fingerprint != job.Fingerprint {
+			changed = append(changed, job.Num)
+		}
+	}
+	return plans, changed, nil
 }
 
 func keysOf(dims []configs.Dimension) string {

@@ -19,10 +19,8 @@ func announce(j *job.Job) {
 	} else {
 		parts = []string{"data." + j.Config.Data.Name + " (built in)"}
 	}
-	if j.Config.Policy == "qwen2_5_vl" {
-		files = append(files, j.Config.VL.Path, j.Config.VL.Adapter)
-	} else if j.Config.Policy == "seq2seq" {
-		files = append(files, j.Config.Seq2Seq.Path, j.Config.Seq2Seq.Adapter)
+	if text := j.Config.Text(); text != nil {
+		files = append(files, text.Path, text.Adapter)
 	}
 	for _, path := range append(files, j.Config.Init.Checkpoint) {
 		if path != nil {

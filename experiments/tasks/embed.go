@@ -220,7 +220,7 @@ func wholeImage(path string) error {
 	return err
 }
 
-// batch is what the encoder gets at once: pictures or texts.
+// embedBatch is what the encoder gets at once: pictures or texts.
 type embedBatch struct {
 	from, to int // items
 	pictures [][]float32

@@ -35,7 +35,7 @@ func predict(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	workload.TellSkipped(j, j.Data)
+	workload.TellSkipped(j)
 	set, err := splitOf(bundle, j.Config.Predict.Split)
 	if err != nil {
 		return err

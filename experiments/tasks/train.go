@@ -54,8 +54,10 @@ func train(ctx context.Context, j *job.Job) error {
 			return err
 		}
 	}
-	if env.Judge, err = announcePlan(j, plan); err != nil {
-		return err
+	if epochs := announcePlan(j, plan); j.Judge != nil {
+		if env.Judge, err = j.Judge(epochs); err != nil {
+			return err
+		}
 	}
 	result, err := phases.Run(ctx, plan, env, j.Saved)
 	logPeak(j)
@@ -114,7 +116,7 @@ func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
 		return plan, err
 	}
 	j.Data = w.Summary() // with what the phases leave out
-	workload.TellSkipped(j, j.Data)
+	workload.TellSkipped(j)
 	return plan, nil
 }
 
@@ -150,18 +152,14 @@ func firstRows(j *job.Job, w workload.Workload) error {
 	return w.Baselines()
 }
 
-// announcePlan tells the log how long training will be, and returns what may end it early (nil: nothing).
-func announcePlan(j *job.Job, plan phases.Plan) (job.JudgeFunc, error) {
+// announcePlan tells the log how long training will be, and returns its epochs.
+func announcePlan(j *job.Job, plan phases.Plan) (epochs int) {
 	var planned []record.PhasePlan
-	epochs := 0
 	for _, p := range plan.Phases {
 		info := p.Info()
 		epochs += info.Epochs
 		planned = append(planned, record.PhasePlan{Name: info.Name, Epochs: info.Epochs, StepsPerEpoch: phases.StepsPerEpoch(p)})
 	}
 	j.Log.Plan(planned)
-	if j.Judge == nil {
-		return nil, nil
-	}
-	return j.Judge(epochs)
+	return epochs
 }

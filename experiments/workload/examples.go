@@ -13,7 +13,7 @@ import (
 	"fulcrum/selector"
 )
 
-// examples writes examples.json: what the initial and the best policy select for a few held-out
+// pointerExamples writes examples.json: what the initial and the best policy select for a few held-out
 // questions. They are taken evenly along the change of reward, from the largest loss to the largest
 // gain, so that they flatter nobody.
 func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result phases.Result) error {

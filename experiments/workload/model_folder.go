@@ -120,7 +120,7 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	if format == "peft" {
 		if model.Adapted() == nil {
 			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole "+
-				"model", path, sectionOf(kind))
+				"model", path, job.SectionOf(kind))
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
@@ -140,15 +140,7 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	return model.Params().Numel(), atomicfile.SyncDir(filepath.Dir(out))
 }
 
-// sectionOf is the configuration section of a token policy.
-func sectionOf(kind string) string {
-	if kind == seq2seq.Kind {
-		return "seq2seq"
-	}
-	return "vl"
-}
-
-// origin is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or
+// originOf is where a token policy comes from: a model folder (nil: none), as its section's path, a run named there, or
 // the run that wrote init.checkpoint says; and that checkpoint ("": none).
 func originOf(j *job.Job, kind string, path *string) (folder *string, checkpoint string, err error) {
 	if from := j.Config.Init.Checkpoint; from != nil {
@@ -173,7 +165,7 @@ func originOf(j *job.Job, kind string, path *string) (folder *string, checkpoint
 // policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
 // folder of this run once, and found there by everything that opens this run later.
 func modelOf(j *job.Job, kind, path string) (string, error) {
-	key := sectionOf(kind) + ".path"
+	key := job.SectionOf(kind) + ".path"
 	out := filepath.Join(j.Dir, runfolder.ModelFolder)
 	if isModel(out) { // a resume
 		return out, nil

@@ -38,10 +38,11 @@ func warnOfIdle(j *job.Job) {
 }
 
 // warnOfUnread names overrides of sections that the policy does not read.
-func warnOfUnread(j *job.Job, sections ...string) {
+func warnOfUnread(j *job.Job) {
 	for _, o := range j.Overrides {
 		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
-		if section, _, _ := strings.Cut(key, "."); slices.Contains(sections, section) {
+		section, _, _ := strings.Cut(key, ".")
+		if slices.Contains([]string{"selector", "vl", "seq2seq", "rewards"}, section) && !j.Config.Uses(section) {
 			j.Log.Warnf("%s has no effect: policy=%s does not read %s", o, j.Config.Policy, section)
 		}
 	}
@@ -62,14 +63,11 @@ func CheckDownloaded(key, path string) error {
 
 // checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.
 func checkModelPath(j *job.Job) error {
-	key, path := "vl.path", j.Config.VL.Path
-	if j.Config.Policy == "seq2seq" {
-		key, path = "seq2seq.path", j.Config.Seq2Seq.Path
-	}
+	path := j.Config.Text().Path
 	if path == nil || isModel(filepath.Join(j.Dir, runfolder.ModelFolder)) { // a resume has its model
 		return nil
 	}
-	return checkModelAt(key, *path, j.Config.Policy)
+	return checkModelAt(job.SectionOf(j.Config.Policy)+".path", *path, j.Config.Policy)
 }
 
 // checkModelAt refuses a path, given by a key, that leads to no model folder, run or checkpoint of the policy.

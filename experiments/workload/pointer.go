@@ -36,7 +36,7 @@ type Pointer struct {
 // newPointerWorkload reads the data and builds the selector.
 func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	c := j.Config
-	warnOfUnread(j, "rewards", "vl", "seq2seq")
+	warnOfUnread(j)
 	bundle, err := LoadData(j)
 	if err != nil {
 		return nil, err
@@ -153,7 +153,8 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 }
 
 // TellSkipped says what of the data is not used, and which keys are not read.
-func TellSkipped(j *job.Job, d record.DataSummary) {
+func TellSkipped(j *job.Job) {
+	d := j.Data
 	for _, reason := range slices.Sorted(maps.Keys(d.Skipped)) {
 		text := "data: not used: " + record.SkippedText(reason, d.Skipped[reason])
 		if at := d.SkippedAt[reason]; at != "" {

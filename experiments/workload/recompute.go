@@ -144,7 +144,7 @@ func (w *textWorkload[P]) Recompute(report *preflight.Report, plan phases.Plan, 
 		if err := w.roundTrip(report, src, t.Queries); err != nil {
 			return err
 		}
-		if !scores || src.Set() == w.bundle.Demos {
+		if !scores || src.Set() == w.demos {
 			continue
 		}
 		if err := report.Scores(t, w.policy, data, 0); err != nil {
@@ -232,7 +232,7 @@ func (w *textWorkload[P]) total(terms map[string][]float64) float64 {
 		sum += t.Weight * terms[t.Name][0]
 	}
 	o := w.job.Config.Rewards
-	return math.Min(math.Max(sum, option.Or(o.ClipMin, math.Inf(-1))), option.Or(o.ClipMax, math.Inf(1)))
+	return math.Min(math.Max(o.Scale*sum, option.Or(o.ClipMin, math.Inf(-1))), option.Or(o.ClipMax, math.Inf(1)))
 }
 
 // roundTrip takes recorded completions to token ids, to text and back.

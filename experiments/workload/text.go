@@ -27,6 +27,7 @@ type textWorkload[P any] struct {
 	job     *job.Job
 	bundle  *conversation.Bundle
 	seen    *conversation.Set // training samples that are evaluated; nil: none
+	demos   *conversation.Set // those of bundle.Demos with a target; nil: no phase imitates any
 	rewards *reward.Rewards   // nil: nothing scores completions
 	sources map[*conversation.Set]*prompts.Source[P]
 	used    map[string]*conversation.Set    // by who: the samples that hold what it needs
@@ -152,7 +153,7 @@ func (w *textWorkload[P]) with(who string, set *conversation.Set, need conversat
 func (w *textWorkload[P]) source(set *conversation.Set) *prompts.Source[P] {
 	if w.sources[set] == nil {
 		text := w.text
-		if set == w.bundle.Demos {
+		if set == w.bundle.Demos || set == w.demos {
 			text.MaxTokens = math.MaxInt // nobody samples there
 		}
 		w.sources[set] = prompts.New(w.ctx, set.Name, set, w.render, text, w.rewards)
@@ -205,17 +206,29 @@ func (w *textWorkload[P]) warnOfCuts(phase string, src *prompts.Source[P]) {
 
 func (w *textWorkload[P]) Policy() selector.Policy { return w.policy }
 
-// Beams are the demonstrations of sft, else the target and recorded completions of the training samples.
-func (w *textWorkload[P]) Beams(phase string) (selector.Source, error) {
-	set := w.bundle.Train
-	if phase == "sft" && w.bundle.Demos != nil {
-		set = w.bundle.Demos
+// Demos are the demonstrations, of any length; without any, Beams.
+func (w *textWorkload[P]) Demos(phase string) (selector.Source, error) {
+	if w.bundle.Demos == nil {
+		return w.Beams(phase)
 	}
-	set, err := w.with(phase, set, conversation.Target,
+	return w.imitated(phase, w.bundle.Demos)
+}
+
+// Beams are the target and recorded completions of the training samples.
+func (w *textWorkload[P]) Beams(phase string) (selector.Source, error) {
+	return w.imitated(phase, w.bundle.Train)
+}
+
+// imitated is a source of the samples that have something to imitate.
+func (w *textWorkload[P]) imitated(phase string, all *conversation.Set) (selector.Source, error) {
+	set, err := w.with(phase, all, conversation.Target,
 		fmt.Sprintf("schedule: phase %s imitates completions, and no record has one (a last assistant turn, answers, or "+
 			"completions)", phase))
 	if err != nil {
 		return nil, err
+	}
+	if all == w.bundle.Demos {
+		w.demos = set
 	}
 	w.warnOfCuts(phase, w.source(set))
 	return w.source(set), nil

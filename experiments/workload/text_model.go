@@ -89,7 +89,7 @@ func streams(from, n int) []int {
 	return out
 }
 
-// answered is what Generate of a policy's package returned, as textModel's Generate has it.
+// answered is what Generate of a policy's package returned, as TextModel's Generate has it.
 func answered(answers [][]tokens.Completion, err error) ([][]completion, error) {
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func logProbs[P any](ps []any, completions [][]int64, score func([]tokens.Group[
 	return out, nil
 }
 
-// typed are the prompts that textModel's Prompt returned, as the policy's package takes them.
+// typed are the prompts that TextModel's Prompt returned, as the policy's package takes them.
 func typed[P any](ps []any) []P {
 	return list.Map(ps, func(p any) P { return p.(P) })
 }
@@ -163,12 +163,12 @@ func OpenTextModel(j *job.Job) (TextModel, error) {
 	if err := checkModelPath(j); err != nil {
 		return nil, err
 	}
-	make, err := textModels().Get(j.Config.Policy)
+	open, err := textModels().Get(j.Config.Policy)
 	if err != nil {
 		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", j.Config.Policy, j.Config.Task,
 			strings.Join(textModels().Names(), ", "))
 	}
-	return make(j)
+	return open(j)
 }
 
 // tokenIDs is a JSON list of token ids. A null in it, which Go would read as 0, is an error.
@@ -192,5 +192,5 @@ func (t *tokenIDs) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// CompletionChecker is a textModel that cannot score every completion.
+// CompletionChecker is a TextModel that cannot score every completion.
 type CompletionChecker interface{ CheckCompletion(ids []int64) error }

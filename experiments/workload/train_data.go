@@ -78,6 +78,9 @@ func (d *PointerData) none(phase, what, key string) error {
 	return usage.Errorf("schedule: phase %s needs %s, and data.name=%s has none%s", phase, what, d.bundle.Name, why)
 }
 
+// Demos are the recorded beams.
+func (d *PointerData) Demos(phase string) (selector.Source, error) { return d.Beams(phase) }
+
 // Beams are the recorded beams that sft and rce imitate.
 func (d *PointerData) Beams(phase string) (selector.Source, error) {
 	set := firstSet(d.bundle.RCE, d.bundle.Records)

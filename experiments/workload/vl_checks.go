@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 	"image"
 	"image/color"
+	"image/draw"
 	"math"
 
 	"fulcrum/beamdata/audit"
@@ -46,7 +47,7 @@ func (w *vlWorkload) Senses(report *preflight.Report, e Effort) error {
 	}
 	few := samples[:min(len(samples), e.few())]
 	var s preflight.Senses
-	if len(few) > 0 && pictures(few[0].Messages) > 0 {
+	if len(few) > 0 && len(pictures(few[0].Messages)) > 0 {
 		if len(few) > 1 {
 			s.OtherImage, err = w.list(few, func(i int) []chat.Message {
 				return withImagesOf(few[i].Messages, few[(i+1)%len(few)].Messages)
@@ -80,7 +81,7 @@ func (w *vlWorkload) samePictures(report *preflight.Report) error {
 		if err != nil {
 			return err
 		}
-		if pictures(s.Messages) == 0 {
+		if len(pictures(s.Messages)) == 0 {
 			continue
 		}
 		p, err := src.Prompt(q)
@@ -98,12 +99,8 @@ func (w *vlWorkload) samePictures(report *preflight.Report) error {
 		with++
 		counts[h.Sum64()]++
 		most = max(most, counts[h.Sum64()])
-		for _, m := range s.Messages {
-			for _, part := range m.Parts {
-				if part.Type == chat.Image {
-					names[part.Path+part.Key] = true
-				}
-			}
+		for _, picture := range pictures(s.Messages) {
+			names[picture.Path+picture.Key] = true
 		}
 	}
 	if len(names) < 2 {
@@ -119,11 +116,11 @@ func (w *vlWorkload) imagesHelp(report *preflight.Report, samples []conversation
 	var mine []conversation.Sample
 	var others [][]chat.Message
 	for i, s := range samples {
-		if pictures(s.Messages) == 0 {
+		if len(pictures(s.Messages)) == 0 {
 			continue
 		}
 		for k := 1; k < len(samples); k++ {
-			if o := samples[(i+k)%len(samples)]; o.Reference != s.Reference && pictures(o.Messages) > 0 {
+			if o := samples[(i+k)%len(samples)]; o.Reference != s.Reference && len(pictures(o.Messages)) > 0 {
 				mine, others = append(mine, s), append(others, withImagesOf(s.Messages, o.Messages))
 				break
 			}
@@ -157,7 +154,7 @@ func (w *vlWorkload) withImages(n int) ([]conversation.Sample, error) {
 		}
 		switch {
 		case s.Reference == "":
-		case pictures(s.Messages) > 0:
+		case len(pictures(s.Messages)) > 0:
 			with = append(with, s)
 		default:
 			without = append(without, s)
@@ -167,29 +164,21 @@ func (w *vlWorkload) withImages(n int) ([]conversation.Sample, error) {
 	return all[:min(n, len(all))], nil
 }
 
-// pictures counts the image parts of a prompt.
-func pictures(messages []chat.Message) int {
-	n := 0
+// pictures are the image parts of a prompt.
+func pictures(messages []chat.Message) (images []chat.Part) {
 	for _, m := range messages {
-		for _, p := range m.Parts {
-			if p.Type == chat.Image {
-				n++
-			}
-		}
-	}
-	return n
-}
-
-// withImagesOf returns messages whose images are those of others, from the first on, as far as there are.
-func withImagesOf(messages, others []chat.Message) []chat.Message {
-	var images []chat.Part
-	for _, m := range others {
 		for _, p := range m.Parts {
 			if p.Type == chat.Image {
 				images = append(images, p)
 			}
 		}
 	}
+	return images
+}
+
+// withImagesOf returns messages whose images are those of others, from the first on, as far as there are.
+func withImagesOf(messages, others []chat.Message) []chat.Message {
+	images := pictures(others)
 	return replace(messages, chat.Image, func(k int, p chat.Part) chat.Part {
 		if len(images) == 0 {
 			return p
@@ -200,15 +189,10 @@ func withImagesOf(messages, others []chat.Message) []chat.Message {
 
 // grey is a prompt with one picture without content.
 func grey() []chat.Message {
-	picture := image.NewUniform(color.Gray{Y: 128})
 	return []chat.Message{{Role: "user", Parts: []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) {
 		const side = 112
 		out := image.NewRGBA(image.Rect(0, 0, side, side))
-		for y := range side {
-			for x := range side {
-				out.Set(x, y, picture.C)
-			}
-		}
+		draw.Draw(out, out.Bounds(), image.NewUniform(color.Gray{Y: 128}), image.Point{}, draw.Src)
 		return out, nil
 	}}}}}
 }

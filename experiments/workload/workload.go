@@ -115,9 +115,9 @@ type Asker interface{ Asked(query int64) job.Asked }
 
 // Prober is a workload whose model is large, or has senses: only it knows what a trial costs and what to ask.
 type Prober interface {
-	// effort says how much may be tried.
+	// Effort says how much may be tried.
 	Effort(most int) Effort
-	// unused is preflight.Trial.Unused.
+	// Unused is preflight.Trial.Unused.
 	Unused(b *selector.Batch, name string) string
 	// Senses tries the policy outside of any phase.
 	Senses(report *preflight.Report, e Effort) error

@@ -159,11 +159,13 @@ type comparisonEntry struct {
 	refused string             // why there is no comparison
 }
 
+// key names a comparison: evaluations of one key are of one kind.
+type key struct {
+	split, metric string
+	shots         int // 0 of answers: they compare whatever their limit of tokens
+}
+
 func comparisonTables(runs []*record.Run) []comparisonTable {
-	type key struct {
-		split, metric string
-		shots         int
-	}
 	var keys []key
 	final := make([]map[key]record.Evaluation, len(runs)) // of each run: what it ended with
 	tablesOf := make([]map[key][]record.Evaluation, len(runs))
@@ -172,7 +174,7 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 		for _, table := range results.StageTables(run.Evaluations) {
 			k := key{table[0].Split, table[0].Metric, table[0].Shots}
 			if run.Answers() {
-				k.shots = 0 // answers compare whatever their limit of tokens
+				k.shots = 0
 			}
 			tablesOf[i][k] = table
 			if at := results.PlannedStage(table); at >= 0 {
@@ -198,19 +200,7 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 			if !ok {
 				continue
 			}
-			entry := comparisonEntry{name: results.RunName(i), step: runs[i].StepAt(e)}
-			entry.stage = record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
-			entry.stage.Mean, entry.stage.SE = e.MeanSE()
-			for _, y := range t.yards {
-				at := slices.IndexFunc(tablesOf[i][k], func(o record.Evaluation) bool { return o.Policy == y.Policy })
-				if at < 0 {
-					continue
-				}
-				if paired, err := results.CompareEvaluations(e, tablesOf[i][k][at], stats.DefaultOptions()); err == nil {
-					stats.Settle([]*stats.Paired{&paired})
-					*y.Gain(&entry.stage) = &paired
-				}
-			}
+			entry := comparisonEntry{name: results.RunName(i), step: runs[i].StepAt(e), stage: stageOf(e, tablesOf[i][k], t.yards)}
 			if first == nil {
 				first = &e
 			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {
@@ -236,6 +226,23 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 	}
 	stats.Settle(pairs)
 	return tables
+}
+
+// stageOf describes an evaluation, with its gains over the baselines that stand in the same table.
+func stageOf(e record.Evaluation, table []record.Evaluation, yards []results.Yardstick) record.StageResult {
+	stage := record.StageResult{Policy: e.Policy, Phase: e.Phase, Epoch: e.Epoch, Queries: len(e.Scores)}
+	stage.Mean, stage.SE = e.MeanSE()
+	for _, y := range yards {
+		at := slices.IndexFunc(table, func(o record.Evaluation) bool { return o.Policy == y.Policy })
+		if at < 0 {
+			continue
+		}
+		if paired, err := results.CompareEvaluations(e, table[at], stats.DefaultOptions()); err == nil {
+			stats.Settle([]*stats.Paired{&paired})
+			*y.Gain(&stage) = &paired
+		}
+	}
+	return stage
 }
 
 func (t comparisonTable) Write(d *page.Document) {

@@ -146,15 +146,15 @@ func (l *Log) Record(kind, phase string, epoch, step, globalStep int, fields map
 		Time: float64(now.UnixMilli()) / 1000, Fields: fields}
 	l.moved(now, fmt.Sprintf("%s of %s, epoch %d, step %d", kind, cmp.Or(phase, "the run"), epoch, step))
 	if kind != KindStep || step%l.opt.LogEverySteps == 0 {
-		if err := l.Write(now, r); err != nil {
+		if err := l.write(now, r); err != nil {
 			return err
 		}
 	}
 	return l.show(now, r)
 }
 
-// Write appends r to metrics.jsonl in one system call, and to the TensorBoard events.
-func (l *Log) Write(now time.Time, r Row) error {
+// write appends r to metrics.jsonl in one system call, and to the TensorBoard events.
+func (l *Log) write(now time.Time, r Row) error {
 	line, err := appendRow(l.buf[:0], r, l.order)
 	if err != nil {
 		return err

@@ -9,34 +9,28 @@ import (
 // Metric is one field of a metrics.jsonl row. Its name is the same in code, plots, TensorBoard and docs.
 type Metric struct {
 	Name string
-	Unit string // "" for counts, names and pure numbers
+	Unit string // "" for counts and pure numbers; text, list or flag of what is no number
 	Help string
 }
 
-// Numeric reports whether the field is one number: neither text, a list nor true or false.
-func (m Metric) Numeric() bool {
-	switch m.Name {
-	case "event", "severity", "message", "key", "split", "policy", "kl_reference", "checkpoint", "adv_hist", "kl_beta_at_bound":
-		return false
-	}
-	return true
-}
+// Numeric reports whether the field is one number.
+func (m Metric) Numeric() bool { return !slices.Contains([]string{"text", "list", "flag"}, m.Unit) }
 
 // Metrics returns the known fields in the order in which rows carry them. Fields that are not listed
 // follow in alphabetical order.
 func Metrics() []Metric {
 	return []Metric{
-		{"event", "", "what happened: a short name such as resume, early_stop, or a check of doctor.md: beta_at_bound"},
-		{"severity", "", "of an event: note, warning, stop (the run ends) or error"},
-		{"message", "", "of an event: one sentence with its number, cause and key to change"},
-		{"key", "", "of an event: configuration key to change; absent where it is the code or the data"},
+		{"event", "text", "what happened: a short name such as resume, early_stop, or a check of doctor.md: beta_at_bound"},
+		{"severity", "text", "of an event: note, warning, stop (the run ends) or error"},
+		{"message", "text", "of an event: one sentence with its number, cause and key to change"},
+		{"key", "text", "of an event: configuration key to change; absent where it is the code or the data"},
 		{"value", "", "of a finding (doctor.md): what was measured; events without it are no findings"},
 		{"limit", "", "of a finding: what it was held against"},
-		{"split", "", "which queries were evaluated: val, or the name of another set"},
-		{"policy", "", "who chose or answered: init, random, similarity, majority (the most frequent training answer), recorded_order " +
+		{"split", "text", "which queries were evaluated: val, or the name of another set"},
+		{"policy", "text", "who chose or answered: init, random, similarity, majority (the most frequent training answer), recorded_order " +
 			"(of the candidates in their file), best_beam (the best recorded beam of each query), oracle, reference (the target), best, " +
 			"or the phase that ended"},
-		{"kl_reference", "", "of an eval or an epoch: the policy that kl and val_kl are measured against: init, phase_start, epoch_start " +
+		{"kl_reference", "text", "of an eval or an epoch: the policy that kl and val_kl are measured against: init, phase_start, epoch_start " +
 			"(grpo.kl.reference; for sft, rce, init and best always init), or synced (grpo.kl.sync_steps)"},
 		{"reward", "", "of an eval: mean reward of the greedy selection or answer over the split"},
 		{"accuracy", "", "of an eval: mean accuracy of the greedy selection or answer over the split"},
@@ -97,8 +91,9 @@ func Metrics() []Metric {
 		{"effective_sample_size", "candidates", "effective number of candidates under the RCE weights of a query"},
 		{"signal_share", "share", "groups with a learning signal before the curriculum"},
 		{"signal_share_top_k", "share", "groups with a learning signal after the curriculum"},
-		{"constant_good_groups", "", "groups in which all rewards are equal and above 0"},
-		{"constant_bad_groups", "", "groups in which all rewards are equal and at most 0"},
+		{"constant_good_groups", "", "groups in which all rewards are equal and above the mean of the batch (above 0 where that is " +
+			"all the same)"},
+		{"constant_bad_groups", "", "the other groups in which all rewards are equal"},
 		{"resampled_groups", "", "groups of other queries drawn for those without a signal (grpo.zero_variance=resample)"},
 		{"mean_reward", "", "mean reward of the candidates, before the curriculum"},
 		{"reward_std", "", "deviation of the rewards of a group (n - 1), mean over groups"},
@@ -114,9 +109,9 @@ func Metrics() []Metric {
 			"with and that of the old policy's forward pass, which enters the ratio: rounding, about 1e-7 in float32"},
 		{"sampler_gap_max", "nats", "largest of these differences"},
 		{"policy_temperature", "", "temperature of the policy in GRPO (1: as trained)"},
-		{"adv_hist", "", "counts of advantages in equal bins over [-5, 5]"},
+		{"adv_hist", "list", "counts of advantages in equal bins over [-5, 5]"},
 		{"kl_beta_next", "", "β of the next epoch"},
-		{"kl_beta_at_bound", "", "true where β sits on a bound"},
+		{"kl_beta_at_bound", "flag", "true where β sits on a bound"},
 		{"val_loss", "", "loss on the validation queries"},
 		{"val_kl", "nats per sequence", "KL on the validation queries"},
 		{"val_advantage", "", "probability-weighted advantage on recorded validation groups; > 0 prefers good candidates"},
@@ -129,7 +124,7 @@ func Metrics() []Metric {
 		{"val_reward_<term>", "", "mean of one term of the reward over the greedy completions of the validation queries"},
 		{"val_completion_length", "tokens", "mean length of these"},
 		{"val_truncated_share", "share", "those that were cut at the length limit"},
-		{"checkpoint", "", "weights of the epoch, relative to the run folder"},
+		{"checkpoint", "text", "weights of the epoch, relative to the run folder"},
 	}
 }
 

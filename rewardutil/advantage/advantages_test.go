@@ -120,16 +120,19 @@ func TestMethodsConform(t *testing.T) {
 		}
 		for _, method := range methods() {
 			name := fmt.Sprint(method.Name, " trial ", trial)
+			same := func(promise string, got, want []float64, tolerance float64) {
+				t.Run(name+": "+promise, func(t *testing.T) { golden.Close(t, got, want, tolerance) })
+			}
 			o := advOptions(method.Name)
 			base, stats := Compute(rewards, valid, B, G, o)
 
 			moved := slices.Clone(rewards)
 			for i := range moved {
-				moved[i] += 8 // shift invariance: the baseline takes it away
+				moved[i] += 8
 			}
 			if method.ShiftInvariant {
 				got, _ := Compute(moved, valid, B, G, o)
-				golden.Close(t, got, base, 1e-10)
+				same("ShiftInvariant", got, base, 1e-10)
 			}
 
 			scaled := slices.Clone(rewards)
@@ -147,9 +150,9 @@ func TestMethodsConform(t *testing.T) {
 			for i := range before {
 				before[i] *= factor
 			}
-			golden.Close(t, after, before, 1e-9)
+			same("scales with the rewards or is ScaleInvariant", after, before, 1e-9)
 
-			perm := rnd.Perm(G) // permutation equivariance inside groups
+			perm := rnd.Perm(G)
 			pr, pv, pb := make([]float64, B*G), make([]bool, B*G), make([]float64, B*G)
 			garbage := slices.Clone(rewards)
 			for b := range B {
@@ -158,7 +161,7 @@ func TestMethodsConform(t *testing.T) {
 				}
 			}
 			got, _ := Compute(pr, pv, B, G, o)
-			golden.Close(t, got, pb, 1e-12)
+			same("follows an order inside groups", got, pb, 1e-12)
 
 			for i := range garbage { // masked entries never matter and are exactly 0
 				if !valid[i] {
@@ -169,7 +172,7 @@ func TestMethodsConform(t *testing.T) {
 				}
 			}
 			got, gotStats := Compute(garbage, valid, B, G, o)
-			golden.Close(t, got, base, 0)
+			same("ignores what is masked", got, base, 0)
 			if gotStats != stats {
 				t.Fatalf("%s: statistics depend on masked entries: %+v, %+v", name, gotStats, stats)
 			}
@@ -190,7 +193,7 @@ func TestMethodsConform(t *testing.T) {
 				}
 			}
 			flat, _ := Compute(slices.Repeat([]float64{rewards[0]}, B*G), valid, B, G, o)
-			golden.Close(t, flat, make([]float64, B*G), 0)
+			same("gives equal rewards 0", flat, make([]float64, B*G), 0)
 			for b := range B { // equal rewards get equal advantages
 				for i := range G {
 					for j := range G {

@@ -151,7 +151,7 @@ func (c *child) quiet() error {
 	return nil
 }
 
-// score writes the items and reads a line for each. last closes the input after them: a program may read all of
+// Score writes the items and reads a line for each. last closes the input after them: a program may read all of
 // it before it answers.
 func (c *child) Score(items [][]byte, last bool) ([]float64, error) {
 	written := make(chan error, 1)

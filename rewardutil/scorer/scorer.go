@@ -82,7 +82,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// scorer sends items to the user's program and remembers what it said. Safe for concurrent use.
+// Scorer sends items to the user's program and remembers what it said. Safe for concurrent use.
 type Scorer struct {
 	opt   Options
 	via   Transport
@@ -134,7 +134,7 @@ type Item struct {
 	Boxes      [][4]float64    `json:"boxes,omitempty"`
 }
 
-// score returns the scores of items in order. Equal items are sent once.
+// Score returns the scores of items in order. Equal items are sent once.
 func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
 	keys := make([][sha256.Size]byte, len(items))
 	known := make(map[[sha256.Size]byte]float64, len(items))

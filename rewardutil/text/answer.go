@@ -17,7 +17,7 @@ func Answer(completion string) string {
 	return strings.TrimSpace(completion)
 }
 
-// hasAnswer reports whether a completion has an <answer>…</answer>.
+// HasAnswer reports whether a completion has an <answer>…</answer>.
 func HasAnswer(completion string) bool {
 	_, ok := between(completion, "<answer>", "</answer>")
 	return ok

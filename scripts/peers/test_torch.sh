@@ -17,4 +17,5 @@ if [ $# -eq 0 ]; then
 	set -- ./internal/torchx/... ./selector/... ./phases/...
 fi
 make build
+[ "$1" = build ] && exit
 exec scripts/env go test -short -p 1 -timeout 58m -skip '^TestOnSlurm' "$@"

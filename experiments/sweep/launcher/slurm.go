@@ -16,7 +16,7 @@ import (
 	"fulcrum/internal/usage"
 )
 
-// Slurm runs jobs on a Slurm cluster: each Submit is one job array, or several where the cluster limits
+// slurm runs jobs on a Slurm cluster: each Submit is one job array, or several where the cluster limits
 // their size. Program and run folders lie on a file system that this machine and the nodes share.
 //
 // Two witnesses say how a job stands: Slurm's queue, which knows whether a task waits, runs or is over,

@@ -57,7 +57,7 @@ func submissions(sweep string) ([]*submission, error) {
 	return all, nil
 }
 
-// next names a new submission of the sweep.
+// nextSubmission names a new submission of the sweep.
 func nextSubmission(sweep string) (string, error) {
 	all, err := submissions(sweep)
 	if err != nil {

@@ -14,6 +14,10 @@ bool cuda::wide(int64_t k, std::initializer_list<const at::Tensor *> tensors) {
 #include <dlfcn.h>
 #include <nvrtc.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -92,6 +96,60 @@ std::string expression(const std::string &name, int64_t width) { return name + "
 // The kernel that is a program of its own: large, and only generation needs it.
 const std::string kAlone = "draw";
 
+// What NVRTC has made of a source, and the names that it gave the expressions.
+struct Code {
+  std::vector<std::string> names;
+  std::string binary;
+};
+
+CUresult load(const Code &code, const std::vector<std::string> &expressions, Functions *functions) {
+  CUmodule module;  // for good
+  CUresult result = driver().cuModuleLoadData(&module, code.binary.data());
+  for (size_t i = 0; i < expressions.size() && result == CUDA_SUCCESS; i++)
+    result = driver().cuModuleGetFunction(&(*functions)[expressions[i]], module, code.names[i].c_str());
+  return result;
+}
+
+// Compiling takes seconds a process, so code is kept in the user's cache folder: a file holds the key, all that the code
+// depends on, then names and code, each behind a zero byte. A file that is not whole, or of another key, counts as none.
+std::string kept_in(const std::string &key) {
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  std::string folder = cache != nullptr ? cache : "";
+  if (folder.empty() && home != nullptr && *home != 0) folder = std::string(home) + "/.cache";
+  if (folder.empty()) return "";
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const unsigned char c : key) hash = (hash ^ c) * 1099511628211u;
+  return folder + "/fulcrum/kernels/" + std::to_string(hash);
+}
+
+bool read(const std::string &file, const std::string &key, size_t names, Code *code) {
+  std::ifstream in(file, std::ios::binary);
+  std::string text;
+  if (!in || !std::getline(in, text, '\0') || text != key) return false;
+  for (size_t i = 0; i < names && std::getline(in, text, '\0'); i++) code->names.push_back(text);
+  std::string size;
+  if (code->names.size() != names || !std::getline(in, size, '\0')) return false;
+  code->binary.assign(std::istreambuf_iterator<char>(in), {});
+  return std::to_string(code->binary.size()) == size;
+}
+
+// Another process may write the same file: the last rename stands. Where nothing can be written, the next process compiles too.
+void write(const std::string &file, const std::string &key, const Code &code) {
+  if (file.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
+  const std::string fresh = file + "." + std::to_string(getpid());
+  std::ofstream out(fresh, std::ios::binary);
+  out << key << '\0';
+  for (const std::string &name : code.names) out << name << '\0';
+  out << code.binary.size() << '\0' << code.binary;
+  out.close();
+  if (out)
+    std::filesystem::rename(fresh, file, error);
+  else
+    std::filesystem::remove(fresh, error);
+}
+
 // All kernels of a type, or the one of this expression alone, compiled for a device.
 Functions compile(int device, at::ScalarType type, const std::string &alone) {
   const Driver &d = driver();
@@ -99,7 +157,7 @@ Functions compile(int device, at::ScalarType type, const std::string &alone) {
   check(d.cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device), "device");
   check(d.cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device), "device");
   const std::string arch = "--gpu-architecture=sm_" + std::to_string(major * 10 + minor), element = std::string("-DELEMENT=") + type_name(type);
-  const char *const options[] = {arch.c_str(), element.c_str(), "--std=c++17"};
+  const std::vector<const char *> options = {arch.c_str(), element.c_str(), "--std=c++17"};
   std::string source = kRows;
   std::vector<std::string> names = kRowNames, expressions;
   if (!alone.empty()) {
@@ -110,12 +168,21 @@ Functions compile(int device, at::ScalarType type, const std::string &alone) {
     source += kLogits + kPointer;
     names.insert(names.end(), kLogitsNames.begin(), kLogitsNames.end());
   }
-  nvrtcProgram program;
-  TORCH_CHECK(d.nvrtcCreateProgram(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr) == NVRTC_SUCCESS, "cuda kernels: no program");
   for (const std::string &name : names)
     for (const bool wide : {false, true}) expressions.push_back(expression(name, wide ? 16 / static_cast<int64_t>(c10::elementSize(type)) : 1));
+  int nvrtc_major = 0, nvrtc_minor = 0;
+  d.nvrtcVersion(&nvrtc_major, &nvrtc_minor);
+  std::string key = c10::str("NVRTC ", nvrtc_major, ".", nvrtc_minor, " ", c10::Join(" ", options), "\n");
+  for (const std::string &e : expressions) key += e + "\n";
+  key += source;
+  const std::string file = kept_in(key);
+  Functions functions;
+  if (Code kept; read(file, key, expressions.size(), &kept) && load(kept, expressions, &functions) == CUDA_SUCCESS) return functions;
+
+  nvrtcProgram program;
+  TORCH_CHECK(d.nvrtcCreateProgram(&program, source.c_str(), "kernels.cu", 0, nullptr, nullptr) == NVRTC_SUCCESS, "cuda kernels: no program");
   for (const std::string &e : expressions) d.nvrtcAddNameExpression(program, e.c_str());
-  if (d.nvrtcCompileProgram(program, 3, options) != NVRTC_SUCCESS) {
+  if (d.nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data()) != NVRTC_SUCCESS) {
     size_t size = 0;
     d.nvrtcGetProgramLogSize(program, &size);
     std::string log(size, ' ');
@@ -124,17 +191,17 @@ Functions compile(int device, at::ScalarType type, const std::string &alone) {
   }
   size_t size = 0;
   TORCH_CHECK(d.nvrtcGetCUBINSize(program, &size) == NVRTC_SUCCESS && size > 0, "cuda kernels: no code for ", arch);
-  std::vector<char> code(size);
-  d.nvrtcGetCUBIN(program, code.data());
-  CUmodule module;  // for good
-  check(d.cuModuleLoadData(&module, code.data()), "load");
-  Functions functions;
+  Code code;
+  code.binary.resize(size);
+  d.nvrtcGetCUBIN(program, code.binary.data());
   for (const std::string &e : expressions) {
     const char *lowered = nullptr;
     TORCH_CHECK(d.nvrtcGetLoweredName(program, e.c_str(), &lowered) == NVRTC_SUCCESS, "cuda kernels: no ", e);
-    check(d.cuModuleGetFunction(&functions[e], module, lowered), lowered);
+    code.names.push_back(lowered);
   }
   d.nvrtcDestroyProgram(&program);
+  check(load(code, expressions, &functions), "load");
+  write(file, key, code);
   return functions;
 }
 

@@ -130,7 +130,7 @@ func TestCLIPAdaptersRefused(t *testing.T) {
 	table, adapted := clipData(t, "both")
 	onTable, withAdapters := folder(t), folder(t)
 	one := func(data []string, dir string, more ...string) []string {
-		return append(small(data, "hydra.run.dir="+dir, "schedule=[sft]", "sft.epochs=1", "preflight.enabled=false"), more...)
+		return append(small(data, "hydra.run.dir="+dir, "schedule=[sft]", "sft.epochs=1"), more...)
 	}
 	mustRun(t, one(table, onTable)...)
 	r := mustRun(t, one(adapted, withAdapters, "init.checkpoint="+onTable, "selector.clip.lora.rank=2")...)

@@ -104,9 +104,9 @@ func beamFiles(t *testing.T, text string, rows [][]float32) []string {
 	return []string{"data=beams", "data.beams=" + filepath.Join(dir, "beams.json"), "data.embeddings=" + filepath.Join(dir, "emb.npy")}
 }
 
-// small trains on a beam file: 6 optimizer steps.
+// small trains on a beam file: 6 optimizer steps, without preflight.
 func small(data []string, more ...string) []string {
 	args := append([]string{"selector=v3", "threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1",
-		"report.plots=false"}, data...)
+		"report.plots=false", "preflight.enabled=false"}, data...)
 	return append(args, more...)
 }

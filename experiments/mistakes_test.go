@@ -183,11 +183,11 @@ func mistakes(t *testing.T) []mistake {
 		{"a table of integers", 5, 1, table(npyFile(t, "<i8", "(3, 2)", 48)), nil},
 		{"a table in JSON", 5, 1, table(beamPath), nil},
 		{"no data.embeddings", 5, 2, small(good[:2]), nil},
-		{"one candidate a query", 4, 1, rl(func(rs []beamRecord) {
+		{"one candidate a query", 4, 1, append(rl(func(rs []beamRecord) {
 			for i := range rs {
 				rs[i].Candidates = rs[i].Candidates[:1]
 			}
-		}), nil},
+		}), "preflight.enabled=true"), nil},
 		{"positions in pointer", 5, 1, rl(func(rs []beamRecord) {
 			for _, r := range rs {
 				for i, c := range r.Candidates {

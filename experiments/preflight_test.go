@@ -54,7 +54,7 @@ func TestPreflightChangesNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			on, off := folder(t), folder(t)
-			said := mustRun(t, append(args, "hydra.run.dir="+on)...)
+			said := mustRun(t, append(args, "preflight.enabled=true", "hydra.run.dir="+on)...)
 			mustRun(t, append(args, "preflight.enabled=false", "hydra.run.dir="+off)...)
 			if log := read(t, filepath.Join(on, "run.log")); !strings.Contains(log, "preflight: ") ||
 				!strings.Contains(log, "memory: largest step (") {
@@ -80,19 +80,20 @@ func TestPreflightChangesNothing(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	said := mustRun(t, tiny("dry_run=true", "hydra.run.dir="+dir)...)
+	said := mustRun(t, tiny("dry_run=true", "preflight.enabled=true", "hydra.run.dir="+dir)...)
 	if !regexp.MustCompile(`(?m)^preflight: \d+ checks, nothing found$`).MatchString(said.stdout) {
 		t.Errorf("stdout: %s", said.stdout)
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a dry run made its folder")
 	}
-	bad := run(t, tiny("dry_run=true", "rce.lr=1e-30", "hydra.run.dir="+dir)...)
+	bad := run(t, tiny("dry_run=true", "preflight.enabled=true", "rce.lr=1e-30", "hydra.run.dir="+dir)...)
 	if bad.code != 1 || !strings.Contains(bad.stdout, "parameters_do_not_move") || !strings.Contains(bad.stdout, "1 stop") ||
 		!strings.Contains(bad.stderr, "rce.lr is too small") {
 		t.Errorf("exit code %d\n%s%s", bad.code, bad.stdout, bad.stderr)
 	}
-	soft := mustRun(t, tiny("dry_run=true", "rce.lr=1e-30", "preflight.parameters_do_not_move.severity=note", "hydra.run.dir="+dir)...)
+	soft := mustRun(t, tiny("dry_run=true", "preflight.enabled=true", "rce.lr=1e-30",
+		"preflight.parameters_do_not_move.severity=note", "hydra.run.dir="+dir)...)
 	if !strings.Contains(soft.stdout, "note     rce: parameters_do_not_move") || !strings.Contains(soft.stdout, "1 note") {
 		t.Errorf("stdout: %s", soft.stdout)
 	}
@@ -103,7 +104,8 @@ func TestDryRun(t *testing.T) {
 func TestPreflightFindings(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	args := tiny("schedule=[rce]", "rce.lr=1e-30", "rce.epochs=1", "report.plots=false", "hydra.run.dir="+dir)
+	args := tiny("schedule=[rce]", "rce.lr=1e-30", "rce.epochs=1", "report.plots=false", "preflight.enabled=true",
+		"hydra.run.dir="+dir)
 	bad := run(t, args...)
 	if bad.code != 1 || !strings.Contains(bad.stderr, "stopped by parameters_do_not_move") {
 		t.Fatalf("exit code %d\n%s", bad.code, bad.stderr)
@@ -124,7 +126,7 @@ func TestPreflightFindings(t *testing.T) {
 func TestPreflightIsSoftForCompat(t *testing.T) {
 	t.Parallel()
 	rs := records()
-	said := mustRun(t, small(beams(t, rs), "exp=lever_plus_compat", "rce.lr=1e-30", "hydra.run.dir="+folder(t))...)
+	said := mustRun(t, small(beams(t, rs), "exp=lever_plus_compat", "rce.lr=1e-30", "preflight.enabled=true", "hydra.run.dir="+folder(t))...)
 	if !strings.Contains(said.stderr, "no weight moved") {
 		t.Errorf("stderr: %s", said.stderr)
 	}

@@ -13,9 +13,9 @@ import (
 
 // smallStudy is a study of summaries in seconds.
 func smallStudy(more ...string) []string {
-	return append([]string{"-m", "exp=summarize_study", "seed=0", "hydra.launcher.n_jobs=1", "data.summaries.train=48",
-		"data.summaries.val=16", "data.summaries.test=20",
-		"data.eval.train_queries=12", "seq2seq.scratch.d_model=32", "seq2seq.scratch.d_ff=48", "seq2seq.scratch.num_layers=1",
+	return append([]string{"-m", "exp=summarize_study", "seed=0", "hydra.launcher.n_jobs=1", "data.summaries.train=24",
+		"data.summaries.val=8", "data.summaries.test=8",
+		"data.eval.train_queries=8", "seq2seq.scratch.d_model=32", "seq2seq.scratch.d_ff=48", "seq2seq.scratch.num_layers=1",
 		"seq2seq.scratch.num_decoder_layers=1",
 		"seq2seq.generation.max_new_tokens=8", "report.plots=false", "sft.epochs=1", "preflight.enabled=false", "doctor.enabled=false"}, more...)
 }

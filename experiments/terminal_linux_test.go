@@ -201,7 +201,7 @@ func TestPrintedCommands(t *testing.T) {
 	root := filepath.Join(filepath.Dir(folder(t)), "it's `a` folder "+strings.Repeat("with blanks ", 6)+"$x")
 	path := func(name string) string { return filepath.Join(root, name) }
 	set := func(key, value string) string { return key + "='" + strings.ReplaceAll(value, "'", `\'`) + "'" }
-	once := tiny(set("hydra.run.dir", path("run")), "schedule=[rce]", "rce.epochs=1", "report.plots=false", "preflight.enabled=false")
+	once := tiny(set("hydra.run.dir", path("run")), "schedule=[rce]", "rce.epochs=1", "report.plots=false")
 	many := append([]string{"-m", set("hydra.sweep.dir", path("sweep")), "hydra/launcher=basic"}, once...)
 	many = slices.DeleteFunc(many, func(arg string) bool { return strings.HasPrefix(arg, "hydra.run.dir") })
 	mustRun(t, once...)

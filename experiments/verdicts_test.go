@@ -15,7 +15,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	t.Parallel()
 	data := beams(t, records())
 	model, out := folder(t), folder(t)
-	r := mustRun(t, small(data, "rce.lr=1e-30", "grpo.lr=1e-30", "preflight.enabled=false", "hydra.run.dir="+model)...) // no weight moves
+	r := mustRun(t, small(data, "rce.lr=1e-30", "grpo.lr=1e-30", "hydra.run.dir="+model)...) // no weight moves
 	if !strings.Contains(r.stdout, "best is the initial policy: no epoch did better by val_loss (") ||
 		!strings.Contains(r.stderr, "warning: best is the initial policy: it has val_loss ") {
 		t.Errorf("the console does not say it:\n%s\n%s", r.stdout, r.stderr)
@@ -31,7 +31,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	// What the loss calls worse may be better by the reward of the table: the console and the verdict say so.
 	other := folder(t)
 	r = mustRun(t, tiny("schedule=[rce]", "rce.epochs=5", "rce.lr=0.002", "data.shapes.train_queries=96", "data.shapes.val_queries=64",
-		"report.plots=false", "preflight.enabled=false", "checkpoint.best.metric=val_loss", "checkpoint.best.mode=max",
+		"report.plots=false", "checkpoint.best.metric=val_loss", "checkpoint.best.mode=max",
 		"hydra.run.dir="+other)...)
 	verdict, _, _ := strings.Cut(strings.ReplaceAll(read(t, filepath.Join(other, "report.md")), `\_`, "_"), "\n## ")
 	for _, want := range []string{"With checkpoint.best.metric=val_reward it would be rce epoch ",
@@ -48,7 +48,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	for _, seed := range []string{"seed=0", "seed=1"} {
 		dir := folder(t)
 		bounded = append(bounded, dir)
-		r = mustRun(t, small(data, "preflight.enabled=false", "checkpoint.best.kl_max=0", seed, "hydra.run.dir="+dir)...)
+		r = mustRun(t, small(data, "checkpoint.best.kl_max=0", seed, "hydra.run.dir="+dir)...)
 		report = strings.ReplaceAll(read(t, filepath.Join(dir, "report.md")), `\_`, "_")
 		if said := "o epoch has val_kl ≤ 0 (checkpoint.best.kl_max)"; strings.Count(report, said) < 3 || !strings.Contains(r.stdout, said) ||
 			strings.Contains(report+r.stdout, "did better") {
@@ -77,7 +77,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 func TestThePresetBoundsNoKL(t *testing.T) {
 	t.Parallel()
 	data, dir := beams(t, records()), folder(t)
-	mustRun(t, small(append(data, "exp=okvqa_v3", "rce.lr=0.1", "rce.epochs=3", "preflight.enabled=false", "data.train_ratio=0.5",
+	mustRun(t, small(append(data, "exp=okvqa_v3", "rce.lr=0.1", "rce.epochs=3", "data.train_ratio=0.5",
 		"checkpoint.best.metric=val_kl", "checkpoint.best.mode=max", "hydra.run.dir="+dir))...)
 	summary, err := record.ReadSummary(dir)
 	if err != nil {
@@ -178,7 +178,7 @@ func TestEvaluationsCountImages(t *testing.T) {
 func TestARunKnowsItsClusters(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "data.eval.train_queries=48", "report.plots=false", "preflight.enabled=false",
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "data.eval.train_queries=48", "report.plots=false",
 		"hydra.run.dir="+dir)...)
 	evals := evaluations(t, dir)
 	for _, name := range []string{"train/random/reward", "train/init/accuracy", "train/best/reward"} {

@@ -32,8 +32,9 @@ type CheckpointOptions struct {
 
 // BestOptions names the metric that decides.
 type BestOptions struct {
-	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss
-	Metric *string `koanf:"metric" enum:"val_loss,val_reward,val_accuracy,val_recorded_reward,val_kl,val_advantage" also:"metric_for_best_model"`
+	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss; reward =
+	// val_reward where selections can be scored, else val_recorded_reward
+	Metric *string `koanf:"metric" enum:"reward,val_loss,val_reward,val_accuracy,val_recorded_reward,val_kl,val_advantage" also:"metric_for_best_model"`
 	// max or min; null = max, or min for losses and val_kl
 	Mode *string `koanf:"mode" enum:"max,min"`
 	// only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound
@@ -84,7 +85,7 @@ type rule struct {
 	klMax  number
 }
 
-// newRule resolves the defaults: val_reward where selections can be scored, else val_loss.
+// newRule resolves what depends on canScore, whether selections have a reward: the default, and the metric reward.
 func newRule(o BestOptions, canScore bool) rule {
 	r := rule{metric: "val_loss", sign: -1, klMax: number(math.Inf(1))}
 	if canScore {
@@ -92,9 +93,14 @@ func newRule(o BestOptions, canScore bool) rule {
 	}
 	if o.Metric != nil {
 		r.metric, r.sign = *o.Metric, 1
-		if *o.Metric == "val_loss" || *o.Metric == "val_kl" {
-			r.sign = -1
-		}
+	}
+	switch {
+	case r.metric == "reward" && canScore:
+		r.metric = "val_reward"
+	case r.metric == "reward":
+		r.metric = "val_recorded_reward"
+	case r.metric == "val_loss" || r.metric == "val_kl":
+		r.sign = -1
 	}
 	if o.Mode != nil {
 		r.sign = 1

@@ -36,6 +36,7 @@ func TestBest(t *testing.T) {
 			{Phase: "rce", Epoch: 2, File: "b", Value: number(math.NaN()), KL: 1}}, "a", true},
 		{"ties within a phase go to the lowest loss", BestOptions{}, true, []bestCandidate{{Phase: "sft", File: "a", Loss: 3},
 			{Phase: "sft", File: "b", Loss: 2}, {Phase: "sft", File: "c", Loss: 2}, {Phase: "grpo", File: "d", Loss: 1}}, "b", true},
+		{"reward is the recorded one where nothing scores", BestOptions{Metric: new("reward")}, false, h, "b", true},
 		{"mode min", BestOptions{Metric: new("val_reward"), Mode: new("min")}, true, h, "init", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -52,6 +53,11 @@ func TestBest(t *testing.T) {
 	}{{nil, "a", false}, {new(0.2), "a", false}, {new(0.05), "c", true}} {
 		if nearest, none := newRule(BestOptions{KLMax: tc.klMax}, true).outside(h); nearest.File != tc.nearest || none != tc.none {
 			t.Errorf("kl_max %v: nearest trained candidate %s, outside %v; want %s, %v", tc.klMax, nearest.File, none, tc.nearest, tc.none)
+		}
+	}
+	for canScore, want := range map[bool]string{true: "val_reward", false: "val_recorded_reward"} {
+		if r := newRule(BestOptions{Metric: new("reward")}, canScore); r.metric != want || r.sign != 1 {
+			t.Errorf("metric reward, selections scored: %v: %s, sign %v; want the largest %s", canScore, r.metric, r.sign, want)
 		}
 	}
 	if n := newRule(BestOptions{KLMax: new(1.0)}, true).choose(h).stale(h, "grpo"); n != 2 {

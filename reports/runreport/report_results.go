@@ -28,7 +28,10 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		}
 		text := fmt.Sprintf("Best checkpoint by %s (%s): %s, %s, [%s](%s).", page.Plain(b.Metric), b.Mode, page.Sig(float64(b.Value), 4), where,
 			page.Plain(b.Checkpoint), b.Checkpoint)
-		d.Paragraph("%s", text+page.Plain(remarks(b)))
+		if more := remarks(b); more != "" {
+			text += " " + page.Plain(more)
+		}
+		d.Paragraph("%s", text)
 	}
 	if len(stages) == 0 {
 		return

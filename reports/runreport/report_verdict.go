@@ -31,10 +31,19 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		entries = whyUntrained(s.Best, stages)
 		answer, entries = entries[0], entries[1:]
 	}
-	for _, g := range gains {
-		entries = append(entries, fmt.Sprintf("Over %s: %s.", g.over, g.by.Entry(metric)))
+	said := map[string]bool{} // why a gain is rough is the same for most
+	entry := func(p stats.Paired) string {
+		if why := p.Rough; said[why] {
+			p.Rough = "as above"
+		} else if why != "" {
+			said[why] = true
+		}
+		return p.Entry(metric)
 	}
-	entries = append(entries, lastPhase(table)...)
+	for _, g := range gains {
+		entries = append(entries, fmt.Sprintf("Over %s: %s.", g.over, entry(*g.by)))
+	}
+	entries = append(entries, lastPhase(table, entry)...)
 	entries = append(entries, scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
 	if b := s.Best; b != nil && !b.Untrained() && stage.Policy == record.PolicyBest {
 		entries = append(entries, fmt.Sprintf("The best checkpoint was chosen by %s (checkpoint.best.metric).", b.Metric)+remarks(b))
@@ -123,12 +132,11 @@ func whyUntrained(best *record.BestSummary, stages []record.StageResult) []strin
 }
 
 // lastPhase says what the last phase of a table is worth by itself: its policy against that of the phase before.
-func lastPhase(table []record.StageResult) []string {
+func lastPhase(table []record.StageResult, entry func(stats.Paired) string) []string {
 	for i, s := range slices.Backward(table) {
 		if s.OverPrevious != nil {
 			before := table[i-1] // phases stand in the order in which they ended
-			return []string{fmt.Sprintf("What the last phase added, %s over %s: %s.", s.Subject(), before.Subject(),
-				s.OverPrevious.Entry(results.MetricName(s.Metric)))}
+			return []string{fmt.Sprintf("What the last phase added, %s over %s: %s.", s.Subject(), before.Subject(), entry(*s.OverPrevious))}
 		}
 	}
 	return nil

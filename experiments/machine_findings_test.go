@@ -10,7 +10,8 @@ import (
 func TestMemoryFindingIsKept(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "preflight.memory.limit=1e-9", "report.plots=false", "hydra.run.dir="+dir)...)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "preflight.enabled=true", "preflight.memory.limit=1e-9", "report.plots=false",
+		"hydra.run.dir="+dir)...)
 	for file, want := range map[string]bool{"summary.json": true, "report.md": true, "metrics.jsonl": false} {
 		if got := strings.Contains(read(t, filepath.Join(dir, file)), "largest shapes takes"); got != want {
 			t.Errorf("%s says what the step takes: %v, want %v", file, got, want)

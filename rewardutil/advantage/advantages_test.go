@@ -121,7 +121,15 @@ func TestMethodsConform(t *testing.T) {
 		for _, method := range methods() {
 			name := fmt.Sprint(method.Name, " trial ", trial)
 			same := func(promise string, got, want []float64, tolerance float64) {
-				t.Run(name+": "+promise, func(t *testing.T) { golden.Close(t, got, want, tolerance) })
+				t.Helper()
+				kept := false
+				defer func() {
+					if !kept {
+						t.Errorf("%s: the method does not keep its promise: %s", name, promise)
+					}
+				}()
+				golden.Close(t, got, want, tolerance)
+				kept = !t.Failed()
 			}
 			o := advOptions(method.Name)
 			base, stats := Compute(rewards, valid, B, G, o)

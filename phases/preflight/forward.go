@@ -54,11 +54,17 @@ func (p *probe) forward(m phases.Metrics) {
 		at[0], at[1], b.B())
 }
 
-// differ is the largest difference of two lists and the pair that has it; NaN where one of them is no number. Numbers beyond 100 are
-// rounded in proportion: there a difference counts as a share.
+// differ is the largest difference of two lists and the pair that has it; NaN where one of them is no number. Where numbers beyond 10 are
+// among them, differences count in tenths of the largest: float32 rounds the scores that such log-probabilities come from in proportion.
 func differ(a, b []float64) (d float64, at [2]float64) {
+	unit := 1.0
+	for _, x := range a {
+		if !math.IsInf(x, 0) {
+			unit = max(unit, math.Abs(x)/10)
+		}
+	}
 	for i := range a {
-		x := math.Abs(a[i]-b[i]) / max(1, math.Abs(a[i])/100)
+		x := math.Abs(a[i]-b[i]) / unit
 		if a[i] == b[i] {
 			x = 0
 		}

@@ -3,6 +3,7 @@ package preflight
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,7 +42,13 @@ func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32
 	}
 	p.reaches = append(p.reaches, r)
 	if limit := p.opt.StepTooLarge.Limit; once > limit {
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: p.Name + ".lr", Value: once, Limit: limit,
+		key := p.Name + ".lr"
+		if p.Scale != nil {
+			if of, _, _ := p.Scale(); of != "" {
+				key = of
+			}
+		}
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: key, Value: once, Limit: limit,
 			Message: r.first + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
 	}
 }
@@ -76,7 +83,8 @@ func (r *Report) tooFew(t Trial) {
 	}
 }
 
-// remedy says what to type so that the phase comes so many times as far.
+// remedy says what to type so that the phase comes so many times as far. The scale comes first where steps are too large: a lower rate
+// alone leaves a policy that is certain of what it chose before it learnt.
 func (t Trial) remedy(s Stage, factor float64) string {
 	const highest, hopeless = 0.05, 1000 // rates above it are nobody's; factors that no option mends
 	var ways []string
@@ -92,7 +100,10 @@ func (t Trial) remedy(s Stage, factor float64) string {
 	}
 	if t.Scale != nil {
 		if key, value, why := t.Scale(); key != "" {
-			ways = append(ways, fmt.Sprintf("%s=%s in place of %g (%s)", key, short(factor*value), value, why))
+			scale := fmt.Sprintf("%s=%s in place of %g (%s)", key, short(factor*value), value, why)
+			if ways = append(ways, scale); factor < 1 {
+				slices.Reverse(ways)
+			}
 		}
 	}
 	return strings.Join(ways, ", or ")

@@ -94,3 +94,21 @@ func TestSixteenBits(t *testing.T) {
 		}
 	}
 }
+
+// Rounding grows with the numbers that are rounded; dropout is no rounding at any size.
+func TestDifferencesCountInProportion(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		a, b []float64
+		same bool
+	}{
+		{"rounding of large ones", []float64{-486.6787, -3}, []float64{-486.6794, -3}, true},
+		{"dropout among large ones", []float64{-486.6787, -3}, []float64{-486.6787, -3.4}, false},
+		{"a difference of small ones", []float64{-5, -3}, []float64{-5.001, -3}, false},
+		{"never chosen", []float64{math.Inf(-1), -3}, []float64{math.Inf(-1), -3}, true},
+	} {
+		if d, at := differ(tc.a, tc.b); (d < 1e-4) != tc.same {
+			t.Errorf("%s: %g at %v, want the same: %v", tc.name, d, at, tc.same)
+		}
+	}
+}

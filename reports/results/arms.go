@@ -232,7 +232,7 @@ func (c ArmComparison) Sentence(what, against, metric string) string {
 	if c.Questions > c.N {
 		ways = append(ways, page.Plural(stats.RoundUp(c.Questions), "question"))
 	}
-	if c.SeedsNeeded > min(c.Seeds, c.SeedsOf) {
+	if n := min(c.Seeds, c.SeedsOf); n > 2 && c.SeedsNeeded > n { // of the spread over two seeds too little is known
 		ways = append(ways, page.Plural(stats.RoundUp(c.SeedsNeeded), "seed"))
 	}
 	if len(ways) > 0 {

@@ -76,20 +76,24 @@ func (v *View) hasSeeds() bool {
 	return slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 })
 }
 
-// gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better.
+// gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better, or worse.
 func (v *View) gainCells(s *setting) []string {
 	var gains []float64
-	better := 0
+	counts := map[stats.Verdict]int{}
 	for _, j := range s.jobs {
 		if g, ok := v.gains[j.Number]; ok && j.State == record.StateDone {
-			gains, better = append(gains, g.mean), better+stats.BoolInt(g.better)
+			gains = append(gains, g.mean)
+			counts[g.verdict]++
 		}
 	}
 	if len(gains) == 0 {
 		return []string{"–", "–"}
 	}
-	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }),
-		fmt.Sprintf("better in %d of %d", better, len(gains))}
+	verdict := fmt.Sprintf("better in %d of %d", counts[stats.Better], len(gains))
+	if n := counts[stats.Worse]; n > 0 {
+		verdict += fmt.Sprintf(", worse in %d", n)
+	}
+	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }), verdict}
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.

@@ -133,10 +133,10 @@ type View struct {
 
 // seedGain is what a job's summary.json says of its best policy against a baseline.
 type seedGain struct {
-	over   string // similarity, majority or random
-	split  string // where it was measured
-	mean   float64
-	better bool // the verdict
+	over    string // similarity, majority or random
+	split   string // where it was measured
+	mean    float64
+	verdict stats.Verdict
 }
 
 // newView sorts jobs and settings. Gains are read by readGains.
@@ -223,7 +223,7 @@ func readGain(dir string) (gain *seedGain, compares bool, err error) {
 	if r := runreport.PlannedResult(summary.Evaluations); r != nil {
 		for _, y := range results.YardsticksOf(results.TableOf(summary.Evaluations, *r)) {
 			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && y.Policy != record.PolicyInit {
-				gain = &seedGain{y.Short, r.Split, p.Mean, p.Verdict == stats.Better}
+				gain = &seedGain{y.Short, r.Split, p.Mean, p.Verdict}
 				break
 			}
 		}

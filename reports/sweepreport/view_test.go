@@ -11,6 +11,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
 )
 
 // A sweep whose jobs left run folders: gains over similarity come from their summaries.
@@ -119,6 +120,19 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 	if strings.Contains(first, "gain over") || !strings.Contains(second, "gain over similarity on dev") ||
 		!strings.Contains(second, "better in 1 of 1 |") || !strings.Contains(second, "better in 2 of 2 |") {
 		t.Errorf("the objective on val and gains on dev, of 2 and 1 jobs, in two tables:\n%s", settings)
+	}
+}
+
+// A setting that loses is said to lose.
+func TestGainCellsCountBothVerdicts(t *testing.T) {
+	v := &View{gains: map[int]seedGain{0: {mean: -0.1, verdict: stats.Worse}, 1: {mean: 0.3, verdict: stats.Better},
+		2: {mean: 0.1, verdict: stats.NotSeparable}}}
+	var s setting
+	for number := range 3 {
+		s.jobs = append(s.jobs, Job{Number: number, State: record.StateDone})
+	}
+	if cells := v.gainCells(&s); cells[1] != "better in 1 of 3, worse in 1" {
+		t.Errorf("got %q", cells)
 	}
 }
 

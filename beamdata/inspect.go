@@ -42,7 +42,7 @@ func (in *Inspection) add(name, format string, args ...any) {
 // Write prints the inspection as aligned lines.
 func (in Inspection) Write(w io.Writer) {
 	if in.Format == "" {
-		in.Format = "unreadable"
+		in.Format = "refused"
 	}
 	fmt.Fprintf(w, "%s: %s\n", in.Path, in.Format)
 	width := 0

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -42,13 +43,8 @@ func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32
 	}
 	p.reaches = append(p.reaches, r)
 	if limit := p.opt.StepTooLarge.Limit; once > limit {
-		key := p.Name + ".lr"
-		if p.Scale != nil {
-			if of, _, _ := p.Scale(); of != "" {
-				key = of
-			}
-		}
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: key, Value: once, Limit: limit,
+		scale, _, _ := p.scaled()
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: cmp.Or(scale, p.Name+".lr"), Value: once, Limit: limit,
 			Message: r.first + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
 	}
 }
@@ -98,15 +94,21 @@ func (t Trial) remedy(s Stage, factor float64) string {
 	if rate := factor * s.Rate; rate <= highest {
 		ways = append(ways, fmt.Sprintf("%s.lr=%s", s.Name, short(rate)))
 	}
-	if t.Scale != nil {
-		if key, value, why := t.Scale(); key != "" {
-			scale := fmt.Sprintf("%s=%s in place of %g (%s)", key, short(factor*value), value, why)
-			if ways = append(ways, scale); factor < 1 {
-				slices.Reverse(ways)
-			}
+	if key, value, why := t.scaled(); key != "" {
+		scale := fmt.Sprintf("%s=%s in place of %g (%s)", key, short(factor*value), value, why)
+		if ways = append(ways, scale); factor < 1 {
+			slices.Reverse(ways)
 		}
 	}
 	return strings.Join(ways, ", or ")
+}
+
+// scaled is Scale where there is one, else no key.
+func (t Trial) scaled() (key string, value float64, why string) {
+	if t.Scale == nil {
+		return "", 0, ""
+	}
+	return t.Scale()
 }
 
 // short writes a number with one digit that counts, and without an exponent where that is readable.

@@ -1,6 +1,7 @@
 package board
 
 import (
+	"cmp"
 	"encoding/json"
 	"math"
 	"os"
@@ -206,14 +207,8 @@ func finite(x float64) *float64 {
 
 // live fills an entry from the rows of a run that has not ended.
 func (b *Board) live(e *entry) {
-	var overrides []string
-	readYAML(filepath.Join(e.dir, ".hydra", "overrides.yaml"), &overrides)
-	e.Overrides = overrides
-	for _, o := range overrides {
-		if name, ok := strings.CutPrefix(o, "exp="); ok {
-			e.Title = name
-		}
-	}
+	e.Overrides, _ = record.Overrides(e.dir) // of one that cannot be read nothing is shown
+	e.Title = cmp.Or(record.ExperimentOf(e.Overrides), e.Title)
 	err := b.rows(e.ID, e.dir, func(c *curves.Curves, complete bool) {
 		e.Start, e.Updated = c.Started, c.Updated
 		if info, err := os.Stat(filepath.Join(e.dir, configFile)); err == nil && e.Start == 0 { // the newest, before its first row

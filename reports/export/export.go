@@ -6,6 +6,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -94,14 +95,8 @@ func (r *Run) begun() error {
 	if err != nil {
 		return err
 	}
-	title := settings["task"]
-	for _, o := range overrides {
-		if name, ok := strings.CutPrefix(o, "exp="); ok {
-			title = name
-		}
-	}
 	r.set("task", settings["task"])
-	r.set("title", title)
+	r.set("title", cmp.Or(record.ExperimentOf(overrides), settings["task"]))
 	r.set("seed", typed(settings["seed"]))
 	if info, err := os.Stat(filepath.Join(r.Dir, ".hydra", "config.yaml")); err == nil {
 		r.set("start", info.ModTime().UTC().Format(time.RFC3339))

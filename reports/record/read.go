@@ -198,6 +198,16 @@ func Overrides(dir string) (overrides []string, err error) {
 	return overrides, err
 }
 
+// ExperimentOf returns the experiment that overrides choose, exp=NAME; "" without one.
+func ExperimentOf(overrides []string) (name string) {
+	for _, o := range overrides {
+		if chosen, ok := strings.CutPrefix(o, "exp="); ok {
+			name = chosen
+		}
+	}
+	return name
+}
+
 // readIfThere reads a file. One that is absent is nil.
 func readIfThere(path string) ([]byte, error) {
 	data, err := os.ReadFile(path)

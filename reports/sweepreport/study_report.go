@@ -18,10 +18,8 @@ import (
 
 // studyTitle names the study by its configuration where the overrides do.
 func (v *View) studyTitle() string {
-	for _, o := range v.common {
-		if name, ok := strings.CutPrefix(o, "exp="); ok {
-			return "Study " + name
-		}
+	if name := record.ExperimentOf(v.common); name != "" {
+		return "Study " + name
 	}
 	return cmp.Or(v.opt.Title, "Study")
 }

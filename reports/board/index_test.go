@@ -78,3 +78,17 @@ func TestIndexVersionIsCountedOn(t *testing.T) {
 	}
 	golden.File(t, "testdata/index.txt", []byte(kept))
 }
+
+// Runs that a first look has left for the next are in the index as soon as the last of them is read, however few they are.
+func TestIndexHoldsTheLast(t *testing.T) {
+	root := t.TempDir()
+	finishedRun(t, filepath.Join(root, "run"), 0.1)
+	b := boardOf(root)
+	b.reading = 1 // left by the look before
+	b.Scan(true)
+	again := boardOf(root)
+	again.loadIndex()
+	if len(again.runs) != 1 {
+		t.Errorf("the index has %d runs, want 1", len(again.runs))
+	}
+}

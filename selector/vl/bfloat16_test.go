@@ -27,7 +27,8 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 		onCPU   [3]float64
 	}{
 		{name: "texts", prompts: slices.Repeat([]string{"random"}, 8), onCPU: [3]float64{1.45, 1.20, 1.41}},
-		{name: "pictures", prompts: []string{"one_image", "two_images", "big_image", "video", "image_and_video"}, onCPU: [3]float64{1.36, 1.72, 1.44}},
+		{name: "pictures", prompts: []string{"one_image", "two_images", "big_image", "video", "image_and_video"},
+			onCPU: [3]float64{1.36, 1.72, 1.44}},
 		{name: "all weights", prompts: []string{"random", "one_image", "two_images", "big_image", "video", "image_and_video"}, all: true,
 			onCPU: [3]float64{1.42, 1.48, 1.70}},
 	} {

@@ -342,6 +342,11 @@ func TestResumeElsewhere(t *testing.T) {
 	if err := os.Rename(here+"2", here); err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join(home, "beams.json")
+	text := read(t, file)
+	write(t, file, strings.Replace(text, `"vqa_acc_score":0.6`, `"vqa_acc_score":0.7`, 1))
+	refused(t, startWith(t, elsewhere, nil, "resume", "../run").wait(), 2, "the data are not those", "--rerun")
+	write(t, file, "\n"+text) // the same content
 	r := startWith(t, elsewhere, nil, "resume", "../run")
 	r.until(func() bool { return strings.Contains(r.stderr.String(), "rce   epoch ") })
 	if text := r.stderr.String(); strings.Contains(text, "run: ") {

@@ -239,7 +239,7 @@ func (b *Board) readChanged(all bool) {
 	begin := time.Now()
 	left += b.readUnknown(unknown, func() bool { return all || time.Since(begin) < readAtOnce })
 	b.changed(func() { b.reading = left })
-	if b.unsaved >= 500 || b.unsaved > 0 && unread && left == 0 { // the last of a long list are saved with the rest, however many they are
+	if b.unsaved >= 500 || unread && left == 0 && !b.scanned.IsZero() { // what earlier looks left is saved with the rest, however little
 		b.saveIndex()
 	}
 }

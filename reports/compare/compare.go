@@ -288,6 +288,9 @@ func (t comparisonTable) Write(d *page.Document) {
 		header = append(header, ">gain over "+y.Short)
 	}
 	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
+	if note := stats.RoughNote(rows); note != "" {
+		d.Paragraph("%s", note)
+	}
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)
 	}

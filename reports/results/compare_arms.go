@@ -320,6 +320,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		rows = append(rows, row)
 	}
 	d.Table(header, rows)
+	if note := stats.RoughNote(rows); note != "" {
+		d.Paragraph("%s", note)
+	}
 	if len(sentences) > 0 {
 		d.List(sentences...)
 	}

@@ -36,15 +36,20 @@ func Yardsticks() []Yardstick {
 
 // YardsticksOf are those that a table shows, of those that it holds or its lines were compared with. A gain over a baseline that is worse
 // than drawing at random says little: random takes its place, and stands beside an initial policy that is worse. Elsewhere a sentence
-// has the gain over random.
-func YardsticksOf(table []record.StageResult) []Yardstick {
-	weak := BelowRandom(table)
+// has the gain over random. An order of recorded candidates that lists the best first, as the tables of all stages show, is an oracle's.
+func YardsticksOf(table, stages []record.StageResult) []Yardstick {
+	weak, oracle := BelowRandom(table), ListsBestFirst(stages)
 	return slices.DeleteFunc(Yardsticks(), func(y Yardstick) bool {
 		if !slices.ContainsFunc(table, func(r record.StageResult) bool { return r.Policy == y.Policy || *y.Gain(&r) != nil }) {
 			return true
 		}
-		if y.Policy == record.PolicyRandom {
+		switch y.Policy {
+		case record.PolicyRandom:
 			return len(weak) == 0
+		case record.PolicyRecorded:
+			if oracle {
+				return true
+			}
 		}
 		return y.Policy != record.PolicyInit && slices.ContainsFunc(weak, func(r record.StageResult) bool { return r.Policy == y.Policy })
 	})

@@ -1,10 +1,12 @@
 package results
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 func eval(split, policy, phase string, epoch int, scores ...float64) record.Evaluation {
@@ -126,7 +128,7 @@ func TestBaselinesBelowRandom(t *testing.T) {
 	} {
 		stages := table(tc.similarity, tc.initial)
 		var shown []string
-		for _, y := range YardsticksOf(stages) {
+		for _, y := range YardsticksOf(stages, stages) {
 			shown = append(shown, y.Short)
 		}
 		if got := strings.Join(shown, ", "); got != tc.shown {
@@ -145,6 +147,18 @@ func TestBaselinesBelowRandom(t *testing.T) {
 			} else if step != nil && (step.Mean < 0.05 || step.Mean > 0.15 || !step.Interval.Excludes(0)) {
 				t.Errorf("grpo over rce: %+v, want about 0.1", step)
 			}
+		}
+	}
+}
+
+// A recorded order that lists the best candidate first is an oracle and no baseline.
+func TestYardsticksOfABestFirstOrder(t *testing.T) {
+	table := []record.StageResult{{Policy: record.PolicyRecorded, Metric: "reward"},
+		{Policy: record.PolicyBest, Metric: "reward", OverRecorded: &stats.Paired{}}}
+	for top, want := range map[float64]int{1: 0, 0.4: 1} {
+		stages := append(slices.Clone(table), record.StageResult{Policy: record.PolicyRecorded, Metric: "top1_accuracy", Mean: top})
+		if got := len(YardsticksOf(table, stages)); got != want {
+			t.Errorf("top-1 accuracy %g: %d baselines, want %d", top, got, want)
 		}
 	}
 }

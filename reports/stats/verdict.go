@@ -2,6 +2,7 @@ package stats
 
 import (
 	"fmt"
+	"strings"
 
 	"fulcrum/reports/page"
 )
@@ -99,8 +100,24 @@ func (p Paired) numbers(metric string) string {
 	return text
 }
 
+// Dagger marks a verdict whose interval is rough.
+const Dagger = "†"
+
+// RoughNote explains the daggers of a table; "" where it has none.
+func RoughNote[T any](rows [][]T) string {
+	for _, row := range rows {
+		for _, cell := range row {
+			if strings.Contains(fmt.Sprint(cell), Dagger) {
+				return Dagger + " rough: the interval may be off, because questions are few, few of them changed, or the differences are " +
+					"strongly skewed."
+			}
+		}
+	}
+	return ""
+}
+
 // VerdictCell writes a verdict for a table, with what keeps the difference from one where its interval does not show
-// it, and whether its numbers are rough.
+// it, and a dagger where its numbers are rough: RoughNote goes below the table.
 func VerdictCell(p Paired) string {
 	text := string(p.Verdict)
 	switch doubt(p) {
@@ -111,7 +128,7 @@ func VerdictCell(p Paired) string {
 		text += " (permutations)"
 	}
 	if p.Rough != "" {
-		text += ", rough"
+		text += " " + Dagger
 	}
 	return text
 }

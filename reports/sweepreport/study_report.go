@@ -97,6 +97,9 @@ func (v *View) writeAnswers(d *page.Document) {
 	}
 	d.List(items...)
 	d.Table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">p (Holm)", "verdict"}, rows)
+	if note := stats.RoughNote(rows); note != "" {
+		d.Paragraph("%s", note)
+	}
 }
 
 // unusual names the measure of a question that is not asked of the reward on the held-out set.

@@ -92,4 +92,10 @@ func TestIndexHoldsTheLast(t *testing.T) {
 	if len(again.runs) != 1 {
 		t.Errorf("the index has %d runs, want 1", len(again.runs))
 	}
+	b = boardOf(filepath.Join(root, "run"))
+	b.reading, b.scanned = 1, time.Now().Add(-time.Hour)
+	b.Scan(true)
+	if _, err := os.Stat(filepath.Join(root, "run", curves.IndexFolder)); err == nil {
+		t.Error("an index of itself in a run folder")
+	}
 }

@@ -230,6 +230,7 @@ func TestResumeRefusals(t *testing.T) {
 	dir := folder(t)
 	p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
 	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state/state.json")) })
+	p.signalGroup(syscall.SIGSTOP) // it stays at work, however slow the other is
 	if r := run(t, "resume", dir); r.code != 2 || !strings.Contains(r.stderr, "another process is writing this run folder") {
 		t.Errorf("a resume beside the run: exit code %d: %s", r.code, r.stderr)
 	}

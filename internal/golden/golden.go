@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"fulcrum/internal/list"
 )
@@ -31,6 +32,16 @@ func Close(t testing.TB, got, want []float64, tol float64) {
 			t.Fatalf("value %d: got %.9g, want %.9g (difference %.3g, tolerance %.3g)", i, got[i], want[i], got[i]-want[i], tol)
 		}
 	}
+}
+
+// ProcessorTime returns what this process has used until now: unlike the clock's time it hardly depends on what else the machine does.
+func ProcessorTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // Device returns the device under test: FULCRUM_DEVICE, else the CPU.

@@ -260,7 +260,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		p, effect := "–", "–"
 		if e.paired != nil {
 			effect = page.Fixed(e.paired.Effect, 2)
-			p = strings.TrimPrefix(stats.PValue(e.paired.PHolm), "= ")
+			p = e.paired.PCell()
 			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, results.MetricName(t.metric)))+".")
 		}
 		if e.refused != "" {
@@ -287,6 +287,9 @@ func (t comparisonTable) Write(d *page.Document) {
 		header = append(header, ">gain over "+y.Short)
 	}
 	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
+	if note := stats.RoughNote(rows); note != "" {
+		d.Paragraph("%s", note)
+	}
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)
 	}

@@ -145,8 +145,10 @@ func (a *studyAnswer) Title() string {
 	return text
 }
 
-// answerWord is answerCell without a word about rough intervals.
-func answerWord(c *results.ArmComparison) string { return strings.TrimSuffix(answerCell(c), ", rough") }
+// answerWord is answerCell without the mark of rough intervals.
+func answerWord(c *results.ArmComparison) string {
+	return strings.TrimSuffix(answerCell(c), " "+stats.Dagger)
+}
 
 // answerCell marks an answer for a table.
 func answerCell(c *results.ArmComparison) string {

@@ -260,7 +260,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		p, effect := "–", "–"
 		if e.paired != nil {
 			effect = page.Fixed(e.paired.Effect, 2)
-			p = strings.TrimPrefix(stats.PValue(e.paired.PHolm), "= ")
+			p = e.paired.PCell()
 			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, results.MetricName(t.metric)))+".")
 		}
 		if e.refused != "" {

@@ -247,7 +247,7 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 		return "0", "–", "–", "same scores"
 	}
 	return fmt.Sprintf("%s [%s, %s]", page.Fixed(c.Mean, 4), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4)),
-		strings.TrimPrefix(stats.PValue(c.PHolm), "= "), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
+		c.PCell(), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
 }
 
 func (t ArmTable) Write(d *page.Document) {
@@ -342,10 +342,15 @@ func (t ArmTable) Highest() (name string, highest, first float64) {
 	return name, highest, first
 }
 
-// errorParts says how much of the standard error comes from where.
+// errorParts says how much of the standard error comes from where, and what so few seeds leave possible beyond their estimate: the
+// interval covers that too.
 func (c ArmComparison) errorParts() string {
 	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f.", c.SE, c.SeedSE)
+	text := fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f", c.SE, c.SeedSE)
+	if most := c.uncertainty.seedsAtMost(); most > c.SeedSE {
+		text += fmt.Sprintf("; so few seeds leave up to %.4f possible, and the interval covers that", most)
+	}
+	return text + "."
 }

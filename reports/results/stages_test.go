@@ -51,8 +51,9 @@ func TestStagesOrderAndReferences(t *testing.T) {
 		t.Errorf("best over init: %+v", best.OverInit)
 	}
 	rce, grpo := stages[3].OverInit, stages[4].OverInit
-	if best.OverInit.PHolm != best.OverInit.P || rce.PHolm < rce.P || grpo.PHolm < 2*grpo.P && grpo.PHolm < 1 && rce.PHolm < 2*rce.P {
-		t.Errorf("the planned comparison stands alone, the phases are corrected: best %g/%g, rce %g/%g, grpo %g/%g",
+	if best.OverInit.PHolm != best.OverInit.P || rce.PHolm < min(1, 2*rce.P) || rce.P == 1 && rce.Family != 2 || grpo.PHolm != grpo.P ||
+		grpo.Interval != best.OverInit.Interval {
+		t.Errorf("the planned comparison stands alone, also where it is a phase's; other phases are corrected: best %g/%g, rce %g/%g, grpo %g/%g",
 			best.OverInit.P, best.OverInit.PHolm, rce.P, rce.PHolm, grpo.P, grpo.PHolm)
 	}
 }

@@ -93,7 +93,7 @@ func (p Paired) everyQuestion() string {
 func (p Paired) numbers(metric string) string {
 	text := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s%s",
 		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4),
-		QuestionWords(p.N, p.Clusters), PValue(p.PHolm), p.Remarks())
+		QuestionWords(p.N, p.Clusters), p.PWords(), p.Remarks())
 	if p.Verdict == NotSeparable && p.Questions > p.N {
 		text += fmt.Sprintf("; a difference of this size would take about %s to settle", page.Plural(RoundUp(p.Questions), "question"))
 	}
@@ -133,12 +133,19 @@ func VerdictCell(p Paired) string {
 	return text
 }
 
-func PValue(p float64) string {
-	if p < 0.001 {
+// PWords writes the corrected p-value behind a p: < 0.001, = 0.012, ≤ 0.0024 where no more sign patterns were drawn than tell so much.
+func (p Paired) PWords() string {
+	switch {
+	case p.PHolm < 0.001:
 		return "< 0.001"
+	case p.PFloor && p.PHolm < 1:
+		return "≤ " + page.Sig(p.PHolm, 2)
 	}
-	return "= " + page.Sig(p, 2)
+	return "= " + page.Sig(p.PHolm, 2)
 }
+
+// PCell is PWords for a column of p-values.
+func (p Paired) PCell() string { return strings.TrimPrefix(p.PWords(), "= ") }
 
 // RoundUp keeps two digits: 12,345 questions are a guess of 13,000.
 func RoundUp(n int) int {

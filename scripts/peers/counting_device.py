@@ -49,8 +49,9 @@ POLICIES = {
         for model in ("t5", "bart")
     },
 }  # fmt: skip
-CASES = [("pointer", "rce"), ("pointer", "grpo"), ("vl", "sft"), ("vl", "rce"), ("vl", "grpo"), ("vl-bfloat16", "grpo"), ("t5", "sft"),
-         ("t5", "rce"), ("t5", "grpo"), ("bart", "grpo")]  # fmt: skip
+POLICIES["t5-passes"] = (POLICIES["t5"][0] + " grpo.num_iterations=2 grpo.kl.controller=proportional grpo.kl.update=step", *POLICIES["t5"][1:])
+CASES = [("pointer", "rce"), ("pointer", "grpo"), ("pointer", "grpo_online"), ("vl", "sft"), ("vl", "rce"), ("vl", "grpo"),
+         ("vl-bfloat16", "grpo"), ("t5", "sft"), ("t5", "rce"), ("t5", "grpo"), ("t5-passes", "grpo"), ("bart", "grpo")]  # fmt: skip
 
 
 class Device:
@@ -112,12 +113,13 @@ def test_a_step_has_no_copy_wait_or_allocation_for_a_token_or_a_parameter(device
         assert abs(b[k] - a[k]) < 1.5, (k, a, b)
     assert a["pageable"] == b["pageable"] == a["refused"] == 0
     assert max(a["allocations"], b["allocations"]) < 1.5  # a recorded generation's memory
-    generates = policy != "pointer" and phase != "sft"
-    assert b["waits"] <= (2 if generates else 1)
-    if policy == "pointer":  # its steps are graphs, whose numbers are read one step late, without a wait
+    # A step that samples waits for its completions: the numbers of the one before have come with them. What the pointer's GRPO keeps of the
+    # reference is read once for many steps.
+    assert b["waits"] == 1 or (policy, phase) == ("pointer", "grpo") and b["waits"] < 2, b
+    if policy == "pointer" and phase != "grpo_online":  # its steps are graphs, whose numbers are read one step late
         assert a["graphs"] == b["graphs"] == 1
     if (policy, phase) == ("pointer", "rce"):  # GRPO also computes the reference's numbers, once for many steps
-        assert (b["uploads"], b["readbacks"], b["launches"], b["waits"]) == (1, 1, 0, 0), b
+        assert (b["uploads"], b["readbacks"], b["launches"], b["waits"]) == (1, 1, 0, 1), b
 
 
 # Published shapes, cut down: words that only a language model reads, in bfloat16 with adapters, and pictures.

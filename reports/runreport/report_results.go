@@ -40,7 +40,11 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		baselineStory(stages))
 	for _, t := range resultTables(stages) {
 		first := t.rows[0]
-		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(heldOut(first.Split, "held-out questions")),
+		split := first.Split
+		if record.HeldOut(split) {
+			split += ", held out"
+		}
+		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(split),
 			run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, "question")),
 			run.Wording(page.Plural(first.Shots, "shot"), "answers of up to "+page.Plural(first.Shots, "token")))
 		header := []string{"policy", ">mean ± SE"}
@@ -52,14 +56,6 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 			d.Paragraph("%s", strings.Join(notes, " "))
 		}
 	}
-}
-
-// heldOut is what to call the questions of a split in a sentence: val, or held-out questions with the split's name.
-func heldOut(split, what string) string {
-	if record.HeldOut(split) {
-		return fmt.Sprintf("%s (%s)", what, split)
-	}
-	return split
 }
 
 // Tables are the result tables of a run's report.

@@ -22,9 +22,9 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	gains := gainsOf(stage, table, stages)
 	switch why := s.Best.RuledOut(); {
 	case !untrained(stage) && len(gains) == 0:
-		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", heldOut(stage.Split, "the held-out questions"), stage.Subject())
+		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", questionsOf(stage.Split), stage.Subject())
 	case !untrained(stage):
-		answer = fmt.Sprintf("On %s %s %s.", heldOut(stage.Split, "the held-out questions"), stage.Subject(), inWords(gains))
+		answer = fmt.Sprintf("On %s %s %s.", questionsOf(stage.Split), stage.Subject(), inWords(gains))
 	case why != "":
 		answer = page.Capital(why) + ". What training gained stands in the rows of the phases."
 	default:
@@ -76,6 +76,14 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		entries = slices.Insert(entries, 0, first)
 	}
 	return page.Plain(answer), entries
+}
+
+// questionsOf is what to call the questions of a split in a sentence: the held-out ones often have a file's name alone.
+func questionsOf(split string) string {
+	if record.HeldOut(split) {
+		return fmt.Sprintf("the held-out questions (%s)", split)
+	}
+	return split
 }
 
 // untrained says whether a line of a table is the policy that the run began with.

@@ -114,6 +114,9 @@ func (s *studySetting) compare(name, against, split, metric string, best bool) (
 		return nil, err.Error()
 	}
 	a.Name, b.Name = s.label(name), s.label(against)
+	if other := results.OtherRewards(this.runs[0], of.runs[0], split, metric); other.Cell != "" {
+		return nil, "the two " + other.Why
+	}
 	c, err := a.Against(b, stats.DefaultOptions())
 	if err != nil {
 		return nil, err.Error()

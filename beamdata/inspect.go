@@ -182,13 +182,7 @@ func (in *Inspection) embeddings() {
 	in.add("dim", "%d", t.Dim)
 	norms := t.Lengths(t.Rows)
 	in.spread("norm of a row", norms)
-	zero := 0
-	for _, n := range norms {
-		if n == 0 {
-			zero++
-		}
-	}
-	if zero > 0 {
+	if zero := len(norms) - len(slices.DeleteFunc(norms, func(n float64) bool { return n == 0 })); zero > 0 {
 		in.add("zero rows", "%d (they have no cosine)", zero)
 	}
 }

@@ -42,7 +42,7 @@ func unmoved(run *record.Run, stage *record.StageResult) string {
 	if !ok || share >= hardlyMoved || stage.OverInit != nil && stage.OverInit.Verdict == stats.Better {
 		return ""
 	}
-	return fmt.Sprintf("The policy hardly moved: by its KL on validation at most %s of the probability of its selections differs from the initial "+
-		"policy's (below %s is hardly). That is no sign that there is nothing to learn: a higher learning rate or longer rows of the "+
+	return fmt.Sprintf("The policy hardly moved: by its KL on validation at most %s of the probability of its selections differs from the "+
+		"initial policy's (below %s is hardly). That is no sign that there is nothing to learn: a higher learning rate or longer rows of the "+
 		"embeddings come first.", page.Percent(share), page.Percent(hardlyMoved))
 }

@@ -48,7 +48,8 @@ func TestHardlyMoved(t *testing.T) {
 // more questions.
 func TestFindingsOfOneCause(t *testing.T) {
 	found := []record.Finding{
-		{Check: "ratio_clipped", Severity: "note", Message: "99 % lie outside: more", Phase: "grpo", Epoch: 2, Step: 11, Key: "grpo.lr", Set: "grpo.lr=1e-4"},
+		{Check: "ratio_clipped", Severity: "note", Message: "99 % lie outside: more", Phase: "grpo", Epoch: 2, Step: 11, Key: "grpo.lr",
+			Set: "grpo.lr=1e-4"},
 		{Check: "ratio_clamped", Severity: "warning", Message: "12 % were cut: far away", Phase: "grpo", Epoch: 1, Step: 10, Key: "grpo.lr",
 			Set: "grpo.lr=1e-4"},
 		{Check: "ratio_clamped", Severity: "warning", Message: "another phase: x", Phase: "rce", Epoch: 1, Key: "rce.lr", Set: "rce.lr=1e-4"},
@@ -61,7 +62,8 @@ func TestFindingsOfOneCause(t *testing.T) {
 	}
 	run := &record.Run{Epochs: []record.Row{{Phase: "grpo", Epoch: 1, Fields: map[string]any{"clamp_fraction": 0.12}},
 		{Phase: "grpo", Epoch: 4, Fields: map[string]any{"clamp_fraction": 0.754, "clip_fraction": 0.99}}}}
-	if got := causes[0].atEnd(run); got != ". In the phase's last epoch: 75.4% of the log-ratios cut and 99.0% of the ratios outside the clip range" {
+	if got := causes[0].atEnd(run); got != ". In the phase's last epoch: 75.4% of the log-ratios cut and 99.0% of the ratios outside the "+
+		"clip range" {
 		t.Error(got)
 	}
 	open := &stats.Paired{N: 100, Mean: -0.04, Interval: stats.Interval{Low: -0.1, High: 0.02}, PHolm: 0.2, Changed: 90, Questions: 320,
@@ -70,7 +72,8 @@ func TestFindingsOfOneCause(t *testing.T) {
 	for _, s := range []*record.Summary{{}, {Findings: found}} {
 		_, entries := verdictOf(&record.Run{}, s, stages)
 		all := strings.Join(entries, "\n")
-		if warned := s.Findings != nil; strings.Contains(all, "to settle") == warned || strings.Contains(entries[0], "try `grpo.lr=1e-4`") != warned {
+		warned := s.Findings != nil
+		if strings.Contains(all, "to settle") == warned || strings.Contains(entries[0], "try `grpo.lr=1e-4`") != warned {
 			t.Errorf("warned %v:\n%s", warned, all)
 		}
 	}

@@ -54,6 +54,8 @@ build: native ## build bin/run and its libraries
 		echo "go   bin/run (the first build fetches modules and takes some minutes)"; n=$$($(GO) list -deps -f '{{if .Stale}}.{{end}}' ./cmd/run | wc -w); \
 		$(GO) build -v -buildvcs=$(VCS) -o bin/run ./cmd/run 2>&1 | { i=0; while IFS= read -r line; do case $$line in \
 		*[\ :#]*) echo "$$line";; *) (( ++i % 25 )) || echo "go   $$i of $$n packages";; esac; done; }; fi
+	@case ' $(or $(MAKECMDGOALS),build) ' in *' build '*) \
+		echo 'built bin/run and its libraries in bin/lib: "bin/run" prints examples and commands, "make run" starts a first run';; esac
 
 .PHONY: install
 install: build ## install the program with completion: make install PREFIX=/usr/local (DESTDIR too)

@@ -165,7 +165,7 @@ func TestAuditIsFast(t *testing.T) {
 	b.Audit(b.RCE, nil, auditLimits())
 	took := time.Since(begin)
 	t.Logf("%d queries in %v", n, took)
-	if took > 10*time.Second { // about 0.5 s on an idle machine
+	if took > time.Minute { // about 0.5 s on an idle machine
 		t.Errorf("%d queries took %v", n, took)
 	}
 }

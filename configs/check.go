@@ -199,6 +199,9 @@ func (c *checker) limits(f *field, n *Node, path string) {
 		if near := f.meant(n.Text); near != "" {
 			hint = " (did you mean " + near + "?)"
 		}
+		if free := f.member.Tag.Get("free"); free != "" && hint == "" {
+			hint = " (for a number of that name in your file: " + strings.TrimSuffix(path, f.key) + free + "=" + n.Text + ")"
+		}
 		c.fault(n, path, "want one of %s, got %s%s", strings.Join(f.enum, ", "), n.Text, hint)
 	}
 }

@@ -119,7 +119,7 @@ func TestLimits(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			start := time.Now()
 			err := tc.run()
-			if d := time.Since(start); d > 30*time.Second { // on a machine that does much else
+			if d := time.Since(start); d > time.Minute { // on a machine that does much else
 				t.Errorf("took %v", d)
 			}
 			if tc.want == "ok" {

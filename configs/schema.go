@@ -14,7 +14,8 @@ import (
 //
 // Struct tags: koanf:"key" (required; a field without it is not part of the config), enum:"a,b",
 // range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
-// values: for messages only). The field's doc comment says what the key means (option_help.go). Where the
+// values: for messages only), free:"key" (the neighbour that takes any name, where an enum does not: for
+// messages only). The field's doc comment says what the key means (option_help.go). Where the
 // names of an enum are those of a table, the struct has Choices() map[string][]string instead of the tag: the
 // names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a
 // map[string]T takes any keys, an interface takes anything. A

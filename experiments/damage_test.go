@@ -288,10 +288,12 @@ func TestLockIsRemoved(t *testing.T) {
 	dir := folder(t)
 	p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
 	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/init_epoch0.safetensors")) })
+	p.signal(syscall.SIGSTOP) // it stays at work, however slow the other is
 	if err := os.Remove(filepath.Join(dir, ".lock")); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, run(t, "resume", dir), 2, "another process is writing this run folder")
+	p.signal(syscall.SIGCONT)
 	if r := p.wait(); r.code != 0 {
 		t.Fatalf("exit code %d: %s", r.code, r.stderr)
 	}

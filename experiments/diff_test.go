@@ -105,6 +105,10 @@ func TestDiffSweeps(t *testing.T) {
 			t.Errorf("stdout lacks %q:\n%s", want, r.stdout)
 		}
 	}
+	if r := run(t, "diff", filepath.Join(a, "0"), a); r.code != 1 || !strings.Contains(r.stdout, "(one a job)") ||
+		!strings.Contains(r.stdout, "is a sweep and has no one configuration") {
+		t.Errorf("a job against its sweep ends with %d:\n%s%s", r.code, r.stdout, r.stderr)
+	}
 	if r := run(t, "diff", a, a); r.code != 0 {
 		t.Errorf("a sweep and itself: exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 	}

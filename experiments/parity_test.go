@@ -74,10 +74,8 @@ func (r *recording) overrides(t *testing.T) []string {
 	t.Helper()
 	file := func(name string) string { return golden.Shared(t, "parity", r.Config.Files[name]) }
 	out := []string{"exp=lever_plus_compat", "report.plots=false", "logging.tensorboard=false", "logging.progress=false",
-		"data.beams=" + file("beams"), "data.embeddings=" + file("emb"), "init.checkpoint=" + file("init_pt")}
-	if device := os.Getenv("FULCRUM_DEVICE"); device != "" { // a kit's check runs both
-		out = append(out, "device="+device)
-	}
+		"data.beams=" + file("beams"), "data.embeddings=" + file("emb"), "init.checkpoint=" + file("init_pt"),
+		"device=" + golden.Device()} // a kit's check runs both
 	set := map[string]string{}
 	for i := 0; i < len(r.Config.Argv); i++ {
 		key, ok := switches[r.Config.Argv[i]]

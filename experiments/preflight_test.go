@@ -97,6 +97,18 @@ func TestDryRun(t *testing.T) {
 	if !strings.Contains(soft.stdout, "note     rce: parameters_do_not_move") || !strings.Contains(soft.stdout, "1 note") {
 		t.Errorf("stdout: %s", soft.stdout)
 	}
+	jobs := run(t, tiny("-m", "dry_run=true", "preflight.enabled=true", "rce.lr=1e-3,1e-30", "hydra.sweep.dir="+dir)...)
+	if jobs.code != 1 || !strings.Contains(jobs.stdout, "nothing found\n#1 ") ||
+		!strings.Contains(jobs.stderr, "1 of 2 jobs would not start (#1)") {
+		t.Errorf("exit code %d\n%s%s", jobs.code, jobs.stdout, jobs.stderr)
+	}
+	jobs = run(t, tiny("-m", "dry_run=true", "hydra/sweeper=random", "rce.lr=interval(1e-4,1e-3)", "hydra.sweep.dir="+dir)...)
+	if jobs.code != 0 || !strings.HasSuffix(jobs.stdout, "2 jobs tried, nothing was trained or written\n") {
+		t.Errorf("exit code %d\n%s%s", jobs.code, jobs.stdout, jobs.stderr)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the dry run of a sweep made its folder")
+	}
 }
 
 // Findings are events before the first step, equal in equal runs, and stand in summary.json; a stop ends the run

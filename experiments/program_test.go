@@ -97,6 +97,9 @@ type result struct {
 	pid            int
 }
 
+// patience is how long a machine that is busy with other tests may take for what takes seconds.
+const patience = 5 * time.Minute
+
 // process is the program at work. It and its children end with the test.
 type process struct {
 	t              *testing.T
@@ -116,7 +119,7 @@ func startWith(t *testing.T, dir string, env []string, args ...string) *process 
 // startProgram starts a program built otherwise.
 func startProgram(t *testing.T, binary, dir string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, cmd: exec.Command(binary, args...), ended: make(chan struct{}), limit: 2 * time.Minute}
+	p := &process{t: t, cmd: exec.Command(binary, args...), ended: make(chan struct{}), limit: patience}
 	p.cmd.Args[0] = "run" // as it is called where it is installed, and as messages then name it
 	p.cmd.Dir, p.cmd.Env = dir, append(os.Environ(), env...)
 	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
@@ -168,7 +171,7 @@ func (p *process) wait() result {
 // until waits for ready, and reports false when the process ended before.
 func (p *process) until(ready func() bool) bool {
 	p.t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if ready() {
 			return true
 		}

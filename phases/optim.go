@@ -188,8 +188,7 @@ type OptimizerMetrics struct {
 func (l *Learner) rate(step int) float64 { return l.lr * l.sched.At(step, l.total) }
 
 // land reads the numbers of a step that was launched: the optimizer's, and what else was measured. Nothing has changed when a loss
-// or the gradient is not finite: that is a *NonFiniteError, unless the run allows it. A step that is traced changes nothing either. The
-// host waits for the device once a step (torchx.Read). sync
+// or the gradient is not finite: that is a *NonFiniteError, unless the run allows it. A step that is traced changes nothing either. sync
 func (l *Learner) land(f *flight) (m OptimizerMetrics, values [][]float64, err error) {
 	values = f.values()
 	lr := f.lr
@@ -204,7 +203,7 @@ func (l *Learner) land(f *flight) (m OptimizerMetrics, values [][]float64, err e
 	m = OptimizerMetrics{Loss: loss, GradNorm: norm, LR: lr, MomentNorm: math.Sqrt(values[1][0]), OptimizerSteps: f.steps}
 	if l.Params.Flat().OnCUDA() {
 		m.GraphShare = new(0.0)
-		if f.pending != nil {
+		if f.graph {
 			*m.GraphShare = 1
 		}
 	}

@@ -188,6 +188,8 @@ type Env struct {
 	Dir       string // run folder; checkpoints go to Dir/checkpoints
 	// ConfigHash stands in every checkpoint, so that a resume under another configuration is refused.
 	ConfigHash string
+	// DataHash stands in every state, so that a resume with other data is refused.
+	DataHash string
 	// Export is told of every checkpoint of a phase once it is saved, with the epoch's metrics: it may write
 	// the weights in another format too (checkpoint.format=pt). May be nil.
 	Export func(checkpoint, phase string, epoch int, metrics map[string]any) error

@@ -10,6 +10,8 @@ type Work struct {
 	Eager string
 	// Key is what else tells one sequence of operations from another.
 	Key string
+	// Late stages what only the numbers of the step before decide, beside samples that were drawn while it was under way; nil: nothing.
+	Late func()
 	// Passes makes the forward and backward passes. It returns the parts of the loss (scalars) and what else is to be measured.
 	Passes func() (losses, measured []torchx.Tensor)
 }
@@ -27,9 +29,10 @@ type At struct {
 	Queries           []int
 }
 
-// Pipeline makes the steps of a phase one after another. Where steps are CUDA graphs, the host launches the next one before it waits
-// for the numbers of this one, and stages the one after that beside it all: the device goes on while the host reads numbers, writes the
-// row and stages. A step that is refused stops those behind it on the device.
+// Pipeline makes the steps of a phase one after another. On CUDA the host prepares the next one before it waits for the numbers of this
+// one: where that samples, it waits for samples, and the numbers have come before them. Where steps are CUDA graphs, it also launches the
+// next one and stages the one after that beside it all: the device goes on while the host reads numbers, writes the row and stages. A step
+// that is refused stops those behind it on the device.
 type Pipeline[S any] struct {
 	ahead *staged[S] // the next step, launched if it can be
 	later *staged[S] // the one after it, which a goroutine stages
@@ -84,14 +87,14 @@ func (p *Pipeline[S]) drop(l *Learner) {
 	p.ahead, p.later, l.env.inFlight = nil, nil, false
 }
 
-// lookAhead launches the next step, if it can be, and has the one after it staged.
+// lookAhead prepares the next step, launches it, if it can be, and has the one after it staged then.
 func (p *Pipeline[S]) lookAhead(l *Learner, next []At, prepare Prepare[S]) {
 	p.ahead = p.staged(l, next[0], prepare)
-	if p.ahead.err == nil && (l.env.LookAhead || l.recorded(p.ahead.work) != nil) {
-		p.ahead.flight, p.ahead.err = l.launch(p.ahead.work, next[0].Step)
+	if w := p.ahead.work; p.ahead.err == nil && w.Late == nil && (l.env.LookAhead || l.recorded(w) != nil) {
+		p.ahead.flight, p.ahead.err = l.launch(w, next[0].Step)
 		l.env.inFlight = true
 	}
-	if len(next) < 2 {
+	if len(next) < 2 || !l.env.inFlight {
 		return
 	}
 	later := &staged[S]{step: next[1].Step, done: make(chan struct{})}
@@ -112,7 +115,7 @@ func (p *Pipeline[S]) staged(l *Learner, at At, prepare Prepare[S]) *staged[S] {
 		s = &staged[S]{step: at.Step}
 		s.make(at, prepare)
 	}
-	if s.err == nil {
+	if s.err == nil && s.work.Late == nil {
 		l.Optimizer.Stage(l.rate(at.Step), &s.work.Upload)
 	}
 	return s
@@ -129,8 +132,9 @@ func (s *staged[S]) make(at At, prepare Prepare[S]) {
 type flight struct {
 	lr      float64
 	steps   int             // of the optimizer, with this one
-	read    [][]float64     // numbers of a step that was made at once
-	pending *torchx.Pending // those of a graph
+	read    [][]float64     // its numbers
+	pending *torchx.Pending // they are under way, on CUDA
+	graph   bool            // it was launched as one
 }
 
 // values waits for the numbers. sync
@@ -141,20 +145,31 @@ func (f *flight) values() [][]float64 {
 	return f.pending.Read()
 }
 
-// launch makes a step whose rates are staged, or has its graph make it.
+// launch makes a step, or has its graph make it.
 func (l *Learner) launch(w *Work, step int) (*flight, error) {
 	f := &flight{lr: l.rate(step)}
+	if w.Late != nil {
+		w.Late()
+		l.Optimizer.Stage(f.lr, &w.Upload)
+	}
 	err := l.compute(w, f)
 	f.steps = l.Optimizer.Steps()
 	return f, err
 }
 
-// eager sends what the passes read and makes them.
-func (l *Learner) eager(w *Work, lr float64) ([][]float64, error) {
+// eager sends what the passes read and makes them. On CUDA nobody waits for their numbers here.
+func (l *Learner) eager(w *Work, f *flight) error {
+	defer torchx.Scope()()
 	w.Upload.Send(l.Params.Flat())
-	numbers, err := l.descend(w, lr)
+	numbers, err := l.descend(w, f.lr)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return torchx.Read(numbers...), nil
+	if !l.Params.Flat().OnCUDA() {
+		f.read = torchx.Read(numbers...)
+		return nil
+	}
+	packed, layout := torchx.Pack(numbers...)
+	f.pending = layout.Send(packed)
+	return nil
 }

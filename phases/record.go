@@ -24,12 +24,11 @@ const (
 	mostGraphs  = 4
 )
 
-// compute makes a step, or launches its graph. sync, without one
-func (l *Learner) compute(w *Work, f *flight) (err error) {
+// compute makes a step, or launches its graph.
+func (l *Learner) compute(w *Work, f *flight) error {
 	like := l.Params.Flat()
 	if !like.OnCUDA() || l.remark(w) {
-		f.read, err = l.eager(w, f.lr)
-		return err
+		return l.eager(w, f)
 	}
 	key := w.Key + w.Upload.Layout()
 	r := l.recordings[key]
@@ -43,14 +42,14 @@ func (l *Learner) compute(w *Work, f *flight) (err error) {
 		w.Upload.SendTo(r.room)
 		r.graph.Replay()
 		l.Optimizer.Replayed()
-		f.pending = r.of.Send(r.row)
+		f.pending, f.graph = r.of.Send(r.row), true
 		return nil
 	case r != nil && r.refused == nil && l.graphs() < mostGraphs:
 		defer torchx.OnSideStream(like)()
-		if f.read, err = l.eager(w, f.lr); err != nil {
+		if err := l.eager(w, f); err != nil {
 			return err
 		}
-		if failed := torchx.Try(func() error { return l.record(r, w, f.lr, f.read) }); failed != nil {
+		if failed := torchx.Try(func() error { return l.record(r, w, f) }); failed != nil {
 			r.free() // what cannot be recorded goes on as before
 			l.recordings[key] = &recording{refused: failed}
 		}
@@ -58,8 +57,7 @@ func (l *Learner) compute(w *Work, f *flight) (err error) {
 	case r != nil && r.refused != nil:
 		l.remark(&Work{Eager: r.refused.Error()})
 	}
-	f.read, err = l.eager(w, f.lr)
-	return err
+	return l.eager(w, f)
 }
 
 // recorded returns the graph of a step like w, or nil.
@@ -89,34 +87,23 @@ func (l *Learner) remark(w *Work) bool {
 }
 
 // record makes the graph of a step that has just been made.
-func (l *Learner) record(r *recording, w *Work, lr float64, values [][]float64) error {
+func (l *Learner) record(r *recording, w *Work, f *flight) error {
 	like := l.Params.Flat()
 	r.room = torchx.Own(w.Upload.Room(like))
-	n := 0
-	for _, v := range values {
-		n += len(v)
-	}
-	r.row = torchx.Own(torchx.FullLike(like, 0, torchx.Uint8, 8*n)) // float32 or float64
+	r.row = torchx.Own(torchx.FullLike(like, 0, torchx.Uint8, f.pending.Bytes()))
 	var err error
 	w.Upload.Open(r.room)
 	steps := l.Optimizer.Steps()
 	defer func() { l.Optimizer.Unrecorded(steps) }()
 	r.graph = torchx.Capture(nil, func() {
 		var numbers []torchx.Tensor
-		if numbers, err = l.descend(w, lr); err == nil {
+		if numbers, err = l.descend(w, f.lr); err == nil {
 			var packed torchx.Tensor
 			packed, r.of = torchx.Pack(numbers...)
-			torchx.Copy(torchx.Narrow(r.row, 0, 0, r.of.Bytes()), packed)
+			torchx.Copy(r.row, packed)
 		}
 	})
-	r.row = shortened(r.row, r.of.Bytes())
 	return err
-}
-
-// shortened is a view of the first n entries, owned in the place of x.
-func shortened(x torchx.Tensor, n int) torchx.Tensor {
-	defer x.Free()
-	return torchx.Own(torchx.Narrow(x, 0, 0, n))
 }
 
 func (l *Learner) graphs() int {

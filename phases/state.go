@@ -22,6 +22,7 @@ import (
 type position struct {
 	FormatVersion string `json:"format_version"`
 	ConfigHash    string `json:"config_hash"`
+	DataHash      string `json:"data_hash,omitempty"`
 
 	PhaseIndex int    `json:"phase_index"`
 	Phase      string `json:"phase"`
@@ -63,6 +64,9 @@ func (s *Saved) Completions() int { return s.pos.Completions }
 // ConfigHash is that of the configuration the state was saved under.
 func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }
 
+// DataHash is that of the data the state was saved with; "": an older program's.
+func (s *Saved) DataHash() string { return s.pos.DataHash }
+
 const stateSuffix = ".state"
 
 // sumsFile lists the SHA-256 of every file that a resume from a state reads, the checkpoints beside the
@@ -73,7 +77,7 @@ const sumsFile = "SHA256SUMS"
 // are the checkpoint that pos.Weights names, in mid-epoch a file of the folder.
 func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool) error {
 	s := phase.State()
-	pos.FormatVersion, pos.ConfigHash = formatVersion, env.ConfigHash
+	pos.FormatVersion, pos.ConfigHash, pos.DataHash = formatVersion, env.ConfigHash, env.DataHash
 	pos.Values, pos.OptimSteps = s.Values, s.OptimizerSteps
 	tmp, err := os.MkdirTemp(ckpt, "."+name+".tmp*")
 	if err != nil {

@@ -43,7 +43,7 @@ step doctor bin/run doctor
 cat "$out/doctor.log"
 step selftest bin/run selftest --device cpu
 cat "$out/selftest.log"
-for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/{pointer,tokens,vl,seq2seq} phases phases/{rce,grpo}; do
+for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/{pointer,tokens,vl,seq2seq,clip} phases phases/{rce,grpo}; do
 	step "golden-${package//\//-}" golden "$package"
 done
 step golden-parity golden experiments -test.run '^TestParity$' -test.v

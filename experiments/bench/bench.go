@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,8 +84,19 @@ type Measurement struct {
 func (m Measurement) PerSecond() float64 { return float64(m.Queries) / stat.Median(m.Wall) }
 func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Median(m.CPU) }
 
-// Run generates the data, measures and prints.
+// Run generates the data, measures and prints; what was measured before a failure or a signal too.
 func Run(ctx context.Context, opt Options, out io.Writer) error {
+	t := &table{opt: opt, machine: machine()}
+	err := t.measure(ctx, out)
+	if opt.Format == "specs" || err != nil && len(t.lines)+len(t.tokens)+len(t.shapes) == 0 {
+		return err
+	}
+	return cmp.Or(err, t.print(out))
+}
+
+// measure fills the table; under --format specs it prints what it would measure instead.
+func (t *table) measure(ctx context.Context, out io.Writer) error {
+	opt := t.opt
 	workloads, sizes, shapes, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
 	if err != nil {
 		return err
@@ -105,7 +117,6 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	table := &table{opt: opt, machine: machine()}
 	for _, w := range workloads {
 		if opt.Queries > 0 {
 			w.Data = w.Data.cut(opt.Queries)
@@ -126,28 +137,26 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		table.add(w, rows)
+		t.add(w, rows)
 	}
 	if opt.Format == "specs" {
 		return nil
 	}
-	var tokens []TokenLine
 	for _, w := range sizes {
 		lines, err := opt.tokenLines(ctx, w, cases)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		tokens = append(tokens, lines...)
+		t.tokens = append(t.tokens, lines...)
 	}
-	var published []ShapeMeasurement
 	for _, w := range shapes {
 		lines, err := opt.shapeLines(ctx, w, shapeCases)
+		t.shapes = append(t.shapes, lines...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}
-		published = append(published, lines...)
 	}
-	return table.print(out, tokens, published)
+	return nil
 }
 
 // files are the workload's own, or those of --data.

@@ -126,6 +126,22 @@ echo '{"results": [{"median_queries_per_s": 210, "median_queries_per_cpu_s": 200
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
+// TestWhatWasMeasuredIsKept: a measurement that fails, or is stopped, takes none of those before it away.
+func TestWhatWasMeasuredIsKept(t *testing.T) {
+	ours := fake(t, "ours", `case "$1" in *'"case":"step"'*) echo "run: CUDA out of memory" >&2; exit 1;; esac
+echo '{"workload":"qwen2_5_1_5b","case":"decode","seconds":2,"tokens_per_second":40000}'`)
+	var out bytes.Buffer
+	err := Run(context.Background(), Options{Workloads: []string{"qwen2_5_1_5b"}, Device: "cuda", Threads: 1, Repeats: 1, Passes: 1,
+		Format: "json", ShapeProgram: []string{ours}, Progress: &bytes.Buffer{}}, &out)
+	if err == nil || !strings.Contains(err.Error(), "qwen2_5_1_5b: step: CUDA out of memory") {
+		t.Errorf("got %v, want the fault of step", err)
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil || len(r.Shapes) != 2 {
+		t.Errorf("%v: %d shapes, want decode and update\n%s", err, len(r.Shapes), out.String())
+	}
+}
+
 func TestFaultsAreNamed(t *testing.T) {
 	failing := fake(t, "ours", `echo "run: device=cuda: no such thing" >&2; exit 2`)
 	good := Options{Queries: 70, Device: "cpu", Threads: 1, Repeats: 1, Passes: 1, Format: "table", Program: []string{failing},

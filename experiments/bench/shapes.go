@@ -159,7 +159,7 @@ func Peak(device string) float64 {
 	return 0
 }
 
-// shapeLines measures the cases of a shape in turns with the peer.
+// shapeLines measures the cases of a shape in turns with the peer. With an error come the lines of before it.
 func (o Options) shapeLines(ctx context.Context, w ShapeWorkload, cases []ShapeCase) (lines []ShapeMeasurement, err error) {
 	if w, err = w.Resized(o.Sizes); err != nil {
 		return nil, err
@@ -174,19 +174,25 @@ func (o Options) shapeLines(ctx context.Context, w ShapeWorkload, cases []ShapeC
 			programs = append(programs, []string{o.Python, o.ShapePeer, string(spec)})
 		}
 		found := make([][]ShapeMeasurement, len(programs))
+		end := func() {
+			for _, ms := range found {
+				if len(ms) > 0 {
+					lines = append(lines, middle(ms))
+				}
+			}
+		}
 		for repeat := range o.Repeats {
 			for i, program := range programs {
 				fmt.Fprintf(o.Progress, "%s %s %d/%d%s\n", w.Name, c.Name, repeat+1, o.Repeats, []string{"", ", the peer"}[i])
 				var m ShapeMeasurement
 				if err := ask(ctx, &m, func() bool { return m.Seconds > 0 }, program...); err != nil {
+					end()
 					return lines, fmt.Errorf("%s: %w", c.Name, err)
 				}
 				found[i] = append(found[i], m)
 			}
 		}
-		for _, ms := range found {
-			lines = append(lines, middle(ms))
-		}
+		end()
 	}
 	return lines, nil
 }

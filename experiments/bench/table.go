@@ -20,6 +20,8 @@ type table struct {
 	opt     Options
 	machine string
 	lines   []Line
+	tokens  []TokenLine
+	shapes  []ShapeMeasurement
 }
 
 // Line is one row of the table: medians over the repeats.
@@ -110,16 +112,17 @@ func Reprint(raw []byte, format string, out io.Writer) error {
 	for i := range r.Rows {
 		r.Rows[i].libtorch, r.Rows[i].device, r.Rows[i].threads = r.Libtorch, r.Device, r.Threads
 	}
-	t := &table{opt: Options{Format: format, Device: r.Device, Threads: r.Threads, Repeats: r.Repeats}, machine: r.Machine, lines: r.Rows}
-	return t.print(out, r.Tokens, r.Shapes)
+	t := &table{opt: Options{Format: format, Device: r.Device, Threads: r.Threads, Repeats: r.Repeats}, machine: r.Machine, lines: r.Rows,
+		tokens: r.Tokens, shapes: r.Shapes}
+	return t.print(out)
 }
 
-func (t *table) print(out io.Writer, tokens []TokenLine, shapes []ShapeMeasurement) error {
+func (t *table) print(out io.Writer) error {
 	if t.opt.Format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", " ")
-		r := report{Machine: t.machine, Device: t.opt.Device, Threads: t.opt.Threads, Repeats: t.opt.Repeats, Rows: t.lines, Tokens: tokens,
-			Shapes: shapes}
+		r := report{Machine: t.machine, Device: t.opt.Device, Threads: t.opt.Threads, Repeats: t.opt.Repeats, Rows: t.lines, Tokens: t.tokens,
+			Shapes: t.shapes}
 		if len(t.lines) > 0 {
 			r.Libtorch, r.Device, r.Threads = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
 		}
@@ -128,10 +131,10 @@ func (t *table) print(out io.Writer, tokens []TokenLine, shapes []ShapeMeasureme
 	if err := t.printTraining(out); err != nil {
 		return err
 	}
-	if err := printTokens(out, tokens, t.opt.Format); err != nil {
+	if err := printTokens(out, t.tokens, t.opt.Format); err != nil {
 		return err
 	}
-	return printShapes(out, shapes, t.opt.Format)
+	return printShapes(out, t.shapes, t.opt.Format)
 }
 
 // printTraining prints the rows of the training workloads, or only what was asked for where there are none.

@@ -86,6 +86,17 @@ func searchAll(scorer lvlm.Scorer, out string) error {
 	return WriteBeams(out, nil, queries, all)
 }
 
+// killAt kills a process as soon as a file is longer than so many bytes, unless it ends before.
+func killAt(cmd *exec.Cmd, path string, size int64, end chan error) {
+	for len(end) == 0 {
+		if info, err := os.Stat(path); err == nil && info.Size() > size {
+			_ = cmd.Process.Kill() // it may have ended
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // TestKills: a search that is killed again and again ends with the beams of one that never was, nothing that was answered is asked
 // again but what was in flight, and nothing is lost.
 func TestKills(t *testing.T) {
@@ -118,10 +129,12 @@ func TestKills(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if i < kills {
-			time.AfterFunc(time.Duration(5+rand.IntN(40))*time.Millisecond, func() { cmd.Process.Kill() })
+		end := make(chan error, 1)
+		go func() { end <- cmd.Wait() }()
+		if i < kills { // by what it asks: a clock would not know how fast the machine is
+			killAt(cmd, filepath.Join(dir, "asked"), int64(asked-4+rand.IntN(1800/kills)), end)
 		}
-		err := cmd.Wait()
+		err := <-end
 		if err == nil {
 			ended++
 		} else if cmd.ProcessState.Exited() {

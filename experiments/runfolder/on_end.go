@@ -21,6 +21,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/option"
 	"fulcrum/internal/secret"
+	"fulcrum/internal/stdout"
 )
 
 // OnEnd is the section on_end: who is told when a run or a sweep has ended, however it ended. A sweep's jobs tell nobody.
@@ -59,6 +60,7 @@ func OnEndOf(c *configs.Composed) (OnEnd, error) {
 const (
 	commandTime = time.Minute
 	webhookTime = 10 * time.Second
+	slowCommand = 2 * time.Second // then somebody who waits is told for what
 )
 
 // Tell runs the command and posts to the webhook. Document is what they get as JSON. What goes wrong is a warning: the
@@ -97,12 +99,16 @@ func runCommand(command, dir, state string, data []byte, limit time.Duration) er
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
+	slow := time.AfterFunc(slowCommand, func() {
+		stdout.Message(os.Stderr, fmt.Sprintf("on_end.command is still running, for %v at most; Ctrl-C ends it", limit))
+	})
+	defer slow.Stop()
 	err := cmd.Run()
 	switch ended, failed := errors.AsType[*exec.ExitError](err); {
 	case late.Err() != nil:
 		return fmt.Errorf("it had not ended after %v and was killed", limit)
 	case ctx.Err() != nil:
-		return errors.New("a signal came while it ran: it was killed")
+		return fmt.Errorf("the signal killed it; the run or sweep had ended before (%s)", state)
 	case failed && ended.Exited():
 		return fmt.Errorf("it ended with exit code %d", ended.ExitCode())
 	}

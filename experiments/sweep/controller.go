@@ -4,10 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"fulcrum/experiments/runfolder"
@@ -62,7 +60,7 @@ func control(ctx context.Context, p *plan, l *ledger.Ledger, starts map[int]laun
 		p.folders[job.Dir] = job.Num
 	}
 	work := len(starts) > 0 || len(jobs) < c.total() // whoever was told of the end is not told again
-	outliveReaders()
+	stdout.OutliveReaders()
 	stdout.Printf("sweep of %s → %s\n", page.Plural(c.total(), "job"), p.dir)
 	if err := c.watch(ctx); err != nil {
 		return err
@@ -484,8 +482,3 @@ func (c *controller) finish(ctx context.Context) error {
 	}
 	return dropProgram(dir)
 }
-
-// outliveReaders makes a write to a pipe that nobody reads any more (run -m … | head) an error, not the end
-// of the process and with it of the sweep's jobs: what a sweep prints stands in its ledger too. The signal is
-// caught, not ignored, which every process started from here would inherit.
-func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -32,6 +32,7 @@ func ReadDiff(dir string) (compare.DiffSide, error) {
 		}
 		swept["sweep."+d.Key] = values
 	}
+	var arms []string
 	rows := make([]compare.DiffJob, len(jobs))
 	for i, j := range jobs {
 		params := make([]string, len(s.Dimensions))
@@ -41,6 +42,10 @@ func ReadDiff(dir string) (compare.DiffSide, error) {
 		slices.Sort(params)
 		if j.Arm != "" {
 			params = append([]string{"arm=" + j.Arm}, params...)
+			if !slices.Contains(arms, j.Arm) {
+				arms = append(arms, j.Arm)
+				swept["sweep.arm"] = strings.Join(arms, ", ")
+			}
 		}
 		rows[i] = compare.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
 	}

@@ -46,6 +46,9 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 	if err != nil {
 		return err
 	}
+	if p.rehearses() {
+		return p.rehearse(ctx, jobs)
+	}
 	f, err := claimSweep(p.dir)
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/program"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -35,6 +36,10 @@ func train(ctx context.Context, j *job.Job) error {
 	env, err := environment(j, w, initial)
 	if err != nil {
 		return err
+	}
+	if s := j.Saved; s != nil && s.DataHash() != "" && s.DataHash() != env.DataHash {
+		return usage.Errorf("the data are not those that the saved state has learned from: put the files back, or start anew elsewhere: %s",
+			program.OnFolder("--rerun", j.Dir))
 	}
 	j.Begun = true
 	if j.Saved == nil {
@@ -123,8 +128,8 @@ func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
 // environment returns what phases train in.
 func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*phases.Env, error) {
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
-		ConfigHash: j.Hash, AllowNonFinite: j.Config.AllowsNonFinite(), Gradients: leverplus.Gradients(j.Config),
-		WithHeads: workload.WithHeads(w.Policy())}
+		ConfigHash: j.Hash, DataHash: j.Data.Fingerprint, AllowNonFinite: j.Config.AllowsNonFinite(),
+		Gradients: leverplus.Gradients(j.Config), WithHeads: workload.WithHeads(w.Policy())}
 	if exporter, ok := w.(workload.Exporter); ok {
 		var err error
 		if env.Export, err = exporter.Export(); err != nil {

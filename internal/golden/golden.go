@@ -3,6 +3,7 @@
 package golden
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"runtime"
 	"syscall"
 	"testing"
+	"time"
 
 	"fulcrum/internal/list"
 )
@@ -29,6 +31,46 @@ func Close(t testing.TB, got, want []float64, tol float64) {
 		if !same && !(math.Abs(got[i]-want[i]) <= tol) {
 			t.Fatalf("value %d: got %.9g, want %.9g (difference %.3g, tolerance %.3g)", i, got[i], want[i], got[i]-want[i], tol)
 		}
+	}
+}
+
+// ProcessorTime returns what this process has used until now: unlike the clock's time it hardly depends on what else the machine does.
+func ProcessorTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Device returns the device under test: FULCRUM_DEVICE, else the CPU.
+func Device() string { return cmp.Or(os.Getenv("FULCRUM_DEVICE"), "cpu") }
+
+// Rounds holds what bfloat16 computed on the device under test against float64. exact is float64's result, rounded its result with
+// the weights rounded to bfloat16. ‖got − rounded‖ / ‖rounded − exact‖ is the error of the computation in units of the error that
+// rounding each weight once makes: depth and size of a model cancel out, one more rounding in each layer does not. t fails where that
+// is more than 15 % above onCPU, the value of libtorch 1.13 on a CPU. A GPU may have half as much again: its attention rounds
+// probabilities, and its adapters the rows between their factors, which a CPU keeps in float32.
+func Rounds(t testing.TB, what string, got, rounded, exact []float64, onCPU float64) {
+	t.Helper()
+	if len(got) != len(exact) || len(rounded) != len(exact) {
+		t.Fatalf("%s: %d, %d and %d values", what, len(got), len(rounded), len(exact))
+	}
+	far := func(a, b []float64) (squares float64) {
+		for i := range a {
+			squares += (a[i] - b[i]) * (a[i] - b[i])
+		}
+		return math.Sqrt(squares)
+	}
+	most := 1.15 * onCPU
+	if Device() != "cpu" {
+		most = 1.5 * onCPU
+	}
+	share := far(got, rounded) / far(rounded, exact)
+	t.Logf("%s: %.2f times the error of rounded weights (%.2f allowed)", what, share, most)
+	if !(share <= most) { // NaN fails
+		t.Errorf("%s: bfloat16 is %.2f times as far from float64 as rounded weights are, want at most %.2f", what, share, most)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("waits for a file that is none")
 	}
 	if text, err := ReadFile(file); err != nil || string(text) != "text" {

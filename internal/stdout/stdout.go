@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -24,17 +25,23 @@ type writer struct{}
 
 func (writer) Write(p []byte) (int, error) {
 	n, err := os.Stdout.Write(p)
+	if errors.Is(err, syscall.EPIPE) { // who reads a pipe may leave
+		return len(p), nil
+	}
 	if err != nil {
 		err = fmt.Errorf("cannot write to the standard output: %w", err)
-		if !errors.Is(err, syscall.EPIPE) { // who reads a pipe may leave
-			failed.CompareAndSwap(nil, &err)
-		}
+		failed.CompareAndSwap(nil, &err)
 	}
 	return n, err
 }
 
 // Writer returns the standard output.
 func Writer() io.Writer { return writer{} }
+
+// OutliveReaders makes a write to a pipe that nobody reads any more (run … | head) an error, not the end of the process and with it of a
+// run or of a sweep's jobs: what they print stands in their folder too. The signal is caught, not ignored, which every process started
+// from here would inherit.
+func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // Width is how many columns the terminal has that the standard output is; 0: it is none.
 func Width() int {

@@ -207,7 +207,7 @@ func TestLyingSizes(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 300 {
 				t.Errorf("error %.400v, want one line with %q", err, tc.want)
 			}
-			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 || time.Since(begin) > 5*time.Second {
+			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 || time.Since(begin) > time.Minute {
 				t.Errorf("took %d MB and %v", grown>>20, time.Since(begin))
 			}
 		})

@@ -85,6 +85,9 @@ func (l Packed) Send(packed Tensor) *Pending {
 	return p
 }
 
+// Bytes returns how many bytes they are.
+func (p *Pending) Bytes() int { return p.layout.Bytes() }
+
 // Read waits for the numbers and returns them as Packed.Read does. sync
 func (p *Pending) Read() [][]float64 {
 	check("read", C.fc_mark_wait(p.mark))

@@ -8,6 +8,7 @@ package grpo
 
 import (
 	"context"
+	"errors"
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
@@ -98,16 +99,14 @@ func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	if stale := g.chosen.old.AtBatch; pass == 0 && stale != nil && stale(g.opt, g.sinceOld) {
 		g.refreshOld()
 	}
-	var next []phases.At
-	if g.foreseeable() {
-		next = g.env.Next
-	}
-	refreshed, show := step-g.sinceOld, g.showNext // the step at which the old policy had the policy's weights
-	g.showNext = false
+	refreshed := step - g.sinceOld // the step at which the old policy had the policy's weights
 	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	sums, optimizer, values, err := g.pipeline.Step(g.learn, at, next, func(at phases.At) (*tally, *phases.Work, error) {
-		return g.prepare(at, at.Step == refreshed, show && at.Step == step)
+	sums, optimizer, values, err := g.pipeline.Step(g.learn, at, g.foreseeable(), func(at phases.At) (*tally, *phases.Work, error) {
+		return g.prepare(at, at.Step == refreshed)
 	})
+	if sums != nil && pass == 0 {
+		err = errors.Join(err, g.keepCompletions(at, sums.rollout.drawn))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -121,34 +120,55 @@ func (g *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 }
 
 // prepare makes the host's part of a step: the rollout, at the first pass over its queries, and what the passes read. It changes nothing
-// of the phase, since a foreseeable step is prepared beside the one before. refreshed: the old policy was just refreshed. show: these are
-// the epoch's first completions.
-func (g *Phase) prepare(at phases.At, refreshed, show bool) (sums *tally, w *phases.Work, err error) {
+// of the phase, since a foreseeable step is prepared beside the one before. refreshed: the old policy was just refreshed.
+func (g *Phase) prepare(at phases.At, refreshed bool) (sums *tally, w *phases.Work, err error) {
+	sums, w = &tally{}, &phases.Work{}
 	if at.Pass > 0 {
-		sums = &tally{rollout: g.rollout}
+		sums.rollout = g.rollout
 		sums.rollout.fresh = false
-		return sums, g.work(sums), nil
+		g.work(sums, w)
+		return sums, w, nil
 	}
-	r, err := g.collect(at, show)
-	if err != nil {
+	if sums.rollout, err = g.collect(at); err != nil {
 		return nil, nil, err
 	}
-	r.fresh = g.chosen.old.From == ofPolicy || refreshed && g.startsOld
-	sums = &tally{rollout: r}
-	return sums, g.work(sums), nil
+	sums.rollout.fresh = g.chosen.old.From == ofPolicy || refreshed && g.startsOld
+	if g.chosen.rollout.Samples {
+		w.Late = func() { g.work(sums, w) }
+	} else {
+		g.work(sums, w)
+	}
+	return sums, w, nil
 }
 
-// foreseeable reports whether a step can be staged before the numbers of the one before are known: recorded groups, one pass over each, and
-// nothing that moves from step to step.
-func (g *Phase) foreseeable() bool {
-	o := g.opt
-	return !g.chosen.rollout.Samples && o.NumIterations == 1 && g.chosen.old.AtBatch == nil && o.KL.SyncSteps == nil &&
-		!o.Temperature.Enabled && (o.KL.Controller == "fixed" || o.KL.Update == "epoch")
+// foreseeable returns which of the following steps can be prepared before the numbers of this one are known: on recorded groups all, with
+// one pass over each and nothing that moves from step to step; else the next samples.
+func (g *Phase) foreseeable() []phases.At {
+	o, stale, next := g.opt, g.chosen.old.AtBatch, g.env.Next
+	switch {
+	case len(next) == 0 || o.Temperature.Enabled:
+	case g.chosen.rollout.Samples:
+		if next[0].Pass == 0 && (stale == nil || !stale(o, g.sinceOld+1)) {
+			return next[:1]
+		}
+	case o.NumIterations == 1 && stale == nil && o.KL.SyncSteps == nil && (o.KL.Controller == "fixed" || o.KL.Update == "epoch"):
+		return next
+	}
+	return nil
+}
+
+// keepCompletions keeps what was drawn for a batch that is seen first, where it is wanted.
+func (g *Phase) keepCompletions(at phases.At, drawn *selector.Batch) error {
+	show := g.opt.Completions.Due(g.showNext, at.Step, g.opt.NumIterations)
+	g.showNext = false
+	if !g.text || !show {
+		return nil
+	}
+	return g.opt.Completions.Record(g.env.Rec, g.name, at.Epoch, at.Step, drawn, g.opt.Advantage)
 }
 
 // work stages what the parts of the rollout read (grpo.micro_batch). Their gradients add up.
-func (g *Phase) work(sums *tally) *phases.Work {
-	w := &phases.Work{}
+func (g *Phase) work(sums *tally, w *phases.Work) {
 	if g.opt.Temperature.Enabled {
 		w.Refuse(g.name + ".temperature moves")
 	}
@@ -167,7 +187,6 @@ func (g *Phase) work(sums *tally) *phases.Work {
 		}
 		return losses, numbers
 	}
-	return w
 }
 
 // backward adds the gradient of a part's share of the loss. It returns that share and the tensors of readout, detached.

@@ -131,7 +131,8 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
 	sums := &tally{rollout: g.rollout}
-	w := g.work(sums)
+	w := &phases.Work{}
+	g.work(sums, w)
 	w.Upload.Send(params.Flat())
 	losses, measured := w.Passes()
 	values := torchx.Read(measured...)

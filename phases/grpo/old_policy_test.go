@@ -95,7 +95,7 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 	}
 	env.Policy.Params().SetValues(w)
 	phase.old.Policy, w = env.Policy, phase.old.Params().Values() // the policy's own samples
-	r, err := phase.collect(phases.At{Epoch: 1, Step: 2, Queries: []int{0, 1}}, false)
+	r, err := phase.collect(phases.At{Epoch: 1, Step: 2, Queries: []int{0, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,17 +115,19 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 
 // TestOldPolicyResumeIsExact: an old policy that samples is part of what a state holds.
 func TestOldPolicyResumeIsExact(t *testing.T) {
-	plan := func() phases.Plan {
-		return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(),
-			Phases: []phases.Phase{tokenRCE(nil), tokenGRPO(func(o *Options) {
-				o.OldPolicy, o.UpdateOldAfter, o.NumIterations, o.MicroBatch, o.ZeroVariance = "every_n", 3, 2, new(3), "resample"
-				o.KL.SyncSteps, o.KL.Reference = new(5), "init"
-			})}}
-	}
-	phasetest.ResumesExactlyIn(t, plan, 3*(2+2*2), func(rec phases.Recorder,
+	phasetest.ResumesExactlyIn(t, oldPolicyPlan, 3*(2+2*2), func(rec phases.Recorder,
 		dir string) *phases.Env {
 		return phasetest.TokenEnv(t, rec, dir)
 	})
+}
+
+// oldPolicyPlan refreshes the old policy at every second batch.
+func oldPolicyPlan() phases.Plan {
+	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(),
+		Phases: []phases.Phase{tokenRCE(nil), tokenGRPO(func(o *Options) {
+			o.OldPolicy, o.UpdateOldAfter, o.NumIterations, o.MicroBatch, o.ZeroVariance = "every_n", 3, 2, new(3), "resample"
+			o.KL.SyncSteps, o.KL.Reference = new(5), "init"
+		})}}
 }
 
 // TestHealthyOldPolicies: runs whose old policy stays for several batches learn, and the doctor has nothing to say.

@@ -95,6 +95,7 @@ func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
 
 // rollout is the batch of one or more passes: groups, what they are worth, and what the first pass found.
 type rollout struct {
+	drawn       *selector.Batch // whole groups, those without a signal included
 	batch       *selector.Batch // [B, G, T], the curriculum's top k
 	index       []int           // [B*G] where its candidates stand in their recorded groups
 	adv         []float64       // [B*G]
@@ -126,7 +127,7 @@ func (r rollout) part(from, to int) rollout {
 
 // collect makes the rollout of a step: recorded groups or fresh samples, their advantages over the whole group, then the
 // curriculum's top k.
-func (g *Phase) collect(at phases.At, show bool) (r rollout, err error) {
+func (g *Phase) collect(at phases.At) (r rollout, err error) {
 	drawn, err := g.chosen.rollout.Draw(g, at.Queries, at.Step)
 	if err != nil {
 		return r, err
@@ -151,7 +152,7 @@ func (g *Phase) collect(at phases.At, show bool) (r rollout, err error) {
 		dropTruncated(batch)
 	}
 	counts.Tokens = objective.CountSteps(batch)
-	r = rollout{batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}
+	r = rollout{drawn: drawn, batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}
 	if n := len(batch.Valid) * g.width(batch); g.opt.NumIterations > 1 {
 		r.old = make([]float32, n)
 		if g.chosen.kl.Sampled != nil {
@@ -165,11 +166,8 @@ func (g *Phase) collect(at phases.At, show bool) (r rollout, err error) {
 	}
 	if g.text {
 		r.measured.TextMetrics = phases.MeasureTexts(drawn, counts.Tokens)
-		if g.opt.Completions.Due(show, at.Step, g.opt.NumIterations) {
-			err = g.opt.Completions.Record(g.env.Rec, g.name, at.Epoch, at.Step, drawn, g.opt.Advantage)
-		}
 	}
-	return r, err
+	return r, nil
 }
 
 // advantagesOf chooses the candidates of an epoch and returns their advantages.

@@ -119,21 +119,46 @@ func TestResumeIsExact(t *testing.T) {
 	}
 }
 
-// TestLookingAheadChangesNothing: runs that launch a step before they read the numbers of the one before, stopped and resumed, end with the
-// bytes of one that does not look ahead.
+// TestLookingAheadChangesNothing: runs that launch a step, or sample for it, before they read the numbers of the one before, stopped and
+// resumed, end with the bytes of one that does not look ahead.
 func TestLookingAheadChangesNothing(t *testing.T) {
 	train, val := phasetest.Toy(t)
-	ahead := 0
-	plan := func() phases.Plan { return constantPlan(train) }
-	phasetest.ResumesExactlyIn(t, plan, 3*(2+2), func(rec phases.Recorder, dir string) *phases.Env {
-		env := phasetest.ToyEnv(t, val, rec, dir)
-		env.LookAhead = ahead > 0 // the first run is what the others are compared with
-		ahead++
-		return env
-	})
-	if ahead < 3 {
-		t.Errorf("%d runs, want some that look ahead", ahead-1)
+	ofToys := func(rec phases.Recorder, dir string) *phases.Env { return phasetest.ToyEnv(t, val, rec, dir) }
+	ofTokens := func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) }
+	for _, tc := range []struct {
+		name  string
+		plan  func() phases.Plan
+		steps int
+		env   func(phases.Recorder, string) *phases.Env
+	}{
+		{"recorded", func() phases.Plan { return constantPlan(train) }, 3 * (2 + 2), ofToys},
+		{"sampled", tokenPlan, 3 * (1 + 2 + 2*4), ofTokens},
+		{"sampled by an old policy", oldPolicyPlan, 3 * (2 + 2*2), ofTokens},
+		{"every number moves the next step", movingPlan, 3 * (2 + 2), ofTokens},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			ahead := 0
+			phasetest.ResumesExactlyIn(t, tc.plan, tc.steps, func(rec phases.Recorder, dir string) *phases.Env {
+				env := tc.env(rec, dir)
+				env.LookAhead = ahead > 0 // the first run is what the others are compared with
+				ahead++
+				return env
+			})
+			if ahead < 3 {
+				t.Errorf("%d runs, want some that look ahead", ahead-1)
+			}
+		})
 	}
+}
+
+// movingPlan has a KL coefficient and a reference that move with each step, and keeps completions of each.
+func movingPlan() phases.Plan {
+	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
+		tokenRCE(func(o *rce.Options) { o.Completions.EverySteps = new(1) }),
+		tokenGRPO(func(o *Options) {
+			o.OldPolicy, o.Completions.EverySteps = "batch", new(1)
+			o.KL.Beta, o.KL.Controller, o.KL.Update, o.KL.SyncSteps = 0.1, "proportional", "step", new(1)
+		})}}
 }
 
 // constantPlan has old and reference policies that are evaluated once, distributions included.

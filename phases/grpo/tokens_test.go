@@ -333,7 +333,7 @@ func TestZeroVariance(t *testing.T) {
 		if err := g.Begin(env, 1); err != nil {
 			t.Fatal(err)
 		}
-		r, err := g.collect(phases.At{Epoch: 1, Step: step, Queries: []int{0, 1, 5, 9}}, false)
+		r, err := g.collect(phases.At{Epoch: 1, Step: step, Queries: []int{0, 1, 5, 9}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package rce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"fulcrum/internal/option"
@@ -183,7 +184,8 @@ func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 
 // weighted is a batch with the weights of its candidates.
 type weighted struct {
-	batch *selector.Batch   // [B, G, T]
+	drawn *selector.Batch   // [B, G, T]
+	batch *selector.Batch   // what is imitated of it
 	stats group.WeightStats // of the weights
 	tau   float64
 }
@@ -191,12 +193,15 @@ type weighted struct {
 // Step makes one update of weighted imitation.
 func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
 	next := r.env.Next
-	if r.opt.Rollout == "online" { // sampled from the policy that this step makes
-		next = nil
+	if r.opt.Rollout == "online" { // the one after it is sampled from the policy that the next step makes
+		next = next[:min(len(next), 1)]
 	}
 	defer torchx.Scope()()
 	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
 	of, optimizer, _, err := r.pipeline.Step(r.learn, at, next, r.prepare)
+	if of.drawn != nil {
+		err = errors.Join(err, r.keepCompletions(at, of.drawn))
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -225,12 +230,12 @@ func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 
 // prepare makes the host's part of a step.
 func (r *Phase) prepare(at phases.At) (weighted, *phases.Work, error) {
-	batch, err := r.collect(at.Epoch, at.Step, at.Queries) // [B, G, T]
+	drawn, err := r.collect(at) // [B, G, T]
 	if err != nil {
 		return weighted{}, nil, err
 	}
-	tau := r.opt.Temperature.At(at.Step, r.total) // annealed by step
-	weights, stats := r.weights(batch, tau)       // [B*G], 1 over each query
+	batch, tau := drawn, r.opt.Temperature.At(at.Step, r.total) // annealed by step
+	weights, stats := r.weights(batch, tau)                     // [B*G], 1 over each query
 	if r.text && r.opt.Top1Only {
 		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
 	}
@@ -238,29 +243,28 @@ func (r *Phase) prepare(at phases.At) (weighted, *phases.Work, error) {
 	if r.opt.Average == "token" {
 		divisor = weightedSteps(weights, batch)
 	}
-	return weighted{batch, stats, tau}, r.work(batch, weights, divisor, at.Step), nil
+	return weighted{drawn, batch, stats, tau}, r.work(batch, weights, divisor, at.Step), nil
 }
 
 // collect returns the recorded candidates of queries, or samples of the policy with their rewards.
-func (r *Phase) collect(epoch, step int, queries []int) (*selector.Batch, error) {
+func (r *Phase) collect(at phases.At) (b *selector.Batch, err error) {
 	if r.opt.Rollout != "online" {
-		b := r.src.Recorded(queries)
-		return b, phases.CheckRewards(b, r.env.AllowNonFinite)
-	}
-	b, err := phases.SampleGroups(r.env.Policy, r.src, queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp,
-		rng.Key(r.env.Seed, "rollout "+r.name, step))
-	if err == nil {
-		err = phases.CheckRewards(b, r.env.AllowNonFinite)
-	}
-	if err != nil {
+		b = r.src.Recorded(at.Queries)
+	} else if b, err = phases.SampleGroups(r.env.Policy, r.src, at.Queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp,
+		rng.Key(r.env.Seed, "rollout "+r.name, at.Step)); err != nil {
 		return nil, err
 	}
-	show := r.opt.Completions.Due(r.showNext, step, 1)
+	return b, phases.CheckRewards(b, r.env.AllowNonFinite)
+}
+
+// keepCompletions keeps samples for reading, where they are wanted.
+func (r *Phase) keepCompletions(at phases.At, b *selector.Batch) error {
+	show := r.opt.Completions.Due(r.showNext, at.Step, 1)
 	r.showNext = false
-	if !show || !r.text {
-		return b, nil
+	if !show || !r.text || r.opt.Rollout != "online" {
+		return nil
 	}
-	return b, r.opt.Completions.Record(r.env.Rec, r.name, epoch, step, b, r.env.Data.Advantage)
+	return r.opt.Completions.Record(r.env.Rec, r.name, at.Epoch, at.Step, b, r.env.Data.Advantage)
 }
 
 // work is the step's on the device: the gradients of the batch's parts add up.

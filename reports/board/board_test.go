@@ -457,7 +457,7 @@ func TestSlowDisk(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Error("no answer while the disk does not answer")
 	}
 	close(slow)

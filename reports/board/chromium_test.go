@@ -126,25 +126,39 @@ func (b *browser) call(method string, params map[string]any) map[string]any {
 // js returns the value of an expression in the page, as JSON would read it.
 func (b *browser) js(expression string) any {
 	b.t.Helper()
-	answer := b.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true})
-	if fault := answer["exceptionDetails"]; fault != nil {
+	value, fault := b.try(expression)
+	if fault != nil {
 		b.t.Fatalf("%s: %v", expression, fault)
 	}
-	result, _ := answer["result"].(map[string]any)
-	return result["value"]
+	return value
 }
 
-// until waits until an expression is true, for half a minute at most, and returns how long that took.
+// try is js for an expression that may fail: what it looks at need not be in the page yet.
+func (b *browser) try(expression string) (value, fault any) {
+	b.t.Helper()
+	answer := b.call("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true})
+	result, _ := answer["result"].(map[string]any)
+	return result["value"], answer["exceptionDetails"]
+}
+
+// patience is how long a page may take on a machine that is busy with other tests; what is never so ends a test late, not wrongly.
+const patience = 2 * time.Minute
+
+// until waits until an expression is true, and returns how long that took.
 func (b *browser) until(expression string) time.Duration {
 	b.t.Helper()
 	begin := time.Now()
-	for b.js("!!("+expression+")") != true {
-		if time.Since(begin) > 30*time.Second {
-			b.t.Fatalf("not so after 30 s: %s\nthe page: %.600v\n%s", expression, b.js("document.body?.innerText"), strings.Join(b.faults, "\n"))
+	for {
+		value, fault := b.try("!!(" + expression + ")")
+		if value == true {
+			return time.Since(begin)
+		}
+		if time.Since(begin) > patience {
+			b.t.Fatalf("not so after %v: %s (%v)\nthe page: %.600v\n%s", patience, expression, fault, b.js("document.body?.innerText"),
+				strings.Join(b.faults, "\n"))
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	return time.Since(begin)
 }
 
 func (b *browser) size(width, height int) {
@@ -273,7 +287,7 @@ func TestInBrowser(t *testing.T) {
 	w.js(rowOf("live") + ".click()")
 	w.until("document.querySelectorAll('.uplot').length >= 2")
 	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 25, 0) + epochRow("rce", 1, 25, 0.7) + `{"kind":"st`})
-	if took := w.until("document.querySelector('dl.facts').innerText.includes('step 25')"); took > 2*within1s()+time.Second/2 {
+	if took := w.until("document.querySelector('dl.facts').innerText.includes('step 25')"); took > promised(5*time.Second/2) {
 		t.Errorf("new rows are shown after %v, want 2 s", took)
 	}
 	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent === "Stop and save").click()`)
@@ -325,9 +339,9 @@ func TestInBrowser(t *testing.T) {
 		w.size(width, 800)
 		for _, view := range []string{"/#/", "/#/run/" + idOf(filepath.Join(root, "one")), "/#/sweep/" + idOf(filepath.Join(root, "sweep")),
 			"/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two"))} {
+			w.open("about:blank") // what is waited for is of the view that is opened, not of the one before
 			w.open(server.URL + view)
 			w.until("document.querySelector('.uplot, .row[data-id]')")
-			time.Sleep(300 * time.Millisecond)
 			w.legible(view, width)
 		}
 	}
@@ -335,25 +349,18 @@ func TestInBrowser(t *testing.T) {
 }
 
 // legible fails the test where the page is wider than the screen, where something lies beyond it that no box scrolls to, and where
-// text has a contrast below 4.5:1, in light and in dark.
+// text has a contrast below 4.5:1, in light and in dark. A page may take a while to fit a screen that has just become another.
 func (b *browser) legible(view string, width int) {
 	b.t.Helper()
-	if wide := b.js("document.documentElement.scrollWidth"); wide.(float64) > float64(width) {
-		b.t.Errorf("%s is %v px wide on a screen of %d", view, wide, width)
-	}
-	beyond := b.js(`[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().width > 1 && (() => {
-		for (let p = e, edge = innerWidth; p; p = p.parentElement) {
-			const style = getComputedStyle(p), box = p.getBoundingClientRect();
-			if (p !== e && ["auto", "scroll"].includes(style.overflowX)) return box.right > edge + 1;
-			if (p !== e && style.textOverflow === "ellipsis") return false;
-			if (p === document.body) return e.getBoundingClientRect().right > edge + 1;
+	begin := time.Now()
+	for fits := 0; fits < 3; time.Sleep(100 * time.Millisecond) { // and still fits when the rest of it has come
+		beyond := b.beyond(width)
+		if fits++; beyond != "" {
+			fits = 0
 		}
-	})()).map((e) => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 30)).slice(0, 5).join("; ")`)
-	if beyond == "" {
-		beyond = b.js(`[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.scrollWidth).join()`)
-	}
-	if beyond != "" {
-		b.t.Errorf("%s at %d px: beyond the screen: %v", view, width, beyond)
+		if time.Since(begin) > patience {
+			b.t.Fatalf("%s at %d px: beyond the screen: %v", view, width, beyond)
+		}
 	}
 	for _, theme := range []string{"light", "dark"} {
 		b.call("Emulation.setEmulatedMedia", map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": theme}}})
@@ -373,6 +380,26 @@ func (b *browser) legible(view string, width int) {
 			b.t.Errorf("%s in %s: text with too little contrast: %v", view, theme, faint)
 		}
 	}
+}
+
+// beyond names what is wider than the screen or lies beyond it; nothing where all fits.
+func (b *browser) beyond(width int) any {
+	b.t.Helper()
+	if wide := b.js("document.documentElement.scrollWidth"); wide.(float64) > float64(width) {
+		return fmt.Sprintf("the page is %v px wide", wide)
+	}
+	beyond := b.js(`[...document.querySelectorAll("main *")].filter((e) => e.getBoundingClientRect().width > 1 && (() => {
+		for (let p = e, edge = innerWidth; p; p = p.parentElement) {
+			const style = getComputedStyle(p), box = p.getBoundingClientRect();
+			if (p !== e && ["auto", "scroll"].includes(style.overflowX)) return box.right > edge + 1;
+			if (p !== e && style.textOverflow === "ellipsis") return false;
+			if (p === document.body) return e.getBoundingClientRect().right > edge + 1;
+		}
+	})()).map((e) => e.tagName + "." + e.getAttribute("class") + " " + e.textContent.slice(0, 30)).slice(0, 5).join("; ")`)
+	if beyond == "" {
+		return b.js(`[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.scrollWidth).join()`)
+	}
+	return beyond
 }
 
 // The page of a report, too, fits a phone: its wide tables scroll with the labels in sight, and its plots keep their size.

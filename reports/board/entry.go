@@ -187,7 +187,7 @@ func (e *entry) judged(stages []record.StageResult) {
 	if planned.Policy != record.PolicyBest {
 		e.Policy = planned.Policy
 	}
-	for _, y := range results.YardsticksOf(results.TableOf(stages, *planned)) {
+	for _, y := range results.YardsticksOf(results.TableOf(stages, *planned), stages) {
 		p := *y.Gain(planned)
 		if p == nil {
 			continue
@@ -294,6 +294,9 @@ func (e *entry) follow(c *curves.Curves) {
 		for _, line := range c.Evals {
 			row, err := record.ParseRow(line)
 			if err != nil || y.Policy == record.PolicyRandom || row.Text("policy") != y.Policy || row.Text("split") != "val" {
+				continue
+			}
+			if top, ok := row.Number("top1_accuracy"); ok && top == 1 && y.Policy == record.PolicyRecorded { // an oracle
 				continue
 			}
 			if x, ok := row.Number(e.Metric); ok && e.Metric != "" {

@@ -16,14 +16,19 @@ import (
 	"fulcrum/reports/sweepreport"
 )
 
-// at brings an element, given by an expression, into sight and returns a place in it: across and down are shares of its size.
+// at brings an element, given by an expression, into sight and returns a place in it, once it stays there: across and down are
+// shares of its size.
 func (b *browser) at(element string, across, down float64) (x, y float64) {
 	b.t.Helper()
 	b.until(element)
-	place := b.js(fmt.Sprintf(`(() => { const e = %s; e.scrollIntoView({ block: "center", behavior: "instant" });
-		const r = e.getBoundingClientRect();
-		return [r.left + r.width * %g, r.top + r.height * %g]; })()`, element, across, down)).([]any)
-	return place[0].(float64), place[1].(float64)
+	for {
+		place := b.js(fmt.Sprintf(`(async () => { const e = () => %s; e().scrollIntoView({ block: "center", behavior: "instant" });
+			const box = () => { const r = e().getBoundingClientRect(); return [r.left + r.width * %g, r.top + r.height * %g]; };
+			const before = box(); await new Promise((then) => setTimeout(then, 50)); return [...before, ...box()]; })()`, element, across, down)).([]any)
+		if x, y = place[2].(float64), place[3].(float64); x == place[0] && y == place[1] {
+			return x, y
+		}
+	}
 }
 
 func (b *browser) mouse(kind string, x, y float64, clicks int) {
@@ -184,7 +189,7 @@ func handsOnNotes(t *testing.T, w *browser, live string) {
 		t.Errorf("saved %+v", n)
 	}
 	put(t, live, map[string]string{NotesFile: `{"note":"a third","tags":["good"]}`})
-	if took := w.until("document.querySelector('textarea').value === 'a third'"); took > 2*within1s() {
+	if took := w.until("document.querySelector('textarea').value === 'a third'"); took > promised(2*time.Second) {
 		t.Errorf("a note of another program is shown after %v, want 2 s", took)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+	"time"
 
 	"fulcrum/internal/golden"
 	"fulcrum/reports/curves"
@@ -84,11 +85,17 @@ func TestIndexHoldsTheLast(t *testing.T) {
 	root := t.TempDir()
 	finishedRun(t, filepath.Join(root, "run"), 0.1)
 	b := boardOf(root)
-	b.reading = 1 // left by the look before
+	b.reading, b.scanned = 1, time.Now().Add(-time.Hour) // left by the look before
 	b.Scan(true)
 	again := boardOf(root)
 	again.loadIndex()
 	if len(again.runs) != 1 {
 		t.Errorf("the index has %d runs, want 1", len(again.runs))
+	}
+	b = boardOf(filepath.Join(root, "run"))
+	b.reading, b.scanned = 1, time.Now().Add(-time.Hour)
+	b.Scan(true)
+	if _, err := os.Stat(filepath.Join(root, "run", curves.IndexFolder)); err == nil {
+		t.Error("an index of itself in a run folder")
 	}
 }

@@ -25,8 +25,13 @@ func size(short, full int) int {
 	return full
 }
 
-// within1s is the second that is promised; make test, on a busy machine, takes ten.
-func within1s() time.Duration { return time.Duration(size(10, 1)) * time.Second }
+// promised is a time that the board promises. make test, on a machine that may be slow and busy, only sees that there is an end.
+func promised(d time.Duration) time.Duration {
+	if testing.Short() {
+		return patience
+	}
+	return d
+}
 
 // heap returns the memory in use, in MB.
 func heap() float64 {
@@ -81,7 +86,7 @@ func TestScaleOfRuns(t *testing.T) {
 		t.Errorf("with the index: %d runs, %d not read; want all %d at once", len(list.Runs), list.Reading, n)
 	}
 	t.Logf("%d runs: first answer %v, all read %v, nothing new %v, with the index %v; %.0f MB", n, first, read, again, indexed, used)
-	if limit := within1s(); first > limit || indexed > limit || used > 300 {
+	if limit := promised(time.Second); first > limit || indexed > limit || used > 300 {
 		t.Errorf("first answer %v, with the index %v, %.0f MB: want less than a second and 300 MB", first, indexed, used)
 	}
 	if each := (used - before) * 1e3 / float64(n); each > 5 {
@@ -147,7 +152,7 @@ func TestScaleOfSteps(t *testing.T) {
 	t.Logf("%d steps: first look %v, all read in %d answers and %v (the longest %v), a new row %v; %.0f MB", n, first, answers,
 		whole,
 		longest, update, used)
-	if limit := within1s(); first > limit || longest > 2*limit || update > limit || used > 300 {
+	if limit := promised(time.Second); first > limit || longest > 2*limit || update > limit || used > 300 {
 		t.Error("want a first look within 1 s, answers within 2 s, a new row within 1 s, and 300 MB")
 	}
 }

@@ -239,7 +239,7 @@ func (b *Board) readChanged(all bool) {
 	begin := time.Now()
 	left += b.readUnknown(unknown, func() bool { return all || time.Since(begin) < readAtOnce })
 	b.changed(func() { b.reading = left })
-	if b.unsaved >= 500 || unread && left == 0 { // the last of a long list are saved with the rest, however many they are
+	if b.unsaved >= 500 || unread && left == 0 && !b.scanned.IsZero() { // what earlier looks left is saved with the rest, however little
 		b.saveIndex()
 	}
 }
@@ -374,14 +374,15 @@ func (b *Board) loadIndex() {
 	}
 }
 
-// saveIndex writes the entries of runs that have ended beside the roots' runs. Where it cannot, it tries again behind as many changes.
+// saveIndex writes the entries of runs that have ended beside the roots' runs, nothing into a root that is a run. Where it cannot, it
+// tries again behind as many changes.
 func (b *Board) saveIndex() {
 	b.unsaved = 0
 	for _, root := range b.roots {
 		saved := savedIndex{indexVersion, map[string]savedEntry{}}
 		for _, e := range b.runs {
 			relative, err := filepath.Rel(root, e.dir)
-			if err == nil && filepath.IsLocal(relative) && e.Progress != nil && !e.stamp.Locked {
+			if err == nil && relative != "." && filepath.IsLocal(relative) && e.Progress != nil && !e.stamp.Locked {
 				saved.Runs[relative] = savedEntry{*e, e.stamp}
 			}
 		}

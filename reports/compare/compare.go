@@ -156,7 +156,7 @@ type comparisonEntry struct {
 	stage   record.StageResult // with its gains over similarity or majority
 	step    int                // optimizer steps it took; -1: not recorded
 	paired  *stats.Paired      // against the first entry, nil for itself
-	refused string             // why there is no comparison
+	refused results.Refused
 }
 
 // key names a comparison: evaluations of one key are of one kind.
@@ -195,6 +195,7 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 		}
 		t.yards, t.warning = results.ArmYardsticks(t.baselines)
 		var first *record.Evaluation
+		var firstRun *record.Run
 		for i := range runs {
 			e, ok := final[i][k]
 			if !ok {
@@ -202,10 +203,10 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 			}
 			entry := comparisonEntry{name: results.RunName(i), step: runs[i].StepAt(e), stage: stageOf(e, tablesOf[i][k], t.yards)}
 			if first == nil {
-				first = &e
+				first, firstRun = &e, runs[i]
 			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {
-				entry.refused = "not the same questions"
-			} else {
+				entry.refused = results.OtherQuestions()
+			} else if entry.refused = results.OtherRewards(runs[i], firstRun, k.split, k.metric); entry.refused.Cell == "" {
 				entry.paired = &paired
 			}
 			t.entries = append(t.entries, entry)
@@ -260,12 +261,12 @@ func (t comparisonTable) Write(d *page.Document) {
 		p, effect := "–", "–"
 		if e.paired != nil {
 			effect = page.Fixed(e.paired.Effect, 2)
-			p = strings.TrimPrefix(stats.PValue(e.paired.PHolm), "= ")
+			p = e.paired.PCell()
 			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, results.MetricName(t.metric)))+".")
 		}
-		if e.refused != "" {
-			verdict = e.refused
-			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", e.name, first.name))
+		if e.refused.Cell != "" {
+			verdict = e.refused.Cell
+			sentences = append(sentences, e.refused.Sentence(e.name, first.name))
 		}
 		row := []string{e.name, page.Plain(e.stage.Title())}
 		if steps {
@@ -287,6 +288,9 @@ func (t comparisonTable) Write(d *page.Document) {
 		header = append(header, ">gain over "+y.Short)
 	}
 	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
+	if note := stats.RoughNote(rows); note != "" {
+		d.Paragraph("%s", note)
+	}
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)
 	}
@@ -325,6 +329,9 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 	for i, run := range runs {
 		flat[i] = map[string]string{}
 		record.Flatten(flat[i], "", run.Tree)
+		if run.Summary != nil {
+			flat[i]["fingerprint of the data"] = run.Summary.Data.Fingerprint[:min(12, len(run.Summary.Data.Fingerprint))]
+		}
 		maps.Copy(all, flat[i])
 	}
 	header := []string{"key"}

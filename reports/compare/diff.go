@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/program"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
@@ -121,6 +122,15 @@ func splitHydra(flat map[string]string) (config, hydra map[string]string) {
 // DiffOf compares two sides.
 func DiffOf(a, b DiffSide) (Diff, error) {
 	d := Diff{A: a.DiffPath, B: b.DiffPath}
+	if a.Kind != b.Kind {
+		for _, side := range []*DiffSide{&a, &b} {
+			if side.Kind == diffSweep {
+				d.unknown("%s is a sweep and has no one configuration: compared is what its jobs share, and what they differ in counts; "+
+					"for one job name its folder, such as %s", side.Path, program.Quoted(filepath.Join(side.Path, "0")))
+				side.vary()
+			}
+		}
+	}
 	d.settings(a, b)
 	switch {
 	case a.Kind == DiffRun && b.Kind == DiffRun:
@@ -150,6 +160,16 @@ func DiffOf(a, b DiffSide) (Diff, error) {
 		}
 	}
 	return d, nil
+}
+
+// vary gives the keys that the jobs of a sweep differ in all of their values.
+func (s *DiffSide) vary() {
+	for key, values := range s.Swept {
+		key, ok := strings.CutPrefix(key, "sweep.")
+		if ok && !slices.Contains([]string{"sweeper", "pruner", "trials", "constraints"}, key) {
+			s.config[key] = values + " (one a job)"
+		}
+	}
 }
 
 func (d *Diff) unknown(format string, args ...any) {

@@ -112,7 +112,7 @@ func TestTableParquet(t *testing.T) {
 func TestTableWithinAWidth(t *testing.T) {
 	table := NewTable([]string{"policy", ">mean", ">over initial", "", ">over similarity", ""}, [][]string{
 		{"best", "0.4388 ± 0.0096", "+0.1215 [+0.1019, +0.1411]", "better", "–", ""},
-		{"after grpo (epoch 4)", "0.4388 ± 0.0096", "+0.1215 [+0.1019, +0.1411]", "not separable, rough", "0", "same scores"}})
+		{"after grpo (epoch 4)", "0.4388 ± 0.0096", "+0.1215 [+0.1019, +0.1411]", "not separable †", "0", "same scores"}})
 	for width, want := range map[int]int{0: 4, 80: 3*4 + 2, 200: 4} {
 		var b bytes.Buffer
 		if err := table.ConsoleWithin(&b, width); err != nil {
@@ -123,7 +123,7 @@ func TestTableWithinAWidth(t *testing.T) {
 				t.Errorf("%d columns, want at most %d: %s", n, width, line)
 			}
 		}
-		if got := strings.Count(b.String(), "\n"); got != want || !strings.Contains(b.String(), "0.1411]  not separable, rough") {
+		if got := strings.Count(b.String(), "\n"); got != want || !strings.Contains(b.String(), "0.1411]  not separable †") {
 			t.Errorf("%d lines within %d columns, want %d:\n%s", got, width, want, b.String())
 		}
 	}

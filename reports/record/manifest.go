@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
+	"fulcrum/reports/page"
 )
 
 const ManifestFile = "manifest.json"
@@ -57,9 +58,9 @@ func WriteManifest(dir, version string) error {
 	return atomicfile.WriteJSON(filepath.Join(dir, ManifestFile), m)
 }
 
-// removeEnd is for a run that goes on: it has not ended as its summary says, and what it adds has no digest yet.
+// removeEnd is for a run that goes on: it has not ended as summary and report say, and what it adds has no digest yet.
 func removeEnd(dir string) error {
-	for _, name := range []string{ManifestFile, SummaryFile} {
+	for _, name := range []string{ManifestFile, SummaryFile, page.ReportFile, page.HtmlFile} {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

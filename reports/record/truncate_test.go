@@ -179,3 +179,19 @@ func readCompletions(dir string) ([]SampledCompletion, error) {
 	})
 	return rows, err
 }
+
+// A run that goes on has not ended as its summary and report say.
+func TestResumeRemovesTheEarlierEnd(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"summary.json", "manifest.json", "report.md", "report.html"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("{}"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	play(t, dir, &Position{}, func(Position, *Log) bool { return false })
+	for _, pattern := range []string{"*.json", "report.*"} {
+		if left, _ := filepath.Glob(filepath.Join(dir, pattern)); len(left) > 0 {
+			t.Errorf("a resume leaves %v", left)
+		}
+	}
+}

@@ -95,6 +95,18 @@ func (e armError) seedVariance() float64 {
 	return v
 }
 
+// seedsAtMost is the standard error from the seeds that they leave possible with a chance of 5 %: the variance over S of them is at
+// most (S−1)s²/χ²(S−1; 0.05), of which their noise is a part.
+func (e armError) seedsAtMost() float64 {
+	v := 0.0
+	for _, s := range e.sides {
+		if freedom := float64(s.seeds - 1); freedom > 0 {
+			v += max(0, s.means*freedom/distuv.ChiSquared{K: freedom}.Quantile(0.05)-s.noise)
+		}
+	}
+	return math.Sqrt(v)
+}
+
 // weighted is a possible standard error with its weight.
 type weighted struct{ se, weight float64 }
 
@@ -179,8 +191,9 @@ func (e armError) halfWidth(alpha float64) float64 {
 const maxSeedsNeeded = 1000
 
 // needed returns how many questions with these seeds, and how many seeds with these questions, settle a
-// mean difference of this size with the wanted power; 0 where no number does.
-func (e armError) needed(mean float64, opt stats.Options) (questions, seeds int) {
+// mean difference of this size with the wanted power at opt.Level, which is corrected as the comparison is; 0 where no number
+// does. n are the questions now, which may be more than the independent ones of e.
+func (e armError) needed(mean float64, n int, opt stats.Options) (questions, seeds int) {
 	if mean == 0 {
 		return 0, 0
 	}
@@ -199,8 +212,8 @@ func (e armError) needed(mean float64, opt stats.Options) (questions, seeds int)
 		left -= t(now) * t(now) * own
 	}
 	if left > 0 {
-		if n := math.Ceil(z * z * e.question * float64(e.n) / left); n <= 1e12 {
-			questions = max(int(n), 2)
+		if wanted := math.Ceil(z * z * e.question * float64(n) / left); wanted <= 1e12 {
+			questions = max(int(wanted), 2)
 		}
 	}
 	if now == 0 {

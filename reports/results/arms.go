@@ -132,11 +132,10 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
 	if e.seeds() == 0 {
-		c.P = stats.SignFlip(sums, opt.ForTests(c.ChosenFrom))
+		c.P, c.PFloor = stats.SignFlip(sums, opt.ForTests(c.ChosenFrom))
 	} else {
 		c.P = e.beyond(math.Abs(c.Mean))
 	}
-	c.Questions, c.SeedsNeeded = e.needed(c.Mean, opt)
 	return c, nil
 }
 
@@ -206,12 +205,13 @@ func holmArms(family []*ArmComparison, size int) {
 	for i, c := range family {
 		paired[i] = &c.Paired
 	}
-	stats.SettleAmong(paired, size, func(i int, level float64) *stats.Interval {
+	stats.SettleAmong(paired, size, func(i int, opt stats.Options) *stats.Interval {
 		c := family[i]
+		c.Questions, c.SeedsNeeded = c.uncertainty.needed(c.Mean, c.N, opt)
 		if c.uncertainty.seeds() == 0 {
 			return nil
 		}
-		half := c.uncertainty.halfWidth(1 - level)
+		half := c.uncertainty.halfWidth(1 - opt.Level)
 		return &stats.Interval{Low: c.Mean - half, High: c.Mean + half}
 	})
 }
@@ -223,7 +223,7 @@ func (c ArmComparison) Sentence(what, against, metric string) string {
 	}
 	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, %s, p %s%s",
 		page.Fixed(c.Mean, 4), metric, page.Sig(100*c.Level, 2), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4),
-		stats.QuestionWords(c.N, c.Clusters), c.seedWords(), stats.PValue(c.PHolm), c.Remarks())
+		stats.QuestionWords(c.N, c.Clusters), c.seedWords(), c.PWords(), c.Remarks())
 	if c.Verdict != stats.NotSeparable {
 		return fmt.Sprintf("%s is %s than %s: %s", what, c.Verdict, against, numbers)
 	}

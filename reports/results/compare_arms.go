@@ -20,30 +20,37 @@ type ComparedArm struct {
 	Names []string // of the runs
 }
 
-// ArmsOf groups runs whose configs differ in nothing but the seed, in order of appearance. Two runs of
-// one seed are a setting repeated, not a new seed: the second begins an arm of its own.
+// ArmsOf groups runs whose configs differ in nothing but the seed and that read the same data, in order of appearance. Two runs
+// of one seed are a setting repeated, not a new seed: the second begins an arm of its own.
 func ArmsOf(runs []*record.Run) []ComparedArm {
 	var arms []ComparedArm
-	var settings []map[string]string
+	settingOf := map[*record.Run]map[string]string{}
 	for i, run := range runs {
 		setting := map[string]string{}
 		record.Flatten(setting, "", run.Tree)
 		seed, seeded := setting["seed"]
 		delete(setting, "seed")
 		maps.DeleteFunc(setting, func(key, _ string) bool { return key == "hydra" || strings.HasPrefix(key, "hydra.") })
-		at := slices.IndexFunc(settings, func(s map[string]string) bool { return maps.Equal(s, setting) })
+		at := slices.IndexFunc(arms, func(a ComparedArm) bool {
+			return maps.Equal(settingOf[a.Runs[0]], setting) && sameData(a.Runs[0], run)
+		})
 		if at >= 0 && seeded && !slices.ContainsFunc(arms[at].Runs,
 			func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
 			arms[at].Runs, arms[at].Names = append(arms[at].Runs, run), append(arms[at].Names, RunName(i))
 			continue
 		}
-		settings = append(settings, setting)
+		settingOf[run] = setting
 		arms = append(arms, ComparedArm{Runs: []*record.Run{run}, Names: []string{RunName(i)}})
 	}
 	for i := range arms {
 		arms[i].Name = "arm " + RunName(i)
 	}
 	return arms
+}
+
+// sameData says that nothing is known of other data: files may change behind their names. A run that has not ended tells of none.
+func sameData(a, b *record.Run) bool {
+	return a.Summary == nil || b.Summary == nil || a.Summary.Data.Fingerprint == b.Summary.Data.Fingerprint
 }
 
 // SeededArms reports whether some arm has several runs.
@@ -58,7 +65,7 @@ type armRow struct {
 	similarity *ArmComparison // over similarity, the majority answer, or random
 	initial    *ArmComparison // over the initial policies of the same runs
 	first      *ArmComparison // minus the first arm
-	refused    string         // why there is no comparison
+	refused    Refused
 	runs       []*record.Run
 }
 
@@ -161,9 +168,10 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			}
 			row.initial = against(record.PolicyInit)
 			if len(t.Rows) > 0 {
+				row.refused = OtherRewards(a.Runs[0], t.Rows[0].runs[0], k.split, k.metric)
 				if c, err := arm.unsettled(t.Rows[0].arm, opt); err != nil {
-					row.refused = "not the same questions"
-				} else {
+					row.refused = OtherQuestions()
+				} else if row.refused.Cell == "" {
 					row.first = &c
 				}
 			}
@@ -247,7 +255,7 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 		return "0", "–", "–", "same scores"
 	}
 	return fmt.Sprintf("%s [%s, %s]", page.Fixed(c.Mean, 4), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4)),
-		strings.TrimPrefix(stats.PValue(c.PHolm), "= "), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
+		c.PCell(), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
 }
 
 func (t ArmTable) Write(d *page.Document) {
@@ -294,10 +302,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 			continue
 		}
 		difference, p, effect, verdict := armCells(r.first)
-		if r.refused != "" {
-			verdict = r.refused
-			sentences = append(sentences, fmt.Sprintf("%s and %s were not scored on the same questions: no verdict.", page.Capital(r.name),
-				t.Reference))
+		if r.refused.Cell != "" {
+			verdict = r.refused.Cell
+			sentences = append(sentences, r.refused.Sentence(page.Capital(r.name), t.Reference))
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
@@ -313,6 +320,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		rows = append(rows, row)
 	}
 	d.Table(header, rows)
+	if note := stats.RoughNote(rows); note != "" {
+		d.Paragraph("%s", note)
+	}
 	if len(sentences) > 0 {
 		d.List(sentences...)
 	}
@@ -339,10 +349,15 @@ func (t ArmTable) Highest() (name string, highest, first float64) {
 	return name, highest, first
 }
 
-// errorParts says how much of the standard error comes from where.
+// errorParts says how much of the standard error comes from where, and what so few seeds leave possible beyond their estimate: the
+// interval covers that too.
 func (c ArmComparison) errorParts() string {
 	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
 		return ""
 	}
-	return fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f.", c.SE, c.SeedSE)
+	text := fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f", c.SE, c.SeedSE)
+	if most := c.uncertainty.seedsAtMost(); most > c.SeedSE {
+		text += fmt.Sprintf("; so few seeds leave up to %.4f possible, and the interval covers that", most)
+	}
+	return text + "."
 }

@@ -190,9 +190,10 @@ func (t MethodTable) Findings(d *page.Document) {
 // Write writes what was found, the table, and how to read it.
 func (t MethodTable) Write(d *page.Document, title string) {
 	t.Findings(d)
-	d.Add(t.Table(title))
-	d.Paragraph("Differences are paired by question. Intervals cover new questions and new seeds; those of differences, and the " +
-		"verdicts, are corrected for all comparisons of this table together (Holm).")
+	table := t.Table(title)
+	d.Add(table)
+	d.Paragraph("Differences are paired by question. Intervals cover new questions and new seeds; those of differences, and the "+
+		"verdicts, are corrected for all comparisons of this table together (Holm). %s", stats.RoughNote(table.Rows))
 }
 
 // points are a difference with its interval, in percent.

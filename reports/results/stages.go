@@ -36,15 +36,20 @@ func Yardsticks() []Yardstick {
 
 // YardsticksOf are those that a table shows, of those that it holds or its lines were compared with. A gain over a baseline that is worse
 // than drawing at random says little: random takes its place, and stands beside an initial policy that is worse. Elsewhere a sentence
-// has the gain over random.
-func YardsticksOf(table []record.StageResult) []Yardstick {
-	weak := BelowRandom(table)
+// has the gain over random. An order of recorded candidates that lists the best first, as the tables of all stages show, is an oracle's.
+func YardsticksOf(table, stages []record.StageResult) []Yardstick {
+	weak, oracle := BelowRandom(table), ListsBestFirst(stages)
 	return slices.DeleteFunc(Yardsticks(), func(y Yardstick) bool {
 		if !slices.ContainsFunc(table, func(r record.StageResult) bool { return r.Policy == y.Policy || *y.Gain(&r) != nil }) {
 			return true
 		}
-		if y.Policy == record.PolicyRandom {
+		switch y.Policy {
+		case record.PolicyRandom:
 			return len(weak) == 0
+		case record.PolicyRecorded:
+			if oracle {
+				return true
+			}
 		}
 		return y.Policy != record.PolicyInit && slices.ContainsFunc(weak, func(r record.StageResult) bool { return r.Policy == y.Policy })
 	})
@@ -129,7 +134,8 @@ func BehindBest(evals []record.Evaluation, of record.StageResult, opt stats.Opti
 // (reward first), then random, similarity, majority, recorded order, init, the phases in order, best, best beam, oracle, reference.
 //
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
-// of the phases are corrected for their number (Holm) within split, metric and reference. A policy that was chosen on
+// of the phases are corrected for their number (Holm) within split, metric and reference. A phase that ended with the best
+// policy has the comparison of that: one policy has one verdict. A policy that was chosen on
 // the very questions it is compared on is corrected for the checkpoints that competed.
 func Stages(evals []record.Evaluation, opt stats.Options) ([]record.StageResult, error) {
 	results := []record.StageResult{}
@@ -255,6 +261,7 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 		// A policy may start as similarity: then it is the same comparison.
 		twin := slices.IndexFunc(made, func(m placed) bool { return sameScores(table[m.at], table[ref]) })
 		var phases []*stats.Paired
+		var best []int // phases that ended with the planned policy
 		for i := range table {
 			if i == ref || !comparable(table[i], table[ref]) || y.Policy == record.PolicyRandom && i != planned && !asked(rows[:i+1]) {
 				continue
@@ -262,6 +269,10 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 			if twin >= 0 && *made[twin].Gain(&rows[i]) != nil {
 				again := **made[twin].Gain(&rows[i])
 				*y.Gain(&rows[i]) = &again
+				continue
+			}
+			if planned >= 0 && i != planned && samePolicy(table[i], table[planned]) {
+				best = append(best, i)
 				continue
 			}
 			paired, err := CompareEvaluations(table[i], table[ref], opt)
@@ -275,7 +286,11 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 				stats.Settle([]*stats.Paired{&paired})
 			}
 		}
-		stats.Settle(phases)
+		stats.SettleAmong(phases, len(phases)+len(best), nil)
+		for _, i := range best {
+			again := **y.Gain(&rows[planned])
+			*y.Gain(&rows[i]) = &again
+		}
 		made = append(made, placed{y, ref})
 	}
 	return rows, comparePhases(rows, table, opt)
@@ -313,6 +328,11 @@ func asked(rows []record.StageResult) bool {
 		return len(BelowRandom(rows)) > 0
 	}
 	return false
+}
+
+// samePolicy reports whether a phase ended with the planned policy.
+func samePolicy(phase, planned record.Evaluation) bool {
+	return StageRank(phase.Policy) == rankPhase && phase.Phase == planned.Phase && phase.Epoch == planned.Epoch && sameScores(phase, planned)
 }
 
 func sameScores(a, b record.Evaluation) bool {

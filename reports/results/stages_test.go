@@ -1,10 +1,12 @@
 package results
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 func eval(split, policy, phase string, epoch int, scores ...float64) record.Evaluation {
@@ -49,8 +51,9 @@ func TestStagesOrderAndReferences(t *testing.T) {
 		t.Errorf("best over init: %+v", best.OverInit)
 	}
 	rce, grpo := stages[3].OverInit, stages[4].OverInit
-	if best.OverInit.PHolm != best.OverInit.P || rce.PHolm < rce.P || grpo.PHolm < 2*grpo.P && grpo.PHolm < 1 && rce.PHolm < 2*rce.P {
-		t.Errorf("the planned comparison stands alone, the phases are corrected: best %g/%g, rce %g/%g, grpo %g/%g",
+	if best.OverInit.PHolm != best.OverInit.P || rce.PHolm < min(1, 2*rce.P) || rce.P == 1 && rce.Family != 2 || grpo.PHolm != grpo.P ||
+		grpo.Interval != best.OverInit.Interval {
+		t.Errorf("the planned comparison stands alone, also where it is a phase's; other phases are corrected: best %g/%g, rce %g/%g, grpo %g/%g",
 			best.OverInit.P, best.OverInit.PHolm, rce.P, rce.PHolm, grpo.P, grpo.PHolm)
 	}
 }
@@ -126,7 +129,7 @@ func TestBaselinesBelowRandom(t *testing.T) {
 	} {
 		stages := table(tc.similarity, tc.initial)
 		var shown []string
-		for _, y := range YardsticksOf(stages) {
+		for _, y := range YardsticksOf(stages, stages) {
 			shown = append(shown, y.Short)
 		}
 		if got := strings.Join(shown, ", "); got != tc.shown {
@@ -145,6 +148,18 @@ func TestBaselinesBelowRandom(t *testing.T) {
 			} else if step != nil && (step.Mean < 0.05 || step.Mean > 0.15 || !step.Interval.Excludes(0)) {
 				t.Errorf("grpo over rce: %+v, want about 0.1", step)
 			}
+		}
+	}
+}
+
+// A recorded order that lists the best candidate first is an oracle and no baseline.
+func TestYardsticksOfABestFirstOrder(t *testing.T) {
+	table := []record.StageResult{{Policy: record.PolicyRecorded, Metric: "reward"},
+		{Policy: record.PolicyBest, Metric: "reward", OverRecorded: &stats.Paired{}}}
+	for top, want := range map[float64]int{1: 0, 0.4: 1} {
+		stages := append(slices.Clone(table), record.StageResult{Policy: record.PolicyRecorded, Metric: "top1_accuracy", Mean: top})
+		if got := len(YardsticksOf(table, stages)); got != want {
+			t.Errorf("top-1 accuracy %g: %d baselines, want %d", top, got, want)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fulcrum/internal/golden"
@@ -227,39 +227,47 @@ func TestBucketsBoundTheNumberOfPoints(t *testing.T) {
 func TestPlotterDrawsBesideAndAtTheEnd(t *testing.T) {
 	dir := t.TempDir()
 	log := reportstest.OpenTestLog(t, dir, &bytes.Buffer{})
-	p := StartPlotter(dir, time.Hour, func(err error) { t.Error(err) })
-	reportstest.Record(t, log, record.KindStep, "rce", 1, 1, 1, map[string]any{"loss": 1.0})
-	begin := time.Now()
-	for range 1000 {
-		p.Redraw()
-	}
-	if took := time.Since(begin); took > time.Second {
-		t.Errorf("1000 requests took %v: a request must not wait", took)
-	}
-	for deadline := time.Now().Add(20 * time.Second); len(drawnNames(dir)) == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
+	synctest.Test(t, func(t *testing.T) { // its clock moves only while somebody waits
+		p := StartPlotter(dir, time.Hour, func(err error) { t.Error(err) })
+		reportstest.Record(t, log, record.KindStep, "rce", 1, 1, 1, map[string]any{"loss": 1.0})
+		begin := time.Now()
+		for range 1000 {
+			p.Redraw()
+		}
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("1000 requests waited %v: a request must not wait", took)
+		}
+		if synctest.Wait(); len(drawnNames(dir)) > 0 {
+			t.Fatal("drawn before its time: a short run would be drawn twice")
+		}
+		time.Sleep(time.Hour)
+		if synctest.Wait(); len(drawnNames(dir)) == 0 {
 			t.Fatal("nothing drawn")
 		}
-	}
-	reportstest.Record(t, log, record.KindStep, "rce", 1, 2, 2, map[string]any{"loss": 1.0, "grad_norm": 1.0})
-	reportstest.Must(t, p.Close())
-	reportstest.Must(t, p.Close())
-	if got := strings.Join(drawnNames(dir), " "); got != "losses grad_norm" {
-		t.Errorf("after Close: %q, want losses grad_norm", got)
-	}
+		reportstest.Record(t, log, record.KindStep, "rce", 1, 2, 2, map[string]any{"loss": 1.0, "grad_norm": 1.0})
+		reportstest.Must(t, p.Close())
+		reportstest.Must(t, p.Close())
+		if got := strings.Join(drawnNames(dir), " "); got != "losses grad_norm" {
+			t.Errorf("after Close: %q, want losses grad_norm", got)
+		}
+	})
 }
 
 func TestPlotterReportsErrorsOnce(t *testing.T) {
 	dir := t.TempDir()
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, record.MetricsFile), []byte("{broken\n"), 0o644))
-	var said atomic.Int32
-	p := StartPlotter(dir, 0, func(error) { said.Add(1) })
-	for deadline := time.Now().Add(300 * time.Millisecond); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		p.Redraw()
-	}
-	if err := p.Close(); err == nil || errors.Is(err, os.ErrNotExist) || said.Load() != 1 {
-		t.Errorf("said %d times, Close says %v; want once and the damaged line", said.Load(), err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		said := 0
+		p := StartPlotter(dir, 0, func(error) { said++ })
+		for range 3 {
+			p.Redraw()
+			synctest.Wait() // it was tried
+			time.Sleep(time.Second)
+		}
+		if err := p.Close(); err == nil || errors.Is(err, os.ErrNotExist) || said != 1 {
+			t.Errorf("said %d times, Close says %v; want once and the damaged line", said, err)
+		}
+	})
 }
 
 func BenchmarkDrawPlots(b *testing.B) {

@@ -26,8 +26,7 @@ func reportFindings(d *page.Document, run *record.Run, s *record.Summary) {
 		d.Paragraph("The preflight and the doctor found nothing.")
 		return
 	}
-	sorted := slices.Clone(s.Findings)
-	slices.SortStableFunc(sorted, func(a, b record.Finding) int { return cmp.Compare(severityRank(a.Severity), severityRank(b.Severity)) })
+	sorted := gravestFirst(s.Findings)
 	table := page.LinesOf(sorted)
 	table.Column("severity", func(f record.Finding) string { return page.Plain(f.Severity) })
 	table.Column("where", record.Finding.Where)
@@ -44,14 +43,18 @@ func reportFindings(d *page.Document, run *record.Run, s *record.Summary) {
 	d.Table(table.Header, table.Rows)
 }
 
-func severityRank(severity string) int {
-	return slices.Index([]string{"note", "warning", "stop"}, severity) * -1
+// gravestFirst are findings in the order of their severity.
+func gravestFirst(findings []record.Finding) []record.Finding {
+	rank := func(f record.Finding) int { return slices.Index(severities(), f.Severity) }
+	return slices.SortedStableFunc(slices.Values(findings), func(a, b record.Finding) int { return cmp.Compare(rank(a), rank(b)) })
 }
+
+func severities() []string { return []string{"stop", "warning", "note"} }
 
 // findingCounts is: 1 stop, 2 warnings and 3 notes; "" for none.
 func findingCounts(findings []record.Finding) string {
 	var parts []string
-	for _, severity := range []string{"stop", "warning", "note"} {
+	for _, severity := range severities() {
 		n := 0
 		for _, f := range findings {
 			if f.Severity == severity {

@@ -88,7 +88,7 @@ func scoreStory(run *record.Run, phase string) []string {
 			continue
 		}
 		text := fmt.Sprintf("The mean validation %s went from %s to %s", results.MetricName(metric), Sig4(before), Sig4(y[len(y)-1]))
-		if best := slices.Max(y); len(y) > 1 && best > y[len(y)-1] {
+		if best := slices.Max(y); len(y) > 1 && best > y[len(y)-1] && best > before {
 			at := slices.IndexFunc(run.Epochs, func(e record.Row) bool {
 				x, ok := e.Number("val_" + metric)
 				return ok && x == best && e.Phase == phase

@@ -48,7 +48,7 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 			header = append(header, ">gain over "+y.Short, "")
 		}
 		d.Table(header, t.cells())
-		if notes := tableNotes(t.rows); len(notes) > 0 {
+		if notes := t.notes(); len(notes) > 0 {
 			d.Paragraph("%s", strings.Join(notes, " "))
 		}
 	}
@@ -69,27 +69,26 @@ func Tables(run *record.Run) ([]*page.Table, error) {
 	return d.Tables, nil
 }
 
-// tableNotes say how the intervals and verdicts of a table are to be read: what they are corrected for, and why some are
+// notes say how the intervals and verdicts of a table are to be read: what they are corrected for, and why some are
 // rough.
-func tableNotes(table []record.StageResult) []string {
-	notes := otherGains(table)
+func (t resultTable) notes() []string {
+	notes := otherGains(t.rows)
 	var rough []string
 	var chosen, clusters, family int
-	for _, r := range table {
-		for _, y := range results.Yardsticks() {
-			p := *y.Gain(&r)
+	for _, r := range t.rows {
+		for _, p := range []*stats.Paired{r.OverSimilarity, r.OverMajority, r.OverRandom, r.OverRecorded, r.OverInit, r.OverPrevious} {
 			if p == nil {
 				continue
 			}
 			chosen, clusters, family = max(chosen, p.ChosenFrom), max(clusters, p.Clusters), max(family, p.Family)
-			if p.Rough != "" && !slices.Contains(rough, p.Rough) {
+			if p.Rough != "" && p.Changed > 0 && !slices.Contains(rough, p.Rough) {
 				rough = append(rough, p.Rough)
 			}
 		}
 	}
 	if clusters > 0 {
 		notes = append(notes, fmt.Sprintf("Questions that belong together, such as those about one image, count as one: %s.",
-			stats.QuestionWords(table[0].Queries, clusters)))
+			stats.QuestionWords(t.rows[0].Queries, clusters)))
 	}
 	if chosen > 1 {
 		notes = append(notes, fmt.Sprintf("A policy that was chosen from %s by these very questions is judged with intervals and p-values "+
@@ -98,12 +97,10 @@ func tableNotes(table []record.StageResult) []string {
 	if family > 1 {
 		notes = append(notes, fmt.Sprintf("Gains of the %d phases are corrected for their number (Holm), intervals and p-values alike.", family))
 	}
-	switch len(rough) {
-	case 0:
-	case 1:
-		notes = append(notes, "Rough: "+rough[0]+".")
-	default:
-		notes = append(notes, "Rough: the interval may be off, because few questions changed, or the differences are strongly skewed.")
+	if note := stats.RoughNote(append(t.cells(), notes)); note != "" && len(rough) == 1 {
+		notes = append(notes, stats.Dagger+" rough: "+rough[0]+".")
+	} else if note != "" {
+		notes = append(notes, note)
 	}
 	return notes
 }
@@ -180,7 +177,7 @@ func resultTables(stages []record.StageResult) []resultTable {
 			to++
 		}
 		t := resultTable{stages[from].Metric, stages[from:to], nil, oracle}
-		t.yards = slices.DeleteFunc(shownYardsticks(t.rows), func(y results.Yardstick) bool { return y.Policy == oracle })
+		t.yards = shownYardsticks(t.rows, stages)
 		if n := len(tables); n > 0 && sameNumbers(tables[n-1].rows, t.rows) {
 			tables[n-1].metric += " and " + t.metric
 		} else {
@@ -202,8 +199,8 @@ func sameNumbers(a, b []record.StageResult) bool {
 
 // shownYardsticks are those of a table, each with columns of its own. A selector may start as similarity: then the
 // gains over both are the same numbers, and stand once.
-func shownYardsticks(table []record.StageResult) []results.Yardstick {
-	yards := results.YardsticksOf(table)
+func shownYardsticks(table, stages []record.StageResult) []results.Yardstick {
+	yards := results.YardsticksOf(table, stages)
 	if n := len(yards); n > 1 && yards[n-1].Policy == record.PolicyInit && sameAsInit(table, yards[0]) {
 		yards[0].Short += " = " + yards[n-1].Short
 		yards = yards[:n-1]

@@ -12,7 +12,7 @@ import (
 )
 
 // verdictOf is what a run came to: the planned comparisons on the held-out split, or on val where there is none, in one sentence, and
-// the entries of a list with what it rests on, warnings last. "" where nothing was judged.
+// the entries of a list with what it rests on, findings first. "" where nothing was judged.
 func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) (answer string, entries []string) {
 	stage := PlannedResult(stages)
 	if stage == nil {
@@ -22,9 +22,9 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	gains := gainsOf(stage, table, stages)
 	switch why := s.Best.RuledOut(); {
 	case !untrained(stage) && len(gains) == 0:
-		answer = fmt.Sprintf("There is no baseline to compare %s with.", stage.Subject())
+		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", stage.Split, stage.Subject())
 	case !untrained(stage):
-		answer = page.Capital(stage.Subject()) + " " + inWords(gains) + "."
+		answer = fmt.Sprintf("On %s %s %s.", stage.Split, stage.Subject(), inWords(gains))
 	case why != "":
 		answer = page.Capital(why) + ". What training gained stands in the rows of the phases."
 	default:
@@ -56,10 +56,15 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	for i, e := range entries {
 		entries[i] = page.Plain(e)
 	}
-	if serious := slices.DeleteFunc(slices.Clone(s.Findings), func(f record.Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
-		entries = append(entries, fmt.Sprintf("**The doctor has %s: read the findings first.**", findingCounts(serious)))
+	if serious := slices.DeleteFunc(gravestFirst(s.Findings), func(f record.Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
+		var checks []string
+		for _, alike := range stats.GroupBy(serious, func(f record.Finding) string { return f.Check }) {
+			checks = append(checks, page.Plain(alike[0].Check))
+		}
+		first := fmt.Sprintf("**Read the findings first: %s** (%s).", findingCounts(serious), strings.Join(checks, ", "))
+		entries = slices.Insert(entries, 0, first)
 	}
-	return page.Plain(fmt.Sprintf("On %s: %s", stage.Split, answer)), entries
+	return page.Plain(answer), entries
 }
 
 // untrained says whether a line of a table is the policy that the run began with.
@@ -73,13 +78,13 @@ type gain struct {
 	by   *stats.Paired
 }
 
-// gainsOf are the planned comparisons. An order of recorded candidates that lists the best first is none: it is an oracle's.
+// gainsOf are the planned comparisons.
 func gainsOf(stage *record.StageResult, table, stages []record.StageResult) []gain {
 	var out []gain
-	yards := results.YardsticksOf(table)
+	yards := results.YardsticksOf(table, stages)
 	for i, y := range yards {
 		switch {
-		case *y.Gain(stage) == nil, y.Policy == record.PolicyRecorded && results.ListsBestFirst(stages),
+		case *y.Gain(stage) == nil,
 			y.Policy == record.PolicyInit && (untrained(stage) || i > 0 && sameAsInit(table, yards[0])): // said with the first
 			continue
 		case i == 0 && len(yards) > 1 && sameAsInit(table, y):

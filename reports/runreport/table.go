@@ -22,7 +22,7 @@ func PrintResults(w io.Writer, stages []record.StageResult, width int) error {
 		if err := printTable(w, t, width); err != nil {
 			return err
 		}
-		for _, note := range tableNotes(t.rows) {
+		for _, note := range t.notes() {
 			if _, err := fmt.Fprintln(w, stdout.Fold(page.PlainText(page.Markup(note)), width, 0)); err != nil {
 				return err
 			}

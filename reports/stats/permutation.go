@@ -11,8 +11,9 @@ import (
 // SignFlip returns the two-sided p-value of the sum of x under random signs: exact when there are no
 // more sign patterns than resamples, by Monte Carlo with the observed pattern counted otherwise
 // (Phipson and Smyth 2010), two standard errors of the drawing above its estimate: a winner must not
-// hang on which patterns were drawn. Questions without a difference say nothing and are left out.
-func SignFlip(x []float64, opt Options) float64 {
+// hang on which patterns were drawn. Questions without a difference say nothing and are left out. floor says that no other
+// pattern was drawn whose sum is as large: the p-value is the least that so many can give.
+func SignFlip(x []float64, opt Options) (p float64, floor bool) {
 	var d []float64
 	var sum, abs, squares float64
 	for _, v := range x {
@@ -24,14 +25,14 @@ func SignFlip(x []float64, opt Options) float64 {
 		}
 	}
 	if len(d) == 0 {
-		return 1
+		return 1, false
 	}
 	limit := math.Abs(sum) - 1e-12*abs // equal sums in another order still count as equal
 	switch {
 	case len(d) < 62 && 1<<len(d) <= opt.Resamples:
-		return exactSignFlip(d, limit)
+		return exactSignFlip(d, limit), false
 	case len(d)*opt.Resamples > maxDraws:
-		return 2 * distuv.UnitNormal.CDF(-math.Abs(sum)/math.Sqrt(squares))
+		return 2 * distuv.UnitNormal.CDF(-math.Abs(sum)/math.Sqrt(squares)), false
 	}
 	sums := signedSums(d)
 	source := rand.NewPCG(opt.Seed, 0x7065726d) // "perm"
@@ -50,8 +51,8 @@ func SignFlip(x []float64, opt Options) float64 {
 			as++
 		}
 	}
-	p := float64(as) / float64(opt.Resamples+1)
-	return min(1, p+2*math.Sqrt(p*(1-p)/float64(opt.Resamples+1)))
+	p = float64(as) / float64(opt.Resamples+1)
+	return min(1, p+2*math.Sqrt(p*(1-p)/float64(opt.Resamples+1))), as == 1
 }
 
 // signedSums returns, for every eight values, their sum under each of the 256 sign patterns: a resample

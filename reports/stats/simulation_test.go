@@ -145,7 +145,7 @@ func Names(c *Paired, sums []float64) bool {
 	if !StudentInterval(c.Mean, c.SE, len(c.Values), 1-0.05/float64(tests)).Excludes(0) {
 		return false
 	}
-	if c.P = SignFlip(sums, c.opt.ForTests(tests)); c.P*float64(tests) >= 0.05 {
+	if c.P, c.PFloor = SignFlip(sums, c.opt.ForTests(tests)); c.P*float64(tests) >= 0.05 {
 		return false
 	}
 	Settle([]*Paired{c})

@@ -57,7 +57,8 @@ type Paired struct {
 	P         float64  `json:"p"`                  // two-sided sign-flip permutation test, two standard errors of its drawing added
 	PHolm     float64  `json:"p_holm"`             // the same, corrected for the comparisons made beside it and for ChosenFrom
 	Changed   int      `json:"changed"`            // questions whose score differs
-	Questions int      `json:"questions"`          // needed to settle a difference of this size; 0: none would
+	PFloor    bool     `json:"p_floor,omitempty"`  // P is the least that so many sign patterns can give: the true one may be smaller
+	Questions int      `json:"questions"`          // needed to settle a difference of this size, as P is corrected; 0: none would
 	Level     float64  `json:"level"`              // of the intervals, all comparisons of the family together
 	Rough     string   `json:"rough,omitempty"`    // why interval and p-value may be off; "": nothing is known against them
 	Correction
@@ -133,7 +134,7 @@ func PairedDifference(scores, reference []float64, clusters []int64, chosenFrom 
 		return p, err
 	}
 	p.ChosenFrom = chosenFrom
-	p.P = SignFlip(sums, opt.ForTests(chosenFrom))
+	p.P, p.PFloor = SignFlip(sums, opt.ForTests(chosenFrom))
 	return p, nil
 }
 
@@ -171,7 +172,6 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (P
 		p.Effect = mean / sd
 	}
 	p.Interval = StudentInterval(mean, se, len(values), opt.Level)
-	p.Questions = QuestionsNeeded(mean, se*math.Sqrt(float64(n)), 1-opt.Level, opt.Power)
 	p.Rough = roughness(values, changed)
 	return p, g.sums(diff), nil
 }
@@ -183,28 +183,28 @@ func StudentInterval(mean, se float64, n int, level float64) Interval {
 }
 
 // Settle corrects comparisons that are read together for their number (Holm) and for the checkpoints that their sides
-// were chosen from, takes the intervals at the level that this leaves, and sets the verdicts.
+// were chosen from, takes the intervals and the questions needed at the level that this leaves, and sets the verdicts.
 func Settle(family []*Paired) { SettleAmong(family, len(family), nil) }
 
 // SettleAmong is Settle for some of size comparisons: those that a choice made, whether they are shown or not. What interval
-// returns for the i-th at a level stands in place of Student's and the bootstrap's; nil: these.
-func SettleAmong(family []*Paired, size int, interval func(i int, level float64) *Interval) {
+// returns for the i-th at opt.Level stands in place of Student's and the bootstrap's; nil: these.
+func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *Interval) {
 	raw := list.Map(family, func(p *Paired) float64 { return p.Among(p.P) })
 	adjusted, steps := HolmSteps(raw, size)
 	for i, p := range family {
 		p.PHolm = adjusted[i]
-		level := p.LevelOf(p.Level, size, steps[i])
+		opt := p.opt
+		opt.Level = p.LevelOf(p.Level, size, steps[i])
+		p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)
 		var other *Interval
 		if interval != nil {
-			other = interval(i, level)
+			other = interval(i, opt)
 		}
 		if other != nil {
 			p.Interval, p.BCa = *other, *other
 		} else {
-			p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), level)
-			opt := p.opt.ForTests(int(steps[i]) * max(p.ChosenFrom, 1))
-			opt.Level = level
-			p.BCa = BootstrapBCa(p.Values, opt)
+			p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), opt.Level)
+			p.BCa = BootstrapBCa(p.Values, opt.ForTests(int(steps[i])*max(p.ChosenFrom, 1)))
 		}
 		p.Verdict = VerdictOf(*p)
 	}
@@ -220,8 +220,9 @@ func MeanInterval(x []float64, level float64) (mean float64, interval *Interval)
 	return mean, &i
 }
 
-// QuestionsNeeded returns how many questions a two-sided test at level alpha needs to find a mean
-// difference of this size with the given power (normal approximation), 0 when there is none to find.
+// QuestionsNeeded returns how many questions a two-sided test at level alpha needs to find a mean difference of this size with
+// the given power, 0 when there is none to find: (z(1−α/2) + z(power))² sd²/mean², the normal approximation (Cohen 1988,
+// chapter 2). Among k comparisons alpha is a k-th of one test's, which is where a p-value that is multiplied by k must fall.
 func QuestionsNeeded(mean, sd, alpha, power float64) int {
 	if mean == 0 || sd == 0 {
 		return 0

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"fmt"
+	"strings"
 
 	"fulcrum/reports/page"
 )
@@ -92,15 +93,31 @@ func (p Paired) everyQuestion() string {
 func (p Paired) numbers(metric string) string {
 	text := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s%s",
 		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4),
-		QuestionWords(p.N, p.Clusters), PValue(p.PHolm), p.Remarks())
+		QuestionWords(p.N, p.Clusters), p.PWords(), p.Remarks())
 	if p.Verdict == NotSeparable && p.Questions > p.N {
 		text += fmt.Sprintf("; a difference of this size would take about %s to settle", page.Plural(RoundUp(p.Questions), "question"))
 	}
 	return text
 }
 
+// Dagger marks a verdict whose interval is rough.
+const Dagger = "†"
+
+// RoughNote explains the daggers of a table; "" where it has none.
+func RoughNote[T any](rows [][]T) string {
+	for _, row := range rows {
+		for _, cell := range row {
+			if strings.Contains(fmt.Sprint(cell), Dagger) {
+				return Dagger + " rough: the interval may be off, because questions are few, few of them changed, or the differences are " +
+					"strongly skewed."
+			}
+		}
+	}
+	return ""
+}
+
 // VerdictCell writes a verdict for a table, with what keeps the difference from one where its interval does not show
-// it, and whether its numbers are rough.
+// it, and a dagger where its numbers are rough: RoughNote goes below the table.
 func VerdictCell(p Paired) string {
 	text := string(p.Verdict)
 	switch doubt(p) {
@@ -111,17 +128,24 @@ func VerdictCell(p Paired) string {
 		text += " (permutations)"
 	}
 	if p.Rough != "" {
-		text += ", rough"
+		text += " " + Dagger
 	}
 	return text
 }
 
-func PValue(p float64) string {
-	if p < 0.001 {
+// PWords writes the corrected p-value behind a p: < 0.001, = 0.012, ≤ 0.0024 where no more sign patterns were drawn than tell so much.
+func (p Paired) PWords() string {
+	switch {
+	case p.PHolm < 0.001:
 		return "< 0.001"
+	case p.PFloor && p.PHolm < 1:
+		return "≤ " + page.Sig(p.PHolm, 2)
 	}
-	return "= " + page.Sig(p, 2)
+	return "= " + page.Sig(p.PHolm, 2)
 }
+
+// PCell is PWords for a column of p-values.
+func (p Paired) PCell() string { return strings.TrimPrefix(p.PWords(), "= ") }
 
 // RoundUp keeps two digits: 12,345 questions are a guess of 13,000.
 func RoundUp(n int) int {

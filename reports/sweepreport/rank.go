@@ -330,29 +330,43 @@ func (v *View) bestSetting() string {
 	name := page.Plain(v.opt.Objectives[0].Name)
 	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", page.CodeList(best.overrides), name,
 		meanSD(best.values[0], runreport.Sig4), page.Plural(len(best.values[0]), "seed"))
+	if v.verdicts != nil && len(v.verdicts.Rows) > 1 { // they count the questions too, and are corrected
+		return text + " The verdicts hold it against the others."
+	}
 	compared, near := 0, 0
 	for _, s := range v.settings[1:] {
 		if s.class() != 0 || len(s.values[0]) < 2 {
 			continue
 		}
 		compared++
-		_, a := stat.MeanSE(best.values[0])
-		_, b := stat.MeanSE(s.values[0])
-		if math.Abs(stat.Mean(best.values[0])-stat.Mean(s.values[0])) <= 2*math.Hypot(a, b) {
+		if math.Abs(stat.Mean(best.values[0])-stat.Mean(s.values[0])) <= welchMargin(best.values[0], s.values[0]) {
 			near++
 		}
 	}
 	switch {
 	case compared == 0:
 	case near == 0 && compared == 1:
-		text += " Its lead over the other setting is more than two standard errors."
+		text += " Its lead over the other setting is beyond the spread of the seeds (Welch's t, 95%)."
 	case near == 0:
-		text += fmt.Sprintf(" Its lead over each of the other %d settings is more than two standard errors.", compared)
+		text += fmt.Sprintf(" Its lead over each of the other %d settings is beyond the spread of the seeds (Welch's t, 95%%).", compared)
 	case compared == 1:
-		text += " The other setting lies within two standard errors of it: these seeds do not separate them."
+		text += " The other setting lies within the spread of the seeds (Welch's t, 95%): they do not separate the two."
 	default:
-		text += fmt.Sprintf(" %d of the other %d settings lie within two standard errors of it: these seeds do not separate them.", near,
-			compared)
+		text += fmt.Sprintf(" %d of the other %d settings lie within the spread of the seeds (Welch's t, 95%%): they do not separate them.",
+			near, compared)
 	}
 	return text
+}
+
+// welchMargin is how far apart the means of two settings' seeds may lie by chance in 95 % of cases: Student's t with the degrees of
+// freedom of Welch (1947). Two seeds each have one or two, so that it is 4 to 13 standard errors.
+func welchMargin(a, b []float64) float64 {
+	_, x := stat.MeanSE(a)
+	_, y := stat.MeanSE(b)
+	if x+y == 0 {
+		return 0
+	}
+	u, w := x*x, y*y
+	freedom := (u + w) * (u + w) / (u*u/float64(len(a)-1) + w*w/float64(len(b)-1))
+	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(0.975) * math.Sqrt(u+w)
 }

@@ -114,6 +114,9 @@ func (s *studySetting) compare(name, against, split, metric string, best bool) (
 		return nil, err.Error()
 	}
 	a.Name, b.Name = s.label(name), s.label(against)
+	if other := results.OtherRewards(this.runs[0], of.runs[0], split, metric); other.Cell != "" {
+		return nil, "the two " + other.Why
+	}
 	c, err := a.Against(b, stats.DefaultOptions())
 	if err != nil {
 		return nil, err.Error()
@@ -145,8 +148,10 @@ func (a *studyAnswer) Title() string {
 	return text
 }
 
-// answerWord is answerCell without a word about rough intervals.
-func answerWord(c *results.ArmComparison) string { return strings.TrimSuffix(answerCell(c), ", rough") }
+// answerWord is answerCell without the mark of rough intervals.
+func answerWord(c *results.ArmComparison) string {
+	return strings.TrimSuffix(answerCell(c), " "+stats.Dagger)
+}
 
 // answerCell marks an answer for a table.
 func answerCell(c *results.ArmComparison) string {

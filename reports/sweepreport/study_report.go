@@ -89,7 +89,7 @@ func (v *View) writeAnswers(d *page.Document) {
 		if c := a.c; c != nil {
 			interval := fmt.Sprintf("%s to %s", page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4))
 			row = append(row, page.Fixed(c.Mean, 4), interval, page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2),
-				strings.TrimPrefix(stats.PValue(c.PHolm), "= "), answerCell(c))
+				c.PCell(), answerCell(c))
 		} else {
 			row = append(row, "–", "–", "–", "–", "–", "no answer")
 		}
@@ -97,6 +97,9 @@ func (v *View) writeAnswers(d *page.Document) {
 	}
 	d.List(items...)
 	d.Table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">p (Holm)", "verdict"}, rows)
+	if note := stats.RoughNote(rows); note != "" {
+		d.Paragraph("%s", note)
+	}
 }
 
 // unusual names the measure of a question that is not asked of the reward on the held-out set.

@@ -86,7 +86,8 @@ func (v *View) rankings() int {
 	return n*(n-1)/2 + 2*n
 }
 
-// evaluatedRun reads the scores of a job, and its seed: from the job's overrides, else from its config.
+// evaluatedRun reads the scores of a job, what makes its rewards where those are of answers, and its seed: from the job's
+// overrides, else from its config.
 func evaluatedRun(j Job) (*record.Run, error) {
 	run := &record.Run{Dir: j.Dir}
 	var err error
@@ -100,7 +101,12 @@ func evaluatedRun(j Job) (*record.Run, error) {
 		}
 	}
 	if seed, err := strconv.Atoi(written); ok && err == nil {
-		run.Tree = map[string]any{"seed": seed}
+		tree := map[string]any{"seed": seed}
+		atRandom := func(e record.Evaluation) bool { return e.Policy == record.PolicyRandom }
+		if !slices.ContainsFunc(run.Evaluations, atRandom) && run.ReadConfig() == nil { // of answers: these terms make their rewards
+			tree["rewards"] = run.Setting("rewards")
+		}
+		run.Tree = tree
 		return run, nil
 	}
 	return run, run.ReadConfig()

@@ -221,7 +221,7 @@ func readGain(dir string) (gain *seedGain, compares bool, err error) {
 		return nil, false, err
 	}
 	if r := runreport.PlannedResult(summary.Evaluations); r != nil {
-		for _, y := range results.YardsticksOf(results.TableOf(summary.Evaluations, *r)) {
+		for _, y := range results.YardsticksOf(results.TableOf(summary.Evaluations, *r), summary.Evaluations) {
 			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && y.Policy != record.PolicyInit {
 				gain = &seedGain{y.Short, r.Split, p.Mean, p.Verdict}
 				break

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -169,36 +170,37 @@ func TestStoredAsksNothingTwice(t *testing.T) {
 func TestStoredFlights(t *testing.T) {
 	folder := t.TempDir()
 	for _, kept := range []*string{nil, &folder} {
-		opt := DefaultOptions()
-		opt.Store, opt.Batch = kept, 3
-		model := &toy{wait: 100 * time.Millisecond} // all callers have begun by then, also on a busy machine
-		scorer := openToy(t, model, opt)
-		var wg sync.WaitGroup
-		impatient, cancel := context.WithCancel(t.Context())
-		for i := range 8 {
-			wg.Go(func() {
-				ctx := t.Context()
-				if i == 0 {
-					ctx = impatient
-				}
-				if _, err := scorer.Score(ctx, prompts("", 12)); i > 0 && err != nil {
-					t.Error(err)
-				}
-			})
-			time.Sleep(time.Millisecond)
-		}
-		time.Sleep(5 * time.Millisecond)
-		cancel() // in the middle of the first batch
-		wg.Wait()
-		if len(model.asked) != 12 {
-			t.Errorf("asked %v", model.asked)
-		}
-		for p, n := range model.asked {
-			if n != 1 {
-				t.Errorf("asked %d times: %s", n, p)
+		synctest.Test(t, func(t *testing.T) { // the model answers once all callers wait for it
+			opt := DefaultOptions()
+			opt.Store, opt.Batch = kept, 3
+			model := &toy{wait: 100 * time.Millisecond}
+			scorer := openToy(t, model, opt)
+			defer scorer.Close()
+			var wg sync.WaitGroup
+			impatient, cancel := context.WithCancel(t.Context())
+			for i := range 8 {
+				wg.Go(func() {
+					ctx := t.Context()
+					if i == 0 {
+						ctx = impatient
+					}
+					if _, err := scorer.Score(ctx, prompts("", 12)); i > 0 && err != nil {
+						t.Error(err)
+					}
+				})
+				synctest.Wait() // the first asks, the others wait for its answer
 			}
-		}
-		scorer.Close()
+			cancel() // in the middle of the first batch
+			wg.Wait()
+			if len(model.asked) != 12 {
+				t.Errorf("asked %v", model.asked)
+			}
+			for p, n := range model.asked {
+				if n != 1 {
+					t.Errorf("asked %d times: %s", n, p)
+				}
+			}
+		})
 	}
 }
 

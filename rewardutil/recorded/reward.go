@@ -56,7 +56,7 @@ func (t *Trajectory) Set(f Field, v float64) {
 // Options says how a trajectory becomes one number (Reward), and what the levels of a reward weigh (Combine).
 type Options struct {
 	// which recorded scores make the reward
-	Mode string `koanf:"mode"`
+	Mode string `koanf:"mode" free:"field"`
 
 	// recorded number of a trajectory that is its reward, whatever it is called; null = what mode makes of the
 	// scores it knows

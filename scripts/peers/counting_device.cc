@@ -42,7 +42,11 @@ Table *table() {
   }();
   return t;
 }
-void add(Count c, uint64_t n = 1) { __atomic_fetch_add(&table()->count[c], n, __ATOMIC_RELAXED); }
+void *asked = nullptr;  // the event that the host has just asked for in vain
+void add(Count c, uint64_t n = 1) {
+  __atomic_fetch_add(&table()->count[c], n, __ATOMIC_RELAXED);
+  __atomic_store_n(&asked, nullptr, __ATOMIC_RELAXED);
+}
 
 // Blocks of memory by their first byte, and which are the device's.
 struct Block {
@@ -94,10 +98,16 @@ bool recording(cudaStream_t s) {
   const Lock lock(mutex);
   return streams->count(s) > 0;
 }
+// Events by the order of their records, the last in their first bytes. The device has reached those that the host has waited for.
+uint64_t records = 0, reached = 0;
+uint64_t &record_of(cudaEvent_t e) { return *reinterpret_cast<uint64_t *>(e); }
+
 // A wait, or what implies one: not while a graph is recorded.
 cudaError_t wait(bool forbidden) {
   if (!forbidden) {
     add(waits);
+    const Lock lock(mutex);
+    reached = records;
     return cudaSuccess;
   }
   add(refused);
@@ -328,6 +338,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *e) { return cudaEventCreateWithFlags(e,
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
   const Lock lock(mutex);
+  record_of(e) = ++records;
   if (recording(s))
     events->insert(e);
   else
@@ -335,7 +346,18 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return cudaEventRecordWithFlags(e, s, 0); }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+// Asked again with nothing in between, the host waits for it.
+cudaError_t cudaEventQuery(cudaEvent_t e) {
+  const Lock lock(mutex);
+  if (record_of(e) <= reached) return cudaSuccess;
+  if (asked != e) {
+    asked = e;
+    return cudaErrorNotReady;
+  }
+  add(waits);
+  reached = record_of(e);
+  return cudaSuccess;
+}
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return said(wait(false)); }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
   *ms = 1;

@@ -34,23 +34,24 @@ POLICIES = {
     "pointer": (POINTER, "data.shapes.train_queries", ["data.batch_size=8"], ["data.batch_size=16", "selector.hidden_dim=64"]),
     "vl": (
         VL, "data.shapes.train_queries", ["data.batch_size=8", "vl.scratch.num_hidden_layers=2"],
-        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4"],
+        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4", "vl.generation.max_new_tokens=9"],
     ),
     "vl-bfloat16": (
         VL + " vl.dtype=bfloat16 vl.lora.enabled=true", "data.shapes.train_queries", ["data.batch_size=8", "vl.scratch.num_hidden_layers=2"],
-        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4"],
+        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4", "vl.generation.max_new_tokens=9"],
     ),
     **{
         model: (
             SEQ2SEQ + f" seq2seq.scratch.model={model}", "data.summaries.train",
             ["data.batch_size=8", "seq2seq.scratch.num_layers=1", "seq2seq.generation.max_new_tokens=8"],
-            ["data.batch_size=16", "seq2seq.scratch.num_layers=3", "seq2seq.generation.max_new_tokens=15"],
+            ["data.batch_size=16", "seq2seq.scratch.num_layers=3", "seq2seq.generation.max_new_tokens=20"],
         )
         for model in ("t5", "bart")
     },
 }  # fmt: skip
-CASES = [("pointer", "rce"), ("pointer", "grpo"), ("vl", "sft"), ("vl", "rce"), ("vl", "grpo"), ("vl-bfloat16", "grpo"), ("t5", "sft"),
-         ("t5", "rce"), ("t5", "grpo"), ("bart", "grpo")]  # fmt: skip
+POLICIES["t5-passes"] = (POLICIES["t5"][0] + " grpo.num_iterations=2 grpo.kl.controller=proportional grpo.kl.update=step", *POLICIES["t5"][1:])
+CASES = [("pointer", "rce"), ("pointer", "grpo"), ("pointer", "grpo_online"), ("vl", "sft"), ("vl", "rce"), ("vl", "grpo"),
+         ("vl-bfloat16", "grpo"), ("t5", "sft"), ("t5", "rce"), ("t5", "grpo"), ("t5-passes", "grpo"), ("bart", "grpo")]  # fmt: skip
 
 
 class Device:
@@ -112,12 +113,14 @@ def test_a_step_has_no_copy_wait_or_allocation_for_a_token_or_a_parameter(device
         assert abs(b[k] - a[k]) < 1.5, (k, a, b)
     assert a["pageable"] == b["pageable"] == a["refused"] == 0
     assert max(a["allocations"], b["allocations"]) < 1.5  # a recorded generation's memory
-    generates = policy != "pointer" and phase != "sft"
-    assert b["waits"] <= (2 if generates else 1)
-    if policy == "pointer":  # its steps are graphs, whose numbers are read one step late, without a wait
+    # A step that samples waits for its completions: the numbers of the one before have come with them. After 16 of 20 tokens the host looks at
+    # which have ended. What the pointer's GRPO keeps of the reference is read once for many steps.
+    looks = {"t5": 1, "bart": 1, "t5-passes": 0.5}.get(policy, 0) if phase == "grpo" else 0
+    assert a["waits"] == 1 and b["waits"] == 1 + looks or (policy, phase) == ("pointer", "grpo") and max(a["waits"], b["waits"]) < 2, (a, b)
+    if policy == "pointer" and phase != "grpo_online":  # its steps are graphs, whose numbers are read one step late
         assert a["graphs"] == b["graphs"] == 1
     if (policy, phase) == ("pointer", "rce"):  # GRPO also computes the reference's numbers, once for many steps
-        assert (b["uploads"], b["readbacks"], b["launches"], b["waits"]) == (1, 1, 0, 0), b
+        assert (b["uploads"], b["readbacks"], b["launches"], b["waits"]) == (1, 1, 0, 1), b
 
 
 # Published shapes, cut down: words that only a language model reads, in bfloat16 with adapters, and pictures.

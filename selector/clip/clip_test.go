@@ -167,6 +167,36 @@ func roundsAsTheirs(t *testing.T, device string) {
 	}
 }
 
+// TestBFloat16AgainstFloat64: embeddings in bfloat16 on the device under test.
+func TestBFloat16AgainstFloat64(t *testing.T) {
+	if golden.Device() != "cpu" && !torchx.CUDAAvailable() {
+		t.Skip("no CUDA")
+	}
+	for name, onCPU := range map[string][2]float64{"quick": {1.73, 1.53}, "legacy": {1.29, 1.76}} {
+		exact, want := load(t, name, "float64", "cpu")
+		rounded, _ := load(t, name, "float64", "cpu")
+		for _, w := range rounded.frozen.Tensors {
+			torchx.Copy(w, w.To(torchx.BFloat16))
+		}
+		low, _ := load(t, name, "bfloat16", golden.Device())
+		var all [3][2][]float64
+		for i, e := range []*Encoder{low, rounded, exact} {
+			text, image := encode(t, e, want)
+			all[i] = [2][]float64{wide(text), wide(image)}
+		}
+		for i, what := range []string{"texts", "pictures"} {
+			golden.Rounds(t, name+": "+what, all[0][i], all[1][i], all[2][i], onCPU[i])
+		}
+	}
+}
+
+func wide(x []float32) (out []float64) {
+	for _, v := range x {
+		out = append(out, float64(v))
+	}
+	return out
+}
+
 // TestAlone: an embedding is the same alone as in a batch, but for the order of sums.
 func TestAlone(t *testing.T) {
 	e, want := load(t, "quick", "float32", "cpu")

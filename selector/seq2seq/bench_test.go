@@ -9,10 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"syscall"
 	"testing"
-	"time"
 
+	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
@@ -161,18 +160,11 @@ func groupRound(policy *Policy, group *selector.Batch) func() {
 	}
 }
 
-// processorSeconds is how long this process has computed.
-func processorSeconds() float64 {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
-}
-
-// timed runs f and returns how long it computed.
-func timed(f func()) float64 {
-	before := processorSeconds()
+// timed runs f and returns how many seconds it computed.
+func timed(b *testing.B, f func()) float64 {
+	before := golden.ProcessorTime(b)
 	f()
-	return processorSeconds() - before
+	return (golden.ProcessorTime(b) - before).Seconds()
 }
 
 func median(x []float64) float64 {
@@ -209,7 +201,7 @@ func BenchmarkSpeed(b *testing.B) {
 	eachCase(b, func(b *testing.B, w workload, which string, round func()) {
 		var seconds []float64
 		for b.Loop() {
-			seconds = append(seconds, timed(round))
+			seconds = append(seconds, timed(b, round))
 		}
 		b.ReportMetric(1e3*median(seconds), "cpu-ms")
 		b.ReportMetric(1e3*slices.Min(seconds), "least-ms")
@@ -227,7 +219,7 @@ func BenchmarkPeer(b *testing.B) {
 		p.seconds(b, w.name, which)
 		var ours, theirs, ratios []float64
 		for b.Loop() {
-			t, o := p.seconds(b, w.name, which), timed(round)
+			t, o := p.seconds(b, w.name, which), timed(b, round)
 			ours, theirs, ratios = append(ours, o), append(theirs, t), append(ratios, t/o)
 		}
 		b.ReportMetric(1e3*median(ours), "ours-ms")

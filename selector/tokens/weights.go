@@ -111,7 +111,7 @@ func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *
 	if err != nil {
 		return nil, err
 	}
-	w.params, w.frozen = torchx.NewParams(specs, device), weights.NewFrozen(folder)
+	w.params, w.frozen = torchx.NewParamsOf(w.paramType(), specs, device), weights.NewFrozen(folder)
 	err = torchx.Try(func() error {
 		if err := w.read(folder); err != nil {
 			return err
@@ -143,7 +143,7 @@ func Scratch(layout Layout, options LoadOptions, generation []byte, device strin
 		return nil, fmt.Errorf("%s.scratch: %w", w.Section, err)
 	}
 	err = torchx.Try(func() error {
-		w.params = torchx.NewParams(specs, device)
+		w.params = torchx.NewParamsOf(w.paramType(), specs, device)
 		for _, s := range specs {
 			if err := w.params.Set(s.Name, start(s)); err != nil {
 				return err
@@ -201,12 +201,22 @@ func ComputeType(layout Layout, option, file, device string, warn func(string)) 
 		return torchx.BFloat16, nil
 	case name == "float32":
 		return torchx.Float32, nil
+	case option == "float64": // configurations cannot ask for it: what tests compare the others with
+		return torchx.Float64, nil
 	}
 	want := "float32, bfloat16 or float16"
 	if layout.NoFloat16 {
 		want = "float32 or bfloat16"
 	}
 	return 0, fmt.Errorf("%s.dtype=%s (torch_dtype of config.json: %q): want %s", layout.Section, option, file, want)
+}
+
+// paramType is the type of trained tensors: float32 under 16 bits too.
+func (w *Weights) paramType() torchx.DType {
+	if w.DType == torchx.Float64 {
+		return torchx.Float64
+	}
+	return torchx.Float32
 }
 
 // trainable lists the trained tensors: whole weights under their own names, adapters under PEFT's. It fills modules, and

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"syscall"
 	"testing"
-	"time"
 
 	"fulcrum/internal/golden"
 	"fulcrum/internal/rng"
@@ -264,12 +262,12 @@ func TestTheCachePays(t *testing.T) {
 	run := func(noCache bool) (ids []int64, seconds float64) {
 		opt := greedy()
 		opt.MaxNewTokens, opt.NoCache = 256, noCache
-		begin := processorSeconds(t)
+		begin := golden.ProcessorTime(t).Seconds()
 		out, err := m.Generate(ask, 1, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return out[0][0].IDs, processorSeconds(t) - begin
+		return out[0][0].IDs, golden.ProcessorTime(t).Seconds() - begin
 	}
 	run(false) // the picture is looked at once
 	cached, fast := run(false)
@@ -285,13 +283,4 @@ func TestTheCachePays(t *testing.T) {
 	if slow < 5*fast {
 		t.Errorf("256 tokens take %.3f s with the cache and %.3f s without: want at least 5 times", fast, slow)
 	}
-}
-
-func processorSeconds(t *testing.T) float64 {
-	t.Helper()
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		t.Fatal(err)
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }

@@ -124,7 +124,7 @@ export class RunView {
     const metric = curves[0]?.label.replace("val_", "");
     const of = (policy) => this.detail.results.find((r) => r.split === "val" && r.policy === policy && r.metric === metric)?.mean ??
       this.detail.means?.find((m) => m.split === "val" && m.policy === policy && m.fields[metric] != null)?.fields[metric];
-    return ["similarity", "majority", "recorded_order", "init"].map((policy) => ({ label: stageName({ policy }) + (curves.length > 1 ? ` (${metric})` : ""), value: of(policy) }))
+    return ["similarity", "majority", ...(bestFirst(this.detail) ? [] : ["recorded_order"]), "init"].map((policy) => ({ label: stageName({ policy }) + (curves.length > 1 ? ` (${metric})` : ""), value: of(policy) }))
       .filter((l) => l.value != null).slice(0, 2);
   }
 
@@ -283,11 +283,16 @@ function verdictOf(run) {
 const OVER = [["over_similarity", "similarity", "similarity"], ["over_majority", "majority", "majority"], ["over_random", "random", "random"],
   ["over_recorded", "recorded order", "recorded_order"], ["over_init", "initial policy", "init"]];
 
+// bestFirst says whether the file lists the best candidate first: then the recorded order is an oracle and no baseline.
+const bestFirst = (d) => d.results.some((r) => r.policy === "recorded_order" && r.metric === "top1_accuracy" && r.mean === 1) ||
+  Boolean(d.means?.some((m) => m.policy === "recorded_order" && m.fields.top1_accuracy === 1));
+
 // shownOver are the baselines of a table as its report has them: random takes the place of those that are worse (weak), and stands
 // beside an initial policy that is.
-function shownOver(rows) {
-  const weak = OVER.filter(([, , policy]) => rows.some((r) => r.policy === policy && r.over_random?.verdict === "worse"));
-  return { weak, over: OVER.filter((o) => rows.some((r) => r[o[0]]) && (o[2] === "random" ? weak.length : o[2] === "init" || !weak.includes(o))) };
+function shownOver(rows, d) {
+  const known = OVER.filter(([, , policy]) => policy !== "recorded_order" || !bestFirst(d));
+  const weak = known.filter(([, , policy]) => rows.some((r) => r.policy === policy && r.over_random?.verdict === "worse"));
+  return { weak, over: known.filter((o) => rows.some((r) => r[o[0]]) && (o[2] === "random" ? weak.length : o[2] === "init" || !weak.includes(o))) };
 }
 
 const epochName = (r) => r.phase === "init" ? "initial policy" : `${r.phase} epoch ${r.epoch}`;
@@ -306,9 +311,9 @@ function resultsSection(d) {
   return section("Results", "results", csvButton("results", () => [["split", "metric", "policy", "phase", "epoch", "questions", "mean", "se", "over", "difference", "low", "high", "verdict"],
     ...d.results.flatMap((r) => [[r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se], ...OVER.filter(([k]) => r[k]).map(([k, n]) => [r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se, n, r[k].mean, r[k].interval.low, r[k].interval.high, r[k].verdict])])]),
   [...tables].map(([title, rows]) => {
-    const { over, weak } = shownOver(rows), against = over[0];
+    const { over, weak } = shownOver(rows, d), against = over[0];
     const cell = (p) => p ? h("td", { class: "number" }, `${signed(p.mean)} [${signed(p.interval.low)}, ${signed(p.interval.high)}] `, h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict)) : h("td", { class: "number" }, "–");
-    return [h("h3", {}, title), weak.length ? h("p", { class: "warn" }, `Worse than drawing at random here: ${weak.map(([, n]) => n).join(", ")}. A gain over that says little.`) : null, table(["policy", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r), `${num(r.mean)} ± ${num(r.se, 2)}`, ...over.map(([key]) => cell(r[key]))])),
+    return [h("h3", {}, title), weak.length ? h("p", { class: "warn" }, `Worse than drawing at random here: ${weak.map(([, n]) => n).join(", ")}. A gain over that says little.`) : null, table(["policy", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r) + (r.policy === "recorded_order" && bestFirst(d) ? " (best first: an oracle)" : ""), `${num(r.mean)} ± ${num(r.se, 2)}`, ...over.map(([key]) => cell(r[key]))])),
       against && rows.some((r) => r[against[0]]) ? [h("p", { class: "quiet small" }, `Difference from ${against[1]}, with its interval:`), forest(rows.filter((r) => r[against[0]]).map((r) => ({ label: stageName(r), mean: r[against[0]].mean, low: r[against[0]].interval.low, high: r[against[0]].interval.high, verdict: r[against[0]].verdict })), title)] : null];
   }));
 }

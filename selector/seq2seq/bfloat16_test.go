@@ -1,0 +1,98 @@
+package seq2seq
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+
+	"fulcrum/internal/golden"
+	"fulcrum/internal/torchx"
+	"fulcrum/selector"
+)
+
+// questions has 32 random sources of 6 to 17 tokens with 4 completions of up to 8 tokens each, and advantages [32, 4, 8].
+func questions() (b *selector.Batch, advantages []float32) {
+	r := rand.New(rand.NewPCG(1, 2))
+	ids := func(n int) (out []int64) {
+		for range n {
+			out = append(out, 3+r.Int64N(300))
+		}
+		return out
+	}
+	var sources asked
+	var queries []int
+	for i := range 32 {
+		sources, queries = append(sources, append(ids(5+r.IntN(12)), 1)), append(queries, i)
+	}
+	b = selector.NewBatch(sources, queries, 4, 8)
+	for i := range queries {
+		for j := range b.G {
+			b.Set(i, j, ids(1+r.IntN(b.T)), 0)
+			advantage := float32(r.NormFloat64())
+			for range b.T {
+				advantages = append(advantages, advantage)
+			}
+		}
+	}
+	return b, advantages
+}
+
+// TestBFloat16AgainstFloat64: log-probabilities, losses of completions and gradients in bfloat16 on the device under test. A softmax
+// over the vocabulary, a norm or an attention in bfloat16 is seen.
+func TestBFloat16AgainstFloat64(t *testing.T) {
+	if golden.Device() != "cpu" && !torchx.CUDAAvailable() {
+		t.Skip("this libtorch sees no CUDA device")
+	}
+	for _, tc := range []struct {
+		model string
+		all   bool // the weights are trained, else the adapters
+		onCPU [3]float64
+	}{
+		{model: "tiny_t5", onCPU: [3]float64{1.43, 1.25, 1.23}},
+		{model: "tiny_t5", all: true, onCPU: [3]float64{1.35, 1.29, 1.14}},
+		{model: "tiny_t5_v11", onCPU: [3]float64{1.29, 1.32, 1.15}},
+		{model: "tiny_t5_v11", all: true, onCPU: [3]float64{1.37, 1.36, 1.11}},
+		{model: "tiny_bart", onCPU: [3]float64{1.10, 1.44, 1.30}},
+		{model: "tiny_bart", all: true, onCPU: [3]float64{1.14, 1.45, 1.49}},
+	} {
+		t.Run(name("%s all=%v", tc.model, tc.all), func(t *testing.T) {
+			path := filepath.Dir(golden.Shared(t, "seq2seq", tc.model, "config.json"))
+			adapter := filepath.Dir(golden.Shared(t, "seq2seq", "adapters", tc.model, "adapter_config.json"))
+			b, advantages := questions()
+			run := func(device, dtype string, round bool) [3][]float64 {
+				opt := DefaultOptions()
+				opt.Path, opt.DType, opt.TuneAll = &path, dtype, tc.all
+				if opt.LoRA.Enabled = !tc.all; !tc.all {
+					opt.Adapter = &adapter
+				}
+				m, err := Open(opt, device, 1, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Free()
+				defer torchx.Scope()()
+				if round {
+					roundWeights(m)
+				}
+				m.Params().ZeroGrad()
+				out := NewPolicy(m).Forward(b, selector.ForwardOptions{}).LogP
+				losses := torchx.Sum(torchx.Mul(out, torchx.ToLike(torchx.From(advantages, 32, 4, 8), out)), 2)
+				torchx.Backward(torchx.Sum(losses))
+				return [3][]float64{out.Floats(), losses.Floats(), m.Params().Grad().Floats()}
+			}
+			exact, rounded := run("cpu", "float64", false), run("cpu", "float64", true)
+			low := run(golden.Device(), "bfloat16", false)
+			for i, what := range []string{"log-probabilities", "losses of completions", "gradient"} {
+				golden.Rounds(t, what, low[i], rounded[i], exact[i], tc.onCPU[i])
+			}
+		})
+	}
+}
+
+// roundWeights rounds all weights of a model in float64 to bfloat16.
+func roundWeights(m *Model) {
+	for _, w := range m.Frozen().Tensors {
+		torchx.Copy(w, w.To(torchx.BFloat16))
+	}
+	torchx.Copy(m.Params().Flat(), m.Params().Flat().To(torchx.BFloat16))
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -247,9 +246,7 @@ func loadContent(t *testing.T, content string, change func(*Options)) (*Bundle, 
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "beams.json")
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, content)
 	opt := testOptions()
 	opt.Beams, opt.Embeddings = &path, ptr(writeTable(t, dir, 20))
 	if change != nil {

@@ -2,7 +2,6 @@ package beamdata
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -14,9 +13,7 @@ func TestItemsKnowTheirClusters(t *testing.T) {
 {"idx": 2, "image_id": 7, "question": "who", "answer_counts": {"a": 3}, "source": 5}
 {"idx": 1, "question": "what", "source": null}
 `
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, text)
 	for key, want := range map[string]string{"": "[7  7  ]", "image_id": "[7  7  ]", "question": "[what what who  ]",
 		"source": "[web  5  ]", "sauce": "[    ]"} {
 		items := &Items{key: key}

@@ -112,9 +112,7 @@ func TestPoolsOfAnySize(t *testing.T) {
 	dir := t.TempDir()
 	opt := testOptions()
 	opt.Beams, opt.Embeddings, opt.TrainRatio = ptr(filepath.Join(dir, "beams.json")), ptr(filepath.Join(dir, "e.safetensors")), 1
-	if err := os.WriteFile(*opt.Beams, []byte("{"+b.String()[1:]+"}"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, *opt.Beams, "{"+b.String()[1:]+"}")
 	table := tensorfile.FromFloat32s("e", []int{2001, 1}, make([]float32, 2001))
 	if err := tensorfile.WriteSafetensors(*opt.Embeddings, []tensorfile.Tensor{table}, nil); err != nil {
 		t.Fatal(err)

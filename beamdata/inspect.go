@@ -82,10 +82,10 @@ func Inspect(path string, rows int, opt Options) (Inspection, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); {
 	case info.IsDir():
 		return inspectFolder(path, opt)
+	case ext == ".parquet", (ext == ".json" || ext == ".jsonl") && opt.Texts.Named():
+		in.of("texts", opt.Texts.Inspect)
 	case ext == ".json" || ext == ".jsonl":
 		in.records(rows, opt)
-	case ext == ".parquet":
-		in.of("texts", texts.Inspect)
 	case ext == ".npz":
 		in.rewardTable(rows)
 	default:
@@ -153,7 +153,7 @@ func isData(path string) bool {
 	case ".npy", ".npz", ".pt", ".pth", ".safetensors":
 		return true
 	case ".parquet":
-		_, err := texts.Inspect(path)
+		_, err := texts.DefaultOptions().Inspect(path)
 		return err == nil
 	case ".json", ".jsonl":
 		first, err := jsonrecords.FirstKeys(path)
@@ -182,13 +182,7 @@ func (in *Inspection) embeddings() {
 	in.add("dim", "%d", t.Dim)
 	norms := t.Lengths(t.Rows)
 	in.spread("norm of a row", norms)
-	zero := 0
-	for _, n := range norms {
-		if n == 0 {
-			zero++
-		}
-	}
-	if zero > 0 {
+	if zero := len(norms) - len(slices.DeleteFunc(norms, func(n float64) bool { return n == 0 })); zero > 0 {
 		in.add("zero rows", "%d (they have no cosine)", zero)
 	}
 }
@@ -225,9 +219,12 @@ func (in *Inspection) records(rows int, opt Options) {
 	case icl.Fits(first):
 		in.of("records of in-context learning", icl.Inspect)
 	case texts.Fits(first):
-		in.of("texts", texts.Inspect)
+		in.of("texts", opt.Texts.Inspect)
 	default:
 		in.of("conversations", conversation.Inspect)
+		if in.Fault != nil && !conversation.Fits(first) {
+			in.Fault = fmt.Errorf("%w; texts with a target: data.texts.source=NAME data.texts.target=NAME name the columns", in.Fault)
+		}
 	}
 }
 

@@ -14,9 +14,7 @@ func TestInspectFolder(t *testing.T) {
 	for name, text := range map[string]string{"train.json": tenLegacy, "chat.jsonl": `{"conversations": [{"from": "human", "value": "q"},
 		{"from": "gpt", "value": "a"}]}`, "sum.json": `[{"document": "d", "summary": "s"}]`, "notes.json": `{"a": 1}`, "x.txt": "x",
 		"cut.jsonl": `{"id": `, "ask.jsonl": `{"id": 1, "question": "q", "answers": ["a"]}`, "beams_bad.json": "[]"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), text)
 	}
 	if err := os.Mkdir(filepath.Join(dir, "pictures"), 0o755); err != nil {
 		t.Fatal(err)

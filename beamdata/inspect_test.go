@@ -3,7 +3,6 @@ package beamdata
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,9 +15,7 @@ func TestInspect(t *testing.T) {
 	writeTable(t, dir, 20)
 	for name, content := range map[string]string{"beams.json": tenLegacy, "beams_bad.json": strings.Replace(tenLegacy, "[1,8,9]",
 		"[1,80,9]", 1)} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, filepath.Join(dir, name), content)
 	}
 	in, err := Inspect(dir, 0, testOptions())
 	if err != nil {
@@ -44,9 +41,7 @@ func TestInspectPools(t *testing.T) {
 				"train on the file} {not used 1 trajectory"},
 		{`{"7":{"pointer_candidates":[]}}`, "[{queries 0} "},
 	} {
-		if err := os.WriteFile(path, []byte(tc.text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, tc.text)
 		in, err := Inspect(path, 0, testOptions())
 		if got := fmt.Sprint(in.Facts); err != nil || in.Faulty() || !strings.HasPrefix(got, tc.want) {
 			t.Errorf("%s: %s, %v %v", tc.text, got, in.Fault, err)
@@ -54,18 +49,28 @@ func TestInspectPools(t *testing.T) {
 	}
 }
 
+// A file of texts whose columns have names of their own is read by these; without them it says how to give them.
+func TestInspectTexts(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "news.jsonl")
+	write(t, path, `{"body":"a b","headline":"c"}`+"\n")
+	opt := testOptions()
+	blind, _ := Inspect(path, 0, opt)
+	opt.Texts.Source, opt.Texts.Target = ptr("body"), ptr("headline")
+	in, err := Inspect(path, 0, opt)
+	if got := fmt.Sprint(in.Facts, blind.Fault); err != nil || in.Faulty() || !strings.Contains(got, "data.texts.source=NAME") ||
+		!strings.Contains(got, "{source column body, 3 bytes in the mean} {target column headline") {
+		t.Errorf("%s, %v %v", got, in.Fault, err)
+	}
+}
+
 // Records of in-context learning are told from conversations; a missing image is a fault.
 func TestInspectRecords(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("records.jsonl", `{"id": 7, "image": "1.jpg", "question": "what?", "answers": ["a cat"]}`+"\n"+
+	put := func(name, text string) { write(t, filepath.Join(dir, name), text) }
+	put("records.jsonl", `{"id": 7, "image": "1.jpg", "question": "what?", "answers": ["a cat"]}`+"\n"+
 		`{"id": 8, "image": "2.jpg", "question": "who?", "split": "val"}`)
 	for _, tc := range []struct{ image, fault string }{{"1.jpg", "records.jsonl:2 (id 8): stat"}, {"2.jpg", "<nil>"}} {
-		write(tc.image, "")
+		put(tc.image, "")
 		in, err := Inspect(filepath.Join(dir, "records.jsonl"), 0, testOptions())
 		if err != nil || in.Format != "records of in-context learning" || !strings.Contains(fmt.Sprint(in.Fault), tc.fault) {
 			t.Errorf("%+v %v, want the fault %s", in, err, tc.fault)

@@ -37,6 +37,8 @@ func TestAbsentScoreIsAnError(t *testing.T) {
 			func(o *Options) { o.Reward.Field = ptr("reward") }, "no reward, which data.reward.field names"},
 		{"a field that is a list", `{"pointer":[15],"reward":1}`, func(o *Options) { o.Reward.Field = ptr("pointer") },
 			"data.reward.field=pointer: want a field with a number"},
+		{"null behind a number", `{"pointer":[15],"mine":1,"reward":1},{"pointer":[16],"mine":1,"reward":null}`,
+			func(o *Options) { o.Reward.Field = ptr("reward") }, "field names (missing or null; 1 before have it): leave"},
 		{"null", `{"pointer":[15],"vqa_correct":null,"vqa_acc_score":1}`, nil, "no vqa_correct"},
 		{"relevance of a right answer", `{"pointer":[15],"vqa_correct":1,"vqa_gt_prob":1}`,
 			func(o *Options) { o.Reward.Mode = "hard_plus_gtprob_plus_rel" }, ""},

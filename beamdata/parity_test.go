@@ -108,12 +108,18 @@ func TestCompatRLRecords(t *testing.T) {
 	}
 }
 
+// write makes a file of a test.
+func write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func readTestBeams(t testing.TB, content string, opt Options) (*beamFile, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "beams.json")
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, content)
 	return readBeams(path, "data.beams", 1000, opt)
 }
 
@@ -328,9 +334,7 @@ func TestCompatSplitsBeforeItDrops(t *testing.T) {
 	content.WriteString("}")
 	dir := t.TempDir()
 	path := filepath.Join(dir, "beams.json")
-	if err := os.WriteFile(path, []byte(content.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	write(t, path, content.String())
 	for _, tc := range []struct {
 		positive        bool
 		train, validate int

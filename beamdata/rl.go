@@ -133,10 +133,13 @@ func (r *fileReader) reward(t *trajectory) (float64, error) {
 	return opt.Reward(t.scores)
 }
 
-// like says which unknown key of the trajectories so far may be the one that is missing.
+// like says which unknown key of the trajectories so far may be the one that is missing, or that others have it.
 func (r *fileReader) like(missing string) string {
 	if key := r.parser.trajectoryKeys.Like(missing); key != "" {
 		return fmt.Sprintf(": is it %.60q, which is not read?", key)
+	}
+	if n := len(r.out.reward); n > 0 {
+		return fmt.Sprintf(" (missing or null; %d before have it): leave such candidates out of the file", n)
 	}
 	for _, u := range r.parser.trajectoryKeys.Unknown() {
 		if !strings.HasPrefix(u.Key, "vqa_eval_mode=") { // a value

@@ -10,10 +10,12 @@ func Fits(columns []string) bool {
 	return slices.ContainsFunc(pairs(), func(p [2]string) bool { return slices.Contains(columns, p[0]) && slices.Contains(columns, p[1]) })
 }
 
+// Named reports whether the options name a column.
+func (o Options) Named() bool { return o.Source != nil || o.Target != nil || o.ID != nil }
+
 // Inspect returns what a file of texts holds, as names with values, and the first fault for which a run would refuse it.
-func Inspect(path string) (facts [][2]string, fault error) {
-	var opt Options
-	f, c, err := opt.open(path)
+func (o Options) Inspect(path string) (facts [][2]string, fault error) {
+	f, c, err := o.open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -23,6 +23,7 @@ func dataVerb() *verb {
 		usage: `run data inspect beams.json
 run data inspect data/okvqa
 run data inspect rl.json data.reward.field=gain
+run data inspect news.jsonl data.texts.source=body data.texts.target=headline
 
 run data inspect PATH [--json] [data.KEY=VALUE ...]
 Reports what a beam file, embedding table, reward table, or a file of conversations, texts or records_icl holds,

@@ -207,11 +207,14 @@ func (t *textTask) request(number int, text []byte, fault error) (request, error
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return req, errors.New("want one JSON object a line, got more")
 	}
-	if len(req.line.ID) == 0 {
-		return req, errors.New(`want an "id"`)
-	}
 	var err error
-	if req.prompt, req.tokens, err = t.model.Prompt(req.line, filepath.Dir(t.in)); err != nil {
+	req.prompt, req.tokens, err = t.model.Prompt(req.line, filepath.Dir(t.in))
+	switch {
+	case len(req.line.ID) == 0 && err != nil: // both, so that the file is mended once
+		return req, fmt.Errorf(`want an "id"; %w`, err)
+	case len(req.line.ID) == 0:
+		return req, errors.New(`want an "id"`)
+	case err != nil:
 		return req, err
 	}
 	if t.parse != nil {

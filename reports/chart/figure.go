@@ -145,7 +145,7 @@ func (f *Figure) Write(dir string) error {
 // Png draws f as PNG.
 func (f *Figure) Png() ([]byte, error) {
 	canvas := vgimg.NewWith(vgimg.UseWH(f.width(), f.height()), vgimg.UseDPI(figureDPI))
-	f.draw(draw.New(canvas))
+	f.draw(draw.New(canvas)) // which is white
 	var buf bytes.Buffer
 	encoder := png.Encoder{CompressionLevel: png.BestSpeed} // a third of the time for a quarter more bytes
 	if err := encoder.Encode(&buf, canvas.Image()); err != nil {
@@ -161,7 +161,7 @@ func (f *Figure) Svg() ([]byte, error) {
 	if k != 1 {
 		canvas.Scale(k, k)
 	}
-	f.draw(draw.NewCanvas(canvas, f.width(), f.height()))
+	f.draw(onWhite(draw.NewCanvas(canvas, f.width(), f.height())))
 	var buf bytes.Buffer
 	if _, err := canvas.WriteTo(&buf); err != nil {
 		return nil, err
@@ -200,10 +200,15 @@ func fixedWidths(svg []byte) []byte {
 	return out.Bytes()
 }
 
-// draw lays out title, panels, legends and labels.
-func (f *Figure) draw(c draw.Canvas) {
+// onWhite fills a canvas of vectors: to fill one of pixels, which is white already, takes a tenth of a drawing.
+func onWhite(c draw.Canvas) draw.Canvas {
 	c.SetColor(color.White)
 	c.Fill(c.Rectangle.Path())
+	return c
+}
+
+// draw lays out title, panels, legends and labels.
+func (f *Figure) draw(c draw.Canvas) {
 	left := c.Min.X + MarginLeft + 4
 	c.FillText(TextStyle(13, true, Black), vg.Point{X: left, Y: c.Max.Y - 18}, f.Title)
 	for i, note := range strings.Split(f.Note, "\n") {

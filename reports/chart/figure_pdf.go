@@ -19,7 +19,7 @@ func (f *Figure) Pdf() ([]byte, error) {
 	k := f.scale()
 	canvas := &outlined{Canvas: vgpdf.New(f.width()*vg.Length(k), f.height()*vg.Length(k))}
 	canvas.Scale(k, k)
-	f.draw(draw.NewCanvas(canvas, f.width(), f.height()))
+	f.draw(onWhite(draw.NewCanvas(canvas, f.width(), f.height())))
 	if canvas.err != nil {
 		return nil, canvas.err
 	}

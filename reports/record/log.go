@@ -76,7 +76,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 	if at := opt.Restored; at != nil {
 		message := "resumed from the start"
 		if at.GlobalStep > 0 {
-			message = fmt.Sprintf("resumed after global step %d (%s, epoch %d)", at.GlobalStep, at.Phase, at.Epoch)
+			message = fmt.Sprintf("resumed after global step %d", at.GlobalStep)
 		}
 		fields := map[string]any{"event": eventResume, "severity": "note", "message": message}
 		if err := l.Record(KindEvent, at.Phase, at.Epoch, 0, at.GlobalStep, fields); err != nil {

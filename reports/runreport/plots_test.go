@@ -237,6 +237,10 @@ func TestPlotterDrawsBesideAndAtTheEnd(t *testing.T) {
 		if took := time.Since(begin); took > 0 {
 			t.Errorf("1000 requests waited %v: a request must not wait", took)
 		}
+		if synctest.Wait(); len(drawnNames(dir)) > 0 {
+			t.Fatal("drawn before its time: a short run would be drawn twice")
+		}
+		time.Sleep(time.Hour)
 		if synctest.Wait(); len(drawnNames(dir)) == 0 {
 			t.Fatal("nothing drawn")
 		}

@@ -26,7 +26,7 @@ type Plotter struct {
 }
 
 // StartPlotter starts redrawing the plots of the run folder dir. Two drawings are at least every
-// apart, and drawing takes at most a tenth of a processor. Errors, a full disk say, go to report, each
+// apart, the first from the start, so that a run of seconds is drawn once, at its end, and drawing takes at most a tenth of a processor. Errors, a full disk say, go to report, each
 // message once; the training goes on.
 func StartPlotter(dir string, every time.Duration, report func(error)) *Plotter {
 	p := &Plotter{dir: dir, every: every, report: report, ask: make(chan struct{}, 1), stop: make(chan struct{})}
@@ -62,8 +62,13 @@ func (p *Plotter) loop() {
 	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 10)
 	run := &record.Run{Dir: p.dir}
 	var offset int64
-	said := ""
+	said, rest := "", p.every
 	for {
+		select {
+		case <-p.stop:
+			return
+		case <-time.After(rest):
+		}
 		select {
 		case <-p.stop:
 			return
@@ -81,12 +86,7 @@ func (p *Plotter) loop() {
 			said = err.Error()
 			p.report(err)
 		}
-		rest := max(p.every, 9*time.Since(begin))
-		select {
-		case <-p.stop:
-			return
-		case <-time.After(rest):
-		}
+		rest = max(p.every, 9*time.Since(begin))
 	}
 }
 

@@ -34,17 +34,17 @@ POLICIES = {
     "pointer": (POINTER, "data.shapes.train_queries", ["data.batch_size=8"], ["data.batch_size=16", "selector.hidden_dim=64"]),
     "vl": (
         VL, "data.shapes.train_queries", ["data.batch_size=8", "vl.scratch.num_hidden_layers=2"],
-        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4"],
+        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4", "vl.generation.max_new_tokens=9"],
     ),
     "vl-bfloat16": (
         VL + " vl.dtype=bfloat16 vl.lora.enabled=true", "data.shapes.train_queries", ["data.batch_size=8", "vl.scratch.num_hidden_layers=2"],
-        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4"],
+        ["data.batch_size=16", "vl.scratch.num_hidden_layers=4", "vl.generation.max_new_tokens=9"],
     ),
     **{
         model: (
             SEQ2SEQ + f" seq2seq.scratch.model={model}", "data.summaries.train",
             ["data.batch_size=8", "seq2seq.scratch.num_layers=1", "seq2seq.generation.max_new_tokens=8"],
-            ["data.batch_size=16", "seq2seq.scratch.num_layers=3", "seq2seq.generation.max_new_tokens=15"],
+            ["data.batch_size=16", "seq2seq.scratch.num_layers=3", "seq2seq.generation.max_new_tokens=20"],
         )
         for model in ("t5", "bart")
     },
@@ -113,9 +113,10 @@ def test_a_step_has_no_copy_wait_or_allocation_for_a_token_or_a_parameter(device
         assert abs(b[k] - a[k]) < 1.5, (k, a, b)
     assert a["pageable"] == b["pageable"] == a["refused"] == 0
     assert max(a["allocations"], b["allocations"]) < 1.5  # a recorded generation's memory
-    # A step that samples waits for its completions: the numbers of the one before have come with them. What the pointer's GRPO keeps of the
-    # reference is read once for many steps.
-    assert b["waits"] == 1 or (policy, phase) == ("pointer", "grpo") and b["waits"] < 2, b
+    # A step that samples waits for its completions: the numbers of the one before have come with them. After 16 of 20 tokens the host looks at
+    # which have ended. What the pointer's GRPO keeps of the reference is read once for many steps.
+    looks = {"t5": 1, "bart": 1, "t5-passes": 0.5}.get(policy, 0) if phase == "grpo" else 0
+    assert a["waits"] == 1 and b["waits"] == 1 + looks or (policy, phase) == ("pointer", "grpo") and max(a["waits"], b["waits"]) < 2, (a, b)
     if policy == "pointer" and phase != "grpo_online":  # its steps are graphs, whose numbers are read one step late
         assert a["graphs"] == b["graphs"] == 1
     if (policy, phase) == ("pointer", "rce"):  # GRPO also computes the reference's numbers, once for many steps

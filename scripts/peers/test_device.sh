@@ -4,6 +4,6 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd -P)
 "$here/test_torch.sh" "$1" build
-DEVICE_PROGRAM=$(dirname "$1")/../fulcrum/bin/run
+DEVICE_PROGRAM=$here/../../build/peers/bin/run
 export DEVICE_PROGRAM PYTHON="$1"
 exec "$1" -m pytest -q -rs --no-header -p no:cacheprovider -W ignore "$here/counting_device.py"

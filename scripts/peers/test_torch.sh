@@ -1,15 +1,17 @@
-#!/bin/sh
+#!/bin/bash
 # The suite built against the PyTorch of the peers' environment and run on its CPU, our C++ under -Werror first, its CUDA part
-# too: test_torch.sh PYTHON [PACKAGE…]. It works on a copy of the checkout beside the environment: what is built here stays.
-set -eu
+# too: test_torch.sh PYTHON [PACKAGE…]. It works on a copy of the checkout, build/peers: what is built here stays, and
+# two checkouts can use one environment.
+set -euo pipefail
 PYTHON=$1 LIBTORCH=python
 export PYTHON LIBTORCH
 shift
 root=$(cd "$(dirname "$0")/../.." && pwd -P)
-copy=$(dirname "$PYTHON")/../fulcrum
+copy=$root/build/peers
 mkdir -p "$copy"
 find "$copy" -mindepth 1 -maxdepth 1 ! -name build ! -name bin -exec rm -rf {} +
 cd "$root"
+export FULCRUM_SHARED="${FULCRUM_SHARED:-$root/../shared}"
 git ls-files -coz --exclude-standard | tar --null -T - --ignore-failed-read -cf - 2>/dev/null | tar -C "$copy" -xf -
 cd "$copy"
 if [ $# -eq 0 ]; then
@@ -18,4 +20,4 @@ if [ $# -eq 0 ]; then
 fi
 make build
 [ "$1" = build ] && exit
-exec scripts/env go test -short -p 1 -timeout 58m -skip '^TestOnSlurm' "$@"
+scripts/env go test -short -p 1 -timeout 58m -skip '^TestOnSlurm' -json "$@" 2>&1 | go run ./scripts/testsummary

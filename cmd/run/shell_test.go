@@ -107,7 +107,7 @@ func runShell(t *testing.T, dir, shell string, args ...string) string {
 	}
 	cmd := exec.Command(path, args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "RUN_ANSWERS_AS_RUN=1", "HOME="+dir, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "RUN_ANSWERS_AS_RUN=1", "LC_ALL=C", "HOME="+dir, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	var errOut bytes.Buffer
 	cmd.Stderr = &errOut
 	out, err := cmd.Output()

@@ -19,6 +19,7 @@ var nasty = []string{
 
 // A shell reads a quoted text as that text, and a comment that holds it stays one line.
 func TestShellQuote(t *testing.T) {
+	t.Setenv("LC_ALL", "C") // of a locale that is not installed bash warns
 	for _, text := range nasty {
 		word := shellQuote(text)
 		if strings.ContainsAny(word, "\n\r") {
@@ -37,6 +38,7 @@ func TestShellQuote(t *testing.T) {
 
 // A batch script runs what it should with every nasty text in every place, even where Validate would refuse it.
 func TestSlurmScriptRunsNothingElse(t *testing.T) {
+	t.Setenv("LC_ALL", "C")
 	for _, text := range nasty {
 		dir := t.TempDir()
 		print := filepath.Join(dir, "print "+strings.NewReplacer("/", "", "\x00", "").Replace(text))

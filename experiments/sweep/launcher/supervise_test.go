@@ -30,6 +30,7 @@ func stand(t *testing.T, dir, script string) string {
 
 func testJob(t *testing.T) Job {
 	t.Helper()
+	t.Setenv("LC_ALL", "C") // of a locale that is not installed bash warns
 	dir := t.TempDir()
 	return Job{Num: 3, Sweep: dir, Dir: filepath.Join(dir, "3"), Args: []string{"a=1"}, Cwd: dir, Env: []string{"GREETING=hello"}, Threads: 1}
 }

@@ -101,8 +101,8 @@ func (d *Doctor) validationFalls(r row) {
 	if !ok || best <= 0 || noise == 0 || x >= (1-o.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
 		return
 	}
-	d.say(o.Severity, "validation_falls", d.orRate(d.key("lr")), x, (1-o.Limit)*best, "%s is %.4g after the epoch and was %.4g after an earlier one: "+
-		"the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
+	d.say(o.Severity, "validation_falls", d.orRate(d.key("lr")), x, (1-o.Limit)*best,
+		"%s is %.4g after the epoch and was %.4g after an earlier one: the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
 		"(checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
 }
 

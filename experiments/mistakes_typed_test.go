@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// 81 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
+// 90 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 81, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 90, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -120,6 +120,15 @@ func typedMistakes(t *testing.T) []mistake {
 		{"the folder of checkpoints", 5, 1, append(good, "task=predict", "init.checkpoint="+filepath.Join(run0, "checkpoints")), nil},
 		{"a log to export", 5, 2, []string{"export", filepath.Join(run0, "metrics.jsonl")}, nil},
 		{"a run folder for data", 4, 1, []string{"data", "inspect", run0}, nil},
+		{"another program's word for a comparison", 5, 2, []string{"compare", run0, run0}, nil},
+		{"another program's word for a list", 5, 2, []string{"list"}, nil},
+		{"a command to stop", 4, 2, []string{"stop", run0}, nil},
+		{"a command to remove", 5, 2, []string{"rm", run0}, nil},
+		{"a flag without dashes", 5, 2, []string{"ls", "sort=best", dir}, nil},
+		{"a setting for a flag", 5, 2, []string{"report", run0, "report.figure.width=80"}, nil},
+		{"a table without its flag", 5, 2, []string{"export", "runs", dir}, nil},
+		{"a folder of runs beside a run", 4, 2, []string{"report", run0, dir}, nil},
+		{"a reward of one's own for a mode", 5, 2, append(good, "data.reward.mode=gpt_score"), nil},
 		{"predictions by a policy for other embeddings", 4, 1, append([]string{"task=predict", "init.checkpoint=" + run0}, good...), nil},
 	}
 }

@@ -78,9 +78,10 @@ func TestVerdictWithoutAReader(t *testing.T) {
 	for _, place := range []struct{ name, text, want string }{
 		{"the console", got.stdout, "recorded reward on val, 12 queries"},
 		{"the console", got.stdout, "recorded order (best first)"},
-		{"the report", read(t, filepath.Join(dir, "report.md")), "**Verdict.** On eval "},
+		{"the report", read(t, filepath.Join(dir, "report.md")), "**Verdict.** On the held-out questions (eval) "},
+		{"the report", read(t, filepath.Join(dir, "report.md")), "the best recorded candidate of each question 1.000"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "order, an oracle here because the file lists the best first, 1.000"},
-		{"the report", read(t, filepath.Join(dir, "report.md")), "### Pair accuracy on eval"},
+		{"the report", read(t, filepath.Join(dir, "report.md")), "### Pair accuracy on eval, held out"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "| beam | 48 | 0.6667 |\n| random | 48 | 0.3750 |"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "Over the phase before: grpo (epoch 1) "},
 		{"the console", got.stdout, "Over random: best ("},

@@ -38,8 +38,8 @@ rm -rf "$out"
 mkdir -p "$out"
 timeout -k 5 60 "$run" doctor >"$out/doctor.log" 2>&1
 if ! grep -q '^cuda:0 ' "$out/doctor.log"; then
-	echo "gpu_check: this libtorch sees no CUDA device, so nothing can be checked:" >&2
-	tail -n 5 "$out/doctor.log" >&2
+	why=$(sed -n 's/^libtorch  */libtorch /; s/^libtorch .*/& sees no CUDA device/p; s/^run: //p' "$out/doctor.log" | tail -n 1)
+	echo "gpu_check: nothing can be checked: ${why:-bin/run doctor did not end}" >&2
 	exit 2
 fi
 
@@ -60,9 +60,9 @@ within() {
 	timeout -k 5 "$most" "$@" &
 	child=$!
 	[ -z "$stopped" ] || kill $child # it came in between
-	wait $child
+	wait $child 2>/dev/null # without bash's word on how it ended
 	code=$?
-	while kill -0 $child 2>/dev/null; do wait $child; done # a signal ends the first wait
+	while kill -0 $child 2>/dev/null; do wait $child 2>/dev/null; done # a signal ends the first wait
 	child=''
 	if [ $code -ne 0 ] && [ -z "$stopped" ] && [ $((SECONDS - begin)) -ge "$most" ]; then note "cut after $most s"; fi
 	return $code

@@ -53,8 +53,9 @@ func TestGPUCheckEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name, seconds string
 		signal        bool
-		want          []string // part, verdict and a pattern of the note
+		want          []string // part, verdict and a pattern of the note; none: there is no device
 	}{
+		{name: "no device", seconds: "600"},
 		{"no time", "0", false, []string{"selftest not run no time left", "oom not run no time left", "shapes not run no time left"}},
 		{"a part that hangs", "3", false, []string{"selftest (FAILED|not run) (cut after [1-3] s|no time left)", "oom not run no time left",
 			"shapes not run no time left"}},
@@ -66,8 +67,11 @@ func TestGPUCheckEnds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			begun := filepath.Join(kit, "begun")
-			for name, text := range map[string]string{"gpu_check.sh": string(script), "doctor.txt": deviceThatWorks().text(false),
+			begun, machine := filepath.Join(kit, "begun"), deviceThatWorks()
+			if tc.want == nil {
+				machine.CUDA = nil
+			}
+			for name, text := range map[string]string{"gpu_check.sh": string(script), "doctor.txt": machine.text(false),
 				"bin/run": "#!/bin/sh\n[ \"$1\" = doctor ] && exec cat " + kit + "/doctor.txt\ntouch " + begun + "\nexec sleep 1000\n"} {
 				path := filepath.Join(kit, name)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -95,7 +99,15 @@ func TestGPUCheckEnds(t *testing.T) {
 				}
 				time.Sleep(10 * time.Millisecond)
 			}
-			if err := check.Wait(); check.ProcessState.ExitCode() != 1 {
+			err = check.Wait()
+			if tc.want == nil {
+				const line = "gpu_check: nothing can be checked: libtorch 2.11.0 sees no CUDA device\n"
+				if check.ProcessState.ExitCode() != 2 || out.String() != line {
+					t.Errorf("%v\n%s, want exit code 2 and\n%s", err, out.String(), line)
+				}
+				return
+			}
+			if check.ProcessState.ExitCode() != 1 {
 				t.Errorf("%v, want exit code 1", err)
 			}
 			var result struct {

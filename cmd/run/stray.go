@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"fulcrum/configs"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/tasks"
@@ -109,6 +111,14 @@ func (s *session) misspelt(args []string, at int) error {
 			task = append(task, "init.checkpoint="+args[1])
 		}
 		return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, program.Command(task...))
+	case !isSetting && at == 0 && elsewhere()[a] != "":
+		return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a,
+			program.Command(append([]string{elsewhere()[a]}, args[1:]...)...))
+	case !isSetting && at == 0 && (a == "stop" || a == "kill" || a == "cancel"):
+		return usage.Errorf("%q is no command: Ctrl-C where the run was started, or kill -INT with its process, saves and stops it, as does a "+
+			"button of %s", a, program.Command("board"))
+	case !isSetting && at == 0 && (a == "rm" || a == "delete" || a == "remove"):
+		return usage.Errorf("%q is no command: a run or a sweep is its folder, which rm -r removes", a)
 	case !isSetting && runfolder.IsRun(a):
 		return usage.Errorf("%s is a run folder: a command stands before it, such as %s or %s", a, program.Command("status", a),
 			program.Command("report", a))
@@ -123,6 +133,24 @@ func (s *session) misspelt(args []string, at int) error {
 	}
 	if len(meant) > 0 {
 		return usage.Errorf("%q is neither a command nor an override key=value (did you mean %s?)", a, strings.Join(meant, " or "))
+	}
+	return nil
+}
+
+// elsewhere are commands of other programs, and ours that does the same.
+func elsewhere() map[string]string {
+	return map[string]string{"compare": "report", "plot": "report", "plots": "report", "show": "report", "summary": "report",
+		"list": "ls", "history": "ls", "runs": "ls", "best": "ls", "tail": "watch", "logs": "watch", "ui": "board", "serve": "board"}
+}
+
+// asFlag refuses a flag that is written as a setting: run ls sort=best.
+func asFlag(verb string, f *pflag.FlagSet, args []string) error {
+	for _, a := range args {
+		key, value, ok := strings.Cut(a, "=")
+		name := strings.NewReplacer(".", "-", "_", "-").Replace(strings.TrimPrefix(key, verb+"."))
+		if _, err := os.Stat(a); ok && err != nil && f.Lookup(name) != nil {
+			return usage.Errorf("%s: a flag of a command has dashes (did you mean --%s=%s?)", a, name, value)
+		}
 	}
 	return nil
 }

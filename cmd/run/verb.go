@@ -64,6 +64,9 @@ func (s *session) verb(name string, args []string) error {
 	if err := v.flags.Parse(args); err != nil {
 		return flagFault(name, v.flags, err)
 	}
+	if err := asFlag(name, v.flags, v.flags.Args()); err != nil {
+		return err
+	}
 	return v.run(s, v.flags.Args())
 }
 

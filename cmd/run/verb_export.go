@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,6 +58,9 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 		run: func(s *session, args []string) error {
 			if len(args) == 0 {
 				return usage.Errorf("want: `run export PATH… --what runs|metrics|evals|table --format csv|json|latex|markdown|parquet`")
+			}
+			if _, err := os.Stat(args[0]); err != nil && (exported()[args[0]] != nil || args[0] == "table") {
+				return usage.Errorf("%s: no such folder (did you mean --what %[1]s?)", args[0])
 			}
 			write, ok := tableFormats()[*format]
 			if !ok {

@@ -93,7 +93,11 @@ func (s *session) report(paths []string, opt reportOptions) error {
 			return err
 		}
 		if len(paths) > 1 && !runfolder.IsRun(path) {
-			return usage.Errorf("%s: not a run folder: want the folders of runs to compare", path)
+			hint := ""
+			if ledger.Exists(path) {
+				hint = ": its jobs are runs, such as " + filepath.Join(path, "0")
+			}
+			return usage.Errorf("%s: not a run folder%s: want the folders of runs to compare", path, hint)
 		}
 	}
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {

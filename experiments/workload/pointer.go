@@ -305,9 +305,9 @@ func baselines(j *job.Job, splits []evaluatedSet, shots int) error {
 }
 
 // recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
-// most similar to the query, the one that the file lists first.
+// most similar to the query, the one that the file lists first; and by reward alone the best of them, which is the ceiling.
 func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) error {
-	var random, similarity, order recorded.Scores
+	var random, similarity, order, oracle recorded.Scores
 	for i := range set.Len() {
 		var rewards, near, place []float64
 		for g := range set.NumCandidates(i) {
@@ -321,17 +321,23 @@ func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) e
 		random.Follow(id, make([]float64, len(rewards)), rewards)
 		similarity.Follow(id, near, rewards)
 		order.Follow(id, place, rewards)
+		oracle.Follow(id, rewards, rewards)
 	}
 	for _, of := range []struct {
 		name   string
 		scores recorded.Scores
-	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}} {
+	}{{"random", random}, {"similarity", similarity}, {"recorded_order", order}, {record.PolicyOracle, oracle}} {
 		means, all := map[string]any{}, []record.Evaluation{}
+		wanted := func(metric string) bool { return of.name != record.PolicyOracle || metric == "recorded_reward" } // it is 1 by the others
 		for metric, mean := range of.scores.Means() {
-			means[metric] = mean
+			if wanted(metric) {
+				means[metric] = mean
+			}
 		}
 		of.scores.Each(func(metric string, ids []int64, scores []float64) error {
-			all = append(all, record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			if wanted(metric) {
+				all = append(all, record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+			}
 			return nil
 		})
 		if len(all) == 0 { // no query has two candidates

@@ -27,7 +27,8 @@ func Checks() []Check {
 		{"ratio_clipped", "nearly all ratios lie outside the clip range: most of the loss has no gradient. Recorded groups with an old " +
 			"policy from the phase's start get there after some epochs, healthy runs too", "refresh the old policy " +
 			"(`PHASE.old_policy=epoch_start`), lower `PHASE.lr`, widen `PHASE.clip.epsilon`"},
-		{"ratio_clamped", "log-ratios reach `PHASE.max_log_ratio`", "lower `PHASE.lr`, refresh the old policy more often"},
+		{"ratio_clamped", "log-ratios reach `PHASE.max_log_ratio`: the policy runs away from the old one. What else is found then has this " +
+			"cause, and the report makes one finding of it", "lower `PHASE.lr` (a tenth), refresh the old policy more often"},
 		{"kl_above_band", "the policy has left the reference far behind; or a warm-up had, before the phase began (`PHASE.kl.reference=init`)",
 			"lower `PHASE.lr`, raise `PHASE.kl.beta`, widen the band; `PHASE.kl.reference=phase_start`"},
 		{"kl_below_band", "the policy hardly moves", "raise `PHASE.lr`, lower `PHASE.kl.beta`, lower the band"},
@@ -72,7 +73,8 @@ func Checks() []Check {
 		{"queries_missing", "part of the data is never seen, or seen twice", "usually code: the order of the data, the place of a batch in it"},
 		{"order_repeats", "every epoch has the same batches", "usually code: a shuffle without the epoch in its seed"},
 		{"validation_misreported", "what is reported, and chosen by, is not what was measured", "usually code"},
-		{"validation_diverges", "training improves what does not carry over", "fewer epochs, `checkpoint.patience_epochs`, more data, a " +
+		{"validation_diverges", "what the policy earns on validation falls (and in imitation its loss rises) while training improves: what is " +
+			"learned does not carry over", "fewer epochs, `checkpoint.patience_epochs`, more data, a " +
 			"smaller `PHASE.lr`"},
 		{"validation_falls", "training loses what an earlier epoch or phase could do", "lower `PHASE.lr`, `checkpoint.patience_epochs`; the " +
 			"best checkpoint may hold the earlier epoch"},

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"fulcrum/internal/jsonwords"
 )
@@ -25,6 +27,7 @@ type state struct {
 	Phase    string               `json:"phase"`
 	Steps    int                  `json:"steps"`    // seen in this phase
 	Said     map[string]Severity  `json:"said"`     // in this phase
+	Away     bool                 `json:"away"`     // in this phase: the policy ran away from the old one or its reference
 	Recent   map[string][]float64 `json:"recent"`   // newest values of the metrics that windows look at
 	First    map[string]moments   `json:"first"`    // of the phase's first steps
 	Streak   map[string]int       `json:"streak"`   // steps in a row with a condition
@@ -113,7 +116,7 @@ func (d *Doctor) Epoch(number int, fields map[string]any) []Finding {
 		check(d, r)
 	}
 	e := epoch{}
-	for _, name := range []string{"loss", "mean_reward", "advantage_gain", "val_loss", "val_reward", "val_kl"} {
+	for _, name := range []string{"loss", "mean_reward", "advantage_gain", "val_loss", "val_reward", "val_recorded_reward", "val_kl"} {
 		if x, ok := r.number(name); ok {
 			e[name] = x
 		}
@@ -154,14 +157,36 @@ func (d *Doctor) Restore(saved json.RawMessage) error {
 	return nil
 }
 
-// say adds a finding, unless its check is off or has said as much in this phase already.
+// say adds a finding, unless its check is off or has said as much in this phase already. key may be KEY=VALUE.
 func (d *Doctor) say(severity Severity, check, key string, value, limit float64, format string, args ...any) {
 	if !severity.WorseThan(d.state.Said[check]) {
 		return
 	}
 	d.state.Said[check] = severity
-	d.found = append(d.found, Finding{Check: check, Severity: severity, Message: fmt.Sprintf(format, args...), Key: key, Value: finite(value),
-		Limit: limit})
+	set := ""
+	if name, _, typed := strings.Cut(key, "="); typed {
+		key, set = name, key
+	}
+	d.found = append(d.found, Finding{Check: check, Severity: severity, Message: fmt.Sprintf(format, args...), Key: key, Set: set,
+		Value: finite(value), Limit: limit})
+}
+
+// runsAway notes that the policy left the old one or its reference because its steps are too long, and returns what to type: a tenth of
+// the learning rate.
+func (d *Doctor) runsAway() string {
+	d.state.Away = true
+	if d.lim.LR == 0 {
+		return d.key("lr")
+	}
+	return d.key("lr") + "=" + strconv.FormatFloat(d.lim.LR/10, 'g', 3, 64)
+}
+
+// orRate is the key to change: the learning rate where the policy ran away, which is then the cause of more than one finding.
+func (d *Doctor) orRate(key string) string {
+	if d.state.Away {
+		return d.runsAway()
+	}
+	return key
 }
 
 // finite keeps a finding's number one that a state can hold.
@@ -267,6 +292,14 @@ func (d *Doctor) recent(name string, w Window) (values []float64, ok bool) {
 		return nil, false
 	}
 	return all[len(all)-n:], true
+}
+
+// soon is a window that ends with the phase's first epoch where that is shorter, but for very short ones: what is far beyond its limit is
+// said before a second epoch is spent on it.
+func (d *Doctor) soon(w Window) Window {
+	const few = 5
+	w.Steps = min(w.Steps, max(d.lim.StepsPerEpoch, few))
+	return w
 }
 
 // mean is the mean of recent values.

@@ -195,14 +195,14 @@ func failures() []failure {
 			}
 		}, by: 7, key: "grpo.old_policy"},
 		{check: "ratio_stuck_at_one", step: set(1, f{"mean_ratio": 1.0000001, "advantage_gain": -1e-7}), by: 11, key: "grpo.old_policy"},
-		{check: "ratio_clipped", step: set(1, f{"clip_fraction": 0.99}), by: 11, key: "grpo.clip.epsilon"},
-		{check: "ratio_clamped", step: set(1, f{"clamp_fraction": 0.05}), by: 10, key: "grpo.max_log_ratio"},
+		{check: "ratio_clipped", step: set(1, f{"clip_fraction": 0.99}), by: 11, key: "grpo.old_policy"},
+		{check: "ratio_clamped", step: set(1, f{"clamp_fraction": 0.05}), by: 10, key: "grpo.lr"},
 		{check: "objective_falls", step: func(step int, m map[string]any) {
 			if g, ok := m["advantage_gain"].(float64); ok {
 				m["advantage_gain"] = -g
 			}
 		}, by: 20, key: "grpo.lr"},
-		{check: "kl_above_band", step: kl(func(step int, x float64) float64 { return 40 * x }), by: 20, key: "grpo.kl.beta"},
+		{check: "kl_above_band", step: kl(func(step int, x float64) float64 { return 40 * x }), by: 20, key: "grpo.lr"},
 		{check: "kl_above_band", limit: func(l *Limits) { l.Policy.KL.Reference, l.StartsAtInit = "init", false },
 			step: kl(func(step int, x float64) float64 { return 4 }), by: 10, key: "grpo.kl.target_max"},
 		{check: "kl_below_band", step: kl(func(step int, x float64) float64 { return x / 1e3 }), by: 40, key: "grpo.lr"},
@@ -337,6 +337,70 @@ func TestChecks(t *testing.T) {
 	for _, c := range Checks() {
 		if !seen[c.Name] && !slices.Contains([]string{"throughput_drop", "nonfinite", "validation_misreported"}, c.Name) {
 			t.Errorf("no failure for check %s", c.Name)
+		}
+	}
+}
+
+// TestOneCauseOneKey: once the policy has run away, all that is found names the learning rate, and a tenth of it to type; a first epoch
+// that is shorter than the window is not waited out.
+func TestOneCauseOneKey(t *testing.T) {
+	found, at := play(DefaultOptions(), "grpo", grpoLimits(), func(step int) map[string]any {
+		m := grpoRow(step)
+		set(1, map[string]any{"clamp_fraction": 0.3, "clip_fraction": 0.99})(step, m)
+		if step == 25 {
+			m["grad_norm"] = 40.0
+		}
+		return m
+	}, func(epoch int) map[string]any {
+		m := epochRow(epoch)
+		m["val_reward"] = 0.4 - 0.01*float64(epoch)
+		return m
+	}, nil)
+	var checks []string
+	for _, f := range found {
+		checks = append(checks, f.Check)
+		if f.Key != "grpo.lr" || f.Set != "grpo.lr=0.0001" || f.Fields()["set"] != f.Set {
+			t.Errorf("%s: key %q, to type %q, want grpo.lr and grpo.lr=0.0001", f.Check, f.Key, f.Set)
+		}
+	}
+	if got := strings.Join(checks, " "); got != "ratio_clamped ratio_clipped gradient_spike validation_diverges" {
+		t.Errorf("%s at %v", got, at)
+	}
+	lim := grpoLimits()
+	lim.StepsPerEpoch = 6
+	if found, at = play(DefaultOptions(), "grpo", lim, func(step int) map[string]any {
+		m := grpoRow(step)
+		if step > 0 {
+			kl(func(int, float64) float64 { return 4 })(step, m)
+		}
+		return m
+	}, epochRow, nil); len(at) == 0 || at[0] != 6 {
+		t.Errorf("a KL far above its band in epochs of 6 steps: %+v at %v, want it at step 6", found, at)
+	}
+}
+
+// TestValidationThatOnlySeemsToDiverge: GRPO raises the loss of imitation while rewards rise, and two epochs of a falling reward are noise
+// while the loss of imitation falls.
+func TestValidationThatOnlySeemsToDiverge(t *testing.T) {
+	for phase, end := range map[string]func(epoch int, m map[string]any){
+		"grpo": func(epoch int, m map[string]any) {
+			delete(m, "val_reward")
+			m["val_recorded_reward"], m["val_loss"] = 0.4+0.01*float64(epoch), 6+float64(epoch)
+		},
+		"rce": func(epoch int, m map[string]any) {
+			m["val_reward"], m["val_loss"] = 0.4-0.01*float64(epoch), 6-0.1*float64(epoch)
+		},
+	} {
+		lim, row := grpoLimits(), grpoRow
+		if phase == "rce" {
+			lim, row = rceLimits(), rceRow
+		}
+		if found, at := play(DefaultOptions(), phase, lim, row, func(epoch int) map[string]any {
+			m := epochRow(epoch)
+			end(epoch, m)
+			return m
+		}, nil); len(found) > 0 {
+			t.Errorf("%s: %+v at %v, want silence", phase, found, at)
 		}
 	}
 }

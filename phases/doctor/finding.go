@@ -46,6 +46,7 @@ type Finding struct {
 	Severity Severity
 	Message  string  // one plain sentence: the number, the likely cause, what to change
 	Key      string  // configuration key to change; "" where it is the code or the data
+	Set      string  // KEY=VALUE, to type; "" where no one value is to be had
 	Value    float64 // what was measured
 	Limit    float64 // what it was held against; both 0 where the finding is no number
 }
@@ -55,6 +56,9 @@ func (f Finding) Fields() map[string]any {
 	fields := map[string]any{"event": f.Check, "severity": string(f.Severity), "message": f.Message, "value": f.Value, "limit": f.Limit}
 	if f.Key != "" {
 		fields["key"] = f.Key
+	}
+	if f.Set != "" {
+		fields["set"] = f.Set
 	}
 	return fields
 }

@@ -24,7 +24,7 @@ func (d *Doctor) gradientSpike(r row) {
 	}
 	before = before[max(0, len(before)-o.Steps):]
 	if typical := stat.Middle(before); typical > smallGradient && norm > o.Limit*typical {
-		d.say(o.Severity, "gradient_spike", "optim.grad_clip_norm", norm/typical, o.Limit,
+		d.say(o.Severity, "gradient_spike", d.orRate("optim.grad_clip_norm"), norm/typical, o.Limit,
 			"the gradient norm jumped to %.3g, %.3g times the median of the steps before (%.3g): one batch outweighs the others; look at its "+
 				"rewards, lower %s, or clip harder (optim.grad_clip_norm)", norm, norm/typical, typical, d.key("lr"))
 	}

@@ -5,7 +5,7 @@ import "math"
 // Does the KL say how far the policy is from its reference, and does β answer it?
 
 func (d *Doctor) klAboveBand(row) {
-	o := d.opt.KLAboveBand
+	o := d.soon(d.opt.KLAboveBand)
 	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" {
 		return
 	}
@@ -21,7 +21,7 @@ func (d *Doctor) klAboveBand(row) {
 				"widen the band (%s)", kl, kl/high, high, d.key("kl.reference"), d.key("kl.target_max"))
 		return
 	}
-	d.say(o.Severity, "kl_above_band", d.key("kl.beta"), kl, o.Limit*high,
+	d.say(o.Severity, "kl_above_band", d.runsAway(), kl, o.Limit*high,
 		"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g): the policy has left "+
 			"the reference behind faster than β can pull; lower %s, raise %s, or widen the band (%s)", kl, kl/high, high, d.key("lr"),
 		d.key("kl.beta"), d.key("kl.target_max"))
@@ -50,7 +50,7 @@ func (d *Doctor) betaAtBound(r row) {
 	beta, kl, b := x[0], x[1], d.lim.Policy.KL
 	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // fresh steps do not count
 	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.TargetMax, w) {
-		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_max"), beta, b.BetaMax,
+		d.say(o.Severity, "beta_at_bound", d.orRate(d.key("kl.beta_max")), beta, b.BetaMax,
 			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, "+
 				"widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
 	}

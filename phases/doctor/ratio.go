@@ -59,16 +59,16 @@ func (d *Doctor) ratioClipped(row) {
 	}
 	if share, ok := d.mean("clip_fraction", o); ok && share > o.Limit {
 		p := d.lim.Policy
-		d.say(o.Severity, "ratio_clipped", d.key("clip.epsilon"), share, o.Limit,
+		d.say(o.Severity, "ratio_clipped", d.orRate(d.key("old_policy")), share, o.Limit,
 			"%s of the ratios lie outside the clip range [%.3g, %.3g]: most of the loss has no gradient; refresh the old policy more often "+
 				"(%s), lower %s, or widen %s", percent(share), 1-p.ClipLow, 1+p.ClipHigh, d.key("old_policy"), d.key("lr"), d.key("clip.epsilon"))
 	}
 }
 
 func (d *Doctor) ratioClamped(row) {
-	o := d.opt.RatioClamped
+	o := d.soon(d.opt.RatioClamped)
 	if share, ok := d.mean("clamp_fraction", o); ok && share > o.Limit {
-		d.say(o.Severity, "ratio_clamped", d.key("max_log_ratio"), share, o.Limit,
+		d.say(o.Severity, "ratio_clamped", d.runsAway(), share, o.Limit,
 			"%s of the log-ratios were cut at %s: the policy is far away from the old policy, or the old policy is the wrong one; lower %s or "+
 				"refresh it more often (%s)", percent(share), d.key("max_log_ratio"), d.key("lr"), d.key("old_policy"))
 	}
@@ -91,7 +91,7 @@ func (d *Doctor) objectiveFalls(r row) {
 	}
 	n := float64(len(gains))
 	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -o.Limit && mean < -1e-5 { // beyond rounding
-		d.say(o.Severity, "objective_falls", d.key("lr"), z, -o.Limit,
+		d.say(o.Severity, "objective_falls", d.orRate(d.key("lr")), z, -o.Limit,
 			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is "+
 				"%.3g nats in the mean of the last %d steps, %.1f standard errors below 0; the sign of the loss, the advantages or the ratio is "+
 				"wrong, or %s is too high", mean, len(gains), -z, d.key("lr"))

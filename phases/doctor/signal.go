@@ -132,7 +132,7 @@ func (d *Doctor) entropyCollapse(r row) {
 	if reward, known := d.mean("mean_reward", o); known && d.lim.Online && !spent && reward > 1.1*d.state.First["mean_reward"].mean() {
 		return // it concentrates on what pays
 	}
-	d.say(o.Severity, "entropy_collapse", d.key("entropy_weight"), now/first.mean(), o.Limit,
+	d.say(o.Severity, "entropy_collapse", d.orRate(d.key("entropy_weight")), now/first.mean(), o.Limit,
 		"the policy's entropy fell to %.3g nats a step from %.3g at the phase's start: it answers nearly the same every time and explores "+
 			"nothing; lower %s, raise %s, or set %s", now, first.mean(), d.key("lr"), d.key("kl.beta"), d.key("entropy_weight"))
 }

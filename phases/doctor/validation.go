@@ -5,13 +5,20 @@ import "fulcrum/internal/stat"
 // Does validation follow training?
 
 // validationDiverges compares the newest epochs of the phase. Training is the loss of imitation, the
-// sampled reward of online phases, or the advantage's gain on recorded groups.
+// sampled reward of online phases, or the advantage's gain on recorded groups. Validation is what the policy earns and, of imitation, its
+// loss too: two epochs of one of them may be noise. GRPO may raise the loss of imitation while rewards rise.
 func (d *Doctor) validationDiverges(r row) {
 	o := d.opt.ValidationDiverges
 	val, better := d.series("val_reward", r), 1.0
 	name := "val_reward"
 	if len(val) == 0 {
-		val, better, name = d.series("val_loss", r), -1, "val_loss"
+		val, name = d.series("val_recorded_reward", r), "val_recorded_reward"
+	}
+	loss := d.series("val_loss", r)
+	if d.lim.Policy != nil {
+		loss = nil
+	} else if len(val) == 0 {
+		val, better, name = loss, -1, "val_loss"
 	}
 	train, of, rises := d.series("loss", r), "loss", -1.0
 	if d.lim.Online {
@@ -23,13 +30,16 @@ func (d *Doctor) validationDiverges(r row) {
 	if n < 1 || len(val) <= n || len(train) <= n {
 		return
 	}
-	val, train = val[len(val)-n-1:], train[len(train)-n-1:]
+	val, train, loss = val[len(val)-n-1:], train[len(train)-n-1:], loss[max(0, len(loss)-n-1):]
+	if len(loss) > 1 && loss[len(loss)-1] <= loss[0] {
+		return
+	}
 	for i := 1; i <= n; i++ {
 		if better*(val[i]-val[i-1]) >= 0 || rises*(train[i]-train[i-1]) <= 0 {
 			return
 		}
 	}
-	d.say(o.Severity, "validation_diverges", "checkpoint.patience_epochs", float64(n), o.Limit,
+	d.say(o.Severity, "validation_diverges", d.orRate("checkpoint.patience_epochs"), float64(n), o.Limit,
 		"%s went from %.4g to %.4g over %d epochs while training got better (%s from %.4g to %.4g): the policy learns what does not carry "+
 			"over; fewer epochs, checkpoint.patience_epochs, more data or a smaller learning rate", name, val[0], val[n], n, of, train[0], train[n])
 }
@@ -62,7 +72,7 @@ func (d *Doctor) worseThanStart(r row) {
 	if !ok || !known || initial <= 0 || reward >= (1-o.Limit)*initial || reward >= initial-4*d.state.Initial["reward_error"] {
 		return
 	}
-	d.say(o.Severity, "worse_than_start", d.key("lr"), reward, (1-o.Limit)*initial,
+	d.say(o.Severity, "worse_than_start", d.orRate(d.key("lr")), reward, (1-o.Limit)*initial,
 		"val_reward is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and "+
 			"the scale of the rewards", reward, initial, percent(1-reward/initial), d.key("lr"))
 }
@@ -85,9 +95,10 @@ func (d *Doctor) validationFalls(r row) {
 		if best <= 0 || noise == 0 || x >= (1-o.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
 			return
 		}
-		d.say(o.Severity, "validation_falls", d.key("lr"), x, (1-o.Limit)*best, "%s is %.4g after the epoch and was %.4g after an earlier one: "+
-			"the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
-			"(checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
+		d.say(o.Severity, "validation_falls", d.orRate(d.key("lr")), x, (1-o.Limit)*best,
+			"%s is %.4g after the epoch and was %.4g after an earlier "+
+				"one: the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
+				"(checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
 		return
 	}
 }

@@ -272,7 +272,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		if steps {
 			row = append(row, stepCell(e.step))
 		}
-		row = append(row, page.Thousands(e.stage.Queries), fmt.Sprintf("%.4f ± %.4f", e.stage.Mean, e.stage.SE))
+		row = append(row, page.Thousands(e.stage.Queries), page.MeanSE(e.stage.Mean, e.stage.SE))
 		for _, y := range t.yards {
 			gain, _ := runreport.GainCells(*y.Gain(&e.stage))
 			row = append(row, gain)

@@ -44,6 +44,11 @@ func Fixed(x float64, decimals int) string {
 	return "+" + s
 }
 
+// MeanSE writes a mean and its standard error for a cell, with the minus sign of Fixed.
+func MeanSE(mean, se float64) string {
+	return strings.Replace(fmt.Sprintf("%.4f ± %.4f", mean, se), "-", "−", 1)
+}
+
 // Percent writes a share as 6.2%.
 func Percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + "%" }
 

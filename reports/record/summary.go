@@ -73,6 +73,7 @@ type Finding struct {
 	Severity string `json:"severity"` // note, warning or stop
 	Message  string `json:"message"`
 	Key      string `json:"key,omitempty"`
+	Set      string `json:"set,omitempty"` // KEY=VALUE to type
 	Value    Number `json:"value"`
 	Limit    Number `json:"limit"`
 	Phase    string `json:"phase"`
@@ -105,7 +106,7 @@ func (r *Run) Findings() []Finding {
 	for _, e := range r.Events {
 		if value, ok := e.Number("value"); ok {
 			limit, _ := e.Number("limit")
-			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), Number(value),
+			found = append(found, Finding{e.Text("event"), e.Text("severity"), e.Text("message"), e.Text("key"), e.Text("set"), Number(value),
 				Number(limit), e.Phase, e.Epoch, e.Step})
 		}
 	}

@@ -243,7 +243,7 @@ func (a Arm) LevelOf() (mean, sd string) {
 	if seeds := a.SeedMeans(); len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
 		sd = fmt.Sprintf("%.4f", stat.SD(seeds))
 	}
-	return fmt.Sprintf("%.4f ± %.4f", m, se), sd
+	return page.MeanSE(m, se), sd
 }
 
 // armCells write a comparison as its interval, corrected p-value, effect size and verdict.

@@ -77,7 +77,7 @@ func TestRewardThatIsAccuracy(t *testing.T) {
 	reportstest.Must(t, log.Close())
 	reportstest.Must(t, RebuildReport(dir))
 	report := reportstest.ReadReport(t, dir)
-	if !strings.Contains(report, "### Reward and accuracy on dev (3 questions, answers of up to 4 tokens)") ||
+	if !strings.Contains(report, "### Reward and accuracy on dev, held out (3 questions, answers of up to 4 tokens)") ||
 		strings.Contains(report, "### Accuracy") {
 		t.Errorf("two tables:\n%s", report)
 	}

@@ -22,13 +22,17 @@ func rewardFigure(run *record.Run) *chart.Figure {
 	return scoreFigure(run, "reward", sampled)
 }
 
-// scoreFigure shows a validation score twice, with all baselines and closer, and further panels.
+// scoreFigure shows a validation score with all baselines, closer where that leaves some out, and further panels.
 func scoreFigure(run *record.Run, metric string, more ...*chart.Panel) *chart.Figure {
 	all := scorePanel(run, metric, true)
 	if all == nil {
 		return nil
 	}
-	panels := append([]*chart.Panel{all, scorePanel(run, metric, false)}, more...)
+	panels, below := []*chart.Panel{all}, ""
+	if closer := scorePanel(run, metric, false); len(closer.Labels) < len(all.Labels) {
+		panels, below = append(panels, closer), "; below, the same closer"
+	}
+	panels = append(panels, more...)
 	name := page.Capital(results.MetricName(metric))
 	if metric == "reward" && rewardIsAccuracy(run) {
 		name += ", here the accuracy,"
@@ -38,8 +42,8 @@ func scoreFigure(run *record.Run, metric string, more ...*chart.Panel) *chart.Fi
 		name = "Recorded reward that the policy expects on validation queries"
 	}
 	f := Stack(name,
-		"After every epoch, against baselines on the same "+run.Wording("queries", "questions")+
-			"; below, the same closer. Verdicts with intervals are in report.md.", panels...)
+		"After every epoch, against baselines on the same "+run.Wording("queries", "questions")+below+
+			". Verdicts with intervals are in report.md.", panels...)
 	f.Right = 132
 	return f
 }

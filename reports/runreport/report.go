@@ -62,7 +62,11 @@ func ReportOf(run *record.Run) (string, error) {
 	if s == nil { // still running, or killed
 		s = &record.Summary{}
 	}
-	d.Heading(1, "%s", page.Plain(cmp.Or(s.Title, filepath.Base(run.Dir))))
+	title := cmp.Or(s.Title, filepath.Base(run.Dir))
+	if s.Data.Name != "" { // an experiment's name is not that of the data
+		title += " (data=" + s.Data.Name + ")"
+	}
+	d.Heading(1, "%s", page.Plain(title))
 	for _, line := range headlines(run, s, stages) {
 		d.Paragraph("%s", line)
 	}
@@ -182,7 +186,7 @@ func reportData(d *page.Document, s *record.Summary) {
 			what = data.EvalName + "_" + rest
 		}
 		if phase, ok := strings.CutSuffix(what, "_queries"); ok && phase != "val" && phase != data.EvalName && !strings.Contains(phase, "train") {
-			what = "training queries (" + phase + ")"
+			what = "training queries (" + strings.Replace(phase, "records", "grpo", 1) + ")"
 		}
 		rows = append(rows, []string{page.Plain(strings.ReplaceAll(what, "_", " ")), page.Thousands(data.Counts[name])})
 	}

@@ -2,7 +2,9 @@ package runreport
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -27,20 +29,82 @@ func reportFindings(d *page.Document, run *record.Run, s *record.Summary) {
 		return
 	}
 	sorted := gravestFirst(s.Findings)
-	table := page.LinesOf(sorted)
-	table.Column("severity", func(f record.Finding) string { return page.Plain(f.Severity) })
-	table.Column("where", record.Finding.Where)
-	table.Column("finding", func(f record.Finding) string { return page.Plain(run.InItsWords(f.Message)) })
+	table := page.LinesOf(causesOf(sorted))
+	table.Column("severity", func(c cause) string { return page.Plain(c.Severity) })
+	table.Column("where", func(c cause) string { return c.Where() })
+	table.Column("finding", func(c cause) string { return page.Plain(run.InItsWords(c.text()) + c.atEnd(run)) })
 	if slices.ContainsFunc(sorted, func(f record.Finding) bool { return f.Key != "" }) {
-		table.Column("key to change", func(f record.Finding) string {
-			if f.Key == "" {
+		table.Column("key to change", func(c cause) string {
+			if c.Key == "" {
 				return ""
 			}
-			return page.TableCode([]string{f.Key})
+			return page.TableCode([]string{cmp.Or(c.Set, c.Key)})
 		})
 	}
 	d.Paragraph("%s.", page.Capital(findingCounts(s.Findings)))
 	d.Table(table.Header, table.Rows)
+}
+
+// cause is a finding with the others of its phase that the same value to type would mend.
+type cause struct {
+	record.Finding
+	also []record.Finding
+}
+
+// causesOf makes one of the findings with one cause: the first of them, the gravest, stands for them.
+func causesOf(sorted []record.Finding) []cause {
+	var out []cause
+	for _, f := range sorted {
+		same := func(c cause) bool { return f.Set != "" && c.Set == f.Set && c.Phase == f.Phase }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i].also = append(out[i].also, f)
+		} else {
+			out = append(out, cause{f, nil})
+		}
+	}
+	return out
+}
+
+// text is the finding, and what the others of its cause have seen: their messages up to the colon.
+func (c cause) text() string {
+	var seen []string
+	for _, f := range c.also {
+		what, _, _ := strings.Cut(f.Message, ": ")
+		seen = append(seen, what+" (epoch "+fmt.Sprint(f.Epoch)+")")
+	}
+	if len(seen) == 0 {
+		return c.Message
+	}
+	return c.Message + ". Of the same cause: " + strings.Join(seen, "; ")
+}
+
+// atEnd is what became of the numbers of a cause by its phase's last epoch: a finding has those of its first sighting.
+func (c cause) atEnd(run *record.Run) string {
+	var last record.Row
+	for _, e := range run.Epochs {
+		if e.Phase == c.Phase {
+			last = e
+		}
+	}
+	var now []string
+	for _, f := range append([]record.Finding{c.Finding}, c.also...) {
+		for _, m := range []struct {
+			check, metric, format string
+			write                 func(float64) string
+		}{
+			{"ratio_clamped", "clamp_fraction", "%s of the log-ratios cut", page.Percent},
+			{"ratio_clipped", "clip_fraction", "%s of the ratios outside the clip range", page.Percent},
+			{"kl_above_band", "kl", "a KL of %s nats", nats3}, {"entropy_collapse", "entropy", "an entropy of %s nats", nats3},
+		} {
+			if x, ok := last.Number(m.metric); ok && m.check == f.Check && last.Epoch > f.Epoch {
+				now = append(now, fmt.Sprintf(m.format, m.write(x)))
+			}
+		}
+	}
+	if len(now) == 0 {
+		return ""
+	}
+	return ". In the phase's last epoch: " + page.Joined(now)
 }
 
 // gravestFirst are findings in the order of their severity.

@@ -40,7 +40,11 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		baselineStory(stages))
 	for _, t := range resultTables(stages) {
 		first := t.rows[0]
-		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(first.Split),
+		split := first.Split
+		if record.HeldOut(split) {
+			split += ", held out"
+		}
+		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(split),
 			run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, "question")),
 			run.Wording(page.Plural(first.Shots, "shot"), "answers of up to "+page.Plural(first.Shots, "token")))
 		header := []string{"policy", ">mean ± SE"}
@@ -109,6 +113,9 @@ func (t resultTable) notes() []string {
 func otherGains(table []record.StageResult) []string {
 	gain := func(s record.StageResult, p *stats.Paired) string {
 		cell, verdict := GainCells(p)
+		if p.Changed > 0 {
+			verdict = p.Words()
+		}
 		return fmt.Sprintf("%s %s (%s)", page.Plain(strings.TrimPrefix(s.Title(), "after ")), cell, verdict)
 	}
 	var out, previous []string
@@ -149,7 +156,7 @@ func baselineStory(stages []record.StageResult) string {
 			"recorded reward that they expect among them" +
 			" (a baseline takes its first), how often the likeliest is the best, and the share of pairs in the right order. Similarity takes " +
 			"the candidate whose examples are nearest to the query," +
-			" recorded order the one that the file lists first, random any."
+			" recorded order the one that the file lists first, random any; oracle is the best of them, the ceiling."
 		if results.ListsBestFirst(stages) {
 			out += " The file lists the best candidate first: its order is an oracle, which no policy can pass."
 		}
@@ -212,7 +219,7 @@ func shownYardsticks(table, stages []record.StageResult) []results.Yardstick {
 func (t resultTable) cells() [][]string {
 	var rows [][]string
 	for _, s := range t.rows {
-		row := []string{page.Plain(s.Title()), fmt.Sprintf("%.4f ± %.4f", s.Mean, s.SE)}
+		row := []string{page.Plain(s.Title()), page.MeanSE(s.Mean, s.SE)}
 		if s.Policy == t.oracle {
 			row[0] += " (best first)"
 		}

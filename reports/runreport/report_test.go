@@ -97,7 +97,8 @@ func TestReportHeadlines(t *testing.T) {
 			{Split: "dev", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 2, OverSimilarity: same},
 			{Split: "dev", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: better},
 			{Split: "dev", Metric: "accuracy", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: same}},
-			[]string{"**Verdict.** On dev the best policy (grpo epoch 1) is better than similarity.\n- Over similarity: better, +0.0200 reward"}},
+			[]string{"**Verdict.** On the held-out questions (dev) the best policy (grpo epoch 1) is better than similarity.\n" +
+				"- Over similarity: better, +0.0200 reward"}},
 		{"val where there is no other", &record.Summary{State: record.StateDone}, []record.StageResult{val},
 			[]string{"On val the best policy (rce epoch 1) is better"}},
 		{"references that score alike are one", &record.Summary{State: record.StateDone}, []record.StageResult{

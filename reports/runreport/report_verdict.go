@@ -22,9 +22,9 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	gains := gainsOf(stage, table, stages)
 	switch why := s.Best.RuledOut(); {
 	case !untrained(stage) && len(gains) == 0:
-		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", stage.Split, stage.Subject())
+		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", questionsOf(stage.Split), stage.Subject())
 	case !untrained(stage):
-		answer = fmt.Sprintf("On %s %s %s.", stage.Split, stage.Subject(), inWords(gains))
+		answer = fmt.Sprintf("On %s %s %s.", questionsOf(stage.Split), stage.Subject(), inWords(gains))
 	case why != "":
 		answer = page.Capital(why) + ". What training gained stands in the rows of the phases."
 	default:
@@ -32,7 +32,11 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		answer, entries = entries[0], entries[1:]
 	}
 	said := map[string]bool{} // why a gain is rough is the same for most
+	serious := slices.DeleteFunc(gravestFirst(s.Findings), func(f record.Finding) bool { return f.Severity == "note" })
 	entry := func(p stats.Paired) string {
+		if len(serious) > 0 { // more questions would not mend it
+			p.Questions = 0
+		}
 		if why := p.Rough; said[why] {
 			p.Rough = "as above"
 		} else if why != "" {
@@ -56,15 +60,30 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	for i, e := range entries {
 		entries[i] = page.Plain(e)
 	}
-	if serious := slices.DeleteFunc(gravestFirst(s.Findings), func(f record.Finding) bool { return f.Severity == "note" }); len(serious) > 0 {
+	if still := unmoved(run, stage); still != "" {
+		entries = slices.Insert(entries, 0, "**"+page.Plain(still)+"**")
+	}
+	if len(serious) > 0 {
 		var checks []string
 		for _, alike := range stats.GroupBy(serious, func(f record.Finding) string { return f.Check }) {
 			checks = append(checks, page.Plain(alike[0].Check))
 		}
 		first := fmt.Sprintf("**Read the findings first: %s** (%s).", findingCounts(serious), strings.Join(checks, ", "))
+		if i := slices.IndexFunc(serious, func(f record.Finding) bool { return f.Set != "" }); i >= 0 {
+			first += fmt.Sprintf(" In %s the policy ran away from where the phase began: before more questions or epochs, try `%s`.",
+				page.Plain(serious[i].Phase), serious[i].Set)
+		}
 		entries = slices.Insert(entries, 0, first)
 	}
 	return page.Plain(answer), entries
+}
+
+// questionsOf is what to call the questions of a split in a sentence: the held-out ones often have a file's name alone.
+func questionsOf(split string) string {
+	if record.HeldOut(split) {
+		return fmt.Sprintf("the held-out questions (%s)", split)
+	}
+	return split
 }
 
 // untrained says whether a line of a table is the policy that the run began with.
@@ -151,9 +170,13 @@ func lastPhase(table []record.StageResult, entry func(stats.Paired) string) []st
 func scale(run *record.Run, stage *record.StageResult, table []record.StageResult, bestFirst bool) string {
 	text := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), stage.Subject(), page.Sig(stage.Mean, 4))
 	var bounds []string
+	oracle := "the oracle, which looks at the rewards, "
+	if stage.Metric == "recorded_reward" {
+		oracle = "the best recorded candidate of each question "
+	}
 	for _, b := range []struct{ policy, is string }{
 		{record.PolicyRandom, run.Wording("random selections get ", "random answers get ")},
-		{record.PolicyOracle, "the oracle, which looks at the rewards, "}, {record.PolicyReference, "the target answers "},
+		{record.PolicyOracle, oracle}, {record.PolicyReference, "the target answers "},
 		{record.PolicyRecorded, "the recorded order, an oracle here because the file lists the best first, "},
 	} {
 		i := slices.IndexFunc(table, func(r record.StageResult) bool { return r.Policy == b.policy })
@@ -176,7 +199,7 @@ func judgedOn(run *record.Run, s *record.Summary, stage *record.StageResult) str
 	for _, p := range s.Phases {
 		phases = append(phases, fmt.Sprintf("%s (%s)", p.Name, page.Plural(p.Epochs, "epoch")))
 	}
-	questions := fmt.Sprintf("%s of %s, which entered no choice", page.Plural(stage.Queries, "question"), stage.Split)
+	questions := fmt.Sprintf("%s (%s), which entered no choice", page.Plural(stage.Queries, "held-out question"), stage.Split)
 	if stage.Split == "val" {
 		questions = page.Plural(stage.Queries, "validation question")
 		if stage.Policy == record.PolicyBest {

@@ -133,6 +133,18 @@ func VerdictCell(p Paired) string {
 	return text
 }
 
+// Words is the verdict in a sentence, with what keeps a difference from one where its interval does not show it.
+func (p Paired) Words() string {
+	text := string(p.Verdict)
+	if why := doubt(p); why != "" {
+		text += "; " + why
+	}
+	if p.Rough != "" {
+		text += " " + Dagger
+	}
+	return text
+}
+
 // PWords writes the corrected p-value behind a p: < 0.001, = 0.012, ≤ 0.0024 where no more sign patterns were drawn than tell so much.
 func (p Paired) PWords() string {
 	switch {

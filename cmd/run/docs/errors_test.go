@@ -10,11 +10,15 @@ import (
 )
 
 // TestErrorsAreTheProgramsOwn: the page has thirty messages, each found by its text. The texts stand in what the program
-// says to the mistakes of experiments/testdata/mistakes.txt, which another test compares with the program.
+// says to the mistakes of experiments/testdata, which other tests compare with the program.
 func TestErrorsAreTheProgramsOwn(t *testing.T) {
-	said, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "experiments", "testdata", "mistakes.txt"))
-	if err != nil {
-		t.Fatal(err)
+	var said []byte
+	for _, name := range []string{"mistakes.txt", "mistakes_typed.txt"} {
+		text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "experiments", "testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		said = append(said, text...)
 	}
 	page, err := os.ReadFile(docsPath("errors.md"))
 	if err != nil {

@@ -21,8 +21,8 @@ TOKEN_PEER := scripts/peer_qwen2_5_vl.py
 PKG ?= ./...
 BENCH ?= .
 FUZZTIME ?= 30s
-# How long the tests of one package may take, and which want a Slurm cluster.
-TIMEOUT ?= 14m
+# How long the tests of one package may take (minutes on a quiet machine), and which want a Slurm cluster.
+TIMEOUT ?= 30m
 ON_SLURM := '^TestOnSlurm'
 SHORT := -short
 # C++ compilations at a time: one a core, and 2 GB of memory for each.

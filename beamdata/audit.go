@@ -28,7 +28,8 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 	if baseline.Len() > 0 {
 		out = append(out, audit.Rewards(baseline.groups("grpo", true), lim)...)
 	}
-	out = append(out, b.auditScales(onePerFile(imitated, baseline), lim)...)
+	learnt := onePerFile(imitated, baseline)
+	out = append(append(out, auditScales(learnt, b.Val, "validation", lim)...), auditScales(learnt, b.Eval, "held-out queries", lim)...)
 	for _, s := range onePerFile(b.RCE, b.Records, b.Eval) {
 		if s.Scorer != nil && s.store.start != nil {
 			candidates, accuracies := s.scored()
@@ -39,7 +40,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 			out = append(out, faults...)
 		}
 	}
-	for _, s := range onePerFile(imitated, baseline) {
+	for _, s := range learnt {
 		out = append(append(out, s.auditContradictions(lim)...), s.auditRange(lim)...)
 	}
 	return out
@@ -68,13 +69,13 @@ func (b *Bundle) auditBlank(splits []audit.Split, lim audit.Limits) []audit.Faul
 	return audit.Blank(len(same), looked, zero, same[0], same[1], lim)
 }
 
-// auditScales compares the rewards of validation with those that are learnt from, where they are of another file.
-func (b *Bundle) auditScales(learnt []*Set, lim audit.Limits) (out []audit.Fault) {
+// auditScales compares the rewards of judged queries with those that are learnt from, where they are of another file.
+func auditScales(learnt []*Set, judged *Set, name string, lim audit.Limits) (out []audit.Fault) {
 	for _, s := range learnt {
-		if b.Val.Len() == 0 || s.store == b.Val.store {
+		if judged.Len() == 0 || s.store == judged.store {
 			return nil
 		}
-		faults := audit.Scales(s.groups("training", true), b.Val.groups("validation", true), lim)
+		faults := audit.Scales(s.groups("training", true), judged.groups(name, true), lim)
 		if faults == nil {
 			return nil // beams and records may have scores of their own
 		}

@@ -93,6 +93,12 @@ func TestAudit(t *testing.T) {
 				st.scores[i].GTProb *= 100
 			}
 		}, []string{"scores_outside"}},
+		{"held-out rewards in percent", func(b *Bundle) {
+			b.Eval.Scorer = nil // which would contradict them
+			for i := range b.Eval.store.rewards {
+				b.Eval.store.rewards[i] *= 100
+			}
+		}, []string{"reward_scales"}},
 		{"queries in their own pools", func(b *Bundle) {
 			for i := range b.Online.Len() {
 				pool := slices.Clone(b.Online.Pool(i))

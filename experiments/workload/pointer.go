@@ -23,6 +23,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/recorded"
 	"fulcrum/selector"
+	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 )
 
@@ -71,6 +72,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	if c.Compatible() {
 		c.GRPO.Freeze = leverplus.Freeze(policy.Params().Names(), c.GRPO.Freeze)
 	}
+	tellChosen(j, policy, bundle.Val.Table)
 	policy.SetShots(ShotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
 	data.Serve(policy)
 	return &Pointer{data, j, policy}, nil
@@ -240,23 +242,16 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 // OpenPointer builds the policy for a table of embeddings: fresh, or from init.checkpoint.
 func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 	openClip := adaptedClip(j, table)
-	if c := j.Config; c.Init.Checkpoint == nil {
-		if openClip == nil {
-			return pointer.New(c.Selector, table.Dim, c.Seed, j.Device)
-		}
-		model, err := openClip(c.Selector.Clip)
-		if err != nil {
-			return nil, err
-		}
-		return pointer.NewOver(model, c.Selector, table.Dim, c.Seed, j.Device)
+	if j.Config.Init.Checkpoint == nil {
+		return freshPointer(j, table, openClip)
 	}
 	path, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint)
 	if err != nil {
 		return nil, err
 	}
 	j.WarnUntrained(path)
-	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: table.Dim, Seed: j.Config.Seed, Device: j.Device,
-		Strict: j.Config.Init.Strict, Clip: openClip,
+	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: table.Dim,
+		RowLength: medianLength(j, table), Seed: j.Config.Seed, Device: j.Device, Strict: j.Config.Init.Strict, Clip: openClip,
 		Warn: func(message string) { j.Log.Warnf("%s", message) }}
 	if j.Config.Task == "train" {
 		how.Fresh = func(names []string) {
@@ -270,6 +265,24 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 		return nil, usage.Errorf("%v", err)
 	}
 	return p, err
+}
+
+func freshPointer(j *job.Job, table *beamdata.Table, openClip func(clip.AdaptedOptions) (*clip.Adapted, error)) (*pointer.Policy, error) {
+	opt := j.Config.Selector
+	if j.Saved != nil { // as the run began, whatever has become of its data
+		if err := opt.Chosen(filepath.Join(j.Dir, "checkpoints", phases.InitialCheckpoint)); err != nil {
+			return nil, err
+		}
+	}
+	opt.Relation.Choose(table.Dim, medianLength(j, table))
+	if openClip == nil {
+		return pointer.New(opt, table.Dim, j.Config.Seed, j.Device)
+	}
+	model, err := openClip(opt.Clip)
+	if err != nil {
+		return nil, err
+	}
+	return pointer.NewOver(model, opt, table.Dim, j.Config.Seed, j.Device)
 }
 
 // baselines scores random, similarity and oracle selections, and the best recorded beams where there are

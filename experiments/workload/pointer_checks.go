@@ -45,12 +45,32 @@ func (w *Pointer) Largest(src selector.Source, n int) []int {
 	return order[:min(n, len(order))]
 }
 
-// Scale names the relation's scale: its scores, and so its steps, grow with the square of the embeddings' length.
+// medianLength is the median length of the table's rows; 1 of those that CLIP computes in its place.
+func medianLength(j *job.Job, t *beamdata.Table) float64 {
+	if j.Config.Selector.Clip.Path != nil {
+		return 1
+	}
+	return stat.Middle(t.Lengths(1000))
+}
+
+// tellChosen says which numbers of the relation were chosen for the rows.
+func tellChosen(j *job.Job, p *pointer.Policy, t *beamdata.Table) {
+	asked, got := j.Config.Selector.Relation, p.Options().Relation
+	if got.Bilinear == "none" || *got.Scale == 20 && *got.RowLength == 1 {
+		return
+	}
+	if asked.Scale == nil || asked.RowLength == nil {
+		j.Logf("selector.relation: scale %g, row_length %g, of rows with %d columns and a median length of %.3g", *got.Scale, *got.RowLength,
+			t.Dim, medianLength(j, t))
+	}
+}
+
+// Scale names the relation's scale, which its scores, and so its steps, grow with.
 func (w *Pointer) Scale() (key string, value float64, why string) {
 	o, t := w.policy.Options(), w.bundle.Val.Table
 	if o.Relation.Bilinear == "none" || o.Clip.Path != nil {
 		return "", 0, ""
 	}
-	return "selector.relation.scale", o.Relation.Scale, fmt.Sprintf("rows of data.embeddings have %d columns and a median length of %.2g",
-		t.Dim, stat.Middle(t.Lengths(1000)))
+	return "selector.relation.scale", *o.Relation.Scale, fmt.Sprintf("rows of data.embeddings have %d columns and a median length of %.2g, "+
+		"divided by selector.relation.row_length=%g", t.Dim, medianLength(w.job, t), *o.Relation.RowLength)
 }

@@ -77,7 +77,7 @@ func (s *state) clear(phase string) {
 // standard error of its reward, or of its recorded reward.
 func (d *Doctor) Start(eval map[string]any, rewardError float64) {
 	d.state.Initial = epoch{"reward_error": finite(rewardError)}
-	for _, name := range []string{"loss", "reward"} {
+	for _, name := range []string{"loss", "reward", "recorded_reward"} {
 		if x, ok := (row{eval, nil}).number(name); ok {
 			d.state.Initial["val_"+name] = x
 		}

@@ -569,8 +569,15 @@ func showUntil(d *Doctor, end int, healthy func(int) map[string]any, tc failure)
 	return found
 }
 
-// TestValidationFalls: the best may be an earlier phase's; noise, negative rewards and what is below the start are no fall.
+// TestValidationFalls: the best may be an earlier phase's; noise, negative rewards and what is below the start are no fall. Without a
+// reader the recorded reward is judged, as it chooses the best.
 func TestValidationFalls(t *testing.T) {
+	for _, reward := range []string{"reward", "recorded_reward"} {
+		t.Run(reward, func(t *testing.T) { validationFalls(t, reward) })
+	}
+}
+
+func validationFalls(t *testing.T, reward string) {
 	for _, tc := range []struct {
 		scores []float64 // of two epochs, each of a phase of its own
 		noise  float64
@@ -579,12 +586,12 @@ func TestValidationFalls(t *testing.T) {
 		{[]float64{0.6, 0.4}, 0, ""}, {[]float64{0.6, 0}, -1, "validation_falls"}, // which is then that of the best alone
 		{[]float64{-0.2, -0.6}, 0.02, ""}, {[]float64{0.6, 0.1}, 0.02, "worse_than_start"}} {
 		d := New(DefaultOptions())
-		d.Start(map[string]any{"reward": 0.35}, tc.noise)
+		d.Start(map[string]any{reward: 0.35}, tc.noise)
 		switch {
 		case tc.scores[0] < 0:
-			d.Start(map[string]any{"reward": -0.1}, tc.noise)
+			d.Start(map[string]any{reward: -0.1}, tc.noise)
 		case tc.noise < 0:
-			d.Start(map[string]any{"reward": 0.0}, 0)
+			d.Start(map[string]any{reward: 0.0}, 0)
 		}
 		var found []string
 		for i, x := range tc.scores {
@@ -592,7 +599,7 @@ func TestValidationFalls(t *testing.T) {
 			if tc.noise < 0 {
 				d.Scored(slices.Repeat([]float64{x - float64(1-i)/10, x + float64(1-i)/10}, 50))
 			}
-			for _, f := range d.Epoch(1, map[string]any{"val_reward": x}) {
+			for _, f := range d.Epoch(1, map[string]any{"val_" + reward: x}) {
 				found = append(found, f.Check)
 			}
 		}

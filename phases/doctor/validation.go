@@ -63,18 +63,28 @@ func (d *Doctor) validationUnchanged(r row) {
 	}
 }
 
+// validationReward is the reward that is known: what selections earn, else the recorded one.
+func (r row) validationReward() (name string, x float64, ok bool) {
+	for _, name = range []string{"val_reward", "val_recorded_reward"} {
+		if x, ok = r.number(name); ok {
+			break
+		}
+	}
+	return name, x, ok
+}
+
 // worseThanStart wants a loss beyond the noise of the queries too: four standard errors of the initial reward are
 // nearly three of the difference of two sets.
 func (d *Doctor) worseThanStart(r row) {
 	o := d.opt.WorseThanStart
-	reward, ok := r.number("val_reward")
-	initial, known := d.state.Initial["val_reward"]
+	name, reward, ok := r.validationReward()
+	initial, known := d.state.Initial[name]
 	if !ok || !known || initial <= 0 || reward >= (1-o.Limit)*initial || reward >= initial-4*d.state.Initial["reward_error"] {
 		return
 	}
 	d.say(o.Severity, "worse_than_start", d.orRate(d.key("lr")), reward, (1-o.Limit)*initial,
-		"val_reward is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and "+
-			"the scale of the rewards", reward, initial, percent(1-reward/initial), d.key("lr"))
+		"%s is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and "+
+			"the scale of the rewards", name, reward, initial, percent(1-reward/initial), d.key("lr"))
 }
 
 // validationFalls compares with the best epoch of the run so far, of earlier phases too. It wants a loss beyond the noise of the queries,
@@ -83,24 +93,17 @@ func (d *Doctor) validationFalls(r row) {
 	o := d.opt.ValidationFalls
 	_, own := stat.MeanSE(d.scores)
 	noise := max(d.state.Initial["reward_error"], d.state.Initial["best_error"], finite(own))
-	for _, name := range []string{"val_reward", "val_recorded_reward"} {
-		x, ok := r.number(name)
-		if !ok {
-			continue
-		}
-		best, known := d.state.Initial["best_"+name]
-		if !known || x > best {
-			d.state.Initial["best_"+name], d.state.Initial["best_error"] = x, finite(own)
-		}
-		if best <= 0 || noise == 0 || x >= (1-o.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
-			return
-		}
-		d.say(o.Severity, "validation_falls", d.orRate(d.key("lr")), x, (1-o.Limit)*best,
-			"%s is %.4g after the epoch and was %.4g after an earlier "+
-				"one: the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
-				"(checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
+	name, x, ok := r.validationReward()
+	best, known := d.state.Initial["best_"+name]
+	if ok && (!known || x > best) {
+		d.state.Initial["best_"+name], d.state.Initial["best_error"] = x, finite(own)
+	}
+	if !ok || best <= 0 || noise == 0 || x >= (1-o.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
 		return
 	}
+	d.say(o.Severity, "validation_falls", d.orRate(d.key("lr")), x, (1-o.Limit)*best,
+		"%s is %.4g after the epoch and was %.4g after an earlier one: the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
+		"(checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
 }
 
 // series are an epoch metric's numbers of this phase, that of the row in hand last.

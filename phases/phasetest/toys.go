@@ -143,7 +143,7 @@ func ToyPolicy(t *testing.T) *pointer.Policy {
 	opt := pointer.DefaultOptions()
 	opt.HiddenDim, opt.Dropout, opt.AttnDropout = 6, 0.2, 0.1
 	opt.Skip = pointer.SkipOptions{Enabled: true, Scale: 3, LearnedScale: 0.3}
-	opt.Relation = pointer.RelationOptions{Scale: 3, Bilinear: "free", GateDim: 3, GateInitial: 2}
+	opt.Relation = pointer.RelationOptions{Scale: new(3.0), Bilinear: "free", GateDim: 3, GateInitial: 2}
 	p, err := pointer.New(opt, 8, 1, "cpu")
 	if err != nil {
 		t.Fatal(err)

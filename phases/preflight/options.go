@@ -46,7 +46,7 @@ type Options struct {
 
 	// largest share of the queries that have the very same row of the embedding table
 	BlankRows doctor.Limit `koanf:"blank_rows" default:"warning 0.05"`
-	// how many times as far rewards of training may lie apart as those of validation, or the reverse, in files of their own
+	// how many times as far apart rewards of training may lie as those of validation or held-out queries, or the reverse, in other files
 	RewardScales doctor.Limit `koanf:"reward_scales" default:"warning 10"`
 	// largest share of recorded groups that list their candidates from the worst to the best
 	WorstFirst doctor.Limit `koanf:"worst_first" default:"warning 0.9"`

@@ -20,7 +20,7 @@ func onDevice(t *testing.T, device string) *phases.Env {
 	opt := pointer.DefaultOptions()
 	opt.HiddenDim, opt.Dropout, opt.AttnDropout = 32, 0, 0
 	opt.Skip = pointer.SkipOptions{Enabled: true, Scale: 3, LearnedScale: 0.3}
-	opt.Relation = pointer.RelationOptions{Scale: 3, Bilinear: "free", GateDim: 3, GateInitial: 2}
+	opt.Relation = pointer.RelationOptions{Scale: new(3.0), Bilinear: "free", GateDim: 3, GateInitial: 2}
 	p, err := pointer.New(opt, 8, 1, device)
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,8 @@
 package pointer
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -16,6 +18,7 @@ type OpenOptions struct {
 	Options    Options
 	Overridden func(key string) bool // was selector.<key> set on the command line? nil = never
 	Dim        int                   // width of the embeddings
+	RowLength  float64               // their median length, for a file that has no relation yet; 0 = 1
 	Seed       int64                 // of parameters that the file lacks (not strict)
 	Device     string
 	Strict     bool // unknown or missing parameters are errors
@@ -47,6 +50,7 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	opt.Relation.Choose(o.Dim, o.RowLength)
 	model, adapted, err := c.adapted(o, opt)
 	if err != nil {
 		return nil, err
@@ -159,6 +163,9 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 			found[rest] = value
 		}
 	}
+	if _, ok := found["relation.scale"]; ok && found[rowLength] == "" {
+		found[rowLength] = "1"
+	}
 	if grown = o.grows(found); grown {
 		delete(found, "state_update")
 		delete(found, "variant")
@@ -189,12 +196,30 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 		if err := set.set(value); err != nil {
 			return opt, false, fmt.Errorf("%s: metadata selector.%s=%s: %w", c.Path, set.key, value, err)
 		}
-		if overridden && before != set.get() {
+		if chosen := before == "null" && strings.HasPrefix(set.key, "relation."); overridden && !chosen && before != set.get() {
 			return opt, false, &ConflictError{Key: "selector." + set.key, Value: before, Path: c.Path, Trained: set.get()}
 		}
 	}
 	return opt, grown, nil
 }
+
+// Chosen fills in what of the relation is null as it was chosen for the policy in a file of ours.
+func (o *Options) Chosen(path string) error {
+	c, err := ReadCheckpoint(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	for _, k := range o.keys() {
+		if strings.HasPrefix(k.key, "relation.") && k.get() == "null" {
+			err = errors.Join(err, k.set(cmp.Or(c.Metadata["selector."+k.key], "1")))
+		}
+	}
+	return err
+}
+
+// rowLength stands in the metadata only where it is not 1, the length that all files had before there was the key.
+const rowLength = "relation.row_length"
 
 // key is one architecture option as text.
 type key struct {
@@ -213,10 +238,11 @@ func (o *Options) keys() []key {
 		intKey("diversity.prototypes", &o.Diversity.Prototypes), floatKey("diversity.ridge", &o.Diversity.Ridge),
 		intKey("candidate_encoder.layers", &o.CandidateEncoder.Layers), intKey("candidate_encoder.heads", &o.CandidateEncoder.Heads),
 		intKey("candidate_encoder.ffn_dim", &o.CandidateEncoder.FFNDim),
-		optionalIntKey("coarse.top_m", &o.Coarse.TopM), intKey("coarse.dim", &o.Coarse.Dim), boolKey("stop.enabled", &o.Stop.Enabled),
+		optionalKey("coarse.top_m", &o.Coarse.TopM, intKey), intKey("coarse.dim", &o.Coarse.Dim), boolKey("stop.enabled", &o.Stop.Enabled),
 		intKey("stop.min_shots", &o.Stop.MinShots),
 		textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
-		textKey("encoder", &o.Encoder), floatKey("relation.scale", &o.Relation.Scale), textKey("relation.bilinear", &o.Relation.Bilinear),
+		textKey("encoder", &o.Encoder), optionalKey("relation.scale", &o.Relation.Scale, floatKey),
+		optionalKey(rowLength, &o.Relation.RowLength, floatKey), textKey("relation.bilinear", &o.Relation.Bilinear),
 		intKey("relation.gate_dim", &o.Relation.GateDim), intKey("relation.product_dim", &o.Relation.ProductDim),
 	}
 }
@@ -240,21 +266,20 @@ func intKey(name string, p *int) key {
 	return key{name, func() string { return strconv.Itoa(*p) }, func(s string) (err error) { *p, err = strconv.Atoi(s); return }}
 }
 
-// optionalIntKey is an integer or null.
-func optionalIntKey(name string, p **int) key {
+// optionalKey is what of reads, or null.
+func optionalKey[T any](name string, p **T, of func(string, *T) key) key {
 	return key{name, func() string {
 		if *p == nil {
 			return "null"
 		}
-		return strconv.Itoa(**p)
+		return of(name, *p).get()
 	}, func(s string) error {
 		if s == "null" {
 			*p = nil
 			return nil
 		}
-		n, err := strconv.Atoi(s)
-		*p = &n
-		return err
+		*p = new(T)
+		return of(name, *p).set(s)
 	}}
 }
 

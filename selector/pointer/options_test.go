@@ -61,14 +61,7 @@ func TestRefusals(t *testing.T) {
 func TestContradictingAVariant(t *testing.T) {
 	v := presets()[len(presets())-1] // v4_10
 	p := policy(t, v.opt, 5)
-	path := filepath.Join(t.TempDir(), "c.safetensors")
-	var tensors []tensorfile.Tensor
-	for _, name := range p.params.Names() {
-		tensors = append(tensors, tensorfile.FromFloat32s(name, p.params.Shape(name), torchx.Data[float32](p.params.Get(name))))
-	}
-	if err := tensorfile.WriteSafetensors(path, tensors, p.Metadata()); err != nil {
-		t.Fatal(err)
-	}
+	path := saved(t, p, p.Metadata())
 	three := 3
 	for key, edit := range map[string]func(*Options){
 		"selector.state_update":             func(o *Options) { o.StateUpdate = "gru" },
@@ -89,4 +82,81 @@ func TestContradictingAVariant(t *testing.T) {
 			t.Errorf("%s: got %v, want a conflict", key, err)
 		}
 	}
+}
+
+// TestRelationChosen: numbers left open are chosen for the rows; a checkpoint keeps them whatever rows it is given later, files from
+// before there was a length keep rows as they are, and only another number contradicts a file.
+func TestRelationChosen(t *testing.T) {
+	for _, tc := range []struct {
+		columns           int
+		length, scale, by float64
+	}{{768, 1.0003, 20, 1}, {256, 0.996, 20, 1}, {384, 1, 27, 1}, {64, 27.34, 160, 27}, {48, 0.1, 210, 0.1},
+		{8, 3.94, 320, 3.9}, {512, 0, 20, 1}} {
+		var r RelationOptions
+		if r.Choose(tc.columns, tc.length); *r.Scale != tc.scale || *r.RowLength != tc.by {
+			t.Errorf("%+v: chose %g and %g", tc, *r.Scale, *r.RowLength)
+		}
+	}
+	torchx.Attach(1)
+	opt := DefaultOptions()
+	opt.Encoder, opt.Skip.Enabled = "none", true
+	opt.Relation = RelationOptions{Bilinear: "symmetric", GateInitial: 5}
+	trained := opt
+	trained.Relation.Choose(12, 27)
+	for _, tc := range []struct {
+		name     string
+		old      bool     // a file without row_length
+		override *float64 // selector.relation.scale; nil: overridden with null
+		by       float64
+		refused  bool
+	}{{"its own", false, nil, 27, false}, {"rows as they are", true, nil, 1, false}, {"another scale", false, new(3.0), 0, true}} {
+		t.Run(tc.name, func(t *testing.T) {
+			p, err := New(trained, 12, 1, "cpu")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.Free()
+			meta := p.Metadata()
+			if tc.old {
+				delete(meta, "selector.relation.row_length")
+			}
+			path, asked := saved(t, p, meta), opt
+			asked.Relation.Scale = tc.override
+			q, err := Open(path, OpenOptions{Options: asked, Dim: 12, RowLength: 5, Device: "cpu", Strict: true,
+				Overridden: func(key string) bool { return key == "selector.relation.scale" }})
+			if tc.refused {
+				if conflict, ok := errors.AsType[*ConflictError](err); !ok || conflict.Trained != "320" {
+					t.Errorf("got %v, want a conflict with 320", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer q.Free()
+			resumed := opt
+			if err := resumed.Chosen(path); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range []RelationOptions{q.Options().Relation, resumed.Relation} {
+				if *r.Scale != 320 || *r.RowLength != tc.by {
+					t.Errorf("opened with %g and %g, want 320 and %g", *r.Scale, *r.RowLength, tc.by)
+				}
+			}
+		})
+	}
+}
+
+// saved writes the policy's weights and returns the file.
+func saved(t *testing.T, p *Policy, metadata map[string]string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "c.safetensors")
+	var tensors []tensorfile.Tensor
+	for _, name := range p.params.Names() {
+		tensors = append(tensors, tensorfile.FromFloat32s(name, p.params.Shape(name), torchx.Data[float32](p.params.Get(name))))
+	}
+	if err := tensorfile.WriteSafetensors(path, tensors, metadata); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

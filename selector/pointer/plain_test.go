@@ -432,7 +432,14 @@ func plainRelation(p *Policy, src *Source, q int) []float64 {
 	pool := src.set.Pool(q)
 	out := make([]float64, len(pool))
 	o := p.opt.Relation
-	x := widen(src.set.Table.Row(int(src.set.Row(q))))
+	divided := func(row int32) []float64 {
+		v := widen(src.set.Table.Row(int(row)))
+		for i := range v {
+			v[i] /= *o.RowLength
+		}
+		return v
+	}
+	x := divided(src.set.Row(q))
 	d := len(x)
 	layer := func(name string, v []float64) []float64 {
 		s := p.params.Shape(name + ".weight")
@@ -467,7 +474,7 @@ func plainRelation(p *Policy, src *Source, q int) []float64 {
 		}
 	}
 	for j, row := range pool {
-		c := widen(src.set.Table.Row(int(row)))
+		c := divided(row)
 		out[j] = inner(c, z)
 		if o.ProductDim > 0 {
 			prod := make([]float64, d)
@@ -476,7 +483,7 @@ func plainRelation(p *Policy, src *Source, q int) []float64 {
 			}
 			out[j] += layer("relation.product_out", relu(layer("relation.product_in", prod)))[0]
 		}
-		out[j] *= o.Scale
+		out[j] *= *o.Scale
 	}
 	return out
 }

@@ -99,7 +99,7 @@ func variants() map[string]Options {
 	none := small
 	none.StateUpdate = "none"
 	relation := skip
-	relation.Relation = RelationOptions{Scale: 3, Bilinear: "free", GateDim: 5, ProductDim: 6, GateInitial: 2}
+	relation.Relation = RelationOptions{Scale: new(3.0), RowLength: new(2.5), Bilinear: "free", GateDim: 5, ProductDim: 6, GateInitial: 2}
 	only := relation
 	only.Encoder, only.Relation.Bilinear = "none", "symmetric"
 	square := small // d = h: no input projection
@@ -180,7 +180,7 @@ func TestStartIsSimilarity(t *testing.T) {
 	src := scene(t, 12, 2)
 	opt := DefaultOptions()
 	opt.HiddenDim, opt.Skip.Enabled = 8, true
-	opt.Relation = RelationOptions{Scale: 20, Bilinear: "symmetric", GateDim: 4, ProductDim: 4, GateInitial: 5}
+	opt.Relation = RelationOptions{Scale: new(20.0), Bilinear: "symmetric", GateDim: 4, ProductDim: 4, GateInitial: 5}
 	torchx.Attach(1)
 	p, err := New(opt, 12, 1, "cpu")
 	if err != nil {

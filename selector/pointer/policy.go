@@ -116,6 +116,7 @@ func NewOver(model *clip.Adapted, opt Options, d int, seed int64, device string)
 }
 
 func newPolicy(model *clip.Adapted, opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
+	opt.Relation.Choose(d, 1)
 	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables(), diversity: diversities(opt.Diversity.Kind)}
 	p.own(model)
 	if model != nil {
@@ -199,6 +200,9 @@ func (p *Policy) Metadata() map[string]string {
 	}
 	for _, k := range keys {
 		m["selector."+k.key] = k.get()
+	}
+	if *opt.Relation.RowLength == 1 {
+		delete(m, "selector."+rowLength)
 	}
 	if opt.ShotNum != nil {
 		m["selector.shot_num"] = strconv.Itoa(*opt.ShotNum)

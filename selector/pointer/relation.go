@@ -1,7 +1,9 @@
 package pointer
 
 import (
+	"cmp"
 	"math"
+	"strconv"
 
 	"fulcrum/internal/torchx"
 )
@@ -11,10 +13,13 @@ import (
 //
 //	z   = q·W + q ∘ (V relu(U q + u) + v)                      bilinear form, and a gate on dimensions
 //	r_j = scale · (E_j · z + o · relu(A (c·q ∘ E_j) + a) + o₀)   and a small network on the products
+//
+// q and E_j are rows divided by RowLength: the steps of r grow with the square of their length, and those of the gate with its cube.
 type RelationOptions struct {
-	// factor on the relation's score: its learning speed; 20 suits embeddings of length 1 with 512 columns or more, and
-	// the score grows with the square of the length
-	Scale float64 `koanf:"scale" range:"(0,inf)"`
+	// factor on the relation's score: its learning speed; null = 10240/columns, between 20 and 320; 20 for 256 columns
+	Scale *float64 `koanf:"scale" range:"(0,inf)"`
+	// the length that rows are divided by; null = the median length of the rows of data.embeddings, to two digits; 1 = rows as they are
+	RowLength *float64 `koanf:"row_length" range:"(0,inf)"`
 	// bilinear form on the embeddings: none, free W, or symmetric (W + Wᵀ)/2
 	Bilinear string `koanf:"bilinear" enum:"none,free,symmetric"`
 	// hidden width of the query-dependent gate on embedding dimensions; 0 = none
@@ -27,7 +32,27 @@ type RelationOptions struct {
 
 // DefaultRelationOptions switches the relation off.
 func DefaultRelationOptions() RelationOptions {
-	return RelationOptions{Scale: 20, Bilinear: "none", GateInitial: 5}
+	return RelationOptions{Scale: new(20.0), RowLength: new(1.0), Bilinear: "none", GateInitial: 5}
+}
+
+// Choose fills in what is null: for rows with so many columns and this median length, the numbers in docs/log.md.
+func (o *RelationOptions) Choose(columns int, length float64) {
+	if o.Scale == nil {
+		scale := min(max(twoDigits(10240/float64(columns)), 20), 320)
+		if columns == 256 { // the built-in rows, whose recorded figures are all of 20
+			scale = 20
+		}
+		o.Scale = new(scale)
+	}
+	if o.RowLength == nil {
+		o.RowLength = new(cmp.Or(twoDigits(length), 1))
+	}
+}
+
+// twoDigits rounds to two digits that count: rows of about length 1 are read as they are.
+func twoDigits(x float64) float64 {
+	x, _ = strconv.ParseFloat(strconv.FormatFloat(x, 'g', 2, 64), 64)
+	return x
 }
 
 func (o RelationOptions) enabled() bool {
@@ -59,9 +84,13 @@ func relationWeights(o RelationOptions, d int) []weight {
 // relation scores the pool [B, K] for the queries of a batch.
 func (p *Policy) relation(in *inputs, e encoded) torchx.Tensor {
 	o, w := p.opt.Relation, p.params.Get
-	q := torchx.Narrow(in.rows, 0, in.u, in.b)          // [B, d]
-	c := e.perQuery(torchx.Narrow(in.rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
-	var score, z torchx.Tensor                          // [B, K], [B, d]
+	rows := in.rows // [U+B, d]
+	if *o.RowLength != 1 {
+		rows = torchx.Scale(rows, 1 / *o.RowLength)
+	}
+	q := torchx.Narrow(rows, 0, in.u, in.b)          // [B, d]
+	c := e.perQuery(torchx.Narrow(rows, 0, 0, in.u)) // [B, K, d] or [K, d], no gradient
+	var score, z torchx.Tensor                       // [B, K], [B, d]
 	if o.Bilinear != "none" {
 		weight := w("relation.bilinear.weight")
 		z = torchx.MatMul(q, weight)
@@ -83,7 +112,7 @@ func (p *Policy) relation(in *inputs, e encoded) torchx.Tensor {
 		hidden := torchx.ReLU(torchx.Linear(product, w("relation.product_in.weight"), w("relation.product_in.bias")))
 		score = plus(score, torchx.Squeeze(torchx.Linear(hidden, w("relation.product_out.weight"), w("relation.product_out.bias")), 2))
 	}
-	return torchx.Scale(score, o.Scale)
+	return torchx.Scale(score, *o.Scale)
 }
 
 // plus returns sum + x, or x where there is no sum yet.

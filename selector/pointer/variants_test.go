@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"fulcrum/beamdata"
 	"fulcrum/internal/golden"
-	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
@@ -75,7 +73,7 @@ func factors() [][]func(*variant) {
 		func(v *variant) { v.opt.Stop.Enabled, v.opt.Stop.MinShots = true, min(2, v.shots) })
 	factor(keep, func(v *variant) { v.opt.Skip = SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5} }, func(v *variant) {
 		v.opt.Skip = SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
-		v.opt.Relation = RelationOptions{Scale: 3, Bilinear: "symmetric", GateDim: 2, ProductDim: 3, GateInitial: 2}
+		v.opt.Relation = RelationOptions{Scale: new(3.0), Bilinear: "symmetric", GateDim: 2, ProductDim: 3, GateInitial: 2}
 	})
 	factor(func(v *variant) { v.opt.NumLayers = 0 }, keep, func(v *variant) { v.opt.NumLayers = 2 })
 	factor(keep, func(v *variant) { v.opt.NumHeads = 2 })
@@ -494,15 +492,7 @@ func TestVariantCheckpoints(t *testing.T) {
 			_, b := v.stage(t)
 			dim := b.Source.(*Source).set.Table.Dim
 			p := policy(t, v.opt, dim)
-			path := filepath.Join(t.TempDir(), "c.safetensors")
-			var tensors []tensorfile.Tensor
-			for _, name := range p.params.Names() {
-				tensors = append(tensors, tensorfile.FromFloat32s(name, p.params.Shape(name), torchx.Data[float32](p.params.Get(name))))
-			}
-			if err := tensorfile.WriteSafetensors(path, tensors, p.Metadata()); err != nil {
-				t.Fatal(err)
-			}
-			q, err := Open(path, OpenOptions{Options: DefaultOptions(), Dim: dim, Device: "cpu", Strict: true})
+			q, err := Open(saved(t, p, p.Metadata()), OpenOptions{Options: DefaultOptions(), Dim: dim, Device: "cpu", Strict: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,7 +29,7 @@ func pointers(t *testing.T) {
 		"stop":               func(o *pointer.Options) { o.Stop.Enabled = true },
 		"relation only": func(o *pointer.Options) {
 			o.Encoder, o.Skip = "none", pointer.SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
-			o.Relation = pointer.RelationOptions{Scale: 3, Bilinear: "symmetric", GateDim: 5, ProductDim: 6, GateInitial: 2}
+			o.Relation = pointer.RelationOptions{Scale: new(3.0), Bilinear: "symmetric", GateDim: 5, ProductDim: 6, GateInitial: 2}
 		},
 		"adapters of CLIP": func(o *pointer.Options) {
 			path := "../../../selector/clip/testdata/quick"

@@ -269,12 +269,14 @@ func TestDifferencesAndWarnings(t *testing.T) {
 		reportstest.Must(t, err)
 		summary.Overrides = append(common[:len(common):len(common)], own...)
 		if name == "b" || name == "sweep/1" {
-			summary.Findings, summary.Warnings = []record.Finding{{Check: "kl_high", Severity: "warning"}, {Check: "slow", Severity: "note"}}, []string{"KL", "more"}
+			summary.Findings = []record.Finding{{Check: "kl_high", Severity: "warning"}, {Check: "slow", Severity: "note"}}
+			summary.Warnings = []string{"KL", "more"}
 		}
 		reportstest.Must(t, results.WriteSummary(filepath.Join(root, name), *summary))
 	}
 	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
-	server := httptest.NewServer(NewServer(Open(Options{Roots: []string{root}, Locked: func(string) bool { return false }, Sweep: sweepOf}), "SECRET", "test"))
+	b := Open(Options{Roots: []string{root}, Locked: func(string) bool { return false }, Sweep: sweepOf})
+	server := httptest.NewServer(NewServer(b, "SECRET", "test"))
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")
@@ -285,7 +287,8 @@ func TestDifferencesAndWarnings(t *testing.T) {
 	}
 	w.until("document.querySelector('.sweeps').innerText.includes('Sweep of 3 jobs over lr, basic')")
 	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "b")))
-	w.until("document.querySelector('.verdict.better') && document.querySelector('.callout + .callout').innerText === 'It has warnings: kl high, others. Read them first.'")
+	w.until("document.querySelector('.verdict.better') && " +
+		"document.querySelector('.callout + .callout').innerText === 'It has warnings: kl high, others. Read them first.'")
 	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "a")))
 	w.until("document.querySelector('h1').textContent.startsWith('a') && document.querySelectorAll('.callout').length === 1")
 	w.open(server.URL + "/#/sweep/" + idOf(filepath.Join(root, "sweep")))

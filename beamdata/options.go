@@ -133,6 +133,7 @@ func (o Options) validate(table []Dataset) error {
 	}{
 		{"beams", o.Beams != nil, both}, {"records", o.Records != nil, both}, {"reader", o.Reader != nil, both},
 		{"eval.beams", o.Eval.Beams != nil, both}, {"eval.reader", o.Eval.Reader != nil, both}, {"val_beams", o.ValBeams != nil, "data=beams"},
+		{"shots", o.Shots != DefaultOptions().Shots, "data=okvqa"},
 		{"conversations.train", o.Conversations.Train != nil, "data=conversations"}, {"texts.train", o.Texts.Train != nil, "data=texts"},
 	} {
 		if f.set && !slices.Contains(strings.Fields(f.read), "data="+o.Name) {

@@ -29,7 +29,8 @@ theirs := $(OUT)/gotorch.o
 
 # How many files are to be compiled, and which of them this is: c++ 3 of 17.
 ifndef COUNTING
-TOTAL := $(shell rm -f $(OUT)/count; $(MAKE) --no-print-directory -n COUNTING=1 -f scripts/native.mk 2>/dev/null | grep -c '^echo.*c++ ')
+TOTAL := $(shell rm -f $(OUT)/count; \
+	$(MAKE) --no-print-directory -n COUNTING=1 -f scripts/native.mk OUT=$(OUT) $(MAKECMDGOALS) 2>/dev/null | grep -c '^echo.*c++ ')
 SAY = echo "c++  $$(flock $(OUT)/count.lock sh -c 'echo >> $(OUT)/count; wc -l < $(OUT)/count') of $(TOTAL) "
 else
 SAY = echo "c++ "

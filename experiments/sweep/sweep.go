@@ -7,6 +7,8 @@ package sweep
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +19,9 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/program"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/page"
 )
 
 // multirunFile is the sweep's composed primary configuration, as Hydra writes it.
@@ -46,6 +50,7 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 	if err != nil {
 		return err
 	}
+	warnRepeated(jobs)
 	if p.rehearses() {
 		return p.rehearse(ctx, jobs)
 	}
@@ -86,6 +91,27 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 		return detach(ctx, p.dir)
 	}
 	return control(ctx, p, l, starts, about.Generation)
+}
+
+// warnRepeated names a job that would train what another trains: one value was written twice.
+func warnRepeated(jobs []planned) {
+	first := map[string]int{}
+	repeated, example := 0, ""
+	for _, j := range jobs {
+		overrides := strings.Join(j.row.Overrides, " ")
+		num, seen := first[overrides]
+		if !seen {
+			first[overrides] = j.row.Num
+			continue
+		}
+		if repeated++; repeated == 1 {
+			example = fmt.Sprintf("job %d is job %d (%s)", j.row.Num, num, overrides)
+		}
+	}
+	if repeated > 0 {
+		stdout.Message(os.Stderr, fmt.Sprintf("warning: %d of %d jobs %s another: %s", repeated, len(jobs),
+			page.Verb(repeated, "repeats", "repeat"), example))
+	}
 }
 
 // unused refuses a sweep folder that holds anything.

@@ -38,9 +38,17 @@ func TestAllQueriesValidate(t *testing.T) {
 		}
 	}
 	opt := beamdata.DefaultOptions()
-	opt.Name, opt.Beams, opt.ValBeams, opt.Embeddings = "beams", &path, &path, &table
+	opt.Name, opt.Beams, opt.Embeddings, opt.TrainRatio = "beams", &path, &table, 0.2
 	b, err := beamdata.Load(opt)
 	if err != nil {
+		t.Fatal(err)
+	}
+	const split = "data.name=beams has none left (data.beams): validation has 2 of the 2 queries that were read"
+	if _, err := NewPointerData(b).Beams("rce"); err == nil || !strings.Contains(err.Error(), split) {
+		t.Errorf("got %v, want %s", err, split)
+	}
+	opt.ValBeams = &path
+	if b, err = beamdata.Load(opt); err != nil {
 		t.Fatal(err)
 	}
 	want := "phase rce needs recorded beams, and data.name=beams has none left: 2 of its 2 training queries are in data.val_beams too"

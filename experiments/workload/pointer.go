@@ -63,6 +63,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 		}
 	}
 	if _, err := job.PlanOf(c, &Pointer{PointerData: data, job: j}); err != nil { // before any weight is read
+		TellSkipped(j) // it may say why
 		return nil, err
 	}
 	policy, err := OpenPointer(j, bundle.Val.Table)

@@ -74,6 +74,8 @@ func (d *PointerData) none(phase, what, key string) error {
 	if n := d.bundle.Counts["train_query_is_also_in_val_beams"]; n > 0 {
 		why = fmt.Sprintf(" left: %d of its %d training queries are in data.val_beams too, and validation queries train nothing", n,
 			d.bundle.All.Len())
+	} else if read := d.bundle.All; read != nil && d.bundle.Val != nil {
+		why = fmt.Sprintf(" left (%s): validation has %d of the %d queries that were read", key, d.bundle.Val.Len(), read.Len())
 	}
 	return usage.Errorf("schedule: phase %s needs %s, and data.name=%s has none%s", phase, what, d.bundle.Name, why)
 }

@@ -102,8 +102,8 @@ func (d *Doctor) validationFalls(r row) {
 		return
 	}
 	d.say(o.Severity, "validation_falls", d.orRate(d.key("lr")), x, (1-o.Limit)*best,
-		"%s is %.4g after the epoch and was %.4g after an earlier one: the run has lost %s of it since; the best checkpoint may hold the earlier one; lower %s, or end the phase earlier "+
-		"(checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
+		"%s is %.4g after the epoch and was %.4g after an earlier one: the run has lost %s of it since; the best checkpoint may hold the "+
+			"earlier one; lower %s, or end the phase earlier (checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
 }
 
 // series are an epoch metric's numbers of this phase, that of the row in hand last.

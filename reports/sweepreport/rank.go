@@ -241,6 +241,7 @@ func (v *View) settingsOf() []*setting {
 	overrides := func(j Job) []string { return slices.DeleteFunc(v.own(j), isSeed) }
 	var settings []*setting
 	for _, jobs := range stats.GroupBy(v.byNumber, func(j Job) string { return strings.Join(overrides(j), "\x00") }) {
+		jobs = v.distinct(jobs)
 		s := &setting{overrides: overrides(jobs[0]), jobs: jobs, values: make([][]float64, len(v.opt.Objectives))}
 		for _, j := range jobs {
 			if !v.hasResult(j) {
@@ -257,6 +258,15 @@ func (v *View) settingsOf() []*setting {
 		return cmp.Or(cmp.Compare(a.class(), b.class()), v.opt.Objectives[0].compare(stat.Mean(a.values[0]), stat.Mean(b.values[0])))
 	})
 	return settings
+}
+
+// distinct takes one job of each seed of a setting, the first with a result: another is no further draw.
+func (v *View) distinct(jobs []Job) []Job {
+	var out []Job
+	for _, same := range stats.GroupBy(jobs, func(j Job) string { return strings.Join(v.own(j), "\x00") }) {
+		out = append(out, same[max(slices.IndexFunc(same, v.hasResult), 0)])
+	}
+	return out
 }
 
 func (s *setting) class() int {

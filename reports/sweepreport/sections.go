@@ -40,7 +40,11 @@ func (v *View) writeSettings(d *page.Document) {
 		return
 	}
 	d.Heading(2, "Settings")
-	d.Paragraph("Jobs that differ in nothing but `seed` are one setting. Best mean %s first.", page.Plain(v.opt.Objectives[0].Name))
+	text := "Jobs that differ in nothing but `seed` are one setting."
+	if n := len(v.byNumber) - len(v.distinct(v.byNumber)); n > 0 {
+		text += fmt.Sprintf(" %s another and %s nothing.", page.Plural(n, "job")+page.Verb(n, " repeats", " repeat"), page.Verb(n, "adds", "add"))
+	}
+	d.Paragraph("%s Best mean %s first.", text, page.Plain(v.opt.Objectives[0].Name))
 	shown := v.settings[:shownRows(len(v.settings))]
 	table := page.LinesOf(shown)
 	table.Column("setting", func(s *setting) string { return page.TableCode(s.overrides) })

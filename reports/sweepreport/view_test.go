@@ -131,6 +131,20 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 	}
 }
 
+// A job that repeats another is no further seed.
+func TestRepeatedJobsCountOnce(t *testing.T) {
+	var jobs []Job
+	for i, seed := range []string{"0", "0", "0", "1", "1"} {
+		jobs = append(jobs, Job{Number: i, State: record.StateDone, Overrides: []string{"rce.lr=1e-3", "seed=" + seed},
+			Objectives: []float64{float64(seed[0])}})
+	}
+	jobs[0].State = record.StateFailed
+	s := newView("", jobs, Options{Objectives: []Objective{{Name: "val_reward"}}}).settings[0]
+	if len(s.jobs) != 2 || s.jobs[0].Number != 1 || s.jobs[1].Number != 3 || len(s.values[0]) != 2 {
+		t.Errorf("jobs %+v with the values %v, want one result of each seed", s.jobs, s.values)
+	}
+}
+
 // A setting that loses is said to lose.
 func TestGainCellsCountBothVerdicts(t *testing.T) {
 	v := &View{gains: map[int]seedGain{0: {mean: -0.1, verdict: stats.Worse}, 1: {mean: 0.3, verdict: stats.Better},

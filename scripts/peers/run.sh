@@ -19,7 +19,11 @@ for group in "$@"; do
 		timeout 3600 "$python" -m pytest -q -rs --no-header -p no:cacheprovider -W ignore "$here/test_$group.py"
 	fi 2>&1 | tee "$output"
 	code=${PIPESTATUS[0]}
-	[ "$code" -eq 0 ] && how=passed || { how="FAILED, exit code $code" failed=1; }
+	case $code in
+	0) how=passed ;;
+	124) how="FAILED, its hour ended" failed=1 ;;
+	*) how="FAILED, exit code $code" failed=1 ;;
+	esac
 	# pytest's last line or that of scripts/testsummary; none where a build failed or the hour ended.
 	counts=$(grep -E '^[0-9]+ (passed|failed|skipped|error)' "$output" | tail -1)
 	summary+=$(printf '%-12s %s after %d s: %s' "$group" "$how" $(($(date +%s) - start)) "${counts% in *}")$'\n'

@@ -175,9 +175,11 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 	for name, onCPU := range map[string][2]float64{"quick": {1.73, 1.53}, "legacy": {1.29, 1.76}} {
 		exact, want := load(t, name, "float64", "cpu")
 		rounded, _ := load(t, name, "float64", "cpu")
+		end := torchx.Scope()
 		for _, w := range rounded.frozen.Tensors {
 			torchx.Copy(w, w.To(torchx.BFloat16))
 		}
+		end()
 		low, _ := load(t, name, "bfloat16", golden.Device())
 		var all [3][2][]float64
 		for i, e := range []*Encoder{low, rounded, exact} {

@@ -176,7 +176,7 @@ func (b *Bundle) splits() []audit.Split {
 	if table == nil {
 		return nil
 	}
-	train, stamp := audit.Split{Name: "training", Trains: true}, make([]uint8, table.Rows)
+	train, stamp := audit.Split{Name: "training", Trains: true, Rows: true}, make([]uint8, table.Rows)
 	for k, s := range []*Set{b.RCE, b.Records, b.Online} {
 		for i := range s.Len() {
 			switch id := s.IDs[i]; stamp[id] {
@@ -191,7 +191,7 @@ func (b *Bundle) splits() []audit.Split {
 		name string
 		set  *Set
 	}{{"validation", b.Val}, {"held-out", b.Eval}} {
-		s := audit.Split{Name: held.name}
+		s := audit.Split{Name: held.name, Rows: true}
 		for i := range held.set.Len() {
 			s.Of = append(s.Of, audit.Query{ID: held.set.IDs[i]})
 		}

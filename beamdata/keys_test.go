@@ -62,7 +62,7 @@ func TestAbsentScoreIsAnError(t *testing.T) {
 func TestRewardFieldWantsTrajectories(t *testing.T) {
 	_, err := loadContent(t, tenLegacy, func(o *Options) { o.Reward.Field = ptr("reward") })
 	if err == nil || !strings.Contains(err.Error(), "data.reward.field=reward: it names a number of the trajectories of an "+
-		"RL file, and data.name=beams reads none here: take data.beams=FILE with ") {
+		"RL file, and data.name=beams reads none here: take data=beams data.beams=FILE with ") {
 		t.Error(err)
 	}
 }

@@ -62,12 +62,8 @@ func load(opt Options, table []Dataset) (*Bundle, error) {
 		return nil, err
 	}
 	if f := opt.Reward.Field; f != nil && !l.trajectories && !opt.QueriesOnly {
-		instead := "data=beams data.beams=FILE data.embeddings=FILE"
-		if opt.Beams != nil {
-			instead = "data.beams=FILE with rl_data; the scores of this file are its rewards"
-		}
 		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file, and data.name=%s reads none "+
-			"here: take %s", *f, opt.Name, instead)
+			"here: take data=beams data.beams=FILE with rl_data", *f, opt.Name)
 	}
 	b := l.bundle
 	if !opt.Compat { // the reference takes the first of equals

@@ -80,9 +80,29 @@ func TestOverlap(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			train, val, held := queries(0, 200), queries(200, 250), queries(250, 300)
 			tc.edit(train, val, held)
-			one(t, Overlap([]Split{{Name: "training", Trains: true, Of: train}, {Name: "validation", Of: val},
+			one(t, Overlap([]Split{{Name: "training", Trains: true, Rows: true, Of: train}, {Name: "validation", Of: val},
 				{Name: "held-out", Of: held}}, limits()), tc.check, tc.mild, tc.words...)
 		})
+	}
+}
+
+// What is said of texts speaks of no picture and of no table of embeddings.
+func TestOverlapOfTexts(t *testing.T) {
+	train, val := queries(0, 200), queries(200, 250)
+	for _, qs := range [][]Query{train, val} {
+		for i := range qs {
+			qs[i].Group = 0
+		}
+	}
+	train[3].Content, val[4].Content = train[4].Content, train[9].Content
+	var said string
+	for _, f := range Overlap([]Split{{Name: "training", Trains: true, Of: train}, {Name: "validation", Of: val}}, limits()) {
+		said += f.Message + "\n"
+	}
+	for _, word := range []string{"picture", "table", "question"} {
+		if strings.Contains(said, word) || !strings.Contains(said, "copies") || !strings.Contains(said, "one set") {
+			t.Errorf("of texts (%s): %s", word, said)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 type Split struct {
 	Name   string // as readers know it: training, validation, held-out
 	Trains bool   // its rewards are trained on
+	Rows   bool   // its queries are rows of an embedding table
 	Total  int    // queries of the set, where only some are listed; 0 = all are
 	Of     []Query
 }
@@ -64,9 +65,12 @@ func duplicates(s Split, lim Limits) []Fault {
 	if n == 0 {
 		return nil
 	}
+	why := "copies count double in every mean"
+	if s.Rows {
+		why += ", or rows of the embedding table are constant"
+	}
 	return []Fault{graded("duplicate_queries", share(n, len(s.Of)), lim.Duplicates,
-		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.looked()), a, b),
-		"copies count double in every mean, or rows of the embedding table are constant")}
+		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.looked()), a, b), why)}
 }
 
 // repeats counts the queries whose key another one before them has, and gives the first pair of ids.
@@ -99,14 +103,18 @@ func leak(held, other Split, lim Limits) []Fault {
 	}
 	if n, a, _ := shared(held.Of, other.Of, id); n > 0 {
 		return []Fault{{Check: "split_leak", Value: share(n, total),
-			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other questions", of(n, total, held.looked()),
+			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other queries", of(n, total, held.looked()),
 				other.Name, a, means)}}
 	}
 	if n, a, b := shared(held.Of, other.Of, content); n > 0 {
+		advice := "; keep the copies of a query in one set"
+		if slices.ContainsFunc(held.Of, func(q Query) bool { return q.Group != 0 }) {
+			advice = "; split by question and picture"
+		}
 		return []Fault{graded("split_leak", share(n, total), lim.Leak,
 			fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)",
 				of(n, total, held.looked()), other.Name, a, b),
-			means+"; split by question and picture")}
+			means+advice)}
 	}
 	if n, _, _ := shared(held.Of, other.Of, group); n > 0 {
 		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: lim.Leak,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
@@ -70,6 +71,9 @@ func PrintStatus(dir string) error {
 		s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
 	opt, rows := reportInput(dir, s, jobs)
 	stdout.Print(sweepreport.Table(rows, opt, stdout.Width()))
+	if warned := sweepreport.Warned(rows); warned != "" {
+		stdout.Print(stdout.Fold(strings.ReplaceAll(warned, "`", ""), stdout.Width(), 4) + "\n")
+	}
 	for _, job := range jobs {
 		switch job.State {
 		case launcher.Running:

@@ -249,7 +249,8 @@ func sweepOf(dir string) (sweepreport.Options, []sweepreport.Job, error) {
 			Params:    map[string]string{"lr": lr, "<b>": fmt.Sprint(n)},
 			Overrides: []string{"lr=" + lr, fmt.Sprintf("seed=%d", n)}, Objectives: objective, Seconds: 3}
 	}
-	return sweepreport.Options{Title: "Sweep of 3 jobs", Objectives: []sweepreport.Objective{{Name: "val_reward"}}, Sweeper: "basic"},
+	return sweepreport.Options{Title: "Sweep of 3 jobs", Objectives: []sweepreport.Objective{{Name: "val_reward"}}, Sweeper: "basic",
+			Dimensions: []sweepreport.Dimension{{Key: "lr"}}},
 		[]sweepreport.Job{job(0, "0.1", "done", 0.5), job(1, "0.1", "done", 0.7), job(2, "0.3", "queued")}, nil
 }
 

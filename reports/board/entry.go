@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,7 +51,8 @@ type entry struct {
 	Untrained bool     `json:"untrained,omitempty"` // the best is the policy that it began with
 	Gain      *gain    `json:"gain,omitempty"`
 	Warnings  int      `json:"warnings,omitempty"`
-	Stops     int      `json:"stops,omitempty"` // findings that say stop
+	Stops     int      `json:"stops,omitempty"`  // findings that say stop
+	Warned    []string `json:"warned,omitempty"` // names of what they are
 	Tags      []string `json:"tags,omitempty"`
 	Note      string   `json:"note,omitempty"`
 	Version   int64    `json:"version"`
@@ -114,9 +116,7 @@ type brief struct {
 	Best        *record.BestSummary  `json:"best"`
 	Evaluations []record.StageResult `json:"evaluations"`
 	Warnings    []string             `json:"warnings"`
-	Findings    []struct {
-		Severity string `json:"severity"`
-	} `json:"findings"`
+	Findings    []record.Finding     `json:"findings"`
 }
 
 // read returns an entry as its folder has it now. What cannot be read is left out; the entry says so.
@@ -162,6 +162,7 @@ func (e *entry) summarized(s *brief) {
 		e.Phase, e.Epoch = p.Name, p.Epochs
 		e.Step += int64(p.Steps)
 	}
+	e.Warned = record.Warned(s.Warnings, s.Findings)
 	for _, f := range s.Findings {
 		if f.Severity == "stop" {
 			e.Stops++
@@ -268,9 +269,13 @@ func (e *entry) follow(c *curves.Curves) {
 	}
 	for _, line := range c.Events {
 		var event struct {
+			Event    string `json:"event"`
 			Severity string `json:"severity"`
 		}
 		if json.Unmarshal(line, &event) == nil {
+			if grave := event.Severity == "warning" || event.Severity == "stop"; grave && !slices.Contains(e.Warned, event.Event) {
+				e.Warned = append(e.Warned, event.Event)
+			}
 			switch event.Severity {
 			case "warning":
 				e.Warnings++

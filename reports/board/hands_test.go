@@ -256,3 +256,42 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	}
 	w.quiet()
 }
+
+// The list says of every run what tells it from the others, not the beginning that they share, and a run and its sweep name their
+// warnings where the verdict stands.
+func TestDifferencesAndWarnings(t *testing.T) {
+	root := t.TempDir()
+	common := []string{"exp=okvqa_v3", "data=beams", "data.beams=/a/long/folder/of/records/train.json"}
+	for name, own := range map[string][]string{"a": {"grpo.epochs=9", "grpo.lr=1e-5"}, "b": {"grpo.epochs=9", "grpo.lr=1e-4"}, "c": nil,
+		"sweep/0": nil, "sweep/1": nil} {
+		finishedRun(t, filepath.Join(root, name), 0.1)
+		summary, err := record.ReadSummary(filepath.Join(root, name))
+		reportstest.Must(t, err)
+		summary.Overrides = append(common[:len(common):len(common)], own...)
+		if name == "b" || name == "sweep/1" {
+			summary.Findings = []record.Finding{{Check: "kl_high", Severity: "warning"}, {Check: "slow", Severity: "note"}}
+			summary.Warnings = []string{"KL", "more"}
+		}
+		reportstest.Must(t, results.WriteSummary(filepath.Join(root, name), *summary))
+	}
+	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
+	b := Open(Options{Roots: []string{root}, Locked: func(string) bool { return false }, Sweep: sweepOf})
+	server := httptest.NewServer(NewServer(b, "SECRET", "test"))
+	defer server.Close()
+	w := openBrowser(t)
+	w.open(server.URL + "/?token=SECRET")
+	w.until("document.querySelectorAll('.row[data-id]').length === 5")
+	under := `["a", "b", "c", "sweep/1"].map((path) => document.querySelector('.row a[title="' + path + '"]').closest(".row").querySelector(".under").textContent).join("|")`
+	if got, want := w.js(under), "grpo.lr=1e-5 grpo.epochs=9|grpo.lr=1e-4 grpo.epochs=9|okvqa_v3|okvqa_v3"; got != want {
+		t.Errorf("below the names: %v, want %s", got, want)
+	}
+	w.until("document.querySelector('.sweeps').innerText.includes('Sweep of 3 jobs over lr, basic')")
+	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "b")))
+	w.until("document.querySelector('.verdict.better') && " +
+		"document.querySelector('.callout + .callout').innerText === 'It has warnings: kl high, others. Read them first.'")
+	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "a")))
+	w.until("document.querySelector('h1').textContent.startsWith('a') && document.querySelectorAll('.callout').length === 1")
+	w.open(server.URL + "/#/sweep/" + idOf(filepath.Join(root, "sweep")))
+	w.until("document.querySelector('#main').innerText.includes('1 of 3 jobs has warnings: job 1 kl high, others')")
+	w.quiet()
+}

@@ -46,6 +46,7 @@ type sweepEntry struct {
 	Path      string         `json:"path"`
 	Title     string         `json:"title"`
 	Sweeper   string         `json:"sweeper"`
+	Keys      []string       `json:"keys,omitempty"` // that are swept
 	Jobs      int            `json:"jobs"`
 	States    map[string]int `json:"states"`
 	Objective string         `json:"objective,omitempty"`
@@ -294,6 +295,9 @@ func (b *Board) readSweep(s *sweepEntry, at int64, running bool) {
 		read.States[j.State]++
 	}
 	read.Left = leftOf(jobs)
+	for _, d := range opt.Dimensions {
+		read.Keys = append(read.Keys, d.Key)
+	}
 	if len(opt.Objectives) > 0 {
 		read.Objective, read.Minimize = opt.Objectives[0].Name, opt.Objectives[0].Minimize
 		for _, j := range jobs {
@@ -334,7 +338,7 @@ func leftOf(jobs []sweepreport.Job) *float64 {
 
 // indexVersion is the number of the index's format and of how a run is read and judged: whoever changes either counts it on, and
 // boards read the runs anew.
-const indexVersion = 3
+const indexVersion = 4
 
 // savedIndex is the index of a root.
 type savedIndex struct {

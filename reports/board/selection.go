@@ -182,6 +182,7 @@ type sweepJob struct {
 	Attempts   int               `json:"attempts"`
 	Cause      string            `json:"cause,omitempty"`
 	Progress   *float64          `json:"progress,omitempty"`
+	Warned     []string          `json:"warned,omitempty"` // names of its run's warnings
 }
 
 // ledgerOf reads the ledger of a sweep.
@@ -220,7 +221,7 @@ func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
 		one := sweepJob{Number: j.Number, State: j.State, Params: j.Params, Overrides: j.Overrides, Objectives: j.Objectives,
 			Infeasible: j.Violation > 0, Untrained: j.Untrained, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause}
 		if e, ok := b.run(idOf(j.Dir)); ok {
-			one.Run, one.Progress = e.ID, e.Progress
+			one.Run, one.Progress, one.Warned = e.ID, e.Progress, e.Warned
 		}
 		a.Jobs = append(a.Jobs, one)
 	}

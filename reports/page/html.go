@@ -266,8 +266,9 @@ func calloutOf(text string) string {
 	return ""
 }
 
-// wordClass is the class of a cell that holds a verdict or a severity and nothing else.
+// wordClass is the class of a cell that holds a verdict, marked as rough perhaps, or a severity and nothing else.
 func wordClass(cell string) string {
+	cell = strings.TrimSuffix(cell, " †")
 	known := []string{"better", "worse", "not separable", "same scores", "warning", "stop", "note", "failed"}
 	if slices.Contains(known, cell) {
 		return "word " + strings.ReplaceAll(cell, " ", "-")

@@ -23,6 +23,7 @@ func TestForeignTextStaysText(t *testing.T) {
 		{"plain text in a cell", "| text |\n|---|\n| " + Plain("a | `b` <c> [d](e) **f** _g_") + " |\n",
 			"<td>a | `b` &lt;c&gt; [d](e) **f** _g_</td>"},
 		{"a verdict in a cell", "| v |\n|---|\n| not separable |\n", "<td class=\"word not-separable\">not separable</td>"},
+		{"a rough verdict", "| v |\n|---|\n| better † |\n", "<td class=\"word better\">better †</td>"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := string(HTML(tc.markdown, none)); !strings.Contains(got, tc.want) {

@@ -30,8 +30,12 @@ func (r *Run) Wording(selects, writes string) string {
 	return selects
 }
 
-// InItsWords calls the candidates of a sentence that knows no policy what they are in this run.
+// InItsWords calls the candidates of a sentence that knows no policy what they are in this run, and the questions and answers where a
+// seq2seq policy turns texts into others.
 func (r *Run) InItsWords(text string) string {
+	if r.Setting("policy") == "seq2seq" {
+		text = strings.NewReplacer("question", "text", "Question", "Text", "answer", "output", "Answer", "Output").Replace(text)
+	}
 	return strings.ReplaceAll(text, "candidate", r.Wording("candidate", "completion"))
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/reports/page"
@@ -78,6 +79,24 @@ type Finding struct {
 	Phase    string `json:"phase"`
 	Epoch    int    `json:"epoch"`
 	Step     int    `json:"step"` // within the phase
+}
+
+// Warned names what a run's report warns of: the checks of its warnings and stops, each once, and "others" for warnings of no check.
+func Warned(warnings []string, findings []Finding) []string {
+	var names []string
+	checked := 0
+	for _, f := range findings {
+		if f.Severity == "warning" {
+			checked++
+		}
+		if (f.Severity == "warning" || f.Severity == "stop") && !slices.Contains(names, f.Check) {
+			names = append(names, f.Check)
+		}
+	}
+	if len(warnings) > checked {
+		names = append(names, "others")
+	}
+	return names
 }
 
 // Findings returns the events of a run that say what is wrong with it: those with a value. Other events (a

@@ -37,6 +37,26 @@ func TestReportOfAnswers(t *testing.T) {
 	golden.File(t, "testdata/answers/table.txt", table.Bytes())
 }
 
+// The report of a seq2seq policy, whose data ask nothing, speaks of texts; the records' own words stay.
+func TestReportOfTexts(t *testing.T) {
+	dir := reportstest.FakeAnswers(t, 1)
+	config := filepath.Join(dir, ".hydra", "config.yaml")
+	text, err := os.ReadFile(config)
+	reportstest.Must(t, err)
+	reportstest.Must(t, os.WriteFile(config, regexp.MustCompile(`(?m)^policy: .*`).ReplaceAll(text, []byte("policy: seq2seq")), 0o644))
+	reportstest.Must(t, RebuildReport(dir))
+	report := reportstest.ReadReport(t, dir)
+	if m := regexp.MustCompile(`(?i)[^\n|]*\b(questions?|answers)\b[^\n|]*`).FindAllString(
+		regexp.MustCompile(`[^.]*Synthetic data.[^\n]*|Answers: [^\n]*`).ReplaceAllString(report, ""), -1); m != nil {
+		t.Errorf("of texts:\n%s", strings.Join(m, "\n"))
+	}
+	for _, want := range []string{"On the held-out texts (dev)", "a policy that writes outputs", "| text | target |"} {
+		if !strings.Contains(report, want) {
+			t.Errorf("no %q in\n%s", want, report)
+		}
+	}
+}
+
 // LOOK=/some/folder go test -run TestPlotsOfAnswers leaves a whole run folder there.
 func TestPlotsOfAnswers(t *testing.T) {
 	dir := reportstest.FakeAnswers(t, 1)

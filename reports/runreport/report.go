@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -233,7 +234,7 @@ func reportPlots(d *page.Document, run *record.Run, figures []Figure) {
 	d.Heading(2, "Plots")
 	for i, f := range drawn {
 		d.Paragraph("![%s](%s/%s.png)", strings.ReplaceAll(f.Name, "_", " "), PlotsFolder, f.Name)
-		d.Paragraph("*Figure %d.* %s", i+1, f.Caption)
+		d.Paragraph("*Figure %d.* %s", i+1, run.InItsWords(f.Caption))
 	}
 }
 
@@ -243,14 +244,15 @@ func reportExamples(d *page.Document, run *record.Run) {
 	}
 	var rows [][]string
 	if run.Answers() {
-		d.Heading(2, "Answers before and after")
-		d.Paragraph("Greedy answers to held-out questions that changed, evenly from the largest gain of reward to the largest loss.")
+		d.Heading(2, "%s", run.InItsWords("Answers before and after"))
+		d.Paragraph("%s, evenly from the largest gain of reward to the largest loss.",
+			run.InItsWords("Greedy answers to held-out questions that changed"))
 		for _, e := range run.Examples {
 			question := strings.TrimSpace(pictureCell(e.Pictures) + " " + page.Plain(page.Clip(e.Pictures.Asked(e.Question), questionWidth)))
 			rows = append(rows, []string{question, page.TextCell(e.Answer, answerWidth), answerOf(e.Before),
 				page.Sig(e.RewardBefore, 3), answerOf(e.After), page.Sig(e.RewardAfter, 3)})
 		}
-		d.Table([]string{"question", "target", "initial policy", ">reward", "final policy", ">reward"}, rows)
+		d.Table([]string{run.InItsWords("question"), "target", "initial policy", ">reward", "final policy", ">reward"}, rows)
 		return
 	}
 	d.Heading(2, "Selections before and after")
@@ -332,7 +334,7 @@ func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages [
 			"that competed, and a phase that ended with it has its verdict. An interval is corrected as its p-value is.")
 	}
 	d.Heading(2, "Limits")
-	d.List(items...)
+	d.List(list.Map(items, run.InItsWords)...)
 }
 
 func reportFiles(d *page.Document, run *record.Run) {
@@ -341,7 +343,7 @@ func reportFiles(d *page.Document, run *record.Run) {
 	for _, f := range []struct{ name, what string }{
 		{record.SummaryFile, "how the run ended, final numbers"},
 		{record.MetricsFile, "every step, epoch, evaluation and event"},
-		{record.EvalsFile, run.Wording("scores of every query, for paired comparisons", "scores of every question, for paired comparisons")},
+		{record.EvalsFile, "scores of every " + run.Wording("query", run.InItsWords("question")) + ", for paired comparisons"},
 		{record.CompletionsFile, "sampled completions with their rewards"},
 		{record.RunLogFile, "log"},
 		{"checkpoints", "weights and states; `best.safetensors` and `last.safetensors` are links"},

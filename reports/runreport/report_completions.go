@@ -34,14 +34,15 @@ func reportCompletions(d *page.Document, run *record.Run) error {
 		return err
 	}
 	d.Heading(2, "Sampled completions")
-	d.Paragraph("Answers that the policy sampled for one question each, in the first and the last kept step of a phase, best first. "+
-		"The advantage is over the whole group. Escapes: `\\n` is a line end, `\\u200b` a character that does not print, %s a space at an "+
-		"edge. All that were kept: [%s](%s).", page.VisibleSpace, record.CompletionsFile, record.CompletionsFile)
+	d.Paragraph("%s, in the first and the last kept step of a phase, best first. The advantage is over the whole group. Escapes: `\\n` is a "+
+		"line end, `\\u200b` a character that does not print, %s a space at an edge. All that were kept: [%s](%s).",
+		run.InItsWords("Answers that the policy sampled for one question each"), page.VisibleSpace, record.CompletionsFile,
+		record.CompletionsFile)
 	for _, p := range phases {
 		d.Heading(3, "%s", page.Plain(p.name))
 		for _, s := range p.steps {
 			for _, group := range s.groups() {
-				reportGroup(d, s, group)
+				reportGroup(d, run, s, group)
 			}
 		}
 	}
@@ -96,14 +97,14 @@ func (s keptStep) groups() [][]record.SampledCompletion {
 }
 
 // reportGroup is one group: what was asked, and a line for each different completion.
-func reportGroup(d *page.Document, s keptStep, group []record.SampledCompletion) {
+func reportGroup(d *page.Document, run *record.Run, s keptStep, group []record.SampledCompletion) {
 	rewards := make([]float64, len(group))
 	for i, c := range group {
 		rewards[i] = c.Reward
 	}
 	mean, se := stat.MeanSE(rewards)
 	first := group[0]
-	text := fmt.Sprintf("**Epoch %d, step %s, question %d.**", s.epoch, page.Thousands(s.step), first.QueryID)
+	text := fmt.Sprintf("**Epoch %d, step %s, %s %d.**", s.epoch, page.Thousands(s.step), run.InItsWords("question"), first.QueryID)
 	if first.Question != "" {
 		text += " " + page.Plain(page.Clip(first.Pictures.Asked(first.Question), questionWidth))
 	}

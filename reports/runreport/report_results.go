@@ -36,8 +36,8 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 	if len(stages) == 0 {
 		return
 	}
-	d.Paragraph("Gains are differences on the same questions, with paired 95%% intervals, corrected where the verdict beside them is.%s",
-		baselineStory(stages))
+	d.Paragraph("%s, with paired 95%% intervals, corrected where the verdict beside them is.%s",
+		run.InItsWords("Gains are differences on the same questions"), run.InItsWords(baselineStory(stages)))
 	for _, t := range resultTables(stages) {
 		first := t.rows[0]
 		split := first.Split
@@ -45,15 +45,15 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 			split += ", held out"
 		}
 		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(split),
-			run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, "question")),
-			run.Wording(page.Plural(first.Shots, "shot"), "answers of up to "+page.Plural(first.Shots, "token")))
+			run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, run.InItsWords("question"))),
+			run.Wording(page.Plural(first.Shots, "shot"), run.InItsWords("answers of up to ")+page.Plural(first.Shots, "token")))
 		header := []string{"policy", ">mean ± SE"}
 		for _, y := range t.yards {
 			header = append(header, ">gain over "+y.Short, "")
 		}
 		d.Table(header, t.cells())
 		if notes := t.notes(); len(notes) > 0 {
-			d.Paragraph("%s", strings.Join(notes, " "))
+			d.Paragraph("%s", run.InItsWords(strings.Join(notes, " ")))
 		}
 	}
 }

@@ -22,9 +22,9 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	gains := gainsOf(stage, table, stages)
 	switch why := s.Best.RuledOut(); {
 	case !untrained(stage) && len(gains) == 0:
-		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", questionsOf(stage.Split), stage.Subject())
+		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", questionsOf(run, stage.Split), stage.Subject())
 	case !untrained(stage):
-		answer = fmt.Sprintf("On %s %s %s.", questionsOf(stage.Split), stage.Subject(), inWords(gains))
+		answer = fmt.Sprintf("On %s %s %s.", questionsOf(run, stage.Split), stage.Subject(), inWords(gains))
 	case why != "":
 		answer = page.Capital(why) + ". What training gained stands in the rows of the phases."
 	default:
@@ -42,7 +42,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		} else if why != "" {
 			said[why] = true
 		}
-		return p.Entry(metric)
+		return run.InItsWords(p.Entry(metric))
 	}
 	for _, g := range gains {
 		entries = append(entries, fmt.Sprintf("Over %s: %s.", g.over, entry(*g.by)))
@@ -79,9 +79,9 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 }
 
 // questionsOf is what to call the questions of a split in a sentence: the held-out ones often have a file's name alone.
-func questionsOf(split string) string {
+func questionsOf(run *record.Run, split string) string {
 	if record.HeldOut(split) {
-		return fmt.Sprintf("the held-out questions (%s)", split)
+		return run.InItsWords("the held-out questions") + " (" + split + ")"
 	}
 	return split
 }
@@ -181,7 +181,7 @@ func scale(run *record.Run, stage *record.StageResult, table []record.StageResul
 	} {
 		i := slices.IndexFunc(table, func(r record.StageResult) bool { return r.Policy == b.policy })
 		if i >= 0 && (b.policy != record.PolicyRecorded || bestFirst) {
-			bounds = append(bounds, b.is+page.Sig(table[i].Mean, 4))
+			bounds = append(bounds, run.InItsWords(b.is)+page.Sig(table[i].Mean, 4))
 		}
 	}
 	if len(bounds) > 0 {
@@ -199,15 +199,16 @@ func judgedOn(run *record.Run, s *record.Summary, stage *record.StageResult) str
 	for _, p := range s.Phases {
 		phases = append(phases, fmt.Sprintf("%s (%s)", p.Name, page.Plural(p.Epochs, "epoch")))
 	}
-	questions := fmt.Sprintf("%s (%s), which entered no choice", page.Plural(stage.Queries, "held-out question"), stage.Split)
+	questions := fmt.Sprintf("%s (%s), which entered no choice", page.Plural(stage.Queries, run.InItsWords("held-out question")), stage.Split)
 	if stage.Split == "val" {
-		questions = page.Plural(stage.Queries, "validation question")
+		questions = page.Plural(stage.Queries, run.InItsWords("validation question"))
 		if stage.Policy == record.PolicyBest {
 			questions += ", by which its checkpoint was chosen too"
 		}
 	}
 	return fmt.Sprintf("The run trained %s through %s and judged it on %s.",
-		run.Wording("a policy that selects in-context examples", "a policy that writes answers"), strings.Join(phases, ", then "), questions)
+		run.Wording("a policy that selects in-context examples", run.InItsWords("a policy that writes answers")),
+		strings.Join(phases, ", then "), questions)
 }
 
 // remarks are what is to be said of the choice of the best checkpoint, each a sentence after a space.

@@ -276,6 +276,9 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 // writeSummary says how many jobs ended how, what they cost, and how to repeat or go on.
 func (v *View) writeSummary(d *page.Document) {
 	d.Paragraph("%s", v.countLine(page.Plain))
+	if warned := Warned(v.byNumber); warned != "" {
+		d.Paragraph("**%s.** Read their reports before the numbers below.", warned)
+	}
 	var parts []string
 	for _, p := range []struct{ what, name string }{{"sweeper", v.opt.Sweeper}, {"launcher", v.opt.Launcher}, {"pruner", v.opt.Pruner}} {
 		if p.name != "" && p.name != "none" {

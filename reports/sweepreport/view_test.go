@@ -24,6 +24,14 @@ func TestSweepReport(t *testing.T) {
 		reportstest.SweepRun(t, job.Dir, uint64(i), gain, "seed: 1\n")
 		reportstest.Must(t, os.WriteFile(page.ReportPath(job.Dir), nil, 0o644))
 		job.Objectives = []float64{0.08 + gain}
+		if i > 1 { // warnings of checks, and in the last job one of none
+			summary, err := record.ReadSummary(job.Dir)
+			reportstest.Must(t, err)
+			summary.Findings = []record.Finding{{Check: "kl_high", Severity: "warning"}, {Check: "slow", Severity: "note"},
+				{Check: "ratio_clipped", Severity: "warning"}, {Check: "kl_high", Severity: "warning"}}[:2*i-2]
+			summary.Warnings = []string{"first", "second", "third", "fourth"}[:3*i-5]
+			reportstest.Must(t, results.WriteSummary(job.Dir, *summary))
+		}
 		job.Command = append([]string{"bin/run"}, job.Overrides...)
 		jobs = append(jobs, job)
 	}

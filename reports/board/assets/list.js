@@ -50,13 +50,25 @@ function matches(run, words) {
   });
 }
 
-// sharedBy returns the overrides that all jobs of a sweep have: its id → a set. Of its jobs only what differs is shown.
-function sharedBy(runs) {
-  const shared = new Map();
+// kinOf is what runs share that are told apart by their overrides: a sweep, or a title.
+const kinOf = (run) => run.sweep || "title " + run.title;
+
+// setBy counts how many runs of each kin have an override: kin → { runs, of: override → runs }.
+function setBy(runs) {
+  const kin = new Map();
   for (const run of runs) {
-    if (run.sweep) shared.set(run.sweep, shared.has(run.sweep) ? shared.get(run.sweep).intersection(new Set(run.overrides)) : new Set(run.overrides));
+    if (!kin.has(kinOf(run))) kin.set(kinOf(run), { runs: 0, of: new Map() });
+    const counts = kin.get(kinOf(run));
+    counts.runs++;
+    for (const o of new Set(run.overrides)) counts.of.set(o, (counts.of.get(o) || 0) + 1);
   }
-  return shared;
+  return kin;
+}
+
+// ownOf returns the overrides of a run that not all of its kin have, the rarest first: what is cut off tells least.
+function ownOf(run, kin) {
+  const { runs, of } = kin.get(kinOf(run)) || { runs: 1 }, set = run.overrides || [];
+  return runs < 2 ? set : set.filter((o) => of.get(o) < runs).sort((a, b) => of.get(a) - of.get(b));
 }
 
 // topsOf returns the best number among the runs that have ended and can be compared by it, where there are several: rivals → { best, of }.
@@ -110,7 +122,7 @@ export class ListView {
   // draw shows the list anew; anew starts at its top.
   draw(anew) {
     const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
-    this.shared = sharedBy(store.runs.values());
+    this.kin = setBy(store.runs.values());
     const column = COLUMNS.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS[8];
     const sign = this.sort.startsWith("-") ? -1 : 1;
     const grouped = ["best", "gain"].includes(column.key), sizes = new Map();
@@ -150,7 +162,7 @@ export class ListView {
     if (sweeps.length === 0) return fill(this.sweeps);
     const open = this.sweeps.querySelector("details")?.open ?? sweeps.length <= 8;
     fill(this.sweeps, h("details", { class: "sweeps", open }, h("summary", {}, `Sweeps (${sweeps.length})`), h("ul", {}, sweeps.slice(0, 200).map((sweep) =>
-      h("li", {}, h("a", { href: "#/sweep/" + sweep.id }, sweep.path), h("span", { class: "quiet" }, ` ${sweep.title}${sweep.sweeper ? ", " + sweep.sweeper : ""}`),
+      h("li", {}, h("a", { href: "#/sweep/" + sweep.id }, sweep.path), h("span", { class: "quiet" }, ` ${sweep.title}${sweep.keys ? " over " + sweep.keys.join(", ") : ""}${sweep.sweeper ? ", " + sweep.sweeper : ""}`),
         stateBar(sweep.states, sweep.jobs), sweep.running ? [badge("running"), sweep.left != null ? ` about ${duration(sweep.left)} left` : null] : null,
         sweep.best != null ? h("span", { class: "quiet" }, ` ${sweep.minimize ? "lowest" : "highest"} ${sweep.objective} ${num(sweep.best)}: `, sweep.untrained ? "the policy that the jobs began with" : store.runs.has(sweep.best_run) ? h("a", { href: "#/run/" + sweep.best_run }, "job " + sweep.best_job) : "job " + sweep.best_job) : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
   }
@@ -190,7 +202,7 @@ export class ListView {
   }
 
   row(run, i, height) {
-    const gain = gainOf(run), set = run.overrides || [], own = set.filter((o) => !this.shared.get(run.sweep)?.has(o)).join(" ");
+    const gain = gainOf(run), set = run.overrides || [], own = ownOf(run, this.kin).join(" ");
     const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > 1 && top.best === run.best;
     const row = h("div", { class: "row" + (run.id === this.at ? " at" : "") + (this.first.has(run) ? " first" : ""), role: "row", "data-id": run.id },
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,

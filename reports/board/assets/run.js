@@ -143,6 +143,8 @@ export class RunView {
         h("button", { onclick: () => { chosen.add(this.id); this.go("#/compare?ids=" + [...chosen].join(",")); } }, "Compare"),
         this.said),
       verdictOf(run),
+      run.warned?.length ? h("p", { class: "callout" }, h("button", { class: "plain warn", onclick: () => document.getElementById("findings")?.scrollIntoView() },
+        `${run.stops ? "Stopped by a finding" : "It has warnings"}: ${run.warned.join(", ").replaceAll("_", " ")}. Read them first.`)) : null,
       facts([
         ["Title", run.title], ["Task", run.task], ["Overrides", (run.overrides || []).join(" "), "code"], ["Phase", run.phase && `${run.phase}, ${run.epoch} epochs done, step ${count(run.step)}`],
         ["Started", run.start && `${moment(run.start)} (${ago(run.start)})`], ["Took", run.seconds && duration(run.seconds)], ["Device", d.device], ["Data", d.data && d.data.name + (d.data.synthetic ? " (synthetic)" : "")],

@@ -90,6 +90,7 @@ export class SweepView {
     const best = w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] != null).sort((a, b) => this.better(a, b))[0];
     const alike = best && w.jobs.filter((j) => j.state === "done" && !j.infeasible && j.objectives?.[0] === best.objectives[0]).length - 1;
     const job = (j) => j.run ? h("a", { href: "#/run/" + j.run }, "job " + j.number) : "job " + j.number;
+    const warned = w.jobs.filter((j) => j.warned);
     const seconds = done.filter((j) => j.seconds > 0);
     const pace = seconds.length ? seconds.reduce((a, j) => a + j.seconds, 0) / seconds.length : null;
     fill(this.parts.top, h("p", { class: "crumbs" }, h("a", { href: store.list }, "Runs")),
@@ -101,10 +102,12 @@ export class SweepView {
       best ? h("p", { class: "callout" }, best.untrained ? [`No job ${head.running ? "is" : "was"} better than the policy that it began with, which has ${w.objectives[0].name} ${num(best.objectives[0])}`, alike ? ` (${count(alike + 1)} jobs).` : ["; first ", job(best), "."]] :
         [head.running || done.length < w.jobs.length ? "Best so far: " : "Best: ", job(best), ` with ${w.objectives[0].name} ${num(best.objectives[0])}: `,
           h("code", {}, Object.entries(best.params).map(([k, v]) => `${k}=${v}`).join(" ")), alike ? ` and ${count(alike)} more with the same number` : null]) : null,
+      warned.length ? h("p", { class: "callout" }, h("b", { class: "warn" }, `${count(warned.length)} of ${count(w.jobs.length)} jobs ${warned.length > 1 ? "have" : "has"} warnings: `),
+        warned.slice(0, 20).map((j, i) => [i ? "; " : "", job(j), " " + j.warned.join(", ").replaceAll("_", " ")]), warned.length > 20 ? ` and ${count(warned.length - 20)} more` : null) : null,
       facts([["What", head.title], ["Sweeper", head.sweeper], ["Launcher", w.launcher], ["Pruner", w.pruner !== "none" && w.pruner], ["A job takes", pace && duration(pace)],
         ["Objective", w.objectives.map((o) => `${o.minimize ? "least" : "most"} ${o.name}`).join(", ")], ["Folder", w.dir, "code"], ["Command", shell(w.command || []), "code"]]),
       section("Queue", "queue", Object.entries(states).map(([state, n]) => [badge(state), ` ${count(n)}  `]),
-        w.jobs.filter((j) => j.state === "running").slice(0, 40).map((j) => h("p", {}, job(j), " ", bar(j.progress), " ", percent(j.progress), " ", h("code", {}, j.overrides.join(" ")))),
+        w.jobs.filter((j) => j.state === "running").slice(0, 40).map((j) => h("p", {}, job(j), " ", bar(j.progress), " ", percent(j.progress), " ", h("code", {}, (Object.keys(j.params).length ? Object.entries(j.params).map(([k, v]) => `${k}=${v}`) : j.overrides).join(" ")))),
         w.jobs.filter((j) => ["failed", "lost"].includes(j.state)).slice(0, 20).map((j) => h("p", {}, badge(j.state), " ", job(j), ": ", h("span", { class: "said" }, j.cause || "")))));
     this.search();
     const crossed = JSON.stringify([dark(), w.dimensions, w.jobs.map((j) => [j.params, j.objectives])]);

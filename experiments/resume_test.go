@@ -186,7 +186,7 @@ func TestSignals(t *testing.T) {
 			p.signal(tc.signal)
 			p.signal(tc.signal) // as timeout(1) does
 			r := p.wait()
-			if answer, rest, ok := strings.Cut(r.stderr, ": stopping and saving"); !ok ||
+			if answer, rest, ok := strings.Cut(r.stderr, ": saving what is left"); !ok ||
 				strings.Contains(answer, "the state is saved") || !strings.Contains(rest, "the state is saved") {
 				t.Errorf("the signal was not answered before the state was saved: %s", r.stderr)
 			}

@@ -46,7 +46,7 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 	stop := &interrupted{(<-signals).(syscall.Signal)}
 	cancel(stop)
 	if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
-		fmt.Fprintf(os.Stderr, "\n%v: stopping and saving what is not saved; a second one ends at once\n", stop)
+		fmt.Fprintf(os.Stderr, "\n%v: saving what is left; a second one ends at once\n", stop)
 	}
 	begin, doublets := time.Now(), 0
 	for s := range signals {

@@ -81,22 +81,39 @@ type Finding struct {
 	Step     int    `json:"step"` // within the phase
 }
 
-// Warned names what a run's report warns of: the checks of its warnings and stops, each once, and "others" for warnings of no check.
+// Warned names what a run's report warns of, each once: the checks of its warnings and stops, and the first words of a warning of no check.
 func Warned(warnings []string, findings []Finding) []string {
 	var names []string
-	checked := 0
-	for _, f := range findings {
-		if f.Severity == "warning" {
-			checked++
-		}
-		if (f.Severity == "warning" || f.Severity == "stop") && !slices.Contains(names, f.Check) {
-			names = append(names, f.Check)
+	add := func(name string) {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
-	if len(warnings) > checked {
-		names = append(names, "others")
+	for _, f := range findings {
+		if f.Severity == "warning" || f.Severity == "stop" {
+			add(f.Check)
+		}
+	}
+	for _, w := range warnings {
+		if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Message == w }) {
+			add(firstWords(w))
+		}
 	}
 	return names
+}
+
+// firstWords is a sentence up to its first colon, of at most 40 characters.
+func firstWords(sentence string) string {
+	const most = 40
+	words, _, _ := strings.Cut(sentence, ":")
+	if runes := []rune(words); len(runes) > most {
+		words = string(runes[:most])
+		if at := strings.LastIndexByte(words, ' '); at > 0 {
+			words = words[:at]
+		}
+		words += " …"
+	}
+	return words
 }
 
 // Findings returns the events of a run that say what is wrong with it: those with a value. Other events (a

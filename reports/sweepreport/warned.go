@@ -10,7 +10,7 @@ import (
 	"fulcrum/reports/record"
 )
 
-// Warned says which jobs' summaries warn of what: "2 of 3 jobs have warnings: #0 kl_high; #2 kl_high and others". ""
+// Warned says which jobs' summaries warn of what: "2 of 3 jobs have warnings: #0 kl_high; #2 kl_high and best is the initial policy". ""
 // where none does. It reads the summaries.
 func Warned(jobs []Job) string {
 	const named = 20

@@ -269,7 +269,7 @@ func TestDifferencesAndWarnings(t *testing.T) {
 		reportstest.Must(t, err)
 		summary.Overrides = append(common[:len(common):len(common)], own...)
 		if name == "b" || name == "sweep/1" {
-			summary.Findings = []record.Finding{{Check: "kl_high", Severity: "warning"}, {Check: "slow", Severity: "note"}}
+			summary.Findings = []record.Finding{{Check: "kl_high", Severity: "warning", Message: "KL"}, {Check: "slow", Severity: "note"}}
 			summary.Warnings = []string{"KL", "more"}
 		}
 		reportstest.Must(t, results.WriteSummary(filepath.Join(root, name), *summary))
@@ -288,10 +288,10 @@ func TestDifferencesAndWarnings(t *testing.T) {
 	w.until("document.querySelector('.sweeps').innerText.includes('Sweep of 3 jobs over lr, basic')")
 	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "b")))
 	w.until("document.querySelector('.verdict.better') && " +
-		"document.querySelector('.callout + .callout').innerText === 'It has warnings: kl high, others. Read them first.'")
+		"document.querySelector('.callout + .callout').innerText === 'It has warnings: kl high, more. Read them first.'")
 	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "a")))
 	w.until("document.querySelector('h1').textContent.startsWith('a') && document.querySelectorAll('.callout').length === 1")
 	w.open(server.URL + "/#/sweep/" + idOf(filepath.Join(root, "sweep")))
-	w.until("document.querySelector('#main').innerText.includes('1 of 3 jobs has warnings: job 1 kl high, others')")
+	w.until("document.querySelector('#main').innerText.includes('1 of 3 jobs has warnings: job 1 kl high, more')")
 	w.quiet()
 }

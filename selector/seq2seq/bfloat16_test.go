@@ -8,6 +8,7 @@ import (
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/tokens/tokenstest"
 )
 
 // questions has 32 random sources of 6 to 17 tokens with 4 completions of up to 8 tokens each, and advantages [32, 4, 8].
@@ -25,16 +26,7 @@ func questions() (b *selector.Batch, advantages []float32) {
 		sources, queries = append(sources, append(ids(5+r.IntN(12)), 1)), append(queries, i)
 	}
 	b = selector.NewBatch(sources, queries, 4, 8)
-	for i := range queries {
-		for j := range b.G {
-			b.Set(i, j, ids(1+r.IntN(b.T)), 0)
-			advantage := float32(r.NormFloat64())
-			for range b.T {
-				advantages = append(advantages, advantage)
-			}
-		}
-	}
-	return b, advantages
+	return b, tokenstest.Complete(b, r, ids)
 }
 
 // TestBFloat16AgainstFloat64: log-probabilities, losses of completions and gradients in bfloat16 on the device under test. A softmax
@@ -59,7 +51,7 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 			path := filepath.Dir(golden.Shared(t, "seq2seq", tc.model, "config.json"))
 			adapter := filepath.Dir(golden.Shared(t, "seq2seq", "adapters", tc.model, "adapter_config.json"))
 			b, advantages := questions()
-			run := func(device, dtype string, round bool) [3][]float64 {
+			tokenstest.AgainstFloat64(t, func(device, dtype string) (tokenstest.Model, selector.Policy, error) {
 				opt := DefaultOptions()
 				opt.Path, opt.DType, opt.TuneAll = &path, dtype, tc.all
 				if opt.LoRA.Enabled = !tc.all; !tc.all {
@@ -67,32 +59,10 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 				}
 				m, err := Open(opt, device, 1, nil)
 				if err != nil {
-					t.Fatal(err)
+					return nil, nil, err
 				}
-				defer m.Free()
-				defer torchx.Scope()()
-				if round {
-					roundWeights(m)
-				}
-				m.Params().ZeroGrad()
-				out := NewPolicy(m).Forward(b, selector.ForwardOptions{}).LogP
-				losses := torchx.Sum(torchx.Mul(out, torchx.ToLike(torchx.From(advantages, 32, 4, 8), out)), 2)
-				torchx.Backward(torchx.Sum(losses))
-				return [3][]float64{out.Floats(), losses.Floats(), m.Params().Grad().Floats()}
-			}
-			exact, rounded := run("cpu", "float64", false), run("cpu", "float64", true)
-			low := run(golden.Device(), "bfloat16", false)
-			for i, what := range []string{"log-probabilities", "losses of completions", "gradient"} {
-				golden.Rounds(t, what, low[i], rounded[i], exact[i], tc.onCPU[i])
-			}
+				return m, NewPolicy(m), nil
+			}, b, advantages, tc.onCPU)
 		})
 	}
-}
-
-// roundWeights rounds all weights of a model in float64 to bfloat16.
-func roundWeights(m *Model) {
-	for _, w := range m.Frozen().Tensors {
-		torchx.Copy(w, w.To(torchx.BFloat16))
-	}
-	torchx.Copy(m.Params().Flat(), m.Params().Flat().To(torchx.BFloat16))
 }

@@ -9,6 +9,7 @@ import (
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
+	"fulcrum/selector/tokens/tokenstest"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -49,17 +50,8 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 				}
 				asks, queries = append(asks, ask), append(queries, i)
 			}
-			b, advantages := selector.NewBatch(asks, queries, 128/len(asks), 8), []float32(nil)
-			for i := range queries {
-				for j := range b.G {
-					b.Set(i, j, ids(1+r.IntN(b.T)), 0)
-					advantage := float32(r.NormFloat64())
-					for range b.T {
-						advantages = append(advantages, advantage)
-					}
-				}
-			}
-			run := func(device, dtype string, round bool) [3][]float64 {
+			b := selector.NewBatch(asks, queries, 128/len(asks), 8)
+			tokenstest.AgainstFloat64(t, func(device, dtype string) (tokenstest.Model, selector.Policy, error) {
 				opt := DefaultOptions()
 				opt.Path, opt.DType = &path, dtype
 				opt.TuneMMLLM, opt.TuneMMVision, opt.TuneMMMLP = tc.all, tc.all, tc.all
@@ -68,27 +60,10 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 				}
 				m, err := Open(opt, device, 1, nil)
 				if err != nil {
-					t.Fatal(err)
+					return nil, nil, err
 				}
-				defer m.Free()
-				defer torchx.Scope()()
-				if round {
-					for _, w := range m.Frozen().Tensors {
-						torchx.Copy(w, w.To(torchx.BFloat16))
-					}
-					torchx.Copy(m.Params().Flat(), m.Params().Flat().To(torchx.BFloat16))
-				}
-				m.Params().ZeroGrad()
-				out := NewPolicy(m).Forward(b, selector.ForwardOptions{}).LogP
-				losses := torchx.Sum(torchx.Mul(out, torchx.ToLike(torchx.From(advantages, b.B(), b.G, b.T), out)), 2)
-				torchx.Backward(torchx.Sum(losses))
-				return [3][]float64{out.Floats(), losses.Floats(), m.Params().Grad().Floats()}
-			}
-			exact, rounded := run("cpu", "float64", false), run("cpu", "float64", true)
-			low := run(golden.Device(), "bfloat16", false)
-			for i, what := range []string{"log-probabilities", "losses of completions", "gradient"} {
-				golden.Rounds(t, what, low[i], rounded[i], exact[i], tc.onCPU[i])
-			}
+				return m, NewPolicy(m), nil
+			}, b, tokenstest.Complete(b, r, ids), tc.onCPU)
 		})
 	}
 }

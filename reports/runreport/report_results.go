@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -80,7 +81,8 @@ func (t resultTable) notes() []string {
 	var rough []string
 	var chosen, clusters, family int
 	for _, r := range t.rows {
-		for _, p := range []*stats.Paired{r.OverSimilarity, r.OverMajority, r.OverRandom, r.OverRecorded, r.OverInit, r.OverPrevious} {
+		gains := list.Map(results.Yardsticks(), func(y results.Yardstick) *stats.Paired { return *y.Gain(&r) })
+		for _, p := range append(gains, r.OverPrevious) {
 			if p == nil {
 				continue
 			}

@@ -21,7 +21,7 @@ import (
 // limited (limits.go). The library knows most of Jinja2; what it does not (a conditional expression in
 // parentheses) is an error here, when the folder is opened.
 func parseJinja(source string) (t *Template, err error) {
-	defer recovered("chat template", &err)
+	defer recovered(nil, &err)
 	const root = "/template"
 	loader, err := loaders.NewMemoryLoader(map[string]string{root: source})
 	if err != nil {
@@ -45,8 +45,8 @@ func parseJinja(source string) (t *Template, err error) {
 	watch(reflect.ValueOf(compiled.Root()), map[any]bool{})
 	t = &Template{source: source}
 	t.render = func(msgs []Message, opt RenderOptions) (text string, err error) {
-		defer recovered("chat template", &err)
 		used := &budget{end: time.Now().Add(maxTime)}
+		defer recovered(used, &err)
 		data := map[string]any{
 			"messages": dicts(msgs), "add_generation_prompt": opt.AddGenerationPrompt, "add_vision_id": opt.AddVisionID, "tools": nil,
 			budgetName: used,
@@ -67,10 +67,19 @@ func parseJinja(source string) (t *Template, err error) {
 	return t, nil
 }
 
-// recovered turns a panic of the template library into an error.
-func recovered(what string, err *error) {
-	if r := recover(); r != nil {
-		*err = fmt.Errorf("%s: %s", what, plain(fmt.Errorf("%v", r)))
+// recovered turns a panic into an error. One of the template library tells of its own insides, not of the template: the error says
+// where the template stood, of which used knows; nil while it is parsed.
+func recovered(used *budget, err *error) {
+	switch r := recover().(type) {
+	case nil:
+	case refused:
+		*err = fmt.Errorf("chat template: %s", plain(errors.New(string(r))))
+	default:
+		where := "cannot be parsed"
+		if used != nil {
+			where = fmt.Sprintf("line %d: a value of a kind that the filter, operator or function here does not take", used.line)
+		}
+		*err = fmt.Errorf("chat template: %s", where)
 	}
 }
 

@@ -37,6 +37,7 @@ const (
 type budget struct {
 	steps, written, depth int
 	end                   time.Time
+	line                  int // of the template, that is rendered
 }
 
 // budgetName is the name of the budget in a template's variables: no template can write it.
@@ -47,9 +48,13 @@ func budgetOf(c *exec.Context) *budget {
 	return b.(*budget)
 }
 
-// exceed ends the rendering. It panics, as the library goes on after some errors; recovered makes it one again.
+// refused is a panic of ours, with words for the reader. Panics end a rendering, as the library goes on after some errors; recovered
+// makes them errors again.
+type refused string
+
+// exceed ends the rendering.
 func exceed(format string, args ...any) {
-	panic(fmt.Errorf("the template asks for too much: "+format, args...))
+	panic(refused("the template asks for too much: " + fmt.Sprintf(format, args...)))
 }
 
 func (b *budget) step(n int) {
@@ -247,8 +252,13 @@ func limitedGlobals() map[string]any {
 		return out, nil
 	}
 	globals[checkName] = func(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
-		sizeOf(params.Args[0])
+		checked := params.Args[len(params.Args)-1]
+		sizeOf(checked)
 		budgetOf(e.Environment.Context).step(1)
+		return checked
+	}
+	globals[lineName] = func(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
+		budgetOf(e.Environment.Context).line = params.Args[0].Integer()
 		return params.Args[0]
 	}
 	globals[eachName] = func(e *exec.Evaluator, params *exec.VarArgs) *exec.Value {
@@ -256,23 +266,10 @@ func limitedGlobals() map[string]any {
 		return params.Args[0]
 	}
 	globals[timesName] = times
-	return globals
-}
-
-// times returns the product of its arguments as the library computes it, within limits: "a" * 10**10.
-func times(_ *exec.Evaluator, params *exec.VarArgs) *exec.Value {
-	left, right := params.Args[0], params.Args[1]
-	switch {
-	case left.IsString(): // 10**10 is a float to the library
-		text, n := left.String(), max(0, right.Float())
-		if float64(len(text))*n > maxText {
-			exceed("a text of %d bytes %.0f times", len(text), n)
-		}
-		return exec.AsValue(strings.Repeat(text, int(n)))
-	case left.IsFloat() || right.IsFloat():
-		return exec.AsValue(left.Float() * right.Float())
+	for _, operator := range []string{"/", "//", "%"} {
+		globals[operatorName(operator)] = divides(operator)
 	}
-	return exec.AsValue(left.Integer() * right.Integer())
+	return globals
 }
 
 // The functions that watch puts around expressions.
@@ -280,7 +277,10 @@ const (
 	checkName = "\x00check"
 	eachName  = "\x00each"
 	timesName = "\x00times"
+	lineName  = "\x00line"
 )
+
+func operatorName(operator string) string { return "\x00" + operator }
 
 // limitedStatements returns the library's statements with their limits. Those that read other templates are none, as
 // in Hugging Face's own sandbox, and neither are blocks and {% call %}, which no published template has.
@@ -315,6 +315,7 @@ type statement struct{ exec.ControlStructure }
 // Execute runs the statement.
 func (s *statement) Execute(r *exec.Renderer, block *nodes.ControlStructureBlock) error {
 	b := budgetOf(r.Environment.Context)
+	b.line = block.Location.Line
 	b.enter()
 	defer b.leave()
 	if _, ok := r.Output.(*limitedWriter); !ok { // a macro's, or that of {% set x %}…{% endset %}
@@ -403,15 +404,20 @@ func watch(v reflect.Value, seen map[any]bool) {
 		watch(v.Elem(), seen)
 		switch n := node.(type) {
 		case *nodes.Output:
-			n.Expression = call(checkName, n.Start, n.Expression)
+			line := call(lineName, n.Start, &nodes.Integer{Location: n.Start, Val: n.Start.Line})
+			n.Expression = call(checkName, n.Start, line, n.Expression)
 			if n.Alternative != nil {
-				n.Alternative = call(checkName, n.Start, n.Alternative)
+				n.Alternative = call(checkName, n.Start, line, n.Alternative)
 			}
 		case *nodes.BinaryExpression:
 			switch at := n.Operator.Token; at.Type {
 			case tokens.And, tokens.Or:
 			case tokens.Multiply:
 				n.Left, n.Right = call(timesName, at, n.Left, n.Right), &nodes.Integer{Location: at, Val: 1}
+			case tokens.Division, tokens.FloorDivision, tokens.Modulo:
+				n.Left = call(operatorName(at.Val), at, n.Left, n.Right, &nodes.Integer{Location: at, Val: at.Line})
+				n.Operator = &nodes.BinOperator{Token: &tokens.Token{Type: tokens.Multiply, Val: "*", Line: at.Line, Col: at.Col}}
+				n.Right = &nodes.Integer{Location: at, Val: 1}
 			default:
 				n.Left, n.Right = call(checkName, at, n.Left), call(checkName, at, n.Right)
 			}

@@ -11,7 +11,6 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
-	"fulcrum/internal/build"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -95,7 +94,11 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true}
 	if cfg.Task == "train" {
-		if r.Saved, err = phases.FindState(dir); err != nil {
+		find := phases.FindState
+		if cfg.Checkpoint.OnDamage == "previous" {
+			find = phases.FindWhole
+		}
+		if r.Saved, err = find(dir); err != nil {
 			return err
 		}
 		if r.Saved != nil {
@@ -134,6 +137,9 @@ func finished(dir, state string, cfg *job.Config) error {
 	if !cfg.Trains() {
 		return nil
 	}
+	if _, err := phases.FindState(dir); err != nil { // nothing goes on from it, but whoever asks should know
+		stdout.Message(os.Stderr, "warning: "+err.Error())
+	}
 	report := filepath.Join(dir, "report.md")
 	summary, err := os.Stat(filepath.Join(dir, "summary.json"))
 	if err != nil {
@@ -141,7 +147,7 @@ func finished(dir, state string, cfg *job.Config) error {
 	}
 	page, err := os.Stat(filepath.Join(dir, "report.html")) // written after report.md
 	if err != nil || page.ModTime().Before(summary.ModTime()) {
-		if err := record.WriteManifest(dir, build.Name()); err != nil {
+		if err := writeManifest(dir); err != nil {
 			return err
 		}
 		write := runreport.WriteReport

@@ -262,7 +262,7 @@ func (r *run) logOptions() record.LogOptions {
 		at := record.Position{}
 		if s := r.Saved; s != nil {
 			at = record.Position{Phase: s.Phase(), Epoch: s.Epoch(), GlobalStep: s.GlobalStep(), Rows: s.Rows(), Evals: s.Evals(),
-				Completions: s.Completions()}
+				Completions: s.Completions(), Passed: s.Passed}
 		}
 		opt.Restored = &at
 		r.earlier = earlierAttempts(r.Dir)
@@ -309,7 +309,7 @@ func (r *run) finish(taskErr error) error {
 	if err := r.Log.Sync(); err != nil { // the digests are of what a power cut leaves
 		return err
 	}
-	if err := record.WriteManifest(r.Dir, build.Name()); err != nil {
+	if err := writeManifest(r.Dir); err != nil {
 		return err
 	}
 	if r.Config.Task != "train" {
@@ -340,6 +340,15 @@ func (r *run) finish(taskErr error) error {
 	}
 	stdout.Printf("report: %s\n", filepath.Join(r.Dir, "report.md"))
 	return nil
+}
+
+// writeManifest writes manifest.json of the run in dir, and says which checkpoints are no longer what was saved.
+func writeManifest(dir string) error {
+	damaged, err := record.WriteManifest(dir, build.Name(), phases.Written(dir))
+	for _, name := range damaged {
+		stdout.Message(os.Stderr, fmt.Sprintf("warning: %s: damaged (its content is not what was saved)", filepath.Join(dir, name)))
+	}
+	return err
 }
 
 // summary describes the run's end.

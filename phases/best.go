@@ -18,6 +18,9 @@ type CheckpointOptions struct {
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
 	// newest resume states to keep; null = all
 	KeepStates *int `koanf:"keep_states" range:"[1,inf)"`
+	// what a resume does about a damaged state or checkpoint: stop names it; previous goes on from the last state before it that is
+	// whole, and the report says so
+	OnDamage string `koanf:"on_damage" enum:"stop,previous"`
 	// which checkpoint best.safetensors points at
 	Best BestOptions `koanf:"best"`
 	// end a phase after so many epochs without a better checkpoint; null = never
@@ -43,7 +46,7 @@ type BestOptions struct {
 
 // DefaultCheckpointOptions saves every epoch and keeps all.
 func DefaultCheckpointOptions() CheckpointOptions {
-	return CheckpointOptions{EveryEpochs: 1, Format: "safetensors"}
+	return CheckpointOptions{EveryEpochs: 1, OnDamage: "stop", Format: "safetensors"}
 }
 
 // Validate checks the pair of metric and mode, and refuses a rule that the initial policy wins whatever is trained.

@@ -99,7 +99,7 @@ func TestMetadataOfNonFiniteMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.Free)
-	if err := saveWeights(path, p, "grpo", 1, "hash", Metrics{"val_loss": math.NaN(), "kl": math.Inf(1), "lr": math.Inf(-1),
+	if _, err := saveWeights(path, p, "grpo", 1, "hash", Metrics{"val_loss": math.NaN(), "kl": math.Inf(1), "lr": math.Inf(-1),
 		"val_kl": 0.5}); err != nil {
 		t.Fatal(err)
 	}

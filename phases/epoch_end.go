@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/regular"
+	"fulcrum/selector"
 )
 
 // validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
@@ -32,7 +34,7 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		return err
 	}
 	if saved {
-		if err := saveWeights(filepath.Join(s.ckpt, file), env.Policy, info.Name, epoch, env.ConfigHash, v.Metrics("val_")); err != nil {
+		if err := s.write(file, env.Policy, info.Name, epoch, v.Metrics("val_")); err != nil {
 			return err
 		}
 		if env.Export != nil {
@@ -69,6 +71,15 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 		return nil
 	}
 	return s.saveEpochState(phase, epoch, file)
+}
+
+// write writes a checkpoint and keeps its digest.
+func (s *scheduler) write(file string, p selector.Policy, phase string, epoch int, m Metrics) (err error) {
+	if s.pos.Written == nil {
+		s.pos.Written = digest.Sums{}
+	}
+	s.pos.Written[file], err = saveWeights(filepath.Join(s.ckpt, file), p, phase, epoch, s.env.ConfigHash, m)
+	return err
 }
 
 // decide enters an epoch with metrics m among those that compete for best. It returns whether patience ends the phase here

@@ -21,7 +21,7 @@ func (s *scheduler) start() error {
 	}
 	s.doc.Start(v.Metrics(""), standardError(v.scores()))
 	file := InitialCheckpoint
-	if err := saveWeights(filepath.Join(s.ckpt, file), s.env.Initial, "init", 0, s.env.ConfigHash, m); err != nil {
+	if err := s.write(file, s.env.Initial, "init", 0, m); err != nil {
 		return err
 	}
 	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: number(value), KL: number(v.KL), Loss: number(v.Loss), Saved: true}}

@@ -1,20 +1,13 @@
 package phases
 
 import (
-	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
-	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/tensorfile"
 )
 
 // position is where a run stands: all that a resume needs besides weights, optimizer and frozen
@@ -42,6 +35,8 @@ type position struct {
 
 	Doctor json.RawMessage `json:"doctor,omitempty"` // what its next findings depend on
 
+	Written digest.Sums `json:"written,omitempty"` // of the checkpoints; absent in the states of an older program
+
 	Weights    string          `json:"weights"` // file, relative to the checkpoints folder
 	Values     json.RawMessage `json:"values"`  // the phase's own
 	OptimSteps int             `json:"optim_steps"`
@@ -51,6 +46,8 @@ type position struct {
 type Saved struct {
 	Dir string
 	pos position
+	// Passed names what was damaged and passed over on the way to this state.
+	Passed []string
 }
 
 // GlobalStep, Phase, Epoch, Rows, Evals and Completions say what the state stands for.
@@ -69,10 +66,6 @@ func (s *Saved) DataHash() string { return s.pos.DataHash }
 
 const stateSuffix = ".state"
 
-// sumsFile lists the SHA-256 of every file that a resume from a state reads, the checkpoints beside the
-// folder included, as sha256sum does: `cd rce_epoch1.state && sha256sum -c SHA256SUMS`.
-const sumsFile = "SHA256SUMS"
-
 // save writes a state folder in one step: it is complete or absent. At the end of an epoch the weights
 // are the checkpoint that pos.Weights names, in mid-epoch a file of the folder.
 func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool) error {
@@ -87,33 +80,11 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	names := []string{"../" + InitialCheckpoint, "optimizer.safetensors"}
-	if midEpoch {
-		pos.Weights = filepath.Join(name, "weights.safetensors")
-		names = append(names, "weights.safetensors")
-		if err := saveWeights(filepath.Join(tmp, "weights.safetensors"), env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil); err != nil {
-			return err
-		}
-	} else {
-		names = append(names, "../"+pos.Weights)
-	}
-	if err := saveFlat(filepath.Join(tmp, "optimizer.safetensors"), map[string][]float32{"m": s.M, "v": s.V}); err != nil {
-		return err
-	}
-	if len(s.Frozen) > 0 {
-		names = append(names, "frozen.safetensors")
-		if err := saveFlat(filepath.Join(tmp, "frozen.safetensors"), s.Frozen); err != nil {
-			return err
-		}
-	}
-	text, err := json.MarshalIndent(pos, "", " ")
+	sums, err := pos.write(tmp, name, env, s, midEpoch)
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.Write(filepath.Join(tmp, "state.json"), append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	if err := writeSums(tmp, append(names, "state.json")); err != nil {
+	if err := atomicfile.Write(filepath.Join(tmp, sumsFile), sums.Text(), 0o644); err != nil {
 		return err
 	}
 	final := filepath.Join(ckpt, name)
@@ -126,135 +97,44 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 	return atomicfile.SyncDir(ckpt)
 }
 
-func writeSums(dir string, names []string) error {
-	slices.Sort(names)
-	var text strings.Builder
-	for _, name := range names {
-		hash, _, err := digest.File(filepath.Join(dir, name))
-		if err != nil {
-			return err
+// write writes the files of the state called name to the folder dir. It returns the digests of what it has written, and of the
+// checkpoints when they were written.
+func (pos position) write(dir, name string, env *Env, s PhaseState, midEpoch bool) (sums digest.Sums, err error) {
+	sums = digest.Sums{}
+	checkpoints := []string{InitialCheckpoint}
+	if midEpoch {
+		const file = "weights.safetensors"
+		pos.Weights = filepath.Join(name, file)
+		if sums[file], err = saveWeights(filepath.Join(dir, file), env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil); err != nil {
+			return nil, err
 		}
-		fmt.Fprintf(&text, "%s  %s\n", hash, name)
+	} else {
+		checkpoints = append(checkpoints, pos.Weights)
 	}
-	return atomicfile.Write(filepath.Join(dir, sumsFile), []byte(text.String()), 0o644)
-}
-
-// verify reads all files that a resume from the state folder dir needs and names the first that is not
-// what was saved, and what to do about it.
-func verify(dir string) error {
-	path := filepath.Join(dir, sumsFile)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("damaged state: %w; %s", err, dropState(dir))
-	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
-	if len(lines) < 4 {
-		return fmt.Errorf("%s: damaged: %d lines, want one for each file; %s", path, len(lines), dropState(dir))
-	}
-	for _, line := range lines {
-		want, name, ok := strings.Cut(line, "  ")
-		if !ok {
-			return fmt.Errorf("%s: damaged line %q; %s", path, line, dropState(dir))
-		}
-		remedy := dropState(dir)
-		if filepath.Base(name) == checkpointName("init", 0) {
-			remedy = "every state needs it; " + startOver(filepath.Dir(dir))
-		}
-		switch hash, _, err := digest.File(filepath.Join(dir, name)); {
-		case err != nil:
-			return fmt.Errorf("%s needs %s: %w; %s", dir, name, err, remedy)
-		case hash != want:
-			return fmt.Errorf("%s: damaged (its content is not what was saved); %s", filepath.Join(dir, name), remedy)
-		}
-	}
-	return nil
-}
-
-// dropState and startOver are what a user can do about a damaged file.
-func dropState(dir string) string { return "remove " + dir + " to resume from the state before it" }
-
-func startOver(ckpt string) string {
-	return fmt.Sprintf("remove %s, and a resume starts over in %s", ckpt, filepath.Dir(ckpt))
-}
-
-// verifyRivals checks the digests of the checkpoints that competed for best up to the last of the states, which are in
-// order of time: the run ends by loading one of them. Those that checkpoint.keep has removed are not missed.
-func verifyRivals(ckpt string, states []*Saved) error {
-	pos := states[len(states)-1].pos
-	for _, c := range pos.History {
-		if !c.Saved {
+	for _, file := range checkpoints {
+		if sums["../"+file] = pos.Written[file]; pos.Written[file] != "" {
 			continue
 		}
-		isBest := c.File == pos.Best.Candidate.File
-		f, err := tensorfile.ReadSafetensors(filepath.Join(ckpt, c.File))
-		switch {
-		case err == nil:
-			f.Close()
-		case !isBest && errors.Is(err, fs.ErrNotExist):
-		case !isBest:
-			return fmt.Errorf("%w; it is not the best so far: remove it to resume without it", err)
-		default:
-			return fmt.Errorf("%w; it is the best so far, with which the run would end: %s", err, beforeIt(ckpt, states, c))
+		if sums["../"+file], _, err = digest.File(filepath.Join(filepath.Dir(dir), file)); err != nil { // an older program's
+			return nil, err
 		}
 	}
-	return nil
-}
-
-// beforeIt says how to resume from the last state that does not know a checkpoint.
-func beforeIt(ckpt string, states []*Saved, c bestCandidate) string {
-	var newer []string
-	for _, s := range slices.Backward(states) {
-		if !slices.ContainsFunc(s.pos.History, func(h bestCandidate) bool { return h.File == c.File }) {
-			return fmt.Sprintf("remove %s to resume from %s, before it was trained", strings.Join(newer, " and "), s.Dir)
+	const moments, frozen, state = "optimizer.safetensors", "frozen.safetensors", "state.json"
+	if sums[moments], err = saveFlat(filepath.Join(dir, moments), map[string][]float32{"m": s.M, "v": s.V}); err != nil {
+		return nil, err
+	}
+	if len(s.Frozen) > 0 {
+		if sums[frozen], err = saveFlat(filepath.Join(dir, frozen), s.Frozen); err != nil {
+			return nil, err
 		}
-		newer = append(newer, s.Dir)
 	}
-	return startOver(ckpt)
-}
-
-// FindState returns the state that a resume of the run folder dir starts from: the furthest one. It
-// returns nil when there is none, and an error that names the file when one is damaged.
-func FindState(dir string) (*Saved, error) {
-	ckpt := checkpointDir(dir)
-	entries, err := os.ReadDir(ckpt)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	text, err := json.MarshalIndent(pos, "", " ")
 	if err != nil {
 		return nil, err
 	}
-	var found []*Saved
-	for _, e := range entries {
-		if !e.IsDir() || !strings.HasSuffix(e.Name(), stateSuffix) || strings.HasPrefix(e.Name(), ".") {
-			continue
-		}
-		path := filepath.Join(ckpt, e.Name(), "state.json")
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("damaged state: %w; %s", err, dropState(filepath.Dir(path)))
-		}
-		s := &Saved{Dir: filepath.Join(ckpt, e.Name())}
-		if err := jsonwords.Unmarshal(text, &s.pos); err != nil {
-			return nil, fmt.Errorf("%s: damaged state: %w; %s", path, err, dropState(s.Dir))
-		}
-		if s.pos.FormatVersion != formatVersion {
-			return nil, fmt.Errorf("%s: saved in format %q, this version reads %q", path, s.pos.FormatVersion, formatVersion)
-		}
-		found = append(found, s)
-	}
-	if len(found) == 0 {
-		return nil, nil
-	}
-	slices.SortFunc(found, func(x, y *Saved) int {
-		a, b := x.pos, y.pos
-		return cmp.Or(cmp.Compare(a.GlobalStep, b.GlobalStep), cmp.Compare(a.PhaseIndex, b.PhaseIndex),
-			cmp.Compare(b.EpochSteps, a.EpochSteps)) // the end of an epoch stands behind a state saved at its last step
-	})
-	last := found[len(found)-1]
-	if err := verify(last.Dir); err != nil {
-		return last, err
-	}
-	return last, verifyRivals(ckpt, found)
+	text = append(text, '\n')
+	sums[state] = digest.Of(text)
+	return sums, atomicfile.Write(filepath.Join(dir, state), text, 0o644)
 }
 
 // restore loads the state into a phase that has begun.

@@ -16,14 +16,14 @@ import (
 const formatVersion = "1"
 
 // saveWeights writes a policy's parameters in safetensors' HF layout. The metadata holds no times, paths
-// or machine facts: equal runs give equal bytes.
-func saveWeights(path string, p selector.Policy, phase string, epoch int, configHash string, metrics Metrics) error {
+// or machine facts: equal runs give equal bytes. It returns the file's SHA-256.
+func saveWeights(path string, p selector.Policy, phase string, epoch int, configHash string, metrics Metrics) (sum string, err error) {
 	meta := p.Metadata()
 	meta["format_version"] = formatVersion
 	meta["phase"], meta["epoch"], meta["config_hash"] = phase, strconv.Itoa(epoch), configHash
 	text, err := json.Marshal(metrics.numbers())
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	meta["metrics"] = string(text)
 	params := p.Params()
@@ -33,7 +33,7 @@ func saveWeights(path string, p selector.Policy, phase string, epoch int, config
 		from, to := params.Range(name)
 		tensors = append(tensors, tensorfile.FromFloat32s(name, params.Shape(name), values[from:to]))
 	}
-	return tensorfile.WriteSafetensors(path, tensors, meta)
+	return tensorfile.WriteDigested(path, tensors, meta)
 }
 
 // loadWeights reads a checkpoint that saveWeights wrote into a policy of the same layout.
@@ -64,13 +64,13 @@ func loadWeights(path string, p selector.Policy) error {
 	return nil
 }
 
-// saveFlat writes named flat float32 vectors: optimizer moments, frozen policies.
-func saveFlat(path string, vectors map[string][]float32) error {
+// saveFlat writes named flat float32 vectors: optimizer moments, frozen policies. It returns the file's SHA-256.
+func saveFlat(path string, vectors map[string][]float32) (sum string, err error) {
 	tensors := make([]tensorfile.Tensor, 0, len(vectors))
 	for name, v := range vectors {
 		tensors = append(tensors, tensorfile.FromFloat32s(name, []int{len(v)}, v))
 	}
-	return tensorfile.WriteSafetensors(path, tensors, map[string]string{"format_version": formatVersion})
+	return tensorfile.WriteDigested(path, tensors, map[string]string{"format_version": formatVersion})
 }
 
 func loadFlat(path string) (map[string][]float32, error) {

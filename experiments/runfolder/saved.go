@@ -146,7 +146,8 @@ func Enter(cwd, dir string) error {
 func Fingerprint(c *configs.Composed) (string, error) {
 	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval",
 		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", // where and how it is computed
-		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "lvlm.compact")
+		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "lvlm.compact",
+		"checkpoint.on_damage")
 }
 
 // HasFingerprint reports whether c is the configuration that a run was saved under. The first programs hashed the

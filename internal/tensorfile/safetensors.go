@@ -201,6 +201,13 @@ func headerError(err error) error {
 // header padded to 8 bytes) and replaces path in one step. The metadata gets the tensors' digest. Equal input gives equal
 // bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
+	_, err := WriteDigested(path, tensors, metadata)
+	return err
+}
+
+// WriteDigested is WriteSafetensors. It returns the SHA-256 of the file that it meant to write: what a disk makes of it later does
+// not enter.
+func WriteDigested(path string, tensors []Tensor, metadata map[string]string) (sum string, err error) {
 	sorted := slices.Clone(tensors)
 	slices.SortStableFunc(sorted, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.Size(), a.DType.Size()), cmp.Compare(a.Name, b.Name))
@@ -214,19 +221,21 @@ func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string)
 	meta[DigestKey] = digest.Of(body...)
 	header, err := safetensorsHeader(sorted, meta)
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
+		return "", fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	f, err := atomicfile.Create(path)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Abort()
+	whole := digest.New()
 	for _, part := range slices.Insert(body, 0, header) {
+		whole.Write(part)
 		if _, err := f.Write(part); err != nil {
-			return fmt.Errorf("cannot write %s: %w", path, err)
+			return "", fmt.Errorf("cannot write %s: %w", path, err)
 		}
 	}
-	return f.Commit()
+	return whole.Hex(), f.Commit()
 }
 
 // safetensorsHeader returns the length prefix and the padded JSON.

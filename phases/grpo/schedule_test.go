@@ -1,7 +1,6 @@
 package grpo
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -460,52 +459,6 @@ func TestBestOutsideKL(t *testing.T) {
 				!strings.Contains(rows, fmt.Sprintf(`"policy":%q`, policy)) {
 				t.Errorf("no evaluation of %s says that its KL is against %s", policy, reference)
 			}
-		}
-	}
-}
-
-// TestDamagedCheckpointIsNamed: a state is refused when one of its files is not what was saved, by name.
-func TestDamagedCheckpointIsNamed(t *testing.T) {
-	train, val := phasetest.Toy(t)
-	dir := t.TempDir()
-	grpo := DefaultOptions()
-	grpo.Epochs = 1
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
-		Phases: []phases.Phase{New("grpo", grpo, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
-	if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, &phasetest.Memory{}, dir), nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := phases.FindState(dir); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"grpo_epoch1.safetensors", "init_epoch0.safetensors", "grpo_epoch1.state/state.json",
-		"grpo_epoch1.state/optimizer.safetensors", "grpo_epoch1.state/frozen.safetensors", "grpo_epoch1.state/SHA256SUMS"} {
-		path := filepath.Join(dir, "checkpoints", name)
-		whole, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		flipped := bytes.Clone(whole)
-		flipped[len(flipped)-3] ^= 1
-		for what, damaged := range map[string][]byte{"cut short": whole[:len(whole)/2], "one bit flipped": flipped, "empty": {}} {
-			if err := os.WriteFile(path, damaged, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := phases.FindState(dir); err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) ||
-				strings.Contains(err.Error(), "\n") {
-				t.Errorf("%s %s: error %v, want one line that names it", name, what, err)
-			} else if name != "grpo_epoch1.state/SHA256SUMS" && !strings.Contains(err.Error(), path) {
-				t.Errorf("%s %s: the error names another file: %v", name, what, err)
-			}
-		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := phases.FindState(dir); err == nil || !strings.Contains(err.Error(), filepath.Base(path)) {
-			t.Errorf("%s missing: error %v, want one that names it", name, err)
-		}
-		if err := os.WriteFile(path, whole, 0o644); err != nil {
-			t.Fatal(err)
 		}
 	}
 }

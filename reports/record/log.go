@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -78,7 +79,12 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 		if at.GlobalStep > 0 {
 			message = fmt.Sprintf("resumed after global step %d", at.GlobalStep)
 		}
-		fields := map[string]any{"event": eventResume, "severity": "note", "message": message}
+		severity := "note"
+		if len(at.Passed) > 0 {
+			severity = "warning"
+			message += ", passing over what is damaged: " + strings.Join(at.Passed, "; ")
+		}
+		fields := map[string]any{"event": eventResume, "severity": severity, "message": message}
 		if err := l.Record(KindEvent, at.Phase, at.Epoch, 0, at.GlobalStep, fields); err != nil {
 			l.Close()
 			return nil, err

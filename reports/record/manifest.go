@@ -34,8 +34,8 @@ type Digest struct {
 }
 
 // recordPatterns are the files of a run that its report is computed from, and the weights it names. Reports and
-// plots are not among them: they are computed again. Nor are the states of a resume, which have sums of their own,
-// and what a launcher writes beside the run.
+// plots are not among them: they are computed again. Nor are the states of a resume, whose SHA256SUMS are checked beside the
+// manifest, and what a launcher writes beside the run.
 func recordPatterns() []string {
 	return []string{".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml",
 		MetricsFile, EvalsFile, CompletionsFile, examplesFile, SummaryFile, RunLogFile,
@@ -43,19 +43,26 @@ func recordPatterns() []string {
 		picturesFolder + "/*.jpg"}
 }
 
-// WriteManifest records the digests of a run's files. A run calls it when it has ended, before its report.
-func WriteManifest(dir, version string) error {
+// WriteManifest records the digests of a run's files. A run calls it when it has ended, before its report. written are the SHA-256 of
+// files, by path in the folder, that were taken when they were written: they stand in the manifest whatever the files hold now.
+// It returns those that hold something else.
+func WriteManifest(dir, version string, written map[string]string) (damaged []string, err error) {
 	m := Manifest{Version: version, Files: map[string]Digest{}}
 	names, err := RecordFiles(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range names {
-		if m.Files[name], err = DigestOf(filepath.Join(dir, name)); err != nil {
-			return err
+		of, err := DigestOf(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
 		}
+		if want := written[name]; want != "" && want != of.SHA256 {
+			of.SHA256, damaged = want, append(damaged, name)
+		}
+		m.Files[name] = of
 	}
-	return atomicfile.WriteJSON(filepath.Join(dir, ManifestFile), m)
+	return damaged, atomicfile.WriteJSON(filepath.Join(dir, ManifestFile), m)
 }
 
 // removeEnd is for a run that goes on: it has not ended as summary and report say, and what it adds has no digest yet.

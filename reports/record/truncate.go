@@ -23,6 +23,8 @@ type Position struct {
 	Rows        int // lines of metrics.jsonl, resume events not counted
 	Evals       int // lines of evals.jsonl
 	Completions int // lines of completions.jsonl
+	// Passed says what was damaged and passed over to come to this position, for the report.
+	Passed []string
 }
 
 // truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
@@ -46,7 +48,7 @@ func truncate(dir string, at Position) error {
 		return err
 	}
 	for _, path := range old {
-		if at == (Position{}) {
+		if at.Phase == "" && at.GlobalStep == 0 && at.Rows == 0 {
 			err = os.Remove(path)
 		} else {
 			err = cutTornRecord(path)

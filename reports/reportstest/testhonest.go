@@ -45,7 +45,8 @@ func HonestRun(t testing.TB, rebuild func(dir string) error) string {
 	Must(t, err)
 	summary.AddRecorded(run)
 	Must(t, results.WriteSummary(h.dir, summary))
-	Must(t, record.WriteManifest(h.dir, "test"))
+	_, err = record.WriteManifest(h.dir, "test", nil)
+	Must(t, err)
 	Must(t, rebuild(h.dir))
 	return h.dir
 }

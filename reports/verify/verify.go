@@ -3,9 +3,12 @@ package verify
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"fulcrum/internal/digest"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
@@ -88,7 +91,7 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 		return nil, fmt.Errorf("%s: the run was resumed and has not ended since: go on with %s", dir, program.OnFolder("resume", dir))
 	}
 	c := &runCheck{Verification: &Verification{}, dir: dir, run: run, opt: opt}
-	for _, check := range []func() error{c.digests, c.Rows, c.evaluations, c.summary, c.log, c.plots, c.Report} {
+	for _, check := range []func() error{c.digests, c.states, c.Rows, c.evaluations, c.summary, c.log, c.plots, c.Report} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -142,6 +145,44 @@ func (c *runCheck) weights() error {
 			continue
 		}
 		f.Close()
+	}
+	return nil
+}
+
+// states compares the files that a resume would need with the digests that were taken when they were written.
+func (c *runCheck) states() error {
+	const list, least = "SHA256SUMS", 4 // itself, the optimizer's, the weights, the initial weights
+	folders, err := regular.Glob(c.dir, "checkpoints/[^.]*.state")
+	if err != nil {
+		return err
+	}
+	files := digest.Files{}
+	for _, dir := range folders {
+		at := "checkpoints/" + filepath.Base(dir)
+		sums, err := digest.ReadSums(filepath.Join(dir, list), least)
+		if err != nil {
+			c.mismatch(Mismatch{File: at + "/" + list, What: "digests", Stated: "those of a state", Recomputed: err.Error()})
+			continue
+		}
+		damaged, err := sums.Damaged(dir, files)
+		if err != nil {
+			return err
+		}
+		for _, d := range damaged {
+			name := path.Join(at, d.Name)
+			known := slices.ContainsFunc(c.Mismatches, func(m Mismatch) bool { return m.File == name }) // several states need one file
+			if known || d.Got == "" && c.opt.SkipWeights {
+				continue
+			}
+			m := Mismatch{File: name, What: "digest", Stated: fmt.Sprintf("SHA-256 %.12s…", d.Want), Recomputed: "no such file"}
+			if d.Got != "" {
+				m.Recomputed = fmt.Sprintf("%.12s…: the file has changed since it was written", d.Got)
+			}
+			c.mismatch(m)
+		}
+	}
+	if len(folders) > 0 {
+		c.checked("%s", page.Plural(len(folders), "state"))
 	}
 	return nil
 }

@@ -163,7 +163,9 @@ func markCut(lines []logLine) {
 	}
 }
 
-func isResumeMessage(l logLine) bool { return strings.HasPrefix(l.message, "resumed ") }
+func isResumeMessage(l logLine) bool {
+	return strings.HasPrefix(strings.TrimPrefix(l.message, "warning: "), "resumed ")
+}
 
 // isRowLine recognises lines that only rows leave: evaluations and ends of epochs.
 func (c *runCheck) isRowLine(l logLine) bool {

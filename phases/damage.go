@@ -1,0 +1,264 @@
+package phases
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/digest"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/tensorfile"
+)
+
+// sumsFile lists the SHA-256 of every file that a resume from a state reads, the checkpoints beside the
+// folder included, as sha256sum does: `cd rce_epoch1.state && sha256sum -c SHA256SUMS`. The digests are of what was meant to be
+// written: they are taken before a disk can change it.
+const sumsFile = "SHA256SUMS"
+
+// leastSums is how many files a state needs: itself, the optimizer's, the weights, the initial weights.
+const leastSums = 4
+
+// damageError says what makes a state useless for a resume. A file that cannot be read for another reason may be whole.
+type damageError struct{ error }
+
+func damaged(format string, args ...any) error { return &damageError{fmt.Errorf(format, args...)} }
+
+// states are those of a run folder.
+type states struct {
+	ckpt   string
+	found  []*Saved // in order of time
+	broken []error  // of folders whose state.json cannot be read as one
+	files  digest.Files
+}
+
+// FindState returns the state that a resume of the run folder dir starts from: the furthest one. It reads every file that any of
+// the states needs, and returns an error that names the first that is damaged. It returns nil when there is no state.
+func FindState(dir string) (*Saved, error) {
+	s, err := readStates(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(s.broken) > 0 {
+		return nil, s.broken[0]
+	}
+	last := len(s.found) - 1
+	if last < 0 {
+		return nil, nil
+	}
+	if err := cmp.Or(s.verify(last), s.verifyRivals(last)); err != nil {
+		return nil, err
+	}
+	for i := range last {
+		if err := s.verify(i); err != nil {
+			return nil, err
+		}
+	}
+	return s.found[last], nil
+}
+
+// FindWhole is FindState for checkpoint.on_damage=previous: it passes over what is damaged, and returns the furthest state that
+// needs nothing of it. It is an error when there are states and none is whole.
+func FindWhole(dir string) (*Saved, error) {
+	s, err := readStates(dir)
+	if err != nil {
+		return nil, err
+	}
+	var whole *Saved
+	faults := s.broken
+	for i := len(s.found) - 1; i >= 0; i-- {
+		err := s.verify(i)
+		if err == nil && whole == nil {
+			err = s.verifyRivals(i)
+		}
+		if _, ok := errors.AsType[*damageError](err); err != nil && !ok {
+			return nil, err
+		}
+		if err != nil {
+			faults = append(faults, err)
+		} else if whole == nil {
+			whole = s.found[i]
+		}
+	}
+	if whole == nil && len(faults) > 0 {
+		return nil, fmt.Errorf("%w (checkpoint.on_damage=previous: no state before it is whole)", faults[0])
+	}
+	if whole == nil {
+		return nil, nil
+	}
+	for _, err := range faults {
+		what, _, _ := strings.Cut(err.Error(), "; ") // the rest is advice
+		whole.Passed = append(whole.Passed, strings.ReplaceAll(what, s.ckpt+string(filepath.Separator), ""))
+	}
+	slices.Sort(whole.Passed)
+	whole.Passed = slices.Compact(whole.Passed)
+	return whole, nil
+}
+
+// Written returns the digests of the checkpoints of the run folder dir, by path in it, as they were when they were written.
+func Written(dir string) map[string]string {
+	out := map[string]string{}
+	s, err := readStates(dir)
+	if err != nil {
+		return out // a resume names it
+	}
+	for _, saved := range s.found {
+		for name, sum := range saved.pos.Written {
+			out["checkpoints/"+name] = sum
+		}
+	}
+	return out
+}
+
+// readStates reads where the states of a run folder stand, and nothing else of them.
+func readStates(dir string) (states, error) {
+	s := states{ckpt: checkpointDir(dir), files: digest.Files{}}
+	entries, err := os.ReadDir(s.ckpt)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !strings.HasSuffix(e.Name(), stateSuffix) || strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		of := &Saved{Dir: filepath.Join(s.ckpt, e.Name())}
+		path := filepath.Join(of.Dir, "state.json")
+		text, err := regular.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return s, err
+		}
+		if err == nil {
+			err = jsonwords.Unmarshal(text, &of.pos)
+		}
+		switch {
+		case err != nil:
+			s.broken = append(s.broken, damaged("%s: damaged state: %w; %s", path, err, dropState(of.Dir)))
+		case of.pos.FormatVersion != formatVersion:
+			return s, fmt.Errorf("%s: saved in format %q, this version reads %q", path, of.pos.FormatVersion, formatVersion)
+		default:
+			s.found = append(s.found, of)
+		}
+	}
+	slices.SortFunc(s.found, func(x, y *Saved) int {
+		a, b := x.pos, y.pos
+		return cmp.Or(cmp.Compare(a.GlobalStep, b.GlobalStep), cmp.Compare(a.PhaseIndex, b.PhaseIndex),
+			cmp.Compare(b.EpochSteps, a.EpochSteps)) // the end of an epoch stands behind a state saved at its last step
+	})
+	return s, nil
+}
+
+// verify reads all files that a resume from state number i needs and names the first that is not what was saved, and what to do
+// about it.
+func (s states) verify(i int) error {
+	dir := s.found[i].Dir
+	remedy := dropState(dir)
+	if i < len(s.found)-1 {
+		remedy = "a resume from a later state does not need it: remove " + dir
+	}
+	sums, err := digest.ReadSums(filepath.Join(dir, sumsFile), leastSums)
+	if isFailure(err) {
+		return err
+	}
+	if err != nil {
+		return damaged("damaged state: %w; %s", err, remedy)
+	}
+	all, err := sums.Damaged(dir, s.files)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	bad := all[0]
+	if filepath.Base(bad.Name) == InitialCheckpoint {
+		remedy = "every state needs it; " + startOver(s.ckpt)
+	}
+	if bad.Got == "" {
+		return damaged("%s needs %s: no such file; %s", dir, filepath.Join(dir, bad.Name), remedy)
+	}
+	return damaged("%s: damaged (its content is not what was saved); %s", filepath.Join(dir, bad.Name), remedy)
+}
+
+// dropState and startOver are what a user can do about a damaged file.
+func dropState(dir string) string { return "remove " + dir + " to resume from the state before it" }
+
+func startOver(ckpt string) string {
+	return fmt.Sprintf("remove %s, and a resume starts over in %s", ckpt, filepath.Dir(ckpt))
+}
+
+// verifyRivals checks the digests of the checkpoints that competed for best up to state number i: the run ends by loading one of
+// them. Those that checkpoint.keep has removed are not missed.
+func (s states) verifyRivals(i int) error {
+	pos := s.found[i].pos
+	for _, c := range pos.History {
+		path := filepath.Join(s.ckpt, c.File)
+		isBest := c.File == pos.Best.Candidate.File
+		err := s.verifyCheckpoint(path, pos.Written[c.File])
+		switch {
+		case !c.Saved || err == nil || !isBest && errors.Is(err, fs.ErrNotExist):
+		case isFailure(err):
+			return err
+		case !isBest:
+			return damaged("%w; it is not the best so far: remove it%s to resume without it", err, s.andState(path))
+		default:
+			return damaged("%w; it is the best so far, with which the run would end: %s", err, s.beforeIt(i, c))
+		}
+	}
+	return nil
+}
+
+// verifyCheckpoint compares a file with the digest of what was written, "" in an older program's state.
+func (s states) verifyCheckpoint(path, want string) error {
+	if want == "" {
+		f, err := tensorfile.ReadSafetensors(path)
+		if err == nil {
+			f.Close()
+		}
+		return err
+	}
+	got, err := s.files.Of(path)
+	switch {
+	case err != nil:
+		return err
+	case got == "":
+		return &fs.PathError{Op: "open", Path: path, Err: fs.ErrNotExist}
+	case got != want:
+		return fmt.Errorf("%s: damaged (its content is not what was saved)", path)
+	}
+	return nil
+}
+
+// isFailure tells a file that cannot be read from one that is not there or holds something else.
+func isFailure(err error) bool {
+	_, failed := errors.AsType[*fs.PathError](err)
+	return failed && !errors.Is(err, fs.ErrNotExist)
+}
+
+// andState names the state that needs a checkpoint of its epoch, "" when there is none.
+func (s states) andState(checkpoint string) string {
+	dir := strings.TrimSuffix(checkpoint, ".safetensors") + stateSuffix
+	if _, err := os.Stat(dir); err != nil {
+		return ""
+	}
+	return " and " + dir
+}
+
+// beforeIt says how to resume from the last state up to number i that does not know a checkpoint.
+func (s states) beforeIt(i int, c bestCandidate) string {
+	var newer []string
+	for _, of := range slices.Backward(s.found[:i+1]) {
+		if !slices.ContainsFunc(of.pos.History, func(h bestCandidate) bool { return h.File == c.File }) {
+			return fmt.Sprintf("remove %s to resume from %s, before it was trained", strings.Join(newer, " and "), of.Dir)
+		}
+		newer = append(newer, of.Dir)
+	}
+	return startOver(s.ckpt)
+}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -18,7 +16,6 @@ import (
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
-	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/board"
 )
@@ -49,7 +46,8 @@ writes the same page as files that need no server. docs/board.md has the tour.
 			if err != nil {
 				return err
 			}
-			b := board.Open(board.Options{Roots: roots, Sweep: sweep.ReadJobs, Locked: runfolder.Locked, Stop: stopProcess, Resume: resumeDetached})
+			b := board.Open(board.Options{Roots: roots, Sweep: sweep.ReadJobs, Locked: runfolder.Locked, Stop: stopProcess, Resume: resumeDetached,
+				Starts: startsOf})
 			if *export != "" {
 				n, err := b.Export(*export)
 				if err == nil {
@@ -96,8 +94,7 @@ func serveBoard(s *session, b *board.Board, port int) error {
 		return err
 	}
 	token := rand.Text()
-	_, name, _ := net.SplitHostPort(listener.Addr().String()) // an address of net.Listen has a port
-	server := &http.Server{Handler: board.NewServer(b, token, name), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	server := board.NewServer(b, token).HTTP()
 	fmt.Fprintf(s.out, "%s\nthe board of this user's runs; Ctrl-C ends it\n", board.Address(listener.Addr(), token))
 	go b.Scan(false)
 	go func() {
@@ -125,48 +122,4 @@ func stopProcess(dir string) error {
 		return errors.New("the process at work on it runs on another machine or belongs to another user: stop it there")
 	}
 	return syscall.Kill(pid, syscall.SIGINT)
-}
-
-// resumeDetached starts run resume in a process of its own, which outlives the board. An error that comes at once is
-// returned.
-func resumeDetached(dir string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	args := []string{"resume", dir}
-	if ledger.Exists(dir) {
-		args = append(args, detachFlag)
-	}
-	said, err := os.CreateTemp("", "fulcrum-resume-*")
-	if err != nil {
-		return err
-	}
-	defer said.Close()
-	os.Remove(said.Name()) // it ends with the process that writes it
-	cmd := exec.Command(self, args...)
-	cmd.Stdout, cmd.Stderr = said, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for deadline := time.After(10 * time.Second); ; {
-		select {
-		case err := <-ended:
-			if err == nil {
-				return nil
-			}
-			text := make([]byte, 4096)
-			n, _ := said.ReadAt(text, 0) // what it has said, if anything
-			return fmt.Errorf("resume: %s", bytes.TrimSpace(text[:n]))
-		case <-deadline:
-			return nil
-		case <-time.After(50 * time.Millisecond):
-			if runfolder.Locked(dir) {
-				return nil
-			}
-		}
-	}
 }

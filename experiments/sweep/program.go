@@ -30,6 +30,22 @@ func keptProgram(dir string) string {
 	return path
 }
 
+// OtherProgram returns the path of the program that the jobs of the sweep in dir run where that is not this one, "" else.
+func OtherProgram(dir string) (string, error) {
+	kept := keptProgram(dir)
+	if kept == "" {
+		return "", nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if same, err := sameContent(kept, self); err != nil || same {
+		return "", err
+	}
+	return kept, nil
+}
+
 // keepProgram puts this program and its libraries into the sweep's folder, as hard links where the file system
 // allows it and as copies elsewhere. The folder is whole or absent.
 func keepProgram(dir string) error {
@@ -130,11 +146,7 @@ func linkOrCopy(from, to string) error {
 func chooseProgram(dir string, accept bool) error {
 	kept := keptProgram(dir)
 	if kept != "" && !accept {
-		self, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		if same, err := sameContent(kept, self); err != nil || same {
+		if other, err := OtherProgram(dir); err != nil || other == "" {
 			return err
 		}
 		stdout.Message(os.Stderr, fmt.Sprintf("note: the jobs run the program that the sweep was started with (%s), not this build; "+

@@ -25,6 +25,14 @@ type Options struct {
 	// Stop tells the process at work on dir to save its state and to end; Resume starts one that goes on. Nil: a board
 	// that cannot.
 	Stop, Resume func(dir string) error
+	// Starts names what a resume of dir starts or calls besides this program; the reader is asked first. Nil: nothing.
+	Starts func(dir string) []Start
+}
+
+// Start is a program that a run starts or an address that it calls, by the key of its configuration.
+type Start struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
 }
 
 // Board knows the runs and sweeps below its roots.

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -226,74 +224,6 @@ func TestDecimationKeepsExtremes(t *testing.T) {
 	}
 	if len(a.Steps.Hist) != 0 {
 		t.Errorf("nobody asked for histograms: %g", sum)
-	}
-}
-
-func serverOf(b *Board) *Server { return NewServer(b, "SECRET", "1") }
-
-// call asks a server as its own page does, unless change says otherwise.
-func call(s *Server, method, path, body string, change func(*http.Request)) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, path, strings.NewReader(body))
-	r.Host = "127.0.0.1:8000"
-	r.Header.Set("X-Board-Token", "SECRET")
-	r.Header.Set("Origin", "http://127.0.0.1:8000")
-	if change != nil {
-		change(r)
-	}
-	w := httptest.NewRecorder()
-	s.ServeHTTP(w, r)
-	return w
-}
-
-func TestRequestsOfOthersAreRefused(t *testing.T) {
-	s := serverOf(boardOf(t.TempDir()))
-	set := func(name, value string) func(*http.Request) {
-		return func(r *http.Request) { r.Header.Set(name, value) }
-	}
-	for _, tc := range []struct {
-		name, path string
-		change     func(*http.Request)
-		want       int
-	}{
-		{"its own page", "/api/runs", nil, 200},
-		{"no token", "/api/runs", func(r *http.Request) { r.Header.Del("X-Board-Token") }, 401},
-		{"a wrong token", "/api/runs", set("X-Board-Token", "SECREt"), 401},
-		{"the token in an address that is not the first", "/api/runs?token=SECRET", func(r *http.Request) { r.Header.Del("X-Board-Token") }, 401},
-		{"scripts without the token", "/board.js", func(r *http.Request) { r.Header.Del("X-Board-Token") }, 401},
-		{"another origin", "/api/runs", set("Origin", "http://evil.example"), 403},
-		{"another port of this machine", "/api/runs", set("Origin", "http://127.0.0.1:9000"), 403},
-		{"no origin: null", "/api/runs", set("Origin", "null"), 403},
-		{"another site, as the browser says", "/api/runs", set("Sec-Fetch-Site", "cross-site"), 403},
-		{"another host: DNS rebinding", "/api/runs", func(r *http.Request) { r.Host, r.Header["Origin"] = "evil.example:8000", nil }, 421},
-		{"another host that begins like ours", "/api/runs", func(r *http.Request) { r.Host, r.Header["Origin"] = "127.0.0.1.evil", nil }, 421},
-		{"a path out of the assets", "/../board.go", nil, 307},
-		{"no such run", "/api/run/../../etc/passwd", nil, 307},
-		{"an id that is a path", "/api/run/..%2f..%2fetc", nil, 404},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			if w := call(s, "GET", tc.path, "", tc.change); w.Code != tc.want {
-				t.Errorf("GET %s: %d %s, want %d", tc.path, w.Code, w.Body, tc.want)
-			}
-		})
-	}
-	w := call(s, "GET", "/?token=SECRET", "", func(r *http.Request) { r.Header.Del("X-Board-Token"); r.Header.Del("Origin") })
-	cookie := w.Result().Cookies()
-	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/" || len(cookie) != 1 || !cookie[0].HttpOnly ||
-		cookie[0].SameSite != http.SameSiteStrictMode {
-		t.Fatalf("the first address: %d %v %v", w.Code, w.Header(), cookie)
-	}
-	w = call(s, "GET", "/", "", func(r *http.Request) { r.Header.Del("X-Board-Token"); r.AddCookie(cookie[0]) })
-	if csp := w.Header().Get("Content-Security-Policy"); w.Code != 200 || strings.Contains(csp, "unsafe") ||
-		!strings.Contains(csp, "default-src 'none'") {
-		t.Errorf("the page: %d, policy %q", w.Code, csp)
-	}
-	noOrigin := func(r *http.Request) {
-		r.Header.Del("Origin")
-		r.Header.Del("X-Board-Token")
-		r.AddCookie(cookie[0])
-	}
-	if w := call(s, "POST", "/api/run/x/stop", "", noOrigin); w.Code != 403 {
-		t.Errorf("a change without an origin: %d, want 403", w.Code)
 	}
 }
 

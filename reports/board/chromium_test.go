@@ -263,11 +263,13 @@ func TestInBrowser(t *testing.T) {
 	root, live := fullFolder(t)
 	var atWork atomic.Bool
 	atWork.Store(true)
-	var stopped atomic.Int32
+	var stopped, resumed atomic.Int32
 	b := Open(Options{Roots: []string{root}, Sweep: sweepOf, Locked: func(dir string) bool { return dir == live && atWork.Load() },
-		Stop: func(string) error { stopped.Add(1); return nil }, Resume: func(string) error { return fmt.Errorf("no <b>way</b>") }})
+		Stop:   func(string) error { stopped.Add(1); return nil },
+		Resume: func(string) error { resumed.Add(1); return fmt.Errorf("no <b>way</b>") },
+		Starts: func(string) []Start { return []Start{{"on_end.command", "rm " + hostileName}} }})
 	server := httptest.NewUnstartedServer(nil)
-	server.Config.Handler = NewServer(b, "SECRET", "test")
+	server.Config.Handler = NewServer(b, "SECRET")
 	server.Start()
 	defer server.Close()
 	w := openBrowser(t)
@@ -299,7 +301,16 @@ func TestInBrowser(t *testing.T) {
 	atWork.Store(false) // the run is killed
 	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 26, 0)})
 	w.until("document.querySelector('h1 .state').textContent === 'killed'")
-	w.js(`[...document.querySelectorAll("button")].find(b => b.textContent === "Resume").click()`)
+	for _, answer := range []string{"no", "yes"} { // each time the board asks first, and Cancel has the focus
+		w.until(`!document.querySelector("button.resume").disabled`)
+		w.js(`document.querySelector("button.resume").click()`)
+		w.until("document.querySelector('dialog[open]')?.innerText.includes('on_end.command') && document.activeElement.value === 'no'")
+		text := fmt.Sprint(w.js("document.querySelector('dialog').innerText"))
+		if !strings.Contains(text, "rm "+hostileName) || resumed.Load() != 0 {
+			t.Errorf("the board asks %q, and has resumed %d times", text, resumed.Load())
+		}
+		w.js(fmt.Sprintf("document.querySelector('dialog button[value=%s]').click()", answer))
+	}
 	w.until("document.body.innerText.includes('no <b>way</b>')")
 	w.js(`document.querySelector("textarea").value = "seen"; document.querySelector(".notes").requestSubmit()`)
 	w.until("document.body.innerText.includes('Saved in notes.json')")

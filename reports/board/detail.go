@@ -47,6 +47,7 @@ type detail struct {
 	Metrics     []metric             `json:"metrics"`
 	Completions int64                `json:"completions"` // bytes of their file
 	Files       []string             `json:"files"`
+	Links       map[string]string    `json:"links,omitempty"` // addresses by name, of a server
 	Damaged     int                  `json:"damaged,omitempty"`
 	Log         string               `json:"log"`
 }

@@ -6,5 +6,5 @@
 //
 //	b := board.Open(board.Options{Roots: []string{"outputs"}})
 //	server := board.NewServer(b, token)
-//	err := http.Serve(listener, server)
+//	err := server.HTTP().Serve(listener)
 package board

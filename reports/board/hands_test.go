@@ -100,7 +100,7 @@ func TestByHand(t *testing.T) {
 			}
 			return opt, all, err
 		}})
-	server := httptest.NewServer(NewServer(b, "SECRET", "test"))
+	server := httptest.NewServer(NewServer(b, "SECRET"))
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")
@@ -230,7 +230,7 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	}
 	finishedRun(t, filepath.Join(root, "other data"), 0.3)
 	edit(t, filepath.Join(root, "other data", record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "others", "synthetic"`)
-	server := httptest.NewServer(NewServer(boardOf(root), "SECRET", "test"))
+	server := httptest.NewServer(NewServer(boardOf(root), "SECRET"))
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")
@@ -276,7 +276,7 @@ func TestDifferencesAndWarnings(t *testing.T) {
 	}
 	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
 	b := Open(Options{Roots: []string{root}, Locked: func(string) bool { return false }, Sweep: sweepOf})
-	server := httptest.NewServer(NewServer(b, "SECRET", "test"))
+	server := httptest.NewServer(NewServer(b, "SECRET"))
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")

@@ -2,7 +2,10 @@ package board
 
 import (
 	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,29 +17,31 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Server answers the requests of one reader, who holds the token. It must listen on 127.0.0.1 only.
 //
-// The token stands in the first address and then in a cookie that other sites' requests do not carry. A request for
-// another host (DNS rebinding), from another origin or without the token is refused.
+// The token stands in the first address. The page takes it from there, keeps it for its origin, which includes the port, and sends it
+// as a header: a cookie would go to every other server on 127.0.0.1 as well. What a link opens in a tab of its own has a key for that
+// one path in its address. A request for another host (DNS rebinding), from another origin or without the token is refused; the page
+// itself and its scripts hold nothing of the runs.
 type Server struct {
-	board  *Board
-	token  string
-	cookie string
-	mux    *http.ServeMux
+	board *Board
+	token string
+	mux   *http.ServeMux
 }
 
-// NewServer returns the handler of a board. name tells its cookie from those of other boards on this machine.
-func NewServer(b *Board, token, name string) *Server {
-	s := &Server{board: b, token: token, cookie: "fulcrum_board_" + name, mux: http.NewServeMux()}
-	for name, kind := range map[string]string{"board.js": "text/javascript", "board.css": "text/css"} {
-		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
+// NewServer returns the handler of a board.
+func NewServer(b *Board, token string) *Server {
+	s := &Server{board: b, token: token, mux: http.NewServeMux()}
+	for name, kind := range map[string]string{"board.js": "text/javascript", "board.css": "text/css", "index.html": "text/html"} {
+		pattern := "GET /" + strings.Replace(name, "index.html", "{$}", 1)
+		s.mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind+"; charset=utf-8")
 			_, _ = w.Write(asset(name)) // the reader may have gone
 		})
 	}
-	s.mux.HandleFunc("GET /{$}", s.index)
 	s.mux.HandleFunc("GET /api/", s.data)
 	s.mux.HandleFunc("GET /run/{id}/file/{name...}", s.file)
 	s.mux.HandleFunc("PUT /api/run/{id}/notes", s.notes)
@@ -44,6 +49,14 @@ func NewServer(b *Board, token, name string) *Server {
 	s.mux.HandleFunc("POST /api/sweep/{id}/{what}", s.control)
 	return s
 }
+
+// HTTP returns the server that answers requests by s. Who sends one slowly, whether its head or its body, is cut off.
+func (s *Server) HTTP() *http.Server {
+	return &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10}
+}
+
+const wrongToken = "the token is missing or wrong: open the address that `run board` has printed"
 
 // policy lets a page load what this server has, and nothing in the page itself run.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
@@ -83,36 +96,45 @@ func (s *Server) refuse(r *http.Request) (status int, text string) {
 		return http.StatusForbidden, "a request that changes something must say where it comes from"
 	}
 	if !s.holds(r) {
-		return http.StatusUnauthorized, "the token is missing or wrong: open the address that `run board` has printed"
+		return http.StatusUnauthorized, wrongToken
 	}
 	return 0, ""
 }
 
+// holds reports whether a request may be answered: it has the token, or is for what anybody may see, or for the one path that its key
+// is of.
 func (s *Server) holds(r *http.Request) bool {
-	given := []string{r.Header.Get("X-Board-Token")}
-	if c, err := r.Cookie(s.cookie); err == nil {
-		given = append(given, c.Value)
+	same := func(given, want string) bool { return subtle.ConstantTimeCompare([]byte(given), []byte(want)) == 1 }
+	if same(r.Header.Get("X-Board-Token"), s.token) {
+		return true
 	}
-	if r.URL.Path == "/" && r.Method == http.MethodGet {
-		given = append(given, r.URL.Query().Get("token"))
+	if r.Method != http.MethodGet {
+		return false
 	}
-	return slices.ContainsFunc(given, func(t string) bool { return subtle.ConstantTimeCompare([]byte(t), []byte(s.token)) == 1 })
+	if q := r.URL.Query(); q.Has("token") { // a page of another board would not work
+		return r.URL.Path == "/" && same(q.Get("token"), s.token)
+	}
+	return slices.Contains([]string{"/", "/board.js", "/board.css"}, r.URL.Path) || same(r.URL.Query().Get("key"), s.keyOf(r.URL.Path))
 }
 
-// index hands out the page. The address with the token leads to the one without.
-func (s *Server) index(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Query().Has("token") {
-		http.SetCookie(w, &http.Cookie{Name: s.cookie, Value: s.token, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-		http.Redirect(w, r, "/", http.StatusSeeOther)
-		return
-	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = w.Write(asset("index.html"))
+// keyOf is what opens one path, and no other, without the token.
+func (s *Server) keyOf(path string) string {
+	mac := hmac.New(sha256.New, []byte(s.token))
+	mac.Write([]byte(path))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
 }
+
+func (s *Server) linkTo(path string) string { return path + "?key=" + s.keyOf(path) }
 
 // data answers what the page asks for.
 func (s *Server) data(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.board.answer(strings.TrimPrefix(r.URL.Path, "/api/"), r.URL.Query())
+	if d, ok := answer.(*detail); ok && err == nil {
+		d.Links = map[string]string{"all as JSON": s.linkTo(r.URL.Path)}
+		for _, name := range d.Files {
+			d.Links[name] = s.linkTo("/run/" + d.Run.ID + "/file/" + name)
+		}
+	}
 	reply(w, answer, err)
 }
 
@@ -247,35 +269,79 @@ func (s *Server) notes(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, refusal{http.StatusNotFound, "no such run"})
 		return
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 4*maxNote))
-	if err == nil {
-		err = writeNotes(e.dir, data)
-	}
+	data, err := bodyOf(w, r, 4*maxNote)
 	if err != nil {
+		reply(w, nil, err)
+		return
+	}
+	if err := writeNotes(e.dir, data); err != nil {
 		reply(w, nil, refusal{http.StatusBadRequest, err.Error()})
 		return
 	}
 	reply(w, readNotes(e.dir), nil)
 }
 
+// bodyOf reads what a request carries, within its bytes and the time of HTTP.
+func bodyOf(w http.ResponseWriter, r *http.Request, most int64) ([]byte, error) {
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return nil, refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("more than %d bytes", most)}
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, refusal{http.StatusRequestTimeout, "the request took too long"}
+	}
+	if err != nil {
+		return nil, refusal{http.StatusBadRequest, err.Error()}
+	}
+	return data, nil
+}
+
 // control stops or resumes a run or a sweep.
 func (s *Server) control(w http.ResponseWriter, r *http.Request) {
-	id, dir := r.PathValue("id"), ""
+	id, what, dir := r.PathValue("id"), r.PathValue("what"), ""
 	if e, ok := s.board.run(id); ok {
 		dir = e.dir
 	} else if e, ok := s.board.sweep(id); ok {
 		dir = e.dir
 	}
-	do := map[string]func(string) error{"stop": s.board.opt.Stop, "resume": s.board.opt.Resume}[r.PathValue("what")]
+	do := map[string]func(string) error{"stop": s.board.opt.Stop, "resume": s.board.opt.Resume}[what]
 	if dir == "" || do == nil {
 		reply(w, nil, refusal{http.StatusNotFound, "there is nothing to do this to"})
 		return
+	}
+	if what == "resume" {
+		data, err := bodyOf(w, r, 4<<10)
+		if err != nil {
+			reply(w, nil, err)
+			return
+		}
+		var given struct{ Agreed string }
+		if ask := s.board.ask(dir); json.Unmarshal(data, &given) != nil || given.Agreed != ask.Agreed {
+			reply(w, ask, nil)
+			return
+		}
 	}
 	if err := do(dir); err != nil {
 		reply(w, nil, refusal{http.StatusConflict, err.Error()})
 		return
 	}
 	reply(w, map[string]bool{"done": true}, nil)
+}
+
+// question is what a reader agrees to before a run goes on: the folder may be somebody else's, and its configuration names programs.
+type question struct {
+	Starts []Start `json:"starts"`
+	Agreed string  `json:"agreed"` // what a request holds whose reader has read this, and not what the folder said before
+}
+
+func (b *Board) ask(dir string) question {
+	q := question{Starts: []Start{}}
+	if b.opt.Starts != nil {
+		q.Starts = append(q.Starts, b.opt.Starts(dir)...)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", dir, q.Starts))
+	q.Agreed = hex.EncodeToString(sum[:])
+	return q
 }
 
 // Address is what a reader opens: with the token.

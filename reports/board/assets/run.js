@@ -151,8 +151,7 @@ export class RunView {
         ["Best", d.best && `${d.best.metric} ${num(d.best.value)} at ${epochName(d.best)}`], ["Folder", d.dir, "code"],
         ["Again", d.command?.length && shell(d.command), "code"], ["Damaged lines", d.damaged],
       ]),
-      fixed ? null : h("p", { class: "links" }, "Files: ", (d.files || []).map((name) => [h("a", { href: `run/${this.id}/file/${name}`, target: "_blank", rel: "noopener" }, name), " "]),
-        h("a", { href: `api/run/${this.id}`, target: "_blank", rel: "noopener" }, "all as JSON")),
+      fixed ? null : h("p", { class: "links" }, "Files: ", [...(d.files || []), "all as JSON"].map((name) => [h("a", { href: d.links[name], target: "_blank", rel: "noopener" }, name), " "])),
       this.jump);
     this.drawRest();
   }
@@ -260,9 +259,27 @@ export class RunView {
 export function control(what, path, said) {
   return h("button", { class: what, onclick: async (e) => {
     e.target.disabled = true;
-    await tell("POST", `${path}/${what}`).then(() => fill(said, what === "stop" ? "Told to stop: it saves its state." : "Going on."), (error) => fill(said, h("span", { class: "bad" }, error.message)));
+    try {
+      let answer = await tell("POST", `${path}/${what}`);
+      while (answer.agreed && await agrees(answer.starts)) answer = await tell("POST", `${path}/${what}`, { agreed: answer.agreed });
+      if (answer.done) fill(said, what === "stop" ? "Told to stop: it saves its state." : "Going on.");
+    } catch (error) {
+      fill(said, h("span", { class: "bad" }, error.message));
+    }
     setTimeout(() => { e.target.disabled = false; }, 3000);
   } }, what === "stop" ? "Stop and save" : "Resume");
+}
+
+// agrees asks whether a run may go on: its folder may be another's, and says which programs start.
+function agrees(starts) {
+  const dialog = document.getElementById("help");
+  fill(dialog, h("h2", {}, "Go on with it?"),
+    starts.length ? [h("p", {}, "With your rights its configuration starts or calls:"), h("dl", { class: "facts" }, starts.map((x) => [h("dt", {}, h("code", {}, x.key)), h("dd", {}, h("code", { class: "whole" }, x.value))]))]
+      : h("p", {}, "Its configuration starts no other program and calls no address."),
+    h("form", { method: "dialog" }, h("button", { value: "yes", class: "agree" }, "Go on"), " ", h("button", { value: "no", autofocus: true }, "Cancel")));
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
 }
 
 export function shell(argv) {

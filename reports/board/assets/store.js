@@ -3,6 +3,17 @@ import { h } from "./dom.js";
 
 export const fixed = document.documentElement.hasAttribute("data-static");
 
+// The token of the first address, kept for this origin, port included. What the page asks for carries it.
+const address = new URL(location.href);
+let token = address.searchParams.get("token");
+if (token) {
+  remember("token", token);
+  address.searchParams.delete("token");
+  history.replaceState(null, "", address);
+} else {
+  token = fixed ? null : remembered("token", "");
+}
+
 export const store = { version: 0, runs: new Map(), sweeps: new Map(), reading: 0, roots: [], control: false, loaded: false, list: "#/" }; // list: address of the list as it was last seen
 export const chosen = new Set(); // ids of selected runs
 
@@ -22,7 +33,7 @@ for (const kind of ["pointerup", "pointercancel", "blur"]) {
 export async function ask(path, query = {}) {
   if (fixed) return askFile(path);
   const text = new URLSearchParams(Object.entries(query).filter(([, value]) => value != null && value !== "")).toString();
-  const answer = await readReply(await fetch("api/" + path + (text ? "?" + text : ""), { credentials: "same-origin" }));
+  const answer = await readReply(await fetch("api/" + path + (text ? "?" + text : ""), { credentials: "omit", headers: { "X-Board-Token": token } }));
   await free;
   return answer;
 }
@@ -58,7 +69,7 @@ function settle(answer) {
 // tell changes something: notes, or a run that is to stop or to go on.
 export async function tell(method, path, content) {
   const reply = await fetch("api/" + path, {
-    method, credentials: "same-origin", headers: { "Content-Type": "application/json" }, body: content && JSON.stringify(content),
+    method, credentials: "omit", headers: { "Content-Type": "application/json", "X-Board-Token": token }, body: content && JSON.stringify(content),
   });
   return readReply(reply);
 }

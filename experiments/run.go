@@ -24,6 +24,7 @@ import (
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
@@ -165,11 +166,11 @@ func (r *run) refused(err error) bool {
 
 // rehearse makes a dry run in a folder of its own, so that dir stays as it is.
 func rehearse(ctx context.Context, r *run, dir string) error {
-	tmp, err := os.MkdirTemp("", "fulcrum-dry-run-")
+	tmp, remove, err := interrupt.Folder("", "fulcrum-dry-run-")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
+	defer remove()
 	f, err := runfolder.Claim(tmp)
 	if err != nil {
 		return err
@@ -225,7 +226,10 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		r.Redraw = r.plotter.Redraw
 	}
 	defer r.Close()
+	r.Holder = interrupt.Hold(r.endAtOnce())
+	defer r.Holder.Release()
 	taskErr := torchx.Try(func() error { return task.Run(ctx, r.Job) }) // an operation that fails outside a training step too
+	r.Holder.Heed()                                                     // what has come of the task is written
 	taskErr = withRoom(taskErr, cfg.Policy)
 	r.Close()
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
@@ -243,6 +247,28 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		r.tell()
 	}
 	return taskErr
+}
+
+// endAtOnce returns what ends the run at a signal while its task has nothing to save: it reads data, or measures
+// baselines. The summary says what was known before, and what the rows say.
+func (r *run) endAtOnce() func(cause error) error {
+	s := r.summaryBefore()
+	return func(cause error) error {
+		if r.Config.DryRun {
+			return cause
+		}
+		err := &runfolder.InterruptedError{Cause: cause, Dir: r.folder.Dir, Unsaved: r.Saved == nil}
+		r.Log.Note(record.LevelError, err.Error()) //nolint:errcheck // the process ends
+		if r.folder.Held() != nil {
+			return err
+		}
+		s.State, s.Error, s.WallSeconds = record.StateInterrupted, err.Error(), s.WallSeconds+time.Since(r.begin).Seconds()
+		if rows, err := record.ReadRun(r.Dir); err == nil {
+			s.AddRecorded(rows)
+		}
+		_ = results.WriteSummary(r.Dir, s) // a run without one was killed, and is resumed as well
+		return err
+	}
 }
 
 // tell hands the summary to whoever waits for the run's end.
@@ -351,18 +377,24 @@ func writeManifest(dir string) error {
 	return err
 }
 
-// summary describes the run's end.
-func (r *run) summary(taskErr error) record.Summary {
+// summaryBefore describes the run before its task: the time is that of earlier attempts.
+func (r *run) summaryBefore() record.Summary {
 	s := record.Summary{
-		State: record.StateDone, Title: r.title(), Task: r.Config.Task, Command: r.command(), Overrides: r.Overrides,
-		Seed: r.Config.Seed, Device: r.Device, Threads: r.Threads(), Start: r.begin.Format(time.RFC3339),
-		WallSeconds: time.Since(r.begin).Seconds(),
-		Versions:    r.versions(), Phases: []record.PhaseSummary{}, Warnings: []string{}, Findings: []record.Finding{},
+		Title: r.title(), Task: r.Config.Task, Command: r.command(), Overrides: r.Overrides, Seed: r.Config.Seed,
+		Start: r.begin.Format(time.RFC3339), Versions: r.versions(), Phases: []record.PhaseSummary{}, Warnings: []string{},
+		Findings: []record.Finding{},
 	}
 	if r.earlier.seconds > 0 {
-		s.Start = r.earlier.start.Format(time.RFC3339)
-		s.WallSeconds += r.earlier.seconds
+		s.Start, s.WallSeconds = r.earlier.start.Format(time.RFC3339), r.earlier.seconds
 	}
+	return s
+}
+
+// summary describes the run's end.
+func (r *run) summary(taskErr error) record.Summary {
+	s := r.summaryBefore()
+	s.State, s.Device, s.Threads = record.StateDone, r.Device, r.Threads()
+	s.WallSeconds += time.Since(r.begin).Seconds()
 	var interrupted *runfolder.InterruptedError
 	switch {
 	case errors.As(taskErr, &interrupted):

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/stdout"
 )
 
@@ -42,8 +45,15 @@ func exitCode(ctx context.Context, err error) int {
 	return 1
 }
 
+// lastWords is how long the last message may take: a pipe that nobody reads must not keep the process.
+const lastWords = 2 * time.Second
+
+// exiting is held by what ends the process: a signal and the end of the work may come together.
+var exiting sync.Mutex
+
 // exit ends the process: the only place that does.
 func exit(ctx context.Context, err error) {
+	exiting.Lock()
 	if err == nil {
 		err = stdout.Err() // the work is done, its result was lost
 	}
@@ -53,11 +63,20 @@ func exit(ctx context.Context, err error) {
 		if errors.As(context.Cause(ctx), &stop) {
 			message = strings.ReplaceAll(message, context.Canceled.Error(), stop.Error())
 		}
-		if message = "run: " + message; os.Getenv(launcher.SupervisedEnv) == "" {
-			stdout.Message(os.Stderr, message)
-		} else {
-			fmt.Fprintln(os.Stderr, message) // of a job, kept for whoever looks from anywhere
+		said := make(chan struct{})
+		go func() {
+			defer close(said)
+			if message = "run: " + message; os.Getenv(launcher.SupervisedEnv) == "" {
+				stdout.Message(os.Stderr, message)
+			} else {
+				fmt.Fprintln(os.Stderr, message) // of a job, kept for whoever looks from anywhere
+			}
+		}()
+		select {
+		case <-said:
+		case <-time.After(lastWords):
 		}
 	}
+	interrupt.Clean()
 	os.Exit(exitCode(ctx, err))
 }

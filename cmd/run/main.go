@@ -16,8 +16,11 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/term"
+
 	"fulcrum/experiments"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/stdout"
 )
 
@@ -38,16 +41,26 @@ func main() {
 	exit(ctx, s.call(os.Args[1:]))
 }
 
-// stopOn ends ctx at the first signal, so that the run saves its state, and the process at a second
-// one. What comes right after the first is the same request again: a terminal and a sweep, or
-// timeout(1), both pass it on.
+// stopOn ends the process at the first signal, unless something has state to save: then it ends ctx, so that the state is
+// saved, and the process at a second signal. What comes right after the first is the same request again: a terminal and
+// a sweep, or timeout(1), both pass it on.
 func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.CancelCauseFunc) {
 	const same = 300 * time.Millisecond
 	stop := &interrupted{(<-signals).(syscall.Signal)}
-	cancel(stop)
-	if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
-		fmt.Fprintf(os.Stderr, "\n%v: saving what is left; a second one ends at once\n", stop)
-	}
+	go func() { // whoever is asked may be slow, and the second signal must be heard
+		if err := interrupt.End(stop); err != nil {
+			ended, end := context.WithCancelCause(ctx) // not ctx: the work goes on to the last moment, and says nothing
+			end(stop)
+			if term.IsTerminal(int(os.Stderr.Fd())) {
+				fmt.Fprintln(os.Stderr) // ends the line with the terminal's ^C
+			}
+			exit(ended, err)
+		}
+		cancel(stop)
+		if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
+			fmt.Fprintf(os.Stderr, "\n%v: saving what is left; a second one ends at once\n", stop)
+		}
+	}()
 	begin, doublets := time.Now(), 0
 	for s := range signals {
 		if os.Getenv(launcher.SupervisedEnv) != "" {

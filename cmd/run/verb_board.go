@@ -1,18 +1,15 @@
 package main
 
 import (
-	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
@@ -97,16 +94,7 @@ func serveBoard(s *session, b *board.Board, port int) error {
 	server := board.NewServer(b, token).HTTP()
 	fmt.Fprintf(s.out, "%s\nthe board of this user's runs; Ctrl-C ends it\n", board.Address(listener.Addr(), token))
 	go b.Scan(false)
-	go func() {
-		<-s.ctx.Done()
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = server.Shutdown(ctx) // what is still being sent is of no use to anybody
-	}()
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+	return server.Serve(listener) // until a signal ends the process: what is still being sent is of no use to anybody
 }
 
 // stopProcess tells the process at work on a run or sweep to save its state and to end, as Ctrl-C does.

@@ -5,6 +5,7 @@ import (
 	"os"
 
 	"fulcrum/experiments/measure"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 )
@@ -31,11 +32,11 @@ func selftestVerb() *verb {
 // selftest makes the data in a folder, "" for a temporary one, and prints the cases or trains them.
 func selftest(s *session, device, folder string, specs bool) error {
 	if folder == "" {
-		temporary, err := os.MkdirTemp("", "fulcrum-selftest-")
+		temporary, remove, err := interrupt.Folder("", "fulcrum-selftest-")
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(temporary)
+		defer remove()
 		folder = temporary
 	} else if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

@@ -22,7 +22,7 @@ or the table of jobs. Ctrl-C ends the watching, not the run.
 			if err := runfolder.CheckExists(args[0]); err != nil {
 				return err
 			}
-			return sweep.Watch(s.ctx, args[0])
+			return sweep.Watch(args[0])
 		},
 	}
 }

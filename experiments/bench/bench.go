@@ -16,6 +16,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
@@ -86,6 +87,7 @@ func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Medi
 
 // Run generates the data, measures and prints; what was measured before a failure or a signal too.
 func Run(ctx context.Context, opt Options, out io.Writer) error {
+	defer interrupt.Hold(nil).Release()
 	t := &table{opt: opt, machine: machine()}
 	err := t.measure(ctx, out)
 	if opt.Format == "specs" || err != nil && len(t.lines)+len(t.tokens)+len(t.shapes) == 0 {
@@ -110,10 +112,12 @@ func (t *table) measure(ctx context.Context, out io.Writer) error {
 	}
 	dir := opt.Dir
 	if dir == "" {
-		if dir, err = os.MkdirTemp("", "fulcrum-bench-"); err != nil {
+		made, remove, err := interrupt.Folder("", "fulcrum-bench-")
+		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer remove()
+		dir = made
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -30,8 +31,9 @@ type Job struct {
 	Begun   bool   // the first row, or answer, may be written from now on
 	Fresh   string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	Outcome
-	closers  []io.Closer // at the end of the task
-	measured time.Time   // when system.jsonl got its last line
+	Holder   *interrupt.Holder // heeds the context from when the task ends by itself; nil: of no process
+	closers  []io.Closer       // at the end of the task
+	measured time.Time         // when system.jsonl got its last line
 }
 
 // Outcome is what a task leaves for summary.json.

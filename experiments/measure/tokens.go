@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"fulcrum/experiments/bench"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
@@ -88,11 +88,11 @@ func newTokenBench(w bench.TokenWorkload, device string, adapters bool) (*tokenB
 		return &tokenBench{w, vl.NewPolicy(model)}, nil
 	}
 	defer model.Free()
-	dir, err := os.MkdirTemp("", "fulcrum-bench-")
+	dir, remove, err := interrupt.Folder("", "fulcrum-bench-")
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir) // the weights stay mapped
+	defer remove() // the weights stay mapped
 	if err := model.SaveMerged(dir, "float32"); err != nil {
 		return nil, err
 	}

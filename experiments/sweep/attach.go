@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -34,17 +35,15 @@ func Attach(ctx context.Context, runs Runs, dir string) error {
 		stdout.Println("nobody controls this sweep: this process takes over")
 		return Resume(ctx, runs, dir, Resumption{})
 	}
+	defer interrupt.Hold(func(cause error) error {
+		return fmt.Errorf("%w; no longer following; the sweep goes on", cause)
+	}).Release()
 	log := &follower{path: filepath.Join(dir, controllerLog), out: stdout.Writer(), states: map[int]string{}}
 	for runfolder.Locked(dir) {
 		if err := log.follow(dir); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			fmt.Fprintln(os.Stderr, "no longer following; the sweep goes on")
-			return nil
-		case <-time.After(300 * time.Millisecond):
-		}
+		time.Sleep(300 * time.Millisecond)
 	}
 	if err := log.follow(dir); err != nil {
 		return err

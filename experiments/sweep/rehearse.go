@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
@@ -35,6 +36,7 @@ func (p *plan) rehearse(ctx context.Context, jobs []planned) error {
 	if err != nil {
 		return err
 	}
+	defer interrupt.Hold(nil).Release() // a signal goes on to the job that is tried
 	tried := 0
 	var failed []string
 	for _, j := range jobs {

@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -94,6 +95,7 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 			return err
 		}
 	}
+	defer interrupt.Hold(nil).Release()
 	if err := l.SetSweep(s); err != nil {
 		return err
 	}

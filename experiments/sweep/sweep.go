@@ -18,6 +18,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -54,6 +55,7 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 	if p.rehearses() {
 		return p.rehearse(ctx, jobs)
 	}
+	defer interrupt.Hold(nil).Release() // planning is done; what is written now is written whole
 	f, err := claimSweep(p.dir)
 	if err != nil {
 		return err

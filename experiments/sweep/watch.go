@@ -2,7 +2,6 @@ package sweep
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -23,8 +22,8 @@ import (
 const watchEvery = time.Second
 
 // Watch shows a run or a sweep until it ends: on a terminal a picture that is drawn again in place, elsewhere a picture
-// whenever it has changed. It reads and writes nothing.
-func Watch(ctx context.Context, dir string) error {
+// whenever it has changed. It reads and writes nothing, and a signal ends it.
+func Watch(dir string) error {
 	if err := checkStatus(dir); err != nil {
 		return err
 	}
@@ -46,11 +45,7 @@ func Watch(ctx context.Context, dir string) error {
 		if ended {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return nil // whoever watched has seen enough; the run goes on
-		case <-time.After(watchEvery):
-		}
+		time.Sleep(watchEvery)
 	}
 }
 

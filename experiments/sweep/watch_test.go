@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"context"
 	"math"
 	"os"
 	"path/filepath"
@@ -76,7 +75,7 @@ func TestWatcher(t *testing.T) {
 		`"message":"the KL is high","value":1,"limit":0.5}`+"\n")
 	write("system.jsonl", `{"time":1,"phase":"grpo","global_step":7,"memory_bytes":1048576,"memory_peak_bytes":2097152}`+"\n")
 	see("step 7", "loss         ▁▁ 0.5000", "memory 1 MiB, peak 2 MiB\n", "warning: the KL is high")
-	if err := Watch(context.Background(), dir); err != nil {
+	if err := Watch(dir); err != nil {
 		t.Error(err)
 	}
 	write("metrics.jsonl", "{broken}\n")

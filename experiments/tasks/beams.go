@@ -50,6 +50,7 @@ func beams(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	j.Begun = true
+	j.Holder.Heed()
 	if err := b.run(ctx); err != nil {
 		return err
 	}

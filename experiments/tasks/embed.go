@@ -50,6 +50,7 @@ func embed(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	j.Begun = true
+	j.Holder.Heed()
 	if e.upToDate() {
 		stdout.Printf("embeddings: %s is there already, by the same encoder from the same records\n", e.out)
 		return nil

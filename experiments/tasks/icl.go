@@ -62,6 +62,7 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	j.Begun = true
+	j.Holder.Heed()
 	answers, err := l.all(ctx)
 	if err != nil {
 		return err

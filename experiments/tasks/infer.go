@@ -84,6 +84,7 @@ func infer(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	j.Begun = true
+	j.Holder.Heed()
 	c.tell = newPace(j, scorer, "infer", c.prompts()).tell
 	chosen, err := c.choose(ctx)
 	if err == nil {

@@ -51,6 +51,7 @@ func predict(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	j.Begun = true
+	j.Holder.Heed()
 	path := option.Or(j.Config.Predict.Out, filepath.Join(j.Dir, "predictions.jsonl"))
 	if err := PrepareOut("predict.out", path, nil); err != nil {
 		return err

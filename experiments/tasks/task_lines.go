@@ -83,6 +83,7 @@ func (t *textTask) lines(ctx context.Context) error {
 		return err
 	}
 	t.job.Begun = true
+	t.job.Holder.Heed()
 	out, err := atomicfile.Create(t.out)
 	if err != nil {
 		return err

@@ -64,6 +64,7 @@ func train(ctx context.Context, j *job.Job) error {
 			return err
 		}
 	}
+	j.Holder.Heed()
 	result, err := phases.Run(ctx, plan, env, j.Saved)
 	logPeak(j)
 	if _, ok := errors.AsType[*phases.MetricError](err); ok { // the initial policy has shown it

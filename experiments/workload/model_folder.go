@@ -11,6 +11,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/interrupt"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -109,11 +110,11 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 		return 0, err
 	}
 	defer model.Free()
-	tmp, err := os.MkdirTemp(filepath.Dir(out), ".export.tmp*") // complete or absent
+	tmp, remove, err := interrupt.Folder(filepath.Dir(out), ".export.tmp*") // complete or absent
 	if err != nil {
 		return 0, fmt.Errorf("--out=%s: %w", out, err)
 	}
-	defer os.RemoveAll(tmp)
+	defer remove()
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return 0, err
 	}
@@ -188,11 +189,11 @@ func modelOf(j *job.Job, kind, path string) (string, error) {
 			cmp.Or(of, "pointer"), kind)
 	}
 	if j.Config.DryRun { // leaves nothing behind
-		tmp, err := os.MkdirTemp("", "fulcrum-model")
+		tmp, remove, err := interrupt.Folder("", "fulcrum-model")
 		if err != nil {
 			return "", err
 		}
-		j.AtEnd(removed(tmp))
+		j.AtEnd(removed(remove))
 		out = filepath.Join(tmp, runfolder.ModelFolder)
 	}
 	if _, err := writeModel(kind, checkpoint, out, "hf", "", ""); err != nil {
@@ -201,10 +202,13 @@ func modelOf(j *job.Job, kind, path string) (string, error) {
 	return out, nil
 }
 
-// removed is a folder that goes when it is closed.
-type removed string
+// removed is a temporary folder that goes when it is closed.
+type removed func()
 
-func (dir removed) Close() error { return os.RemoveAll(string(dir)) }
+func (remove removed) Close() error {
+	remove()
+	return nil
+}
 
 // isModel reports whether a folder has weights: that of a run from scratch has none.
 func isModel(dir string) bool {

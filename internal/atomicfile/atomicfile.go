@@ -12,13 +12,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"syscall"
+
+	"fulcrum/internal/interrupt"
 )
 
 // File is a file under construction. It becomes visible under its name at Commit.
 type File struct {
 	*os.File
-	path string
-	done bool
+	path   string
+	done   bool
+	forget func() // of a signal that ends the process
 }
 
 // NotRegularError says that a path is something that must not be replaced by a file: a folder, a device, a pipe.
@@ -61,16 +64,23 @@ func Create(path string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot write: %w", err)
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp*")
+	var f *os.File
+	_, forget, err := interrupt.Temporary(func() (string, error) {
+		f, err = os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".tmp*")
+		if err != nil {
+			return "", err
+		}
+		return f.Name(), nil
+	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", path, err)
 	}
+	file := &File{File: f, path: path, forget: forget}
 	if err := f.Chmod(0o644); err != nil {
-		f.Close()
-		os.Remove(f.Name())
+		file.Abort()
 		return nil, fmt.Errorf("cannot write %s: %w", path, err)
 	}
-	return &File{File: f, path: path}, nil
+	return file, nil
 }
 
 // Commit makes the content durable and visible. On error the old file stays as it was.
@@ -79,6 +89,7 @@ func (f *File) Commit() error {
 		return nil
 	}
 	f.done = true
+	defer f.forget()
 	err := f.Sync()
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -101,6 +112,7 @@ func (f *File) Abort() {
 	f.done = true
 	f.Close()
 	os.Remove(f.Name())
+	f.forget()
 }
 
 // Write replaces path with data. A full disk leaves the old file and returns an error naming path.

@@ -215,12 +215,13 @@ func wholeThen(t *testing.T, dir string, args func(string) []string) (k *killing
 }
 
 // TestICLLoopServedKills counts at the model, a stand-in of a server: of a loop that is killed at twenty moments nothing is requested
-// again but what was under way when it was killed.
+// again but what was under way when it was killed, and what the server is checked by: the same sample and edges of beams in every life,
+// but for some of the sample that depend on the order of answers.
 func TestICLLoopServedKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes minutes: make test-long")
 	}
-	const concurrency = 4
+	const concurrency, sample = 4, 4
 	stand := lvlmtest.Start(t, &lvlmtest.Server{Kind: "vllm", Model: lvlmtest.Toy{}, Wait: 5 * time.Millisecond})
 	var mu sync.Mutex
 	requests := map[string]int{}
@@ -242,13 +243,13 @@ func TestICLLoopServedKills(t *testing.T) {
 	}
 	k, whole, took := wholeThen(t, dir, args)
 	asking := []string{"beams", "image_2shot", "random_0_2shot", "oracle_2shot", "placebo_rce_grpo_0_2shot"}
-	undisturbed, probes := requests, 0 // each process asks the probes
+	undisturbed, probes := requests, 0 // each process asks the probes, and checks the server
 	for _, n := range undisturbed {
 		if n > 1 {
 			probes++
 		}
 	}
-	if probes > 20 || len(undisturbed) < 500 {
+	if probes > len(undisturbed)/2 || len(undisturbed) < 500 {
 		t.Fatalf("undisturbed: %d prompts, %d of them requested again", len(undisturbed), probes)
 	}
 	again, kills, files := 0, 0, 0
@@ -268,9 +269,10 @@ func TestICLLoopServedKills(t *testing.T) {
 			}
 		}
 	}
-	if again > kills*concurrency {
-		t.Errorf("%d requests were made again, want at most the %d under way at each of %d kills", again, concurrency, kills)
+	if again > kills*(concurrency+sample) {
+		t.Errorf("%d requests were made again, want at most the %d under way and %d of the sample at each of %d kills", again, concurrency,
+			sample, kills)
 	}
-	t.Logf("%d prompts and %d probes undisturbed; %d lives, kills by stage %v; %d requests made again, at most %d were under way; %d files "+
+	t.Logf("%d prompts and %d asked twice undisturbed; %d lives, kills by stage %v; %d requests made again, at most %d under way; %d files "+
 		"equal", len(undisturbed)-probes, probes, k.lives, k.hit, again, kills*concurrency, files)
 }

@@ -45,7 +45,7 @@ func TestICLLoopThroughServers(t *testing.T) {
 	root, work := published(t, train, val), t.TempDir()
 	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	model := icltest.Open(t, weights)
-	answers := map[string][]string{}
+	answers, here := map[string][]string{}, 0
 	for i, kind := range kinds {
 		dir := filepath.Join(work, kind)
 		args := []string{"exp=icl_loop", "hydra.run.dir=" + dir, "threads=1", "data=vqa", "data.root=" + root, "lvlm.path=" + weights,
@@ -78,6 +78,14 @@ func TestICLLoopThroughServers(t *testing.T) {
 		if log := read(t, filepath.Join(dir, "run.log")); kind != "sglang" &&
 			(strings.Contains(log, "embed: done in") != (i == 0) || strings.Contains(log, "embed: done before") != (i > 0)) {
 			t.Errorf("%s: the embeddings are made by the first of them, once:\n%s", kind, log)
+		}
+		logs, err := filepath.Glob(filepath.Join(work, "stages", "beams-*", "run.log"))
+		before := here
+		for here = 0; len(logs) > 0; logs = logs[1:] {
+			here += strings.Count(read(t, logs[0]), "10 prompts were scored by the model in lvlm.path too")
+		}
+		if err != nil || (here == before+1) != (kind != "local") {
+			t.Errorf("%s: %d searches had prompts scored by the model's folder too, want one a server; %v", kind, here, err)
 		}
 		var first struct{ Folders []string }
 		line, _, _ := strings.Cut(read(t, filepath.Join(dir, "selections.jsonl")), "\n")

@@ -100,6 +100,11 @@ func (s *Search) Beams(ctx context.Context, query int, pool []int32) (best, comp
 		}
 		slices.SortStableFunc(grown, func(a, b Beam) int { return cmp.Compare(b.Score, a.Score) })
 		beams, compared = grown[:min(s.Width, len(grown))], grown
+		if len(grown) > s.Width {
+			if err := Doubt(s.Scorer, s.prompts(query, answers, grown[s.Width-1:s.Width+1])); err != nil {
+				return nil, nil, err
+			}
+		}
 	}
 	return beams, compared, nil
 }
@@ -112,9 +117,18 @@ func (s *Search) with(rows []int32, c int32) []int32 {
 	return append(slices.Clone(rows), c)
 }
 
-// judge fills the scores of beams; beam i was grown out of before[from[i]].
-func (s *Search) judge(ctx context.Context, query int, answers []string, beams []Beam, from []int, before []Beam) error {
-	r := s.Records[query]
+// Doubt has a server asked again for the prompts that a choice hangs on: those of the last that was kept and of the first that was not.
+func Doubt(scorer lvlm.Scorer, prompts []lvlm.Prompt) error {
+	if s, ok := scorer.(interface {
+		Doubt(prompts []lvlm.Prompt) error
+	}); ok {
+		return s.Doubt(prompts)
+	}
+	return nil
+}
+
+// prompts returns what is asked about beams, for each of them one prompt an answer.
+func (s *Search) prompts(query int, answers []string, beams []Beam) []lvlm.Prompt {
 	prompts := make([]lvlm.Prompt, 0, len(beams)*len(answers))
 	for _, b := range beams {
 		p := Prompt(s.Records, query, b.Rows, vqa.Majority)
@@ -123,6 +137,12 @@ func (s *Search) judge(ctx context.Context, query int, answers []string, beams [
 			prompts = append(prompts, p)
 		}
 	}
+	return prompts
+}
+
+// judge fills the scores of beams; beam i was grown out of before[from[i]].
+func (s *Search) judge(ctx context.Context, query int, answers []string, beams []Beam, from []int, before []Beam) error {
+	r, prompts := s.Records[query], s.prompts(query, answers, beams)
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {

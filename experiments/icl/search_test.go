@@ -204,3 +204,38 @@ func TestFilesRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// doubter writes down what it is to ask a server again for.
+type doubter struct {
+	toy
+	doubted []lvlm.Prompt
+}
+
+func (d *doubter) Doubt(prompts []lvlm.Prompt) error {
+	d.doubted = append(d.doubted, prompts...)
+	return nil
+}
+
+// At each step the last candidate that goes on and the first that does not are asked for again, with every answer that is scored.
+func TestEdgesAreDoubted(t *testing.T) {
+	for _, answer := range []string{"majority", "best"} {
+		d := &doubter{}
+		s := &Search{Scorer: d, Records: toyRecords(20), BeamsOptions: job.BeamsOptions{Score: "infoscore", Order: "left", Answer: answer,
+			Shots: 2, Width: 3}}
+		pool := []int32{3, 4, 5, 6, 7, 8}
+		_, compared, err := s.Beams(t.Context(), 0, pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := s.answers(s.Records[0])
+		want := s.prompts(0, answers, compared[2:4])
+		if n := len(answers); len(d.doubted) != 4*n || fmt.Sprint(d.doubted[2*n:]) != fmt.Sprint(want) || len(d.doubted[0].Shots) != 1 {
+			t.Errorf("%s: %d prompts are doubted: %v, want %v at last", answer, len(d.doubted), d.doubted, want)
+		}
+		wide := &doubter{}
+		s.Scorer, s.Width = wide, 40 // all go on
+		if _, _, err := s.Beams(t.Context(), 0, pool); err != nil || wide.doubted != nil {
+			t.Errorf("%d prompts are doubted where nothing is dropped, %v", len(wide.doubted), err)
+		}
+	}
+}

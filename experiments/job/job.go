@@ -1,6 +1,7 @@
 package job
 
 import (
+	"context"
 	"io"
 	"strings"
 	"time"
@@ -31,9 +32,10 @@ type Job struct {
 	Begun   bool   // the first row, or answer, may be written from now on
 	Fresh   string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	Outcome
-	Holder   *interrupt.Holder // heeds the context from when the task ends by itself; nil: of no process
-	closers  []io.Closer       // at the end of the task
-	measured time.Time         // when system.jsonl got its last line
+	Holder   *interrupt.Holder                 // heeds the context from when the task ends by itself; nil: of no process
+	closers  []io.Closer                       // at the end of the task
+	vouched  []func(ctx context.Context) error // before the results of training count
+	measured time.Time                         // when system.jsonl got its last line
 }
 
 // Outcome is what a task leaves for summary.json.
@@ -82,6 +84,19 @@ func (j *Job) Overridden(key string) bool {
 		}
 	}
 	return false
+}
+
+// BeforeResults has f called when training has ended, before its results count.
+func (j *Job) BeforeResults(f func(ctx context.Context) error) { j.vouched = append(j.vouched, f) }
+
+// Vouched says whether what the results rest on holds.
+func (j *Job) Vouched(ctx context.Context) error {
+	for _, f := range j.vouched {
+		if err := f(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // AtEnd closes c when the task has ended.

@@ -54,7 +54,7 @@ func beams(ctx context.Context, j *job.Job) error {
 	if err := b.run(ctx); err != nil {
 		return err
 	}
-	if err := settle(ctx, j, b.scorer); err != nil {
+	if err := b.scorer.Vouch(ctx, j); err != nil {
 		return err
 	}
 	return b.write()

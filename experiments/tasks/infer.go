@@ -97,7 +97,7 @@ func infer(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := settle(ctx, j, scorer); err != nil {
+	if err := scorer.Vouch(ctx, j); err != nil {
 		return err
 	}
 	counts := scorer.Counts()
@@ -341,6 +341,11 @@ func (c *chooser) likeliest(ctx context.Context, q int, pool []int) ([]int32, er
 	mean := func(k int) float64 { return stat.Mean(scores[k].LogProbs) }
 	order := stat.Indices(len(pool))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(mean(b), mean(a)) })
+	if c.Shots > 0 && c.Shots < len(order) {
+		if err := icl.Doubt(c.scorer, []lvlm.Prompt{prompts[order[c.Shots-1]], prompts[order[c.Shots]]}); err != nil {
+			return nil, err
+		}
+	}
 	var out []int32
 	for _, k := range slices.Backward(order[:c.Shots]) {
 		out = append(out, int32(pool[k]))

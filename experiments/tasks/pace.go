@@ -70,15 +70,3 @@ func (p *pace) tell(what string, last bool) {
 	}
 	p.job.Logf("%s", line)
 }
-
-// settle asks a server again for what is still to be asked twice, and counts that in the record, before results are written.
-func settle(ctx context.Context, j *job.Job, scorer *workload.Scorer) error {
-	err := scorer.Settle(ctx)
-	if c := scorer.Counts(); c.Again > 0 {
-		j.Data.Counts["asked_again"], j.Data.Counts["differing_again"] = int(c.Again), int(c.Strayed)
-		if c.Strayed > 0 {
-			j.Log.Warnf("lvlm: %d of %d prompts that were asked again had another score", c.Strayed, c.Again)
-		}
-	}
-	return err
-}

@@ -70,6 +70,9 @@ func train(ctx context.Context, j *job.Job) error {
 	if _, ok := errors.AsType[*phases.MetricError](err); ok { // the initial policy has shown it
 		return usage.Errorf("%v", err)
 	}
+	if err == nil {
+		err = j.Vouched(ctx)
+	}
 	if err != nil {
 		return err
 	}

@@ -32,10 +32,13 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 		if o.Path == nil {
 			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
 		}
+		if o.Backend != "local" && !slices.ContainsFunc(filesOf(*o.Path), func(f string) bool { return filepath.Ext(f) == ".safetensors" }) {
+			return nil, fmt.Errorf("lvlm.path=%s has no weights", *o.Path) // but the tokens to compare a server's with
+		}
 		local, err := openLocal(j, "lvlm.path", *o.Path, icl.LocalOptions{Template: o.Template, ImageSize: o.ImageSize,
 			MaxNewTokens: o.MaxNewTokens, CacheMiB: o.CacheMiB})
-		if err != nil {
-			return nil, err
+		if err != nil || o.Backend != "local" {
+			return local, err
 		}
 		out.Tokens = local.Tokens
 		if !o.Images {
@@ -52,6 +55,22 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 	out.Stored = stored
 	j.AtEnd(stored)
 	return out, nil
+}
+
+// Vouch asks a server again for what has not been asked again yet, counts that in the record, and lets the store take what the server
+// said: before results are written.
+func (s *Scorer) Vouch(ctx context.Context, j *job.Job) error {
+	note, err := s.Settle(ctx)
+	if note != "" {
+		j.Logf("lvlm: %s", note)
+	}
+	if c := s.Counts(); c.Again > 0 && j.Data.Counts != nil {
+		j.Data.Counts["asked_again"], j.Data.Counts["differing_again"] = int(c.Again), int(c.Strayed)
+		if c.Strayed > 0 && err == nil {
+			j.Log.Warnf("lvlm: %d of %d prompts that were asked again had another answer", c.Strayed, c.Again)
+		}
+	}
+	return err
 }
 
 // openLocal opens the vision-language model of a folder, or of a run of policy=qwen2_5_vl, to score and to answer: nothing of it

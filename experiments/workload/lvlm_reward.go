@@ -36,6 +36,7 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 	if err != nil {
 		return nil, err
 	}
+	j.BeforeResults(func(ctx context.Context) error { return model.Vouch(ctx, j) })
 	s := &icl.Search{Scorer: model, Records: set.Records, BeamsOptions: job.BeamsOptions{Score: *score}}
 	if *score == "cider" {
 		s.Captions = icl.References(set.Records)

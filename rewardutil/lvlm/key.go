@@ -90,14 +90,19 @@ func unpack(b []byte) (Likelihood, error) {
 	return l, nil
 }
 
+// leastLogProb is less than a softmax over a vocabulary hardly gives: the logits of language models lie within some dozens of each
+// other, and servers write -9999 or the like for a token that was never to come.
+const leastLogProb = -1000
+
 // check refuses what is no likelihood, before it is stored.
-func (l Likelihood) check(p Prompt) error {
+func (l Likelihood) check() error {
 	if len(l.Tokens) == 0 || len(l.Tokens) != len(l.LogProbs) {
-		return fmt.Errorf("query %d: %d tokens with %d log-probabilities", p.Query.ID, len(l.Tokens), len(l.LogProbs))
+		return fmt.Errorf("%d tokens with %d log-probabilities", len(l.Tokens), len(l.LogProbs))
 	}
 	for i, v := range l.LogProbs {
-		if !(v <= 1e-3) || math.IsInf(v, -1) { // half precision rounds log 1 to a little more than 0
-			return fmt.Errorf("query %d: log-probability %v of token %d: want a number of at most 0", p.Query.ID, v, l.Tokens[i])
+		if !(v <= 1e-3 && v >= leastLogProb) { // half precision rounds log 1 to a little more than 0
+			return lie{fmt.Errorf("log-probability %v of token %d: want a number between %d and 0, as a softmax gives them", v, l.Tokens[i],
+				leastLogProb)}
 		}
 	}
 	return nil

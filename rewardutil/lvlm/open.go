@@ -10,7 +10,7 @@ import (
 
 // Open returns the scorer of the options with their store before it. A server is probed first, and refused when it cannot
 // score. local opens the model of this process; its Score and Answer get at most Options.Batch prompts at a time, from one
-// goroutine at a time.
+// goroutine at a time. Beside a server it opens lvlm.path, to score a few prompts at the end of the job.
 func Open(ctx context.Context, opt Options, local func() (Scorer, error)) (*Stored, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
@@ -41,6 +41,9 @@ func open(ctx context.Context, opt Options, local func() (Scorer, error), kept *
 	stored, err := newStored(server, kept, opt, 1, opt.Concurrency)
 	if err == nil {
 		stored.Notes, stored.recheck.server = server.notes, server
+		if opt.Path != nil {
+			stored.recheck.local = local
+		}
 		err = stored.recognise(server.known)
 	}
 	return stored, err
@@ -57,7 +60,7 @@ func (s *Stored) recognise(now Likelihood) error {
 	}
 	packed, ok, err := s.store.Get(key)
 	if err != nil || !ok {
-		return errors.Join(err, s.store.Put(key, now.pack()))
+		return errors.Join(err, s.keep(key, now.pack()))
 	}
 	before, err := unpack(packed)
 	if err != nil {

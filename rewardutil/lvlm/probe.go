@@ -157,7 +157,7 @@ func (s *server) probeScore(ctx context.Context, p Prompt) (Likelihood, echo, er
 	}
 	l, err := s.likelihood(p, e)
 	if err == nil {
-		err = l.check(p)
+		err = l.check()
 	}
 	return l, e, err
 }
@@ -260,10 +260,28 @@ func (s *server) lengths(ctx context.Context, base Prompt) error {
 	return nil
 }
 
+const top = 20 // of the likeliest tokens that are asked for: as many as vLLM gives unless it is told otherwise
+
+// certain looks at a first token that a server scores as certain: an honest one takes it itself when it answers. Later tokens of an
+// answer are certain every so often, as the second half of a word is, and first ones hardly ever.
+func (s *server) certain(ctx context.Context, p Prompt, l Likelihood, e echo) error {
+	const sure = -1e-5 // nats: float32 rounds the logarithm of what is nearer to 1
+	if l.LogProbs[0] < sure {
+		return nil
+	}
+	own, err := s.answer(ctx, p, top)
+	if err != nil || len(own.tokens) == 0 { // it may tell no log-probabilities of its answers
+		return err
+	}
+	if err := own.tokens[0].allows(l, e.tokens[len(e.tokens)-len(l.Tokens)]); err != nil {
+		return lie{fmt.Errorf("the answer %q: %w", p.Query.Answer, err)}
+	}
+	return nil
+}
+
 // agrees compares scores with what the server says when it answers the same prompts itself, until a token of an answer of its
 // own could be compared.
 func (s *server) agrees(ctx context.Context, asked []probed) error {
-	const top = 20 // as many as vLLM gives unless it is told otherwise
 	for _, a := range asked {
 		own, err := s.answer(ctx, a.p, top)
 		if err != nil {
@@ -334,16 +352,28 @@ func (t told) is(other told) bool {
 	return t.text == other.text
 }
 
+// fullMass is what probabilities of different tokens sum to at most, rounded in half precision.
+const fullMass = 1.02
+
+// mass is the probability of a token and of the likeliest at its place.
+func (t told) mass() float64 {
+	sum, own := 0.0, t.logProb != nil
+	for _, other := range t.top {
+		if other.logProb != nil {
+			sum += math.Exp(*other.logProb)
+			own = own && !other.is(t)
+		}
+	}
+	if own {
+		sum += math.Exp(*t.logProb)
+	}
+	return sum
+}
+
 // check refuses log-probabilities that are none: the probabilities of a few tokens sum to more than 1.
 func (g greedy) check() error {
 	for i, t := range g.tokens {
-		sum := 0.0
-		for _, other := range t.top {
-			if other.logProb != nil {
-				sum += math.Exp(*other.logProb)
-			}
-		}
-		if sum > 1.02 {
+		if sum := t.mass(); sum > fullMass {
 			return fmt.Errorf("the probabilities of %d tokens at place %d of its answer sum to %.3f: its logarithms are not to base e", len(t.top),
 				i+1, sum)
 		}

@@ -176,7 +176,13 @@ func readEntry(raw json.RawMessage, id int) (t told, own bool, err error) {
 	var entry promptEntry
 	err = jsonwords.Unmarshal(raw, &entry)
 	found, own := entry[id]
-	return told{id: id, text: found.Text, logProb: found.LogProb}, own, err
+	t = told{id: id, text: found.Text, logProb: found.LogProb}
+	for other, f := range entry {
+		if other != id {
+			t.top = append(t.top, told{id: other, text: f.Text, logProb: f.LogProb})
+		}
+	}
+	return t, own, err
 }
 
 func (s vllm) answered(reply []byte) (greedy, error) {

@@ -25,6 +25,7 @@ type server struct {
 	pictures  pictures
 	throttle  *throttle
 	retries   int // none while the server is probed
+	backoff   time.Duration
 
 	model  string
 	served []string // names of models
@@ -51,7 +52,8 @@ func dial(ctx context.Context, opt Options) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lvlm.%w", err)
 	}
-	s := &server{opt: opt, client: client, pictures: pictures{size: opt.ImageSize}, throttle: newThrottle(opt.Concurrency)}
+	s := &server{opt: opt, client: client, pictures: pictures{size: opt.ImageSize}, throttle: newThrottle(opt.Concurrency),
+		backoff: time.Second}
 	s.protocol = map[string]protocol{"vllm": vllm{s}, "sglang": sglang{s}, "completions": completions{s}}[opt.Backend]
 	if s.rendering, err = openRendering(opt, fallback(opt.Backend)); err != nil {
 		return nil, err
@@ -136,6 +138,12 @@ func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 		e, err := s.score(ctx, p)
 		if err == nil {
 			out[i], err = s.likelihood(p, e)
+		}
+		if err == nil {
+			err = out[i].check()
+		}
+		if err == nil {
+			err = s.certain(ctx, p, out[i], e)
 		}
 		if err != nil {
 			return nil, s.named(fmt.Errorf("query %d: %w", p.Query.ID, err))
@@ -223,6 +231,9 @@ func (s *server) post(ctx context.Context, path string, body any) (said []byte, 
 	patience.Turn = s.throttle.enter
 	err = webapi.Retry(ctx, patience, func(ctx context.Context) error {
 		said, err = s.client.Do(ctx, http.MethodPost, path, data)
+		if err == nil && !json.Valid(said) { // cut on its way: the next one may be whole
+			err = fmt.Errorf("its answer of %d bytes is no JSON, or not all of it: …%q", len(said), said[max(0, len(said)-40):])
+		}
 		var status *webapi.StatusError
 		s.throttle.exit(errors.As(err, &status) && (status.Code == http.StatusTooManyRequests || status.Code == http.StatusServiceUnavailable))
 		return err
@@ -231,7 +242,7 @@ func (s *server) post(ctx context.Context, path string, body any) (said []byte, 
 }
 
 func (s *server) patience() webapi.Patience {
-	return webapi.Patience{Timeout: time.Duration(s.opt.Timeout * float64(time.Second)), Retries: s.retries, Backoff: time.Second,
+	return webapi.Patience{Timeout: time.Duration(s.opt.Timeout * float64(time.Second)), Retries: s.retries, Backoff: s.backoff,
 		What: "no answer"}
 }
 

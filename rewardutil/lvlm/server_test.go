@@ -265,6 +265,7 @@ func TestBadPrompts(t *testing.T) {
 			t.Errorf("%s: an answer longer than the context: %v", kind, err)
 		}
 		stand.Forget()
+		scorer.recheck.enough = 0 // to check the server
 		if _, err := scorer.Score(t.Context(), asked[:17]); err != nil || len(stand.Asked()) != 0 {
 			t.Errorf("%s: asked again: %d, %v", kind, len(stand.Asked()), err)
 		}
@@ -287,6 +288,7 @@ func TestBackPressure(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer scorer.Close()
+	scorer.recheck.enough = 0
 	stand.Forget()
 	stand.Refuse = func(n int) (int, http.Header) {
 		if n > 8 && n <= 16 {

@@ -17,7 +17,8 @@ import (
 )
 
 // Stored is a scorer that asks nothing twice: not what its store holds, nor what is being asked at this moment. Whatever was
-// answered is in the store before it is returned, also when the rest of a call fails. It is safe for concurrent use.
+// answered is in the store before it is returned, also when the rest of a call fails; what a server said is held back there until
+// Settle vouches for it. It is safe for concurrent use.
 type Stored struct {
 	Notes []string // what a log should say of the model's opening
 
@@ -41,7 +42,7 @@ type Stored struct {
 type Counts struct {
 	Asked   int64 // prompts that the model was asked
 	Known   int64 // prompts that the store, or another question at the same moment, answered
-	Again   int64 // scores that a server was asked for once more
+	Again   int64 // answers that a server was asked for once more
 	Strayed int64 // of them, those that were not the same
 }
 
@@ -50,7 +51,8 @@ func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int
 	id, err := json.Marshal(scorer.Identity().key())
 	return &Stored{scorer: scorer, store: kept, length: opt.MaxNewTokens, batch: batch, images: opt.Images,
 		workers:  make(chan struct{}, workers),
-		identity: sha256.Sum256(id), flying: map[store.Key]*flight{}}, err
+		identity: sha256.Sum256(id), flying: map[store.Key]*flight{},
+		recheck: recheck{enough: leastAgain, least: map[bool][]question{}, noted: map[store.Key]bool{}}}, err
 }
 
 // Identity returns the scorer's.
@@ -58,7 +60,10 @@ func (s *Stored) Identity() Identity { return s.scorer.Identity() }
 
 // Counts returns what was asked and what was known so far.
 func (s *Stored) Counts() Counts {
-	return Counts{s.asked.Load(), s.known.Load(), s.recheck.again.Load(), s.recheck.strayed.Load()}
+	r := &s.recheck
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return Counts{s.asked.Load(), s.known.Load(), int64(r.scores + r.replies), int64(r.strayed + r.others)}
 }
 
 // Close closes the scorer and the store.
@@ -77,23 +82,7 @@ func (s *Stored) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, err
 			return nil, fmt.Errorf("prompt %d, query %d: it has no answer to score", i+1, p.Query.ID)
 		}
 	}
-	packed, err := s.ask(ctx, "score", prompts, func(ctx context.Context, batch []Prompt) ([][]byte, error) {
-		scores, err := s.scorer.Score(ctx, batch)
-		var values [][]byte
-		for i := 0; i < len(scores) && err == nil; i++ {
-			if err = scores[i].check(batch[min(i, len(batch)-1)]); err == nil {
-				values = append(values, scores[i].pack())
-			}
-		}
-		if err == nil {
-			err = s.note(batch, scores)
-		}
-		return values, err
-	})
-	const enough = 8 // so that other prompts were asked between
-	if err == nil {
-		err = s.again(ctx, enough)
-	}
+	packed, err := s.ask(ctx, true, prompts)
 	out := make([]Likelihood, len(packed))
 	for i := 0; i < len(packed) && err == nil; i++ {
 		out[i], err = unpack(packed[i])
@@ -110,24 +99,53 @@ func (s *Stored) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) 
 	for i := range open {
 		open[i].Query.Answer = ""
 	}
-	packed, err := s.ask(ctx, fmt.Sprintf("answer %d", s.length), open, func(ctx context.Context, batch []Prompt) ([][]byte, error) {
-		answers, err := s.scorer.Answer(ctx, batch)
-		values := list.Map(answers, func(a Reply) []byte { return fmt.Appendf(nil, "%s\x00%d", a.Text, a.Tokens) })
-		return values, err
-	})
+	packed, err := s.ask(ctx, false, open)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Reply, len(packed))
-	for i, v := range packed {
-		out[i].Text = string(v)
-		if at := bytes.LastIndexByte(v, 0); at >= 0 {
-			if n, err := strconv.Atoi(string(v[at+1:])); err == nil {
-				out[i] = Reply{string(v[:at]), n}
-			}
+	return list.Map(packed, readReply), nil
+}
+
+// name is what a store's key begins with: scores and greedy answers of some length are different questions.
+func (s *Stored) name(score bool) string {
+	if score {
+		return "score"
+	}
+	return fmt.Sprintf("answer %d", s.length)
+}
+
+// said asks the model, and returns what the store keeps of its answers.
+func (s *Stored) said(ctx context.Context, score bool, prompts []Prompt) (values [][]byte, err error) {
+	if !score {
+		answers, err := s.scorer.Answer(ctx, prompts)
+		return list.Map(answers, func(a Reply) []byte { return fmt.Appendf(nil, "%s\x00%d", a.Text, a.Tokens) }), err
+	}
+	scores, err := s.scorer.Score(ctx, prompts)
+	for i := 0; i < len(scores) && err == nil; i++ {
+		if err = scores[i].check(); err != nil {
+			return nil, fmt.Errorf("query %d: %w", prompts[min(i, len(prompts)-1)].Query.ID, err)
+		}
+		values = append(values, scores[i].pack())
+	}
+	return values, err
+}
+
+// readReply reads what the store keeps of a greedy answer.
+func readReply(v []byte) Reply {
+	if at := bytes.LastIndexByte(v, 0); at >= 0 {
+		if n, err := strconv.Atoi(string(v[at+1:])); err == nil {
+			return Reply{string(v[:at]), n}
 		}
 	}
-	return out, nil
+	return Reply{Text: string(v)}
+}
+
+// seen returns the prompts as the model reads them.
+func (s *Stored) seen(prompts []Prompt) []Prompt {
+	if s.images {
+		return prompts
+	}
+	return list.Map(prompts, Prompt.WithoutImages)
 }
 
 // flight is a question that the model is being asked.
@@ -137,19 +155,28 @@ type flight struct {
 }
 
 // ask answers prompts from the store, or from the same question under way elsewhere in this process, or from the model. After
-// the first failure nothing new is asked; what is under way then is awaited and kept.
-func (s *Stored) ask(ctx context.Context, name string, prompts []Prompt,
-	model func(context.Context, []Prompt) ([][]byte, error)) ([][]byte, error) {
-	if !s.images {
-		prompts = slices.Clone(prompts)
-		for i, p := range prompts {
-			prompts[i] = p.WithoutImages()
-		}
+// the first failure nothing new is asked; what is under way then is awaited and kept. A server is asked again for some of it.
+func (s *Stored) ask(ctx context.Context, score bool, prompts []Prompt) ([][]byte, error) {
+	prompts = s.seen(prompts)
+	out, err := s.answers(ctx, score, prompts)
+	const enough = 8 // so that other prompts were asked between
+	if err == nil {
+		err = s.again(ctx, enough)
+	}
+	if err != nil {
+		return nil, s.refuse(err)
+	}
+	return out, nil
+}
+
+func (s *Stored) answers(ctx context.Context, score bool, prompts []Prompt) ([][]byte, error) {
+	if err := s.recheck.found(); err != nil {
+		return nil, err
 	}
 	keys := make([]store.Key, len(prompts))
 	for i, p := range prompts {
 		var err error
-		if keys[i], err = s.key(name, p); err != nil {
+		if keys[i], err = s.key(s.name(score), p); err != nil {
 			return nil, fmt.Errorf("prompt %d, query %d: %w", i+1, p.Query.ID, err)
 		}
 	}
@@ -161,7 +188,7 @@ func (s *Stored) ask(ctx context.Context, name string, prompts []Prompt,
 			return nil, err
 		}
 		asked += len(mine)
-		if err := s.work(ctx, mine, keys, prompts, values, model); err != nil {
+		if err := s.work(ctx, score, mine, keys, prompts, values); err != nil {
 			return nil, err
 		}
 		for key, f := range others {
@@ -177,6 +204,11 @@ func (s *Stored) ask(ctx context.Context, name string, prompts []Prompt,
 		if out, ok := inOrder(keys, values); ok {
 			s.asked.Add(int64(asked))
 			s.known.Add(int64(len(keys) - asked))
+			for i, key := range keys { // what nobody has vouched for yet
+				if s.store == nil || s.store.Held(key) {
+					s.recheck.note(question{key, score, prompts[i], out[i]})
+				}
+			}
 			return out, nil
 		}
 	}
@@ -252,8 +284,8 @@ func (s *Stored) recall(keys []store.Key, values map[store.Key][]byte) (missing 
 }
 
 // work asks the model for prompts[mine], in batches, and puts what it says into the store and into values.
-func (s *Stored) work(ctx context.Context, mine []int, keys []store.Key, prompts []Prompt, values map[store.Key][]byte,
-	model func(context.Context, []Prompt) ([][]byte, error)) error {
+func (s *Stored) work(ctx context.Context, score bool, mine []int, keys []store.Key, prompts []Prompt,
+	values map[store.Key][]byte) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -277,7 +309,7 @@ func (s *Stored) work(ctx context.Context, mine []int, keys []store.Key, prompts
 		}
 		wg.Go(func() {
 			defer func() { <-s.workers }()
-			said, err := s.put(ctx, batch, keys, prompts, model)
+			said, err := s.put(ctx, score, batch, keys, prompts)
 			s.land(batch, keys, said)
 			mu.Lock()
 			defer mu.Unlock()
@@ -294,20 +326,27 @@ func (s *Stored) work(ctx context.Context, mine []int, keys []store.Key, prompts
 }
 
 // put asks one batch and stores what the model says; no answers where anything failed.
-func (s *Stored) put(ctx context.Context, batch []int, keys []store.Key, prompts []Prompt,
-	model func(context.Context, []Prompt) ([][]byte, error)) ([][]byte, error) {
+func (s *Stored) put(ctx context.Context, score bool, batch []int, keys []store.Key, prompts []Prompt) ([][]byte, error) {
 	asked := list.Map(batch, func(j int) Prompt { return prompts[j] })
-	said, err := model(ctx, asked)
+	said, err := s.said(ctx, score, asked)
 	if err == nil && len(said) != len(batch) {
 		err = fmt.Errorf("%d answers to %d prompts", len(said), len(batch))
 	}
 	for i := 0; i < len(said) && err == nil && s.store != nil; i++ {
-		err = s.store.Put(keys[batch[i]], said[i])
+		err = s.keep(keys[batch[i]], said[i])
 	}
 	if err != nil {
 		return nil, err
 	}
 	return said, nil
+}
+
+// keep puts a value into the store; a server's is held back.
+func (s *Stored) keep(key store.Key, value []byte) error {
+	if s.recheck.server != nil {
+		return s.store.Hold(key, value)
+	}
+	return s.store.Put(key, value)
 }
 
 // land ends the flights of a batch, with what was said or, nil, in failure.

@@ -38,6 +38,10 @@ func (s *server) likelihood(p Prompt, e echo) (Likelihood, error) {
 		if t.logProb == nil {
 			return Likelihood{}, fmt.Errorf("token %d %q of the answer has no log-probability", t.id, t.text)
 		}
+		if sum := t.mass(); sum > fullMass {
+			return Likelihood{}, lie{fmt.Errorf("token %d %q of the answer has the log-probability %.4g, and with the likeliest at its place the "+
+				"probabilities sum to %.3f: no softmax gives that", t.id, t.text, *t.logProb, sum)}
+		}
 		l.Tokens, l.LogProbs = append(l.Tokens, t.id), append(l.LogProbs, *t.logProb)
 	}
 	return l, nil

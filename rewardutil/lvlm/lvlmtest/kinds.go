@@ -27,6 +27,12 @@ func Lies(kind string) []string {
 	return append(lies, "dropped images")
 }
 
+// Occasional returns what a stand-in can get wrong every so often: what a probe at rest may not see.
+func Occasional() []string {
+	return []string{"another request's numbers", "-1e30 now and then", "0.0 now and then", "a tenth of a nat of noise",
+		"another request's answers"}
+}
+
 // vllm is POST /v1/chat/completions.
 func (s *Server) vllm(r request) (any, error) {
 	text, urls, err := s.render(r)
@@ -48,7 +54,7 @@ func (s *Server) vllm(r request) (any, error) {
 	if !score && r.Repetition != 1 {
 		s.penalise()
 	}
-	ids, rows := s.generate(a, option.Or(r.MaxTokens, 16))
+	ids, rows := s.mixed(s.generate(a, option.Or(r.MaxTokens, 16)))
 	choice := map[string]any{"index": 0, "message": map[string]any{"role": "assistant", "content": s.text(ids)}, "finish_reason": "stop"}
 	reply := map[string]any{"object": "chat.completion", "model": s.name(), "choices": []any{choice}, "system_fingerprint": "fp_toy",
 		"usage": map[string]any{"prompt_tokens": len(a.ids), "completion_tokens": len(ids)}, "prompt_logprobs": nil}
@@ -230,7 +236,7 @@ func (s *Server) sglang(r request) (any, error) {
 	if !score && r.Sampling.Repetition != 1 {
 		s.penalise()
 	}
-	ids, rows := s.generate(a, r.Sampling.MaxNewTokens)
+	ids, rows := s.mixed(s.generate(a, r.Sampling.MaxNewTokens))
 	triple := func(logProb any, id int) []any {
 		if r.ReturnText {
 			return []any{logProb, id, s.Model.Text(id)}
@@ -286,7 +292,7 @@ func (s *Server) completions(r request) (any, error) {
 	if most == 0 {
 		most = 200 // as llama-cpp-python: no bound
 	}
-	ids, rows := s.generate(a, most)
+	ids, rows := s.mixed(s.generate(a, most))
 	if !r.Echo && s.Lie != "endless generation" {
 		for i := range ids {
 			if slices.Contains(r.Stop, s.Model.Text(ids[i])) {

@@ -13,6 +13,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,16 +25,17 @@ import (
 
 // Server is a stand-in. Requests are answered as the kind's documentation has them, unless Lie is set.
 type Server struct {
-	Kind     string // vllm, sglang or completions
-	Model    Model
-	Name     string        // of the model; "" = toy
-	Key      string        // that requests must bring; "" = none
-	Context  int           // tokens of the longest prompt; 0 = any
-	Teacher  bool          // chosen tokens can be scored (vllm)
-	Folded   bool          // prompt_token_ids has images unexpanded (vllm)
-	Wait     time.Duration // that each answer takes
-	Lie      string        // one of Lies; endless models, no models: its list of models never ends, or never begins
-	Drift    float64       // nats of cache-order effects; 0 = 0.5
+	Kind    string // vllm, sglang or completions
+	Model   Model
+	Name    string        // of the model; "" = toy
+	Key     string        // that requests must bring; "" = none
+	Context int           // tokens of the longest prompt; 0 = any
+	Teacher bool          // chosen tokens can be scored (vllm)
+	Folded  bool          // prompt_token_ids has images unexpanded (vllm)
+	Wait    time.Duration // that each answer takes
+	Lie     string        // one of Lies or Occasional, or the next three
+	// a truncated body: each seventh answer is cut; endless models, no models: its list of models never ends, or never begins
+	Drift    float64 // nats of cache-order effects; 0 = 0.5
 	Refuse   func(n int) (status int, header http.Header)
 	Template *chat.Template // vllm's; nil = Qwen2.5-VL's
 
@@ -44,6 +46,10 @@ type Server struct {
 	asked  map[string]int // scored prompts
 	tokens map[string]int // scored tokens of prompts, for lies that remember
 	n      int            // requests for scores and answers
+	said   int            // scores and answers under a lie
+	before []entry        // of the last scored prompt
+	other  []int          // last greedy answer
+	rows   [][]float64    // of it
 	active int
 	most   int // requests at one time
 }
@@ -120,7 +126,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(err)
 	}
 	switch {
-	case r.Method == http.MethodPost && s.Lie == "truncated JSON":
+	case r.Method == http.MethodPost && (s.Lie == "truncated JSON" || s.Lie == "a truncated body" && s.every(7)):
 		data = data[:len(data)*2/3]
 	case r.Method == http.MethodPost && s.Lie == "an endless answer", r.URL.Path == "/v1/models" && s.Lie == "endless models":
 		flush, _ := w.(http.Flusher)
@@ -326,7 +332,62 @@ func (s *Server) scores(a asking) []entry {
 		e.bestLog = row[e.best]
 		out = append(out, s.lie(e, a))
 	}
+	return s.occasional(out)
+}
+
+// every reports whether this is the n-th of the scores or answers under a lie.
+func (s *Server) every(n int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.said++
+	return s.said%n == 0
+}
+
+// occasional tells a lie about the tokens of a prompt every so often.
+func (s *Server) occasional(out []entry) []entry {
+	switch s.Lie {
+	case "another request's numbers": // in every tenth answer
+		lies := s.every(10)
+		s.mu.Lock()
+		own := slices.Clone(out)
+		for n := 1; lies && n <= min(len(out), len(s.before)); n++ {
+			e, of := &out[len(out)-n], s.before[len(s.before)-n]
+			e.logProb, e.best, e.bestLog = of.logProb, of.best, of.bestLog
+		}
+		s.before = own
+		s.mu.Unlock()
+	case "-1e30 now and then", "0.0 now and then":
+		if s.every(20) {
+			for i := range out {
+				out[i].logProb = map[bool]float64{true: -1e30}[s.Lie[0] == '-']
+			}
+		}
+	case "a tenth of a nat of noise":
+		s.every(1)
+		s.mu.Lock()
+		for i := range out {
+			u := float64(mix(uint64(s.said)<<32|uint64(i))>>11) / (1 << 53)
+			out[i].logProb = min(0, out[i].logProb+0.2*u-0.1)
+		}
+		s.mu.Unlock()
+	}
 	return out
+}
+
+// mixed answers with what the request before it was answered, every tenth time, where that is the lie.
+func (s *Server) mixed(ids []int, rows [][]float64) ([]int, [][]float64) {
+	if s.Lie != "another request's answers" || len(ids) < 2 { // one token is asked for with scores
+		return ids, rows
+	}
+	lies := s.every(10)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	other, of := s.other, s.rows
+	s.other, s.rows = ids, rows
+	if lies && other != nil {
+		return other, of
+	}
+	return ids, rows
 }
 
 // lie changes the log-probability of a token of the prompt.

@@ -29,7 +29,7 @@ func (s *Store) Compact() error {
 	}
 	var old []*segment
 	for _, seg := range s.segments {
-		if seg != s.own && (filelock.Take(seg.file) != nil || !stillThere(seg.file)) {
+		if seg.open || seg != s.own && (filelock.Take(seg.file) != nil || !stillThere(seg.file)) {
 			continue
 		}
 		if seg != s.own { // what its writer added before it went
@@ -49,7 +49,7 @@ func (s *Store) Compact() error {
 	if err := s.move(old, into); err != nil {
 		return fmt.Errorf("compact: %w", err)
 	}
-	s.own, s.end, s.damaged = into, into.read, 0
+	s.own, s.damaged = into, 0
 	for _, seg := range old { // still open: what is being read from it goes on
 		if err := os.Remove(filepath.Join(s.dir, seg.name)); err != nil {
 			return err
@@ -80,12 +80,11 @@ func (s *Store) move(old []*segment, into *segment) error {
 	}
 	var entries []entry
 	for k, place := range s.index {
-		if slices.Contains(old, s.segments[place>>placeBits]) {
+		if slices.Contains(old, s.of(place)) {
 			entries = append(entries, entry{k, place})
 		}
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.place, b.place) })
-	number := uint64(slices.Index(s.segments, into)) << placeBits
 	at := into.read
 	var buffer []byte
 	flush := func() error {
@@ -94,11 +93,11 @@ func (s *Store) move(old []*segment, into *segment) error {
 		return err
 	}
 	for i, e := range entries {
-		data, err := s.segments[e.place>>placeBits].record(int64(e.place & (1<<placeBits - 1)))
+		data, err := s.of(e.place).record(offset(e.place))
 		if err != nil {
 			return err
 		}
-		entries[i].place = number | uint64(at)
+		entries[i].place = s.place(into, at)
 		buffer = append(buffer, data...)
 		if at += int64(len(data)); len(buffer) > 1<<20 {
 			if err := flush(); err != nil {

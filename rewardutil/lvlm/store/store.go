@@ -8,6 +8,9 @@
 // The folder holds append-only segments. A process writes to one that nobody else writes to, under the kernel's lock, and
 // reads all of them; of a segment that another writes at this moment it reads as far as that is whole. In memory there is an
 // index alone: 16 bytes of a key and where its value lies.
+//
+// What is not yet to be trusted is held back (Hold): it stands in segments of another ending, which processes read too, until
+// the one that vouches for it takes it over (Commit) or throws it away (Discard). See held.go.
 package store
 
 import (
@@ -43,7 +46,8 @@ const (
 	mark      = 0x7e5c04ed
 	record    = 12 + sha256.Size // bytes before a value
 	maxValue  = 1 << 20          // bytes
-	placeBits = 44               // of an offset in a segment; the rest of a place numbers the segment
+	placeBits = 44               // of an offset in a segment; the rest of a place numbers the segment, but for one bit
+	used      = 1 << 63          // of a place: this process was given the value
 )
 
 // Store is an open folder. It is safe for concurrent use.
@@ -54,7 +58,8 @@ type Store struct {
 	index    map[[16]byte]uint64 // key's first half → segment and offset of its record
 	segments []*segment
 	own      *segment // nil until the first Put
-	end      int64    // of own
+	held     *segment // nil until the first Hold
+	refused  bool     // Discard was called
 	synced   time.Time
 	looked   time.Time
 	damaged  int64
@@ -64,7 +69,8 @@ type Store struct {
 type segment struct {
 	name string
 	file *os.File
-	read int64 // bytes that are in the index
+	read int64 // bytes that are in the index, and of our own the end
+	open bool  // its values are held back: the file's name ends in unchecked
 }
 
 // Open reads the index of a folder, which is made where it is missing.
@@ -100,17 +106,31 @@ func (s *Store) Get(key Key) ([]byte, bool, error) {
 	place, ok := s.index[half(key)]
 	var seg *segment
 	if ok {
-		seg = s.segments[place>>placeBits]
+		seg = s.of(place)
 	}
+	first := ok && seg.open && place&used == 0
 	s.mu.RUnlock()
 	if !ok {
 		return nil, false, nil
 	}
-	data, err := seg.record(int64(place & (1<<placeBits - 1)))
+	if first {
+		s.use(key)
+	}
+	data, err := seg.record(offset(place))
 	if err != nil {
 		return nil, false, err
 	}
 	return data[record:], bytes.Equal(data[12:record], key[:]), nil // two keys may share a half
+}
+
+// of returns the segment of a place.
+func (s *Store) of(place uint64) *segment { return s.segments[place&^used>>placeBits] }
+
+func offset(place uint64) int64 { return int64(place & (1<<placeBits - 1)) }
+
+// place numbers an offset in a segment.
+func (s *Store) place(seg *segment, at int64) uint64 {
+	return uint64(slices.Index(s.segments, seg))<<placeBits | uint64(at)
 }
 
 // record reads the record at an offset.
@@ -132,8 +152,8 @@ func (seg *segment) record(at int64) ([]byte, error) {
 
 // Put keeps value under key; a key that has one keeps it.
 func (s *Store) Put(key Key, value []byte) error {
-	if len(value) > maxValue {
-		return fmt.Errorf("%s: a value of %d bytes: want at most %d", s.dir, len(value), maxValue)
+	if err := s.fits(value); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,18 +165,29 @@ func (s *Store) Put(key Key, value []byte) error {
 			return err
 		}
 	}
-	data := encode(key, value)
-	if _, err := s.own.file.WriteAt(data, s.end); err != nil {
-		return errors.Join(err, s.own.file.Truncate(s.end)) // a full disk leaves no half record behind
+	return s.write(s.own, key, value)
+}
+
+func (s *Store) fits(value []byte) error {
+	if len(value) > maxValue {
+		return fmt.Errorf("%s: a value of %d bytes: want at most %d", s.dir, len(value), maxValue)
 	}
-	s.index[half(key)] = uint64(slices.Index(s.segments, s.own))<<placeBits | uint64(s.end)
-	s.end += int64(len(data))
-	s.own.read = s.end
+	return nil
+}
+
+// write appends a record to a segment of our own and syncs it once a second.
+func (s *Store) write(seg *segment, key Key, value []byte) error {
+	data := encode(key, value)
+	if _, err := seg.file.WriteAt(data, seg.read); err != nil {
+		return errors.Join(err, seg.file.Truncate(seg.read)) // a full disk leaves no half record behind
+	}
+	s.index[half(key)] = s.place(seg, seg.read)
+	seg.read += int64(len(data))
 	if time.Since(s.synced) < time.Second {
 		return nil
 	}
 	s.synced = time.Now()
-	return s.own.file.Sync()
+	return seg.file.Sync()
 }
 
 // Refresh reads what other processes have added; calls within a second of another do nothing.
@@ -174,32 +205,36 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
-	if s.own != nil {
-		errs = append(errs, s.own.file.Sync())
+	for _, seg := range []*segment{s.own, s.held} {
+		if seg != nil {
+			errs = append(errs, seg.file.Sync())
+		}
 	}
 	for _, seg := range s.segments {
 		errs = append(errs, seg.file.Close())
 	}
-	s.segments, s.own, s.index = nil, nil, nil
+	s.segments, s.own, s.held, s.index = nil, nil, nil, nil
 	return errors.Join(errs...)
 }
 
 func (s *Store) refresh() error {
 	s.looked = time.Now()
-	names, err := s.names(ending)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		seg, err := s.segment(name)
-		if errors.Is(err, os.ErrNotExist) { // compacted meanwhile
-			continue
-		}
-		if err == nil && seg != s.own {
-			err = s.scan(seg)
-		}
+	for _, suffix := range []string{unchecked, ""} { // in this order: one that is renamed meanwhile is seen
+		names, err := s.names(ending + suffix)
 		if err != nil {
 			return err
+		}
+		for _, name := range names {
+			seg, err := s.segment(strings.TrimSuffix(name, suffix), suffix)
+			if errors.Is(err, os.ErrNotExist) { // compacted, or thrown away, meanwhile
+				continue
+			}
+			if err == nil && seg != s.own && seg != s.held {
+				err = s.scan(seg)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -217,12 +252,13 @@ func (s *Store) names(ending string) ([]string, error) {
 	return names, err
 }
 
-// segment returns the open segment of a name. A file that may not be written is read all the same.
-func (s *Store) segment(name string) (*segment, error) {
+// segment returns the open segment of a name; its file's name may end in suffix. A file that may not be written is read all the same.
+func (s *Store) segment(name, suffix string) (*segment, error) {
 	if i := slices.IndexFunc(s.segments, func(seg *segment) bool { return seg.name == name }); i >= 0 {
+		s.segments[i].open = s.segments[i].open && suffix != "" // its writer has vouched for it meanwhile
 		return s.segments[i], nil
 	}
-	path := filepath.Join(s.dir, name)
+	path := filepath.Join(s.dir, name+suffix)
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrPermission) {
 		f, err = os.Open(path)
@@ -230,7 +266,7 @@ func (s *Store) segment(name string) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	seg := &segment{name: name, file: f}
+	seg := &segment{name: name, file: f, open: suffix != ""}
 	s.segments = append(s.segments, seg)
 	return seg, nil
 }
@@ -269,8 +305,8 @@ func (s *Store) scan(seg *segment) error {
 			continue
 		}
 		k := [16]byte(data[12:28])
-		if _, ok := s.index[k]; !ok {
-			s.index[k] = uint64(slices.Index(s.segments, seg))<<placeBits | uint64(at)
+		if known, ok := s.index[k]; !ok || s.of(known).open && !seg.open {
+			s.index[k] = s.place(seg, at)
 		}
 		s.damaged += at - seg.read
 		at += int64(len(data))
@@ -294,7 +330,7 @@ func peek(r *bufio.Reader) []byte {
 // claim takes a segment to write to: one whose writer has gone, without its torn end, or a new one.
 func (s *Store) claim() error {
 	for _, seg := range s.segments {
-		if filelock.Take(seg.file) != nil || !stillThere(seg.file) || s.scan(seg) != nil { // in use, compacted, read only, foreign
+		if seg.open || filelock.Take(seg.file) != nil || !stillThere(seg.file) || s.scan(seg) != nil { // in use, compacted, read only, foreign
 			continue
 		}
 		if seg.read == 0 {
@@ -303,12 +339,12 @@ func (s *Store) claim() error {
 			}
 			seg.read = int64(len(head))
 		}
-		s.own, s.end = seg, seg.read
-		return seg.file.Truncate(s.end)
+		s.own = seg
+		return seg.file.Truncate(seg.read)
 	}
 	seg, err := s.create("")
 	if err == nil {
-		s.own, s.end = seg, seg.read
+		s.own = seg
 	}
 	return err
 }

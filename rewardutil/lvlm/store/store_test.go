@@ -112,7 +112,7 @@ func TestTornEnd(t *testing.T) {
 	ends := []int64{0}
 	for i := range 6 {
 		put(t, s, i, i+1)
-		ends = append(ends, s.end)
+		ends = append(ends, s.own.read)
 	}
 	s.Close()
 	path := segments(t, dir)[0]

@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -86,6 +87,16 @@ func (c *Client) Close() error {
 
 // Quote shortens what a server said for an error message and hides secrets in it.
 func (c *Client) Quote(said []byte) string { return Clip(c.secrets.Replace(string(said))) }
+
+// Whole reports an answer that is the beginning of a JSON text: it was cut on its way, and a further attempt may bring all of it.
+func (c *Client) Whole(said []byte) error {
+	var text json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(said)).Decode(&text)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return fmt.Errorf("its answer of %d bytes breaks off: %s", len(said), c.Quote(said[max(0, len(said)-40):]))
+	}
+	return nil
+}
 
 // StatusError is an answer whose status is no success.
 type StatusError struct {

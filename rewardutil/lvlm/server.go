@@ -231,8 +231,8 @@ func (s *server) post(ctx context.Context, path string, body any) (said []byte, 
 	patience.Turn = s.throttle.enter
 	err = webapi.Retry(ctx, patience, func(ctx context.Context) error {
 		said, err = s.client.Do(ctx, http.MethodPost, path, data)
-		if err == nil && !json.Valid(said) { // cut on its way: the next one may be whole
-			err = fmt.Errorf("its answer of %d bytes is no JSON, or not all of it: …%q", len(said), said[max(0, len(said)-40):])
+		if err == nil {
+			err = s.client.Whole(said)
 		}
 		var status *webapi.StatusError
 		s.throttle.exit(errors.As(err, &status) && (status.Code == http.StatusTooManyRequests || status.Code == http.StatusServiceUnavailable))

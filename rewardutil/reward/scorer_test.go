@@ -139,6 +139,25 @@ func TestHTTPScorerRetries(t *testing.T) {
 	}
 }
 
+// An answer that breaks off is asked for again, as after a status 500.
+func TestCutAnswers(t *testing.T) {
+	whole := `{"scores": [1, 2]}`
+	for n := range len(whole) {
+		var asked atomic.Int32
+		o := httpScorer(t, func(w http.ResponseWriter, _ []scorer.Item) {
+			if asked.Add(1) == 1 {
+				fmt.Fprint(w, whole[:n])
+				return
+			}
+			fmt.Fprint(w, whole)
+		})
+		got, err := build(t, o).Score(context.Background(), []Item{{Completion: "a"}, {Completion: "b"}})
+		if err != nil || fmt.Sprint(got) != "[1 2]" || asked.Load() != 2 {
+			t.Errorf("%q: %v, %v after %d requests", whole[:n], got, err, asked.Load())
+		}
+	}
+}
+
 func TestScorersThatAnswerWrong(t *testing.T) {
 	for _, tc := range []struct{ name, body, want string }{
 		{"too few", `{"scores": [1]}`, "1 scores for 2 items"},

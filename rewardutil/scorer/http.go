@@ -33,6 +33,9 @@ func (t *httpTransport) Ask(ctx context.Context, items [][]byte) ([]float64, err
 
 // parseReply reads {"scores": [numbers]} or the list alone. Errors hide secrets.
 func (t *httpTransport) parseReply(said []byte) ([]float64, error) {
+	if err := t.client.Whole(said); err != nil {
+		return nil, err
+	}
 	var list []*float64
 	var object struct {
 		Scores []*float64 `json:"scores"`

@@ -26,6 +26,13 @@ func Marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
 }
 
+// BreaksOff reports whether data is the beginning of a JSON text that goes on, or nothing.
+func BreaksOff(data []byte) bool {
+	var text json.RawMessage
+	err := json.NewDecoder(bytes.NewReader(data)).Decode(&text)
+	return err == io.EOF || err == io.ErrUnexpectedEOF
+}
+
 // Decode reads the next value of a decoder with errors for readers. The end of the input is io.EOF.
 func Decode(d *json.Decoder, v any) error { return worded(d.Decode(v), v) }
 

@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/secret"
 )
 
@@ -90,9 +90,7 @@ func (c *Client) Quote(said []byte) string { return Clip(c.secrets.Replace(strin
 
 // Whole reports an answer that is the beginning of a JSON text: it was cut on its way, and a further attempt may bring all of it.
 func (c *Client) Whole(said []byte) error {
-	var text json.RawMessage
-	err := json.NewDecoder(bytes.NewReader(said)).Decode(&text)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
+	if jsonwords.BreaksOff(said) {
 		return fmt.Errorf("its answer of %d bytes breaks off: %s", len(said), c.Quote(said[max(0, len(said)-40):]))
 	}
 	return nil

@@ -29,7 +29,7 @@ type pictures struct {
 }
 
 // URL returns an image as a data: URL that every server decodes to the pixels that the local model sees. A JPEG file goes as it is,
-// without EXIF data, by which vLLM would turn it; another kind as an opaque PNG, since vLLM lays transparent ones on white. A larger
+// without EXIF data, by which vLLM would turn it; another kind as an opaque PNG, with white under what was transparent. A larger
 // image is scaled to sides in multiples of 28 pixels, as Qwen2.5-VL's processor would: behind the server it finds nothing left to scale.
 func (c *pictures) URL(path string) (string, error) {
 	if strings.HasPrefix(path, "data:") {

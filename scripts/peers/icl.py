@@ -54,7 +54,7 @@ class Plain:
         for p in asked:
             text = self.processor.apply_chat_template(messages(p), tokenize=False, add_generation_prompt=True)
             texts.append(text + p["Query"]["Answer"] + end if answers else text)
-            images += [Image.open(e["Image"]).convert("RGB") for e in [*p["Shots"], p["Query"]]]
+            images += [Image.open(e["Image"]) for e in [*p["Shots"], p["Query"]]]
         return self.processor(text=texts, images=images, return_tensors="pt", padding=True, padding_side=side)
 
     @torch.no_grad()

@@ -1,5 +1,6 @@
-"""Prompts with pictures and videos: text, ids, pixels, log-probabilities and greedy completions of Qwen2.5-VL as transformers' processor and
-model have them. Our side is the program itself: task=score and task=generate."""
+"""Pictures: files of every kind and size, bit for bit what today's Pillow and transformers make of them; prompts with pictures and
+videos: text, ids, log-probabilities and greedy completions of Qwen2.5-VL as transformers' processor and model have them. Our side is
+scripts/peers/probe, and the program itself: task=score and task=generate."""
 
 import json
 
@@ -8,8 +9,10 @@ import pytest
 import torch
 import transformers
 from PIL import Image
+from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
 
 import peers
+import pictures
 
 FOLDER = peers.DATA / "qwen2_5_vl" / "tiny_tied"
 PICTURES = peers.DATA / "qwen2_5_vl" / "images"
@@ -20,6 +23,59 @@ ASKED = {
     "large": (["img4.png"], ["", "and answer."]),
     "video": (["vid0_0.png", "vid0_1.png", "vid0_2.png", "vid0_3.png"], ["", "What moves?"]),
 }
+
+
+def sizes(rng, n):
+    """Widths and heights: those of photographs, sides below a cell of 28, long thin ones, any."""
+    photographs = [(640, 480), (640, 427), (500, 375), (480, 640), (427, 640), (333, 500)]
+    for i in range(n):
+        kind = rng.random()
+        if i < len(photographs):
+            yield photographs[i]
+        elif kind < .25:
+            yield tuple(rng.integers(1, 28, 2))
+        elif kind < .4:
+            short = int(rng.integers(1, 12))
+            yield tuple(rng.permutation([short, int(short * rng.integers(20, 200))]))
+        else:
+            yield tuple(rng.integers(1, 400, 2))
+
+
+DRAWS = 500
+
+
+def test_kinds_and_sizes(probe, tmp_path):
+    rng = numpy.random.default_rng(20261123)
+    files = []
+    for i, (w, h) in enumerate(sizes(rng, DRAWS)):
+        name = list(pictures.KINDS)[i % len(pictures.KINDS)]
+        files.append(tmp_path / f"{i}_{w}x{h}_{name}")
+        files[-1].write_bytes(pictures.KINDS[name](rng, int(w), int(h)))
+    ours = probe("pictures", Folder=str(FOLDER), Texts=[str(f) for f in files])["pictures"]
+    clip = peers.ROOT / "selector" / "clip" / "testdata" / "quick"
+    cut = probe("pictures", Folder=str(clip), Policy="clip", Texts=[str(f) for f in files])["pictures"]
+    qwen = transformers.AutoProcessor.from_pretrained(FOLDER, use_fast=False).image_processor
+    square = CLIPImageProcessorPil.from_pretrained(clip)
+    patch = json.loads((clip / "config.json").read_text())["vision_config"]["patch_size"]
+    wrong = []
+    for file, us, us_clip in zip(files, ours, cut):
+        with Image.open(file) as opened:
+            opened.load()
+            want = {"rgb": pictures.digest(pictures.rgb(file))}
+            try:
+                asked = qwen(images=[opened], return_tensors="np")
+                want |= {"values": pictures.digest(asked["pixel_values"].astype(numpy.float32)), "grid": asked["image_grid_thw"][0].tolist()}
+            except ValueError as refused:  # sides in a ratio above 200
+                assert "ratio" in str(refused)
+                assert "ratio" in us.get("error", ""), f"{file.name}: {refused}"
+            pixels = square(images=[opened], return_tensors="np")["pixel_values"][0].astype(numpy.float32)
+        c, side, _ = pixels.shape
+        rows = pixels.reshape(c, side // patch, patch, side // patch, patch).transpose(1, 3, 0, 2, 4)
+        if unequal := [k for k in want if us.get(k) != want[k]]:
+            wrong.append(f"{file.name}: {unequal} {us.get('error', '')}")
+        if us_clip.get("values") != pictures.digest(rows):
+            wrong.append(f"{file.name}: CLIP {us_clip.get('error', '')}")
+    assert not wrong, f"{len(wrong)} of {DRAWS} draws differ:\n" + "\n".join(wrong)
 
 
 # Resized as Pillow does it, pictures are equal to ours. torchvision, which transformers prefers where it is installed and has no
@@ -50,9 +106,9 @@ def message(name, ours):
 
 def inputs(processor, name):
     text = processor.apply_chat_template(message(name, False), tokenize=False, add_generation_prompt=True)
-    opened = [Image.open(PICTURES / f).convert("RGB") for f in ASKED[name][0]]
+    opened = [Image.open(PICTURES / f) for f in ASKED[name][0]]
     if name == "video":
-        frames = torch.stack([torch.from_numpy(numpy.array(i)) for i in opened]).permute(0, 3, 1, 2)
+        frames = torch.stack([torch.from_numpy(pictures.rgb(PICTURES / f)) for f in ASKED[name][0]]).permute(0, 3, 1, 2)
         return processor(text=[text], videos=[frames], do_sample_frames=False, return_tensors="pt",
                          video_metadata=[dict(fps=2, total_num_frames=len(opened), frames_indices=list(range(len(opened))))])
     return processor(text=[text], images=opened, return_tensors="pt")

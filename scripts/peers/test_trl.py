@@ -301,7 +301,7 @@ def test_pictures(probe, tmp_path, tuned, side):
         model = peft.PeftModel.from_pretrained(model, adapter, is_trainable=True)
     optimizer, schedule, watch = trained(model)
     _, completions, rewards, _ = batch(groups=2)
-    pictures = {text: Image.open(peers.DATA / "qwen2_5_vl" / "images" / file).convert("RGB") for text, file in PICTURES.items()}
+    pictures = {text: Image.open(peers.DATA / "qwen2_5_vl" / "images" / file) for text, file in PICTURES.items()}
     asked = [[{"role": "user", "content": [{"type": "image", "image": str(peers.DATA / "qwen2_5_vl" / "images" / file)}, {"type": "text", "text": text}]}]
              for text, file in PICTURES.items()]
     out = tmp_path / "ours.safetensors"

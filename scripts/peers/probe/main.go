@@ -57,6 +57,7 @@ type Answer struct {
 	Steps       []map[string]any `json:"steps,omitempty"`
 	Advantages  []float64        `json:"advantages,omitempty"`
 	Seconds     []float64        `json:"seconds,omitempty"`
+	Pictures    []Picture        `json:"pictures,omitempty"`
 }
 
 func main() {
@@ -97,6 +98,8 @@ func (j *Job) run(a *Answer) error {
 		return j.tokenize(a)
 	case "render":
 		return j.render(a)
+	case "pictures":
+		return j.pictures(a)
 	case "likelihood", "answer":
 		return j.ask(a)
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"image/color"
 	"image/gif"
 	"image/jpeg"
 	"image/png"
@@ -15,7 +14,6 @@ import (
 	"strings"
 
 	"golang.org/x/image/bmp"
-	"golang.org/x/image/tiff"
 	"golang.org/x/image/webp"
 
 	"fulcrum/internal/regular"
@@ -25,8 +23,9 @@ import (
 const maxPixels = 178_956_970
 
 // Decode reads an image file (or a data: URI in base64): PNG, JPEG, GIF (the first frame), WebP, BMP or TIFF, told apart by
-// content, and converts it as Pillow's convert("RGB"). The orientation in EXIF data is ignored, as
-// there.
+// content, and converts it as transformers 5 does with what Pillow 13 opens (ToRGB). The orientation in EXIF data is
+// ignored, as there and in qwen_vl_utils; that of a TIFF file turns it, as Pillow does. (transformers' own load_image turns by
+// EXIF too, but drops transparency.)
 func Decode(path string) (image.Image, error) {
 	if strings.HasPrefix(path, "data:") {
 		return decodeURI(path)
@@ -70,48 +69,41 @@ type format struct {
 }
 
 func formats() []format {
-	plain := func(decode func(io.Reader) (image.Image, error)) func([]byte) (*RGB, error) {
-		return func(data []byte) (*RGB, error) {
-			img, err := decode(bytes.NewReader(data))
+	return []format{
+		{[]string{"\x89PNG\r\n\x1a\n"}, png.DecodeConfig, decodePNG},
+		{[]string{"\xff\xd8"}, jpegSize, func(data []byte) (*RGB, error) {
+			if m, err := decodeJPEG(data); err == nil {
+				return m, nil
+			}
+			img, err := jpeg.Decode(bytes.NewReader(data))
 			if err != nil {
 				return nil, err
 			}
 			return ToRGB(img), nil
-		}
-	}
-	return []format{
-		{[]string{"\x89PNG\r\n\x1a\n"}, png.DecodeConfig, plain(png.Decode)},
-		{[]string{"\xff\xd8"}, jpeg.DecodeConfig, func(data []byte) (*RGB, error) {
-			if m, err := decodeJPEG(data); err == nil {
-				return m, nil
-			}
-			return plain(jpeg.Decode)(data)
 		}},
 		{[]string{"GIF8?a"}, gif.DecodeConfig, decodeGIF},
 		{[]string{"RIFF????WEBPVP8"}, webp.DecodeConfig, decodeWebP},
-		{[]string{"BM????\x00\x00\x00\x00"}, bmp.DecodeConfig, plain(bmp.Decode)},
-		{[]string{"MM\x00\x2A", "II\x2A\x00"}, tiff.DecodeConfig, plain(tiff.Decode)},
+		{[]string{"BM????\x00\x00\x00\x00"}, bmp.DecodeConfig, decodeBMP},
+		{[]string{"MM\x00\x2A", "II\x2A\x00"}, tiffSize, decodeTIFF},
 	}
 }
 
-// decodeWebP decodes to the colours of libwebp.
-func decodeWebP(data []byte) (*RGB, error) {
-	img, err := webp.Decode(bytes.NewReader(data))
+// decodeBMP drops the fourth byte of pixels whose header has no mask for it, as Pillow does; Go takes it for alpha under the longer
+// headers.
+func decodeBMP(data []byte) (*RGB, error) {
+	img, err := bmp.Decode(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	switch m := img.(type) {
-	case *image.YCbCr:
-		return fromWebP(m), nil
-	case *image.NYCbCrA:
-		return fromWebP(&m.YCbCr), nil
+	const compression, masks = 30, 3 // where it stands; BI_BITFIELDS
+	if m, ok := img.(*image.NRGBA); ok && data[compression] != masks {
+		return fourSamples(m, bare), nil
 	}
 	return ToRGB(img), nil
 }
 
 // decodeGIF returns the first frame on a whole screen. Pillow fills what the frame leaves with its
-// transparent colour, else with colour 0, and shows transparent pixels in the colour that the palette
-// has for them, which Go's decoder drops: it is taken from the screen's palette.
+// transparent colour, else with colour 0.
 func decodeGIF(data []byte) (*RGB, error) {
 	screen, err := gif.DecodeConfig(bytes.NewReader(data))
 	if err != nil {
@@ -126,13 +118,9 @@ func decodeGIF(data []byte) (*RGB, error) {
 		return ToRGB(img), nil
 	}
 	fill := uint8(0)
-	global, _ := screen.ColorModel.(color.Palette)
 	for i, c := range frame.Palette {
 		if _, _, _, alpha := c.RGBA(); alpha == 0 {
 			fill = uint8(i)
-			if i < len(global) {
-				frame.Palette[i] = global[i]
-			}
 			break
 		}
 	}

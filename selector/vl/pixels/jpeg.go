@@ -1,13 +1,17 @@
 package pixels
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"image"
+	"io"
+	"slices"
 )
 
 // A JPEG file fixes its coefficients, but not how the inverse cosine transform rounds: Go's decoder and libjpeg's are a level of
-// 255 apart here and there, which an embedding shows in its fifth digit. So baseline and progressive files of one or three
+// 255 apart here and there, which an embedding shows in its fifth digit. So baseline and progressive files of one, three or four
 // components are decoded here (ITU-T T.81), up to libjpeg's transform (idct.go) and the chroma filters of ycc.go. Of other kinds
 // of files, and of what is wrong with one, Go's decoder has the word.
 
@@ -24,7 +28,8 @@ type jpegFile struct {
 	huffman     [2][4]*huffman // DC and AC
 	parts       []*jpegPart
 	hMax, vMax  int
-	rgb         bool // three components are no luma and chroma
+	jfif        bool
+	adobe       int // transform of Adobe's marker; -1: the file has none
 	scanned     bool
 
 	bits   uint64 // the low n bits are to be read
@@ -47,7 +52,7 @@ type jpegPart struct {
 
 // decodeJPEG returns the picture as Pillow has it, or errOther.
 func decodeJPEG(data []byte) (*RGB, error) {
-	d := &jpegFile{data: data[2:]} // behind SOI
+	d := &jpegFile{data: data[2:], adobe: -1} // behind SOI
 	for {
 		for len(d.data) > 1 && d.data[0] == 0xff && d.data[1] == 0xff {
 			d.data = d.data[1:]
@@ -88,7 +93,9 @@ func (d *jpegFile) segment(marker byte, b []byte) error {
 	case marker == 0xdd && len(b) == 2:
 		d.interval = int(binary.BigEndian.Uint16(b))
 	case marker == 0xee && len(b) >= 12 && string(b[:5]) == "Adobe":
-		d.rgb = b[11] == 0
+		d.adobe = int(b[11])
+	case marker == 0xe0 && len(b) >= 14 && string(b[:5]) == "JFIF\x00":
+		d.jfif = true
 	case marker >= 0xe0 && marker <= 0xef, marker == 0xfe:
 	default:
 		return errOther
@@ -117,7 +124,7 @@ func (d *jpegFile) readQuant(b []byte) error {
 
 // readFrame makes room for the coefficients.
 func (d *jpegFile) readFrame(b []byte) error {
-	if len(b) < 6 || b[0] != 8 || d.parts != nil || len(b) != 6+3*int(b[5]) || b[5] != 1 && b[5] != 3 {
+	if len(b) < 6 || b[0] != 8 || d.parts != nil || len(b) != 6+3*int(b[5]) || b[5] != 1 && b[5] != 3 && b[5] != 4 {
 		return errOther
 	}
 	d.h, d.w = int(binary.BigEndian.Uint16(b[1:])), int(binary.BigEndian.Uint16(b[3:]))
@@ -126,20 +133,21 @@ func (d *jpegFile) readFrame(b []byte) error {
 	}
 	for c := b[6:]; len(c) > 0; c = c[3:] {
 		p := &jpegPart{id: c[0], h: int(c[1] >> 4), v: int(c[1] & 15), table: int(c[2])}
-		if p.h < 1 || p.h > 2 || p.v < 1 || p.v > 2 || p.table > 3 || len(d.parts) > 0 && (p.h != 1 || p.v != 1 || p.id == d.parts[0].id) {
+		same := func(q *jpegPart) bool { return q.id == p.id }
+		if p.h < 1 || p.h > 4 || p.v < 1 || p.v > 4 || p.table > 3 || slices.ContainsFunc(d.parts, same) {
 			return errOther
 		}
 		d.parts = append(d.parts, p)
+		d.hMax, d.vMax = max(d.hMax, p.h), max(d.vMax, p.v)
 	}
-	first := d.parts[0]
-	if len(d.parts) == 1 {
-		first.h, first.v = 1, 1 // one component has no MCUs
-	} else if d.parts[1].id == 'G' && d.parts[2].id == 'B' || d.parts[1].id == d.parts[2].id {
-		return errOther
+	if len(d.parts) == 1 { // one component has no MCUs
+		d.hMax, d.vMax, d.parts[0].h, d.parts[0].v = 1, 1, 1, 1
 	}
-	d.hMax, d.vMax = first.h, first.v
 	for _, p := range d.parts {
 		p.wide, p.high = up(d.w, 8*d.hMax)*p.h, up(d.h, 8*d.vMax)*p.v
+		if d.hMax%p.h != 0 || d.vMax%p.v != 0 {
+			return errOther // nor does libjpeg
+		}
 		if p.wide*p.high/8 > len(d.data) { // each block takes a bit at least: a small file asks for no gigabytes
 			return errOther
 		}
@@ -152,27 +160,81 @@ func up(n, by int) int { return (n + by - 1) / by }
 
 // picture transforms the coefficients and joins the components.
 func (d *jpegFile) picture() (*RGB, error) {
-	if d.rgb && len(d.parts) == 3 {
-		return nil, errOther
-	}
-	var planes [3][]uint8
-	for i, p := range d.parts {
+	var planes []*plane
+	for _, p := range d.parts {
 		if p.quant == nil { // of a component that no scan had
 			return nil, errOther
 		}
 		stride := 8 * p.wide
-		plane := make([]uint8, stride*8*p.high)
+		pix := make([]uint8, stride*8*p.high)
 		for at := range p.coefs {
-			idct(&p.coefs[at], p.quant, plane[at/p.wide*8*stride+at%p.wide*8:], stride)
+			idct(&p.coefs[at], p.quant, pix[at/p.wide*8*stride+at%p.wide*8:], stride)
 		}
-		planes[i] = plane
+		planes = append(planes, newPlane(pix, stride, d.w, d.h, d.hMax/p.h, d.vMax/p.v))
 	}
-	luma := d.parts[0]
-	if len(d.parts) == 1 { // grey
-		return ToRGB(&image.Gray{Pix: planes[0], Stride: 8 * luma.wide, Rect: image.Rect(0, 0, d.w, d.h)}), nil
+	return join(planes, d.w, d.h, d.colours()), nil
+}
+
+// colours returns what the components of a file mean, as libjpeg guesses it (jdapimin.c).
+func (d *jpegFile) colours() colours {
+	named := func(c string) bool { return d.parts[0].id == c[0] && d.parts[1].id == c[1] && d.parts[2].id == c[2] }
+	switch {
+	case len(d.parts) == 1:
+		return func(rows [][]uint8, to []uint8) { interleave(to, rows[0], rows[0], rows[0]) }
+	case len(d.parts) == 4:
+		return d.inks
+	case !d.jfif && (d.adobe == 0 || d.adobe < 0 && named("RGB")):
+		return func(rows [][]uint8, to []uint8) { interleave(to, rows[0], rows[1], rows[2]) }
 	}
-	ratio := map[[2]int]image.YCbCrSubsampleRatio{{1, 1}: image.YCbCrSubsampleRatio444, {2, 1}: image.YCbCrSubsampleRatio422,
-		{2, 2}: image.YCbCrSubsampleRatio420, {1, 2}: image.YCbCrSubsampleRatio440}[[2]int{luma.h, luma.v}]
-	return fromJPEG(&image.YCbCr{Y: planes[0], Cb: planes[1], Cr: planes[2], YStride: 8 * luma.wide, CStride: 8 * d.parts[1].wide,
-		SubsampleRatio: ratio, Rect: image.Rect(0, 0, d.w, d.h)}), nil
+	return fromYCC
+}
+
+func interleave(to, r, g, b []uint8) {
+	for x := range r {
+		to[3*x], to[3*x+1], to[3*x+2] = r[x], g[x], b[x]
+	}
+}
+
+// inks converts CMYK, or what Adobe makes of it, YCCK. Adobe writes inks inverted, and Pillow takes every file's to be so.
+func (d *jpegFile) inks(rows [][]uint8, to []uint8) {
+	if d.adobe <= 0 {
+		for x := range rows[0] {
+			*(*[3]uint8)(to[3*x:]) = fromCMYK(^rows[0][x], ^rows[1][x], ^rows[2][x], ^rows[3][x])
+		}
+		return
+	}
+	fromYCC(rows, to) // inks that were inverted twice
+	for x, k := range rows[3] {
+		ink := (*[3]uint8)(to[3*x:])
+		*ink = fromCMYK(ink[0], ink[1], ink[2], ^k)
+	}
+}
+
+// jpegSize returns the sides that a file's frame header has.
+func jpegSize(r io.Reader) (image.Config, error) {
+	b := bufio.NewReader(r)
+	_, _ = b.Discard(2) // SOI
+	for {
+		head, err := b.Peek(4)
+		switch {
+		case err != nil:
+			return image.Config{}, fmt.Errorf("JPEG without the header of a frame: %w", io.ErrUnexpectedEOF)
+		case head[0] != 0xff || head[1] == 0xff: // filling, which Go's decoder passes too
+			_, _ = b.Discard(1)
+			continue
+		case head[1] == 0x01 || head[1]&^7 == 0xd0: // markers without a segment
+			_, _ = b.Discard(2)
+			continue
+		}
+		if head[1]&^15 == 0xc0 && head[1]&3 != 0 || head[1] == 0xc0 { // SOF; 0xc4, 0xc8 and 0xcc are none
+			frame, err := b.Peek(9)
+			if err != nil {
+				return image.Config{}, fmt.Errorf("JPEG: frame: %w", io.ErrUnexpectedEOF)
+			}
+			return image.Config{Height: int(binary.BigEndian.Uint16(frame[5:])), Width: int(binary.BigEndian.Uint16(frame[7:]))}, nil
+		}
+		if _, err := b.Discard(2 + max(2, int(binary.BigEndian.Uint16(head[2:])))); err != nil {
+			return image.Config{}, fmt.Errorf("JPEG without the header of a frame: %w", io.ErrUnexpectedEOF)
+		}
+	}
 }

@@ -1,11 +1,11 @@
-// Package pixels turns images and videos into the patches that the vision tower of Qwen2.5-VL reads,
-// equal bit for bit to HuggingFace's Qwen2VLImageProcessor over Pillow.
+// Package pixels turns images and videos into the patches that the vision tower of Qwen2.5-VL reads, equal
+// bit for bit to what Qwen2VLImageProcessorPil of transformers 5 over Pillow 13 makes of Image.open(path).
 //
 //	config, err := pixels.OpenConfig("Qwen2.5-VL-3B-Instruct")
 //	img, err := pixels.Decode("photo.jpg")
 //	patches, err := config.Image(img) // Data [Rows, 1176], Grid {t, h, w}
 //
-// An image goes through: RGB as Pillow converts (rgb.go), a size in multiples of 28 (SmartResize),
+// An image goes through: RGB on white as transformers converts (rgb.go), a size in multiples of 28 (SmartResize),
 // Pillow's bicubic resize (resize.go), normalisation, and the order of the patches (Image, Video).
 package pixels
 
@@ -60,6 +60,7 @@ func OpenConfig(folder string) (Config, error) {
 
 func parseConfig(data []byte) (Config, error) {
 	c := DefaultConfig()
+	c.MaxPixels = 1280 * 28 * 28 // transformers' own, where the file is silent
 	f := struct {
 		Type     string   `json:"image_processor_type"`
 		Min      *int     `json:"min_pixels"`
@@ -188,12 +189,9 @@ type Patches struct {
 func (p Patches) Tokens(c Config) int { return p.Rows / (c.MergeSize * c.MergeSize) }
 
 // SmartResize returns the size that an image is resized to: multiples of factor, close to its own
-// proportions, with minPixels ≤ height × width ≤ maxPixels. Rounding is half to even. A long thin image
-// may get a side of 0, as in the reference, where the resize then fails.
+// proportions, with minPixels ≤ height × width ≤ maxPixels. Rounding is half to even. As in transformers 5, a side
+// below factor is enlarged, and a long thin image keeps one factor on its short side, though it then exceeds maxPixels.
 func SmartResize(height, width, factor, minPixels, maxPixels int) (h, w int, err error) {
-	if height < factor || width < factor {
-		return 0, 0, fmt.Errorf("image of %d×%d (height × width): each side wants at least %d pixels", height, width, factor)
-	}
 	if float64(max(height, width))/float64(min(height, width)) > 200 {
 		return 0, 0, fmt.Errorf("image of %d×%d (height × width): the sides want a ratio of at most 200", height, width)
 	}
@@ -203,8 +201,8 @@ func SmartResize(height, width, factor, minPixels, maxPixels int) (h, w int, err
 	switch {
 	case h*w > maxPixels:
 		b := math.Sqrt(float64(height) * float64(width) / float64(maxPixels))
-		h = factor * int(math.Floor(float64(height)/b/f))
-		w = factor * int(math.Floor(float64(width)/b/f))
+		h = factor * max(1, int(math.Floor(float64(height)/b/f)))
+		w = factor * max(1, int(math.Floor(float64(width)/b/f)))
 	case h*w < minPixels:
 		b := math.Sqrt(float64(minPixels) / (float64(height) * float64(width)))
 		h = factor * int(math.Ceil(float64(height)*b/f))
@@ -266,11 +264,7 @@ func (c Config) size(img image.Image) (h, w int, err error) {
 }
 
 func (c Config) resized(height, width int) (h, w int, err error) {
-	h, w, err = SmartResize(height, width, c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
-	if err == nil && (h == 0 || w == 0) {
-		err = fmt.Errorf("image of %d×%d (height × width): too narrow for max_pixels %d", height, width, c.MaxPixels)
-	}
-	return h, w, err
+	return SmartResize(height, width, c.PatchSize*c.MergeSize, c.MinPixels, c.MaxPixels)
 }
 
 // Check reads the header of an image file and reports what Decode and Image would refuse it for: no image,

@@ -28,9 +28,9 @@ func (m *RGB) At(x, y int) color.Color {
 	return color.RGBA{R: p[0], G: p[1], B: p[2], A: 255}
 }
 
-// ToRGB converts as Pillow's convert("RGB"): alpha is dropped, not blended; grey is repeated; palettes
-// are looked up; 16-bit grey is clipped at 255 and 16-bit colours keep their high byte; CMYK takes
-// Pillow's integer formula.
+// ToRGB converts as convert_to_rgb of transformers 5 does with an image that Pillow opened: what is transparent lies on
+// white; grey is repeated; palettes are looked up; 16-bit grey is clipped at 255 and 16-bit colours keep their high byte;
+// CMYK takes Pillow's integer formula.
 func ToRGB(img image.Image) *RGB {
 	if m, ok := img.(*RGB); ok {
 		return m
@@ -38,10 +38,10 @@ func ToRGB(img image.Image) *RGB {
 	b := img.Bounds()
 	out := newRGB(b.Dx(), b.Dy())
 	to := out.Pix
-	each := func(f func(x, y int) (r, g, b uint8)) *RGB {
+	each := func(f func(x, y int) [3]uint8) *RGB {
 		for y := b.Min.Y; y < b.Max.Y; y++ {
 			for x := b.Min.X; x < b.Max.X; x++ {
-				to[0], to[1], to[2] = f(x, y)
+				*(*[3]uint8)(to) = f(x, y)
 				to = to[3:]
 			}
 		}
@@ -52,7 +52,7 @@ func ToRGB(img image.Image) *RGB {
 		for y := range out.H {
 			from := m.Pix[y*m.Stride:][:out.W*4]
 			for len(from) >= 4 {
-				to[0], to[1], to[2] = from[0], from[1], from[2]
+				*(*[3]uint8)(to) = onWhite(from[0], from[1], from[2], from[3])
 				to, from = to[3:], from[4:]
 			}
 		}
@@ -62,61 +62,84 @@ func ToRGB(img image.Image) *RGB {
 			return ToRGB(&image.NRGBA{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect})
 		}
 	case *image.Gray:
-		return each(func(x, y int) (r, g, b uint8) {
+		return each(func(x, y int) [3]uint8 {
 			v := m.Pix[m.PixOffset(x, y)]
-			return v, v, v
+			return [3]uint8{v, v, v}
 		})
 	case *image.Gray16:
-		return each(func(x, y int) (r, g, b uint8) {
+		return each(func(x, y int) [3]uint8 {
 			v := uint8(min(m.Gray16At(x, y).Y, 255))
-			return v, v, v
+			return [3]uint8{v, v, v}
 		})
 	case *image.NRGBA64:
-		return each(func(x, y int) (r, g, b uint8) {
+		return each(func(x, y int) [3]uint8 {
 			p := m.Pix[m.PixOffset(x, y):]
-			return p[0], p[2], p[4]
+			return onWhite(p[0], p[2], p[4], p[6])
 		})
 	case *image.RGBA64:
 		if m.Opaque() {
-			return each(func(x, y int) (r, g, b uint8) {
-				p := m.Pix[m.PixOffset(x, y):]
-				return p[0], p[2], p[4]
-			})
+			return ToRGB(&image.NRGBA64{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect})
 		}
 	case *image.Paletted:
 		var palette [256][3]uint8
 		for i, c := range m.Palette[:min(len(m.Palette), 256)] {
-			palette[i] = straight(c)
+			palette[i] = opaque(c)
 		}
-		return each(func(x, y int) (r, g, b uint8) {
-			c := palette[m.Pix[m.PixOffset(x, y)]]
-			return c[0], c[1], c[2]
-		})
+		return each(func(x, y int) [3]uint8 { return palette[m.Pix[m.PixOffset(x, y)]] })
 	case *image.CMYK:
-		return each(func(x, y int) (r, g, b uint8) {
+		return each(func(x, y int) [3]uint8 {
 			p := m.Pix[m.PixOffset(x, y):]
-			return cmyk(p[0], p[3]), cmyk(p[1], p[3]), cmyk(p[2], p[3])
+			return fromCMYK(p[0], p[1], p[2], p[3])
 		})
 	case *image.YCbCr:
 		return fromJPEG(m)
 	case *image.NYCbCrA:
-		return fromJPEG(&m.YCbCr)
+		return fromJPEG(&m.YCbCr).onWhite(m)
 	}
-	return each(func(x, y int) (r, g, b uint8) {
-		c := straight(img.At(x, y))
-		return c[0], c[1], c[2]
-	})
+	return each(func(x, y int) [3]uint8 { return opaque(img.At(x, y)) })
 }
 
-// straight returns a colour without its alpha, not multiplied by it.
-func straight(c color.Color) [3]uint8 {
+// opaque returns a colour laid on white.
+func opaque(c color.Color) [3]uint8 {
 	n := color.NRGBAModel.Convert(c).(color.NRGBA)
-	return [3]uint8{n.R, n.G, n.B}
+	return onWhite(n.R, n.G, n.B, n.A)
 }
 
-// cmyk is (255 - k)·(255 - ink)/255 in Pillow's rounding.
-func cmyk(ink, k uint8) uint8 {
+// onWhite lays a pixel on white in the rounding of Pillow's alpha_composite, which keeps seven bits below the byte.
+func onWhite(r, g, b, alpha uint8) [3]uint8 {
+	switch alpha {
+	case 255:
+		return [3]uint8{r, g, b}
+	case 0:
+		return [3]uint8{255, 255, 255}
+	}
+	a := uint32(alpha)
+	mix := func(v uint8) uint8 {
+		t := (uint32(v)*a + 255*(255-a) + 128) << 7
+		return uint8((t>>8 + t) >> 15)
+	}
+	return [3]uint8{mix(r), mix(g), mix(b)}
+}
+
+// onWhite lays m, which has the colours of an image, on white where that image is transparent.
+func (m *RGB) onWhite(of *image.NYCbCrA) *RGB {
+	for y := range m.H {
+		alpha := of.A[of.AOffset(of.Rect.Min.X, of.Rect.Min.Y+y):]
+		line := m.Pix[y*m.W*3:][:m.W*3]
+		for x := range m.W {
+			p := (*[3]uint8)(line[3*x:])
+			*p = onWhite(p[0], p[1], p[2], alpha[x])
+		}
+	}
+	return m
+}
+
+// fromCMYK is (255 - k)·(255 - ink)/255 in Pillow's rounding.
+func fromCMYK(c, m, y, k uint8) [3]uint8 {
 	white := 255 - int(k)
-	t := int(ink)*white + 128
-	return uint8(max(white-(t>>8+t)>>8, 0))
+	rest := func(ink uint8) uint8 {
+		t := int(ink)*white + 128
+		return uint8(max(white-(t>>8+t)>>8, 0))
+	}
+	return [3]uint8{rest(c), rest(m), rest(y)}
 }

@@ -127,8 +127,10 @@ func copyOf(t *testing.T, files map[string]string) string {
 	return folder
 }
 
-func square(side int) (image.Image, error) {
-	m := image.NewGray(image.Rect(0, 0, side, side))
+func square(side int) (image.Image, error) { return oblong(side, side) }
+
+func oblong(w, h int) (image.Image, error) {
+	m := image.NewGray(image.Rect(0, 0, w, h))
 	m.Set(1, 1, color.White)
 	return m, nil
 }
@@ -149,8 +151,8 @@ func TestPromptErrors(t *testing.T) {
 		{"no frames", []chat.Part{{Type: chat.Video}}, "message 1, part 1 (video): no video: want a path or a list of frames"},
 		{"no file", []chat.Part{{Type: chat.Image, Path: "nowhere.png"}}, "message 1, part 1 (image): open nowhere.png: no such file"},
 		{"an address", []chat.Part{{Type: chat.Video, Path: "https://x/v.mp4"}}, "want a file, not an address"},
-		{"too small", []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) { return square(20) }}},
-			"image of 20×20 (height × width): each side wants at least 28 pixels"},
+		{"too narrow", []chat.Part{{Type: chat.Image, Picture: func() (image.Image, error) { return oblong(2010, 10) }}},
+			"image of 10×2010 (height × width): the sides want a ratio of at most 200"},
 		{"a picture that fails", []chat.Part{{Type: chat.Image,
 			Picture: func() (image.Image, error) { return nil, errors.New("no paint") }}}, "message 1, part 1 (image): no paint"},
 	} {
@@ -166,8 +168,8 @@ func TestPromptErrors(t *testing.T) {
 func TestCheckReadsHeaders(t *testing.T) {
 	p := openTiny(t)
 	folder := t.TempDir()
-	write := func(name string, side int) string {
-		img, err := square(side)
+	write := func(name string, w, h int) string {
+		img, err := oblong(w, h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +183,7 @@ func TestCheckReadsHeaders(t *testing.T) {
 		}
 		return path
 	}
-	small, fine := write("small.png", 20), write("fine.png", 56)
+	small, narrow, fine := write("small.png", 20, 1), write("narrow.png", 3, 601), write("fine.png", 56, 56)
 	text := filepath.Join(folder, "text.png")
 	if err := os.WriteFile(text, []byte("hello"), 0o644); err != nil {
 		t.Fatal(err)
@@ -192,11 +194,12 @@ func TestCheckReadsHeaders(t *testing.T) {
 		want string // "" = no error
 	}{
 		{"fine", chat.Part{Type: chat.Image, Path: fine}, ""},
-		{"too small", chat.Part{Type: chat.Image, Path: small},
-			"small.png: image of 20×20 (height × width): each side wants at least 28 pixels"},
+		{"small: it is enlarged", chat.Part{Type: chat.Image, Path: small}, ""},
+		{"too narrow", chat.Part{Type: chat.Image, Path: narrow},
+			"narrow.png: image of 601×3 (height × width): the sides want a ratio of at most 200"},
 		{"no picture", chat.Part{Type: chat.Image, Path: text}, "text.png: not an image of a known format"},
-		{"frames take the first one's size", chat.Part{Type: chat.Video, Frames: []string{fine, small}}, ""},
-		{"a small first frame", chat.Part{Type: chat.Video, Frames: []string{small, fine}}, "small.png: image of 20×20"},
+		{"frames take the first one's size", chat.Part{Type: chat.Video, Frames: []string{fine, narrow}}, ""},
+		{"a narrow first frame", chat.Part{Type: chat.Video, Frames: []string{narrow, fine}}, "narrow.png: image of 601×3"},
 		{"a frame that is no picture", chat.Part{Type: chat.Video, Frames: []string{fine, text}}, "message 1, part 1 (video): " + text},
 		{"in memory", chat.Part{Type: chat.Image, Picture: func() (image.Image, error) { return nil, errors.New("not drawn") }}, ""},
 	} {

@@ -1,74 +1,30 @@
-"""Writes decode/: small images in every format and mode, and beside each what Pillow's convert("RGB") makes of
-it (NAME.png); resize/: Pillow's bicubic resize to sizes that shrink, grow and stretch. Made with Pillow 9.4,
-libjpeg-turbo 2.1.5, libwebp 1.2.4. Run in this folder: python3 make.py"""
-import os, struct, subprocess, zlib
+"""Writes what today's Pillow and transformers make of pictures, in the environment of `make peers`: python make.py in this folder.
+
+decode/ has a small file of every kind (scripts/peers/pictures.py draws them), decode.json the digests of their pixels in RGB;
+resize.json digests of Pillow's bicubic resize; reference.json sizes and digests of the arrays of Qwen2VLImageProcessorPil.
+Made with Pillow 13.0.0 and transformers 5.23.0."""
+
+import json
+import pathlib
+import re
+import struct
+import sys
+
 import numpy as np
+import transformers
 from PIL import Image
+from transformers.models.qwen2_vl import image_processing_pil_qwen2_vl as qwen
 
-os.makedirs("decode", exist_ok=True)
-os.makedirs("resize", exist_ok=True)
-W, H = 61, 47
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[4] / "scripts" / "peers"))
+import pictures
+
 rng = np.random.default_rng(3)
-y, x = np.mgrid[0:H, 0:W]
-base = np.stack([127 + 120 * np.sin(x / 7) * np.cos(y / 9), 127 + 120 * np.sin(x / 5 + y / 11), 153 * ((x // 8 + y // 6) % 2) + 60], -1)
-im = Image.fromarray(np.clip(base + rng.normal(0, 6, base.shape), 0, 255).astype(np.uint8), "RGB")
-grey, alpha = im.convert("L"), Image.fromarray(np.clip(x * 4, 0, 255).astype(np.uint8), "L")
-rgba, la = im.copy(), grey.copy()
-rgba.putalpha(alpha)
-la.putalpha(alpha)
-deep = Image.fromarray(np.clip(x * 40 + y * 9, 0, 65535).astype(np.uint16))
-exif = Image.Exif()
-exif[0x0112] = 6
+decode = pathlib.Path("decode")
 
-def save(image, name, **how):
-    image.save("decode/" + name, **how)
 
-for subsampling, name in ((0, "444"), (1, "422"), (2, "420")):
-    save(im, f"rgb{name}.jpg", quality=88, subsampling=subsampling)
-save(im.crop((0, 0, 2, 3)), "tiny420.jpg", quality=95, subsampling=2)
-save(im.crop((0, 0, 60, 46)), "even420.jpg", quality=88, subsampling=2)
-save(im, "progressive.jpg", quality=80, subsampling=2, progressive=True)
-save(im, "restart.jpg", quality=60, subsampling=1, progressive=True, restart_marker_blocks=3)
-save(im, "exif.jpg", quality=88, exif=exif)
-save(grey, "grey.jpg", quality=85)
-save(im.convert("CMYK"), "cmyk.jpg", quality=90)
-save(im, "lossy.webp", quality=80)
-save(im.crop((0, 0, 60, 46)), "even.webp", quality=80)
-save(im, "lossless.webp", lossless=True)
-save(rgba, "alpha.webp", quality=80, exact=True)
-save(rgba, "alpha_lossless.webp", lossless=True, exact=True)
-save(rgba, "rgba.png")
-save(la, "la.png")
-save(im.convert("1"), "one.png")
-save(im.quantize(16), "palette4.png", transparency=3)
-save(im.quantize(200), "palette8.png")
-save(deep, "grey16.png")
-save(im.quantize(32), "p.gif", transparency=5)
-save(im, "rgb.bmp")
-save(grey, "grey.bmp")
-save(im.quantize(20), "p.bmp")
-save(rgba, "rgba.bmp")
-save(im, "lzw.tiff", compression="tiff_lzw")
-save(grey, "grey.tiff")
-save(rgba, "rgba.tiff", compression="tiff_lzw")
-save(im.quantize(30), "p.tiff")
-save(deep, "grey16.tiff", compression="tiff_lzw")
+def write(name, rows):
+    pathlib.Path(name).write_text("{\n" + ",\n".join(f'  "{k}": {json.dumps(v)}' for k, v in rows.items()) + "\n}\n")
 
-# Pillow writes neither 4:4:0 nor 4:1:1: libjpeg-turbo's cjpeg does
-for sample, name in (("1x2", "440"), ("4x1", "411")):
-    ppm = b"P6\n%d %d\n255\n" % im.size + im.tobytes()
-    jpeg = subprocess.run(["cjpeg", "-quality", "88", "-sample", sample + ",1x1,1x1"], input=ppm, capture_output=True, check=True).stdout
-    open(f"decode/rgb{name}.jpg", "wb").write(jpeg)
-
-def png16(name, w, h, color, pixel):
-    chunk = lambda kind, data: struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    raw = b"".join(b"\0" + b"".join(pixel(x, y) for x in range(w)) for y in range(h))
-    head = struct.pack(">IIBBBBB", w, h, 16, color, 0, 0, 0)
-    open("decode/" + name, "wb").write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b""))
-
-png16("rgb16.png", 13, 11, 2, lambda x, y: struct.pack(">HHH", x * 5000, y * 5900, x * y * 540))
-png16("rgba16.png", 13, 11, 6, lambda x, y: struct.pack(">HHHH", x * 5000, y * 5900, x * y * 540, x * 5000))
-png16("la16.png", 13, 11, 4, lambda x, y: struct.pack(">HH", x * y * 540, x * 5000))
 
 def lzw(data):  # 3-bit codes, the table cleared before it grows
     out, acc, n = bytearray(), 0, 0
@@ -82,21 +38,81 @@ def lzw(data):  # 3-bit codes, the table cleared before it grows
             n -= 8
     return bytes(out) + (bytes([acc & 255]) if n else b"")
 
-# a first frame of 8x6 at (5, 4) of a screen of 20x16, without and with a transparent colour
-palette = bytes([10, 20, 30, 200, 100, 50, 0, 255, 128, 90, 90, 250])
-for name, transparent in (("part.gif", 0), ("part_transparent.gif", 1)):
+
+def part(transparent):
+    """A GIF file whose first frame, 8×6, stands at (5, 4) of a screen of 20×16."""
+    palette = bytes([10, 20, 30, 200, 100, 50, 0, 255, 128, 90, 90, 250])
     data = lzw([(x + y) % 4 for y in range(6) for x in range(8)])
     control = b"\x21\xf9\x04" + bytes([transparent, 0, 0, 2 * transparent, 0])
     frame = b"\x2c" + struct.pack("<HHHHB", 5, 4, 8, 6, 0) + bytes([2, len(data)]) + data
-    open("decode/" + name, "wb").write(b"GIF89a" + struct.pack("<HHBBB", 20, 16, 0x91, 1, 0) + palette + control + frame + b"\0;")
+    return b"GIF89a" + struct.pack("<HHBBB", 20, 16, 0x91, 1, 0) + palette + control + frame + b"\0;"
 
-for name in sorted(os.listdir("decode")):
-    if not name.endswith((".ref.png")):
-        Image.open("decode/" + name).convert("RGB").save(f"decode/{name}.ref.png", optimize=True)
 
-for w, h in ((61, 20), (17, 47), (7, 5), (1, 1), (122, 94), (60, 48), (62, 46), (200, 11), (3, 150)):
-    im.resize((w, h), Image.BICUBIC).save(f"resize/{w}x{h}.png", optimize=True)
-noise = Image.fromarray((rng.integers(0, 2, (40, 53, 3)) * 255).astype(np.uint8), "RGB")  # overshoots both ends
-noise.save("resize/noise.png", optimize=True)
-noise.resize((71, 23), Image.BICUBIC).save("resize/noise_71x23.png", optimize=True)
-im.save("resize/source.png", optimize=True)
+def kinds():
+    decode.mkdir(exist_ok=True)
+    made = {}
+    for name, draw in pictures.KINDS.items():
+        made[name] = draw(rng, 37, 29)
+    for name, size in {"420.jpg": (2, 3), "422.jpg": (5, 8), "ycck_420.jpg": (3, 2), "lossy.webp": (36, 30), "alpha.webp": (1, 1)}.items():
+        made[f"{size[0]}x{size[1]}_{name}"] = pictures.KINDS[name](rng, *size)
+    for orientation in range(1, 9):
+        made[f"turned_{orientation}.tiff"] = pictures.tiff("RGB", {274: orientation})(rng, 7, 5)
+    made["part.gif"], made["part_clear.gif"] = part(0), part(1)
+    digests = {}
+    for name, data in made.items():
+        (decode / name).write_bytes(data)
+        values = pictures.rgb(decode / name)
+        digests[name] = [*values.shape[1::-1], pictures.digest(values)]
+    write("decode.json", digests)
+
+
+def formula(w, h):
+    y, x, c = np.mgrid[0:h, 0:w, 0:3]
+    return Image.fromarray(((x * x * 7 + y * 13 + x * y * 5 + c * 101) % 256).astype(np.uint8))
+
+
+def resizes():
+    sizes = [(640, 480, 308, 224), (640, 427, 308, 140), (500, 375, 252, 168), (480, 640, 168, 252), (91, 37, 112, 28), (61, 47, 61, 20), (61, 47, 17, 47),
+             (61, 47, 7, 5), (61, 47, 1, 1), (61, 47, 122, 94), (61, 47, 62, 46), (61, 47, 200, 11), (61, 47, 3, 150), (61, 47, 51, 27), (61, 47, 51, 26)]
+    sizes += [tuple(int(v) for v in rng.integers(1, 120, 4)) for _ in range(60)]
+    write("resize.json", {" ".join(map(str, s)): pictures.digest(np.asarray(formula(*s[:2]).resize(s[2:], Image.BICUBIC))) for s in sizes})
+
+
+def reference():
+    r = json.loads(pathlib.Path("reference.json").read_text())
+    config = {k: v for k, v in json.loads(pathlib.Path("preprocessor_config.json").read_text()).items() if not k.endswith(("_type", "_class"))}
+    processor = qwen.Qwen2VLImageProcessorPil(**config)
+    limits = dict(factor=28, min_pixels=config["min_pixels"], max_pixels=config["max_pixels"])
+
+    def resized(file):
+        image = Image.fromarray(pictures.rgb(file))
+        h, w = qwen.smart_resize(image.height, image.width, **limits)
+        return np.asarray(image.resize((w, h), Image.BICUBIC))
+
+    for image in r["images"].values():
+        asked = processor(images=[Image.open(image["file"])], return_tensors="np")
+        image["grid"], image["sha256"] = asked["image_grid_thw"][0].tolist(), pictures.digest(asked["pixel_values"])
+        image["resized_sha256"] = pictures.digest(resized(image["file"]))
+    for video in r["videos"].values():  # transformers resizes videos with torchvision alone; here the frames are Pillow's
+        frames = [np.moveaxis(resized(f), -1, 0) for f in video["frames"]]
+        frames = [processor.normalize(processor.rescale(f, 1 / 255), processor.image_mean, processor.image_std) for f in frames]
+        frames += frames[-1:] * (len(frames) % 2)
+        t, (c, h, w) = len(frames) // 2, frames[0].shape
+        cut = np.stack(frames).reshape(t, 2, c, h // 28, 2, 14, w // 28, 2, 14).transpose(0, 3, 6, 4, 7, 2, 1, 5, 8)
+        video["grid"], video["sha256"] = [t, h // 14, w // 14], pictures.digest(cut.astype(np.float32))
+    rows = []
+    for h, w in dict.fromkeys([(row[0], row[1]) for row in r["smart_resize"]] + [(1, 1), (1, 200), (1, 201), (20, 20), (27, 1), (13, 2600), (5601, 29)]):
+        for most in 12845056, 50176, 1003520:
+            try:
+                rows.append([h, w, 3136, most, *qwen.smart_resize(h, w, 28, 3136, most)])
+            except ValueError:
+                rows.append([h, w, 3136, most])
+    text = re.sub(r"\[\s+([^][{}]*?)\s+\]", lambda m: "[" + " ".join(m[1].split()) + "]", json.dumps({**r, "smart_resize": []}, indent=1))
+    text = text.replace('"smart_resize": []', '"smart_resize": [\n' + ",\n".join(f"  {row}" for row in rows) + "\n ]")
+    pathlib.Path("reference.json").write_text(text + "\n")
+
+
+assert transformers.__version__.startswith("5."), transformers.__version__
+kinds()
+resizes()
+reference()

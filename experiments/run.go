@@ -232,6 +232,9 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	r.Holder.Heed()                                                     // what has come of the task is written
 	taskErr = withRoom(taskErr, cfg.Policy)
 	r.Close()
+	if !errors.Is(taskErr, phases.ErrInterrupted) {
+		taskErr = tasks.Unchanged(r.Job, taskErr)
+	}
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
 		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: !task.Saves}
 	}

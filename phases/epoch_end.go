@@ -25,6 +25,9 @@ func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
+	if err := s.look(); err != nil {
+		return err
+	}
 	maps.Copy(m, extra)
 	maps.Copy(m, v.Metrics("val_"))
 	m["kl_reference"] = referenceName
@@ -143,7 +146,10 @@ func (s *scheduler) restoreBest(phase string) (epoch int, err error) {
 }
 
 func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
-	var err error
+	err := s.look() // evaluations read, too
+	if err != nil {
+		return err
+	}
 	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
 		return err
 	}

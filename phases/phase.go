@@ -190,6 +190,9 @@ type Env struct {
 	ConfigHash string
 	// DataHash stands in every state, so that a resume with other data is refused.
 	DataHash string
+	// Look is called before a state is saved and at the end: an error says that what the run has computed since the last state cannot
+	// be relied on, because a file that it reads has changed. It returns the digests of those files by name, for the state. May be nil.
+	Look func() (inputs []string, err error)
 	// Export is told of every checkpoint of a phase once it is saved, with the epoch's metrics: it may write
 	// the weights in another format too (checkpoint.format=pt). May be nil.
 	Export func(checkpoint, phase string, epoch int, metrics map[string]any) error

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/doctor"
 	"fulcrum/selector"
@@ -82,7 +84,19 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 	if err := s.train(ctx, saved); err != nil {
 		return Result{}, err
 	}
-	return s.finish()
+	if err := s.look(); err != nil {
+		return Result{}, err
+	}
+	r, err := s.finish()
+	return r, cmp.Or(s.look(), err)
+}
+
+// look makes sure that the files which the run reads are what they were when it began.
+func (s *scheduler) look() (err error) {
+	if s.env.Look != nil {
+		s.pos.Inputs, err = s.env.Look()
+	}
+	return err
 }
 
 // train is the loop: phases, epochs, batches.
@@ -154,6 +168,9 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int)
 			s.env.Next = append(s.env.Next, At{Epoch: epoch, Step: s.pos.Step + k, Pass: (i + k) % info.Passes, Queries: batch(i + k)})
 		}
 		m, err := s.step(ctx, phase, epoch, pass, queries)
+		if cut := tensorfile.Cut(); cut != nil { // the step has read zeros
+			return cut
+		}
 		if err != nil {
 			return s.explain(ctx, err, phase, epoch, pass, queries)
 		}
@@ -265,7 +282,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) er
 		return nil
 	}
 	if i > 0 || !s.saved {
-		if err := finite(s.env); err != nil {
+		if err := cmp.Or(s.look(), finite(s.env)); err != nil {
 			return err
 		}
 		var err error

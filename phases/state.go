@@ -35,6 +35,7 @@ type position struct {
 
 	Doctor json.RawMessage `json:"doctor,omitempty"` // what its next findings depend on
 
+	Inputs  []string    `json:"inputs,omitempty"`  // name and digest of each file that the run reads while it trains
 	Written digest.Sums `json:"written,omitempty"` // of the checkpoints; absent in the states of an older program
 
 	Weights    string          `json:"weights"` // file, relative to the checkpoints folder
@@ -57,6 +58,9 @@ func (s *Saved) Epoch() int       { return s.pos.Epoch }
 func (s *Saved) Rows() int        { return s.pos.Rows }
 func (s *Saved) Evals() int       { return s.pos.Evals }
 func (s *Saved) Completions() int { return s.pos.Completions }
+
+// Inputs are the name and the digest of each file that the run was reading.
+func (s *Saved) Inputs() []string { return s.pos.Inputs }
 
 // ConfigHash is that of the configuration the state was saved under.
 func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }

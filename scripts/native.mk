@@ -100,10 +100,10 @@ $(OUT)/symbols.stamp: bin/lib/libfulcrum_torch.so
 	@touch $@
 $(OUT)/symbols.inc: $(OUT)/symbols.stamp ;
 
-bin/lib/libcgotorch.so: $(OUT)/symbols.inc $(FORWARD)/forward.c $(FORWARD)/forward.h
+bin/lib/libcgotorch.so: $(OUT)/symbols.inc $(wildcard $(FORWARD)/*.c $(FORWARD)/*.h)
 	@echo "link $@"
 	@$(CC) -std=gnu11 -O2 -fPIC -Wall -Wextra -Werror -shared -pthread -I$(OUT) \
-		-Wl,-soname,libcgotorch.so -o $@.new $(FORWARD)/forward.c -ldl
+		-Wl,-soname,libcgotorch.so -o $@.new $(wildcard $(FORWARD)/*.c) -ldl
 	@mv $@.new $@
 
 build/stubs/libtorch.a:

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -22,9 +23,12 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/torchx"
 )
 
 func main() {
+	torchx.CatchFaults(tensorfile.Records())
 	if len(os.Args) > 1 && os.Args[1] == launcher.TaskVerb { // a queue's, for no user: it minds signals itself
 		ctx := context.Background()
 		exit(ctx, runQueueTask(ctx, os.Args[2:]))
@@ -38,7 +42,7 @@ func main() {
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
 	s := &session{ctx: ctx, out: stdout.Writer(), errOut: os.Stderr, app: experiments.App{}, verbs: verbs(), now: time.Now()}
-	exit(ctx, s.call(os.Args[1:]))
+	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
 }
 
 // stopOn ends the process at the first signal, unless something has state to save: then it ends ctx, so that the state is

@@ -13,6 +13,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/selector"
@@ -81,6 +82,9 @@ func predict(ctx context.Context, j *job.Job) error {
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	if err := tensorfile.Changed(); err != nil {
+		return err
 	}
 	if err := out.Commit(); err != nil {
 		return err

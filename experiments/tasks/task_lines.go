@@ -19,6 +19,7 @@ import (
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
 )
@@ -143,6 +144,9 @@ func (t *textTask) lines(ctx context.Context) error {
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("cannot write %s: %w", t.out, err)
+	}
+	if err := tensorfile.Changed(); err != nil {
+		return err
 	}
 	if err := out.Commit(); err != nil {
 		return err

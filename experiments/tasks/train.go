@@ -37,6 +37,16 @@ func train(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
+	env.Look = func() ([]string, error) { return look(j) }
+	now, err := env.Look()
+	if err != nil {
+		return err
+	}
+	if s := j.Saved; s != nil {
+		if err := sameInputs(j, s.Inputs(), now); err != nil {
+			return err
+		}
+	}
 	if s := j.Saved; s != nil && s.DataHash() != "" && s.DataHash() != env.DataHash {
 		return usage.Errorf("the data are not those that the saved state has learned from: put the files back, or start anew elsewhere: %s",
 			program.OnFolder("--rerun", j.Dir))

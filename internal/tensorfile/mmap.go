@@ -2,16 +2,25 @@ package tensorfile
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"syscall"
 
 	"fulcrum/internal/regular"
 )
 
-// mapping is a file's content, mapped read-only. The file must not be truncated while it is mapped
-// (a read would raise SIGBUS); everything of ours replaces files by rename, which is safe.
+// mapping is a file's content, mapped read-only. Everything of ours replaces files by rename, which leaves a mapping as it is; whoever
+// writes into the file changes it. Look finds out.
 type mapping struct {
-	data   []byte
-	mapped bool
+	data []byte
+
+	// Of a file that is mapped, not read:
+	path   string
+	file   *os.File // the one that is mapped, whatever path names by now
+	is     version  // when it was looked at last
+	sum    string   // of data; "" until the first look
+	record int      // its number in Records
+	moved  bool     // it was said that path names another file
 }
 
 func mapFile(path string) (*mapping, error) {
@@ -19,22 +28,33 @@ func mapFile(path string) (*mapping, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	info, err := f.Stat()
+	m, err := mapOpen(f, path)
+	if err != nil || m.file == nil {
+		f.Close()
+	}
+	return m, err
+}
+
+func mapOpen(f *os.File, path string) (*mapping, error) {
+	is, err := versionOf(f)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() == 0 {
+	if is.size == 0 {
 		return nil, fmt.Errorf("%s is empty", path)
 	}
-	data, err := syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	data, err := syscall.Mmap(int(f.Fd()), 0, int(is.size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil { // pipes and some network file systems
-		if data, err = regular.ReadFile(path); err != nil {
-			return nil, err
-		}
-		return &mapping{data: data}, nil
+		data, err = regular.ReadFile(path)
+		return &mapping{data: data}, err
 	}
-	return &mapping{data: data, mapped: true}, nil
+	at, err := filepath.Abs(path) // the process may go to another folder
+	if err != nil {
+		at = path
+	}
+	m := &mapping{data: data, path: at, file: f, is: is}
+	open.add(m)
+	return m, nil
 }
 
 // parseMapped maps a file and parses it; kind is what it should be, for errors.
@@ -51,11 +71,12 @@ func parseMapped[T any](path, kind string, parse func(data []byte) (T, error)) (
 
 // Close unmaps; whatever shared the memory must not be used any more.
 func (m *mapping) Close() error {
-	if m == nil || !m.mapped {
+	if m == nil || m.file == nil {
 		return nil
 	}
-	m.mapped = false
-	data := m.data
-	m.data = nil
+	open.remove(m)
+	data, file := m.data, m.file
+	m.data, m.file = nil, nil
+	file.Close()
 	return syscall.Munmap(data)
 }

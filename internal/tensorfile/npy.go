@@ -21,11 +21,18 @@ import (
 type Array struct {
 	Tensor
 	Strings []string // row-major; nil unless the array holds text
+	mem     *mapping
 }
 
-// ReadNPY maps a .npy file, for the life of the process. C-ordered little-endian data is not copied.
+// Close unmaps the file; the array must not be used any more.
+func (a *Array) Close() error { return a.mem.Close() }
+
+// ReadNPY maps a .npy file until Close. C-ordered little-endian data is not copied.
 func ReadNPY(path string) (*Array, error) {
-	a, _, err := parseMapped(path, "a valid .npy", ParseNPY)
+	a, mem, err := parseMapped(path, "a valid .npy", ParseNPY)
+	if err == nil {
+		a.mem = mem
+	}
 	return a, err
 }
 

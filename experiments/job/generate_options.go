@@ -26,6 +26,8 @@ type GenerateOptions struct {
 	TopK *int `koanf:"top_k" range:"[0,inf)"`
 	// divides positive and multiplies negative logits of tokens seen before
 	RepetitionPenalty *float64 `koanf:"repetition_penalty" range:"(0,inf)"`
+	// keys of the model's generation_config.json that do not count here, num_beams say
+	Without []string `koanf:"without"`
 	// completions for each prompt
 	NumReturn int `koanf:"num_return_sequences" range:"[1,inf)"`
 	// prompts answered at once

@@ -10,7 +10,9 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
+	"fulcrum/selector/tokens"
 )
 
 // hubName is the name of a model on the Hub: ORGANISATION/MODEL.
@@ -78,7 +80,11 @@ func checkModelAt(key, p, policy string) error {
 	if info, err := os.Stat(p); err == nil && !info.IsDir() {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(p, "config.json")); err == nil {
+	at := filepath.Join(p, "config.json")
+	if config, err := regular.ReadFile(at); err == nil {
+		if _, err := tokens.ModelType(policy, config); err != nil { // before its tokenizer is opened, which another model has another of
+			return usage.Errorf("%s: %s: %v", key, at, err)
+		}
 		return nil
 	}
 	if _, err := job.ResolveCheckpoint(key, p); err == nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
@@ -40,6 +39,7 @@ func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
 	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: j.Config.Seq2Seq.Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"
+	warnOfUndone(j, model.Generation().FolderSampling)
 	err = w.check(model)
 	if err == nil {
 		err = w.warnOfCutSources(words)
@@ -234,9 +234,9 @@ func newSeq2SeqText(j *job.Job) (TextModel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if refused := model.Generation().Refused; len(refused) > 0 && j.Config.Task == "generate" {
-		j.Log.Warnf("the model's configuration asks for %s: completions are decoded greedily or sampled, without it",
-			strings.Join(refused, ", "))
+	if err := checkGeneration(j, model.Generation().FolderSampling); err != nil {
+		model.Free()
+		return nil, err
 	}
 	if p := model.Config().Positions; p > 0 && j.Config.Task == "generate" && j.Config.Generate.MaxNewTokens > p {
 		model.Free()
@@ -278,12 +278,13 @@ func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
 func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
 
 func (t *seq2seqText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := seq2seq.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed),
-		IgnoreEOS: o.IgnoreEOS}
+	how, err := generationOf(o, t.model.Generation().FolderSampling, seed, first, len(ps))
+	if err != nil {
+		return nil, err
+	}
 	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
 		how.First, how.Last = []int64{}, []int64{}
 	}
-	how.Streams = streams(first, len(ps))
 	return answered(t.model.Generate(typed[[]int64](ps), o.NumReturn, how))
 }
 

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"fulcrum/experiments/job"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/usage"
@@ -78,6 +80,41 @@ func sampling(o job.GenerateOptions, folder tokens.FolderSampling) tokens.Sampli
 	s.TopP = option.Or(cmp.Or(o.TopP, folder.TopP), 1)
 	s.TopK = option.Or(cmp.Or(o.TopK, folder.TopK), 50)
 	return s
+}
+
+// generationOf is how completions are drawn: as the task's keys say, else as the model's folder does.
+func generationOf(o job.GenerateOptions, folder tokens.FolderSampling, seed int64, first, prompts int) (tokens.GenerateOptions, error) {
+	said, err := folder.Without(o.Without)
+	return tokens.GenerateOptions{SamplingOptions: sampling(o, said), Constraints: said.Constraints, IgnoreEOS: o.IgnoreEOS,
+		Seed: uint64(seed), Streams: streams(first, prompts)}, err
+}
+
+// checkGeneration refuses task=generate of a model whose folder asks for what is not done here. A judge answers without.
+func checkGeneration(j *job.Job, folder tokens.FolderSampling) error {
+	said, err := folder.Without(j.Config.Generate.Without)
+	if err != nil {
+		return usage.Errorf("generate.without: %v", err)
+	}
+	asks := strings.Join(list.Map(said.Refused, hffolder.Refusal.String), ", ")
+	switch {
+	case asks == "" || j.Config.Task == "score":
+	case j.Config.Task == "generate":
+		keys := slices.Concat(j.Config.Generate.Without, list.Map(said.Refused, func(r hffolder.Refusal) string { return r.Key }))
+		return usage.Errorf("the model's generation_config.json asks for %s, which is not done here: generate.without=[%s] generates without, "+
+			"greedily or by sampling (generate.do_sample)", asks, strings.Join(keys, ","))
+	default:
+		j.Log.Warnf("rewards.judge.path: its generation_config.json asks for %s: it answers greedily, without", asks)
+	}
+	return nil
+}
+
+// warnOfUndone says what a model's folder asks of generation that training does not do.
+func warnOfUndone(j *job.Job, folder tokens.FolderSampling) {
+	if asked := folder.Asked(); len(asked) > 0 {
+		section := job.SectionOf(j.Config.Policy)
+		j.Log.Warnf("%s.path: its generation_config.json asks for %s: rollouts and validation answers are drawn without, as %s.generation says",
+			section, strings.Join(asked, ", "), section)
+	}
 }
 
 // streams names the random streams of n prompts, of which the first is number from of its file.

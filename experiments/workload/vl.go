@@ -51,6 +51,7 @@ func newVLWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	w.text = prompts.Text{Encode: proc.Tokenizer().Encode, Decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
 		EOS: model.EOS(), MaxTokens: j.Config.VL.Generation.MaxNewTokens}
 	w.limit = "vl.generation.max_new_tokens"
+	warnOfUndone(j, model.Generation().FolderSampling)
 	if err = w.checkPictures(); err == nil {
 		err = w.probe()
 	}
@@ -196,6 +197,10 @@ func newVLText(j *job.Job) (TextModel, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkGeneration(j, model.Generation().FolderSampling); err != nil {
+		model.Free()
+		return nil, err
+	}
 	return &vlText{model, proc}, nil
 }
 
@@ -223,9 +228,14 @@ func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Dec
 func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
 
 func (t *vlText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how := vl.GenerateOptions{SamplingOptions: sampling(o, t.model.Generation().FolderSampling), Seed: uint64(seed),
-		IgnoreEOS: o.IgnoreEOS, Suppressed: []int64{}} // as Hugging Face generates
-	how.Streams = streams(first, len(ps))
+	how, err := generationOf(o, t.model.Generation().FolderSampling, seed, first, len(ps))
+	if err != nil {
+		return nil, err
+	}
+	how.Suppressed = []int64{} // placeholders may come, as Hugging Face generates
+	if !o.IgnoreEOS {
+		how.Last = t.model.Generation().ForcedEOS
+	}
 	return answered(t.model.Generate(typed[*processor.Prompt](ps), o.NumReturn, how))
 }
 

@@ -14,9 +14,9 @@ type Drawn struct {
 	LogP Tensor
 }
 
-// DrawTokens is SampleTokens on the device of logits [R, V] float32, which it overwrites: nothing is copied to the host. seen
-// [R, V] bool marks the tokens that the repetition penalty counts, suppress [n] int64 is never drawn, uniforms [R] float64 are
-// the cumulative probabilities; without them tokens are greedy, and scored asks for their log-probabilities. Each may be no
+// DrawTokens is SampleTokens, without min-p, on the device of logits [R, V] float32, which it overwrites: nothing is copied to the
+// host. seen [R, V] bool marks the tokens that the repetition penalty counts, suppress [n] int64 is never drawn, uniforms [R] float64
+// are the cumulative probabilities; without them tokens are greedy, and scored asks for their log-probabilities. Each may be no
 // tensor. Probabilities are float32: a uniform within their rounding of a token's border may give its neighbour.
 func DrawTokens(logits Tensor, opt SampleOptions, seen, suppress, uniforms Tensor, scored bool) Drawn {
 	must("draw", logits)

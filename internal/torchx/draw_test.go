@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -82,7 +83,7 @@ func compareDraws(t *testing.T, name, device string, z []float32, size int, opt 
 	t.Helper()
 	defer Scope()()
 	rows := len(z) / size
-	ids, kept, logp := SampleTokens(From(z, rows, size), opt, seen, suppress, uniforms)
+	ids, kept, logp := SampleTokens(From(z, rows, size), opt, seen, slices.Repeat([][]int64{suppress}, rows), uniforms)
 	marks := make([]bool, len(z))
 	for i, list := range seen {
 		for _, id := range list {

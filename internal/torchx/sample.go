@@ -13,22 +13,23 @@ type SampleOptions struct {
 	Temperature       float64 // logits are divided by it; 0 is 1
 	TopP              float64 // nucleus: the smallest set of most probable tokens with at least this mass; 0 and 1 keep all
 	TopK              int     // the most probable tokens and those as probable as the last of them; 0 keeps all
+	MinP              float64 // tokens of at least this share of the most probable one's probability; 0 keeps all. SampleTokens only
 	RepetitionPenalty float64 // of tokens seen before: positive logits divided, negative ones multiplied; 0 and 1 leave them
 }
 
 // SampleTokens draws a token of each row of logits [R, V] (float type): the repetition penalty on the row's
-// ids in seen (nil: none), ids in suppress never, then temperature, top-k and top-p, in this order and as
+// ids in seen (nil: none), ids in suppress (nil: none) never, then temperature, top-k, top-p and min-p, in this order and as
 // HuggingFace's logits processors define them. Row r takes the token at the cumulative probability uniforms[r] in
 // [0, 1), ids ascending; without uniforms it takes the most probable one, the first on ties. sync
 //
 // kept [R] says how much of each row's own distribution p = softmax(logits / temperature) the one that was drawn from,
 // q, covers: Σ min(p, q), which is 1 less their total variation distance. It is 1 where nothing was changed, and the mass
 // that top-k and top-p keep where nothing else was. logp [R] is log p of each row's token. Both are nil without uniforms.
-func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []int64, uniforms []float64) (ids []int64, kept,
+func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress [][]int64, uniforms []float64) (ids []int64, kept,
 	logp []float64) {
 	shape := MustShape(logits, -1, -1).Shape()
 	rows, size := shape[0], shape[1]
-	if seen != nil && len(seen) != rows || uniforms != nil && len(uniforms) != rows {
+	if seen != nil && len(seen) != rows || suppress != nil && len(suppress) != rows || uniforms != nil && len(uniforms) != rows {
 		panic(opError("sample", fmt.Sprintf("%d lists of seen tokens and %d uniforms for %d rows", len(seen), len(uniforms), rows),
 			[]Tensor{logits}))
 	}
@@ -46,8 +47,13 @@ func SampleTokens(logits Tensor, opt SampleOptions, seen [][]int64, suppress []i
 		if seen != nil && opt.RepetitionPenalty > 0 {
 			scratch.penalize(z, seen[r], float32(opt.RepetitionPenalty))
 		}
-		for _, id := range suppress {
-			scratch.change(z, id, float32(math.Inf(-1)))
+		if suppress != nil {
+			for _, id := range suppress[r] {
+				scratch.change(z, id, float32(math.Inf(-1)))
+			}
+			if math.IsInf(float64(z[argMax(z)]), -1) {
+				panic(opError("sample", "no token is left to come next: all are suppressed", []Tensor{logits}))
+			}
 		}
 		if uniforms == nil {
 			ids[r] = int64(argMax(z))
@@ -134,6 +140,9 @@ func (s *sampler) draw(z []float32, opt SampleOptions, u float64) (id int64, kep
 	if opt.TopP > 0 && opt.TopP < 1 {
 		total = s.nucleus(opt.TopP, total)
 	}
+	if opt.MinP > 0 {
+		total = s.likely(opt.MinP)
+	}
 	kept, most, own := s.covered(z, total, all, top, inverse)
 	id = s.at(u * total)
 	logit := z[id]
@@ -144,6 +153,18 @@ func (s *sampler) draw(z []float32, opt SampleOptions, u float64) (id int64, kep
 		}
 	}
 	return id, kept, (float64(logit)-most)*inverse - math.Log(own)
+}
+
+// likely leaves the tokens whose probability is at least this share of the highest one, and returns their sum.
+func (s *sampler) likely(share float64) (total float64) {
+	least := share * slices.Max(s.p)
+	for i, p := range s.p {
+		if p < least {
+			s.p[i] = 0
+		}
+		total += s.p[i]
+	}
+	return total
 }
 
 // covered returns Σ min(p, q) of the row's own distribution p and the one that is drawn from, q = s.p / total. all is the

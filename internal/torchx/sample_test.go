@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"fulcrum/internal/golden"
@@ -32,6 +33,8 @@ func TestKeptMass(t *testing.T) {
 		{"top-p", SampleOptions{Temperature: 20, TopP: 0.9}, nil, nil},
 		{"top-k", SampleOptions{Temperature: 20, TopK: 5}, nil, nil},
 		{"top-k and top-p", SampleOptions{Temperature: 20, TopK: 20, TopP: 0.7}, nil, nil},
+		{"min-p", SampleOptions{Temperature: 20, MinP: 0.3}, nil, nil},
+		{"min-p after top-p", SampleOptions{Temperature: 20, TopP: 0.8, MinP: 0.05}, nil, nil},
 		{"suppressed", SampleOptions{Temperature: 20}, nil, []int64{7, 3}},
 		{"penalty", SampleOptions{Temperature: 20, RepetitionPenalty: 1.3}, []int64{7, 7, 2, 9}, nil},
 		{"a penalty that moves everything", SampleOptions{Temperature: 0.01, RepetitionPenalty: 2}, []int64{7, 8}, nil},
@@ -43,7 +46,7 @@ func TestKeptMass(t *testing.T) {
 			if tc.seen != nil {
 				seen = [][]int64{tc.seen}
 			}
-			ids, kept, logp := SampleTokens(From(append([]float32(nil), z...), 1, size), tc.opt, seen, tc.suppress, []float64{0.4})
+			ids, kept, logp := SampleTokens(From(append([]float32(nil), z...), 1, size), tc.opt, seen, [][]int64{tc.suppress}, []float64{0.4})
 			p, q := softmaxOf(z, tc.opt.Temperature), keptTokens(z, tc.opt, tc.seen, tc.suppress)
 			want, mass := 0.0, 0.0
 			for i := range p {
@@ -57,7 +60,7 @@ func TestKeptMass(t *testing.T) {
 			if tc.seen == nil && math.Abs(mass-want) > 1e-9 {
 				t.Errorf("kept %g, but the tokens have the mass %g", want, mass)
 			}
-			if tc.opt.TopP == 0 && tc.opt.TopK == 0 && tc.seen == nil && tc.suppress == nil && kept[0] != 1 {
+			if tc.opt.TopP == 0 && tc.opt.TopK == 0 && tc.opt.MinP == 0 && tc.seen == nil && tc.suppress == nil && kept[0] != 1 {
 				t.Errorf("kept %g of an unchanged distribution", kept[0])
 			}
 		})
@@ -115,10 +118,11 @@ func keptTokens(z []float32, opt SampleOptions, seen, suppress []int64) []float6
 	for _, rule := range []func(better int, mass float64) bool{
 		func(better int, _ float64) bool { return opt.TopK > 0 && better >= opt.TopK },
 		func(_ int, mass float64) bool { return opt.TopP > 0 && opt.TopP < 1 && mass >= opt.TopP },
+		nil, // min-p
 	} {
 		next, total := append([]float64(nil), p...), 0.0
 		for i := range p {
-			if rule(rank(p, i)) {
+			if rule != nil && rule(rank(p, i)) || rule == nil && p[i] < opt.MinP*slices.Max(p) {
 				next[i] = 0
 			}
 			total += next[i]
@@ -143,7 +147,7 @@ func BenchmarkSampleTokens(b *testing.B) {
 	for _, opt := range []SampleOptions{{}, {TopP: 0.9}, {TopK: 50}} {
 		b.Run(fmt.Sprint(opt), func(b *testing.B) {
 			for range b.N {
-				SampleTokens(logits, opt, nil, []int64{1, 2}, make([]float64, 8))
+				SampleTokens(logits, opt, nil, slices.Repeat([][]int64{{1, 2}}, 8), make([]float64, 8))
 			}
 		})
 	}

@@ -76,14 +76,6 @@ func (l *layer) linears() []linear {
 
 type norm struct{ weight, bias torchx.Tensor }
 
-// activations are the functions between the layers of the feed-forward networks.
-func activations() map[string]func(torchx.Tensor) torchx.Tensor {
-	return map[string]func(torchx.Tensor) torchx.Tensor{
-		"gelu":       torchx.GELU,
-		"quick_gelu": func(x torchx.Tensor) torchx.Tensor { return torchx.Mul(x, torchx.Sigmoid(torchx.Scale(x, 1.702))) },
-	}
-}
-
 // Open reads a folder to the device. dtype is float32 or bfloat16, the type of the computation; embeddings are float32.
 func Open(path, dtype, device string) (*Encoder, error) {
 	folder, err := hffolder.Open(path)
@@ -226,7 +218,7 @@ func (e *Encoder) layer(t *tower, l *layer, x torchx.Tensor, spans []torchx.Span
 	y := t.norm(x, l.norm1)
 	seen := torchx.Attend(heads(&l.q, y), heads(&l.k, y), heads(&l.v, y), spans, 1/math.Sqrt(float64(d))) // [N, H, d/H]
 	x = torchx.Add(x, of(&l.o, torchx.Reshape(seen, -1, t.Hidden)))
-	y = activations()[t.Activation](of(&l.fc1, t.norm(x, l.norm2)))
+	y = torchx.Activations()[t.Activation](of(&l.fc1, t.norm(x, l.norm2)))
 	return torchx.Keep(torchx.Add(x, of(&l.fc2, y)))
 }
 

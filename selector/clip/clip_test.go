@@ -227,7 +227,7 @@ func TestOpenNamesFaults(t *testing.T) {
 		{"config.json", `"patch_size": 8`, `"patch_size": 5`, "image_size 32: want a multiple of patch_size 5"},
 		{"config.json", `"projection_dim": 12`, `"projection_dim": 13`, "has shape [12 16], want [13 16]"},
 		{"config.json", `"num_hidden_layers": 2`, `"num_hidden_layers": 3`, "missing ("},
-		{"config.json", `"hidden_act": "quick_gelu"`, `"hidden_act": "relu"`, "hidden_act"},
+		{"config.json", `"hidden_act": "quick_gelu"`, `"hidden_act": "mish"`, "hidden_act"},
 		{"config.json", `"vocab_size": 529`, `"vocab_size": 528`, "the tokenizer has 529 tokens, the model 528"},
 		{"preprocessor_config.json", `"do_center_crop": true`, `"do_center_crop": false`, "pictures have sides of 0, the model's image_size is 32"},
 		{"preprocessor_config.json", `"resample": 3`, `"resample": 2`, "resample: 2 is not supported"},

@@ -4,13 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
-	"slices"
 
 	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/registry"
-	"fulcrum/internal/regular"
+	"fulcrum/internal/torchx"
 	"fulcrum/selector/vl/pixels"
 )
 
@@ -44,22 +40,27 @@ type Tower struct {
 // legacyEOS is what the first folders say, though their texts end with the highest id.
 const legacyEOS = 2
 
+// file is config.json.
+type file struct {
+	Type       string          `json:"model_type"`
+	Projection int             `json:"projection_dim"`
+	Text       json.RawMessage `json:"text_config"`
+	Vision     json.RawMessage `json:"vision_config"`
+	TextDict   json.RawMessage `json:"text_config_dict"` // of old folders: it wins
+	VisionDict json.RawMessage `json:"vision_config_dict"`
+}
+
 // ParseConfig reads config.json. What it leaves out is as in transformers: the sizes of ViT-B/32.
 func ParseConfig(raw []byte) (*Config, error) {
-	var f struct {
-		Type       string          `json:"model_type"`
-		Projection int             `json:"projection_dim"`
-		Text       json.RawMessage `json:"text_config"`
-		Vision     json.RawMessage `json:"vision_config"`
-		TextDict   json.RawMessage `json:"text_config_dict"` // of old folders: it wins
-		VisionDict json.RawMessage `json:"vision_config_dict"`
-	}
-	f.Projection = 512
+	f := file{Projection: 512}
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return nil, err
 	}
 	if f.Type != "clip" {
 		return nil, fmt.Errorf("model_type %q: want clip", f.Type)
+	}
+	if err := topKeys().Check("", raw); err != nil {
+		return nil, err
 	}
 	c := &Config{Projection: f.Projection,
 		Text: Tower{Hidden: 512, Intermediate: 2048, Layers: 12, Heads: 8, Activation: "quick_gelu", Eps: 1e-5, Vocab: 49408, Positions: 77,
@@ -78,6 +79,9 @@ func ParseConfig(raw []byte) (*Config, error) {
 		if len(part.raw) > 0 {
 			if err := jsonwords.Unmarshal(part.raw, part.into); err != nil {
 				return nil, fmt.Errorf("%s: %w", part.key, err)
+			}
+			if err := towerKeys().Check(part.key+".", part.raw); err != nil {
+				return nil, err
 			}
 		}
 	}
@@ -98,8 +102,8 @@ func (c *Config) validate() error {
 		if t.Hidden%t.Heads != 0 {
 			return fmt.Errorf("%s: hidden_size %d is no multiple of num_attention_heads %d", t.key, t.Hidden, t.Heads)
 		}
-		if _, ok := activations()[t.Activation]; !ok {
-			return fmt.Errorf("%s: %w", t.key, registry.Unknown("hidden_act", t.Activation, []string{"quick_gelu", "gelu"}))
+		if err := torchx.KnownActivation("hidden_act", t.Activation); err != nil {
+			return fmt.Errorf("%s: %w", t.key, err)
 		}
 	}
 	v, t := c.Vision, c.Text
@@ -133,30 +137,19 @@ func (s *sides) UnmarshalJSON(raw []byte) error {
 		Shortest int `json:"shortest_edge"`
 		Height   int `json:"height"`
 		Width    int `json:"width"`
+		Longest  int `json:"longest_edge"`
 	}
-	if json.Unmarshal(raw, &f) != nil || f.Shortest < 1 && (f.Height < 1 || f.Width < 1) {
+	if json.Unmarshal(raw, &f) != nil || f.Longest > 0 || f.Shortest < 1 && (f.Height < 1 || f.Width < 1) {
 		return errors.New(`size, crop_size: want a number, {"shortest_edge": n} or {"height": n, "width": n}`)
 	}
-	*s = sides(f)
+	*s = sides{f.Shortest, f.Height, f.Width}
 	return nil
 }
 
 // openProcessor reads how the folder's pictures become pixels: preprocessor_config.json, or what transformers 5 saves with a
 // tokenizer, processor_config.json.
 func openProcessor(folder string, v Tower) (*processor, error) {
-	path := filepath.Join(folder, "preprocessor_config.json")
-	raw, err := regular.ReadFile(path)
-	if newer := filepath.Join(folder, "processor_config.json"); errors.Is(err, fs.ErrNotExist) {
-		var both struct {
-			Image json.RawMessage `json:"image_processor"`
-		}
-		if data, missing := regular.ReadFile(newer); missing == nil {
-			if err = jsonwords.Unmarshal(data, &both); err == nil && both.Image == nil {
-				err = errors.New("no image_processor")
-			}
-			path, raw = newer, both.Image
-		}
-	}
+	path, raw, err := pixels.ReadSettings(folder, "image_processor", "preprocessor_config.json")
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -167,23 +160,21 @@ func openProcessor(folder string, v Tower) (*processor, error) {
 	return p, nil
 }
 
+// settings is preprocessor_config.json.
+type settings struct {
+	Size   sides `json:"size"`
+	Crop   sides `json:"crop_size"`
+	CutOut *bool `json:"do_center_crop"`
+	pixels.Steps
+}
+
 func parseProcessor(raw []byte, v Tower) (*processor, error) {
-	f := struct {
-		Type    string `json:"image_processor_type"`
-		Feature string `json:"feature_extractor_type"`
-		Size    sides  `json:"size"`
-		Crop    sides  `json:"crop_size"`
-		CutOut  *bool  `json:"do_center_crop"`
-		pixels.Steps
-	}{Size: sides{Shortest: 224}, Crop: sides{Shortest: 224}}
+	f := settings{Size: sides{Shortest: 224}, Crop: sides{Shortest: 224}}
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return nil, err
 	}
-	known := []string{"", "CLIPImageProcessor", "CLIPImageProcessorFast", "CLIPImageProcessorPil", "CLIPFeatureExtractor"}
-	for _, kind := range []string{f.Type, f.Feature} {
-		if !slices.Contains(known, kind) {
-			return nil, registry.Unknown("image_processor_type", kind, known[1:])
-		}
+	if err := imageKeys().Check("", raw); err != nil {
+		return nil, err
 	}
 	p := &processor{shortest: f.Size.Shortest, height: f.Size.Height, width: f.Size.Width, pixels: pixels.DefaultConfig()}
 	if err := f.Steps.Apply(&p.pixels); err != nil {

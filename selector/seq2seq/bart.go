@@ -37,7 +37,7 @@ type layerNorm struct{ weight, bias torchx.Tensor }
 // newBART puts both stacks together.
 func (m *Model) newBART(b *tokens.Builder) *bart {
 	c := m.cfg
-	net := &bart{m: m, stacks: map[string]*bartStack{}, act: activations()[c.Activation]}
+	net := &bart{m: m, stacks: map[string]*bartStack{}, act: torchx.Activations()[c.Activation]}
 	norm := func(name string) layerNorm {
 		return layerNorm{b.Tensor(name+".weight", c.Width), b.Tensor(name+".bias", c.Width)}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/registry"
+	"fulcrum/internal/torchx"
 	"fulcrum/selector/tokens"
 )
 
@@ -20,7 +20,7 @@ const (
 )
 
 // Config is what of config.json decides the shape of a model and its arithmetic. Keys that are absent have Hugging
-// Face's defaults, unknown ones are ignored, as it does.
+// Face's defaults. What becomes of every key: Keys.
 type Config struct {
 	Kind       string // t5 or bart
 	Vocab      int    // rows of the embedding; the tokenizer may have fewer ids
@@ -53,42 +53,24 @@ type Stack struct {
 // Inner is the width of queries, keys and values: in T5 it may differ from that of the model.
 func (s Stack) Inner() int { return s.Heads * s.HeadDim }
 
-// architectures maps the class names in config.json to the kinds.
-func architectures() map[string]string {
-	return map[string]string{
-		"T5ForConditionalGeneration": kindT5, "T5WithLMHeadModel": kindT5, "T5Model": kindT5,
-		"BartForConditionalGeneration": kindBART, "BartModel": kindBART,
-	}
-}
-
 // ParseConfig reads config.json. Sizes that the arithmetic cannot have, and switches that ask for another, are named.
 func ParseConfig(raw []byte) (*Config, error) {
+	kind, err := tokens.ModelType(Kind, raw)
+	if err != nil {
+		return nil, err
+	}
 	var head struct {
-		Architectures []string `json:"architectures"`
-		ModelType     string   `json:"model_type"`
-		DType         string   `json:"torch_dtype"`
-		NewDType      string   `json:"dtype"`
+		DType    string `json:"torch_dtype"`
+		NewDType string `json:"dtype"`
 	}
 	if err := jsonwords.Unmarshal(raw, &head); err != nil {
 		return nil, err
 	}
-	kind := head.ModelType
-	if len(head.Architectures) > 0 {
-		known := architectures()
-		var ok bool
-		if kind, ok = known[head.Architectures[0]]; !ok {
-			return nil, registry.Unknown("architecture", head.Architectures[0], sortedKeys(known))
-		}
-	}
 	c := &Config{Kind: kind, DType: cmp.Or(head.DType, head.NewDType), Raw: bytes.Clone(raw)}
-	var err error
-	switch kind {
-	case kindT5:
+	if kind == kindT5 {
 		err = c.t5(raw)
-	case kindBART:
+	} else {
 		err = c.bart(raw)
-	default:
-		return nil, registry.Unknown("model_type", kind, []string{kindBART, kindT5})
 	}
 	if err != nil {
 		return nil, err
@@ -110,6 +92,8 @@ type t5File struct {
 	Eps           *float64 `json:"layer_norm_epsilon"`
 	InitFactor    *float64 `json:"initializer_factor"`
 	FeedForward   *string  `json:"feed_forward_proj"`
+	Activation    *string  `json:"dense_act_fn"`
+	Gated         *bool    `json:"is_gated_act"`
 	Tied          *bool    `json:"tie_word_embeddings"`
 	Scaled        *bool    `json:"scale_decoder_outputs"` // transformers 5, which writes tie_word_embeddings = true for all
 }
@@ -117,6 +101,9 @@ type t5File struct {
 func (c *Config) t5(raw []byte) error {
 	var f t5File
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
+		return err
+	}
+	if err := t5Keys().Check("", raw); err != nil {
 		return err
 	}
 	c.Vocab, c.Width = tokens.Or(f.Vocab, 32128), tokens.Or(f.Width, 512)
@@ -132,8 +119,14 @@ func (c *Config) t5(raw []byte) error {
 	if name == "gated-gelu" { // the published gated models mean the tanh form by gelu
 		c.Activation = "gelu_new"
 	}
-	if err := knownActivation("feed_forward_proj", c.Activation); err != nil {
+	if err := torchx.KnownActivation("feed_forward_proj", c.Activation); err != nil {
 		return err
+	}
+	if act := tokens.Or(f.Activation, c.Activation); act != c.Activation { // transformers writes what follows from feed_forward_proj
+		return fmt.Errorf("dense_act_fn = %q is not supported, want the %q of feed_forward_proj = %q", act, c.Activation, name)
+	}
+	if gated := tokens.Or(f.Gated, c.Gated); gated != c.Gated {
+		return fmt.Errorf("is_gated_act = %v is not supported, want the %v of feed_forward_proj = %q", gated, c.Gated, name)
 	}
 	return c.generationKeys(raw, `{"eos_token_id": 1, "pad_token_id": 0}`)
 }
@@ -152,14 +145,6 @@ type bartFile struct {
 	Activation    *string  `json:"activation_function"`
 	InitStd       *float64 `json:"init_std"`
 	Scale         *bool    `json:"scale_embedding"`
-	Tied          *bool    `json:"tie_word_embeddings"`
-
-	// Switches of BART's relatives.
-	NormalizeBefore *bool `json:"normalize_before"`
-	NormalizeEmbed  *bool `json:"normalize_embedding"`
-	FinalNorm       *bool `json:"add_final_layer_norm"`
-	StaticPositions *bool `json:"static_position_embeddings"`
-	BiasLogits      *bool `json:"add_bias_logits"`
 }
 
 func (c *Config) bart(raw []byte) error {
@@ -167,19 +152,8 @@ func (c *Config) bart(raw []byte) error {
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return err
 	}
-	for _, s := range []struct {
-		key  string
-		got  *bool
-		want bool
-	}{
-		{"tie_word_embeddings", f.Tied, true}, {"normalize_before", f.NormalizeBefore, false},
-		{"normalize_embedding", f.NormalizeEmbed, true},
-		{"add_final_layer_norm", f.FinalNorm, false}, {"static_position_embeddings", f.StaticPositions, false},
-		{"add_bias_logits", f.BiasLogits, false},
-	} {
-		if tokens.Or(s.got, s.want) != s.want {
-			return fmt.Errorf("%s = %v is not supported, want %v", s.key, *s.got, s.want)
-		}
+	if err := bartKeys().Check("", raw); err != nil {
+		return err
 	}
 	c.Vocab, c.Width = tokens.Or(f.Vocab, 50265), tokens.Or(f.Width, 1024)
 	stack := func(layers, heads, ff *int) Stack {
@@ -195,7 +169,7 @@ func (c *Config) bart(raw []byte) error {
 	if tokens.Or(f.Scale, false) {
 		c.EmbedScale = sqrt(c.Width)
 	}
-	if err := knownActivation("activation_function", c.Activation); err != nil {
+	if err := torchx.KnownActivation("activation_function", c.Activation); err != nil {
 		return err
 	}
 	return c.generationKeys(raw, `{"eos_token_id": 2, "pad_token_id": 1, "bos_token_id": 0, "decoder_start_token_id": 2, "forced_eos_token_id": 2}`)

@@ -188,6 +188,9 @@ func TestSwitches(t *testing.T) {
 				if delete(c, tc.key); tc.value != nil {
 					c[tc.key] = tc.value
 				}
+				if tc.key == "feed_forward_proj" && tc.value != nil { // what follows from it
+					delete(c, "dense_act_fn")
+				}
 			})
 			far := 0.0
 			for i := range got {
@@ -221,11 +224,11 @@ func TestGenerationKeys(t *testing.T) {
 		c["force_bos_token_to_be_generated"], c["eos_token_id"] = true, []int{2, 7}
 		c["num_beams"], c["no_repeat_ngram_size"], c["min_length"], c["max_length"] = 4, 3, 56, 142
 	}, false)
-	if !slices.Equal(g.EOS, []int64{2, 7}) || !slices.Equal(g.ForcedBOS, []int64{0}) || *g.MaxLength != 142 {
+	if !slices.Equal(g.EOS, []int64{2, 7}) || !slices.Equal(g.ForcedBOS, []int64{0}) {
 		t.Errorf("without: %+v", g)
 	}
-	if want := []string{"num_beams=4", "no_repeat_ngram_size=3", "min_length=56"}; !slices.Equal(g.Refused, want) {
-		t.Errorf("not done: %v, want %v", g.Refused, want)
+	if want := []string{"min_length=56", "no_repeat_ngram_size=3", "num_beams=4"}; !slices.Equal(g.Asked(), want) {
+		t.Errorf("asked: %v, want %v", g.Asked(), want)
 	}
 }
 
@@ -250,11 +253,19 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 		{"fewer layers", "tiny_bart", func(c map[string]any) { c["decoder_layers"] = 1 }, "", nil,
 			"26 unexpected (model.decoder.layers.1."},
 		{"an unknown architecture", "tiny_t5", func(c map[string]any) { c["architectures"] = []string{"MT5ForConditionalGeneration"} },
-			"", nil, `unknown architecture "MT5ForConditionalGeneration"`},
+			"", nil, `architecture "MT5ForConditionalGeneration" is not supported: want Qwen2ForCausalLM, Qwen2_5_VLForConditionalGeneration ` +
+				"(policy=qwen2_5_vl), or BartForConditionalGeneration, BartModel, T5ForConditionalGeneration, T5Model, " +
+				"T5WithLMHeadModel (policy=seq2seq)"},
 		{"an unknown model type", "tiny_t5", func(c map[string]any) { delete(c, "architectures"); c["model_type"] = "mbart" }, "", nil,
-			`unknown model_type "mbart" (did you mean bart?)`},
+			`model_type "mbart" is not supported: want `},
 		{"an unknown activation", "tiny_t5", func(c map[string]any) { c["feed_forward_proj"] = "gated-mish" }, "", nil,
 			`unknown feed_forward_proj "mish"`},
+		{"an activation that contradicts", "tiny_t5", func(c map[string]any) { c["dense_act_fn"] = "gelu" }, "", nil,
+			`dense_act_fn = "gelu" is not supported, want the "relu" of feed_forward_proj = "relu"`},
+		{"an alias that contradicts", "tiny_bart", func(c map[string]any) { c["num_hidden_layers"] = 7 }, "", nil,
+			"num_hidden_layers = 7 is not supported, want it equal to encoder_layers"},
+		{"no encoder-decoder", "tiny_t5", func(c map[string]any) { c["is_encoder_decoder"] = false }, "", nil,
+			"is_encoder_decoder = false is not supported, want true"},
 		{"heads that do not divide", "tiny_bart", func(c map[string]any) { c["decoder_attention_heads"] = 5 }, "", nil,
 			"d_model = 48 is no multiple of decoder_attention_heads = 5"},
 		{"a relative's switch", "tiny_bart", func(c map[string]any) { c["normalize_before"] = true }, "", nil,

@@ -20,10 +20,6 @@ type GenerationConfig struct {
 	ForcedEOS []int64 // the last token, where the length limit is reached, is one of these, none = free
 
 	tokens.FolderSampling
-	MaxLength    *int // with the start token
-	MaxNewTokens *int
-
-	Refused []string // what it asks for that is not done here, as key=value
 }
 
 // generationFile are the keys, in either file.
@@ -35,15 +31,6 @@ type generationFile struct {
 	ForcedBOS json.RawMessage `json:"forced_bos_token_id"`
 	ForcedEOS json.RawMessage `json:"forced_eos_token_id"`
 	OldForced bool            `json:"force_bos_token_to_be_generated"` // BART before transformers 4.6
-
-	tokens.FolderSampling
-	MaxLength    *int `json:"max_length"`
-	MaxNewTokens *int `json:"max_new_tokens"`
-
-	Beams     *int `json:"num_beams"`
-	NoRepeat  *int `json:"no_repeat_ngram_size"`
-	MinLength *int `json:"min_length"`
-	MinNew    *int `json:"min_new_tokens"`
 }
 
 // generationKeys reads what config.json says of generation, over the defaults of its kind.
@@ -61,7 +48,7 @@ func (c *Config) generationKeys(raw []byte, defaults string) error {
 		f.ForcedBOS = json.RawMessage(fmt.Sprint(*f.BOS))
 	}
 	var err error
-	c.generation, err = f.read()
+	c.generation, err = f.read(raw)
 	return err
 }
 
@@ -77,7 +64,7 @@ func (c *Config) parseGeneration(raw []byte) (GenerationConfig, error) {
 	}
 	f.Pad, f.Start = cmp.Or(f.Pad, &c.generation.Pad), cmp.Or(f.Start, &c.generation.Start)
 	f.BOS = cmp.Or(f.BOS, c.generation.BOS)
-	g, err := f.read()
+	g, err := f.read(raw)
 	if err != nil {
 		return g, err
 	}
@@ -100,27 +87,20 @@ func (g GenerationConfig) within(vocab int) error {
 	return nil
 }
 
-func (f *generationFile) read() (GenerationConfig, error) {
-	g := GenerationConfig{Start: *f.Start, Pad: *f.Pad, BOS: f.BOS, FolderSampling: f.FolderSampling, MaxLength: f.MaxLength,
-		MaxNewTokens: f.MaxNewTokens}
+// read takes over what was read from raw.
+func (f *generationFile) read(raw []byte) (g GenerationConfig, err error) {
+	if g.FolderSampling, err = tokens.ParseSampling(raw); err != nil {
+		return g, err
+	}
+	g.Start, g.Pad, g.BOS = *f.Start, *f.Pad, f.BOS
 	for _, list := range []struct {
 		key string
 		raw json.RawMessage
 		to  *[]int64
 	}{{"eos_token_id", f.EOS, &g.EOS}, {"forced_bos_token_id", f.ForcedBOS, &g.ForcedBOS},
 		{"forced_eos_token_id", f.ForcedEOS, &g.ForcedEOS}} {
-		var err error
 		if *list.to, err = tokens.ParseIDs(list.raw); err != nil {
 			return g, fmt.Errorf("%s: %w", list.key, err)
-		}
-	}
-	for _, count := range []struct {
-		key string
-		n   *int
-		off int
-	}{{"num_beams", f.Beams, 1}, {"no_repeat_ngram_size", f.NoRepeat, 0}, {"min_length", f.MinLength, 0}, {"min_new_tokens", f.MinNew, 0}} {
-		if count.n != nil && *count.n > count.off {
-			g.Refused = append(g.Refused, fmt.Sprintf("%s=%d", count.key, *count.n))
 		}
 	}
 	return g, nil

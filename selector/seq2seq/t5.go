@@ -31,7 +31,7 @@ type t5Layer struct {
 // newT5 puts both stacks together.
 func (m *Model) newT5(b *tokens.Builder) *t5 {
 	c := m.cfg
-	t := &t5{m: m, stacks: map[string]*t5Stack{}, act: activations()[c.Activation]}
+	t := &t5{m: m, stacks: map[string]*t5Stack{}, act: torchx.Activations()[c.Activation]}
 	for _, side := range sides() {
 		s, stack := c.stack(side), &t5Stack{}
 		for i := range s.Layers {
@@ -91,13 +91,10 @@ func (t *t5) layer(i int, x, memory torchx.Tensor, in *rows, p *lora.Pass) torch
 func (t *t5) feedForward(l *t5Layer, y torchx.Tensor, p *lora.Pass) torchx.Tensor {
 	m := t.m
 	up := m.Apply(&l.up, y, p)
-	switch {
-	case !m.cfg.Gated:
+	if m.cfg.Gated {
+		up = torchx.Gated(m.cfg.Activation, m.Apply(&l.gate, y, p), up)
+	} else {
 		up = t.act(up)
-	case m.cfg.Activation == "silu" || m.cfg.Activation == "swish":
-		up = torchx.SwiGLU(m.Apply(&l.gate, y, p), up)
-	default:
-		up = torchx.Mul(t.act(m.Apply(&l.gate, y, p)), up)
 	}
 	return m.Apply(&l.down, up, p)
 }

@@ -13,6 +13,7 @@ import (
 // GenerateOptions says how completions are drawn. A nil list leaves it to the model, an empty one asks for none.
 type GenerateOptions struct {
 	SamplingOptions
+	Constraints
 	Seed    uint64
 	Streams []int // [prompts] names of the prompts' random streams; nil = their positions
 
@@ -107,12 +108,13 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 		opt.Observe(t, logits)
 	}
 	from, ids := logits, opt.forced(t)
-	if ids != nil {
-		from = forced(len(live), w.Vocab, ids)
+	banned := func(s *Sequence) []int64 { return opt.banned(s, w.Vocab) }
+	if ids != nil { // wins over what else is forbidden
+		from, banned = forced(len(live), w.Vocab, ids), func(*Sequence) []int64 { return opt.Suppressed }
 	}
-	drawn, kept, logp := torchx.SampleTokens(from,
-		torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, RepetitionPenalty: opt.RepetitionPenalty},
-		said(live, opt), opt.Suppressed, uniforms(live, t, opt))
+	how := torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, MinP: opt.MinP,
+		RepetitionPenalty: opt.RepetitionPenalty}
+	drawn, kept, logp := torchx.SampleTokens(from, how, said(live, opt), list.Map(live, banned), uniforms(live, t, opt))
 	if opt.scored {
 		logp = torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(w.Int64s(drawn), len(drawn), 1)).Floats()
 	}

@@ -19,12 +19,3 @@ type SamplingOptions struct {
 func DefaultSampling(n int) SamplingOptions {
 	return SamplingOptions{MaxNewTokens: n, Temperature: 1, TopP: 1, RepetitionPenalty: 1}
 }
-
-// FolderSampling is what a folder's generation_config.json says of sampling; nil where it says nothing.
-type FolderSampling struct {
-	DoSample          *bool    `json:"do_sample"`
-	Temperature       *float64 `json:"temperature"`
-	TopP              *float64 `json:"top_p"`
-	TopK              *int     `json:"top_k"`
-	RepetitionPenalty *float64 `json:"repetition_penalty"`
-}

@@ -9,12 +9,12 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/registry"
+	"fulcrum/internal/torchx"
 	"fulcrum/selector/tokens"
 )
 
 // Config is what of config.json decides the shape of a model: the sizes of the decoder, of the vision tower where there
-// is one, and the ids of the placeholders. Unknown keys are ignored, as Hugging Face does.
+// is one, and the ids of the placeholders. What becomes of every key: ConfigKeys.
 type Config struct {
 	Vocab        int
 	Hidden       int
@@ -28,6 +28,7 @@ type Config struct {
 	Sections     [3]int // channels of a head's half that turn with time, height and width
 	Positions    int    // the longest sequence that the model was made for; 0 = not said
 	Tied         bool   // the head is the embedding
+	Activation   string // of the gates
 	DType        string // of the weights in the folder, "" when it does not say
 	InitStd      float64
 	EOS          []int64 // of config.json; generation_config.json has the last word
@@ -53,6 +54,8 @@ type Vision struct {
 	Window          int     `json:"window_size"`        // pixels along a side of a window
 	FullBlocks      []int   `json:"fullatt_block_indexes"`
 	TokensPerSecond float64 `json:"tokens_per_second"`
+	Activation      string  `json:"hidden_act"`
+	RopeTheta       float64 `json:"-"` // of rope_parameters
 }
 
 // PatchSize is the number of values in a row of pixels.
@@ -64,19 +67,13 @@ func (v *Vision) Cell() int { return v.Merge * v.Merge }
 // full reports whether block i attends to the whole frame pair.
 func (v *Vision) full(i int) bool { return slices.Contains(v.FullBlocks, i) }
 
-// architectures are the models whose arithmetic this package does.
-func architectures() []string {
-	return []string{"Qwen2_5_VLForConditionalGeneration", "Qwen2ForCausalLM"}
-}
-
 // file is config.json. Pointers tell absent keys from zeros; the text keys stand at the top, or in text_config
 // (transformers 4.52 and later).
 type file struct {
-	Architectures []string `json:"architectures"`
-	ModelType     string   `json:"model_type"`
+	ModelType string `json:"model_type"`
 	textFile
-	Text   *textFile `json:"text_config"`
-	Vision *struct{} `json:"vision_config"`
+	Text   object `json:"text_config"`
+	Vision object `json:"vision_config"`
 
 	ImageToken  int64 `json:"image_token_id"`
 	VideoToken  int64 `json:"video_token_id"`
@@ -86,25 +83,25 @@ type file struct {
 }
 
 type textFile struct {
-	Vocab            *int            `json:"vocab_size"`
-	Hidden           *int            `json:"hidden_size"`
-	Intermediate     *int            `json:"intermediate_size"`
-	Layers           *int            `json:"num_hidden_layers"`
-	Heads            *int            `json:"num_attention_heads"`
-	KVHeads          *int            `json:"num_key_value_heads"`
-	HeadDim          *int            `json:"head_dim"`
-	Positions        *int            `json:"max_position_embeddings"`
-	Eps              *float64        `json:"rms_norm_eps"`
-	RopeTheta        *float64        `json:"rope_theta"`
-	RopeScaling      *ropeFile       `json:"rope_scaling"`
-	RopeParameters   *ropeFile       `json:"rope_parameters"`
-	Tied             *bool           `json:"tie_word_embeddings"`
-	DType            *string         `json:"torch_dtype"`
-	NewDType         *string         `json:"dtype"`
-	InitStd          *float64        `json:"initializer_range"`
-	Activation       *string         `json:"hidden_act"`
-	UseSlidingWindow *bool           `json:"use_sliding_window"`
-	EOS              json.RawMessage `json:"eos_token_id"`
+	Vocab          *int            `json:"vocab_size"`
+	Hidden         *int            `json:"hidden_size"`
+	Intermediate   *int            `json:"intermediate_size"`
+	Layers         *int            `json:"num_hidden_layers"`
+	Heads          *int            `json:"num_attention_heads"`
+	KVHeads        *int            `json:"num_key_value_heads"`
+	HeadDim        *int            `json:"head_dim"`
+	Positions      *int            `json:"max_position_embeddings"`
+	Eps            *float64        `json:"rms_norm_eps"`
+	RopeTheta      *float64        `json:"rope_theta"`
+	RopeScaling    *ropeFile       `json:"rope_scaling"`
+	RopeParameters *ropeFile       `json:"rope_parameters"`
+	Tied           *bool           `json:"tie_word_embeddings"`
+	DType          *string         `json:"torch_dtype"`
+	NewDType       *string         `json:"dtype"`
+	InitStd        *float64        `json:"initializer_range"`
+	Activation     *string         `json:"hidden_act"`
+	LayerTypes     []string        `json:"layer_types"`
+	EOS            json.RawMessage `json:"eos_token_id"`
 }
 
 type ropeFile struct {
@@ -116,39 +113,41 @@ type ropeFile struct {
 
 // ParseConfig reads config.json. Sizes that the arithmetic cannot have are named.
 func ParseConfig(raw []byte) (*Config, error) {
+	if _, err := tokens.ModelType(Kind, raw); err != nil {
+		return nil, err
+	}
 	var f file
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return nil, err
 	}
-	if err := f.known(); err != nil {
+	if err := f.checkKeys(raw); err != nil {
 		return nil, err
 	}
 	text := f.textFile
-	if f.Text != nil {
-		whole := tokens.Or(f.DType, tokens.Or(f.NewDType, "")) // transformers goes by it, and may leave an old one inside
-		inner := struct {
-			Text *textFile `json:"text_config"`
-		}{&text} // its keys win over those at the top
-		if err := jsonwords.Unmarshal(raw, &inner); err != nil {
-			return nil, err
+	if len(f.Text) > 0 { // then transformers does not read these keys at the top, but for a few
+		text = textFile{EOS: f.EOS}
+		if err := jsonwords.Unmarshal(f.Text, &text); err != nil {
+			return nil, fmt.Errorf("text_config: %w", err)
 		}
-		if whole != "" {
-			text.DType = &whole
+		tied := tokens.Or(f.Tied, false) || tokens.Or(text.Tied, false)
+		text.Tied = &tied
+		if whole := cmp.Or(f.DType, f.NewDType); whole != nil && *whole != "" { // it may leave an old type inside
+			text.DType = whole
 		}
 	}
 	c := &Config{Raw: bytes.Clone(raw),
 		ImageToken: f.ImageToken, VideoToken: f.VideoToken, VisionStart: f.VisionStart, VisionEnd: f.VisionEnd, VisionToken: f.VisionToken}
-	if err := c.text(text); err != nil {
+	if err := c.text(text, len(f.Vision) > 0); err != nil {
 		return nil, err
 	}
-	if f.Vision == nil {
+	if len(f.Vision) == 0 {
 		if f.ModelType == "qwen2_5_vl" {
 			return nil, fmt.Errorf("vision_config is missing")
 		}
 		return c, c.Check()
 	}
-	if err := c.vision(raw); err != nil {
-		return nil, err
+	if err := c.vision(f.Vision); err != nil {
+		return nil, fmt.Errorf("vision_config: %w", err)
 	}
 	for _, token := range []struct {
 		key string
@@ -161,21 +160,12 @@ func ParseConfig(raw []byte) (*Config, error) {
 	return c, c.Check()
 }
 
-// known refuses other architectures by name.
-func (f *file) known() error {
-	if len(f.Architectures) == 0 {
-		if f.ModelType == "qwen2_5_vl" || f.ModelType == "qwen2" {
-			return nil
-		}
-		return registry.Unknown("model_type", f.ModelType, []string{"qwen2", "qwen2_5_vl"})
+// text reads the decoder's keys. What they leave out is as in transformers' class of a decoder with or without a tower.
+func (c *Config) text(t textFile, seeing bool) error {
+	eps, theta := 1e-6, 10000.0
+	if seeing {
+		eps, theta = 1e-5, 1000000
 	}
-	if slices.Contains(architectures(), f.Architectures[0]) {
-		return nil
-	}
-	return registry.Unknown("architecture", f.Architectures[0], architectures())
-}
-
-func (c *Config) text(t textFile) error {
 	for _, need := range []struct {
 		key  string
 		from *int
@@ -193,65 +183,76 @@ func (c *Config) text(t textFile) error {
 	if c.Heads > 0 {
 		c.HeadDim = tokens.Or(t.HeadDim, c.Hidden/c.Heads)
 	}
-	c.Eps, c.RopeTheta, c.InitStd = tokens.Or(t.Eps, 1e-6), tokens.Or(t.RopeTheta, 10000), tokens.Or(t.InitStd, 0.02)
+	c.Eps, c.RopeTheta, c.InitStd = tokens.Or(t.Eps, eps), tokens.Or(t.RopeTheta, theta), tokens.Or(t.InitStd, 0.02)
 	c.Positions = tokens.Or(t.Positions, 0)
 	c.Tied = tokens.Or(t.Tied, false)
 	c.DType = tokens.Or(t.DType, tokens.Or(t.NewDType, ""))
-	if act := tokens.Or(t.Activation, "silu"); act != "silu" {
-		return fmt.Errorf("hidden_act = %q, want silu", act)
+	c.Activation = tokens.Or(t.Activation, "silu")
+	if err := torchx.KnownActivation("hidden_act", c.Activation); err != nil {
+		return err
 	}
-	if tokens.Or(t.UseSlidingWindow, false) {
-		return fmt.Errorf("use_sliding_window = true is not supported")
+	for _, kind := range t.LayerTypes {
+		if kind != "full_attention" {
+			return fmt.Errorf("layer_types has %q, want full_attention alone", kind)
+		}
 	}
 	eos, err := tokens.ParseIDs(t.EOS)
 	if err != nil {
 		return fmt.Errorf("eos_token_id: %w", err)
 	}
 	c.EOS = eos
+	if c.Sections = [3]int{c.HeadDim / 2, 0, 0}; seeing {
+		c.Sections = [3]int{16, 24, 24}
+	}
 	return c.rope(t)
 }
 
-// rope reads the sections. Plain rotary positions are the multimodal ones with three equal rows, whatever the
-// sections are.
+// rope reads base and sections. Plain rotary positions are the multimodal ones with three equal rows, whatever the sections are.
 func (c *Config) rope(t textFile) error {
-	c.Sections = [3]int{c.HeadDim / 2, 0, 0}
-	for _, r := range []*ropeFile{t.RopeScaling, t.RopeParameters} {
-		if r == nil {
-			continue
+	r := cmp.Or(t.RopeScaling, t.RopeParameters) // the older name wins, as in transformers
+	if r == nil {
+		return nil
+	}
+	if kind := cmp.Or(r.NewType, r.Type, "default"); kind != "mrope" && kind != "default" {
+		return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
+	}
+	c.RopeTheta = tokens.Or(r.Theta, c.RopeTheta)
+	if r.Section != nil {
+		if len(r.Section) != 3 {
+			return fmt.Errorf("mrope_section = %v, want three numbers", r.Section)
 		}
-		if kind := cmp.Or(r.NewType, r.Type, "default"); kind != "mrope" && kind != "default" {
-			return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
-		}
-		c.RopeTheta = tokens.Or(r.Theta, c.RopeTheta)
-		if r.Section != nil {
-			if len(r.Section) != 3 {
-				return fmt.Errorf("mrope_section = %v, want three numbers", r.Section)
-			}
-			c.Sections = [3]int(r.Section)
-		}
+		c.Sections = [3]int(r.Section)
 	}
 	return nil
 }
 
+// visionFile are the keys of vision_config beside those of Vision.
+type visionFile struct {
+	Older int       `json:"in_channels"` // of in_chans
+	Rope  *ropeFile `json:"rope_parameters"`
+}
+
 // vision reads vision_config over the defaults of Hugging Face's.
 func (c *Config) vision(raw []byte) error {
-	older := struct {
-		Channels int `json:"in_channels"`
-	}{3}
-	in := struct {
-		Into any `json:"vision_config"`
-	}{&older}
-	if err := jsonwords.Unmarshal(raw, &in); err != nil {
+	beside := visionFile{Older: 3}
+	if err := jsonwords.Unmarshal(raw, &beside); err != nil {
 		return err
 	}
-	c.Vision = &Vision{Depth: 32, Hidden: 3584, Intermediate: 3420, Heads: 16, Channels: older.Channels, Out: c.Hidden, Patch: 14,
-		TemporalPatch: 2, Merge: 2, Window: 112, TokensPerSecond: 4}
-	in.Into = c.Vision
-	err := jsonwords.Unmarshal(raw, &in)
+	c.Vision = &Vision{Depth: 32, Hidden: 3584, Intermediate: 3420, Heads: 16, Channels: beside.Older, Out: c.Hidden, Patch: 14,
+		TemporalPatch: 2, Merge: 2, Window: 112, TokensPerSecond: 4, Activation: "silu", RopeTheta: 10000}
+	if err := jsonwords.Unmarshal(raw, c.Vision); err != nil {
+		return err
+	}
 	if c.Vision.FullBlocks == nil {
 		c.Vision.FullBlocks = []int{7, 15, 23, 31}
 	}
-	return err
+	if r := beside.Rope; r != nil {
+		if kind := cmp.Or(r.NewType, r.Type, "axial"); kind != "axial" && kind != "default" {
+			return fmt.Errorf("rope_parameters: type %q is not supported, want axial", kind)
+		}
+		c.Vision.RopeTheta = tokens.Or(r.Theta, c.Vision.RopeTheta)
+	}
+	return torchx.KnownActivation("hidden_act", c.Vision.Activation)
 }
 
 // Check names the first size that the arithmetic cannot have.
@@ -269,6 +270,9 @@ func (c *Config) Check() error {
 	}
 	if c.Hidden%c.Heads != 0 && c.HeadDim*c.Heads != c.Hidden {
 		return fmt.Errorf("hidden_size = %d is no multiple of num_attention_heads = %d", c.Hidden, c.Heads)
+	}
+	if c.Vision != nil && c.HeadDim*c.Heads != c.Hidden {
+		return fmt.Errorf("head_dim = %d, want hidden_size / num_attention_heads = %d", c.HeadDim, c.Hidden/c.Heads)
 	}
 	if c.Heads%c.KVHeads != 0 {
 		return fmt.Errorf("num_attention_heads = %d is no multiple of num_key_value_heads = %d", c.Heads, c.KVHeads)
@@ -302,6 +306,9 @@ func (v *Vision) check(hidden int) error {
 	}
 	if v.Window < v.Patch*v.Merge {
 		return fmt.Errorf("vision_config.window_size = %d holds no merged cell of %d pixels", v.Window, v.Patch*v.Merge)
+	}
+	if !(v.RopeTheta > 0) {
+		return fmt.Errorf("vision_config.rope_parameters: rope_theta = %v, want a positive number", v.RopeTheta)
 	}
 	if v.Out != hidden {
 		return fmt.Errorf("vision_config.out_hidden_size = %d, want hidden_size = %d", v.Out, hidden)

@@ -140,9 +140,9 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora
 	x, y := torchx.AddRMSNorm(of(x), m.Apply(&l.o, seen, p), m.As(l.postNorm), c.Eps)
 	var wide torchx.Tensor // [N, intermediate]
 	if l.gateUp != nil {
-		wide = torchx.SwiGLUPair(l.gateUp.Apply(y, m.DType, p))
+		wide = torchx.GatedPair(c.Activation, l.gateUp.Apply(y, m.DType, p))
 	} else {
-		wide = torchx.SwiGLU(m.Apply(l.gate, y, p), m.Apply(l.up, y, p))
+		wide = torchx.Gated(c.Activation, m.Apply(l.gate, y, p), m.Apply(l.up, y, p))
 	}
 	return torchx.Keep(torchx.Add(x, m.Apply(&l.down, wide, p)))
 }

@@ -8,30 +8,33 @@ import (
 	"fulcrum/selector/tokens"
 )
 
-// GenerationConfig is what a folder's generation_config.json says; nil where it does not.
+// GenerationConfig is what a folder's generation_config.json says, or config.json where there is none; nil where it does not.
 type GenerationConfig struct {
 	tokens.FolderSampling
-	EOS []int64 // the ids that end a completion
+	EOS       []int64 // the ids that end a completion
+	ForcedEOS []int64 // the last token, where the length limit is reached, is one of these; none = free
 }
 
 // parseGeneration reads generation_config.json; raw may be nil.
-func parseGeneration(raw []byte) (GenerationConfig, error) {
-	var g GenerationConfig
+func parseGeneration(raw []byte) (g GenerationConfig, err error) {
 	if raw == nil {
 		return g, nil
 	}
 	var f struct {
-		tokens.FolderSampling
-		EOS json.RawMessage `json:"eos_token_id"`
+		EOS       json.RawMessage `json:"eos_token_id"`
+		ForcedEOS json.RawMessage `json:"forced_eos_token_id"`
 	}
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return g, err
 	}
-	eos, err := tokens.ParseIDs(f.EOS)
-	if err != nil {
+	if g.EOS, err = tokens.ParseIDs(f.EOS); err != nil {
 		return g, fmt.Errorf("eos_token_id: %w", err)
 	}
-	return GenerationConfig{f.FolderSampling, eos}, nil
+	if g.ForcedEOS, err = tokens.ParseIDs(f.ForcedEOS); err != nil {
+		return g, fmt.Errorf("forced_eos_token_id: %w", err)
+	}
+	g.FolderSampling, err = tokens.ParseSampling(raw)
+	return g, err
 }
 
 // Generation returns what the model's folder says of generation.

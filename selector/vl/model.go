@@ -69,9 +69,13 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 		if err := cfg.checkFolder(folder); err != nil {
 			return nil, err
 		}
-		generation, err := parseGeneration(folder.Generation)
+		name, said := "generation_config.json", folder.Generation
+		if said == nil {
+			name, said = "config.json", folder.Config
+		}
+		generation, err := parseGeneration(said)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "generation_config.json"), err)
+			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, name), err)
 		}
 		w, err := tokens.Load(folder, cfg.layout(options), options.load(), adapted, device, seed, warn)
 		if err != nil {

@@ -105,7 +105,7 @@ func (v *Vision) layout(grids []grid) *layout {
 // rotation returns cosines and sines of the angles in window order, [R, d_h/2] each: a half of the angles turns with the row of a
 // patch, the other with its column.
 func (v *Vision) rotation(l *layout) (cos, sin []float32) {
-	inv, size := frequencies(10000, v.Hidden/v.Heads/4), 0
+	inv, size := frequencies(v.RopeTheta, v.Hidden/v.Heads/4), 0
 	for _, p := range l.places {
 		size = max(size, p[0]+1, p[1]+1)
 	}
@@ -177,7 +177,7 @@ func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Spa
 		1/math.Sqrt(float64(d/v.Heads)))
 	x = torchx.Add(x, m.Apply(&b.proj, torchx.Reshape(seen, n, d), p))
 	y = torchx.RMSNorm(x, m.As(b.norm2), visionEps)
-	x = torchx.Add(x, m.Apply(&b.down, torchx.SwiGLU(m.Apply(&b.gate, y, p), m.Apply(&b.up, y, p)), p))
+	x = torchx.Add(x, m.Apply(&b.down, torchx.Gated(v.Activation, m.Apply(&b.gate, y, p), m.Apply(&b.up, y, p)), p))
 	return torchx.Keep(x)
 }
 

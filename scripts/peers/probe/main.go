@@ -9,16 +9,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"fulcrum/internal/chat"
+	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil/lvlm"
+	"fulcrum/selector/clip"
 	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
+	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -39,6 +43,7 @@ type Job struct {
 	Texts       []string
 	Folder      string
 	Repeats     int
+	Constraints json.RawMessage // generation_config.json, for generate
 	Train       Training
 	Asked       []lvlm.Prompt   // of likelihood and answer
 	Server      json.RawMessage // lvlm.Options: what they ask instead of Options' model
@@ -58,6 +63,7 @@ type Answer struct {
 	Advantages  []float64        `json:"advantages,omitempty"`
 	Seconds     []float64        `json:"seconds,omitempty"`
 	Pictures    []Picture        `json:"pictures,omitempty"`
+	Keys        []hffolder.Keys  `json:"keys,omitempty"`
 }
 
 func main() {
@@ -102,6 +108,9 @@ func (j *Job) run(a *Answer) error {
 		return j.pictures(a)
 	case "likelihood", "answer":
 		return j.ask(a)
+	case "keys":
+		a.Keys = slices.Concat(vl.Keys(), seq2seq.Keys(), clip.Keys(), []hffolder.Keys{pixels.ImageKeys(), pixels.VideoKeys()})
+		return nil
 	}
 	switch j.Policy {
 	case "vl":
@@ -207,6 +216,19 @@ func serve[P any](j *Job, a *Answer, m network[P], p *tokens.Policy[P], prompts 
 		return j.timed(a, func() error {
 			how := tokens.GenerateOptions{SamplingOptions: tokens.DefaultSampling(j.Tokens), IgnoreEOS: j.Repeats > 0}
 			how.Temperature = 0
+			if j.Policy == "vl" {
+				how.Suppressed = []int64{}
+			}
+			if j.Constraints != nil { // as task=generate reads them of a folder
+				said, err := tokens.ParseSampling(j.Constraints)
+				if err == nil && len(said.Refused) > 0 {
+					err = fmt.Errorf("refused: %v", said.Refused)
+				}
+				if err != nil {
+					return err
+				}
+				how.Constraints = said.Constraints
+			}
 			answers, err := tokens.Generate[P](m, prompts, max(1, j.Samples), how)
 			a.Completions = nil
 			for _, group := range answers {

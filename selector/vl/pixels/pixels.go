@@ -12,21 +12,15 @@ package pixels
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"image"
 	"math"
-	"path/filepath"
-	"slices"
-	"strings"
 
 	"fulcrum/internal/digest"
-	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/regular"
 )
 
-// Config is preprocessor_config.json.
+// Config is what preprocessor_config.json says.
 type Config struct {
 	MinPixels, MaxPixels int // bounds of height × width after the resize
 	PatchSize            int // 14
@@ -43,108 +37,6 @@ func DefaultConfig() Config {
 	}
 }
 
-// OpenConfig reads preprocessor_config.json of a folder. Steps that it switches off, and other
-// processors and filters, are errors.
-func OpenConfig(folder string) (Config, error) {
-	path := filepath.Join(folder, "preprocessor_config.json")
-	data, err := regular.ReadFile(path)
-	if err != nil {
-		return Config{}, err
-	}
-	c, err := parseConfig(data)
-	if err != nil {
-		return Config{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return c, nil
-}
-
-func parseConfig(data []byte) (Config, error) {
-	c := DefaultConfig()
-	c.MaxPixels = 1280 * 28 * 28 // transformers' own, where the file is silent
-	f := struct {
-		Type     string   `json:"image_processor_type"`
-		Min      *int     `json:"min_pixels"`
-		Max      *int     `json:"max_pixels"`
-		Size     sizeJSON `json:"size"`
-		Patch    *int     `json:"patch_size"`
-		Temporal *int     `json:"temporal_patch_size"`
-		Merge    *int     `json:"merge_size"`
-		Steps
-	}{}
-	if err := jsonwords.Unmarshal(data, &f); err != nil {
-		return Config{}, err
-	}
-	types := []string{"", "Qwen2VLImageProcessor", "Qwen2VLImageProcessorFast", "Qwen2_5_VLImageProcessor", "Qwen2_5_VLImageProcessorFast"}
-	if !slices.Contains(types, f.Type) {
-		return Config{}, fmt.Errorf("image_processor_type %s is not supported (supported: %s)", f.Type, strings.Join(types[1:], ", "))
-	}
-	set(&c.MinPixels, f.Size.Shortest, f.Min)
-	set(&c.MaxPixels, f.Size.Longest, f.Max)
-	set(&c.PatchSize, f.Patch)
-	set(&c.TemporalPatchSize, f.Temporal)
-	set(&c.MergeSize, f.Merge)
-	if err := f.Steps.Apply(&c); err != nil {
-		return Config{}, err
-	}
-	return c, c.Validate()
-}
-
-// Steps are the keys of preprocessor_config.json that all processors of pictures have.
-type Steps struct {
-	Mean      []float64 `json:"image_mean"`
-	Std       []float64 `json:"image_std"`
-	Resize    *bool     `json:"do_resize"`
-	Rescale   *bool     `json:"do_rescale"`
-	Normalize *bool     `json:"do_normalize"`
-	Convert   *bool     `json:"do_convert_rgb"`
-	Factor    *float64  `json:"rescale_factor"`
-	Resample  *int      `json:"resample"`
-}
-
-// Apply takes over what c can express and refuses the rest.
-func (s Steps) Apply(c *Config) error {
-	for _, v := range []struct {
-		key  string
-		from []float64
-		to   *[3]float64
-	}{{"image_mean", s.Mean, &c.Mean}, {"image_std", s.Std, &c.Std}} {
-		if v.from == nil {
-			continue
-		}
-		if len(v.from) != 3 {
-			return fmt.Errorf("%s has %d values, want 3", v.key, len(v.from))
-		}
-		*v.to = [3]float64(v.from)
-	}
-	for key, on := range map[string]*bool{"do_resize": s.Resize, "do_rescale": s.Rescale, "do_normalize": s.Normalize,
-		"do_convert_rgb": s.Convert} {
-		if on != nil && !*on {
-			return fmt.Errorf("%s: false is not supported", key)
-		}
-	}
-	const bicubic = 3
-	if s.Resample != nil && *s.Resample != bicubic {
-		return fmt.Errorf("resample: %d is not supported (3: bicubic)", *s.Resample)
-	}
-	if s.Factor != nil && math.Abs(*s.Factor*255-1) > 1e-9 {
-		return fmt.Errorf("rescale_factor: %g is not supported (1/255)", *s.Factor)
-	}
-	return nil
-}
-
-type sizeJSON struct {
-	Shortest *int `json:"shortest_edge"` // newer name of min_pixels
-	Longest  *int `json:"longest_edge"`
-}
-
-func set(to *int, from ...*int) {
-	for _, v := range from {
-		if v != nil {
-			*to = *v
-		}
-	}
-}
-
 // Validate reports the first value that cannot be.
 func (c Config) Validate() error {
 	switch {
@@ -158,16 +50,6 @@ func (c Config) Validate() error {
 		return fmt.Errorf("image_std %v: want positive numbers", c.Std)
 	}
 	return nil
-}
-
-// JSON returns preprocessor_config.json.
-func (c Config) JSON() ([]byte, error) {
-	return json.MarshalIndent(map[string]any{
-		"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor",
-		"min_pixels": c.MinPixels, "max_pixels": c.MaxPixels,
-		"patch_size": c.PatchSize, "temporal_patch_size": c.TemporalPatchSize, "merge_size": c.MergeSize,
-		"image_mean": c.Mean, "image_std": c.Std,
-	}, "", "  ")
 }
 
 // Width returns the values of one patch: 3 channels × frames × height × width.

@@ -206,7 +206,7 @@ func TestConfig(t *testing.T) {
 			`{784 7840 14 2 2`},
 		{"older names win", `{"size":{"shortest_edge":784,"longest_edge":7840},"min_pixels":28}`, `{28 7840 14`},
 		{"another processor", `{"image_processor_type":"CLIPImageProcessor"}`,
-			`image_processor_type CLIPImageProcessor is not supported (supported: Qwen2VLImageProcessor, `},
+			`image_processor_type = "CLIPImageProcessor" is not supported, want "Qwen2VLImageProcessor" or `},
 		{"a step switched off", `{"do_normalize":false}`, `do_normalize: false is not supported`},
 		{"another filter", `{"resample":2}`, `resample: 2 is not supported (3: bicubic)`},
 		{"another scale", `{"rescale_factor":1}`, `rescale_factor: 1 is not supported (1/255)`},
@@ -215,7 +215,7 @@ func TestConfig(t *testing.T) {
 		{"no patches", `{"patch_size":0}`, `patch_size 0, merge_size 2`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			config, err := parseConfig([]byte(c.json))
+			config, err := images().parse([]byte(c.json))
 			got := fmt.Sprint(config)
 			if err != nil {
 				got = err.Error()
@@ -233,7 +233,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := parseConfig(data); err != nil || got != want {
+	if got, err := images().parse(data); err != nil || got != want {
 		t.Errorf("written and read: %v, %v, want %v", got, err, want)
 	}
 }

@@ -68,9 +68,12 @@ func (p *Processor) check(part chat.Part) error {
 	return nil
 }
 
-// bounds are the limits of an image's size: its part's own, else the folder's.
+// bounds are the limits of a picture's size: its part's own, else the folder's.
 func (p *Processor) bounds(part chat.Part) pixels.Config {
 	c := *p.pixels
+	if part.Type == chat.Video {
+		c = *p.videos
+	}
 	if part.MinPixels > 0 {
 		c.MinPixels = part.MinPixels
 	}

@@ -28,6 +28,7 @@ type Processor struct {
 	tokenizer *tokenizer.Tokenizer
 	template  *chat.Template
 	pixels    *pixels.Config // nil: text only
+	videos    *pixels.Config // of videos, which may have bounds of their own
 	ids       IDs
 	cache     *pixels.Cache
 }
@@ -71,7 +72,21 @@ func Open(folder string) (*Processor, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(tok, template, config, ids)
+	p, err := New(tok, template, config, ids)
+	if err != nil || config == nil {
+		return p, err
+	}
+	c, err := pixels.OpenVideoConfig(folder)
+	if err != nil {
+		return nil, err
+	}
+	shape := func(c *pixels.Config) [3]int { return [3]int{c.PatchSize, c.TemporalPatchSize, c.MergeSize} }
+	if a, b := shape(config), shape(&c); a != b {
+		return nil, fmt.Errorf("%s: patch_size, temporal_patch_size and merge_size are %v for images and %v for videos, want the same",
+			folder, a, b)
+	}
+	p.videos = &c
+	return p, nil
 }
 
 // New returns a processor of the given parts; config nil: text only.
@@ -89,7 +104,8 @@ func New(tok *tokenizer.Tokenizer, template *chat.Template, config *pixels.Confi
 		return nil, fmt.Errorf("processor: image_token_id %d and video_token_id %d want to be tokens (the vocabulary has %d)",
 			ids.ImagePad, ids.VideoPad, tok.Size())
 	}
-	return &Processor{tokenizer: tok, template: template, pixels: config, ids: ids, cache: pixels.NewCache(DefaultCacheBytes)}, nil
+	return &Processor{tokenizer: tok, template: template, pixels: config, videos: config, ids: ids,
+		cache: pixels.NewCache(DefaultCacheBytes)}, nil
 }
 
 // DefaultCacheBytes bounds the resized images that a processor keeps: 890 of 448 × 448 pixels.
@@ -199,11 +215,20 @@ func (p *Processor) Save(folder string) error {
 	if p.pixels == nil {
 		return nil
 	}
-	config, err := p.pixels.JSON()
-	if err != nil {
-		return err
+	files := map[string]*pixels.Config{"preprocessor_config.json": p.pixels}
+	if *p.videos != *p.pixels {
+		files["video_preprocessor_config.json"] = p.videos
 	}
-	return atomicfile.Write(filepath.Join(folder, "preprocessor_config.json"), config, 0o644)
+	for name, c := range files {
+		text, err := c.JSON()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(filepath.Join(folder, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Limit bounds the pixels of an image in place of the folder's preprocessor_config.json; nil keeps a bound.
@@ -211,13 +236,18 @@ func (p *Processor) Limit(minPixels, maxPixels *int) error {
 	if p.pixels == nil || minPixels == nil && maxPixels == nil {
 		return nil
 	}
-	c := *p.pixels
-	if minPixels != nil {
-		c.MinPixels = *minPixels
+	for _, of := range []**pixels.Config{&p.pixels, &p.videos} {
+		c := **of
+		if minPixels != nil {
+			c.MinPixels = *minPixels
+		}
+		if maxPixels != nil {
+			c.MaxPixels = *maxPixels
+		}
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		*of = &c
 	}
-	if maxPixels != nil {
-		c.MaxPixels = *maxPixels
-	}
-	p.pixels = &c
-	return c.Validate()
+	return nil
 }

@@ -1,0 +1,122 @@
+package tokens
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"fulcrum/internal/hffolder"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
+	"fulcrum/internal/registry"
+)
+
+// FolderSampling is what a folder's generation_config.json says of drawing tokens; nil and empty where it says nothing.
+type FolderSampling struct {
+	DoSample          *bool    `json:"do_sample"`
+	Temperature       *float64 `json:"temperature"`
+	TopP              *float64 `json:"top_p"`
+	TopK              *int     `json:"top_k"`
+	RepetitionPenalty *float64 `json:"repetition_penalty"`
+	Constraints
+
+	Refused []hffolder.Refusal `json:"-"` // what it asks for that is not done here
+	said    map[string]json.RawMessage
+}
+
+// GenerationKeys says what becomes of the keys of generation_config.json.
+func GenerationKeys(policy string) hffolder.Keys {
+	k := hffolder.Keys{
+		Of: "generation_config.json", Class: "GenerationConfig",
+		Used: append(hffolder.Tags(FolderSampling{}), "eos_token_id", "pad_token_id", "forced_eos_token_id"),
+		Idle: []string{
+			"max_length", "max_new_tokens", // generate.max_new_tokens is the length, always
+			"length_penalty", "early_stopping", // of beams
+			"bos_token_id", "use_cache", "cache_config", "max_cache_len", "low_memory", "prefill_chunk_size", "compile_config",
+			"disable_compile", "continuous_batching_config", "renormalize_logits", "remove_invalid_values", "return_dict_in_generate",
+			"output_attentions", "output_hidden_states", "output_scores", "output_logits",
+			"use_mtp", "is_assistant", "num_assistant_tokens", "num_assistant_tokens_schedule", // drafts draw from the same distribution
+			"assistant_confidence_threshold", "prompt_lookup_num_tokens", "max_matching_ngram_size", "assistant_early_exit",
+			"assistant_lookbehind", "target_lookbehind", "assistant_ensemble_weight", "speculation_type",
+			"_from_model_config", "transformers_version", "_commit_hash",
+		},
+		Want: map[string][]string{
+			"num_beams": {"1"}, "num_beam_groups": {"1"}, "diversity_penalty": {"0"}, "constraints": nil, "force_words_ids": nil,
+			"typical_p": {"1"}, "epsilon_cutoff": {"0"}, "eta_cutoff": {"0"}, "top_h": nil, "penalty_alpha": {"0"}, "dola_layers": nil,
+			"encoder_repetition_penalty": {"1"}, "encoder_no_repeat_ngram_size": {"0"}, "exponential_decay_length_penalty": nil,
+			"sequence_bias": {"{}", "[]"}, "guidance_scale": {"1"}, "watermarking_config": nil, "token_healing": {"false"},
+			"stop_strings": {"[]"}, "max_time": nil, "num_return_sequences": {"1"},
+			"cache_implementation": {`"dynamic"`, `"static"`, `"offloaded"`, `"offloaded_static"`, `"hybrid"`},
+		},
+	}
+	if policy == "seq2seq" {
+		k.Used = append(k.Used, "decoder_start_token_id", "forced_bos_token_id")
+	} else { // a prompt is more than a start token
+		k.Idle = append(k.Idle, "decoder_start_token_id", "forced_bos_token_id")
+	}
+	return k
+}
+
+// ParseSampling reads what generation_config.json, or a config.json in its place, says of drawing; raw may be nil.
+func ParseSampling(raw []byte) (FolderSampling, error) {
+	var s FolderSampling
+	if raw == nil {
+		return s, nil
+	}
+	if err := jsonwords.Unmarshal(raw, &s); err != nil {
+		return s, err
+	}
+	if err := jsonwords.Unmarshal(raw, &s.said); err != nil {
+		return s, err
+	}
+	if !(s.MinP >= 0 && s.MinP <= 1) {
+		return s, fmt.Errorf("min_p = %v, want a number in [0, 1]", s.MinP)
+	}
+	if slices.ContainsFunc(s.BadWords, func(w []int64) bool { return len(w) == 0 }) {
+		return s, fmt.Errorf("bad_words_ids has an empty list, want token ids")
+	}
+	var err error
+	s.Refused, err = GenerationKeys("").Refused(raw)
+	return s, err
+}
+
+// Without returns what the folder says but for some of its keys, which it must have.
+func (s FolderSampling) Without(keys []string) (FolderSampling, error) {
+	if len(keys) == 0 {
+		return s, nil
+	}
+	known := append(hffolder.Tags(FolderSampling{}), slices.Collect(maps.Keys(GenerationKeys("").Want))...)
+	said := maps.Clone(s.said)
+	maps.DeleteFunc(said, func(key string, _ json.RawMessage) bool { return !slices.Contains(known, key) })
+	names := slices.Sorted(maps.Keys(said))
+	for _, key := range keys {
+		if !slices.Contains(names, key) {
+			return s, registry.Unknown("key of the model's generation_config.json:", key, names)
+		}
+		delete(said, key)
+	}
+	raw, err := jsonwords.Marshal(said)
+	if err != nil {
+		return s, err
+	}
+	return ParseSampling(raw)
+}
+
+// Asked lists, as key=value, what the folder asks for that SamplingOptions cannot say.
+func (s FolderSampling) Asked() []string {
+	asked := list.Map(s.Refused, hffolder.Refusal.String)
+	c := s.Constraints
+	for _, has := range []struct {
+		key string
+		on  bool
+	}{{"bad_words_ids", len(c.BadWords) > 0}, {"begin_suppress_tokens", len(c.BeginSuppress) > 0}, {"min_length", c.MinLength > 0},
+		{"min_new_tokens", c.MinNewTokens > 0}, {"min_p", c.MinP > 0}, {"no_repeat_ngram_size", c.NoRepeat > 0},
+		{"suppress_tokens", len(c.Suppress) > 0}} {
+		if has.on {
+			asked = append(asked, hffolder.Refusal{Key: has.key, Value: hffolder.Short(s.said[has.key])}.String())
+		}
+	}
+	slices.Sort(asked)
+	return asked
+}

@@ -26,6 +26,7 @@ import (
 	"fulcrum/internal/build"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -452,7 +453,7 @@ func (r *run) versions() map[string]string {
 
 // cpuName is what the kernel calls the processor, "" where it does not say.
 func cpuName() string {
-	text, err := os.ReadFile("/proc/cpuinfo")
+	text, err := regular.ReadFile("/proc/cpuinfo")
 	if err != nil {
 		return ""
 	}

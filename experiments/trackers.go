@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/mlflow"
 	"fulcrum/reports/page"
@@ -100,7 +101,7 @@ func (r *run) endMLflow() {
 	if best != nil {
 		r.mlflow.Tag("fulcrum.best", fmt.Sprintf("%s %.6g, %s epoch %d", best.Metric, float64(best.Value), best.Phase, best.Epoch))
 	}
-	if text, err := os.ReadFile(page.ReportPath(r.Dir)); err == nil && state != record.StateInterrupted {
+	if text, err := regular.ReadFile(page.ReportPath(r.Dir)); err == nil && state != record.StateInterrupted {
 		r.mlflow.Tag("mlflow.note.content", withoutImages(string(text)))
 	}
 	r.mlflow.Close(state, []string{"report.md", "report.html", "summary.json", ".hydra/config.yaml", ".hydra/overrides.yaml"})

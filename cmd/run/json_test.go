@@ -278,7 +278,7 @@ func TestListedColumns(t *testing.T) {
 	if order != "e" || rows[0]["seed"] != 7.0 || rows[0]["start"] == nil || rows[0]["state"] != "killed" {
 		t.Errorf("a killed run: %v", rows)
 	}
-	table, err := exportTables([]string{"outputs"}, "runs")
+	table, _, err := exportTables([]string{"outputs"}, "runs")
 	reportstest.Must(t, err)
 	want := "run state task title seed start wall_seconds phases epochs steps best_metric best best_epoch overrides " +
 		"dev/reward dev/reward_se last_val_reward grpo.lr"

@@ -10,6 +10,7 @@ import (
 
 	"fulcrum/experiments/bench"
 	"fulcrum/experiments/measure"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
@@ -64,7 +65,7 @@ func benchVerb() *verb {
 
 // reprint prints the tables of a report.
 func reprint(s *session, file, format string) error {
-	raw, err := os.ReadFile(file)
+	raw, err := regular.ReadFile(file)
 	if err == nil {
 		err = bench.Reprint(raw, format, s.out)
 	}

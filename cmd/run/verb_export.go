@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -66,7 +67,7 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 			if !ok {
 				return usage.Errorf("%v", registry.Unknown("--format", *format, slices.Sorted(maps.Keys(tableFormats()))))
 			}
-			tables, err := exportTables(args, *what)
+			tables, left, err := exportTables(args, *what)
 			if err != nil {
 				return err
 			}
@@ -80,7 +81,7 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 				return usage.Errorf("--format parquet is no text for a terminal: give --out FILE.parquet")
 			}
 			if *out == "" {
-				return writeTables(s.out, tables, write)
+				return cmp.Or(writeTables(s.out, tables, write), left.err())
 			}
 			if err := tasks.PrepareOut("--out", *out, nil); err != nil {
 				return err
@@ -93,7 +94,7 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 			if err := writeTables(file, tables, write); err != nil {
 				return err
 			}
-			return file.Commit()
+			return cmp.Or(file.Commit(), left.err())
 		},
 	}
 }
@@ -113,36 +114,39 @@ func writeTables(w io.Writer, tables []*page.Table, write func(*page.Table, io.W
 }
 
 // exportTables reads what is asked for of the runs at and below paths.
-func exportTables(paths []string, what string) ([]*page.Table, error) {
+func exportTables(paths []string, what string) (tables []*page.Table, left leftOut, err error) {
 	if what == "table" && len(paths) == 1 && ledger.Exists(paths[0]) {
-		return sweep.Tables(paths[0])
+		tables, err = sweep.Tables(paths[0])
+		return tables, left, err
 	}
-	folders, err := runFolders(paths)
+	folders, left, err := runFolders(paths)
+	if err == nil && len(folders) == 0 {
+		err = left.err()
+	}
 	if err != nil {
-		return nil, err
+		return nil, left, err
 	}
 	if len(folders) == 0 && len(paths) == 1 {
-		return nil, runfolder.NoRun(paths[0])
+		return nil, left, runfolder.NoRun(paths[0])
 	}
 	if len(folders) == 0 {
-		return nil, usage.Errorf("%s: no run folder there or below", strings.Join(paths, ", "))
+		return nil, left, usage.Errorf("%s: no run folder there or below", strings.Join(paths, ", "))
 	}
 	if what != "table" {
 		read, ok := exported()[what]
 		if !ok {
-			return nil, usage.Errorf("%v", registry.Unknown("--what", what, append(slices.Sorted(maps.Keys(exported())), "table")))
+			return nil, left, usage.Errorf("%v", registry.Unknown("--what", what, append(slices.Sorted(maps.Keys(exported())), "table")))
 		}
 		t, err := read(folders)
-		return []*page.Table{t}, err
+		return []*page.Table{t}, left, err
 	}
-	var tables []*page.Table
 	if len(folders) == 1 {
 		run, err := record.ReadRun(folders[0].Dir)
 		if err != nil {
-			return nil, err
+			return nil, left, err
 		}
 		if tables, err = runreport.Tables(run); err != nil {
-			return nil, err
+			return nil, left, err
 		}
 	} else {
 		dirs := make([]string, len(folders))
@@ -151,9 +155,9 @@ func exportTables(paths []string, what string) ([]*page.Table, error) {
 		}
 		d, err := compare.Compare(dirs)
 		if err != nil {
-			return nil, err
+			return nil, left, err
 		}
 		tables = d.Tables
 	}
-	return tables, nil
+	return tables, left, nil
 }

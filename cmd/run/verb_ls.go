@@ -57,7 +57,7 @@ named without last_ too.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
-			runs, err := listed(args, *where)
+			runs, left, err := listed(args, *where)
 			if err != nil {
 				return err
 			}
@@ -66,7 +66,10 @@ named without last_ too.
 				return err
 			}
 			if *asJSON {
-				return export.Table(runs).JSON(s.out)
+				return cmp.Or(export.Table(runs).JSON(s.out), left.err())
+			}
+			if len(runs) == 0 && left.err() != nil {
+				return left.err()
 			}
 			if len(runs) == 0 {
 				fmt.Fprintln(s.out, strings.TrimSuffix("no runs with "+strings.Join(*where, " and "), " with "))
@@ -79,35 +82,52 @@ named without last_ too.
 			if slices.ContainsFunc(table.Rows, func(row []any) bool { return row[1] == doneWarned }) {
 				fmt.Fprintln(s.errOut, "!: with warnings, which report.md of the run lists")
 			}
-			return nil
+			return left.err()
 		},
 	}
 }
 
-// runFolders are the runs at and below paths, each once.
-func runFolders(paths []string) ([]export.Folder, error) {
-	var out []export.Folder
+// leftOut counts runs that have no files where there should be some. The others are shown.
+type leftOut struct{ n, of int }
+
+func (l leftOut) err() error {
+	if l.n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %s could not be read, as said above", l.n, page.Plural(l.of, "run"))
+}
+
+// runFolders are the runs at and below paths, each once. A pipe or a device where a run has a file leaves the run out,
+// which a warning says.
+func runFolders(paths []string) (out []export.Folder, left leftOut, err error) {
 	seen := map[string]bool{}
 	for _, path := range paths {
 		if err := runfolder.CheckExists(path); err != nil {
-			return nil, err
+			return nil, left, err
 		}
 		dirs, err := runfolder.Find(path)
 		if err != nil {
-			return nil, err
+			return nil, left, err
 		}
 		for _, dir := range dirs {
-			if !seen[dir] {
-				out = append(out, export.Folder{Dir: dir, State: runfolder.State(dir)})
+			if seen[dir] {
+				continue
 			}
 			seen[dir] = true
+			left.of++
+			if err := runfolder.Readable(dir); err != nil {
+				left.n++
+				stdout.Message(os.Stderr, fmt.Sprintf("warning: left out %s: %v", dir, err))
+				continue
+			}
+			out = append(out, export.Folder{Dir: dir, State: runfolder.State(dir)})
 		}
 	}
-	return out, nil
+	return out, left, nil
 }
 
 // listed reads the runs below the folders that fit all conditions.
-func listed(paths, where []string) ([]*export.Run, error) {
+func listed(paths, where []string) (runs []*export.Run, left leftOut, err error) {
 	if len(paths) == 0 {
 		for _, usual := range []string{"outputs", "multirun"} {
 			if _, err := os.Stat(usual); err == nil {
@@ -117,25 +137,24 @@ func listed(paths, where []string) ([]*export.Run, error) {
 	}
 	for _, path := range paths {
 		if info, err := os.Stat(path); err == nil && !info.IsDir() {
-			return nil, usage.Errorf("%s is a file: want folders with runs", path)
+			return nil, left, usage.Errorf("%s is a file: want folders with runs", path)
 		}
 	}
-	folders, err := runFolders(paths)
+	folders, left, err := runFolders(paths)
 	if err != nil {
-		return nil, err
+		return nil, left, err
 	}
 	known := len(where) == 0
-	var runs []*export.Run
 	for _, folder := range folders {
 		r, err := export.Read(folder)
 		if err != nil {
-			return nil, err
+			return nil, left, err
 		}
 		fits := true
 		for _, condition := range where {
 			ok, has, err := holds(r, condition)
 			if err != nil {
-				return nil, err
+				return nil, left, err
 			}
 			fits, known = fits && ok, known || has
 		}
@@ -144,10 +163,10 @@ func listed(paths, where []string) ([]*export.Run, error) {
 		}
 	}
 	if !known && len(folders) > 0 {
-		return nil, usage.Errorf("--where %s: no run has such a column or configuration key; --json prints the columns of a run, and "+
+		return nil, left, usage.Errorf("--where %s: no run has such a column or configuration key; --json prints the columns of a run, and "+
 			"`run explain KEY` knows the keys", strings.Join(where, " --where "))
 	}
-	return runs, nil
+	return runs, left, nil
 }
 
 // holds reports whether a run fulfils KEY=VALUE, and whether it has the key at all.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"path/filepath"
 
 	"fulcrum/experiments/runfolder"
@@ -128,11 +129,11 @@ func (s *session) report(paths []string, opt reportOptions) error {
 	}
 	path := page.ReportPath(dir)
 	if opt.json {
-		tables, err := exportTables(paths, "table")
+		tables, left, err := exportTables(paths, "table")
 		if err != nil {
 			return err
 		}
-		return writeJSON(s.out, reportOf(paths, path, tables))
+		return cmp.Or(writeJSON(s.out, reportOf(paths, path, tables)), left.err())
 	}
 	stdout.Printf("report: %s\n", path)
 	return nil

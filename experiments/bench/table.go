@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stat"
 )
 
@@ -236,7 +236,7 @@ func number(x float64) string {
 // machine names the processor.
 func machine() string {
 	model := runtime.GOARCH
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+	if text, err := regular.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(text)) {
 			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
 				model = strings.TrimSpace(value)

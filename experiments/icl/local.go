@@ -10,12 +10,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/vl"
@@ -48,7 +48,7 @@ type LocalOptions struct {
 func NewLocal(m *vl.Model, p *processor.Processor, model string, o LocalOptions) (*Local, error) {
 	template := p.Template()
 	if o.Template != nil {
-		text, err := os.ReadFile(*o.Template)
+		text, err := regular.ReadFile(*o.Template)
 		if err == nil {
 			template, err = chat.Parse(string(text))
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/torchx"
 	"fulcrum/reports/record"
 )
@@ -37,7 +38,7 @@ func (j *Job) measureSystem(phase string, step int) {
 	if err != nil {
 		return
 	}
-	f, err := os.OpenFile(filepath.Join(j.Dir, record.SystemFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := regular.OpenFile(filepath.Join(j.Dir, record.SystemFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return
 	}

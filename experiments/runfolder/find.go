@@ -1,10 +1,13 @@
 package runfolder
 
 import (
+	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
 )
 
@@ -35,6 +38,21 @@ func Find(root string) ([]string, error) {
 		return nil
 	})
 	return found, err
+}
+
+// Readable says which record of a run is no file, or is too large to be one; nil where all can be read, or are not there.
+func Readable(dir string) error {
+	for _, name := range []string{Marker, ".hydra/overrides.yaml", "metrics.jsonl", "evals.jsonl", record.SummaryFile} {
+		path := filepath.Join(dir, name)
+		err := regular.Check(path)
+		if info, statErr := os.Stat(path); err == nil && statErr == nil && info.Size() > regular.Document && !strings.HasSuffix(name, ".jsonl") {
+			_, err = regular.ReadDocument(path) // says so
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // State returns the state of a run: record.StateOf of its lock and its summary.

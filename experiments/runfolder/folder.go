@@ -61,7 +61,7 @@ func Claim(dir string) (*Folder, error) {
 
 // takeFile opens and locks .lock.
 func (f *Folder) takeFile(flags int) error {
-	lock, err := os.OpenFile(filepath.Join(f.Dir, lockFile), os.O_RDWR|flags, 0o644)
+	lock, err := regular.OpenFile(filepath.Join(f.Dir, lockFile), os.O_RDWR|flags, 0o644)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func TaskOf(dir string) string {
 	var c struct {
 		Task string `yaml:"task"`
 	}
-	text, err := os.ReadFile(filepath.Join(dir, Marker))
+	text, err := regular.ReadDocument(filepath.Join(dir, Marker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
 		return ""
 	}

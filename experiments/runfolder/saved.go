@@ -79,7 +79,7 @@ func (s Saved) Flags() (out []string) {
 func ReadSaved(dir string) (Saved, error) {
 	var saved Saved
 	path := filepath.Join(dir, ".hydra", "hydra.yaml")
-	text, err := os.ReadFile(path)
+	text, err := regular.ReadDocument(path)
 	if err != nil {
 		return saved, err
 	}

@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
@@ -61,7 +62,7 @@ type follower struct {
 }
 
 func (f *follower) follow(dir string) error {
-	file, err := os.Open(f.path)
+	file, err := regular.Open(f.path)
 	if os.IsNotExist(err) {
 		return f.changes(dir)
 	}
@@ -133,7 +134,7 @@ func background(log *os.File, args ...string) (*exec.Cmd, error) {
 
 // detach leaves the sweep in dir to a process of its own and waits until that owns it.
 func detach(ctx context.Context, dir string) error {
-	log, err := os.OpenFile(filepath.Join(dir, controllerLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	log, err := regular.OpenFile(filepath.Join(dir, controllerLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func detach(ctx context.Context, dir string) error {
 		}
 		select {
 		case err := <-gone: // a short sweep may have ended already
-			text, _ := os.ReadFile(log.Name())
+			text, _ := regular.ReadDocument(log.Name())
 			stdout.Print(string(text))
 			if err != nil {
 				return fmt.Errorf("the detached sweep ended: %w (%s)", err, log.Name())

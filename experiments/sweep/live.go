@@ -13,6 +13,7 @@ import (
 
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -117,7 +118,7 @@ func lastSaid(dir string) string {
 // lastRow reads the last whole line of a file of rows.
 func lastRow(path string) (row record.Row, ok bool) {
 	const tail = 32 << 10
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return row, false
 	}

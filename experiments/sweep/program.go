@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 )
 
@@ -109,7 +110,7 @@ const running = "/proc/self/exe"
 
 // forwardingLibrary returns the path of the library that this process is linked to (docs/architecture.md, Libtorch).
 func forwardingLibrary() (string, error) {
-	maps, err := os.Open("/proc/self/maps")
+	maps, err := regular.Open("/proc/self/maps")
 	if err != nil {
 		return "", err
 	}
@@ -128,12 +129,12 @@ func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil
 	}
-	in, err := os.Open(from)
+	in, err := regular.Open(from)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	out, err := regular.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
@@ -255,7 +256,7 @@ func multirunName(generation int) string {
 // as its file tells.
 func (p *plan) changes(generation int) string {
 	const most = 5
-	old, err := os.ReadFile(filepath.Join(p.dir, multirunName(generation)))
+	old, err := regular.ReadDocument(filepath.Join(p.dir, multirunName(generation)))
 	if err != nil {
 		return multirunName(generation) + " is gone"
 	}

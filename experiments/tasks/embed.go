@@ -21,6 +21,7 @@ import (
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/option"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/selector/clip"
 	"fulcrum/selector/vl/pixels"
@@ -201,7 +202,7 @@ func wholeImage(path string) error {
 	if _, _, err := pixels.Size(path); err != nil {
 		return err
 	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ type part struct {
 
 // openPart opens a part for appending. One of another key is started anew.
 func openPart(path, key string, dim int) (*part, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := regular.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}

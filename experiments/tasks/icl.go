@@ -19,6 +19,7 @@ import (
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
@@ -383,7 +384,7 @@ func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, 
 	if l.plan {
 		return a, nil
 	}
-	text, err := os.ReadFile(filepath.Join(dir, "infer.json"))
+	text, err := regular.ReadDocument(filepath.Join(dir, "infer.json"))
 	if err == nil {
 		err = jsonwords.Unmarshal(text, &a.cost)
 	}

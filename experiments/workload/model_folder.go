@@ -249,7 +249,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 			Checkpoint string `yaml:"checkpoint"`
 		} `yaml:"init"`
 	}
-	text, err := os.ReadFile(filepath.Join(dir, runfolder.Marker))
+	text, err := regular.ReadDocument(filepath.Join(dir, runfolder.Marker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
 		return "", ""
 	}

@@ -237,6 +237,35 @@ func called(fun ast.Expr) string {
 	return ""
 }
 
+// TestRunFoldersAreOpenedOneWay: anybody may put a pipe, a device or a giant into a run folder, so what reads or writes
+// there opens files by internal/regular.
+func TestRunFoldersAreOpenedOneWay(t *testing.T) {
+	calls := 0
+	for _, s := range sources(t) {
+		house, _, _ := strings.Cut(s.folder, "/")
+		if s.test || !slices.Contains([]string{"cmd", "experiments", "reports", "phases"}, house) ||
+			slices.Contains([]string{"reports/reportstest", "phases/phasetest", "experiments/sweep/launcher/slurmtest"}, s.folder) {
+			continue
+		}
+		ast.Inspect(s.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok {
+				return true
+			}
+			switch name := called(call.Fun); {
+			case strings.HasPrefix(name, "regular."):
+				calls++
+			case name == "os.Open" || name == "os.OpenFile" || name == "os.ReadFile":
+				t.Errorf("%s: %s waits at a pipe: want regular.Open, OpenFile, ReadDocument or ReadFile", s.at(n.Pos()), name)
+			}
+			return true
+		})
+	}
+	if calls < 40 {
+		t.Errorf("%d calls of regular, want at least 40: the test looks at nothing", calls)
+	}
+}
+
 // TestStandardOutputIsWatched: results go through internal/stdout, which remembers a full disk for the exit code.
 func TestStandardOutputIsWatched(t *testing.T) {
 	for _, s := range sources(t) {

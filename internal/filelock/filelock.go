@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"fulcrum/internal/regular"
 )
 
 func wholeFile() *unix.Flock_t { return &unix.Flock_t{Type: unix.F_WRLCK} }
@@ -46,7 +48,7 @@ func TakeFolder(dir string) (*os.File, error) {
 // Held reports whether somebody holds the lock of the file at path. It asks and takes nothing, so that
 // one who takes the lock just now is not in the way.
 func Held(path string) bool {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return false
 	}

@@ -1,11 +1,13 @@
-// Package regular opens files that a user named. A pipe would block for ever, /dev/zero has no end, a terminal waits for
-// a key: all but regular files are refused by name, without a wait.
+// Package regular opens files that a user named, and those of run folders, which anybody may have put there. A pipe would
+// block for ever, /dev/zero has no end, a terminal waits for a key: all but regular files are refused by name, without a
+// wait. A link to a regular file is one.
 package regular
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -15,11 +17,15 @@ import (
 )
 
 // Open opens a regular file for reading. Errors are those of os.Open, or say what the path is.
-func Open(path string) (*os.File, error) {
-	if err := check(path, os.Stat); err != nil { // before: to open a device may have effects
+func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY, 0) }
+
+// OpenFile opens a regular file as os.OpenFile does; with os.O_CREATE there may be none yet.
+func OpenFile(path string, flag int, perm fs.FileMode) (*os.File, error) {
+	err := check(path, os.Stat) // before: to open a device may have effects
+	if err != nil && (flag&os.O_CREATE == 0 || !errors.Is(err, fs.ErrNotExist)) {
 		return nil, err
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := os.OpenFile(path, flag|syscall.O_NONBLOCK, perm) // a pipe may have come meanwhile: it is not waited for
 	if err != nil {
 		return nil, err
 	}
@@ -29,6 +35,9 @@ func Open(path string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// Check returns the error that Open would return of what the path is. For those who open it otherwise.
+func Check(path string) error { return check(path, os.Stat) }
 
 // Kept is a file that is opened again and again, as it was the first time.
 type Kept struct {
@@ -94,6 +103,37 @@ func ReadOptional(path string) ([]byte, error) {
 		return nil, nil
 	}
 	return data, err
+}
+
+// Document is what a document of a run folder may have, in bytes: a summary, a configuration, an index. Those of a run of
+// a million questions have less.
+const Document = 64 << 20
+
+// ReadDocument returns what a regular file of at most Document bytes holds.
+func ReadDocument(path string) ([]byte, error) { return ReadSmall(path, Document) }
+
+// ReadSmall returns what a regular file holds that is to be small: one of more than most bytes is refused by name.
+func ReadSmall(path string, most int64) ([]byte, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	var data []byte
+	if info.Size() <= most {
+		data, err = io.ReadAll(io.LimitReader(f, most+1)) // it may grow
+	}
+	if err == nil && max(info.Size(), int64(len(data))) > most {
+		err = fmt.Errorf("want at most %s, it has %s", hostmem.Size(float64(most)), hostmem.Size(float64(max(info.Size(), most+1))))
+	}
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return data, nil
 }
 
 // ReadFile returns what a regular file holds, when the machine's memory does.

@@ -41,6 +41,27 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 	case <-time.After(2 * time.Minute):
 		t.Fatal("waits for a file that is none")
 	}
+	for flag, path := range map[int]string{os.O_RDWR: pipe, os.O_WRONLY: link, os.O_APPEND | os.O_CREATE | os.O_WRONLY: "/dev/null"} {
+		if f, err := OpenFile(path, flag, 0o644); err == nil || !strings.Contains(err.Error(), "want a regular file") {
+			t.Errorf("%s opened with %d: %v, %v", path, flag, f, err)
+		}
+	}
+	made := filepath.Join(dir, "made")
+	if f, err := OpenFile(made, os.O_CREATE|os.O_WRONLY, 0o600); err != nil || f.Close() != nil {
+		t.Errorf("a file that is made: %v", err)
+	}
+	if err := os.Symlink(file, made+"-link"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := ReadSmall(made+"-link", 4); err != nil || string(text) != "text" { // as best.safetensors is one
+		t.Errorf("a link to a file: %q, %v", text, err)
+	}
+	if _, err := ReadSmall(file, 3); err == nil || !strings.Contains(err.Error(), "want at most 3 B") {
+		t.Errorf("a file that is too large: %v", err)
+	}
+	if _, err := ReadDocument(sparse); err == nil || !strings.Contains(err.Error(), "want at most 64 MiB") {
+		t.Errorf("a giant: %v", err)
+	}
 	if text, err := ReadFile(file); err != nil || string(text) != "text" {
 		t.Errorf("%q, %v", text, err)
 	}

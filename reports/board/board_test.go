@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -324,7 +325,7 @@ func TestNotes(t *testing.T) {
 	if w := call(s, "PUT", path, `{"note":"good <b>","tags":["a b"," a  b ","x",""]}`, nil); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	if n := readNotes(dir); n.Note != "good <b>" || !slices.Equal(n.Tags, []string{"a b", "x"}) {
+	if n, _ := readNotes(dir); n.Note != "good <b>" || !slices.Equal(n.Tags, []string{"a b", "x"}) {
 		t.Errorf("saved %+v", n)
 	}
 	for _, bad := range []string{"", "[]", `{"note":5}`, `{"note":"` + strings.Repeat("x", maxNote+1) + `"}`,
@@ -424,5 +425,48 @@ func TestComparisonAndExport(t *testing.T) {
 	}
 	if _, err := b.Export(root); err == nil {
 		t.Error("an export goes over a folder of runs")
+	}
+}
+
+// A pipe or a device in place of a run's files keeps the board from nothing: the run says what could not be read, and the
+// others are listed.
+func TestNoFilesInRuns(t *testing.T) {
+	root := t.TempDir()
+	whole := filepath.Join(root, "whole")
+	finishedRun(t, whole, 0.2)
+	want := map[string]string{record.SummaryFile: "summary.json: want a regular file, it is a pipe",
+		NotesFile: "notes.json: want a regular file, it is a pipe", record.MetricsFile: "metrics.jsonl cannot be read: want a regular file"}
+	for name := range want {
+		dir := filepath.Join(root, "with-"+name)
+		finishedRun(t, dir, 0.2)
+		path := filepath.Join(dir, name)
+		if err := os.RemoveAll(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Mkfifo(path, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if name == record.MetricsFile { // rows are read of a run that has not ended
+			if err := os.Remove(filepath.Join(dir, record.SummaryFile)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	index := filepath.Join(root, curves.IndexFolder)
+	if err := os.Mkdir(index, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", filepath.Join(index, runsIndex)); err != nil {
+		t.Fatal(err)
+	}
+	b := boardOf(root)
+	b.Scan(true)
+	if e := b.entryAt(t, whole); e.Error != "" || e.State != record.StateDone {
+		t.Errorf("the run that is whole: %+v", e)
+	}
+	for name, words := range want {
+		if e := b.entryAt(t, filepath.Join(root, "with-"+name)); !strings.Contains(e.Error, words) {
+			t.Errorf("a pipe as %s: the board says %q, want %q", name, e.Error, words)
+		}
 	}
 }

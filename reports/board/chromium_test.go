@@ -314,7 +314,7 @@ func TestInBrowser(t *testing.T) {
 	w.until("document.body.innerText.includes('no <b>way</b>')")
 	w.js(`document.querySelector("textarea").value = "seen"; document.querySelector(".notes").requestSubmit()`)
 	w.until("document.body.innerText.includes('Saved in notes.json')")
-	if n := readNotes(live); n.Note != "seen" {
+	if n, _ := readNotes(live); n.Note != "seen" {
 		t.Errorf("the note is %q", n.Note)
 	}
 

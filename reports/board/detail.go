@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -203,7 +204,7 @@ func metricsOf(c *curves.Curves) []metric {
 
 // tailOf returns the end of a text file, from a line's beginning.
 func tailOf(path string, n int64) (string, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}
@@ -305,7 +306,7 @@ func (b *Board) completions(id string, q url.Values) (*completionsAnswer, error)
 	if at, err := strconv.ParseInt(q.Get("before"), 10, 64); err == nil && at > 0 && at < end {
 		end = at
 	}
-	f, err := os.Open(filepath.Join(e.dir, record.CompletionsFile))
+	f, err := regular.Open(filepath.Join(e.dir, record.CompletionsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return a, nil
 	}

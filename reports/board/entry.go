@@ -12,6 +12,8 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/internal/regular"
+	"fulcrum/internal/usage"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -124,13 +126,14 @@ func (b *Board) read(was entry) entry {
 	e := &entry{ID: was.ID, Path: was.Path, Sweep: was.Sweep, Job: was.Job, dir: was.dir}
 	e.stamp = b.stampOf(e)
 	dir, at := e.dir, e.stamp
-	n := readNotes(dir)
-	e.Tags, e.Note = n.Tags, n.Note
+	n, wrong := readNotes(dir)
+	e.Tags, e.Note, e.Error = n.Tags, n.Note, wrong
 	var s *brief
-	if data, err := os.ReadFile(filepath.Join(dir, record.SummaryFile)); err == nil {
-		if json.Unmarshal(data, &s) != nil {
-			e.Error = record.SummaryFile + " is damaged"
-		}
+	data, err := regular.ReadDocument(filepath.Join(dir, record.SummaryFile))
+	if err != nil {
+		e.Error = cmp.Or(unread(record.SummaryFile, err), e.Error)
+	} else if json.Unmarshal(data, &s) != nil {
+		e.Error = record.SummaryFile + " is damaged"
 	}
 	if s == nil {
 		s = &brief{}
@@ -221,7 +224,7 @@ func (b *Board) live(e *entry) {
 		e.follow(c)
 	})
 	if err != nil {
-		e.Error = "metrics.jsonl cannot be read"
+		e.Error = "metrics.jsonl cannot be read: " + usage.Reason(err).Error()
 	}
 	b.progressed(e)
 }
@@ -353,6 +356,6 @@ func progressOf(seen []curves.Span, schedule []string, epochs map[string]int, no
 
 // readYAML reads a file into v and reports whether it could.
 func readYAML(path string, v any) bool {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadDocument(path)
 	return err == nil && yaml.Unmarshal(data, v) == nil
 }

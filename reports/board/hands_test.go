@@ -185,7 +185,7 @@ func handsOnNotes(t *testing.T, w *browser, live string) {
 	w.until("document.querySelector('.notes [role=status]').innerText.includes('another')")
 	w.keys("Enter")
 	w.until("document.querySelector('.notes [role=status]').innerText.includes('Saved')")
-	if n := readNotes(live); n.Note != "a note" || strings.Join(n.Tags, "|") != "good|y z" {
+	if n, _ := readNotes(live); n.Note != "a note" || strings.Join(n.Tags, "|") != "good|y z" {
 		t.Errorf("saved %+v", n)
 	}
 	put(t, live, map[string]string{NotesFile: `{"note":"a third","tags":["good"]}`})

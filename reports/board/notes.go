@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +13,8 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/usage"
 )
 
 // NotesFile holds what a reader writes about a run: the one file of a run folder that the board changes.
@@ -30,17 +32,24 @@ const (
 	maxTag  = 64 // bytes
 )
 
-// readNotes returns the notes of a run, none where they cannot be read.
-func readNotes(dir string) Notes {
-	var n Notes
-	info, err := os.Stat(filepath.Join(dir, NotesFile))
-	if err != nil || info.Size() > 4*maxNote {
-		return n
+// readNotes returns the notes of a run, none where there are none, and what is wrong with their file.
+func readNotes(dir string) (n Notes, wrong string) {
+	data, err := regular.ReadSmall(filepath.Join(dir, NotesFile), 4*maxNote)
+	if err != nil {
+		return n, unread(NotesFile, err)
 	}
-	if data, err := os.ReadFile(filepath.Join(dir, NotesFile)); err == nil && json.Unmarshal(data, &n) != nil {
-		return Notes{}
+	if json.Unmarshal(data, &n) != nil {
+		return Notes{}, NotesFile + " is damaged"
 	}
-	return n
+	return n, ""
+}
+
+// unread says why a file of a run is not read; "" where there is none.
+func unread(name string, err error) string {
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	return name + ": " + usage.Reason(err).Error()
 }
 
 // writeNotes checks and replaces the notes of a run.

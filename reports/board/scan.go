@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweepreport"
@@ -354,7 +355,7 @@ type savedEntry struct {
 // loadIndex takes the entries that a board has read before.
 func (b *Board) loadIndex() {
 	for _, root := range b.roots {
-		data, err := os.ReadFile(filepath.Join(root, curves.IndexFolder, runsIndex))
+		data, err := regular.ReadSmall(filepath.Join(root, curves.IndexFolder, runsIndex), 4*regular.Document)
 		if err != nil {
 			continue
 		}

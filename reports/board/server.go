@@ -278,7 +278,8 @@ func (s *Server) notes(w http.ResponseWriter, r *http.Request) {
 		reply(w, nil, refusal{http.StatusBadRequest, err.Error()})
 		return
 	}
-	reply(w, readNotes(e.dir), nil)
+	n, _ := readNotes(e.dir)
+	reply(w, n, nil)
 }
 
 // bodyOf reads what a request carries, within its bytes and the time of HTTP.

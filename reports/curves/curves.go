@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/gob"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
 )
 
@@ -65,7 +67,7 @@ func New() *Curves {
 
 // Update reads what has been added to metrics.jsonl, at most limit bytes of it, and reports whether there is more.
 func (c *Curves) Update(dir string, limit int64) (more bool, err error) {
-	f, err := os.Open(filepath.Join(dir, record.MetricsFile))
+	f, err := regular.Open(filepath.Join(dir, record.MetricsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		*c = *New()
 		return false, nil
@@ -97,7 +99,7 @@ func (c *Curves) Update(dir string, limit int64) (more bool, err error) {
 // Read reads a run's rows without an index beside them.
 func Read(dir string) (*Curves, error) {
 	c := New()
-	f, err := os.Open(filepath.Join(dir, record.MetricsFile))
+	f, err := regular.Open(filepath.Join(dir, record.MetricsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return c, nil
 	}
@@ -149,6 +151,9 @@ func (c *Curves) read(f *os.File, end int64) error {
 	return nil
 }
 
+// maxSkipped is how many bytes a line may have that is passed over: what is longer is no file of lines.
+const maxSkipped = 4 * regular.Document
+
 // ReadLine returns a line with its length in the file. Of one that is too long it returns nothing but the length.
 func ReadLine(in *bufio.Reader) (line []byte, length int64, whole bool, err error) {
 	for {
@@ -162,6 +167,9 @@ func ReadLine(in *bufio.Reader) (line []byte, length int64, whole bool, err erro
 				line = append(line, part...)
 			} else {
 				line = []byte{}
+			}
+			if length > maxSkipped {
+				return nil, length, false, fmt.Errorf("a line of more than %d bytes", maxSkipped)
 			}
 			if err == nil {
 				return line, length, true, nil
@@ -239,7 +247,7 @@ func (c *Curves) phase(row *flatRow, step bool) {
 
 // load takes the index beside the file; without a good one the file is read from its start.
 func (c *Curves) load(dir string) {
-	data, err := os.ReadFile(filepath.Join(dir, IndexFolder, indexFile))
+	data, err := regular.ReadDocument(filepath.Join(dir, IndexFolder, indexFile))
 	if err != nil {
 		return
 	}
@@ -290,7 +298,7 @@ func (c *Curves) Window(dir string, from, to int64) (*Series, error) {
 	if high < len(c.Steps.At) {
 		end = c.Steps.At[high]
 	}
-	f, err := os.Open(filepath.Join(dir, record.MetricsFile))
+	f, err := regular.Open(filepath.Join(dir, record.MetricsFile))
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fulcrum/internal/regular"
 	"fulcrum/internal/secret"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -384,7 +385,7 @@ func (m *Client) upload(ctx context.Context) error {
 	}
 	root = strings.TrimLeft(root, "/")
 	for _, name := range m.final.files {
-		data, err := os.ReadFile(filepath.Join(m.opt.Dir, name))
+		data, err := regular.ReadFile(filepath.Join(m.opt.Dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}

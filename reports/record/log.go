@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/stats"
 )
 
@@ -115,7 +116,7 @@ func (l *Log) open() (err error) {
 }
 
 func appendTo(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	f, err := regular.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write %s: %w", filepath.Base(path), err)
 	}

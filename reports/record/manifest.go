@@ -119,7 +119,7 @@ func RecordFiles(dir string) ([]string, error) {
 }
 
 func DigestOf(path string) (Digest, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return Digest{}, err
 	}

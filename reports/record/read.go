@@ -14,7 +14,9 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 // Run is what a run folder records. Whatever is not there yet is empty.
@@ -210,7 +212,7 @@ func ExperimentOf(overrides []string) (name string) {
 
 // readIfThere reads a file. One that is absent is nil.
 func readIfThere(path string) ([]byte, error) {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadDocument(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -293,7 +295,7 @@ func EachLine(path string, do func(line []byte) error) error {
 // begins, and its text with the line end. It returns where the last one that do has taken ends. One line is held at a time: logs
 // of completions have gigabytes.
 func readLines(path string, offset int64, do func(n int, at int64, line []byte) error) (end int64, err error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return offset, nil
 	}
@@ -306,9 +308,12 @@ func readLines(path string, offset int64, do func(n int, at int64, line []byte) 
 	}
 	in := bufio.NewReaderSize(f, 1<<16)
 	for n := 1; ; n++ {
-		line, err := in.ReadBytes('\n')
+		line, err := wholeLine(in)
 		if errors.Is(err, io.EOF) {
 			return offset, nil
+		}
+		if errors.Is(err, errLongLine) {
+			return offset, fmt.Errorf("%s:%d: %w", path, n, err)
 		}
 		if err == nil {
 			err = do(n, offset, line)
@@ -317,6 +322,25 @@ func readLines(path string, offset int64, do func(n int, at int64, line []byte) 
 			return offset, err
 		}
 		offset += int64(len(line))
+	}
+}
+
+// maxLine is what a line may have, in bytes: one of evals.jsonl has the scores of all questions, millions at most.
+const maxLine = 4 * regular.Document
+
+var errLongLine = fmt.Errorf("a line of more than %s: this is no file of rows", hostmem.Size(maxLine))
+
+// wholeLine is in.ReadBytes('\n'), for lines of at most maxLine bytes.
+func wholeLine(in *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if line = append(line, part...); !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+		if len(line) > maxLine {
+			return nil, errLongLine
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"fulcrum/internal/regular"
 )
 
 // TensorBoard's event files are TFRecords (length, masked CRC, payload, masked CRC) of protobuf
@@ -33,7 +35,7 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 	}
 	// TensorBoard reads the files of a folder in the order of their names.
 	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), now.Nanosecond())
-	f, err := os.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	f, err := regular.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)
 	}

@@ -62,7 +62,7 @@ func truncate(dir string, at Position) error {
 
 // cutTornRecord cuts off what a file of events holds behind its last whole record.
 func cutTornRecord(path string) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func cutTornRecord(path string) error {
 			rest = next
 			continue
 		}
-		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		f, err := regular.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			return err
 		}

@@ -211,7 +211,7 @@ func (c *runCheck) digests() error {
 	for _, name := range sortedKeys(m.Files) {
 		want := m.Files[name]
 		weights := strings.HasPrefix(name, "checkpoints/") || strings.HasSuffix(name, ".pt")
-		got, err := record.DigestOf(filepath.Join(c.dir, filepath.FromSlash(name)))
+		got, err := digestLike(filepath.Join(c.dir, filepath.FromSlash(name)), want)
 		switch {
 		case os.IsNotExist(err) && weights && c.opt.SkipWeights:
 			continue
@@ -231,4 +231,12 @@ func (c *runCheck) digests() error {
 	}
 	c.checked("%s", page.Plural(n, "digest"))
 	return nil
+}
+
+// digestLike is the digest of a file that should be like want. One of another size is not read: it may be a giant.
+func digestLike(path string, want record.Digest) (record.Digest, error) {
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && info.Size() != want.Bytes {
+		return record.Digest{Bytes: info.Size()}, nil
+	}
+	return record.DigestOf(path)
 }

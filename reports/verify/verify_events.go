@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -57,7 +56,7 @@ func readEventFiles(dir string) (*eventFiles, error) {
 
 // read adds the records of a file. The last one of a file that a later sitting follows may be torn.
 func (f *eventFiles) read(path string, mayBeTorn bool) error {
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if err != nil {
 		return err
 	}

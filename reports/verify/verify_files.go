@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/regular"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
@@ -43,7 +44,7 @@ func (v *Verification) comparePlot(dir, name string, f *chart.Figure) (int, erro
 		check  func(v *Verification, name string, stated, recomputed []byte) error
 	}{{".svg", (*chart.Figure).Svg, (*Verification).compareSVG}, {".png", (*chart.Figure).Png, (*Verification).comparePNG}} {
 		file := runreport.PlotsFolder + "/" + name + kind.ending
-		stated, err := os.ReadFile(filepath.Join(dir, file))
+		stated, err := regular.ReadFile(filepath.Join(dir, file))
 		if os.IsNotExist(err) {
 			continue // the report's own list of plots says whether one is missing
 		}
@@ -250,7 +251,7 @@ func (c *runCheck) Report() error {
 
 // CompareReport compares report.md and report.html of a folder with the text, and the page's script, that the records give.
 func (v *Verification) CompareReport(dir, text string, more page.Lively) error {
-	stated, err := os.ReadFile(filepath.Join(dir, page.ReportFile))
+	stated, err := regular.ReadFile(filepath.Join(dir, page.ReportFile))
 	if os.IsNotExist(err) {
 		v.mismatch(Mismatch{File: page.ReportFile, Stated: "no file", Recomputed: "a report (`run report FOLDER` writes it)"})
 		return nil
@@ -266,7 +267,7 @@ func (v *Verification) CompareReport(dir, text string, more page.Lively) error {
 
 // comparePage renders report.html again, with the plots drawn again, and compares it. A folder may have none.
 func (v *Verification) comparePage(dir, text string, more page.Lively) error {
-	stated, err := os.ReadFile(filepath.Join(dir, page.HtmlFile))
+	stated, err := regular.ReadFile(filepath.Join(dir, page.HtmlFile))
 	if os.IsNotExist(err) {
 		return nil
 	}
@@ -277,7 +278,7 @@ func (v *Verification) comparePage(dir, text string, more page.Lively) error {
 		if drawn, ok := v.drawn[name]; ok {
 			return drawn, nil
 		}
-		return os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
+		return regular.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
 	}, more)
 	if !bytes.Equal(stated, recomputed) {
 		a, b := strings.Split(string(stated), "\n"), strings.Split(string(recomputed), "\n")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/regular"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -45,7 +46,7 @@ func parseLogLine(text string) logLine {
 // in the log, and are known by standing right before that resume.
 func (c *runCheck) log() error {
 	path := filepath.Join(c.dir, record.RunLogFile)
-	data, err := os.ReadFile(path)
+	data, err := regular.ReadFile(path)
 	if os.IsNotExist(err) {
 		c.note("there is no %s", record.RunLogFile)
 		return nil

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
 )
 
 const attemptsFile = "attempts.jsonl"
@@ -16,7 +17,7 @@ const attemptsFile = "attempts.jsonl"
 // Attempts reads the attempts that were recorded in a job's run folder, one each. One without an end
 // has State Running. A line that is no attempt, as a crash or a full disk leaves it, is left out.
 func Attempts(dir string) ([]Attempt, error) {
-	text, err := os.ReadFile(filepath.Join(dir, attemptsFile))
+	text, err := regular.ReadDocument(filepath.Join(dir, attemptsFile))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -44,7 +45,7 @@ func keep(dir string, a Attempt) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(filepath.Join(dir, attemptsFile), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
+	f, err := regular.OpenFile(filepath.Join(dir, attemptsFile), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
 )
 
@@ -150,7 +150,7 @@ func WriteJob(j Job) error {
 // ReadJob reads what WriteJob stored.
 func ReadJob(sweep string, num int) (Job, error) {
 	var j Job
-	text, err := os.ReadFile(jobFile(sweep, num))
+	text, err := regular.ReadDocument(jobFile(sweep, num))
 	if err != nil {
 		return j, err
 	}

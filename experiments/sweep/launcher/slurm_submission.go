@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 )
 
 // submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm:
@@ -45,7 +46,7 @@ func submissions(sweep string) ([]*submission, error) {
 		}
 		name := filepath.Join(slurmFolder(sweep), e.Name())
 		s := &submission{path: strings.TrimSuffix(name, ".json")}
-		text, err := os.ReadFile(name)
+		text, err := regular.ReadDocument(name)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +102,7 @@ func (s *submission) forget() {
 // submit calls sbatch. The file that it prints to is locked as long as it runs, whatever becomes of this
 // process: the lock belongs to the open file, which sbatch inherits.
 func (s *submission) submit() error {
-	out, err := os.OpenFile(s.path+".id", os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o644)
+	out, err := regular.OpenFile(s.path+".id", os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
@@ -120,7 +121,7 @@ func (s *submission) submit() error {
 // array returns the number of the job array, "" when sbatch has not said it. It waits for an sbatch that an
 // earlier controller started.
 func (s *submission) array() (string, error) {
-	f, err := os.OpenFile(s.path+".id", os.O_RDWR, 0)
+	f, err := regular.OpenFile(s.path+".id", os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -137,7 +138,7 @@ func (s *submission) array() (string, error) {
 			return "", fmt.Errorf("%s: sbatch does not end (%w)", s.path, err)
 		}
 	}
-	text, err := os.ReadFile(s.path + ".id")
+	text, err := regular.ReadDocument(s.path + ".id")
 	if err != nil {
 		return "", err
 	}

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"fulcrum/internal/regular"
 )
 
 // verdict says how a task ended that is over, from Slurm's word and the record of its last attempt: that
@@ -77,7 +79,7 @@ func output(sweep, id string) []string {
 // lastOutput returns the last line that a task printed before its program took over.
 func lastOutput(sweep, id string) string {
 	for _, path := range output(sweep, id) {
-		text, err := os.ReadFile(path)
+		text, err := regular.ReadDocument(path)
 		if err != nil {
 			continue
 		}

@@ -23,6 +23,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
 )
 
@@ -89,7 +90,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if a.Resumed = Begun(job.Dir); a.Resumed {
 		args = []string{"resume", job.Dir}
 	}
-	out, err := os.OpenFile(filepath.Join(job.Dir, jobLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	out, err := regular.OpenFile(filepath.Join(job.Dir, jobLog), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 	if err != nil {
 		return a, err
 	}
@@ -217,7 +218,7 @@ func Begun(dir string) bool {
 // lockAttempt makes this process the only supervisor of the job in dir, until the file is closed or the
 // process ends.
 func lockAttempt(dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, ".attempt"), os.O_CREATE|os.O_RDWR, 0o644)
+	f, err := regular.OpenFile(filepath.Join(dir, ".attempt"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +257,7 @@ func processAlive(pid int) bool {
 	if err != nil || len(threads) > 1 {
 		return err == nil
 	}
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // 12 (name) S …
+	stat, err := regular.ReadDocument(fmt.Sprintf("/proc/%d/stat", pid)) // 12 (name) S …
 	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return err == nil && !bytes.HasPrefix(state, []byte("Z")) && !bytes.HasPrefix(state, []byte("X"))
 }

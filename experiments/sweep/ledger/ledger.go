@@ -25,6 +25,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweepreport"
 )
@@ -232,8 +233,13 @@ func Load(dir string) (Sweep, []Job, error) {
 
 func openChecked(dir, mode string) (*Ledger, error) {
 	path := filepath.Join(dir, FileName)
-	if _, err := os.Stat(path); err != nil {
+	if err := regular.Check(path); err != nil {
 		return nil, err
+	}
+	for _, beside := range []string{"-journal", "-wal"} { // SQLite reads what is there
+		if err := regular.Check(path + beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
 	}
 	l, err := open(path, mode)
 	if err != nil {

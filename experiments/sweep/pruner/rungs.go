@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
 )
 
@@ -57,7 +58,7 @@ func texts(numbers []record.Number) []string {
 
 func readProgress(path string) (Progress, error) {
 	var p Progress
-	text, err := os.ReadFile(path)
+	text, err := regular.ReadDocument(path)
 	if err != nil {
 		return p, err
 	}

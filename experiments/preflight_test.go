@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/golden"
 )
 
 // trainedWeights returns the bytes of a run's checkpoints by name.
@@ -84,6 +86,9 @@ func TestDryRun(t *testing.T) {
 	if !regexp.MustCompile(`(?m)^preflight: \d+ checks, nothing found$`).MatchString(said.stdout) {
 		t.Errorf("stdout: %s", said.stdout)
 	}
+	shown(t, said.stdout, `^of +passed +what was seen$`, `^model +parameters +\d+, all trained$`,
+		`^inputs +pool embeddings +\d+ × \d+ × \d+ \(queries × candidates of a pool × columns\)$`,
+		`^rce +parameters_do_not_move +(\d+) of \d+ tensors moved in 3 steps, a weight of \S+ the farthest, by 0\.\d+$`)
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a dry run made its folder")
 	}
@@ -108,6 +113,33 @@ func TestDryRun(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the dry run of a sweep made its folder")
+	}
+}
+
+// The dry run of a token policy shows adapters, parameters trained and in all, and what the model reads by name and shape.
+func TestDryRunShowsEvidence(t *testing.T) {
+	t.Parallel()
+	records, err := filepath.Abs("../docs/examples/vl/conversations.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := mustRun(t, "exp=qwen2_5_vl_actions", "vl.path="+filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json")),
+		"data.conversations.train="+records, "data.conversations.val="+records, "vl.generation.max_new_tokens=4", "dry_run=true",
+		"hydra.run.dir="+folder(t))
+	shown(t, said.stdout, `^model +adapters +16, on k_proj, o_proj, q_proj, v_proj$`,
+		`^model +parameters +14336 of 310208 trained \(4.62 %\), in 32 tensors$`,
+		`^inputs +input_ids +3 × \d+ \(prompts of train × the longest one's tokens\)$`,
+		`^inputs +pixel_values +192 × 1176 `, `^inputs +image_grid_thw +3 × 3: 1·8·8$`, `^inputs +video_grid_thw +1 × 3: 2·4·4$`,
+		`^grpo +parameters_do_not_move +32 of 32 tensors moved in 3 steps, a weight of \S+lora_B.weight the farthest, by \d`)
+	shown(t, said.stderr, `^qwen2_5_vl: 14336 of 310208 parameters are trained, on cpu`)
+}
+
+func shown(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !regexp.MustCompile("(?m)" + line).MatchString(text) {
+			t.Errorf("no line %s in\n%s", line, text)
+		}
 	}
 }
 

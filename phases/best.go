@@ -201,3 +201,13 @@ type MetricError struct {
 func (e *MetricError) Error() string {
 	return fmt.Sprintf("checkpoint.best.metric=%s: the validation queries do not give it, only %s", e.Metric, strings.Join(e.Known, ", "))
 }
+
+// initialStays says why best is the initial policy; nearest is the epoch that comes nearest to it.
+func initialStays(metric string, initial, nearest bestCandidate) string {
+	if nearest.Value == initial.Value {
+		return fmt.Sprintf("best is the initial policy: no epoch is better, %s epoch %d has the same %s of %.4g", nearest.Phase, nearest.Epoch,
+			metric, initial.Value)
+	}
+	return fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g", metric, initial.Value,
+		nearest.Phase, nearest.Epoch, nearest.Value)
+}

@@ -14,6 +14,22 @@ import (
 	"fulcrum/selector/pointer"
 )
 
+// No epoch is called the best where none is better than the initial policy, but as good.
+func TestInitialStays(t *testing.T) {
+	initial := bestCandidate{Phase: "init", Value: 0.5}
+	for _, tc := range []struct {
+		value number
+		want  string
+	}{
+		{0.5, "best is the initial policy: no epoch is better, rce epoch 2 has the same val_reward of 0.5"},
+		{0.4, "best is the initial policy: it has val_reward 0.5, and the best epoch, rce epoch 2, 0.4"},
+	} {
+		if got := initialStays("val_reward", initial, bestCandidate{Phase: "rce", Epoch: 2, Value: tc.value}); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
 func TestBest(t *testing.T) {
 	h := []bestCandidate{
 		{"init", 0, "init", 0.5, 0, 0, true}, {"rce", 1, "a", 0.7, 0.2, 0, true}, {"rce", 2, "b", 0.9, 2, 0, true},

@@ -61,9 +61,8 @@ func (s *scheduler) finish() (Result, error) {
 			return r, err
 		}
 	} else if nearest, trained := s.rule.nearest(s.pos.History); trained && b.Candidate.Epoch == 0 {
-		message := fmt.Sprintf("best is the initial policy: it has %s %.4g, and the best epoch, %s epoch %d, %.4g",
-			s.rule.metric, b.Candidate.Value, nearest.Phase, nearest.Epoch, nearest.Value)
-		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", message); err != nil {
+		why := initialStays(s.rule.metric, b.Candidate, nearest)
+		if err := s.event(b.Candidate.Phase, b.Candidate.Epoch, "best_is_initial", why); err != nil {
 			return r, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"fulcrum/experiments/job"
@@ -79,6 +80,9 @@ func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases
 	}
 	if err := tellFindings(j, report.Findings()); err != nil {
 		return err
+	}
+	if c.DryRun {
+		showPassed(report.Passed())
 	}
 	said := fmt.Sprintf("preflight: %d checks, %s", report.Checks(), counted(report.Findings()))
 	if c.DryRun {
@@ -169,6 +173,18 @@ func tellFindings(j *job.Job, findings []preflight.Finding) error {
 		}
 	}
 	return nil
+}
+
+// showPassed prints what the checks saw, a block for each phase.
+func showPassed(seen []preflight.Seen) {
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "of\tpassed\twhat was seen")
+	for _, s := range seen {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", s.Phase, s.Check, s.Figures)
+	}
+	table.Flush() // a strings.Builder takes everything
+	stdout.Printf("%s", text.String())
 }
 
 // counted says how many findings of each severity there are: "1 warning, 2 notes".

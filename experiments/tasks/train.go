@@ -3,6 +3,7 @@ package tasks
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
@@ -32,7 +33,7 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	initial := policy.Clone()
 	defer initial.Free()
-	j.Logf("%s: %d parameters on %s, %d threads", c.Policy, policy.Params().Numel(), j.Device, torchx.Threads())
+	j.Logf("%s: %s, on %s, %d threads", c.Policy, parameters(w), j.Device, torchx.Threads())
 	env, err := environment(j, w, initial)
 	if err != nil {
 		return err
@@ -88,6 +89,15 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	j.Result = &result
 	return w.Examples(env, result)
+}
+
+// parameters says how many numbers are trained, and of how many.
+func parameters(w workload.Workload) string {
+	trained := w.Policy().Params().Numel()
+	if all, ok := w.(workload.Weigher); ok && all.Weights() > trained {
+		return fmt.Sprintf("%d of %d parameters are trained", trained, all.Weights())
+	}
+	return fmt.Sprintf("%d parameters, all trained", trained)
 }
 
 // logPeak says what a GPU's memory held at most, beside the preflight's forecast.

@@ -32,11 +32,15 @@ func drawn(n, total int, seed int64, name string) []int {
 // Recompute reads the sets that phases train on, and the validation queries.
 func (w *Pointer) Recompute(report *preflight.Report, plan phases.Plan, _ Effort) error {
 	data := w.PhasesData()
+	report.Saw("model", "parameters", "%d, all trained", w.policy.Params().Numel())
 	seen := map[selector.Source]bool{}
 	for _, p := range plan.Phases {
 		src, ok := p.Info().Source.(*pointer.Source)
 		if !ok || seen[src] || src.Len() == 0 {
 			continue
+		}
+		if len(seen) == 0 {
+			w.inputs(report, src)
 		}
 		seen[src] = true
 		src = src.Uncontrolled()
@@ -130,11 +134,17 @@ func (w *textWorkload[P]) Recompute(report *preflight.Report, plan phases.Plan, 
 	}
 	scores := w.rewards != nil && c.Rewards.External.Weight == 0 && c.Rewards.Points.Weight == 0
 	few := min(e.Queries, 8)
+	w.weighed(report)
 	seen := map[selector.Source]bool{}
 	for _, p := range plan.Phases {
 		src, ok := p.Info().Source.(*prompts.Source[P])
 		if !ok || seen[src] || src.Len() == 0 {
 			continue
+		}
+		if len(seen) == 0 {
+			if err := w.inputs(report, src, e.few()); err != nil {
+				return err
+			}
 		}
 		seen[src] = true
 		t := w.truth(src, drawn(recomputed, src.Len(), c.Seed, src.Name()))

@@ -14,6 +14,7 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
+	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/selector"
@@ -36,6 +37,7 @@ type textWorkload[P any] struct {
 	policy selector.Policy
 	model  tokenModel
 	length func(P) int // tokens of a prompt
+	shapes func(report *preflight.Report, batch []P)
 	render func(conversation.Sample) (P, error)
 	text   prompts.Text // MaxTokens is the longest completion
 	limit  string       // the key that says so

@@ -41,6 +41,9 @@ func newVLWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	w := &vlWorkload{data, proc, model.Config().Vocab}
 	w.policy, w.model = vl.NewPolicy(model), model
 	w.length = func(p *processor.Prompt) int { return len(p.IDs) }
+	if c, ok := proc.Pixels(); ok {
+		w.shapes = pictured(c)
+	}
 	w.render = func(s conversation.Sample) (*processor.Prompt, error) {
 		p, err := proc.Prompt(s.Messages)
 		if err == nil {

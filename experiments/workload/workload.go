@@ -91,6 +91,12 @@ type Auditor interface {
 	Recompute(report *preflight.Report, plan phases.Plan, e Effort) error
 }
 
+// Weigher is a workload whose model has weights that are not trained.
+type Weigher interface {
+	// Weights is how many numbers the model has, trained or not.
+	Weights() int
+}
+
 // Scaler is a workload whose policy scales what it reads.
 type Scaler interface {
 	// Scale is preflight.Trial.Scale.

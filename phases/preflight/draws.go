@@ -82,6 +82,8 @@ func (p *probe) temperature(d draw) {
 	}
 	p.checks++
 	z := gap / math.Sqrt(variance)
+	p.Saw(p.Name, "sampling_differs", "samples are as likely as draws at the temperature %.3g, within %.2g standard errors over %d steps", t,
+		math.Abs(z), steps)
 	if !(math.Abs(z) > p.opt.SamplingDiffers.Limit) {
 		return
 	}

@@ -95,7 +95,10 @@ func (p *probe) direction(ctx context.Context, m phases.Metrics, b *selector.Bat
 	if !compares(m) {
 		words = "candidates that it imitates"
 	}
-	if gain := p.gain(m, b, change, after); !(gain > 0) {
+	gain := p.gain(m, b, change, after)
+	p.Saw(p.Name, "weights_ignored", "log-probabilities of %d candidates change with the weights", b.NumValid())
+	p.Saw(p.Name, "objective_not_improved", "a step makes the %s likelier: %+.2g", words, gain)
+	if !(gain > 0) {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "objective_not_improved", Value: gain,
 			Message: "a step makes the " + words + " less likely: the sign of an advantage, the ratio or the loss is turned round"})
 		return nil

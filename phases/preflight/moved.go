@@ -27,6 +27,7 @@ func (p *probe) moved(m phases.Metrics) (idle []string) {
 		}
 	}
 	if len(idle) == 0 || len(idle) < trained {
+		p.sawMoves(trained, len(idle))
 		return idle
 	}
 	if norm := number(m, "grad_norm"); norm > 0 {
@@ -39,6 +40,23 @@ func (p *probe) moved(m phases.Metrics) (idle []string) {
 				"nothing of the loss depends on them", norm)})
 	}
 	return nil
+}
+
+// sawMoves says which tensor moved the farthest.
+func (p *probe) sawMoves(trained, idle int) {
+	params, now := p.policy.Params(), p.policy.Params().Values()
+	most, where := 0.0, ""
+	for _, name := range params.Names() {
+		from, to := params.Range(name)
+		if d := farthest(now[from:to], p.start[from:to]); d > most {
+			most, where = d, name
+		}
+	}
+	p.Saw(p.Name, "parameters_do_not_move", "%d of %d tensors moved in %d steps, a weight of %s the farthest, by %.3g", trained-idle, trained,
+		p.opt.Steps, where, most)
+	if frozen := len(params.Names()) - trained; frozen > 0 {
+		p.Saw(p.Name, "frozen_move", "of the tensors %d stayed, which %s.freeze names", frozen, p.Name)
+	}
 }
 
 // stayed lists the trained tensors that are what they were, and the frozen ones that are not.
@@ -174,7 +192,9 @@ func (p *probe) unmoved(weights []float32) {
 		return
 	}
 	p.checks++
-	if !slices.Equal(reference.Params().Values(), weights) {
+	if slices.Equal(reference.Params().Values(), weights) {
+		p.Saw(p.Name, "frozen_move", "all %d numbers of the reference policy stayed", len(weights))
+	} else {
 		p.find("frozen_move", "the reference policy of the KL moves with the policy: it shares its weights, so that the KL is always 0")
 	}
 }

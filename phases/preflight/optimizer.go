@@ -134,7 +134,9 @@ func (p *probe) clips(ctx context.Context, m phases.Metrics) error {
 	if err != nil {
 		return err
 	}
-	if got := length(momentsOf(phase).m) / (1 - p.Optim.Betas[0]); math.Abs(number(again, "grad_norm")-norm) <= exact*norm && got > 2*limit {
+	got := length(momentsOf(phase).m) / (1 - p.Optim.Betas[0])
+	p.Saw(p.Name, "clip_ignored", "a gradient of norm %.3g, to be clipped to %.3g, reaches the optimizer with %.3g", norm, limit, got)
+	if math.Abs(number(again, "grad_norm")-norm) <= exact*norm && got > 2*limit {
 		p.notClipped(norm, got, limit)
 	}
 	return nil
@@ -178,7 +180,9 @@ func (p *probe) stepSize(m phases.Metrics, at moments, after []float32) {
 	if len(ratios) == 0 {
 		return
 	}
-	if r := stat.Middle(ratios); !(r >= 0.5 && r <= 2) {
+	r := stat.Middle(ratios)
+	p.Saw(p.Name, "step_size", "%.3g times the learning rate of %.3g, 0.5 to 2", r, lr)
+	if !(r >= 0.5 && r <= 2) {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_size", Key: p.Name + ".lr", Value: r,
 			Message: fmt.Sprintf("the first step moved the weights by %.3g times the learning rate of %.3g; AdamW moves them by the learning "+
 				"rate itself then: the rate that the optimizer uses is not the one that is configured and reported", r, lr)})
@@ -223,6 +227,7 @@ func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
 	}
 	off := func(w []float64) float64 { return misfit(first, gradient(w), common, rough) }
 	misplaced := off(w)
+	p.Saw(p.Name, "credit_misplaced", "the gradient is that of the batch's rewards but for %.2g, at most %g", misplaced, limit)
 	if !(misplaced > limit) {
 		return
 	}

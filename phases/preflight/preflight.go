@@ -35,6 +35,7 @@ type Report struct {
 	seed     int64
 	checks   int
 	findings []Finding
+	seen     []Seen
 	said     map[string]bool // phase and check: each is said once
 
 	reaches []reached // of the stages tried so far
@@ -64,6 +65,7 @@ func (r *Report) Judge() error {
 // Faults adds the faults of the data.
 func (r *Report) Faults(faults []audit.Fault) {
 	r.checks += len(audit.Checks())
+	r.Saw(Name, "data", "%d checks of all sets, %d with a finding", len(audit.Checks()), len(faults))
 	r.Fault(faults...)
 }
 

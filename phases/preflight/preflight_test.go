@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -230,6 +231,28 @@ func TestHealthyPhases(t *testing.T) {
 	}
 	if !slices.Equal(before, r.trial.Policy.Params().Values()) {
 		t.Error("the run's own policy has moved")
+	}
+	seen := ""
+	for _, s := range report.Passed() {
+		seen += s.Phase + " " + s.Check + ": " + s.Figures + "\n"
+	}
+	for _, want := range []string{`rce parameters_do_not_move: 11 of 11 tensors moved in \d+ steps, a weight of \S+ the farthest, by 0\.00\d+\n`,
+		`grpo frozen_move: of the tensors \d+ stayed, which grpo.freeze names\n`, `grpo ratio_not_one: exactly 1 in the first step`,
+		`grpo batch_changes_output: \S+, at most 0.001`} {
+		if !regexp.MustCompile(want).MatchString(seen) {
+			t.Errorf("no %s in\n%s", want, seen)
+		}
+	}
+}
+
+// A check that found something is not among those that passed.
+func TestPassed(t *testing.T) {
+	r := New(DefaultOptions(), 1)
+	r.Saw("rce", "step_size", "3 times")
+	r.Saw("grpo", "step_size", "1 times")
+	r.add("rce", doctor.Stop, doctor.Finding{Check: "step_size", Message: "three times"})
+	if got := r.Passed(); !slices.Equal(got, []Seen{{"grpo", "step_size", "1 times"}}) {
+		t.Errorf("got %v", got)
 	}
 }
 

@@ -39,10 +39,12 @@ func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32
 	r.first = fmt.Sprintf("the first of %d steps at %s.lr=%.3g changes the log-probabilities of its candidates by %.2g nats", p.Steps, p.Name,
 		p.Rate, once)
 	if !compares(m) && !p.part.steps && !p.Online {
-		r.behind = p.behind(b)
+		r.behind = max(0, p.behind(b))
 	}
 	p.reaches = append(p.reaches, r)
-	if limit := p.opt.StepTooLarge.Limit; once > limit {
+	limit := p.opt.StepTooLarge.Limit
+	p.Saw(p.Name, "step_too_large", "%s, at most %g", r.first, limit)
+	if once > limit {
 		scale, _, _ := p.scaled()
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: cmp.Or(scale, p.Name+".lr"), Value: once, Limit: limit,
 			Message: r.first + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
@@ -56,12 +58,12 @@ func (r *Report) tooFew(t Trial) {
 	var total, imitated, behind float64
 	var most reached
 	samples := false
-	for _, s := range r.reaches {
+	for i, s := range r.reaches {
 		total, samples = total+s.all, samples || s.stage.Online
 		if s.behind > 0 {
 			imitated, behind = imitated+s.all, max(behind, s.behind)
 		}
-		if s.behind > most.behind || s.behind >= most.behind && s.all > most.all {
+		if i == 0 || s.behind > most.behind || s.behind == most.behind && s.all > most.all {
 			most = s
 		}
 	}
@@ -69,7 +71,12 @@ func (r *Report) tooFew(t Trial) {
 		r.add(most.stage.Name, doctor.Stop, doctor.Finding{Check: "too_few_steps", Key: most.stage.Name + ".epochs", Value: all, Limit: limit,
 			Message: most.first + fmt.Sprintf(format, args...) + t.remedy(most.stage, factor)})
 	}
-	switch limit := r.opt.TooFewSteps.Limit; {
+	limit := r.opt.TooFewSteps.Limit
+	if total > 0 {
+		r.Saw(most.stage.Name, "too_few_steps", "all steps of the schedule change log-probabilities by about %.2g nats, at least %g", total,
+			limit)
+	}
+	switch {
 	case total == 0: // no phase was tried, or none reads what it trains, which is said elsewhere
 	case behind > far && imitated < behind/2 && !samples:
 		say(imitated, behind/2, 3*behind/imitated, ", and all steps that imitate by about %.2g; but these candidates are %.2g nats less likely "+

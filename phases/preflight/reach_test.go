@@ -20,6 +20,23 @@ func (r *rig) sharp(t *testing.T) {
 	r.trial.Policy = policy
 }
 
+// Candidates that are likelier than what the policy draws are not behind it: the finding still names a phase and its first step.
+func TestTooFewStepsNamesAPhase(t *testing.T) {
+	for _, reaches := range [][]reached{
+		{{stage: Stage{Name: "rce", Epochs: 1}, behind: -0.3, all: 0.01, first: "the first step of rce"}},
+		{{stage: Stage{Name: "sft", Epochs: 1}, first: "the first step of sft"},
+			{stage: Stage{Name: "rce", Epochs: 1}, all: 0.01, first: "the first step of rce"}},
+	} {
+		r := New(DefaultOptions(), 1)
+		r.reaches = reaches
+		r.tooFew(Trial{})
+		if len(r.findings) != 1 || r.findings[0].Phase != "rce" || r.findings[0].Key != "rce.epochs" ||
+			!strings.HasPrefix(r.findings[0].Message, "the first step of rce, and all steps") {
+			t.Errorf("got %+v", r.findings)
+		}
+	}
+}
+
 // What a phase's steps can change together is held against what they would have to: each case changes the plan of one stage.
 func TestReach(t *testing.T) {
 	for _, tc := range []struct {

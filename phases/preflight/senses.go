@@ -55,6 +55,7 @@ func (r *Report) Reads(p selector.Policy, s Senses) {
 		}
 		r.checks++
 		d, _ := differ(own, completions(p, of.src))
+		r.Saw(Name, of.check, "%d completions change by up to %.2g nats with %s", len(own), d, of.what)
 		if d > of.limit.Limit {
 			continue
 		}
@@ -94,6 +95,7 @@ func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, unifo
 		squares += d * d / (n - 1)
 	}
 	z := mean / math.Max(math.Sqrt(squares/n), 1e-9)
+	r.Saw(Name, "images_do_not_help", "right answers are %+.2g nats likelier with their own images, %.2g standard errors", mean, z)
 	if z >= r.opt.ImagesDoNotHelp.Limit {
 		return
 	}
@@ -122,7 +124,9 @@ func (r *Report) Adapters(p selector.Policy, src selector.Source) {
 	}
 	r.checks++
 	params.SetValues(values)
-	if d, _ := differ(completions(p, src), completions(off, src)); d <= 0 {
+	d, _ := differ(completions(p, src), completions(off, src))
+	r.Saw(Name, "lora_ignored", "completions change by up to %.2g nats without the loaded adapters", d)
+	if d <= 0 {
 		r.add(Name, doctor.Stop, doctor.Finding{Check: "lora_ignored", Message: "the model says the same with its adapters and without: " +
 			"they are loaded, and not used"})
 	}

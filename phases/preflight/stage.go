@@ -139,6 +139,7 @@ func (p *probe) over(check string, value float64, limit doctor.Limit, format str
 		bound *= 1000
 	}
 	if value <= bound {
+		p.Saw(p.Name, check, "%.2g, at most %g", value, bound)
 		return
 	}
 	p.add(p.Name, doctor.Stop, doctor.Finding{Check: check, Message: fmt.Sprintf(format, args...), Value: value, Limit: bound})
@@ -187,6 +188,8 @@ func (p *probe) steps(ctx context.Context) error {
 		return err
 	}
 	batch, after, drawn := p.part.last, p.policy.Params().Values(), p.spy.heard()
+	p.Saw(p.Name, "batch", "%d queries × %d candidates × %d steps", batch.B(), batch.G, batch.T)
+	p.Saw(p.Name, "gradient_missing", "a gradient of norm %.3g in the first step", number(m, "grad_norm"))
 	one := momentsOf(p.phase)
 	p.finiteRewards(batch)
 	p.set(p.start)
@@ -327,6 +330,7 @@ func (p *probe) ratio(first, again phases.Metrics) {
 			"dropout is on in one of the two", r)
 		return
 	}
+	p.Saw(p.Name, "ratio_not_one", "exactly 1 in the first step, %.6g with the same weights again", number(again, "mean_ratio"))
 	near := 1e-3
 	if p.Rough { // over a whole sequence; other weights are farther away
 		near = 0.3

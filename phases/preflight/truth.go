@@ -57,6 +57,7 @@ func (r *Report) Records(t Truth) error {
 			wrong++
 		}
 	}
+	r.Saw(Name, "recorded_differ", "candidates of %d queries of %s as in the data", len(t.Queries)-wrong, t.Source.Name())
 	if wrong == 0 {
 		return nil
 	}
@@ -244,6 +245,7 @@ func (r *Report) rescore(t Truth, b *selector.Batch, what string) error {
 		}
 		wrong++
 	}
+	r.Saw(Name, "scores_differ", "%d %s earn in a batch what they earn alone", n-wrong, what)
 	if wrong > 0 {
 		r.add(Name, doctor.Stop, doctor.Finding{Check: "scores_differ", Value: float64(wrong) / float64(n),
 			Message: fmt.Sprintf("%d of %d %s earn another reward than the same candidate alone (%s)%s", wrong, n, what, said,
@@ -293,6 +295,7 @@ func (r *Report) Validated(policy selector.Policy, data phases.Data, t Truth) er
 	if says == "" && len(got.Selections) != len(t.Queries) {
 		says = fmt.Sprintf("%d answers, want %d", len(got.Selections), len(t.Queries))
 	}
+	r.Saw(Name, "validation_differs", "%d queries: reward %.4g, as one by one", len(t.Queries), got.Reward)
 	if says != "" {
 		r.add(Name, doctor.Stop, doctor.Finding{Check: "validation_differs", Value: got.Reward, Limit: reward,
 			Message: fmt.Sprintf("validation does not report what the policy's answers earn one by one (%s): its numbers, and the checkpoint "+
@@ -314,6 +317,7 @@ func (r *Report) Returned(name string, wrong, looked int, example string) {
 		return
 	}
 	r.checks++
+	r.Saw(Name, "round_trip", "%d of %d recorded candidates of %s are the same after decoding and encoding", looked-wrong, looked, name)
 	if share := float64(wrong) / float64(looked); share > r.opt.RoundTrip.Limit {
 		r.add(Name, doctor.Stop, doctor.Finding{Check: "round_trip", Value: share, Limit: r.opt.RoundTrip.Limit,
 			Message: fmt.Sprintf("%d of %d recorded candidates of %s are others after decoding and encoding them again (%s): what is trained "+

@@ -8,6 +8,7 @@ import (
 
 	gonum "gonum.org/v1/gonum/stat"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -21,7 +22,7 @@ type importance struct {
 	share  float64 // η² of the objective's ranks: between groups over all, in [0, 1]
 	chance float64 // the share that a key without effect exceeds in 1 of 20 sweeps
 	rank   float64 // Spearman's correlation of the value with the objective; NaN for words
-	best   string  // the group with the best mean rank
+	best   string  // the group with the best mean rank; "–" where two share it
 }
 
 const (
@@ -59,13 +60,11 @@ func (v *View) importances(objective int) []importance {
 		if axis.ordered {
 			row.rank = gonum.Correlation(stats.Ranks(x), ranks, nil) // NaN where all values are equal
 		}
-		best := 0
-		for g, m := range means {
-			if o := v.opt.Objectives[objective]; o.compare(m, means[best]) < 0 {
-				best = g
-			}
+		order := stat.Indices(len(means))
+		slices.SortStableFunc(order, func(a, b int) int { return v.opt.Objectives[objective].compare(means[a], means[b]) })
+		if row.best = "–"; means[order[0]] != means[order[1]] {
+			row.best = axis.groupName(x, group, order[0])
 		}
-		row.best = axis.groupName(x, group, best)
 		out = append(out, row)
 	}
 	slices.SortStableFunc(out, func(a, b importance) int { return Objective{}.compare(a.share, b.share) })

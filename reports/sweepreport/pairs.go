@@ -22,7 +22,7 @@ type cells struct {
 	scale   objectiveScale
 	o       Objective
 	hasBest bool
-	best    [2]int // row and column of the best mean
+	best    [2]int // row and column of the best mean, where no other cell shares it
 }
 
 const (
@@ -50,9 +50,13 @@ func (v *View) cellsFigure() *sweepFigure {
 	f := &chart.Figure{Name: "pairs", Title: title,
 		Note: "Mean ± standard deviation over the finished jobs of a cell, and their number. Dark is good.",
 		Body: &chart.Artwork{Height: vg.Length(len(y.stops))*cellHeight + 62, Draw: c.draw}}
-	caption := fmt.Sprintf("*Two keys together.* Mean %s for each pair of values of %s and %s; the best pair is framed. Where the best "+
+	framed := "the best pair is framed"
+	if !c.hasBest {
+		framed = "several share the best"
+	}
+	caption := fmt.Sprintf("*Two keys together.* Mean %s for each pair of values of %s and %s; %s. Where the best "+
 		"column is not the same in all rows, the keys depend on each other and must be tuned together; but differences of the size of ± "+
-		"over √n are noise.", page.Plain(c.o.Name), page.InlineCode(x.dim.Key), page.InlineCode(y.dim.Key))
+		"over √n are noise.", page.Plain(c.o.Name), page.InlineCode(x.dim.Key), page.InlineCode(y.dim.Key), framed)
 	return &sweepFigure{f, "two keys together", caption}
 }
 
@@ -94,6 +98,7 @@ func (c *cells) fill(v *View) bool {
 		return false
 	}
 	var means []float64
+	most := 0.0
 	for i, row := range c.values {
 		for k, x := range row {
 			if len(x) == 0 {
@@ -101,8 +106,10 @@ func (c *cells) fill(v *View) bool {
 			}
 			m := stat.Mean(x)
 			means = append(means, m)
-			if !c.hasBest || c.o.compare(m, stat.Mean(c.values[c.best[0]][c.best[1]])) < 0 {
-				c.hasBest, c.best = true, [2]int{i, k}
+			if order := c.o.compare(m, most); len(means) == 1 || order < 0 {
+				most, c.hasBest, c.best = m, true, [2]int{i, k}
+			} else if order == 0 {
+				c.hasBest = false
 			}
 		}
 	}

@@ -43,6 +43,14 @@ func TestTwoKeysTogether(t *testing.T) {
 		// added up in another order
 		golden.Close(t, []float64{stat.Mean(c.values[row][0]), stat.SD(c.values[row][0])}, []float64{stat.Mean(want), stat.SD(want)}, 1e-15)
 	}
+	for i := range jobs {
+		jobs[i].Objectives = []float64{0.5}
+	}
+	v = newView("", jobs, opt)
+	c = &cells{x: x, y: y, o: opt.Objectives[0]}
+	if !c.fill(v) || c.hasBest {
+		t.Errorf("all cells are equal, and %v is framed as the best", c.best)
+	}
 	for i := range jobs[:18] {
 		jobs[i].State = record.StateFailed
 	}

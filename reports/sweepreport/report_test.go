@@ -270,6 +270,16 @@ func TestImportance(t *testing.T) {
 		t.Errorf("grid: %+v, want grpo.lr to explain most and grpo/kl no more than chance", rows)
 	}
 
+	// Of two values that do equally well none is the best.
+	even := simple([]string{"x"}, nil, nil)
+	for i := range 8 {
+		even = append(even, Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(i % 2)},
+			Objectives: []float64{float64(i / 2)}})
+	}
+	if rows := newView("", even, Options{Dimensions: []Dimension{{Key: "x"}}}).importances(0); len(rows) != 1 || rows[0].best != "–" {
+		t.Errorf("equal values: %+v, want no best one", rows)
+	}
+
 	// An optimum in the middle has no rank correlation, and is found all the same.
 	middle := simple([]string{"x"}, nil, nil)
 	for i := range 41 {

@@ -101,6 +101,18 @@ func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model *clip.Adapted, h
 	return model, has, err
 }
 
+// named lists parameters of two kinds with what becomes of each; a kind that is empty is left out.
+func named(unknown []string, dropped string, missing []string, kept string) string {
+	var parts []string
+	if len(unknown) > 0 {
+		parts = append(parts, fmt.Sprintf("unknown parameters [%s]%s", strings.Join(unknown, ", "), dropped))
+	}
+	if len(missing) > 0 {
+		parts = append(parts, fmt.Sprintf("missing parameters [%s]%s", strings.Join(missing, ", "), kept))
+	}
+	return strings.Join(parts, ", ")
+}
+
 // assign copies the file's weights into the policy; fresh ones keep their start.
 func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Weights)), p.params.Has)
@@ -113,12 +125,10 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 	slices.Sort(missing)
 	switch incomplete := len(unknown)+len(missing) > 0; {
 	case incomplete && !o.Strict && o.Warn != nil:
-		o.Warn(fmt.Sprintf("%s: unknown parameters [%s] were dropped, missing parameters [%s] keep their initial values (init.strict=false)",
-			c.Path, strings.Join(unknown, ", "), strings.Join(missing, ", ")))
+		o.Warn(fmt.Sprintf("%s: %s (init.strict=false)", c.Path, named(unknown, " were dropped", missing, " keep their initial values")))
 	case incomplete && o.Strict:
-		return fmt.Errorf("%s: unknown parameters [%s], missing parameters [%s] (init.strict=false ignores the unknown and keeps the "+
-			"initial values of the missing)",
-			c.Path, strings.Join(unknown, ", "), strings.Join(missing, ", "))
+		return fmt.Errorf("%s: %s (init.strict=false ignores the unknown and keeps the initial values of the missing)", c.Path,
+			named(unknown, "", missing, ""))
 	}
 	for _, name := range p.params.Names() {
 		if t, ok := c.Weights[name]; ok {

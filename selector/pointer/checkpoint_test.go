@@ -157,7 +157,7 @@ func TestOpenIsStrict(t *testing.T) {
 		want   []string
 	}{
 		{"an unknown parameter", 1, func(s *tensorfile.Dict) { s.Set("extra.weight", tensorfile.Scalar(1)) },
-			[]string{"unknown parameters [extra.weight]", "missing parameters []"}},
+			[]string{": unknown parameters [extra.weight] (init.strict=false"}},
 		{"a missing one", 1, func(s *tensorfile.Dict) { rename(s, "cand_proj.weight", "cand.weight") },
 			[]string{"unknown parameters [cand.weight], missing parameters [cand_proj.weight]"}},
 		{"a gap in the layers", 3, func(s *tensorfile.Dict) {
@@ -225,6 +225,12 @@ func TestOpenNotStrict(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.Free()
+	if strict, err := openSmall(path, false, func(o *OpenOptions) { o.Warn = func(m string) { warned += "\n" + m } }); err != nil ||
+		!strings.HasSuffix(warned, ": unknown parameters [extra.weight] were dropped (init.strict=false)") {
+		t.Errorf("%v; warned %q", err, warned)
+	} else {
+		strict.Free()
+	}
 	if p.Options().NumLayers != 2 || !strings.Contains(warned, "unknown parameters [extra.weight] were dropped") ||
 		!strings.Contains(warned, "cross_attn_layers.1.in_proj_weight") {
 		t.Errorf("%d layers; warned %q", p.Options().NumLayers, warned)

@@ -68,8 +68,8 @@ func (j *Job) OfMachine(f doctor.Finding, phase string) {
 		Value: record.Number(f.Value), Limit: record.Number(f.Limit), Phase: phase})
 }
 
-// Threads resolves threads=0. The products of small models are small: a second OpenBLAS thread gains a little on
-// an idle machine, and on a busy one its spinning costs ten times what it gains.
+// Threads resolves threads=0. The products of small models are small: a second thread gains a little on an idle machine, and its waking
+// costs as much again.
 func (j *Job) Threads() int { return max(j.Config.Threads, 1) }
 
 // Overridden reports whether a key was set on the command line, the variant of a selector also by its

@@ -13,12 +13,17 @@
 #include "forward.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #define REAL_LIBRARY "libfulcrum_torch.so"
 #define HIDDEN __attribute__((visibility("hidden")))
@@ -102,11 +107,80 @@ static int beside_this_library(char *path, size_t size) {
   return n > 0 && (size_t)n < size;
 }
 
+// Threads that wait for each other give their core away: OpenMP's and OpenBLAS's own default is to turn in a circle for milliseconds,
+// which beside one busy process takes ten times the processor time of the work. Both libraries read the environment when they are
+// loaded. It is set before main, while there is one thread; Go and the programs it starts see the environment as it was. What the
+// user has set stays.
+__attribute__((constructor)) static void wait_asleep(void) {
+  if (!getenv("OMP_WAIT_POLICY") && !getenv("GOMP_SPINCOUNT") && !getenv("KMP_BLOCKTIME")) {
+    setenv("OMP_WAIT_POLICY", "passive", 1);
+    setenv("GOMP_SPINCOUNT", "1000", 1);  // microseconds, and not the round trip through the kernel between short operations
+  }
+  setenv("OPENBLAS_THREAD_TIMEOUT", "4", 0);  // 2^4 cycles, its least
+}
+
+// Address space, where ulimit -v limits it, as login nodes do. Without enough of it Go ends in pages of its stacks, and OpenBLAS asks for
+// its buffers again and again, for ever. In MB, measured and rounded up:
+enum {
+  program_space = 1500,  // Go reserves 1,190 before main; this program, its threads and its records
+  program_core = 16,     // Go's threads for each core, 8 of stack each
+  torch_space = 1000,    // libtorch, the libraries that it names, and the numbers of a small model
+  torch_core = 80,       // OpenBLAS has a thread for each core, with its stack and a buffer of 32, twice while they are made
+};
+
+// The limit in MB, 0 where there is none.
+static size_t limit_of_space(void) {
+  struct rlimit r;
+  return getrlimit(RLIMIT_AS, &r) == 0 && r.rlim_cur != RLIM_INFINITY ? (size_t)(r.rlim_cur >> 20) + 1 : 0;
+}
+
+static size_t for_cores(size_t once, size_t each) {
+  const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return once + each * (size_t)(cores < 1 ? 1 : cores);
+}
+
+__attribute__((constructor)) static void enough_for_go(void) {
+  const size_t limit = limit_of_space(), program = for_cores(program_space, program_core), torch = for_cores(torch_space, torch_core);
+  if (!limit) return;
+  mallopt(M_ARENA_MAX, 1);  // glibc reserves 64 MB for each thread's own
+  if (limit > program) return;
+  fprintf(stderr, "%s: ulimit -v allows %zu MB of address space: want at least %zu MB, and %zu MB to train: ulimit -v unlimited\n",
+          program_invocation_short_name, limit - 1, program, program + torch);
+  _exit(1);
+}
+
+// Whether so much address space is left.
+static int space_left(size_t megabytes) {
+  const size_t bytes = megabytes << 20;
+  void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p != MAP_FAILED && munmap(p, bytes) == 0;
+}
+
+// Makes OpenBLAS's threads take their buffers by a product that all of them share.
+static void take_buffers(void *library) {
+  void (*sgemm)(const char *, const char *, const int *, const int *, const int *, const float *, const float *, const int *, const float *, const int *,
+                const float *, float *, const int *);
+  *(void **)&sgemm = dlsym(library, "sgemm_");
+  enum { n = 512 };
+  float *x = sgemm ? calloc(2 * n * n, sizeof(float)) : NULL;
+  if (!x) return;
+  const int size = n;
+  const float one = 1;
+  sgemm("N", "N", &size, &size, &size, &one, x, &size, x, &size, &one, x + n * n, &size);
+  free(x);
+}
+
 // Opens the library and fills the table, or writes problem. Called once, under the lock.
 static void load(void) {
   char path[PATH_MAX];
   if (!beside_this_library(path, sizeof(path))) {
     snprintf(problem, sizeof(problem), "cannot find the folder of " REAL_LIBRARY "; run make setup, then make build");
+    return;
+  }
+  const size_t limit = limit_of_space(), needed = for_cores(torch_space, torch_core);
+  if (limit && !space_left(needed)) {
+    snprintf(problem, sizeof(problem), "ulimit -v allows %zu MB of address space: want at least %zu MB: ulimit -v unlimited", limit - 1,
+             for_cores(program_space, program_core) + needed);
     return;
   }
   // NOW: an unresolved symbol is an error here and not an abort in the middle of a run.
@@ -129,6 +203,7 @@ static void load(void) {
     snprintf(problem, sizeof(problem), "%s lacks the function SetNumThreads: it is of another version; run make build", path);
     return;
   }
+  if (limit) take_buffers(library);
   memcpy(fulcrum_forward_table, found, sizeof(found));
   if (wanted_threads > 0) set_num_threads(wanted_threads);
   loaded = 1;

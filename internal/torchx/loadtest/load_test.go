@@ -31,6 +31,8 @@ func scenarios() map[string]func() {
 		"compute": compute,
 		"race":    race,
 		"version": version,
+		"waiting": waiting,
+		"product": product,
 		"early":   func() { gotorch.RandN([]int64{1}, false) },
 	}
 }
@@ -281,4 +283,94 @@ func TestProgramNeedsNoLibtorch(t *testing.T) {
 func fileExists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// TestThreadsWaitAsleep reads what libgomp says of itself when it is loaded: its threads sleep where they wait, unless the user has chosen
+// otherwise, and neither Go nor a program that it starts sees the variables that make them.
+func TestThreadsWaitAsleep(t *testing.T) {
+	for _, tc := range []struct {
+		set, policy, spins string
+	}{
+		{"NOTHING=1", "PASSIVE", "1000"},
+		{"OMP_WAIT_POLICY=active", "ACTIVE", ""},
+		{"GOMP_SPINCOUNT=77", "", "77"},
+	} {
+		stdout, stderr, state := run(t, self(t), "waiting", "OMP_DISPLAY_ENV=verbose", tc.set)
+		if !state.Success() || !strings.Contains(stderr, "OPENMP DISPLAY ENVIRONMENT BEGIN") {
+			t.Fatalf("%v, got %s%s", state, stdout, stderr)
+		}
+		want := []string{}
+		if tc.policy != "" {
+			want = append(want, "OMP_WAIT_POLICY = '"+tc.policy+"'")
+		}
+		if tc.spins != "" {
+			want = append(want, "GOMP_SPINCOUNT = '"+tc.spins+"'")
+		}
+		if tc.set == "NOTHING=1" {
+			want = append(want, "Go sees []", "children see []")
+		}
+		for _, line := range want {
+			if !strings.Contains(stderr+stdout, line) {
+				t.Errorf("%q: got\n%s%s\nwant %s", tc.set, stderr, stdout, line)
+			}
+		}
+	}
+}
+
+// waiting shows which variables of waiting threads Go and its children see.
+func waiting() {
+	if err := torchx.Load(); err != nil {
+		panic(err)
+	}
+	ours := func(all []string) (out []string) {
+		for _, v := range all {
+			if regexp.MustCompile("^(OMP_WAIT_POLICY|GOMP_SPINCOUNT|OPENBLAS_THREAD_TIMEOUT)=").MatchString(v) {
+				out = append(out, v)
+			}
+		}
+		return out
+	}
+	fmt.Println("Go sees", ours(os.Environ()))
+	child, err := exec.Command("/usr/bin/env").Output()
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("children see", ours(strings.Split(string(child), "\n")))
+}
+
+// TestLimitedAddressSpace: under ulimit -v a program computes or ends with one line that says how much it wants, whatever the limit.
+func TestLimitedAddressSpace(t *testing.T) {
+	var refused, unloaded, computed int
+	for mb := 100; mb <= 4000; mb += 300 {
+		script := filepath.Join(t.TempDir(), "limited")
+		if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nulimit -v %d && exec %s\n", mb*1024, self(t)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, state := run(t, script, "product")
+		line := fmt.Sprintf(`ulimit -v allows %d MB of address space: want at least \d+ MB`, mb)
+		switch {
+		case !state.Success() && regexp.MustCompile(`^\S+: `+line+`, and \d+ MB to train: ulimit -v unlimited\n$`).MatchString(stderr) && stdout == "":
+			refused++
+		case state.Success() && regexp.MustCompile(`^torchx: `+line+`: ulimit -v unlimited\n$`).MatchString(stdout):
+			unloaded++
+		case state.Success() && stdout == "512\n":
+			computed++
+		default:
+			t.Errorf("%d MB: %v, got %.300q and %.300q", mb, state, stdout, stderr)
+		}
+	}
+	t.Logf("%d limits refused at the start, %d at libtorch, %d computed", refused, unloaded, computed)
+	if refused < 4 || runtime.NumCPU() <= 8 && (unloaded == 0 || computed == 0) { // what is wanted grows with the cores
+		t.Errorf("%d limits refused, %d at libtorch, %d computed", refused, unloaded, computed)
+	}
+}
+
+// product computes one that OpenBLAS shares between its threads.
+func product() {
+	if err := torchx.Load(); err != nil {
+		fmt.Println(err)
+		return
+	}
+	ones := torchx.From(slices.Repeat([]float32{1}, 512*512), 512, 512)
+	fmt.Println(torchx.MatMul(ones, ones).Floats()[0])
 }

@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strings"
@@ -54,13 +55,7 @@ func TestLearningRatesOfParts(t *testing.T) {
 			defer l.Free()
 			before := p.Values()
 			defer torchx.Scope()()
-			prepare := func(At) (none struct{}, w *Work, err error) {
-				return none, &Work{Passes: func() (losses, _ []torchx.Tensor) {
-					torchx.Copy(p.Grad(), torchx.From([]float32{1, 1, 1, 1}, 4))
-					return []torchx.Tensor{torchx.Full(1)}, nil
-				}}, nil
-			}
-			_, m, _, err := new(Pipeline[struct{}]).Step(l, At{}, nil, prepare)
+			m, err := NewSteps[none, none](l, filled{p, 1}).Make(context.Background(), At{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,6 +70,23 @@ func TestLearningRatesOfParts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// filled is an algorithm whose gradient is the same number everywhere, with one operation.
+type filled struct {
+	p     *torchx.Params
+	value float64
+}
+
+type none struct{}
+
+func (filled) Collect(context.Context, At) (none, error) { return none{}, nil }
+
+func (filled) Inputs(none, *Inputs) []none { return []none{{}} }
+
+func (f filled) Loss(none) (torchx.Tensor, []torchx.Tensor) {
+	torchx.Copy(f.p.Grad(), torchx.Full(f.value))
+	return torchx.Scale(torchx.Sum(f.p.Get(f.p.Names()[0])), 0), nil
 }
 
 func TestLearningRateOfAPartThatIsNotTrained(t *testing.T) {
@@ -106,12 +118,7 @@ func TestAStepHasNoOperationForEachParameter(t *testing.T) {
 		defer l.Free()
 		defer torchx.Scope()()
 		before := torchx.Counted()
-		_, m, _, err := new(Pipeline[int]).Step(l, At{}, nil, func(At) (int, *Work, error) {
-			return 0, &Work{Passes: func() (losses, _ []torchx.Tensor) {
-				torchx.Copy(p.Grad(), torchx.Full(2))
-				return []torchx.Tensor{torchx.Full(1)}, nil
-			}}, nil
-		})
+		m, err := NewSteps[none, none](l, filled{p, 2}).Make(context.Background(), At{})
 		if counted[i] = torchx.Counted().Minus(before); err != nil || math.Abs(m.GradNorm-2*math.Sqrt(float64(3*n))) > 1e-9*m.GradNorm {
 			t.Fatalf("%d parameters: norm %v, %v", n, m.GradNorm, err)
 		}

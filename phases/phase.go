@@ -24,9 +24,8 @@ type Phase interface {
 	Info() Info
 	// Begin prepares the phase for env.Policy: its optimizer, its frozen policies.
 	Begin(env *Env, totalSteps int) error
-	// Step makes one optimizer step on a batch of queries and returns what it measured. step counts from 0
-	// over the whole phase; pass counts the steps on this batch from 0.
-	Step(ctx context.Context, epoch, step, pass int, queries []int) (Measured, error)
+	// Step makes one optimizer step and returns what it measured.
+	Step(ctx context.Context, at At) (Measured, error)
 	// State returns what a resume needs beyond the weights.
 	State() PhaseState
 	// Restore is called after Begin with what State returned.
@@ -179,10 +178,7 @@ type Env struct {
 	WithHeads func(p selector.Policy, heads int) (selector.Policy, error)
 	Data      Data
 	Seed      int64
-	// Next are the steps that follow the one in hand for sure, at most two, the first with nothing in between that looks at the policy: a
-	// phase may launch that before it reads the numbers of the one in hand.
-	Next []At
-	// LookAhead does so where steps are not CUDA graphs, too: nothing is gained, and nothing may change.
+	// LookAhead makes Steps work ahead where steps are not CUDA graphs, too: nothing is gained, and a test sees that nothing changes.
 	LookAhead bool
 	Rec       Recorder
 	Dir       string // run folder; checkpoints go to Dir/checkpoints

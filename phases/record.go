@@ -6,6 +6,51 @@ import (
 	"fulcrum/internal/torchx"
 )
 
+// flight is a step that was launched.
+type flight struct {
+	lr      float64
+	steps   int             // of the optimizer, with this one
+	read    [][]float64     // its numbers
+	pending *torchx.Pending // they are under way, on CUDA
+	graph   bool            // it was launched as one
+}
+
+// values waits for the numbers. sync
+func (f *flight) values() [][]float64 {
+	if f.pending == nil {
+		return f.read
+	}
+	return f.pending.Read()
+}
+
+// stage adds the rates of a step to what it reads. Steps are staged in their order.
+func (l *Learner) stage(w *work, step int) { l.Optimizer.Stage(l.rate(step), &w.Upload) }
+
+// launch makes a step, or has its graph make it.
+func (l *Learner) launch(w *work, step int) (*flight, error) {
+	f := &flight{lr: l.rate(step)}
+	err := l.compute(w, f)
+	f.steps = l.Optimizer.Steps()
+	return f, err
+}
+
+// eager sends what the passes read and makes them. On CUDA nobody waits for their numbers here.
+func (l *Learner) eager(w *work, f *flight) error {
+	defer torchx.Scope()()
+	w.Upload.Send(l.Params.Flat())
+	numbers, err := l.descend(w, f.lr)
+	if err != nil {
+		return err
+	}
+	if !l.Params.Flat().OnCUDA() {
+		f.read = torchx.Read(numbers...)
+		return nil
+	}
+	packed, layout := torchx.Pack(numbers...)
+	f.pending = layout.Send(packed)
+	return nil
+}
+
 // A small model's step is a few hundred short kernels, whose launch takes the host longer than the device computes. On CUDA
 // a step that comes again is therefore recorded as a graph at its second time and launched as one from the third on.
 
@@ -25,7 +70,7 @@ const (
 )
 
 // compute makes a step, or launches its graph.
-func (l *Learner) compute(w *Work, f *flight) error {
+func (l *Learner) compute(w *work, f *flight) error {
 	like := l.Params.Flat()
 	if !like.OnCUDA() || l.remark(w) {
 		return l.eager(w, f)
@@ -55,13 +100,13 @@ func (l *Learner) compute(w *Work, f *flight) error {
 		}
 		return nil
 	case r != nil && r.refused != nil:
-		l.remark(&Work{Eager: r.refused.Error()})
+		l.remark(&work{Inputs: Inputs{Eager: r.refused.Error()}})
 	}
 	return l.eager(w, f)
 }
 
 // recorded returns the graph of a step like w, or nil.
-func (l *Learner) recorded(w *Work) *torchx.Graph {
+func (l *Learner) recorded(w *work) *torchx.Graph {
 	if r := l.recordings[w.Key+w.Upload.Layout()]; r != nil && w.Eager == "" {
 		return r.graph
 	}
@@ -69,7 +114,7 @@ func (l *Learner) recorded(w *Work) *torchx.Graph {
 }
 
 // remark reports whether a step cannot be recorded, and tells the run why once.
-func (l *Learner) remark(w *Work) bool {
+func (l *Learner) remark(w *work) bool {
 	why := w.Eager
 	switch {
 	case torchx.Tracing():
@@ -87,7 +132,7 @@ func (l *Learner) remark(w *Work) bool {
 }
 
 // record makes the graph of a step that has just been made.
-func (l *Learner) record(r *recording, w *Work, f *flight) error {
+func (l *Learner) record(r *recording, w *work, f *flight) error {
 	like := l.Params.Flat()
 	r.room = torchx.Own(w.Upload.Room(like))
 	r.row = torchx.Own(torchx.FullLike(like, 0, torchx.Uint8, f.pending.Bytes()))

@@ -130,7 +130,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 			}
 		}
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Info().Epochs && !s.pos.PhaseDone; epoch++ {
-			if err := s.epoch(ctx, phase, epoch, perEpoch); err != nil {
+			if err := s.epoch(ctx, phase, epoch); err != nil {
 				return fmt.Errorf("%s epoch %d step %d: %w", phase.Info().Name, epoch, s.failedStep(err), err)
 			}
 			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
@@ -143,56 +143,75 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 }
 
 // epoch makes the optimizer steps of one epoch that are still to be made.
-func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch, perEpoch int) error {
+func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch int) error {
 	if s.pos.EpochSteps == 0 {
 		s.pos.Sums = newSums()
 		BeginEpoch(phase, epoch)
 	}
-	info := phase.Info()
-	order := s.order(phase, epoch) // depends only on seed, phase and epoch
-	batch := func(i int) []int {
-		at := i / info.Passes * info.BatchSize
-		return order[at:min(at+info.BatchSize, len(order))]
-	}
-	for i := s.pos.EpochSteps; i < perEpoch; i++ {
-		pass := i % info.Passes
-		if pass == 0 && !s.env.inFlight {
-			if err := s.maybeSave(ctx, phase, epoch, i); err != nil {
-				return err
-			}
+	steps := s.steps(phase, epoch)
+	for s.pos.EpochSteps < steps.count {
+		at := s.at(ctx, steps)
+		if err := s.maybeSave(ctx, phase, at); err != nil {
+			return err
 		}
-		begin, queries := time.Now(), batch(i)
-		s.doc.Batch(epoch, pass, queries)
-		s.env.Next = nil
-		for k := 1; k <= 2 && i+k < perEpoch && ctx.Err() == nil && !s.due(s.pos.GlobalStep+1); k++ {
-			s.env.Next = append(s.env.Next, At{Epoch: epoch, Step: s.pos.Step + k, Pass: (i + k) % info.Passes, Queries: batch(i + k)})
-		}
-		m, err := s.step(ctx, phase, epoch, pass, queries)
-		if cut := tensorfile.Cut(); cut != nil { // the step has read zeros
-			return cut
-		}
+		begin := time.Now()
+		s.doc.Batch(epoch, at.Pass, at.Queries)
+		m, err := s.step(ctx, phase, at) // candidates, rewards, advantages, loss, backward pass, clipping, AdamW
 		if err != nil {
-			return s.explain(ctx, err, phase, epoch, pass, queries)
+			return s.explain(ctx, err, phase, at)
 		}
 		m["step_seconds"] = time.Since(begin).Seconds()
-		s.pos.Step++
-		s.pos.GlobalStep++
-		s.pos.EpochSteps++
-		s.pos.Sums.add(m)
-		if err := s.env.Rec.Record("step", phase.Info().Name, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+		if err := s.made(phase.Info().Name, epoch, m); err != nil {
 			return err
-		}
-		if err := s.report(phase.Info().Name, epoch, s.doc.Step(epoch, s.pos.Step, m)); err != nil {
-			return err
-		}
-		if s.env.remark != "" {
-			if err := s.note(phase.Info().Name, epoch, "eager_steps", s.env.remark); err != nil {
-				return err
-			}
-			s.env.remark = ""
 		}
 	}
 	return nil
+}
+
+// made counts and records a step.
+func (s *scheduler) made(phase string, epoch int, m Metrics) error {
+	s.pos.Step++
+	s.pos.GlobalStep++
+	s.pos.EpochSteps++
+	s.pos.Sums.add(m)
+	if err := s.env.Rec.Record("step", phase, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
+		return err
+	}
+	if err := s.report(phase, epoch, s.doc.Step(epoch, s.pos.Step, m)); err != nil {
+		return err
+	}
+	remark := s.env.remark
+	if s.env.remark = ""; remark == "" {
+		return nil
+	}
+	return s.note(phase, epoch, "eager_steps", remark)
+}
+
+// epochSteps are the steps of an epoch.
+type epochSteps struct {
+	info         Info
+	order        []int // its queries; it depends only on seed, phase and epoch
+	epoch, first int   // the number of its first step in the phase
+	count        int
+}
+
+func (s *scheduler) steps(phase Phase, epoch int) epochSteps {
+	return epochSteps{phase.Info(), s.order(phase, epoch), epoch, s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}
+}
+
+// at is step number i of the epoch.
+func (e epochSteps) at(i int) At {
+	from := i / e.info.Passes * e.info.BatchSize
+	return At{Epoch: e.epoch, Step: e.first + i, Pass: i % e.info.Passes, Queries: e.order[from:min(from+e.info.BatchSize, len(e.order))]}
+}
+
+// at is the step that comes now, with those that follow it for sure: of its epoch, before a stop and before a state is saved.
+func (s *scheduler) at(ctx context.Context, steps epochSteps) At {
+	now := steps.at(s.pos.EpochSteps)
+	for i := s.pos.EpochSteps + 1; i < min(s.pos.EpochSteps+3, steps.count) && ctx.Err() == nil && !s.due(s.pos.GlobalStep+1); i++ {
+		now.Next = append(now.Next, steps.at(i))
+	}
+	return now
 }
 
 // expected is what the rows of phase number i of the plan must look like.
@@ -236,11 +255,14 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 	return nil
 }
 
-// Step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
-func (s *scheduler) step(ctx context.Context, phase Phase, epoch, pass int, queries []int) (m Metrics, err error) {
+// step makes one optimizer step inside a memory scope; an operation that fails becomes an error.
+func (s *scheduler) step(ctx context.Context, phase Phase, at At) (m Metrics, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
-	measured, err := phase.Step(ctx, epoch, s.pos.Step, pass, queries)
+	measured, err := phase.Step(ctx, at)
+	if cut := tensorfile.Cut(); cut != nil { // the step has read zeros
+		return nil, cut
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -275,9 +297,13 @@ func (pos position) enter(index int, name string) position {
 
 // maybeSave saves a state in mid-epoch when it is due, or because the run is asked to stop. Before the
 // epoch's first step that is the end of the epoch before (or the start), where that is not saved already;
-// BeginEpoch comes again after the resume, with the same weights.
-func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) error {
-	stop := ctx.Err() != nil
+// BeginEpoch comes again after the resume, with the same weights. Between the passes over a batch, and while the next step is under way,
+// nothing can be saved.
+func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
+	if at.Pass > 0 || s.env.inFlight {
+		return nil
+	}
+	stop, i := ctx.Err() != nil, s.pos.EpochSteps
 	if !stop && !s.due(s.pos.GlobalStep) {
 		return nil
 	}
@@ -290,7 +316,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, epoch, i int) er
 		if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
 			return err
 		}
-		name := fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, epoch, i, stateSuffix)
+		name := fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix)
 		if err := s.pos.save(s.ckpt, name, s.env, phase, true); err != nil {
 			return err
 		}

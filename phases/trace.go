@@ -44,17 +44,17 @@ func CheckRewards(b *selector.Batch, allowed bool) error {
 
 // explain makes a failed step again where its loss or gradient was not finite, with every operation followed, and
 // adds the one that made the first NaN or infinity. What it says is recorded as an event before the run ends.
-func (s *scheduler) explain(ctx context.Context, failed error, phase Phase, epoch, pass int, queries []int) error {
+func (s *scheduler) explain(ctx context.Context, failed error, phase Phase, at At) error {
 	var bad *NonFiniteError
 	if !errors.As(failed, &bad) {
 		return failed
 	}
 	finding := doctor.Finding{Check: "nonfinite", Severity: doctor.Stop}
 	if !bad.given {
-		finding.Key, bad.Origin = phase.Info().Name+".lr", s.origin(ctx, phase, epoch, pass, queries)
+		finding.Key, bad.Origin = phase.Info().Name+".lr", s.origin(ctx, phase, at)
 	}
 	finding.Message = bad.Error()
-	if err := s.env.Rec.Record("event", phase.Info().Name, epoch, s.pos.Step+1, s.pos.GlobalStep+1, finding.Fields()); err != nil {
+	if err := s.env.Rec.Record("event", phase.Info().Name, at.Epoch, s.pos.Step+1, s.pos.GlobalStep+1, finding.Fields()); err != nil {
 		return err
 	}
 	return failed
@@ -62,12 +62,12 @@ func (s *scheduler) explain(ctx context.Context, failed error, phase Phase, epoc
 
 // origin makes a step again in tracing mode, which moves no weights, and says what made the first number that is
 // not finite.
-func (s *scheduler) origin(ctx context.Context, phase Phase, epoch, pass int, queries []int) string {
+func (s *scheduler) origin(ctx context.Context, phase Phase, at At) string {
 	rec := s.env.Rec
 	s.env.Rec = deaf{rec} // the first attempt has recorded what it sampled
 	defer func() { s.env.Rec = rec }()
 	origin, err := torchx.Trace(func() error {
-		_, err := s.step(ctx, phase, epoch, pass, queries)
+		_, err := s.step(ctx, phase, at)
 		return err
 	})
 	switch {

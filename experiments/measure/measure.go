@@ -128,17 +128,21 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	}
 	phases.BeginEpoch(phase, 1)
 	m.Begin, _ = clock.read()
-	err = timeSteps(ctx, env, phase, batches, &m)
+	err = timeSteps(ctx, phase, batches, &m)
 	return m, err
 }
 
 // timeSteps makes the steps that do not count, then the passes, and notes their times and losses.
-func timeSteps(ctx context.Context, env *phases.Env, phase phases.Phase, batches [][]int, m *bench.Measurement) error {
+func timeSteps(ctx context.Context, phase phases.Phase, batches [][]int, m *bench.Measurement) error {
 	done := 0
-	step := func(queries []int) (phases.Measured, error) { // as the scheduler's
+	step := func(queries []int, next ...[]int) (phases.Measured, error) { // as the scheduler's
 		defer torchx.Scope()()
+		at := phases.At{Epoch: 1, Step: done, Queries: queries}
+		for k, queries := range next {
+			at.Next = append(at.Next, phases.At{Epoch: 1, Step: done + 1 + k, Queries: queries})
+		}
 		done++
-		return phase.Step(ctx, 1, done-1, 0, queries)
+		return phase.Step(ctx, at)
 	}
 	for i := range m.Spec.Warmup {
 		if _, err := step(batches[i%len(batches)]); err != nil {
@@ -154,11 +158,7 @@ func timeSteps(ctx context.Context, env *phases.Env, phase phases.Phase, batches
 				return context.Cause(ctx)
 			}
 			begin := time.Now()
-			env.Next = nil
-			for k := 1; k <= 2 && i+k < len(batches); k++ {
-				env.Next = append(env.Next, phases.At{Epoch: 1, Step: done + k, Queries: batches[i+k]})
-			}
-			metrics, err := step(queries)
+			metrics, err := step(queries, batches[i+1:min(i+3, len(batches))]...)
 			if err != nil {
 				return fmt.Errorf("step %d: %w", i+1, err)
 			}

@@ -216,7 +216,7 @@ func (b *shapeBench) step(ctx context.Context) (m bench.ShapeMeasurement, err er
 	*b.clock = shares{}
 	start := time.Now()
 	defer torchx.Scope()()
-	measured, err := b.phase.Step(ctx, 1, b.steps, 0, stat.Indices(b.Prompts))
+	measured, err := b.phase.Step(ctx, phases.At{Epoch: 1, Step: b.steps, Queries: stat.Indices(b.Prompts)})
 	if err != nil {
 		return m, err
 	}

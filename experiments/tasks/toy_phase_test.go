@@ -40,12 +40,12 @@ func (o *toyOptions) Shrink(int) {}
 // toyPhase raises Σ reward·log π of the recorded candidates: the shortest phase that trains.
 type toyPhase struct {
 	toyOptions
-	name     string
-	config   *job.Config
-	src      selector.Source
-	env      *phases.Env
-	learn    *phases.Learner
-	pipeline phases.Pipeline[int]
+	name   string
+	config *job.Config
+	src    selector.Source
+	env    *phases.Env
+	learn  *phases.Learner
+	steps  *phases.Steps[*selector.Batch, *toyInputs]
 }
 
 func (p *toyPhase) Info() phases.Info {
@@ -55,33 +55,42 @@ func (p *toyPhase) Info() phases.Info {
 func (p *toyPhase) Begin(env *phases.Env, totalSteps int) (err error) {
 	p.env = env
 	p.learn, err = phases.NewLearner(env, p.name, p.config.Optim, p.Rate, p.config.LRSchedule, totalSteps, nil)
+	p.steps = phases.NewSteps[*selector.Batch, *toyInputs](p.learn, p)
 	return err
 }
 
-func (p *toyPhase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
-	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	items, optimizer, _, err := p.pipeline.Step(p.learn, at, p.env.Next, p.prepare)
-	row := phases.Row(optimizer)
-	row["items"] = items
-	return row, err
+func (p *toyPhase) Step(ctx context.Context, at phases.At) (phases.Measured, error) {
+	of, err := p.steps.Make(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	row := phases.Row(of.OptimizerMetrics)
+	row["items"] = of.Batch.NumValid()
+	return row, nil
 }
 
-// prepare says what the device computes: it stages what the passes read, which make the loss and its gradient.
-func (p *toyPhase) prepare(at phases.At) (items int, w *phases.Work, err error) {
-	b := p.src.Recorded(at.Queries) // [B, G, T]
-	w = &phases.Work{}
-	forward, eager := selector.Stage(p.env.Policy, b, &w.Upload, selector.ForwardOptions{})
-	w.Refuse(eager)
-	var reward torchx.Tensor // [B, G]
-	torchx.Put(&w.Upload, &reward, objective.Rounded(b.Rewards), b.B(), b.G)
-	w.Passes = func() (losses, measured []torchx.Tensor) {
-		defer torchx.Scope()()
-		logp := objective.Sequence(forward(selector.ForwardOptions{}).LogP) // [B, G]
-		loss := torchx.Neg(torchx.Sum(torchx.Mul(logp, reward)))
-		torchx.Backward(loss)
-		return []torchx.Tensor{torchx.Keep(torchx.Detach(loss))}, nil
-	}
-	return b.NumValid(), w, nil
+// Collect takes the recorded candidates.
+func (p *toyPhase) Collect(_ context.Context, at phases.At) (*selector.Batch, error) {
+	return p.src.Recorded(at.Queries), nil
+}
+
+// toyInputs is what the loss reads.
+type toyInputs struct {
+	policy func(selector.ForwardOptions) selector.Output
+	reward torchx.Tensor // [B, G]
+}
+
+// Inputs sends the rewards to the device.
+func (p *toyPhase) Inputs(b *selector.Batch, up *phases.Inputs) []*toyInputs {
+	in := &toyInputs{policy: up.Forward(p.env.Policy, b, selector.ForwardOptions{})}
+	torchx.Put(&up.Upload, &in.reward, objective.Rounded(b.Rewards), b.B(), b.G)
+	return []*toyInputs{in}
+}
+
+// Loss is -Σ reward·log π.
+func (p *toyPhase) Loss(in *toyInputs) (torchx.Tensor, []torchx.Tensor) {
+	logp := objective.Sequence(in.policy(selector.ForwardOptions{}).LogP) // [B, G]
+	return torchx.Neg(torchx.Sum(torchx.Mul(logp, in.reward))), nil
 }
 
 func (p *toyPhase) State() phases.PhaseState { return p.learn.State() }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/torchx"
+	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
@@ -41,6 +42,22 @@ func (g *Phase) Prepare(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Foreseen implements phases.Foreseer: on recorded groups all can be collected, with one pass over each and nothing that moves from step to
+// step; else the next samples, whose loss waits for β and the temperature.
+func (g *Phase) Foreseen(at phases.At) (next []phases.At, inputs bool) {
+	o, stale, online := g.opt, g.chosen.old.AtBatch, g.chosen.rollout.Samples
+	switch {
+	case o.Temperature.Enabled:
+	case online:
+		if at.Next[0].Pass == 0 && (stale == nil || !stale(o, g.sinceOld+1)) {
+			return at.Next[:1], false
+		}
+	case o.NumIterations == 1 && stale == nil && o.KL.SyncSteps == nil && (o.KL.Controller == "fixed" || o.KL.Update == "epoch"):
+		return at.Next, true
+	}
+	return nil, false
 }
 
 // distBudget bounds the host memory of cached distributions, in bytes.

@@ -12,8 +12,8 @@ func (c chosen) fused(o Options) bool {
 }
 
 // kernelLoss is loss by one CUDA kernel.
-func (g *Phase) kernelLoss(out selector.Output, ref view, in *staged) (torchx.Tensor, readout[torchx.Tensor]) {
-	old := in.old(view{}, ref).logp
+func (g *Phase) kernelLoss(out selector.Output, ref view, in *inputs) (torchx.Tensor, readout[torchx.Tensor]) {
+	old := g.oldOf(in, view{}, ref).logp
 	low, high := g.opt.Clip.sides()
 	s := torchx.Surrogate{Old: old, Adv: in.adv, Weight: in.weight, Ref: ref.logp, Estimate: g.chosen.kl.Kernel,
 		Share: in.share, MinusShare: in.minusShare, Beta: in.beta, Limit: g.opt.MaxLogRatio, Low: low, High: high}

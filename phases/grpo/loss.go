@@ -2,108 +2,140 @@ package grpo
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
 
-// Losses lists the losses that grpo.loss may name.
-func Losses() []Loss {
-	return []Loss{
-		// the mean over a candidate's tokens, then over candidates: DeepSeekMath (arXiv:2402.03300) eq. 3
-		{Name: "grpo", Kernel: true, Divisor: perCandidate},
-		// the mean over all tokens of the batch. TRL's divides every micro-batch by its own tokens, so that its loss
-		// depends on how much memory there is; this one does not, and equals dapo
-		{Name: "bnpo", EveryToken: true, Divisor: perToken},
-		// the mean over all tokens of the batch: DAPO (arXiv:2503.14476) eq. 8
-		{Name: "dapo", EveryToken: true, Divisor: perToken},
-		// the sum over tokens by candidates and the longest length allowed: Dr. GRPO (arXiv:2503.20783) §3.2
-		{Name: "dr_grpo", EveryToken: true, Divisor: func(n Counts) float64 { return perCandidate(n) * float64(n.Longest) }},
-		// grpo with one length-normalised ratio a candidate: GSPO (arXiv:2507.18071) eq. 5
-		{Name: "gspo", Divisor: perCandidate, MeanRatio: true},
-		// the surrogate of grpo alone
-		{Name: "ppo_clip", Kernel: true, Divisor: perCandidate, NoKL: true},
+// inputs are a part of the rollout and what its loss reads on the device, once the step's upload was sent.
+type inputs struct {
+	part        rollout
+	temperature float64 // of every log-probability
+
+	policy    func(selector.ForwardOptions) selector.Output // its forward pass, with gradient, dropout off
+	reference *frozenInput
+	old       *frozenInput // nil: the policy itself, else the reference
+
+	adv     torchx.Tensor // [B, G], or [B, G, 1] with ratio=token
+	weight  torchx.Tensor // like logp; 0 where nothing counts
+	inverse torchx.Tensor // like adv: 1/|o_i|, with a mean ratio
+	mask    torchx.Tensor // [B, G, T]; no tensor where every step counts and nobody asks
+
+	share, minusShare *torchx.Factor // 1/divisor of the whole batch: the loss is Σ weight·term / divisor over all parts
+	perCandidate      *torchx.Factor // 1/candidates
+	perStep           *torchx.Factor // 1/scored steps
+	beta              *torchx.Factor // of the KL; nil: it is not in the loss
+}
+
+// Inputs implements phases.Algorithm: what the parts of the rollout read (grpo.micro_batch).
+func (g *Phase) Inputs(r *rollout, in *phases.Inputs) (parts []*inputs) {
+	if g.opt.Temperature.Enabled {
+		in.Refuse(g.name + ".temperature moves")
 	}
-}
-
-// Loss is one way to average the loss of GRPO over candidates i with tokens t, ratio ρ = π/π_old and advantage A:
-//
-//	Σ_it weight_it · [-min(ρ_it A_i, clip(ρ_it, 1-low, 1+high) A_i) + β·KL_it] / divisor
-//
-// With ratio=sequence a candidate has one term, whose ratio is Π_t ρ_it and whose weight is 1.
-type Loss struct {
-	Name string
-	// EveryToken weighs every token 1; otherwise the tokens of a candidate share its weight of 1. It needs ratio=token.
-	EveryToken bool
-	// Divisor returns what the sum is divided by. The counts are those of the whole optimizer batch, whatever
-	// micro_batch says.
-	Divisor func(Counts) float64
-	// MeanRatio replaces the ratios of a candidate by one, exp(mean_t log ρ_it).
-	MeanRatio bool
-	// NoKL leaves the KL term out. β is adapted and reported all the same.
-	NoKL bool
-	// Kernel lets one CUDA kernel (torchx.Surrogate) compute the loss of sequences: it has the formula above, with one ratio a candidate.
-	Kernel bool
-}
-
-func (l Loss) named() string { return l.Name }
-
-// Counts describes an optimizer batch.
-type Counts struct {
-	Candidates int // the truncated ones that mask_truncated leaves out included
-	Tokens     int // scored
-	Longest    int // tokens that a candidate may have
-}
-
-func perCandidate(n Counts) float64 { return float64(max(n.Candidates, 1)) }
-func perToken(n Counts) float64     { return float64(max(n.Tokens, 1)) }
-
-// Estimators lists the estimators that grpo.kl.estimator may name.
-func Estimators() []Estimator {
-	return []Estimator{
-		{Name: "exact"},
-		// r
-		{Name: "k1", Kernel: torchx.K1, Signed: true, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor { return r }},
-		// r²/2
-		{Name: "k2", Kernel: torchx.K2, Sampled: func(r torchx.Tensor, _ float64) torchx.Tensor {
-			return torchx.Scale(torchx.Square(r), 0.5)
-		}},
-		// e^-r - 1 + r
-		{Name: "k3", Kernel: torchx.K3, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
-			r = clampTo(r, limit)
-			return torchx.AddScalar(torchx.Add(torchx.Exp(torchx.Neg(r)), r), -1)
-		}},
-		// the Python reference's e^r - 1 - r, which estimates KL(ref ‖ π) from samples of ref
-		{Name: "k3_reversed", Kernel: torchx.K3Reversed, Sampled: func(r torchx.Tensor, limit float64) torchx.Tensor {
-			r = clampTo(r, limit)
-			return torchx.Sub(torchx.AddScalar(torchx.Exp(r), -1), r)
-		}},
+	for from, to := range objective.Spans(r.batch.B(), g.opt.MicroBatch) {
+		// A part with no candidate is left out: the step's divisors know. Where nothing at all is left, the gradient is 0.
+		if part := r.part(from, to); part.batch.NumValid() > 0 {
+			parts = append(parts, g.inputs(part, in))
+		}
 	}
+	return parts
 }
 
-// Estimator is one way to compute KL(π ‖ ref), the penalty, with gradient. The sampled ones take one log-ratio a candidate
-// or token, r = log π - log ref (Schulman 2020, "Approximating KL divergence"). As a penalty, only k2's gradient is that of
-// the KL on samples of π; k1's is 0 in expectation and k3's that of the reversed KL.
-type Estimator struct {
-	Name string
-	// Sampled estimates the KL from log-ratios, which limit bounds before they are exponentiated. nil: exact, summed over
-	// the distributions of every step.
-	Sampled func(logRatio torchx.Tensor, limit float64) torchx.Tensor
-	// Signed says that an estimate may be below 0.
-	Signed bool
-	// Kernel names the estimate for the kernel of the whole loss; Given: there is none for it.
-	Kernel torchx.Estimate
+// inputs puts what a part reads into the step's upload. Samples are judged at the temperature they were drawn at: only then is the ratio
+// an importance weight. Nobody knows that of recorded groups.
+func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
+	on, b := g.env.Policy.Params().Flat(), part.batch
+	in := &inputs{part: part, temperature: part.temperature}
+	if g.chosen.rollout.Samples {
+		in.temperature *= g.opt.SampleTemp
+	}
+	in.policy = up.Forward(g.env.Policy, b, selector.ForwardOptions{})
+	in.reference = g.referenceInput(in, up)
+	in.old = g.oldInput(in, up)
+	torchx.Put(&up.Upload, &in.adv, objective.Rounded(part.adv), g.shape(b, 1)...)
+	torchx.Put(&up.Upload, &in.weight, objective.Rounded(g.weights(b)), g.shape(b, b.T)...)
+	divisor := g.chosen.loss.Divisor(part.counts) // of the whole batch
+	in.share, in.minusShare = up.Upload.Factor(1/divisor, on), up.Upload.Factor(-1/divisor, on)
+	if g.chosen.loss.MeanRatio {
+		torchx.Put(&up.Upload, &in.inverse, objective.Rounded(inverseLengths(b)), g.shape(b, 1)...)
+	}
+	if g.opt.Ratio == "token" || g.opt.EntropyWeight > 0 || slices.Contains(b.Mask, 0) {
+		torchx.Put(&up.Upload, &in.mask, b.Mask, b.B(), b.G, b.T)
+	}
+	in.perCandidate = up.Upload.Factor(1/perCandidate(part.counts), on)
+	in.perStep = up.Upload.Factor(1/perToken(part.counts), on)
+	if weight := g.klWeight(); weight != 0 {
+		in.beta = up.Upload.Factor(weight, on)
+	}
+	up.Key += fmt.Sprint(part.fresh, part.known, in.beta != nil)
+	return in
 }
 
-func (e Estimator) named() string { return e.Name }
+// Loss implements phases.Algorithm: a part's share of the loss, a scalar with gradient, and the tensors of readout.
+func (g *Phase) Loss(in *inputs) (torchx.Tensor, []torchx.Tensor) {
+	ref, bonus := g.frozen(in.reference), g.opt.EntropyWeight > 0 // no gradient
+	out := in.policy(selector.ForwardOptions{Temperature: in.temperature, Reference: ref.dist,
+		Dist: bonus && !g.text, Entropy: bonus && g.text}) // with gradient
+	compute := g.loss
+	if g.chosen.fused(g.opt) && !in.part.fresh && objective.OneKernel(out.LogP) {
+		compute = g.kernelLoss
+	}
+	loss, read := compute(out, ref, in)
+	return loss, read.list()
+}
+
+// loss is the formula of Loss (losses.go).
+func (g *Phase) loss(out selector.Output, ref view, in *inputs) (loss torchx.Tensor, m readout[torchx.Tensor]) {
+	logp := g.perRatio(out.LogP)                               // [B, G], or [B, G, T] with ratio=token
+	old := g.oldOf(in, view{logp: logp, steps: out.LogP}, ref) // no gradient
+	denominator := old.logp                                    // like logp
+	if in.part.fresh {
+		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
+		if g.old == g.reference {
+			ref.logp = denominator
+		}
+	}
+
+	logRatio := g.logRatio(logp, denominator, in) // [B, G], or [B, G, T] with one ratio a token
+	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
+	low, high := g.opt.Clip.sides()
+	ppo := surrogate(ratio, in.adv, in.weight, low, high, in.minusShare)
+	klTerms := g.kl(out, ref, logp, in)                              // like logp, nats, with gradient
+	kl := in.share.Times(torchx.Sum(torchx.Mul(klTerms, in.weight))) // scalar
+	loss = ppo
+	if in.beta != nil {
+		loss = torchx.Add(ppo, in.beta.Times(kl))
+	}
+	if g.opt.EntropyWeight > 0 {
+		loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))
+	}
+
+	m = readout[torchx.Tensor]{ppo: ppo, kl: kl, klSequence: kl, logRatio: logRatio, logp: logp, old: old.logp, entropy: out.Entropy}
+	if g.opt.Ratio == "token" {
+		m.klSequence = in.perCandidate.Times(torchx.Sum(torchx.Mul(klTerms, in.mask)))
+	}
+	if in.part.keepsRef() {
+		m.ref = ref.logp
+	}
+	if in.part.batch.Sampled != nil {
+		m.oldSteps = old.steps
+	}
+	return loss, m
+}
+
+// klWeight is the factor of the KL in the loss.
+func (g *Phase) klWeight() float64 {
+	if g.chosen.loss.NoKL {
+		return 0
+	}
+	return g.beta.Value()
+}
 
 // kl is the penalty, like logp: nats per sequence, or per step with ratio=token; with gradient.
-func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, in *staged) torchx.Tensor {
+func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, in *inputs) torchx.Tensor {
 	switch {
 	case g.chosen.kl.Sampled != nil:
 		return g.chosen.kl.Sampled(torchx.Sub(logp, ref.logp), g.opt.MaxLogRatio)
@@ -117,125 +149,8 @@ func (g *Phase) kl(out selector.Output, ref view, logp torchx.Tensor, in *staged
 	return torchx.Sum(perStep, 2)
 }
 
-// perRatio returns one log-probability a ratio: [B, G, T] → [B, G], or as it is with ratio=token.
-func (g *Phase) perRatio(logp torchx.Tensor) torchx.Tensor {
-	if g.opt.Ratio == "token" {
-		return logp
-	}
-	return objective.Sequence(logp)
-}
-
-// width is how many log-probabilities each candidate has.
-func (g *Phase) width(b *selector.Batch) int {
-	if g.opt.Ratio == "token" {
-		return b.T
-	}
-	return 1
-}
-
-// shape is that of perRatio; last is the length of the third axis with ratio=token.
-func (g *Phase) shape(b *selector.Batch, last int) []int {
-	if g.opt.Ratio == "token" {
-		return []int{b.B(), b.G, last}
-	}
-	return []int{b.B(), b.G}
-}
-
-// staged is a part of the rollout and what its loss reads beside the policy's output, on the device once the step's upload was sent.
-type staged struct {
-	part        rollout
-	temperature float64 // of every log-probability
-
-	policy    func(selector.ForwardOptions) selector.Output
-	reference func() view
-	old       func(now, ref view) view
-
-	adv     torchx.Tensor // [B, G], or [B, G, 1] with ratio=token
-	weight  torchx.Tensor // like logp; 0 where nothing counts
-	inverse torchx.Tensor // like adv: 1/|o_i|, with a mean ratio
-	mask    torchx.Tensor // [B, G, T]; no tensor where every step counts and nobody asks
-
-	share, minusShare *torchx.Factor // 1/divisor of the whole batch: the loss is Σ weight·term / divisor over all parts
-	perCandidate      *torchx.Factor // 1/candidates
-	perStep           *torchx.Factor // 1/scored steps
-	beta              *torchx.Factor // of the KL; nil: it is not in the loss
-}
-
-// stage adds what a part reads to the step's upload. Samples are judged at the temperature they were drawn at: only then is the ratio an
-// importance weight. Nobody knows that of recorded groups.
-func (g *Phase) stage(part rollout, w *phases.Work) *staged {
-	up, on, b := &w.Upload, g.env.Policy.Params().Flat(), part.batch
-	in, eager := &staged{part: part, temperature: part.temperature}, ""
-	if g.chosen.rollout.Samples {
-		in.temperature *= g.opt.SampleTemp
-	}
-	in.policy, eager = selector.Stage(g.env.Policy, b, up, selector.ForwardOptions{})
-	w.Refuse(eager)
-	in.reference = g.referenceView(in, w)
-	in.old = g.oldView(in, w)
-	adv := objective.Rounded(part.adv)
-	torchx.Put(up, &in.adv, adv, g.shape(b, 1)...)
-	divisor := g.putWeights(&in.weight, b, part.counts, up)
-	in.share, in.minusShare = up.Factor(1/divisor, on), up.Factor(-1/divisor, on)
-	if g.chosen.loss.MeanRatio {
-		torchx.Put(up, &in.inverse, objective.Rounded(inverseLengths(b)), g.shape(b, 1)...)
-	}
-	if g.opt.Ratio == "token" || g.opt.EntropyWeight > 0 || slices.Contains(b.Mask, 0) {
-		torchx.Put(up, &in.mask, b.Mask, b.B(), b.G, b.T)
-	}
-	in.perCandidate = up.Factor(1/perCandidate(part.counts), on)
-	in.perStep = up.Factor(1/perToken(part.counts), on)
-	if weight := g.klWeight(); weight != 0 {
-		in.beta = up.Factor(weight, on)
-	}
-	w.Key += fmt.Sprint(part.fresh, part.known, in.beta != nil)
-	return in
-}
-
-// klWeight is the factor of the KL in the loss.
-func (g *Phase) klWeight() float64 {
-	if g.chosen.loss.NoKL {
-		return 0
-	}
-	return g.beta.Value()
-}
-
-// putWeights stages what the terms of a part's loss are multiplied by, shaped like logp and 0 where nothing
-// counts, and returns the divisor of the whole batch.
-func (g *Phase) putWeights(to *torchx.Tensor, b *selector.Batch, counts Counts, up *torchx.Upload) (divisor float64) {
-	divisor = g.chosen.loss.Divisor(counts)
-	weights := make([]float64, len(b.Valid)*g.width(b))
-	switch {
-	case g.opt.Ratio != "token":
-		weights = objective.Indicator(b.Valid)
-	case g.chosen.loss.EveryToken:
-		for at, counts := range b.Mask {
-			weights[at] = float64(counts)
-		}
-	default:
-		for at, inverse := range inverseLengths(b) {
-			for t := at * b.T; t < (at+1)*b.T; t++ {
-				weights[t] = inverse * float64(b.Mask[t])
-			}
-		}
-	}
-	torchx.Put(up, to, objective.Rounded(weights), g.shape(b, b.T)...)
-	return divisor
-}
-
-// inverseLengths returns 1/|o_i| of each candidate [B*G]; 0 without scored steps.
-func inverseLengths(b *selector.Batch) []float64 {
-	out := make([]float64, len(b.Valid))
-	for at := range out {
-		if n := len(b.Scored(at/b.G, at%b.G)); n > 0 {
-			out[at] = 1 / float64(n)
-		}
-	}
-	return out
-}
-
 // logRatio returns log ρ, shaped like logp; with a mean ratio [B, G] or [B, G, 1].
-func (g *Phase) logRatio(logp, old torchx.Tensor, in *staged) torchx.Tensor {
+func (g *Phase) logRatio(logp, old torchx.Tensor, in *inputs) torchx.Tensor {
 	d := torchx.Sub(logp, old) // 0 where masked
 	if !g.chosen.loss.MeanRatio {
 		return d
@@ -252,31 +167,4 @@ func surrogate(ratio, adv, weight torchx.Tensor, low, high float64, minusShare *
 	clipped := torchx.Clamp(ratio, 1-low, 1+high)
 	gain := torchx.Minimum(torchx.Mul(ratio, adv), torchx.Mul(clipped, adv))
 	return minusShare.Times(torchx.Sum(torchx.Mul(gain, weight)))
-}
-
-// entropyBonus is the part's share of the mean entropy of the scored steps, with gradient.
-func (g *Phase) entropyBonus(out selector.Output, in *staged) torchx.Tensor {
-	if out.Dist.Nil() {
-		return in.perStep.Times(torchx.Sum(torchx.Mul(out.Entropy, in.mask)))
-	}
-	return entropy(out.Dist, in.mask, in.perStep)
-}
-
-// entropy is the mean over scored steps, of which perStep is one's share, of -Σ_a π(a) log π(a), in nats.
-func entropy(dist, mask torchx.Tensor, perStep *torchx.Factor) torchx.Tensor {
-	nats := torchx.Neg(torchx.Sum(torchx.Mul(torchx.Exp(dist), torchx.ClampMin(dist, -1e8)), 3))
-	return perStep.Times(torchx.Sum(torchx.Mul(nats, mask)))
-}
-
-// clampTo cuts x to ±limit; an infinite limit cuts nothing, NaN included.
-func clampTo(x torchx.Tensor, limit float64) torchx.Tensor {
-	if math.IsInf(limit, 1) {
-		return x
-	}
-	return torchx.Clamp(x, -limit, limit)
-}
-
-// sides are the widths of the clip range below and above 1.
-func (o ClipOptions) sides() (low, high float64) {
-	return o.Epsilon, option.Or(o.EpsilonHigh, o.Epsilon)
 }

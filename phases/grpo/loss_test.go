@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/golden"
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
@@ -106,7 +107,7 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*Options
 		t.Fatal(err)
 	}
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
-	g.rollout = rollout{batch: b, index: make([]int, len(adv)), adv: adv, known: true,
+	g.rollout = &rollout{batch: b, index: make([]int, len(adv)), adv: adv, known: true,
 		counts:      Counts{Candidates: b.NumValid(), Tokens: objective.CountSteps(b), Longest: b.T},
 		temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
 	if opt.Ratio == "sequence" {
@@ -130,16 +131,23 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	defer torchx.Scope()()
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
-	sums := &tally{rollout: g.rollout}
-	w := &phases.Work{}
-	g.work(sums, w)
-	w.Upload.Send(params.Flat())
-	losses, measured := w.Passes()
-	values := torchx.Read(measured...)
-	for _, part := range torchx.Read(losses...) {
-		loss += part[0]
+	up, of := phases.Inputs{}, phases.Stepped[*rollout, *inputs]{Batch: g.rollout}
+	of.Parts = g.Inputs(g.rollout, &up)
+	up.Upload.Send(params.Flat())
+	for _, part := range of.Parts {
+		share, read := g.Loss(part)
+		torchx.Backward(share)
+		loss += torchx.Read(share)[0][0]
+		of.Read = append(of.Read, torchx.Read(list.Map(read, detached)...))
 	}
-	return g.measure(phases.OptimizerMetrics{}, sums, values).Row(), loss, params.Grad().Floats()
+	return g.measure(of).Row(), loss, params.Grad().Floats()
+}
+
+func detached(x torchx.Tensor) torchx.Tensor {
+	if x.Nil() {
+		return x
+	}
+	return torchx.Detach(x)
 }
 
 func lossFixtures(t *testing.T) []lossFixture {
@@ -347,7 +355,7 @@ func TestMaskTruncated(t *testing.T) {
 		}
 		left, rest := fx, 0
 		left.Rows = nil
-		kept := &Phase{opt: g.opt, env: g.env}
+		kept := &Phase{opt: g.opt, env: g.env, rollout: &rollout{}}
 		for i, row := range fx.Rows {
 			if i != 2 && i != 5 {
 				left.Rows = append(left.Rows, row)

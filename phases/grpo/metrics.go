@@ -96,6 +96,16 @@ func advantageHistogram(adv []float64, valid []bool) []float64 {
 	return h
 }
 
+// keepCompletions keeps what was drawn for a batch that is seen first, where it is wanted.
+func (g *Phase) keepCompletions(at phases.At, drawn *selector.Batch) error {
+	show := g.opt.Completions.Due(g.showNext, at.Step, g.opt.NumIterations)
+	g.showNext = false
+	if !g.text || !show {
+		return nil
+	}
+	return g.opt.Completions.Record(g.env.Rec, g.name, at.Epoch, at.Step, drawn, g.opt.Advantage)
+}
+
 // readout is what is read of a part's pass. T is a tensor, undefined where nothing is known, and []float64 after the step's only read-back.
 type readout[T any] struct {
 	ppo, kl    T // scalars: shares of the loss's terms
@@ -107,17 +117,18 @@ type readout[T any] struct {
 	oldSteps   T // [B, G, T] log-probabilities of sampled steps under the old policy
 }
 
-// all lists the fields in the order of the read-back.
-func (m *readout[T]) all() []*T {
-	return []*T{&m.ppo, &m.kl, &m.klSequence, &m.logRatio, &m.logp, &m.old, &m.ref, &m.entropy, &m.oldSteps}
+// list returns the fields in the order of the read-back.
+func (m readout[T]) list() []T {
+	return []T{m.ppo, m.kl, m.klSequence, m.logRatio, m.logp, m.old, m.ref, m.entropy, m.oldSteps}
 }
 
-// tally is what the parts of a rollout measure in a pass. Tensors stay on the device until the step's read-back, then add fills in the
-// numbers.
-type tally struct {
-	rollout rollout
-	parts   []rollout // that have a candidate
+// readoutOf is the inverse of list.
+func readoutOf[T any](x []T) readout[T] {
+	return readout[T]{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]}
+}
 
+// tally adds up what the parts of a rollout measure in a pass.
+type tally struct {
 	ppo, kl    float64 // the parts' shares of the loss's terms
 	klSequence float64 // nats per sequence
 
@@ -205,29 +216,24 @@ func (f *tally) addRatios(o Options, part rollout, logRatio []float64) {
 }
 
 // measure turns the numbers of a step's pass into its metrics, and keeps in the rollout what later passes use or report again.
-func (g *Phase) measure(optimizer phases.OptimizerMetrics, f *tally, values [][]float64) Metrics {
-	for _, part := range f.parts {
-		var m readout[[]float64]
-		for i, to := range m.all() {
-			*to = values[i]
-		}
-		f.add(g.opt, part, m)
-		values = values[len(m.all()):]
+func (g *Phase) measure(of phases.Stepped[*rollout, *inputs]) Metrics {
+	f, r := tally{}, of.Batch
+	for i, in := range of.Parts {
+		f.add(g.opt, in.part, readoutOf(of.Read[i]))
 	}
-	r := &f.rollout
 	r.known = r.old != nil
 	if len(f.gaps) > 0 {
 		r.measured.SamplerGap, r.measured.SamplerGapMax = samplerGap(f.gaps)
 	}
 	left := r.batch.NumValid()
-	m := Metrics{OptimizerMetrics: optimizer, rolloutMetrics: r.measured,
+	m := Metrics{OptimizerMetrics: of.OptimizerMetrics, rolloutMetrics: r.measured,
 		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Value(),
 		KL:           f.klSequence * (perCandidate(r.counts) / float64(max(left, 1))),
 		MeanRatio:    f.ratios / math.Max(float64(f.n), 1),
 		ClipFraction: objective.Share(f.outside, f.n), ClampFraction: objective.Share(f.clamped, f.n),
 		ClipFractionLow: objective.Share(f.low, f.n), ClipFractionHigh: objective.Share(f.high, f.n),
 	}
-	if r.fresh && len(f.parts) > 0 {
+	if r.fresh && len(of.Parts) > 0 {
 		m.RefreshDrift = &f.drift
 	} else {
 		m.AdvantageGain = new(f.gain / math.Max(float64(left), 1))

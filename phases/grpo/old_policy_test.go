@@ -53,7 +53,7 @@ func TestTheOldPolicySamples(t *testing.T) {
 				if step%(3*tc.passes) == 0 {
 					phase.BeginEpoch(1 + step/3)
 				}
-				m, err := phasetest.Row(phase.Step(context.Background(), 1, step, pass, []int{0, 1, 2}))
+				m, err := phasetest.Row(phase.Step(context.Background(), phases.At{Epoch: 1, Step: step, Pass: pass, Queries: []int{0, 1, 2}}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -86,7 +86,7 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 	}
 	phase.sinceOld = 1 // as after a step
 	env.Policy.Params().SetValues(w)
-	m, err := phasetest.Row(phase.Step(context.Background(), 1, 1, 0, []int{0, 1}))
+	m, err := phasetest.Row(phase.Step(context.Background(), phases.At{Epoch: 1, Step: 1, Queries: []int{0, 1}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 	}
 	env.Policy.Params().SetValues(w)
 	phase.old.Policy, w = env.Policy, phase.old.Params().Values() // the policy's own samples
-	r, err := phase.collect(phases.At{Epoch: 1, Step: 2, Queries: []int{0, 1}})
+	r, err := phase.Collect(context.Background(), phases.At{Epoch: 1, Step: 2, Queries: []int{0, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,11 +39,11 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		top := advantage.TopK(groups.Rewards, groups.Valid, groups.B(), groups.G, 3)
 		b := groups.Take(top.K, top.Index, top.Valid)
 		out := p.Forward(b, selector.ForwardOptions{Dist: true})
-		g := &Phase{rollout: rollout{batch: b, index: top.Index, adv: make([]float64, len(top.Index))}}
-		got := viewNow(g, &frozenPolicy{Policy: p, cached: known}, g.rollout, selector.ForwardOptions{Dist: true})
+		g := &Phase{rollout: &rollout{batch: b, index: top.Index, adv: make([]float64, len(top.Index))}}
+		got := viewNow(g, &frozenPolicy{Policy: p, cached: known}, *g.rollout, selector.ForwardOptions{Dist: true})
 		golden.Close(t, got.logp.Floats(), objective.Sequence(out.LogP).Floats(), 1e-5)
 		g.opt.Ratio = "token"
-		perStep := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, g.rollout, selector.ForwardOptions{})
+		perStep := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, *g.rollout, selector.ForwardOptions{})
 		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
 		last := b.B() - 1
 		part := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, g.rollout.part(last, b.B()), selector.ForwardOptions{})
@@ -103,7 +103,7 @@ func TestFreeze(t *testing.T) {
 	}
 	before := env.Policy.Params().Values()
 	for step := range 3 {
-		if _, err := phase.Step(context.Background(), 1, step, 0, []int{0, 1, 2, 3}); err != nil {
+		if _, err := phase.Step(context.Background(), phases.At{Epoch: 1, Step: step, Queries: []int{0, 1, 2, 3}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestNondeterministicPolicyIsMeasured(t *testing.T) {
 		w[i] *= 1.5
 	}
 	env.Policy.Params().SetValues(w)
-	m, err := phasetest.Row(phase.Step(context.Background(), 1, 0, 0, []int{0, 1, 2}))
+	m, err := phasetest.Row(phase.Step(context.Background(), phases.At{Epoch: 1, Queries: []int{0, 1, 2}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestEveryNRefreshesBetweenBatches(t *testing.T) {
 	}
 	defer phase.End()
 	for step, fresh := range []bool{true, false, false, false, true, false} {
-		m, err := phasetest.Row(phase.Step(context.Background(), 1, step, step%2, []int{0, 1, 2}))
+		m, err := phasetest.Row(phase.Step(context.Background(), phases.At{Epoch: 1, Step: step, Pass: step % 2, Queries: []int{0, 1, 2}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -250,8 +250,8 @@ func TestBetaOfZeroIsNoBound(t *testing.T) {
 
 // viewNow is a view whose upload is sent at once.
 func viewNow(g *Phase, f *frozenPolicy, part rollout, forward selector.ForwardOptions) view {
-	w := &phases.Work{}
-	of := g.view(f, &part, forward, w)
-	w.Upload.Send(f.Params().Flat())
-	return of()
+	up := &phases.Inputs{}
+	in := g.input(f, &part, forward, up)
+	up.Upload.Send(f.Params().Flat())
+	return g.frozen(in)
 }

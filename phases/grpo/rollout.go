@@ -1,97 +1,13 @@
 package grpo
 
 import (
-	"slices"
+	"context"
 
-	"fulcrum/internal/rng"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
 )
-
-// Rollouts lists where groups may come from (grpo.rollout).
-func Rollouts() []Rollout {
-	return []Rollout{
-		// recorded groups
-		{Name: "offline", Draw: func(g *Phase, queries []int, _ ...int) (*selector.Batch, error) { return g.src.Recorded(queries), nil }},
-		// scored samples of the old policy
-		{Name: "online", Samples: true, Draw: func(g *Phase, queries []int, counters ...int) (*selector.Batch, error) {
-			key := rng.Key(g.env.Seed, "rollout "+g.name, counters...)
-			return phases.SampleGroups(g.old, g.src, queries, g.opt.GroupSize, g.env.Data.Shots, g.opt.SampleTemp*g.temp.Value(), key)
-		}},
-	}
-}
-
-// Rollout is one source of groups.
-type Rollout struct {
-	Name string
-	// Samples says that the old policy draws the groups: ratios are then importance weights, and every log-probability of
-	// the loss is taken at the temperature of the draw.
-	Samples bool
-	// Draw returns the groups of queries. What it draws depends on the old policy, the seed and the counters alone.
-	Draw func(g *Phase, queries []int, counters ...int) (*selector.Batch, error)
-}
-
-func (r Rollout) named() string { return r.Name }
-
-// Silences lists what may happen to groups without a signal (grpo.zero_variance).
-func Silences() []Silence {
-	return []Silence{
-		{Name: "keep", Fill: func(_ *Phase, _ int, _ []int, drawn *selector.Batch) (groups, all *selector.Batch, err error) {
-			return drawn, drawn, nil // the KL still acts on them
-		}},
-		{Name: "filter", Fill: func(g *Phase, _ int, _ []int, drawn *selector.Batch) (groups, all *selector.Batch, err error) {
-			return g.withSignal(drawn), drawn, nil
-		}},
-		{Name: "resample", Resamples: true, Fill: (*Phase).resample},
-	}
-}
-
-// Silence is one way to treat groups whose rewards are equal.
-type Silence struct {
-	Name      string
-	Resamples bool // it draws groups of other queries
-	// Fill returns the groups of a step, and all that were drawn for it.
-	Fill func(g *Phase, step int, queries []int, drawn *selector.Batch) (groups, all *selector.Batch, err error)
-}
-
-func (s Silence) named() string { return s.Name }
-
-// resample draws groups of other queries until the batch is full (dynamic sampling, DAPO).
-func (g *Phase) resample(step int, queries []int, drawn *selector.Batch) (groups, all *selector.Batch, err error) {
-	groups = g.withSignal(drawn)
-	others := rng.New(g.env.Seed, "resample "+g.name, step).Perm(g.src.Len()) // the order in which other queries help out
-	others = slices.DeleteFunc(others, func(q int) bool { return slices.Contains(queries, q) })
-	for round := 1; round <= g.opt.MaxResamples; round++ {
-		missing := min(len(queries)-groups.B(), len(others))
-		if missing == 0 {
-			break
-		}
-		more, err := g.chosen.rollout.Draw(g, others[:missing], step, round)
-		if err != nil {
-			return nil, nil, err
-		}
-		others = others[missing:]
-		drawn = selector.Join(g.src, drawn.G, drawn, more)
-		groups = selector.Join(g.src, drawn.G, groups, g.withSignal(more))
-	}
-	return groups, drawn, nil
-}
-
-// withSignal returns the groups whose rewards differ.
-func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
-	var places []int
-	for i, ok := range advantage.HasSignal(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage) {
-		if ok {
-			places = append(places, i)
-		}
-	}
-	if len(places) == b.B() {
-		return b
-	}
-	return b.Groups(places)
-}
 
 // rollout is the batch of one or more passes: groups, what they are worth, and what the first pass found.
 type rollout struct {
@@ -125,19 +41,24 @@ func (r rollout) part(from, to int) rollout {
 	return r
 }
 
-// collect makes the rollout of a step: recorded groups or fresh samples, their advantages over the whole group, then the
-// curriculum's top k.
-func (g *Phase) collect(at phases.At) (r rollout, err error) {
+// Collect implements phases.Algorithm: recorded groups or fresh samples, their advantages over the whole group, then the curriculum's
+// top k. Later passes over a batch take the rollout of the first.
+func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
+	if at.Pass > 0 {
+		again := *g.rollout
+		again.fresh = false
+		return &again, nil
+	}
 	drawn, err := g.chosen.rollout.Draw(g, at.Queries, at.Step)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	groups, drawn, err := g.chosen.silence.Fill(g, at.Step, at.Queries, drawn)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	if err := phases.CheckRewards(drawn, g.env.AllowNonFinite); err != nil {
-		return r, err
+		return nil, err
 	}
 	top, adv, before, after := g.advantagesOf(groups, at.Epoch)
 	if drawn != groups {
@@ -152,7 +73,8 @@ func (g *Phase) collect(at phases.At) (r rollout, err error) {
 		dropTruncated(batch)
 	}
 	counts.Tokens = objective.CountSteps(batch)
-	r = rollout{drawn: drawn, batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value()}
+	r := &rollout{drawn: drawn, batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value(),
+		fresh: g.chosen.old.From == ofPolicy || at.Step == g.refreshed && g.startsOld}
 	if n := len(batch.Valid) * g.width(batch); g.opt.NumIterations > 1 {
 		r.old = make([]float32, n)
 		if g.chosen.kl.Sampled != nil {

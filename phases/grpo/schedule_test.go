@@ -334,7 +334,7 @@ func TestNonFiniteStopsBeforeTheWeights(t *testing.T) {
 	}
 	defer phase.End()
 	before := env.Policy.Params().Values()
-	_, err := phase.Step(context.Background(), 1, 0, 0, []int{0, 1, 2})
+	_, err := phase.Step(context.Background(), phases.At{Epoch: 1, Queries: []int{0, 1, 2}})
 	if err == nil || !strings.Contains(err.Error(), "candidate 0 of its group has reward NaN") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("error %v, want one line about the reward", err)
 	}

@@ -226,7 +226,7 @@ func TestSummaryGRPO(t *testing.T) {
 					phase.BeginEpoch(1)
 					want := c.Scenarios[mode+"."+run.scenario].Passes
 					for i := range 4 {
-						m, err := phasetest.Row(phase.Step(context.Background(), 1, i, i%run.passes, []int{0, 1}))
+						m, err := phasetest.Row(phase.Step(context.Background(), phases.At{Epoch: 1, Step: i, Pass: i % run.passes, Queries: []int{0, 1}}))
 						if err != nil {
 							t.Fatal(err)
 						}

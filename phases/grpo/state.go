@@ -71,5 +71,5 @@ func (g *Phase) End() {
 		g.old.free()
 	}
 	g.reference.free()
-	g.rollout = rollout{}
+	g.rollout = nil
 }

@@ -55,7 +55,8 @@ func TestLossAtSamplingTemperature(t *testing.T) {
 				if pass := step % 2; step == 3 {
 					checkGradient(t, phase, env, step, pass, temperature, old)
 					continue
-				} else if _, err := phase.Step(context.Background(), 1, step, pass, []int{0, 1, 2, 3}); err != nil {
+				} else if _, err := phase.Step(context.Background(), phases.At{Epoch: 1, Step: step, Pass: pass,
+					Queries: []int{0, 1, 2, 3}}); err != nil {
 					t.Fatal(err)
 				}
 				if step == 1 { // before the second batch is drawn
@@ -125,7 +126,7 @@ func checkGradient(t *testing.T, g *Phase, env *phases.Env, step, pass int, temp
 		}
 	}
 	ref := logProbsAt(env.Initial, b, temperature)
-	m, err := phasetest.Row(g.Step(context.Background(), 1, step, pass, b.Queries))
+	m, err := phasetest.Row(g.Step(context.Background(), phases.At{Epoch: 1, Step: step, Pass: pass, Queries: b.Queries}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -256,7 +256,7 @@ func TestPassesKeepLogProbs(t *testing.T) {
 	want := env.Policy.Clone() // the policy that sampled
 	defer want.Free()
 	for pass := range 4 {
-		if _, err := phase.Step(context.Background(), 1, pass, pass, []int{0, 1, 2}); err != nil {
+		if _, err := phase.Step(context.Background(), phases.At{Epoch: 1, Step: pass, Pass: pass, Queries: []int{0, 1, 2}}); err != nil {
 			t.Fatal(err)
 		}
 		if *reference.Forwards != 1 {
@@ -307,7 +307,7 @@ func TestRCELoss(t *testing.T) {
 				if err := r.Begin(env, 10); err != nil {
 					t.Fatal(err)
 				}
-				m, err := phasetest.Row(r.Step(context.Background(), 1, 0, 0, queries))
+				m, err := phasetest.Row(r.Step(context.Background(), phases.At{Epoch: 1, Queries: queries}))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -333,7 +333,7 @@ func TestZeroVariance(t *testing.T) {
 		if err := g.Begin(env, 1); err != nil {
 			t.Fatal(err)
 		}
-		r, err := g.collect(phases.At{Epoch: 1, Step: step, Queries: []int{0, 1, 5, 9}})
+		r, err := g.Collect(context.Background(), phases.At{Epoch: 1, Step: step, Queries: []int{0, 1, 5, 9}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -385,7 +385,7 @@ func TestNothingLeft(t *testing.T) {
 		if err := g.Begin(env, 1); err != nil {
 			t.Fatal(err)
 		}
-		m, err := phasetest.Row(g.Step(context.Background(), 1, 0, 0, []int{0, 1}))
+		m, err := phasetest.Row(g.Step(context.Background(), phases.At{Epoch: 1, Queries: []int{0, 1}}))
 		if err != nil || m["loss"] != 0.0 || m["grad_norm"] != 0.0 || m["items"] != 0 {
 			t.Errorf("%s: %v, %v", mode, m, err)
 		}
@@ -404,7 +404,8 @@ func TestTokenStepsFreeTheirTensors(t *testing.T) {
 		}
 		live := 0
 		for step := range 20 {
-			if _, err := phase.Step(context.Background(), 1, step, step%phase.Info().Passes, []int{0, 1, 2}); err != nil {
+			at := phases.At{Epoch: 1, Step: step, Pass: step % phase.Info().Passes, Queries: []int{0, 1, 2}}
+			if _, err := phase.Step(context.Background(), at); err != nil {
 				t.Fatal(err)
 			}
 			if step == 1 {
@@ -465,7 +466,7 @@ func TestReferenceSync(t *testing.T) {
 			start := env.Initial.Params().Values()
 			want := slices.Clone(start)
 			for step := range 4 {
-				if _, err := g.Step(context.Background(), 1, step, 0, []int{0, 1, 2, 3}); err != nil {
+				if _, err := g.Step(context.Background(), phases.At{Epoch: 1, Step: step, Queries: []int{0, 1, 2, 3}}); err != nil {
 					t.Fatal(err)
 				}
 				if step%2 == 1 {

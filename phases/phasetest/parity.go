@@ -111,7 +111,7 @@ func (c LossCase) Source(t *testing.T) *pointer.Source {
 func MustStep(t *testing.T, p phases.Phase, queries []int) phases.Metrics {
 	t.Helper()
 	defer torchx.Scope()()
-	m, err := Row(p.Step(context.Background(), 1, 0, 0, queries))
+	m, err := Row(p.Step(context.Background(), phases.At{Epoch: 1, Queries: queries}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 		p := made(t, poisoned{train}, Settings{Epochs: 1, LR: 1e-3})
 		env := begin(t, p)
 		before := env.Policy.Params().Values()
-		_, err := p.Step(context.Background(), 1, 0, 0, batch[:3])
+		_, err := p.Step(context.Background(), phases.At{Epoch: 1, Queries: batch[:3]})
 		if _, ok := errors.AsType[*phases.NonFiniteError](err); !ok || !slices.Equal(before, env.Policy.Params().Values()) {
 			t.Errorf("error %v, want a *phases.NonFiniteError and the weights as they were", err)
 		}

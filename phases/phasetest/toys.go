@@ -363,7 +363,7 @@ func Row(m phases.Measured, err error) (phases.Metrics, error) {
 func MustStepAt(t *testing.T, p phases.Phase, n int, queries []int) phases.Metrics {
 	t.Helper()
 	defer torchx.Scope()()
-	m, err := Row(p.Step(context.Background(), 1, n, 0, queries))
+	m, err := Row(p.Step(context.Background(), phases.At{Epoch: 1, Step: n, Queries: queries}))
 	if err != nil {
 		t.Fatal(err)
 	}

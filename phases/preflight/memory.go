@@ -89,7 +89,7 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 		}
 		defer phase.End()
 		phases.BeginEpoch(phase, 1)
-		_, err := phase.Step(ctx, 1, 0, 0, stat.Indices(len(queries)))
+		_, err := phase.Step(ctx, phases.At{Epoch: 1, Queries: stat.Indices(len(queries))})
 		return err
 	})
 	if err != nil || p.last == nil {

@@ -155,7 +155,7 @@ func (p *probe) begin(phase phases.Phase) error {
 func (p *probe) stepOf(ctx context.Context, phase phases.Phase, n int) (m phases.Metrics, err error) {
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
-	measured, err := phase.Step(ctx, 1, n, 0, p.queries)
+	measured, err := phase.Step(ctx, phases.At{Epoch: 1, Step: n, Queries: p.queries})
 	if err != nil {
 		return nil, err
 	}

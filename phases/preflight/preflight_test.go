@@ -176,9 +176,9 @@ func (m *mutant) Begin(env *phases.Env, total int) error {
 	return m.Phase.Begin(env, total)
 }
 
-func (m *mutant) Step(ctx context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
+func (m *mutant) Step(ctx context.Context, at phases.At) (phases.Measured, error) {
 	m.n++
-	return m.step(m, func() (phases.Metrics, error) { return phasetest.Row(m.Phase.Step(ctx, epoch, step, pass, queries)) })
+	return m.step(m, func() (phases.Metrics, error) { return phasetest.Row(m.Phase.Step(ctx, at)) })
 }
 
 func (m *mutant) BeginEpoch(epoch int)                 { phases.BeginEpoch(m.Phase, epoch) }

@@ -52,20 +52,20 @@ func train(t *testing.T, env *phases.Env, steps int) (losses, norms []float64, w
 	}
 	for step := range steps {
 		before := torchx.Counted()
-		env.Next = nil
+		at := phases.At{Epoch: 1, Step: step, Queries: batch(step)}
 		for later := step + 1; later < min(step+3, steps); later++ {
-			env.Next = append(env.Next, phases.At{Epoch: 1, Step: later, Queries: batch(later)})
+			at.Next = append(at.Next, phases.At{Epoch: 1, Step: later, Queries: batch(later)})
 		}
 		func() {
 			defer torchx.Scope()()
-			m, err := p.Step(context.Background(), 1, step, 0, batch(step))
+			m, err := p.Step(context.Background(), at)
 			if err != nil {
 				t.Fatal(err)
 			}
 			row := m.Row()
 			losses, norms = append(losses, row["loss"].(float64)), append(norms, row["grad_norm"].(float64))
 		}()
-		if env.Next != nil {
+		if at.Next != nil {
 			counted = torchx.Counted().Minus(before)
 		}
 	}
@@ -128,14 +128,8 @@ func TestEagerStepsOnCUDA(t *testing.T) {
 		}
 		for step := range 6 {
 			end := torchx.Scope()
-			batch := src.Recorded([]int{step, step + 7, step + 14, 40 - step})
-			weights, stats := p.weights(batch, 0.5)
-			w := p.work(batch, weights, float64(stats.Groups), step)
-			if i == 0 {
-				w.Refuse("to compare with")
-			}
-			prepare := func(phases.At) (weighted, *phases.Work, error) { return weighted{}, w, nil }
-			if _, _, _, err := p.pipeline.Step(p.learn, phases.At{Step: step}, nil, prepare); err != nil {
+			at := phases.At{Step: step, Queries: []int{step, step + 7, step + 14, 40 - step}}
+			if _, err := phases.NewSteps[*weighted, *inputs](p.learn, refusing{p, i == 0}).Make(context.Background(), at); err != nil {
 				t.Fatal(err)
 			}
 			end()
@@ -146,6 +140,19 @@ func TestEagerStepsOnCUDA(t *testing.T) {
 	if !slices.Equal(all[0], all[1]) {
 		t.Errorf("recorded steps end with other weights: up to %g", largest(all[0], all[1]))
 	}
+}
+
+// refusing is a phase whose steps no CUDA graph may hold.
+type refusing struct {
+	*Phase
+	refuse bool
+}
+
+func (r refusing) Inputs(of *weighted, up *phases.Inputs) []*inputs {
+	if r.refuse {
+		up.Refuse("to compare with")
+	}
+	return r.Phase.Inputs(of, up)
 }
 
 // TestAdamWOnCUDA: the queued step is the CPU's, with and without rates of its own for parameters, and refuses what is not finite.

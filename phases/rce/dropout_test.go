@@ -41,7 +41,7 @@ func TestMicroBatchKeepsDropout(t *testing.T) {
 						t.Fatal(err)
 					}
 					phase.learn.Optimizer.KeepGrad = true
-					m, err := phasetest.Row(phase.Step(context.Background(), 1, 3, 0, []int{4, 0, 3, 1, 2}))
+					m, err := phasetest.Row(phase.Step(context.Background(), phases.At{Epoch: 1, Step: 3, Queries: []int{4, 0, 3, 1, 2}}))
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -96,7 +96,7 @@ type Phase struct {
 
 	env      *phases.Env
 	learn    *phases.Learner
-	pipeline phases.Pipeline[weighted]
+	steps    *phases.Steps[*weighted, *inputs]
 	text     bool // the policy's steps are tokens
 	showNext bool // no batch of this epoch has been kept for reading yet
 	total    int
@@ -155,6 +155,7 @@ func (r *Phase) Begin(env *phases.Env, totalSteps int) error {
 	_, r.text = env.Policy.(selector.TokenPolicy)
 	var err error
 	r.learn, err = phases.NewLearner(env, r.name, r.optim, r.opt.LR, r.sched, totalSteps, nil)
+	r.steps = phases.NewSteps[*weighted, *inputs](r.learn, r)
 	return err
 }
 
@@ -184,31 +185,29 @@ func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 
 // weighted is a batch with the weights of its candidates.
 type weighted struct {
-	drawn *selector.Batch   // [B, G, T]
-	batch *selector.Batch   // what is imitated of it
-	stats group.WeightStats // of the weights
-	tau   float64
+	step    int
+	drawn   *selector.Batch   // [B, G, T]
+	batch   *selector.Batch   // what is imitated of it
+	weights []float64         // [B*G] of batch, 1 over each query
+	divisor float64           // of the loss
+	stats   group.WeightStats // of the weights
+	tau     float64
 }
 
 // Step makes one update of weighted imitation.
-func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (phases.Measured, error) {
-	next := r.env.Next
-	if r.opt.Rollout == "online" { // the one after it is sampled from the policy that the next step makes
-		next = next[:min(len(next), 1)]
-	}
+func (r *Phase) Step(ctx context.Context, at phases.At) (phases.Measured, error) {
 	defer torchx.Scope()()
-	at := phases.At{Epoch: epoch, Step: step, Pass: pass, Queries: queries}
-	of, optimizer, _, err := r.pipeline.Step(r.learn, at, next, r.prepare)
-	if of.drawn != nil {
-		err = errors.Join(err, r.keepCompletions(at, of.drawn))
+	of, err := r.steps.Make(ctx, at) // Collect, Loss, backward pass, clipping, AdamW
+	if of.Batch != nil {
+		err = errors.Join(err, r.keepCompletions(at, of.Batch.drawn))
 	}
 	if err != nil {
 		return nil, err
 	}
-	batch, stats := of.batch, of.stats
-	m := Metrics{OptimizerMetrics: optimizer, Items: batch.NumValid()}
+	batch, stats := of.Batch.batch, of.Batch.stats
+	m := Metrics{OptimizerMetrics: of.OptimizerMetrics, Items: batch.NumValid()}
 	if !r.sft {
-		m.Temperature = &of.tau
+		m.Temperature = &of.Batch.tau
 	}
 	if !r.opt.Top1Only {
 		m.EffectiveSampleSize = &stats.ESS
@@ -228,26 +227,34 @@ func (r *Phase) Step(_ context.Context, epoch, step, pass int, queries []int) (p
 	return m, nil
 }
 
-// prepare makes the host's part of a step.
-func (r *Phase) prepare(at phases.At) (weighted, *phases.Work, error) {
-	drawn, err := r.collect(at) // [B, G, T]
-	if err != nil {
-		return weighted{}, nil, err
+// Foreseen implements phases.Foreseer: what is sampled two steps ahead comes from the policy that the next step makes.
+func (r *Phase) Foreseen(at phases.At) (next []phases.At, inputs bool) {
+	if r.opt.Rollout == "online" {
+		return at.Next[:1], true
 	}
-	batch, tau := drawn, r.opt.Temperature.At(at.Step, r.total) // annealed by step
-	weights, stats := r.weights(batch, tau)                     // [B*G], 1 over each query
-	if r.text && r.opt.Top1Only {
-		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
-	}
-	divisor := float64(max(stats.Groups, 1))
-	if r.opt.Average == "token" {
-		divisor = weightedSteps(weights, batch)
-	}
-	return weighted{drawn, batch, stats, tau}, r.work(batch, weights, divisor, at.Step), nil
+	return at.Next, true
 }
 
-// collect returns the recorded candidates of queries, or samples of the policy with their rewards.
-func (r *Phase) collect(at phases.At) (b *selector.Batch, err error) {
+// Collect implements phases.Algorithm: candidates and what each of them weighs.
+func (r *Phase) Collect(_ context.Context, at phases.At) (*weighted, error) {
+	drawn, err := r.candidates(at) // [B, G, T]
+	if err != nil {
+		return nil, err
+	}
+	of := &weighted{step: at.Step, drawn: drawn, batch: drawn, tau: r.opt.Temperature.At(at.Step, r.total)} // annealed by step
+	of.weights, of.stats = r.weights(drawn, of.tau)                                                         // [B*G], 1 over each query
+	if r.text && r.opt.Top1Only {
+		of.batch, of.weights = imitated(drawn, of.weights) // tokens that weigh nothing cost as much as others
+	}
+	of.divisor = float64(max(of.stats.Groups, 1))
+	if r.opt.Average == "token" {
+		of.divisor = weightedSteps(of.weights, of.batch)
+	}
+	return of, nil
+}
+
+// candidates returns the recorded candidates of queries, or samples of the policy with their rewards.
+func (r *Phase) candidates(at phases.At) (b *selector.Batch, err error) {
 	if r.opt.Rollout != "online" {
 		b = r.src.Recorded(at.Queries)
 	} else if b, err = phases.SampleGroups(r.env.Policy, r.src, at.Queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp,
@@ -267,49 +274,44 @@ func (r *Phase) keepCompletions(at phases.At, b *selector.Batch) error {
 	return r.opt.Completions.Record(r.env.Rec, r.name, at.Epoch, at.Step, b, r.env.Data.Advantage)
 }
 
-// work is the step's on the device: the gradients of the batch's parts add up.
-func (r *Phase) work(batch *selector.Batch, weights []float64, divisor float64, step int) *phases.Work {
-	w := &phases.Work{}
-	if r.smoothing > 0 {
-		w.Refuse("label smoothing masks on the host")
-	}
-	on := r.learn.Params.Flat()
-	share, minus := w.Upload.Factor(1/divisor, on), w.Upload.Factor(-1/divisor, on)
-	var parts []func() torchx.Tensor
-	for from, to := range objective.Spans(batch.B(), r.opt.MicroBatch) {
-		if part := batch.Part(from, to); part.NumValid() > 0 {
-			parts = append(parts, r.part(part, weights[from*batch.G:to*batch.G], share, minus, step, w))
-		}
-	}
-	w.Passes = func() (losses, _ []torchx.Tensor) {
-		for _, pass := range parts {
-			losses = append(losses, pass())
-		}
-		return losses, nil
-	}
-	return w
+// inputs are a part of a batch and what its loss reads on the device, once the step's upload was sent.
+type inputs struct {
+	batch        *selector.Batch
+	opt          selector.ForwardOptions
+	policy       func(selector.ForwardOptions) selector.Output // its forward pass, with gradient
+	weight       torchx.Tensor                                 // [B, G]
+	share, minus *torchx.Factor                                // ±1/divisor of the whole batch
 }
 
-// part adds what a part of the batch reads to the step's upload. The returned function adds its gradient and returns its
-// share of the loss, a scalar. Dropout masks belong to queries and candidates: they are those of the whole batch.
-func (r *Phase) part(b *selector.Batch, weights []float64, share, minus *torchx.Factor, step int, w *phases.Work) func() torchx.Tensor {
-	opt := selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, step), Dist: r.smoothing > 0}
-	forward, eager := selector.Stage(r.env.Policy, b, &w.Upload, opt)
-	w.Refuse(eager)
-	var weight torchx.Tensor // [B, G]
-	torchx.Put(&w.Upload, &weight, objective.Rounded(weights), b.B(), b.G)
-	return func() torchx.Tensor {
-		defer torchx.Scope()()
-		var loss torchx.Tensor // scalar
-		if out := forward(opt); r.smoothing == 0 && objective.OneKernel(out.LogP) {
-			loss = torchx.WeightedLogp(out.LogP, weight, minus)
-		} else {
-			ce := objective.CrossEntropy(out, b, r.smoothing) // [B, G]
-			loss = share.Times(torchx.Sum(torchx.Mul(ce, weight)))
-		}
-		torchx.Backward(loss)
-		return torchx.Keep(torchx.Detach(loss))
+// Inputs implements phases.Algorithm: the gradients of the batch's parts add up. Dropout masks belong to queries and candidates: they are
+// those of the whole batch.
+func (r *Phase) Inputs(of *weighted, up *phases.Inputs) (parts []*inputs) {
+	if r.smoothing > 0 {
+		up.Refuse("label smoothing masks on the host")
 	}
+	opt := selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, of.step), Dist: r.smoothing > 0}
+	on := r.learn.Params.Flat()
+	share, minus := up.Upload.Factor(1/of.divisor, on), up.Upload.Factor(-1/of.divisor, on)
+	for from, to := range objective.Spans(of.batch.B(), r.opt.MicroBatch) {
+		b := of.batch.Part(from, to)
+		if b.NumValid() == 0 {
+			continue
+		}
+		in := &inputs{batch: b, opt: opt, policy: up.Forward(r.env.Policy, b, opt), share: share, minus: minus}
+		torchx.Put(&up.Upload, &in.weight, objective.Rounded(of.weights[from*b.G:to*b.G]), b.B(), b.G)
+		parts = append(parts, in)
+	}
+	return parts
+}
+
+// Loss implements phases.Algorithm: -Σ weight·log π / divisor of a part, a scalar with gradient.
+func (r *Phase) Loss(in *inputs) (torchx.Tensor, []torchx.Tensor) {
+	out := in.policy(in.opt)
+	if r.smoothing == 0 && objective.OneKernel(out.LogP) {
+		return torchx.WeightedLogp(out.LogP, in.weight, in.minus), nil
+	}
+	ce := objective.CrossEntropy(out, in.batch, r.smoothing) // [B, G]
+	return in.share.Times(torchx.Sum(torchx.Mul(ce, in.weight))), nil
 }
 
 // weightedSteps is the number of scored steps, each counted with its candidate's weight.

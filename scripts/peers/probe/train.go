@@ -133,7 +133,7 @@ func train[P any](j *Job, a *Answer, policy *tokens.Policy[P], prompts []P) erro
 	phases.BeginEpoch(phase, 1)
 	step := func(i int) (map[string]any, error) {
 		at := i / passes * t.Batch % len(prompts)
-		m, err := phase.Step(context.Background(), 1, i, i%passes, all[at:min(at+t.Batch, len(prompts))])
+		m, err := phase.Step(context.Background(), phases.At{Epoch: 1, Step: i, Pass: i % passes, Queries: all[at:min(at+t.Batch, len(prompts))]})
 		if err != nil {
 			return nil, err
 		}

@@ -99,3 +99,34 @@ func TestOtherArchitectures(t *testing.T) {
 		}
 	}
 }
+
+// TestInspectModelFolder: `data inspect` says what a model folder is, and what reads it; a folder of an architecture that nothing reads
+// too, and a damaged one.
+func TestInspectModelFolder(t *testing.T) {
+	t.Parallel()
+	_, root := openTexts(t)
+	t5 := filepath.Join(root, "tiny_t5")
+	qwen3 := edited(t, t5, "config.json", map[string]any{"architectures": []string{"Qwen3ForCausalLM"}})
+	folder0, _ := trained(t)
+	checkpoint := filepath.Join(folder0, "checkpoints", "rce_epoch1.safetensors")
+	cut := edited(t, t5, "config.json", nil)
+	write(t, filepath.Join(cut, "model.safetensors"), "")
+	for _, tc := range []struct {
+		path string
+		want []string
+	}{
+		{t5, []string{t5 + ": model folder", "T5ForConditionalGeneration", "56 tensors, 151584 parameters, F32",
+			"policy=seq2seq seq2seq.path=" + t5, "is a model folder and no data"}},
+		{filepath.Join(t5, "model.safetensors"), []string{t5 + ": model folder", "policy=seq2seq seq2seq.path=" + t5}},
+		{qwen3, []string{`nothing here: architecture "Qwen3ForCausalLM" is not supported: want Qwen2ForCausalLM, `}},
+		{checkpoint, []string{checkpoint + ": checkpoint", "policy   pointer", "checkpoint inspect " + checkpoint}},
+		{cut, []string{"fault: ", "model.safetensors is empty", "a run would refuse this"}},
+	} {
+		got := run(t, "data", "inspect", tc.path)
+		for _, want := range tc.want {
+			if text := got.stdout + got.stderr; got.code != 1 || !strings.Contains(text, want) || strings.Contains(text, "float matrices") {
+				t.Errorf("%s: exit code %d, want 1 and %s:\n%s", tc.path, got.code, want, text)
+			}
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -40,9 +41,11 @@ and the first fault for which a run would refuse it (exit code 1), with the keys
 			if err != nil {
 				return err
 			}
-			report, err := beamdata.Inspect(args[1], 0, opt)
-			if err != nil {
-				return err
+			report, isModel := workload.InspectModel(args[1])
+			if !isModel {
+				if report, err = beamdata.Inspect(args[1], 0, opt); err != nil {
+					return err
+				}
 			}
 			if !*asJSON {
 				var text strings.Builder
@@ -51,9 +54,12 @@ and the first fault for which a run would refuse it (exit code 1), with the keys
 			} else if err := writeJSON(s.out, inspectionOf(report)); err != nil {
 				return err
 			}
-			if dir := args[1]; len(report.Files) == 0 && (runfolder.IsRun(dir) || ledger.Exists(dir)) {
+			if dir := args[1]; !isModel && len(report.Files) == 0 && (runfolder.IsRun(dir) || ledger.Exists(dir)) {
 				return fmt.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", dir,
 					program.OnFolder("report", dir))
+			}
+			if isModel && !report.Faulty() {
+				return fmt.Errorf("%s is a %s and no data: the last line above says what reads it", report.Path, report.Format)
 			}
 			if report.Faulty() {
 				return fmt.Errorf("%s: a run would refuse this", args[1])

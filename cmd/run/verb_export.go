@@ -34,8 +34,12 @@ func tableFormats() map[string]func(*page.Table, io.Writer) error {
 
 // exported are the tables that there are of runs.
 func exported() map[string]func([]export.Folder) (*page.Table, error) {
-	return map[string]func([]export.Folder) (*page.Table, error){
-		"runs": export.Runs, "metrics": export.Metrics, "evals": export.Evaluations}
+	runs := func(folders []export.Folder) (*page.Table, error) {
+		reader := export.NewReader(runfolder.Locked)
+		defer reader.Save()
+		return reader.Runs(folders)
+	}
+	return map[string]func([]export.Folder) (*page.Table, error){"runs": runs, "metrics": export.Metrics, "evals": export.Evaluations}
 }
 
 // exportVerb writes tables of runs for programs and papers.

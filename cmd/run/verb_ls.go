@@ -120,7 +120,7 @@ func runFolders(paths []string) (out []export.Folder, left leftOut, err error) {
 				stdout.Message(os.Stderr, fmt.Sprintf("warning: left out %s: %v", dir, err))
 				continue
 			}
-			out = append(out, export.Folder{Dir: dir, State: runfolder.State(dir)})
+			out = append(out, export.Folder{Dir: dir, Root: path})
 		}
 	}
 	return out, left, nil
@@ -144,9 +144,11 @@ func listed(paths, where []string) (runs []*export.Run, left leftOut, err error)
 	if err != nil {
 		return nil, left, err
 	}
+	reader := export.NewReader(runfolder.Locked)
+	defer reader.Save()
 	known := len(where) == 0
 	for _, folder := range folders {
-		r, err := export.Read(folder)
+		r, err := reader.Read(folder)
 		if err != nil {
 			return nil, left, err
 		}
@@ -267,7 +269,7 @@ func shortList(runs []*export.Run, metric string) *page.Table {
 			took = page.Duration(x)
 		}
 		state := text(r, "state")
-		if r.Summary != nil && len(r.Summary.Warnings) > 0 && state == record.StateDone {
+		if r.Warned && state == record.StateDone {
 			state = doneWarned
 		}
 		row := []any{clipPath(r.Dir, 32), state, page.Clip(text(r, "title"), 14), best, took}

@@ -1,7 +1,7 @@
 // Package export makes tables of runs, for programs and papers: a row for each run, each line of metrics.jsonl, or each
 // evaluation with its intervals.
 //
-//	table, err := export.Runs(folders)
+//	table, err := export.NewReader(locked).Runs(folders)
 //	err = table.CSV(os.Stdout)
 package export
 
@@ -22,64 +22,67 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// Folder is a run folder and the run's state.
-type Folder struct{ Dir, State string }
+// Folder is a run folder.
+type Folder struct {
+	Dir  string
+	Root string // that it was found below; "" where it was named itself
+}
 
 // Run is what a row says of a run: the first columns by name, its results, its overrides.
 type Run struct {
 	Folder
-	Summary *record.Summary // nil: it has not ended
-	Values  map[string]any  // by column
-	Order   []string        // of the columns
+	Ended  bool
+	Warned bool           // it has ended, with warnings
+	Values map[string]any // by column
+	Order  []string       // of the columns
+
+	final  map[string]record.Number // metrics of the run's last epoch, nil where none has ended
+	reader *Reader
 }
 
 // lastEpoch begins the column of a metric of a run's last epoch.
 const lastEpoch = "last_"
 
 // Read reads the summary of a run folder; of a run that has not ended, its configuration.
-func Read(f Folder) (*Run, error) {
-	s, err := record.ReadSummary(f.Dir)
+func (reader *Reader) Read(f Folder) (*Run, error) {
+	locked := reader.locked(f.Dir) // before the summary: who goes on with a run removes that
+	e, err := reader.ended(f)
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Folder: f, Summary: s, Values: map[string]any{}}
+	r := &Run{Folder: f, Ended: e != nil, Values: map[string]any{}, reader: reader}
 	r.set("run", filepath.ToSlash(f.Dir))
-	r.set("state", f.State)
-	if s == nil {
+	if e == nil {
+		r.set("state", record.StateOf(locked, ""))
 		return r, r.begun()
 	}
-	r.set("task", s.Task)
-	r.set("title", s.Title)
-	r.set("data", s.Data.Name)
-	r.set("seed", int(s.Seed))
-	r.set("device", s.Device)
-	r.set("start", s.Start)
-	r.set("wall_seconds", s.WallSeconds)
-	var names []string
-	epochs, steps := 0, 0
-	for _, p := range s.Phases {
-		names = append(names, p.Name)
-		epochs, steps = epochs+p.Epochs, steps+p.Steps
-	}
-	r.set("phases", strings.Join(names, " "))
-	r.set("epochs", epochs)
-	r.set("steps", steps)
-	if b := s.Best; b != nil {
+	r.Warned, r.final = e.Warned, e.Final
+	r.set("state", record.StateOf(locked, e.State))
+	r.set("task", e.Task)
+	r.set("title", e.Title)
+	r.set("data", e.Data)
+	r.set("seed", int(e.Seed))
+	r.set("device", e.Device)
+	r.set("start", e.Start)
+	r.set("wall_seconds", e.WallSeconds)
+	r.set("phases", e.Phases)
+	r.set("epochs", e.Epochs)
+	r.set("steps", e.Steps)
+	if b := e.Best; b != nil {
 		r.set("best_metric", b.Metric)
 		r.set("best", float64(b.Value))
 		r.set("best_phase", b.Phase)
 		r.set("best_epoch", b.Epoch)
 		r.set("best_checkpoint", b.Checkpoint)
 	}
-	r.set("overrides", page.ShellCommand(s.Overrides))
-	for _, e := range endings(s.Evaluations) {
-		r.set(e.Split+"/"+e.Metric, e.Mean)
-		r.set(e.Split+"/"+e.Metric+"_se", e.SE)
+	r.set("overrides", e.Overrides)
+	for _, score := range e.Scores {
+		r.set(score.Name, score.Mean)
+		r.set(score.Name+"_se", score.SE)
 	}
-	final := r.final()
-	for _, name := range slices.Sorted(maps.Keys(final)) {
+	for _, name := range slices.Sorted(maps.Keys(r.final)) {
 		if strings.HasPrefix(name, "val_") {
-			r.set(lastEpoch+name, float64(final[name]))
+			r.set(lastEpoch+name, float64(r.final[name]))
 		}
 	}
 	return r, nil
@@ -87,7 +90,7 @@ func Read(f Folder) (*Run, error) {
 
 // begun takes from the configuration of a run that has not ended what its summary would say.
 func (r *Run) begun() error {
-	settings, err := record.Settings(r.Dir)
+	settings, err := r.reader.settings.Settings(r.Dir)
 	if err != nil {
 		return err
 	}
@@ -105,14 +108,6 @@ func (r *Run) begun() error {
 	return nil
 }
 
-// final are the metrics of the run's last epoch, nil where none has ended.
-func (r *Run) final() map[string]record.Number {
-	if r.Summary == nil || len(r.Summary.Phases) == 0 {
-		return nil
-	}
-	return r.Summary.Phases[len(r.Summary.Phases)-1].Final
-}
-
 func (r *Run) set(column string, value any) {
 	if _, known := r.Values[column]; !known {
 		r.Order = append(r.Order, column)
@@ -127,7 +122,7 @@ func (r *Run) Column(name string) string {
 		return name
 	}
 	metric := strings.TrimPrefix(name, lastEpoch)
-	v, ok := r.final()[metric]
+	v, ok := r.final[metric]
 	if !ok {
 		return ""
 	}
@@ -137,7 +132,7 @@ func (r *Run) Column(name string) string {
 
 // Setting returns a value of the run's configuration, as YAML in a line, and whether it is there.
 func (r *Run) Setting(key string) (string, bool, error) {
-	settings, err := record.Settings(r.Dir)
+	settings, err := r.reader.settings.Settings(r.Dir)
 	value, ok := settings[key]
 	return value, ok, err
 }
@@ -199,16 +194,16 @@ func alignNumbers(t *page.Table) {
 }
 
 // Runs is a row for each run: how it ended, what it came to, and the settings in which the runs differ.
-func Runs(folders []Folder) (*page.Table, error) {
+func (reader *Reader) Runs(folders []Folder) (*page.Table, error) {
 	var runs []*Run
 	var settings []map[string]string
 	all := map[string]string{}
 	for _, f := range folders {
-		r, err := Read(f)
+		r, err := reader.Read(f)
 		if err != nil {
 			return nil, err
 		}
-		flat, err := record.Settings(f.Dir)
+		flat, err := reader.settings.Settings(f.Dir)
 		if err != nil {
 			return nil, err
 		}

@@ -378,48 +378,6 @@ func ReadJSON(path string, v any) error {
 	return nil
 }
 
-// Settings reads the configuration of a run folder as dotted keys; a folder without one has none.
-func Settings(dir string) (map[string]string, error) {
-	return FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
-}
-
-// FlatFile reads a YAML file as dotted keys; one that is absent has none.
-func FlatFile(path string) (map[string]string, error) {
-	flat := map[string]string{}
-	var tree any
-	if _, err := readYAML(path, &tree); err != nil {
-		return nil, err
-	}
-	switch tree.(type) {
-	case nil:
-		return flat, nil
-	case map[string]any:
-	default:
-		return nil, fmt.Errorf("%s: want a YAML file of keys and values", path)
-	}
-	Flatten(flat, "", tree)
-	return flat, nil
-}
-
-// Flatten writes a config tree as dotted keys; lists are one value.
-func Flatten(into map[string]string, prefix string, node any) {
-	if section, ok := node.(map[string]any); ok {
-		for key, value := range section {
-			Flatten(into, strings.TrimPrefix(prefix+"."+key, "."), value)
-		}
-		return
-	}
-	var value yaml.Node
-	text := fmt.Append(nil, node)
-	if value.Encode(node) == nil {
-		value.Style |= yaml.FlowStyle // [sft, rce], not lines
-		if flow, err := yaml.Marshal(&value); err == nil {
-			text = flow
-		}
-	}
-	into[prefix] = strings.Join(strings.Fields(string(text)), " ")
-}
-
 // LastStep is the number of optimizer steps that the run took, all phases together.
 func (r *Run) LastStep() int {
 	last := 0

@@ -84,7 +84,7 @@ func (c *controller) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if text, err := c.plan.master.YAML("job", true, "logging.progress"); err == nil && strings.TrimSpace(text) == "false" {
+	if !c.plan.tells() {
 		return nil
 	}
 	c.live = newLiveTable(ctx, c.plan.dir, s)

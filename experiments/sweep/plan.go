@@ -172,10 +172,13 @@ func (p *plan) jobs() ([]planned, error) {
 		return p.studyJobs(lists)
 	}
 	jobs := make([]planned, len(lists))
+	progress := p.planning(len(lists))
+	defer progress.end()
 	for i, overrides := range lists {
 		if jobs[i], err = p.compose(i, overrides, ""); err != nil {
 			return nil, err
 		}
+		progress.job()
 		if err := p.claimFolder(jobs[:i], jobs[i].row); err != nil {
 			return nil, err
 		}

@@ -174,7 +174,10 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 // configuration has changed. A job that has lost its result is queued as new.
 func (p *plan) missing(jobs []ledger.Job, retry bool) (plans map[int]planned, changed []int, err error) {
 	plans = map[int]planned{}
+	progress := p.planning(len(jobs))
+	defer progress.end()
 	for i := range jobs {
+		progress.job()
 		job := &jobs[i]
 		if job.State == launcher.Done || job.State == launcher.Pruned {
 			if hasResult(p.dir, *job) {

@@ -22,6 +22,8 @@ import (
 // the command line wins.
 func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 	var jobs []planned
+	progress := p.planning(len(points) * len(p.study.Arms))
+	defer progress.end()
 	for _, point := range points {
 		first := len(jobs) // of this point: arm i is job first+i
 		for _, arm := range p.study.Arms {
@@ -47,6 +49,7 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 				return nil, err
 			}
 			jobs = append(jobs, job)
+			progress.job()
 		}
 	}
 	return jobs, nil

@@ -231,6 +231,9 @@ func jpegSize(r io.Reader) (image.Config, error) {
 			if err != nil {
 				return image.Config{}, fmt.Errorf("JPEG: frame: %w", io.ErrUnexpectedEOF)
 			}
+			if kind, bits := head[1], frame[4]; kind > 0xc2 || bits != 8 {
+				return image.Config{}, fmt.Errorf("JPEG of %d bits, frame %d: want 8 bits, baseline or progressive (frame 0 to 2)", bits, kind-0xc0)
+			}
 			return image.Config{Height: int(binary.BigEndian.Uint16(frame[5:])), Width: int(binary.BigEndian.Uint16(frame[7:]))}, nil
 		}
 		if _, err := b.Discard(2 + max(2, int(binary.BigEndian.Uint16(head[2:])))); err != nil {

@@ -58,3 +58,31 @@ func FuzzJPEG(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDecode: no file of any kind brings the program down, and a picture has the sides that its header says.
+func FuzzDecode(f *testing.F) {
+	files, err := filepath.Glob("testdata/decode/*.*")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		kind, err := formatOf(data)
+		if err != nil {
+			return
+		}
+		h, w, err := kind.size(bytes.NewReader(data))
+		if err != nil || h > 1<<20/w {
+			return
+		}
+		if m, err := DecodeBytes(data); err == nil && (m.W != w || m.H != h || len(m.Pix) != 3*w*h) {
+			t.Errorf("%d×%d with %d bytes, by its header %d×%d", m.W, m.H, len(m.Pix), w, h)
+		}
+	})
+}

@@ -14,9 +14,9 @@ import (
 
 // Tags of a TIFF file (revision 6.0, section 8 and appendix A).
 const (
-	tiffWidth, tiffHeight, tiffBits, tiffPhotometric = 256, 257, 258, 262
-	tiffFillOrder, tiffOrientation, tiffPlanar       = 266, 274, 284
-	tiffExtraSamples                                 = 338
+	tiffBits, tiffPhotometric                  = 258, 262
+	tiffFillOrder, tiffOrientation, tiffPlanar = 266, 274, 284
+	tiffExtraSamples                           = 338
 
 	tiffRGB, tiffCMYK               = 2, 5 // photometric interpretations
 	tiffAssociated, tiffUnassociate = 1, 2 // alpha as an extra sample: colours multiplied by it, or not
@@ -134,34 +134,41 @@ func tiffSize(r io.Reader) (image.Config, error) {
 	if err != nil {
 		return image.Config{}, err
 	}
-	t, err := openTIFF(data)
+	t, data, _, err := plainTIFF(data)
 	if err != nil {
-		return image.Config{}, fmt.Errorf("tiff: %w", err)
+		return image.Config{}, err
 	}
-	c := image.Config{Width: t.value(tiffWidth, 0), Height: t.value(tiffHeight, 0)}
-	if t.turned() {
+	c, err := tiff.DecodeConfig(bytes.NewReader(data))
+	if err == nil && t.turned() {
 		c.Width, c.Height = c.Height, c.Width
 	}
-	return c, nil
+	return c, err
 }
 
-// decodeTIFF decodes as Pillow does. Go's decoder knows neither CMYK nor an extra sample that is no alpha: four samples a pixel are
-// read as colours with alpha and understood here. Pillow turns the picture by its tag.
-func decodeTIFF(data []byte) (*RGB, error) {
-	t, err := openTIFF(data)
-	if err != nil {
-		return nil, fmt.Errorf("tiff: %w", err)
+// plainTIFF returns a file as Go's decoder can read it. It knows neither CMYK nor an extra sample that is no alpha: four samples a
+// pixel are read as colours with alpha, for decodeTIFF to understand.
+func plainTIFF(data []byte) (t *tiffFile, plain []byte, four bool, err error) {
+	if t, err = openTIFF(data); err != nil {
+		return nil, nil, false, fmt.Errorf("tiff: %w", err)
 	}
 	bits, photometric := t.values(tiffBits), t.value(tiffPhotometric, 0)
 	if t.value(tiffPlanar, 1) != 1 && len(bits) > 1 {
-		return nil, errors.New("tiff: the samples of a pixel stand apart (PlanarConfiguration 2): want them together")
+		return nil, nil, false, errors.New("tiff: the samples of a pixel stand apart (PlanarConfiguration 2): want them together")
 	}
 	if t.value(tiffFillOrder, 1) != 1 {
-		return nil, errors.New("tiff: bits from the lowest to the highest (FillOrder 2): want 1")
+		return nil, nil, false, errors.New("tiff: bits from the lowest to the highest (FillOrder 2): want 1")
 	}
-	four := len(bits) == 4 && (photometric == tiffRGB || photometric == tiffCMYK)
-	if four {
-		data = t.with(map[uint16]uint16{tiffPhotometric: tiffRGB, tiffExtraSamples: tiffUnassociate})
+	if len(bits) != 4 || photometric != tiffRGB && photometric != tiffCMYK {
+		return t, data, false, nil
+	}
+	return t, t.with(map[uint16]uint16{tiffPhotometric: tiffRGB, tiffExtraSamples: tiffUnassociate}), true, nil
+}
+
+// decodeTIFF decodes as Pillow does, which turns the picture by its tag.
+func decodeTIFF(data []byte) (*RGB, error) {
+	t, data, four, err := plainTIFF(data)
+	if err != nil {
+		return nil, err
 	}
 	img, err := tiff.Decode(bytes.NewReader(data))
 	if err != nil {
@@ -169,7 +176,7 @@ func decodeTIFF(data []byte) (*RGB, error) {
 	}
 	var out *RGB
 	if four {
-		out = fourSamples(img, t.meaning(photometric))
+		out = fourSamples(img, t.meaning())
 	} else {
 		out = ToRGB(img)
 	}
@@ -177,9 +184,9 @@ func decodeTIFF(data []byte) (*RGB, error) {
 }
 
 // meaning returns what the four samples of a pixel are.
-func (t *tiffFile) meaning(photometric int) func(a, b, c, d uint8) [3]uint8 {
+func (t *tiffFile) meaning() func(a, b, c, d uint8) [3]uint8 {
 	switch extra := t.values(tiffExtraSamples); {
-	case photometric == tiffCMYK:
+	case t.value(tiffPhotometric, 0) == tiffCMYK:
 		return fromCMYK
 	case len(extra) > 0 && extra[0] == 0:
 		return bare

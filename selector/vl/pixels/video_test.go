@@ -270,6 +270,12 @@ func TestDecodeRefuses(t *testing.T) {
 		{"empty", "c.jpg", nil, "c.jpg: not an image"},
 		{"an address", "https://example.org/a.png", nil, "want a file, not an address (https): nothing is downloaded here"},
 		{"a data URI as text", "data:image/png,abc", nil, "data URI: want data:image/…;base64,…"},
+		{"arithmetic codes", "e.jpg", mutated(t, "444.jpg", "\xff\xc0\x00\x11", "\xff\xc9\x00\x11"),
+			"e.jpg: JPEG of 8 bits, frame 9: want 8 bits, baseline or progressive"},
+		{"colours of another kind", "f.tiff", mutated(t, "cmyk.tiff", "\x06\x01\x03\x00\x01\x00\x00\x00\x05",
+			"\x06\x01\x03\x00\x01\x00\x00\x00\x08"), "f.tiff: tiff: unsupported feature: color model"},
+		{"samples apart", "g.tiff", mutated(t, "rgb.tiff", "\x1c\x01\x03\x00\x01\x00\x00\x00\x01", "\x1c\x01\x03\x00\x01\x00\x00\x00\x02"),
+			"g.tiff: tiff: the samples of a pixel stand apart"},
 		{"a bomb", "d.bmp", []byte("BM\x00\x00\x00\x00\x00\x00\x00\x00\x36\x00\x00\x00" +
 			"\x28\x00\x00\x00\x00\x00\x01\x00\x00\x00\x01\x00\x01\x00\x18\x00" + strings.Repeat("\x00", 24)),
 			"image of 65536×65536 pixels, want 1 to 178956970"},
@@ -288,6 +294,19 @@ func TestDecodeRefuses(t *testing.T) {
 			if _, err := Decode(path); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %s", err, c.want)
 			}
+			if _, _, err := Size(path); len(c.data) > 0 && c.name != "half a file" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("by its header: got %v, want %s", err, c.want)
+			}
 		})
 	}
+}
+
+// mutated returns a file of testdata/decode with some bytes replaced, once.
+func mutated(t *testing.T, name, old, with string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "decode", name))
+	if err != nil || bytes.Count(data, []byte(old)) != 1 {
+		t.Fatalf("%s: %v, or the bytes are not there once", name, err)
+	}
+	return bytes.Replace(data, []byte(old), []byte(with), 1)
 }

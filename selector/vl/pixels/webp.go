@@ -79,6 +79,13 @@ func firstFrame(header, frame []byte, alpha bool) (*RGB, error) {
 		file = appendChunk(file, c)
 	}
 	file = appendChunk(nil, riffChunk{"RIFF", append([]byte("WEBP"), file...)})
+	size, err := webp.DecodeConfig(bytes.NewReader(file))
+	if err == nil && (left+size.Width > canvas.W || top+size.Height > canvas.H) {
+		err = errors.New("webp: the first frame exceeds its canvas")
+	}
+	if err != nil {
+		return nil, err
+	}
 	img, err := webp.Decode(bytes.NewReader(file))
 	if err != nil {
 		return nil, err
@@ -86,9 +93,6 @@ func firstFrame(header, frame []byte, alpha bool) (*RGB, error) {
 	m := webpColours(img)
 	if nrgba, ok := img.(*image.NRGBA); ok && !alpha {
 		m = fourSamples(nrgba, bare)
-	}
-	if left+m.W > canvas.W || top+m.H > canvas.H {
-		return nil, errors.New("webp: the first frame exceeds its canvas")
 	}
 	if alpha {
 		for i := range canvas.Pix {

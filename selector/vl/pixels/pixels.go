@@ -126,7 +126,7 @@ func (c Config) Video(n int, frame func(i int) (image.Image, error), fps float64
 		if err != nil {
 			return Patches{}, err
 		}
-		resized[i] = ToRGB(img).Resize(w, h)
+		resized[i] = ToRGB(img).resizeFrame(w, h)
 	}
 	p := c.patches(resized)
 	p.SecondsPerGrid = c.secondsPerGrid(fps)

@@ -48,7 +48,7 @@ func (c Config) videoFile(ctx context.Context, path string, s Sampling) (Patches
 				return err
 			}
 		}
-		frames = append(frames, frame.Resize(w, h)) // the frame as it was may be much larger
+		frames = append(frames, frame.resizeFrame(w, h)) // the frame as it was may be much larger
 		return nil
 	})
 	if err != nil {

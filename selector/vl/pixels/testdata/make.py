@@ -84,17 +84,19 @@ def reference():
     processor = qwen.Qwen2VLImageProcessorPil(**config)
     limits = dict(factor=28, min_pixels=config["min_pixels"], max_pixels=config["max_pixels"])
 
-    def resized(file):
+    def resized(file, rows_first=False):
         image = Image.fromarray(pictures.rgb(file))
         h, w = qwen.smart_resize(image.height, image.width, **limits)
+        if rows_first:
+            image = image.resize((w, image.height), Image.BICUBIC)
         return np.asarray(image.resize((w, h), Image.BICUBIC))
 
     for image in r["images"].values():
         asked = processor(images=[Image.open(image["file"])], return_tensors="np")
         image["grid"], image["sha256"] = asked["image_grid_thw"][0].tolist(), pictures.digest(asked["pixel_values"])
         image["resized_sha256"] = pictures.digest(resized(image["file"]))
-    for video in r["videos"].values():  # transformers resizes videos with torchvision alone; here the frames are Pillow's
-        frames = [np.moveaxis(resized(f), -1, 0) for f in video["frames"]]
+    for video in r["videos"].values():  # transformers resizes videos with torchvision alone, rows first; here in Pillow's roundings
+        frames = [np.moveaxis(resized(f, rows_first=True), -1, 0) for f in video["frames"]]
         frames = [processor.normalize(processor.rescale(f, 1 / 255), processor.image_mean, processor.image_std) for f in frames]
         frames += frames[-1:] * (len(frames) % 2)
         t, (c, h, w) = len(frames) // 2, frames[0].shape

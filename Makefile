@@ -80,6 +80,17 @@ test-reference: build ## the tests that make test has skipped for want of refere
 	@while read -r package tests; do $(GO) test -short -timeout $(TIMEOUT) -run "$$tests" -json $$package </dev/null || exit; done \
 		< build/reference-tests 2>&1 | go run ./scripts/testsummary
 
+# A processor with AVX2 and no AVX-512, and one with SSE alone on one thread.
+AVX2 := ATEN_CPU_CAPABILITY=avx2 OPENBLAS_CORETYPE=Haswell
+SSE := ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott OMP_NUM_THREADS=1
+
+.PHONY: test-processors
+test-processors: build ## the tests that compute numbers, with the kernels of two other x86-64 processors
+	@$(CC) -shared -fPIC -o build/plain_cpu.so scripts/plain_cpu.c -ldl
+	@for processor in '$(AVX2)' '$(SSE)'; do echo "as a processor with $$processor"; \
+		$(GO) test -short -count 1 -timeout $(TIMEOUT) -exec "env LD_PRELOAD=$$PWD/build/plain_cpu.so $$processor" -json $$(scripts/number-packages) 2>&1 \
+			| go run ./scripts/testsummary || exit; done
+
 .PHONY: test-slurm
 test-slurm: setup build ## install Slurm and munge (root) and run the tests on a real one-node cluster
 	@scripts/setup-slurm.sh
@@ -105,7 +116,7 @@ lint: native deadcode ## gofmt, go vet, staticcheck, tidy modules, package order
 	@+$(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk lint
 
 # What only tests reach: a ledger's attempts, live tensors and what crossed to the host, the table of checks, a comparison in one call.
-FOR_TESTS := '^(experiments/sweep/ledger/.*: (Ledger[.]Attempts|moment)|internal/torchx/.*: (Live|Counted|Counts[.]Minus)|phases/doctor/.*: Checks|reports/stats/.*: ComparePaired)$$'
+FOR_TESTS := '^(experiments/sweep/ledger/.*: (Ledger[.]Attempts|moment)|internal/torchx/.*: (Live|Counted|Counts[.]Minus|PlantRounding)|phases/doctor/.*: Checks|reports/stats/.*: ComparePaired)$$'
 
 .PHONY: lint-cuda
 lint-cuda: ## our C++ under -Werror against a libtorch with CUDA: make lint-cuda LIBTORCH=python

@@ -49,10 +49,13 @@ func Device() string { return cmp.Or(os.Getenv("FULCRUM_DEVICE"), "cpu") }
 
 // Rounds holds what bfloat16 computed on the device under test against float64. exact is float64's result, rounded its result with
 // the weights rounded to bfloat16. ‖got − rounded‖ / ‖rounded − exact‖ is the error of the computation in units of the error that
-// rounding each weight once makes: depth and size of a model cancel out, one more rounding in each layer does not. t fails where that
-// is more than 15 % above onCPU, the value of libtorch 1.13 on a CPU. A GPU may have half as much again: its attention rounds
-// probabilities, and its adapters the rows between their factors, which a CPU keeps in float32.
-func Rounds(t testing.TB, what string, got, rounded, exact []float64, onCPU float64) {
+// rounding each weight once makes: depth and size of a model cancel out. t fails above 3. A product's result changes as much when its
+// row is rounded as when its weight is. A pass rounds a product's row, its result and the sum that the result is added to; a processor
+// without products of bfloat16 rounds parts of a sum, a GPU the probabilities of attention: four roundings, and four more on the way
+// back. They are independent, so they add up to √8 units of the gradient, 2 of the rest; results that lean on few rows vary by half.
+// What lies beyond is a wrong number, no rounding. One operation that rounds too often does not lie beyond: TestWideOperations of
+// internal/torchx sees that.
+func Rounds(t testing.TB, what string, got, rounded, exact []float64) {
 	t.Helper()
 	if len(got) != len(exact) || len(rounded) != len(exact) {
 		t.Fatalf("%s: %d, %d and %d values", what, len(got), len(rounded), len(exact))
@@ -63,14 +66,10 @@ func Rounds(t testing.TB, what string, got, rounded, exact []float64, onCPU floa
 		}
 		return math.Sqrt(squares)
 	}
-	most := 1.15 * onCPU
-	if Device() != "cpu" {
-		most = 1.5 * onCPU
-	}
 	share := far(got, rounded) / far(rounded, exact)
-	t.Logf("%s: %.2f times the error of rounded weights (%.2f allowed)", what, share, most)
-	if !(share <= most) { // NaN fails
-		t.Errorf("%s: bfloat16 is %.2f times as far from float64 as rounded weights are, want at most %.2f", what, share, most)
+	t.Logf("%s: %.2f times the error of rounded weights", what, share)
+	if !(share <= 3) { // NaN fails
+		t.Errorf("%s: bfloat16 is %.2f times as far from float64 as rounded weights are, want at most 3", what, share)
 	}
 }
 

@@ -167,12 +167,13 @@ func roundsAsTheirs(t *testing.T, device string) {
 	}
 }
 
-// TestBFloat16AgainstFloat64: embeddings in bfloat16 on the device under test.
+// TestBFloat16AgainstFloat64: embeddings in bfloat16 on the device under test, of towers whose norms and attention are torchx's: where
+// these are planted to round at each step, the embeddings change.
 func TestBFloat16AgainstFloat64(t *testing.T) {
 	if golden.Device() != "cpu" && !torchx.CUDAAvailable() {
 		t.Skip("no CUDA")
 	}
-	for name, onCPU := range map[string][2]float64{"quick": {1.73, 1.53}, "legacy": {1.29, 1.76}} {
+	for _, name := range folders() {
 		exact, want := load(t, name, "float64", "cpu")
 		rounded, _ := load(t, name, "float64", "cpu")
 		end := torchx.Scope()
@@ -187,7 +188,17 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 			all[i] = [2][]float64{wide(text), wide(image)}
 		}
 		for i, what := range []string{"texts", "pictures"} {
-			golden.Rounds(t, name+": "+what, all[0][i], all[1][i], all[2][i], onCPU[i])
+			golden.Rounds(t, name+": "+what, all[0][i], all[1][i], all[2][i])
+		}
+		cpu, _ := load(t, name, "bfloat16", "cpu")
+		text, image := encode(t, cpu, want)
+		for plant, what := range map[torchx.Rounding]string{torchx.RoundNorms: "norms", torchx.RoundAttention: "attention"} {
+			torchx.PlantRounding(plant)
+			texts, images := encode(t, cpu, want)
+			torchx.PlantRounding(0)
+			if slices.Equal(texts, text) || slices.Equal(images, image) {
+				t.Errorf("%s: %s planted to round at each step change nothing: the towers compute them elsewhere", name, what)
+			}
 		}
 	}
 }

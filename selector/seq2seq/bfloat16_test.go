@@ -29,8 +29,7 @@ func questions() (b *selector.Batch, advantages []float32) {
 	return b, tokenstest.Complete(b, r, ids)
 }
 
-// TestBFloat16AgainstFloat64: log-probabilities, losses of completions and gradients in bfloat16 on the device under test. A softmax
-// over the vocabulary, a norm or an attention in bfloat16 is seen.
+// TestBFloat16AgainstFloat64: log-probabilities, losses of completions and gradients in bfloat16 on the device under test.
 func TestBFloat16AgainstFloat64(t *testing.T) {
 	if golden.Device() != "cpu" && !torchx.CUDAAvailable() {
 		t.Skip("this libtorch sees no CUDA device")
@@ -38,14 +37,13 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 	for _, tc := range []struct {
 		model string
 		all   bool // the weights are trained, else the adapters
-		onCPU [3]float64
 	}{
-		{model: "tiny_t5", onCPU: [3]float64{1.43, 1.25, 1.23}},
-		{model: "tiny_t5", all: true, onCPU: [3]float64{1.35, 1.29, 1.14}},
-		{model: "tiny_t5_v11", onCPU: [3]float64{1.29, 1.32, 1.15}},
-		{model: "tiny_t5_v11", all: true, onCPU: [3]float64{1.37, 1.36, 1.11}},
-		{model: "tiny_bart", onCPU: [3]float64{1.10, 1.44, 1.30}},
-		{model: "tiny_bart", all: true, onCPU: [3]float64{1.14, 1.45, 1.49}},
+		{model: "tiny_t5"},
+		{model: "tiny_t5", all: true},
+		{model: "tiny_t5_v11"},
+		{model: "tiny_t5_v11", all: true},
+		{model: "tiny_bart"},
+		{model: "tiny_bart", all: true},
 	} {
 		t.Run(name("%s all=%v", tc.model, tc.all), func(t *testing.T) {
 			path := filepath.Dir(golden.Shared(t, "seq2seq", tc.model, "config.json"))
@@ -62,7 +60,7 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 					return nil, nil, err
 				}
 				return m, NewPolicy(m), nil
-			}, b, advantages, tc.onCPU)
+			}, b, advantages)
 		})
 	}
 }

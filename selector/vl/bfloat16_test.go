@@ -14,7 +14,7 @@ import (
 )
 
 // TestBFloat16AgainstFloat64: log-probabilities, losses of completions and gradients in bfloat16 on the device under test, of texts and
-// of prompts with pictures and videos. A norm in bfloat16 or a softmax over the vocabulary in it is seen.
+// of prompts with pictures and videos.
 func TestBFloat16AgainstFloat64(t *testing.T) {
 	if golden.Device() != "cpu" && !torchx.CUDAAvailable() {
 		t.Skip("this libtorch sees no CUDA device")
@@ -25,13 +25,10 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 		name    string
 		prompts []string
 		all     bool // the weights are trained, else the adapters
-		onCPU   [3]float64
 	}{
-		{name: "texts", prompts: slices.Repeat([]string{"random"}, 8), onCPU: [3]float64{1.45, 1.20, 1.41}},
-		{name: "pictures", prompts: []string{"one_image", "two_images", "big_image", "video", "image_and_video"},
-			onCPU: [3]float64{1.36, 1.72, 1.44}},
-		{name: "all weights", prompts: []string{"random", "one_image", "two_images", "big_image", "video", "image_and_video"}, all: true,
-			onCPU: [3]float64{1.42, 1.48, 1.70}},
+		{name: "texts", prompts: slices.Repeat([]string{"random"}, 8)},
+		{name: "pictures", prompts: []string{"one_image", "two_images", "big_image", "video", "image_and_video"}},
+		{name: "all weights", prompts: []string{"random", "one_image", "two_images", "big_image", "video", "image_and_video"}, all: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
@@ -63,7 +60,7 @@ func TestBFloat16AgainstFloat64(t *testing.T) {
 					return nil, nil, err
 				}
 				return m, NewPolicy(m), nil
-			}, b, tokenstest.Complete(b, r, ids), tc.onCPU)
+			}, b, tokenstest.Complete(b, r, ids))
 		})
 	}
 }

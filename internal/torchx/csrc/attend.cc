@@ -24,6 +24,7 @@
 #include "attend.h"
 #include "guard.h"
 #include "linear.h"
+#include "wide.h"
 #include "simd.h"
 
 namespace {
@@ -459,13 +460,14 @@ at::Tensor pick(const std::vector<at::Tensor> &xs, const std::vector<size_t> &wh
 // bias [kv, group·rows, keys] is added to the scores, where there is one.
 at::Tensor plain_attention(const at::Tensor &q, const at::Tensor &k, const at::Tensor &v, bool causal, double scale, const at::Tensor &bias) {
   // libtorch's products on a CPU round scores to the type of their factors; fused kernels have them in float32, and so does this.
-  if (q.is_cpu() && q.element_size() == 2)
-    return plain_attention(q.to(at::kFloat), k.to(at::kFloat), v.to(at::kFloat), causal, scale, bias).to(q.scalar_type());
+  const at::ScalarType type = wide(q, Wide::attention);
+  if (q.is_cpu() && q.scalar_type() != type)
+    return plain_attention(q.to(type), k.to(type), v.to(type), causal, scale, bias).to(q.scalar_type());
   const int64_t n = q.size(0), kv = q.size(1), group = q.size(2), rows = q.size(3), d = q.size(4), keys = k.size(2);
   auto flat = [&](const at::Tensor &x) { return x.reshape({n * kv, keys, d}); };
   at::Tensor z = at::bmm(q.reshape({n * kv, group * rows, d}), flat(k).transpose(1, 2)).mul(scale).view({n, kv, group * rows, keys});
-  if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
-  if (bias.defined()) z = z + bias;
+  z = z.to(type);
+  if (bias.defined()) z = z + bias.to(type);
   z = z.view({n * kv, group, rows, keys});
   if (causal && rows > 1) {
     at::Tensor hidden = at::ones({rows, keys}, z.options().dtype(at::kBool)).triu(keys - rows + 1);

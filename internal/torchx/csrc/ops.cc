@@ -3,6 +3,10 @@
 
 #include "beside.h"
 #include "guard.h"
+#include "rounding.h"
+#include "wide.h"
+
+int planted_rounding = 0;
 
 extern "C" {
 
@@ -113,8 +117,19 @@ const char *fc_topk(Tensor x, int64_t k, int64_t dim, Tensor *values, Tensor *in
     *indices = wrap(std::get<1>(r));
   });
 }
+void fc_plant_rounding(int operations) { planted_rounding = operations; }
 const char *fc_layer_norm(Tensor x, Tensor weight, Tensor bias, double eps, Tensor *out) {
-  return guard([&] { *out = wrap(at::layer_norm(*x, {x->size(-1)}, *weight, *bias, eps)); });
+  return guard([&] {
+    const at::ScalarType type = x->scalar_type(), in = wide(*x, Wide::norm);
+    if (type == in && x->element_size() == 2) {  // planted
+      const at::Tensor d = *x - x->mean(-1, true);
+      *out = wrap(d * (d.square().mean(-1, true) + eps).rsqrt() * *weight + *bias);
+    } else if (x->is_cpu()) {  // where libtorch 1.13 rounds the mean and the deviation of 16-bit rows
+      *out = wrap(at::layer_norm(x->to(in), {x->size(-1)}, weight->to(in), bias->to(in), eps).to(type));
+    } else {
+      *out = wrap(at::layer_norm(*x, {x->size(-1)}, *weight, *bias, eps));
+    }
+  });
 }
 const char *fc_all_finite(Tensor x, bool *out) {
   return guard([&] { *out = at::isfinite(*x).all().item<bool>(); });

@@ -7,6 +7,7 @@
 #include "fused.h"
 #include "guard.h"
 #include "linear.h"
+#include "wide.h"
 #include "simd.h"
 
 namespace {
@@ -159,7 +160,7 @@ at::Tensor rms_norm(const at::Tensor &x, const at::Tensor &weight, double eps) {
     const c10::optional<at::Tensor> none;
     return (recorded({&x, &weight}) ? AddRMSNorm::apply(x, none, weight, eps) : AddRMSNorm::forward(nullptr, x, none, weight, eps))[0];
   }
-  at::Tensor f = x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+  const at::Tensor f = x.to(wide(x, Wide::norm));
   return weight * (f * (f.square().mean(-1, true) + eps).rsqrt()).to(x.scalar_type());
 }
 

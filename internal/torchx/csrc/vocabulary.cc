@@ -17,6 +17,7 @@
 #include "cuda_kernels.h"
 #include "guard.h"
 #include "linear.h"
+#include "wide.h"
 #include "simd.h"
 
 namespace {
@@ -288,7 +289,7 @@ struct TokenLogpCUDA : torch::autograd::Function<TokenLogpCUDA> {
 
 at::Tensor log_probs(const at::Tensor &hidden, const at::Tensor &weight, double temperature) {
   at::Tensor z = at::linear(hidden, weight.scalar_type() == hidden.scalar_type() ? weight : weight.to(hidden.scalar_type()));
-  if (z.scalar_type() != at::kDouble) z = z.to(at::kFloat);
+  z = z.to(wide(z, Wide::vocabulary));
   if (temperature != 1) z = z.div(temperature);
   return z.log_softmax(-1);
 }

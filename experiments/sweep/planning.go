@@ -36,10 +36,21 @@ func (p *plan) planning(jobs int) *planning {
 	return g.begin()
 }
 
-// tells reports whether the sweep shows progress.
+// tells reports whether the sweep shows progress: what its command line says for all jobs, which its primary configuration does not
+// hold, or that configuration.
 func (p *plan) tells() bool {
-	text, err := p.master.YAML("job", true, "logging.progress")
-	return err != nil || strings.TrimSpace(text) != "false"
+	said := ""
+	for _, o := range p.req.Overrides {
+		if key, value, _ := strings.Cut(strings.TrimLeft(o, "+"), "="); key == "logging.progress" {
+			said = value
+		}
+	}
+	if said == "" && p.master != nil {
+		if text, err := p.master.YAML("job", true, "logging.progress"); err == nil {
+			said = text
+		}
+	}
+	return !strings.EqualFold(strings.TrimSpace(said), "false")
 }
 
 func (g *planning) begin() *planning {

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fulcrum/configs"
 )
 
 // Planning of some seconds is silent; what takes longer is told: plain lines now and then to a pipe, one line that goes away to a
@@ -36,6 +38,13 @@ func TestPlanningTellsProgress(t *testing.T) {
 				t.Errorf("%q, want %q", got, tc.want)
 			}
 		})
+	}
+	for typed, want := range map[string]bool{"": true, "logging.progress=false": false, "logging.progress=False": false,
+		"+logging.progress=false": false, "logging.progress=true": true, "logging.progress_x=false": true} {
+		p := &plan{req: configs.Request{Overrides: []string{"seed=1,2", typed}}}
+		if got := p.tells(); got != want {
+			t.Errorf("%q: progress %v, want %v", typed, got, want)
+		}
 	}
 	silent := (&planning{now: time.Now}).begin()
 	silent.next = time.Time{}

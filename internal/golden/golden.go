@@ -48,7 +48,7 @@ func ProcessorTime(t testing.TB) time.Duration {
 func Device() string { return cmp.Or(os.Getenv("FULCRUM_DEVICE"), "cpu") }
 
 // Rounds holds what bfloat16 computed on the device under test against float64. exact is float64's result, rounded its result with
-// the weights rounded to bfloat16. ‖got − rounded‖ / ‖rounded − exact‖ is the error of the computation in units of the error that
+// the weights rounded to bfloat16. ‖got − rounded‖ / ‖rounded − exact‖ is the computation's error in units of the one that
 // rounding each weight once makes: depth and size of a model cancel out. t fails above 3. A product's result changes as much when its
 // row is rounded as when its weight is. A pass rounds a product's row, its result and the sum that the result is added to; a processor
 // without products of bfloat16 rounds parts of a sum, a GPU the probabilities of attention: four roundings, and four more on the way

@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// TestWideOperations: norms, attention and the softmax over the vocabulary of bfloat16 rows compute in float32 and round once, forward
-// and back, so they give float64's result, rounded, but where float32's error crosses a border between two bfloat16 numbers. Such
-// borders lie 2⁻⁷ to 2⁻⁸ of a number apart and the error of a hundred roundings of 2⁻²⁴ is 2⁻¹⁷: one number in 500 at the most. That is
-// so with any processor's products. PlantRounding gives the operations that round at each step; they must lie far beyond.
+// TestWideOperations: norms and attention of bfloat16 rows compute in float32 and round once, forward
+// and back, so they give float64's result, rounded, but where float32's error crosses a border between two bfloat16 numbers.
+// Such borders lie 2⁻⁷ to 2⁻⁸ of a number apart and the error of a hundred roundings of 2⁻²⁴ is 2⁻¹⁷: one number in 500 at the
+// most. That is so with any processor's products. PlantRounding gives the operations that round at each step; they must lie far beyond.
 func TestWideOperations(t *testing.T) {
 	scoped(t)
 	const rows, width = 64, 96
@@ -61,15 +61,16 @@ func TestWideOperations(t *testing.T) {
 				good, bad := differing(healthy[i], want), differing(planted[i], want)
 				t.Logf("result %d: %.3f %% differ from float64's rounded, planted %.0f %%", i, 100*good, 100*bad)
 				if !(good <= 0.01) || !(bad >= 0.05) {
-					t.Errorf("result %d: a share of %.4f differs from float64's rounded, want at most 0.01; planted %.4f, want at least 0.05", i, good, bad)
+					t.Errorf("result %d: a share of %.4f differs from float64's rounded, want at most 0.01; planted %.4f, want at least 0.05",
+						i, good, bad)
 				}
 			}
 		})
 	}
 }
 
-// TestWideVocabulary: log-probabilities and entropies over the vocabulary keep float32's error, that of 512 terms, beside float64. One entry
-// of each row of hidden is 1, so logits are entries of the weight with any processor's products.
+// TestWideVocabulary: log-probabilities and entropies over the vocabulary keep float32's error, that of 512 terms, beside float64.
+// One entry of each row of hidden is 1, so logits are entries of the weight with any processor's products.
 func TestWideVocabulary(t *testing.T) {
 	scoped(t)
 	const rows, vocabulary = 32, 512

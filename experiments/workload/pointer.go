@@ -37,7 +37,6 @@ type Pointer struct {
 // newPointerWorkload reads the data and builds the selector.
 func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	c := j.Config
-	warnOfUnread(j)
 	bundle, err := LoadData(j)
 	if err != nil {
 		return nil, err
@@ -258,8 +257,13 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 		how.Fresh = func(names []string) {
 			j.Fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its",
 				strings.Join(names, " and "), j.Config.Seed, path)
-			j.Logf("init.checkpoint: %s", j.Fresh)
+			if how.Reference && !j.Overridden("selector.variant") { // nobody has asked for it
+				j.Log.Warnf("init.checkpoint: %s", j.Fresh)
+			} else {
+				j.Logf("init.checkpoint: %s", j.Fresh)
+			}
 		}
+		how.Reference = j.Config.Compatible()
 	}
 	p, err := pointer.Open(path, how)
 	if _, ok := errors.AsType[*pointer.ConflictError](err); ok {

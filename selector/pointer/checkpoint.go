@@ -25,6 +25,9 @@ type OpenOptions struct {
 	// Fresh, where it is set (training), lets a file whose choices do not move the query state (v2) start a selector whose
 	// choices do (v3), if an override asks for that, and is told the parameters that the file lacks.
 	Fresh func(names []string)
+	// Reference builds what the Python reference would, which knows v3 alone: a v2 file starts one, and taken is as configured. It
+	// trains only: Fresh is set.
+	Reference bool
 	Warn  func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
 	// Clip opens the model that computes the embeddings, with the adapters that the file has, else those that Options asks for.
 	// nil = a table holds them
@@ -143,8 +146,11 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 // grows reports whether an override asks for a selector that is the file's but for its state update, which the file's
 // has none of: a v2 run starts a v3 one. Sizes follow the file.
 func (o OpenOptions) grows(found map[string]string) bool {
-	if o.Fresh == nil || o.Overridden == nil || found["state_update"] != "none" || o.Options.StateUpdate == "none" ||
-		!o.Overridden("selector.variant") && !o.Overridden("selector.state_update") {
+	if o.Fresh == nil || found["state_update"] != "none" || o.Options.StateUpdate == "none" {
+		return false
+	}
+	asked := o.Overridden != nil && (o.Overridden("selector.variant") || o.Overridden("selector.state_update"))
+	if !asked && !o.Reference {
 		return false
 	}
 	if (o.Options.NumLayers == 0) != (found["num_layers"] == "0") {
@@ -165,7 +171,7 @@ func (o OpenOptions) grows(found map[string]string) bool {
 func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err error) {
 	opt = o.Options
 	found := c.shapes()
-	if found["variant"] == "v2" && !o.Strict { // as the reference: a gate that the file lacks starts fresh
+	if found["variant"] == "v2" && !o.Strict && !o.Reference { // as the reference: a gate that the file lacks starts fresh
 		found["variant"], found["state_update"] = "v3", "gate"
 	}
 	for key, value := range c.Metadata {
@@ -179,6 +185,9 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 	if grown = o.grows(found); grown {
 		delete(found, "state_update")
 		delete(found, "variant")
+	}
+	if o.Reference {
+		delete(found, "taken")
 	}
 	if kind, ok := c.Metadata["policy"]; ok && kind != "pointer" {
 		return opt, false, fmt.Errorf("%s: a checkpoint of policy %s, want pointer", c.Path, kind)

@@ -8,10 +8,15 @@ import (
 	"fulcrum/internal/option"
 )
 
+// beamKeys are what all data of beam files reads.
+var beamKeys = []string{"beams", "records", "reader", "eval.beams", "eval.reader", "embeddings", "format", "pool_size", "legacy_pool",
+	"reward", "skip_fallback", "require_positive_query", "max_skipped_share"}
+
 // beamsData reads beam files, reward tables and embeddings that the options name one by one.
 func beamsData() Dataset {
 	return Dataset{
-		Name: "beams",
+		Name:  "beams",
+		Reads: append([]string{"val_beams", "train_ratio"}, beamKeys...),
 		Files: func(o Options) []*string {
 			return []*string{o.Beams, o.Records, o.ValBeams, o.Embeddings, o.Reader, o.Eval.Beams, o.Eval.Reader}
 		},
@@ -30,7 +35,7 @@ func beamsData() Dataset {
 // optional reward table data.reader, an optional evaluation set.
 func (l *loader) beams() error {
 	opt, b := l.opt, l.bundle
-	if err := l.open(deref(opt.Embeddings)); err != nil {
+	if err := l.open(option.Or(opt.Embeddings, "")); err != nil {
 		return err
 	}
 	var reader *Reader
@@ -40,7 +45,7 @@ func (l *loader) beams() error {
 			return err
 		}
 	}
-	if err := l.loadItems(deref(opt.Reader), deref(opt.Eval.Reader), deref(opt.Beams)); err != nil {
+	if err := l.loadItems(option.Or(opt.Reader, ""), option.Or(opt.Eval.Reader, ""), option.Or(opt.Beams, "")); err != nil {
 		return err
 	}
 	if reader != nil {
@@ -99,7 +104,7 @@ func (l *loader) beams() error {
 		}
 	}
 	b.Notice = "your own beam files"
-	return l.eval(deref(opt.Eval.Beams), deref(opt.Eval.Reader))
+	return l.eval(option.Or(opt.Eval.Beams, ""), option.Or(opt.Eval.Reader, ""))
 }
 
 // split takes the validation queries out of the training sets. Candidates of a query may stand in two

@@ -8,10 +8,15 @@ import (
 	"fulcrum/internal/option"
 )
 
+// wordKeys are what all data of conversations reads.
+var wordKeys = []string{"conversations.system", "conversations.prefix", "conversations.suffix", "conversations.demos"}
+
 // conversationsData reads files of conversations.
 func conversationsData() Dataset {
 	return Dataset{
 		Name: "conversations",
+		Reads: append([]string{"root", "train_ratio", "conversations.train", "conversations.val", "conversations.eval", "conversations.sft",
+			"conversations.split_by", "conversations.video", "conversations.check_records"}, wordKeys...),
 		Files: func(o Options) []*string {
 			c := o.Conversations
 			return []*string{c.Train, c.Val, c.Eval, c.SFT}
@@ -27,7 +32,7 @@ func conversationsData() Dataset {
 // conversation returns the section conversations with what the keys of data add to it.
 func (o Options) conversation() conversation.Options {
 	c := o.Conversations
-	c.Root, c.TrainRatio, c.SplitSeed, c.MaxSamples = deref(o.Root), o.TrainRatio, o.SplitSeed, o.MaxSamples
+	c.Root, c.TrainRatio, c.SplitSeed, c.MaxSamples = option.Or(o.Root, ""), o.TrainRatio, o.SplitSeed, o.MaxSamples
 	return c
 }
 
@@ -37,16 +42,13 @@ func LoadConversations(opt Options) (*conversation.Bundle, error) {
 }
 
 func loadConversations(opt Options, table []Dataset) (*conversation.Bundle, error) {
-	if err := opt.validate(table); err != nil {
+	d, err := opt.validate(table)
+	if err != nil {
 		return nil, err
 	}
 	if f := opt.Reward.Field; f != nil {
 		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file; "+
 			"the completions of data.name=%s have their reward in reward", *f, opt.Name)
-	}
-	d, err := opt.datasetOf(table)
-	if err != nil {
-		return nil, err
 	}
 	if d.conversations == nil {
 		return nil, fmt.Errorf("data.name=%s: a token policy reads conversations, texts, summaries or shapes", opt.Name)
@@ -58,6 +60,7 @@ func loadConversations(opt Options, table []Dataset) (*conversation.Bundle, erro
 func published(name, files string, read func(conversation.Options) (*conversation.Bundle, error)) Dataset {
 	return Dataset{
 		Name:  name,
+		Reads: append([]string{"root", "train_ratio", "conversations.split_by"}, wordKeys...),
 		Files: func(o Options) []*string { return []*string{o.Root} },
 		Check: func(o Options) error {
 			return option.Want(o.Root != nil, "root", "data=%s needs the folder of %s: data.root=DIR", name, files)
@@ -69,7 +72,7 @@ func published(name, files string, read func(conversation.Options) (*conversatio
 // iclShapesData makes the built-in episodes of made-up names, from which a small model learns to use demonstrations.
 func iclShapesData() Dataset {
 	return Dataset{
-		Name:          "icl_shapes",
+		Name: "icl_shapes", Reads: []string{"icl_shapes"},
 		conversations: func(o Options) (*conversation.Bundle, error) { return iclshapes.Episodes(o.ICLShapes), nil },
 	}
 }

@@ -1,18 +1,19 @@
 package beamdata
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 )
 
 // Dataset is a value of data.name: where the data comes from, and which policies read it. An entry is one file with
 // its function and one line in Datasets.
 type Dataset struct {
 	Name string
+	// Reads names the keys of section data that are not for every kind of data.
+	Reads []string
 	// Files returns the files and folders that the options name; nil where the data is made in memory.
 	Files func(o Options) []*string
 	// Check reports keys of the options that the data needs; nil where it needs none.
@@ -37,7 +38,7 @@ func (o Options) Dataset() (Dataset, error) { return o.datasetOf(Datasets()) }
 func (o Options) datasetOf(table []Dataset) (Dataset, error) {
 	k := slices.IndexFunc(table, func(d Dataset) bool { return d.Name == o.Name })
 	if k < 0 {
-		return Dataset{}, fmt.Errorf("data.name=%s: want one of %s", o.Name, strings.Join(names(table), ", "))
+		return Dataset{}, option.OneOf("name", o.Name, names(table)...)
 	}
 	return table[k], nil
 }

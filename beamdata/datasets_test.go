@@ -75,7 +75,7 @@ func TestToyDataset(t *testing.T) {
 		t.Errorf("as conversations: %v", err)
 	}
 	opt.Name = "toys"
-	if err := opt.validate(table); err == nil || !strings.Contains(err.Error(), "did you mean toy?") {
+	if _, err := opt.validate(table); err == nil || !strings.Contains(err.Error(), "did you mean toy?") {
 		t.Errorf("another name: %v", err)
 	}
 	if _, err := load(opt, table); err == nil {

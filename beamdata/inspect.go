@@ -19,6 +19,7 @@ import (
 	"fulcrum/beamdata/texts"
 	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
+	"fulcrum/internal/option"
 	"fulcrum/internal/stat"
 	summary "fulcrum/reports/record"
 )
@@ -280,7 +281,7 @@ func (in *Inspection) beams(rows int, opt Options) {
 	}
 	reward := "score"
 	if f.format == "rl" {
-		reward = "reward " + cmp.Or(deref(opt.Reward.Field), opt.Reward.Mode)
+		reward = "reward " + cmp.Or(option.Or(opt.Reward.Field, ""), opt.Reward.Mode)
 	}
 	in.spread(reward, f.reward)
 	in.spread("spread within a query", within)

@@ -12,6 +12,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/option"
 )
 
 // Bundle is everything a run reads: training, validation and evaluation sets over one table.
@@ -45,10 +46,7 @@ func (b *Bundle) Text(row int) string { return b.Items.Text(row) }
 func Load(opt Options) (*Bundle, error) { return load(opt, Datasets()) }
 
 func load(opt Options, table []Dataset) (*Bundle, error) {
-	if err := opt.validate(table); err != nil {
-		return nil, err
-	}
-	d, err := opt.datasetOf(table)
+	d, err := opt.validate(table)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +123,7 @@ func (l *loader) open(path string) error {
 // blameTable adds to an id outside of the table which table that is, and whether it lies on its side.
 func (l *loader) blameTable(err error) error {
 	var outside *outsideError
-	path := deref(l.opt.Embeddings)
+	path := option.Or(l.opt.Embeddings, "")
 	if !errors.As(err, &outside) || path == "" {
 		return err
 	}

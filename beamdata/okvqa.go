@@ -16,6 +16,7 @@ import (
 func okvqaData() Dataset {
 	return Dataset{
 		Name:  "okvqa",
+		Reads: append([]string{"root", "shots", "val_ratio"}, beamKeys...),
 		Files: func(o Options) []*string { return []*string{o.Root} },
 		Check: func(o Options) error {
 			return errors.Join(
@@ -37,7 +38,7 @@ func okvqaData() Dataset {
 // answers can be shown as examples, as at test time, but their rewards are never trained on.
 func (l *loader) okvqa() error {
 	opt, b := l.opt, l.bundle
-	if root := deref(opt.Root); root != "" {
+	if root := option.Or(opt.Root, ""); root != "" {
 		if info, err := os.Stat(root); err != nil || !info.IsDir() {
 			return fmt.Errorf("data.root=%s: no such folder: give the folder that holds reader_train.npz and embeddings.npy", root)
 		}
@@ -50,7 +51,7 @@ func (l *loader) okvqa() error {
 	if err != nil {
 		return err
 	}
-	if err := l.loadItems(readerPath, deref(opt.Eval.Reader)); err != nil {
+	if err := l.loadItems(readerPath, option.Or(opt.Eval.Reader, "")); err != nil {
 		return err
 	}
 	l.addAnswers(reader)
@@ -96,7 +97,7 @@ func (l *loader) okvqa() error {
 	}
 	b.Notice = "real OK-VQA questions; rewards come from a small open-book copy reader, not from a vision-language model"
 	if opt.Eval.Beams != nil || opt.Eval.Reader != nil {
-		return l.eval(deref(opt.Eval.Beams), deref(opt.Eval.Reader))
+		return l.eval(option.Or(opt.Eval.Beams, ""), option.Or(opt.Eval.Reader, ""))
 	}
 	return l.eval(l.inRoot("beams_dev"+shots), l.inRoot("reader_dev.npz"))
 }
@@ -111,7 +112,7 @@ func (l *loader) okvqaPath(explicit *string, names ...string) string {
 			return path
 		}
 	}
-	return filepath.Join(deref(l.opt.Root), names[0])
+	return filepath.Join(option.Or(l.opt.Root, ""), names[0])
 }
 
 // inRoot returns the path of a file of the root, or "" where it does not exist.
@@ -128,7 +129,7 @@ func (l *loader) inRoot(name string) string {
 
 // optional reads a beam file that is named, or that the root holds; nil where neither is so.
 func (l *loader) optional(explicit *string, name, key string) (*beamFile, error) {
-	path := cmp.Or(deref(explicit), l.inRoot(name))
+	path := cmp.Or(option.Or(explicit, ""), l.inRoot(name))
 	if path == "" {
 		return nil, nil
 	}
@@ -148,11 +149,11 @@ func (l *loader) limit(s *Set) *Set {
 // optional; a file that exists must be sound.
 func (l *loader) loadItems(paths ...string) error {
 	folders := []string{}
-	for _, dir := range append([]string{deref(l.opt.Root)}, paths...) {
+	for _, dir := range append([]string{option.Or(l.opt.Root, "")}, paths...) {
 		if dir == "" {
 			continue
 		}
-		if dir != deref(l.opt.Root) {
+		if dir != option.Or(l.opt.Root, "") {
 			dir = filepath.Dir(dir)
 		}
 		if !slices.Contains(folders, filepath.Clean(dir)) {

@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -119,38 +120,28 @@ func DefaultOptions() Options {
 func (Options) Choices() map[string][]string { return map[string][]string{"name": names(Datasets())} }
 
 // Validate reports unknown names and keys that the data needs; Load checks the files.
-func (o Options) Validate() error { return o.validate(Datasets()) }
-
-func (o Options) validate(table []Dataset) error {
-	if err := option.OneOf("name", o.Name, names(table)...); err != nil {
-		return err
-	}
-	const both = "data=beams or data=okvqa"
-	for _, f := range []struct {
-		key  string
-		set  bool
-		read string // by which data
-	}{
-		{"beams", o.Beams != nil, both}, {"records", o.Records != nil, both}, {"reader", o.Reader != nil, both},
-		{"eval.beams", o.Eval.Beams != nil, both}, {"eval.reader", o.Eval.Reader != nil, both}, {"val_beams", o.ValBeams != nil, "data=beams"},
-		{"shots", o.Shots != DefaultOptions().Shots, "data=okvqa"},
-		{"conversations.train", o.Conversations.Train != nil, "data=conversations"}, {"texts.train", o.Texts.Train != nil, "data=texts"},
-	} {
-		if f.set && !slices.Contains(strings.Fields(f.read), "data="+o.Name) {
-			return option.Errorf(f.key, "data.name=%s does not read it: add %s", o.Name, f.read)
-		}
-	}
-	if d, err := o.datasetOf(table); err == nil && d.Check != nil {
-		return d.Check(o)
-	}
-	return nil
+func (o Options) Validate() error {
+	_, err := o.validate(Datasets())
+	return err
 }
 
-// deref returns *p, or the zero value for null.
-func deref[T any](p *T) T {
-	if p == nil {
-		var zero T
-		return zero
+// validate returns the entry that the options name.
+func (o Options) validate(table []Dataset) (Dataset, error) {
+	given := map[string]bool{"beams": o.Beams != nil, "records": o.Records != nil, "reader": o.Reader != nil,
+		"eval.beams": o.Eval.Beams != nil, "eval.reader": o.Eval.Reader != nil, "val_beams": o.ValBeams != nil,
+		"shots": o.Shots != DefaultOptions().Shots, "conversations.train": o.Conversations.Train != nil, "texts.train": o.Texts.Train != nil}
+	d, err := o.datasetOf(table)
+	if err != nil {
+		return d, err
 	}
-	return *p
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if given[key] && !slices.Contains(d.Reads, key) {
+			readers := slices.DeleteFunc(slices.Clone(table), func(d Dataset) bool { return !slices.Contains(d.Reads, key) })
+			return d, option.Errorf(key, "data.name=%s does not read it: add data=%s", o.Name, strings.Join(names(readers), " or data="))
+		}
+	}
+	if d.Check == nil {
+		return d, nil
+	}
+	return d, d.Check(o)
 }

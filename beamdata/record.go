@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/recorded"
@@ -111,7 +112,7 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	read := []string{"pointer", "pointer_global", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed",
 		"vqa_correct", "vqa_acc_score", "vqa_gt_prob", "vqa_rel_score", "beam_score", "logprob_score",
 		"vqa_eval_mode=fallback", "vqa_eval_mode=error"} // a misspelling of these two is named like an unknown key
-	field := deref(opt.Reward.Field)
+	field := option.Or(opt.Reward.Field, "")
 	if field != "" {
 		read = append(read, field)
 	}

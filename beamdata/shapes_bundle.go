@@ -15,8 +15,9 @@ import (
 // shapesData makes the built-in questions about rendered scenes.
 func shapesData() Dataset {
 	return Dataset{
-		Name: "shapes",
-		sets: (*loader).shapes,
+		Name:  "shapes",
+		Reads: append([]string{"shapes", "conversations.captions", "pool_size", "reward"}, wordKeys...),
+		sets:  (*loader).shapes,
 		conversations: func(o Options) (*conversation.Bundle, error) {
 			return conversation.Shapes(o.Shapes, o.conversation()), nil
 		},

@@ -10,10 +10,9 @@ import (
 func textsData() Dataset {
 	return Dataset{
 		Name: "texts",
-		Files: func(o Options) []*string {
-			t := o.Texts
-			return []*string{t.Train, t.Val, t.Test}
-		},
+		Reads: []string{"train_ratio", "texts.train", "texts.val", "texts.test", "texts.source", "texts.target", "texts.id", "texts.prefix",
+			"texts.demos", "texts.check_records"},
+		Files: func(o Options) []*string { return []*string{o.Texts.Train, o.Texts.Val, o.Texts.Test} },
 		Check: func(o Options) error {
 			return option.Want(o.Texts.Train != nil, "texts.train", "data=texts needs a file: data.texts.train=FILE.jsonl")
 		},
@@ -31,7 +30,7 @@ func (o Options) texts() texts.Options {
 // summariesData makes the built-in reports with their summaries.
 func summariesData() Dataset {
 	return Dataset{
-		Name:          "summaries",
+		Name: "summaries", Reads: []string{"summaries", "texts.prefix", "texts.demos"},
 		conversations: func(o Options) (*conversation.Bundle, error) { return texts.Summaries(o.Summaries, o.texts()) },
 	}
 }

@@ -272,8 +272,7 @@ func (s *Schema) check(root *Node, m *memo) (*Node, error) {
 	return out, c.faults.err()
 }
 
-// validate asks the section at path, after those of its sub-sections that it uses: a struct with
-// Uses(section string) bool says which.
+// validate asks the section at path, after its sub-sections; of the outermost ones, those that its owners let it.
 func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -290,9 +289,8 @@ func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 			c.memo.valid[memoKey{f, n}] = true
 		}
 	}()
-	chooser, choosy := v.Addr().Interface().(interface{ Uses(section string) bool })
 	for _, sf := range f.fields {
-		if choosy && !chooser.Uses(sf.key) {
+		if path == "" && !c.schema.checked(c.root, sf) {
 			continue
 		}
 		c.validate(f.in(v, sf), sf, n.Get(sf.key), strings.TrimPrefix(path+"."+sf.key, "."))

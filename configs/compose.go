@@ -94,7 +94,25 @@ func NewComposer(req Request) (*Composer, error) {
 		return nil, err
 	}
 	c.sourceInfo = sourceInfo(c.lib)
+	c.warnReplaced()
 	return c, c.checkSweeps(c.overrides, req.Multirun)
+}
+
+// warnReplaced names the choices of a group that a later one takes the place of: the last wins, as in Hydra.
+func (c *Composer) warnReplaced() {
+	chosen := map[string][]string{}
+	for _, o := range c.overrides {
+		if key := o.fullKey(); o.Op == opChange && c.isGroup(o) {
+			others := slices.DeleteFunc(chosen[key], func(text string) bool { return text == o.Text })
+			chosen[key] = append(others, o.Text)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(chosen)) {
+		if texts := chosen[key]; len(texts) > 1 {
+			last := len(texts) - 1
+			c.req.Warn(strings.Join(texts[:last], " ") + " has no effect: " + texts[last] + " comes later, and the last choice of a group wins")
+		}
+	}
 }
 
 func (c *Composer) openSearchPath() error {

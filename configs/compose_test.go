@@ -288,7 +288,7 @@ func TestJobSettings(t *testing.T) {
 	if !h.Chdir {
 		t.Error("hydra.job.chdir is lost")
 	}
-	if idle := job.Idle(); len(idle) > 0 {
+	if idle := job.HydraIdle(); len(idle) > 0 {
 		t.Errorf("nothing without an effect was set: %q", idle)
 	}
 	for override, want := range map[string]string{"hydra.output_subdir=null": "hydra.output_subdir has no effect: a resume",
@@ -299,7 +299,7 @@ func TestJobSettings(t *testing.T) {
 		if err != nil {
 			t.Fatal(override, err)
 		}
-		if idle := c.Idle(); len(idle) != 1 || !strings.HasPrefix(idle[0], want) {
+		if idle := c.HydraIdle(); len(idle) != 1 || !strings.HasPrefix(idle[0], want) {
 			t.Errorf("%s: %q, want %s…", override, idle, want)
 		}
 	}

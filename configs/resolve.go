@@ -48,6 +48,7 @@ type resolver struct {
 	sizes    map[*Node]int
 	clean    map[*Node]bool // containers without an interpolation anywhere inside
 	steps    int
+	visit    func(l *place) // nil: nobody asks which values are linked to
 }
 
 type resolved struct {
@@ -350,6 +351,9 @@ func (r *resolver) walk(up int, keys []string, l *place) (*place, error) {
 			return nil, nil
 		}
 		cur = &place{c, child, key}
+	}
+	if r.visit != nil {
+		r.visit(cur)
 	}
 	return r.value(cur)
 }

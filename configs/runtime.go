@@ -52,8 +52,8 @@ func (c *Composed) Hydra() (*HydraValues, error) {
 	return h, faults.err()
 }
 
-// Idle says of the settings of the hydra node that work in Hydra and not here, why, one sentence each.
-func (c *Composed) Idle() (said []string) {
+// HydraIdle says of the settings of the hydra node that work in Hydra and not here, why, one sentence each.
+func (c *Composed) HydraIdle() (said []string) {
 	verbose, _ := c.hydraValue("verbose")
 	if verbose == nil { // a run folder that was saved without the hydra node
 		return nil

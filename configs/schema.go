@@ -19,12 +19,12 @@ import (
 // names of an enum are those of a table, the struct has Choices() map[string][]string instead of the tag: the
 // names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a
 // map[string]T takes any keys, an interface takes anything. A
-// struct may have Validate() error, and Uses(section string) bool to say which of its sub-sections matter
-// for the values that it holds. The outermost one may have Scheduled(section string) bool: of several keys
-// that a short name may stand for, those of its scheduled sections are suggested.
+// struct may have Validate() error. Owners (OwnedBy) say which of the outermost sections act: the others are not
+// asked, and of several keys that a short name may stand for, those that act are suggested.
 type Schema struct {
 	root     *field
 	defaults decoded
+	owners   Owners // nil: every section acts
 }
 
 type field struct {

@@ -95,7 +95,7 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 }
 
 // elsewhere returns the keys of any section that end in key, else those that other libraries call by its last part. Of
-// several, those in sections that root schedules are meant.
+// several, those that act in a run with the values of root are meant.
 func (s *Schema) elsewhere(key, last string, root *Node) []string {
 	var ending, named []string
 	below := "." + key
@@ -117,34 +117,12 @@ func (s *Schema) elsewhere(key, last string, root *Node) []string {
 			}
 		}
 	}
-	if len(found) > 1 && root != nil {
-		if planned := s.scheduled(root, found); len(planned) > 0 {
-			return planned
+	if len(found) > 1 && root != nil && s.owners != nil {
+		if acting := slices.DeleteFunc(slices.Clone(found), func(path string) bool { return !s.acts(root, path) }); len(acting) > 0 {
+			return acting
 		}
 	}
 	return found
-}
-
-// scheduled returns the paths whose outermost section the values of root schedule.
-func (s *Schema) scheduled(root *Node, paths []string) []string {
-	choosing := newMap() // what chooses sections is no section
-	for _, f := range s.root.fields {
-		if n := root.Get(f.key); len(f.fields) == 0 && n != nil && n.tmpl == nil {
-			choosing = choosing.set(strKey(f.key), n)
-		}
-	}
-	v, _ := s.decode(s.defaults, choosing) // a value that does not fit is another's fault
-	plan, ok := v.Addr().Interface().(interface{ Scheduled(section string) bool })
-	if !ok {
-		return nil
-	}
-	var out []string
-	for _, path := range paths {
-		if section, _, _ := strings.Cut(path, "."); plan.Scheduled(section) {
-			out = append(out, path)
-		}
-	}
-	return out
 }
 
 // suggest adds Hydra's own keys to what the schema suggests.

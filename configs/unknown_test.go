@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -29,13 +30,20 @@ type unknownTerm struct {
 	Weight float64 `koanf:"weight"`
 }
 
-func (r *unknownRoot) Scheduled(section string) bool {
-	for _, name := range r.Schedule {
-		if name == section {
-			return true
-		}
-	}
-	return false
+// ofSchedule says that the phases of a schedule act.
+type ofSchedule struct{}
+
+func (ofSchedule) Acts(value func(key string) any, key string) bool {
+	section, _, _ := strings.Cut(key, ".")
+	names, _ := value("schedule").([]any)
+	return section != "sft" && section != "grpo" || slices.Contains(names, any(section))
+}
+
+func (ofSchedule) Checked(func(key string) any, string) bool { return true }
+
+func (ofSchedule) Choices(_ func(key string) any, key string) []string {
+	section, _, _ := strings.Cut(key, ".")
+	return []string{"schedule=[" + section + "]"}
 }
 
 // What a user of another library writes, or writes in short, is answered with the key that was meant.
@@ -44,6 +52,7 @@ func TestUnknownKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	schema.OwnedBy(ofSchedule{})
 	for _, tc := range []struct{ name, overrides, want string }{
 		{"another library's name", "lora.r=8", "unknown key lora.r (did you mean lora.rank?)"},
 		{"a typing error beside", "lora.rnk=8", "unknown key lora.rnk (did you mean lora.rank?)"},

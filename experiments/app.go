@@ -2,9 +2,11 @@ package experiments
 
 import (
 	"context"
+	"os"
 
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/tasks"
 )
@@ -19,6 +21,14 @@ func (App) Schema() (*configs.Schema, error) { return tasks.Schema() }
 func (App) Check(c *configs.Composed) error {
 	_, err := job.Decode(c)
 	return err
+}
+
+// RefuseIdle refuses what was typed and has no effect in the run. What a sweep or a study gives its jobs acts in some of them.
+func (App) RefuseIdle(c *configs.Composed, typed []string) error {
+	if _, job := os.LookupEnv(runfolder.ExpectedHash); job {
+		return nil
+	}
+	return c.RefuseIdle(c.Idle(typed))
 }
 
 // Sweep runs a multirun.

@@ -63,7 +63,7 @@ func TestBeams(t *testing.T) {
 
 	rl := filepath.Join(whole, "records.json")
 	train := folder(t)
-	args := append(small(append(beamText(t, read(t, rl)), data...)), "data.reward.mode=vqa_gt_prob", "lvlm.reward=likelihood",
+	args := small(append(beamText(t, read(t, rl)), data...), "data.reward.mode=vqa_gt_prob", "lvlm.reward=likelihood",
 		"schedule=[rce,grpo_online]", "grpo_online.epochs=1", "grpo_online.group_size=2", "hydra.run.dir="+train)
 	mustRun(t, args...)
 	type row struct {

@@ -76,7 +76,7 @@ func TestCLIPAdapters(t *testing.T) {
 			t.Parallel()
 			table, adapted := clipData(t, modality)
 			args := func(data []string, dir string, more ...string) []string {
-				return append(small(data, "hydra.run.dir="+dir, "schedule=[sft,rce,grpo]", "sft.epochs=1"), more...)
+				return with(small(data, "hydra.run.dir="+dir, "schedule=[sft,rce,grpo]", "sft.epochs=1"), more)
 			}
 			predicted := func(data []string, from string) []prediction {
 				dir := folder(t)
@@ -130,7 +130,7 @@ func TestCLIPAdaptersRefused(t *testing.T) {
 	table, adapted := clipData(t, "both")
 	onTable, withAdapters := folder(t), folder(t)
 	one := func(data []string, dir string, more ...string) []string {
-		return append(small(data, "hydra.run.dir="+dir, "schedule=[sft]", "sft.epochs=1"), more...)
+		return with(small(data, "hydra.run.dir="+dir, "schedule=[sft]", "sft.epochs=1"), more)
 	}
 	mustRun(t, one(table, onTable)...)
 	r := mustRun(t, one(adapted, withAdapters, "init.checkpoint="+onTable, "selector.clip.lora.rank=2")...)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -106,7 +107,7 @@ func beamFiles(t *testing.T, text string, rows [][]float32) []string {
 
 // small trains on a beam file: 6 optimizer steps, without preflight.
 func small(data []string, more ...string) []string {
-	args := append([]string{"selector=v3", "threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1",
-		"report.plots=false", "preflight.enabled=false"}, data...)
-	return append(args, more...)
+	args := []string{"selector=v3", "threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1",
+		"report.plots=false", "preflight.enabled=false"}
+	return with(args, slices.Concat(data, more))
 }

@@ -48,7 +48,7 @@ func healthyRuns() []healthy {
 		"seed=26 selector=v1", "seed=27 selector=v2", "seed=28 selector=v3 rce.lr=3e-4 grpo.lr=3e-4",
 		"seed=29 selector=v4_2", "seed=30 selector=v4_5 grpo.lr=5e-4", "seed=31 selector=v4_8", "seed=32 selector=v4_10",
 		"seed=33 selector=relation",
-		"seed=34 data.shapes.shots=4 data.shots=4",
+		"seed=34 data.shapes.shots=4",
 		"seed=35 logging.log_every_steps=5 checkpoint.every_steps=5 data.shapes.pool_size=16",
 	)
 	add(sampling, // GRPO on groups that the policy samples, after a warm-up
@@ -77,11 +77,11 @@ type healthy struct {
 
 // fair is an offline run of 48 steps on 192 questions.
 func fair(t *testing.T, more ...string) []string {
-	return offline(t, append([]string{"data.shapes.train_queries=192", "data.shapes.val_queries=96", "rce.epochs=2"}, more...)...)
+	return offline(t, with([]string{"data.shapes.train_queries=192", "data.shapes.val_queries=96", "rce.epochs=2"}, more)...)
 }
 
 func sampling(t *testing.T, more ...string) []string {
-	return fair(t, append([]string{"exp=okvqa_online", "rce.epochs=1", "grpo.epochs=1", "grpo_online.epochs=2"}, more...)...)
+	return fair(t, with([]string{"exp=okvqa_online", "rce.epochs=1", "grpo.epochs=1", "grpo_online.epochs=2"}, more)...)
 }
 
 func fromFiles(t *testing.T, more ...string) []string { return recorded(t, newScenes(), more...) }
@@ -98,7 +98,7 @@ func real(t *testing.T, more ...string) []string {
 
 // answers first teaches the model to answer, then has it learn from its own answers.
 func answers(t *testing.T, more ...string) []string {
-	return answering(t, append([]string{"schedule=[sft,rce,grpo]", "data.conversations.demos=96", "sft.epochs=1"}, more...)...)
+	return answering(t, with([]string{"schedule=[sft,rce,grpo]", "data.conversations.demos=96", "sft.epochs=1"}, more)...)
 }
 
 func TestHealthyRunsRaiseNoWarning(t *testing.T) {

@@ -208,8 +208,8 @@ func reproduce(t *testing.T, name, path string) {
 	}
 	last := filepath.Join(dir, "checkpoints", final+".safetensors")
 	c.weights(last, want.ParamsFinal)
-	c.selections(append(args, "task=predict", "predict.split=val", "init.checkpoint="+last,
-		"hydra.run.dir="+filepath.Join(t.TempDir(), "predict")), &want)
+	c.selections(with(args, []string{"task=predict", "predict.split=val", "init.checkpoint=" + last,
+		"hydra.run.dir=" + filepath.Join(t.TempDir(), "predict")}), &want)
 	t.Log(c.report())
 }
 

@@ -13,8 +13,8 @@ import (
 
 // recorded is a run of 12 steps on a beam file, 120 queries of 8 subjects whose pools are of their own subject.
 func recorded(t *testing.T, s scenes, more ...string) []string {
-	return append(append(s.write(t), "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=16", "selector=v3_skip", "rce.epochs=1",
-		"grpo.epochs=1", "report.plots=false", "logging.tensorboard=false"), more...)
+	return with(append(s.write(t), "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=16", "selector=v3_skip", "rce.epochs=1",
+		"grpo.epochs=1", "report.plots=false", "logging.tensorboard=false"), more)
 }
 
 // scenes are queries with recorded candidates, and the embeddings of all rows.

@@ -255,27 +255,27 @@ const (
 
 // offline is a run of 18 steps on 96 built-in queries: RCE, then GRPO on recorded groups.
 func offline(_ *testing.T, more ...string) []string {
-	return append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32", "report.plots=false",
+	return with([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32", "report.plots=false",
 		"logging.tensorboard=false",
 		"data.shapes.train_queries=96", "data.shapes.reader_questions=30", "data.shapes.val_queries=24", "data.shapes.dev_queries=0",
-		"rce.epochs=1", "grpo.epochs=2"}, more...)
+		"rce.epochs=1", "grpo.epochs=2"}, more)
 }
 
 // online is a run of 18 steps on groups that the policy samples.
 func online(t *testing.T, more ...string) []string {
-	return offline(t, append([]string{"exp=okvqa_online", "schedule=[grpo_online]", "grpo_online.epochs=3"}, more...)...)
+	return offline(t, with([]string{"exp=okvqa_online", "schedule=[grpo_online]", "grpo_online.epochs=3"}, more)...)
 }
 
 // answering is a run of 6 steps of a tiny vision-language model on its own answers. From random weights every
 // answer is cut at the length limit.
 func answering(_ *testing.T, more ...string) []string {
-	return append([]string{"exp=shapes_vl", "schedule=[rce,grpo]", "threads=1", "seed=3", "data.batch_size=16", "report.plots=false",
+	return with([]string{"exp=shapes_vl", "schedule=[rce,grpo]", "threads=1", "seed=3", "data.batch_size=16", "report.plots=false",
 		"logging.tensorboard=false",
 		"rewards.vqa.weight=0", "rewards.length.weight=1", "rce.epoch_queries=32", "grpo.epochs=1", "grpo.epoch_queries=64",
 		"vl.scratch.hidden_size=32", "vl.scratch.intermediate_size=48", "vl.scratch.num_hidden_layers=1",
 		"vl.scratch.vision={depth: 1, hidden_size: 32, intermediate_size: 48, num_heads: 2, fullatt_block_indexes: [0]}",
 		"data.shapes.train_queries=96", "data.shapes.val_queries=8", "data.shapes.dev_queries=0", "data.conversations.demos=null",
-		"doctor.all_truncated.severity=off"}, more...)
+		"doctor.all_truncated.severity=off"}, more)
 }
 
 // adapting is a run of answering that trains adapters of a pretrained model.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,9 +50,35 @@ func testMain(m *testing.M) int {
 // tiny is a run of two phases on 48 built-in queries: 12 optimizer steps, half a second. Its preflight, a fifth of that, is left to the
 // tests of findings.
 func tiny(more ...string) []string {
-	return append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
+	return with([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
 		"data.shapes.train_queries=48", "data.shapes.reader_questions=30", "data.shapes.val_queries=16", "data.shapes.dev_queries=16",
-		"rce.epochs=2", "grpo.epochs=2", "preflight.enabled=false"}, more...)
+		"rce.epochs=2", "grpo.epochs=2", "preflight.enabled=false"}, more)
+}
+
+// with returns a command line with further overrides, without what they leave no effect: keys of phases that they take out of the schedule
+// and of built-in data that they do not read, and groups that they choose again.
+func with(args, more []string) []string {
+	schedule, data, task := "", "", ""
+	chosen := map[string]bool{}
+	for _, o := range more {
+		key, value, _ := strings.Cut(o, "=")
+		switch chosen[key] = true; key {
+		case "schedule":
+			schedule = "," + strings.Trim(value, "[]") + ","
+		case "data":
+			data = value
+		case "task":
+			task = value
+		}
+	}
+	args = slices.DeleteFunc(slices.Clone(args), func(o string) bool {
+		key, _, _ := strings.Cut(o, "=")
+		section, _, _ := strings.Cut(key, ".")
+		phase := slices.Contains([]string{"sft", "rce", "grpo", "grpo_online"}, section) && section != key
+		return phase && (task == "predict" || schedule != "" && schedule != ",," && !strings.Contains(schedule, ","+section+",")) ||
+			data != "" && data != "shapes" && strings.HasPrefix(key, "data.shapes.") || (key == "selector" || key == "exp") && chosen[key]
+	})
+	return append(args, more...)
 }
 
 // trained is a finished run of tiny with preflight and plots, made once, and how long it took.

@@ -179,6 +179,9 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	if err != nil {
 		return err
 	}
+	if err := a.RefuseIdle(c, overrides); err != nil {
+		return err
+	}
 	out, err := runfolder.HydraValue(c, "run.dir")
 	if err != nil {
 		return err

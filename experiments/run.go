@@ -57,6 +57,9 @@ type run struct {
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
 func (a App) Run(ctx context.Context, c *configs.Composed) error {
+	if err := a.RefuseIdle(c, c.TaskOverrides()); err != nil {
+		return err
+	}
 	dir, err := runfolder.HydraValue(c, "run.dir")
 	if err != nil {
 		return err
@@ -95,6 +98,9 @@ func surroundings(c *configs.Composed, dir string) (string, error) {
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return dir, err
+	}
+	if dry, _ := c.Value("dry_run").(bool); dry && runfolder.FirstMissing(dir) != "" { // nothing is made; relative paths lead nowhere
+		return dir, nil
 	}
 	if err := atomicfile.MkdirAll(dir); err != nil {
 		return dir, &runfolder.Error{Dir: dir, Err: err}
@@ -167,6 +173,9 @@ func (r *run) refused(err error) bool {
 
 // rehearse makes a dry run in a folder of its own, so that dir stays as it is.
 func rehearse(ctx context.Context, r *run, dir string) error {
+	if err := runfolder.Usable(dir); err != nil {
+		return err
+	}
 	tmp, remove, err := interrupt.Folder("", "fulcrum-dry-run-")
 	if err != nil {
 		return err
@@ -210,8 +219,13 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		return err
 	}
 	defer r.Log.Close()
-	for _, text := range r.composed.Idle() {
+	for _, text := range r.composed.HydraIdle() {
 		r.Log.Warnf("%s", text)
+	}
+	if _, job := os.LookupEnv(runfolder.ExpectedHash); !job {
+		for _, text := range r.composed.IdleGroups(r.Overrides) {
+			r.Log.Warnf("%s has no effect: %s", text, r.composed.Belongs(text))
+		}
 	}
 	for _, phase := range cfg.Schedule {
 		if slices.Contains(r.Overrides, "~"+phase) {

@@ -203,12 +203,12 @@ func TestTextModelLimits(t *testing.T) {
 
 // tinySummaries is a run of three phases of a very small model from random weights.
 func tinySummaries(model string, more ...string) []string {
-	return append([]string{"exp=summaries_tiny", "threads=1", "seed=3", "schedule=[sft,rce,grpo]", "data.batch_size=8",
+	return with([]string{"exp=summaries_tiny", "threads=1", "seed=3", "schedule=[sft,rce,grpo]", "data.batch_size=8",
 		"data.summaries.train=24", "data.summaries.val=8", "data.summaries.test=8",
 		"seq2seq.scratch.model=" + model, "seq2seq.scratch.d_model=16", "seq2seq.scratch.d_ff=24", "seq2seq.scratch.num_heads=2",
 		"seq2seq.scratch.vocab_size=300", "seq2seq.generation.max_new_tokens=8",
 		"sft.epochs=2", "rce.epochs=1", "rce.rollout=online", "rce.average=token", "grpo.epochs=2", "grpo.num_iterations=2", "grpo.group_size=3",
-		"rewards.length.weight=0.5", "report.plots=false"}, more...)
+		"rewards.length.weight=0.5", "report.plots=false"}, more)
 }
 
 // Killed anywhere and resumed, a run of the encoder-decoder ends with the same bytes.

@@ -25,9 +25,9 @@ func talks(t *testing.T, n int, without func(i int) bool) string {
 
 // imitate is an epoch of sft of a very small encoder-decoder from random weights.
 func imitate(data string, more ...string) []string {
-	return append([]string{"policy=seq2seq", "data=conversations", "data.conversations.train=" + data, "schedule=[sft]",
+	return with([]string{"policy=seq2seq", "data=conversations", "data.conversations.train=" + data, "schedule=[sft]",
 		"sft.epochs=1", "sft.lr=1e-3", "threads=1",
-		"seq2seq.scratch.d_model=16", "seq2seq.tune_all=true", "seq2seq.lora.enabled=false", "report.plots=false"}, more...)
+		"seq2seq.scratch.d_model=16", "seq2seq.tune_all=true", "seq2seq.lora.enabled=false", "report.plots=false"}, more)
 }
 
 // Records that a phase cannot use are counted with reason and line wherever a run reports, and refused above a share.

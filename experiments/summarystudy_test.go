@@ -100,7 +100,7 @@ func TestSummaryStudyStartsFromMergedModels(t *testing.T) {
 func TestModelOfAnotherPolicy(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	mustRun(t, append(tiny(), "schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.run.dir="+dir)...)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.run.dir="+dir)...)
 	r := run(t, "exp=summaries_tiny", "seq2seq.path="+dir, "hydra.run.dir="+folder(t))
 	if last := lastLine(r.stderr); r.code == 0 || !strings.Contains(last, "seq2seq.path="+dir) ||
 		!strings.Contains(last, "a checkpoint of policy pointer") {

@@ -11,7 +11,7 @@ import (
 func TestShotsOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	brief := func(more ...string) []string {
-		return append(tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false", "logging.tensorboard=false"), more...)
+		return with(tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false", "logging.tensorboard=false"), more)
 	}
 	three := folder(t)
 	mustRun(t, brief("selector.shot_num=3", "hydra.run.dir="+three)...)

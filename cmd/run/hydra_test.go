@@ -51,6 +51,9 @@ func (a fakeApp) Jobs(req configs.Request) (string, error) {
 	return configs.JobsYAML(jobs), err
 }
 func (a fakeApp) Check(*configs.Composed) error { return nil }
+
+func (a fakeApp) RefuseIdle(*configs.Composed, []string) error { return nil }
+
 func (a fakeApp) Resume(_ context.Context, dir string) error {
 	return a.note("resume " + dir)
 }

@@ -19,6 +19,8 @@ import (
 // app is what runs a composed config: experiments.App, or a test's.
 type app interface {
 	sweep.Runs
+	// RefuseIdle refuses overrides, as typed, that have no effect in a run.
+	RefuseIdle(c *configs.Composed, typed []string) error
 	// Run does one job.
 	Run(ctx context.Context, c *configs.Composed) error
 	// Resume goes on with the run of a folder.
@@ -161,7 +163,12 @@ func (s *session) print(inv *invocation) error {
 	case inv.help:
 		text, err = c.Help(flagsHelp(), inv.resolve)
 	case inv.cfg != "":
-		text, err = c.YAML(inv.cfg, inv.resolve, inv.pkg)
+		if !req.Multirun {
+			err = s.app.RefuseIdle(c, c.TaskOverrides())
+		}
+		if err == nil {
+			text, err = c.YAML(inv.cfg, inv.resolve, inv.pkg)
+		}
 	default:
 		text, err = c.Info(inv.info)
 	}

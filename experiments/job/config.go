@@ -174,28 +174,6 @@ func (c *Config) Kinds() map[string]any {
 // Trains reports whether the run makes training steps.
 func (c *Config) Trains() bool { return c.Task == "train" && !c.DryRun }
 
-// Uses says whether a task looks at a section: what others hold is not checked against each other.
-func (c *Config) Uses(section string) bool {
-	text, model := c.Task == "generate" || c.Task == "score", !slices.Contains([]string{"evaluate", "embed", "beams", "infer", "icl"}, c.Task)
-	switch section {
-	case "evaluate", "generate", "score", "embed", "infer", "icl":
-		return c.Task == section
-	case "beams":
-		return c.Task == section || c.Task == "icl"
-	case "encoder":
-		return c.Task == "embed"
-	case "lvlm":
-		return model || c.Task != "evaluate" && c.Task != "embed"
-	case "report", "logging":
-		return true
-	case "selector", "vl", "seq2seq":
-		return model && section == SectionOf(c.Policy)
-	case "rewards":
-		return c.Task == "train" && c.Text() != nil
-	}
-	return model && (!text || section == "init")
-}
-
 // SectionOf returns the section with the options of a policy.
 func SectionOf(policy string) string {
 	return map[string]string{"pointer": "selector", vl.Kind: "vl", seq2seq.Kind: "seq2seq"}[policy]
@@ -216,14 +194,6 @@ func (c *Config) Text() *TextOptions {
 		return &TextOptions{Path: c.Seq2Seq.Path, Adapter: c.Seq2Seq.Adapter, Generation: c.Seq2Seq.Generation}
 	}
 	return nil
-}
-
-// Scheduled says whether a section's keys have an effect in this run: a short name stands for them first.
-func (c *Config) Scheduled(section string) bool {
-	if _, err := c.Phases().Get(section); err == nil {
-		return slices.Contains(c.Schedule, section)
-	}
-	return c.Uses(section)
 }
 
 // devices are the words that device takes.

@@ -40,6 +40,7 @@ type plan struct {
 	dir, cwd string // absolute
 
 	folders map[string]int // jobs by their folder
+	idle    []string       // overrides as typed that no job composed so far reads
 }
 
 // newPlan composes the primary configuration of a sweep and reads what its hydra node says.
@@ -72,7 +73,8 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{runs: runs, req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{}}
+	p := &plan{runs: runs, req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{},
+		idle: req.Overrides}
 	if p.hydra, err = master.Hydra(); err != nil {
 		return nil, err
 	}
@@ -276,6 +278,7 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 		err := p.runs.Check(c)
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
 	}
+	p.idle = c.Idle(p.idle)
 	h, err := c.Hydra()
 	if err != nil {
 		return out, err

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
@@ -25,6 +26,9 @@ func (p *plan) rehearses() bool {
 // rehearse makes the dry run of each job, one after another in processes of their own on this machine, and writes nothing. Of a search,
 // whose jobs nobody knows yet, it takes the corners of the space. A job that starts from what another one trains cannot be tried.
 func (p *plan) rehearse(ctx context.Context, jobs []planned) error {
+	if err := runfolder.Usable(p.dir); err != nil {
+		return err
+	}
 	if p.search != nil {
 		for i, point := range corners(p.dims) {
 			if one, err := p.compose(i, p.overrides(point), strconv.Itoa(i)); err == nil { // checkSpace has named the others
@@ -48,7 +52,7 @@ func (p *plan) rehearse(ctx context.Context, jobs []planned) error {
 		}
 		cmd := exec.CommandContext(ctx, self, j.start.Args...)
 		cmd.Args[0] = program.Called()
-		cmd.Env = slices.Concat(os.Environ(), j.start.Env)
+		cmd.Env = slices.Concat(os.Environ(), expecting(j.start, j.row.Fingerprint).Env)
 		cmd.Stdout, cmd.Stderr = stdout.Writer(), os.Stderr
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 		err := cmd.Run()

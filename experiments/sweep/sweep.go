@@ -51,6 +51,9 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 	if err != nil {
 		return err
 	}
+	if err := p.master.RefuseIdle(p.idle); err != nil {
+		return err
+	}
 	warnRepeated(jobs)
 	if p.rehearses() {
 		return p.rehearse(ctx, jobs)

@@ -1,4 +1,4 @@
-package job
+package tasks
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/pointer"
 )
@@ -16,7 +17,7 @@ import (
 // Every preset of the selector composes with exp=okvqa_online, says its own name and can be built; each is a selector of
 // its own but for v4_1, which is v3.
 func TestSelectorPresets(t *testing.T) {
-	schema, err := configs.SchemaOf(DefaultConfig(), nil)
+	schema, err := Schema()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func TestSelectorPresets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := DefaultConfig()
+		c := job.DefaultConfig()
 		if err := cfg.Decode(c); err != nil {
 			t.Fatal(err)
 		}

@@ -110,6 +110,7 @@ func toyConfig(overrides ...string) (*job.Config, *configs.Schema, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	schema.OwnedBy(newOwners())
 	overrides = append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
 		"data.shapes.train_queries=48",
 		"data.shapes.reader_questions=30", "data.shapes.val_queries=16", "data.shapes.dev_queries=16", "schedule=[toy]"}, overrides...)

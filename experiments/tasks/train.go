@@ -114,7 +114,7 @@ func logPeak(j *job.Job) {
 
 // openWorkload reads the data and opens the policy that the configuration names.
 func openWorkload(ctx context.Context, j *job.Job) (workload.Workload, error) {
-	open, err := workload.Policies().Get(j.Config.Policy)
+	policy, err := workload.Policies().Get(j.Config.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func openWorkload(ctx context.Context, j *job.Job) (workload.Workload, error) {
 		}
 	}
 	announce(j)
-	return open(ctx, j)
+	return policy.New(ctx, j)
 }
 
 // planned returns the phases to train, and says what of the data they use.

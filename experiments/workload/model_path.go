@@ -39,17 +39,6 @@ func warnOfIdle(j *job.Job) {
 	}
 }
 
-// warnOfUnread names overrides of sections that the policy does not read.
-func warnOfUnread(j *job.Job) {
-	for _, o := range j.Overrides {
-		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
-		section, _, _ := strings.Cut(key, ".")
-		if slices.Contains([]string{"selector", "vl", "seq2seq", "rewards"}, section) && !j.Config.Uses(section) {
-			j.Log.Warnf("%s has no effect: policy=%s does not read %s", o, j.Config.Policy, section)
-		}
-	}
-}
-
 // CheckDownloaded refuses a model's path where there is nothing, with the command that downloads what has a name of the Hub.
 func CheckDownloaded(key, path string) error {
 	if _, err := os.Stat(path); err == nil {

@@ -25,7 +25,6 @@ func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnOfUnread(j)
 	if !j.Config.Seq2Seq.Trains() {
 		return nil, usage.Errorf("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
 	}

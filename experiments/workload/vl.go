@@ -26,7 +26,6 @@ func newVLWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	warnOfUnread(j)
 	if !j.Config.VL.Trains() {
 		return nil, usage.Errorf("vl: nothing would be trained: vl.lora.enabled=true, or tune_mm_llm, tune_mm_vision or tune_mm_mlp")
 	}

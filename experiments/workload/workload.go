@@ -32,9 +32,6 @@ type Workload interface {
 	Summary() record.DataSummary
 }
 
-// workloadMaker reads the data and builds the policy that a configuration describes.
-type workloadMaker func(ctx context.Context, j *job.Job) (Workload, error)
-
 // phasesData is what validation needs of the configuration, whatever the policy. average is that of the
 // phase whose loss val_loss compares with.
 func phasesData(c *job.Config, average string) phases.Data {
@@ -60,12 +57,20 @@ func recordBaseline(j *job.Job, split, name string, ids []int64, sel beamdata.Se
 	return j.RecordEvaluation(means, all...)
 }
 
+// Policy is a value of policy.
+type Policy struct {
+	// New reads the data and builds the policy that a configuration describes.
+	New func(ctx context.Context, j *job.Job) (Workload, error)
+	// Trains names the sections that training reads, beside the policy's own.
+	Trains []string
+}
+
 // Policies returns what policy may name.
-func Policies() *registry.Table[workloadMaker] {
-	t := registry.New[workloadMaker]("policy")
-	t.Add("pointer", newPointerWorkload)
-	t.Add("qwen2_5_vl", newVLWorkload)
-	t.Add("seq2seq", newSeq2SeqWorkload)
+func Policies() *registry.Table[Policy] {
+	t := registry.New[Policy]("policy")
+	t.Add("pointer", Policy{newPointerWorkload, []string{"lvlm"}})
+	t.Add("qwen2_5_vl", Policy{newVLWorkload, []string{"rewards"}})
+	t.Add("seq2seq", Policy{newSeq2SeqWorkload, []string{"rewards"}})
 	return t
 }
 

@@ -1,0 +1,179 @@
+package tasks
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"fulcrum/beamdata"
+	"fulcrum/configs"
+	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
+	"fulcrum/internal/registry"
+)
+
+// owners says which sections and keys act, by what the tables of tasks, policies and data read (configs.Owners).
+type owners struct {
+	tasks    *registry.Table[Task]
+	policies *registry.Table[workload.Policy]
+	data     []beamdata.Dataset
+	taken    map[string]bool // sections that a table names: any other is a phase
+}
+
+// always are the sections that every task reads.
+var always = []string{"report", "logging", "on_end"}
+
+func newOwners() *owners {
+	o := &owners{tasks: Tasks(), policies: workload.Policies(), data: beamdata.Datasets(), taken: map[string]bool{}}
+	take := func(keys []string) {
+		for _, key := range keys {
+			if !strings.Contains(key, ".") {
+				o.taken[key] = true
+			}
+		}
+	}
+	take(always)
+	for _, name := range o.tasks.Names() {
+		t, _ := o.tasks.Get(name)
+		take(t.Sections)
+		take(t.Reads)
+	}
+	for _, name := range o.policies.Names() {
+		p, _ := o.policies.Get(name)
+		take(p.Trains)
+		o.taken[job.SectionOf(name)] = true
+	}
+	return o
+}
+
+// chosen is what decides which keys act.
+type chosen struct {
+	task, policy, data string
+	schedule           []string
+}
+
+func choiceOf(value func(key string) any) (c chosen) {
+	c.task, _ = value("task").(string)
+	c.policy, _ = value("policy").(string)
+	c.data, _ = value("data.name").(string)
+	names, _ := value("schedule").([]any)
+	for _, name := range names {
+		text, _ := name.(string)
+		c.schedule = append(c.schedule, text)
+	}
+	return c
+}
+
+// Acts implements configs.Owners.
+func (o *owners) Acts(value func(key string) any, key string) bool {
+	c := choiceOf(value)
+	t, err := o.tasks.Get(c.task)
+	if err != nil { // said elsewhere
+		return true
+	}
+	if o.acts(c, key) {
+		return true
+	}
+	section, _, _ := strings.Cut(key, ".")
+	for _, stage := range t.Stages { // with any policy, and phases by what they are asked for
+		c.task, c.schedule = stage, []string{section}
+		for _, c.policy = range o.policies.Names() {
+			if o.acts(c, key) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// acts reports whether a key has an effect in a task, its stages apart.
+func (o *owners) acts(c chosen, key string) bool {
+	t, err := o.tasks.Get(c.task)
+	if err != nil {
+		return true
+	}
+	section, _, _ := strings.Cut(key, ".")
+	if reads(always, key) || reads(t.Sections, key) || reads(t.Reads, key) {
+		return section != "data" || !reads(t.Sections, "data") || o.ofData(c.data, key)
+	}
+	if t.Policy && section == job.SectionOf(c.policy) {
+		return true
+	}
+	p, err := o.policies.Get(c.policy)
+	scheduled := len(c.schedule) == 0 || slices.Contains(c.schedule, section) // an empty schedule is a fault of its own
+	return t.Trains && (err != nil || reads(p.Trains, key) || !o.taken[section] && scheduled)
+}
+
+// Checked implements configs.Owners.
+func (o *owners) Checked(value func(key string) any, section string) bool {
+	c := choiceOf(value)
+	t, err := o.tasks.Get(c.task)
+	if err != nil || slices.Contains(always, section) || slices.Contains(t.Sections, section) {
+		return true
+	}
+	p, _ := o.policies.Get(c.policy)
+	return t.Policy && section == job.SectionOf(c.policy) || t.Trains && (!o.taken[section] || slices.Contains(p.Trains, section))
+}
+
+// reads reports whether one of some keys is a key, holds it or lies below it.
+func reads(keys []string, key string) bool {
+	return slices.ContainsFunc(keys, func(k string) bool { return configs.Covers(k, key) || configs.Covers(key, k) })
+}
+
+// ofData reports whether the kind of data of a name reads a key. What no kind claims, all read.
+func (o *owners) ofData(name, key string) bool {
+	key = strings.TrimPrefix(strings.TrimPrefix(key, "data"), ".")
+	claimed := false
+	for _, d := range o.data {
+		if key == "" || reads(d.Reads, key) {
+			if claimed = true; d.Name == name || key == "" {
+				return true
+			}
+		}
+	}
+	return !claimed
+}
+
+// Choices implements configs.Owners: the choices of one kind that suffice, else those of two that do together.
+func (o *owners) Choices(value func(key string) any, key string) []string {
+	is := choiceOf(value)
+	section, _, _ := strings.Cut(key, ".")
+	type move struct {
+		text string
+		made func(c chosen) chosen
+	}
+	var data, policies, tasks []move
+	for _, d := range o.data {
+		data = append(data, move{"data=" + d.Name, func(c chosen) chosen { c.data = d.Name; return c }})
+	}
+	for _, name := range o.policies.Names() {
+		policies = append(policies, move{"policy=" + name, func(c chosen) chosen { c.policy = name; return c }})
+	}
+	for _, name := range o.tasks.Names() {
+		tasks = append(tasks, move{"task=" + name, func(c chosen) chosen { c.task = name; return c }})
+	}
+	schedule := append(slices.Clone(is.schedule), section)
+	phase := move{"schedule=[" + strings.Join(schedule, ",") + "]", func(c chosen) chosen { c.schedule = schedule; return c }}
+	if o.taken[section] {
+		phase.text, phase.made = "", func(c chosen) chosen { return c }
+	}
+	found := map[string]bool{}
+	for _, moves := range [][]move{data, append(policies, tasks...), {phase}} {
+		for _, m := range moves {
+			if o.acts(m.made(is), key) {
+				found[m.text] = true
+			}
+		}
+		if len(found) > 0 {
+			return slices.Sorted(maps.Keys(found))
+		}
+	}
+	for _, first := range append(append(policies, phase), data...) {
+		for _, m := range tasks {
+			if o.acts(m.made(first.made(is)), key) {
+				found[strings.TrimSpace(first.text+" "+m.text)] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}

@@ -1,0 +1,147 @@
+package tasks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fulcrum/beamdata"
+	"fulcrum/configs"
+	"fulcrum/experiments/workload"
+)
+
+func composed(t *testing.T, overrides ...string) *configs.Composed {
+	t.Helper()
+	schema, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: overrides, Now: time.Now(),
+		AppName: "run"})
+	if err != nil {
+		t.Fatalf("%v: %v", overrides, err)
+	}
+	return c
+}
+
+// A key that acts nowhere in a run is refused with the choice that would give it an effect. What acts, or is linked to by something that
+// acts, is not.
+func TestKeysWithoutEffect(t *testing.T) {
+	const vl = "policy=qwen2_5_vl grpo=tokens grpo/kl=k3 vl.path=/model "
+	for _, tc := range []struct{ typed, want string }{
+		{"rewards.external.url=http://a:1", "rewards.external.url belongs to policy=qwen2_5_vl or policy=seq2seq"},
+		{"vl.path=/model", "vl.path belongs to policy=qwen2_5_vl"},
+		{vl + "selector.num_heads=2", "selector.num_heads belongs to policy=pointer"},
+		{vl + "selector=v2", "selector=v2 has no effect: selector belongs to policy=pointer"},
+		{vl + "rewards.vqa.weight=1 doctor.enabled=true", ""},
+		{vl + "task=generate generate.in=/in rewards.vqa.weight=1", "rewards.vqa.weight belongs to task=train"},
+		{vl + "lvlm.path=/model", "lvlm.path belongs to policy=pointer, task=beams, task=icl or task=infer"},
+		{"generate.in=/in", "generate.in belongs to task=generate"},
+		{"predict.beam_size=3", "predict.beam_size belongs to task=predict"},
+		{"seq2seq.path=/model task=evaluate evaluate.results=/r evaluate.annotations=/a",
+			"seq2seq.path belongs to policy=seq2seq task=generate, policy=seq2seq task=predict, policy=seq2seq task=score or " +
+				"policy=seq2seq task=train"},
+		{"sft.lr=1e-3", "sft.lr belongs to schedule=[rce,grpo,sft]"},
+		{"sft.lr=1e-3 schedule=[sft]", ""},
+		{"schedule=[rce] grpo/kl=k3", "grpo/kl=k3 has no effect: grpo.kl belongs to schedule=[rce,grpo]"},
+		{"+mine.kind=grpo", "mine.kind belongs to schedule=[rce,grpo,mine]"},
+		{"+mine={kind: grpo, lr: 1e-3} schedule=[mine]", ""},
+		{"schedule=[grpo] rce.temperature.end=1", ""}, // the validation loss weighs with it
+		{"schedule=[grpo] rce.lr=1e-3", "rce.lr belongs to schedule=[grpo,rce]"},
+		{"schedule=[grpo] rce={lr: 1e-3}", ""}, // a part of the section acts
+		{"data=okvqa data.root=/okvqa data.shapes.seed=1", "data.shapes.seed belongs to data=shapes"},
+		{"data.val_ratio=.2", "data.val_ratio belongs to data=okvqa"},
+		{"data.batch_size=3 data.shapes.seed=2 data.max_samples=9 init.strict=false report.plots=false logging.progress=false threads=2 " +
+			"on_end.command=ls hydra.run.dir=/x exp=okvqa_v3 lr_schedule=constant ~lr_schedule", ""},
+		{"checkpoint.best.metric=${rewards.external.url} rewards.external.url=val_loss", ""},
+		{"checkpoint.best.metric=${vl.path} rewards.external.url=val_loss vl.path=${rewards.external.url}", ""},
+		{"hydra.job.name=${generate.out} generate.out=a", ""},
+		{"task=icl data=icl_shapes icl.model=icl_shapes_model rce.epochs=2 vl.max_pixels=99 beams.shots=2 encoder.path=/m " +
+			"embed.modality=image selector=v2 data.embeddings=/e", ""},
+		{"task=icl data=icl_shapes icl.model=icl_shapes_model generate.temperature=1", "generate.temperature belongs to task=generate"},
+		{"task=embed data=vqa data.root=/vqa encoder.path=/m data.split_seed=1", "data.split_seed belongs to task=icl, task=predict or task=train"},
+	} {
+		var typed []string
+		for word := range strings.FieldsSeq(strings.ReplaceAll(tc.typed, ": ", ":\x00")) {
+			if n := len(typed); n > 0 && strings.Count(typed[n-1], "{") > strings.Count(typed[n-1], "}") &&
+				!strings.HasSuffix(typed[n-1], "}") && strings.Contains(typed[n-1], "={") {
+				typed[n-1] += " " + word
+				continue
+			}
+			typed = append(typed, word)
+		}
+		for i := range typed {
+			typed[i] = strings.ReplaceAll(typed[i], "\x00", " ")
+		}
+		c := composed(t, typed...)
+		got := ""
+		if err := c.RefuseIdle(c.Idle(c.TaskOverrides())); err != nil {
+			var lines []string
+			for line := range strings.Lines(err.Error()) {
+				_, msg, _ := strings.Cut(strings.TrimSpace(line), ": no effect in this run: ")
+				lines = append(lines, msg)
+			}
+			got = strings.Join(lines, "; ")
+		}
+		for _, text := range c.IdleGroups(c.TaskOverrides()) {
+			if strings.Contains(tc.want, " has no effect: ") {
+				got += text + " has no effect: " + c.Belongs(text)
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s\n got %s\nwant %s", tc.typed, got, tc.want)
+		}
+	}
+}
+
+// The tables name keys that there are, and with what they say each section acts in some run.
+func TestOwnersNameKeys(t *testing.T) {
+	schema, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, sections := schema.Keys(), map[string]bool{}
+	for _, key := range keys {
+		if section, _, inside := strings.Cut(key, "."); inside {
+			sections[section] = true
+		}
+	}
+	known := func(where, key string) {
+		if !slices.ContainsFunc(keys, func(k string) bool { return configs.Covers(key, k) }) {
+			t.Errorf("%s reads %s, which is no key", where, key)
+		}
+	}
+	o := newOwners()
+	for _, name := range o.tasks.Names() {
+		task, _ := o.tasks.Get(name)
+		for _, key := range slices.Concat(task.Sections, task.Reads, always) {
+			known("task="+name, key)
+		}
+		for _, stage := range task.Stages {
+			if _, err := o.tasks.Get(stage); err != nil {
+				t.Errorf("task=%s: %v", name, err)
+			}
+		}
+	}
+	for _, name := range workload.Policies().Names() {
+		p, _ := o.policies.Get(name)
+		for _, key := range p.Trains {
+			known("policy="+name, key)
+		}
+	}
+	for _, d := range beamdata.Datasets() {
+		for _, key := range d.Reads {
+			known("data="+d.Name, "data."+key)
+		}
+	}
+	nothing := func(string) any { return nil }
+	for section := range sections {
+		if len(o.Choices(nothing, section)) == 0 && !slices.Contains(always, section) {
+			t.Errorf("nothing makes the section %s act", section)
+		}
+	}
+	if len(sections) < 28 {
+		t.Errorf("only %d sections", len(sections))
+	}
+}

@@ -29,8 +29,10 @@ type Job struct {
 	Judge     func(epochs int) (JudgeFunc, error)
 	// Compose composes a stage; nil: the run was resumed.
 	Compose func(overrides []string) (*configs.Composed, error)
-	Begun   bool   // the first row, or answer, may be written from now on
-	Fresh   string // what of the policy starts fresh although there is a checkpoint; "" = nothing
+	Begun   bool // the first row, or answer, may be written from now on
+	// Ranges are the least and the greatest score that a metric's formula can give, where the configuration decides it.
+	Ranges map[string][2]float64
+	Fresh  string // what of the policy starts fresh although there is a checkpoint; "" = nothing
 	Outcome
 	Holder   *interrupt.Holder                 // heeds the context from when the task ends by itself; nil: of no process
 	closers  []io.Closer                       // at the end of the task

@@ -40,9 +40,18 @@ func (j *Job) RecordEvaluation(means map[string]any, of ...record.Evaluation) er
 		return err
 	}
 	for _, e := range of {
+		e.Range = j.rangeOf(e.Metric)
 		if err := j.Log.Scores(e); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// rangeOf returns Evaluation.Range of a metric.
+func (j *Job) rangeOf(metric string) *[2]float64 {
+	if r, ok := j.Ranges[metric]; ok {
+		return &r
 	}
 	return nil
 }
@@ -61,7 +70,7 @@ func (r Recorder) Mark() (rows, evals, completions int, err error) {
 func (r Recorder) Scores(s phases.Scores) error {
 	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric,
 		Shots:    s.Shots,
-		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom})
+		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom, Range: r.rangeOf(s.Metric)})
 }
 
 // Completions implements phases.Recorder.

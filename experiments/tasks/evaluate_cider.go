@@ -89,7 +89,8 @@ func evaluateCaptions(j *job.Job) error {
 		scores[i], scored[i] = e.ByImage[r.ImageID], r.ImageID
 	}
 	e.Images = len(results)
-	e.CIDEr, e.Interval = stats.MeanInterval(scores, stats.DefaultOptions().Level)
+	least, greatest := record.ScoreRange("cider")
+	e.CIDEr, e.Interval = stats.MeanInterval(scores, stats.DefaultOptions().Level, least, greatest)
 	if err := e.write(j); err != nil {
 		return err
 	}

@@ -237,7 +237,7 @@ func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scor
 // measure fills in the means.
 func (e *rougeEvaluation) measure(lines []rougeLine) {
 	mean := func(of func(rougeLine) float64) rougeCI {
-		m, interval := stats.MeanInterval(list.Map(lines, of), stats.DefaultOptions().Level)
+		m, interval := stats.MeanInterval(list.Map(lines, of), stats.DefaultOptions().Level, 0, 1)
 		return rougeCI{m, interval}
 	}
 	for _, name := range text.RougeNames() {

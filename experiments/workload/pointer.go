@@ -55,6 +55,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	if data.ask, err = asksModel(ctx, j, bundle); err != nil {
 		return nil, err
 	}
+	j.Ranges = pointerRanges(c, bundle)
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		if data.seen = data.trained(*n); data.seen == nil {
 			return nil, usage.Errorf("data.eval.train_queries=%d: the training queries of data.name=%s have no reader to score "+
@@ -76,6 +77,20 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	policy.SetShots(ShotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects
 	data.Serve(policy)
 	return &Pointer{data, j, policy}, nil
+}
+
+// pointerRanges returns job.Job.Ranges. A reader gives the mean of expected accuracies, a model's reward is a probability or an accuracy,
+// and rewards of RL files follow from the numbers that they record.
+func pointerRanges(c *job.Config, bundle *beamdata.Bundle) map[string][2]float64 {
+	out := map[string][2]float64{"reward": {0, 1}}
+	if score := c.LVLM.Reward; score != nil && *score == "cider" {
+		least, greatest := record.ScoreRange("cider")
+		out["reward"] = [2]float64{least, greatest}
+	}
+	if least, greatest, ok := c.Data.Reward.Range(); ok && bundle.Format == "rl" {
+		out["recorded_reward"] = [2]float64{least, greatest}
+	}
+	return out
 }
 
 // WithHeads returns phases.Env.WithHeads of a policy; nil where it has no attention heads to choose.

@@ -288,7 +288,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		header = append(header, ">gain over "+y.Short)
 	}
 	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
-	if note := stats.RoughNote(rows); note != "" {
+	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)
 	}
 	if t.warning != "" {

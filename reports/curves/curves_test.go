@@ -122,7 +122,7 @@ func TestOver(t *testing.T) {
 	if c := over.Series["only"]; !math.IsNaN(c.Mean[0]) {
 		t.Errorf("a metric of one run has a mean: %v", c.Mean)
 	}
-	if low, high := MeanBand([]float64{3}); !math.IsNaN(low) || !math.IsNaN(high) {
+	if low, high := MeanBand("val_reward", []float64{3}); !math.IsNaN(low) || !math.IsNaN(high) {
 		t.Errorf("one seed has an interval, %g to %g", low, high)
 	}
 	runs[1].Width = 2

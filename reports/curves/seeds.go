@@ -20,9 +20,11 @@ type Shown struct {
 	Epochs  *Drawn   `json:"epochs,omitempty"`
 }
 
-// MeanBand is the 95 % interval of the mean over seeds, by Student's t; NaN for one seed, which says nothing of others.
-func MeanBand(values []float64) (low, high float64) {
-	if _, interval := stats.MeanInterval(values, 0.95); interval != nil {
+// MeanBand is the 95 % interval of a metric's mean over seeds, by Student's t, within what the metric can be; NaN for one seed, which says
+// nothing of others.
+func MeanBand(metric string, values []float64) (low, high float64) {
+	least, greatest := record.ScoreRange(metric)
+	if _, interval := stats.MeanInterval(values, 0.95, least, greatest); interval != nil {
 		return interval.Low, interval.High
 	}
 	return math.NaN(), math.NaN()
@@ -30,7 +32,7 @@ func MeanBand(values []float64) (low, high float64) {
 
 // Over is the mean over runs, with a band around it, of every metric and at every step that all of them have with a finite
 // number. Where a point of one run stands for more rows than a point of another, they have no step in common.
-func Over(runs []*Drawn, band func(values []float64) (low, high float64)) *Drawn {
+func Over(runs []*Drawn, band func(metric string, values []float64) (low, high float64)) *Drawn {
 	out := &Drawn{Width: runs[0].Width, Series: map[string]*DrawnColumn{}}
 	at := make([]map[int64]int, len(runs)) // of each run: step → point
 	timed := true
@@ -70,7 +72,7 @@ func Over(runs []*Drawn, band func(values []float64) (low, high float64)) *Drawn
 				}
 				if !slices.ContainsFunc(values, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
 					mean = stat.Mean(values)
-					low, high = band(values)
+					low, high = band(name, values)
 				}
 			}
 			c := out.Series[name]

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/stat"
@@ -31,6 +32,42 @@ type Evaluation struct {
 	// ChosenFrom is how many checkpoints competed, where the policy was chosen from them by these very scores; 0: it
 	// was not.
 	ChosenFrom int `json:"chosen_from,omitempty"`
+	// Range is the least and the greatest score that the metric's formula can give; nil: as ScoreRange knows it.
+	Range *[2]float64 `json:"range,omitempty"`
+}
+
+// ScoreRange returns what the scores of a metric lie between whatever the configuration, as it is called in evaluations or with val_ before;
+// infinite ends where nothing is known.
+func ScoreRange(metric string) (least, greatest float64) {
+	switch metric = strings.TrimPrefix(metric, "val_"); {
+	case metric == "cider": // CIDEr-D is ten times a cosine
+		return 0, 10
+	case strings.HasSuffix(metric, "accuracy"), strings.HasPrefix(metric, "rouge"):
+		return 0, 1
+	}
+	return math.Inf(-1), math.Inf(1)
+}
+
+// Bounds returns what the scores lie between; infinite ends where nothing is known, or where a score lies beyond: accuracies in percent.
+func (e Evaluation) Bounds() (least, greatest float64) {
+	least, greatest = ScoreRange(e.Metric)
+	if e.Range != nil {
+		least, greatest = e.Range[0], e.Range[1]
+	}
+	if slices.ContainsFunc(e.Scores, func(x float64) bool { return x < least || x > greatest }) {
+		return math.Inf(-1), math.Inf(1)
+	}
+	return least, greatest
+}
+
+// Most returns what the scores of two evaluations can differ by at most; 0 where that is not known.
+func Most(a, b Evaluation) float64 {
+	least, greatest := a.Bounds()
+	lower, upper := b.Bounds()
+	if most := max(greatest, upper) - min(least, lower); !math.IsInf(most, 1) {
+		return most
+	}
+	return 0
 }
 
 // Mean returns the mean score.

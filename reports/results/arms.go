@@ -24,6 +24,12 @@ type Arm struct {
 	Clusters []int64     // [n] as Evaluation.Clusters; nil: each question stands alone
 	// ChosenFrom is the most checkpoints that a seed's policy was chosen from by these scores; 0: none was.
 	ChosenFrom int
+	Range      *[2]float64 // as Evaluation.Range
+}
+
+// evaluation is the arm's scores averaged over seeds.
+func (a Arm) evaluation() record.Evaluation {
+	return record.Evaluation{Metric: a.Metric, Range: a.Range, Scores: a.QueryScores()}
 }
 
 // ArmOf collects the scores of runs that differ in nothing but their seed: on a split, by a metric, of
@@ -53,7 +59,7 @@ func ArmOf(runs []*record.Run, split, metric, policy string) (Arm, error) {
 	}
 	slices.SortStableFunc(found, func(a, b seeded) int { return cmp.Compare(a.seed, b.seed) })
 	first := found[0]
-	arm.QueryIDs = first.eval.QueryIDs
+	arm.QueryIDs, arm.Range = first.eval.QueryIDs, first.eval.Range
 	for _, f := range found {
 		if arm.Clusters == nil {
 			arm.Clusters = clustersOf(first.eval, f.eval)
@@ -114,6 +120,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 	if a.Clusters == nil {
 		a.Clusters = b.Clusters
 	}
+	opt.Most = record.Most(a.evaluation(), b.evaluation())
 	paired, sums, err := stats.DifferenceOf(overSeeds(a.Scores), overSeeds(b.Scores), a.Clusters, opt)
 	if err != nil {
 		return none, err
@@ -262,5 +269,7 @@ func (a Arm) Interval() *stats.Interval {
 		nothing.Scores[s] = make([]float64, len(a.QueryIDs))
 	}
 	mean, half := stat.Mean(a.QueryScores()), armErrorOf(a, nothing, true).halfWidth(0.05)
-	return &stats.Interval{Low: mean - half, High: mean + half}
+	least, greatest := a.evaluation().Bounds()
+	interval, _ := stats.Interval{Low: mean - half, High: mean + half}.Within(least, greatest)
+	return &interval
 }

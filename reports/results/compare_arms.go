@@ -320,7 +320,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		rows = append(rows, row)
 	}
 	d.Table(header, rows)
-	if note := stats.RoughNote(rows); note != "" {
+	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)
 	}
 	if len(sentences) > 0 {

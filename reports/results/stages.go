@@ -361,6 +361,7 @@ func CompareEvaluations(e, reference record.Evaluation, opt stats.Options) (stat
 	if err != nil {
 		return stats.Paired{}, err
 	}
+	opt.Most = record.Most(e, reference)
 	return stats.PairedDifference(a, b, clustersOf(e, reference), max(e.ChosenFrom, reference.ChosenFrom), opt)
 }
 

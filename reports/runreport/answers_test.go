@@ -84,9 +84,9 @@ func TestRewardThatIsAccuracy(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"reward", "accuracy"} {
 		reportstest.Must(t, record.AppendEvals(dir, record.Evaluation{Split: "dev", Policy: "majority", Metric: name, Shots: 4,
-			QueryIDs: []int64{1, 2, 3}, Scores: []float64{0, 0, 1}},
+			QueryIDs: []int64{1, 2, 3}, Scores: []float64{0, 0, 1}, Range: &[2]float64{0, 1}},
 			record.Evaluation{Split: "dev", Policy: "best", Phase: "grpo", Epoch: 1, Metric: name, Shots: 4, QueryIDs: []int64{1, 2, 3},
-				Scores: []float64{0, 1, 1}}))
+				Scores: []float64{0, 1, 1}, Range: &[2]float64{0, 1}}))
 	}
 	log, err := record.OpenLog(dir, record.LogOptions{Stderr: &bytes.Buffer{}})
 	reportstest.Must(t, err)

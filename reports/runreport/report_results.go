@@ -108,6 +108,9 @@ func (t resultTable) notes() []string {
 	} else if note != "" {
 		notes = append(notes, note)
 	}
+	if note := stats.CutNote(t.cells()); note != "" {
+		notes = append(notes, note)
+	}
 	return notes
 }
 

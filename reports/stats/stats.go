@@ -20,6 +20,7 @@ type Options struct {
 	Resamples int     // of the bootstrap and of the permutation test
 	Power     float64 // for the number of questions needed
 	Seed      uint64
+	Most      float64 // what two scores can differ by at most: intervals of differences end there; 0: nobody knows
 }
 
 // ForTests returns options for a comparison that is corrected for so many tests: a corrected p-value below 1 - Level
@@ -44,6 +45,13 @@ type Interval struct {
 // Excludes says whether x lies outside.
 func (i Interval) Excludes(x float64) bool { return x < i.Low || x > i.High }
 
+// Within returns the part of an interval between the least and the greatest value that there can be, and whether it ended beyond
+// them. A true mean lies there, so that the part holds it as often as the whole does.
+func (i Interval) Within(least, greatest float64) (Interval, bool) {
+	in := Interval{min(max(i.Low, least), greatest), max(min(i.High, greatest), least)}
+	return in, in != i
+}
+
 // Paired is the comparison of two policies on the same questions: difference = this − reference.
 type Paired struct {
 	N         int      `json:"n"`                  // questions
@@ -60,6 +68,7 @@ type Paired struct {
 	PFloor    bool     `json:"p_floor,omitempty"`  // P is the least that so many sign patterns can give: the true one may be smaller
 	Questions int      `json:"questions"`          // needed to settle a difference of this size, as P is corrected; 0: none would
 	Level     float64  `json:"level"`              // of the intervals, all comparisons of the family together
+	Cut       bool     `json:"cut,omitempty"`      // Interval ends at what scores can differ by, where it would have gone beyond
 	Rough     string   `json:"rough,omitempty"`    // why interval and p-value may be off; "": nothing is known against them
 	Correction
 	Verdict Verdict `json:"verdict"`
@@ -172,8 +181,17 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (P
 		p.Effect = mean / sd
 	}
 	p.Interval = StudentInterval(mean, se, len(values), opt.Level)
+	p.cut()
 	p.Rough = roughness(values, changed)
 	return p, g.sums(diff), nil
+}
+
+// cut ends the intervals at what two scores can differ by.
+func (p *Paired) cut() {
+	if most := p.opt.Most; most > 0 {
+		p.Interval, p.Cut = p.Interval.Within(-most, most)
+		p.BCa, _ = p.BCa.Within(-most, most)
+	}
 }
 
 // StudentInterval returns the interval of a mean of n values by Student's t.
@@ -206,17 +224,19 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 			p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), opt.Level)
 			p.BCa = BootstrapBCa(p.Values, opt.ForTests(int(steps[i])*max(p.ChosenFrom, 1)))
 		}
+		p.cut()
 		p.Verdict = VerdictOf(*p)
 	}
 }
 
-// MeanInterval returns the mean of x and its interval by Student's t, nil for fewer than two values.
-func MeanInterval(x []float64, level float64) (mean float64, interval *Interval) {
+// MeanInterval returns the mean of x and its interval by Student's t, nil for fewer than two values. It ends at least and greatest, between
+// which every value lies.
+func MeanInterval(x []float64, level, least, greatest float64) (mean float64, interval *Interval) {
 	mean, se := stat.MeanSE(x)
 	if len(x) < 2 {
 		return mean, nil
 	}
-	i := StudentInterval(mean, se, len(x), level)
+	i, _ := StudentInterval(mean, se, len(x), level).Within(least, greatest)
 	return mean, &i
 }
 

@@ -28,11 +28,18 @@ func VerdictOf(p Paired) Verdict {
 	return Worse
 }
 
-// doubt names what keeps a difference from a verdict although its interval leaves out 0: "" where there is a verdict, or
-// where the interval holds 0 and says so itself.
+// onlyPermutations is the doubt where interval and test, which are two procedures, part the other way.
+const onlyPermutations = "the permutation test alone leaves out 0"
+
+// doubt names what keeps a difference from a verdict although its interval or its p-value leaves out 0: "" where there is a verdict, or
+// where the two agree that there is none.
 func doubt(p Paired) string {
 	switch {
-	case p.Verdict != NotSeparable || !p.Interval.Excludes(0):
+	case p.Verdict != NotSeparable:
+		return ""
+	case !p.Interval.Excludes(0) && p.PHolm < 1-p.Level:
+		return onlyPermutations
+	case !p.Interval.Excludes(0):
 		return ""
 	case p.PHolm >= 1-p.Level:
 		return "the permutation test does not agree"
@@ -43,7 +50,11 @@ func doubt(p Paired) string {
 // Remarks are what a sentence adds to its numbers: what they are corrected for, what speaks against them.
 func (p Paired) Remarks() string {
 	var out string
-	for _, remark := range []string{p.words(), doubt(p)} {
+	cut := ""
+	if p.Cut {
+		cut = fmt.Sprintf("the interval ends where it can: scores differ by at most %g", p.opt.Most)
+	}
+	for _, remark := range []string{p.words(), doubt(p), cut} {
 		if remark != "" {
 			out += "; " + remark
 		}
@@ -103,13 +114,36 @@ func (p Paired) numbers(metric string) string {
 // Dagger marks a verdict whose interval is rough.
 const Dagger = "†"
 
+// CutMark marks a verdict whose interval would have gone beyond what scores can differ by.
+const CutMark = "‡"
+
+const cutNote = CutMark + " the interval ends at what scores can differ by at most, where Student's would go beyond."
+
 // RoughNote explains the daggers of a table; "" where it has none.
 func RoughNote[T any](rows [][]T) string {
+	return noteOf(rows, Dagger, Dagger+" rough: the interval may be off, because questions are few, few of them changed, or the differences "+
+		"are strongly skewed.")
+}
+
+// CutNote explains the double daggers of a table; "" where it has none.
+func CutNote[T any](rows [][]T) string { return noteOf(rows, CutMark, cutNote) }
+
+// Notes are RoughNote and CutNote of a table, as far as it needs them.
+func Notes[T any](rows [][]T) (notes []string) {
+	for _, note := range []string{RoughNote(rows), CutNote(rows)} {
+		if note != "" {
+			notes = append(notes, note)
+		}
+	}
+	return notes
+}
+
+// noteOf returns a note where a cell has its mark.
+func noteOf[T any](rows [][]T, mark, note string) string {
 	for _, row := range rows {
 		for _, cell := range row {
-			if strings.Contains(fmt.Sprint(cell), Dagger) {
-				return Dagger + " rough: the interval may be off, because questions are few, few of them changed, or the differences are " +
-					"strongly skewed."
+			if strings.Contains(fmt.Sprint(cell), mark) {
+				return note
 			}
 		}
 	}
@@ -122,6 +156,8 @@ func VerdictCell(p Paired) string {
 	text := string(p.Verdict)
 	switch doubt(p) {
 	case "":
+	case onlyPermutations:
+		text += " (interval)"
 	case "the bootstrap interval holds 0":
 		text += " (bootstrap)"
 	default:
@@ -129,6 +165,9 @@ func VerdictCell(p Paired) string {
 	}
 	if p.Rough != "" {
 		text += " " + Dagger
+	}
+	if p.Cut {
+		text += " " + CutMark
 	}
 	return text
 }

@@ -95,7 +95,7 @@ func TestBandsShareAnAxis(t *testing.T) {
 	if p.YMin < 0.25 || p.YMin > 0.3 || p.YMax < 0.6 || p.YMax > 0.65 {
 		t.Errorf("axis from %g to %g, want 0.3 to 0.6 with air", p.YMin, p.YMax)
 	}
-	low, high := curves.MeanBand([]float64{0.4})
+	low, high := curves.MeanBand("val_reward", []float64{0.4})
 	one := curves.Line{X: []float64{1}, Mean: []float64{0.4}, Low: []float64{low}, High: []float64{high}}
 	addCurve(p, one, chart.Blue)
 	for _, layer := range p.Layers[2:] {

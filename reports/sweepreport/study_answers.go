@@ -150,7 +150,7 @@ func (a *studyAnswer) Title() string {
 
 // answerWord is answerCell without the mark of rough intervals.
 func answerWord(c *results.ArmComparison) string {
-	return strings.TrimSuffix(answerCell(c), " "+stats.Dagger)
+	return strings.TrimRight(answerCell(c), " "+stats.Dagger+stats.CutMark)
 }
 
 // answerCell marks an answer for a table.

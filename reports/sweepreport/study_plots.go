@@ -154,11 +154,13 @@ func (v *View) armsFigure() *sweepFigure {
 // armsRight is the margin for the names of baselines.
 const armsRight = 96 * vg.Length(1)
 
-func extremes(values []float64) (low, high float64) { return slices.Min(values), slices.Max(values) }
+func extremes(_ string, values []float64) (low, high float64) {
+	return slices.Min(values), slices.Max(values)
+}
 
 // over averages epoch metrics over the seeds of an arm, at the epochs that all of them have; steps include those of the arms
 // before it.
-func (a *armRuns) over(band func(values []float64) (low, high float64), names ...string) *curves.Drawn {
+func (a *armRuns) over(band func(metric string, values []float64) (low, high float64), names ...string) *curves.Drawn {
 	if len(a.runs) == 0 {
 		return &curves.Drawn{}
 	}
@@ -196,7 +198,7 @@ func (a *armRuns) learning() *curves.Drawn {
 		}
 	}
 	if len(values) == len(a.runs) {
-		low, high := curves.MeanBand(values)
+		low, high := curves.MeanBand(score, values)
 		mean.Begin(0, "val_"+score, stat.Mean(values), low, high)
 	}
 	return mean

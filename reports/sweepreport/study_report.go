@@ -97,7 +97,7 @@ func (v *View) writeAnswers(d *page.Document) {
 	}
 	d.List(items...)
 	d.Table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">p (Holm)", "verdict"}, rows)
-	if note := stats.RoughNote(rows); note != "" {
+	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)
 	}
 }

@@ -1,6 +1,7 @@
 package recorded
 
 import (
+	"math"
 	"sync"
 
 	"fulcrum/internal/option"
@@ -140,4 +141,23 @@ func (o Options) correctness(t Trajectory) float64 {
 		return 2*x - 1
 	}
 	return x
+}
+
+// Range returns the least and the greatest reward that the mode can make of scores between 0 and 1; ok is false where it takes others. Each
+// formula is linear in every one of them, so that its extremes lie at corners.
+func (o Options) Range() (least, greatest float64, ok bool) {
+	m, known := byName()[o.Mode]
+	switch {
+	case !known || o.Field != nil || m.number == BeamScore:
+		return 0, 0, false
+	case m.validate != nil: // of log-probabilities or beam scores
+		return -rewardLimit, rewardLimit, true
+	}
+	least, greatest = math.Inf(1), math.Inf(-1)
+	for corner := range 16 {
+		at := func(bit int) float64 { return float64(corner >> bit & 1) }
+		r := m.reward(o, Trajectory{Correct: at(0), AccScore: at(1), GTProb: at(2), RelScore: at(3)})
+		least, greatest = min(least, r), max(greatest, r)
+	}
+	return max(-rewardLimit, least), min(rewardLimit, greatest), true
 }

@@ -28,6 +28,8 @@ func (o *AccuracyOptions) setDefaults() { *o = AccuracyOptions{Split: "numbered"
 
 func (o AccuracyOptions) weight() float64 { return o.Weight }
 
+func (AccuracyOptions) most() float64 { return 1 }
+
 func (o AccuracyOptions) build() (Reward, error) { return o, nil }
 
 // Score compares the answer part of each completion with that of its reference: 1 where they are equal once

@@ -62,6 +62,10 @@ func TestTermsConform(t *testing.T) {
 				return scores
 			}
 			batch := score(items...)
+			least, greatest, ok := alone(t, field.Name).Range()
+			if without := field.Name == "External" || field.Name == "Points"; ok == without || ok && (least != 0 || greatest != 1) {
+				t.Errorf("range %g to %g, %v", least, greatest, ok)
+			}
 			var single []float64
 			for i, it := range items {
 				single = append(single, score(it)...)

@@ -32,6 +32,8 @@ func (o FormatOptions) Validate() error {
 
 func (o FormatOptions) weight() float64 { return o.Weight }
 
+func (o FormatOptions) most() float64 { return o.Think + o.Answer + o.Order }
+
 func (o FormatOptions) build() (Reward, error) { return o, o.Validate() }
 
 // Score returns, for each completion, the sum of the shares it earns, in [0, Think+Answer+Order]:

@@ -14,6 +14,8 @@ type LengthOptions struct {
 
 func (o LengthOptions) weight() float64 { return o.Weight }
 
+func (LengthOptions) most() float64 { return 1 }
+
 func (o LengthOptions) build() (Reward, error) { return o, nil }
 
 // Score returns the LengthSimilarity of each completion's answer part to its reference's.

@@ -65,6 +65,8 @@ type match struct {
 
 func (o MatchOptions) weight() float64 { return o.Weight }
 
+func (MatchOptions) most() float64 { return 1 }
+
 func (o MatchOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -88,6 +88,26 @@ func (o Options) terms() (names []string, on []term, off []string) {
 	return names, on, off
 }
 
+// bounded is a term whose scores lie between 0 and a number that its formula gives.
+type bounded interface{ most() float64 }
+
+// Range returns the least and the greatest total that the terms can give; ok is false where one of them, such as a program's, may score
+// anything and no bounds are set.
+func (o Options) Range() (least, greatest float64, ok bool) {
+	_, on, _ := o.terms()
+	for _, t := range on {
+		of, known := t.(bounded)
+		if !known {
+			least, greatest = math.Inf(-1), math.Inf(1)
+			break
+		}
+		x := o.Scale * t.weight() * of.most()
+		least, greatest = least+min(x, 0), greatest+max(x, 0)
+	}
+	least, greatest = max(least, option.Or(o.ClipMin, math.Inf(-1))), min(greatest, option.Or(o.ClipMax, math.Inf(1)))
+	return least, greatest, len(on) > 0 && !math.IsInf(greatest-least, 1) && least <= greatest
+}
+
 // Off returns the keys of the terms whose weight is 0.
 func (o Options) Off() []string {
 	_, _, off := o.terms()

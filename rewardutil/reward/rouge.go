@@ -53,6 +53,8 @@ func (o RougeOptions) Validate() error {
 
 func (o RougeOptions) weight() float64 { return o.Weight }
 
+func (RougeOptions) most() float64 { return 1 }
+
 func (o RougeOptions) build() (Reward, error) { return o, o.Validate() }
 
 // Score returns the mean, weighted by Shares, of the chosen measures (Rouge) of each completion's answer part against its

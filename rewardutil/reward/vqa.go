@@ -17,6 +17,8 @@ type VQAOptions struct {
 
 func (o VQAOptions) weight() float64 { return o.Weight }
 
+func (VQAOptions) most() float64 { return 1 }
+
 func (o VQAOptions) build() (Reward, error) { return o, nil }
 
 // Score returns the official VQA accuracy (vqa.Accuracy) of each completion's answer part, in [0, 1].

@@ -10,7 +10,7 @@ import (
 
 // beamKeys are what all data of beam files reads.
 var beamKeys = []string{"beams", "records", "reader", "eval.beams", "eval.reader", "embeddings", "format", "pool_size", "legacy_pool",
-	"reward", "skip_fallback", "require_positive_query", "max_skipped_share"}
+	"reward", "skip_fallback", "require_positive_query"}
 
 // beamsData reads beam files, reward tables and embeddings that the options name one by one.
 func beamsData() Dataset {

@@ -108,7 +108,7 @@ func (c *Composed) linked(s *Schema, root *Node) (paths []string) {
 func (c *Composed) RefuseIdle(idle []string) error {
 	var faults Errors
 	for _, text := range idle {
-		faults = append(faults, errorAt(Origin{Source: excerpt(text)}, "no effect in this run: %s", c.Belongs(text)))
+		faults = append(faults, errorf("%s, and has no effect in this run", c.Belongs(text))) // the value may be a secret
 	}
 	return faults.err()
 }

@@ -13,7 +13,7 @@ func TestKeysWithoutEffectAreRefused(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(folder(t), "run")
 	const judge = "rewards.external.url belongs to policy=qwen2_5_vl or policy=seq2seq"
-	refused(t, run(t, tiny("rewards.external.url=http://127.0.0.1:1", "hydra.run.dir="+dir)...), 2, "no effect in this run", judge)
+	refused(t, run(t, tiny("rewards.external.url=http://127.0.0.1:1", "hydra.run.dir="+dir)...), 2, judge+", and has no effect in this run")
 	refused(t, run(t, tiny("rewards.external.url=http://127.0.0.1:1", "--cfg", "job")...), 2, judge)
 	refused(t, run(t, "--rerun", undrawn(t), "vl.path=/model", "hydra.run.dir="+dir), 2, "vl.path belongs to policy=qwen2_5_vl")
 	refused(t, run(t, tiny("-m", "seed=1,2", "vl.path=/model", "hydra.sweep.dir="+dir)...), 2, "vl.path belongs to policy=qwen2_5_vl")

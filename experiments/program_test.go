@@ -74,8 +74,9 @@ func with(args, more []string) []string {
 	args = slices.DeleteFunc(slices.Clone(args), func(o string) bool {
 		key, _, _ := strings.Cut(o, "=")
 		section, _, _ := strings.Cut(key, ".")
-		phase := slices.Contains([]string{"sft", "rce", "grpo", "grpo_online"}, section) && section != key
-		return phase && (task == "predict" || schedule != "" && schedule != ",," && !strings.Contains(schedule, ","+section+",")) ||
+		phase := slices.Contains([]string{"sft", "rce", "grpo", "grpo_online", "preflight"}, section) && section != key
+		off := schedule != "" && schedule != ",," && section != "preflight" && !strings.Contains(schedule, ","+section+",")
+		return phase && (task == "predict" || off) ||
 			data != "" && data != "shapes" && strings.HasPrefix(key, "data.shapes.") || (key == "selector" || key == "exp") && chosen[key]
 	})
 	return append(args, more...)

@@ -57,6 +57,9 @@ type run struct {
 
 // Run executes one job in its run folder. ctx ends on SIGINT or SIGTERM; the state is then saved.
 func (a App) Run(ctx context.Context, c *configs.Composed) error {
+	if err := c.Secrets(); err != nil {
+		return err
+	}
 	if err := a.RefuseIdle(c, c.TaskOverrides()); err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func TestSecretsAreRefused(t *testing.T) {
 	} {
 		for _, multirun := range []bool{false, true} {
 			dir := folder(t)
-			args := slices.Concat(tiny(), tc.args, []string{"hydra.run.dir=" + dir, "hydra.sweep.dir=" + dir})
+			args := tiny(append(slices.Clone(tc.args), "hydra.run.dir="+dir, "hydra.sweep.dir="+dir)...)
 			if multirun {
 				args = append([]string{"-m"}, append(args, "seed=0,1")...)
 			}

@@ -109,7 +109,7 @@ func (o *owners) Checked(value func(key string) any, section string) bool {
 	c := choiceOf(value)
 	t, err := o.tasks.Get(c.task)
 	if err != nil || slices.Contains(always, section) || slices.Contains(t.Sections, section) {
-		return true
+		return err == nil // an unknown task is one fault, said elsewhere
 	}
 	p, _ := o.policies.Get(c.policy)
 	return t.Policy && section == job.SectionOf(c.policy) || t.Trains && (!o.taken[section] || slices.Contains(p.Trains, section))

@@ -137,7 +137,8 @@ func (o Options) validate(table []Dataset) (Dataset, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if given[key] && !slices.Contains(d.Reads, key) {
 			readers := slices.DeleteFunc(slices.Clone(table), func(d Dataset) bool { return !slices.Contains(d.Reads, key) })
-			return d, option.Errorf(key, "data.name=%s does not read it: add data=%s", o.Name, strings.Join(slices.Sorted(slices.Values(names(readers))), " or data="))
+			return d, option.Errorf(key, "data.name=%s does not read it: add data=%s", o.Name,
+				strings.Join(slices.Sorted(slices.Values(names(readers))), " or data="))
 		}
 	}
 	if d.Check == nil {

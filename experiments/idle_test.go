@@ -45,7 +45,8 @@ func TestDryRunLooksAtTheFolder(t *testing.T) {
 	}
 	held := filepath.Join(work, "held")
 	bad := map[string]string{
-		file: "it is a file", filepath.Join(file, "below"): "it is a file, or lies below one", "/proc/x": "/proc/x", undrawn(t): "already holds a run",
+		file: "it is a file", filepath.Join(file, "below"): "it is a file, or lies below one", "/proc/x": "/proc/x",
+		undrawn(t): "already holds a run",
 		filepath.Join(work, "new", strings.Repeat("a", 300)): "file name too long",
 	}
 	if os.Geteuid() != 0 { // whom no permission stops

@@ -262,7 +262,8 @@ func TestResumeAsJob(t *testing.T) {
 	refused(t, startWith(t, "", other, "resume", dir).wait(), 2, dir+": this folder holds another run than the sweep's job")
 	mustRun(t, "resume", dir)
 	dir = folder(t)
-	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false", "data.conversations.system=${hydra:job.name}", "hydra.run.dir="+dir)...)
+	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "report.plots=false",
+		"data.conversations.system=${hydra:job.name}", "hydra.run.dir="+dir)...)
 	refused(t, startWith(t, "", other, "resume", dir).wait(), 2, dir+": this folder holds another run than the sweep's job")
 	if r := mustRun(t, "resume", dir); !strings.Contains(r.stdout, "this run is finished") {
 		t.Errorf("a configuration that reads the hydra node: %s", r.stdout)

@@ -25,8 +25,8 @@ func TestUsableIsClaim(t *testing.T) {
 	}
 	defer f.Release()
 	seen := 0
-	for _, dir := range []string{filepath.Join(root, "new"), filepath.Join(root, "a", "b", "c"), root, ".", file, filepath.Join(file, "x"), link,
-		loop, filepath.Join(loop, "x"), taken, "/proc/x", "/proc/self/x", "/sys/x"} {
+	for _, dir := range []string{filepath.Join(root, "new"), filepath.Join(root, "a", "b", "c"), root, ".", file, filepath.Join(file, "x"),
+		link, loop, filepath.Join(loop, "x"), taken, "/proc/x", "/proc/self/x", "/sys/x"} {
 		before, _ := os.ReadDir(root)
 		free := Usable(dir)
 		if after, _ := os.ReadDir(root); len(after) != len(before) {

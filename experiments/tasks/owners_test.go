@@ -52,8 +52,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"schedule=[grpo] rce={lr: 1e-3}", ""}, // a part of the section acts
 		{"data=okvqa data.root=/okvqa data.shapes.seed=1", "data.shapes.seed belongs to data=shapes"},
 		{"data.val_ratio=.2", "data.val_ratio belongs to data=okvqa"},
-		{"data.batch_size=3 data.shapes.seed=2 data.max_samples=9 init.strict=false report.plots=false logging.progress=false threads=2 " +
-			"on_end.command=ls hydra.run.dir=/x exp=okvqa_v3 lr_schedule=constant ~lr_schedule", ""},
+		{"data.batch_size=3 data.shapes.seed=2 data.max_samples=9 init.strict=false report.plots=false logging.progress=false " +
+			"threads=2 on_end.command=ls hydra.run.dir=/x exp=okvqa_v3 lr_schedule=constant ~lr_schedule", ""},
 		{"checkpoint.best.metric=${rewards.external.url} rewards.external.url=val_loss", ""},
 		{"checkpoint.best.metric=${vl.path} rewards.external.url=val_loss vl.path=${rewards.external.url}", ""},
 		{"hydra.job.name=${generate.out} generate.out=a", ""},

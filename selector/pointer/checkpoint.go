@@ -28,7 +28,7 @@ type OpenOptions struct {
 	// Reference builds what the Python reference would, which knows v3 alone: a v2 file starts one, and taken is as configured. It
 	// trains only: Fresh is set.
 	Reference bool
-	Warn  func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
+	Warn      func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
 	// Clip opens the model that computes the embeddings, with the adapters that the file has, else those that Options asks for.
 	// nil = a table holds them
 	Clip func(clip.AdaptedOptions) (*clip.Adapted, error)

@@ -253,8 +253,9 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	if !errors.Is(taskErr, phases.ErrInterrupted) {
 		taskErr = tasks.Unchanged(r.Job, taskErr)
 	}
-	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) {
-		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: !task.Saves}
+	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) ||
+		ctx.Err() != nil && errors.Is(taskErr, context.Cause(ctx)) { // of what was asked meanwhile
+		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: !task.Saves || cfg.Trains() && !hasState(f.Dir)}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())
@@ -268,6 +269,12 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		r.tell()
 	}
 	return taskErr
+}
+
+// hasState reports whether a run folder holds a state that a resume can start from.
+func hasState(dir string) bool {
+	states, err := regular.Glob(filepath.Join(dir, "checkpoints"), "*.state")
+	return err == nil && len(states) > 0
 }
 
 // endAtOnce returns what ends the run at a signal while its task has nothing to save: it reads data, or measures

@@ -1,6 +1,8 @@
 package phases
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -13,22 +15,24 @@ import (
 )
 
 // validateAndSave ends an epoch: validation, the epoch's row, the checkpoint, the state of a resume.
-func (s *scheduler) validateAndSave(phase Phase, epoch int) error {
+func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int) error {
 	env := s.env
 	if err := finite(env); err != nil {
 		return err
 	}
 	m := s.pos.Sums.means()
-	extra := EndEpoch(phase)
 	reference, referenceName := ReferenceOf(phase, env)
 	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
+	if stopped(ctx, err) { // nothing of the end has been done: a resume validates first
+		return cmp.Or(s.maybeSave(ctx, phase, At{Epoch: epoch}), err)
+	}
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
 	if err := s.look(); err != nil {
 		return err
 	}
-	maps.Copy(m, extra)
+	maps.Copy(m, EndEpoch(phase))
 	maps.Copy(m, v.Metrics("val_"))
 	m["kl_reference"] = referenceName
 	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)

@@ -133,7 +133,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 			if err := s.epoch(ctx, phase, epoch); err != nil {
 				return fmt.Errorf("%s epoch %d step %d: %w", phase.Info().Name, epoch, s.failedStep(err), err)
 			}
-			if err := s.validateAndSave(phase, epoch); err != nil { // only finite weights get here
+			if err := s.validateAndSave(ctx, phase, epoch); err != nil { // only finite weights get here
 				return fmt.Errorf("%s epoch %d: %w", phase.Info().Name, epoch, err)
 			}
 		}
@@ -155,11 +155,14 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch int) error {
 			return err
 		}
 		begin := time.Now()
-		s.doc.Batch(epoch, at.Pass, at.Queries)
 		m, err := s.step(ctx, phase, at) // candidates, rewards, advantages, loss, backward pass, clipping, AdamW
+		if stopped(ctx, err) {           // while somebody was asked for rewards: no weight has moved
+			return cmp.Or(s.maybeSave(ctx, phase, at), err)
+		}
 		if err != nil {
 			return s.explain(ctx, err, phase, at)
 		}
+		s.doc.Batch(epoch, at.Pass, at.Queries)
 		m["step_seconds"] = time.Since(begin).Seconds()
 		if err := s.made(phase.Info().Name, epoch, m); err != nil {
 			return err
@@ -328,6 +331,11 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
 		return ErrInterrupted
 	}
 	return nil
+}
+
+// stopped reports whether err is the end of ctx, seen by what was under way.
+func stopped(ctx context.Context, err error) bool {
+	return ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, context.Canceled))
 }
 
 // due reports whether a state is saved in mid-epoch after so many steps of the run.

@@ -204,6 +204,12 @@ func parseScoreLine(line string) (float64, error) {
 // explain adds what the command wrote on stderr and what may be the matter.
 func (c *child) explain(ctx context.Context, err error, keep bool) error {
 	<-c.ended // it was killed
+	if c.signalled() {
+		select { // a terminal sends its signal to all: this process is about to hear of it
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 	if ctx.Err() != nil && keep {
 		err = fmt.Errorf("%w (with keep=true the command must flush after every line)", err)
 	}
@@ -211,6 +217,19 @@ func (c *child) explain(ctx context.Context, err error, keep bool) error {
 		err = fmt.Errorf("%w; stderr: %s", err, said)
 	}
 	return err
+}
+
+// signalled reports whether the process ended by a signal that a terminal or a queue sends, or as shells and Python do then.
+func (c *child) signalled() bool {
+	status, ok := c.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok {
+		return false
+	}
+	sent := syscall.Signal(status.ExitStatus() - 128)
+	if status.Signaled() {
+		sent = status.Signal()
+	}
+	return sent == syscall.SIGINT || sent == syscall.SIGTERM || sent == syscall.SIGHUP
 }
 
 // lastBytes keeps the end of what is written to it.

@@ -36,6 +36,20 @@ func (c *checker) fault(n *Node, path, format string, args ...any) {
 	c.faults = append(c.faults, e)
 }
 
+// listOf says how a value is written as a list: of its words, where it has several, such as a program with its arguments.
+func listOf(key, value string) string {
+	words := strings.Fields(value)
+	if len(words) < 2 {
+		return "a list of one is " + key + "=[" + value + "]"
+	}
+	for i, w := range words {
+		if strings.ContainsAny(w, `,:=()[]{}'"\$`) {
+			words[i] = Quote(w)
+		}
+	}
+	return "a list of its words is " + key + "=[" + strings.Join(words, ",") + "]"
+}
+
 // fit checks n against f and returns it with numbers converted to the type of the field.
 func (c *checker) fit(f *field, n *Node, path string) *Node {
 	if n.tmpl != nil || n.isMissing() || f.kind == Null {
@@ -54,7 +68,7 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 		if n.Kind != List {
 			hint := ""
 			if n.Kind != Map {
-				hint = ": a list of one is " + path + "=[" + n.pyStr() + "]"
+				hint = ": " + listOf(path, n.pyStr())
 			}
 			c.fault(n, path, "want %s, got %s%s", f.want(), shown(n), hint)
 			return n

@@ -81,3 +81,25 @@ func TestUnknownKeys(t *testing.T) {
 		})
 	}
 }
+
+// A program with its arguments for a list is its words, and what is advised composes.
+func TestWordsForAList(t *testing.T) {
+	type options struct {
+		Command []string `koanf:"command"`
+	}
+	schema, err := SchemaOf(&options{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := func(override string) Request {
+		return Request{Library: tree("--- config\ncommand: []\n"), Overrides: []string{override}, Schema: schema}
+	}
+	_, err = Compose(request("command='python3 rew.py --n=1,2'"))
+	const advice = "command=[python3,rew.py,'--n=1,2']"
+	if err == nil || !strings.HasSuffix(err.Error(), ": a list of its words is "+advice) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := Compose(request(advice)); err != nil {
+		t.Errorf("what is advised: %v", err)
+	}
+}

@@ -47,7 +47,9 @@ while read -r line; do echo "0.$((${#line} % 7))"; done
 		json.NewEncoder(w).Encode(scores)
 	}))
 	defer server.Close()
-	epoch := func(epoch, step int) string { return fmt.Sprintf(`"kind":"step","phase":"grpo","epoch":%d,"step":%d,`, epoch, step) }
+	epoch := func(epoch, step int) string {
+		return fmt.Sprintf(`"kind":"step","phase":"grpo","epoch":%d,"step":%d,`, epoch, step)
+	}
 	inStep, atEnd, last := epoch(1, 2), epoch(1, 6), epoch(2, 12)
 	for _, asked := range []struct {
 		name   string

@@ -173,6 +173,7 @@ func (s *stages) start(ctx context.Context, name string, edition int, all, from 
 		Args: append(slices.Clone(all), "hydra.run.dir="+quoted(dir), "logging.progress=false")}
 	begun, how := time.Now(), launcher.Supervision{Env: []string{runfolder.ExpectedHash + "="},
 		Started: func(launcher.Attempt) { s.log("%s: at work, in %s", name, dir) }}
+	defer s.follow(name, dir)()
 	for told := false; ; told = true {
 		a, err := launcher.Supervise(ctx, work, how)
 		switch {
@@ -199,6 +200,33 @@ func (s *stages) start(ctx context.Context, name string, edition int, all, from 
 		}
 		return dir, nil
 	}
+}
+
+// follow takes what a stage writes into its folder for progress of this run, until the function that it returns is called. A stage that
+// stands still says so itself, and then this run does.
+func (s *stages) follow(name, dir string) (end func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		every := min(15*time.Second, time.Duration(s.job.Config.Logging.StallMinutes*float64(time.Minute))/3)
+		if every <= 0 { // nobody watches
+			return
+		}
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for before := state(dir); ; {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+			}
+			if now := state(dir); !slices.Equal(now, before) {
+				before = now
+				s.job.Log.Moved("stage " + name + " wrote to " + dir)
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
 }
 
 // canonical writes an override in the one way that stands in names: a sweep hands its jobs False where a user wrote false.

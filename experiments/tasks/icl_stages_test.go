@@ -5,11 +5,54 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
+	"fulcrum/reports/record"
 )
+
+// A stage that writes is progress of the run that has started it, and one that stands still is not.
+func TestStagesAreFollowed(t *testing.T) {
+	dir, stage := t.TempDir(), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		j := &job.Job{Config: &job.Config{}}
+		null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer null.Close()
+		j.Config.Logging = record.LoggingOptions{LogEverySteps: 1, StallMinutes: 10}
+		if j.Log, err = record.OpenLog(dir, record.LogOptions{LoggingOptions: j.Config.Logging, Stderr: null}); err != nil {
+			t.Fatal(err)
+		}
+		defer j.Log.Close()
+		said := func() int {
+			text, _ := os.ReadFile(filepath.Join(dir, "run.log"))
+			return strings.Count(string(text), "no progress")
+		}
+		end := (&stages{job: j}).follow("train", stage)
+		rows := filepath.Join(stage, "metrics.jsonl")
+		for minute := range 60 {
+			if err := os.WriteFile(rows, make([]byte, minute), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+		}
+		if n := said(); n > 0 {
+			t.Errorf("%d warnings while the stage wrote", n)
+		}
+		time.Sleep(11 * time.Minute)
+		if n := said(); n != 1 {
+			t.Errorf("%d warnings when the stage stood still, want one", n)
+		}
+		end()
+		j.Log.Unwatch()
+	})
+}
 
 // Another picture under the same name, of the same size and time, or another picture for a record of the same name, is other input;
 // a folder that is moved is not.

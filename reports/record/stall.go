@@ -50,6 +50,13 @@ func (l *Log) moved(now time.Time, what string) {
 	}
 }
 
+// Moved notes progress that no row or message tells of, such as a step of a run that this one has started.
+func (l *Log) Moved(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.moved(l.opt.Now(), what)
+}
+
 // Unwatch ends the watch for a stall: nothing is written to run.log any more.
 func (l *Log) Unwatch() {
 	l.mu.Lock()

@@ -496,6 +496,9 @@ func TestOptionsThatCannotWork(t *testing.T) {
 			`rewards.external.url: want an http or https address, got "ftp://x"`},
 		{"no such program", func(o *Options) { o.External.Weight, o.External.Command = 1, []string{"no-such-program"} },
 			`rewards.external.command: no program "no-such-program"`},
+		{"a program with its argument as one", func(o *Options) { o.External.Weight, o.External.Command = 1, []string{"no-such rew.py"} },
+			`rewards.external.command: no program "no-such rew.py": exec: "no-such rew.py": executable file not found in $PATH: a program and ` +
+				`its arguments are a list, [no-such,rew.py]`},
 		{"segmenter", func(o *Options) { o.Points.Weight, o.Points.Segmenter.URL = 1, &address },
 			`rewards.points.segmenter.url: want an http or https address`},
 	} {

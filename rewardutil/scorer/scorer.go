@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"os/exec"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,7 +78,11 @@ func (o Options) Validate() error {
 	}
 	if len(o.Command) > 0 {
 		_, err := exec.LookPath(o.Command[0])
-		errs = append(errs, option.Want(err == nil, "command", "no program %q: %v", o.Command[0], err))
+		hint := ""
+		if words := strings.Fields(o.Command[0]); len(words) > 1 {
+			hint = ": a program and its arguments are a list, [" + strings.Join(words, ",") + "]"
+		}
+		errs = append(errs, option.Want(err == nil, "command", "no program %q: %v%s", o.Command[0], err, hint))
 	}
 	return errors.Join(errs...)
 }

@@ -5,7 +5,6 @@ import (
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
-	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/program"
 	"fulcrum/internal/usage"
 )
@@ -52,7 +51,7 @@ what its jobs compute may not (docs/sweeps.md).
 			if err := runfolder.CheckExists(dir); err != nil {
 				return err
 			}
-			if ledger.Exists(dir) {
+			if sweep.Exists(dir) {
 				return sweep.Resume(s.ctx, s.app, dir, r)
 			}
 			if err := sweep.LostLedger(dir); err != nil {

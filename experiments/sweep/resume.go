@@ -13,10 +13,12 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
@@ -69,6 +71,12 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 		return err
 	}
 	defer f.Release()
+	if !ledger.Exists(dir) {
+		return beginAgain(ctx, runs, f, r)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, planFile)); err != nil { // of a controller that was killed when it had the ledger
+		return err
+	}
 	l, err := ledger.Open(dir)
 	if err != nil {
 		return err
@@ -116,6 +124,37 @@ func Resume(ctx context.Context, runs Runs, dir string, r Resumption) error {
 		stdout.Printf("%s: all %d jobs of this sweep have ended\n", dir, len(jobs))
 	}
 	return control(ctx, p, l, again, s.Generation)
+}
+
+// beginAgain plans a sweep that was killed before it had a ledger, as it was asked for then: no job of it has begun.
+func beginAgain(ctx context.Context, runs Runs, f *runfolder.Folder, r Resumption) error {
+	text, err := regular.ReadFile(filepath.Join(f.Dir, planFile))
+	if err != nil {
+		return err
+	}
+	var asked ledger.Sweep
+	if err := jsonwords.Unmarshal(text, &asked); err != nil {
+		return fmt.Errorf("%s: %w", filepath.Join(f.Dir, planFile), err)
+	}
+	asked.Overrides = append(asked.Overrides, r.Overrides...)
+	p, err := reopen(runs, f.Dir, asked)
+	if err != nil {
+		return err
+	}
+	if err := p.unused(); err != nil {
+		return err
+	}
+	jobs, err := p.jobs()
+	if err != nil {
+		return err
+	}
+	about, err := p.sweep()
+	if err != nil {
+		return err
+	}
+	about.Overrides, about.Command = asked.Overrides, asked.Command
+	defer interrupt.Hold(nil).Release()
+	return p.begin(ctx, f, about, jobs, r.Detached)
 }
 
 // again plans the jobs that are to run, and brings s and the rows up to the configuration as it is now.

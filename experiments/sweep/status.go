@@ -10,6 +10,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/program"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
@@ -17,13 +18,33 @@ import (
 	"fulcrum/reports/sweepreport"
 )
 
-// LostLedger refuses a sweep's folder whose ledger is gone; nil for any other folder.
+// Exists reports whether dir is the folder of a sweep: one that has a ledger, or that was killed before it had one.
+func Exists(dir string) bool { return ledger.Exists(dir) || unbegun(dir) }
+
+// unbegun reports whether a sweep was killed in dir before it had a ledger, and so before any of its jobs.
+func unbegun(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, planFile))
+	return err == nil && !ledger.Exists(dir)
+}
+
+// LostLedger refuses a sweep's folder whose ledger is gone, or was never made; nil for any other folder.
 func LostLedger(dir string) error {
+	if unbegun(dir) && runfolder.Locked(dir) {
+		return usage.Errorf("%s: this sweep is being planned: ask again", dir)
+	}
+	if unbegun(dir) {
+		return usage.Errorf("%s: this sweep was stopped before any of its jobs was queued; go on: %s", dir, program.OnFolder("resume", dir))
+	}
 	if _, err := os.Stat(filepath.Join(dir, multirunFile)); err != nil || ledger.Exists(dir) {
 		return nil
 	}
+	jobs, err := regular.Glob(dir, filepath.Join("*", runfolder.Marker))
+	if err != nil || len(jobs) == 0 {
+		return usage.Errorf("%s: a sweep was stopped here before any of its jobs was queued: start it again", dir)
+	}
+	job := filepath.Dir(filepath.Dir(jobs[0]))
 	return usage.Errorf("%s was a sweep, but its ledger %s is gone; the folders of its jobs are whole runs: %s, %s", dir, ledger.FileName,
-		program.OnFolder("report", filepath.Join(dir, "0")), program.OnFolder("resume", filepath.Join(dir, "0")))
+		program.OnFolder("report", job), program.OnFolder("resume", job))
 }
 
 // checkStatus refuses a folder that has no status.

@@ -28,6 +28,10 @@ import (
 // multirunFile is the sweep's composed primary configuration, as Hydra writes it.
 const multirunFile = "multirun.yaml"
 
+// planFile says what a sweep is to be until it has a ledger: a kill in between leaves enough to plan it again. A folder with it and
+// without jobs is that of a sweep.
+const planFile = "." + ledger.FileName + ".plan"
+
 // Runs is what a sweep needs to know of the runs that its jobs are.
 type Runs interface {
 	// Schema returns the type of a run's configuration.
@@ -67,6 +71,18 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 	if err := p.unused(); err != nil { // another controller may have come first
 		return err
 	}
+	about, err := p.sweep()
+	if err != nil {
+		return err
+	}
+	return p.begin(ctx, f, about, jobs, detached)
+}
+
+// begin writes what a sweep consists of into its folder, and hands over to the controller. Killed on the way, a sweep can be resumed.
+func (p *plan) begin(ctx context.Context, f *runfolder.Folder, about ledger.Sweep, jobs []planned, detached bool) error {
+	if err := atomicfile.WriteJSON(filepath.Join(p.dir, planFile), about); err != nil {
+		return err
+	}
 	text, err := p.master.YAML("job", false, "")
 	if err != nil {
 		return err
@@ -82,15 +98,14 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 	for i, j := range jobs {
 		rows[i], starts[j.row.Num] = j.row, expecting(j.start, j.row.Fingerprint)
 	}
-	about, err := p.sweep()
-	if err != nil {
-		return err
-	}
-	l, err := ledger.Create(p.dir, about, rows) // from here on a killed sweep can be resumed
+	l, err := ledger.Create(p.dir, about, rows)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	if err := os.Remove(filepath.Join(p.dir, planFile)); err != nil { // the ledger says it all
+		return err
+	}
 	if detached {
 		f.Release()
 		return detach(ctx, p.dir)

@@ -146,10 +146,12 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if runfolder.Unstarted(before) {
 		before = nil
 	}
+	clean := f.CleanConfig
 	if again || before == nil {
-		if err := f.Clean(); err != nil {
-			return err
-		}
+		clean = f.Clean
+	}
+	if err := clean(); err != nil {
+		return err
 	}
 	if again {
 		if err := f.Reuse(); err != nil {

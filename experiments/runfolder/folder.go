@@ -5,6 +5,7 @@ package runfolder
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -173,23 +174,65 @@ func TaskOf(dir string) string {
 	return c.Task
 }
 
-// Clean removes the temporary files of a process that was killed. The folder holds a run or a sweep: in
-// any other, what looks like a temporary file is somebody else's.
+// ours are the folders in a run folder that nobody else writes temporary files into.
+func ours() []string {
+	return []string{".hydra", "plots", "checkpoints", "pictures", "stages", ".board", "wandb", ModelFolder}
+}
+
+// Clean removes the temporary files of a process that was killed. The folder holds a run: in any other, what looks like a temporary
+// file is somebody else's.
 func (f *Folder) Clean() error {
-	for _, sub := range []string{"", ".hydra", "plots", "checkpoints", ModelFolder} {
-		entries, err := os.ReadDir(filepath.Join(f.Dir, sub))
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, sub := range ours() {
+		if err := cleanBelow(filepath.Join(f.Dir, sub)); err != nil {
 			return err
 		}
-		for _, e := range entries {
-			if atomicfile.IsTemp(e.Name()) {
-				if err := os.RemoveAll(filepath.Join(f.Dir, sub, e.Name())); err != nil {
-					return err
-				}
+	}
+	return clean(f.Dir)
+}
+
+// CleanConfig is Clean for a folder that does not hold a run yet, and may hold something else: a process may have been killed while it
+// wrote the configuration.
+func (f *Folder) CleanConfig() error { return cleanBelow(filepath.Join(f.Dir, ".hydra")) }
+
+// CleanSweep is Clean for the folder of a sweep. Its jobs, which may be at work, clean their own.
+func (f *Folder) CleanSweep() error {
+	for _, sub := range []string{"", ".hydra", "plots", ".sweep", ".board"} {
+		if err := clean(filepath.Join(f.Dir, sub)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clean removes the temporary files and folders in dir, which may not exist.
+func clean(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, e := range entries {
+		if atomicfile.IsTemp(e.Name()) {
+			if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// cleanBelow is clean for dir and all folders below it.
+func cleanBelow(dir string) error {
+	return filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return err
+		case !e.IsDir():
+			return nil
+		}
+		return clean(path)
+	})
 }
 
 // Reuse removes what an earlier run of the same kind recorded.

@@ -163,7 +163,7 @@ func claimSweep(dir string) (*runfolder.Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f, f.Clean()
+	return f, f.CleanSweep()
 }
 
 // reopen plans the sweep of a folder again, from what its ledger keeps, further overrides and the

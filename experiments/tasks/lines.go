@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,8 +47,9 @@ func eachLine(path string, f io.Reader, use func(number int, line []byte, fault 
 	}
 }
 
-// PrepareOut makes the folder of a file that is to be written, and refuses anything in its place but a file that is no input. key names
-// the file's option, inputs the options of the files that are read, as far as they are given.
+// PrepareOut makes the folder of a file that is to be written, removes what a killed process has left of it there, and refuses anything
+// in its place but a file that is no input. key names the file's option, inputs the options of the files that are read, as far as they
+// are given.
 func PrepareOut(key, path string, inputs map[string]*string) error {
 	for input, in := range inputs {
 		if in != nil && sameFile(*in, path) {
@@ -60,6 +62,9 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 	}
 	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
 		return usage.Errorf("%s=%s: %v", key, path, err)
+	}
+	if err := atomicfile.Forget(path); err != nil && !errors.Is(err, fs.ErrPermission) { // a folder that may not be listed
+		return err
 	}
 	return nil
 }

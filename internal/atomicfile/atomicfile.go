@@ -11,8 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"syscall"
 
+	"fulcrum/internal/filelock"
 	"fulcrum/internal/interrupt"
 )
 
@@ -76,6 +78,7 @@ func Create(path string) (*File, error) {
 		return nil, fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	file := &File{File: f, path: path, forget: forget}
+	_ = filelock.Take(f) // tells Forget that somebody is at work; without locks, nothing is forgotten
 	if err := f.Chmod(0o644); err != nil {
 		file.Abort()
 		return nil, fmt.Errorf("cannot write %s: %w", path, err)
@@ -141,6 +144,36 @@ func WriteJSON(path string, v any) error {
 		return fmt.Errorf("%s: %w", filepath.Base(path), err)
 	}
 	return Write(path, append(text, '\n'), 0o644)
+}
+
+// Forget removes what processes that were killed have left of path: temporary files that nobody has locked.
+func Forget(path string) error {
+	path, err := Target(path)
+	if err != nil {
+		return err
+	}
+	prefix := "." + filepath.Base(path) + ".tmp"
+	entries, err := os.ReadDir(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), prefix) || !IsTemp(e.Name()) || !e.Type().IsRegular() {
+			continue
+		}
+		f, err := os.OpenFile(filepath.Join(filepath.Dir(path), e.Name()), os.O_WRONLY, 0)
+		if err != nil {
+			continue // another's, or gone by now
+		}
+		if filelock.Take(f) == nil {
+			err = os.Remove(f.Name())
+		}
+		f.Close()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // IsTemp reports whether name is that of a temporary file or folder of this package, left by a process

@@ -173,3 +173,31 @@ func TestMkdirAll(t *testing.T) {
 		t.Errorf("below a file: %v", err)
 	}
 }
+
+// TestForget: what a killed process has left of a file goes, what somebody is writing stays, and so does what belongs to another file.
+func TestForget(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.jsonl")
+	f, err := Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	at := filepath.Base(f.Name())
+	for _, name := range []string{".out.jsonl.tmp123", ".other.jsonl.tmp123", ".out.jsonl.tmp", "out.jsonl.tmp123"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Forget(path); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{".other.jsonl.tmp123", ".out.jsonl.tmp", at, "out.jsonl.tmp123"}
+	slices.Sort(want)
+	if got := names(t, dir); !slices.Equal(got, want) {
+		t.Errorf("left: %v, want %v", got, want)
+	}
+	if err := f.Commit(); err != nil {
+		t.Error(err)
+	}
+}

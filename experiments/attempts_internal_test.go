@@ -25,6 +25,14 @@ func TestEarlierAttempts(t *testing.T) {
 	if s := earlierAttempts(dir); s.seconds != 30.5+10+2 || !s.start.Equal(time.Unix(1000, 0)) {
 		t.Errorf("from rows: %v s from %v, want 42.5 s from %v", s.seconds, s.start, time.Unix(1000, 0))
 	}
+	// The clock is set back by years before the next attempt, and leaves no trace in what was counted.
+	back := rows + row("event", "500", `,"event":"resume"`) + row("epoch", "504", "")
+	if err := os.WriteFile(filepath.Join(dir, "metrics.jsonl"), []byte(back), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if s := earlierAttempts(dir); s.seconds != 30.5+10+2+4 || !s.start.Equal(time.Unix(1000, 0)) {
+		t.Errorf("with a clock that was set back: %v s from %v, want 46.5 s from %v", s.seconds, s.start, time.Unix(1000, 0))
+	}
 	if err := os.WriteFile(filepath.Join(dir, "summary.json"), []byte(`{"start":"1970-01-01T00:16:35Z","wall_seconds":55}`),
 		0o644); err != nil {
 		t.Fatal(err)

@@ -125,8 +125,8 @@ func sameJob(c *configs.Composed, dir string) error {
 	return err
 }
 
-// finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing or
-// older than the summary is written now.
+// finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing is written now. What was
+// there before the run ended is gone: finish has removed it.
 func finished(dir, state string, cfg *job.Config) error {
 	if state == record.StatePruned {
 		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); train it to the end elsewhere: %s\n",
@@ -141,14 +141,11 @@ func finished(dir, state string, cfg *job.Config) error {
 		stdout.Message(os.Stderr, "warning: "+err.Error())
 	}
 	report := filepath.Join(dir, "report.md")
-	summary, err := os.Stat(filepath.Join(dir, "summary.json"))
-	if err != nil {
-		return err
-	}
-	page, err := os.Stat(filepath.Join(dir, "report.html")) // written after report.md
-	if err != nil || page.ModTime().Before(summary.ModTime()) {
-		if err := writeManifest(dir); err != nil {
-			return err
+	if _, err := os.Stat(filepath.Join(dir, "report.html")); err != nil { // the last thing a run writes
+		if _, err := os.Stat(filepath.Join(dir, record.ManifestFile)); err != nil { // else its digests are those of the end
+			if err := writeManifest(dir); err != nil {
+				return err
+			}
 		}
 		write := runreport.WriteReport
 		if cfg.Report.Plots {

@@ -33,6 +33,7 @@ import (
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/reports/mlflow"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
@@ -344,6 +345,9 @@ func (r *run) finish(taskErr error) error {
 		return err
 	}
 	s := r.summary(taskErr)
+	if r.Config.Trains() { // a report that is there is of this end, whatever the clock says
+		os.Remove(filepath.Join(r.Dir, page.HtmlFile))
+	}
 	err := results.WriteSummary(r.Dir, s)
 	if _, ok := errors.AsType[*results.JudgeError](err); ok { // the run ends as a failed one that says why, without results
 		if s.Evaluations = []record.StageResult{}; taskErr == nil {

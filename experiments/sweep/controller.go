@@ -326,7 +326,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 		return c.ledger.Record(*job, a)
 	}
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
-		job.Seconds += a.Ended.Sub(a.Started).Seconds()
+		job.Seconds += max(0, a.Ended.Sub(a.Started).Seconds()) // of another machine, whose clock may have been set
 	}
 	code := a.ExitCode
 	job.ExitCode, job.Cause, job.Tail = &code, a.Cause, a.Tail

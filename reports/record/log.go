@@ -28,7 +28,7 @@ type LogOptions struct {
 	LoggingOptions
 	Restored *Position        // the state that a resumed run starts from; nil for a new run
 	Stderr   io.Writer        // progress and messages; nil: os.Stderr
-	Now      func() time.Time // nil: time.Now
+	Now      func() time.Time // nil: the time since the log was opened, added to that of its opening
 }
 
 // Log is the record of a run while it happens: metrics.jsonl, TensorBoard events, run.log and the
@@ -57,7 +57,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 		opt.Stderr = os.Stderr
 	}
 	if opt.Now == nil {
-		opt.Now = time.Now
+		opt.Now = steadyClock()
 	}
 	if opt.LogEverySteps < 1 {
 		opt.LogEverySteps = 1

@@ -33,8 +33,19 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 	if err != nil || host == "" {
 		host = "host"
 	}
-	// TensorBoard reads the files of a folder in the order of their names.
-	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", now.Unix(), host, os.Getpid(), now.Nanosecond())
+	old, err := regular.Glob(dir, EventFilesPattern)
+	if err != nil {
+		return nil, err
+	}
+	// TensorBoard reads the files of a folder in the order of their names: a clock that was set back must not change that.
+	seconds := max(now.Unix(), 0)
+	for _, path := range old {
+		var of int64
+		if _, err := fmt.Sscanf(filepath.Base(path), "events.out.tfevents.%d.", &of); err == nil {
+			seconds = max(seconds, of+1)
+		}
+	}
+	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", seconds, host, os.Getpid(), now.Nanosecond())
 	f, err := regular.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)

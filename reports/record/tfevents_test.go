@@ -138,6 +138,43 @@ func TestTensorBoardEvents(t *testing.T) {
 	}
 }
 
+// TestEventFilesInOrderWhateverTheClock: a resume with a clock that was set back writes behind the earlier file, by name.
+func TestEventFilesInOrderWhateverTheClock(t *testing.T) {
+	dir := t.TempDir()
+	var last string
+	for i, year := range []int{2025, 1969, 2024, 2031, 2026} {
+		log, err := OpenLog(dir, LogOptions{LoggingOptions: DefaultLoggingOptions(),
+			Restored: &Position{Phase: "rce", Epoch: 1, GlobalStep: 40, Rows: 0},
+			Stderr:   &bytes.Buffer{}, Now: func() time.Time { return time.Date(year, 3, 2, 0, 0, 0, 0, time.UTC) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Close()
+		files, _ := filepath.Glob(filepath.Join(dir, EventFilesPattern)) // sorted by name
+		if len(files) != i+1 || last != "" && files[i-1] != last {
+			t.Fatalf("year %d: %v, want the new file behind %s", year, files, last)
+		}
+		last = files[i]
+	}
+}
+
+// TestSteadyClock: it goes on from the time of now and never back.
+func TestSteadyClock(t *testing.T) {
+	now := steadyClock()
+	before := time.Now()
+	first := now()
+	if d := first.Sub(before); d < -time.Minute || d > time.Minute {
+		t.Errorf("it says %v at %v", first, before)
+	}
+	for range 1000 {
+		next := now()
+		if next.Round(0).Before(first.Round(0)) { // the times without their monotonic part
+			t.Fatalf("%v after %v", next, first)
+		}
+		first = next
+	}
+}
+
 func TestResumedEventsTellTensorBoardWhatToForget(t *testing.T) {
 	dir := t.TempDir()
 	OpenTestLog(t, dir, &bytes.Buffer{}, nil).Close()

@@ -100,6 +100,16 @@ func TestOtherArchitectures(t *testing.T) {
 	}
 }
 
+// TestOtherLVLMs: a model in the loop is refused by its architecture too.
+func TestOtherLVLMs(t *testing.T) {
+	t.Parallel()
+	_, root := openTexts(t)
+	model := edited(t, filepath.Join(root, "tiny_t5"), "config.json",
+		map[string]any{"architectures": []string{"LlavaForConditionalGeneration"}})
+	got := run(t, "exp=icl_shapes", "lvlm.path="+model, "threads=1", "hydra.run.dir="+folder(t))
+	refused(t, got, 2, "lvlm.path: "+filepath.Join(model, "config.json")+`: architecture "LlavaForConditionalGeneration" is not supported`)
+}
+
 // TestInspectModelFolder: `data inspect` says what a model folder is, and what reads it; a folder of an architecture that nothing reads
 // too, and a damaged one.
 func TestInspectModelFolder(t *testing.T) {

@@ -24,6 +24,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
 	"fulcrum/selector/clip"
+	"fulcrum/selector/vl"
 )
 
 // iclLoop runs task=icl: embeddings, pools and beams of the records, selectors that learn from them, the model's answers with what
@@ -95,11 +96,15 @@ func (l *loop) folders() error {
 	if c.LVLM.Backend != "local" {
 		return nil
 	}
-	if path := c.LVLM.Path; path != nil && len(l.Models) == 0 {
-		return workload.CheckDownloaded("lvlm.path", *path)
+	key, models := "icl.models", l.Models
+	if path := c.LVLM.Path; path != nil && len(models) == 0 {
+		key, models = "lvlm.path", []string{*path}
 	}
-	for _, path := range l.Models {
-		if err := workload.CheckDownloaded("icl.models", path); err != nil {
+	for _, path := range models {
+		if err := workload.CheckDownloaded(key, path); err != nil {
+			return err
+		}
+		if _, err := workload.CheckArchitecture(key, path, vl.Kind); err != nil {
 			return err
 		}
 	}

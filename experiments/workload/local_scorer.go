@@ -83,7 +83,9 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 	own.Config, c.VL, c.Init.Checkpoint = &c, vl.DefaultOptions(), nil
 	c.VL.LoRA.Enabled = false
 	var files []string
-	if _, err := os.Stat(filepath.Join(path, "config.json")); err == nil {
+	if is, err := CheckArchitecture(key, path, vl.Kind); err != nil {
+		return nil, err
+	} else if is {
 		c.VL.Path = &path
 		files = filesOf(path)
 	} else {

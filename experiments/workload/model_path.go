@@ -69,12 +69,8 @@ func checkModelAt(key, p, policy string) error {
 	if info, err := os.Stat(p); err == nil && !info.IsDir() {
 		return nil
 	}
-	at := filepath.Join(p, "config.json")
-	if config, err := regular.ReadFile(at); err == nil {
-		if _, err := tokens.ModelType(policy, config); err != nil { // before its tokenizer is opened, which another model has another of
-			return usage.Errorf("%s: %s: %v", key, at, err)
-		}
-		return nil
+	if is, err := CheckArchitecture(key, p, policy); is || err != nil {
+		return err
 	}
 	if _, err := job.ResolveCheckpoint(key, p); err == nil {
 		return nil
@@ -94,4 +90,18 @@ func checkModelAt(key, p, policy string) error {
 	}
 	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, "+
 		"or a run of policy=%s", key, p, holds, policy)
+}
+
+// CheckArchitecture refuses a model folder, given by a key, whose architecture the policy does not read, before its tokenizer is opened:
+// another model has another one. is says whether the folder has a config.json.
+func CheckArchitecture(key, folder, policy string) (is bool, err error) {
+	at := filepath.Join(folder, "config.json")
+	config, err := regular.ReadFile(at)
+	if err != nil {
+		return false, nil // what opens it says what is wrong
+	}
+	if _, err := tokens.ModelType(policy, config); err != nil {
+		return true, usage.Errorf("%s: %s: %v", key, at, err)
+	}
+	return true, nil
 }

@@ -60,7 +60,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"task=icl data=icl_shapes icl.model=icl_shapes_model rce.epochs=2 vl.max_pixels=99 beams.shots=2 encoder.path=/m " +
 			"embed.modality=image selector=v2 data.embeddings=/e", ""},
 		{"task=icl data=icl_shapes icl.model=icl_shapes_model generate.temperature=1", "generate.temperature belongs to task=generate"},
-		{"task=embed data=vqa data.root=/vqa encoder.path=/m data.split_seed=1", "data.split_seed belongs to task=icl, task=predict or task=train"},
+		{"task=embed data=vqa data.root=/vqa encoder.path=/m data.split_seed=1",
+			"data.split_seed belongs to task=icl, task=predict or task=train"},
 	} {
 		var typed []string
 		for word := range strings.FieldsSeq(strings.ReplaceAll(tc.typed, ": ", ":\x00")) {

@@ -44,8 +44,8 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 	c := j.Config
 	builtIn := c.Data.Name == "icl_shapes" && c.Data.RecordsICL == nil // with a table of its own
 	if c.Encoder.Path == nil && c.Data.Embeddings == nil && !builtIn {
-		return usage.Errorf("encoder.path: the stage embed needs a CLIP folder as save_pretrained writes it, or give a table of all records that " +
-			"is there: data.embeddings=FILE")
+		return usage.Errorf("encoder.path: the stage embed needs a CLIP folder as save_pretrained writes it, or give a table of all records: " +
+			"data.embeddings=FILE")
 	}
 	s, err := newStages(j)
 	if err != nil {

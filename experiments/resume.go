@@ -138,7 +138,7 @@ func finished(dir, state string, cfg *job.Config) error {
 		return nil
 	}
 	if _, err := phases.FindState(dir); err != nil { // nothing goes on from it, but whoever asks should know
-		stdout.Message(os.Stderr, "warning: "+err.Error())
+		stdout.Message(stdout.Errors(), "warning: "+err.Error())
 	}
 	report := filepath.Join(dir, "report.md")
 	if _, err := os.Stat(filepath.Join(dir, "report.html")); err != nil { // the last thing a run writes

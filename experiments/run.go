@@ -308,7 +308,7 @@ func (r *run) tell() {
 	if err != nil || s == nil {
 		return
 	}
-	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { stdout.Message(os.Stderr, "warning: "+text) })
+	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { stdout.Message(stdout.Errors(), "warning: "+text) })
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
@@ -406,7 +406,7 @@ func (r *run) finish(taskErr error) error {
 func writeManifest(dir string) error {
 	damaged, err := record.WriteManifest(dir, build.Name(), phases.Written(dir))
 	for _, name := range damaged {
-		stdout.Message(os.Stderr, fmt.Sprintf("warning: %s: damaged (its content is not what was saved)", filepath.Join(dir, name)))
+		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: %s: damaged (its content is not what was saved)", filepath.Join(dir, name)))
 	}
 	return err
 }

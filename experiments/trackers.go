@@ -81,7 +81,7 @@ func (r *run) startMLflow() {
 	opt.RunName = cmp.Or(opt.RunName, name)
 	opt.Say = func(level record.Level, text string) {
 		if r.sealed.Load() {
-			stdout.Message(os.Stderr, text)
+			stdout.Message(stdout.Errors(), text)
 		} else if level == record.LevelWarning {
 			r.Log.Warnf("%s", text)
 		} else {
@@ -141,6 +141,6 @@ func (r *run) startWandB() {
 func (r *run) endWandB() {
 	state, _ := r.ended()
 	if err := r.wandb.Close(state); err != nil {
-		stdout.Message(os.Stderr, "warning: "+err.Error())
+		stdout.Message(stdout.Errors(), "warning: "+err.Error())
 	}
 }

@@ -67,9 +67,9 @@ func exit(ctx context.Context, err error) {
 		go func() {
 			defer close(said)
 			if message = "run: " + message; os.Getenv(launcher.SupervisedEnv) == "" {
-				stdout.Message(os.Stderr, message)
+				stdout.Message(stdout.Errors(), message)
 			} else {
-				fmt.Fprintln(os.Stderr, message) // of a job, kept for whoever looks from anywhere
+				fmt.Fprintln(stdout.Errors(), message) // of a job, kept for whoever looks from anywhere
 			}
 		}()
 		select {

@@ -17,8 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/term"
-
 	"fulcrum/experiments"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/interrupt"
@@ -41,7 +39,7 @@ func main() {
 	}
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
-	s := &session{ctx: ctx, out: stdout.Writer(), errOut: os.Stderr, app: experiments.App{}, verbs: verbs(), now: time.Now()}
+	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), app: experiments.App{}, verbs: verbs(), now: time.Now()}
 	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
 }
 
@@ -55,14 +53,14 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 		if err := interrupt.End(stop); err != nil {
 			ended, end := context.WithCancelCause(ctx) // not ctx: the work goes on to the last moment, and says nothing
 			end(stop)
-			if term.IsTerminal(int(os.Stderr.Fd())) {
-				fmt.Fprintln(os.Stderr) // ends the line with the terminal's ^C
+			if columns, _ := stdout.Errors().Size(); columns > 0 {
+				fmt.Fprintln(stdout.Errors()) // ends the line with the terminal's ^C
 			}
 			exit(ended, err)
 		}
 		cancel(stop)
 		if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
-			fmt.Fprintf(os.Stderr, "\n%v: saving what is left; a second one ends at once\n", stop)
+			fmt.Fprintf(stdout.Errors(), "\n%v: saving what is left; a second one ends at once\n", stop)
 		}
 	}()
 	begin, doublets := time.Now(), 0
@@ -71,7 +69,7 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 			continue // a queue's signals may come twice, and it has one that ends every process
 		}
 		if doublets++; doublets > 1 || time.Since(begin) > same {
-			fmt.Fprintln(os.Stderr) // ends the line with the terminal's ^C
+			fmt.Fprintln(stdout.Errors()) // ends the line with the terminal's ^C
 			exit(ctx, fmt.Errorf("%w; ended at once: the state is that of the last save", &interrupted{s.(syscall.Signal)}))
 		}
 	}

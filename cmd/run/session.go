@@ -172,7 +172,19 @@ func (s *session) print(inv *invocation) error {
 	default:
 		text, err = c.Info(inv.info)
 	}
+	if err == nil && inv.cfg != "" { // as YAML it is quoted where it must be, and means what Hydra's means
+		_, err = io.WriteString(s.data(), text)
+		return err
+	}
 	return s.write(text, err)
+}
+
+// data is where results go that another program reads as they are.
+func (s *session) data() io.Writer {
+	if stream, ok := s.out.(*stdout.Stream); ok {
+		return stream.Data()
+	}
+	return s.out
 }
 
 // ofHelp reports whether an override sets Hydra's own help: then that is printed.

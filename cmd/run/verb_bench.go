@@ -18,7 +18,7 @@ import (
 // benchVerb measures training steps on named workloads.
 func benchVerb() *verb {
 	const measureFlag, tokensFlag, shapeFlag = "measure", "measure-tokens", "measure-shape"
-	opt := bench.Options{Progress: os.Stderr}
+	opt := bench.Options{Progress: stdout.Errors()}
 	f := noFlags()
 	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, tokens-forward … tokens-grpo, or "+
 		"shape-decode, shape-update, shape-step; all if not given")
@@ -98,7 +98,7 @@ func runBench(s *session, opt bench.Options, args []string) error {
 		} else if opt.Python != "" {
 			return usage.Errorf("bench: --python=%s has no torch", opt.Python)
 		} else {
-			stdout.Message(os.Stderr, "bench: no Python with torch here (--python): the peer is left out")
+			stdout.Message(stdout.Errors(), "bench: no Python with torch here (--python): the peer is left out")
 			opt.Peer, opt.TokenPeer, opt.ShapePeer = "", "", ""
 		}
 	}

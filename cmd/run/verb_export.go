@@ -47,6 +47,7 @@ func exportVerb() *verb {
 	f := noFlags()
 	what := f.String("what", "runs", "runs, metrics, evals or table")
 	format := f.String("format", "csv", "csv, json, latex, markdown or parquet")
+	formulas := f.String("formulas", "defuse", "of csv: defuse puts ' before texts that a spreadsheet would compute, keep does not")
 	out := f.String("out", "", "file to write; default: the standard output")
 	return &verb{
 		usage: `run export outputs --what runs --format csv
@@ -54,10 +55,12 @@ run export RUN_FOLDER --what metrics --format parquet --out metrics.parquet
 run export RUN_FOLDER RUN_FOLDER --what table --format latex
 
 run export PATH… --what runs|metrics|evals|table
-    --format csv|json|latex|markdown|parquet [--out FILE]
+    --format csv|json|latex|markdown|parquet [--formulas defuse|keep] [--out FILE]
 Writes a table of the runs at and below folders: a row for each run, for each
 line of metrics.jsonl, for each evaluation with its intervals, or the tables of
 the report: of a run's results, of a sweep, of the comparison of several runs.
+In CSV a text that begins with =, +, - or @ and is no number has ' before it, so
+that no spreadsheet computes it; --formulas keep leaves it as it is.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
@@ -70,6 +73,12 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 			write, ok := tableFormats()[*format]
 			if !ok {
 				return usage.Errorf("%v", registry.Unknown("--format", *format, slices.Sorted(maps.Keys(tableFormats()))))
+			}
+			switch {
+			case *formulas != "defuse" && *formulas != "keep":
+				return usage.Errorf("%v", registry.Unknown("--formulas", *formulas, []string{"defuse", "keep"}))
+			case *formulas == "keep" && *format == "csv":
+				write = (*page.Table).CSVAsIs
 			}
 			tables, left, err := exportTables(args, *what)
 			if err != nil {
@@ -85,7 +94,11 @@ the report: of a run's results, of a sweep, of the comparison of several runs.
 				return usage.Errorf("--format parquet is no text for a terminal: give --out FILE.parquet")
 			}
 			if *out == "" {
-				return cmp.Or(writeTables(s.out, tables, write), left.err())
+				to := s.out
+				if *format == "parquet" {
+					to = s.data()
+				}
+				return cmp.Or(writeTables(to, tables, write), left.err())
 			}
 			if err := tasks.PrepareOut("--out", *out, nil); err != nil {
 				return err

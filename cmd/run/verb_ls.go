@@ -117,7 +117,7 @@ func runFolders(paths []string) (out []export.Folder, left leftOut, err error) {
 			left.of++
 			if err := runfolder.Readable(dir); err != nil {
 				left.n++
-				stdout.Message(os.Stderr, fmt.Sprintf("warning: left out %s: %v", dir, err))
+				stdout.Message(stdout.Errors(), fmt.Sprintf("warning: left out %s: %v", dir, err))
 				continue
 			}
 			out = append(out, export.Folder{Dir: dir, Root: path})

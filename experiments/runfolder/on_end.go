@@ -100,7 +100,7 @@ func runCommand(command, dir, state string, data []byte, limit time.Duration) er
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	slow := time.AfterFunc(slowCommand, func() {
-		stdout.Message(os.Stderr, fmt.Sprintf("on_end.command is still running, for %v at most; Ctrl-C ends it", limit))
+		stdout.Message(stdout.Errors(), fmt.Sprintf("on_end.command is still running, for %v at most; Ctrl-C ends it", limit))
 	})
 	defer slow.Stop()
 	err := cmd.Run()

@@ -138,7 +138,7 @@ func Enter(cwd, dir string) error {
 	if err := os.Chdir(cwd); err != nil {
 		return usage.Errorf("%s: the run was started in %s, which its relative paths need: %v", dir, cwd, err)
 	}
-	stdout.Message(os.Stderr, "relative paths start in "+cwd+", as when the run was started")
+	stdout.Message(stdout.Errors(), "relative paths start in "+cwd+", as when the run was started")
 	return nil
 }
 

@@ -452,7 +452,7 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 func (c *controller) finish(ctx context.Context) error {
 	dir := c.plan.dir
 	if err := WriteReport(dir); err != nil { // the jobs count, and run report writes it again
-		stdout.Message(os.Stderr, fmt.Sprintf("warning: the report: %v", err))
+		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the report: %v", err))
 	}
 	counts := map[string]int{}
 	for _, job := range c.jobs {

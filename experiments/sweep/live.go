@@ -44,7 +44,7 @@ func newLiveTable(ctx context.Context, dir string, s ledger.Sweep) *liveTable {
 // below it.
 func (l *liveTable) clear() {
 	if l != nil && l.lines > 0 && l.ctx.Err() == nil {
-		stdout.Printf("\x1b[%dA\x1b[J", l.lines)
+		stdout.Writer().Control(fmt.Sprintf("\x1b[%dA\x1b[J", l.lines))
 	}
 	if l != nil {
 		l.lines = 0

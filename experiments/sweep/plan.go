@@ -216,7 +216,7 @@ func (p *plan) checkSpace() error {
 		valid = true
 	}
 	if invalid != nil && valid {
-		stdout.Message(os.Stderr, fmt.Sprintf("warning: some points of the space are invalid, and their trials will fail: %v", invalid))
+		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: some points of the space are invalid, and their trials will fail: %v", invalid))
 		return nil
 	}
 	return invalid

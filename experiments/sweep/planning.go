@@ -3,11 +3,10 @@ package sweep
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
+	"fulcrum/internal/stdout"
 )
 
 const (
@@ -29,7 +28,8 @@ type planning struct {
 
 // planning begins to plan so many jobs, in silence where the sweep's logging.progress is false.
 func (p *plan) planning(jobs int) *planning {
-	g := &planning{w: os.Stderr, terminal: term.IsTerminal(int(os.Stderr.Fd())), now: time.Now, jobs: jobs}
+	columns, _ := stdout.Errors().Size()
+	g := &planning{w: stdout.Errors().Own(), terminal: columns > 0, now: time.Now, jobs: jobs}
 	if !p.tells() {
 		g.w = nil
 	}

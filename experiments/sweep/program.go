@@ -99,7 +99,7 @@ func keepProgram(dir string) error {
 		return err
 	}
 	if keptProgram(dir) == "" {
-		stdout.Message(os.Stderr, fmt.Sprintf("warning: nothing can be executed in %s: jobs run %s itself, and a build in the middle of "+
+		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: nothing can be executed in %s: jobs run %s itself, and a build in the middle of "+
 			"the sweep changes them", dir, self))
 	}
 	return nil
@@ -150,7 +150,7 @@ func chooseProgram(dir string, accept bool) error {
 		if other, err := OtherProgram(dir); err != nil || other == "" {
 			return err
 		}
-		stdout.Message(os.Stderr, fmt.Sprintf("note: the jobs run the program that the sweep was started with (%s), not this build; "+
+		stdout.Message(stdout.Errors(), fmt.Sprintf("note: the jobs run the program that the sweep was started with (%s), not this build; "+
 			"to change to this one: %s", kept, program.OnFolder("resume", dir, AcceptChanges)))
 		return nil
 	}

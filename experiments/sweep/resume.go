@@ -222,7 +222,7 @@ func (p *plan) missing(jobs []ledger.Job, retry bool) (plans map[int]planned, ch
 			if hasResult(p.dir, *job) {
 				continue
 			}
-			stdout.Message(os.Stderr, fmt.Sprintf("warning: job %d was %s and its results are gone from %s: it runs again", job.Num, job.State,
+			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: job %d was %s and its results are gone from %s: it runs again", job.Num, job.State,
 				filepath.Join(p.dir, job.Dir)))
 			job.State, job.Attempts, job.Objectives, job.Metrics = launcher.Queued, 0, nil, nil
 		}

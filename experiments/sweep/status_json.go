@@ -1,7 +1,6 @@
 package sweep
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -70,7 +69,7 @@ func ReadStatus(dir string) (Status, error) {
 
 // tell hands the sweep's status to whoever waits for its end.
 func (p *plan) tell() {
-	warn := func(text string) { stdout.Message(os.Stderr, "warning: "+text) }
+	warn := func(text string) { stdout.Message(stdout.Errors(), "warning: "+text) }
 	onEnd, err := runfolder.OnEndOf(p.master)
 	if err != nil {
 		warn(err.Error())

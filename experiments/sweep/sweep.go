@@ -129,7 +129,7 @@ func warnRepeated(jobs []planned) {
 		}
 	}
 	if repeated > 0 {
-		stdout.Message(os.Stderr, fmt.Sprintf("warning: %d of %d jobs %s another: %s", repeated, len(jobs),
+		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: %d of %d jobs %s another: %s", repeated, len(jobs),
 			page.Verb(repeated, "repeats", "repeat"), example))
 	}
 }

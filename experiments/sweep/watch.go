@@ -37,7 +37,7 @@ func Watch(dir string) error {
 		}
 		if picture != shown {
 			if width > 0 && lines > 0 {
-				stdout.Printf("\x1b[%dA\x1b[J", lines) // up, and clear what is below
+				stdout.Writer().Control(fmt.Sprintf("\x1b[%dA\x1b[J", lines)) // up, and clear what is below
 			}
 			stdout.Print(picture)
 			shown, lines = picture, strings.Count(picture, "\n")

@@ -104,7 +104,7 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	if base != "" {
 		folder, onto = base, &base
 	}
-	warn := func(message string) { stdout.Message(os.Stderr, "warning: "+message) }
+	warn := func(message string) { stdout.Message(stdout.Errors(), "warning: "+message) }
 	model, saveText, err := openFolderModel(kind, path, onto, folder, warn)
 	if err != nil {
 		return 0, err

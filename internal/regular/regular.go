@@ -46,6 +46,29 @@ type Kept struct {
 	mod  time.Time
 }
 
+// OpenIn opens a regular file of a folder, and follows no link out of it.
+func OpenIn(root *os.Root, name string) (*os.File, error) {
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := check(f.Name(), func(string) (fs.FileInfo, error) { return f.Stat() }); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// ReadIn returns what a document holds that OpenIn opens.
+func ReadIn(root *os.Root, name string) ([]byte, error) {
+	f, err := OpenIn(root, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readSmall(f, f.Name(), Document)
+}
+
 // Keep opens a regular file and notes what it is.
 func Keep(path string) (*os.File, Kept, error) {
 	k := Kept{Path: path}
@@ -119,6 +142,10 @@ func ReadSmall(path string, most int64) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
+	return readSmall(f, path, most)
+}
+
+func readSmall(f *os.File, path string, most int64) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err

@@ -1,5 +1,6 @@
-// Package stdout writes results to the standard output and remembers when that failed, so that a full disk behind it is
-// seen in the exit code. It is the process's, as os.Stdout is: the command line asks it once, at the end.
+// Package stdout writes results to the standard output, and everything else to the standard error. It shows what a terminal
+// would obey, for names and texts of data are in both, and remembers when writing results failed, so that a full disk behind
+// them is seen in the exit code. It is the process's, as os.Stdout is: the command line asks it once, at the end.
 package stdout
 
 import (
@@ -9,7 +10,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"unicode/utf8"
@@ -17,14 +20,74 @@ import (
 	"golang.org/x/term"
 
 	"fulcrum/internal/program"
+	"fulcrum/internal/visible"
 )
 
 var failed atomic.Pointer[error] // the first write that failed
 
-type writer struct{}
+// Stream is the standard output or the standard error.
+type Stream struct {
+	file  **os.File
+	watch bool // errors count
+	mu    sync.Mutex
+	begun []byte // of a character whose end has not come yet
+}
 
-func (writer) Write(p []byte) (int, error) {
-	n, err := os.Stdout.Write(p)
+var out, errOut = &Stream{file: &os.Stdout, watch: true}, &Stream{file: &os.Stderr}
+
+// Writer returns the standard output.
+func Writer() *Stream { return out }
+
+// Errors returns the standard error.
+func Errors() *Stream { return errOut }
+
+// Write writes text, in which visible.Text shows what a terminal would obey.
+func (s *Stream) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := p
+	if len(s.begun) > 0 {
+		text = slices.Concat(s.begun, p)
+	}
+	whole := visible.Whole(text)
+	s.begun = slices.Clone(text[whole:])
+	if _, err := s.raw([]byte(visible.Text(string(text[:whole])))); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// Control writes a text as it is: with the program's own colours and movements of the cursor, and data that are visible.
+func (s *Stream) Control(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = s.raw([]byte(text)) // of the standard output, the error is kept
+}
+
+// Own returns a writer of Control, for those whose texts hold no data.
+func (s *Stream) Own() io.Writer { return data{s} }
+
+// Data returns a writer for what is no text, or what another program reads as it is: to a terminal it shows what Write does.
+func (s *Stream) Data() io.Writer {
+	if columns, _ := s.Size(); columns > 0 {
+		return s
+	}
+	return data{s}
+}
+
+type data struct{ s *Stream }
+
+func (d data) Write(p []byte) (int, error) {
+	d.s.mu.Lock()
+	defer d.s.mu.Unlock()
+	return d.s.raw(p)
+}
+
+func (s *Stream) raw(p []byte) (int, error) {
+	n, err := (*s.file).Write(p)
+	if !s.watch {
+		return n, err
+	}
 	if errors.Is(err, syscall.EPIPE) { // who reads a pipe may leave
 		return len(p), nil
 	}
@@ -35,8 +98,16 @@ func (writer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Writer returns the standard output.
-func Writer() io.Writer { return writer{} }
+// Size is how many columns and lines the terminal has that the stream is; 0, 0: it is none.
+func (s *Stream) Size() (columns, lines int) {
+	if !term.IsTerminal(int((*s.file).Fd())) {
+		return 0, 0
+	}
+	if columns, lines, err := term.GetSize(int((*s.file).Fd())); err == nil && columns > 0 && lines > 0 {
+		return columns, lines
+	}
+	return 80, 24
+}
 
 // OutliveReaders makes a write to a pipe that nobody reads any more (run … | head) an error, not the end of the process and with it of a
 // run or of a sweep's jobs: what they print stands in their folder too. The signal is caught, not ignored, which every process started
@@ -50,36 +121,31 @@ func Width() int {
 }
 
 // Size is how many columns and lines the terminal has that the standard output is; 0, 0: it is none.
-func Size() (columns, lines int) {
-	if !term.IsTerminal(int(os.Stdout.Fd())) {
-		return 0, 0
-	}
-	if columns, lines, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 && lines > 0 {
-		return columns, lines
-	}
-	return 80, 24
-}
+func Size() (columns, lines int) { return out.Size() }
 
 // Print writes as fmt.Print does.
-func Print(args ...any) { fmt.Fprint(writer{}, args...) }
+func Print(args ...any) { fmt.Fprint(out, args...) }
 
 // Printf writes prose as fmt.Printf does, as Folded makes it.
 func Printf(format string, args ...any) { Print(Folded(fmt.Sprintf(format, args...))) }
 
-// Message writes a line that is no result, a warning or an error, to w, usually os.Stderr, as Folded makes it for w.
+// Message writes a line that is no result, a warning or an error, to w, usually Errors, as Folded makes it for w.
 func Message(w io.Writer, text string) {
 	width := 0
-	if f, ok := w.(*os.File); ok {
-		width, _, _ = term.GetSize(int(f.Fd())) // 0: it is no terminal
+	if s, ok := w.(*Stream); ok {
+		width, _ = s.Size()
 	}
 	fmt.Fprintln(w, folded(text, width))
 }
 
 // Println writes as fmt.Println does.
-func Println(args ...any) { fmt.Fprintln(writer{}, args...) }
+func Println(args ...any) { fmt.Fprintln(out, args...) }
 
-// Err returns the error of the first write that failed, nil where all went well.
+// Err returns the error of the first write that failed, nil where all went well. Nothing is written after it.
 func Err() error {
+	if len(out.begun) > 0 { // the end of this character never came
+		out.Control(visible.Text(string(out.begun)))
+	}
 	if err := failed.Load(); err != nil {
 		return *err
 	}
@@ -138,7 +204,7 @@ func foldProse(line string, width, indent int) string {
 func Folded(text string) string { return folded(text, Width()) }
 
 func folded(text string, width int) string {
-	text = program.AsCalled(text)
+	text = visible.Text(program.AsCalled(text))
 	if width == 0 {
 		return text
 	}

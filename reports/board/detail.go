@@ -357,7 +357,7 @@ func inlined(dir string, pictures record.Pictures) record.Pictures {
 		if info, err := root.Stat(name); err != nil || !info.Mode().IsRegular() || info.Size() > largest {
 			continue
 		}
-		if data, err := root.ReadFile(name); err == nil {
+		if data, err := regular.ReadIn(root, name); err == nil {
 			out = append(out, "data:image/jpeg;base64,"+base64.StdEncoding.EncodeToString(data))
 		}
 	}

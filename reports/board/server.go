@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"fulcrum/internal/regular"
 	"io"
 	"net"
 	"net/http"
@@ -242,7 +243,7 @@ func (s *Server) file(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer root.Close()
-	f, err := root.Open(filepath.FromSlash(name)) // follows no link out of the folder
+	f, err := regular.OpenIn(root, filepath.FromSlash(name)) // follows no link out of the folder
 	if err != nil {
 		http.NotFound(w, r)
 		return

@@ -22,6 +22,8 @@ import (
 	"github.com/yuin/goldmark/util"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/visible"
 )
 
 // Files of a folder with a report.
@@ -47,8 +49,8 @@ func WriteLively(dir, markdown string, more Lively) error {
 		return err
 	}
 	defer root.Close()
-	page := LivelyHTML(markdown, func(name string) ([]byte, error) { return root.ReadFile(filepath.FromSlash(name)) }, more)
-	if err := atomicfile.Write(filepath.Join(dir, ReportFile), []byte(markdown), 0o644); err != nil {
+	page := LivelyHTML(markdown, func(name string) ([]byte, error) { return regular.ReadIn(root, filepath.FromSlash(name)) }, more)
+	if err := atomicfile.Write(filepath.Join(dir, ReportFile), []byte(visible.Text(markdown)), 0o644); err != nil {
 		return err
 	}
 	return atomicfile.Write(filepath.Join(dir, HtmlFile), page, 0o644)
@@ -84,7 +86,7 @@ func (m Lively) policy() string {
 
 // LivelyHTML is HTML for a page with a script.
 func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Lively) []byte {
-	r, body := rendered(markdown, read)
+	r, body := rendered(visible.Text(markdown), read)
 	var page bytes.Buffer
 	fmt.Fprintf(&page, `<!DOCTYPE html>
 <html lang="en">
@@ -105,7 +107,7 @@ func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Li
 		fmt.Fprintf(&page, "<script type=\"application/json\">%s</script>\n<script>%s</script>\n", more.Data, more.Script)
 	}
 	page.WriteString("</body>\n</html>\n")
-	return page.Bytes()
+	return []byte(visible.Text(page.String()))
 }
 
 // Fragment renders a report without plots as HTML for another page. Foreign text in it stays text.

@@ -91,7 +91,7 @@ func (t *Table) Names() []string {
 func (t *Table) Texts() [][]string {
 	rows := [][]string{}
 	for row := range t.rows() {
-		cells := list.Map(row, visible)
+		cells := list.Map(row, asRead)
 		rows = append(rows, cells)
 	}
 	return rows

@@ -11,6 +11,7 @@ import (
 	"github.com/olekukonko/tablewriter/tw"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/visible"
 )
 
 // Console writes the table for a terminal, with a line under its header only.
@@ -38,7 +39,7 @@ func (t *Table) Console(w io.Writer) error {
 	)
 	table.Header(header)
 	for row := range t.rows() {
-		cells := list.Map(row, visible)
+		cells := list.Map(row, asRead)
 		if err := table.Append(cells); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (t *Table) parts(width int) []*Table {
 	wide := list.Map(t.Columns, func(c Column) int { return twwidth.Width(PlainText(c.Name)) + 2 })
 	for row := range t.rows() {
 		for i, cell := range row {
-			wide[i] = max(wide[i], twwidth.Width(visible(cell))+2)
+			wide[i] = max(wide[i], twwidth.Width(asRead(cell))+2)
 		}
 	}
 	named, names := max(t.Named, 1), 0 // and their width
@@ -117,7 +118,7 @@ func (t *Table) parts(width int) []*Table {
 					cells[k] = row[i]
 				}
 				if room := width - names - 2; i >= named && wide[i] > room && cells[k] != nil && room > 1 {
-					cells[k] = Clip(visible(cells[k]), room)
+					cells[k] = Clip(asRead(cells[k]), room)
 				}
 			}
 			part.Rows = append(part.Rows, cells)
@@ -127,10 +128,10 @@ func (t *Table) parts(width int) []*Table {
 	return out
 }
 
-// visible is a cell as a person reads it, markup taken off.
-func visible(cell any) string {
+// asRead is a cell as a person reads it, markup taken off.
+func asRead(cell any) string {
 	if m, ok := cell.(Markup); ok {
-		return PlainText(m)
+		return visible.Text(PlainText(m))
 	}
-	return shown(cell)
+	return visible.Text(shown(cell))
 }

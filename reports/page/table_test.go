@@ -155,3 +155,21 @@ func TestPlainText(t *testing.T) {
 		}
 	}
 }
+
+// No text of a table is a formula in a spreadsheet; numbers stay numbers.
+func TestCSVHasNoFormulas(t *testing.T) {
+	table := NewData("", "=name", "b")
+	table.Rows = [][]any{{"=1+1", -0.5}, {"-0.5", "@SUM(A1)"}, {"+grpo.lr=1", "~rce"}, {Markup("-x"), "-"}, {"-inf", "\t=1"}}
+	for _, tc := range []struct {
+		write func(*Table, io.Writer) error
+		want  string
+	}{
+		{(*Table).CSV, "'=name,b\n'=1+1,-0.5\n-0.5,'@SUM(A1)\n'+grpo.lr=1,~rce\n'-x,-\n-inf,'\t=1\n"},
+		{(*Table).CSVAsIs, "=name,b\n=1+1,-0.5\n-0.5,@SUM(A1)\n+grpo.lr=1,~rce\n-x,-\n-inf,\"\t=1\"\n"},
+	} {
+		var got strings.Builder
+		if err := tc.write(table, &got); err != nil || got.String() != tc.want {
+			t.Errorf("%q, %v; want %q", got.String(), err, tc.want)
+		}
+	}
+}

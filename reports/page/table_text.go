@@ -6,23 +6,33 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/parquet"
 )
 
-// CSV writes the table with a header (RFC 4180); a cell of nothing is empty.
-func (t *Table) CSV(w io.Writer) error {
+// CSV writes the table with a header (RFC 4180); a cell of nothing is empty. A text that a spreadsheet would compute, as
+// it begins with =, +, - or @ and is no number or interval, gets an apostrophe before it.
+func (t *Table) CSV(w io.Writer) error { return t.csv(w, defused) }
+
+// CSVAsIs is CSV with all texts as they are.
+func (t *Table) CSVAsIs(w io.Writer) error { return t.csv(w, func(text string) string { return text }) }
+
+func (t *Table) csv(w io.Writer, text func(string) string) error {
 	out := csv.NewWriter(w)
-	if err := out.Write(t.Names()); err != nil {
+	if err := out.Write(list.Map(t.Names(), text)); err != nil {
 		return err
 	}
 	record := make([]string, len(t.Columns))
 	for row := range t.rows() {
 		clear(record)
 		for i, cell := range row {
-			record[i] = exact(cell)
+			if record[i] = exact(cell); isText(cell) {
+				record[i] = text(record[i])
+			}
 		}
 		if err := out.Write(record); err != nil {
 			return err
@@ -30,6 +40,28 @@ func (t *Table) CSV(w io.Writer) error {
 	}
 	out.Flush()
 	return out.Error()
+}
+
+func isText(cell any) bool {
+	switch cell.(type) {
+	case string, Markup:
+		return true
+	}
+	return false
+}
+
+// defused puts an apostrophe before what a spreadsheet would take for a formula.
+func defused(text string) string {
+	if len(text) < 2 || !strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return text
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return text
+	}
+	if text[0] != '=' && strings.Trim(text, "0123456789.+-−±eE%[], ()†") == "" { // a gain with its interval
+		return text
+	}
+	return "'" + text
 }
 
 // JSON writes the table as one document: an array with an object for each row, keys in the order of the columns.
@@ -185,7 +217,7 @@ func (t *Table) LaTeX(w io.Writer) error {
 	for row := range t.rows() {
 		cells := make([]string, len(t.Columns))
 		for i, cell := range row {
-			cells[i] = latex(visible(cell))
+			cells[i] = latex(asRead(cell))
 		}
 		line(cells)
 		if err := flush(w, &b); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/regular"
+	"fulcrum/internal/stdout"
 	"fulcrum/reports/stats"
 )
 
@@ -27,7 +28,7 @@ const (
 type LogOptions struct {
 	LoggingOptions
 	Restored *Position        // the state that a resumed run starts from; nil for a new run
-	Stderr   io.Writer        // progress and messages; nil: os.Stderr
+	Stderr   io.Writer        // progress and messages; nil: stdout.Errors
 	Now      func() time.Time // nil: the time since the log was opened, added to that of its opening
 }
 
@@ -54,7 +55,7 @@ type Log struct {
 // what lies behind the restored state and records the resume as one event.
 func OpenLog(dir string, opt LogOptions) (*Log, error) {
 	if opt.Stderr == nil {
-		opt.Stderr = os.Stderr
+		opt.Stderr = stdout.Errors()
 	}
 	if opt.Now == nil {
 		opt.Now = steadyClock()

@@ -186,10 +186,16 @@ func TestPlainProgress(t *testing.T) {
 	golden.File(t, "testdata/progress_plain.txt", stderr.Bytes())
 }
 
+// screenOf60 is a terminal of 60 columns.
+type screenOf60 struct{ *bytes.Buffer }
+
+func (s screenOf60) Control(text string) { s.WriteString(text) }
+func (s screenOf60) Size() (int, int)    { return 60, 24 }
+
 func TestTerminalProgressRewritesOneLine(t *testing.T) {
 	var out bytes.Buffer
-	p := newProgress(&out, newTestClock(time.Second).Now)
-	p.terminal, p.width = true, func() int { return 60 }
+	t.Setenv("NO_COLOR", "1")
+	p := newProgress(screenOf60{&out}, newTestClock(time.Second).Now)
 	for i := 1; i <= 3; i++ {
 		p.step(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: i, Fields: StepFields()})
 	}
@@ -205,6 +211,11 @@ func TestTerminalProgressRewritesOneLine(t *testing.T) {
 	}
 	if !strings.HasSuffix(got, "\r\x1b[Ka message\n") {
 		t.Errorf("the message does not wipe the line: %q", got)
+	}
+	out.Reset()
+	p.colour = true
+	if p.print("a\x1b[2Jb\u202e", LevelWarning); out.String() != "\x1b[33ma\\x1b[2Jb\\u202e\x1b[0m\n" { // ours act, the data's are shown
+		t.Errorf("a message with controls: %q", out.String())
 	}
 }
 

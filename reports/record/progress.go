@@ -9,9 +9,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/term"
-
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/visible"
 	"fulcrum/reports/page"
 )
 
@@ -30,11 +29,10 @@ const (
 // Progress shows the training on stderr. On a terminal one line is rewritten in place; elsewhere
 // plain lines appear at each epoch and every plainEvery.
 type Progress struct {
-	w        io.Writer
-	terminal bool
-	colour   bool
-	width    func() int
-	now      func() time.Time
+	w      io.Writer
+	screen screen // w where it is a terminal, or nil
+	colour bool
+	now    func() time.Time
 
 	Plan    []PhasePlan
 	phase   string
@@ -44,20 +42,26 @@ type Progress struct {
 	line    bool // an unfinished line is on the terminal
 }
 
+// screen is a stdout.Stream that may be a terminal.
+type screen interface {
+	Control(text string)
+	Size() (columns, lines int)
+}
+
 func newProgress(w io.Writer, now func() time.Time) *Progress {
 	p := &Progress{w: w, now: now}
-	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.terminal = true
-		p.colour = os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
-		p.width = func() int {
-			cols, _, err := term.GetSize(int(f.Fd()))
-			if err != nil || cols <= 0 {
-				return 80
-			}
-			return cols
+	if s, ok := w.(screen); ok {
+		if columns, _ := s.Size(); columns > 0 {
+			p.screen, p.colour = s, os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 		}
 	}
 	return p
+}
+
+// width is the terminal's, in columns.
+func (p *Progress) width() int {
+	columns, _ := p.screen.Size()
+	return columns
 }
 
 func (p *Progress) planned(phase string) PhasePlan {
@@ -80,7 +84,7 @@ func (p *Progress) step(r Row) {
 		p.shown = p.started
 	}
 	every := plainEvery
-	if p.terminal {
+	if p.screen != nil {
 		every = redrawEvery
 	}
 	if now.Sub(p.shown) < every {
@@ -93,11 +97,11 @@ func (p *Progress) step(r Row) {
 	if left := p.stepsLeft(r); left > 0 {
 		line += "  eta " + page.Duration(perStep*float64(left))
 	}
-	if !p.terminal {
+	if p.screen == nil {
 		fmt.Fprintln(p.w, line)
 		return
 	}
-	fmt.Fprint(p.w, "\r\x1b[K"+p.bold(clipRunes(line, p.width()-1), r.Phase))
+	p.screen.Control("\r\x1b[K" + p.bold(clipRunes(visible.Text(line), p.width()-1), r.Phase))
 	p.line = true
 }
 
@@ -240,19 +244,21 @@ func outOf(n, total int) string {
 // print writes a whole line, moving the updating line out of its way.
 func (p *Progress) print(line string, level Level) {
 	p.clear()
-	if p.terminal {
-		line = stdout.Fold(line, p.width(), 4)
+	if p.screen == nil {
+		fmt.Fprintln(p.w, visible.Text(line))
+		return
 	}
+	line = stdout.Fold(visible.Text(line), p.width(), 4)
 	if p.colour && level != LevelInfo {
 		line = "\x1b[33m" + line + "\x1b[0m"
 	}
-	fmt.Fprintln(p.w, line)
+	p.screen.Control(line + "\n")
 }
 
 // clear wipes the updating line.
 func (p *Progress) clear() {
 	if p.line {
-		fmt.Fprint(p.w, "\r\x1b[K")
+		p.screen.Control("\r\x1b[K")
 		p.line = false
 	}
 }

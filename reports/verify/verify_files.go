@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/regular"
+	"fulcrum/internal/visible"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
@@ -259,7 +260,7 @@ func (v *Verification) CompareReport(dir, text string, more page.Lively) error {
 	if err != nil {
 		return err
 	}
-	a, b := strings.Split(string(stated), "\n"), strings.Split(text, "\n")
+	a, b := strings.Split(string(stated), "\n"), strings.Split(visible.Text(text), "\n")
 	v.compareLines(page.ReportFile, a, b)
 	v.checked("%s of %s", page.Plural(len(a)-1, "line"), page.ReportFile)
 	return v.comparePage(dir, text, more)

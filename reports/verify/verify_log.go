@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fulcrum/internal/regular"
+	"fulcrum/internal/visible"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -62,7 +63,7 @@ func (c *runCheck) log() error {
 	checked, next := 0, 0
 	for _, row := range c.others {
 		name, level, message := console.LogLine(row.Row)
-		first, _, _ := strings.Cut(message, "\n")
+		first, _, _ := strings.Cut(visible.Text(message), "\n")
 		want := logLine{at: int64(math.Round(row.Time * 1000)), name: name, level: level, message: first}
 		checked++
 		if i := findLine(lines, want, next, sameMessage); i >= 0 {

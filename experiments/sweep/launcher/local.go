@@ -3,7 +3,6 @@ package launcher
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -220,7 +219,7 @@ func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 		s.Env = append(s.Env, "CUDA_VISIBLE_DEVICES="+gpu)
 	}
 	if l.echo {
-		s.Stdout, s.Stderr = stdout.Writer(), io.Writer(os.Stderr)
+		s.Stdout, s.Stderr = stdout.Writer(), stdout.Errors()
 	}
 	a, err := Supervise(ctx, job, s)
 	switch {

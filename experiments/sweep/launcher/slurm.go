@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -105,7 +104,7 @@ func NewSlurm(sweep, program string, opt SlurmOptions) (Launcher, error) {
 		return nil, err
 	}
 	ctx, quit := context.WithCancel(context.Background())
-	warn := func(text string) { stdout.Message(os.Stderr, "warning: "+text) }
+	warn := func(text string) { stdout.Message(stdout.Errors(), "warning: "+text) }
 	return &slurm{
 		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn,
 			patience: time.Duration(opt.AnswerTimeoutMin * float64(time.Minute))}, events: make(chan Attempt),

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"fulcrum/internal/stdout"
 	"golang.org/x/sys/unix"
 )
 
@@ -96,7 +97,7 @@ func attempt(ctx context.Context, job Job, id string) (Attempt, error) {
 			return a, err
 		}
 		if !said {
-			fmt.Fprintf(os.Stderr, "job %d: %v; waiting for its end\n", job.Num, err)
+			fmt.Fprintf(stdout.Errors(), "job %d: %v; waiting for its end\n", job.Num, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -130,7 +131,7 @@ func nearLimit(job Job, a Attempt) error {
 	if err := keep(job.Dir, a); err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "job %d: %s\n", job.Num, a.Cause)
+	fmt.Fprintf(stdout.Errors(), "job %d: %s\n", job.Num, a.Cause)
 	for { // until Slurm hears it; the limit ends the loop
 		_, err := once("scontrol", "requeue", a.ID)
 		if e, ok := errors.AsType[*slurmError](err); !ok || !e.unreachable() {

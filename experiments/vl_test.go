@@ -78,13 +78,44 @@ func (r reference) line(t *testing.T, name string) map[string]any {
 }
 
 // writeLines writes JSON lines, with paths made absolute against root.
+// opaque returns a picture without its transparency, which the reference's numbers were made without: transformers dropped it then and lays
+// it on white now, as the program does.
+func opaque(t *testing.T, path string) string {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	img, err := png.Decode(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, ok := img.(*image.NRGBA)
+	if !ok {
+		return path
+	}
+	for i := 3; i < len(seen.Pix); i += 4 {
+		seen.Pix[i] = 255
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), filepath.Base(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if err := png.Encode(out, seen); err != nil {
+		t.Fatal(err)
+	}
+	return out.Name()
+}
+
 func writeLines(t *testing.T, path, root string, lines ...map[string]any) {
 	t.Helper()
 	var b strings.Builder
 	for _, line := range lines {
 		if images, ok := line["images"].([]string); ok {
 			for i, p := range images {
-				images[i] = filepath.Join(root, p)
+				images[i] = opaque(t, filepath.Join(root, p))
 			}
 		}
 		if videos, ok := line["videos"].([]any); ok {

@@ -2,7 +2,6 @@ package seq2seq
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -163,5 +162,3 @@ func (c *Config) startStd(spec torchx.Spec) float64 {
 }
 
 func sqrt(n int) float64 { return math.Sqrt(float64(n)) }
-
-func sortedKeys[T any](m map[string]T) []string { return slices.Sorted(maps.Keys(m)) }

@@ -40,7 +40,8 @@ func Complete(b *selector.Batch, r *rand.Rand, ids func(n int) []int64) (advanta
 // completions and gradients (golden.Rounds). open returns the model of a type on a device and its policy. Its norms and its attention
 // are those of torchx, which TestWideOperations holds to float64: where they are planted to round at each step, the model's numbers
 // change. Its log-probabilities are no bfloat16 numbers, as a softmax over the vocabulary in that type would make them.
-func AgainstFloat64(t *testing.T, open func(device, dtype string) (Model, selector.Policy, error), b *selector.Batch, advantages []float32) {
+func AgainstFloat64(t *testing.T, open func(device, dtype string) (Model, selector.Policy, error), b *selector.Batch,
+	advantages []float32) {
 	t.Helper()
 	run := func(device, dtype string, round bool) [3][]float64 {
 		m, p, err := open(device, dtype)

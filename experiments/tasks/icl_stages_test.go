@@ -26,7 +26,7 @@ func TestStagesAreFollowed(t *testing.T) {
 		}
 		defer null.Close()
 		j.Config.Logging = record.LoggingOptions{LogEverySteps: 1, StallMinutes: 10}
-		if j.Log, err = record.OpenLog(dir, record.LogOptions{LoggingOptions: j.Config.Logging, Stderr: null}); err != nil {
+		if j.Log, err = record.OpenLog(dir, record.LogOptions{LoggingOptions: j.Config.Logging, Stderr: null, Now: time.Now}); err != nil {
 			t.Fatal(err)
 		}
 		defer j.Log.Close()

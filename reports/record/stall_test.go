@@ -22,7 +22,7 @@ func TestStall(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stderr.Close()
-		opt := LogOptions{LoggingOptions: LoggingOptions{LogEverySteps: 1, StallMinutes: 0.5 / 60}, Stderr: stderr}
+		opt := LogOptions{LoggingOptions: LoggingOptions{LogEverySteps: 1, StallMinutes: 0.5 / 60}, Stderr: stderr, Now: time.Now}
 		l, err := OpenLog(dir, opt)
 		if err != nil {
 			t.Fatal(err)

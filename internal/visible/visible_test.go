@@ -38,7 +38,9 @@ func TestJSONStaysJSON(t *testing.T) {
 }
 
 func TestWhole(t *testing.T) {
-	for text, want := range map[string]int{"": 0, "a": 1, "é": 2, "\xc3": 0, "aé\xe7\x8c": 3, "a猫": 4, "\xf0\x9f\x91": 0, "👍": 4, "\x9b": 1, "a\xff": 2} {
+	for text, want := range map[string]int{
+		"": 0, "a": 1, "é": 2, "\xc3": 0, "aé\xe7\x8c": 3, "a猫": 4, "\xf0\x9f\x91": 0, "👍": 4, "\x9b": 1, "a\xff": 2,
+	} {
 		if got := Whole([]byte(text)); got != want {
 			t.Errorf("Whole(%q) = %d, want %d", text, got, want)
 		}

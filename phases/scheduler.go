@@ -193,13 +193,15 @@ func (s *scheduler) made(phase string, epoch int, m Metrics) error {
 // epochSteps are the steps of an epoch.
 type epochSteps struct {
 	info         Info
-	order        []int // its queries; it depends only on seed, phase and epoch
+	order        []int // its queries
 	epoch, first int   // the number of its first step in the phase
 	count        int
 }
 
 func (s *scheduler) steps(phase Phase, epoch int) epochSteps {
-	return epochSteps{phase.Info(), s.order(phase, epoch), epoch, s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}
+	info := phase.Info()
+	order := s.order(phase, epoch) // depends only on seed, phase and epoch
+	return epochSteps{info, order, epoch, s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}
 }
 
 // at is step number i of the epoch.

@@ -55,8 +55,10 @@ func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 	in.policy = up.Forward(g.env.Policy, b, selector.ForwardOptions{})
 	in.reference = g.referenceInput(in, up)
 	in.old = g.oldInput(in, up)
-	torchx.Put(&up.Upload, &in.adv, objective.Rounded(part.adv), g.shape(b, 1)...)
-	torchx.Put(&up.Upload, &in.weight, objective.Rounded(g.weights(b)), g.shape(b, b.T)...)
+	adv := objective.Rounded(part.adv)
+	torchx.Put(&up.Upload, &in.adv, adv, g.shape(b, 1)...)
+	weights := g.weights(b)
+	torchx.Put(&up.Upload, &in.weight, objective.Rounded(weights), g.shape(b, b.T)...)
 	divisor := g.chosen.loss.Divisor(part.counts) // of the whole batch
 	in.share, in.minusShare = up.Upload.Factor(1/divisor, on), up.Upload.Factor(-1/divisor, on)
 	if g.chosen.loss.MeanRatio {
@@ -77,8 +79,8 @@ func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 // Loss implements phases.Algorithm: a part's share of the loss, a scalar with gradient, and the tensors of readout.
 func (g *Phase) Loss(in *inputs) (torchx.Tensor, []torchx.Tensor) {
 	ref, bonus := g.frozen(in.reference), g.opt.EntropyWeight > 0 // no gradient
-	out := in.policy(selector.ForwardOptions{Temperature: in.temperature, Reference: ref.dist,
-		Dist: bonus && !g.text, Entropy: bonus && g.text}) // with gradient
+	forward := selector.ForwardOptions{Temperature: in.temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
+	out := in.policy(forward) // with gradient, dropout off
 	compute := g.loss
 	if g.chosen.fused(g.opt) && !in.part.fresh && objective.OneKernel(out.LogP) {
 		compute = g.kernelLoss

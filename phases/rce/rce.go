@@ -241,16 +241,16 @@ func (r *Phase) Collect(_ context.Context, at phases.At) (*weighted, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := &weighted{step: at.Step, drawn: drawn, batch: drawn, tau: r.opt.Temperature.At(at.Step, r.total)} // annealed by step
-	of.weights, of.stats = r.weights(drawn, of.tau)                                                         // [B*G], 1 over each query
+	batch, tau := drawn, r.opt.Temperature.At(at.Step, r.total) // annealed by step
+	weights, stats := r.weights(batch, tau)                     // [B*G], 1 over each query
 	if r.text && r.opt.Top1Only {
-		of.batch, of.weights = imitated(drawn, of.weights) // tokens that weigh nothing cost as much as others
+		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
 	}
-	of.divisor = float64(max(of.stats.Groups, 1))
+	divisor := float64(max(stats.Groups, 1))
 	if r.opt.Average == "token" {
-		of.divisor = weightedSteps(of.weights, of.batch)
+		divisor = weightedSteps(weights, batch)
 	}
-	return of, nil
+	return &weighted{at.Step, drawn, batch, weights, divisor, stats, tau}, nil
 }
 
 // candidates returns the recorded candidates of queries, or samples of the policy with their rewards.

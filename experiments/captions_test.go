@@ -93,7 +93,7 @@ func TestICLLoopOfCaptions(t *testing.T) {
 		"beams.width=2", "beams.score=cider", "lvlm.max_new_tokens=8", "sft.epochs=1", "report.plots=false"}
 	for want, more := range map[string][]string{"take data.reward.mode=beam_score": nil,
 		"icl.models=nowhere: no such folder":         {"data.reward.mode=beam_score", "icl.models=[nowhere]"},
-		"stage embed: encoder.path=null: embeddings": {"data.reward.mode=beam_score", "encoder.path=null"},
+		"encoder.path: the stage embed needs a CLIP": {"data.reward.mode=beam_score", "encoder.path=null"},
 		"stage sft_0: selector.num_heads=7: want":    {"data.reward.mode=beam_score", "selector.num_heads=7"},
 		"icl.models=[a,b,a]: a stands twice":         {"data.reward.mode=beam_score", "icl.models=[a,b,a]"}} {
 		if r := run(t, append(slices.Clone(args), more...)...); r.code != 2 || !strings.Contains(r.stderr, want) {

@@ -53,7 +53,7 @@ func TestRunWithoutReader(t *testing.T) {
 func TestSweepWithoutReader(t *testing.T) {
 	t.Parallel()
 	args := func(dir string) []string {
-		return tiny("-m", "grpo.kl.beta=0.05,0.1", "schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.sweep.dir="+dir)
+		return tiny("-m", "rce.lr=1e-4,2e-4", "schedule=[rce]", "rce.epochs=1", "report.plots=false", "hydra.sweep.dir="+dir)
 	}
 	t.Run("a pipe's reader leaves", func(t *testing.T) {
 		t.Parallel()

@@ -40,7 +40,7 @@ func TestNoFilesInRunFolders(t *testing.T) {
 	for where, names := range map[string][]string{"run": ofRun, "sweep": ofSweep, "above": aboveRuns} {
 		for _, name := range names {
 			for kind, make := range kinds {
-				if kind == "giant" && strings.Contains(name, ".state/opt") { // read to its end, as any weights are
+				if kind == "giant" && strings.HasSuffix(name, ".safetensors") { // read to its end, as any weights are
 					continue
 				}
 				if testing.Short() && (kind != "pipe" || !slices.Contains(short[where], name)) {
@@ -68,6 +68,11 @@ func TestNoFilesInRunFolders(t *testing.T) {
 						{"report", filepath.Join(runs, "a"), filepath.Join(runs, "b")}, {"verify", of},
 						{"diff", filepath.Join(runs, "a"), filepath.Join(runs, "b")}, {"checkpoint", "verify", of}, {"attach", of},
 						{"board", runs, "--export", filepath.Join(all, "page")}, {"--rerun", filepath.Join(runs, "a"), "dry_run=true"}, {"resume", of}}
+					if kind != "pipe" { // what reads most: the long form takes minutes as it is
+						verbs = slices.DeleteFunc(verbs, func(args []string) bool {
+							return !slices.Contains([]string{"ls", "export", "verify", "report", "board"}, args[0])
+						})
+					}
 					for _, args := range verbs {
 						// 8 GB of addresses: a device has no end
 						p := startProgram(t, "/bin/sh", all, nil, append([]string{"-c", `ulimit -v 8000000; exec "$0" "$@"`, program}, args...)...)

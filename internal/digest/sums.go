@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -72,11 +73,18 @@ func (s Sums) Damaged(dir string, files Files) (all []Damage, err error) {
 // Files remembers the digests of files, so that one that several lists name is read once.
 type Files map[string]string
 
-// Of returns the digest of a file, "" where there is none.
+// giant is the digest of a document that is none: it is not read to its end.
+const giant = "larger than a document"
+
+// Of returns the digest of a file, "" where there is none. Beside weights, a state has documents.
 func (f Files) Of(path string) (sum string, err error) {
 	path = filepath.Clean(path)
 	if sum, ok := f[path]; ok {
 		return sum, nil
+	}
+	if info, statErr := os.Stat(path); statErr == nil && info.Size() > regular.Document && filepath.Ext(path) != ".safetensors" {
+		f[path] = giant
+		return giant, nil
 	}
 	if sum, _, err = File(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err

@@ -56,12 +56,7 @@ func (s *Steps[R, I]) take(ctx context.Context, at At) *planned[R, I] {
 
 // lookAhead collects the step after now, launches it, if it can be, and has the one after it collected then.
 func (s *Steps[R, I]) lookAhead(ctx context.Context, at At, now *planned[R, I]) {
-	f, ok := s.of.(Foreseer)
-	if !ok || len(at.Next) == 0 || now.err != nil || now.flight.pending == nil && !s.learn.env.LookAhead {
-		s.settle()
-		return
-	}
-	next, inputs := f.Foreseen(at)
+	next, inputs := s.foreseen(at, now)
 	if len(next) == 0 {
 		s.settle()
 		return
@@ -80,6 +75,15 @@ func (s *Steps[R, I]) lookAhead(ctx context.Context, at At, now *planned[R, I]) 
 		defer close(later.done)
 		s.collect(ctx, later, next[1], inputs)
 	}()
+}
+
+// foreseen returns the steps behind now that can be collected before its numbers are read, and whether their inputs can be staged.
+func (s *Steps[R, I]) foreseen(at At, now *planned[R, I]) (next []At, inputs bool) {
+	f, ok := s.of.(Foreseer)
+	if !ok || len(at.Next) == 0 || now.err != nil || now.flight.pending == nil && !s.learn.env.LookAhead {
+		return nil, false
+	}
+	return f.Foreseen(at)
 }
 
 // plan returns a step with its batch, and with its inputs where they are wanted now.

@@ -100,7 +100,7 @@ func (g *Phase) Step(ctx context.Context, at phases.At) (phases.Measured, error)
 	if stale := g.chosen.old.AtBatch; at.Pass == 0 && stale != nil && stale(g.opt, g.sinceOld) {
 		g.refreshOld()
 	}
-	if refreshed := at.Step - g.sinceOld; g.refreshed != refreshed {
+	if refreshed := at.Step - g.sinceOld; g.refreshed != refreshed { // Collect of a later step may read it in another goroutine
 		g.refreshed = refreshed
 	}
 	of, err := g.steps.Make(ctx, at)

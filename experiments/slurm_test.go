@@ -148,7 +148,7 @@ func TestOnSlurmSubmitKilled(t *testing.T) {
 				t.Fatal(err)
 			}
 			env := []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "MARK=" + mark}
-			p := startWith(t, "", env, tiny("-m", "rce.epochs=1", "schedule=[rce]", "report.plots=false", "grpo.epochs=0,1",
+			p := startWith(t, "", env, tiny("-m", "rce.epochs=1", "schedule=[rce]", "report.plots=false", "seed=0,1",
 				"hydra/launcher=slurm", "hydra.sweep.dir="+dir)...)
 			p.until(func() bool { return exists(mark) })
 			p.signal(syscall.SIGKILL)

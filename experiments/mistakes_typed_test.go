@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// 90 further mistakes, chosen and typed by others than those of TestMistakes; docs/log.md has the marks of before.
+// 90 further mistakes, chosen and typed by others than those of TestMistakes; docs/log/trials.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
 	tryMistakes(t, typedMistakes(t), 90, "testdata/mistakes_typed.txt")

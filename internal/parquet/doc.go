@@ -12,6 +12,6 @@
 // Write writes tables of numbers and texts in the plainest way that the format has.
 //
 // The general readers seek only in files with a page index, which pyarrow and pandas do not write, and a damaged
-// footer ends their process: docs/log.md has the measurements. Source: the format's specification,
+// footer ends their process: docs/log/engineering.md has the measurements. Source: the format's specification,
 // github.com/apache/parquet-format.
 package parquet

@@ -13,7 +13,7 @@ import (
 //	c ← c + SelfAttention(LayerNorm(c)) / √h,  c ← c + (W₂ gelu(W₁ LayerNorm(c) + b₁) + b₂) / √h
 //
 // Candidates have about unit length, the parts' outputs unit entries: without 1/√h the layers drown what they refine, and
-// training at the rates of the other selectors ends at random selections (docs/log.md). The output weights of both parts
+// training at the rates of the other selectors ends at random selections (docs/log/recipes.md). The output weights of both parts
 // start at 0, so that the start is the selector without these layers.
 type CandidateEncoderOptions struct {
 	// self-attention layers over the pool; 0 = none

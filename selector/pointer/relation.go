@@ -35,7 +35,7 @@ func DefaultRelationOptions() RelationOptions {
 	return RelationOptions{Scale: new(20.0), RowLength: new(1.0), Bilinear: "none", GateInitial: 5}
 }
 
-// Choose fills in what is null: for rows with so many columns and this median length, the numbers in docs/log.md.
+// Choose fills in what is null: for rows with so many columns and this median length, the numbers in docs/log/row_lengths.md.
 func (o *RelationOptions) Choose(columns int, length float64) {
 	if o.Scale == nil {
 		scale := min(max(twoDigits(10240/float64(columns)), 20), 320)

@@ -53,7 +53,7 @@ func tree(t *testing.T) (files, folders map[string]bool) {
 func TestLinksLeadSomewhere(t *testing.T) {
 	files, folders := tree(t)
 	checked := 0
-	all := pages(t)
+	all := append(pages(t), readPages(t, "docs/*/*.md")...) // the log and the studies too
 	for _, p := range all {
 		for _, l := range p.links {
 			if strings.Contains(l.text, "://") {
@@ -80,6 +80,21 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 	if checked < 15 {
 		t.Errorf("%d links checked, want at least 15", checked)
+	}
+}
+
+// The log is found by its index: each page has one line there.
+func TestLogHasAnIndex(t *testing.T) {
+	index := readPages(t, "docs/log/README.md")
+	all := readPages(t, "docs/log/*.md")
+	if len(index) != 1 || len(all) < 5 {
+		t.Fatalf("%d indexes and %d pages in docs/log, want one and at least five", len(index), len(all))
+	}
+	for _, p := range all {
+		name := path.Base(p.name)
+		if got := strings.Count(index[0].text, "]("+name+")"); got != 1 && name != "README.md" {
+			t.Errorf("%s: %d links in docs/log/README.md, want 1", p.name, got)
+		}
 	}
 }
 

@@ -44,29 +44,37 @@ var (
 	linkSpan = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 )
 
-// pages reads README.md, CHANGELOG.md and docs/.
+// pages reads README.md, CHANGELOG.md and docs/*.md: what says how the program is.
 func pages(t *testing.T) []page {
 	t.Helper()
+	out := readPages(t, "docs/*.md", "README.md", "CHANGELOG.md")
+	if len(out) < 9 {
+		t.Fatalf("%d pages, want README, CHANGELOG and at least seven in docs/", len(out))
+	}
+	return out
+}
+
+// readPages reads the Markdown files that match the patterns, which are relative to the repository.
+func readPages(t *testing.T, patterns ...string) []page {
+	t.Helper()
 	root := golden.RepoRoot()
-	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	names = append(names, filepath.Join(root, "README.md"), filepath.Join(root, "CHANGELOG.md"))
-	if len(names) < 9 {
-		t.Fatalf("%d pages, want README, CHANGELOG and at least seven in docs/", len(names))
-	}
 	var out []page
-	for _, name := range names {
-		text, err := os.ReadFile(name)
+	for _, pattern := range patterns {
+		names, err := filepath.Glob(filepath.Join(root, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
-		relative, err := filepath.Rel(root, name)
-		if err != nil {
-			t.Fatal(err)
+		for _, name := range names {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			relative, err := filepath.Rel(root, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out = append(out, parsePage(filepath.ToSlash(relative), string(text)))
 		}
-		out = append(out, parsePage(filepath.ToSlash(relative), string(text)))
 	}
 	return out
 }

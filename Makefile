@@ -12,7 +12,7 @@ export LIBTORCH
 ARGS ?= exp=okvqa_v3
 # Where `make install` puts the program.
 PREFIX ?= /usr/local
-# What `make bench` measures: workloads and flags of `bin/run bench --help`.
+# What `make bench` measures: workloads and flags of `bin/bench workloads --help`.
 BENCH_ARGS ?=
 # The program that `make bench` compares with, where it and a Python with torch are there.
 PEER ?= $(or $(FULCRUM_SHARED),../shared)/bench/torch_floor.py
@@ -49,13 +49,13 @@ setup: ## install what is missing: libtorch, OpenBLAS, g++ (root or sudo)
 	@scripts/setup.sh
 
 .PHONY: build
-build: native ## build bin/run and its libraries
-	@if [ -e bin/run ]; then $(GO) build -buildvcs=$(VCS) -o bin/run ./cmd/run; else \
-		echo "go   bin/run (the first build fetches modules and takes some minutes)"; n=$$($(GO) list -deps -f '{{if .Stale}}.{{end}}' ./cmd/run | wc -w); \
-		$(GO) build -v -buildvcs=$(VCS) -o bin/run ./cmd/run 2>&1 | { i=0; while IFS= read -r line; do case $$line in \
+build: native ## build bin/run, bin/bench and their libraries
+	@if [ -e bin/run ]; then $(GO) build -buildvcs=$(VCS) -o bin/ ./cmd/...; else \
+		echo "go   bin/run (the first build fetches modules and takes some minutes)"; n=$$($(GO) list -deps -f '{{if .Stale}}.{{end}}' ./cmd/... | wc -w); \
+		$(GO) build -v -buildvcs=$(VCS) -o bin/ ./cmd/... 2>&1 | { i=0; while IFS= read -r line; do case $$line in \
 		*[\ :#]*) echo "$$line";; *) (( ++i % 25 )) || echo "go   $$i of $$n packages";; esac; done; }; fi
 	@case ' $(or $(MAKECMDGOALS),build) ' in *' build '*) \
-		echo 'built bin/run and its libraries in bin/lib: "bin/run" prints examples and commands, "make run" starts a first run';; esac
+		echo 'built bin/run, bin/bench and their libraries in bin/lib: "bin/run" prints examples and commands, "make run" starts a first run';; esac
 
 .PHONY: install
 install: build ## install the program with completion: make install PREFIX=/usr/local (DESTDIR too)
@@ -127,8 +127,8 @@ lint-cuda: ## our C++ under -Werror against a libtorch with CUDA: make lint-cuda
 	@+flock build/cuda/lock $(MAKE) --no-print-directory -j$(JOBS) -f scripts/native.mk OUT=build/cuda lint
 
 .PHONY: deadcode
-deadcode: native ## functions that the program cannot reach; none is wanted
-	@out=$$(scripts/env $(DEADCODE) ./cmd/run) || exit; out=$$(grep -vE $(FOR_TESTS) <<<"$$out"); [ -z "$$out" ] || { echo "$$out" >&2; exit 1; }
+deadcode: native ## functions that the programs cannot reach; none is wanted
+	@out=$$(scripts/env $(DEADCODE) ./cmd/run ./cmd/bench) || exit; out=$$(grep -vE $(FOR_TESTS) <<<"$$out"); [ -z "$$out" ] || { echo "$$out" >&2; exit 1; }
 
 .PHONY: fmt
 fmt: ## gofmt everything
@@ -136,7 +136,7 @@ fmt: ## gofmt everything
 
 .PHONY: bench
 bench: build ## training speed on named workloads: make bench BENCH_ARGS="rl_k64_b1 --repeats 5"
-	@bin/run bench $(if $(wildcard $(PEER)),--peer $(PEER)) --token-peer $(TOKEN_PEER) $(BENCH_ARGS)
+	@bin/bench workloads $(if $(wildcard $(PEER)),--peer $(PEER)) --token-peer $(TOKEN_PEER) $(BENCH_ARGS)
 
 .PHONY: bench-docs
 bench-docs: build ## measure and replace the training table of docs/benchmarks.md

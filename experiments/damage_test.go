@@ -228,7 +228,7 @@ func TestFullDevice(t *testing.T) {
 	for _, args := range [][]string{
 		{"--version"}, {"--help"}, {"--hydra-help"}, {"exp=okvqa_v3", "--cfg", "job"}, {"exp=okvqa_v3", "--info", "defaults"},
 		{"-m", "exp=okvqa_v3", "seed=0,1", "--cfg", "sweep"}, {"explain", "grpo.lr", "exp=okvqa_v3"},
-		{"report", "--help"}, {"bench", "--help"}, {"selftest", "--help"}, {"lever-plus", "--help"},
+		{"report", "--help"}, {"lever-plus", "--help"},
 		{"report", dir}, {"report", dir, dir}, {"status", dir}, {"diff", dir, dir}, {"verify", dir}, {"resume", dir},
 		{"checkpoint", "inspect", dir}, {"checkpoint", "verify", dir},
 		{"checkpoint", "export", dir, "--format", "safetensors", "--out", filepath.Join(filepath.Dir(ran), "x.safetensors")},

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Measures training and replaces the table of docs/benchmarks.md between its marks. Flags go to `run bench`.
+# Measures training and replaces the table of docs/benchmarks.md between its marks. Flags go to `bin/bench workloads`.
 #
 #   scripts/bench_docs.sh --repeats 5
 #   scripts/bench_docs.sh --from bench.json shapes.json    measures nothing: the GPU's tables, from what gpu_check.sh has kept
@@ -12,9 +12,9 @@ grep -q "^<!-- $mark -->$" $page && grep -q "^<!-- /$mark -->$" $page || { echo 
 table=$(mktemp)
 trap 'rm -f "$table"' EXIT
 if [ $mark = gpu ]; then
-	for file in "${@:2}"; do bin/run bench --format markdown --from "$file" && echo; done >"$table"
+	for file in "${@:2}"; do bin/bench workloads --format markdown --from "$file" && echo; done >"$table"
 else
-	bin/run bench --format markdown "$@" >"$table"
+	bin/bench workloads --format markdown "$@" >"$table"
 fi
 [ -s "$table" ]
 awk -v table="$table" -v from="<!-- $mark -->" -v to="<!-- /$mark -->" '

@@ -10,7 +10,7 @@
 #   SHAPES="qwen2_5_1_5b --phases shape-decode" ./gpu_check.sh shapes     some of them
 #
 # Parts: doctor     CUDA, driver, device, memory, bfloat16, flash attention, run-time compilation
-#        selftest   short trainings against PyTorch's losses in float64 and the CPU's
+#        losses     short trainings against PyTorch's losses in float64 and the CPU's
 #        goldens    the tests of every policy on CUDA: float32 and bfloat16 against float64 and the CPU, recorded runs
 #        resume     runs killed with SIGKILL end as those that were not: the same rows and the same bytes
 #        memory     the forecast before the first step against the peak of the run
@@ -20,7 +20,7 @@
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 root=$PWD
-every=(doctor selftest goldens resume memory oom bench shapes)
+every=(doctor losses goldens resume memory oom bench shapes)
 parts=("$@")
 [ ${#parts[@]} -gt 0 ] || parts=("${every[@]}")
 for part in "${parts[@]}"; do
@@ -32,7 +32,8 @@ done
 limit=${GPU_CHECK_SECONDS:-480}
 case $limit in '' | *[!0-9]*) echo "gpu_check: GPU_CHECK_SECONDS=$limit: want a number of seconds" >&2; exit 2 ;; esac
 run=$root/bin/run
-[ -x "$run" ] || { echo "gpu_check: no $run" >&2; exit 2; }
+bench=$root/bin/bench
+for program in "$run" "$bench"; do [ -x "$program" ] || { echo "gpu_check: no $program" >&2; exit 2; }; done
 out=${OUT_DIR:-$root/gpu_check}
 rm -rf "$out"
 mkdir -p "$out"
@@ -77,7 +78,7 @@ part_doctor() {
 	grep -q 'matrix product is right' "$out/doctor.log" && ! grep -q 'not usable' "$out/doctor.log"
 }
 
-part_selftest() { within 120 "$run" selftest --device cuda; }
+part_losses() { within 120 "$bench" losses --device cuda; }
 
 # golden PACKAGE TESTS: its test program, in the folder of its testdata; a program that this kit lacks is named.
 golden() {
@@ -198,13 +199,13 @@ part_oom() {
 
 # table NAME: what a benchmark's JSON says; after a failure, that of before it. A file that cannot be read is removed.
 table() {
-	if [ ! -s "$out/$1.json" ] || ! "$run" bench --from "$out/$1.json"; then
+	if [ ! -s "$out/$1.json" ] || ! "$bench" workloads --from "$out/$1.json"; then
 		rm -f "$out/$1.json"
 		return 1
 	fi
 }
 part_bench() {
-	within 150 "$run" bench --device cuda legacy_k64_b256 own_k64_b256 rl_k64_b1 --steps 60 --repeats 1 --dir "$out/data" \
+	within 150 "$bench" workloads --device cuda legacy_k64_b256 own_k64_b256 rl_k64_b1 --steps 60 --repeats 1 --dir "$out/data" \
 		--format json >"$out/bench.json"
 	local code=$?
 	rm -rf "$out/data"
@@ -214,7 +215,7 @@ part_shapes() {
 	local peer=()
 	[ -n "${SHAPE_PEER:-}" ] && peer=(--shape-peer "$SHAPE_PEER")
 	# shellcheck disable=SC2086
-	within "$limit" "$run" bench --device cuda ${SHAPES:-qwen2_5_1_5b qwen2_5_vl_3b} --repeats 1 --threads 4 "${peer[@]}" --format json \
+	within "$limit" "$bench" workloads --device cuda ${SHAPES:-qwen2_5_1_5b qwen2_5_vl_3b} --repeats 1 --threads 4 "${peer[@]}" --format json \
 		>"$out/shapes.json"
 	local code=$?
 	table shapes && return $code

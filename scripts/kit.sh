@@ -10,7 +10,7 @@ name=fulcrum-kit-linux-$arch
 dir=build/kit/$name
 rm -rf build/kit
 mkdir -p "$dir/bin/lib" "$dir/src/gotorch" "$dir/goldens"
-cp bin/run "$dir/bin/"
+cp bin/run bin/bench "$dir/bin/"
 cp bin/lib/libcgotorch.so "$dir/bin/lib/"
 cp -r internal/torchx/csrc "$dir/src/"
 gotorch=$(scripts/gotorch-dir)
@@ -40,9 +40,10 @@ Fulcrum for Linux on $arch, with glibc 2.34 or newer (Debian 12, Ubuntu 22.04, R
 
   ./build.sh     builds the libtorch part against the PyTorch of python3 (LIBTORCH=/path: another one)
   ./check.sh     doctor, goldens and benchmarks on the CPU, then gpu_check.sh where there is a GPU
-  ./gpu_check.sh     the GPU alone, in parts: doctor, selftest, goldens, resume, memory, oom, bench, shapes
+  ./gpu_check.sh     the GPU alone, in parts: doctor, losses, goldens, resume, memory, oom, bench, shapes
   peer_gpu.py    the same steps in transformers and peft, for SHAPE_PEER=peer_gpu.py ./gpu_check.sh shapes
   bin/run        the program: bin/run --help
+  bin/bench      speed and losses of training: bin/bench --help
 
 Needed: a C++ compiler, nm (binutils), and a PyTorch or libtorch with its headers, 1.13 or newer.
 EOF

@@ -41,8 +41,8 @@ root=$PWD
 
 step doctor bin/run doctor
 cat "$out/doctor.log"
-step selftest bin/run selftest --device cpu
-cat "$out/selftest.log"
+step losses bin/bench losses --device cpu
+cat "$out/losses.log"
 for package in internal/tensorfile internal/torchx beamdata rewardutil/{advantage,control,group,recorded,reward,schedule,text,torchorder,vqa} selector/{pointer,tokens,vl,seq2seq,clip} phases phases/{rce,grpo}; do
 	step "golden-${package//\//-}" golden "$package"
 done
@@ -50,7 +50,7 @@ step golden-parity golden experiments -test.run '^TestParity$' -test.v
 grep -q 'reference data absent' "$out/golden-parity.log" && summary[-1]+="  (skipped: the kit has no recordings)"
 if [ ${#bench[@]} -gt 0 ]; then
 	if [ -n "${PEER:-}" ]; then bench+=(--peer "$PEER"); fi
-	step bench-cpu bin/run bench --dir "$out/data" "${bench[@]}"
+	step bench-cpu bin/bench workloads --dir "$out/data" "${bench[@]}"
 	cat "$out/bench-cpu.log"
 	rm -rf "$out/data"
 fi

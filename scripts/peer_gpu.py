@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer of `run bench` for published shapes: transformers, peft and PyTorch, as people train with them.
+"""The peer of `bin/bench workloads` for published shapes: transformers, peft and PyTorch, as people train with them.
 
     peer_gpu.py '{"workload": {...}, "case": "step", "device": "cuda", "repeats": 1}'
 

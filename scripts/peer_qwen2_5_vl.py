@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The peer of `run bench` for token policies: Qwen2.5's text decoder in plain PyTorch.
+"""The peer of `bin/bench workloads` for token policies: Qwen2.5's text decoder in plain PyTorch.
 
 It computes what HuggingFace's eager modelling code computes, with the same operations: separate q, k and v layers, keys
 and values repeated for their query heads, an additive four-dimensional causal mask, softmax in float32, RMSNorm from

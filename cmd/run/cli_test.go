@@ -189,3 +189,14 @@ func TestCompletion(t *testing.T) {
 		})
 	}
 }
+
+// What measures is a program of its own, whatever stands behind its old name.
+func TestBenchIsAnotherProgram(t *testing.T) {
+	for _, line := range []string{"bench", "bench rl_k64_b1 --phases rce", "selftest --device cpu", "bench --help"} {
+		err := sessionOf(fakeApp{}, nil, nil).call(strings.Fields(line))
+		if err == nil || !strings.Contains(err.Error(), "`bin/bench workloads`") || strings.Contains(err.Error(), "\n") ||
+			exitCode(t.Context(), err) != 2 {
+			t.Errorf("run %s: %v, want one line that names bin/bench", line, err)
+		}
+	}
+}

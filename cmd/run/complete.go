@@ -153,7 +153,7 @@ func (s *session) candidates(line string) []string {
 		}
 	}
 	if strings.HasPrefix(word, "-") {
-		return starting(word, longFlags(flagSet(&invocation{})))
+		return starting(word, usage.LongFlags(flagSet(&invocation{})))
 	}
 	inv, err := parseArgs(words)
 	switch {
@@ -187,7 +187,7 @@ func (s *session) verbCandidates(name string, words []string, word string) []str
 	case strings.HasPrefix(word, "-"):
 		flags := []string{"--help"}
 		if v.flags != nil {
-			flags = append(flags, longFlags(v.flags)...)
+			flags = append(flags, usage.LongFlags(v.flags)...)
 		}
 		return starting(word, flags)
 	case v.words != nil && len(words) == 0:

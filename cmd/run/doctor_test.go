@@ -56,10 +56,10 @@ func TestGPUCheckEnds(t *testing.T) {
 		want          []string // part, verdict and a pattern of the note; none: there is no device
 	}{
 		{name: "no device", seconds: "600"},
-		{"no time", "0", false, []string{"selftest not run no time left", "oom not run no time left", "shapes not run no time left"}},
-		{"a part that hangs", "3", false, []string{"selftest (FAILED|not run) (cut after [1-3] s|no time left)", "oom not run no time left",
+		{"no time", "0", false, []string{"losses not run no time left", "oom not run no time left", "shapes not run no time left"}},
+		{"a part that hangs", "3", false, []string{"losses (FAILED|not run) (cut after [1-3] s|no time left)", "oom not run no time left",
 			"shapes not run no time left"}},
-		{"SIGTERM", "600", true, []string{"selftest FAILED stopped", "oom not run stopped", "shapes not run stopped"}},
+		{"SIGTERM", "600", true, []string{"losses FAILED stopped", "oom not run stopped", "shapes not run stopped"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			kit := t.TempDir()
@@ -72,7 +72,8 @@ func TestGPUCheckEnds(t *testing.T) {
 				machine.CUDA = nil
 			}
 			for name, text := range map[string]string{"gpu_check.sh": string(script), "doctor.txt": machine.text(false),
-				"bin/run": "#!/bin/sh\n[ \"$1\" = doctor ] && exec cat " + kit + "/doctor.txt\ntouch " + begun + "\nexec sleep 1000\n"} {
+				"bin/run":   "#!/bin/sh\n[ \"$1\" = doctor ] && exec cat " + kit + "/doctor.txt\nexec sleep 1000\n",
+				"bin/bench": "#!/bin/sh\ntouch " + begun + "\nexec sleep 1000\n"} {
 				path := filepath.Join(kit, name)
 				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 					t.Fatal(err)
@@ -84,7 +85,7 @@ func TestGPUCheckEnds(t *testing.T) {
 			var out bytes.Buffer
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // only a script that hangs is stopped by it
 			defer cancel()
-			check := exec.CommandContext(ctx, filepath.Join(kit, "gpu_check.sh"), "selftest", "oom", "shapes")
+			check := exec.CommandContext(ctx, filepath.Join(kit, "gpu_check.sh"), "losses", "oom", "shapes")
 			check.Env, check.Stdout, check.Stderr = append(os.Environ(), "GPU_CHECK_SECONDS="+tc.seconds), &out, &out
 			check.WaitDelay = time.Second
 			if err := check.Start(); err != nil {

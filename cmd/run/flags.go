@@ -35,7 +35,7 @@ var infoKinds = [...]string{"all", "config", "defaults", "defaults-tree", "plugi
 
 // flagSet declares the flags; the usages are what --hydra-help prints.
 func flagSet(inv *invocation) *pflag.FlagSet {
-	f := noFlags()
+	f := usage.Flags()
 	f.BoolVarP(&inv.help, "help", "h", false, "Application's help")
 	f.BoolVar(&inv.hydraHelp, "hydra-help", false, "Hydra's help")
 	f.BoolVar(&inv.version, "version", false, "Show the version and exit")
@@ -193,15 +193,4 @@ func flagsHelp() string {
 	})
 	b.WriteString("Overrides : Any key=value arguments to override config values (use dots for.nested=overrides)")
 	return b.String()
-}
-
-// longFlags lists the flags of a set with two dashes, without the hidden ones.
-func longFlags(f *pflag.FlagSet) []string {
-	var out []string
-	f.VisitAll(func(fl *pflag.Flag) {
-		if !fl.Hidden {
-			out = append(out, "--"+fl.Name)
-		}
-	})
-	return out
 }

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"slices"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -27,7 +25,6 @@ type newVerb func() *verb
 func verbs() *registry.Table[newVerb] {
 	t := registry.New[newVerb]("command")
 	t.Add("attach", attachVerb)
-	t.Add("bench", benchVerb)
 	t.Add("board", boardVerb)
 	t.Add("checkpoint", checkpointVerb)
 	t.Add("data", dataVerb)
@@ -39,7 +36,6 @@ func verbs() *registry.Table[newVerb] {
 	t.Add("ls", lsVerb)
 	t.Add("report", reportVerb)
 	t.Add("resume", resumeVerb)
-	t.Add("selftest", selftestVerb)
 	t.Add("status", statusVerb)
 	t.Add("verify", verifyVerb)
 	t.Add("watch", watchVerb)
@@ -62,48 +58,12 @@ func (s *session) verb(name string, args []string) error {
 		return v.run(s, args)
 	}
 	if err := v.flags.Parse(args); err != nil {
-		return flagFault(name, v.flags, err)
+		return usage.OfFlags("run "+name, v.flags, err)
 	}
 	if err := asFlag(name, v.flags, v.flags.Args()); err != nil {
 		return err
 	}
 	return v.run(s, v.flags.Args())
-}
-
-// noFlags returns a set of flags to be filled.
-func noFlags() *pflag.FlagSet {
-	f := pflag.NewFlagSet("", pflag.ContinueOnError)
-	f.SortFlags = false
-	f.Usage = func() {}
-	return f
-}
-
-// flagFault words what pflag says of a command's flags, with the nearest flag or all that there are.
-func flagFault(verb string, f *pflag.FlagSet, err error) error {
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
-		flag, want := invalid.GetFlag(), "another value"
-		if flag.Value.Type() == "int" {
-			want = "a whole number"
-		}
-		return usage.Errorf("run %s: --%s %s: want %s; `run %[1]s --help` says what it takes", verb, flag.Name, invalid.GetValue(), want)
-	}
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return usage.Errorf("run %s: %v; `run %s --help` says what it takes", verb, err, verb)
-	}
-	name := "--" + unknown.GetSpecifiedName()
-	if short := unknown.GetSpecifiedShortnames(); short != "" {
-		name = "-" + short
-	}
-	hint, known := "it has none", longFlags(f)
-	if len(known) > 0 {
-		hint = "want " + strings.Join(known, ", ")
-	}
-	if near, ok := registry.Nearest(name, known); ok {
-		hint = "did you mean " + near + "?"
-	}
-	return usage.Errorf("run %s: unknown flag %s (%s); `run %s --help` says what it takes", verb, name, hint, verb)
 }
 
 // want checks the number of a command's arguments.

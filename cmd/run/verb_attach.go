@@ -1,6 +1,10 @@
 package main
 
-import "fulcrum/experiments/sweep"
+import (
+	"fulcrum/experiments/sweep"
+
+	"fulcrum/internal/usage"
+)
 
 // attachVerb follows a sweep until it ends.
 func attachVerb() *verb {
@@ -10,7 +14,7 @@ func attachVerb() *verb {
 run attach SWEEP_FOLDER
 Follows a sweep that another process controls until it ends; takes over one that nobody controls.
 `,
-		flags: noFlags(),
+		flags: usage.Flags(),
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {
 				return err

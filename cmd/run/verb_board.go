@@ -19,7 +19,7 @@ import (
 
 // boardVerb shows runs and sweeps as a local web page.
 func boardVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	port := f.Int("port", 0, "port on 127.0.0.1; 0 = any that is free")
 	export := f.String("export", "", "write the page as files to this folder and serve nothing")
 	return &verb{

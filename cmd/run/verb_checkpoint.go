@@ -18,7 +18,7 @@ import (
 // checkpointVerb inspects, verifies or exports checkpoints: ours, the reference trainer's, Lightning's. Of a
 // run folder it inspects and exports the best one and verifies all, and the state that a resume would take.
 func checkpointVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	var opt exportOptions
 	f.StringVar(&opt.format, "format", "", "layout to write")
 	f.StringVar(&opt.out, "out", "", "file to write; default: beside the checkpoint")

@@ -18,7 +18,7 @@ import (
 
 // dataVerb reports what a file of data holds.
 func dataVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	asJSON := jsonFlag(f)
 	return &verb{
 		usage: `run data inspect beams.json

@@ -25,7 +25,7 @@ func (e *differError) ExitCode() int { return 1 }
 
 // diffVerb says what differs between two runs, two sweeps or two config files.
 func diffVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	asJSON := f.Bool("json", false, "print JSON")
 	return &verb{
 		usage: `run diff outputs/quick outputs/slow

@@ -9,11 +9,12 @@ import (
 	"fulcrum/internal/build"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
 )
 
 // doctorVerb says what of libtorch, BLAS, CUDA and threads works here.
 func doctorVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	asJSON := jsonFlag(f)
 	verbose := f.Bool("verbose", false, "with how libtorch was built")
 	return &verb{

@@ -44,7 +44,7 @@ func exported() map[string]func([]export.Folder) (*page.Table, error) {
 
 // exportVerb writes tables of runs for programs and papers.
 func exportVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	what := f.String("what", "runs", "runs, metrics, evals or table")
 	format := f.String("format", "csv", "csv, json, latex, markdown or parquet")
 	formulas := f.String("formulas", "defuse", "of csv: defuse puts ' before texts that a spreadsheet would compute, keep does not")

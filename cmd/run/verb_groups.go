@@ -31,8 +31,6 @@ func commandGroups() []struct {
 			{"data", "what a data file holds, and whether it can be used"},
 			{explainName, "which file or override set a key, and its meaning"},
 			{"doctor", "what works on this machine"},
-			{"selftest", "a few training steps against PyTorch's losses"},
-			{"bench", "training speed on named workloads"},
 			{"lever-plus", "the Python reference's command line"},
 		}},
 	}

@@ -40,7 +40,7 @@ const doneWarned = record.StateDone + " !"
 
 // lsVerb lists runs.
 func lsVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	where := f.StringArray("where", nil, "only runs with this value of a column or a configuration key")
 	by := f.String("sort", "", "column or metric to sort by, best first")
 	asJSON := jsonFlag(f)

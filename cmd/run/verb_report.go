@@ -22,7 +22,7 @@ const htmlFlag = "--html"
 
 // reportVerb rebuilds the report of a run or sweep, compares several runs, or judges a published table.
 func reportVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	var opt reportOptions
 	f.StringVar(&opt.html, htmlFlag[2:], "", "file of the page")
 	f.BoolVar(&opt.json, "json", false, "print one JSON document")

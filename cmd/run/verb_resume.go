@@ -14,7 +14,7 @@ const detachFlag = "--detach"
 
 // resumeVerb goes on with a run or a sweep.
 func resumeVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	accept := f.Bool(sweep.AcceptChanges[2:], false, "go on although the configuration files have changed")
 	detached := f.Bool(detachFlag[2:], false, "leave the sweep to a process of its own")
 	return &verb{

@@ -3,11 +3,12 @@ package main
 import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
+	"fulcrum/internal/usage"
 )
 
 // statusVerb prints how far a run or the jobs of a sweep are.
 func statusVerb() *verb {
-	f := noFlags()
+	f := usage.Flags()
 	asJSON := jsonFlag(f)
 	return &verb{
 		usage: `run status outputs/quick

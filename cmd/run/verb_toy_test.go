@@ -1,11 +1,15 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"fulcrum/internal/usage"
+)
 
 // toyVerb shows what a verb is: this file, and one line in a table (sessionOf).
 func toyVerb(app fakeApp) newVerb {
 	return func() *verb {
-		f := noFlags()
+		f := usage.Flags()
 		loud := f.Bool("loud", false, "say them loudly")
 		return &verb{
 			usage: "run toy [--loud] WORD…\nSays the words.\n",

@@ -21,7 +21,7 @@ import (
 func verifyVerb() *verb {
 	const skipWeights = "no-checkpoints"
 	opt := verify.VerifyOptions{Version: build.Name()}
-	f := noFlags()
+	f := usage.Flags()
 	f.BoolVar(&opt.SkipWeights, skipWeights, false, "accept a folder whose weights are gone")
 	asJSON := jsonFlag(f)
 	return &verb{

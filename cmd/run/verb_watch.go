@@ -3,6 +3,7 @@ package main
 import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
+	"fulcrum/internal/usage"
 )
 
 // watchVerb shows a run or a sweep while it goes on.
@@ -14,7 +15,7 @@ run watch RUN_OR_SWEEP_FOLDER
 Shows how a run or a sweep goes, until it ends: epochs, curves, memory, findings,
 or the table of jobs. Ctrl-C ends the watching, not the run.
 `,
-		flags: noFlags(),
+		flags: usage.Flags(),
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "watch RUN_OR_SWEEP_FOLDER"); err != nil {
 				return err

@@ -21,7 +21,7 @@ import (
 	"fulcrum/internal/stat"
 )
 
-// Options are what `run bench` can be told.
+// Options are what `bench workloads` can be told.
 type Options struct {
 	Workloads []string // none: those that suit the device
 	Phases    []string // rce, grpo, grpo-exact; none: all
@@ -273,7 +273,7 @@ func command(ctx context.Context, args []string) ([]byte, error) {
 		}
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
 		if last := lines[len(lines)-1]; last != "" {
-			return nil, errors.New(strings.TrimPrefix(last, "run: "))
+			return nil, errors.New(strings.TrimPrefix(last, "bench: "))
 		}
 		return nil, fmt.Errorf("%s: %w", args[0], err)
 	}

@@ -128,7 +128,7 @@ func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 // TestWhatWasMeasuredIsKept: a measurement that fails, or is stopped, takes none of those before it away.
 func TestWhatWasMeasuredIsKept(t *testing.T) {
-	ours := fake(t, "ours", `case "$1" in *'"case":"step"'*) echo "run: CUDA out of memory" >&2; exit 1;; esac
+	ours := fake(t, "ours", `case "$1" in *'"case":"step"'*) echo "bench: CUDA out of memory" >&2; exit 1;; esac
 echo '{"workload":"qwen2_5_1_5b","case":"decode","seconds":2,"tokens_per_second":40000}'`)
 	var out bytes.Buffer
 	err := Run(context.Background(), Options{Workloads: []string{"qwen2_5_1_5b"}, Device: "cuda", Threads: 1, Repeats: 1, Passes: 1,
@@ -143,7 +143,7 @@ echo '{"workload":"qwen2_5_1_5b","case":"decode","seconds":2,"tokens_per_second"
 }
 
 func TestFaultsAreNamed(t *testing.T) {
-	failing := fake(t, "ours", `echo "run: device=cuda: no such thing" >&2; exit 2`)
+	failing := fake(t, "ours", `echo "bench: device=cuda: no such thing" >&2; exit 2`)
 	good := Options{Queries: 70, Device: "cpu", Threads: 1, Repeats: 1, Passes: 1, Format: "table", Program: []string{failing},
 		Progress: &bytes.Buffer{}}
 	for _, tc := range []struct {

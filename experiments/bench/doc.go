@@ -1,6 +1,6 @@
 // Package bench measures training steps: queries per second, milliseconds per step, CPU time and peak
 // memory of named workloads, each in a process of its own, optionally beside a peer program that does
-// the same mathematics (`make bench`, `run bench`).
+// the same mathematics (`make bench`, `bin/bench workloads`).
 //
 //	err := bench.Run(ctx, opt, os.Stdout)   // generates the data, measures, prints the table
 //

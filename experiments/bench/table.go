@@ -107,7 +107,7 @@ func Reprint(raw []byte, format string, out io.Writer) error {
 		return err
 	}
 	if len(r.Rows)+len(r.Tokens)+len(r.Shapes) == 0 {
-		return fmt.Errorf("no rows: want what `run bench --format json` has printed")
+		return fmt.Errorf("no rows: want what `bench workloads --format json` has printed")
 	}
 	for i := range r.Rows {
 		r.Rows[i].libtorch, r.Rows[i].device, r.Rows[i].threads = r.Libtorch, r.Device, r.Threads

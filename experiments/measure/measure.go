@@ -1,5 +1,5 @@
-// Package measure times training steps for run bench, and compares their losses with PyTorch's for run selftest: with
-// the files, loaders, phases and policies of a run.
+// Package measure times training steps and compares their losses with PyTorch's, for cmd/bench: with the files, loaders, phases
+// and policies of a run.
 package measure
 
 import (
@@ -33,7 +33,7 @@ import (
 func Print(ctx context.Context, w io.Writer, text string) error {
 	var spec bench.Spec
 	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
-		return usage.Errorf("bench: --measure: %v", err)
+		return usage.Errorf("measure: %v", err)
 	}
 	m, err := measureSpec(ctx, spec)
 	if err != nil {

@@ -32,7 +32,7 @@ func PrintShape(ctx context.Context, out io.Writer, text string) (err error) {
 	defer torchx.Recover(&err)
 	var spec bench.ShapeSpec
 	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
-		return usage.Errorf("bench: --measure-shape: %v", err)
+		return usage.Errorf("measure-shape: %v", err)
 	}
 	device, err := open(spec.Threads, spec.Device)
 	if err != nil {
@@ -45,7 +45,7 @@ func PrintShape(ctx context.Context, out io.Writer, text string) (err error) {
 	defer b.policy.Free()
 	work := map[string]func(context.Context) (bench.ShapeMeasurement, error){"decode": b.decode, "update": b.update, "step": b.step}[spec.Case]
 	if work == nil {
-		return usage.Errorf("bench: --measure-shape: no case %s", spec.Case)
+		return usage.Errorf("measure-shape: no case %s", spec.Case)
 	}
 	m, err := b.repeat(ctx, spec.Repeats, work)
 	if err != nil {

@@ -26,12 +26,12 @@ func PrintTokens(ctx context.Context, out io.Writer, text string) (err error) {
 	defer torchx.Recover(&err)
 	var spec bench.TokenSpec
 	if err := jsonwords.Unmarshal([]byte(text), &spec); err != nil {
-		return usage.Errorf("bench: --measure-tokens: %v", err)
+		return usage.Errorf("measure-tokens: %v", err)
 	}
 	at := slices.IndexFunc(bench.TokenWorkloads(), func(w bench.TokenWorkload) bool { return w.Name == spec.Workload })
 	which := slices.IndexFunc(bench.TokenCases(), func(c bench.TokenCase) bool { return c.Name == spec.Case })
 	if at < 0 || which < 0 {
-		return usage.Errorf("bench: --measure-tokens: no case %s of %s", spec.Case, spec.Workload)
+		return usage.Errorf("measure-tokens: no case %s of %s", spec.Case, spec.Workload)
 	}
 	device, err := open(spec.Threads, spec.Device)
 	if err != nil {

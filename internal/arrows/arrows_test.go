@@ -21,8 +21,9 @@ const module = "fulcrum"
 // layers from top to bottom: a package may import what stands below it, and its own folder.
 func layers() []string {
 	return []string{
-		"cmd/run", "experiments", "experiments/tasks", "experiments/checks", "experiments/workload", "experiments/icl", "experiments/leverplus",
-		"experiments/job", "experiments/sweep", "experiments/runfolder", "experiments/bench", "phases", "selector", "beamdata", "rewardutil",
+		"cmd/run", "cmd/bench", "experiments", "experiments/tasks", "experiments/checks", "experiments/workload", "experiments/icl",
+		"experiments/leverplus", "experiments/job", "experiments/sweep", "experiments/runfolder", "experiments/bench",
+		"phases", "selector", "beamdata", "rewardutil",
 		"selector/vl/pixels", // pure Go: servers get images too
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",
 		"reports/reportstest", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb",
@@ -99,10 +100,44 @@ func sources(t *testing.T) []source {
 }
 
 func TestLayer(t *testing.T) {
-	for folder, want := range map[string]int{"cmd/run": 0, "phases": 11, "selector/pointer": 12, "reports/page": 31,
-		"internal/torchx/loadtest": 34, "internal/rng": 35, "nowhere": -1} {
-		if got := layer(folder); got != want {
-			t.Errorf("layer(%q) = %d, want %d", folder, got, want)
+	for folder, want := range map[string]string{"cmd/run": "cmd/run", "selector/pointer": "selector", "reports/page": "reports/page",
+		"internal/torchx/loadtest": "internal/torchx", "internal/rng": "internal", "nowhere": ""} {
+		if got := layer(folder); got != slices.Index(layers(), want) {
+			t.Errorf("layer(%q) = %d, want that of %q", folder, got, want)
+		}
+	}
+}
+
+// linked returns the folders whose code is in a program: what its sources import, directly or not.
+func linked(t *testing.T, program string) map[string]bool {
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		for _, spec := range s.ast.Imports {
+			if folder, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module+"/"); ours && !s.test {
+				imports[s.folder] = append(imports[s.folder], folder)
+			}
+		}
+	}
+	in := map[string]bool{}
+	var add func(folder string)
+	add = func(folder string) {
+		if !in[folder] {
+			in[folder] = true
+			for _, below := range imports[folder] {
+				add(below)
+			}
+		}
+	}
+	add(program)
+	return in
+}
+
+// TestMeasuringIsAProgramOfItsOwn: cmd/bench has the code that measures, and the program that trains does not.
+func TestMeasuringIsAProgramOfItsOwn(t *testing.T) {
+	run, bench := linked(t, "cmd/run"), linked(t, "cmd/bench")
+	for _, folder := range []string{"experiments/bench", "experiments/measure"} {
+		if run[folder] || !bench[folder] {
+			t.Errorf("%s in cmd/run: %v, in cmd/bench: %v; want it in cmd/bench alone", folder, run[folder], bench[folder])
 		}
 	}
 }
@@ -146,9 +181,9 @@ func TestPackageNamesSayWhatTheyHold(t *testing.T) {
 	}
 }
 
-// TestExitsAndInits: one place ends the process, and nothing runs before main.
+// TestExitsAndInits: one place of each program ends the process, and nothing runs before main.
 func TestExitsAndInits(t *testing.T) {
-	const exit = "cmd/run/exit.go"
+	exits := []string{"cmd/run/exit.go", "cmd/bench/main.go"}
 	for _, s := range sources(t) {
 		if s.test {
 			continue
@@ -168,12 +203,12 @@ func TestExitsAndInits(t *testing.T) {
 				return true
 			}
 			pkg, ok := selector.X.(*ast.Ident)
-			if !ok || s.file == exit {
+			if !ok || slices.Contains(exits, s.file) {
 				return true
 			}
 			name := pkg.Name + "." + selector.Sel.Name
 			if name == "os.Exit" || name == "syscall.Exit" || strings.HasPrefix(name, "log.Fatal") {
-				t.Errorf("%s: %s outside %s: return an error instead", s.at(call.Pos()), name, exit)
+				t.Errorf("%s: %s outside %v: return an error instead", s.at(call.Pos()), name, exits)
 			}
 			return true
 		})

@@ -63,13 +63,13 @@ class Device:
         subprocess.run(["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-pthread", "-Wall", "-Wextra", "-Werror", *" ".join(includes).split(),
                         "-Wl,-soname,libcuda.so.1", "-o", folder / "libcuda.so.1", HERE / "counting_device.cc"], check=True)  # fmt: skip
 
-    def run(self, *words):
+    def run(self, *words, program=PROGRAM):
         """Runs the program and returns its counts and how often it launched each kernel."""
         for file in self.folder.glob("counts.*"):
             file.unlink()
         env = {**os.environ, "LD_PRELOAD": self.folder / "libcuda.so.1", "LD_LIBRARY_PATH": self.folder, "COUNTS": self.folder / "counts",
                "XDG_CACHE_HOME": self.folder / "cache", "OMP_NUM_THREADS": "1"}  # fmt: skip
-        done = subprocess.run([PROGRAM, *words], env=env, cwd=self.folder, capture_output=True, text=True)
+        done = subprocess.run([program, *words], env=env, cwd=self.folder, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-2000:]
         counts, kernels = collections.Counter(), collections.Counter()
         for file in self.folder.glob("counts.*"):  # one a process
@@ -132,8 +132,8 @@ def test_published_shapes(device, shape, case):
         sizes += ",vision_depth=2,vision_hidden=32,vision_heads=2,vision_mlp=48,image=56"
     found = []
     for more in ("layers=2,new=8", "layers=4,new=15"):
-        words = ["bench", "--device", "cuda", shape, "--phases", case, "--threads", "1", "--repeats", "1", "--format", "json", "--sizes"]
-        found.append(device.run(*words, sizes + "," + more)[0])
+        words = ["workloads", "--device", "cuda", shape, "--phases", case, "--threads", "1", "--repeats", "1", "--format", "json", "--sizes"]
+        found.append(device.run(*words, sizes + "," + more, program=PROGRAM.with_name("bench"))[0])
     a, b = found
     print(shape, case, "small", dict(a), "large", dict(b))
     # Pageable memory holds the adapters that a process begins with: a copy and a wait for each parameter, once.

@@ -50,11 +50,11 @@ class Probe:
         self.process.wait()
 
 
-def run(*arguments, fails=False):
-    """bin/run with arguments; returns what it wrote on stdout, or on stderr where it is meant to fail."""
-    done = subprocess.run([RUN, *map(str, arguments)], capture_output=True, text=True)
+def run(*arguments, fails=False, program="run"):
+    """bin/run, or bin/bench, with arguments; returns what it wrote on stdout, or on stderr where it is meant to fail."""
+    done = subprocess.run([RUN.with_name(program), *map(str, arguments)], capture_output=True, text=True)
     if (done.returncode != 0) != fails:
-        raise AssertionError(f"bin/run {' '.join(map(str, arguments))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        raise AssertionError(f"bin/{program} {' '.join(map(str, arguments))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stderr if fails else done.stdout
 
 

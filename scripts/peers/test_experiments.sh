@@ -1,5 +1,5 @@
 #!/bin/sh
 # Whole runs built against the PyTorch of the peers' environment: test_experiments.sh PYTHON. Sweeps and the command line, which
 # hold no tensor, are left to make test.
-exec "$(dirname "$0")/test_torch.sh" "$1" ./experiments ./experiments/bench ./experiments/icl ./experiments/leverplus ./experiments/measure \
+exec "$(dirname "$0")/test_torch.sh" "$1" ./cmd/bench ./experiments ./experiments/bench ./experiments/icl ./experiments/leverplus ./experiments/measure \
 	./experiments/tasks ./experiments/workload/...

@@ -370,12 +370,12 @@ def test_sft(probe, folder, tmp_path, tuned, accumulate):
 
 
 def test_the_peer_of_the_benchmark():
-    """scripts/peer_gpu.py measures each case of `run bench` for published shapes, here tiny ones; a step of words is GRPOTrainer's own."""
+    """scripts/peer_gpu.py measures each case of `bin/bench workloads` for published shapes, here tiny ones; a step of words is GRPOTrainer's own."""
     sizes = ("hidden=32,mlp=48,layers=2,heads=4,kv_heads=2,vocab=300,rank=2,sequences=4,prompts=2,group=2,micro=1,prompt=8,new=6,vision_depth=2,"
              "vision_hidden=32,vision_mlp=48,vision_heads=2,image=56")
     shapes = ["qwen2_5_1_5b", "qwen2_5_vl_3b"]
-    out = peers.run("bench", *shapes, "--device", "cpu", "--threads", 1, "--repeats", 1, "--format", "json", "--sizes", sizes, "--python", sys.executable,
-                    "--shape-peer", peers.ROOT / "scripts" / "peer_gpu.py")
+    out = peers.run("workloads", *shapes, "--device", "cpu", "--threads", 1, "--repeats", 1, "--format", "json", "--sizes", sizes, "--python", sys.executable,
+                    "--shape-peer", peers.ROOT / "scripts" / "peer_gpu.py", program="bench")
     rows = json.loads(out)["shapes"]
     assert [(r["workload"], r["case"], r["who"].split()[0]) for r in rows] == [
         (shape, case, who) for shape in shapes for case in ("decode", "update", "step") for who in ("fulcrum", "transformers")

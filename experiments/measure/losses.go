@@ -13,25 +13,25 @@ import (
 	"fulcrum/internal/jsonwords"
 )
 
-// selftestGolden holds the losses of the self-test's steps in PyTorch, float64, by case. They are made
-// by scripts/selftest_golden.py, which shares no code with this program.
+// goldenLosses holds the losses of the comparison's steps in PyTorch, float64, by case. They are made
+// by scripts/losses_golden.py, which shares no code with this program.
 //
-//go:embed selftest.json
-var selftestGolden []byte
+//go:embed losses.json
+var goldenLosses []byte
 
-// selftestTolerance is what float32 and the order of additions may move a loss by, over 15 steps of
+// lossTolerance is what float32 and the order of additions may move a loss by, over 15 steps of
 // AdamW: ten times what one machine showed.
-const selftestTolerance = 2e-5
+const lossTolerance = 2e-5
 
-// SelftestCase trains one phase for a few steps on data with fixed seeds.
-type SelftestCase struct {
+// LossCase trains one phase for a few steps on data with fixed seeds.
+type LossCase struct {
 	Name string     `json:"name"`
 	Spec bench.Spec `json:"spec"`
 }
 
-// SelftestCases cover own and shared pools, padded groups, several heads and layers, and each loss.
-func SelftestCases(dir string) ([]SelftestCase, error) {
-	var out []SelftestCase
+// LossCases cover own and shared pools, padded groups, several heads and layers, and each loss.
+func LossCases(dir string) ([]LossCase, error) {
+	var out []LossCase
 	for _, of := range []struct {
 		data  bench.Dataset
 		model []string
@@ -50,17 +50,17 @@ func SelftestCases(dir string) ([]SelftestCase, error) {
 		for _, loss := range []struct{ name, phase, override string }{{"rce", "rce", "rce.rewards=normalized"},
 			{"grpo", "grpo", "grpo.kl.estimator=k3"}, {"grpo-exact", "grpo", "grpo.kl.estimator=exact"}} {
 			overrides := append(append(slices.Clone(common), of.model...), loss.override)
-			out = append(out, SelftestCase{of.data.Name + " " + loss.name, bench.Spec{Phase: loss.phase, Passes: 3, Overrides: overrides}})
+			out = append(out, LossCase{of.data.Name + " " + loss.name, bench.Spec{Phase: loss.phase, Passes: 3, Overrides: overrides}})
 		}
 	}
 	return out, nil
 }
 
-// Selftest trains every case on every device and prints how far its losses are from those of PyTorch.
-func Selftest(ctx context.Context, w io.Writer, cases []SelftestCase, devices []string, dir string) error {
+// Losses trains every case on every device and prints how far its losses are from those of PyTorch.
+func Losses(ctx context.Context, w io.Writer, cases []LossCase, devices []string, dir string) error {
 	var golden map[string][]float64
-	if err := jsonwords.Unmarshal(selftestGolden, &golden); err != nil {
-		return fmt.Errorf("selftest.json: %w", err)
+	if err := jsonwords.Unmarshal(goldenLosses, &golden); err != nil {
+		return fmt.Errorf("losses.json: %w", err)
 	}
 	failed := 0
 	report := func(device, name string, steps int, difference, tolerance float64, to string) {
@@ -76,19 +76,19 @@ func Selftest(ctx context.Context, w io.Writer, cases []SelftestCase, devices []
 		for _, c := range cases {
 			losses, err := trainLosses(ctx, c.Spec, device)
 			if err != nil {
-				return fmt.Errorf("selftest: %s on %s: %w", c.Name, device, err)
+				return fmt.Errorf("losses: %s on %s: %w", c.Name, device, err)
 			}
-			report(device, c.Name, len(losses), largestDifference(losses, golden[c.Name]), selftestTolerance, "PyTorch")
+			report(device, c.Name, len(losses), largestDifference(losses, golden[c.Name]), lossTolerance, "PyTorch")
 		}
 		if !strings.HasPrefix(device, "cuda") {
 			continue
 		}
 		if err := compareDevices(ctx, device, dir, report); err != nil {
-			return fmt.Errorf("selftest: %w", err)
+			return fmt.Errorf("losses: %w", err)
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("selftest: %d comparisons failed: this libtorch or its device computes something else", failed)
+		return fmt.Errorf("losses: %d comparisons failed: this libtorch or its device computes something else", failed)
 	}
 	return nil
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Writes experiments/measure/selftest.json: the losses of `run selftest` in PyTorch, float64.
+"""Writes experiments/measure/losses.json: the losses of `bench losses` in PyTorch, float64.
 
-    scripts/selftest_golden.py > experiments/measure/selftest.json
+    scripts/losses_golden.py > experiments/measure/losses.json
 
 Written from the equations (docs/algorithms.md), one candidate at a time, with autograd and torch.optim;
 nothing is shared with the program but its data files and initial weights. Needs torch and NumPy.
@@ -115,7 +115,7 @@ def train(loss_name, data, table, init, heads, layers, batch=8, passes=3):
 def main():
     out = {}
     with tempfile.TemporaryDirectory() as d:
-        specs = subprocess.run([RUN, "selftest", "--specs", "--dir", d], check=True, stdout=subprocess.PIPE, text=True).stdout
+        specs = subprocess.run([os.path.join(os.path.dirname(RUN), "bench"), "losses", "--specs", "--dir", d], check=True, stdout=subprocess.PIPE, text=True).stdout
         for i, case in enumerate(map(json.loads, specs.splitlines())):
             overrides, folder = case["spec"]["overrides"], os.path.join(d, str(i))
             subprocess.run([RUN, *overrides, "data.train_ratio=0.9", "schedule=[rce]", "rce.epochs=1", "hydra.run.dir=" + folder], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

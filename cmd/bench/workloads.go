@@ -1,25 +1,23 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"fulcrum/experiments/bench"
-	"fulcrum/experiments/measure"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
-// benchVerb measures training steps on named workloads.
-func benchVerb() *verb {
-	const measureFlag, tokensFlag, shapeFlag = "measure", "measure-tokens", "measure-shape"
+// workloads measures training steps on named workloads.
+func workloads() verb {
 	opt := bench.Options{Progress: stdout.Errors()}
-	f := noFlags()
+	f := usage.Flags()
 	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, tokens-forward … tokens-grpo, or "+
 		"shape-decode, shape-update, shape-step; all if not given")
 	f.StringVar(&opt.Device, "device", "cpu", "cpu, cuda or cuda:N")
@@ -36,47 +34,46 @@ func benchVerb() *verb {
 	f.StringToIntVar(&opt.Sizes, "sizes", nil, "sizes of published shapes instead of their own, such as layers=2,new=32")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
 	f.StringVar(&opt.Format, "format", "table", "table, markdown, json, or specs: one line for each row, to be given to "+
-		"bench --measure; needs --dir")
+		"bench measure; needs --dir")
 	from := f.String("from", "", "print the tables of this file, which --format json made, and measure nothing")
-	spec := f.String(measureFlag, "", "be a measuring process: a bench.Spec")
-	tokens := f.String(tokensFlag, "", "be a measuring process of a token policy: a bench.TokenSpec")
-	f.MarkHidden(measureFlag) //nolint:errcheck // the flag is there
-	shape := f.String(shapeFlag, "", "be a measuring process of a published shape: a bench.ShapeSpec")
-	f.MarkHidden(tokensFlag) //nolint:errcheck
-	f.MarkHidden(shapeFlag)  //nolint:errcheck
-	return &verb{
-		usage: benchUsage(f),
+	return verb{
+		usage: workloadsUsage(),
 		flags: f,
-		run: func(s *session, args []string) error {
-			switch {
-			case *spec != "":
-				return measure.Print(s.ctx, s.out, *spec)
-			case *tokens != "":
-				return measure.PrintTokens(s.ctx, s.out, *tokens)
-			case *shape != "":
-				return measure.PrintShape(s.ctx, s.out, *shape)
-			case *from != "":
-				return reprint(s, *from, opt.Format)
+		run: func(ctx context.Context, args []string) error {
+			if *from != "" {
+				return reprint(*from, opt.Format)
 			}
-			return runBench(s, opt, args)
+			return runWorkloads(ctx, opt, args)
 		},
 	}
 }
 
+// process returns the verb of a measuring process, whose one argument is a bench.Spec, bench.TokenSpec or bench.ShapeSpec.
+func process(print func(ctx context.Context, out io.Writer, spec string) error) func() verb {
+	return func() verb {
+		return verb{flags: usage.Flags(), run: func(ctx context.Context, args []string) error {
+			if len(args) != 1 {
+				return usage.Errorf("want one argument: a row that bench workloads --format specs has printed")
+			}
+			return print(ctx, stdout.Writer(), args[0])
+		}}
+	}
+}
+
 // reprint prints the tables of a report.
-func reprint(s *session, file, format string) error {
+func reprint(file, format string) error {
 	raw, err := regular.ReadFile(file)
 	if err == nil {
-		err = bench.Reprint(raw, format, s.out)
+		err = bench.Reprint(raw, format, stdout.Writer())
 	}
 	if err != nil {
-		return usage.Errorf("bench: --from=%s: %v", file, err)
+		return usage.Errorf("--from=%s: %v", file, err)
 	}
 	return nil
 }
 
-// runBench measures the workloads that args name, with the overrides among them.
-func runBench(s *session, opt bench.Options, args []string) error {
+// runWorkloads measures the workloads that args name, with the overrides among them.
+func runWorkloads(ctx context.Context, opt bench.Options, args []string) error {
 	for _, arg := range args {
 		if strings.Contains(arg, "=") {
 			opt.Overrides = append(opt.Overrides, arg)
@@ -86,17 +83,17 @@ func runBench(s *session, opt bench.Options, args []string) error {
 	}
 	switch {
 	case !slices.Contains([]string{"table", "markdown", "json", "specs"}, opt.Format):
-		return usage.Errorf("bench: --format=%s: want table, markdown, json or specs", opt.Format)
+		return usage.Errorf("--format=%s: want table, markdown, json or specs", opt.Format)
 	case opt.Format == "specs" && opt.Dir == "" && opt.Data == "":
-		return usage.Errorf("bench: --format=specs names files that must stay: give --dir")
+		return usage.Errorf("--format=specs names files that must stay: give --dir")
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
-		return usage.Errorf("bench: want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
+		return usage.Errorf("want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
 	}
 	if opt.Peer != "" || opt.TokenPeer != "" || opt.ShapePeer != "" {
 		if python := bench.FindPython(opt.Python); python != "" {
 			opt.Python = python
 		} else if opt.Python != "" {
-			return usage.Errorf("bench: --python=%s has no torch", opt.Python)
+			return usage.Errorf("--python=%s has no torch", opt.Python)
 		} else {
 			stdout.Message(stdout.Errors(), "bench: no Python with torch here (--python): the peer is left out")
 			opt.Peer, opt.TokenPeer, opt.ShapePeer = "", "", ""
@@ -106,17 +103,17 @@ func runBench(s *session, opt bench.Options, args []string) error {
 	if err != nil {
 		return err
 	}
-	opt.Program, opt.TokenProgram = []string{self, "bench", "--measure"}, []string{self, "bench", "--measure-tokens"}
-	opt.ShapeProgram = []string{self, "bench", "--measure-shape"}
-	return bench.Run(s.ctx, opt, s.out)
+	opt.Program, opt.TokenProgram = []string{self, "measure"}, []string{self, "measure-tokens"}
+	opt.ShapeProgram = []string{self, "measure-shape"}
+	return bench.Run(ctx, opt, stdout.Writer())
 }
 
-// benchUsage lists workloads and flags.
-func benchUsage(f *pflag.FlagSet) string {
+// workloadsUsage says how the verb is called and lists the workloads.
+func workloadsUsage() string {
 	var b strings.Builder
-	b.WriteString("run bench rl_k64_b32 --phases rce        one workload, one phase\nrun bench --device cuda                  " +
-		"all of them on a GPU\n\n" +
-		"run bench [WORKLOAD…] [flags] [overrides of the configuration]\n\nworkloads:\n")
+	b.WriteString("bench workloads rl_k64_b32 --phases rce        one workload, one phase\n" +
+		"bench workloads --device cuda                  all of them on a GPU\n\n" +
+		"bench workloads [WORKLOAD…] [flags] [overrides of the configuration]\n\nworkloads:\n")
 	for _, w := range bench.Workloads() {
 		fmt.Fprintf(&b, "  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool,
 			w.Data.Min, w.Data.Max, w.Batch)
@@ -128,6 +125,6 @@ func benchUsage(f *pflag.FlagSet) string {
 		fmt.Fprintf(&b, "  %-18s published shape, random %s weights: %d layers, width %d, vocabulary %d\n", w.Name, w.DType, w.Layers,
 			w.Hidden, w.Vocab)
 	}
-	fmt.Fprintf(&b, "\nflags:\n%s", f.FlagUsages())
+	b.WriteString("\nflags:")
 	return b.String()
 }

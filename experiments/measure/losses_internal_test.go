@@ -25,10 +25,10 @@ func TestLargestDifference(t *testing.T) {
 	}
 }
 
-// TestSelftestGoldenMoves: losses that never change would compare with anything.
-func TestSelftestGoldenMoves(t *testing.T) {
+// TestGoldenLossesMove: losses that never change would compare with anything.
+func TestGoldenLossesMove(t *testing.T) {
 	var golden map[string][]float64
-	if err := json.Unmarshal(selftestGolden, &golden); err != nil || len(golden) != 6 {
+	if err := json.Unmarshal(goldenLosses, &golden); err != nil || len(golden) != 6 {
 		t.Fatalf("%d cases (%v), want 6", len(golden), err)
 	}
 	for name, losses := range golden {
@@ -36,7 +36,7 @@ func TestSelftestGoldenMoves(t *testing.T) {
 		for _, x := range losses {
 			least, most = min(least, x), max(most, x)
 		}
-		if len(losses) != 15 || most-least < 100*selftestTolerance {
+		if len(losses) != 15 || most-least < 100*lossTolerance {
 			t.Errorf("%s: %d losses from %g to %g: want 15 that move", name, len(losses), least, most)
 		}
 	}

@@ -1,4 +1,4 @@
-package experiments_test
+package main
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 
 // TestBenchPublishedShapes runs every case of every published shape at toy sizes on the CPU: the code that measures a GPU.
 func TestBenchPublishedShapes(t *testing.T) {
-	args := []string{"bench", "--repeats", "1", "--format", "json", "--sizes", "layers=2,hidden=64,mlp=96,heads=4,kv_heads=2,vocab=640," +
+	args := []string{"workloads", "--repeats", "1", "--format", "json", "--sizes", "layers=2,hidden=64,mlp=96,heads=4,kv_heads=2,vocab=640," +
 		"sequences=3,prompts=3,group=4,micro=2,prompt=12,new=6,vision_depth=2,vision_hidden=48,vision_mlp=96,vision_heads=3,image=112"}
 	for _, w := range bench.ShapeWorkloads() {
 		args = append(args, w.Name)
@@ -49,15 +49,15 @@ func TestBenchPublishedShapes(t *testing.T) {
 	if err := os.WriteFile(empty, []byte("{}"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	again := run(t, "bench", "--from", file, "--format", "markdown")
+	again := run(t, "workloads", "--from", file, "--format", "markdown")
 	if again.code != 0 || strings.Count(again.stdout, "| fulcrum |") != len(report.Shapes) {
 		t.Errorf("--from: exit code %d, %s\n%s", again.code, again.stderr, again.stdout)
 	}
 	for want, args := range map[string][]string{
-		"unknown size":          {"bench", "qwen2_5_1_5b", "--sizes", "layer=2"},
-		"layers=0, want":        {"bench", "qwen2_5_1_5b", "--sizes", "layers=0"},
-		"--from=/nowhere: open": {"bench", "--from", "/nowhere"},
-		"no rows: want what":    {"bench", "--from", empty},
+		"unknown size":          {"workloads", "qwen2_5_1_5b", "--sizes", "layer=2"},
+		"layers=0, want":        {"workloads", "qwen2_5_1_5b", "--sizes", "layers=0"},
+		"--from=/nowhere: open": {"workloads", "--from", "/nowhere"},
+		"no rows: want what":    {"workloads", "--from", empty},
 	} {
 		if r := run(t, args...); r.code == 0 || !strings.Contains(r.stderr, want) {
 			t.Errorf("%v: exit code %d, %q, want %q in it", args, r.code, r.stderr, want)

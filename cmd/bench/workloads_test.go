@@ -1,4 +1,4 @@
-package experiments_test
+package main
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 // TestBenchRunsEveryWorkload makes two steps of each workload on small data: `make bench` in little. The
 // short form keeps to one phase: each row is a process that loads libtorch.
 func TestBenchRunsEveryWorkload(t *testing.T) {
-	args := []string{"bench", "--steps", "2", "--queries", "70", "--repeats", "1", "--format", "json", "--dir",
-		filepath.Join(folder(t), "data")}
+	args := []string{"workloads", "--steps", "2", "--queries", "70", "--repeats", "1", "--format", "json", "--dir",
+		filepath.Join(t.TempDir(), "data")}
 	names := map[string]bool{}
 	for _, w := range bench.Workloads() {
 		args = append(args, w.Name)
@@ -54,7 +54,7 @@ func TestBenchRefusesWhatItCannotDo(t *testing.T) {
 		{"unknown key", "grpo.kl.bta", []string{"legacy_k64_b32", "--queries", "70", "grpo.kl.bta=1"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := run(t, append([]string{"bench"}, tc.args...)...)
+			r := run(t, append([]string{"workloads"}, tc.args...)...)
 			if r.code == 0 || !strings.Contains(r.stderr, tc.want) {
 				t.Errorf("exit code %d, %q: want a refusal with %q", r.code, r.stderr, tc.want)
 			}

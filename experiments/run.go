@@ -75,7 +75,7 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 		return usage.Errorf("%s", emptyFolder)
 	}
 	made := runfolder.FirstMissing(dir)
-	if dir, err = surroundings(c, dir); err != nil {
+	if dir, err = setEnvironment(c, dir); err != nil {
 		return err
 	}
 	return start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir, made)
@@ -84,9 +84,9 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 // emptyFolder refuses hydra.run.dir="".
 const emptyFolder = "hydra.run.dir is empty: want a folder, as in hydra.run.dir=outputs/mine; left out, it is outputs/DATE/TIME"
 
-// surroundings gives this process the environment that hydra.job.env_set asks for and, with
-// hydra.job.chdir, makes the run folder dir the current one. It returns dir as it is called from there.
-func surroundings(c *configs.Composed, dir string) (string, error) {
+// setEnvironment sets the variables of hydra.job.env_set in this process and, with
+// hydra.job.chdir, makes the run folder dir the current one. It returns dir as seen from the current folder.
+func setEnvironment(c *configs.Composed, dir string) (string, error) {
 	h, err := c.Hydra()
 	if err != nil {
 		return dir, err
@@ -129,7 +129,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp}
 	if cfg.DryRun {
-		return rehearse(ctx, r, dir)
+		return dryRun(ctx, r, dir)
 	}
 	before, err := runfolder.Entries(dir)
 	if err != nil {
@@ -177,8 +177,8 @@ func (r *run) refused(err error) bool {
 	return asked || err != nil && !r.Begun && !interrupted && os.Getenv(runfolder.ExpectedHash) == ""
 }
 
-// rehearse makes a dry run in a folder of its own, so that dir stays as it is.
-func rehearse(ctx context.Context, r *run, dir string) error {
+// dryRun makes a dry run in a folder of its own, so that dir stays as it is.
+func dryRun(ctx context.Context, r *run, dir string) error {
 	if err := runfolder.Usable(dir); err != nil {
 		return err
 	}

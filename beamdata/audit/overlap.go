@@ -42,8 +42,8 @@ func Overlap(splits []Split, lim Limits) []Fault {
 
 func (s Split) total() int { return max(s.Total, len(s.Of)) }
 
-// looked says that a set was sampled.
-func (s Split) looked() string {
+// description names the queries of a set, and says where they are a sample.
+func (s Split) description() string {
 	if s.total() == len(s.Of) {
 		return s.Name + " queries"
 	}
@@ -59,7 +59,7 @@ func duplicates(s Split, lim Limits) []Fault {
 	if n, a, _ := repeats(s.Of, id); n > 0 {
 		return []Fault{{Check: "duplicate_queries", Value: share(n, len(s.Of)),
 			Message: fmt.Sprintf("%s stand more than once (query %d, for example): they count double in every mean; drop the "+
-				"copies from the file", of(n, len(s.Of), s.looked()), a)}}
+				"copies from the file", of(n, len(s.Of), s.description()), a)}}
 	}
 	n, a, b := repeats(s.Of, content)
 	if n == 0 {
@@ -70,7 +70,7 @@ func duplicates(s Split, lim Limits) []Fault {
 		why += ", or rows of the embedding table are constant"
 	}
 	return []Fault{graded("duplicate_queries", share(n, len(s.Of)), lim.Duplicates,
-		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.looked()), a, b), why)}
+		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.description()), a, b), why)}
 }
 
 // repeats counts the queries whose key another one before them has, and gives the first pair of ids.
@@ -103,7 +103,7 @@ func leak(held, other Split, lim Limits) []Fault {
 	}
 	if n, a, _ := shared(held.Of, other.Of, id); n > 0 {
 		return []Fault{{Check: "split_leak", Value: share(n, total),
-			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other queries", of(n, total, held.looked()),
+			Message: fmt.Sprintf("%s are %s queries too (query %d, for example): %s; give it other queries", of(n, total, held.description()),
 				other.Name, a, means)}}
 	}
 	if n, a, b := shared(held.Of, other.Of, content); n > 0 {
@@ -113,13 +113,13 @@ func leak(held, other Split, lim Limits) []Fault {
 		}
 		return []Fault{graded("split_leak", share(n, total), lim.Leak,
 			fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)",
-				of(n, total, held.looked()), other.Name, a, b),
+				of(n, total, held.description()), other.Name, a, b),
 			means+advice)}
 	}
 	if n, _, _ := shared(held.Of, other.Of, group); n > 0 {
 		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: lim.Leak,
 			Message: fmt.Sprintf("%s ask about a picture that %s queries ask about too: what is learned of the picture helps there",
-				of(n, total, held.looked()), other.Name)}}
+				of(n, total, held.description()), other.Name)}}
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func Pictures(s Split, lim Limits) []Fault {
 			most, example = counts[q.Group], q.ID
 		}
 	}
-	return SharedPictures(s.looked(), most, with, fmt.Sprintf("query %d, for example", example), lim)
+	return SharedPictures(s.description(), most, with, fmt.Sprintf("query %d, for example", example), lim)
 }
 
 // SharedPictures reports that most of the samples looked at show the same picture.

@@ -176,11 +176,11 @@ func (s *session) candidates(line string) []string {
 
 // verbCandidates completes an argument of a verb other than explain.
 func (s *session) verbCandidates(name string, words []string, word string) []string {
-	make, err := s.verbs.Get(name)
+	newVerb, err := s.verbs.Get(name)
 	if err != nil {
 		return nil
 	}
-	v := make()
+	v := newVerb()
 	switch {
 	case strings.Contains(word, "="):
 		return configs.Complete(s.tolerantRequest(nil), word)

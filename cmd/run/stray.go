@@ -127,7 +127,7 @@ func (s *session) misspelt(args []string, at int) error {
 	}
 	var meant []string
 	for _, name := range s.verbs.Names() {
-		if make, err := s.verbs.Get(name); err == nil && at == 0 && slices.Contains(make().words, a) {
+		if newVerb, err := s.verbs.Get(name); err == nil && at == 0 && slices.Contains(newVerb().words, a) {
 			meant = append(meant, program.Command(append([]string{name}, args...)...))
 		}
 	}

@@ -46,11 +46,11 @@ func (s *session) isVerb(name string) bool { return slices.Contains(s.verbs.Name
 
 // verb does a command.
 func (s *session) verb(name string, args []string) error {
-	make, err := s.verbs.Get(name)
+	newVerb, err := s.verbs.Get(name)
 	if err != nil {
 		return err
 	}
-	v := make()
+	v := newVerb()
 	if slices.ContainsFunc(args, func(arg string) bool { return arg == "--help" || arg == "-h" }) && v.usage != "" {
 		return s.write(folded(calledAs(v.usage, program.Name(), s.verbs.Names())), nil)
 	}

@@ -33,8 +33,8 @@ run diff mine.yaml theirs.yaml
 
 run diff A B [--json]
 Names the settings, data and code versions that differ between two run folders, two sweep folders or two config
-files. Paths, logging and the hydra node, which change no result, stand apart and do not count. Exit code 0: nothing
-that counts differs; 1: something does; 2: A or B is none of these.
+files. Paths, logging and the hydra node change no result: they are listed apart and do not count. Exit code 0: no difference
+that counts; 1: a difference; 2: A or B is something else.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {

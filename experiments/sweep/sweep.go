@@ -59,8 +59,8 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 		return err
 	}
 	warnRepeated(jobs)
-	if p.rehearses() {
-		return p.rehearse(ctx, jobs)
+	if p.isDryRun() {
+		return p.dryRun(ctx, jobs)
 	}
 	defer interrupt.Hold(nil).Release() // planning is done; what is written now is written whole
 	f, err := claimSweep(p.dir)

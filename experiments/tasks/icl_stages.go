@@ -52,7 +52,7 @@ func newStages(j *job.Job) (*stages, error) {
 			s.base = append(s.base, o)
 		}
 	}
-	if err != nil || j.Config.DryRun { // a rehearsal has no folder
+	if err != nil || j.Config.DryRun { // a dry run has no folder
 		return s, err
 	}
 	saved, err := runfolder.ReadSaved(j.Dir)

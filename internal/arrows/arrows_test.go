@@ -305,7 +305,7 @@ func TestRunFoldersAreOpenedOneWay(t *testing.T) {
 // that is printed, since it shows what a terminal would obey. A command of the user's has the standard error itself, and a
 // job that is tried prints through a gate of its own.
 func TestStandardOutputIsWatched(t *testing.T) {
-	own := []string{"experiments/runfolder/on_end.go", "experiments/sweep/rehearse.go"}
+	own := []string{"experiments/runfolder/on_end.go", "experiments/sweep/dry_run.go"}
 	for _, s := range sources(t) {
 		if s.test || s.folder == "internal/stdout" || strings.Contains(s.folder, "testdata") {
 			continue

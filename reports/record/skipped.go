@@ -6,7 +6,7 @@ import (
 	"fulcrum/reports/page"
 )
 
-// SkippedText says in words what DataSummary.Skipped counts under a name, all of it not used: "3 queries without beams".
+// SkippedText puts a count of DataSummary.Skipped, which is data that is not used, into words: "3 queries without beams".
 func SkippedText(reason string, n int) string {
 	who, name, ok := strings.Cut(reason, ": ") // of one phase
 	if ok {
@@ -15,8 +15,8 @@ func SkippedText(reason string, n int) string {
 	noun, rest := "", ""
 	switch reason {
 	case "query_dropped_from_its_pool": // no question may show its own answer
-		if noun, rest = "query", "as their own examples"; n == 1 {
-			rest = "as its own example"
+		if noun, rest = "query", "in their own candidate pools"; n == 1 {
+			rest = "in its own candidate pool"
 		}
 	case "query_without_beams":
 		noun, rest = "query", "without beams"

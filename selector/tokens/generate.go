@@ -107,10 +107,10 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	if opt.Observe != nil {
 		opt.Observe(t, logits)
 	}
-	from, ids := logits, opt.forced(t)
+	from, ids := logits, opt.forcedIDs(t)
 	banned := func(s *Sequence) []int64 { return opt.banned(s, w.Vocab) }
 	if ids != nil { // wins over what else is forbidden
-		from, banned = forced(len(live), w.Vocab, ids), func(*Sequence) []int64 { return opt.Suppressed }
+		from, banned = uniformOver(len(live), w.Vocab, ids), func(*Sequence) []int64 { return opt.Suppressed }
 	}
 	how := torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, MinP: opt.MinP,
 		RepetitionPenalty: opt.RepetitionPenalty}
@@ -135,8 +135,8 @@ func at(x []float64, k int) float64 {
 	return x[k]
 }
 
-// forced returns the ids that token number t is one of; nil = any.
-func (o *GenerateOptions) forced(t int) []int64 {
+// forcedIDs returns the only ids that token number t may be; nil = any.
+func (o *GenerateOptions) forcedIDs(t int) []int64 {
 	switch {
 	case t+1 == o.MaxNewTokens && len(o.Last) > 0:
 		return o.Last
@@ -155,7 +155,7 @@ func (s *Sequence) append(id int64, o *GenerateOptions, kept, logp float64) (end
 	case o.scored:
 		s.logp += logp
 	case o.Temperature == 0:
-	case o.forced(t) != nil:
+	case o.forcedIDs(t) != nil:
 		s.sampled = append(s.sampled, math.NaN())
 	default:
 		s.sampled = append(s.sampled, logp)
@@ -174,8 +174,8 @@ func said(live []*Sequence, opt *GenerateOptions) [][]int64 {
 	return list.Map(live, func(s *Sequence) []int64 { return slices.Concat(s.Before, s.IDs) })
 }
 
-// forced returns logits [rows, vocabulary] that leave only some ids, all alike.
-func forced(rows, vocabulary int, ids []int64) torchx.Tensor {
+// uniformOver returns logits [rows, vocabulary] that make the given ids equally likely and all others impossible.
+func uniformOver(rows, vocabulary int, ids []int64) torchx.Tensor {
 	row := slices.Repeat([]float32{float32(math.Inf(-1))}, vocabulary)
 	for _, id := range ids {
 		row[id] = 0

@@ -133,7 +133,7 @@ func (b *residentBatch) run(record bool) {
 	fresh := true // the rows are others than those of the graph
 	steps := b.opt.MaxNewTokens
 	for t := 1; t < steps; t++ {
-		switch ids := b.opt.forced(t); {
+		switch ids := b.opt.forcedIDs(t); {
 		case ids != nil || !record || fresh && steps-t < fewSteps:
 			b.step(ids)
 		case fresh:
@@ -177,7 +177,7 @@ func (w *Weights) unrecorded(why error) {
 // first draws the tokens that follow the prompts.
 func (b *residentBatch) first() {
 	defer torchx.Scope()()
-	b.draw(b.next.First(), b.opt.forced(0))
+	b.draw(b.next.First(), b.opt.forcedIDs(0))
 }
 
 // step draws one more token of each row, one of these ids; nil = any.
@@ -190,7 +190,7 @@ func (b *residentBatch) step(ids []int64) {
 func (b *residentBatch) draw(logits torchx.Tensor, forcedIDs []int64) {
 	o, from := b.opt, logits
 	if forcedIDs != nil {
-		from = b.w.OnDevice(forced(len(b.of), b.w.Vocab, forcedIDs))
+		from = b.w.OnDevice(uniformOver(len(b.of), b.w.Vocab, forcedIDs))
 	}
 	var u torchx.Tensor
 	if !b.uniforms.Nil() {

@@ -237,7 +237,7 @@ func (s *slurm) find(ctx context.Context, sub *submission) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	array := sub.among(tasks)
+	array := sub.arrayIn(tasks)
 	if array == "" {
 		return "", nil
 	}
@@ -295,7 +295,7 @@ func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 	var nums []int
 	for i, sub := range slices.Backward(subs) { // a job's last submission counts
 		if arrays[i] == "" { // its controller and its sbatch died before the answer was noted
-			if arrays[i] = sub.among(queue); arrays[i] == "" {
+			if arrays[i] = sub.arrayIn(queue); arrays[i] == "" {
 				continue
 			}
 			if err := sub.found(arrays[i]); err != nil {

@@ -156,8 +156,8 @@ func (s *submission) task(array string, num int) string {
 	return array + "_" + strconv.Itoa(num-s.Offset)
 }
 
-// among returns the number of the array among Slurm's tasks, found by its script; "" when it is not there.
-func (s *submission) among(tasks map[string]slurmTask) string {
+// arrayIn finds the array of this submission in tasks by its script and returns its number, or "".
+func (s *submission) arrayIn(tasks map[string]slurmTask) string {
 	for id, t := range tasks {
 		if t.command == s.script() {
 			array, _, _ := strings.Cut(id, "_")

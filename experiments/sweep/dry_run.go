@@ -17,15 +17,15 @@ import (
 	"fulcrum/reports/page"
 )
 
-// rehearses reports whether the jobs are dry runs.
-func (p *plan) rehearses() bool {
+// isDryRun reports whether the jobs are dry runs.
+func (p *plan) isDryRun() bool {
 	dry, _ := p.master.Value("dry_run").(bool)
 	return dry
 }
 
-// rehearse makes the dry run of each job, one after another in processes of their own on this machine, and writes nothing. Of a search,
+// dryRun makes the dry run of each job, one after another in processes of their own on this machine, and writes nothing. Of a search,
 // whose jobs nobody knows yet, it takes the corners of the space. A job that starts from what another one trains cannot be tried.
-func (p *plan) rehearse(ctx context.Context, jobs []planned) error {
+func (p *plan) dryRun(ctx context.Context, jobs []planned) error {
 	if err := runfolder.Usable(p.dir); err != nil {
 		return err
 	}

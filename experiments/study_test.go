@@ -98,7 +98,7 @@ func TestStudy(t *testing.T) {
 	}
 
 	report := read(t, filepath.Join(dir, "report.md"))
-	for _, want := range []string{"What does GRPO add?", "What is RCE worth?", "2 seeds", "Seed by seed", "its best checkpoint",
+	for _, want := range []string{"What does GRPO add?", "What is RCE worth?", "2 seeds", "## Jobs", "reward on ", "its best checkpoint",
 		"*similarity*", "plots/answers.png"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("report.md does not mention %q", want)

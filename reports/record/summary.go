@@ -81,23 +81,33 @@ type Finding struct {
 	Step     int    `json:"step"` // within the phase
 }
 
-// Warned names what a run's report warns of, each once: the checks of its warnings and stops, and the first words of a warning of no check.
-func Warned(warnings []string, findings []Finding) []string {
-	var names []string
-	add := func(name string) {
-		if !slices.Contains(names, name) {
-			names = append(names, name)
+// Warnings returns what a run's report warns of, each once by its name: the warnings and stops of checks, and the warnings of no check,
+// which have their first words for a name.
+func Warnings(warnings []string, findings []Finding) []Finding {
+	var out []Finding
+	add := func(f Finding) {
+		if !slices.ContainsFunc(out, func(o Finding) bool { return o.Check == f.Check }) {
+			out = append(out, f)
 		}
 	}
 	for _, f := range findings {
 		if f.Severity == "warning" || f.Severity == "stop" {
-			add(f.Check)
+			add(f)
 		}
 	}
 	for _, w := range warnings {
 		if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Message == w }) {
-			add(firstWords(w))
+			add(Finding{Check: firstWords(w), Message: w})
 		}
+	}
+	return out
+}
+
+// Warned returns the names of a run's Warnings, nil where it has none.
+func Warned(warnings []string, findings []Finding) []string {
+	var names []string
+	for _, f := range Warnings(warnings, findings) {
+		names = append(names, f.Check)
 	}
 	return names
 }

@@ -7,8 +7,12 @@ import (
 	"strings"
 )
 
-// writeBest shows the best job and its command, or with several objectives the Pareto front.
+// writeBest shows the best job and its command, or with several objectives the Pareto front. A sweep that asks how its arms compare
+// chooses none.
 func (v *View) writeBest(d *page.Document) {
+	if v.opt.Study != nil {
+		return
+	}
 	if v.unranked {
 		if len(v.methods) == 0 {
 			d.Paragraph("The jobs are not ranked: they measured nothing that could be an objective.")

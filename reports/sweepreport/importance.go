@@ -37,6 +37,9 @@ const (
 func (v *View) importances(objective int) []importance {
 	var out []importance
 	for _, dim := range v.dims {
+		if dim.Key == ArmKey { // what the arms are worth was asked
+			continue
+		}
 		axis := newSweepAxis(dim, v.byNumber)
 		var x, y []float64
 		for _, j := range v.jobs {

@@ -18,7 +18,8 @@ func TestMethodsOverSeeds(t *testing.T) {
 	var jobs []Job
 	for seed := range 3 {
 		run := filepath.Join(dir, fmt.Sprint(seed))
-		reportstest.Must(t, os.Mkdir(run, 0o755))
+		reportstest.Must(t, os.MkdirAll(filepath.Join(run, ".hydra"), 0o755))
+		reportstest.Must(t, os.WriteFile(filepath.Join(run, ".hydra/config.yaml"), fmt.Appendf(nil, "seed: %d\n", seed), 0o644))
 		var ids []int64
 		of := map[string][]float64{}
 		for q := range 40 {

@@ -63,13 +63,11 @@ func (v *View) Figures() []sweepFigure {
 			out = append(out, *f)
 		}
 	}
-	if v.opt.Study != nil { // of its first setting, but for the answers, which are of all
+	if v.opt.Study != nil { // of its first condition, but for the answers, which are of all
 		add(v.answersFigure())
-		if len(v.armSettings) > 0 {
-			add(v.armsFigure())
-			add(v.armSettings[0].curvesFigure())
-			add(v.klFigure())
-		}
+		add(v.armsFigure())
+		add(v.curvesFigure())
+		add(v.klFigure())
 		return out
 	}
 	if v.count(v.measured) < 2 { // there is nothing to compare
@@ -84,7 +82,7 @@ func (v *View) Figures() []sweepFigure {
 	if len(v.opt.Objectives) == 1 {
 		add(v.cellsFigure())
 	}
-	add(v.seedCurvesFigure())
+	add(v.curvesFigure())
 	add(v.parallelFigure())
 	if v.opt.Sweeper != "" && v.opt.Sweeper != "basic" || v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
 		add(v.historyFigure())

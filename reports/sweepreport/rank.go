@@ -17,12 +17,17 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// setting is the jobs of a sweep that differ in their seed only.
+// setting is the jobs of a sweep that differ in their seed only. In a sweep of arms it is an arm under one choice of everything else.
 type setting struct {
 	overrides  []string
 	jobs       []Job
-	values     [][]float64 // [objective][job]: of those that are done with finite objectives
-	infeasible int         // of these
+	values     [][]float64   // [objective][job]: of those that are done with finite objectives
+	infeasible int           // of these
+	runs       []*record.Run // by seed: of the jobs that count, where the setting is compared; else nil
+
+	arm       *StudyArm // nil: the sweep has no arms
+	from      *setting  // the arm whose runs its own start from; nil: fresh weights
+	condition *condition
 }
 
 // hasResult says whether a job ran to its end and left numbers to judge it by.
@@ -236,7 +241,7 @@ func Settings(jobs []Job, opt Options) []Setting {
 }
 
 // settingsOf groups jobs by their overrides without the seed, best mean objective first; settings
-// whose results all violate the constraints come behind, those without results last.
+// whose results all violate the constraints come behind, those without results last. Arms stay in their order.
 func (v *View) settingsOf() []*setting {
 	overrides := func(j Job) []string { return slices.DeleteFunc(v.own(j), isSeed) }
 	var settings []*setting
@@ -253,6 +258,12 @@ func (v *View) settingsOf() []*setting {
 			}
 		}
 		settings = append(settings, s)
+		if v.opt.Study != nil {
+			v.place(s)
+		}
+	}
+	if v.opt.Study != nil {
+		return settings
 	}
 	slices.SortStableFunc(settings, func(a, b *setting) int {
 		return cmp.Or(cmp.Compare(a.class(), b.class()), v.opt.Objectives[0].compare(stat.Mean(a.values[0]), stat.Mean(b.values[0])))

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
@@ -32,11 +33,11 @@ func shownRows(n int) int {
 	return n
 }
 
-// writeSettings shows the settings with their standard deviation over seeds. Where every setting is one job, the
+// writeSettings shows the settings with their standard deviation over seeds, and what the arms are. Where every setting is one job, the
 // table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
 // own.
 func (v *View) writeSettings(d *page.Document) {
-	if !v.hasSeeds() || v.unranked {
+	if v.opt.Study == nil && (!v.hasSeeds() || v.unranked) {
 		return
 	}
 	d.Heading(2, "Settings")
@@ -44,10 +45,18 @@ func (v *View) writeSettings(d *page.Document) {
 	if n := len(v.byNumber) - len(v.distinct(v.byNumber)); n > 0 {
 		text += fmt.Sprintf(" %s another and %s nothing.", page.Plural(n, "job")+page.Verb(n, " repeats", " repeat"), page.Verb(n, "adds", "add"))
 	}
-	d.Paragraph("%s Best mean %s first.", text, page.Plain(v.opt.Objectives[0].Name))
+	if v.opt.Study == nil {
+		text += fmt.Sprintf(" Best mean %s first.", page.Plain(v.opt.Objectives[0].Name))
+	}
+	d.Paragraph("%s", text)
 	shown := v.settings[:shownRows(len(v.settings))]
 	table := page.LinesOf(shown)
 	table.Column("setting", func(s *setting) string { return page.TableCode(s.overrides) })
+	if v.opt.Study != nil {
+		table.Column("in this report", func(s *setting) string { return page.Plain(s.label()) })
+		table.Column("starts from", v.startWords)
+		table.Column("overrides", func(s *setting) string { return page.TableCode(s.arm.Overrides) })
+	}
 	table.Column(">results", func(s *setting) string { return fmt.Sprintf("%d/%d", len(s.values[0]), len(s.jobs)) })
 	for i, o := range v.opt.Objectives {
 		table.Column(">"+page.Plain(o.Name)+" (mean ± sd)", func(s *setting) string { return meanSD(s.values[i], runreport.Sig4) })
@@ -61,9 +70,24 @@ func (v *View) writeSettings(d *page.Document) {
 	if len(v.opt.Constraints) > 0 {
 		table.Column(">infeasible", func(s *setting) string { return fmt.Sprintf("%d/%d", s.infeasible, len(s.values[0])) })
 	}
+	if v.count(func(j Job) bool { return j.Seconds > 0 }) > 0 {
+		table.Column(">time of a run", func(s *setting) string { return v.meanTime(s, func(j Job) float64 { return j.Seconds }) })
+	}
+	stepped := v.count(func(j Job) bool { return v.trainingSeconds(j) > 0 }) > 0
+	if stepped {
+		table.Column(">of it, steps", func(s *setting) string { return v.meanTime(s, v.trainingSeconds) })
+	}
 	d.Table(table.Header, table.Rows)
+	if stepped {
+		d.Paragraph("A run's time beside its steps is loading, validation, baselines and its own report.")
+	}
 	if len(shown) < len(v.settings) {
 		d.Paragraph("These are the best %d of %s.", len(shown), page.Plural(len(v.settings), "setting"))
+	}
+	if v.opt.Study != nil && slices.ContainsFunc(v.opt.Study.Arms, func(a StudyArm) bool { return a.From != "" }) {
+		d.Paragraph("An arm that starts from another one takes the checkpoint of the same seed. In such a run the policy at its start is " +
+			"that checkpoint: the reference of its KL and the old policy of its ratios begin there, as in the second phase of one run with " +
+			"both.")
 	}
 	if len(v.gains) > 0 {
 		d.Paragraph("What the jobs of each setting gained, on the questions of %s:", page.Plain(v.gainSplit))
@@ -73,6 +97,43 @@ func (v *View) writeSettings(d *page.Document) {
 		}
 		d.Table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, rows)
 	}
+}
+
+// startWords says what the runs of an arm start from, in the words of its configuration.
+func (v *View) startWords(s *setting) string {
+	if s.arm.From == "" {
+		return "fresh weights from seed"
+	}
+	text := fmt.Sprintf("`%s`, its %s checkpoint", s.arm.From, s.arm.Checkpoint)
+	if s.arm.As != "" {
+		text += fmt.Sprintf(" as `%s`, adapters merged", s.arm.As)
+	}
+	return text
+}
+
+// meanTime is the mean of seconds over the finished jobs of a setting, a dash where they are not known.
+func (v *View) meanTime(s *setting, of func(Job) float64) string {
+	var seconds []float64
+	for _, j := range s.jobs {
+		if x := of(j); j.State == record.StateDone && x > 0 {
+			seconds = append(seconds, x)
+		}
+	}
+	if len(seconds) == 0 {
+		return "–"
+	}
+	return page.Duration(stat.Mean(seconds))
+}
+
+// trainingSeconds are those of a job's steps. The others are loading, validation, baselines and its own report.
+func (v *View) trainingSeconds(j Job) float64 {
+	sum := 0.0
+	if s := v.summaries[j.Number].Summary; s != nil {
+		for _, p := range s.Phases {
+			sum += p.Seconds
+		}
+	}
+	return sum
 }
 
 // hasSeeds says whether some setting is more than one job.
@@ -128,12 +189,28 @@ func (v *View) writeJobs(d *page.Document) {
 			return "–"
 		})
 	}
+	if len(v.runs()) > 0 && v.opt.Study != nil {
+		split := v.split()
+		table.Column(">reward on "+page.Plain(split), func(j Job) string { return v.scoreCell(j, split) })
+	}
 	table.Column(">epochs", epochsCell)
 	table.Column(">time", timeCell)
 	d.Table(table.Header, table.Rows)
 	if n := len(table.Rows); n < len(v.jobs) {
 		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", n, page.Plural(len(v.jobs), "job"))
 	}
+}
+
+// scoreCell is what a job's last policy scores on a split, a dash for a job that is not compared.
+func (v *View) scoreCell(j Job, split string) string {
+	for _, s := range v.settings {
+		for _, run := range s.runs {
+			if run.Dir == j.Dir {
+				return armLine{arm: s, runs: []*record.Run{run}, policy: s.last()}.scored(split, "reward", meanCell)
+			}
+		}
+	}
+	return "–"
 }
 
 // keyColumns are the swept keys if they are few and tell the jobs apart, else nil.
@@ -255,6 +332,19 @@ func (v *View) writeFailures(d *page.Document) {
 			d.Paragraph("The last lines of %s of job %d:", v.logLink(first), first.Number)
 			d.CodeBlock(lines)
 		}
+	}
+}
+
+// writeSkipped names the jobs that did not run because of others.
+func (v *View) writeSkipped(d *page.Document) {
+	var items []string
+	for _, j := range v.byNumber {
+		if j.State == stateSkipped {
+			items = append(items, fmt.Sprintf("Job %d (%s) was skipped: %s.", j.Number, page.CodeList(v.own(j)), page.Plain(j.Cause)))
+		}
+	}
+	if len(items) > 0 {
+		d.List(items...)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestSeedCurves(t *testing.T) {
 		jobs = append(jobs, job)
 	}
 	v := PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_reward"}}})
-	f := v.seedCurvesFigure()
+	f := v.curvesFigure()
 	if f == nil || len(v.notes) > 0 {
 		t.Fatalf("no figure; notes %q", v.notes)
 	}
@@ -78,11 +78,11 @@ func TestSeedCurves(t *testing.T) {
 	reportstest.CheckTextInside(t, svg)
 
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, "0", record.MetricsFile), []byte("{\"kind\":\n"), 0o644))
-	v.seeded = nil
-	if v.curvesOver(); len(v.notes) != 1 || !strings.Contains(v.notes[0], "line 1") {
+	v = PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_reward"}}})
+	if len(v.notes) != 1 || !strings.Contains(v.notes[0], "line 1") {
 		t.Errorf("damaged rows: notes %q", v.notes)
 	}
-	if v := PageOf(dir, jobs[6:], Options{Objectives: []Objective{{Name: "val_reward"}}}); v.seedCurvesFigure() != nil {
+	if v := PageOf(dir, jobs[6:], Options{Objectives: []Objective{{Name: "val_reward"}}}); v.curvesFigure() != nil {
 		t.Error("one seed has curves with bands")
 	}
 }
@@ -115,6 +115,8 @@ func TestSweepWithoutAReader(t *testing.T) {
 			job := Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone, Objectives: []float64{14 + float64(i)},
 				Overrides: []string{fmt.Sprintf("rce.lr=1e-%d", 3+i/2), fmt.Sprintf("seed=%d", i%2)}}
 			reportstest.Must(t, os.Mkdir(job.Dir, 0o755))
+			reportstest.Must(t, os.Mkdir(filepath.Join(job.Dir, ".hydra"), 0o755))
+			reportstest.Must(t, os.WriteFile(filepath.Join(job.Dir, ".hydra/config.yaml"), fmt.Appendf(nil, "seed: %d\n", i%2), 0o644))
 			log := reportstest.OpenTestLog(t, job.Dir, io.Discard)
 			reportstest.Record(t, log, record.KindEpoch, "rce", 1, 1, 1, map[string]any{"val_recorded_reward": 0.3})
 			reportstest.Record(t, log, record.KindEpoch, "rce", 2, 2, 2, map[string]any{"val_recorded_reward": 0.4})
@@ -126,7 +128,7 @@ func TestSweepWithoutAReader(t *testing.T) {
 			jobs = append(jobs, job)
 		}
 		v := PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_loss", Minimize: true}}})
-		if f := v.seedCurvesFigure(); f == nil || f.Figure.Rows[0][0].Y != "val recorded reward" || len(f.Figure.Rows[0][0].Layers) == 0 ||
+		if f := v.curvesFigure(); f == nil || f.Figure.Rows[0][0].Y != "val recorded reward" || len(f.Figure.Rows[0][0].Layers) == 0 ||
 			!strings.Contains(f.caption, "nothing scores its selections") {
 			t.Errorf("learning curves: %+v", f)
 		}

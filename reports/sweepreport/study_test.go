@@ -72,17 +72,20 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Jo
 	}
 	if phase == "grpo" && seed == 1 {
 		reportstest.Must(t, log.Record(record.KindEvent, phase, 3, 12, 12, map[string]any{"event": "kl_beta_at_bound",
-			"severity": "warning", "message": "the KL coefficient sits on its bound 0.03"}))
+			"severity": "warning", "message": "the KL coefficient sits on its bound 0.03", "value": 0.03}))
 	}
 	reportstest.Must(t, log.Close())
-	reportstest.Must(t, results.WriteSummary(dir, record.Summary{
+	summary := record.Summary{
 		State: record.StateDone, Task: "train", Seed: seed, Device: "cpu", Threads: 1, Start: "2025-03-01T12:00:00Z", WallSeconds: 30,
 		Versions: map[string]string{"fulcrum": "0.1.0", "go": "go1.26", "config": fmt.Sprint(num)},
 		Data: record.DataSummary{Name: "invented", Fingerprint: "abc123", Counts: map[string]int{"val_queries": m.n,
 			"dev_queries": m.n}, Shots: 2, EvalName: "dev"},
-		Phases:      []record.PhaseSummary{{Name: phase, Epochs: 3, Steps: 12, Seconds: 6}},
 		Evaluations: []record.StageResult{}, Warnings: []string{},
-	}))
+	}
+	rows, err := record.ReadRun(dir)
+	reportstest.Must(t, err)
+	summary.AddRecorded(rows)
+	reportstest.Must(t, results.WriteSummary(dir, summary))
 	return Job{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30,
 		Attempts: 1}
 }
@@ -244,7 +247,7 @@ func TestStudySettings(t *testing.T) {
 	opt := Options{Study: study, Dimensions: []Dimension{{Key: ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
 	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
-	for _, want := range []string{"1 arm under 2 settings, 2 seeds each, 4 jobs", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)",
+	for _, want := range []string{"4 jobs in 2 settings: 4 done", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)",
 		"Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("report.md does not say %q:\n%s", want, text)

@@ -3,7 +3,6 @@ package sweepreport
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fulcrum/reports/page"
@@ -12,42 +11,16 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// maxCompared is how many settings a sweep's report compares question by question, best first.
-const maxCompared = 8
-
-// comparedSetting is a setting whose jobs left scores, a run for each seed.
-type comparedSetting struct {
-	setting *setting
-	runs    []*record.Run // with their evaluations alone
-}
-
-// readVerdicts compares the best setting with those behind it, and all of them with the baselines, on
+// compareBest compares the best setting with those behind it, and all of them with the baselines, on
 // the held-out questions (else on val), from the evals.jsonl of their jobs.
-func (v *View) readVerdicts() {
+func (v *View) compareBest() {
 	var arms []results.ComparedArm
 	for _, s := range v.settings {
 		if s.class() != 0 || len(arms) == maxCompared {
 			break
 		}
-		arm := results.ComparedArm{Name: page.CodeList(s.overrides)}
-		for _, j := range s.jobs {
-			if !v.feasible(j) || j.Dir == "" {
-				continue
-			}
-			run, err := evaluatedRun(j)
-			if err != nil {
-				v.notes = append(v.notes, fmt.Sprintf("job %d: %s", j.Number, page.Plain(err.Error())))
-				continue
-			}
-			seed := fmt.Sprint(run.Setting("seed"))
-			if len(run.Evaluations) > 0 && !slices.ContainsFunc(arm.Runs,
-				func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
-				arm.Runs = append(arm.Runs, run)
-			}
-		}
-		if len(arm.Runs) > 0 {
-			arms = append(arms, arm)
-			v.compared = append(v.compared, comparedSetting{s, arm.Runs})
+		if v.readRuns(s, v.feasible); len(s.runs) > 0 {
+			arms = append(arms, results.ComparedArm{Name: page.CodeList(s.overrides), Runs: s.runs})
 		}
 	}
 	if len(arms) == 0 {
@@ -86,32 +59,6 @@ func (v *View) rankings() int {
 	return n*(n-1)/2 + 2*n
 }
 
-// evaluatedRun reads the scores of a job, what makes its rewards where those are of answers, and its seed: from the job's
-// overrides, else from its config.
-func evaluatedRun(j Job) (*record.Run, error) {
-	run := &record.Run{Dir: j.Dir}
-	var err error
-	if run.Evaluations, err = record.ReadEvals(j.Dir); err != nil {
-		return nil, err
-	}
-	written, ok := j.Params["seed"]
-	for _, o := range j.Overrides {
-		if isSeed(o) {
-			_, written, ok = strings.Cut(o, "=")
-		}
-	}
-	if seed, err := strconv.Atoi(written); ok && err == nil {
-		tree := map[string]any{"seed": seed}
-		atRandom := func(e record.Evaluation) bool { return e.Policy == record.PolicyRandom }
-		if !slices.ContainsFunc(run.Evaluations, atRandom) && run.ReadConfig() == nil { // of answers: these terms make their rewards
-			tree["rewards"] = run.Setting("rewards")
-		}
-		run.Tree = tree
-		return run, nil
-	}
-	return run, run.ReadConfig()
-}
-
 // otherOrder says which setting the verdicts' score would put first, where that is not the objective's choice; "" elsewhere. On other
 // questions than those of val no key would choose by it.
 func (v *View) otherOrder() string {
@@ -135,7 +82,7 @@ func (v *View) writeVerdicts(d *page.Document) {
 	}
 	d.Heading(2, "Verdicts")
 	judged := "what the jobs ended with"
-	if _, err := results.EvaluationOf(v.compared[0].runs[0], t.Split, t.Metric, record.PolicyBest); err == nil {
+	if _, err := results.EvaluationOf(v.runs()[0], t.Split, t.Metric, record.PolicyBest); err == nil {
 		judged = "the jobs' best checkpoints"
 	}
 	text := fmt.Sprintf("Mean %s of %s, on the questions of %s.", page.Plain(results.MetricName(t.Metric)), judged, page.Plain(t.Split))

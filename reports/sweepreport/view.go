@@ -7,11 +7,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -96,15 +96,9 @@ func WriteReport(dir string, jobs []Job, opt Options) error {
 // PageOf returns the view that the report of a sweep or a study is written from.
 func PageOf(dir string, jobs []Job, opt Options) *View {
 	v := newView(dir, jobs, opt)
-	if opt.Study != nil {
-		v.readArms()
-	} else {
-		v.readGains()
-	}
+	v.read()
 	return v
 }
-
-func (v *View) note(err error) { v.notes = append(v.notes, page.Plain(err.Error())) }
 
 // View is a sweep in the order in which its report tells it. A study is a sweep with questions.
 type View struct {
@@ -117,36 +111,25 @@ type View struct {
 	dims      []Dimension       // swept keys; seed only where there is no other
 	common    []string          // overrides that all jobs have
 	front     map[int]bool      // numbers of the jobs that no other beats
-	settings  []*setting        // best first
+	settings  []*setting        // best first; arms in their order
+	summaries map[int]recorded  // by job
 	gains     map[int]seedGain  // over a baseline on gainSplit, by job
 	gainSplit string            // the held-out split, or val
-	verdicts  *results.ArmTable // nil: no two jobs left scores to compare
-	compared  []comparedSetting // of verdicts, best first
-	compares  map[int]bool      // numbers of the jobs that compared methods
+	verdicts  *results.ArmTable // of a sweep that asks nothing; nil: no two jobs left scores to compare
 	methods   []comparedMethods // of each setting
-	seeded    *studySetting     // those with several seeds; nil: their epochs are not read
 	notes     []string          // what went wrong with the report itself
 
-	armSettings []*studySetting // of a study: one, unless more than arms and seeds was swept
-	answers     []*studyAnswer  // of all settings, in the order of the questions
+	conditions []*condition // of a sweep of arms: one, unless more than arms and seeds was swept
+	answers    []*answer    // of all conditions, in the order of the questions
 }
 
-// seedGain is what a job's summary.json says of its best policy against a baseline.
-type seedGain struct {
-	over    string // similarity, majority or random
-	split   string // where it was measured
-	mean    float64
-	verdict stats.Verdict
-}
-
-// newView sorts jobs and settings. Gains are read by readGains.
+// newView sorts jobs and settings, and reads nothing.
 func newView(dir string, jobs []Job, opt Options) *View {
 	unjudged := len(opt.Objectives) == 0 // no run has said yet what its best metric is
 	if unjudged {
 		opt.Objectives = []Objective{{Name: "objective"}}
 	}
-	v := &View{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{},
-		compares: map[int]bool{}}
+	v := &View{dir: dir, opt: opt, unjudged: unjudged, jobs: slices.Clone(jobs), common: commonOverrides(jobs), gains: map[int]seedGain{}}
 	v.unranked = unjudged && v.count(func(j Job) bool { return j.State == record.StateDone }) > 0
 	v.front = v.paretoFront()
 	v.sortJobs()
@@ -154,81 +137,6 @@ func newView(dir string, jobs []Job, opt Options) *View {
 	v.dims = withoutSeed(swept(v.byNumber, opt.Dimensions))
 	v.settings = v.settingsOf()
 	return v
-}
-
-// readGains takes the gain over a baseline from the summary.json of every finished job that has it, and
-// compares the best settings.
-func (v *View) readGains() {
-	type read struct {
-		gain     *seedGain
-		compares bool
-		err      error
-	}
-	reads := make([]read, len(v.jobs))
-	n := min(4, runtime.GOMAXPROCS(0))
-	var workers sync.WaitGroup
-	for w := range n {
-		workers.Go(func() {
-			for i := w; i < len(v.jobs); i += n {
-				if j := v.jobs[i]; j.Dir != "" && j.State == record.StateDone {
-					r := &reads[i]
-					r.gain, r.compares, r.err = readGain(j.Dir)
-				}
-			}
-		})
-	}
-	workers.Wait()
-	for i, r := range reads {
-		if r.err != nil {
-			v.notes = append(v.notes, fmt.Sprintf("job %d: %s", v.jobs[i].Number, page.Plain(r.err.Error())))
-		}
-		v.compares[v.jobs[i].Number] = r.compares
-		if r.gain != nil && !r.compares {
-			v.gains[v.jobs[i].Number] = *r.gain
-		}
-	}
-	v.oneSplit()
-	v.readMethods()
-	if len(v.methods) == 0 {
-		v.readVerdicts()
-	}
-}
-
-// oneSplit keeps the gains on the split by which most jobs are judged, the held-out one where there are as many: a column
-// holds numbers of one set of questions.
-func (v *View) oneSplit() {
-	count := map[string]int{}
-	for _, g := range v.gains {
-		count[g.split]++
-	}
-	for _, split := range slices.Sorted(maps.Keys(count)) {
-		most := count[v.gainSplit]
-		if n := count[split]; n > most || n == most && record.HeldOut(split) && !record.HeldOut(v.gainSplit) {
-			v.gainSplit = split
-		}
-	}
-	maps.DeleteFunc(v.gains, func(_ int, g seedGain) bool { return g.split != v.gainSplit })
-}
-
-// readGain reads what summary.json says of the planned comparison with similarity, with the majority answer or, where those are
-// worse, with random (nil: there is none), and whether the job compared methods instead.
-func readGain(dir string) (gain *seedGain, compares bool, err error) {
-	var summary struct { // a thousand summaries have 40 MB: no more than these
-		Task        string               `json:"task"`
-		Evaluations []record.StageResult `json:"evaluations"`
-	}
-	if err := record.ReadJSON(filepath.Join(dir, record.SummaryFile), &summary); err != nil {
-		return nil, false, err
-	}
-	if r := runreport.PlannedResult(summary.Evaluations); r != nil {
-		for _, y := range results.YardsticksOf(results.TableOf(summary.Evaluations, *r), summary.Evaluations) {
-			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && y.Policy != record.PolicyInit {
-				gain = &seedGain{y.Short, r.Split, p.Mean, p.Verdict}
-				break
-			}
-		}
-	}
-	return gain, summary.Task == "icl", nil
 }
 
 // gainHead is the header of gains: over what the jobs were compared with.
@@ -243,7 +151,7 @@ func (v *View) gainHead() string {
 	return "gain over " + over + " on " + page.Plain(v.gainSplit)
 }
 
-// Report returns report.md with the plots that could be drawn: of a study the answers first, then what they rest on.
+// Report returns report.md with the plots that could be drawn: the answers to what was asked, if anything was, then the rest.
 func (v *View) Report(drawn []sweepFigure) string {
 	return v.document(drawn).Text()
 }
@@ -253,21 +161,16 @@ func (v *View) Tables() []*page.Table { return v.document(nil).Tables }
 
 func (v *View) document(drawn []sweepFigure) *page.Document {
 	title := cmp.Or(v.opt.Title, filepath.Base(v.dir))
-	plots := func(d *page.Document) { v.writePlots(d, drawn) }
-	sections := []func(*page.Document){
-		v.writeSummary, v.writeMethods, v.writeBest, v.writeSettings, v.writeVerdicts, plots, v.writeImportance, v.writeJobs, v.writeFailures,
-		v.writeAdvice,
-	}
-	if v.opt.Study != nil {
-		title = v.studyTitle()
-		sections = []func(*page.Document){
-			v.writeStanding, v.writeAnswers, v.writeReading, v.writeArms, v.writeSplits, plots, v.writeBeta, v.writeOthers, v.writeSeeds,
-			v.writeSettingsOfArms, v.writeFindings, v.writeFailures, v.writeSkipped, v.writeCosts, v.writeRepeat, v.writeNotes,
-		}
+	if name := record.ExperimentOf(v.common); name != "" && v.opt.Study != nil {
+		title = "Study " + name
 	}
 	var d page.Document
 	d.Heading(1, "%s", page.Plain(title))
-	for _, write := range sections {
+	for _, write := range []func(*page.Document){
+		v.writeSummary, v.writeAnswers, v.writeReading, v.writeMethods, v.writeBest, v.writeSettings, v.writeVerdicts, v.writeArms, v.writeSplits,
+		func(d *page.Document) { v.writePlots(d, drawn) }, v.writeBeta, v.writeOthers, v.writeImportance, v.writeJobs, v.writeFailures,
+		v.writeSkipped, v.writeWarnings, v.writeRepeat, v.writeAdvice,
+	} {
 		write(&d)
 	}
 	return &d
@@ -276,7 +179,10 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 // writeSummary says how many jobs ended how, what they cost, and how to repeat or go on.
 func (v *View) writeSummary(d *page.Document) {
 	d.Paragraph("%s", v.countLine(page.Plain))
-	if warned := Warned(v.byNumber); warned != "" {
+	if data := v.dataSentence(); data != "" {
+		d.Paragraph("%s", data)
+	}
+	if warned := warned(v.byNumber, v.summaries); warned != "" {
 		d.Paragraph("**%s.** Read their reports before the numbers below.", warned)
 	}
 	var parts []string
@@ -298,14 +204,40 @@ func (v *View) writeSummary(d *page.Document) {
 		}
 		d.Paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
 		d.Code("run resume SWEEP_FOLDER")
-	}
-	if len(v.opt.Command) > 0 {
-		d.Paragraph("To repeat the sweep:")
-		d.Code(page.ShellCommand(v.opt.Command))
+		if len(v.answers) > 0 {
+			d.Paragraph("What follows compares the seeds that both sides of a question have.")
+		}
 	}
 	if len(v.common) > 0 {
 		d.Paragraph("All jobs have %s.", page.CodeList(v.common))
 	}
+}
+
+// dataSentence says what the questions are, where all runs that were read had the same.
+func (v *View) dataSentence() string {
+	runs := v.runs()
+	if len(runs) == 0 || slices.ContainsFunc(runs, func(r *record.Run) bool {
+		return r.Summary == nil || r.Summary.Data.Name == "" || r.Summary.Data.Fingerprint != runs[0].Summary.Data.Fingerprint
+	}) {
+		return ""
+	}
+	run, data, counts := runs[0], runs[0].Summary.Data, []string{}
+	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
+		what := name
+		for _, unit := range []string{"_queries", "_samples"} {
+			what = strings.TrimSuffix(what, unit)
+		}
+		counts = append(counts, fmt.Sprintf("%s %s", page.Thousands(data.Counts[name]), page.Plain(strings.ReplaceAll(what, "_", " "))))
+	}
+	text := fmt.Sprintf("Data %s (%s %s)", page.Plain(data.Name), strings.Join(counts, ", "), run.Wording("queries", "samples"))
+	if !run.Answers() {
+		text += ", " + page.Plural(data.Shots, "shot")
+	}
+	text += "."
+	if data.Synthetic {
+		text += " " + page.Capital(strings.TrimSuffix(page.Plain(data.Notice), ".")) + "."
+	}
+	return text
 }
 
 // countLine is one paragraph of counts: jobs by state, settings, costs, objectives.
@@ -325,7 +257,11 @@ func (v *View) countLine(name func(string) string) string {
 		costs = append(costs, page.Plural(epochs, "epoch"))
 	}
 	if seconds > 0 {
-		costs = append(costs, page.Duration(seconds)+" of job time")
+		cost := page.Duration(seconds) + " of job time"
+		if elapsed := v.elapsed(); elapsed > 0 {
+			cost += " in " + page.Duration(elapsed) + " from the first start to the last end"
+		}
+		costs = append(costs, cost)
 	}
 	if attempts > 0 {
 		costs = append(costs, page.Thousands(attempts)+" repeated "+page.Verb(attempts, "attempt", "attempts"))
@@ -346,6 +282,25 @@ func (v *View) countLine(name func(string) string) string {
 	}
 	b.WriteString(".")
 	return b.String()
+}
+
+// elapsed is the time from the first start of a run to the last end of one, in seconds; 0 when unknown.
+func (v *View) elapsed() float64 {
+	var first, last time.Time
+	for _, r := range v.summaries {
+		start, err := time.Parse(time.RFC3339, r.Start)
+		if err != nil {
+			return 0
+		}
+		end := start.Add(time.Duration(r.WallSeconds * float64(time.Second)))
+		if first.IsZero() || start.Before(first) {
+			first = start
+		}
+		if end.After(last) {
+			last = end
+		}
+	}
+	return math.Round(last.Sub(first).Seconds())
 }
 
 // states counts jobs by state: 28 done, 7 pruned, 3 failed. A nil want means all states.
@@ -412,9 +367,50 @@ func (v *View) writePlots(d *page.Document, figures []sweepFigure) {
 	}
 }
 
+// writeRepeat gives the command, the environment and the data's fingerprint.
+func (v *View) writeRepeat(d *page.Document) {
+	var all []*record.Summary
+	for _, j := range v.byNumber {
+		if s := v.summaries[j.Number].Summary; s != nil && s.Versions != nil {
+			all = append(all, s)
+		}
+	}
+	if len(all) == 0 && len(v.opt.Command) == 0 {
+		return
+	}
+	d.Heading(2, "To repeat it")
+	if len(v.opt.Command) > 0 {
+		d.Code(page.ShellCommand(v.opt.Command))
+	}
+	d.Paragraph("The same command with `--cfg sweep` prints the jobs and runs none. With another `hydra.sweep.dir` it makes the sweep " +
+		"again: on a CPU of this kind with the same numbers, but for times. `run report FOLDER` writes this report anew from the runs " +
+		"in its folder.")
+	if len(all) == 0 {
+		return
+	}
+	var rows [][]string
+	row := func(name string, of func(*record.Summary) string) {
+		values := slices.Compact(slices.Sorted(slices.Values(list.Map(all, func(s *record.Summary) string { return page.Plain(of(s)) }))))
+		cell := values[0]
+		if n := len(values); n > 1 {
+			cell = "**not the same in all runs:** " + strings.Join(values[:min(n, maxWarned)], "; ")
+		}
+		rows = append(rows, []string{name, cell})
+	}
+	row("data", func(s *record.Summary) string { return s.Data.Name })
+	row("data fingerprint", func(s *record.Summary) string { return s.Data.Fingerprint })
+	row("device", func(s *record.Summary) string { return s.Device })
+	for _, name := range slices.Sorted(maps.Keys(all[0].Versions)) {
+		if name != "config" { // differs between settings by design
+			row(page.Plain(name), func(s *record.Summary) string { return s.Versions[name] })
+		}
+	}
+	d.Table([]string{"", "of every run"}, rows)
+}
+
 func (v *View) writeAdvice(d *page.Document) {
 	var items []string
-	if v.best() != nil && v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
+	if v.opt.Study == nil && v.best() != nil && v.count(v.feasible) > 1 && len(v.opt.Objectives) == 1 {
 		extreme := "largest"
 		if v.opt.Objectives[0].Minimize {
 			extreme = "smallest"

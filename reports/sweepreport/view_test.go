@@ -1,6 +1,7 @@
 package sweepreport
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -21,14 +22,15 @@ func TestSweepReport(t *testing.T) {
 	for i, gain := range []float64{0.01, 0.02, 0.05, 0.06} {
 		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
 			Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
-		reportstest.SweepRun(t, job.Dir, uint64(i), gain, "seed: 1\n")
+		reportstest.SweepRun(t, job.Dir, uint64(i), gain, fmt.Sprintf("seed: %d\n", i%2))
 		reportstest.Must(t, os.WriteFile(page.ReportPath(job.Dir), nil, 0o644))
 		job.Objectives = []float64{0.08 + gain}
 		if i > 1 { // warnings of checks, and in the last job one of none
 			summary, err := record.ReadSummary(job.Dir)
 			reportstest.Must(t, err)
-			summary.Findings = []record.Finding{{Check: "kl_high", Severity: "warning"}, {Check: "slow", Severity: "note"},
-				{Check: "ratio_clipped", Severity: "warning"}, {Check: "kl_high", Severity: "warning"}}[:2*i-2]
+			summary.Findings = []record.Finding{{Check: "kl_high", Severity: "warning", Message: "KL is 3"},
+				{Check: "slow", Severity: "note"}, {Check: "ratio_clipped", Severity: "warning", Message: "many ratios are clipped"},
+				{Check: "kl_high", Severity: "warning", Message: "KL is 4"}}[:2*i-2]
 			summary.Warnings = []string{"first", "second", "third", "fourth"}[:3*i-5]
 			reportstest.Must(t, results.WriteSummary(job.Dir, *summary))
 		}
@@ -110,7 +112,7 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
 			Overrides:  []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))},
 			Objectives: []float64{0.1 * float64(i)}}
-		reportstest.SweepRun(t, job.Dir, uint64(i), 0.05, "seed: 1\n")
+		reportstest.SweepRun(t, job.Dir, uint64(i), 0.05, fmt.Sprintf("seed: %d\n", i%2))
 		jobs = append(jobs, job)
 	}
 	evals, err := record.ReadEvals(jobs[3].Dir) // this job has no held-out questions
@@ -171,7 +173,7 @@ func TestSweepVerdictsCountTheRanking(t *testing.T) {
 	// 8 over similarity and 7 minus the best, or all pairs
 	for objective, want := range map[string]int{"val_reward": 15, "eval.dev.best": 12*11/2 + 2*12} {
 		v := newView(dir, jobs, Options{Objectives: []Objective{{Name: objective}}})
-		v.readGains()
+		v.read()
 		for _, r := range v.verdicts.Rows {
 			for _, c := range r.Made() {
 				if c.Family != want {

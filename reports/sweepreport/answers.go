@@ -1,0 +1,287 @@
+package sweepreport
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
+)
+
+// answer is what the runs say to a question.
+type answer struct {
+	StudyQuestion
+	condition     *condition
+	split         string
+	what, against string // labels
+	c             *results.ArmComparison
+	refused       string                   // why there is no comparison
+	others        []*results.ArmComparison // by the other measures; nil: it cannot be made
+}
+
+// measure is a way to judge an arm: on a split, by a metric, the last policy or the best checkpoint.
+type measure struct {
+	name          string
+	split, metric string // "" = the question's
+	best          bool
+}
+
+// measures are those beside the planned one, by which a reader may doubt it.
+func (v *View) measures() []measure {
+	out := []measure{{name: "best checkpoint by validation", best: true}, {name: "accuracy", metric: "accuracy"}}
+	if v.split() != "val" {
+		out = append(out, measure{name: "reward on val", split: "val", metric: "reward"})
+	}
+	return out
+}
+
+// answer compares what every question asks, once by the planned measure and once by each of the others, and
+// corrects each family of comparisons for its size (Holm).
+func (v *View) answer() {
+	measures := v.measures()
+	families := make([][]*results.ArmComparison, 1+len(measures))
+	for _, c := range v.conditions {
+		for _, q := range v.opt.Study.Questions {
+			a := &answer{StudyQuestion: q, condition: c, split: cmp.Or(q.Split, v.split())}
+			a.what, a.against = v.label(q.Arm), v.label(q.Against)
+			a.c, a.refused = v.compare(c, q.Arm, q.Against, a.split, q.Metric, false)
+			a.refused = v.within(a.refused)
+			if a.c != nil {
+				families[0] = append(families[0], a.c)
+			}
+			for i, m := range measures {
+				other, _ := v.compare(c, q.Arm, q.Against, cmp.Or(m.split, a.split), cmp.Or(m.metric, q.Metric), m.best)
+				if other != nil {
+					families[1+i] = append(families[1+i], other)
+				}
+				a.others = append(a.others, other)
+			}
+			v.answers = append(v.answers, a)
+		}
+	}
+	for _, family := range families {
+		results.HolmArms(family)
+	}
+}
+
+// label is what a sentence calls an arm or a baseline.
+func (v *View) label(name string) string {
+	if a := v.opt.Study.Arm(name); a != nil {
+		return a.Label
+	}
+	words := map[string]string{record.PolicyInit: "the initial policy", record.PolicyMajority: "the majority answer",
+		record.PolicyBestBeam: "the best recorded beam", record.PolicyOracle: "the oracle", record.PolicyReference: "the target answers"}
+	return cmp.Or(words[name], name)
+}
+
+// compare compares an arm with another or with a baseline, seed by seed over the seeds that both have. An arm
+// is judged by the policy that its runs ended with: no checkpoint is chosen, so that more epochs are no more
+// draws. best takes the checkpoint that validation prefers instead.
+func (v *View) compare(c *condition, name, against, split, metric string, best bool) (*results.ArmComparison, string) {
+	this, other := c.arm(name), c.arm(against)
+	switch {
+	case this == nil || len(this.runs) == 0:
+		return nil, "no run of " + v.label(name) + " is done"
+	case other == nil && v.opt.Study.Arm(against) != nil:
+		return nil, "no run of " + v.label(against) + " is done"
+	}
+	policy := func(s *setting) string {
+		if best {
+			return record.PolicyBest
+		}
+		return s.last()
+	}
+	of, ofPolicy := this.root(), against // a baseline, in the runs with untrained weights at their start
+	if other != nil {
+		of, ofPolicy = other, policy(other)
+	}
+	seeds := slices.DeleteFunc(this.seeds(), func(seed int64) bool { return !slices.Contains(of.seeds(), seed) })
+	switch {
+	case len(of.runs) == 0:
+		return nil, "no run of " + of.label() + " is done"
+	case len(seeds) == 0:
+		return nil, "no seed of both is done"
+	}
+	a, err := results.ArmOf(this.withSeeds(seeds), split, metric, policy(this))
+	if err != nil {
+		return nil, err.Error()
+	}
+	b, err := results.ArmOf(of.withSeeds(seeds), split, metric, ofPolicy)
+	if err != nil {
+		return nil, err.Error()
+	}
+	a.Name, b.Name = v.label(name), v.label(against)
+	if other := results.OtherRewards(this.runs[0], of.runs[0], split, metric); other.Cell != "" {
+		return nil, "the two " + other.Why
+	}
+	compared, err := a.Against(b, stats.DefaultOptions())
+	if err != nil {
+		return nil, err.Error()
+	}
+	return &compared, ""
+}
+
+// sentence answers the question.
+func (a *answer) sentence() string {
+	if a.c == nil {
+		return "No answer: " + page.Plain(a.refused) + "."
+	}
+	text := page.Capital(a.c.Sentence(page.Plain(a.what), page.Plain(a.against), a.Metric))
+	if a.c.Seeds == 1 {
+		text += "; one seed says nothing of others"
+	}
+	return text + "."
+}
+
+// Title is the question, and under what it was asked where that is not all there is.
+func (a *answer) Title() string {
+	text := page.Plain(a.Ask)
+	if !strings.HasSuffix(text, "?") {
+		text += "?"
+	}
+	if len(a.condition.what) > 0 {
+		text += fmt.Sprintf(" (%s)", page.CodeList(a.condition.what))
+	}
+	return text
+}
+
+// answerWord is answerCell without the mark of rough intervals.
+func answerWord(c *results.ArmComparison) string {
+	return strings.TrimRight(answerCell(c), " "+stats.Dagger+stats.CutMark)
+}
+
+// answerCell marks an answer for a table.
+func answerCell(c *results.ArmComparison) string {
+	if c == nil {
+		return "–"
+	}
+	return strings.Replace(stats.VerdictCell(c.Paired), string(stats.NotSeparable), "open", 1)
+}
+
+// writeAnswers gives every question its verdict.
+func (v *View) writeAnswers(d *page.Document) {
+	if len(v.answers) == 0 {
+		return
+	}
+	d.Heading(2, "Answers")
+	var items []string
+	var rows [][]string
+	for i, a := range v.answers {
+		items = append(items, fmt.Sprintf("**%d. %s** %s", i+1, a.Title(), a.sentence()))
+		row := []string{fmt.Sprint(i + 1), page.Plain(a.what), page.Plain(a.against) + v.unusual(a)}
+		if c := a.c; c != nil {
+			interval := fmt.Sprintf("%s to %s", page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4))
+			row = append(row, page.Fixed(c.Mean, 4), interval, page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2),
+				c.PCell(), answerCell(c))
+		} else {
+			row = append(row, "–", "–", "–", "–", "–", "no answer")
+		}
+		rows = append(rows, row)
+	}
+	d.List(items...)
+	d.Table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">p (Holm)", "verdict"}, rows)
+	for _, note := range stats.Notes(rows) {
+		d.Paragraph("%s", note)
+	}
+}
+
+// unusual names the measure of a question that is not asked of the reward on the held-out set.
+func (v *View) unusual(a *answer) string {
+	var parts []string
+	if a.Metric != "reward" {
+		parts = append(parts, a.Metric)
+	}
+	if a.split != v.split() {
+		parts = append(parts, "on "+a.split)
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + page.Plain(strings.Join(parts, " ")) + ")"
+}
+
+// writeReading says what the answers mean and what they cannot show.
+func (v *View) writeReading(d *page.Document) {
+	var halves []float64
+	n := 0
+	for _, a := range v.answers {
+		if a.c != nil {
+			n++
+		}
+		if a.c != nil && a.c.Changed > 0 {
+			halves = append(halves, (a.c.Interval.High-a.c.Interval.Low)/2)
+		}
+	}
+	if n == 0 {
+		return
+	}
+	d.Heading(3, "How to read them")
+	items := []string{
+		"A difference is the mean score of the first minus that of the second, on the same questions and the same seeds.",
+		"An arm is judged by the policy that it ended with, after all its steps. No checkpoint was chosen by validation, so that more " +
+			"epochs are no more draws; below, the same with the best checkpoint.",
+		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard " +
+			"errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
+		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p "+
+			"below 0.05. The intervals are not corrected.", page.Plural(n, "question")),
+	}
+	if len(halves) > 0 {
+		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen "+
+			"with these questions and seeds. Open means not shown, not absent.", page.Sig(slices.Min(halves), 2),
+			page.Sig(slices.Max(halves), 2)))
+	}
+	if slices.ContainsFunc(v.answers, func(a *answer) bool { return a.c != nil && a.c.OfTwoSeeds() }) {
+		items = append(items, results.TwoSeeds)
+	}
+	if v.split() == "val" {
+		items = append(items, "There is no held-out set: these are validation questions.")
+	} else {
+		items = append(items, fmt.Sprintf("The questions are those of %s, which enter no choice of a run.", page.Plain(v.split())))
+	}
+	d.List(items...)
+}
+
+// writeOthers repeats the comparisons by other measures.
+func (v *View) writeOthers(d *page.Document) {
+	measures := v.measures()
+	if !slices.ContainsFunc(v.answers, func(a *answer) bool { return a.c != nil }) {
+		return
+	}
+	d.Heading(2, "The same by other measures")
+	header := []string{"", "question", ">planned"}
+	for _, m := range measures {
+		header = append(header, ">"+m.name)
+	}
+	var rows [][]string
+	var differ []string
+	for i, a := range v.answers {
+		row := []string{fmt.Sprint(i + 1), a.Title(), otherCell(a.c)}
+		for k, o := range a.others {
+			row = append(row, otherCell(o))
+			if a.c != nil && o != nil && o.Verdict != a.c.Verdict {
+				differ = append(differ, fmt.Sprintf("%d by %s (%s instead of %s)", i+1, measures[k].name, answerWord(o), answerWord(a.c)))
+			}
+		}
+		rows = append(rows, row)
+	}
+	d.Table(header, rows)
+	text := "Each column is corrected for its own number of comparisons. The planned measure decides; the others show how much hangs on " +
+		"that choice."
+	if len(differ) == 0 {
+		text += " All verdicts are the same."
+	} else {
+		text += " Other verdicts: " + strings.Join(differ, "; ") + "."
+	}
+	d.Paragraph("%s", text)
+}
+
+func otherCell(c *results.ArmComparison) string {
+	if c == nil {
+		return "–"
+	}
+	return page.Fixed(c.Mean, 4) + " " + answerWord(c)
+}

@@ -1,0 +1,256 @@
+package sweepreport
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/stat"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
+)
+
+// writeArms is the table of arms and baselines.
+func (v *View) writeArms(d *page.Document) {
+	if len(v.conditions) == 0 {
+		return
+	}
+	split := v.split()
+	for _, c := range v.conditions {
+		d.Heading(2, "%s", c.heading("Arms and baselines"))
+		table := page.LinesOf(slices.DeleteFunc(v.lines(c, record.PolicyBestBeam, record.PolicyOracle), func(l armLine) bool {
+			return l.arm == nil && l.scored(split, "reward", meanCell) == ""
+		}))
+		ofArm := func(cell func(*setting) string) func(armLine) string {
+			return func(l armLine) string {
+				if l.arm == nil {
+					return ""
+				}
+				return cmp.Or(cell(l.arm), "–")
+			}
+		}
+		scored := func(metric string, cell func(results.Arm) string) func(armLine) string {
+			return func(l armLine) string { return l.scored(split, metric, cell) }
+		}
+		table.Column("policy", func(l armLine) string { return l.label })
+		table.Column("starts from", ofArm(v.startOf))
+		table.Column(">steps", ofArm(stepsCell))
+		table.Column(">reward on "+page.Plain(split), scored("reward", meanCell))
+		table.Column(">SE, questions", scored("reward", seCell))
+		table.Column(">SD, seeds", scored("reward", sdCell))
+		table.Column(">gain over init", ofArm(func(s *setting) string {
+			gain, _ := v.compare(c, s.arm.Name, record.PolicyInit, split, "reward", false)
+			if gain == nil {
+				return ""
+			}
+			return fmt.Sprintf("%s [%s, %s]", page.Fixed(gain.Mean, 4), page.Fixed(gain.Interval.Low, 4), page.Fixed(gain.Interval.High, 4))
+		}))
+		table.Column(">accuracy", scored("accuracy", meanCell))
+		table.Column(">KL", ofArm(func(s *setting) string {
+			if kl := s.lastOf("val_kl"); len(kl) > 0 {
+				return page.Sig(stat.Mean(kl), 2)
+			}
+			return ""
+		}))
+		table.Column(">best checkpoint", ofArm(func(s *setting) string {
+			return armLine{arm: s, runs: s.runs, policy: record.PolicyBest}.scored(split, "reward", meanCell)
+		}))
+		d.Table(table.Header, table.Rows)
+	}
+	greedy := "greedy selection"
+	if runs := v.runs(); len(runs) > 0 {
+		greedy = runs[0].Wording(greedy, "greedy answer")
+	}
+	d.Paragraph("Reward is the mean over questions and seeds of the %s; the standard error is over questions, of scores averaged over "+
+		"seeds; the standard deviation is between the seeds' means. Steps count those of the arms that an arm starts from. The gain "+
+		"over the initial policy is descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last "+
+		"epoch on validation queries, in nats, to the policy that the arm itself started with. Best checkpoint is the reward of the "+
+		"checkpoint that validation prefers.", greedy)
+}
+
+// writeSplits is the table of arms and baselines on every set of questions: what does not carry over falls from left to right.
+func (v *View) writeSplits(d *page.Document) {
+	splits := v.splits()
+	if len(v.conditions) == 0 || !slices.Contains(splits, "train") {
+		return
+	}
+	for _, c := range v.conditions {
+		d.Heading(2, "%s", c.heading("Every set of questions"))
+		table := page.LinesOf(v.lines(c, record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference))
+		table.Column("policy", func(l armLine) string { return l.label })
+		for _, split := range splits {
+			table.Column(">reward on "+page.Plain(split), func(l armLine) string {
+				return cmp.Or(l.scored(split, "reward", func(arm results.Arm) string {
+					if i := arm.Interval(); i != nil {
+						return fmt.Sprintf("%s [%.4f, %.4f]", meanCell(arm), i.Low, i.High)
+					}
+					return meanCell(arm)
+				}), "–")
+			})
+		}
+		d.Table(table.Header, slices.DeleteFunc(table.Rows, func(row []string) bool {
+			return !slices.ContainsFunc(row[1:], func(cell string) bool { return cell != "–" })
+		}))
+	}
+	d.Paragraph("Means over questions and seeds, with 95 %% intervals for new questions and new seeds. Policies are compared by the " +
+		"paired differences above, not by whether these intervals overlap.")
+}
+
+// splits are the sets that the runs were scored on: training questions first, where there are some.
+func (v *View) splits() []string {
+	var out []string
+	for _, run := range v.runs()[:min(1, len(v.runs()))] {
+		for _, e := range run.Evaluations {
+			if !slices.Contains(out, e.Split) {
+				out = append(out, e.Split)
+			}
+		}
+	}
+	if i := slices.Index(out, "train"); i > 0 {
+		out = append([]string{"train"}, slices.Delete(out, i, i+1)...)
+	}
+	return out
+}
+
+// armLine is a line of the tables of arms: an arm, or a baseline that the first runs with untrained weights have scored.
+type armLine struct {
+	label  string   // in Markdown
+	arm    *setting // nil: a baseline
+	runs   []*record.Run
+	policy string
+}
+
+// lines are the arms between the baselines that they start from and the bounds that no policy is expected to pass.
+func (v *View) lines(c *condition, bounds ...string) []armLine {
+	var out []armLine
+	baselines := func(names ...string) {
+		if untrained := c.untrained(); untrained != nil {
+			for _, name := range names {
+				label := "*" + page.Plain(strings.TrimPrefix(v.label(name), "the ")) + "*"
+				out = append(out, armLine{label: label, runs: untrained.runs, policy: name})
+			}
+		}
+	}
+	baselines(record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity, record.PolicyInit)
+	for _, s := range c.arms {
+		out = append(out, armLine{page.Plain(s.label()), s, s.runs, s.last()})
+	}
+	baselines(bounds...)
+	return out
+}
+
+// untrained is the first arm that started with untrained weights and has finished runs, nil for none.
+func (c *condition) untrained() *setting {
+	if i := slices.IndexFunc(c.arms, func(s *setting) bool { return s.from == nil && len(s.runs) > 0 }); i >= 0 {
+		return c.arms[i]
+	}
+	return nil
+}
+
+// scored is the cell of a score of the line's policy; of one without that score a dash for an arm, nothing for a baseline.
+func (l armLine) scored(split, metric string, cell func(results.Arm) string) string {
+	if arm, err := results.ArmOf(l.runs, split, metric, l.policy); err == nil {
+		return cell(arm)
+	}
+	if l.arm == nil {
+		return ""
+	}
+	return "–"
+}
+
+// startOf says what the runs of a setting start from.
+func (v *View) startOf(s *setting) string {
+	if s.arm.From == "" {
+		return "fresh weights"
+	}
+	return fmt.Sprintf("%s (%s)", page.Plain(v.label(s.arm.From)), s.arm.Checkpoint)
+}
+
+func stepsCell(s *setting) string {
+	own, all := s.steps()
+	switch {
+	case len(s.runs) == 0:
+		return ""
+	case own != all:
+		return fmt.Sprintf("%s + %s", page.Thousands(all-own), page.Thousands(own))
+	}
+	return page.Thousands(all)
+}
+
+// lastOf is a metric of the last epoch of every run that has it.
+func (a *setting) lastOf(name string) []float64 {
+	var out []float64
+	for _, r := range a.runs {
+		for _, e := range slices.Backward(r.Epochs) {
+			if x, ok := e.Number(name); ok {
+				out = append(out, x)
+				break
+			}
+		}
+	}
+	return out
+}
+
+func meanCell(a results.Arm) string { return fmt.Sprintf("%.4f", stat.Mean(a.QueryScores())) }
+
+func seCell(a results.Arm) string {
+	_, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
+	return fmt.Sprintf("%.4f", se)
+}
+
+// sdCell returns the standard deviation between seeds, a dash with one seed.
+func sdCell(a results.Arm) string {
+	if len(a.Scores) < 2 {
+		return "–"
+	}
+	return fmt.Sprintf("%.4f", stat.SD(a.SeedMeans()))
+}
+
+// writeBeta says what became of the KL's coefficient in the arms that have one.
+func (v *View) writeBeta(d *page.Document) {
+	var rows [][]string
+	for _, a := range v.settings {
+		if !a.penalised() {
+			continue
+		}
+		start, _ := a.runs[0].SettingNumber(a.last(), "kl", "beta")
+		row := []string{page.Plain(a.label()), "fixed", page.Sig(start, 3), rangeCell(a.lastOf("kl_beta_next")),
+			rangeCell(a.lastOf("val_kl")), "–", "–"}
+		if a.runs[0].Setting(a.last(), "kl", "controller") != "fixed" {
+			row[1] = "moves"
+			if band := a.band(); band != nil {
+				row[5] = fmt.Sprintf("%s to %s", page.Sig(band[0], 3), page.Sig(band[1], 3))
+			}
+			bound, epochs := 0, 0
+			for _, r := range a.runs {
+				for _, e := range r.Epochs {
+					if at, ok := e.Fields["kl_beta_at_bound"].(bool); ok {
+						bound, epochs = bound+stats.BoolInt(at), epochs+1
+					}
+				}
+			}
+			row[6] = fmt.Sprintf("%d of %d", bound, epochs)
+		}
+		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		return
+	}
+	d.Heading(3, "What β did")
+	d.Table([]string{"arm", "β", ">at the start", ">at the end", ">KL at the end", ">band of the KL", ">epochs with β on a bound"}, rows)
+	d.Paragraph("The end is the mean over seeds, with the least and the greatest seed. KL on validation queries, in nats.")
+}
+
+// rangeCell is a mean over seeds with its extremes.
+func rangeCell(x []float64) string {
+	if len(x) == 0 {
+		return "–"
+	}
+	if slices.Min(x) == slices.Max(x) {
+		return page.Sig(x[0], 3)
+	}
+	return fmt.Sprintf("%s (%s to %s)", page.Sig(stat.Mean(x), 3), page.Sig(slices.Min(x), 2), page.Sig(slices.Max(x), 2))
+}

@@ -9,10 +9,13 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/tasks"
+	"fulcrum/reports/tracker"
 )
 
 // App runs composed configurations and the verbs for package main.
-type App struct{}
+type App struct {
+	Trackers map[string]tracker.Open // of experiments, by name
+}
 
 // Schema returns the type of every configuration of ours.
 func (App) Schema() (*configs.Schema, error) { return tasks.Schema() }

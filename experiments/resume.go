@@ -92,7 +92,8 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	} else if s != nil && (s.State == record.StateDone || s.State == record.StatePruned) {
 		return finished(dir, s.State, cfg)
 	}
-	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
+		trackers: a.Trackers}
 	if cfg.Task == "train" {
 		find := phases.FindState
 		if cfg.Checkpoint.OnDamage == "previous" {
@@ -191,5 +192,5 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	} else if now != here && !filepath.IsAbs(out) {
 		out = filepath.Join(here, out)
 	}
-	return start(ctx, c, saved.Choice("exp"), append(saved.Hydra.Overrides.Task, overrides...), out, runfolder.FirstMissing(out))
+	return a.start(ctx, c, saved.Choice("exp"), append(saved.Hydra.Overrides.Task, overrides...), out, runfolder.FirstMissing(out))
 }

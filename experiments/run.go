@@ -32,12 +32,11 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/reports/mlflow"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
-	"fulcrum/reports/wandb"
+	"fulcrum/reports/tracker"
 )
 
 // run is one run in progress.
@@ -49,8 +48,8 @@ type run struct {
 	instead  string // of a dry run: the folder that the run would have
 	resumed  bool
 	begin    time.Time
-	mlflow   *mlflow.Client // nil: none
-	wandb    *wandb.File    // nil: none
+	trackers map[string]tracker.Open
+	sinks    []tracker.Sink // of the trackers that the run asks for
 	sealed   atomic.Bool    // run.log is complete: its digest is being taken
 	plotter  *runreport.Plotter
 	earlier  attempts // before a resume
@@ -78,7 +77,7 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 	if dir, err = setEnvironment(c, dir); err != nil {
 		return err
 	}
-	return start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir, made)
+	return a.start(ctx, c, c.Choice("exp"), c.TaskOverrides(), dir, made)
 }
 
 // emptyFolder refuses hydra.run.dir="".
@@ -116,7 +115,7 @@ func setEnvironment(c *configs.Composed, dir string) (string, error) {
 }
 
 // start runs a configuration in dir. made is the outermost of its folders that was not there before; "": none.
-func start(ctx context.Context, c *configs.Composed, exp string, overrides []string, dir, made string) error {
+func (a App) start(ctx context.Context, c *configs.Composed, exp string, overrides []string, dir, made string) error {
 	cfg, err := job.Decode(c)
 	if err != nil {
 		return err
@@ -127,7 +126,7 @@ func start(ctx context.Context, c *configs.Composed, exp string, overrides []str
 	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
 		return err
 	}
-	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp, trackers: a.Trackers}
 	if cfg.DryRun {
 		return dryRun(ctx, r, dir)
 	}
@@ -239,8 +238,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 				"leaves it out", phase)
 		}
 	}
-	r.startMLflow()
-	r.startWandB()
+	r.track()
 	if cfg.Report.Plots && cfg.Trains() {
 		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)),
 			func(err error) { r.Log.Warnf("plots: %v", err) })
@@ -266,8 +264,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	if err := r.finish(taskErr); taskErr == nil {
 		taskErr = err
 	}
-	r.endMLflow()
-	r.endWandB()
+	r.untrack()
 	if !cfg.DryRun && !r.refused(taskErr) {
 		r.tell()
 	}

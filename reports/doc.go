@@ -5,6 +5,7 @@
 //	stats        paired comparisons: intervals, tests, corrections, verdicts; numbers in, numbers out
 //	record       what a run writes while it goes on and reads back: rows, TensorBoard, evaluations, summary, manifest
 //	curves       rows in series of bounded size, and the charts of web pages that draw them
+//	tracker      what a run and its trackers of experiments know of each other
 //	mlflow       mirrors the rows to an MLflow server
 //	wandb        mirrors the rows to a file that W&B's client uploads
 //	chart        figures, panels, layers and axes → SVG and PNG

@@ -39,7 +39,8 @@ func main() {
 	}
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
-	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), app: experiments.App{}, verbs: verbs(), now: time.Now()}
+	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), app: experiments.App{Trackers: trackers()}, verbs: verbs(),
+		now: time.Now()}
 	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
 }
 

@@ -26,7 +26,7 @@ func layers() []string {
 		"phases", "selector", "beamdata", "rewardutil",
 		"selector/vl/pixels", // pure Go: servers get images too
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",
-		"reports/reportstest", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb",
+		"reports/reportstest", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb", "reports/tracker",
 		"reports/curves", "reports/record", "reports/stats", "reports/page", "reports", "configs",
 		"internal/torchx", "internal",
 	}

@@ -100,6 +100,7 @@ func (c *Client) Whole(said []byte) error {
 type StatusError struct {
 	Code int
 	Wait time.Duration // that the server asked for (Retry-After); 0 = it did not
+	Said []byte        // the answer
 	text string
 }
 
@@ -125,7 +126,9 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 	if err != nil {
 		return nil, Permanent{Err: secret.Cause(err)}
 	}
-	if body != nil {
+	if body != nil && method == http.MethodPut { // a file
+		req.Header.Set("Content-Type", "application/octet-stream")
+	} else if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	for k, v := range c.headers {
@@ -159,7 +162,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 	}
 	if code := reply.StatusCode; code < 200 || code > 299 {
 		seconds, _ := strconv.ParseFloat(reply.Header.Get("Retry-After"), 64) // a date is no number: 0
-		err := &StatusError{Code: code, Wait: time.Duration(max(0, seconds) * float64(time.Second)),
+		err := &StatusError{Code: code, Wait: time.Duration(max(0, seconds) * float64(time.Second)), Said: said,
 			text: fmt.Sprintf("status %s: %s", reply.Status, c.Quote(said))}
 		if code == http.StatusRequestTimeout || code == http.StatusTooManyRequests || code >= 500 {
 			return nil, err

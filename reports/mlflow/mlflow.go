@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,23 +16,21 @@ import (
 	"time"
 
 	"fulcrum/internal/regular"
-	"fulcrum/internal/secret"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/tracker"
 )
 
 // Options say where the rows of a run are copied to and as what.
 type Options struct {
+	tracker.Run  // its Dir keeps the id of the MLflow run for a resume
 	Server       Server
 	Experiment   string            // its name; made when there is none
 	ExperimentID string            // instead of the name
 	RunID        string            // an MLflow run that exists already, to log to; "": a new one
 	RunName      string            // "": the server makes one up
-	Params       map[string]string // the configuration: dotted key → value
+	Settings     map[string]string // the configuration: dotted key → value
 	Tags         map[string]string
-	Dir          string                             // run folder: keeps the id of the MLflow run for a resume
-	Resumed      bool                               // go on in the MLflow run that Dir names
-	Say          func(level record.Level, s string) // a warning or a line for the log; from another goroutine
 
 	every, backoff, patience time.Duration // between two sendings, before a second try, at the end; 0: the defaults
 }
@@ -53,8 +49,7 @@ const (
 
 // Client copies the rows of a run to an MLflow tracking server while it happens (REST API 2.0, no client
 // library). It works in a goroutine of its own and never slows or fails the run: rows wait in a bounded queue,
-// what does not fit or cannot be sent is counted, and a server that does not answer is one warning. The methods
-// of a nil Client do nothing.
+// what does not fit or cannot be sent is counted, and a server that does not answer is one warning.
 type Client struct {
 	opt    Options
 	rest   *restClient
@@ -62,6 +57,8 @@ type Client struct {
 	wake   chan struct{} // a batch is full
 	ending chan struct{}
 	ended  chan struct{}
+	status string // how the run ended, in MLflow's words, at which time: set before ending is closed
+	at     time.Time
 
 	mu       sync.Mutex
 	rows     int               // so far
@@ -69,7 +66,6 @@ type Client struct {
 	tags     map[string]string // to be sent
 	dropped  int               // values that found the queue full or that the server refused
 	infinite map[string]int    // names of metrics that were not finite → first global step
-	final    *runEnd
 
 	silent atomic.Bool // the last try had no answer
 	off    atomic.Bool // the server refused for good
@@ -100,53 +96,12 @@ type keptRun struct {
 	artifacts   string // where the server keeps the run's files
 }
 
-type runEnd struct {
-	status string
-	at     time.Time
-	files  []string
-}
-
-// FromEnv reads the variables that MLflow's own clients read. asked says whether MLFLOW_TRACKING_URI is
-// set; an error says why its server cannot be logged to.
-func FromEnv(getenv func(string) string) (opt Options, asked bool, err error) {
-	uri := getenv("MLFLOW_TRACKING_URI")
-	if uri == "" {
-		return opt, false, nil
-	}
-	opt = Options{
-		Experiment: cmp.Or(getenv("MLFLOW_EXPERIMENT_NAME"), "fulcrum"), ExperimentID: getenv("MLFLOW_EXPERIMENT_ID"),
-		RunID: getenv("MLFLOW_RUN_ID"), RunName: getenv("MLFLOW_RUN_NAME"),
-		Server: Server{Token: getenv("MLFLOW_TRACKING_TOKEN"), User: getenv("MLFLOW_TRACKING_USERNAME"),
-			Password: getenv("MLFLOW_TRACKING_PASSWORD")},
-	}
-	u, err := url.Parse(uri)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want the http:// or https:// address of a tracking server (mlflow server "+
-			"--port 5000); "+
-			"this run is not logged to MLflow", secret.Mask(uri))
-	}
-	if u.RawQuery != "" || u.Fragment != "" {
-		return opt, true, fmt.Errorf("MLFLOW_TRACKING_URI=%s: want an address without a query (a token goes into MLFLOW_TRACKING_TOKEN); "+
-			"this run is not logged to MLflow", secret.Mask(uri))
-	}
-	if u.User != nil {
-		if opt.Server.User == "" {
-			opt.Server.User = u.User.Username()
-			opt.Server.Password, _ = u.User.Password()
-		}
-		u.User = nil
-	}
-	opt.Server.URI = strings.TrimRight(u.String(), "/")
-	return opt, true, nil
-}
-
 // Start begins to copy. It does not wait for the server.
 func Start(opt Options) *Client {
 	opt.every, opt.backoff, opt.patience = cmp.Or(opt.every, 2*time.Second), cmp.Or(opt.backoff, time.Second),
 		cmp.Or(opt.patience, 5*time.Second)
 	ctx, cancel := context.WithCancel(context.Background())
-	client := &http.Client{Timeout: 15 * time.Second, CheckRedirect: secret.SameHost}
-	m := &Client{opt: opt, rest: &restClient{opt.Server, client}, cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
+	m := &Client{opt: opt, rest: newRest(opt.Server), cancel: cancel, tags: map[string]string{}, infinite: map[string]int{},
 		wake: make(chan struct{}, 1), ending: make(chan struct{}), ended: make(chan struct{})}
 	go m.work(ctx)
 	return m
@@ -155,7 +110,7 @@ func Start(opt Options) *Client {
 // Row queues a row's numbers under their TensorBoard names. Numbers that are not finite are left out: pages of
 // MLflow 3 do not load for runs that have them. A tag names them instead.
 func (m *Client) Row(r record.Row) {
-	if m == nil || m.off.Load() {
+	if m.off.Load() {
 		return
 	}
 	m.mu.Lock()
@@ -226,32 +181,22 @@ func cutBytes(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len("…")], "") + "…"
 }
 
-// Params returns the settings of a run folder as MLflow's parameters. Headers of HTTP requests and secrets of
-// addresses, which runs of earlier versions may hold, are left out; interpolations stay as they are written.
-func Params(dir string) (map[string]string, error) {
-	flat, err := record.Settings(dir)
-	maps.DeleteFunc(flat, func(key, _ string) bool { return strings.Contains(key, ".headers.") })
-	for key, value := range flat {
-		flat[key] = secret.Mask(value)
+// Close sends what is left, how the run ended, and the files of the run folder that the server takes. It waits no more
+// than a few seconds, and hardly at all for a server that did not answer before. It returns nil: what is wrong is said.
+func (m *Client) Close(end tracker.End) error {
+	if b := end.Best; b != nil {
+		m.Tag("fulcrum.best", fmt.Sprintf("%s %.6g, %s epoch %d", b.Metric, float64(b.Value), b.Phase, b.Epoch))
 	}
-	return flat, err
-}
-
-// Close sends what is left, how the run ended (a State of a summary) and the files of the run folder that the
-// server takes. It waits no more than a few seconds, and hardly at all for a server that did not answer before.
-func (m *Client) Close(state string, files []string) {
-	if m == nil {
-		return
+	if text, err := regular.ReadFile(page.ReportPath(m.opt.Dir)); err == nil && end.State != record.StateInterrupted {
+		m.Tag("mlflow.note.content", withoutImages(string(text)))
 	}
 	status, known := map[string]string{record.StateDone: "FINISHED", record.StatePruned: "FINISHED",
-		record.StateInterrupted: "KILLED"}[state]
+		record.StateInterrupted: "KILLED"}[end.State]
 	if !known {
 		status = "FAILED"
 	}
-	m.mu.Lock()
-	m.tags["fulcrum.state"] = state
-	m.final = &runEnd{status, time.Now(), files}
-	m.mu.Unlock()
+	m.Tag("fulcrum.state", end.State)
+	m.status, m.at = status, time.Now()
 	close(m.ending)
 	patience := m.opt.patience
 	if m.silent.Load() {
@@ -261,11 +206,23 @@ func (m *Client) Close(state string, files []string) {
 	<-m.ended
 	stop.Stop()
 	m.cancel()
+	return nil
+}
+
+// withoutImages drops the lines of a markdown text that show a picture, which only stand in the run folder.
+func withoutImages(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.Contains(line, "](plots/") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
 }
 
 // Tag sets a tag of the MLflow run.
 func (m *Client) Tag(key, value string) {
-	if m == nil || value == "" {
+	if value == "" {
 		return
 	}
 	m.mu.Lock()
@@ -344,7 +301,7 @@ func (m *Client) wait(ctx context.Context, pause time.Duration, ending bool) boo
 // finish tells the server how the run ended, and the log what the server was not told.
 func (m *Client) finish(ctx context.Context) {
 	if !m.failing {
-		body := map[string]any{"run_id": m.kept.RunID, "status": m.final.status, "end_time": m.final.at.UnixMilli()}
+		body := map[string]any{"run_id": m.kept.RunID, "status": m.status, "end_time": m.at.UnixMilli()}
 		err := m.insist(ctx, func() error { return m.rest.post(ctx, "runs/update", body, nil) })
 		if err == nil {
 			err = m.insist(ctx, func() error { return m.upload(ctx) })
@@ -384,7 +341,7 @@ func (m *Client) upload(ctx context.Context) error {
 		return nil
 	}
 	root = strings.TrimLeft(root, "/")
-	for _, name := range m.final.files {
+	for _, name := range []string{"report.md", "report.html", "summary.json", ".hydra/config.yaml", ".hydra/overrides.yaml"} {
 		data, err := regular.ReadFile(filepath.Join(m.opt.Dir, name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -461,7 +418,7 @@ func pairsOf(m map[string]string, limit int) []pair {
 }
 
 func (m *Client) sendParams(ctx context.Context) error {
-	for batch := range slices.Chunk(pairsOf(m.opt.Params, maxParamLength), maxParams) {
+	for batch := range slices.Chunk(pairsOf(m.opt.Settings, maxParamLength), maxParams) {
 		err := m.rest.post(ctx, "runs/log-batch", map[string]any{"run_id": m.kept.RunID, "params": batch}, nil)
 		if refused, ok := errors.AsType[*serverError](err); ok && refused.Status == 400 {
 			m.warn("MLflow refuses parameters: %v", err)

@@ -1,20 +1,19 @@
 package mlflow
 
 import (
-	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/secret"
+	"fulcrum/internal/webapi"
 )
 
 // Server is a tracking server and who logs to it. User and password win over a token, as in MLflow.
@@ -67,8 +66,21 @@ type serverRun struct {
 
 // restClient speaks the REST API 2.0.
 type restClient struct {
-	server Server
-	http   *http.Client
+	uri  string
+	http *webapi.Client
+	err  error // the address is none
+}
+
+func newRest(s Server) *restClient {
+	headers := map[string]string{}
+	switch {
+	case s.User != "" && s.Password != "":
+		headers["Authorization"] = "Basic " + base64.StdEncoding.EncodeToString([]byte(s.User+":"+s.Password))
+	case s.Token != "":
+		headers["Authorization"] = "Bearer " + s.Token
+	}
+	client, err := webapi.New(s.URI, headers, 1)
+	return &restClient{s.URI, client, err}
 }
 
 func (c *restClient) post(ctx context.Context, call string, body, answer any) error {
@@ -76,66 +88,49 @@ func (c *restClient) post(ctx context.Context, call string, body, answer any) er
 	if err != nil {
 		return err
 	}
-	return c.do(ctx, http.MethodPost, "/api/2.0/mlflow/"+call, "application/json", text, answer)
+	return c.do(ctx, http.MethodPost, "/api/2.0/mlflow/"+call, text, answer)
 }
 
 func (c *restClient) get(ctx context.Context, call string, query url.Values, answer any) error {
-	return c.do(ctx, http.MethodGet, "/api/2.0/mlflow/"+call+"?"+query.Encode(), "", nil, answer)
+	return c.do(ctx, http.MethodGet, "/api/2.0/mlflow/"+call+"?"+query.Encode(), nil, answer)
 }
 
 // put uploads a file through the server's artifact proxy.
 func (c *restClient) put(ctx context.Context, path string, data []byte) error {
 	escaped := (&url.URL{Path: path}).EscapedPath()
-	return c.do(ctx, http.MethodPut, "/api/2.0/mlflow-artifacts/artifacts/"+escaped, "application/octet-stream", data, nil)
+	return c.do(ctx, http.MethodPut, "/api/2.0/mlflow-artifacts/artifacts/"+escaped, data, nil)
 }
 
 // do makes a request and reads its answer. An error of the server's is an *serverError.
-func (c *restClient) do(ctx context.Context, method, path, kind string, body []byte, answer any) error {
-	req, err := http.NewRequestWithContext(ctx, method, c.server.URI+path, bytes.NewReader(body))
-	if err != nil {
-		return err
+func (c *restClient) do(ctx context.Context, method, path string, body []byte, answer any) error {
+	if c.err != nil {
+		return c.err
 	}
-	if kind != "" {
-		req.Header.Set("Content-Type", kind)
-	}
-	switch s := c.server; {
-	case s.User != "" && s.Password != "":
-		req.SetBasicAuth(s.User, s.Password)
-	case s.Token != "":
-		req.Header.Set("Authorization", "Bearer "+s.Token)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		var away *secret.RedirectError
-		if errors.As(err, &away) {
-			return &serverError{URI: c.server.URI, Status: http.StatusPermanentRedirect, Message: away.Error()}
-		}
-		return fmt.Errorf("%s does not answer: %w", c.server.URI, secret.Cause(err))
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
-	if err != nil {
-		return fmt.Errorf("%s does not answer: %w", c.server.URI, err)
-	}
-	if resp.StatusCode/100 != 2 {
-		refused := &serverError{URI: c.server.URI, Status: resp.StatusCode}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	text, err := c.http.Do(ctx, method, path, body)
+	if status, ok := errors.AsType[*webapi.StatusError](err); ok {
+		refused := &serverError{URI: c.uri, Status: status.Code, after: status.Wait}
 		var said struct {
 			Code    string `json:"error_code"`
 			Message string `json:"message"`
 		}
-		if json.Unmarshal(text, &said) == nil {
+		if json.Unmarshal(status.Said, &said) == nil {
 			refused.Code, refused.Message = said.Code, strings.Join(strings.Fields(said.Message), " ")
 		}
-		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-			refused.after = time.Duration(seconds) * time.Second
-		}
 		return refused
+	}
+	if away, ok := errors.AsType[*secret.RedirectError](err); ok {
+		return &serverError{URI: c.uri, Status: http.StatusPermanentRedirect, Message: away.Error()}
+	}
+	if err != nil {
+		return fmt.Errorf("%s does not answer: %w", c.uri, err)
 	}
 	if answer == nil {
 		return nil
 	}
 	if err := jsonwords.Unmarshal(text, answer); err != nil {
-		return &serverError{URI: c.server.URI, Status: resp.StatusCode, Message: "the answer is not JSON: is this an MLflow server?"}
+		return &serverError{URI: c.uri, Status: http.StatusOK, Message: "the answer is not JSON: is this an MLflow server?"}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/tracker"
 )
 
 // fakeMLflow is a tracking server with the limits and the answers of the real one.
@@ -183,8 +184,8 @@ func (h *heard) text() string {
 }
 
 func fastMLflow(t *testing.T, uri string, h *heard) Options {
-	return Options{Server: Server{URI: uri}, Experiment: "study", RunName: "okvqa_v3 a/b", Dir: t.TempDir(), Say: h.say,
-		Params: map[string]string{"seed": "3", "grpo.lr": "0.001"}, Tags: map[string]string{"mlflow.user": "me", "empty": ""},
+	return Options{Server: Server{URI: uri}, Experiment: "study", RunName: "okvqa_v3 a/b", Run: tracker.Run{Dir: t.TempDir(), Say: h.say},
+		Settings: map[string]string{"seed": "3", "grpo.lr": "0.001"}, Tags: map[string]string{"mlflow.user": "me", "empty": ""},
 		every: 5 * time.Millisecond, backoff: 5 * time.Millisecond, patience: time.Minute}
 }
 
@@ -198,10 +199,10 @@ func TestMLflowLogsARun(t *testing.T) {
 	opt := fastMLflow(t, s.URL, h)
 	opt.Server.Token = "secret"
 	for i := range 250 {
-		opt.Params[fmt.Sprintf("p%03d", i)] = strings.Repeat("é", 400)
+		opt.Settings[fmt.Sprintf("p%03d", i)] = strings.Repeat("é", 400)
 	}
-	opt.Params["odd:key[0]"] = "x"
-	for name, text := range map[string]string{"report.md": "# R\n", ".hydra/config.yaml": "seed: 3\n"} {
+	opt.Settings["odd:key[0]"] = "x"
+	for name, text := range map[string]string{"report.md": strings.Repeat("long ", 2000), ".hydra/config.yaml": "seed: 3\n"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(opt.Dir, name)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -222,8 +223,7 @@ func TestMLflowLogsARun(t *testing.T) {
 		"message": "β is 10"}})
 	m.Row(record.Row{Kind: record.KindEvent, Phase: "grpo", Fields: map[string]any{"event": "resume", "severity": "note",
 		"message": "no tag"}})
-	m.Tag("mlflow.note.content", strings.Repeat("long ", 2000))
-	m.Close(record.StateDone, []string{"report.md", ".hydra/config.yaml", "none.html"})
+	m.Close(tracker.End{State: record.StateDone})
 	if h.text() != "" {
 		t.Errorf("said %q", h.text())
 	}
@@ -343,7 +343,7 @@ func TestMLflowFaults(t *testing.T) {
 			}
 			time.Sleep(100 * time.Millisecond)
 			begin = time.Now()
-			m.Close(record.StateDone, nil)
+			m.Close(tracker.End{State: record.StateDone})
 			if took := time.Since(begin); took > soon {
 				t.Errorf("the end took %v", took)
 			}
@@ -381,7 +381,7 @@ func TestMLflowQueueIsBounded(t *testing.T) {
 	if waiting != maxQueue+1 || dropped != 2*maxQueue {
 		t.Errorf("%d wait and %d are dropped, want %d and %d", waiting, dropped, maxQueue+1, 2*maxQueue)
 	}
-	m.Close(record.StateFailed, nil)
+	m.Close(tracker.End{State: record.StateFailed})
 	if want := "150,001 values did not get there"; !strings.Contains(h.text(), want) {
 		t.Errorf("said %q, want %q", h.text(), want)
 	}
@@ -394,15 +394,15 @@ func TestMLflowResume(t *testing.T) {
 	attempt := func(step int, state string) {
 		m := Start(opt)
 		m.Row(stepRow(step, map[string]any{"loss": 0.5}))
-		m.Close(state, nil)
+		m.Close(tracker.End{State: state})
 	}
 	attempt(1, record.StateInterrupted)
 	if s.runs["run1"].status != "KILLED" {
 		t.Errorf("an interrupted run is %s", s.runs["run1"].status)
 	}
 	opt.Resumed = true
-	opt.Params["doctor.no_signal.severity"] = "note" // may change on the way; a parameter may not
-	opt.Params["seed"] = "4"
+	opt.Settings["doctor.no_signal.severity"] = "note" // may change on the way; a parameter may not
+	opt.Settings["seed"] = "4"
 	attempt(2, record.StateDone)
 	if run := s.runs["run1"]; len(s.runs) != 1 || run.status != "FINISHED" || len(run.metrics["grpo/train/loss"]) != 2 {
 		t.Errorf("%d runs; the first: %+v", len(s.runs), run)
@@ -423,7 +423,7 @@ func TestMLflowResume(t *testing.T) {
 	}
 }
 
-// Jobs of a sweep that start together make one experiment; a run without rows is none; nil does nothing.
+// Jobs of a sweep that start together make one experiment; a run without rows is none.
 func TestMLflowEdges(t *testing.T) {
 	s, h := newFakeMLflow(t), &heard{}
 	var wait sync.WaitGroup
@@ -432,7 +432,7 @@ func TestMLflowEdges(t *testing.T) {
 		wait.Go(func() {
 			m := Start(opt)
 			m.Row(stepRow(1, map[string]any{"loss": 0.5}))
-			m.Close(record.StateDone, nil)
+			m.Close(tracker.End{State: record.StateDone})
 		})
 	}
 	wait.Wait()
@@ -442,7 +442,7 @@ func TestMLflowEdges(t *testing.T) {
 	calls := len(s.calls)
 	m := Start(fastMLflow(t, s.URL, h))
 	m.Tag("a", "b")
-	m.Close(record.StateFailed, nil)
+	m.Close(tracker.End{State: record.StateFailed})
 	if len(s.calls) != calls {
 		t.Errorf("a run without a row made the calls %v", s.calls[calls:])
 	}
@@ -450,17 +450,13 @@ func TestMLflowEdges(t *testing.T) {
 	opt.RunID = "run3" // as `mlflow run` sets it
 	m = Start(opt)
 	m.Row(stepRow(2, map[string]any{"loss": 0.5}))
-	m.Close(record.StateDone, nil)
+	m.Close(tracker.End{State: record.StateDone})
 	if len(s.runs) != 8 || len(s.runs["run3"].metrics["grpo/train/loss"]) != 2 {
 		t.Errorf("%d runs; run3 %+v", len(s.runs), s.runs["run3"])
 	}
 	if h.text() != "" {
 		t.Errorf("said %q", h.text())
 	}
-	m = nil
-	m.Row(record.Row{})
-	m.Tag("a", "b")
-	m.Close(record.StateDone, nil)
 }
 
 // A name that is too long is cut to one that MLflow accepts, and is sent once.
@@ -470,7 +466,7 @@ func TestMLflowLongNames(t *testing.T) {
 	name := strings.Repeat("model/", 50)
 	m.Row(stepRow(1, map[string]any{"loss": 1.0}))
 	m.Tag(name, "long")
-	m.Close(record.StateDone, nil)
+	m.Close(tracker.End{State: record.StateDone})
 	key := validKey(name)
 	if len(key) > maxKeyLength || strings.Trim(key, "model/_") != "" || validKey(key) != key {
 		t.Errorf("%d bytes: %q", len(key), key)

@@ -124,7 +124,7 @@ func appendTo(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Mirror takes every row of a run while it is written: MLflow and W&B do.
+// Mirror takes every row of a run while it is written, as trackers of experiments do.
 type Mirror interface {
 	Row(r Row)
 }

@@ -1,8 +1,8 @@
 // Package wandb writes the rows of a run to a file that W&B's client uploads later. It needs neither network nor account.
 //
-//	file, err := wandb.Start(wandb.Options{Dir: dir, Project: "fulcrum", Name: "okvqa_v3"})
+//	file, err := wandb.Open(tracker.Run{Dir: dir, Name: "okvqa_v3", Logging: record.LoggingOptions{WandB: true}})
 //	log.Mirror(file)
-//	err = file.Close(record.StateDone) // afterwards: wandb sync DIR/wandb/offline-run-*
+//	err = file.Close(tracker.End{State: record.StateDone}) // afterwards: wandb sync DIR/wandb/offline-run-*
 //
 // The file holds W&B's records (protobuf messages, wandb/proto/wandb_internal.proto) in the framing of LevelDB's log
 // (wandb/core/pkg/leveldb). It is a function of metrics.jsonl: a resumed run writes it anew from the rows that were kept and
@@ -27,17 +27,8 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
+	"fulcrum/reports/tracker"
 )
-
-// Options say which run a file belongs to and what it is called.
-type Options struct {
-	Dir     string // run folder; its rows so far are written first
-	Entity  string // "": the one that wandb sync is told, or the account's own
-	Project string
-	Name    string
-	Group   string            // "": none
-	Config  map[string]string // dotted key → value as YAML
-}
 
 // Numbers of Record's fields, and of what several messages share.
 const (
@@ -48,35 +39,50 @@ const (
 // globalStep is what all metrics are drawn over. W&B's own step counts rows.
 const globalStep = "global_step"
 
-// File is a run's .wandb file. The methods of a nil File do nothing.
+// File is a run's .wandb file.
 type File struct {
-	opt   Options
-	file  *os.File
-	size  int // bytes so far
-	num   int // records so far
-	rows  int // history rows so far
-	start float64
-	last  map[string]float64 // of every metric and of globalStep
-	at    float64            // time of the last row
-	err   error
+	run    tracker.Run
+	config map[string]string
+	file   *os.File
+	size   int // bytes so far
+	num    int // records so far
+	rows   int // history rows so far
+	start  float64
+	last   map[string]float64 // of every metric and of globalStep
+	at     float64            // time of the last row
+	err    error
 }
 
-// Start writes the rows that metrics.jsonl has. A folder that has a file already keeps its id.
-func Start(opt Options) (*File, error) {
-	path, err := pathOf(opt.Dir)
-	if err != nil {
-		return nil, err
+// Open writes the rows that metrics.jsonl of the run has to its file, where logging.wandb asks for one. A folder that has a file
+// already keeps its id.
+func Open(run tracker.Run) (tracker.Sink, error) {
+	if !run.Logging.WandB {
+		return nil, nil
 	}
-	f := &File{opt: opt, last: map[string]float64{}}
+	f := &File{run: run, last: map[string]float64{}}
+	if err := f.open(); err != nil {
+		return nil, fmt.Errorf("W&B: %w; this run is not logged for it", err)
+	}
+	return f, nil
+}
+
+func (f *File) open() error {
+	path, err := pathOf(f.run.Dir)
+	if err != nil {
+		return err
+	}
+	if f.config, err = f.run.Params(); err != nil {
+		return err
+	}
 	if f.file, err = os.Create(path); err != nil {
-		return nil, err
+		return err
 	}
 	os.Remove(path + ".synced") // wandb sync leaves out what it believes to have sent
-	err = record.EachRow(opt.Dir, func(row record.Row) error {
+	err = record.EachRow(f.run.Dir, func(row record.Row) error {
 		f.Row(row)
 		return nil
 	})
-	return f, cmp.Or(err, f.err, atomicfile.SyncDir(filepath.Dir(path)))
+	return cmp.Or(err, f.err, atomicfile.SyncDir(filepath.Dir(path)))
 }
 
 // pathOf returns the run's file: the one that is there, else a new one with an id of 8 letters and digits.
@@ -101,14 +107,14 @@ func (f *File) begin(at float64) {
 	f.record(fieldHeader, record.AppendBytesField(nil, 1, version))
 
 	var config []byte
-	for _, key := range slices.Sorted(maps.Keys(f.opt.Config)) {
+	for _, key := range slices.Sorted(maps.Keys(f.config)) {
 		var item []byte
 		for _, part := range strings.Split(key, ".") {
 			item = record.AppendBytesField(item, fieldNestedKey, []byte(part))
 		}
-		value := []byte(f.opt.Config[key])
+		value := []byte(f.config[key])
 		if !json.Valid(value) {
-			value, _ = json.Marshal(f.opt.Config[key])
+			value, _ = json.Marshal(f.config[key])
 		}
 		config = record.AppendBytesField(config, 1, record.AppendBytesField(item, fieldJSON, value))
 	}
@@ -116,7 +122,7 @@ func (f *File) begin(at float64) {
 	for _, text := range []struct {
 		field int
 		value string
-	}{{1, id}, {2, f.opt.Entity}, {3, f.opt.Project}, {6, f.opt.Group}, {8, f.opt.Name}} {
+	}{{1, id}, {2, os.Getenv("WANDB_ENTITY")}, {3, cmp.Or(os.Getenv("WANDB_PROJECT"), "fulcrum")}, {6, f.run.Sweep}, {8, f.run.Name}} {
 		if text.value != "" {
 			run = record.AppendBytesField(run, text.field, []byte(text.value))
 		}
@@ -131,7 +137,7 @@ func (f *File) begin(at float64) {
 // Row appends a row's finite numbers under their TensorBoard names. A metric is drawn over global steps, which is said when
 // it comes first.
 func (f *File) Row(r record.Row) {
-	if f == nil || f.err != nil || r.Kind == record.KindEvent {
+	if f.err != nil || r.Kind == record.KindEvent {
 		return
 	}
 	if f.num == 0 {
@@ -169,16 +175,13 @@ func items(values map[string]float64) []byte {
 	return b
 }
 
-// Close writes the last value of every metric and how the run ended: a State of a summary. It returns the first error of
-// all writing: the run went on without this file.
-func (f *File) Close(state string) error {
-	if f == nil {
-		return nil
-	}
+// Close writes the last value of every metric and how the run ended. It returns the first error of all writing: the run
+// went on without this file.
+func (f *File) Close(end tracker.End) error {
 	if f.num == 0 {
 		f.begin(float64(time.Now().UnixMilli()) / 1000)
 	}
-	code, known := map[string]uint64{record.StateDone: 0, record.StatePruned: 0, record.StateInterrupted: 130}[state]
+	code, known := map[string]uint64{record.StateDone: 0, record.StatePruned: 0, record.StateInterrupted: 130}[end.State]
 	if !known {
 		code = 1
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/tracker"
 )
 
 // chunks takes a file of W&B's client apart: its records, put together from chunks. The format is that of
@@ -83,8 +84,14 @@ func write(t *testing.T, dir string, at *record.Position, c *clock, from, to int
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := map[string]string{"grpo.lr": "1e-4", "schedule": "[rce]", "long": long}
-	file, err := Start(Options{Dir: dir, Project: "p", Name: "a run", Config: config})
+	if err := os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	config := "grpo: {lr: 1e-4}\nschedule: [rce]\nlong: " + long + "\n"
+	if err := os.WriteFile(filepath.Join(dir, ".hydra", "config.yaml"), []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file, err := Open(tracker.Run{Dir: dir, Name: "a run", Logging: record.LoggingOptions{WandB: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +106,7 @@ func write(t *testing.T, dir string, at *record.Position, c *clock, from, to int
 	if err := log.Record(record.KindEpoch, "rce", 1, to, to, map[string]any{"val_reward": 0.5}); err != nil {
 		t.Fatal(err)
 	}
-	if err := file.Close(record.StateDone); err != nil {
+	if err := file.Close(tracker.End{State: record.StateDone}); err != nil {
 		t.Fatal(err)
 	}
 	log.Close()

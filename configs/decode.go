@@ -23,11 +23,22 @@ func (d decoded) with(f *field, n *Node) (reflect.Value, error) {
 	if len(values) == 0 {
 		return v, nil
 	}
-	k := koanf.New(".")
-	if err := k.Load(provider(values), nil); err != nil {
+	k, err := held(values)
+	if err != nil {
 		return v, err
 	}
-	return v, k.UnmarshalWithConf("", v.Addr().Interface(), koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+	return v, take(k, v)
+}
+
+// held returns values in koanf.
+func held(values map[string]any) (*koanf.Koanf, error) {
+	k := koanf.New(".")
+	return k, k.Load(provider(values), nil)
+}
+
+// take decodes what k holds into v, a struct. Keys that v has no field for are passed over: a section apart takes them.
+func take(k *koanf.Koanf, v reflect.Value) error {
+	return k.UnmarshalWithConf("", v.Addr().Interface(), koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		TagName: "koanf", Squash: true, MatchName: func(key, field string) bool { return key == field },
 	}})
 }

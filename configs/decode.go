@@ -105,8 +105,8 @@ func structAt(dst any) (reflect.Value, error) {
 	return v.Elem(), nil
 }
 
-// Decode fills a pointer to a struct with koanf tags from the resolved job config. A value that is
-// still ??? is an error that says how to give it.
+// Decode fills a pointer to a struct with koanf tags from the resolved job config, beginning with the defaults of a schema of that
+// struct. A value that is still ??? is an error that says how to give it.
 func (c *Composed) Decode(dst any) error {
 	n, err := c.Resolved()
 	if err != nil {
@@ -122,12 +122,12 @@ func (c *Composed) Decode(dst any) error {
 	}
 	s := c.base.schema
 	if s == nil || s.root.typ != v.Type() {
-		s = &Schema{root: &field{kind: Map}}
+		s = &Schema{root: &field{kind: Map}, defaults: decoded{value: v}}
 		if err := s.root.describe(v.Type()); err != nil {
 			return err
 		}
 	}
-	filled, err := s.decode(decoded{value: v}, n)
+	filled, err := s.decode(s.defaults, n)
 	if err == nil {
 		v.Set(filled)
 	}

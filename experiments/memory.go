@@ -9,15 +9,15 @@ import (
 )
 
 // withRoom adds to an error that says that a device's memory is full what makes a run smaller.
-func withRoom(err error, c *job.Config) error {
+func withRoom(err error, policy string) error {
 	var full *torchx.OpError
 	if !errors.As(err, &full) || !full.OutOfMemory() {
 		return err
 	}
 	text := "" // what only token policies have
-	if c.Text() != nil {
+	if policy != "pointer" {
 		text = fmt.Sprintf(", the phase's group_size, %s.generation.max_new_tokens, or set %[1]s.dtype=bfloat16, "+
-			"%[1]s.gradient_checkpointing=true", c.Section())
+			"%[1]s.gradient_checkpointing=true", job.SectionOf(policy))
 	}
 	return fmt.Errorf("%w; lower the phase's micro_batch (the same loss in more passes), data.batch_size%s", err, text)
 }

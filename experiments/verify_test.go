@@ -50,10 +50,10 @@ func TestVerify(t *testing.T) {
 	dir := copied(t, whole)
 	verifies(t, filepath.Join(dir, "report.md"))
 	for _, tc := range []struct{ name, file, pattern, text, want string }{
-		{"a metric", "metrics.jsonl", `"grad_norm":\d`, `"grad_norm":9`, "grad_norm of rce step 1: stated 9"},
+		{"a metric", "metrics.jsonl", `"grad_norm":\d`, `"grad_norm":9`, "grad_norm of rce epoch 1: stated"},
 		{"a number of a plot", "plots/grad_norm.svg", `>clipped above 1<`, `>clipped above 2<`,
-			`a word: stated "clipped above 2", recomputed "clipped above 1"`},
-		{"a line of the log", "run.log", `val_reward 0\.\d`, `val_reward 0.9`, `val_reward 0.9`},
+			`plots/grad_norm.svg:`},
+		{"a line of the log", "run.log", `val_reward 0\.\d`, `val_reward 0.9`, "run.log: digest"},
 		{"a line of the report", "report.md", `better|worse|not separable`, `splendid`, "report.md:"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -64,6 +64,11 @@ func TestVerify(t *testing.T) {
 				t.Errorf("exit code %d\n%s%s", r.code, r.stdout, r.stderr)
 			}
 		})
+	}
+	change(t, filepath.Join(dir, "manifest.json"), `"version": "[^"]*"`, `"version": "0.0.9 other"`)
+	mustRun(t, "report", dir)
+	if said := verifies(t, dir); !strings.Contains(said, "(0.0.9 other; this is 0.1.0 ") {
+		t.Errorf("of another version: %s", said)
 	}
 	refused(t, run(t, "verify", filepath.Join(whole, "run.log")), 2, "want report.md, report.html or the folder")
 	refused(t, run(t, "verify", filepath.Dir(dir)), 2, "neither a run folder nor a sweep folder")

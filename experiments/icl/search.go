@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/job"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/lvlm"
@@ -21,7 +22,7 @@ type Search struct {
 	Scorer   lvlm.Scorer
 	Records  []icl.Record
 	Captions *text.CIDEr // of score cider
-	BeamsOptions
+	job.BeamsOptions
 }
 
 // Beam is a sequence of demonstrations with its score.

@@ -16,18 +16,13 @@ import (
 	"fulcrum/reports/verify"
 )
 
-// Verify checks a sweep's report, what its ledger says of each job and, with run, each job's own report.
+// Verify checks, with run, each job's own report, what the sweep's ledger says of each job, and the sweep's report.
 func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verification, error)) (*verify.Verification, error) {
 	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	options, rows := reportInput(dir, s, jobs)
-	v, err := verify.VerifySweep(dir, rows, options)
-	if err != nil {
-		return nil, err
-	}
-	checked := 0
+	v, checked := verify.New(""), 0
 	for _, job := range jobs {
 		if err := ctx.Err(); err != nil {
 			return nil, context.Cause(ctx)
@@ -45,6 +40,10 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verif
 			return nil, err
 		}
 		v.Add(filepath.ToSlash(job.Dir), of)
+	}
+	options, rows := reportInput(dir, s, jobs)
+	if err := v.Sweep(dir, rows, options); err != nil {
+		return nil, err
 	}
 	v.Checked = append(v.Checked, fmt.Sprintf("%d of %d jobs, each as a run and against %s", checked, len(jobs), ledger.FileName))
 	return v, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -151,10 +150,10 @@ func (l *Log) Record(kind, phase string, epoch, step, globalStep int, fields map
 	defer l.mu.Unlock()
 	now := l.opt.Now()
 	r := Row{Kind: kind, Phase: phase, Epoch: epoch, Step: step, GlobalStep: globalStep,
-		Time: float64(now.UnixMilli()) / 1000, Fields: fields}
+		Time: seconds(now), Fields: fields}
 	l.moved(now, fmt.Sprintf("%s of %s, epoch %d, step %d", kind, cmp.Or(phase, "the run"), epoch, step))
 	if kind != KindStep || step%l.opt.LogEverySteps == 0 {
-		if err := l.write(now, r); err != nil {
+		if err := l.write(r); err != nil {
 			return err
 		}
 	}
@@ -162,7 +161,7 @@ func (l *Log) Record(kind, phase string, epoch, step, globalStep int, fields map
 }
 
 // write appends r to metrics.jsonl in one system call, and to the TensorBoard events.
-func (l *Log) write(now time.Time, r Row) error {
+func (l *Log) write(r Row) error {
 	line, err := appendRow(l.buf[:0], r, l.order)
 	if err != nil {
 		return err
@@ -177,12 +176,10 @@ func (l *Log) write(now time.Time, r Row) error {
 	for _, m := range l.mirrors {
 		m.Row(r)
 	}
-	if l.events == nil || r.Kind == KindEvent {
+	if l.events == nil {
 		return nil
 	}
-	names := slices.Collect(maps.Keys(r.Fields))
-	l.order.Sort(names)
-	return l.events.row(now, r, names)
+	return l.events.row(r, l.order)
 }
 
 // show puts r on the console and, where it is worth a line, in run.log.

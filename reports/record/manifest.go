@@ -22,7 +22,7 @@ const ManifestFile = "manifest.json"
 // Manifest is manifest.json: digests of what a run left behind, taken when it ended. It is no signature: who
 // changes a file can write a manifest that fits it.
 type Manifest struct {
-	Version string            `json:"version"` // of the program that wrote the report
+	Version string            `json:"version"` // build.Name of the program that ended the run
 	Files   map[string]Digest `json:"files"`   // by path in the run folder, with slashes
 	SHA256  string            `json:"-"`       // of manifest.json itself: what the report cites
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"fulcrum/internal/jsonwords"
 )
@@ -30,6 +31,9 @@ type Row struct {
 	Fields     map[string]any
 }
 
+// seconds is the time of a row: since 1970, to the millisecond.
+func seconds(now time.Time) float64 { return float64(now.UnixMilli()) / 1000 }
+
 // Number returns a numeric field, or false when it is absent or no number.
 func (r Row) Number(name string) (float64, bool) {
 	switch v := r.Fields[name].(type) {
@@ -51,6 +55,9 @@ func (r Row) Text(name string) string {
 
 // Numbers returns a list field, or nil.
 func (r Row) Numbers(name string) []float64 {
+	if list, ok := r.Fields[name].([]float64); ok { // of a row that is being written
+		return list
+	}
 	list, _ := r.Fields[name].([]any)
 	var out []float64
 	for _, v := range list {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"fulcrum/internal/regular"
@@ -38,26 +40,26 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 		return nil, err
 	}
 	// TensorBoard reads the files of a folder in the order of their names: a clock that was set back must not change that.
-	seconds := max(now.Unix(), 0)
+	named := max(now.Unix(), 0)
 	for _, path := range old {
 		var of int64
 		if _, err := fmt.Sscanf(filepath.Base(path), "events.out.tfevents.%d.", &of); err == nil {
-			seconds = max(seconds, of+1)
+			named = max(named, of+1)
 		}
 	}
-	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", seconds, host, os.Getpid(), now.Nanosecond())
+	name := fmt.Sprintf("events.out.tfevents.%010d.%s.%d.%d", named, host, os.Getpid(), now.Nanosecond())
 	f, err := regular.OpenFile(filepath.Join(dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)
 	}
 	w := &EventWriter{f: f, Crc: Castagnoli()}
 	version := AppendBytesField(nil, 3, []byte("brain.Event:2"))
-	if err := w.Write(event(now, 0, version)); err != nil {
+	if err := w.Write(event(seconds(now), 0, version)); err != nil {
 		return nil, err
 	}
 	if restart > 0 {
 		session := AppendBytesField(nil, 7, AppendVarintField(nil, 1, 1)) // SessionLog{status: START}
-		if err := w.Write(event(now, restart, session)); err != nil {
+		if err := w.Write(event(seconds(now), restart, session)); err != nil {
 			return nil, err
 		}
 	}
@@ -66,21 +68,49 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 
 func Castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
-// row writes one event with a value for each number of r, at its global step.
-func (w *EventWriter) row(now time.Time, r Row, names []string) error {
+// row writes the event of r, if it has one.
+func (w *EventWriter) row(r Row, order MetricOrder) error {
+	if payload := EventOf(r, order); payload != nil {
+		return w.Write(payload)
+	}
+	return nil
+}
+
+// EventOf returns the event with a value for each number of r, at its time and global step; nil where it has none. Rows that are read
+// back give the bytes that were written.
+func EventOf(r Row, order MetricOrder) []byte {
+	if r.Kind == KindEvent {
+		return nil
+	}
+	names := slices.Collect(maps.Keys(r.Fields))
+	order.Sort(names)
 	var summary []byte
 	for _, name := range names {
 		tag := EventTag(r, name)
 		if x, ok := r.Number(name); ok {
 			summary = AppendBytesField(summary, 1, scalarValue(tag, x))
-		} else if counts, ok := r.Fields[name].([]float64); ok && name == "adv_hist" && len(counts) > 0 {
+		} else if counts := r.Numbers(name); name == "adv_hist" && len(counts) > 0 {
 			summary = AppendBytesField(summary, 1, histogramValue(tag, counts, AdvantageEdges(len(counts))))
 		}
 	}
 	if summary == nil {
 		return nil
 	}
-	return w.Write(event(now, r.GlobalStep, AppendBytesField(nil, 5, summary)))
+	return event(r.Time, r.GlobalStep, AppendBytesField(nil, 5, summary))
+}
+
+// EachEvent calls do with the bytes of every event of a file. An error tells what is wrong with the n-th, counted from 1.
+func EachEvent(data []byte, do func(payload []byte)) (n int, err error) {
+	w := EventWriter{Crc: Castagnoli()}
+	for n = 1; len(data) > 0; n++ {
+		payload, rest, err := w.Record(data)
+		if err != nil {
+			return n, err
+		}
+		do(payload)
+		data = rest
+	}
+	return n, nil
 }
 
 // EventTag names a scalar: grpo/train/loss, grpo/epoch/val_reward, eval/val/similarity/reward.
@@ -122,8 +152,8 @@ func (w *EventWriter) masked(b []byte) uint32 {
 func (w *EventWriter) close() error { return w.f.Close() }
 
 // event is Event{wall_time, step} with one further field.
-func event(now time.Time, step int, what []byte) []byte {
-	b := appendDoubleField(nil, 1, float64(now.UnixMilli())/1000)
+func event(wall float64, step int, what []byte) []byte {
+	b := appendDoubleField(nil, 1, wall)
 	if step != 0 {
 		b = AppendVarintField(b, 2, uint64(step))
 	}

@@ -1,7 +1,9 @@
 package verify
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -42,6 +44,7 @@ type Verification struct {
 	Mismatches []Mismatch
 	Checked    []string // what was compared, in a few words each
 	Notes      []string // what could not be checked, and why
+	Other      string   // the program that made the folder, "" where it is this one
 
 	drawn map[string][]byte // plots drawn again, by file
 }
@@ -68,7 +71,11 @@ func (v *Verification) Add(at string, of *Verification) {
 	for _, note := range of.Notes {
 		v.note("%s: %s", at, note)
 	}
+	v.Other = cmp.Or(v.Other, of.Other)
 }
+
+// New returns the check of a folder that the program other made, "" where it is this one.
+func New(other string) *Verification { return &Verification{Other: other, drawn: map[string][]byte{}} }
 
 // VerifyOptions says what a check needs to know and may leave out.
 type VerifyOptions struct {
@@ -76,9 +83,10 @@ type VerifyOptions struct {
 	SkipWeights bool   // checkpoints may be gone: a report that was handed in without them
 }
 
-// VerifyRun computes every number of a run's report again from its raw records and compares: records with their
-// digests, epochs with steps, evaluations with the scores of every question, summary.json, run.log, TensorBoard's
-// events, plots, report.md and report.html. It is an error when something cannot be read at all.
+// VerifyRun checks a run's folder against its raw records: records against their digests, epochs against their steps, evaluations against
+// the scores of every question. Of a folder of this very program it writes TensorBoard's events, summary.json, plots, report.md and
+// report.html again, whose bytes must be equal; of another one's the numbers of summary.json, SVG plots and reports must be
+// among those that the records give. It is an error when something cannot be read at all.
 //
 // The digests are no signature. Where they are missing or were made again, a change is found only where it
 // contradicts another record.
@@ -90,8 +98,13 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 	if run.Summary == nil && run.Resumes() > 0 { // its report, if there is one, may be of an earlier end
 		return nil, fmt.Errorf("%s: the run was resumed and has not ended since: go on with %s", dir, program.OnFolder("resume", dir))
 	}
-	c := &runCheck{Verification: &Verification{}, dir: dir, run: run, opt: opt}
-	for _, check := range []func() error{c.digests, c.states, c.Rows, c.evaluations, c.summary, c.log, c.plots, c.Report} {
+	c := &runCheck{Verification: New(""), dir: dir, run: run, opt: opt}
+	if m := run.Manifest; m != nil && m.Version != opt.Version {
+		c.Other = m.Version
+		c.note("the run was made by another version of the program (%s; this is %s): its numbers are computed again, its words and curves "+
+			"are not compared", m.Version, opt.Version)
+	}
+	for _, check := range []func() error{c.digests, c.states, c.rows, c.evaluations, c.summary, c.plots, c.report} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -141,7 +154,7 @@ func (c *runCheck) weights() error {
 	for _, path := range paths {
 		f, err := tensorfile.ReadSafetensors(path)
 		if err != nil {
-			c.mismatch(Mismatch{File: "checkpoints/" + filepath.Base(path), What: "digest", Stated: "a checkpoint", Recomputed: err.Error()})
+			c.changed("checkpoints/"+filepath.Base(path), "a checkpoint", err.Error())
 			continue
 		}
 		f.Close()
@@ -161,7 +174,7 @@ func (c *runCheck) states() error {
 		at := "checkpoints/" + filepath.Base(dir)
 		sums, err := digest.ReadSums(filepath.Join(dir, list), least)
 		if err != nil {
-			c.mismatch(Mismatch{File: at + "/" + list, What: "digests", Stated: "those of a state", Recomputed: err.Error()})
+			c.changed(at+"/"+list, "digests of a state", err.Error())
 			continue
 		}
 		damaged, err := sums.Damaged(dir, files)
@@ -171,20 +184,24 @@ func (c *runCheck) states() error {
 		for _, d := range damaged {
 			name := path.Join(at, d.Name)
 			known := slices.ContainsFunc(c.Mismatches, func(m Mismatch) bool { return m.File == name }) // several states need one file
-			if known || d.Got == "" && c.opt.SkipWeights {
-				continue
+			switch stated := fmt.Sprintf("SHA-256 %.12s…", d.Want); {
+			case known, d.Got == "" && c.opt.SkipWeights:
+			case d.Got == "":
+				c.changed(name, stated, "no such file")
+			default:
+				c.changed(name, stated, fmt.Sprintf("%.12s…: the file has changed since it was written", d.Got))
 			}
-			m := Mismatch{File: name, What: "digest", Stated: fmt.Sprintf("SHA-256 %.12s…", d.Want), Recomputed: "no such file"}
-			if d.Got != "" {
-				m.Recomputed = fmt.Sprintf("%.12s…: the file has changed since it was written", d.Got)
-			}
-			c.mismatch(m)
 		}
 	}
 	if len(folders) > 0 {
 		c.checked("%s", page.Plural(len(folders), "state"))
 	}
 	return nil
+}
+
+// changed notes a file that its digest does not bear out.
+func (c *runCheck) changed(file, stated, recomputed string) {
+	c.mismatch(Mismatch{File: file, What: "digest", Stated: stated, Recomputed: recomputed})
 }
 
 // digests compares the records with the digests taken when the run ended.
@@ -194,38 +211,35 @@ func (c *runCheck) digests() error {
 		c.note("there is no %s: the records have no digests, and were only checked against each other", record.ManifestFile)
 		return c.weights()
 	}
-	if m.Version != c.opt.Version {
-		c.note("the run was made by another version of the program (%s; this is %s): reports and plots may differ for that reason", m.Version,
-			c.opt.Version)
+	weights := func(name string) bool {
+		return strings.HasPrefix(name, "checkpoints/") || strings.HasSuffix(name, ".pt")
 	}
 	present, err := record.RecordFiles(c.dir)
 	if err != nil {
 		return err
 	}
 	for _, name := range present {
-		if _, known := m.Files[name]; !known && !strings.HasPrefix(name, "checkpoints/") && !strings.HasSuffix(name, ".pt") {
-			c.mismatch(Mismatch{File: name, What: "digest", Stated: "no such file when the run ended", Recomputed: "a file"})
+		if _, known := m.Files[name]; !known && !weights(name) {
+			c.changed(name, "no such file when the run ended", "a file")
 		}
 	}
 	n := 0
-	for _, name := range sortedKeys(m.Files) {
+	for _, name := range slices.Sorted(maps.Keys(m.Files)) {
 		want := m.Files[name]
-		weights := strings.HasPrefix(name, "checkpoints/") || strings.HasSuffix(name, ".pt")
 		got, err := digestLike(filepath.Join(c.dir, filepath.FromSlash(name)), want)
-		switch {
-		case os.IsNotExist(err) && weights && c.opt.SkipWeights:
+		const since = ": the file has changed since the run ended"
+		switch length := fmt.Sprintf("%d bytes", want.Bytes); {
+		case os.IsNotExist(err) && weights(name) && c.opt.SkipWeights:
 			continue
 		case os.IsNotExist(err):
-			c.mismatch(Mismatch{File: name, What: "digest", Stated: fmt.Sprintf("%d bytes", want.Bytes), Recomputed: "no such file"})
+			c.changed(name, length, "no such file")
 			continue
 		case err != nil:
 			return err
 		case got.Bytes != want.Bytes:
-			c.mismatch(Mismatch{File: name, What: "digest", Stated: fmt.Sprintf("%d bytes", want.Bytes),
-				Recomputed: fmt.Sprintf("%d bytes: the file has changed since the run ended", got.Bytes)})
+			c.changed(name, length, fmt.Sprintf("%d bytes%s", got.Bytes, since))
 		case got != want:
-			c.mismatch(Mismatch{File: name, What: "digest", Stated: "SHA-256 " + want.SHA256[:min(12, len(want.SHA256))] + "…",
-				Recomputed: got.SHA256[:12] + "…: the file has changed since the run ended"})
+			c.changed(name, fmt.Sprintf("SHA-256 %.12s…", want.SHA256), fmt.Sprintf("%.12s…%s", got.SHA256, since))
 		}
 		n++
 	}

@@ -1,4 +1,4 @@
-package workload
+package job
 
 import (
 	"fulcrum/internal/option"

@@ -1,4 +1,4 @@
-package icl
+package job
 
 import (
 	"errors"

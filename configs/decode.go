@@ -23,11 +23,22 @@ func (d decoded) with(f *field, n *Node) (reflect.Value, error) {
 	if len(values) == 0 {
 		return v, nil
 	}
-	k := koanf.New(".")
-	if err := k.Load(provider(values), nil); err != nil {
+	k, err := held(values)
+	if err != nil {
 		return v, err
 	}
-	return v, k.UnmarshalWithConf("", v.Addr().Interface(), koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+	return v, take(k, v)
+}
+
+// held returns values in koanf.
+func held(values map[string]any) (*koanf.Koanf, error) {
+	k := koanf.New(".")
+	return k, k.Load(provider(values), nil)
+}
+
+// take decodes what k holds into v, a struct. Keys that v has no field for are passed over: a section apart takes them.
+func take(k *koanf.Koanf, v reflect.Value) error {
+	return k.UnmarshalWithConf("", v.Addr().Interface(), koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		TagName: "koanf", Squash: true, MatchName: func(key, field string) bool { return key == field },
 	}})
 }
@@ -94,8 +105,8 @@ func structAt(dst any) (reflect.Value, error) {
 	return v.Elem(), nil
 }
 
-// Decode fills a pointer to a struct with koanf tags from the resolved job config. A value that is
-// still ??? is an error that says how to give it.
+// Decode fills a pointer to a struct with koanf tags from the resolved job config, beginning with the defaults of a schema of that
+// struct. A value that is still ??? is an error that says how to give it.
 func (c *Composed) Decode(dst any) error {
 	n, err := c.Resolved()
 	if err != nil {
@@ -111,12 +122,12 @@ func (c *Composed) Decode(dst any) error {
 	}
 	s := c.base.schema
 	if s == nil || s.root.typ != v.Type() {
-		s = &Schema{root: &field{kind: Map}}
+		s = &Schema{root: &field{kind: Map}, defaults: decoded{value: v}}
 		if err := s.root.describe(v.Type()); err != nil {
 			return err
 		}
 	}
-	filled, err := s.decode(decoded{value: v}, n)
+	filled, err := s.decode(s.defaults, n)
 	if err == nil {
 		v.Set(filled)
 	}

@@ -16,7 +16,7 @@ func (s *Schema) Markdown() string {
 func (f *field) document(b *strings.Builder, defaults *Node) {
 	var plain, sections []*field
 	for _, c := range f.fields {
-		if c.index == nil && c.of == "" { // kind
+		if c.index == nil && !c.apart() { // kind
 			continue
 		}
 		if len(c.fields) > 0 && c.elem == nil {

@@ -11,11 +11,13 @@ import (
 // Section holds the options of a section whose name is free: schedule: [my_grpo], my_grpo: {kind: grpo, lr: 1e-6}.
 // The outermost option struct holds such sections by name in a map[string]Section tagged koanf:",sections". Those in
 // its defaults are always there; others a user adds by a mapping with a key kind. The outermost struct's
-// Kinds() map[string]any returns a pointer to the default options of every kind.
+// Kinds() map[string]any returns a pointer to the default options of every kind. A section without a kind belongs to an
+// entry of a table, such as a task: it has one name, and users add no other.
 type Section struct {
 	Kind    string
-	Options any    // pointer to the kind's options
+	Options any    // pointer to the kind's, or the entry's, options
 	Help    string // what a section of the defaults is for
+	Before  string // the field that the section stands before; "": among the sections with a kind
 }
 
 // sections describes what may be in the map of free sections.
@@ -61,14 +63,24 @@ func (s *Schema) add(name string, is Section) error {
 	if _, always := s.defaults.value.FieldByIndex(s.root.free.index).Interface().(map[string]Section)[name]; !always {
 		kinds = slices.Sorted(maps.Keys(s.root.free.kinds))
 	}
-	c.takeKind(kinds)
-	all := *s.defaults.tree
-	all.Keys = slices.Insert(slices.Clone(all.Keys), s.root.free.at, strKey(name))
-	all.Vals = slices.Insert(slices.Clone(all.Vals), s.root.free.at, tree)
-	s.defaults.tree = &all
 	root, free := *s.root, *s.root.free
-	root.fields = slices.Insert(slices.Clone(root.fields), free.at, c)
-	free.at++
+	at := free.at
+	if is.Kind != "" {
+		c.takeKind(kinds)
+	}
+	if is.Before != "" {
+		if at = slices.Index(root.keys(), is.Before); at < 0 {
+			return errorf("schema: section %s stands before %s, which there is not", name, is.Before)
+		}
+	}
+	if at <= free.at {
+		free.at++
+	}
+	all := *s.defaults.tree
+	all.Keys = slices.Insert(slices.Clone(all.Keys), at, strKey(name))
+	all.Vals = slices.Insert(slices.Clone(all.Vals), at, tree)
+	s.defaults.tree = &all
+	root.fields = slices.Insert(slices.Clone(root.fields), at, c)
 	root.free = &free
 	s.root = &root
 	return nil
@@ -138,32 +150,46 @@ func (s *Schema) kindsGiven(list []content, values []*Override) map[string]*Node
 	return given
 }
 
-// decode returns a copy of base with the values of n, free sections included.
+// apart reports whether a section's options are not in the outermost struct.
+func (f *field) apart() bool { return f.base.value.IsValid() }
+
+// decode returns a copy of base with the values of n. koanf holds what n changes; the struct takes its part, and each section its own
+// (Cut).
 func (s *Schema) decode(base decoded, n *Node) (reflect.Value, error) {
-	v, err := base.with(s.root, n)
-	if s.root.free == nil {
-		return v, err
-	}
-	all := map[string]Section{}
+	v := reflect.New(base.value.Type()).Elem()
+	v.Set(base.value)
+	values, all := s.root.changes(v, n, base.tree), map[string]Section{}
 	for _, c := range s.root.fields {
-		if c.of == "" {
+		if !c.apart() {
 			continue
 		}
-		is := n.Get(c.key)
-		if is == nil {
-			is = c.base.tree
+		options := reflect.New(c.base.value.Type())
+		options.Elem().Set(c.base.value)
+		all[c.key] = Section{Kind: c.of, Options: options.Interface()}
+		if is := n.Get(c.key); is != nil {
+			if own := c.changes(options.Elem(), is, c.base.tree); len(own) > 0 {
+				values[c.key] = own
+			}
 		}
-		options, fault := c.base.with(c, is)
-		err = errors.Join(err, fault)
-		all[c.key] = Section{Kind: c.of, Options: options.Addr().Interface()}
 	}
-	v.FieldByIndex(s.root.free.index).Set(reflect.ValueOf(all))
+	k, err := held(values)
+	if len(values) > 0 {
+		err = errors.Join(err, take(k, v)) // what does not fit is passed over, and the rest is there to be validated
+	}
+	for name, section := range all {
+		if k.Exists(name) {
+			err = errors.Join(err, take(k.Cut(name), reflect.ValueOf(section.Options).Elem()))
+		}
+	}
+	if s.root.free != nil {
+		v.FieldByIndex(s.root.free.index).Set(reflect.ValueOf(all))
+	}
 	return v, err
 }
 
 // in returns the value of sub-section c in v, a section of type f.
 func (f *field) in(v reflect.Value, c *field) reflect.Value {
-	if c.of == "" {
+	if !c.apart() {
 		return v.FieldByIndex(c.index)
 	}
 	return reflect.ValueOf(v.FieldByIndex(f.free.index).Interface().(map[string]Section)[c.key].Options)

@@ -9,15 +9,15 @@ import (
 )
 
 // withRoom adds to an error that says that a device's memory is full what makes a run smaller.
-func withRoom(err error, policy string) error {
+func withRoom(err error, c *job.Config) error {
 	var full *torchx.OpError
 	if !errors.As(err, &full) || !full.OutOfMemory() {
 		return err
 	}
 	text := "" // what only token policies have
-	if policy != "pointer" {
+	if c.Text() != nil {
 		text = fmt.Sprintf(", the phase's group_size, %s.generation.max_new_tokens, or set %[1]s.dtype=bfloat16, "+
-			"%[1]s.gradient_checkpointing=true", job.SectionOf(policy))
+			"%[1]s.gradient_checkpointing=true", c.Section())
 	}
 	return fmt.Errorf("%w; lower the phase's micro_batch (the same loss in more passes), data.batch_size%s", err, text)
 }

@@ -94,7 +94,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
 		trackers: a.Trackers}
-	if cfg.Task == "train" {
+	if cfg.Does().Trains {
 		find := phases.FindState
 		if cfg.Checkpoint.OnDamage == "previous" {
 			find = phases.FindWhole

@@ -123,7 +123,7 @@ func (a App) start(ctx context.Context, c *configs.Composed, exp string, overrid
 	if err := c.Secrets(); err != nil {
 		return err
 	}
-	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // before anything is written there
+	if err := runfolder.RefuseForeign(dir, cfg.Task, cfg.Does().Trains); err != nil { // before anything is written there
 		return err
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp, trackers: a.Trackers}
@@ -139,7 +139,7 @@ func (a App) start(ctx context.Context, c *configs.Composed, exp string, overrid
 		return err
 	}
 	defer f.Release()
-	if err := runfolder.RefuseForeign(dir, cfg.Task); err != nil { // another process may have come first
+	if err := runfolder.RefuseForeign(dir, cfg.Task, cfg.Does().Trains); err != nil { // another process may have come first
 		return err
 	}
 	again := runfolder.IsRun(dir)
@@ -202,7 +202,7 @@ func dryRun(ctx context.Context, r *run, dir string) error {
 // execute runs the task inside a claimed folder, then writes summary.json and report.md.
 func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	cfg := r.Config
-	task, err := tasks.Tasks().Get(cfg.Task)
+	task, err := cfg.Entries.Tasks.Get(cfg.Task)
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	defer r.Holder.Release()
 	taskErr := torchx.Try(func() error { return task.Run(ctx, r.Job) }) // an operation that fails outside a training step too
 	r.Holder.Heed()                                                     // what has come of the task is written
-	taskErr = withRoom(taskErr, cfg.Policy)
+	taskErr = withRoom(taskErr, cfg)
 	r.Close()
 	if !errors.Is(taskErr, phases.ErrInterrupted) {
 		taskErr = tasks.Unchanged(r.Job, taskErr)
@@ -326,7 +326,7 @@ func (r *run) logOptions() record.LogOptions {
 
 // title is what the run is called in its first line and its report.
 func (r *run) title() string {
-	if r.exp != "" && r.Config.Task == "train" {
+	if r.exp != "" && r.Config.Does().Trains {
 		return r.exp
 	}
 	return r.Config.Task
@@ -369,7 +369,7 @@ func (r *run) finish(taskErr error) error {
 	if err := writeManifest(r.Dir); err != nil {
 		return err
 	}
-	if r.Config.Task != "train" {
+	if !r.Config.Does().Trains {
 		return taskErr
 	}
 	if err := runreport.WriteReport(r.Dir); err != nil || taskErr != nil {

@@ -94,7 +94,7 @@ func TestDryRunAsksThePhases(t *testing.T) {
 		{"groups without a signal", small(flat, "data.reward.field=reward"),
 			[]string{"grpo: 100 % of the", "recorded groups have no signal"}},
 		{"frozen parameters that there are not", small(only, "data.reward.field=reward", "grpo.freeze=[nothing]"),
-			[]string{`freeze: "nothing" is in no parameter's name`}},
+			[]string{`freeze: no parameter has "nothing" in its name`}},
 	} {
 		for _, dry := range []string{"true", "false"} {
 			t.Run(tc.name+" dry_run="+dry, func(t *testing.T) {

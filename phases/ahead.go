@@ -6,12 +6,11 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// On CUDA the host collects the next batch before it waits for the numbers of this step: where that samples, it waits for samples, and the
-// numbers have come before them. Where steps are CUDA graphs (record.go), it also launches the next one and collects the one after that
-// beside it all: the device goes on while the host reads numbers and writes the row. A step that is refused stops those behind it on the
-// device.
+// On CUDA the host collects the next batch before it reads the numbers of this step; a phase that samples waits for its samples, and the
+// numbers arrive before them. If steps are CUDA graphs (record.go), the host also launches the next step, and a goroutine collects the one
+// after it: the device works on while the host reads numbers and writes the row. A refused step stops the steps behind it on the device.
 
-// Foreseer is an Algorithm whose batches can be collected before the numbers of the step before are read.
+// Foreseer is an Algorithm that can collect a batch before the numbers of the previous step are read.
 type Foreseer interface {
 	// Foreseen returns which of at.Next these are; another goroutine may collect them. inputs says that Inputs needs no such number, either.
 	Foreseen(at At) (next []At, inputs bool)
@@ -22,20 +21,20 @@ type planned[R, I any] struct {
 	step   int
 	batch  R
 	err    error
-	work   *work   // nil: its inputs wait for the numbers of the step before
+	work   *work   // nil: its inputs wait for the numbers of the previous step
 	parts  []I     // with work
 	flight *flight // nil: not launched yet
 	done   chan struct{}
 }
 
-// settle waits for what a goroutine collects: nothing is collected beside what follows.
+// settle waits for the goroutine that collects: no batch is collected beside the following code.
 func (s *Steps[R, I]) settle() {
 	if s.later != nil {
 		<-s.later.done
 	}
 }
 
-// drop forgets the steps behind one that has failed.
+// drop forgets the steps behind a failed one.
 func (s *Steps[R, I]) drop() {
 	s.settle()
 	if s.ahead != nil && s.ahead.flight != nil {
@@ -54,7 +53,7 @@ func (s *Steps[R, I]) take(ctx context.Context, at At) *planned[R, I] {
 	return p
 }
 
-// lookAhead collects the step after now, launches it, if it can be, and has the one after it collected then.
+// lookAhead collects the step after now, launches it if it can, and lets a goroutine collect the one after it.
 func (s *Steps[R, I]) lookAhead(ctx context.Context, at At, now *planned[R, I]) {
 	next, inputs := s.foreseen(at, now)
 	if len(next) == 0 {
@@ -86,7 +85,7 @@ func (s *Steps[R, I]) foreseen(at At, now *planned[R, I]) (next []At, inputs boo
 	return f.Foreseen(at)
 }
 
-// plan returns a step with its batch, and with its inputs where they are wanted now.
+// plan returns a step with its batch and, if wanted now, its inputs.
 func (s *Steps[R, I]) plan(ctx context.Context, at At, inputs bool) *planned[R, I] {
 	p := s.later
 	if s.later = nil; p != nil {
@@ -111,7 +110,7 @@ func (s *Steps[R, I]) collect(ctx context.Context, p *planned[R, I], at At, inpu
 	})
 }
 
-// launch starts a step on the device, if it has not started.
+// launch starts a step on the device unless it has started.
 func (s *Steps[R, I]) launch(p *planned[R, I]) {
 	if p.err != nil || p.flight != nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"fulcrum/internal/option"
 )
 
-// CheckpointOptions says what is saved and which checkpoint is best (config section checkpoint).
+// CheckpointOptions configures what is saved and which checkpoint is best (config section checkpoint).
 type CheckpointOptions struct {
 	// epochs between checkpoints; the last of a phase is always saved
 	EveryEpochs int `koanf:"every_epochs" range:"[1,inf)"`
@@ -33,7 +33,7 @@ type CheckpointOptions struct {
 	Format string `koanf:"format" enum:"safetensors,pt"`
 }
 
-// BestOptions names the metric that decides.
+// BestOptions configures the metric that chooses the best checkpoint.
 type BestOptions struct {
 	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss; reward =
 	// val_reward where selections can be scored, else val_recorded_reward
@@ -49,7 +49,7 @@ func DefaultCheckpointOptions() CheckpointOptions {
 	return CheckpointOptions{EveryEpochs: 1, OnDamage: "stop", Format: "safetensors"}
 }
 
-// Validate checks the pair of metric and mode, and refuses a rule that the initial policy wins whatever is trained.
+// Validate checks the pair of metric and mode, and refuses a rule by which the initial policy always wins.
 func (o BestOptions) Validate() error {
 	if o.Mode != nil && o.Metric == nil {
 		return option.Errorf("mode", "want best.metric as well")
@@ -88,7 +88,7 @@ type rule struct {
 	klMax  number
 }
 
-// newRule resolves what depends on canScore, whether selections have a reward: the default, and the metric reward.
+// newRule resolves the default metric and the metric reward, which depend on canScore: selections have a reward.
 func newRule(o BestOptions, canScore bool) rule {
 	r := rule{metric: "val_loss", sign: -1, klMax: number(math.Inf(1))}
 	if canScore {
@@ -117,9 +117,9 @@ func newRule(o BestOptions, canScore bool) rule {
 	return r
 }
 
-// choose goes over the candidates in order of time: the best value within kl_max wins; where none qualifies, the
-// lowest KL. Ties go to the earlier phase, and within a phase to the lowest val_loss: where no epoch earns a reward
-// yet, the one that has learnt most is the one to go on from.
+// choose goes over the candidates in order of time: the best value within kl_max wins; if none qualifies, the
+// lowest KL. Ties go to the earlier phase, and within a phase to the lowest val_loss: while no epoch earns a reward
+// yet, training goes on from the epoch that has learnt most.
 func (r rule) choose(history []bestCandidate) best {
 	var b best
 	for i, c := range history {
@@ -148,8 +148,8 @@ func (r rule) ofPhase(history []bestCandidate, phase string) bestCandidate {
 	return r.choose(own).Candidate
 }
 
-// outside returns the trained candidate with the lowest KL where none is within kl_max: the initial policy,
-// whose KL is 0, is then best whatever the others are worth.
+// outside returns the trained candidate with the lowest KL if no candidate is within kl_max. The initial policy,
+// whose KL is 0, is then best.
 func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool) {
 	for _, c := range history {
 		switch {
@@ -163,7 +163,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 	return nearest, none
 }
 
-// nearest returns the best trained candidate within kl_max, and whether there is one.
+// nearest returns the best trained candidate within kl_max; false: no candidate is.
 func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
 	var trained []bestCandidate
 	for _, c := range history {
@@ -183,7 +183,7 @@ func (b best) stale(history []bestCandidate, phase string) int {
 	return n
 }
 
-// value reads the deciding metric out of an epoch's metrics.
+// value returns the deciding metric of an epoch.
 func (r rule) value(m Metrics) (float64, error) {
 	v, ok := m[r.metric].(float64)
 	if !ok {
@@ -192,7 +192,7 @@ func (r rule) value(m Metrics) (float64, error) {
 	return v, nil
 }
 
-// MetricError says that the deciding metric is not known on the run's data.
+// MetricError reports a deciding metric that the run's data do not give.
 type MetricError struct {
 	Metric string
 	Known  []string
@@ -202,7 +202,7 @@ func (e *MetricError) Error() string {
 	return fmt.Sprintf("checkpoint.best.metric=%s: the validation queries do not give it, only %s", e.Metric, strings.Join(e.Known, ", "))
 }
 
-// initialStays says why best is the initial policy; nearest is the epoch that comes nearest to it.
+// initialStays returns the reason why best is the initial policy; nearest is the best trained epoch.
 func initialStays(metric string, initial, nearest bestCandidate) string {
 	if nearest.Value == initial.Value {
 		return fmt.Sprintf("best is the initial policy: no epoch is better, %s epoch %d has the same %s of %.4g", nearest.Phase, nearest.Epoch,

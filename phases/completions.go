@@ -10,7 +10,7 @@ import (
 	"fulcrum/selector"
 )
 
-// CompletionOptions says which sampled completions are kept for reading (completions.jsonl).
+// CompletionOptions configures which sampled completions are kept for reading (completions.jsonl).
 type CompletionOptions struct {
 	// groups of a step that are kept; 0 = none
 	Groups int `koanf:"groups" range:"[0,10000]"`
@@ -21,8 +21,8 @@ type CompletionOptions struct {
 // DefaultCompletionOptions keeps two groups of each epoch.
 func DefaultCompletionOptions() CompletionOptions { return CompletionOptions{Groups: 2} }
 
-// Due reports whether completions of a batch are kept that is first seen at a step (0-based) and serves so
-// many steps.
+// Due reports whether the completions of a batch are kept; the batch is new at a step (0-based) and serves a
+// number of steps.
 func (o CompletionOptions) Due(first bool, step, steps int) bool {
 	if o.Groups == 0 || first || o.EverySteps == nil {
 		return o.Groups > 0 && first
@@ -62,18 +62,18 @@ func (o CompletionOptions) Record(rec Recorder, phase string, epoch, step int, b
 	return rec.Completions(phase, epoch, step+1, rows)
 }
 
-// TextMetrics are what completions look like.
+// TextMetrics are the numbers of a batch of completions.
 type TextMetrics struct {
 	Tokens         *int               `metric:"tokens"` // scored, in the batch of the step
 	Length         *float64           `metric:"completion_length"`
 	LengthMin      *int               `metric:"completion_length_min"`
 	LengthMax      *int               `metric:"completion_length_max"`
 	TruncatedShare *float64           `metric:"truncated_share"`
-	KeptMass       *float64           `metric:"kept_mass"` // what samples were drawn from, of the policy's distribution
+	KeptMass       *float64           `metric:"kept_mass"` // share of the policy's distribution that samples were drawn from
 	Terms          map[string]float64 // reward_NAME and reward_NAME_std
 }
 
-// MeasureTexts describes the completions of a batch, of whose tokens so many are scored.
+// MeasureTexts measures the completions of a batch with a number of scored tokens.
 func MeasureTexts(b *selector.Batch, tokens int) TextMetrics {
 	out := TextMetrics{Tokens: &tokens}
 	sum, least, most, cut, n, kept := 0, math.MaxInt, 0, 0, 0, 0.0
@@ -104,8 +104,8 @@ func MeasureTexts(b *selector.Batch, tokens int) TextMetrics {
 	return out
 }
 
-// SampleGroups draws g candidates of up to steps actions for each query from a policy and has them scored, as the online
-// phases do. The preflight compares their rewards with those of each candidate alone.
+// SampleGroups draws g candidates of up to steps actions for each query from a policy and scores them, as the online
+// phases do. The preflight compares their rewards with the reward of each candidate alone.
 func SampleGroups(p selector.Policy, src selector.Source, queries []int, g, steps int, temperature float64, key uint64) (*selector.Batch,
 	error) {
 	scorer, ok := src.(selector.Scorer)

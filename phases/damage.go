@@ -17,28 +17,28 @@ import (
 )
 
 // sumsFile lists the SHA-256 of every file that a resume from a state reads, the checkpoints beside the
-// folder included, as sha256sum does: `cd rce_epoch1.state && sha256sum -c SHA256SUMS`. The digests are of what was meant to be
-// written: they are taken before a disk can change it.
+// folder included, as sha256sum does: `cd rce_epoch1.state && sha256sum -c SHA256SUMS`. The digests are taken of the bytes in
+// memory, before a disk can change them.
 const sumsFile = "SHA256SUMS"
 
-// leastSums is how many files a state needs: itself, the optimizer's, the weights, the initial weights.
+// leastSums is the least number of files of a state: itself, the optimizer's, the weights, the initial weights.
 const leastSums = 4
 
-// damageError says what makes a state useless for a resume. A file that cannot be read for another reason may be whole.
+// damageError reports damage that makes a state useless for a resume. Other reading errors may leave the file whole.
 type damageError struct{ error }
 
 func damaged(format string, args ...any) error { return &damageError{fmt.Errorf(format, args...)} }
 
-// states are those of a run folder.
+// states are the saved states of a run folder.
 type states struct {
 	ckpt   string
 	found  []*Saved // in order of time
-	broken []error  // of folders whose state.json cannot be read as one
+	broken []error  // one for each folder whose state.json is not a state
 	files  digest.Files
 }
 
-// FindState returns the state that a resume of the run folder dir starts from: the furthest one. It reads every file that any of
-// the states needs, and returns an error that names the first that is damaged. It returns nil when there is no state.
+// FindState returns the furthest state of the run folder dir, from which a resume starts, or nil if there is no state. It reads
+// all files of all states and returns an error that names the first damaged one.
 func FindState(dir string) (*Saved, error) {
 	s, err := readStates(dir)
 	if err != nil {
@@ -62,8 +62,8 @@ func FindState(dir string) (*Saved, error) {
 	return s.found[last], nil
 }
 
-// FindWhole is FindState for checkpoint.on_damage=previous: it passes over what is damaged, and returns the furthest state that
-// needs nothing of it. It is an error when there are states and none is whole.
+// FindWhole is FindState for checkpoint.on_damage=previous: it returns the furthest state that needs no damaged file. If there
+// are states and none is whole, it returns an error.
 func FindWhole(dir string) (*Saved, error) {
 	s, err := readStates(dir)
 	if err != nil {
@@ -100,12 +100,12 @@ func FindWhole(dir string) (*Saved, error) {
 	return whole, nil
 }
 
-// Written returns the digests of the checkpoints of the run folder dir, by path in it, as they were when they were written.
+// Written returns the digests of the checkpoints of the run folder dir, by path in it, at the time of writing.
 func Written(dir string) map[string]string {
 	out := map[string]string{}
 	s, err := readStates(dir)
 	if err != nil {
-		return out // a resume names it
+		return out // a resume reports the error
 	}
 	for _, saved := range s.found {
 		for name, sum := range saved.pos.Written {
@@ -115,7 +115,7 @@ func Written(dir string) map[string]string {
 	return out
 }
 
-// readStates reads where the states of a run folder stand, and nothing else of them.
+// readStates reads the positions of the states of a run folder, no weights.
 func readStates(dir string) (states, error) {
 	s := states{ckpt: checkpointDir(dir), files: digest.Files{}}
 	entries, err := os.ReadDir(s.ckpt)
@@ -155,8 +155,8 @@ func readStates(dir string) (states, error) {
 	return s, nil
 }
 
-// verify reads all files that a resume from state number i needs and names the first that is not what was saved, and what to do
-// about it.
+// verify reads all files that a resume from state number i needs. The error names the first file that has changed since it was
+// saved, and the remedy.
 func (s states) verify(i int) error {
 	dir := s.found[i].Dir
 	remedy := dropState(dir)
@@ -187,7 +187,7 @@ func (s states) verify(i int) error {
 	return damaged("%s: damaged (its content is not what was saved); %s", filepath.Join(dir, bad.Name), remedy)
 }
 
-// dropState and startOver are what a user can do about a damaged file.
+// dropState and startOver are remedies of a damaged file.
 func dropState(dir string) string { return "remove " + dir + " to resume from the state before it" }
 
 func startOver(ckpt string) string {
@@ -195,7 +195,7 @@ func startOver(ckpt string) string {
 }
 
 // verifyRivals checks the digests of the checkpoints that competed for best up to state number i: the run ends by loading one of
-// them. Those that checkpoint.keep has removed are not missed.
+// them. Checkpoints that checkpoint.keep has removed are not missed.
 func (s states) verifyRivals(i int) error {
 	pos := s.found[i].pos
 	for _, c := range pos.History {
@@ -215,7 +215,7 @@ func (s states) verifyRivals(i int) error {
 	return nil
 }
 
-// verifyCheckpoint compares a file with the digest of what was written, "" in an older program's state.
+// verifyCheckpoint compares a file with the digest at writing; "" in an older program's state.
 func (s states) verifyCheckpoint(path, want string) error {
 	if want == "" {
 		f, err := tensorfile.ReadSafetensors(path)
@@ -236,13 +236,13 @@ func (s states) verifyCheckpoint(path, want string) error {
 	return nil
 }
 
-// isFailure tells a file that cannot be read from one that is not there or holds something else.
+// isFailure reports an error of reading, as opposed to a file that is missing or holds something else.
 func isFailure(err error) bool {
 	_, failed := errors.AsType[*fs.PathError](err)
 	return failed && !errors.Is(err, fs.ErrNotExist)
 }
 
-// andState names the state that needs a checkpoint of its epoch, "" when there is none.
+// andState names the state that needs a checkpoint of its epoch; "": no state does.
 func (s states) andState(checkpoint string) string {
 	dir := strings.TrimSuffix(checkpoint, ".safetensors") + stateSuffix
 	if _, err := os.Stat(dir); err != nil {

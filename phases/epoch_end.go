@@ -23,7 +23,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	m := s.pos.Sums.means()
 	reference, referenceName := ReferenceOf(phase, env)
 	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
-	if stopped(ctx, err) { // nothing of the end has been done: a resume validates first
+	if stopped(ctx, err) { // the epoch's end has not begun: a resume validates first
 		return cmp.Or(s.maybeSave(ctx, phase, At{Epoch: epoch}), err)
 	}
 	if err != nil {
@@ -89,8 +89,8 @@ func (s *scheduler) write(file string, p selector.Policy, phase string, epoch in
 	return err
 }
 
-// decide enters an epoch with metrics m among those that compete for best. It returns whether patience ends the phase here
-// and whether the epoch is saved.
+// decide adds an epoch with metrics m to the candidates for best. It reports whether patience ends the phase here and
+// whether the epoch is saved.
 func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopped, saved bool, err error) {
 	value, err := s.rule.value(m)
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 	return stopped, saved, nil
 }
 
-// handOn ends a phase: it evaluates the policy that the next one starts from, of which v is the validation unless an
-// earlier epoch is restored.
+// handOn ends a phase: it evaluates the policy from which the next one starts. v is its validation unless an earlier
+// epoch is restored.
 func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
 	name := phase.Info().Name
 	reference, referenceName := ReferenceOf(phase, s.env)
@@ -139,8 +139,8 @@ func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
 	return err
 }
 
-// restoreBest loads the best epoch of a phase that has ended, if checkpoint.restore_best says so, and returns
-// the number of the epoch whose weights the policy has then.
+// restoreBest loads the best epoch of an ended phase if checkpoint.restore_best is set, and returns the number
+// of the epoch whose weights the policy then has.
 func (s *scheduler) restoreBest(phase string) (epoch int, err error) {
 	if !s.plan.Checkpoint.RestoreBest {
 		return s.pos.Epoch, nil
@@ -171,7 +171,7 @@ func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
 	return s.prune()
 }
 
-// links points best and last at their checkpoints.
+// links makes best and last point at their checkpoints.
 func (s *scheduler) links(last string) error {
 	if err := atomicfile.Symlink(last, filepath.Join(s.ckpt, "last.safetensors")); err != nil {
 		return err
@@ -179,10 +179,10 @@ func (s *scheduler) links(last string) error {
 	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
 }
 
-// prune removes old checkpoints and states as checkpoint.keep and keep_states say. The initial policy
-// and the best checkpoint stay.
+// prune removes old checkpoints and states by checkpoint.keep and keep_states. The initial policy and the best
+// checkpoint stay.
 func (s *scheduler) prune() error {
-	var files []bestCandidate // that training wrote
+	var files []bestCandidate // written by training
 	for _, c := range s.pos.History[1:] {
 		if c.Saved {
 			files = append(files, c)

@@ -34,7 +34,7 @@ func (s *scheduler) start() error {
 	return err
 }
 
-// finish settles what a kill after the last state may have left (links, states to drop), warns when no checkpoint qualified, and evaluates
+// finish repairs what a kill after the last state may have left (links, states to drop), warns if no checkpoint qualified, and evaluates
 // the best policy on the held-out queries.
 func (s *scheduler) finish() (Result, error) {
 	b := s.pos.Best
@@ -81,8 +81,8 @@ func (s *scheduler) finish() (Result, error) {
 	return r, err
 }
 
-// evaluateHeldOut scores a policy on the queries that enter no choice: held-out ones, whose result it returns (nil
-// where there are none), and training queries.
+// evaluateHeldOut scores a policy on the queries that take part in no choice: held-out ones and training queries. It
+// returns the result on the held-out queries; nil without them.
 func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (held *Validation,
 	err error) {
 	data := s.env.Data
@@ -135,8 +135,8 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	return v.Recorded.Each(record)
 }
 
-// chosenFrom returns how many checkpoints competed for a policy on the queries of a split; 0 where none did: the last
-// of a phase was not chosen, unless checkpoint.restore_best hands on the best.
+// chosenFrom returns the number of checkpoints among which a policy was chosen on the queries of a split; 0: it was not
+// chosen. The last of a phase is chosen only with checkpoint.restore_best.
 func (s *scheduler) chosenFrom(split, policy string) int {
 	if n := len(s.pos.History); split == "val" && n > 1 && (policy == "best" || s.plan.Checkpoint.RestoreBest) {
 		return n

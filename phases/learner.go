@@ -14,7 +14,7 @@ import (
 type Learner struct {
 	Params    *torchx.Params
 	Optimizer *torchx.AdamW
-	Frozen    []FrozenPart // what the phase leaves as it is
+	Frozen    []FrozenPart // parameters that the phase does not change
 	Scale     float64      // the clipping factor of the last step
 
 	phase  string
@@ -25,8 +25,8 @@ type Learner struct {
 	total  int // optimizer steps of the whole phase
 	groups []lrGroup
 
-	recordings map[string]*recording // of steps by what tells them apart (record.go)
-	remarked   bool                  // the run was told why steps are not recorded
+	recordings map[string]*recording // of steps, by Key and layout (record.go)
+	remarked   bool                  // the log says why steps are not recorded
 }
 
 // GradientHook sees the gradients of a run's optimizer steps and may change them.
@@ -35,18 +35,18 @@ type GradientHook interface {
 	Begin(phase string, l *Learner)
 	// Backward is called after the backward passes of a step, before the norm is taken.
 	Backward(l *Learner)
-	// Stepped is called after the optimizer's step, when its numbers are read. It returns the norm of the gradients that frozen
-	// parameters keep, or nil.
+	// Stepped is called after the optimizer's step, when its numbers are read. It returns the norm of the gradients kept in
+	// frozen parameters, or nil.
 	Stepped(l *Learner) (frozenNorm *float64)
 	// End is called before the optimizer is freed.
 	End(l *Learner)
-	// State returns what a saved state has to hold by name, and Restore sets it.
+	// State returns vectors for a saved state by name; Restore sets them.
 	State(l *Learner) map[string][]float32
 	Restore(l *Learner, saved map[string][]float32) error
 }
 
 // NewLearner returns the optimizer of a phase of total steps with peak learning rate lr. Parameters whose name contains
-// one of freeze stay as they are.
+// an entry of freeze do not change.
 func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched schedule.LROptions, total int, freeze []string) (*Learner,
 	error) {
 	p := env.Policy.Params()
@@ -70,7 +70,7 @@ func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched sche
 	return l, nil
 }
 
-// lrScale returns the factor between a parameter's learning rate and the phase's.
+// lrScale returns a parameter's learning rate over the phase's.
 func (l *Learner) lrScale(name string, frozen bool) float64 {
 	if frozen {
 		return 0
@@ -100,8 +100,8 @@ type OptimizerMetrics struct {
 // rate is the learning rate of a step (from 0).
 func (l *Learner) rate(step int) float64 { return l.lr * l.sched.At(step, l.total) }
 
-// land reads the numbers of a step that was launched: the optimizer's, and what else was measured. Nothing has changed when a loss
-// or the gradient is not finite: that is a *NonFiniteError, unless the run allows it. A step that is traced changes nothing either. sync
+// land reads the numbers of a launched step: the optimizer's and the phase's. If a loss or the gradient is not finite, the weights have not
+// changed and land returns a *NonFiniteError, unless the run allows such numbers. A traced step changes no weight either. sync
 func (l *Learner) land(f *flight) (m OptimizerMetrics, values [][]float64, err error) {
 	values = f.values()
 	lr := f.lr
@@ -134,7 +134,7 @@ func (l *Learner) land(f *flight) (m OptimizerMetrics, values [][]float64, err e
 	return m, values[3:], nil
 }
 
-// flat joins scalars [n]; no tensor where there are none.
+// flat joins scalars to a vector [n]; undefined for none.
 func flat(scalars []torchx.Tensor) torchx.Tensor {
 	if len(scalars) == 0 {
 		return torchx.Tensor{}
@@ -153,7 +153,7 @@ func refusal(loss, norm float64) error {
 	return &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 }
 
-// State returns the optimizer's moments and what the gradient hook keeps.
+// State returns the optimizer's moments and the vectors of the gradient hook.
 func (l *Learner) State() PhaseState {
 	m, v, steps := l.Optimizer.State()
 	s := PhaseState{Values: json.RawMessage("{}"), M: m, V: v, OptimizerSteps: steps, Frozen: map[string][]float32{}}
@@ -163,7 +163,7 @@ func (l *Learner) State() PhaseState {
 	return s
 }
 
-// Restore sets what State returned.
+// Restore sets a state that State returned.
 func (l *Learner) Restore(s PhaseState) error {
 	if err := l.Optimizer.SetState(s.M, s.V, s.OptimizerSteps); err != nil || l.env.Gradients == nil {
 		return err
@@ -173,7 +173,7 @@ func (l *Learner) Restore(s PhaseState) error {
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
-// Free ends the phase's learning.
+// Free frees the optimizer and the recorded graphs.
 func (l *Learner) Free() {
 	if l.env.Gradients != nil {
 		l.env.Gradients.End(l)

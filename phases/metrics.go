@@ -9,7 +9,7 @@ import (
 // Metrics are the named numbers of a row of metrics.jsonl. Units are part of a name's meaning: docs/metrics.md.
 type Metrics map[string]any
 
-// Measured is what a phase measured in a step or an epoch: a struct whose fields carry their names as tags.
+// Measured holds a phase's numbers of a step or an epoch: a struct whose fields carry their names as tags.
 type Measured interface {
 	// Row returns the numbers by their names in metrics.jsonl. Row of this package does it for a struct.
 	Row() Metrics
@@ -18,8 +18,8 @@ type Measured interface {
 // Row implements Measured.
 func (m Metrics) Row() Metrics { return m }
 
-// Row returns the fields of a struct by their tag metric:"name", embedded structs included. A nil pointer leaves its name
-// out: no constant stands in for a number that is not known. The entries of a map are numbers of their own.
+// Row returns the fields of a struct by their tag metric:"name", embedded structs included. A nil pointer is left out:
+// no constant stands in for an unknown number. Each entry of a map is a number.
 func Row(of any) Metrics {
 	m := Metrics{}
 	m.addFields(reflect.ValueOf(of))

@@ -44,7 +44,7 @@ func (o OptimOptions) Validate() error {
 	return nil
 }
 
-// lrGroup is a part of the parameters with a learning rate of its own.
+// lrGroup is a part of the parameters with its own learning rate.
 type lrGroup struct {
 	key    string
 	of     func(name string) bool
@@ -62,7 +62,7 @@ func (o OptimOptions) lrGroups() []lrGroup {
 	}
 }
 
-// ownRates returns the groups whose learning rate is not the phase's, lr. Each must have parameters.
+// ownRates returns the groups whose learning rate differs from the phase's, lr. Each must have parameters.
 func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) {
 	var out []lrGroup
 	for _, g := range o.lrGroups() {
@@ -70,7 +70,7 @@ func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) 
 		case g.lr == nil:
 			continue
 		case !slices.ContainsFunc(p.Names(), g.of):
-			return nil, fmt.Errorf("optim.%s=%v: nothing of that part is trained: vl.tune_mm_mlp and vl.tune_mm_vision, or adapters on it, train it",
+			return nil, fmt.Errorf("optim.%s=%v: that part is frozen: vl.tune_mm_mlp, vl.tune_mm_vision or adapters on it train it",
 				g.key, *g.lr)
 		case lr == 0:
 			return nil, fmt.Errorf("optim.%s=%v: want a phase whose own learning rate is above 0", g.key, *g.lr)
@@ -80,7 +80,7 @@ func (o OptimOptions) ownRates(p *torchx.Params, lr float64) ([]lrGroup, error) 
 	return out, nil
 }
 
-// Check asks what NewLearner asks of the parameters.
+// Check makes NewLearner's checks of the parameters.
 func (o OptimOptions) Check(p *torchx.Params, lr float64, freeze []string) error {
 	if _, err := o.ownRates(p, lr); err != nil {
 		return err
@@ -89,13 +89,13 @@ func (o OptimOptions) Check(p *torchx.Params, lr float64, freeze []string) error
 	return err
 }
 
-// Expected returns what the rows of a learner must look like.
+// Expected returns what the doctor expects of a learner's rows.
 func (o OptimOptions) Expected(lr float64, sched schedule.LROptions) doctor.Limits {
 	return doctor.Limits{LR: lr, LRPlan: doctor.Plan(sched), ClipNorm: o.GradClipNorm, Beta1: o.Betas[0]}
 }
 
-// FrozenPart is a stretch [Start, End) of the flat buffers that a phase leaves as it is. Its gradient is 0 in every step,
-// unless a GradientHook puts another one there.
+// FrozenPart is a range [Start, End) of the flat buffers that a phase does not change. Its gradient is 0 in every step
+// unless a GradientHook sets it.
 type FrozenPart struct {
 	Start, End int
 	Grad       torchx.Tensor // [End-Start] view of the gradient buffer
@@ -112,7 +112,7 @@ func frozenNames(p *torchx.Params, parts []string) (map[string]bool, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("freeze: %q is in no parameter's name; there are %s", part, strings.Join(p.Names(), ", "))
+			return nil, fmt.Errorf("freeze: no parameter has %q in its name; the parameters are %s", part, strings.Join(p.Names(), ", "))
 		}
 	}
 	return names, nil

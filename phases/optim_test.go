@@ -95,7 +95,7 @@ func TestLearningRateOfAPartThatIsNotTrained(t *testing.T) {
 	opt, rate := DefaultOptimOptions(), 1e-5
 	opt.TowerLR = &rate
 	_, err := NewLearner(&Env{Policy: ofParams{p: p}}, "rce", opt, 1e-4, schedule.LROptions{Name: "constant"}, 10, nil)
-	if want := "optim.vision_tower_lr=1e-05: nothing of that part is trained"; err == nil || !strings.HasPrefix(err.Error(), want) {
+	if want := "optim.vision_tower_lr=1e-05: that part is frozen"; err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -1,6 +1,6 @@
 // Package phases trains a policy: the scheduler walks through phases (sft, rce, grpo), a phase turns a
-// batch of grouped candidates into one optimizer step, and everything an exact resume needs is saved
-// at the end of every epoch.
+// batch of grouped candidates into one optimizer step, and the end of every epoch saves what an exact
+// resume needs.
 //
 //	err := phases.Run(ctx, plan, env)      // scheduler.go: the whole training loop
 //
@@ -18,7 +18,7 @@ import (
 )
 
 // Phase is one stage of the schedule. A phase owns its schedules and its optimizer; the scheduler owns
-// epochs, validation, checkpoints and resume. What else a phase can do it declares by the small interfaces below.
+// epochs, validation, checkpoints and resume. The small interfaces below are optional powers of a phase.
 type Phase interface {
 	// Info describes the phase to the scheduler.
 	Info() Info
@@ -70,7 +70,7 @@ func EndEpoch(p Phase) Metrics {
 	return nil
 }
 
-// Referrer is a Phase whose KL is measured against another policy than the one that the run started from.
+// Referrer is a Phase whose KL is measured against a policy other than the run's initial one.
 type Referrer interface {
 	// Reference returns that policy and its name in metrics.jsonl.
 	Reference() (selector.Policy, string)
@@ -84,29 +84,29 @@ func ReferenceOf(p Phase, env *Env) (selector.Policy, string) {
 	return env.Initial, initReference
 }
 
-// initReference names the policy that the run started from.
+// initReference names the run's initial policy.
 const initReference = "init"
 
-// Preparer is a Phase with work to do once before its first step, after Begin and Restore. It may take
-// as long as an epoch, so it ends early when ctx does.
+// Preparer is a Phase that works once before its first step, after Begin and Restore. Prepare may take
+// as long as an epoch and ends early when ctx does.
 type Preparer interface {
 	Prepare(ctx context.Context) error
 }
 
-// Checker is a Phase that can say before anything is trained what would end it when it begins.
+// Checker is a Phase that can tell, before anything is trained, which errors Begin would return.
 type Checker interface {
-	// Check asks what Begin asks, and changes nothing. The first phase of a schedule may train for hours before
+	// Check makes the checks of Begin and changes nothing. The first phase of a schedule may train for hours before
 	// the second begins.
 	Check(env *Env) error
 }
 
-// Expecter is a Phase whose options say what its rows must look like.
+// Expecter is a Phase whose options determine what its rows look like.
 type Expecter interface {
-	// Expected is what the doctor compares the rows with; the scheduler adds the numbers of steps.
+	// Expected returns what the doctor compares the rows with; the scheduler adds the numbers of steps.
 	Expected() doctor.Limits
 }
 
-// Check asks every phase of a plan.
+// Check calls every Checker of a plan and returns the first error.
 func Check(plan Plan, env *Env) error {
 	for _, p := range plan.Phases {
 		if c, ok := p.(Checker); ok {
@@ -135,12 +135,12 @@ type Recorder interface {
 	Scores(s Scores) error
 	// Completions keeps sampled candidates of one step (counted from 1 within the phase), to be read by people.
 	Completions(phase string, epoch, step int, rows []Completion) error
-	// Mark makes everything recorded so far durable and returns how many rows of each kind of record
-	// there are: what a saved state needs to cut off later rows.
+	// Mark makes everything recorded so far durable and returns the number of rows of each kind, by which a
+	// saved state cuts off later rows.
 	Mark() (rows, evals, completions int, err error)
 }
 
-// Scores are what a policy earned on every query of a split.
+// Scores are a policy's scores on every query of a split.
 type Scores struct {
 	Split, Policy, Phase string
 	Epoch                int
@@ -148,12 +148,12 @@ type Scores struct {
 	Shots                int
 	QueryIDs             []int64   // [Q]
 	Values               []float64 // [Q]
-	// ChosenFrom is how many checkpoints competed, where the policy was chosen from them on these very queries; 0: it
-	// was not.
+	// ChosenFrom is the number of checkpoints among which the policy was chosen on these very queries; 0: it was not
+	// chosen on them.
 	ChosenFrom int
 }
 
-// Completion is one sampled text of a group, with what it earned.
+// Completion is one sampled text of a group, with its reward.
 type Completion struct {
 	QueryID   int64
 	Group     int // number in its group, from 0
@@ -193,7 +193,7 @@ type Env struct {
 	// the weights in another format too (checkpoint.format=pt). May be nil.
 	Export func(checkpoint, phase string, epoch int, metrics map[string]any) error
 	// Judge is told of every epoch, counted over all phases from 1, with its metrics and the one that decides
-	// which checkpoint is best. A reason ends the run there, well and for good. May be nil.
+	// which checkpoint is best. If it returns a reason, the run ends after this epoch and counts as finished. May be nil.
 	Judge func(epoch int, m Metrics, best string, minimize bool) (reason string, err error)
 
 	remark   string // what a phase has to say to the reader of the run's log, once

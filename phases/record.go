@@ -6,13 +6,13 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// flight is a step that was launched.
+// flight is a launched step.
 type flight struct {
 	lr      float64
-	steps   int             // of the optimizer, with this one
+	steps   int             // optimizer steps including this one
 	read    [][]float64     // its numbers
-	pending *torchx.Pending // they are under way, on CUDA
-	graph   bool            // it was launched as one
+	pending *torchx.Pending // the numbers on their way, on CUDA
+	graph   bool            // launched as a CUDA graph
 }
 
 // values waits for the numbers. sync
@@ -23,10 +23,10 @@ func (f *flight) values() [][]float64 {
 	return f.pending.Read()
 }
 
-// stage adds the rates of a step to what it reads. Steps are staged in their order.
+// stage adds a step's learning rates to its upload. Steps are staged in their order.
 func (l *Learner) stage(w *work, step int) { l.Optimizer.Stage(l.rate(step), &w.Upload) }
 
-// launch makes a step, or has its graph make it.
+// launch makes a step operation by operation or as a graph.
 func (l *Learner) launch(w *work, step int) (*flight, error) {
 	f := &flight{lr: l.rate(step)}
 	err := l.compute(w, f)
@@ -34,7 +34,7 @@ func (l *Learner) launch(w *work, step int) (*flight, error) {
 	return f, err
 }
 
-// eager sends what the passes read and makes them. On CUDA nobody waits for their numbers here.
+// eager sends the inputs and makes the passes. On CUDA it does not wait for their numbers.
 func (l *Learner) eager(w *work, f *flight) error {
 	defer torchx.Scope()()
 	w.Upload.Send(l.Params.Flat())
@@ -51,19 +51,19 @@ func (l *Learner) eager(w *work, f *flight) error {
 	return nil
 }
 
-// A small model's step is a few hundred short kernels, whose launch takes the host longer than the device computes. On CUDA
-// a step that comes again is therefore recorded as a graph at its second time and launched as one from the third on.
+// A small model's step is a few hundred short kernels; launching them takes the host longer than the device computes. On CUDA
+// a step that repeats is therefore recorded as a graph the second time and launched as one from the third time on.
 
-// recording is a step that comes again.
+// recording is a step that repeats.
 type recording struct {
 	graph   *torchx.Graph // nil until the second time
-	room    torchx.Tensor // that the graph reads the Upload from
-	row     torchx.Tensor // that it leaves its numbers in
+	room    torchx.Tensor // buffer from which the graph reads the Upload
+	row     torchx.Tensor // buffer in which it leaves its numbers
 	of      torchx.Packed // their layout
-	refused error         // an operation of it cannot be recorded
+	refused error         // an operation cannot be recorded
 }
 
-// Limits of how many layouts of a phase are remembered, and how many graphs, which keep their memory.
+// Limits on the layouts remembered for a phase and on the graphs, which keep their memory.
 const (
 	mostLayouts = 64
 	mostGraphs  = 4
@@ -95,7 +95,7 @@ func (l *Learner) compute(w *work, f *flight) error {
 			return err
 		}
 		if failed := torchx.Try(func() error { return l.record(r, w, f) }); failed != nil {
-			r.free() // what cannot be recorded goes on as before
+			r.free() // the step goes on without a graph
 			l.recordings[key] = &recording{refused: failed}
 		}
 		return nil
@@ -113,14 +113,14 @@ func (l *Learner) recorded(w *work) *torchx.Graph {
 	return nil
 }
 
-// remark reports whether a step cannot be recorded, and tells the run why once.
+// remark reports whether a step cannot be recorded, and logs the reason once.
 func (l *Learner) remark(w *work) bool {
 	why := w.Eager
 	switch {
 	case torchx.Tracing():
 		return true
 	case l.env.Gradients != nil:
-		why = "something else sees their gradients"
+		why = "a gradient hook reads their gradients"
 	case why == "" && (!l.Params.Clean() || l.Optimizer.KeepGrad):
 		why = "gradients are kept between them"
 	}
@@ -131,7 +131,7 @@ func (l *Learner) remark(w *work) bool {
 	return why != ""
 }
 
-// record makes the graph of a step that has just been made.
+// record makes the graph of the step just made.
 func (l *Learner) record(r *recording, w *work, f *flight) error {
 	like := l.Params.Flat()
 	r.room = torchx.Own(w.Upload.Room(like))

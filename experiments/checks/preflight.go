@@ -25,7 +25,7 @@ import (
 // step. What it finds goes to the log and, as events before the first row, to metrics.jsonl; a finding of
 // severity stop is the error that ends the run. Nothing of the run notices: weights, random numbers and
 // rows of training are the same without it.
-func Preflight(ctx context.Context, j *job.Job, w workload.Workload, plan phases.Plan) error {
+func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan) error {
 	c := j.Config
 	if !c.Preflight.Enabled {
 		return nil
@@ -114,7 +114,7 @@ func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []pr
 
 // stagesOf returns the phases of a plan with the way to make each anew, on other data and without weight decay. A
 // batch is as the configuration says, but groups are not filled with other queries, and small where short says so.
-func stagesOf(j *job.Job, w workload.Workload, plan phases.Plan, short bool) ([]preflight.Stage, error) {
+func stagesOf(j *job.Job, w job.Workload, plan phases.Plan, short bool) ([]preflight.Stage, error) {
 	groupSize := 0
 	if short {
 		groupSize = 4

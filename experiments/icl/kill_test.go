@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/job"
 	"fulcrum/internal/torchx"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/lvlm/store"
@@ -68,7 +67,7 @@ func killed(dir string) error {
 
 // searchAll writes the beams of the toy's queries.
 func searchAll(scorer lvlm.Scorer, out string) error {
-	s := &Search{Scorer: scorer, Records: toyRecords(toyQueries + 14), BeamsOptions: job.BeamsOptions{Score: "infoscore", Order: "right",
+	s := &Search{Scorer: scorer, Records: toyRecords(toyQueries + 14), BeamsOptions: BeamsOptions{Score: "infoscore", Order: "right",
 		Answer: "majority", Shots: 2, Width: 5}}
 	var queries []int
 	var all [][]Beam

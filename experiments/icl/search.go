@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/icl"
-	"fulcrum/experiments/job"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/lvlm"
@@ -22,7 +21,7 @@ type Search struct {
 	Scorer   lvlm.Scorer
 	Records  []icl.Record
 	Captions *text.CIDEr // of score cider
-	job.BeamsOptions
+	BeamsOptions
 }
 
 // Beam is a sequence of demonstrations with its score.

@@ -13,7 +13,6 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/icl"
-	"fulcrum/experiments/job"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/text"
@@ -76,7 +75,7 @@ func toyPool(n int) (pool []int32) {
 func TestSearch(t *testing.T) {
 	set := toyRecords(9)
 	captions := text.NewCIDEr([][]string{{"a big answer 0"}, {"a big answer 1"}, {"another"}})
-	for _, o := range []job.BeamsOptions{
+	for _, o := range []BeamsOptions{
 		{Score: "infoscore", Order: "left", Answer: "majority", Shots: 2, Width: 100},
 		{Score: "infoscore", Order: "right", Answer: "best", Shots: 3, Width: 2},
 		{Score: "likelihood", Order: "right", Answer: "first", Shots: 2, Width: 3},
@@ -161,7 +160,7 @@ func slowBeams(s *Search, pool []int32) []Beam {
 // TestFilesRoundTrip: what is written is what our reader of the reference's formats reads.
 func TestFilesRoundTrip(t *testing.T) {
 	set, pool := toyRecords(9), toyPool(6)
-	s := &Search{Scorer: &toy{}, Records: set, BeamsOptions: job.BeamsOptions{Score: "infoscore", Order: "left", Answer: "majority", Shots: 2,
+	s := &Search{Scorer: &toy{}, Records: set, BeamsOptions: BeamsOptions{Score: "infoscore", Order: "left", Answer: "majority", Shots: 2,
 		Width: 4}}
 	best, _, err := s.Beams(context.Background(), 0, pool)
 	if err != nil {
@@ -220,7 +219,7 @@ func (d *doubter) Doubt(prompts []lvlm.Prompt) error {
 func TestEdgesAreDoubted(t *testing.T) {
 	for _, answer := range []string{"majority", "best"} {
 		d := &doubter{}
-		s := &Search{Scorer: d, Records: toyRecords(20), BeamsOptions: job.BeamsOptions{Score: "infoscore", Order: "left", Answer: answer,
+		s := &Search{Scorer: d, Records: toyRecords(20), BeamsOptions: BeamsOptions{Score: "infoscore", Order: "left", Answer: answer,
 			Shots: 2, Width: 3}}
 		pool := []int32{3, 4, 5, 6, 7, 8}
 		_, compared, err := s.Beams(t.Context(), 0, pool)

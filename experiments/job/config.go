@@ -14,15 +14,8 @@ import (
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
-	"fulcrum/rewardutil/text"
-	"fulcrum/selector/clip"
-	"fulcrum/selector/pointer"
-	"fulcrum/selector/seq2seq"
-	"fulcrum/selector/tokens"
-	"fulcrum/selector/vl"
 )
 
 // Config is a run's whole configuration: the schema of our own YAML library.
@@ -59,14 +52,6 @@ type Config struct {
 	Rewards reward.Options `koanf:"rewards"`
 	// where the initial weights come from
 	Init InitOptions `koanf:"init"`
-	// the pointer selector (policy=pointer)
-	Selector pointer.Options `koanf:"selector"`
-	// the vision-language model (policy=qwen2_5_vl)
-	VL vl.Options `koanf:"vl"`
-	// the encoder-decoder (policy=seq2seq)
-	Seq2Seq seq2seq.Options `koanf:"seq2seq"`
-	// the frozen vision-language model that scores and answers
-	LVLM lvlm.Options `koanf:"lvlm"`
 	// supervised fine-tuning on the best recorded beam
 	SFT SFTOptions `koanf:"sft"`
 	// reward-weighted cross entropy on recorded beams
@@ -87,30 +72,14 @@ type Config struct {
 	Preflight preflight.Options `koanf:"preflight"`
 	// how evaluations are judged (docs/statistics.md)
 	Eval EvalOptions `koanf:"eval"`
-	// task=predict
-	Predict PredictOptions `koanf:"predict"`
-	// task=evaluate
-	Evaluate EvaluateOptions `koanf:"evaluate"`
-	// task=generate
-	Generate GenerateOptions `koanf:"generate"`
-	// task=score
-	Score ScoreOptions `koanf:"score"`
-	// task=beams
-	Beams BeamsOptions `koanf:"beams"`
-	// task=embed
-	Embed EmbedOptions `koanf:"embed"`
-	// the model that makes embeddings of images and questions
-	Encoder clip.Options `koanf:"encoder"`
-	// task=infer
-	Infer InferOptions `koanf:"infer"`
-	// task=icl
-	ICL ICLOptions `koanf:"icl"`
 	// plots and report.md
 	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl
 	Logging record.LoggingOptions `koanf:"logging"`
 	// who is told when the run or sweep has ended
 	OnEnd runfolder.OnEnd `koanf:"on_end"`
+
+	Entries Entries // no key: the tables that task and policy are names of
 }
 
 // InitOptions names the initial weights.
@@ -122,44 +91,29 @@ type InitOptions struct {
 	Strict bool `koanf:"strict"`
 }
 
-// PredictOptions configures task=predict.
-type PredictOptions struct {
-	// file to write; null = predictions.jsonl in the run folder
-	Out *string `koanf:"out"`
-	// queries to answer
-	Split string `koanf:"split" enum:"train,val,eval,all"`
-	// width of the beam search; 1 = greedy
-	BeamSize int `koanf:"beam_size" range:"[1,10000]"`
-}
-
-// DefaultConfig returns every key with its default. The YAML library overrides it.
-func DefaultConfig() *Config {
+// DefaultConfig returns every key with its default, those of the entries among them. The YAML library overrides it.
+func DefaultConfig(e Entries) *Config {
 	c := &Config{
 		Task: "train", Control: "none", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
-		Selector: pointer.DefaultOptions(), VL: vl.DefaultOptions(), Seq2Seq: seq2seq.DefaultOptions(),
-		LVLM: lvlm.DefaultOptions(),
-		SFT:  *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
+		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
-		Predict: PredictOptions{Split: "all", BeamSize: 1}, Evaluate: EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit},
-		Generate: DefaultGenerateOptions(), Score: ScoreOptions{BatchSize: 8}, Beams: DefaultBeamsOptions(),
-		Embed: EmbedOptions{Modality: "image"}, Infer: InferOptions{Method: "predictions", Shots: 2, Answer: "majority"},
-		ICL: DefaultICLOptions(), Encoder: clip.DefaultOptions(),
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
+		Entries: e,
 	}
 	online := NewGRPO()
 	online.Rollout, online.OldPolicy = "online", "batch"
-	c.Sections = map[string]configs.Section{
-		"grpo_online": {Kind: "grpo", Options: online, Help: "a second GRPO phase, on sampled groups scored by the reader"},
-	}
+	c.Sections = e.sections()
+	c.Sections["grpo_online"] = configs.Section{Kind: "grpo", Options: online,
+		Help: "a second GRPO phase, on sampled groups scored by the reader"}
 	own := c.Phases().Names()
 	for _, kind := range PhaseKinds() {
 		if !slices.Contains(own, kind.Name) {
 			c.Sections[kind.Name] = configs.Section{Kind: kind.Name, Options: kind.New(), Help: kind.Help}
 		}
 	}
-	return c
+	return c.Copy()
 }
 
 // Kinds returns the options of every kind of phase that a section may have (configs.Section).
@@ -169,31 +123,6 @@ func (c *Config) Kinds() map[string]any {
 		out[kind.Name] = kind.New()
 	}
 	return out
-}
-
-// Trains reports whether the run makes training steps.
-func (c *Config) Trains() bool { return c.Task == "train" && !c.DryRun }
-
-// SectionOf returns the section with the options of a policy.
-func SectionOf(policy string) string {
-	return map[string]string{"pointer": "selector", vl.Kind: "vl", seq2seq.Kind: "seq2seq"}[policy]
-}
-
-// TextOptions are what the sections of all token policies have.
-type TextOptions struct {
-	Path, Adapter *string
-	Generation    tokens.SamplingOptions
-}
-
-// Text returns the options of the configuration's token policy; nil where the policy selects examples.
-func (c *Config) Text() *TextOptions {
-	switch c.Policy {
-	case vl.Kind:
-		return &TextOptions{Path: c.VL.Path, Adapter: c.VL.Adapter, Generation: c.VL.Generation}
-	case seq2seq.Kind:
-		return &TextOptions{Path: c.Seq2Seq.Path, Adapter: c.Seq2Seq.Adapter, Generation: c.Seq2Seq.Generation}
-	}
-	return nil
 }
 
 // devices are the words that device takes.
@@ -211,7 +140,7 @@ func (c *Config) Validate() error {
 		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)",
 			c.Device)
 	}
-	if c.Task == "train" {
+	if c.Does().Trains {
 		if err := c.validateSchedule(); err != nil {
 			return err
 		}
@@ -221,14 +150,12 @@ func (c *Config) Validate() error {
 			return err
 		}
 	}
-	if c.Task == "evaluate" && c.Evaluate.Metric == "rouge" && c.Eval.Cluster != nil {
-		return option.Errorf("eval.cluster", "evaluate.metric=rouge reads ids and texts, which have nothing in common: want null")
-	}
-	if c.Compatible() && c.Selector.Clip.Path != nil {
-		return option.Errorf("selector.clip.path", "compat=lever_plus reproduces training on a fixed table: leave one of the two out")
-	}
-	if c.Task == "predict" && c.Init.Checkpoint == nil {
-		return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
+	for _, validate := range []func(c *Config) error{c.Learner().Validate, c.Does().Validate} {
+		if validate != nil {
+			if err := validate(c); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -250,7 +177,7 @@ func (c *Config) validateSchedule() error {
 		}
 		seen[name] = true
 	}
-	if c.Data.Name != "beams" || c.Data.Reader != nil || c.LVLM.Reward != nil {
+	if c.Data.Name != "beams" || c.Data.Reader != nil || c.Entries.Scores != nil && c.Entries.Scores(c) {
 		return nil
 	}
 	if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") {
@@ -266,13 +193,10 @@ func (c *Config) validateSchedule() error {
 
 // validateTokens checks what only token policies ask for.
 func (c *Config) validateTokens() error {
-	if c.Task == "predict" {
-		return option.Errorf("task", "predict selects examples (policy=pointer): policy=%s answers with task=generate", c.Policy)
-	}
 	if c.Control != "none" {
 		return option.Errorf("control", "only the selector (policy=pointer) has recorded rewards to permute: want none")
 	}
-	if c.Task != "train" {
+	if !c.Does().Trains {
 		return nil
 	}
 	planned := c.planned()
@@ -296,7 +220,7 @@ func (c *Config) AllowsNonFinite() bool { return c.Compatible() }
 
 // Decode returns the options of a composed configuration.
 func Decode(c *configs.Composed) (*Config, error) {
-	cfg := DefaultConfig()
+	cfg := new(Config)
 	if err := c.Decode(cfg); err != nil {
 		return nil, err
 	}

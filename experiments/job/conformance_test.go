@@ -50,7 +50,7 @@ func TestPhasesConform(t *testing.T) {
 				if len(s.Freeze) > 0 && !set("Freeze", s.Freeze) {
 					return nil, nil
 				}
-				c := DefaultConfig()
+				c := DefaultConfig(Entries{})
 				c.Data.BatchSize = 16
 				return options.Build(kind.Name, c, oneSource{src})
 			}

@@ -19,7 +19,7 @@ func NewSFT() *SFTOptions { return &SFTOptions{rce.DefaultSFTOptions()} }
 // Build implements Phase.
 func (o *SFTOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
 	src, err := d.Demos(name)
-	return rce.NewSFT(o.SFTOptions, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing).Named(name), err
+	return rce.NewSFT(o.SFTOptions, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Smoothing()).Named(name), err
 }
 
 // Traits implements Phase.
@@ -43,7 +43,7 @@ func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, err
 		from = d.Online
 	}
 	src, err := from(name)
-	return rce.New(o.Options, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Selector.Smoothing).Named(name), err
+	return rce.New(o.Options, c.Optim, c.LRSchedule, src, c.Data.BatchSize, c.Smoothing()).Named(name), err
 }
 
 // Traits implements Phase.
@@ -60,7 +60,7 @@ func (o *RCEOptions) Shrink(groupSize int) { o.GroupSize = min(o.GroupSize, grou
 
 // imitated returns preflight.Stage.Credit of phases that imitate: nil where label smoothing makes other gradients.
 func imitated(c *Config, o rce.Options) func(b *selector.Batch, tau float64) []float64 {
-	if c.Selector.Smoothing > 0 {
+	if c.Smoothing() > 0 {
 		return nil
 	}
 	return func(b *selector.Batch, tau float64) []float64 {

@@ -130,15 +130,8 @@ func (c *Config) sampleTemp(temperature float64) float64 {
 // ForTrial returns a copy of c whose phases are cheap to try, without weight decay. groupSize 0 leaves the sizes of
 // groups as they are.
 func (c *Config) ForTrial(groupSize int) *Config {
-	trial := *c
+	trial := c.Copy()
 	trial.Optim.WeightDecay = 0
-	trial.Sections = maps.Clone(c.Sections)
-	for name, s := range trial.Sections {
-		own := reflect.New(reflect.TypeOf(s.Options).Elem())
-		own.Elem().Set(reflect.ValueOf(s.Options).Elem())
-		s.Options = own.Interface()
-		trial.Sections[name] = s
-	}
 	if groupSize == 0 {
 		groupSize = math.MaxInt
 	}
@@ -148,7 +141,7 @@ func (c *Config) ForTrial(groupSize int) *Config {
 			p.Shrink(groupSize)
 		}
 	}
-	return &trial
+	return trial
 }
 
 // BuildPhase makes the phase of a section.

@@ -29,7 +29,7 @@ func (n *noted) Online(string) (selector.Source, error) {
 // Every kind of phase has a section of its name, says what it learns from as it asks for it, passes on the error of its
 // data, and is tried on a copy of its options.
 func TestPhaseKinds(t *testing.T) {
-	c := DefaultConfig()
+	c := DefaultConfig(Entries{})
 	for _, kind := range PhaseKinds() {
 		p, err := c.Phases().Get(kind.Name)
 		if err != nil {

@@ -32,7 +32,7 @@ func Gradients(c *job.Config) phases.GradientHook {
 
 // CompatValLoss is the reference's: raw rewards at τ 1, averaged over batches (defect D16).
 func CompatValLoss(c *job.Config) phases.ValLoss {
-	return phases.ValLoss{Temperature: 1, Raw: true, Smoothing: c.Selector.Smoothing, Mean: MeanOfBatches(c.Data.BatchSize)}
+	return phases.ValLoss{Temperature: 1, Raw: true, Smoothing: c.Smoothing(), Mean: MeanOfBatches(c.Data.BatchSize)}
 }
 
 // CompatNormalize is data.normalize in the reference's precision: float32 in and out, so that rewards

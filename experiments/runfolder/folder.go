@@ -152,10 +152,10 @@ func Unstarted(names map[string]bool) bool {
 	return true
 }
 
-// RefuseForeign refuses a folder that holds a run, unless the task may replace the files of an earlier
+// RefuseForeign refuses a folder that holds a run, unless the task, which does not train, may replace the files of an earlier
 // run of its own kind there.
-func RefuseForeign(dir, task string) error {
-	if !IsRun(dir) || task != "train" && TaskOf(dir) == task {
+func RefuseForeign(dir, task string, trains bool) error {
+	if !IsRun(dir) || !trains && TaskOf(dir) == task {
 		return nil
 	}
 	return usage.Errorf("%s already holds a run: name another hydra.run.dir, go on with it: %s, or repeat it elsewhere: %s", dir,

@@ -21,13 +21,23 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/rewardutil/lvlm"
 )
+
+func beamsTask() job.Task {
+	return job.Task{Run: beams, Saves: true, Sections: []string{"lvlm"}, Reads: append(recordKeys(), "data.embeddings"),
+		Options: new(icl.DefaultBeamsOptions()), On: func(c *job.Config) string { return "by " + beamsOf(c).Score }}
+}
+
+func beamsOf(c *job.Config) *icl.BeamsOptions { return job.Own[icl.BeamsOptions](c, "beams") }
+
+func lvlmOf(c *job.Config) *lvlm.Options { return job.Own[lvlm.Options](c, "lvlm") }
 
 // beams runs task=beams: sequences of demonstrations for each query, by what a frozen vision-language model makes of them. All that
 // the model says is in its store, so that a job that was killed asks nothing again.
 func beams(ctx context.Context, j *job.Job) error {
-	b := &beamSearch{job: j, opt: j.Config.Beams, out: option.Or(j.Config.Beams.Out, filepath.Join(j.Dir, "beams.json")),
-		records: option.Or(j.Config.Beams.Records, filepath.Join(j.Dir, "records.json"))}
+	b := &beamSearch{job: j, opt: *beamsOf(j.Config), out: option.Or(beamsOf(j.Config).Out, filepath.Join(j.Dir, "beams.json")),
+		records: option.Or(beamsOf(j.Config).Records, filepath.Join(j.Dir, "records.json"))}
 	if err := b.read(ctx); err != nil {
 		return err
 	}
@@ -63,7 +73,7 @@ func beams(ctx context.Context, j *job.Job) error {
 // beamSearch is one task=beams.
 type beamSearch struct {
 	job     *job.Job
-	opt     job.BeamsOptions
+	opt     icl.BeamsOptions
 	out     string
 	records string
 	set     *records.Set
@@ -242,7 +252,7 @@ func (b *beamSearch) run(whole context.Context) error {
 	n := len(b.queries)
 	b.best, b.others = make([][]icl.Beam, n), make([][]icl.Beam, n)
 	workers := 1
-	if b.job.Config.LVLM.Backend != "local" {
+	if lvlmOf(b.job.Config).Backend != "local" {
 		workers = max(4, runtime.NumCPU())
 	}
 	pace, done := newPace(b.job, b.scorer, "beams", b.total), 0

@@ -27,14 +27,23 @@ import (
 	"fulcrum/selector/vl/pixels"
 )
 
+func embedTask() job.Task {
+	return job.Task{Run: embed, Saves: true, Sections: []string{"encoder"}, Reads: recordKeys(), Options: &EmbedOptions{Modality: "image"},
+		On: func(c *job.Config) string { return embedOf(c).Modality + " by " + *encoderOf(c).Path }}
+}
+
+func embedOf(c *job.Config) *EmbedOptions { return job.Own[EmbedOptions](c, "embed") }
+
+func encoderOf(c *job.Config) *clip.Options { return job.Own[clip.Options](c, "encoder") }
+
 // embed runs task=embed: one unit vector a record, in the order of the records. Every picture and every question is encoded
 // once, however many records share it. What is done is kept beside the output, so that a task that was killed goes on there.
 func embed(ctx context.Context, j *job.Job) error {
-	e := &embedding{job: j, out: option.Or(j.Config.Embed.Out, filepath.Join(j.Dir, "embeddings.safetensors"))}
+	e := &embedding{job: j, out: option.Or(embedOf(j.Config).Out, filepath.Join(j.Dir, "embeddings.safetensors"))}
 	if err := j.MapTorch(e.read); err != nil {
 		return err
 	}
-	c := j.Config.Encoder
+	c := encoderOf(j.Config)
 	err := workload.CheckDownloaded("encoder.path", *c.Path)
 	if err != nil {
 		return err
@@ -100,7 +109,7 @@ func (e *embedding) partPath() string { return e.out + ".part" }
 
 // read reads the records.
 func (e *embedding) read() (err error) {
-	o := e.job.Config.Embed
+	o := embedOf(e.job.Config)
 	inputs := map[string]*string{"embed.in": o.In, "data.records_icl": e.job.Config.Data.RecordsICL}
 	if err := PrepareOut("embed.out", e.out, inputs); err != nil {
 		return err
@@ -180,9 +189,9 @@ func (e *embedding) check(ctx context.Context) error {
 		e.job.Data.Skipped["questions_cut"] = cut
 		e.job.Log.Warnf("data: %d questions are longer than the encoder reads and lose their end (the first: %s)", cut, first)
 	}
-	c := e.job.Config
-	e.about = map[string]string{"encoder": e.encoder.Digest, "records": e.set.Digest, "modality": c.Embed.Modality, "dtype": c.Encoder.DType,
-		"batch": fmt.Sprint(c.Encoder.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0],
+	c, by := e.job.Config, encoderOf(e.job.Config)
+	e.about = map[string]string{"encoder": e.encoder.Digest, "records": e.set.Digest, "modality": embedOf(c).Modality, "dtype": by.DType,
+		"batch": fmt.Sprint(by.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0],
 		"images": digest.Of(fmt.Append(nil, contents))[:32]}
 	text, err := json.Marshal(e.about)
 	e.about["key"] = digest.Of(text)[:32]
@@ -233,7 +242,7 @@ type embedBatch struct {
 // batches cuts the items from one on; pictures and texts are not mixed.
 func (e *embedding) batches(from int) []embedBatch {
 	var out []embedBatch
-	for size := e.job.Config.Encoder.Batch; from < len(e.items); {
+	for size := encoderOf(e.job.Config).Batch; from < len(e.items); {
 		to := from
 		for to < len(e.items) && to-from < size && e.items[to].picture == e.items[from].picture {
 			to++
@@ -357,7 +366,7 @@ func parallel(ctx context.Context, n int, f func(i int) error) error {
 func (e *embedding) nameTwins(ctx context.Context, items []float32) error {
 	const limit, most = 0.98, 2000
 	held := e.set.Queries(true)
-	if len(held) == 0 || e.job.Config.Embed.Modality == "text" {
+	if len(held) == 0 || embedOf(e.job.Config).Modality == "text" {
 		return nil
 	}
 	var queries []int

@@ -102,7 +102,7 @@ func (p *part) Close() error { return p.file.Close() }
 // √2, so that a product is the mean of both cosines.
 func (e *embedding) table(items []float32) tensorfile.Tensor {
 	dim, records := e.encoder.Dim, e.set.Records
-	both := e.job.Config.Embed.Modality == "both"
+	both := embedOf(e.job.Config).Modality == "both"
 	width := dim
 	if both {
 		width = 2 * dim

@@ -50,7 +50,7 @@ func (e evaluation) Best() *record.BestSummary {
 
 // evaluate runs task=evaluate.
 func evaluate(ctx context.Context, j *job.Job) error {
-	opt := j.Config.Evaluate
+	opt := *evaluateOf(j.Config)
 	switch opt.Metric {
 	case "rouge":
 		return evaluateRouge(ctx, j)
@@ -270,7 +270,7 @@ func checkQuestions(path string, annotations []vqa.Annotation, results []vqa.Res
 const noAnswer = "\x00"
 
 // complete returns the results to score and how many annotated questions have none.
-func complete(opt job.EvaluateOptions, annotations []vqa.Annotation, results []vqa.Result) (scored []vqa.Result, missing int, err error) {
+func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.Result) (scored []vqa.Result, missing int, err error) {
 	has := make(map[int64]bool, len(results))
 	for _, r := range results {
 		has[r.QuestionID] = true
@@ -307,7 +307,7 @@ func (e *evaluation) count(annotations []vqa.Annotation) {
 // writeEvaluation writes evaluate.json, results.json (the official result format), report.md and report.html.
 func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 	j.Begun = true
-	out := option.Or(j.Config.Evaluate.Out, filepath.Join(j.Dir, "evaluate.json"))
+	out := option.Or(evaluateOf(j.Config).Out, filepath.Join(j.Dir, "evaluate.json"))
 	if err := PrepareOut("evaluate.out", out, nil); err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (e *captionEvaluation) Best() *record.BestSummary {
 
 // evaluateCaptions scores a result file by CIDEr-D.
 func evaluateCaptions(j *job.Job) error {
-	opt := j.Config.Evaluate
+	opt := *evaluateOf(j.Config)
 	references, ids, err := readCaptions(*opt.Annotations)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func evaluateCaptions(j *job.Job) error {
 // write writes evaluate.json and report.md.
 func (e *captionEvaluation) write(j *job.Job) error {
 	j.Begun, j.Evaluation = true, e
-	out := option.Or(j.Config.Evaluate.Out, filepath.Join(j.Dir, "evaluate.json"))
+	out := option.Or(evaluateOf(j.Config).Out, filepath.Join(j.Dir, "evaluate.json"))
 	inputs := map[string]*string{"evaluate.results": &e.Results, "evaluate.annotations": &e.Truth}
 	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
 		return err

@@ -75,7 +75,7 @@ type idText struct {
 
 // evaluateRouge scores every prediction against the reference of the same id.
 func evaluateRouge(ctx context.Context, j *job.Job) error {
-	opt := j.Config.Evaluate
+	opt := *evaluateOf(j.Config)
 	out := option.Or(opt.Out, filepath.Join(j.Dir, "rouge.jsonl"))
 	inputs := map[string]*string{"evaluate.predictions": opt.Predictions, "evaluate.references": opt.References}
 	if err := PrepareOut("evaluate.out", out, inputs); err != nil {
@@ -204,7 +204,7 @@ func otherKind(id string, known map[string]bool) string {
 
 // matchTexts refuses predictions without a reference and treats references without a prediction as
 // evaluate.missing says.
-func matchTexts(opt job.EvaluateOptions, predictions, references []idText) (scored []idText, missing int, err error) {
+func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored []idText, missing int, err error) {
 	known, has := map[string]bool{}, map[string]bool{}
 	for _, x := range references {
 		known[x.id] = true

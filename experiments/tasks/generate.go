@@ -6,9 +6,19 @@ import (
 	"path/filepath"
 
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/workload"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 )
+
+func generateTask() job.Task {
+	return job.Task{Run: generate, Policy: true, Sections: []string{"init"}, Options: new(workload.DefaultGenerateOptions()),
+		On: func(c *job.Config) string { return *generateOf(c).In }}
+}
+
+func generateOf(c *job.Config) *workload.GenerateOptions {
+	return job.Own[workload.GenerateOptions](c, "generate")
+}
 
 // generated is a line of generate.out.
 type generated struct {
@@ -21,10 +31,11 @@ type generated struct {
 
 // generate runs task=generate.
 func generate(ctx context.Context, j *job.Job) error {
-	o := j.Config.Generate
-	t := &textTask{job: j, name: "generate", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "generations.jsonl")), batch: o.BatchSize}
+	o := generateOf(j.Config)
+	t := &textTask{job: j, name: "generate", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "generations.jsonl")), batch: o.BatchSize,
+		generate: o}
 	t.answer = func(ctx context.Context, requests []request, first int) ([]any, error) {
-		answers, err := t.model.Generate(ctx, promptsOf(requests), o, j.Config.Seed, first)
+		answers, err := t.model.Generate(ctx, promptsOf(requests), *o, j.Config.Seed, first)
 		if err != nil {
 			return nil, err
 		}

@@ -24,26 +24,42 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
 	"fulcrum/selector/clip"
+	"fulcrum/selector/pointer"
 	"fulcrum/selector/vl"
 )
+
+func iclTask() job.Task {
+	return job.Task{Run: iclLoop, Saves: true, Sections: []string{"beams", "lvlm"}, Reads: []string{"data"},
+		Stages: []string{"embed", "beams", "infer", "train", "predict"}, Options: new(DefaultICLOptions()),
+		On: func(c *job.Config) string {
+			if in := c.Data.RecordsICL; in != nil {
+				return "on " + *in
+			}
+			return onData(c)
+		}}
+}
+
+func iclOf(c *job.Config) *ICLOptions { return job.Own[ICLOptions](c, "icl") }
+
+func selectorOf(c *job.Config) *pointer.Options { return job.Own[pointer.Options](c, "selector") }
 
 // iclLoop runs task=icl: embeddings, pools and beams of the records, selectors that learn from them, the model's answers with what
 // each method chooses, and the comparison.
 func iclLoop(ctx context.Context, j *job.Job) error {
-	o := j.Config.ICL
+	o := *iclOf(j.Config)
 	beams := len(o.Selectors) > 0 || slices.Contains(o.Baselines, "best_beam")
-	if beams && slices.Max(o.Shots) > j.Config.Beams.Shots {
+	if beams && slices.Max(o.Shots) > beamsOf(j.Config).Shots {
 		return usage.Errorf("icl.shots=%v: selectors and best_beam choose beams.shots=%d examples: ask for no more", o.Shots,
-			j.Config.Beams.Shots)
+			beamsOf(j.Config).Shots)
 	}
-	greedy := slices.Contains([]string{"cider", "vqa"}, j.Config.Beams.Score)
+	greedy := slices.Contains([]string{"cider", "vqa"}, beamsOf(j.Config).Score)
 	if mode := j.Config.Data.Reward.Mode; len(o.Selectors) > 0 && greedy && mode == "vqa_gt_prob" {
 		return usage.Errorf("data.reward.mode=%s: beams.score=%s asks for no probabilities: take data.reward.mode=beam_score", mode,
-			j.Config.Beams.Score)
+			beamsOf(j.Config).Score)
 	}
 	c := j.Config
 	builtIn := c.Data.Name == "icl_shapes" && c.Data.RecordsICL == nil // with a table of its own
-	if c.Encoder.Path == nil && c.Data.Embeddings == nil && !builtIn {
+	if encoderOf(c).Path == nil && c.Data.Embeddings == nil && !builtIn {
 		return usage.Errorf("encoder.path: the stage embed needs a CLIP folder as save_pretrained writes it, or give a table of all records: " +
 			"data.embeddings=FILE")
 	}
@@ -81,7 +97,7 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 // folders refuses models that are not there. They are opened by the stages that need them.
 func (l *loop) folders() error {
 	c := l.job.Config
-	if path := c.Encoder.Path; path != nil && l.table == nil {
+	if path := encoderOf(c).Path; path != nil && l.table == nil {
 		if err := workload.CheckDownloaded("encoder.path", *path); err != nil {
 			return err
 		}
@@ -93,11 +109,11 @@ func (l *loop) folders() error {
 			return usage.Errorf("encoder.path: want a CLIP folder as save_pretrained writes it: %v", err)
 		}
 	}
-	if c.LVLM.Backend != "local" {
+	if lvlmOf(c).Backend != "local" {
 		return nil
 	}
 	key, models := "icl.models", l.Models
-	if path := c.LVLM.Path; path != nil && len(models) == 0 {
+	if path := lvlmOf(c).Path; path != nil && len(models) == 0 {
 		key, models = "lvlm.path", []string{*path}
 	}
 	for _, path := range models {
@@ -163,7 +179,7 @@ func (l *loop) ask(ctx context.Context, name string) (answers []*answered, err e
 
 // loop is one task=icl.
 type loop struct {
-	job.ICLOptions
+	ICLOptions
 	*stages
 	job        *job.Job
 	set        *icl.Set
@@ -210,7 +226,7 @@ func (l *loop) read(ctx context.Context) error {
 			l.held = append(l.held, r)
 		}
 	}
-	if n, want := len(l.set.Queries(false)), c.Beams.Candidates; n <= want {
+	if n, want := len(l.set.Queries(false)), beamsOf(c).Candidates; n <= want {
 		return usage.Errorf("beams.candidates=%d: the %d training records are too few for pools of so many and a question", want, n)
 	}
 	if len(l.held) == 0 {
@@ -225,7 +241,7 @@ func (l *loop) read(ctx context.Context) error {
 		}
 	}
 	l.table = c0.Data.Embeddings
-	if c.LVLM.Store == nil { // what the models say is kept in one store for all stages
+	if lvlmOf(c).Store == nil { // what the models say is kept in one store for all stages
 		l.asking = []string{"lvlm.store=" + quoted(filepath.Join(l.root, "store"))}
 	}
 	return nil
@@ -281,7 +297,7 @@ func (l *loop) world(opt iclshapes.Options) (string, error) {
 // findModel names the vision-language model to the stages that ask it, and trains it where none is named.
 func (l *loop) findModel(ctx context.Context, name string) error {
 	c := l.job.Config
-	path, served := c.LVLM.Path, c.LVLM.Backend != "local"
+	path, served := lvlmOf(c).Path, lvlmOf(c).Backend != "local"
 	if name != "" && !served {
 		path = &name
 	}
@@ -289,8 +305,8 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 	if path != nil {
 		l.model, l.weights = []string{"lvlm.path=" + quoted(*path)}, state(*path)
 	}
-	if served && name == "" && c.LVLM.Model != nil {
-		name = *c.LVLM.Model
+	if served && name == "" && lvlmOf(c).Model != nil {
+		name = *lvlmOf(c).Model
 	}
 	if served && name != "" {
 		l.model = append(l.model, "lvlm.model="+quoted(name))
@@ -349,17 +365,17 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	short := strings.NewReplacer(":", "_", "+", "_").Replace(name)
 	out := list.Map(l.Shots, func(shots int) *answered { return &answered{model: l.name, method: name, shots: shots} })
 	data := []string{"data=beams", l.embeddings}
-	if l.job.Config.LVLM.Reward != nil { // the model scores selections in training
+	if lvlmOf(l.job.Config).Reward != nil { // the model scores selections in training
 		data = append(data, l.model...)
 	}
-	if l.job.Config.LVLM.Reward != nil || l.job.Config.Selector.Clip.Path != nil { // which are of questions and pictures
+	if lvlmOf(l.job.Config).Reward != nil || selectorOf(l.job.Config).Clip.Path != nil { // which are of questions and pictures
 		data = append(data, l.training...)
 	}
 	for seed := range l.seeds() {
 		stage := fmt.Sprintf("%s_%d", short, seed)
 		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
 			"data.beams="+quoted(filepath.Join(l.beams, "records.json")), "schedule=["+strings.Join(phases, ",")+"]", "control="+control,
-			fmt.Sprintf("selector.shot_num=%d", l.job.Config.Beams.Shots), fmt.Sprintf("seed=%d", seed)))
+			fmt.Sprintf("selector.shot_num=%d", beamsOf(l.job.Config).Shots), fmt.Sprintf("seed=%d", seed)))
 		if err = l.spend("training "+name, trained, err); err != nil {
 			return nil, err
 		}

@@ -37,7 +37,7 @@ type stages struct {
 
 func newStages(j *job.Job) (*stages, error) {
 	root := filepath.Join(j.Dir, "stages")
-	if s := j.Config.ICL.Stages; s != nil && !j.Config.DryRun {
+	if s := iclOf(j.Config).Stages; s != nil && !j.Config.DryRun {
 		root = *s
 	}
 	s := &stages{job: j, log: j.Logf}
@@ -59,7 +59,8 @@ func newStages(j *job.Job) (*stages, error) {
 	if s.more = saved.Flags(); len(s.more) > 0 { // files of the user's may change
 		s.read = append(s.read, j.Hash)
 	}
-	for _, path := range []*string{j.Config.LVLM.Template, j.Config.Encoder.Path, j.Config.Selector.Clip.Path, j.Config.Data.Embeddings} {
+	c := j.Config
+	for _, path := range []*string{lvlmOf(c).Template, encoderOf(c).Path, selectorOf(c).Clip.Path, c.Data.Embeddings} {
 		if path != nil {
 			s.read = append(s.read, state(*path)...)
 		}

@@ -54,9 +54,17 @@ type Inference struct {
 	Results   string        `json:"results"`                   // file
 }
 
+func inferTask() job.Task {
+	return job.Task{Run: infer, Sections: []string{"lvlm"}, Reads: append(recordKeys(), "data.embeddings"),
+		Options: &InferOptions{Method: "predictions", Shots: 2, Answer: "majority"},
+		On:      func(c *job.Config) string { return fmt.Sprintf("%s, %d shots", inferOf(c).Method, inferOf(c).Shots) }}
+}
+
+func inferOf(c *job.Config) *InferOptions { return job.Own[InferOptions](c, "infer") }
+
 // infer runs task=infer: each held-out question after the examples that a method chose for it.
 func infer(ctx context.Context, j *job.Job) error {
-	o := j.Config.Infer
+	o := *inferOf(j.Config)
 	out := option.Or(o.Out, filepath.Join(j.Dir, "results.json"))
 	inputs := map[string]*string{"infer.predictions": o.Predictions, "infer.embeddings": o.Embeddings, "infer.beams": o.Beams}
 	if err := PrepareOut("infer.out", out, inputs); err != nil {
@@ -71,9 +79,9 @@ func infer(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	c := &chooser{InferOptions: o, set: set, scorer: scorer, seed: j.Config.Seed, table: cmp.Or(o.Embeddings, j.Config.Data.Embeddings),
-		chunk: j.Config.LVLM.Batch}
-	if j.Config.LVLM.Backend != "local" {
-		c.chunk = 16 * j.Config.LVLM.Concurrency // enough that few requests wait for the last of a chunk
+		chunk: lvlmOf(j.Config).Batch}
+	if lvlmOf(j.Config).Backend != "local" {
+		c.chunk = 16 * lvlmOf(j.Config).Concurrency // enough that few requests wait for the last of a chunk
 	}
 	begun := time.Now()
 	if err := c.read(); err != nil {
@@ -114,7 +122,7 @@ func infer(ctx context.Context, j *job.Job) error {
 
 // chooser chooses the examples of questions.
 type chooser struct {
-	job.InferOptions
+	InferOptions
 	set     *records.Set
 	scorer  lvlm.Scorer
 	seed    int64

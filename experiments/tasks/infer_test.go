@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"fulcrum/beamdata/icl"
-	"fulcrum/experiments/job"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/vqa"
@@ -84,19 +83,19 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 	vectors := icl.Vectors{Dim: 2, Data: []float32{1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 0.8, 0.6, 0.6, 0.8}}
 	for _, c := range []struct {
 		name    string
-		options job.InferOptions
+		options InferOptions
 		want    [][]int32 // nil: any two of the pool
 		scored  int64
 		answers []string
 	}{
-		{"predictions", job.InferOptions{Method: "predictions", Predictions: predictions}, [][]int32{{2, 7}, {7, 2}}, 0, []string{"blue", "red"}},
-		{"the nearest stands last", job.InferOptions{Method: "image"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"red", "blue"}},
-		{"the nearest of a pool", job.InferOptions{Method: "image", Beams: pools}, [][]int32{{1, 4}, {3, 1}}, 0, []string{"red", "blue"}},
-		{"the first candidate", job.InferOptions{Method: "best_beam", Beams: pools}, [][]int32{{5, 4}, {6, 1}}, 0, []string{"red", "blue"}},
-		{"the oracle", job.InferOptions{Method: "oracle", Beams: pools}, [][]int32{{1, 4}, {1, 6}}, 8, []string{"red", "red"}},
-		{"random", job.InferOptions{Method: "random", Beams: pools}, nil, 0, nil},
-		{"none", job.InferOptions{Method: "none"}, [][]int32{nil, nil}, 0, []string{"", ""}},
-		{"the first answer", job.InferOptions{Method: "image", Answer: "first"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"x", "x"}},
+		{"predictions", InferOptions{Method: "predictions", Predictions: predictions}, [][]int32{{2, 7}, {7, 2}}, 0, []string{"blue", "red"}},
+		{"the nearest stands last", InferOptions{Method: "image"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"red", "blue"}},
+		{"the nearest of a pool", InferOptions{Method: "image", Beams: pools}, [][]int32{{1, 4}, {3, 1}}, 0, []string{"red", "blue"}},
+		{"the first candidate", InferOptions{Method: "best_beam", Beams: pools}, [][]int32{{5, 4}, {6, 1}}, 0, []string{"red", "blue"}},
+		{"the oracle", InferOptions{Method: "oracle", Beams: pools}, [][]int32{{1, 4}, {1, 6}}, 8, []string{"red", "red"}},
+		{"random", InferOptions{Method: "random", Beams: pools}, nil, 0, nil},
+		{"none", InferOptions{Method: "none"}, [][]int32{nil, nil}, 0, []string{"", ""}},
+		{"the first answer", InferOptions{Method: "image", Answer: "first"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"x", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told := 0
@@ -150,7 +149,7 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 
 // Pictures that are not there are named before the model is asked anything.
 func TestInferNamesMissingPictures(t *testing.T) {
-	for at, options := range map[int]job.InferOptions{4: {Method: "oracle", Shots: 1}, 9: {Method: "oracle", Shots: 1}} {
+	for at, options := range map[int]InferOptions{4: {Method: "oracle", Shots: 1}, 9: {Method: "oracle", Shots: 1}} {
 		set := questions(t, t.TempDir())
 		set.Records[at].Image = "nowhere.png"
 		ch := &chooser{InferOptions: options, set: set, queries: []int{8, 9}, pools: [][]int32{{1, 2}, {3, 4}}} // no scorer: it must not be asked
@@ -174,7 +173,7 @@ func TestInferRefusesWhatCannotBeShown(t *testing.T) {
 		if err := os.WriteFile(path, []byte(line+"\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		ch := &chooser{InferOptions: job.InferOptions{Method: "predictions", Predictions: &path, Shots: 2}, set: set, scorer: copier{}}
+		ch := &chooser{InferOptions: InferOptions{Method: "predictions", Predictions: &path, Shots: 2}, set: set, scorer: copier{}}
 		if err := ch.read(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", line, err, want)
 		}
@@ -189,14 +188,14 @@ func TestInferRefusesPoolsAndTablesOfOtherRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		options    job.InferOptions
+		options    InferOptions
 		pool, want string
 	}{
-		{job.InferOptions{Method: "random", Shots: 2, Beams: &pools}, "[1, 10]", "pools.json: query 8: example 10 is none of the 10 records"},
-		{job.InferOptions{Method: "oracle", Shots: 2, Beams: &pools}, "[-1, 2]", "pools.json: query 8: example -1 is none of the 10 records"},
-		{job.InferOptions{Method: "image", Shots: 2, Beams: &pools}, "[1, 9]", "pools.json: query 8: example 9 is held out or has no answer"},
-		{job.InferOptions{Method: "random", Shots: 9}, "", "infer.shots=9: 8 records may be examples"},
-		{job.InferOptions{Method: "text", Shots: 2}, "", "table.npy: the embeddings have 4 rows, the records are 10"},
+		{InferOptions{Method: "random", Shots: 2, Beams: &pools}, "[1, 10]", "pools.json: query 8: example 10 is none of the 10 records"},
+		{InferOptions{Method: "oracle", Shots: 2, Beams: &pools}, "[-1, 2]", "pools.json: query 8: example -1 is none of the 10 records"},
+		{InferOptions{Method: "image", Shots: 2, Beams: &pools}, "[1, 9]", "pools.json: query 8: example 9 is held out or has no answer"},
+		{InferOptions{Method: "random", Shots: 9}, "", "infer.shots=9: 8 records may be examples"},
+		{InferOptions{Method: "text", Shots: 2}, "", "table.npy: the embeddings have 4 rows, the records are 10"},
 	} {
 		if err := os.WriteFile(pools, []byte(`{"8": {"candidate_pool_ids": `+c.pool+`}}`), 0o644); err != nil {
 			t.Fatal(err)

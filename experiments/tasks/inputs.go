@@ -33,7 +33,7 @@ func Unchanged(j *job.Job, err error) error {
 	if !ok && !errors.As(tensorfile.Changed(), &changed) {
 		return err
 	}
-	if j.Config.Task != "train" {
+	if !j.Config.Does().Trains {
 		return fmt.Errorf("%w and run this again", changed)
 	}
 	return fmt.Errorf("%w, and go on from the last state before that: %s", changed, program.OnFolder("resume", j.Dir))

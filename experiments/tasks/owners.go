@@ -8,14 +8,13 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/workload"
 	"fulcrum/internal/registry"
 )
 
 // owners says which sections and keys act, by what the tables of tasks, policies and data read (configs.Owners).
 type owners struct {
-	tasks    *registry.Table[Task]
-	policies *registry.Table[workload.Policy]
+	tasks    *registry.Table[job.Task]
+	policies *registry.Table[job.Policy]
 	data     []beamdata.Dataset
 	taken    map[string]bool // sections that a table names: any other is a phase
 }
@@ -23,8 +22,8 @@ type owners struct {
 // always are the sections that every task reads.
 var always = []string{"report", "logging", "on_end"}
 
-func newOwners() *owners {
-	o := &owners{tasks: Tasks(), policies: workload.Policies(), data: beamdata.Datasets(), taken: map[string]bool{}}
+func newOwners(e job.Entries) *owners {
+	o := &owners{tasks: e.Tasks, policies: e.Policies, data: beamdata.Datasets(), taken: map[string]bool{}}
 	take := func(keys []string) {
 		for _, key := range keys {
 			if !strings.Contains(key, ".") {
@@ -35,13 +34,13 @@ func newOwners() *owners {
 	take(always)
 	for _, name := range o.tasks.Names() {
 		t, _ := o.tasks.Get(name)
-		take(t.Sections)
+		take(append(t.Sections, name))
 		take(t.Reads)
 	}
 	for _, name := range o.policies.Names() {
 		p, _ := o.policies.Get(name)
 		take(p.Trains)
-		o.taken[job.SectionOf(name)] = true
+		o.taken[p.Section] = true
 	}
 	return o
 }
@@ -93,13 +92,13 @@ func (o *owners) acts(c chosen, key string) bool {
 		return true
 	}
 	section, _, _ := strings.Cut(key, ".")
-	if reads(always, key) || reads(t.Sections, key) || reads(t.Reads, key) {
+	if reads(always, key) || section == c.task || reads(t.Sections, key) || reads(t.Reads, key) {
 		return section != "data" || !reads(t.Sections, "data") || o.ofData(c.data, key)
 	}
-	if t.Policy && section == job.SectionOf(c.policy) {
+	p, err := o.policies.Get(c.policy)
+	if t.Policy && section == p.Section {
 		return true
 	}
-	p, err := o.policies.Get(c.policy)
 	scheduled := len(c.schedule) == 0 || slices.Contains(c.schedule, section) // an empty schedule is a fault of its own
 	return t.Trains && (err != nil || reads(p.Trains, key) || !o.taken[section] && scheduled)
 }
@@ -108,11 +107,11 @@ func (o *owners) acts(c chosen, key string) bool {
 func (o *owners) Checked(value func(key string) any, section string) bool {
 	c := choiceOf(value)
 	t, err := o.tasks.Get(c.task)
-	if err != nil || slices.Contains(always, section) || slices.Contains(t.Sections, section) {
+	if err != nil || slices.Contains(always, section) || section == c.task || slices.Contains(t.Sections, section) {
 		return err == nil // an unknown task is one fault, said elsewhere
 	}
 	p, _ := o.policies.Get(c.policy)
-	return t.Policy && section == job.SectionOf(c.policy) || t.Trains && (!o.taken[section] || slices.Contains(p.Trains, section))
+	return t.Policy && section == p.Section || t.Trains && (!o.taken[section] || slices.Contains(p.Trains, section))
 }
 
 // reads reports whether one of some keys is a key, holds it or lies below it.

@@ -8,7 +8,6 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
-	"fulcrum/experiments/workload"
 )
 
 func composed(t *testing.T, overrides ...string) *configs.Composed {
@@ -112,7 +111,7 @@ func TestOwnersNameKeys(t *testing.T) {
 			t.Errorf("%s reads %s, which is no key", where, key)
 		}
 	}
-	o := newOwners()
+	o := newOwners(Entries())
 	for _, name := range o.tasks.Names() {
 		task, _ := o.tasks.Get(name)
 		for _, key := range slices.Concat(task.Sections, task.Reads, always) {
@@ -124,7 +123,7 @@ func TestOwnersNameKeys(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range workload.Policies().Names() {
+	for _, name := range o.policies.Names() {
 		p, _ := o.policies.Get(name)
 		for _, key := range p.Trains {
 			known("policy="+name, key)

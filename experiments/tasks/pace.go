@@ -30,8 +30,8 @@ func openRecords(j *job.Job, in *string) (*icl.Set, error) {
 // openKept opens the model of the section lvlm. Without lvlm.store what it says is kept in the run folder, so that a task that was
 // killed asks nothing again.
 func openKept(ctx context.Context, j *job.Job) (*workload.Scorer, error) {
-	if store := filepath.Join(j.Dir, "store"); j.Config.LVLM.Store == nil && !j.Config.DryRun {
-		j.Config.LVLM.Store = &store
+	if store := filepath.Join(j.Dir, "store"); lvlmOf(j.Config).Store == nil && !j.Config.DryRun {
+		lvlmOf(j.Config).Store = &store
 	}
 	return workload.OpenScorer(ctx, j)
 }

@@ -20,6 +20,29 @@ import (
 	"fulcrum/selector/pointer"
 )
 
+// PredictOptions configures task=predict.
+type PredictOptions struct {
+	// file to write; null = predictions.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// queries to answer
+	Split string `koanf:"split" enum:"train,val,eval,all"`
+	// width of the beam search; 1 = greedy
+	BeamSize int `koanf:"beam_size" range:"[1,10000]"`
+}
+
+func predictTask() job.Task {
+	return job.Task{Run: predict, On: onData, Policy: true, Sections: []string{"data", "init"},
+		Options: &PredictOptions{Split: "all", BeamSize: 1}, Validate: func(c *job.Config) error {
+			if c.Text() != nil {
+				return option.Errorf("task", "predict selects examples (policy=pointer): policy=%s answers with task=generate", c.Policy)
+			}
+			if c.Init.Checkpoint == nil {
+				return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
+			}
+			return nil
+		}}
+}
+
 // prediction is a line of predictions.jsonl.
 type prediction struct {
 	QueryID    int64     `json:"query_id"`
@@ -31,13 +54,14 @@ type prediction struct {
 
 // predict runs task=predict: the best selection of every query of a split, in file order.
 func predict(ctx context.Context, j *job.Job) error {
+	opt := job.Own[PredictOptions](j.Config, "predict")
 	j.Config.Data.QueriesOnly = true // what a file records about its queries must not matter
 	bundle, err := workload.LoadData(j)
 	if err != nil {
 		return err
 	}
 	workload.TellSkipped(j)
-	set, err := splitOf(bundle, j.Config.Predict.Split)
+	set, err := splitOf(bundle, opt.Split)
 	if err != nil {
 		return err
 	}
@@ -53,7 +77,7 @@ func predict(ctx context.Context, j *job.Job) error {
 	}
 	j.Begun = true
 	j.Holder.Heed()
-	path := option.Or(j.Config.Predict.Out, filepath.Join(j.Dir, "predictions.jsonl"))
+	path := option.Or(opt.Out, filepath.Join(j.Dir, "predictions.jsonl"))
 	if err := PrepareOut("predict.out", path, nil); err != nil {
 		return err
 	}
@@ -70,7 +94,7 @@ func predict(ctx context.Context, j *job.Job) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		lines, err := answer(policy, src, set, queries, shots, j.Config.Predict.BeamSize)
+		lines, err := answer(policy, src, set, queries, shots, opt.BeamSize)
 		if err != nil {
 			return err
 		}

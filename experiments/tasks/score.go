@@ -13,6 +13,13 @@ import (
 	"fulcrum/internal/option"
 )
 
+func scoreTask() job.Task {
+	return job.Task{Run: score, Policy: true, Sections: []string{"init"}, Options: &ScoreOptions{BatchSize: 8},
+		On: func(c *job.Config) string { return *scoreOf(c).In }}
+}
+
+func scoreOf(c *job.Config) *ScoreOptions { return job.Own[ScoreOptions](c, "score") }
+
 // scored is a line of score.out.
 type scored struct {
 	ID            json.RawMessage `json:"id"`
@@ -23,7 +30,7 @@ type scored struct {
 
 // score runs task=score: the log-probability of every token of given completions.
 func score(ctx context.Context, j *job.Job) error {
-	o := j.Config.Score
+	o := scoreOf(j.Config)
 	t := &textTask{job: j, name: "score", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "scores.jsonl")), batch: o.BatchSize}
 	t.parse = func(req *request) error {
 		ids, err := completionOf(req.line, t.model)

@@ -37,14 +37,14 @@ func TestSelectorPresets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := job.DefaultConfig()
+		c := new(job.Config)
 		if err := cfg.Decode(c); err != nil {
 			t.Fatal(err)
 		}
-		if c.Selector.Variant != name {
-			t.Errorf("%s: variant %s", file, c.Selector.Variant)
+		if selectorOf(c).Variant != name {
+			t.Errorf("%s: variant %s", file, selectorOf(c).Variant)
 		}
-		p, err := pointer.New(c.Selector, 16, 0, "cpu")
+		p, err := pointer.New(*selectorOf(c), 16, 0, "cpu")
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}

@@ -47,14 +47,15 @@ type badLine struct {
 // textTask streams the lines of in through answer, batch at a time, into out. Bad lines are named and left
 // out; they end the task with an error once the good ones are written.
 type textTask struct {
-	job    *job.Job
-	name   string // generate or score
-	in     string
-	out    string
-	batch  int
-	model  workload.TextModel
-	parse  func(*request) error
-	answer func(ctx context.Context, requests []request, first int) ([]any, error)
+	job      *job.Job
+	name     string // generate or score
+	in       string
+	out      string
+	batch    int
+	model    workload.TextModel
+	generate *workload.GenerateOptions // nil: nothing is generated
+	parse    func(*request) error
+	answer   func(ctx context.Context, requests []request, first int) ([]any, error)
 }
 
 // do opens the model and answers the lines.
@@ -62,7 +63,7 @@ func (t *textTask) do(ctx context.Context) (err error) {
 	if err := linesOnly(t.name+".in", t.in); err != nil {
 		return err
 	}
-	if t.model, err = workload.OpenTextModel(t.job); err != nil {
+	if t.model, err = workload.OpenTextModel(t.job, t.generate); err != nil {
 		return err
 	}
 	defer t.model.Free()

@@ -102,15 +102,14 @@ func (p *toyPhase) End() { p.learn.Free() }
 // toyConfig composes a configuration whose kinds of phases are ours and the toy.
 func toyConfig(overrides ...string) (*job.Config, *configs.Schema, error) {
 	toy := func() *job.Config {
-		c := job.DefaultConfig()
+		c := job.DefaultConfig(Entries())
 		c.Sections["toy"] = configs.Section{Kind: "toy", Options: &toyOptions{Epochs: 1, Rate: 0.01}, Help: "a phase that a test adds"}
 		return c
 	}
-	schema, err := configs.SchemaOf(toy(), nil)
+	schema, err := SchemaOf(toy())
 	if err != nil {
 		return nil, nil, err
 	}
-	schema.OwnedBy(newOwners())
 	overrides = append([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
 		"data.shapes.train_queries=48",
 		"data.shapes.reader_questions=30", "data.shapes.val_queries=16", "data.shapes.dev_queries=16", "schedule=[toy]"}, overrides...)

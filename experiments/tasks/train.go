@@ -18,6 +18,13 @@ import (
 	"fulcrum/selector"
 )
 
+// trainTask is task=train. Validation compares losses and advantages as rce, sft and grpo would have them, whatever the schedule.
+func trainTask() job.Task {
+	return job.Task{Run: train, On: onData, Saves: true, Policy: true, Trains: true,
+		Sections: []string{"data", "init", "optim", "lr_schedule", "checkpoint", "doctor", "preflight", "eval"},
+		Reads:    []string{"rce.temperature", "rce.rewards", "rce.average", "sft.average", "grpo.advantage"}}
+}
+
 // train runs task=train: data and policy, the phases of the schedule, the checks before the first step, training, examples.
 func train(ctx context.Context, j *job.Job) error {
 	c := j.Config
@@ -92,7 +99,7 @@ func train(ctx context.Context, j *job.Job) error {
 }
 
 // parameters says how many numbers are trained, and of how many.
-func parameters(w workload.Workload) string {
+func parameters(w job.Workload) string {
 	trained := w.Policy().Params().Numel()
 	if all, ok := w.(workload.Weigher); ok && all.Weights() > trained {
 		return fmt.Sprintf("%d of %d parameters are trained", trained, all.Weights())
@@ -113,8 +120,8 @@ func logPeak(j *job.Job) {
 }
 
 // openWorkload reads the data and opens the policy that the configuration names.
-func openWorkload(ctx context.Context, j *job.Job) (workload.Workload, error) {
-	policy, err := workload.Policies().Get(j.Config.Policy)
+func openWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
+	policy, err := j.Config.Entries.Policies.Get(j.Config.Policy)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +135,7 @@ func openWorkload(ctx context.Context, j *job.Job) (workload.Workload, error) {
 }
 
 // planned returns the phases to train, and says what of the data they use.
-func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
+func planned(j *job.Job, w job.Workload) (phases.Plan, error) {
 	j.Data = w.Summary()
 	var related workload.Clusters
 	if g, ok := w.(workload.Grouper); ok {
@@ -150,7 +157,7 @@ func planned(j *job.Job, w workload.Workload) (phases.Plan, error) {
 }
 
 // environment returns what phases train in.
-func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*phases.Env, error) {
+func environment(j *job.Job, w job.Workload, initial selector.Policy) (*phases.Env, error) {
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
 		ConfigHash: j.Hash, DataHash: j.Data.Fingerprint, AllowNonFinite: j.Config.AllowsNonFinite(),
 		Gradients: leverplus.Gradients(j.Config), WithHeads: workload.WithHeads(w.Policy())}
@@ -171,7 +178,7 @@ func environment(j *job.Job, w workload.Workload, initial selector.Policy) (*pha
 }
 
 // firstRows records what is known before the first step: parameters that start fresh, and the baselines.
-func firstRows(j *job.Job, w workload.Workload) error {
+func firstRows(j *job.Job, w job.Workload) error {
 	if j.Fresh != "" {
 		fields := map[string]any{"event": "fresh_parameters", "severity": "note", "message": j.Fresh}
 		if err := j.Log.Record("event", "init", 0, 0, 0, fields); err != nil {

@@ -31,7 +31,7 @@ func TestDemosAreWhole(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		j := &job.Job{Config: job.DefaultConfig(), Dir: t.TempDir()}
+		j := &job.Job{Config: job.DefaultConfig(job.Entries{Policies: Traits()}), Dir: t.TempDir()}
 		j.Config.Data.MaxSkippedShare = 0.5
 		if j.Log, err = record.OpenLog(j.Dir, record.LogOptions{}); err != nil {
 			t.Fatal(err)

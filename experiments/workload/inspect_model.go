@@ -8,14 +8,11 @@ import (
 	"strings"
 
 	"fulcrum/beamdata"
-	"fulcrum/experiments/job"
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
-	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/tokens"
-	"fulcrum/selector/vl"
 )
 
 // InspectModel says what a model folder, a file of its weights or a checkpoint holds and what reads it; false where path is none.
@@ -61,9 +58,9 @@ func InspectModel(path string) (in beamdata.Inspection, is bool) {
 		add("read by", "encoder.path=%s (task=embed, exp=icl_loop)", folder)
 		return in, true
 	}
-	for _, policy := range []string{vl.Kind, seq2seq.Kind} {
+	for _, policy := range textPolicies().Names() {
 		if _, err = tokens.ModelType(policy, config); err == nil {
-			add("read by", "policy=%s %s.path=%s", policy, job.SectionOf(policy), folder)
+			add("read by", "policy=%s %s.path=%s", policy, sectionOf(policy), folder)
 			return in, true
 		}
 	}

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"encoding/json"
 	"sync"
 
 	"fulcrum/experiments/job"
@@ -23,10 +22,12 @@ type textJudge struct {
 // localJudge opens the judges of a run.
 func localJudge(j *job.Job) reward.OpenTextModel {
 	return func(opt reward.JudgeOptions) (reward.TextModel, error) {
-		own, config := *j, *j.Config
-		config.Policy, config.Init.Checkpoint, config.VL.Adapter, config.Seq2Seq.Adapter = opt.Policy, nil, nil, nil
-		config.VL.Path, config.Seq2Seq.Path = opt.Path, opt.Path
-		own.Config, own.Dir = &config, "" // a resume has the policy's own model in its folder
+		own, config := *j, j.Config.Copy()
+		config.Policy, config.Init.Checkpoint = opt.Policy, nil
+		if text := config.Text(); text != nil { // or opening it says what is wrong
+			*text.Path, *text.Adapter = opt.Path, nil
+		}
+		own.Config, own.Dir = config, "" // a resume has the policy's own model in its folder
 		return &textJudge{job: &own, opt: opt}, checkModelAt("path", *opt.Path, opt.Policy)
 	}
 }
@@ -36,28 +37,27 @@ func (t *textJudge) Answer(ctx context.Context, prompts []string) ([]string, err
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.model == nil {
-		model, err := OpenTextModel(t.job)
+		model, err := OpenTextModel(t.job, nil)
 		if err != nil {
 			return nil, err
 		}
 		t.model = model
 	}
+	policy, err := textPolicies().Get(t.opt.Policy)
+	if err != nil {
+		return nil, err
+	}
 	asked := make([]any, len(prompts))
 	for i, prompt := range prompts {
-		line := PromptLine{Source: &prompt}
-		if t.opt.Policy != "seq2seq" {
-			messages, err := json.Marshal([]map[string]string{{"role": "user", "content": prompt}})
-			if err != nil {
-				return nil, err
-			}
-			line = PromptLine{Messages: messages}
+		line, err := policy.Asks(prompt)
+		if err != nil {
+			return nil, err
 		}
-		var err error
 		if asked[i], _, err = t.model.Prompt(line, ""); err != nil {
 			return nil, err
 		}
 	}
-	greedy := job.DefaultGenerateOptions()
+	greedy := DefaultGenerateOptions()
 	sample := false
 	greedy.MaxNewTokens, greedy.DoSample, greedy.BatchSize = t.opt.MaxNewTokens, &sample, len(prompts)
 	groups, err := t.model.Generate(ctx, asked, greedy, 0, 0)

@@ -24,7 +24,7 @@ type Scorer struct {
 
 // OpenScorer opens the model and the store. They are closed when the task has ended.
 func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
-	o, out := j.Config.LVLM, &Scorer{}
+	o, out := *lvlmOf(j.Config), &Scorer{}
 	if err := o.Validate(); err != nil { // each line begins with a key of the section
 		return nil, usage.Errorf("lvlm.%s", strings.ReplaceAll(err.Error(), "\n", "\nlvlm."))
 	}
@@ -79,14 +79,15 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 	if err := j.MapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}
-	c, own := *j.Config, *j
-	own.Config, c.VL, c.Init.Checkpoint = &c, vl.DefaultOptions(), nil
-	c.VL.LoRA.Enabled = false
+	c, own := j.Config.Copy(), *j
+	frozen := vlOf(c)
+	*frozen, own.Config, c.Init.Checkpoint = vl.DefaultOptions(), c, nil
+	frozen.LoRA.Enabled = false
 	var files []string
 	if is, err := CheckArchitecture(key, path, vl.Kind); err != nil {
 		return nil, err
 	} else if is {
-		c.VL.Path = &path
+		frozen.Path = &path
 		files = filesOf(path)
 	} else {
 		if err := CheckDownloaded(key, path); err != nil {

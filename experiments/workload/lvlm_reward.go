@@ -11,12 +11,19 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
+	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/pointer"
 )
 
+// lvlmOf returns the options of the section lvlm.
+func lvlmOf(c *job.Config) *lvlm.Options { return job.Own[lvlm.Options](c, "lvlm") }
+
+// AsksModel reports whether the frozen model scores selections.
+func AsksModel(c *job.Config) bool { return lvlmOf(c).Reward != nil }
+
 // asksModel returns who scores the selections of a set: the frozen model of the section lvlm, as lvlm.reward says. nil: nobody.
 func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamdata.Set) pointer.Ask, error) {
-	score := j.Config.LVLM.Reward
+	score := lvlmOf(j.Config).Reward
 	if score == nil {
 		return nil, nil
 	}
@@ -37,7 +44,7 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 		return nil, err
 	}
 	j.BeforeResults(func(ctx context.Context) error { return model.Vouch(ctx, j) })
-	s := &icl.Search{Scorer: model, Records: set.Records, BeamsOptions: job.BeamsOptions{Score: *score}}
+	s := &icl.Search{Scorer: model, Records: set.Records, BeamsOptions: icl.BeamsOptions{Score: *score}}
 	if *score == "cider" {
 		s.Captions = icl.References(set.Records)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"gopkg.in/yaml.v3"
 
@@ -15,13 +16,9 @@ import (
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
-	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/lora"
-	"fulcrum/selector/seq2seq"
-	"fulcrum/selector/vl"
-	"fulcrum/selector/vl/processor"
 )
 
 // FolderFormats are the formats that are folders, of the token policies.
@@ -41,7 +38,7 @@ func PolicyOf(path string) (string, error) {
 }
 
 // IsText reports whether a checkpoint's policy writes tokens.
-func IsText(kind string) bool { return kind == vl.Kind || kind == seq2seq.Kind }
+func IsText(kind string) bool { return slices.Contains(textPolicies().Names(), kind) }
 
 // folderModel is a token policy's model that can be written as a Hugging Face folder.
 type folderModel interface {
@@ -50,33 +47,6 @@ type folderModel interface {
 	SaveMerged(path, dtype string) error
 	Params() *torchx.Params
 	Free()
-}
-
-// openFolderModel rebuilds the model of a checkpoint onto its base ("": from scratch) and returns what writes the files
-// beside its weights, which lie in folder.
-func openFolderModel(kind, path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {
-	if kind == seq2seq.Kind {
-		options := seq2seq.DefaultOptions()
-		options.Path = base
-		model, err := seq2seq.OpenCheckpoint(path, options, "cpu", 0, warn)
-		return model, func(out string) error {
-			tokens, err := tokenizer.Open(folder)
-			if err != nil {
-				return err
-			}
-			return tokens.Save(out)
-		}, err
-	}
-	options := vl.DefaultOptions()
-	options.Path = base
-	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
-	return model, func(out string) error {
-		proc, err := processor.Open(folder)
-		if err != nil {
-			return err
-		}
-		return proc.Save(out)
-	}, err
 }
 
 // ExportModel writes a checkpoint of a token policy as a Hugging Face folder: the whole model with adapters merged (hf),
@@ -105,7 +75,11 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 		folder, onto = base, &base
 	}
 	warn := func(message string) { stdout.Message(stdout.Errors(), "warning: "+message) }
-	model, saveText, err := openFolderModel(kind, path, onto, folder, warn)
+	policy, err := textPolicies().Get(kind)
+	if err != nil {
+		return 0, err
+	}
+	model, saveText, err := policy.OpenFolder(path, onto, folder, warn)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +95,7 @@ func writeModel(kind, path, out, format, base, dtype string) (trained int, err e
 	if format == "peft" {
 		if model.Adapted() == nil {
 			return 0, usage.Errorf("--format=peft: %s has no adapters (%s.lora.enabled=true trains some); hf writes the whole "+
-				"model", path, job.SectionOf(kind))
+				"model", path, sectionOf(kind))
 		}
 		err = model.SaveAdapter(tmp, base)
 	} else {
@@ -166,7 +140,7 @@ func originOf(j *job.Job, kind string, path *string) (folder *string, checkpoint
 // policy, or one of its checkpoints, stands for the model that it trained, adapters merged: it is written to the model
 // folder of this run once, and found there by everything that opens this run later.
 func modelOf(j *job.Job, kind, path string) (string, error) {
-	key := job.SectionOf(kind) + ".path"
+	key := sectionOf(kind) + ".path"
 	out := filepath.Join(j.Dir, runfolder.ModelFolder)
 	if isModel(out) { // a resume
 		return out, nil
@@ -239,25 +213,22 @@ func baseOf(checkpoint, kind string) string {
 
 // startOfRun is what a run started from: a model folder, or a checkpoint; "" for what it did not.
 func startOfRun(dir, kind string) (base, checkpoint string) {
-	type section struct {
+	var model struct {
 		Path string `yaml:"path"`
 	}
-	var c struct {
-		VL      section `yaml:"vl"`
-		Seq2Seq section `yaml:"seq2seq"`
-		Init    struct {
-			Checkpoint string `yaml:"checkpoint"`
-		} `yaml:"init"`
+	var from struct {
+		Checkpoint string `yaml:"checkpoint"`
 	}
+	var c map[string]yaml.Node
 	text, err := regular.ReadDocument(filepath.Join(dir, runfolder.Marker))
 	if err != nil || yaml.Unmarshal(text, &c) != nil {
 		return "", ""
 	}
-	base = c.VL.Path
-	if kind == seq2seq.Kind {
-		base = c.Seq2Seq.Path
+	own, start := c[sectionOf(kind)], c["init"]
+	if own.Decode(&model) != nil || start.Decode(&from) != nil {
+		return "", ""
 	}
-	from := func(path string) string { // relative to where the run was started
+	absolute := func(path string) string { // relative to where the run was started
 		if path == "" || filepath.IsAbs(path) {
 			return path
 		}
@@ -267,7 +238,7 @@ func startOfRun(dir, kind string) (base, checkpoint string) {
 		}
 		return filepath.Join(saved.Hydra.Runtime.Cwd, path)
 	}
-	return from(base), from(c.Init.Checkpoint)
+	return absolute(model.Path), absolute(from.Checkpoint)
 }
 
 // runOf is the folder of the run that wrote a checkpoint: RUN/checkpoints/x.safetensors.

@@ -54,11 +54,11 @@ func CheckDownloaded(key, path string) error {
 
 // checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.
 func checkModelPath(j *job.Job) error {
-	path := j.Config.Text().Path
+	path := *j.Config.Text().Path
 	if path == nil || isModel(filepath.Join(j.Dir, runfolder.ModelFolder)) { // a resume has its model
 		return nil
 	}
-	return checkModelAt(job.SectionOf(j.Config.Policy)+".path", *path, j.Config.Policy)
+	return checkModelAt(j.Config.Section()+".path", *path, j.Config.Policy)
 }
 
 // checkModelAt refuses a path, given by a key, that leads to no model folder, run or checkpoint of the policy.

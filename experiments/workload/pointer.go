@@ -17,6 +17,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/leverplus"
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -34,8 +35,24 @@ type Pointer struct {
 	policy *pointer.Policy
 }
 
+// pointerPolicy is policy=pointer.
+func pointerPolicy() Policy {
+	return Policy{Policy: job.Policy{New: newPointerWorkload, Section: "selector", Help: "the pointer selector",
+		Options: new(pointer.DefaultOptions()), Trains: []string{"lvlm"},
+		Smoothing: func(c *job.Config) float64 { return selectorOf(c).Smoothing },
+		Validate: func(c *job.Config) error {
+			if c.Compatible() && selectorOf(c).Clip.Path != nil {
+				return option.Errorf("selector.clip.path", "compat=lever_plus reproduces training on a fixed table: leave one of the two out")
+			}
+			return nil
+		}}}
+}
+
+// selectorOf returns the options of the section selector.
+func selectorOf(c *job.Config) *pointer.Options { return job.Own[pointer.Options](c, "selector") }
+
 // newPointerWorkload reads the data and builds the selector.
-func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
+func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	c := j.Config
 	bundle, err := LoadData(j)
 	if err != nil {
@@ -83,7 +100,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 // and rewards of RL files follow from the numbers that they record.
 func pointerRanges(c *job.Config, bundle *beamdata.Bundle) map[string][2]float64 {
 	out := map[string][2]float64{"reward": {0, 1}}
-	if score := c.LVLM.Reward; score != nil && *score == "cider" {
+	if score := lvlmOf(c).Reward; score != nil && *score == "cider" {
 		least, greatest := record.ScoreRange("cider")
 		out["reward"] = [2]float64{least, greatest}
 	}
@@ -240,7 +257,7 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 	}
 	switch *metric {
 	case "val_reward", "val_accuracy":
-		if b.Val.Scorer == nil && (c.LVLM.Reward == nil || *metric == "val_accuracy" && *c.LVLM.Reward != "vqa") {
+		if b.Val.Scorer == nil && (lvlmOf(c).Reward == nil || *metric == "val_accuracy" && *lvlmOf(c).Reward != "vqa") {
 			return usage.Errorf("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
 		}
 	case "val_loss", "val_advantage":
@@ -265,10 +282,10 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 		return nil, err
 	}
 	j.WarnUntrained(path)
-	how := pointer.OpenOptions{Options: j.Config.Selector, Overridden: j.Overridden, Dim: table.Dim,
+	how := pointer.OpenOptions{Options: *selectorOf(j.Config), Overridden: j.Overridden, Dim: table.Dim,
 		RowLength: medianLength(j, table), Seed: j.Config.Seed, Device: j.Device, Strict: j.Config.Init.Strict, Clip: openClip,
 		Warn: func(message string) { j.Log.Warnf("%s", message) }}
-	if j.Config.Task == "train" {
+	if j.Config.Does().Trains {
 		how.Fresh = func(names []string) {
 			j.Fresh = fmt.Sprintf("%s start fresh, from seed %d: %s has none; all other parameters are its",
 				strings.Join(names, " and "), j.Config.Seed, path)
@@ -288,7 +305,7 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 }
 
 func freshPointer(j *job.Job, table *beamdata.Table, openClip func(clip.AdaptedOptions) (*clip.Adapted, error)) (*pointer.Policy, error) {
-	opt := j.Config.Selector
+	opt := *selectorOf(j.Config)
 	if j.Saved != nil { // as the run began, whatever has become of its data
 		if err := opt.Chosen(filepath.Join(j.Dir, "checkpoints", phases.InitialCheckpoint)); err != nil {
 			return nil, err

@@ -47,7 +47,7 @@ func (w *Pointer) Largest(src selector.Source, n int) []int {
 
 // medianLength is the median length of the table's rows; 1 of those that CLIP computes in its place.
 func medianLength(j *job.Job, t *beamdata.Table) float64 {
-	if j.Config.Selector.Clip.Path != nil {
+	if selectorOf(j.Config).Clip.Path != nil {
 		return 1
 	}
 	return stat.Middle(t.Lengths(1000))
@@ -55,7 +55,7 @@ func medianLength(j *job.Job, t *beamdata.Table) float64 {
 
 // tellChosen says which numbers of the relation were chosen for the rows.
 func tellChosen(j *job.Job, p *pointer.Policy, t *beamdata.Table) {
-	asked, got := j.Config.Selector.Relation, p.Options().Relation
+	asked, got := selectorOf(j.Config).Relation, p.Options().Relation
 	if got.Bilinear == "none" || *got.Scale == 20 && *got.RowLength == 1 {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // adaptedClip returns what opens the CLIP model of selector.clip for the rows of a table, each about the record of its place; nil where
 // the table is read. Pictures that are missing, and a table that is not the model's, are found before the first step.
 func adaptedClip(j *job.Job, table *beamdata.Table) func(clip.AdaptedOptions) (*clip.Adapted, error) {
-	if j.Config.Selector.Clip.Path == nil {
+	if selectorOf(j.Config).Clip.Path == nil {
 		return nil
 	}
 	return func(o clip.AdaptedOptions) (*clip.Adapted, error) {

@@ -10,7 +10,7 @@ import (
 
 // What the preflight adds up of the terms is what training adds up, scaled and cut: else it stops sound runs.
 func TestTotalIsTheRewards(t *testing.T) {
-	j := &job.Job{Config: job.DefaultConfig()}
+	j := &job.Job{Config: job.DefaultConfig(job.Entries{Policies: Traits()})}
 	o := &j.Config.Rewards
 	o.Length.Weight, o.Rouge.Weight, o.Scale, o.ClipMax = 0.5, 2, 3, new(4.0)
 	rewards, err := o.Build(nil)

@@ -19,13 +19,43 @@ type seq2seqWorkload struct {
 	textWorkload[[]int64]
 }
 
+// seq2seqPolicy is policy=seq2seq.
+func seq2seqPolicy() Policy {
+	return Policy{
+		Policy: job.Policy{New: newSeq2SeqWorkload, Section: "seq2seq", Help: "the encoder-decoder", Options: new(seq2seq.DefaultOptions()),
+			Trains: []string{"rewards"},
+			Text: func(c *job.Config) job.TextOptions {
+				o := seq2seqOf(c)
+				return job.TextOptions{Path: &o.Path, Adapter: &o.Adapter, Generation: &o.Generation}
+			}},
+		OpenText: newSeq2SeqText, OpenFolder: openSeq2SeqFolder,
+		Asks: func(prompt string) (PromptLine, error) { return PromptLine{Source: &prompt}, nil },
+	}
+}
+
+// seq2seqOf returns the options of the section seq2seq.
+func seq2seqOf(c *job.Config) *seq2seq.Options { return job.Own[seq2seq.Options](c, "seq2seq") }
+
+func openSeq2SeqFolder(path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {
+	options := seq2seq.DefaultOptions()
+	options.Path = base
+	model, err := seq2seq.OpenCheckpoint(path, options, "cpu", 0, warn)
+	return model, func(out string) error {
+		tokens, err := tokenizer.Open(folder)
+		if err != nil {
+			return err
+		}
+		return tokens.Save(out)
+	}, err
+}
+
 // newSeq2SeqWorkload reads the data and builds the model.
-func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (Workload, error) {
+func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	data, err := newTextWorkload[[]int64](ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	if !j.Config.Seq2Seq.Trains() {
+	if !seq2seqOf(j.Config).Trains() {
 		return nil, usage.Errorf("seq2seq: nothing would be trained: seq2seq.lora.enabled=true, or seq2seq.tune_all=true")
 	}
 	model, words, err := openSeq2Seq(j, data.bundle)
@@ -36,7 +66,7 @@ func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	w.policy, w.model = seq2seq.NewPolicy(model), model
 	w.length = func(ids []int64) int { return len(ids) }
 	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
-	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: j.Config.Seq2Seq.Generation.MaxNewTokens}
+	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: seq2seqOf(j.Config).Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"
 	warnOfUndone(j, model.Generation().FolderSampling)
 	err = w.check(model)
@@ -124,17 +154,17 @@ func (w words) text(ids []int64) string { return w.tokens.Decode(ids, true) }
 
 // seq2seqModel opens or makes the model and its tokenizer. bundle is nil for tasks without training data.
 func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words, error) {
-	c := j.Config
+	c, opt := j.Config, seq2seqOf(j.Config)
 	warn := func(message string) { j.Log.Warnf("%s", message) }
 	var w words
-	folder, checkpoint, err := originOf(j, seq2seq.Kind, c.Seq2Seq.Path)
+	folder, checkpoint, err := originOf(j, seq2seq.Kind, opt.Path)
 	if err != nil {
 		return nil, w, err
 	}
-	c.Seq2Seq.Path = folder
+	opt.Path = folder
 	switch {
-	case c.Seq2Seq.Path != nil:
-		if w.tokens, err = tokenizer.Open(*c.Seq2Seq.Path); err != nil {
+	case opt.Path != nil:
+		if w.tokens, err = tokenizer.Open(*opt.Path); err != nil {
 			err = usage.Errorf("seq2seq.path: %v (want a model folder on disk: nothing is downloaded)", err)
 		}
 	case checkpoint != "":
@@ -143,7 +173,7 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 		err = usage.Errorf("seq2seq.path: task=%s needs a model folder (seq2seq.path=DIR) or a run from random weights "+
 			"(init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
-		w.tokens, err = builtinWords(bundle, c.Seq2Seq.Scratch)
+		w.tokens, err = builtinWords(bundle, opt.Scratch)
 	}
 	if err != nil {
 		return nil, w, err
@@ -151,12 +181,12 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 	var model *seq2seq.Model
 	switch {
 	case checkpoint != "":
-		model, err = seq2seq.OpenCheckpoint(checkpoint, c.Seq2Seq, j.Device, c.Seed, warn)
-	case c.Seq2Seq.Path != nil:
-		model, err = seq2seq.Open(c.Seq2Seq, j.Device, c.Seed, warn)
+		model, err = seq2seq.OpenCheckpoint(checkpoint, *opt, j.Device, c.Seed, warn)
+	case opt.Path != nil:
+		model, err = seq2seq.Open(*opt, j.Device, c.Seed, warn)
 	default:
 		warnOfLoRA(j, "seq2seq")
-		model, err = seq2seq.New(c.Seq2Seq, specialOf(w.tokens), j.Device, c.Seed)
+		model, err = seq2seq.New(*opt, specialOf(w.tokens), j.Device, c.Seed)
 	}
 	if err != nil {
 		return nil, w, err
@@ -166,7 +196,7 @@ func openSeq2Seq(j *job.Job, bundle *conversation.Bundle) (*seq2seq.Model, words
 	if n, rows := w.tokens.Size(), model.Config().Vocab; n > rows {
 		err = fmt.Errorf("the tokenizer has %d tokens, but the model's vocabulary only %d", n, rows)
 	}
-	if err == nil && bundle != nil && c.Seq2Seq.Path == nil && !c.DryRun {
+	if err == nil && bundle != nil && opt.Path == nil && !c.DryRun {
 		err = keepModel(j, model.Config().Raw, w.tokens.Save)
 	}
 	if err != nil {
@@ -224,22 +254,23 @@ type seq2seqText struct {
 	told  bool // that a source was cut
 }
 
-func newSeq2SeqText(j *job.Job) (TextModel, error) {
+func newSeq2SeqText(j *job.Job, o *GenerateOptions) (TextModel, error) {
 	if err := j.MapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}
-	j.Config.Seq2Seq.LoRA.Enabled = false // fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
+	// fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
+	seq2seqOf(j.Config).LoRA.Enabled = false
 	model, w, err := openSeq2Seq(j, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGeneration(j, model.Generation().FolderSampling); err != nil {
+	if err := checkGeneration(j, model.Generation().FolderSampling, o); err != nil {
 		model.Free()
 		return nil, err
 	}
-	if p := model.Config().Positions; p > 0 && j.Config.Task == "generate" && j.Config.Generate.MaxNewTokens > p {
+	if p := model.Config().Positions; o != nil && p > 0 && o.MaxNewTokens > p {
 		model.Free()
-		return nil, usage.Errorf("generate.max_new_tokens=%d: the model has %d positions", j.Config.Generate.MaxNewTokens, p)
+		return nil, usage.Errorf("generate.max_new_tokens=%d: the model has %d positions", o.MaxNewTokens, p)
 	}
 	return &seq2seqText{words: w, model: model, log: j.Log}, nil
 }
@@ -276,7 +307,7 @@ func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
 // CheckCompletion refuses completions longer than the model's positions.
 func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
 
-func (t *seq2seqText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
+func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
 	how, err := generationOf(o, t.model.Generation().FolderSampling, seed, first, len(ps))
 	if err != nil {
 		return nil, err

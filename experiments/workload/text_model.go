@@ -57,7 +57,7 @@ type TextModel interface {
 	Decode(ids []int64) string
 	VocabSize() int
 	// Generate answers each prompt n times; cut says that a completion ended at the length limit.
-	Generate(ctx context.Context, prompts []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error)
+	Generate(ctx context.Context, prompts []any, o GenerateOptions, seed int64, first int) ([][]completion, error)
 	// LogProbs returns log π of every token of one completion a prompt, nats at temperature 1.
 	LogProbs(prompts []any, completions [][]int64) ([][]float64, error)
 	Free()
@@ -70,7 +70,7 @@ type completion struct {
 }
 
 // sampling resolves what a key leaves null: what the model's folder says, else Hugging Face's defaults.
-func sampling(o job.GenerateOptions, folder tokens.FolderSampling) tokens.SamplingOptions {
+func sampling(o GenerateOptions, folder tokens.FolderSampling) tokens.SamplingOptions {
 	s := tokens.SamplingOptions{MaxNewTokens: o.MaxNewTokens, TopP: 1,
 		RepetitionPenalty: option.Or(cmp.Or(o.RepetitionPenalty, folder.RepetitionPenalty), 1)}
 	if !option.Or(cmp.Or(o.DoSample, folder.DoSample), false) {
@@ -83,26 +83,30 @@ func sampling(o job.GenerateOptions, folder tokens.FolderSampling) tokens.Sampli
 }
 
 // generationOf is how completions are drawn: as the task's keys say, else as the model's folder does.
-func generationOf(o job.GenerateOptions, folder tokens.FolderSampling, seed int64, first, prompts int) (tokens.GenerateOptions, error) {
+func generationOf(o GenerateOptions, folder tokens.FolderSampling, seed int64, first, prompts int) (tokens.GenerateOptions, error) {
 	said, err := folder.Without(o.Without)
 	return tokens.GenerateOptions{SamplingOptions: sampling(o, said), Constraints: said.Constraints, IgnoreEOS: o.IgnoreEOS,
 		Seed: uint64(seed), Streams: streams(first, prompts)}, err
 }
 
-// checkGeneration refuses task=generate of a model whose folder asks for what is not done here. A judge answers without.
-func checkGeneration(j *job.Job, folder tokens.FolderSampling) error {
-	said, err := folder.Without(j.Config.Generate.Without)
+// checkGeneration refuses to generate as o says with a model whose folder asks for what is not done here. A judge answers without.
+func checkGeneration(j *job.Job, folder tokens.FolderSampling, o *GenerateOptions) error {
+	var without []string
+	if o != nil {
+		without = o.Without
+	}
+	said, err := folder.Without(without)
 	if err != nil {
 		return usage.Errorf("generate.without: %v", err)
 	}
 	asks := strings.Join(list.Map(said.Refused, hffolder.Refusal.String), ", ")
 	switch {
-	case asks == "" || j.Config.Task == "score":
-	case j.Config.Task == "generate":
-		keys := slices.Concat(j.Config.Generate.Without, list.Map(said.Refused, func(r hffolder.Refusal) string { return r.Key }))
+	case asks == "":
+	case o != nil:
+		keys := slices.Concat(without, list.Map(said.Refused, func(r hffolder.Refusal) string { return r.Key }))
 		return usage.Errorf("the model's generation_config.json asks for %s, which is not done here: generate.without=[%s] generates without, "+
 			"greedily or by sampling (generate.do_sample)", asks, strings.Join(keys, ","))
-	default:
+	case j.Config.Does().Trains:
 		j.Log.Warnf("rewards.judge.path: its generation_config.json asks for %s: it answers greedily, without", asks)
 	}
 	return nil
@@ -111,7 +115,7 @@ func checkGeneration(j *job.Job, folder tokens.FolderSampling) error {
 // warnOfUndone says what a model's folder asks of generation that training does not do.
 func warnOfUndone(j *job.Job, folder tokens.FolderSampling) {
 	if asked := folder.Asked(); len(asked) > 0 {
-		section := job.SectionOf(j.Config.Policy)
+		section := j.Config.Section()
 		j.Log.Warnf("%s.path: its generation_config.json asks for %s: rollouts and validation answers are drawn without, as %s.generation says",
 			section, strings.Join(asked, ", "), section)
 	}
@@ -195,17 +199,17 @@ func conversationOf(line PromptLine, dir string) ([]chat.Message, error) {
 	return chat.Resolve(msgs, dir), nil
 }
 
-// OpenTextModel opens the token policy that the configuration names.
-func OpenTextModel(j *job.Job) (TextModel, error) {
+// OpenTextModel opens the token policy that the configuration names. o says what is generated; nil: nothing, or a judge's answers.
+func OpenTextModel(j *job.Job, o *GenerateOptions) (TextModel, error) {
+	p, err := textPolicies().Get(j.Config.Policy)
+	if err != nil {
+		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", j.Config.Policy, j.Config.Task,
+			strings.Join(textPolicies().Names(), ", "))
+	}
 	if err := checkModelPath(j); err != nil {
 		return nil, err
 	}
-	open, err := textModels().Get(j.Config.Policy)
-	if err != nil {
-		return nil, usage.Errorf("policy=%s: task=%s needs a token policy: want one of %s", j.Config.Policy, j.Config.Task,
-			strings.Join(textModels().Names(), ", "))
-	}
-	return open(j)
+	return p.OpenText(j, o)
 }
 
 // tokenIDs is a JSON list of token ids. A null in it, which Go would read as 0, is an error.

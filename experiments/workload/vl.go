@@ -2,6 +2,7 @@ package workload
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"fulcrum/beamdata/conversation"
@@ -20,13 +21,46 @@ type vlWorkload struct {
 	vocab     int // rows of the vocabulary
 }
 
+// vlPolicy is policy=qwen2_5_vl.
+func vlPolicy() Policy {
+	return Policy{
+		Policy: job.Policy{New: newVLWorkload, Section: "vl", Help: "the vision-language model", Options: new(vl.DefaultOptions()),
+			Trains: []string{"rewards"},
+			Text: func(c *job.Config) job.TextOptions {
+				o := vlOf(c)
+				return job.TextOptions{Path: &o.Path, Adapter: &o.Adapter, Generation: &o.Generation}
+			}},
+		OpenText: newVLText, OpenFolder: openVLFolder,
+		Asks: func(prompt string) (PromptLine, error) {
+			messages, err := json.Marshal([]map[string]string{{"role": "user", "content": prompt}})
+			return PromptLine{Messages: messages}, err
+		},
+	}
+}
+
+// vlOf returns the options of the section vl.
+func vlOf(c *job.Config) *vl.Options { return job.Own[vl.Options](c, "vl") }
+
+func openVLFolder(path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {
+	options := vl.DefaultOptions()
+	options.Path = base
+	model, err := vl.OpenCheckpoint(path, options, "cpu", 0, warn)
+	return model, func(out string) error {
+		proc, err := processor.Open(folder)
+		if err != nil {
+			return err
+		}
+		return proc.Save(out)
+	}, err
+}
+
 // newVLWorkload reads the data and builds the model.
-func newVLWorkload(ctx context.Context, j *job.Job) (Workload, error) {
+func newVLWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	data, err := newTextWorkload[*processor.Prompt](ctx, j)
 	if err != nil {
 		return nil, err
 	}
-	if !j.Config.VL.Trains() {
+	if !vlOf(j.Config).Trains() {
 		return nil, usage.Errorf("vl: nothing would be trained: vl.lora.enabled=true, or tune_mm_llm, tune_mm_vision or tune_mm_mlp")
 	}
 	model, proc, err := openVL(j, data.bundle)
@@ -46,12 +80,12 @@ func newVLWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 	w.render = func(s conversation.Sample) (*processor.Prompt, error) {
 		p, err := proc.Prompt(s.Messages)
 		if err == nil {
-			err = model.CheckPrompt(len(p.IDs), j.Config.VL.Generation.MaxNewTokens)
+			err = model.CheckPrompt(len(p.IDs), vlOf(j.Config).Generation.MaxNewTokens)
 		}
 		return p, err
 	}
 	w.text = prompts.Text{Encode: proc.Tokenizer().Encode, Decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
-		EOS: model.EOS(), MaxTokens: j.Config.VL.Generation.MaxNewTokens}
+		EOS: model.EOS(), MaxTokens: vlOf(j.Config).Generation.MaxNewTokens}
 	w.limit = "vl.generation.max_new_tokens"
 	warnOfUndone(j, model.Generation().FolderSampling)
 	if err = w.checkPictures(); err == nil {
@@ -66,14 +100,14 @@ func newVLWorkload(ctx context.Context, j *job.Job) (Workload, error) {
 
 // vlModel opens or makes the model and its processor. bundle is nil for tasks without training data.
 func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Processor, error) {
-	c := j.Config
+	c, opt := j.Config, vlOf(j.Config)
 	warn := func(message string) { j.Log.Warnf("%s", message) }
-	named := c.VL.Path != nil
-	folder, checkpoint, err := originOf(j, vl.Kind, c.VL.Path)
+	named := opt.Path != nil
+	folder, checkpoint, err := originOf(j, vl.Kind, opt.Path)
 	if err != nil {
 		return nil, nil, err
 	}
-	c.VL.Path = folder
+	opt.Path = folder
 	var proc *processor.Processor
 	switch {
 	case folder != nil:
@@ -86,29 +120,29 @@ func openVL(j *job.Job, bundle *conversation.Bundle) (*vl.Model, *processor.Proc
 		return nil, nil, usage.Errorf("vl.path: task=%s needs a model folder (vl.path=DIR) or a run from random weights "+
 			"(init.checkpoint=RUN_FOLDER)", c.Task)
 	default:
-		proc, err = builtinProcessor(bundle, c.VL.Scratch)
+		proc, err = builtinProcessor(bundle, opt.Scratch)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := proc.Limit(c.VL.MinPixels, c.VL.MaxPixels); err != nil {
+	if err := proc.Limit(opt.MinPixels, opt.MaxPixels); err != nil {
 		return nil, nil, usage.Errorf("vl.min_pixels, vl.max_pixels: %v", err)
 	}
 	var model *vl.Model
 	switch {
 	case checkpoint != "":
-		model, err = vl.OpenCheckpoint(checkpoint, c.VL, j.Device, c.Seed, warn)
-	case c.VL.Path != nil:
-		model, err = vl.Open(c.VL, j.Device, c.Seed, warn)
+		model, err = vl.OpenCheckpoint(checkpoint, *opt, j.Device, c.Seed, warn)
+	case opt.Path != nil:
+		model, err = vl.Open(*opt, j.Device, c.Seed, warn)
 	default:
 		warnOfLoRA(j, "vl")
-		model, err = vl.New(c.VL, vocabularyOf(proc), j.Device, c.Seed)
+		model, err = vl.New(*opt, vocabularyOf(proc), j.Device, c.Seed)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	model.Warn = warn
-	if bundle != nil && c.VL.Path == nil && !c.DryRun {
+	if bundle != nil && opt.Path == nil && !c.DryRun {
 		err = keepModel(j, model.Config().Raw, proc.Save)
 	}
 	if err != nil {
@@ -190,16 +224,16 @@ type vlText struct {
 	processor *processor.Processor
 }
 
-func newVLText(j *job.Job) (TextModel, error) {
+func newVLText(j *job.Job, o *GenerateOptions) (TextModel, error) {
 	if err := j.MapTorch(func() error { return nil }); err != nil {
 		return nil, err
 	}
-	j.Config.VL.LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
+	vlOf(j.Config).LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
 	model, proc, err := openVL(j, nil)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkGeneration(j, model.Generation().FolderSampling); err != nil {
+	if err := checkGeneration(j, model.Generation().FolderSampling, o); err != nil {
 		model.Free()
 		return nil, err
 	}
@@ -229,7 +263,7 @@ func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Dec
 
 func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
 
-func (t *vlText) Generate(_ context.Context, ps []any, o job.GenerateOptions, seed int64, first int) ([][]completion, error) {
+func (t *vlText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
 	how, err := generationOf(o, t.model.Generation().FolderSampling, seed, first, len(ps))
 	if err != nil {
 		return nil, err

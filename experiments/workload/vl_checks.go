@@ -63,7 +63,7 @@ func (w *vlWorkload) Senses(report *preflight.Report, e Effort) error {
 	if asked, err := w.senses(report, few, s); err != nil || !asked {
 		return err
 	}
-	if fresh := w.job.Config.VL.Path == nil && w.job.Config.Init.Checkpoint == nil; fresh || e.Short {
+	if fresh := vlOf(w.job.Config).Path == nil && w.job.Config.Init.Checkpoint == nil; fresh || e.Short {
 		return nil
 	}
 	return w.imagesHelp(report, samples)

@@ -1,7 +1,6 @@
 package workload
 
 import (
-	"context"
 	"math"
 
 	"fulcrum/beamdata"
@@ -13,24 +12,9 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
+	"fulcrum/selector/seq2seq"
+	"fulcrum/selector/vl"
 )
-
-// Workload is what a policy kind brings to task=train: its data, the policy itself, and what only that
-// kind can show. The schedule, checkpoints, resume and report are the same for all kinds. What else a kind knows it says by the small
-// interfaces below.
-type Workload interface {
-	// Policy returns the policy to train, fresh or from init.checkpoint. The caller frees it.
-	Policy() selector.Policy
-	job.Sources
-	// PhasesData is what validation needs.
-	PhasesData() phases.Data
-	// Baselines records the evaluations that need no policy of ours.
-	Baselines() error
-	// Examples writes what the initial and the best policy did on a few held-out queries.
-	Examples(env *phases.Env, result phases.Result) error
-	// Summary describes the data for summary.json and the report.
-	Summary() record.DataSummary
-}
 
 // phasesData is what validation needs of the configuration, whatever the policy. average is that of the
 // phase whose loss val_loss compares with.
@@ -59,27 +43,54 @@ func recordBaseline(j *job.Job, split, name string, ids []int64, sel beamdata.Se
 
 // Policy is a value of policy.
 type Policy struct {
-	// New reads the data and builds the policy that a configuration describes.
-	New func(ctx context.Context, j *job.Job) (Workload, error)
-	// Trains names the sections that training reads, beside the policy's own.
-	Trains []string
+	job.Policy
+
+	// What only token policies have.
+
+	// OpenText opens the policy for tasks generate and score, and for judges. o says what is generated; nil: nothing, or a judge's answers.
+	OpenText func(j *job.Job, o *GenerateOptions) (TextModel, error)
+	// OpenFolder rebuilds the model of a checkpoint onto its base (nil: from scratch), to be written as a Hugging Face folder. save
+	// writes the files beside its weights, which lie in folder.
+	OpenFolder func(checkpoint string, base *string, folder string, warn func(string)) (model folderModel, save func(out string) error,
+		err error)
+	// Asks returns a judge's prompt as the model reads it.
+	Asks func(prompt string) (PromptLine, error)
 }
 
 // Policies returns what policy may name.
 func Policies() *registry.Table[Policy] {
 	t := registry.New[Policy]("policy")
-	t.Add("pointer", Policy{newPointerWorkload, []string{"lvlm"}})
-	t.Add("qwen2_5_vl", Policy{newVLWorkload, []string{"rewards"}})
-	t.Add("seq2seq", Policy{newSeq2SeqWorkload, []string{"rewards"}})
+	t.Add("pointer", pointerPolicy())
+	t.Add(vl.Kind, vlPolicy())
+	t.Add(seq2seq.Kind, seq2seqPolicy())
 	return t
 }
 
-// textModels returns the token policies, which tasks generate and score can open.
-func textModels() *registry.Table[func(j *job.Job) (TextModel, error)] {
-	t := registry.New[func(j *job.Job) (TextModel, error)]("token policy")
-	t.Add("qwen2_5_vl", newVLText)
-	t.Add("seq2seq", newSeq2SeqText)
+// Traits returns what a configuration knows of the policies.
+func Traits() *registry.Table[job.Policy] {
+	t, policies := registry.New[job.Policy]("policy"), Policies()
+	for _, name := range policies.Names() {
+		p, _ := policies.Get(name)
+		t.Add(name, p.Policy)
+	}
 	return t
+}
+
+// textPolicies returns the token policies.
+func textPolicies() *registry.Table[Policy] {
+	t, policies := registry.New[Policy]("token policy"), Policies()
+	for _, name := range policies.Names() {
+		if p, _ := policies.Get(name); p.Text != nil {
+			t.Add(name, p)
+		}
+	}
+	return t
+}
+
+// sectionOf returns the section of a policy's own.
+func sectionOf(policy string) string {
+	p, _ := Policies().Get(policy)
+	return p.Section
 }
 
 // Exporter is a workload whose checkpoints another program reads (checkpoint.format=pt).

@@ -13,8 +13,8 @@ import (
 // cacheBatch is how many queries are evaluated at once when a phase begins.
 const cacheBatch = 64
 
-// Prepare computes once what the constant policies think of all recorded groups. A policy temperature
-// that moves would make it wrong.
+// Prepare computes the constant policies' log-probabilities of all recorded groups, once. They would be wrong for a
+// policy temperature that moves.
 func (g *Phase) Prepare(ctx context.Context) error {
 	if g.chosen.rollout.Samples || g.opt.Temperature.Enabled {
 		return nil
@@ -26,7 +26,7 @@ func (g *Phase) Prepare(ctx context.Context) error {
 	case g.opt.MicroBatch != nil:
 		batch = *g.opt.MicroBatch
 	case g.text:
-		batch = g.batchSize // whose memory a step needs anyway
+		batch = g.batchSize // a step needs this memory anyway
 	}
 	for _, f := range []*frozenPolicy{g.reference, g.old} {
 		if !f.constant || f.cached != nil {
@@ -34,7 +34,7 @@ func (g *Phase) Prepare(ctx context.Context) error {
 		}
 		dist := f == g.reference && g.chosen.kl.Sampled == nil
 		if s, ok := f.Policy.(selector.Stopper); ok && s.MayStop() && dist {
-			continue // its last action stands behind the padding that take cuts off
+			continue // its last action lies behind the padding, which take cuts off
 		}
 		var err error
 		if f.cached, err = cacheLogProbs(ctx, f.Policy, g.src, batch, dist, g.opt.Ratio == "token", g.recorded); err != nil {
@@ -44,8 +44,8 @@ func (g *Phase) Prepare(ctx context.Context) error {
 	return nil
 }
 
-// Foreseen implements phases.Foreseer: on recorded groups all can be collected, with one pass over each and nothing that moves from step to
-// step; else the next samples, whose loss waits for β and the temperature.
+// Foreseen implements phases.Foreseer. On recorded groups all steps can be collected if each batch has one pass and nothing moves from
+// step to step; else the next samples can, and their loss waits for β and the temperature.
 func (g *Phase) Foreseen(at phases.At) (next []phases.At, inputs bool) {
 	o, stale, online := g.opt, g.chosen.old.AtBatch, g.chosen.rollout.Samples
 	switch {
@@ -70,14 +70,14 @@ const impossibleLogP = -1e9
 type cachedLogProbs struct {
 	logp    [][]float32 // [Q][G·W] log-probabilities of sequences (W = 1) or of their steps
 	width   []int       // [Q] W
-	dist    [][]float32 // [Q][G·T·A]; nil where nobody asked
+	dist    [][]float32 // [Q][G·T·A]; nil if not needed
 	actions []int       // [Q] A of dist
 }
 
 // cacheLogProbs evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
 // order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. With
-// steps it keeps the log-probability of every step, else their sum. It returns nil where the distributions of so many
-// candidates would not fit into distBudget.
+// steps it keeps the log-probability of every step, else their sum. It returns nil where the candidates'
+// distributions do not fit into distBudget.
 func cacheLogProbs(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool,
 	candidates int) (*cachedLogProbs, error) {
 	defer torchx.NoGrad()()
@@ -109,7 +109,7 @@ func cacheLogProbs(ctx context.Context, p selector.Policy, src selector.Source, 
 	return k, nil
 }
 
-// take copies a chunk's output to the host, without the padding of its pools.
+// take copies a chunk's output to the host without the padding of its pools.
 func (k *cachedLogProbs) take(b *selector.Batch, out selector.Output, steps bool) {
 	w := 1
 	if steps {
@@ -136,7 +136,7 @@ func (k *cachedLogProbs) take(b *selector.Batch, out selector.Output, steps bool
 		if k.dist == nil {
 			continue
 		}
-		own := width // A of the query: before the first choice only padding is impossible
+		own := width // A of the query: at the first choice only padding is impossible
 		for own > 0 && dist[at*b.T*width+own-1] < impossibleLogP/10 {
 			own--
 		}
@@ -149,7 +149,7 @@ func (k *cachedLogProbs) take(b *selector.Batch, out selector.Output, steps bool
 }
 
 // logProbs returns log-probabilities [B*G*width] of a batch whose candidate i*G+j is number index[i*G+j] of
-// its query's recorded group; 0 where not valid, and behind a candidate's steps.
+// its query's recorded group; 0 where not valid and after a candidate's last step.
 func (k *cachedLogProbs) logProbs(b *selector.Batch, index []int, width int) []float32 {
 	out := make([]float32, len(b.Valid)*width)
 	for at, ok := range b.Valid {

@@ -6,12 +6,12 @@ import (
 	"fulcrum/selector"
 )
 
-// frozenPolicy is an old or reference policy. Where its weights stay for the whole phase and the groups
-// are recorded, its log-probabilities of them are computed once (cached) and looked up in every step.
+// frozenPolicy is an old or reference policy. If its weights stay for the whole phase and the groups are
+// recorded, its log-probabilities are computed once (cached) and looked up in every step.
 type frozenPolicy struct {
 	selector.Policy
 	owned    bool            // freed with the phase
-	constant bool            // nothing refreshes it within the phase
+	constant bool            // not refreshed within the phase
 	cached   *cachedLogProbs // nil: evaluated in every step
 }
 
@@ -40,12 +40,12 @@ func (g *Phase) syncReference(step int) {
 // view holds a frozen policy's log-probabilities of the rollout, without gradient.
 type view struct {
 	logp torchx.Tensor // [B, G], or [B, G, T] with ratio=token
-	dist torchx.Tensor // [B, G, T, A]; no tensor where nobody asked
+	dist torchx.Tensor // [B, G, T, A]; undefined if not needed
 
-	steps torchx.Tensor // [B, G, T] what logp is, or is the sum of; no tensor where that was looked up
+	steps torchx.Tensor // [B, G, T] log-probabilities of the steps; undefined where logp was looked up
 }
 
-// frozenInput is how a frozen policy's log-probabilities of a part come to its loss: looked up, or evaluated.
+// frozenInput gives a loss the log-probabilities of a part under a frozen policy: looked up or evaluated.
 type frozenInput struct {
 	view                                                  // looked up
 	forward func(selector.ForwardOptions) selector.Output // evaluated; nil: looked up
@@ -79,7 +79,7 @@ func (g *Phase) input(f *frozenPolicy, part *rollout, opt selector.ForwardOption
 	return in
 }
 
-// known stages log-probabilities that were computed before, like logp.
+// known stages log-probabilities of an earlier pass, shaped like logp.
 func (g *Phase) known(values []float32, b *selector.Batch, up *phases.Inputs) *frozenInput {
 	in := &frozenInput{}
 	torchx.Put(&up.Upload, &in.logp, values, g.shape(b, b.T)...)

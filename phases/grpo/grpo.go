@@ -2,8 +2,8 @@
 //
 // One step reads in this order: grpo.go (Step), rollout.go (Collect: candidates, rewards, advantages), loss.go (Inputs and Loss), frozen.go
 // (the old and the reference policy), then phases/step.go, which takes the gradient. Tables of choices stand in losses.go, old_policies.go
-// and sources.go. What can be left out: metrics.go (what a row reports), kernel.go (the loss as one CUDA kernel), options.go (options and
-// their checks), cache.go (what is computed ahead), state.go (what a resume needs).
+// and sources.go. A first reading can leave out metrics.go (the numbers of a row), kernel.go (the loss as one CUDA kernel), options.go
+// (options and their checks), cache.go (log-probabilities computed ahead) and state.go (for a resume).
 package grpo
 
 import (
@@ -33,15 +33,15 @@ type Phase struct {
 	batchSize int
 
 	env       *phases.Env
-	text      bool // the policy's steps are tokens: it has no distributions to look at
+	text      bool // the policy's steps are tokens: it gives no whole distributions
 	learn     *phases.Learner
 	steps     *phases.Steps[*rollout, *inputs]
 	beta      *control.Controller
 	temp      *control.Controller
-	old       *frozenPolicy // ratio's denominator, and what samples; may be reference
+	old       *frozenPolicy // the ratio's denominator; it samples the groups; may be reference
 	reference *frozenPolicy // of the KL penalty
 	sinceOld  int           // steps since old was refreshed
-	refreshed int           // the step before which it was
+	refreshed int           // the step before which old was last refreshed
 	startsOld bool          // the phase starts with the old policy's weights
 	recorded  int           // candidates of the whole source (offline)
 	checked   bool          // Check has looked at the recorded groups
@@ -53,7 +53,7 @@ type Phase struct {
 // New returns a GRPO phase called name on recorded groups (offline) or on the queries of a scorer (online).
 func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int) *Phase {
 	if opt.OldPolicy == "every_n" && opt.UpdateOldAfter <= opt.NumIterations {
-		opt.OldPolicy = "batch" // the same policy, without a copy of its weights
+		opt.OldPolicy = "batch" // the same rule without a copy of the weights
 	}
 	chosen, _ := opt.choose() // Check reports an unknown name
 	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src,
@@ -83,7 +83,7 @@ func (g *Phase) Begin(env *phases.Env, totalSteps int) error {
 	return err
 }
 
-// BeginEpoch refreshes what belongs to the epoch's start.
+// BeginEpoch refreshes the policies that are taken at the start of an epoch.
 func (g *Phase) BeginEpoch(int) {
 	g.showNext = true
 	if g.chosen.old.AtEpoch {
@@ -128,7 +128,7 @@ func (g *Phase) EndEpoch() phases.Measured {
 	return epochMetrics{KLBetaNext: beta, KLBetaAtBound: moves && (beta <= o.BetaMin || beta >= o.BetaMax)}
 }
 
-// Reference implements phases.Referrer. A reference that follows the policy is called synced.
+// Reference implements phases.Referrer. The name of a reference that follows the policy is synced.
 func (g *Phase) Reference() (selector.Policy, string) {
 	if g.opt.KL.SyncSteps != nil {
 		return g.reference.Policy, "synced"

@@ -5,13 +5,13 @@ import (
 	"fulcrum/selector"
 )
 
-// fused reports whether kernelLoss computes what the options choose.
+// fused reports whether kernelLoss computes the chosen loss.
 func (c chosen) fused(o Options) bool {
 	estimate := c.kl.Sampled == nil || c.kl.Kernel != torchx.Given
 	return c.loss.Kernel && estimate && o.Ratio == "sequence" && o.EntropyWeight == 0
 }
 
-// kernelLoss is loss by one CUDA kernel.
+// kernelLoss computes loss by one CUDA kernel.
 func (g *Phase) kernelLoss(out selector.Output, ref view, in *inputs) (torchx.Tensor, readout[torchx.Tensor]) {
 	old := g.oldOf(in, view{}, ref).logp
 	low, high := g.opt.Clip.sides()

@@ -10,7 +10,7 @@ import (
 	"fulcrum/selector"
 )
 
-// inputs are a part of the rollout and what its loss reads on the device, once the step's upload was sent.
+// inputs are a part of the rollout and the tensors of its loss, which are on the device once the step's upload is sent.
 type inputs struct {
 	part        rollout
 	temperature float64 // of every log-probability
@@ -20,23 +20,23 @@ type inputs struct {
 	old       *frozenInput // nil: the policy itself, else the reference
 
 	adv     torchx.Tensor // [B, G], or [B, G, 1] with ratio=token
-	weight  torchx.Tensor // like logp; 0 where nothing counts
+	weight  torchx.Tensor // like logp; 0 = not in the loss
 	inverse torchx.Tensor // like adv: 1/|o_i|, with a mean ratio
-	mask    torchx.Tensor // [B, G, T]; no tensor where every step counts and nobody asks
+	mask    torchx.Tensor // [B, G, T], 1 = counts; undefined where every step counts
 
 	share, minusShare *torchx.Factor // 1/divisor of the whole batch: the loss is Σ weight·term / divisor over all parts
 	perCandidate      *torchx.Factor // 1/candidates
 	perStep           *torchx.Factor // 1/scored steps
-	beta              *torchx.Factor // of the KL; nil: it is not in the loss
+	beta              *torchx.Factor // of the KL; nil: the loss has no KL
 }
 
-// Inputs implements phases.Algorithm: what the parts of the rollout read (grpo.micro_batch).
+// Inputs implements phases.Algorithm: one input for each part of the rollout (grpo.micro_batch).
 func (g *Phase) Inputs(r *rollout, in *phases.Inputs) (parts []*inputs) {
 	if g.opt.Temperature.Enabled {
 		in.Refuse(g.name + ".temperature moves")
 	}
 	for from, to := range objective.Spans(r.batch.B(), g.opt.MicroBatch) {
-		// A part with no candidate is left out: the step's divisors know. Where nothing at all is left, the gradient is 0.
+		// A part without candidates is left out; the divisors are those of the whole step. Without any part the gradient is 0.
 		if part := r.part(from, to); part.batch.NumValid() > 0 {
 			parts = append(parts, g.inputs(part, in))
 		}
@@ -44,8 +44,8 @@ func (g *Phase) Inputs(r *rollout, in *phases.Inputs) (parts []*inputs) {
 	return parts
 }
 
-// inputs puts what a part reads into the step's upload. Samples are judged at the temperature they were drawn at: only then is the ratio
-// an importance weight. Nobody knows that of recorded groups.
+// inputs puts a part's numbers into the step's upload. Log-probabilities of samples are taken at the temperature of the draw: only then is
+// the ratio an importance weight. The temperature of recorded groups is not known.
 func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 	on, b := g.env.Policy.Params().Flat(), part.batch
 	in := &inputs{part: part, temperature: part.temperature}
@@ -95,7 +95,7 @@ func (g *Phase) loss(out selector.Output, ref view, in *inputs) (loss torchx.Ten
 	old := g.oldOf(in, view{logp: logp, steps: out.LogP}, ref) // no gradient
 	denominator := old.logp                                    // like logp
 	if in.part.fresh {
-		denominator = torchx.Detach(logp) // old, but for its last bits: the ratio is exactly 1
+		denominator = torchx.Detach(logp) // equals old but for the last bits: the ratio is exactly 1
 		if g.old == g.reference {
 			ref.logp = denominator
 		}

@@ -15,7 +15,7 @@ func Losses() []Loss {
 		// the mean over a candidate's tokens, then over candidates: DeepSeekMath (arXiv:2402.03300) eq. 3
 		{Name: "grpo", Kernel: true, Divisor: perCandidate},
 		// the mean over all tokens of the batch. TRL's divides every micro-batch by its own tokens, so that its loss
-		// depends on how much memory there is; this one does not, and equals dapo
+		// depends on micro_batch; ours does not, and equals dapo
 		{Name: "bnpo", EveryToken: true, Divisor: perToken},
 		// the mean over all tokens of the batch: DAPO (arXiv:2503.14476) eq. 8
 		{Name: "dapo", EveryToken: true, Divisor: perToken},
@@ -35,14 +35,14 @@ func Losses() []Loss {
 // With ratio=sequence a candidate has one term, whose ratio is Π_t ρ_it and whose weight is 1.
 type Loss struct {
 	Name string
-	// EveryToken weighs every token 1; otherwise the tokens of a candidate share its weight of 1. It needs ratio=token.
+	// EveryToken gives every token the weight 1; otherwise the tokens of a candidate share the weight 1. It needs ratio=token.
 	EveryToken bool
-	// Divisor returns what the sum is divided by. The counts are those of the whole optimizer batch, whatever
-	// micro_batch says.
+	// Divisor returns the divisor of the sum. The counts are those of the whole optimizer batch, whatever the
+	// micro_batch.
 	Divisor func(Counts) float64
 	// MeanRatio replaces the ratios of a candidate by one, exp(mean_t log ρ_it).
 	MeanRatio bool
-	// NoKL leaves the KL term out. β is adapted and reported all the same.
+	// NoKL leaves the KL term out of the loss. β is still adapted and reported.
 	NoKL bool
 	// Kernel lets one CUDA kernel (torchx.Surrogate) compute the loss of sequences: it has the formula above, with one ratio a candidate.
 	Kernel bool
@@ -52,7 +52,7 @@ func (l Loss) named() string { return l.Name }
 
 // Counts describes an optimizer batch.
 type Counts struct {
-	Candidates int // the truncated ones that mask_truncated leaves out included
+	Candidates int // including the truncated ones that mask_truncated leaves out
 	Tokens     int // scored
 	Longest    int // tokens that a candidate may have
 }
@@ -93,13 +93,13 @@ type Estimator struct {
 	Sampled func(logRatio torchx.Tensor, limit float64) torchx.Tensor
 	// Signed says that an estimate may be below 0.
 	Signed bool
-	// Kernel names the estimate for the kernel of the whole loss; Given: there is none for it.
+	// Kernel names the estimate for the kernel of the whole loss; Given: the kernel does not compute it.
 	Kernel torchx.Estimate
 }
 
 func (e Estimator) named() string { return e.Name }
 
-// clampTo cuts x to ±limit; an infinite limit cuts nothing, NaN included.
+// clampTo cuts x to ±limit; an infinite limit leaves x as it is, NaN included.
 func clampTo(x torchx.Tensor, limit float64) torchx.Tensor {
 	if math.IsInf(limit, 1) {
 		return x
@@ -112,7 +112,7 @@ func (o ClipOptions) sides() (low, high float64) {
 	return o.Epsilon, option.Or(o.EpsilonHigh, o.Epsilon)
 }
 
-// perRatio returns one log-probability a ratio: [B, G, T] → [B, G], or as it is with ratio=token.
+// perRatio returns one log-probability for each ratio: [B, G, T] → [B, G]; with ratio=token unchanged.
 func (g *Phase) perRatio(logp torchx.Tensor) torchx.Tensor {
 	if g.opt.Ratio == "token" {
 		return logp
@@ -120,7 +120,7 @@ func (g *Phase) perRatio(logp torchx.Tensor) torchx.Tensor {
 	return objective.Sequence(logp)
 }
 
-// width is how many log-probabilities each candidate has.
+// width returns the number of log-probabilities of a candidate.
 func (g *Phase) width(b *selector.Batch) int {
 	if g.opt.Ratio == "token" {
 		return b.T
@@ -128,7 +128,7 @@ func (g *Phase) width(b *selector.Batch) int {
 	return 1
 }
 
-// shape is that of perRatio; last is the length of the third axis with ratio=token.
+// shape returns the shape of perRatio's result; last is the length of the third axis with ratio=token.
 func (g *Phase) shape(b *selector.Batch, last int) []int {
 	if g.opt.Ratio == "token" {
 		return []int{b.B(), b.G, last}
@@ -136,7 +136,7 @@ func (g *Phase) shape(b *selector.Batch, last int) []int {
 	return []int{b.B(), b.G}
 }
 
-// weights are what the terms of a part's loss are multiplied by, shaped like logp; 0 where nothing counts.
+// weights returns the factors of the terms of a part's loss, shaped like logp; 0 = not in the loss.
 func (g *Phase) weights(b *selector.Batch) []float64 {
 	if g.opt.Ratio != "token" {
 		return objective.Indicator(b.Valid)

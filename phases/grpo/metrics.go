@@ -34,7 +34,7 @@ type Metrics struct {
 // Row implements phases.Measured.
 func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 
-// rolloutMetrics are what is measured of a rollout when it is made.
+// rolloutMetrics are the numbers of a rollout that are known when it is made.
 type rolloutMetrics struct {
 	phases.TextMetrics
 
@@ -58,7 +58,7 @@ type rolloutMetrics struct {
 	SamplerGapMax      *float64  `metric:"sampler_gap_max"`
 }
 
-// epochMetrics are what an epoch's end adds to its row.
+// epochMetrics are the numbers that the end of an epoch adds to its row.
 type epochMetrics struct {
 	KLBetaNext    float64 `metric:"kl_beta_next"`
 	KLBetaAtBound bool    `metric:"kl_beta_at_bound"`
@@ -66,8 +66,8 @@ type epochMetrics struct {
 
 func (m epochMetrics) Row() phases.Metrics { return phases.Row(m) }
 
-// measureRollout describes what was drawn and what is left of it. before are the advantages of whole groups, after those
-// of the candidates that count.
+// measureRollout measures the drawn groups and the candidates left of them. before holds the advantages of whole groups,
+// after the advantages of the candidates in the loss.
 func measureRollout(drawn, left *selector.Batch, adv []float64, before, after advantage.Stats) rolloutMetrics {
 	return rolloutMetrics{
 		MeanReward:    objective.MeanReward(drawn),
@@ -96,7 +96,7 @@ func advantageHistogram(adv []float64, valid []bool) []float64 {
 	return h
 }
 
-// keepCompletions keeps what was drawn for a batch that is seen first, where it is wanted.
+// keepCompletions records the samples of a new batch where completions are kept.
 func (g *Phase) keepCompletions(at phases.At, drawn *selector.Batch) error {
 	show := g.opt.Completions.Due(g.showNext, at.Step, g.opt.NumIterations)
 	g.showNext = false
@@ -106,7 +106,8 @@ func (g *Phase) keepCompletions(at phases.At, drawn *selector.Batch) error {
 	return g.opt.Completions.Record(g.env.Rec, g.name, at.Epoch, at.Step, drawn, g.opt.Advantage)
 }
 
-// readout is what is read of a part's pass. T is a tensor, undefined where nothing is known, and []float64 after the step's only read-back.
+// readout holds the numbers that the host reads of a part's pass. T is a tensor (undefined: not computed) before the step's
+// only read-back and []float64 after it.
 type readout[T any] struct {
 	ppo, kl    T // scalars: shares of the loss's terms
 	klSequence T // scalar, a share of the nats per sequence
@@ -134,16 +135,16 @@ type tally struct {
 
 	ratios             float64   // sum
 	n                  int       // ratios: one a candidate, or one a scored token
-	outside, low, high int       // ratios outside the clip range, and those whose gradient that stops
+	outside, low, high int       // ratios outside the clip range; of them, those below and above it without gradient
 	clamped            int       // log-ratios that were cut
 	entropy            float64   // sum over scored steps
 	steps              int       // with an entropy
 	gain               float64   // sum over candidates of advantage times the change of their log-probability since the old policy
 	gaps               []float64 // of sampled tokens: |log-probability in the sampler - in the old policy's forward pass|
-	drift              float64   // of a fresh old policy: the largest difference of their log-probabilities all the same, nats
+	drift              float64   // largest difference between the log-probabilities of the policy and a fresh old policy, nats
 }
 
-// add takes the numbers of a part's pass.
+// add adds the numbers of a part's pass.
 func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
 	b := part.batch
 	f.ppo += m.ppo[0]
@@ -179,7 +180,7 @@ func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
 }
 
 // samplerGap returns the median and the largest difference between the log-probabilities that tokens were sampled with and the
-// old policy's; nil where nothing is known. It sorts them.
+// old policy's; nil without samples. It sorts the differences.
 func samplerGap(gaps []float64) (median, most *float64) {
 	if len(gaps) == 0 {
 		return nil, nil
@@ -215,7 +216,7 @@ func (f *tally) addRatios(o Options, part rollout, logRatio []float64) {
 	}
 }
 
-// measure turns the numbers of a step's pass into its metrics, and keeps in the rollout what later passes use or report again.
+// measure turns the numbers of a step's pass into its metrics, and keeps in the rollout what later passes use or report.
 func (g *Phase) measure(of phases.Stepped[*rollout, *inputs]) Metrics {
 	f, r := tally{}, of.Batch
 	for i, in := range of.Parts {

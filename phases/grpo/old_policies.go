@@ -31,21 +31,21 @@ func OldPolicies() []OldPolicy {
 // OldPolicy is one rule for the policy in the ratio's denominator, which also samples the groups of online rollouts.
 type OldPolicy struct {
 	Name string
-	// From says whose weights it begins with.
+	// From names the policy whose weights it begins with.
 	From origin
-	// Constant says that nothing refreshes it within the phase. It cannot sample then.
+	// Constant: nothing refreshes it within the phase. It then cannot sample.
 	Constant bool
 	// AtEpoch refreshes it at the start of an epoch.
 	AtEpoch bool
-	// AtBatch reports whether it is refreshed before a batch, so many optimizer steps after it last was; nil: never.
+	// AtBatch reports whether it is refreshed before a batch, given the optimizer steps since the last refresh; nil: never.
 	AtBatch func(o Options, since int) bool
-	// Fresh reports whether it has the policy's weights at a step of the phase, counted from 0: the ratio is then 1.
+	// Fresh reports whether it has the policy's weights at a step of the phase (from 0): the ratio is then 1.
 	Fresh func(o Options, e doctor.Limits, step int) bool
 }
 
 func (p OldPolicy) named() string { return p.Name }
 
-// origin is whose weights an old policy begins with.
+// origin names the policy whose weights an old policy begins with.
 type origin int
 
 const (
@@ -81,7 +81,7 @@ func (g *Phase) takeOld() error {
 // rebuilt returns the initial policy with the attention heads of old_policy_heads. The caller frees it.
 func (g *Phase) rebuilt(env *phases.Env) (selector.Policy, error) {
 	if env.WithHeads == nil {
-		return nil, fmt.Errorf("%s.old_policy_heads=%d: this policy has no attention heads to choose", g.name, *g.opt.OldPolicyHeads)
+		return nil, fmt.Errorf("%s.old_policy_heads=%d: the number of attention heads of this policy is fixed", g.name, *g.opt.OldPolicyHeads)
 	}
 	p, err := env.WithHeads(env.Initial, *g.opt.OldPolicyHeads)
 	if err != nil {
@@ -90,7 +90,7 @@ func (g *Phase) rebuilt(env *phases.Env) (selector.Policy, error) {
 	return p, nil
 }
 
-// takeReference makes the reference policy, after the old one, which serves as both where they are the same.
+// takeReference makes the reference policy, after the old one; where both have the same weights one policy serves as both.
 func (g *Phase) takeReference() {
 	follows := g.opt.KL.SyncSteps != nil // it is then a copy of its own
 	switch ref := g.opt.KL.Reference; {

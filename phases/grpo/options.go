@@ -104,19 +104,19 @@ func DefaultOptions() Options {
 		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}
 }
 
-// Hooks replace parts of the algorithm. A program that reproduces another implementation sets them, no user does.
+// Hooks replace parts of the algorithm. Only a program that reproduces another implementation sets them.
 type Hooks struct {
-	// Advantages chooses the candidates of an epoch from whole groups and returns their advantages, with the statistics of
-	// what is left; nil: as curriculum and advantage say.
+	// Advantages chooses the candidates of an epoch from whole groups and returns their advantages and statistics;
+	// nil: by curriculum and advantage.
 	Advantages func(groups *selector.Batch, o Options, epoch int) (advantage.Selection, []float64, advantage.Stats)
-	// AnySignal trains on recorded groups even where nearly none can teach anything.
+	// AnySignal trains on recorded groups even where nearly all have equal rewards.
 	AnySignal bool
 	// CacheLikeSteps caches log-probabilities in batches of a step's size: their last bits are then those of a step.
 	CacheLikeSteps bool
 }
 
 // The choices of grpo.loss, grpo.kl.estimator, grpo.old_policy, grpo.rollout and grpo.zero_variance are tables: a
-// function lists the entries of each, in the order of the messages. What may be named, its help and its check follow.
+// function lists the entries of each, in the order of the messages. Names, help and checks follow from the entry.
 
 // entry is an entry of a table.
 type entry interface{ named() string }
@@ -126,7 +126,7 @@ func names[T entry](table []T) []string {
 	return list.Map(table, func(e T) string { return e.named() })
 }
 
-// find returns the entry of a table that the value of a key names.
+// find returns the entry called name; the error names the key and the choices.
 func find[T entry](key string, table []T, name string) (T, error) {
 	for _, e := range table {
 		if e.named() == name {
@@ -141,13 +141,13 @@ func find[T entry](key string, table []T, name string) (T, error) {
 	return none, option.Errorf(key, "want one of %s, got %q%s", strings.Join(names(table), ", "), name, hint)
 }
 
-// Choices returns the values that the tables allow, for the schema and the documentation.
+// Choices returns the names in each table, for the schema and the documentation.
 func (Options) Choices() map[string][]string {
 	return map[string][]string{"loss": names(Losses()), "kl.estimator": names(Estimators()), "old_policy": names(OldPolicies()),
 		"rollout": names(Rollouts()), "zero_variance": names(Silences())}
 }
 
-// chosen are the entries that the options name.
+// chosen holds the table entries named by the options.
 type chosen struct {
 	loss    Loss
 	kl      Estimator
@@ -156,7 +156,7 @@ type chosen struct {
 	silence Silence
 }
 
-// choose looks up what the options name.
+// choose looks up the table entries named by the options.
 func (o Options) choose() (c chosen, err error) {
 	if c.loss, err = find("loss", Losses(), o.Loss); err != nil {
 		return c, err
@@ -200,8 +200,8 @@ func (o Options) Validate() error {
 	return nil
 }
 
-// ValidateTokens checks what only a token policy asks for: nobody sums over a vocabulary to differentiate
-// an exact KL, and there are no heads to choose.
+// ValidateTokens checks the options of a token policy: the exact KL over a vocabulary has no gradient, and there
+// are no heads to choose.
 func (o Options) ValidateTokens() error {
 	if c, err := o.choose(); err != nil {
 		return err
@@ -214,14 +214,14 @@ func (o Options) ValidateTokens() error {
 	return nil
 }
 
-// MeanOfSteps reports whether a candidate's loss is a mean over its scored steps: its tokens share a weight of 1, or it has one
-// ratio, of their mean.
+// MeanOfSteps reports whether a candidate's loss is a mean over its scored steps: its tokens share a weight of 1, or one ratio
+// stands for all of them.
 func (o Options) MeanOfSteps() bool {
 	c, err := o.choose()
 	return err == nil && (c.loss.MeanRatio || o.Ratio == "token" && !c.loss.EveryToken)
 }
 
-// Check asks all that can be wrong with the options for this policy, and whether the recorded groups can teach anything.
+// Check returns an error where the options do not suit the policy, or where the recorded groups carry no signal.
 func (g *Phase) Check(env *phases.Env) (err error) {
 	if g.chosen, err = g.opt.choose(); err != nil {
 		return fmt.Errorf("%s.%w", g.name, err)
@@ -257,10 +257,10 @@ func (g *Phase) Check(env *phases.Env) (err error) {
 	return nil
 }
 
-// maxSilent is the share of groups without a learning signal that a run may have.
+// maxSilent is the largest share of groups without a learning signal that a run accepts.
 const maxSilent = 0.95
 
-// checkGroups counts the recorded candidates and refuses groups that can teach nothing.
+// checkGroups counts the recorded candidates and refuses data whose groups carry no signal.
 func (g *Phase) checkGroups() error {
 	const chunk = 1024
 	signal, groups := 0, 0
@@ -275,8 +275,8 @@ func (g *Phase) checkGroups() error {
 		return nil
 	}
 	if groups > 0 && g.recorded <= groups {
-		return fmt.Errorf("each of the %d recorded groups has one candidate, which nothing compares with: record several a query, or take "+
-			"%s out of schedule", groups, g.name)
+		return fmt.Errorf("each of the %d recorded groups has one candidate, and GRPO compares candidates: record several for each query, or "+
+			"take %s out of schedule", groups, g.name)
 	}
 	if silent := 1 - objective.Share(signal, groups); silent > maxSilent {
 		return fmt.Errorf("%.4g %% of the %d recorded groups have no signal (equal rewards, or one candidate): choose another "+
@@ -302,7 +302,7 @@ func (g *Phase) Expected() doctor.Limits {
 		KLPerCandidate: o.Ratio == "sequence" && !o.MaskTruncated && !g.chosen.loss.NoKL,
 		KL:             doctor.KL{KLOptions: o.KL, NonNegative: !g.chosen.kl.Signed},
 	}
-	if o.KL.Beta == 0 && !o.KL.LiftZero { // such a beta stays
+	if o.KL.Beta == 0 && !o.KL.LiftZero { // beta stays 0
 		p.KL.Controller = "fixed"
 	}
 	lim.Policy = p

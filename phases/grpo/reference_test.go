@@ -126,7 +126,7 @@ func TestFreeze(t *testing.T) {
 
 	opt.Freeze = []string{"query_prj"}
 	phase = New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, train, 16)
-	if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), `"query_prj" is in no parameter's name`) {
+	if err := phase.Begin(env, 10); err == nil || !strings.Contains(err.Error(), `no parameter has "query_prj" in its name`) {
 		t.Errorf("error %v, want one that names query_prj", err)
 	}
 }

@@ -9,19 +9,19 @@ import (
 	"fulcrum/selector"
 )
 
-// rollout is the batch of one or more passes: groups, what they are worth, and what the first pass found.
+// rollout is the batch of one or more passes: groups, advantages, and log-probabilities kept from the first pass.
 type rollout struct {
-	drawn       *selector.Batch // whole groups, those without a signal included
+	drawn       *selector.Batch // whole groups, including those without a signal
 	batch       *selector.Batch // [B, G, T], the curriculum's top k
-	index       []int           // [B*G] where its candidates stand in their recorded groups
+	index       []int           // [B*G] position of each candidate in its recorded group
 	adv         []float64       // [B*G]
-	counts      Counts          // of what the loss averages over
-	temperature float64         // of the policy (grpo.temperature) when it was made
-	fresh       bool            // the old policy has the very weights that this pass's numerator has
+	counts      Counts          // for the loss's averages
+	temperature float64         // of the policy (grpo.temperature) when the rollout was made
+	fresh       bool            // the old policy has the weights of this pass's numerator
 	measured    rolloutMetrics
 
-	// Log-probabilities under the old and the reference policy, one a ratio, which the first of several passes computes and later
-	// ones use; nil: not kept.
+	// Log-probabilities under the old and the reference policy, one for each ratio, computed by the first of several passes
+	// and used by the later ones; nil: not kept.
 	old, ref []float32
 	known    bool // they are computed
 }
@@ -29,7 +29,7 @@ type rollout struct {
 // keepsRef reports whether this pass computes the reference's log-probabilities for later ones.
 func (r rollout) keepsRef() bool { return r.ref != nil && !r.known }
 
-// part is the rollout of the queries from … to-1. It shares the memory of the whole one.
+// part returns the rollout of the queries from … to-1. It shares the memory of r.
 func (r rollout) part(from, to int) rollout {
 	lo, hi := from*r.batch.G, to*r.batch.G
 	cut := func(kept []float32) []float32 {
@@ -101,8 +101,8 @@ func (g *Phase) advantagesOf(groups *selector.Batch, epoch int) (top advantage.S
 	return g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
 }
 
-// dropTruncated takes completions that were cut at the length limit out of the loss: what such a text is
-// worth says little about its tokens (overlong filtering, DAPO, arXiv:2503.14476 §3.4). As in TRL, their
+// dropTruncated takes completions that were cut at the length limit out of the loss: the reward of a cut
+// text says little about its tokens (overlong filtering, DAPO, arXiv:2503.14476 §3.4). As in TRL, their
 // rewards stay in the baseline and they still count where the loss is a mean over candidates; their tokens
 // count nowhere.
 func dropTruncated(b *selector.Batch) {

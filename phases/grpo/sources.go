@@ -25,16 +25,16 @@ func Rollouts() []Rollout {
 // Rollout is one source of groups.
 type Rollout struct {
 	Name string
-	// Samples says that the old policy draws the groups: ratios are then importance weights, and every log-probability of
-	// the loss is taken at the temperature of the draw.
+	// Samples: the old policy draws the groups. Ratios are then importance weights, and all log-probabilities of the loss
+	// are taken at the temperature of the draw.
 	Samples bool
-	// Draw returns the groups of queries. What it draws depends on the old policy, the seed and the counters alone.
+	// Draw returns the groups of queries. They depend on the old policy, the seed and the counters alone.
 	Draw func(g *Phase, queries []int, counters ...int) (*selector.Batch, error)
 }
 
 func (r Rollout) named() string { return r.Name }
 
-// Silences lists what may happen to groups without a signal (grpo.zero_variance).
+// Silences lists the treatments of groups without a signal (grpo.zero_variance).
 func Silences() []Silence {
 	return []Silence{
 		{Name: "keep", Fill: func(_ *Phase, _ int, _ []int, drawn *selector.Batch) (groups, all *selector.Batch, err error) {
@@ -51,7 +51,7 @@ func Silences() []Silence {
 type Silence struct {
 	Name      string
 	Resamples bool // it draws groups of other queries
-	// Fill returns the groups of a step, and all that were drawn for it.
+	// Fill returns the groups of a step, and all groups drawn for it.
 	Fill func(g *Phase, step int, queries []int, drawn *selector.Batch) (groups, all *selector.Batch, err error)
 }
 

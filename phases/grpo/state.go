@@ -16,7 +16,7 @@ type grpoValues struct {
 	SinceOld    int           `json:"since_old"`
 }
 
-// unsaved are the frozen policies that no checkpoint file has, by role: a saved state holds them.
+// unsaved returns the frozen policies that no checkpoint file holds, by role: they go into the saved state.
 func (g *Phase) unsaved() map[string]selector.Policy {
 	k := map[string]selector.Policy{}
 	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
@@ -38,7 +38,7 @@ func (g *Phase) State() phases.PhaseState {
 	return s
 }
 
-// Restore sets what State returned.
+// Restore sets the phase to a state that State returned.
 func (g *Phase) Restore(s phases.PhaseState) error {
 	var v grpoValues
 	if err := jsonwords.Unmarshal(s.Values, &v); err != nil {

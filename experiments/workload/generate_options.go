@@ -1,4 +1,4 @@
-package job
+package workload
 
 import (
 	"fulcrum/internal/option"

@@ -1,9 +1,11 @@
-package job
+package tasks
 
 import (
 	"errors"
 
+	"fulcrum/experiments/job"
 	"fulcrum/internal/option"
+	"fulcrum/rewardutil/text"
 )
 
 // EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
@@ -35,6 +37,19 @@ type EvaluateOptions struct {
 	// {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)
 	Out *string `koanf:"out"`
 }
+
+func evaluateTask() job.Task {
+	return job.Task{Run: evaluate, Sections: []string{"eval"}, Options: &EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit},
+		On: func(c *job.Config) string { return evaluateOf(c).Judged() },
+		Validate: func(c *job.Config) error {
+			if evaluateOf(c).Metric == "rouge" && c.Eval.Cluster != nil {
+				return option.Errorf("eval.cluster", "evaluate.metric=rouge reads ids and texts, which have nothing in common: want null")
+			}
+			return nil
+		}}
+}
+
+func evaluateOf(c *job.Config) *EvaluateOptions { return job.Own[EvaluateOptions](c, "evaluate") }
 
 // Judged returns the file that is judged.
 func (o EvaluateOptions) Judged() string {

@@ -1,0 +1,164 @@
+package job
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+
+	"fulcrum/configs"
+	"fulcrum/internal/registry"
+	"fulcrum/phases"
+	"fulcrum/reports/record"
+	"fulcrum/selector"
+	"fulcrum/selector/tokens"
+)
+
+// Entries are what the tables of tasks and policies bring to a configuration: their names, and sections of their own.
+type Entries struct {
+	Tasks    *registry.Table[Task]
+	Policies *registry.Table[Policy]
+	Shared   map[string]configs.Section // sections that several entries read
+	// Scores reports whether something scores selections that nobody recorded, beside the data's own reader. nil: nothing does.
+	Scores func(c *Config) bool
+}
+
+// Task is a value of task: what a run does.
+type Task struct {
+	Run func(ctx context.Context, j *Job) error
+	// On is what the first line of output says that the task works on.
+	On func(c *Config) string
+	// Saves says that an interrupted run keeps what it has done, for a resume.
+	Saves bool
+	// Options points to the defaults of the section that has the task's name; nil: the task has none.
+	Options any
+	// Validate checks what several sections decide together; nil: nothing.
+	Validate func(c *Config) error
+
+	// What has an effect in such a run, beside report, logging, on_end and the task's own section. Keys of other sections do nothing, and
+	// are refused on the command line.
+	Sections []string // are validated as a whole
+	Reads    []string // sections, or single keys of others
+	Policy   bool     // the section of the policy
+	Trains   bool     // the phases of the schedule, and what the policy reads to train
+	Stages   []string // tasks that are run with this one's configuration
+}
+
+// Policy is a value of policy: what is trained.
+type Policy struct {
+	Section string // of its own
+	Help    string // of that section
+	Options any    // points to its defaults
+	// New reads the data and builds the policy that a configuration describes.
+	New func(ctx context.Context, j *Job) (Workload, error)
+	// Trains names the sections that training reads, beside the policy's own.
+	Trains []string
+	// Text returns what the sections of all token policies have; nil: the policy selects examples.
+	Text func(c *Config) TextOptions
+	// Smoothing returns the label smoothing of phases that imitate; nil: none.
+	Smoothing func(c *Config) float64
+	// Validate checks what several sections decide together; nil: nothing.
+	Validate func(c *Config) error
+}
+
+// Workload is what a policy kind brings to task=train: its data, the policy itself, and what only that
+// kind can show. The schedule, checkpoints, resume and report are the same for all kinds. What else a kind knows it says by the small
+// interfaces of the package workload.
+type Workload interface {
+	// Policy returns the policy to train, fresh or from init.checkpoint. The caller frees it.
+	Policy() selector.Policy
+	Sources
+	// PhasesData is what validation needs.
+	PhasesData() phases.Data
+	// Baselines records the evaluations that need no policy of ours.
+	Baselines() error
+	// Examples writes what the initial and the best policy did on a few held-out queries.
+	Examples(env *phases.Env, result phases.Result) error
+	// Summary describes the data for summary.json and the report.
+	Summary() record.DataSummary
+}
+
+// TextOptions point to what the sections of all token policies have.
+type TextOptions struct {
+	Path, Adapter **string
+	Generation    *tokens.SamplingOptions
+}
+
+// sections returns what the entries bring.
+func (e Entries) sections() map[string]configs.Section {
+	out := maps.Clone(e.Shared)
+	if out == nil {
+		out = map[string]configs.Section{}
+	}
+	for name, p := range all(e.Policies) {
+		out[p.Section] = configs.Section{Options: p.Options, Help: p.Help + " (policy=" + name + ")", Before: "sft"}
+	}
+	for name, t := range all(e.Tasks) {
+		if t.Options != nil {
+			out[name] = configs.Section{Options: t.Options, Help: "task=" + name, Before: "report"}
+		}
+	}
+	return out
+}
+
+// all returns the entries of a table, which may be missing in tests.
+func all[T any](t *registry.Table[T]) map[string]T {
+	out := map[string]T{}
+	if t != nil {
+		for _, name := range t.Names() {
+			out[name], _ = t.Get(name)
+		}
+	}
+	return out
+}
+
+// Own returns the section of an entry in the entry's own type. A section of another type, or none, is a fault of the program.
+func Own[T any](c *Config, section string) *T {
+	own, ok := c.Sections[section].Options.(*T)
+	if !ok {
+		panic(fmt.Sprintf("section %s holds %T, want %T", section, c.Sections[section].Options, own))
+	}
+	return own
+}
+
+// Copy returns a configuration that shares no section of an entry or a phase with c.
+func (c *Config) Copy() *Config {
+	own := *c
+	own.Sections = maps.Clone(c.Sections)
+	for name, s := range own.Sections {
+		options := reflect.New(reflect.TypeOf(s.Options).Elem())
+		options.Elem().Set(reflect.ValueOf(s.Options).Elem())
+		s.Options = options.Interface()
+		own.Sections[name] = s
+	}
+	return &own
+}
+
+// Does returns the entry of the configuration's task; of an unknown one, which is said elsewhere, nothing.
+func (c *Config) Does() Task { return all(c.Entries.Tasks)[c.Task] }
+
+// Trains reports whether the run makes training steps.
+func (c *Config) Trains() bool { return c.Does().Trains && !c.DryRun }
+
+// Learner returns the entry of the configuration's policy.
+func (c *Config) Learner() Policy { return all(c.Entries.Policies)[c.Policy] }
+
+// Smoothing returns the label smoothing of phases that imitate.
+func (c *Config) Smoothing() float64 {
+	if of := c.Learner().Smoothing; of != nil {
+		return of(c)
+	}
+	return 0
+}
+
+// Section returns the name of the policy's section.
+func (c *Config) Section() string { return c.Learner().Section }
+
+// Text returns the options of the configuration's token policy; nil where the policy selects examples.
+func (c *Config) Text() *TextOptions {
+	if text := c.Learner().Text; text != nil {
+		o := text(c)
+		return &o
+	}
+	return nil
+}

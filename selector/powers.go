@@ -2,14 +2,14 @@ package selector
 
 import "fulcrum/internal/torchx"
 
-// This file declares what some policies can do beside Policy. A type assertion finds it.
+// This file declares optional powers of policies, found by type assertion.
 
 // Stager is a Policy whose forward pass has two parts: the host's and the device's.
 type Stager interface {
 	Policy
 	// Stage adds what Forward reads of a batch to up. The returned function is Forward once up was sent.
 	Stage(b *Batch, up *torchx.Upload) (forward func(ForwardOptions) Output)
-	// Eager says why no CUDA graph can hold that function: what of it takes something from the host. "" where one can.
+	// Eager returns the reason why no CUDA graph can hold that function, a transfer from the host; "": a graph can.
 	Eager(opt ForwardOptions) string
 }
 
@@ -33,8 +33,8 @@ type TokenPolicy interface {
 	HalfPrecision() bool
 }
 
-// Stopper is a Policy that may have an action which ends a candidate: the last one of Output.Dist, behind those of the
-// pool.
+// Stopper is a Policy that may have an action that ends a candidate: the last one of Output.Dist, after the pool's
+// actions.
 type Stopper interface {
 	Policy
 	MayStop() bool

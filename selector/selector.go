@@ -1,4 +1,4 @@
-// Package selector is what the training phases know of a policy: batches of grouped candidates in,
+// Package selector is the interface between training phases and policies: batches of grouped candidates in,
 // log-probabilities with or without gradient out. The policies live in its sub-packages: pointer (the
 // composable in-context example selector), vl (Qwen2.5-VL) and seq2seq (T5 and BART).
 //
@@ -17,8 +17,8 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// Source is an indexed collection of queries that a policy can answer. A policy's package decides
-// what stands behind it (pools of examples, conversations).
+// Source is an indexed collection of queries that a policy can answer. Each policy's package has its own
+// sources (pools of examples, conversations).
 type Source interface {
 	Name() string
 	Len() int
@@ -29,8 +29,8 @@ type Source interface {
 	Recorded(queries []int) *Batch
 }
 
-// Scorer is a Source that can score candidates nobody recorded: rewards of on-policy samples and of
-// greedy selections.
+// Scorer is a Source that can score any candidate, not only recorded ones: on-policy samples and greedy
+// selections.
 type Scorer interface {
 	Source
 	// Score fills b.Rewards with the exact reward of every valid candidate and, where they are known, the
@@ -38,7 +38,7 @@ type Scorer interface {
 	Score(b *Batch) error
 	// Accuracy is Score and returns the task accuracy of every candidate [B*G], or nil when it is not known.
 	Accuracy(b *Batch) ([]float64, error)
-	// CanScore reports whether a reward function is there at all.
+	// CanScore reports whether there is a reward function.
 	CanScore() bool
 }
 
@@ -57,12 +57,12 @@ type Batch struct {
 	Valid   []bool    // [B*G] false = padding
 	Rewards []float64 // [B*G] raw rewards; 0 where not valid
 
-	// What only text candidates have; nil elsewhere.
+	// Fields of text candidates; nil elsewhere.
 	Truncated []bool // [B*G] cut at the length limit: no action that ends the candidate
-	// [B*G] of the policy's distributions, the share that a sampled candidate was drawn from (top-p, top-k), mean over its steps
+	// [B*G] share of the policy's distribution that top-p and top-k left for sampling, mean over the steps of a candidate
 	Kept []float64
 	// [B*G*T] the log-probability that each step was sampled with, at the sampling temperature and before anything was left out;
-	// NaN where nothing was chosen, 0 where nothing is scored
+	// NaN for a forced step, 0 for a step that is not scored
 	Sampled []float64
 	Terms   map[string][]float64 // [B*G] each: the parts of Rewards by name, before their weights
 	Texts   []string             // [B*G] candidates as text
@@ -92,7 +92,7 @@ func (b *Batch) Set(i, g int, actions []int64, reward float64) {
 	b.Rewards[i*b.G+g] = reward
 }
 
-// Scored returns the scored steps of candidate g of query i, which come before the others.
+// Scored returns the scored steps of candidate g of query i, which come first.
 func (b *Batch) Scored(i, g int) []int64 {
 	at, n := (i*b.G+g)*b.T, 0
 	for n < b.T && b.Mask[at+n] != 0 {
@@ -122,7 +122,7 @@ func (b *Batch) NumValid() int {
 }
 
 // Take returns the batch with k candidates of each query: entry [i*k+j] of index names the position in
-// the group, where valid says so.
+// the group if valid is true.
 func (b *Batch) Take(k int, index []int, valid []bool) *Batch {
 	out := NewBatch(b.Source, b.Queries, k, b.T)
 	from := make([]int, len(valid)) // [B*k] where a candidate stands in b; -1 = padding
@@ -179,8 +179,8 @@ func (b *Batch) Groups(places []int) *Batch {
 	return Join(b.Source, b.G, list.Map(places, func(at int) *Batch { return b.Part(at, at+1) })...)
 }
 
-// Join returns one batch with the queries of several, which have groups of g; candidates are padded to the
-// most steps. Truncated, Kept, Sampled, Terms and Texts are there where every batch has them.
+// Join returns one batch with the queries of several batches with groups of g; candidates are padded to the
+// most steps. Truncated, Kept, Sampled, Terms and Texts are set if every batch has them.
 func Join(src Source, g int, parts ...*Batch) *Batch {
 	t, queries := 0, []int{}
 	for _, p := range parts {
@@ -243,7 +243,7 @@ func (b *Batch) setTerm(name string, values []float64) {
 	b.Terms[name] = values
 }
 
-// pick returns the entries of x that from names, zero where it says -1; nil stays nil.
+// pick returns the entries of x at the positions from, zero for -1; nil stays nil.
 func pick[E any](x []E, from []int) []E {
 	if x == nil {
 		return nil
@@ -268,14 +268,14 @@ type ForwardOptions struct {
 	Reference   torchx.Tensor // Dist of the reference policy on the same batch, if wanted: also return KL
 }
 
-// Output holds a policy's log-probabilities of a batch, and what else was asked for.
+// Output holds a policy's log-probabilities of a batch, and the further tensors that ForwardOptions asks for.
 type Output struct {
 	LogP torchx.Tensor // [B, G, T] log π(action | query, earlier actions); 0 where masked
 	Dist torchx.Tensor // [B, G, T, A] log-probabilities of all A actions, when asked for; very negative where impossible
 	// KL is the exact KL(π ‖ reference) of every step, not masked, with gradient.
 	KL torchx.Tensor // [B, G, T] nats
 	// Entropy is -Σ_a π(a) log π(a) of every step, not masked; with gradient where ForwardOptions.Entropy
-	// asks for it and the policy can't give Dist. No tensor where a policy doesn't give it.
+	// asks for it and the policy can't give Dist. Undefined if the policy doesn't give it.
 	Entropy torchx.Tensor // [B, G, T] nats
 }
 

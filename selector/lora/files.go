@@ -96,7 +96,7 @@ func ParseConfig(raw []byte) (Config, error) {
 	return c, nil
 }
 
-// Read reads an adapter folder. Both name layouts are understood, that of transformers before 4.52 and the later one.
+// Read reads an adapter folder in either name layout: before and since transformers 4.52.
 func Read(path string) (*Adapter, error) {
 	at := filepath.Join(path, configName)
 	raw, err := regular.ReadFile(at)
@@ -216,7 +216,7 @@ func (c Config) JSON() ([]byte, error) {
 	return append(raw, '\n'), err
 }
 
-// Portable is adapter_config.json, for a checkpoint's metadata, without the base model: a name or path says nothing about
+// Portable returns adapter_config.json for a checkpoint's metadata, without the name of the base model, which does not identify
 // the weights.
 func (c Config) Portable() (string, error) {
 	c.BaseModel = ""

@@ -32,11 +32,11 @@ func (l Layer) As(dtype torchx.DType) Layer {
 	return l
 }
 
-// Group is layers that read the same rows, with their weights behind each other: one product computes all of them.
+// Group joins layers that read the same rows, with concatenated weights: one product computes all of them.
 type Group struct {
 	Layer  // [Σ out, in]; its adapter, where As has made it, is that of all parts
 	Parts  []*Layer
-	merged bool // the adapter is there, or no part has one
+	merged bool // the joined adapter is made, or no part has one
 }
 
 // Apply returns the parts' results beside each other [n, Σ out], as Layer.Apply does.
@@ -56,7 +56,7 @@ func (g *Group) adapted() bool {
 	return slices.ContainsFunc(g.Parts, func(l *Layer) bool { return !l.a.Nil() })
 }
 
-// adapter returns the parts' adapters as one: their A below each other [Σ r, in] and their scaled B on a diagonal [Σ out, Σ r].
+// adapter returns the parts' adapters as one: their A stacked [Σ r, in] and their scaled B on a block diagonal [Σ out, Σ r].
 func (g *Group) adapter() (a, b torchx.Tensor, scale float64) {
 	if !g.adapted() {
 		return a, b, 0
@@ -82,19 +82,19 @@ func (g *Group) As(dtype torchx.DType) *Group {
 	return &Group{Layer: all.As(dtype), Parts: g.Parts, merged: true}
 }
 
-// Pass is what a forward pass is told beside its input. The zero value computes without dropout.
+// Pass holds a forward pass's settings beside its input. The zero value computes without dropout.
 type Pass struct {
 	Dropout   float64           // on the adapters' input
 	Seed      uint64            // of the dropout masks
 	Generator *torchx.Generator // nil without dropout
 	Queries   []int             // names of the queries that the input's rows belong to, in order
 
-	rows   []int // how many rows each query has
+	rows   []int // rows of each query
 	memory *Pass // over the encoder's rows, for layers that read both
 }
 
-// Over returns the pass over an input of so many rows a query, in their order. Dropout masks depend on the seed, the
-// layer, the query and the rows of that query alone: not on which other queries are computed with it.
+// Over returns the pass over an input with the given rows of each query, in order. Dropout masks depend on the seed, the
+// layer, the query and its rows alone, not on the other queries of the batch.
 func (p *Pass) Over(rows []int) *Pass {
 	q := *p
 	q.rows = rows
@@ -121,8 +121,8 @@ func (p *Pass) Times(n int) *Pass {
 	return p.Over(list.Map(p.rows, func(r int) int { return r * n }))
 }
 
-// Apply returns x·Wᵀ + bias and the adapter's share [n, out] of rows x [n, in] in dtype, the type of computation. Weights
-// that are trained in float32 under another one are rounded here, with gradient.
+// Apply returns x·Wᵀ + bias plus the adapter's share [n, out] of rows x [n, in], computed in dtype. Weights that are trained
+// in float32 are rounded to dtype here, with gradient.
 func (l *Layer) Apply(x torchx.Tensor, dtype torchx.DType, p *Pass) torchx.Tensor {
 	weight, bias := weights.As(l.Weight, dtype), weights.As(l.Bias, dtype)
 	if l.a.Nil() {

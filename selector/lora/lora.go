@@ -40,7 +40,7 @@ func DefaultOptions() Options {
 	return Options{Enabled: true, Rank: 8, Alpha: 32, TargetModules: []string{"q_proj", "k_proj", "v_proj", "o_proj"}}
 }
 
-// Config says which modules are adapted and how: what adapter_config.json says.
+// Config says which modules are adapted and how: the content of adapter_config.json.
 type Config struct {
 	Rank         int                `json:"r"`
 	Alpha        float64            `json:"lora_alpha"`
@@ -73,7 +73,7 @@ type Linear struct {
 	In, Out int
 }
 
-// Linears lists the matrices among a model's tensors, but those that are tables, as layers that could be adapted.
+// Linears lists a model's matrices that are not embedding tables, as layers that could be adapted.
 func Linears(specs []torchx.Spec, table func(name string) bool) []Linear {
 	var out []Linear
 	for _, s := range specs {
@@ -131,7 +131,7 @@ func (c Config) Select(layers []Linear) ([]Module, error) {
 	return out, nil
 }
 
-// matcher returns a function that says whether a module is adapted, and by which target.
+// matcher returns a function that reports whether a module is adapted, and by which target.
 func (c Config) matcher() (func(name string) (target string, ok bool), error) {
 	switch c.Pattern {
 	case "":

@@ -17,8 +17,8 @@ func Specs(modules []Module) (specs []torchx.Spec) {
 	return specs
 }
 
-// Start fills the adapters: with those of a folder, or, where from is nil, with fresh ones: A random, B zero, so that nothing
-// changes yet. layers are those of the model, in its order.
+// Start fills the adapters with those of a folder or, if from is nil, with fresh ones: A random and B zero, so that the model's
+// output does not change. layers are the model's, in its order.
 func Start(params *torchx.Params, layers []Linear, modules map[string]Module, from *Adapter, seed int64) error {
 	if from != nil {
 		adapted := make([]Module, 0, len(modules))
@@ -46,9 +46,9 @@ func Start(params *torchx.Params, layers []Linear, modules map[string]Module, fr
 	return nil
 }
 
-// Save writes a model's adapters as a PEFT folder. base, which may be empty, is the model that the folder says they
-// belong to. c of nil, a model without adapters, is refused, and so is anything trained beside them: the folder has no
-// place for it. called, which may be nil, gives modules the names that the folder's readers know them by.
+// Save writes a model's adapters as a PEFT folder. base, which may be empty, is the name of the base model in the folder. It
+// refuses a model without adapters (c is nil) and a model with other trained weights, for which the folder has no place.
+// called, which may be nil, maps module names to the names in the folder.
 func Save(path string, c *Config, base string, modules map[string]Module, params *torchx.Params, called func(module string) string) error {
 	if c == nil {
 		return fmt.Errorf("%s: the model has no adapters", path)
@@ -75,7 +75,7 @@ func Save(path string, c *Config, base string, modules map[string]Module, params
 	return Write(path, config, tensors)
 }
 
-// Merge returns W + scale·B·A in float32, where the weight w is the matrix of an adapted module; any other weight as it is.
+// Merge returns W + scale·B·A in float32 if the weight w is the matrix of an adapted module; other weights unchanged.
 func Merge(w torchx.Tensor, name string, modules map[string]Module, params *torchx.Params) torchx.Tensor {
 	module, ok := strings.CutSuffix(name, ".weight")
 	m, adapted := modules[module]

@@ -7,9 +7,9 @@ import "fulcrum/internal/torchx"
 // sampling and beam search.
 type cursor struct {
 	step   int             // choices made
-	state  torchx.Tensor   // [B, N, h] unit query state; no tensor without the encoder
-	hidden torchx.Tensor   // [B, N, h] the GRU's state before normalising; no tensor without it
-	prefix torchx.Tensor   // [B, N, step+1, h] the query's state and the chosen; no tensor without the transformer
+	state  torchx.Tensor   // [B, N, h] unit query state; undefined without the encoder
+	hidden torchx.Tensor   // [B, N, h] the GRU's state before normalising; undefined without it
+	prefix torchx.Tensor   // [B, N, step+1, h] the query's state and the chosen; undefined without the transformer
 	memory []torchx.Tensor // each [B, N, …]: what the diversity term remembers of the chosen
 }
 
@@ -66,7 +66,7 @@ func (c cursor) follow(index torchx.Tensor) cursor {
 // single row a query for choice 0 and n for each later one, as PickLogp wants them.
 type rows struct {
 	first, last, n int
-	chosen         torchx.Tensor // [B, n, ≥ last] positions chosen before; no tensor when last is 0
+	chosen         torchx.Tensor // [B, n, ≥ last] positions chosen before; undefined when last is 0
 }
 
 func (r rows) count(step int) int {

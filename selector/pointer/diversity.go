@@ -34,7 +34,7 @@ type diversity interface {
 	prepare(p *Policy, e *encoded)
 	// remember is the memory after choosing the vectors chosen [B, N, h].
 	remember(p *Policy, e encoded, memory []torchx.Tensor, chosen torchx.Tensor) []torchx.Tensor
-	// bonus scores the pool [B, N, K] before choice number step; no tensor where all candidates are alike.
+	// bonus scores the pool [B, N, K] before choice number step; undefined where all candidates are alike.
 	bonus(p *Policy, e encoded, memory []torchx.Tensor, step int) torchx.Tensor
 }
 

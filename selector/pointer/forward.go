@@ -14,13 +14,13 @@ const impossible = -1e9
 
 // encoded is a batch after the encoder: what every step of every candidate shares.
 type encoded struct {
-	state torchx.Tensor // [B, 1, h] unit query state before the first choice; no tensor without the encoder
+	state torchx.Tensor // [B, 1, h] unit query state before the first choice; undefined without the encoder
 	unit  torchx.Tensor // [U, h] unit candidate vectors
-	pool  torchx.Tensor // [B, K] int64: which of them are a query's; no tensor where the pool is shared
-	cand  torchx.Tensor // [B, K, h] the same for each query; [K, h] where the pool is shared; no tensor where scores reads unit
+	pool  torchx.Tensor // [B, K] int64: which of them are a query's; undefined where the pool is shared
+	cand  torchx.Tensor // [B, K, h] the same for each query; [K, h] where the pool is shared; undefined where scores reads unit
 	from  torchx.Pool   // where scores finds the candidates
-	skip  torchx.Tensor // [B, 1, K] scaled cosine and relation; no tensor without the skip term
-	base  torchx.Tensor // [B, 1, K] 0, or impossible at padding; no tensor when nothing is padded
+	skip  torchx.Tensor // [B, 1, K] scaled cosine and relation; undefined without the skip term
+	base  torchx.Tensor // [B, 1, K] 0, or impossible at padding; undefined when nothing is padded
 
 	keys          torchx.Tensor // like cand: what the additive head makes of it
 	topics, needs torchx.Tensor // [B, K, M] or [K, M], [B, 1, M] (coverage)

@@ -40,7 +40,7 @@ func headWeights(opt Options, h int) []weight {
 	return nil
 }
 
-// headKeys is what the head makes of the candidates once a batch [U, h]; no tensor where it needs nothing.
+// headKeys is what the head makes of the candidates once a batch [U, h]; undefined where it needs nothing.
 func (p *Policy) headKeys(e encoded) torchx.Tensor {
 	if p.opt.Head != "additive" {
 		return torchx.Tensor{}

@@ -21,14 +21,14 @@ type inputs struct {
 	rows       torchx.Tensor // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
 	candidates []int64       // [U] their rows in the table
 	u          int           // U; equal to K where all queries share one pool
-	pool       torchx.Tensor // [B, K] int64 positions in the first U rows (padding points at row 0); no tensor when the pool is shared
-	padding    torchx.Tensor // [B, K] bool, true = padding; no tensor when all pools are full
+	pool       torchx.Tensor // [B, K] int64 positions in the first U rows (padding points at row 0); undefined when the pool is shared
+	padding    torchx.Tensor // [B, K] bool, true = padding; undefined when all pools are full
 	kernels    bool          // torchx.PoolAttend and PoolScore read the candidates where they are
 	places     torchx.Pool   // for them
-	cos        torchx.Tensor // [B, K] cos(E_q, E_j); no tensor without the skip term
+	cos        torchx.Tensor // [B, K] cos(E_q, E_j); undefined without the skip term
 	actions    torchx.Tensor // [B, G, T] int64 columns of the logits
 	chosen     torchx.Tensor // [B, G, T] int64 positions in the pool; not the same as actions only where those may stop
-	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; no tensor when every step is
+	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; undefined when every step is
 }
 
 // attends reports whether a kernel makes the cross-attention. Large pools that are shared are faster as products of matrices.

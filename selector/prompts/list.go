@@ -2,13 +2,13 @@ package prompts
 
 import "fulcrum/selector"
 
-// List is a source over prompts in hand, without rewards: what task=score asks about.
+// List is a source over given prompts and completions, without rewards: the lines of task=score.
 type List[P any] struct {
 	Prompts     []P
 	Completions [][]int64 // one a prompt
 }
 
-// Name returns what errors call the list.
+// Name returns the list's name for errors.
 func (l List[P]) Name() string { return "input" }
 
 // Len returns the number of prompts.

@@ -5,8 +5,8 @@
 //	b := src.Recorded([]int{0, 1})      // target and recorded completions as token ids
 //	err := src.Score(b)                 // rewards, their terms and texts
 //
-// P is what the policy reads of a prompt (token ids and images for a vision-language model, a source text
-// for an encoder-decoder).
+// P is a prompt in the form that the policy reads (token ids and images for a vision-language model, a source
+// text for an encoder-decoder).
 package prompts
 
 import (

@@ -84,7 +84,7 @@ func (m *Model) CheckSource(ids []int64) error     { return m.fits(ids, "source"
 func (m *Model) CheckCompletion(ids []int64) error { return m.fits(ids, "completion") }
 
 // Hidden returns the decoder's rows for these groups [N, d], in the type of computation and ready for the head, and
-// the token that each predicts; no tensor where there is nothing to predict.
+// the token that each predicts; undefined where there is nothing to predict.
 func (m *Model) Hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
 	in, err := m.pack(groups)
 	if err != nil || len(in.targets) == 0 {

@@ -18,8 +18,8 @@ func classes() map[string]map[string]string {
 	}
 }
 
-// ModelType returns the model_type of a config.json's first architecture, or its own where it names none. What the policy does not
-// read is refused with the list of what is read.
+// ModelType returns the model_type of a config.json's first architecture, or the file's own if it names no architecture. For a model
+// that the policy does not read, the error lists the supported ones.
 func ModelType(policy string, config []byte) (string, error) {
 	var f struct {
 		Architectures []string `json:"architectures"`

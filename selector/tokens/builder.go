@@ -39,8 +39,8 @@ func (b *Builder) Linear(name string, in, out int, bias bool) lora.Layer {
 	return l
 }
 
-// Group returns linear layers that read the same rows, and, where the weights are Joined and nobody trains them, all of them as
-// one; else nil.
+// Group returns linear layers that read the same rows. If the weights are Joined and frozen it also returns all of them as one
+// layer; else nil.
 func (b *Builder) Group(in int, bias bool, parts ...lora.Linear) (layers []*lora.Layer, group *lora.Group) {
 	if b.weights != nil && b.weights.Joined {
 		group = &lora.Group{}
@@ -60,8 +60,8 @@ func (b *Builder) Group(in int, bias bool, parts ...lora.Linear) (layers []*lora
 	return layers, group
 }
 
-// Padded returns linear layers with biases. Where the weights are Joined and nobody trains or adapts them, rows and columns that are no
-// multiple of 8 get zeros up to one: products whose rows are not aligned to 16 bytes take three times as long on a GPU.
+// Padded returns linear layers with biases. If the weights are Joined, frozen and not adapted, rows and columns are padded with zeros to a
+// multiple of 8: products whose rows are not aligned to 16 bytes take three times as long on a GPU.
 func (b *Builder) Padded(parts ...lora.Linear) (layers []lora.Layer) {
 	frozen := b.weights != nil && b.weights.Joined
 	for _, part := range parts {
@@ -80,7 +80,7 @@ func (b *Builder) Padded(parts ...lora.Linear) (layers []lora.Layer) {
 	return layers
 }
 
-// join puts frozen tensors of some layers behind each other; undefined where one of them is trained.
+// join concatenates the frozen tensors of some layers; undefined if one of them is trained.
 func (w *Weights) join(suffix string, parts []lora.Linear) torchx.Tensor {
 	names := make([]string, len(parts))
 	for i, part := range parts {

@@ -52,8 +52,8 @@ type Opener[M any] struct {
 
 type model interface{ Tensors() *Weights }
 
-// OpenCheckpoint rebuilds the model of a training checkpoint. What was trained, and how, follows the file; the folder path
-// (SECTION.path) must be the one that it was trained on, unless it was trained from scratch.
+// OpenCheckpoint rebuilds the model of a training checkpoint. The file says which parts were trained, and how. The folder path
+// (SECTION.path) must be the model's base folder, unless the model was trained from scratch.
 func OpenCheckpoint[M model](file string, names Names, path *string, open Opener[M]) (M, error) {
 	var none M
 	f, err := tensorfile.ReadSafetensors(file)
@@ -75,7 +75,7 @@ func OpenCheckpoint[M model](file string, names Names, path *string, open Opener
 	return m, nil
 }
 
-// rebuild makes the model that metadata describes, before its trained weights.
+// rebuild makes the model described by metadata, without its trained weights.
 func rebuild[M model](meta map[string]string, names Names, path *string, open Opener[M]) (m M, err error) {
 	base := meta[names.Section+metaBase]
 	switch {
@@ -104,8 +104,8 @@ func rebuild[M model](meta map[string]string, names Names, path *string, open Op
 	return m, nil
 }
 
-// SaveAdapter writes the adapters as a PEFT folder. baseName, which may be empty, is what the folder says they belong to.
-// Whole parts that are trained beside them would be lost, and are refused: SaveMerged keeps them.
+// SaveAdapter writes the adapters as a PEFT folder. baseName, which may be empty, is the name of the base model in the folder.
+// It refuses a model with whole parts trained beside the adapters, which the folder cannot hold: SaveMerged keeps them.
 func (w *Weights) SaveAdapter(path, baseName string) (err error) {
 	defer torchx.Recover(&err)
 	return lora.Save(path, w.adapted, baseName, w.modules, w.params, w.InAdapter)

@@ -2,7 +2,7 @@ package tokens
 
 import "fmt"
 
-// Or returns what a config.json says, or what holds where it says nothing.
+// Or returns the value of a key of config.json, or the default if the key is missing.
 func Or[T any](said *T, otherwise T) T {
 	if said == nil {
 		return otherwise
@@ -10,7 +10,7 @@ func Or[T any](said *T, otherwise T) T {
 	return *said
 }
 
-// Positive names the first number of a config.json that should be positive and is not, by its key behind a prefix.
+// Positive returns an error for the first number that is below 1; it names prefix and key.
 func Positive(prefix string, keys []string, values ...int) error {
 	for i, v := range values {
 		if v < 1 {

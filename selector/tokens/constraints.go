@@ -2,14 +2,14 @@ package tokens
 
 import "slices"
 
-// Constraints are what transformers' logits processors of these names do to the tokens that may come next. The zero value does nothing.
+// Constraints forbid next tokens, as transformers' logits processors of these names do. The zero value forbids nothing.
 type Constraints struct {
 	MinP          float64   `json:"min_p"`                 // of sampling: tokens less probable than this share of the likeliest one never come
 	Suppress      []int64   `json:"suppress_tokens"`       // never come
 	BeginSuppress []int64   `json:"begin_suppress_tokens"` // never come first, behind a forced token
 	MinLength     int       `json:"min_length"`            // no end before so many tokens, those before the completion included
 	MinNewTokens  int       `json:"min_new_tokens"`        // no end before so many tokens of the completion
-	NoRepeat      int       `json:"no_repeat_ngram_size"`  // no so many tokens come twice, before or in the completion; 0 = may
+	NoRepeat      int       `json:"no_repeat_ngram_size"`  // no sequence of this length comes twice, in prompt and completion; 0 = off
 	BadWords      [][]int64 `json:"bad_words_ids"`         // lists of tokens that never come in this order
 }
 
@@ -42,7 +42,7 @@ func (o *GenerateOptions) banned(s *Sequence, vocabulary int) []int64 {
 	}
 	for _, word := range o.BadWords {
 		n := len(word) - 1
-		ends := n == 0 || n < len(all) && slices.Equal(all[len(all)-n:], word[:n]) // as long a word as the text itself is not looked for
+		ends := n == 0 || n < len(all) && slices.Equal(all[len(all)-n:], word[:n]) // as in transformers, a word as long as the text is ignored
 		if ends && !(n == 0 && slices.Contains(o.EOS, word[0])) {
 			out = append(out, word[n])
 		}

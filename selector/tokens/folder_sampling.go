@@ -12,7 +12,7 @@ import (
 	"fulcrum/internal/registry"
 )
 
-// FolderSampling is what a folder's generation_config.json says of drawing tokens; nil and empty where it says nothing.
+// FolderSampling holds the sampling keys of a folder's generation_config.json; nil or empty for missing keys.
 type FolderSampling struct {
 	DoSample          *bool    `json:"do_sample"`
 	Temperature       *float64 `json:"temperature"`
@@ -21,11 +21,11 @@ type FolderSampling struct {
 	RepetitionPenalty *float64 `json:"repetition_penalty"`
 	Constraints
 
-	Refused []hffolder.Refusal `json:"-"` // what it asks for that is not done here
+	Refused []hffolder.Refusal `json:"-"` // keys that are not supported
 	said    map[string]json.RawMessage
 }
 
-// GenerationKeys says what becomes of the keys of generation_config.json.
+// GenerationKeys lists the used, idle and refused keys of generation_config.json.
 func GenerationKeys(policy string) hffolder.Keys {
 	k := hffolder.Keys{
 		Of: "generation_config.json", Class: "GenerationConfig",
@@ -58,7 +58,7 @@ func GenerationKeys(policy string) hffolder.Keys {
 	return k
 }
 
-// ParseSampling reads what generation_config.json, or a config.json in its place, says of drawing; raw may be nil.
+// ParseSampling reads the sampling keys of generation_config.json, or of a config.json in its place; raw may be nil.
 func ParseSampling(raw []byte) (FolderSampling, error) {
 	var s FolderSampling
 	if raw == nil {
@@ -81,7 +81,7 @@ func ParseSampling(raw []byte) (FolderSampling, error) {
 	return s, err
 }
 
-// Without returns what the folder says but for some of its keys, which it must have.
+// Without returns s without some keys, which the folder must have.
 func (s FolderSampling) Without(keys []string) (FolderSampling, error) {
 	if len(keys) == 0 {
 		return s, nil
@@ -103,7 +103,7 @@ func (s FolderSampling) Without(keys []string) (FolderSampling, error) {
 	return ParseSampling(raw)
 }
 
-// Asked lists, as key=value, what the folder asks for that SamplingOptions cannot say.
+// Asked lists, as key=value, the folder's settings that SamplingOptions cannot hold.
 func (s FolderSampling) Asked() []string {
 	asked := list.Map(s.Refused, hffolder.Refusal.String)
 	c := s.Constraints

@@ -10,7 +10,7 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// GenerateOptions says how completions are drawn. A nil list leaves it to the model, an empty one asks for none.
+// GenerateOptions configures how completions are drawn. A nil list means the model's own, an empty one means none.
 type GenerateOptions struct {
 	SamplingOptions
 	Constraints
@@ -22,7 +22,7 @@ type GenerateOptions struct {
 	First      []int64 // the first token is one of these; none = free
 	Last       []int64 // token number MaxNewTokens is one of these; none = free
 	Suppressed []int64 // tokens that are never drawn
-	NoCache    bool    // compute everything again for each token: for tests of the cache
+	NoCache    bool    // recompute everything for each token: for tests of the cache
 	OnDevice   bool    // decode as on CUDA (Resident) where the device is another: for tests
 
 	Observe func(step int, logits torchx.Tensor) // tests look at what tokens were drawn from, before forced ones
@@ -46,9 +46,9 @@ type Sequence struct {
 // Step returns the logits [len(live), V] that the next token of each sequence is drawn from.
 type Step func(live []*Sequence) (torchx.Tensor, error)
 
-// Generate draws n completions of each prompt, which is computed once for all of them. A sequence that has ended leaves
-// the batch. Draws depend on (seed, stream of the prompt, sample, step) and on the logits of the sequence alone, whatever
-// else is in the batch.
+// Generate draws n completions of each prompt; the prompt is computed once for all of them. An ended sequence leaves the
+// batch. Draws depend on (seed, stream of the prompt, sample, step) and the logits of the sequence alone, not on the rest
+// of the batch.
 func Generate[P any](m Model[P], prompts []P, n int, opt GenerateOptions) (out [][]Completion, err error) {
 	defer torchx.Recover(&err)
 	if opt.MaxNewTokens < 1 || n < 1 || len(prompts) == 0 {
@@ -97,7 +97,7 @@ func generateStepwise[P any](m Model[P], prompts []P, all []*Sequence, opt *Gene
 	return nil
 }
 
-// extend draws token number t of each live sequence and returns those that go on.
+// extend draws token number t of each live sequence and returns the sequences that go on.
 func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Step) ([]*Sequence, error) {
 	defer torchx.Scope()()
 	logits, err := step(live)
@@ -109,7 +109,7 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	}
 	from, ids := logits, opt.forcedIDs(t)
 	banned := func(s *Sequence) []int64 { return opt.banned(s, w.Vocab) }
-	if ids != nil { // wins over what else is forbidden
+	if ids != nil { // a forced token wins over all constraints
 		from, banned = uniformOver(len(live), w.Vocab, ids), func(*Sequence) []int64 { return opt.Suppressed }
 	}
 	how := torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, MinP: opt.MinP,
@@ -127,7 +127,7 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	return going, nil
 }
 
-// at returns an entry, NaN where there are none.
+// at returns entry k of x, NaN for a nil x.
 func at(x []float64, k int) float64 {
 	if x == nil {
 		return math.NaN()
@@ -146,8 +146,8 @@ func (o *GenerateOptions) forcedIDs(t int) []int64 {
 	return nil
 }
 
-// append takes the next token, which may be forced, and reports whether it ends the sequence. A last one that is forced leaves it
-// unfinished. kept and logp are what is known of a draw.
+// append adds the next token, which may be forced, and reports whether it ends the sequence. A forced last token leaves the sequence
+// unfinished. kept and logp are the kept mass and the log-probability of the draw.
 func (s *Sequence) append(id int64, o *GenerateOptions, kept, logp float64) (ended bool) {
 	t := len(s.IDs)
 	s.IDs = append(s.IDs, id)
@@ -166,7 +166,7 @@ func (s *Sequence) append(id int64, o *GenerateOptions, kept, logp float64) (end
 	return ended
 }
 
-// said returns the tokens that the repetition penalty counts; nil where there is none.
+// said returns the tokens that the repetition penalty counts; nil without a penalty.
 func said(live []*Sequence, opt *GenerateOptions) [][]int64 {
 	if opt.RepetitionPenalty == 0 || opt.RepetitionPenalty == 1 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"fulcrum/selector/lora"
 )
 
-// Policy is the policy of a model whose actions are tokens: a candidate is a completion, with the token that ended it. It
+// Policy is the policy of a model whose actions are tokens: a candidate is a completion with its end token. It
 // implements selector.TokenPolicy.
 type Policy[P any] struct {
 	model    Model[P]
@@ -14,8 +14,8 @@ type Policy[P any] struct {
 	first    []int64
 }
 
-// NewPolicy returns the policy of a model, which it owns. Rollouts are drawn as sampling says, and begin with one of the
-// tokens first, where there are any.
+// NewPolicy returns the policy of a model, which it owns. Rollouts are drawn by sampling; if first is not empty they begin
+// with one of its tokens.
 func NewPolicy[P any](m Model[P], sampling SamplingOptions, first []int64) *Policy[P] {
 	return &Policy[P]{m, sampling, first}
 }
@@ -86,7 +86,7 @@ func (p *Policy[P]) Sample(src selector.Source, queries []int, g, t int, tempera
 	return b
 }
 
-// Decode answers each query greedily; no other width than 1 is offered. The scores [B] are log-probabilities.
+// Decode answers each query greedily; width must be 1. The scores [B] are log-probabilities.
 func (p *Policy[P]) Decode(src selector.Source, queries []int, t, width int) (b *selector.Batch, scores []float64) {
 	if width != 1 {
 		p.weights().fail("decode", "width %d: want 1, completions are decoded greedily", width)
@@ -96,7 +96,7 @@ func (p *Policy[P]) Decode(src selector.Source, queries []int, t, width int) (b 
 	return Batch(src, queries, p.answers("decode", src, queries, 1, how))
 }
 
-// answers generates, or panics as tensor operations do. The last token is free: a completion that is cut shows it.
+// answers generates, or panics as tensor operations do. The last token is not forced: a cut completion shows that it is cut.
 func (p *Policy[P]) answers(op string, src selector.Source, queries []int, g int, how GenerateOptions) [][]Completion {
 	how.First, how.Last = append([]int64{}, p.first...), []int64{}
 	answers, err := Generate(p.model, Prompts[P](p.weights().op(op), src, queries), g, how)

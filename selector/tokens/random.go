@@ -8,9 +8,9 @@ import (
 	"fulcrum/selector/weights"
 )
 
-// Random makes weights that no folder holds, for benchmarks: those that layout trains in float32, adapters among them, the
-// others frozen in options.DType, all drawn on the device. Norms are 1, biases 0, matrices normal with this standard
-// deviation; seed decides them, and the device, whose generators differ.
+// Random makes random weights for benchmarks, drawn on the device: trained ones (adapters too) in float32, frozen ones in
+// options.DType. Norms are 1, biases 0, matrices normal with this standard deviation. They depend on the seed and the kind of
+// device, whose generators differ.
 func Random(layout Layout, options LoadOptions, device string, std float64, seed int64) (*Weights, error) {
 	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType, LoRA: options.LoRA}, device: device, slow: new(int),
 		Joined: strings.HasPrefix(device, "cuda")}

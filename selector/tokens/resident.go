@@ -8,21 +8,21 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// Resident is a Model that can decode with its whole state on the device. Generate takes that way on CUDA: a step copies
-// nothing from or to the host, so that it is recorded once as a graph and launched as one for every token.
+// Resident is a Model that can decode with its whole state on the device, as Generate does on CUDA. A step then copies nothing
+// from or to the host, so it is recorded once as a graph and launched for every token.
 type Resident[P any] interface {
 	// BeginResident is Begin for such a decoding.
 	BeginResident(prompts []P, all []*Sequence, opt *GenerateOptions) (Decoding, error)
 }
 
-// Decoding computes what the next tokens of R rows are drawn from. In the beginning a row is a sequence of Begin's list.
+// Decoding computes the logits of the next tokens of R rows. At first row i is sequence i of Begin's list.
 type Decoding interface {
 	// First returns the logits [R, V] float32 of the first tokens.
 	First() torchx.Tensor
 	// Next takes the last token of each row, ids [R] int64 on the device, and returns the logits [R, V] float32 of the next ones,
 	// which the caller may overwrite. Between calls of Take it does the same operations on the same memory.
 	Next(ids torchx.Tensor) torchx.Tensor
-	// Take leaves only these rows, in this order; the tensors that it makes belong to the caller's scope.
+	// Take keeps only these rows, in this order; the tensors that it makes belong to the caller's scope.
 	Take(rows []int)
 }
 
@@ -34,12 +34,11 @@ func (o *GenerateOptions) resident(w *Weights) bool {
 
 const (
 	endedEvery  = 16  // steps between two looks at how many rows have ended: the only time the host waits
-	mostlyEnded = 0.7 // of the rows, the share of live ones below which the others are left out
-	fewSteps    = 8   // as many are not worth a recording
+	mostlyEnded = 0.7 // below this share of live rows the ended ones are left out
+	fewSteps    = 8   // so few steps are not recorded
 )
 
-// residentBatch is the state of Generate on the device. Rows that have ended go on until they are left out: nobody reads
-// what they draw.
+// residentBatch is the state of Generate on the device. Ended rows go on until they are left out; their draws are ignored.
 type residentBatch struct {
 	w    *Weights
 	opt  *GenerateOptions

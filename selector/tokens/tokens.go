@@ -105,7 +105,7 @@ func Groups[P any](op string, b *selector.Batch) (out []Group[P], index []int64)
 	return out, index
 }
 
-// Steps puts one number a token x [n], or no tensor where n is 0, to the steps of the batch [B, G, T] by the index of
+// Steps puts one number a token x [n], undefined where n is 0, to the steps of the batch [B, G, T] by the index of
 // Groups; 0 elsewhere. The result lies on the device of like.
 func Steps(b *selector.Batch, x torchx.Tensor, index []int64, like torchx.Tensor) torchx.Tensor {
 	all := torchx.FullLike(like, 0, torchx.Float32, 1)

@@ -30,7 +30,7 @@ func Assign(params *torchx.Params, file *tensorfile.File) error {
 	return nil
 }
 
-// Set copies a file's tensor into the parameter of its name. kind is what errors call it.
+// Set copies a file's tensor into the parameter of its name. Errors call the tensor kind.
 func Set(params *torchx.Params, kind string, t tensorfile.Tensor) error {
 	if want := params.Shape(t.Name); !slices.Equal(t.Shape, want) {
 		return fmt.Errorf("%s %s has shape %v, want %v", kind, t.Name, t.Shape, want)
@@ -47,7 +47,7 @@ func Set(params *torchx.Params, kind string, t tensorfile.Tensor) error {
 	return params.Set(t.Name, values)
 }
 
-// Portable is config.json, for a checkpoint's metadata, without the path that it was once loaded from.
+// Portable returns config.json for a checkpoint's metadata, without the path of its folder.
 func Portable(raw []byte) string {
 	var all map[string]json.RawMessage
 	if json.Unmarshal(raw, &all) != nil {
@@ -61,7 +61,7 @@ func Portable(raw []byte) string {
 	return string(out)
 }
 
-// Compact is JSON without white space; what is no JSON stays as it is.
+// Compact returns JSON without white space; other text unchanged.
 func Compact(raw []byte) string {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {

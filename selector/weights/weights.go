@@ -1,5 +1,5 @@
-// Package weights keeps the tensors of models that are loaded from Hugging Face folders: what nobody trains, what a
-// checkpoint says of the rest, and the forms that both have in files.
+// Package weights keeps the tensors of models from Hugging Face folders: the frozen ones, the trained ones of a checkpoint,
+// and the forms of both in files.
 //
 //	f := weights.NewFrozen(folder)                   // one copy for a policy and its clones
 //	f.Place("model.norm.weight", tensor, torchx.Float32, "cpu")
@@ -22,17 +22,17 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// Frozen are the weights that nobody trains: one copy for a policy and its clones.
+// Frozen holds the frozen weights: one copy for a policy and its clones.
 type Frozen struct {
 	Tensors map[string]torchx.Tensor
-	AtFree  func() // called when the last policy lets go of them; may be nil
+	AtFree  func() // called when the last policy releases them; may be nil
 
 	folder *hffolder.Folder // stays open while tensors share its memory; nil otherwise
 	mapped bool             // some tensors share the folder's memory
-	users  int              // the policies that hold it
+	users  int              // number of policies that hold the weights
 }
 
-// NewFrozen returns no weights yet, held by one policy. Those that will be placed come from folder; nil = none will.
+// NewFrozen returns an empty set of weights, held by one policy. Place takes them from folder; nil = no folder.
 func NewFrozen(folder *hffolder.Folder) *Frozen {
 	return &Frozen{Tensors: map[string]torchx.Tensor{}, folder: folder, users: 1}
 }
@@ -56,7 +56,7 @@ func (f *Frozen) Free() {
 	}
 }
 
-// Placed says that all weights are there: a folder that none shares memory with is closed.
+// Placed ends the loading: it closes the folder unless a tensor shares its memory.
 func (f *Frozen) Placed() {
 	if !f.mapped && f.folder != nil {
 		f.folder.Close()
@@ -67,8 +67,8 @@ func (f *Frozen) Placed() {
 // Disown leaves closing the folder to the caller.
 func (f *Frozen) Disown() { f.folder = nil }
 
-// Place takes a file's tensor to the device in dtype. On the CPU it shares the mapped file's memory where the type is the
-// same, or stays, and the address fits.
+// Place puts a file's tensor on the device in dtype. On the CPU it shares the mapped file's memory if the type is the
+// same, or stays, and the address is aligned.
 func (f *Frozen) Place(name string, t tensorfile.Tensor, dtype torchx.DType, device string) {
 	defer torchx.Scope()()
 	from := map[tensorfile.DType]torchx.DType{tensorfile.F32: torchx.Float32, tensorfile.F16: torchx.Float16,
@@ -87,7 +87,7 @@ func (f *Frozen) Place(name string, t tensorfile.Tensor, dtype torchx.DType, dev
 	f.Tensors[name] = torchx.Own(x.To(dtype).ToDevice(device))
 }
 
-// Join puts tensors behind each other, [Σ rows, …], makes each of them a part of that, and returns it.
+// Join concatenates tensors to [Σ rows, …], makes each of them a view of the result, and returns it.
 func (f *Frozen) Join(names ...string) torchx.Tensor {
 	key := strings.Join(names, "+")
 	if all, ok := f.Tensors[key]; ok {
@@ -106,7 +106,7 @@ func (f *Frozen) Join(names ...string) torchx.Tensor {
 	return all
 }
 
-// Pad makes a tensor part of a larger one of this shape with zeros behind it, and returns that.
+// Pad makes a tensor a view of a larger one of this shape, filled up with zeros, and returns the larger one.
 func (f *Frozen) Pad(name string, shape ...int) torchx.Tensor {
 	key := name + " padded"
 	if all, ok := f.Tensors[key]; ok {
@@ -133,14 +133,14 @@ func (f *Frozen) Pad(name string, shape ...int) torchx.Tensor {
 	return f.Tensors[key]
 }
 
-// stays reports whether matrices stay bfloat16 under a computation in float32: on the CPU, whose products take them as they
-// are, that is half the memory, no time to load, and half the time a generated token takes.
+// stays reports whether matrices stay bfloat16 under a computation in float32. The CPU's products read them so: half the
+// memory, no time to load, and half the time for a generated token.
 func stays(bfloat16 bool, dtype torchx.DType, device string) bool {
 	return bfloat16 && dtype == torchx.Float32 && device == "cpu"
 }
 
-// As returns a weight, which may be no tensor, in the type of computation. Only trained weights can have another, and frozen
-// matrices under float32, which products take as they are.
+// As returns a weight, which may be undefined, in the type of computation. Only trained weights can have another type, and
+// frozen matrices under float32, which products read unchanged.
 func As(w torchx.Tensor, dtype torchx.DType) torchx.Tensor {
 	if dtype == torchx.Float32 || w.Nil() {
 		return w
@@ -177,7 +177,7 @@ func Numel(specs ...torchx.Spec) (n int) {
 }
 
 // Start fills a fresh tensor as Hugging Face's initialisation does: norms 1, biases 0, everything else normal with this standard
-// deviation. It depends on the seed and the name only.
+// deviation. It depends on the seed and the name alone.
 func Start(s torchx.Spec, std float64, seed int64) []float32 {
 	if len(s.Shape) == 1 && !strings.HasSuffix(s.Name, ".bias") {
 		return slices.Repeat([]float32{1}, Numel(s))
@@ -201,7 +201,7 @@ func FileType(name string) (torchx.DType, error) {
 	return dtype, nil
 }
 
-// InFile is a weight as a file holds it, rounded to dtype (float32, bfloat16 or float16).
+// InFile returns a weight as stored in a file, rounded to dtype (float32, bfloat16 or float16).
 func InFile(s torchx.Spec, w torchx.Tensor, dtype torchx.DType) tensorfile.Tensor {
 	file := map[torchx.DType]tensorfile.DType{torchx.Float32: tensorfile.F32, torchx.BFloat16: tensorfile.BF16,
 		torchx.Float16: tensorfile.F16}[dtype]

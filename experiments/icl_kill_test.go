@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/rewardutil/lvlm/lvlmtest"
-	"fulcrum/rewardutil/lvlm/store"
+	"fulcrum/experiments/lvlm/lvlmtest"
+	"fulcrum/experiments/lvlm/store"
 )
 
 // killing kills a loop again and again.

@@ -14,9 +14,9 @@ import (
 	"time"
 
 	"fulcrum/experiments/icl/icltest"
+	"fulcrum/experiments/lvlm/lvlmtest"
 	"fulcrum/internal/golden"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil/lvlm/lvlmtest"
 )
 
 // published is a folder with the files of OK-VQA and of COCO's captions as they are published (scripts/okvqa_like).
@@ -36,7 +36,7 @@ func published(t *testing.T, train, val int) string {
 func TestICLLoopThroughServers(t *testing.T) {
 	t.Parallel()
 	train, val, kinds := 140, 60, []string{"local", "vllm", "sglang", "completions"}
-	if testing.Short() { // another server's answers come the same way: rewardutil/lvlm tests what is requested of it
+	if testing.Short() { // another server's answers come the same way: experiments/lvlm tests what is requested of it
 		train, val, kinds = 20, 6, []string{"local", "sglang", "completions"}
 	}
 	if err := torchx.Load(); err != nil {

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/experiments/lvlm"
+	"fulcrum/experiments/lvlm/store"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil/lvlm"
-	"fulcrum/rewardutil/lvlm/store"
 )
 
 // TestMain is also the process that TestKills kills: a search of toyQueries queries over a store.

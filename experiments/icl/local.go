@@ -13,11 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/golden"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )

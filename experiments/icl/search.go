@@ -8,9 +8,9 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/text"
 	"fulcrum/rewardutil/vqa"
 )

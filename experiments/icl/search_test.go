@@ -13,8 +13,8 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/tensorfile"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/text"
 	"fulcrum/rewardutil/vqa"
 )

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"fulcrum/experiments/icl/icltest"
+	"fulcrum/experiments/lvlm"
+	"fulcrum/experiments/lvlm/lvlmtest"
 	"fulcrum/internal/golden"
-	"fulcrum/rewardutil/lvlm"
-	"fulcrum/rewardutil/lvlm/lvlmtest"
 )
 
 // TestServers: through stand-ins of vLLM and SGLang around the same weights, with the model's folder and without, the

@@ -14,6 +14,7 @@ import (
 	records "fulcrum/beamdata/icl"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
@@ -21,7 +22,6 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/rewardutil/lvlm"
 )
 
 func beamsTask() job.Task {

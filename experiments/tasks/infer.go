@@ -16,6 +16,7 @@ import (
 	records "fulcrum/beamdata/icl"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
@@ -25,7 +26,6 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/vqa"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"fulcrum/beamdata/icl"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/tensorfile"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/rewardutil/vqa"
 )
 

@@ -8,10 +8,10 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/workload"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/rewardutil/lvlm"
 )
 
 // openRecords reads questions about images, warns of what is odd in them and describes them for the summary.

@@ -3,9 +3,9 @@ package tasks
 import (
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/registry"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/clip"
 )
 

@@ -10,9 +10,9 @@ import (
 
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/usage"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/vl"
 )
 

@@ -8,10 +8,10 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/pointer"
 )
 

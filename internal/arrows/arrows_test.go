@@ -22,9 +22,9 @@ const module = "fulcrum"
 func layers() []string {
 	return []string{
 		"cmd/run", "cmd/bench", "experiments", "experiments/tasks", "experiments/checks", "experiments/workload", "experiments/icl",
-		"experiments/leverplus", "experiments/job", "experiments/sweep", "experiments/runfolder", "experiments/bench",
+		"experiments/leverplus", "experiments/job", "experiments/lvlm",
+		"experiments/sweep", "experiments/runfolder", "experiments/bench",
 		"phases", "selector", "beamdata", "rewardutil",
-		"selector/vl/pixels", // pure Go: servers get images too
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",
 		"reports/reportstest", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb", "reports/tracker",
 		"reports/curves", "reports/record", "reports/stats", "reports/page", "reports", "configs",

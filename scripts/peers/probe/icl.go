@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fulcrum/experiments/icl"
-	"fulcrum/rewardutil/lvlm"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )

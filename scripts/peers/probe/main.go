@@ -12,12 +12,12 @@ import (
 	"slices"
 	"time"
 
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/torchx"
-	"fulcrum/rewardutil/lvlm"
 	"fulcrum/selector/clip"
 	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/tokens"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/rewardutil/lvlm/lvlmtest"
+	"fulcrum/experiments/lvlm/lvlmtest"
 )
 
 // A server is asked again for a hundredth of the prompts, and for 20 at least. One whose numbers change then is named with the prompt and

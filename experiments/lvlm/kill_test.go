@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/rewardutil/lvlm/lvlmtest"
+	"fulcrum/experiments/lvlm/lvlmtest"
 )
 
 const killedPrompts = 240

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/experiments/lvlm/lvlmtest"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/tokenizer"
-	"fulcrum/rewardutil/lvlm/lvlmtest"
 )
 
 func serve(t *testing.T, s *lvlmtest.Server) Options {

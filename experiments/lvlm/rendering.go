@@ -2,11 +2,11 @@ package lvlm
 
 import (
 	"fmt"
-	"os"
 	"strings"
 
 	"fulcrum/internal/chat"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tokenizer"
 )
 
@@ -45,7 +45,7 @@ func openRendering(opt Options, fallback string) (*rendering, error) {
 	switch {
 	case opt.Template != nil:
 		of = "lvlm.template=" + *opt.Template + ": "
-		source, readErr := os.ReadFile(*opt.Template)
+		source, readErr := regular.ReadFile(*opt.Template)
 		if readErr != nil {
 			return nil, fmt.Errorf("lvlm.template: %w", readErr)
 		}

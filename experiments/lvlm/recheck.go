@@ -11,7 +11,7 @@ import (
 	"strings"
 	"sync"
 
-	"fulcrum/rewardutil/lvlm/store"
+	"fulcrum/experiments/lvlm/store"
 )
 
 // What a server may answer when it is asked again. Half precision rounds logits to 1/8 between 16 and 32, and batches of changing

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/rewardutil/lvlm/lvlmtest"
+	"fulcrum/experiments/lvlm/lvlmtest"
 )
 
 // small is a job of 50 questions with a server that tells the truth while it is probed. It returns how many of its numbers are wrong.

@@ -8,8 +8,8 @@ import (
 	"math"
 	"strings"
 
+	"fulcrum/experiments/lvlm/store"
 	"fulcrum/internal/regular"
-	"fulcrum/rewardutil/lvlm/store"
 )
 
 // key is the identity without what may change while the numbers stay: the program that serves the model.

@@ -33,6 +33,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/regular"
 )
 
 // Key is the digest that a value is kept under.
@@ -259,9 +260,9 @@ func (s *Store) segment(name, suffix string) (*segment, error) {
 		return s.segments[i], nil
 	}
 	path := filepath.Join(s.dir, name+suffix)
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	f, err := regular.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, os.ErrPermission) {
-		f, err = os.Open(path)
+		f, err = regular.Open(path)
 	}
 	if err != nil {
 		return nil, err
@@ -364,7 +365,7 @@ func (s *Store) create(suffix string) (*segment, error) {
 	const tries = 100 // another process may see the new file and claim it first
 	for range tries {
 		name := hex.EncodeToString(random()) + ending
-		f, err := os.OpenFile(filepath.Join(s.dir, name+suffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := regular.OpenFile(filepath.Join(s.dir, name+suffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
 			return nil, err
 		}

@@ -12,8 +12,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"fulcrum/experiments/lvlm/store"
 	"fulcrum/internal/list"
-	"fulcrum/rewardutil/lvlm/store"
 )
 
 // Stored is a scorer that asks nothing twice: not what its store holds, nor what is being asked at this moment. Whatever was

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"fulcrum/rewardutil/lvlm/store"
+	"fulcrum/experiments/lvlm/store"
 )
 
 // Open returns the scorer of the options with their store before it. A server is probed first, and refused when it cannot

@@ -1,0 +1,137 @@
+package arrows
+
+import (
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
+// 112,000 and 420.
+const (
+	mostCoreLines = 92_800
+	mostLines     = 123_700
+	mostKeys      = 778
+)
+
+// annexes returns the list of what may be left out of the program: folders and patterns of files.
+func annexes(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("annexes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// isAnnex reports whether a file, or the files of a folder, are an annex.
+func isAnnex(list []string, file string) bool {
+	return slices.ContainsFunc(list, func(a string) bool {
+		match, err := path.Match(a, file)
+		return err == nil && match || file == a || strings.HasPrefix(file, a+"/")
+	})
+}
+
+// stillImported lists core files that import an annex. It may only get shorter.
+func stillImported() map[string]string {
+	return map[string]string{
+		"beamdata/conversations.go":            "beamdata/iclshapes",
+		"beamdata/options.go":                  "beamdata/iclshapes",
+		"cmd/run/trackers.go":                  "reports/mlflow reports/wandb",
+		"cmd/run/verb_ls.go":                   "reports/export",
+		"cmd/run/verb_report.go":               "reports/compare reports/published",
+		"experiments/sweep/ledger/ledger.go":   "reports/sweepreport",
+		"experiments/sweep/plan.go":            "reports/sweepreport",
+		"experiments/sweep/sweeper/options.go": "experiments/sweep/pruner",
+		"experiments/sweep/view.go":            "reports/sweepreport",
+		"experiments/tasks/tasks.go":           "experiments/lvlm selector/clip",
+		"experiments/tasks/train.go":           "experiments/leverplus",
+		"experiments/workload/pointer.go":      "experiments/leverplus selector/clip",
+		"experiments/workload/train_data.go":   "experiments/leverplus",
+		"reports/runreport/explore.go":         "reports/curves",
+		"selector/pointer/checkpoint.go":       "selector/clip",
+		"selector/pointer/options.go":          "selector/clip",
+		"selector/pointer/policy.go":           "selector/clip",
+	}
+}
+
+// TestCoreImportsNoAnnex: the core builds without what may be left out.
+func TestCoreImportsNoAnnex(t *testing.T) {
+	list, known, found := annexes(t), stillImported(), map[string]bool{}
+	used := map[string]bool{}
+	for _, s := range sources(t) {
+		for _, a := range list {
+			used[a] = used[a] || isAnnex([]string{a}, s.file)
+		}
+		if s.test || isAnnex(list, s.file) {
+			continue
+		}
+		for _, spec := range s.ast.Imports {
+			name, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder, ours := strings.CutPrefix(name, module+"/")
+			if !ours || !isAnnex(list, folder) {
+				continue
+			}
+			if found[s.file+" "+folder] = true; !slices.Contains(strings.Fields(known[s.file]), folder) {
+				t.Errorf("%s: core imports the annex %s (internal/arrows/annexes.txt): register it in cmd/run/annexes.go", s.at(spec.Pos()), folder)
+			}
+		}
+	}
+	for file, folders := range known {
+		for _, folder := range strings.Fields(folders) {
+			if !found[file+" "+folder] {
+				t.Errorf("%s is listed and does not import %s", file, folder)
+			}
+		}
+	}
+	for _, a := range list {
+		if !used[a] && a != "experiments/sweep/launcher/testdata" {
+			t.Errorf("annexes.txt names %s, which holds no Go file", a)
+		}
+	}
+}
+
+// TestBudget: lines of the core, lines in all and documented keys may only fall.
+func TestBudget(t *testing.T) {
+	list, core, all := annexes(t), 0, 0
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("../..", s.file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := strings.Count(string(text), "\n")
+		if all += n; !isAnnex(list, s.file) {
+			core += n
+		}
+	}
+	page, err := os.ReadFile("../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := strings.Count(string(page), "\n| `")
+	for _, b := range []struct {
+		what    string
+		got, at int
+	}{{"lines of core", core, mostCoreLines}, {"lines in all", all, mostLines}, {"documented keys", keys, mostKeys}} {
+		if b.got > b.at {
+			t.Errorf("%d %s, want at most %d: they may only fall (or docs/log says why)", b.got, b.what, b.at)
+		}
+	}
+	t.Logf("%d lines of core, %d in all, %d documented keys", core, all, keys)
+}

@@ -8,8 +8,8 @@ import (
 	"fulcrum/internal/regular"
 )
 
-// answers holds human answers by embedding row and the reader's closed-book prior, with every answer
-// text stored once.
+// answers holds human answers by embedding row and the reader's closed-book prior. Every answer text is
+// stored once.
 type answers struct {
 	names []string
 	index map[string]int32
@@ -95,8 +95,8 @@ func (a *answers) accuracies(row int) map[int32]float64 {
 	return out
 }
 
-// vqaAccuracy is the official accuracy of an answer that count of total people gave: the mean over
-// the people left out of min(1, matches among the others / 3). For ten people it is min(1, 0.3 count).
+// vqaAccuracy is the official accuracy of an answer that count of total people gave: leave out each person
+// in turn and average min(1, matches among the others / 3). For ten people it is min(1, 0.3 count).
 func vqaAccuracy(count, total int) float64 {
 	if total == 10 {
 		return min(1, float64(3*count)/10)

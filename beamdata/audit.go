@@ -10,12 +10,12 @@ import (
 	"fulcrum/rewardutil/recorded"
 )
 
-// Audit looks for faults of the data that training would not notice: see package audit. The candidates of
-// imitated (sft and rce) and of baseline (offline GRPO) are looked at; either may be nil.
+// Audit looks for faults of the data that training would not notice: see package audit. It checks the candidates
+// of imitated (sft and rce) and of baseline (offline GRPO); either may be nil.
 func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault {
 	splits := b.splits()
 	out := b.auditBlank(splits, lim)
-	if len(out) == 0 { // copies, leaks and pools would only say it again
+	if len(out) == 0 { // else copies, leaks and pools would report the same fault again
 		out = audit.Overlap(splits, lim)
 		for _, s := range onePerFile(b.Online, b.RCE, b.Records, b.Val, b.Eval) {
 			out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
@@ -46,7 +46,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault 
 	return out
 }
 
-// auditBlank looks for queries that share one row of the table.
+// auditBlank looks for queries whose rows of the table are equal.
 func (b *Bundle) auditBlank(splits []audit.Split, lim audit.Limits) []audit.Fault {
 	table := b.table()
 	seed, counts := maphash.MakeSeed(), map[uint64][]int64{}
@@ -69,7 +69,7 @@ func (b *Bundle) auditBlank(splits []audit.Split, lim audit.Limits) []audit.Faul
 	return audit.Blank(len(same), looked, zero, same[0], same[1], lim)
 }
 
-// auditScales compares the rewards of judged queries with those that are learnt from, where they are of another file.
+// auditScales compares the rewards of validation and held-out queries with the training rewards of another file.
 func auditScales(learnt []*Set, judged *Set, name string, lim audit.Limits) (out []audit.Fault) {
 	for _, s := range learnt {
 		if judged.Len() == 0 || s.store == judged.store {
@@ -95,7 +95,7 @@ func (b *Bundle) table() *Table {
 	return table
 }
 
-// onePerFile leaves out empty sets and those of a file that a set before them has: its training and validation queries are alike.
+// onePerFile leaves out empty sets, and a second set of the same file: training and validation queries of a file are alike.
 func onePerFile(sets ...*Set) []*Set {
 	var out []*Set
 	for _, s := range sets {
@@ -152,7 +152,7 @@ func (s *Set) auditContradictions(lim audit.Limits) []audit.Fault {
 	return audit.Contradictions(s.Name, groups, looked, example, lim)
 }
 
-// auditRange looks for recorded probabilities and accuracies that are none.
+// auditRange looks for recorded probabilities and accuracies outside [0, 1].
 func (s *Set) auditRange(lim audit.Limits) []audit.Fault {
 	outside, looked, query, example := 0, 0, int64(0), 0.0
 	for i := 0; i < s.Len(); i += audit.Every(s.Len(), 8*looksPools) {
@@ -201,7 +201,7 @@ func (b *Bundle) splits() []audit.Split {
 	return out
 }
 
-// describe hashes what a policy sees of each query, its embedding, together with its question where the text is known.
+// describe hashes each query's embedding, which the policy sees, together with its question where the text is known.
 func (b *Bundle) describe(table *Table, splits []audit.Split) {
 	seed := maphash.MakeSeed()
 	begins := make(map[uint64]int32) // hash of a row's first values → how many queries have it
@@ -241,7 +241,7 @@ func hashFloats(seed maphash.Seed, row []float32) uint64 {
 // looksPools bounds the queries whose pools are read.
 const looksPools = 512
 
-// looks is that bound, or that of queries with one pool for all.
+// looks returns that bound, or the one for queries that share one pool.
 func (s *Set) looks() int {
 	if s.ownPools() {
 		return looksPools
@@ -294,7 +294,7 @@ func (s *Set) drawnPools() bool {
 	return audit.Drawn(pools, s.Table.Rows)
 }
 
-// ownPools reports whether queries have pools of their own, not one for all.
+// ownPools reports whether queries have different pools, not one for all.
 func (s *Set) ownPools() bool {
 	return s.Len() > 1 && !sameSlice(s.store.pools[s.at(0)], s.store.pools[s.at(s.Len()-1)])
 }
@@ -309,7 +309,7 @@ func (s *Set) evenly(i int) []int32 {
 	return out
 }
 
-// nearness is the mean cosine of a query with some candidates.
+// nearness returns the mean cosine of a query with some candidates.
 func (s *Set) nearness(query []float32, rows []int32) float64 {
 	const looks = 16
 	step, sum, n := audit.Every(len(rows), looks), 0.0, 0
@@ -320,7 +320,7 @@ func (s *Set) nearness(query []float32, rows []int32) float64 {
 	return sum / float64(max(n, 1))
 }
 
-// groups are the recorded rewards as the phases read them.
+// groups returns the recorded rewards as the phases read them.
 func (s *Set) groups(name string, baseline bool) audit.Groups {
 	var rewards []float64
 	return audit.Groups{Name: name, Baseline: baseline, Len: s.Len(), Of: func(i int) (int64, []float64) {
@@ -332,8 +332,7 @@ func (s *Set) groups(name string, baseline bool) audit.Groups {
 	}}
 }
 
-// scored lists recorded candidates with the plain reward that the set's scorer gives for them, and, where both are
-// known, their accuracies.
+// scored lists recorded candidates with the scorer's plain reward and, where both are known, their accuracies.
 func (s *Set) scored() (rewards, accuracies []audit.Scored) {
 	const most = 512 // queries
 	scorer := s.Scorer
@@ -363,7 +362,7 @@ func (s *Set) scored() (rewards, accuracies []audit.Scored) {
 	return rewards, accuracies
 }
 
-// shifted returns the rewards of a selection that is read off by one, in the order of audit.Shifts.
+// shifted returns the rewards of a selection under wrong readings (off by one), in the order of audit.Shifts.
 func (s *Set) shifted(scorer Scorer, i int, positions []int32) []float64 {
 	by := func(d int) float64 {
 		n, moved := s.PoolSize(i), make([]int32, len(positions))

@@ -10,7 +10,7 @@ import (
 	"fulcrum/rewardutil/recorded"
 )
 
-// Selections is what a selection rule chose and earned, query by query.
+// Selections holds the choices and rewards of a selection rule, query by query.
 type Selections struct {
 	Positions [][]int32 // [Q][S] in order of choice; nil where a rule draws several times (Random)
 	Reward    []float64 // [Q]

@@ -8,11 +8,11 @@ import (
 	"fulcrum/internal/option"
 )
 
-// beamKeys are what all data of beam files reads.
+// beamKeys are the keys that all data of beam files reads.
 var beamKeys = []string{"beams", "records", "reader", "eval.beams", "eval.reader", "embeddings", "format", "pool_size", "legacy_pool",
 	"reward", "skip_fallback", "require_positive_query"}
 
-// beamsData reads beam files, reward tables and embeddings that the options name one by one.
+// beamsData reads the beam files, reward tables and embeddings named by the options.
 func beamsData() Dataset {
 	return Dataset{
 		Name:  "beams",
@@ -107,8 +107,8 @@ func (l *loader) beams() error {
 	return l.eval(option.Or(opt.Eval.Beams, ""), option.Or(opt.Eval.Reader, ""))
 }
 
-// split takes the validation queries out of the training sets. Candidates of a query may stand in two
-// files; the split is over the union of their ids, so a held-out query is held out of both.
+// split takes the validation queries out of the training sets. Two files may hold candidates of one query;
+// the split is over the union of their ids, so a held-out query is held out of both.
 // keys are those of the file, for the reference's split.
 func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 	b := l.bundle
@@ -161,8 +161,8 @@ func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 	return nil
 }
 
-// inFileOrder returns the queries of f out of a reward table's set. Queries that the table lacks were
-// counted; where every query wants an answer, they are refused.
+// inFileOrder returns the queries of f from a reward table's set. Queries that the table lacks have been
+// counted; if every query needs an answer, they are refused.
 func (l *loader) inFileOrder(s *Set, f *beamFile) (*Set, error) {
 	at := make(map[int64]int, s.Len())
 	for i, id := range s.IDs {

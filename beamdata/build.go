@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// builder makes the store of a set from its queries, their pools and, where there is one, the beam
-// file with their candidates.
+// builder makes the store of a set from its queries, their pools and, if given, the beam file with their
+// candidates.
 type builder struct {
 	opt    Options
 	rows   int     // of the embedding table
@@ -27,7 +27,7 @@ func (b *builder) enter(pool []int32) {
 	}
 }
 
-// position returns where id stands in the pool last entered, -1 if nowhere.
+// position returns the position of id in the pool last entered, or -1.
 func (b *builder) position(pool []int32, id int32) int32 {
 	if at := b.pos[id]; int(at) < len(pool) && pool[at] == id {
 		return at
@@ -161,7 +161,7 @@ func (b *builder) fromReader(r *Reader, f *beamFile) (*store, error) {
 			st.start = append(st.start, int64(len(st.rewards)))
 			continue
 		}
-		delete(at, id) // what is left, r lacks
+		delete(at, id) // the remaining ids are missing in r
 		if f.pools != nil && !slices.Equal(f.pools[q], r.pools[i]) {
 			return nil, fmt.Errorf("%s: query %d: candidate_pool_ids differ from the query's pool in %s", f.path, id, r.path)
 		}

@@ -8,7 +8,7 @@ import (
 	"fulcrum/internal/option"
 )
 
-// wordKeys are what all data of conversations reads.
+// wordKeys are the keys that all data of conversations reads.
 var wordKeys = []string{"conversations.system", "conversations.prefix", "conversations.suffix", "conversations.demos"}
 
 // conversationsData reads files of conversations.
@@ -29,14 +29,14 @@ func conversationsData() Dataset {
 	}
 }
 
-// conversation returns the section conversations with what the keys of data add to it.
+// conversation returns the section conversations, completed from the keys of data.
 func (o Options) conversation() conversation.Options {
 	c := o.Conversations
 	c.Root, c.TrainRatio, c.SplitSeed, c.MaxSamples = option.Or(o.Root, ""), o.TrainRatio, o.SplitSeed, o.MaxSamples
 	return c
 }
 
-// LoadConversations reads what opt names for a token policy.
+// LoadConversations reads the data named by opt for a token policy.
 func LoadConversations(opt Options) (*conversation.Bundle, error) {
 	return loadConversations(opt, Datasets())
 }

@@ -8,20 +8,20 @@ import (
 	"fulcrum/internal/option"
 )
 
-// Dataset is a value of data.name: where the data comes from, and which policies read it. An entry is one file with
+// Dataset is a value of data.name: the source of the data and the policies that read it. An entry is one file with
 // its function and one line in Datasets.
 type Dataset struct {
 	Name string
-	// Reads names the keys of section data that are not for every kind of data.
+	// Reads names the keys of section data that only some kinds of data read.
 	Reads []string
-	// Files returns the files and folders that the options name; nil where the data is made in memory.
+	// Files returns the files and folders named by the options; nil if the data are made in memory.
 	Files func(o Options) []*string
-	// Check reports keys of the options that the data needs; nil where it needs none.
+	// Check reports missing keys; nil if the data need no key.
 	Check func(o Options) error
 
-	// sets reads the sets of a selector of examples; nil where there are none.
+	// sets reads the sets for a selector of examples; nil if the data have none.
 	sets func(l *loader) error
-	// conversations reads what a token policy trains on; nil where there is nothing for one.
+	// conversations reads the sets for a token policy; nil if the data have none.
 	conversations func(o Options) (*conversation.Bundle, error)
 }
 

@@ -177,7 +177,7 @@ func listed(tensors []tensorfile.Tensor) string {
 	return strings.Join(parts, ", ")
 }
 
-// stacked says how to make one matrix of a list or dict of vectors; "" where it holds none.
+// stacked returns advice on how to make one matrix of a list or dict of vectors; "" if there are no vectors.
 func stacked(value any) string {
 	items, how := []any(nil), ""
 	switch v := value.(type) {
@@ -199,7 +199,7 @@ func stacked(value any) string {
 	return fmt.Sprintf(": its %d items are vectors: %s", len(items), how)
 }
 
-// asMatrix says how a tensor of another number of dimensions becomes a matrix.
+// asMatrix returns advice on how to make a matrix of a tensor of this shape.
 func asMatrix(shape []int) string {
 	switch {
 	case len(shape) < 2:

@@ -17,16 +17,16 @@ import (
 	"fulcrum/rewardutil/recorded"
 )
 
-// beamFile is the content of one beam file: queries in file order, their own pools (RL) or none
-// (legacy), and the candidates kept, as global ids.
+// beamFile is the content of one beam file: queries in file order, their pools (RL only), and the kept
+// candidates as global ids.
 type beamFile struct {
 	path   string
 	format string // legacy or rl
 	shots  int
 	ids    []int64
-	keys   []string              // compat: of all entries but _meta, those that were dropped included
+	keys   []string              // compat: of all entries but _meta, including dropped ones
 	pools  [][]int32             // RL; nil for legacy
-	left   map[int64]int32       // by query id: where the query itself stood in its own pool; nil = nowhere
+	left   map[int64]int32       // by query id: position of the query in its own pool, from which it was removed; nil = none
 	start  []int64               // [Q+1]
 	picks  []int32               // [C, S] global ids; in compat RL files positions in the pool
 	local  bool                  // picks are positions
@@ -35,7 +35,7 @@ type beamFile struct {
 	method []uint8               // RL: index into names
 	names  *methodNames
 	counts map[string]int    // what was skipped, by reason
-	first  map[string]string // by reason: where the first of them stands
+	first  map[string]string // by reason: place of the first
 	lost   map[string]int    // queries that train nothing, by reason: a part of counts
 
 	unknown []keycheck.Unknown // keys that nothing reads
@@ -82,7 +82,7 @@ func newFileReader(p *parser, path string, rows int, opt Options) *fileReader {
 			names: p.methods}}
 }
 
-// missing explains an absent file by the key that names it.
+// missing reports an absent file and the key that names it.
 func missing(path, key string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s: no such file%s: set %s to an existing one", path, nearpath.Hint(path), key)
@@ -90,7 +90,7 @@ func missing(path, key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// count adds n to what was skipped for a reason, met at a place.
+// count adds n records skipped for a reason at a place.
 func (r *fileReader) count(reason string, n int, at place) {
 	if n == 0 {
 		return
@@ -107,7 +107,7 @@ func (r *fileReader) lose(reason string, rec *record) {
 	r.out.lost[reason]++
 }
 
-// tooManyLost refuses a file of which more than share is left out, though nobody asked for that.
+// tooManyLost refuses a file of which more than share would be left out without a key that asks for it.
 func (f *beamFile) tooManyLost(share float64) error {
 	n := 0
 	for _, lost := range f.lost {
@@ -190,7 +190,7 @@ func (r *fileReader) endQuery(id int64) {
 	r.out.start = append(r.out.start, int64(n))
 }
 
-// outsideError is an id that the embedding table has no row for.
+// outsideError is an id without a row in the embedding table.
 type outsideError struct {
 	id   int64
 	rows int
@@ -215,13 +215,13 @@ func (r *fileReader) checkShots(n int) error {
 		if n == 1 {
 			picks = "pick"
 		}
-		return fmt.Errorf("has %d %s, want %d as in the first of the file: groups of other numbers of picks go into a file, "+
-			"and a run, of their own", n, picks, max(r.out.shots, 1))
+		return fmt.Errorf("has %d %s, want %d as in the first of the file: put groups with another number of picks into a separate file "+
+			"and run", n, picks, max(r.out.shots, 1))
 	}
 	return nil
 }
 
-// repeated finds a pick that is chosen twice: the policy chooses without replacement.
+// repeated finds a pick that occurs twice: the policy chooses without replacement.
 func repeated(picks []int64) (int64, bool) {
 	for i, x := range picks {
 		if slices.Contains(picks[:i], x) {

@@ -24,12 +24,12 @@ import (
 	summary "fulcrum/reports/record"
 )
 
-// Inspection is what a file holds, for `run data inspect`: facts in order, and the first fault.
+// Inspection describes a file for `run data inspect`: facts in order, and the first fault.
 type Inspection struct {
 	Path   string
 	Format string // "beams (legacy)", "beams (rl)", "embeddings", "reward table", "conversations", "texts", "folder"
 	Facts  []Fact
-	Fault  error // why the file would be refused; nil = sound
+	Fault  error // the reason why a run would refuse the file; nil = sound
 	Files  []Inspection
 }
 
@@ -134,7 +134,7 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 	return in, nil
 }
 
-// names adds how many there are, and the first of them by name.
+// names adds the number of files and the names of the first ones.
 func (in *Inspection) names(what string, names []string) {
 	const most = 8
 	n := len(names)
@@ -146,8 +146,8 @@ func (in *Inspection) names(what string, names []string) {
 	}
 }
 
-// isData tells by its content whether a file of a folder is one that a key of the section data names. A JSON file called beams
-// or rl is, whatever it holds: what is wrong with it is to be said.
+// isData reports, by content, whether a file of a folder can be the value of a key of section data. A JSON file called beams or
+// rl always can, so that its faults are reported.
 func isData(path string) bool {
 	name := filepath.Base(path)
 	switch strings.ToLower(filepath.Ext(name)) {
@@ -229,7 +229,7 @@ func (in *Inspection) records(rows int, opt Options) {
 	}
 }
 
-// of takes over what another package finds.
+// of adds another package's findings.
 func (in *Inspection) of(format string, inspect func(path string) ([][2]string, error)) {
 	facts, fault := inspect(in.Path)
 	in.Fault = fault
@@ -295,8 +295,8 @@ func (in *Inspection) beams(rows int, opt Options) {
 	in.unused(f)
 }
 
-// forPredict describes a file without a usable trajectory by its queries and pools, which are all that task=predict reads. It
-// returns false where there are no pools.
+// forPredict describes a file without a usable trajectory by its queries and pools, which suffice for task=predict. It returns
+// false for a file without pools.
 func (in *Inspection) forPredict(f *beamFile, rows int, opt Options) bool {
 	opt.QueriesOnly = true
 	queries, err := readBeams(in.Path, "the path", rows, opt)
@@ -311,7 +311,7 @@ func (in *Inspection) forPredict(f *beamFile, rows int, opt Options) bool {
 	return true
 }
 
-// unused adds what a run would leave out of a file.
+// unused adds the records of a file that a run would leave out.
 func (in *Inspection) unused(f *beamFile) {
 	for _, reason := range slices.Sorted(maps.Keys(f.counts)) {
 		in.add("not used", "%s (the first: %s)", summary.SkippedText(reason, f.counts[reason]), f.first[reason])

@@ -47,8 +47,8 @@ func (it *Items) image(row int) (int64, bool) {
 	return x.image, x.counts != nil
 }
 
-// Cluster returns what the question of a row has in common with those that are no independent ones: its image, or the
-// value of Options.Cluster; "" where it is unknown.
+// Cluster returns the cluster of a row's question: its image, or the value of the key Options.Cluster; "" if unknown.
+// Questions of one cluster are not independent.
 func (b *Bundle) Cluster(row int) string {
 	x := b.Items.at(row)
 	switch {

@@ -8,9 +8,9 @@ import (
 	"fulcrum/rewardutil/recorded"
 )
 
-// withLevels returns the set with rewards of several levels (rewardutil.Combine): the reward as
-// recorded or scored, coherence and diversity of the sequence over the embeddings, and the task's
-// accuracy where it is known. Training sets only: validation and evaluation keep the plain reward.
+// withLevels returns the set with rewards of several levels (rewardutil.Combine): the recorded or scored
+// reward, coherence and diversity of the sequence over the embeddings, and the task's accuracy where known.
+// It is for training sets only: validation and evaluation keep the plain reward.
 func (s *Set) withLevels(opt recorded.Options) *Set {
 	plain := opt.BeamWeight == 1 && opt.TaskWeight == 0 && !opt.UsesSequence()
 	if s == nil || plain {
@@ -36,8 +36,8 @@ func (s *Set) combine(opt recorded.Options, i int, positions []int32, reward, ac
 	return opt.Combine(l)
 }
 
-// taskLevel returns the task level of a recorded candidate of query i: as the file gives it, else as the scorer does; NaN where
-// neither knows it.
+// taskLevel returns the task level of a recorded candidate of query i, from the file or else from the scorer; NaN if neither has
+// it.
 func (s *Set) taskLevel(i int, c Candidate) float64 {
 	switch {
 	case c.Has&recorded.AccScore != 0:
@@ -69,7 +69,7 @@ func (b *Bundle) countTaskLevels(s *Set) {
 	}
 }
 
-// skip counts what of a query is not used, and keeps where it was first.
+// skip counts an unused part of a query and keeps the place of the first.
 func (b *Bundle) skip(reason string, n int, id int64) {
 	if b.Counts[reason] == 0 {
 		b.Skipped[reason] = fmt.Sprintf("query %d", id)

@@ -15,12 +15,12 @@ import (
 	"fulcrum/internal/option"
 )
 
-// Bundle is everything a run reads: training, validation and evaluation sets over one table.
+// Bundle holds all data of a run: training, validation and evaluation sets over one table.
 type Bundle struct {
 	Name      string
 	Format    string // of the beam file: legacy or rl; empty for built-in data
 	Synthetic bool
-	Notice    string // one plain sentence about what the data is, for the first output line and the report
+	Notice    string // one plain sentence about the data, for the first output line and the report
 
 	RCE     *Set // recorded beams for sft and rce
 	Records *Set // recorded groups for offline GRPO
@@ -32,7 +32,7 @@ type Bundle struct {
 	EvalName    string             // "dev"
 	Shots       int                // picks per selection
 	Counts      map[string]int     // sizes, and what was skipped by reason
-	Skipped     map[string]string  // by reason: where the first record that was skipped stands
+	Skipped     map[string]string  // by reason: place of the first skipped record
 	Unknown     []keycheck.Unknown // keys that records hold and nothing reads
 	Fingerprint string             // over all sets and so over the split
 	Items       *Items             // texts by row; nil where unknown
@@ -41,8 +41,8 @@ type Bundle struct {
 // Text returns "question — answer" of an embedding row, or "" where it is unknown.
 func (b *Bundle) Text(row int) string { return b.Items.Text(row) }
 
-// Load reads the data that opt names. Sets that the files do not give, or that would be empty, are nil. Everything is
-// read and checked here: later accesses cannot fail.
+// Load reads the data named by opt. Sets without a file, and empty sets, are nil. Everything is read and checked here:
+// later accesses cannot fail.
 func Load(opt Options) (*Bundle, error) { return load(opt, Datasets()) }
 
 func load(opt Options, table []Dataset) (*Bundle, error) {
@@ -93,7 +93,7 @@ func load(opt Options, table []Dataset) (*Bundle, error) {
 	return b, nil
 }
 
-// loader carries what the steps of one Load share.
+// loader is the shared state of the steps of one Load.
 type loader struct {
 	opt    Options
 	table  *Table
@@ -120,7 +120,7 @@ func (l *loader) open(path string) error {
 	return nil
 }
 
-// blameTable adds to an id outside of the table which table that is, and whether it lies on its side.
+// blameTable adds the name of the table to an error about an id outside it, and whether the table looks transposed.
 func (l *loader) blameTable(err error) error {
 	var outside *outsideError
 	path := option.Or(l.opt.Embeddings, "")
@@ -158,7 +158,7 @@ func (l *loader) read(path, key string) (*beamFile, error) {
 	return f, l.tooManyLost(f)
 }
 
-// tooManyLost refuses a file that would lose more queries than data.max_skipped_share. The reference refuses none, and
+// tooManyLost refuses a file that would lose more queries than data.max_skipped_share. The reference refuses no file, and
 // queries to be answered need no candidates.
 func (l *loader) tooManyLost(f *beamFile) error {
 	if l.opt.Compat || l.opt.QueriesOnly || f == nil {
@@ -227,7 +227,7 @@ func splitName(path string) string {
 	return strings.ToLower(m[1])
 }
 
-// seal fills in sizes and fingerprint.
+// seal sets sizes and fingerprint.
 func (b *Bundle) seal() {
 	h := digest.New()
 	for _, part := range []struct {

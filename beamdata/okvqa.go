@@ -115,7 +115,7 @@ func (l *loader) okvqaPath(explicit *string, names ...string) string {
 	return filepath.Join(option.Or(l.opt.Root, ""), names[0])
 }
 
-// inRoot returns the path of a file of the root, or "" where it does not exist.
+// inRoot returns the path of a file in the root, or "" if it does not exist.
 func (l *loader) inRoot(name string) string {
 	if l.opt.Root == nil {
 		return ""
@@ -127,7 +127,7 @@ func (l *loader) inRoot(name string) string {
 	return path
 }
 
-// optional reads a beam file that is named, or that the root holds; nil where neither is so.
+// optional reads a beam file if it is named or lies in the root; else it returns nil.
 func (l *loader) optional(explicit *string, name, key string) (*beamFile, error) {
 	path := cmp.Or(option.Or(explicit, ""), l.inRoot(name))
 	if path == "" {

@@ -267,7 +267,7 @@ func (r *Reader) withAnswers(a *answers) bool {
 	return true
 }
 
-// queryAnswers is what scoring one query needs of the texts.
+// queryAnswers holds the texts for scoring one query.
 type queryAnswers struct {
 	head     int32             // of the question: its first two words
 	top      int32             // the prior's best answer

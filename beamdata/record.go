@@ -12,8 +12,8 @@ import (
 	"fulcrum/rewardutil/recorded"
 )
 
-// record is one entry of a beam file, legacy or RL, as it stands there. It is reused from entry to
-// entry: readers copy what they keep.
+// record is one entry of a beam file, legacy or RL, as written. It is reused from entry to entry:
+// readers copy what they keep.
 type record struct {
 	key string
 	id  int64 // the key as a number

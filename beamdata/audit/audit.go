@@ -55,13 +55,13 @@ func Checks() []string {
 		"scores_outside"}
 }
 
-// Sampled bounds how much is looked at where looking costs.
+// Sampled bounds the number of queries that costly checks read.
 const Sampled = 16384
 
-// Every returns the step that visits at most most of n things evenly.
+// Every returns the step by which at most most of n items are visited evenly.
 func Every(n, most int) int { return max(1, (n+most-1)/most) }
 
-// graded returns a fault that is mild below its limit, and gives its cause where it is not.
+// graded returns a fault: mild below its limit, with its cause above.
 func graded(check string, value, limit float64, message, cause string) Fault {
 	f := Fault{Check: check, Value: value, Limit: limit, Mild: value < limit, Message: message}
 	if !f.Mild {
@@ -70,7 +70,7 @@ func graded(check string, value, limit float64, message, cause string) Fault {
 	return f
 }
 
-// of writes a share with its counts: "12 of 801 queries (1.5 %)".
+// of returns a share with its counts: "12 of 801 queries (1.5 %)".
 func of(n, total int, what string) string {
 	return fmt.Sprintf("%s of %s %s (%s)", Count(n), Count(total), what, percent(share(n, total)))
 }
@@ -84,7 +84,7 @@ func percent(x float64) string {
 	return fmt.Sprintf("%.3g %%", 100*x)
 }
 
-// Count writes a whole number with thousands separated: 443,757.
+// Count returns a whole number with its thousands separated: 443,757.
 func Count(n int) string {
 	digits := fmt.Sprint(n)
 	var out strings.Builder

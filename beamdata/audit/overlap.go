@@ -15,11 +15,11 @@ type Split struct {
 	Of     []Query
 }
 
-// Query is one query of a split. Equal contents mean the same question about the same thing; 0 = unknown.
+// Query is one query of a split. Equal contents mean the same question about the same picture; 0 = unknown.
 type Query struct {
 	ID      int64  // unique in its source
-	Content uint64 // hash of what a policy can see of it
-	Group   uint64 // hash of what a split should not cut apart (its picture); 0 = unknown
+	Content uint64 // hash of the policy's input
+	Group   uint64 // hash of the picture, whose queries a split should keep together; 0 = unknown
 }
 
 // Overlap looks for queries that stand twice in a set, and for queries of a held-out set (one that does not
@@ -73,7 +73,7 @@ func duplicates(s Split, lim Limits) []Fault {
 		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.description()), a, b), why)}
 }
 
-// repeats counts the queries whose key another one before them has, and gives the first pair of ids.
+// repeats counts the queries whose key an earlier query has, and returns the first pair of ids.
 func repeats(qs []Query, key func(Query) uint64) (n int, first, second int64) {
 	order := make([]Query, 0, len(qs))
 	for _, q := range qs {
@@ -124,7 +124,7 @@ func leak(held, other Split, lim Limits) []Fault {
 	return nil
 }
 
-// shared counts the queries of held whose key is in other, and gives the first with its twin.
+// shared counts the queries of held whose key is in other, and returns the first with its twin.
 func shared(held, other []Query, key func(Query) uint64) (n int, first, twin int64) {
 	in := make(map[uint64]int64, len(held)) // the held-out set is the smaller one
 	for _, q := range held {
@@ -148,7 +148,7 @@ func shared(held, other []Query, key func(Query) uint64) (n int, first, twin int
 	return n, first, twin
 }
 
-// Blank reports that many queries have one row of the embedding table: rows that nobody filled, or a default.
+// Blank reports that many queries have the same row of the embedding table: rows that were never filled, or a default.
 func Blank(same, looked int, zero bool, a, b int64, lim Limits) []Fault {
 	s := share(same, looked)
 	if same < fewBlank || s < lim.Blank {
@@ -163,5 +163,5 @@ func Blank(same, looked int, zero bool, a, b int64, lim Limits) []Fault {
 			"depends on these rows is not looked at", of(same, looked, "queries"), what, a, b)}}
 }
 
-// fewBlank is how many queries with one row are more than copies of a question.
+// fewBlank is the number of queries with one row above which they are more than copies of a question.
 const fewBlank = 8

@@ -39,7 +39,7 @@ func Identical(name string, copies, looked int, example int64, lim Limits) []Fau
 	return []Fault{f}
 }
 
-// fewPictures is how many samples with pictures a verdict on them needs.
+// fewPictures is the number of samples with pictures that a verdict on them needs.
 const fewPictures = 8
 
 // Pictures reports that most samples of a split show the same pictures, by what names them.
@@ -101,12 +101,12 @@ func Once(faults []Fault, check string) []Fault {
 	})
 }
 
-// fewPools is how many queries a verdict on their pools needs.
+// fewPools is the number of queries that a verdict on their pools needs.
 const fewPools = 64
 
 // Nearness holds the similarity of queries to their own pools against that to the pools of other queries:
-// closer[i] is the difference of the two means for query i. A pool that somebody chose for its query is nearer;
-// where it is not, the embeddings probably belong to other ids.
+// closer[i] is the difference of the two means for query i. A pool chosen for its query is nearer; if it is not,
+// the embeddings probably belong to other ids.
 func Nearness(name string, closer []float64, lim Limits) []Fault {
 	n := float64(len(closer))
 	if n < fewPools {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Groups are the recorded candidates of a set, query by query.
+// Groups holds the recorded candidates of a set, query by query.
 type Groups struct {
 	Name     string // who learns from them: "rce, sft"
 	Baseline bool   // a group's rewards are compared with each other: one candidate teaches nothing
@@ -17,8 +17,8 @@ type Groups struct {
 // rounding is the relative difference at which two float32 rewards can no longer be told apart.
 const rounding = 4e-7
 
-// Rewards looks at recorded groups: rewards that are no numbers, equal, too close to tell apart, tied for the
-// best, and groups with nothing to compare.
+// Rewards reports groups whose rewards are not finite, equal, too close to tell apart or tied for the best, and
+// groups of one candidate.
 func Rewards(g Groups, lim Limits) []Fault {
 	every := Every(g.Len, Sampled)
 	looked, small, constant, close, tied, infinite, rising := 0, 0, 0, 0, 0, 0, 0
@@ -87,10 +87,10 @@ func Rewards(g Groups, lim Limits) []Fault {
 	return out
 }
 
-// span is where a set's rewards lie.
+// span is the range of a set's rewards.
 type span struct{ low, high, width float64 }
 
-// spanOf looks at recorded groups; width is the mean difference of the best and the worst of a group.
+// spanOf returns the range of recorded rewards; width is the mean difference of the best and the worst of a group.
 func spanOf(g Groups) (s span, groups int) {
 	s.low, s.high = math.Inf(1), math.Inf(-1)
 	for i := 0; i < g.Len; i += Every(g.Len, Sampled) {
@@ -119,7 +119,7 @@ func Scales(a, b Groups, lim Limits) []Fault {
 			"other sign, or holds another score", a.Name, x.low, x.high, b.Name, y.low, y.high)}}
 }
 
-// Outside reports recorded probabilities and accuracies that are none; example is one of them.
+// Outside reports recorded probabilities and accuracies outside [0, 1]; example is one of them.
 func Outside(name string, outside, looked int, query int64, example float64, lim Limits) []Fault {
 	s := share(outside, looked)
 	if outside == 0 || s < lim.Outside {
@@ -131,7 +131,7 @@ func Outside(name string, outside, looked int, query int64, example float64, lim
 			of(outside, looked, "candidates of "+name), query, example)}}
 }
 
-// fewGroups is how many groups a verdict on a file's scale or order needs.
+// fewGroups is the number of groups that a verdict on a file's scale or order needs.
 const fewGroups = 16
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
@@ -147,21 +147,21 @@ func several(r []float64, best float64) bool {
 	return n > 1
 }
 
-// Scored is a recorded candidate and what a reader gives for the same selection.
+// Scored is a recorded candidate with the reader's reward of the same selection.
 type Scored struct {
 	Query     int64
 	Candidate int       // number in its group, from 0
 	Recorded  []float64 // the recorded scores that the reader's reward might be
 	Reader    float64
-	Shifted   []float64 // what the reader gives for wrong readings of the selection; by Shifts
+	Shifted   []float64 // the reader's rewards for wrong readings of the selection, in the order of Shifts
 }
 
-// Shifts says what the entries of Scored.Shifted are.
+// Shifts names the wrong readings of Scored.Shifted.
 func Shifts() []string {
 	return []string{"the pool positions before", "the next pool positions", "the next query", "the query before"}
 }
 
-// tolerance is how far a recorded reward may lie from the reader's: files hold rounded decimals.
+// tolerance is the allowed difference between a recorded reward and the reader's: files hold rounded decimals.
 const tolerance = 2e-3
 
 // Agreement compares recorded rewards with a reader's for the same selections, in the order of their queries.
@@ -230,7 +230,7 @@ func Contradictions(name string, groups, looked int, example int64, lim Limits) 
 }
 
 // concordance is the share of pairs of a query's candidates that recorded and reader's reward order alike,
-// among the pairs that both order; 0 where there are none.
+// among the pairs that both order; 0 without such pairs.
 func concordance(candidates []Scored) float64 {
 	alike, pairs := 0, 0
 	for i, a := range candidates {

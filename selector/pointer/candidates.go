@@ -12,9 +12,9 @@ import (
 //
 //	c ← c + SelfAttention(LayerNorm(c)) / √h,  c ← c + (W₂ gelu(W₁ LayerNorm(c) + b₁) + b₂) / √h
 //
-// Candidates have about unit length, the parts' outputs unit entries: without 1/√h the layers drown what they refine, and
+// Candidates have about unit length, the parts' outputs unit entries: without 1/√h the outputs drown the candidates, and
 // training at the rates of the other selectors ends at random selections (docs/log/recipes.md). The output weights of both parts
-// start at 0, so that the start is the selector without these layers.
+// start at 0, so that the selector starts as the one without these layers.
 type CandidateEncoderOptions struct {
 	// self-attention layers over the pool; 0 = none
 	Layers int `koanf:"layers" range:"[0,1000]"`
@@ -33,8 +33,8 @@ func (o CandidateEncoderOptions) weights(h int) []weight {
 	return w
 }
 
-// contextualise turns the candidates [U, h] into what they are among the others of their pools: [K, h] where the pool is
-// shared, else one row for each place in each pool [B·K, h], and e.pool says so.
+// contextualise lets the candidates [U, h] attend to the others of their pools. It returns [K, h] for a shared pool, else one row
+// for each place in each pool [B·K, h], and sets e.pool to match.
 func (p *Policy) contextualise(in *inputs, drop dropout, e *encoded, rows torchx.Tensor) torchx.Tensor {
 	h := p.opt.HiddenDim
 	c := e.perQuery(rows)
@@ -54,7 +54,7 @@ func (p *Policy) contextualise(in *inputs, drop dropout, e *encoded, rows torchx
 	return torchx.Reshape(c, -1, h)
 }
 
-// selfAttention is layer l over pools c [B or 1, K, h]. What each part adds is divided by √h.
+// selfAttention applies layer l to pools c [B or 1, K, h]. The output of each part is divided by √h.
 func (p *Policy) selfAttention(l int, in *inputs, drop dropout, c torchx.Tensor) torchx.Tensor {
 	var mask torchx.Tensor
 	if !in.padding.Nil() {

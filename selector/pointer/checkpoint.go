@@ -13,28 +13,28 @@ import (
 	trained "fulcrum/selector/weights"
 )
 
-// OpenOptions says how Open builds a policy from a checkpoint.
+// OpenOptions configures how Open builds a policy from a checkpoint.
 type OpenOptions struct {
 	Options    Options
 	Overridden func(key string) bool // was selector.<key> set on the command line? nil = never
 	Dim        int                   // width of the embeddings
-	RowLength  float64               // their median length, for a file that has no relation yet; 0 = 1
+	RowLength  float64               // their median length, for a file without a relation; 0 = 1
 	Seed       int64                 // of parameters that the file lacks (not strict)
 	Device     string
 	Strict     bool // unknown or missing parameters are errors
 	// Fresh, where it is set (training), lets a file whose choices do not move the query state (v2) start a selector whose
 	// choices do (v3), if an override asks for that, and is told the parameters that the file lacks.
 	Fresh func(names []string)
-	// Reference builds what the Python reference would, which knows v3 alone: a v2 file starts one, and taken is as configured. It
-	// trains only: Fresh is set.
+	// Reference builds the selector as the Python reference would, which knows v3 alone: a v2 file starts a v3 selector, and taken
+	// follows the configuration. It is for training only: Fresh is set.
 	Reference bool
-	Warn      func(string) // told what was dropped or kept at its initial value when not strict; nil = nobody
+	Warn      func(string) // called with the parameters dropped, or kept at their initial values, when not strict; may be nil
 	// Clip opens the model that computes the embeddings, with the adapters that the file has, else those that Options asks for.
 	// nil = a table holds them
 	Clip func(clip.AdaptedOptions) (*clip.Adapted, error)
 }
 
-// ConflictError is an override that contradicts the checkpoint that it is given with.
+// ConflictError is an override that contradicts its checkpoint.
 type ConflictError struct{ Key, Value, Path, Trained string }
 
 func (e *ConflictError) Error() string {
@@ -85,8 +85,8 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 	return p, nil
 }
 
-// adapted opens the model that computes the embeddings, if one does, and reports whether the file has its adapters. Training may
-// start with adapters that the file lacks.
+// adapted opens the model that computes the embeddings, if there is one, and reports whether the file has its adapters. Training
+// may start adapters that the file lacks.
 func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model *clip.Adapted, has bool, err error) {
 	of, has := c.Metadata["selector.clip.fingerprint"]
 	switch {
@@ -104,7 +104,7 @@ func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model *clip.Adapted, h
 	return model, has, err
 }
 
-// named lists parameters of two kinds with what becomes of each; a kind that is empty is left out.
+// named lists unknown and missing parameters with their treatment; an empty list is left out.
 func named(unknown []string, dropped string, missing []string, kept string) string {
 	var parts []string
 	if len(unknown) > 0 {
@@ -143,8 +143,8 @@ func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 	return nil
 }
 
-// grows reports whether an override asks for a selector that is the file's but for its state update, which the file's
-// has none of: a v2 run starts a v3 one. Sizes follow the file.
+// grows reports whether an override asks for the file's selector with a state update that the file lacks: a v2 checkpoint
+// starts a v3 selector. Sizes follow the file.
 func (o OpenOptions) grows(found map[string]string) bool {
 	if o.Fresh == nil || found["state_update"] != "none" || o.Options.StateUpdate == "none" {
 		return false
@@ -222,7 +222,7 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 	return opt, grown, nil
 }
 
-// Chosen fills in what of the relation is null as it was chosen for the policy in a file of ours.
+// Chosen fills in the relation's null options with the values that a checkpoint of ours holds.
 func (o *Options) Chosen(path string) error {
 	c, err := ReadCheckpoint(path)
 	if err != nil {
@@ -237,10 +237,10 @@ func (o *Options) Chosen(path string) error {
 	return err
 }
 
-// rowLength stands in the metadata only where it is not 1, the length that all files had before there was the key.
+// rowLength stands in the metadata only if it is not 1, which is the value in files without the key.
 const rowLength = "relation.row_length"
 
-// key is one architecture option as text.
+// key holds one architecture option as text.
 type key struct {
 	key string
 	get func() string
@@ -285,7 +285,7 @@ func intKey(name string, p *int) key {
 	return key{name, func() string { return strconv.Itoa(*p) }, func(s string) (err error) { *p, err = strconv.Atoi(s); return }}
 }
 
-// optionalKey is what of reads, or null.
+// optionalKey returns the option as of reads it, or null.
 func optionalKey[T any](name string, p **T, of func(string, *T) key) key {
 	return key{name, func() string {
 		if *p == nil {

@@ -5,13 +5,13 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// CoarseOptions makes the selection hierarchical (v4-9). A bi-encoder of its own scores the pool once a query; its top M
-// candidates share their coarse probability as the selector says, the others keep theirs:
+// CoarseOptions makes the selection hierarchical (v4-9). A separate bi-encoder scores the pool once for each query. The selector
+// shares out the coarse probability of its top M candidates; the others keep theirs:
 //
 //	π(j) = softmax(coarse)_j                                          j outside the top M
 //	π(j) = Σ over the top M of softmax(coarse) · softmax(fine in M)_j   j among them
 //
-// Both softmaxes are over what is not chosen yet. Every candidate keeps a finite log-probability, and both stages learn from
+// Both softmaxes are over the candidates not chosen yet. Every candidate keeps a finite log-probability, and both stages learn from
 // every choice. As logits: fine_j - LSE_M(fine) + LSE_M(coarse) among the top M, coarse_j outside.
 type CoarseOptions struct {
 	// candidates that the selector chooses among; at least shot_num; null = the whole pool, no coarse stage
@@ -27,7 +27,7 @@ func (o CoarseOptions) validate(all Options) error {
 	case all.ShotNum != nil && *o.TopM < *all.ShotNum:
 		return option.Errorf("coarse.top_m", "want at least shot_num = %d, got %d", *all.ShotNum, *o.TopM)
 	case all.Taken != "excluded":
-		return option.Errorf("coarse.top_m", "want taken=excluded: the two stages share out the probability of what is left")
+		return option.Errorf("coarse.top_m", "want taken=excluded: the two stages share out the probability of the candidates not chosen yet")
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (p *Policy) coarseStage(in *inputs, e *encoded, x, rows torchx.Tensor) {
 	e.top = torchx.Compare(torchx.ScatterValue(torchx.FullLike(z, 0, p.dtype, in.b, 1, in.k), 2, best, 1), "gt", 0.5)
 }
 
-// coarseToFine joins the stages: fine [B, R, K], where what was taken is excluded already.
+// coarseToFine joins the stages. In fine [B, R, K] the taken candidates are already excluded.
 func (p *Policy) coarseToFine(e encoded, r rows, fine torchx.Tensor, temperature float64) torchx.Tensor {
 	coarse := r.exclude(r.repeated(scaled(e.coarse, temperature)), impossible)
 	outside := torchx.Not(e.top)                                                       // [B, 1, K]

@@ -7,10 +7,10 @@ import (
 	"fulcrum/internal/rng"
 )
 
-// Control permutes the rewards that training sees, so that a gain that is left cannot come from them: placebo gives each query the
-// recorded groups and the reward table of another one with a pool of the same size, by position in the pool; placebo_within
-// permutes the rewards inside each recorded group. No query and, where a group has two candidates, no candidate keeps its own.
-// The set behind the source, which evaluations read, keeps the true rewards. none changes nothing.
+// Control permutes the rewards of training, so that a remaining gain cannot come from them. placebo gives each query the recorded
+// groups and the reward table of another query with a pool of the same size, by position in the pool; placebo_within permutes the
+// rewards inside each recorded group; none changes nothing. No query, and in a group of two no candidate, keeps its own rewards.
+// Evaluations read the set behind the source, which keeps the true rewards.
 func (s *Source) Control(name string, seed int64) error {
 	s.from, s.within = nil, nil
 	switch name {
@@ -24,14 +24,14 @@ func (s *Source) Control(name string, seed int64) error {
 	return nil
 }
 
-// Uncontrolled returns the source as it is without Control.
+// Uncontrolled returns the source without Control.
 func (s *Source) Uncontrolled() *Source {
 	out := *s
 	out.from, out.within = nil, nil
 	return &out
 }
 
-// others returns for each query another one with a pool of the same size: a random cycle through all of each size.
+// others returns another query with a pool of the same size for each query: a random cycle through all queries of a size.
 func (s *Source) others(seed int64) ([]int, error) {
 	of := map[int][]int{}
 	for i := range s.set.Len() {
@@ -53,7 +53,7 @@ func (s *Source) others(seed int64) ([]int, error) {
 	return out, nil
 }
 
-// rewarding returns the query whose groups and table query q has: its own, or by control=placebo another one's.
+// rewarding returns the query whose groups and table query q uses: q, or another query with control=placebo.
 func (s *Source) rewarding(q int) int {
 	if s.from == nil {
 		return q

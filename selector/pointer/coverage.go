@@ -2,8 +2,8 @@ package pointer
 
 import "fulcrum/internal/torchx"
 
-// coverage prefers candidates about what the query needs and the chosen leave open (v4-6): M learned prototypes p_m are
-// topics, and the probability that a set covers a topic is monotone and submodular in the set:
+// coverage prefers candidates on topics that the query needs and the chosen examples leave open (v4-6). M learned prototypes p_m
+// are the topics; the probability that a set covers a topic is monotone and submodular in the set:
 //
 //	topics    π_jm = softmax_m(g_j·p_m / temperature), p_m normalised
 //	needs     n_m  = σ(W s₀ + b)_m of the initial query state
@@ -21,7 +21,7 @@ func (coverage) weights(opt Options, h int) []weight {
 	}, linearWeights("diversity.needs.", h, m, xavier)...)
 }
 
-// topics are the topic distributions of unit vectors [..., h]: [..., M].
+// topics returns the topic distributions [..., M] of unit vectors [..., h].
 func (coverage) topics(p *Policy, x torchx.Tensor) torchx.Tensor {
 	prototypes := torchx.Normalize(p.params.Get("diversity.prototypes")) // [M, h]
 	return torchx.Softmax(torchx.Scale(products(x, prototypes), 1/p.opt.Temperature), -1)

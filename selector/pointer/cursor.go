@@ -2,18 +2,18 @@ package pointer
 
 import "fulcrum/internal/torchx"
 
-// cursor is where the partial selections of a batch stand: N of each query after equally many choices (N is 1
-// before the first). All that a choice changes is here, so a variant is written once for teacher forcing,
-// sampling and beam search.
+// cursor is the state of a batch's partial selections: N of each query after equally many choices (N is 1
+// before the first). It holds everything that a choice changes, so a variant is written once for teacher
+// forcing, sampling and beam search.
 type cursor struct {
 	step   int             // choices made
 	state  torchx.Tensor   // [B, N, h] unit query state; undefined without the encoder
 	hidden torchx.Tensor   // [B, N, h] the GRU's state before normalising; undefined without it
 	prefix torchx.Tensor   // [B, N, step+1, h] the query's state and the chosen; undefined without the transformer
-	memory []torchx.Tensor // each [B, N, …]: what the diversity term remembers of the chosen
+	memory []torchx.Tensor // each [B, N, …]: the diversity term's memory of the chosen
 }
 
-// start stands before the first choice.
+// start returns the cursor before the first choice.
 func (p *Policy) start(e encoded) cursor {
 	c := cursor{state: e.state}
 	switch {
@@ -29,7 +29,7 @@ func (p *Policy) start(e encoded) cursor {
 // stateful reports whether a choice changes the query state.
 func (p *Policy) stateful() bool { return p.opt.Encoder == "attention" && p.opt.StateUpdate != "none" }
 
-// advance is the cursor after choosing the examples at positions [B, N] (int64) of their pools.
+// advance returns the cursor after choosing the examples at positions [B, N] (int64) of their pools.
 func (p *Policy) advance(e encoded, c cursor, position torchx.Tensor) cursor {
 	c.step++
 	if !p.stateful() && p.diversity == nil {
@@ -45,7 +45,7 @@ func (p *Policy) advance(e encoded, c cursor, position torchx.Tensor) cursor {
 	return c
 }
 
-// follow keeps the selections that index [B·N] names among the B·N, for beam search. What they share (N = 1) stays.
+// follow keeps the selections index [B·N] of the B·N, for beam search. Shared state (N = 1) stays.
 func (c cursor) follow(index torchx.Tensor) cursor {
 	take := func(x torchx.Tensor) torchx.Tensor {
 		if x.Nil() || x.Shape()[1] == 1 {
@@ -62,8 +62,8 @@ func (c cursor) follow(index torchx.Tensor) cursor {
 	return out
 }
 
-// rows says what the rows of a score matrix [B, R, …] are: the scores before the choices first … last (from 0), a
-// single row a query for choice 0 and n for each later one, as PickLogp wants them.
+// rows describes the rows of a score matrix [B, R, …]: the scores before the choices first … last (from 0), one row for
+// choice 0 and n rows for each later one, as PickLogp wants them.
 type rows struct {
 	first, last, n int
 	chosen         torchx.Tensor // [B, n, ≥ last] positions chosen before; undefined when last is 0
@@ -84,7 +84,7 @@ func (r rows) total() int {
 	return total
 }
 
-// repeated repeats what is the same for all steps, or for all selections of a step: x [B, 1 | steps | R, n] → [B, R, n].
+// repeated expands scores that all steps, or all selections of a step, share: x [B, 1 | steps | R, n] → [B, R, n].
 func (r rows) repeated(x torchx.Tensor) torchx.Tensor {
 	shape, total := x.Shape(), r.total()
 	switch shape[1] {
@@ -100,7 +100,7 @@ func (r rows) repeated(x torchx.Tensor) torchx.Tensor {
 	return torchx.Cat(1, blocks...)
 }
 
-// exclude gives the examples chosen before the logit v in the scores z [B, R, ≥ K].
+// exclude sets the logits of examples chosen before to v in the scores z [B, R, ≥ K].
 func (r rows) exclude(z torchx.Tensor, v float64) torchx.Tensor {
 	blocks := r.excluded(z, v)
 	if len(blocks) == 1 {
@@ -109,7 +109,7 @@ func (r rows) exclude(z torchx.Tensor, v float64) torchx.Tensor {
 	return torchx.Cat(1, blocks...)
 }
 
-// excluded is exclude, step by step.
+// excluded does the work of exclude step by step.
 func (r rows) excluded(z torchx.Tensor, v float64) []torchx.Tensor {
 	blocks := r.blocks(z)
 	for i := range blocks {

@@ -24,7 +24,7 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 	if p.opt.Stop.Enabled {
 		columns++
 	}
-	var drawn, chosen []torchx.Tensor // t × [B, G, 1] columns, and the positions that they take
+	var drawn, chosen []torchx.Tensor // t × [B, G, 1] columns, and their positions in the pool
 	for step := range t {
 		r := rows{first: step, last: step, n: g}
 		if step > 0 {
@@ -115,12 +115,12 @@ type beam struct {
 
 func (x beam) ended() bool { return len(x.actions) > 0 && x.actions[len(x.actions)-1] == Stop }
 
-// rounding is how far apart, in nats, candidates are that score the same: libtorch's products round the rows of a matrix
+// rounding is the largest difference, in nats, between candidates of equal score: libtorch's products round the rows of a matrix
 // differently by their place in it.
 const rounding = 1e-5
 
-// level reports whether two candidates or more are possible, all of the same log-probability but for rounding in all rows of
-// logp [N, columns], and makes them equal.
+// level reports whether two or more candidates are possible and, in all rows of logp [N, columns], have the same log-probability
+// but for rounding. It makes them equal.
 func level(logp []float32, columns, k int) bool {
 	var possible []int
 	for row := 0; row < len(logp); row += columns {
@@ -177,8 +177,8 @@ func extend(beams []beam, logp []float32, columns, k, width int, order []int) []
 	return best
 }
 
-// taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last. What stands behind a
-// beam's end is not looked at.
+// taken lists the first step choices of each beam [B, N, step]; missing beams repeat the last. Entries after a beam's end
+// are not used.
 func taken(beams [][]beam, n, step int) []int64 {
 	out := make([]int64, 0, len(beams)*n*step)
 	for _, bs := range beams {

@@ -4,8 +4,8 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// DiversityOptions adds to each candidate's score what it is worth beside those chosen so far. The term counts as
-// the score does (both are divided by the temperature) and starts small.
+// DiversityOptions adds to each candidate's score its worth beside the examples chosen so far. Score and term are divided
+// by the temperature alike; the term starts small.
 type DiversityOptions struct {
 	// mmr: minus the largest cosine with a chosen example (v4_3); coverage: topics that the query needs and the
 	// chosen leave open (v4_6); logdet: log-determinant gain of a DPP (v4_7); none
@@ -25,14 +25,14 @@ func DefaultDiversityOptions() DiversityOptions {
 
 func (o DiversityOptions) enabled() bool { return o.Kind != "none" && o.Kind != "" }
 
-// diversity is one kind of term. Its memory follows a selection: tensors [B, N, …], none before the
+// diversity is one kind of term. Its memory follows a selection: tensors [B, N, …], empty before the
 // first choice.
 type diversity interface {
 	// weights lists the parameters.
 	weights(opt Options, h int) []weight
 	// prepare computes what all steps of a batch share.
 	prepare(p *Policy, e *encoded)
-	// remember is the memory after choosing the vectors chosen [B, N, h].
+	// remember returns the memory after choosing the vectors chosen [B, N, h].
 	remember(p *Policy, e encoded, memory []torchx.Tensor, chosen torchx.Tensor) []torchx.Tensor
 	// bonus scores the pool [B, N, K] before choice number step; undefined where all candidates are alike.
 	bonus(p *Policy, e encoded, memory []torchx.Tensor, step int) torchx.Tensor

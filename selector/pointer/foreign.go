@@ -19,7 +19,7 @@ import (
 type Checkpoint struct {
 	Path     string
 	Layout   string            // safetensors, pt (the reference's trainer), ckpt (Lightning) or state_dict (bare)
-	Metadata map[string]string // as in our own files; of a foreign file what it says: epoch (1-based), phase, metrics, selector.*
+	Metadata map[string]string // as in our own files; a foreign file gives epoch (1-based), phase, metrics, selector.*
 	Weights  map[string]tensorfile.Tensor
 	close    func() error
 }
@@ -27,8 +27,8 @@ type Checkpoint struct {
 // Close releases the file; the weights must not be used any more.
 func (c *Checkpoint) Close() error { return c.close() }
 
-// ReadCheckpoint opens ours (.safetensors), the reference trainer's .pt, Lightning's .ckpt with the old
-// key names, or a bare state dict (parity spec §1.8). Nothing in the file is executed.
+// ReadCheckpoint opens a checkpoint of ours (.safetensors), the reference trainer's .pt, Lightning's .ckpt with
+// the old key names, or a bare state dict (parity spec §1.8). Nothing in the file is executed.
 func ReadCheckpoint(path string) (*Checkpoint, error) {
 	c := &Checkpoint{Path: path, Metadata: map[string]string{}, Weights: map[string]tensorfile.Tensor{}}
 	var err error
@@ -108,7 +108,7 @@ func (c *Checkpoint) readPT() error {
 	return nil
 }
 
-// add files a tensor under its name in a trainer state dict.
+// add stores a tensor under its name in a trainer state dict.
 func (c *Checkpoint) add(name string, t tensorfile.Tensor) error {
 	if len(name) > 200 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return fmt.Errorf("%s: %.60q is no name of a parameter", c.Path, name)
@@ -135,7 +135,7 @@ func stateName(name string) string {
 	return name
 }
 
-// facts turns what stands beside a foreign state dict into metadata of ours.
+// facts turns the entries beside a foreign state dict into our metadata.
 func (c *Checkpoint) facts(dict *tensorfile.Dict) error {
 	if v, ok := dict.Get("epoch"); ok {
 		epoch, ok := v.(int64)
@@ -229,10 +229,9 @@ func referenceMetric(name, phase string) string {
 	return name
 }
 
-// shapes derives the options that names and shapes of the weights decide. Without skip terms it is the
-// reference's selector: v3, or v2 where there is no gate, in everything but the number of heads, which leaves no trace in
-// shapes, and what a
-// choice costs (taken).
+// shapes derives the options that follow from names and shapes of the weights. Without skip terms it is the
+// reference's selector: v3, or v2 without a gate. The number of heads and the cost of a choice (taken) leave
+// no trace in shapes.
 func (c *Checkpoint) shapes() map[string]string {
 	found := map[string]string{}
 	t, ok := c.Weights["query_proj.weight"]

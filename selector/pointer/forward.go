@@ -12,22 +12,22 @@ import (
 // and unlike -inf it makes no NaN in p·log p.
 const impossible = -1e9
 
-// encoded is a batch after the encoder: what every step of every candidate shares.
+// encoded is a batch after the encoder, shared by all steps of all candidates.
 type encoded struct {
 	state torchx.Tensor // [B, 1, h] unit query state before the first choice; undefined without the encoder
 	unit  torchx.Tensor // [U, h] unit candidate vectors
-	pool  torchx.Tensor // [B, K] int64: which of them are a query's; undefined where the pool is shared
+	pool  torchx.Tensor // [B, K] int64: the rows of unit that are a query's pool; undefined where the pool is shared
 	cand  torchx.Tensor // [B, K, h] the same for each query; [K, h] where the pool is shared; undefined where scores reads unit
 	from  torchx.Pool   // where scores finds the candidates
 	skip  torchx.Tensor // [B, 1, K] scaled cosine and relation; undefined without the skip term
 	base  torchx.Tensor // [B, 1, K] 0, or impossible at padding; undefined when nothing is padded
 
-	keys          torchx.Tensor // like cand: what the additive head makes of it
+	keys          torchx.Tensor // like cand: the additive head's keys
 	topics, needs torchx.Tensor // [B, K, M] or [K, M], [B, 1, M] (coverage)
 	coarse, top   torchx.Tensor // [B, 1, K] coarse logits, and bool: among the top M (coarse-to-fine)
 }
 
-// perQuery gives every query its candidates: [U, n] → [B, K, n], or [K, n] as it is where the pool is shared.
+// perQuery gathers every query's candidates: [U, n] → [B, K, n]; with a shared pool it returns [K, n] unchanged.
 func (e encoded) perQuery(x torchx.Tensor) torchx.Tensor {
 	if e.pool.Nil() {
 		return x
@@ -110,8 +110,8 @@ func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	}
 }
 
-// attention is layer l: multi-head attention of the query x [B, h] over candidates c, residual, norm. c is [B, K, h] or [K, h], or
-// [U, h] where a kernel makes it.
+// attention applies layer l: multi-head attention of the query x [B, h] over candidates c, residual, norm. c is [B, K, h] or [K, h], or
+// [U, h] for the kernel.
 func (p *Policy) attention(l int, in *inputs, drop dropout, x, c torchx.Tensor) torchx.Tensor {
 	w, h, heads := p.layer(l), p.opt.HiddenDim, p.opt.NumHeads
 	dh := h / heads
@@ -149,8 +149,8 @@ func (p *Policy) attention(l int, in *inputs, drop dropout, x, c torchx.Tensor) 
 	return torchx.LayerNorm(torchx.Add(attn, x), w.normWeight, w.normBias, 1e-5)
 }
 
-// score returns the logits of all actions [B, R, A] in the rows r, one cursor a step. All steps are one product. What was
-// taken before is excluded only where the other logits depend on it: PickLogp and rows.exclude do it for all.
+// score returns the logits of all actions [B, R, A] in the rows r, one cursor a step. All steps are one product. It excludes taken
+// candidates only if other logits depend on them; PickLogp and rows.exclude do so for all.
 func (p *Policy) score(e encoded, r rows, cursors []cursor, temperature float64) torchx.Tensor {
 	query := p.queries(cursors)
 	z := r.repeated(p.logits(e, query, temperature)) // [B, R, K]
@@ -170,8 +170,8 @@ func (p *Policy) score(e encoded, r rows, cursors []cursor, temperature float64)
 	return z
 }
 
-// queries joins the vectors that score the pool at each step: [B, R, h], [B, steps, h] where only the step changes them,
-// [B, 1, h] where nothing does.
+// queries joins the vectors that score the pool at each step: [B, R, h]; [B, steps, h] if only the step changes them; [B, 1, h]
+// if nothing does.
 func (p *Policy) queries(cursors []cursor) torchx.Tensor {
 	slots := p.opt.Decoder == "slots"
 	if !p.stateful() && !slots {
@@ -202,7 +202,7 @@ func (p *Policy) diversify(e encoded, r rows, cursors []cursor, z torchx.Tensor,
 	return torchx.Add(z, torchx.Scale(torchx.Cat(1, terms...), 1/(p.opt.Temperature*temperature)))
 }
 
-// logits scores the pool for queries [B, N, h] → [B, N, K]. Without the encoder there are none, and N is 1.
+// logits scores the pool for queries [B, N, h] → [B, N, K]. Without the encoder query is undefined and N is 1.
 func (p *Policy) logits(e encoded, query torchx.Tensor, temperature float64) torchx.Tensor {
 	var z torchx.Tensor
 	if p.opt.Encoder == "attention" {
@@ -226,7 +226,7 @@ func scaled(x torchx.Tensor, temperature float64) torchx.Tensor {
 	return torchx.Scale(x, 1/temperature)
 }
 
-// taken is the logit of an example chosen before.
+// taken returns the logit of an example chosen before.
 func (p *Policy) taken() float64 {
 	if p.opt.Taken == "minus_100" {
 		return -100
@@ -290,7 +290,7 @@ func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Outpu
 	return out
 }
 
-// teacherForced walks along the candidates: where each of their T steps is chosen from.
+// teacherForced walks along the candidates and returns the cursor before each of their T steps.
 func (p *Policy) teacherForced(in *inputs, e encoded) []cursor {
 	cursors := []cursor{p.start(e)}
 	for t := 1; t < in.t; t++ {
@@ -299,7 +299,7 @@ func (p *Policy) teacherForced(in *inputs, e encoded) []cursor {
 	return cursors
 }
 
-// distributions are the log-probabilities of all actions at every step [B, G, T, A].
+// distributions returns the log-probabilities of all actions at every step [B, G, T, A].
 func (p *Policy) distributions(in *inputs, r rows, logits torchx.Tensor) torchx.Tensor {
 	steps := r.excluded(logits, p.taken())
 	for t, z := range steps {

@@ -40,7 +40,7 @@ func headWeights(opt Options, h int) []weight {
 	return nil
 }
 
-// headKeys is what the head makes of the candidates once a batch [U, h]; undefined where it needs nothing.
+// headKeys returns the head's projection of the candidates, made once a batch [U, h]; undefined for heads without one.
 func (p *Policy) headKeys(e encoded) torchx.Tensor {
 	if p.opt.Head != "additive" {
 		return torchx.Tensor{}
@@ -69,7 +69,7 @@ func (p *Policy) head(e encoded, query torchx.Tensor, factor float64) torchx.Ten
 // perWidth is 1/√h.
 func (p *Policy) perWidth() float64 { return 1 / math.Sqrt(float64(p.opt.HiddenDim)) }
 
-// mirrored is normal with standard deviation std in the first half of the rows; the second half is minus the first.
+// mirrored fills the first half of the rows from a normal distribution with deviation std; the second half is minus the first.
 func mirrored(std float64) start {
 	return func(r *rand.Rand, shape []int, out []float32) {
 		half := len(out) / shape[0] * (shape[0] / 2)

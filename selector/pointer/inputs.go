@@ -14,7 +14,7 @@ import (
 type inputs struct {
 	b, g, t, k int
 	queries    []int     // [B]
-	pools      [][]int32 // [B] the table's rows that are each query's candidates
+	pools      [][]int32 // [B] each query's candidates, as rows of the table
 	src        *Source
 	wanted     []int64       // [U+B] rows of the table
 	index      torchx.Tensor // [U+B] int64 the same on the device
@@ -27,17 +27,17 @@ type inputs struct {
 	places     torchx.Pool   // for them
 	cos        torchx.Tensor // [B, K] cos(E_q, E_j); undefined without the skip term
 	actions    torchx.Tensor // [B, G, T] int64 columns of the logits
-	chosen     torchx.Tensor // [B, G, T] int64 positions in the pool; not the same as actions only where those may stop
+	chosen     torchx.Tensor // [B, G, T] int64 positions in the pool; differs from actions only if an action may stop
 	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; undefined when every step is
 }
 
-// attends reports whether a kernel makes the cross-attention. Large pools that are shared are faster as products of matrices.
+// attends reports whether a kernel computes the cross-attention. For large shared pools matrix products are faster.
 func (in *inputs) attends(drop dropout) bool {
 	const large = 128
 	return in.kernels && drop.attn == 0 && (!in.pool.Nil() || in.k <= large)
 }
 
-// stage adds what a forward pass reads of a batch to up. When that is sent, arrived makes the rest.
+// stage adds a batch's numbers for a forward pass to up. Once up is sent, arrived makes the tensors that follow from them.
 func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 	src := b.Source.(*Source)
 	in := p.stageQueries(src, b.Queries, up)
@@ -54,7 +54,7 @@ func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 	return in
 }
 
-// arrived makes what the staged inputs name: the embedding rows of the batch and the cosines.
+// arrived makes the batch's embedding rows and cosines from the staged inputs.
 func (p *Policy) arrived(in *inputs, opt selector.ForwardOptions) {
 	if p.clip != nil {
 		in.rows = p.clip.Rows(in.wanted, opt.Train, opt.DropoutSeed) // with gradient
@@ -134,7 +134,7 @@ func (p *Policy) stageQueries(src *Source, queries []int, up *torchx.Upload) *in
 	return in
 }
 
-// onDevice reports whether cosines are computed from the rows of each batch, rather than once from the table.
+// onDevice reports whether cosines are computed from the rows of each batch and not once from the table.
 func (p *Policy) onDevice() bool { return p.device != "cpu" || p.clip != nil }
 
 // cosines computes cos(E_q, E_j) [B, K] on the device, from products of the batch's queries with its distinct candidates, or,
@@ -193,7 +193,7 @@ func (in *inputs) place(p *Policy, src *Source, queries []int, up *torchx.Upload
 	return rows
 }
 
-// putPlaces stages the places of each of u rows in the pools [B·K], in their order.
+// putPlaces stages, for each of u rows, its places in the pools [B·K], in order.
 func (in *inputs) putPlaces(pool []int64, padding []bool, u int, up *torchx.Upload) {
 	starts, order := make([]int32, u+2), make([]int32, len(pool))
 	for at, row := range pool {

@@ -14,7 +14,16 @@ import (
 
 // App runs composed configurations and the verbs for package main.
 type App struct {
-	Trackers map[string]tracker.Open // of experiments, by name
+	Trackers    map[string]tracker.Open // of experiments, by name
+	SweepReport func(dir string) error  // writes report.md of a sweep's folder; nil: that annex is not built in
+}
+
+// Report writes report.md of a sweep's folder.
+func (a App) Report(dir string) error {
+	if a.SweepReport == nil {
+		return sweep.ErrNoReport
+	}
+	return a.SweepReport(dir)
 }
 
 // Schema returns the type of every configuration of ours.

@@ -4,6 +4,7 @@
 //	page         number formats, markdown documents, HTML pages
 //	stats        paired comparisons: intervals, tests, corrections, verdicts; numbers in, numbers out
 //	record       what a run writes while it goes on and reads back: rows, TensorBoard, evaluations, summary, manifest
+//	sweeps       jobs of a sweep as settings: ranked, counted, as a table for terminals
 //	curves       rows in series of bounded size, and the charts of web pages that draw them
 //	tracker      what a run and its trackers of experiments know of each other
 //	mlflow       mirrors the rows to an MLflow server

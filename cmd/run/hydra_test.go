@@ -35,6 +35,7 @@ func (a fakeApp) note(s string) error {
 	return a.err
 }
 
+func (a fakeApp) Report(dir string) error          { return a.note("report " + dir) }
 func (a fakeApp) Schema() (*configs.Schema, error) { return a.schema, nil }
 func (a fakeApp) Run(_ context.Context, c *configs.Composed) error {
 	return a.note("run " + strings.Join(c.TaskOverrides(), " "))

@@ -19,6 +19,7 @@ import (
 
 	"fulcrum/experiments"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/views"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -39,8 +40,8 @@ func main() {
 	}
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
-	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), app: experiments.App{Trackers: trackers()}, verbs: verbs(),
-		now: time.Now()}
+	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), verbs: verbs(), now: time.Now(),
+		app: experiments.App{Trackers: trackers(), SweepReport: views.WriteReport}}
 	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
 }
 

@@ -9,6 +9,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/views"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -92,7 +93,7 @@ func diffSide(path string) (compare.DiffSide, error) {
 	}
 	switch {
 	case ledger.Exists(path):
-		return sweep.ReadDiff(path)
+		return views.ReadDiff(path)
 	case runfolder.IsRun(path):
 		return compare.ReadDiffRun(path)
 	}

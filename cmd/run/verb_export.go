@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"fulcrum/experiments/runfolder"
-	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/registry"
@@ -133,7 +133,7 @@ func writeTables(w io.Writer, tables []*page.Table, write func(*page.Table, io.W
 // exportTables reads what is asked for of the runs at and below paths.
 func exportTables(paths []string, what string) (tables []*page.Table, left leftOut, err error) {
 	if what == "table" && len(paths) == 1 && ledger.Exists(paths[0]) {
-		tables, err = sweep.Tables(paths[0])
+		tables, err = views.Tables(paths[0])
 		return tables, left, err
 	}
 	folders, left, err := runFolders(paths)

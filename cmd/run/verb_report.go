@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 
 	"fulcrum/experiments/runfolder"
-	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/stdout"
@@ -109,7 +108,7 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, opt.html)
 	}
 	if ledger.Exists(dir) {
-		if err := sweep.WriteReport(dir); err != nil {
+		if err := s.app.Report(dir); err != nil {
 			return err
 		}
 	} else {

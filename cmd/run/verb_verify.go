@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 
 	"fulcrum/experiments/runfolder"
-	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/build"
 	"fulcrum/internal/stdout"
@@ -53,7 +53,7 @@ func printVerification(s *session, path string, opt verify.VerifyOptions, asJSON
 	check := func(dir string) (*verify.Verification, error) { return verifyRun(dir, opt) }
 	v, err := (*verify.Verification)(nil), error(nil)
 	if ledger.Exists(dir) {
-		v, err = sweep.Verify(s.ctx, dir, check)
+		v, err = views.Verify(s.ctx, dir, check)
 	} else {
 		v, err = check(dir)
 	}

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -451,14 +452,17 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 // finish writes the report and says how the sweep stands.
 func (c *controller) finish(ctx context.Context) error {
 	dir := c.plan.dir
-	if err := WriteReport(dir); err != nil { // the jobs count, and run report writes it again
+	err := c.plan.runs.Report(dir)
+	if err != nil { // the jobs count, and run report writes it again
 		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the report: %v", err))
 	}
 	counts := map[string]int{}
 	for _, job := range c.jobs {
 		counts[job.State]++
 	}
-	stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	if !errors.Is(err, ErrNoReport) {
+		stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))
+	}
 	if n := len(c.submitted); ctx.Err() != nil && n > 0 && c.launcher.Outlived() {
 		return &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: dir, Outlive: n}
 	}

@@ -17,7 +17,7 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // redrawEvery is how often the table of a sweep is drawn again.
@@ -57,8 +57,8 @@ func (l *liveTable) draw(jobs []ledger.Job) {
 		return
 	}
 	width, height := stdout.Size()
-	opt, rows := reportInput(l.dir, l.sweep, jobs)
-	lines := strings.Split(strings.TrimSuffix(sweepreport.Table(rows, opt, width), "\n"), "\n")
+	opt, rows := ResultOf(l.dir, l.sweep, jobs)
+	lines := strings.Split(strings.TrimSuffix(sweeps.Table(rows, opt, width), "\n"), "\n")
 	var running []string
 	for _, j := range jobs {
 		if j.State == launcher.Running {

@@ -19,7 +19,7 @@ import (
 	"fulcrum/internal/secret"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // plan is what a sweep's configuration says: options, space, launcher.
@@ -35,7 +35,7 @@ type plan struct {
 	dims     []configs.Dimension // what is swept
 	fixed    []string            // overrides that every job of an optimizing sweeper has
 	search   sweeper.Sweeper     // nil: the jobs are known from the start
-	study    *sweepreport.Study  // nil: the sweep has no arms
+	study    *sweeps.Study       // nil: the sweep has no arms
 	open     launcher.Open
 	dir, cwd string // absolute
 

@@ -190,7 +190,7 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 		if err != nil {
 			return nil, err
 		}
-		if err := atomicfile.Write(filepath.Join(p.dir, multirunName(s.Generation)), []byte(text), 0o644); err != nil {
+		if err := atomicfile.Write(filepath.Join(p.dir, MultirunName(s.Generation)), []byte(text), 0o644); err != nil {
 			return nil, err
 		}
 	}
@@ -286,8 +286,8 @@ func jobNumbers(nums []int) string {
 	return "jobs " + strings.Join(names, ", ")
 }
 
-// multirunName returns the file of the primary configuration of a generation.
-func multirunName(generation int) string {
+// MultirunName returns the file of the primary configuration of a generation.
+func MultirunName(generation int) string {
 	if generation <= 1 {
 		return multirunFile
 	}
@@ -298,9 +298,9 @@ func multirunName(generation int) string {
 // as its file tells.
 func (p *plan) changes(generation int) string {
 	const most = 5
-	old, err := regular.ReadDocument(filepath.Join(p.dir, multirunName(generation)))
+	old, err := regular.ReadDocument(filepath.Join(p.dir, MultirunName(generation)))
 	if err != nil {
-		return multirunName(generation) + " is gone"
+		return MultirunName(generation) + " is gone"
 	}
 	text, err := p.master.YAML("job", false, "")
 	if err != nil {

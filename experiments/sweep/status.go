@@ -15,7 +15,7 @@ import (
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // Exists reports whether dir is the folder of a sweep: one that has a ledger, or that was killed before it had one.
@@ -83,16 +83,16 @@ func PrintStatus(dir string) error {
 	controlled := "nobody controls it; go on: " + program.OnFolder("resume", dir)
 	if runfolder.Locked(dir) {
 		controlled = "its controller is running; follow: " + program.OnFolder("attach", dir)
-	} else if n := countEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
+	} else if n := CountEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
 		controlled = "ended"
 	} else if s.Trials > 0 {
 		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
 	}
 	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir,
 		s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
-	opt, rows := reportInput(dir, s, jobs)
-	stdout.Print(sweepreport.Table(rows, opt, stdout.Width()))
-	if warned := sweepreport.Warned(rows); warned != "" {
+	opt, rows := ResultOf(dir, s, jobs)
+	stdout.Print(sweeps.Table(rows, opt, stdout.Width()))
+	if warned := sweeps.Warned(rows, warningsOf); warned != "" {
 		stdout.Print(stdout.Fold(strings.ReplaceAll(warned, "`", ""), stdout.Width(), 4) + "\n")
 	}
 	for _, job := range jobs {
@@ -110,7 +110,20 @@ func PrintStatus(dir string) error {
 	return nil
 }
 
-func countEnded(jobs []ledger.Job) int {
+// warningsOf reads the warnings of a job; of a summary that cannot be read the report says so.
+func warningsOf(j sweeps.Job) *record.Summary {
+	var s struct { // a thousand summaries have 40 MB: no more than these
+		Warnings []string         `json:"warnings"`
+		Findings []record.Finding `json:"findings"`
+	}
+	if record.ReadJSON(filepath.Join(j.Dir, record.SummaryFile), &s) != nil {
+		return nil
+	}
+	return &record.Summary{Warnings: s.Warnings, Findings: s.Findings}
+}
+
+// CountEnded returns how many jobs stay as they are.
+func CountEnded(jobs []ledger.Job) int {
 	n := 0
 	for _, job := range jobs {
 		if launcher.Ended(job.State) {

@@ -14,7 +14,7 @@ import (
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // studyJobs crosses the arms of a study with the points of its grid: all arms of the first point, then those
@@ -31,7 +31,7 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 			var parent *int
 			var start []string
 			if arm.From != "" {
-				at := first + slices.IndexFunc(p.study.Arms, func(a sweepreport.StudyArm) bool { return a.Name == arm.From })
+				at := first + slices.IndexFunc(p.study.Arms, func(a sweeps.StudyArm) bool { return a.Name == arm.From })
 				parent, start = &at, []string{checkpointOf(p.dir, jobs[at].row.Dir, arm)}
 			}
 			job, err := p.compose(num, slices.Concat(without(arm.Overrides, point), point), "", start...)
@@ -56,7 +56,7 @@ func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 }
 
 // ofArm names the arm in an error about what it sets; other errors are of all arms.
-func ofArm(arm sweepreport.StudyArm, err error) error {
+func ofArm(arm sweeps.StudyArm, err error) error {
 	for _, o := range arm.Overrides {
 		if key, _, _ := strings.Cut(o, "="); strings.Contains(err.Error(), strings.TrimLeft(key, "+~")) {
 			return fmt.Errorf("arm %s: %w", arm.Name, err)
@@ -66,12 +66,12 @@ func ofArm(arm sweepreport.StudyArm, err error) error {
 }
 
 // checkpointOf returns the override by which an arm starts from the run in a folder of the sweep's.
-func checkpointOf(sweep, run string, arm sweepreport.StudyArm) string {
+func checkpointOf(sweep, run string, arm sweeps.StudyArm) string {
 	return cmp.Or(arm.As, "init.checkpoint") + "=" + configs.Quote(filepath.Join(sweep, run, "checkpoints", arm.Checkpoint+".safetensors"))
 }
 
 // startOf returns the overrides that a study gives a job of its own accord: where it starts.
-func startOf(sweep string, study *sweepreport.Study, job ledger.Job, jobs []ledger.Job) []string {
+func startOf(sweep string, study *sweeps.Study, job ledger.Job, jobs []ledger.Job) []string {
 	if job.Parent == nil || study == nil {
 		return nil
 	}
@@ -148,11 +148,11 @@ func Jobs(runs Runs, req configs.Request) (string, error) {
 }
 
 // shownOverrides tell a job from the others of its sweep: of a study, arm=NAME stands for what the arm sets.
-func shownOverrides(study *sweepreport.Study, job ledger.Job) []string {
+func shownOverrides(study *sweeps.Study, job ledger.Job) []string {
 	if study == nil || job.Arm == "" {
 		return job.Overrides
 	}
-	return append([]string{sweepreport.ArmKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
+	return append([]string{sweeps.ArmKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
 }
 
 // waiting says what a queued job of a study waits for; "" for nothing.

@@ -38,7 +38,12 @@ type Runs interface {
 	Schema() (*configs.Schema, error)
 	// Check refuses a configuration from which no run could start.
 	Check(c *configs.Composed) error
+	// Report writes report.md of a sweep's folder; ErrNoReport in a program without sweep reports.
+	Report(dir string) error
 }
+
+// ErrNoReport says that sweep reports, an annex, are not built in.
+var ErrNoReport = errors.New("sweep reports are not built into this program; `run status` has the table")
 
 // Start runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and
 // hands over to the controller, detached to one in a process of its own. Nothing is written before

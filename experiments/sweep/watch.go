@@ -15,7 +15,7 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // watchEvery is how often a watched folder is looked at.
@@ -144,14 +144,14 @@ func (w *watcher) sweep(width int) (text string, ended bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	opt, rows := reportInput(w.dir, s, jobs)
+	opt, rows := ResultOf(w.dir, s, jobs)
 	state, ended := "its controller is running", !runfolder.Locked(w.dir)
-	if n := countEnded(jobs); ended && n > 0 && n == len(jobs) && n >= s.Trials {
+	if n := CountEnded(jobs); ended && n > 0 && n == len(jobs) && n >= s.Trials {
 		state = "ended"
 	} else if ended {
 		state = "nobody controls it now; go on: " + program.OnFolder("resume", w.dir)
 	}
-	return stdout.Fold(w.dir+": "+state, width, 4) + "\n" + sweepreport.Table(rows, opt, width), ended, nil
+	return stdout.Fold(w.dir+": "+state, width, 4) + "\n" + sweeps.Table(rows, opt, width), ended, nil
 }
 
 func last(values []float64) float64 { return values[len(values)-1] }

@@ -12,14 +12,14 @@ import (
 	"time"
 
 	"fulcrum/reports/curves"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // Options say what a board shows, and give it what it does not know itself.
 type Options struct {
 	Roots []string
 	// Sweep reads the ledger of a sweep folder.
-	Sweep func(dir string) (sweepreport.Options, []sweepreport.Job, error)
+	Sweep func(dir string) (sweeps.Options, []sweeps.Job, error)
 	// Locked reports whether a process is at work on a run or sweep.
 	Locked func(dir string) bool
 	// Stop tells the process at work on dir to save its state and to end; Resume starts one that goes on. Nil: a board

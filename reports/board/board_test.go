@@ -17,7 +17,7 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 const config = `task: train
@@ -86,7 +86,7 @@ func finishedRun(t testing.TB, dir string, gain float64) {
 // boardOf opens a board on a folder in which nothing is at work but the runs in locked.
 func boardOf(dir string, locked ...string) *Board {
 	return Open(Options{Roots: []string{dir}, Locked: func(d string) bool { return slices.Contains(locked, d) },
-		Sweep: func(string) (sweepreport.Options, []sweepreport.Job, error) { return sweepreport.Options{}, nil, nil }})
+		Sweep: func(string) (sweeps.Options, []sweeps.Job, error) { return sweeps.Options{}, nil, nil }})
 }
 
 func (b *Board) entryAt(t testing.TB, dir string) entry {

@@ -22,7 +22,7 @@ import (
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // browser is a Chromium that is driven by the DevTools protocol through two pipes: messages end with a zero byte.
@@ -243,15 +243,15 @@ func recordedRun(t testing.TB, dir string) {
 }
 
 // sweepOf is a ledger of two seeds of one setting that are done and a job that waits.
-func sweepOf(dir string) (sweepreport.Options, []sweepreport.Job, error) {
-	job := func(n int, lr, state string, objective ...float64) sweepreport.Job {
-		return sweepreport.Job{Number: n, Dir: filepath.Join(dir, fmt.Sprint(n)), State: state,
+func sweepOf(dir string) (sweeps.Options, []sweeps.Job, error) {
+	job := func(n int, lr, state string, objective ...float64) sweeps.Job {
+		return sweeps.Job{Number: n, Dir: filepath.Join(dir, fmt.Sprint(n)), State: state,
 			Params:    map[string]string{"lr": lr, "<b>": fmt.Sprint(n)},
 			Overrides: []string{"lr=" + lr, fmt.Sprintf("seed=%d", n)}, Objectives: objective, Seconds: 3}
 	}
-	return sweepreport.Options{Title: "Sweep of 3 jobs", Objectives: []sweepreport.Objective{{Name: "val_reward"}}, Sweeper: "basic",
-			Dimensions: []sweepreport.Dimension{{Key: "lr"}}},
-		[]sweepreport.Job{job(0, "0.1", "done", 0.5), job(1, "0.1", "done", 0.7), job(2, "0.3", "queued")}, nil
+	return sweeps.Options{Title: "Sweep of 3 jobs", Objectives: []sweeps.Objective{{Name: "val_reward"}}, Sweeper: "basic",
+			Dimensions: []sweeps.Dimension{{Key: "lr"}}},
+		[]sweeps.Job{job(0, "0.1", "done", 0.5), job(1, "0.1", "done", 0.7), job(2, "0.3", "queued")}, nil
 }
 
 func rowOf(path string) string {
@@ -463,7 +463,7 @@ func TestExportInBrowser(t *testing.T) {
 	root, live := fullFolder(t)
 	weak := filepath.Join(root, "weak")
 	recordedRun(t, weak)
-	ended := func(dir string) (sweepreport.Options, []sweepreport.Job, error) {
+	ended := func(dir string) (sweeps.Options, []sweeps.Job, error) {
 		opt, jobs, err := sweepOf(dir)
 		jobs[2].State = "failed"
 		return opt, jobs, err

@@ -13,7 +13,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // at brings an element, given by an expression, into sight and returns a place in it, once it stays there: across and down are
@@ -93,7 +93,7 @@ func TestByHand(t *testing.T) {
 	var jobs atomic.Int32
 	no := func(string) error { return nil }
 	b := Open(Options{Roots: []string{root}, Locked: func(dir string) bool { return dir == live && isRun(dir) }, Stop: no, Resume: no,
-		Sweep: func(dir string) (sweepreport.Options, []sweepreport.Job, error) {
+		Sweep: func(dir string) (sweeps.Options, []sweeps.Job, error) {
 			opt, all, err := sweepOf(dir)
 			if jobs.Load() > 0 {
 				all[2].State, all[2].Objectives = []string{"done", "lost"}[jobs.Load()-1], []float64{0.6}

@@ -17,7 +17,7 @@ import (
 	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 const (
@@ -319,7 +319,7 @@ func (b *Board) readSweep(s *sweepEntry, at int64, running bool) {
 
 // leftOf is about how many seconds the jobs that have not ended take, as many at a time as run now, by those that have; nil before
 // the first.
-func leftOf(jobs []sweepreport.Job) *float64 {
+func leftOf(jobs []sweeps.Job) *float64 {
 	ended, seconds, left, running := 0.0, 0.0, 0.0, 0.0
 	for _, j := range jobs {
 		switch {

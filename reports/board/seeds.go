@@ -10,7 +10,7 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // Most of what is averaged over seeds at a time: every run's rows are read for it.
@@ -93,7 +93,7 @@ func (b *Board) settings(id string) ([]alike, error) {
 		return nil, err
 	}
 	var groups []alike
-	for _, setting := range sweepreport.Settings(jobs, opt) {
+	for _, setting := range sweeps.ModelOf(jobs, opt).Settings {
 		g := alike{label: cmp.Or(strings.Join(setting.Overrides, " "), "all seeds")}
 		for _, j := range setting.Jobs {
 			if e, ok := b.run(idOf(j.Dir)); ok && e.State != "failed" {

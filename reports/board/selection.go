@@ -10,7 +10,7 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // Most runs of a comparison: its settings, and its intervals, which are computed anew.
@@ -186,7 +186,7 @@ type sweepJob struct {
 }
 
 // ledgerOf reads the ledger of a sweep.
-func (b *Board) ledgerOf(id string) (s sweepEntry, opt sweepreport.Options, jobs []sweepreport.Job, err error) {
+func (b *Board) ledgerOf(id string) (s sweepEntry, opt sweeps.Options, jobs []sweeps.Job, err error) {
 	s, ok := b.sweep(id)
 	if !ok {
 		return s, opt, nil, refusal{404, "no such sweep"}

@@ -13,7 +13,6 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
-	"fulcrum/reports/sweepreport"
 )
 
 // publishedShares are the shares of changed questions for which a report states its bounds.
@@ -277,7 +276,7 @@ func (f *family) bestOf() string {
 	}
 	var luck []string
 	for _, share := range publishedShares() {
-		luck = append(luck, fmt.Sprintf("%.1f", 100*sweepreport.LuckOf(n)*f.pairedSE(share)/math.Sqrt2))
+		luck = append(luck, fmt.Sprintf("%.1f", 100*stats.LuckOf(n)*f.pairedSE(share)/math.Sqrt2))
 	}
 	text := fmt.Sprintf("The best of %d variants is %s, +%s. If all of them were as good as %s, the best of %d would still look about "+
 		"%s points better when 5, 10 or 20 %% of the questions change.",

@@ -10,11 +10,12 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // answer is what the runs say to a question.
 type answer struct {
-	StudyQuestion
+	sweeps.StudyQuestion
 	condition     *condition
 	split         string
 	what, against string // labels
@@ -45,7 +46,7 @@ func (v *View) answer() {
 	measures := v.measures()
 	families := make([][]*results.ArmComparison, 1+len(measures))
 	for _, c := range v.conditions {
-		for _, q := range v.opt.Study.Questions {
+		for _, q := range v.Opt.Study.Questions {
 			a := &answer{StudyQuestion: q, condition: c, split: cmp.Or(q.Split, v.split())}
 			a.what, a.against = v.label(q.Arm), v.label(q.Against)
 			a.c, a.refused = v.compare(c, q.Arm, q.Against, a.split, q.Metric, false)
@@ -70,7 +71,7 @@ func (v *View) answer() {
 
 // label is what a sentence calls an arm or a baseline.
 func (v *View) label(name string) string {
-	if a := v.opt.Study.Arm(name); a != nil {
+	if a := v.Opt.Study.Arm(name); a != nil {
 		return a.Label
 	}
 	words := map[string]string{record.PolicyInit: "the initial policy", record.PolicyMajority: "the majority answer",
@@ -86,7 +87,7 @@ func (v *View) compare(c *condition, name, against, split, metric string, best b
 	switch {
 	case this == nil || len(this.runs) == 0:
 		return nil, "no run of " + v.label(name) + " is done"
-	case other == nil && v.opt.Study.Arm(against) != nil:
+	case other == nil && v.Opt.Study.Arm(against) != nil:
 		return nil, "no run of " + v.label(against) + " is done"
 	}
 	policy := func(s *setting) string {

@@ -13,11 +13,12 @@ import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // sweepAxis places the values of a swept key: numbers by their value or logarithm, words side by side.
 type sweepAxis struct {
-	dim       Dimension
+	dim       sweeps.Dimension
 	numeric   bool
 	ordered   bool     // numbers, or numbers side by side
 	log       bool     // positions are decimal logarithms
@@ -35,7 +36,7 @@ type sweepAxis struct {
 const gridValues = 12
 
 // newSweepAxis looks at the values that the key could have and has in the jobs.
-func newSweepAxis(dim Dimension, jobs []Job) *sweepAxis {
+func newSweepAxis(dim sweeps.Dimension, jobs []sweeps.Job) *sweepAxis {
 	a := &sweepAxis{dim: dim, positions: map[string]float64{}, written: map[float64]string{}}
 	texts := slices.Clone(dim.Values)
 	count := map[string]int{}
@@ -121,7 +122,7 @@ func geometric(texts []string) bool {
 // numberOf reads a value as it is written in an override; false where it is no finite number.
 func numberOf(text string) (float64, bool) {
 	x, err := strconv.ParseFloat(text, 64)
-	return x, err == nil && finite(x)
+	return x, err == nil && sweeps.Finite(x)
 }
 
 // unquoted is how a word is shown.

@@ -2,43 +2,51 @@ package sweepreport
 
 import (
 	"fmt"
-	"fulcrum/reports/page"
+	"math"
 	"slices"
 	"strings"
+
+	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/internal/stat"
+	"fulcrum/reports/page"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // writeBest shows the best job and its command, or with several objectives the Pareto front. A sweep that asks how its arms compare
 // chooses none.
 func (v *View) writeBest(d *page.Document) {
-	if v.opt.Study != nil {
+	if v.Opt.Study != nil {
 		return
 	}
-	if v.unranked {
+	if v.Unranked {
 		if len(v.methods) == 0 {
 			d.Paragraph("The jobs are not ranked: they measured nothing that could be an objective.")
 		}
 		return
 	}
-	if len(v.opt.Objectives) > 1 {
+	if len(v.Opt.Objectives) > 1 {
 		v.writeFront(d)
 		return
 	}
-	best := v.best()
+	best := v.Best()
 	if best == nil {
-		if text := v.noWinner(); text != "" {
+		if text := v.NoWinner(); text != "" {
 			d.Paragraph("**No winner.** %s", page.Capital(page.Plain(text))+".")
-		} else if n := v.count(v.infeasible); n > 0 {
-			closest := v.jobs[slices.IndexFunc(v.jobs, v.infeasible)] // they are sorted by violation
+		} else if n := v.Count(v.Infeasible); n > 0 {
+			closest := v.Jobs[slices.IndexFunc(v.Jobs, v.Infeasible)] // they are sorted by violation
 			d.Paragraph("**No job satisfies the constraints.** Number %d comes closest: it violates them by %s, with %s %s (%s).",
-				closest.Number, page.Sig(closest.Violation, 3), page.Plain(v.opt.Objectives[0].Name), page.Sig(closest.Objectives[0], 4),
-				page.CodeList(v.own(closest)))
-		} else if v.count(func(j Job) bool { return ended(j.State) }) > 0 {
-			d.Paragraph("**No job has a result yet.** No finished job left a finite %s.", page.Plain(v.opt.Objectives[0].Name))
+				closest.Number, page.Sig(closest.Violation, 3), page.Plain(v.Opt.Objectives[0].Name), page.Sig(closest.Objectives[0], 4),
+				page.CodeList(v.Own(closest)))
+		} else if v.Count(func(j sweeps.Job) bool { return sweeps.Ended(j.State) }) > 0 {
+			d.Paragraph("**No job has a result yet.** No finished job left a finite %s.", page.Plain(v.Opt.Objectives[0].Name))
 		}
 		return
 	}
-	d.Paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, page.Plain(v.opt.Objectives[0].Name),
-		page.Sig(best.Objectives[0], 4), page.CodeList(v.own(*best)))
+	d.Paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, page.Plain(v.Opt.Objectives[0].Name),
+		page.Sig(best.Objectives[0], 4), page.CodeList(v.Own(*best)))
 	if len(best.Command) > 0 {
 		d.Code(page.ShellCommand(best.Command))
 	}
@@ -57,7 +65,7 @@ func (v *View) writeFront(d *page.Document) {
 	d.Heading(2, "Pareto front")
 	front := v.highlighted()
 	if len(front) == 0 {
-		if n := v.count(v.infeasible); n > 0 {
+		if n := v.Count(v.Infeasible); n > 0 {
 			d.Paragraph("No job satisfies the constraints: %s with a result violate them.", page.Plural(n, "job"))
 		} else {
 			d.Paragraph("No job has a result yet.")
@@ -65,7 +73,7 @@ func (v *View) writeFront(d *page.Document) {
 		return
 	}
 	feasible := ""
-	if len(v.opt.Constraints) > 0 {
+	if len(v.Opt.Constraints) > 0 {
 		feasible = ", among those that satisfy the constraints"
 	}
 	d.Paragraph("%s that no other job beats in one objective without losing in another%s. Which of them is best is a matter of what the "+
@@ -73,8 +81,8 @@ func (v *View) writeFront(d *page.Document) {
 		page.Capital(page.Plural(len(front), "job")), feasible)
 	table := page.LinesOf(front)
 	table.Column(">job", v.link)
-	table.Column("setting", func(j Job) string { return page.TableCode(v.own(j)) })
-	v.objectiveColumns(table)
+	table.Column("setting", func(j sweeps.Job) string { return page.TableCode(v.Own(j)) })
+	v.ObjectiveColumns(table)
 	d.Table(table.Header, table.Rows)
 	var commands []string
 	for _, j := range front {
@@ -87,17 +95,72 @@ func (v *View) writeFront(d *page.Document) {
 	}
 }
 
-// objectiveColumns adds the jobs' objectives to a table, where they have some.
-func (v *View) objectiveColumns(table *page.Lines[Job]) {
-	if v.unranked {
-		return
+// luck says how much of the best job's lead seeds alone explain.
+func (v *View) luck() string {
+	n := v.Count(v.Feasible)
+	sd := v.SeedSD()
+	if n < 2 || !(sd > 0) {
+		return ""
 	}
-	for i, o := range v.opt.Objectives {
-		table.Column(">"+page.Plain(o.Name), func(j Job) string {
-			if i < len(j.Objectives) {
-				return page.Sig(j.Objectives[i], 4)
-			}
-			return "–"
-		})
+	lead := sd * stats.LuckOf(n)
+	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best "+
+		"of them would still look about %s better than it is.", page.Plain(v.Opt.Objectives[0].Name), page.Sig(sd, 2), n, page.Sig(lead, 2))
+}
+
+// tied says whether the first two settings have the same mean objective.
+func (v *View) tied() bool {
+	return len(v.Settings) > 1 && v.Settings[1].Class() == 0 && stat.Mean(v.Settings[0].Values[0]) == stat.Mean(v.Settings[1].Values[0])
+}
+
+// bestSetting compares the settings' means, which are less a matter of luck than single jobs.
+func (v *View) bestSetting() string {
+	if len(v.Settings) < 2 || v.Settings[0].Class() != 0 || len(v.Settings[0].Values[0]) < 2 {
+		return ""
 	}
+	best := v.Settings[0]
+	if v.tied() || !slices.ContainsFunc(best.Jobs, func(j sweeps.Job) bool { return v.Feasible(j) && !v.Untrained(j) }) {
+		return ""
+	}
+	name := page.Plain(v.Opt.Objectives[0].Name)
+	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", page.CodeList(best.Overrides), name,
+		meanSD(best.Values[0], runreport.Sig4), page.Plural(len(best.Values[0]), "seed"))
+	if v.verdicts != nil && len(v.verdicts.Rows) > 1 { // they count the questions too, and are corrected
+		return text + " The verdicts hold it against the others."
+	}
+	compared, near := 0, 0
+	for _, s := range v.Settings[1:] {
+		if s.Class() != 0 || len(s.Values[0]) < 2 {
+			continue
+		}
+		compared++
+		if math.Abs(stat.Mean(best.Values[0])-stat.Mean(s.Values[0])) <= welchMargin(best.Values[0], s.Values[0]) {
+			near++
+		}
+	}
+	switch {
+	case compared == 0:
+	case near == 0 && compared == 1:
+		text += " Its lead over the other setting is beyond the spread of the seeds (Welch's t, 95%)."
+	case near == 0:
+		text += fmt.Sprintf(" Its lead over each of the other %d settings is beyond the spread of the seeds (Welch's t, 95%%).", compared)
+	case compared == 1:
+		text += " The other setting lies within the spread of the seeds (Welch's t, 95%): they do not separate the two."
+	default:
+		text += fmt.Sprintf(" %d of the other %d settings lie within the spread of the seeds (Welch's t, 95%%): they do not separate them.",
+			near, compared)
+	}
+	return text
+}
+
+// welchMargin is how far apart the means of two settings' seeds may lie by chance in 95 % of cases: Student's t with the degrees of
+// freedom of Welch (1947). Two seeds each have one or two, so that it is 4 to 13 standard errors.
+func welchMargin(a, b []float64) float64 {
+	_, x := stat.MeanSE(a)
+	_, y := stat.MeanSE(b)
+	if x+y == 0 {
+		return 0
+	}
+	u, w := x*x, y*y
+	freedom := (u + w) * (u + w) / (u*u/float64(len(a)-1) + w*w/float64(len(b)-1))
+	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(0.975) * math.Sqrt(u+w)
 }

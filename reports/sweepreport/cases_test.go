@@ -7,23 +7,24 @@ import (
 	"path/filepath"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweeps"
 )
 
 // gridSweep is a grid of 3×3 settings with 3 seeds.
-func gridSweep(dir string) ([]Job, Options) {
+func gridSweep(dir string) ([]sweeps.Job, sweeps.Options) {
 	rng := rand.New(rand.NewPCG(1, 1))
-	opt := Options{Title: "okvqa_v3 grid", Objectives: []Objective{{Name: "val_reward"}}, Sweeper: "basic", Launcher: "local",
-		Dimensions: []Dimension{{Key: "grpo.lr", Values: []string{"1e-5", "1e-4", "1e-3"}},
+	opt := sweeps.Options{Title: "okvqa_v3 grid", Objectives: []sweeps.Objective{{Name: "val_reward"}}, Sweeper: "basic", Launcher: "local",
+		Dimensions: []sweeps.Dimension{{Key: "grpo.lr", Values: []string{"1e-5", "1e-4", "1e-3"}},
 			{Key: "grpo/kl", Values: []string{"fixed", "adaptive", "proportional"}}, {Key: "seed", Values: []string{"0", "1", "2"}}},
 		Command: []string{"bin/run", "-m", "exp=okvqa_v3", "grpo.lr=1e-5,1e-4,1e-3", "grpo/kl=fixed,adaptive,proportional",
 			"seed=0,1,2"}}
-	var jobs []Job
+	var jobs []sweeps.Job
 	for i, lr := range opt.Dimensions[0].Values {
 		for k, kl := range opt.Dimensions[1].Values {
 			for s, seed := range opt.Dimensions[2].Values {
 				n := len(jobs)
 				overrides := []string{"exp=okvqa_v3", "grpo.lr=" + lr, "grpo/kl=" + kl, "seed=" + seed}
-				jobs = append(jobs, Job{Number: n, Dir: filepath.Join(dir, fmt.Sprint(n)), Overrides: overrides, State: record.StateDone,
+				jobs = append(jobs, sweeps.Job{Number: n, Dir: filepath.Join(dir, fmt.Sprint(n)), Overrides: overrides, State: record.StateDone,
 					Params:     map[string]string{"grpo.lr": lr, "grpo/kl": kl, "seed": seed},
 					Objectives: []float64{0.11 + []float64{0, 0.04, 0.02}[i] + []float64{0, 0.012, 0.004}[k] + 0.005*rng.NormFloat64()},
 					Epochs:     14, Seconds: 300 + 40*rng.Float64(), Attempts: 1 + s/2*i/2, Command: append([]string{"bin/run"},
@@ -35,15 +36,16 @@ func gridSweep(dir string) ([]Job, Options) {
 }
 
 // tpeSweep is a search over 4 logarithmic intervals and a choice, with pruned and failed jobs.
-func tpeSweep(dir string, n int) ([]Job, Options) {
+func tpeSweep(dir string, n int) ([]sweeps.Job, sweeps.Options) {
 	rng := rand.New(rand.NewPCG(2, 1))
-	opt := Options{Title: "search", Objectives: []Objective{{Name: "val_reward"}}, Sweeper: "tpe", Launcher: "slurm", Pruner: "asha",
-		Dimensions: []Dimension{{Key: "grpo.lr", Log: true, Interval: true}, {Key: "grpo.kl.beta", Log: true, Interval: true},
+	opt := sweeps.Options{Title: "search", Objectives: []sweeps.Objective{{Name: "val_reward"}}, Sweeper: "tpe",
+		Launcher: "slurm", Pruner: "asha",
+		Dimensions: []sweeps.Dimension{{Key: "grpo.lr", Log: true, Interval: true}, {Key: "grpo.kl.beta", Log: true, Interval: true},
 			{Key: "grpo.clip.epsilon", Log: true, Interval: true},
 			{Key: "optim.weight_decay", Log: true, Interval: true}, {Key: "selector",
 				Values: []string{"pointer", "cosine", "additive_attention"}}},
 		Command: []string{"bin/run", "-m", "hydra/sweeper=tpe", "grpo.lr=tag(log, interval(1e-6, 1e-2))"}}
-	var jobs []Job
+	var jobs []sweeps.Job
 	best := []float64{-4, -1, -0.7, -3}
 	low, high := []float64{-6, -3, -2, -6}, []float64{-2, 1, 0, -1}
 	for i := range n {
@@ -63,7 +65,7 @@ func tpeSweep(dir string, n int) ([]Job, Options) {
 		for _, d := range opt.Dimensions {
 			overrides = append(overrides, d.Key+"="+p[d.Key])
 		}
-		j := Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), Overrides: overrides, State: record.StateDone, Params: p, Epochs: 9,
+		j := sweeps.Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), Overrides: overrides, State: record.StateDone, Params: p, Epochs: 9,
 			Seconds: 200 + 30*rng.Float64(), Attempts: 1,
 			Objectives: []float64{0.2 - loss - []float64{0, 0.02, 0.005}[word] + 0.003*rng.NormFloat64()},
 			Command:    append([]string{"bin/run"}, overrides...)}
@@ -85,20 +87,20 @@ func tpeSweep(dir string, n int) ([]Job, Options) {
 }
 
 // paretoSweep has two objectives and a constraint.
-func paretoSweep(dir string) ([]Job, Options) {
+func paretoSweep(dir string) ([]sweeps.Job, sweeps.Options) {
 	rng := rand.New(rand.NewPCG(3, 1))
-	opt := Options{Title: "reward against KL", Objectives: []Objective{{Name: "val_reward"}, {Name: "val_kl", Minimize: true}},
+	opt := sweeps.Options{Title: "reward against KL", Objectives: []sweeps.Objective{{Name: "val_reward"}, {Name: "val_kl", Minimize: true}},
 		Constraints: []string{"val_kl <= 1.5"}, Sweeper: "random",
-		Dimensions: []Dimension{{Key: "grpo.lr", Log: true, Interval: true}, {Key: "grpo.kl.beta",
+		Dimensions: []sweeps.Dimension{{Key: "grpo.lr", Log: true, Interval: true}, {Key: "grpo.kl.beta",
 			Values: []string{"0", "0.01", "0.1", "1"}}, {Key: "grpo.epochs", Interval: true}}}
-	var jobs []Job
+	var jobs []sweeps.Job
 	for i := range 36 {
 		lr, beta, epochs := math.Pow(10, -5+2*rng.Float64()), opt.Dimensions[1].Values[rng.IntN(4)], 2+rng.IntN(9)
 		b := map[string]float64{"0": 0, "0.01": 0.3, "0.1": 0.8, "1": 2}[beta]
 		kl := math.Exp(math.Log(lr)/2+5.5-b+0.1*float64(epochs)) * (0.8 + 0.4*rng.Float64())
 		p := map[string]string{"grpo.lr": fmt.Sprintf("%.6g", lr), "grpo.kl.beta": beta, "grpo.epochs": fmt.Sprint(epochs)}
 		overrides := []string{"grpo.lr=" + p["grpo.lr"], "grpo.kl.beta=" + beta, "grpo.epochs=" + p["grpo.epochs"]}
-		jobs = append(jobs, Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), Overrides: overrides, State: record.StateDone,
+		jobs = append(jobs, sweeps.Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), Overrides: overrides, State: record.StateDone,
 			Params: p, Epochs: epochs, Seconds: 60,
 			Objectives: []float64{0.25*(1-math.Exp(-kl)) + 0.012*rng.NormFloat64() - 0.02*kl, kl}, Violation: max(0, kl-1.5),
 			Command: append([]string{"bin/run"}, overrides...)})
@@ -109,16 +111,16 @@ func paretoSweep(dir string) ([]Job, Options) {
 // sweepCase is a synthetic sweep.
 type sweepCase struct {
 	name  string
-	jobs  []Job
-	opt   Options
+	jobs  []sweeps.Job
+	opt   sweeps.Options
 	plots string // that must be drawn
 }
 
 // simple makes a job per row of values of the keys, judged by objective; a NaN is a failed job.
-func simple(keys []string, rows [][]string, objective func(i int) float64) []Job {
-	var jobs []Job
+func simple(keys []string, rows [][]string, objective func(i int) float64) []sweeps.Job {
+	var jobs []sweeps.Job
 	for i, row := range rows {
-		j := Job{Number: i, State: record.StateDone, Params: map[string]string{}, Epochs: 3, Seconds: 10, Attempts: 1}
+		j := sweeps.Job{Number: i, State: record.StateDone, Params: map[string]string{}, Epochs: 3, Seconds: 10, Attempts: 1}
 		for k, key := range keys {
 			j.Params[key] = row[k]
 			j.Overrides = append(j.Overrides, key+"="+row[k])
@@ -145,8 +147,8 @@ func column(values ...string) [][]string {
 
 // sweepCases are sweeps with something odd about them.
 func sweepCases() []sweepCase {
-	reward := []Objective{{Name: "val_reward"}}
-	loss := []Objective{{Name: "val_loss", Minimize: true}}
+	reward := []sweeps.Objective{{Name: "val_reward"}}
+	loss := []sweeps.Objective{{Name: "val_loss", Minimize: true}}
 	rng := rand.New(rand.NewPCG(9, 1))
 	noise := func(i int) float64 { return 0.1 + 0.01*rng.NormFloat64() }
 	nan := func(int) float64 { return math.NaN() }
@@ -179,7 +181,7 @@ func sweepCases() []sweepCase {
 		pruned[i].State = record.StatePruned
 	}
 	waiting := simple([]string{"lr"}, column("1", "2", "3", "4", "5"), noise)
-	for i, state := range []string{stateQueued, stateRunning, stateLost, record.StateInterrupted} {
+	for i, state := range []string{sweeps.StateQueued, sweeps.StateRunning, sweeps.StateLost, record.StateInterrupted} {
 		waiting[i].State, waiting[i].Objectives = state, nil
 	}
 	infeasible := simple([]string{"lr"}, column("1", "2", "3"), noise)
@@ -198,36 +200,36 @@ func sweepCases() []sweepCase {
 	odd := simple([]string{"text"}, column("'a|b'", "`x`", "[1,2]", "{a:1}", "'<b>'"), noise)
 
 	return []sweepCase{
-		{"no jobs", nil, Options{}, ""},
-		{"one job", simple([]string{"lr"}, column("1e-3"), noise), Options{Objectives: reward}, ""},
-		{"no swept key", simple(nil, [][]string{nil, nil, nil}, noise), Options{Objectives: reward}, ""},
-		{"seeds only", simple([]string{"seed"}, column("1", "2", "3", "4", "5"), noise), Options{Objectives: reward}, "parameters"},
+		{"no jobs", nil, sweeps.Options{}, ""},
+		{"one job", simple([]string{"lr"}, column("1e-3"), noise), sweeps.Options{Objectives: reward}, ""},
+		{"no swept key", simple(nil, [][]string{nil, nil, nil}, noise), sweeps.Options{Objectives: reward}, ""},
+		{"seeds only", simple([]string{"seed"}, column("1", "2", "3", "4", "5"), noise), sweeps.Options{Objectives: reward}, "parameters"},
 		{"one key", simple([]string{"lr"}, column("0", "1e-5", "1e-4", "1e-3", "0", "1e-5", "1e-4", "1e-3"), noise),
-			Options{Objectives: reward}, "parameters"},
-		{"all failed", simple([]string{"lr"}, column("1", "2", "3"), nan), Options{Objectives: reward}, ""},
-		{"nothing finite", broken[:2], Options{Objectives: reward}, ""},
-		{"one finite", broken, Options{Objectives: reward}, ""},
+			sweeps.Options{Objectives: reward}, "parameters"},
+		{"all failed", simple([]string{"lr"}, column("1", "2", "3"), nan), sweeps.Options{Objectives: reward}, ""},
+		{"nothing finite", broken[:2], sweeps.Options{Objectives: reward}, ""},
+		{"one finite", broken, sweeps.Options{Objectives: reward}, ""},
 		{"equal objectives", simple([]string{"lr"}, column("1", "2", "3", "4", "5", "6", "7", "8"), func(int) float64 { return 0.25 }),
-			Options{Objectives: reward}, "parameters"},
-		{"equal values", simple([]string{"lr"}, column("1", "1", "1"), noise), Options{Objectives: reward}, "parameters"},
+			sweeps.Options{Objectives: reward}, "parameters"},
+		{"equal values", simple([]string{"lr"}, column("1", "1", "1"), noise), sweeps.Options{Objectives: reward}, "parameters"},
 		{"huge and tiny", simple([]string{"x"}, column("1e-300", "1e-100", "1", "1e100", "1e300", "1e-200"),
-			func(i int) float64 { return math.Pow(10, float64(50*i-100)) }), Options{Objectives: loss, Sweeper: "random",
-			Dimensions: []Dimension{{Key: "x", Interval: true}}}, "parameters history"},
+			func(i int) float64 { return math.Pow(10, float64(50*i-100)) }), sweeps.Options{Objectives: loss, Sweeper: "random",
+			Dimensions: []sweeps.Dimension{{Key: "x", Interval: true}}}, "parameters history"},
 		{"largest numbers", simple([]string{"x"}, column("1", "2", "3", "4", "5"), func(i int) float64 { return float64(i-2) * 4e304 }),
-			Options{Objectives: loss}, "parameters"},
+			sweeps.Options{Objectives: loss}, "parameters"},
 		{"diverged jobs", simple([]string{"x"}, column("1", "2", "3", "4", "5", "6", "7", "8", "9", "10"),
 			func(i int) float64 { return []float64{0.30, 0.31, 0.33, 0.29, 0.35, 0.32, -4e6, 0.31, -12, 0.3}[i] }),
-			Options{Objectives: reward, Sweeper: "sobol", Dimensions: []Dimension{{Key: "x", Interval: true}}}, "parameters history"},
+			sweeps.Options{Objectives: reward, Sweeper: "sobol", Dimensions: []sweeps.Dimension{{Key: "x", Interval: true}}}, "parameters history"},
 		{"long names", simple(longKeys, longRows, func(int) float64 { return 3 + rng.Float64() }),
-			Options{Objectives: []Objective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"},
+			sweeps.Options{Objectives: []sweeps.Objective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"},
 			"parameters pairs parallel history"},
-		{"forty words", simple([]string{"exp"}, wide, noise), Options{Objectives: reward}, "parameters"},
-		{"all pruned", pruned, Options{Objectives: reward, Sweeper: "tpe", Pruner: "asha"}, "parameters history"},
-		{"not ended", waiting, Options{Objectives: reward}, ""},
-		{"all infeasible", infeasible, Options{Objectives: reward, Constraints: []string{"val_kl <= 1"}}, "parameters"},
-		{"three objectives", three, Options{Objectives: []Objective{{Name: "reward"}, {Name: "kl", Minimize: true},
+		{"forty words", simple([]string{"exp"}, wide, noise), sweeps.Options{Objectives: reward}, "parameters"},
+		{"all pruned", pruned, sweeps.Options{Objectives: reward, Sweeper: "tpe", Pruner: "asha"}, "parameters history"},
+		{"not ended", waiting, sweeps.Options{Objectives: reward}, ""},
+		{"all infeasible", infeasible, sweeps.Options{Objectives: reward, Constraints: []string{"val_kl <= 1"}}, "parameters"},
+		{"three objectives", three, sweeps.Options{Objectives: []sweeps.Objective{{Name: "reward"}, {Name: "kl", Minimize: true},
 			{Name: "loss", Minimize: true}}}, "pareto parameters parameters_2 parameters_3 parallel"},
-		{"missing values", missing, Options{Objectives: reward}, "parameters parallel"},
-		{"odd text", odd, Options{Objectives: []Objective{{Name: "a|b_c*"}}, Title: "<x> | `y`"}, "parameters"},
+		{"missing values", missing, sweeps.Options{Objectives: reward}, "parameters parallel"},
+		{"odd text", odd, sweeps.Options{Objectives: []sweeps.Objective{{Name: "a|b_c*"}}, Title: "<x> | `y`"}, "parameters"},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
+	"fulcrum/reports/sweeps"
 )
 
 // maxPairs is how many pairs of objectives are drawn.
@@ -18,7 +19,7 @@ const maxPairs = 6
 
 // frontFigure draws objectives against each other: a large panel for two, one for each pair of more.
 func (v *View) frontFigure() *sweepFigure {
-	n := len(v.opt.Objectives)
+	n := len(v.Opt.Objectives)
 	f := &chart.Figure{Name: "pareto", Title: "Pareto front", Note: "Jobs that no other beats in one objective without losing in another."}
 	f.Tall = 330
 	if n > 2 {
@@ -36,12 +37,12 @@ func (v *View) frontFigure() *sweepFigure {
 		}
 	}
 	var better []string
-	for _, o := range v.opt.Objectives {
-		better = append(better, fmt.Sprintf("%s %s values", o.direction(), page.Plain(o.Name)))
+	for _, o := range v.Opt.Objectives {
+		better = append(better, fmt.Sprintf("%s %s values", o.Direction(), page.Plain(o.Name)))
 	}
 	caption := fmt.Sprintf("*Pareto front.* Better is towards %s. A front with a sharp corner has a natural choice there; a straight "+
 		"one trades one objective for the other at a constant price.", strings.Join(better, " and "))
-	if v.count(v.infeasible) > 0 {
+	if v.Count(v.Infeasible) > 0 {
 		caption += " Crosses violate a constraint and cannot be on the front."
 	}
 	return &sweepFigure{f, "Pareto front", caption + clipped + v.sampleWords()}
@@ -49,10 +50,10 @@ func (v *View) frontFigure() *sweepFigure {
 
 // pairPanel draws objective k over objective i.
 func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
-	a, b := v.opt.Objectives[i], v.opt.Objectives[k]
+	a, b := v.Opt.Objectives[i], v.Opt.Objectives[k]
 	sx, sy := v.scale(i), v.scale(k)
 	p := &chart.Panel{}
-	p.X, p.Y = a.label(500), b.label(chart.PanelHeight)
+	p.X, p.Y = objectiveLabel(a, 500), objectiveLabel(b, chart.PanelHeight)
 	place := func(x float64) float64 {
 		x, _ = sx.clamp(x)
 		if sx.log {
@@ -63,10 +64,10 @@ func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 	axis := sx.axis(sx.axisRange())
 	p.XMin, p.XMax = axis.low, axis.high
 	setTicks(p, axis, 560)
-	x := func(j Job) (float64, bool) { return place(j.Objectives[i]), true }
+	x := func(j sweeps.Job) (float64, bool) { return place(j.Objectives[i]), true }
 	addJobs(p, v, v.drawnJobs(), k, sy, x)
 	front := v.highlighted()
-	slices.SortStableFunc(front, func(s, t Job) int { return cmp.Compare(s.Objectives[i], t.Objectives[i]) })
+	slices.SortStableFunc(front, func(s, t sweeps.Job) int { return cmp.Compare(s.Objectives[i], t.Objectives[i]) })
 	var fx, fy []float64
 	var names []string
 	for _, j := range front {

@@ -13,23 +13,24 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
+	"fulcrum/reports/sweeps"
 )
 
 // historyFigure shows the objective in the order of the jobs with the best so far, and what each cost.
 func (v *View) historyFigure() *sweepFigure {
-	byNumber := v.byNumber
+	byNumber := v.ByNumber
 	last := float64(byNumber[len(byNumber)-1].Number)
-	number := func(j Job) (float64, bool) { return float64(j.Number), true }
+	number := func(j sweeps.Job) (float64, bool) { return float64(j.Number), true }
 	var panels []*chart.Panel
 	clipped := ""
-	for i, o := range v.opt.Objectives {
+	for i, o := range v.Opt.Objectives {
 		s := v.scale(i)
 		p := &chart.Panel{}
 		addJobs(p, v, v.drawnJobs(), i, s, number)
-		p.Y = o.label(chart.PanelHeight - 30)
+		p.Y = objectiveLabel(o, chart.PanelHeight-30)
 		var x, y []float64
 		for _, j := range byNumber {
-			if v.feasible(j) && (len(y) == 0 || o.compare(j.Objectives[i], y[len(y)-1]) < 0) {
+			if v.Feasible(j) && (len(y) == 0 || o.Compare(j.Objectives[i], y[len(y)-1]) < 0) {
 				x, y = append(x, float64(j.Number)), append(y, j.Objectives[i])
 			}
 		}
@@ -49,7 +50,7 @@ func (v *View) historyFigure() *sweepFigure {
 	}
 	caption := "*History.* Objective by job number; the line is the best so far. A sweep whose line has been flat for most of its jobs " +
 		"has found what it can find in these ranges; one that still rises deserves more trials."
-	if v.opt.Objectives[0].Minimize {
+	if v.Opt.Objectives[0].Minimize {
 		caption = strings.Replace(caption, "still rises", "still falls", 1)
 	}
 	if p, text := v.epochsPanel(byNumber); p != nil {
@@ -69,8 +70,8 @@ func (v *View) historyFigure() *sweepFigure {
 }
 
 // epochsPanel shows what pruning saved: the epochs of every job.
-func (v *View) epochsPanel(jobs []Job) (*chart.Panel, string) {
-	pruned := v.count(func(j Job) bool { return j.State == record.StatePruned && j.Epochs > 0 })
+func (v *View) epochsPanel(jobs []sweeps.Job) (*chart.Panel, string) {
+	pruned := v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned && j.Epochs > 0 })
 	if pruned == 0 {
 		return nil, ""
 	}
@@ -105,7 +106,7 @@ func (v *View) epochsPanel(jobs []Job) (*chart.Panel, string) {
 const maxStems = 200
 
 // meanEpochs draws bars for the means of many jobs in succession.
-func meanEpochs(jobs []Job) chart.Stems {
+func meanEpochs(jobs []sweeps.Job) chart.Stems {
 	s := chart.Stems{Style: draw.LineStyle{Color: chart.Faint(chart.Blue, 0.8)}}
 	size := (len(jobs) + maxStems/4 - 1) / (maxStems / 4)
 	for chunk := range slices.Chunk(jobs, size) {
@@ -121,15 +122,15 @@ func meanEpochs(jobs []Job) chart.Stems {
 }
 
 // addEpochs draws a bar for every job, coloured by how it ended.
-func addEpochs(p *chart.Panel, jobs []Job) {
+func addEpochs(p *chart.Panel, jobs []sweeps.Job) {
 	for _, m := range []struct {
 		text  string
 		color chart.Colour
-		has   func(Job) bool
+		has   func(sweeps.Job) bool
 	}{
-		{"done", chart.Faint(chart.Blue, 0.8), func(j Job) bool { return j.State == record.StateDone }},
-		{"pruned", chart.Orange, func(j Job) bool { return j.State == record.StatePruned }},
-		{"failed or not ended", chart.Faint(chart.Grey, 0.7), func(j Job) bool {
+		{"done", chart.Faint(chart.Blue, 0.8), func(j sweeps.Job) bool { return j.State == record.StateDone }},
+		{"pruned", chart.Orange, func(j sweeps.Job) bool { return j.State == record.StatePruned }},
+		{"failed or not ended", chart.Faint(chart.Grey, 0.7), func(j sweeps.Job) bool {
 			return j.State != record.StateDone &&
 				j.State != record.StatePruned
 		}},

@@ -12,11 +12,12 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // importance is how much of the differences between jobs one swept key explains alone.
 type importance struct {
-	dim    Dimension
+	dim    sweeps.Dimension
 	groups int     // values of a grid, or quarters of an interval
 	n      int     // jobs that have the key and a result
 	share  float64 // η² of the objective's ranks: between groups over all, in [0, 1]
@@ -36,14 +37,14 @@ const (
 // also find an optimum in the middle, where a correlation is 0.
 func (v *View) importances(objective int) []importance {
 	var out []importance
-	for _, dim := range v.dims {
-		if dim.Key == ArmKey { // what the arms are worth was asked
+	for _, dim := range v.Dims {
+		if dim.Key == sweeps.ArmKey { // what the arms are worth was asked
 			continue
 		}
-		axis := newSweepAxis(dim, v.byNumber)
+		axis := newSweepAxis(dim, v.ByNumber)
 		var x, y []float64
-		for _, j := range v.jobs {
-			if u, ok := axis.at(j.Params); ok && v.hasResult(j) {
+		for _, j := range v.Jobs {
+			if u, ok := axis.at(j.Params); ok && v.HasResult(j) {
 				x, y = append(x, u), append(y, j.Objectives[objective])
 			}
 		}
@@ -64,13 +65,13 @@ func (v *View) importances(objective int) []importance {
 			row.rank = gonum.Correlation(stats.Ranks(x), ranks, nil) // NaN where all values are equal
 		}
 		order := stat.Indices(len(means))
-		slices.SortStableFunc(order, func(a, b int) int { return v.opt.Objectives[objective].compare(means[a], means[b]) })
+		slices.SortStableFunc(order, func(a, b int) int { return v.Opt.Objectives[objective].Compare(means[a], means[b]) })
 		if row.best = "–"; means[order[0]] != means[order[1]] {
 			row.best = axis.groupName(x, group, order[0])
 		}
 		out = append(out, row)
 	}
-	slices.SortStableFunc(out, func(a, b importance) int { return Objective{}.compare(a.share, b.share) })
+	slices.SortStableFunc(out, func(a, b importance) int { return sweeps.Objective{}.Compare(a.share, b.share) })
 	return out
 }
 
@@ -78,7 +79,7 @@ func (v *View) importances(objective int) []importance {
 func (v *View) importanceOrder() map[string]int {
 	order := map[string]int{}
 	for i, row := range v.importances(0) {
-		order[row.dim.Key] = i - len(v.dims)
+		order[row.dim.Key] = i - len(v.Dims)
 	}
 	return order
 }
@@ -86,7 +87,7 @@ func (v *View) importanceOrder() map[string]int {
 // writeImportance shows how much of the differences between jobs each swept key explains alone.
 func (v *View) writeImportance(d *page.Document) {
 	first := true
-	for i, o := range v.opt.Objectives {
+	for i, o := range v.Opt.Objectives {
 		rows := v.importances(i)
 		if len(rows) == 0 {
 			continue
@@ -99,7 +100,7 @@ func (v *View) writeImportance(d *page.Document) {
 				"(Spearman) has the sign of the direction: + where larger values of the key go with larger ones of the objective.")
 			first = false
 		}
-		if len(v.opt.Objectives) > 1 {
+		if len(v.Opt.Objectives) > 1 {
 			d.Heading(3, "%s", page.Plain(o.Name))
 		}
 		var cells [][]string
@@ -109,7 +110,7 @@ func (v *View) writeImportance(d *page.Document) {
 				share = "**" + share + "**"
 			}
 			rank := "–"
-			if finite(r.rank) {
+			if sweeps.Finite(r.rank) {
 				rank = page.Fixed(r.rank, 2)
 			}
 			cells = append(cells, []string{strings.ReplaceAll(page.InlineCode(r.dim.Key), "|", `\|`), share, page.Percent(r.chance), rank,
@@ -119,12 +120,12 @@ func (v *View) writeImportance(d *page.Document) {
 	}
 	if !first {
 		text := "This sees no interactions, and a key that was swept over a narrow range explains little, however much it matters outside."
-		if v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
+		if v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned }) > 0 {
 			text += " Pruned jobs are left out, and with them some of what bad values cost."
 		}
-		if slices.Contains([]string{"tpe", "cmaes", "optuna"}, v.opt.Sweeper) {
+		if slices.Contains([]string{"tpe", "cmaes", "optuna"}, v.Opt.Sweeper) {
 			text += fmt.Sprintf(" The %s sweeper draws most jobs near the best ones, so the jobs are no even sample of the ranges: take "+
-				"the shares as hints.", page.Plain(v.opt.Sweeper))
+				"the shares as hints.", page.Plain(v.Opt.Sweeper))
 		}
 		d.Paragraph("%s", text)
 	}

@@ -94,7 +94,7 @@ func (v *View) curvesFigure() *sweepFigure {
 		caption += " In grey the arm that it starts from, with its steps."
 	}
 	title := "Learning curves"
-	if v.opt.Study == nil {
+	if v.Opt.Study == nil {
 		title += " of settings with several seeds"
 		caption += fmt.Sprintf(" A panel for each of %s, best first.", page.Plural(len(of.arms), "setting"))
 	}

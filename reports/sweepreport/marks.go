@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/reports/chart"
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweeps"
 )
 
 // marks are the ways in which a job is drawn.
@@ -19,7 +20,7 @@ type mark struct {
 	shape draw.GlyphDrawer
 	color chart.Colour
 	size  vg.Length
-	has   func(Job) bool
+	has   func(sweeps.Job) bool
 }
 
 func (v *View) marks(n int) []mark {
@@ -28,33 +29,33 @@ func (v *View) marks(n int) []mark {
 		strength = 0.45
 	}
 	return []mark{
-		{"done", draw.CircleGlyph{}, chart.Faint(chart.Blue, strength), 2.6, v.feasible},
+		{"done", draw.CircleGlyph{}, chart.Faint(chart.Blue, strength), 2.6, v.Feasible},
 		{"pruned", chart.Outline{Corners: 3, Turn: math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3,
-			func(j Job) bool { return j.State == record.StatePruned }},
-		{"infeasible", chart.Cross{}, chart.Vermillion, 2.6, v.infeasible},
-		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j Job) bool {
-			return !ended(j.State) ||
+			func(j sweeps.Job) bool { return j.State == record.StatePruned }},
+		{"infeasible", chart.Cross{}, chart.Vermillion, 2.6, v.Infeasible},
+		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j sweeps.Job) bool {
+			return !sweeps.Ended(j.State) ||
 				j.State == record.StateFailed
 		}},
 	}
 }
 
 // highlighted are the best job, or with several objectives the front.
-func (v *View) highlighted() []Job {
-	if len(v.opt.Objectives) == 1 {
-		if best := v.best(); best != nil {
-			return []Job{*best}
+func (v *View) highlighted() []sweeps.Job {
+	if len(v.Opt.Objectives) == 1 {
+		if best := v.Best(); best != nil {
+			return []sweeps.Job{*best}
 		}
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return !v.front[j.Number] })
+	return slices.DeleteFunc(slices.Clone(v.Jobs), func(j sweeps.Job) bool { return !v.Front[j.Number] })
 }
 
 func (v *View) highlightWords() string {
-	if len(v.opt.Objectives) > 1 {
+	if len(v.Opt.Objectives) > 1 {
 		return "Pareto front"
 	}
-	if best := v.best(); best != nil {
+	if best := v.Best(); best != nil {
 		return fmt.Sprintf("best: job %d", best.Number)
 	}
 	return "best"
@@ -120,7 +121,7 @@ func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 
 // addJobs draws jobs as points at (x, objective), by state; what lies beyond the axis is drawn at its
 // edge.
-func addJobs(p *chart.Panel, v *View, jobs []Job, objective int, s objectiveScale, x func(Job) (float64, bool)) {
+func addJobs(p *chart.Panel, v *View, jobs []sweeps.Job, objective int, s objectiveScale, x func(sweeps.Job) (float64, bool)) {
 	low, high := s.axisRange()
 	p.YMin, p.YMax, p.Log = low, high, s.log
 	edge := chart.Dots{Color: chart.Grey, Shape: draw.PyramidGlyph{}, Size: 3}
@@ -134,7 +135,7 @@ func addJobs(p *chart.Panel, v *View, jobs []Job, objective int, s objectiveScal
 			}
 			if _, out := s.clamp(j.Objectives[objective]); out {
 				edge.X, edge.Y = append(edge.X, u), append(edge.Y, low+inset)
-				if v.opt.Objectives[objective].Minimize {
+				if v.Opt.Objectives[objective].Minimize {
 					edge.Y[len(edge.Y)-1], edge.Shape = high-inset, chart.DownGlyph{}
 				}
 				continue
@@ -153,7 +154,7 @@ func addJobs(p *chart.Panel, v *View, jobs []Job, objective int, s objectiveScal
 }
 
 // addBest rings the best job, or those of the front.
-func addBest(p *chart.Panel, v *View, objective int, s objectiveScale, x func(Job) (float64, bool)) {
+func addBest(p *chart.Panel, v *View, objective int, s objectiveScale, x func(sweeps.Job) (float64, bool)) {
 	d := chart.Dots{Color: chart.Black, Shape: draw.RingGlyph{}, Size: 5}
 	for _, j := range v.highlighted() {
 		if u, ok := x(j); ok {

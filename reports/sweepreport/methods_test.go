@@ -10,12 +10,13 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
+	"fulcrum/reports/sweeps"
 )
 
 // The seeds of task=icl are joined in one table, and jobs that have no objective are not ranked.
 func TestMethodsOverSeeds(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []Job
+	var jobs []sweeps.Job
 	for seed := range 3 {
 		run := filepath.Join(dir, fmt.Sprint(seed))
 		reportstest.Must(t, os.MkdirAll(filepath.Join(run, ".hydra"), 0o755))
@@ -38,10 +39,10 @@ func TestMethodsOverSeeds(t *testing.T) {
 				QueryIDs: ids, Scores: of[name]}))
 		}
 		reportstest.Must(t, results.WriteSummary(run, record.Summary{State: record.StateDone, Task: "icl"}))
-		jobs = append(jobs, Job{Number: seed, Dir: run, Overrides: []string{fmt.Sprintf("seed=%d", seed)}, State: record.StateDone,
+		jobs = append(jobs, sweeps.Job{Number: seed, Dir: run, Overrides: []string{fmt.Sprintf("seed=%d", seed)}, State: record.StateDone,
 			Params: map[string]string{"seed": fmt.Sprint(seed)}})
 	}
-	reportstest.Must(t, WriteReport(dir, jobs, Options{}))
+	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{}))
 	report := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"**Better than `image`**: `sft` +65.0 (", "| image | 2 | 3 | 25.0 |", "| sft | 2 | 3 | 90.0 |",
 		"| job | `seed` | state | epochs |"} {
@@ -54,7 +55,7 @@ func TestMethodsOverSeeds(t *testing.T) {
 			t.Errorf("the report has %q:\n%s", wrong, report)
 		}
 	}
-	if table := Table(jobs, Options{}, 0); strings.Contains(table, "objective") {
+	if table := sweeps.Table(jobs, sweeps.Options{}, 0); strings.Contains(table, "objective") {
 		t.Errorf("the table has a column for the objective that there is none of:\n%s", table)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // cells are the means of an objective over two keys of a grid.
@@ -20,7 +21,7 @@ type cells struct {
 	x, y    *sweepAxis
 	values  [][][]float64 // [row of y][column of x]: of finished jobs
 	scale   objectiveScale
-	o       Objective
+	o       sweeps.Objective
 	hasBest bool
 	best    [2]int // row and column of the best mean, where no other cell shares it
 }
@@ -38,7 +39,7 @@ func (v *View) cellsFigure() *sweepFigure {
 	if x == nil {
 		return nil
 	}
-	c := &cells{x: x, y: y, o: v.opt.Objectives[0]}
+	c := &cells{x: x, y: y, o: v.Opt.Objectives[0]}
 	if !c.fill(v) {
 		return nil
 	}
@@ -64,8 +65,8 @@ func (v *View) cellsFigure() *sweepFigure {
 func (v *View) gridPair() (x, y *sweepAxis) {
 	var axes []*sweepAxis
 	rank := v.importanceOrder()
-	for _, dim := range v.dims {
-		if a := newSweepAxis(dim, v.byNumber); a.shared && len(a.stops) > 1 && len(a.stops) <= maxCells {
+	for _, dim := range v.Dims {
+		if a := newSweepAxis(dim, v.ByNumber); a.shared && len(a.stops) > 1 && len(a.stops) <= maxCells {
 			axes = append(axes, a)
 		}
 	}
@@ -83,10 +84,10 @@ func (c *cells) fill(v *View) bool {
 		c.values[i] = make([][]float64, len(c.x.stops))
 	}
 	filled := 0
-	for _, j := range v.jobs {
+	for _, j := range v.Jobs {
 		u, okX := c.x.at(j.Params)
 		w, okY := c.y.at(j.Params)
-		if !okX || !okY || !v.feasible(j) {
+		if !okX || !okY || !v.Feasible(j) {
 			continue
 		}
 		column, _ := slices.BinarySearch(c.x.stops, u)
@@ -106,7 +107,7 @@ func (c *cells) fill(v *View) bool {
 			}
 			m := stat.Mean(x)
 			means = append(means, m)
-			if order := c.o.compare(m, most); len(means) == 1 || order < 0 {
+			if order := c.o.Compare(m, most); len(means) == 1 || order < 0 {
 				most, c.hasBest, c.best = m, true, [2]int{i, k}
 			} else if order == 0 {
 				c.hasBest = false

@@ -15,6 +15,7 @@ import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // parallel draws every job as a line across an axis for each swept key and each objective (parallel
@@ -55,19 +56,19 @@ const (
 // parallelFigure is the sweep in parallel coordinates, nil for less than three axes.
 func (v *View) parallelFigure() *sweepFigure {
 	dims := v.panelDims()
-	if len(dims) == 0 || len(dims)+len(v.opt.Objectives) < 3 { // one key against one objective is no more than a plot of points
+	if len(dims) == 0 || len(dims)+len(v.Opt.Objectives) < 3 { // one key against one objective is no more than a plot of points
 		return nil
 	}
-	p := &parallel{colours: v.colourScale(), name: v.opt.Objectives[0].Name, darkLow: v.opt.Objectives[0].Minimize}
-	var place []func(Job) float64
+	p := &parallel{colours: v.colourScale(), name: v.Opt.Objectives[0].Name, darkLow: v.Opt.Objectives[0].Minimize}
+	var place []func(sweeps.Job) float64
 	grids := false
 	for _, dim := range dims {
-		axis := newSweepAxis(dim, v.byNumber)
+		axis := newSweepAxis(dim, v.ByNumber)
 		grids = grids || axis.shared
 		low, high := axis.bounds()
 		jitter := axis.jitter(high-low, parallelHeight)
 		p.axes = append(p.axes, parallelAxis{name: dim.Key, ticks: axis.ticks(low, high), low: low, high: high})
-		place = append(place, func(j Job) float64 {
+		place = append(place, func(j sweeps.Job) float64 {
 			u, ok := axis.at(j.Params)
 			if !ok {
 				return math.NaN()
@@ -75,7 +76,7 @@ func (v *View) parallelFigure() *sweepFigure {
 			return u + jitter*sideways(j.Number)
 		})
 	}
-	for i := range v.opt.Objectives {
+	for i := range v.Opt.Objectives {
 		axis, of := v.objectiveAxis(i)
 		p.axes, place = append(p.axes, axis), append(place, of)
 	}
@@ -94,8 +95,8 @@ func (v *View) parallelFigure() *sweepFigure {
 	if grids {
 		caption += " Lines through one value of a grid are moved apart a little."
 	}
-	if len(dims) < len(v.dims) {
-		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.dims), len(dims))
+	if len(dims) < len(v.Dims) {
+		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.Dims), len(dims))
 	}
 	if n := v.scale(0).clipped; n > 0 {
 		caption += fmt.Sprintf(" %s far worse than the others end at the edge of the axis of %s.", page.Capital(page.Plural(n, "job")),
@@ -107,33 +108,33 @@ func (v *View) parallelFigure() *sweepFigure {
 // colourScale spans what is drawn in colour: the first objective of finished jobs that count.
 func (v *View) colourScale() objectiveScale {
 	var values []float64
-	for _, j := range v.jobs {
-		if v.feasible(j) {
+	for _, j := range v.Jobs {
+		if v.Feasible(j) {
 			values = append(values, j.Objectives[0])
 		}
 	}
 	if len(values) == 0 {
 		return v.scale(0)
 	}
-	return scaleOf(v.opt.Objectives[0], values, slices.Clone(values))
+	return scaleOf(v.Opt.Objectives[0], values, slices.Clone(values))
 }
 
 // objectiveAxis is the axis of an objective, and where a job crosses it.
-func (v *View) objectiveAxis(i int) (parallelAxis, func(Job) float64) {
+func (v *View) objectiveAxis(i int) (parallelAxis, func(sweeps.Job) float64) {
 	s := v.scale(i)
 	a := s.axis(s.axisRange())
-	axis := parallelAxis{name: v.opt.Objectives[i].Name, objective: true, low: a.low, high: a.high}
-	of := func(j Job) float64 { y, _ := s.clamp(j.Objectives[i]); return y }
+	axis := parallelAxis{name: v.Opt.Objectives[i].Name, objective: true, low: a.low, high: a.high}
+	of := func(j sweeps.Job) float64 { y, _ := s.clamp(j.Objectives[i]); return y }
 	if !s.log {
 		axis.ticks = chart.LinearTicks{}.Ticks(a.low, a.high)
 		return axis, of
 	}
 	axis.ticks = a.ticks(a.low, a.high)
-	return axis, func(j Job) float64 { return math.Log10(of(j)) }
+	return axis, func(j sweeps.Job) float64 { return math.Log10(of(j)) }
 }
 
 // addLines makes the lines, the best on top, and the legend.
-func (p *parallel) addLines(v *View, place []func(Job) float64) {
+func (p *parallel) addLines(v *View, place []func(sweeps.Job) float64) {
 	jobs := v.drawnJobs()
 	strength, width := 0.85, vg.Length(1.1)
 	switch {
@@ -142,7 +143,7 @@ func (p *parallel) addLines(v *View, place []func(Job) float64) {
 	case len(jobs) > 80:
 		strength, width = 0.65, 0.9
 	}
-	front := len(v.opt.Objectives) > 1
+	front := len(v.Opt.Objectives) > 1
 	if front {
 		strength, width = 0.4, 0.7
 	}
@@ -150,8 +151,8 @@ func (p *parallel) addLines(v *View, place []func(Job) float64) {
 	for _, j := range v.highlighted() {
 		top[j.Number] = true
 	}
-	var shown [3]bool // pruned or not ended, infeasible, highlighted
-	slices.SortStableFunc(jobs, func(a, b Job) int {
+	var shown [3]bool // pruned or not sweeps.Ended, infeasible, highlighted
+	slices.SortStableFunc(jobs, func(a, b sweeps.Job) int {
 		return cmp.Compare(stats.BoolInt(top[b.Number]), stats.BoolInt(top[a.Number]))
 	})
 	for _, j := range slices.Backward(jobs) {
@@ -167,9 +168,9 @@ func (p *parallel) addLines(v *View, place []func(Job) float64) {
 			if !front {
 				l.under = &draw.LineStyle{Color: chart.Vermillion, Width: 5}
 			}
-		case v.feasible(j):
+		case v.Feasible(j):
 			l.style = draw.LineStyle{Color: chart.Faint(shade, strength), Width: width}
-		case v.infeasible(j):
+		case v.Infeasible(j):
 			shown[1] = true
 			l.style = draw.LineStyle{Color: chart.Faint(chart.Grey, 0.6), Width: 0.7, Dashes: []vg.Length{3, 2}}
 		default:
@@ -186,7 +187,7 @@ func (p *parallel) addLines(v *View, place []func(Job) float64) {
 			c.StrokeLine2(draw.LineStyle{Color: chart.Ramp(0), Width: 2.2}, from.X, from.Y, to.X, to.Y)
 		}})
 	}
-	if v.count(v.feasible) > 0 {
+	if v.Count(v.Feasible) > 0 {
 		p.legend = append(p.legend, chart.LegendItem{Text: "done",
 			Draw: chart.LineSample(draw.LineStyle{Color: chart.Faint(chart.Ramp(0.45), strength), Width: width + 0.3})})
 	}

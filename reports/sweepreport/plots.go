@@ -17,6 +17,7 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
+	"fulcrum/reports/sweeps"
 )
 
 // sweepFigure is a plot of a sweep with what its report says below it.
@@ -27,7 +28,7 @@ type sweepFigure struct {
 }
 
 const (
-	maxPanels    = 12   // swept keys with a panel or an axis of their own
+	maxPanels    = 12   // sweeps.Swept keys with a panel or an axis of their own
 	maxDrawnJobs = 1000 // more would not be seen and make megabytes of SVG
 )
 
@@ -63,36 +64,36 @@ func (v *View) Figures() []sweepFigure {
 			out = append(out, *f)
 		}
 	}
-	if v.opt.Study != nil { // of its first condition, but for the answers, which are of all
+	if v.Opt.Study != nil { // of its first condition, but for the answers, which are of all
 		add(v.answersFigure())
 		add(v.armsFigure())
 		add(v.curvesFigure())
 		add(v.klFigure())
 		return out
 	}
-	if v.count(v.measured) < 2 { // there is nothing to compare
+	if v.Count(v.Measured) < 2 { // there is nothing to compare
 		return nil
 	}
-	if len(v.opt.Objectives) > 1 {
+	if len(v.Opt.Objectives) > 1 {
 		add(v.frontFigure())
 	}
-	for i := range v.opt.Objectives {
+	for i := range v.Opt.Objectives {
 		add(v.parametersFigure(i))
 	}
-	if len(v.opt.Objectives) == 1 {
+	if len(v.Opt.Objectives) == 1 {
 		add(v.cellsFigure())
 	}
 	add(v.curvesFigure())
 	add(v.parallelFigure())
-	if v.opt.Sweeper != "" && v.opt.Sweeper != "basic" || v.count(func(j Job) bool { return j.State == record.StatePruned }) > 0 {
+	if v.Opt.Sweeper != "" && v.Opt.Sweeper != "basic" || v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned }) > 0 {
 		add(v.historyFigure())
 	}
 	return out
 }
 
 // drawnJobs are the jobs with numbers, best first; of very many the best half and a sample of the rest.
-func (v *View) drawnJobs() []Job {
-	jobs := slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return !v.measured(j) })
+func (v *View) drawnJobs() []sweeps.Job {
+	jobs := slices.DeleteFunc(slices.Clone(v.Jobs), func(j sweeps.Job) bool { return !v.Measured(j) })
 	if len(jobs) <= maxDrawnJobs {
 		return jobs
 	}
@@ -115,7 +116,7 @@ type objectiveScale struct {
 // scaleOf covers all values, but for what is far worse than most of those that count (all but the
 // infeasible): beyond their worst quartile by more than three times the distance between the
 // quartiles, as diverged jobs are. The good end is never cut.
-func scaleOf(o Objective, values, counting []float64) objectiveScale {
+func scaleOf(o sweeps.Objective, values, counting []float64) objectiveScale {
 	sorted := slices.Sorted(slices.Values(values))
 	n := len(sorted)
 	s := objectiveScale{low: sorted[0], high: sorted[n-1]}
@@ -171,15 +172,15 @@ func (s objectiveScale) axis(low, high float64) *sweepAxis {
 
 func (v *View) scale(objective int) objectiveScale {
 	var values, counting []float64
-	for _, j := range v.jobs {
-		if v.measured(j) {
+	for _, j := range v.Jobs {
+		if v.Measured(j) {
 			values = append(values, j.Objectives[objective])
-			if !violates(j) {
+			if !sweeps.Violates(j) {
 				counting = append(counting, j.Objectives[objective])
 			}
 		}
 	}
-	return scaleOf(v.opt.Objectives[objective], values, counting)
+	return scaleOf(v.Opt.Objectives[objective], values, counting)
 }
 
 // clippedWords says in a caption that some jobs lie outside.
@@ -193,13 +194,13 @@ func (s objectiveScale) clippedWords() string {
 
 // panelDims are the keys that get a panel or an axis: those that vary, the most important ones where
 // there are too many.
-func (v *View) panelDims() []Dimension {
-	if len(v.dims) <= maxPanels {
-		return v.dims
+func (v *View) panelDims() []sweeps.Dimension {
+	if len(v.Dims) <= maxPanels {
+		return v.Dims
 	}
 	order := v.importanceOrder()
-	dims := slices.Clone(v.dims)
-	slices.SortStableFunc(dims, func(a, b Dimension) int { return cmp.Compare(order[a.Key], order[b.Key]) })
+	dims := slices.Clone(v.Dims)
+	slices.SortStableFunc(dims, func(a, b sweeps.Dimension) int { return cmp.Compare(order[a.Key], order[b.Key]) })
 	return dims[:maxPanels]
 }
 
@@ -209,7 +210,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	if len(dims) == 0 {
 		return nil
 	}
-	o := v.opt.Objectives[objective]
+	o := v.Opt.Objectives[objective]
 	s := v.scale(objective)
 	columns := min(len(dims), 3)
 	if len(dims) == 4 {
@@ -232,7 +233,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	grids, any := false, false
 	room := (chart.FigureWidth - chart.MarginLeft - chart.LabelWidth - chart.MarginRight - 16*vg.Length(columns-1)) / vg.Length(columns)
 	for i, dim := range dims {
-		axis := newSweepAxis(dim, v.byNumber)
+		axis := newSweepAxis(dim, v.ByNumber)
 		p := v.keyPanel(axis, jobs, objective, s, room-34)
 		grids = grids || axis.shared
 		any = any || !p.Blank()
@@ -246,7 +247,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 			p.Legend = nil
 		}
 		if i%columns == 0 {
-			p.Y = o.label(chart.PanelHeight - 30)
+			p.Y = objectiveLabel(o, chart.PanelHeight-30)
 			f.Rows = append(f.Rows, nil)
 		}
 		f.Rows[len(f.Rows)-1] = append(f.Rows[len(f.Rows)-1], p)
@@ -262,36 +263,36 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 		caption += " Diamonds are means per value, whiskers ± one standard deviation over the finished jobs that share the value; " +
 			"points are moved a little sideways so that they can be told apart."
 	}
-	if len(dims) < len(v.dims) {
-		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.dims), len(dims))
+	if len(dims) < len(v.Dims) {
+		caption += fmt.Sprintf(" Of %d keys these are the %d that explain most.", len(v.Dims), len(dims))
 	}
 	return &sweepFigure{f, "objective by swept key", caption + s.clippedWords() + v.sampleWords()}
 }
 
 func (v *View) sampleWords() string {
-	n := v.count(v.measured)
+	n := v.Count(v.Measured)
 	if n <= maxDrawnJobs {
 		return ""
 	}
 	return fmt.Sprintf(" Of %s the best %d and an even sample of the others are drawn.", page.Plural(n, "job"), maxDrawnJobs/2)
 }
 
-// label names the objective beside an axis of this length, and which way is better if there is room.
-func (o Objective) label(length vg.Length) string {
+// objectiveLabel names the objective beside an axis of this length, and which way is better if there is room.
+func objectiveLabel(o sweeps.Objective, length vg.Length) string {
 	style := chart.TextStyle(10.5, false, chart.Black)
-	if text := fmt.Sprintf("%s (%s is better)", o.Name, o.direction()); style.Width(text) <= length {
+	if text := fmt.Sprintf("%s (%s is better)", o.Name, o.Direction()); style.Width(text) <= length {
 		return text
 	}
 	return chart.Fitted(style, o.Name, length)
 }
 
 // keyPanel draws the objective against one key; width is that of the panel.
-func (v *View) keyPanel(axis *sweepAxis, jobs []Job, objective int, s objectiveScale, width vg.Length) *chart.Panel {
+func (v *View) keyPanel(axis *sweepAxis, jobs []sweeps.Job, objective int, s objectiveScale, width vg.Length) *chart.Panel {
 	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: chart.Fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
 	p.XMin, p.XMax = axis.bounds()
 	setTicks(p, axis, width)
 	jitter := axis.jitter(p.XMax-p.XMin, width)
-	x := func(j Job) (float64, bool) {
+	x := func(j sweeps.Job) (float64, bool) {
 		u, ok := axis.at(j.Params)
 		return u + jitter*sideways(j.Number), ok
 	}
@@ -333,8 +334,8 @@ func addMeans(p *chart.Panel, v *View, axis *sweepAxis, objective int, s objecti
 		return
 	}
 	values := map[float64][]float64{}
-	for _, j := range v.jobs {
-		if u, ok := axis.at(j.Params); ok && v.hasResult(j) {
+	for _, j := range v.Jobs {
+		if u, ok := axis.at(j.Params); ok && v.HasResult(j) {
 			values[u] = append(values[u], j.Objectives[objective])
 		}
 	}

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"sync"
 
-	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // recorded is a job's summary.json without its evaluations, which would fill the memory: of them the gain alone is kept.
@@ -44,18 +44,18 @@ const maxCompared = 8
 // a note of the report.
 func (v *View) read() {
 	var errs []error
-	v.summaries, errs = readSummaries(v.byNumber)
+	v.summaries, errs = readSummaries(v.ByNumber)
 	for _, err := range errs {
 		v.note(err)
 	}
-	if v.opt.Study != nil {
+	if v.Opt.Study != nil {
 		for _, s := range v.settings {
-			v.readRuns(s, func(j Job) bool { return j.State == record.StateDone })
+			v.readRuns(s, func(j sweeps.Job) bool { return j.State == record.StateDone })
 		}
 		v.answer()
 		return
 	}
-	for _, j := range v.jobs {
+	for _, j := range v.Jobs {
 		if r := v.summaries[j.Number]; j.State == record.StateDone && r.gain != nil && !v.comparesMethods(j) {
 			v.gains[j.Number] = *r.gain
 		}
@@ -67,7 +67,7 @@ func (v *View) read() {
 }
 
 // readSummaries reads the summaries of jobs by their number, several at once. A job that has none yet is left out.
-func readSummaries(jobs []Job) (map[int]recorded, []error) {
+func readSummaries(jobs []sweeps.Job) (map[int]recorded, []error) {
 	reads, errs := make([]recorded, len(jobs)), make([]error, len(jobs))
 	n := min(4, runtime.GOMAXPROCS(0))
 	var workers sync.WaitGroup
@@ -90,7 +90,7 @@ func readSummaries(jobs []Job) (map[int]recorded, []error) {
 	return out, slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }
 
-func readSummary(j Job) (recorded, error) {
+func readSummary(j sweeps.Job) (recorded, error) {
 	s, err := record.ReadSummary(j.Dir)
 	if err != nil {
 		return recorded{}, fmt.Errorf("job %d: %w", j.Number, err)
@@ -116,7 +116,7 @@ func gainOf(s *record.Summary) *seedGain {
 }
 
 // comparesMethods says whether a job compared methods instead of training a policy.
-func (v *View) comparesMethods(j Job) bool {
+func (v *View) comparesMethods(j sweeps.Job) bool {
 	r := v.summaries[j.Number]
 	return r.Summary != nil && r.Task == "icl"
 }
@@ -138,19 +138,19 @@ func (v *View) oneSplit() {
 }
 
 // readRuns reads the runs of a setting's jobs that count, one for each seed, by seed. A job that cannot be read whole is no run of it.
-func (v *View) readRuns(s *setting, counts func(Job) bool) {
-	for _, j := range s.jobs {
+func (v *View) readRuns(s *setting, counts func(sweeps.Job) bool) {
+	for _, j := range s.Jobs {
 		if j.Dir == "" || !counts(j) {
 			continue
 		}
 		run, err := v.readRun(j)
-		if _, seeded := run.SettingNumber("seed"); err == nil && v.opt.Study != nil && (!seeded || run.Summary == nil) {
+		if _, seeded := run.SettingNumber("seed"); err == nil && v.Opt.Study != nil && (!seeded || run.Summary == nil) {
 			err = fmt.Errorf("%s: the config names no seed, or there is no %s", j.Dir, record.SummaryFile)
 		}
 		switch {
 		case err != nil:
 			v.note(fmt.Errorf("job %d: %w", j.Number, err))
-		case (len(run.Evaluations) > 0 || v.opt.Study != nil) && !slices.Contains(s.seeds(), run.Seed()):
+		case (len(run.Evaluations) > 0 || v.Opt.Study != nil) && !slices.Contains(s.seeds(), run.Seed()):
 			s.runs = append(s.runs, run)
 		}
 	}
@@ -158,7 +158,7 @@ func (v *View) readRuns(s *setting, counts func(Job) bool) {
 }
 
 // readRun reads a job's scores, epochs and configuration; its steps, which are nearly all that it left, stay unread.
-func (v *View) readRun(j Job) (*record.Run, error) {
+func (v *View) readRun(j sweeps.Job) (*record.Run, error) {
 	run := &record.Run{Dir: j.Dir, Summary: v.summaries[j.Number].Summary}
 	var err error
 	run.Evaluations, err = record.ReadEvals(j.Dir)
@@ -192,7 +192,7 @@ func (v *View) writeMethods(d *page.Document) {
 	for _, m := range v.methods {
 		title := "Methods"
 		if len(v.methods) > 1 {
-			title = fmt.Sprintf("Methods with %s", page.CodeList(m.setting.overrides))
+			title = fmt.Sprintf("Methods with %s", page.CodeList(m.setting.Overrides))
 		}
 		d.Heading(2, "%s", title)
 		m.table.Write(d, title)
@@ -206,40 +206,11 @@ func (v *View) note(err error) {
 
 func (v *View) within(text string) string { return strings.ReplaceAll(text, v.dir+"/", "") }
 
-// Warned says which jobs' summaries warn of what: "2 of 3 jobs have warnings: #0 kl_high; #2 kl_high and best is the initial policy". ""
-// where none does. It reads the summaries; the report says so of those that cannot be read.
-func Warned(jobs []Job) string {
-	summaries, _ := readSummaries(jobs)
-	return warned(jobs, summaries)
-}
-
-// maxWarned is how many jobs, and how many warnings, are named.
-const maxWarned = 20
-
-func warned(jobs []Job, summaries map[int]recorded) string {
-	var parts []string
-	for _, j := range jobs {
-		if s := summaries[j.Number].Summary; s != nil {
-			if names := record.Warned(s.Warnings, s.Findings); names != nil {
-				parts = append(parts, fmt.Sprintf("#%d %s", j.Number, page.Joined(list.Map(names, page.InlineCode))))
-			}
-		}
-	}
-	n := len(parts)
-	if n == 0 {
-		return ""
-	}
-	if n > maxWarned {
-		parts = append(parts[:maxWarned], fmt.Sprintf("and %d more", n-maxWarned))
-	}
-	return fmt.Sprintf("%d of %s %s warnings: %s", n, page.Plural(len(jobs), "job"), page.Verb(n, "has", "have"), strings.Join(parts, "; "))
-}
-
 // writeWarnings repeats the words of the jobs' warnings, alike ones once.
 func (v *View) writeWarnings(d *page.Document) {
 	var all []record.Finding // the first of each name
-	of := map[string][]Job{}
-	for _, j := range v.byNumber {
+	of := map[string][]sweeps.Job{}
+	for _, j := range v.ByNumber {
 		if s := v.summaries[j.Number].Summary; s != nil {
 			for _, f := range record.Warnings(s.Warnings, s.Findings) {
 				if of[f.Check] == nil {
@@ -254,9 +225,10 @@ func (v *View) writeWarnings(d *page.Document) {
 	}
 	d.Heading(2, "What the jobs warn of")
 	var items []string
-	for _, f := range all[:min(len(all), maxWarned)] {
+	for _, f := range all[:min(len(all), sweeps.MaxWarned)] {
 		jobs := of[f.Check]
-		items = append(items, fmt.Sprintf("%s, %s %s: %s.", page.InlineCode(f.Check), page.Verb(len(jobs), "job", "jobs"), jobNumbers(jobs),
+		items = append(items, fmt.Sprintf("%s, %s %s: %s.", page.InlineCode(f.Check), page.Verb(len(jobs), "job", "jobs"),
+			sweeps.JobNumbers(jobs),
 			strings.TrimSuffix(page.Plain(f.Message), ".")))
 	}
 	if n := len(all) - len(items); n > 0 {

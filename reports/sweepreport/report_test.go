@@ -22,13 +22,14 @@ import (
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 
+	"fulcrum/reports/sweeps"
 	gonum "gonum.org/v1/gonum/stat"
 )
 
 // namedSweeps are the sweeps of the golden files.
 func namedSweeps(dir string) []sweepCase {
 	var cases []sweepCase
-	add := func(name, plots string, jobs []Job, opt Options) {
+	add := func(name, plots string, jobs []sweeps.Job, opt sweeps.Options) {
 		cases = append(cases, sweepCase{name, jobs, opt, plots})
 	}
 	jobs, opt := gridSweep(dir)
@@ -48,7 +49,7 @@ func TestSweepReports(t *testing.T) {
 			dir := checkSweep(t, c)
 			text := strings.ReplaceAll(reportstest.ReadReport(t, dir), dir, "DIR")
 			golden.File(t, "testdata/sweeps/"+c.name+".md", []byte(text))
-			golden.File(t, "testdata/sweeps/"+c.name+"_table.txt", []byte(Table(c.jobs, c.opt, 0)))
+			golden.File(t, "testdata/sweeps/"+c.name+"_table.txt", []byte(sweeps.Table(c.jobs, c.opt, 0)))
 			for _, name := range strings.Fields(c.plots) {
 				svg, err := os.ReadFile(filepath.Join(dir, runreport.PlotsFolder, name+".svg"))
 				reportstest.Must(t, err)
@@ -89,9 +90,9 @@ func checkSweep(t *testing.T, c sweepCase) string {
 	checkJobRows(t, report, c)
 	checkPlots(t, dir, report, c.plots)
 	for _, j := range c.jobs {
-		if row := fmt.Sprintf("\n%4d  ", j.Number); len(c.jobs) <= tableRows &&
-			!strings.Contains(strings.ReplaceAll(Table(c.jobs, c.opt, 0), "*", " "), row) {
-			t.Errorf("no row of job %d in the table:\n%s", j.Number, Table(c.jobs, c.opt, 0))
+		if row := fmt.Sprintf("\n%4d  ", j.Number); len(c.jobs) <= sweeps.TableRows &&
+			!strings.Contains(strings.ReplaceAll(sweeps.Table(c.jobs, c.opt, 0), "*", " "), row) {
+			t.Errorf("no row of job %d in the table:\n%s", j.Number, sweeps.Table(c.jobs, c.opt, 0))
 		}
 	}
 	return dir
@@ -102,15 +103,15 @@ func checkJobRows(t *testing.T, report string, c sweepCase) {
 	t.Helper()
 	_, table, _ := strings.Cut(report, "\n## Jobs\n")
 	table, _, _ = strings.Cut(table, "\n## ")
-	byNumber := map[int]Job{}
+	byNumber := map[int]sweeps.Job{}
 	for _, j := range c.jobs {
 		byNumber[j.Number] = j
 	}
 	seen := map[int]bool{}
-	var last *Job
+	var last *sweeps.Job
 	objectives, view := c.opt.Objectives, newView("", c.jobs, c.opt)
 	if len(objectives) == 0 {
-		objectives = []Objective{{}}
+		objectives = []sweeps.Objective{{}}
 	}
 	for _, m := range regexp.MustCompile(`(?m)^\| \[?(\d+)[] ]`).FindAllStringSubmatch(table, -1) {
 		n, err := strconv.Atoi(m[1])
@@ -120,8 +121,8 @@ func checkJobRows(t *testing.T, report string, c sweepCase) {
 		}
 		seen[n] = true
 		j := byNumber[n]
-		if len(objectives) == 1 && j.State == record.StateDone && j.Violation == 0 && view.measured(j) {
-			if last != nil && objectives[0].compare(last.Objectives[0], j.Objectives[0]) > 0 {
+		if len(objectives) == 1 && j.State == record.StateDone && j.Violation == 0 && view.Measured(j) {
+			if last != nil && objectives[0].Compare(last.Objectives[0], j.Objectives[0]) > 0 {
 				t.Errorf("job %d with %g stands behind job %d with %g", n, j.Objectives[0], last.Number, last.Objectives[0])
 			}
 			last = &j
@@ -203,7 +204,7 @@ func TestSweepOfManyJobs(t *testing.T) {
 			t.Errorf("no %q in the report", want)
 		}
 	}
-	if n := strings.Count(Table(jobs, opt, 0), "\n"); n > 60 {
+	if n := strings.Count(sweeps.Table(jobs, opt, 0), "\n"); n > 60 {
 		t.Errorf("%d lines of table for a terminal", n)
 	}
 }
@@ -223,7 +224,7 @@ func TestSweepReportWithoutPlots(t *testing.T) {
 }
 
 func TestParetoFront(t *testing.T) {
-	two := []Objective{{Name: "reward"}, {Name: "kl", Minimize: true}}
+	two := []sweeps.Objective{{Name: "reward"}, {Name: "kl", Minimize: true}}
 	for _, tc := range []struct {
 		name       string
 		objectives [][]float64
@@ -236,13 +237,13 @@ func TestParetoFront(t *testing.T) {
 		{"nothing", nil, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var jobs []Job
+			var jobs []sweeps.Job
 			for i, o := range tc.objectives {
-				jobs = append(jobs, Job{Number: i, State: record.StateDone, Objectives: o})
+				jobs = append(jobs, sweeps.Job{Number: i, State: record.StateDone, Objectives: o})
 			}
-			jobs = append(jobs, Job{Number: 10, State: record.StatePruned, Objectives: []float64{9, 0}},
-				Job{Number: 11, State: record.StateDone, Objectives: []float64{9, 0}, Violation: 1})
-			front := newView("", jobs, Options{Objectives: two}).front
+			jobs = append(jobs, sweeps.Job{Number: 10, State: record.StatePruned, Objectives: []float64{9, 0}},
+				sweeps.Job{Number: 11, State: record.StateDone, Objectives: []float64{9, 0}, Violation: 1})
+			front := newView("", jobs, sweeps.Options{Objectives: two}).Front
 			if len(front) != len(tc.want) {
 				t.Errorf("front %v, want %v", front, tc.want)
 			}
@@ -273,10 +274,11 @@ func TestImportance(t *testing.T) {
 	// Of two values that do equally well none is the best.
 	even := simple([]string{"x"}, nil, nil)
 	for i := range 8 {
-		even = append(even, Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(i % 2)},
+		even = append(even, sweeps.Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(i % 2)},
 			Objectives: []float64{float64(i / 2)}})
 	}
-	if rows := newView("", even, Options{Dimensions: []Dimension{{Key: "x"}}}).importances(0); len(rows) != 1 || rows[0].best != "–" {
+	rows = newView("", even, sweeps.Options{Dimensions: []sweeps.Dimension{{Key: "x"}}}).importances(0)
+	if len(rows) != 1 || rows[0].best != "–" {
 		t.Errorf("equal values: %+v, want no best one", rows)
 	}
 
@@ -284,10 +286,10 @@ func TestImportance(t *testing.T) {
 	middle := simple([]string{"x"}, nil, nil)
 	for i := range 41 {
 		x := float64(i-20) / 20
-		middle = append(middle, Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(x)},
+		middle = append(middle, sweeps.Job{Number: i, State: record.StateDone, Params: map[string]string{"x": fmt.Sprint(x)},
 			Objectives: []float64{-x * x}})
 	}
-	rows = newView("", middle, Options{Dimensions: []Dimension{{Key: "x", Interval: true}}}).importances(0)
+	rows = newView("", middle, sweeps.Options{Dimensions: []sweeps.Dimension{{Key: "x", Interval: true}}}).importances(0)
 	if len(rows) != 1 || rows[0].share < 0.6 || math.Abs(rows[0].rank) > 0.05 {
 		t.Errorf("optimum in the middle: %+v", rows)
 	}
@@ -314,27 +316,27 @@ func TestImportanceByChance(t *testing.T) {
 
 // Expected maxima of n standard normal values, from tables: n = 10: 1.5388, n = 100: 2.5076.
 func TestExpectedLuck(t *testing.T) {
-	golden.Close(t, []float64{LuckOf(10), LuckOf(100)}, []float64{1.5388, 2.5076}, 0.02)
+	golden.Close(t, []float64{stats.LuckOf(10), stats.LuckOf(100)}, []float64{1.5388, 2.5076}, 0.02)
 }
 
 func TestSweepAxis(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		dim  Dimension
+		dim  sweeps.Dimension
 		kind string
 		want string
 	}{
-		{"words keep their order", Dimension{Values: []string{"b", "a", "'two words'"}}, "words", "b a two words"},
-		{"a number among words", Dimension{Values: []string{"1", "null", "2"}}, "words", "1 null 2"},
-		{"a grid shows its values as written", Dimension{Values: []string{"1e-3", "1e-5", "0.0001"}}, "log", "1e-5 0.0001 1e-3"},
-		{"small ratios are linear", Dimension{Values: []string{"1", "2", "5"}}, "linear", "1 2 5"},
-		{"a tag asks for a logarithm", Dimension{Log: true, Values: []string{"1", "2", "5"}}, "log", "1 2 5"},
-		{"zero stands beside logarithms", Dimension{Values: []string{"1e-3", "0", "1e-5"}}, "words", "0 1e-5 1e-3"},
-		{"a logarithm of zero is refused", Dimension{Log: true, Interval: true, Values: []string{"0", "1"}}, "linear", "0 1"},
-		{"decades of an interval", Dimension{Interval: true, Values: []string{"1.3e-6", "0.0084"}}, "log", "1e-6 1e-5 1e-4 1e-3 0.01"},
-		{"decades beyond numbers", Dimension{Interval: true, Values: []string{"1e-300", "1e300"}}, "log", "1e-200 1 1e200"},
-		{"steps within decades", Dimension{Interval: true, Log: true, Values: []string{"0.002", "0.02"}}, "log", "2e-3 5e-3 0.01 0.02"},
-		{"large numbers", Dimension{Interval: true, Values: []string{"0", "5000000"}}, "linear", "0 2e6 4e6"},
+		{"words keep their order", sweeps.Dimension{Values: []string{"b", "a", "'two words'"}}, "words", "b a two words"},
+		{"a number among words", sweeps.Dimension{Values: []string{"1", "null", "2"}}, "words", "1 null 2"},
+		{"a grid shows its values as written", sweeps.Dimension{Values: []string{"1e-3", "1e-5", "0.0001"}}, "log", "1e-5 0.0001 1e-3"},
+		{"small ratios are linear", sweeps.Dimension{Values: []string{"1", "2", "5"}}, "linear", "1 2 5"},
+		{"a tag asks for a logarithm", sweeps.Dimension{Log: true, Values: []string{"1", "2", "5"}}, "log", "1 2 5"},
+		{"zero stands beside logarithms", sweeps.Dimension{Values: []string{"1e-3", "0", "1e-5"}}, "words", "0 1e-5 1e-3"},
+		{"a logarithm of zero is refused", sweeps.Dimension{Log: true, Interval: true, Values: []string{"0", "1"}}, "linear", "0 1"},
+		{"decades of an interval", sweeps.Dimension{Interval: true, Values: []string{"1.3e-6", "0.0084"}}, "log", "1e-6 1e-5 1e-4 1e-3 0.01"},
+		{"decades beyond numbers", sweeps.Dimension{Interval: true, Values: []string{"1e-300", "1e300"}}, "log", "1e-200 1 1e200"},
+		{"steps within decades", sweeps.Dimension{Interval: true, Log: true, Values: []string{"0.002", "0.02"}}, "log", "2e-3 5e-3 0.01 0.02"},
+		{"large numbers", sweeps.Dimension{Interval: true, Values: []string{"0", "5000000"}}, "linear", "0 2e6 4e6"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			axis := newSweepAxis(tc.dim, nil)
@@ -360,16 +362,18 @@ func TestObjectiveScale(t *testing.T) {
 	good := []float64{0.3, 0.31, 0.32, 0.33, 0.34, 0.35}
 	for _, tc := range []struct {
 		name   string
-		o      Objective
+		o      sweeps.Objective
 		values []float64
 		want   objectiveScale
 	}{
-		{"all near", Objective{}, good, objectiveScale{low: 0.3, high: 0.35}},
-		{"diverged ones are cut", Objective{}, append([]float64{-1e9, -4}, good...), objectiveScale{low: 0.3, high: 0.35, clipped: 2}},
-		{"a lucky one is not", Objective{}, append([]float64{7}, good...), objectiveScale{low: 0.3, high: 7}},
-		{"the other way round", Objective{Minimize: true}, append([]float64{7}, good...), objectiveScale{low: 0.3, high: 0.35, clipped: 1}},
-		{"losses over decades", Objective{Minimize: true}, append([]float64{70}, good...), objectiveScale{low: 0.3, high: 70, log: true}},
-		{"few jobs", Objective{}, []float64{-9, 1, 1.1}, objectiveScale{low: -9, high: 1.1}},
+		{"all near", sweeps.Objective{}, good, objectiveScale{low: 0.3, high: 0.35}},
+		{"diverged ones are cut", sweeps.Objective{}, append([]float64{-1e9, -4}, good...), objectiveScale{low: 0.3, high: 0.35, clipped: 2}},
+		{"a lucky one is not", sweeps.Objective{}, append([]float64{7}, good...),
+			objectiveScale{low: 0.3, high: 7}},
+		{"the other way round", sweeps.Objective{Minimize: true}, append([]float64{7}, good...),
+			objectiveScale{low: 0.3, high: 0.35, clipped: 1}},
+		{"losses over decades", sweeps.Objective{Minimize: true}, append([]float64{70}, good...), objectiveScale{low: 0.3, high: 70, log: true}},
+		{"few jobs", sweeps.Objective{}, []float64{-9, 1, 1.1}, objectiveScale{low: -9, high: 1.1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if got := scaleOf(tc.o, tc.values, slices.Clone(tc.values)); got != tc.want {
@@ -387,7 +391,7 @@ func TestOptimizationResults(t *testing.T) {
 	jobs[3].Objectives = []float64{0.25}
 	opt.Dimensions = nil
 	for _, key := range []string{"grpo.lr", "grpo.epochs", "name", "+flag", "list", "none", "word", "text", "not swept here"} {
-		opt.Dimensions = append(opt.Dimensions, Dimension{Key: key})
+		opt.Dimensions = append(opt.Dimensions, sweeps.Dimension{Key: key})
 	}
 	reportstest.Must(t, WriteOptimizationResults(dir, jobs, opt))
 	// As OmegaConf.save writes {"name": "tpe", "best_params": {...}, "best_value": 0.25}.
@@ -455,8 +459,8 @@ func TestFailuresAreGrouped(t *testing.T) {
 		jobs[i].Cause = cause
 	}
 	jobs[1].Tail = []string{"\x1b[31mred\x1b[0m", "10%\r20%\rdone", "```", strings.Repeat("x", 300), "bell\a"}
-	v := newView("DIR", jobs, Options{})
-	groups := v.failuresOf()
+	v := newView("DIR", jobs, sweeps.Options{})
+	groups := v.Failures()
 	if len(groups) != 2 || len(groups[0]) != 3 || len(groups[1]) != 1 {
 		t.Fatalf("got %d groups", len(groups))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/reports/sweeps"
 )
 
 const resultsFile = "optimization_results.yaml"
@@ -16,24 +17,24 @@ const resultsFile = "optimization_results.yaml"
 // best_params and best_value, or with several objectives solutions, a list of params and values, in
 // the order of the front. Values have the types that the override grammar gives them. Without a
 // feasible result there is nothing to write, nor where the best one is no winner: untrained, or shared by several jobs.
-func WriteOptimizationResults(dir string, jobs []Job, opt Options) error {
+func WriteOptimizationResults(dir string, jobs []sweeps.Job, opt sweeps.Options) error {
 	v := newView(dir, jobs, opt)
-	keys := swept(v.byNumber, opt.Dimensions)
+	keys := sweeps.Swept(v.ByNumber, opt.Dimensions)
 	root := []entry{{"name", textNode(opt.Sweeper)}}
-	best := v.best()
+	best := v.Best()
 	switch {
-	case best == nil && (len(v.opt.Objectives) == 1 || len(v.front) == 0):
+	case best == nil && (len(v.Opt.Objectives) == 1 || len(v.Front) == 0):
 		if err := os.Remove(filepath.Join(dir, resultsFile)); !errors.Is(err, fs.ErrNotExist) { // of an earlier look at the sweep
 			return err
 		}
 		return nil
-	case len(v.opt.Objectives) == 1:
+	case len(v.Opt.Objectives) == 1:
 		root = append(root, entry{"best_params", bestParams(*best, keys)}, entry{"best_value", floatNode(best.Objectives[0])})
 	default:
 		solutions := &configs.Node{Kind: configs.List}
 		for _, j := range v.highlighted() {
 			values := &configs.Node{Kind: configs.List}
-			for i := range v.opt.Objectives {
+			for i := range v.Opt.Objectives {
 				values.Vals = append(values.Vals, floatNode(j.Objectives[i]))
 			}
 			solutions.Vals = append(solutions.Vals, mapping(entry{"params", bestParams(j, keys)}, entry{"values", values}))
@@ -62,7 +63,7 @@ func textNode(s string) *configs.Node { return &configs.Node{Kind: configs.Strin
 func floatNode(x float64) *configs.Node { return &configs.Node{Kind: configs.Float, Num: x} }
 
 // bestParams are a job's swept values, as its overrides set them.
-func bestParams(j Job, keys []Dimension) *configs.Node {
+func bestParams(j sweeps.Job, keys []sweeps.Dimension) *configs.Node {
 	var entries []entry
 	for _, k := range keys {
 		written, ok := j.Params[k.Key]

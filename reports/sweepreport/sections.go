@@ -3,11 +3,9 @@ package sweepreport
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"fulcrum/internal/stat"
@@ -15,12 +13,11 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 const (
 	maxJobRows     = 100 // rows of a table of jobs or settings where there are more than twice as many
-	maxKeyColumns  = 6   // swept keys with a column of their own
-	maxFailures    = 20  // causes of failures that are told
 	maxTailLines   = 20
 	maxTailColumns = 200
 )
@@ -37,43 +34,43 @@ func shownRows(n int) int {
 // table of jobs says the same. Gains, which are measured on other questions than the objectives, have a table of their
 // own.
 func (v *View) writeSettings(d *page.Document) {
-	if v.opt.Study == nil && (!v.hasSeeds() || v.unranked) {
+	if v.Opt.Study == nil && (!v.HasSeeds() || v.Unranked) {
 		return
 	}
 	d.Heading(2, "Settings")
 	text := "Jobs that differ in nothing but `seed` are one setting."
-	if n := len(v.byNumber) - len(v.distinct(v.byNumber)); n > 0 {
+	if n := len(v.ByNumber) - len(v.Distinct(v.ByNumber)); n > 0 {
 		text += fmt.Sprintf(" %s another and %s nothing.", page.Plural(n, "job")+page.Verb(n, " repeats", " repeat"), page.Verb(n, "adds", "add"))
 	}
-	if v.opt.Study == nil {
-		text += fmt.Sprintf(" Best mean %s first.", page.Plain(v.opt.Objectives[0].Name))
+	if v.Opt.Study == nil {
+		text += fmt.Sprintf(" Best mean %s first.", page.Plain(v.Opt.Objectives[0].Name))
 	}
 	d.Paragraph("%s", text)
 	shown := v.settings[:shownRows(len(v.settings))]
 	table := page.LinesOf(shown)
-	table.Column("setting", func(s *setting) string { return page.TableCode(s.overrides) })
-	if v.opt.Study != nil {
+	table.Column("setting", func(s *setting) string { return page.TableCode(s.Overrides) })
+	if v.Opt.Study != nil {
 		table.Column("in this report", func(s *setting) string { return page.Plain(s.label()) })
 		table.Column("starts from", v.startWords)
 		table.Column("overrides", func(s *setting) string { return page.TableCode(s.arm.Overrides) })
 	}
-	table.Column(">results", func(s *setting) string { return fmt.Sprintf("%d/%d", len(s.values[0]), len(s.jobs)) })
-	for i, o := range v.opt.Objectives {
-		table.Column(">"+page.Plain(o.Name)+" (mean ± sd)", func(s *setting) string { return meanSD(s.values[i], runreport.Sig4) })
+	table.Column(">results", func(s *setting) string { return fmt.Sprintf("%d/%d", len(s.Values[0]), len(s.Jobs)) })
+	for i, o := range v.Opt.Objectives {
+		table.Column(">"+page.Plain(o.Name)+" (mean ± sd)", func(s *setting) string { return meanSD(s.Values[i], runreport.Sig4) })
 		table.Column(">min … max", func(s *setting) string {
-			if x := s.values[i]; len(x) > 1 {
+			if x := s.Values[i]; len(x) > 1 {
 				return page.Sig(slices.Min(x), 4) + " … " + page.Sig(slices.Max(x), 4)
 			}
 			return "–"
 		})
 	}
-	if len(v.opt.Constraints) > 0 {
-		table.Column(">infeasible", func(s *setting) string { return fmt.Sprintf("%d/%d", s.infeasible, len(s.values[0])) })
+	if len(v.Opt.Constraints) > 0 {
+		table.Column(">infeasible", func(s *setting) string { return fmt.Sprintf("%d/%d", s.Infeasible, len(s.Values[0])) })
 	}
-	if v.count(func(j Job) bool { return j.Seconds > 0 }) > 0 {
-		table.Column(">time of a run", func(s *setting) string { return v.meanTime(s, func(j Job) float64 { return j.Seconds }) })
+	if v.Count(func(j sweeps.Job) bool { return j.Seconds > 0 }) > 0 {
+		table.Column(">time of a run", func(s *setting) string { return v.meanTime(s, func(j sweeps.Job) float64 { return j.Seconds }) })
 	}
-	stepped := v.count(func(j Job) bool { return v.trainingSeconds(j) > 0 }) > 0
+	stepped := v.Count(func(j sweeps.Job) bool { return v.trainingSeconds(j) > 0 }) > 0
 	if stepped {
 		table.Column(">of it, steps", func(s *setting) string { return v.meanTime(s, v.trainingSeconds) })
 	}
@@ -84,7 +81,7 @@ func (v *View) writeSettings(d *page.Document) {
 	if len(shown) < len(v.settings) {
 		d.Paragraph("These are the best %d of %s.", len(shown), page.Plural(len(v.settings), "setting"))
 	}
-	if v.opt.Study != nil && slices.ContainsFunc(v.opt.Study.Arms, func(a StudyArm) bool { return a.From != "" }) {
+	if v.Opt.Study != nil && slices.ContainsFunc(v.Opt.Study.Arms, func(a sweeps.StudyArm) bool { return a.From != "" }) {
 		d.Paragraph("An arm that starts from another one takes the checkpoint of the same seed. In such a run the policy at its start is " +
 			"that checkpoint: the reference of its KL and the old policy of its ratios begin there, as in the second phase of one run with " +
 			"both.")
@@ -93,7 +90,7 @@ func (v *View) writeSettings(d *page.Document) {
 		d.Paragraph("What the jobs of each setting gained, on the questions of %s:", page.Plain(v.gainSplit))
 		var rows [][]string
 		for _, s := range shown {
-			rows = append(rows, append([]string{page.TableCode(s.overrides)}, v.gainCells(s)...))
+			rows = append(rows, append([]string{page.TableCode(s.Overrides)}, v.gainCells(s)...))
 		}
 		d.Table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, rows)
 	}
@@ -112,9 +109,9 @@ func (v *View) startWords(s *setting) string {
 }
 
 // meanTime is the mean of seconds over the finished jobs of a setting, a dash where they are not known.
-func (v *View) meanTime(s *setting, of func(Job) float64) string {
+func (v *View) meanTime(s *setting, of func(sweeps.Job) float64) string {
 	var seconds []float64
-	for _, j := range s.jobs {
+	for _, j := range s.Jobs {
 		if x := of(j); j.State == record.StateDone && x > 0 {
 			seconds = append(seconds, x)
 		}
@@ -126,7 +123,7 @@ func (v *View) meanTime(s *setting, of func(Job) float64) string {
 }
 
 // trainingSeconds are those of a job's steps. The others are loading, validation, baselines and its own report.
-func (v *View) trainingSeconds(j Job) float64 {
+func (v *View) trainingSeconds(j sweeps.Job) float64 {
 	sum := 0.0
 	if s := v.summaries[j.Number].Summary; s != nil {
 		for _, p := range s.Phases {
@@ -136,16 +133,11 @@ func (v *View) trainingSeconds(j Job) float64 {
 	return sum
 }
 
-// hasSeeds says whether some setting is more than one job.
-func (v *View) hasSeeds() bool {
-	return slices.ContainsFunc(v.settings, func(s *setting) bool { return len(s.jobs) > 1 })
-}
-
 // gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better, or worse.
 func (v *View) gainCells(s *setting) []string {
 	var gains []float64
 	counts := map[stats.Verdict]int{}
-	for _, j := range s.jobs {
+	for _, j := range s.Jobs {
 		if g, ok := v.gains[j.Number]; ok && j.State == record.StateDone {
 			gains = append(gains, g.mean)
 			counts[g.verdict]++
@@ -163,46 +155,46 @@ func (v *View) gainCells(s *setting) []string {
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
 func (v *View) writeJobs(d *page.Document) {
-	if len(v.jobs) == 0 {
+	if len(v.Jobs) == 0 {
 		return
 	}
 	d.Heading(2, "Jobs")
-	table := page.LinesOf(v.jobs[:shownRows(len(v.jobs))])
+	table := page.LinesOf(v.Jobs[:shownRows(len(v.Jobs))])
 	table.Column(">job", v.link)
-	keys := v.keyColumns()
+	keys := v.KeyColumns()
 	for _, k := range keys {
-		table.Column(">"+page.TableCode([]string{k.Key}), func(j Job) string { return page.Plain(k.cell(j)) })
+		table.Column(">"+page.TableCode([]string{k.Key}), func(j sweeps.Job) string { return page.Plain(k.Cell(j)) })
 	}
 	if keys == nil {
-		table.Column("overrides", func(j Job) string { return page.TableCode(v.own(j)) })
+		table.Column("overrides", func(j sweeps.Job) string { return page.TableCode(v.Own(j)) })
 	}
 	table.Column("state", v.stateCell)
-	v.objectiveColumns(table)
-	if len(v.opt.Constraints) > 0 || slices.ContainsFunc(v.jobs, violates) {
-		table.Column(">violation", v.violationCell)
+	v.ObjectiveColumns(table)
+	if len(v.Opt.Constraints) > 0 || slices.ContainsFunc(v.Jobs, sweeps.Violates) {
+		table.Column(">violation", v.ViolationCell)
 	}
-	if len(v.gains) > 0 && !v.hasSeeds() {
-		table.Column(">"+v.gainHead(), func(j Job) string {
+	if len(v.gains) > 0 && !v.HasSeeds() {
+		table.Column(">"+v.gainHead(), func(j sweeps.Job) string {
 			if g, ok := v.gains[j.Number]; ok {
 				return page.Fixed(g.mean, 4)
 			}
 			return "–"
 		})
 	}
-	if len(v.runs()) > 0 && v.opt.Study != nil {
+	if len(v.runs()) > 0 && v.Opt.Study != nil {
 		split := v.split()
-		table.Column(">reward on "+page.Plain(split), func(j Job) string { return v.scoreCell(j, split) })
+		table.Column(">reward on "+page.Plain(split), func(j sweeps.Job) string { return v.scoreCell(j, split) })
 	}
-	table.Column(">epochs", epochsCell)
-	table.Column(">time", timeCell)
+	table.Column(">epochs", sweeps.EpochsCell)
+	table.Column(">time", sweeps.TimeCell)
 	d.Table(table.Header, table.Rows)
-	if n := len(table.Rows); n < len(v.jobs) {
-		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", n, page.Plural(len(v.jobs), "job"))
+	if n := len(table.Rows); n < len(v.Jobs) {
+		d.Paragraph("These are the best %d of %s; `run status` shows more, and `sweep.db` holds all.", n, page.Plural(len(v.Jobs), "job"))
 	}
 }
 
 // scoreCell is what a job's last policy scores on a split, a dash for a job that is not compared.
-func (v *View) scoreCell(j Job, split string) string {
+func (v *View) scoreCell(j sweeps.Job, split string) string {
 	for _, s := range v.settings {
 		for _, run := range s.runs {
 			if run.Dir == j.Dir {
@@ -213,51 +205,13 @@ func (v *View) scoreCell(j Job, split string) string {
 	return "–"
 }
 
-// keyColumns are the swept keys if they are few and tell the jobs apart, else nil.
-func (v *View) keyColumns() []Dimension {
-	columns := slices.Clone(v.dims)
-	seeded := slices.ContainsFunc(columns, func(d Dimension) bool { return isSeed(d.Key) })
-	if !seeded && slices.ContainsFunc(v.jobs, func(j Job) bool { _, ok := j.Params["seed"]; return ok }) {
-		columns = append(columns, Dimension{Key: "seed"})
-	}
-	if len(columns) == 0 || len(columns) > maxKeyColumns {
-		return nil
-	}
-	for _, j := range v.jobs {
-		for _, o := range v.own(j) {
-			if key, _, _ := strings.Cut(o, "="); !slices.ContainsFunc(columns, func(d Dimension) bool {
-				return d.Key == key ||
-					d.Key == strings.TrimLeft(key, "+")
-			}) {
-				return nil
-			}
-		}
-	}
-	return columns
-}
-
-// cell is a job's value of the key: of an interval with 4 digits (its command has all), else as written.
-func (d Dimension) cell(j Job) string {
-	text, ok := j.Params[d.Key]
-	if !ok {
-		return "–"
-	}
-	if x, err := strconv.ParseFloat(text, 64); err == nil && d.Interval && len(text) > 6 {
-		if x == math.Trunc(x) {
-			return text
-		}
-		return page.Sig(x, 4)
-	}
-	return cmp.Or(text, "''")
-}
-
 // stateCell is a job's state, with what it needs to be read right.
-func (v *View) stateCell(j Job) string {
+func (v *View) stateCell(j sweeps.Job) string {
 	text := page.Plain(j.State)
 	switch {
-	case v.infeasible(j):
+	case v.Infeasible(j):
 		text += ", infeasible"
-	case len(v.opt.Objectives) > 1 && v.front[j.Number]:
+	case len(v.Opt.Objectives) > 1 && v.Front[j.Number]:
 		text += ", on the front"
 	}
 	if j.Attempts > 1 {
@@ -266,49 +220,14 @@ func (v *View) stateCell(j Job) string {
 	return text
 }
 
-func (v *View) violationCell(j Job) string {
-	switch {
-	case !v.measured(j):
-		return "–"
-	case j.Violation == 0:
-		return "0"
-	}
-	return page.Sig(j.Violation, 3)
-}
-
-func epochsCell(j Job) string {
-	if j.Epochs == 0 {
-		return "–"
-	}
-	return page.Thousands(j.Epochs)
-}
-
-func timeCell(j Job) string {
-	if j.Seconds == 0 {
-		return "–"
-	}
-	return page.Duration(j.Seconds)
-}
-
-// anyNumber hides what tells alike causes apart: steps, epochs, values, job folders.
-var anyNumber = regexp.MustCompile(`[-+]?[0-9][0-9.,]*([eE][-+]?[0-9]+)?`)
-
-// failuresOf groups the failed jobs whose causes differ in numbers only, most frequent first.
-func (v *View) failuresOf() [][]Job {
-	failed := slices.DeleteFunc(slices.Clone(v.jobs), func(j Job) bool { return j.State != record.StateFailed })
-	groups := stats.GroupBy(failed, func(j Job) string { return anyNumber.ReplaceAllString(j.Cause, "#") })
-	slices.SortStableFunc(groups, func(a, b []Job) int { return cmp.Compare(len(b), len(a)) })
-	return groups
-}
-
 // writeFailures tells why jobs failed: jobs with one cause together, the log of the first of them.
 func (v *View) writeFailures(d *page.Document) {
-	groups := v.failuresOf()
+	groups := v.Failures()
 	if len(groups) == 0 {
 		return
 	}
 	d.Heading(2, "Failures")
-	failed := v.count(func(j Job) bool { return j.State == record.StateFailed })
+	failed := v.Count(func(j sweeps.Job) bool { return j.State == record.StateFailed })
 	what := fmt.Sprintf("%s failed, with %s. This runs them again:", page.Plural(failed, "job"), page.Plural(len(groups), "cause"))
 	if failed == 1 {
 		what = "1 job failed. This runs it again:"
@@ -317,7 +236,7 @@ func (v *View) writeFailures(d *page.Document) {
 	d.Code("run resume SWEEP_FOLDER")
 	told := 0
 	for i, jobs := range groups {
-		if i == maxFailures {
+		if i == sweeps.MaxFailures {
 			d.Paragraph("And %s with rarer causes.", page.Plural(failed-told, "job"))
 			break
 		}
@@ -338,9 +257,9 @@ func (v *View) writeFailures(d *page.Document) {
 // writeSkipped names the jobs that did not run because of others.
 func (v *View) writeSkipped(d *page.Document) {
 	var items []string
-	for _, j := range v.byNumber {
-		if j.State == stateSkipped {
-			items = append(items, fmt.Sprintf("Job %d (%s) was skipped: %s.", j.Number, page.CodeList(v.own(j)), page.Plain(j.Cause)))
+	for _, j := range v.ByNumber {
+		if j.State == sweeps.StateSkipped {
+			items = append(items, fmt.Sprintf("Job %d (%s) was skipped: %s.", j.Number, page.CodeList(v.Own(j)), page.Plain(j.Cause)))
 		}
 	}
 	if len(items) > 0 {
@@ -352,16 +271,16 @@ func (v *View) writeSkipped(d *page.Document) {
 const shownFailed = 5
 
 // failedJobs lists the jobs of one cause: the first with their overrides, the others by number.
-func (v *View) failedJobs(jobs []Job) string {
+func (v *View) failedJobs(jobs []sweeps.Job) string {
 	var parts, numbers []string
 	for i, j := range jobs {
 		if i >= shownFailed {
 			numbers = append(numbers, fmt.Sprint(j.Number))
 			continue
 		}
-		text := fmt.Sprintf("job %d (%s): exit code %d", j.Number, page.CodeList(v.own(j)), j.ExitCode)
+		text := fmt.Sprintf("job %d (%s): exit code %d", j.Number, page.CodeList(v.Own(j)), j.ExitCode)
 		if j.ExitCode < 0 {
-			text = fmt.Sprintf("job %d (%s): ended by a signal", j.Number, page.CodeList(v.own(j)))
+			text = fmt.Sprintf("job %d (%s): ended by a signal", j.Number, page.CodeList(v.Own(j)))
 		}
 		if j.Attempts > 1 {
 			text += fmt.Sprintf(" after %s", page.Plural(j.Attempts, "attempt"))
@@ -376,17 +295,17 @@ func (v *View) failedJobs(jobs []Job) string {
 }
 
 // sharedByFailures are overrides that all failed jobs of a group have and no finished job has: a hint.
-func (v *View) sharedByFailures(failed []Job) []string {
-	if len(failed) < 2 || v.count(func(j Job) bool { return j.State == record.StateDone }) == 0 {
+func (v *View) sharedByFailures(failed []sweeps.Job) []string {
+	if len(failed) < 2 || v.Count(func(j sweeps.Job) bool { return j.State == record.StateDone }) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(v.own(failed[0]), func(o string) bool {
-		return slices.ContainsFunc(failed, func(j Job) bool { return !slices.Contains(j.Overrides, o) }) ||
-			slices.ContainsFunc(v.jobs, func(j Job) bool { return j.State == record.StateDone && slices.Contains(j.Overrides, o) })
+	return slices.DeleteFunc(v.Own(failed[0]), func(o string) bool {
+		return slices.ContainsFunc(failed, func(j sweeps.Job) bool { return !slices.Contains(j.Overrides, o) }) ||
+			slices.ContainsFunc(v.Jobs, func(j sweeps.Job) bool { return j.State == record.StateDone && slices.Contains(j.Overrides, o) })
 	})
 }
 
-func (v *View) logLink(j Job) string {
+func (v *View) logLink(j sweeps.Job) string {
 	if j.Dir == "" {
 		return "the log"
 	}
@@ -415,4 +334,15 @@ func cleanTail(lines []string) []string {
 		out = append(out, line)
 	}
 	return out[max(0, len(out)-maxTailLines):]
+}
+
+// meanSD writes the mean and the standard deviation over seeds.
+func meanSD(x []float64, format func(float64) string) string {
+	switch len(x) {
+	case 0:
+		return "–"
+	case 1:
+		return format(x[0])
+	}
+	return fmt.Sprintf("%s ± %s", format(stat.Mean(x)), page.Sig(stat.SD(x), 2))
 }

@@ -17,15 +17,16 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/reportstest"
+	"fulcrum/reports/sweeps"
 )
 
 // The band of a setting is the interval of the mean over its seeds, t(0.975, 2) = 4.3027 standard errors to either side.
 func TestSeedCurves(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []Job
+	var jobs []sweeps.Job
 	for i := range 7 { // three seeds of two settings, one of a third
 		setting, seed := []string{"1e-4", "1e-3", "1e-2"}[i/3], i%3
-		job := Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone,
+		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone,
 			Overrides: []string{"rce.lr=" + setting, fmt.Sprintf("seed=%d", seed)}, Objectives: []float64{0.6 - 0.1*float64(i/3)}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), 0.02, fmt.Sprintf("seed: %d\n", seed))
 		log := reportstest.OpenTestLog(t, job.Dir, nil)
@@ -37,7 +38,7 @@ func TestSeedCurves(t *testing.T) {
 		reportstest.Must(t, log.Close())
 		jobs = append(jobs, job)
 	}
-	v := PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_reward"}}})
+	v := PageOf(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}})
 	f := v.curvesFigure()
 	if f == nil || len(v.notes) > 0 {
 		t.Fatalf("no figure; notes %q", v.notes)
@@ -78,11 +79,11 @@ func TestSeedCurves(t *testing.T) {
 	reportstest.CheckTextInside(t, svg)
 
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, "0", record.MetricsFile), []byte("{\"kind\":\n"), 0o644))
-	v = PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_reward"}}})
+	v = PageOf(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}})
 	if len(v.notes) != 1 || !strings.Contains(v.notes[0], "line 1") {
 		t.Errorf("damaged rows: notes %q", v.notes)
 	}
-	if v := PageOf(dir, jobs[6:], Options{Objectives: []Objective{{Name: "val_reward"}}}); v.curvesFigure() != nil {
+	if v := PageOf(dir, jobs[6:], sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}}); v.curvesFigure() != nil {
 		t.Error("one seed has curves with bands")
 	}
 }
@@ -110,9 +111,9 @@ func TestBandsShareAnAxis(t *testing.T) {
 func TestSweepWithoutAReader(t *testing.T) {
 	for _, second := range []float64{0.3, 0.5} {
 		dir := t.TempDir()
-		var jobs []Job
+		var jobs []sweeps.Job
 		for i := range 4 {
-			job := Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone, Objectives: []float64{14 + float64(i)},
+			job := sweeps.Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone, Objectives: []float64{14 + float64(i)},
 				Overrides: []string{fmt.Sprintf("rce.lr=1e-%d", 3+i/2), fmt.Sprintf("seed=%d", i%2)}}
 			reportstest.Must(t, os.Mkdir(job.Dir, 0o755))
 			reportstest.Must(t, os.Mkdir(filepath.Join(job.Dir, ".hydra"), 0o755))
@@ -127,7 +128,7 @@ func TestSweepWithoutAReader(t *testing.T) {
 				Metric: "recorded_reward", QueryIDs: []int64{1, 2, 3}, Scores: []float64{score, score, score + 0.01*float64(i%2)}}))
 			jobs = append(jobs, job)
 		}
-		v := PageOf(dir, jobs, Options{Objectives: []Objective{{Name: "val_loss", Minimize: true}}})
+		v := PageOf(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_loss", Minimize: true}}})
 		if f := v.curvesFigure(); f == nil || f.Figure.Rows[0][0].Y != "val recorded reward" || len(f.Figure.Rows[0][0].Layers) == 0 ||
 			!strings.Contains(f.caption, "nothing scores its selections") {
 			t.Errorf("learning curves: %+v", f)

@@ -8,66 +8,35 @@ import (
 	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweeps"
 )
 
-// Study is what a sweep of arms asks: which settings it has, and what is to be known of them.
-type Study struct {
-	Arms      []StudyArm      `json:"arms"` // an arm behind the one that it starts from
-	Questions []StudyQuestion `json:"questions"`
-}
+// setting is a setting with what its jobs left.
+type setting struct {
+	*sweeps.Setting
+	runs []*record.Run // by seed: of the jobs that count, where the setting is compared; else nil
 
-// StudyArm is one setting of a study.
-type StudyArm struct {
-	Name       string   `json:"name"`
-	Label      string   `json:"label"` // what readers see
-	From       string   `json:"from"`  // arm whose run of the same seed it starts from; "" = fresh weights
-	Checkpoint string   `json:"checkpoint"`
-	As         string   `json:"as,omitempty"` // key that names the checkpoint; "" = init.checkpoint
-	Overrides  []string `json:"overrides"`
+	arm       *sweeps.StudyArm // nil: the sweep has no arms
+	from      *setting         // the arm whose runs its own start from; nil: fresh weights
+	condition *condition
 }
-
-// StudyQuestion is a comparison that was planned before the runs.
-type StudyQuestion struct {
-	Ask     string `json:"ask"`
-	Arm     string `json:"arm"`
-	Against string `json:"against"` // another arm, or one of StudyBaselines
-	Split   string `json:"split"`   // "" = the held-out set, else val
-	Metric  string `json:"metric"`
-}
-
-// StudyBaselines are the policies that every run of a study scores besides its own.
-func StudyBaselines() []string {
-	return []string{record.PolicyInit, record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyBestBeam,
-		record.PolicyOracle}
-}
-
-// Arm returns the arm of a name, nil for none.
-func (s *Study) Arm(name string) *StudyArm {
-	if i := slices.IndexFunc(s.Arms, func(a StudyArm) bool { return a.Name == name }); i >= 0 {
-		return &s.Arms[i]
-	}
-	return nil
-}
-
-// ArmKey is the swept key, in Job.Params, that says which arm a job is.
-const ArmKey = "arm"
 
 // condition is the arms of a sweep under one choice of everything else that was swept.
 type condition struct {
-	what []string // the other swept overrides, [] where there are none
+	what []string // the other sweeps.Swept overrides, [] where there are none
 	arms []*setting
 }
 
 // place makes a setting an arm of its condition.
 func (v *View) place(s *setting) {
-	what := slices.DeleteFunc(slices.Clone(s.overrides), func(o string) bool { return strings.HasPrefix(o, ArmKey+"=") })
+	what := slices.DeleteFunc(slices.Clone(s.Overrides), func(o string) bool { return strings.HasPrefix(o, sweeps.ArmKey+"=") })
 	at := slices.IndexFunc(v.conditions, func(c *condition) bool { return slices.Equal(c.what, what) })
 	if at < 0 {
 		at, v.conditions = len(v.conditions), append(v.conditions, &condition{what: what})
 	}
-	name := s.jobs[0].Params[ArmKey]
+	name := s.Jobs[0].Params[sweeps.ArmKey]
 	c := v.conditions[at]
-	s.condition, s.arm = c, cmp.Or(v.opt.Study.Arm(name), &StudyArm{Name: name, Label: name})
+	s.condition, s.arm = c, cmp.Or(v.Opt.Study.Arm(name), &sweeps.StudyArm{Name: name, Label: name})
 	s.from = c.arm(s.arm.From)
 	c.arms = append(c.arms, s)
 }
@@ -93,7 +62,7 @@ func (s *setting) label() string {
 	if s.arm != nil {
 		return s.arm.Label
 	}
-	return cmp.Or(strings.Join(s.overrides, ", "), "all seeds")
+	return cmp.Or(strings.Join(s.Overrides, ", "), "all seeds")
 }
 
 // root is the arm at the start of the way to this one: its initial policy is untrained.

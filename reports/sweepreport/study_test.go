@@ -18,6 +18,7 @@ import (
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // armMaker writes the run folders of a study: arms whose gains over the start are known.
@@ -29,7 +30,7 @@ type armMaker struct {
 
 // run writes one run of an arm. gain is what its last policy gains on average, start what the policy gained that it
 // starts with.
-func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Job {
+func (m armMaker) run(num int, phase string, seed int64, start, gain float64) sweeps.Job {
 	t := m.t
 	t.Helper()
 	dir := filepath.Join(m.dir, fmt.Sprint(num))
@@ -86,14 +87,14 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) Jo
 	reportstest.Must(t, err)
 	summary.AddRecorded(rows)
 	reportstest.Must(t, results.WriteSummary(dir, summary))
-	return Job{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30,
+	return sweeps.Job{Number: num, Dir: dir, State: record.StateDone, Objectives: []float64{0.4 + start + gain}, Epochs: 3, Seconds: 30,
 		Attempts: 1}
 }
 
 // scores are between 0 and 1, easy or hard by question, and a little by seed and policy.
 func (m armMaker) scores(split, policy string, seed int64, gain float64) (ids []int64, scores []float64) {
 	shared := rand.New(rand.NewPCG(5, uint64(len(split))))
-	if slices.Contains(StudyBaselines(), policy) && policy != "init" {
+	if slices.Contains(sweeps.StudyBaselines(), policy) && policy != "init" {
 		seed = 0
 	}
 	own := rand.New(rand.NewPCG(uint64(seed), uint64(1e6*(gain+1))))
@@ -106,16 +107,16 @@ func (m armMaker) scores(split, policy string, seed int64, gain float64) (ids []
 
 // aStudy is a study of four arms and three seeds, in which RCE is worth 0.1, GRPO after it nothing, GRPO alone -0.05;
 // one run failed, and one that would have started from it was skipped.
-func aStudy(t *testing.T, dir string) ([]Job, Options) {
+func aStudy(t *testing.T, dir string) ([]sweeps.Job, sweeps.Options) {
 	m := armMaker{t, dir, 80}
-	study := &Study{
-		Arms: []StudyArm{
+	study := &sweeps.Study{
+		Arms: []sweeps.StudyArm{
 			{Name: "rce", Label: "RCE", Overrides: []string{"schedule=[rce]"}},
 			{Name: "rce_grpo", Label: "RCE, then GRPO", From: "rce", Checkpoint: "last", Overrides: []string{"schedule=[grpo]"}},
 			{Name: "grpo", Label: "GRPO alone", Overrides: []string{"schedule=[grpo]", "grpo.lr=1e-3"}},
 			{Name: "never", Label: "never run", From: "grpo", Checkpoint: "best"},
 		},
-		Questions: []StudyQuestion{
+		Questions: []sweeps.StudyQuestion{
 			{Ask: "What is RCE worth", Arm: "rce", Against: "init", Metric: "reward"},
 			{Ask: "What does GRPO add to it?", Arm: "rce_grpo", Against: "rce", Metric: "reward"},
 			{Ask: "Does GRPO alone lose?", Arm: "grpo", Against: "init", Metric: "accuracy"},
@@ -123,12 +124,12 @@ func aStudy(t *testing.T, dir string) ([]Job, Options) {
 			{Ask: "What is it worth?", Arm: "never", Against: "rce", Metric: "reward"},
 		},
 	}
-	var jobs []Job
+	var jobs []sweeps.Job
 	for seed := range int64(3) {
 		luck := 0.004 * float64(seed)
 		for _, arm := range study.Arms {
 			num := len(jobs)
-			var j Job
+			var j sweeps.Job
 			switch arm.Name {
 			case "rce":
 				j = m.run(num, "rce", seed, 0, 0.1+luck)
@@ -141,17 +142,17 @@ func aStudy(t *testing.T, dir string) ([]Job, Options) {
 				j.State, j.Cause, j.ExitCode = record.StateFailed, "the loss is NaN", 1
 			}
 			if arm.Name == "never" {
-				j = Job{Number: num, Dir: filepath.Join(dir, fmt.Sprint(num)), State: stateSkipped,
+				j = sweeps.Job{Number: num, Dir: filepath.Join(dir, fmt.Sprint(num)), State: sweeps.StateSkipped,
 					Cause: "it starts from another job, which failed"}
 			}
 			j.Overrides = []string{"arm=" + arm.Name, fmt.Sprintf("seed=%d", seed), "exp=invented"}
-			j.Params = map[string]string{ArmKey: arm.Name, "seed": fmt.Sprint(seed)}
+			j.Params = map[string]string{sweeps.ArmKey: arm.Name, "seed": fmt.Sprint(seed)}
 			jobs = append(jobs, j)
 		}
 	}
-	return jobs, Options{
-		Title: "Study of 4 arms", Objectives: []Objective{{Name: "val_reward"}}, Sweeper: "study", Launcher: "local", Study: study,
-		Dimensions: []Dimension{{Key: ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}},
+	return jobs, sweeps.Options{
+		Title: "Study of 4 arms", Objectives: []sweeps.Objective{{Name: "val_reward"}}, Sweeper: "study", Launcher: "local", Study: study,
+		Dimensions: []sweeps.Dimension{{Key: sweeps.ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}},
 			{Key: "seed", Values: []string{"0", "1", "2"}}},
 		Command: []string{"run", "-m", "exp=invented"},
 	}
@@ -233,18 +234,18 @@ func TestStudyAnswers(t *testing.T) {
 func TestStudySettings(t *testing.T) {
 	dir := t.TempDir()
 	m := armMaker{t, dir, 40}
-	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}},
-		Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
-	var jobs []Job
+	study := &sweeps.Study{Arms: []sweeps.StudyArm{{Name: "rce", Label: "RCE"}},
+		Questions: []sweeps.StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
+	var jobs []sweeps.Job
 	for _, lr := range []string{"1e-3", "1e-4"} {
 		for seed := range int64(2) {
 			j := m.run(len(jobs), "rce", seed, 0, 0.1)
 			j.Overrides = []string{"arm=rce", fmt.Sprintf("seed=%d", seed), "rce.lr=" + lr}
-			j.Params = map[string]string{ArmKey: "rce", "seed": fmt.Sprint(seed), "rce.lr": lr}
+			j.Params = map[string]string{sweeps.ArmKey: "rce", "seed": fmt.Sprint(seed), "rce.lr": lr}
 			jobs = append(jobs, j)
 		}
 	}
-	opt := Options{Study: study, Dimensions: []Dimension{{Key: ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
+	opt := sweeps.Options{Study: study, Dimensions: []sweeps.Dimension{{Key: sweeps.ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
 	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"4 jobs in 2 settings: 4 done", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)",
@@ -258,14 +259,14 @@ func TestStudySettings(t *testing.T) {
 // A study that nothing has been done of has a report all the same.
 func TestStudyWithoutRuns(t *testing.T) {
 	dir := t.TempDir()
-	study := &Study{Arms: []StudyArm{{Name: "rce", Label: "RCE"}},
-		Questions: []StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
-	jobs := []Job{{Number: 0, Dir: filepath.Join(dir, "0"), State: stateQueued, Overrides: []string{"arm=rce", "seed=0"},
-		Params: map[string]string{ArmKey: "rce"}}}
-	reportstest.Must(t, WriteReport(dir, jobs, Options{Study: study}))
+	study := &sweeps.Study{Arms: []sweeps.StudyArm{{Name: "rce", Label: "RCE"}},
+		Questions: []sweeps.StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
+	jobs := []sweeps.Job{{Number: 0, Dir: filepath.Join(dir, "0"), State: sweeps.StateQueued, Overrides: []string{"arm=rce", "seed=0"},
+		Params: map[string]string{sweeps.ArmKey: "rce"}}}
+	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{Study: study}))
 	if text := reportstest.ReadReport(t, dir); !strings.Contains(text, "has not ended") ||
 		!strings.Contains(text, "No answer: no run of RCE is done.") || strings.Contains(text, "NaN") {
 		t.Errorf("report.md:\n%s", text)
 	}
-	reportstest.Must(t, WriteReport(dir, nil, Options{Study: study}))
+	reportstest.Must(t, WriteReport(dir, nil, sweeps.Options{Study: study}))
 }

@@ -9,6 +9,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // compareBest compares the best setting with those behind it, and all of them with the baselines, on
@@ -16,11 +17,11 @@ import (
 func (v *View) compareBest() {
 	var arms []results.ComparedArm
 	for _, s := range v.settings {
-		if s.class() != 0 || len(arms) == maxCompared {
+		if s.Class() != 0 || len(arms) == maxCompared {
 			break
 		}
-		if v.readRuns(s, v.feasible); len(s.runs) > 0 {
-			arms = append(arms, results.ComparedArm{Name: page.CodeList(s.overrides), Runs: s.runs})
+		if v.readRuns(s, v.Feasible); len(s.runs) > 0 {
+			arms = append(arms, results.ComparedArm{Name: page.CodeList(s.Overrides), Runs: s.runs})
 		}
 	}
 	if len(arms) == 0 {
@@ -45,7 +46,7 @@ func (v *View) compareBest() {
 
 // chosenOn says whether the sweep ranks its settings by scores of a split: then the best of them is the luckiest too.
 func (v *View) chosenOn(split, metric string) bool {
-	return slices.ContainsFunc(v.opt.Objectives, func(o Objective) bool {
+	return slices.ContainsFunc(v.Opt.Objectives, func(o sweeps.Objective) bool {
 		return strings.HasPrefix(o.Name, "eval."+split+".") || split == "val" && strings.HasPrefix(o.Name, "val_") || o.Name == metric
 	})
 }
@@ -54,7 +55,7 @@ func (v *View) chosenOn(split, metric string) bool {
 func (v *View) rankings() int {
 	n := 0
 	for _, s := range v.settings {
-		n += stats.BoolInt(s.class() == 0)
+		n += stats.BoolInt(s.Class() == 0)
 	}
 	return n*(n-1)/2 + 2*n
 }
@@ -63,7 +64,7 @@ func (v *View) rankings() int {
 // questions than those of val no key would choose by it.
 func (v *View) otherOrder() string {
 	t := v.verdicts
-	if t == nil || t.Split != "val" || v.opt.Objectives[0].Name == "val_"+t.Metric {
+	if t == nil || t.Split != "val" || v.Opt.Objectives[0].Name == "val_"+t.Metric {
 		return ""
 	}
 	name, highest, first := t.Highest()
@@ -88,7 +89,7 @@ func (v *View) writeVerdicts(d *page.Document) {
 	text := fmt.Sprintf("Mean %s of %s, on the questions of %s.", page.Plain(results.MetricName(t.Metric)), judged, page.Plain(t.Split))
 	if n := len(t.Rows); n > 1 {
 		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and "+
-			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.opt.Objectives[0].Name), n)
+			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.Opt.Objectives[0].Name), n)
 	}
 	corrected := page.Plural(t.Comparisons(), "comparison") + " of this table"
 	if v.chosenOn(t.Split, t.Metric) {

@@ -13,14 +13,15 @@ import (
 	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // A sweep whose jobs left run folders: gains over similarity come from their summaries.
 func TestSweepReport(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []Job
+	var jobs []sweeps.Job
 	for i, gain := range []float64{0.01, 0.02, 0.05, 0.06} {
-		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
+		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
 			Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), gain, fmt.Sprintf("seed: %d\n", i%2))
 		reportstest.Must(t, os.WriteFile(page.ReportPath(job.Dir), nil, 0o644))
@@ -37,14 +38,14 @@ func TestSweepReport(t *testing.T) {
 		job.Command = append([]string{"bin/run"}, job.Overrides...)
 		jobs = append(jobs, job)
 	}
-	jobs = append(jobs, Job{Number: 4, Dir: filepath.Join(dir, "4"), State: record.StateFailed,
+	jobs = append(jobs, sweeps.Job{Number: 4, Dir: filepath.Join(dir, "4"), State: record.StateFailed,
 		Overrides: []string{"exp=okvqa_v3", "grpo.lr=10", "seed=0"}, ExitCode: 1, Cause: "grpo epoch 1 step 2: loss is nan"})
-	reportstest.Must(t, WriteReport(dir, jobs, Options{Title: "okvqa_v3 sweep", Objectives: []Objective{{Name: "val_reward"}},
+	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{Title: "okvqa_v3 sweep", Objectives: []sweeps.Objective{{Name: "val_reward"}},
 		Command: []string{"bin/run", "-m", "grpo.lr=1e-5,1e-4,10", "seed=0,1"}}))
 	golden.File(t, "testdata/sweep.md", []byte(strings.ReplaceAll(reportstest.ReadReport(t, dir), dir, "DIR")))
 
 	reportstest.Must(t, os.WriteFile(filepath.Join(jobs[1].Dir, record.SummaryFile), []byte("{"), 0o644))
-	reportstest.Must(t, WriteReport(dir, jobs, Options{Objectives: []Objective{{Name: "val_loss", Minimize: true}}}))
+	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_loss", Minimize: true}}}))
 	got := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"**Best job.** Number 0 ", "## Not in this report", "job 1: "} {
 		if !strings.Contains(got, want) {
@@ -56,31 +57,31 @@ func TestSweepReport(t *testing.T) {
 // No winner is named among jobs whose best policy is the one that they began with, nor among equal ones: not in the
 // report, on the console or in optimization_results.yaml.
 func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
-	job := func(number int, value float64, untrained bool) Job {
-		return Job{Number: number, State: record.StateDone, Overrides: []string{"lr=1e-" + string(rune('1'+number))},
+	job := func(number int, value float64, untrained bool) sweeps.Job {
+		return sweeps.Job{Number: number, State: record.StateDone, Overrides: []string{"lr=1e-" + string(rune('1'+number))},
 			Params: map[string]string{"lr": "1e-" + string(rune('1'+number))}, Objectives: []float64{value}, Untrained: untrained}
 	}
 	for _, tc := range []struct {
 		name      string
 		objective string
-		jobs      []Job
+		jobs      []sweeps.Job
 		want      string // "": there is a winner
 	}{
-		{"a trained one", "val_reward", []Job{job(0, 0.5, false), job(1, 0.4, true)}, ""},
-		{"all untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.5, true)},
+		{"a trained one", "val_reward", []sweeps.Job{job(0, 0.5, false), job(1, 0.4, true)}, ""},
+		{"all untrained", "val_reward", []sweeps.Job{job(0, 0.5, true), job(1, 0.5, true)},
 			"2 jobs (0, 1) share the best val_reward 0.5000, with the policy that training began with: nothing that was trained does " +
 				"better"},
-		{"the best is untrained", "val_reward", []Job{job(0, 0.5, true), job(1, 0.4, false)},
+		{"the best is untrained", "val_reward", []sweeps.Job{job(0, 0.5, true), job(1, 0.4, false)},
 			"job 0 has the best val_reward 0.5000, with the policy that training began with: nothing that was trained does better"},
-		{"equal ones", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, false), job(2, 0.1, false)},
+		{"equal ones", "val_reward", []sweeps.Job{job(0, 0.5, false), job(1, 0.5, false), job(2, 0.1, false)},
 			"2 jobs (0, 1) share the best val_reward 0.5000: they are equal"},
-		{"equal ones, one of them trained", "val_reward", []Job{job(0, 0.5, false), job(1, 0.5, true)},
+		{"equal ones, one of them trained", "val_reward", []sweeps.Job{job(0, 0.5, false), job(1, 0.5, true)},
 			"2 jobs (0, 1) share the best val_reward 0.5000, some with the policy that training began with: they are equal"},
-		{"seconds are no policy's", "seconds", []Job{job(0, 5, true), job(1, 4, true)}, ""},
+		{"seconds are no policy's", "seconds", []sweeps.Job{job(0, 5, true), job(1, 4, true)}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			opt := Options{Objectives: []Objective{{Name: tc.objective}}, Sweeper: "tpe"}
+			opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: tc.objective}}, Sweeper: "tpe"}
 			reportstest.Must(t, os.WriteFile(filepath.Join(dir, resultsFile), []byte("of an earlier look"), 0o644))
 			reportstest.Must(t, WriteOptimizationResults(dir, tc.jobs, opt))
 			_, err := os.Stat(filepath.Join(dir, resultsFile))
@@ -88,7 +89,7 @@ func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 				t.Errorf("optimization_results.yaml: %v", err)
 			}
 			reportstest.Must(t, WriteReport(dir, tc.jobs, opt))
-			report, table := strings.ReplaceAll(reportstest.ReadReport(t, dir), `\_`, "_"), Table(tc.jobs, opt, 0)
+			report, table := strings.ReplaceAll(reportstest.ReadReport(t, dir), `\_`, "_"), sweeps.Table(tc.jobs, opt, 0)
 			if tc.want == "" {
 				if !strings.Contains(report, "**Best job.** Number 0 ") || !strings.Contains(table, "\nbest: job 0,") {
 					t.Errorf("no winner in\n%s\n%s", report, table)
@@ -107,9 +108,9 @@ func TestSweepNamesNoWinnerWithoutOne(t *testing.T) {
 // A column of a sweep's tables holds numbers of one set of questions, and its head names it.
 func TestSweepDoesNotMixSplits(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []Job
+	var jobs []sweeps.Job
 	for i := range 4 {
-		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
+		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
 			Overrides:  []string{"grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))},
 			Objectives: []float64{0.1 * float64(i)}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), 0.05, fmt.Sprintf("seed: %d\n", i%2))
@@ -123,7 +124,7 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 	}
 	reportstest.Must(t, record.AppendEvals(jobs[3].Dir, evals...))
 	reportstest.Must(t, results.WriteSummary(jobs[3].Dir, record.Summary{State: record.StateDone}))
-	reportstest.Must(t, WriteReport(dir, jobs, Options{Objectives: []Objective{{Name: "val_reward"}}}))
+	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}}))
 	report := reportstest.ReadReport(t, dir)
 	settings := report[strings.Index(report, "## Settings"):]
 	first, second, _ := strings.Cut(settings, "on the questions of dev:")
@@ -135,15 +136,15 @@ func TestSweepDoesNotMixSplits(t *testing.T) {
 
 // A job that repeats another is no further seed.
 func TestRepeatedJobsCountOnce(t *testing.T) {
-	var jobs []Job
+	var jobs []sweeps.Job
 	for i, seed := range []string{"0", "0", "0", "1", "1"} {
-		jobs = append(jobs, Job{Number: i, State: record.StateDone, Overrides: []string{"rce.lr=1e-3", "seed=" + seed},
+		jobs = append(jobs, sweeps.Job{Number: i, State: record.StateDone, Overrides: []string{"rce.lr=1e-3", "seed=" + seed},
 			Objectives: []float64{float64(seed[0])}})
 	}
 	jobs[0].State = record.StateFailed
-	s := newView("", jobs, Options{Objectives: []Objective{{Name: "val_reward"}}}).settings[0]
-	if len(s.jobs) != 2 || s.jobs[0].Number != 1 || s.jobs[1].Number != 3 || len(s.values[0]) != 2 {
-		t.Errorf("jobs %+v with the values %v, want one result of each seed", s.jobs, s.values)
+	s := newView("", jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}}).settings[0]
+	if len(s.Jobs) != 2 || s.Jobs[0].Number != 1 || s.Jobs[1].Number != 3 || len(s.Values[0]) != 2 {
+		t.Errorf("jobs %+v with the values %v, want one result of each seed", s.Jobs, s.Values)
 	}
 }
 
@@ -151,9 +152,9 @@ func TestRepeatedJobsCountOnce(t *testing.T) {
 func TestGainCellsCountBothVerdicts(t *testing.T) {
 	v := &View{gains: map[int]seedGain{0: {mean: -0.1, verdict: stats.Worse}, 1: {mean: 0.3, verdict: stats.Better},
 		2: {mean: 0.1, verdict: stats.NotSeparable}}}
-	var s setting
+	s := setting{Setting: &sweeps.Setting{}}
 	for number := range 3 {
-		s.jobs = append(s.jobs, Job{Number: number, State: record.StateDone})
+		s.Jobs = append(s.Jobs, sweeps.Job{Number: number, State: record.StateDone})
 	}
 	if cells := v.gainCells(&s); cells[1] != "better in 1 of 3, worse in 1" {
 		t.Errorf("got %q", cells)
@@ -163,16 +164,16 @@ func TestGainCellsCountBothVerdicts(t *testing.T) {
 // A sweep that ranks its settings by the questions that it judges them on is corrected for all that the ranking compares.
 func TestSweepVerdictsCountTheRanking(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []Job
+	var jobs []sweeps.Job
 	for i := range 12 {
-		job := Job{Number: i, Dir: filepath.Join(dir, string(rune('a'+i))), State: record.StateDone,
+		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, string(rune('a'+i))), State: record.StateDone,
 			Overrides: []string{"lr=" + string(rune('a'+i))}, Objectives: []float64{0.1 * float64(i)}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), 0.01, "seed: 1\n")
 		jobs = append(jobs, job)
 	}
 	// 8 over similarity and 7 minus the best, or all pairs
 	for objective, want := range map[string]int{"val_reward": 15, "eval.dev.best": 12*11/2 + 2*12} {
-		v := newView(dir, jobs, Options{Objectives: []Objective{{Name: objective}}})
+		v := newView(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: objective}}})
 		v.read()
 		for _, r := range v.verdicts.Rows {
 			for _, c := range r.Made() {

@@ -24,6 +24,7 @@ import (
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // summary writes summary.json again as far as rows and scores decide it.
@@ -266,7 +267,7 @@ func allIn(numbers, known []rounded) bool {
 
 // Sweep writes a sweep's report again from its ledger's jobs and their summaries, draws its plots again, and adds what differs in its
 // folder to v, what VerifyRun found in its jobs.
-func (v *Verification) Sweep(dir string, jobs []sweepreport.Job, opt sweepreport.Options) error {
+func (v *Verification) Sweep(dir string, jobs []sweeps.Job, opt sweeps.Options) error {
 	sweep := sweepreport.PageOf(dir, jobs, opt)
 	figures := sweep.Figures()
 	for _, f := range figures {

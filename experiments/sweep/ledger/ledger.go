@@ -27,7 +27,7 @@ import (
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/record"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // FileName is the ledger's name in a sweep folder: what makes a folder a sweep.
@@ -99,7 +99,7 @@ type Sweep struct {
 	Fingerprint string              `json:"fingerprint"`     // of the primary configuration
 	Generation  int                 `json:"generation"`      // of the configuration files
 	Trials      int                 `json:"trials"`          // that a search makes; 0 = the jobs are known
-	Study       *sweepreport.Study  `json:"study,omitempty"` // its arms and what it asks; nil: no study
+	Study       *sweeps.Study       `json:"study,omitempty"` // its arms and what it asks; nil: no study
 }
 
 // Job is a job's row.

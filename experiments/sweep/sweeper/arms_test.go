@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 func name(s string) *string { return &s }
@@ -22,11 +22,11 @@ func TestStudyOf(t *testing.T) {
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	want := &sweepreport.Study{
-		Arms: []sweepreport.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root",
+	want := &sweeps.Study{
+		Arms: []sweeps.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root",
 			Checkpoint: "last", Overrides: []string{"a=1"}},
 			{Name: "late", Label: "the last", From: "middle", Checkpoint: "best"}, {Name: "other", Label: "other"}},
-		Questions: []sweepreport.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"},
+		Questions: []sweeps.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"},
 			{Ask: "How", Arm: "other", Against: "root", Split: "val", Metric: "accuracy"}},
 	}
 	if got := o.StudyOf([]string{"late", "middle", "root", "other"}); !reflect.DeepEqual(got, want) {

@@ -10,7 +10,7 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
-	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
 )
 
 // Study is the sweeper of arms: named settings, crossed with whatever else is swept, of which one may start
@@ -67,7 +67,7 @@ func (o Options) study() error {
 		if !armName(name) {
 			errs = append(errs, option.Errorf("arms."+name, "want a name of letters, digits, _ and -, got %q", name))
 		}
-		if slices.Contains(sweepreport.StudyBaselines(), name) {
+		if slices.Contains(sweeps.StudyBaselines(), name) {
 			errs = append(errs, option.Errorf("arms."+name, "%s is a baseline that every study has: want another name", name))
 		}
 		for i, override := range arm.Overrides {
@@ -94,7 +94,7 @@ func (o Options) study() error {
 			}
 		}
 	}
-	against := append(slices.Clone(names), sweepreport.StudyBaselines()...)
+	against := append(slices.Clone(names), sweeps.StudyBaselines()...)
 	for i, q := range o.Questions {
 		key := fmt.Sprintf("questions.%d.", i)
 		if !has(o.Arms, q.Arm) {
@@ -128,8 +128,8 @@ func (o Options) circle(name string) []string {
 
 // StudyOf returns the study that the options declare, its arms in the order of their names in the file, an arm
 // behind the one that it starts from.
-func (o Options) StudyOf(order []string) *sweepreport.Study {
-	s := &sweepreport.Study{}
+func (o Options) StudyOf(order []string) *sweeps.Study {
+	s := &sweeps.Study{}
 	placed := map[string]bool{}
 	var place func(name string)
 	place = func(name string) {
@@ -138,7 +138,7 @@ func (o Options) StudyOf(order []string) *sweepreport.Study {
 			return
 		}
 		placed[name] = true
-		arm := sweepreport.StudyArm{Name: name, Label: option.Or(opt.Label, name), Overrides: opt.Overrides}
+		arm := sweeps.StudyArm{Name: name, Label: option.Or(opt.Label, name), Overrides: opt.Overrides}
 		if opt.From != nil {
 			place(*opt.From)
 			arm.From, arm.Checkpoint = *opt.From, option.Or(opt.Checkpoint, "last")
@@ -152,7 +152,7 @@ func (o Options) StudyOf(order []string) *sweepreport.Study {
 		place(name)
 	}
 	for _, q := range o.Questions {
-		s.Questions = append(s.Questions, sweepreport.StudyQuestion{Ask: q.Ask, Arm: q.Arm, Against: q.Against,
+		s.Questions = append(s.Questions, sweeps.StudyQuestion{Ask: q.Ask, Arm: q.Arm, Against: q.Against,
 			Split: option.Or(q.Split, ""), Metric: option.Or(q.Metric, "reward")})
 	}
 	return s

@@ -23,13 +23,18 @@ export const PANELS = [
   { title: "Time of a step", unit: "s", names: ["step_seconds"] },
 ];
 
-// parted breaks a curve where a phase ends: the losses of two phases are different things.
-function parted(curve, phases) {
+// REFERRED are the metrics whose points at epoch ends belong to a phase as well: its loss, or the distance to its reference policy.
+const REFERRED = ["loss", "val_loss", "kl", "val_kl"];
+
+// parted breaks a curve, whose points are at these steps, where a phase ends: losses and references of two phases are different things.
+function parted(curve, steps, phases, time) {
   for (const phase of phases.slice(1)) {
-    const at = curve.x.findIndex((x) => x >= phase.from);
-    if (at <= 0 || curve.x[at - 1] >= phase.from - 0.5) continue;
+    const at = steps.findIndex((step) => step >= phase.from);
+    if (at <= 0) continue;
+    const border = phase.from - 0.5;
     for (const field of ["y", "low", "high"]) if (curve[field]) curve[field] = curve[field].toSpliced(at, 0, null);
-    curve.x = curve.x.toSpliced(at, 0, phase.from - 0.5);
+    curve.x = curve.x.toSpliced(at, 0, time ? (curve.x[at - 1] + curve.x[at]) / 2 : border);
+    steps = steps.toSpliced(at, 0, border);
   }
 }
 
@@ -42,15 +47,16 @@ export function curvesOf(answer, names, view, first = 0, prefix = "") {
     const shade = colour(first + i);
     if (c && c.mean.some((v) => v != null)) {
       curves.push({ label: prefix + name, colour: shade, y: c.mean, low: c.low || c.min, high: c.high || c.max, interval: !!c.low?.some((v) => v != null), bad: c.bad, x: view.time ? answer.steps.times.map((t) => t - started) : answer.steps.steps });
+      parted(curves.at(-1), answer.steps.steps, answer.phases || [], view.time);
     } else if (e && e.mean.some((v) => v != null)) {
       const keep = e.mean.map((v, k) => k).filter((k) => e.mean[k] != null);
       const x = view.time ? answer.epochs.times.map((t) => t - started) : answer.epochs.steps;
       const curve = { label: prefix + name, colour: shade, dots: keep.length <= 200, bad: e.bad, interval: !!e.low?.some((v) => v != null), x: keep.map((k) => x[k]) };
       for (const [field, values] of [["y", e.mean], ["low", e.low], ["high", e.high]]) if (values) curve[field] = keep.map((k) => values[k]);
       curves.push(curve);
+      if (!curve.dots || REFERRED.includes(name)) parted(curve, keep.map((k) => answer.epochs.steps[k]), answer.phases || [], view.time);
     }
   }
-  for (const c of curves) if (!view.time && !c.dots) parted(c, answer.phases || []);
   for (const c of curves) { // uPlot wants x to ascend: a clock that was set back must not tangle a curve
     const order = c.x.map((x, k) => k);
     if (c.x.some((x, k) => k && !(x > c.x[k - 1]))) {

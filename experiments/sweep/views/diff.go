@@ -1,4 +1,4 @@
-package sweep
+package views
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/reports/compare"
@@ -49,6 +50,6 @@ func ReadDiff(dir string) (compare.DiffSide, error) {
 		}
 		rows[i] = compare.DiffJob{Params: strings.Join(params, " "), Dir: filepath.Join(dir, j.Dir)}
 	}
-	state := fmt.Sprintf("%d of %d jobs ended", countEnded(jobs), max(len(jobs), s.Trials))
-	return compare.ReadDiffSweep(dir, filepath.Join(dir, multirunName(s.Generation)), state, swept, rows)
+	state := fmt.Sprintf("%d of %d jobs ended", sweep.CountEnded(jobs), max(len(jobs), s.Trials))
+	return compare.ReadDiffSweep(dir, filepath.Join(dir, sweep.MultirunName(s.Generation)), state, swept, rows)
 }

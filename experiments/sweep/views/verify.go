@@ -1,4 +1,4 @@
-package sweep
+package views
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"fulcrum/experiments/runfolder"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
@@ -41,7 +42,7 @@ func Verify(ctx context.Context, dir string, run func(dir string) (*verify.Verif
 		}
 		v.Add(filepath.ToSlash(job.Dir), of)
 	}
-	options, rows := reportInput(dir, s, jobs)
+	options, rows := sweep.ResultOf(dir, s, jobs)
 	if err := v.Sweep(dir, rows, options); err != nil {
 		return nil, err
 	}

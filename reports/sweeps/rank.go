@@ -1,0 +1,283 @@
+package sweeps
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"fulcrum/internal/stat"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
+)
+
+// Setting is the jobs of a sweep that differ in their seed only. In a sweep of arms it is an arm under one choice of everything else.
+type Setting struct {
+	Overrides  []string // that not all settings have
+	Jobs       []Job
+	Values     [][]float64 // [objective][job]: of those that are done with finite objectives
+	Infeasible int         // of these
+}
+
+// HasResult says whether a job ran to its end and left numbers to judge it by.
+func (v *Model) HasResult(j Job) bool { return j.State == record.StateDone && v.Measured(j) }
+
+// Measured says whether a job left numbers, be it at its end or where it was stopped.
+func (v *Model) Measured(j Job) bool {
+	n := len(v.Opt.Objectives)
+	return len(j.Objectives) >= n && !slices.ContainsFunc(j.Objectives[:n], func(x float64) bool { return !Finite(x) })
+}
+
+// Violates says whether a job's result violates the constraints.
+func Violates(j Job) bool { return j.Violation > 0 || math.IsNaN(j.Violation) }
+
+// Infeasible says whether a job has a result that violates the constraints.
+func (v *Model) Infeasible(j Job) bool { return v.HasResult(j) && Violates(j) }
+
+// Feasible says whether a job has a result that counts.
+func (v *Model) Feasible(j Job) bool { return v.HasResult(j) && !Violates(j) }
+
+// class is the order of jobs in tables: results, results that violate a constraint, pruned ones, and
+// those without a result.
+func (v *Model) class(j Job) int {
+	switch {
+	case v.Feasible(j):
+		return 0
+	case v.Infeasible(j):
+		return 1
+	}
+	states := []string{record.StatePruned, record.StateDone, StateRunning, record.StateInterrupted, StateQueued, StateLost}
+	if i := slices.Index(states, j.State); i >= 0 {
+		return 2 + i
+	}
+	return 2 + len(states) // failed
+}
+
+// sortJobs puts the best job first. With several objectives those of the front come first, and the
+// first objective decides.
+func (v *Model) sortJobs() {
+	slices.SortStableFunc(v.Jobs, func(a, b Job) int {
+		class := v.class(a)
+		if c := cmp.Or(cmp.Compare(class, v.class(b)), cmp.Compare(stats.BoolInt(v.Front[b.Number]),
+			stats.BoolInt(v.Front[a.Number]))); c != 0 {
+			return c
+		}
+		if class == 1 && a.Violation != b.Violation {
+			return Objective{Minimize: true}.Compare(a.Violation, b.Violation)
+		}
+		first := v.Opt.Objectives[0]
+		return cmp.Or(first.Compare(firstOf(a), firstOf(b)), cmp.Compare(a.Number, b.Number))
+	})
+}
+
+func firstOf(j Job) float64 {
+	if len(j.Objectives) == 0 {
+		return math.NaN()
+	}
+	return j.Objectives[0]
+}
+
+// leaders are the feasible jobs with the best objective: several where it is the same to the last bit.
+func (v *Model) leaders() []Job {
+	n := 0
+	for n < len(v.Jobs) && v.Feasible(v.Jobs[n]) && v.Jobs[n].Objectives[0] == v.Jobs[0].Objectives[0] {
+		n++
+	}
+	return v.Jobs[:n]
+}
+
+// Best is the feasible job with the best objective, nil when there is none, or none alone, or when its policy is the one
+// that it began with.
+func (v *Model) Best() *Job {
+	if leaders := v.leaders(); len(leaders) == 1 && !v.Untrained(leaders[0]) {
+		return &leaders[0]
+	}
+	return nil
+}
+
+// Untrained says whether a job's objective is what the policy scores that it began with.
+func (v *Model) Untrained(j Job) bool {
+	name := v.Opt.Objectives[0].Name
+	return j.Untrained && (strings.HasPrefix(name, "val_") || strings.HasPrefix(name, "eval."))
+}
+
+// NoWinner says in a sentence why none of the leading jobs is the best one; "" where one is, or nobody leads.
+func (v *Model) NoWinner() string {
+	leaders := v.leaders()
+	if len(leaders) == 0 || v.Best() != nil {
+		return ""
+	}
+	untrained := 0
+	for _, j := range leaders {
+		untrained += stats.BoolInt(v.Untrained(j))
+	}
+	value := v.Opt.Objectives[0].Name + " " + page.Sig(leaders[0].Objectives[0], 4)
+	who := fmt.Sprintf("job %d has", leaders[0].Number)
+	if n := len(leaders); n > 1 {
+		who = fmt.Sprintf("%s (%s) share", page.Plural(n, "job"), JobNumbers(leaders))
+	}
+	switch {
+	case untrained == len(leaders):
+		return fmt.Sprintf("%s the best %s, with the policy that training began with: nothing that was trained does better", who, value)
+	case untrained > 0:
+		return fmt.Sprintf("%s the best %s, some with the policy that training began with: they are equal", who, value)
+	}
+	return fmt.Sprintf("%s the best %s: they are equal", who, value)
+}
+
+// JobNumbers lists the numbers of the first jobs.
+func JobNumbers(jobs []Job) string {
+	var numbers []string
+	for _, j := range jobs[:min(len(jobs), 10)] {
+		numbers = append(numbers, fmt.Sprint(j.Number))
+	}
+	if len(numbers) < len(jobs) {
+		numbers = append(numbers, "…")
+	}
+	return strings.Join(numbers, ", ")
+}
+
+// paretoFront returns the numbers of the feasible jobs that no other dominates: none is at least as
+// good in every objective and better in one. With one objective these are the best job and its equals.
+func (v *Model) paretoFront() map[int]bool {
+	results := slices.DeleteFunc(slices.Clone(v.Jobs), func(j Job) bool { return !v.Feasible(j) })
+	front := map[int]bool{}
+	for _, j := range results {
+		if !slices.ContainsFunc(results, func(other Job) bool { return v.dominates(other, j) }) {
+			front[j.Number] = true
+		}
+	}
+	return front
+}
+
+func (v *Model) dominates(a, b Job) bool {
+	better := false
+	for i, o := range v.Opt.Objectives {
+		switch o.Compare(a.Objectives[i], b.Objectives[i]) {
+		case 1:
+			return false
+		case -1:
+			better = true
+		}
+	}
+	return better
+}
+
+// Swept returns the swept keys: dims, or where there are none the keys of the jobs' Params, in the
+// order of the overrides that set them.
+func Swept(jobs []Job, dims []Dimension) []Dimension {
+	if len(dims) > 0 {
+		return dims
+	}
+	for _, j := range jobs {
+		var keys []string
+		for _, o := range j.Overrides {
+			key, _, _ := strings.Cut(o, "=")
+			if _, ok := j.Params[key]; ok {
+				keys = append(keys, key)
+			}
+		}
+		for _, key := range slices.Concat(keys, slices.Sorted(maps.Keys(j.Params))) {
+			if !slices.ContainsFunc(dims, func(d Dimension) bool { return d.Key == key }) {
+				dims = append(dims, Dimension{Key: key})
+			}
+		}
+	}
+	return dims
+}
+
+// withoutSeed leaves out seed, whose values have no order and no meaning, unless there is no other key.
+func withoutSeed(dims []Dimension) []Dimension {
+	others := slices.DeleteFunc(slices.Clone(dims), func(d Dimension) bool { return IsSeed(d.Key) })
+	if len(others) == 0 {
+		return dims
+	}
+	return others
+}
+
+// IsSeed says whether an override or a key is that of the seed.
+func IsSeed(override string) bool {
+	key, _, _ := strings.Cut(strings.TrimLeft(override, "+"), "=")
+	return key == "seed"
+}
+
+// commonOverrides are those that every job of several has.
+func commonOverrides(jobs []Job) []string {
+	if len(jobs) < 2 {
+		return nil
+	}
+	count := map[string]int{}
+	for _, j := range jobs {
+		for _, o := range j.Overrides {
+			count[o]++
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(jobs[0].Overrides), func(o string) bool { return count[o] < len(jobs) })
+}
+
+// settingsOf groups jobs by their overrides without the seed, best mean objective first; settings
+// whose results all violate the constraints come behind, those without results last. Arms stay in their order.
+func (v *Model) settingsOf() []*Setting {
+	overrides := func(j Job) []string { return slices.DeleteFunc(v.Own(j), IsSeed) }
+	var settings []*Setting
+	for _, jobs := range stats.GroupBy(v.ByNumber, func(j Job) string { return strings.Join(overrides(j), "\x00") }) {
+		jobs = v.Distinct(jobs)
+		s := &Setting{Overrides: overrides(jobs[0]), Jobs: jobs, Values: make([][]float64, len(v.Opt.Objectives))}
+		for _, j := range jobs {
+			if !v.HasResult(j) {
+				continue
+			}
+			s.Infeasible += stats.BoolInt(Violates(j))
+			for i := range s.Values {
+				s.Values[i] = append(s.Values[i], j.Objectives[i])
+			}
+		}
+		settings = append(settings, s)
+	}
+	if v.Opt.Study != nil {
+		return settings
+	}
+	slices.SortStableFunc(settings, func(a, b *Setting) int {
+		return cmp.Or(cmp.Compare(a.Class(), b.Class()), v.Opt.Objectives[0].Compare(stat.Mean(a.Values[0]), stat.Mean(b.Values[0])))
+	})
+	return settings
+}
+
+// Distinct takes one job of each seed of a setting, the first with a result: another is no further draw.
+func (v *Model) Distinct(jobs []Job) []Job {
+	var out []Job
+	for _, same := range stats.GroupBy(jobs, func(j Job) string { return strings.Join(v.Own(j), "\x00") }) {
+		out = append(out, same[max(slices.IndexFunc(same, v.HasResult), 0)])
+	}
+	return out
+}
+
+// Class is the order of settings in tables: results, results that all violate a constraint, none.
+func (s *Setting) Class() int {
+	switch n := len(s.Values[0]); {
+	case n == 0:
+		return 2
+	case s.Infeasible == n:
+		return 1
+	}
+	return 0
+}
+
+// SeedSD is the standard deviation over seeds within a setting, pooled over settings; NaN when no
+// setting has two results.
+func (v *Model) SeedSD() float64 {
+	squares, freedom := 0.0, 0
+	for _, s := range v.Settings {
+		if x := s.Values[0]; len(x) > 1 {
+			sd := stat.SD(x)
+			squares, freedom = squares+sd*sd*float64(len(x)-1), freedom+len(x)-1
+		}
+	}
+	if freedom == 0 {
+		return math.NaN()
+	}
+	return math.Sqrt(squares / float64(freedom))
+}

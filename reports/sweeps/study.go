@@ -1,0 +1,49 @@
+package sweeps
+
+import (
+	"slices"
+
+	"fulcrum/reports/record"
+)
+
+// Study is what a sweep of arms asks: which settings it has, and what is to be known of them.
+type Study struct {
+	Arms      []StudyArm      `json:"arms"` // an arm behind the one that it starts from
+	Questions []StudyQuestion `json:"questions"`
+}
+
+// StudyArm is one setting of a study.
+type StudyArm struct {
+	Name       string   `json:"name"`
+	Label      string   `json:"label"` // what readers see
+	From       string   `json:"from"`  // arm whose run of the same seed it starts from; "" = fresh weights
+	Checkpoint string   `json:"checkpoint"`
+	As         string   `json:"as,omitempty"` // key that names the checkpoint; "" = init.checkpoint
+	Overrides  []string `json:"overrides"`
+}
+
+// StudyQuestion is a comparison that was planned before the runs.
+type StudyQuestion struct {
+	Ask     string `json:"ask"`
+	Arm     string `json:"arm"`
+	Against string `json:"against"` // another arm, or one of StudyBaselines
+	Split   string `json:"split"`   // "" = the held-out set, else val
+	Metric  string `json:"metric"`
+}
+
+// StudyBaselines are the policies that every run of a study scores besides its own.
+func StudyBaselines() []string {
+	return []string{record.PolicyInit, record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyBestBeam,
+		record.PolicyOracle}
+}
+
+// Arm returns the arm of a name, nil for none.
+func (s *Study) Arm(name string) *StudyArm {
+	if i := slices.IndexFunc(s.Arms, func(a StudyArm) bool { return a.Name == name }); i >= 0 {
+		return &s.Arms[i]
+	}
+	return nil
+}
+
+// ArmKey is the swept key, in Job.Params, that says which arm a job is.
+const ArmKey = "arm"

@@ -11,43 +11,44 @@ import (
 )
 
 // Audit looks for faults of the data that training would not notice: see package audit. It checks the candidates
-// of imitated (sft and rce) and of baseline (offline GRPO); either may be nil.
-func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) []audit.Fault {
+// of imitated (sft and rce) and of baseline (offline GRPO); either may be nil. Rewards that differ by no
+// more than precision are equal.
+func (b *Bundle) Audit(imitated, baseline *Set, precision float64) []audit.Fault {
 	splits := b.splits()
-	out := b.auditBlank(splits, lim)
+	out := b.auditBlank(splits)
 	if len(out) == 0 { // else copies, leaks and pools would report the same fault again
-		out = audit.Overlap(splits, lim)
+		out = audit.Overlap(splits)
 		for _, s := range onePerFile(b.Online, b.RCE, b.Records, b.Val, b.Eval) {
-			out = append(append(out, s.auditPools(lim)...), s.auditCopies(lim)...)
+			out = append(append(out, s.auditPools()...), s.auditCopies()...)
 		}
 	}
 	out = audit.Once(out, "pool_unlike_query") // the files of a run have the same pools
 	if imitated.Len() > 0 && imitated != baseline {
-		out = append(out, audit.Rewards(imitated.groups("imitation", false), lim)...)
+		out = append(out, audit.Rewards(imitated.groups("imitation", false), precision)...)
 	}
 	if baseline.Len() > 0 {
-		out = append(out, audit.Rewards(baseline.groups("grpo", true), lim)...)
+		out = append(out, audit.Rewards(baseline.groups("grpo", true), precision)...)
 	}
 	learnt := onePerFile(imitated, baseline)
-	out = append(append(out, auditScales(learnt, b.Val, "validation", lim)...), auditScales(learnt, b.Eval, "held-out queries", lim)...)
+	out = append(append(out, auditScales(learnt, b.Val, "validation")...), auditScales(learnt, b.Eval, "held-out queries")...)
 	for _, s := range onePerFile(b.RCE, b.Records, b.Eval) {
 		if s.Scorer != nil && s.store.start != nil {
 			candidates, accuracies := s.scored()
-			faults := audit.Agreement(s.Name, candidates, lim)
+			faults := audit.Agreement(s.Name, candidates)
 			if len(faults) == 0 && len(accuracies) > 0 {
-				faults = audit.Agreement(s.Name+" (accuracy)", accuracies, lim)
+				faults = audit.Agreement(s.Name+" (accuracy)", accuracies)
 			}
 			out = append(out, faults...)
 		}
 	}
 	for _, s := range learnt {
-		out = append(append(out, s.auditContradictions(lim)...), s.auditRange(lim)...)
+		out = append(append(out, s.auditContradictions()...), s.auditRange()...)
 	}
 	return out
 }
 
 // auditBlank looks for queries whose rows of the table are equal.
-func (b *Bundle) auditBlank(splits []audit.Split, lim audit.Limits) []audit.Fault {
+func (b *Bundle) auditBlank(splits []audit.Split) []audit.Fault {
 	table := b.table()
 	seed, counts := maphash.MakeSeed(), map[uint64][]int64{}
 	looked, most := 0, uint64(0)
@@ -66,16 +67,16 @@ func (b *Bundle) auditBlank(splits []audit.Split, lim audit.Limits) []audit.Faul
 		return nil
 	}
 	zero := !slices.ContainsFunc(table.Row(int(same[0])), func(x float32) bool { return x != 0 })
-	return audit.Blank(len(same), looked, zero, same[0], same[1], lim)
+	return audit.Blank(len(same), looked, zero, same[0], same[1])
 }
 
 // auditScales compares the rewards of validation and held-out queries with the training rewards of another file.
-func auditScales(learnt []*Set, judged *Set, name string, lim audit.Limits) (out []audit.Fault) {
+func auditScales(learnt []*Set, judged *Set, name string) (out []audit.Fault) {
 	for _, s := range learnt {
 		if judged.Len() == 0 || s.store == judged.store {
 			return nil
 		}
-		faults := audit.Scales(s.groups("training", true), judged.groups(name, true), lim)
+		faults := audit.Scales(s.groups("training", true), judged.groups(name, true))
 		if faults == nil {
 			return nil // beams and records may have scores of their own
 		}
@@ -107,7 +108,7 @@ func onePerFile(sets ...*Set) []*Set {
 }
 
 // auditCopies looks for candidates of a pool with the same embedding.
-func (s *Set) auditCopies(lim audit.Limits) []audit.Fault {
+func (s *Set) auditCopies() []audit.Fault {
 	seed := maphash.MakeSeed()
 	hashes := map[int32]uint64{}
 	copies, looked, example := 0, 0, int32(0)
@@ -126,11 +127,11 @@ func (s *Set) auditCopies(lim audit.Limits) []audit.Fault {
 			in[h] = true
 		}
 	}
-	return audit.Identical(s.Name, copies, looked, int64(example), lim)
+	return audit.Identical(s.Name, copies, looked, int64(example))
 }
 
 // auditContradictions looks for groups that hold a selection twice, with different rewards.
-func (s *Set) auditContradictions(lim audit.Limits) []audit.Fault {
+func (s *Set) auditContradictions() []audit.Fault {
 	groups, looked, example := 0, 0, int64(0)
 	for i := 0; i < s.Len(); i += audit.Every(s.Len(), 8*looksPools) {
 		looked++
@@ -149,11 +150,11 @@ func (s *Set) auditContradictions(lim audit.Limits) []audit.Fault {
 			seen = append(seen, c)
 		}
 	}
-	return audit.Contradictions(s.Name, groups, looked, example, lim)
+	return audit.Contradictions(s.Name, groups, looked, example)
 }
 
 // auditRange looks for recorded probabilities and accuracies outside [0, 1].
-func (s *Set) auditRange(lim audit.Limits) []audit.Fault {
+func (s *Set) auditRange() []audit.Fault {
 	outside, looked, query, example := 0, 0, int64(0), 0.0
 	for i := 0; i < s.Len(); i += audit.Every(s.Len(), 8*looksPools) {
 		for g := range s.NumCandidates(i) {
@@ -167,7 +168,7 @@ func (s *Set) auditRange(lim audit.Limits) []audit.Fault {
 			}
 		}
 	}
-	return audit.Outside(s.Name, outside, looked, query, example, lim)
+	return audit.Outside(s.Name, outside, looked, query, example)
 }
 
 // splits lists the training queries (each once, whatever sets it is in), the validation and the held-out ones.
@@ -250,7 +251,7 @@ func (s *Set) looks() int {
 }
 
 // auditPools looks for queries among their own candidates, and for pools that are not near their queries.
-func (s *Set) auditPools(lim audit.Limits) []audit.Fault {
+func (s *Set) auditPools() []audit.Fault {
 	var closer []float64
 	byID, byCopy, looked := 0, 0, 0
 	example := int64(0)
@@ -277,9 +278,9 @@ func (s *Set) auditPools(lim audit.Limits) []audit.Fault {
 		}
 		previous = pool
 	}
-	out := audit.OwnPools(s.Name, byID, byCopy, looked, example, lim)
+	out := audit.OwnPools(s.Name, byID, byCopy, looked, example)
 	if s.ownPools() && !s.drawnPools() {
-		out = append(out, audit.Nearness(s.Name, closer, lim)...)
+		out = append(out, audit.Nearness(s.Name, closer)...)
 	}
 	return out
 }

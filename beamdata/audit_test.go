@@ -6,18 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/beamdata/audit"
 	"fulcrum/internal/golden"
 )
 
-func auditLimits() audit.Limits {
-	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
-		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Blank: 0.05, Scales: 10, WorstFirst: 0.9, Outside: 0.01}
-}
-
 // worries are the checks of a bundle whose faults are not mild.
 func worries(b *Bundle) (checks []string) {
-	for _, f := range b.Audit(b.RCE, b.Records, auditLimits()) {
+	for _, f := range b.Audit(b.RCE, b.Records, 0) {
 		if !f.Mild {
 			checks = append(checks, f.Check)
 		}
@@ -111,7 +105,7 @@ func TestAudit(t *testing.T) {
 			b := smallShapes(t)
 			tc.plant(b)
 			if got := worries(b); !slices.Equal(got, tc.want) && !(tc.name == "a NaN among the rewards" && slices.Equal(got, tc.want[:1])) {
-				t.Errorf("got %v, want %v:\n%+v", got, tc.want, b.Audit(b.RCE, b.Records, auditLimits()))
+				t.Errorf("got %v, want %v:\n%+v", got, tc.want, b.Audit(b.RCE, b.Records, 0))
 			}
 		})
 	}
@@ -162,7 +156,7 @@ func TestAuditIsFast(t *testing.T) {
 	b := &Bundle{RCE: all.Filter(func(i int) bool { return !val[all.IDs[i]] }),
 		Val: all.Filter(func(i int) bool { return val[all.IDs[i]] })}
 	begin := time.Now()
-	b.Audit(b.RCE, nil, auditLimits())
+	b.Audit(b.RCE, nil, 0)
 	took := time.Since(begin)
 	t.Logf("%d queries in %v", n, took)
 	if took > time.Minute { // about 0.5 s on an idle machine

@@ -249,7 +249,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	if b.jobs++; b.jobs == 2 && b.schema != nil { // one job alone is not worth it
 		b.learn(b.schema)
 	}
-	ed := &editor{root: b.tree, env: c.env, hydra: c.hydraCheck}
+	ed := &editor{root: b.tree, env: c.env, hydra: c.hydraCheck, own: b.schema}
 	var faults Errors
 	found := make([]*Error, len(values))
 	for _, known := range []bool{true, false} { // what a wrong key was meant to be may depend on the others' values

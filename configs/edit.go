@@ -8,6 +8,7 @@ type editor struct {
 	root  *Node
 	env   *environment
 	hydra *Schema // of Hydra's own node
+	own   *Schema // of all else; nil: none
 }
 
 func (ed *editor) apply(o *Override) error {
@@ -31,7 +32,7 @@ func (ed *editor) apply(o *Override) error {
 				o.Key, o.Text[1:], o.Key, o.Text)
 		}
 	}
-	force := o.Op != opChange
+	force := o.Op != opChange || ed.open(path) || ed.open(path[:len(path)-1])
 	path, err := ed.canonical(path, o.value.kind == extendElem)
 	if err != nil {
 		return errorAt(where, "Error merging override: %v", err)
@@ -42,6 +43,15 @@ func (ed *editor) apply(o *Override) error {
 	}
 	ed.root = root
 	return nil
+}
+
+// open reports whether the schema has a map of any keys at path: it is no struct, whose keys + alone could make.
+func (ed *editor) open(path []string) bool {
+	if ed.own == nil || len(path) == 0 {
+		return false
+	}
+	f := ed.own.find(joinPath(path))
+	return f != nil && f.kind == Map && f.elem != nil
 }
 
 // lookup resolves the value at path; nil when absent.

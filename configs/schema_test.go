@@ -63,12 +63,25 @@ func appSchema(t testing.TB) *Schema {
 	return s
 }
 
+// A key off is text, so that a file can say what checks.off=[…] says; as a value it is false, as in Hydra.
+func TestOffAsAKey(t *testing.T) {
+	n, err := ParseYAML("f", []byte("off: off\n\"no\": 1\nno: 2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := n.Get("off"); got == nil || got.Kind != Bool || got.Text != "false" && got.pyStr() != "False" || len(n.Keys) != 3 {
+		t.Errorf("off: %+v of %v", got, n.Keys)
+	}
+}
+
 func TestSchema(t *testing.T) {
 	for _, tc := range []struct{ name, config, overrides, want string }{
 		{"defaults stand under the files", "grpo: {lr: 0.5}", "", ""},
 		{"an int fits a float", "grpo: {kl: {beta: 1}}", "", ""},
 		{"null where it may be", "grpo: {top_k: null}", "grpo.top_k=3 grpo.top_k=null", ""},
 		{"free keys of a map", "", "+grpo.weights.rouge=2", ""},
+		{"free keys need no +", "", "grpo.weights.rouge=2 grpo.weights={vqa:1}", ""},
+		{"and are checked", "", "grpo.weights.rouge=x", "grpo.weights.rouge=x: want a number, got the text \"x\""},
 		{"anything takes anything", "extra: {a: [1, {b: 2}]}", "extra=5", ""},
 		{"an interpolation is checked when resolved", "seed: ${grpo.epochs}", "", ""},
 

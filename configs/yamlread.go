@@ -353,6 +353,9 @@ func (r *yamlReader) mappingKey(k *yaml.Node) (Key, error) {
 	if n.container() || n.Kind == Null {
 		return Key{}, errorAt(r.origin(k), "%s as a key: want text, a number or a boolean", n.Kind)
 	}
+	if n.Kind == Bool && k.Value == "off" { // checks.off: nobody means a key False, which no override could name
+		return strKey(k.Value), nil
+	}
 	return n.key(), nil
 }
 

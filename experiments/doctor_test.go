@@ -14,9 +14,15 @@ import (
 func TestTheDoctorStopsARun(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	got := run(t, tiny("doctor.no_signal={severity: stop, limit: 2, steps: 5}", "report.plots=false", "hydra.run.dir="+dir)...)
-	if got.code != 1 || !strings.Contains(got.stderr, "rce epoch 2 step 5: stopped by no_signal: ") ||
-		!strings.Contains(got.stderr, "doctor.no_signal.severity=warning") {
+	rs := records()
+	for i := range rs {
+		for _, c := range rs[i].Candidates {
+			c["vqa_correct"], c["vqa_acc_score"], c["vqa_gt_prob"], c["vqa_rel_score"], c["beam_score"] = 1, 0.6, 0.5, 0.5, 0.5
+		}
+	}
+	got := run(t, small(beams(t, rs), "schedule=[rce]", "rce.epochs=15", "hydra.run.dir="+dir)...)
+	if got.code != 1 || !strings.Contains(got.stderr, " step 20: stopped by no_signal: ") ||
+		!strings.Contains(got.stderr, "checks.severity.no_signal=warning") {
 		t.Fatalf("exit code %d, stderr %s", got.code, got.stderr)
 	}
 	check := func(state, severity string, phases ...string) {
@@ -35,7 +41,7 @@ func TestTheDoctorStopsARun(t *testing.T) {
 			t.Fatalf("state %s, findings %+v", s.State, s.Findings)
 		}
 		for i, f := range found {
-			if f.Severity != severity || f.Phase != phases[i] || f.Step != 5 || f.Limit != 2 || f.Key != "data.reward.mode" {
+			if f.Severity != severity || f.Phase != phases[i] || f.Step != 20 || f.Limit != 0.05 || f.Key != "data.reward.mode" {
 				t.Errorf("finding %+v", f)
 			}
 		}
@@ -46,7 +52,7 @@ func TestTheDoctorStopsARun(t *testing.T) {
 	}
 	config := filepath.Join(dir, ".hydra", "config.yaml")
 	text := read(t, config)
-	changed := strings.Replace(text, "no_signal:\n    severity: stop", "no_signal:\n    severity: warning", 1)
+	changed := strings.Replace(text, "  severity: {}\n", "  severity: {no_signal: warning}\n", 1)
 	if changed == text {
 		t.Fatal("no severity to change")
 	}
@@ -54,7 +60,7 @@ func TestTheDoctorStopsARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, "resume", dir)
-	check("done", "warning", "rce", "grpo")
+	check("done", "warning", "rce")
 	if rows := read(t, filepath.Join(dir, "metrics.jsonl")); strings.Contains(rows, `"severity":"stop"`) {
 		t.Error("the row of the stop is still there")
 	}
@@ -66,7 +72,7 @@ func TestTheDoctorIsSilent(t *testing.T) {
 	var weights [2]string
 	for i, enabled := range []string{"true", "false"} {
 		dir := folder(t)
-		mustRun(t, tiny("doctor.enabled="+enabled, "report.plots=false", "hydra.run.dir="+dir)...)
+		mustRun(t, tiny("checks.doctor="+enabled, "report.plots=false", "hydra.run.dir="+dir)...)
 		if s, err := record.ReadSummary(dir); err != nil || len(s.Findings) > 0 {
 			t.Errorf("enabled=%s: findings %+v, %v", enabled, s.Findings, err)
 		}
@@ -80,9 +86,9 @@ func TestTheDoctorIsSilent(t *testing.T) {
 // A bad severity is refused with its place.
 func TestDoctorSeverities(t *testing.T) {
 	t.Parallel()
-	got := run(t, tiny("doctor.no_signal.severity=fatal", "hydra.run.dir="+folder(t))...)
-	if got.code != 2 || !strings.Contains(got.stderr, "doctor.no_signal.severity") ||
-		!strings.Contains(got.stderr, "off, note, warning, stop") {
+	got := run(t, tiny("checks.severity.no_signal=fatal", "hydra.run.dir="+folder(t))...)
+	if got.code != 2 || !strings.Contains(got.stderr, "checks.severity.no_signal") ||
+		!strings.Contains(got.stderr, "note, warning, stop") {
 		t.Errorf("exit code %d, stderr %s", got.code, got.stderr)
 	}
 }

@@ -108,6 +108,6 @@ func beamFiles(t *testing.T, text string, rows [][]float32) []string {
 // small trains on a beam file: 6 optimizer steps, without preflight.
 func small(data []string, more ...string) []string {
 	args := []string{"selector=v3", "threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1",
-		"report.plots=false", "preflight.enabled=false"}
+		"report.plots=false", "checks.preflight=false"}
 	return with(args, slices.Concat(data, more))
 }

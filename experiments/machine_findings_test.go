@@ -1,20 +1,45 @@
 package experiments_test
 
 import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
-// What the preflight finds of the machine's memory stands in the summary and the report, which verify, and in no row.
-func TestMemoryFindingIsKept(t *testing.T) {
+// What is found of the machine, here of a stretch of steps that waits for its rewards, stands in the summary and the report, which verify,
+// and in no row.
+func TestMachineFindingIsKept(t *testing.T) {
 	t.Parallel()
+	var asked, first, last atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct{ Items []struct{ Completion string } }
+		json.NewDecoder(r.Body).Decode(&body)
+		switch n := asked.Add(1); {
+		case n == 4:
+			first.Store(time.Now().UnixNano())
+		case n > 12 && n <= 21: // six steps or more of thirty, each twice as long as the eight requests before
+			time.Sleep(2 * time.Duration(last.Load()-first.Load()))
+		case n == 12:
+			last.Store(time.Now().UnixNano())
+		}
+		scores := []float64{}
+		for _, it := range body.Items {
+			scores = append(scores, float64(len(it.Completion)%7)/7)
+		}
+		json.NewEncoder(w).Encode(scores)
+	}))
+	defer server.Close()
 	dir := folder(t)
-	mustRun(t, tiny("schedule=[rce]", "rce.epochs=1", "preflight.enabled=true", "preflight.memory.limit=1e-9", "report.plots=false",
-		"hydra.run.dir="+dir)...)
+	mustRun(t, tinySummaries("t5", "schedule=[grpo]", "grpo.epochs=10", "grpo.num_iterations=1", "rewards.length.weight=0",
+		"rewards.external.weight=1", "rewards.external.url="+server.URL, "checks.preflight=false", "hydra.run.dir="+dir)...)
 	for file, want := range map[string]bool{"summary.json": true, "report.md": true, "metrics.jsonl": false} {
-		if got := strings.Contains(read(t, filepath.Join(dir, file)), "largest shapes takes"); got != want {
-			t.Errorf("%s says what the step takes: %v, want %v", file, got, want)
+		if got := strings.Contains(read(t, filepath.Join(dir, file)), "something else used the machine"); got != want {
+			t.Errorf("%s says where the steps slowed down: %v, want %v (%d requests)", file, got, want, asked.Load())
 		}
 	}
 	verifies(t, dir)

@@ -275,7 +275,7 @@ func answering(_ *testing.T, more ...string) []string {
 		"vl.scratch.hidden_size=32", "vl.scratch.intermediate_size=48", "vl.scratch.num_hidden_layers=1",
 		"vl.scratch.vision={depth: 1, hidden_size: 32, intermediate_size: 48, num_heads: 2, fullatt_block_indexes: [0]}",
 		"data.shapes.train_queries=96", "data.shapes.val_queries=8", "data.shapes.dev_queries=0", "data.conversations.demos=null",
-		"doctor.all_truncated.severity=off"}, more)
+		"checks.off=[all_truncated]"}, more)
 }
 
 // adapting is a run of answering that trains adapters of a pretrained model.

@@ -52,7 +52,7 @@ func testMain(m *testing.M) int {
 func tiny(more ...string) []string {
 	return with([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
 		"data.shapes.train_queries=48", "data.shapes.reader_questions=30", "data.shapes.val_queries=16", "data.shapes.dev_queries=16",
-		"rce.epochs=2", "grpo.epochs=2", "preflight.enabled=false"}, more)
+		"rce.epochs=2", "grpo.epochs=2", "checks.preflight=false"}, more)
 }
 
 // with returns a command line with further overrides, without what they leave no effect: keys of phases that they take out of the schedule
@@ -74,8 +74,8 @@ func with(args, more []string) []string {
 	args = slices.DeleteFunc(slices.Clone(args), func(o string) bool {
 		key, _, _ := strings.Cut(o, "=")
 		section, _, _ := strings.Cut(key, ".")
-		phase := slices.Contains([]string{"sft", "rce", "grpo", "grpo_online", "preflight"}, section) && section != key
-		off := schedule != "" && schedule != ",," && section != "preflight" && !strings.Contains(schedule, ","+section+",")
+		phase := slices.Contains([]string{"sft", "rce", "grpo", "grpo_online"}, section) && section != key
+		off := schedule != "" && schedule != ",," && !strings.Contains(schedule, ","+section+",")
 		return phase && (task == "predict" || off) ||
 			data != "" && data != "shapes" && strings.HasPrefix(key, "data.shapes.") || (key == "selector" || key == "exp") && chosen[key]
 	})
@@ -85,7 +85,7 @@ func with(args, more []string) []string {
 // trained is a finished run of tiny with preflight and plots, made once, and how long it took.
 func trained(t *testing.T) (dir string, took time.Duration) {
 	t.Helper()
-	return drawn.dir(t, "trained", "preflight.enabled=true")
+	return drawn.dir(t, "trained", "checks.preflight=true")
 }
 
 // undrawn is a finished run of tiny without plots, made once.

@@ -30,7 +30,7 @@ func TestPrunedRun(t *testing.T) {
 	data := beams(t, records())
 	dir := folder(t)
 	mustRun(t, small(data, inSweep(dir, 0, "rce.lr=1e-2")...)...)
-	r := mustRun(t, small(data, inSweep(dir, 1, "rce.lr=1e-6", "preflight.too_few_steps.severity=note")...)...)
+	r := mustRun(t, small(data, inSweep(dir, 1, "rce.lr=1e-6", "checks.severity.too_few_steps=note")...)...)
 	job := filepath.Join(dir, "1")
 	if !strings.Contains(r.stdout, "report: "+job) {
 		t.Errorf("stdout: %s", r.stdout)

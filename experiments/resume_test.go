@@ -211,7 +211,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	dir := folder(t)
 	p := start(t, "exp=okvqa_v3", "schedule=[rce]", "threads=1", "data.shapes.train_queries=4000",
 		"data.batch_size=4000", "rce.epochs=100", // a step takes seconds
-		"preflight.enabled=false", "report.plots=false", "hydra.run.dir="+dir)
+		"checks.preflight=false", "report.plots=false", "hydra.run.dir="+dir)
 	p.until(func() bool {
 		rows, _ := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 		return strings.Contains(string(rows), `"kind":"step"`)

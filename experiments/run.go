@@ -452,7 +452,7 @@ func (r *run) summary(taskErr error) record.Summary {
 	} else {
 		s.AddRecorded(rows)
 		for _, of := range rows.Steps {
-			for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Doctor) {
+			for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Checks.Rows()) {
 				r.OfMachine(f, of.Phase)
 			}
 		}

@@ -26,7 +26,7 @@ var ErrInterrupted = errors.New("interrupted; the state is saved")
 type Plan struct {
 	Phases     []Phase
 	Checkpoint CheckpointOptions
-	Doctor     doctor.Options
+	Doctor     []doctor.Check // made of the rows; none: nothing is watched
 }
 
 // Result is what a finished run reports.
@@ -254,7 +254,7 @@ func (s *scheduler) report(phase string, epoch int, findings []doctor.Finding) e
 		}
 	}
 	if stop, ok := errors.AsType[*doctor.StopError](doctor.Judge(findings)); ok {
-		return fmt.Errorf("%w; with doctor.%s.severity=warning the run goes on (of this one, in .hydra/config.yaml; then "+
+		return fmt.Errorf("%w; with checks.severity.%s=warning the run goes on (of this one, in .hydra/config.yaml; then "+
 			"`run resume FOLDER`)", stop, stop.Finding.Check)
 	}
 	return nil

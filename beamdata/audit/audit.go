@@ -2,8 +2,8 @@
 // sides of a split, rewards that can teach nothing, records that contradict the reader, pools that do not
 // belong to their queries.
 //
-//	faults := audit.Overlap(splits, limits)
-//	faults = append(faults, audit.Rewards("records", groups, limits)...)
+//	faults := audit.Overlap(splits)
+//	faults = append(faults, audit.Rewards(groups, precision)...)
 //
 // It knows lists of keys, groups of rewards and sums of similarities; packages beamdata and conversation
 // make them of their sets. Large data is sampled evenly, so equal data gives equal faults, in a second.
@@ -22,37 +22,6 @@ type Fault struct {
 	Key     string // configuration key to change; "" where it is the data
 	Value   float64
 	Limit   float64
-}
-
-// Limits are the thresholds of the checks; below them a fault is mild.
-type Limits struct {
-	Duplicates float64 // share of a set's queries that repeat the content of another
-	Leak       float64 // share of a held-out set's queries whose content is trained on
-	OwnPool    float64 // share of queries that are their own candidates
-	Constant   float64 // share of groups with equal rewards
-	Precise    float64 // share of groups whose rewards differ by no more than Precision
-	Ties       float64 // share of groups with several best candidates
-	Small      float64 // share of groups with fewer than two candidates
-	Mismatch   float64 // share of recorded rewards that the reader contradicts
-	Similarity float64 // how many standard errors a pool is nearer to its query than another's
-	Identical  float64 // share of the candidates of a pool whose embedding another candidate of the pool has
-	Pictures   float64 // share of the samples with pictures that show the same ones
-	Contradict float64 // share of groups with the same candidate under different rewards
-	Blank      float64 // share of the queries whose rows of the embedding table are all the same one
-	Scales     float64 // how many times as far the rewards of one file's groups lie apart as those of another
-	WorstFirst float64 // share of groups that list their candidates from the worst to the best
-	Outside    float64 // share of candidates whose recorded probability or accuracy lies outside [0, 1]
-
-	Precision float64 // rewards that differ by no more are equal (advantage.precision)
-}
-
-// Checks names the checks of this package: what a report of "so many checks" counts.
-func Checks() []string {
-	return []string{"duplicate_queries", "split_leak", "query_in_own_pool", "constant_rewards", "subprecision_rewards",
-		"score_ties", "small_groups", "nonfinite_rewards", "record_reader_mismatch", "pool_unlike_query", "identical_candidates",
-		"shared_pictures",
-		"contradictory_rewards", "blank_rows", "reward_scales", "worst_first",
-		"scores_outside"}
 }
 
 // Sampled bounds the number of queries that costly checks read.

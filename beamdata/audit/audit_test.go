@@ -7,11 +7,6 @@ import (
 	"testing"
 )
 
-func limits() Limits {
-	return Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
-		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5, Blank: 0.05, Scales: 10, WorstFirst: 0.9, Outside: 0.01, Precision: 1e-6}
-}
-
 // one expects a single fault, or none where check is "".
 func one(t *testing.T, got []Fault, check string, mild bool, words ...string) {
 	t.Helper()
@@ -81,7 +76,7 @@ func TestOverlap(t *testing.T) {
 			train, val, held := queries(0, 200), queries(200, 250), queries(250, 300)
 			tc.edit(train, val, held)
 			one(t, Overlap([]Split{{Name: "training", Trains: true, Rows: true, Of: train}, {Name: "validation", Of: val},
-				{Name: "held-out", Of: held}}, limits()), tc.check, tc.mild, tc.words...)
+				{Name: "held-out", Of: held}}), tc.check, tc.mild, tc.words...)
 		})
 	}
 }
@@ -96,7 +91,7 @@ func TestOverlapOfTexts(t *testing.T) {
 	}
 	train[3].Content, val[4].Content = train[4].Content, train[9].Content
 	var said string
-	for _, f := range Overlap([]Split{{Name: "training", Trains: true, Of: train}, {Name: "validation", Of: val}}, limits()) {
+	for _, f := range Overlap([]Split{{Name: "training", Trains: true, Of: train}, {Name: "validation", Of: val}}) {
 		said += f.Message + "\n"
 	}
 	for _, word := range []string{"picture", "table", "question"} {
@@ -145,7 +140,7 @@ func TestRewards(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			g := Groups{Name: "grpo", Baseline: tc.baseline, Len: 100,
 				Of: func(i int) (int64, []float64) { return int64(1000 + i), tc.of(i) }}
-			one(t, Rewards(g, limits()), tc.check, tc.mild, tc.words...)
+			one(t, Rewards(g, 1e-6), tc.check, tc.mild, tc.words...)
 		})
 	}
 }
@@ -161,12 +156,12 @@ func TestAgreement(t *testing.T) {
 			other = append(other, Scored{Query: int64(q), Candidate: g, Recorded: []float64{r}, Reader: float64((q*11+g*5)%31) / 31})
 		}
 	}
-	one(t, Agreement("records", same, limits()), "", false)
-	one(t, Agreement("records", scaled, limits()), "record_reader_mismatch", true, "another scale")
-	one(t, Agreement("records", other, limits()), "record_reader_mismatch", false, "of 250 recorded candidates",
+	one(t, Agreement("records", same), "", false)
+	one(t, Agreement("records", scaled), "record_reader_mismatch", true, "another scale")
+	one(t, Agreement("records", other), "record_reader_mismatch", false, "of 250 recorded candidates",
 		"pools mean something else")
 	same[17].Reader = math.NaN()
-	one(t, Agreement("records", same, limits()), "nonfinite_rewards", false, "the reader gives NaN for candidate 3 of query 3")
+	one(t, Agreement("records", same), "nonfinite_rewards", false, "the reader gives NaN for candidate 3 of query 3")
 }
 
 func TestPools(t *testing.T) {
@@ -175,9 +170,9 @@ func TestPools(t *testing.T) {
 		far[i] = math.Sin(float64(i)) // no side is nearer
 		near[i] = 0.5 + far[i]
 	}
-	one(t, Nearness("rce", near, limits()), "", false)
-	one(t, Nearness("rce", far, limits()), "pool_unlike_query", false, "rce queries are no nearer", "embedding table")
-	one(t, Nearness("rce", far[:20], limits()), "", false)
+	one(t, Nearness("rce", near), "", false)
+	one(t, Nearness("rce", far), "pool_unlike_query", false, "rce queries are no nearer", "embedding table")
+	one(t, Nearness("rce", far[:20]), "", false)
 	drawn, chosen := make([][]int32, 128), make([][]int32, 128)
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range drawn {
@@ -188,13 +183,13 @@ func TestPools(t *testing.T) {
 	if !Drawn(drawn, 400) || Drawn(chosen, 400) || Drawn(drawn[:2], 400) {
 		t.Errorf("drawn %v, chosen %v, two of them %v, want true, false, false", Drawn(drawn, 400), Drawn(chosen, 400), Drawn(drawn[:2], 400))
 	}
-	f := Nearness("rce", far, limits())[0]
+	f := Nearness("rce", far)[0]
 	if got := Once([]Fault{f, {Check: "other"}, f, {Check: "other"}}, f.Check); len(got) != 3 {
 		t.Errorf("%d faults, want 3", len(got))
 	}
-	one(t, OwnPools("val", 0, 0, 100, 0, limits()), "", false)
-	one(t, OwnPools("val", 100, 0, 100, 7, limits()), "query_in_own_pool", false, "query 7")
-	one(t, OwnPools("val", 0, 1, 100, 7, limits()), "query_in_own_pool", true, "the very embedding")
+	one(t, OwnPools("val", 0, 0, 100, 0), "", false)
+	one(t, OwnPools("val", 100, 0, 100, 7), "query_in_own_pool", false, "query 7")
+	one(t, OwnPools("val", 0, 1, 100, 7), "query_in_own_pool", true, "the very embedding")
 }
 
 func TestCount(t *testing.T) {
@@ -207,23 +202,23 @@ func TestCount(t *testing.T) {
 
 func TestPictures(t *testing.T) {
 	many := queries(0, 20)
-	one(t, Pictures(Split{Name: "training", Of: many}, limits()), "", false)
+	one(t, Pictures(Split{Name: "training", Of: many}), "", false)
 	for i := range many {
 		many[i].Group = 7
 	}
-	one(t, Pictures(Split{Name: "training", Of: many}, limits()), "shared_pictures", false, "20 of 20 training queries")
-	one(t, Pictures(Split{Name: "training", Of: many[:4]}, limits()), "", false) // too few to tell
+	one(t, Pictures(Split{Name: "training", Of: many}), "shared_pictures", false, "20 of 20 training queries")
+	one(t, Pictures(Split{Name: "training", Of: many[:4]}), "", false) // too few to tell
 }
 
 func TestIdenticalAndContradictory(t *testing.T) {
-	one(t, Identical("rce", 0, 640, 0, limits()), "", false)
-	one(t, Identical("rce", 1, 640, 3, limits()), "", false)
-	one(t, Identical("rce", 8, 640, 3, limits()), "identical_candidates", true, "row 3")
-	one(t, Identical("rce", 320, 640, 3, limits()), "identical_candidates", false, "cannot tell them apart")
-	one(t, Contradictions("grpo", 0, 100, 0, limits()), "", false)
-	one(t, Contradictions("grpo", 4, 100, 9, limits()), "", false)
-	one(t, Contradictions("grpo", 6, 100, 9, limits()), "contradictory_rewards", true, "query 9")
-	one(t, Contradictions("grpo", 50, 100, 9, limits()), "contradictory_rewards", false, "50 of 100 groups")
+	one(t, Identical("rce", 0, 640, 0), "", false)
+	one(t, Identical("rce", 1, 640, 3), "", false)
+	one(t, Identical("rce", 8, 640, 3), "identical_candidates", true, "row 3")
+	one(t, Identical("rce", 320, 640, 3), "identical_candidates", false, "cannot tell them apart")
+	one(t, Contradictions("grpo", 0, 100, 0), "", false)
+	one(t, Contradictions("grpo", 4, 100, 9), "", false)
+	one(t, Contradictions("grpo", 6, 100, 9), "contradictory_rewards", true, "query 9")
+	one(t, Contradictions("grpo", 50, 100, 9), "contradictory_rewards", false, "50 of 100 groups")
 }
 
 // A tenth of wrong rewards is no other scale, and a reading that is off by one is named.
@@ -241,8 +236,8 @@ func TestAgreementOfSome(t *testing.T) {
 			shifted = append(shifted, s)
 		}
 	}
-	one(t, Agreement("records", some, limits()), "record_reader_mismatch", false, "25 of 250")
-	one(t, Agreement("records", shifted, limits()), "record_reader_mismatch", false, "the next pool positions: the two are off by one")
+	one(t, Agreement("records", some), "record_reader_mismatch", false, "25 of 250")
+	one(t, Agreement("records", shifted), "record_reader_mismatch", false, "the next pool positions: the two are off by one")
 }
 
 func TestScalesAndBlank(t *testing.T) {
@@ -251,14 +246,14 @@ func TestScalesAndBlank(t *testing.T) {
 			return int64(i), []float64{factor*float64(i%7)/7 + shift, factor + shift, shift}
 		}}
 	}
-	one(t, Scales(of("training", 1, 0), of("validation", 2, 0), limits()), "", false)
-	one(t, Scales(of("training", 100, 0), of("validation", 1, 0), limits()), "reward_scales", false, "[0, 100]", "in percent")
-	one(t, Scales(of("training", 1, -1.5), of("validation", 1, 0), limits()), "reward_scales", false, "other sign")
-	one(t, Scales(of("training", 0, 0), of("validation", 1, 0), limits()), "", false) // constant_rewards says it
-	one(t, Outside("records", 0, 100, 0, 0, limits()), "", false)
-	one(t, Outside("records", 90, 100, 7, 56, limits()), "scores_outside", false, "90 of 100 candidates", "query 7: 56", "in percent")
-	one(t, Blank(3, 100, false, 1, 2, limits()), "", false)
-	one(t, Blank(8, 1000, false, 1, 2, limits()), "", false)
-	one(t, Blank(20, 100, true, 1, 2, limits()), "blank_rows", false, "20 of 100 queries", "rows of zeros")
-	one(t, Blank(20, 100, false, 1, 2, limits()), "blank_rows", false, "the very same row")
+	one(t, Scales(of("training", 1, 0), of("validation", 2, 0)), "", false)
+	one(t, Scales(of("training", 100, 0), of("validation", 1, 0)), "reward_scales", false, "[0, 100]", "in percent")
+	one(t, Scales(of("training", 1, -1.5), of("validation", 1, 0)), "reward_scales", false, "other sign")
+	one(t, Scales(of("training", 0, 0), of("validation", 1, 0)), "", false) // constant_rewards says it
+	one(t, Outside("records", 0, 100, 0, 0), "", false)
+	one(t, Outside("records", 90, 100, 7, 56), "scores_outside", false, "90 of 100 candidates", "query 7: 56", "in percent")
+	one(t, Blank(3, 100, false, 1, 2), "", false)
+	one(t, Blank(8, 1000, false, 1, 2), "", false)
+	one(t, Blank(20, 100, true, 1, 2), "blank_rows", false, "20 of 100 queries", "rows of zeros")
+	one(t, Blank(20, 100, false, 1, 2), "blank_rows", false, "the very same row")
 }

@@ -6,6 +6,16 @@ import (
 	"slices"
 )
 
+// Shares from which a fault is more than mild, or from which there is one.
+const (
+	// Duplicates is that of a set's queries with the content of another. Real sets ask a few questions twice.
+	Duplicates = 0.1
+	// Leak is that of held-out queries whose content is trained on: a gain of a point or two may then be memory.
+	Leak = 0.02
+	// BlankRows is that of queries with the same row of the table: one default question may be asked now and then.
+	BlankRows = 0.05
+)
+
 // Split is the queries of one set.
 type Split struct {
 	Name   string // as readers know it: training, validation, held-out
@@ -24,17 +34,17 @@ type Query struct {
 
 // Overlap looks for queries that stand twice in a set, and for queries of a held-out set (one that does not
 // train) that stand in another one: by id, by content and, mildly, by group.
-func Overlap(splits []Split, lim Limits) []Fault {
+func Overlap(splits []Split) []Fault {
 	var out []Fault
 	for _, s := range splits {
-		out = append(out, duplicates(s, lim)...)
+		out = append(out, duplicates(s)...)
 	}
 	for i, held := range splits {
 		if held.Trains {
 			continue
 		}
 		for _, other := range splits[:i] {
-			out = append(out, leak(held, other, lim)...)
+			out = append(out, leak(held, other)...)
 		}
 	}
 	return out
@@ -55,7 +65,7 @@ func content(q Query) uint64 { return q.Content }
 func group(q Query) uint64   { return q.Group }
 
 // duplicates finds queries of one set with the same id or the same content.
-func duplicates(s Split, lim Limits) []Fault {
+func duplicates(s Split) []Fault {
 	if n, a, _ := repeats(s.Of, id); n > 0 {
 		return []Fault{{Check: "duplicate_queries", Value: share(n, len(s.Of)),
 			Message: fmt.Sprintf("%s stand more than once (query %d, for example): they count double in every mean; drop the "+
@@ -69,7 +79,7 @@ func duplicates(s Split, lim Limits) []Fault {
 	if s.Rows {
 		why += ", or rows of the embedding table are constant"
 	}
-	return []Fault{graded("duplicate_queries", share(n, len(s.Of)), lim.Duplicates,
+	return []Fault{graded("duplicate_queries", share(n, len(s.Of)), Duplicates,
 		fmt.Sprintf("%s repeat the content of another (queries %d and %d, for example)", of(n, len(s.Of), s.description()), a, b), why)}
 }
 
@@ -95,7 +105,7 @@ func repeats(qs []Query, key func(Query) uint64) (n int, first, second int64) {
 }
 
 // leak finds queries of a held-out set in another one: the worst kind alone.
-func leak(held, other Split, lim Limits) []Fault {
+func leak(held, other Split) []Fault {
 	total := len(held.Of)
 	means := "its numbers count what was trained on"
 	if !other.Trains {
@@ -111,13 +121,13 @@ func leak(held, other Split, lim Limits) []Fault {
 		if slices.ContainsFunc(held.Of, func(q Query) bool { return q.Group != 0 }) {
 			advice = "; split by question and picture"
 		}
-		return []Fault{graded("split_leak", share(n, total), lim.Leak,
+		return []Fault{graded("split_leak", share(n, total), Leak,
 			fmt.Sprintf("%s have the very content of a %s query under another id (query %d is query %d, for example)",
 				of(n, total, held.description()), other.Name, a, b),
 			means+advice)}
 	}
 	if n, _, _ := shared(held.Of, other.Of, group); n > 0 {
-		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: lim.Leak,
+		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: Leak,
 			Message: fmt.Sprintf("%s ask about a picture that %s queries ask about too: what is learned of the picture helps there",
 				of(n, total, held.description()), other.Name)}}
 	}
@@ -149,16 +159,16 @@ func shared(held, other []Query, key func(Query) uint64) (n int, first, twin int
 }
 
 // Blank reports that many queries have the same row of the embedding table: rows that were never filled, or a default.
-func Blank(same, looked int, zero bool, a, b int64, lim Limits) []Fault {
+func Blank(same, looked int, zero bool, a, b int64) []Fault {
 	s := share(same, looked)
-	if same < fewBlank || s < lim.Blank {
+	if same < fewBlank || s < BlankRows {
 		return nil
 	}
 	what := "the very same row"
 	if zero {
 		what = "rows of zeros"
 	}
-	return []Fault{{Check: "blank_rows", Value: s, Limit: lim.Blank, Key: "data.embeddings",
+	return []Fault{{Check: "blank_rows", Value: s, Limit: BlankRows, Key: "data.embeddings",
 		Message: fmt.Sprintf("%s have %s in the embedding table (queries %d and %d, for example): it was not filled there; whatever else "+
 			"depends on these rows is not looked at", of(same, looked, "queries"), what, a, b)}}
 }

@@ -6,32 +6,43 @@ import (
 	"slices"
 )
 
+const (
+	// OwnPool is the share of queries that are their own candidates from which choosing oneself pays: a slip or two does not.
+	OwnPool = 0.02
+	// IdenticalCandidates is the share of a pool's candidates that are copies from which choosing gets noisy; a twentieth is a note.
+	IdenticalCandidates = 0.1
+	// SamePictures is the share of samples with the same pictures that no set of questions about pictures has: half of them.
+	SamePictures = 0.5
+	// PoolUnlike is how many standard errors a chosen pool is nearer to its query at least: three are no chance.
+	PoolUnlike = 3.0
+)
+
 // OwnPools reports how many of the queries looked at are their own candidates: under their id, or as a copy under
 // another.
-func OwnPools(name string, byID, byCopy, looked int, example int64, lim Limits) []Fault {
+func OwnPools(name string, byID, byCopy, looked int, example int64) []Fault {
 	if byID > 0 {
 		s := share(byID, looked)
-		return []Fault{{Check: "query_in_own_pool", Value: s, Limit: lim.OwnPool, Mild: s < lim.OwnPool,
+		return []Fault{{Check: "query_in_own_pool", Value: s, Limit: OwnPool, Mild: s < OwnPool,
 			Message: fmt.Sprintf("%s stand in their own pool (query %d, for example): choosing itself gives the answer away; "+
 				"leave the query out of its candidates", of(byID, looked, name+" queries"), example)}}
 	}
 	if byCopy == 0 {
 		return nil
 	}
-	return []Fault{graded("query_in_own_pool", share(byCopy, looked), lim.OwnPool,
+	return []Fault{graded("query_in_own_pool", share(byCopy, looked), OwnPool,
 		fmt.Sprintf("%s have a candidate with the very embedding of the query (query %d, for example)",
 			of(byCopy, looked, name+" queries"), example),
 		"a copy of the query gives the answer away")}
 }
 
 // Identical reports how many candidates of the pools looked at have the very embedding of another candidate there: a
-// policy cannot tell them apart. limit is the share of a fault; a twentieth of it is worth a note.
-func Identical(name string, copies, looked int, example int64, lim Limits) []Fault {
+// policy cannot tell them apart.
+func Identical(name string, copies, looked int, example int64) []Fault {
 	s := share(copies, looked)
-	if copies == 0 || s < lim.Identical/20 {
+	if copies == 0 || s < IdenticalCandidates/20 {
 		return nil
 	}
-	f := graded("identical_candidates", s, lim.Identical,
+	f := graded("identical_candidates", s, IdenticalCandidates,
 		fmt.Sprintf("%s have the very embedding of another candidate of their pool (row %d, for example)",
 			of(copies, looked, "candidates of "+name), example),
 		"the policy cannot tell them apart; rows of the embedding table are copies or constant")
@@ -43,7 +54,7 @@ func Identical(name string, copies, looked int, example int64, lim Limits) []Fau
 const fewPictures = 8
 
 // Pictures reports that most samples of a split show the same pictures, by what names them.
-func Pictures(s Split, lim Limits) []Fault {
+func Pictures(s Split) []Fault {
 	counts, with, most, example := map[uint64]int{}, 0, 0, int64(0)
 	for _, q := range s.Of {
 		if q.Group == 0 {
@@ -54,15 +65,15 @@ func Pictures(s Split, lim Limits) []Fault {
 			most, example = counts[q.Group], q.ID
 		}
 	}
-	return SharedPictures(s.description(), most, with, fmt.Sprintf("query %d, for example", example), lim)
+	return SharedPictures(s.description(), most, with, fmt.Sprintf("query %d, for example", example))
 }
 
 // SharedPictures reports that most of the samples looked at show the same picture.
-func SharedPictures(name string, most, looked int, example string, lim Limits) []Fault {
-	if looked < fewPictures || share(most, looked) <= lim.Pictures {
+func SharedPictures(name string, most, looked int, example string) []Fault {
+	if looked < fewPictures || share(most, looked) <= SamePictures {
 		return nil
 	}
-	return []Fault{{Check: "shared_pictures", Value: share(most, looked), Limit: lim.Pictures,
+	return []Fault{{Check: "shared_pictures", Value: share(most, looked), Limit: SamePictures,
 		Message: fmt.Sprintf("%s show the same pictures (%s): questions cannot be told apart by them; the paths of the "+
 			"records, or the files, are copies of one", of(most, looked, name), example)}}
 }
@@ -107,7 +118,7 @@ const fewPools = 64
 // Nearness holds the similarity of queries to their own pools against that to the pools of other queries:
 // closer[i] is the difference of the two means for query i. A pool chosen for its query is nearer; if it is not,
 // the embeddings probably belong to other ids.
-func Nearness(name string, closer []float64, lim Limits) []Fault {
+func Nearness(name string, closer []float64) []Fault {
 	n := float64(len(closer))
 	if n < fewPools {
 		return nil
@@ -120,12 +131,12 @@ func Nearness(name string, closer []float64, lim Limits) []Fault {
 		squares += (d - mean) * (d - mean) / (n - 1)
 	}
 	z := mean / math.Max(math.Sqrt(squares/n), 1e-12)
-	if z >= lim.Similarity {
+	if z >= PoolUnlike {
 		return nil
 	}
-	return []Fault{{Check: "pool_unlike_query", Value: z, Limit: lim.Similarity, Key: "data.embeddings",
+	return []Fault{{Check: "pool_unlike_query", Value: z, Limit: PoolUnlike, Key: "data.embeddings",
 		Message: fmt.Sprintf("%s queries are no nearer to their own pools than to those of others (cosine %+.3g on average "+
 			"over %d queries, %.2g standard errors; want %.2g): the rows of the embedding table do not belong to these ids; "+
-			"where pools were drawn without a look at their queries, preflight.pool_unlike_query.severity=off",
-			name, mean, len(closer), z, lim.Similarity)}}
+			"where pools were drawn without a look at their queries, checks.off=[pool_unlike_query]",
+			name, mean, len(closer), z, PoolUnlike)}}
 }

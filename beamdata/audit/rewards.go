@@ -6,6 +6,20 @@ import (
 	"slices"
 )
 
+// Shares of groups, of candidates where it says so, from which a fault is more than mild, or from which there is one.
+const (
+	ConstantRewards      = 0.9  // fewer than one in ten is left to learn from
+	SubprecisionRewards  = 0.5  // the precision decides for most of the data what counts
+	ScoreTies            = 0.9  // accuracies with few values tie often: only where nearly all do is the reward too coarse
+	SmallGroups          = 0.5  // most of the data teaches GRPO nothing
+	WorstFirst           = 0.9  // by chance 1 in 120 groups of five rises
+	ContradictoryRewards = 0.5  // noise contradicts only what is drawn twice
+	ScoresOutside        = 0.01 // of candidates: one in a hundred is no slip of rounding
+	ReaderMismatch       = 0.01 // of candidates: files hold rounded numbers, and few are far off by that
+	// RewardScales is how many times as far apart the rewards of one file lie: a percent sign makes a hundred.
+	RewardScales = 10.0
+)
+
 // Groups holds the recorded candidates of a set, query by query.
 type Groups struct {
 	Name     string // who learns from them: "rce, sft"
@@ -17,9 +31,9 @@ type Groups struct {
 // rounding is the relative difference at which two float32 rewards can no longer be told apart.
 const rounding = 4e-7
 
-// Rewards reports groups whose rewards are not finite, equal, too close to tell apart or tied for the best, and
-// groups of one candidate.
-func Rewards(g Groups, lim Limits) []Fault {
+// Rewards reports groups whose rewards are not finite, equal, too close to tell apart (they differ by at most precision) or tied for the
+// best, and groups of one candidate.
+func Rewards(g Groups, precision float64) []Fault {
 	every := Every(g.Len, Sampled)
 	looked, small, constant, close, tied, infinite, rising := 0, 0, 0, 0, 0, 0, 0
 	var badQuery int64
@@ -45,7 +59,7 @@ func Rewards(g Groups, lim Limits) []Fault {
 		switch spread := high - low; {
 		case spread <= rounding*math.Max(math.Abs(low), math.Abs(high)):
 			constant++
-		case spread <= lim.Precision:
+		case spread <= precision:
 			close++
 		case several(r, high):
 			tied++
@@ -65,17 +79,17 @@ func Rewards(g Groups, lim Limits) []Fault {
 				"make the weights NaN; mend the file", of(infinite, looked, "groups for "+g.Name), badQuery, badAt+1, bad)})
 	}
 	if g.Baseline {
-		add("small_groups", small, lim.Small, 0, "have fewer than two candidates", "a group of one has nothing to be "+
+		add("small_groups", small, SmallGroups, 0, "have fewer than two candidates", "a group of one has nothing to be "+
 			"compared with and teaches nothing")
-		add("subprecision_rewards", close, lim.Precise, 0.02, fmt.Sprintf("have rewards that differ by no more than "+
-			"advantage.precision=%g", lim.Precision), "they count as equal; lower the precision or take a finer data.reward.mode")
+		add("subprecision_rewards", close, SubprecisionRewards, 0.02, fmt.Sprintf("have rewards that differ by no more than "+
+			"advantage.precision=%g", precision), "they count as equal; lower the precision or take a finer data.reward.mode")
 	}
-	add("constant_rewards", constant, lim.Constant, 0.5, "have equal rewards", "they teach nothing but noise; choose another "+
+	add("constant_rewards", constant, ConstantRewards, 0.5, "have equal rewards", "they teach nothing but noise; choose another "+
 		"data.reward.mode, or candidates of different quality")
-	add("score_ties", tied, lim.Ties, 0.5, "have several best candidates with the same reward",
+	add("score_ties", tied, ScoreTies, 0.5, "have several best candidates with the same reward",
 		"which of them is imitated, or counts in the top k, is left to their order; take a finer data.reward.mode")
-	if s := share(rising, looked); rising >= fewGroups && s >= lim.WorstFirst {
-		out = append(out, Fault{Check: "worst_first", Value: s, Limit: lim.WorstFirst,
+	if s := share(rising, looked); rising >= fewGroups && s >= WorstFirst {
+		out = append(out, Fault{Check: "worst_first", Value: s, Limit: WorstFirst,
 			Message: fmt.Sprintf("%s list their candidates from the lowest reward to the highest: where lower scores are better (a loss), turn "+
 				"their sign; where scores were sorted by themselves, they belong to other candidates", of(rising, looked, "groups for "+g.Name))})
 	}
@@ -107,25 +121,25 @@ func spanOf(g Groups) (s span, groups int) {
 }
 
 // Scales compares the rewards of two files: those of one may be in percent, negated, or another score.
-func Scales(a, b Groups, lim Limits) []Fault {
+func Scales(a, b Groups) []Fault {
 	x, n := spanOf(a)
 	y, m := spanOf(b)
 	ratio := max(x.width, y.width) / min(x.width, y.width)
-	if min(n, m) < fewGroups || !(ratio >= lim.Scales || x.high < y.low || y.high < x.low) || min(x.width, y.width) == 0 {
+	if min(n, m) < fewGroups || !(ratio >= RewardScales || x.high < y.low || y.high < x.low) || min(x.width, y.width) == 0 {
 		return nil
 	}
-	return []Fault{{Check: "reward_scales", Value: ratio, Limit: lim.Scales,
+	return []Fault{{Check: "reward_scales", Value: ratio, Limit: RewardScales,
 		Message: fmt.Sprintf("rewards of %s lie in [%.3g, %.3g] and those of %s in [%.3g, %.3g]: one of the files is in percent, has the "+
 			"other sign, or holds another score", a.Name, x.low, x.high, b.Name, y.low, y.high)}}
 }
 
 // Outside reports recorded probabilities and accuracies outside [0, 1]; example is one of them.
-func Outside(name string, outside, looked int, query int64, example float64, lim Limits) []Fault {
+func Outside(name string, outside, looked int, query int64, example float64) []Fault {
 	s := share(outside, looked)
-	if outside == 0 || s < lim.Outside {
+	if outside == 0 || s < ScoresOutside {
 		return nil
 	}
-	return []Fault{{Check: "scores_outside", Value: s, Limit: lim.Outside, Key: "data.reward.field",
+	return []Fault{{Check: "scores_outside", Value: s, Limit: ScoresOutside, Key: "data.reward.field",
 		Message: fmt.Sprintf("%s have a vqa_gt_prob, vqa_acc_score or vqa_correct outside [0, 1] (query %d: %.4g): in percent, of the other "+
 			"sign, or another number; data.reward.field=NAME reads any number as a reward, more being better",
 			of(outside, looked, "candidates of "+name), query, example)}}
@@ -166,7 +180,7 @@ const tolerance = 2e-3
 
 // Agreement compares recorded rewards with a reader's for the same selections, in the order of their queries.
 // A reader that measures something else, but ranks alike, is mild.
-func Agreement(name string, candidates []Scored, lim Limits) []Fault {
+func Agreement(name string, candidates []Scored) []Fault {
 	wrong, first := 0, -1
 	for i, c := range candidates {
 		if notFinite(c.Reader) {
@@ -181,11 +195,11 @@ func Agreement(name string, candidates []Scored, lim Limits) []Fault {
 		}
 	}
 	s := share(wrong, len(candidates))
-	if wrong == 0 || s < lim.Mismatch {
+	if wrong == 0 || s < ReaderMismatch {
 		return nil
 	}
 	c := candidates[first]
-	f := Fault{Check: "record_reader_mismatch", Value: s, Limit: lim.Mismatch, Message: fmt.Sprintf("%s have another reward "+
+	f := Fault{Check: "record_reader_mismatch", Value: s, Limit: ReaderMismatch, Message: fmt.Sprintf("%s have another reward "+
 		"than the reader gives for the same selection (query %d, candidate %d: recorded %.4g, reader %.4g)",
 		of(wrong, len(candidates), "recorded candidates of "+name), c.Query, c.Candidate+1, c.Recorded[0], c.Reader)}
 	for k, what := range Shifts() {
@@ -219,12 +233,12 @@ func agrees(recorded []float64, reader float64) bool {
 
 // Contradictions reports groups in which the same candidate stands under different rewards. A reward with noise does that
 // to the few candidates that are drawn twice; a tenth of the limit is worth a note.
-func Contradictions(name string, groups, looked int, example int64, lim Limits) []Fault {
+func Contradictions(name string, groups, looked int, example int64) []Fault {
 	s := share(groups, looked)
-	if groups == 0 || s < lim.Contradict/10 {
+	if groups == 0 || s < ContradictoryRewards/10 {
 		return nil
 	}
-	return []Fault{graded("contradictory_rewards", s, lim.Contradict,
+	return []Fault{graded("contradictory_rewards", s, ContradictoryRewards,
 		fmt.Sprintf("%s hold the same candidate under different rewards (query %d, for example)", of(groups, looked, "groups of "+name), example),
 		"rewards and candidates are joined wrongly, or the reward is noise")}
 }

@@ -9,9 +9,9 @@ import (
 )
 
 // Audit looks for faults of the data that training would not notice: see package audit. The recorded completions
-// of imitated and of baseline (offline GRPO) are looked at; either may be nil. Records are decoded for it, so large
-// sets are sampled evenly.
-func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) ([]audit.Fault, error) {
+// of imitated and of baseline (offline GRPO) are looked at; either may be nil. Rewards that differ by no more than precision are equal.
+// Records are decoded for it, so large sets are sampled evenly.
+func (b *Bundle) Audit(imitated, baseline *Set, precision float64) ([]audit.Fault, error) {
 	d := describer{seed: maphash.MakeSeed(), sources: map[Source]int64{}}
 	var splits []audit.Split
 	for _, of := range []struct {
@@ -25,18 +25,18 @@ func (b *Bundle) Audit(imitated, baseline *Set, lim audit.Limits) ([]audit.Fault
 		}
 		splits = append(splits, s)
 	}
-	out := audit.Overlap(splits, lim)
+	out := audit.Overlap(splits)
 	for _, s := range splits {
-		if faults := audit.Pictures(s, lim); len(faults) > 0 {
+		if faults := audit.Pictures(s); len(faults) > 0 {
 			out = append(out, faults...)
 			break // validation and training samples of a file are alike
 		}
 	}
 	if imitated.Len() > 0 && imitated != baseline {
-		out = append(out, audit.Rewards(imitated.groups("imitation", false), lim)...)
+		out = append(out, audit.Rewards(imitated.groups("imitation", false), precision)...)
 	}
 	if baseline.Len() > 0 {
-		out = append(out, audit.Rewards(baseline.groups("grpo", true), lim)...)
+		out = append(out, audit.Rewards(baseline.groups("grpo", true), precision)...)
 	}
 	return out, nil
 }

@@ -5,15 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/chat"
 )
-
-func auditLimits() audit.Limits {
-	return audit.Limits{Duplicates: 0.1, Leak: 0.02, OwnPool: 0.02, Constant: 0.9, Precise: 0.5, Ties: 0.9, Small: 0.5, Mismatch: 0.01,
-		Similarity: 3, Identical: 0.1, Pictures: 0.5, Contradict: 0.5}
-}
 
 // listed is a source of samples in memory.
 type listed []Sample
@@ -74,7 +68,7 @@ func TestAudit(t *testing.T) {
 			train, val := questions(100, "t"), questions(30, "v")
 			b := &Bundle{Train: train.set("train"), Val: val.set("val")}
 			tc.plant(b, train, val)
-			faults, err := b.Audit(nil, b.Train, auditLimits())
+			faults, err := b.Audit(nil, b.Train, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +92,7 @@ func TestAuditShapes(t *testing.T) {
 	opt := DefaultOptions()
 	opt.Demos, opt.Captions = &demos, true
 	b := Shapes(sizes, opt)
-	faults, err := b.Audit(nil, b.Train, auditLimits())
+	faults, err := b.Audit(nil, b.Train, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ type Twin struct {
 
 // Overlap names what stands on both sides: held-out queries that are training records too, by id, by question and image, or,
 // mildly, by image alone.
-func (s *Set) Overlap(lim audit.Limits) []audit.Fault {
+func (s *Set) Overlap() []audit.Fault {
 	queries := func(rows []int) []audit.Query {
 		out := make([]audit.Query, len(rows))
 		for i, row := range rows {
@@ -30,7 +30,7 @@ func (s *Set) Overlap(lim audit.Limits) []audit.Fault {
 		return out
 	}
 	return audit.Overlap([]audit.Split{{Name: "training", Trains: true, Of: queries(s.Queries(false))},
-		{Name: "held-out", Of: queries(s.Queries(true))}}, lim)
+		{Name: "held-out", Of: queries(s.Queries(true))}})
 }
 
 // hash is never 0, which would mean unknown.

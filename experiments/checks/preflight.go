@@ -27,18 +27,18 @@ import (
 // rows of training are the same without it.
 func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan) error {
 	c := j.Config
-	if !c.Preflight.Enabled {
+	if !c.Checks.Preflight {
 		return nil
 	}
-	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (preflight.enabled=false leaves it out)")
+	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (checks.preflight=false leaves it out)")
 	begin := time.Now()
-	opt, e := c.Preflight, workload.Effort{Queries: c.Preflight.Queries}
+	e := workload.Effort{Queries: preflight.Queries}
 	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.AllowsNonFinite(),
 		WithHeads: workload.WithHeads(w.Policy())}
 	p, special := w.(workload.Prober)
 	if special {
-		e = p.Effort(opt.Queries)
-		opt.Queries, trial.Unused, trial.Rough = e.Queries, p.Unused, e.Rough
+		e = p.Effort(e.Queries)
+		trial.Queries, trial.Unused, trial.Rough = e.Queries, p.Unused, e.Rough
 	}
 	if s, ok := w.(workload.Scaler); ok {
 		trial.Scale = s.Scale
@@ -52,9 +52,9 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 			return err
 		}
 	}
-	report := preflight.New(opt, c.Seed)
+	report := preflight.New(c.Checks.Adjusted(preflight.Checks()), c.Seed)
 	if a, ok := w.(workload.Auditor); ok {
-		faults, err := a.Audit(opt.Audit(c.GRPO.Advantage.Precision))
+		faults, err := a.Audit(c.GRPO.Advantage.Precision)
 		if err != nil {
 			return err
 		}
@@ -96,20 +96,17 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 // checkMemory measures a step with the largest shapes. What it finds depends on the machine and goes to run.log and
 // summary.json alone.
 func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []preflight.Stage) error {
-	line, found, err := preflight.Memory(ctx, j.Config.Preflight, t, stages, j.Device)
-	if err != nil {
+	line, share, err := preflight.Memory(ctx, t, stages, j.Device)
+	if err != nil || line == "" {
 		return err
 	}
-	if line != "" {
-		j.Logf("%s", line)
+	j.Logf("%s", line)
+	report := preflight.New(j.Config.Checks.Adjusted(preflight.Checks()), j.Config.Seed)
+	report.Crowded(share, stages[0].Name)
+	for _, f := range report.Findings() {
+		j.OfMachine(f.Finding, preflight.Name)
 	}
-	for _, f := range found {
-		j.OfMachine(f, preflight.Name)
-		if f.Severity == doctor.Stop {
-			return &doctor.StopError{Finding: f}
-		}
-	}
-	return nil
+	return report.Judge()
 }
 
 // stagesOf returns the phases of a plan with the way to make each anew, on other data and without weight decay. A

@@ -11,7 +11,6 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/option"
 	"fulcrum/phases"
-	"fulcrum/phases/doctor"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
@@ -66,10 +65,8 @@ type Config struct {
 	LRSchedule schedule.LROptions `koanf:"lr_schedule"`
 	// what is saved, and which checkpoint is best
 	Checkpoint phases.CheckpointOptions `koanf:"checkpoint"`
-	// what is watched while training, and what each finding leads to (docs/doctor.md)
-	Doctor doctor.Options `koanf:"doctor"`
-	// checks of data and phases before a fresh run's first step (docs/preflight.md)
-	Preflight preflight.Options `koanf:"preflight"`
+	// what a run is checked for, before it trains (docs/preflight.md) and while it does (docs/doctor.md)
+	Checks preflight.Options `koanf:"checks"`
 	// how evaluations are judged (docs/statistics.md)
 	Eval EvalOptions `koanf:"eval"`
 	// plots and report.md
@@ -98,7 +95,7 @@ func DefaultConfig(e Entries) *Config {
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
 		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
-		Doctor: doctor.DefaultOptions(), Preflight: preflight.DefaultOptions(),
+		Checks: preflight.DefaultOptions(),
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 		Entries: e,
 	}
@@ -224,10 +221,8 @@ func Decode(c *configs.Composed) (*Config, error) {
 	if err := c.Decode(cfg); err != nil {
 		return nil, err
 	}
-	if cfg.Data.Compat = cfg.Compatible(); cfg.Data.Compat {
-		doctor.Soften(&cfg.Doctor)
-		doctor.Soften(&cfg.Preflight)
-	}
+	cfg.Data.Compat = cfg.Compatible()
+	cfg.Checks.Soft = cfg.Data.Compat
 	if by := cfg.Eval.GroupedBy(); by != "image" {
 		cfg.Data.Cluster = by
 	}

@@ -155,7 +155,7 @@ func (c *Config) BuildPhase(name string, d Sources) (phases.Phase, error) {
 
 // PlanOf makes the phases of the schedule that have epochs.
 func PlanOf(c *Config, d Sources) (phases.Plan, error) {
-	plan := phases.Plan{Checkpoint: c.Checkpoint, Doctor: c.Doctor}
+	plan := phases.Plan{Checkpoint: c.Checkpoint, Doctor: c.Checks.Rows()}
 	for _, name := range c.Schedule {
 		phase, err := c.BuildPhase(name, d)
 		if err != nil {

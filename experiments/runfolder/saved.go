@@ -144,7 +144,7 @@ func Enter(cwd, dir string) error {
 
 // Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {
-	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval",
+	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval",
 		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", // where and how it is computed
 		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "lvlm.compact",
 		"checkpoint.on_damage")
@@ -157,7 +157,7 @@ func HasFingerprint(c *configs.Composed, saved string) (bool, error) {
 	if err != nil || hash == saved {
 		return err == nil, err
 	}
-	full, err := c.FullFingerprint("hydra", "logging", "report", "predict", "dry_run", "doctor", "preflight", "eval")
+	full, err := c.FullFingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval")
 	return full == saved, err
 }
 

@@ -117,7 +117,7 @@ func (e *embedding) read() (err error) {
 	if e.set, err = openRecords(e.job, o.In); err != nil {
 		return err
 	}
-	for _, f := range e.set.Overlap(audit.Limits{Duplicates: 0.05, Leak: 0.01}) {
+	for _, f := range e.set.Overlap() {
 		if f.Mild {
 			e.job.Logf("data: %s", f.Message)
 		} else {

@@ -33,7 +33,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"vl.path=/model", "vl.path belongs to policy=qwen2_5_vl"},
 		{vl + "selector.num_heads=2", "selector.num_heads belongs to policy=pointer"},
 		{vl + "selector=v2", "selector=v2 has no effect: selector belongs to policy=pointer"},
-		{vl + "rewards.vqa.weight=1 doctor.enabled=true", ""},
+		{vl + "rewards.vqa.weight=1 checks.doctor=true", ""},
 		{vl + "task=generate generate.in=/in rewards.vqa.weight=1", "rewards.vqa.weight belongs to task=train"},
 		{vl + "lvlm.path=/model", "lvlm.path belongs to policy=pointer, task=beams, task=icl or task=infer"},
 		{"generate.in=/in", "generate.in belongs to task=generate"},

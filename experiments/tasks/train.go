@@ -21,7 +21,7 @@ import (
 // trainTask is task=train. Validation compares losses and advantages as rce, sft and grpo would have them, whatever the schedule.
 func trainTask() job.Task {
 	return job.Task{Run: train, On: onData, Saves: true, Policy: true, Trains: true,
-		Sections: []string{"data", "init", "optim", "lr_schedule", "checkpoint", "doctor", "preflight", "eval"},
+		Sections: []string{"data", "init", "optim", "lr_schedule", "checkpoint", "checks", "eval"},
 		Reads:    []string{"rce.temperature", "rce.rewards", "rce.average", "sft.average", "grpo.advantage"}}
 }
 

@@ -14,10 +14,10 @@ import (
 )
 
 // Audit looks at the selector's data: the recorded rewards of the sets that phases of this run learn from.
-func (w *Pointer) Audit(lim audit.Limits) ([]audit.Fault, error) {
+func (w *Pointer) Audit(precision float64) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
 	return b.Audit(learnt(c, firstSet(b.RCE, b.Records), job.FromBest, job.FromRewards),
-		learnt(c, firstSet(b.Records, b.RCE), job.FromGroups), lim), nil
+		learnt(c, firstSet(b.Records, b.RCE), job.FromGroups), precision), nil
 }
 
 // learnt returns a set of recorded candidates that a phase of the schedule learns from, else nil.

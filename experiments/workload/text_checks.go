@@ -18,9 +18,9 @@ import (
 // model read its prompts, are its adapters there.
 
 // Audit looks at the samples: the recorded completions that phases of this run learn from, and all splits.
-func (w *textWorkload[P]) Audit(lim audit.Limits) ([]audit.Fault, error) {
+func (w *textWorkload[P]) Audit(precision float64) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
-	return b.Audit(learnt(c, b.Train, job.FromRewards), learnt(c, b.Train, job.FromGroups), lim)
+	return b.Audit(learnt(c, b.Train, job.FromRewards), learnt(c, b.Train, job.FromGroups), precision)
 }
 
 // probeFlops bounds the work of a trial step on the CPU, in multiply-adds: a second or two. A GPU does a hundred times

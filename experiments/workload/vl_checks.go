@@ -106,8 +106,7 @@ func (w *vlWorkload) samePictures(report *preflight.Report) error {
 	if len(names) < 2 {
 		return nil // the audit says that they name one picture
 	}
-	report.Fault(audit.SharedPictures("training samples", most, with, fmt.Sprintf("under %d names", len(names)),
-		w.job.Config.Preflight.Audit(0))...)
+	report.Fault(audit.SharedPictures("training samples", most, with, fmt.Sprintf("under %d names", len(names)))...)
 	return nil
 }
 

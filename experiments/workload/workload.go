@@ -102,7 +102,7 @@ type Exporter interface {
 // Auditor is a workload that can hold its data against itself before training.
 type Auditor interface {
 	// Audit looks for faults of the data that training would not notice.
-	Audit(lim audit.Limits) ([]audit.Fault, error)
+	Audit(precision float64) ([]audit.Fault, error)
 	// Recompute holds what phases and validation read of the data against values read query by query.
 	Recompute(report *preflight.Report, plan phases.Plan, e Effort) error
 }

@@ -13,16 +13,16 @@ import (
 
 // Doctor watches one run. Make it with New; it is not safe for concurrent use.
 type Doctor struct {
-	opt   Options
-	lim   Limits
-	keep  int // values of a metric that the longest window needs
-	state state
+	checks []Check
+	lim    Limits
+	keep   int // values of a metric that the longest window needs
+	state  state
 
 	found  []Finding // of the row in hand
 	scores []float64 // of the validation queries, one by one
 }
 
-// state is all that findings depend on besides options and limits: a saved state holds it as JSON.
+// state is all that findings depend on besides checks and limits: a saved state holds it as JSON.
 type state struct {
 	Phase    string               `json:"phase"`
 	Steps    int                  `json:"steps"`    // seen in this phase
@@ -58,11 +58,11 @@ func (m moments) mean() float64 { return m.Sum / float64(m.N) }
 // epoch holds the numbers of an epoch that later epochs are compared with.
 type epoch map[string]float64
 
-// New returns a doctor that has seen nothing.
-func New(opt Options) *Doctor {
-	d := &Doctor{opt: opt, keep: gradientHistory, state: state{Initial: epoch{}}}
-	for _, w := range opt.windows() {
-		d.keep = max(d.keep, w.Steps)
+// New returns a doctor that makes these checks and has seen nothing; without one it looks at nothing.
+func New(checks []Check) *Doctor {
+	d := &Doctor{checks: checks, keep: gradientHistory, state: state{Initial: epoch{}}}
+	for _, c := range checks {
+		d.keep = max(d.keep, c.Steps)
 	}
 	d.state.clear("")
 	return d
@@ -93,14 +93,16 @@ func (d *Doctor) Begin(phase string, lim Limits) {
 
 // Step looks at the row of an optimizer step: its epoch and its number in the phase, both from 1.
 func (d *Doctor) Step(epoch, step int, fields map[string]any) []Finding {
-	if !d.opt.Enabled {
+	if len(d.checks) == 0 {
 		return nil
 	}
 	r := row{fields, &place{epoch: epoch, step: step - 1}}
 	d.state.Steps++
 	d.remember(r)
-	for _, check := range stepChecks {
-		check(d, r)
+	for _, c := range d.checks {
+		if c.step != nil {
+			c.step(d, c, r)
+		}
 	}
 	d.moved(r)
 	return d.take()
@@ -108,12 +110,14 @@ func (d *Doctor) Step(epoch, step int, fields map[string]any) []Finding {
 
 // Epoch looks at the row of a finished epoch.
 func (d *Doctor) Epoch(number int, fields map[string]any) []Finding {
-	if !d.opt.Enabled {
+	if len(d.checks) == 0 {
 		return nil
 	}
 	r := row{fields, &place{epoch: number}}
-	for _, check := range epochChecks {
-		check(d, r)
+	for _, c := range d.checks {
+		if c.epoch != nil {
+			c.epoch(d, c, r)
+		}
 	}
 	e := epoch{}
 	for _, name := range []string{"loss", "mean_reward", "advantage_gain", "val_loss", "val_reward", "val_recorded_reward", "val_kl"} {
@@ -158,16 +162,16 @@ func (d *Doctor) Restore(saved json.RawMessage) error {
 }
 
 // say adds a finding, unless its check is off or has said as much in this phase already. key may be KEY=VALUE.
-func (d *Doctor) say(severity Severity, check, key string, value, limit float64, format string, args ...any) {
-	if !severity.WorseThan(d.state.Said[check]) {
+func (d *Doctor) say(c Check, key string, value, limit float64, format string, args ...any) {
+	if !c.Severity.WorseThan(d.state.Said[c.Name]) {
 		return
 	}
-	d.state.Said[check] = severity
+	d.state.Said[c.Name] = c.Severity
 	set := ""
 	if name, _, typed := strings.Cut(key, "="); typed {
 		key, set = name, key
 	}
-	d.found = append(d.found, Finding{Check: check, Severity: severity, Message: fmt.Sprintf(format, args...), Key: key, Set: set,
+	d.found = append(d.found, Finding{Check: c.Name, Severity: c.Severity, Message: fmt.Sprintf(format, args...), Key: key, Set: set,
 		Value: finite(value), Limit: limit})
 }
 
@@ -286,8 +290,8 @@ func (d *Doctor) add(name string, x float64) {
 
 // recent returns the newest values of a metric that a window looks at; ok is false until there are as many
 // as it asks for. A phase that is shorter is judged at its end.
-func (d *Doctor) recent(name string, w Window) (values []float64, ok bool) {
-	n, all := min(w.Steps, d.lim.TotalSteps), d.state.Recent[name]
+func (d *Doctor) recent(name string, c Check) (values []float64, ok bool) {
+	n, all := min(c.Steps, d.lim.TotalSteps), d.state.Recent[name]
 	if len(all) < n {
 		return nil, false
 	}
@@ -296,15 +300,15 @@ func (d *Doctor) recent(name string, w Window) (values []float64, ok bool) {
 
 // soon is a window that ends with the phase's first epoch where that is shorter, but for very short ones: what is far beyond its limit is
 // said before a second epoch is spent on it.
-func (d *Doctor) soon(w Window) Window {
+func (d *Doctor) soon(c Check) Check {
 	const few = 5
-	w.Steps = min(w.Steps, max(d.lim.StepsPerEpoch, few))
-	return w
+	c.Steps = min(c.Steps, max(d.lim.StepsPerEpoch, few))
+	return c
 }
 
 // mean is the mean of recent values.
-func (d *Doctor) mean(name string, w Window) (mean float64, ok bool) {
-	values, ok := d.recent(name, w)
+func (d *Doctor) mean(name string, c Check) (mean float64, ok bool) {
+	values, ok := d.recent(name, c)
 	for _, x := range values {
 		mean += x / float64(len(values))
 	}

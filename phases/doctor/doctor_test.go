@@ -85,8 +85,8 @@ func epochRow(epoch int) map[string]any {
 }
 
 // play shows a doctor a whole phase and returns what it says, as check@epoch.step.
-func play(opt Options, phase string, lim Limits, row, end func(int) map[string]any, batch func(int) []int) (found []Finding, at []int) {
-	d := New(opt)
+func play(checks []Check, phase string, lim Limits, row, end func(int) map[string]any, batch func(int) []int) (found []Finding, at []int) {
+	d := New(checks)
 	d.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 	d.Begin(phase, lim)
 	if batch == nil {
@@ -113,7 +113,7 @@ func TestHealthyPhasesAreSilent(t *testing.T) {
 		lim   Limits
 		row   func(int) map[string]any
 	}{{"grpo", grpoLimits(), grpoRow}, {"rce", rceLimits(), rceRow}} {
-		if found, at := play(DefaultOptions(), tc.phase, tc.lim, tc.row, epochRow, nil); len(found) > 0 {
+		if found, at := play(Checks(), tc.phase, tc.lim, tc.row, epochRow, nil); len(found) > 0 {
 			t.Errorf("%s: %v at steps %v, want silence", tc.phase, found, at)
 		}
 	}
@@ -279,7 +279,7 @@ func TestNoSignalInAShortPhase(t *testing.T) {
 	for steps, want := range map[int]Severity{4: Warning, 20: Stop} {
 		lim := grpoLimits()
 		lim.StepsPerEpoch, lim.TotalSteps = steps, steps
-		found, _ := play(DefaultOptions(), "grpo", lim, func(step int) map[string]any {
+		found, _ := play(Checks(), "grpo", lim, func(step int) map[string]any {
 			m := grpoRow(step)
 			m["signal_share"] = 0.0
 			return m
@@ -316,7 +316,7 @@ func TestChecks(t *testing.T) {
 				}
 				return m
 			}
-			found, at := play(DefaultOptions(), phase, lim, row, end, tc.batch)
+			found, at := play(Checks(), phase, lim, row, end, tc.batch)
 			if len(found) != 1 || found[0].Check != tc.check {
 				t.Fatalf("found %+v at %v, want %s alone", found, at, tc.check)
 			}
@@ -335,7 +335,7 @@ func TestChecks(t *testing.T) {
 		seen[tc.check] = true
 	}
 	for _, c := range Checks() {
-		if !seen[c.Name] && !slices.Contains([]string{"throughput_drop", "nonfinite", "validation_misreported"}, c.Name) {
+		if !seen[c.Name] && !slices.Contains([]string{"throughput_drop", "validation_misreported"}, c.Name) {
 			t.Errorf("no failure for check %s", c.Name)
 		}
 	}
@@ -344,7 +344,7 @@ func TestChecks(t *testing.T) {
 // TestOneCauseOneKey: once the policy has run away, all that is found names the learning rate, and a tenth of it to type; a first epoch
 // that is shorter than the window is not waited out.
 func TestOneCauseOneKey(t *testing.T) {
-	found, at := play(DefaultOptions(), "grpo", grpoLimits(), func(step int) map[string]any {
+	found, at := play(Checks(), "grpo", grpoLimits(), func(step int) map[string]any {
 		m := grpoRow(step)
 		set(1, map[string]any{"clamp_fraction": 0.3, "clip_fraction": 0.99})(step, m)
 		if step == 25 {
@@ -368,7 +368,7 @@ func TestOneCauseOneKey(t *testing.T) {
 	}
 	lim := grpoLimits()
 	lim.StepsPerEpoch = 6
-	if found, at = play(DefaultOptions(), "grpo", lim, func(step int) map[string]any {
+	if found, at = play(Checks(), "grpo", lim, func(step int) map[string]any {
 		m := grpoRow(step)
 		if step > 0 {
 			kl(func(int, float64) float64 { return 4 })(step, m)
@@ -395,7 +395,7 @@ func TestValidationThatOnlySeemsToDiverge(t *testing.T) {
 		if phase == "rce" {
 			lim, row = rceLimits(), rceRow
 		}
-		if found, at := play(DefaultOptions(), phase, lim, row, func(epoch int) map[string]any {
+		if found, at := play(Checks(), phase, lim, row, func(epoch int) map[string]any {
 			m := epochRow(epoch)
 			end(epoch, m)
 			return m
@@ -422,7 +422,7 @@ func TestRecomputed(t *testing.T) {
 		at := 2 * (step % perEpoch)
 		return []int{(at + 6*(step/perEpoch)) % 20, (at + 1 + 6*(step/perEpoch)) % 20}
 	}
-	if found, at := play(DefaultOptions(), "grpo", lim, row, epochRow, batch); len(found) > 0 {
+	if found, at := play(Checks(), "grpo", lim, row, epochRow, batch); len(found) > 0 {
 		t.Errorf("%v at steps %v, want silence", found, at)
 	}
 }
@@ -430,7 +430,7 @@ func TestRecomputed(t *testing.T) {
 // TestValidationMisreported: val_reward is the mean of what the queries earned.
 func TestValidationMisreported(t *testing.T) {
 	for scores, want := range map[[2]float64]int{{0.31, 0.51}: 0, {0.3, 0.4}: 1} {
-		d := New(DefaultOptions())
+		d := New(Checks())
 		d.Begin("rce", rceLimits())
 		d.Scored(scores[:])
 		found := d.Epoch(1, epochRow(1))
@@ -452,7 +452,7 @@ func TestObjectiveFallsAtBatchSizeOne(t *testing.T) {
 		if tc.topK == 3 {
 			lim.Policy.Curriculum.EarlyEpochs = 4
 		}
-		found, _ := play(DefaultOptions(), "grpo", lim, func(step int) map[string]any {
+		found, _ := play(Checks(), "grpo", lim, func(step int) map[string]any {
 			m := grpoRow(step)
 			m["top_k"], m["groups"], m["constant_good_groups"], m["constant_bad_groups"], m["mean_advantage"] = tc.topK, tc.groups, 0, 0, 0.0
 			if step > 0 {
@@ -474,9 +474,8 @@ func TestSeverities(t *testing.T) {
 		return m
 	}
 	for _, severity := range []Severity{Off, Note, Warning, Stop} {
-		opt := DefaultOptions()
-		opt.NoSignal.Severity, opt.LittleSignal.Severity = severity, Off
-		found, _ := play(opt, "grpo", grpoLimits(), row, epochRow, nil)
+		checks := Adjust(Checks(), []string{"little_signal"}, map[string]Severity{"no_signal": severity})
+		found, _ := play(checks, "grpo", grpoLimits(), row, epochRow, nil)
 		switch {
 		case severity == Off:
 			if len(found) > 0 {
@@ -487,22 +486,20 @@ func TestSeverities(t *testing.T) {
 		case (Judge(found) != nil) != (severity == Stop):
 			t.Errorf("%s: judged %v", severity, Judge(found))
 		}
-		Soften(&opt)
-		if found, _ := play(opt, "grpo", grpoLimits(), row, epochRow, nil); Judge(found) != nil {
+		if found, _ := play(Soften(checks), "grpo", grpoLimits(), row, epochRow, nil); Judge(found) != nil {
 			t.Errorf("%s: softened, it still ends the run: %v", severity, found)
 		}
 	}
-	opt := DefaultOptions()
-	opt.Enabled = false
-	if found, _ := play(opt, "grpo", grpoLimits(), row, epochRow, nil); len(found) > 0 {
+	if found, _ := play(nil, "grpo", grpoLimits(), row, epochRow, nil); len(found) > 0 {
 		t.Errorf("disabled: %v", found)
 	}
 }
 
 // TestStateIsExact: a doctor restored after any step says what the undisturbed one says from there.
 func TestStateIsExact(t *testing.T) {
-	opt := DefaultOptions()
-	opt.GradientSpike = Window{Note, 1.01, 6}
+	checks := Checks()
+	spike := slices.IndexFunc(checks, func(c Check) bool { return c.Name == "gradient_spike" })
+	checks[spike].Limit, checks[spike].Steps = 1.01, 6
 	for i, tc := range failures() {
 		lim, healthy, phase := grpoLimits(), grpoRow, "grpo"
 		if tc.phase == "rce" {
@@ -528,19 +525,19 @@ func TestStateIsExact(t *testing.T) {
 			return found
 		}
 		for cut := 0; cut < total; cut += 7 {
-			d := New(opt)
+			d := New(checks)
 			d.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 			d.Begin(phase, lim)
 			saved := d.State()
 			whole := show(d, 0)
-			other := New(opt)
+			other := New(checks)
 			other.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 			other.Begin(phase, lim)
 			if err := other.Restore(saved); err != nil {
 				t.Fatal(err)
 			}
 			first := showUntil(other, cut, healthy, tc)
-			again := New(opt)
+			again := New(checks)
 			again.Begin(phase, lim)
 			if err := again.Restore(other.State()); err != nil {
 				t.Fatal(err)
@@ -573,11 +570,11 @@ func showUntil(d *Doctor, end int, healthy func(int) map[string]any, tc failure)
 // reader the recorded reward is judged, as it chooses the best.
 func TestValidationFalls(t *testing.T) {
 	for _, reward := range []string{"reward", "recorded_reward"} {
-		t.Run(reward, func(t *testing.T) { validationFalls(t, reward) })
+		t.Run(reward, func(t *testing.T) { fallsOnValidation(t, reward) })
 	}
 }
 
-func validationFalls(t *testing.T, reward string) {
+func fallsOnValidation(t *testing.T, reward string) {
 	for _, tc := range []struct {
 		scores []float64 // of two epochs, each of a phase of its own
 		noise  float64
@@ -585,7 +582,7 @@ func validationFalls(t *testing.T, reward string) {
 	}{{[]float64{0.6, 0.4}, 0.02, "validation_falls"}, {[]float64{0.6, 0.5}, 0.02, ""}, {[]float64{0.6, 0.4}, 0.06, ""},
 		{[]float64{0.6, 0.4}, 0, ""}, {[]float64{0.6, 0}, -1, "validation_falls"}, // which is then that of the best alone
 		{[]float64{-0.2, -0.6}, 0.02, ""}, {[]float64{0.6, 0.1}, 0.02, "worse_than_start"}} {
-		d := New(DefaultOptions())
+		d := New(Checks())
 		d.Start(map[string]any{reward: 0.35}, tc.noise)
 		switch {
 		case tc.scores[0] < 0:
@@ -611,7 +608,7 @@ func validationFalls(t *testing.T, reward string) {
 
 // TestAnotherPhase: what was said in one phase may be said again in the next, and its windows are empty.
 func TestAnotherPhase(t *testing.T) {
-	d := New(DefaultOptions())
+	d := New(Checks())
 	d.Start(map[string]any{"loss": 6.0, "reward": 0.4}, 0.02)
 	for _, phase := range []string{"grpo", "grpo_online"} {
 		d.Begin(phase, grpoLimits())
@@ -643,7 +640,7 @@ func TestNonFiniteRows(t *testing.T) {
 		}
 		return m
 	}
-	d := New(DefaultOptions())
+	d := New(Checks())
 	d.Begin("grpo", grpoLimits())
 	for step := range total {
 		for _, f := range d.Step(step/perEpoch+1, step+1, row(step)) {
@@ -661,7 +658,7 @@ func TestNonFiniteRows(t *testing.T) {
 func TestShortPhase(t *testing.T) {
 	lim := grpoLimits()
 	lim.StepsPerEpoch, lim.TotalSteps = 3, 3
-	d := New(DefaultOptions())
+	d := New(Checks())
 	d.Begin("grpo", lim)
 	for step := range 3 {
 		m := grpoRow(step)
@@ -681,7 +678,7 @@ func TestAFreshStepHasNoKL(t *testing.T) {
 	row := grpoRow(0)
 	row["kl"], row["kl_loss"], row["loss"], row["lr"] = 1e-8, 1e-9, row["ppo_loss"], lim.LR*lim.LRPlan.at(0, 1)
 	for reference, want := range map[string]int{"phase_start": 0, "init": 2} { // an initial policy that a phase before has left
-		d := New(DefaultOptions())
+		d := New(Checks())
 		lim.Policy.KL.Reference, lim.StartsAtInit = reference, false
 		d.Begin("grpo", lim)
 		var checks []string
@@ -701,22 +698,21 @@ func TestThroughput(t *testing.T) {
 		seconds[i] = 0.1 + 0.01*wave(i, 1)
 	}
 	seconds[0] = 5 // the first step is not counted
-	if found := Throughput("grpo", seconds, DefaultOptions()); len(found) > 0 {
+	if found := Throughput("grpo", seconds, Checks()); len(found) > 0 {
 		t.Errorf("a steady phase: %v", found)
 	}
 	for i := 40; i < 60; i++ {
 		seconds[i] = 0.5
 	}
-	found := Throughput("grpo", seconds, DefaultOptions())
+	found := Throughput("grpo", seconds, Checks())
 	if len(found) != 1 || found[0].Check != "throughput_drop" || found[0].Value < 4 || !strings.Contains(found[0].Message, "steps 42 to 51") {
 		t.Errorf("a slow stretch: %v", found)
 	}
-	opt := DefaultOptions()
-	opt.ThroughputDrop.Severity = Stop
-	if found := Throughput("grpo", seconds, opt); len(found) != 1 || found[0].Severity != Warning {
+	stop := Adjust(Checks(), nil, map[string]Severity{"throughput_drop": Stop})
+	if found := Throughput("grpo", seconds, stop); len(found) != 1 || found[0].Severity != Warning {
 		t.Errorf("what is over cannot be stopped: %v", found)
 	}
-	if found := Throughput("grpo", seconds[:6], DefaultOptions()); len(found) > 0 {
+	if found := Throughput("grpo", seconds[:6], Checks()); len(found) > 0 {
 		t.Errorf("six steps: %v", found)
 	}
 }

@@ -13,10 +13,12 @@
 // refresh, the learning rate of a step, the curriculum's top k) is computed here again.
 package doctor
 
+import "slices"
+
 // Severity says what a finding asks for.
 type Severity string
 
-// The severities, in rising order. Off is for configurations only: a check that is off says nothing.
+// The severities, in rising order. A check that is off says nothing.
 const (
 	Off     Severity = "off"
 	Note    Severity = "note"    // good to know; healthy runs have some
@@ -78,4 +80,29 @@ func Judge(findings []Finding) error {
 		}
 	}
 	return nil
+}
+
+// Adjust returns checks as a configuration wants them: those of off say nothing, others have another severity; both by name.
+func Adjust(checks []Check, off []string, severity map[string]Severity) []Check {
+	out := slices.Clone(checks)
+	for i, c := range out {
+		if s, ok := severity[c.Name]; ok {
+			out[i].Severity = s
+		}
+		if slices.Contains(off, c.Name) {
+			out[i].Severity = Off // it may keep numbers that others look at
+		}
+	}
+	return out
+}
+
+// Soften turns the stops of checks into warnings: for runs that must not be ended.
+func Soften(checks []Check) []Check {
+	out := slices.Clone(checks)
+	for i := range out {
+		if out[i].Severity == Stop {
+			out[i].Severity = Warning
+		}
+	}
+	return out
 }

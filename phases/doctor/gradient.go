@@ -11,54 +11,67 @@ import (
 // gradientHistory is how many gradient norms the median of a spike is taken over.
 const gradientHistory = 20
 
-func (d *Doctor) gradientSpike(r row) {
-	o := d.opt.GradientSpike
+// Times the median, over steps that hide a trend of the phase.
+func gradientSpike() Check {
+	return Check{Name: "gradient_spike", Severity: Note, Limit: 10, Steps: 20, step: (*Doctor).gradientSpike}
+}
+
+func (d *Doctor) gradientSpike(c Check, r row) {
 	norm, ok := r.number("grad_norm")
 	all := d.state.Recent["grad_norm"]
 	if !ok || len(all) < 2 {
 		return
 	}
 	before := all[:len(all)-1]
-	if len(before) < min(o.Steps, gradientHistory)/2 {
+	if len(before) < min(c.Steps, gradientHistory)/2 {
 		return
 	}
-	before = before[max(0, len(before)-o.Steps):]
-	if typical := stat.Middle(before); typical > smallGradient && norm > o.Limit*typical {
-		d.say(o.Severity, "gradient_spike", d.orRate("optim.grad_clip_norm"), norm/typical, o.Limit,
+	before = before[max(0, len(before)-c.Steps):]
+	if typical := stat.Middle(before); typical > smallGradient && norm > c.Limit*typical {
+		d.say(c, d.orRate("optim.grad_clip_norm"), norm/typical, c.Limit,
 			"the gradient norm jumped to %.3g, %.3g times the median of the steps before (%.3g): one batch outweighs the others; look at its "+
 				"rewards, lower %s, or clip harder (optim.grad_clip_norm)", norm, norm/typical, typical, d.key("lr"))
 	}
 }
 
-func (d *Doctor) zeroGradient(r row) {
-	o := d.opt.ZeroGradient
+// Below what float32 rounds a gradient to; one batch may cancel, three in a row do not.
+func zeroGradient() Check {
+	return Check{Name: "zero_gradient", Severity: Warning, Limit: 1e-7, Steps: 3, step: (*Doctor).zeroGradient}
+}
+
+func (d *Doctor) zeroGradient(c Check, r row) {
 	norm, ok := r.number("grad_norm")
 	signal := true
 	if share, known := r.number("signal_share"); known {
 		signal = share > 0
 	}
-	if d.streak("zero_gradient", ok && norm <= o.Limit && signal && !noItems(r), o.Steps) {
-		d.say(o.Severity, "zero_gradient", "", norm, o.Limit,
+	if d.streak("zero_gradient", ok && norm <= c.Limit && signal && !noItems(r), c.Steps) {
+		d.say(c, "", norm, c.Limit,
 			"the gradient norm is %.3g in %d steps in a row although the batch has a learning signal: the loss does not reach the parameters "+
-				"(detached log-probabilities, everything frozen)", norm, o.Steps)
+				"(detached log-probabilities, everything frozen)", norm, c.Steps)
 	}
 }
 
-func (d *Doctor) zeroLR(r row) {
-	o := d.opt.ZeroLR
+func zeroLR() Check { return Check{Name: "zero_lr", Severity: Warning, step: (*Doctor).zeroLR} }
+
+func (d *Doctor) zeroLR(c Check, r row) {
 	if lr, ok := r.number("lr"); ok && lr == 0 {
-		d.say(o.Severity, "zero_lr", d.key("lr"), 0, 0, "the learning rate is 0: the step changed nothing; look at %s and lr_schedule",
+		d.say(c, d.key("lr"), 0, 0, "the learning rate is 0: the step changed nothing; look at %s and lr_schedule",
 			d.key("lr"))
 	}
 }
 
-func (d *Doctor) lossPartsDiffer(r row) {
-	o := d.opt.LossPartsDiffer
+// Of the parts: sums of float32 are nearer.
+func lossPartsDiffer() Check {
+	return Check{Name: "loss_parts_differ", Severity: Warning, Limit: 1e-3, step: (*Doctor).lossPartsDiffer}
+}
+
+func (d *Doctor) lossPartsDiffer(c Check, r row) {
 	x, ok := r.get("loss", "ppo_loss", "kl_loss")
 	if d.lim.Policy == nil || !ok {
 		return
 	}
-	differ := func(got, want, scale float64) bool { return math.Abs(got-want) > o.Limit*scale+1e-5 }
+	differ := func(got, want, scale float64) bool { return math.Abs(got-want) > c.Limit*scale+1e-5 }
 	bonus := 0.0
 	if w := d.lim.Policy.EntropyWeight; w != 0 {
 		h, known := r.number("entropy")
@@ -68,90 +81,110 @@ func (d *Doctor) lossPartsDiffer(r row) {
 		bonus = w * h
 	}
 	if sum := x[1] + x[2] - bonus; d.lim.Policy.SumOfParts && differ(x[0], sum, math.Abs(x[1])+math.Abs(x[2])+math.Abs(bonus)) {
-		d.say(o.Severity, "loss_parts_differ", "", x[0], sum, "the loss is %.6g and its parts ppo_loss + kl_loss%s are %.6g: what is "+
+		d.say(c, "", x[0], sum, "the loss is %.6g and its parts ppo_loss + kl_loss%s are %.6g: what is "+
 			"differentiated is not what is reported", x[0], ifThen(bonus != 0, " - entropy_weight · entropy", ""), sum)
 	}
 	if y, ok := r.get("kl_beta", "kl"); ok && d.lim.Policy.KLPerCandidate && differ(x[2], y[0]*y[1], math.Abs(y[0]*y[1])) {
-		d.say(o.Severity, "loss_parts_differ", d.key("kl.beta"), x[2], y[0]*y[1], "kl_loss is %.6g, and kl_beta · kl is %.6g: the penalty "+
+		d.say(c, d.key("kl.beta"), x[2], y[0]*y[1], "kl_loss is %.6g, and kl_beta · kl is %.6g: the penalty "+
 			"in the loss is not the one that %s and the KL make", x[2], y[0]*y[1], d.key("kl.beta"))
 	}
 }
 
-func (d *Doctor) lossDiverges(r row) {
-	o := d.opt.LossDiverges
+// Times the first steps': beyond the noise of ten batches.
+func lossDiverges() Check {
+	return Check{Name: "loss_diverges", Severity: Warning, Limit: 2, Steps: 10, step: (*Doctor).lossDiverges}
+}
+
+func (d *Doctor) lossDiverges(c Check, r row) {
 	if loss, known := r.number("loss"); known && d.lim.Policy == nil && loss < -1e-6 {
-		d.say(o.Severity, "loss_diverges", d.key("lr"), loss, 0, "the loss of imitation is %.4g, and a cross entropy cannot be below 0: its "+
+		d.say(c, d.key("lr"), loss, 0, "the loss of imitation is %.4g, and a cross entropy cannot be below 0: its "+
 			"sign is wrong, so that every step (%s) makes the candidates less likely", loss, d.key("lr"))
 	}
-	now, ok := d.mean("loss", o)
+	now, ok := d.mean("loss", c)
 	first := d.state.First["loss"]
-	if d.lim.Policy != nil || !ok || first.N < firstSteps || first.mean() <= 0 || now <= o.Limit*first.mean() {
+	if d.lim.Policy != nil || !ok || first.N < firstSteps || first.mean() <= 0 || now <= c.Limit*first.mean() {
 		return
 	}
-	d.say(o.Severity, "loss_diverges", d.key("lr"), now/first.mean(), o.Limit,
+	d.say(c, d.key("lr"), now/first.mean(), c.Limit,
 		"the loss is %.4g in the mean of the last steps, %.3g times that of the phase's first steps (%.4g): imitation gets worse, not "+
 			"better; lower %s, or the sign of the loss is wrong", now, now/first.mean(), first.mean(), d.key("lr"))
 }
 
 // --- schedules, computed here again
 
-func (d *Doctor) lrOffSchedule(r row) {
-	o := d.opt.LROffSchedule
+func lrOffSchedule() Check {
+	return Check{Name: "lr_off_schedule", Severity: Warning, step: (*Doctor).lrOffSchedule}
+}
+
+func (d *Doctor) lrOffSchedule(c Check, r row) {
 	lr, ok := r.number("lr")
 	if !ok || d.lim.LR == 0 || lr == 0 { // zero_lr says that
 		return
 	}
 	want := d.lim.LR * d.lim.LRPlan.at(r.step, d.lim.TotalSteps)
 	if math.Abs(lr-want) > 1e-6*d.lim.LR {
-		d.say(o.Severity, "lr_off_schedule", "lr_schedule", lr, want, "the learning rate of step %d is %.6g, and %s with "+
+		d.say(c, "lr_schedule", lr, want, "the learning rate of step %d is %.6g, and %s with "+
 			"lr_schedule.name=%s makes it %.6g: the schedule is not the one that is configured", r.step+1, lr, d.key("lr"), d.lim.LRPlan.Name, want)
 	}
 }
 
-func (d *Doctor) tauOffSchedule(r row) {
-	o := d.opt.TauOffSchedule
+func tauOffSchedule() Check {
+	return Check{Name: "tau_off_schedule", Severity: Warning, step: (*Doctor).tauOffSchedule}
+}
+
+func (d *Doctor) tauOffSchedule(c Check, r row) {
 	tau, ok := r.number("temperature")
 	if !ok || d.lim.Tau == nil {
 		return
 	}
 	want := d.lim.Tau.at(r.step, d.lim.TotalSteps)
 	if math.Abs(tau-want) > 1e-6*want {
-		d.say(o.Severity, "tau_off_schedule", d.key("temperature.schedule"), tau, want, "τ is %.6g at step %d, and %s=%s makes it %.6g: the "+
+		d.say(c, d.key("temperature.schedule"), tau, want, "τ is %.6g at step %d, and %s=%s makes it %.6g: the "+
 			"annealing is not the one that is configured", tau, r.step+1, d.key("temperature.schedule"), d.lim.Tau.Schedule, want)
 	}
 }
 
-func (d *Doctor) topKOffCurriculum(r row) {
-	o := d.opt.TopKOffCurriculum
+func topKOffCurriculum() Check {
+	return Check{Name: "top_k_off_curriculum", Severity: Warning, step: (*Doctor).topKOffCurriculum}
+}
+
+func (d *Doctor) topKOffCurriculum(c Check, r row) {
 	x, ok := r.get("top_k", "group_size")
 	if d.lim.Policy == nil || !ok {
 		return
 	}
 	if want := d.lim.topK(r.epoch, x[1]); x[0] != want {
-		d.say(o.Severity, "top_k_off_curriculum", d.key("curriculum"), x[0], want, "%g candidates of a group count in epoch %d, and %s says "+
+		d.say(c, d.key("curriculum"), x[0], want, "%g candidates of a group count in epoch %d, and %s says "+
 			"%g of %g: the curriculum is not the one that is configured", x[0], r.epoch, d.key("curriculum"), want, x[1])
 	}
 }
 
-func (d *Doctor) advantageBeyondClip(r row) {
-	o := d.opt.AdvantageBeyondClip
+func advantageBeyondClip() Check {
+	return Check{Name: "advantage_beyond_clip", Severity: Warning, step: (*Doctor).advantageBeyondClip}
+}
+
+func (d *Doctor) advantageBeyondClip(c Check, r row) {
 	most, ok := r.number("max_advantage")
 	if d.lim.Policy == nil || !ok || !(most > d.lim.Policy.AdvantageClip*(1+1e-6)) {
 		return
 	}
-	d.say(o.Severity, "advantage_beyond_clip", d.key("advantage.clip"), most, d.lim.Policy.AdvantageClip,
+	d.say(c, d.key("advantage.clip"), most, d.lim.Policy.AdvantageClip,
 		"the largest advantage is %.4g, beyond the clip at %.4g (%s): the clip does not act, and one lucky candidate can outweigh a batch", most,
 		d.lim.Policy.AdvantageClip, d.key("advantage.clip"))
 }
 
-func (d *Doctor) advantageNotCentred(r row) {
-	o := d.opt.AdvantageNotCentred
+// Advantages are of size 1: means of float32 are nearer.
+func advantageNotCentred() Check {
+	return Check{Name: "advantage_not_centred", Severity: Warning, Limit: 0.01, step: (*Doctor).advantageNotCentred}
+}
+
+func (d *Doctor) advantageNotCentred(c Check, r row) {
 	x, ok := r.get("mean_advantage", "advantage_clipped", "top_k", "group_size")
 	if d.lim.Policy == nil || !ok || !d.lim.Policy.Centred || x[1] > 0 || x[2] < x[3] || d.lim.topK(r.epoch, x[3]) < x[3] {
 		return
 	}
-	if math.Abs(x[0]) > o.Limit {
-		d.say(o.Severity, "advantage_not_centred", d.key("advantage.method"), x[0], o.Limit, "the advantages of whole groups have a mean of "+
+	if math.Abs(x[0]) > c.Limit {
+		d.say(c, d.key("advantage.method"), x[0], c.Limit, "the advantages of whole groups have a mean of "+
 			"%.4g, want 0: the baseline (%s) is not the group's mean, so that candidates are rewarded for being in a good group", x[0],
 			d.key("advantage.method"))
 	}

@@ -4,99 +4,120 @@ import "math"
 
 // Does the KL say how far the policy is from its reference, and does β answer it?
 
-func (d *Doctor) klAboveBand(row) {
-	o := d.soon(d.opt.KLAboveBand)
+// Times the upper end of the band: far beyond what a controller swings.
+func klAboveBand() Check {
+	return Check{Name: "kl_above_band", Severity: Warning, Limit: 10, Steps: 10, step: (*Doctor).klAboveBand}
+}
+
+func (d *Doctor) klAboveBand(c Check, _ row) {
+	c = d.soon(c)
 	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" {
 		return
 	}
-	kl, ok := d.mean("kl", o)
+	kl, ok := d.mean("kl", c)
 	high := d.lim.Policy.KL.TargetMax
-	if !ok || kl <= o.Limit*high {
+	if !ok || kl <= c.Limit*high {
 		return
 	}
-	if d.lim.Policy.KL.Reference == "init" && d.state.First["kl"].mean() > o.Limit*high {
-		d.say(o.Severity, "kl_above_band", d.key("kl.target_max"), kl, o.Limit*high,
+	if d.lim.Policy.KL.Reference == "init" && d.state.First["kl"].mean() > c.Limit*high {
+		d.say(c, d.key("kl.target_max"), kl, c.Limit*high,
 			"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g), and was so from the "+
 				"first steps on: the phases before took the policy away from the initial one, which is the reference; set %s=phase_start, or "+
 				"widen the band (%s)", kl, kl/high, high, d.key("kl.reference"), d.key("kl.target_max"))
 		return
 	}
-	d.say(o.Severity, "kl_above_band", d.runsAway(), kl, o.Limit*high,
+	d.say(c, d.runsAway(), kl, c.Limit*high,
 		"the KL is %.3g nats per sequence in the mean of the last steps, %.3g times the upper end of its band (%.3g): the policy has left "+
 			"the reference behind faster than β can pull; lower %s, raise %s, or widen the band (%s)", kl, kl/high, high, d.key("lr"),
 		d.key("kl.beta"), d.key("kl.target_max"))
 }
 
-func (d *Doctor) klBelowBand(r row) {
-	o := d.opt.KLBelowBand
+// Times the lower end; the KL begins at 0 and a warm-up holds it there, so 50 steps.
+func klBelowBand() Check {
+	return Check{Name: "kl_below_band", Severity: Note, Limit: 0.1, Steps: 50, step: (*Doctor).klBelowBand}
+}
+
+func (d *Doctor) klBelowBand(c Check, r row) {
 	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || d.lim.referenceIsFresh(r.step) { // the KL of a fresh step is 0
 		return
 	}
-	kl, ok := d.mean("kl", o)
-	if low := d.lim.Policy.KL.TargetMin; ok && d.state.Said["kl_stuck_at_zero"] == "" && kl < o.Limit*low {
-		d.say(o.Severity, "kl_below_band", d.key("lr"), kl, o.Limit*low,
+	kl, ok := d.mean("kl", c)
+	if low := d.lim.Policy.KL.TargetMin; ok && d.state.Said["kl_stuck_at_zero"] == "" && kl < c.Limit*low {
+		d.say(c, d.key("lr"), kl, c.Limit*low,
 			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; "+
 				"raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
 	}
 }
 
+// Β may touch a bound on its way: ten steps are none.
+func betaAtBound() Check {
+	return Check{Name: "beta_at_bound", Severity: Warning, Steps: 10, step: (*Doctor).betaAtBound}
+}
+
 // betaAtBound counts steps whose β sits on a bound while their KL asks it to go further.
-func (d *Doctor) betaAtBound(r row) {
-	o := d.opt.BetaAtBound
+func (d *Doctor) betaAtBound(c Check, r row) {
 	x, ok := r.get("kl_beta", "kl")
 	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || !ok || d.lim.referenceIsFresh(r.step) {
 		return
 	}
 	beta, kl, b := x[0], x[1], d.lim.Policy.KL
-	w := max(1, min(o.Steps, d.lim.TotalSteps-1)) // fresh steps do not count
+	w := max(1, min(c.Steps, d.lim.TotalSteps-1)) // fresh steps do not count
 	if d.streak("beta_at_max", beta >= b.BetaMax*(1-1e-9) && kl > b.TargetMax, w) {
-		d.say(o.Severity, "beta_at_bound", d.orRate(d.key("kl.beta_max")), beta, b.BetaMax,
+		d.say(c, d.orRate(d.key("kl.beta_max")), beta, b.BetaMax,
 			"the KL coefficient sits on its upper bound %.4g while the KL, %.3g nats, is above its band: it cannot pull any harder; raise %s, "+
 				"widen the band (%s), or lower %s", beta, kl, d.key("kl.beta_max"), d.key("kl.target_max"), d.key("lr"))
 	}
 	if d.streak("beta_at_min", beta <= b.BetaMin*(1+1e-9) && kl < b.TargetMin, w) {
-		d.say(o.Severity, "beta_at_bound", d.key("kl.beta_min"), beta, b.BetaMin,
+		d.say(c, d.key("kl.beta_min"), beta, b.BetaMin,
 			"the KL coefficient sits on its lower bound %.4g while the KL, %.3g nats, is below its band: the penalty is not what holds the "+
 				"policy; lower %s or the band (%s), or raise %s", beta, kl, d.key("kl.beta_min"), d.key("kl.target_min"), d.key("lr"))
 	}
 }
 
+func betaWrongWay() Check {
+	return Check{Name: "beta_wrong_way", Severity: Warning, step: (*Doctor).betaWrongWay, epoch: (*Doctor).betaWrongWayEpoch}
+}
+
 // betaWrongWay holds the move of β against the KL of the step that decided it.
-func (d *Doctor) betaWrongWay(r row) {
+func (d *Doctor) betaWrongWay(c Check, r row) {
 	x, ok := r.get("kl", "kl_beta")
 	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || d.lim.Policy.KL.Update != "step" || !ok {
 		return
 	}
 	if before := d.state.Recent["beta_step"]; len(before) == 2 {
-		d.betaMove(before[0], before[1], x[1])
+		d.betaMove(c, before[0], before[1], x[1])
 	}
 	d.state.Recent["beta_step"] = []float64{x[0], x[1]}
 }
 
 // betaWrongWayEpoch holds the move of β against the epoch's mean KL.
-func (d *Doctor) betaWrongWayEpoch(r row) {
+func (d *Doctor) betaWrongWayEpoch(c Check, r row) {
 	x, ok := r.get("kl", "kl_beta", "kl_beta_next")
 	if ok && d.lim.Policy != nil && d.lim.Policy.KL.Controller != "fixed" && d.lim.Policy.KL.Update == "epoch" {
-		d.betaMove(x[0], x[1], x[2])
+		d.betaMove(c, x[0], x[1], x[2])
 	}
 }
 
-func (d *Doctor) betaMove(kl, before, after float64) {
-	o, b := d.opt.BetaWrongWay, d.lim.Policy.KL
+func (d *Doctor) betaMove(c Check, kl, before, after float64) {
+	b := d.lim.Policy.KL
 	wrong := kl > 1.01*b.TargetMax && (after < before*(1-1e-9) || after == before && before < b.BetaMax*(1-1e-9)) ||
 		kl < 0.99*b.TargetMin && (after > before*(1+1e-9) || after == before && before > b.BetaMin*(1+1e-9))
 	if wrong {
-		d.say(o.Severity, "beta_wrong_way", d.key("kl.controller"), after, before,
+		d.say(c, d.key("kl.controller"), after, before,
 			"the KL coefficient went from %.4g to %.4g after a KL of %.3g nats outside its band [%.3g, %.3g]: it should have moved the other "+
 				"way; the controller (%s=%s) is wrong or is not told the KL", before, after, kl, b.TargetMin, b.TargetMax, d.key("kl.controller"),
 			b.Controller)
 	}
 }
 
+// As ratio_stuck_at_one.
+func klStuckAtZero() Check {
+	return Check{Name: "kl_stuck_at_zero", Severity: Warning, Steps: 10, step: (*Doctor).klStuckAtZero}
+}
+
 // klStuckAtZero takes the KL at the refresh, when both policies had the same weights, for the rounding that tells a
 // step from none.
-func (d *Doctor) klStuckAtZero(r row) {
-	o := d.opt.KLStuckAtZero
+func (d *Doctor) klStuckAtZero(c Check, r row) {
 	kl, ok := r.number("kl")
 	if d.lim.Policy == nil || !ok || noItems(r) {
 		return
@@ -107,15 +128,19 @@ func (d *Doctor) klStuckAtZero(r row) {
 	}
 	floor, known := d.state.Rounding["kl"]
 	moves := d.state.Moves["reference"]
-	if d.streak("kl_stuck_at_zero", known && math.Abs(kl) <= 10*floor && moves > 0, o.Steps) {
-		d.say(o.Severity, "kl_stuck_at_zero", d.key("kl.reference"), kl, 10*floor,
+	if d.streak("kl_stuck_at_zero", known && math.Abs(kl) <= 10*floor && moves > 0, c.Steps) {
+		d.say(c, d.key("kl.reference"), kl, 10*floor,
 			"the KL is still 0 but for rounding (%.3g nats) after %d steps with a gradient: the reference policy (%s=%s) follows the policy, "+
 				"or the weights do not move; nothing holds the policy near its reference", kl, moves, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
 
-func (d *Doctor) klNotZero(r row) {
-	o := d.opt.KLNotZero
+// Nats: as ratio_not_one.
+func klNotZero() Check {
+	return Check{Name: "kl_not_zero", Severity: Warning, Limit: 1e-3, step: (*Doctor).klNotZero}
+}
+
+func (d *Doctor) klNotZero(c Check, r row) {
 	kl, ok := r.number("kl")
 	if d.lim.Policy == nil || !d.lim.referenceIsFresh(r.step) {
 		return
@@ -123,20 +148,24 @@ func (d *Doctor) klNotZero(r row) {
 	if d.lim.Policy.KL.NonNegative && kl < 0 {
 		return // kl_negative says that
 	}
-	if ok && math.Abs(kl) > o.Limit*d.lim.rounding() {
-		d.say(o.Severity, "kl_not_zero", d.key("kl.reference"), kl, o.Limit*d.lim.rounding(),
+	if ok && math.Abs(kl) > c.Limit*d.lim.rounding() {
+		d.say(c, d.key("kl.reference"), kl, c.Limit*d.lim.rounding(),
 			"the KL is %.3g nats at a step whose policy has the weights of its reference (%s=%s), want 0: the forward pass is not "+
 				"deterministic (dropout in the KL), or the reference is another policy", kl, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
 }
 
-func (d *Doctor) klNegative(r row) {
-	o := d.opt.KLNegative
+// Nats: what the rounding of float32 may take from a KL near 0.
+func klNegative() Check {
+	return Check{Name: "kl_negative", Severity: Warning, Limit: 1e-4, step: (*Doctor).klNegative}
+}
+
+func (d *Doctor) klNegative(c Check, r row) {
 	if d.lim.Policy == nil || !d.lim.Policy.KL.NonNegative {
 		return
 	}
-	if kl, ok := r.number("kl"); ok && kl < -o.Limit*d.lim.rounding() {
-		d.say(o.Severity, "kl_negative", d.key("kl.estimator"), kl, -o.Limit*d.lim.rounding(), "the KL is %.3g nats, and %s=exact, k2 and "+
+	if kl, ok := r.number("kl"); ok && kl < -c.Limit*d.lim.rounding() {
+		d.say(c, d.key("kl.estimator"), kl, -c.Limit*d.lim.rounding(), "the KL is %.3g nats, and %s=exact, k2 and "+
 			"k3 cannot be below 0: the log-probabilities of the policy or its reference are not those of one distribution", kl,
 			d.key("kl.estimator"))
 	}

@@ -4,19 +4,23 @@ import "math"
 
 // Is the ratio between policy and old policy what the options say it is?
 
-func (d *Doctor) ratioNotOne(r row) {
-	o := d.opt.RatioNotOne
+// Nats: sums of float32 are off by 1e-5, dropout by 0.1; 16-bit models have a hundred times that (Limits.rounding).
+func ratioNotOne() Check {
+	return Check{Name: "ratio_not_one", Severity: Stop, Limit: 1e-3, step: (*Doctor).ratioNotOne}
+}
+
+func (d *Doctor) ratioNotOne(c Check, r row) {
 	if d.lim.Policy == nil || noItems(r) {
 		return
 	}
-	if drift, ok := r.number("refresh_drift"); ok && drift > o.Limit*d.lim.rounding() {
-		d.say(o.Severity, "ratio_not_one", "", drift, o.Limit*d.lim.rounding(),
+	if drift, ok := r.number("refresh_drift"); ok && drift > c.Limit*d.lim.rounding() {
+		d.say(c, "", drift, c.Limit*d.lim.rounding(),
 			"with equal weights the policy and the old policy differ by up to %.3g nats in a log-probability: the forward pass is not "+
 				"deterministic (dropout or sampling noise in the ratio), or the old policy was not refreshed; every ratio carries that noise", drift)
 	}
 	ratio, ok := r.number("mean_ratio")
 	if ok && d.lim.oldIsFresh(r.step) && !(math.Abs(ratio-1) <= 1e-6) {
-		d.say(o.Severity, "ratio_not_one", d.key("old_policy"), ratio, 1,
+		d.say(c, d.key("old_policy"), ratio, 1,
 			"the mean ratio is %.6g at a step that follows a refresh of the old policy (%s=%s), want exactly 1: the old policy is stale, or "+
 				"the ratio is computed from other log-probabilities", ratio, d.key("old_policy"), d.lim.Policy.OldPolicy)
 	}
@@ -28,10 +32,14 @@ func noItems(r row) bool {
 	return ok && n == 0
 }
 
+// The first rates of a warm-up may move nothing that float32 sees; those of ten steps do.
+func ratioStuckAtOne() Check {
+	return Check{Name: "ratio_stuck_at_one", Severity: Warning, Steps: 10, step: (*Doctor).ratioStuckAtOne}
+}
+
 // ratioStuckAtOne takes the differences at the refresh, when both policies had the same weights, for the rounding
 // that tells a step from none.
-func (d *Doctor) ratioStuckAtOne(r row) {
-	o := d.opt.RatioStuckAtOne
+func (d *Doctor) ratioStuckAtOne(c Check, r row) {
 	if d.lim.Policy == nil || noItems(r) {
 		return
 	}
@@ -44,41 +52,54 @@ func (d *Doctor) ratioStuckAtOne(r row) {
 	}
 	x, ok := r.get("mean_ratio", "advantage_gain")
 	floor, moves := 2*d.state.Rounding["ratio"], d.state.Moves["old"]
-	if d.streak("ratio_stuck_at_one", ok && math.Abs(x[0]-1) <= floor && math.Abs(x[1]) <= floor && moves > 0, o.Steps) {
-		d.say(o.Severity, "ratio_stuck_at_one", d.key("old_policy"), x[0], 1,
+	if d.streak("ratio_stuck_at_one", ok && math.Abs(x[0]-1) <= floor && math.Abs(x[1]) <= floor && moves > 0, c.Steps) {
+		d.say(c, d.key("old_policy"), x[0], 1,
 			"the mean ratio is still 1 but for rounding (%.9g) after %d steps with a gradient since the old policy was refreshed: the old "+
 				"policy (%s=%s) follows the policy, or the weights do not move; the clip bounds nothing", x[0], moves, d.key("old_policy"),
 			d.lim.Policy.OldPolicy)
 	}
 }
 
-func (d *Doctor) ratioClipped(row) {
-	o := d.opt.RatioClipped
+// A note: recorded groups with an old policy of the phase's start get near it in healthy runs.
+func ratioClipped() Check {
+	return Check{Name: "ratio_clipped", Severity: Note, Limit: 0.95, Steps: 10, step: (*Doctor).ratioClipped}
+}
+
+func (d *Doctor) ratioClipped(c Check, _ row) {
 	if d.lim.Policy == nil {
 		return
 	}
-	if share, ok := d.mean("clip_fraction", o); ok && share > o.Limit {
+	if share, ok := d.mean("clip_fraction", c); ok && share > c.Limit {
 		p := d.lim.Policy
-		d.say(o.Severity, "ratio_clipped", d.orRate(d.key("old_policy")), share, o.Limit,
+		d.say(c, d.orRate(d.key("old_policy")), share, c.Limit,
 			"%s of the ratios lie outside the clip range [%.3g, %.3g]: most of the loss has no gradient; refresh the old policy more often "+
 				"(%s), lower %s, or widen %s", percent(share), 1-p.ClipLow, 1+p.ClipHigh, d.key("old_policy"), d.key("lr"), d.key("clip.epsilon"))
 	}
 }
 
-func (d *Doctor) ratioClamped(row) {
-	o := d.soon(d.opt.RatioClamped)
-	if share, ok := d.mean("clamp_fraction", o); ok && share > o.Limit {
-		d.say(o.Severity, "ratio_clamped", d.runsAway(), share, o.Limit,
+// Max_log_ratio is far out: one ratio in a hundred there is no tail of a policy that is near.
+func ratioClamped() Check {
+	return Check{Name: "ratio_clamped", Severity: Warning, Limit: 0.01, Steps: 10, step: (*Doctor).ratioClamped}
+}
+
+func (d *Doctor) ratioClamped(c Check, _ row) {
+	c = d.soon(c)
+	if share, ok := d.mean("clamp_fraction", c); ok && share > c.Limit {
+		d.say(c, d.runsAway(), share, c.Limit,
 			"%s of the log-ratios were cut at %s: the policy is far away from the old policy, or the old policy is the wrong one; lower %s or "+
 				"refresh it more often (%s)", percent(share), d.key("max_log_ratio"), d.key("lr"), d.key("old_policy"))
 	}
 }
 
+// Standard errors: by chance once in 30,000 windows.
+func objectiveFalls() Check {
+	return Check{Name: "objective_falls", Severity: Warning, Limit: 4, Steps: 10, step: (*Doctor).objectiveFalls}
+}
+
 // objectiveFalls asks whether candidates with a good advantage have become likelier than they were under
 // the old policy, in the mean over the window's steps and beyond its noise.
-func (d *Doctor) objectiveFalls(r row) {
-	o := d.opt.ObjectiveFalls
-	gains, ok := d.recent("objective_gain", o)
+func (d *Doctor) objectiveFalls(c Check, r row) {
+	gains, ok := d.recent("objective_gain", c)
 	if _, now := r.number("advantage_gain"); !ok || !now || !compares(r) || len(gains) < 3 {
 		return
 	}
@@ -90,8 +111,8 @@ func (d *Doctor) objectiveFalls(r row) {
 		squares += (x - mean) * (x - mean)
 	}
 	n := float64(len(gains))
-	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -o.Limit && mean < -1e-5 { // beyond rounding
-		d.say(o.Severity, "objective_falls", d.orRate(d.key("lr")), z, -o.Limit,
+	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -c.Limit && mean < -1e-5 { // beyond rounding
+		d.say(c, d.orRate(d.key("lr")), z, -c.Limit,
 			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is "+
 				"%.3g nats in the mean of the last %d steps, %.1f standard errors below 0; the sign of the loss, the advantages or the ratio is "+
 				"wrong, or %s is too high", mean, len(gains), -z, d.key("lr"))

@@ -8,20 +8,23 @@ import (
 
 // Do the rewards tell candidates apart, and does the loss see it?
 
-func (d *Doctor) noSignal(r row) {
-	o := d.opt.NoSignal
-	share, ok := d.mean("signal_share", o)
-	if !ok || share >= o.Limit {
+// Fewer than one group in twenty: what three groups of a batch of 64 say is noise; 20 steps look at enough of them.
+func noSignal() Check {
+	return Check{Name: "no_signal", Severity: Stop, Limit: 0.05, Steps: 20, step: (*Doctor).noSignal}
+}
+
+func (d *Doctor) noSignal(c Check, r row) {
+	share, ok := d.mean("signal_share", c)
+	if !ok || share >= c.Limit {
 		return
 	}
-	severity := o.Severity
-	if severity == Stop && d.lim.TotalSteps < o.Steps { // few groups to judge by, and the phase is over before a stop saves anything
-		severity = Warning
+	if c.Severity == Stop && d.lim.TotalSteps < c.Steps { // few groups to judge by, and the phase is over before a stop saves anything
+		c.Severity = Warning
 	}
-	d.say(severity, "no_signal", d.rewardKey(), share, o.Limit,
+	d.say(c, d.rewardKey(), share, c.Limit,
 		"%s of the groups of the last steps have a learning signal (rewards that differ), want at least %s: nothing pulls the policy but "+
 			"noise%s; %s",
-		percent(share), percent(o.Limit), ifThen(d.lim.Policy != nil, " and the KL", ""),
+		percent(share), percent(c.Limit), ifThen(d.lim.Policy != nil, " and the KL", ""),
 		ifThen(d.lim.Online, "warm it up with sft or rce, sample larger groups ("+d.key("group_size")+
 			"), or choose rewards with partial credit ("+d.rewardKey()+")",
 			"choose rewards that tell the candidates of a query apart ("+d.rewardKey()+"), or look for a constant column in the data"))
@@ -35,39 +38,51 @@ func (d *Doctor) rewardKey() string {
 	return "data.reward.mode"
 }
 
-func (d *Doctor) allGoodGroups(row) {
-	o := d.opt.AllGoodGroups
-	if share, ok := d.mean("constant_good_groups", o); ok && share > o.Limit {
-		d.say(o.Severity, "all_good_groups", "", share, o.Limit,
+// Fewer than one group in ten is left to learn from: worth knowing, nothing is wrong.
+func allGoodGroups() Check {
+	return Check{Name: "all_good_groups", Severity: Note, Limit: 0.9, Steps: 20, step: (*Doctor).allGoodGroups}
+}
+
+func (d *Doctor) allGoodGroups(c Check, _ row) {
+	if share, ok := d.mean("constant_good_groups", c); ok && share > c.Limit {
+		d.say(c, "", share, c.Limit,
 			"in %s of the groups every candidate earns the same good reward: the queries are too easy for the policy by now; harder queries, "+
 				"or an end of the phase here, would waste fewer steps", percent(share))
 	}
 }
 
-func (d *Doctor) allBadGroups(row) {
-	o := d.opt.AllBadGroups
-	if share, ok := d.mean("constant_bad_groups", o); ok && share > o.Limit {
-		d.say(o.Severity, "all_bad_groups", d.key("group_size"), share, o.Limit,
+// As all_good_groups: worth knowing.
+func allBadGroups() Check {
+	return Check{Name: "all_bad_groups", Severity: Note, Limit: 0.9, Steps: 20, step: (*Doctor).allBadGroups}
+}
+
+func (d *Doctor) allBadGroups(c Check, _ row) {
+	if share, ok := d.mean("constant_bad_groups", c); ok && share > c.Limit {
+		d.say(c, d.key("group_size"), share, c.Limit,
 			"in %s of the groups every candidate earns the same bad reward: the queries are too hard for the policy; warm it up with sft or "+
 				"rce, sample larger groups (%s), or choose rewards with partial credit (%s)",
 			percent(share), d.key("group_size"), d.rewardKey())
 	}
 }
 
+// Weights that differ by less than a fifth from their mean imitate all candidates alike.
+func essUniform() Check {
+	return Check{Name: "ess_uniform", Severity: Warning, Limit: 0.97, Steps: 10, step: (*Doctor).essUniform}
+}
+
 // essUniform scales the share of the effective sample size to the smallest temperature of the schedule:
 // to second order it is 1/(1 + (spread/τ)²).
-func (d *Doctor) essUniform(r row) {
-	o := d.opt.ESSUniform
-	share, ok := d.mean("ess_share", o)
+func (d *Doctor) essUniform(c Check, r row) {
+	share, ok := d.mean("ess_share", c)
 	tau, known := r.number("temperature")
-	spread, _ := d.mean("score_spread", o)
+	spread, _ := d.mean("score_spread", c)
 	if !ok || !known || d.lim.Tau == nil || share <= 0 || tau <= 0 {
 		return
 	}
 	smallest, _ := d.lim.Tau.ends()
 	best := 1 / (1 + (1/share-1)*(tau/smallest)*(tau/smallest))
-	if best > o.Limit {
-		d.say(o.Severity, "ess_uniform", d.key("temperature.start"), best, o.Limit,
+	if best > c.Limit {
+		d.say(c, d.key("temperature.start"), best, c.Limit,
 			"the RCE weights are nearly uniform: an effective %s of a group's candidates at τ = %.3g, and %s at the schedule's smallest τ = "+
 				"%.3g, against a spread of %.3g between a group's scores; good and bad candidates are imitated alike: lower %s and %s, set "+
 				"%s=true, or scale the rewards",
@@ -76,21 +91,25 @@ func (d *Doctor) essUniform(r row) {
 	}
 }
 
+// The best candidate then has over 97 % of the weight.
+func essCollapsed() Check {
+	return Check{Name: "ess_collapsed", Severity: Warning, Limit: 1.05, Steps: 10, step: (*Doctor).essCollapsed}
+}
+
 // essCollapsed speaks of the steps at the largest temperature of the schedule only: annealing towards the
 // best candidate is what a schedule is for.
-func (d *Doctor) essCollapsed(r row) {
-	o := d.opt.ESSCollapsed
-	ess, ok := d.mean("effective_sample_size", o)
-	share, known := d.mean("ess_share", o)
+func (d *Doctor) essCollapsed(c Check, r row) {
+	ess, ok := d.mean("effective_sample_size", c)
+	share, known := d.mean("ess_share", c)
 	tau, there := r.number("temperature")
 	if !ok || !known || !there || d.lim.Tau == nil || share <= 0 || share > 0.5 { // groups of one or two candidates have no more
 		return
 	}
-	if _, largest := d.lim.Tau.ends(); tau < 0.8*largest || ess >= o.Limit {
+	if _, largest := d.lim.Tau.ends(); tau < 0.8*largest || ess >= c.Limit {
 		return
 	}
-	spread, _ := d.mean("score_spread", o)
-	d.say(o.Severity, "ess_collapsed", d.key("temperature.start"), ess, o.Limit,
+	spread, _ := d.mean("score_spread", c)
+	d.say(c, d.key("temperature.start"), ess, c.Limit,
 		"the RCE weights imitate one candidate a query: an effective %.3g of them at τ = %.3g, the largest of the schedule, against a "+
 			"spread of %.3g between a group's scores; the other candidates teach nothing: raise %s, or use sft, which does the same for less",
 		ess, tau, spread, d.key("temperature.start"))
@@ -111,49 +130,66 @@ func (d *Doctor) Batch(epoch, pass int, queries []int) {
 	d.streak("batch_repeats", same, 1)
 }
 
-func (d *Doctor) batchRepeats(row) {
-	o, times := d.opt.BatchRepeats, d.state.Streak["batch_repeats"]
-	if times >= o.Steps {
-		d.say(o.Severity, "batch_repeats", "data.shuffle", float64(times+1), 1,
+// Two repetitions in a row, as one may be chance where queries are few.
+func batchRepeats() Check {
+	return Check{Name: "batch_repeats", Severity: Warning, Steps: 2, step: (*Doctor).batchRepeats}
+}
+
+func (d *Doctor) batchRepeats(c Check, _ row) {
+	times := d.state.Streak["batch_repeats"]
+	if times >= c.Steps {
+		d.say(c, "data.shuffle", float64(times+1), 1,
 			"%d batches of the epoch in a row are of the very same queries: the rest of the data is never seen; the order of the data is "+
 				"broken (data.shuffle)", times+1)
 	}
 }
 
-func (d *Doctor) entropyCollapse(r row) {
-	o := d.opt.EntropyCollapse
-	now, ok := d.mean("entropy", o)
+// Of the first steps': far below what a policy loses by learning.
+func entropyCollapse() Check {
+	return Check{Name: "entropy_collapse", Severity: Warning, Limit: 0.1, Steps: 10, step: (*Doctor).entropyCollapse}
+}
+
+func (d *Doctor) entropyCollapse(c Check, r row) {
+	now, ok := d.mean("entropy", c)
 	first := d.state.First["entropy"]
-	if !ok || first.N < min(firstSteps, o.Steps) || first.mean() <= 0 || now >= o.Limit*first.mean() {
+	if !ok || first.N < min(firstSteps, c.Steps) || first.mean() <= 0 || now >= c.Limit*first.mean() {
 		return
 	}
-	signal, _ := d.mean("signal_share", o)
+	signal, _ := d.mean("signal_share", c)
 	spent := signal < 0.5*d.state.First["signal_share"].mean() // few groups are left that could tell it so
-	if reward, known := d.mean("mean_reward", o); known && d.lim.Online && !spent && reward > 1.1*d.state.First["mean_reward"].mean() {
+	if reward, known := d.mean("mean_reward", c); known && d.lim.Online && !spent && reward > 1.1*d.state.First["mean_reward"].mean() {
 		return // it concentrates on what pays
 	}
-	d.say(o.Severity, "entropy_collapse", d.orRate(d.key("entropy_weight")), now/first.mean(), o.Limit,
+	d.say(c, d.orRate(d.key("entropy_weight")), now/first.mean(), c.Limit,
 		"the policy's entropy fell to %.3g nats a step from %.3g at the phase's start: it answers nearly the same every time and explores "+
 			"nothing; lower %s, raise %s, or set %s", now, first.mean(), d.key("lr"), d.key("kl.beta"), d.key("entropy_weight"))
 }
 
-func (d *Doctor) allTruncated(row) {
-	o := d.opt.AllTruncated
-	if share, ok := d.mean("truncated_share", o); ok && share > o.Limit {
-		d.say(o.Severity, "all_truncated", d.lim.LengthKey, share, o.Limit,
+// Fewer than one answer in twenty ends by itself.
+func allTruncated() Check {
+	return Check{Name: "all_truncated", Severity: Warning, Limit: 0.95, Steps: 10, step: (*Doctor).allTruncated}
+}
+
+func (d *Doctor) allTruncated(c Check, _ row) {
+	if share, ok := d.mean("truncated_share", c); ok && share > c.Limit {
+		d.say(c, d.lim.LengthKey, share, c.Limit,
 			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise %s, or teach the policy to end with sft",
 			percent(share), d.lim.LengthKey)
 	}
 }
 
-func (d *Doctor) samplingCut(row) {
-	o := d.opt.SamplingCut
+// At 0.98 a sequence of 50 tokens has a weight that is off by a factor of e.
+func samplingCut() Check {
+	return Check{Name: "sampling_cut", Severity: Warning, Limit: 0.98, Steps: 10, step: (*Doctor).samplingCut}
+}
+
+func (d *Doctor) samplingCut(c Check, _ row) {
 	if d.lim.Policy == nil {
 		return
 	}
-	if kept, ok := d.mean("kept_mass", o); ok && kept < o.Limit {
+	if kept, ok := d.mean("kept_mass", c); ok && kept < c.Limit {
 		section := strings.TrimSuffix(d.lim.LengthKey, "max_new_tokens")
-		d.say(o.Severity, "sampling_cut", section+"top_p", kept, o.Limit,
+		d.say(c, section+"top_p", kept, c.Limit,
 			"completions are drawn from %s of the policy's distribution, and their ratios are those of the whole: each token's weight is off "+
 				"by a factor of about %.3g, and what is cut off is never tried; set %stop_p=1, top_k=0 and repetition_penalty=1 there, or sharpen "+
 				"with %s, which the ratio knows", percent(kept), 1/kept, section, d.key("sample_temperature"))

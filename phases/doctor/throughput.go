@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"fulcrum/internal/stat"
 )
@@ -12,30 +13,36 @@ const (
 	stretchSteps = 5
 )
 
+const throughput = "throughput_drop"
+
+// Times the typical step: what shares a machine takes less.
+func throughputDrop() Check { return Check{Name: throughput, Severity: Note, Limit: 3} }
+
 // Throughput looks at the wall time of a phase's steps, in order, and says where they slowed down. It
 // depends on the machine, so that its finding may stand in run.log, summary.json and the report, and never
-// in metrics.jsonl; it never stops a run.
-func Throughput(phase string, seconds []float64, opt Options) []Finding {
-	o := opt.ThroughputDrop
+// in metrics.jsonl; it never stops a run. It is silent where checks lack it.
+func Throughput(phase string, seconds []float64, checks []Check) []Finding {
 	size := max(stretchSteps, len(seconds)/stretches)
-	if !opt.Enabled || o.Severity == Off || len(seconds) < 2*size+1 {
+	at := slices.IndexFunc(checks, func(c Check) bool { return c.Name == throughput })
+	if at < 0 || checks[at].Severity == Off || len(seconds) < 2*size+1 {
 		return nil
 	}
+	c := checks[at]
 	seconds = seconds[1:] // the first step pays for whatever is made once
-	if o.Severity == Stop {
-		o.Severity = Warning
+	if c.Severity == Stop {
+		c.Severity = Warning
 	}
 	typical := stat.Middle(seconds)
-	worst, at := 0.0, 0
-	for from := 0; from+size <= len(seconds); from += size {
-		if m := stat.Middle(seconds[from : from+size]); m > worst {
-			worst, at = m, from
+	worst, from := 0.0, 0
+	for i := 0; i+size <= len(seconds); i += size {
+		if m := stat.Middle(seconds[i : i+size]); m > worst {
+			worst, from = m, i
 		}
 	}
-	if typical <= 0 || worst <= o.Limit*typical {
+	if typical <= 0 || worst <= c.Limit*typical {
 		return nil
 	}
-	return []Finding{{Check: "throughput_drop", Severity: o.Severity, Value: worst / typical, Limit: o.Limit,
+	return []Finding{{Check: c.Name, Severity: c.Severity, Value: worst / typical, Limit: c.Limit,
 		Message: fmt.Sprintf("steps %d to %d of %s took %.3g s each, %.3g times the phase's typical %.3g s: something else used the "+
-			"machine, memory ran short, or the batches grew", at+2, at+1+size, phase, worst, worst/typical, typical)}}
+			"machine, memory ran short, or the batches grew", from+2, from+1+size, phase, worst, worst/typical, typical)}}
 }

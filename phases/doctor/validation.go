@@ -4,11 +4,15 @@ import "fulcrum/internal/stat"
 
 // Does validation follow training?
 
+// Epochs in a row: one may be noise.
+func validationDiverges() Check {
+	return Check{Name: "validation_diverges", Severity: Note, Limit: 2, epoch: (*Doctor).validationDiverges}
+}
+
 // validationDiverges compares the newest epochs of the phase. Training is the loss of imitation, the
 // sampled reward of online phases, or the advantage's gain on recorded groups. Validation is what the policy earns and, of imitation, its
 // loss too: two epochs of one of them may be noise. GRPO may raise the loss of imitation while rewards rise.
-func (d *Doctor) validationDiverges(r row) {
-	o := d.opt.ValidationDiverges
+func (d *Doctor) validationDiverges(c Check, r row) {
 	val, better := d.series("val_reward", r), 1.0
 	name := "val_reward"
 	if len(val) == 0 {
@@ -26,7 +30,7 @@ func (d *Doctor) validationDiverges(r row) {
 	} else if d.lim.Policy != nil {
 		train, of, rises = d.series("advantage_gain", r), "advantage_gain", 1
 	}
-	n := int(o.Limit)
+	n := int(c.Limit)
 	if n < 1 || len(val) <= n || len(train) <= n {
 		return
 	}
@@ -39,14 +43,17 @@ func (d *Doctor) validationDiverges(r row) {
 			return
 		}
 	}
-	d.say(o.Severity, "validation_diverges", d.orRate("checkpoint.patience_epochs"), float64(n), o.Limit,
+	d.say(c, d.orRate("checkpoint.patience_epochs"), float64(n), c.Limit,
 		"%s went from %.4g to %.4g over %d epochs while training got better (%s from %.4g to %.4g): the policy learns what does not carry "+
 			"over; fewer epochs, checkpoint.patience_epochs, more data or a smaller learning rate", name, val[0], val[n], n, of, train[0], train[n])
 }
 
+func validationUnchanged() Check {
+	return Check{Name: "validation_unchanged", Severity: Warning, epoch: (*Doctor).validationUnchanged}
+}
+
 // validationUnchanged compares with the epoch before, the first with the initial policy.
-func (d *Doctor) validationUnchanged(r row) {
-	o := d.opt.ValidationUnchanged
+func (d *Doctor) validationUnchanged(c Check, r row) {
 	x, ok := r.get("val_loss", "lr", "grad_norm")
 	if !ok || x[1] == 0 || x[2] <= smallGradient {
 		return
@@ -58,7 +65,7 @@ func (d *Doctor) validationUnchanged(r row) {
 		known = false
 	}
 	if known && before == x[0] {
-		d.say(o.Severity, "validation_unchanged", "", x[0], before, "val_loss is %.8g, the same to the last digit as before the epoch, "+
+		d.say(c, "", x[0], before, "val_loss is %.8g, the same to the last digit as before the epoch, "+
 			"although the gradient was %.3g: the weights do not move, or validation looks at other weights", x[0], x[2])
 	}
 }
@@ -73,24 +80,32 @@ func (r row) validationReward() (name string, x float64, ok bool) {
 	return name, x, ok
 }
 
+// Of the initial policy's reward, and beyond the noise of the queries.
+func worseThanStart() Check {
+	return Check{Name: "worse_than_start", Severity: Warning, Limit: 0.2, epoch: (*Doctor).worseThanStart}
+}
+
 // worseThanStart wants a loss beyond the noise of the queries too: four standard errors of the initial reward are
 // nearly three of the difference of two sets.
-func (d *Doctor) worseThanStart(r row) {
-	o := d.opt.WorseThanStart
+func (d *Doctor) worseThanStart(c Check, r row) {
 	name, reward, ok := r.validationReward()
 	initial, known := d.state.Initial[name]
-	if !ok || !known || initial <= 0 || reward >= (1-o.Limit)*initial || reward >= initial-4*d.state.Initial["reward_error"] {
+	if !ok || !known || initial <= 0 || reward >= (1-c.Limit)*initial || reward >= initial-4*d.state.Initial["reward_error"] {
 		return
 	}
-	d.say(o.Severity, "worse_than_start", d.orRate(d.key("lr")), reward, (1-o.Limit)*initial,
+	d.say(c, d.orRate(d.key("lr")), reward, (1-c.Limit)*initial,
 		"%s is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and "+
 			"the scale of the rewards", name, reward, initial, percent(1-reward/initial), d.key("lr"))
 }
 
+// Of the best epoch's reward, and beyond the noise of the queries.
+func validationFalls() Check {
+	return Check{Name: "validation_falls", Severity: Warning, Limit: 0.3, epoch: (*Doctor).validationFalls}
+}
+
 // validationFalls compares with the best epoch of the run so far, of earlier phases too. It wants a loss beyond the noise of the queries,
 // as worseThanStart does, and leaves to that what ends below the start.
-func (d *Doctor) validationFalls(r row) {
-	o := d.opt.ValidationFalls
+func (d *Doctor) validationFalls(c Check, r row) {
 	_, own := stat.MeanSE(d.scores)
 	noise := max(d.state.Initial["reward_error"], d.state.Initial["best_error"], finite(own))
 	name, x, ok := r.validationReward()
@@ -98,10 +113,10 @@ func (d *Doctor) validationFalls(r row) {
 	if ok && (!known || x > best) {
 		d.state.Initial["best_"+name], d.state.Initial["best_error"] = x, finite(own)
 	}
-	if !ok || best <= 0 || noise == 0 || x >= (1-o.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
+	if !ok || best <= 0 || noise == 0 || x >= (1-c.Limit)*best || x >= best-4*noise || d.state.Said["worse_than_start"] != "" {
 		return
 	}
-	d.say(o.Severity, "validation_falls", d.orRate(d.key("lr")), x, (1-o.Limit)*best,
+	d.say(c, d.orRate(d.key("lr")), x, (1-c.Limit)*best,
 		"%s is %.4g after the epoch and was %.4g after an earlier one: the run has lost %s of it since; the best checkpoint may hold the "+
 			"earlier one; lower %s, or end the phase earlier (checkpoint.patience_epochs)", name, x, best, percent(1-x/best), d.key("lr"))
 }

@@ -19,16 +19,16 @@ import (
 func TestTheDoctorChangesNothing(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	var got [2]map[string]string
-	for i, opt := range []doctor.Options{{}, phasetest.Nosy()} {
+	for i, checks := range [][]doctor.Check{nil, phasetest.Nosy()} {
 		dir, rec := t.TempDir(), &phasetest.Memory{}
 		plan := constantPlan(train)
-		plan.Doctor = opt
+		plan.Doctor = checks
 		if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, dir), nil); err != nil {
 			t.Fatal(err)
 		}
 		found := slices.DeleteFunc(rec.Findings(), func(event string) bool { return event == "best_is_initial" }) // the scheduler's
-		if opt.Enabled != (len(found) > 0) {
-			t.Fatalf("enabled %v: found %v", opt.Enabled, found)
+		if (checks != nil) != (len(found) > 0) {
+			t.Fatalf("%d checks: found %v", len(checks), found)
 		}
 		got[i] = map[string]string{}
 		for name, hash := range phasetest.Files(t, dir) {
@@ -46,10 +46,10 @@ func TestTheDoctorChangesNothing(t *testing.T) {
 // severity is changed a resume goes on as if it had been so from the start.
 func TestStop(t *testing.T) {
 	plan := func(severity doctor.Severity) phases.Plan {
-		p := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{
-			tokenGRPO(func(o *Options) { o.Advantage.Precision = 10 })}} // rewards lie within 1.5 of each other: no signal
-		p.Doctor.NoSignal = doctor.Window{Severity: severity, Limit: 0.05, Steps: 5}
-		return p
+		return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+			Doctor: phasetest.Tuned(map[string]doctor.Check{"no_signal": {Severity: severity, Limit: 0.05, Steps: 5}}),
+			Phases: []phases.Phase{
+				tokenGRPO(func(o *Options) { o.Advantage.Precision = 10 })}} // rewards lie within 1.5 of each other: no signal
 	}
 	whole, want := &phasetest.Memory{}, t.TempDir()
 	if _, err := phases.Run(context.Background(), plan(doctor.Warning), phasetest.TokenEnv(t, whole, want), nil); err != nil {
@@ -88,11 +88,9 @@ func TestStop(t *testing.T) {
 func TestSoftenedIsNeverStopped(t *testing.T) {
 	rec := &phasetest.Memory{}
 	env := phasetest.TokenEnv(t, rec, t.TempDir())
-	opt := doctor.DefaultOptions()
-	doctor.Soften(&opt)
 	phase := tokenGRPO(func(o *Options) { o.Advantage.Precision = 10 })
-	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: opt,
-		Phases: []phases.Phase{phase}}, env, nil); err != nil {
+	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
+		Doctor: doctor.Soften(doctor.Checks()), Phases: []phases.Phase{phase}}, env, nil); err != nil {
 		t.Fatal(err)
 	}
 	found := 0
@@ -124,7 +122,7 @@ func TestNonFiniteIsTraced(t *testing.T) {
 			}
 			env.Policy.Params().SetValues(w)
 		}
-		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.Checks(),
 			Phases: []phases.Phase{phase}}, env, nil)
 		var bad *phases.NonFiniteError
 		if !errors.As(err, &bad) || !strings.Contains(err.Error(), "made the first number that is not finite") ||
@@ -147,7 +145,7 @@ func TestNonFiniteRewardIsNamed(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	rec := &phasetest.Memory{}
 	phase := New("grpo", DefaultOptions(), phases.DefaultOptimOptions(), schedule.DefaultLROptions(), poisoned{train}, 16)
-	_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+	_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.Checks(),
 		Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil)
 	var bad *phases.NonFiniteError
 	if !errors.As(err, &bad) || !strings.Contains(err.Error(), "of toy: candidate 0 of its group has reward NaN") || bad.Origin != "" {

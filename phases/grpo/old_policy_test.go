@@ -149,7 +149,7 @@ func TestHealthyOldPolicies(t *testing.T) {
 					t.Fatal(err)
 				}
 				if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
-					Doctor: doctor.DefaultOptions(), Phases: []phases.Phase{phase}}, env, nil); err != nil {
+					Doctor: doctor.Checks(), Phases: []phases.Phase{phase}}, env, nil); err != nil {
 					t.Fatal(err)
 				}
 				after, err := phases.Validate(env.Policy, env.Initial, env.Data.Val, env.Data)

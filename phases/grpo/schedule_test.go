@@ -471,7 +471,7 @@ func TestBetaOnItsBoundIsReported(t *testing.T) {
 	opt.KL.TargetMin, opt.KL.TargetMax, opt.KL.BetaMax = 0, 1e-9, 0.1 // any movement is too much, and 0.1 is the most
 	rec := &phasetest.Memory{}
 	phase := New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)
-	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.Checks(),
 		Phases: []phases.Phase{phase}}, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
 		t.Fatal(err)
 	}

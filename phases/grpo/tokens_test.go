@@ -130,7 +130,7 @@ func TestEpochsWithoutSignalAreReported(t *testing.T) {
 	for precision, want := range map[float64]int{10: 1, 0: 0} { // rewards lie within 1.5 of each other
 		rec := &phasetest.Memory{}
 		phase := tokenGRPO(func(o *Options) { o.Epochs, o.Advantage.Precision = 7, precision }) // 21 steps: a shorter phase is only warned
-		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.DefaultOptions(),
+		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.Checks(),
 			Phases: []phases.Phase{phase}}, phasetest.TokenEnv(t, rec, t.TempDir()), nil)
 		var stop *doctor.StopError
 		if errors.As(err, &stop) != (want > 0) || want == 0 && err != nil {

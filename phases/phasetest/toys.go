@@ -162,15 +162,26 @@ func ToyEnv(t *testing.T, val *pointer.Source, rec phases.Recorder, dir string) 
 		Normalize: func(r []float64) []float64 { return group.Normalize(r, group.DefaultNormalizeOptions()) }}}
 }
 
-// Nosy is a doctor that speaks of a healthy run too, at steps that its windows decide.
-func Nosy() doctor.Options {
-	o := doctor.DefaultOptions()
-	o.GradientSpike = doctor.Window{Severity: doctor.Note, Limit: 1.01, Steps: 4}
-	o.EntropyCollapse = doctor.Window{Severity: doctor.Note, Limit: 1.2, Steps: 4}
-	o.KLBelowBand = doctor.Window{Severity: doctor.Warning, Limit: 1e3, Steps: 5}
-	o.ESSUniform = doctor.Window{Severity: doctor.Note, Limit: 0.1, Steps: 4}
-	o.ValidationDiverges = doctor.Limit{Severity: doctor.Note, Limit: 1}
-	return o
+// Nosy are the checks of a doctor that speaks of a healthy run too, at steps that its windows decide.
+func Nosy() []doctor.Check {
+	return Tuned(map[string]doctor.Check{
+		"gradient_spike":      {Severity: doctor.Note, Limit: 1.01, Steps: 4},
+		"entropy_collapse":    {Severity: doctor.Note, Limit: 1.2, Steps: 4},
+		"kl_below_band":       {Severity: doctor.Warning, Limit: 1e3, Steps: 5},
+		"ess_uniform":         {Severity: doctor.Note, Limit: 0.1, Steps: 4},
+		"validation_diverges": {Severity: doctor.Note, Limit: 1},
+	})
+}
+
+// Tuned returns the doctor's checks, those of a table with its severities, limits and steps.
+func Tuned(as map[string]doctor.Check) []doctor.Check {
+	out := doctor.Checks()
+	for i := range out {
+		if c, ok := as[out[i].Name]; ok {
+			out[i].Severity, out[i].Limit, out[i].Steps = c.Severity, c.Limit, c.Steps
+		}
+	}
+	return out
 }
 
 // Findings returns the checks that have spoken.

@@ -66,6 +66,9 @@ func (p *probe) unmarked(d draw) {
 	}
 }
 
+// unlikely is how many standard errors samples may be off: six are no chance, in whatever number of trials.
+const unlikely = 6
+
 // few steps tell nothing about a temperature.
 const fewSteps = 32
 
@@ -84,7 +87,7 @@ func (p *probe) temperature(d draw) {
 	z := gap / math.Sqrt(variance)
 	p.Saw(p.Name, "sampling_differs", "samples are as likely as draws at the temperature %.3g, within %.2g standard errors over %d steps", t,
 		math.Abs(z), steps)
-	if !(math.Abs(z) > p.opt.SamplingDiffers.Limit) {
+	if !(math.Abs(z) > unlikely) {
 		return
 	}
 	text := fmt.Sprintf("sampled candidates are %+.3g nats a step likelier than draws at the temperature %.3g are (%.1f standard errors "+
@@ -99,7 +102,7 @@ func (p *probe) temperature(d draw) {
 		text += fmt.Sprintf("; they fit a temperature of %.3g better", near)
 	}
 	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "sampling_differs", Key: p.Name + ".sample_temperature", Value: z,
-		Limit:   p.opt.SamplingDiffers.Limit,
+		Limit:   unlikely,
 		Message: text + ": the sampler does not draw from the policy that is trained"})
 }
 

@@ -12,6 +12,13 @@ import (
 	"fulcrum/selector"
 )
 
+// How far a log-probability may lie from itself, in nats of float32.
+const (
+	gradNograd = 1e-4 // with a gradient and without: kernels may differ; dropout makes 0.1
+	twice      = 1e-5 // in two like passes: threads may add in another order
+	inBatch    = 1e-3 // alone and among others: products of another shape are rounded elsewhere
+)
+
 // logProbs returns the policy's log-probabilities [B*G*T] of a batch without gradient.
 func logProbs(p selector.Policy, b *selector.Batch, opt selector.ForwardOptions) []float64 {
 	defer torchx.NoGrad()()
@@ -31,7 +38,7 @@ func (p *probe) forward(m phases.Metrics) {
 	ratios := compares(m)
 	if ratios || !p.spy.how.Train { // imitation may train with dropout
 		d, at := differ(once, p.spy.logp)
-		p.over("grad_nograd_differ", d, p.opt.GradNogradDiffer,
+		p.over("grad_nograd_differ", d, gradNograd,
 			"a log-probability is %.7g in the phase's step and %.7g without gradient, with the same weights: dropout is on in a pass that "+
 				"ratios are made of, or the two passes compute differently", at[1], at[0])
 	}
@@ -39,7 +46,7 @@ func (p *probe) forward(m phases.Metrics) {
 		return // the policy alone was looked at with the first phase
 	}
 	d, at := differ(once, logProbs(p.policy, b, plain))
-	p.over("forward_not_deterministic", d, p.opt.ForwardNotDeterminist,
+	p.over("forward_not_deterministic", d, twice,
 		"the same log-probability is %.7g once and %.7g again, with the same weights: the policy's evaluation is random (dropout without "+
 			"training?)", at[0], at[1])
 	worst, at := 0.0, [2]float64{}
@@ -49,7 +56,7 @@ func (p *probe) forward(m phases.Metrics) {
 			worst, at = d, found
 		}
 	}
-	p.over("batch_changes_output", worst, p.opt.BatchChangesOutput,
+	p.over("batch_changes_output", worst, inBatch,
 		"a log-probability is %.6g alone and %.6g in a batch of %d: the query reads what belongs to others (its images, its pool, or padding)",
 		at[0], at[1], b.B())
 }

@@ -15,15 +15,14 @@ import (
 )
 
 // Memory makes one step of every stage, on a clone, with as many queries as the phase takes and the largest that
-// there are, and returns a line about what it took of what was free, for run.log. A step that leaves too little is
-// a finding of its own, apart from the others: it depends on the machine.
-func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device string) (line string, found []doctor.Finding, err error) {
+// there are, and returns a line about what it took of what was free, for run.log, and the share of it, for Crowded.
+func Memory(ctx context.Context, t Trial, stages []Stage, device string) (line string, worst float64, err error) {
 	free, before := hostmem.Free(), hostmem.Resident()
 	hostmem.ResetPeak()
 	cuda, onCUDA := torchx.CUDAIndex(device)
 	if onCUDA {
 		if _, err := torchx.MemoryOfCUDA(cuda, true); err != nil {
-			return "", nil, err
+			return "", 0, err
 		}
 	}
 	var parts []string
@@ -32,24 +31,24 @@ func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device st
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return "", nil, err
+			return "", 0, err
 		}
 		what, err := largestStep(ctx, t, s)
 		if full, ok := errors.AsType[*torchx.OpError](err); ok && full.OutOfMemory() {
-			return "", nil, fmt.Errorf("%s: the largest step does not fit: %w", s.Name, err)
+			return "", 0, fmt.Errorf("%s: the largest step does not fit: %w", s.Name, err)
 		}
 		if err != nil {
-			return "", nil, nil // the probes have said what is wrong with the phase
+			return "", 0, nil // the probes have said what is wrong with the phase
 		}
 		parts = append(parts, what)
 	}
 	if len(parts) == 0 {
-		return "", nil, nil
+		return "", 0, nil
 	}
 	took := max(hostmem.Peak()-before, 0)
 	line = fmt.Sprintf("memory: largest step (%s) took %s on top of %s, of %s free", strings.Join(parts, "; "), hostmem.Size(took),
 		hostmem.Size(before), hostmem.Size(free))
-	worst := took / free
+	worst = took / free
 	if onCUDA {
 		if m, err := torchx.MemoryOfCUDA(cuda, false); err == nil { // libtorch keeps what it once took: less is free after the peak
 			line += fmt.Sprintf("; %s: %s at the peak, %s taken for it, %s of %s free", device, hostmem.Size(m.AllocatedMax),
@@ -57,13 +56,19 @@ func Memory(ctx context.Context, opt Options, t Trial, stages []Stage, device st
 			worst = max(worst, 1-m.Free/m.Total)
 		}
 	}
-	if opt.Memory.Severity != doctor.Off && worst > opt.Memory.Limit {
-		found = append(found, doctor.Finding{Check: "memory", Severity: opt.Memory.Severity, Value: worst, Limit: opt.Memory.Limit,
-			Key: stages[0].Name + ".micro_batch",
+	return line, worst, nil
+}
+
+// crowded is the share of the free memory from which a run may be killed: other programs and the allocator want some too.
+const crowded = 0.9
+
+// Crowded adds a finding where a step takes too much of the memory.
+func (r *Report) Crowded(share float64, phase string) {
+	if share > crowded {
+		r.add(Name, doctor.Stop, doctor.Finding{Check: "memory", Value: share, Limit: crowded, Key: phase + ".micro_batch",
 			Message: fmt.Sprintf("a step with the largest shapes takes %.0f %% of the memory that is there: lower micro_batch or "+
-				"data.batch_size, or the run may be killed in the middle", 100*worst)})
+				"data.batch_size, or the run may be killed in the middle", 100*share)})
 	}
-	return line, found, nil
 }
 
 // largestStep makes one step of a phase on its largest batch and says what its shapes were.

@@ -33,7 +33,7 @@ func (p *probe) moved(m phases.Metrics) (idle []string) {
 	if norm := number(m, "grad_norm"); norm > 0 {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "parameters_do_not_move", Key: p.Name + ".lr", Value: float64(len(idle)),
 			Message: fmt.Sprintf("no weight moved in %d steps although the gradient norm is %.4g: the optimizer makes no step, or %s.lr is too "+
-				"small for float32 (it was %.3g in the first step)", p.opt.Steps, norm, p.Name, m["lr"])})
+				"small for float32 (it was %.3g in the first step)", p.steps, norm, p.Name, m["lr"])})
 	} else {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: float64(len(idle)),
 			Message: fmt.Sprintf("no weight has a gradient in this phase (norm %.3g): the log-probabilities are cut off from the weights, or "+
@@ -53,7 +53,7 @@ func (p *probe) sawMoves(trained, idle int) {
 		}
 	}
 	p.Saw(p.Name, "parameters_do_not_move", "%d of %d tensors moved in %d steps, a weight of %s the farthest, by %.3g", trained-idle, trained,
-		p.opt.Steps, where, most)
+		p.steps, where, most)
 	if frozen := len(params.Names()) - trained; frozen > 0 {
 		p.Saw(p.Name, "frozen_move", "of the tensors %d stayed, which %s.freeze names", frozen, p.Name)
 	}
@@ -109,16 +109,16 @@ func (p *probe) leftOut(idle []string, weights []float32) {
 	if len(unmoved) > 0 {
 		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "parameters_do_not_move", Value: float64(len(unmoved)),
 			Message: fmt.Sprintf("%s did not move in %d steps although the log-probabilities have a gradient there: the phase leaves that out",
-				list(unmoved), p.opt.Steps)})
+				list(unmoved), p.steps)})
 	}
 	if len(without) > 0 {
 		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "gradient_missing", Value: float64(len(without)),
 			Message: fmt.Sprintf("%s got no gradient in %d steps: the log-probabilities do not depend on what should be trained there",
-				list(without), p.opt.Steps)})
+				list(without), p.steps)})
 	}
 	if len(unused) > 0 {
 		p.add(p.Name, doctor.Note, doctor.Finding{Check: "gradient_missing", Value: float64(len(unused)),
-			Message: fmt.Sprintf("%s got no gradient in %d steps, because %s", list(unused), p.opt.Steps, why)})
+			Message: fmt.Sprintf("%s got no gradient in %d steps, because %s", list(unused), p.steps, why)})
 	}
 }
 

@@ -189,6 +189,10 @@ func (p *probe) stepSize(m phases.Metrics, at moments, after []float32) {
 	}
 }
 
+// misplaced is the share of what sets candidates apart that a gradient may be off by: clipping each reward a little is less, one
+// candidate's reward given to another is more.
+const misplaced = 0.2
+
 // credit checks that the gradient of the phase's first step is that of Σ w·log π, with the weights w that the
 // candidates' own rewards make: one look at every number between a reward and the weights of the policy.
 func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
@@ -221,14 +225,14 @@ func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
 	}
 	gradient := func(w []float64) []float32 { return p.thawed(p.gradient(b, w, p.start)) }
 	common, first := gradient(even), p.thawed(slices.Clone(at.m))
-	limit, rough := p.opt.CreditMisplaced.Limit, p.Rough
+	limit, rough := misplaced, p.Rough
 	if rough {
 		limit = math.Max(limit, 0.5)
 	}
 	off := func(w []float64) float64 { return misfit(first, gradient(w), common, rough) }
-	misplaced := off(w)
-	p.Saw(p.Name, "credit_misplaced", "the gradient is that of the batch's rewards but for %.2g, at most %g", misplaced, limit)
-	if !(misplaced > limit) {
+	apart := off(w)
+	p.Saw(p.Name, "credit_misplaced", "the gradient is that of the batch's rewards but for %.2g, at most %g", apart, limit)
+	if !(apart > limit) {
 		return
 	}
 	best, cause := limit, "something between the rewards and the loss is lost, changed or given to others"
@@ -237,9 +241,9 @@ func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
 			best, cause = x, "it is that of "+of.what
 		}
 	}
-	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "credit_misplaced", Value: misplaced, Limit: limit,
+	p.add(p.Name, doctor.Stop, doctor.Finding{Check: "credit_misplaced", Value: apart, Limit: limit,
 		Message: fmt.Sprintf("the gradient of the first step is not that of the batch's rewards (off by %.3g of what sets its candidates "+
-			"apart): %s", misplaced, cause)})
+			"apart): %s", apart, cause)})
 }
 
 // thawed clears what belongs to frozen tensors: a phase may leave their gradients out.

@@ -3,7 +3,7 @@
 // ones stay, the ratio is 1, log-probabilities are the same with and without gradient, alone and in a batch,
 // and the better candidates become likelier.
 //
-//	report := preflight.New(options, seed)
+//	report := preflight.New(checks, seed)
 //	report.Faults(bundle.Audit(…))            // faults of the data, as findings
 //	err := report.Try(ctx, policy, stages)  // the phases, on clones
 //	doctor.Judge(report.Findings())         // the error of the first stop
@@ -31,8 +31,9 @@ type Finding struct {
 
 // Report collects what the checks find.
 type Report struct {
-	opt      Options
+	severity map[string]doctor.Severity // of findings, by check
 	seed     int64
+	steps    int // optimizer steps of each trial
 	checks   int
 	findings []Finding
 	seen     []Seen
@@ -41,9 +42,13 @@ type Report struct {
 	reaches []reached // of the stages tried so far
 }
 
-// New returns an empty report. seed chooses the queries that are looked at.
-func New(opt Options, seed int64) *Report {
-	return &Report{opt: opt, seed: seed, said: map[string]bool{}}
+// New returns an empty report of these checks. seed chooses the queries that are looked at.
+func New(checks []doctor.Check, seed int64) *Report {
+	r := &Report{severity: map[string]doctor.Severity{}, seed: seed, steps: trialSteps, said: map[string]bool{}}
+	for _, c := range checks {
+		r.severity[c.Name] = c.Severity
+	}
+	return r
 }
 
 // Findings returns what was found, in the order of the checks.
@@ -64,8 +69,8 @@ func (r *Report) Judge() error {
 
 // Faults adds the faults of the data.
 func (r *Report) Faults(faults []audit.Fault) {
-	r.checks += len(audit.Checks())
-	r.Saw(Name, "data", "%d checks of all sets, %d with a finding", len(audit.Checks()), len(faults))
+	r.checks += len(ofData())
+	r.Saw(Name, "data", "%d checks of all sets, %d with a finding", len(ofData()), len(faults))
 	r.Fault(faults...)
 }
 
@@ -80,9 +85,9 @@ func (r *Report) Fault(faults ...audit.Fault) {
 	}
 }
 
-// add appends a finding with the severity that the options give its check, but none worse than most.
+// add appends a finding with the severity of its check, but none worse than most.
 func (r *Report) add(phase string, most doctor.Severity, f doctor.Finding) {
-	if f.Severity = r.opt.severities()[f.Check]; f.Severity.WorseThan(most) {
+	if f.Severity = r.severity[f.Check]; f.Severity.WorseThan(most) {
 		f.Severity = most
 	}
 	at := fmt.Sprintf("%s %s %s", phase, f.Check, f.Severity)

@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"fulcrum/beamdata"
-	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -33,27 +31,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestDefaultTags: each check of the doctor's and of these options has a default of a severity and a value for each other field.
-func TestDefaultTags(t *testing.T) {
-	for _, options := range []any{DefaultOptions(), doctor.DefaultOptions()} {
-		v := reflect.ValueOf(options)
-		for i, field := range reflect.VisibleFields(v.Type()) {
-			if field.Type.Kind() != reflect.Struct {
-				continue
-			}
-			words, check := strings.Fields(field.Tag.Get("default")), v.Field(i)
-			if err := option.Tags(check.Interface()); err != nil || len(words) != check.NumField() {
-				t.Errorf("%s: %q fills %+v: %v", field.Name, words, check, err)
-			}
-		}
-	}
-}
-
 // rig is a run's policy, data and stages, to plant faults in.
 type rig struct {
 	trial  Trial
 	stages []Stage
-	opt    Options
+	checks []doctor.Check
+	steps  int
 	online *grpo.Options // of the last stage
 }
 
@@ -99,7 +82,8 @@ func newRig(t *testing.T) *rig {
 				return grpo.New("grpo_online", online, optim, lr, s, 8), nil
 			}},
 		},
-		opt:    DefaultOptions(),
+		checks: Checks(),
+		steps:  trialSteps,
 		online: &online,
 	}
 	for i := range r.stages {
@@ -129,7 +113,8 @@ func newRig(t *testing.T) *rig {
 
 func (r *rig) found(t *testing.T) []Finding {
 	t.Helper()
-	report := New(r.opt, 1)
+	report := New(r.checks, 1)
+	report.steps = r.steps
 	if err := report.Try(context.Background(), r.trial, r.stages); err != nil {
 		t.Fatal(err)
 	}
@@ -219,7 +204,7 @@ func (h holes) Score(i int, positions []int32) (float64, float64) {
 func TestHealthyPhases(t *testing.T) {
 	r := newRig(t)
 	before := r.trial.Policy.Params().Values()
-	report := New(r.opt, 1)
+	report := New(r.checks, 1)
 	if err := report.Try(context.Background(), r.trial, r.stages); err != nil {
 		t.Fatal(err)
 	}
@@ -247,7 +232,7 @@ func TestHealthyPhases(t *testing.T) {
 
 // A check that found something is not among those that passed.
 func TestPassed(t *testing.T) {
-	r := New(DefaultOptions(), 1)
+	r := New(Checks(), 1)
 	r.Saw("rce", "step_size", "3 times")
 	r.Saw("grpo", "step_size", "1 times")
 	r.add("rce", doctor.Stop, doctor.Finding{Check: "step_size", Message: "three times"})
@@ -260,7 +245,7 @@ func TestPassed(t *testing.T) {
 func TestHealthyOldPolicies(t *testing.T) {
 	for _, every := range []int{2, 1000} {
 		r := newRig(t)
-		r.online.OldPolicy, r.online.UpdateOldAfter, r.opt.Steps = "every_n", every, 4
+		r.online.OldPolicy, r.online.UpdateOldAfter, r.steps = "every_n", every, 4
 		if found := r.found(t); len(found) > 0 {
 			t.Errorf("update_old_after %d: %+v", every, found)
 		}
@@ -517,7 +502,7 @@ func TestTruth(t *testing.T) {
 				return reward, accuracy, nil
 			}}
 	}
-	report := New(r.opt, 1)
+	report := New(r.checks, 1)
 	sound := truth(src)
 	for _, err := range []error{report.Records(sound), report.Scores(sound, r.trial.Policy, r.trial.Data, 3)} {
 		if err != nil {
@@ -560,7 +545,7 @@ func TestNonfiniteReward(t *testing.T) {
 func TestSeverities(t *testing.T) {
 	r := newRig(t)
 	r.stages[2].Freeze = []string{"cand_proj"}
-	report := New(r.opt, 1)
+	report := New(r.checks, 1)
 	if err := report.Try(context.Background(), r.trial, r.stages); err != nil {
 		t.Fatal(err)
 	}
@@ -568,26 +553,72 @@ func TestSeverities(t *testing.T) {
 	if err := report.Judge(); err == nil || !strings.Contains(err.Error(), "stopped by frozen_move") {
 		t.Errorf("got %v (%v), want a stop", err, stop)
 	}
-	doctor.Soften(&r.opt)
+	r.checks = doctor.Soften(r.checks)
 	if got := r.found(t); len(got) == 0 || got[0].Severity != doctor.Warning {
 		t.Errorf("softened: %+v", got)
 	}
-	r.opt.FrozenMove.Severity = doctor.Off
+	r.checks = doctor.Adjust(r.checks, []string{"frozen_move"}, nil)
 	if got := r.found(t); len(got) > 0 {
 		t.Errorf("off: %+v", got)
 	}
 }
 
-// Every check has a severity, and the worst default is what it says.
+// Every check of this package and of the doctor has a severity, and each name stands once in its table; a name in both is as severe.
 func TestEveryCheckIsConfigured(t *testing.T) {
-	opt := DefaultOptions()
-	for check, severity := range opt.severities() {
-		if severity == "" {
-			t.Errorf("%s has no severity", check)
+	severity := map[string]doctor.Severity{}
+	for of, checks := range map[string][]doctor.Check{"preflight": Checks(), "doctor": doctor.Checks()} {
+		for _, c := range checks {
+			if !c.Severity.WorseThan(doctor.Off) || severity[of+c.Name] != "" || severity[c.Name] != "" && severity[c.Name] != c.Severity {
+				t.Errorf("%s: %+v, also %q", of, c, severity[c.Name])
+			}
+			severity[c.Name], severity[of+c.Name] = c.Severity, c.Severity
 		}
 	}
-	if n := len(opt.severities()); n < 25 {
+	if n := len(Checks()); n < 45 {
 		t.Errorf("%d checks", n)
+	}
+}
+
+// What is off says nothing, another severity is taken, soft options end no run; a name that no check has is refused with the nearest.
+func TestOptions(t *testing.T) {
+	o := DefaultOptions()
+	o.Off, o.Severity = []string{"no_signal"}, map[string]doctor.Severity{"step_failed": doctor.Note, "kl_not_zero": doctor.Stop}
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	of := func(checks []doctor.Check, name string) doctor.Severity {
+		return checks[slices.IndexFunc(checks, func(c doctor.Check) bool { return c.Name == name })].Severity
+	}
+	for _, soft := range []bool{false, true} {
+		want := doctor.Stop
+		if o.Soft = soft; soft {
+			want = doctor.Warning
+		}
+		got := []doctor.Severity{of(o.Rows(), "no_signal"), of(o.Adjusted(Checks()), "step_failed"), of(o.Rows(), "kl_not_zero"),
+			of(o.Adjusted(Checks()), "frozen_move")}
+		if !slices.Equal(got, []doctor.Severity{doctor.Off, doctor.Note, want, want}) {
+			t.Errorf("soft %v: %v", soft, got)
+		}
+	}
+	if o.Doctor = false; o.Rows() != nil {
+		t.Error("rows are looked at though the doctor is off")
+	}
+	for _, bad := range []Options{{Off: []string{"no_signl"}}, {Severity: map[string]doctor.Severity{"no_signl": doctor.Note}}} {
+		if err := bad.Validate(); err == nil || !strings.Contains(err.Error(), `unknown check "no_signl" (did you mean no_signal?)`) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// A step that takes nearly all of the memory is a finding, with the key to change.
+func TestCrowded(t *testing.T) {
+	for share, want := range map[float64]int{0.5: 0, 0.95: 1} {
+		r := New(Checks(), 1)
+		r.Crowded(share, "rce")
+		if got := r.Findings(); len(got) != want || want > 0 && (got[0].Check != "memory" || got[0].Key != "rce.micro_batch" ||
+			!strings.Contains(got[0].Message, "takes 95 % of the memory")) {
+			t.Errorf("%g: %+v", share, got)
+		}
 	}
 }
 

@@ -17,6 +17,12 @@ import (
 // This file asks how far the policy can come in all the steps of the schedule. AdamW's steps are as long as the learning rate,
 // whatever the gradient, and those on the trial's few queries pull together: steps on all of the data change them less.
 
+// What steps may change, in nats of the log-probabilities of a batch's candidates.
+const (
+	tooLittle = 0.5 // by all of them: a candidate is then 1.6 times as likely as before, and nothing is learnt
+	tooFar    = 50  // by one: what it leaves is as good as certain
+)
+
 // reached is how far the steps of one phase bring its candidates, in nats of their log-probabilities.
 type reached struct {
 	stage  Stage
@@ -42,11 +48,10 @@ func (p *probe) reach(m phases.Metrics, b *selector.Batch, after, last []float32
 		r.behind = max(0, p.behind(b))
 	}
 	p.reaches = append(p.reaches, r)
-	limit := p.opt.StepTooLarge.Limit
-	p.Saw(p.Name, "step_too_large", "%s, at most %g", r.first, limit)
-	if once > limit {
+	p.Saw(p.Name, "step_too_large", "%s, at most %d", r.first, tooFar)
+	if once > tooFar {
 		scale, _, _ := p.scaled()
-		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: cmp.Or(scale, p.Name+".lr"), Value: once, Limit: limit,
+		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "step_too_large", Key: cmp.Or(scale, p.Name+".lr"), Value: once, Limit: tooFar,
 			Message: r.first + ", so that each step throws away what those before it learnt: " + p.remedy(p.Stage, 5/once)})
 	}
 }
@@ -71,18 +76,17 @@ func (r *Report) tooFew(t Trial) {
 		r.add(most.stage.Name, doctor.Stop, doctor.Finding{Check: "too_few_steps", Key: most.stage.Name + ".epochs", Value: all, Limit: limit,
 			Message: most.first + fmt.Sprintf(format, args...) + t.remedy(most.stage, factor)})
 	}
-	limit := r.opt.TooFewSteps.Limit
 	if total > 0 {
 		r.Saw(most.stage.Name, "too_few_steps", "all steps of the schedule change log-probabilities by about %.2g nats, at least %g", total,
-			limit)
+			tooLittle)
 	}
 	switch {
 	case total == 0: // no phase was tried, or none reads what it trains, which is said elsewhere
 	case behind > far && imitated < behind/2 && !samples:
 		say(imitated, behind/2, 3*behind/imitated, ", and all steps that imitate by about %.2g; but these candidates are %.2g nats less likely "+
 			"than what the policy chooses itself, so that it comes less than half way to them: ", imitated, behind)
-	case total < limit:
-		say(total, limit, 10*limit/total, ", and all steps of the schedule by about %.2g, from which nothing is learnt: ", total)
+	case total < tooLittle:
+		say(total, tooLittle, 10*tooLittle/total, ", and all steps of the schedule by about %.2g, from which nothing is learnt: ", total)
 	}
 }
 

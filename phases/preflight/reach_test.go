@@ -27,7 +27,7 @@ func TestTooFewStepsNamesAPhase(t *testing.T) {
 		{{stage: Stage{Name: "sft", Epochs: 1}, first: "the first step of sft"},
 			{stage: Stage{Name: "rce", Epochs: 1}, all: 0.01, first: "the first step of rce"}},
 	} {
-		r := New(DefaultOptions(), 1)
+		r := New(Checks(), 1)
 		r.reaches = reaches
 		r.tooFew(Trial{})
 		if len(r.findings) != 1 || r.findings[0].Phase != "rce" || r.findings[0].Key != "rce.epochs" ||
@@ -59,7 +59,7 @@ func TestReach(t *testing.T) {
 		{"a short warm-up", func(s []Stage, r *rig) { s[0].Steps, s[0].Travel = 2, 1e-4 }, "", nil},
 		{"nothing in reach", func(s []Stage, r *rig) { s[0].Steps, s[0].Travel = 30, 0.015; r.stages = s[:2]; r.sharp(t) }, "rce too_few_steps",
 			[]string{"nats less likely than what the policy chooses itself", "rce.epochs="}},
-		{"a rate a thousand times too high", func(s []Stage, r *rig) { s[1].Rate = 1; r.opt.StepTooLarge.Limit = 1 }, "grpo step_too_large",
+		{"a rate a million times too high", func(s []Stage, r *rig) { s[1].Rate = 1e3; r.stages = s[1:2]; r.sharp(t) }, "grpo step_too_large",
 			[]string{"throws away", "grpo.lr="}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -20,6 +20,13 @@ type Senses struct {
 	OtherText  selector.Source // with the text of another prompt
 }
 
+// unread is how far, in nats, log-probabilities of a model move at most that does not read what was changed: float32 rounds a prompt of
+// another length elsewhere.
+const unread = 1e-6
+
+// helped is how many standard errors right answers are likelier with their own images at least: two, as 1 in 40 is by chance.
+const helped = 2
+
 // together is how many prompts are evaluated at once.
 const together = 8
 
@@ -43,12 +50,11 @@ func (r *Report) Reads(p selector.Policy, s Senses) {
 	for _, of := range []struct {
 		src   selector.Source
 		check string
-		limit doctor.Limit
 		what  string
 	}{
-		{s.OtherImage, "images_ignored", r.opt.ImagesIgnored, "the images of another prompt"},
-		{s.BlankImage, "images_ignored", r.opt.ImagesIgnored, "grey images"},
-		{s.OtherText, "text_ignored", r.opt.TextIgnored, "the text of another prompt"},
+		{s.OtherImage, "images_ignored", "the images of another prompt"},
+		{s.BlankImage, "images_ignored", "grey images"},
+		{s.OtherText, "text_ignored", "the text of another prompt"},
 	} {
 		if of.src == nil {
 			continue
@@ -56,10 +62,10 @@ func (r *Report) Reads(p selector.Policy, s Senses) {
 		r.checks++
 		d, _ := differ(own, completions(p, of.src))
 		r.Saw(Name, of.check, "%d completions change by up to %.2g nats with %s", len(own), d, of.what)
-		if d > of.limit.Limit {
+		if d > unread {
 			continue
 		}
-		r.add(Name, doctor.Stop, doctor.Finding{Check: of.check, Value: d, Limit: of.limit.Limit,
+		r.add(Name, doctor.Stop, doctor.Finding{Check: of.check, Value: d, Limit: unread,
 			Message: fmt.Sprintf("with %s the log-probabilities of %d completions change by at most %.2g nats: the model does not read that "+
 				"part of its prompts", of.what, len(own), d)})
 	}
@@ -96,10 +102,10 @@ func (r *Report) ImagesHelp(p selector.Policy, own, other selector.Source, unifo
 	}
 	z := mean / math.Max(math.Sqrt(squares/n), 1e-9)
 	r.Saw(Name, "images_do_not_help", "right answers are %+.2g nats likelier with their own images, %.2g standard errors", mean, z)
-	if z >= r.opt.ImagesDoNotHelp.Limit {
+	if z >= helped {
 		return
 	}
-	r.add(Name, doctor.Stop, doctor.Finding{Check: "images_do_not_help", Value: z, Limit: r.opt.ImagesDoNotHelp.Limit,
+	r.add(Name, doctor.Stop, doctor.Finding{Check: "images_do_not_help", Value: z, Limit: helped,
 		Message: fmt.Sprintf("right answers are %+.3g nats likelier with their own images than with others (%.2g standard errors over %d "+
 			"prompts): images and questions are paired wrongly, or the model answers without looking", mean, z, len(mine))})
 }

@@ -54,7 +54,7 @@ func TestReads(t *testing.T) {
 		{"deaf", []string{"other text"}, "text_ignored"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := New(DefaultOptions(), 1)
+			r := New(Checks(), 1)
 			r.Reads(reader{of: func(kind string, i int) float64 {
 				if strings.Contains(strings.Join(append(tc.same, "own"), ","), kind) {
 					return -float64(i)
@@ -99,7 +99,7 @@ func TestImagesHelp(t *testing.T) {
 		{"nothing is known yet", func(string, int) float64 { return -15 }, "images_do_not_help", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			r := New(DefaultOptions(), 1)
+			r := New(Checks(), 1)
 			r.ImagesHelp(reader{of: tc.of}, asked{"own", 32}, asked{"other", 32}, uniform)
 			got := r.Findings()
 			if tc.want == "" && len(got) > 0 || tc.want != "" &&
@@ -108,7 +108,7 @@ func TestImagesHelp(t *testing.T) {
 			}
 		})
 	}
-	r := New(DefaultOptions(), 1)
+	r := New(Checks(), 1)
 	r.ImagesHelp(reader{of: func(string, int) float64 { return -3 }}, asked{"own", 10}, asked{"other", 10}, uniform)
 	if len(r.Findings()) > 0 {
 		t.Errorf("10 pairs: %+v", r.Findings())

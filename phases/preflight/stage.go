@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,10 +44,11 @@ type Stage struct {
 
 // Trial is what the stages are tried with.
 type Trial struct {
-	Policy selector.Policy // the run's; clones of it are trained
-	Data   phases.Data
-	Seed   int64 // of sampling and dropout
-	Rough  bool  // log-probabilities have less than 24 bits: limits are a thousand times wider, directions those of gradients
+	Policy  selector.Policy // the run's; clones of it are trained
+	Data    phases.Data
+	Queries int   // of the batch on which clones are tried; 0 = Queries
+	Seed    int64 // of sampling and dropout
+	Rough   bool  // log-probabilities have less than 24 bits: limits are a thousand times wider, directions those of gradients
 	// AllowNonFinite and WithHeads are those of phases.Env. Steps that allow anything are not compared with the textbook's.
 	AllowNonFinite bool
 	WithHeads      func(p selector.Policy, heads int) (selector.Policy, error)
@@ -62,6 +64,18 @@ type Trial struct {
 func (t Trial) env(policy, initial selector.Policy) *phases.Env {
 	return &phases.Env{Policy: policy, Initial: initial, Data: t.Data, Seed: t.Seed, AllowNonFinite: t.AllowNonFinite, WithHeads: t.WithHeads}
 }
+
+// Of a loss or a gradient norm, the share by which two steps may differ that should be equal.
+const (
+	accumulated = 1e-2 // the first again, where some kernels add in any order; what is left over doubles it
+	padded      = 1e-3 // with padding and without: products of another shape are rounded elsewhere
+)
+
+// Queries is how many a trial's batch has, fewer where Trial.Queries says so: enough for a mean, few enough for a second.
+const Queries = 8
+
+// trialSteps is after how many optimizer steps every trained tensor has moved: a branch behind a scale of 0 moves with the second.
+const trialSteps = 3
 
 // total is how many optimizer steps a phase is told it has: warm-up is over soon.
 const total = 20
@@ -132,9 +146,8 @@ func (p *probe) find(check, format string, args ...any) {
 }
 
 // over adds a finding when a value is above its limit, or no number.
-func (p *probe) over(check string, value float64, limit doctor.Limit, format string, args ...any) {
+func (p *probe) over(check string, value, bound float64, format string, args ...any) {
 	p.checks++
-	bound := limit.Limit
 	if p.Rough {
 		bound *= 1000
 	}
@@ -146,7 +159,7 @@ func (p *probe) over(check string, value float64, limit doctor.Limit, format str
 }
 
 func (p *probe) run(ctx context.Context) error {
-	queries := choose(p.Source, p.opt.Queries, p.seed, p.Name, !p.Online)
+	queries := choose(p.Source, cmp.Or(p.Trial.Queries, Queries), p.seed, p.Name, !p.Online)
 	if len(queries) == 0 {
 		return nil // a phase without data is refused elsewhere
 	}
@@ -167,7 +180,7 @@ func (p *probe) run(ctx context.Context) error {
 		p.phase = nil
 		return err
 	}
-	return p.steps(ctx)
+	return p.try(ctx)
 }
 
 // step makes the phase's step number n on the batch.
@@ -178,9 +191,9 @@ func (p *probe) step(ctx context.Context, n int) (phases.Metrics, error) {
 // set gives the clone other weights.
 func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
 
-// steps makes the first step twice from the same weights, some more, and one with shaken weights twice, the
+// try makes the first step twice from the same weights, some more, and one with shaken weights twice, the
 // second time with padding.
-func (p *probe) steps(ctx context.Context) error {
+func (p *probe) try(ctx context.Context) error {
 	policy, _ := phases.ReferenceOf(p.phase, p.env)
 	reference := policy.Params().Values()
 	m, err := p.step(ctx, 0)
@@ -198,7 +211,7 @@ func (p *probe) steps(ctx context.Context) error {
 		return err
 	}
 	p.ratio(m, again)
-	p.over("gradients_accumulate", apart(m, again, "grad_norm"), p.opt.GradientsAccumulate,
+	p.over("gradients_accumulate", apart(m, again, "grad_norm"), accumulated,
 		"two steps from the same weights on the same batch have gradient norms of %.4g and %.4g: gradients are left over from the step before",
 		m["grad_norm"], again["grad_norm"])
 	second, two := p.policy.Params().Values(), momentsOf(p.phase)
@@ -216,7 +229,7 @@ func (p *probe) steps(ctx context.Context) error {
 	p.set(second)
 	p.spy.heard()
 	rates := number(again, "lr")
-	for n := 1; n < p.opt.Steps; n++ {
+	for n := 1; n < p.steps; n++ {
 		next, err := p.step(ctx, n)
 		if err != nil {
 			return err
@@ -242,7 +255,7 @@ func (p *probe) nextEpoch(ctx context.Context) error {
 	before := momentsOf(p.phase)
 	phases.EndEpoch(p.phase)
 	phases.BeginEpoch(p.phase, 2)
-	m, err := p.step(ctx, p.opt.Steps+1)
+	m, err := p.step(ctx, p.steps+1)
 	if err != nil {
 		return ctx.Err() // weights that are nobody's
 	}
@@ -256,7 +269,7 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	weights, state := p.shake(), p.phase.State()
 	p.set(weights)
 	p.spy.reset()
-	m, err := p.step(ctx, p.opt.Steps)
+	m, err := p.step(ctx, p.steps)
 	if err != nil {
 		return ctx.Err() // these weights are nobody's: what they cannot do says nothing
 	}
@@ -269,15 +282,15 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	}
 	p.part.pad = true
 	defer func() { p.part.pad = false }()
-	padded, err := p.step(ctx, p.opt.Steps)
+	wider, err := p.step(ctx, p.steps)
 	if err != nil {
 		return err
 	}
-	moved := apart(m, padded, "kl_beta") > 0 // by the first of the two: their losses are two
+	moved := apart(m, wider, "kl_beta") > 0 // by the first of the two: their losses are two
 	if !p.AllowNonFinite && !moved {
-		p.over("padding_changes_loss", max(apart(m, padded, "loss"), apart(m, padded, "grad_norm")), p.opt.PaddingChangesLoss,
+		p.over("padding_changes_loss", max(apart(m, wider, "loss"), apart(m, wider, "grad_norm")), padded,
 			"padding of the batch changes the step: loss %.6g and %.6g, gradient norm %.4g and %.4g: candidates that do not exist are counted",
-			m["loss"], padded["loss"], m["grad_norm"], padded["grad_norm"])
+			m["loss"], wider["loss"], m["grad_norm"], wider["grad_norm"])
 	}
 	return nil
 }

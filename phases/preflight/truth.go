@@ -311,6 +311,9 @@ func at(x []float64, i int) float64 {
 	return x[i]
 }
 
+// roundTrip is the share of candidates that may be others after decoding: completions with odd spaces are.
+const roundTrip = 0.1
+
 // Returned reports how many of the recorded candidates looked at are others after decoding and encoding.
 func (r *Report) Returned(name string, wrong, looked int, example string) {
 	if looked == 0 {
@@ -318,8 +321,8 @@ func (r *Report) Returned(name string, wrong, looked int, example string) {
 	}
 	r.checks++
 	r.Saw(Name, "round_trip", "%d of %d recorded candidates of %s are the same after decoding and encoding", looked-wrong, looked, name)
-	if share := float64(wrong) / float64(looked); share > r.opt.RoundTrip.Limit {
-		r.add(Name, doctor.Stop, doctor.Finding{Check: "round_trip", Value: share, Limit: r.opt.RoundTrip.Limit,
+	if share := float64(wrong) / float64(looked); share > roundTrip {
+		r.add(Name, doctor.Stop, doctor.Finding{Check: "round_trip", Value: share, Limit: roundTrip,
 			Message: fmt.Sprintf("%d of %d recorded candidates of %s are others after decoding and encoding them again (%s): what is trained "+
 				"on is not what is scored and shown", wrong, looked, name, example)})
 	}

@@ -208,7 +208,7 @@ func watches(key string) bool { return unhashed(key) || strings.HasSuffix(key, "
 func unhashed(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	switch section {
-	case "hydra", "logging", "report", "doctor", "preflight", "dry_run":
+	case "hydra", "logging", "report", "checks", "dry_run":
 		return true
 	}
 	return key == "predict.out"

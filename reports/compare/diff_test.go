@@ -73,9 +73,9 @@ func TestDiffOfRuns(t *testing.T) {
 		{name: "an item of a list", configB: strings.Replace(config, "[]", "[encoder]", 1), b: endedAs("f", "g", "c", nil),
 			settings: "grpo.freeze []→[encoder]"},
 		{name: "logging, outputs and hydra change no result", configB: config +
-			"logging: {tensorboard: false}\npredict: {out: p.jsonl}\ndoctor: {enabled: false}\n",
+			"logging: {tensorboard: false}\npredict: {out: p.jsonl}\nchecks: {doctor: false}\n",
 			hydraB: "hydra: {run: {dir: /b}, overrides: {task: [x]}, job: {num: 7}}",
-			b:      endedAs("f", "h", "c", nil), elsewhere: "doctor.enabled -→false; hydra.run.dir /a→/b; logging.tensorboard -→false; " +
+			b:      endedAs("f", "h", "c", nil), elsewhere: "checks.doctor -→false; hydra.run.dir /a→/b; logging.tensorboard -→false; " +
 				"predict.out -→p.jsonl", same: true},
 		{name: "other data in the same file", configB: config, b: endedAs("f2", "h", "c", map[string]int{"val_queries": 3}),
 			data: "counts.val_queries -→3; fingerprint f→f2"},

@@ -401,7 +401,7 @@ func TestMLflowResume(t *testing.T) {
 		t.Errorf("an interrupted run is %s", s.runs["run1"].status)
 	}
 	opt.Resumed = true
-	opt.Settings["doctor.no_signal.severity"] = "note" // may change on the way; a parameter may not
+	opt.Settings["checks.severity.no_signal"] = "note" // may change on the way; a parameter may not
 	opt.Settings["seed"] = "4"
 	attempt(2, record.StateDone)
 	if run := s.runs["run1"]; len(s.runs) != 1 || run.status != "FINISHED" || len(run.metrics["grpo/train/loss"]) != 2 {

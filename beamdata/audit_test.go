@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // worries are the checks of a bundle whose faults are not mild.

@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"fulcrum/beamdata/conversation"
-	"fulcrum/internal/golden"
 	"fulcrum/internal/option"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Every entry can be read by some policy, is a choice of data.name, and has its file in the library of configurations.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 func ptr[T any](v T) *T { return &v }

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // option_help.txt holds the doc comments of all options: a program cannot read its own comments.

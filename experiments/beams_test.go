@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // iclRecords writes n records over the fixtures' pictures and returns the overrides that read them with the fixtures' model.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // captionScores is evaluate.json, and what scripts/peers/cider.py wrote with pycocoevalcap.

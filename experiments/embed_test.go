@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fulcrum/beamdata"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // embedRecords writes n records about the four pictures of the CLIP fixtures, each with a question of its own but for the last.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // rougeScores are one measure of a text, or of a golden (precision, recall, F1).

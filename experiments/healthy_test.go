@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // healthyRuns are 50 runs that are as they should be: every selector, rollout, estimator, controller, schedule,

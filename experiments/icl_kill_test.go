@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/lvlm/lvlmtest"
 	"fulcrum/experiments/lvlm/store"
+	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // killing kills a loop again and again.

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/icl/icltest"
-	"fulcrum/experiments/lvlm/lvlmtest"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/icltest"
+	"fulcrum/internal/testkit/lvlmtest"
 	"fulcrum/internal/torchx"
 )
 

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // The loop whose stage is killed in the middle of its work, as the kernel does when memory runs out, names the stage and ends; a resume

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
 
 // mistake is something that a user types or has in a file, and what the program must say of it.
@@ -278,7 +278,7 @@ func mistakes(t *testing.T) []mistake {
 // tinyModel is the folder of a small Qwen2.5-VL.
 func tinyModel(t *testing.T) string {
 	t.Helper()
-	path, err := filepath.Abs("../internal/golden/testdata/qwen2_5_vl/tiny_tied")
+	path, err := filepath.Abs("../internal/testkit/golden/testdata/qwen2_5_vl/tiny_tied")
 	if err != nil {
 		t.Fatal(err)
 	}

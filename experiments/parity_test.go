@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
 
 // recording is a run of the Python reference (parity spec §9).

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // trainedWeights returns the bytes of a run's checkpoints by name.

@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // program is the path of the program under test, and shared a folder for what several tests use.

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
 
 // textReference is what the public implementation made of the tiny T5 and BART models.

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fulcrum/experiments/sweep/launcher"
-	"fulcrum/experiments/sweep/launcher/slurmtest"
+	"fulcrum/internal/testkit/slurmtest"
 )
 
 // A sweep on Slurm whose controller is killed again and again, with a job requeued and the node's daemon

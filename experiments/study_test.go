@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"fulcrum/experiments/sweep/launcher"
-	"fulcrum/experiments/sweep/launcher/slurmtest"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/testkit/slurmtest"
 )
 
 // aStudy is a study of three arms in a row and one beside them, two jobs at a time, on tiny's data.

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // reference is what the public implementation of Qwen2.5-VL made of the tiny models.

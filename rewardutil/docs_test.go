@@ -10,7 +10,7 @@ import (
 	"regexp"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Every function that docs/algorithms.md names must exist.

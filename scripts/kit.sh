@@ -26,7 +26,7 @@ done
 cp -r rewardutil/testdata "$dir/goldens/rewardutil/" # its packages share one
 # Fixtures: the repository's own, and over them what this machine has of the large ones. Tests that miss theirs skip and are named.
 mkdir -p "$dir/goldens/shared"
-cp -r internal/golden/testdata/. "$dir/goldens/shared/"
+cp -r internal/testkit/golden/testdata/. "$dir/goldens/shared/"
 for fixtures in parity qwen2_5_vl seq2seq; do
 	if [ -d "${FULCRUM_SHARED:-../shared}/$fixtures" ]; then cp -rL "${FULCRUM_SHARED:-../shared}/$fixtures" "$dir/goldens/shared/"; fi
 done

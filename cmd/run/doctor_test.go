@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // deviceThatWorks is what the doctor finds on a machine with a GPU.

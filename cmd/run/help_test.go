@@ -9,7 +9,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/tasks"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Without arguments and with help alone the program says what to type, and starts nothing. Every example composes, every

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // The corpus of testdata/hydra holds command lines with the output of Hydra 1.4. They run here

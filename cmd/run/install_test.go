@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // What is installed works without the folder that it was built in: it looks for its libraries beside itself alone, loads

@@ -13,10 +13,10 @@ import (
 	"testing"
 
 	"fulcrum/experiments/sweep"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
 )
 

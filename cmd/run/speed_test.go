@@ -7,7 +7,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // sweepRequest is a sweep over our own tree with the schema of the program: n jobs of two groups and

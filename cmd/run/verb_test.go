@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Every verb says how it is called, names its flags there, and refuses one that it does not have.

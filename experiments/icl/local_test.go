@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"fulcrum/experiments/lvlm"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/processor"
 )

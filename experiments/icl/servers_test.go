@@ -4,10 +4,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fulcrum/experiments/icl/icltest"
 	"fulcrum/experiments/lvlm"
-	"fulcrum/experiments/lvlm/lvlmtest"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/icltest"
+	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // TestServers: through stand-ins of vLLM and SGLang around the same weights, with the model's folder and without, the

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/phasetest"
 	"fulcrum/selector"
 )
 

@@ -6,11 +6,11 @@ import (
 	"os"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/grpo"
-	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/group"

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/lvlm/lvlmtest"
+	"fulcrum/internal/testkit/lvlmtest"
 )
 
 const killedPrompts = 240

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/experiments/lvlm/lvlmtest"
+	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // small is a job of 50 questions with a server that tells the truth while it is probed. It returns how many of its numbers are wrong.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/experiments/lvlm/lvlmtest"
+	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // A server is asked again for a hundredth of the prompts, and for 20 at least. One whose numbers change then is named with the prompt and

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/lvlm/lvlmtest"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/testkit/lvlmtest"
 	"fulcrum/internal/tokenizer"
 )
 

@@ -8,7 +8,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments"
 	"fulcrum/experiments/sweep"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // plannedSweep composes and checks the jobs of a sweep over seeds, as a user's command would, and returns their

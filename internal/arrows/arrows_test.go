@@ -18,15 +18,18 @@ import (
 
 const module = "fulcrum"
 
+// testkit holds what tests of several packages share. Tests import it from anywhere, and nothing else does.
+const testkit = "internal/testkit"
+
 // layers from top to bottom: a package may import what stands below it, and its own folder.
 func layers() []string {
 	return []string{
-		"cmd/run", "cmd/bench", "experiments", "experiments/tasks", "experiments/checks", "experiments/workload", "experiments/icl",
-		"experiments/leverplus", "experiments/job", "experiments/lvlm",
+		"cmd/run", "cmd/bench", testkit, "experiments", "experiments/tasks", "experiments/checks", "experiments/workload",
+		"experiments/icl", "experiments/leverplus", "experiments/job", "experiments/lvlm",
 		"experiments/sweep", "experiments/runfolder", "experiments/bench",
 		"phases", "selector", "beamdata", "rewardutil",
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",
-		"reports/reportstest", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb", "reports/tracker",
+		"reports/results", "reports/chart", "reports/mlflow", "reports/wandb", "reports/tracker",
 		"reports/curves", "reports/sweeps", "reports/record", "reports/stats", "reports/page", "reports", "configs",
 		"internal/torchx", "internal",
 	}
@@ -165,7 +168,9 @@ func TestImportsGoDown(t *testing.T) {
 			}
 			// A test in a package of its own may use the house that its room is in: a sweep's, the jobs of experiments.
 			outside := s.test && strings.HasSuffix(s.ast.Name.Name, "_test") && folder == house
-			if ours && layer(folder) < from && !outside {
+			if kit := strings.HasPrefix(folder, testkit+"/"); kit && !s.test && !strings.HasPrefix(s.folder, testkit+"/") {
+				t.Errorf("%s: %s imports %s, which is for tests alone", s.at(spec.Pos()), s.folder, folder)
+			} else if ours && layer(folder) < from && !outside && !kit {
 				t.Errorf("%s: %s imports %s, which stands above it (%s)", s.at(spec.Pos()), top, folder, strings.Join(layers(), " → "))
 			}
 		}
@@ -222,7 +227,7 @@ func TestJSONFaultsAreWorded(t *testing.T) {
 		"experiments/tasks/lines.go", "experiments/tasks/evaluate_rouge.go"}
 	calls := 0
 	for _, s := range sources(t) {
-		if s.test || slices.Contains(wordsOfTheirOwn, s.file) || strings.HasPrefix(s.file, "internal/golden/") ||
+		if s.test || slices.Contains(wordsOfTheirOwn, s.file) || strings.HasPrefix(s.folder, testkit+"/") ||
 			strings.HasPrefix(s.file, "experiments/bench/") {
 			continue
 		}
@@ -279,7 +284,7 @@ func TestRunFoldersAreOpenedOneWay(t *testing.T) {
 	for _, s := range sources(t) {
 		house, _, _ := strings.Cut(s.folder, "/")
 		if s.test || !slices.Contains([]string{"cmd", "experiments", "reports", "phases"}, house) ||
-			slices.Contains([]string{"reports/reportstest", "phases/phasetest", "experiments/sweep/launcher/slurmtest"}, s.folder) {
+			strings.HasPrefix(s.folder, testkit+"/") {
 			continue
 		}
 		ast.Inspect(s.ast, func(n ast.Node) bool {

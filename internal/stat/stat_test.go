@@ -8,7 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/stat"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // gonum is right up to the order in which it adds.

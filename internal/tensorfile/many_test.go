@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // A header names its tensors in any order, however many they are: the time grows with their number.

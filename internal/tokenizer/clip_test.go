@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // TestCLIP: the ids of the transformers library, from tokenizer.json, from vocab.json and merges.txt, and from what Save makes of

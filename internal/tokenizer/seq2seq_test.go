@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // seq2seqCases are the texts of a tokenizer_cases.json with the ids of HuggingFace's tokenizers library.

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/testkit/golden"
 )
 
 // TestAttendDecode: starts and lengths as tensors give what the same spans give, and follow when the tensors change.

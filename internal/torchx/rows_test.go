@@ -5,8 +5,8 @@ import (
 	"math"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/testkit/golden"
 )
 
 // pickCase is a batch of rows for PickLogp: B queries, G candidates, T steps, K actions.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // TestKeptMass: what SampleTokens says it draws from is Σ min(p, q) of the row's own distribution p and the one that is

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/testkit/golden"
 )
 
 func TestMain(m *testing.M) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/testkit/golden"
 )
 
 // operands draws tensors' values: deterministic, of standard deviation 1.

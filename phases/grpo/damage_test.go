@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/phases"
-	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/schedule"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/schedule"
 )

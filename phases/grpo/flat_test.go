@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/schedule"

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/list"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"

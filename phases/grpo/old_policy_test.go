@@ -9,11 +9,11 @@ import (
 	"testing"
 
 	"fulcrum/internal/rng"
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/objective"
-	"fulcrum/phases/phasetest"
 	"fulcrum/selector"
 )
 

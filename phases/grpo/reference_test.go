@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
-	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"

@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"

@@ -11,11 +11,11 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/grpo"
-	"fulcrum/phases/phasetest"
 	"fulcrum/phases/rce"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/schedule"

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"testing"
 
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector/pointer"
 )

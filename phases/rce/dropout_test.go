@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
-	"fulcrum/phases/phasetest"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"

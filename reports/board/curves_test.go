@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/curves"
-	"fulcrum/reports/reportstest"
 )
 
 // Losses and distances of two phases are different things: no line joins them, over steps or over time. A score is the same in all.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
 	"fulcrum/reports/sweeps"
 )

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/curves"
-	"fulcrum/reports/reportstest"
 )
 
 // writerRoot names in its environment the root whose index a process of TestIndexSurvivesKills writes until it is killed.

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
-	"fulcrum/reports/reportstest"
 )
 
 // Six runs of two settings, three seeds each: two arms, with seed spread and question spread apart.

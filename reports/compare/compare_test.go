@@ -1,10 +1,10 @@
 package compare
 
 import (
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"os"
 	"path/filepath"
 	"strings"

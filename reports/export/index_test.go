@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 )
 
 // manyRuns writes n runs that have ended below a root, as long ago as the index asks for, and returns their folders.

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/parquet"
+	"fulcrum/internal/testkit/golden"
 )
 
 // One value renders everywhere: escapes of Markdown are gone outside of it, numbers are whole where programs read them.

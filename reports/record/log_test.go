@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // testClock starts at a fixed time and moves by its step at each look.

@@ -8,8 +8,8 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/stat"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
 )

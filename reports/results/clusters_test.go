@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"fulcrum/internal/stat"
+	"fulcrum/internal/testkit/simulated"
 	"fulcrum/reports/stats"
-	"fulcrum/reports/stats/simulated"
 )
 
 // Several seeds on clustered questions: the arms' interval counts clusters too.

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 )
 
 func TestReportOfAnswers(t *testing.T) {

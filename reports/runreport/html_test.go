@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
-	"fulcrum/reports/reportstest"
 )
 
 // A page holds its plots, asks for nothing from elsewhere, and is the same every time.

@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 )
 
 // The page shows the pictures that the run has kept, at small size. What a foreign file names besides is not opened.

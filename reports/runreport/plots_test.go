@@ -15,11 +15,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 )
 
 // LOOK=/some/folder go test -run TestPlots leaves a whole run folder there: look at the PNGs after

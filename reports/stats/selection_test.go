@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"fulcrum/internal/stat"
+	"fulcrum/internal/testkit/simulated"
 	"fulcrum/reports/page"
-	"fulcrum/reports/stats/simulated"
 )
 
 // checkpointsOf draws differences to a baseline [M][n] of the checkpoints of a run that learns nothing: each is the one

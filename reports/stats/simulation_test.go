@@ -10,7 +10,7 @@ import (
 	"sync"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/page"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/stat"
+	"fulcrum/internal/testkit/golden"
 )
 
 func Quick() Options {

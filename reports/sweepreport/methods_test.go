@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
 	"fulcrum/reports/sweeps"
 )

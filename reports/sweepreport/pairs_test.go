@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/stat"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 )
 
 // The report of a sweep of ten thousand jobs is no matter of minutes: nothing in it is quadratic but

@@ -15,10 +15,10 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 

@@ -13,10 +13,10 @@ import (
 
 	"gonum.org/v1/plot"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"fulcrum/reports/sweeps"
 )
 

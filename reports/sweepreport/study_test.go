@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"

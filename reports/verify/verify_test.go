@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/reportstest"
 	"fulcrum/reports/runreport"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Recorded by running the reference's dataset class (float32) on soft scores.

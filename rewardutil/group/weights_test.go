@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Recorded by running the reference's compute_softmax_weights (float32).

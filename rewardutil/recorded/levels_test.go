@@ -5,7 +5,7 @@ import (
 	"math"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 func TestSequenceLevels(t *testing.T) {

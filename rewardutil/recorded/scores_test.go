@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 func TestRecordedScores(t *testing.T) {

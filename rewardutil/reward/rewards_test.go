@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/rewardutil/scorer"
 	"fulcrum/rewardutil/text"
 )

@@ -4,8 +4,8 @@ import (
 	"math"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/option"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Recorded by running the reference's compute_temperature_schedule; float64, so exact.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // TestCIDEr: tokens are those of Stanford's PTBTokenizer and scores those of the public evaluation (scripts/peers/cider.py).

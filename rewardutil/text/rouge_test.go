@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // The goldens come from the original rouge_score 0.1.2 with NLTK 3.8: scores must be equal to the last bit,

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Recorded from libtorch 1.13's CPU kernels on inputs with many ties, up to 64 values.

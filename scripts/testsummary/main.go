@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// wantsReference stands in the reason of every test that is skipped for want of reference data (internal/golden).
+// wantsReference stands in the reason of every test that is skipped for want of reference data (internal/testkit/golden).
 const wantsReference = "(set FULCRUM_SHARED)"
 
 // patterns returns one line for each package with skipped tests: the package, and the pattern that runs them.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 )
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
 
 func layers() []Linear {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/selector"
 )
 

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/tokenstest"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
-	"fulcrum/selector/tokens/tokenstest"
 )
 
 // questions has 32 random sources of 6 to 17 tokens with 4 completions of up to 8 tokens each, and advantages [32, 4, 8].

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 )

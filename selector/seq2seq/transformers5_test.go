@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
 
 // newly copies a fixture model to a folder with the config.json that transformers 5.23 writes for it (scripts/peers/goldens.py).

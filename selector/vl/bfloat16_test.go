@@ -6,10 +6,10 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/tokenstest"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
-	"fulcrum/selector/tokens/tokenstest"
 	"fulcrum/selector/vl/processor"
 )
 

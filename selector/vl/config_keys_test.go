@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // TestValuesOfConfig: keys of config.json that change numbers without changing a shape change ours as transformers'. The numbers are

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/selector/vl/processor"
 )
 

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/vl/processor"
 )

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/vl/pixels"

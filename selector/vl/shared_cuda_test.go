@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
 
 // TestTransformers5Types: transformers 5 goes by the type at the top of config.json, and may leave another one in

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/build"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // CHANGELOG.md says what a user of the newest release needs: it has a section for this program's version and stays short.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // TestErrorsAreTheProgramsOwn: the page has thirty messages, each found by its text. The texts stand in what the program

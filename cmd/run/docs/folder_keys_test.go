@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/selector/clip"
 	"fulcrum/selector/seq2seq"
 	"fulcrum/selector/vl"

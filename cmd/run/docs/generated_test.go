@@ -19,7 +19,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/sweeper"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/record"
 )
 

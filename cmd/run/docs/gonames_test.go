@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // goNames are the packages of the repository, by name, with what they declare, and all names together: types,

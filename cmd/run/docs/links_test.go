@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // tree lists the repository's files and folders, relative, without what .gitignore names.

@@ -13,7 +13,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments"
 	"fulcrum/experiments/tasks"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 func schema(t *testing.T) *configs.Schema {

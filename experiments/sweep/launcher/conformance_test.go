@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/sweep/launcher/slurmtest"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/testkit/slurmtest"
 )
 
 // buildStandin builds the program that stands in for ours.

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/sweep/launcher/slurmtest"
+	"fulcrum/internal/testkit/slurmtest"
 )
 
 // standin is the program that stands in for ours, once TestOnSlurm has built it.

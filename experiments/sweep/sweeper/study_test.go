@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 	"gopkg.in/yaml.v3"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/record"
 )
 

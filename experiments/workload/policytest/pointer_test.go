@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/clip"

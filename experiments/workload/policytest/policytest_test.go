@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"fulcrum/experiments/workload"
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/selector"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/seq2seq"

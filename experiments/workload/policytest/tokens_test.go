@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/lora"

@@ -16,8 +16,8 @@ import (
 	"time"
 	"unsafe"
 
-	"fulcrum/internal/golden"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
 
 // reference is testdata/reference.json: sizes, and the SHA-256 of the arrays that HuggingFace's

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // Pillow 13's own results (testdata/make.py): smaller, larger, stretched, overshooting, one pass only, either pass first.

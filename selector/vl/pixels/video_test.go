@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 )
 
 // What qwen_vl_utils takes (its formulas in Python, torch.linspace for the numbers): the count, a sum of

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/chat"
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/selector/vl/pixels"
 )
 

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"fulcrum/internal/golden"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/weights"

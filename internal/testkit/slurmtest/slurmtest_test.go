@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/sweep/launcher/slurmtest"
+	"fulcrum/internal/testkit/slurmtest"
 )
 
 // The cluster runs a job, comes back after its daemons were killed, and leaves no process behind.

@@ -83,7 +83,7 @@ func Shared(t testing.TB, sub ...string) string {
 	}
 	path := filepath.Join(append([]string{root}, sub...)...)
 	if _, err := os.Stat(path); err != nil {
-		kept := filepath.Join(append([]string{RepoRoot(), "internal", "golden", "testdata"}, sub...)...)
+		kept := filepath.Join(append([]string{RepoRoot(), "internal", "testkit", "golden", "testdata"}, sub...)...)
 		if _, err := os.Stat(kept); err == nil {
 			return kept
 		}
@@ -106,7 +106,7 @@ func DefaultSignals() {
 // RepoRoot returns the folder that holds go.mod.
 func RepoRoot() string {
 	_, file, _, _ := runtime.Caller(0)
-	return filepath.Dir(filepath.Dir(filepath.Dir(file)))
+	return filepath.Join(filepath.Dir(file), "..", "..", "..")
 }
 
 // JSON reads path into v or fails t.

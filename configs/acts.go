@@ -1,6 +1,8 @@
 package configs
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"strings"
 )
@@ -9,7 +11,8 @@ import (
 // keys do nothing. value returns a configuration's value by its dotted key.
 type Owners interface {
 	// Acts reports whether a section, or a key in one, has an effect in a run with these values. A section acts where a part of it does.
-	Acts(value func(key string) any, key string) bool
+	// given asks about a key that the user has set himself: stages of a task take such a key even where this run's choices do not.
+	Acts(value func(key string) any, key string, given bool) bool
 	// Checked reports whether a section is asked to Validate: where a run reads single keys of it only, the others may say what they like.
 	Checked(value func(key string) any, section string) bool
 	// Choices returns overrides of which each would give the key an effect.
@@ -19,11 +22,11 @@ type Owners interface {
 // OwnedBy says which keys act, and which sections are asked to Validate. Without owners all do and are.
 func (s *Schema) OwnedBy(o Owners) { s.owners = o }
 
-// acts reports whether a key has an effect in a run with the values of root.
+// acts reports whether a key that the user sets has an effect in a run with the values of root.
 func (s *Schema) acts(root *Node, key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	f := s.root.sub(section)
-	return s.owners == nil || f == nil || f.kind != Map || s.owners.Acts(valuesOf(root), key)
+	return s.owners == nil || f == nil || f.kind != Map || s.owners.Acts(valuesOf(root), key, true)
 }
 
 // checked reports whether an outermost field is asked to Validate.
@@ -41,29 +44,219 @@ func valuesOf(root *Node) func(key string) any {
 	}
 }
 
-// Idle returns those of the overrides, as typed, whose keys have no effect in this run: nothing that acts reads them or is linked to them.
-func (c *Composed) Idle(overrides []string) []string { return c.idle(overrides, false) }
+// dropIdle takes what has no effect out of the tree. A value that leads there by an interpolation is resolved first.
+func (c *Composed) dropIdle(s *Schema) {
+	if s.owners == nil {
+		return
+	}
+	job, hydra := c.job(), c.tree.Get("hydra")
+	r := c.resolver(job)
+	known := map[string]any{}
+	a := &acting{schema: s, value: func(key string) any {
+		v, ok := known[key]
+		if !ok {
+			if at, err := r.find(0, splitPath(key), r.root); err == nil && at != nil {
+				if n, err := r.expand(at); err == nil {
+					v = n.value()
+				}
+			}
+			known[key] = v
+		}
+		return v
+	}}
+	kept := a.sections(job)
+	c.dropped = a.dropped
+	u := &unlinker{gone: slices.Concat(a.dropped, a.hidden)}
+	if len(u.gone) == 0 {
+		return
+	}
+	c.tree = u.of(r, &place{node: job}, kept)
+	if hydra != nil {
+		r = c.resolver(c.whole)
+		at := &place{r.root, hydra, "hydra"}
+		c.tree = c.tree.set(strKey("hydra"), u.of(r, at, hydra))
+	}
+	c.links = u.links
+}
 
-// IdleGroups returns those that choose an option of a group and have no effect.
-func (c *Composed) IdleGroups(overrides []string) []string { return c.idle(overrides, true) }
+// acting takes a configuration apart.
+type acting struct {
+	schema  *Schema
+	value   func(key string) any
+	dropped []string // the outermost keys that were taken out
+	hidden  []string // keys that have the value of their section's kind
+}
 
-func (c *Composed) idle(overrides []string, groups bool) []string {
-	s := c.base.schema
-	root, err := c.Resolved()
-	if s == nil || s.owners == nil || err != nil {
+// sections returns the sections of a configuration with what acts in them.
+func (a *acting) sections(job *Node) *Node {
+	out := &Node{Kind: Map, Origin: job.Origin, Keys: make([]Key, 0, len(job.Keys)), Vals: make([]*Node, 0, len(job.Keys))}
+	for i, k := range job.Keys {
+		v, f := job.Vals[i], a.schema.root.sub(k.Text)
+		if f != nil && f.kind == Map {
+			if v = a.keep(f, v, k.Text); v == nil {
+				a.dropped = append(a.dropped, k.Text)
+				continue
+			}
+			v = a.ofKind(f, v)
+		}
+		out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
+	}
+	return out
+}
+
+// keep returns what acts of the value of a key; nil: nothing does.
+func (a *acting) keep(f *field, n *Node, path string) *Node {
+	acts := a.schema.owners.Acts(a.value, path, false)
+	if !acts && !a.schema.owners.Acts(a.value, path, true) {
 		return nil
 	}
-	var linked []string
-	looked := false
-	return slices.DeleteFunc(slices.Clone(overrides), func(text string) bool {
-		key, group := c.setBy(text)
-		if key == "" || group != groups || s.acts(root, key) {
-			return true
+	if n.Kind != Map || len(f.fields) == 0 || len(n.Vals) == 0 {
+		if acts || n.Origin.given() {
+			return n
 		}
-		if !looked {
-			linked, looked = c.linked(s, root), true
+		return nil
+	}
+	var idle []string
+	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
+	for i, k := range n.Keys {
+		below := path + "." + k.Text
+		v, sub := n.Vals[i], f.sub(k.Text)
+		if sub != nil {
+			if v = a.keep(sub, v, below); v == nil {
+				idle = append(idle, below)
+				continue
+			}
 		}
-		return slices.ContainsFunc(linked, func(path string) bool { return Covers(path, key) || Covers(key, path) })
+		out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
+	}
+	if len(out.Vals) == 0 {
+		return nil
+	}
+	a.dropped = append(a.dropped, idle...)
+	if len(idle) == 0 && slices.Equal(out.Vals, n.Vals) {
+		return n
+	}
+	return out
+}
+
+// ofKind returns a section of another name than its kind's with its kind and what was set: the rest is the kind's, and hidden.
+func (a *acting) ofKind(f *field, n *Node) *Node {
+	if f.of == "" || f.of == f.key {
+		return n
+	}
+	same := defaultNode(reflect.ValueOf(a.schema.root.free.kinds[f.of]).Elem(), f)
+	n = a.unlike(n, same, f.key).without("kind")
+	n.Keys = append([]Key{strKey("kind")}, n.Keys...)
+	n.Vals = append([]*Node{plainString(f.of)}, n.Vals...)
+	return n
+}
+
+// unlike returns a copy of a section without the values at their default that are the kind's too.
+func (a *acting) unlike(n, same *Node, path string) *Node {
+	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
+	for i, k := range n.Keys {
+		v, was, below := n.Vals[i], same.Get(k.Text), path+"."+k.Text
+		if v.Kind == Map && was != nil && was.Kind == Map {
+			if v = a.unlike(v, was, below); len(v.Vals) == 0 {
+				continue
+			}
+		} else if was != nil && v.Origin == byDefault && v.equal(was) {
+			a.hidden = append(a.hidden, below)
+			continue
+		}
+		out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
+	}
+	return out
+}
+
+// given reports whether a value was set by the user: on the command line or in a file that is not ours.
+func (o Origin) given() bool {
+	return o != byDefault && o != (Origin{}) && !strings.HasPrefix(o.Source, builtinFiles)
+}
+
+// unlinker resolves interpolations that lead to keys which are gone.
+type unlinker struct{ gone, links []string }
+
+// of returns kept, what is left of the value at l, without interpolations that lead to what is gone.
+func (u *unlinker) of(r *resolver, l *place, kept *Node) *Node {
+	if kept.tmpl != nil {
+		before := len(u.links)
+		clear(r.done) // what is known already visits nothing
+		r.visit = func(to *place) {
+			path := to.path()
+			if slices.ContainsFunc(u.gone, func(gone string) bool { return Covers(gone, path) || Covers(path, gone) }) {
+				u.links = append(u.links, path)
+			}
+		}
+		_, err := r.value(l) // composing names the faults
+		r.visit = nil
+		if err == nil && len(u.links) > before {
+			if n, err := r.expand(l); err == nil {
+				return n
+			}
+		}
+		return kept
+	}
+	out := kept
+	for i, v := range kept.Vals {
+		key := kept.keyAt(i)
+		if at := (&place{l, l.node.child(key), key}); at.node != nil && at.path() != "hydra.overrides" { // which stands as typed
+			out = out.replaced(kept, i, v, u.of(r, at, v))
+		}
+	}
+	return out
+}
+
+// Setting is a key that the user has set.
+type Setting struct {
+	Key   string
+	Where Origin // in his primary file; zero for the command line
+	text  string // as typed
+	group bool   // a config group, which fills the section
+}
+
+// Typed returns what overrides, as typed, set in the job's configuration. What belongs to every run is left out.
+func (c *Composed) Typed(overrides []string) []Setting {
+	var out []Setting
+	for _, text := range overrides {
+		o, err := ParseOverride(text)
+		if err != nil || o.isHydra() || o.Op == opDelete || o.HasPackage {
+			continue
+		}
+		out = append(out, Setting{Key: strings.ReplaceAll(o.Key, "/", "."), text: text, group: c.composer.isGroup(o)})
+	}
+	return out
+}
+
+// Own returns what the user's own primary file sets.
+func (c *Composed) Own() []Setting {
+	var out []Setting
+	for _, item := range c.base.list {
+		if item.primary && c.base.schema != nil && !strings.HasPrefix(item.file.file, builtinFiles) {
+			var names []string
+			leaves(item.file.content, item.pkg, &names)
+			for _, name := range names {
+				n := c.whole.Find(name)
+				if n != nil && n.Origin.Source == item.file.file && !Covers("hydra", name) { // nothing has replaced it
+					out = append(out, Setting{Key: name, Where: n.Origin})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Idle returns those of some settings that have no effect in this run: nothing that acts reads them or is linked to them.
+func (c *Composed) Idle(set []Setting) []Setting { return c.idle(set, false) }
+
+// IdleGroups returns the choices of a config group, as typed, that have no effect.
+func (c *Composed) IdleGroups(overrides []string) []Setting { return c.idle(c.Typed(overrides), true) }
+
+func (c *Composed) idle(set []Setting, groups bool) []Setting {
+	return slices.DeleteFunc(slices.Clone(set), func(s Setting) bool {
+		covers := func(gone string) bool { return Covers(gone, s.Key) }
+		linked := func(path string) bool { return Covers(path, s.Key) || Covers(s.Key, path) }
+		return s.group != groups || !slices.ContainsFunc(c.dropped, covers) || slices.ContainsFunc(c.links, linked)
 	})
 }
 
@@ -73,56 +266,27 @@ func Covers(outer, key string) bool {
 	return ok && (rest == "" || rest[0] == '.')
 }
 
-// setBy returns the key that an override of the command line sets, of a config group the section that it fills; "" for
-// what belongs to every run.
-func (c *Composed) setBy(text string) (key string, group bool) {
-	o, err := ParseOverride(text)
-	if err != nil || o.isHydra() || o.Op == opDelete || o.HasPackage {
-		return "", false
-	}
-	return strings.ReplaceAll(o.Key, "/", "."), c.composer.isGroup(o)
-}
-
-// linked returns the paths that interpolations in what acts, and in the hydra node, lead along.
-func (c *Composed) linked(s *Schema, root *Node) (paths []string) {
-	r := c.resolver(c.tree)
-	r.visit = func(l *place) { paths = append(paths, l.path()) }
-	var walk func(l *place)
-	walk = func(l *place) {
-		if l.node.tmpl != nil {
-			_, _ = r.value(l) // composing has named the faults
-		}
-		for i, v := range l.node.Vals {
-			below := &place{l, v, l.node.keyAt(i)}
-			if path := below.path(); Covers("hydra", path) && path != "hydra.overrides" || s.acts(root, path) {
-				walk(below)
-			}
-		}
-	}
-	walk(r.root)
-	return paths
-}
-
-// RefuseIdle returns an error that names each of the overrides that are idle, and the choice that would give it an effect; nil where there
-// are none.
-func (c *Composed) RefuseIdle(idle []string) error {
+// RefuseIdle returns an error that names each of the settings, and the choice that would give it an effect; nil where there are none.
+func (c *Composed) RefuseIdle(idle []Setting) error {
 	var faults Errors
-	for _, text := range idle {
-		faults = append(faults, errorf("%s, and has no effect in this run", c.Belongs(text))) // the value may be a secret
+	for _, s := range idle {
+		faults = append(faults, errorAt(s.Where, "%s, and has no effect in this run", c.Belongs(s.Key))) // the value may be a secret
 	}
 	return faults.err()
 }
 
-// Belongs says which choices would give an override that is idle an effect.
-func (c *Composed) Belongs(override string) string {
-	root, err := c.Resolved()
-	if err != nil { // of a sweep: its jobs are resolved
-		root = c.job()
+// Belongs says which choices would give a key an effect.
+func (c *Composed) Belongs(key string) string {
+	root := c.job() // of a sweep: its jobs are resolved
+	if n, err := c.Resolved(); err == nil {
+		root = n
 	}
-	key, _ := c.setBy(override)
 	choices := c.base.schema.owners.Choices(valuesOf(root), key)
 	if n := len(choices); n > 1 {
 		choices = []string{strings.Join(choices[:n-1], ", ") + " or " + choices[n-1]}
 	}
 	return key + " belongs to " + strings.Join(choices, "")
 }
+
+// String returns the setting as the user has typed it, or its key.
+func (s Setting) String() string { return cmp.Or(s.text, s.Key) }

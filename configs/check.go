@@ -270,12 +270,12 @@ func shown(n *Node) string {
 }
 
 // check compares a resolved tree with the schema and asks every section's Validate. All faults are
-// returned, sorted by position.
-func (s *Schema) check(root *Node, m *memo) (*Node, error) {
+// returned, sorted by position. dropped names the keys that root lacks because they have no effect.
+func (s *Schema) check(root *Node, m *memo, dropped []string) (*Node, error) {
 	c := &checker{schema: s, root: root, memo: m}
 	out := c.fit(s.root, root, "")
 	base := s.defaults
-	if m != nil {
+	if m != nil && slices.Equal(m.dropped, dropped) {
 		base = m.base
 	}
 	v, err := s.decode(base, out)

@@ -18,6 +18,7 @@ type Request struct {
 	ConfigName string // primary config (--config-name); empty: config
 	ConfigDir  string // further directory on the search path (--config-dir)
 	Library    fs.FS  // built-in tree; used when ConfigPath is empty
+	Beneath    fs.FS  // a tree whose primary config gives what the user's has no values for; nil: none
 	Overrides  []string
 	Schema     *Schema // nil: no types, any keys (a tree that is not ours)
 	Multirun   bool    // sweeps are allowed and ??? groups may stay open
@@ -247,7 +248,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 		c.bases[signature.String()] = b
 	}
 	if b.jobs++; b.jobs == 2 && b.schema != nil { // one job alone is not worth it
-		b.learn(b.schema)
+		c.learn(b)
 	}
 	ed := &editor{root: b.tree, env: c.env, hydra: c.hydraCheck, own: b.schema}
 	var faults Errors
@@ -272,7 +273,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 		}
 	}
 	if len(faults) > 0 { // the other overrides and the files may be wrong too, but sections are not complete
-		out := &Composed{composer: c, tree: ed.root, base: b, overrides: overrides, master: true}
+		out := &Composed{composer: c, tree: ed.root, whole: ed.root, base: b, overrides: overrides, master: true}
 		return nil, append(faults, flatten(out.check())...).err()
 	}
 	tree, err := c.bookkeeping(ed.root, overrides, b, job)
@@ -284,7 +285,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 			return nil, err
 		}
 	}
-	out := &Composed{composer: c, tree: tree, base: b, overrides: overrides, master: multirun}
+	out := &Composed{composer: c, tree: tree, whole: tree, base: b, overrides: overrides, master: multirun}
 	return out, out.check()
 }
 
@@ -363,7 +364,20 @@ func (c *Composer) base(groups, values []*Override, multirun bool) (*base, error
 		return nil, err
 	}
 	tree, schema := newMap(), c.req.Schema
-	if schema != nil {
+	if c.req.Beneath != nil {
+		under, err := NewComposer(Request{Library: c.req.Beneath, Schema: schema, Multirun: true, Now: c.req.Now})
+		if err != nil {
+			return nil, err
+		}
+		b, err := under.base(nil, nil, true)
+		if err != nil {
+			return nil, err
+		}
+		if schema, err = b.schema.with(b.schema.kindsGiven(list, values)); err != nil {
+			return nil, err
+		}
+		tree = b.tree.without("hydra")
+	} else if schema != nil {
 		if schema, err = schema.with(schema.kindsGiven(list, values)); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,9 @@ type Composed struct {
 	overrides []*Override
 	master    bool  // of a sweep: without what its jobs set, so sections are not asked to Validate
 	resolved  *Node // the job config, resolved; made on demand
+
+	whole          *Node    // the tree before what has no effect was dropped
+	dropped, links []string // keys without effect, and what of them something that acts is linked to
 }
 
 // With composes the same files with other overrides of the job. Those of hydra stay.
@@ -70,10 +73,12 @@ func (c *Composed) checkJob(s *Schema) error {
 	if fitted != job {
 		c.tree = fitted.set(strKey("hydra"), c.tree.Get("hydra"))
 	}
+	c.whole = c.tree
 	if c.master { // what an interpolation comes to may depend on the job: each is checked whole
 		return raw.faults.err()
 	}
-	r := c.resolver(fitted)
+	c.dropIdle(s)
+	r := c.resolver(c.job())
 	resolved, err := m.expand(r, r.root)
 	if err != nil {
 		if e, ok := err.(*Error); ok {
@@ -81,8 +86,17 @@ func (c *Composed) checkJob(s *Schema) error {
 		}
 		return err
 	}
-	c.resolved, err = s.check(resolved, m)
-	return err
+	c.resolved, err = s.check(resolved, m, c.dropped)
+	faults := flatten(err)
+	if err != nil && len(faults) == 0 {
+		return err
+	}
+	for _, f := range raw.faults { // also of what was dropped
+		if !slices.ContainsFunc(faults, func(g *Error) bool { return *g == *f }) {
+			faults = append(faults, f)
+		}
+	}
+	return faults.err()
 }
 
 // fitHydra checks the hydra node of a tree and gives its values their types.

@@ -11,7 +11,7 @@ const explainWidth = 80
 func (c *Composed) Explain(key string) (string, error) {
 	key = strings.TrimLeft(key, "+~")
 	choice := c.explainChoice(key)
-	n := c.tree.Find(key)
+	n := c.whole.Find(key)
 	if n == nil && choice != "" {
 		return choice, nil
 	}
@@ -27,7 +27,7 @@ func (c *Composed) Explain(key string) (string, error) {
 		leaves(n, key, &names)
 		width, origin := 0, 0
 		for _, name := range names {
-			if v := c.tree.Find(name); v != nil {
+			if v := c.whole.Find(name); v != nil {
 				width, origin = max(width, len(name)+2+len(oneLine(v))), max(origin, len(v.Origin.String()))
 			}
 		}
@@ -50,9 +50,9 @@ func (c *Composed) Explain(key string) (string, error) {
 	}
 	b.WriteString(key + ": " + oneLine(n) + "\n")
 	if n.tmpl != nil {
-		r := c.resolver(c.tree)
+		r := c.resolver(c.whole)
 		if !strings.HasPrefix(key, "hydra.") {
-			r = c.resolver(c.job())
+			r = c.resolver(c.whole.without("hydra"))
 		}
 		if at, err := r.find(0, splitPath(key), r.root); err == nil && at != nil {
 			if v, err := r.expand(at); err == nil {
@@ -67,6 +67,9 @@ func (c *Composed) Explain(key string) (string, error) {
 	if s := c.base.schema; s != nil {
 		if f := s.find(key); f != nil && f.help() != "" {
 			b.WriteString("  " + f.help() + " (" + f.want() + ")\n")
+		}
+		for _, idle := range c.Idle([]Setting{{Key: key}}) {
+			b.WriteString("  has no effect in this run: " + c.Belongs(idle.Key) + "\n")
 		}
 	}
 	return b.String(), nil
@@ -93,7 +96,7 @@ func (c *Composed) unknownKey(key string) error {
 	if strings.HasPrefix(key, "hydra.") {
 		leaves(c.tree.Get("hydra"), "hydra", &names)
 	} else {
-		leaves(c.job(), "", &names)
+		leaves(c.whole.without("hydra"), "", &names)
 	}
 	for _, e := range c.base.choices {
 		names = append(names, e.key)

@@ -65,9 +65,12 @@ type configFile struct {
 
 func (l *library) add(s *source) { l.sources = append(l.sources, s) }
 
+// builtinFiles begins the names of the files of the built-in tree in messages.
+const builtinFiles = "configs/conf/"
+
 // embeddedSource serves the built-in tree, as far as it is visible.
 func embeddedSource(provider string, fsys fs.FS, visible func(name string) bool) *source {
-	return &source{provider: provider, path: "pkg://configs.conf", display: "configs/conf/", fsys: fsys, visible: visible}
+	return &source{provider: provider, path: "pkg://configs.conf", display: builtinFiles, fsys: fsys, visible: visible}
 }
 
 func dirSource(provider, dir string) (*source, error) {

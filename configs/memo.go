@@ -7,6 +7,8 @@ type memo struct {
 	plain map[*Node]bool   // containers without an interpolation below
 	valid map[memoKey]bool // sections that Validate accepts, with all below
 	base  decoded          // nobody changes what it holds
+
+	dropped []string // keys that base lacks because they have no effect
 }
 
 type memoKey struct {
@@ -16,7 +18,8 @@ type memoKey struct {
 
 // learn types the base tree once and remembers what is in order. Faults stay where they are: an
 // override may mend them.
-func (b *base) learn(s *Schema) {
+func (c *Composer) learn(b *base) {
+	s := b.schema
 	b.memo = &memo{fits: map[memoKey]bool{}, plain: map[*Node]bool{}, valid: map[memoKey]bool{}}
 	hydra := b.tree.Get("hydra")
 	job := (&checker{schema: s}).fit(s.root, b.tree.without("hydra"), "")
@@ -25,11 +28,14 @@ func (b *base) learn(s *Schema) {
 		b.tree = job.set(strKey("hydra"), hydra)
 	}
 	b.memo.notePlain(b.tree)
-	c := &checker{schema: s, root: job, memo: b.memo, learning: true}
-	c.fit(s.root, job, "")
+	ck := &checker{schema: s, root: job, memo: b.memo, learning: true}
+	ck.fit(s.root, job, "")
+	alone := &Composed{composer: c, tree: b.tree, whole: b.tree, base: b}
+	alone.dropIdle(s)
+	job = alone.job()
 	v, _ := s.decode(s.defaults, job) // what does not fit has been noticed
-	b.memo.base = decoded{v, job}
-	c.validate(v, s.root, job, "")
+	b.memo.base, b.memo.dropped = decoded{v, job}, alone.dropped
+	ck.validate(v, s.root, job, "")
 }
 
 // notePlain reports whether n has no interpolation below, and notes the containers that have none.

@@ -59,14 +59,10 @@ func (s *Schema) add(name string, is Section) error {
 	}
 	tree := defaultNode(options, c)
 	c.base = decoded{options, tree}
-	kinds := []string{is.Kind} // one that is always there has its own
-	if _, always := s.defaults.value.FieldByIndex(s.root.free.index).Interface().(map[string]Section)[name]; !always {
-		kinds = slices.Sorted(maps.Keys(s.root.free.kinds))
-	}
 	root, free := *s.root, *s.root.free
 	at := free.at
 	if is.Kind != "" {
-		c.takeKind(kinds)
+		c.takeKind([]string{is.Kind})
 	}
 	if is.Before != "" {
 		if at = slices.Index(root.keys(), is.Before); at < 0 {
@@ -122,7 +118,11 @@ func (s *Schema) kindsGiven(list []content, values []*Override) map[string]*Node
 		return given
 	}
 	note := func(name string, n *Node) {
-		if kind := n.Get("kind"); kind != nil && kind.tmpl == nil && s.root.sub(name) == nil && name != "hydra" {
+		kind, was := n.Get("kind"), given[name]
+		if ours := was != nil && strings.HasPrefix(was.Origin.Source, builtinFiles); ours { // whose other keys are of its kind
+			return
+		}
+		if kind != nil && kind.tmpl == nil && s.root.sub(name) == nil && name != "hydra" {
 			given[name] = kind
 		}
 	}

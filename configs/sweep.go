@@ -302,18 +302,21 @@ func (c *Composer) Jobs(master *Composed) ([][]string, error) {
 	return product(axes)
 }
 
-// Expand returns the override lists of a sweep's jobs after composing each of them.
+// Expand returns the override lists of a sweep's jobs after composing each of them. What acts in none of them is refused.
 func (c *Composer) Expand(master *Composed) ([][]string, error) {
 	jobs, err := c.Jobs(master)
 	if err != nil {
 		return nil, err
 	}
+	idle := append(master.Typed(c.req.Overrides), master.Own()...)
 	for i, j := range jobs {
-		if _, err := c.Job(master, i, j); err != nil {
+		job, err := c.Job(master, i, j)
+		if err != nil {
 			return nil, err
 		}
+		idle = job.Idle(idle)
 	}
-	return jobs, nil
+	return jobs, master.RefuseIdle(idle)
 }
 
 // Job composes job number num of a sweep: Hydra's overrides of the request, then the job's own.

@@ -33,7 +33,7 @@ type unknownTerm struct {
 // ofSchedule says that the phases of a schedule act.
 type ofSchedule struct{}
 
-func (ofSchedule) Acts(value func(key string) any, key string) bool {
+func (ofSchedule) Acts(value func(key string) any, key string, _ bool) bool {
 	section, _, _ := strings.Cut(key, ".")
 	names, _ := value("schedule").([]any)
 	return section != "sft" && section != "grpo" || slices.Contains(names, any(section))

@@ -35,12 +35,12 @@ func (App) Check(c *configs.Composed) error {
 	return err
 }
 
-// RefuseIdle refuses what was typed and has no effect in the run. What a sweep or a study gives its jobs acts in some of them.
-func (App) RefuseIdle(c *configs.Composed, typed []string) error {
+// RefuseIdle refuses what the user has set and has no effect in the run. What a sweep or a study gives its jobs acts in some of them.
+func (App) RefuseIdle(c *configs.Composed) error {
 	if _, job := os.LookupEnv(runfolder.ExpectedHash); job {
 		return nil
 	}
-	return c.RefuseIdle(c.Idle(typed))
+	return c.RefuseIdle(c.Idle(append(c.Typed(c.TaskOverrides()), c.Own()...)))
 }
 
 // Sweep runs a multirun.

@@ -18,6 +18,7 @@ func TestKeysWithoutEffectAreRefused(t *testing.T) {
 	refused(t, run(t, "--rerun", undrawn(t), "vl.path=/model", "hydra.run.dir="+dir), 2, "vl.path belongs to policy=qwen2_5_vl")
 	refused(t, run(t, tiny("-m", "seed=1,2", "vl.path=/model", "hydra.sweep.dir="+dir)...), 2, "vl.path belongs to policy=qwen2_5_vl")
 	refused(t, run(t, tiny("-m", "sft.lr=1e-3,1e-4", "hydra.sweep.dir="+dir)...), 2, "sft.lr belongs to schedule=[rce,grpo,sft]")
+	refused(t, run(t, tiny("-m", "seed=1,2", "vl.path=/model", "--cfg", "sweep")...), 2, "vl.path belongs to policy=qwen2_5_vl")
 	if exists(dir) {
 		t.Error("what was refused left a folder")
 	}

@@ -39,10 +39,10 @@ func TestKindsAreChecked(t *testing.T) {
 	for want, args := range map[string][]string{
 		"+mine.kind=grop: want one of grpo, rce, sft, got grop (did you mean grpo?)": {"+mine.kind=grop"},
 		"mine.lrr=1: unknown key mine.lrr (did you mean mine.lr?)":                   {"+mine.kind=grpo", "mine.lrr=1"},
-		"grpo_online.kind=rce: want one of grpo, got rce":                            {"+grpo_online.kind=rce"},
+		"grpo_online.kind=rce: want one of grpo, got rce":                            {"grpo_online.kind=rce"},
 		`unknown phase "mine"`:        {"schedule=[mine]"},
 		"best is no name for a phase": {"schedule=[best]", "+best.kind=grpo"},
-		"mine.kl.target_max":          {"+mine.kind=grpo", "mine.kl.target_max=0.001"},
+		"mine.kl.target_max":          {"+mine.kind=grpo", "mine.kl.target_max=0.001", "schedule=[rce,grpo,mine]"},
 	} {
 		refused(t, run(t, tiny(args...)...), 2, want)
 	}

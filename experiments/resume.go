@@ -53,6 +53,8 @@ func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Sav
 		AppName: "run"}
 	if overrides == nil { // the run itself, not another like it
 		req.HydraFile = filepath.Join(dir, ".hydra", "hydra.yaml")
+	} else { // which may have sections that did not act in it
+		req.Beneath = configs.Library()
 	}
 	c, err := configs.Compose(req)
 	if err != nil && strings.Contains(err.Error(), req.ConfigPath) {
@@ -177,7 +179,7 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.RefuseIdle(c, overrides); err != nil {
+	if err := c.RefuseIdle(c.Idle(c.Typed(overrides))); err != nil {
 		return err
 	}
 	out, err := runfolder.HydraValue(c, "run.dir")

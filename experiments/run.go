@@ -60,7 +60,7 @@ func (a App) Run(ctx context.Context, c *configs.Composed) error {
 	if err := c.Secrets(); err != nil {
 		return err
 	}
-	if err := a.RefuseIdle(c, c.TaskOverrides()); err != nil {
+	if err := a.RefuseIdle(c); err != nil {
 		return err
 	}
 	dir, err := runfolder.HydraValue(c, "run.dir")
@@ -228,8 +228,8 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		r.Log.Warnf("%s", text)
 	}
 	if _, job := os.LookupEnv(runfolder.ExpectedHash); !job {
-		for _, text := range r.composed.IdleGroups(r.Overrides) {
-			r.Log.Warnf("%s has no effect: %s", text, r.composed.Belongs(text))
+		for _, idle := range r.composed.IdleGroups(r.Overrides) {
+			r.Log.Warnf("%s has no effect: %s", idle, r.composed.Belongs(idle.Key))
 		}
 	}
 	for _, phase := range cfg.Schedule {

@@ -53,7 +53,7 @@ func (a fakeApp) Jobs(req configs.Request) (string, error) {
 }
 func (a fakeApp) Check(*configs.Composed) error { return nil }
 
-func (a fakeApp) RefuseIdle(*configs.Composed, []string) error { return nil }
+func (a fakeApp) RefuseIdle(*configs.Composed) error { return nil }
 
 func (a fakeApp) Resume(_ context.Context, dir string) error {
 	return a.note("resume " + dir)

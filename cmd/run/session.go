@@ -19,8 +19,8 @@ import (
 // app is what runs a composed config: experiments.App, or a test's.
 type app interface {
 	sweep.Runs
-	// RefuseIdle refuses overrides, as typed, that have no effect in a run.
-	RefuseIdle(c *configs.Composed, typed []string) error
+	// RefuseIdle refuses what the user has set and has no effect in a run.
+	RefuseIdle(c *configs.Composed) error
 	// Run does one job.
 	Run(ctx context.Context, c *configs.Composed) error
 	// Resume goes on with the run of a folder.
@@ -167,7 +167,7 @@ func (s *session) print(inv *invocation) error {
 		text, err = c.Help(flagsHelp(), inv.resolve)
 	case inv.cfg != "":
 		if !req.Multirun {
-			err = s.app.RefuseIdle(c, c.TaskOverrides())
+			err = s.app.RefuseIdle(c)
 		}
 		if err == nil {
 			text, err = c.YAML(inv.cfg, inv.resolve, inv.pkg)

@@ -99,11 +99,7 @@ func DefaultConfig(e Entries) *Config {
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 		Entries: e,
 	}
-	online := NewGRPO()
-	online.Rollout, online.OldPolicy = "online", "batch"
 	c.Sections = e.sections()
-	c.Sections["grpo_online"] = configs.Section{Kind: "grpo", Options: online,
-		Help: "a second GRPO phase, on sampled groups scored by the reader"}
 	own := c.Phases().Names()
 	for _, kind := range PhaseKinds() {
 		if !slices.Contains(own, kind.Name) {

@@ -39,8 +39,8 @@ type plan struct {
 	open     launcher.Open
 	dir, cwd string // absolute
 
-	folders map[string]int // jobs by their folder
-	idle    []string       // overrides as typed that no job composed so far reads
+	folders map[string]int    // jobs by their folder
+	idle    []configs.Setting // of the user's that no job composed so far reads
 }
 
 // newPlan composes the primary configuration of a sweep and reads what its hydra node says.
@@ -74,7 +74,7 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 		return nil, err
 	}
 	p := &plan{runs: runs, req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{},
-		idle: req.Overrides}
+		idle: append(master.Typed(req.Overrides), master.Own()...)}
 	if p.hydra, err = master.Hydra(); err != nil {
 		return nil, err
 	}

@@ -132,6 +132,9 @@ func Jobs(runs Runs, req configs.Request) (string, error) {
 		return "", err
 	}
 	jobs, err := p.jobs()
+	if err == nil {
+		err = p.master.RefuseIdle(p.idle)
+	}
 	if err != nil {
 		return "", err
 	}

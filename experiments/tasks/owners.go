@@ -63,8 +63,9 @@ func choiceOf(value func(key string) any) (c chosen) {
 	return c
 }
 
-// Acts implements configs.Owners.
-func (o *owners) Acts(value func(key string) any, key string) bool {
+// Acts implements configs.Owners. The stages of a task have the policy of the run, and phases of their own; what the user gives reaches
+// those with another policy too.
+func (o *owners) Acts(value func(key string) any, key string, given bool) bool {
 	c := choiceOf(value)
 	t, err := o.tasks.Get(c.task)
 	if err != nil { // said elsewhere
@@ -74,9 +75,13 @@ func (o *owners) Acts(value func(key string) any, key string) bool {
 		return true
 	}
 	section, _, _ := strings.Cut(key, ".")
-	for _, stage := range t.Stages { // with any policy, and phases by what they are asked for
+	policies := []string{c.policy}
+	if given {
+		policies = o.policies.Names()
+	}
+	for _, stage := range t.Stages {
 		c.task, c.schedule = stage, []string{section}
-		for _, c.policy = range o.policies.Names() {
+		for _, c.policy = range policies {
 			if o.acts(c, key) {
 				return true
 			}

@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -76,7 +78,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		}
 		c := composed(t, typed...)
 		got := ""
-		if err := c.RefuseIdle(c.Idle(c.TaskOverrides())); err != nil {
+		if err := c.RefuseIdle(c.Idle(c.Typed(c.TaskOverrides()))); err != nil {
 			var lines []string
 			for line := range strings.Lines(err.Error()) {
 				lines = append(lines, strings.TrimSuffix(strings.TrimSpace(line), ", and has no effect in this run"))
@@ -85,7 +87,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		}
 		for _, text := range c.IdleGroups(c.TaskOverrides()) {
 			if strings.Contains(tc.want, " has no effect: ") {
-				got += text + " has no effect: " + c.Belongs(text)
+				got += text.String() + " has no effect: " + c.Belongs(text.Key)
 			}
 		}
 		if got != tc.want {
@@ -140,7 +142,97 @@ func TestOwnersNameKeys(t *testing.T) {
 			t.Errorf("nothing makes the section %s act", section)
 		}
 	}
-	if len(sections) < 28 {
+	if len(sections) < 27 {
 		t.Errorf("only %d sections", len(sections))
+	}
+}
+
+// The composed configuration holds what acts, and prints while its files are not given. A section of another name than its kind's shows
+// what was set.
+func TestConfigurationShowsWhatActs(t *testing.T) {
+	for _, tc := range []struct {
+		overrides  string
+		most       int
+		has, lacks string
+	}{
+		{"exp=okvqa_v3", 275, "selector rce.lr rce.temperature.start grpo.kl.beta sft.average data.shapes.seed",
+			"vl seq2seq grpo_online sft.lr data.texts beams infer icl icl_shapes generate evaluate rewards"},
+		{"exp=qwen2_5_vl_video", 318, "vl.lora.rank grpo.kl.beta rewards.scale data.conversations.train", "selector seq2seq data.shapes lvlm"},
+		{"exp=t5_summarize", 303, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},
+		{"exp=okvqa_online", 300, "grpo_online.kind grpo_online.kl.beta grpo_online.rollout",
+			"grpo_online.freeze grpo_online.temperature grpo_online.kl.gain"},
+		{"exp=okvqa_online grpo_online.kl.gain=0.1", 300, "grpo_online.kl.gain", ""},
+		{"exp=icl_loop data=icl_shapes icl.model=x vl.max_pixels=99", 405, "vl.max_pixels", "vl.path seq2seq"},
+		{"task=evaluate evaluate.results=/r evaluate.annotations=/a", 60, "evaluate.metric eval", "data selector optim"},
+	} {
+		c := composed(t, strings.Fields(tc.overrides)...)
+		text, err := c.YAML("job", false, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(text, "\n"); n > tc.most {
+			t.Errorf("%s: %d lines, want at most %d:\n%s", tc.overrides, n, tc.most, text)
+		}
+		for key := range strings.FieldsSeq(tc.has) {
+			if c.Tree().Find(key) == nil {
+				t.Errorf("%s lacks %s", tc.overrides, key)
+			}
+		}
+		for key := range strings.FieldsSeq(tc.lacks) {
+			if c.Tree().Find(key) != nil {
+				t.Errorf("%s shows %s", tc.overrides, key)
+			}
+		}
+	}
+	linked := composed(t, "checkpoint.best.metric=${rewards.external.url}", "rewards.external.url=val_loss", "hydra.job.name=${generate.out}",
+		"generate.out=a")
+	for key, want := range map[string]string{"checkpoint.best.metric": "val_loss", "hydra.job.name": "a"} {
+		if n := linked.Tree().Find(key); n.Text != want {
+			t.Errorf("%s is %q: the section that it leads to is gone", key, n.Text)
+		}
+	}
+}
+
+// What the user's own primary file sets is his, as what he types: where it acts nowhere it is refused, with its place. A preset of his is
+// not.
+func TestPrimaryFileWithoutEffect(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"mine.yaml":     "defaults: [_self_, exp: e]\nschedule: [rce]\nrce: {lr: 1e-3}\nvl: {path: x}\ngrpo: {lr: 1e-3}\n",
+		"exp/e.yaml":    "# @package _global_\nseq2seq: {path: y}\n",
+		"complete.yaml": "schedule: [rce]\nrce: {lr: 1e-3}\n",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schema, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"mine": dir + "/mine.yaml:4:12: vl.path belongs to policy=qwen2_5_vl, and has no effect in this run\n" +
+			dir + "/mine.yaml:5:12: grpo.lr belongs to schedule=[rce,grpo], and has no effect in this run",
+		"complete": "",
+	} {
+		req := configs.Request{ConfigPath: dir, ConfigName: name, Schema: schema}
+		c, err := configs.Compose(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if err := c.RefuseIdle(c.Idle(c.Own())); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, want)
+		}
+		if _, err := configs.ExpandSweep(req); (err != nil) != (want != "") {
+			t.Errorf("%s as a sweep: %v", name, err)
+		}
 	}
 }

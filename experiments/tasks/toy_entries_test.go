@@ -68,7 +68,7 @@ func TestToyTaskAndPolicy(t *testing.T) {
 		c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: strings.Fields(overrides),
 			Now: time.Now(), AppName: "run"})
 		if err == nil {
-			err = c.RefuseIdle(c.Idle(c.TaskOverrides()))
+			err = c.RefuseIdle(c.Idle(c.Typed(c.TaskOverrides())))
 		}
 		return c, err
 	}

@@ -31,7 +31,9 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# Configuration\n\n" + generated)
 	b.WriteString("Every key with its type, default and meaning, as the program checks them. `run explain KEY` says\n" +
-		"which file or override set a key; `run --cfg job` prints the whole configuration. A default below\n" +
+		"which file or override set a key; `run --cfg job` prints the whole configuration: the sections of the\n" +
+		"chosen task, policy, data and phases, nothing else. What presets set for others is left out; a key that you type\n" +
+		"or write into a primary file of your own, and that acts nowhere, is refused with the choice that brings it. A default below\n" +
 		"is the program's; the YAML library (`configs/conf/`) sets some keys otherwise, by group:\n\n")
 	b.WriteString("| Group | Option | What it is |\n|---|---|---|\n")
 	rows := groupOptions(t)
@@ -42,8 +44,9 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", r.group, r.option, strings.NewReplacer("|", `\|`, "<", `\<`).Replace(r.comment))
 	}
 	b.WriteString("\n`schedule` names sections, each a phase. `kind` says what a section's phase does and so which keys it has: sft,\n" +
-		"rce and grpo are of the kind they are named after, grpo_online is of kind grpo, and any other name becomes a phase by a\n" +
-		"`kind`, with that kind's defaults and checks. Rows of metrics.jsonl, checkpoints and reports call it by its section:\n\n" +
+		"rce and grpo are of the kind they are named after, and any other name becomes a phase by a `kind`, as grpo_online of kind\n" +
+		"grpo. What such a section does not set is its kind's default, as below, whatever the section grpo says, and\n" +
+		"`--cfg job` shows what it sets. Rows of metrics.jsonl, checkpoints and reports call it by its section:\n\n" +
 		"```yaml\nschedule: [rce, grpo, my_grpo]\nmy_grpo: {kind: grpo, lr: 1e-6, epochs: 2}\n```\n\n" +
 		"    run exp=okvqa_v3 'schedule=[rce,grpo,my_grpo]' +my_grpo.kind=grpo my_grpo.lr=1e-6\n")
 	b.WriteString("\nHydra's own node (`hydra.*`: run folder, sweeps, launchers) is printed by `run --cfg hydra`.\n\n")

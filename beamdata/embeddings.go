@@ -156,7 +156,7 @@ func onlyMatrix(path string, tensors []tensorfile.Tensor) (tensorfile.Tensor, er
 		if strings.HasSuffix(path, ".safetensors") { // of a pickle's it is Python's spelling
 			name = strconv.Quote(name)
 		}
-		remedy = fmt.Sprintf("save the one that the ids count rows of alone: torch.save(x[%s], FILE)", name)
+		remedy = fmt.Sprintf("save the matrix whose rows are the ids alone: torch.save(x[%s], FILE)", name)
 	}
 	return tensorfile.Tensor{}, fmt.Errorf("%s: %d float matrices among %d tensors (%s), want exactly one: %s", path, len(found),
 		len(tensors), listed(tensors), remedy)

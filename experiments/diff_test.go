@@ -25,7 +25,7 @@ func TestDiffVerb(t *testing.T) {
 	}{
 		{"only paths and logging differ", []string{a, b}, 0,
 			[]string{"settings: the same", "data: the same", "code and machine: the same", "logging.progress", "hydra.run.dir",
-				"nothing that is computed with differs"}, nil, ""},
+				"no setting that affects results differs"}, nil, ""},
 		{"settings and data differ", []string{a, c}, 1, []string{"seed ", "data.train_ratio", "fingerprint", "counts.val_queries"},
 			[]string{"nothing that"}, "run: what differs: 2 settings, "},
 		{"two config files", []string{a + "/.hydra/config.yaml", c + "/.hydra/config.yaml"}, 1, []string{"seed "},

@@ -103,7 +103,7 @@ func TestTableChangesUnderARun(t *testing.T) {
 				t.Fatalf("exit code %d: %s", r.code, r.stderr)
 			}
 			whole.same(t, outcomeOf(t, dir), 0)
-			if said := strings.Contains(r.stderr, table+" is another file by now"); said != (name == "replaced" || name == "taken away") {
+			if said := strings.Contains(r.stderr, table+" has been replaced or removed"); said != (name == "replaced" || name == "taken away") {
 				t.Errorf("stderr: %s", r.stderr)
 			}
 		})

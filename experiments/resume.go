@@ -110,7 +110,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 				return err
 			}
 			if !same {
-				return usage.Errorf("%s: the configuration in %s is not the one that the state was saved under; start anew "+
+				return usage.Errorf("%s: the configuration in %s differs from the state's; start anew "+
 					"elsewhere: %s", dir, runfolder.Marker, program.OnFolder("--rerun", dir))
 			}
 		}

@@ -222,7 +222,7 @@ func Agreement(name string, candidates []Scored) []Fault {
 			percent(alike))
 		return []Fault{f}
 	}
-	f.Message += ": positions, ids or pools mean something else in one of the files, or the reader is not the one that made the records"
+	f.Message += ": positions, ids or pools mean something else in one of the files, or another reader made the records"
 	return []Fault{f}
 }
 

@@ -93,7 +93,7 @@ func (b *builder) readCaptions(path, folder string, heldOut bool) error {
 		}
 		row, ok := b.rows[a.ImageID]
 		if !ok || row < first {
-			return fmt.Errorf("a caption of image %d, which is none of the file's images", a.ImageID)
+			return fmt.Errorf("a caption of image %d, which is not among the file's images", a.ImageID)
 		}
 		if caption := strings.Join(strings.Fields(a.Caption), " "); caption != "" {
 			b.Records[row].Answers = append(b.Records[row].Answers, caption)

@@ -215,7 +215,7 @@ func TestLoadCaptions(t *testing.T) {
 		"2 files hold the train captions": func(f map[string]string) {
 			f["annotations/captions_train2017.json"] = f["annotations/captions_train2014.json"]
 		},
-		"a caption of image 42, which is none of the file's images": func(f map[string]string) {
+		"a caption of image 42, which is not among the file's images": func(f map[string]string) {
 			f["annotations/captions_val2014.json"] = `{"images": [{"id": 1, "file_name": "x.jpg"}], "annotations": [{"image_id": 42, "caption": "a"}]}`
 		},
 		"captions_val2014.json:1: want id and file_name": func(f map[string]string) {

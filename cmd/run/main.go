@@ -62,7 +62,7 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 		}
 		cancel(stop)
 		if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
-			fmt.Fprintf(stdout.Errors(), "\n%v: saving what is left; a second one ends at once\n", stop)
+			fmt.Fprintf(stdout.Errors(), "\n%v: saving the state; a second one ends at once\n", stop)
 		}
 	}()
 	begin, doublets := time.Now(), 0

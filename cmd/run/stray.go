@@ -95,7 +95,7 @@ func (s *session) misspelt(args []string, at int) error {
 		if len(name) == 1 {
 			dashes = "-"
 		}
-		return usage.Errorf("%q begins with a dash that is no hyphen (did you mean %s%s?)", a, dashes, name)
+		return usage.Errorf("%q begins with a long dash, not a hyphen (did you mean %s%s?)", a, dashes, name)
 	case isSetting && s.isVerb(key) && key != "data" && isPath:
 		return usage.Errorf("%s: %s is a command (did you mean %s?)", a, key, program.Command(key, value))
 	case !isSetting && at > 0 && s.isVerb(a):
@@ -123,7 +123,7 @@ func (s *session) misspelt(args []string, at int) error {
 		return usage.Errorf("%s is a run folder: a command stands before it, such as %s or %s", a, program.Command("status", a),
 			program.Command("report", a))
 	case !isSetting && isPath:
-		return usage.Errorf("%s: a file or folder stands behind a key or a command; what is in it: %s", a, program.Command("data", "inspect", a))
+		return usage.Errorf("%s: give a file or folder after a key or a command; to look into it: %s", a, program.Command("data", "inspect", a))
 	}
 	var meant []string
 	for _, name := range s.verbs.Names() {

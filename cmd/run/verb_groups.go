@@ -14,7 +14,7 @@ func commandGroups() []struct {
 	}{
 		{"Runs and sweeps", []command{
 			{"board", "runs and sweeps in a browser, live"},
-			{"ls", "list runs: how each ended, what it came to"},
+			{"ls", "list runs with state and results"},
 			{"status", "how far a run or the jobs of a sweep are"},
 			{"watch", "curves of a run, or the jobs of a sweep, until it ends"},
 			{"resume", "go on with an interrupted run or sweep"},

@@ -40,7 +40,7 @@ what its jobs compute may not (docs/sweeps.md).
 				}
 			}
 			if len(dirs) == 2 && strings.Contains(dirs[1], "=") {
-				return usage.Errorf("%s: what is resumed keeps its own configuration; a new run with another one may begin where %s ended: %s",
+				return usage.Errorf("%s: a resumed run keeps its configuration; to begin a new run where %s ended: %s",
 					dirs[1], dirs[0], program.Command("init.checkpoint="+dirs[0], dirs[1]))
 			}
 			if err := want(dirs, 1, "resume RUN_FOLDER`, or `run resume SWEEP_FOLDER ["+sweep.AcceptChanges+"] ["+detachFlag+

@@ -93,7 +93,7 @@ func (f *Folder) Held() error {
 	case err == nil && f.whole != nil:
 		err = f.takeFile(0)
 	case err == nil:
-		err = errors.New("it is another file than the one that this process has locked")
+		err = errors.New("it is not the file that this process has locked")
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w: another process may be writing this run folder", filepath.Join(f.Dir, lockFile), err)

@@ -300,7 +300,7 @@ func (c *controller) settle(a launcher.Attempt) error {
 		return a.Err
 	}
 	if a.Num < 0 || a.Num >= len(c.jobs) {
-		return fmt.Errorf("%s: the launcher speaks of job %d, which the sweep does not have", c.plan.dir, a.Num)
+		return fmt.Errorf("%s: the launcher reports job %d, which is not in the sweep", c.plan.dir, a.Num)
 	}
 	job := &c.jobs[a.Num]
 	if a.State != launcher.Running && !a.Requeued {

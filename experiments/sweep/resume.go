@@ -164,8 +164,8 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 		return nil, err
 	}
 	if now.Sweeper != s.Sweeper || p.search != nil && !reflect.DeepEqual(now.Dimensions, s.Dimensions) {
-		return nil, usage.Errorf("%s: what is swept has changed since the sweep was started (hydra/sweeper=%s over %s; now %s "+
-			"over %s): that is another sweep, give it another hydra.sweep.dir",
+		return nil, usage.Errorf("%s: the swept keys have changed since the start of the sweep (hydra/sweeper=%s over %s; now %s "+
+			"over %s): a sweep over other keys needs another hydra.sweep.dir",
 			p.dir, s.Sweeper, keysOf(s.Dimensions), now.Sweeper, keysOf(now.Dimensions))
 	}
 	if err := p.sameArms(*s); err != nil {

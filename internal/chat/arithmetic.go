@@ -93,5 +93,5 @@ func natureOf(v *exec.Value) string {
 	case v.IsList():
 		return "a list"
 	}
-	return "what is no number"
+	return "a value that is not a number"
 }

@@ -148,8 +148,8 @@ func (o *mappings) look(digests bool) (notes []string, err error) {
 		}
 		if there, err := os.Stat(m.path); digests && !m.moved && (err != nil || !m.is.names(there)) {
 			m.moved = true
-			notes = append(notes, fmt.Sprintf("%s is another file by now, or gone: this run goes on with the one that it has begun with, "+
-				"and a resume will need that", m.path))
+			notes = append(notes, fmt.Sprintf("%s has been replaced or removed: this run goes on with the file that it opened, "+
+				"and a resume will need that file", m.path))
 		}
 	}
 	return notes, nil

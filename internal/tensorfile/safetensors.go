@@ -58,7 +58,7 @@ func ReadSafetensors(path string) (*File, error) {
 	if want, ok := f.Metadata[DigestKey]; ok {
 		if got := digest.Of(f.body); got != want {
 			f.Close()
-			return nil, fmt.Errorf("%s: damaged: its tensors have the SHA-256 %.12s…, those that were written had %.12s… (%s)", path, got,
+			return nil, fmt.Errorf("%s: damaged: its tensors have the SHA-256 %.12s…, when written they had %.12s… (%s)", path, got,
 				want, DigestKey)
 		}
 	}

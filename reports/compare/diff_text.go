@@ -68,7 +68,7 @@ func (p DiffPath) String() string {
 // Verdict counts what differs in one line: "4 differences: 2 settings, 1 fact of the data, 1 of the code".
 func (d Diff) Verdict() string {
 	if d.Same {
-		return "nothing that is computed with differs"
+		return "no setting that affects results differs"
 	}
 	var parts []string
 	add := func(n int, one, many string) {

@@ -83,7 +83,7 @@ func OpenLog(dir string, opt LogOptions) (*Log, error) {
 		severity := "note"
 		if len(at.Passed) > 0 {
 			severity = "warning"
-			message += ", passing over what is damaged: " + strings.Join(at.Passed, "; ")
+			message += ", skipping damaged states: " + strings.Join(at.Passed, "; ")
 		}
 		fields := map[string]any{"event": eventResume, "severity": severity, "message": message}
 		if err := l.Record(KindEvent, at.Phase, at.Epoch, 0, at.GlobalStep, fields); err != nil {

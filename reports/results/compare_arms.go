@@ -85,7 +85,7 @@ func (r armRow) untrained() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s stands here with the policy that it began with, not with what it trained, in %d of %s: %s.", page.Capital(r.name),
+	return fmt.Sprintf("%s is shown with its initial policy, not with a trained one, in %d of %s: %s.", page.Capital(r.name),
 		n, page.Plural(len(r.runs), "run"), page.Plain(why))
 }
 

@@ -29,7 +29,7 @@ func reportPhases(d *page.Document, run *record.Run, s *record.Summary) {
 		if table, of := epochTable(run, phase); len(table.Rows) > 0 {
 			d.Table(table.Header, table.Rows)
 			if n := len(table.Rows); n < of {
-				d.Paragraph("These are %d of %d epochs: the first, the last, those with the best validation, and every so many between. All stand in "+
+				d.Paragraph("These are %d of %d epochs: the first, the last, those with the best validation, and some between. All are in "+
 					"[%s](%s), and `run export RUN_FOLDER --what metrics` writes them as a table.", n, of, record.MetricsFile, record.MetricsFile)
 			}
 		}

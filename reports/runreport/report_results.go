@@ -161,7 +161,7 @@ func baselineStory(stages []record.StageResult) string {
 			"recorded reward that they expect among them" +
 			" (a baseline takes its first), how often the likeliest is the best, and the share of pairs in the right order. Similarity takes " +
 			"the candidate whose examples are nearest to the query," +
-			" recorded order the one that the file lists first, random any; oracle is the best of them, the ceiling."
+			" recorded order the first of the file, random any; oracle is the best of them, the ceiling."
 		if results.ListsBestFirst(stages) {
 			out += " The file lists the best candidate first: its order is an oracle, which no policy can pass."
 		}

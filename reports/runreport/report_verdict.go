@@ -26,7 +26,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	case !untrained(stage):
 		answer = fmt.Sprintf("On %s %s %s.", questionsOf(run, stage.Split), stage.Subject(), inWords(gains))
 	case why != "":
-		answer = page.Capital(why) + ". What training gained stands in the rows of the phases."
+		answer = page.Capital(why) + ". The rows of the phases show what training gained."
 	default:
 		entries = whyUntrained(s.Best, stages)
 		answer, entries = entries[0], entries[1:]

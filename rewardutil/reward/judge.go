@@ -256,7 +256,7 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 			} `json:"usage"`
 		}
 		if err := jsonwords.Unmarshal(reply, &r); err != nil || len(r.Choices) == 0 {
-			return nil, fmt.Errorf("the answer is none of a chat (%v): %s", err, j.client.Quote(reply))
+			return nil, fmt.Errorf("the answer is not a chat completion (%v): %s", err, j.client.Quote(reply))
 		}
 		if used, ok := ctx.Value(tokensKey{}).(*tokens); ok {
 			used.in.Add(r.Usage.In)

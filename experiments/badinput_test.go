@@ -102,8 +102,8 @@ func TestBadInput(t *testing.T) {
 			}
 			r := run(t, args...)
 			if strings.HasPrefix(tc.name, "two mistakes") {
-				if r.code != 2 || !strings.Contains(r.stderr, "rce.lr=-1") || !strings.Contains(r.stderr, "grpo.epochs=x") {
-					t.Errorf("exit code %d: %s", r.code, r.stderr)
+				if r.Code != 2 || !strings.Contains(r.Stderr, "rce.lr=-1") || !strings.Contains(r.Stderr, "grpo.epochs=x") {
+					t.Errorf("exit code %d: %s", r.Code, r.Stderr)
 				}
 				return
 			}
@@ -151,8 +151,8 @@ func TestRefusedRunLeavesNothing(t *testing.T) {
 		t.Error("the corrected command did not train")
 	}
 	for _, said := range []string{"reading " + strings.TrimPrefix(data[1], "data.beams=") + " (", "preflight: looking at the data"} {
-		if !strings.Contains(r.stderr, said) {
-			t.Errorf("the start is silent: want %q in %s", said, r.stderr)
+		if !strings.Contains(r.Stderr, said) {
+			t.Errorf("the start is silent: want %q in %s", said, r.Stderr)
 		}
 	}
 	for _, key := range []string{"hydra.run.dir=", "hydra.sweep.dir="} {
@@ -171,7 +171,7 @@ func TestFolderRefusals(t *testing.T) {
 	before := outcomeOf(t, dir)
 	refused(t, run(t, tiny("hydra.run.dir="+dir)...), 2, dir, "run resume "+dir, "run --rerun "+dir, "another hydra.run.dir")
 	refused(t, run(t, "task=predict", "init.checkpoint="+dir, "hydra.run.dir="+dir), 2, "run resume "+dir)
-	before.same(t, outcomeOf(t, dir), 0)
+	before.Same(t, outcomeOf(t, dir), 0)
 
 	empty := folder(t)
 	if err := os.MkdirAll(empty, 0o755); err != nil {
@@ -179,16 +179,16 @@ func TestFolderRefusals(t *testing.T) {
 	}
 	data := beams(t, records())
 	p := start(t, small(data, "rce.epochs=1000", "hydra.run.dir="+empty)...) // an empty folder is used
-	p.until(func() bool { return exists(filepath.Join(empty, ".hydra/config.yaml")) })
+	p.Until(func() bool { return exists(filepath.Join(empty, ".hydra/config.yaml")) })
 	refused(t, run(t, small(data, "hydra.run.dir="+empty)...), 2, empty)
 	refused(t, run(t, "resume", empty), 2, "another process is writing this run folder")
-	p.signal(syscall.SIGKILL) // and its lock dies with it
-	p.wait()
+	p.Signal(syscall.SIGKILL) // and its lock dies with it
+	p.Wait()
 	p = start(t, "resume", empty)
-	p.until(func() bool {
-		return strings.Contains(p.stdout.String(), empty) || strings.Contains(p.stderr.String(), "run: ")
+	p.Until(func() bool {
+		return strings.Contains(p.Stdout.String(), empty) || strings.Contains(p.Stderr.String(), "run: ")
 	})
-	if text := p.stderr.String(); strings.Contains(text, "run: ") {
+	if text := p.Stderr.String(); strings.Contains(text, "run: ") {
 		t.Errorf("the lock outlives its holder: %s", text)
 	}
 }
@@ -210,14 +210,14 @@ func TestFullDisk(t *testing.T) {
 		begin := time.Now()
 		r := run(t, tiny("hydra.run.dir="+run0, "report.plots=false")...)
 		refused(t, r, 1, "no space left on device")
-		t.Logf("%d bytes free: %v, %s", free, time.Since(begin), lastLine(r.stderr))
+		t.Logf("%d bytes free: %v, %s", free, time.Since(begin), lastLine(r.Stderr))
 		if err := os.Remove(filler); err != nil {
 			t.Fatal(err)
 		}
 		if exists(filepath.Join(run0, ".hydra/config.yaml")) {
 			sawLate = true
 			mustRun(t, "resume", run0)
-			outcomeOf(t, want).same(t, outcomeOf(t, run0), 1)
+			outcomeOf(t, want).Same(t, outcomeOf(t, run0), 1)
 		}
 		if err := os.RemoveAll(run0); err != nil {
 			t.Fatal(err)
@@ -232,7 +232,7 @@ func TestFullDisk(t *testing.T) {
 func TestFileSizeLimit(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	args := append([]string{"-c", `ulimit -f 200; exec "$0" "$@"`, program}, tiny("hydra.run.dir="+dir, "report.plots=false")...)
+	args := append([]string{"-c", `ulimit -f 200; exec "$0" "$@"`, program(t)}, tiny("hydra.run.dir="+dir, "report.plots=false")...)
 	cmd := exec.Command("bash", args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
@@ -241,9 +241,4 @@ func TestFileSizeLimit(t *testing.T) {
 		t.Errorf("%v, exit code %d:\n%s", err, cmd.ProcessState.ExitCode(), out)
 	}
 	mustRun(t, "resume", dir)
-}
-
-func lastLine(s string) string {
-	lines := strings.Split(strings.TrimSpace(s), "\n")
-	return lines[len(lines)-1]
 }

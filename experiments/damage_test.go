@@ -68,14 +68,14 @@ func TestGarbledCheckpoint(t *testing.T) {
 	} {
 		refused(t, run(t, args...), 1, filepath.Join(dir, "checkpoints"), "damaged: its tensors have the SHA-256")
 	}
-	if r := run(t, "verify", dir); r.code != 1 || !strings.Contains(r.stdout, "checkpoints/"+filepath.Base(best)+": digest") {
-		t.Errorf("verify: exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	if r := run(t, "verify", dir); r.Code != 1 || !strings.Contains(r.Stdout, "checkpoints/"+filepath.Base(best)+": digest") {
+		t.Errorf("verify: exit code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	if err := os.Remove(filepath.Join(dir, "manifest.json")); err != nil {
 		t.Fatal(err)
 	}
-	if r := run(t, "verify", dir); r.code != 1 || !strings.Contains(r.stdout, filepath.Base(best)+": digest: stated a checkpoint") {
-		t.Errorf("verify without a manifest: exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	if r := run(t, "verify", dir); r.Code != 1 || !strings.Contains(r.Stdout, filepath.Base(best)+": digest: stated a checkpoint") {
+		t.Errorf("verify without a manifest: exit code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 	// A file of another program has no digest: nothing can be said about it.
 	write(t, best, strings.Replace(read(t, best), tensorfile.DigestKey, "another_sha256", 1))
@@ -110,9 +110,9 @@ func TestGarbledRival(t *testing.T) {
 			garble(t, path)
 			r := run(t, "resume", dir)
 			refused(t, r, 1, path, "damaged")
-			advice := regexp.MustCompile(tc.want).FindStringSubmatch(r.stderr)
+			advice := regexp.MustCompile(tc.want).FindStringSubmatch(r.Stderr)
 			if advice == nil {
-				t.Fatalf("no advice like %s: %s", tc.want, r.stderr)
+				t.Fatalf("no advice like %s: %s", tc.want, r.Stderr)
 			}
 			remove := []string{path}
 			if len(advice) > 1 && tc.same {
@@ -123,7 +123,7 @@ func TestGarbledRival(t *testing.T) {
 			}
 			for _, gone := range remove {
 				if !strings.HasPrefix(gone, dir) || !exists(gone) {
-					t.Fatalf("told to remove %q: %s", gone, r.stderr)
+					t.Fatalf("told to remove %q: %s", gone, r.Stderr)
 				}
 				if err := os.RemoveAll(gone); err != nil {
 					t.Fatal(err)
@@ -131,7 +131,7 @@ func TestGarbledRival(t *testing.T) {
 			}
 			mustRun(t, "resume", dir)
 			if tc.same {
-				whole.same(t, outcomeOf(t, dir), 1)
+				whole.Same(t, outcomeOf(t, dir), 1)
 			}
 		})
 	}
@@ -236,7 +236,7 @@ func TestFullDevice(t *testing.T) {
 		small(data, "hydra.run.dir="+ran), small(data, "hydra.run.dir="+folder(t), "dry_run=true"),
 		tiny("task=predict", "init.checkpoint="+dir, "hydra.run.dir="+folder(t)),
 	} {
-		cmd := exec.Command(program, args...)
+		cmd := exec.Command(program(t), args...)
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = full, &said
 		cmd.Run()
@@ -290,17 +290,17 @@ func TestLockIsRemoved(t *testing.T) {
 	want, _ := trained(t)
 	dir := folder(t)
 	p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
-	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/init_epoch0.safetensors")) })
-	p.signal(syscall.SIGSTOP) // it stays at work, however slow the other is
+	p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/init_epoch0.safetensors")) })
+	p.Signal(syscall.SIGSTOP) // it stays at work, however slow the other is
 	if err := os.Remove(filepath.Join(dir, ".lock")); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, run(t, "resume", dir), 2, "another process is writing this run folder")
-	p.signal(syscall.SIGCONT)
-	if r := p.wait(); r.code != 0 {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	p.Signal(syscall.SIGCONT)
+	if r := p.Wait(); r.Code != 0 {
+		t.Fatalf("exit code %d: %s", r.Code, r.Stderr)
 	}
-	outcomeOf(t, want).same(t, outcomeOf(t, dir), 0)
+	outcomeOf(t, want).Same(t, outcomeOf(t, dir), 0)
 	if !exists(filepath.Join(dir, ".lock")) {
 		t.Error("the lock was not made again")
 	}

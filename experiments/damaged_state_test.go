@@ -34,18 +34,18 @@ func TestDamagedEarlierState(t *testing.T) {
 				finished, dir := copyOf(t, false), copyOf(t, true)
 				damage(t, filepath.Join(finished, state, name))
 				damage(t, filepath.Join(dir, state, name))
-				if r := run(t, "resume", finished); r.code != 0 || !strings.Contains(r.stderr, "warning: ") || !strings.Contains(r.stderr, state) {
-					t.Errorf("resume of a finished run: exit code %d: %s", r.code, r.stderr)
+				if r := run(t, "resume", finished); r.Code != 0 || !strings.Contains(r.Stderr, "warning: ") || !strings.Contains(r.Stderr, state) {
+					t.Errorf("resume of a finished run: exit code %d: %s", r.Code, r.Stderr)
 				}
 				refused(t, run(t, "checkpoint", "verify", finished), 1, state)
-				if r := run(t, "verify", finished); r.code != 1 || !strings.Contains(r.stdout, state) {
-					t.Errorf("verify: exit code %d: %s%s", r.code, r.stdout, r.stderr)
+				if r := run(t, "verify", finished); r.Code != 1 || !strings.Contains(r.Stdout, state) {
+					t.Errorf("verify: exit code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 				}
 				refused(t, run(t, "resume", dir), 1, state, "remove "+filepath.Join(dir, state))
 				onDamage(t, dir)
 				mustRun(t, "resume", dir)
-				if r := run(t, "verify", dir); r.code != 1 || !strings.Contains(r.stdout, state) {
-					t.Errorf("verify after the resume: exit code %d: %s%s", r.code, r.stdout, r.stderr)
+				if r := run(t, "verify", dir); r.Code != 1 || !strings.Contains(r.Stdout, state) {
+					t.Errorf("verify after the resume: exit code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 				}
 			})
 		}
@@ -74,7 +74,7 @@ func TestResumeBeforeDamage(t *testing.T) {
 	refused(t, run(t, "resume", dir), 1, damaged, "damaged", "to resume from the state before it")
 	onDamage(t, dir)
 	mustRun(t, "resume", dir)
-	whole.same(t, outcomeOf(t, dir), 1)
+	whole.Same(t, outcomeOf(t, dir), 1)
 	mustRun(t, "verify", dir)
 	for _, name := range []string{"report.md", "run.log"} {
 		if text := strings.ReplaceAll(read(t, filepath.Join(dir, name)), `\_`, "_"); !strings.Contains(text, "skipping damaged states: "+damaged) {
@@ -92,12 +92,12 @@ func TestManifestOfDamage(t *testing.T) {
 		name = "checkpoints/rce_epoch2.safetensors"
 	}
 	p := start(t, "resume", dir)
-	p.until(func() bool { return strings.Contains(read(t, filepath.Join(dir, "metrics.jsonl")), `"event":"resume"`) })
+	p.Until(func() bool { return strings.Contains(read(t, filepath.Join(dir, "metrics.jsonl")), `"event":"resume"`) })
 	garble(t, filepath.Join(dir, name))
-	if r := p.wait(); r.code != 0 || !strings.Contains(r.stderr, "warning: ") || !strings.Contains(r.stderr, name+": damaged") {
-		t.Fatalf("exit code %d: %s", r.code, r.stderr)
+	if r := p.Wait(); r.Code != 0 || !strings.Contains(r.Stderr, "warning: ") || !strings.Contains(r.Stderr, name+": damaged") {
+		t.Fatalf("exit code %d: %s", r.Code, r.Stderr)
 	}
-	if r := run(t, "verify", dir); r.code != 1 || !strings.Contains(r.stdout, name+": digest") {
-		t.Errorf("verify: exit code %d: %s%s", r.code, r.stdout, r.stderr)
+	if r := run(t, "verify", dir); r.Code != 1 || !strings.Contains(r.Stdout, name+": digest") {
+		t.Errorf("verify: exit code %d: %s%s", r.Code, r.Stdout, r.Stderr)
 	}
 }

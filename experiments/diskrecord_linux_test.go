@@ -41,13 +41,13 @@ func recordDisk(t *testing.T, root string, args ...string) []diskOp {
 		runtime.LockOSThread() // all requests come from the thread that is the tracer
 		defer runtime.UnlockOSThread()
 		var said bytes.Buffer
-		out, err := os.CreateTemp(shared, "traced")
+		out, err := os.CreateTemp(shared(), "traced")
 		if err != nil {
 			done <- outcome{err: err}
 			return
 		}
 		defer out.Close()
-		cmd := exec.Command(program, args...)
+		cmd := exec.Command(program(t), args...)
 		cmd.Stdout, cmd.Stderr = out, out // a file: no goroutine of ours copies
 		cmd.SysProcAttr = &syscall.SysProcAttr{Ptrace: true, Setpgid: true, Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {

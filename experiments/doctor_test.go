@@ -21,9 +21,9 @@ func TestTheDoctorStopsARun(t *testing.T) {
 		}
 	}
 	got := run(t, small(beams(t, rs), "schedule=[rce]", "rce.epochs=15", "hydra.run.dir="+dir)...)
-	if got.code != 1 || !strings.Contains(got.stderr, " step 20: stopped by no_signal: ") ||
-		!strings.Contains(got.stderr, "checks.severity.no_signal=warning") {
-		t.Fatalf("exit code %d, stderr %s", got.code, got.stderr)
+	if got.Code != 1 || !strings.Contains(got.Stderr, " step 20: stopped by no_signal: ") ||
+		!strings.Contains(got.Stderr, "checks.severity.no_signal=warning") {
+		t.Fatalf("exit code %d, stderr %s", got.Code, got.Stderr)
 	}
 	check := func(state, severity string, phases ...string) {
 		t.Helper()
@@ -87,8 +87,8 @@ func TestTheDoctorIsSilent(t *testing.T) {
 func TestDoctorSeverities(t *testing.T) {
 	t.Parallel()
 	got := run(t, tiny("checks.severity.no_signal=fatal", "hydra.run.dir="+folder(t))...)
-	if got.code != 2 || !strings.Contains(got.stderr, "checks.severity.no_signal") ||
-		!strings.Contains(got.stderr, "note, warning, stop") {
-		t.Errorf("exit code %d, stderr %s", got.code, got.stderr)
+	if got.Code != 2 || !strings.Contains(got.Stderr, "checks.severity.no_signal") ||
+		!strings.Contains(got.Stderr, "note, warning, stop") {
+		t.Errorf("exit code %d, stderr %s", got.Code, got.Stderr)
 	}
 }

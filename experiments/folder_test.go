@@ -12,11 +12,11 @@ import (
 func TestRunFolder(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
-	first, _, _ := strings.Cut(drawn.result.stdout, "\n")
+	first, _, _ := strings.Cut(trainedOutput(t), "\n")
 	if want := "okvqa_v3 on synthetic shapes (not real images) → " + dir; first != want {
 		t.Errorf("first line\n got %q\nwant %q", first, want)
 	}
-	lines := strings.Split(strings.TrimSpace(drawn.result.stdout), "\n")
+	lines := strings.Split(strings.TrimSpace(trainedOutput(t)), "\n")
 	if got, want := lines[len(lines)-1], "report: "+filepath.Join(dir, "report.md"); got != want {
 		t.Errorf("last line\n got %q\nwant %q", got, want)
 	}
@@ -181,18 +181,18 @@ func TestDeterminism(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
 	again := undrawn(t)
-	outcomeOf(t, dir).same(t, outcomeOf(t, again), 0)
+	outcomeOf(t, dir).Same(t, outcomeOf(t, again), 0)
 
 	strict := folder(t)
 	mustRun(t, tiny("hydra.run.dir="+strict, "report.plots=false", "deterministic=true")...) // every operation has a deterministic form
-	if a, b := outcomeOf(t, again).metrics, outcomeOf(t, strict).metrics; strings.Join(a, "\n") != strings.Join(b, "\n") {
+	if a, b := outcomeOf(t, again).Metrics, outcomeOf(t, strict).Metrics; strings.Join(a, "\n") != strings.Join(b, "\n") {
 		t.Error("deterministic=true changes the metrics on a CPU")
 	}
 
 	other := folder(t)
 	mustRun(t, tiny("hydra.run.dir="+other, "report.plots=false", "seed=4")...)
-	if a, b := outcomeOf(t, again), outcomeOf(t, other); a.files["last.safetensors"] == "" ||
-		a.files["rce_epoch1.safetensors"] == b.files["rce_epoch1.safetensors"] {
+	if a, b := outcomeOf(t, again), outcomeOf(t, other); a.Files["last.safetensors"] == "" ||
+		a.Files["rce_epoch1.safetensors"] == b.Files["rce_epoch1.safetensors"] {
 		t.Error("another seed gives the same checkpoint: the comparison above sees nothing")
 	}
 }
@@ -229,8 +229,8 @@ func TestForeignFolder(t *testing.T) {
 		}
 	}
 	said := mustRun(t, tiny("dry_run=true", "hydra.run.dir="+dir)...)
-	if !strings.Contains(said.stdout, "→ "+dir) || !strings.Contains(said.stderr, "nothing was trained") {
-		t.Errorf("the dry run says neither its folder nor what it is:\n%s%s", said.stdout, said.stderr)
+	if !strings.Contains(said.Stdout, "→ "+dir) || !strings.Contains(said.Stderr, "nothing was trained") {
+		t.Errorf("the dry run says neither its folder nor what it is:\n%s%s", said.Stdout, said.Stderr)
 	}
 	unchanged("a dry run", true)
 	refused(t, run(t, tiny("schedule=[sft]", "hydra.run.dir="+dir)...), 2, "sft")

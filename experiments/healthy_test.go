@@ -113,8 +113,8 @@ func TestHealthyRunsRaiseNoWarning(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%02d %s", i+1, strings.Join(h.args, " ")), func(t *testing.T) {
 			t.Parallel()
-			if c := runPlant(t, program, plant{base: h.base, args: h.args}); len(c.events) > 0 || c.result.code != 0 {
-				t.Errorf("findings %v, exit code %d\n%s", c.names(), c.result.code, c.result.stderr)
+			if c := runPlant(t, program(t), plant{base: h.base, args: h.args}); len(c.events) > 0 || c.result.Code != 0 {
+				t.Errorf("findings %v, exit code %d\n%s", c.names(), c.result.Code, c.result.Stderr)
 			}
 		})
 	}

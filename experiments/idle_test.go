@@ -23,14 +23,14 @@ func TestKeysWithoutEffectAreRefused(t *testing.T) {
 		t.Error("what was refused left a folder")
 	}
 	swept := mustRun(t, tiny("-m", "dry_run=true", "schedule=[rce],[grpo]", "grpo.kl.beta=0.1", "hydra.sweep.dir="+dir)...)
-	if !strings.HasSuffix(swept.stdout, "2 jobs tried, nothing was trained or written\n") {
-		t.Errorf("a key that acts in one of two jobs:\n%s%s", swept.stdout, swept.stderr)
+	if !strings.HasSuffix(swept.Stdout, "2 jobs tried, nothing was trained or written\n") {
+		t.Errorf("a key that acts in one of two jobs:\n%s%s", swept.Stdout, swept.Stderr)
 	}
 	said := mustRun(t, tiny("dry_run=true", "schedule=[rce]", "grpo/kl=k3", "exp=okvqa_online", "exp=okvqa_v3", "hydra.run.dir="+dir)...)
 	for _, want := range []string{"warning: grpo/kl=k3 has no effect: grpo.kl belongs to schedule=[rce,grpo]",
 		"warning: exp=okvqa_online has no effect: exp=okvqa_v3 comes later"} {
-		if strings.Count(said.stderr, want) != 1 {
-			t.Errorf("not once %q:\n%s", want, said.stderr)
+		if strings.Count(said.Stderr, want) != 1 {
+			t.Errorf("not once %q:\n%s", want, said.Stderr)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // worked is the processor time that a process has taken: a loaded machine does not change when it is at its work.
 func worked(p *process) time.Duration {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Cmd.Process.Pid))
 	if err != nil {
 		return 0
 	}
@@ -94,17 +94,17 @@ func TestFirstSignalEnds(t *testing.T) {
 				stop, code = syscall.SIGINT, 130
 			}
 			p := startWith(t, "", []string{"TMPDIR=" + temporary}, tc.args...)
-			p.until(func() bool { return worked(p) > 400*time.Millisecond })
-			p.signal(stop)
+			p.Until(func() bool { return worked(p) > 400*time.Millisecond })
+			p.Signal(stop)
 			before := worked(p)
-			r := p.wait()
+			r := p.Wait()
 			want := "run: interrupted by " + map[int]string{143: "SIGTERM", 130: "SIGINT"}[code]
 			if tc.want != "" {
 				want += "; " + tc.want
 			}
-			lines := strings.Split(strings.TrimSpace(r.stderr), "\n")
-			if r.code != code || lines[len(lines)-1] != want || strings.Contains(r.stderr, "saving") {
-				t.Errorf("exit code %d after %v of work, want %d and %q:\n%s", r.code, before, code, want, r.stderr)
+			lines := strings.Split(strings.TrimSpace(r.Stderr), "\n")
+			if r.Code != code || lines[len(lines)-1] != want || strings.Contains(r.Stderr, "saving") {
+				t.Errorf("exit code %d after %v of work, want %d and %q:\n%s", r.Code, before, code, want, r.Stderr)
 			}
 		})
 	}
@@ -135,7 +135,7 @@ func TestSignalAtAFullPipe(t *testing.T) {
 	if _, err := unix.FcntlInt(writer.Fd(), unix.F_SETPIPE_SZ, 4096); err != nil {
 		t.Skip("a pipe stays as it is here: ", err)
 	}
-	cmd := exec.Command(program, "--cfg", "all")
+	cmd := exec.Command(program(t), "--cfg", "all")
 	cmd.Stdout, cmd.Stderr = writer, writer
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

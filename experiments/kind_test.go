@@ -27,11 +27,11 @@ func TestSectionsWithAKind(t *testing.T) {
 
 	dir := folder(t)
 	p := start(t, append(args, "hydra.run.dir="+dir)...)
-	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/my_grpo_epoch1_step2.state")) })
-	p.signalGroup(syscall.SIGKILL)
-	p.wait()
+	p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/my_grpo_epoch1_step2.state")) })
+	p.SignalGroup(syscall.SIGKILL)
+	p.Wait()
 	mustRun(t, "resume", dir)
-	outcomeOf(t, whole).same(t, outcomeOf(t, dir), 1)
+	outcomeOf(t, whole).Same(t, outcomeOf(t, dir), 1)
 }
 
 func TestKindsAreChecked(t *testing.T) {

@@ -72,17 +72,17 @@ func TestMLflowRun(t *testing.T) {
 	env := []string{"MLFLOW_TRACKING_URI=" + s.URL, "MLFLOW_RUN_NAME=mine"}
 	dir := folder(t)
 	p := startWith(t, "", env, tiny("hydra.run.dir="+dir, "report.plots=false")...)
-	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state")) })
-	p.signal(syscall.SIGTERM)
-	first := p.wait()
+	p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state")) })
+	p.Signal(syscall.SIGTERM)
+	first := p.Wait()
 	resumes := 0
-	if first.code == 143 { // else it was faster than the signal
+	if first.Code == 143 { // else it was faster than the signal
 		resumes = 1
-		if r := startWith(t, "", env, "resume", dir).wait(); r.code != 0 {
-			t.Fatal(r.stderr)
+		if r := startWith(t, "", env, "resume", dir).Wait(); r.Code != 0 {
+			t.Fatal(r.Stderr)
 		}
 	}
-	outcomeOf(t, undrawn(t)).same(t, outcomeOf(t, dir), resumes)
+	outcomeOf(t, undrawn(t)).Same(t, outcomeOf(t, dir), resumes)
 	if s.created != 1 || s.status[len(s.status)-1] != "FINISHED" || resumes == 1 &&
 		strings.Join(s.status, " ") != "KILLED RUNNING FINISHED" {
 		t.Errorf("%d MLflow runs, states %v after %d resumes", s.created, s.status, resumes)
@@ -105,10 +105,10 @@ func TestMLflowIsOptional(t *testing.T) {
 	for uri, warning := range map[string]string{dead.URL: "does not answer",
 		"file:///tmp/mlruns": "MLFLOW_TRACKING_URI=file:///tmp/mlruns: want the http:// or https:// address"} {
 		p := startWith(t, "", []string{"MLFLOW_TRACKING_URI=" + uri}, small(data, "hydra.run.dir="+folder(t), "logging.progress=false")...)
-		r := p.wait()
-		if r.code != 0 || strings.Count(r.stderr, "warning: MLflow")+strings.Count(r.stderr, "warning: MLFLOW") != 1 ||
-			!strings.Contains(r.stderr, warning) {
-			t.Errorf("%s: exit code %d, stderr %q, want one warning with %q", uri, r.code, r.stderr, warning)
+		r := p.Wait()
+		if r.Code != 0 || strings.Count(r.Stderr, "warning: MLflow")+strings.Count(r.Stderr, "warning: MLFLOW") != 1 ||
+			!strings.Contains(r.Stderr, warning) {
+			t.Errorf("%s: exit code %d, stderr %q, want one warning with %q", uri, r.Code, r.Stderr, warning)
 		}
 	}
 }

@@ -1,11 +1,8 @@
 package experiments_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -246,26 +243,6 @@ func (c *comparison) report() string {
 		fmt.Fprintf(&b, " %s %.2g,", k, c.worst[k])
 	}
 	return b.String()
-}
-
-func readRows(t *testing.T, path string) []map[string]any {
-	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var rows []map[string]any
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var row map[string]any
-		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
-			t.Fatal(err)
-		}
-		rows = append(rows, row)
-	}
-	return rows
 }
 
 func (c *comparison) steps(phase string, rows []map[string]any, want []map[string]any, names ...string) {

@@ -254,14 +254,14 @@ func TestPlantsInData(t *testing.T) {
 		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			runPlant(t, program, p).check(t, p)
+			runPlant(t, program(t), p).check(t, p)
 		})
 	}
 	t.Run("healthy", func(t *testing.T) {
 		t.Parallel()
 		p := plant{base: func(t *testing.T, more ...string) []string { return recorded(t, newScenes(), more...) }}
-		if c := runPlant(t, program, p); len(c.events) > 0 || c.result.code != 0 {
-			t.Errorf("findings %v, exit code %d\n%s", c.names(), c.result.code, c.result.stderr)
+		if c := runPlant(t, program(t), p); len(c.events) > 0 || c.result.Code != 0 {
+			t.Errorf("findings %v, exit code %d\n%s", c.names(), c.result.Code, c.result.Stderr)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestPlantsInConfig(t *testing.T) {
 		}
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			runPlant(t, program, p).check(t, p)
+			runPlant(t, program(t), p).check(t, p)
 		})
 	}
 }

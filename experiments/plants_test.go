@@ -281,8 +281,8 @@ func answering(_ *testing.T, more ...string) []string {
 // adapting is a run of answering that trains adapters of a pretrained model.
 func adapting(t *testing.T, more ...string) []string {
 	pretraining.Do(func() {
-		dir := filepath.Join(shared, "pretraining")
-		pretrained = filepath.Join(shared, "pretrained")
+		dir := filepath.Join(shared(), "pretraining")
+		pretrained = filepath.Join(shared(), "pretrained")
 		mustRun(t, answering(t, "grpo.epochs=0", "rce.epoch_queries=16", "hydra.run.dir="+dir)...)
 		mustRun(t, "checkpoint", "export", dir, "--format", "hf", "--out", pretrained)
 	})
@@ -478,8 +478,8 @@ func runPlant(t *testing.T, binary string, p plant, env ...string) caught {
 	}
 	args := base(t, p.args...)
 	process := startProgram(t, binary, "", env, append(args, "hydra.run.dir="+dir)...)
-	process.limit = 20 * time.Minute // of a machine that has other things to do
-	c := caught{result: process.wait()}
+	process.Limit = 20 * time.Minute // of a machine that has other things to do
+	c := caught{result: process.Wait()}
 	recorded, err := record.ReadRun(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -499,8 +499,8 @@ func runPlant(t *testing.T, binary string, p plant, env ...string) caught {
 func (c caught) check(t *testing.T, p plant) {
 	t.Helper()
 	if text, ok := strings.CutPrefix(p.check, "error: "); ok {
-		if c.result.code == 0 || !strings.Contains(c.result.stderr, text) {
-			t.Errorf("exit code %d, want an error with %q:\n%s", c.result.code, text, c.result.stderr)
+		if c.result.Code == 0 || !strings.Contains(c.result.Stderr, text) {
+			t.Errorf("exit code %d, want an error with %q:\n%s", c.result.Code, text, c.result.Stderr)
 		}
 		return
 	}
@@ -510,7 +510,7 @@ func (c caught) check(t *testing.T, p plant) {
 			return
 		}
 	}
-	t.Errorf("not caught by %s (…%s…); findings %v, exit code %d\n%s", p.check, p.says, c.names(), c.result.code, c.result.stderr)
+	t.Errorf("not caught by %s (…%s…); findings %v, exit code %d\n%s", p.check, p.says, c.names(), c.result.Code, c.result.Stderr)
 }
 
 // Every plant has its place in the sources, whichever tests run.
@@ -542,16 +542,16 @@ func TestPlantsInCode(t *testing.T) {
 				return
 			}
 			// The same run without the plant is healthy: it is the plant that was caught.
-			if c := runPlant(t, binary, p, "FULCRUM_PLANT="); len(c.events) > 0 || c.result.code != 0 {
-				t.Errorf("without the plant: findings %v, exit code %d\n%s", c.names(), c.result.code, c.result.stderr)
+			if c := runPlant(t, binary, p, "FULCRUM_PLANT="); len(c.events) > 0 || c.result.Code != 0 {
+				t.Errorf("without the plant: findings %v, exit code %d\n%s", c.names(), c.result.Code, c.result.Stderr)
 			}
 		})
 	}
 	for name, base := range map[string]base{"offline": offline, "online": online, "answering": answering, "adapting": adapting} {
 		t.Run("healthy "+name, func(t *testing.T) {
 			t.Parallel()
-			if c := runPlant(t, binary, plant{base: base}, "FULCRUM_PLANT="); len(c.events) > 0 || c.result.code != 0 {
-				t.Errorf("findings %v, exit code %d\n%s", c.names(), c.result.code, c.result.stderr)
+			if c := runPlant(t, binary, plant{base: base}, "FULCRUM_PLANT="); len(c.events) > 0 || c.result.Code != 0 {
+				t.Errorf("findings %v, exit code %d\n%s", c.names(), c.result.Code, c.result.Stderr)
 			}
 		})
 	}

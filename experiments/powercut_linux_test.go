@@ -66,7 +66,7 @@ func TestPowerCut(t *testing.T) {
 				mustRun(t, "resume", to)
 			}
 			got := outcomeOf(t, to)
-			want.same(t, got, resumes)
+			want.Same(t, got, resumes)
 			mustRun(t, "verify", to)
 		})
 	}

@@ -60,7 +60,7 @@ func TestPreflightChangesNothing(t *testing.T) {
 			mustRun(t, append(args, "checks.preflight=false", "hydra.run.dir="+off)...)
 			if log := read(t, filepath.Join(on, "run.log")); !strings.Contains(log, "preflight: ") ||
 				!strings.Contains(log, "memory: largest step (") {
-				t.Errorf("run.log says nothing of the preflight:\n%s%s", log, said.stderr)
+				t.Errorf("run.log says nothing of the preflight:\n%s%s", log, said.Stderr)
 			}
 			if strings.Contains(read(t, filepath.Join(off, "run.log")), "preflight") {
 				t.Error("the preflight was off and spoke")
@@ -83,33 +83,33 @@ func TestDryRun(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	said := mustRun(t, tiny("dry_run=true", "checks.preflight=true", "hydra.run.dir="+dir)...)
-	if !regexp.MustCompile(`(?m)^preflight: \d+ checks, nothing found$`).MatchString(said.stdout) {
-		t.Errorf("stdout: %s", said.stdout)
+	if !regexp.MustCompile(`(?m)^preflight: \d+ checks, nothing found$`).MatchString(said.Stdout) {
+		t.Errorf("stdout: %s", said.Stdout)
 	}
-	shown(t, said.stdout, `^of +passed +what was seen$`, `^model +parameters +\d+, all trained$`,
+	shown(t, said.Stdout, `^of +passed +what was seen$`, `^model +parameters +\d+, all trained$`,
 		`^inputs +pool embeddings +\d+ × \d+ × \d+ \(queries × candidates of a pool × columns\)$`,
 		`^rce +parameters_do_not_move +(\d+) of \d+ tensors moved in 3 steps, a weight of \S+ the farthest, by 0\.\d+$`)
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a dry run made its folder")
 	}
 	bad := run(t, tiny("dry_run=true", "checks.preflight=true", "rce.lr=1e-30", "hydra.run.dir="+dir)...)
-	if bad.code != 1 || !strings.Contains(bad.stdout, "parameters_do_not_move") || !strings.Contains(bad.stdout, "1 stop") ||
-		!strings.Contains(bad.stderr, "rce.lr is too small") {
-		t.Errorf("exit code %d\n%s%s", bad.code, bad.stdout, bad.stderr)
+	if bad.Code != 1 || !strings.Contains(bad.Stdout, "parameters_do_not_move") || !strings.Contains(bad.Stdout, "1 stop") ||
+		!strings.Contains(bad.Stderr, "rce.lr is too small") {
+		t.Errorf("exit code %d\n%s%s", bad.Code, bad.Stdout, bad.Stderr)
 	}
 	soft := mustRun(t, tiny("dry_run=true", "checks.preflight=true", "rce.lr=1e-30",
 		"checks.severity.parameters_do_not_move=note", "hydra.run.dir="+dir)...)
-	if !strings.Contains(soft.stdout, "note     rce: parameters_do_not_move") || !strings.Contains(soft.stdout, "1 note") {
-		t.Errorf("stdout: %s", soft.stdout)
+	if !strings.Contains(soft.Stdout, "note     rce: parameters_do_not_move") || !strings.Contains(soft.Stdout, "1 note") {
+		t.Errorf("stdout: %s", soft.Stdout)
 	}
 	jobs := run(t, tiny("-m", "dry_run=true", "checks.preflight=true", "rce.lr=1e-3,1e-30", "hydra.sweep.dir="+dir)...)
-	if jobs.code != 1 || !strings.Contains(jobs.stdout, "nothing found\n#1 ") ||
-		!strings.Contains(jobs.stderr, "1 of 2 jobs would not start (#1)") {
-		t.Errorf("exit code %d\n%s%s", jobs.code, jobs.stdout, jobs.stderr)
+	if jobs.Code != 1 || !strings.Contains(jobs.Stdout, "nothing found\n#1 ") ||
+		!strings.Contains(jobs.Stderr, "1 of 2 jobs would not start (#1)") {
+		t.Errorf("exit code %d\n%s%s", jobs.Code, jobs.Stdout, jobs.Stderr)
 	}
 	jobs = run(t, tiny("-m", "dry_run=true", "hydra/sweeper=random", "rce.lr=interval(1e-4,1e-3)", "hydra.sweep.dir="+dir)...)
-	if jobs.code != 0 || !strings.HasSuffix(jobs.stdout, "2 jobs tried, nothing was trained or written\n") {
-		t.Errorf("exit code %d\n%s%s", jobs.code, jobs.stdout, jobs.stderr)
+	if jobs.Code != 0 || !strings.HasSuffix(jobs.Stdout, "2 jobs tried, nothing was trained or written\n") {
+		t.Errorf("exit code %d\n%s%s", jobs.Code, jobs.Stdout, jobs.Stderr)
 	}
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("the dry run of a sweep made its folder")
@@ -126,12 +126,12 @@ func TestDryRunShowsEvidence(t *testing.T) {
 	said := mustRun(t, "exp=qwen2_5_vl_actions", "vl.path="+filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json")),
 		"data.conversations.train="+records, "data.conversations.val="+records, "vl.generation.max_new_tokens=4", "dry_run=true",
 		"hydra.run.dir="+folder(t))
-	shown(t, said.stdout, `^model +adapters +16, on k_proj, o_proj, q_proj, v_proj$`,
+	shown(t, said.Stdout, `^model +adapters +16, on k_proj, o_proj, q_proj, v_proj$`,
 		`^model +parameters +14336 of 310208 trained \(4.62 %\), in 32 tensors$`,
 		`^inputs +input_ids +3 × \d+ \(prompts of train × the longest one's tokens\)$`,
 		`^inputs +pixel_values +192 × 1176 `, `^inputs +image_grid_thw +3 × 3: 1·8·8$`, `^inputs +video_grid_thw +1 × 3: 2·4·4$`,
 		`^grpo +parameters_do_not_move +32 of 32 tensors moved in 3 steps, a weight of \S+lora_B.weight the farthest, by \d`)
-	shown(t, said.stderr, `^qwen2_5_vl: 14336 of 310208 parameters are trained, on cpu`)
+	shown(t, said.Stderr, `^qwen2_5_vl: 14336 of 310208 parameters are trained, on cpu`)
 }
 
 func shown(t *testing.T, text string, lines ...string) {
@@ -151,8 +151,8 @@ func TestPreflightFindings(t *testing.T) {
 	args := tiny("schedule=[rce]", "rce.lr=1e-30", "rce.epochs=1", "report.plots=false", "checks.preflight=true",
 		"hydra.run.dir="+dir)
 	bad := run(t, args...)
-	if bad.code != 1 || !strings.Contains(bad.stderr, "stopped by parameters_do_not_move") {
-		t.Fatalf("exit code %d\n%s", bad.code, bad.stderr)
+	if bad.Code != 1 || !strings.Contains(bad.Stderr, "stopped by parameters_do_not_move") {
+		t.Fatalf("exit code %d\n%s", bad.Code, bad.Stderr)
 	}
 	lines := strings.Split(read(t, filepath.Join(dir, "metrics.jsonl")), "\n")
 	for _, want := range []string{`"kind":"event"`, `"event":"parameters_do_not_move"`, `"severity":"stop"`, `"phase":"rce"`,
@@ -171,7 +171,7 @@ func TestPreflightIsSoftForCompat(t *testing.T) {
 	t.Parallel()
 	rs := records()
 	said := mustRun(t, small(beams(t, rs), "exp=lever_plus_compat", "rce.lr=1e-30", "checks.preflight=true", "hydra.run.dir="+folder(t))...)
-	if !strings.Contains(said.stderr, "no weight moved") {
-		t.Errorf("stderr: %s", said.stderr)
+	if !strings.Contains(said.Stderr, "no weight moved") {
+		t.Errorf("stderr: %s", said.Stderr)
 	}
 }

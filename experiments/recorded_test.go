@@ -76,18 +76,18 @@ func TestVerdictWithoutAReader(t *testing.T) {
 		t.Errorf("%d comparisons of the best policy, want 6", compared)
 	}
 	for _, place := range []struct{ name, text, want string }{
-		{"the console", got.stdout, "recorded reward on val, 12 queries"},
-		{"the console", got.stdout, "recorded order (best first)"},
+		{"the console", got.Stdout, "recorded reward on val, 12 queries"},
+		{"the console", got.Stdout, "recorded order (best first)"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "**Verdict.** On the held-out questions (eval) "},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "the best recorded candidate of each question 1.000"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "order, an oracle here because the file lists the best first, 1.000"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "### Pair accuracy on eval, held out"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "| beam | 48 | 0.6667 |\n| random | 48 | 0.3750 |"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "Over the phase before: grpo (epoch 1) "},
-		{"the console", got.stdout, "Over random: best ("},
-		{"the console", got.stdout, "\nbest by val_loss: "},
-		{"the console", got.stderr, " to the initial policy  val_recorded_reward "},
-		{"the console", got.stderr, " to the phase's start  kl_beta "},
+		{"the console", got.Stdout, "Over random: best ("},
+		{"the console", got.Stdout, "\nbest by val_loss: "},
+		{"the console", got.Stderr, " to the initial policy  val_recorded_reward "},
+		{"the console", got.Stderr, " to the phase's start  kl_beta "},
 	} {
 		if !strings.Contains(place.text, place.want) {
 			t.Errorf("%s lacks %q:\n%s", place.name, place.want, place.text)

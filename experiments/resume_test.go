@@ -33,15 +33,15 @@ func TestKilledAnywhere(t *testing.T) {
 				begin := time.Now()
 				p := start(t, args...)
 				select {
-				case <-p.ended:
+				case <-p.Ended:
 				case <-time.After(time.Duration(fraction * float64(took))):
 				}
 				if wholeGroup {
-					p.signalGroup(syscall.SIGKILL)
+					p.SignalGroup(syscall.SIGKILL)
 				} else {
-					p.signal(syscall.SIGKILL)
+					p.Signal(syscall.SIGKILL)
 				}
-				if p.wait().code != 0 {
+				if p.Wait().Code != 0 {
 					break
 				}
 				took = min(took, time.Since(begin)) // the machine was slower when it was measured
@@ -58,7 +58,7 @@ func TestKilledAnywhere(t *testing.T) {
 				mustRun(t, args...) // nothing to resume yet: the same command starts over
 				resumes = 0
 			}
-			outcomeOf(t, want).same(t, outcomeOf(t, dir), resumes)
+			outcomeOf(t, want).Same(t, outcomeOf(t, dir), resumes)
 			if left := leftovers(t, dir); len(left) > 0 {
 				t.Errorf("temporary files: %v", left)
 			}
@@ -84,13 +84,13 @@ func TestKilledAt(t *testing.T) {
 			t.Parallel()
 			dir := folder(t)
 			p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
-			p.until(func() bool {
+			p.Until(func() bool {
 				data, err := os.ReadFile(filepath.Join(dir, tc.file))
 				return err == nil && strings.Contains(string(data), tc.text)
 			})
-			p.signalGroup(syscall.SIGKILL)
+			p.SignalGroup(syscall.SIGKILL)
 			resumes := 1
-			if strings.Contains(p.wait().stdout, "report:") {
+			if strings.Contains(p.Wait().Stdout, "report:") {
 				t.Log("the run was faster than the kill")
 			}
 			if exists(filepath.Join(dir, "summary.json")) {
@@ -105,7 +105,7 @@ func TestKilledAt(t *testing.T) {
 				}
 			}
 			r := mustRun(t, "resume", dir)
-			outcomeOf(t, want).same(t, outcomeOf(t, dir), resumes)
+			outcomeOf(t, want).Same(t, outcomeOf(t, dir), resumes)
 			if left := leftovers(t, dir); resumes > 0 && len(left) > 0 {
 				t.Errorf("temporary files: %v", left)
 			}
@@ -113,14 +113,14 @@ func TestKilledAt(t *testing.T) {
 				!strings.Contains(s, `"state": "done"`) {
 				t.Errorf("summary.json does not tell of %d resumes:\n%s", resumes, s)
 			}
-			if !strings.Contains(r.stdout, filepath.Join(dir, "report.md")) || !exists(filepath.Join(dir, "report.md")) {
-				t.Errorf("no report: %s", r.stdout)
+			if !strings.Contains(r.Stdout, filepath.Join(dir, "report.md")) || !exists(filepath.Join(dir, "report.md")) {
+				t.Errorf("no report: %s", r.Stdout)
 			}
 			again := mustRun(t, "resume", dir)
-			if !strings.Contains(again.stdout, "this run is finished") {
-				t.Errorf("a finished run is resumed: %s", again.stdout)
+			if !strings.Contains(again.Stdout, "this run is finished") {
+				t.Errorf("a finished run is resumed: %s", again.Stdout)
 			}
-			outcomeOf(t, want).same(t, outcomeOf(t, dir), resumes)
+			outcomeOf(t, want).Same(t, outcomeOf(t, dir), resumes)
 		})
 	}
 }
@@ -136,27 +136,27 @@ func TestEverySteps(t *testing.T) {
 	whole := folder(t)
 	mustRun(t, append(args, "hydra.run.dir="+whole)...)
 	want := outcomeOf(t, whole)
-	if _, ok := want.files["rce_epoch1.state/state.json"]; ok {
+	if _, ok := want.Files["rce_epoch1.state/state.json"]; ok {
 		t.Error("checkpoint.keep_states=1 keeps the first state")
 	}
 
 	dir := folder(t)
 	p := start(t, append(args, "hydra.run.dir="+dir)...)
-	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch2_step2.state")) })
-	p.signalGroup(syscall.SIGKILL)
-	p.wait()
+	p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch2_step2.state")) })
+	p.SignalGroup(syscall.SIGKILL)
+	p.Wait()
 	p = start(t, "resume", dir)
-	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/grpo_epoch1_step2.state")) })
-	p.signal(syscall.SIGKILL)
-	p.wait()
+	p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/grpo_epoch1_step2.state")) })
+	p.Signal(syscall.SIGKILL)
+	p.Wait()
 	p = start(t, "resume", dir)
-	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/grpo_online_epoch1_step2.state")) })
-	p.signal(syscall.SIGKILL)
-	if r := p.wait(); strings.Contains(r.stderr, "rce   epoch 2/2  done") {
-		t.Errorf("the resume starts before the last state:\n%s", r.stderr)
+	p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/grpo_online_epoch1_step2.state")) })
+	p.Signal(syscall.SIGKILL)
+	if r := p.Wait(); strings.Contains(r.Stderr, "rce   epoch 2/2  done") {
+		t.Errorf("the resume starts before the last state:\n%s", r.Stderr)
 	}
 	mustRun(t, "resume", dir)
-	want.same(t, outcomeOf(t, dir), 3)
+	want.Same(t, outcomeOf(t, dir), 3)
 }
 
 // SIGINT and SIGTERM save the state in mid-epoch and end with 130 and 143.
@@ -179,19 +179,19 @@ func TestSignals(t *testing.T) {
 			t.Parallel()
 			dir := folder(t)
 			p := start(t, append(slices.Clone(args), "hydra.run.dir="+dir)...)
-			p.until(func() bool {
+			p.Until(func() bool {
 				data, _ := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 				return strings.Contains(string(data), tc.at)
 			})
-			p.signal(tc.signal)
-			p.signal(tc.signal) // as timeout(1) does
-			r := p.wait()
-			if answer, rest, ok := strings.Cut(r.stderr, ": saving what is left"); !ok ||
+			p.Signal(tc.signal)
+			p.Signal(tc.signal) // as timeout(1) does
+			r := p.Wait()
+			if answer, rest, ok := strings.Cut(r.Stderr, ": saving what is left"); !ok ||
 				strings.Contains(answer, "the state is saved") || !strings.Contains(rest, "the state is saved") {
-				t.Errorf("the signal was not answered before the state was saved: %s", r.stderr)
+				t.Errorf("the signal was not answered before the state was saved: %s", r.Stderr)
 			}
-			if r.code != tc.code || !strings.Contains(r.stderr, "run resume "+dir) {
-				t.Errorf("exit code %d, want %d, and how to resume: %s", r.code, tc.code, r.stderr)
+			if r.Code != tc.code || !strings.Contains(r.Stderr, "run resume "+dir) {
+				t.Errorf("exit code %d, want %d, and how to resume: %s", r.Code, tc.code, r.Stderr)
 			}
 			if s := read(t, filepath.Join(dir, "summary.json")); !strings.Contains(s, `"state": "interrupted"`) {
 				t.Errorf("summary.json does not say interrupted: %s", s)
@@ -201,7 +201,7 @@ func TestSignals(t *testing.T) {
 				t.Errorf("states of the interrupted epoch: %v, want one", states)
 			}
 			mustRun(t, "resume", dir)
-			want.same(t, outcomeOf(t, dir), 1)
+			want.Same(t, outcomeOf(t, dir), 1)
 		})
 	}
 }
@@ -212,20 +212,20 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	p := start(t, "exp=okvqa_v3", "schedule=[rce]", "threads=1", "data.shapes.train_queries=4000",
 		"data.batch_size=4000", "rce.epochs=100", // a step takes seconds
 		"checks.preflight=false", "report.plots=false", "hydra.run.dir="+dir)
-	p.until(func() bool {
+	p.Until(func() bool {
 		rows, _ := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 		return strings.Contains(string(rows), `"kind":"step"`)
 	})
 	for end := time.Now().Add(60 * time.Second); time.Now().Before(end); {
-		p.signal(syscall.SIGINT)
+		p.Signal(syscall.SIGINT)
 		select {
-		case <-p.ended:
+		case <-p.Ended:
 			end = time.Now()
 		case <-time.After(500 * time.Millisecond): // sooner, two are the same request
 		}
 	}
-	if r := p.wait(); r.code != 130 || !strings.Contains(r.stderr, "ended at once") {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	if r := p.Wait(); r.Code != 130 || !strings.Contains(r.Stderr, "ended at once") {
+		t.Errorf("exit code %d: %s", r.Code, r.Stderr)
 	}
 }
 
@@ -234,13 +234,13 @@ func TestResumeRefusals(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
 	p := start(t, tiny("hydra.run.dir="+dir, "report.plots=false")...)
-	p.until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state/state.json")) })
-	p.signalGroup(syscall.SIGSTOP) // it stays at work, however slow the other is
-	if r := run(t, "resume", dir); r.code != 2 || !strings.Contains(r.stderr, "another process is writing this run folder") {
-		t.Errorf("a resume beside the run: exit code %d: %s", r.code, r.stderr)
+	p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state/state.json")) })
+	p.SignalGroup(syscall.SIGSTOP) // it stays at work, however slow the other is
+	if r := run(t, "resume", dir); r.Code != 2 || !strings.Contains(r.Stderr, "another process is writing this run folder") {
+		t.Errorf("a resume beside the run: exit code %d: %s", r.Code, r.Stderr)
 	}
-	p.signalGroup(syscall.SIGKILL)
-	if p.wait().code == 0 {
+	p.SignalGroup(syscall.SIGKILL)
+	if p.Wait().Code == 0 {
 		t.Skip("the run was faster than the kill")
 	}
 	state, err := newest(filepath.Join(dir, "checkpoints/*.state"))
@@ -275,10 +275,8 @@ func TestResumeRefusals(t *testing.T) {
 	mustRun(t, "resume", dir) // nothing was lost
 	want, _ := trained(t)
 	got := outcomeOf(t, dir)
-	outcomeOf(t, want).same(t, got, got.resumes)
+	outcomeOf(t, want).Same(t, got, got.Resumes)
 }
-
-func half(s string) string { return s[:len(s)/2] }
 
 // newest returns the state that a resume would take: the last phase's last epoch.
 func newest(pattern string) (string, error) {
@@ -291,26 +289,6 @@ func newest(pattern string) (string, error) {
 		}
 	}
 	return best, err
-}
-
-// refused checks the one line on stderr that says why the program ended.
-func refused(t *testing.T, r result, code int, want ...string) {
-	t.Helper()
-	var said []string
-	for _, line := range strings.Split(strings.TrimSpace(r.stderr), "\n") {
-		if strings.HasPrefix(line, "run: ") {
-			said = append(said, line)
-		}
-	}
-	if r.code != code || len(said) != 1 || !strings.HasSuffix(strings.TrimSpace(r.stderr), said[0]) {
-		t.Errorf("exit code %d, want %d and one last line \"run: …\":\n%s", r.code, code, r.stderr)
-		return
-	}
-	for _, w := range want {
-		if !strings.Contains(said[0], w) {
-			t.Errorf("the message lacks %q:\n%s", w, said[0])
-		}
-	}
 }
 
 // Relative paths mean what they meant when the run was started, wherever it is resumed or repeated.
@@ -327,34 +305,34 @@ func TestResumeElsewhere(t *testing.T) {
 	args := small([]string{"data=beams", "data.beams=../beams.json", "data.embeddings=../emb.npy"}, "rce.epochs=200",
 		"hydra.run.dir=../run")
 	p := startWith(t, here, nil, args...)
-	p.until(func() bool { return exists(filepath.Join(home, "run/checkpoints/rce_epoch2.state")) })
-	p.signal(syscall.SIGINT)
-	if r := p.wait(); r.code != 130 {
-		t.Fatalf("exit code %d, want 130: %s", r.code, r.stderr)
+	p.Until(func() bool { return exists(filepath.Join(home, "run/checkpoints/rce_epoch2.state")) })
+	p.Signal(syscall.SIGINT)
+	if r := p.Wait(); r.Code != 130 {
+		t.Fatalf("exit code %d, want 130: %s", r.Code, r.Stderr)
 	}
 	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")),
 		"epochs: 200", "epochs: 3", 1))
-	if r := startWith(t, elsewhere, nil, "--rerun", "../run", "hydra.run.dir=again").wait(); r.code != 0 ||
+	if r := startWith(t, elsewhere, nil, "--rerun", "../run", "hydra.run.dir=again").Wait(); r.Code != 0 ||
 		!exists(filepath.Join(elsewhere, "again/report.md")) {
-		t.Errorf("--rerun from another folder: exit code %d: %s", r.code, r.stderr)
+		t.Errorf("--rerun from another folder: exit code %d: %s", r.Code, r.Stderr)
 	}
 	write(t, filepath.Join(home, "run/.hydra/config.yaml"), strings.Replace(read(t, filepath.Join(home, "run/.hydra/config.yaml")),
 		"epochs: 3", "epochs: 200", 1))
 	if err := os.Rename(here, here+"2"); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, startWith(t, elsewhere, nil, "resume", "../run").wait(), 2, "was started in "+here)
+	refused(t, startWith(t, elsewhere, nil, "resume", "../run").Wait(), 2, "was started in "+here)
 	if err := os.Rename(here+"2", here); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(home, "beams.json")
 	text := read(t, file)
 	write(t, file, strings.Replace(text, `"vqa_acc_score":0.6`, `"vqa_acc_score":0.7`, 1))
-	refused(t, startWith(t, elsewhere, nil, "resume", "../run").wait(), 2, "the data are not those", "--rerun")
+	refused(t, startWith(t, elsewhere, nil, "resume", "../run").Wait(), 2, "the data are not those", "--rerun")
 	write(t, file, "\n"+text) // the same content
 	r := startWith(t, elsewhere, nil, "resume", "../run")
-	r.until(func() bool { return strings.Contains(r.stderr.String(), "rce   epoch ") })
-	if text := r.stderr.String(); strings.Contains(text, "run: ") {
+	r.Until(func() bool { return strings.Contains(r.Stderr.String(), "rce   epoch ") })
+	if text := r.Stderr.String(); strings.Contains(text, "run: ") {
 		t.Errorf("resume from another folder: %s", text)
 	}
 }

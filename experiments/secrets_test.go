@@ -23,8 +23,8 @@ func holding(t *testing.T, dir string, r result, texts ...string) []string {
 			found = append(found, name)
 		}
 	}
-	look("stdout", r.stdout)
-	look("stderr", r.stderr)
+	look("stdout", r.Stdout)
+	look("stderr", r.Stderr)
 	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			look(path, read(t, path))
@@ -70,20 +70,20 @@ func TestSecretsAreRefused(t *testing.T) {
 			}
 			r := run(t, args...)
 			refused(t, r, 2, tc.want...)
-			if strings.Contains(r.stdout+r.stderr, pw) || exists(dir) {
-				t.Errorf("%v: the secret is repeated, or %s is left: %s", tc.args, dir, r.stderr)
+			if strings.Contains(r.Stdout+r.Stderr, pw) || exists(dir) {
+				t.Errorf("%v: the secret is repeated, or %s is left: %s", tc.args, dir, r.Stderr)
 			}
 		}
 	}
 	dir := folder(t)
 	r := run(t, "-cd", filepath.Dir(file), "exp=okvqa_v3", "+mine@_global_=x", "hydra.run.dir="+dir)
-	if strings.Contains(r.stderr, pw) {
-		t.Errorf("%s", r.stderr)
+	if strings.Contains(r.Stderr, pw) {
+		t.Errorf("%s", r.Stderr)
 	}
 	// An address in a message of another kind.
 	r = run(t, tiny("rce.lr=http://me:"+pw+"@host", "hydra.run.dir="+dir)...)
-	if r.code != 2 || strings.Contains(r.stderr, pw) || !strings.Contains(r.stderr, "***@host") {
-		t.Errorf("exit code %d: %s", r.code, r.stderr)
+	if r.Code != 2 || strings.Contains(r.Stderr, pw) || !strings.Contains(r.Stderr, "***@host") {
+		t.Errorf("exit code %d: %s", r.Code, r.Stderr)
 	}
 }
 
@@ -117,9 +117,9 @@ func TestSecretsStayInTheEnvironment(t *testing.T) {
 	for _, code := range []int{0, 1} {
 		fail.Store(int32(code) * (asked.Load() - 1)) // the last request but one, if any
 		dir := folder(t)
-		r := startWith(t, "", env, append(args, "hydra.run.dir="+dir)...).wait()
-		if r.code != code || code == 1 && !strings.Contains(r.stderr, "403") {
-			t.Errorf("exit code %d, want %d: %s", r.code, code, r.stderr)
+		r := startWith(t, "", env, append(args, "hydra.run.dir="+dir)...).Wait()
+		if r.Code != code || code == 1 && !strings.Contains(r.Stderr, "403") {
+			t.Errorf("exit code %d, want %d: %s", r.Code, code, r.Stderr)
 		}
 		if files := holding(t, dir, r, key, pw, query); len(files) > 0 {
 			t.Errorf("a secret stands in %v", files)
@@ -136,9 +136,9 @@ func TestSecretsStayInTheEnvironment(t *testing.T) {
 	}
 	dir := folder(t)
 	r := startWith(t, "", env, append(append([]string{"-m"}, args...), "seed=0,1", "hydra.sweep.dir="+dir,
-		"hydra/launcher=local")...).wait()
-	if r.code != 0 {
-		t.Errorf("sweep: exit code %d: %s", r.code, r.stderr)
+		"hydra/launcher=local")...).Wait()
+	if r.Code != 0 {
+		t.Errorf("sweep: exit code %d: %s", r.Code, r.Stderr)
 	}
 	if files := holding(t, dir, r, key, pw, query); len(files) > 0 {
 		t.Errorf("a secret stands in %v", files)

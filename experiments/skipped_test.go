@@ -42,8 +42,8 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 	got := mustRun(t, imitate(talks(t, 40, func(i int) bool { return i == 7 || i == 9 }), "data.train_ratio=0.9",
 		"data.max_skipped_share=0.25", "hydra.run.dir="+dir)...)
 	for _, place := range []struct{ name, text, want string }{
-		{"the console", got.stderr + got.stdout, "records without an answer (talks.jsonl: line"},
-		{"the console", got.stderr + got.stdout, `talks.jsonl: unknown key "completion" in 40 records, the first in line 1: did you mean completions?`},
+		{"the console", got.Stderr + got.Stdout, "records without an answer (talks.jsonl: line"},
+		{"the console", got.Stderr + got.Stdout, `talks.jsonl: unknown key "completion" in 40 records, the first in line 1: did you mean completions?`},
 		{"the report", read(t, filepath.Join(dir, "report.md")),
 			"not used: sft: records without an answer (talks.jsonl: line"},
 		{"the report", read(t, filepath.Join(dir, "report.md")),
@@ -102,17 +102,17 @@ func TestDryRunAsksThePhases(t *testing.T) {
 				dir := folder(t)
 				got := run(t, append(tc.args, "checks.preflight=true", "dry_run="+dry, "hydra.run.dir="+dir)...)
 				if tc.want == nil {
-					if got.code != 0 {
-						t.Errorf("exit code %d\n%s", got.code, got.stderr)
+					if got.Code != 0 {
+						t.Errorf("exit code %d\n%s", got.Code, got.Stderr)
 					}
 					return
 				}
-				if got.code == 0 {
-					t.Errorf("exit code 0\n%s", got.stdout)
+				if got.Code == 0 {
+					t.Errorf("exit code 0\n%s", got.Stdout)
 				}
 				for _, want := range tc.want {
-					if !strings.Contains(got.stderr, want) {
-						t.Errorf("stderr lacks %q:\n%s", want, got.stderr)
+					if !strings.Contains(got.Stderr, want) {
+						t.Errorf("stderr lacks %q:\n%s", want, got.Stderr)
 					}
 				}
 				if rows := filepath.Join(dir, "metrics.jsonl"); exists(rows) && strings.Contains(read(t, rows), `"kind":"step"`) {

@@ -31,7 +31,7 @@ func TestShotsOfACheckpoint(t *testing.T) {
 				t.Errorf("%d of %d evaluations are of %s shots", n, all, tc.want)
 			}
 			for _, name := range []string{"init_epoch0", "rce_epoch1"} {
-				said := mustRun(t, "checkpoint", "inspect", filepath.Join(dir, "checkpoints", name+".safetensors")).stdout
+				said := mustRun(t, "checkpoint", "inspect", filepath.Join(dir, "checkpoints", name+".safetensors")).Stdout
 				if !strings.Contains(said, "selector.shot_num = "+tc.want+"\n") {
 					t.Errorf("%s: want selector.shot_num = %s:\n%s", name, tc.want, said)
 				}

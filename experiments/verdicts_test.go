@@ -16,9 +16,9 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	data := beams(t, records())
 	model, out := folder(t), folder(t)
 	r := mustRun(t, small(data, "rce.lr=1e-30", "grpo.lr=1e-30", "hydra.run.dir="+model)...) // no weight moves
-	if !strings.Contains(r.stdout, "best is the initial policy: no epoch did better by val_loss (") ||
-		!strings.Contains(r.stderr, "warning: best is the initial policy: no epoch is better, rce epoch 1 has the same val_loss of ") {
-		t.Errorf("the console does not say it:\n%s\n%s", r.stdout, r.stderr)
+	if !strings.Contains(r.Stdout, "best is the initial policy: no epoch did better by val_loss (") ||
+		!strings.Contains(r.Stderr, "warning: best is the initial policy: no epoch is better, rce epoch 1 has the same val_loss of ") {
+		t.Errorf("the console does not say it:\n%s\n%s", r.Stdout, r.Stderr)
 	}
 	report := strings.ReplaceAll(read(t, filepath.Join(model, "report.md")), `\_`, "_")
 	for _, want := range []string{
@@ -36,12 +36,12 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	verdict, _, _ := strings.Cut(strings.ReplaceAll(read(t, filepath.Join(other, "report.md")), `\_`, "_"), "\n## ")
 	for _, want := range []string{"With checkpoint.best.metric=val_reward it would be rce epoch ",
 		"n val the policy after rce (epoch 5) is better than the initial policy: "} {
-		if !strings.Contains(verdict, want) || !strings.Contains(strings.ToLower(r.stdout), strings.ToLower(want)) {
-			t.Errorf("%q is not said:\n%s\n%s", want, r.stdout, verdict)
+		if !strings.Contains(verdict, want) || !strings.Contains(strings.ToLower(r.Stdout), strings.ToLower(want)) {
+			t.Errorf("%q is not said:\n%s\n%s", want, r.Stdout, verdict)
 		}
 	}
-	if !strings.Contains(r.stdout, "warning: the best is untrained, although on val ") {
-		t.Errorf("no warning:\n%s", r.stdout)
+	if !strings.Contains(r.Stdout, "warning: the best is untrained, although on val ") {
+		t.Errorf("no warning:\n%s", r.Stdout)
 	}
 	// Where no epoch was within checkpoint.best.kl_max, none is said to be worse.
 	var bounded []string
@@ -50,25 +50,25 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 		bounded = append(bounded, dir)
 		r = mustRun(t, small(data, "checkpoint.best.kl_max=0", seed, "hydra.run.dir="+dir)...)
 		report = strings.ReplaceAll(read(t, filepath.Join(dir, "report.md")), `\_`, "_")
-		if said := "o epoch has val_kl ≤ 0 (checkpoint.best.kl_max)"; strings.Count(report, said) < 3 || !strings.Contains(r.stdout, said) ||
-			strings.Contains(report+r.stdout, "did better") {
-			t.Errorf("kl_max is not the reason:\n%s\n%s", r.stdout, report)
+		if said := "o epoch has val_kl ≤ 0 (checkpoint.best.kl_max)"; strings.Count(report, said) < 3 || !strings.Contains(r.Stdout, said) ||
+			strings.Contains(report+r.Stdout, "did better") {
+			t.Errorf("kl_max is not the reason:\n%s\n%s", r.Stdout, report)
 		}
 	}
-	if r = mustRun(t, append([]string{"report"}, bounded...)...); !strings.Contains(strings.ReplaceAll(r.stdout, "\n", " "),
+	if r = mustRun(t, append([]string{"report"}, bounded...)...); !strings.Contains(strings.ReplaceAll(r.Stdout, "\n", " "),
 		"not with what it trained, in 2 of 2 runs: no epoch has val") {
-		t.Errorf("the comparison does not say that its arm was trained:\n%s", r.stdout)
+		t.Errorf("the comparison does not say that its arm was trained:\n%s", r.Stdout)
 	}
 	r = mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + model, "hydra.run.dir=" + out}, data...)...)
-	if !strings.Contains(r.stdout, "2 shots, by an untrained policy: the best of its run is the initial one → ") ||
-		!strings.Contains(r.stderr, "is the policy that its run began with") {
-		t.Errorf("task=predict does not say it:\n%s\n%s", r.stdout, r.stderr)
+	if !strings.Contains(r.Stdout, "2 shots, by an untrained policy: the best of its run is the initial one → ") ||
+		!strings.Contains(r.Stderr, "is the policy that its run began with") {
+		t.Errorf("task=predict does not say it:\n%s\n%s", r.Stdout, r.Stderr)
 	}
 	// Whoever names the file knows what it is.
 	r = mustRun(t, append([]string{"task=predict", "threads=1",
 		"init.checkpoint=" + filepath.Join(model, "checkpoints/init_epoch0.safetensors"), "hydra.run.dir=" + folder(t)}, data...)...)
-	if strings.Contains(r.stdout+r.stderr, "untrained") || strings.Contains(r.stderr, "began with") {
-		t.Errorf("a checkpoint that was named:\n%s\n%s", r.stdout, r.stderr)
+	if strings.Contains(r.Stdout+r.Stderr, "untrained") || strings.Contains(r.Stderr, "began with") {
+		t.Errorf("a checkpoint that was named:\n%s\n%s", r.Stdout, r.Stderr)
 	}
 }
 
@@ -154,22 +154,22 @@ func TestEvaluationsCountImages(t *testing.T) {
 		{"scnee", "eval.cluster=scnee: no question that is evaluated has the key scnee"},
 		{"''", "eval.cluster"},
 	} {
-		if r := run(t, append(args, "eval.cluster="+tc.cluster, "hydra.run.dir="+folder(t))...); r.code != 2 ||
-			!strings.Contains(r.stderr, tc.want) {
-			t.Errorf("eval.cluster=%s: exit code %d, %s", tc.cluster, r.code, r.stderr)
+		if r := run(t, append(args, "eval.cluster="+tc.cluster, "hydra.run.dir="+folder(t))...); r.Code != 2 ||
+			!strings.Contains(r.Stderr, tc.want) {
+			t.Errorf("eval.cluster=%s: exit code %d, %s", tc.cluster, r.Code, r.Stderr)
 		}
 	}
 	if r := run(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions=a", "evaluate.references=b",
-		"eval.cluster=image"); r.code != 2 || !strings.Contains(r.stderr, "eval.cluster") {
-		t.Errorf("metric=rouge: exit code %d, %s", r.code, r.stderr)
+		"eval.cluster=image"); r.Code != 2 || !strings.Contains(r.Stderr, "eval.cluster") {
+		t.Errorf("metric=rouge: exit code %d, %s", r.Code, r.Stderr)
 	}
-	if r := run(t, tiny("eval.cluster=topic", "hydra.run.dir="+folder(t))...); r.code != 2 ||
-		!strings.Contains(r.stderr, "no question that is evaluated has the key topic") {
-		t.Errorf("a key that no built-in question has: exit code %d, %s", r.code, r.stderr)
+	if r := run(t, tiny("eval.cluster=topic", "hydra.run.dir="+folder(t))...); r.Code != 2 ||
+		!strings.Contains(r.Stderr, "no question that is evaluated has the key topic") {
+		t.Errorf("a key that no built-in question has: exit code %d, %s", r.Code, r.Stderr)
 	}
-	if r := run(t, tiny("checkpoint.best.metric=val_kl")...); r.code != 2 ||
-		!strings.Contains(r.stderr, "val_kl is 0 for the initial policy") || !strings.Contains(r.stderr, "best.kl_max") {
-		t.Errorf("checkpoint.best.metric=val_kl: exit code %d, %s", r.code, r.stderr)
+	if r := run(t, tiny("checkpoint.best.metric=val_kl")...); r.Code != 2 ||
+		!strings.Contains(r.Stderr, "val_kl is 0 for the initial policy") || !strings.Contains(r.Stderr, "best.kl_max") {
+		t.Errorf("checkpoint.best.metric=val_kl: exit code %d, %s", r.Code, r.Stderr)
 	}
 }
 

@@ -11,12 +11,13 @@ import (
 	"testing"
 
 	"fulcrum/configs"
+	"fulcrum/internal/testkit/runtest"
 )
 
 // TestMain lets the tests call this program as a shell does: a link to the test binary answers as run.
 func TestMain(m *testing.M) {
 	if os.Getenv("RUN_ANSWERS_AS_RUN") == "" {
-		os.Exit(m.Run())
+		os.Exit(runtest.Main(m))
 	}
 	schema, err := configs.SchemaOf(&shellOptions{Mode: "fast"}, nil)
 	if err == nil {

@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/lvlm/store"
+	"fulcrum/internal/testkit/runtest"
 	"fulcrum/internal/torchx"
 )
 
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if err := torchx.Load(); err != nil {
 		panic(err)
 	}
-	os.Exit(m.Run())
+	os.Exit(runtest.Main(m))
 }
 
 const (

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/phasetest"
+	"fulcrum/internal/testkit/runtest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/grpo"
@@ -97,5 +98,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	os.Exit(runtest.Main(m))
 }

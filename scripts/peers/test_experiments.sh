@@ -1,5 +1,5 @@
 #!/bin/sh
-# Whole runs built against the PyTorch of the peers' environment: test_experiments.sh PYTHON. Sweeps and the command line, which
+# Whole runs built against the PyTorch of the peers' environment: test_experiments.sh PYTHON. Launchers and ledgers, which
 # hold no tensor, are left to make test.
-exec "$(dirname "$0")/test_torch.sh" "$1" ./cmd/bench ./experiments ./experiments/bench ./experiments/icl ./experiments/leverplus ./experiments/measure \
-	./experiments/tasks ./experiments/workload/...
+exec "$(dirname "$0")/test_torch.sh" "$1" ./cmd/bench ./cmd/run ./experiments ./experiments/bench ./experiments/icl ./experiments/leverplus ./experiments/measure \
+	./experiments/sweep ./experiments/tasks ./experiments/workload/...

@@ -1,0 +1,57 @@
+package experiments_test
+
+import (
+	"os"
+	"testing"
+
+	"fulcrum/internal/testkit/runtest"
+)
+
+type (
+	beamRecord = runtest.BeamRecord
+	process    = runtest.Process
+	result     = runtest.Result
+)
+
+const (
+	fixtureRows = runtest.FixtureRows
+	patience    = runtest.Patience
+)
+
+var (
+	beamFiles     = runtest.BeamFiles
+	beamLines     = runtest.BeamLines
+	beamText      = runtest.BeamText
+	beams         = runtest.Beams
+	copied        = runtest.Copied
+	exists        = runtest.Exists
+	folder        = runtest.Folder
+	half          = runtest.Half
+	itoa          = runtest.Itoa
+	lastLine      = runtest.LastLine
+	leftovers     = runtest.Leftovers
+	mustRun       = runtest.MustRun
+	outcomeOf     = runtest.OutcomeOf
+	read          = runtest.Read
+	readRows      = runtest.ReadRows
+	records       = runtest.Records
+	refused       = runtest.Refused
+	run           = runtest.Run
+	small         = runtest.Small
+	start         = runtest.Start
+	startProgram  = runtest.StartProgram
+	startWith     = runtest.StartWith
+	tiny          = runtest.Tiny
+	tinySummaries = runtest.TinySummaries
+	trained       = runtest.Trained
+	trainedOutput = runtest.TrainedOutput
+	undrawn       = runtest.Undrawn
+	verifies      = runtest.Verifies
+	with          = runtest.With
+	write         = runtest.Write
+	writePicture  = runtest.WritePicture
+	program       = runtest.Program
+	shared        = runtest.Shared
+)
+
+func TestMain(m *testing.M) { os.Exit(runtest.Main(m)) }

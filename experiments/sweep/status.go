@@ -80,13 +80,15 @@ func PrintStatus(dir string) error {
 	if err != nil {
 		return err
 	}
-	controlled := "nobody controls it; go on: " + program.OnFolder("resume", dir)
-	if runfolder.Locked(dir) {
+	controlled := standing(runfolder.Locked(dir), s, jobs)
+	switch {
+	case controlled == record.StateRunning:
 		controlled = "its controller is running; follow: " + program.OnFolder("attach", dir)
-	} else if n := CountEnded(jobs); n > 0 && n == len(jobs) && n >= s.Trials {
-		controlled = "ended"
-	} else if s.Trials > 0 {
-		controlled = fmt.Sprintf("%d of %d trials, ", n, s.Trials) + controlled
+	case controlled == stopped:
+		controlled = "nobody controls it; go on: " + program.OnFolder("resume", dir)
+		if s.Trials > 0 {
+			controlled = fmt.Sprintf("%d of %d trials, ", CountEnded(jobs), s.Trials) + controlled
+		}
 	}
 	stdout.Printf("%s: started %s, hydra/sweeper=%s, hydra/launcher=%s: %s\n", dir,
 		s.Created.Local().Format("2006-01-02 15:04"), s.Sweeper, s.Launcher, controlled)
@@ -108,6 +110,19 @@ func PrintStatus(dir string) error {
 		}
 	}
 	return nil
+}
+
+const stopped = "stopped"
+
+// standing is running while a controller holds the folder of a sweep, ended when nothing is left to be done, and stopped else.
+func standing(held bool, s ledger.Sweep, jobs []ledger.Job) string {
+	switch n := CountEnded(jobs); {
+	case held:
+		return record.StateRunning
+	case n > 0 && n == len(jobs) && n >= s.Trials:
+		return "ended"
+	}
+	return stopped
 }
 
 // warningsOf reads the warnings of a job; of a summary that cannot be read the report says so.

@@ -2,13 +2,10 @@ package sweep
 
 import (
 	"path/filepath"
-	"slices"
 
 	"fulcrum/experiments/runfolder"
-	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/stdout"
-	"fulcrum/reports/record"
 )
 
 // Status is what run status --json prints: of a run its own fields, of a sweep those of its jobs too.
@@ -38,7 +35,10 @@ type JobStatus struct {
 }
 
 // ReadStatus returns how far a run or a sweep is.
-func ReadStatus(dir string) (Status, error) {
+func ReadStatus(dir string) (Status, error) { return readStatus(dir, runfolder.Locked) }
+
+// readStatus is ReadStatus for those who know whether a controller holds the folder of a sweep.
+func readStatus(dir string, held func(string) bool) (Status, error) {
 	if err := checkStatus(dir); err != nil {
 		return Status{}, err
 	}
@@ -56,14 +56,7 @@ func ReadStatus(dir string) (Status, error) {
 			Objectives: append([]ledger.Objective{}, j.Objectives...), Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts,
 		})
 	}
-	switch {
-	case runfolder.Locked(dir):
-		out.State = record.StateRunning
-	case out.complete():
-		out.State = "ended"
-	default:
-		out.State = "stopped"
-	}
+	out.State = standing(held(dir), s, jobs)
 	return out, nil
 }
 
@@ -75,17 +68,7 @@ func (p *plan) tell() {
 		warn(err.Error())
 		return
 	}
-	if status, err := ReadStatus(p.dir); err == nil {
-		state := "stopped" // whoever asks still holds the lock
-		if status.complete() {
-			state = "ended"
-		}
-		status.State = state
-		onEnd.Tell(p.dir, state, status, warn)
+	if status, err := readStatus(p.dir, func(string) bool { return false }); err == nil { // whoever asks still holds the lock
+		onEnd.Tell(p.dir, status.State, status, warn)
 	}
-}
-
-// complete says whether a sweep has nothing left to do.
-func (s Status) complete() bool {
-	return len(s.Jobs) >= s.Trials && !slices.ContainsFunc(s.Jobs, func(j JobStatus) bool { return !launcher.Ended(j.State) })
 }

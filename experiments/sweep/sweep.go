@@ -23,6 +23,7 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/page"
+	"fulcrum/reports/stats"
 )
 
 // multirunFile is the sweep's composed primary configuration, as Hydra writes it.
@@ -120,22 +121,13 @@ func (p *plan) begin(ctx context.Context, f *runfolder.Folder, about ledger.Swee
 
 // warnRepeated names a job that would train what another trains: one value was written twice.
 func warnRepeated(jobs []planned) {
-	first := map[string]int{}
-	repeated, example := 0, ""
-	for _, j := range jobs {
-		overrides := strings.Join(j.row.Overrides, " ")
-		num, seen := first[overrides]
-		if !seen {
-			first[overrides] = j.row.Num
-			continue
+	groups := stats.GroupBy(jobs, func(j planned) string { return strings.Join(j.row.Overrides, " ") })
+	for _, same := range groups {
+		if repeated := len(jobs) - len(groups); len(same) > 1 {
+			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: %d of %d jobs %s another: job %d is job %d (%s)", repeated, len(jobs),
+				page.Verb(repeated, "repeats", "repeat"), same[1].row.Num, same[0].row.Num, strings.Join(same[0].row.Overrides, " ")))
+			return
 		}
-		if repeated++; repeated == 1 {
-			example = fmt.Sprintf("job %d is job %d (%s)", j.row.Num, num, overrides)
-		}
-	}
-	if repeated > 0 {
-		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: %d of %d jobs %s another: %s", repeated, len(jobs),
-			page.Verb(repeated, "repeats", "repeat"), example))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
+	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweeps"
@@ -51,12 +53,16 @@ func Watch(dir string) error {
 
 // watcher keeps what it has read of a run's rows.
 type watcher struct {
-	dir    string
-	run    *record.Run
-	offset int64
+	dir  string
+	rows *curves.Curves
+	run  *record.Run // its configuration
 }
 
-func newWatcher(dir string) *watcher { return &watcher{dir: dir, run: &record.Run{Dir: dir}} }
+func newWatcher(dir string) *watcher {
+	w := &watcher{dir: dir, rows: curves.New(), run: &record.Run{Dir: dir}}
+	w.rows.Unsaved = true
+	return w
+}
 
 // picture is what a watcher sees now, in lines of at most width characters.
 func (w *watcher) picture(width int) (text string, ended bool, err error) {
@@ -64,8 +70,12 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 		return w.sweep(width)
 	}
 	ended = !runfolder.Locked(w.dir) // before all that is read: the last picture is of the end
-	if w.offset, err = w.run.ReadRows(w.offset); err != nil {
+	if _, err = w.rows.Update(w.dir, math.MaxInt64/2); err != nil {
 		return "", false, err
+	}
+	if n := w.rows.Damaged; n > 0 {
+		return "", false, fmt.Errorf("%s: %s %s damaged", filepath.Join(w.dir, record.MetricsFile), page.Plural(n, "line"),
+			page.Verb(n, "is", "are"))
 	}
 	if w.run.Tree == nil {
 		if err := w.run.ReadConfig(); err != nil {
@@ -85,21 +95,17 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 		b.WriteString(stdout.Fold(fmt.Sprintf(format, args...), width, 4) + "\n")
 	}
 	line("%s: %s", w.dir, state)
-	for _, steps := range w.run.Steps {
-		line("%s", w.phase(steps))
+	for _, p := range w.rows.Phases {
+		line("%s", w.phase(p))
 		for _, name := range []string{"loss", "kl", "mean_reward"} {
-			if spark := sparkline(steps.Column(name), width-30); spark != "" {
-				line("  %-12s %s %s", name, spark, page.Sig(last(steps.Column(name)), 4))
+			values := w.rows.Steps.Means(name, p.From, p.To)
+			if spark := sparkline(values, width-30); spark != "" {
+				line("  %-12s %s %s", name, spark, page.Sig(last(values), 4))
 			}
 		}
 	}
 	for _, name := range []string{"val_reward", "val_loss"} {
-		var values []float64
-		for _, row := range w.run.Epochs {
-			if x, ok := row.Number(name); ok {
-				values = append(values, x)
-			}
-		}
+		values := w.rows.Epochs.Means(name, 0, math.MaxInt64)
 		if spark := sparkline(values, width-30); spark != "" {
 			line("%-14s %s %s", name, spark, page.Sig(last(values), 4))
 		}
@@ -112,7 +118,7 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 		}
 		line("%s", text)
 	}
-	if found := w.run.Findings(); len(found) > 0 {
+	if found := (&record.Run{Events: w.rows.EventRows()}).Findings(); len(found) > 0 {
 		line("%s: %s", cmp.Or(found[len(found)-1].Severity, "note"), found[len(found)-1].Message)
 	}
 	if s := w.run.Summary; ended && s != nil && s.Best != nil {
@@ -123,14 +129,14 @@ func (w *watcher) picture(width int) (text string, ended bool, err error) {
 }
 
 // phase says how far a phase is and how long its steps take.
-func (w *watcher) phase(steps *record.Steps) string {
-	n := len(steps.Step)
-	text := fmt.Sprintf("%s  epoch %d", steps.Phase, steps.Epoch[n-1])
-	if epochs, ok := w.run.SettingNumber(steps.Phase, "epochs"); ok {
+func (w *watcher) phase(p curves.Span) string {
+	text := fmt.Sprintf("%s  epoch %d", p.Name, p.Epoch)
+	if epochs, ok := w.run.SettingNumber(p.Name, "epochs"); ok {
 		text += fmt.Sprintf("/%.0f", epochs)
 	}
-	text += fmt.Sprintf("  step %d", steps.Step[n-1])
-	recent := slices.DeleteFunc(slices.Clone(steps.Column("step_seconds")[max(0, n-20):]), math.IsNaN)
+	text += fmt.Sprintf("  step %d", p.Step)
+	recent := w.rows.Steps.Means("step_seconds", p.From, p.To)
+	recent = slices.DeleteFunc(recent[max(0, len(recent)-20):], math.IsNaN)
 	if len(recent) > 0 {
 		slices.Sort(recent)
 		text += "  " + page.Duration(recent[len(recent)/2]) + "/step"
@@ -145,10 +151,12 @@ func (w *watcher) sweep(width int) (text string, ended bool, err error) {
 		return "", false, err
 	}
 	opt, rows := ResultOf(w.dir, s, jobs)
-	state, ended := "its controller is running", !runfolder.Locked(w.dir)
-	if n := CountEnded(jobs); ended && n > 0 && n == len(jobs) && n >= s.Trials {
-		state = "ended"
-	} else if ended {
+	state := standing(runfolder.Locked(w.dir), s, jobs)
+	ended = state != record.StateRunning
+	switch state {
+	case record.StateRunning:
+		state = "its controller is running"
+	case stopped:
 		state = "nobody controls it now; go on: " + program.OnFolder("resume", w.dir)
 	}
 	return stdout.Fold(w.dir+": "+state, width, 4) + "\n" + sweeps.Table(rows, opt, width), ended, nil

@@ -56,7 +56,8 @@ func medianLength(j *job.Job, t *beamdata.Table) float64 {
 // tellChosen says which numbers of the relation were chosen for the rows.
 func tellChosen(j *job.Job, p *pointer.Policy, t *beamdata.Table) {
 	asked, got := selectorOf(j.Config).Relation, p.Options().Relation
-	if got.Bilinear == "none" || *got.Scale == 20 && *got.RowLength == 1 {
+	usual := pointer.DefaultRelationOptions()
+	if got.Bilinear == "none" || *got.Scale == *usual.Scale && *got.RowLength == *usual.RowLength {
 		return
 	}
 	if asked.Scale == nil || asked.RowLength == nil {

@@ -100,14 +100,12 @@ func (b *Board) detail(id string) (*detail, error) {
 	}
 	err := b.rows(id, e.dir, func(c *curves.Curves, _ bool) {
 		d.Phases, d.Metrics, d.Damaged = slices.Clone(c.Phases), metricsOf(c), c.Damaged
-		for _, line := range c.Events {
-			if row, err := record.ParseRow(line); err == nil {
-				row.Fields["phase"], row.Fields["epoch"], row.Fields["step"], row.Fields["time"] = row.Phase, row.Epoch, row.GlobalStep, row.Time
-				d.Events = append(d.Events, row.Fields)
-			}
+		for _, row := range c.EventRows() {
+			row.Fields["phase"], row.Fields["epoch"], row.Fields["step"], row.Fields["time"] = row.Phase, row.Epoch, row.GlobalStep, row.Time
+			d.Events = append(d.Events, row.Fields)
 		}
 		if len(d.Results) == 0 {
-			d.Means = meansOf(c.Evals)
+			d.Means = meansOf(c.EvalRows())
 		}
 	})
 	if err != nil {
@@ -163,13 +161,9 @@ func settingsOf(dir string) map[string]string {
 	return flat
 }
 
-func meansOf(lines [][]byte) []mean {
+func meansOf(rows []record.Row) []mean {
 	var means []mean
-	for _, line := range lines {
-		row, err := record.ParseRow(line)
-		if err != nil {
-			continue
-		}
+	for _, row := range rows {
 		m := mean{row.Text("split"), row.Text("policy"), row.Phase, row.Epoch, map[string]float64{}}
 		for name := range row.Fields {
 			if x, ok := row.Number(name); ok && finite(x) != nil {

@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -156,7 +155,8 @@ func (e *entry) summarized(s *brief) {
 	if s.Error != "" {
 		e.Error = s.Error
 	}
-	e.Seconds, e.Warnings = s.WallSeconds, len(s.Warnings)
+	e.Seconds = s.WallSeconds
+	e.warned(s.Warnings, s.Findings)
 	e.Data, e.Untrained = strings.TrimSpace(s.Data.Name+" "+s.Data.Fingerprint), s.Best.Untrained()
 	if start, err := time.Parse(time.RFC3339, s.Start); err == nil {
 		e.Start = float64(start.UnixMilli()) / 1000
@@ -165,12 +165,6 @@ func (e *entry) summarized(s *brief) {
 		e.Phase, e.Epoch = p.Name, p.Epochs
 		e.Step += int64(p.Steps)
 	}
-	e.Warned = record.Warned(s.Warnings, s.Findings)
-	for _, f := range s.Findings {
-		if f.Severity == "stop" {
-			e.Stops++
-		}
-	}
 	if s.State == record.StateDone || s.State == record.StatePruned {
 		one := 1.0
 		e.Progress = &one
@@ -178,6 +172,16 @@ func (e *entry) summarized(s *brief) {
 	e.judged(s.Evaluations)
 	if e.Best == nil && s.Best != nil {
 		e.Split, e.Metric, e.Best = "val", strings.TrimPrefix(s.Best.Metric, "val_"), finite(float64(s.Best.Value))
+	}
+}
+
+// warned takes what a run's report warns of.
+func (e *entry) warned(warnings []string, findings []record.Finding) {
+	e.Warnings, e.Warned = len(warnings), record.Warned(warnings, findings)
+	for _, f := range findings {
+		if f.Severity == "stop" {
+			e.Stops++
+		}
 	}
 }
 
@@ -270,23 +274,9 @@ func (e *entry) follow(c *curves.Curves) {
 	if c.Started > 0 {
 		e.Seconds = c.Updated - c.Started - c.Paused
 	}
-	for _, line := range c.Events {
-		var event struct {
-			Event    string `json:"event"`
-			Severity string `json:"severity"`
-		}
-		if json.Unmarshal(line, &event) == nil {
-			if grave := event.Severity == "warning" || event.Severity == "stop"; grave && !slices.Contains(e.Warned, event.Event) {
-				e.Warned = append(e.Warned, event.Event)
-			}
-			switch event.Severity {
-			case "warning":
-				e.Warnings++
-			case "stop":
-				e.Stops++
-			}
-		}
-	}
+	var told record.Summary // of the rows so far
+	told.AddRecorded(&record.Run{Events: c.EventRows()})
+	e.warned(told.Warnings, told.Findings)
 	for _, name := range []string{"val_reward", "val_recorded_reward", "val_accuracy", "val_loss"} {
 		column := c.Epochs.Of(name)
 		if column == nil {
@@ -299,9 +289,8 @@ func (e *entry) follow(c *curves.Curves) {
 		}
 	}
 	for _, y := range results.Yardsticks() {
-		for _, line := range c.Evals {
-			row, err := record.ParseRow(line)
-			if err != nil || y.Policy == record.PolicyRandom || row.Text("policy") != y.Policy || row.Text("split") != "val" {
+		for _, row := range c.EvalRows() {
+			if y.Policy == record.PolicyRandom || row.Text("policy") != y.Policy || row.Text("split") != "val" {
 				continue
 			}
 			if top, ok := row.Number("top1_accuracy"); ok && top == 1 && y.Policy == record.PolicyRecorded { // an oracle

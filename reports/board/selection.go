@@ -146,43 +146,24 @@ func differing(runs []entry) []setting {
 
 // sweepAnswer is a sweep's page.
 type sweepAnswer struct {
-	Sweep      sweepEntry  `json:"sweep"`
-	Dir        string      `json:"dir"`
-	Command    []string    `json:"command"`
-	Launcher   string      `json:"launcher"`
-	Pruner     string      `json:"pruner"`
-	Study      bool        `json:"study"`
-	Objectives []objective `json:"objectives"`
-	Dimensions []dimension `json:"dimensions"`
-	Jobs       []sweepJob  `json:"jobs"`
-}
-
-type objective struct {
-	Name     string `json:"name"`
-	Minimize bool   `json:"minimize"`
-}
-
-type dimension struct {
-	Key    string   `json:"key"`
-	Log    bool     `json:"log"`
-	Values []string `json:"values,omitempty"` // of a grid or choice, in order
+	Sweep      sweepEntry         `json:"sweep"`
+	Dir        string             `json:"dir"`
+	Command    []string           `json:"command"`
+	Launcher   string             `json:"launcher"`
+	Pruner     string             `json:"pruner"`
+	Study      bool               `json:"study"`
+	Objectives []sweeps.Objective `json:"objectives"`
+	Dimensions []sweeps.Dimension `json:"dimensions"`
+	Jobs       []sweepJob         `json:"jobs"`
 }
 
 type sweepJob struct {
-	Number     int               `json:"number"`
-	Run        string            `json:"run,omitempty"` // id, where its folder is there
-	State      string            `json:"state"`
-	Params     map[string]string `json:"params"`
-	Overrides  []string          `json:"overrides"`
-	Objectives curves.Numbers    `json:"objectives"`
-	Infeasible bool              `json:"infeasible,omitempty"`
-	Untrained  bool              `json:"untrained,omitempty"` // its objective is that of the policy it began with
-	Epochs     int               `json:"epochs"`
-	Seconds    float64           `json:"seconds"`
-	Attempts   int               `json:"attempts"`
-	Cause      string            `json:"cause,omitempty"`
-	Progress   *float64          `json:"progress,omitempty"`
-	Warned     []string          `json:"warned,omitempty"` // names of its run's warnings
+	sweeps.Job
+	Objectives curves.Numbers `json:"objectives"`
+	Run        string         `json:"run,omitempty"` // id, where its folder is there
+	Infeasible bool           `json:"infeasible,omitempty"`
+	Progress   *float64       `json:"progress,omitempty"`
+	Warned     []string       `json:"warned,omitempty"` // names of its run's warnings
 }
 
 // ledgerOf reads the ledger of a sweep.
@@ -202,24 +183,20 @@ func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
 	}
 	s.Running, s.Left = b.opt.Locked(s.dir), leftOf(jobs)
 	a := &sweepAnswer{Sweep: s, Dir: s.dir, Command: opt.Command, Launcher: opt.Launcher, Pruner: opt.Pruner, Study: opt.Study != nil,
-		Objectives: []objective{}, Dimensions: []dimension{}, Jobs: []sweepJob{}}
-	for _, o := range opt.Objectives {
-		a.Objectives = append(a.Objectives, objective{o.Name, o.Minimize})
-	}
+		Objectives: append([]sweeps.Objective{}, opt.Objectives...), Dimensions: append([]sweeps.Dimension{}, opt.Dimensions...),
+		Jobs: []sweepJob{}}
 	keys := map[string]bool{}
 	for _, d := range opt.Dimensions {
-		a.Dimensions = append(a.Dimensions, dimension{d.Key, d.Log, d.Values})
 		keys[d.Key] = true
 	}
 	for _, j := range jobs {
 		for _, key := range slices.Sorted(maps.Keys(j.Params)) {
 			if !keys[key] {
-				a.Dimensions = append(a.Dimensions, dimension{Key: key})
+				a.Dimensions = append(a.Dimensions, sweeps.Dimension{Key: key})
 				keys[key] = true
 			}
 		}
-		one := sweepJob{Number: j.Number, State: j.State, Params: j.Params, Overrides: j.Overrides, Objectives: j.Objectives,
-			Infeasible: j.Violation > 0, Untrained: j.Untrained, Epochs: j.Epochs, Seconds: j.Seconds, Attempts: j.Attempts, Cause: j.Cause}
+		one := sweepJob{Job: j, Objectives: j.Objectives, Infeasible: sweeps.Violates(j)}
 		if e, ok := b.run(idOf(j.Dir)); ok {
 			one.Run, one.Progress, one.Warned = e.ID, e.Progress, e.Warned
 		}

@@ -21,7 +21,7 @@ const (
 	IndexFolder = ".board"
 	indexFile   = "curves.idx"
 	// indexVersion changes when an index of before cannot be read any more.
-	indexVersion = 2
+	indexVersion = 3
 	// indexEvery is how many bytes of rows are read before the index is written again. Less is read in no time.
 	indexEvery = 8 << 20
 	tailBytes  = 256
@@ -44,6 +44,7 @@ type Curves struct {
 	Started float64
 	Updated float64 // time of the last row
 	Paused  float64 // seconds between its attempts
+	Unsaved bool    // no index is written beside the rows
 	saved   int64
 }
 
@@ -54,6 +55,8 @@ type Span struct {
 	To     int64  `json:"to"`
 	Epochs int    `json:"epochs"`
 	Steps  int    `json:"steps"`
+	Epoch  int    `json:"-"` // of its last row, as Step: within the phase
+	Step   int    `json:"-"`
 	// Began and EpochEnd are the times of the phase's first row and of its last epoch's row.
 	Began    float64 `json:"-"`
 	EpochEnd float64 `json:"-"`
@@ -90,7 +93,7 @@ func (c *Curves) Update(dir string, limit int64) (more bool, err error) {
 	if err := c.read(f, end); err != nil {
 		return false, err
 	}
-	if c.Offset-c.saved > indexEvery {
+	if c.Offset-c.saved > indexEvery && !c.Unsaved {
 		c.save(dir)
 	}
 	return end < info.Size(), nil
@@ -108,6 +111,22 @@ func Read(dir string) (*Curves, error) {
 	}
 	defer f.Close()
 	return c, c.read(f, math.MaxInt64)
+}
+
+// EventRows are the events that were read, but for those that are no rows.
+func (c *Curves) EventRows() []record.Row { return rowsOf(c.Events) }
+
+// EvalRows are the evaluations that were read, but for those that are no rows.
+func (c *Curves) EvalRows() []record.Row { return rowsOf(c.Evals) }
+
+func rowsOf(lines [][]byte) []record.Row {
+	var rows []record.Row
+	for _, line := range lines {
+		if row, err := record.ParseRow(line); err == nil {
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // continues says whether the file still holds what was read of it: a resume cuts rows off.
@@ -236,7 +255,7 @@ func (c *Curves) phase(row *flatRow, step bool) {
 		n++
 	}
 	p := &c.Phases[n-1]
-	p.To = max(p.To, row.step)
+	p.To, p.Epoch, p.Step = max(p.To, row.step), row.epoch, row.own
 	if step {
 		p.Steps++
 	} else {

@@ -14,6 +14,7 @@ var errDamaged = errors.New("damaged row")
 type flatRow struct {
 	kind, phase []byte
 	step        int64 // global
+	epoch, own  int   // of its phase: epoch and step
 	time        float64
 	names       [][]byte
 	values      []float64
@@ -68,7 +69,11 @@ func (r *flatRow) field(key, value []byte) {
 	case "phase":
 		r.phase = bytes.Trim(value, `"`)
 		return
-	case "epoch", "step":
+	case "epoch":
+		r.epoch, _ = strconv.Atoi(string(value))
+		return
+	case "step":
+		r.own, _ = strconv.Atoi(string(value))
 		return
 	}
 	if bytes.Equal(key, advHist) && value[0] == '[' {

@@ -155,6 +155,19 @@ func (s *Series) Cut(low, high int) *Series {
 	return out
 }
 
+// Means are the numbers of a metric in the rows of global steps from to to: of a long series the means of buckets, NaN where there is none.
+func (s *Series) Means(name string, from, to int64) []float64 {
+	var out []float64
+	if c := s.Of(name); c != nil {
+		for b := range s.First {
+			if s.First[b] >= from && s.Last[b] <= to {
+				out = append(out, c.mean(b))
+			}
+		}
+	}
+	return out
+}
+
 // mean is a bucket's mean, NaN without a number.
 func (c *Column) mean(b int) float64 {
 	if b >= len(c.N) || c.N[b] == 0 {

@@ -28,35 +28,35 @@ const (
 
 // Objective is a number that the jobs of a sweep are judged by.
 type Objective struct {
-	Name     string
-	Minimize bool // a smaller one is better
+	Name     string `json:"name"`
+	Minimize bool   `json:"minimize"` // a smaller one is better
 }
 
 // Dimension is a swept key.
 type Dimension struct {
-	Key      string   // as in Job.Params
-	Log      bool     // tagged log
-	Interval bool     // continuous, or an interval of integers
-	Values   []string // of a grid or of a choice between words, in order, as written
+	Key      string   `json:"key"`              // as in Job.Params
+	Log      bool     `json:"log"`              // tagged log
+	Interval bool     `json:"-"`                // continuous, or an interval of integers
+	Values   []string `json:"values,omitempty"` // of a grid or of a choice between words, in order, as written
 }
 
-// Job is one run of a sweep as its controller knows it.
+// Job is one run of a sweep as its controller knows it. Its JSON is what the board's page has.
 type Job struct {
-	Number     int
-	Dir        string            // of the run
-	Overrides  []string          // of this job
-	State      string            // queued, running, done, failed, pruned or lost
-	Params     map[string]string // swept key → value as written: a part of the overrides
-	Objectives []float64         // as Options.Objectives; nil when unknown
-	Violation  float64           // of the constraints; 0: feasible
-	Untrained  bool              // its best checkpoint is the policy that it began with
-	Epochs     int               // trained, of all phases and attempts
-	Seconds    float64           // wall time of all attempts
-	Attempts   int
-	ExitCode   int
-	Cause      string   // why it failed: one sentence
-	Tail       []string // last lines of a failed job's log
-	Command    []string // argv that repeats it
+	Number     int               `json:"number"`
+	Dir        string            `json:"-"`                   // of the run
+	Overrides  []string          `json:"overrides"`           // of this job
+	State      string            `json:"state"`               // queued, running, done, failed, pruned or lost
+	Params     map[string]string `json:"params"`              // swept key → value as written: a part of the overrides
+	Objectives []float64         `json:"-"`                   // as Options.Objectives; nil when unknown
+	Violation  float64           `json:"-"`                   // of the constraints; 0: feasible
+	Untrained  bool              `json:"untrained,omitempty"` // its best checkpoint is the policy that it began with
+	Epochs     int               `json:"epochs"`              // trained, of all phases and attempts
+	Seconds    float64           `json:"seconds"`             // wall time of all attempts
+	Attempts   int               `json:"attempts"`
+	ExitCode   int               `json:"-"`
+	Cause      string            `json:"cause,omitempty"` // why it failed: one sentence
+	Tail       []string          `json:"-"`               // last lines of a failed job's log
+	Command    []string          `json:"-"`               // argv that repeats it
 }
 
 // Options describe the sweep as a whole.

@@ -177,7 +177,7 @@ func TestCompletion(t *testing.T) {
 		{"run -cp conf +net.", "+net.w="},
 		{"run -cp conf bad=[ n", "net. net="},
 		{"run --multi", "--multirun"},
-		{"run diff --j", "--json"},
+		{"run report --j", "--json"},
 		{"run -cp nowhere n", ""},
 	} {
 		t.Run(tc.line, func(t *testing.T) {

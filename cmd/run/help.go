@@ -45,16 +45,20 @@ func (s *session) overview() string {
 	name := program.Name()
 	b.WriteString("Train policies with SFT, RCE and GRPO, and tell whether they got better.\n\n")
 	longest := 0
-	for _, e := range examples() {
+	shown := slices.DeleteFunc(examples(), func(e [2]string) bool { return s.lacks(strings.Fields(e[0])[0]) })
+	for _, e := range shown {
 		longest = max(longest, len(e[0]))
 	}
-	for _, e := range examples() {
+	for _, e := range shown {
 		fmt.Fprintf(&b, "  %s %-*s  # %s\n", name, longest, e[0], e[1])
 	}
 	listed := map[string]bool{}
 	for _, group := range commandGroups() {
 		fmt.Fprintf(&b, "\n%s:\n", group.title)
 		for _, c := range group.commands {
+			if s.lacks(c.name) {
+				continue
+			}
 			fmt.Fprintf(&b, "  %-11s %s\n", c.name, c.does)
 			listed[c.name] = true
 		}

@@ -1,3 +1,5 @@
+//go:build !core
+
 package main
 
 import (
@@ -50,11 +52,11 @@ func TestHelp(t *testing.T) {
 		}
 	}
 	for name := range listed {
-		if _, err := verbs().Get(name); err != nil {
+		if _, err := verbs(annexes().verbs).Get(name); err != nil {
 			t.Error(err)
 		}
 	}
-	for _, name := range verbs().Names() {
+	for _, name := range verbs(annexes().verbs).Names() {
 		if !listed[name] {
 			t.Errorf("run --help does not say what %s does", name)
 		}
@@ -74,7 +76,7 @@ func TestHelp(t *testing.T) {
 	}
 	for _, e := range examples() {
 		words := strings.Fields(strings.NewReplacer(" --cfg job", "", "-m ", "").Replace(e[0]))
-		if slices.Contains(verbs().Names(), words[0]) {
+		if slices.Contains(verbs(annexes().verbs).Names(), words[0]) {
 			continue
 		}
 		req := configs.Request{Library: configs.Library(), Schema: schema, Overrides: words, Multirun: strings.HasPrefix(e[0], "-m"),

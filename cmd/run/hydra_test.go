@@ -64,9 +64,9 @@ func (a fakeApp) Rerun(_ context.Context, dir string, overrides []string) error 
 
 // sessionOf is a call of the program with one verb more than it has.
 func sessionOf(app fakeApp, out, errOut io.Writer) *session {
-	table := verbs()
+	table := verbs(annexes().verbs)
 	table.Add("toy", toyVerb(app))
-	return &session{ctx: context.Background(), out: out, errOut: errOut, app: app, verbs: table, now: time.Now()}
+	return &session{ctx: context.Background(), out: out, errOut: errOut, app: app, verbs: table, annex: annexes(), now: time.Now()}
 }
 
 type hydraCase struct {

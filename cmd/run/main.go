@@ -19,7 +19,6 @@ import (
 
 	"fulcrum/experiments"
 	"fulcrum/experiments/sweep/launcher"
-	"fulcrum/experiments/sweep/views"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
@@ -28,9 +27,13 @@ import (
 
 func main() {
 	torchx.CatchFaults(tensorfile.Records())
+	with := annexes()
 	if len(os.Args) > 1 && os.Args[1] == launcher.TaskVerb { // a queue's, for no user: it minds signals itself
 		ctx := context.Background()
-		exit(ctx, runQueueTask(ctx, os.Args[2:]))
+		if with.queueTask == nil {
+			exit(ctx, notBuiltIn(launcher.TaskVerb, "Slurm"))
+		}
+		exit(ctx, with.queueTask(ctx, os.Args[2:]))
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals := make(chan os.Signal, 2)
@@ -40,8 +43,8 @@ func main() {
 	}
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
-	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), verbs: verbs(), now: time.Now(),
-		app: experiments.App{Trackers: trackers(), SweepReport: views.WriteReport}}
+	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), verbs: verbs(with.verbs), annex: with, now: time.Now(),
+		app: experiments.App{Trackers: with.trackers, SweepReport: with.sweepReport}}
 	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
 }
 

@@ -40,6 +40,7 @@ type session struct {
 	errOut io.Writer
 	app    app
 	verbs  *registry.Table[newVerb]
+	annex  annex
 	now    time.Time
 }
 

@@ -25,6 +25,9 @@ import (
 func (s *session) overrides(req configs.Request) error {
 	verbs := s.verbs.Names()
 	for i, a := range req.Overrides {
+		if i == 0 && s.lacks(a) {
+			return notBuiltIn(a, annexVerbs()[a])
+		}
 		if err := s.misspelt(req.Overrides, i); err != nil && req.ConfigPath == "" {
 			return err
 		}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"io"
 	"slices"
 
 	"github.com/spf13/pflag"
@@ -21,24 +23,20 @@ type verb struct {
 // newVerb makes a verb with flags that nobody has set yet.
 type newVerb func() *verb
 
-// verbs returns the commands beside overrides.
-func verbs() *registry.Table[newVerb] {
+// verbs returns the commands beside overrides, those of annexes among them.
+func verbs(more map[string]newVerb) *registry.Table[newVerb] {
 	t := registry.New[newVerb]("command")
 	t.Add("attach", attachVerb)
-	t.Add("board", boardVerb)
 	t.Add("checkpoint", checkpointVerb)
 	t.Add("data", dataVerb)
-	t.Add("diff", diffVerb)
 	t.Add("doctor", doctorVerb)
 	t.Add(explainName, explainVerb)
-	t.Add("export", exportVerb)
-	t.Add("lever-plus", leverPlusVerb)
-	t.Add("ls", lsVerb)
 	t.Add("report", reportVerb)
 	t.Add("resume", resumeVerb)
 	t.Add("status", statusVerb)
-	t.Add("verify", verifyVerb)
-	t.Add("watch", watchVerb)
+	for name, verb := range more {
+		t.Add(name, verb)
+	}
 	return t
 }
 
@@ -72,4 +70,15 @@ func want(args []string, n int, form string) error {
 		return usage.Errorf("want: `run %s`", form)
 	}
 	return nil
+}
+
+// jsonFlag adds --json to a command's flags.
+func jsonFlag(f *pflag.FlagSet) *bool { return f.Bool("json", false, "print one JSON document") }
+
+// writeJSON prints one JSON document.
+func writeJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
 }

@@ -1,18 +1,16 @@
+//go:build !core
+
 package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/spf13/pflag"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/sweeper"
@@ -23,17 +21,6 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
-
-// jsonFlag adds --json to a command's flags.
-func jsonFlag(f *pflag.FlagSet) *bool { return f.Bool("json", false, "print one JSON document") }
-
-// writeJSON prints one JSON document.
-func writeJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
-}
 
 // doneWarned is the state of a run that is done and has warnings.
 const doneWarned = record.StateDone + " !"

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"path/filepath"
 
 	"fulcrum/experiments/runfolder"
@@ -9,9 +8,7 @@ import (
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
-	"fulcrum/reports/published"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 )
@@ -61,28 +58,6 @@ type reportOptions struct {
 // widthFlag names the width of figures for a paper.
 const widthFlag = "--figure-width"
 
-// reportJSON is what run report --json prints: the tables of a report, and where it was written.
-type reportJSON struct {
-	Paths  []string    `json:"paths"`
-	Report string      `json:"report"` // "" of what is only printed
-	Tables []tableJSON `json:"tables"`
-}
-
-// tableJSON is a table of a report: cells are text as a reader sees it.
-type tableJSON struct {
-	Title   string     `json:"title"` // the heading that it stands under
-	Columns []string   `json:"columns"`
-	Rows    [][]string `json:"rows"`
-}
-
-func reportOf(paths []string, report string, tables []*page.Table) reportJSON {
-	out := reportJSON{Paths: paths, Report: report, Tables: []tableJSON{}}
-	for _, t := range tables {
-		out.Tables = append(out.Tables, tableJSON{t.Title, t.Names(), t.Texts()})
-	}
-	return out
-}
-
 // report does what run report asks for.
 func (s *session) report(paths []string, opt reportOptions) error {
 	if len(paths) == 0 {
@@ -101,7 +76,10 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		}
 	}
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
-		return s.printReport(paths, opt)
+		if s.annex.report == nil {
+			return notBuiltIn("report of several runs, or of a published table", judging)
+		}
+		return s.annex.report(s, paths, "", opt)
 	}
 	dir := paths[0]
 	if opt.html != "" {
@@ -128,11 +106,10 @@ func (s *session) report(paths []string, opt reportOptions) error {
 	}
 	path := page.ReportPath(dir)
 	if opt.json {
-		tables, left, err := exportTables(paths, "table")
-		if err != nil {
-			return err
+		if s.annex.report == nil {
+			return notBuiltIn("report --json", judging)
 		}
-		return cmp.Or(writeJSON(s.out, reportOf(paths, path, tables)), left.err())
+		return s.annex.report(s, paths, path, opt)
 	}
 	stdout.Printf("report: %s\n", path)
 	return nil
@@ -149,32 +126,4 @@ func (s *session) figures(dir string, width float64) error {
 	}
 	stdout.Printf("figures: %s\n", filepath.Join(dir, runreport.FiguresFolder))
 	return nil
-}
-
-// printReport prints a comparison of runs, or what a published table allows to conclude.
-func (s *session) printReport(paths []string, opt reportOptions) error {
-	document := func() (*page.Document, error) { return published.Report(paths[0]) }
-	if len(paths) > 1 {
-		document = func() (*page.Document, error) { return compare.Compare(paths) }
-	}
-	d, err := document()
-	if err != nil {
-		return err
-	}
-	if opt.json {
-		err = writeJSON(s.out, reportOf(paths, "", d.Tables))
-	} else {
-		text := d.Text()
-		if width := stdout.Width(); width > 0 {
-			text = d.Console(width)
-		}
-		err = s.write(text, nil)
-	}
-	if err != nil || opt.html == "" {
-		return err
-	}
-	if err := tasks.PrepareOut(htmlFlag, opt.html, nil); err != nil {
-		return err
-	}
-	return page.WritePage(opt.html, d.Text())
 }

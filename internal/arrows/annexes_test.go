@@ -47,10 +47,6 @@ func stillImported() map[string]string {
 	return map[string]string{
 		"beamdata/conversations.go":            "beamdata/iclshapes",
 		"beamdata/options.go":                  "beamdata/iclshapes",
-		"cmd/run/main.go":                      "experiments/sweep/views",
-		"cmd/run/trackers.go":                  "reports/mlflow reports/wandb",
-		"cmd/run/verb_ls.go":                   "reports/export",
-		"cmd/run/verb_report.go":               "reports/compare reports/published",
 		"experiments/sweep/sweeper/options.go": "experiments/sweep/pruner",
 		"experiments/tasks/tasks.go":           "experiments/lvlm selector/clip",
 		"experiments/tasks/train.go":           "experiments/leverplus",

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+
+	"fulcrum/internal/usage"
+	"fulcrum/reports/tracker"
+)
+
+// annex is what annexes.go registers: what may be left out of the program. Of the zero value, the core, nothing is there.
+type annex struct {
+	trackers map[string]tracker.Open
+	verbs    map[string]newVerb
+	// report prints a report of several runs, or as JSON that of the one in paths, which was written to path.
+	report      func(s *session, paths []string, path string, opt reportOptions) error
+	sweepReport func(dir string) error // writes the report of a sweep
+	// queueTask does a job of a sweep for a cluster's queue.
+	queueTask func(ctx context.Context, args []string) error
+}
+
+// The annexes that bring commands, as internal/arrows/annexes.txt calls them.
+const (
+	judging  = "what judges and compares finished runs"
+	watching = "board, watch and curves"
+)
+
+// annexVerbs names the annex of each command that the program may lack.
+func annexVerbs() map[string]string {
+	return map[string]string{"board": watching, "watch": watching, "diff": judging, "export": judging, "ls": judging, "verify": judging,
+		"lever-plus": "the Python reference"}
+}
+
+// lacks reports whether a command is of an annex that is not built in.
+func (s *session) lacks(name string) bool { return annexVerbs()[name] != "" && !s.isVerb(name) }
+
+// notBuiltIn is the error of what an annex does, where the program is built without it.
+func notBuiltIn(what, annex string) error {
+	return usage.Errorf("%s: this program is built without the annex %q (-tags core)", what, annex)
+}

@@ -1,0 +1,22 @@
+//go:build !core
+
+package main
+
+import (
+	"fulcrum/experiments/sweep/views"
+	"fulcrum/reports/mlflow"
+	"fulcrum/reports/tracker"
+	"fulcrum/reports/wandb"
+)
+
+// annexes returns what may be left out of the program, all of it: without this file (-tags core) the program is the core.
+func annexes() annex {
+	return annex{
+		trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},
+		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
+			"verify": verifyVerb, "watch": watchVerb},
+		report:      reportOfSeveral,
+		sweepReport: views.WriteReport,
+		queueTask:   runQueueTask,
+	}
+}

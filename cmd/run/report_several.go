@@ -1,0 +1,71 @@
+//go:build !core
+
+package main
+
+import (
+	"cmp"
+
+	"fulcrum/experiments/tasks"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/compare"
+	"fulcrum/reports/page"
+	"fulcrum/reports/published"
+)
+
+// reportJSON is what run report --json prints: the tables of a report, and where it was written.
+type reportJSON struct {
+	Paths  []string    `json:"paths"`
+	Report string      `json:"report"` // "" of what is only printed
+	Tables []tableJSON `json:"tables"`
+}
+
+// tableJSON is a table of a report: cells are text as a reader sees it.
+type tableJSON struct {
+	Title   string     `json:"title"` // the heading that it stands under
+	Columns []string   `json:"columns"`
+	Rows    [][]string `json:"rows"`
+}
+
+func reportOf(paths []string, report string, tables []*page.Table) reportJSON {
+	out := reportJSON{Paths: paths, Report: report, Tables: []tableJSON{}}
+	for _, t := range tables {
+		out.Tables = append(out.Tables, tableJSON{t.Title, t.Names(), t.Texts()})
+	}
+	return out
+}
+
+// reportOfSeveral prints a comparison of runs, what a published table allows to conclude, or the tables of the one report that was
+// written to path, as JSON.
+func reportOfSeveral(s *session, paths []string, path string, opt reportOptions) error {
+	if path != "" {
+		tables, left, err := exportTables(paths, "table")
+		if err != nil {
+			return err
+		}
+		return cmp.Or(writeJSON(s.out, reportOf(paths, path, tables)), left.err())
+	}
+	document := func() (*page.Document, error) { return published.Report(paths[0]) }
+	if len(paths) > 1 {
+		document = func() (*page.Document, error) { return compare.Compare(paths) }
+	}
+	d, err := document()
+	if err != nil {
+		return err
+	}
+	if opt.json {
+		err = writeJSON(s.out, reportOf(paths, "", d.Tables))
+	} else {
+		text := d.Text()
+		if width := stdout.Width(); width > 0 {
+			text = d.Console(width)
+		}
+		err = s.write(text, nil)
+	}
+	if err != nil || opt.html == "" {
+		return err
+	}
+	if err := tasks.PrepareOut(htmlFlag, opt.html, nil); err != nil {
+		return err
+	}
+	return page.WritePage(opt.html, d.Text())
+}

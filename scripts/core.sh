@@ -1,0 +1,55 @@
+#!/bin/bash
+# Shows that the core stands alone. Builds the program without its annexes (-tags core leaves cmd/run/annexes.go out, and what only it
+# names), trains a selector, a vision-language model and a T5 with it, resumes after a kill, sweeps with the local launcher, writes
+# reports, and asks for what is not there. Then the tests of the core's packages run under the same tag, those of whole runs with the
+# core's program; `scripts/core.sh quick` leaves the tests out.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+eval "$(scripts/env)"
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+go build -tags core -o "$tmp/run" ./cmd/run
+cd "$tmp"
+
+run() { ./run "$@" >log 2>&1 || { echo "run $*" >&2; cat log >&2; exit 1; }; }
+has() { for f; do [ -s "$f" ] || { echo "no $f" >&2; exit 1; }; done; }
+lacks() { # lacks WHAT_THE_ONE_LINE_SAYS ARGUMENT…
+	local want=$1; shift
+	if ./run "$@" >log 2>&1 || [ "$(wc -l <log)" != 1 ] || ! grep -qF -- "$want" log; then
+		echo "run $*: want an error of one line that says: $want; got:" >&2; cat log >&2; exit 1
+	fi
+}
+pictures=(data.shapes.train_queries=48 data.shapes.val_queries=16 data.shapes.dev_queries=16 threads=1)
+selector=(exp=okvqa_v3 "${pictures[@]}" data.shapes.reader_questions=40 data.batch_size=16 selector.hidden_dim=32 rce.epochs=2 grpo.epochs=1)
+
+run "${selector[@]}" hydra.run.dir=pointer
+has pointer/summary.json pointer/report.md pointer/report.html
+run task=predict data=shapes "${pictures[@]}" data.shapes.reader_questions=40 init.checkpoint=pointer hydra.run.dir=choices
+has choices/predictions.jsonl
+run exp=shapes_vl "${pictures[@]}" data.conversations.demos=16 sft.epochs=1 rce.epochs=1 grpo.epochs=1 hydra.run.dir=vl
+has vl/summary.json vl/report.html
+run exp=summaries_tiny data.summaries.train=64 data.summaries.val=8 data.summaries.test=8 data.batch_size=16 seq2seq.scratch.d_model=32 \
+	seq2seq.scratch.num_layers=1 seq2seq.scratch.num_decoder_layers=1 sft.epochs=1 grpo.epochs=1 grpo.epoch_queries=16 hydra.run.dir=t5
+has t5/summary.json t5/report.html
+
+./run "${selector[@]}" rce.epochs=200 hydra.run.dir=killed >log 2>&1 & pid=$!
+until grep -qs '"epoch":2' killed/metrics.jsonl; do sleep 0.1; done
+kill -KILL $pid; wait $pid 2>/dev/null || true
+./run resume killed >log 2>&1 & pid=$!
+until grep -qs '"epoch":6' killed/metrics.jsonl; do kill -0 $pid || { cat log; exit 1; }; sleep 0.1; done
+kill -INT $pid; wait $pid || [ $? = 130 ]
+
+run -m "${selector[@]}" seed=1,2 report.plots=false hydra/launcher=local hydra.sweep.dir=seeds
+has seeds/1/report.md
+lacks 'sweep reports' report seeds
+run report pointer
+
+lacks 'the annex "board, watch and curves"' board
+lacks 'the annex "what judges and compares finished runs"' verify pointer
+lacks 'the annex "what judges and compares finished runs"' report pointer vl
+echo "the core trains, resumes, sweeps and reports"
+[ "${1:-}" = quick ] && exit
+
+cd - >/dev/null
+annexes=$(grep -v -e '^#' -e '^$' internal/arrows/annexes.txt | grep -v '\.go$' | sed 's|^|-e ^fulcrum/|; s|$|\\(/\\|$\\)|')
+FULCRUM_PROGRAM=$tmp/run go test -tags core -short -timeout 30m $(go list ./... | grep -v $annexes -e '^fulcrum/scripts')

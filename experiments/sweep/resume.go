@@ -148,13 +148,8 @@ func beginAgain(ctx context.Context, runs Runs, f *runfolder.Folder, r Resumptio
 	if err != nil {
 		return err
 	}
-	about, err := p.sweep()
-	if err != nil {
-		return err
-	}
-	about.Overrides, about.Command = asked.Overrides, asked.Command
 	defer interrupt.Hold(nil).Release()
-	return p.begin(ctx, f, about, jobs, r.Detached)
+	return p.begin(ctx, f, jobs, &asked, r.Detached)
 }
 
 // again plans the jobs that are to run, and brings s and the rows up to the configuration as it is now.

@@ -77,15 +77,19 @@ func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) e
 	if err := p.unused(); err != nil { // another controller may have come first
 		return err
 	}
+	return p.begin(ctx, f, jobs, nil, detached)
+}
+
+// begin writes what a sweep consists of into its folder, and hands over to the controller. Killed on the way, a sweep can be resumed:
+// asked is then what was asked for at first, else nil.
+func (p *plan) begin(ctx context.Context, f *runfolder.Folder, jobs []planned, asked *ledger.Sweep, detached bool) error {
 	about, err := p.sweep()
 	if err != nil {
 		return err
 	}
-	return p.begin(ctx, f, about, jobs, detached)
-}
-
-// begin writes what a sweep consists of into its folder, and hands over to the controller. Killed on the way, a sweep can be resumed.
-func (p *plan) begin(ctx context.Context, f *runfolder.Folder, about ledger.Sweep, jobs []planned, detached bool) error {
+	if asked != nil {
+		about.Overrides, about.Command = asked.Overrides, asked.Command
+	}
 	if err := atomicfile.WriteJSON(filepath.Join(p.dir, planFile), about); err != nil {
 		return err
 	}

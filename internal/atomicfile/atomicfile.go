@@ -86,6 +86,20 @@ func Create(path string) (*File, error) {
 	return file, nil
 }
 
+// CreateIn starts a file in a folder that the program keeps beside a user's files, and makes the folder. It follows no link, as Create
+// does: whoever puts one there would have another file written.
+func CreateIn(folder, name string) (*File, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	for _, path := range []string{folder, filepath.Join(folder, name)} {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+			return nil, &NotRegularError{path, "a link"}
+		}
+	}
+	return Create(filepath.Join(folder, name))
+}
+
 // Commit makes the content durable and visible. On error the old file stays as it was.
 func (f *File) Commit() error {
 	if f.done {
@@ -124,12 +138,26 @@ func Write(path string, data []byte, perm os.FileMode) error {
 	if err != nil {
 		return err
 	}
+	return f.finish(data, perm)
+}
+
+// WriteIn replaces a file as CreateIn makes it.
+func WriteIn(folder, name string, data []byte) error {
+	f, err := CreateIn(folder, name)
+	if err != nil {
+		return err
+	}
+	return f.finish(data, 0o644)
+}
+
+// finish writes the whole content.
+func (f *File) finish(data []byte, perm os.FileMode) error {
 	defer f.Abort()
 	if _, err := f.Write(data); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
+		return fmt.Errorf("cannot write %s: %w", f.path, err)
 	}
 	if err := f.Chmod(perm); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
+		return fmt.Errorf("cannot write %s: %w", f.path, err)
 	}
 	return f.Commit()
 }

@@ -201,3 +201,35 @@ func TestForget(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A folder that the program keeps beside a user's files leads nowhere else.
+func TestWriteInFollowsNoLink(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	precious := filepath.Join(elsewhere, "x.idx")
+	if err := os.WriteFile(precious, []byte("precious"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, lay := range map[string]func(folder string) error{
+		"the folder is a link": func(folder string) error { return os.Symlink(elsewhere, folder) },
+		"the file is a link": func(folder string) error {
+			return errors.Join(os.Mkdir(folder, 0o755), os.Symlink(precious, filepath.Join(folder, "x.idx")))
+		},
+	} {
+		folder := filepath.Join(root, name)
+		if err := lay(folder); err != nil {
+			t.Fatal(err)
+		}
+		err := WriteIn(folder, "x.idx", []byte("new"))
+		text, _ := os.ReadFile(precious)
+		if err == nil || !strings.Contains(err.Error(), "is a link, want the name of a regular file") || string(text) != "precious" {
+			t.Errorf("%s: %v, and elsewhere lies %q", name, err, text)
+		}
+	}
+	plain := filepath.Join(root, "plain")
+	if err := errors.Join(WriteIn(plain, "x.idx", []byte("old")), WriteIn(plain, "x.idx", []byte("new"))); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(plain, "x.idx")); string(text) != "new" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -73,20 +72,16 @@ func (s Sums) Damaged(dir string, files Files) (all []Damage, err error) {
 // Files remembers the digests of files, so that one that several lists name is read once.
 type Files map[string]string
 
-// giant is the digest of a document that is none: it is not read to its end.
-const giant = "larger than a document"
-
-// Of returns the digest of a file, "" where there is none. Beside weights, a state has documents.
+// Of returns the digest of a file, "" where there is none. Beside weights, a state has documents: what is larger than one is not read to
+// its end, and has a digest that no list holds.
 func (f Files) Of(path string) (sum string, err error) {
 	path = filepath.Clean(path)
 	if sum, ok := f[path]; ok {
 		return sum, nil
 	}
-	if info, statErr := os.Stat(path); statErr == nil && info.Size() > regular.Document && filepath.Ext(path) != ".safetensors" {
-		f[path] = giant
-		return giant, nil
-	}
-	if sum, _, err = File(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if regular.Identify(path).Size > regular.Document && filepath.Ext(path) != ".safetensors" {
+		sum = "larger than a document"
+	} else if sum, _, err = File(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	f[path] = sum

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"unsafe"
 
 	"fulcrum/internal/digest"
+	"fulcrum/internal/regular"
 )
 
 // Whoever writes into a mapped file changes what has been read from it, and whoever cuts it takes pages away that are still to be read.
@@ -146,7 +146,7 @@ func (o *mappings) look(digests bool) (notes []string, err error) {
 		if o.wasCut(m) { // while its content was compared
 			return notes, m.wasCut()
 		}
-		if there, err := os.Stat(m.path); digests && !m.moved && (err != nil || !m.is.names(there)) {
+		if there := regular.Identify(m.path); digests && !m.moved && (there.Device != m.is.Device || there.Inode != m.is.Inode) {
 			m.moved = true
 			notes = append(notes, fmt.Sprintf("%s has been replaced or removed: this run goes on with the file that it opened, "+
 				"and a resume will need that file", m.path))
@@ -157,13 +157,15 @@ func (o *mappings) look(digests bool) (notes []string, err error) {
 
 // look compares one file.
 func (m *mapping) look(digests bool) error {
-	now, err := versionOf(m.file)
-	switch {
-	case err != nil:
+	info, err := m.file.Stat()
+	if err != nil {
 		return err
+	}
+	now := regular.IdentityOf(info)
+	switch {
 	case now == m.is && (m.sum != "" || !digests):
 		return nil
-	case now.size != m.is.size || m.sum == "" && now.modified != m.is.modified:
+	case now.Size != m.is.Size || m.sum == "" && now.Written != m.is.Written:
 		return m.hasChanged()
 	case m.sum == "" && !digests:
 		return nil
@@ -211,29 +213,4 @@ func checksum(data []byte) string {
 		sums = binary.LittleEndian.AppendUint32(sums, crc32.Checksum(block, castagnoli))
 	}
 	return digest.Of(sums)[:32]
-}
-
-// version is what a file system says of a file; a change of its content changes it.
-type version struct {
-	device, inode     uint64
-	size              int64
-	modified, changed syscall.Timespec
-}
-
-func versionOf(f *os.File) (version, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return version{}, err
-	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return version{size: info.Size()}, nil
-	}
-	return version{uint64(s.Dev), s.Ino, s.Size, s.Mtim, s.Ctim}, nil
-}
-
-// names reports whether info, of a path, is of the same file.
-func (v version) names(info os.FileInfo) bool {
-	s, ok := info.Sys().(*syscall.Stat_t)
-	return !ok || uint64(s.Dev) == v.device && s.Ino == v.inode
 }

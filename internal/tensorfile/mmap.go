@@ -16,11 +16,11 @@ type mapping struct {
 
 	// Of a file that is mapped, not read:
 	path   string
-	file   *os.File // the one that is mapped, whatever path names by now
-	is     version  // when it was looked at last
-	sum    string   // of data; "" until the first look
-	record int      // its number in Records
-	moved  bool     // it was said that path names another file
+	file   *os.File         // the one that is mapped, whatever path names by now
+	is     regular.Identity // when it was looked at last
+	sum    string           // of data; "" until the first look
+	record int              // its number in Records
+	moved  bool             // it was said that path names another file
 }
 
 func mapFile(path string) (*mapping, error) {
@@ -36,14 +36,15 @@ func mapFile(path string) (*mapping, error) {
 }
 
 func mapOpen(f *os.File, path string) (*mapping, error) {
-	is, err := versionOf(f)
+	info, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
-	if is.size == 0 {
+	is := regular.IdentityOf(info)
+	if is.Size == 0 {
 		return nil, fmt.Errorf("%s is empty", path)
 	}
-	data, err := syscall.Mmap(int(f.Fd()), 0, int(is.size), syscall.PROT_READ, syscall.MAP_SHARED)
+	data, err := syscall.Mmap(int(f.Fd()), 0, int(is.Size), syscall.PROT_READ, syscall.MAP_SHARED)
 	if err != nil { // pipes and some network file systems
 		data, err = regular.ReadFile(path)
 		return &mapping{data: data}, err

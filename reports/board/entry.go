@@ -72,22 +72,14 @@ type gain struct {
 
 // stamp is what changes when a run does.
 type stamp struct {
-	Metrics, Summary, Notes int64 // sizes and times mixed
+	Metrics, Summary, Notes regular.Identity
 	Locked                  bool
-}
-
-func stampOf(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
-	}
-	return info.ModTime().UnixNano() ^ info.Size()<<20
 }
 
 // stampOf looks at a run's files, and at its lock unless it has ended: whoever goes on with it writes rows.
 func (b *Board) stampOf(e *entry) stamp {
-	return stamp{stampOf(filepath.Join(e.dir, record.MetricsFile)), stampOf(filepath.Join(e.dir, record.SummaryFile)),
-		stampOf(filepath.Join(e.dir, NotesFile)), !e.ended() && b.opt.Locked(e.dir)}
+	return stamp{regular.Identify(filepath.Join(e.dir, record.MetricsFile)), regular.Identify(filepath.Join(e.dir, record.SummaryFile)),
+		regular.Identify(filepath.Join(e.dir, NotesFile)), !e.ended() && b.opt.Locked(e.dir)}
 }
 
 // ended reports whether a run was done when it was read.
@@ -223,7 +215,7 @@ func (b *Board) live(e *entry) {
 			e.Start = float64(info.ModTime().UnixMilli()) / 1000
 		}
 		if !complete {
-			e.stamp.Metrics = 0 // read on at the next look
+			e.stamp.Metrics = regular.Identity{} // read on at the next look
 		}
 		e.follow(c)
 	})

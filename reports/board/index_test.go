@@ -99,3 +99,24 @@ func TestIndexHoldsTheLast(t *testing.T) {
 		t.Error("an index of itself in a run folder")
 	}
 }
+
+// The board's indexes are written nowhere else than in their folder.
+func TestIndexesFollowNoLink(t *testing.T) {
+	root, elsewhere := t.TempDir(), t.TempDir()
+	run := filepath.Join(root, "run")
+	finishedRun(t, run, 0.1)
+	for _, dir := range []string{root, run} {
+		if err := os.RemoveAll(filepath.Join(dir, curves.IndexFolder)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(elsewhere, filepath.Join(dir, curves.IndexFolder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := boardOf(root)
+	b.reading, b.scanned = 1, time.Now().Add(-time.Hour)
+	b.Scan(true)
+	if names, err := os.ReadDir(elsewhere); len(b.runs) != 1 || len(names) > 0 || err != nil {
+		t.Errorf("%d runs; %v written elsewhere (%v)", len(b.runs), names, err)
+	}
+}

@@ -62,7 +62,7 @@ type sweepEntry struct {
 	Version   int64          `json:"version"`
 
 	dir   string
-	stamp int64
+	stamp regular.Identity
 	read  time.Time
 }
 
@@ -208,7 +208,7 @@ func (b *Board) readChanged(all bool) {
 	unread, left := b.reading > 0, 0
 	var spent time.Duration // reading: to look at a slow disk may take longer than all of it may
 	for _, s := range b.sweeps {
-		at, running := stampOf(filepath.Join(s.dir, sweepFile)), b.opt.Locked(s.dir)
+		at, running := regular.Identify(filepath.Join(s.dir, sweepFile)), b.opt.Locked(s.dir)
 		if (at != s.stamp || running != s.Running) && time.Since(s.read) > sweepEvery {
 			b.readSweep(s, at, running)
 		}
@@ -285,7 +285,7 @@ func (b *Board) readUnknown(unknown []*entry, more func() bool) (left int) {
 }
 
 // readSweep reads a ledger for the list.
-func (b *Board) readSweep(s *sweepEntry, at int64, running bool) {
+func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	opt, jobs, err := b.opt.Sweep(s.dir)
 	read := sweepEntry{ID: s.ID, Path: s.Path, Title: opt.Title, Sweeper: opt.Sweeper, Jobs: len(jobs), States: map[string]int{},
 		Running: running, dir: s.dir, stamp: at, read: time.Now()}
@@ -391,10 +391,8 @@ func (b *Board) saveIndex() {
 				saved.Runs[relative] = savedEntry{*e, e.stamp}
 			}
 		}
-		index := filepath.Join(root, curves.IndexFolder)
-		data, err := json.Marshal(saved)
-		if err == nil && len(saved.Runs) > 0 && os.MkdirAll(index, 0o755) == nil {
-			_ = atomicfile.Write(filepath.Join(index, runsIndex), data, 0o644) // without it the next board reads the runs
+		if data, err := json.Marshal(saved); err == nil && len(saved.Runs) > 0 {
+			_ = atomicfile.WriteIn(filepath.Join(root, curves.IndexFolder), runsIndex, data) // without it the next board reads the runs
 		}
 	}
 }

@@ -299,10 +299,7 @@ func (s *Series) sound() bool {
 // save writes the index. Where the folder cannot be written there is none.
 func (c *Curves) save(dir string) {
 	var data bytes.Buffer
-	if gob.NewEncoder(&data).Encode(c) != nil || os.MkdirAll(filepath.Join(dir, IndexFolder), 0o755) != nil {
-		return
-	}
-	if atomicfile.Write(filepath.Join(dir, IndexFolder, indexFile), data.Bytes(), 0o644) == nil {
+	if gob.NewEncoder(&data).Encode(c) == nil && atomicfile.WriteIn(filepath.Join(dir, IndexFolder), indexFile, data.Bytes()) == nil {
 		c.saved = c.Offset
 	}
 }

@@ -6,10 +6,8 @@ import (
 	"encoding/gob"
 	"encoding/hex"
 	"encoding/json"
-	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"fulcrum/internal/atomicfile"
@@ -87,9 +85,9 @@ func endedOf(s *record.Summary) *ended {
 // ended returns what a run's summary says, nil where the run has none.
 func (reader *Reader) ended(f Folder) (*ended, error) {
 	path := filepath.Join(f.Dir, record.SummaryFile)
-	before := identityOf(path)
+	before := regular.Identify(path)
 	x, name := reader.indexOf(f)
-	if x != nil && before != (identity{}) && x.known[name].Identity == before {
+	if x != nil && before != (regular.Identity{}) && x.known[name].Identity == before {
 		x.kept[name] = x.known[name]
 		return x.known[name].Ended, nil
 	}
@@ -99,7 +97,7 @@ func (reader *Reader) ended(f Folder) (*ended, error) {
 		return nil, err
 	}
 	e := endedOf(s)
-	if x != nil && before != (identity{}) && identityOf(path) == before {
+	if x != nil && before != (regular.Identity{}) && regular.Identify(path) == before {
 		x.kept[name] = indexed{before, e}
 		x.readAt[name] = at
 	}
@@ -147,30 +145,8 @@ type index struct {
 }
 
 type indexed struct {
-	Identity identity
+	Identity regular.Identity
 	Ended    *ended
-}
-
-// identity tells a file and its content from others: whatever writes to it, replaces it or sets its times changes one of these.
-type identity struct {
-	Device  uint64
-	Inode   uint64
-	Size    int64
-	Written int64 // nanoseconds since 1970
-	Changed int64
-}
-
-// identityOf returns the identity of a regular file, none for anything else.
-func identityOf(path string) identity {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return identity{}
-	}
-	s, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return identity{}
-	}
-	return identity{uint64(s.Dev), s.Ino, s.Size, s.Mtim.Nano(), s.Ctim.Nano()}
 }
 
 // head is the first line of an index.
@@ -207,16 +183,7 @@ func load(root string) map[string]indexed {
 // save writes the index. The clock that judges how long ago a file has changed is that of its file system, which may be another
 // machine's: the time of the index itself.
 func (x *index) save(root string) error {
-	folder := filepath.Join(root, curves.IndexFolder)
-	if err := os.Mkdir(folder, 0o755); err != nil && !os.IsExist(err) {
-		return err
-	}
-	for _, path := range []string{folder, filepath.Join(folder, indexFile)} { // a link leads elsewhere: nothing is written there
-		if info, err := os.Lstat(path); err == nil && info.Mode()&os.ModeSymlink != 0 {
-			return nil
-		}
-	}
-	file, err := atomicfile.Create(filepath.Join(folder, indexFile))
+	file, err := atomicfile.CreateIn(filepath.Join(root, curves.IndexFolder), indexFile)
 	if err != nil {
 		return err
 	}

@@ -17,17 +17,8 @@ import (
 
 // Options configures group-relative policy optimisation (config sections grpo and grpo_online).
 type Options struct {
-	// passes over the groups; 0 skips the phase
-	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
-	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
-	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
-	// peak learning rate
-	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
-	// queries a step; null = data.batch_size
-	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
-	// queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to
-	// those of the same loss; null = all at once
-	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+	phases.Training
+
 	// offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and
 	// scored by the reader or the rewards
 	Rollout string `koanf:"rollout"`
@@ -97,7 +88,7 @@ type ClipOptions struct {
 
 // DefaultOptions returns GRPO on recorded groups with an exact KL penalty.
 func DefaultOptions() Options {
-	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
+	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
 		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
 		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
 		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),

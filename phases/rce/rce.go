@@ -20,17 +20,8 @@ import (
 
 // Options configures reward-weighted cross entropy (config section rce).
 type Options struct {
-	// passes over the groups; 0 skips the phase
-	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
-	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
-	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
-	// peak learning rate
-	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
-	// queries a step; null = data.batch_size
-	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
-	// queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to
-	// those of the same loss; null = all at once
-	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+	phases.Training
+
 	// offline: recorded candidates; online: candidates sampled from the policy as it is and scored by the
 	// reader
 	Rollout string `koanf:"rollout" enum:"offline,online"`
@@ -57,29 +48,23 @@ type Options struct {
 
 // DefaultOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
 func DefaultOptions() Options {
-	return Options{Epochs: 5, LR: 1e-4, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
+	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
 		Temperature: schedule.DefaultTemperatureOptions(), Average: "sequence", Completions: phases.DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
 type SFTOptions struct {
-	// passes over the best beam of each query; 0 skips the phase
-	Epochs int `koanf:"epochs" range:"[0,inf)" also:"num_train_epochs,num_epochs,max_epochs,epoch"`
-	// queries of an epoch, drawn anew each time (the first ones without data.shuffle); null = all
-	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
-	// peak learning rate
-	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
-	// queries a step; null = data.batch_size
-	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
-	// queries in one forward and backward pass, to bound memory; changes no gradient; null = all at once
-	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+	phases.Training
+
 	// sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps
 	// of the batch
 	Average string `koanf:"average" enum:"sequence,token"`
 }
 
 // DefaultSFTOptions skips the phase.
-func DefaultSFTOptions() SFTOptions { return SFTOptions{Epochs: 0, LR: 1e-4, Average: "sequence"} }
+func DefaultSFTOptions() SFTOptions {
+	return SFTOptions{Training: phases.Training{LR: 1e-4}, Average: "sequence"}
+}
 
 // Phase is reward-weighted cross entropy: -Σ_i w_i log π(beam_i), w = softmax(reward / τ) within a query
 // (reward-weighted regression, Peters & Schaal 2007; parity spec §5). SFT is its one-hot case. Online, the
@@ -110,8 +95,7 @@ func New(opt Options, optim phases.OptimOptions, sched schedule.LROptions, src s
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.
 func NewSFT(opt SFTOptions, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
 	rce := DefaultOptions()
-	rce.Epochs, rce.EpochQueries, rce.LR, rce.BatchSize, rce.Top1Only = opt.Epochs, opt.EpochQueries, opt.LR, opt.BatchSize, true
-	rce.MicroBatch, rce.Average = opt.MicroBatch, opt.Average
+	rce.Training, rce.Top1Only, rce.Average = opt.Training, true, opt.Average
 	p := New(rce, optim, sched, src, batch, smoothing)
 	p.name, p.sft = "sft", true
 	return p

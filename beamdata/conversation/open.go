@@ -102,7 +102,7 @@ func (f *file) hint(raw []byte, alone bool) string {
 	return ""
 }
 
-// openFile scans the file that a key names. groups gets a hash of each record's pictures, 0 = none; nil = nobody asks.
+// openFile scans the file of a key. groups, if not nil, gets a hash of each record's pictures; 0 = no pictures.
 func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
 	f := &file{root: cmp.Or(opt.Root, filepath.Dir(path)), wording: opt.wording(), video: opt.Video}
 	seen := keys(path)

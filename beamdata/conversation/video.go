@@ -109,7 +109,7 @@ type videoMeta struct {
 	i, n int
 }
 
-// value returns the key's value: the whole, or entry i of a list of n; ok is false where there is none.
+// value returns the key's value, or entry i if it is a list of n; ok is false without a value.
 func (m videoMeta) value(key string) (raw json.RawMessage, ok bool) {
 	raw = m.keys[key]
 	var list []json.RawMessage

@@ -20,7 +20,7 @@ type Record struct {
 	ID       int64    // unique in its set; question_id of the published files
 	Image    string   // a file; "" = none
 	Question string   //
-	Answers  []string // all annotators', in their order; none where only asked
+	Answers  []string // all annotators', in their order; empty for a question without known answers
 	ImageID  int64    // equal for records about one image; where the file has none, -1, -2, … by path; 0 = no image
 	HeldOut  bool     // of the evaluation split: asked, and never a candidate
 }

@@ -59,7 +59,7 @@ func (k *Keys) Also(names map[string]string) *Keys {
 	return k
 }
 
-// Meant returns the key that is read which an unknown one stands for; "" where none is near.
+// Meant returns the known key that an unknown one probably stands for; "" if none is near.
 func (k *Keys) Meant(key string) string {
 	if name := k.also[strings.ToLower(key)]; name != "" {
 		return name
@@ -97,8 +97,7 @@ func (k *Keys) Found() string {
 // most bounds the different keys that are counted: a file may use keys as values.
 const most = 100
 
-// New returns a counter for the objects of a file. read are the keys that mean something, extra those that may be
-// there and are passed over.
+// New returns a counter for the objects of a file. read are the keys in use, extra the known keys without use.
 func New(file, object string, read, extra []string) *Keys {
 	k := &Keys{file: file, object: object, known: map[string]bool{}, seen: map[string]*Unknown{}}
 	k.Know(read, extra)
@@ -141,7 +140,7 @@ func (k *Keys) Unknown() []Unknown {
 	return out
 }
 
-// Like returns the unknown key that was meant to be name, or "".
+// Like returns the unknown key that probably stands for name, or "".
 func (k *Keys) Like(name string) string {
 	for _, u := range k.Unknown() {
 		if u.Nearest == name {
@@ -152,7 +151,7 @@ func (k *Keys) Like(name string) string {
 }
 
 // Nearest returns the name that key is most likely to stand for: one that is a typing error away, else the one that
-// begins alike (vqa_accuracy, vqa_acc_score); "" where there is none.
+// begins alike (vqa_accuracy, vqa_acc_score); or "".
 func Nearest(key string, names []string) string {
 	if near, ok := registry.Nearest(key, names); ok {
 		return near

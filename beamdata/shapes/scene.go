@@ -146,7 +146,7 @@ func (s *scene) count(is func(object) bool) int {
 	return n
 }
 
-// only returns the one object that satisfies is; ok is false when there is none or more than one.
+// only returns the single object that satisfies is; ok is false for no such object or several.
 func (s *scene) only(is func(object) bool) (object, bool) {
 	if s.count(is) != 1 {
 		return object{}, false

@@ -282,7 +282,7 @@ const (
 
 func operatorName(operator string) string { return "\x00" + operator }
 
-// limitedStatements returns the library's statements with their limits. Those that read other templates are none, as
+// limitedStatements returns the library's statements with their limits. It leaves out those that read other templates, as
 // in Hugging Face's own sandbox, and neither are blocks and {% call %}, which no published template has.
 func limitedStatements() *exec.ControlStructureSet {
 	statements := map[string]parser.ControlStructureParser{}

@@ -39,7 +39,7 @@ func OneOf(key, value string, names ...string) error {
 	return Errorf(key, "want one of %s, got %q", strings.Join(names, ", "), value)
 }
 
-// Or returns the value of a key that may be null, and otherwise where it is.
+// Or returns *value, or otherwise if value is nil (a key that is null).
 func Or[T any](value *T, otherwise T) T {
 	if value == nil {
 		return otherwise

@@ -38,7 +38,7 @@ func Tags(options any) error {
 	return errors.Join(errs...)
 }
 
-// valuesOf returns the values that a field holds: several of a list, none of nil.
+// valuesOf returns the values of a field: all of a list, none for nil.
 func valuesOf(v reflect.Value) []reflect.Value {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {

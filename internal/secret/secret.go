@@ -27,7 +27,7 @@ var (
 )
 
 // Named reports whether a header, a variable, a switch or a part of an address has a secret's name: api_key,
-// X-Auth-Token, accessToken, DB_PASSWORD. A model's tokens (eos_token) are none.
+// X-Auth-Token, accessToken, DB_PASSWORD. A model's tokens (eos_token) are not secrets.
 func Named(name string) bool {
 	parts := words.FindAllString(name, -1)
 	if len(parts) == 0 {
@@ -52,7 +52,7 @@ func Literal(text string) bool {
 	return strings.TrimSpace(text) != "" && (!variable.MatchString(text) || !scheme.MatchString(variable.ReplaceAllString(text, "")))
 }
 
-// InAddress names the secret that an address in text holds in its own letters, "" when there is none.
+// InAddress names the secret written out in an address in text; "" without one.
 func InAddress(text string) string {
 	if !strings.Contains(text, "://") {
 		return ""

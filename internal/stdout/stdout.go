@@ -114,7 +114,7 @@ func (s *Stream) Size() (columns, lines int) {
 // from here would inherit.
 func OutliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// Width is how many columns the terminal has that the standard output is; 0: it is none.
+// Width returns the number of columns of the standard output's terminal; 0 if it is not a terminal.
 func Width() int {
 	columns, _ := Size()
 	return columns

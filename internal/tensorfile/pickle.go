@@ -49,7 +49,7 @@ func unpickle(data []byte, persistent func(any) (any, error)) (value any, used i
 	}
 }
 
-// fail keeps the first error; nil is none.
+// fail keeps the first error; nil is ignored.
 func (u *unpickler) fail(err error) {
 	if u.err == nil {
 		u.err = err

@@ -19,7 +19,7 @@ func Attach(threads int) {
 // Threads returns how many threads an operation uses.
 func Threads() int { return int(C.fc_get_num_threads()) }
 
-// SetDeterministic makes operations use a deterministic algorithm, or fail where there is none. It comes
+// SetDeterministic makes operations use a deterministic algorithm, or fail if they have none. It comes
 // before the first operation on a device.
 func SetDeterministic(on bool) {
 	deterministic = on

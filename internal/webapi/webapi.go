@@ -119,7 +119,7 @@ func ExplainKey(err error, key string, env *string) error {
 	return fmt.Errorf("%w: it does not take the key in %s (%s)", err, *env, key)
 }
 
-// Do sends a request and returns the body of a successful answer. A status that is none is a *StatusError; an error that no
+// Do sends a request and returns the body of a successful answer. Any other status is a *StatusError; an error that no
 // further attempt can mend is Permanent.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))

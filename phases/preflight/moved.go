@@ -59,7 +59,7 @@ func (p *probe) sawMoves(trained, idle int) {
 	}
 }
 
-// stayed lists the trained tensors that are what they were, and the frozen ones that are not.
+// stayed lists the trained tensors that have not moved (idle) and the frozen ones that have (astray).
 func (p *probe) stayed(were []float32) (idle, astray []string) {
 	params, now := p.policy.Params(), p.policy.Params().Values()
 	for _, name := range params.Names() {
@@ -74,7 +74,7 @@ func (p *probe) stayed(were []float32) (idle, astray []string) {
 	return idle, astray
 }
 
-// nowhere is a change of a weight that is none: a weight that is 0 takes any step, however small.
+// nowhere is the largest change at which a weight counts as unmoved. It is tiny, since a weight of 0 takes any step, however small.
 const nowhere = 1e-12
 
 // farthest is the largest difference of two lists of weights.
@@ -86,7 +86,7 @@ func farthest(a, b []float32) float64 {
 	return d
 }
 
-// leftOut says which of some tensors that never moved the log-probabilities have a gradient to, at these weights.
+// leftOut reports idle tensors: with a gradient from the log-probabilities at these weights, without one, or unused in the batch.
 func (p *probe) leftOut(idle []string, weights []float32) {
 	if len(idle) == 0 {
 		return

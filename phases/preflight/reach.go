@@ -93,7 +93,7 @@ func (r *Report) tooFew(t Trial) {
 // remedy says what to type so that the phase comes so many times as far. The scale comes first where steps are too large: a lower rate
 // alone leaves a policy that is certain of what it chose before it learnt.
 func (t Trial) remedy(s Stage, factor float64) string {
-	const highest, hopeless = 0.05, 1000 // rates above it are nobody's; factors that no option mends
+	const highest, hopeless = 0.05, 1000 // no one trains at higher rates; no option makes up for larger factors
 	var ways []string
 	if factor > hopeless {
 		return "no option mends that, so look at what the policy reads"

@@ -257,7 +257,7 @@ func (p *probe) nextEpoch(ctx context.Context) error {
 	phases.BeginEpoch(p.phase, 2)
 	m, err := p.step(ctx, p.steps+1)
 	if err != nil {
-		return ctx.Err() // weights that are nobody's
+		return ctx.Err() // no policy has these weights
 	}
 	p.continues(before, momentsOf(p.phase), m, "the first step of an epoch")
 	return nil
@@ -271,7 +271,7 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	p.spy.reset()
 	m, err := p.step(ctx, p.steps)
 	if err != nil {
-		return ctx.Err() // these weights are nobody's: what they cannot do says nothing
+		return ctx.Err() // no policy has these weights: their failure says nothing
 	}
 	still, _ := p.stayed(weights)
 	p.leftOut(slices.DeleteFunc(idle, func(name string) bool { return !slices.Contains(still, name) }), weights)

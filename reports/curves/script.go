@@ -17,7 +17,7 @@ var assets embed.FS
 // Style is the style sheet of the charts.
 func Style() []byte { return append(Asset("vendor/uplot/uPlot.min.css"), Asset("chart.css")...) }
 
-// Asset returns a file of the charts, nil for a name that is none.
+// Asset returns a file of the charts, nil for another name.
 func Asset(name string) []byte {
 	data, err := assets.ReadFile(path.Join("assets", name))
 	if err != nil {

@@ -106,7 +106,7 @@ func keyLength(line string) int {
 	return 0
 }
 
-// part reads a section. It returns nil for one that is none.
+// part reads a section. It returns nil for text that is not a section.
 func (r *SettingsReader) part(text string) map[string]string {
 	if known, ok := r.parts[text]; ok {
 		return known

@@ -16,7 +16,7 @@ type mode struct {
 	reward func(o Options, t Trajectory) float64
 	// number says which score must be present, where the reward is a recorded number; 0 for a formula.
 	number Field
-	// validate checks the options that only this mode reads; nil: there are none.
+	// validate checks the options that only this mode reads; nil: it reads no such option.
 	validate func(o Options) error
 }
 

@@ -87,7 +87,7 @@ func (r *Scores) Draw(id int64, logp, rewards []float64) {
 	r.Add(id, logp, rewards, expected/sum)
 }
 
-// Each calls f with the scores of every metric by its name. It calls nothing where there are none.
+// Each calls f with the scores of every metric that has any, by its name.
 func (r Scores) Each(f func(metric string, ids []int64, scores []float64) error) error {
 	if r.broken {
 		return nil

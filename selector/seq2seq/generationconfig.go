@@ -9,7 +9,7 @@ import (
 	"fulcrum/selector/tokens"
 )
 
-// GenerationConfig is what a folder says of generation: its generation_config.json, or config.json where there is none.
+// GenerationConfig holds a folder's settings of generation, from generation_config.json or else from config.json.
 // Pointers are nil where it says nothing.
 type GenerationConfig struct {
 	Start     int64   // the decoder's first input

@@ -8,7 +8,7 @@ import (
 	"fulcrum/selector/tokens"
 )
 
-// object is a JSON object as it stands in a file; null is none.
+// object is a JSON object of a file; null counts as missing.
 type object json.RawMessage
 
 func (o *object) UnmarshalJSON(raw []byte) error {

@@ -8,7 +8,7 @@ import (
 	"fulcrum/selector/tokens"
 )
 
-// GenerationConfig is what a folder's generation_config.json says, or config.json where there is none; nil where it does not.
+// GenerationConfig holds the keys of a folder's generation_config.json, or else of config.json; nil for a missing key.
 type GenerationConfig struct {
 	tokens.FolderSampling
 	EOS       []int64 // the ids that end a completion

@@ -34,7 +34,7 @@ func (c *Cache) Files(paths []string, how any, config Config, read func() (Patch
 	return c.Get(key, config, read)
 }
 
-// Get returns the patches kept under key and config, made by read where there are none. An empty key
+// Get returns the patches kept under key and config, or makes them by read. An empty key
 // is not kept.
 func (c *Cache) Get(key string, config Config, read func() (Patches, error)) (Patches, error) {
 	if key == "" {

@@ -59,7 +59,7 @@ func (d *jpegFile) take(k int) int {
 	return int(d.bits>>d.n) & (1<<k - 1)
 }
 
-// symbol returns the next symbol of a code; -1 where there is none.
+// symbol returns the next symbol of a code, or -1.
 func (d *jpegFile) symbol(t *huffman) int {
 	if d.n < 32 {
 		d.fill()

@@ -99,7 +99,7 @@ func probe(ctx context.Context, path string) (total int, rate float64, err error
 	return 0, 0, fmt.Errorf("ffprobe: avg_frame_rate %q, want a rate", stream.Average)
 }
 
-// ratio reads "30000/1001"; 0 when it is none.
+// ratio reads "30000/1001"; 0 for other text.
 func ratio(s string) float64 {
 	a, b, _ := strings.Cut(s, "/")
 	x, err := strconv.ParseFloat(a, 64)

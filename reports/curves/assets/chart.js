@@ -69,7 +69,7 @@ export class Chart {
     if (!this.options.zoom) view = { ...view, zoom: this.part };
     const { lines, tables, bands } = arranged(curves, view);
     this.intervals = lines.flatMap((l, i) => l.interval ? [i + 1] : []);
-    const data = tables.length === 1 ? tables[0] : uPlot.join(tables);
+    const data = tables.length === 1 ? tables[0] : uPlot.join(tables, tables.map((t) => t.map(() => 2))); // 2: a gap reaches from point to point
     const key = JSON.stringify([lines.map((l) => [l.label, l.stroke, l.dashed, l.dots]), view.time, view.log, dark()]);
     const off = (this.plot?.series || []).filter((one) => !one.show).map((one) => one.label); // what a reader has switched off
     this.view = view;

@@ -23,8 +23,8 @@ export const PANELS = [
   { title: "Time of a step", unit: "s", names: ["step_seconds"] },
 ];
 
-// REFERRED are the metrics whose points at epoch ends belong to a phase as well: its loss, or the distance to its reference policy.
-const REFERRED = ["loss", "val_loss", "kl", "val_kl"];
+// REFERRED are distances to a reference policy, at ends of epochs too; other metrics there compare across phases.
+const REFERRED = ["kl", "val_kl"];
 
 // parted breaks a curve, whose points are at these steps, where a phase ends: losses and references of two phases are different things.
 function parted(curve, steps, phases, time) {
@@ -54,7 +54,7 @@ export function curvesOf(answer, names, view, first = 0, prefix = "") {
       const curve = { label: prefix + name, colour: shade, dots: keep.length <= 200, bad: e.bad, interval: !!e.low?.some((v) => v != null), x: keep.map((k) => x[k]) };
       for (const [field, values] of [["y", e.mean], ["low", e.low], ["high", e.high]]) if (values) curve[field] = keep.map((k) => values[k]);
       curves.push(curve);
-      if (!curve.dots || REFERRED.includes(name)) parted(curve, keep.map((k) => answer.epochs.steps[k]), answer.phases || [], view.time);
+      if (REFERRED.includes(name)) parted(curve, keep.map((k) => answer.epochs.steps[k]), answer.phases || [], view.time);
     }
   }
   for (const c of curves) { // uPlot wants x to ascend: a clock that was set back must not tangle a curve

@@ -7,7 +7,7 @@ import (
 	"fulcrum/rewardutil/torchorder"
 )
 
-// This file computes what the Python reference does in the place of Compute and Apply.
+// This file does as the Python reference in place of Compute and Apply.
 
 // CompatAdvantages is the reference's advantage (parity specification §5): clamp((u-mean)/max(std, 0.1))
 // of rewards that were normalised once already, over whatever entries are handed in (the curriculum's

@@ -9,7 +9,7 @@ type Method struct {
 
 	// Group returns the advantages of one group's counted rewards, which differ.
 	Group func(rewards []float64, o Options) []float64
-	// Batch scales what Group returned for all groups of the batch; nil: nothing more is done.
+	// Batch scales the results of Group over all groups of the batch; nil: no further scaling.
 	Batch func(groups [][]float64, o Options)
 
 	Centred        bool // the advantages of a group have mean 0
@@ -54,7 +54,7 @@ func minus(r []float64, m, scale float64) []float64 {
 	return list.Map(r, func(v float64) float64 { return (v - m) / scale })
 }
 
-// freedom returns what a sum of n squares is divided by for a variance.
+// freedom returns the divisor of a sum of n squares that gives a variance.
 func (o Options) freedom(n int) float64 {
 	if o.Std == "population" {
 		return float64(n)

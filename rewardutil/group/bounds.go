@@ -10,7 +10,7 @@ import (
 // in means and variances.
 const MaxReward = 1e30
 
-// CheckReward returns what a reward or a score should be, where v is not finite or beyond ±MaxReward.
+// CheckReward returns an error that says the allowed range if v is not finite or beyond ±MaxReward.
 func CheckReward(v float64) error {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):

@@ -12,7 +12,7 @@ import (
 // Counts reports whether entry i counts; a nil mask counts everything.
 func Counts(valid []bool, i int) bool { return valid == nil || valid[i] }
 
-// Gather returns the counted values of one group, and where they stand in it.
+// Gather returns the counted values of one group and their positions in it.
 func Gather(x []float64, valid []bool) (values []float64, at []int) {
 	values, at = make([]float64, 0, len(x)), make([]int, 0, len(x))
 	for i, v := range x {

@@ -6,7 +6,7 @@ import (
 	"fulcrum/rewardutil/torchorder"
 )
 
-// NormalizeOptions says how the rewards of one query are put on a common scale (for RCE's weights;
+// NormalizeOptions configures how the rewards of one query are put on a common scale (for RCE's weights;
 // GRPO's advantages start from raw rewards).
 type NormalizeOptions struct {
 	// scale of the rewards within a query

@@ -54,7 +54,7 @@ type Levels struct {
 	Beam      float64 // the reward by mode (RewardOptions.Reward), or a reader's score
 	Coherence float64 // of its sequence
 	Diversity float64 // of its sequence
-	Task      float64 // VQA accuracy of the answer it led to; NaN where nobody knows it
+	Task      float64 // VQA accuracy of the resulting answer; NaN if unknown
 }
 
 // Combine returns the weighted sum of a candidate's levels. An unknown task level adds nothing: within a

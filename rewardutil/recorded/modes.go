@@ -12,9 +12,9 @@ type mode struct {
 	name string
 	// parts lists the scores that it is made of, with their weights.
 	parts func(o Options, t Trajectory) []part
-	// reward is the formula, cut to ±5 as in the reference, or a recorded number as it is.
+	// reward is the formula, cut to ±5 as in the reference, or a recorded number, not cut.
 	reward func(o Options, t Trajectory) float64
-	// number says which score must be present, where the reward is a recorded number; 0 for a formula.
+	// number is the score that must be present if the reward is a recorded number; 0 for a formula.
 	number Field
 	// validate checks the options that only this mode reads; nil: it reads no such option.
 	validate func(o Options) error
@@ -111,7 +111,7 @@ func legacyWeighs(o Options) error {
 	return option.Want(weighs, "alpha", "alpha and beta are both 0: every legacy reward would be 0")
 }
 
-// bonus is what a correct answer adds in the separated modes; a fractional vqa_correct adds nothing.
+// bonus is added for a correct answer in the separated modes; a fractional vqa_correct adds nothing.
 func (o Options) bonus(t Trajectory) float64 {
 	if t.Correct == 1 {
 		return 2 * o.HardWeight

@@ -53,7 +53,7 @@ func (t *Trajectory) Set(f Field, v float64) {
 	}
 }
 
-// Options says how a trajectory becomes one number (Reward), and what the levels of a reward weigh (Combine).
+// Options configures how a trajectory becomes one number (Reward), and the weights of a reward's levels (Combine).
 type Options struct {
 	// which recorded scores make the reward
 	Mode string `koanf:"mode" free:"field"`
@@ -108,7 +108,7 @@ func Modes() []string {
 // Choices returns the names that mode takes.
 func (Options) Choices() map[string][]string { return map[string][]string{"mode": Modes()} }
 
-// Validate reports an unknown mode, a weight that is no number, and a reward that could only be 0.
+// Validate reports an unknown mode, a weight that is not a number, and a reward that could only be 0.
 func (o Options) Validate() error {
 	var errs []error
 	m, known := byName()[o.Mode]

@@ -2,7 +2,7 @@ package recorded
 
 import "math"
 
-// RecordedScores is what an order of recorded candidates is worth, query by query: the verdict on data without a reader
+// RecordedScores scores an order of recorded candidates, query by query: the verdict on data without a reader
 // that could score new selections.
 type Scores struct {
 	IDs    []int64   // [Q] queries with several candidates

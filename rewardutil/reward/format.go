@@ -43,7 +43,7 @@ func (o FormatOptions) build() (Reward, error) { return o, o.Validate() }
 //	Order    the tags <think>, </think>, <answer>, </answer> follow each other, with any text between them
 //
 // Tags are compared as they stand: lower case, no blanks. A completion that was cut off before a closing
-// tag earns what it has.
+// tag earns its share.
 func (o FormatOptions) Score(_ context.Context, items []Item) ([]float64, error) {
 	out := list.Map(items, func(it Item) float64 { return o.score(it.Completion) })
 	return out, nil
@@ -77,7 +77,7 @@ func inOrder(s string, tags ...string) bool {
 	return true
 }
 
-// strictFormat reports a completion that is nothing but the pairs, each at most once.
+// strictFormat reports a completion of the pairs alone, each at most once.
 func strictFormat(s string) bool {
 	for _, pair := range [...][2]string{{"<think>", "</think>"}, {"<answer>", "</answer>"}} {
 		before, rest, found := strings.Cut(s, pair[0])

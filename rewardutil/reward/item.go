@@ -6,11 +6,11 @@ import (
 	"fmt"
 )
 
-// Item is one completion to score, with all that its record says about what it should be.
+// Item is one completion to score, with the fields of its record by which it is judged.
 type Item struct {
 	Name       string          // of the record, for messages
 	Prompt     string          // text of the conversation so far, without the chat template
-	Completion string          // what the policy wrote, special tokens left out
+	Completion string          // the policy's text without special tokens
 	Reference  string          // the target completion, "" where there is none
 	Answers    []string        // of human annotators
 	Images     []string        // files of the prompt's images, for external scorers

@@ -87,7 +87,7 @@ func (o JudgeOptions) scorer() scorer.Options {
 	return scorer.Options{BatchSize: 1, Parallel: o.Parallel, Timeout: o.Timeout, Retries: o.Retries, Backoff: o.Backoff, Cache: o.Cache}
 }
 
-// Validate reports what cannot work, of a judge that is on.
+// Validate reports options with which a judge that is on cannot work.
 func (o JudgeOptions) Validate() error {
 	if o.Weight == 0 {
 		return nil
@@ -161,7 +161,7 @@ type judge struct {
 	local   TextModel
 }
 
-// tokens counts what the questions of one call of Score cost.
+// tokens counts the cost of the questions of one call of Score.
 type tokens struct{ in, out atomic.Int64 }
 
 type tokensKey struct{}
@@ -171,8 +171,8 @@ func (j *judge) Score(ctx context.Context, items []Item) ([]float64, error) {
 	return scores, err
 }
 
-// ScoreMeasured returns the scores between 0 and 1, and what a completion cost on the mean: tokens of the judge's prompts and
-// answers, and their price where there is one. What was judged before costs nothing.
+// ScoreMeasured returns the scores between 0 and 1, and the mean cost of a completion: tokens of the judge's prompts and
+// answers, and their price if known. A remembered score costs nothing.
 func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map[string][]float64, error) {
 	used := &tokens{}
 	seen := make([]scorer.Item, len(items))
@@ -193,7 +193,7 @@ func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map
 	return scores, measures, nil
 }
 
-// Ask scores items in JSON: what a scorer asks of its transport.
+// Ask scores items in JSON, as a scorer's transport does.
 func (j *judge) Ask(ctx context.Context, items [][]byte) ([]float64, error) {
 	prompts := make([]string, len(items))
 	for i, raw := range items {

@@ -41,7 +41,7 @@ func (o MatchOptions) Validate() error {
 	return nil
 }
 
-// expression returns what matches where text or the expression stands. White space counts as it stands in an expression
+// expression returns the compiled pattern of the text or expression. White space counts literally in an expression
 // and any run of it as a blank in a text.
 func (o MatchOptions) expression(text string) (*regexp.Regexp, error) {
 	if o.By == "contains" {

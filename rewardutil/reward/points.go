@@ -245,7 +245,7 @@ func (p *points) boxIoU(box [4]float64, m *mask, meta map[string]json.RawMessage
 	return both / (area(box) + area(of) - both)
 }
 
-// imageSize is what meta says of the image that points are pixels of.
+// imageSize returns the size in meta of the image whose pixels the points name.
 func imageSize(meta map[string]json.RawMessage) (width, height float64, ok bool) {
 	ok = json.Unmarshal(meta["width"], &width) == nil && json.Unmarshal(meta["height"], &height) == nil && width > 0 && height > 0
 	return width, height, ok

@@ -72,7 +72,7 @@ const maskBudget = 64 << 20 // bytes
 
 func newMaskCache() *maskCache { return &maskCache{by: map[string]*mask{}} }
 
-// open returns the mask whose path stands under a key of meta.
+// open returns the mask at the path under a key of meta.
 func (c *maskCache) open(raw json.RawMessage, key, root string) (*mask, error) {
 	var path string
 	if len(raw) == 0 || json.Unmarshal(raw, &path) != nil || path == "" {

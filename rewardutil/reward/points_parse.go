@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// PointPrompt is what a text tells a promptable segmenter, in the text's own unit.
+// PointPrompt holds the points and boxes of a text for a promptable segmenter, in the text's own unit.
 type PointPrompt struct {
 	Negative, Positive [][2]float64 // (x, y) to keep out of the mask, to have in it
 	Boxes              [][4]float64 // (x1, y1, x2, y2) around the object
@@ -54,7 +54,7 @@ func first[T any](a, b []T) []T {
 	return b
 }
 
-// collector gathers what one JSON value holds.
+// collector gathers the points and boxes of one JSON value.
 type collector struct {
 	PointPrompt
 	key string

@@ -57,7 +57,7 @@ func DefaultOptions() Options {
 	return o
 }
 
-// Validate reports a scale or clip bounds that leave nothing; the terms report their own keys.
+// Validate reports a scale that is not positive and clip bounds in the wrong order; the terms report their own keys.
 func (o Options) Validate() error {
 	if !(o.Scale > 0) || math.IsInf(o.Scale, 0) {
 		return option.Errorf("scale", "want a number above 0, got %v", o.Scale)
@@ -71,7 +71,7 @@ func (o Options) Validate() error {
 // term is a reward with its options. The fields of Options that are terms are the table of rewards.
 type term interface {
 	weight() float64        // in the total; 0 = off
-	build() (Reward, error) // refuses what Validate refuses; its tags are checked before
+	build() (Reward, error) // validates the options; their tags are checked before
 }
 
 // terms returns the terms that are on and their keys, and the keys of the others.

@@ -10,7 +10,7 @@ import (
 	"fulcrum/rewardutil/text"
 )
 
-// RougeOptions configures the reward for saying what the reference says.
+// RougeOptions configures the reward for sharing words and sequences with the reference.
 type RougeOptions struct {
 	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`

@@ -139,7 +139,7 @@ func (c *child) kill() {
 	c.pipe.Close()
 }
 
-// quiet reports output that no item asked for: the scores after it would belong to other items.
+// quiet reports output before an item is sent: the following scores would belong to other items.
 func (c *child) quiet() error {
 	c.pipe.SetReadDeadline(time.Now())
 	extra, _ := c.out.Peek(1)
@@ -201,7 +201,7 @@ func parseScoreLine(line string) (float64, error) {
 	return 0, fmt.Errorf(`line %q: want a number or {"score": number} (messages belong on stderr)`, webapi.Clip(line))
 }
 
-// explain adds what the command wrote on stderr and what may be the matter.
+// explain adds the command's stderr and a likely cause.
 func (c *child) explain(ctx context.Context, err error, keep bool) error {
 	<-c.ended // it was killed
 	if c.signalled() {
@@ -232,7 +232,7 @@ func (c *child) signalled() bool {
 	return sent == syscall.SIGINT || sent == syscall.SIGTERM || sent == syscall.SIGHUP
 }
 
-// lastBytes keeps the end of what is written to it.
+// lastBytes is a writer that keeps the last bytes.
 type lastBytes struct {
 	mu  sync.Mutex
 	buf []byte

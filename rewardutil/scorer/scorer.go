@@ -20,7 +20,7 @@ import (
 	"fulcrum/rewardutil/group"
 )
 
-// ScorerOptions says how a program of the user's scores completions: an HTTP address or a command, never both.
+// ScorerOptions configures a user's program that scores completions: an HTTP address or a command, never both.
 // Without either nothing is started and no network is touched.
 //
 // Each item is the JSON object
@@ -65,7 +65,7 @@ func DefaultOptions() Options {
 // On reports whether an address or a command is given.
 func (o Options) On() bool { return o.URL != nil || len(o.Command) > 0 }
 
-// Validate reports what cannot work. That the address answers is found out by TextRewards.Check.
+// Validate reports options with which a scorer cannot work. TextRewards.Check asks whether the address answers.
 func (o Options) Validate() error {
 	errs := []error{
 		option.Want(o.URL == nil || len(o.Command) == 0, "command", "url and command are both given: want one of them"),
@@ -87,7 +87,7 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Scorer sends items to the user's program and remembers what it said. Safe for concurrent use.
+// Scorer sends items to the user's program and remembers the scores. Safe for concurrent use.
 type Scorer struct {
 	opt   Options
 	via   Transport
@@ -104,7 +104,7 @@ type Transport interface {
 	Close() error
 }
 
-// Via returns a scorer of another kind: what it asks through the transport is bounded, repeated and remembered as the options say.
+// Via returns a scorer over another transport, with the bounds, retries and cache of the options.
 func Via(opt Options, via Transport) *Scorer {
 	return &Scorer{opt: opt, via: via, slots: make(chan struct{}, opt.Parallel), fresh: map[[sha256.Size]byte]float64{}}
 }
@@ -125,7 +125,7 @@ func New(opt Options) (*Scorer, error) {
 
 func (s *Scorer) Close() error { return s.via.Close() }
 
-// scorerItem is what a scorer sees of a completion.
+// scorerItem is the JSON form of a completion for a scorer.
 type Item struct {
 	Prompt     string          `json:"prompt,omitempty"`
 	Completion string          `json:"completion"`
@@ -174,7 +174,7 @@ func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
 	return out, nil
 }
 
-// encode writes an item on one line, as it stands: no HTML escapes.
+// encode writes an item on one line, without HTML escapes.
 func encode(it Item) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

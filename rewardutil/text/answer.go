@@ -23,7 +23,7 @@ func HasAnswer(completion string) bool {
 	return ok
 }
 
-// between returns what stands between the first open and the next end.
+// between returns the text between the first open and the next end.
 func between(s, open, end string) (string, bool) {
 	if _, s, ok := strings.Cut(s, open); ok {
 		if inside, _, ok := strings.Cut(s, end); ok {

@@ -137,7 +137,7 @@ func porter1c(w string) string {
 	return w
 }
 
-// suffix is a rule of the steps 2 to 4. The first that fits decides, even where the stem is too short for it.
+// suffix is a rule of the steps 2 to 4. The first that fits decides, even if the stem is too short for it.
 type suffix struct{ old, new string }
 
 func porter2(w string) string {

@@ -156,7 +156,7 @@ func TestLiarsAreRefused(t *testing.T) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		reasons, took := map[string]string{}, map[string]time.Duration{}
-		for _, lie := range append(lvlmtest.Lies(kind), honest) {
+		for _, lie := range append(lvlmtest.Faults(kind), honest) {
 			opt := serve(t, &lvlmtest.Server{Kind: kind, Lie: lie})
 			wg.Go(func() {
 				start := time.Now()
@@ -186,7 +186,7 @@ func TestLiarsAreRefused(t *testing.T) {
 				t.Errorf("%s: %s: refused after %v, want %v at most", kind, lie, d, most)
 			}
 		}
-		if n := len(lvlmtest.Lies(kind)); len(reasons) != n || n < 12 {
+		if n := len(lvlmtest.Faults(kind)); len(reasons) != n || n < 12 {
 			t.Errorf("%s: %d reasons for %d lies", kind, len(reasons), n)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 )
 
 // TestErrorsAreTheProgramsOwn: the page has thirty messages, each found by its text. The texts stand in what the program
-// says to the mistakes of experiments/testdata, which other tests compare with the program.
+// says to the mistakes of cmd/run/testdata, which other tests compare with the program.
 func TestErrorsAreTheProgramsOwn(t *testing.T) {
 	var said []byte
 	for _, name := range []string{"mistakes.txt", "mistakes_typed.txt"} {
-		text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "experiments", "testdata", name))
+		text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "cmd", "run", "testdata", name))
 		if err != nil {
 			t.Fatal(err)
 		}

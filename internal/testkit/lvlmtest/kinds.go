@@ -14,8 +14,8 @@ import (
 	"fulcrum/internal/option"
 )
 
-// Lies returns what a stand-in of a kind can get wrong, each in a way of its own.
-func Lies(kind string) []string {
+// Faults lists the faults that a stand-in of a kind can have.
+func Faults(kind string) []string {
 	lies := []string{"no log-probabilities", "all zeros", "cut prompts", "shifted template", "off by one", "cache-order effects", "noise",
 		"refuses to score", "the likeliest token's", "base 10", "base 2 of scores", "truncated JSON", "an endless answer", "endless generation"}
 	if kind != "sglang" {

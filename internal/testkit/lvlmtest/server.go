@@ -33,7 +33,7 @@ type Server struct {
 	Teacher bool          // chosen tokens can be scored (vllm)
 	Folded  bool          // prompt_token_ids has images unexpanded (vllm)
 	Wait    time.Duration // that each answer takes
-	Lie     string        // one of Lies or Occasional, or the next three
+	Lie     string        // one of Faults or Occasional, or the next three
 	// a truncated body: each seventh answer is cut; endless models, no models: its list of models never ends, or never begins
 	Drift    float64 // nats of cache-order effects; 0 = 0.5
 	Refuse   func(n int) (status int, header http.Header)

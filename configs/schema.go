@@ -15,7 +15,8 @@ import (
 // Struct tags: koanf:"key" (required; a field without it is not part of the config), enum:"a,b",
 // range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
 // values: for messages only), free:"key" (the neighbour that takes any name, where an enum does not: for
-// messages only). The field's doc comment says what the key means (option_help.go). Where the
+// messages only), constant:"true" (a number that nobody sets: it is no key, its default is its value and the doc
+// comment says why). The field's doc comment says what the key means (option_help.go). Where the
 // names of an enum are those of a table, the struct has Choices() map[string][]string instead of the tag: the
 // names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a
 // map[string]T takes any keys, an interface takes anything. A
@@ -125,7 +126,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		if opts == "sections" && f.path == "" {
 			f.free = &sections{index: at, at: len(f.fields)}
 		}
-		if !tagged || key == "" || key == "-" || !sf.IsExported() {
+		if !tagged || key == "" || key == "-" || !sf.IsExported() || sf.Tag.Get("constant") != "" {
 			continue
 		}
 		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), owner: t, member: sf, index: at}

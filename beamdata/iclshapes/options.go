@@ -3,7 +3,7 @@ package iclshapes
 // Options is the section data.icl_shapes of the configuration.
 type Options struct {
 	// seed of the world, its dictionary included, and of the episodes; apart from the run's seed
-	Seed int64 `koanf:"seed"`
+	Seed int64 `koanf:"seed" constant:"true"`
 	// training records: the selector's queries, and all candidates
 	Records int `koanf:"records" range:"[1,10000000]"`
 	// held-out records: asked only

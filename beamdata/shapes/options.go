@@ -18,8 +18,8 @@ type Options struct {
 	PoolSize int `koanf:"pool_size" range:"[8,inf)"`
 	// examples per beam
 	Shots int `koanf:"shots" range:"[1,8]"`
-	// beams per query
-	BeamWidth int `koanf:"beam_width" range:"[1,inf)"`
+	// beams per query, as the published OK-VQA beams have
+	BeamWidth int `koanf:"beam_width" range:"[1,inf)" constant:"true"`
 }
 
 // DefaultOptions returns the set that exp=okvqa_v3 trains on.

@@ -26,7 +26,7 @@ type Options struct {
 	// held-out reports
 	Test int `koanf:"test" range:"[0,inf)"`
 	// seed of all reports
-	Seed int64 `koanf:"seed"`
+	Seed int64 `koanf:"seed" constant:"true"`
 	// share of the reports that are written as a talk of two, not as a table
 	Talks float64 `koanf:"talks" range:"[0,1]"`
 

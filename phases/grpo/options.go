@@ -45,8 +45,9 @@ type Options struct {
 	// groups whose rewards are equal: keep (KL still acts on them), filter (the loss is averaged over the
 	// others), or resample: groups of other queries are drawn until the batch is full (dynamic sampling, DAPO)
 	ZeroVariance string `koanf:"zero_variance"`
-	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not
-	MaxResamples int `koanf:"max_resamples" range:"[1,100]"`
+	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not. Three fill a
+	// batch where one group in four is useful
+	MaxResamples int `koanf:"max_resamples" range:"[1,100]" constant:"true"`
 	// group-relative advantages
 	Advantage advantage.Options `koanf:"advantage"`
 	// how many of a group's best candidates count
@@ -88,7 +89,8 @@ type ClipOptions struct {
 
 // DefaultOptions returns GRPO on recorded groups with an exact KL penalty.
 func DefaultOptions() Options {
-	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1, NumIterations: 1, Ratio: "sequence", Loss: "grpo",
+	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1,
+		NumIterations: 1, Ratio: "sequence", Loss: "grpo",
 		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
 		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
 		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),

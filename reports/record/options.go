@@ -11,8 +11,9 @@ type LoggingOptions struct {
 	// write every n-th step to metrics.jsonl and TensorBoard
 	LogEverySteps int `koanf:"log_every_steps" range:"[1,inf)" also:"logging_steps,log_every,log_interval"`
 
-	// say on stderr and in run.log when there was no step, evaluation or message for so long; 0 = never
-	StallMinutes float64 `koanf:"stall_minutes" range:"[0,inf)"`
+	// say on stderr and in run.log when there was no step, evaluation or message for so long; 0 = never. A
+	// run that lives has a step in ten minutes
+	StallMinutes float64 `koanf:"stall_minutes" range:"[0,inf)" constant:"true"`
 }
 
 // DefaultLoggingOptions logs every step everywhere.

@@ -35,10 +35,10 @@ type KLOptions struct {
 	// the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the
 	// reference's way, noisy)
 	Update string `koanf:"update" enum:"step,epoch,moving_average"`
-	// weight of the past in the moving average
-	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)"`
-	// step of the proportional controller: beta changes by at most gain·0.2 of itself
-	Gain float64 `koanf:"gain" range:"(0,5)"`
+	// weight of the past in the moving average: of about ten steps
+	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)" constant:"true"`
+	// step of the proportional controller: beta changes by at most gain·0.2 of itself, a fiftieth
+	Gain float64 `koanf:"gain" range:"(0,5)" constant:"true"`
 	// move the reference towards the policy every so many optimizer steps; null = never
 	SyncSteps *int `koanf:"sync_steps" range:"[1,inf)" also:"ref_model_sync_steps"`
 	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO,

@@ -16,20 +16,20 @@ type PolicyTemperatureOptions struct {
 	Enabled bool `koanf:"enabled"`
 	// temperature of the first step; 1 is the policy as it is
 	Start float64 `koanf:"start" range:"(0,inf)"`
-	// the temperature never falls below this
-	Min float64 `koanf:"min" range:"(0,inf)"`
-	// the temperature never rises above this
-	Max float64 `koanf:"max" range:"(0,inf)"`
-	// the temperature is multiplied or divided by this outside the band
-	Factor float64 `koanf:"factor" range:"(1,inf)"`
-	// KL below this sharpens, nats per sequence
-	TargetMin float64 `koanf:"target_min" range:"[0,inf)"`
+	// the temperature never falls below this: beyond half and double another policy is trained
+	Min float64 `koanf:"min" range:"(0,inf)" constant:"true"`
+	// the temperature never rises above this: the inverse of Min
+	Max float64 `koanf:"max" range:"(0,inf)" constant:"true"`
+	// the temperature is multiplied or divided by this outside the band: gently, since every move changes the sampling too
+	Factor float64 `koanf:"factor" range:"(1,inf)" constant:"true"`
+	// KL below this sharpens, nats per sequence: the band of grpo.kl
+	TargetMin float64 `koanf:"target_min" range:"[0,inf)" constant:"true"`
 	// KL above this softens, nats per sequence
-	TargetMax float64 `koanf:"target_max" range:"(0,inf)"`
-	// the KL that decides: each step's, each epoch's mean, or a moving average
-	Update string `koanf:"update" enum:"step,epoch,moving_average"`
-	// weight of the past in the moving average
-	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)"`
+	TargetMax float64 `koanf:"target_max" range:"(0,inf)" constant:"true"`
+	// the KL that decides: each step's, each epoch's mean, or a moving average; the mean, as for grpo.kl
+	Update string `koanf:"update" enum:"step,epoch,moving_average" constant:"true"`
+	// weight of the past in the moving average: of about ten steps
+	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)" constant:"true"`
 }
 
 // DefaultPolicyTemperatureOptions returns a controller that is off.

@@ -13,11 +13,11 @@ type FormatOptions struct {
 	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
 	// share for a <think> that a </think> follows
-	Think float64 `koanf:"think" range:"[0,1]"`
+	Think float64 `koanf:"think" range:"[0,1]" constant:"true"`
 	// share for an <answer> that an </answer> follows
-	Answer float64 `koanf:"answer" range:"[0,1]"`
-	// share for both pairs, the answer after the thought
-	Order float64 `koanf:"order" range:"[0,1]"`
+	Answer float64 `koanf:"answer" range:"[0,1]" constant:"true"`
+	// share for both pairs, the answer after the thought: the order is the harder part
+	Order float64 `koanf:"order" range:"[0,1]" constant:"true"`
 	// each of the four tags at most once, and nothing but white space outside the pairs; else 0
 	Strict bool `koanf:"strict"`
 }

@@ -59,8 +59,8 @@ type JudgeOptions struct {
 	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
 	// further attempts after a time-out, a lost connection, status 408, 429 or 5xx
 	Retries int `koanf:"retries" range:"[0,inf)"`
-	// wait before the first retry; doubles with each
-	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)"`
+	// wait before the first retry, as rewards.external; doubles with each
+	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)" constant:"true"`
 	// scores remembered by the content of what was judged; 0 = none
 	Cache int `koanf:"cache" range:"[0,inf)"`
 }

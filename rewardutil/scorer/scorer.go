@@ -51,8 +51,8 @@ type Options struct {
 	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
 	// further attempts after a time-out, a lost connection, status 408, 429 or 5xx, or a command that fails
 	Retries int `koanf:"retries" range:"[0,inf)"`
-	// wait before the first retry; doubles with each
-	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)"`
+	// wait before the first retry; doubles with each: long enough for a server that starts a worker
+	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)" constant:"true"`
 	// scores remembered by the content of their item; 0 = none
 	Cache int `koanf:"cache" range:"[0,inf)"`
 }

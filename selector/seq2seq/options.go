@@ -58,7 +58,7 @@ type ScratchOptions struct {
 	// attention heads; divides d_model
 	Heads int `koanf:"num_heads" range:"[1,inf)"`
 	// longest sequence (bart)
-	Positions int `koanf:"max_position_embeddings" range:"[1,inf)"`
+	Positions int `koanf:"max_position_embeddings" range:"[1,inf)" constant:"true"`
 	// spread of the weights at the start: their standard deviation in bart, a factor of it in t5; null = 0.02
 	// and 1, as Hugging Face starts them
 	InitStd *float64 `koanf:"init_std" range:"(0,inf)"`

@@ -82,7 +82,7 @@ type ScratchVisionOptions struct {
 	// attention heads
 	Heads int `koanf:"num_heads" range:"[1,inf)"`
 	// pixels along a side of an attention window
-	Window int `koanf:"window_size" range:"[28,inf)"`
+	Window int `koanf:"window_size" range:"[28,inf)" constant:"true"`
 	// blocks that attend to the whole image
 	FullBlocks []int `koanf:"fullatt_block_indexes"`
 }

@@ -56,12 +56,12 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	golden.File(t, docsPath("configuration.md"), b.Bytes())
 	// A key of a struct that several sections take counts once, as it is documented once. The number may only fall; the goal is 420.
 	if n := len(regexp.MustCompile("(?m)^\\| `[a-z0-9_.]+` \\| .* \\| .* \\| .* \\|$").FindAllString(b.String(), -1)); n > documentedKeys {
-		t.Errorf("%d documented keys, want at most %d: make it a constant beside the code that reads it, or take another key out", n, documentedKeys)
+		t.Errorf("%d documented keys, want at most %d: make one a constant beside the code that reads it", n, documentedKeys)
 	}
 }
 
 // documentedKeys is how many keys docs/configuration.md explains.
-const documentedKeys = 498
+const documentedKeys = 477
 
 // hydraOptions documents the keys of the hydra node that act on sweeps.
 func hydraOptions(t *testing.T) string {

@@ -34,7 +34,7 @@ type Beam struct {
 	probs []float64 // of each answer
 }
 
-// answers are those that are scored for a query; one, "", where the model answers itself.
+// answers returns the answers scored for a query; a single "" if the model answers itself.
 func (s *Search) answers(r icl.Record) []string {
 	switch {
 	case s.greedy():

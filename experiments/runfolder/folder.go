@@ -174,7 +174,7 @@ func TaskOf(dir string) string {
 	return c.Task
 }
 
-// ours are the folders in a run folder that nobody else writes temporary files into.
+// ours are the folders in a run folder with temporary files of this program alone.
 func ours() []string {
 	return []string{".hydra", "plots", "checkpoints", "pictures", "stages", ".board", "wandb", ModelFolder}
 }

@@ -165,7 +165,7 @@ func HasFingerprint(c *configs.Composed, saved string) (bool, error) {
 // was checked with: files that changed since then are noticed.
 const ExpectedHash = "FULCRUM_CONFIG_HASH"
 
-// Unchanged refuses a configuration that is not the one that the job's sweep was composed with.
+// Unchanged refuses a configuration that has changed since the job's sweep was composed.
 func Unchanged(c *configs.Composed) error {
 	want := os.Getenv(ExpectedHash)
 	if want == "" {

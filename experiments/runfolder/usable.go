@@ -13,7 +13,7 @@ import (
 	"fulcrum/internal/usage"
 )
 
-// kernelFiles are file systems in which nobody can make a folder, whatever the permissions say.
+// kernelFiles are file systems in which no folder can be made, whatever the permissions.
 var kernelFiles = []int64{unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC,
 	unix.DEVPTS_SUPER_MAGIC}
 

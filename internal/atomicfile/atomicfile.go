@@ -174,7 +174,7 @@ func WriteJSON(path string, v any) error {
 	return Write(path, append(text, '\n'), 0o644)
 }
 
-// Forget removes what processes that were killed have left of path: temporary files that nobody has locked.
+// Forget removes temporary files of path that killed processes have left: those without a lock.
 func Forget(path string) error {
 	path, err := Target(path)
 	if err != nil {

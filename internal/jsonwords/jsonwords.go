@@ -17,7 +17,7 @@ import (
 // Unmarshal is json.Unmarshal with errors for readers.
 func Unmarshal(data []byte, v any) error { return worded(json.Unmarshal(data, v), v) }
 
-// Marshal is json.Marshal for texts that people read too: <, > and & stay as they are.
+// Marshal is json.Marshal for texts that people read too: it does not escape <, > and &.
 func Marshal(v any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -15,7 +15,7 @@ func (e *RedirectError) Error() string {
 }
 
 // SameHost is the CheckRedirect of clients that send keys or data: it follows redirects that keep scheme, host, port,
-// method and body, at most three, and tells nobody where it came from. Others end in a *RedirectError.
+// method and body, at most three, and sends no Referer. Others end in a *RedirectError.
 func SameHost(req *http.Request, via []*http.Request) error {
 	first := via[0]
 	if len(via) > 3 || req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host || req.Method != first.Method ||

@@ -18,7 +18,7 @@ import (
 // Whoever writes into a mapped file changes what has been read from it, and whoever cuts it takes pages away that are still to be read.
 // All mappings of the process are therefore kept in a list, and looked at before what was computed from them is saved.
 
-// mappings are the open mappings of this process, and what became of those that are closed.
+// mappings holds the open mappings of this process and the outcome of the closed ones.
 type mappings struct {
 	mu     sync.Mutex
 	list   []*mapping

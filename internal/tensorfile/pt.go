@@ -118,7 +118,7 @@ func parseZipPT(data []byte) (any, error) {
 	return v, err
 }
 
-// resolver returns what resolves the storages of a pickle: those that are known, and new ones, which are made ready by fresh.
+// resolver returns a function that resolves the storages of a pickle: known ones, and new ones, which fresh prepares.
 func resolver(storages map[string]*storage, budget *int, fresh func(key string, s *storage) error) func(id any) (any, error) {
 	return func(id any) (any, error) {
 		key, s, err := storageID(id)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// matcher finds added tokens in a text: the leftmost, and the longest of those that begin there.
+// matcher finds added tokens in a text: the leftmost, and of several at one place the longest.
 type matcher struct {
 	tokens []Added
 	nodes  []node

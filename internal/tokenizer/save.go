@@ -207,7 +207,7 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 	})
 }
 
-// encodeJSON leaves <, > and & as they are.
+// encodeJSON does not escape <, > and &.
 func encodeJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -167,7 +167,7 @@ func (s *sampler) likely(share float64) (total float64) {
 	return total
 }
 
-// covered returns Σ min(p, q) of the row's own distribution p and the one that is drawn from, q = s.p / total. all is the
+// covered returns Σ min(p, q) of the row's own distribution p and the sampling distribution q = s.p / total. all is the
 // sum of exp((z - top)·inverse) over the row with its changed logits, own that of exp((z - most)·inverse) over the row as it was.
 func (s *sampler) covered(z []float32, total, all, top, inverse float64) (kept, most, own float64) {
 	if len(s.changed) == 0 {

@@ -18,7 +18,7 @@ import (
 // it begins with =, +, - or @ and is no number or interval, gets an apostrophe before it.
 func (t *Table) CSV(w io.Writer) error { return t.csv(w, defused) }
 
-// CSVAsIs is CSV with all texts as they are.
+// CSVAsIs is CSV without a quote before texts that a spreadsheet would compute.
 func (t *Table) CSVAsIs(w io.Writer) error { return t.csv(w, func(text string) string { return text }) }
 
 func (t *Table) csv(w io.Writer, text func(string) string) error {

@@ -36,7 +36,7 @@ type Evaluation struct {
 	Range *[2]float64 `json:"range,omitempty"`
 }
 
-// ScoreRange returns what the scores of a metric lie between whatever the configuration, as it is called in evaluations or
+// ScoreRange returns the bounds of a metric's scores under any configuration. The metric is named as in evaluations or
 // with val_ before; infinite ends where nothing is known.
 func ScoreRange(metric string) (least, greatest float64) {
 	switch metric = strings.TrimPrefix(metric, "val_"); {

@@ -194,7 +194,7 @@ func (r *Run) ReadConfig() error {
 	return err
 }
 
-// Overrides are those that a run folder was begun with; a folder without them has none.
+// Overrides returns the overrides of a run folder's start; empty for a folder without their file.
 func Overrides(dir string) (overrides []string, err error) {
 	_, err = readYAML(filepath.Join(dir, ".hydra", "overrides.yaml"), &overrides)
 	return overrides, err

@@ -13,7 +13,7 @@ import (
 
 const SummaryFile = "summary.json"
 
-// States of a run: those that a summary says, and those of a run without one.
+// States of a run: from its summary, or of a run without one.
 const (
 	StateDone        = "done"
 	StateFailed      = "failed"
@@ -194,7 +194,7 @@ type BestSummary struct {
 	Other      string `json:"other,omitempty"`  // which epoch another measure would have chosen
 }
 
-// Untrained says whether the best policy is the one that the run began with.
+// Untrained reports whether the best policy is the initial one.
 func (b *BestSummary) Untrained() bool { return b != nil && b.Phase == PolicyInit }
 
 // RuledOut says why the policy that the run began with counts as the best whatever the epochs are worth: none was within

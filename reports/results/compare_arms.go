@@ -13,7 +13,7 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// ComparedArm is runs of one setting among those that are compared.
+// ComparedArm holds the runs of one setting in a comparison.
 type ComparedArm struct {
 	Name  string // A, B, …
 	Runs  []*record.Run

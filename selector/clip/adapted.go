@@ -275,7 +275,7 @@ func (c *corpus) picture(paths []string, i int) []float32 {
 	return p
 }
 
-// memo returns what is remembered of the adapters as they are now. sync
+// memo returns the embeddings remembered for the adapters' present weights. sync
 func (a *Adapted) memo() *memo {
 	from, _ := a.params.Range(lora.KeyA(a.modules[0].Name))
 	now := a.params.Values()[from:] // the adapters are the last parameters

@@ -28,7 +28,7 @@ import (
 	"fulcrum/selector/weights"
 )
 
-// Encoder is a CLIP model that nobody trains. Its methods are not for concurrent use, but for Picture and Tokens.
+// Encoder is a frozen CLIP model. Its methods are not for concurrent use, except Picture and Tokens.
 type Encoder struct {
 	Dim    int    // of an embedding
 	Digest string // of configuration, weights, pixels and tokens: equal digests mean equal embeddings, but for rounding
@@ -68,7 +68,7 @@ type linear struct {
 	*lora.Layer
 }
 
-// linears lists those that can be adapted.
+// linears lists the layers that can be adapted.
 func (l *layer) linears() []linear {
 	return []linear{{"self_attn.q_proj", &l.q}, {"self_attn.k_proj", &l.k}, {"self_attn.v_proj", &l.v}, {"self_attn.out_proj", &l.o},
 		{"mlp.fc1", &l.fc1}, {"mlp.fc2", &l.fc2}}

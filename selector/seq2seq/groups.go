@@ -19,7 +19,7 @@ type packed struct {
 	completionRows       []int   // and of the decoder
 }
 
-// pack lays groups out as rows: the sources of those that have something to predict, and the completions shifted right,
+// pack lays groups out as rows: the sources of groups with tokens to predict, and the completions shifted right,
 // so that the row of each token predicts it. The completions of a group see its source.
 func (m *Model) pack(groups []Group) (*packed, error) {
 	out := &packed{sources: &rows{side: "encoder"}, completions: &rows{side: "decoder"}}

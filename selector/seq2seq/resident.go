@@ -59,7 +59,7 @@ func (m *Model) BeginResident(sources [][]int64, all []*tokens.Sequence, opt *Ge
 	return r, nil
 }
 
-// visible returns [max, 1, max]: 0 for keys up to the query's place, -∞ for those that follow.
+// visible returns [max, 1, max]: 0 for keys up to the query's place, -∞ for later ones.
 func (r *resident) visible() torchx.Tensor {
 	z := make([]float32, r.max*r.max)
 	for i := range z {

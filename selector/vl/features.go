@@ -9,7 +9,7 @@ import (
 // bfloat16, some hundred images.
 const featureBytes = 256 << 20
 
-// RememberPictures sets how many bytes of pictures' vectors stay in memory while nobody trains what makes them.
+// RememberPictures sets the bytes of pictures' vectors that stay in memory while the tower is frozen.
 func (m *Model) RememberPictures(bytes int) { m.features.Limit = bytes }
 
 // features remembers the vectors of pictures by their content, which it owns. Those that it had are valid until Trim, which is called

@@ -266,7 +266,7 @@ func (s Shared) Hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targ
 	return s.forward(&in.rows, p), targets, nil
 }
 
-// Begin computes the prompts' keys and values, those that several begin with once.
+// Begin computes the prompts' keys and values; shared beginnings once.
 func (s Shared) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Step, error) {
 	if len(all) != len(prompts) || opt.NoCache {
 		return s.Model.Begin(prompts, all, opt)

@@ -209,7 +209,7 @@ func (m *Model) look(pictures []pixels.Patches, p *lora.Pass) []torchx.Tensor {
 	return m.remembered(pictures, p, most)
 }
 
-// remembered returns the vectors of pictures by a tower that nobody trains: those that are known, and the others after
+// remembered returns the vectors of pictures by a frozen tower: the known ones, and the others after
 // passes over so many rows, or a single picture.
 func (m *Model) remembered(pictures []pixels.Patches, p *lora.Pass, most int) []torchx.Tensor {
 	defer torchx.NoGrad()()

@@ -12,7 +12,7 @@ import (
 	"fulcrum/internal/filelock"
 )
 
-// Compact rewrites the segments that nobody else writes to as one, without duplicates, damage and torn ends. Killed at any
+// Compact joins the segments without another writer into one, without duplicates, damage and torn ends. Killed at any
 // moment it leaves every value in the old segments or in the new one.
 func (s *Store) Compact() error {
 	s.mu.Lock()

@@ -102,7 +102,7 @@ func (c Config) Image(img image.Image) (Patches, error) {
 	return c.patches([]*RGB{ToRGB(img).Resize(w, h)}), nil
 }
 
-// Patches returns the patches of an image whose sides are multiples of a cell's, as it is.
+// Patches returns the patches of an image whose sides are multiples of a cell's, without resizing.
 func (c Config) Patches(img *RGB) Patches { return c.patches([]*RGB{img}) }
 
 // Video returns the patches of n frames sampled at fps frames a second; 0 stands for 2, the default of the published models. The

@@ -2,6 +2,7 @@ package experiments_test
 
 import (
 	"os"
+	"strconv"
 	"testing"
 
 	"fulcrum/internal/testkit/runtest"
@@ -26,8 +27,7 @@ var (
 	copied        = runtest.Copied
 	exists        = runtest.Exists
 	folder        = runtest.Folder
-	half          = runtest.Half
-	itoa          = runtest.Itoa
+	itoa          = strconv.Itoa
 	lastLine      = runtest.LastLine
 	leftovers     = runtest.Leftovers
 	mustRun       = runtest.MustRun
@@ -55,3 +55,5 @@ var (
 )
 
 func TestMain(m *testing.M) { os.Exit(runtest.Main(m)) }
+
+func half(s string) string { return s[:len(s)/2] }

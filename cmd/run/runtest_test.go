@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"strconv"
+
 	"fulcrum/internal/testkit/runtest"
 )
 
@@ -23,8 +25,7 @@ var (
 	copied       = runtest.Copied
 	exists       = runtest.Exists
 	folder       = runtest.Folder
-	half         = runtest.Half
-	itoa         = runtest.Itoa
+	itoa         = strconv.Itoa
 	mustRun      = runtest.MustRun
 	outcomeOf    = runtest.OutcomeOf
 	read         = runtest.Read
@@ -45,3 +46,5 @@ var (
 	program      = runtest.Program
 	shared       = runtest.Shared
 )
+
+func half(s string) string { return s[:len(s)/2] }

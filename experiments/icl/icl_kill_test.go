@@ -92,7 +92,7 @@ func (k *killing) once(dir string, stages []string, took map[string]time.Duratio
 		for begun := false; !begun; time.Sleep(5 * time.Millisecond) {
 			at, _, ended := k.atWork(dir)
 			_, begun = ended[stage]
-			begun = begun || at == stage || p.HasEnded()
+			begun = begun || at == stage || hasEnded(p)
 		}
 		time.Sleep(time.Duration(k.draw.Float64() * share * float64(took[stage])))
 		before := k.hit[stage]

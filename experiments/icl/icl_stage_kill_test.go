@@ -68,10 +68,10 @@ func TestICLStagesKilledInside(t *testing.T) {
 		p.Until(func() bool {
 			found, _ := filepath.Glob(filepath.Join(killed, "stages", m.stage+"-*"))
 			if len(found) == 0 {
-				return p.HasEnded()
+				return hasEnded(p)
 			}
 			stage = found[0]
-			return m.ready(stage) || p.HasEnded()
+			return m.ready(stage) || hasEnded(p)
 		})
 		stages := childrenOf(p.Cmd.Process.Pid)
 		switch {

@@ -1,6 +1,10 @@
 package icl_test
 
 import (
+	"os"
+	"strconv"
+
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/runtest"
 )
 
@@ -11,12 +15,26 @@ type (
 
 var (
 	folder   = runtest.Folder
-	itoa     = runtest.Itoa
+	itoa     = strconv.Itoa
 	mustRun  = runtest.MustRun
 	read     = runtest.Read
-	readIf   = runtest.ReadIf
-	readJSON = runtest.ReadJSON
+	readJSON = golden.JSON
 	run      = runtest.Run
 	start    = runtest.Start
 	write    = runtest.Write
 )
+
+// readIf returns a file's text, "" where there is none.
+func readIf(path string) string {
+	text, _ := os.ReadFile(path)
+	return string(text)
+}
+
+func hasEnded(p *process) bool {
+	select {
+	case <-p.Ended:
+		return true
+	default:
+		return false
+	}
+}

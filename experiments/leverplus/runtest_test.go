@@ -1,6 +1,7 @@
 package leverplus_test
 
 import (
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/runtest"
 )
 
@@ -20,7 +21,7 @@ var (
 	mustRun   = runtest.MustRun
 	outcomeOf = runtest.OutcomeOf
 	read      = runtest.Read
-	readJSON  = runtest.ReadJSON
+	readJSON  = golden.JSON
 	records   = runtest.Records
 	refused   = runtest.Refused
 	run       = runtest.Run

@@ -2,6 +2,7 @@ package sweep_test
 
 import (
 	"os"
+	"strconv"
 	"testing"
 
 	"fulcrum/internal/testkit/runtest"
@@ -15,7 +16,7 @@ var (
 	beams        = runtest.Beams
 	exists       = runtest.Exists
 	folder       = runtest.Folder
-	itoa         = runtest.Itoa
+	itoa         = strconv.Itoa
 	lastLine     = runtest.LastLine
 	leftovers    = runtest.Leftovers
 	mustRun      = runtest.MustRun

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/runtest"
 )
 
@@ -25,8 +26,7 @@ var (
 	mustRun       = runtest.MustRun
 	outcomeOf     = runtest.OutcomeOf
 	read          = runtest.Read
-	readIf        = runtest.ReadIf
-	readJSON      = runtest.ReadJSON
+	readJSON      = golden.JSON
 	readRows      = runtest.ReadRows
 	records       = runtest.Records
 	refused       = runtest.Refused
@@ -45,3 +45,9 @@ var (
 )
 
 func TestMain(m *testing.M) { os.Exit(runtest.Main(m)) }
+
+// readIf returns a file's text, "" where there is none.
+func readIf(path string) string {
+	text, _ := os.ReadFile(path)
+	return string(text)
+}

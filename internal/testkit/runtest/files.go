@@ -27,14 +27,6 @@ func VqaFiles(more ...string) []string {
 		"evaluate.questions=" + dir + "vqa_questions.json"}, more...)
 }
 
-// ReadJSON reads a JSON file into v.
-func ReadJSON(t *testing.T, path string, v any) {
-	t.Helper()
-	if err := json.Unmarshal([]byte(Read(t, path)), v); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-}
-
 // ReadRows returns the rows of a metrics.jsonl.
 func ReadRows(t *testing.T, path string) []map[string]any {
 	t.Helper()
@@ -55,9 +47,6 @@ func ReadRows(t *testing.T, path string) []map[string]any {
 	}
 	return rows
 }
-
-// Half returns the first half of a text.
-func Half(s string) string { return s[:len(s)/2] }
 
 // Refused checks the one line on stderr that says why the program ended.
 func Refused(t *testing.T, r Result, code int, want ...string) {
@@ -179,12 +168,6 @@ func WriteLines(t *testing.T, path, root string, lines ...map[string]any) {
 	if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// ReadIf returns a file's text, "" where there is none.
-func ReadIf(path string) string {
-	text, _ := os.ReadFile(path)
-	return string(text)
 }
 
 // WritePicture writes a picture of one colour, 56 pixels wide and high.

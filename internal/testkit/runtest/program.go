@@ -14,7 +14,6 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -215,16 +214,6 @@ func StartProgram(t *testing.T, binary, dir string, env []string, args ...string
 		<-p.Ended
 	})
 	return p
-}
-
-// HasEnded reports whether the process has ended.
-func (p *Process) HasEnded() bool {
-	select {
-	case <-p.Ended:
-		return true
-	default:
-		return false
-	}
 }
 
 // Signal sends a signal to the process, SignalGroup also to its children.
@@ -432,6 +421,3 @@ func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
-
-// Itoa is strconv.Itoa.
-func Itoa(n int) string { return strconv.Itoa(n) }

@@ -84,7 +84,7 @@ type acting struct {
 	schema  *Schema
 	value   func(key string) any
 	dropped []string // the outermost keys that were taken out
-	hidden  []string // keys that have the value of their section's kind
+	hidden  []string // keys that have the value of their section's kind, and those of parts that are switched off
 }
 
 // sections returns the sections of a configuration with what acts in them.
@@ -117,10 +117,16 @@ func (a *acting) keep(f *field, n *Node, path string) *Node {
 		return nil
 	}
 	var idle []string
+	off := f.when.within && !f.when.holds(n)
 	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
 	for i, k := range n.Keys {
 		below := path + "." + k.Text
 		v, sub := n.Vals[i], f.sub(k.Text)
+		if sub != nil && (off && k.Text != f.when.key || !sub.when.within && !sub.when.holds(n)) {
+			if v = a.set(v, below); v == nil {
+				continue
+			}
+		}
 		if sub != nil {
 			if v = a.keep(sub, v, below); v == nil {
 				idle = append(idle, below)
@@ -135,6 +141,27 @@ func (a *acting) keep(f *field, n *Node, path string) *Node {
 	a.dropped = append(a.dropped, idle...)
 	if len(idle) == 0 && slices.Equal(out.Vals, n.Vals) {
 		return n
+	}
+	return out
+}
+
+// set returns what the user has set of a part that is switched off: he sees that it waits for the switch.
+func (a *acting) set(n *Node, path string) *Node {
+	if n.Kind != Map {
+		if n.Origin.given() {
+			return n
+		}
+		a.hidden = append(a.hidden, path)
+		return nil
+	}
+	out := &Node{Kind: Map, Origin: n.Origin, Over: n.Over}
+	for i, k := range n.Keys {
+		if v := a.set(n.Vals[i], path+"."+k.Text); v != nil {
+			out.Keys, out.Vals = append(out.Keys, k), append(out.Vals, v)
+		}
+	}
+	if len(out.Vals) == 0 {
+		return nil
 	}
 	return out
 }

@@ -16,7 +16,8 @@ import (
 // range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
 // values: for messages only), free:"key" (the neighbour that takes any name, where an enum does not: for
 // messages only), constant:"true" (a number that nobody sets: it is no key, its default is its value and the doc
-// comment says why). The field's doc comment says what the key means (option_help.go). Where the
+// comment says why), when:"rollout=online" (values of a neighbour under which the key has an effect: condition). The
+// field's doc comment says what the key means (option_help.go). Where the
 // names of an enum are those of a table, the struct has Choices() map[string][]string instead of the tag: the
 // names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a
 // map[string]T takes any keys, an interface takes anything. A
@@ -40,6 +41,7 @@ type field struct {
 	choices  map[string][]string // of a section's keys, from the tables that its struct and those above name
 	also     []string            // other libraries' names of the key
 	words    map[string]string   // other libraries' words for the values of enum
+	when     condition           // under which the key has an effect
 	rng      *option.Range
 	fields   []*field // section
 	elem     *field   // of a list, or of a map with free keys
@@ -143,6 +145,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 			}
 		}
 		c.synonyms(sf.Tag.Get("also"))
+		c.when = conditionOf(sf.Tag.Get("when"))
 		if r := sf.Tag.Get("range"); r != "" {
 			rng, err := option.ParseRange(r)
 			if err != nil {

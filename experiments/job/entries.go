@@ -53,6 +53,10 @@ type Policy struct {
 	New func(ctx context.Context, j *Job) (Workload, error)
 	// Trains names the sections that training reads, beside the policy's own.
 	Trains []string
+	// Needs gives the key without which a section of Trains does nothing.
+	Needs map[string]string
+	// Ignores names keys of the sections that tasks read, by their last part but those below it, which do nothing with the policy.
+	Ignores []string
 	// Text returns what the sections of all token policies have; nil: the policy selects examples.
 	Text func(c *Config) TextOptions
 	// Smoothing returns the label smoothing of phases that imitate; nil: none.

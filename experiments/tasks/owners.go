@@ -71,10 +71,17 @@ func (o *owners) Acts(value func(key string) any, key string, given bool) bool {
 	if err != nil { // said elsewhere
 		return true
 	}
+	section, rest, _ := strings.Cut(key, ".")
+	if !given && t.Trains {
+		p, _ := o.policies.Get(c.policy)
+		name, _, _ := strings.Cut(rest, ".")
+		if need := p.Needs[section]; need != "" && !configs.Covers(key, need) && value(need) == nil || slices.Contains(p.Ignores, name) {
+			return false
+		}
+	}
 	if o.acts(c, key) {
 		return true
 	}
-	section, _, _ := strings.Cut(key, ".")
 	policies := []string{c.policy}
 	if given {
 		policies = o.policies.Names()

@@ -155,14 +155,15 @@ func TestConfigurationShowsWhatActs(t *testing.T) {
 		most       int
 		has, lacks string
 	}{
-		{"exp=okvqa_v3", 275, "selector rce.lr rce.temperature.start grpo.kl.beta sft.average data.shapes.seed",
+		{"exp=okvqa_v3", 191, "selector rce.lr rce.temperature.start grpo.kl.beta sft.average data.shapes.seed",
 			"vl seq2seq grpo_online sft.lr data.texts beams infer icl icl_shapes generate evaluate rewards"},
-		{"exp=qwen2_5_vl_video", 318, "vl.lora.rank grpo.kl.beta rewards.scale data.conversations.train", "selector seq2seq data.shapes lvlm"},
-		{"exp=t5_summarize", 303, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},
-		{"exp=okvqa_online", 300, "grpo_online.kind grpo_online.kl.beta grpo_online.rollout",
-			"grpo_online.freeze grpo_online.temperature grpo_online.kl.gain"},
-		{"exp=okvqa_online grpo_online.kl.gain=0.1", 300, "grpo_online.kl.gain", ""},
-		{"exp=icl_loop data=icl_shapes icl.model=x vl.max_pixels=99", 405, "vl.max_pixels", "vl.path seq2seq"},
+		{"exp=qwen2_5_vl_video", 190, "vl.lora.enabled grpo.kl.beta rewards.scale data.conversations.train", "selector seq2seq data.shapes lvlm"},
+		{"exp=t5_summarize", 190, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},
+		{"exp=okvqa_online", 215, "grpo_online.kind grpo_online.kl.beta grpo_online.rollout",
+			"grpo_online.freeze grpo_online.temperature grpo_online.kl.sync_steps"},
+		{"exp=okvqa_online grpo_online.kl.sync_steps=5", 215, "grpo_online.kl.sync_steps", ""},
+		{"exp=icl_loop data=icl_shapes icl.model=x vl.max_pixels=99", 365, "vl.max_pixels", "vl.path seq2seq"},
+		{"grpo.temperature.start=1.5 lvlm.batch=3", 220, "grpo.temperature.start lvlm.batch", "lvlm.url"},
 		{"task=evaluate evaluate.results=/r evaluate.annotations=/a", 60, "evaluate.metric eval", "data selector optim"},
 	} {
 		c := composed(t, strings.Fields(tc.overrides)...)

@@ -38,7 +38,8 @@ type Pointer struct {
 // pointerPolicy is policy=pointer.
 func pointerPolicy() Policy {
 	return Policy{Policy: job.Policy{New: newPointerWorkload, Section: "selector", Help: "the pointer selector",
-		Options: new(pointer.DefaultOptions()), Trains: []string{"lvlm"},
+		Options: new(pointer.DefaultOptions()), Trains: []string{"lvlm"}, Needs: map[string]string{"lvlm": "lvlm.reward"},
+		Ignores:   []string{"records_icl", "completions", "mask_truncated", "conversations", "mm_projector_lr", "vision_tower_lr"},
 		Smoothing: func(c *job.Config) float64 { return selectorOf(c).Smoothing },
 		Validate: func(c *job.Config) error {
 			if c.Compatible() && selectorOf(c).Clip.Path != nil {

@@ -25,7 +25,7 @@ type vlWorkload struct {
 func vlPolicy() Policy {
 	return Policy{
 		Policy: job.Policy{New: newVLWorkload, Section: "vl", Help: "the vision-language model", Options: new(vl.DefaultOptions()),
-			Trains: []string{"rewards"},
+			Trains: []string{"rewards"}, Ignores: []string{"records_icl"},
 			Text: func(c *job.Config) job.TextOptions {
 				o := vlOf(c)
 				return job.TextOptions{Path: &o.Path, Adapter: &o.Adapter, Generation: &o.Generation}

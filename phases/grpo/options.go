@@ -23,11 +23,11 @@ type Options struct {
 	// scored by the reader or the rewards
 	Rollout string `koanf:"rollout"`
 	// sampled sequences per query (online)
-	GroupSize int `koanf:"group_size" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples"`
+	GroupSize int `koanf:"group_size" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples" when:"rollout=online"`
 	// temperature of sampling (online), times the policy's own (temperature); old, new and reference
 	// log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs
 	// are taken without it
-	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
+	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// optimizer steps on each batch before the next (μ of GRPO)
 	NumIterations int `koanf:"num_iterations" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
 	// probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)
@@ -55,7 +55,7 @@ type Options struct {
 	// KL penalty against the reference policy
 	KL control.KLOptions `koanf:"kl"`
 	// KL-driven temperature of the policy: sharpened while KL is low, softened while it is high
-	Temperature control.PolicyTemperatureOptions `koanf:"temperature"`
+	Temperature control.PolicyTemperatureOptions `koanf:"temperature" when:".enabled"`
 	// parameters whose name contains one of these stay as they are in this phase
 	Freeze []string `koanf:"freeze"`
 	// the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then
@@ -67,7 +67,7 @@ type Options struct {
 	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)"`
 	// optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to
 	// num_iterations: at every batch, without a copy of the weights, as with old_policy=batch
-	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)"`
+	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)" when:"old_policy=every_n"`
 	// log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python
 	// reference
 	MaxLogRatio float64 `koanf:"max_log_ratio" range:"(0,inf]"`

@@ -26,9 +26,9 @@ type Options struct {
 	// reader
 	Rollout string `koanf:"rollout" enum:"offline,online"`
 	// sampled candidates per query (online)
-	GroupSize int `koanf:"group_size" range:"[2,10000]"`
+	GroupSize int `koanf:"group_size" range:"[2,10000]" when:"rollout=online"`
 	// temperature of sampling (online)
-	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature"`
+	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// τ of the softmax over a query's candidates, annealed by step
 	Temperature schedule.TemperatureOptions `koanf:"temperature"`
 	// what the weights are a softmax of: the rewards as they are, or those of data.normalize

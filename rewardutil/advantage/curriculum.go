@@ -16,7 +16,7 @@ type CurriculumOptions struct {
 	// epochs with the early top k; 0 = no curriculum
 	EarlyEpochs int `koanf:"early_epochs" range:"[0,inf)"`
 	// best candidates of a group that count in the early epochs
-	EarlyTopK int `koanf:"early_top_k" range:"[1,inf)"`
+	EarlyTopK int `koanf:"early_top_k" range:"[1,inf)" when:"early_epochs"`
 	// best candidates that count afterwards; null = all
 	LateTopK *int `koanf:"late_top_k" range:"[1,inf)"`
 	// advantages relative to the whole group, or again within the top k (which deletes the signal of near-equal

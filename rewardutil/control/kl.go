@@ -20,21 +20,21 @@ type KLOptions struct {
 	// never
 	Controller string `koanf:"controller" enum:"band,proportional,fixed"`
 	// lower end of the band, nats per sequence
-	TargetMin float64 `koanf:"target_min" range:"[0,inf)"`
+	TargetMin float64 `koanf:"target_min" range:"[0,inf)" when:"!controller=fixed"`
 	// upper end of the band, nats per sequence
-	TargetMax float64 `koanf:"target_max" range:"(0,inf)" also:"target,target_kl,kl_target"`
+	TargetMax float64 `koanf:"target_max" range:"(0,inf)" also:"target,target_kl,kl_target" when:"!controller=fixed"`
 	// beta is multiplied or divided by this outside the band
-	Factor float64 `koanf:"factor" range:"(1,inf)"`
+	Factor float64 `koanf:"factor" range:"(1,inf)" when:"controller=band"`
 	// beta never falls below this
-	BetaMin float64 `koanf:"beta_min" range:"(0,inf)"`
+	BetaMin float64 `koanf:"beta_min" range:"(0,inf)" when:"!controller=fixed"`
 	// beta never rises above this
-	BetaMax float64 `koanf:"beta_max" range:"(0,inf)"`
+	BetaMax float64 `koanf:"beta_max" range:"(0,inf)" when:"!controller=fixed"`
 	// the policy that KL is measured against
 	Reference string `koanf:"reference" enum:"init,phase_start,epoch_start"`
 
 	// the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the
 	// reference's way, noisy)
-	Update string `koanf:"update" enum:"step,epoch,moving_average"`
+	Update string `koanf:"update" enum:"step,epoch,moving_average" when:"!controller=fixed"`
 	// weight of the past in the moving average: of about ten steps
 	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)" constant:"true"`
 	// step of the proportional controller: beta changes by at most gain·0.2 of itself, a fiftieth
@@ -43,9 +43,9 @@ type KLOptions struct {
 	SyncSteps *int `koanf:"sync_steps" range:"[1,inf)" also:"ref_model_sync_steps"`
 	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO,
 	// arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy
-	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha"`
+	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha" when:"sync_steps"`
 	// a beta of 0 is lifted to beta_min by the controller, as in the Python reference
-	LiftZero bool `koanf:"lift_zero"`
+	LiftZero bool `koanf:"lift_zero" when:"!controller=fixed"`
 }
 
 // DefaultKLOptions returns the plan's band, [0.01, 0.1] nats with factor 1.5, moved once an epoch.

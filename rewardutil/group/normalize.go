@@ -12,9 +12,9 @@ type NormalizeOptions struct {
 	// scale of the rewards within a query
 	Method string `koanf:"method" enum:"z_score,z_score_clamp,rank_normalize,none"`
 	// z-scores are cut to plus or minus this (z_score_clamp)
-	Clamp float64 `koanf:"clamp" range:"(0,inf]"`
+	Clamp float64 `koanf:"clamp" range:"(0,inf]" when:"method=z_score_clamp"`
 	// equal rewards share their mean rank, or are ranked by the reference's sort (rank_normalize)
-	Ties string `koanf:"ties" enum:"average,position"`
+	Ties string `koanf:"ties" enum:"average,position" when:"method=rank_normalize"`
 }
 
 // DefaultNormalizeOptions returns z-scores cut to ±3.

@@ -63,19 +63,19 @@ type Options struct {
 	Field *string `koanf:"field"`
 
 	// weight of vqa_correct
-	HardWeight float64 `koanf:"hard_weight" range:"(-inf,inf)"`
+	HardWeight float64 `koanf:"hard_weight" range:"(-inf,inf)" when:"!mode=vqa_gt_prob|vqa_acc_score|beam_score"`
 	// weight of vqa_acc_score, or of vqa_gt_prob in the gtprob modes
-	SoftWeight float64 `koanf:"soft_weight" range:"(-inf,inf)"`
+	SoftWeight float64 `koanf:"soft_weight" range:"(-inf,inf)" when:"!mode=vqa_gt_prob|vqa_acc_score|beam_score"`
 	// weight of vqa_rel_score (hard_plus_gtprob_plus_rel)
-	RelWeight float64 `koanf:"rel_weight" range:"(-inf,inf)"`
+	RelWeight float64 `koanf:"rel_weight" range:"(-inf,inf)" when:"mode=hard_plus_gtprob_plus_rel"`
 	// weight of the beam's quality (legacy mode)
-	Alpha float64 `koanf:"alpha" range:"(-inf,inf)"`
+	Alpha float64 `koanf:"alpha" range:"(-inf,inf)" when:"mode=legacy"`
 	// weight of correctness (legacy mode)
-	Beta float64 `koanf:"beta" range:"(-inf,inf)"`
+	Beta float64 `koanf:"beta" range:"(-inf,inf)" when:"mode=legacy"`
 	// correctness as 0..1 or -1..1 (legacy mode)
-	CorrectnessMode string `koanf:"correctness_mode" enum:"01,pm1"`
+	CorrectnessMode string `koanf:"correctness_mode" enum:"01,pm1" when:"mode=legacy"`
 	// quality is -logprob_score where present (legacy mode)
-	UseLogProb bool `koanf:"use_logprob"`
+	UseLogProb bool `koanf:"use_logprob" when:"mode=legacy"`
 	// a NaN reward counts as +5, as in the Python reference, instead of being an error
 	NaNIsBest bool `koanf:"nan_is_best"`
 

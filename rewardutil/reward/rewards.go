@@ -18,23 +18,23 @@ import (
 // and is neither computed nor reported. This struct is the table of terms: a field is the entry of one.
 type Options struct {
 	// <think> and <answer> tags and their order
-	Format FormatOptions `koanf:"format"`
+	Format FormatOptions `koanf:"format" when:".weight"`
 	// exact match with the reference, else IoU of the sets of actions
-	Accuracy AccuracyOptions `koanf:"accuracy"`
+	Accuracy AccuracyOptions `koanf:"accuracy" when:".weight"`
 	// a text or a regular expression that the answer must have
-	Match MatchOptions `koanf:"match"`
+	Match MatchOptions `koanf:"match" when:".weight"`
 	// VQA accuracy against the annotators' answers
-	VQA VQAOptions `koanf:"vqa"`
+	VQA VQAOptions `koanf:"vqa" when:".weight"`
 	// ROUGE against the reference
-	Rouge RougeOptions `koanf:"rouge"`
+	Rouge RougeOptions `koanf:"rouge" when:".weight"`
 	// similarity of length to the reference
-	Length LengthOptions `koanf:"length"`
+	Length LengthOptions `koanf:"length" when:".weight"`
 	// negative points, scored on masks or by an external segmenter
-	Points PointsOptions `koanf:"points"`
+	Points PointsOptions `koanf:"points" when:".weight"`
 	// scores of a program: an HTTP address or a command
-	External ExternalOptions `koanf:"external"`
+	External ExternalOptions `koanf:"external" when:".weight"`
 	// scores of a language model: OpenAI's chat API, or a model in this process
-	Judge JudgeOptions `koanf:"judge"`
+	Judge JudgeOptions `koanf:"judge" when:".weight"`
 
 	// factor of the total, before its bounds: with advantages that are not normalised, the reward's weight
 	// against the KL

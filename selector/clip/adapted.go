@@ -21,7 +21,7 @@ type AdaptedOptions struct {
 	// what an embedding is made of: as embed.modality made the table
 	Modality string `koanf:"modality" enum:"image,text,both"`
 	// adapters of the towers that are read
-	LoRA lora.Options `koanf:"lora" also:"lora_config"`
+	LoRA lora.Options `koanf:"lora" also:"lora_config" when:".enabled"`
 	// MiB of pixels that stay in memory (0.6 a picture of 224 × 224); other pictures are read again
 	CacheMiB int `koanf:"cache_mib" range:"[0,inf)"`
 }

@@ -35,7 +35,7 @@ type Options struct {
 	// language model over query and chosen examples (v0); none (v2)
 	StateUpdate string `koanf:"state_update" enum:"gate,none,scalar_gate,gru,transformer"`
 	// the language model of state_update=transformer (v0)
-	Transformer TransformerOptions `koanf:"transformer"`
+	Transformer TransformerOptions `koanf:"transformer" when:"state_update=transformer"`
 	// steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps
 	// share the last one's
 	DistinctSteps int `koanf:"distinct_steps" range:"[1,1000]"`
@@ -45,23 +45,23 @@ type Options struct {
 	// slot vector of the state (v4_8)
 	Decoder string `koanf:"decoder" enum:"autoregressive,slots"`
 	// what a candidate is worth beside those chosen before
-	Diversity DiversityOptions `koanf:"diversity"`
+	Diversity DiversityOptions `koanf:"diversity" when:".kind"`
 	// self-attention of the pool before it is scored (v4_4)
-	CandidateEncoder CandidateEncoderOptions `koanf:"candidate_encoder"`
+	CandidateEncoder CandidateEncoderOptions `koanf:"candidate_encoder" when:".layers"`
 	// coarse-to-fine: a cheap score picks the candidates that the selector looks at (v4_9)
-	Coarse CoarseOptions `koanf:"coarse"`
+	Coarse CoarseOptions `koanf:"coarse" when:".top_m"`
 	// an action that ends the selection: as many shots as the query needs (v4_10)
-	Stop StopOptions `koanf:"stop"`
+	Stop StopOptions `koanf:"stop" when:".enabled"`
 	// examples already chosen: excluded from the softmax, or given a logit of -100 as in the Python reference
 	Taken string `koanf:"taken" enum:"excluded,minus_100"`
 	// attention: learned score by cross-attention over the pool (v3); none: skip term and relation only
 	Encoder string `koanf:"encoder" enum:"attention,none"`
 	// similarity skip term: logit = scale·cos(E_q, E_j) + learned_scale·learned score
-	Skip SkipOptions `koanf:"skip"`
+	Skip SkipOptions `koanf:"skip" when:".enabled"`
 	// learned relation of the raw embeddings, added to the skip term
 	Relation RelationOptions `koanf:"relation"`
 	// CLIP with adapters trained beside the selector, in place of the table of embeddings (v2_lora)
-	Clip clip.AdaptedOptions `koanf:"clip"`
+	Clip clip.AdaptedOptions `koanf:"clip" when:".path"`
 }
 
 // SkipOptions adds the cosine of the raw embeddings to the learned score, so that an untrained selector

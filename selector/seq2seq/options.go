@@ -26,7 +26,7 @@ type Options struct {
 	MaxSourceTokens *int `koanf:"max_source_tokens" range:"[2,inf)"`
 
 	// low-rank adapters; target_modules=[] = queries and values (q and v in T5, q_proj and v_proj in BART)
-	LoRA lora.Options `koanf:"lora"`
+	LoRA lora.Options `koanf:"lora" when:".enabled"`
 	// train all weights of the model
 	TuneAll bool `koanf:"tune_all"`
 
@@ -37,7 +37,7 @@ type Options struct {
 	// how rollouts are drawn, beside the sample_temperature of their phase
 	Generation SamplingOptions `koanf:"generation"`
 	// the model without path
-	Scratch ScratchOptions `koanf:"scratch"`
+	Scratch ScratchOptions `koanf:"scratch" when:"!path"`
 }
 
 // SamplingOptions says how tokens are drawn.

@@ -26,7 +26,7 @@ type Options struct {
 	MaxPixels *int `koanf:"max_pixels" range:"[1,inf)"`
 
 	// low-rank adapters
-	LoRA lora.Options `koanf:"lora"`
+	LoRA lora.Options `koanf:"lora" when:".enabled"`
 	// train the weights of the decoder
 	TuneMMLLM bool `koanf:"tune_mm_llm"`
 	// train the weights of the vision tower
@@ -41,7 +41,7 @@ type Options struct {
 	// how rollouts are drawn, beside the sample_temperature of their phase
 	Generation SamplingOptions `koanf:"generation"`
 	// sizes of the model without path: Qwen2.5-VL's architecture, small
-	Scratch ScratchOptions `koanf:"scratch"`
+	Scratch ScratchOptions `koanf:"scratch" when:"!path"`
 }
 
 // SamplingOptions says how tokens are drawn.

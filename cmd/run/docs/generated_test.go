@@ -34,7 +34,8 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	b.WriteString("Every key with its type, default and meaning, as the program checks them. `run explain KEY` says\n" +
 		"which file or override set a key; `run --cfg job` prints the whole configuration: the sections of the\n" +
 		"chosen task, policy, data and phases, nothing else. What presets set for others is left out; a key that you type\n" +
-		"or write into a primary file of your own, and that acts nowhere, is refused with the choice that brings it. A default below\n" +
+		"or write into a primary file of your own, and that acts nowhere, is refused with the choice that brings it. Of a part that\n" +
+		"is switched off, only the switch is printed, such as `grpo.temperature.enabled`, and what you have set. A default below\n" +
 		"is the program's; the YAML library (`configs/conf/`) sets some keys otherwise, by group:\n\n")
 	b.WriteString("| Group | Option | What it is |\n|---|---|---|\n")
 	rows := groupOptions(t)

@@ -120,8 +120,8 @@ func TestEveryProgramIsNamed(t *testing.T) {
 			found++
 		}
 	}
-	if found < 8 {
-		t.Errorf("%d options start programs or call addresses, want 8 and more", found)
+	if found < 7 { // keys that two sections share stand there once
+		t.Errorf("%d options start programs or call addresses, want 7 and more", found)
 	}
 	for _, word := range append(programKeys(), addressKeys()...) {
 		if !strings.Contains(string(docs), fmt.Sprintf(".%s`", word)) {

@@ -13,8 +13,8 @@ var compatWords = regexp.MustCompile(`\b[Cc]ompat|[a-z]Compat|lever_plus|lever-p
 
 // compatRoom reports whether a file may hold them: the room itself, the verb, the key, and where hooks are filled.
 func compatRoom(file string) bool {
-	for _, room := range []string{"experiments/leverplus/", "cmd/run/annex", "cmd/run/verb", "experiments/job/config.go", "experiments/tasks/train.go",
-		"experiments/workload/"} {
+	for _, room := range []string{"experiments/leverplus/", "cmd/run/annex", "cmd/run/verb", "experiments/job/config.go",
+		"experiments/tasks/train.go", "experiments/workload/"} {
 		if strings.HasPrefix(file, room) {
 			return true
 		}

@@ -6,7 +6,7 @@ import "strings"
 const explainWidth = 80
 
 // Explain says where the value of a dotted key comes from: its value, the place that set it, and
-// the values it replaced, newest first. A section shows all values below it; a config group shows
+// the values it replaced, newest first. A section shows all values below it and what they mean; a config group shows
 // its option and who chose it.
 func (c *Composed) Explain(key string) (string, error) {
 	key = strings.TrimLeft(key, "+~")
@@ -45,6 +45,11 @@ func (c *Composed) Explain(key string) (string, error) {
 			}
 			line := name + ": " + oneLine(v)
 			b.WriteString(line + strings.Repeat(" ", max(width-len(line), 0)) + "  # " + v.Origin.String() + "\n")
+			if s := c.base.schema; s != nil {
+				if f := s.find(name); f != nil && f.help() != "" {
+					b.WriteString("  " + f.help() + "\n")
+				}
+			}
 		}
 		return b.String(), nil
 	}

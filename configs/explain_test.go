@@ -3,6 +3,7 @@ package configs
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 )
 
 func TestExplainForms(t *testing.T) {
@@ -35,5 +36,25 @@ func TestExplainForms(t *testing.T) {
 		if !strings.Contains(got, tc.want) {
 			t.Errorf("%s %s\n got %s\nwant %s", tc.key, tc.args, got, tc.want)
 		}
+	}
+}
+
+// A section says what each of its keys means.
+func TestExplainSectionSaysWhatKeysMean(t *testing.T) {
+	schema, err := SchemaOf(&struct {
+		Optim struct {
+			LR float64 `koanf:"lr" help:"learning rate"`
+		} `koanf:"optim"`
+	}{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := Compose(Request{Library: fstest.MapFS{"config.yaml": {Data: []byte("optim: {lr: 2}\n")}}, Schema: schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "optim.lr: 2.0  # configs/conf/config.yaml:1:13\n  learning rate\n"
+	if got, err := c.Explain("optim"); err != nil || got != want {
+		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

@@ -19,7 +19,7 @@ run explain grpo
 
 run explain KEY [flags] [overrides]
 Says what a key means, which file or override set it, and what that replaced; of
-a section, all its keys; of a group, its options.
+a section, all its keys with their meanings; of a group, its options.
 `,
 		run: func(s *session, args []string) error {
 			inv, err := parseArgs(args)

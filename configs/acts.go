@@ -107,10 +107,12 @@ func (a *acting) sections(job *Node) *Node {
 // keep returns what acts of the value of a key; nil: nothing does.
 func (a *acting) keep(f *field, n *Node, path string) *Node {
 	acts := a.schema.owners.Acts(a.value, path, false)
-	if !acts && !a.schema.owners.Acts(a.value, path, true) {
+	parts := n.Kind == Map && len(f.fields) > 0 && len(n.Vals) > 0
+	inner := parts && strings.Contains(path, ".") // decided key by key: owners that claim some of its keys leave the others to all
+	if !inner && !acts && !a.schema.owners.Acts(a.value, path, true) {
 		return nil
 	}
-	if n.Kind != Map || len(f.fields) == 0 || len(n.Vals) == 0 {
+	if !parts {
 		if acts || n.Origin.given() {
 			return n
 		}

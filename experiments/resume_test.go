@@ -186,7 +186,7 @@ func TestSignals(t *testing.T) {
 			p.Signal(tc.signal)
 			p.Signal(tc.signal) // as timeout(1) does
 			r := p.Wait()
-			if answer, rest, ok := strings.Cut(r.Stderr, ": saving what is left"); !ok ||
+			if answer, rest, ok := strings.Cut(r.Stderr, ": saving the state"); !ok ||
 				strings.Contains(answer, "the state is saved") || !strings.Contains(rest, "the state is saved") {
 				t.Errorf("the signal was not answered before the state was saved: %s", r.Stderr)
 			}
@@ -262,7 +262,7 @@ func TestResumeRefusals(t *testing.T) {
 			[]string{"init_epoch0.safetensors"}},
 		{"a damaged config", config, half, 2, []string{"config"}},
 		{"an edited config", config, func(s string) string { return strings.Replace(s, "seed: 3", "seed: 4", 1) }, 2,
-			[]string{"not the one", "--rerun"}},
+			[]string{"differs from the state's", "--rerun"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text := read(t, tc.file)

@@ -54,9 +54,10 @@ func TestSecretsAreRefused(t *testing.T) {
 			[]string{"rewards.external.url", "a secret (api_key)"}},
 		{[]string{"rewards.external.url='https://127.0.0.1:1/score?token=" + pw + "'", "rewards.external.url=null"},
 			[]string{"rewards.external.url", "a secret (token)"}},
-		{[]string{"+rewards.external.headers.Authorization=Bearer " + pw},
+		{[]string{"exp=shapes_vl", "+rewards.external.headers.Authorization=Bearer " + pw},
 			[]string{"rewards.external.headers.Authorization", "${oc.env:NAME}"}},
-		{[]string{"rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"},
+		{[]string{"rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"}, []string{"has no effect in this run"}},
+		{[]string{"exp=shapes_vl", "rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"},
 			[]string{"rewards.external.command", "--api-key", "inherits the environment"}},
 		{[]string{"+hydra.job.env_set.OPENAI_API_KEY=" + pw}, []string{"hydra.job.env_set.OPENAI_API_KEY"}},
 		{[]string{"data=beams", "data.embeddings=e.npy", "data.beams=https://me:" + pw + "@host/beams.json"},
@@ -64,7 +65,10 @@ func TestSecretsAreRefused(t *testing.T) {
 	} {
 		for _, multirun := range []bool{false, true} {
 			dir := folder(t)
-			args := tiny(append(slices.Clone(tc.args), "hydra.run.dir="+dir, "hydra.sweep.dir="+dir)...)
+			args := append(slices.Clone(tc.args), "hydra.run.dir="+dir, "hydra.sweep.dir="+dir)
+			if !strings.HasPrefix(args[0], "exp=") {
+				args = tiny(args...)
+			}
 			if multirun {
 				args = append([]string{"-m"}, append(args, "seed=0,1")...)
 			}

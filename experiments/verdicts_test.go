@@ -56,7 +56,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 		}
 	}
 	if r = mustRun(t, append([]string{"report"}, bounded...)...); !strings.Contains(strings.ReplaceAll(r.Stdout, "\n", " "),
-		"not with what it trained, in 2 of 2 runs: no epoch has val") {
+		"initial policy, not with a trained one, in 2 of 2 runs: no epoch has val") {
 		t.Errorf("the comparison does not say that its arm was trained:\n%s", r.Stdout)
 	}
 	r = mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + model, "hydra.run.dir=" + out}, data...)...)

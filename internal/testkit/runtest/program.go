@@ -110,7 +110,7 @@ func With(args, more []string) []string {
 		section, _, _ := strings.Cut(key, ".")
 		phase := slices.Contains([]string{"sft", "rce", "grpo", "grpo_online"}, section) && section != key
 		off := schedule != "" && schedule != ",," && !strings.Contains(schedule, ","+section+",")
-		return phase && (task == "predict" || off) ||
+		return (phase || section == "checks") && task != "" && task != "train" || phase && off ||
 			data != "" && data != "shapes" && strings.HasPrefix(key, "data.shapes.") || (key == "selector" || key == "exp") && chosen[key]
 	})
 	return append(args, more...)

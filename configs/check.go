@@ -209,6 +209,11 @@ func (c *checker) limits(f *field, n *Node, path string) {
 		if slices.Contains(f.enum, n.Text) {
 			return
 		}
+		if annex := c.schema.lacking(path + "=" + n.Text); annex != "" {
+			c.bad = append(c.bad, path)
+			c.faults = append(c.faults, errorAt(n.Origin, "%s", annex))
+			return
+		}
 		hint := ""
 		if near := f.meant(n.Text); near != "" {
 			hint = " (did you mean " + near + "?)"

@@ -27,6 +27,8 @@ type Schema struct {
 	root     *field
 	defaults decoded
 	owners   Owners // nil: every section acts
+	// absent names the annex, by section or by KEY=VALUE, of what this program is built without
+	absent map[string]string
 }
 
 type field struct {
@@ -65,6 +67,17 @@ func SchemaOf(defaults any, choices map[string][]string) (*Schema, error) {
 	}
 	s := &Schema{root: root, defaults: decoded{v.Elem(), defaultNode(v.Elem(), root)}}
 	return s, s.freeSections()
+}
+
+// Lacks says which annex would bring what the schema does not have, by section or by KEY=VALUE: a message names it.
+func (s *Schema) Lacks(annexes map[string]string) { s.absent = annexes }
+
+// lacking is the message about what belongs to an annex that is not built in; "" for anything else.
+func (s *Schema) lacking(what string) string {
+	if s == nil || s.absent[what] == "" {
+		return ""
+	}
+	return what + ": this program is built without the annex \"" + s.absent[what] + "\""
 }
 
 // describe fills in what f's Go type says.

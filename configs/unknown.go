@@ -194,6 +194,10 @@ func (s *Schema) unknown(key string, root *Node) string { return s.notFound(key,
 
 // notFound is the message for an unknown key with what may have been meant.
 func (s *Schema) notFound(key string, found []string) string {
+	section, _, _ := strings.Cut(key, ".")
+	if annex := s.lacking(section); annex != "" {
+		return annex
+	}
 	msg := "unknown key " + key
 	const most = 6 // suggestions
 	if n := len(found); n == 1 {

@@ -15,6 +15,7 @@ import (
 // App runs composed configurations and the verbs for package main.
 type App struct {
 	Trackers    map[string]tracker.Open // of experiments, by name
+	Bring       []tasks.Bring           // tasks and sections of annexes
 	SweepReport func(dir string) error  // writes report.md of a sweep's folder; nil: that annex is not built in
 }
 
@@ -27,7 +28,7 @@ func (a App) Report(dir string) error {
 }
 
 // Schema returns the type of every configuration of ours.
-func (App) Schema() (*configs.Schema, error) { return tasks.Schema() }
+func (a App) Schema() (*configs.Schema, error) { return tasks.Schema(a.Bring...) }
 
 // Check refuses a configuration from which no run could start.
 func (App) Check(c *configs.Composed) error {

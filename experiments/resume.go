@@ -21,7 +21,7 @@ import (
 
 // openSaved composes the configuration that a run folder holds, with further overrides (nil: the run's own,
 // its hydra node included), and goes to the folder that the run was started in: its relative paths mean what they meant. dir is absolute.
-func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Saved, error) {
+func (a App) openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Saved, error) {
 	var saved runfolder.Saved
 	if err := runfolder.CheckExists(dir); err != nil {
 		return nil, saved, err
@@ -45,7 +45,7 @@ func openSaved(dir string, overrides []string) (*configs.Composed, runfolder.Sav
 			return nil, saved, usage.Errorf("%s: hydra.job.env_set.%s: %v", dir, name, err)
 		}
 	}
-	schema, err := App{}.Schema()
+	schema, err := a.Schema()
 	if err != nil {
 		return nil, saved, err
 	}
@@ -70,7 +70,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	c, saved, err := openSaved(dir, nil)
+	c, saved, err := a.openSaved(dir, nil)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (a App) Rerun(ctx context.Context, dir string, overrides []string) error {
 	if overrides == nil {
 		overrides = []string{}
 	}
-	c, saved, err := openSaved(dir, overrides)
+	c, saved, err := a.openSaved(dir, overrides)
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,8 @@ has seeds/1/report.md
 lacks 'sweep reports' report seeds
 run report pointer
 
+lacks 'task=embed: this program is built without the annex "the loop around a frozen model"' task=embed
+lacks 'lvlm: this program is built without the annex "the loop around a frozen model"' lvlm.reward=vqa
 lacks 'the annex "board, watch and curves"' board
 lacks 'the annex "what judges and compares finished runs"' verify pointer
 lacks 'the annex "what judges and compares finished runs"' report pointer vl
@@ -51,5 +53,6 @@ echo "the core trains, resumes, sweeps and reports"
 [ "${1:-}" = quick ] && exit
 
 cd - >/dev/null
-annexes=$(grep -v -e '^#' -e '^$' internal/arrows/annexes.txt | grep -v '\.go$' | sed 's|^|-e ^fulcrum/|; s|$|\\(/\\|$\\)|')
-FULCRUM_PROGRAM=$tmp/run go test -tags core -short -timeout 30m $(go list ./... | grep -v $annexes -e '^fulcrum/scripts')
+annexes=$(grep -v -e '^#' -e '^$' internal/arrows/annexes.txt | grep -v '\.go$' | paste -sd '|')
+packages=$(go list ./... | grep -vE "^fulcrum/($annexes|scripts|cmd/run/docs)(/|\$)")
+FULCRUM_PROGRAM=$tmp/run go test -tags core -short -timeout 30m $packages

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 
+	"fulcrum/experiments"
+	"fulcrum/experiments/tasks"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/tracker"
 )
@@ -11,11 +13,17 @@ import (
 type annex struct {
 	trackers map[string]tracker.Open
 	verbs    map[string]newVerb
+	bring    []tasks.Bring
 	// report prints a report of several runs, or as JSON that of the one in paths, which was written to path.
 	report      func(s *session, paths []string, path string, opt reportOptions) error
 	sweepReport func(dir string) error // writes the report of a sweep
 	// queueTask does a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
+}
+
+// app returns the program with the annexes.
+func (a annex) app() experiments.App {
+	return experiments.App{Trackers: a.trackers, Bring: a.bring, SweepReport: a.sweepReport}
 }
 
 // The annexes that bring commands, as internal/arrows/annexes.txt calls them.

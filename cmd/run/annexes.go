@@ -4,6 +4,7 @@ package main
 
 import (
 	"fulcrum/experiments/sweep/views"
+	"fulcrum/experiments/tasks"
 	"fulcrum/reports/mlflow"
 	"fulcrum/reports/tracker"
 	"fulcrum/reports/wandb"
@@ -15,6 +16,7 @@ func annexes() annex {
 		trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},
 		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
 			"verify": verifyVerb, "watch": watchVerb},
+		bring:       []tasks.Bring{tasks.Frozen},
 		report:      reportOfSeveral,
 		sweepReport: views.WriteReport,
 		queueTask:   runQueueTask,

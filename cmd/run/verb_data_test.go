@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"fulcrum/experiments"
 )
 
 // A file whose reward is a field of its own is read with the key that a run would be given.
@@ -17,7 +15,7 @@ func TestDataInspectTakesKeys(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := experiments.App{}.Schema()
+	schema, err := annexes().app().Schema()
 	if err != nil {
 		t.Fatal(err)
 	}

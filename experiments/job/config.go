@@ -170,7 +170,7 @@ func (c *Config) validateSchedule() error {
 		}
 		seen[name] = true
 	}
-	if c.Data.Name != "beams" || c.Data.Reader != nil || c.Entries.Scores != nil && c.Entries.Scores(c) {
+	if c.Data.Name != "beams" || c.Data.Reader != nil || c.FrozenScore() != "" {
 		return nil
 	}
 	if m := c.Checkpoint.Best.Metric; m != nil && (*m == "val_reward" || *m == "val_accuracy") {

@@ -6,11 +6,13 @@ import (
 	"maps"
 	"reflect"
 
+	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/internal/registry"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
 	"fulcrum/selector"
+	"fulcrum/selector/pointer"
 	"fulcrum/selector/tokens"
 )
 
@@ -19,8 +21,23 @@ type Entries struct {
 	Tasks    *registry.Table[Task]
 	Policies *registry.Table[Policy]
 	Shared   map[string]configs.Section // sections that several entries read
-	// Scores reports whether something scores selections that nobody recorded, beside the data's own reader. nil: nothing does.
-	Scores func(c *Config) bool
+	Frozen   Frozen
+}
+
+// Frozen is what a frozen model does in training; the zero value: the program has none.
+type Frozen struct {
+	// Score returns by what it scores selections that nobody recorded; "": it does not.
+	Score func(c *Config) string
+	// Ask returns who scores the selections of a set; nil: nobody.
+	Ask func(ctx context.Context, j *Job, b *beamdata.Bundle) (func(*beamdata.Set) pointer.Ask, error)
+}
+
+// FrozenScore returns by what a frozen model scores selections that nobody recorded; "": none does.
+func (c *Config) FrozenScore() string {
+	if score := c.Entries.Frozen.Score; score != nil {
+		return score(c)
+	}
+	return ""
 }
 
 // Task is a value of task: what a run does.

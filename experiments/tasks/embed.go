@@ -1,3 +1,5 @@
+//go:build !core
+
 package tasks
 
 import (
@@ -8,10 +10,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"fulcrum/beamdata/audit"
@@ -338,27 +338,6 @@ func (e *embedding) compute(b embedBatch) ([]float32, error) {
 		return nil, fmt.Errorf("%s and %d records behind it: %w", e.set.At(e.items[b.from].row), b.to-b.from-1, err)
 	}
 	return rows, nil
-}
-
-// parallel calls f for 0 … n-1, some at a time, and returns the error of the lowest that failed.
-func parallel(ctx context.Context, n int, f func(i int) error) error {
-	errs := make([]error, n)
-	var wait sync.WaitGroup
-	workers := min(n, runtime.GOMAXPROCS(0))
-	for w := range workers {
-		wait.Go(func() {
-			for i := w; i < n && ctx.Err() == nil; i += workers {
-				errs[i] = f(i)
-			}
-		})
-	}
-	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
 }
 
 // nameTwins writes down which held-out queries nearly repeat a training record: by picture, or by picture and question. Of many

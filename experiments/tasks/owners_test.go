@@ -1,3 +1,5 @@
+//go:build !core
+
 package tasks
 
 import (
@@ -14,7 +16,7 @@ import (
 
 func composed(t *testing.T, overrides ...string) *configs.Composed {
 	t.Helper()
-	schema, err := Schema()
+	schema, err := Schema(Frozen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +100,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 
 // The tables name keys that there are, and with what they say each section acts in some run.
 func TestOwnersNameKeys(t *testing.T) {
-	schema, err := Schema()
+	schema, err := Schema(Frozen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestOwnersNameKeys(t *testing.T) {
 			t.Errorf("%s reads %s, which is no key", where, key)
 		}
 	}
-	o := newOwners(Entries())
+	o := newOwners(Entries(Frozen))
 	for _, name := range o.tasks.Names() {
 		task, _ := o.tasks.Get(name)
 		for _, key := range slices.Concat(task.Sections, task.Reads, always) {
@@ -211,7 +213,7 @@ func TestPrimaryFileWithoutEffect(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	schema, err := Schema()
+	schema, err := Schema(Frozen)
 	if err != nil {
 		t.Fatal(err)
 	}

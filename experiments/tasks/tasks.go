@@ -1,12 +1,12 @@
 package tasks
 
 import (
+	"slices"
+
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/registry"
-	"fulcrum/selector/clip"
 )
 
 // Tasks returns what task may name.
@@ -17,23 +17,20 @@ func Tasks() *registry.Table[job.Task] {
 	t.Add("evaluate", evaluateTask())
 	t.Add("generate", generateTask())
 	t.Add("score", scoreTask())
-	t.Add("beams", beamsTask())
-	t.Add("embed", embedTask())
-	t.Add("infer", inferTask())
-	t.Add("icl", iclTask())
 	return t
 }
 
-// Entries returns what tasks and policies bring to every configuration.
-func Entries() job.Entries {
-	return job.Entries{Tasks: Tasks(), Policies: workload.Traits(), Scores: workload.AsksModel, Shared: map[string]configs.Section{
-		"lvlm":    {Options: new(lvlm.DefaultOptions()), Help: "the frozen vision-language model that scores and answers", Before: "sft"},
-		"encoder": {Options: new(clip.DefaultOptions()), Help: "the model that makes embeddings of images and questions", Before: "report"},
-	}}
-}
+// Bring adds what an annex brings to the entries: tasks, sections, what a frozen model does.
+type Bring func(e *job.Entries)
 
-// recordKeys are the keys of data that name records.
-func recordKeys() []string { return []string{"data.name", "data.root", "data.records_icl"} }
+// Entries returns what tasks and policies bring to every configuration, those of annexes among them.
+func Entries(more ...Bring) job.Entries {
+	e := job.Entries{Tasks: Tasks(), Policies: workload.Traits(), Shared: map[string]configs.Section{}}
+	for _, bring := range more {
+		bring(&e)
+	}
+	return e
+}
 
 // onData names the data, and says plainly when it is not real.
 func onData(c *job.Config) string {
@@ -44,13 +41,28 @@ func onData(c *job.Config) string {
 }
 
 // Schema returns the type of every configuration: its task and its policy are names of the tables.
-func Schema() (*configs.Schema, error) { return SchemaOf(job.DefaultConfig(Entries())) }
+func Schema(more ...Bring) (*configs.Schema, error) {
+	return SchemaOf(job.DefaultConfig(Entries(more...)))
+}
 
 // SchemaOf returns the type of configurations with the defaults of c and the entries of its tables.
 func SchemaOf(c *job.Config) (*configs.Schema, error) {
 	s, err := configs.SchemaOf(c, map[string][]string{"task": c.Entries.Tasks.Names(), "policy": c.Entries.Policies.Names()})
 	if err == nil {
 		s.OwnedBy(newOwners(c.Entries))
+		s.Lacks(lacking(c.Entries.Tasks.Names()))
 	}
 	return s, err
+}
+
+// lacking names the annex of the tasks that the table has not, and of their sections.
+func lacking(there []string) map[string]string {
+	const frozen = "the loop around a frozen model"
+	out := map[string]string{}
+	for _, name := range []string{"beams", "embed", "infer", "icl"} {
+		if !slices.Contains(there, name) {
+			out["task="+name], out[name], out["lvlm"], out["encoder"] = frozen, frozen, frozen, frozen
+		}
+	}
+	return out
 }

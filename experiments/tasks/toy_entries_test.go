@@ -11,6 +11,7 @@ import (
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/option"
 	"fulcrum/reports/record"
+	"fulcrum/selector/pointer"
 )
 
 // countOptions are the section of a task that a test adds.
@@ -44,12 +45,12 @@ func narrowPolicy() job.Policy {
 	return job.Policy{Section: "narrow", Help: "a narrow selector", Options: &narrowOptions{Width: 16},
 		Validate: func(c *job.Config) error { return option.Want(c.Seed != 13, "seed", "policy=narrow fears 13") },
 		New: func(ctx context.Context, j *job.Job) (job.Workload, error) {
-			selectorOf(j.Config).HiddenDim = job.Own[narrowOptions](j.Config, "narrow").Width
-			pointer, err := workload.Policies().Get("pointer")
+			job.Own[pointer.Options](j.Config, "selector").HiddenDim = job.Own[narrowOptions](j.Config, "narrow").Width
+			p, err := workload.Policies().Get("pointer")
 			if err != nil {
 				return nil, err
 			}
-			return pointer.New(ctx, j)
+			return p.New(ctx, j)
 		}}
 }
 

@@ -1,16 +1,15 @@
+//go:build !core
+
 package workload
 
 import (
 	"context"
-	"math"
-	"slices"
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/lvlm"
-	"fulcrum/internal/rng"
-	"fulcrum/internal/stat"
+	"fulcrum/internal/option"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/pointer"
 )
@@ -18,8 +17,10 @@ import (
 // lvlmOf returns the options of the section lvlm.
 func lvlmOf(c *job.Config) *lvlm.Options { return job.Own[lvlm.Options](c, "lvlm") }
 
-// AsksModel reports whether the frozen model scores selections.
-func AsksModel(c *job.Config) bool { return lvlmOf(c).Reward != nil }
+// Frozen returns what the frozen model of the section lvlm does in training.
+func Frozen() job.Frozen {
+	return job.Frozen{Ask: asksModel, Score: func(c *job.Config) string { return option.Or(lvlmOf(c).Reward, "") }}
+}
 
 // asksModel returns who scores the selections of a set: the frozen model of the section lvlm, as lvlm.reward says. nil: nobody.
 func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamdata.Set) pointer.Ask, error) {
@@ -60,38 +61,4 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 			return s.Rewards(ctx, rows, shots)
 		}
 	}, nil
-}
-
-// askedBaselines scores random and similar selections, and the best recorded beams where there are some. A random one is drawn once
-// a query: asking is dear.
-func (w *Pointer) askedBaselines(split evaluatedSet) error {
-	random, queries := make([][]int32, split.set.Len()), stat.Indices(split.set.Len())
-	for i := range random {
-		draw := rng.New(w.job.Config.Data.SplitSeed, "baseline random", int(split.set.IDs[i]))
-		for _, p := range draw.Perm(split.set.PoolSize(i))[:min(w.shots(), split.set.PoolSize(i))] {
-			random[i] = append(random[i], int32(p))
-		}
-	}
-	similar := beamdata.Similarity(split.set, w.shots())
-	all := []struct {
-		name      string
-		positions [][]int32
-	}{{"random", random}, {"similarity", similar}, {"best_beam", beamdata.BestBeam(split.set, w.shots(), similar)}}
-	for _, of := range all {
-		if of.positions == nil {
-			continue
-		}
-		rewards, accuracy, err := w.ask(split.set)(queries, of.positions)
-		if err != nil {
-			return err
-		}
-		sel := beamdata.Selections{Positions: of.positions, Reward: rewards, Accuracy: accuracy}
-		if accuracy == nil {
-			sel.Accuracy = slices.Repeat([]float64{math.NaN()}, len(rewards))
-		}
-		if err := recordBaseline(w.job, split.name, of.name, split.set.IDs, sel, w.shots()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

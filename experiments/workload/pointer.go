@@ -38,7 +38,7 @@ type Pointer struct {
 // pointerPolicy is policy=pointer.
 func pointerPolicy() Policy {
 	return Policy{Policy: job.Policy{New: newPointerWorkload, Section: "selector", Help: "the pointer selector",
-		Options: new(pointer.DefaultOptions()), Trains: []string{"lvlm"}, Needs: map[string]string{"lvlm": "lvlm.reward"},
+		Options:   new(pointer.DefaultOptions()),
 		Ignores:   []string{"records_icl", "completions", "mask_truncated", "conversations", "mm_projector_lr", "vision_tower_lr"},
 		Smoothing: func(c *job.Config) float64 { return selectorOf(c).Smoothing },
 		Validate: func(c *job.Config) error {
@@ -70,8 +70,10 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	}
 	data := NewPointerData(bundle)
 	data.control, data.seed = c.Control, c.Seed
-	if data.ask, err = asksModel(ctx, j, bundle); err != nil {
-		return nil, err
+	if ask := c.Entries.Frozen.Ask; ask != nil {
+		if data.ask, err = ask(ctx, j, bundle); err != nil {
+			return nil, err
+		}
 	}
 	j.Ranges = pointerRanges(c, bundle)
 	if n := c.Data.Eval.TrainQueries; n != nil {
@@ -101,7 +103,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 // and rewards of RL files follow from the numbers that they record.
 func pointerRanges(c *job.Config, bundle *beamdata.Bundle) map[string][2]float64 {
 	out := map[string][2]float64{"reward": {0, 1}}
-	if score := lvlmOf(c).Reward; score != nil && *score == "cider" {
+	if c.FrozenScore() == "cider" {
 		least, greatest := record.ScoreRange("cider")
 		out["reward"] = [2]float64{least, greatest}
 	}
@@ -258,7 +260,7 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 	}
 	switch *metric {
 	case "val_reward", "val_accuracy":
-		if b.Val.Scorer == nil && (lvlmOf(c).Reward == nil || *metric == "val_accuracy" && *lvlmOf(c).Reward != "vqa") {
+		if b.Val.Scorer == nil && (c.FrozenScore() == "" || *metric == "val_accuracy" && c.FrozenScore() != "vqa") {
 			return usage.Errorf("checkpoint.best.metric=%s: data.name=%s has no reader to score selections (data.reader)", *metric, b.Name)
 		}
 	case "val_loss", "val_advantage":

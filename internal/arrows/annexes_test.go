@@ -13,9 +13,9 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420.
 const (
-	mostCoreLines = 92_800
-	mostLines     = 124_100
-	mostKeys      = 778
+	mostCoreLines = 92_100
+	mostLines     = 124_400
+	mostKeys      = 546
 )
 
 // annexes returns the list of what may be left out of the program: folders and patterns of files.
@@ -48,14 +48,10 @@ func stillImported() map[string]string {
 		"beamdata/conversations.go":            "beamdata/iclshapes",
 		"beamdata/options.go":                  "beamdata/iclshapes",
 		"experiments/sweep/sweeper/options.go": "experiments/sweep/pruner",
-		"experiments/tasks/tasks.go":           "experiments/lvlm selector/clip",
 		"experiments/tasks/train.go":           "experiments/leverplus",
-		"experiments/workload/pointer.go":      "experiments/leverplus selector/clip",
+		"experiments/workload/pointer.go":      "experiments/leverplus",
 		"experiments/workload/train_data.go":   "experiments/leverplus",
 		"reports/runreport/explore.go":         "reports/curves",
-		"selector/pointer/checkpoint.go":       "selector/clip",
-		"selector/pointer/options.go":          "selector/clip",
-		"selector/pointer/policy.go":           "selector/clip",
 	}
 }
 

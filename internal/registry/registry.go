@@ -27,6 +27,16 @@ func (t *Table[T]) Add(name string, v T) {
 	t.entries[name] = v
 }
 
+// Change lets change alter the entry called name. A name that is missing is a programming error and panics.
+func (t *Table[T]) Change(name string, change func(*T)) {
+	v, ok := t.entries[name]
+	if !ok {
+		panic(fmt.Sprintf("registry: no %s %q to change", t.kind, name))
+	}
+	change(&v)
+	t.entries[name] = v
+}
+
 // Get returns the entry called name, or an error that lists the names and the nearest one.
 func (t *Table[T]) Get(name string) (T, error) {
 	if v, ok := t.entries[name]; ok {

@@ -11,14 +11,13 @@ import (
 	"time"
 
 	"fulcrum/configs"
-	"fulcrum/experiments"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/testkit/golden"
 )
 
 func schema(t *testing.T) *configs.Schema {
 	t.Helper()
-	s, err := experiments.App{}.Schema()
+	s, err := tasks.Schema(tasks.Frozen)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +160,7 @@ func existing(t *testing.T) names {
 		n.verbs = append(n.verbs, heading[1])
 	}
 	n.verbs = append(n.verbs, "help")
-	n.tasks = tasks.Tasks().Names()
+	n.tasks = tasks.Entries(tasks.Frozen).Tasks.Names()
 	makefile, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "Makefile"))
 	if err != nil {
 		t.Fatal(err)

@@ -91,6 +91,12 @@ test-processors: build ## the tests that compute numbers, with the kernels of tw
 		$(GO) test -short -count 1 -timeout $(TIMEOUT) -exec "env LD_PRELOAD=$$PWD/build/plain_cpu.so $$processor" -json $$(scripts/number-packages) 2>&1 \
 			| go run ./scripts/testsummary || exit; done
 
+.PHONY: test-core
+test-core: build ## build the program without its annexes, use it, and run the core's tests with it
+	@scripts/core.sh
+	@FULCRUM_PROGRAM=$$PWD/build/core $(GO) test -tags core -short -timeout $(TIMEOUT) -skip $(ON_SLURM) -json $$(scripts/core-packages) 2>&1 \
+		| go run ./scripts/testsummary
+
 .PHONY: test-slurm
 test-slurm: setup build ## install Slurm and munge (root) and run the tests on a real one-node cluster
 	@scripts/setup-slurm.sh

@@ -56,7 +56,6 @@ func TestSecretsAreRefused(t *testing.T) {
 			[]string{"rewards.external.url", "a secret (token)"}},
 		{[]string{"exp=shapes_vl", "+rewards.external.headers.Authorization=Bearer " + pw},
 			[]string{"rewards.external.headers.Authorization", "${oc.env:NAME}"}},
-		{[]string{"rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"}, []string{"has no effect in this run"}},
 		{[]string{"exp=shapes_vl", "rewards.external.command=[sh,judge.sh,--api-key," + pw + "]"},
 			[]string{"rewards.external.command", "--api-key", "inherits the environment"}},
 		{[]string{"+hydra.job.env_set.OPENAI_API_KEY=" + pw}, []string{"hydra.job.env_set.OPENAI_API_KEY"}},

@@ -1,14 +1,14 @@
 #!/bin/bash
 # Shows that the core stands alone. Builds the program without its annexes (-tags core leaves cmd/run/annexes.go out, and what only it
 # names), trains a selector, a vision-language model and a T5 with it, resumes after a kill, sweeps with the local launcher, writes
-# reports, and asks for what is not there. Then the tests of the core's packages run under the same tag, those of whole runs with the
-# core's program; `scripts/core.sh quick` leaves the tests out.
+# reports, and asks for what is not there. The tests that make test-core then runs take the program, build/core.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 eval "$(scripts/env)"
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-go build -tags core -o "$tmp/run" ./cmd/run
+go build -tags core -o build/core ./cmd/run
+cp build/core "$tmp/run"
 cd "$tmp"
 
 run() { ./run "$@" >log 2>&1 || { echo "run $*" >&2; cat log >&2; exit 1; }; }
@@ -50,9 +50,3 @@ lacks 'the annex "board, watch and curves"' board
 lacks 'the annex "what judges and compares finished runs"' verify pointer
 lacks 'the annex "what judges and compares finished runs"' report pointer vl
 echo "the core trains, resumes, sweeps and reports"
-[ "${1:-}" = quick ] && exit
-
-cd - >/dev/null
-annexes=$(grep -v -e '^#' -e '^$' internal/arrows/annexes.txt | grep -v '\.go$' | paste -sd '|')
-packages=$(go list ./... | grep -vE "^fulcrum/($annexes|scripts|cmd/run/docs)(/|\$)")
-FULCRUM_PROGRAM=$tmp/run go test -tags core -short -timeout 30m $packages

@@ -237,6 +237,9 @@ func (p *Process) Wait() Result {
 			p.T.Errorf("%v shows a stack trace:\n%s", p.Cmd.Args, r.Stderr)
 		}
 	}
+	if core && strings.Contains(r.Stderr, "built without the annex") {
+		p.T.Skip(r.Stderr)
+	}
 	return r
 }
 

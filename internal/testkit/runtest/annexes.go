@@ -1,0 +1,5 @@
+//go:build !core
+
+package runtest
+
+const core = false

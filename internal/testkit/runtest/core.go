@@ -1,0 +1,6 @@
+//go:build core
+
+package runtest
+
+// core is set where the program is built without its annexes (scripts/core.sh): a story that wants one is skipped.
+const core = true

@@ -447,7 +447,7 @@ func TestSearchGoesOn(t *testing.T) {
 	}
 
 	write(t, mine, fmt.Sprintf(text, 4, ", grpo.lr: 'interval(0,1)'"))
-	refused(t, run(t, "resume", dir, "hydra.sweeper.n_trials=4"), 2, "what is swept has changed", "rce.lr", "grpo.lr")
+	refused(t, run(t, "resume", dir, "hydra.sweeper.n_trials=4"), 2, "the swept keys have changed", "rce.lr", "grpo.lr")
 	write(t, mine, fmt.Sprintf(text, 2, ""))
 	refused(t, run(t, "resume", dir, "hydra.sweeper.n_trials=4"), 2, "selector.num_heads was 4 and is 2", "--accept-changes")
 	doneOnce(t, dir, 3)

@@ -157,7 +157,7 @@ func TestConfigurationShowsWhatActs(t *testing.T) {
 		most       int
 		has, lacks string
 	}{
-		{"exp=okvqa_v3", 191, "selector rce.lr rce.temperature.start grpo.kl.beta sft.average data.shapes.seed",
+		{"exp=okvqa_v3", 193, "selector rce.lr rce.temperature.start grpo.kl.beta sft.average data.shapes.seed",
 			"vl seq2seq grpo_online sft.lr data.texts beams infer icl icl_shapes generate evaluate rewards"},
 		{"exp=qwen2_5_vl_video", 190, "vl.lora.enabled grpo.kl.beta rewards.scale data.conversations.train", "selector seq2seq data.shapes lvlm"},
 		{"exp=t5_summarize", 190, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},

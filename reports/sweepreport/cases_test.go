@@ -222,14 +222,14 @@ func sweepCases() []sweepCase {
 			sweeps.Options{Objectives: reward, Sweeper: "sobol", Dimensions: []sweeps.Dimension{{Key: "x", Interval: true}}}, "parameters history"},
 		{"long names", simple(longKeys, longRows, func(int) float64 { return 3 + rng.Float64() }),
 			sweeps.Options{Objectives: []sweeps.Objective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"},
-			"parameters pairs parallel history"},
+			"parameters pairs history"},
 		{"forty words", simple([]string{"exp"}, wide, noise), sweeps.Options{Objectives: reward}, "parameters"},
 		{"all pruned", pruned, sweeps.Options{Objectives: reward, Sweeper: "tpe", Pruner: "asha"}, "parameters history"},
 		{"not ended", waiting, sweeps.Options{Objectives: reward}, ""},
 		{"all infeasible", infeasible, sweeps.Options{Objectives: reward, Constraints: []string{"val_kl <= 1"}}, "parameters"},
 		{"three objectives", three, sweeps.Options{Objectives: []sweeps.Objective{{Name: "reward"}, {Name: "kl", Minimize: true},
-			{Name: "loss", Minimize: true}}}, "pareto parameters parameters_2 parameters_3 parallel"},
-		{"missing values", missing, sweeps.Options{Objectives: reward}, "parameters parallel"},
+			{Name: "loss", Minimize: true}}}, "pareto parameters parameters_2 parameters_3"},
+		{"missing values", missing, sweeps.Options{Objectives: reward}, "parameters"},
 		{"odd text", odd, sweeps.Options{Objectives: []sweeps.Objective{{Name: "a|b_c*"}}, Title: "<x> | `y`"}, "parameters"},
 	}
 }

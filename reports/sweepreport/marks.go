@@ -51,16 +51,6 @@ func (v *View) highlighted() []sweeps.Job {
 	return slices.DeleteFunc(slices.Clone(v.Jobs), func(j sweeps.Job) bool { return !v.Front[j.Number] })
 }
 
-func (v *View) highlightWords() string {
-	if len(v.Opt.Objectives) > 1 {
-		return "Pareto front"
-	}
-	if best := v.Best(); best != nil {
-		return fmt.Sprintf("best: job %d", best.Number)
-	}
-	return "best"
-}
-
 // whiskers are means with their standard deviations.
 type whiskers struct {
 	x, mean, sd []float64 // sd NaN: one value
@@ -163,7 +153,11 @@ func addBest(p *chart.Panel, v *View, objective int, s objectiveScale, x func(sw
 		}
 	}
 	if len(d.X) > 0 {
+		words := "Pareto front"
+		if best := v.Best(); len(v.Opt.Objectives) == 1 {
+			words = fmt.Sprintf("best: job %d", best.Number)
+		}
 		p.Layers = append(p.Layers, d)
-		p.Legend = append(p.Legend, chart.LegendItem{Text: v.highlightWords(), Draw: chart.DotSample(chart.Black, draw.RingGlyph{})})
+		p.Legend = append(p.Legend, chart.LegendItem{Text: words, Draw: chart.DotSample(chart.Black, draw.RingGlyph{})})
 	}
 }

@@ -168,7 +168,7 @@ func (c *cells) drawCell(area draw.Canvas, from vg.Point, width vg.Length, x []f
 	fill, ink := color.NRGBA{0xf3, 0xf3, 0xf3, 0xff}, color.NRGBA{0x66, 0x66, 0x66, 0xff}
 	lines := []string{"–", ""}
 	if len(x) > 0 {
-		t := (&parallel{colours: c.scale, darkLow: c.o.Minimize}).goodness(stat.Mean(x))
+		t := c.scale.goodness(c.o, stat.Mean(x))
 		fill, ink = chart.Ramp(t), color.NRGBA{0xff, 0xff, 0xff, 0xff}
 		if t > 0.6 {
 			ink = chart.Black

@@ -28,7 +28,7 @@ type sweepFigure struct {
 }
 
 const (
-	maxPanels    = 12   // sweeps.Swept keys with a panel or an axis of their own
+	maxPanels    = 12   // sweeps.Swept keys with a panel of their own
 	maxDrawnJobs = 1000 // more would not be seen and make megabytes of SVG
 )
 
@@ -84,7 +84,6 @@ func (v *View) Figures() []sweepFigure {
 		add(v.cellsFigure())
 	}
 	add(v.curvesFigure())
-	add(v.parallelFigure())
 	if v.Opt.Sweeper != "" && v.Opt.Sweeper != "basic" || v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned }) > 0 {
 		add(v.historyFigure())
 	}
@@ -162,6 +161,22 @@ func (s objectiveScale) axisRange() (low, high float64) {
 	return chart.AirRange(s.low, s.high)
 }
 
+// goodness is 0 for the best value of an objective on its scale and 1 for the worst.
+func (s objectiveScale) goodness(o sweeps.Objective, y float64) float64 {
+	low, high := s.low, s.high
+	if s.log {
+		low, high, y = math.Log(low), math.Log(high), math.Log(max(y, math.SmallestNonzeroFloat64))
+	}
+	if high <= low {
+		return 0
+	}
+	t := chart.Clamp01((y - low) / (high - low))
+	if !o.Minimize {
+		t = 1 - t
+	}
+	return t
+}
+
 // axis returns the axis from low to high of this scale.
 func (s objectiveScale) axis(low, high float64) *sweepAxis {
 	if s.log {
@@ -192,7 +207,7 @@ func (s objectiveScale) clippedWords() string {
 		page.Plural(s.clipped, "job"))
 }
 
-// panelDims are the keys that get a panel or an axis: those that vary, the most important ones where
+// panelDims are the keys that get a panel: those that vary, the most important ones where
 // there are too many.
 func (v *View) panelDims() []sweeps.Dimension {
 	if len(v.Dims) <= maxPanels {

@@ -33,11 +33,11 @@ func namedSweeps(dir string) []sweepCase {
 		cases = append(cases, sweepCase{name, jobs, opt, plots})
 	}
 	jobs, opt := gridSweep(dir)
-	add("grid", "parameters pairs parallel", jobs, opt)
+	add("grid", "parameters pairs", jobs, opt)
 	jobs, opt = tpeSweep(dir, 40)
-	add("tpe", "parameters parallel history", jobs, opt)
+	add("tpe", "parameters history", jobs, opt)
 	jobs, opt = paretoSweep(dir)
-	add("pareto", "pareto parameters parameters_2 parallel history", jobs, opt)
+	add("pareto", "pareto parameters parameters_2 history", jobs, opt)
 	return cases
 }
 

@@ -16,7 +16,6 @@ PREFIX ?= /usr/local
 BENCH_ARGS ?=
 # The program that `make bench` compares with, where it and a Python with torch are there.
 PEER ?= $(or $(FULCRUM_SHARED),../shared)/bench/torch_floor.py
-TOKEN_PEER := scripts/peer_qwen2_5_vl.py
 # What `make gobench` and `make fuzz` cover, and how long each fuzz target runs.
 PKG ?= ./...
 BENCH ?= .
@@ -142,11 +141,11 @@ fmt: ## gofmt everything
 
 .PHONY: bench
 bench: build ## training speed on named workloads: make bench BENCH_ARGS="rl_k64_b1 --repeats 5"
-	@bin/bench workloads $(if $(wildcard $(PEER)),--peer $(PEER)) --token-peer $(TOKEN_PEER) $(BENCH_ARGS)
+	@bin/bench workloads $(if $(wildcard $(PEER)),--peer $(PEER)) $(BENCH_ARGS)
 
 .PHONY: bench-docs
 bench-docs: build ## measure and replace the training table of docs/benchmarks.md
-	@scripts/bench_docs.sh $(if $(wildcard $(PEER)),--peer $(PEER)) --token-peer $(TOKEN_PEER) $(BENCH_ARGS)
+	@scripts/bench_docs.sh $(if $(wildcard $(PEER)),--peer $(PEER)) $(BENCH_ARGS)
 
 .PHONY: gobench
 gobench: native ## Go benchmarks: make gobench PKG=./beamdata BENCH=Read

@@ -42,7 +42,6 @@ func verbs() *registry.Table[func() verb] {
 	t.Add("workloads", workloads)
 	t.Add("losses", losses)
 	t.Add("measure", process(measure.Print))
-	t.Add("measure-tokens", process(measure.PrintTokens))
 	t.Add("measure-shape", process(measure.PrintShape))
 	return t
 }

@@ -18,7 +18,7 @@ import (
 func workloads() verb {
 	opt := bench.Options{Progress: stdout.Errors()}
 	f := usage.Flags()
-	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, tokens-forward … tokens-grpo, or "+
+	f.StringSliceVar(&opt.Phases, "phases", nil, "rce, grpo (KL estimator k3) and grpo-exact, or "+
 		"shape-decode, shape-update, shape-step; all if not given")
 	f.StringVar(&opt.Device, "device", "cpu", "cpu, cuda or cuda:N")
 	f.IntVar(&opt.Threads, "threads", 1, "threads of one tensor operation")
@@ -29,7 +29,6 @@ func workloads() verb {
 	f.StringVar(&opt.Dir, "dir", "", "folder that keeps the generated data (a temporary one if not given)")
 	f.StringVar(&opt.Data, "data", "", "folder with beams.json and emb.npy or emb.pt to use instead of generated data")
 	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
-	f.StringVar(&opt.TokenPeer, "token-peer", "", "peer_qwen2_5_vl.py, the same for token policies")
 	f.StringVar(&opt.ShapePeer, "shape-peer", "", "peer_gpu.py, the same for published shapes")
 	f.StringToIntVar(&opt.Sizes, "sizes", nil, "sizes of published shapes instead of their own, such as layers=2,new=32")
 	f.StringVar(&opt.Python, "python", "", "a Python that has torch, for the peer")
@@ -48,7 +47,7 @@ func workloads() verb {
 	}
 }
 
-// process returns the verb of a measuring process, whose one argument is a bench.Spec, bench.TokenSpec or bench.ShapeSpec.
+// process returns the verb of a measuring process, whose one argument is a bench.Spec or bench.ShapeSpec.
 func process(print func(ctx context.Context, out io.Writer, spec string) error) func() verb {
 	return func() verb {
 		return verb{flags: usage.Flags(), run: func(ctx context.Context, args []string) error {
@@ -89,22 +88,21 @@ func runWorkloads(ctx context.Context, opt bench.Options, args []string) error {
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
 		return usage.Errorf("want --repeats, --passes and --threads of at least 1, and at most 1024 threads")
 	}
-	if opt.Peer != "" || opt.TokenPeer != "" || opt.ShapePeer != "" {
+	if opt.Peer != "" || opt.ShapePeer != "" {
 		if python := bench.FindPython(opt.Python); python != "" {
 			opt.Python = python
 		} else if opt.Python != "" {
 			return usage.Errorf("--python=%s has no torch", opt.Python)
 		} else {
 			stdout.Message(stdout.Errors(), "bench: no Python with torch here (--python): the peer is left out")
-			opt.Peer, opt.TokenPeer, opt.ShapePeer = "", "", ""
+			opt.Peer, opt.ShapePeer = "", ""
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	opt.Program, opt.TokenProgram = []string{self, "measure"}, []string{self, "measure-tokens"}
-	opt.ShapeProgram = []string{self, "measure-shape"}
+	opt.Program, opt.ShapeProgram = []string{self, "measure"}, []string{self, "measure-shape"}
 	return bench.Run(ctx, opt, stdout.Writer())
 }
 
@@ -117,9 +115,6 @@ func workloadsUsage() string {
 	for _, w := range bench.Workloads() {
 		fmt.Fprintf(&b, "  %-18s %d queries, K=%d, %d to %d candidates, batch %d\n", w.Name, w.Data.Queries, w.Data.Pool,
 			w.Data.Min, w.Data.Max, w.Batch)
-	}
-	for _, w := range bench.TokenWorkloads() {
-		fmt.Fprintf(&b, "  %-18s decoder of %d layers, width %d, %d tokens, vocabulary %d\n", w.Name, w.Layers, w.Hidden, w.Tokens, w.Vocab)
 	}
 	for _, w := range bench.ShapeWorkloads() {
 		fmt.Fprintf(&b, "  %-18s published shape, random %s weights: %d layers, width %d, vocabulary %d\n", w.Name, w.DType, w.Layers,

@@ -34,15 +34,12 @@ type Options struct {
 	Dir       string
 	Data      string         // folder with beams.json and emb.npy or emb.pt, instead of generated files
 	Peer      string         // the peer program (Python); empty: none
-	TokenPeer string         // that of the token policies
 	ShapePeer string         // that of the published shapes
 	Sizes     map[string]int // of published shapes, instead of their own
 	Python    string
 	Format    string   // table, markdown, json, or specs: what the measuring processes are told, nothing runs
 	Overrides []string // of the configuration
 	Program   []string // how a measuring process is started
-	// TokenProgram is how one for a token policy is started.
-	TokenProgram []string
 	// ShapeProgram is how one for a published shape is started.
 	ShapeProgram []string
 	Progress     io.Writer
@@ -90,7 +87,7 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 	defer interrupt.Hold(nil).Release()
 	t := &table{opt: opt, machine: machine()}
 	err := t.measure(ctx, out)
-	if opt.Format == "specs" || err != nil && len(t.lines)+len(t.tokens)+len(t.shapes) == 0 {
+	if opt.Format == "specs" || err != nil && len(t.lines)+len(t.shapes) == 0 {
 		return err
 	}
 	return cmp.Or(err, t.print(out))
@@ -99,11 +96,11 @@ func Run(ctx context.Context, opt Options, out io.Writer) error {
 // measure fills the table; under --format specs it prints what it would measure instead.
 func (t *table) measure(ctx context.Context, out io.Writer) error {
 	opt := t.opt
-	workloads, sizes, shapes, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
+	workloads, shapes, err := choose(opt.Workloads, opt.Device != "cpu" && opt.Device != "auto")
 	if err != nil {
 		return err
 	}
-	variants, cases, shapeCases, err := chooseVariants(opt.Phases)
+	variants, cases, err := chooseVariants(opt.Phases)
 	if err != nil {
 		return err
 	}
@@ -146,15 +143,8 @@ func (t *table) measure(ctx context.Context, out io.Writer) error {
 	if opt.Format == "specs" {
 		return nil
 	}
-	for _, w := range sizes {
-		lines, err := opt.tokenLines(ctx, w, cases)
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.Name, err)
-		}
-		t.tokens = append(t.tokens, lines...)
-	}
 	for _, w := range shapes {
-		lines, err := opt.shapeLines(ctx, w, shapeCases)
+		lines, err := opt.shapeLines(ctx, w, cases)
 		t.shapes = append(t.shapes, lines...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)

@@ -3,6 +3,7 @@ package bench
 import (
 	"bufio"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -122,6 +123,33 @@ type beamWriter struct {
 	used     []bool // examples that stand in a beam
 }
 
+// legacyRecord lists examples, the best first, each list ending in the query.
+type legacyRecord struct {
+	IDs    [][]int   `json:"id_list"`
+	Scores []float64 `json:"score_list"`
+}
+
+// rlRecord has a pool of its own.
+type rlRecord struct {
+	Query struct {
+		ID int `json:"query_id"`
+	} `json:"query"`
+	Pool       []int        `json:"candidate_pool_ids"`
+	Candidates []trajectory `json:"pointer_candidates"`
+}
+
+type trajectory struct {
+	Pointer  []int   `json:"pointer"` // positions in the pool
+	Global   []int   `json:"pointer_global"`
+	Method   string  `json:"gen_method"`
+	Correct  int     `json:"vqa_correct"`
+	Accuracy float64 `json:"vqa_acc_score"`
+	Prob     float64 `json:"vqa_gt_prob"`
+	Rel      float64 `json:"vqa_rel_score"`
+	Mode     string  `json:"vqa_eval_mode"`
+	Failed   bool    `json:"eval_failed"`
+}
+
 // draw returns n distinct numbers below limit, none of them the query.
 func (w *beamWriter) draw(n, limit int) []int {
 	out := make([]int, 0, n)
@@ -137,37 +165,28 @@ func (w *beamWriter) draw(n, limit int) []int {
 	return out
 }
 
-// open starts the record of the next query.
-func (w *beamWriter) open() {
+// write writes the record of a query and goes on to the next one.
+func (w *beamWriter) write(record any) {
 	if w.records > 0 {
 		w.out.WriteString(",\n")
 	}
 	w.records++
-	fmt.Fprintf(w.out, `"%d": {`, w.query)
+	text, _ := json.Marshal(record) // numbers and words always marshal
+	fmt.Fprintf(w.out, `"%d": %s`, w.query, text)
+	w.query++
 }
 
-// beams writes a legacy record: lists of examples, the best first, each ending in the query.
+// beams writes a legacy record.
 func (w *beamWriter) beams(beams [][]int) {
-	w.open()
-	w.out.WriteString(`"id_list": [`)
+	var r legacyRecord
 	for i, beam := range beams {
-		w.comma(i)
-		w.out.WriteByte('[')
 		for _, id := range beam {
 			w.used[id] = true
-			w.int(id)
-			w.out.WriteString(", ")
 		}
-		w.int(w.query)
-		w.out.WriteByte(']')
+		r.IDs = append(r.IDs, append(beam, w.query))
+		r.Scores = append(r.Scores, 0.06-0.03*(float64(i)+w.r.Float64())/float64(len(beams)))
 	}
-	w.out.WriteString(`], "score_list": [`)
-	for i := range beams {
-		w.comma(i)
-		w.float(0.06 - 0.03*(float64(i)+w.r.Float64())/float64(len(beams)))
-	}
-	w.out.WriteString("]}")
-	w.query++
+	w.write(r)
 }
 
 // fill adds queries that no step sees, whose beams name the examples that are in no beam yet: the pool
@@ -195,53 +214,20 @@ func (w *beamWriter) fill() {
 	}
 }
 
-// trajectories writes an RL record with a pool of its own.
+// trajectories writes an RL record.
 func (w *beamWriter) trajectories() {
-	w.open()
-	fmt.Fprintf(w.out, `"query": {"query_id": %d}, "candidate_pool_ids": [`, w.query)
-	pool := w.draw(w.Pool, w.examples)
-	for i, id := range pool {
-		w.comma(i)
-		w.int(id)
-	}
-	w.out.WriteString(`], "pointer_candidates": [`)
-	for i := range w.Min + w.r.IntN(w.Max-w.Min+1) {
-		w.comma(i)
-		picks := w.draw(w.Shots, len(pool)) // positions in the pool
-		w.out.WriteString(`{"pointer": [`)
-		for j, at := range picks {
-			w.comma(j)
-			w.int(at)
+	r := rlRecord{Pool: w.draw(w.Pool, w.examples)}
+	r.Query.ID = w.query
+	for range w.Min + w.r.IntN(w.Max-w.Min+1) {
+		t := trajectory{Pointer: w.draw(w.Shots, len(r.Pool)), Method: "beam", Mode: "vqaEval"}
+		for _, at := range t.Pointer {
+			t.Global = append(t.Global, r.Pool[at])
 		}
-		w.out.WriteString(`], "pointer_global": [`)
-		for j, at := range picks {
-			w.comma(j)
-			w.int(pool[at])
-		}
-		correct, accuracy := 0, 0.0
 		if w.r.IntN(2) == 1 {
-			correct, accuracy = 1, []float64{0.3, 0.6, 0.9, 1}[w.r.IntN(4)]
+			t.Correct, t.Accuracy = 1, []float64{0.3, 0.6, 0.9, 1}[w.r.IntN(4)]
 		}
-		fmt.Fprintf(w.out, `], "gen_method": "beam", "vqa_correct": %d, "vqa_acc_score": %g, "vqa_gt_prob": `, correct, accuracy)
-		w.float(w.r.Float64())
-		w.out.WriteString(`, "vqa_rel_score": `)
-		w.float(w.r.Float64())
-		w.out.WriteString(`, "vqa_eval_mode": "vqaEval", "eval_failed": false}`)
+		t.Prob, t.Rel = w.r.Float64(), w.r.Float64()
+		r.Candidates = append(r.Candidates, t)
 	}
-	w.out.WriteString("]}")
-	w.query++
-}
-
-func (w *beamWriter) comma(i int) {
-	if i > 0 {
-		w.out.WriteString(", ")
-	}
-}
-
-func (w *beamWriter) int(x int) {
-	w.out.Write(strconv.AppendInt(w.out.AvailableBuffer(), int64(x), 10))
-}
-
-func (w *beamWriter) float(x float64) {
-	w.out.Write(strconv.AppendFloat(w.out.AvailableBuffer(), x, 'g', -1, 64))
+	w.write(r)
 }

@@ -20,7 +20,6 @@ type table struct {
 	opt     Options
 	machine string
 	lines   []Line
-	tokens  []TokenLine
 	shapes  []ShapeMeasurement
 }
 
@@ -96,7 +95,6 @@ type report struct {
 	Threads  int                `json:"threads"`
 	Repeats  int                `json:"repeats"`
 	Rows     []Line             `json:"rows"`
-	Tokens   []TokenLine        `json:"tokens"`
 	Shapes   []ShapeMeasurement `json:"shapes"`
 }
 
@@ -106,14 +104,14 @@ func Reprint(raw []byte, format string, out io.Writer) error {
 	if err := jsonwords.Unmarshal(raw, &r); err != nil {
 		return err
 	}
-	if len(r.Rows)+len(r.Tokens)+len(r.Shapes) == 0 {
+	if len(r.Rows)+len(r.Shapes) == 0 {
 		return fmt.Errorf("no rows: want what `bench workloads --format json` has printed")
 	}
 	for i := range r.Rows {
 		r.Rows[i].libtorch, r.Rows[i].device, r.Rows[i].threads = r.Libtorch, r.Device, r.Threads
 	}
 	t := &table{opt: Options{Format: format, Device: r.Device, Threads: r.Threads, Repeats: r.Repeats}, machine: r.Machine, lines: r.Rows,
-		tokens: r.Tokens, shapes: r.Shapes}
+		shapes: r.Shapes}
 	return t.print(out)
 }
 
@@ -121,7 +119,7 @@ func (t *table) print(out io.Writer) error {
 	if t.opt.Format == "json" {
 		e := json.NewEncoder(out)
 		e.SetIndent("", " ")
-		r := report{Machine: t.machine, Device: t.opt.Device, Threads: t.opt.Threads, Repeats: t.opt.Repeats, Rows: t.lines, Tokens: t.tokens,
+		r := report{Machine: t.machine, Device: t.opt.Device, Threads: t.opt.Threads, Repeats: t.opt.Repeats, Rows: t.lines,
 			Shapes: t.shapes}
 		if len(t.lines) > 0 {
 			r.Libtorch, r.Device, r.Threads = t.lines[0].libtorch, t.lines[0].device, t.lines[0].threads
@@ -129,9 +127,6 @@ func (t *table) print(out io.Writer) error {
 		return e.Encode(r)
 	}
 	if err := t.printTraining(out); err != nil {
-		return err
-	}
-	if err := printTokens(out, t.tokens, t.opt.Format); err != nil {
 		return err
 	}
 	return printShapes(out, t.shapes, t.opt.Format)

@@ -39,7 +39,6 @@ type Dataset struct {
 type Published struct {
 	Reference map[string]float64 // the Python reference
 	Peer      map[string]float64 // hand-optimised PyTorch, dropout 0
-	Goal      map[string]float64
 }
 
 // Workloads returns every workload in the order of the table.
@@ -54,13 +53,13 @@ func Workloads() []Workload {
 	both := func(rce, grpo float64) map[string]float64 { return map[string]float64{"rce": rce, "grpo": grpo} }
 	return []Workload{
 		{Name: "legacy_k64_b32", Data: legacy, Batch: 32, OnCPU: true, Peer: "legacy_k64_b32",
-			Published: Published{both(115, 118), both(3477, 3147), both(3477, 3147)}},
+			Published: Published{both(115, 118), both(3477, 3147)}},
 		{Name: "legacy_k1500_b32", Data: big, Batch: 32, OnCPU: true, Peer: "legacy_k1500_b32",
-			Published: Published{both(2.3, 2.9), both(854, 858), both(854, 858)}},
+			Published: Published{both(2.3, 2.9), both(854, 858)}},
 		{Name: "rl_k64_b1", Data: rl, Batch: 1, OnCPU: true, Peer: "rl_k64_b1", PeerBatch: 1,
-			Published: Published{both(58, 97), nil, both(250, 250)}},
+			Published: Published{both(58, 97), nil}},
 		{Name: "rl_k64_b32", Data: rl, Batch: 32, OnCPU: true, Peer: "rl_k64_b1", PeerBatch: 32,
-			Published: Published{nil, both(973, 807), both(1000, 1000)}},
+			Published: Published{nil, both(973, 807)}},
 		{Name: "vqav2_100k", Data: vqa, Batch: 32, MaxSteps: 100, OnCPU: true, Once: true},
 		{Name: "legacy_k64_b256", Data: shared, Batch: 256},
 		{Name: "own_k64_b256", Data: own, Batch: 256},
@@ -68,7 +67,7 @@ func Workloads() []Workload {
 }
 
 // choose returns the workloads of these names, or those that suit the device when there are none.
-func choose(names []string, cuda bool) (training []Workload, tokens []TokenWorkload, shapes []ShapeWorkload, err error) {
+func choose(names []string, cuda bool) (training []Workload, shapes []ShapeWorkload, err error) {
 	var known []string
 	chosen := func(name string, fits bool) bool {
 		known = append(known, name)
@@ -79,11 +78,6 @@ func choose(names []string, cuda bool) (training []Workload, tokens []TokenWorkl
 			training = append(training, w)
 		}
 	}
-	for _, w := range TokenWorkloads() {
-		if chosen(w.Name, !cuda) { // small ones tell nothing about a GPU
-			tokens = append(tokens, w)
-		}
-	}
 	for _, w := range ShapeWorkloads() {
 		if chosen(w.Name, cuda) {
 			shapes = append(shapes, w)
@@ -91,10 +85,10 @@ func choose(names []string, cuda bool) (training []Workload, tokens []TokenWorkl
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, nil, nil, registry.Unknown("workload", name, known)
+			return nil, nil, registry.Unknown("workload", name, known)
 		}
 	}
-	return training, tokens, shapes, nil
+	return training, shapes, nil
 }
 
 // variant is a phase with the KL estimator of its penalty.
@@ -105,9 +99,8 @@ func variants() []variant {
 	return []variant{{"rce", "rce", ""}, {"grpo", "grpo", "k3"}, {"grpo-exact", "grpo", "exact"}}
 }
 
-// chooseVariants returns what is measured of the training workloads, of the token policies and of the published shapes; no
-// names: everything.
-func chooseVariants(names []string) (training []variant, tokens []TokenCase, shapes []ShapeCase, err error) {
+// chooseVariants returns what is measured of the training workloads and of the published shapes; no names: everything.
+func chooseVariants(names []string) (training []variant, shapes []ShapeCase, err error) {
 	var known []string
 	chosen := func(name string) bool {
 		known = append(known, name)
@@ -118,11 +111,6 @@ func chooseVariants(names []string) (training []variant, tokens []TokenCase, sha
 			training = append(training, v)
 		}
 	}
-	for _, c := range TokenCases() {
-		if chosen("tokens-" + c.Name) {
-			tokens = append(tokens, c)
-		}
-	}
 	for _, c := range ShapeCases() {
 		if chosen("shape-" + c.Name) {
 			shapes = append(shapes, c)
@@ -130,8 +118,8 @@ func chooseVariants(names []string) (training []variant, tokens []TokenCase, sha
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) {
-			return nil, nil, nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
+			return nil, nil, fmt.Errorf("--phases: %w", registry.Unknown("phase", name, known))
 		}
 	}
-	return training, tokens, shapes, nil
+	return training, shapes, nil
 }

@@ -185,7 +185,7 @@ func cpuSeconds() float64 {
 	return float64(t.Nano()) / 1e9
 }
 
-// BenchmarkDecoder has the cases of scripts/peer_qwen2_5_vl.py; cpu-ms/op is CPU time.
+// BenchmarkDecoder computes a decoder at the sizes of `make bench-peers`; cpu-ms/op is CPU time.
 func BenchmarkDecoder(b *testing.B) {
 	Attach(1)
 	for _, size := range []struct {

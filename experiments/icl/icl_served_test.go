@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/experiments/icl"
 	"fulcrum/internal/testkit/golden"
-	"fulcrum/internal/testkit/icltest"
 	"fulcrum/internal/testkit/lvlmtest"
 	"fulcrum/internal/torchx"
 )
@@ -44,7 +44,7 @@ func TestICLLoopThroughServers(t *testing.T) {
 	}
 	root, work := published(t, train, val), t.TempDir()
 	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
-	model := icltest.Open(t, weights)
+	model := icl.OpenServed(t, weights)
 	answers, here := map[string][]string{}, 0
 	for i, kind := range kinds {
 		dir := filepath.Join(work, kind)

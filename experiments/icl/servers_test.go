@@ -6,7 +6,6 @@ import (
 
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/testkit/golden"
-	"fulcrum/internal/testkit/icltest"
 	"fulcrum/internal/testkit/lvlmtest"
 )
 
@@ -14,7 +13,7 @@ import (
 // log-probabilities are those of the plain program on transformers.
 func TestServers(t *testing.T) {
 	folder := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
-	model := icltest.Open(t, folder)
+	model := OpenServed(t, folder)
 	lines, prompts := askedOf(t)
 	for _, kind := range []string{"vllm", "sglang"} {
 		for _, path := range []*string{nil, &folder} {

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/selector"
@@ -35,7 +34,7 @@ func TestPhasesConform(t *testing.T) {
 	}
 	for _, kind := range kinds {
 		t.Run(kind.Name, func(t *testing.T) {
-			build := func(src selector.Source, s phasetest.Settings) (phases.Phase, error) {
+			build := func(src selector.Source, s suiteSettings) (phases.Phase, error) {
 				options := kind.New()
 				set := func(key string, value any) bool {
 					f := reflect.ValueOf(options).Elem().FieldByName(key)
@@ -54,7 +53,7 @@ func TestPhasesConform(t *testing.T) {
 				c.Data.BatchSize = 16
 				return options.Build(kind.Name, c, oneSource{src})
 			}
-			phasetest.Suite(t, build, func(metric string) bool { return strings.Contains(string(known), "`"+metric+"`") })
+			phaseSuite(t, build, func(metric string) bool { return strings.Contains(string(known), "`"+metric+"`") })
 		})
 	}
 }

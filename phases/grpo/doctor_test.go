@@ -52,11 +52,11 @@ func TestStop(t *testing.T) {
 				tokenGRPO(func(o *Options) { o.Advantage.Precision = 10 })}} // rewards lie within 1.5 of each other: no signal
 	}
 	whole, want := &phasetest.Memory{}, t.TempDir()
-	if _, err := phases.Run(context.Background(), plan(doctor.Warning), phasetest.TokenEnv(t, whole, want), nil); err != nil {
+	if _, err := phases.Run(context.Background(), plan(doctor.Warning), tokenEnv(t, whole, want), nil); err != nil {
 		t.Fatal(err)
 	}
 	rec, dir := &phasetest.Memory{}, t.TempDir()
-	_, err := phases.Run(context.Background(), plan(doctor.Stop), phasetest.TokenEnv(t, rec, dir), nil)
+	_, err := phases.Run(context.Background(), plan(doctor.Stop), tokenEnv(t, rec, dir), nil)
 	var stop *doctor.StopError
 	if !errors.As(err, &stop) || stop.Finding.Check != "no_signal" || !strings.Contains(err.Error(), "grpo epoch 2 step 5") {
 		t.Fatalf("error %v, want no_signal at epoch 2 step 5", err)
@@ -70,7 +70,7 @@ func TestStop(t *testing.T) {
 		t.Fatalf("state %+v, %v: want the end of epoch 1", saved, err)
 	}
 	rec.Rows, rec.Evals, rec.Kept = rec.Rows[:saved.Rows()], rec.Evals[:saved.Evals()], rec.Kept[:saved.Completions()]
-	if _, err := phases.Run(context.Background(), plan(doctor.Warning), phasetest.TokenEnv(t, rec, dir), saved); err != nil {
+	if _, err := phases.Run(context.Background(), plan(doctor.Warning), tokenEnv(t, rec, dir), saved); err != nil {
 		t.Fatal(err)
 	}
 	if !reflect.DeepEqual(rec.Rows, whole.Rows) {
@@ -87,7 +87,7 @@ func TestStop(t *testing.T) {
 // TestSoftenedIsNeverStopped: with softened options the finding is a warning.
 func TestSoftenedIsNeverStopped(t *testing.T) {
 	rec := &phasetest.Memory{}
-	env := phasetest.TokenEnv(t, rec, t.TempDir())
+	env := tokenEnv(t, rec, t.TempDir())
 	phase := tokenGRPO(func(o *Options) { o.Advantage.Precision = 10 })
 	if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
 		Doctor: doctor.Soften(doctor.Checks()), Phases: []phases.Phase{phase}}, env, nil); err != nil {

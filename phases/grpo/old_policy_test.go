@@ -35,7 +35,7 @@ func TestTheOldPolicySamples(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %d, %d passes", tc.old, tc.every, tc.passes), func(t *testing.T) {
 			phase := tokenGRPO(func(o *Options) { o.OldPolicy, o.UpdateOldAfter, o.NumIterations = tc.old, tc.every, tc.passes })
-			env := phasetest.TokenEnv(t, nil, t.TempDir())
+			env := tokenEnv(t, nil, t.TempDir())
 			if err := phase.Begin(env, 8); err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 	phase := tokenGRPO(func(o *Options) {
 		o.OldPolicy, o.Ratio, o.Loss, o.GroupSize, o.Advantage.MinStd = "every_n", "sequence", "grpo", 4000, 0.1
 	})
-	env := phasetest.TokenEnv(t, nil, t.TempDir())
+	env := tokenEnv(t, nil, t.TempDir())
 	if err := phase.Begin(env, 2); err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestRatiosAreImportanceWeights(t *testing.T) {
 func TestOldPolicyResumeIsExact(t *testing.T) {
 	phasetest.ResumesExactlyIn(t, oldPolicyPlan, 3*(2+2*2), func(rec phases.Recorder,
 		dir string) *phases.Env {
-		return phasetest.TokenEnv(t, rec, dir)
+		return tokenEnv(t, rec, dir)
 	})
 }
 
@@ -139,7 +139,7 @@ func TestHealthyOldPolicies(t *testing.T) {
 		for _, ratio := range []string{"sequence", "token"} {
 			t.Run(fmt.Sprintf("%s %d, %d passes, ratio=%s", tc.old, tc.every, tc.passes, ratio), func(t *testing.T) {
 				rec := &phasetest.Memory{}
-				env := phasetest.TokenEnv(t, rec, t.TempDir())
+				env := tokenEnv(t, rec, t.TempDir())
 				phase := tokenGRPO(func(o *Options) {
 					o.Epochs, o.Ratio, o.Loss, o.OldPolicy, o.UpdateOldAfter, o.NumIterations = 12, ratio, "grpo", tc.old, tc.every, tc.passes
 					o.KL.Controller, o.KL.TargetMax = "fixed", 10 // nats: ten toy answers are easily told apart

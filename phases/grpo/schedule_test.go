@@ -123,7 +123,7 @@ func TestResumeIsExact(t *testing.T) {
 func TestLookingAheadChangesNothing(t *testing.T) {
 	train, val := phasetest.Toy(t)
 	ofToys := func(rec phases.Recorder, dir string) *phases.Env { return phasetest.ToyEnv(t, val, rec, dir) }
-	ofTokens := func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) }
+	ofTokens := func(rec phases.Recorder, dir string) *phases.Env { return tokenEnv(t, rec, dir) }
 	for _, tc := range []struct {
 		name  string
 		plan  func() phases.Plan

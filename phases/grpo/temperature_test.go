@@ -87,7 +87,7 @@ func temperatureTrial(t *testing.T, token bool, change func(*Options)) (*phases.
 		change(o)
 	}
 	if token {
-		return phasetest.TokenEnv(t, nil, t.TempDir()), tokenGRPO(edit)
+		return tokenEnv(t, nil, t.TempDir()), tokenGRPO(edit)
 	}
 	torchx.Attach(1)
 	opt := pointer.DefaultOptions()

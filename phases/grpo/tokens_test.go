@@ -29,7 +29,7 @@ func tokenGRPO(change func(*Options)) *Phase {
 	if change != nil {
 		change(&opt)
 	}
-	return New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8)
+	return New("grpo", opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, toyQuestions("train", 0, 24), 8)
 }
 
 func tokenRCE(change func(*rce.Options)) *rce.Phase {
@@ -39,13 +39,13 @@ func tokenRCE(change func(*rce.Options)) *rce.Phase {
 	if change != nil {
 		change(&opt)
 	}
-	return rce.New(opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
+	return rce.New(opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, toyQuestions("train", 0, 24), 8, 0)
 }
 
 func tokenSFT() *rce.Phase {
 	opt := rce.DefaultSFTOptions()
 	opt.Epochs, opt.LR, opt.Average = 1, 0.05, "token"
-	return rce.NewSFT(opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, phasetest.ToyQuestions("train", 0, 24), 8, 0)
+	return rce.NewSFT(opt, phases.DefaultOptimOptions(), schedule.LROptions{Name: "constant"}, toyQuestions("train", 0, 24), 8, 0)
 }
 
 // tokenPlan has every phase and every kind of state that token policies have.
@@ -105,7 +105,7 @@ func TestTokenPhasesLearn(t *testing.T) {
 	for name, phase := range all {
 		t.Run(name, func(t *testing.T) {
 			rec := &phasetest.Memory{}
-			env := phasetest.TokenEnv(t, rec, t.TempDir())
+			env := tokenEnv(t, rec, t.TempDir())
 			before, err := phases.Validate(env.Initial, env.Initial, env.Data.Val, env.Data)
 			if err != nil {
 				t.Fatal(err)
@@ -131,7 +131,7 @@ func TestEpochsWithoutSignalAreReported(t *testing.T) {
 		rec := &phasetest.Memory{}
 		phase := tokenGRPO(func(o *Options) { o.Epochs, o.Advantage.Precision = 7, precision }) // 21 steps: a shorter phase is only warned
 		_, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: doctor.Checks(),
-			Phases: []phases.Phase{phase}}, phasetest.TokenEnv(t, rec, t.TempDir()), nil)
+			Phases: []phases.Phase{phase}}, tokenEnv(t, rec, t.TempDir()), nil)
 		var stop *doctor.StopError
 		if errors.As(err, &stop) != (want > 0) || want == 0 && err != nil {
 			t.Fatalf("precision %v: error %v", precision, err)
@@ -151,13 +151,13 @@ func TestEpochsWithoutSignalAreReported(t *testing.T) {
 // TestTokenResumeIsExact stops the plan of all phases at every step.
 func TestTokenResumeIsExact(t *testing.T) {
 	phasetest.ResumesExactlyIn(t, func() phases.Plan { return tokenPlan() }, 3*(1+2+2*4),
-		func(rec phases.Recorder, dir string) *phases.Env { return phasetest.TokenEnv(t, rec, dir) })
+		func(rec phases.Recorder, dir string) *phases.Env { return tokenEnv(t, rec, dir) })
 }
 
 // TestTokenMetrics: a run's rows carry what a reader of token GRPO looks for, and consistent numbers.
 func TestTokenMetrics(t *testing.T) {
 	rec := &phasetest.Memory{}
-	if _, err := phases.Run(context.Background(), tokenPlan(), phasetest.TokenEnv(t, rec, t.TempDir()), nil); err != nil {
+	if _, err := phases.Run(context.Background(), tokenPlan(), tokenEnv(t, rec, t.TempDir()), nil); err != nil {
 		t.Fatal(err)
 	}
 	steps := rec.Steps(t, "grpo")
@@ -176,7 +176,7 @@ func TestTokenMetrics(t *testing.T) {
 			t.Errorf("step %d: mean ratio %v; the first pass over a batch, and no other, has exactly 1", i+1, get("mean_ratio"))
 		}
 		if get("completion_length_min") > get("completion_length") || get("completion_length") > get("completion_length_max") ||
-			get("completion_length_max") > phasetest.ToyMost {
+			get("completion_length_max") > toyMost {
 			t.Errorf("step %d: lengths %v", i+1, m)
 		}
 		if d := get("reward_right") + 0.5*get("reward_ended") - get("mean_reward"); math.Abs(d) > 1e-12 {
@@ -224,7 +224,7 @@ func TestSamplerGap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rec := &phasetest.Memory{}
 			plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{tokenGRPO(change)}}
-			if _, err := phases.Run(context.Background(), plan, phasetest.TokenEnv(t, rec, t.TempDir()), nil); err != nil {
+			if _, err := phases.Run(context.Background(), plan, tokenEnv(t, rec, t.TempDir()), nil); err != nil {
 				t.Fatal(err)
 			}
 			for i, m := range rec.Steps(t, "grpo") {
@@ -244,15 +244,15 @@ func TestSamplerGap(t *testing.T) {
 
 // TestPassesKeepLogProbs: of four passes over a batch only the first asks the reference.
 func TestPassesKeepLogProbs(t *testing.T) {
-	env := phasetest.TokenEnv(t, &phasetest.Memory{}, t.TempDir())
+	env := tokenEnv(t, &phasetest.Memory{}, t.TempDir())
 	phase := tokenGRPO(func(o *Options) { o.NumIterations, o.Epochs = 4, 1 })
-	*env.Initial.(*phasetest.TokenPolicy).Forwards = 0
+	*env.Initial.(*tokenPolicy).Forwards = 0
 	if err := phase.Begin(env, 12); err != nil {
 		t.Fatal(err)
 	}
 	defer phase.End()
 	policy, _ := phase.Reference()
-	reference := policy.(*phasetest.TokenPolicy)
+	reference := policy.(*tokenPolicy)
 	want := env.Policy.Clone() // the policy that sampled
 	defer want.Free()
 	for pass := range 4 {
@@ -279,7 +279,7 @@ func TestRCELoss(t *testing.T) {
 	for _, average := range []string{"sequence", "token"} {
 		for _, top1 := range []bool{false, true} {
 			for _, micro := range []*int{nil, new(2)} {
-				env := phasetest.TokenEnv(t, nil, t.TempDir())
+				env := tokenEnv(t, nil, t.TempDir())
 				r := tokenRCE(func(o *rce.Options) {
 					o.Rollout, o.Average, o.Top1Only, o.MicroBatch = "offline", average, top1, micro
 				})
@@ -324,10 +324,10 @@ func TestRCELoss(t *testing.T) {
 // for the same seed and step.
 func TestZeroVariance(t *testing.T) {
 	collect := func(mode string, rounds int, step int) (*Phase, []int) {
-		env := phasetest.TokenEnv(t, nil, t.TempDir())
-		env.Policy.Params().Set("before", slices.Repeat([]float32{0}, (phasetest.ToyVocab+1)*phasetest.ToyVocab))
-		kind := make([]float32, phasetest.ToyKinds*phasetest.ToyVocab)
-		kind[1*phasetest.ToyVocab] = 30 // questions of kind 1 end at once: all rewards are 0
+		env := tokenEnv(t, nil, t.TempDir())
+		env.Policy.Params().Set("before", slices.Repeat([]float32{0}, (toyVocab+1)*toyVocab))
+		kind := make([]float32, toyKinds*toyVocab)
+		kind[1*toyVocab] = 30 // questions of kind 1 end at once: all rewards are 0
 		env.Policy.Params().Set("kind", kind)
 		g := tokenGRPO(func(o *Options) { o.ZeroVariance, o.MaxResamples = mode, rounds; o.GroupSize = 24 })
 		if err := g.Begin(env, 1); err != nil {
@@ -353,7 +353,7 @@ func TestZeroVariance(t *testing.T) {
 		t.Errorf("resample: queries %v after %v more groups", first, *g.rollout.measured.ResampledGroups)
 	}
 	for _, q := range first[1:] {
-		if q%phasetest.ToyKinds == 1 || slices.Contains([]int{0, 1, 5, 9}, q) {
+		if q%toyKinds == 1 || slices.Contains([]int{0, 1, 5, 9}, q) {
 			t.Errorf("resample drew query %d", q)
 		}
 	}
@@ -374,10 +374,10 @@ func (g *Phase) End2(t *testing.T) {
 
 // TestNothingLeft: a batch of which nothing is left makes a step without a gradient.
 func TestNothingLeft(t *testing.T) {
-	env := phasetest.TokenEnv(t, nil, t.TempDir())
-	kind := make([]float32, phasetest.ToyKinds*phasetest.ToyVocab)
-	for k := range phasetest.ToyKinds {
-		kind[k*phasetest.ToyVocab] = 60
+	env := tokenEnv(t, nil, t.TempDir())
+	kind := make([]float32, toyKinds*toyVocab)
+	for k := range toyKinds {
+		kind[k*toyVocab] = 60
 	}
 	env.Policy.Params().Set("kind", kind)
 	for _, mode := range []string{"filter", "resample"} {
@@ -395,7 +395,7 @@ func TestNothingLeft(t *testing.T) {
 
 // TestTokenStepsFreeTheirTensors: no step leaves a tensor behind.
 func TestTokenStepsFreeTheirTensors(t *testing.T) {
-	env := phasetest.TokenEnv(t, nil, t.TempDir())
+	env := tokenEnv(t, nil, t.TempDir())
 	for _, phase := range []phases.Phase{tokenRCE(func(o *rce.Options) { o.MicroBatch = new(1) }), tokenGRPO(func(o *Options) {
 		o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.EntropyWeight = 2, new(1), new(3), 0.5, 0.01
 	})} {
@@ -423,7 +423,7 @@ func TestTokenStepsFreeTheirTensors(t *testing.T) {
 func TestTokenStepsWaitOnce(t *testing.T) {
 	recorded := tokenGRPO(func(o *Options) { o.Rollout, o.OldPolicy, o.EntropyWeight = "offline", "epoch_start", 0.01 })
 	for _, phase := range []phases.Phase{tokenSFT(), tokenRCE(func(o *rce.Options) { o.Rollout = "offline" }), recorded} {
-		if err := phase.Begin(phasetest.TokenEnv(t, nil, t.TempDir()), 100); err != nil {
+		if err := phase.Begin(tokenEnv(t, nil, t.TempDir()), 100); err != nil {
 			t.Fatal(err)
 		}
 		phases.BeginEpoch(phase, 1)
@@ -458,7 +458,7 @@ func TestCompletionsDue(t *testing.T) {
 func TestReferenceSync(t *testing.T) {
 	for _, mix := range []float64{1, 0.6} {
 		for _, from := range []string{"init", "phase_start"} {
-			env := phasetest.TokenEnv(t, nil, t.TempDir())
+			env := tokenEnv(t, nil, t.TempDir())
 			g := tokenGRPO(func(o *Options) { o.KL.Reference, o.KL.SyncSteps, o.KL.SyncMix = from, new(2), mix })
 			if err := g.Begin(env, 3); err != nil {
 				t.Fatal(err)
@@ -495,8 +495,8 @@ func TestReferenceSync(t *testing.T) {
 // TestTokenValidation: val_loss is the mean over tokens of the weighted candidates, val_kl that of the greedy
 // completions.
 func TestTokenValidation(t *testing.T) {
-	env := phasetest.TokenEnv(t, nil, t.TempDir())
-	other := phasetest.NewTokenPolicy(t)
+	env := tokenEnv(t, nil, t.TempDir())
+	other := newTokenPolicy(t)
 	v := other.Weights.Values()
 	for i := range v {
 		v[i] += float32(i%5) / 10
@@ -524,7 +524,7 @@ func TestTokenValidation(t *testing.T) {
 		tokens += w * float64(b.Mask[at])
 	}
 	golden.Close(t, []float64{got.Loss}, []float64{loss / tokens}, 1e-6)
-	greedy, _ := other.Decode(env.Data.Val, all, phasetest.ToyMost, 1)
+	greedy, _ := other.Decode(env.Data.Val, all, toyMost, 1)
 	kl := torchx.Sum(objective.MaskedSum(other.KL(greedy, env.Initial), greedy)).Item() / float64(len(all))
 	golden.Close(t, []float64{got.KL}, []float64{kl}, 1e-6)
 	if len(got.Texts) != len(all) || got.Texts[0] == "" || len(got.Terms) != 2 {
@@ -564,7 +564,7 @@ func TestTokenOptions(t *testing.T) {
 			t.Errorf("%v, want %s", err, tc.want)
 		}
 	}
-	env := phasetest.TokenEnv(t, nil, t.TempDir())
+	env := tokenEnv(t, nil, t.TempDir())
 	if err := tokenGRPO(func(o *Options) { o.KL.Estimator = "exact" }).Begin(env, 1); err == nil ||
 		!strings.Contains(err.Error(), "grpo.kl.estimator") {
 		t.Errorf("an exact KL over tokens begins: %v", err)

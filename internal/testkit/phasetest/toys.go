@@ -27,17 +27,6 @@ import (
 	"fulcrum/selector/pointer"
 )
 
-// A tiny token policy: the next token's logits are a row for the kind of question plus a row for the token
-// before it. Token 0 ends a completion. The questions of four kinds want their kind's token twice, then the
-// end.
-const (
-	ToyKinds = 4
-	ToyVocab = 6
-	ToyMost  = 5 // tokens of a completion
-)
-
-var _ selector.TokenPolicy = (*TokenPolicy)(nil)
-
 // Memory is a Recorder that keeps rows as JSON, and can cut a run short.
 type Memory struct {
 	Rows, Evals, Kept []string
@@ -205,13 +194,13 @@ func ResumesExactly(t *testing.T, plan func() phases.Plan, steps int) {
 
 func ResumesExactlyIn(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) {
 	t.Helper()
-	if found := resumes(t, plan, steps, newEnv).Findings(); len(found) < 3 {
+	if found := Resumes(t, plan, steps, newEnv).Findings(); len(found) < 3 {
 		t.Fatalf("the doctor found %v: want several, so that its state matters", found)
 	}
 }
 
-// resumes stops a plan after its steps, one by one, and returns the rows of the run that was never stopped.
-func resumes(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) *Memory {
+// Resumes stops a plan after its steps, one by one, and returns the rows of the run that was never stopped.
+func Resumes(t *testing.T, plan func() phases.Plan, steps int, newEnv func(rec phases.Recorder, dir string) *phases.Env) *Memory {
 	whole := &Memory{}
 	dir := t.TempDir()
 	if _, err := phases.Run(context.Background(), plan(), newEnv(whole, dir), nil); err != nil {
@@ -381,9 +370,47 @@ func MustStepAt(t *testing.T, p phases.Phase, n int, queries []int) phases.Metri
 	return m
 }
 
+// WaitsOnce takes a step on a small and one on a large batch. Each must copy to the host once, and upload equally often, at
+// most so many times: on CUDA a read-back waits for all queued work, and every small copy costs as much as a matrix product.
+func WaitsOnce(t *testing.T, p phases.Phase, small, large []int, uploads int) {
+	t.Helper()
+	var crossed [2]torchx.Counts
+	for i, queries := range [][]int{small, large} {
+		before := torchx.Counted()
+		MustStepAt(t, p, i, queries)
+		crossed[i] = torchx.Counted().Minus(before)
+		if n := crossed[i].ReadBacks; n != 1 {
+			t.Errorf("%s: a step on %d queries copies to the host %d times, want once", p.Info().Name, len(queries), n)
+		}
+		if n := crossed[i].Uploads; n > uploads {
+			t.Errorf("%s: a step on %d queries uploads %d times, want at most %d", p.Info().Name, len(queries), n, uploads)
+		}
+	}
+	if a, b := crossed[0].Uploads, crossed[1].Uploads; a != b {
+		t.Errorf("%s: a step on %d queries uploads %d times, one on %d queries %d times", p.Info().Name, len(small), a, len(large), b)
+	}
+	t.Logf("%s: %+v", p.Info().Name, crossed[1])
+}
+
 // LogProbs returns log π of the candidates of a batch [B*G].
 func LogProbs(p selector.Policy, b *selector.Batch) []float64 {
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
 	return objective.Sequence(p.Forward(b, selector.ForwardOptions{}).LogP).Floats()
 }
+
+// Summaries are the prompts of a fixture with five scored completions each.
+type Summaries struct {
+	Texts [][]int64
+	Batch *selector.Batch
+}
+
+func (s *Summaries) Name() string { return "summaries" }
+
+func (s *Summaries) Len() int { return len(s.Texts) }
+
+func (s *Summaries) ID(i int) int64 { return int64(i) }
+
+func (s *Summaries) Prompt(i int) ([]int64, error) { return s.Texts[i], nil }
+
+func (s *Summaries) Recorded(queries []int) *selector.Batch { return s.Batch.Groups(queries) }

@@ -1,7 +1,4 @@
-// Package icltest puts a Qwen2.5-VL of this process behind the stand-ins of package lvlmtest.
-//
-//	server := lvlmtest.Start(t, &lvlmtest.Server{Kind: "vllm", Model: icltest.Open(t, folder)})
-package icltest
+package icl
 
 import (
 	"math"
@@ -15,20 +12,21 @@ import (
 	"fulcrum/selector/vl/processor"
 )
 
-// Model is a lvlmtest.Model. Its methods may be called from any goroutine: one of its own does what needs libtorch.
-type Model struct {
+// ServedModel is a Qwen2.5-VL of this process behind the stand-ins of package lvlmtest. Its methods may be called from any goroutine: one of
+// its own does what needs libtorch.
+type ServedModel struct {
 	*processor.Processor
 	t     testing.TB
 	model *vl.Model
 	calls chan func()
 }
 
-// Open opens a model's folder in float32 until the test ends. torchx.Load has been called.
-func Open(t testing.TB, folder string) *Model {
+// OpenServed opens a model's folder in float32 until the test ends. torchx.Load has been called.
+func OpenServed(t testing.TB, folder string) *ServedModel {
 	t.Helper()
 	opt := vl.DefaultOptions()
 	opt.Path, opt.LoRA.Enabled, opt.DType = &folder, false, "float32"
-	m := &Model{t: t, calls: make(chan func())}
+	m := &ServedModel{t: t, calls: make(chan func())}
 	go func() {
 		torchx.Attach(1)
 		for call := range m.calls {
@@ -50,14 +48,14 @@ func Open(t testing.TB, folder string) *Model {
 }
 
 // run calls f where libtorch is attached.
-func (m *Model) run(f func() error) error {
+func (m *ServedModel) run(f func() error) error {
 	done := make(chan error)
 	m.calls <- func() { done <- f() }
 	return <-done
 }
 
 // Encode returns the ids of a text.
-func (m *Model) Encode(text string) []int {
+func (m *ServedModel) Encode(text string) []int {
 	var ids []int
 	for _, id := range m.Tokenizer().Encode(text) {
 		ids = append(ids, int(id))
@@ -66,10 +64,10 @@ func (m *Model) Encode(text string) []int {
 }
 
 // Text returns a token's.
-func (m *Model) Text(id int) string { return m.Tokenizer().Decode([]int64{int64(id)}, false) }
+func (m *ServedModel) Text(id int) string { return m.Tokenizer().Decode([]int64{int64(id)}, false) }
 
 // Said returns the text of an answer.
-func (m *Model) Said(ids []int) string {
+func (m *ServedModel) Said(ids []int) string {
 	var out []int64
 	for _, id := range ids {
 		out = append(out, int64(id))
@@ -77,7 +75,7 @@ func (m *Model) Said(ids []int) string {
 	return m.Tokenizer().Decode(out, true)
 }
 
-func (m *Model) patches(data []byte) pixels.Patches {
+func (m *ServedModel) patches(data []byte) pixels.Patches {
 	config, _ := m.Pixels()
 	img, err := pixels.DecodeBytes(data)
 	if err != nil {
@@ -91,7 +89,7 @@ func (m *Model) patches(data []byte) pixels.Patches {
 }
 
 // ImageToken returns the placeholder, as often as the image has features.
-func (m *Model) ImageToken(data []byte) (id, n int) {
+func (m *ServedModel) ImageToken(data []byte) (id, n int) {
 	if id = int(m.IDs().ImagePad); data == nil {
 		return id, 1
 	}
@@ -100,7 +98,7 @@ func (m *Model) ImageToken(data []byte) (id, n int) {
 }
 
 // LogProbs are the model's behind the last image. In front of it, where no answer is, all tokens are as likely.
-func (m *Model) LogProbs(ids []int, images [][]byte, from int) (rows [][]float64) {
+func (m *ServedModel) LogProbs(ids []int, images [][]byte, from int) (rows [][]float64) {
 	split := from + 1
 	for at, id := range ids {
 		if id == int(m.IDs().ImagePad) {

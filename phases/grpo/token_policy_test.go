@@ -1,47 +1,59 @@
-package phasetest
+package grpo
 
 import (
 	"fmt"
-	"fulcrum/internal/torchx"
-	"fulcrum/phases"
-	"fulcrum/phases/objective"
-	"fulcrum/rewardutil/advantage"
-	"fulcrum/selector"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
+	"fulcrum/rewardutil/advantage"
+	"fulcrum/selector"
 )
 
-type TokenPolicy struct {
+// A tiny token policy: the next token's logits are a row for the kind of question plus a row for the token
+// before it. Token 0 ends a completion. The questions of four kinds want their kind's token twice, then the
+// end.
+const (
+	toyKinds = 4
+	toyVocab = 6
+	toyMost  = 5 // tokens of a completion
+)
+
+var _ selector.TokenPolicy = (*tokenPolicy)(nil)
+
+type tokenPolicy struct {
 	Weights  *torchx.Params
 	Forwards *int // of this policy and its clones' counters are their own
 }
 
-func (p *TokenPolicy) Params() *torchx.Params { return p.Weights }
+func (p *tokenPolicy) Params() *torchx.Params { return p.Weights }
 
-func (p *TokenPolicy) Metadata() map[string]string { return map[string]string{"kind": "toy"} }
+func (p *tokenPolicy) Metadata() map[string]string { return map[string]string{"kind": "toy"} }
 
-func (p *TokenPolicy) Free() { p.Weights.Free() }
+func (p *tokenPolicy) Free() { p.Weights.Free() }
 
-func (p *TokenPolicy) Clone() selector.Policy {
+func (p *tokenPolicy) Clone() selector.Policy {
 	specs := []torchx.Spec{}
 	for _, name := range p.Weights.Names() {
 		specs = append(specs, torchx.Spec{Name: name, Shape: p.Weights.Shape(name)})
 	}
-	c := &TokenPolicy{torchx.NewParams(specs, "cpu"), new(int)}
+	c := &tokenPolicy{torchx.NewParams(specs, "cpu"), new(int)}
 	c.Weights.CopyFrom(p.Weights)
 	return c
 }
 
 // dist is the log-distribution of every step [B, G, T, V].
-func (p *TokenPolicy) dist(b *selector.Batch, temperature float64) torchx.Tensor {
+func (p *tokenPolicy) dist(b *selector.Batch, temperature float64) torchx.Tensor {
 	src := b.Source.(*tokenSource)
 	kinds, before := make([]int64, len(b.Actions)), make([]int64, len(b.Actions))
 	for at := range b.Actions {
 		kinds[at] = int64(src.kind(b.Queries[at/(b.G*b.T)]))
-		before[at] = ToyVocab
+		before[at] = toyVocab
 		if at%b.T > 0 {
 			before[at] = b.Actions[at-1]
 		}
@@ -55,7 +67,7 @@ func (p *TokenPolicy) dist(b *selector.Batch, temperature float64) torchx.Tensor
 	return torchx.LogSoftmax(torchx.Scale(logits, 1/temperature), 3)
 }
 
-func (p *TokenPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
+func (p *tokenPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	if opt.Dist || !opt.Reference.Nil() {
 		panic("a token policy was asked for distributions")
 	}
@@ -70,15 +82,15 @@ func (p *TokenPolicy) Forward(b *selector.Batch, opt selector.ForwardOptions) se
 }
 
 // KL implements selector.TokenPolicy.
-func (p *TokenPolicy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
-	d, r := p.dist(b, 1), reference.(*TokenPolicy).dist(b, 1)
+func (p *tokenPolicy) KL(b *selector.Batch, reference selector.Policy) torchx.Tensor {
+	d, r := p.dist(b, 1), reference.(*tokenPolicy).dist(b, 1)
 	return torchx.Sum(torchx.Mul(torchx.Exp(d), torchx.Sub(d, r)), 3)
 }
 
 // HalfPrecision implements selector.TokenPolicy.
-func (p *TokenPolicy) HalfPrecision() bool { return false }
+func (p *tokenPolicy) HalfPrecision() bool { return false }
 
-func (p *TokenPolicy) Sample(s selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
+func (p *tokenPolicy) Sample(s selector.Source, queries []int, g, t int, temperature float64, seed uint64) *selector.Batch {
 	r := rand.New(rand.NewPCG(seed, 1))
 	return p.generate(s, queries, g, t, func(logits []float64) (int, float64) {
 		total, most := 0.0, slices.Max(logits)
@@ -96,14 +108,14 @@ func (p *TokenPolicy) Sample(s selector.Source, queries []int, g, t int, tempera
 	})
 }
 
-func (p *TokenPolicy) Decode(s selector.Source, queries []int, t, _ int) (*selector.Batch, []float64) {
+func (p *tokenPolicy) Decode(s selector.Source, queries []int, t, _ int) (*selector.Batch, []float64) {
 	b := p.generate(s, queries, 1, t, func(logits []float64) (int, float64) { return slices.Index(logits, slices.Max(logits)), 0 })
 	b.Sampled = nil
 	return b, make([]float64, len(queries))
 }
 
 // generate makes batches as wide as their longest completion. choose returns a token and its log-probability.
-func (p *TokenPolicy) generate(s selector.Source, queries []int, g, t int, choose func([]float64) (int, float64)) *selector.Batch {
+func (p *tokenPolicy) generate(s selector.Source, queries []int, g, t int, choose func([]float64) (int, float64)) *selector.Batch {
 	kind, before := p.Weights.Get("kind").Floats(), p.Weights.Get("before").Floats()
 	var all [][]int64
 	var sampled [][]float64
@@ -112,11 +124,11 @@ func (p *TokenPolicy) generate(s selector.Source, queries []int, g, t int, choos
 		for range g {
 			var tokens []int64
 			var logps []float64
-			last := ToyVocab
+			last := toyVocab
 			for len(tokens) < t && last != 0 {
-				logits := make([]float64, ToyVocab)
+				logits := make([]float64, toyVocab)
 				for v := range logits {
-					logits[v] = kind[s.(*tokenSource).kind(q)*ToyVocab+v] + before[last*ToyVocab+v]
+					logits[v] = kind[s.(*tokenSource).kind(q)*toyVocab+v] + before[last*toyVocab+v]
 				}
 				var logp float64
 				last, logp = choose(logits)
@@ -136,11 +148,11 @@ func (p *TokenPolicy) generate(s selector.Source, queries []int, g, t int, choos
 	return b
 }
 
-func NewTokenPolicy(t *testing.T) *TokenPolicy {
+func newTokenPolicy(t *testing.T) *tokenPolicy {
 	t.Helper()
 	torchx.Attach(1)
-	p := &TokenPolicy{torchx.NewParams([]torchx.Spec{{Name: "kind", Shape: []int{ToyKinds, ToyVocab}},
-		{Name: "before", Shape: []int{ToyVocab + 1, ToyVocab}}}, "cpu"), new(int)}
+	p := &tokenPolicy{torchx.NewParams([]torchx.Spec{{Name: "kind", Shape: []int{toyKinds, toyVocab}},
+		{Name: "before", Shape: []int{toyVocab + 1, toyVocab}}}, "cpu"), new(int)}
 	r := rand.New(rand.NewPCG(3, 3))
 	v := make([]float32, p.Weights.Numel())
 	for i := range v {
@@ -151,7 +163,7 @@ func NewTokenPolicy(t *testing.T) *TokenPolicy {
 	return p
 }
 
-func ToyQuestions(name string, first, n int) *tokenSource {
+func toyQuestions(name string, first, n int) *tokenSource {
 	s := &tokenSource{name: name}
 	for i := range n {
 		s.ids = append(s.ids, int64(first+i))
@@ -159,12 +171,12 @@ func ToyQuestions(name string, first, n int) *tokenSource {
 	return s
 }
 
-func TokenEnv(t *testing.T, rec phases.Recorder, dir string) *phases.Env {
-	p := NewTokenPolicy(t)
+func tokenEnv(t *testing.T, rec phases.Recorder, dir string) *phases.Env {
+	p := newTokenPolicy(t)
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
-		Val: ToyQuestions("val", 100, 10), Shots: ToyMost, Shuffle: true, EvalBatch: 4, Advantage: advantage.DefaultOptions(),
+		Val: toyQuestions("val", 100, 10), Shots: toyMost, Shuffle: true, EvalBatch: 4, Advantage: advantage.DefaultOptions(),
 		ValLoss: phases.ValLoss{Temperature: 0.1, PerToken: true}}}
 }
 
@@ -179,7 +191,7 @@ func (s *tokenSource) Len() int { return len(s.ids) }
 
 func (s *tokenSource) ID(i int) int64 { return s.ids[i] }
 
-func (s *tokenSource) kind(i int) int { return int(s.ids[i]) % ToyKinds }
+func (s *tokenSource) kind(i int) int { return int(s.ids[i]) % toyKinds }
 
 func (s *tokenSource) CanScore() bool { return true }
 
@@ -189,7 +201,7 @@ func (s *tokenSource) Recorded(queries []int) *selector.Batch {
 	for i, q := range queries {
 		own := int64(s.kind(q) + 1)
 		b.Set(i, 0, []int64{own, own, 0}, 1)
-		b.Set(i, 1, []int64{own%ToyKinds + 1, 0}, 0)
+		b.Set(i, 1, []int64{own%toyKinds + 1, 0}, 0)
 	}
 	return b
 }
@@ -222,19 +234,3 @@ func (s *tokenSource) Accuracy(b *selector.Batch) ([]float64, error) {
 	err := s.Score(b)
 	return b.Terms["right"], err
 }
-
-// Summaries are the prompts of a fixture with five scored completions each.
-type Summaries struct {
-	Texts [][]int64
-	Batch *selector.Batch
-}
-
-func (s *Summaries) Name() string { return "summaries" }
-
-func (s *Summaries) Len() int { return len(s.Texts) }
-
-func (s *Summaries) ID(i int) int64 { return int64(i) }
-
-func (s *Summaries) Prompt(i int) ([]int64, error) { return s.Texts[i], nil }
-
-func (s *Summaries) Recorded(queries []int) *selector.Batch { return s.Batch.Groups(queries) }

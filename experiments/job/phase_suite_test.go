@@ -1,4 +1,4 @@
-package phasetest
+package job
 
 import (
 	"context"
@@ -9,24 +9,25 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
 
-// Settings are what the suite asks of a phase.
-type Settings struct {
+// suiteSettings are what the suite asks of a phase.
+type suiteSettings struct {
 	Epochs int
 	LR     float64
 	Freeze []string // parameters that stay
 }
 
-// Suite checks what the scheduler and the preflight rely on in every phase. build makes the phase on a source; it returns
+// phaseSuite checks what the scheduler and the preflight rely on in every phase. build makes the phase on a source; it returns
 // nil for settings that the phase does not have. documented reports whether docs/metrics.md knows a metric.
-func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Phase, error), documented func(metric string) bool) {
-	train, val := Toy(t)
-	made := func(t *testing.T, src selector.Source, s Settings) phases.Phase {
+func phaseSuite(t *testing.T, build func(src selector.Source, s suiteSettings) (phases.Phase, error), documented func(metric string) bool) {
+	train, val := phasetest.Toy(t)
+	made := func(t *testing.T, src selector.Source, s suiteSettings) phases.Phase {
 		t.Helper()
 		p, err := build(src, s)
 		if err != nil {
@@ -36,7 +37,7 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 	}
 	begin := func(t *testing.T, p phases.Phase) *phases.Env {
 		t.Helper()
-		env := ToyEnv(t, val, &Memory{}, t.TempDir())
+		env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
 		if err := p.Begin(env, 100); err != nil {
 			t.Fatal(err)
 		}
@@ -45,15 +46,15 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 		return env
 	}
 	t.Run("a resume equals the run that went on", func(t *testing.T) {
-		settings := Settings{Epochs: 2, LR: 1e-3}
+		settings := suiteSettings{Epochs: 2, LR: 1e-3}
 		plan := func() phases.Plan {
 			return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{made(t, train, settings)}}
 		}
 		steps := 2 * phases.StepsPerEpoch(plan().Phases[0])
-		resumes(t, plan, steps, func(rec phases.Recorder, dir string) *phases.Env { return ToyEnv(t, val, rec, dir) })
+		phasetest.Resumes(t, plan, steps, func(rec phases.Recorder, dir string) *phases.Env { return phasetest.ToyEnv(t, val, rec, dir) })
 	})
 	t.Run("a reward that is no number is refused before the step", func(t *testing.T) {
-		p := made(t, poisoned{train}, Settings{Epochs: 1, LR: 1e-3})
+		p := made(t, poisoned{train}, suiteSettings{Epochs: 1, LR: 1e-3})
 		env := begin(t, p)
 		before := env.Policy.Params().Values()
 		_, err := p.Step(context.Background(), phases.At{Epoch: 1, Queries: batch[:3]})
@@ -62,18 +63,18 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 		}
 	})
 	t.Run("frozen parameters stay", func(t *testing.T) {
-		if p := made(t, train, Settings{Epochs: 1, LR: 1e-2, Freeze: []string{"query_proj"}}); p != nil { // else it freezes nothing
+		if p := made(t, train, suiteSettings{Epochs: 1, LR: 1e-2, Freeze: []string{"query_proj"}}); p != nil { // else it freezes nothing
 			frozenStay(t, p, begin(t, p), "query_proj")
 		}
 	})
 	t.Run("a step waits for the device once", func(t *testing.T) {
-		p := made(t, train, Settings{Epochs: 1, LR: 1e-3})
+		p := made(t, train, suiteSettings{Epochs: 1, LR: 1e-3})
 		begin(t, p)
 		sameOperations(t, p)
-		WaitsOnce(t, p, batch[:3], batch, 8)
+		phasetest.WaitsOnce(t, p, batch[:3], batch, 8)
 	})
 	t.Run("metrics are documented", func(t *testing.T) {
-		p := made(t, train, Settings{Epochs: 1, LR: 1e-3})
+		p := made(t, train, suiteSettings{Epochs: 1, LR: 1e-3})
 		begin(t, p)
 		row := step(t, p, 1)
 		for name := range phases.EndEpoch(p) {
@@ -94,7 +95,7 @@ func Suite(t *testing.T, build func(src selector.Source, s Settings) (phases.Pha
 		}
 	})
 	t.Run("it fits one batch", func(t *testing.T) {
-		p := made(t, train, Settings{Epochs: 1, LR: 1e-2})
+		p := made(t, train, suiteSettings{Epochs: 1, LR: 1e-2})
 		policy := begin(t, p).Policy
 		before := preference(policy, train)
 		step(t, p, 40)
@@ -110,34 +111,12 @@ func sameOperations(t *testing.T, p phases.Phase) {
 	var made [3]int
 	for i, queries := range [][]int{batch, batch[:3], batch} { // the first has the old policy's weights
 		before := torchx.Counted()
-		MustStepAt(t, p, i, queries)
+		phasetest.MustStepAt(t, p, i, queries)
 		made[i] = torchx.Counted().Minus(before).Tensors
 	}
 	if made[1] != made[2] || made[1] == 0 {
 		t.Errorf("a step on 3 queries makes %d tensors, on %d queries %d", made[1], len(batch), made[2])
 	}
-}
-
-// WaitsOnce takes a step on a small and one on a large batch. Each must copy to the host once, and upload equally often, at
-// most so many times: on CUDA a read-back waits for all queued work, and every small copy costs as much as a matrix product.
-func WaitsOnce(t *testing.T, p phases.Phase, small, large []int, uploads int) {
-	t.Helper()
-	var crossed [2]torchx.Counts
-	for i, queries := range [][]int{small, large} {
-		before := torchx.Counted()
-		MustStepAt(t, p, i, queries)
-		crossed[i] = torchx.Counted().Minus(before)
-		if n := crossed[i].ReadBacks; n != 1 {
-			t.Errorf("%s: a step on %d queries copies to the host %d times, want once", p.Info().Name, len(queries), n)
-		}
-		if n := crossed[i].Uploads; n > uploads {
-			t.Errorf("%s: a step on %d queries uploads %d times, want at most %d", p.Info().Name, len(queries), n, uploads)
-		}
-	}
-	if a, b := crossed[0].Uploads, crossed[1].Uploads; a != b {
-		t.Errorf("%s: a step on %d queries uploads %d times, one on %d queries %d times", p.Info().Name, len(small), a, len(large), b)
-	}
-	t.Logf("%s: %+v", p.Info().Name, crossed[1])
 }
 
 // frozenStay takes steps and finds parameters that are named frozen and moved, or that none did.
@@ -166,7 +145,7 @@ var batch = []int{0, 1, 2, 3, 4, 5, 6, 7}
 func step(t *testing.T, p phases.Phase, n int) (row phases.Metrics) {
 	t.Helper()
 	for i := range n {
-		row = MustStepAt(t, p, i, batch)
+		row = phasetest.MustStepAt(t, p, i, batch)
 	}
 	return row
 }
@@ -174,7 +153,7 @@ func step(t *testing.T, p phases.Phase, n int) (row phases.Metrics) {
 // preference returns how much likelier the better recorded candidates of the batch are: Σ (reward - mean)·log π.
 func preference(policy selector.Policy, src *pointer.Source) float64 {
 	b := src.Recorded(batch)
-	logp := LogProbs(policy, b)
+	logp := phasetest.LogProbs(policy, b)
 	sum := 0.0
 	for i := range b.B() {
 		mean, n := 0.0, 0.0

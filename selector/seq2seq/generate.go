@@ -28,9 +28,6 @@ func (m *Model) Begin(sources [][]int64, all []*tokens.Sequence, opt *GenerateOp
 	for _, s := range all {
 		s.Before = []int64{m.generation.Start}
 	}
-	if opt.NoCache {
-		return func(live []*tokens.Sequence) (torchx.Tensor, error) { return m.uncached(sources, live), nil }, nil
-	}
 	return m.prefill(sources, all, opt.MaxNewTokens).step, nil
 }
 
@@ -56,21 +53,6 @@ func (m *Model) canGenerate(sources [][]int64, opt *GenerateOptions) error {
 		}
 	}
 	return nil
-}
-
-// uncached computes sources and completions from the start.
-func (m *Model) uncached(sources [][]int64, live []*tokens.Sequence) torchx.Tensor {
-	in := &packed{sources: &rows{side: "encoder"}, completions: &rows{side: "decoder"}}
-	dec := in.completions
-	var last []int64
-	for _, s := range live {
-		source := in.sources.add(sources[s.Prompt], false)
-		first := dec.add(append([]int64{m.generation.Start}, s.IDs...), true)
-		dec.cross = append(dec.cross, torchx.Span{Q: first, QLen: len(s.IDs) + 1, Own: source, OwnLen: len(sources[s.Prompt])})
-		last = append(last, int64(len(dec.ids)-1))
-	}
-	hidden := m.run(dec, m.run(in.sources, torchx.Tensor{}, &lora.Pass{}), &lora.Pass{})
-	return m.Logits(m.scaled(torchx.IndexSelect(hidden, 0, m.Int64s(last))))
 }
 
 // cache holds keys and values: of the sources, computed once, and of the sequences' tokens so far, room for max each.

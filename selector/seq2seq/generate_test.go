@@ -8,6 +8,7 @@ import (
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 )
 
 // greedy are the options of the fixtures' runs that force nothing.
@@ -52,9 +53,9 @@ func TestGreedyIDs(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s noCache=%v", run.name, noCache), func(t *testing.T) {
 					opt := greedy(len(run.c.IDs[0]) - 1)
-					opt.NoCache = noCache
 					run.opt(&opt)
-					out, err := m.Generate(sources, 1, opt)
+					from := uncachedOr(m, noCache)
+					out, err := tokens.Generate(from, sources, 1, opt)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -64,7 +65,7 @@ func TestGreedyIDs(t *testing.T) {
 						}
 					}
 					for i := range sources {
-						alone, err := m.Generate(sources[i:i+1], 2, opt)
+						alone, err := tokens.Generate(from, sources[i:i+1], 2, opt)
 						if err != nil {
 							t.Fatal(err)
 						}
@@ -112,15 +113,14 @@ func TestStepLogits(t *testing.T) {
 		steps, vocab := shape[1], shape[2]
 		for _, noCache := range []bool{false, true} {
 			opt := greedy(steps)
-			opt.NoCache = noCache
-			opt.Observe = func(step int, logits torchx.Tensor) {
+			seen := stepwise{m, m, noCache, func(step int, logits torchx.Tensor) {
 				got := logits.Floats()
 				for row := range shape[0] {
 					at := (row*steps + step) * vocab
 					golden.Close(t, got[row*vocab:(row+1)*vocab], want[at:at+vocab], 1e-4)
 				}
-			}
-			if _, err := m.Generate(unpadded(t, fixture(t, model+".forward")), 1, opt); err != nil {
+			}}
+			if _, err := tokens.Generate(seen, unpadded(t, fixture(t, model+".forward")), 1, opt); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -183,13 +183,13 @@ func TestDrawsDoNotDependOnTheBatch(t *testing.T) {
 			for _, i := range order {
 				texts = append(texts, sources[i])
 			}
-			opt := GenerateOptions{SamplingOptions: DefaultSampling(), Seed: 7, Streams: order, NoCache: noCache}
+			opt := GenerateOptions{SamplingOptions: DefaultSampling(), Seed: 7, Streams: order}
 			opt.MaxNewTokens, opt.TopP = 14, 0.95
 			opt.EOS = m.EOS()
 			for id := int64(100); id < 200; id++ { // samples end at different steps
 				opt.EOS = append(opt.EOS, id)
 			}
-			out, err := m.Generate(texts, n, opt)
+			out, err := tokens.Generate(uncachedOr(m, noCache), texts, n, opt)
 			if err != nil {
 				t.Fatal(err)
 			}

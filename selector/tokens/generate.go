@@ -22,10 +22,7 @@ type GenerateOptions struct {
 	First      []int64 // the first token is one of these; none = free
 	Last       []int64 // token number MaxNewTokens is one of these; none = free
 	Suppressed []int64 // tokens that are never drawn
-	NoCache    bool    // recompute everything for each token: for tests of the cache
 	OnDevice   bool    // decode as on CUDA (Resident) where the device is another: for tests
-
-	Observe func(step int, logits torchx.Tensor) // tests look at what tokens were drawn from, before forced ones
 
 	scored bool // keep the log-probability of every token at temperature 1
 }
@@ -103,9 +100,6 @@ func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Ste
 	logits, err := step(live)
 	if err != nil {
 		return nil, err
-	}
-	if opt.Observe != nil {
-		opt.Observe(t, logits)
 	}
 	from, ids := logits, opt.forcedIDs(t)
 	banned := func(s *Sequence) []int64 { return opt.banned(s, w.Vocab) }

@@ -28,7 +28,7 @@ type Decoding interface {
 
 // resident reports whether Generate decodes with the state on the device.
 func (o *GenerateOptions) resident(w *Weights) bool {
-	return !o.NoCache && o.Observe == nil && !o.Constraints.any() && // these look at a sequence's tokens, on the host
+	return !o.Constraints.any() && // these look at a sequence's tokens, on the host
 		(o.OnDevice || strings.HasPrefix(w.device, "cuda"))
 }
 

@@ -24,9 +24,6 @@ func (m *Model) Generate(prompts []*processor.Prompt, n int, opt GenerateOptions
 // Begin computes the prompts' keys and values, which their completions share.
 func (m *Model) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Step, error) {
 	m.settle(prompts, all, opt)
-	if opt.NoCache {
-		return func(live []*tokens.Sequence) (torchx.Tensor, error) { return m.uncached(prompts, live) }, nil
-	}
 	c, err := m.prefill(prompts, len(all), opt.MaxNewTokens)
 	if err != nil {
 		return nil, err
@@ -59,33 +56,6 @@ func (m *Model) placeholders() []int64 {
 		}
 	}
 	return pads
-}
-
-// uncached computes prompts and completions from the start.
-func (m *Model) uncached(prompts []*processor.Prompt, live []*tokens.Sequence) (torchx.Tensor, error) {
-	groups := make([]Group, len(prompts))
-	for i, p := range prompts {
-		groups[i].Prompt = p
-	}
-	at := make([]int, len(live)) // of a sequence among the completions of its prompt
-	for i, s := range live {
-		at[i] = len(groups[s.Prompt].Completions)
-		groups[s.Prompt].Completions = append(groups[s.Prompt].Completions, s.IDs)
-	}
-	in, err := m.pack(groups, true)
-	if err != nil {
-		return torchx.Tensor{}, err
-	}
-	m.fillMedia(in, &lora.Pass{})
-	last := make([]int64, len(live))
-	for i, s := range live {
-		from := in.prompts[s.Prompt]
-		if len(s.IDs) > 0 {
-			from = in.answers[s.Prompt][at[i]]
-		}
-		last[i] = int64(from.first + from.n - 1)
-	}
-	return m.Logits(torchx.IndexSelect(m.forward(&in.rows, &lora.Pass{}), 0, m.Int64s(last))), nil
 }
 
 // decoding is generation with a cache: rows of the prompts first, then MaxNewTokens rows for each sequence.

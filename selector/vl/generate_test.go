@@ -10,6 +10,7 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -63,8 +64,8 @@ func TestGreedyIDs(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s %s %s", model, name, run.kind), func(t *testing.T) {
 					opt := greedy()
-					opt.RepetitionPenalty, opt.NoCache = run.penalty, run.noCache
-					out, err := m.Generate([]*processor.Prompt{prompt(t, name)}, 1, opt)
+					opt.RepetitionPenalty = run.penalty
+					out, err := tokens.Generate(uncachedOr(m, run.noCache), []*processor.Prompt{prompt(t, name)}, 1, opt)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -85,8 +86,8 @@ func TestStepLogits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			opt := greedy()
 			var got []float64
-			opt.Observe = func(_ int, logits torchx.Tensor) { got = append(got, logits.Floats()...) }
-			if _, err := m.Generate([]*processor.Prompt{prompt(t, name)}, 1, opt); err != nil {
+			seen := stepwise{m, m, false, func(logits torchx.Tensor) { got = append(got, logits.Floats()...) }}
+			if _, err := tokens.Generate(seen, []*processor.Prompt{prompt(t, name)}, 1, opt); err != nil {
 				t.Fatal(err)
 			}
 			logits, _ := floats(t, want, name+".step_logits")
@@ -101,8 +102,8 @@ func TestStop(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	for _, noCache := range []bool{false, true} {
 		opt := greedy()
-		opt.IgnoreEOS, opt.EOS, opt.NoCache = false, c.EOS, noCache
-		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 1, opt)
+		opt.IgnoreEOS, opt.EOS = false, c.EOS
+		out, err := tokens.Generate(uncachedOr(m, noCache), []*processor.Prompt{prompt(t, "text")}, 1, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,9 +120,8 @@ func TestBatchIDs(t *testing.T) {
 	prompts := []*processor.Prompt{prompt(t, "text"), prompt(t, "one_image")}
 	want := [][]int64{cases["tiny_tied.text"].NewIDs, cases["tiny_tied.one_image"].NewIDs}
 	for _, noCache := range []bool{false, true} {
-		opt := greedy()
-		opt.NoCache = noCache
-		out, err := m.Generate(prompts, 2, opt)
+		opt, m := greedy(), uncachedOr(m, noCache)
+		out, err := tokens.Generate(m, prompts, 2, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,7 +133,7 @@ func TestBatchIDs(t *testing.T) {
 			}
 		}
 		opt.IgnoreEOS, opt.EOS = false, []int64{538} // the sixth token of the first prompt, none of the second
-		if out, err = m.Generate(prompts, 1, opt); err != nil {
+		if out, err = tokens.Generate(m, prompts, 1, opt); err != nil {
 			t.Fatal(err)
 		}
 		if got := out[0][0]; !slices.Equal(got.IDs, want[0][:6]) || !got.Finished {
@@ -204,8 +204,8 @@ func TestDrawsDoNotDependOnTheBatch(t *testing.T) {
 	text, image := prompt(t, "text"), prompt(t, "one_image")
 	run := func(prompts []*processor.Prompt, n int, streams []int, noCache bool) [][]Completion {
 		o := opt
-		o.Streams, o.NoCache = streams, noCache
-		out, err := m.Generate(prompts, n, o)
+		o.Streams = streams
+		out, err := tokens.Generate(uncachedOr(m, noCache), prompts, n, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,9 +261,9 @@ func TestTheCachePays(t *testing.T) {
 	ask := []*processor.Prompt{prompt(t, "big_image")}
 	run := func(noCache bool) (ids []int64, seconds float64) {
 		opt := greedy()
-		opt.MaxNewTokens, opt.NoCache = 256, noCache
+		opt.MaxNewTokens = 256
 		begin := golden.ProcessorTime(t).Seconds()
-		out, err := m.Generate(ask, 1, opt)
+		out, err := tokens.Generate(uncachedOr(m, noCache), ask, 1, opt)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -268,7 +268,7 @@ func (s Shared) Hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targ
 
 // Begin computes the prompts' keys and values; shared beginnings once.
 func (s Shared) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Step, error) {
-	if len(all) != len(prompts) || opt.NoCache {
+	if len(all) != len(prompts) {
 		return s.Model.Begin(prompts, all, opt)
 	}
 	s.settle(prompts, all, opt)

@@ -14,7 +14,6 @@ import (
 
 	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/lvlm/store"
-	"fulcrum/internal/testkit/runtest"
 	"fulcrum/internal/torchx"
 )
 
@@ -30,7 +29,7 @@ func TestMain(m *testing.M) {
 	if err := torchx.Load(); err != nil {
 		panic(err)
 	}
-	os.Exit(runtest.Main(m))
+	os.Exit(m.Run())
 }
 
 const (

@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/internal/testkit/lvlmtest"
+	"fulcrum/internal/testkit/runtest"
 )
 
 const killedPrompts = 240
@@ -30,7 +30,7 @@ const killedPrompts = 240
 func TestMain(m *testing.M) {
 	url, dir := os.Getenv("LVLM_TEST_URL"), os.Getenv("LVLM_TEST_STORE")
 	if url == "" {
-		os.Exit(m.Run())
+		os.Exit(runtest.Main(m))
 	}
 	opt := DefaultOptions()
 	opt.Backend, opt.URL, opt.Store, opt.Concurrency = "vllm", &url, &dir, 8
@@ -58,7 +58,7 @@ func TestMain(m *testing.M) {
 // are the model's.
 func TestKills(t *testing.T) {
 	var ends atomic.Pointer[func(n int)] // what the n-th request of this life does to it
-	stand := lvlmtest.Start(t, &lvlmtest.Server{Kind: "vllm", Model: lvlmtest.Toy{}, Wait: 2 * time.Millisecond,
+	stand := Start(t, &Server{Kind: "vllm", Model: Toy{}, Wait: 2 * time.Millisecond,
 		Refuse: func(n int) (int, http.Header) { (*ends.Load())(n); return 0, nil }})
 	dir, have, lost := t.TempDir(), map[int]string{}, 0
 	for life := 0; len(have) < killedPrompts; life++ {
@@ -132,7 +132,7 @@ func TestKills(t *testing.T) {
 // tokens with two pictures of 40 kB.
 func BenchmarkServer(b *testing.B) {
 	const n, slots, concurrency = 600, 4, 16
-	stand := &lvlmtest.Server{Kind: "vllm", Model: lvlmtest.Toy{}}
+	stand := &Server{Kind: "vllm", Model: Toy{}}
 	var canned []byte // an answer of the stand-in
 	free := make(chan struct{}, slots)
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

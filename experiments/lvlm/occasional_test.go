@@ -7,14 +7,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // small is a job of 50 questions with a server that tells the truth while it is probed. It returns how many of its numbers are wrong.
 func small(t *testing.T, kind, lie, dir string, local func() (Scorer, error)) (wrong int, s *Stored, err error) {
 	t.Helper()
-	stand := &lvlmtest.Server{Kind: kind}
+	stand := &Server{Kind: kind}
 	opt := serve(t, stand)
 	opt.Store = &dir
 	opt.Concurrency, opt.Retries = 4, 2
@@ -27,7 +25,7 @@ func small(t *testing.T, kind, lie, dir string, local func() (Scorer, error)) (w
 	stand.Lie = lie
 	asked := prompts("", 50)
 	if strings.HasSuffix(lie, "answers") {
-		honest := serve(t, &lvlmtest.Server{Kind: kind})
+		honest := serve(t, &Server{Kind: kind})
 		h, err := Open(t.Context(), honest, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +63,7 @@ func small(t *testing.T, kind, lie, dir string, local func() (Scorer, error)) (w
 // gives, and nothing of what the server said is in the store. The honest one beside it passes.
 func TestOccasionalLiars(t *testing.T) {
 	for _, kind := range kinds() {
-		for _, lie := range append(lvlmtest.Occasional(), "", "a truncated body") {
+		for _, lie := range append(Occasional(), "", "a truncated body") {
 			dir := t.TempDir()
 			wrong, s, err := small(t, kind, lie, dir, nil)
 			if lie == "" || lie == "a truncated body" {
@@ -113,7 +111,7 @@ func TestScoredHereToo(t *testing.T) {
 		asked := 0
 		local := func() (Scorer, error) { return here50{t, tc.off, &asked}, tc.err }
 		dir := t.TempDir()
-		stand := &lvlmtest.Server{Kind: "sglang"}
+		stand := &Server{Kind: "sglang"}
 		opt := serve(t, stand)
 		opt.Store = &dir
 		s, err := Open(t.Context(), opt, nil)
@@ -162,7 +160,7 @@ func (h here50) Score(_ context.Context, prompts []Prompt) (out []Likelihood, er
 // What a search decides by is asked again once, and not where the store has it from a job that has passed.
 func TestDoubt(t *testing.T) {
 	dir := t.TempDir()
-	stand := &lvlmtest.Server{Kind: "vllm"}
+	stand := &Server{Kind: "vllm"}
 	opt := serve(t, stand)
 	opt.Store = &dir
 	asked := prompts("", 300)
@@ -207,7 +205,7 @@ func TestHonestExtremes(t *testing.T) {
 		}
 	}
 	for _, kind := range kinds() {
-		stand := &lvlmtest.Server{Kind: kind, Model: sure{}}
+		stand := &Server{Kind: kind, Model: sure{}}
 		s, err := Open(t.Context(), serve(t, stand), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -228,7 +226,7 @@ func TestHonestExtremes(t *testing.T) {
 }
 
 // sure is certain that an answer to a number is "b", and that it ends there.
-type sure struct{ lvlmtest.Toy }
+type sure struct{ Toy }
 
 func (m sure) LogProbs(ids []int, images [][]byte, from int) [][]float64 {
 	rows := m.Toy.LogProbs(ids, images, from)

@@ -4,8 +4,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // A server is asked again for a hundredth of the prompts, and for 20 at least. One whose numbers change then is named with the prompt and
@@ -26,7 +24,7 @@ func TestScoresAreAskedAgain(t *testing.T) {
 		{"a cache that changes much", "cache-order effects", 3, 1, 1, "(1 of 1 "},
 	} {
 		dir := filepath.Join(t.TempDir(), "store")
-		stand := &lvlmtest.Server{Kind: "vllm", Drift: tc.drift}
+		stand := &Server{Kind: "vllm", Drift: tc.drift}
 		opt := serve(t, stand)
 		opt.Store = &dir
 		scorer, err := Open(t.Context(), opt, nil)
@@ -77,7 +75,7 @@ func TestScoresAreAskedAgain(t *testing.T) {
 // first is found by the second.
 func TestLiesOfKilledJobs(t *testing.T) {
 	dir := t.TempDir()
-	stand := &lvlmtest.Server{Kind: "vllm"}
+	stand := &Server{Kind: "vllm"}
 	opt := serve(t, stand)
 	opt.Store = &dir
 	first, err := Open(t.Context(), opt, nil)

@@ -12,16 +12,15 @@ import (
 	"time"
 
 	"fulcrum/internal/chat"
-	"fulcrum/internal/testkit/lvlmtest"
 	"fulcrum/internal/tokenizer"
 )
 
-func serve(t *testing.T, s *lvlmtest.Server) Options {
+func serve(t *testing.T, s *Server) Options {
 	t.Helper()
 	if s.Model == nil {
-		s.Model = lvlmtest.Toy{}
+		s.Model = Toy{}
 	}
-	lvlmtest.Start(t, s)
+	Start(t, s)
 	opt := DefaultOptions()
 	opt.Backend, opt.URL = s.Kind, &s.URL
 	return opt
@@ -42,7 +41,7 @@ func red(t *testing.T, margin int) string {
 func TestServersScore(t *testing.T) {
 	for _, kind := range kinds() {
 		for _, folded := range []bool{false, true} {
-			stand := &lvlmtest.Server{Kind: kind, Folded: folded}
+			stand := &Server{Kind: kind, Folded: folded}
 			scorer, err := Open(t.Context(), serve(t, stand), nil)
 			if err != nil {
 				t.Fatalf("%s: an honest server is refused: %v", kind, err)
@@ -111,7 +110,7 @@ func truth(t *testing.T, kind string, p Prompt) []float64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	model := lvlmtest.Toy{}
+	model := Toy{}
 	var ids []int
 	var images [][]byte
 	for _, m := range Messages(p) {
@@ -156,8 +155,8 @@ func TestLiarsAreRefused(t *testing.T) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		reasons, took := map[string]string{}, map[string]time.Duration{}
-		for _, lie := range append(lvlmtest.Faults(kind), honest) {
-			opt := serve(t, &lvlmtest.Server{Kind: kind, Lie: lie})
+		for _, lie := range append(Faults(kind), honest) {
+			opt := serve(t, &Server{Kind: kind, Lie: lie})
 			wg.Go(func() {
 				start := time.Now()
 				scorer, err := Open(t.Context(), opt, nil)
@@ -186,7 +185,7 @@ func TestLiarsAreRefused(t *testing.T) {
 				t.Errorf("%s: %s: refused after %v, want %v at most", kind, lie, d, most)
 			}
 		}
-		if n := len(lvlmtest.Faults(kind)); len(reasons) != n || n < 12 {
+		if n := len(Faults(kind)); len(reasons) != n || n < 12 {
 			t.Errorf("%s: %d reasons for %d lies", kind, len(reasons), n)
 		}
 	}
@@ -196,7 +195,7 @@ func TestLiarsAreRefused(t *testing.T) {
 func TestEndlessModelsAreRefused(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, lie := range []string{"endless models", "no models"} {
-		opt := serve(t, &lvlmtest.Server{Kind: "vllm", Lie: lie})
+		opt := serve(t, &Server{Kind: "vllm", Lie: lie})
 		wg.Go(func() {
 			start := time.Now()
 			_, err := Open(t.Context(), opt, nil)
@@ -233,7 +232,7 @@ func TestServersRefuse(t *testing.T) {
 		{"the /v1 of OpenAI's clients", "", func(o *Options) { u := *o.URL + "/v1/"; o.URL = &u }, ""},
 	} {
 		for _, kind := range kinds() {
-			opt := serve(t, &lvlmtest.Server{Kind: kind, Key: tc.key})
+			opt := serve(t, &Server{Kind: kind, Key: tc.key})
 			tc.change(&opt)
 			scorer, err := Open(t.Context(), opt, nil)
 			switch {
@@ -251,7 +250,7 @@ func TestServersRefuse(t *testing.T) {
 func TestBadPrompts(t *testing.T) {
 	dir := t.TempDir()
 	for _, kind := range kinds() {
-		stand := &lvlmtest.Server{Kind: kind, Context: 1200}
+		stand := &Server{Kind: kind, Context: 1200}
 		opt := serve(t, stand)
 		opt.Store, opt.Concurrency = &dir, 4
 		scorer, err := Open(t.Context(), opt, nil)
@@ -280,7 +279,7 @@ func TestBadPrompts(t *testing.T) {
 
 // A server that has too much to do is asked less at a time, as it asks for, and every answer comes.
 func TestBackPressure(t *testing.T) {
-	stand := &lvlmtest.Server{Kind: "vllm", Wait: 5 * time.Millisecond}
+	stand := &Server{Kind: "vllm", Wait: 5 * time.Millisecond}
 	opt := serve(t, stand)
 	opt.Concurrency = 16
 	scorer, err := Open(t.Context(), opt, nil)
@@ -315,7 +314,7 @@ func TestBackPressure(t *testing.T) {
 
 // Requests that wait for their turn are not late: timeout_seconds is for one request.
 func TestWaitingIsNotLate(t *testing.T) {
-	stand := &lvlmtest.Server{Kind: "vllm"}
+	stand := &Server{Kind: "vllm"}
 	opt := serve(t, stand)
 	opt.Concurrency, opt.Timeout, opt.Retries = 8, 0.5, 0
 	scorer, err := Open(t.Context(), opt, nil)
@@ -334,10 +333,10 @@ func TestWaitingIsNotLate(t *testing.T) {
 // Scores of another model under the same name are none of the store's.
 func TestStoreKnowsItsModel(t *testing.T) {
 	dir := t.TempDir()
-	stand := &lvlmtest.Server{Kind: "vllm"}
+	stand := &Server{Kind: "vllm"}
 	opt := serve(t, stand)
 	opt.Store = &dir
-	for _, model := range []lvlmtest.Model{lvlmtest.Toy{}, lvlmtest.Toy{}, other{}} {
+	for _, model := range []Model{Toy{}, Toy{}, other{}} {
 		stand.Model = model
 		scorer, err := Open(t.Context(), opt, nil)
 		if _, changed := model.(other); changed {
@@ -354,7 +353,7 @@ func TestStoreKnowsItsModel(t *testing.T) {
 }
 
 // other has the toy's tokens and other numbers.
-type other struct{ lvlmtest.Toy }
+type other struct{ Toy }
 
 func (o other) LogProbs(ids []int, images [][]byte, from int) [][]float64 {
 	return o.Toy.LogProbs(ids, append(images, []byte("other")), from)
@@ -398,7 +397,7 @@ func folder(t *testing.T, shift int, template string) *string {
 // A vLLM that scores chosen tokens is asked for nothing but the answer's, once its numbers were found to be those of prompts.
 func TestTeacher(t *testing.T) {
 	for _, lie := range []string{"", "off by one"} {
-		stand := &lvlmtest.Server{Kind: "vllm", Teacher: true}
+		stand := &Server{Kind: "vllm", Teacher: true}
 		opt := serve(t, stand)
 		opt.Path = folder(t, 0, chat.QwenVL().Source())
 		scorer, err := Open(t.Context(), opt, nil)
@@ -429,13 +428,13 @@ func TestWhyNoTeacher(t *testing.T) {
 	template := chat.QwenVL().Source()
 	for _, tc := range []struct {
 		name   string
-		stand  *lvlmtest.Server
+		stand  *Server
 		folder *string
 		want   string
 	}{
-		{"no folder", &lvlmtest.Server{Teacher: true}, nil, "give the model's folder, lvlm.path"},
-		{"not offered", &lvlmtest.Server{}, folder(t, 0, template), "Restart vllm serve with --enable-scale-out to enable them"},
-		{"other numbers", &lvlmtest.Server{Teacher: true, Lie: "teacher of another prompt"}, folder(t, 0, template),
+		{"no folder", &Server{Teacher: true}, nil, "give the model's folder, lvlm.path"},
+		{"not offered", &Server{}, folder(t, 0, template), "Restart vllm serve with --enable-scale-out to enable them"},
+		{"other numbers", &Server{Teacher: true, Lie: "teacher of another prompt"}, folder(t, 0, template),
 			"/inference/v1/generate gives ["},
 	} {
 		tc.stand.Kind = "vllm"
@@ -451,7 +450,7 @@ func TestWhyNoTeacher(t *testing.T) {
 		scorer.Close()
 	}
 	for _, kind := range []string{"sglang", "completions"} {
-		scorer, err := Open(t.Context(), serve(t, &lvlmtest.Server{Kind: kind}), nil)
+		scorer, err := Open(t.Context(), serve(t, &Server{Kind: kind}), nil)
 		if err != nil || scorer.Notes != nil {
 			t.Errorf("%s: %q, %v", kind, scorer.Notes, err)
 		}
@@ -467,16 +466,16 @@ func TestServersWithFolder(t *testing.T) {
 		for _, tc := range []struct {
 			name   string
 			folder *string
-			stand  *lvlmtest.Server
+			stand  *Server
 			want   string // "" = none
 		}{
-			{"the model's", folder(t, 0, right), &lvlmtest.Server{}, ""},
-			{"images as one token", folder(t, 0, right), &lvlmtest.Server{Folded: true}, ""},
-			{"another tokenizer", folder(t, 1, right), &lvlmtest.Server{}, "want"},
-			{"another template", folder(t, 0, strings.Replace(right, "helpful", "useful", 1)), &lvlmtest.Server{}, "another tokenizer or template"},
-			{"a turn that goes on", folder(t, 0, right), &lvlmtest.Server{Lie: "shifted template"}, "the prompt "},
-			{"nothing ends an answer", folder(t, 0, "{% for m in messages %}{{ m.content }}{% endfor %}"), &lvlmtest.Server{}, "lvlm.path="},
-			{"none that parses", folder(t, 0, "{% if"), &lvlmtest.Server{}, "lvlm.path="},
+			{"the model's", folder(t, 0, right), &Server{}, ""},
+			{"images as one token", folder(t, 0, right), &Server{Folded: true}, ""},
+			{"another tokenizer", folder(t, 1, right), &Server{}, "want"},
+			{"another template", folder(t, 0, strings.Replace(right, "helpful", "useful", 1)), &Server{}, "another tokenizer or template"},
+			{"a turn that goes on", folder(t, 0, right), &Server{Lie: "shifted template"}, "the prompt "},
+			{"nothing ends an answer", folder(t, 0, "{% for m in messages %}{{ m.content }}{% endfor %}"), &Server{}, "lvlm.path="},
+			{"none that parses", folder(t, 0, "{% if"), &Server{}, "lvlm.path="},
 		} {
 			tc.stand.Kind = kind
 			opt := serve(t, tc.stand)

@@ -17,6 +17,7 @@ import (
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/lvlm/store"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hostmem"
@@ -77,7 +78,7 @@ func embed(ctx context.Context, j *job.Job) error {
 	if err := e.nameTwins(ctx, rows); err != nil {
 		return err
 	}
-	return os.Remove(e.partPath())
+	return os.RemoveAll(e.partPath())
 }
 
 // embedding is one task=embed.
@@ -239,9 +240,10 @@ type embedBatch struct {
 	err      error
 }
 
-// batches cuts the items from one on; pictures and texts are not mixed.
-func (e *embedding) batches(from int) []embedBatch {
+// batches cuts the items; pictures and texts are not mixed.
+func (e *embedding) batches() []embedBatch {
 	var out []embedBatch
+	from := 0
 	for size := encoderOf(e.job.Config).Batch; from < len(e.items); {
 		to := from
 		for to < len(e.items) && to-from < size && e.items[to].picture == e.items[from].picture {
@@ -259,12 +261,25 @@ func (e *embedding) encode(ctx context.Context) ([]float32, error) {
 	if err := hostmem.Need("the embeddings", 4*float64(len(e.items)+2*len(e.set.Records))*float64(dim)); err != nil {
 		return nil, err
 	}
-	p, err := openPart(e.partPath(), e.about["key"], dim)
+	kept, err := store.Open(e.partPath())
 	if err != nil {
 		return nil, err
 	}
-	defer p.Close()
-	before := len(p.rows) / dim
+	defer kept.Close()
+	p, batches, before := part{kept, e.about["key"], dim}, e.batches(), 0
+	rows := make([]float32, len(e.items)*dim)
+	open := batches[:0]
+	for _, b := range batches {
+		known, ok, err := p.rows(b)
+		if err != nil {
+			return nil, err
+		}
+		if copy(rows[b.from*dim:], known); ok {
+			before += b.to - b.from
+		} else {
+			open = append(open, b)
+		}
+	}
 	if before > 0 {
 		e.job.Logf("embed: %d of %d are done already, in %s", before, len(e.items), e.partPath())
 	}
@@ -273,7 +288,7 @@ func (e *embedding) encode(ctx context.Context) ([]float32, error) {
 	read := make(chan embedBatch, 1)
 	go func() {
 		defer close(read)
-		for _, b := range e.batches(before) {
+		for _, b := range open {
 			e.fill(ctx, &b)
 			select {
 			case read <- b:
@@ -282,11 +297,11 @@ func (e *embedding) encode(ctx context.Context) ([]float32, error) {
 			}
 		}
 	}()
-	begun, told := time.Now(), time.Now()
+	begun, told, done := time.Now(), time.Now(), before
 	for b := range read {
-		rows, err := e.compute(b)
+		computed, err := e.compute(b)
 		if err == nil {
-			err = p.append(rows)
+			err = p.keep(b, computed)
 		}
 		if err == nil {
 			err = ctx.Err()
@@ -294,14 +309,15 @@ func (e *embedding) encode(ctx context.Context) ([]float32, error) {
 		if err != nil {
 			return nil, err
 		}
-		if time.Since(told) > 5*time.Second {
+		copy(rows[b.from*dim:], computed)
+		if done += b.to - b.from; time.Since(told) > 5*time.Second {
 			told = time.Now()
-			rate := float64(b.to-before) / time.Since(begun).Seconds()
-			e.job.Logf("embed: %d of %d encoded, %.3g a second, %s left", b.to, len(e.items), rate,
-				time.Duration(float64(len(e.items)-b.to)/rate*1e9).Round(time.Second))
+			rate := float64(done-before) / time.Since(begun).Seconds()
+			e.job.Logf("embed: %d of %d encoded, %.3g a second, %s left", done, len(e.items), rate,
+				time.Duration(float64(len(e.items)-done)/rate*1e9).Round(time.Second))
 		}
 	}
-	return p.rows, ctx.Err()
+	return rows, ctx.Err()
 }
 
 // fill reads a batch's files.

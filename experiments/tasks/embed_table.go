@@ -3,102 +3,57 @@
 package tasks
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io"
 	"maps"
 	"math"
 	"os"
 	"path/filepath"
-	"time"
 
+	"fulcrum/experiments/lvlm/store"
 	"fulcrum/internal/atomicfile"
-	"fulcrum/internal/filelock"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/tensorfile"
-	"fulcrum/internal/usage"
 )
 
-// part is the file that a table grows in, one frame a batch: what a kill or a power cut leaves of it is whole frames, and perhaps
-// a torn one, which is dropped.
-//
-//	fulcrum embeddings KEY DIM\n
-//	bytes and CRC-32C of the rows (uint32 each), rows (float32) …
+// part is the folder that a table grows in, a vector an item: what a kill or a power cut leaves of it is whole vectors.
 type part struct {
-	file   *os.File
-	rows   []float32
-	synced time.Time
+	*store.Store
+	about string // all that a vector depends on beside its item
+	dim   int
 }
 
-// openPart opens a part for appending. One of another key is started anew.
-func openPart(path, key string, dim int) (*part, error) {
-	f, err := regular.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	p := &part{file: f, synced: time.Now()}
-	if err := filelock.Take(f); err != nil {
-		f.Close()
-		return nil, usage.Errorf("embed.out: another process is writing %s: give another embed.out, or wait", path)
-	}
-	data, err := io.ReadAll(f)
-	if err != nil {
-		f.Close()
-		return nil, err
-	}
-	head := fmt.Appendf(nil, "fulcrum embeddings %s %d\n", key, dim)
-	at := len(head)
-	if len(data) < at || string(data[:at]) != string(head) {
-		data = head
-		_, err = f.WriteAt(head, 0)
-		err = errors.Join(err, f.Truncate(int64(at)))
-	}
-	for len(data)-at >= 8 {
-		n, sum := int(binary.LittleEndian.Uint32(data[at:])), binary.LittleEndian.Uint32(data[at+4:])
-		if n > len(data)-at-8 || n%(4*dim) != 0 || checksum(data[at+8:at+8+n]) != sum {
-			break
+func (p part) key(item int) store.Key {
+	return sha256.Sum256(fmt.Appendf(nil, "%s %d %d", p.about, p.dim, item))
+}
+
+// rows returns the vectors of a batch; false where one is missing.
+func (p part) rows(b embedBatch) (rows []float32, ok bool, err error) {
+	for i := b.from; i < b.to; i++ {
+		value, ok, err := p.Get(p.key(i))
+		if !ok || err != nil {
+			return nil, false, err
 		}
-		for b := data[at+8 : at+8+n]; len(b) > 0; b = b[4:] {
-			p.rows = append(p.rows, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+		for ; len(value) > 0; value = value[4:] {
+			rows = append(rows, math.Float32frombits(binary.LittleEndian.Uint32(value)))
 		}
-		at += 8 + n
 	}
-	if err == nil {
-		err = f.Truncate(int64(at))
-	}
-	if err == nil {
-		_, err = f.Seek(int64(at), io.SeekStart)
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return p, nil
+	return rows, true, nil
 }
 
-func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
-
-// append adds a batch; it is on the disk after at most ten seconds.
-func (p *part) append(rows []float32) error {
-	p.rows = append(p.rows, rows...)
-	body := tensorfile.FromFloat32s("", []int{len(rows)}, rows).Data
-	frame := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
-	frame = binary.LittleEndian.AppendUint32(frame, checksum(body))
-	if _, err := p.file.Write(append(frame, body...)); err != nil {
-		return fmt.Errorf("cannot write %s: %w", p.file.Name(), err)
+// keep adds the vectors of a batch.
+func (p part) keep(b embedBatch, rows []float32) error {
+	for i := b.from; i < b.to; i++ {
+		value := tensorfile.FromFloat32s("", []int{p.dim}, rows[(i-b.from)*p.dim:(i-b.from+1)*p.dim]).Data
+		if err := p.Put(p.key(i), value); err != nil {
+			return err
+		}
 	}
-	if time.Since(p.synced) < 10*time.Second {
-		return nil
-	}
-	p.synced = time.Now()
-	return p.file.Sync()
+	return nil
 }
-
-// Close ends the lock.
-func (p *part) Close() error { return p.file.Close() }
 
 // table puts the rows of the records together, [records, Dim] or, for both, [records, 2·Dim]: picture then question, divided by
 // √2, so that a product is the mean of both cosines.

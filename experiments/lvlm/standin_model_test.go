@@ -1,4 +1,4 @@
-package lvlmtest
+package lvlm
 
 import (
 	"bytes"

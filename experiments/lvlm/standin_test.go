@@ -1,9 +1,10 @@
-// Package lvlmtest has stand-ins of vLLM, SGLang and /v1/completions around a small model of this process, honest ones and
-// liars, for the tests of whatever asks such servers.
+package lvlm
+
+// This file and its neighbours are stand-ins of vLLM, SGLang and /v1/completions around a small model of this process, honest ones and
+// liars. The tests of whatever asks such servers stand in this folder too: those of other packages are of package lvlm_test.
 //
-//	server := lvlmtest.Start(t, &lvlmtest.Server{Kind: "vllm", Model: lvlmtest.Toy{}})
+//	server := Start(t, &Server{Kind: "vllm", Model: Toy{}})
 //	options.URL = &server.URL
-package lvlmtest
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package icl
+package lvlm_test
 
 import (
 	"math"
@@ -12,21 +12,24 @@ import (
 	"fulcrum/selector/vl/processor"
 )
 
-// ServedModel is a Qwen2.5-VL of this process behind the stand-ins of package lvlmtest. Its methods may be called from any goroutine: one of
-// its own does what needs libtorch.
-type ServedModel struct {
+// qwen is a Qwen2.5-VL of this process as an lvlm.Model, which a stand-in serves. Its methods may be called from any goroutine: one of its
+// own does what needs libtorch.
+type qwen struct {
 	*processor.Processor
 	t     testing.TB
 	model *vl.Model
 	calls chan func()
 }
 
-// OpenServed opens a model's folder in float32 until the test ends. torchx.Load has been called.
-func OpenServed(t testing.TB, folder string) *ServedModel {
+// openModel opens a model's folder in float32 until the test ends.
+func openModel(t testing.TB, folder string) *qwen {
 	t.Helper()
+	if err := torchx.Load(); err != nil {
+		t.Fatal(err)
+	}
 	opt := vl.DefaultOptions()
 	opt.Path, opt.LoRA.Enabled, opt.DType = &folder, false, "float32"
-	m := &ServedModel{t: t, calls: make(chan func())}
+	m := &qwen{t: t, calls: make(chan func())}
 	go func() {
 		torchx.Attach(1)
 		for call := range m.calls {
@@ -48,14 +51,14 @@ func OpenServed(t testing.TB, folder string) *ServedModel {
 }
 
 // run calls f where libtorch is attached.
-func (m *ServedModel) run(f func() error) error {
+func (m *qwen) run(f func() error) error {
 	done := make(chan error)
 	m.calls <- func() { done <- f() }
 	return <-done
 }
 
 // Encode returns the ids of a text.
-func (m *ServedModel) Encode(text string) []int {
+func (m *qwen) Encode(text string) []int {
 	var ids []int
 	for _, id := range m.Tokenizer().Encode(text) {
 		ids = append(ids, int(id))
@@ -64,10 +67,10 @@ func (m *ServedModel) Encode(text string) []int {
 }
 
 // Text returns a token's.
-func (m *ServedModel) Text(id int) string { return m.Tokenizer().Decode([]int64{int64(id)}, false) }
+func (m *qwen) Text(id int) string { return m.Tokenizer().Decode([]int64{int64(id)}, false) }
 
 // Said returns the text of an answer.
-func (m *ServedModel) Said(ids []int) string {
+func (m *qwen) Said(ids []int) string {
 	var out []int64
 	for _, id := range ids {
 		out = append(out, int64(id))
@@ -75,7 +78,7 @@ func (m *ServedModel) Said(ids []int) string {
 	return m.Tokenizer().Decode(out, true)
 }
 
-func (m *ServedModel) patches(data []byte) pixels.Patches {
+func (m *qwen) patches(data []byte) pixels.Patches {
 	config, _ := m.Pixels()
 	img, err := pixels.DecodeBytes(data)
 	if err != nil {
@@ -89,7 +92,7 @@ func (m *ServedModel) patches(data []byte) pixels.Patches {
 }
 
 // ImageToken returns the placeholder, as often as the image has features.
-func (m *ServedModel) ImageToken(data []byte) (id, n int) {
+func (m *qwen) ImageToken(data []byte) (id, n int) {
 	if id = int(m.IDs().ImagePad); data == nil {
 		return id, 1
 	}
@@ -98,7 +101,7 @@ func (m *ServedModel) ImageToken(data []byte) (id, n int) {
 }
 
 // LogProbs are the model's behind the last image. In front of it, where no answer is, all tokens are as likely.
-func (m *ServedModel) LogProbs(ids []int, images [][]byte, from int) (rows [][]float64) {
+func (m *qwen) LogProbs(ids []int, images [][]byte, from int) (rows [][]float64) {
 	split := from + 1
 	for at, id := range ids {
 		if id == int(m.IDs().ImagePad) {

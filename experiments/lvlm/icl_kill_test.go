@@ -1,4 +1,4 @@
-package icl_test
+package lvlm_test
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/experiments/lvlm"
 	"fulcrum/experiments/lvlm/store"
-	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // killing kills a loop again and again.
@@ -213,7 +213,7 @@ func TestICLLoopServedKills(t *testing.T) {
 		t.Skip("takes minutes: make test-long")
 	}
 	const concurrency, sample = 4, 4
-	stand := lvlmtest.Start(t, &lvlmtest.Server{Kind: "vllm", Model: lvlmtest.Toy{}, Wait: 5 * time.Millisecond})
+	stand := lvlm.Start(t, &lvlm.Server{Kind: "vllm", Model: lvlm.Toy{}, Wait: 5 * time.Millisecond})
 	var mu sync.Mutex
 	requests := map[string]int{}
 	counted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

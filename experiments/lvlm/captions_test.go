@@ -1,4 +1,4 @@
-package icl_test
+package lvlm_test
 
 import (
 	"encoding/json"

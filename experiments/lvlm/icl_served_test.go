@@ -1,4 +1,4 @@
-package icl_test
+package lvlm_test
 
 import (
 	"encoding/csv"
@@ -13,9 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"fulcrum/experiments/icl"
+	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/testkit/golden"
-	"fulcrum/internal/testkit/lvlmtest"
 	"fulcrum/internal/torchx"
 )
 
@@ -44,16 +43,16 @@ func TestICLLoopThroughServers(t *testing.T) {
 	}
 	root, work := published(t, train, val), t.TempDir()
 	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
-	model := icl.OpenServed(t, weights)
+	model := openModel(t, weights)
 	answers, here := map[string][]string{}, 0
 	for i, kind := range kinds {
 		dir := filepath.Join(work, kind)
 		args := []string{"exp=icl_loop", "hydra.run.dir=" + dir, "threads=1", "data=vqa", "data.root=" + root, "lvlm.path=" + weights,
 			"encoder.path=../../selector/clip/testdata/quick", "icl.stages=" + filepath.Join(work, "stages"), "icl.baselines=[image,random]",
 			"icl.selectors=[sft]", "icl.shots=[1]", "beams.candidates=8", "beams.width=2", "sft.epochs=1", "report.plots=false"}
-		var stand *lvlmtest.Server
+		var stand *lvlm.Server
 		if kind != "local" {
-			stand = lvlmtest.Start(t, &lvlmtest.Server{Kind: kind, Model: model, Template: model.Template()})
+			stand = lvlm.Start(t, &lvlm.Server{Kind: kind, Model: model, Template: model.Template()})
 		}
 		switch kind {
 		case "vllm", "completions":
@@ -173,7 +172,7 @@ func TestICLLoopGoesOnEmbedding(t *testing.T) {
 	weights := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	p := start(t, append(encoder, "exp=icl_loop", "hydra.run.dir="+dir, "data=vqa", "data.root="+root, "lvlm.path="+weights)...)
 	p.Until(func() bool {
-		info, err := os.Stat(one("embeddings.safetensors.part"))
+		info, err := os.Stat(one("embeddings.safetensors.part/*"))
 		return err == nil && info.Size() > 3000
 	})
 	p.Signal(syscall.SIGKILL)

@@ -1,4 +1,4 @@
-package icl
+package lvlm_test
 
 import (
 	"path/filepath"
@@ -6,18 +6,33 @@ import (
 
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/testkit/golden"
-	"fulcrum/internal/testkit/lvlmtest"
 )
 
 // TestServers: through stand-ins of vLLM and SGLang around the same weights, with the model's folder and without, the
 // log-probabilities are those of the plain program on transformers.
 func TestServers(t *testing.T) {
 	folder := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
-	model := OpenServed(t, folder)
-	lines, prompts := askedOf(t)
+	model := openModel(t, folder)
+	lines := []struct { // as scripts/peers/icl.py writes them with transformers
+		Prompt   lvlm.Prompt
+		LogProbs []float64 `json:"logprobs"`
+		Answer   string
+	}{}
+	golden.JSON(t, "../icl/testdata/likelihoods.json", &lines)
+	var prompts []lvlm.Prompt
+	for _, l := range lines {
+		for k, e := range append(l.Prompt.Shots, l.Prompt.Query) {
+			if e.Image = golden.Shared(t, "qwen2_5_vl", e.Image); k < len(l.Prompt.Shots) {
+				l.Prompt.Shots[k] = e
+			} else {
+				l.Prompt.Query = e
+			}
+		}
+		prompts = append(prompts, l.Prompt)
+	}
 	for _, kind := range []string{"vllm", "sglang"} {
 		for _, path := range []*string{nil, &folder} {
-			stand := lvlmtest.Start(t, &lvlmtest.Server{Kind: kind, Model: model, Teacher: path != nil, Template: model.Template()})
+			stand := lvlm.Start(t, &lvlm.Server{Kind: kind, Model: model, Teacher: path != nil, Template: model.Template()})
 			opt := lvlm.DefaultOptions()
 			opt.Backend, opt.URL, opt.Path, opt.ImageSize = kind, &stand.URL, path, 0
 			scorer, err := lvlm.Open(t.Context(), opt, nil)

@@ -45,6 +45,7 @@ lacks 'sweep reports' report seeds
 run report pointer
 
 lacks 'task=embed: this program is built without the annex "the loop around a frozen model"' task=embed
+lacks 'lever_plus: this program is built without the annex "the Python reference"' compat=lever_plus
 lacks 'lvlm: this program is built without the annex "the loop around a frozen model"' lvlm.reward=vqa
 lacks 'the annex "board, watch and curves"' board
 lacks 'the annex "what judges and compares finished runs"' verify pointer

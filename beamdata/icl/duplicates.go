@@ -1,9 +1,12 @@
+//go:build !core
+
 package icl
 
 import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"strings"
 
 	"fulcrum/beamdata/audit"
 )
@@ -56,4 +59,10 @@ func (s *Set) Twins(ctx context.Context, v Vectors, queries []int, limit float32
 		}
 	}
 	return twins, nil
+}
+
+// plain writes a question in lower case, without punctuation and with single blanks.
+func plain(question string) string {
+	words := strings.FieldsFunc(strings.ToLower(question), func(r rune) bool { return strings.ContainsRune(" \t\n?!.,;:'\"", r) })
+	return strings.Join(words, " ")
 }

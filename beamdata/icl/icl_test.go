@@ -167,23 +167,6 @@ func TestLoadVQANamesFaults(t *testing.T) {
 	}
 }
 
-// TestOverlap: a held-out question that was trained on is named, an image on both sides is mild.
-func TestOverlap(t *testing.T) {
-	s := &Set{Records: []Record{{ID: 1, ImageID: 5, Question: "What is it?"}, {ID: 2, ImageID: 6, Question: "x"},
-		{ID: 3, ImageID: 5, Question: "what is it", HeldOut: true}}}
-	if f := s.Overlap(); len(f) != 1 || f[0].Mild || !strings.Contains(f[0].Message, "query 3 is query 1") {
-		t.Errorf("%+v", f)
-	}
-	s.Records[2].Question = "where?"
-	if f := s.Overlap(); len(f) != 1 || !f[0].Mild {
-		t.Errorf("%+v, want one mild fault: the image is on both sides", f)
-	}
-	s.Records[2].ImageID = 0
-	if f := s.Overlap(); len(f) != 0 {
-		t.Errorf("%+v, want none", f)
-	}
-}
-
 // captionFiles are COCO's captions in miniature.
 func captionFiles() map[string]string {
 	return map[string]string{

@@ -161,9 +161,3 @@ func (b *builder) seal() *Set {
 	b.Digest = h.Hex()
 	return b.Set
 }
-
-// plain writes a question in lower case, without punctuation and with single blanks.
-func plain(question string) string {
-	words := strings.FieldsFunc(strings.ToLower(question), func(r rune) bool { return strings.ContainsRune(" \t\n?!.,;:'\"", r) })
-	return strings.Join(words, " ")
-}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
 	"fulcrum/reports/mlflow"
@@ -16,7 +17,7 @@ func annexes() annex {
 		trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},
 		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
 			"verify": verifyVerb, "watch": watchVerb},
-		bring:       []tasks.Bring{tasks.Frozen},
+		bring:       []tasks.Bring{tasks.Frozen, leverplus.Bring},
 		report:      reportOfSeveral,
 		sweepReport: views.WriteReport,
 		queueTask:   runQueueTask,

@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/registry"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 	"fulcrum/selector/tokens"
@@ -22,6 +23,8 @@ type Entries struct {
 	Policies *registry.Table[Policy]
 	Shared   map[string]configs.Section // sections that several entries read
 	Frozen   Frozen
+	// Reference is what a run does that reproduces the Python reference; the zero value: the program cannot.
+	Reference Reference
 }
 
 // Frozen is what a frozen model does in training; the zero value: the program has none.
@@ -30,6 +33,15 @@ type Frozen struct {
 	Score func(c *Config) string
 	// Ask returns who scores the selections of a set; nil: nobody.
 	Ask func(ctx context.Context, j *Job, b *beamdata.Bundle) (func(*beamdata.Set) pointer.Ask, error)
+}
+
+// Reference is what a run that reproduces the Python reference does and no key says.
+type Reference struct {
+	Reproduce func(c *Config, format string)       // once the format of the beams is known
+	Freeze    func(names, parts []string) []string // the parameters that it freezes with grpo.freeze
+	Gradients func(c *Config) phases.GradientHook  // nil where it freezes nothing
+	Normalize func(o group.NormalizeOptions) func([]float64) []float64
+	ValLoss   func(c *Config) phases.ValLoss
 }
 
 // FrozenScore returns by what a frozen model scores selections that nobody recorded; "": none does.

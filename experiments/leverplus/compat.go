@@ -7,6 +7,11 @@ import (
 	"fulcrum/rewardutil/group"
 )
 
+// Bring adds to the entries what compat: lever_plus does.
+func Bring(e *job.Entries) {
+	e.Reference = job.Reference{Reproduce: Reproduce, Freeze: Freeze, Gradients: Gradients, Normalize: CompatNormalize, ValLoss: CompatValLoss}
+}
+
 // Reproduce sets what the reference does and no key of ours says, once the format of the beams is known:
 // RL files train with batches of 1, legacy files are normalised by z-score whatever is asked for.
 // exp=lever_plus_compat sets the keys.
@@ -24,7 +29,7 @@ func Reproduce(c *job.Config, format string) {
 
 // Gradients returns the hook of a run that reproduces the reference; nil where it freezes nothing.
 func Gradients(c *job.Config) phases.GradientHook {
-	if !c.Compatible() || len(c.GRPO.Freeze) == 0 {
+	if len(c.GRPO.Freeze) == 0 {
 		return nil
 	}
 	return &StaleGradients{}

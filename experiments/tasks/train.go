@@ -7,7 +7,6 @@ import (
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/program"
@@ -160,7 +159,10 @@ func planned(j *job.Job, w job.Workload) (phases.Plan, error) {
 func environment(j *job.Job, w job.Workload, initial selector.Policy) (*phases.Env, error) {
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
 		ConfigHash: j.Hash, DataHash: j.Data.Fingerprint, AllowNonFinite: j.Config.AllowsNonFinite(),
-		Gradients: leverplus.Gradients(j.Config), WithHeads: workload.WithHeads(w.Policy())}
+		WithHeads: workload.WithHeads(w.Policy())}
+	if j.Config.Compatible() {
+		env.Gradients = j.Config.Entries.Reference.Gradients(j.Config)
+	}
 	if exporter, ok := w.(workload.Exporter); ok {
 		var err error
 		if env.Export, err = exporter.Export(); err != nil {

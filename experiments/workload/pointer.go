@@ -15,7 +15,6 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/leverplus"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/stat"
@@ -60,7 +59,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 		return nil, err
 	}
 	if c.Compatible() {
-		leverplus.Reproduce(c, bundle.Format)
+		c.Entries.Reference.Reproduce(c, bundle.Format)
 	}
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
 		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
@@ -91,7 +90,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 		return nil, err
 	}
 	if c.Compatible() {
-		c.GRPO.Freeze = leverplus.Freeze(policy.Params().Names(), c.GRPO.Freeze)
+		c.GRPO.Freeze = c.Entries.Reference.Freeze(policy.Params().Names(), c.GRPO.Freeze)
 	}
 	tellChosen(j, policy, bundle.Val.Table)
 	policy.SetShots(ShotsOf(policy, bundle)) // the checkpoints of this run say how many examples it selects

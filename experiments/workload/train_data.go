@@ -5,7 +5,6 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
-	"fulcrum/experiments/leverplus"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/selector"
@@ -121,7 +120,8 @@ func (d *PointerData) ValidationData(c *job.Config, shots int) phases.Data {
 	out := phasesData(c, c.RCE.Average)
 	out.Val, out.EvalName, out.Shots = d.source(d.bundle.Val), d.bundle.EvalName, shots
 	if c.Compatible() {
-		out.Normalize, out.ValLoss = leverplus.CompatNormalize(c.Data.Normalize), leverplus.CompatValLoss(c)
+		by := c.Entries.Reference
+		out.Normalize, out.ValLoss = by.Normalize(c.Data.Normalize), by.ValLoss(c)
 	}
 	if d.bundle.Eval != nil && d.bundle.Eval.Len() > 0 {
 		out.Eval = d.source(d.bundle.Eval)

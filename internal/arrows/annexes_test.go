@@ -48,9 +48,6 @@ func stillImported() map[string]string {
 		"beamdata/conversations.go":            "beamdata/iclshapes",
 		"beamdata/options.go":                  "beamdata/iclshapes",
 		"experiments/sweep/sweeper/options.go": "experiments/sweep/pruner",
-		"experiments/tasks/train.go":           "experiments/leverplus",
-		"experiments/workload/pointer.go":      "experiments/leverplus",
-		"experiments/workload/train_data.go":   "experiments/leverplus",
 		"reports/runreport/explore.go":         "reports/curves",
 	}
 }

@@ -11,11 +11,6 @@ import (
 // gradientHistory is how many gradient norms the median of a spike is taken over.
 const gradientHistory = 20
 
-// Times the median, over steps that hide a trend of the phase.
-func gradientSpike() Check {
-	return Check{Name: "gradient_spike", Severity: Note, Limit: 10, Steps: 20, step: (*Doctor).gradientSpike}
-}
-
 func (d *Doctor) gradientSpike(c Check, r row) {
 	norm, ok := r.number("grad_norm")
 	all := d.state.Recent["grad_norm"]
@@ -34,11 +29,6 @@ func (d *Doctor) gradientSpike(c Check, r row) {
 	}
 }
 
-// Below what float32 rounds a gradient to; one batch may cancel, three in a row do not.
-func zeroGradient() Check {
-	return Check{Name: "zero_gradient", Severity: Warning, Limit: 1e-7, Steps: 3, step: (*Doctor).zeroGradient}
-}
-
 func (d *Doctor) zeroGradient(c Check, r row) {
 	norm, ok := r.number("grad_norm")
 	signal := true
@@ -52,18 +42,11 @@ func (d *Doctor) zeroGradient(c Check, r row) {
 	}
 }
 
-func zeroLR() Check { return Check{Name: "zero_lr", Severity: Warning, step: (*Doctor).zeroLR} }
-
 func (d *Doctor) zeroLR(c Check, r row) {
 	if lr, ok := r.number("lr"); ok && lr == 0 {
 		d.say(c, d.key("lr"), 0, 0, "the learning rate is 0: the step changed nothing; look at %s and lr_schedule",
 			d.key("lr"))
 	}
-}
-
-// Of the parts: sums of float32 are nearer.
-func lossPartsDiffer() Check {
-	return Check{Name: "loss_parts_differ", Severity: Warning, Limit: 1e-3, step: (*Doctor).lossPartsDiffer}
 }
 
 func (d *Doctor) lossPartsDiffer(c Check, r row) {
@@ -90,11 +73,6 @@ func (d *Doctor) lossPartsDiffer(c Check, r row) {
 	}
 }
 
-// Times the first steps': beyond the noise of ten batches.
-func lossDiverges() Check {
-	return Check{Name: "loss_diverges", Severity: Warning, Limit: 2, Steps: 10, step: (*Doctor).lossDiverges}
-}
-
 func (d *Doctor) lossDiverges(c Check, r row) {
 	if loss, known := r.number("loss"); known && d.lim.Policy == nil && loss < -1e-6 {
 		d.say(c, d.key("lr"), loss, 0, "the loss of imitation is %.4g, and a cross entropy cannot be below 0: its "+
@@ -112,10 +90,6 @@ func (d *Doctor) lossDiverges(c Check, r row) {
 
 // --- schedules, computed here again
 
-func lrOffSchedule() Check {
-	return Check{Name: "lr_off_schedule", Severity: Warning, step: (*Doctor).lrOffSchedule}
-}
-
 func (d *Doctor) lrOffSchedule(c Check, r row) {
 	lr, ok := r.number("lr")
 	if !ok || d.lim.LR == 0 || lr == 0 { // zero_lr says that
@@ -126,10 +100,6 @@ func (d *Doctor) lrOffSchedule(c Check, r row) {
 		d.say(c, "lr_schedule", lr, want, "the learning rate of step %d is %.6g, and %s with "+
 			"lr_schedule.name=%s makes it %.6g: the schedule is not the one that is configured", r.step+1, lr, d.key("lr"), d.lim.LRPlan.Name, want)
 	}
-}
-
-func tauOffSchedule() Check {
-	return Check{Name: "tau_off_schedule", Severity: Warning, step: (*Doctor).tauOffSchedule}
 }
 
 func (d *Doctor) tauOffSchedule(c Check, r row) {
@@ -144,10 +114,6 @@ func (d *Doctor) tauOffSchedule(c Check, r row) {
 	}
 }
 
-func topKOffCurriculum() Check {
-	return Check{Name: "top_k_off_curriculum", Severity: Warning, step: (*Doctor).topKOffCurriculum}
-}
-
 func (d *Doctor) topKOffCurriculum(c Check, r row) {
 	x, ok := r.get("top_k", "group_size")
 	if d.lim.Policy == nil || !ok {
@@ -159,10 +125,6 @@ func (d *Doctor) topKOffCurriculum(c Check, r row) {
 	}
 }
 
-func advantageBeyondClip() Check {
-	return Check{Name: "advantage_beyond_clip", Severity: Warning, step: (*Doctor).advantageBeyondClip}
-}
-
 func (d *Doctor) advantageBeyondClip(c Check, r row) {
 	most, ok := r.number("max_advantage")
 	if d.lim.Policy == nil || !ok || !(most > d.lim.Policy.AdvantageClip*(1+1e-6)) {
@@ -171,11 +133,6 @@ func (d *Doctor) advantageBeyondClip(c Check, r row) {
 	d.say(c, d.key("advantage.clip"), most, d.lim.Policy.AdvantageClip,
 		"the largest advantage is %.4g, beyond the clip at %.4g (%s): the clip does not act, and one lucky candidate can outweigh a batch", most,
 		d.lim.Policy.AdvantageClip, d.key("advantage.clip"))
-}
-
-// Advantages are of size 1: means of float32 are nearer.
-func advantageNotCentred() Check {
-	return Check{Name: "advantage_not_centred", Severity: Warning, Limit: 0.01, step: (*Doctor).advantageNotCentred}
 }
 
 func (d *Doctor) advantageNotCentred(c Check, r row) {

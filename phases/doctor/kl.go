@@ -4,11 +4,6 @@ import "math"
 
 // Does the KL say how far the policy is from its reference, and does β answer it?
 
-// Times the upper end of the band: far beyond what a controller swings.
-func klAboveBand() Check {
-	return Check{Name: "kl_above_band", Severity: Warning, Limit: 10, Steps: 10, step: (*Doctor).klAboveBand}
-}
-
 func (d *Doctor) klAboveBand(c Check, _ row) {
 	c = d.soon(c)
 	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" {
@@ -32,11 +27,6 @@ func (d *Doctor) klAboveBand(c Check, _ row) {
 		d.key("kl.beta"), d.key("kl.target_max"))
 }
 
-// Times the lower end; the KL begins at 0 and a warm-up holds it there, so 50 steps.
-func klBelowBand() Check {
-	return Check{Name: "kl_below_band", Severity: Note, Limit: 0.1, Steps: 50, step: (*Doctor).klBelowBand}
-}
-
 func (d *Doctor) klBelowBand(c Check, r row) {
 	if d.lim.Policy == nil || d.lim.Policy.KL.Controller == "fixed" || d.lim.referenceIsFresh(r.step) { // the KL of a fresh step is 0
 		return
@@ -47,11 +37,6 @@ func (d *Doctor) klBelowBand(c Check, r row) {
 			"the KL is %.3g nats per sequence in the mean of the last steps, below the lower end of its band (%.3g): the policy hardly moves; "+
 				"raise %s, lower %s, or lower the band (%s)", kl, low, d.key("lr"), d.key("kl.beta"), d.key("kl.target_min"))
 	}
-}
-
-// Β may touch a bound on its way: ten steps are none.
-func betaAtBound() Check {
-	return Check{Name: "beta_at_bound", Severity: Warning, Steps: 10, step: (*Doctor).betaAtBound}
 }
 
 // betaAtBound counts steps whose β sits on a bound while their KL asks it to go further.
@@ -72,10 +57,6 @@ func (d *Doctor) betaAtBound(c Check, r row) {
 			"the KL coefficient sits on its lower bound %.4g while the KL, %.3g nats, is below its band: the penalty is not what holds the "+
 				"policy; lower %s or the band (%s), or raise %s", beta, kl, d.key("kl.beta_min"), d.key("kl.target_min"), d.key("lr"))
 	}
-}
-
-func betaWrongWay() Check {
-	return Check{Name: "beta_wrong_way", Severity: Warning, step: (*Doctor).betaWrongWay, epoch: (*Doctor).betaWrongWayEpoch}
 }
 
 // betaWrongWay holds the move of β against the KL of the step that decided it.
@@ -110,11 +91,6 @@ func (d *Doctor) betaMove(c Check, kl, before, after float64) {
 	}
 }
 
-// As ratio_stuck_at_one.
-func klStuckAtZero() Check {
-	return Check{Name: "kl_stuck_at_zero", Severity: Warning, Steps: 10, step: (*Doctor).klStuckAtZero}
-}
-
 // klStuckAtZero takes the KL at the refresh, when both policies had the same weights, for the rounding that tells a
 // step from none.
 func (d *Doctor) klStuckAtZero(c Check, r row) {
@@ -135,11 +111,6 @@ func (d *Doctor) klStuckAtZero(c Check, r row) {
 	}
 }
 
-// Nats: as ratio_not_one.
-func klNotZero() Check {
-	return Check{Name: "kl_not_zero", Severity: Warning, Limit: 1e-3, step: (*Doctor).klNotZero}
-}
-
 func (d *Doctor) klNotZero(c Check, r row) {
 	kl, ok := r.number("kl")
 	if d.lim.Policy == nil || !d.lim.referenceIsFresh(r.step) {
@@ -153,11 +124,6 @@ func (d *Doctor) klNotZero(c Check, r row) {
 			"the KL is %.3g nats at a step whose policy has the weights of its reference (%s=%s), want 0: the forward pass is not "+
 				"deterministic (dropout in the KL), or the reference is another policy", kl, d.key("kl.reference"), d.lim.Policy.KL.Reference)
 	}
-}
-
-// Nats: what the rounding of float32 may take from a KL near 0.
-func klNegative() Check {
-	return Check{Name: "kl_negative", Severity: Warning, Limit: 1e-4, step: (*Doctor).klNegative}
 }
 
 func (d *Doctor) klNegative(c Check, r row) {

@@ -4,11 +4,6 @@ import "math"
 
 // Is the ratio between policy and old policy what the options say it is?
 
-// Nats: sums of float32 are off by 1e-5, dropout by 0.1; 16-bit models have a hundred times that (Limits.rounding).
-func ratioNotOne() Check {
-	return Check{Name: "ratio_not_one", Severity: Stop, Limit: 1e-3, step: (*Doctor).ratioNotOne}
-}
-
 func (d *Doctor) ratioNotOne(c Check, r row) {
 	if d.lim.Policy == nil || noItems(r) {
 		return
@@ -30,11 +25,6 @@ func (d *Doctor) ratioNotOne(c Check, r row) {
 func noItems(r row) bool {
 	n, ok := r.number("items")
 	return ok && n == 0
-}
-
-// The first rates of a warm-up may move nothing that float32 sees; those of ten steps do.
-func ratioStuckAtOne() Check {
-	return Check{Name: "ratio_stuck_at_one", Severity: Warning, Steps: 10, step: (*Doctor).ratioStuckAtOne}
 }
 
 // ratioStuckAtOne takes the differences at the refresh, when both policies had the same weights, for the rounding
@@ -60,11 +50,6 @@ func (d *Doctor) ratioStuckAtOne(c Check, r row) {
 	}
 }
 
-// A note: recorded groups with an old policy of the phase's start get near it in healthy runs.
-func ratioClipped() Check {
-	return Check{Name: "ratio_clipped", Severity: Note, Limit: 0.95, Steps: 10, step: (*Doctor).ratioClipped}
-}
-
 func (d *Doctor) ratioClipped(c Check, _ row) {
 	if d.lim.Policy == nil {
 		return
@@ -77,11 +62,6 @@ func (d *Doctor) ratioClipped(c Check, _ row) {
 	}
 }
 
-// Max_log_ratio is far out: one ratio in a hundred there is no tail of a policy that is near.
-func ratioClamped() Check {
-	return Check{Name: "ratio_clamped", Severity: Warning, Limit: 0.01, Steps: 10, step: (*Doctor).ratioClamped}
-}
-
 func (d *Doctor) ratioClamped(c Check, _ row) {
 	c = d.soon(c)
 	if share, ok := d.mean("clamp_fraction", c); ok && share > c.Limit {
@@ -89,11 +69,6 @@ func (d *Doctor) ratioClamped(c Check, _ row) {
 			"%s of the log-ratios were cut at %s: the policy is far away from the old policy, or the old policy is the wrong one; lower %s or "+
 				"refresh it more often (%s)", percent(share), d.key("max_log_ratio"), d.key("lr"), d.key("old_policy"))
 	}
-}
-
-// Standard errors: by chance once in 30,000 windows.
-func objectiveFalls() Check {
-	return Check{Name: "objective_falls", Severity: Warning, Limit: 4, Steps: 10, step: (*Doctor).objectiveFalls}
 }
 
 // objectiveFalls asks whether candidates with a good advantage have become likelier than they were under

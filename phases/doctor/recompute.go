@@ -12,10 +12,6 @@ func (d *Doctor) clippedNorm(norm float64) float64 {
 	return norm
 }
 
-func clipIgnored() Check {
-	return Check{Name: "clip_ignored", Severity: Warning, step: (*Doctor).clipIgnored}
-}
-
 // clipIgnored computes the clipping factor again, and holds the first moment against the longest that clipped gradients
 // can make it: no sum is longer than its parts.
 func (d *Doctor) clipIgnored(c Check, r row) {
@@ -48,10 +44,6 @@ func (d *Doctor) clipIgnored(c Check, r row) {
 // resetSteps is how many steps in a row the first moment must be that of one gradient alone.
 const resetSteps = 3
 
-func momentsReset() Check {
-	return Check{Name: "moments_reset", Severity: Warning, step: (*Doctor).momentsReset}
-}
-
 // momentsReset asks whether the optimizer remembers: its count, and its first moment, which is shorter than it can be,
 // or that of the newest gradient alone for some steps in a row, where it does not.
 func (d *Doctor) momentsReset(c Check, r row) {
@@ -76,11 +68,6 @@ func (d *Doctor) momentsReset(c Check, r row) {
 	}
 }
 
-// Four fifths of the work teach nothing.
-func littleSignal() Check {
-	return Check{Name: "little_signal", Severity: Warning, Limit: 0.2, Steps: 20, step: (*Doctor).littleSignal}
-}
-
 // littleSignal speaks well before noSignal does.
 func (d *Doctor) littleSignal(c Check, _ row) {
 	if good, known := d.mean("constant_good_groups", c); known && good > 0.5 {
@@ -92,10 +79,6 @@ func (d *Doctor) littleSignal(c Check, _ row) {
 				"teaches nothing; larger groups (%s), rewards with partial credit (%s), or other queries", percent(share), d.key("group_size"),
 			d.rewardKey())
 	}
-}
-
-func advantageSigns() Check {
-	return Check{Name: "advantage_signs", Severity: Warning, step: (*Doctor).advantageSigns}
 }
 
 // advantageSigns wants both signs where the method centres whole groups.
@@ -128,11 +111,6 @@ func (d *Doctor) advantageSigns(c Check, r row) {
 	}
 }
 
-// Of 1 or the surrogate: means of float32 are nearer.
-func surrogateDiffers() Check {
-	return Check{Name: "surrogate_differs", Severity: Warning, Limit: 1e-3, step: (*Doctor).surrogateDiffers}
-}
-
 // surrogateDiffers computes the surrogate again where all ratios are 1: it is minus the mean advantage of the candidates,
 // 0 for those of groups without a signal.
 func (d *Doctor) surrogateDiffers(c Check, r row) {
@@ -146,11 +124,6 @@ func (d *Doctor) surrogateDiffers(c Check, r row) {
 		d.say(c, "", x[0], want, "ppo_loss is %.5g at a step whose ratios are all 1, and the advantages make "+
 			"it %.5g: the loss has other advantages than those that are reported, or leaves some out", x[0], want)
 	}
-}
-
-// Of the longest: lengths of answers that end by themselves spread more than that.
-func cutCountsAsWhole() Check {
-	return Check{Name: "cut_counts_as_whole", Severity: Warning, Limit: 0.98, Steps: 5, step: (*Doctor).cutCountsAsWhole}
 }
 
 // cutCountsAsWhole wonders about completions that all have the greatest length and are none of them cut.
@@ -190,10 +163,6 @@ func mixed(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-func queriesMissing() Check {
-	return Check{Name: "queries_missing", Severity: Warning, epoch: (*Doctor).queriesMissing}
-}
-
 // queriesMissing asks whether an epoch took every query once.
 func (d *Doctor) queriesMissing(c Check, r row) {
 	n := d.lim.Queries
@@ -213,10 +182,6 @@ func (d *Doctor) queriesMissing(c Check, r row) {
 // fewQueries is how many queries have too few orders to wonder about.
 const fewQueries = 8
 
-func orderRepeats() Check {
-	return Check{Name: "order_repeats", Severity: Warning, epoch: (*Doctor).orderRepeats}
-}
-
 // orderRepeats asks whether a shuffled epoch has the order of the one before.
 func (d *Doctor) orderRepeats(c Check, r row) {
 	if d.lim.Shuffled && r.epoch > 1 && d.state.SeenIn == r.epoch && d.state.Seen >= fewQueries && d.state.Order == d.state.Before {
@@ -227,10 +192,6 @@ func (d *Doctor) orderRepeats(c Check, r row) {
 
 // Scored tells what the validation queries earned one by one, or what the policy expects of them among recorded candidates, before Epoch.
 func (d *Doctor) Scored(rewards []float64) { d.scores = rewards }
-
-func validationMisreported() Check {
-	return Check{Name: "validation_misreported", Severity: Warning, epoch: (*Doctor).validationMisreported}
-}
 
 // validationMisreported holds val_reward against the queries' own rewards.
 func (d *Doctor) validationMisreported(c Check, r row) {

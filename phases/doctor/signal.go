@@ -8,11 +8,6 @@ import (
 
 // Do the rewards tell candidates apart, and does the loss see it?
 
-// Fewer than one group in twenty: what three groups of a batch of 64 say is noise; 20 steps look at enough of them.
-func noSignal() Check {
-	return Check{Name: "no_signal", Severity: Stop, Limit: 0.05, Steps: 20, step: (*Doctor).noSignal}
-}
-
 func (d *Doctor) noSignal(c Check, r row) {
 	share, ok := d.mean("signal_share", c)
 	if !ok || share >= c.Limit {
@@ -38,22 +33,12 @@ func (d *Doctor) rewardKey() string {
 	return "data.reward.mode"
 }
 
-// Fewer than one group in ten is left to learn from: worth knowing, nothing is wrong.
-func allGoodGroups() Check {
-	return Check{Name: "all_good_groups", Severity: Note, Limit: 0.9, Steps: 20, step: (*Doctor).allGoodGroups}
-}
-
 func (d *Doctor) allGoodGroups(c Check, _ row) {
 	if share, ok := d.mean("constant_good_groups", c); ok && share > c.Limit {
 		d.say(c, "", share, c.Limit,
 			"in %s of the groups every candidate earns the same good reward: the queries are too easy for the policy by now; harder queries, "+
 				"or an end of the phase here, would waste fewer steps", percent(share))
 	}
-}
-
-// As all_good_groups: worth knowing.
-func allBadGroups() Check {
-	return Check{Name: "all_bad_groups", Severity: Note, Limit: 0.9, Steps: 20, step: (*Doctor).allBadGroups}
 }
 
 func (d *Doctor) allBadGroups(c Check, _ row) {
@@ -63,11 +48,6 @@ func (d *Doctor) allBadGroups(c Check, _ row) {
 				"rce, sample larger groups (%s), or choose rewards with partial credit (%s)",
 			percent(share), d.key("group_size"), d.rewardKey())
 	}
-}
-
-// Weights that differ by less than a fifth from their mean imitate all candidates alike.
-func essUniform() Check {
-	return Check{Name: "ess_uniform", Severity: Warning, Limit: 0.97, Steps: 10, step: (*Doctor).essUniform}
 }
 
 // essUniform scales the share of the effective sample size to the smallest temperature of the schedule:
@@ -89,11 +69,6 @@ func (d *Doctor) essUniform(c Check, r row) {
 			percent(share), tau, percent(best), smallest, spread, d.key("temperature.start"), d.key("temperature.end"),
 			d.key("temperature.relative"))
 	}
-}
-
-// The best candidate then has over 97 % of the weight.
-func essCollapsed() Check {
-	return Check{Name: "ess_collapsed", Severity: Warning, Limit: 1.05, Steps: 10, step: (*Doctor).essCollapsed}
 }
 
 // essCollapsed speaks of the steps at the largest temperature of the schedule only: annealing towards the
@@ -130,11 +105,6 @@ func (d *Doctor) Batch(epoch, pass int, queries []int) {
 	d.streak("batch_repeats", same, 1)
 }
 
-// Two repetitions in a row, as one may be chance where queries are few.
-func batchRepeats() Check {
-	return Check{Name: "batch_repeats", Severity: Warning, Steps: 2, step: (*Doctor).batchRepeats}
-}
-
 func (d *Doctor) batchRepeats(c Check, _ row) {
 	times := d.state.Streak["batch_repeats"]
 	if times >= c.Steps {
@@ -142,11 +112,6 @@ func (d *Doctor) batchRepeats(c Check, _ row) {
 			"%d batches of the epoch in a row are of the very same queries: the rest of the data is never seen; the order of the data is "+
 				"broken (data.shuffle)", times+1)
 	}
-}
-
-// Of the first steps': far below what a policy loses by learning.
-func entropyCollapse() Check {
-	return Check{Name: "entropy_collapse", Severity: Warning, Limit: 0.1, Steps: 10, step: (*Doctor).entropyCollapse}
 }
 
 func (d *Doctor) entropyCollapse(c Check, r row) {
@@ -165,22 +130,12 @@ func (d *Doctor) entropyCollapse(c Check, r row) {
 			"nothing; lower %s, raise %s, or set %s", now, first.mean(), d.key("lr"), d.key("kl.beta"), d.key("entropy_weight"))
 }
 
-// Fewer than one answer in twenty ends by itself.
-func allTruncated() Check {
-	return Check{Name: "all_truncated", Severity: Warning, Limit: 0.95, Steps: 10, step: (*Doctor).allTruncated}
-}
-
 func (d *Doctor) allTruncated(c Check, _ row) {
 	if share, ok := d.mean("truncated_share", c); ok && share > c.Limit {
 		d.say(c, d.lim.LengthKey, share, c.Limit,
 			"%s of the completions are cut at the length limit: rewards judge unfinished answers; raise %s, or teach the policy to end with sft",
 			percent(share), d.lim.LengthKey)
 	}
-}
-
-// At 0.98 a sequence of 50 tokens has a weight that is off by a factor of e.
-func samplingCut() Check {
-	return Check{Name: "sampling_cut", Severity: Warning, Limit: 0.98, Steps: 10, step: (*Doctor).samplingCut}
 }
 
 func (d *Doctor) samplingCut(c Check, _ row) {

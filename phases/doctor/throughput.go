@@ -15,9 +15,6 @@ const (
 
 const throughput = "throughput_drop"
 
-// Times the typical step: what shares a machine takes less.
-func throughputDrop() Check { return Check{Name: throughput, Severity: Note, Limit: 3} }
-
 // Throughput looks at the wall time of a phase's steps, in order, and says where they slowed down. It
 // depends on the machine, so that its finding may stand in run.log, summary.json and the report, and never
 // in metrics.jsonl; it never stops a run. It is silent where checks lack it.

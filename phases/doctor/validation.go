@@ -4,11 +4,6 @@ import "fulcrum/internal/stat"
 
 // Does validation follow training?
 
-// Epochs in a row: one may be noise.
-func validationDiverges() Check {
-	return Check{Name: "validation_diverges", Severity: Note, Limit: 2, epoch: (*Doctor).validationDiverges}
-}
-
 // validationDiverges compares the newest epochs of the phase. Training is the loss of imitation, the
 // sampled reward of online phases, or the advantage's gain on recorded groups. Validation is what the policy earns and, of imitation, its
 // loss too: two epochs of one of them may be noise. GRPO may raise the loss of imitation while rewards rise.
@@ -48,10 +43,6 @@ func (d *Doctor) validationDiverges(c Check, r row) {
 			"over; fewer epochs, checkpoint.patience_epochs, more data or a smaller learning rate", name, val[0], val[n], n, of, train[0], train[n])
 }
 
-func validationUnchanged() Check {
-	return Check{Name: "validation_unchanged", Severity: Warning, epoch: (*Doctor).validationUnchanged}
-}
-
 // validationUnchanged compares with the epoch before, the first with the initial policy.
 func (d *Doctor) validationUnchanged(c Check, r row) {
 	x, ok := r.get("val_loss", "lr", "grad_norm")
@@ -80,11 +71,6 @@ func (r row) validationReward() (name string, x float64, ok bool) {
 	return name, x, ok
 }
 
-// Of the initial policy's reward, and beyond the noise of the queries.
-func worseThanStart() Check {
-	return Check{Name: "worse_than_start", Severity: Warning, Limit: 0.2, epoch: (*Doctor).worseThanStart}
-}
-
 // worseThanStart wants a loss beyond the noise of the queries too: four standard errors of the initial reward are
 // nearly three of the difference of two sets.
 func (d *Doctor) worseThanStart(c Check, r row) {
@@ -96,11 +82,6 @@ func (d *Doctor) worseThanStart(c Check, r row) {
 	d.say(c, d.orRate(d.key("lr")), reward, (1-c.Limit)*initial,
 		"%s is %.4g after the epoch, and the initial policy earns %.4g: training loses %s of it; lower %s, or look at the sign and "+
 			"the scale of the rewards", name, reward, initial, percent(1-reward/initial), d.key("lr"))
-}
-
-// Of the best epoch's reward, and beyond the noise of the queries.
-func validationFalls() Check {
-	return Check{Name: "validation_falls", Severity: Warning, Limit: 0.3, epoch: (*Doctor).validationFalls}
 }
 
 // validationFalls compares with the best epoch of the run so far, of earlier phases too. It wants a loss beyond the noise of the queries,

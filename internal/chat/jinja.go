@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ncruces/go-strftime"
 	"github.com/nikolalohinski/gonja/v2/builtins"
 	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
@@ -34,7 +35,7 @@ func parseJinja(source string) (t *Template, err error) {
 	}
 	environment := &exec.Environment{
 		Context: exec.NewContext(limitedGlobals()).Update(builtins.GlobalVariables).Update(exec.NewContext(map[string]any{
-			"raise_exception": raise, "strftime_now": func(format string) string { return strftime(time.Now(), format) },
+			"raise_exception": raise, "strftime_now": func(format string) string { return strftime.Format(format, time.Now()) },
 		})),
 		Filters: limitedFilters(), Tests: builtins.Tests, ControlStructures: limitedStatements(), Methods: limitedMethods(),
 	}
@@ -122,27 +123,6 @@ func dicts(msgs []Message) []any {
 		out[i] = map[string]any{"role": m.Role, "content": content}
 	}
 	return out
-}
-
-// strftime knows the letters that chat templates use for today's date.
-func strftime(now time.Time, format string) string {
-	var b strings.Builder
-	for i := 0; i < len(format); i++ {
-		if format[i] != '%' || i+1 == len(format) {
-			b.WriteByte(format[i])
-			continue
-		}
-		i++
-		layout, ok := map[byte]string{
-			'd': "02", 'm': "01", 'y': "06", 'Y': "2006", 'b': "Jan", 'B': "January", 'a': "Mon", 'A': "Monday",
-			'H': "15", 'M': "04", 'S': "05", 'j': "002",
-		}[format[i]]
-		if !ok {
-			layout = format[i-1 : i+1]
-		}
-		b.WriteString(now.Format(layout))
-	}
-	return b.String()
 }
 
 // specialTokens reads the tokens that templates write by name (bos_token, …) from

@@ -1,7 +1,6 @@
 package chat
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -210,10 +209,6 @@ func Parse(source string) (*Template, error) {
 
 // JSON returns chat_template.json.
 func (t *Template) JSON() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(map[string]string{"chat_template": t.source})
-	return b.Bytes(), err
+	source, err := jsonwords.Marshal(t.source)
+	return fmt.Appendf(nil, "{\n  \"chat_template\": %s\n}\n", source), err
 }

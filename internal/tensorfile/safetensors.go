@@ -9,9 +9,11 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
 )
 
@@ -240,12 +242,14 @@ func WriteDigested(path string, tensors []Tensor, metadata map[string]string) (s
 
 // safetensorsHeader returns the length prefix and the padded JSON.
 func safetensorsHeader(sorted []Tensor, metadata map[string]string) ([]byte, error) {
-	var b bytes.Buffer
-	b.Write(make([]byte, 8))
-	b.WriteByte('{')
+	var parts []string
+	add := func(name string, of any) {
+		key, _ := jsonwords.Marshal(name) // texts, numbers and lists of them always marshal
+		value, _ := jsonwords.Marshal(of) // a map's keys are sorted
+		parts = append(parts, string(key)+":"+string(value))
+	}
 	if len(metadata) > 0 {
-		b.WriteString(`"__metadata__":`)
-		writeJSON(&b, metadata) // encoding/json sorts the keys
+		add("__metadata__", metadata)
 	}
 	offset := 0
 	seen := map[string]bool{"__metadata__": true}
@@ -261,33 +265,17 @@ func safetensorsHeader(sorted []Tensor, metadata map[string]string) ([]byte, err
 			return nil, fmt.Errorf("tensor name %q is reserved or appears twice", t.Name)
 		}
 		seen[t.Name] = true
-		if b.Len() > 9 {
-			b.WriteByte(',')
-		}
-		shape := t.Shape
-		if shape == nil {
-			shape = []int{} // a scalar
-		}
-		writeJSON(&b, t.Name)
-		b.WriteString(`:{"dtype":`)
-		writeJSON(&b, t.DType)
-		b.WriteString(`,"shape":`)
-		writeJSON(&b, shape)
-		fmt.Fprintf(&b, `,"data_offsets":[%d,%d]}`, offset, offset+len(t.Data))
+		add(t.Name, struct {
+			DType   DType  `json:"dtype"`
+			Shape   []int  `json:"shape"`
+			Offsets [2]int `json:"data_offsets"`
+		}{t.DType, append([]int{}, t.Shape...), [2]int{offset, offset + len(t.Data)}})
 		offset += len(t.Data)
 	}
-	b.WriteByte('}')
-	for b.Len()%8 != 0 {
-		b.WriteByte(' ')
+	out := []byte(strings.Repeat(" ", 8) + "{" + strings.Join(parts, ",") + "}")
+	for len(out)%8 != 0 {
+		out = append(out, ' ')
 	}
-	out := b.Bytes()
 	binary.LittleEndian.PutUint64(out, uint64(len(out)-8))
 	return out, nil
-}
-
-func writeJSON(b *bytes.Buffer, v any) {
-	enc := json.NewEncoder(b)
-	enc.SetEscapeHTML(false)
-	enc.Encode(v) // strings, ints and slices of them: cannot fail
-	b.Truncate(b.Len() - 1)
 }

@@ -194,7 +194,7 @@ func TestGPT2(t *testing.T) {
 			pieces = append(pieces, c.GPT2...)
 			var want []int64
 			for i, p := range c.GPT2 {
-				if k, _ := classAt(p); prefix && i == 0 && k != space {
+				if prefix && i == 0 && !beginsWhite(p) {
 					p = " " + p
 				}
 				if strings.HasPrefix(p, " '") { // the space changes how the text is cut

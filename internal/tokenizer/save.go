@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
 )
 
@@ -57,7 +57,7 @@ func (t *Tokenizer) vocabJSON() ([]byte, error) {
 		if !e.inModel { // an added token that the model's vocabulary lacks
 			continue
 		}
-		key, err := encodeJSON(e.token)
+		key, err := jsonwords.Marshal(e.token)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +95,7 @@ func (t *Tokenizer) json() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return encodeJSON(f)
+	return jsonwords.Marshal(f)
 }
 
 func (t *Tokenizer) normalizerJSON() any {
@@ -198,22 +198,11 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 	case t.rules.split == GPT2:
 		class = "GPT2Tokenizer"
 	}
-	return encodeJSON(map[string]any{
+	return jsonwords.Marshal(map[string]any{
 		"tokenizer_class": class, "add_bos_token": false, "add_prefix_space": t.rules.prefixSpace, "added_tokens_decoder": decoder,
 		"additional_special_tokens": special, "bos_token": token("<s>"), "eos_token": token("<|im_end|>", "<|endoftext|>", "</s>"),
 		"pad_token": token("<|endoftext|>", "<pad>"), "unk_token": token("<unk>"), "mask_token": token("<mask>"),
 		"clean_up_tokenization_spaces": t.rules.cleanUp,
 		"errors":                       "replace", "model_max_length": 131072, "split_special_tokens": false,
 	})
-}
-
-// encodeJSON does not escape <, > and &.
-func encodeJSON(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return []byte(strings.TrimSuffix(b.String(), "\n")), nil
 }

@@ -1,29 +1,26 @@
 package tokenizer
 
 import (
+	"regexp"
+	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
-// The pre-tokenizers cut text into pieces that no merge crosses. Their regular expressions need
-// look-ahead, which Go's regexp lacks, so they are written out; each branch names its alternative.
-
-// Split names the rule that cuts text into pieces.
+// Split names the rule by which a pre-tokenizer cuts text into pieces, which no merge crosses.
 type Split int
 
 const (
-	// Qwen2 is the rule of Qwen2 and Qwen2.5:
-	// (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+	// Qwen2 is the rule of Qwen2 and Qwen2.5.
 	Qwen2 Split = iota
-	// GPT2 is the rule of GPT-2, RoBERTa and BART:
-	// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+	// GPT2 is the rule of GPT-2, RoBERTa and BART.
 	GPT2
-	// CLIP is the rule of CLIP, which keeps no white space between pieces:
-	// 's|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+
+	// CLIP is the rule of CLIP, which keeps no white space between pieces.
 	CLIP
 )
 
-// qwen2Pattern and gpt2Pattern are the rules as tokenizer.json spells them.
+// The rules as tokenizer.json spells them.
 const (
 	qwen2Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 	gpt2Pattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
@@ -33,186 +30,42 @@ const (
 	clipPattern5 = `<\|startoftext\|>|<\|endoftext\|>|` + clipPattern
 )
 
+// pieces are the rules by Split, each at the start of a text. Go's \s is ASCII's alone, and its expressions do not look ahead: the group is
+// \s+, whatever follows.
+var pieces = sync.OnceValue(func() []*regexp.Regexp {
+	return []*regexp.Regexp{pieceOf(qwen2Pattern), pieceOf(gpt2Pattern), pieceOf(clipPattern + `|\s+`)}
+})
+
+func pieceOf(pattern string) *regexp.Regexp {
+	const white = `\t-\r\x{85}\p{Z}` // Unicode's White_Space
+	pattern = strings.Replace(pattern, `|\s+(?!\S)|\s+`, `|(\s+)`, 1)
+	pattern = strings.ReplaceAll(strings.ReplaceAll(pattern, `[^\s`, `[^`+white), `\s`, `[`+white+`]`)
+	return regexp.MustCompile(`^(?:` + pattern + `)`)
+}
+
 // next returns the length in bytes of the piece at the start of text, which is not empty.
 func (s Split) next(text string) int {
-	switch s {
-	case GPT2:
-		return nextGPT2(text)
-	case CLIP:
-		return nextCLIP(text)
+	const window = 32                                                     // a search costs as much as the text is long, and most pieces are short
+	white := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace)) // of which a line's end far away decides
+	for size := white + window; ; size *= 4 {
+		part := text[:min(size, len(text))]
+		at := pieces()[s].FindStringSubmatchIndex(part)
+		if len(part) < len(text) && (at == nil || at[1] > len(part)-2*utf8.UTFMax) {
+			continue // it may go on
+		}
+		if end := at[1]; len(at) == 2 || at[2] < 0 || end == len(text) {
+			return end
+		}
+		// \s+(?!\S): before a word, white space leaves its last character to it
+		if _, last := utf8.DecodeLastRuneInString(text[:at[1]]); last < at[1] {
+			return at[1] - last
+		}
+		return at[1]
 	}
-	return nextQwen2(text)
 }
 
-// nextCLIP takes runs of white space for pieces, which are dropped.
-func nextCLIP(text string) int {
-	if text[0] == '\'' {
-		if n := contraction(text, false); n > 0 {
-			return n
-		}
-	}
-	c, n := classAt(text)
-	if c == number {
-		return n
-	}
-	return run(text, n, c)
-}
-
-type class uint8
-
-const (
-	other class = iota // neither of the three, and the end of the text
-	letter
-	number
-	space
-)
-
-// classAt returns the class and the length of the first rune of text; length 0 at its end.
-func classAt(text string) (class, int) {
-	if text == "" {
-		return other, 0
-	}
-	c := text[0]
-	if c < utf8.RuneSelf {
-		switch {
-		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
-			return letter, 1
-		case c >= '0' && c <= '9':
-			return number, 1
-		case c == ' ' || c >= '\t' && c <= '\r':
-			return space, 1
-		}
-		return other, 1
-	}
-	r, n := utf8.DecodeRuneInString(text)
-	switch {
-	case unicode.IsLetter(r):
-		return letter, n
-	case unicode.IsNumber(r):
-		return number, n
-	case unicode.Is(unicode.White_Space, r):
-		return space, n
-	}
-	return other, n
-}
-
-// run returns where the run of class c that covers text[from:] begins to end.
-func run(text string, from int, c class) int {
-	for from < len(text) {
-		k, n := classAt(text[from:])
-		if k != c {
-			break
-		}
-		from += n
-	}
-	return from
-}
-
-func nextQwen2(text string) int {
-	if text[0] == '\'' { // (?i:'s|'t|'re|'ve|'m|'ll|'d)
-		if n := contraction(text, true); n > 0 {
-			return n
-		}
-	}
-	first, n := classAt(text)
-	switch first { // [^\r\n\p{L}\p{N}]?\p{L}+, then \p{N}
-	case letter:
-		return run(text, n, letter)
-	case number:
-		return n
-	}
-	if text[0] != '\r' && text[0] != '\n' {
-		if second, m := classAt(text[n:]); second == letter {
-			return run(text, n+m, letter)
-		}
-	}
-	if end := symbols(text); end > 0 { // ` ?[^\s\p{L}\p{N}]+[\r\n]*`
-		for end < len(text) && (text[end] == '\r' || text[end] == '\n') {
-			end++
-		}
-		return end
-	}
-	end := run(text, n, space) // what remains begins with white space
-	for i := end - 1; i >= 0; i-- {
-		if text[i] == '\r' || text[i] == '\n' { // \s*[\r\n]+: up to the last line end of the run
-			return i + 1
-		}
-	}
-	return spaces(text, end)
-}
-
-func nextGPT2(text string) int {
-	if text[0] == '\'' { // 's|'t|'re|'ve|'m|'ll|'d
-		if n := contraction(text, false); n > 0 {
-			return n
-		}
-	}
-	at := 0
-	if text[0] == ' ' {
-		at = 1
-	}
-	switch c, _ := classAt(text[at:]); c { // ` ?\p{L}+| ?\p{N}+`
-	case letter, number:
-		return run(text, at, c)
-	}
-	if end := symbols(text); end > 0 { // ` ?[^\s\p{L}\p{N}]+`
-		return end
-	}
-	return spaces(text, run(text, 0, space))
-}
-
-// symbols matches ` ?[^\s\p{L}\p{N}]+` at the start of text; 0 when it does not match.
-func symbols(text string) int {
-	at := 0
-	if text[0] == ' ' {
-		at = 1
-	}
-	if end := run(text, at, other); end > at {
-		return end
-	}
-	return 0
-}
-
-// spaces matches \s+(?!\S)|\s+ on the run of white space text[:end]: before a word the run leaves its
-// last rune to it.
-func spaces(text string, end int) int {
-	if end == len(text) {
-		return end
-	}
-	if _, last := utf8.DecodeLastRuneInString(text[:end]); last < end {
-		return end - last
-	}
-	return end
-}
-
-// contraction matches 's|'t|'re|'ve|'m|'ll|'d at the start of text, which begins with an apostrophe;
-// 0 when it does not match. Without case, U+017F (long s) is an s.
-func contraction(text string, anyCase bool) int {
-	at := func(i int) byte {
-		if i >= len(text) {
-			return 0
-		}
-		c := text[i]
-		if anyCase && c >= 'A' && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		return c
-	}
-	switch at(1) {
-	case 's', 't', 'm', 'd':
-		return 2
-	case 'r', 'v':
-		if at(2) == 'e' {
-			return 3
-		}
-	case 'l':
-		if at(2) == 'l' {
-			return 3
-		}
-	case "ſ"[0]:
-		if anyCase && at(2) == "ſ"[1] {
-			return 3
-		}
-	}
-	return 0
+// beginsWhite reports whether text begins with white space.
+func beginsWhite(text string) bool {
+	r, _ := utf8.DecodeRuneInString(text)
+	return unicode.Is(unicode.White_Space, r)
 }

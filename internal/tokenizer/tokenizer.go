@@ -237,13 +237,13 @@ func (t *Tokenizer) encodePart(text string, s *scratch) {
 		return
 	}
 	if t.rules.prefixSpace && text != "" {
-		if c, _ := classAt(text); c != space {
+		if !beginsWhite(text) {
 			text = " " + text
 		}
 	}
 	for len(text) > 0 {
 		n := t.rules.split.next(text)
-		if c, _ := classAt(text); c != space || t.rules.split != CLIP { // which keeps no white space between pieces
+		if t.rules.split != CLIP || !beginsWhite(text) { // which keeps no white space between pieces
 			t.encodePiece(text[:n], s)
 		}
 		text = text[n:]

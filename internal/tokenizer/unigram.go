@@ -41,7 +41,7 @@ func (p *piece) UnmarshalJSON(raw []byte) error {
 }
 
 func (p piece) MarshalJSON() ([]byte, error) {
-	text, err := encodeJSON(p.text)
+	text, err := jsonwords.Marshal(p.text)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/list"
 	"fulcrum/rewardutil/scorer"
 	"fulcrum/rewardutil/text"
@@ -68,13 +69,11 @@ func metaWithFiles(meta json.RawMessage, root string) json.RawMessage {
 	if !found {
 		return meta
 	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if e.Encode(value) != nil {
+	out, err := jsonwords.Marshal(value)
+	if err != nil {
 		return meta
 	}
-	return bytes.TrimSpace(out.Bytes())
+	return out
 }
 
 // fileUnder returns the absolute path of the regular file that a relative path names from root.

@@ -2,7 +2,6 @@
 package scorer
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/option"
 	"fulcrum/internal/secret"
 	"fulcrum/internal/webapi"
@@ -146,7 +146,7 @@ func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
 	var missing [][]byte
 	var missingKeys [][sha256.Size]byte
 	for i, it := range items {
-		body, err := encode(it)
+		body, err := jsonwords.Marshal(it)
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
@@ -172,15 +172,6 @@ func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
 		out[i] = known[k]
 	}
 	return out, nil
-}
-
-// encode writes an item on one line, without HTML escapes.
-func encode(it Item) ([]byte, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	err := e.Encode(it)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
 func (s *Scorer) recall(key [sha256.Size]byte) (float64, bool) {

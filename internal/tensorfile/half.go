@@ -2,7 +2,8 @@ package tensorfile
 
 import (
 	"math"
-	"sync"
+
+	"fulcrum/internal/list"
 )
 
 // HalfToFloat32 converts one IEEE 754 binary16 number, exactly.
@@ -23,19 +24,4 @@ func HalfToFloat32(h uint16) float32 {
 	return v
 }
 
-// halves holds the values of all 65536 halves (256 KB), so that an array is converted by looking up.
-var halves = sync.OnceValue(func() []float32 {
-	table := make([]float32, 1<<16)
-	for i := range table {
-		table[i] = HalfToFloat32(uint16(i))
-	}
-	return table
-})
-
-func halfToFloat32(data []uint16) []float32 {
-	out, table := make([]float32, len(data)), halves()
-	for i, h := range data {
-		out[i] = table[h]
-	}
-	return out
-}
+func halfToFloat32(data []uint16) []float32 { return list.Map(data, HalfToFloat32) }

@@ -30,8 +30,8 @@ const (
 	clipPattern5 = `<\|startoftext\|>|<\|endoftext\|>|` + clipPattern
 )
 
-// pieces are the rules by Split, each at the start of a text. Go's \s is ASCII's alone, and its expressions do not look ahead: the group is
-// \s+, whatever follows.
+// pieces are the rules by Split, each at the start of a text. Go's \s is ASCII's alone, and its expressions do not look ahead: the group
+// is \s+, whatever follows.
 var pieces = sync.OnceValue(func() []*regexp.Regexp {
 	return []*regexp.Regexp{pieceOf(qwen2Pattern), pieceOf(gpt2Pattern), pieceOf(clipPattern + `|\s+`)}
 })
@@ -45,22 +45,21 @@ func pieceOf(pattern string) *regexp.Regexp {
 
 // next returns the length in bytes of the piece at the start of text, which is not empty.
 func (s Split) next(text string) int {
-	const window = 32                                                     // a search costs as much as the text is long, and most pieces are short
-	white := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace)) // of which a line's end far away decides
-	for size := white + window; ; size *= 4 {
+	// A search costs as much as the text is long, and most pieces are short. White space may belong to a line's end far away.
+	white := len(text) - len(strings.TrimLeftFunc(text, unicode.IsSpace))
+	for size := white + 32; ; size *= 4 {
 		part := text[:min(size, len(text))]
 		at := pieces()[s].FindStringSubmatchIndex(part)
 		if len(part) < len(text) && (at == nil || at[1] > len(part)-2*utf8.UTFMax) {
 			continue // it may go on
 		}
-		if end := at[1]; len(at) == 2 || at[2] < 0 || end == len(text) {
-			return end
+		end := at[1]
+		if len(at) > 2 && at[2] >= 0 && end < len(text) { // \s+(?!\S): before a word, white space leaves its last character to it
+			if _, last := utf8.DecodeLastRuneInString(text[:end]); last < end {
+				end -= last
+			}
 		}
-		// \s+(?!\S): before a word, white space leaves its last character to it
-		if _, last := utf8.DecodeLastRuneInString(text[:at[1]]); last < at[1] {
-			return at[1] - last
-		}
-		return at[1]
+		return end
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// Markdown is the reference of all keys: a table for each section with key, type, default and help. Keys that several sections take
-// from one struct stand in the table of the first; the others refer to it.
+// Markdown is the reference of all keys: a table for each section with key, type, default and help. A key that means the same in
+// several sections stands in the table of the first; the others refer to it.
 func (s *Schema) Markdown() string {
 	var b strings.Builder
 	d := documenter{&b, s.defaults.tree, map[string]string{}}
@@ -19,15 +19,12 @@ func (s *Schema) Markdown() string {
 type documenter struct {
 	*strings.Builder
 	all  *Node             // defaults
-	seen map[string]string // struct and field of a key: the section whose table has it
+	seen map[string]string // a key's last name, type and meaning: the section whose table has it
 }
 
 // shared returns the section whose table has a key already; "": none. It is in the table of f from now on.
 func (d documenter) shared(f, c *field) string {
-	if c.owner == nil || c.owner.Name() == "" {
-		return ""
-	}
-	at := c.owner.PkgPath() + "." + c.owner.Name() + "." + c.member.Name
+	at := c.key + "\n" + c.want() + "\n" + c.help()
 	if d.seen[at] == "" {
 		d.seen[at] = f.path
 		return ""
@@ -41,7 +38,7 @@ func (d documenter) section(f *field, defaults *Node) {
 	var plain, sections []*field
 	elsewhere, order := map[string][]*field{}, []string{}
 	for _, c := range f.fields {
-		if c.index == nil && !c.apart() { // kind
+		if c.index == nil && !c.apart() || c.member.Tag.Get("constant") != "" { // kind; another program's key
 			continue
 		}
 		if len(c.fields) > 0 && c.elem == nil {

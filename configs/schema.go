@@ -16,11 +16,11 @@ import (
 // range:"(0,1]" or "[0,inf)", also:"r,half=float16" (what other libraries call the key, or one of its
 // values: for messages only), free:"key" (the neighbour that takes any name, where an enum does not: for
 // messages only), constant:"true" (a number that nobody sets: it is no key, its default is its value and the doc
-// comment says why), when:"rollout=online" (values of a neighbour under which the key has an effect: condition). The
-// field's doc comment says what the key means (option_help.go). Where the
-// names of an enum are those of a table, the struct has Choices() map[string][]string instead of the tag: the
-// names by key, dotted for keys of its sub-sections. A pointer may be null. A nested struct is a section, a
-// map[string]T takes any keys, an interface takes anything. A
+// comment says why), constant:"accepted" (another program's key, which can say one thing here: read, not documented),
+// when:"rollout=online" (values of a neighbour under which the key has an effect: condition). The field's doc
+// comment says what the key means (option_help.go). Where the names of an enum are those of a table, the struct
+// has Choices() map[string][]string instead of the tag: the names by key, dotted for keys of its sub-sections. A
+// pointer may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
 // struct may have Validate() error. Owners (OwnedBy) say which of the outermost sections act: the others are not
 // asked, and of several keys that a short name may stand for, those that act are suggested.
 type Schema struct {
@@ -141,7 +141,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		if opts == "sections" && f.path == "" {
 			f.free = &sections{index: at, at: len(f.fields)}
 		}
-		if !tagged || key == "" || key == "-" || !sf.IsExported() || sf.Tag.Get("constant") != "" {
+		if !tagged || key == "" || key == "-" || !sf.IsExported() || sf.Tag.Get("constant") == "true" {
 			continue
 		}
 		c := &field{key: key, path: strings.TrimPrefix(f.path+"."+key, "."), owner: t, member: sf, index: at}

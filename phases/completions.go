@@ -12,24 +12,12 @@ import (
 
 // CompletionOptions configures which sampled completions are kept for reading (completions.jsonl).
 type CompletionOptions struct {
-	// groups of a step that are kept; 0 = none
+	// groups of the first step of each epoch that are kept; 0 = none
 	Groups int `koanf:"groups" range:"[0,10000]"`
-	// keep some every so many steps of the phase too; null = at the first step of each epoch only
-	EverySteps *int `koanf:"every_steps" range:"[1,inf)"`
 }
 
 // DefaultCompletionOptions keeps two groups of each epoch.
 func DefaultCompletionOptions() CompletionOptions { return CompletionOptions{Groups: 2} }
-
-// Due reports whether the completions of a batch are kept; the batch is new at a step (0-based) and serves a
-// number of steps.
-func (o CompletionOptions) Due(first bool, step, steps int) bool {
-	if o.Groups == 0 || first || o.EverySteps == nil {
-		return o.Groups > 0 && first
-	}
-	last := step + steps - 1
-	return last-last%*o.EverySteps >= step
-}
 
 // Record hands the first groups of a scored batch to the recorder, with their advantages.
 func (o CompletionOptions) Record(rec Recorder, phase string, epoch, step int, b *selector.Batch, opt advantage.Options) error {

@@ -30,7 +30,7 @@ type Options struct {
 	Video VideoOptions `koanf:"video"`
 
 	// how many records of each set are decoded and their files looked up before training (null = all)
-	CheckRecords *int `koanf:"check_records" range:"[0,inf)"`
+	CheckRecords *int `koanf:"check_records" range:"[0,inf)" constant:"true"`
 
 	// Set by the program from the keys of data.
 	Root       string  `koanf:"-"` // folder of relative paths of pictures; "" = the file's own

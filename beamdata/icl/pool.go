@@ -18,8 +18,6 @@ type Sampler struct {
 	Kind       string // random, text, image or mix
 	Candidates int    // of a pool
 	Seed       int64
-	// OtherImages leaves out candidates about the query's own image: a held-out query has none either.
-	OtherImages bool
 }
 
 // Validate reports what cannot be drawn.
@@ -41,7 +39,7 @@ func (p Sampler) Pools(ctx context.Context, s *Set, queries []int, text, image V
 		byImage[s.Records[c].ImageID]++
 	}
 	for _, q := range queries {
-		if n := p.eligible(s, q, len(candidates), byImage); n < p.Candidates {
+		if n := eligible(s, q, len(candidates), byImage); n < p.Candidates {
 			return nil, fmt.Errorf("%s: %d records may be its candidates, want %d: give more records or fewer candidates", s.At(q), n, p.Candidates)
 		}
 	}
@@ -60,7 +58,7 @@ func (p Sampler) Pools(ctx context.Context, s *Set, queries []int, text, image V
 		if err := share.vectors.Check(share.name+" ", len(s.Records)); err != nil {
 			return nil, err
 		}
-		near, err := Nearest(ctx, share.vectors, queries, candidates, taken+share.count, func(q, c int) bool { return !p.may(s, q, c) })
+		near, err := Nearest(ctx, share.vectors, queries, candidates, taken+share.count, func(q, c int) bool { return !may(s, q, c) })
 		if err != nil {
 			return nil, err
 		}
@@ -82,17 +80,17 @@ type share struct {
 	count   int
 }
 
-// may says whether a record may be a candidate of a query.
-func (p Sampler) may(s *Set, query, candidate int) bool {
+// may says whether a record may be a candidate of a query: none is about the query's own image, as a held-out query has none either.
+func may(s *Set, query, candidate int) bool {
 	own := s.Records[query].ImageID
-	return query != candidate && (!p.OtherImages || own == 0 || own != s.Records[candidate].ImageID)
+	return query != candidate && (own == 0 || own != s.Records[candidate].ImageID)
 }
 
 // eligible counts the records that may be candidates of a query.
-func (p Sampler) eligible(s *Set, query, candidates int, byImage map[int64]int) int {
+func eligible(s *Set, query, candidates int, byImage map[int64]int) int {
 	r := s.Records[query]
 	switch {
-	case p.OtherImages && r.ImageID != 0:
+	case r.ImageID != 0:
 		return candidates - byImage[r.ImageID]
 	case !r.HeldOut && len(r.Answers) > 0:
 		return candidates - 1
@@ -125,7 +123,7 @@ func (p Sampler) fill(pool []int32, s *Set, query int, candidates []int) []int32
 	}
 	for len(pool) < p.Candidates { // ends: there are enough that may be drawn
 		c := int32(candidates[draw.IntN(len(candidates))])
-		if !in[c] && p.may(s, query, int(c)) {
+		if !in[c] && may(s, query, int(c)) {
 			in[c] = true
 			pool = append(pool, c)
 		}

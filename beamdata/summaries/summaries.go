@@ -27,8 +27,6 @@ type Options struct {
 	Test int `koanf:"test" range:"[0,inf)"`
 	// seed of all reports
 	Seed int64 `koanf:"seed" constant:"true"`
-	// share of the reports that are written as a talk of two, not as a table
-	Talks float64 `koanf:"talks" range:"[0,1]"`
 
 	// sft imitates this many drafts instead of the summaries: one to three sentences about any of the facts of
 	// other reports, which teach a model from random weights to read and write before it learns what matters; 0
@@ -38,7 +36,7 @@ type Options struct {
 
 // DefaultOptions returns a set that a tiny model learns in minutes.
 func DefaultOptions() Options {
-	return Options{Train: 4000, Val: 300, Test: 500, Talks: 0.25}
+	return Options{Train: 4000, Val: 300, Test: 500}
 }
 
 // Set makes the examples of its splits.
@@ -62,6 +60,9 @@ type Example struct {
 	Writer         string // headline, day, object, subject; "" for drafts
 }
 
+// talks is the share of the reports that are written as a talk of two, not as a table.
+const talks = 0.25
+
 // Example makes example i of a split. It depends on seed, split and i alone, not on the sizes.
 func (s *Set) Example(split string, i int) Example {
 	r := rng.New(s.opt.Seed, "summaries/"+split, i)
@@ -69,7 +70,7 @@ func (s *Set) Example(split string, i int) Example {
 	st := kinds[r.IntN(len(kinds))](r)
 	e := Example{Kind: st.kind}
 	r.Shuffle(len(st.facts), func(i, j int) { st.facts[i], st.facts[j] = st.facts[j], st.facts[i] })
-	if r.Float64() < s.opt.Talks {
+	if r.Float64() < talks {
 		e.Source = st.talk(r)
 	} else {
 		e.Source = st.table()

@@ -26,11 +26,11 @@ type Options struct {
 
 	// text put before every source, such as 'summarize: ' for T5; also with data=summaries
 	Prefix string `koanf:"prefix"`
-	// how many training records sft imitates (null = all): targets are dear, rewards cheap
+	// how many training samples sft imitates (null = all): demonstrations are dear, rewards cheap
 	Demos *int `koanf:"demos" range:"[1,inf)"`
 
 	// how many records of each set are decoded before training (null = all)
-	CheckRecords *int `koanf:"check_records" range:"[0,inf)"`
+	CheckRecords *int `koanf:"check_records" range:"[0,inf)" constant:"true"`
 
 	// Set by the program from the keys of data.
 	TrainRatio float64 `koanf:"-"` // share of Train that trains where there is no Val

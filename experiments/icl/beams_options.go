@@ -13,8 +13,6 @@ type BeamsOptions struct {
 	Sampler string `koanf:"sampler" enum:"random,text,image,mix"`
 	// candidates in a pool
 	Candidates int `koanf:"candidates" range:"[1,inf)"`
-	// leave out candidates about the query's own image
-	OtherImages bool `koanf:"other_images"`
 	// unit vectors of the questions, row i of record i (task=embed embed.modality=text); null = data.embeddings
 	TextEmbeddings *string `koanf:"text_embeddings"`
 	// unit vectors of the images (embed.modality=image); null = data.embeddings
@@ -50,7 +48,7 @@ type BeamsOptions struct {
 
 // DefaultBeamsOptions are Lever-LM's: 64 candidates, two shots, five beams, a new demonstration before the others.
 func DefaultBeamsOptions() BeamsOptions {
-	return BeamsOptions{Sampler: "random", Candidates: 64, OtherImages: true, Shots: 2, Width: 5, Order: "left", Score: "infoscore",
+	return BeamsOptions{Sampler: "random", Candidates: 64, Shots: 2, Width: 5, Order: "left", Score: "infoscore",
 		Answer: "majority", Split: "train", Jobs: 1, Trajectories: 10}
 }
 

@@ -127,7 +127,7 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	sampler := records.Sampler{Kind: o.Sampler, Candidates: o.Candidates, Seed: c.Seed, OtherImages: o.OtherImages}
+	sampler := records.Sampler{Kind: o.Sampler, Candidates: o.Candidates, Seed: c.Seed}
 	if b.pools, err = sampler.Pools(ctx, b.set, b.queries, text, image); err != nil {
 		return err
 	}

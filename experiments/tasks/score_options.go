@@ -11,7 +11,7 @@ type ScoreOptions struct {
 	In *string `koanf:"in"`
 	// file to write; null = scores.jsonl in the run folder
 	Out *string `koanf:"out"`
-	// lines scored at once
+	// lines worked on at once
 	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
 }
 

@@ -12,7 +12,7 @@ type GenerateOptions struct {
 	In *string `koanf:"in"`
 	// file to write; null = generations.jsonl in the run folder
 	Out *string `koanf:"out"`
-	// longest completion
+	// longest completion, in tokens
 	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)" also:"max_tokens,max_length"`
 	// sample; false = greedy; null = as the model's generation_config.json says
 	DoSample *bool `koanf:"do_sample"`
@@ -30,7 +30,7 @@ type GenerateOptions struct {
 	Without []string `koanf:"without"`
 	// completions for each prompt
 	NumReturn int `koanf:"num_return_sequences" range:"[1,inf)"`
-	// prompts answered at once
+	// lines worked on at once
 	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
 }
 

@@ -98,7 +98,7 @@ func advantageHistogram(adv []float64, valid []bool) []float64 {
 
 // keepCompletions records the samples of a new batch where completions are kept.
 func (g *Phase) keepCompletions(at phases.At, drawn *selector.Batch) error {
-	show := g.opt.Completions.Due(g.showNext, at.Step, g.opt.NumIterations)
+	show := g.showNext && g.opt.Completions.Groups > 0
 	g.showNext = false
 	if !g.text || !show {
 		return nil

@@ -19,14 +19,13 @@ import (
 type Options struct {
 	phases.Training
 
-	// offline: recorded groups (data.records, else the beams); online: groups sampled from the old policy and
+	// offline: recorded candidates (data.records, else the beams); online: candidates sampled from the policy (grpo: from the old one) and
 	// scored by the reader or the rewards
 	Rollout string `koanf:"rollout"`
-	// sampled sequences per query (online)
+	// sampled candidates per query (online)
 	GroupSize int `koanf:"group_size" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples" when:"rollout=online"`
-	// temperature of sampling (online), times the policy's own (temperature); old, new and reference
-	// log-probabilities are taken at it too. Recorded groups (offline) were not sampled by the policy: theirs
-	// are taken without it
+	// temperature of sampling (online), times the policy's own (temperature); in grpo all log-probabilities are taken at it too, but
+	// those of recorded groups, which the policy did not sample
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// optimizer steps on each batch before the next (μ of GRPO)
 	NumIterations int `koanf:"num_iterations" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`

@@ -150,12 +150,12 @@ func TestLookingAheadChangesNothing(t *testing.T) {
 	}
 }
 
-// movingPlan has a KL coefficient and a reference that move with each step, and keeps completions of each.
+// movingPlan has a KL coefficient and a reference that move with each step.
 func movingPlan() phases.Plan {
 	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(), Phases: []phases.Phase{
-		tokenRCE(func(o *rce.Options) { o.Completions.EverySteps = new(1) }),
+		tokenRCE(nil),
 		tokenGRPO(func(o *Options) {
-			o.OldPolicy, o.Completions.EverySteps = "batch", new(1)
+			o.OldPolicy = "batch"
 			o.KL.Beta, o.KL.Controller, o.KL.Update, o.KL.SyncSteps = 0.1, "proportional", "step", new(1)
 		})}}
 }

@@ -53,7 +53,7 @@ func tokenPlan() phases.Plan {
 	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Doctor: phasetest.Nosy(),
 		Phases: []phases.Phase{tokenSFT(), tokenRCE(nil), tokenGRPO(func(o *Options) {
 			o.NumIterations, o.MicroBatch, o.KL.SyncSteps, o.KL.SyncMix, o.ZeroVariance = 4, new(3), new(5), 0.6, "resample"
-			o.Completions.EverySteps, o.EntropyWeight, o.KL.Reference = new(4), 0.01, "init"
+			o.EntropyWeight, o.KL.Reference = 0.01, "init"
 		})}}
 }
 
@@ -429,28 +429,6 @@ func TestTokenStepsWaitOnce(t *testing.T) {
 		phases.BeginEpoch(phase, 1)
 		phasetest.WaitsOnce(t, phase, []int{0, 1}, []int{2, 3, 4, 5, 6, 7, 8}, 24)
 		phase.End()
-	}
-}
-
-// TestCompletionsDue: one batch may serve several steps.
-func TestCompletionsDue(t *testing.T) {
-	for _, tc := range []struct {
-		o           phases.CompletionOptions
-		first       bool
-		step, steps int
-		want        bool
-	}{
-		{phases.CompletionOptions{Groups: 2}, true, 7, 1, true},
-		{phases.CompletionOptions{Groups: 2}, false, 0, 1, false},
-		{phases.CompletionOptions{EverySteps: new(1)}, true, 0, 1, false},
-		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 3, 1, true},
-		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 4, 1, false},
-		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 4, 2, false},
-		{phases.CompletionOptions{Groups: 1, EverySteps: new(3)}, false, 4, 4, true},
-	} {
-		if got := tc.o.Due(tc.first, tc.step, tc.steps); got != tc.want {
-			t.Errorf("%+v: %v, want %v", tc, got, tc.want)
-		}
 	}
 }
 

@@ -22,12 +22,13 @@ import (
 type Options struct {
 	phases.Training
 
-	// offline: recorded candidates; online: candidates sampled from the policy as it is and scored by the
-	// reader
+	// offline: recorded candidates (data.records, else the beams); online: candidates sampled from the policy (grpo: from the old one) and
+	// scored by the reader or the rewards
 	Rollout string `koanf:"rollout" enum:"offline,online"`
 	// sampled candidates per query (online)
 	GroupSize int `koanf:"group_size" range:"[2,10000]" when:"rollout=online"`
-	// temperature of sampling (online)
+	// temperature of sampling (online), times the policy's own (temperature); in grpo all log-probabilities are taken at it too, but
+	// those of recorded groups, which the policy did not sample
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// τ of the softmax over a query's candidates, annealed by step
 	Temperature schedule.TemperatureOptions `koanf:"temperature"`
@@ -250,7 +251,7 @@ func (r *Phase) candidates(at phases.At) (b *selector.Batch, err error) {
 
 // keepCompletions keeps samples for reading, where they are wanted.
 func (r *Phase) keepCompletions(at phases.At, b *selector.Batch) error {
-	show := r.opt.Completions.Due(r.showNext, at.Step, 1)
+	show := r.showNext && r.opt.Completions.Groups > 0
 	r.showNext = false
 	if !show || !r.text || r.opt.Rollout != "online" {
 		return nil

@@ -46,7 +46,7 @@ func Metrics() []Metric {
 		{"rougeLsum", "", "the same of ROUGE-L by sentences (evaluate.sentences)"},
 		{"reward_<term>", "", "mean of one term of the reward, by its name and before its weight: over the sampled completions of a " +
 			"step, or of an eval over the greedy ones; also what a term counts beside its value: points_named, points_in_confusion, " +
-			"points_on_object, judge_tokens and judge_cost (of the judge's prompts and answers, a completion)"},
+			"points_on_object, judge_tokens (of the judge's prompts and answers, a completion)"},
 		{"loss", "", "the loss that was differentiated"},
 		{"grad_norm", "", "global norm of the gradient before clipping"},
 		{"clip_factor", "", "what the gradient was multiplied by to have no more than optim.grad_clip_norm; absent without clipping"},

@@ -17,8 +17,6 @@ type AccuracyOptions struct {
 	// what an action is: numbered is (N) where the reference numbers its actions, else comma; comma is what
 	// commas, semicolons and line ends separate; any also splits at white space
 	Split string `koanf:"split" enum:"numbered,comma,any"`
-	// no partial credit: 1 for an exact match or the same option numbers, else 0
-	Exact bool `koanf:"exact"`
 	// a completion without <answer>…</answer> earns 0; false: all of it is its answer
 	Tagged bool `koanf:"tagged"`
 }
@@ -58,14 +56,7 @@ func (o AccuracyOptions) score(answer, reference string) float64 {
 		return 1
 	}
 	if options := optionNumbers(reference); o.Split == "numbered" && len(options) > 0 {
-		iou := SetIoU(optionNumbers(answer), options)
-		if o.Exact && iou < 1 {
-			return 0
-		}
-		return iou
-	}
-	if o.Exact {
-		return 0
+		return SetIoU(optionNumbers(answer), options)
 	}
 	return SetIoU(o.actions(answer), o.actions(reference))
 }

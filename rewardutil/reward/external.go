@@ -11,7 +11,7 @@ import (
 
 // ExternalOptions configures a reward that a program of the user's gives: an LLM judge, a compiler, a game.
 type ExternalOptions struct {
-	// weight in the total; 0 = off, and nothing is started
+	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
 	scorer.Options
 }

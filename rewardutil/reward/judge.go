@@ -22,7 +22,7 @@ import (
 // JudgeOptions configures a language model that judges completions: one behind OpenAI's chat API (url), or a text policy in
 // this process (path). It answers a prompt of the user's, and a number in its answer is the score.
 type JudgeOptions struct {
-	// weight in the total; 0 = off, and no model is asked
+	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
 	// address of a server with /v1/chat/completions, such as http://localhost:8000
 	URL *string `koanf:"url"`
@@ -39,30 +39,20 @@ type JudgeOptions struct {
 	Prompt string `koanf:"prompt"`
 	// regular expression of the score in the judge's answer: its first group, or all of it, is a number
 	Pattern string `koanf:"pattern"`
-	// key of the score in a JSON object in the judge's answer, instead of pattern
-	Field *string `koanf:"field"`
 	// score that becomes 0; lower ones too
 	Min float64 `koanf:"min"`
 	// score that becomes 1; higher ones too
 	Max float64 `koanf:"max"`
 	// reward of a completion that the judge gives no number; null = an error that ends the run
 	Unreadable *float64 `koanf:"unreadable"`
-	// longest answer of the judge, in tokens
+	// longest answer of the model, in tokens
 	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)"`
-	// price of a million tokens of prompts, for reward_judge_cost
-	InputPrice float64 `koanf:"input_price" range:"[0,inf)"`
-	// price of a million tokens of the judge's answers
-	OutputPrice float64 `koanf:"output_price" range:"[0,inf)"`
-	// requests under way at a time
+	// requests under way at a time; of a command: processes
 	Parallel int `koanf:"parallel" range:"[1,inf)"`
-	// for one request
+	// for one request, start of the command included
 	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
-	// further attempts after a time-out, a lost connection, status 408, 429 or 5xx
-	Retries int `koanf:"retries" range:"[0,inf)"`
-	// wait before the first retry, as rewards.external; doubles with each
-	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)" constant:"true"`
-	// scores remembered by the content of what was judged; 0 = none
-	Cache int `koanf:"cache" range:"[0,inf)"`
+
+	backoff float64 // seconds; a test waits less
 }
 
 // TextModel answers prompts in this process, greedily.
@@ -76,15 +66,16 @@ type OpenTextModel = func(JudgeOptions) (TextModel, error)
 
 func (o *JudgeOptions) setDefaults() {
 	s := scorer.DefaultOptions()
-	*o = JudgeOptions{Policy: "qwen2_5_vl", Pattern: `-?\d+(?:\.\d+)?`, Max: 10, MaxNewTokens: 16, Parallel: 8, Timeout: s.Timeout,
-		Retries: s.Retries, Backoff: s.Backoff, Cache: s.Cache,
+	*o = JudgeOptions{Policy: "qwen2_5_vl", Pattern: `-?\d+(?:\.\d+)?`, Max: 10, MaxNewTokens: 16, Parallel: 8, Timeout: s.Timeout, backoff: s.Backoff,
 		Prompt: "Question:\n{prompt}\n\nReference answer:\n{reference}\n\nAnswer to judge:\n{answer}\n\nHow good is this answer, from 0 " +
 			"(wrong) to 10 (as good as the reference)? Reply with the number alone."}
 }
 
 // scorer are the options of the scorer that asks a server.
 func (o JudgeOptions) scorer() scorer.Options {
-	return scorer.Options{BatchSize: 1, Parallel: o.Parallel, Timeout: o.Timeout, Retries: o.Retries, Backoff: o.Backoff, Cache: o.Cache}
+	s := scorer.DefaultOptions()
+	s.BatchSize, s.Parallel, s.Timeout, s.Backoff = 1, o.Parallel, o.Timeout, o.backoff
+	return s
 }
 
 // Validate reports options with which a judge that is on cannot work.
@@ -161,9 +152,7 @@ type judge struct {
 	local   TextModel
 }
 
-// tokens counts the cost of the questions of one call of Score.
-type tokens struct{ in, out atomic.Int64 }
-
+// tokensKey is the context's key of the counter of one call's tokens, prompts and answers together.
 type tokensKey struct{}
 
 func (j *judge) Score(ctx context.Context, items []Item) ([]float64, error) {
@@ -172,9 +161,9 @@ func (j *judge) Score(ctx context.Context, items []Item) ([]float64, error) {
 }
 
 // ScoreMeasured returns the scores between 0 and 1, and the mean cost of a completion: tokens of the judge's prompts and
-// answers, and their price if known. A remembered score costs nothing.
+// answers. A remembered score costs nothing.
 func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map[string][]float64, error) {
-	used := &tokens{}
+	used := &atomic.Int64{}
 	seen := make([]scorer.Item, len(items))
 	for i, it := range items {
 		seen[i] = newScorerItem(it)
@@ -184,13 +173,7 @@ func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map
 	if err != nil || j.local != nil {
 		return scores, nil, err
 	}
-	in, out, n := float64(used.in.Load()), float64(used.out.Load()), float64(len(items))
-	measures := map[string][]float64{"judge_tokens": slices.Repeat([]float64{(in + out) / n}, len(items))}
-	if j.opt.InputPrice > 0 || j.opt.OutputPrice > 0 {
-		cost := (in*j.opt.InputPrice + out*j.opt.OutputPrice) / 1e6 / n
-		measures["judge_cost"] = slices.Repeat([]float64{cost}, len(items))
-	}
-	return scores, measures, nil
+	return scores, map[string][]float64{"judge_tokens": slices.Repeat([]float64{float64(used.Load()) / float64(len(items))}, len(items))}, nil
 }
 
 // Ask scores items in JSON, as a scorer's transport does.
@@ -258,9 +241,8 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 		if err := jsonwords.Unmarshal(reply, &r); err != nil || len(r.Choices) == 0 {
 			return nil, fmt.Errorf("the answer is not a chat completion (%v): %s", err, j.client.Quote(reply))
 		}
-		if used, ok := ctx.Value(tokensKey{}).(*tokens); ok {
-			used.in.Add(r.Usage.In)
-			used.out.Add(r.Usage.Out)
+		if used, ok := ctx.Value(tokensKey{}).(*atomic.Int64); ok {
+			used.Add(r.Usage.In + r.Usage.Out)
 		}
 		said[i] = r.Choices[0].Message.Content
 	}
@@ -269,18 +251,6 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 
 // read finds the score in an answer.
 func (j *judge) read(text string) (float64, bool) {
-	if j.opt.Field != nil {
-		from, to := strings.Index(text, "{"), strings.LastIndex(text, "}")
-		if from < 0 || to < from {
-			return 0, false
-		}
-		var object map[string]any
-		if json.Unmarshal([]byte(text[from:to+1]), &object) != nil {
-			return 0, false
-		}
-		v, ok := object[*j.opt.Field].(float64)
-		return v, ok
-	}
 	m := j.pattern.FindStringSubmatch(text)
 	if m == nil {
 		return 0, false

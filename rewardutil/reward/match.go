@@ -16,18 +16,12 @@ type MatchOptions struct {
 	// contains: the text stands somewhere in it; regexp: the expression (RE2) matches somewhere, ^ and $ are
 	// its ends
 	By string `koanf:"by" enum:"contains,regexp"`
-	// text or expression (null = each record's own reference answer)
+	// text or expression (null = each record's own reference answer); capitals count in an expression with (?-i)
 	Text *string `koanf:"text"`
-	// what is searched: the answer part, or the whole completion
-	In string `koanf:"in" enum:"answer,completion"`
-	// capital and small letters are the same
-	IgnoreCase bool `koanf:"ignore_case"`
 }
 
-// setDefaults sets a term that is off: the answer contains the reference's, in any case.
-func (o *MatchOptions) setDefaults() {
-	*o = MatchOptions{By: "contains", In: "answer", IgnoreCase: true}
-}
+// setDefaults sets a term that is off: the answer contains the reference's.
+func (o *MatchOptions) setDefaults() { *o = MatchOptions{By: "contains"} }
 
 // Validate reports an empty text and an expression that cannot be read.
 func (o MatchOptions) Validate() error {
@@ -41,8 +35,8 @@ func (o MatchOptions) Validate() error {
 	return nil
 }
 
-// expression returns the compiled pattern of the text or expression. White space counts literally in an expression
-// and any run of it as a blank in a text.
+// expression returns the compiled pattern of the text or expression; capital and small letters are the same. White
+// space counts literally in an expression and any run of it as a blank in a text.
 func (o MatchOptions) expression(text string) (*regexp.Regexp, error) {
 	if o.By == "contains" {
 		words := strings.Fields(text)
@@ -51,10 +45,7 @@ func (o MatchOptions) expression(text string) (*regexp.Regexp, error) {
 		}
 		text = strings.Join(words, `\s+`)
 	}
-	if o.IgnoreCase {
-		text = "(?i)" + text
-	}
-	return regexp.Compile(text)
+	return regexp.Compile("(?i)" + text)
 }
 
 // match is the Reward.
@@ -81,7 +72,7 @@ func (o MatchOptions) build() (Reward, error) {
 	return m, nil
 }
 
-// Score returns 1 for each completion that matches, else 0.
+// Score returns 1 for each completion whose answer part matches, else 0.
 func (m match) Score(_ context.Context, items []Item) ([]float64, error) {
 	out := make([]float64, len(items))
 	for i, it := range items {
@@ -96,11 +87,7 @@ func (m match) Score(_ context.Context, items []Item) ([]float64, error) {
 				return nil, itemErrorf(items, i, "the reference %q is no regular expression (RE2 syntax): %v", reference, err)
 			}
 		}
-		searched := it.Completion
-		if m.opt.In == "answer" {
-			searched = text.Answer(searched)
-		}
-		if x.MatchString(searched) {
+		if x.MatchString(text.Answer(it.Completion)) {
 			out[i] = 1
 		}
 	}

@@ -16,8 +16,6 @@ import (
 type PointsOptions struct {
 	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
-	// JSON key of the points in the answer, where the answer is an object
-	Key string `koanf:"key"`
 	// unit of the points: pixels (of the image as meta.width and meta.height say, else of the mask), unit (0 to
 	// 1) or thousand (0 to 1000)
 	Coordinates string `koanf:"coordinates" enum:"pixels,unit,thousand"`
@@ -31,20 +29,22 @@ type PointsOptions struct {
 	Positive float64 `koanf:"positive" range:"[0,inf)"`
 	// share for the first box named: its IoU with the ground truth's bounding box; 0 = off
 	Box float64 `koanf:"box" range:"[0,inf)"`
-	// key in meta of the object's mask: a PNG, inside where it is not black
-	GroundTruth string `koanf:"ground_truth"`
-	// key in meta of the mask of the region that a segmenter takes for the object
-	Confusion string `koanf:"confusion"`
 
 	// a program that runs a segmenter with the points and scores its mask, instead of the masks in meta
 	Segmenter scorer.Options `koanf:"segmenter"`
 }
 
+// The masks are PNGs, inside where they are not black. Records name them under these keys of meta, as the recipe's do.
+const (
+	groundTruth = "ground_truth_mask" // of the object
+	confusion   = "confusion_mask"    // of the region that a segmenter takes for the object
+)
+
 // setDefaults weighs hits and misses alike; the term is off.
 func (o *PointsOptions) setDefaults() {
 	*o = PointsOptions{
-		Key: "negative_points", Coordinates: "pixels", Count: 1, Hit: 0.5, Miss: 0.5,
-		GroundTruth: "ground_truth_mask", Confusion: "confusion_mask", Segmenter: scorer.DefaultOptions(),
+		Coordinates: "pixels", Count: 1, Hit: 0.5, Miss: 0.5,
+		Segmenter: scorer.DefaultOptions(),
 	}
 }
 
@@ -108,7 +108,7 @@ func (p *points) ScoreMeasured(ctx context.Context, items []Item) ([]float64, ma
 	var ask []scorer.Item
 	var asked []int
 	for i, it := range items {
-		prompt := ParsePointPrompt(text.Answer(it.Completion), p.opt.Key)
+		prompt := ParsePointPrompt(text.Answer(it.Completion))
 		measures[pointsNamed][i] = float64(len(prompt.Negative))
 		score, counts, err := p.onMasks(it, prompt) // also where no point is named: a mistake in meta shows at once
 		if err != nil {
@@ -154,34 +154,34 @@ func (p *points) onMasks(it Item, prompt PointPrompt) (score float64, counts map
 	}
 	var meta map[string]json.RawMessage
 	if (len(it.Meta) == 0 || json.Unmarshal(it.Meta, &meta) != nil) && p.segmenter == nil {
-		return 0, nil, fmt.Errorf("points need the masks %s and %s in meta, and the record has no meta object", o.GroundTruth, o.Confusion)
+		return 0, nil, fmt.Errorf("points need the masks %s and %s in meta, and the record has no meta object", groundTruth, confusion)
 	}
-	confusion, err := p.mask(meta, o.Confusion, it.Root, o.Hit > 0)
+	unsure, err := p.mask(meta, confusion, it.Root, o.Hit > 0)
 	if err != nil {
 		return 0, nil, err
 	}
 	needsObject := o.Miss+o.Positive+o.Box > 0
-	object, err := p.mask(meta, o.GroundTruth, it.Root, needsObject)
+	object, err := p.mask(meta, groundTruth, it.Root, needsObject)
 	if err != nil {
 		return 0, nil, err
 	}
 	_, _, sized := imageSize(meta)
-	unclear := confusion != nil && object != nil && o.Coordinates == "pixels" && !sized &&
-		(confusion.width != object.width || confusion.height != object.height)
+	unclear := unsure != nil && object != nil && o.Coordinates == "pixels" && !sized &&
+		(unsure.width != object.width || unsure.height != object.height)
 	switch {
 	case unclear && o.Hit == 0:
-		confusion = nil // it would only count
+		unsure = nil // it would only count
 	case unclear && !needsObject:
 		object = nil
 	case unclear:
 		return 0, nil, fmt.Errorf("the masks have %d×%d and %d×%d pixels (width × height): "+
 			"points in pixels want masks of one size, or meta.width and meta.height of the image",
-			confusion.width, confusion.height, object.width, object.height)
+			unsure.width, unsure.height, object.width, object.height)
 	}
 	counts = map[string]float64{}
 	n := float64(max(o.Count, len(prompt.Negative)))
-	if confusion != nil {
-		inside, _ := p.count(prompt.Negative, confusion, meta)
+	if unsure != nil {
+		inside, _ := p.count(prompt.Negative, unsure, meta)
 		counts[pointsInConfusion] = inside
 		score += o.Hit * inside / n
 	}

@@ -17,10 +17,10 @@ type PointPrompt struct {
 // that holds any wins; where none holds negative points, every "(x, y)" of the text is one. Points in JSON are [x, y],
 // {"x": x, "y": y}, {"point_2d": [x, y]} as Qwen2.5-VL writes them, lists of these, or such a list under a key of an object.
 //
-//	negative  under key, else under points, point_2d or point, unless a label says positive
+//	negative  under negative_points, else under points, point_2d or point, unless a label says positive
 //	positive  under positive_points, else where label is positive, foreground or 1; of {"points", "labels"} those labelled 1
 //	boxes     four numbers, or lists of four, under boxes, box, bbox or bbox_2d
-func ParsePointPrompt(text, key string) PointPrompt {
+func ParsePointPrompt(text string) PointPrompt {
 	var out PointPrompt
 	for rest := text; ; {
 		at := strings.IndexAny(rest, "[{")
@@ -31,7 +31,7 @@ func ParsePointPrompt(text, key string) PointPrompt {
 		next := 1 // a bracket that opens no value of ours may have one inside
 		var v any
 		if in := json.NewDecoder(strings.NewReader(rest)); in.Decode(&v) == nil {
-			found := collector{key: key}
+			var found collector
 			if found.visit(v); found.any() {
 				next = int(in.InputOffset())
 			}
@@ -57,7 +57,6 @@ func first[T any](a, b []T) []T {
 // collector gathers the points and boxes of one JSON value.
 type collector struct {
 	PointPrompt
-	key string
 }
 
 func (c *collector) any() bool { return len(c.Negative)+len(c.Positive)+len(c.Boxes) > 0 }
@@ -80,16 +79,16 @@ func (c *collector) visit(v any) {
 // visitObject takes an object's positive points and boxes from their keys, and its other points from the first key that
 // has any.
 func (c *collector) visitObject(v map[string]any) {
-	inner := collector{key: c.key}
+	var inner collector
 	if inner.visit(v["positive_points"]); len(inner.Negative) > 0 {
 		c.Positive = append(c.Positive, inner.Negative...)
 	}
 	for _, k := range []string{"boxes", "box", "bbox", "bbox_2d"} {
 		c.Boxes = append(c.Boxes, boxesOf(v[k])...)
 	}
-	points := collector{key: c.key}
+	var points collector
 	named := false
-	for _, k := range []string{c.key, "points", "point_2d", "point"} {
+	for _, k := range []string{"negative_points", "points", "point_2d", "point"} {
 		if value, ok := v[k]; ok {
 			points.visit(value)
 			named = true

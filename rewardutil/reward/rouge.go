@@ -18,19 +18,11 @@ type RougeOptions struct {
 	Types []string `koanf:"types" enum:"rouge1,rouge2,rougeL,rougeLsum"`
 	// share of each of types in their average (empty = equal); their sum divides it
 	Shares []float64 `koanf:"shares"`
-	// part of each measure
-	Measure string `koanf:"measure" enum:"f1,precision,recall"`
-	// compare Porter stems
-	Stem bool `koanf:"stem"`
-
-	// sentences of rougeLsum: lines, or split: found by Punkt's rules where a text has no line break
-	Sentences string `koanf:"sentences" enum:"lines,split"`
 }
 
-// setDefaults sets the mean of the stemmed ROUGE-1, 2 and L F1; the term is off.
+// setDefaults sets the mean of ROUGE-1, 2 and L; the term is off.
 func (o *RougeOptions) setDefaults() {
-	*o = RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}, Measure: "f1", Stem: true,
-		Sentences: text.SentencesSplit}
+	*o = RougeOptions{Types: []string{"rouge1", "rouge2", "rougeL"}, Shares: []float64{}}
 }
 
 // Validate reports an average of nothing, and shares that do not fit it.
@@ -57,8 +49,8 @@ func (RougeOptions) most() float64 { return 1 }
 
 func (o RougeOptions) build() (Reward, error) { return o, o.Validate() }
 
-// Score returns the mean, weighted by Shares, of the chosen measures (Rouge) of each completion's answer part against its
-// reference's, in [0, 1].
+// Score returns the mean, weighted by Shares, of the F1 of the chosen measures (Rouge) of each completion's answer part against
+// its reference's, in [0, 1]. Words are compared by their Porter stems, as the published scores of summaries are.
 func (o RougeOptions) Score(_ context.Context, items []Item) ([]float64, error) {
 	out := make([]float64, len(items))
 	shares := o.Shares
@@ -71,26 +63,16 @@ func (o RougeOptions) Score(_ context.Context, items []Item) ([]float64, error) 
 	}
 	way := text.SentencesByLine
 	if slices.Contains(o.Types, "rougeLsum") {
-		way = o.Sentences
+		way = text.SentencesSplit // by Punkt's rules where a text has no line break
 	}
 	for i, it := range items {
 		if it.Reference == "" {
 			return nil, itemErrorf(items, i, "ROUGE needs a reference completion, and the record has none")
 		}
-		scores := text.RougeBySentences(text.Answer(it.Reference), text.Answer(it.Completion), o.Stem, way)
+		scores := text.RougeBySentences(text.Answer(it.Reference), text.Answer(it.Completion), true, way)
 		for k, name := range o.Types {
-			out[i] += o.part(scores.Named(name)) * shares[k] / sum
+			out[i] += scores.Named(name).F1 * shares[k] / sum
 		}
 	}
 	return out, nil
-}
-
-func (o RougeOptions) part(s text.RougeScore) float64 {
-	switch o.Measure {
-	case "precision":
-		return s.Precision
-	case "recall":
-		return s.Recall
-	}
-	return s.F1
 }

@@ -33,7 +33,7 @@ import (
 //	url      POST {"items": [item, …]} → {"scores": [number, …]}, or the list alone
 //	command  one item a line on stdin → one line a score on stdout: a number, or {"score": number}
 //
-// Scores are remembered by the content of the item, so a scorer must be deterministic or cache must be 0.
+// Scores are remembered by the content of the item, so equal items have equal scores even if the scorer is not deterministic.
 type Options struct {
 	// http or https address that batches are posted to; redirects to another host are not followed
 	URL *string `koanf:"url"`
@@ -50,11 +50,11 @@ type Options struct {
 	// for one request, start of the command included
 	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
 	// further attempts after a time-out, a lost connection, status 408, 429 or 5xx, or a command that fails
-	Retries int `koanf:"retries" range:"[0,inf)"`
+	Retries int `koanf:"retries" range:"[0,inf)" constant:"true"`
 	// wait before the first retry; doubles with each: long enough for a server that starts a worker
 	Backoff float64 `koanf:"backoff_seconds" range:"[0,inf)" constant:"true"`
 	// scores remembered by the content of their item; 0 = none
-	Cache int `koanf:"cache" range:"[0,inf)"`
+	Cache int `koanf:"cache" range:"[0,inf)" constant:"true"`
 }
 
 // DefaultScorerOptions returns a scorer without address or command.

@@ -17,7 +17,7 @@ type CoarseOptions struct {
 	// candidates that the selector chooses among; at least shot_num; null = the whole pool, no coarse stage
 	TopM *int `koanf:"top_m" range:"[1,inf)"`
 	// width of the coarse bi-encoder
-	Dim int `koanf:"dim" range:"[1,inf)"`
+	Dim int `koanf:"dim" range:"[1,inf)" constant:"true"`
 }
 
 func (o CoarseOptions) validate(all Options) error {

@@ -13,9 +13,9 @@ type DiversityOptions struct {
 	// initial weight of the term, which is learned; mmr has one a step
 	Weight float64 `koanf:"weight" range:"(0,inf)"`
 	// topics M (coverage)
-	Prototypes int `koanf:"prototypes" range:"[1,inf)"`
+	Prototypes int `koanf:"prototypes" range:"[1,inf)" constant:"true"`
 	// ε on the diagonal of the DPP's kernel: the term is never below log ε (logdet)
-	Ridge float64 `koanf:"ridge" range:"(0,inf)"`
+	Ridge float64 `koanf:"ridge" range:"(0,inf)" constant:"true"`
 }
 
 // DefaultDiversityOptions switches the term off.

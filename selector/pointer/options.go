@@ -38,7 +38,7 @@ type Options struct {
 	Transformer TransformerOptions `koanf:"transformer" when:"state_update=transformer"`
 	// steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps
 	// share the last one's
-	DistinctSteps int `koanf:"distinct_steps" range:"[1,1000]"`
+	DistinctSteps int `koanf:"distinct_steps" range:"[1,1000]" constant:"true"`
 	// score of a candidate for the query state: cosine (v3), bilinear, or additive (v4_5)
 	Head string `koanf:"head" enum:"cosine,bilinear,additive"`
 	// autoregressive: the state scores the pool at every step; slots: each step has a learned transform and

@@ -27,7 +27,7 @@ type RelationOptions struct {
 	// hidden width of the network on elementwise products; 0 = none
 	ProductDim int `koanf:"product_dim" range:"[0,inf)"`
 	// factor on the gate's initial input weights: unit-length embeddings have entries of size 1/√d
-	GateInitial float64 `koanf:"gate_initial" range:"(0,inf)"`
+	GateInitial float64 `koanf:"gate_initial" range:"(0,inf)" constant:"true"`
 }
 
 // DefaultRelationOptions switches the relation off.

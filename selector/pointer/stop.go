@@ -24,7 +24,7 @@ type StopOptions struct {
 	// examples before it may stop
 	MinShots int `koanf:"min_shots" range:"[1,1000]"`
 	// probability of stopping at the start, before each choice where it may
-	Initial float64 `koanf:"initial" range:"(0,1)"`
+	Initial float64 `koanf:"initial" range:"(0,1)" constant:"true"`
 }
 
 // Stop is the action that ends a selection.

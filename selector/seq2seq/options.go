@@ -61,7 +61,7 @@ type ScratchOptions struct {
 	Positions int `koanf:"max_position_embeddings" range:"[1,inf)" constant:"true"`
 	// spread of the weights at the start: their standard deviation in bart, a factor of it in t5; null = 0.02
 	// and 1, as Hugging Face starts them
-	InitStd *float64 `koanf:"init_std" range:"(0,inf)"`
+	InitStd *float64 `koanf:"init_std" range:"(0,inf)" constant:"true"`
 	// most tokens of the tokenizer that is trained on the data's texts
 	VocabSize int `koanf:"vocab_size" range:"[64,inf)"`
 }

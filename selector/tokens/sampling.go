@@ -3,7 +3,7 @@ package tokens
 // SamplingOptions says how tokens are drawn. Anything but the defaults draws from another distribution than the one
 // that is trained, so ratios are off by as much.
 type SamplingOptions struct {
-	// longest completion in tokens
+	// longest completion, in tokens
 	MaxNewTokens int     `koanf:"max_new_tokens" range:"[1,inf)" also:"max_completion_length,max_tokens,max_length,response_length"`
 	Temperature  float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
 	// draw from the smallest set of tokens with this probability; 1 = all

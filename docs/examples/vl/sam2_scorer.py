@@ -30,7 +30,7 @@ def parse_args():
     p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     p.add_argument("--reward", choices=["iou", "gain"], default="gain")
     p.add_argument("--coordinates", choices=["pixels", "unit", "thousand"], default="pixels", help="as rewards.points.coordinates")
-    p.add_argument("--ground-truth", default="ground_truth_mask", help="as rewards.points.ground_truth")
+    p.add_argument("--ground-truth", default="ground_truth_mask", help="key of the mask in meta")
     return p.parse_args()
 
 

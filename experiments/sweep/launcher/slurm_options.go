@@ -73,13 +73,13 @@ type SlurmOptions struct {
 	// Submitit's keys, with one meaning possible here.
 
 	// 1: a job runs on one node
-	Nodes int `koanf:"nodes" range:"[1,inf)"`
+	Nodes int `koanf:"nodes" range:"[1,inf)" constant:"accepted"`
 	// 1: a job is one process
-	TasksPerNode int `koanf:"tasks_per_node" range:"[1,inf)"`
+	TasksPerNode int `koanf:"tasks_per_node" range:"[1,inf)" constant:"accepted"`
 	// not used: Slurm's files are in .sweep/slurm of the sweep
-	SubmititFolder *string `koanf:"submitit_folder"`
+	SubmititFolder *string `koanf:"submitit_folder" constant:"accepted"`
 	// null: jobs run this program
-	Python *string `koanf:"python"`
+	Python *string `koanf:"python" constant:"accepted"`
 }
 
 // DefaultSlurmOptions returns submitit's defaults.

@@ -13,10 +13,6 @@ type Options struct {
 	ReductionFactor int `koanf:"reduction_factor" range:"[2,1000]"`
 	// median: other runs that must have reached an epoch before one ends there
 	StartupTrials int `koanf:"startup_trials" range:"[1,inf)"`
-	// median: a run goes on while it is among this share of the best, in percent; 50 is the median
-	Percentile float64 `koanf:"percentile" range:"(0,100)"`
-	// median: epochs between decisions
-	IntervalEpochs int `koanf:"interval_epochs" range:"[1,inf)"`
 }
 
 // None is the name that ends no runs.
@@ -24,7 +20,7 @@ const None = "none"
 
 // DefaultOptions prunes nothing.
 func DefaultOptions() Options {
-	return Options{Name: None, MinEpochs: 1, ReductionFactor: 3, StartupTrials: 5, Percentile: 50, IntervalEpochs: 1}
+	return Options{Name: None, MinEpochs: 1, ReductionFactor: 3, StartupTrials: 5}
 }
 
 // Validate checks what the tags cannot.

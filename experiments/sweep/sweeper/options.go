@@ -42,13 +42,13 @@ type Options struct {
 	// tpe: trials spread over the space before the model is asked; null = 10
 	Startup *int `koanf:"n_startup_trials" range:"[1,inf)"`
 	// tpe: points drawn from the good trials' density, of which the most promising is tried
-	Candidates int `koanf:"n_ei_candidates" range:"[1,inf)"`
+	Candidates int `koanf:"n_ei_candidates" range:"[1,inf)" constant:"true"`
 	// cmaes: trials in a generation, null = 4 + 3·ln(dimensions); nsgaii: parents, null = 20
 	Population *int `koanf:"population_size" range:"[2,inf)"`
 	// cmaes: initial standard deviation, as a share of each range
 	Sigma0 float64 `koanf:"sigma0" range:"(0,1]"`
 	// sobol: scramble the sequence by seed
-	Scramble bool `koanf:"scramble"`
+	Scramble bool `koanf:"scramble" constant:"true"`
 
 	// study: settings by name, each {from, checkpoint, overrides, label}, crossed with what is swept; one may
 	// start from the checkpoint of another (sweeps.md)

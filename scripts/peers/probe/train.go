@@ -189,7 +189,7 @@ func (t Training) phase(env *phases.Env, src selector.Source) (p phases.Phase, p
 	case "grpo":
 		opt := grpo.DefaultOptions()
 		opt.Ratio, opt.KL.Estimator, opt.KL.Controller = "token", "k3", "fixed"
-		opt.Completions = phases.CompletionOptions{Groups: src.Len(), EverySteps: new(1)}
+		opt.Completions = phases.CompletionOptions{Groups: src.Len()}
 		decode(t.Settings, &opt)
 		if err == nil {
 			err = opt.Validate()

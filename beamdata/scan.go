@@ -2,6 +2,7 @@ package beamdata
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -234,7 +235,7 @@ func (s *scanner) number() (float64, error) {
 	case "-Infinity":
 		return math.Inf(-1), nil
 	}
-	if !validNumber(w) {
+	if !json.Valid(w) {
 		return 0, s.errorf("%.30q is not a number", w)
 	}
 	v, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(w), len(w)), 64)
@@ -242,40 +243,6 @@ func (s *scanner) number() (float64, error) {
 		return 0, s.errorf("%.30q is not a number", w)
 	}
 	return v, nil
-}
-
-// validNumber checks JSON's grammar: -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
-func validNumber(w []byte) bool {
-	digits := func() bool {
-		n := 0
-		for n < len(w) && w[n] >= '0' && w[n] <= '9' {
-			n++
-		}
-		w = w[n:]
-		return n > 0
-	}
-	if len(w) > 0 && w[0] == '-' {
-		w = w[1:]
-	}
-	if len(w) > 1 && w[0] == '0' && w[1] >= '0' && w[1] <= '9' || !digits() {
-		return false
-	}
-	if len(w) > 0 && w[0] == '.' {
-		w = w[1:]
-		if !digits() {
-			return false
-		}
-	}
-	if len(w) > 0 && (w[0] == 'e' || w[0] == 'E') {
-		w = w[1:]
-		if len(w) > 0 && (w[0] == '+' || w[0] == '-') {
-			w = w[1:]
-		}
-		if !digits() {
-			return false
-		}
-	}
-	return len(w) == 0
 }
 
 // integer reads a whole number.

@@ -18,11 +18,6 @@ func (c *Composed) Fingerprint(exclude ...string) (string, error) {
 	return c.fingerprint(nil, nil, exclude)
 }
 
-// FullFingerprint returns the sha256 that Fingerprint returned before it left defaults out: of every key.
-func (c *Composed) FullFingerprint(exclude ...string) (string, error) {
-	return c.fingerprint(nil, nil, exclude)
-}
-
 func (c *Composed) fingerprint(f *field, defaults *Node, exclude []string) (string, error) {
 	n, err := c.Resolved()
 	if err != nil {

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"fmt"
 
 	"fulcrum/beamdata/keycheck"
@@ -25,6 +26,16 @@ type Bundle struct {
 	Unknown   []keycheck.Unknown // keys that records hold and nothing reads
 	Skipped   map[string]int     // what was left out while reading, by reason
 	SkippedAt map[string]string  // and where the first of them stands
+}
+
+// Limit keeps the first so many training samples, and has sft imitate the first so many of Demos, else of Train; nil = all.
+func (b *Bundle) Limit(samples, demos *int) {
+	if samples != nil {
+		b.Train = b.Train.First(*samples)
+	}
+	if demos != nil {
+		b.Demos = cmp.Or(b.Demos, b.Train).First(*demos)
+	}
 }
 
 // Seal drops empty sets, fills in sizes and fingerprint, and returns the bundle.

@@ -53,12 +53,7 @@ func (f Files) Bundle(name, evalName string) (*Bundle, error) {
 		}
 		*of.set = NewSet(of.key, src.Source, Rows(src.Len))
 	}
-	if f.MaxSamples != nil {
-		b.Train = b.Train.First(*f.MaxSamples)
-	}
-	if f.Demos != nil {
-		b.Demos = cmp.Or(b.Demos, b.Train).First(*f.Demos)
-	}
+	b.Limit(f.MaxSamples, f.Demos)
 	for _, s := range []*Set{b.Train, b.Demos, b.Val, b.Eval} {
 		if err := s.check(f.CheckRecords); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"fmt"
 	"image"
 	"slices"
@@ -37,17 +38,9 @@ func Shapes(sizes shapes.Options, opt Options) *Bundle {
 			"data=conversations for real data",
 		Train: set("train", shapes.Train), Val: set("val", shapes.Val), Eval: set(shapes.Dev, shapes.Dev),
 	}
-	if opt.MaxSamples != nil {
-		b.Train = b.Train.First(*opt.MaxSamples)
-	}
-	if opt.Demos != nil || opt.Captions {
-		b.Demos = b.Train
-		if opt.Demos != nil {
-			b.Demos = b.Demos.First(*opt.Demos)
-		}
-		if opt.Captions {
-			b.Demos = src.withCaptions(b.Demos, b.Train)
-		}
+	b.Limit(opt.MaxSamples, opt.Demos)
+	if opt.Captions {
+		b.Demos = src.withCaptions(cmp.Or(b.Demos, b.Train), b.Train)
 	}
 	return b.Seal()
 }

@@ -45,12 +45,7 @@ func ofRecords(name string, opt Options, load func(key, root string) (*icl.Set, 
 		held = append(held, int64(row))
 	}
 	b.Eval = NewSet("eval", src, held)
-	if opt.MaxSamples != nil {
-		b.Train = b.Train.First(*opt.MaxSamples)
-	}
-	if opt.Demos != nil {
-		b.Demos = b.Train.First(*opt.Demos)
-	}
+	b.Limit(opt.MaxSamples, opt.Demos)
 	return b.Seal(), nil
 }
 

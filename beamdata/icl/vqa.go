@@ -226,13 +226,13 @@ func eachOf(path, key string, visit func(raw []byte, line func() int) error) err
 		return err
 	}
 	defer f.Close()
-	lines := &lineCounter{r: f}
-	d := json.NewDecoder(lines)
+	d := json.NewDecoder(f)
+	line := func() int { return jsonrecords.LineAt(path, d.InputOffset()) }
 	where := func(err error) error {
 		if err == io.EOF {
 			err = errors.New("the JSON ends in the middle of a list: is the file cut short?")
 		}
-		return fmt.Errorf("%s:%d: %w", path, lines.at(d.InputOffset()), err)
+		return fmt.Errorf("%s:%d: %w", path, line(), err)
 	}
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return where(fmt.Errorf("want an object with a list %s", key))
@@ -260,7 +260,7 @@ func eachOf(path, key string, visit func(raw []byte, line func() int) error) err
 			if len(raw) < 2 || raw[0] != '{' {
 				return where(fmt.Errorf("%s: got %.20s, want an object", key, raw))
 			}
-			if err := visit(raw, func() int { return lines.at(d.InputOffset()) }); err != nil {
+			if err := visit(raw, line); err != nil {
 				return where(err)
 			}
 		}
@@ -271,28 +271,4 @@ func eachOf(path, key string, visit func(raw []byte, line func() int) error) err
 		return nil
 	}
 	return where(fmt.Errorf("no list %s", key))
-}
-
-// lineCounter remembers where lines end in what was read.
-type lineCounter struct {
-	r    io.Reader
-	read int64
-	ends []int64
-}
-
-func (l *lineCounter) Read(p []byte) (int, error) {
-	n, err := l.r.Read(p)
-	for i, c := range p[:n] {
-		if c == '\n' {
-			l.ends = append(l.ends, l.read+int64(i))
-		}
-	}
-	l.read += int64(n)
-	return n, err
-}
-
-// at returns the line of an offset, from 1.
-func (l *lineCounter) at(offset int64) int {
-	n, _ := slices.BinarySearch(l.ends, offset)
-	return n + 1
 }

@@ -79,13 +79,16 @@ func (x *Index) Unknown(keys *keycheck.Keys) []keycheck.Unknown {
 
 // Line returns the number of the line where a record begins, from 1: for messages. It reads the file up to
 // there; 0 where it cannot.
-func (x *Index) Line(row int64) int {
-	f, err := regular.Open(x.Path)
+func (x *Index) Line(row int64) int { return LineAt(x.Path, x.start[row]) }
+
+// LineAt returns the number of the line of a file that holds the byte at an offset, as Line does.
+func LineAt(path string, offset int64) int {
+	f, err := regular.Open(path)
 	if err != nil {
 		return 0
 	}
 	defer f.Close()
-	lines, buf, from := 1, make([]byte, 1<<16), io.LimitReader(f, x.start[row])
+	lines, buf, from := 1, make([]byte, 1<<16), io.LimitReader(f, offset)
 	for {
 		n, err := from.Read(buf)
 		lines += bytes.Count(buf[:n], []byte("\n"))

@@ -1,7 +1,6 @@
 package texts
 
 import (
-	"cmp"
 	"fmt"
 
 	"fulcrum/beamdata/conversation"
@@ -26,12 +25,7 @@ func Summaries(sizes summaries.Options, opt Options) (*conversation.Bundle, erro
 	if sizes.Drafts > 0 {
 		b.Demos = of(summaries.Drafts)
 	}
-	if opt.MaxSamples != nil {
-		b.Train = b.Train.First(*opt.MaxSamples)
-	}
-	if opt.Demos != nil {
-		b.Demos = cmp.Or(b.Demos, b.Train).First(*opt.Demos)
-	}
+	b.Limit(opt.MaxSamples, opt.Demos)
 	return b.Seal(), nil
 }
 

@@ -150,15 +150,10 @@ func Fingerprint(c *configs.Composed) (string, error) {
 		"checkpoint.on_damage")
 }
 
-// HasFingerprint reports whether c is the configuration that a run was saved under. The first programs hashed the
-// values at their defaults too: their runs go on as long as no key has come since.
+// HasFingerprint reports whether c is the configuration that a run was saved under.
 func HasFingerprint(c *configs.Composed, saved string) (bool, error) {
 	hash, err := Fingerprint(c)
-	if err != nil || hash == saved {
-		return err == nil, err
-	}
-	full, err := c.FullFingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval")
-	return full == saved, err
+	return err == nil && hash == saved, err
 }
 
 // ExpectedHash is the environment variable by which a sweep tells a job the configuration that it

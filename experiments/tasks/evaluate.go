@@ -20,6 +20,7 @@ import (
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
@@ -88,13 +89,7 @@ func evaluate(ctx context.Context, j *job.Job) error {
 	e := evaluation{Metric: opt.Metric, Compat: j.Config.Compat, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(),
 		Questions: len(scored), Annotated: len(annotations), Missing: missing, Report: report}
 	e.count(annotations)
-	if missing > 0 {
-		how := "they are left out (evaluate.missing=error refuses, zero scores them 0)"
-		if opt.Rule() == "zero" {
-			how = "they score 0"
-		}
-		j.Log.Warnf("%s: %d of %d annotated questions have no result: %s", *opt.Results, missing, len(annotations), how)
-	}
+	warnOfUnanswered(j, *opt.Results, unansweredQuestions, missing, len(annotations))
 	if err := writeEvaluation(j, e, results); err != nil {
 		return err
 	}
@@ -269,29 +264,45 @@ func checkQuestions(path string, annotations []vqa.Annotation, results []vqa.Res
 // noAnswer matches no ground truth, not even an empty one.
 const noAnswer = "\x00"
 
+// unanswered returns the ground truths without a result, which evaluate.missing=error refuses. what says what they are and lack.
+func unanswered[T comparable](opt EvaluateOptions, file, what string, truths []T, has map[T]bool) (absent []T, err error) {
+	absent = slices.DeleteFunc(slices.Clone(truths), func(id T) bool { return has[id] })
+	if len(absent) > 0 && opt.Rule() == "error" {
+		names := list.Map(absent, func(id T) string { return fmt.Sprint(id) })
+		return nil, fmt.Errorf("%s: %d of %d %s: %s (evaluate.missing=skip leaves them out, zero scores them 0)", file, len(absent),
+			len(truths), what, some(names, 5))
+	}
+	return absent, nil
+}
+
+// warnOfUnanswered says how many ground truths have no result, and what they count as.
+func warnOfUnanswered(j *job.Job, file, what string, missing, of int) {
+	how := "are left out (evaluate.missing=error refuses, zero scores them 0)"
+	if evaluateOf(j.Config).Rule() == "zero" {
+		how = "score 0"
+	}
+	if missing > 0 {
+		j.Log.Warnf("%s: %d of %d %s: they %s", file, missing, of, what, how)
+	}
+}
+
 // complete returns the results to score and how many annotated questions have none.
 func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.Result) (scored []vqa.Result, missing int, err error) {
 	has := make(map[int64]bool, len(results))
 	for _, r := range results {
 		has[r.QuestionID] = true
 	}
-	var absent []string
-	scored = results
-	for _, a := range annotations {
-		if has[a.QuestionID] {
-			continue
-		}
-		absent = append(absent, fmt.Sprint(a.QuestionID))
-		if opt.Rule() == "zero" {
-			scored = append(slices.Clip(scored), vqa.Result{QuestionID: a.QuestionID, Answer: noAnswer})
+	ids := list.Map(annotations, func(a vqa.Annotation) int64 { return a.QuestionID })
+	absent, err := unanswered(opt, *opt.Results, unansweredQuestions, ids, has)
+	if opt.Rule() == "zero" {
+		for _, id := range absent {
+			results = append(slices.Clip(results), vqa.Result{QuestionID: id, Answer: noAnswer})
 		}
 	}
-	if len(absent) > 0 && opt.Rule() == "error" {
-		return nil, 0, fmt.Errorf("%s: %d of %d annotated questions have no result: %s", *opt.Results, len(absent), len(annotations),
-			some(absent, 5))
-	}
-	return scored, len(absent), nil
+	return results, len(absent), err
 }
+
+const unansweredQuestions = "annotated questions have no result"
 
 // count fills in how many scored questions each type has.
 func (e *evaluation) count(annotations []vqa.Annotation) {

@@ -9,6 +9,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
@@ -67,23 +68,18 @@ func evaluateCaptions(j *job.Job) error {
 	for _, r := range results {
 		has[r.ImageID] = true
 	}
-	for _, id := range ids {
-		if has[id] {
-			continue
-		}
-		if e.Missing++; e.Rule == "error" {
-			return fmt.Errorf("%s: image %d, which has captions, has no result (evaluate.missing=error)", *opt.Results, id)
-		}
-		if e.Rule == "zero" {
-			results = append(results, captionResult{ImageID: id})
-		}
+	const lack = "images with captions have no result"
+	absent, err := unanswered(opt, *opt.Results, lack, ids, has)
+	if err != nil {
+		return err
+	}
+	if e.Missing = len(absent); e.Rule == "zero" {
+		results = append(results, list.Map(absent, func(id int64) captionResult { return captionResult{ImageID: id} })...)
 	}
 	if e.ByImage, err = gradeCaptions(references, results); err != nil {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
-	if e.Missing > 0 {
-		j.Log.Warnf("%s: %d of %d images with captions have no result (evaluate.missing=%s)", *opt.Results, e.Missing, len(ids), e.Rule)
-	}
+	warnOfUnanswered(j, *opt.Results, lack, e.Missing, len(ids))
 	scores, scored := make([]float64, len(results)), make([]int64, len(results))
 	for i, r := range results {
 		scores[i], scored[i] = e.ByImage[r.ImageID], r.ImageID

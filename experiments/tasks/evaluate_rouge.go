@@ -9,11 +9,11 @@ import (
 	"hash/fnv"
 	"io"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
 	"fulcrum/experiments/job"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
@@ -109,13 +109,7 @@ func evaluateRouge(ctx context.Context, j *job.Job) error {
 	e := rougeEvaluation{Metric: opt.Metric, Predictions: *opt.Predictions, References: *opt.References, Stemmer: opt.Stemmer,
 		Sentences: opt.Sentences, Rule: opt.Rule(), Texts: len(lines), Missing: missing}
 	e.measure(lines)
-	if missing > 0 {
-		how := "they are left out"
-		if e.Rule == "zero" {
-			how = "they count as empty texts"
-		}
-		j.Log.Warnf("%s: %d of %d references have no prediction: %s", *opt.Predictions, missing, len(references), how)
-	}
+	warnOfUnanswered(j, *opt.Predictions, "references have no prediction", missing, len(references))
 	if err := writeRouge(j, e, lines, out); err != nil {
 		return err
 	}
@@ -216,22 +210,12 @@ func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored [
 		}
 		has[x.id] = true
 	}
-	var absent []string
-	scored = predictions
-	for _, x := range references {
-		if has[x.id] {
-			continue
-		}
-		absent = append(absent, x.id)
-		if opt.Rule() == "zero" {
-			scored = append(scored, idText{id: x.id})
-		}
+	ids := list.Map(references, func(x idText) string { return x.id })
+	absent, err := unanswered(opt, *opt.Predictions, "references have no prediction", ids, has)
+	if opt.Rule() == "zero" {
+		predictions = append(slices.Clip(predictions), list.Map(absent, func(id string) idText { return idText{id: id} })...)
 	}
-	if len(absent) > 0 && opt.Rule() == "error" {
-		return nil, 0, fmt.Errorf("%s: %d of %d references have no prediction: %s (evaluate.missing=skip leaves them out, zero scores "+
-			"them 0)", *opt.Predictions, len(absent), len(references), some(absent, 5))
-	}
-	return scored, len(absent), nil
+	return predictions, len(absent), err
 }
 
 // measure fills in the means.
@@ -252,15 +236,13 @@ func (e *rougeEvaluation) measure(lines []rougeLine) {
 
 // writeRouge writes the scores of every text to out, and report.md.
 func writeRouge(j *job.Job, e rougeEvaluation, lines []rougeLine, out string) error {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	for _, l := range lines {
-		if err := encoder.Encode(l); err != nil {
-			return err
+	err := stream(out, func(encode func(any) error) (err error) {
+		for i := 0; i < len(lines) && err == nil; i++ {
+			err = encode(lines[i])
 		}
-	}
-	if err := atomicfile.Write(out, text.Bytes(), 0o644); err != nil {
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return page.WriteText(j.Dir, e.markdown())

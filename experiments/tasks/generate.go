@@ -34,8 +34,8 @@ func generate(ctx context.Context, j *job.Job) error {
 	o := generateOf(j.Config)
 	t := &textTask{job: j, name: "generate", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "generations.jsonl")), batch: o.BatchSize,
 		generate: o}
-	t.answer = func(ctx context.Context, requests []request, first int) ([]any, error) {
-		answers, err := t.model.Generate(ctx, promptsOf(requests), *o, j.Config.Seed, first)
+	t.answer = func(_ context.Context, requests []request, first int) ([]any, error) {
+		answers, err := t.model.Generate(promptsOf(requests), *o, j.Config.Seed, first)
 		if err != nil {
 			return nil, err
 		}

@@ -1,19 +1,14 @@
 package tasks
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"fmt"
 	"path/filepath"
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/option"
 	"fulcrum/internal/stdout"
-	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/selector"
@@ -81,36 +76,24 @@ func predict(ctx context.Context, j *job.Job) error {
 	if err := PrepareOut("predict.out", path, nil); err != nil {
 		return err
 	}
-	out, err := atomicfile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
-	w := bufio.NewWriterSize(out, 1<<20)
-	encoder := json.NewEncoder(w)
 	src := pointer.NewSource(set)
 	const batch = 128
-	for queries := range selector.Chunks(set.Len(), batch) {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		lines, err := answer(policy, src, set, queries, shots, opt.BeamSize)
-		if err != nil {
-			return err
-		}
-		for _, p := range lines {
-			if err := encoder.Encode(p); err != nil {
-				return fmt.Errorf("cannot write %s: %w", path, err)
+	err = stream(path, func(encode func(any) error) error {
+		for queries := range selector.Chunks(set.Len(), batch) {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			lines, err := answer(policy, src, set, queries, shots, opt.BeamSize)
+			for i := 0; i < len(lines) && err == nil; i++ {
+				err = encode(lines[i])
+			}
+			if err != nil {
+				return err
 			}
 		}
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	if err := tensorfile.Changed(); err != nil {
-		return err
-	}
-	if err := out.Commit(); err != nil {
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	by := ""

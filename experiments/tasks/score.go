@@ -35,8 +35,8 @@ func score(ctx context.Context, j *job.Job) error {
 	t.parse = func(req *request) error {
 		ids, err := completionOf(req.line, t.model)
 		req.ids = ids
-		if c, ok := t.model.(workload.CompletionChecker); ok && err == nil {
-			err = c.CheckCompletion(ids)
+		if err == nil {
+			err = t.model.CheckCompletion(ids)
 		}
 		return err
 	}

@@ -13,13 +13,11 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
-	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
 )
@@ -86,70 +84,56 @@ func (t *textTask) lines(ctx context.Context) error {
 	}
 	t.job.Begun = true
 	t.job.Holder.Heed()
-	out, err := atomicfile.Create(t.out)
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
-	w := bufio.NewWriterSize(out, 1<<20)
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
 	var bad []badLine
 	done, written, told := 0, 0, time.Now()
-	flush := func(requests []request) error {
-		if len(requests) == 0 {
+	err = stream(t.out, func(encode func(any) error) error {
+		flush := func(requests []request) error {
+			if len(requests) == 0 {
+				return nil
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			lines, err := t.answer(ctx, requests, done)
+			if err != nil {
+				return fmt.Errorf("%s: lines %d to %d: %w", t.in, requests[0].number, requests[len(requests)-1].number, err)
+			}
+			done += len(requests)
+			written += len(lines)
+			for _, line := range lines {
+				if err := encode(line); err != nil {
+					return err
+				}
+			}
+			if time.Since(told) > 5*time.Second {
+				told = time.Now()
+				t.job.Logf("%s: %d lines answered", t.name, done)
+			}
 			return nil
 		}
-		if err := ctx.Err(); err != nil {
+		var batch []request
+		err := eachLine(t.in, file, func(number int, text []byte, fault error) error {
+			req, err := t.request(number, text, fault)
+			if err != nil {
+				bad = append(bad, badLine{number, err})
+				if len(bad) <= shown {
+					t.job.Log.Warnf("%s:%d: %v", t.in, number, err)
+				}
+				return nil
+			}
+			if batch = append(batch, req); len(batch) < t.batch {
+				return nil
+			}
+			full := batch
+			batch = nil
+			return flush(full)
+		})
+		if err != nil {
 			return err
 		}
-		lines, err := t.answer(ctx, requests, done)
-		if err != nil {
-			return fmt.Errorf("%s: lines %d to %d: %w", t.in, requests[0].number, requests[len(requests)-1].number, err)
-		}
-		done += len(requests)
-		written += len(lines)
-		for _, line := range lines {
-			if err := encoder.Encode(line); err != nil {
-				return fmt.Errorf("cannot write %s: %w", t.out, err)
-			}
-		}
-		if time.Since(told) > 5*time.Second {
-			told = time.Now()
-			t.job.Logf("%s: %d lines answered", t.name, done)
-		}
-		return nil
-	}
-	var batch []request
-	err = eachLine(t.in, file, func(number int, text []byte, fault error) error {
-		req, err := t.request(number, text, fault)
-		if err != nil {
-			bad = append(bad, badLine{number, err})
-			if len(bad) <= shown {
-				t.job.Log.Warnf("%s:%d: %v", t.in, number, err)
-			}
-			return nil
-		}
-		if batch = append(batch, req); len(batch) < t.batch {
-			return nil
-		}
-		full := batch
-		batch = nil
-		return flush(full)
+		return flush(batch)
 	})
 	if err != nil {
-		return err
-	}
-	if err := flush(batch); err != nil {
-		return err
-	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("cannot write %s: %w", t.out, err)
-	}
-	if err := tensorfile.Changed(); err != nil {
-		return err
-	}
-	if err := out.Commit(); err != nil {
 		return err
 	}
 	return t.report(bad, done, written)

@@ -33,7 +33,7 @@ func localJudge(j *job.Job) reward.OpenTextModel {
 }
 
 // Answer answers prompts in one batch.
-func (t *textJudge) Answer(ctx context.Context, prompts []string) ([]string, error) {
+func (t *textJudge) Answer(_ context.Context, prompts []string) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.model == nil {
@@ -60,7 +60,7 @@ func (t *textJudge) Answer(ctx context.Context, prompts []string) ([]string, err
 	greedy := DefaultGenerateOptions()
 	sample := false
 	greedy.MaxNewTokens, greedy.DoSample, greedy.BatchSize = t.opt.MaxNewTokens, &sample, len(prompts)
-	groups, err := t.model.Generate(ctx, asked, greedy, 0, 0)
+	groups, err := t.model.Generate(asked, greedy, 0, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -148,11 +150,12 @@ func (w *Pointer) Examples(env *phases.Env, result phases.Result) error {
 }
 
 func (w *Pointer) Baselines() error {
-	if w.ask == nil {
-		return baselines(w.job, w.splits(), w.shots())
-	}
 	for _, split := range w.splits() {
-		if err := w.askedBaselines(split); err != nil {
+		of := w.baselines
+		if w.ask == nil && split.set.Scorer == nil {
+			of = w.recordedBaselines
+		}
+		if err := of(split); err != nil {
 			return err
 		}
 	}
@@ -324,41 +327,59 @@ func freshPointer(j *job.Job, table *beamdata.Table, openClip func(clip.AdaptedO
 	return pointer.NewOver(model, opt, table.Dim, j.Config.Seed, j.Device)
 }
 
-// baselines scores random, similarity and oracle selections, and the best recorded beams where there are
-// some, on the validation and held-out queries.
-func baselines(j *job.Job, splits []evaluatedSet, shots int) error {
-	for _, split := range splits {
-		if split.set.Scorer == nil {
-			if err := recordedBaselines(j, split.name, split.set, shots); err != nil {
+// baselines scores random and similar selections, the best recorded beams where there are some, and what a reader finds best of all. Where
+// a model is asked in a reader's place, which is dear, a random selection is drawn once a query, and nobody looks for the best.
+func (w *Pointer) baselines(split evaluatedSet) error {
+	set, shots, seed := split.set, w.shots(), w.job.Config.Data.SplitSeed
+	similar := beamdata.Similarity(set, shots)
+	all := []struct {
+		name      string
+		positions [][]int32
+	}{{"random", nil}, {"similarity", similar}, {"best_beam", beamdata.BestBeam(set, shots, similar)}, {"oracle", nil}}
+	if w.ask == nil {
+		all[3].positions = beamdata.Oracle(set, shots)
+	} else {
+		for i, id := range set.IDs {
+			order := rng.New(seed, "baseline random", int(id)).Perm(set.PoolSize(i))[:min(shots, set.PoolSize(i))]
+			all[0].positions = append(all[0].positions, list.Map(order, func(p int) int32 { return int32(p) }))
+		}
+	}
+	for _, of := range all {
+		var sel beamdata.Selections
+		switch {
+		case of.positions != nil:
+			var err error
+			if sel, err = w.scored(set, of.positions); err != nil {
 				return err
 			}
+		case of.name == "random":
+			sel = beamdata.Random(set, seed, 20, shots)
+		default:
 			continue
 		}
-		similar := beamdata.Similarity(split.set, shots)
-		type baseline struct {
-			name string
-			sel  beamdata.Selections
-		}
-		all := []baseline{
-			{"random", beamdata.Random(split.set, j.Config.Data.SplitSeed, 20, shots)},
-			{"similarity", beamdata.ScoreAll(split.set, similar)},
-		}
-		if beams := beamdata.BestBeam(split.set, shots, similar); beams != nil {
-			all = append(all, baseline{"best_beam", beamdata.ScoreAll(split.set, beams)})
-		}
-		all = append(all, baseline{"oracle", beamdata.ScoreAll(split.set, beamdata.Oracle(split.set, shots))})
-		for _, of := range all {
-			if err := recordBaseline(j, split.name, of.name, split.set.IDs, of.sel, shots); err != nil {
-				return err
-			}
+		if err := recordBaseline(w.job, split.name, of.name, set.IDs, sel, shots); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// scored scores one selection a query, by the set's reader or the model that is asked.
+func (w *Pointer) scored(set *beamdata.Set, positions [][]int32) (beamdata.Selections, error) {
+	if w.ask == nil {
+		return beamdata.ScoreAll(set, positions), nil
+	}
+	rewards, accuracy, err := w.ask(set)(stat.Indices(set.Len()), positions)
+	if accuracy == nil {
+		accuracy = slices.Repeat([]float64{math.NaN()}, len(rewards))
+	}
+	return beamdata.Selections{Positions: positions, Reward: rewards, Accuracy: accuracy}, err
+}
+
 // recordedBaselines judges the recorded candidates of a split that no reader scores: any of them, the one whose examples are
 // most similar to the query, the one that the file lists first; and by reward alone the best of them, which is the ceiling.
-func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) error {
+func (w *Pointer) recordedBaselines(split evaluatedSet) error {
+	set := split.set
 	var random, similarity, order, oracle recorded.Scores
 	for i := range set.Len() {
 		var rewards, near, place []float64
@@ -388,14 +409,15 @@ func recordedBaselines(j *job.Job, split string, set *beamdata.Set, shots int) e
 		}
 		of.scores.Each(func(metric string, ids []int64, scores []float64) error {
 			if wanted(metric) {
-				all = append(all, record.Evaluation{Split: split, Policy: of.name, Metric: metric, Shots: shots, QueryIDs: ids, Scores: scores})
+				all = append(all, record.Evaluation{Split: split.name, Policy: of.name, Metric: metric, Shots: w.shots(), QueryIDs: ids,
+					Scores: scores})
 			}
 			return nil
 		})
 		if len(all) == 0 { // no query has two candidates
 			continue
 		}
-		if err := j.RecordEvaluation(means, all...); err != nil {
+		if err := w.job.RecordEvaluation(means, all...); err != nil {
 			return err
 		}
 	}

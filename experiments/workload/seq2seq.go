@@ -9,9 +9,9 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/internal/usage"
-	"fulcrum/reports/record"
 	"fulcrum/selector/prompts"
 	"fulcrum/selector/seq2seq"
+	"fulcrum/selector/tokens"
 )
 
 // seq2seqWorkload trains T5 or BART to write the targets of source texts.
@@ -246,78 +246,39 @@ func specialOf(t *tokenizer.Tokenizer) seq2seq.Vocabulary {
 
 // --- task=generate and task=score
 
-// seq2seqText answers and scores source texts.
-type seq2seqText struct {
-	words
-	model *seq2seq.Model
-	log   *record.Log
-	told  bool // that a source was cut
-}
-
 func newSeq2SeqText(j *job.Job, o *GenerateOptions) (TextModel, error) {
-	if err := j.MapTorch(func() error { return nil }); err != nil {
-		return nil, err
-	}
-	// fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
-	seq2seqOf(j.Config).LoRA.Enabled = false
-	model, w, err := openSeq2Seq(j, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkGeneration(j, model.Generation().FolderSampling, o); err != nil {
-		model.Free()
-		return nil, err
-	}
-	if p := model.Config().Positions; o != nil && p > 0 && o.MaxNewTokens > p {
-		model.Free()
-		return nil, usage.Errorf("generate.max_new_tokens=%d: the model has %d positions", o.MaxNewTokens, p)
-	}
-	return &seq2seqText{words: w, model: model, log: j.Log}, nil
-}
-
-func (t *seq2seqText) Free() { t.model.Free() }
-
-func (t *seq2seqText) Prompt(line PromptLine, _ string) (any, int, error) {
-	ids := []int64(line.SourceIDs)
-	switch {
-	case line.Source != nil && ids != nil:
-		return nil, 0, errors.New("want source or source_ids, got both")
-	case line.Source != nil:
-		all := t.tokens.EncodeSpecial(*line.Source)
-		if ids = t.cut(all); len(ids) < len(all) && !t.told {
-			t.told = true
-			t.log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut without a "+
-				"word", line.ID, len(all), len(ids))
+	return openText(j, o, func() (*textModel[[]int64], error) {
+		// fresh adapters would add nothing; those of seq2seq.adapter and init.checkpoint come all the same
+		seq2seqOf(j.Config).LoRA.Enabled = false
+		model, w, err := openSeq2Seq(j, nil)
+		if err != nil {
+			return nil, err
 		}
-	case len(ids) == 0:
-		return nil, 0, errors.New(`want "source" (text) or "source_ids" (token ids)`)
-	}
-	if err := t.model.CheckSource(ids); err != nil {
-		return nil, 0, err
-	}
-	return ids, len(ids), nil
-}
-
-func (t *seq2seqText) Encode(text string) []int64 { return t.target(text) }
-
-func (t *seq2seqText) Decode(ids []int64) string { return t.text(ids) }
-
-func (t *seq2seqText) VocabSize() int { return t.model.Config().Vocab }
-
-// CheckCompletion refuses completions longer than the model's positions.
-func (t *seq2seqText) CheckCompletion(ids []int64) error { return t.model.CheckCompletion(ids) }
-
-func (t *seq2seqText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how, err := generationOf(o, t.model.Generation().FolderSampling, seed, first, len(ps))
-	if err != nil {
-		return nil, err
-	}
-	if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
-		how.First, how.Last = []int64{}, []int64{}
-	}
-	return answered(t.model.Generate(typed[[]int64](ps), o.NumReturn, how))
-}
-
-func (t *seq2seqText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
-	return logProbs(ps, completions, t.model.LogProbs)
+		told := false // that a source was cut
+		return &textModel[[]int64]{encode: w.target, decode: w.text, vocab: model.Config().Vocab, positions: model.Config().Positions,
+			folder: model.Generation().FolderSampling,
+			prompt: func(line PromptLine, _ string) ([]int64, int, error) {
+				ids := []int64(line.SourceIDs)
+				switch {
+				case line.Source != nil && ids != nil:
+					return nil, 0, errors.New("want source or source_ids, got both")
+				case line.Source != nil:
+					all := w.tokens.EncodeSpecial(*line.Source)
+					if ids = w.cut(all); len(ids) < len(all) && !told {
+						told = true
+						j.Log.Warnf("id %s: the source has %d tokens and is cut to %d (seq2seq.max_source_tokens); further ones are cut "+
+							"without a word", line.ID, len(all), len(ids))
+					}
+				case len(ids) == 0:
+					return nil, 0, errors.New(`want "source" (text) or "source_ids" (token ids)`)
+				}
+				return ids, len(ids), model.CheckSource(ids)
+			},
+			adapt: func(o GenerateOptions, how *tokens.GenerateOptions) {
+				if o.IgnoreEOS { // nothing but the model decides, on the first and the last token too
+					how.First, how.Last = []int64{}, []int64{}
+				}
+			},
+			generate: model.Generate, score: model.LogProbs, fits: model.CheckCompletion, free: model.Free}, nil
+	})
 }

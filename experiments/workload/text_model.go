@@ -3,7 +3,6 @@ package workload
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -57,7 +56,9 @@ type TextModel interface {
 	Decode(ids []int64) string
 	VocabSize() int
 	// Generate answers each prompt n times; cut says that a completion ended at the length limit.
-	Generate(ctx context.Context, prompts []any, o GenerateOptions, seed int64, first int) ([][]completion, error)
+	Generate(prompts []any, o GenerateOptions, seed int64, first int) ([][]completion, error)
+	// CheckCompletion refuses what the model cannot score.
+	CheckCompletion(ids []int64) error
 	// LogProbs returns log π of every token of one completion a prompt, nats at temperature 1.
 	LogProbs(prompts []any, completions [][]int64) ([][]float64, error)
 	Free()
@@ -80,13 +81,6 @@ func sampling(o GenerateOptions, folder tokens.FolderSampling) tokens.SamplingOp
 	s.TopP = option.Or(cmp.Or(o.TopP, folder.TopP), 1)
 	s.TopK = option.Or(cmp.Or(o.TopK, folder.TopK), 50)
 	return s
-}
-
-// generationOf is how completions are drawn: as the task's keys say, else as the model's folder does.
-func generationOf(o GenerateOptions, folder tokens.FolderSampling, seed int64, first, prompts int) (tokens.GenerateOptions, error) {
-	said, err := folder.Without(o.Without)
-	return tokens.GenerateOptions{SamplingOptions: sampling(o, said), Constraints: said.Constraints, IgnoreEOS: o.IgnoreEOS,
-		Seed: uint64(seed), Streams: streams(first, prompts)}, err
 }
 
 // checkGeneration refuses to generate as o says with a model whose folder asks for what is not done here. A judge answers without.
@@ -130,38 +124,85 @@ func streams(from, n int) []int {
 	return out
 }
 
-// answered is what Generate of a policy's package returned, as TextModel's Generate has it.
-func answered(answers [][]tokens.Completion, err error) ([][]completion, error) {
+// textModel is the TextModel of a policy whose prompts are of type P.
+type textModel[P any] struct {
+	encode    func(text string) []int64
+	decode    func(ids []int64) string
+	vocab     int
+	positions int                   // tokens of the longest completion; 0 = any
+	folder    tokens.FolderSampling // what the model's folder says of generation
+	prompt    func(line PromptLine, dir string) (prompt P, tokens int, err error)
+	generate  func(prompts []P, n int, how tokens.GenerateOptions) ([][]tokens.Completion, error)
+	// adapt sets what only this policy generates by.
+	adapt func(o GenerateOptions, how *tokens.GenerateOptions)
+	score func(groups []tokens.Group[P]) ([][][]float64, error)
+	fits  func(completion []int64) error // nil: every completion does
+	free  func()
+}
+
+// openText opens a TextModel that generates as o says.
+func openText[P any](j *job.Job, o *GenerateOptions, open func() (*textModel[P], error)) (TextModel, error) {
+	if err := j.MapTorch(func() error { return nil }); err != nil {
+		return nil, err
+	}
+	t, err := open()
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]completion, len(answers))
-	for i, group := range answers {
-		for _, c := range group {
-			out[i] = append(out[i], completion{c.IDs, !c.Finished})
-		}
+	err = checkGeneration(j, t.folder, o)
+	if err == nil && o != nil && t.positions > 0 && o.MaxNewTokens > t.positions {
+		err = usage.Errorf("generate.max_new_tokens=%d: the model has %d positions", o.MaxNewTokens, t.positions)
 	}
-	return out, nil
+	if err != nil {
+		t.free()
+		return nil, err
+	}
+	return t, nil
 }
 
-// logProbs scores one completion a prompt; score takes groups.
-func logProbs[P any](ps []any, completions [][]int64, score func([]tokens.Group[P]) ([][][]float64, error)) ([][]float64, error) {
+func (t *textModel[P]) Free() { t.free() }
+
+func (t *textModel[P]) Encode(text string) []int64 { return t.encode(text) }
+
+func (t *textModel[P]) Decode(ids []int64) string { return t.decode(ids) }
+
+func (t *textModel[P]) VocabSize() int { return t.vocab }
+
+func (t *textModel[P]) Prompt(line PromptLine, dir string) (any, int, error) {
+	return t.prompt(line, dir)
+}
+
+func (t *textModel[P]) CheckCompletion(ids []int64) error {
+	if t.fits == nil {
+		return nil
+	}
+	return t.fits(ids)
+}
+
+func (t *textModel[P]) Generate(ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
+	said, err := t.folder.Without(o.Without)
+	if err != nil {
+		return nil, err
+	}
+	how := tokens.GenerateOptions{SamplingOptions: sampling(o, said), Constraints: said.Constraints, IgnoreEOS: o.IgnoreEOS,
+		Seed: uint64(seed), Streams: streams(first, len(ps))}
+	t.adapt(o, &how)
+	answers, err := t.generate(typed[P](ps), o.NumReturn, how)
+	return list.Map(answers, func(group []tokens.Completion) []completion {
+		return list.Map(group, func(c tokens.Completion) completion { return completion{c.IDs, !c.Finished} })
+	}), err
+}
+
+func (t *textModel[P]) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
 	groups := make([]tokens.Group[P], len(ps))
 	for i, p := range typed[P](ps) {
 		groups[i] = tokens.Group[P]{Prompt: p, Completions: [][]int64{completions[i]}}
 	}
-	logp, err := score(groups)
-	if err != nil {
-		return nil, err
-	}
-	out := make([][]float64, len(logp))
-	for i := range logp {
-		out[i] = logp[i][0]
-	}
-	return out, nil
+	logp, err := t.score(groups)
+	return list.Map(logp, func(of [][]float64) []float64 { return of[0] }), err
 }
 
-// typed are the prompts that TextModel's Prompt returned, as the policy's package takes them.
+// typed are the prompts that Prompt returned, as the policy's package takes them.
 func typed[P any](ps []any) []P {
 	return list.Map(ps, func(p any) P { return p.(P) })
 }
@@ -232,6 +273,3 @@ func (t *tokenIDs) UnmarshalJSON(text []byte) error {
 	}
 	return nil
 }
-
-// CompletionChecker is a TextModel that cannot score every completion.
-type CompletionChecker interface{ CheckCompletion(ids []int64) error }

@@ -9,6 +9,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/prompts"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
@@ -218,63 +219,36 @@ func (w *vlWorkload) checkPictures() error {
 
 // --- task=generate and task=score
 
-// vlText answers and scores prompts.
-type vlText struct {
-	model     *vl.Model
-	processor *processor.Processor
-}
-
 func newVLText(j *job.Job, o *GenerateOptions) (TextModel, error) {
-	if err := j.MapTorch(func() error { return nil }); err != nil {
-		return nil, err
-	}
-	vlOf(j.Config).LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
-	model, proc, err := openVL(j, nil)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkGeneration(j, model.Generation().FolderSampling, o); err != nil {
-		model.Free()
-		return nil, err
-	}
-	return &vlText{model, proc}, nil
-}
-
-func (t *vlText) Free() { t.model.Free() }
-
-func (t *vlText) Prompt(line PromptLine, dir string) (any, int, error) {
-	msgs, err := conversationOf(line, dir)
-	if err != nil {
-		return nil, 0, err
-	}
-	p, err := t.processor.Prompt(msgs)
-	if err == nil {
-		err = t.model.CheckPrompt(len(p.IDs), 1)
-	}
-	if err != nil {
-		return nil, 0, err
-	}
-	return p, len(p.IDs), nil
-}
-
-func (t *vlText) Encode(text string) []int64 { return t.processor.Tokenizer().Encode(text) }
-
-func (t *vlText) Decode(ids []int64) string { return t.processor.Tokenizer().Decode(ids, true) }
-
-func (t *vlText) VocabSize() int { return t.model.Config().Vocab }
-
-func (t *vlText) Generate(_ context.Context, ps []any, o GenerateOptions, seed int64, first int) ([][]completion, error) {
-	how, err := generationOf(o, t.model.Generation().FolderSampling, seed, first, len(ps))
-	if err != nil {
-		return nil, err
-	}
-	how.Suppressed = []int64{} // placeholders may come, as Hugging Face generates
-	if !o.IgnoreEOS {
-		how.Last = t.model.Generation().ForcedEOS
-	}
-	return answered(t.model.Generate(typed[*processor.Prompt](ps), o.NumReturn, how))
-}
-
-func (t *vlText) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
-	return logProbs(ps, completions, t.model.LogProbs)
+	return openText(j, o, func() (*textModel[*processor.Prompt], error) {
+		vlOf(j.Config).LoRA.Enabled = false // fresh adapters would add nothing; those of vl.adapter and init.checkpoint come all the same
+		model, proc, err := openVL(j, nil)
+		if err != nil {
+			return nil, err
+		}
+		return &textModel[*processor.Prompt]{encode: proc.Tokenizer().Encode, vocab: model.Config().Vocab,
+			folder: model.Generation().FolderSampling,
+			decode: func(ids []int64) string { return proc.Tokenizer().Decode(ids, true) },
+			prompt: func(line PromptLine, dir string) (*processor.Prompt, int, error) {
+				msgs, err := conversationOf(line, dir)
+				if err != nil {
+					return nil, 0, err
+				}
+				p, err := proc.Prompt(msgs)
+				if err == nil {
+					err = model.CheckPrompt(len(p.IDs), 1)
+				}
+				if err != nil {
+					return nil, 0, err
+				}
+				return p, len(p.IDs), nil
+			},
+			adapt: func(o GenerateOptions, how *tokens.GenerateOptions) {
+				how.Suppressed = []int64{} // placeholders may come, as Hugging Face generates
+				if !o.IgnoreEOS {
+					how.Last = model.Generation().ForcedEOS
+				}
+			},
+			generate: model.Generate, score: model.LogProbs, free: model.Free}, nil
+	})
 }

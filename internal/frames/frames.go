@@ -2,9 +2,11 @@
 package frames
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -41,30 +43,15 @@ func Files(folder string) ([]string, error) {
 	return names, nil
 }
 
+var digits = regexp.MustCompile(`[0-9]+`)
+
 // natural compares names with their runs of digits as numbers.
 func natural(a, b string) int {
-	digits := func(s string) string { return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))] }
-	x, y := a, b
-	for x != "" && y != "" {
-		dx, dy := digits(x), digits(y)
-		if dx != "" && dy != "" {
-			nx, ny := strings.TrimLeft(dx, "0"), strings.TrimLeft(dy, "0")
-			if len(nx) != len(ny) {
-				return len(nx) - len(ny)
-			}
-			if c := strings.Compare(nx, ny); c != 0 {
-				return c
-			}
-			x, y = x[len(dx):], y[len(dy):]
-			continue
-		}
-		if x[0] != y[0] {
-			return int(x[0]) - int(y[0])
-		}
-		x, y = x[1:], y[1:]
+	padded := func(name string) string {
+		return digits.ReplaceAllStringFunc(name, func(run string) string {
+			run = strings.TrimLeft(run, "0")
+			return strings.Repeat("0", max(0, 40-len(run))) + run
+		})
 	}
-	if len(x) != len(y) {
-		return len(x) - len(y)
-	}
-	return strings.Compare(a, b)
+	return cmp.Or(strings.Compare(padded(a), padded(b)), strings.Compare(a, b))
 }

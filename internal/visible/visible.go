@@ -14,16 +14,8 @@ import (
 // \u009b for those of C1 and for what turns the direction of writing, \x9b for a byte that is no UTF-8. What stands in a
 // string of a JSON document, where the first and the last kind do not occur, stays JSON and means the same.
 func Text(text string) string {
-	at := 0
-	for at < len(text) && plain(text[at]) {
-		at++
-	}
-	if at == len(text) {
-		return text
-	}
 	var b strings.Builder
-	b.WriteString(text[:at])
-	for rest := text[at:]; rest != ""; {
+	for rest := text; rest != ""; {
 		r, size := utf8.DecodeRuneInString(rest)
 		switch {
 		case r == utf8.RuneError && size == 1:
@@ -52,8 +44,6 @@ func Whole(text []byte) int {
 	}
 	return len(text)
 }
-
-func plain(c byte) bool { return c >= ' ' && c < 0x7f || c == '\n' || c == '\t' }
 
 // obeyed reports whether a character beyond ASCII's controls is one: DEL, C1, marks and overrides of direction, and
 // separators of lines and paragraphs.

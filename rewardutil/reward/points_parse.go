@@ -3,6 +3,7 @@ package reward
 import (
 	"encoding/json"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -155,24 +156,17 @@ func boxesOf(v any) [][4]float64 {
 	return [][4]float64{{min(box[0], box[2]), min(box[1], box[3]), max(box[0], box[2]), max(box[1], box[3])}}
 }
 
+var pairInText = regexp.MustCompile(`\(([^(),]*),([^(),]*)\)`)
+
 // pairsInText finds "(x, y)".
 func pairsInText(text string) [][2]float64 {
 	var out [][2]float64
-	for {
-		_, after, ok := strings.Cut(text, "(")
-		if !ok {
-			return out
-		}
-		text = after
-		inside, _, closed := strings.Cut(after, ")")
-		left, right, pair := strings.Cut(inside, ",")
-		if !closed || !pair {
-			continue
-		}
-		x, errX := strconv.ParseFloat(strings.TrimSpace(left), 64)
-		y, errY := strconv.ParseFloat(strings.TrimSpace(right), 64)
+	for _, pair := range pairInText.FindAllStringSubmatch(text, -1) {
+		x, errX := strconv.ParseFloat(strings.TrimSpace(pair[1]), 64)
+		y, errY := strconv.ParseFloat(strings.TrimSpace(pair[2]), 64)
 		if errX == nil && errY == nil && !math.IsInf(x+y, 0) && !math.IsNaN(x+y) {
 			out = append(out, [2]float64{x, y})
 		}
 	}
+	return out
 }

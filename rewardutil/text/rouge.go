@@ -1,10 +1,7 @@
 // Package text finds answers, words and sentences in texts and compares texts by ROUGE.
 package text
 
-import (
-	"strings"
-	"unicode"
-)
+import "strings"
 
 // RougeScore is one ROUGE measure, each part in [0, 1].
 type RougeScore struct {
@@ -59,33 +56,16 @@ func rougeScore(hits, prediction, target int) RougeScore {
 
 // RougeTokens returns the words of a text as ROUGE counts them.
 func RougeTokens(text string, stem bool) []string {
-	var out []string
-	var word []byte
-	end := func() {
-		if len(word) > 0 {
-			w := string(word)
-			if stem && len(w) > 3 {
-				w = Stem(w)
-			}
-			out = append(out, w)
-			word = word[:0]
+	// in lower case İ is an i and a combining dot, which is no letter of a word
+	words := strings.FieldsFunc(strings.ToLower(strings.ReplaceAll(text, "İ", "i ")), func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	for i, w := range words {
+		if stem && len(w) > 3 {
+			words[i] = Stem(w)
 		}
 	}
-	for _, r := range text {
-		if r == 'İ' { // in lower case an i and a combining dot, which is no letter of a word
-			word = append(word, 'i')
-			end()
-			continue
-		}
-		switch r = unicode.ToLower(r); {
-		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
-			word = append(word, byte(r))
-		default:
-			end()
-		}
-	}
-	end()
-	return out
+	return words
 }
 
 // rougeN counts common n-grams, each as often as both texts have it.

@@ -1,6 +1,8 @@
 package tokenizer
 
 import (
+	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -8,40 +10,25 @@ import (
 
 // matcher finds added tokens in a text: the leftmost, and of several at one place the longest.
 type matcher struct {
-	tokens []Added
-	nodes  []node
-	first  [256]bool // bytes that begin a token
+	tokens map[string]Added
+	any    *regexp.Regexp // of their contents
 }
 
-// node is one state of a trie of bytes.
-type node struct {
-	next  map[byte]int32
-	token int32 // index of the token that ends here, plus one
-}
-
-func newMatcher(tokens []Added) *matcher {
-	m := &matcher{tokens: tokens, nodes: []node{{}}}
-	for i, a := range tokens {
-		if a.Content == "" {
-			continue
+func newMatcher(tokens []Added) (*matcher, error) {
+	m := &matcher{tokens: map[string]Added{}}
+	var contents []string
+	for _, a := range tokens {
+		if a.Content != "" {
+			m.tokens[a.Content] = a
+			contents = append(contents, regexp.QuoteMeta(a.Content))
 		}
-		m.first[a.Content[0]] = true
-		at := int32(0)
-		for k := range len(a.Content) {
-			if m.nodes[at].next == nil {
-				m.nodes[at].next = map[byte]int32{}
-			}
-			to, ok := m.nodes[at].next[a.Content[k]]
-			if !ok {
-				to = int32(len(m.nodes))
-				m.nodes = append(m.nodes, node{})
-				m.nodes[at].next[a.Content[k]] = to
-			}
-			at = to
-		}
-		m.nodes[at].token = int32(i) + 1
 	}
-	return m
+	var err error
+	if m.any, err = regexp.Compile(strings.Join(contents, "|")); err != nil {
+		return nil, fmt.Errorf("added tokens: %w", err)
+	}
+	m.any.Longest()
+	return m, nil
 }
 
 // cut calls part for the text between the added tokens and appends the ids of those, in order.
@@ -54,17 +41,17 @@ func (m *matcher) cut(text string, s *scratch, part func(string)) {
 	}
 	from := 0
 	for at := 0; at < len(text); {
-		if !m.first[text[at]] {
-			at++
+		found := m.any.FindStringIndex(text[at:])
+		if found == nil {
+			break
+		}
+		start, end := at+found[0], at+found[1]
+		token := m.tokens[text[start:end]]
+		if token.SingleWord && insideWord(text, start, end) {
+			at = start + 1
 			continue
 		}
-		token, ok := m.longest(text[at:])
-		end := at + len(token.Content)
-		if !ok || token.SingleWord && insideWord(text, at, end) {
-			at++
-			continue
-		}
-		before := text[from:at]
+		before := text[from:start]
 		if token.LStrip {
 			before = strings.TrimRightFunc(before, unicode.IsSpace)
 		}
@@ -82,24 +69,6 @@ func (m *matcher) cut(text string, s *scratch, part func(string)) {
 	}
 }
 
-func (m *matcher) longest(text string) (Added, bool) {
-	best, at := int32(0), int32(0)
-	for k := range len(text) {
-		to, ok := m.nodes[at].next[text[k]]
-		if !ok {
-			break
-		}
-		at = to
-		if m.nodes[at].token > 0 {
-			best = m.nodes[at].token
-		}
-	}
-	if best == 0 {
-		return Added{}, false
-	}
-	return m.tokens[best-1], true
-}
-
 func insideWord(text string, from, end int) bool {
 	before, n := utf8.DecodeLastRuneInString(text[:from])
 	after, k := utf8.DecodeRuneInString(text[end:])
@@ -115,6 +84,10 @@ func Cut(text string, tokens []string) []string {
 		added[i].Content = token
 	}
 	var parts []string
-	newMatcher(added).cut(text, &scratch{}, func(part string) { parts = append(parts, part) })
+	m, err := newMatcher(added)
+	if err != nil {
+		panic(err) // the tokens are those of a program
+	}
+	m.cut(text, &scratch{}, func(part string) { parts = append(parts, part) })
 	return parts
 }

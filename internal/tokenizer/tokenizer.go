@@ -195,8 +195,11 @@ func (t *Tokenizer) add(added []Added) error {
 			raw = append(raw, a)
 		}
 	}
-	t.raw, t.normal = newMatcher(raw), newMatcher(normal)
-	return nil
+	var err error
+	if t.raw, err = newMatcher(raw); err == nil {
+		t.normal, err = newMatcher(normal)
+	}
+	return err
 }
 
 // Encode returns the ids of text. Bytes that are not UTF-8 count as U+FFFD. Nothing is put before or

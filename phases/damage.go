@@ -13,7 +13,6 @@ import (
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
-	"fulcrum/internal/tensorfile"
 )
 
 // sumsFile lists the SHA-256 of every file that a resume from a state reads, the checkpoints beside the
@@ -215,15 +214,8 @@ func (s states) verifyRivals(i int) error {
 	return nil
 }
 
-// verifyCheckpoint compares a file with the digest at writing; "" in an older program's state.
+// verifyCheckpoint compares a file with the digest at writing.
 func (s states) verifyCheckpoint(path, want string) error {
-	if want == "" {
-		f, err := tensorfile.ReadSafetensors(path)
-		if err == nil {
-			f.Close()
-		}
-		return err
-	}
 	got, err := s.files.Of(path)
 	switch {
 	case err != nil:

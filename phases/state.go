@@ -35,8 +35,8 @@ type position struct {
 
 	Doctor json.RawMessage `json:"doctor,omitempty"` // what its next findings depend on
 
-	Inputs  []string    `json:"inputs,omitempty"`  // name and digest of each file that the run reads while it trains
-	Written digest.Sums `json:"written,omitempty"` // of the checkpoints; absent in the states of an older program
+	Inputs  []string    `json:"inputs,omitempty"` // name and digest of each file that the run reads while it trains
+	Written digest.Sums `json:"written"`          // of the checkpoints
 
 	Weights    string          `json:"weights"` // file, relative to the checkpoints folder
 	Values     json.RawMessage `json:"values"`  // the phase's own
@@ -65,7 +65,7 @@ func (s *Saved) Inputs() []string { return s.pos.Inputs }
 // ConfigHash is that of the configuration the state was saved under.
 func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }
 
-// DataHash is that of the data the state was saved with; "": an older program's.
+// DataHash is that of the data the state was saved with.
 func (s *Saved) DataHash() string { return s.pos.DataHash }
 
 const stateSuffix = ".state"
@@ -116,12 +116,7 @@ func (pos position) write(dir, name string, env *Env, s PhaseState, midEpoch boo
 		checkpoints = append(checkpoints, pos.Weights)
 	}
 	for _, file := range checkpoints {
-		if sums["../"+file] = pos.Written[file]; pos.Written[file] != "" {
-			continue
-		}
-		if sums["../"+file], _, err = digest.File(filepath.Join(filepath.Dir(dir), file)); err != nil { // an older program's
-			return nil, err
-		}
+		sums["../"+file] = pos.Written[file]
 	}
 	const moments, frozen, state = "optimizer.safetensors", "frozen.safetensors", "state.json"
 	if sums[moments], err = saveFlat(filepath.Join(dir, moments), map[string][]float32{"m": s.M, "v": s.V}); err != nil {

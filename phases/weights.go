@@ -51,12 +51,12 @@ func loadWeights(path string, p selector.Policy) error {
 			return fmt.Errorf("%s: no parameter %s", path, name)
 		}
 		values, err := t.Float32s()
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", path, name, err)
-		}
 		from, to := params.Range(name)
-		if len(values) != to-from {
-			return fmt.Errorf("%s: parameter %s: got %d values, want shape %v", path, name, len(values), params.Shape(name))
+		if err == nil && len(values) != to-from {
+			err = fmt.Errorf("got %d values, want shape %v", len(values), params.Shape(name))
+		}
+		if err != nil {
+			return fmt.Errorf("%s: parameter %s: %w", path, name, err)
 		}
 		copy(all[from:], values)
 	}

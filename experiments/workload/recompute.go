@@ -219,7 +219,7 @@ func (w *textWorkload[P]) truth(src *prompts.Source[P], queries []int) preflight
 			}
 			_, terms, err := w.rewards.Score(w.ctx, []reward.Item{{Name: s.Name, Prompt: s.Text(), Completion: w.text.Decode(ids),
 				Reference: s.Reference,
-				Answers:   s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root, Truncated: truncated, Tokens: len(scored)}})
+				Answers:   s.Answers, Images: s.Images(), Meta: s.Meta, Root: s.Root}})
 			if err != nil {
 				return 0, 0, err
 			}

@@ -246,21 +246,17 @@ func npyHeader(text string) (descr string, fortran bool, shape []int, err error)
 }
 
 func fortranStrides(shape []int) []int {
-	strides, n := make([]int, len(shape)), 1
-	for i, d := range shape {
-		strides[i] = n
-		n *= d
-	}
+	backwards := slices.Clone(shape)
+	slices.Reverse(backwards)
+	strides := rowMajor(backwards)
+	slices.Reverse(strides)
 	return strides
 }
 
 // gather copies a strided view (strides and offset in elements) into row-major order. The caller has
 // checked that every index lies inside data.
 func gather(data []byte, size int, shape, strides []int, offset int) []byte {
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
+	n := Tensor{Shape: shape}.Len()
 	out := make([]byte, 0, n*size)
 	if n == 0 {
 		return out

@@ -16,8 +16,6 @@ type Item struct {
 	Images     []string        // files of the prompt's images, for external scorers
 	Meta       json.RawMessage // the record's own meta object, or nil
 	Root       string          // folder that relative paths in Meta are taken from
-	Truncated  bool            // cut at the maximal length
-	Tokens     int             // of the completion
 }
 
 // Reward scores completions: one finite number for each item, in order. It returns the same for the same

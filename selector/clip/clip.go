@@ -33,15 +33,15 @@ type Encoder struct {
 	Dim    int    // of an embedding
 	Digest string // of configuration, weights, pixels and tokens: equal digests mean equal embeddings, but for rounding
 
-	cfg          *Config
-	process      *processor
-	text         *tokenizer.Tokenizer
-	dtype        torchx.DType
-	device       string
-	frozen       *weights.Frozen
-	towerOf      map[string]*tower // text_model, vision_model
-	begin, close int64
-	fingerprint  string // of the weights
+	cfg         *Config
+	process     *processor
+	text        *tokenizer.Tokenizer
+	dtype       torchx.DType
+	device      string
+	frozen      *weights.Frozen
+	towerOf     map[string]*tower // text_model, vision_model
+	close       int64             // the token that ends a text
+	fingerprint string            // of the weights
 }
 
 // tower is the weights of one transformer: norms before, biases everywhere.
@@ -109,7 +109,7 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 	if n := e.text.Size(); n > e.cfg.Text.Vocab {
 		return fmt.Errorf("%s: the tokenizer has %d tokens, the model %d", path, n, e.cfg.Text.Vocab)
 	}
-	e.begin, e.close, e.Dim = before[0], after[0], e.cfg.Projection
+	e.close, e.Dim = after[0], e.cfg.Projection
 	for key, n := range map[string]int{"text_config.num_hidden_layers": e.cfg.Text.Layers,
 		"vision_config.num_hidden_layers": e.cfg.Vision.Layers} {
 		if err := folder.CheckLayers(key, n); err != nil {

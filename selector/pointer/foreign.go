@@ -18,7 +18,6 @@ import (
 // Checkpoint is a file's parameters under their names in a trainer state dict, and what it says about them.
 type Checkpoint struct {
 	Path     string
-	Layout   string            // safetensors, pt (the reference's trainer), ckpt (Lightning) or state_dict (bare)
 	Metadata map[string]string // as in our own files; a foreign file gives epoch (1-based), phase, metrics, selector.*
 	Weights  map[string]tensorfile.Tensor
 	close    func() error
@@ -54,7 +53,7 @@ func (c *Checkpoint) readSafetensors() error {
 	if err != nil {
 		return err
 	}
-	c.Layout, c.Metadata, c.close = "safetensors", f.Metadata, f.Close
+	c.Metadata, c.close = f.Metadata, f.Close
 	for _, t := range f.Tensors {
 		if err := c.add(t.Name, t); err != nil {
 			return err
@@ -73,17 +72,15 @@ func (c *Checkpoint) readPT() error {
 	if !ok {
 		return fmt.Errorf("%s: holds a %s, want a state dict", c.Path, tensorfile.TypeName(f.Value))
 	}
-	c.Layout = "state_dict"
-	for _, layout := range []struct{ name, key string }{{"pt", "model_state_dict"}, {"ckpt", "state_dict"}} {
-		inner, ok := dict.Get(layout.key)
+	for _, key := range []string{"model_state_dict", "state_dict"} { // the reference's trainer, Lightning
+		inner, ok := dict.Get(key)
 		if !ok {
 			continue
 		}
 		weights, ok := inner.(*tensorfile.Dict)
 		if !ok {
-			return fmt.Errorf("%s: %s is a %s, want a dict of parameters", c.Path, layout.key, tensorfile.TypeName(inner))
+			return fmt.Errorf("%s: %s is a %s, want a dict of parameters", c.Path, key, tensorfile.TypeName(inner))
 		}
-		c.Layout = layout.name
 		if err := c.facts(dict); err != nil {
 			return err
 		}

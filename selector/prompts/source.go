@@ -139,12 +139,9 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 			if !b.Valid[k] {
 				continue
 			}
-			ids := b.Scored(i, g)
-			b.Texts[k] = s.text.Decode(s.withoutEOS(ids))
+			b.Texts[k] = s.text.Decode(s.withoutEOS(b.Scored(i, g)))
 			items = append(items, reward.Item{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k],
-				Reference: sample.Reference, Answers: sample.Answers,
-				Images: sample.Images(), Meta: sample.Meta, Root: sample.Root, Truncated: b.Truncated != nil && b.Truncated[k],
-				Tokens: len(ids)})
+				Reference: sample.Reference, Answers: sample.Answers, Images: sample.Images(), Meta: sample.Meta, Root: sample.Root})
 			at = append(at, k)
 		}
 	}

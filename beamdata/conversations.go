@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"fulcrum/beamdata/conversation"
-	"fulcrum/beamdata/iclshapes"
 	"fulcrum/internal/option"
 )
 
@@ -16,7 +15,7 @@ func conversationsData() Dataset {
 	return Dataset{
 		Name: "conversations",
 		Reads: append([]string{"root", "train_ratio", "conversations.train", "conversations.val", "conversations.eval", "conversations.sft",
-			"conversations.split_by", "conversations.video", "conversations.check_records"}, wordKeys...),
+			"conversations.split_by", "conversations.video"}, wordKeys...),
 		Files: func(o Options) []*string {
 			c := o.Conversations
 			return []*string{c.Train, c.Val, c.Eval, c.SFT}
@@ -25,7 +24,7 @@ func conversationsData() Dataset {
 			return option.Want(o.Conversations.Train != nil, "conversations.train",
 				"data=conversations needs a file: data.conversations.train=FILE.json")
 		},
-		conversations: func(o Options) (*conversation.Bundle, error) { return conversation.Open(o.conversation()) },
+		Conversations: func(o Options) (*conversation.Bundle, error) { return conversation.Open(o.conversation()) },
 	}
 }
 
@@ -38,11 +37,7 @@ func (o Options) conversation() conversation.Options {
 
 // LoadConversations reads the data named by opt for a token policy.
 func LoadConversations(opt Options) (*conversation.Bundle, error) {
-	return loadConversations(opt, Datasets())
-}
-
-func loadConversations(opt Options, table []Dataset) (*conversation.Bundle, error) {
-	d, err := opt.validate(table)
+	d, err := opt.validate()
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +45,10 @@ func loadConversations(opt Options, table []Dataset) (*conversation.Bundle, erro
 		return nil, fmt.Errorf("data.reward.field=%s: it names a number of the trajectories of an RL file; "+
 			"the completions of data.name=%s have their reward in reward", *f, opt.Name)
 	}
-	if d.conversations == nil {
+	if d.Conversations == nil {
 		return nil, fmt.Errorf("data.name=%s: a token policy reads conversations, texts, summaries or shapes", opt.Name)
 	}
-	return d.conversations(opt)
+	return d.Conversations(opt)
 }
 
 // published is the data of a folder of published files.
@@ -65,14 +60,6 @@ func published(name, files string, read func(conversation.Options) (*conversatio
 		Check: func(o Options) error {
 			return option.Want(o.Root != nil, "root", "data=%s needs the folder of %s: data.root=DIR", name, files)
 		},
-		conversations: func(o Options) (*conversation.Bundle, error) { return read(o.conversation()) },
-	}
-}
-
-// iclShapesData makes the built-in episodes of made-up names, from which a small model learns to use demonstrations.
-func iclShapesData() Dataset {
-	return Dataset{
-		Name: "icl_shapes", Reads: []string{"icl_shapes"},
-		conversations: func(o Options) (*conversation.Bundle, error) { return iclshapes.Episodes(o.ICLShapes), nil },
+		Conversations: func(o Options) (*conversation.Bundle, error) { return read(o.conversation()) },
 	}
 }

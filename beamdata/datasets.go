@@ -18,32 +18,34 @@ type Dataset struct {
 	Files func(o Options) []*string
 	// Check reports missing keys; nil if the data need no key.
 	Check func(o Options) error
+	// Conversations reads the sets for a token policy; nil if the data have none.
+	Conversations func(o Options) (*conversation.Bundle, error)
 
 	// sets reads the sets for a selector of examples; nil if the data have none.
 	sets func(l *loader) error
-	// conversations reads the sets for a token policy; nil if the data have none.
-	conversations func(o Options) (*conversation.Bundle, error)
 }
 
-// Datasets lists the values of data.name.
+// Datasets lists the values of data.name but for those of annexes (Options.More).
 func Datasets() []Dataset {
-	return []Dataset{shapesData(), okvqaData(), beamsData(), conversationsData(), textsData(), summariesData(), iclShapesData(),
+	return []Dataset{shapesData(), okvqaData(), beamsData(), conversationsData(), textsData(), summariesData(),
 		published("vqa", "OK-VQA's or VQAv2's published files", conversation.VQA),
 		published("captions", "COCO's captions and images", conversation.Captions)}
 }
 
-// Dataset returns the entry that the options name; an unknown name is an error.
-func (o Options) Dataset() (Dataset, error) { return o.datasetOf(Datasets()) }
+// Datasets lists the values that name may have.
+func (o Options) Datasets() []Dataset { return append(Datasets(), o.More...) }
 
-func (o Options) datasetOf(table []Dataset) (Dataset, error) {
+// Dataset returns the entry that the options name; an unknown name is an error.
+func (o Options) Dataset() (Dataset, error) {
+	table := o.Datasets()
 	k := slices.IndexFunc(table, func(d Dataset) bool { return d.Name == o.Name })
 	if k < 0 {
-		return Dataset{}, option.OneOf("name", o.Name, names(table)...)
+		return Dataset{}, option.OneOf("name", o.Name, Names(table)...)
 	}
 	return table[k], nil
 }
 
-// names returns the names of the entries.
-func names(table []Dataset) []string {
+// Names returns the names of the entries.
+func Names(table []Dataset) []string {
 	return list.Map(table, func(d Dataset) string { return d.Name })
 }

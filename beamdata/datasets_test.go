@@ -16,7 +16,7 @@ import (
 // Every entry can be read by some policy, is a choice of data.name, and has its file in the library of configurations.
 func TestEveryDataset(t *testing.T) {
 	for _, d := range Datasets() {
-		if d.sets == nil && d.conversations == nil {
+		if d.sets == nil && d.Conversations == nil {
 			t.Errorf("%s: no policy reads it", d.Name)
 		}
 		if !slices.Contains(DefaultOptions().Choices()["name"], d.Name) {
@@ -36,7 +36,7 @@ func TestEveryDataset(t *testing.T) {
 				t.Errorf("%s: the selector of examples reads it", d.Name)
 			}
 		}
-		if d.conversations == nil {
+		if d.Conversations == nil {
 			if _, err := LoadConversations(opt); err == nil {
 				t.Errorf("%s: a token policy reads it", d.Name)
 			}
@@ -55,30 +55,29 @@ func TestToyDataset(t *testing.T) {
 				Rewards: []float64{0.5}}}, nil)
 			return err
 		},
-		conversations: func(o Options) (*conversation.Bundle, error) {
+		Conversations: func(o Options) (*conversation.Bundle, error) {
 			return nil, errors.New("conversations of the toy in " + *o.Root)
 		},
 	}
-	table := append(Datasets(), toy)
 	opt := DefaultOptions()
-	opt.Name = "toy"
-	if _, err := load(opt, table); err == nil || err.Error() != "root: the toy needs data.root" {
+	opt.Name, opt.More = "toy", []Dataset{toy}
+	if _, err := Load(opt); err == nil || err.Error() != "root: the toy needs data.root" {
 		t.Errorf("without its key: %v", err)
 	}
 	root := "here"
 	opt.Root = &root
-	b, err := load(opt, table)
+	b, err := Load(opt)
 	if err != nil || b.RCE.Len() != 1 || b.RCE.Candidate(0, 0).Reward != 0.5 || b.Fingerprint == "" {
 		t.Errorf("got %+v, %v", b, err)
 	}
-	if _, err := loadConversations(opt, table); err == nil || err.Error() != "conversations of the toy in here" {
+	if _, err := LoadConversations(opt); err == nil || err.Error() != "conversations of the toy in here" {
 		t.Errorf("as conversations: %v", err)
 	}
 	opt.Name = "toys"
-	if _, err := opt.validate(table); err == nil || !strings.Contains(err.Error(), "did you mean toy?") {
+	if _, err := opt.validate(); err == nil || !strings.Contains(err.Error(), "did you mean toy?") {
 		t.Errorf("another name: %v", err)
 	}
-	if _, err := load(opt, table); err == nil {
+	if _, err := Load(opt); err == nil {
 		t.Error("an unknown name is loaded")
 	}
 }

@@ -43,10 +43,8 @@ func (b *Bundle) Text(row int) string { return b.Items.Text(row) }
 
 // Load reads the data named by opt. Sets without a file, and empty sets, are nil. Everything is read and checked here:
 // later accesses cannot fail.
-func Load(opt Options) (*Bundle, error) { return load(opt, Datasets()) }
-
-func load(opt Options, table []Dataset) (*Bundle, error) {
-	d, err := opt.validate(table)
+func Load(opt Options) (*Bundle, error) {
+	d, err := opt.validate()
 	if err != nil {
 		return nil, err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/conversation"
-	"fulcrum/beamdata/iclshapes"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/beamdata/summaries"
 	"fulcrum/beamdata/texts"
@@ -59,7 +58,7 @@ type Options struct {
 
 	Shapes shapes.Options `koanf:"shapes"`
 	// the built-in episodes and world in which made-up words name what is seen
-	ICLShapes iclshapes.Options `koanf:"icl_shapes"`
+	ICLShapes ICLShapesOptions `koanf:"icl_shapes"`
 	// what the token policies read
 	Conversations conversation.Options `koanf:"conversations"`
 	// sources with targets, for the token policies
@@ -78,8 +77,9 @@ type Options struct {
 	RequirePositiveQuery bool `koanf:"require_positive_query"`
 
 	// Set by the program, not by users.
-	Compat      bool `koanf:"-"` // read files as the Python reference does, defects included
-	QueriesOnly bool `koanf:"-"` // task=predict: never look at recorded trajectories or scores
+	More        []Dataset `koanf:"-"` // what annexes bring behind Datasets
+	Compat      bool      `koanf:"-"` // read files as the Python reference does, defects included
+	QueriesOnly bool      `koanf:"-"` // task=predict: never look at recorded trajectories or scores
 	// Cluster is the key of items.jsonl whose value says which questions belong together; "" = image_id.
 	Cluster string `koanf:"-"`
 }
@@ -112,33 +112,35 @@ func DefaultOptions() Options {
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
 		LegacyPool: "gathered", Normalize: group.DefaultNormalizeOptions(), Reward: recorded.DefaultOptions(),
 		SkipFallback: true, MaxSkippedShare: 0.05, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
-		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(), ICLShapes: iclshapes.DefaultOptions(),
+		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(), ICLShapes: DefaultICLShapesOptions(),
 	}
 }
 
 // Choices returns the names that name takes.
-func (Options) Choices() map[string][]string { return map[string][]string{"name": names(Datasets())} }
+func (o Options) Choices() map[string][]string {
+	return map[string][]string{"name": Names(o.Datasets())}
+}
 
 // Validate reports unknown names and keys that the data needs; Load checks the files.
 func (o Options) Validate() error {
-	_, err := o.validate(Datasets())
+	_, err := o.validate()
 	return err
 }
 
 // validate returns the entry that the options name.
-func (o Options) validate(table []Dataset) (Dataset, error) {
+func (o Options) validate() (Dataset, error) {
 	given := map[string]bool{"beams": o.Beams != nil, "records": o.Records != nil, "reader": o.Reader != nil,
 		"eval.beams": o.Eval.Beams != nil, "eval.reader": o.Eval.Reader != nil, "val_beams": o.ValBeams != nil,
 		"shots": o.Shots != DefaultOptions().Shots, "conversations.train": o.Conversations.Train != nil, "texts.train": o.Texts.Train != nil}
-	d, err := o.datasetOf(table)
+	d, err := o.Dataset()
 	if err != nil {
 		return d, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if given[key] && !slices.Contains(d.Reads, key) {
-			readers := slices.DeleteFunc(slices.Clone(table), func(d Dataset) bool { return !slices.Contains(d.Reads, key) })
+			readers := slices.DeleteFunc(o.Datasets(), func(d Dataset) bool { return !slices.Contains(d.Reads, key) })
 			return d, option.Errorf(key, "data.name=%s does not read it: add data=%s", o.Name,
-				strings.Join(slices.Sorted(slices.Values(names(readers))), " or data="))
+				strings.Join(slices.Sorted(slices.Values(Names(readers))), " or data="))
 		}
 	}
 	if d.Check == nil {

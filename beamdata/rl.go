@@ -162,41 +162,38 @@ func (r *fileReader) picks(rec *record, t *trajectory, pool []int64) ([]int64, e
 		}
 		return out, nil
 	}
+	agree := func(field string, positions, named []int64, by string) error {
+		of, err := fromPool(field, positions)
+		if err == nil && !slices.Equal(of, named) {
+			err = fmt.Errorf(": %s %v names %v of candidate_pool_ids, %s says %v", field, positions, of, by, named)
+		}
+		return err
+	}
 	var picks []int64
 	var err error
 	switch {
 	case t.global.present:
-		picks = global
-		if t.pointer.present && rec.hasPool {
-			local, err := fromPool("pointer", ptr)
-			if err != nil {
-				return nil, err
-			}
-			if !slices.Equal(local, global) {
-				return nil, fmt.Errorf(": pointer %v names %v of candidate_pool_ids, pointer_global says %v", ptr, local, global)
-			}
+		if picks = global; t.pointer.present && rec.hasPool {
+			err = agree("pointer", ptr, global, "pointer_global")
 		}
 	case t.pointer.present:
 		picks = ptr
 	case t.pos.present && rec.hasPool:
-		if picks, err = fromPool("pointer_pos", pos); err != nil {
-			return nil, err
-		}
+		picks, err = fromPool("pointer_pos", pos)
 	case t.pos.present:
-		return nil, fmt.Errorf(".pointer_pos gives positions, but the query has no candidate_pool_ids")
+		err = fmt.Errorf(".pointer_pos gives positions, but the query has no candidate_pool_ids")
 	default:
-		return nil, fmt.Errorf(" has no pointer, pointer_global or pointer_pos")
+		err = fmt.Errorf(" has no pointer, pointer_global or pointer_pos")
+	}
+	if err != nil {
+		return nil, err
 	}
 	if err := r.checkShots(len(picks)); err != nil {
 		return nil, fmt.Errorf(" %w", err)
 	}
 	if t.pos.present && rec.hasPool {
-		named, err := fromPool("pointer_pos", pos)
-		if err != nil {
+		if err := agree("pointer_pos", pos, picks, "pointer"); err != nil {
 			return nil, err
-		}
-		if !slices.Equal(named, picks) {
-			return nil, fmt.Errorf(": pointer_pos %v names %v of candidate_pool_ids, pointer says %v", pos, named, picks)
 		}
 	}
 	for k, id := range picks {

@@ -18,7 +18,7 @@ func shapesData() Dataset {
 		Name:  "shapes",
 		Reads: append([]string{"shapes", "conversations.captions", "pool_size", "reward"}, wordKeys...),
 		sets:  (*loader).shapes,
-		conversations: func(o Options) (*conversation.Bundle, error) {
+		Conversations: func(o Options) (*conversation.Bundle, error) {
 			return conversation.Shapes(o.Shapes, o.conversation()), nil
 		},
 	}

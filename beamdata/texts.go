@@ -11,12 +11,12 @@ func textsData() Dataset {
 	return Dataset{
 		Name: "texts",
 		Reads: []string{"train_ratio", "texts.train", "texts.val", "texts.test", "texts.source", "texts.target", "texts.id", "texts.prefix",
-			"texts.demos", "texts.check_records"},
+			"texts.demos"},
 		Files: func(o Options) []*string { return []*string{o.Texts.Train, o.Texts.Val, o.Texts.Test} },
 		Check: func(o Options) error {
 			return option.Want(o.Texts.Train != nil, "texts.train", "data=texts needs a file: data.texts.train=FILE.jsonl")
 		},
-		conversations: func(o Options) (*conversation.Bundle, error) { return texts.Open(o.texts()) },
+		Conversations: func(o Options) (*conversation.Bundle, error) { return texts.Open(o.texts()) },
 	}
 }
 
@@ -31,6 +31,6 @@ func (o Options) texts() texts.Options {
 func summariesData() Dataset {
 	return Dataset{
 		Name: "summaries", Reads: []string{"summaries", "texts.prefix", "texts.demos"},
-		conversations: func(o Options) (*conversation.Bundle, error) { return texts.Summaries(o.Summaries, o.texts()) },
+		Conversations: func(o Options) (*conversation.Bundle, error) { return texts.Summaries(o.Summaries, o.texts()) },
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fulcrum/internal/stat"
 )
 
 const (
@@ -119,18 +121,11 @@ const fewPools = 64
 // closer[i] is the difference of the two means for query i. A pool chosen for its query is nearer; if it is not,
 // the embeddings probably belong to other ids.
 func Nearness(name string, closer []float64) []Fault {
-	n := float64(len(closer))
-	if n < fewPools {
+	if len(closer) < fewPools {
 		return nil
 	}
-	mean, squares := 0.0, 0.0
-	for _, d := range closer {
-		mean += d / n
-	}
-	for _, d := range closer {
-		squares += (d - mean) * (d - mean) / (n - 1)
-	}
-	z := mean / math.Max(math.Sqrt(squares/n), 1e-12)
+	mean, se := stat.MeanSE(closer)
+	z := mean / math.Max(se, 1e-12)
 	if z >= PoolUnlike {
 		return nil
 	}

@@ -3,9 +3,9 @@
 // for every world, so no model can know it, and only a demonstration that names the same tells (fast binding, as in
 // Tsimpoukelis et al. 2021, arXiv:2106.13884).
 //
-//	w := iclshapes.NewWorld(iclshapes.DefaultOptions()) // records with one dictionary
+//	w := iclshapes.NewWorld(beamdata.DefaultICLShapesOptions()) // records with one dictionary
 //	err := w.Write(dir)                                 // records, pictures, annotations, features
-//	b := iclshapes.Episodes(iclshapes.DefaultOptions()) // what a small model learns to use demonstrations from
+//	b := iclshapes.Episodes(beamdata.DefaultICLShapesOptions()) // what a small model learns to use demonstrations from
 //
 // The features of a scene serve as embeddings. Their cosine counts ground and place too, on which no answer depends: similarity is
 // better than chance, and a selector that has learned what matters is better than similarity.

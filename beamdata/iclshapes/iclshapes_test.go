@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/beamdata"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 )
@@ -22,7 +23,7 @@ func world(t *testing.T, opt Options) *World {
 
 // TestSimilarityHelpsAndIsNotEnough measures how often one of two demonstrations tells the answer, in pools of 64.
 func TestSimilarityHelpsAndIsNotEnough(t *testing.T) {
-	w := world(t, DefaultOptions())
+	w := world(t, beamdata.DefaultICLShapesOptions())
 	cosine := func(a, b []float32) (c float32) {
 		for i := range a {
 			c += a[i] * b[i]
@@ -64,7 +65,7 @@ func TestSimilarityHelpsAndIsNotEnough(t *testing.T) {
 
 // TestEveryEpisodeCanBeAnswered reads episodes as a model would.
 func TestEveryEpisodeCanBeAnswered(t *testing.T) {
-	opt := DefaultOptions()
+	opt := beamdata.DefaultICLShapesOptions()
 	opt.Episodes = 300
 	b := Episodes(opt)
 	if b.Train.Len() != 300 || b.Val.Len() != heldEpisodes || b.Eval.Len() != heldEpisodes {
@@ -97,7 +98,7 @@ func TestEveryEpisodeCanBeAnswered(t *testing.T) {
 }
 
 func TestWrite(t *testing.T) {
-	opt := DefaultOptions()
+	opt := beamdata.DefaultICLShapesOptions()
 	opt.Records, opt.HeldOut = 20, 5
 	w, dir := world(t, opt), t.TempDir()
 	if err := w.Write(dir); err != nil {

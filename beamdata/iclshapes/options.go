@@ -1,20 +1,17 @@
 package iclshapes
 
-// Options is the section data.icl_shapes of the configuration.
-type Options struct {
-	// seed of the world, its dictionary included, and of the episodes; apart from the run's seed
-	Seed int64 `koanf:"seed" constant:"true"`
-	// training records: the selector's queries, and all candidates
-	Records int `koanf:"records" range:"[1,10000000]"`
-	// held-out records: asked only
-	HeldOut int `koanf:"held_out" range:"[1,10000000]"`
-	// episodes that the model learns from, each with a dictionary of its own
-	Episodes int `koanf:"episodes" range:"[1,100000000]"`
-	// most demonstrations of an episode
-	Shots int `koanf:"shots" range:"[1,16]"`
-}
+import (
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/conversation"
+)
 
-// DefaultOptions returns the world and the episodes of exp=icl_shapes.
-func DefaultOptions() Options {
-	return Options{Seed: 2026, Records: 1200, HeldOut: 300, Episodes: 30000, Shots: 3}
+// Options is the section data.icl_shapes of the configuration.
+type Options = beamdata.ICLShapesOptions
+
+// Data makes the built-in episodes of made-up names, from which a small model learns to use demonstrations.
+func Data() beamdata.Dataset {
+	return beamdata.Dataset{
+		Name: "icl_shapes", Reads: []string{"icl_shapes"},
+		Conversations: func(o beamdata.Options) (*conversation.Bundle, error) { return Episodes(o.ICLShapes), nil },
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"image/png"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -67,29 +66,12 @@ func (w *World) Write(dir string) error {
 	if err := tensorfile.WriteSafetensors(filepath.Join(dir, FeaturesFile), []tensorfile.Tensor{t}, nil); err != nil {
 		return err
 	}
-	return replace(filepath.Join(dir, RecordsFile), w.writeRecords) // last: where it is, the others are
+	return atomicfile.Stream(filepath.Join(dir, RecordsFile), w.writeRecords) // last: where it is, the others are
 }
 
 func imageOf(row int) string { return fmt.Sprintf("images/%d.png", row) }
 
-// replace writes a file whole or not at all.
-func replace(path string, write func(io.Writer) error) error {
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	b := bufio.NewWriter(f)
-	if err := write(b); err != nil {
-		return err
-	}
-	if err := b.Flush(); err != nil {
-		return err
-	}
-	return f.Commit()
-}
-
-func (w *World) writeRecords(out io.Writer) error {
+func (w *World) writeRecords(out *bufio.Writer) error {
 	type record struct {
 		ID       int      `json:"id"`
 		Image    string   `json:"image"`

@@ -3,6 +3,7 @@ package summaries
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // stories returns the makers of all kinds of reports.
@@ -175,33 +176,24 @@ func rescue(r *rand.Rand) story {
 }
 
 func days() []string {
-	return []string{"monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"}
+	return strings.Fields("monday tuesday wednesday thursday friday saturday sunday")
 }
 
 func places() []string {
-	return []string{
-		"dover", "leeds", "york", "bath", "derby", "oslo", "turin", "ghent", "lyon", "bergen", "porto", "malmo",
-		"exeter", "truro", "ripon", "wells", "boston", "salem", "tulsa", "fargo", "nome", "perth", "cairns", "hobart",
-	}
+	return strings.Fields("dover leeds york bath derby oslo turin ghent lyon bergen porto malmo exeter truro ripon wells boston salem tulsa " +
+		"fargo nome perth cairns hobart")
 }
 
 func people() []string {
-	return []string{
-		"smith", "jones", "brown", "evans", "hughes", "lewis", "wood", "hall", "green", "baker", "adams", "carter",
-		"silva", "costa", "meyer", "weber", "rossi", "bianchi", "novak", "kowal", "tanaka", "sato", "khan", "singh",
-	}
+	return strings.Fields("smith jones brown evans hughes lewis wood hall green baker adams carter silva costa meyer weber rossi bianchi " +
+		"novak kowal tanaka sato khan singh")
 }
 
 func teams() []string {
-	return []string{
-		"rovers", "united", "city", "rangers", "albion", "wanderers", "athletic", "county", "harriers", "celtic",
-		"dynamo", "spartak", "falcons", "tigers", "sharks", "wolves",
-	}
+	return strings.Fields("rovers united city rangers albion wanderers athletic county harriers celtic dynamo spartak falcons tigers sharks " +
+		"wolves")
 }
 
 func firms() []string {
-	return []string{
-		"acme", "globex", "initech", "umbra", "vertex", "zenith", "orion", "lumen", "pelican", "granite",
-		"harbor", "summit", "nimbus", "quartz", "beacon", "cobalt",
-	}
+	return strings.Fields("acme globex initech umbra vertex zenith orion lumen pelican granite harbor summit nimbus quartz beacon cobalt")
 }

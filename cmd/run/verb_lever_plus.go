@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/program"
 	"fulcrum/internal/usage"
 )
 
@@ -45,6 +46,6 @@ func leverPlus(s *session, args []string) error {
 	for _, notice := range notices {
 		fmt.Fprintln(s.errOut, "lever-plus: "+notice)
 	}
-	fmt.Fprintln(s.out, leverplus.ShellLine(append([]string{"run"}, overrides...)))
+	fmt.Fprintln(s.out, program.Quoted(append([]string{"run"}, overrides...)...))
 	return s.app.Run(s.ctx, c)
 }

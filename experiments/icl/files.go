@@ -2,6 +2,7 @@ package icl
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -79,29 +80,22 @@ func WriteRecords(path string, meta map[string]any, queries []int, pools [][]int
 
 // writeByQuery writes an object of queries, a line each, complete or not at all.
 func writeByQuery(path string, meta map[string]any, queries []int, value func(i int) any) error {
-	file, err := atomicfile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer file.Abort()
-	w := bufio.NewWriterSize(file, 1<<20)
-	line := func(end string, key string, v any) {
-		text, failed := json.Marshal(v)
-		if err == nil {
-			err = failed
+	return atomicfile.Stream(path, func(w *bufio.Writer) error {
+		line := func(end, key string, v any) error {
+			text, err := json.Marshal(v)
+			if err == nil {
+				_, err = fmt.Fprintf(w, "%s%q: %s", end, key, text)
+			}
+			return err
 		}
-		fmt.Fprintf(w, "%s%q: %s", end, key, text)
-	}
-	line("{", "_meta", meta)
-	for i, q := range queries {
-		line(",\n", fmt.Sprint(q), value(i))
-	}
-	fmt.Fprint(w, "}\n")
-	if err == nil {
-		err = w.Flush()
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return file.Commit()
+		err := line("{", "_meta", meta)
+		for i, q := range queries {
+			err = cmp.Or(err, line(",\n", fmt.Sprint(q), value(i)))
+		}
+		if err != nil {
+			return fmt.Errorf("cannot write %s: %w", path, err)
+		}
+		w.WriteString("}\n") // a failure comes with the end of the file
+		return nil
+	})
 }

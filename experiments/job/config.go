@@ -99,7 +99,7 @@ func DefaultConfig(e Entries) *Config {
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 		Entries: e,
 	}
-	c.Sections = e.sections()
+	c.Data.More, c.Sections = e.Data, e.sections()
 	own := c.Phases().Names()
 	for _, kind := range PhaseKinds() {
 		if !slices.Contains(own, kind.Name) {

@@ -22,6 +22,7 @@ type Entries struct {
 	Tasks    *registry.Table[Task]
 	Policies *registry.Table[Policy]
 	Shared   map[string]configs.Section // sections that several entries read
+	Data     []beamdata.Dataset         // values of data.name behind beamdata.Datasets
 	Frozen   Frozen
 	// Reference is what a run does that reproduces the Python reference; the zero value: the program cannot.
 	Reference Reference

@@ -141,18 +141,6 @@ func plainText(s string) bool {
 		!strings.ContainsFunc(s, func(r rune) bool { return !letter(r) && !(r >= '0' && r <= '9') && !strings.ContainsRune("/._-:", r) })
 }
 
-// ShellLine quotes argv for a POSIX shell, to be copied.
-func ShellLine(argv []string) string {
-	out := make([]string, len(argv))
-	for i, arg := range argv {
-		if arg == "" || strings.ContainsAny(arg, " \t\n'\"\\$`!*?[]{}()<>|&;#~") {
-			arg = "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
-		}
-		out[i] = arg
-	}
-	return strings.Join(out, " ")
-}
-
 // Help returns what -h prints.
 func Help() string {
 	var b strings.Builder

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/experiments/lvlm/store"
-	"fulcrum/internal/regular"
+	"fulcrum/internal/digest"
 )
 
 // key is the identity without what may change while the numbers stay: the program that serves the model.
@@ -49,21 +49,12 @@ func (s *Stored) image(path string) (string, error) {
 	if known, ok := s.files.Load(path); ok {
 		return known.(string), nil
 	}
-	if strings.HasPrefix(path, "data:") {
-		sum := sha256.Sum256([]byte(path))
-		s.files.Store(path, string(sum[:]))
-		return string(sum[:]), nil
+	sum, err := digest.Of([]byte(path)), error(nil)
+	if !strings.HasPrefix(path, "data:") {
+		if sum, _, err = digest.File(path); err != nil {
+			return "", fmt.Errorf("image: %w", err)
+		}
 	}
-	f, err := regular.Open(path)
-	if err != nil {
-		return "", fmt.Errorf("image: %w", err)
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("image: %w", err)
-	}
-	sum := string(h.Sum(nil))
 	s.files.Store(path, sum)
 	return sum, nil
 }

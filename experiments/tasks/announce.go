@@ -1,12 +1,12 @@
 package tasks
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/hostmem"
 )
 
 // announce says what is about to be read, which may take minutes: files and folders with their sizes, or the built-in
@@ -30,7 +30,7 @@ func announce(j *job.Job) {
 	j.Logf("reading %s and libtorch", strings.Join(parts, ", "))
 }
 
-// sizeOf is " (1.2 GB)", of a folder the files in it; "" for what cannot be read.
+// sizeOf is " (1.2 GiB)", of a folder the files in it; "" for what cannot be read.
 func sizeOf(path string) string {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -49,11 +49,5 @@ func sizeOf(path string) string {
 			}
 		}
 	}
-	switch {
-	case size >= 1e9:
-		return fmt.Sprintf(" (%.1f GB)", float64(size)/1e9)
-	case size >= 1e6:
-		return fmt.Sprintf(" (%.1f MB)", float64(size)/1e6)
-	}
-	return fmt.Sprintf(" (%.1f kB)", float64(size)/1e3)
+	return " (" + hostmem.Size(float64(size)) + ")"
 }

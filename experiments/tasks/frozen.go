@@ -3,6 +3,7 @@
 package tasks
 
 import (
+	"fulcrum/beamdata/iclshapes"
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/lvlm"
@@ -20,6 +21,7 @@ func Frozen(e *job.Entries) {
 		Help: "the frozen vision-language model that scores and answers"}
 	e.Shared["encoder"] = configs.Section{Options: new(clip.DefaultOptions()), Before: "report",
 		Help: "the model that makes embeddings of images and questions"}
+	e.Data = append(e.Data, iclshapes.Data())
 	e.Frozen = workload.Frozen()
 	e.Policies.Change("pointer", func(p *job.Policy) {
 		p.Trains, p.Needs = append(p.Trains, "lvlm"), map[string]string{"lvlm": "lvlm.reward"}

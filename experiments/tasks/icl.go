@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/beamdata/iclshapes"
+	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/atomicfile"
@@ -235,16 +236,16 @@ func (l *loop) read(ctx context.Context) error {
 		return usage.Errorf("no held-out record has an answer: mark some with \"split\": \"val\"")
 	}
 	if c0.Data.RecordsICL != nil {
-		l.records = []string{"data.records_icl=" + quoted(*c0.Data.RecordsICL)}
+		l.records = []string{"data.records_icl=" + configs.Quote(*c0.Data.RecordsICL)}
 	}
 	if c.Data.RecordsICL == nil { // or it is among a stage's overrides anyway
 		if l.training = l.records; len(l.records) == 0 {
-			l.training = []string{"data.records_icl=" + quoted(*c.Data.Root)}
+			l.training = []string{"data.records_icl=" + configs.Quote(*c.Data.Root)}
 		}
 	}
 	l.table = c0.Data.Embeddings
 	if lvlmOf(c).Store == nil { // what the models say is kept in one store for all stages
-		l.asking = []string{"lvlm.store=" + quoted(filepath.Join(l.root, "store"))}
+		l.asking = []string{"lvlm.store=" + configs.Quote(filepath.Join(l.root, "store"))}
 	}
 	return nil
 }
@@ -252,11 +253,11 @@ func (l *loop) read(ctx context.Context) error {
 // embed makes the embeddings that all models have in common, unless there is a table.
 func (l *loop) embed(ctx context.Context) error {
 	if l.table != nil {
-		l.embeddings = "data.embeddings=" + quoted(*l.table)
+		l.embeddings = "data.embeddings=" + configs.Quote(*l.table)
 		return nil
 	}
 	dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
-	l.embeddings = "data.embeddings=" + quoted(filepath.Join(dir, "embeddings.safetensors"))
+	l.embeddings = "data.embeddings=" + configs.Quote(filepath.Join(dir, "embeddings.safetensors"))
 	return l.spend("embeddings", dir, err)
 }
 
@@ -305,13 +306,13 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 	}
 	l.model, l.weights = nil, nil
 	if path != nil {
-		l.model, l.weights = []string{"lvlm.path=" + quoted(*path)}, state(*path)
+		l.model, l.weights = []string{"lvlm.path=" + configs.Quote(*path)}, state(*path)
 	}
 	if served && name == "" && lvlmOf(c).Model != nil {
 		name = *lvlmOf(c).Model
 	}
 	if served && name != "" {
-		l.model = append(l.model, "lvlm.model="+quoted(name))
+		l.model = append(l.model, "lvlm.model="+configs.Quote(name))
 	}
 	switch {
 	case served, path != nil:
@@ -328,7 +329,7 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 		if err = l.spend("model", dir, err); err != nil {
 			return err
 		}
-		l.model = []string{"lvlm.path=" + quoted(dir)}
+		l.model = []string{"lvlm.path=" + configs.Quote(dir)}
 	}
 	return nil
 }
@@ -376,19 +377,19 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	for seed := range l.seeds() {
 		stage := fmt.Sprintf("%s_%d", short, seed)
 		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
-			"data.beams="+quoted(filepath.Join(l.beams, "records.json")), "schedule=["+strings.Join(phases, ",")+"]", "control="+control,
+			"data.beams="+configs.Quote(filepath.Join(l.beams, "records.json")), "schedule=["+strings.Join(phases, ",")+"]", "control="+control,
 			fmt.Sprintf("selector.shot_num=%d", beamsOf(l.job.Config).Shots), fmt.Sprintf("seed=%d", seed)))
 		if err = l.spend("training "+name, trained, err); err != nil {
 			return nil, err
 		}
-		chosen, err := l.run(ctx, stage+"_choice", "predict", append(slices.Clone(data), "data.beams="+quoted(l.pools),
-			"init.checkpoint="+quoted(filepath.Join(trained, "checkpoints", l.Checkpoint+".safetensors"))))
+		chosen, err := l.run(ctx, stage+"_choice", "predict", append(slices.Clone(data), "data.beams="+configs.Quote(l.pools),
+			"init.checkpoint="+configs.Quote(filepath.Join(trained, "checkpoints", l.Checkpoint+".safetensors"))))
 		if err != nil {
 			return nil, err
 		}
 		for i, shots := range l.Shots {
 			a, err := l.infer(ctx, stage, shots, seed, "infer.method=predictions",
-				"infer.predictions="+quoted(filepath.Join(chosen, "predictions.jsonl")))
+				"infer.predictions="+configs.Quote(filepath.Join(chosen, "predictions.jsonl")))
 			if err != nil {
 				return nil, err
 			}
@@ -404,7 +405,7 @@ func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, 
 	if method == "best_beam" {
 		beams = l.best
 	}
-	dir, err := l.asked(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", append(args, "infer.beams="+quoted(beams),
+	dir, err := l.asked(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", append(args, "infer.beams="+configs.Quote(beams),
 		fmt.Sprintf("infer.shots=%d", shots))...)
 	if err != nil {
 		return nil, err

@@ -173,7 +173,7 @@ func (s *stages) start(ctx context.Context, name string, edition int, all, from 
 	}
 	s.num++
 	work := launcher.Job{Num: s.num, Dir: dir, Cwd: s.cwd, Threads: s.job.Threads(),
-		Args: append(slices.Clone(all), "hydra.run.dir="+quoted(dir), "logging.progress=false")}
+		Args: append(slices.Clone(all), "hydra.run.dir="+configs.Quote(dir), "logging.progress=false")}
 	begun, how := time.Now(), launcher.Supervision{Env: []string{runfolder.ExpectedHash + "="},
 		Started: func(launcher.Attempt) { s.log("%s: at work, in %s", name, dir) }}
 	defer s.follow(name, dir)()
@@ -240,6 +240,3 @@ func canonical(override string) string {
 	}
 	return override
 }
-
-// quoted writes a path as the value of an override.
-func quoted(path string) string { return "'" + strings.ReplaceAll(path, "'", `\'`) + "'" }

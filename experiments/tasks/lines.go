@@ -73,30 +73,17 @@ func PrepareOut(key, path string, inputs map[string]*string) error {
 // stream writes a file of one JSON value a line, those that write encodes: whole or not at all, and not where a mapped file has changed
 // meanwhile.
 func stream(path string, write func(encode func(value any) error) error) error {
-	out, err := atomicfile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer out.Abort()
-	w := bufio.NewWriterSize(out, 1<<20)
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	failed := func(err error) error {
-		if err != nil {
-			err = fmt.Errorf("cannot write %s: %w", path, err)
-		}
-		return err
-	}
-	if err := write(func(value any) error { return failed(encoder.Encode(value)) }); err != nil {
-		return err
-	}
-	if err = failed(w.Flush()); err == nil {
-		err = tensorfile.Changed()
-	}
-	if err != nil {
-		return err
-	}
-	return out.Commit()
+	return atomicfile.Stream(path, func(w *bufio.Writer) error {
+		encoder := json.NewEncoder(w)
+		encoder.SetEscapeHTML(false)
+		err := write(func(value any) error {
+			if err := encoder.Encode(value); err != nil {
+				return fmt.Errorf("cannot write %s: %w", path, err)
+			}
+			return nil
+		})
+		return cmp.Or(err, tensorfile.Changed())
+	})
 }
 
 // writeLines writes a file of one JSON value a line.

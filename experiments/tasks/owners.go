@@ -23,7 +23,7 @@ type owners struct {
 var always = []string{"report", "logging", "on_end"}
 
 func newOwners(e job.Entries) *owners {
-	o := &owners{tasks: e.Tasks, policies: e.Policies, data: beamdata.Datasets(), taken: map[string]bool{}}
+	o := &owners{tasks: e.Tasks, policies: e.Policies, data: append(beamdata.Datasets(), e.Data...), taken: map[string]bool{}}
 	take := func(keys []string) {
 		for _, key := range keys {
 			if !strings.Contains(key, ".") {

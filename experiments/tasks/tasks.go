@@ -3,6 +3,7 @@ package tasks
 import (
 	"slices"
 
+	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
@@ -47,7 +48,8 @@ func Schema(more ...Bring) (*configs.Schema, error) {
 
 // SchemaOf returns the type of configurations with the defaults of c and the entries of its tables.
 func SchemaOf(c *job.Config) (*configs.Schema, error) {
-	s, err := configs.SchemaOf(c, map[string][]string{"task": c.Entries.Tasks.Names(), "policy": c.Entries.Policies.Names()})
+	s, err := configs.SchemaOf(c, map[string][]string{"task": c.Entries.Tasks.Names(), "policy": c.Entries.Policies.Names(),
+		"data.name": beamdata.Names(c.Data.Datasets())})
 	if err == nil {
 		s.OwnedBy(newOwners(c.Entries))
 		s.Lacks(lacking(c.Entries.Tasks.Names()))
@@ -55,13 +57,15 @@ func SchemaOf(c *job.Config) (*configs.Schema, error) {
 	return s, err
 }
 
-// lacking names the annex of the tasks that the table has not, and of their sections.
+// lacking names the annex of the tasks that the table has not, of their sections and of the data that comes with them.
 func lacking(there []string) map[string]string {
 	const frozen = "the loop around a frozen model"
 	out := map[string]string{}
 	for _, name := range []string{"beams", "embed", "infer", "icl"} {
 		if !slices.Contains(there, name) {
-			out["task="+name], out[name], out["lvlm"], out["encoder"] = frozen, frozen, frozen, frozen
+			for _, what := range []string{"task=" + name, name, "lvlm", "encoder", "data.name=icl_shapes"} {
+				out[what] = frozen
+			}
 		}
 	}
 	return out

@@ -45,8 +45,6 @@ func isAnnex(list []string, file string) bool {
 // stillImported lists core files that import an annex. It may only get shorter.
 func stillImported() map[string]string {
 	return map[string]string{
-		"beamdata/conversations.go":            "beamdata/iclshapes",
-		"beamdata/options.go":                  "beamdata/iclshapes",
 		"experiments/sweep/sweeper/options.go": "experiments/sweep/pruner",
 		"reports/runreport/explore.go":         "reports/curves",
 	}

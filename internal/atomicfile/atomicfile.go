@@ -4,6 +4,7 @@
 package atomicfile
 
 import (
+	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -130,6 +131,23 @@ func (f *File) Abort() {
 	f.Close()
 	os.Remove(f.Name())
 	f.forget()
+}
+
+// Stream replaces path with what write writes. An error of write, or of the disk, leaves the old file.
+func Stream(path string, write func(w *bufio.Writer) error) error {
+	f, err := Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Abort()
+	w := bufio.NewWriterSize(f, 1<<20)
+	if err := write(w); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("cannot write %s: %w", path, err)
+	}
+	return f.Commit()
 }
 
 // Write replaces path with data. A full disk leaves the old file and returns an error naming path.

@@ -2,6 +2,7 @@ package tensorfile
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -47,18 +48,11 @@ func WriteNPY(path string, t Tensor) error {
 	}
 	head := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape)
 	head += strings.Repeat(" ", 63-(len(head)+10)%64) + "\n" // data begins at a multiple of 64
-	f, err := atomicfile.Create(path)
-	if err != nil {
-		return err
-	}
-	defer f.Abort()
-	if _, err = fmt.Fprintf(f, "\x93NUMPY\x01\x00%s%s", binary.LittleEndian.AppendUint16(nil, uint16(len(head))), head); err == nil {
-		_, err = f.Write(t.Data)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", path, err)
-	}
-	return f.Commit()
+	return atomicfile.Stream(path, func(w *bufio.Writer) error {
+		fmt.Fprintf(w, "\x93NUMPY\x01\x00%s%s", binary.LittleEndian.AppendUint16(nil, uint16(len(head))), head)
+		w.Write(t.Data) // the end of the file says what failed
+		return nil
+	})
 }
 
 // ReadNPZ reads all arrays of a .npz file, by name without ".npy".

@@ -11,6 +11,7 @@ require (
 	github.com/neurosnap/sentences v1.1.2
 	github.com/nikolalohinski/gonja/v2 v2.9.1
 	github.com/olekukonko/tablewriter v1.1.5
+	github.com/parquet-go/parquet-go v0.32.0
 	github.com/spf13/pflag v1.0.10
 	github.com/wangkuiyi/gotorch v0.0.0-20201028015551-9afed2f3ad7b
 	github.com/yuin/goldmark v1.8.7
@@ -50,6 +51,7 @@ require (
 	github.com/olekukonko/cat v0.0.0-20250911104152-50322a0618f6 // indirect
 	github.com/olekukonko/errors v1.2.0 // indirect
 	github.com/olekukonko/ll v0.1.6 // indirect
+	github.com/parquet-go/bitpack v1.0.0 // indirect
 	github.com/pkg/errors v0.9.1 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
 	github.com/sirupsen/logrus v1.9.3 // indirect

@@ -22,20 +22,20 @@ const (
 	codecZstd   = 6
 )
 
-func checkCodec(codec int64) error {
+func checkCodec(codec int32) error {
 	switch codec {
 	case codecNone, codecSnappy, codecGzip, codecZstd:
 		return nil
 	}
 	name := fmt.Sprint("number ", codec)
-	if names := codecNames(); codec >= 0 && codec < int64(len(names)) {
+	if names := codecNames(); codec >= 0 && int(codec) < len(names) {
 		name = names[codec]
 	}
 	return fmt.Errorf("compression %s is not supported (supported: uncompressed, snappy, gzip, zstd)", name)
 }
 
 // decompress returns exactly size bytes.
-func decompress(codec int64, data []byte, size int) ([]byte, error) {
+func decompress(codec int32, data []byte, size int) ([]byte, error) {
 	var out []byte
 	var err error
 	switch codec {

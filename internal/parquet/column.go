@@ -3,10 +3,12 @@ package parquet
 import (
 	"errors"
 	"fmt"
-	"fulcrum/internal/recent"
 	"io"
 	"sort"
 	"sync"
+
+	"fulcrum/internal/option"
+	"fulcrum/internal/recent"
 )
 
 // Column is one column of a file. It is safe for concurrent use.
@@ -21,14 +23,13 @@ type Column struct {
 
 // page is where the values of some rows lie.
 type page struct {
-	chunk      int   // row group
 	first      int64 // row of the file
 	rows       int64
 	at         int64 // of the data, behind the header
 	compressed int64
 	size       int64 // of the data when decompressed
-	codec      int64
-	encoding   int64
+	codec      int32
+	encoding   int32
 	version    int   // 1 or 2
 	levels     int64 // version 2: bytes of repetition and definition levels in front, never compressed
 	packed     bool  // the rest is compressed
@@ -57,36 +58,34 @@ func (c *Column) index() error {
 	defer f.Close()
 	row := int64(0)
 	for g, group := range c.file.groups {
-		if c.leaf.index >= len(group.chunks) {
+		if c.leaf.index >= len(group.Chunks) {
 			return fmt.Errorf("row group %d lacks the column", g)
 		}
-		chunk, _ := group.chunks[c.leaf.index].(fields)
-		if chunk.text(1) != "" {
+		chunk := group.Chunks[c.leaf.index]
+		if chunk.File != "" {
 			return fmt.Errorf("row group %d lies in another file", g)
 		}
-		meta := chunk.object(3)
-		if meta == nil {
+		if chunk.Meta == nil {
 			return fmt.Errorf("row group %d has no metadata of the column (encrypted?)", g)
 		}
-		if err := c.indexChunk(f, g, meta, row, group.rows); err != nil {
+		if err := c.indexChunk(f, chunk.Meta, row, group.Rows); err != nil {
 			return fmt.Errorf("row group %d: %w", g, err)
 		}
-		row += group.rows
+		row += group.Rows
 	}
 	return nil
 }
 
 // indexChunk reads the headers of one chunk, whose first row is given.
-func (c *Column) indexChunk(f io.ReaderAt, group int, meta fields, row, rows int64) error {
-	codec := meta.int(4)
-	if err := checkCodec(codec); err != nil {
+func (c *Column) indexChunk(f io.ReaderAt, meta *chunkMeta, row, rows int64) error {
+	if err := checkCodec(meta.Codec); err != nil {
 		return err
 	}
-	at := meta.int(9)
-	if d := meta.int(11); meta.has(11) && d > 0 && d < at {
+	at := meta.At
+	if d := meta.Dict; d > 0 && d < at {
 		at = d
 	}
-	end := at + meta.int(7)
+	end := at + meta.Packed
 	if at < 0 || end < at || end > c.file.Size {
 		return fmt.Errorf("pages from byte %d to %d of a file of %d", at, end, c.file.Size)
 	}
@@ -99,36 +98,34 @@ func (c *Column) indexChunk(f io.ReaderAt, group int, meta fields, row, rows int
 		if err != nil {
 			return fmt.Errorf("page at byte %d: %w", at, err)
 		}
-		p := page{chunk: group, first: row, at: at + n, size: head.int(2), compressed: head.int(3), codec: codec, version: 1, packed: true,
+		p := page{first: row, at: at + n, size: int64(head.Size), compressed: int64(head.Packed), codec: meta.Codec, version: 1, packed: true,
 			dict: dict}
 		if p.size < 0 || p.size > maxPage || p.compressed < 0 || p.compressed > end-p.at {
 			return fmt.Errorf("page at byte %d: %d bytes, %d decompressed", at, p.compressed, p.size)
 		}
 		at = p.at + p.compressed
-		switch kind := head.int(1); kind {
-		case dictionaryPage:
-			h := head.object(7)
-			p.rows, p.encoding = h.int(1), h.int(2)
+		switch {
+		case head.Kind == dictionaryPage && head.Dict != nil:
+			p.rows, p.encoding = int64(head.Dict.Values), head.Dict.Encoding
 			if dict != nil || p.rows < 0 || p.rows > maxRows {
 				return errors.New("a second dictionary, or a damaged one")
 			}
 			dict = &p
 			continue
-		case dataPage:
-			h := head.object(5)
-			p.rows, p.encoding = h.int(1), h.int(2)
-			if c.leaf.optional && h.int(3) != encodingRLE {
-				return fmt.Errorf("definition levels in encoding %d: want RLE", h.int(3))
+		case head.Kind == dataPage && head.Data != nil:
+			p.rows, p.encoding = int64(head.Data.Values), head.Data.Encoding
+			if c.leaf.optional && head.Data.Levels != encodingRLE {
+				return fmt.Errorf("definition levels in encoding %d: want RLE", head.Data.Levels)
 			}
-		case dataPageV2:
-			h := head.object(8)
-			p.version, p.rows, p.encoding, p.levels = 2, h.int(1), h.int(4), h.int(5)+h.int(6)
-			if h.int(6) != 0 || h.int(5) < 0 || p.levels > p.compressed || p.levels > p.size {
+		case head.Kind == dataPageV2 && head.Data2 != nil:
+			h := head.Data2
+			p.version, p.rows, p.encoding, p.levels = 2, int64(h.Values), h.Encoding, int64(h.Levels)
+			if h.Repeats != 0 || h.Levels < 0 || p.levels > p.compressed || p.levels > p.size {
 				return fmt.Errorf("page at byte %d: damaged levels", at)
 			}
-			if packed, ok := h[7].(bool); ok {
-				p.packed = packed
-			}
+			p.packed = option.Or(h.Packed, true)
+		case head.Kind <= dataPageV2 && head.Kind != 1:
+			return fmt.Errorf("page at byte %d: a damaged header", at)
 		default:
 			continue // an index page
 		}
@@ -150,19 +147,19 @@ func (c *Column) indexChunk(f io.ReaderAt, group int, meta fields, row, rows int
 }
 
 // readHeader reads the page header at a place and returns its length.
-func readHeader(f io.ReaderAt, at, end int64) (fields, int64, error) {
+func readHeader(f io.ReaderAt, at, end int64) (head pageHeader, n int64, err error) {
 	for size := int64(headers); ; size *= 4 {
 		size = min(size, end-at)
 		buf := make([]byte, size)
 		if _, err := f.ReadAt(buf, at); err != nil {
-			return nil, 0, err
+			return head, 0, err
 		}
-		t := &thrift{b: buf}
-		head := t.object(0)
-		if errors.Is(t.err, errShort) && size < end-at {
+		head = pageHeader{}
+		n, err := decode(buf, &head)
+		if errors.Is(err, errShort) && size < end-at {
 			continue
 		}
-		return head, int64(t.at), t.err
+		return head, int64(n), err
 	}
 }
 

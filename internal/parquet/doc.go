@@ -11,7 +11,7 @@
 //
 // Write writes tables of numbers and texts in the plainest way that the format has.
 //
-// The general readers seek only in files with a page index, which pyarrow and pandas do not write, and a damaged
-// footer ends their process: docs/log/engineering.md has the measurements. Source: the format's specification,
-// github.com/apache/parquet-format.
+// The metadata are decoded by parquet-go's Thrift. Its reader of files, as any general one, seeks only where there is a page
+// index, which pyarrow and pandas do not write, and a damaged footer ends its process: docs/log/engineering.md has the
+// measurements. Source: the format's specification, github.com/apache/parquet-format.
 package parquet

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/recent"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
@@ -25,7 +26,7 @@ type File struct {
 	regular.Kept
 	rows   int64
 	leaves []leaf
-	groups []rowGroup
+	groups []*group
 
 	mu      sync.Mutex
 	columns map[string]*Column
@@ -35,14 +36,8 @@ type File struct {
 type leaf struct {
 	name     string
 	index    int // among the leaves of the whole schema: the place in a row group
-	kind     int64
+	kind     int32
 	optional bool
-}
-
-// rowGroup is a horizontal part of the file: one chunk a leaf.
-type rowGroup struct {
-	rows   int64
-	chunks []any // fields of ColumnChunk
 }
 
 const magic = "PAR1"
@@ -86,53 +81,47 @@ func (p *File) readFooter(f io.ReaderAt) error {
 	if _, err := f.ReadAt(buf, p.Size-8-n); err != nil {
 		return err
 	}
-	t := &thrift{b: buf}
-	meta := t.object(0)
-	if t.err != nil {
-		return fmt.Errorf("footer: %w", t.err)
-	}
-	if err := p.readSchema(meta.list(2)); err != nil {
+	var meta footer
+	if _, err := decode(buf, &meta); err != nil {
 		return fmt.Errorf("footer: %w", err)
 	}
-	for _, g := range meta.list(4) {
-		group, ok := g.(fields)
-		rows := group.int(3)
-		if !ok || rows < 0 {
+	if err := p.readSchema(meta.Schema); err != nil {
+		return fmt.Errorf("footer: %w", err)
+	}
+	p.groups = meta.Groups
+	for _, g := range p.groups {
+		if g.Rows < 0 {
 			return errors.New("footer: a damaged row group")
 		}
-		p.groups = append(p.groups, rowGroup{rows, group.list(1)})
-		if p.rows += rows; p.rows < 0 {
+		if p.rows += g.Rows; p.rows < 0 {
 			return errors.New("footer: too many rows")
 		}
 	}
-	if p.rows != meta.int(3) {
-		return fmt.Errorf("footer: %d rows, but %d in its row groups", meta.int(3), p.rows)
+	if p.rows != meta.Rows {
+		return fmt.Errorf("footer: %d rows, but %d in its row groups", meta.Rows, p.rows)
 	}
 	return nil
 }
 
 // readSchema walks the tree of columns, which is written depth first, and keeps the flat leaves.
-func (p *File) readSchema(elements []any) error {
+func (p *File) readSchema(elements []*element) error {
 	index := 0
 	var walk func(at, depth int, repeated bool) (next int, err error)
 	walk = func(at, depth int, repeated bool) (int, error) {
 		if at >= len(elements) || depth > maxDepth {
 			return 0, errors.New("a damaged schema")
 		}
-		e, ok := elements[at].(fields)
-		if !ok {
-			return 0, errors.New("a damaged schema")
-		}
-		repeated = repeated || e.int(3) == 2
-		if !e.has(5) { // no children
+		e := elements[at]
+		repeated = repeated || e.Repetition == 2
+		if e.Children == nil {
 			if depth == 1 && !repeated {
-				p.leaves = append(p.leaves, leaf{e.text(4), index, e.int(1), e.int(3) == 1})
+				p.leaves = append(p.leaves, leaf{e.Name, index, option.Or(e.Kind, 0), e.Repetition == optionalField})
 			}
 			index++
 			return at + 1, nil
 		}
 		next, err := at+1, error(nil)
-		for range min(e.int(5), int64(len(elements))) {
+		for range min(int(*e.Children), len(elements)) {
 			if next, err = walk(next, depth+1, repeated); err != nil {
 				return 0, err
 			}

@@ -18,7 +18,7 @@ const (
 	encodingDict        = 8
 )
 
-func checkEncoding(encoding, kind int64, hasDict bool) error {
+func checkEncoding(encoding, kind int32, hasDict bool) error {
 	text := kind == typeByteArray
 	switch {
 	case encoding == encodingPlain,
@@ -83,7 +83,7 @@ func (p *page) decode(data []byte, l leaf, dict []*string) ([]*string, error) {
 }
 
 // some decodes n values that are not null.
-func (p *page) some(data []byte, kind int64, dict []*string, n int) ([]*string, error) {
+func (p *page) some(data []byte, kind int32, dict []*string, n int) ([]*string, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -117,8 +117,8 @@ func decimal(v int64) *string {
 }
 
 // plain reads values one after the other: a text has its length in front.
-func plain(data []byte, kind int64, n int) ([]*string, error) {
-	width := map[int64]int{typeByteArray: 4, typeInt32: 4, typeInt64: 8}[kind]
+func plain(data []byte, kind int32, n int) ([]*string, error) {
+	width := map[int32]int{typeByteArray: 4, typeInt32: 4, typeInt64: 8}[kind]
 	if n > len(data)/width {
 		return nil, errEnds
 	}

@@ -1,6 +1,7 @@
 package parquet
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -66,8 +67,7 @@ type writer struct {
 	fields  []Field
 	buffers []buffer
 	held    int // rows in the buffers
-	rows    int64
-	groups  []func(*compact)
+	meta    footer
 }
 
 func (w *writer) write(b []byte) {
@@ -140,135 +140,47 @@ const (
 )
 
 // physical is the type of a kind in the file.
-func physical(k Kind) int64 { return [...]int64{typeBool, typeInt64, typeDouble, typeByteArray}[k] }
+func physical(k Kind) int32 { return [...]int32{typeBool, typeInt64, typeDouble, typeByteArray}[k] }
 
 // group writes what the buffers hold as one row group.
 func (w *writer) group() {
-	type chunk struct{ at, size int64 }
-	chunks := make([]chunk, len(w.fields))
-	begin, rows := w.at, int64(w.held)
-	for i := range w.fields {
-		data := w.buffers[i].page()
-		var head compact
-		head.structure(
-			head.whole(1, 0), head.whole(2, int64(len(data))), head.whole(3, int64(len(data))),
-			head.object(5, head.whole(1, rows), head.whole(2, encodingPlain), head.whole(3, encodingRLE), head.whole(4, encodingRLE)))
-		chunks[i] = chunk{w.at, int64(len(head.b) + len(data))}
-		w.write(head.b)
+	g, begin := &group{Rows: int64(w.held)}, w.at
+	for i, f := range w.fields {
+		data, at := w.buffers[i].page(), w.at
+		size := int32(len(data))
+		w.encode(pageHeader{Size: size, Packed: size, Data: &dataHeader{Values: int32(w.held), Encoding: encodingPlain, Levels: encodingRLE,
+			Repeats: encodingRLE}})
 		w.write(data)
+		g.Chunks = append(g.Chunks, &chunk{At: at, Meta: &chunkMeta{Kind: physical(f.Kind), Encodings: []int32{encodingPlain, encodingRLE},
+			Names: []string{f.Name}, Values: g.Rows, Unpacked: w.at - at, Packed: w.at - at, At: at}})
 		w.buffers[i] = buffer{}
 	}
-	size := w.at - begin
-	w.rows += rows
+	g.Size = w.at - begin
+	w.meta.Rows += g.Rows
+	w.meta.Groups = append(w.meta.Groups, g)
 	w.held = 0
-	w.groups = append(w.groups, func(c *compact) {
-		c.structure(
-			c.structures(1, len(chunks), func(i int) {
-				f, at := w.fields[i], chunks[i]
-				c.structure(c.long(2, at.at), c.object(3,
-					c.whole(1, physical(f.Kind)), c.wholes(2, encodingPlain, encodingRLE), c.texts(3, f.Name), c.whole(4, 0), c.long(5, rows),
-					c.long(6, at.size), c.long(7, at.size), c.long(9, at.at)))
-			}),
-			c.long(2, size), c.long(3, rows))
-	})
 }
 
 // footer ends the file.
 func (w *writer) footer() {
-	var c compact
-	c.structure(
-		c.whole(1, 1),
-		c.structures(2, 1+len(w.fields), func(i int) {
-			if i == 0 {
-				c.structure(c.text(4, "schema"), c.whole(5, int64(len(w.fields))))
-				return
-			}
-			f := w.fields[i-1]
-			parts := []part{c.whole(1, physical(f.Kind)), c.whole(3, optionalField), c.text(4, f.Name)}
-			if f.Kind == Text {
-				parts = append(parts, c.whole(6, convertedUTF8))
-			}
-			c.structure(parts...)
-		}),
-		c.long(3, w.rows),
-		c.structures(4, len(w.groups), func(i int) { w.groups[i](&c) }),
-		c.text(6, "fulcrum"))
-	w.write(c.b)
-	w.write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(c.b))), magic...))
-}
-
-// compact writes Thrift's compact protocol.
-type compact struct{ b []byte }
-
-// part writes the field number id of a struct, after the field number last.
-type part func(last int) (id int)
-
-// Types of the compact protocol.
-const (
-	thriftInt32, thriftInt64, thriftBinary, thriftList, thriftStruct = 5, 6, 8, 9, 12
-)
-
-func (c *compact) structure(parts ...part) {
-	last := 0
-	for _, p := range parts {
-		last = p(last)
-	}
-	c.b = append(c.b, 0)
-}
-
-// one is a field of a kind whose value is written by value. Field numbers grow by less than 16 here.
-func (c *compact) one(id, kind int, value func()) part {
-	return func(last int) int {
-		c.b = append(c.b, byte((id-last)<<4|kind))
-		value()
-		return id
-	}
-}
-
-func (c *compact) varint(v int64) { c.b = binary.AppendVarint(c.b, v) }
-
-func (c *compact) bytes(s string) {
-	c.b = append(binary.AppendUvarint(c.b, uint64(len(s))), s...)
-}
-
-func (c *compact) whole(id int, v int64) part {
-	return c.one(id, thriftInt32, func() { c.varint(v) })
-}
-
-func (c *compact) long(id int, v int64) part {
-	return c.one(id, thriftInt64, func() { c.varint(v) })
-}
-
-func (c *compact) text(id int, s string) part {
-	return c.one(id, thriftBinary, func() { c.bytes(s) })
-}
-
-func (c *compact) object(id int, parts ...part) part {
-	return c.one(id, thriftStruct, func() { c.structure(parts...) })
-}
-
-// list writes the head of a list field, then its n elements.
-func (c *compact) list(id, kind, n int, each func(i int)) part {
-	return c.one(id, thriftList, func() {
-		if n < 15 {
-			c.b = append(c.b, byte(n<<4|kind))
-		} else {
-			c.b = binary.AppendUvarint(append(c.b, byte(0xf0|kind)), uint64(n))
+	w.meta.Version, w.meta.By = 1, "fulcrum"
+	w.meta.Schema = []*element{{Name: "schema", Children: new(int32(len(w.fields)))}}
+	for _, f := range w.fields {
+		e := &element{Kind: new(physical(f.Kind)), Repetition: optionalField, Name: f.Name}
+		if f.Kind == Text {
+			e.Converted = new(int32(convertedUTF8))
 		}
-		for i := range n {
-			each(i)
-		}
-	})
+		w.meta.Schema = append(w.meta.Schema, e)
+	}
+	begin := w.at
+	w.encode(w.meta)
+	w.write(append(binary.LittleEndian.AppendUint32(nil, uint32(w.at-begin)), magic...))
 }
 
-func (c *compact) structures(id, n int, each func(i int)) part {
-	return c.list(id, thriftStruct, n, each)
-}
-
-func (c *compact) wholes(id int, values ...int64) part {
-	return c.list(id, thriftInt32, len(values), func(i int) { c.varint(values[i]) })
-}
-
-func (c *compact) texts(id int, texts ...string) part {
-	return c.list(id, thriftBinary, len(texts), func(i int) { c.bytes(texts[i]) })
+// encode writes metadata.
+func (w *writer) encode(v any) {
+	b, err := encode(v)
+	if w.err = cmp.Or(w.err, err); err == nil {
+		w.write(b)
+	}
 }

@@ -50,7 +50,7 @@ func (j Job) seal(tx *sql.Tx) error {
 	return err
 }
 
-// checkSeals compares the rows with their digests. Rows that an older program wrote have none.
+// checkSeals compares the rows with their digests.
 func checkSeals(tx *sql.Tx, jobs []Job) error {
 	rows, err := tx.Query(`SELECT key, value FROM sweep WHERE key LIKE ?`, digestKey("job ")+"%")
 	if err != nil {
@@ -74,7 +74,7 @@ func checkSeals(tx *sql.Tx, jobs []Job) error {
 		if err != nil {
 			return err
 		}
-		if want, ok := sums[key]; ok && want != sum {
+		if sums[key] != sum {
 			return &DamageError{j.name()}
 		}
 		delete(sums, key)

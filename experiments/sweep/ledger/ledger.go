@@ -33,7 +33,7 @@ import (
 // FileName is the ledger's name in a sweep folder: what makes a folder a sweep.
 const FileName = "sweep.db"
 
-// version of the tables. Version 1 has no arm and no parent, version 2 no digests of the rows; Open adds them.
+// version of the tables.
 const version = 3
 
 const schema = `
@@ -56,7 +56,7 @@ CREATE TABLE jobs (
 	metrics TEXT NOT NULL,        -- JSON object: metrics of the best checkpoint
 	epochs INTEGER NOT NULL,      -- epochs that were run
 	seconds REAL NOT NULL,        -- wall time of all tries
-	arm TEXT NOT NULL DEFAULT '', -- of a study; '' in other sweeps
+	arm TEXT NOT NULL,            -- of a study; '' in other sweeps
 	parent INTEGER                -- job that must be done before this one starts, from its checkpoint
 );
 CREATE INDEX jobs_by_state ON jobs (state);
@@ -73,11 +73,6 @@ CREATE TABLE attempts (
 	resumed INTEGER NOT NULL,
 	PRIMARY KEY (num, try)
 );`
-
-// upgrade makes tables of version 1 those of version 2.
-const upgrade = `
-ALTER TABLE jobs ADD COLUMN arm TEXT NOT NULL DEFAULT '';
-ALTER TABLE jobs ADD COLUMN parent INTEGER;`
 
 // setValue writes a row of the table sweep: version, sweep, and the digests of sweep and of each job.
 const setValue = `INSERT OR REPLACE INTO sweep VALUES (?, ?)`
@@ -148,7 +143,6 @@ func (o Objective) Loss() float64 {
 type Ledger struct {
 	db   *sql.DB
 	path string
-	old  bool // tables of version 1, which may not be written
 }
 
 // Exists reports whether dir is a sweep folder.
@@ -250,48 +244,11 @@ func openChecked(dir, mode string) (*Ledger, error) {
 		l.Close()
 		return nil, fmt.Errorf("%s: not a sweep's ledger, or a damaged one: %w", path, err)
 	}
-	if got == "1" || got == "2" {
-		if err := l.bringUp(mode, got); err != nil {
-			l.Close()
-			return nil, err
-		}
-		got = strconv.Itoa(version)
-	}
 	if got != strconv.Itoa(version) {
 		l.Close()
 		return nil, fmt.Errorf("%s: ledger version %s: this program knows version %d", path, got, version)
 	}
 	return l, nil
-}
-
-// bringUp adds what tables of an older version lack. In a folder that may only be read they stay as they are.
-func (l *Ledger) bringUp(mode, from string) error {
-	if mode == "ro" {
-		l.old = from == "1"
-		return nil
-	}
-	return l.transaction(func(tx *sql.Tx) error {
-		var now string // another process may have been faster
-		if err := tx.QueryRow(`SELECT value FROM sweep WHERE key = 'version'`).Scan(&now); err != nil || now == strconv.Itoa(version) {
-			return err
-		}
-		if now == "1" {
-			if _, err := tx.Exec(upgrade); err != nil {
-				return err
-			}
-		}
-		jobs, err := l.jobsIn(tx)
-		if err != nil {
-			return err
-		}
-		for _, j := range jobs {
-			if err := j.seal(tx); err != nil {
-				return err
-			}
-		}
-		_, err = tx.Exec(setValue, "version", strconv.Itoa(version))
-		return err
-	})
 }
 
 func open(path, mode string) (*Ledger, error) {
@@ -316,7 +273,7 @@ func (l *Ledger) Sweep() (Sweep, error) {
 	if err := l.db.QueryRow(query, digestKey("sweep")).Scan(&text, &sum); err != nil {
 		return s, l.err(err)
 	}
-	if sum.Valid && sum.String != digest.Of([]byte(text)) {
+	if sum.String != digest.Of([]byte(text)) {
 		return s, l.err(&DamageError{"what holds for all jobs"})
 	}
 	return s, l.err(jsonwords.Unmarshal([]byte(text), &s))
@@ -413,7 +370,7 @@ func (l *Ledger) Record(j Job, a launcher.Attempt) error {
 // Jobs returns all jobs in the order of their numbers. A row that is not what was written is a DamageError.
 func (l *Ledger) Jobs() (jobs []Job, err error) {
 	err = l.transaction(func(tx *sql.Tx) error { // one moment for rows and digests
-		if jobs, err = l.jobsIn(tx); err != nil {
+		if jobs, err = jobsIn(tx); err != nil {
 			return err
 		}
 		return checkSeals(tx, jobs)
@@ -421,12 +378,8 @@ func (l *Ledger) Jobs() (jobs []Job, err error) {
 	return jobs, err
 }
 
-func (l *Ledger) jobsIn(tx *sql.Tx) ([]Job, error) {
-	query := `SELECT * FROM jobs ORDER BY num`
-	if l.old {
-		query = `SELECT *, '', NULL FROM jobs ORDER BY num`
-	}
-	rows, err := tx.Query(query)
+func jobsIn(tx *sql.Tx) ([]Job, error) {
+	rows, err := tx.Query(`SELECT * FROM jobs ORDER BY num`)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,8 @@ import (
 	"fulcrum/internal/registry"
 )
 
-// ShapeWorkload is a published model's shape and what it is asked to do, for GPUs: random frozen weights made on the
-// device, adapters of the decoder's attention, prompts of random tokens.
+// ShapeWorkload is a model's shape and what it is asked to do: random frozen weights made on the device, adapters of the
+// decoder's attention, prompts of random tokens. Those in bfloat16 are published ones, for GPUs.
 type ShapeWorkload struct {
 	Name                                string
 	Hidden, MLP, Layers, Heads, KVHeads int
@@ -44,6 +44,8 @@ func ShapeWorkloads() []ShapeWorkload {
 		{Name: "qwen2_5_vl_3b", Hidden: 2048, MLP: 11_008, Layers: 36, Heads: 16, KVHeads: 2, Vocab: 151_936, Rank: 8, DType: "bfloat16",
 			Vision:    &VisionShape{Depth: 32, Hidden: 1280, MLP: 3420, Heads: 16, Window: 112, Image: 504, Full: []int{7, 15, 23, 31}},
 			Sequences: 256, Prompts: 32, Group: 8, Micro: 4, Prompt: 256, New: 256},
+		{Name: "qwen2_5_vl_mid", Hidden: 512, MLP: 1408, Layers: 8, Heads: 8, KVHeads: 2, Vocab: 32_000, Rank: 8, DType: "float32",
+			Sequences: 4, Prompts: 1, Group: 4, Micro: 1, Prompt: 64, New: 32},
 	}
 }
 

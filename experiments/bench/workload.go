@@ -79,7 +79,7 @@ func choose(names []string, cuda bool) (training []Workload, shapes []ShapeWorkl
 		}
 	}
 	for _, w := range ShapeWorkloads() {
-		if chosen(w.Name, cuda) {
+		if chosen(w.Name, cuda == (w.DType == "bfloat16")) {
 			shapes = append(shapes, w)
 		}
 	}

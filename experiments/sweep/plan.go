@@ -175,7 +175,6 @@ func (p *plan) jobs() ([]planned, error) {
 	}
 	jobs := make([]planned, len(lists))
 	progress := p.planning(len(lists))
-	defer progress.end()
 	for i, overrides := range lists {
 		if jobs[i], err = p.compose(i, overrides, ""); err != nil {
 			return nil, err

@@ -2,38 +2,25 @@ package sweep
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
 	"fulcrum/internal/stdout"
 )
 
-const (
-	planningSilent = 2 * time.Second        // nothing is said of planning that takes less
-	planningPlain  = 10 * time.Second       // between plain lines
-	planningRedraw = 200 * time.Millisecond // of the updating line
-)
+// planningEvery is how often a line says how many jobs of a sweep are composed; less planning is done in silence.
+const planningEvery = 5 * time.Second
 
-// planning tells on stderr how many jobs of a sweep are composed: a line that is rewritten on a terminal, plain lines elsewhere.
+// planning tells on stderr how many jobs of a sweep are composed.
 type planning struct {
-	w        io.Writer // nil: nothing is told
-	terminal bool
-	now      func() time.Time
-	jobs     int // in all
-	done     int
-	next     time.Time // when there is something to say
-	drawn    bool      // the line is on the terminal
+	told       bool // else nothing is
+	jobs, done int
+	next       time.Time // when there is something to say
 }
 
 // planning begins to plan so many jobs, in silence where the sweep's logging.progress is false.
 func (p *plan) planning(jobs int) *planning {
-	columns, _ := stdout.Errors().Size()
-	g := &planning{w: stdout.Errors().Own(), terminal: columns > 0, now: time.Now, jobs: jobs}
-	if !p.tells() {
-		g.w = nil
-	}
-	return g.begin()
+	return &planning{told: p.tells(), jobs: jobs, next: time.Now().Add(planningEvery)}
 }
 
 // tells reports whether the sweep shows progress: what its command line says for all jobs, which its primary configuration does not
@@ -53,30 +40,19 @@ func (p *plan) tells() bool {
 	return !strings.EqualFold(strings.TrimSpace(said), "false")
 }
 
-func (g *planning) begin() *planning {
-	g.next = g.now().Add(planningSilent)
-	return g
-}
-
 // job counts a job that is composed.
 func (g *planning) job() {
-	g.done++
-	if g.w == nil || g.now().Before(g.next) {
-		return
+	if line := g.count(time.Now()); line != "" {
+		stdout.Message(stdout.Errors(), line)
 	}
-	text := fmt.Sprintf("planning: %d of %d jobs composed", g.done, g.jobs)
-	if g.terminal {
-		fmt.Fprintf(g.w, "\r\x1b[K%s", text)
-		g.drawn, g.next = true, g.now().Add(planningRedraw)
-		return
-	}
-	fmt.Fprintln(g.w, text)
-	g.next = g.now().Add(planningPlain)
 }
 
-// end takes the line away.
-func (g *planning) end() {
-	if g.drawn {
-		fmt.Fprint(g.w, "\r\x1b[K")
+// count counts a job and returns what is to be said then; "" for nothing.
+func (g *planning) count(now time.Time) string {
+	g.done++
+	if !g.told || now.Before(g.next) {
+		return ""
 	}
+	g.next = now.Add(planningEvery)
+	return fmt.Sprintf("planning: %d of %d jobs composed", g.done, g.jobs)
 }

@@ -209,7 +209,6 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 func (p *plan) missing(jobs []ledger.Job, retry bool) (plans map[int]planned, changed []int, err error) {
 	plans = map[int]planned{}
 	progress := p.planning(len(jobs))
-	defer progress.end()
 	for i := range jobs {
 		progress.job()
 		job := &jobs[i]

@@ -23,7 +23,6 @@ import (
 func (p *plan) studyJobs(points [][]string) ([]planned, error) {
 	var jobs []planned
 	progress := p.planning(len(points) * len(p.study.Arms))
-	defer progress.end()
 	for _, point := range points {
 		first := len(jobs) // of this point: arm i is job first+i
 		for _, arm := range p.study.Arms {

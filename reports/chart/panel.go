@@ -93,23 +93,6 @@ func (p *Panel) AddEpochDots(run *record.Run, name, label string, c Colour) {
 	}
 }
 
-func (p *Panel) AddSpread(s *record.Steps) {
-	x, mean, _, _ := Buckets(s.Globals(), s.Column("mean_advantage"))
-	_, sd, _, _ := Buckets(s.Globals(), s.Column("std_advantage"))
-	if len(x) == 0 || len(sd) != len(x) {
-		return
-	}
-	mean, sd = Smooth(mean), Smooth(sd)
-	low, high := make([]float64, len(x)), make([]float64, len(x))
-	for i := range x {
-		low[i], high[i] = mean[i]-sd[i], mean[i]+sd[i]
-	}
-	p.Layers = append(p.Layers, Ribbon{x, low, high, Faint(Blue, 0.2)}, Line(x, mean, Blue, 1.6))
-	if mx, largest, _, _ := Buckets(s.Globals(), s.Column("max_advantage")); len(mx) > 0 {
-		p.Layers = append(p.Layers, Line(mx, Smooth(largest), Vermillion, 1.1))
-	}
-}
-
 // CurveRange returns the vertical range of the curves of panels, from +Inf to -Inf where there are none.
 func CurveRange(panels ...*Panel) (low, high float64) {
 	low, high = math.Inf(1), math.Inf(-1)

@@ -52,26 +52,6 @@ func overlap(a, b vg.Rectangle) bool {
 	return a.Min.X < b.Max.X && b.Min.X < a.Max.X && a.Min.Y < b.Max.Y && b.Min.Y < a.Max.Y
 }
 
-// Stems are vertical bars from zero.
-type Stems struct {
-	X, Y  []float64
-	Wide  float64 // units of x that a bar stands for; 0: one
-	Style draw.LineStyle
-}
-
-// DataRange implements plot.DataRanger.
-func (s Stems) DataRange() (xmin, xmax, ymin, ymax float64) { return RangeOf(s.X, s.Y) }
-
-// Plot implements plot.Plotter.
-func (s Stems) Plot(c draw.Canvas, p *plot.Plot) {
-	style := s.Style
-	style.Width = min((c.Max.X-c.Min.X)/vg.Length(p.X.Max-p.X.Min)*vg.Length(0.75*max(s.Wide, 1)), 9)
-	for i, u := range s.X {
-		x := c.X(p.X.Norm(u))
-		c.StrokeLine2(style, x, c.Y(p.Y.Norm(0)), x, c.Y(p.Y.Norm(s.Y[i])))
-	}
-}
-
 // Diamond is a filled square on its corner.
 type Diamond struct{}
 

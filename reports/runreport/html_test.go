@@ -15,8 +15,8 @@ func TestPageStandsAlone(t *testing.T) {
 	dir := reportstest.HonestRun(t, RebuildReport)
 	first, err := os.ReadFile(filepath.Join(dir, page.HtmlFile))
 	reportstest.Must(t, err)
-	if n := bytes.Count(first, []byte("<svg")); n != 7 {
-		t.Errorf("%d plots in the page, want 7", n)
+	if n := bytes.Count(first, []byte("<svg")); n != 6 {
+		t.Errorf("%d plots in the page, want 6", n)
 	}
 	for _, elsewhere := range []string{"<script src", "<link", "src=\"http", "url(", "@import", "is not there"} {
 		if bytes.Contains(first, []byte(elsewhere)) {

@@ -49,8 +49,6 @@ func Figures() []Figure {
 		{Name: "ratio", Make: ratioFigure, Caption: "How much more likely the policy makes what a step learns from than the old policy " +
 			"did. A ratio that has left the clip range no longer pulls further that way."},
 		{Name: "schedules", Make: scheduleFigure, Caption: "The learning rate, and where a phase has one the temperature, in each step."},
-		{Name: "advantages", Make: advantageFigure, Caption: "Advantages of the candidates of a step. A histogram that narrows around 0 " +
-			"says that the groups have become alike."},
 		{Name: "signal", Make: signalFigure, Caption: "The share of groups whose rewards differ: the others teach nothing."},
 		{Name: "grad_norm", Make: gradNormFigure, Caption: "The size of the gradient before it is clipped. Spikes are steps that one " +
 			"batch dominates."},

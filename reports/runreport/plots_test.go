@@ -306,7 +306,7 @@ func TestAToyFigureIsOneEntry(t *testing.T) {
 	}
 	var d page.Document
 	reportPlots(&d, run, figures)
-	if got := d.B.String(); !strings.HasSuffix(got, "![toy](plots/toy.png)\n\n*Figure 10.* Seconds of a step.\n\n") {
+	if got := d.B.String(); !strings.HasSuffix(got, "![toy](plots/toy.png)\n\n*Figure 9.* Seconds of a step.\n\n") {
 		t.Errorf("the report ends with %q", got[max(0, len(got)-120):])
 	}
 }

@@ -17,13 +17,9 @@ import (
 	"fulcrum/reports/results"
 )
 
-func extremes(_ string, values []float64) (low, high float64) {
-	return slices.Min(values), slices.Max(values)
-}
-
 // over averages epoch metrics over the seeds of an arm, at the epochs that all of them have; steps include those of the arms
 // before it.
-func (a *setting) over(band func(metric string, values []float64) (low, high float64), names ...string) *curves.Drawn {
+func (a *setting) over(names ...string) *curves.Drawn {
 	if len(a.runs) == 0 {
 		return &curves.Drawn{}
 	}
@@ -31,7 +27,7 @@ func (a *setting) over(band func(metric string, values []float64) (low, high flo
 	for _, r := range a.runs {
 		runs = append(runs, curves.OfRows(r.Epochs, names))
 	}
-	mean := curves.Over(runs, band)
+	mean := curves.Over(runs, curves.MeanBand)
 	if a.from != nil {
 		_, before := a.from.steps()
 		for i := range mean.Steps {
@@ -43,7 +39,7 @@ func (a *setting) over(band func(metric string, values []float64) (low, high flo
 
 // learning are the arm's validation metrics over its steps, the score from the initial policy or from the end of the arm before it.
 func (a *setting) learning() *curves.Drawn {
-	mean, score := a.over(curves.MeanBand, "val_reward", "val_recorded_reward", "val_accuracy", "val_loss", "val_kl"), a.score()
+	mean, score := a.over("val_reward", "val_recorded_reward", "val_accuracy", "val_loss", "val_kl"), a.score()
 	if mean.Series["val_"+score] == nil {
 		return mean
 	}
@@ -132,53 +128,6 @@ func (c *condition) seedCounts() string {
 		return fmt.Sprint(most)
 	}
 	return fmt.Sprintf("%d to %d", least, most)
-}
-
-// klFigure has a panel for each arm whose loss has a KL; nil of a sweep without arms.
-func (v *View) klFigure() *sweepFigure {
-	if len(v.conditions) == 0 {
-		return nil
-	}
-	return v.conditions[0].multiples("kl", "KL of the arms with GRPO to the policy that they started with",
-		"On validation queries at epoch ends, in nats a selection; mean and range of the seeds. Dashed: the band that an adaptive β "+
-			"aims at.", "KL, nats",
-		"*KL.* Distance of each arm from its own start, mean and range of the seeds; dashed lines are the band of an adaptive β.",
-		func(a *setting) *chart.Panel {
-			c := a.over(extremes, "val_kl").Line("val_kl")
-			if len(c.X) == 0 || !a.penalised() {
-				return nil
-			}
-			p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), Log: true}
-			addCurve(p, c, chart.Blue)
-			for _, y := range a.band() {
-				p.Layers = append(p.Layers, chart.LevelOf{Y: y, Style: chart.Dashed(chart.Green), InRange: true})
-			}
-			return p
-		})
-}
-
-// penalised reports whether the last phase of an arm is GRPO, whose loss holds a KL to the arm's start.
-func (a *setting) penalised() bool {
-	return slices.ContainsFunc(a.runs, func(r *record.Run) bool {
-		return slices.ContainsFunc(r.Epochs, func(e record.Row) bool { _, ok := e.Number("kl_beta_next"); return ok })
-	})
-}
-
-// band are the targets of the KL of an arm whose β moves.
-func (a *setting) band() []float64 {
-	if len(a.runs) == 0 {
-		return nil
-	}
-	r, phase := a.runs[0], a.last()
-	if r.Setting(phase, "kl", "controller") != "band" {
-		return nil
-	}
-	low, ok1 := r.SettingNumber(phase, "kl", "target_min")
-	high, ok2 := r.SettingNumber(phase, "kl", "target_max")
-	if !ok1 || !ok2 {
-		return nil
-	}
-	return []float64{low, high}
 }
 
 // multiples lays out a panel for each arm that has one, three in a row, on shared axes.

@@ -66,9 +66,7 @@ func (v *View) Figures() []sweepFigure {
 	}
 	if v.Opt.Study != nil { // of its first condition, but for the answers, which are of all
 		add(v.answersFigure())
-		add(v.armsFigure())
 		add(v.curvesFigure())
-		add(v.klFigure())
 		return out
 	}
 	if v.Count(v.Measured) < 2 { // there is nothing to compare

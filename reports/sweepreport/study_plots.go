@@ -8,12 +8,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
-	"fulcrum/reports/page"
-	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 )
 
@@ -46,8 +42,9 @@ func (f fence) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// add draws a comparison at x; its seeds stand so far to the right.
-func (f *fence) add(x float64, c *results.ArmComparison, color chart.Colour, aside float64) {
+// add draws a comparison at x, with its seeds a little to the right.
+func (f *fence) add(x float64, c *results.ArmComparison, color chart.Colour) {
+	const aside = 0.18
 	f.x, f.mean, f.colors = append(f.x, x), append(f.mean, c.Mean), append(f.colors, color)
 	f.low, f.high = append(f.low, c.Interval.Low), append(f.high, c.Interval.High)
 	for _, y := range c.PerSeed {
@@ -89,7 +86,7 @@ func (v *View) answersFigure() *sweepFigure {
 		} else if a.c.Verdict == stats.Worse {
 			color = chart.Vermillion
 		}
-		shown.add(x, a.c, color, 0.18)
+		shown.add(x, a.c, color)
 	}
 	p := shown.panel("difference")
 	if p == nil {
@@ -104,52 +101,3 @@ func (v *View) answersFigure() *sweepFigure {
 	return &sweepFigure{f, "differences with intervals, by question",
 		"*Answers.* Differences and 95% intervals by question number; small dots are single seeds."}
 }
-
-// armsFigure shows what every arm gains over the initial policy; nil of a sweep without arms.
-func (v *View) armsFigure() *sweepFigure {
-	if len(v.conditions) == 0 {
-		return nil
-	}
-	first, split := v.conditions[0], v.split()
-	var shown fence
-	style := chart.TextStyle(9.5, false, chart.Black)
-	each := (chart.FigureWidth - chart.MarginLeft - chart.LabelWidth - chart.MarginRight - armsRight - 34) / vg.Length(len(first.arms))
-	for i, a := range first.arms {
-		x := float64(i + 1)
-		room := (each*(vg.Length(i)+0.6) + 44) / vg.Length(math.Cos(chart.Tilt)) // to the left, over the margin
-		shown.ticks = append(shown.ticks, plot.Tick{Value: x, Label: chart.Fitted(style, a.label(), min(room, 170))})
-		if c, _ := v.compare(first, a.arm.Name, record.PolicyInit, split, "reward", false); c != nil {
-			shown.add(x, c, chart.Blue, 0.16)
-		}
-	}
-	p := shown.panel("gain in reward")
-	if p == nil {
-		return nil
-	}
-	p.Tilted = true
-	p.Legend = []chart.LegendItem{{Text: "mean, 95% interval", Draw: fenceSample(chart.Blue)},
-		{Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})}}
-	p.Labels = append(p.Labels, chart.RightLabel{Y: 0, Text: "initial policy", Color: chart.Black})
-	if untrained := first.untrained(); untrained != nil {
-		start, err1 := results.ArmOf(untrained.runs, split, "reward", record.PolicyInit)
-		similar, err2 := results.ArmOf(untrained.runs, split, "reward", record.PolicySimilarity)
-		if err1 == nil && err2 == nil {
-			if gain := stat.Mean(similar.QueryScores()) - stat.Mean(start.QueryScores()); runreport.CloseTo(gain, 0) {
-				p.Labels[0].Text = "initial, similarity"
-			} else {
-				p.Layers = append(p.Layers, chart.LevelOf{Y: gain, Style: chart.Dashed(chart.Orange), InRange: true})
-				p.Labels = append(p.Labels, chart.RightLabel{Y: gain, Text: "similarity", Color: chart.Orange})
-			}
-		}
-	}
-	f := &chart.Figure{Name: "arms", Title: "Gain of every arm over the initial policy, on " + split,
-		Note: "Mean difference on the same questions and seeds. Intervals are for new questions and new seeds, and not corrected for " +
-			"the number of arms.",
-		Rows: [][]*chart.Panel{{p}}, Tall: 290, Right: armsRight}
-	return &sweepFigure{f, "gain of every arm over the initial policy",
-		fmt.Sprintf("*Arms.* Mean gain in reward over the initial policy on %s with its 95%% interval; small dots are single seeds.",
-			page.Plain(split))}
-}
-
-// armsRight is the margin for the names of baselines.
-const armsRight = 96 * vg.Length(1)

@@ -33,10 +33,7 @@ func OneOf(key, value string, names ...string) error {
 	if slices.Contains(names, value) {
 		return nil
 	}
-	if near, ok := registry.Nearest(value, names); ok {
-		return Errorf(key, "want one of %s, got %q (did you mean %s?)", strings.Join(names, ", "), value, near)
-	}
-	return Errorf(key, "want one of %s, got %q", strings.Join(names, ", "), value)
+	return Errorf(key, "want one of %s, got %q%s", strings.Join(names, ", "), value, registry.DidYouMean(registry.Suggest(value, names)))
 }
 
 // Or returns *value, or otherwise if value is nil (a key that is null).

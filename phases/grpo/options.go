@@ -2,11 +2,9 @@ package grpo
 
 import (
 	"fmt"
-	"strings"
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
-	"fulcrum/internal/registry"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
 	"fulcrum/phases/objective"
@@ -126,11 +124,7 @@ func find[T entry](key string, table []T, name string) (T, error) {
 		}
 	}
 	var none T
-	hint := ""
-	if near, ok := registry.Suggest(name, names(table)); ok {
-		hint = " (did you mean " + near + "?)"
-	}
-	return none, option.Errorf(key, "want one of %s, got %q%s", strings.Join(names(table), ", "), name, hint)
+	return none, option.OneOf(key, name, names(table)...)
 }
 
 // Choices returns the names in each table, for the schema and the documentation.

@@ -24,8 +24,6 @@ type AccuracyOptions struct {
 // setDefaults sets the Qwen-VL recipe's way; the term is off.
 func (o *AccuracyOptions) setDefaults() { *o = AccuracyOptions{Split: "numbered"} }
 
-func (o AccuracyOptions) weight() float64 { return o.Weight }
-
 func (AccuracyOptions) most() float64 { return 1 }
 
 func (o AccuracyOptions) build() (Reward, error) { return o, nil }

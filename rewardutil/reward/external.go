@@ -35,8 +35,6 @@ func (o ExternalOptions) Validate() error {
 // external is a Reward whose scores come from elsewhere, as they are.
 type external struct{ scorer *scorer.Scorer }
 
-func (o ExternalOptions) weight() float64 { return o.Weight }
-
 func (o ExternalOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

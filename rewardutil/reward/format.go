@@ -30,8 +30,6 @@ func (o FormatOptions) Validate() error {
 	return option.Want(o.Weight == 0 || o.Think+o.Answer+o.Order > 0, "order", "all shares are 0: every reward would be 0")
 }
 
-func (o FormatOptions) weight() float64 { return o.Weight }
-
 func (o FormatOptions) most() float64 { return o.Think + o.Answer + o.Order }
 
 func (o FormatOptions) build() (Reward, error) { return o, o.Validate() }

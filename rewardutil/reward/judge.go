@@ -95,8 +95,6 @@ func (o JudgeOptions) Validate() error {
 	)
 }
 
-func (o JudgeOptions) weight() float64 { return o.Weight }
-
 func (JudgeOptions) most() float64 { return 1 }
 
 func (o JudgeOptions) build() (Reward, error) { return o.buildWith(nil) }

@@ -12,8 +12,6 @@ type LengthOptions struct {
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
 }
 
-func (o LengthOptions) weight() float64 { return o.Weight }
-
 func (LengthOptions) most() float64 { return 1 }
 
 func (o LengthOptions) build() (Reward, error) { return o, nil }

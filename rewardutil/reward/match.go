@@ -54,8 +54,6 @@ type match struct {
 	fixed *regexp.Regexp // nil: each record's reference
 }
 
-func (o MatchOptions) weight() float64 { return o.Weight }
-
 func (MatchOptions) most() float64 { return 1 }
 
 func (o MatchOptions) build() (Reward, error) {

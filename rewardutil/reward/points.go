@@ -64,8 +64,6 @@ type points struct {
 	segmenter *scorer.Scorer // nil: masks
 }
 
-func (o PointsOptions) weight() float64 { return o.Weight }
-
 func (o PointsOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

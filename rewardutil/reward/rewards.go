@@ -69,23 +69,32 @@ func (o Options) Validate() error {
 }
 
 // term is a reward with its options. The fields of Options that are terms are the table of rewards.
+// Each has a field Weight, its factor in the total; 0 = off.
 type term interface {
-	weight() float64        // in the total; 0 = off
 	build() (Reward, error) // validates the options; their tags are checked before
 }
 
-// terms returns the terms that are on and their keys, and the keys of the others.
-func (o Options) terms() (names []string, on []term, off []string) {
+// weighted is a term that is on.
+type weighted struct {
+	term
+	name   string
+	weight float64
+}
+
+// terms returns the terms that are on, and the keys of the others.
+func (o Options) terms() (on []weighted, off []string) {
 	fields := reflect.ValueOf(o)
 	for i := range fields.NumField() {
 		name := fields.Type().Field(i).Tag.Get("koanf")
-		if t, ok := fields.Field(i).Interface().(term); ok && t.weight() != 0 {
-			names, on = append(names, name), append(on, t)
-		} else if ok {
-			off = append(off, name)
+		if t, ok := fields.Field(i).Interface().(term); ok {
+			if w := fields.Field(i).FieldByName("Weight").Float(); w != 0 {
+				on = append(on, weighted{t, name, w})
+			} else {
+				off = append(off, name)
+			}
 		}
 	}
-	return names, on, off
+	return on, off
 }
 
 // bounded is a term whose scores lie between 0 and a number that its formula gives.
@@ -94,14 +103,14 @@ type bounded interface{ most() float64 }
 // Range returns the least and the greatest total that the terms can give; ok is false where one of them, such as a program's, may score
 // anything and no bounds are set.
 func (o Options) Range() (least, greatest float64, ok bool) {
-	_, on, _ := o.terms()
+	on, _ := o.terms()
 	for _, t := range on {
-		of, known := t.(bounded)
+		of, known := t.term.(bounded)
 		if !known {
 			least, greatest = math.Inf(-1), math.Inf(1)
 			break
 		}
-		x := o.Scale * t.weight() * of.most()
+		x := o.Scale * t.weight * of.most()
 		least, greatest = least+min(x, 0), greatest+max(x, 0)
 	}
 	least, greatest = max(least, option.Or(o.ClipMin, math.Inf(-1))), min(greatest, option.Or(o.ClipMax, math.Inf(1)))
@@ -110,7 +119,7 @@ func (o Options) Range() (least, greatest float64, ok bool) {
 
 // Off returns the keys of the terms whose weight is 0.
 func (o Options) Off() []string {
-	_, _, off := o.terms()
+	_, off := o.terms()
 	return off
 }
 
@@ -123,8 +132,8 @@ type Term struct {
 
 // Any reports whether a term is on.
 func (o Options) Any() bool {
-	names, _, _ := o.terms()
-	return len(names) > 0
+	on, _ := o.terms()
+	return len(on) > 0
 }
 
 // Build returns the reward that the options describe. At least one term must be on. open opens models of this process; without
@@ -134,21 +143,21 @@ func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
 	r := &Rewards{scale: o.Scale, clipMin: option.Or(o.ClipMin, math.Inf(-1)), clipMax: option.Or(o.ClipMax, math.Inf(1))}
-	names, terms, _ := o.terms()
-	for i, t := range terms {
+	on, _ := o.terms()
+	for _, t := range on {
 		build := t.build
-		if j, ok := t.(JudgeOptions); ok {
+		if j, ok := t.term.(JudgeOptions); ok {
 			build = func() (Reward, error) { return j.buildWith(open) }
 		}
 		var reward Reward
-		err := option.Tags(t)
+		err := option.Tags(t.term)
 		if err == nil {
 			reward, err = build()
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", names[i], err), r.Close())
+			return nil, errors.Join(fmt.Errorf("rewards.%s.%w", t.name, err), r.Close())
 		}
-		r.Terms = append(r.Terms, Term{names[i], t.weight(), reward})
+		r.Terms = append(r.Terms, Term{t.name, t.weight, reward})
 	}
 	if len(r.Terms) == 0 {
 		return nil, errors.New("rewards: every term has weight 0: switch one on, such as rewards.vqa.weight=1")

@@ -43,8 +43,6 @@ func (o RougeOptions) Validate() error {
 	return errors.Join(errs...)
 }
 
-func (o RougeOptions) weight() float64 { return o.Weight }
-
 func (RougeOptions) most() float64 { return 1 }
 
 func (o RougeOptions) build() (Reward, error) { return o, o.Validate() }

@@ -15,8 +15,6 @@ type VQAOptions struct {
 	Normalize bool `koanf:"normalize"`
 }
 
-func (o VQAOptions) weight() float64 { return o.Weight }
-
 func (VQAOptions) most() float64 { return 1 }
 
 func (o VQAOptions) build() (Reward, error) { return o, nil }

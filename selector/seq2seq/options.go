@@ -35,13 +35,10 @@ type Options struct {
 	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
 
 	// how rollouts are drawn, beside the sample_temperature of their phase
-	Generation SamplingOptions `koanf:"generation"`
+	Generation tokens.SamplingOptions `koanf:"generation"`
 	// the model without path
 	Scratch ScratchOptions `koanf:"scratch" when:"!path"`
 }
-
-// SamplingOptions says how tokens are drawn.
-type SamplingOptions = tokens.SamplingOptions
 
 // ScratchOptions are the sizes of a model made from random weights.
 type ScratchOptions struct {
@@ -82,7 +79,7 @@ func (o Options) load() tokens.LoadOptions {
 }
 
 // DefaultSampling draws from the policy itself.
-func DefaultSampling() SamplingOptions { return tokens.DefaultSampling(64) }
+func DefaultSampling() tokens.SamplingOptions { return tokens.DefaultSampling(64) }
 
 // Validate checks what one key alone can't show.
 func (o Options) Validate() error {

@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/processor"
 )
 
@@ -209,7 +210,7 @@ func TestComputeType(t *testing.T) {
 			t.Errorf("dtype=%s: matrices are %v, want %v", tc.dtype, got, tc.matrix)
 		}
 		golden.Close(t, promptLogits(t, m, ask), want, tc.tol)
-		out, err := m.Generate([]*processor.Prompt{ask}, 2, GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 3,
+		out, err := m.Generate([]*processor.Prompt{ask}, 2, GenerateOptions{SamplingOptions: tokens.SamplingOptions{MaxNewTokens: 3,
 			Temperature: 1}})
 		if err != nil || len(out[0]) != 2 {
 			t.Errorf("dtype=%s: %v", tc.dtype, err)

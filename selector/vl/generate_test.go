@@ -16,7 +16,7 @@ import (
 
 // greedy are the options of the fixtures' runs: Hugging Face suppresses no placeholder.
 func greedy() GenerateOptions {
-	return GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 16, TopP: 1, RepetitionPenalty: 1}, IgnoreEOS: true,
+	return GenerateOptions{SamplingOptions: tokens.SamplingOptions{MaxNewTokens: 16, TopP: 1, RepetitionPenalty: 1}, IgnoreEOS: true,
 		Suppressed: []int64{}}
 }
 
@@ -231,7 +231,7 @@ func TestDrawsDoNotDependOnTheBatch(t *testing.T) {
 func TestPlaceholdersAreNotDrawn(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	count := func(suppressed []int64) (pads int) {
-		opt := GenerateOptions{SamplingOptions: SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1},
+		opt := GenerateOptions{SamplingOptions: tokens.SamplingOptions{MaxNewTokens: 64, Temperature: 1e4, TopP: 1, RepetitionPenalty: 1},
 			Seed: 3, IgnoreEOS: true, Suppressed: suppressed}
 		out, err := m.Generate([]*processor.Prompt{prompt(t, "text")}, 24, opt)
 		if err != nil {

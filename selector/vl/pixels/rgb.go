@@ -61,11 +61,6 @@ func ToRGB(img image.Image) *RGB {
 		if m.Opaque() {
 			return ToRGB(&image.NRGBA{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect})
 		}
-	case *image.Gray:
-		return each(func(x, y int) [3]uint8 {
-			v := m.Pix[m.PixOffset(x, y)]
-			return [3]uint8{v, v, v}
-		})
 	case *image.Gray16:
 		return each(func(x, y int) [3]uint8 {
 			v := uint8(min(m.Gray16At(x, y).Y, 255))
@@ -80,12 +75,6 @@ func ToRGB(img image.Image) *RGB {
 		if m.Opaque() {
 			return ToRGB(&image.NRGBA64{Pix: m.Pix, Stride: m.Stride, Rect: m.Rect})
 		}
-	case *image.Paletted:
-		var palette [256][3]uint8
-		for i, c := range m.Palette[:min(len(m.Palette), 256)] {
-			palette[i] = opaque(c)
-		}
-		return each(func(x, y int) [3]uint8 { return palette[m.Pix[m.PixOffset(x, y)]] })
 	case *image.CMYK:
 		return each(func(x, y int) [3]uint8 {
 			p := m.Pix[m.PixOffset(x, y):]

@@ -20,8 +20,13 @@ func Open(ctx context.Context, opt Options, local func() (Scorer, error)) (*Stor
 		return nil, err
 	}
 	s, err := open(ctx, opt, local, kept)
-	if err != nil && kept != nil {
+	switch {
+	case kept == nil:
+	case err != nil:
 		err = errors.Join(err, kept.Close())
+	case kept.Damaged() > 0:
+		s.Notes = append(s.Notes, fmt.Sprintf("lvlm.store=%s: %d bytes are damaged and left out: what they held is asked again", *opt.Store,
+			kept.Damaged()))
 	}
 	return s, err
 }

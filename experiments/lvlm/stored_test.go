@@ -251,3 +251,32 @@ func TestImagesAreLeftOut(t *testing.T) {
 		t.Errorf("asked %v with %+v", model.asked, p)
 	}
 }
+
+// A store with damage is read without it, and says so.
+func TestDamageOfTheStoreIsNoted(t *testing.T) {
+	dir := t.TempDir()
+	opt := DefaultOptions()
+	opt.Store = &dir
+	for _, damage := range []bool{false, true} {
+		scorer := openToy(t, &toy{}, opt)
+		if _, err := scorer.Score(t.Context(), prompts("", 10)); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Join(scorer.Notes, ""); strings.Contains(said, "bytes are damaged and left out") != damage {
+			t.Errorf("damaged %v: notes %q", damage, said)
+		}
+		scorer.Close()
+		files, err := filepath.Glob(filepath.Join(dir, "*.segment"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("%v, %v", files, err)
+		}
+		text, err := os.ReadFile(files[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[len(text)/2] ^= 0x10
+		if err := os.WriteFile(files[0], text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

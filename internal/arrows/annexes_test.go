@@ -13,8 +13,8 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420.
 const (
-	mostCoreLines = 92_100
-	mostLines     = 124_400
+	mostCoreLines = 90_900
+	mostLines     = 121_100
 	mostKeys      = 420
 )
 

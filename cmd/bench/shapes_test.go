@@ -31,7 +31,8 @@ func TestBenchPublishedShapes(t *testing.T) {
 	}
 	for _, m := range report.Shapes {
 		tokens := map[string]int{"decode": 3 * 6, "step": 3 * 4 * 6, "update": 2 * 4 * 6}[m.Case]
-		if m.Tokens != tokens || m.Seconds <= 0 || m.PerSecond <= 0 || m.Who != "fulcrum" || !slices.Contains([]string{"bfloat16", "float32"}, m.DType) || m.Device != "cpu" {
+		if m.Tokens != tokens || m.Seconds <= 0 || m.PerSecond <= 0 || m.Who != "fulcrum" ||
+			!slices.Contains([]string{"bfloat16", "float32"}, m.DType) || m.Device != "cpu" {
 			t.Errorf("odd row %+v, want %d tokens", m, tokens)
 		}
 		shares := m.Generation + m.LogProbs + m.Update

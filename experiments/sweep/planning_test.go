@@ -17,8 +17,8 @@ func TestPlanningTellsProgress(t *testing.T) {
 		want string
 	}{
 		{"soon done", true, time.Millisecond, ""},
-		{"it takes long", true, 500 * time.Millisecond, "planning: 10 of 30 jobs composed, planning: 20 of 30 jobs composed, planning: 30 of 30 " +
-			"jobs composed"},
+		{"it takes long", true, 500 * time.Millisecond,
+			"planning: 10 of 30 jobs composed, planning: 20 of 30 jobs composed, planning: 30 of 30 jobs composed"},
 		{"without progress", false, time.Minute, ""},
 	} {
 		at := time.Now()

@@ -140,29 +140,21 @@ func (d Dots) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// LevelOf draws a horizontal line over part of the panel or all of it (from = to).
+// LevelOf draws a horizontal line, which the axis reaches.
 type LevelOf struct {
-	Y, from, to float64
-	Style       draw.LineStyle
-	InRange     bool // the axis must reach it
+	Y     float64
+	Style draw.LineStyle
 }
 
 // DataRange implements plot.DataRanger.
 func (l LevelOf) DataRange() (xmin, xmax, ymin, ymax float64) {
-	if l.InRange {
-		return math.Inf(1), math.Inf(-1), l.Y, l.Y
-	}
-	return math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	return math.Inf(1), math.Inf(-1), l.Y, l.Y
 }
 
 // Plot implements plot.Plotter.
 func (l LevelOf) Plot(c draw.Canvas, p *plot.Plot) {
-	left, right := c.Min.X, c.Max.X
-	if l.from < l.to {
-		left, right = c.X(Clamp01(p.X.Norm(l.from))), c.X(Clamp01(p.X.Norm(l.to)))
-	}
 	if at := p.Y.Norm(l.Y); at >= 0 && at <= 1 {
-		c.StrokeLine2(l.Style, left, c.Y(at), right, c.Y(at))
+		c.StrokeLine2(l.Style, c.Min.X, c.Y(at), c.Max.X, c.Y(at))
 	}
 }
 

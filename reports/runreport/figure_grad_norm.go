@@ -13,7 +13,7 @@ func gradNormFigure(run *record.Run) *chart.Figure {
 	}
 	p.Log = columnMin(run, "grad_norm") > 0
 	if clip, ok := run.SettingNumber("optim", "grad_clip_norm"); ok && clip > 0 {
-		p.Layers = append(p.Layers, chart.LevelOf{Y: clip, Style: chart.Dashed(chart.Vermillion), InRange: true})
+		p.Layers = append(p.Layers, chart.LevelOf{Y: clip, Style: chart.Dashed(chart.Vermillion)})
 		p.Legend = append(p.Legend, chart.LegendItem{Text: fmt.Sprintf("clipped above %.4g", clip),
 			Draw: chart.LineSample(chart.Dashed(chart.Vermillion))})
 	}

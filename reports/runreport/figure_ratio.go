@@ -25,7 +25,7 @@ func ratioFigure(run *record.Run) *chart.Figure {
 		ranges = append(ranges, phaseRange{s, 1 - low, 1 + high})
 	}
 	addBands(ratio, "clip range", ranges, 0.16)
-	ratio.Layers = append(ratio.Layers, chart.LevelOf{Y: 1, Style: chart.Dashed(chart.Grey), InRange: true})
+	ratio.Layers = append(ratio.Layers, chart.LevelOf{Y: 1, Style: chart.Dashed(chart.Grey)})
 	clip := newPanel(run, "share of ratios")
 	clip.Share, clip.YMin = true, 0
 	clip.AddSteps(run, "clip_fraction", "outside the clip range", chart.Vermillion)

@@ -104,7 +104,7 @@ func addBaselines(p *chart.Panel, run *record.Run, metric string, y []float64, a
 		}
 		p.Labels = append(p.Labels, chart.RightLabel{Y: v, Text: b.title + " " + page.Sig(v, 3), Color: b.color})
 		if b.policy != record.PolicyInit { // its dot at step 0 is enough
-			p.Layers = append(p.Layers, chart.LevelOf{Y: v, Style: chart.Dashed(b.color), InRange: true})
+			p.Layers = append(p.Layers, chart.LevelOf{Y: v, Style: chart.Dashed(b.color)})
 		}
 	}
 }

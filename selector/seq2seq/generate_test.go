@@ -13,7 +13,8 @@ import (
 
 // greedy are the options of the fixtures' runs that force nothing.
 func greedy(n int) GenerateOptions {
-	return GenerateOptions{SamplingOptions: tokens.SamplingOptions{MaxNewTokens: n, TopP: 1}, IgnoreEOS: true, First: []int64{}, Last: []int64{}}
+	return GenerateOptions{SamplingOptions: tokens.SamplingOptions{MaxNewTokens: n, TopP: 1}, IgnoreEOS: true, First: []int64{},
+		Last: []int64{}}
 }
 
 // answers are generated ids as Hugging Face returns them: after the start token, filled up with pads.

@@ -10,32 +10,6 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// Outline is a polygon without its filling, first corner at the angle Turn. gonum's has a hair line.
-type Outline struct {
-	Corners int
-	Turn    float64
-}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (o Outline) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	line := make([]vg.Point, o.Corners+2) // the first side twice, for its corner
-	for i := range line {
-		sin, cos := math.Sincos(o.Turn + 2*math.Pi*float64(i)/float64(o.Corners))
-		line[i] = vg.Point{X: at.X + style.Radius*vg.Length(cos), Y: at.Y + style.Radius*vg.Length(sin)}
-	}
-	c.StrokeLines(draw.LineStyle{Color: style.Color, Width: 1}, line)
-}
-
-// Cross is two diagonal strokes. gonum's are hair lines.
-type Cross struct{}
-
-// DrawGlyph implements draw.GlyphDrawer.
-func (Cross) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
-	r, line := style.Radius*0.9, draw.LineStyle{Color: style.Color, Width: 1.1}
-	c.StrokeLine2(line, at.X-r, at.Y-r, at.X+r, at.Y+r)
-	c.StrokeLine2(line, at.X-r, at.Y+r, at.X+r, at.Y-r)
-}
-
 // DownGlyph is a filled triangle that points down.
 type DownGlyph struct{}
 

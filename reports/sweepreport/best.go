@@ -127,27 +127,19 @@ func (v *View) bestSetting() string {
 	if v.verdicts != nil && len(v.verdicts.Rows) > 1 { // they count the questions too, and are corrected
 		return text + " The verdicts hold it against the others."
 	}
-	compared, near := 0, 0
+	compared, apart := 0, 0
 	for _, s := range v.Settings[1:] {
 		if s.Class() != 0 || len(s.Values[0]) < 2 {
 			continue
 		}
 		compared++
-		if math.Abs(stat.Mean(best.Values[0])-stat.Mean(s.Values[0])) <= welchMargin(best.Values[0], s.Values[0]) {
-			near++
+		if math.Abs(stat.Mean(best.Values[0])-stat.Mean(s.Values[0])) > welchMargin(best.Values[0], s.Values[0]) {
+			apart++
 		}
 	}
-	switch {
-	case compared == 0:
-	case near == 0 && compared == 1:
-		text += " Its lead over the other setting is beyond the spread of the seeds (Welch's t, 95%)."
-	case near == 0:
-		text += fmt.Sprintf(" Its lead over each of the other %d settings is beyond the spread of the seeds (Welch's t, 95%%).", compared)
-	case compared == 1:
-		text += " The other setting lies within the spread of the seeds (Welch's t, 95%): they do not separate the two."
-	default:
-		text += fmt.Sprintf(" %d of the other %d settings lie within the spread of the seeds (Welch's t, 95%%): they do not separate them.",
-			near, compared)
+	if compared > 0 {
+		text += fmt.Sprintf(" By the spread of the seeds (Welch's t, 95%%) it is separate from %d of %s with several seeds.",
+			apart, page.Plural(compared, "other setting"))
 	}
 	return text
 }

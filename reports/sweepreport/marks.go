@@ -2,7 +2,6 @@ package sweepreport
 
 import (
 	"fmt"
-	"math"
 	"slices"
 
 	"gonum.org/v1/plot"
@@ -30,9 +29,9 @@ func (v *View) marks(n int) []mark {
 	}
 	return []mark{
 		{"done", draw.CircleGlyph{}, chart.Faint(chart.Blue, strength), 2.6, v.Feasible},
-		{"pruned", chart.Outline{Corners: 3, Turn: math.Pi / 2}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3,
+		{"pruned", draw.TriangleGlyph{}, chart.Faint(chart.Orange, min(1, strength+0.25)), 3,
 			func(j sweeps.Job) bool { return j.State == record.StatePruned }},
-		{"infeasible", chart.Cross{}, chart.Vermillion, 2.6, v.Infeasible},
+		{"infeasible", draw.CrossGlyph{}, chart.Vermillion, 2.6, v.Infeasible},
 		{"running or failed", draw.RingGlyph{}, chart.Grey, 2.4, func(j sweeps.Job) bool {
 			return !sweeps.Ended(j.State) ||
 				j.State == record.StateFailed

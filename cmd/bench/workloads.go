@@ -27,7 +27,6 @@ func workloads() verb {
 	f.IntVar(&opt.MaxSteps, "steps", 0, "at most so many steps a pass (0: the workload's own)")
 	f.IntVar(&opt.Queries, "queries", 0, "at most so many queries (0: the workload's own)")
 	f.StringVar(&opt.Dir, "dir", "", "folder that keeps the generated data (a temporary one if not given)")
-	f.StringVar(&opt.Data, "data", "", "folder with beams.json and emb.npy or emb.pt to use instead of generated data")
 	f.StringVar(&opt.Peer, "peer", "", "torch_floor.py, to be run in turns with ours")
 	f.StringVar(&opt.ShapePeer, "shape-peer", "", "peer_gpu.py, the same for published shapes")
 	f.StringToIntVar(&opt.Sizes, "sizes", nil, "sizes of published shapes instead of their own, such as layers=2,new=32")
@@ -83,7 +82,7 @@ func runWorkloads(ctx context.Context, opt bench.Options, args []string) error {
 	switch {
 	case !slices.Contains([]string{"table", "markdown", "json", "specs"}, opt.Format):
 		return usage.Errorf("--format=%s: want table, markdown, json or specs", opt.Format)
-	case opt.Format == "specs" && opt.Dir == "" && opt.Data == "":
+	case opt.Format == "specs" && opt.Dir == "":
 		return usage.Errorf("--format=specs names files that must stay: give --dir")
 	case opt.Repeats < 1 || opt.Passes < 1 || opt.Threads < 1 || opt.Threads > 1024:
 		return usage.Errorf("want --repeats, --passes and --threads of at least 1, and at most 1024 threads")

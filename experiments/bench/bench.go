@@ -32,7 +32,6 @@ type Options struct {
 	MaxSteps  int // 0: the workload's own
 	Queries   int // 0: the workload's own
 	Dir       string
-	Data      string         // folder with beams.json and emb.npy or emb.pt, instead of generated files
 	Peer      string         // the peer program (Python); empty: none
 	ShapePeer string         // that of the published shapes
 	Sizes     map[string]int // of published shapes, instead of their own
@@ -153,15 +152,12 @@ func (t *table) measure(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// files are the workload's own, or those of --data.
+// files generates the data of a workload, unless they are there.
 func (o Options) files(w Workload, dir string) (Files, error) {
-	if o.Data == "" {
-		if _, err := os.Stat(filepath.Join(dir, w.Data.Name+".json")); err != nil {
-			fmt.Fprintf(o.Progress, "writing %s: %d queries\n", w.Data.Name, w.Data.Queries)
-		}
-		return w.Data.Generate(dir)
+	if _, err := os.Stat(filepath.Join(dir, w.Data.Name+".json")); err != nil {
+		fmt.Fprintf(o.Progress, "writing %s: %d queries\n", w.Data.Name, w.Data.Queries)
 	}
-	return dumped(o.Data)
+	return w.Data.Generate(dir)
 }
 
 // row is what was measured of one workload and variant; Peer[i] ran right after Ours[i].

@@ -154,7 +154,6 @@ func TestFaultsAreNamed(t *testing.T) {
 		{"the measuring process's own error", func(*Options) {}, "legacy_k64_b32: rce: device=cuda: no such thing"},
 		{"unknown workload names the nearest", func(o *Options) { o.Workloads = []string{"legacy_k64_b3"} }, "legacy_k64_b32"},
 		{"unknown phase", func(o *Options) { o.Phases = []string{"grppo"} }, "--phases"},
-		{"folder without data", func(o *Options) { o.Data = t.TempDir() }, "beams.json"},
 		{"no JSON", func(o *Options) { o.Program = []string{"/bin/echo"} }, "the measuring process printed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -2,9 +2,7 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -46,23 +44,4 @@ func (o Options) measurePeer(ctx context.Context, w Workload, v variant) (PeerMe
 		return PeerMeasurement{}, fmt.Errorf("%s: %w", filepath.Base(o.Peer), err)
 	}
 	return report.Results[0], nil
-}
-
-// dumped are the files that the peer's data program writes into a folder.
-func dumped(dir string) (Files, error) {
-	f := Files{Beams: filepath.Join(dir, "beams.json")}
-	if _, err := os.Stat(f.Beams); err != nil {
-		return f, err
-	}
-	for _, name := range []string{"emb.npy", "emb.pt", "emb.safetensors"} {
-		if f.Embeddings = filepath.Join(dir, name); exists(f.Embeddings) {
-			return f, nil
-		}
-	}
-	return f, errors.New(dir + ": want emb.npy, emb.pt or emb.safetensors beside beams.json")
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
 }

@@ -113,7 +113,7 @@ func TestSecretsStayInTheEnvironment(t *testing.T) {
 	host := strings.TrimPrefix(server.URL, "http://")
 	env := []string{"JUDGE_KEY=" + key, "JUDGE_PW=" + pw, "JUDGE_TOKEN=" + query}
 	args := tinySummaries("t5", "schedule=[grpo]", "grpo.epochs=1", "data.summaries.train=8", "report.plots=false",
-		"rewards.external.weight=0.5", "rewards.external.retries=0",
+		"rewards.external.weight=0.5",
 		"rewards.external.url='http://me:${oc.env:JUDGE_PW}@"+host+"/score?token=${oc.env:JUDGE_TOKEN}'",
 		`+rewards.external.headers={X-Api-Key: '${oc.env:JUDGE_KEY}'}`,
 		`+hydra.job.env_set={OTHER_KEY: '${oc.env:JUDGE_KEY}'}`)

@@ -60,7 +60,7 @@ while read -r line; do echo "0.$((${#line} % 7))"; done
 	}{
 		{"url", []string{"rewards.external.weight=1", "rewards.external.url=" + server.URL}, []string{inStep, atEnd, last}, syscall.SIGTERM,
 			false},
-		{"command", []string{"rewards.external.weight=1", "rewards.external.retries=0", "rewards.external.command=[sh,'" + script + "']"},
+		{"command", []string{"rewards.external.weight=1", "rewards.external.command=[sh,'" + script + "']"},
 			[]string{inStep, atEnd}, syscall.SIGINT, true},
 		{"judge", []string{"rewards.judge.weight=1", "rewards.judge.url=" + server.URL}, []string{inStep, atEnd}, syscall.SIGINT, false},
 	} {

@@ -9,7 +9,7 @@ import (
 func TestAdaptiveShots(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	mustRun(t, tiny("exp=okvqa_online", "selector=v4_10", "selector.hidden_dim=32", "selector.shot_num=3",
-		"selector.stop.initial=0.1", "rce.epochs=1", "grpo.epochs=1", "grpo_online.epochs=1",
+		"rce.epochs=4", "rce.lr=0.01", "grpo.epochs=1", "grpo_online.epochs=1", // recorded selections of two teach it to stop
 		"hydra.run.dir="+dir)...)
 	out := filepath.Join(t.TempDir(), "predictions.jsonl")
 	mustRun(t, "task=predict", "init.checkpoint="+dir, "data.shapes.train_queries=48", "data.shapes.reader_questions=30",

@@ -133,7 +133,7 @@ func (c *Config) Validate() error {
 		return option.Errorf("device", "want auto, cpu, cuda or cuda:N, got %q (did you mean cuda for a GPU, auto for one if there is one?)",
 			c.Device)
 	}
-	if c.Compatible() && c.Entries.Reference.Reproduce == nil {
+	if c.Compatible() && c.Does().Trains && c.Entries.Reference.Reproduce == nil {
 		return option.Errorf("compat", "this program is built without the annex \"the Python reference\"")
 	}
 	if c.Does().Trains {

@@ -14,7 +14,7 @@ import (
 // The defaults of the reference's main are those of exp=lever_plus_compat: what was not given needs no
 // override. Every switch with a key sets one that exists.
 func TestSwitchDefaultsAreTheExperiments(t *testing.T) {
-	schema, err := Schema(Frozen)
+	schema, err := Schema(Frozen, leverplus.Bring)
 	if err != nil {
 		t.Fatal(err)
 	}

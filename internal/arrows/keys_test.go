@@ -22,6 +22,10 @@ var unread = map[string]string{
 	"phases.OptimOptions.Name":             "there is one optimizer",
 	"sweeper.Options.Params":               "configs reads it from the tree, before there are options",
 	"record.FigureOptions.Width":           "the report reads it from the configuration that the run has saved",
+	"reward.FormatOptions.Weight":          "reward.Options.terms reads it of every term by its name",
+	"reward.LengthOptions.Weight":          "reward.Options.terms reads it of every term by its name",
+	"reward.MatchOptions.Weight":           "reward.Options.terms reads it of every term by its name",
+	"reward.RougeOptions.Weight":           "reward.Options.terms reads it of every term by its name",
 }
 
 // Every key that a configuration may set is read by something. A key is a documented field with a koanf tag, which is

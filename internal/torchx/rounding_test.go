@@ -2,6 +2,7 @@ package torchx
 
 import (
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -9,6 +10,8 @@ import (
 // and back, so they give float64's result, rounded, but where float32's error crosses a border between two bfloat16 numbers.
 // Such borders lie 2⁻⁷ to 2⁻⁸ of a number apart and the error of a hundred roundings of 2⁻²⁴ is 2⁻¹⁷: one number in 500 at the
 // most. That is so with any processor's products. PlantRounding gives the operations that round at each step; they must lie far beyond.
+// Since libtorch 2.1 Attend is libtorch's fused kernel, which rounds probabilities, and their gradients, to bfloat16 before it multiplies
+// with them. Three roundings of at most 2⁻⁹ of a value, the result's own among them, and three more on the way back.
 func TestWideOperations(t *testing.T) {
 	scoped(t)
 	const rows, width = 64, 96
@@ -59,6 +62,14 @@ func TestWideOperations(t *testing.T) {
 			for i, want := range exact {
 				want = From(want, len(want)).To(BFloat16).Floats()
 				good, bad := differing(healthy[i], want), differing(planted[i], want)
+				if fused := tc.name == "Attend" && !strings.HasPrefix(Version(), "1."); fused {
+					off, _ := distance(healthy[i], exact[i], len(want))
+					t.Logf("result %d: the fused kernel is off by %.2g of its size, planted %.0f %% differ", i, off, 100*bad)
+					if !(off <= 6*0x1p-9) || !(bad >= 0.05) {
+						t.Errorf("result %d: off by %.2g of its size, want at most %.2g; planted %.4f, want at least 0.05", i, off, 6*0x1p-9, bad)
+					}
+					continue
+				}
 				t.Logf("result %d: %.3f %% differ from float64's rounded, planted %.0f %%", i, 100*good, 100*bad)
 				if !(good <= 0.01) || !(bad >= 0.05) {
 					t.Errorf("result %d: a share of %.4f differs from float64's rounded, want at most 0.01; planted %.4f, want at least 0.05",

@@ -149,7 +149,7 @@ func codePlants() []plant {
 		{name: "the last recorded candidate is left out", check: "recorded_differ", says: "candidates, want",
 			edits: []edit{{recordedSet, "if j == 0 || j+1 < s.set.NumCandidates(q) { b.Set(i, j, steps, reward) }"}}},
 		{name: "texts are scored with the next sample's target", base: answering, args: []string{"rewards.vqa.weight=1"}, check: "scores_differ",
-			edits: []edit{{"b.Texts[k] = s.text.Decode(s.withoutEOS(ids))", "b.Texts[k] = s.text.Decode(s.withoutEOS(ids)); if next, err := " +
+			edits: []edit{{"s.text.Decode(s.withoutEOS(b.Scored(i, g)))", "s.text.Decode(s.withoutEOS(b.Scored(i, g))); if next, err := " +
 				"s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
 		{name: "weights of reward terms are ignored", base: answering, args: []string{"rewards.length.weight=0.5"}, check: "scores_differ",
 			edits: []edit{{"total[i] += t.Weight * v", "total[i] += v"}}},

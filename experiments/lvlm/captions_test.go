@@ -62,7 +62,7 @@ func TestEvaluateCaptions(t *testing.T) {
 	if both := mustRun(t, "report", dir, zero); !strings.Contains(both.Stdout, "on cider") {
 		t.Errorf("two evaluations do not compare:\n%s", both.Stdout)
 	}
-	for want, more := range map[string][]string{"has no result (evaluate.missing=error)": {"evaluate.missing=error"},
+	for want, more := range map[string][]string{"4 of 24 images with captions have no result: 702, 708": {"evaluate.missing=error"},
 		"evaluate.metric=cider does not read it": {"evaluate.questions=" + truth},
 		"captions in the annotations":            {"evaluate.annotations=" + writeTo(t, `{"annotations": [{"image_id": 1, "caption": "a"}]}`)},
 		"has no image_id or no caption":          {"evaluate.annotations=../../rewardutil/testdata/vqa_annotations.json"},

@@ -44,6 +44,8 @@ func ShapeWorkloads() []ShapeWorkload {
 		{Name: "qwen2_5_vl_3b", Hidden: 2048, MLP: 11_008, Layers: 36, Heads: 16, KVHeads: 2, Vocab: 151_936, Rank: 8, DType: "bfloat16",
 			Vision:    &VisionShape{Depth: 32, Hidden: 1280, MLP: 3420, Heads: 16, Window: 112, Image: 504, Full: []int{7, 15, 23, 31}},
 			Sequences: 256, Prompts: 32, Group: 8, Micro: 4, Prompt: 256, New: 256},
+		{Name: "smollm2_135m", Hidden: 576, MLP: 1536, Layers: 30, Heads: 9, KVHeads: 3, Vocab: 49_152, Rank: 8, DType: "bfloat16",
+			Sequences: 128, Prompts: 16, Group: 8, Micro: 16, Prompt: 64, New: 128},
 		{Name: "qwen2_5_vl_mid", Hidden: 512, MLP: 1408, Layers: 8, Heads: 8, KVHeads: 2, Vocab: 32_000, Rank: 8, DType: "float32",
 			Sequences: 4, Prompts: 1, Group: 4, Micro: 1, Prompt: 64, New: 32},
 	}
@@ -119,6 +121,8 @@ type ShapeMeasurement struct {
 	Device     string  `json:"device"`
 	DType      string  `json:"dtype"`
 	Seconds    float64 `json:"seconds"`
+	Fastest    float64 `json:"fastest_seconds,omitempty"` // of the processes of a row
+	Slowest    float64 `json:"slowest_seconds,omitempty"`
 	Tokens     int     `json:"tokens"` // of completions: generated (decode, step), trained on (update)
 	PerSecond  float64 `json:"tokens_per_second"`
 	TFLOP      float64 `json:"tflop,omitempty"` // of the model, see FLOPs
@@ -199,12 +203,14 @@ func (o Options) shapeLines(ctx context.Context, w ShapeWorkload, cases []ShapeC
 	return lines, nil
 }
 
-// middle returns the measurement with the median time; of two, the slower.
+// middle returns the measurement with the median time (of two, the slower), and the range of times.
 func middle(ms []ShapeMeasurement) ShapeMeasurement {
 	seconds := medianOf(ms, func(m ShapeMeasurement) float64 { return m.Seconds })
 	sorted := slices.SortedFunc(slices.Values(ms), func(a, b ShapeMeasurement) int { return int(1e9 * (a.Seconds - b.Seconds)) })
 	at := slices.IndexFunc(sorted, func(m ShapeMeasurement) bool { return m.Seconds >= seconds })
-	return sorted[max(at, 0)]
+	m := sorted[max(at, 0)]
+	m.Fastest, m.Slowest = sorted[0].Seconds, sorted[len(sorted)-1].Seconds
+	return m
 }
 
 // printShapes prints the rows of the published shapes as a table of their own.
@@ -227,7 +233,11 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 		if l.PeakGB > 0 {
 			peak = fmt.Sprintf("%.1f", l.PeakGB)
 		}
-		cells = append(cells, []string{l.Workload, l.Case, l.Who, number(l.PerSecond), fmt.Sprintf("%.3g", l.Seconds), percent(l.MFU),
+		seconds := fmt.Sprintf("%.3g", l.Seconds)
+		if l.Slowest > l.Fastest {
+			seconds += fmt.Sprintf(" (%.3g–%.3g)", l.Fastest, l.Slowest)
+		}
+		cells = append(cells, []string{l.Workload, l.Case, l.Who, number(l.PerSecond), seconds, percent(l.MFU),
 			percent(l.Generation), percent(l.LogProbs), percent(l.Update), peak, gap})
 	}
 	fmt.Fprintln(out)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/runtest"
 )
 
 // copyOf returns a copy of a finished run. unfinished leaves out what a run writes at its end.
@@ -240,6 +241,9 @@ func TestFullDevice(t *testing.T) {
 		var said bytes.Buffer
 		cmd.Stdout, cmd.Stderr = full, &said
 		cmd.Run()
+		if runtest.Core && strings.Contains(said.String(), "built without the annex") {
+			continue
+		}
 		text := "run: cannot write to the standard output: write /dev/stdout: no space left on device"
 		if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.HasSuffix(strings.TrimSpace(said.String()), text) {
 			t.Errorf("run %s: exit code %d: %s", strings.Join(args, " "), code, said.String())

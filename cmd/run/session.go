@@ -53,6 +53,8 @@ func (s *session) call(args []string) error {
 		return s.helpOf(args[1:])
 	case s.isVerb(args[0]):
 		return s.verb(args[0], args[1:])
+	case s.lacks(args[0]):
+		return notBuiltIn(args[0], annexVerbs()[args[0]])
 	case args[0] == "bench" || args[0] == "selftest":
 		return usage.Errorf("%s is no command of this program: `make build` leaves bin/bench beside it, with "+
 			"`bin/bench workloads` for speed and `bin/bench losses` for losses against PyTorch's", args[0])

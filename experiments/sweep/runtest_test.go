@@ -20,6 +20,7 @@ var (
 	lastLine     = runtest.LastLine
 	leftovers    = runtest.Leftovers
 	mustRun      = runtest.MustRun
+	needsAnnexes = runtest.NeedsAnnexes
 	outcomeOf    = runtest.OutcomeOf
 	read         = runtest.Read
 	readRows     = runtest.ReadRows

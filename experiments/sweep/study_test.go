@@ -97,6 +97,7 @@ func TestStudy(t *testing.T) {
 		}
 	}
 
+	needsAnnexes(t)
 	report := read(t, filepath.Join(dir, "report.md"))
 	for _, want := range []string{"What does GRPO add?", "What is RCE worth?", "2 seeds", "## Jobs", "reward on ", "its best checkpoint",
 		"*similarity*", "plots/answers.png"} {
@@ -146,13 +147,17 @@ func TestStudyFailedParent(t *testing.T) {
 			t.Errorf("status does not say %q:\n%s", want, status)
 		}
 	}
-	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "2 skipped") ||
-		!strings.Contains(report, "no such file") {
-		t.Errorf("report.md:\n%s", report)
+	report := ""
+	if path := filepath.Join(dir, "report.md"); exists(path) {
+		report = read(t, path)
 	}
 	write(t, later, read(t, good))
 	mustRun(t, "resume", dir)
 	doneOnce(t, dir, 4)
+	needsAnnexes(t)
+	if !strings.Contains(report, "2 skipped") || !strings.Contains(report, "no such file") {
+		t.Errorf("report.md before the resume:\n%s", report)
+	}
 }
 
 // A study whose controller is killed while a first arm runs, and again while a second one does, comes to what it
@@ -280,13 +285,14 @@ func TestStudyAsksAnew(t *testing.T) {
 	doneOnce(t, dir, 2)
 	write(t, file, strings.Replace(text, "QUESTION", "Was it worth it", 1))
 	mustRun(t, "resume", dir)
-	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "Was it worth it?") {
-		t.Errorf("the new question is not in the report:\n%s", report)
-	}
 	write(t, file, strings.Replace(text, "schedule=[grpo]", "schedule=[sft]", 1))
 	refused(t, run(t, "resume", dir), 2, "the arms of this study have changed")
 	if s, _, err := ledger.Load(dir); err != nil || s.Study == nil || s.Study.Questions[0].Ask != "Was it worth it" {
 		t.Errorf("the ledger's study: %+v, %v", s.Study, err)
+	}
+	needsAnnexes(t)
+	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "Was it worth it?") {
+		t.Errorf("the new question is not in the report:\n%s", report)
 	}
 }
 

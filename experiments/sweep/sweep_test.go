@@ -74,6 +74,7 @@ func TestSweep(t *testing.T) {
 		got[1].State != "done" {
 		t.Errorf("the ledger: %+v", got)
 	}
+	needsAnnexes(t)
 	report := read(t, filepath.Join(dir, "report.md"))
 	for _, want := range []string{"later.json", "no such file", "Best job"} {
 		if !strings.Contains(report, want) {
@@ -456,11 +457,12 @@ func TestSearchGoesOn(t *testing.T) {
 	if all := jobs(t, dir); all[2].Generation != 1 || all[3].Generation != 2 {
 		t.Errorf("generations of the configuration: %d, %d", all[2].Generation, all[3].Generation)
 	}
-	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "with 2 configurations") {
-		t.Errorf("report.md does not tell of two configurations:\n%s", report)
-	}
 	if text := read(t, filepath.Join(dir, "multirun.2.yaml")); !strings.Contains(text, "num_heads: 2") {
 		t.Errorf("multirun.2.yaml:\n%s", text)
+	}
+	needsAnnexes(t)
+	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "with 2 configurations") {
+		t.Errorf("report.md does not tell of two configurations:\n%s", report)
 	}
 }
 

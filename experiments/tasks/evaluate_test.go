@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/testkit/runtest"
 )
 
 type vqaAccuracies struct {
@@ -109,6 +111,7 @@ func TestEvaluateSweep(t *testing.T) {
 	sweep := folder(t)
 	mustRun(t, "-m", "task=evaluate", "evaluate.results="+work+"/good.json,"+work+"/bad.json",
 		"evaluate.annotations="+work+"/truth.json", "hydra.sweep.dir="+sweep)
+	runtest.NeedsAnnexes(t)
 	report := read(t, filepath.Join(sweep, "report.md"))
 	if !strings.Contains(report, "Number 0 with accuracy 1.000") || !strings.Contains(report, "Judged by accuracy") {
 		t.Errorf("report:\n%s", report)

@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DATA = ROOT / "internal" / "golden" / "testdata"
+DATA = ROOT / "internal" / "testkit" / "golden" / "testdata"
 RUN = ROOT / "bin" / "run"
 torch.set_num_threads(int(os.environ.get("PEERS_THREADS", "1")))  # as the probe; idle threads that spin slow a busy machine down
 transformers.logging.set_verbosity_error()

@@ -2,4 +2,5 @@
 
 package runtest
 
-const core = false
+// Core is not set: the program has its annexes.
+const Core = false

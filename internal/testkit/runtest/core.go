@@ -2,5 +2,5 @@
 
 package runtest
 
-// core is set where the program is built without its annexes (scripts/core.sh): a story that wants one is skipped.
-const core = true
+// Core is set where the program is built without its annexes (scripts/core.sh): a story that wants one is skipped.
+const Core = true

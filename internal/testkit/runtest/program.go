@@ -237,10 +237,18 @@ func (p *Process) Wait() Result {
 			p.T.Errorf("%v shows a stack trace:\n%s", p.Cmd.Args, r.Stderr)
 		}
 	}
-	if core && strings.Contains(r.Stderr, "built without the annex") {
+	if Core && strings.Contains(r.Stderr, "built without the annex") {
 		p.T.Skip(r.Stderr)
 	}
 	return r
+}
+
+// NeedsAnnexes ends a story here where the program is the core: what follows looks at files that an annex writes.
+func NeedsAnnexes(t testing.TB) {
+	t.Helper()
+	if Core {
+		t.Skip("the rest looks at what an annex writes")
+	}
 }
 
 // until waits for ready, and reports false when the process ended before.

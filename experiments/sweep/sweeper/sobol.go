@@ -1,8 +1,11 @@
 package sweeper
 
 import (
+	_ "embed"
 	"fmt"
 	"math/bits"
+	"strconv"
+	"strings"
 
 	"fulcrum/internal/rng"
 )
@@ -22,6 +25,28 @@ const sobolBits = 32
 type polynomial struct {
 	a uint32
 	m []uint32
+}
+
+// joeKuoTable has the dimensions 2 to 64 of new-joe-kuo-6.21201, optimized for the two-dimensional projections: S. Joe and
+// F. Y. Kuo (2008), "Constructing Sobol sequences with better two-dimensional projections",
+// https://web.maths.unsw.edu.au/~fkuo/sobol/ (BSD licence). A line has the dimension, the degree, a and m.
+//
+//go:embed joe_kuo.txt
+var joeKuoTable string
+
+// joeKuo returns the polynomials of joeKuoTable.
+func joeKuo() []polynomial {
+	var out []polynomial
+	_, rows, _ := strings.Cut(joeKuoTable, "\n")
+	for row := range strings.Lines(rows) {
+		var numbers []uint32
+		for _, field := range strings.Fields(row) {
+			n, _ := strconv.ParseUint(field, 10, 32)
+			numbers = append(numbers, uint32(n))
+		}
+		out = append(out, polynomial{numbers[2], numbers[3:]})
+	}
+	return out
 }
 
 func newSobol(opt Options, s *space) (Sweeper, error) {

@@ -1,5 +1,7 @@
 package tokenizer
 
+import "container/heap"
+
 // merges knows what two neighbouring tokens become, and how early (the rank: lower merges first).
 type merges map[uint64]merge
 
@@ -30,7 +32,7 @@ func (m merges) bpe(ids []int32, s *scratch) []int32 {
 			return
 		}
 		if found, ok := m[join(ids[i], ids[j])]; ok {
-			s.push(pair{rank: found.rank, at: i, left: ids[i], right: ids[j], id: found.id})
+			heap.Push(&s.heap, pair{rank: found.rank, at: i, left: ids[i], right: ids[j], id: found.id})
 		}
 	}
 	for i := range n - 1 {
@@ -38,7 +40,7 @@ func (m merges) bpe(ids []int32, s *scratch) []int32 {
 	}
 	const gone = -1
 	for len(s.heap) > 0 {
-		p := s.pop()
+		p := heap.Pop(&s.heap).(pair)
 		i := p.at
 		if ids[i] != p.left {
 			continue
@@ -71,56 +73,30 @@ type pair struct {
 	rank, at, left, right, id int32
 }
 
-func (p pair) before(q pair) bool { return p.rank < q.rank || p.rank == q.rank && p.at < q.at }
+// mergeQueue is a heap, the next merge on top.
+type mergeQueue []pair
+
+func (q mergeQueue) Len() int      { return len(q) }
+func (q mergeQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *mergeQueue) Push(p any)   { *q = append(*q, p.(pair)) }
+
+func (q mergeQueue) Less(i, j int) bool {
+	return q[i].rank < q[j].rank || q[i].rank == q[j].rank && q[i].at < q[j].at
+}
+
+func (q *mergeQueue) Pop() any {
+	last := len(*q) - 1
+	defer func() { *q = (*q)[:last] }()
+	return (*q)[last]
+}
 
 // scratch is the working memory of one Encode, and its cache of pieces met before: a text repeats its
 // words.
 type scratch struct {
 	prev, next []int32
-	heap       []pair
+	heap       mergeQueue
 	steps      []step
 	ids        []int32
 	cache      map[string][2]int32 // piece → its ids in kept, from and to
 	kept       []int32
-}
-
-func (s *scratch) push(p pair) {
-	s.heap = append(s.heap, p)
-	i := len(s.heap) - 1
-	for i > 0 {
-		up := (i - 1) / 2
-		if !p.before(s.heap[up]) {
-			break
-		}
-		s.heap[i] = s.heap[up]
-		i = up
-	}
-	s.heap[i] = p
-}
-
-func (s *scratch) pop() pair {
-	top := s.heap[0]
-	last := len(s.heap) - 1
-	p := s.heap[last]
-	s.heap = s.heap[:last]
-	if last == 0 {
-		return top
-	}
-	i := 0
-	for {
-		child := 2*i + 1
-		if child >= last {
-			break
-		}
-		if child+1 < last && s.heap[child+1].before(s.heap[child]) {
-			child++
-		}
-		if !s.heap[child].before(p) {
-			break
-		}
-		s.heap[i] = s.heap[child]
-		i = child
-	}
-	s.heap[i] = p
-	return top
 }

@@ -1,8 +1,9 @@
 package tokenizer
 
 import (
-	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
 )
 
 // GPT-2 writes every byte as one printable letter, so that a vocabulary is readable text: the bytes
@@ -51,45 +52,6 @@ func validUTF8(b string) string {
 	if utf8.ValidString(b) {
 		return b
 	}
-	var out strings.Builder
-	out.Grow(len(b) + 8)
-	for len(b) > 0 {
-		r, n := utf8.DecodeRuneInString(b)
-		if r != utf8.RuneError || n > 1 {
-			out.WriteString(b[:n])
-		} else {
-			n = illFormed(b)
-			out.WriteRune(utf8.RuneError)
-		}
-		b = b[n:]
-	}
-	return out.String()
-}
-
-// illFormed returns the length of the maximal ill-formed part at the start of b: the longest prefix
-// of some well-formed sequence, at least one byte.
-func illFormed(b string) int {
-	lo, hi, want := byte(0x80), byte(0xBF), 0 // the range of the second byte, and how many bytes follow the first
-	switch c := b[0]; {
-	case c >= 0xC2 && c <= 0xDF:
-		want = 1
-	case c == 0xE0:
-		lo, want = 0xA0, 2
-	case c == 0xED:
-		hi, want = 0x9F, 2
-	case c >= 0xE1 && c <= 0xEF:
-		want = 2
-	case c == 0xF0:
-		lo, want = 0x90, 3
-	case c >= 0xF1 && c <= 0xF3:
-		want = 3
-	case c == 0xF4:
-		hi, want = 0x8F, 3
-	}
-	n := 1
-	for n <= want && n < len(b) && b[n] >= lo && b[n] <= hi {
-		lo, hi = 0x80, 0xBF
-		n++
-	}
-	return n
+	text, _ := unicode.UTF8.NewDecoder().String(b) // which has no error
+	return text
 }

@@ -16,7 +16,6 @@ import (
 type charsMap struct {
 	trie  []uint32
 	texts string // replacements, each ended by a NUL; a value of the trie is a byte offset into them
-	blob  string // base64, as the file has it
 	ascii [utf8.RuneSelf]struct {
 		text  string
 		found bool
@@ -39,7 +38,7 @@ func newCharsMap(blob string) (*charsMap, error) {
 	if size == 0 || size%4 != 0 || size > uint64(len(data)) {
 		return nil, fmt.Errorf("%s: a trie of %d bytes in %d, want a multiple of 4 that fits", key, size, len(data))
 	}
-	m := &charsMap{trie: make([]uint32, size/4), texts: string(data[size:]), blob: blob}
+	m := &charsMap{trie: make([]uint32, size/4), texts: string(data[size:])}
 	for i := range m.trie {
 		m.trie[i] = binary.LittleEndian.Uint32(data[4*i:])
 	}
@@ -130,10 +129,6 @@ func (m *charsMap) applyASCII(out *strings.Builder, text string) {
 			out.WriteByte(c)
 		}
 	}
-}
-
-func (m *charsMap) json() any {
-	return map[string]any{"type": "Precompiled", "precompiled_charsmap": m.blob}
 }
 
 func isASCII(text string) bool {

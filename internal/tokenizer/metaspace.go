@@ -18,7 +18,6 @@ type words struct {
 	mark       string // one code point
 	prefix     string // always, first (only at the start of the text) or never: a mark in front of what has none
 	split      bool   // cut before every mark; false: one word
-	spelling   string // prefix as tokenizer.json spells it: prepend_scheme, or add_prefix_space
 
 	decodePrefix string // the decoder's own prefix
 }
@@ -98,17 +97,6 @@ func (m metaspace) scheme() (string, error) {
 	return *m.Scheme, nil
 }
 
-// json writes the entry with one of the prefixes.
-func (w words) json(prefix string) map[string]any {
-	m := map[string]any{"type": "Metaspace", "replacement": w.mark}
-	if w.spelling == "add_prefix_space" {
-		m["add_prefix_space"] = prefix == "always"
-		return m
-	}
-	m["prepend_scheme"], m["split"] = prefix, w.split
-	return m
-}
-
 // readWords reads the pre-tokenizer and the decoder of a Unigram file: Metaspace, alone or after
 // WhitespaceSplit, and Metaspace.
 func readWords(pre, decoder json.RawMessage) (words, error) {
@@ -159,9 +147,6 @@ func (w *words) readMetaspace(raw json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	w.mark, w.prefix, w.split, w.spelling = m.Replacement, scheme, m.Split == nil || *m.Split, "prepend_scheme"
-	if m.Scheme == nil {
-		w.spelling = "add_prefix_space"
-	}
+	w.mark, w.prefix, w.split = m.Replacement, scheme, m.Split == nil || *m.Split
 	return nil
 }

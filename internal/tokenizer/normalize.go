@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"unicode"
 
@@ -10,51 +11,35 @@ import (
 )
 
 // normalizer is one step that text takes before it is cut into pieces.
-type normalizer interface {
-	apply(text string) string
-	json() any // as tokenizer.json writes it
-}
-
-// nfcForm brings text to Unicode's normalization form C.
-type nfcForm struct{}
-
-func (nfcForm) apply(text string) string { return nfc(text) }
-func (nfcForm) json() any                { return map[string]any{"type": "NFC"} }
+type normalizer func(text string) string
 
 // strip removes white space at the ends.
-type strip struct{ left, right bool }
-
-func (s strip) apply(text string) string {
-	if s.left {
-		text = strings.TrimLeftFunc(text, unicode.IsSpace)
+func strip(left, right bool) normalizer {
+	return func(text string) string {
+		if left {
+			text = strings.TrimLeftFunc(text, unicode.IsSpace)
+		}
+		if right {
+			text = strings.TrimRightFunc(text, unicode.IsSpace)
+		}
+		return text
 	}
-	if s.right {
-		text = strings.TrimRightFunc(text, unicode.IsSpace)
-	}
-	return text
-}
-
-func (s strip) json() any {
-	return map[string]any{"type": "Strip", "strip_left": s.left, "strip_right": s.right}
 }
 
 // lowercase maps every character by itself, as Rust's char::to_lowercase does.
-type lowercase struct{}
-
-func (lowercase) apply(text string) string {
+func lowercase(text string) string {
 	// The one character that becomes two. Go maps it to i alone.
 	return strings.Map(unicode.ToLower, strings.ReplaceAll(text, "\u0130", "i\u0307"))
 }
 
-func (lowercase) json() any { return map[string]any{"type": "Lowercase"} }
+// The regular expressions of Replace that are known: of CLIP, and of the newer conversions of T5.
+const (
+	whitePattern  = `\s+`
+	spacesPattern = " {2,}"
+)
 
 // squeeze puts one space in the place of every run of white space.
-type squeeze struct{}
-
-// whitePattern is how tokenizer.json writes it.
-const whitePattern = `\s+`
-
-func (squeeze) apply(text string) string {
+func squeeze(text string) string {
 	var out strings.Builder
 	white := false
 	for _, r := range text {
@@ -69,40 +54,6 @@ func (squeeze) apply(text string) string {
 		out.WriteRune(r)
 	}
 	return out.String()
-}
-
-func (squeeze) json() any {
-	return map[string]any{"type": "Replace", "pattern": map[string]any{"Regex": whitePattern}, "content": " "}
-}
-
-// replace puts content in the place of a text, or of every run of two or more spaces (old is "").
-type replace struct{ old, content string }
-
-// spacesPattern is the regular expression of the newer conversions of T5.
-const spacesPattern = " {2,}"
-
-func (r replace) apply(text string) string {
-	if r.old != "" {
-		return strings.ReplaceAll(text, r.old, r.content)
-	}
-	var out strings.Builder
-	for {
-		at := strings.Index(text, "  ")
-		if at < 0 {
-			break
-		}
-		out.WriteString(text[:at] + r.content)
-		text = strings.TrimLeft(text[at:], " ")
-	}
-	return out.String() + text
-}
-
-func (r replace) json() any {
-	pattern := map[string]any{"String": r.old}
-	if r.old == "" {
-		pattern = map[string]any{"Regex": spacesPattern}
-	}
-	return map[string]any{"type": "Replace", "pattern": pattern, "content": r.content}
 }
 
 // readNormalizers reads the normalizer of tokenizer.json: null, one step, or a sequence of them.
@@ -136,21 +87,23 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 	}
 	switch kind {
 	case "NFC":
-		return nfcForm{}, nil
+		return nfc, nil
 	case "Precompiled":
-		return newCharsMap(n.CharsMap)
+		m, err := newCharsMap(n.CharsMap)
+		return m.apply, err
 	case "Lowercase":
-		return lowercase{}, nil
+		return lowercase, nil
 	case "Strip":
-		return strip{n.Left, n.Right}, nil
+		return strip(n.Left, n.Right), nil
 	case "Replace":
 		switch {
 		case n.Pattern.String != nil && *n.Pattern.String != "":
-			return replace{*n.Pattern.String, n.Content}, nil
+			return func(text string) string { return strings.ReplaceAll(text, *n.Pattern.String, n.Content) }, nil
 		case n.Pattern.Regex != nil && *n.Pattern.Regex == spacesPattern:
-			return replace{"", n.Content}, nil
+			spaces := regexp.MustCompile(spacesPattern)
+			return func(text string) string { return spaces.ReplaceAllLiteralString(text, n.Content) }, nil
 		case n.Pattern.Regex != nil && *n.Pattern.Regex == whitePattern && n.Content == " ":
-			return squeeze{}, nil
+			return squeeze, nil
 		case n.Pattern.Regex != nil:
 			return nil, unsupported("normalizer Replace", *n.Pattern.Regex, "a String", fmt.Sprintf("the Regex %q", spacesPattern),
 				fmt.Sprintf("the Regex %q by a space", whitePattern))

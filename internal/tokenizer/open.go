@@ -89,12 +89,8 @@ func parseModel(f file) (*Tokenizer, error) {
 	if kind := typeOf(f.Model); kind == "Unigram" {
 		return parseUnigram(f)
 	}
-	var r rules
-	var err error
-	if r.normalize, err = readNormalizers(f.Normalizer); err != nil {
-		return nil, err
-	}
-	if err := r.readPreTokenizer(f.PreTokenizer); err != nil {
+	r, err := readRules(f)
+	if err != nil {
 		return nil, err
 	}
 	if kind := typeOf(f.Decoder); kind != "" && kind != "ByteLevel" {
@@ -135,7 +131,57 @@ func parseModel(f file) (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return build(m.Vocab, pairs, f.AddedTokens, r)
+	t, err := build(m.Vocab, pairs, f.AddedTokens, r)
+	if err == nil {
+		t.spelled, t.spelled.Model = f, nil
+	}
+	return t, err
+}
+
+// readRules reads how byte-level BPE cuts text into pieces.
+func readRules(f file) (r rules, err error) {
+	if r.normalize, err = readNormalizers(f.Normalizer); err == nil {
+		err = r.readPreTokenizer(f.PreTokenizer)
+	}
+	return r, err
+}
+
+// buildAs returns a byte-level BPE tokenizer with the rules that a file spells.
+func buildAs(f file, vocab map[string]int, pairs [][2]string, added []Added) (*Tokenizer, error) {
+	r, err := readRules(f)
+	if err != nil {
+		return nil, err
+	}
+	if r.split == CLIP {
+		r.suffix = "</w>"
+	}
+	t, err := build(vocab, pairs, added, r)
+	if err == nil {
+		t.spelled = f
+	}
+	return t, err
+}
+
+// qwen2, gpt2 and clip spell the rules of models whose folders have no tokenizer.json.
+func qwen2() file {
+	return file{Normalizer: json.RawMessage(`{"type":"NFC"}`), PreTokenizer: splitFirst(qwen2Pattern, "Isolated", false, byteLevel(false, false))}
+}
+
+func gpt2(prefixSpace bool) file { return file{PreTokenizer: byteLevel(prefixSpace, true)} }
+
+func clip() file {
+	return file{Normalizer: json.RawMessage(`{"normalizers":[{"type":"NFC"},{"content":" ","pattern":{"Regex":"\\s+"},"type":"Replace"},` +
+		`{"type":"Lowercase"}],"type":"Sequence"}`), PreTokenizer: splitFirst(clipPattern, "Removed", true, byteLevel(false, true))}
+}
+
+func byteLevel(prefixSpace, useRegex bool) json.RawMessage {
+	return fmt.Appendf(nil, `{"add_prefix_space":%t,"trim_offsets":false,"type":"ByteLevel","use_regex":%t}`, prefixSpace, useRegex)
+}
+
+func splitFirst(pattern, behavior string, invert bool, then json.RawMessage) json.RawMessage {
+	regex, _ := jsonwords.Marshal(pattern) // a text always marshals
+	return fmt.Appendf(nil, `{"pretokenizers":[{"behavior":%q,"invert":%t,"pattern":{"Regex":%s},"type":"Split"},%s],"type":"Sequence"}`,
+		behavior, invert, regex, then)
 }
 
 // parseMerges reads both spellings: ["a b", …] and, since 2024, [["a", "b"], …].
@@ -279,14 +325,14 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 			return nil, fmt.Errorf("tokenizer_config.json: %w", err)
 		}
 	}
-	var r rules
+	var style file
 	_, start := vocab["<s>"]
 	_, end := vocab["</s>"]
 	roberta := false // RoBERTa's special tokens, BART's too: their oldest folders name no class
 	switch class := strings.TrimSuffix(c.Class, "Fast"); class {
 	case "BartTokenizer", "RobertaTokenizer", "":
 		if roberta = start && end; roberta {
-			r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
+			style = gpt2(c.PrefixSpace)
 			break
 		}
 		if class != "" {
@@ -294,9 +340,9 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 		}
 		fallthrough
 	case "Qwen2Tokenizer": // and hand-made folders without a class: the newer rule
-		r = rules{split: Qwen2, normalize: []normalizer{nfcForm{}}}
+		style = qwen2()
 	case "GPT2Tokenizer":
-		r = rules{split: GPT2, prefixSpace: c.PrefixSpace}
+		style = gpt2(c.PrefixSpace)
 	case "CLIPTokenizer":
 		return clipParts(vocab, pairs)
 	default:
@@ -323,7 +369,7 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 			}
 		}
 	}
-	t, err := build(vocab, pairs, added, r)
+	t, err := buildAs(style, vocab, pairs, added)
 	if err == nil && roberta {
 		t.wrap = template{before: []int64{int64(vocab["<s>"])}, after: []int64{int64(vocab["</s>"])}}
 	}
@@ -338,7 +384,7 @@ func clipParts(vocab map[string]int, pairs [][2]string) (*Tokenizer, error) {
 		return nil, errors.New("vocab.json lacks <|startoftext|> or <|endoftext|>, which CLIPTokenizer puts around a text")
 	}
 	added := []Added{{ID: start, Content: "<|startoftext|>", Special: true}, {ID: end, Content: "<|endoftext|>", Special: true}}
-	t, err := build(vocab, pairs, added, rules{split: CLIP, suffix: "</w>", normalize: []normalizer{nfcForm{}, squeeze{}, lowercase{}}})
+	t, err := buildAs(clip(), vocab, pairs, added)
 	if err == nil {
 		t.wrap = template{before: []int64{int64(start)}, after: []int64{int64(end)}}
 	}

@@ -66,74 +66,28 @@ func (t *Tokenizer) vocabJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "{%s}", bytes.Join(entries, []byte(","))), nil
 }
 
-// json returns tokenizer.json.
+// json returns tokenizer.json: what was read of it, with the added tokens and, of BPE, the model written anew.
 func (t *Tokenizer) json() ([]byte, error) {
-	f := struct {
-		Version       string  `json:"version"`
-		Truncation    any     `json:"truncation"`
-		Padding       any     `json:"padding"`
-		AddedTokens   []Added `json:"added_tokens"`
-		Normalizer    any     `json:"normalizer"`
-		PreTokenizer  any     `json:"pre_tokenizer"`
-		PostProcessor any     `json:"post_processor"`
-		Decoder       any     `json:"decoder"`
-		Model         any     `json:"model"`
-	}{Version: "1.0", AddedTokens: t.Added(), Normalizer: t.normalizerJSON(), PostProcessor: t.templateJSON()}
-	if f.AddedTokens == nil {
-		f.AddedTokens = []Added{}
+	f := t.spelled
+	f.Version, f.Truncation, f.Padding = "1.0", nil, nil
+	f.AddedTokens = append([]Added{}, t.Added()...)
+	if t.unigram != nil {
+		return jsonwords.Marshal(f)
 	}
 	var err error
-	if t.unigram != nil {
-		f.PreTokenizer, f.Decoder, f.Model = t.unigramJSON()
-	} else {
-		if f.PostProcessor == nil {
-			f.PostProcessor = byteLevel(false, false)
+	if typeOf(f.PostProcessor) == "" {
+		if f.PostProcessor, err = jsonwords.Marshal(t.templateJSON()); err != nil {
+			return nil, err
 		}
-		f.Decoder = byteLevel(false, false)
-		f.PreTokenizer, f.Model, err = t.bpeJSON()
 	}
+	if typeOf(f.Decoder) == "" {
+		f.Decoder = byteLevel(false, false)
+	}
+	vocab, err := t.vocabJSON()
 	if err != nil {
 		return nil, err
 	}
-	return jsonwords.Marshal(f)
-}
-
-func (t *Tokenizer) normalizerJSON() any {
-	var steps []any
-	for _, n := range t.rules.normalize {
-		steps = append(steps, n.json())
-	}
-	switch len(steps) {
-	case 0:
-		return nil
-	case 1:
-		return steps[0]
-	}
-	return map[string]any{"type": "Sequence", "normalizers": steps}
-}
-
-func byteLevel(prefixSpace, useRegex bool) map[string]any {
-	return map[string]any{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": false, "use_regex": useRegex}
-}
-
-// bpeJSON returns pre_tokenizer and model of byte-level BPE.
-func (t *Tokenizer) bpeJSON() (pre, model any, err error) {
-	vocab, err := t.vocabJSON()
-	if err != nil {
-		return nil, nil, err
-	}
-	merges := list.Map(t.pairs, func(p [2]string) string { return p[0] + " " + p[1] })
-	switch t.rules.split {
-	case GPT2:
-		pre = byteLevel(t.rules.prefixSpace, true)
-	case CLIP:
-		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": clipPattern}, "behavior": "Removed", "invert": true}
-		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, true)}}
-	case Qwen2:
-		cut := map[string]any{"type": "Split", "pattern": map[string]any{"Regex": qwen2Pattern}, "behavior": "Isolated", "invert": false}
-		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{cut, byteLevel(false, false)}}
-	}
-	return pre, struct {
+	f.Model, err = jsonwords.Marshal(struct {
 		Type         string          `json:"type"`
 		Dropout      *float64        `json:"dropout"`
 		Unk          *string         `json:"unk_token"`
@@ -144,22 +98,12 @@ func (t *Tokenizer) bpeJSON() (pre, model any, err error) {
 		IgnoreMerges bool            `json:"ignore_merges"`
 		Vocab        json.RawMessage `json:"vocab"`
 		Merges       []string        `json:"merges"`
-	}{Type: "BPE", Suffix: t.rules.suffix, IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges}, nil
-}
-
-// unigramJSON returns pre_tokenizer, decoder and model of a Unigram tokenizer.
-func (t *Tokenizer) unigramJSON() (pre, decoder, model any) {
-	w := t.rules.words
-	pre, decoder = w.json(w.prefix), w.json(w.decodePrefix)
-	if w.whiteSpace {
-		pre = map[string]any{"type": "Sequence", "pretokenizers": []any{map[string]any{"type": "WhitespaceSplit"}, pre}}
+	}{Type: "BPE", Suffix: t.rules.suffix, IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab,
+		Merges: list.Map(t.pairs, func(p [2]string) string { return p[0] + " " + p[1] })})
+	if err != nil {
+		return nil, err
 	}
-	return pre, decoder, struct {
-		Type         string  `json:"type"`
-		Unk          int32   `json:"unk_id"`
-		Vocab        []piece `json:"vocab"`
-		ByteFallback bool    `json:"byte_fallback"`
-	}{"Unigram", t.unigram.unk, t.unigram.pieces, false}
+	return jsonwords.Marshal(f)
 }
 
 // configJSON returns the tokenizer_config.json of a tokenizer that was not opened from a folder. The
@@ -193,7 +137,7 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 	}
 	class := "Qwen2Tokenizer"
 	switch {
-	case t.unigram != nil || t.templateJSON() != nil:
+	case t.unigram != nil || len(t.wrap.before)+len(t.wrap.after) > 0:
 		class = "PreTrainedTokenizerFast"
 	case t.rules.split == GPT2:
 		class = "GPT2Tokenizer"

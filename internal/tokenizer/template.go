@@ -99,10 +99,10 @@ func readClassAndSeparator(raw json.RawMessage) (t template, err error) {
 	return template{id("cls", p.Cls), id("sep", p.Sep)}, err
 }
 
-// templateJSON returns the template as tokenizer.json writes it; nil for none.
+// templateJSON returns the template as tokenizer.json writes it.
 func (t *Tokenizer) templateJSON() any {
 	if len(t.wrap.before)+len(t.wrap.after) == 0 {
-		return nil
+		return byteLevel(false, false)
 	}
 	special := map[string]any{}
 	pieces := func(ids []int64) (out []any) {

@@ -47,6 +47,7 @@ type Tokenizer struct {
 	raw     *matcher   // added tokens that are found in the text as it stands
 	normal  *matcher   // added tokens that are found in the normalised text
 	config  []byte     // tokenizer_config.json of the folder, kept for Save
+	spelled file       // what Save writes of tokenizer.json as it was read; of BPE all but the model
 	pool    sync.Pool
 }
 
@@ -72,7 +73,7 @@ type rules struct {
 // alphabet; every one of the 256 bytes and every result of a merge must be in vocab, and no two tokens
 // may share an id.
 func New(vocab map[string]int, merges [][2]string, added []Added) (*Tokenizer, error) {
-	return build(vocab, merges, added, rules{split: Qwen2, normalize: []normalizer{nfcForm{}}})
+	return buildAs(qwen2(), vocab, merges, added)
 }
 
 // maxID bounds the ids, so that a damaged file does not ask for a table of 2^62 tokens.
@@ -227,7 +228,7 @@ func (t *Tokenizer) Special() (before, after []int64) {
 
 func (t *Tokenizer) normalize(text string) string {
 	for _, n := range t.rules.normalize {
-		text = n.apply(text)
+		text = n(text)
 	}
 	return text
 }

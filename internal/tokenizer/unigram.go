@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"unicode/utf8"
 
 	"fulcrum/internal/jsonwords"
@@ -40,18 +39,6 @@ func (p *piece) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func (p piece) MarshalJSON() ([]byte, error) {
-	text, err := jsonwords.Marshal(p.text)
-	if err != nil {
-		return nil, err
-	}
-	score := strconv.FormatFloat(p.score, 'g', -1, 64)
-	if p.score == math.Trunc(p.score) && math.Abs(p.score) < 1e15 {
-		score = strconv.FormatFloat(p.score, 'f', 1, 64) // a score is written as a float, 0.0
-	}
-	return fmt.Appendf(nil, "[%s,%s]", text, score), nil
-}
-
 // parseUnigram reads tokenizer.json with a model of type Unigram.
 func parseUnigram(f file) (*Tokenizer, error) {
 	var m struct {
@@ -84,6 +71,7 @@ func parseUnigram(f file) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model: %w", err)
 	}
+	t.spelled = f
 	return t, nil
 }
 

@@ -16,10 +16,6 @@ import (
 type charsMap struct {
 	trie  []uint32
 	texts string // replacements, each ended by a NUL; a value of the trie is a byte offset into them
-	ascii [utf8.RuneSelf]struct {
-		text  string
-		found bool
-	}
 }
 
 // newCharsMap reads precompiled_charsmap: base64 of the trie's size in bytes (uint32, little endian), the
@@ -44,9 +40,6 @@ func newCharsMap(blob string) (*charsMap, error) {
 	}
 	if !utf8.ValidString(m.texts) {
 		return nil, fmt.Errorf("%s: the replacements are not UTF-8", key)
-	}
-	for c := range m.ascii {
-		m.ascii[c].text, m.ascii[c].found = m.lookup(string(rune(c)))
 	}
 	return m, nil
 }
@@ -90,10 +83,6 @@ const maxCluster = 6
 func (m *charsMap) apply(text string) string {
 	var out strings.Builder
 	out.Grow(len(text))
-	if isASCII(text) {
-		m.applyASCII(&out, text)
-		return out.String()
-	}
 	for clusters := graphemes.FromString(text); clusters.Next(); {
 		cluster := clusters.Value()
 		if len(cluster) < maxCluster {
@@ -111,31 +100,4 @@ func (m *charsMap) apply(text string) string {
 		}
 	}
 	return out.String()
-}
-
-// applyASCII is apply for text whose clusters are single bytes, but for \r\n.
-func (m *charsMap) applyASCII(out *strings.Builder, text string) {
-	for i := 0; i < len(text); i++ {
-		if strings.HasPrefix(text[i:], "\r\n") {
-			if replacement, ok := m.lookup("\r\n"); ok {
-				out.WriteString(replacement)
-				i++
-				continue
-			}
-		}
-		if c := text[i]; m.ascii[c].found {
-			out.WriteString(m.ascii[c].text)
-		} else {
-			out.WriteByte(c)
-		}
-	}
-}
-
-func isASCII(text string) bool {
-	for i := range len(text) {
-		if text[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

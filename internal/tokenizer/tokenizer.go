@@ -139,7 +139,6 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 			t.endID[b] = int32(id)
 		}
 	}
-	id := -1
 	for rank, p := range pairs {
 		lacks := func(token string) error {
 			return fmt.Errorf("merge %d (%q + %q): the vocabulary lacks %q", rank+1, p[0], p[1], token)
@@ -152,10 +151,9 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		if !ok {
 			return nil, lacks(p[1])
 		}
-		if id++; !t.isJoined(id, p) { // most vocabularies number the merges in their order
-			if id, ok = t.ids[p[0]+p[1]]; !ok {
-				return nil, lacks(p[0] + p[1])
-			}
+		id, ok := t.ids[p[0]+p[1]]
+		if !ok {
+			return nil, lacks(p[0] + p[1])
 		}
 		key := join(int32(left), int32(right))
 		if _, twice := t.bpe[key]; !twice {
@@ -163,15 +161,6 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		}
 	}
 	return t, t.add(added)
-}
-
-// isJoined reports whether token id is the two tokens of a merge in one.
-func (t *Tokenizer) isJoined(id int, p [2]string) bool {
-	if id >= len(t.tokens) {
-		return false
-	}
-	token := t.tokens[id].token
-	return len(token) == len(p[0])+len(p[1]) && strings.HasPrefix(token, p[0]) && strings.HasSuffix(token, p[1])
 }
 
 // add enters the added tokens; one that the vocabulary has too must have its id.

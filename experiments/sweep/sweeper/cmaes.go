@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fulcrum/internal/option"
@@ -150,17 +151,11 @@ func newGaussian(n, lambda int, sigma float64) *gaussian {
 		d.c.SetSym(i, i, 1)
 	}
 	mu := max(lambda/2, 1)
-	sum, squares := 0.0, 0.0
 	for i := range mu {
-		w := math.Log(float64(lambda+1)/2) - math.Log(float64(i+1))
-		d.weights = append(d.weights, w)
-		sum += w
+		d.weights = append(d.weights, math.Log(float64(lambda+1)/2)-math.Log(float64(i+1)))
 	}
-	for i := range d.weights {
-		d.weights[i] /= sum
-		squares += d.weights[i] * d.weights[i]
-	}
-	d.muEff = 1 / squares
+	floats.Scale(1/floats.Sum(d.weights), d.weights)
+	d.muEff = 1 / floats.Dot(d.weights, d.weights)
 	dim := float64(n)
 	d.cSigma = (d.muEff + 2) / (dim + d.muEff + 5)
 	d.dSigma = 1 + 2*math.Max(0, math.Sqrt((d.muEff-1)/(dim+1))-1) + d.cSigma
@@ -188,28 +183,18 @@ func (d *gaussian) decompose() error {
 
 // outOf maps a standard normal vector to one of N(0, c).
 func (d *gaussian) outOf(z []float64) []float64 {
-	y := make([]float64, d.n)
-	for i := range y {
-		for j := range z {
-			y[i] += d.axes.At(i, j) * d.roots[j] * z[j]
-		}
-	}
-	return y
+	var y mat.VecDense
+	y.MulVec(d.axes, mat.NewVecDense(d.n, floats.MulTo(make([]float64, d.n), d.roots, z)))
+	return y.RawVector().Data
 }
 
 // whiten returns c^(-1/2)·y.
 func (d *gaussian) whiten(y []float64) []float64 {
-	out := make([]float64, d.n)
-	for j := range d.n {
-		along := 0.0
-		for i := range y {
-			along += d.axes.At(i, j) * y[i]
-		}
-		for i := range out {
-			out[i] += d.axes.At(i, j) * along / d.roots[j]
-		}
-	}
-	return out
+	var along, out mat.VecDense
+	along.MulVec(d.axes.T(), mat.NewVecDense(d.n, y))
+	floats.Div(along.RawVector().Data, d.roots)
+	out.MulVec(d.axes, &along)
+	return out.RawVector().Data
 }
 
 // update moves the distribution to a generation's points, the best first (tutorial, figure 6, without negative
@@ -226,15 +211,11 @@ func (d *gaussian) update(points [][]float64) error {
 		for i := range y {
 			y[i] = (points[k][i] - d.mean[i]) / d.sigma
 		}
-		if length := norm(d.whiten(y)); length > plausible {
-			for i := range y {
-				y[i] *= plausible / length
-			}
+		if length := floats.Norm(d.whiten(y), 2); length > plausible {
+			floats.Scale(plausible/length, y)
 		}
 		steps[k] = y
-		for i := range y {
-			mean[i] += w * y[i]
-		}
+		floats.AddScaled(mean, w, y)
 	}
 	for i := range mean {
 		d.mean[i] = min(max(d.mean[i]+d.sigma*mean[i], 0), 1)
@@ -244,7 +225,7 @@ func (d *gaussian) update(points [][]float64) error {
 		d.pathSigma[i] = (1-d.cSigma)*d.pathSigma[i] + math.Sqrt(d.cSigma*(2-d.cSigma)*d.muEff)*white[i]
 	}
 	d.generation++
-	length := norm(d.pathSigma)
+	length := floats.Norm(d.pathSigma, 2)
 	h := 0.0 // 1 unless the step size is still growing fast
 	if length/math.Sqrt(1-math.Pow(1-d.cSigma, 2*float64(d.generation))) < (1.4+2/float64(d.n+1))*d.chi {
 		h = 1
@@ -252,24 +233,11 @@ func (d *gaussian) update(points [][]float64) error {
 	for i := range mean {
 		d.pathC[i] = (1-d.cc)*d.pathC[i] + h*math.Sqrt(d.cc*(2-d.cc)*d.muEff)*mean[i]
 	}
-	keep := 1 - d.c1 - d.cmu + (1-h)*d.c1*d.cc*(2-d.cc)
-	for i := range d.n {
-		for j := i; j < d.n; j++ {
-			x := keep*d.c.At(i, j) + d.c1*d.pathC[i]*d.pathC[j]
-			for k, w := range d.weights {
-				x += d.cmu * w * steps[k][i] * steps[k][j]
-			}
-			d.c.SetSym(i, j, x)
-		}
+	d.c.ScaleSym(1-d.c1-d.cmu+(1-h)*d.c1*d.cc*(2-d.cc), d.c)
+	d.c.SymRankOne(d.c, d.c1, mat.NewVecDense(d.n, d.pathC))
+	for k, w := range d.weights {
+		d.c.SymRankOne(d.c, d.cmu*w, mat.NewVecDense(d.n, steps[k]))
 	}
 	d.sigma = math.Min(d.sigma*math.Exp(math.Min(1, d.cSigma/d.dSigma*(length/d.chi-1))), 1)
 	return nil
-}
-
-func norm(x []float64) float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v * v
-	}
-	return math.Sqrt(sum)
 }

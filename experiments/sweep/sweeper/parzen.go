@@ -3,6 +3,8 @@ package sweeper
 import (
 	"math"
 	"math/rand/v2"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // parzen is a density over the unit cube: a mixture with one kernel for each observation and one broad kernel
@@ -102,7 +104,6 @@ func (p *parzen) draw(r *rand.Rand) []float64 {
 // logDensity returns the logarithm of the density at a point.
 func (p *parzen) logDensity(point []float64) float64 {
 	terms := make([]float64, len(p.kernels))
-	top := math.Inf(-1)
 	for j, k := range p.kernels {
 		t := math.Log(k.weight / p.total)
 		for i := range p.axes {
@@ -120,13 +121,8 @@ func (p *parzen) logDensity(point []float64) float64 {
 			t += -z*z/2 - math.Log(math.Sqrt(2*math.Pi)*k.sigma[i]*inside)
 		}
 		terms[j] = t
-		top = max(top, t)
 	}
-	sum := 0.0
-	for _, t := range terms {
-		sum += math.Exp(t - top)
-	}
-	return top + math.Log(sum)
+	return floats.LogSumExp(terms)
 }
 
 // phi returns the distribution function of the standard normal; quantile is its inverse.

@@ -23,7 +23,7 @@ func ranked(history []Trial) []Trial {
 			feasible = append(feasible, t)
 		}
 	}
-	slices.SortStableFunc(violating, func(a, b Trial) int { return cmp.Compare(excess(a), excess(b)) })
+	slices.SortStableFunc(violating, func(a, b Trial) int { return cmp.Compare(number(a.Violation), number(b.Violation)) })
 	if len(feasible) > 0 && len(feasible[0].Losses) > 1 {
 		var out []Trial
 		for _, front := range fronts(feasible) {
@@ -33,13 +33,6 @@ func ranked(history []Trial) []Trial {
 	}
 	slices.SortStableFunc(feasible, func(a, b Trial) int { return cmp.Compare(a.loss(), b.loss()) })
 	return append(feasible, violating...)
-}
-
-func excess(t Trial) float64 {
-	if math.IsNaN(t.Violation) {
-		return math.Inf(1)
-	}
-	return t.Violation
 }
 
 // byNumber returns the history in the order of the trials' numbers, whatever order they ended in.
@@ -61,13 +54,6 @@ func dominates(a, b []float64) bool {
 		better = better || x < y
 	}
 	return better
-}
-
-func number(x float64) float64 {
-	if math.IsNaN(x) {
-		return math.Inf(1)
-	}
-	return x
 }
 
 // fronts sorts trials into the first front, which nobody dominates, the second, which only the first

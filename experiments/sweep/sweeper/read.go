@@ -3,7 +3,6 @@ package sweeper
 import (
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -28,12 +27,10 @@ type Outcome struct {
 func (o Outcome) Losses() []float64 {
 	losses := make([]float64, len(o.Values))
 	for i, v := range o.Values {
-		if losses[i] = v; !o.Minimize[i] {
-			losses[i] = -v
+		if !o.Minimize[i] {
+			v = -v
 		}
-		if math.IsNaN(v) {
-			losses[i] = math.Inf(1)
-		}
+		losses[i] = number(v)
 	}
 	return losses
 }

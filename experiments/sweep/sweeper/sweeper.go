@@ -88,8 +88,16 @@ func next(history []Trial) int {
 
 // loss returns the trial's first objective; NaN counts as worse than any number.
 func (t Trial) loss() float64 {
-	if len(t.Losses) == 0 || math.IsNaN(t.Losses[0]) {
+	if len(t.Losses) == 0 {
 		return math.Inf(1)
 	}
-	return t.Losses[0]
+	return number(t.Losses[0])
+}
+
+// number returns x, infinity for NaN.
+func number(x float64) float64 {
+	if math.IsNaN(x) {
+		return math.Inf(1)
+	}
+	return x
 }

@@ -5,43 +5,33 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
+	"github.com/parquet-go/parquet-go/format"
 )
 
-// codecNames are the compressions of the format, by number.
-func codecNames() []string {
-	return []string{"uncompressed", "snappy", "gzip", "lzo", "brotli", "lz4", "zstd", "lz4_raw"}
-}
-
-const (
-	codecNone   = 0
-	codecSnappy = 1
-	codecGzip   = 2
-	codecZstd   = 6
-)
-
-func checkCodec(codec int32) error {
+func checkCodec(codec format.CompressionCodec) error {
 	switch codec {
-	case codecNone, codecSnappy, codecGzip, codecZstd:
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Zstd:
 		return nil
 	}
-	name := fmt.Sprint("number ", codec)
-	if names := codecNames(); codec >= 0 && int(codec) < len(names) {
-		name = names[codec]
+	name := strings.ToLower(codec.String())
+	if strings.HasSuffix(name, "(?)") {
+		name = fmt.Sprintf("number %d", codec)
 	}
 	return fmt.Errorf("compression %s is not supported (supported: uncompressed, snappy, gzip, zstd)", name)
 }
 
 // decompress returns exactly size bytes.
-func decompress(codec int32, data []byte, size int) ([]byte, error) {
+func decompress(codec format.CompressionCodec, data []byte, size int) ([]byte, error) {
 	var out []byte
 	var err error
 	switch codec {
-	case codecNone:
+	case format.Uncompressed:
 		out = data
-	case codecSnappy:
+	case format.Snappy:
 		var n int
 		if n, err = snappy.DecodedLen(data); err == nil && (n != size || size > 32*len(data)) { // three bytes copy 64 at most
 			err = snappy.ErrCorrupt
@@ -49,12 +39,12 @@ func decompress(codec int32, data []byte, size int) ([]byte, error) {
 		if err == nil {
 			out, err = snappy.Decode(nil, data)
 		}
-	case codecGzip:
+	case format.Gzip:
 		var r *gzip.Reader
 		if r, err = gzip.NewReader(bytes.NewReader(data)); err == nil {
 			out, err = io.ReadAll(io.LimitReader(r, int64(size)+1))
 		}
-	case codecZstd:
+	case format.Zstd:
 		if size == 0 { // an empty page may be no frame at all
 			return nil, nil
 		}
@@ -71,13 +61,4 @@ func decompress(codec int32, data []byte, size int) ([]byte, error) {
 		return nil, fmt.Errorf("%d bytes when decompressed, want %d", len(out), size)
 	}
 	return out, nil
-}
-
-// little reads up to eight bytes, the lowest first.
-func little(b []byte) uint64 {
-	v := uint64(0)
-	for i, c := range b {
-		v |= uint64(c) << (8 * i)
-	}
-	return v
 }

@@ -7,6 +7,8 @@ import (
 	"sort"
 	"sync"
 
+	"github.com/parquet-go/parquet-go/format"
+
 	"fulcrum/internal/option"
 	"fulcrum/internal/recent"
 )
@@ -28,20 +30,13 @@ type page struct {
 	at         int64 // of the data, behind the header
 	compressed int64
 	size       int64 // of the data when decompressed
-	codec      int32
-	encoding   int32
+	codec      format.CompressionCodec
+	encoding   format.Encoding
 	version    int   // 1 or 2
 	levels     int64 // version 2: bytes of repetition and definition levels in front, never compressed
 	packed     bool  // the rest is compressed
 	dict       *page // dictionary of the chunk, nil without one
 }
-
-// Kinds of pages.
-const (
-	dataPage       = 0
-	dictionaryPage = 2
-	dataPageV2     = 3
-)
 
 const (
 	maxPage = 256 << 20 // bytes of a page
@@ -105,26 +100,26 @@ func (c *Column) indexChunk(f io.ReaderAt, meta *chunkMeta, row, rows int64) err
 		}
 		at = p.at + p.compressed
 		switch {
-		case head.Kind == dictionaryPage && head.Dict != nil:
+		case head.Kind == format.DictionaryPage && head.Dict != nil:
 			p.rows, p.encoding = int64(head.Dict.Values), head.Dict.Encoding
 			if dict != nil || p.rows < 0 || p.rows > maxRows {
 				return errors.New("a second dictionary, or a damaged one")
 			}
 			dict = &p
 			continue
-		case head.Kind == dataPage && head.Data != nil:
+		case head.Kind == format.DataPage && head.Data != nil:
 			p.rows, p.encoding = int64(head.Data.Values), head.Data.Encoding
-			if c.leaf.optional && head.Data.Levels != encodingRLE {
+			if c.leaf.optional && head.Data.Levels != format.RLE {
 				return fmt.Errorf("definition levels in encoding %d: want RLE", head.Data.Levels)
 			}
-		case head.Kind == dataPageV2 && head.Data2 != nil:
+		case head.Kind == format.DataPageV2 && head.Data2 != nil:
 			h := head.Data2
 			p.version, p.rows, p.encoding, p.levels = 2, int64(h.Values), h.Encoding, int64(h.Levels)
 			if h.Repeats != 0 || h.Levels < 0 || p.levels > p.compressed || p.levels > p.size {
 				return fmt.Errorf("page at byte %d: damaged levels", at)
 			}
 			p.packed = option.Or(h.Packed, true)
-		case head.Kind <= dataPageV2 && head.Kind != 1:
+		case head.Kind <= format.DataPageV2 && head.Kind != format.IndexPage:
 			return fmt.Errorf("page at byte %d: a damaged header", at)
 		default:
 			continue // an index page
@@ -200,7 +195,7 @@ func (c *Column) values(p *page) ([]*string, error) {
 	}
 	defer f.Close()
 	var dict []*string
-	if p.dict != nil && (p.encoding == encodingDict || p.encoding == encodingDictOld) {
+	if p.dict != nil && (p.encoding == format.RLEDictionary || p.encoding == format.PlainDictionary) {
 		var ok bool
 		if dict, ok = c.dicts.Get(p.dict); !ok {
 			data, err := p.dict.read(f)

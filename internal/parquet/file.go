@@ -7,18 +7,13 @@ import (
 	"io"
 	"sync"
 
+	"github.com/parquet-go/parquet-go/format"
+
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/recent"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/regular"
-)
-
-// Physical types of columns.
-const (
-	typeInt32     = 1
-	typeInt64     = 2
-	typeByteArray = 6
 )
 
 // File is an open Parquet file. It is safe for concurrent use and holds no file descriptor between calls.
@@ -36,7 +31,7 @@ type File struct {
 type leaf struct {
 	name     string
 	index    int // among the leaves of the whole schema: the place in a row group
-	kind     int32
+	kind     format.Type
 	optional bool
 }
 
@@ -112,10 +107,10 @@ func (p *File) readSchema(elements []*element) error {
 			return 0, errors.New("a damaged schema")
 		}
 		e := elements[at]
-		repeated = repeated || e.Repetition == 2
+		repeated = repeated || e.Repetition == format.Repeated
 		if e.Children == nil {
 			if depth == 1 && !repeated {
-				p.leaves = append(p.leaves, leaf{e.Name, index, option.Or(e.Kind, 0), e.Repetition == optionalField})
+				p.leaves = append(p.leaves, leaf{e.Name, index, option.Or(e.Kind, 0), e.Repetition == format.Optional})
 			}
 			index++
 			return at + 1, nil
@@ -152,7 +147,7 @@ func (p *File) Column(name string) (*Column, error) {
 			continue
 		}
 		switch l.kind {
-		case typeByteArray, typeInt32, typeInt64:
+		case format.ByteArray, format.Int32, format.Int64:
 		default:
 			return nil, fmt.Errorf("%s: column %s: want text or whole numbers", p.Path, name)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // The metadata of a file that are read or written here, by their numbers in parquet.thrift. Other fields are passed over.
@@ -20,11 +21,11 @@ type footer struct {
 
 // element is a node of the tree of columns, which is written depth first.
 type element struct {
-	Kind       *int32 `thrift:"1"`
-	Repetition int32  `thrift:"3"`
-	Name       string `thrift:"4"`
-	Children   *int32 `thrift:"5"` // nil: a column
-	Converted  *int32 `thrift:"6"`
+	Kind       *format.Type               `thrift:"1"`
+	Repetition format.FieldRepetitionType `thrift:"3"`
+	Name       string                     `thrift:"4"`
+	Children   *int32                     `thrift:"5"` // nil: a column
+	Converted  *int32                     `thrift:"6"`
 }
 
 type group struct {
@@ -40,39 +41,39 @@ type chunk struct {
 }
 
 type chunkMeta struct {
-	Kind      int32    `thrift:"1,writezero"`
-	Encodings []int32  `thrift:"2"`
-	Names     []string `thrift:"3"`
-	Codec     int32    `thrift:"4,writezero"`
-	Values    int64    `thrift:"5"`
-	Unpacked  int64    `thrift:"6"`
-	Packed    int64    `thrift:"7"`
-	At        int64    `thrift:"9"`
-	Dict      int64    `thrift:"11"`
+	Kind      format.Type             `thrift:"1,writezero"`
+	Encodings []format.Encoding       `thrift:"2"`
+	Names     []string                `thrift:"3"`
+	Codec     format.CompressionCodec `thrift:"4,writezero"`
+	Values    int64                   `thrift:"5"`
+	Unpacked  int64                   `thrift:"6"`
+	Packed    int64                   `thrift:"7"`
+	At        int64                   `thrift:"9"`
+	Dict      int64                   `thrift:"11"`
 }
 
 type pageHeader struct {
-	Kind   int32        `thrift:"1,writezero"`
-	Size   int32        `thrift:"2,writezero"` // when decompressed
-	Packed int32        `thrift:"3,writezero"`
-	Data   *dataHeader  `thrift:"5"`
-	Dict   *dataHeader  `thrift:"7"` // which has the first two fields
-	Data2  *dataHeader2 `thrift:"8"`
+	Kind   format.PageType `thrift:"1,writezero"`
+	Size   int32           `thrift:"2,writezero"` // when decompressed
+	Packed int32           `thrift:"3,writezero"`
+	Data   *dataHeader     `thrift:"5"`
+	Dict   *dataHeader     `thrift:"7"` // which has the first two fields
+	Data2  *dataHeader2    `thrift:"8"`
 }
 
 type dataHeader struct {
-	Values   int32 `thrift:"1"`
-	Encoding int32 `thrift:"2,writezero"`
-	Levels   int32 `thrift:"3"` // the encodings of definition and of repetition levels
-	Repeats  int32 `thrift:"4"`
+	Values   int32           `thrift:"1"`
+	Encoding format.Encoding `thrift:"2,writezero"`
+	Levels   format.Encoding `thrift:"3"` // the encodings of definition and of repetition levels
+	Repeats  format.Encoding `thrift:"4"`
 }
 
 type dataHeader2 struct {
-	Values   int32 `thrift:"1"`
-	Encoding int32 `thrift:"4"`
-	Levels   int32 `thrift:"5"` // bytes of definition and of repetition levels
-	Repeats  int32 `thrift:"6"`
-	Packed   *bool `thrift:"7"` // nil: as the file
+	Values   int32           `thrift:"1"`
+	Encoding format.Encoding `thrift:"4"`
+	Levels   int32           `thrift:"5"` // bytes of definition and of repetition levels
+	Repeats  int32           `thrift:"6"`
+	Packed   *bool           `thrift:"7"` // nil: as the file
 }
 
 // errShort says that the bytes end within a value: more may follow in the file.

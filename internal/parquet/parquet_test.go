@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // The files of testdata hold the same 250 rows, written by DuckDB 1.5 and parquet-go 0.32 in several
@@ -167,17 +169,17 @@ func TestSnappy(t *testing.T) {
 		{"a copy that overlaps", "\x06\x00a\x05\x01", "aaaaaa"},
 		{"a copy with four bytes of distance", "\x06\x08abc\x0b\x03\x00\x00\x00", "abcabc"},
 	} {
-		if got, err := decompress(codecSnappy, []byte(c.data), len(c.want)); err != nil || string(got) != c.want {
+		if got, err := decompress(format.Snappy, []byte(c.data), len(c.want)); err != nil || string(got) != c.want {
 			t.Errorf("%s: got %q, %v", c.name, got, err)
 		}
 	}
 	huge := "\xff\xff\xff\x7f\x08abc" // promises 256 MB
 	for _, bad := range []string{"", "\x03", "\x06\x08ab", "\x06\x00a\x15\x02", "\x07\x08abc", huge} {
-		if got, err := decompress(codecSnappy, []byte(bad), 6); err == nil {
+		if got, err := decompress(format.Snappy, []byte(bad), 6); err == nil {
 			t.Errorf("%q gives %q", bad, got)
 		}
 	}
-	if _, err := decompress(codecSnappy, []byte(huge), 1<<28-1); err == nil {
+	if _, err := decompress(format.Snappy, []byte(huge), 1<<28-1); err == nil {
 		t.Error("eight bytes are read as 256 MB")
 	}
 }

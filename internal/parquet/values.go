@@ -5,28 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+
+	"github.com/parquet-go/parquet-go/format"
 )
 
-// Encodings of values.
-const (
-	encodingPlain       = 0
-	encodingDictOld     = 2
-	encodingRLE         = 3
-	encodingDelta       = 5
-	encodingDeltaLength = 6
-	encodingDeltaBytes  = 7
-	encodingDict        = 8
-)
-
-func checkEncoding(encoding, kind int32, hasDict bool) error {
-	text := kind == typeByteArray
+func checkEncoding(encoding format.Encoding, kind format.Type, hasDict bool) error {
+	text := kind == format.ByteArray
 	switch {
-	case encoding == encodingPlain,
-		(encoding == encodingDict || encoding == encodingDictOld) && hasDict,
-		encoding == encodingDelta && !text,
-		(encoding == encodingDeltaLength || encoding == encodingDeltaBytes) && text:
+	case encoding == format.Plain,
+		(encoding == format.RLEDictionary || encoding == format.PlainDictionary) && hasDict,
+		encoding == format.DeltaBinaryPacked && !text,
+		(encoding == format.DeltaLengthByteArray || encoding == format.DeltaByteArray) && text:
 		return nil
-	case encoding == encodingDict || encoding == encodingDictOld:
+	case encoding == format.RLEDictionary || encoding == format.PlainDictionary:
 		return errors.New("values from a dictionary, and the chunk has none")
 	}
 	return fmt.Errorf("values in encoding %d are not supported", encoding)
@@ -83,29 +74,29 @@ func (p *page) decode(data []byte, l leaf, dict []*string) ([]*string, error) {
 }
 
 // some decodes n values that are not null.
-func (p *page) some(data []byte, kind int32, dict []*string, n int) ([]*string, error) {
+func (p *page) some(data []byte, kind format.Type, dict []*string, n int) ([]*string, error) {
 	if n == 0 {
 		return nil, nil
 	}
 	switch p.encoding {
-	case encodingDict, encodingDictOld:
+	case format.RLEDictionary, format.PlainDictionary:
 		return fromDict(data, dict, n)
-	case encodingDelta:
+	case format.DeltaBinaryPacked:
 		numbers, _, err := delta(data, n)
 		if err != nil {
 			return nil, err
 		}
 		out := make([]*string, n)
 		for i, v := range numbers {
-			if kind == typeInt32 {
+			if kind == format.Int32 {
 				v = int64(int32(v))
 			}
 			out[i] = decimal(v)
 		}
 		return out, nil
-	case encodingDeltaLength:
+	case format.DeltaLengthByteArray:
 		return deltaLength(data, n)
-	case encodingDeltaBytes:
+	case format.DeltaByteArray:
 		return deltaBytes(data, n)
 	}
 	return plain(data, kind, n)
@@ -117,8 +108,8 @@ func decimal(v int64) *string {
 }
 
 // plain reads values one after the other: a text has its length in front.
-func plain(data []byte, kind int32, n int) ([]*string, error) {
-	width := map[int32]int{typeByteArray: 4, typeInt32: 4, typeInt64: 8}[kind]
+func plain(data []byte, kind format.Type, n int) ([]*string, error) {
+	width := map[format.Type]int{format.ByteArray: 4, format.Int32: 4, format.Int64: 8}[kind]
 	if n > len(data)/width {
 		return nil, errEnds
 	}
@@ -128,9 +119,9 @@ func plain(data []byte, kind int32, n int) ([]*string, error) {
 			return nil, errEnds
 		}
 		switch kind {
-		case typeInt32:
+		case format.Int32:
 			out[i] = decimal(int64(int32(binary.LittleEndian.Uint32(data))))
-		case typeInt64:
+		case format.Int64:
 			out[i] = decimal(int64(binary.LittleEndian.Uint64(data)))
 		default:
 			size := uint64(binary.LittleEndian.Uint32(data))
@@ -186,7 +177,9 @@ func hybrid(data []byte, width, n int) ([]uint64, error) {
 			if len(data) < bytes {
 				return nil, errEnds
 			}
-			v := little(data[:bytes])
+			var whole [4]byte
+			copy(whole[:], data[:bytes])
+			v := uint64(binary.LittleEndian.Uint32(whole[:]))
 			data = data[bytes:]
 			for range min(count, uint64(n-len(out))) {
 				out = append(out, v)

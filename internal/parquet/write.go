@@ -8,6 +8,8 @@ import (
 	"iter"
 	"math"
 	"reflect"
+
+	"github.com/parquet-go/parquet-go/format"
 )
 
 // Kind is what a written column holds.
@@ -131,16 +133,10 @@ func (b *buffer) page() []byte {
 	return append(out, b.values...)
 }
 
-// Numbers of the format (parquet.thrift).
-const (
-	optionalField = 1
-	convertedUTF8 = 0
-	typeBool      = 0
-	typeDouble    = 5
-)
-
 // physical is the type of a kind in the file.
-func physical(k Kind) int32 { return [...]int32{typeBool, typeInt64, typeDouble, typeByteArray}[k] }
+func physical(k Kind) format.Type {
+	return [...]format.Type{format.Boolean, format.Int64, format.Double, format.ByteArray}[k]
+}
 
 // group writes what the buffers hold as one row group.
 func (w *writer) group() {
@@ -148,10 +144,10 @@ func (w *writer) group() {
 	for i, f := range w.fields {
 		data, at := w.buffers[i].page(), w.at
 		size := int32(len(data))
-		w.encode(pageHeader{Size: size, Packed: size, Data: &dataHeader{Values: int32(w.held), Encoding: encodingPlain, Levels: encodingRLE,
-			Repeats: encodingRLE}})
+		w.encode(pageHeader{Size: size, Packed: size, Data: &dataHeader{Values: int32(w.held), Encoding: format.Plain, Levels: format.RLE,
+			Repeats: format.RLE}})
 		w.write(data)
-		g.Chunks = append(g.Chunks, &chunk{At: at, Meta: &chunkMeta{Kind: physical(f.Kind), Encodings: []int32{encodingPlain, encodingRLE},
+		g.Chunks = append(g.Chunks, &chunk{At: at, Meta: &chunkMeta{Kind: physical(f.Kind), Encodings: []format.Encoding{format.Plain, format.RLE},
 			Names: []string{f.Name}, Values: g.Rows, Unpacked: w.at - at, Packed: w.at - at, At: at}})
 		w.buffers[i] = buffer{}
 	}
@@ -166,9 +162,9 @@ func (w *writer) footer() {
 	w.meta.Version, w.meta.By = 1, "fulcrum"
 	w.meta.Schema = []*element{{Name: "schema", Children: new(int32(len(w.fields)))}}
 	for _, f := range w.fields {
-		e := &element{Kind: new(physical(f.Kind)), Repetition: optionalField, Name: f.Name}
+		e := &element{Kind: new(physical(f.Kind)), Repetition: format.Optional, Name: f.Name}
 		if f.Kind == Text {
-			e.Converted = new(int32(convertedUTF8))
+			e.Converted = new(int32(0)) // UTF8
 		}
 		w.meta.Schema = append(w.meta.Schema, e)
 	}

@@ -2,16 +2,16 @@ package tensorfile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 )
 
-// unpickler interprets a pickle of protocol 0 to 5. It has no way to call anything: globals are
-// names, and REDUCE, NEWOBJ and BUILD work for the few in globals.go and refuse the rest. Every
-// opcode does work proportional to the bytes it reads or the items already on the stack, and calls
-// have a budget for what they copy, so the input's length bounds time and memory.
+// unpickler interprets a pickle of protocol 2 to 5: what PyTorch, NumPy and Python write unless they are asked for less. It has
+// no way to call anything: globals are names, and REDUCE, NEWOBJ and BUILD work for the few in globals.go and refuse the rest.
+// Every opcode does work proportional to the bytes it reads or the items already on the stack, and calls have a budget for
+// what they copy, so the input's length bounds time and memory.
 //
 // The first error stays, and ends the loop behind the opcode in work: until then reading and popping give zero values.
 type unpickler struct {
@@ -85,8 +85,6 @@ func (u *unpickler) step(op byte) {
 		u.push(true)
 	case 0x89:
 		u.push(false)
-	case 'I', 'L', 'F', 'S', 'V': // text forms of protocol 0
-		u.textValue(op)
 	case 'J', 'K', 'M', 0x8a, 0x8b, 'G':
 		u.binaryNumber(op)
 	case 'X', 0x8c, 0x8d, 'T', 'U', 'B', 'C', 0x8e, 0x96:
@@ -115,12 +113,10 @@ func (u *unpickler) step(op byte) {
 		u.update(u.popN(2))
 	case 'u': // SETITEMS
 		u.update(u.popMark())
-	case 'g', 'h', 'j', 'p', 'q', 'r', 0x94:
+	case 'h', 'j', 'q', 'r', 0x94:
 		u.memoize(op)
 	case 'c', 0x93: // GLOBAL, STACK_GLOBAL
 		u.global(op)
-	case 'P': // PERSID
-		u.persistentID(u.line())
 	case 'Q': // BINPERSID
 		u.persistentID(u.pop())
 	case 'R', 0x81, 'b': // REDUCE, NEWOBJ, BUILD
@@ -258,12 +254,6 @@ func (u *unpickler) setItems(d *Dict, items []any) {
 func (u *unpickler) memoize(op byte) {
 	var key int
 	switch op {
-	case 'g', 'p':
-		line := u.line()
-		var err error
-		if key, err = strconv.Atoi(line); err != nil {
-			u.failf("memo key %.20q", line)
-		}
 	case 'h', 'q':
 		key = int(u.uint(1))
 	case 'j', 'r':
@@ -271,7 +261,7 @@ func (u *unpickler) memoize(op byte) {
 	case 0x94:
 		key = len(u.memo)
 	}
-	if op != 'g' && op != 'h' && op != 'j' {
+	if op != 'h' && op != 'j' {
 		u.memo[key] = u.top()
 		return
 	}
@@ -316,11 +306,9 @@ var errTruncated = errors.New("pickle is truncated")
 
 // uint reads a number of at most eight bytes, the lowest first.
 func (u *unpickler) uint(width int) uint64 {
-	v := uint64(0)
-	for i, b := range u.take(width) {
-		v |= uint64(b) << (8 * i)
-	}
-	return v
+	var whole [8]byte
+	copy(whole[:], u.take(width))
+	return binary.LittleEndian.Uint64(whole[:])
 }
 
 func (u *unpickler) take(n int) []byte {

@@ -5,53 +5,7 @@ import (
 	"math/big"
 	"math/bits"
 	"slices"
-	"strconv"
-	"strings"
 )
-
-func (u *unpickler) textValue(op byte) {
-	line := u.line()
-	switch op {
-	case 'F':
-		v, err := strconv.ParseFloat(line, 64)
-		if err != nil {
-			u.failf("float %.20q", line)
-		}
-		u.push(v)
-	case 'S':
-		n := len(line)
-		if n < 2 || line[0] != line[n-1] || line[0] != '\'' && line[0] != '"' || strings.Contains(line, `\`) {
-			u.failf("string %.20q", line)
-			return
-		}
-		u.push(line[1 : n-1])
-	case 'V':
-		if strings.Contains(line, `\`) {
-			u.failf("escaped text of protocol 0 is not supported")
-		}
-		u.push(line)
-	default:
-		u.textInteger(op, line)
-	}
-}
-
-func (u *unpickler) textInteger(op byte, line string) {
-	if op == 'I' && (line == "00" || line == "01") {
-		u.push(line == "01")
-		return
-	}
-	line = strings.TrimSuffix(line, "L")
-	if len(line) > 1000 {
-		u.failf("integer of %d digits", len(line))
-		return
-	}
-	v, ok := new(big.Int).SetString(line, 10)
-	if !ok {
-		u.failf("integer %.20q", line)
-		return
-	}
-	u.push(small(v))
-}
 
 func (u *unpickler) binaryNumber(op byte) {
 	switch op {

@@ -8,15 +8,18 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/experiments/tasks"
+	"fulcrum/internal/usage"
 	"fulcrum/reports/tracker"
 )
 
 // App runs composed configurations and the verbs for package main.
 type App struct {
-	Trackers    map[string]tracker.Open // of experiments, by name
-	Bring       []tasks.Bring           // tasks and sections of annexes
-	SweepReport func(dir string) error  // writes report.md of a sweep's folder; nil: that annex is not built in
+	Trackers    map[string]tracker.Open                             // of experiments, by name
+	Bring       []tasks.Bring                                       // tasks and sections of annexes
+	Judge       func(dir string, epochs int) (job.JudgeFunc, error) // ends runs of a sweep that do badly; nil: nobody
+	SweepReport func(dir string) error                              // writes report.md of a sweep's folder; nil: that annex is not built in
 }
 
 // Report writes report.md of a sweep's folder.
@@ -25,6 +28,19 @@ func (a App) Report(dir string) error {
 		return sweep.ErrNoReport
 	}
 	return a.SweepReport(dir)
+}
+
+// judge returns what ends the run in dir early. Without the annex only a sweep that prunes none of its runs goes on.
+func (a App) judge(dir string, epochs int) (job.JudgeFunc, error) {
+	if a.Judge != nil {
+		return a.Judge(dir, epochs)
+	}
+	saved, err := runfolder.ReadSaved(dir)
+	_, inSweep := saved.Hydra.Job.Num.(int)
+	if name := saved.Hydra.Sweeper.Pruner.Name; err == nil && inSweep && name != "" && name != sweeper.NoPruner {
+		return nil, usage.Errorf("hydra.sweeper.pruner.name=%s: this program is built without the annex \"search\"", name)
+	}
+	return nil, nil
 }
 
 // Schema returns the type of every configuration of ours.

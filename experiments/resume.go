@@ -95,7 +95,7 @@ func (a App) Resume(ctx context.Context, dir string) error {
 		return finished(dir, s.State, cfg)
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
-		trackers: a.Trackers}
+		trackers: a.Trackers, judge: a.judge}
 	if cfg.Does().Trains {
 		find := phases.FindState
 		if cfg.Checkpoint.OnDamage == "previous" {

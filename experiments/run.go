@@ -20,7 +20,6 @@ import (
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
-	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
@@ -49,6 +48,7 @@ type run struct {
 	resumed  bool
 	begin    time.Time
 	trackers map[string]tracker.Open
+	judge    func(dir string, epochs int) (job.JudgeFunc, error)
 	sinks    []tracker.Sink // of the trackers that the run asks for
 	sealed   atomic.Bool    // run.log is complete: its digest is being taken
 	plotter  *runreport.Plotter
@@ -126,7 +126,7 @@ func (a App) start(ctx context.Context, c *configs.Composed, exp string, overrid
 	if err := runfolder.RefuseForeign(dir, cfg.Task, cfg.Does().Trains); err != nil { // before anything is written there
 		return err
 	}
-	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp, trackers: a.Trackers}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp, trackers: a.Trackers, judge: a.judge}
 	if cfg.DryRun {
 		return dryRun(ctx, r, dir)
 	}
@@ -211,7 +211,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	r.folder, r.Dir, r.begin = f, f.Dir, time.Now()
 	r.Held = f.Held
-	r.Judge = func(epochs int) (job.JudgeFunc, error) { return sweep.JudgeOf(f.Dir, epochs) }
+	r.Judge = func(epochs int) (job.JudgeFunc, error) { return r.judge(f.Dir, epochs) }
 	if r.Hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"fulcrum/experiments"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/tracker"
@@ -16,14 +17,15 @@ type annex struct {
 	bring    []tasks.Bring
 	// report prints a report of several runs, or as JSON that of the one in paths, which was written to path.
 	report      func(s *session, paths []string, path string, opt reportOptions) error
-	sweepReport func(dir string) error // writes the report of a sweep
+	sweepReport func(dir string) error                              // writes the report of a sweep
+	judge       func(dir string, epochs int) (job.JudgeFunc, error) // ends runs of a sweep early
 	// queueTask does a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
 }
 
 // app returns the program with the annexes.
 func (a annex) app() experiments.App {
-	return experiments.App{Trackers: a.trackers, Bring: a.bring, SweepReport: a.sweepReport}
+	return experiments.App{Trackers: a.trackers, Bring: a.bring, SweepReport: a.sweepReport, Judge: a.judge}
 }
 
 // The annexes that bring commands, as internal/arrows/annexes.txt calls them.

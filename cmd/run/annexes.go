@@ -4,6 +4,7 @@ package main
 
 import (
 	"fulcrum/experiments/leverplus"
+	"fulcrum/experiments/sweep/pruner"
 	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
 	"fulcrum/reports/mlflow"
@@ -20,6 +21,7 @@ func annexes() annex {
 		bring:       []tasks.Bring{tasks.Frozen, leverplus.Bring},
 		report:      reportOfSeveral,
 		sweepReport: views.WriteReport,
+		judge:       pruner.JudgeOf,
 		queueTask:   runQueueTask,
 	}
 }

@@ -34,6 +34,8 @@ type Frozen struct {
 	Score func(c *Config) string
 	// Ask returns who scores the selections of a set; nil: nobody.
 	Ask func(ctx context.Context, j *Job, b *beamdata.Bundle) (func(*beamdata.Set) pointer.Ask, error)
+	// Embed returns what opens the model that computes the rows of a table (selector.clip).
+	Embed func(j *Job, table *beamdata.Table) func(pointer.ClipOptions) (pointer.Embedder, error)
 }
 
 // Reference is what a run that reproduces the Python reference does and no key says.

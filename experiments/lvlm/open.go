@@ -15,9 +15,12 @@ func Open(ctx context.Context, opt Options, local func() (Scorer, error)) (*Stor
 	if err := opt.Validate(); err != nil {
 		return nil, err
 	}
-	kept, err := openStore(opt)
-	if err != nil {
-		return nil, err
+	var kept *store.Store
+	if opt.Store != nil {
+		var err error
+		if kept, err = store.Open(*opt.Store); err != nil {
+			return nil, err
+		}
 	}
 	s, err := open(ctx, opt, local, kept)
 	switch {
@@ -76,17 +79,4 @@ func (s *Stored) recognise(now Likelihood) error {
 			"another lvlm.store", s.Identity().Model, before.LogProbs, now.LogProbs)
 	}
 	return nil
-}
-
-func openStore(opt Options) (*store.Store, error) {
-	if opt.Store == nil {
-		return nil, nil
-	}
-	kept, err := store.Open(*opt.Store)
-	if err == nil && opt.Compact {
-		if err = kept.Compact(); err != nil {
-			err = errors.Join(err, kept.Close())
-		}
-	}
-	return kept, err
 }

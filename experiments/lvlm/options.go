@@ -47,8 +47,6 @@ type Options struct {
 	Reward *string `koanf:"reward" enum:"likelihood,cider,vqa"`
 	// folder that keeps every score and answer; jobs share it, also at the same time; null = nothing is kept
 	Store *string `koanf:"store"`
-	// before the job, rewrite the store as one file without duplicates; files that other jobs write now are left alone
-	Compact bool `koanf:"compact"`
 }
 
 // DefaultOptions returns the local model, short answers and no store.
@@ -63,8 +61,7 @@ func (o Options) Validate() error {
 	return errors.Join(
 		option.Want(!server || o.URL != nil, "url", "lvlm.backend=%s needs the address of the server, such as http://127.0.0.1:8000", o.Backend),
 		option.Tags(o),
-		option.Want(o.Template == nil || isFile(*o.Template), "template", "no such file: %q", option.Or(o.Template, "")),
-		option.Want(!o.Compact || o.Store != nil, "compact", "there is no store to compact: give lvlm.store=FOLDER"))
+		option.Want(o.Template == nil || isFile(*o.Template), "template", "no such file: %q", option.Or(o.Template, "")))
 }
 
 func isFile(path string) bool {

@@ -146,7 +146,7 @@ func Enter(cwd, dir string) error {
 func Fingerprint(c *configs.Composed) (string, error) {
 	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval",
 		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", // where and how it is computed
-		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store", "lvlm.compact",
+		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store",
 		"checkpoint.on_damage")
 }
 

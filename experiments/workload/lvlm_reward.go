@@ -17,9 +17,9 @@ import (
 // lvlmOf returns the options of the section lvlm.
 func lvlmOf(c *job.Config) *lvlm.Options { return job.Own[lvlm.Options](c, "lvlm") }
 
-// Frozen returns what the frozen model of the section lvlm does in training.
+// Frozen returns what frozen models do in training: that of the section lvlm, and CLIP with adapters.
 func Frozen() job.Frozen {
-	return job.Frozen{Ask: asksModel, Score: func(c *job.Config) string { return option.Or(lvlmOf(c).Reward, "") }}
+	return job.Frozen{Ask: asksModel, Embed: adaptedClip, Score: func(c *job.Config) string { return option.Or(lvlmOf(c).Reward, "") }}
 }
 
 // asksModel returns who scores the selections of a set: the frozen model of the section lvlm, as lvlm.reward says. nil: nobody.

@@ -25,7 +25,6 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/recorded"
 	"fulcrum/selector"
-	"fulcrum/selector/clip"
 	"fulcrum/selector/pointer"
 )
 
@@ -278,7 +277,13 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 
 // OpenPointer builds the policy for a table of embeddings: fresh, or from init.checkpoint.
 func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
-	openClip := adaptedClip(j, table)
+	var openClip func(pointer.ClipOptions) (pointer.Embedder, error) // nil where the table is read
+	if selectorOf(j.Config).Clip.Path != nil {
+		if j.Config.Entries.Frozen.Embed == nil {
+			return nil, usage.Errorf("selector.clip.path: this program is built without the annex \"the loop around a frozen model\"")
+		}
+		openClip = j.Config.Entries.Frozen.Embed(j, table)
+	}
 	if j.Config.Init.Checkpoint == nil {
 		return freshPointer(j, table, openClip)
 	}
@@ -309,7 +314,8 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 	return p, err
 }
 
-func freshPointer(j *job.Job, table *beamdata.Table, openClip func(clip.AdaptedOptions) (*clip.Adapted, error)) (*pointer.Policy, error) {
+func freshPointer(j *job.Job, table *beamdata.Table,
+	openClip func(pointer.ClipOptions) (pointer.Embedder, error)) (*pointer.Policy, error) {
 	opt := *selectorOf(j.Config)
 	if j.Saved != nil { // as the run began, whatever has become of its data
 		if err := opt.Chosen(filepath.Join(j.Dir, "checkpoints", phases.InitialCheckpoint)); err != nil {

@@ -1,3 +1,5 @@
+//go:build !core
+
 package workload
 
 import (
@@ -7,16 +9,14 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/clip"
+	"fulcrum/selector/pointer"
 	"fulcrum/selector/vl/pixels"
 )
 
-// adaptedClip returns what opens the CLIP model of selector.clip for the rows of a table, each about the record of its place; nil where
-// the table is read. Pictures that are missing, and a table that is not the model's, are found before the first step.
-func adaptedClip(j *job.Job, table *beamdata.Table) func(clip.AdaptedOptions) (*clip.Adapted, error) {
-	if selectorOf(j.Config).Clip.Path == nil {
-		return nil
-	}
-	return func(o clip.AdaptedOptions) (*clip.Adapted, error) {
+// adaptedClip returns what opens the CLIP model of selector.clip for the rows of a table, each about the record of its place. Pictures
+// that are missing, and a table that is not the model's, are found before the first step.
+func adaptedClip(j *job.Job, table *beamdata.Table) func(pointer.ClipOptions) (pointer.Embedder, error) {
+	return func(o pointer.ClipOptions) (pointer.Embedder, error) {
 		set, err := j.Config.Records(nil)
 		if err != nil {
 			return nil, fmt.Errorf("selector.clip.path: %w", err)

@@ -3,51 +3,12 @@ package clip
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
-	"strings"
 
-	"fulcrum/internal/list"
-	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
+	"fulcrum/selector/pointer"
 )
-
-// AdaptedOptions lets the selector train low-rank adapters of the CLIP model that its embeddings come from.
-type AdaptedOptions struct {
-	// CLIP folder that data.embeddings was made by; embeddings are then computed in each step, with trained adapters, from the
-	// pictures and questions of data.records_icl; null = the table stays as it is
-	Path *string `koanf:"path" also:"clip_path,clip_name,clip_model"`
-	// what an embedding is made of: as embed.modality made the table
-	Modality string `koanf:"modality" enum:"image,text,both"`
-	// adapters of the towers that are read
-	LoRA lora.Options `koanf:"lora" also:"lora_config" when:".enabled"`
-	// MiB of pixels that stay in memory (0.6 a picture of 224 × 224); other pictures are read again
-	CacheMiB int `koanf:"cache_mib" range:"[0,inf)"`
-}
-
-// DefaultAdaptedOptions adapts the attention with rank 16 and alpha 32 once there is a path.
-func DefaultAdaptedOptions() AdaptedOptions {
-	return AdaptedOptions{Modality: "image", CacheMiB: 2048,
-		LoRA: lora.Options{Enabled: true, Rank: 16, Alpha: 32, TargetModules: []string{"q_proj", "k_proj", "v_proj", "out_proj"}}}
-}
-
-// Validate refuses a model of which nothing is trained.
-func (o AdaptedOptions) Validate() error {
-	return option.Want(o.Path == nil || o.LoRA.Enabled, "lora.enabled",
-		"want true with a path: without adapters the embeddings are those of data.embeddings, which costs nothing")
-}
-
-// Config describes the adapters as PEFT does. Those of one tower name it, since both have layers of the same names.
-func (o AdaptedOptions) Config() lora.Config {
-	c := o.LoRA.Config()
-	c.TaskType = "FEATURE_EXTRACTION"
-	if tower := map[string]string{"image": "vision_model", "text": "text_model"}[o.Modality]; tower != "" {
-		ends := strings.Join(list.Map(c.Targets, regexp.QuoteMeta), "|")
-		c.Targets, c.Pattern = nil, tower+`\.(?:.*\.)?(?:`+ends+")"
-	}
-	return c
-}
 
 // Adapted computes the rows of a table of embeddings, where and when they are wanted, by a CLIP model with low-rank adapters that are
 // among a policy's parameters.
@@ -64,7 +25,7 @@ type Adapted struct {
 // corpus is what a policy and its clones share: weights, and what the rows are about.
 type corpus struct {
 	encoder   *Encoder
-	options   AdaptedOptions
+	options   pointer.ClipOptions
 	linears   []lora.Linear
 	modules   []lora.Module
 	sides     []side
@@ -93,7 +54,7 @@ const mostMemos = 3
 
 // OpenAdapted opens the model for the rows of a table: row i is about pictures[i] and texts[i], of which the modality may need one
 // only. dtype is float32, or float64 for gradient checks.
-func OpenAdapted(o AdaptedOptions, pictures, texts []string, dtype, device string) (*Adapted, error) {
+func OpenAdapted(o pointer.ClipOptions, pictures, texts []string, dtype, device string) (*Adapted, error) {
 	e, err := Open(*o.Path, dtype, device)
 	if err != nil {
 		return nil, fmt.Errorf("selector.clip.path: %w", err)
@@ -176,7 +137,7 @@ func (c *corpus) Start(params *torchx.Params, seed int64) error {
 }
 
 // Over returns the model with the adapters among params. It shares all else with a.
-func (a *Adapted) Over(params *torchx.Params) *Adapted {
+func (a *Adapted) Over(params *torchx.Params) pointer.Embedder {
 	out := &Adapted{corpus: a.corpus, params: params, towers: map[string]*tower{}}
 	if a.params != nil {
 		a.encoder.frozen.Hold()

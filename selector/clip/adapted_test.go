@@ -10,13 +10,14 @@ import (
 
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector/pointer"
 )
 
 // adapted opens the quick folder over its own pictures and texts, as many rows, in float32 or float64.
 func adapted(t *testing.T, modality, dtype string, pictures, texts []string) (*Adapted, *torchx.Params) {
 	t.Helper()
 	path := filepath.Join("testdata", "quick")
-	o := DefaultAdaptedOptions()
+	o := pointer.DefaultClipOptions()
 	o.Path, o.Modality, o.LoRA.Rank, o.LoRA.Alpha = &path, modality, 2, 3
 	var rows []string
 	for _, name := range pictures {
@@ -30,7 +31,7 @@ func adapted(t *testing.T, modality, dtype string, pictures, texts []string) (*A
 	if err := model.Start(params, 1); err != nil {
 		t.Fatal(err)
 	}
-	model = model.Over(params)
+	model = model.Over(params).(*Adapted)
 	t.Cleanup(func() { model.Free(); params.Free() })
 	return model, params
 }

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"fulcrum/selector/clip"
 	trained "fulcrum/selector/weights"
 )
 
@@ -31,7 +30,7 @@ type OpenOptions struct {
 	Warn      func(string) // called with the parameters dropped, or kept at their initial values, when not strict; may be nil
 	// Clip opens the model that computes the embeddings, with the adapters that the file has, else those that Options asks for.
 	// nil = a table holds them
-	Clip func(clip.AdaptedOptions) (*clip.Adapted, error)
+	Clip func(ClipOptions) (Embedder, error)
 }
 
 // ConflictError is an override that contradicts its checkpoint.
@@ -87,7 +86,7 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 
 // adapted opens the model that computes the embeddings, if there is one, and reports whether the file has its adapters. Training
 // may start adapters that the file lacks.
-func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model *clip.Adapted, has bool, err error) {
+func (c *Checkpoint) adapted(o OpenOptions, opt Options) (model Embedder, has bool, err error) {
 	of, has := c.Metadata["selector.clip.fingerprint"]
 	switch {
 	case has && o.Clip == nil:

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"fulcrum/internal/option"
-	"fulcrum/selector/clip"
 )
 
 // Options configures the pointer selector (config section selector).
@@ -61,7 +60,7 @@ type Options struct {
 	// learned relation of the raw embeddings, added to the skip term
 	Relation RelationOptions `koanf:"relation"`
 	// CLIP with adapters trained beside the selector, in place of the table of embeddings (v2_lora)
-	Clip clip.AdaptedOptions `koanf:"clip" when:".path"`
+	Clip ClipOptions `koanf:"clip" when:".path"`
 }
 
 // SkipOptions adds the cosine of the raw embeddings to the learned score, so that an untrained selector
@@ -85,7 +84,7 @@ func DefaultOptions() Options {
 		Transformer: TransformerOptions{Layers: 2, Heads: 4, FFNDim: 1024},
 		Coarse:      CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
 		Skip: SkipOptions{Scale: 20, LearnedScale: 0}, Relation: DefaultRelationOptions(),
-		Clip: clip.DefaultAdaptedOptions(),
+		Clip: DefaultClipOptions(),
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
-	"fulcrum/selector/clip"
 )
 
 // Policy is a pointer selector. It implements selector.Policy.
@@ -28,8 +27,8 @@ type Policy struct {
 	dtype     torchx.DType // of parameters and computation: float32, or float64 for gradient checks
 	params    *torchx.Params
 	tables    *tables
-	diversity diversity     // nil = none
-	clip      *clip.Adapted // computes the rows of the table; nil = they are read
+	diversity diversity // nil = none
+	clip      Embedder  // computes the rows of the table; nil = they are read
 }
 
 // tables are embedding tables on the device, shared by a policy and its clones.
@@ -102,7 +101,7 @@ func New(opt Options, d int, seed int64, device string) (*Policy, error) {
 
 // NewOver is New for embeddings that a model computes, whose adapters start fresh and are trained with the selector; nil = the rows of
 // the sources' tables. The policy frees the model.
-func NewOver(model *clip.Adapted, opt Options, d int, seed int64, device string) (*Policy, error) {
+func NewOver(model Embedder, opt Options, d int, seed int64, device string) (*Policy, error) {
 	if opt.DModel != nil && *opt.DModel != d {
 		return nil, fmt.Errorf("selector.d_model=%d: the embeddings have %d columns", *opt.DModel, d)
 	}
@@ -115,7 +114,7 @@ func NewOver(model *clip.Adapted, opt Options, d int, seed int64, device string)
 	return newPolicy(model, opt, d, seed, device, torchx.Float32)
 }
 
-func newPolicy(model *clip.Adapted, opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
+func newPolicy(model Embedder, opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
 	opt.Relation.Choose(d, 1)
 	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables(), diversity: diversities(opt.Diversity.Kind)}
 	p.own(model)
@@ -139,7 +138,7 @@ func newPolicy(model *clip.Adapted, opt Options, d int, seed int64, device strin
 }
 
 // own gives the policy parameters of its own, those of the model's adapters behind the others.
-func (p *Policy) own(model *clip.Adapted) {
+func (p *Policy) own(model Embedder) {
 	specs := Specs(p.opt, p.dim)
 	if model != nil {
 		specs = append(specs, model.Specs()...)

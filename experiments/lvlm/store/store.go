@@ -227,7 +227,7 @@ func (s *Store) refresh() error {
 		}
 		for _, name := range names {
 			seg, err := s.segment(strings.TrimSuffix(name, suffix), suffix)
-			if errors.Is(err, os.ErrNotExist) { // compacted, or thrown away, meanwhile
+			if errors.Is(err, os.ErrNotExist) { // thrown away meanwhile
 				continue
 			}
 			if err == nil && seg != s.own && seg != s.held {
@@ -331,7 +331,7 @@ func peek(r *bufio.Reader) []byte {
 // claim takes a segment to write to: one whose writer has gone, without its torn end, or a new one.
 func (s *Store) claim() error {
 	for _, seg := range s.segments {
-		if seg.open || filelock.Take(seg.file) != nil || !stillThere(seg.file) || s.scan(seg) != nil { // in use, compacted, read only, foreign
+		if seg.open || filelock.Take(seg.file) != nil || !stillThere(seg.file) || s.scan(seg) != nil { // in use, removed, read only, foreign
 			continue
 		}
 		if seg.read == 0 {
@@ -350,7 +350,7 @@ func (s *Store) claim() error {
 	return err
 }
 
-// stillThere reports whether f is the file of its name: whoever compacted it may have removed it before the lock was ours.
+// stillThere reports whether f is the file of its name: whoever threw it away may have done so before the lock was ours.
 func stillThere(f *os.File) bool {
 	named, err := os.Stat(f.Name())
 	if err != nil {

@@ -177,72 +177,6 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-func TestCompact(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "run[1,2]") // as sweeps name folders
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	live := open(t, dir)
-	put(t, live, 0, 10)
-	for i := range 3 { // each beside the others, with duplicates
-		s := open(t, dir)
-		s.index = map[[16]byte]uint64{}
-		put(t, s, 5, 40+10*i)
-		defer s.Close()
-	}
-	reader := open(t, dir)
-	holds(t, reader, 0, 60, 60)
-	if err := os.WriteFile(filepath.Join(dir, "dead"+ending+unfinished), []byte(head), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := reader.Compact(); err != nil { // all are in use
-		t.Fatal(err)
-	}
-	if n := len(segments(t, dir)); n != 4 {
-		t.Fatalf("%d files, want the 4 in use and nothing of the dead compaction: %v", n, segments(t, dir))
-	}
-}
-
-func TestCompactMovesWhatNobodyWrites(t *testing.T) {
-	dir := t.TempDir()
-	live := open(t, dir)
-	put(t, live, 0, 10)
-	idle := []*Store{open(t, dir), open(t, dir)}
-	for i, s := range idle {
-		s.index = map[[16]byte]uint64{}
-		put(t, s, 5, 40+20*i)
-	}
-	reader := open(t, dir)
-	for _, s := range idle {
-		s.Close()
-	}
-	work := open(t, dir)
-	before := int64(0)
-	for _, f := range segments(t, dir) {
-		info, err := os.Stat(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		before += info.Size()
-	}
-	if err := work.Compact(); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(segments(t, dir)); n != 2 {
-		t.Errorf("%d segments, want the live one and the new one", n)
-	}
-	holds(t, work, 0, 60, 60)
-	holds(t, reader, 0, 60, 60) // of files that have gone
-	put(t, work, 60, 70)
-	put(t, live, 70, 80)
-	reader.looked = time.Time{}
-	if err := reader.Refresh(); err != nil {
-		t.Fatal(err)
-	}
-	holds(t, reader, 0, 80, 80)
-	holds(t, open(t, dir), 0, 80, 80)
-}
-
 // TestMain is also the process that the next test kills: it puts values from a number on and says each when Put has returned.
 func TestMain(m *testing.M) {
 	dir, from := os.Getenv("STORE_TEST_DIR"), os.Getenv("STORE_TEST_FROM")
@@ -258,20 +192,14 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	for i := first; ; i++ {
-		if i%50 == 49 {
-			err = s.Compact()
-		}
-		if err == nil {
-			err = s.Put(keyOf(i), valueOf(i))
-		}
-		if err != nil {
+		if err := s.Put(keyOf(i), valueOf(i)); err != nil {
 			panic(err)
 		}
 		fmt.Println(i)
 	}
 }
 
-// Nothing that Put returned for is lost when its process is killed, in a write or in a compaction.
+// Nothing that Put returned for is lost when its process is killed.
 func TestKill(t *testing.T) {
 	dir, next := t.TempDir(), 0
 	for range 100 {

@@ -3,6 +3,8 @@ package pruner
 import (
 	"fmt"
 	"math"
+
+	"fulcrum/experiments/sweep/sweeper"
 )
 
 // asha is asynchronous successive halving (Li et al. 2020, arXiv:1810.05934, algorithm 2), which promotes runs that
@@ -11,7 +13,7 @@ import (
 // n < η nobody can tell, and all go on. A later arrival never ends a run that has gone on.
 type asha struct{ first, eta int }
 
-func newASHA(opt Options) rule { return asha{opt.MinEpochs, opt.ReductionFactor} }
+func newASHA(opt sweeper.PrunerOptions) rule { return asha{opt.MinEpochs, opt.ReductionFactor} }
 
 // decides implements rule: rung k is at epoch first·η^k.
 func (a asha) decides(epoch int) bool {

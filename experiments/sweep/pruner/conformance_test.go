@@ -8,11 +8,12 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/registry"
 )
 
 // withToy is the table with one rule more.
-func withToy() *registry.Table[func(Options) rule] {
+func withToy() *registry.Table[func(sweeper.PrunerOptions) rule] {
 	t := table()
 	t.Add("toy", newToy)
 	return t
@@ -20,15 +21,13 @@ func withToy() *registry.Table[func(Options) rule] {
 
 // The names of the option are those of the table.
 func TestNames(t *testing.T) {
-	field, _ := reflect.TypeFor[Options]().FieldByName("Name")
-	want := append([]string{None}, table().Names()...)
+	field, _ := reflect.TypeFor[sweeper.PrunerOptions]().FieldByName("Name")
+	want := append([]string{sweeper.NoPruner}, table().Names()...)
 	if got := strings.Split(field.Tag.Get("enum"), ","); !slices.Equal(got, want) {
 		t.Errorf("hydra.sweeper.pruner.name takes %v, the table has %v", got, want)
 	}
-	opt := DefaultOptions()
-	if opt.Name = "ahsa"; opt.Validate() == nil {
-		t.Error("an unknown name is valid")
-	}
+	opt := sweeper.DefaultPrunerOptions()
+	opt.Name = "ahsa"
 	if _, err := New(opt, t.TempDir(), 0, 9); err == nil || !strings.Contains(err.Error(), "did you mean asha?") {
 		t.Errorf("an unknown name: %v", err)
 	}
@@ -43,7 +42,7 @@ func TestConformance(t *testing.T) {
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			opt := DefaultOptions()
+			opt := sweeper.DefaultPrunerOptions()
 			opt.Name, opt.StartupTrials = name, 3
 			const runs, epochs = 16, 4
 			for _, minimize := range []bool{true, false} {
@@ -91,7 +90,7 @@ func TestConformance(t *testing.T) {
 
 // resumedTellsTheSame: a run that is killed and resumed comes to the same decisions and leaves the same file.
 func resumedTellsTheSame(t *testing.T, name string) {
-	opt := DefaultOptions()
+	opt := sweeper.DefaultPrunerOptions()
 	opt.Name = name
 	losses := []float64{5, 4, math.NaN(), 3, 3.5}
 	play := func(killed int) string {

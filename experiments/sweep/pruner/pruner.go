@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math"
 
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/registry"
 	"fulcrum/reports/record"
 )
@@ -24,8 +25,8 @@ type rule interface {
 }
 
 // table lists the rules.
-func table() *registry.Table[func(Options) rule] {
-	t := registry.New[func(Options) rule]("pruner")
+func table() *registry.Table[func(sweeper.PrunerOptions) rule] {
+	t := registry.New[func(sweeper.PrunerOptions) rule]("pruner")
 	t.Add("asha", newASHA)
 	t.Add("median", newMedian)
 	return t
@@ -43,14 +44,15 @@ type Pruner struct {
 
 // New returns the pruner of job num in a sweep's folder. total is how many epochs the run has when nobody ends
 // it: after the last there is nothing to decide.
-func New(opt Options, sweep string, num, total int) (*Pruner, error) {
+func New(opt sweeper.PrunerOptions, sweep string, num, total int) (*Pruner, error) {
 	return newPruner(table(), opt, sweep, num, total)
 }
 
-func newPruner(t *registry.Table[func(Options) rule], opt Options, sweep string, num, total int) (*Pruner, error) {
+func newPruner(rules *registry.Table[func(sweeper.PrunerOptions) rule], opt sweeper.PrunerOptions, sweep string,
+	num, total int) (*Pruner, error) {
 	p := &Pruner{name: opt.Name, sweep: sweep, num: num, total: total, told: Progress{Num: num}}
 	if opt.Active() {
-		newRule, err := t.Get(opt.Name)
+		newRule, err := rules.Get(opt.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -9,21 +9,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fulcrum/experiments/sweep/sweeper"
 )
 
-func halving(min, factor int) Options {
-	o := DefaultOptions()
+func halving(min, factor int) sweeper.PrunerOptions {
+	o := sweeper.DefaultPrunerOptions()
 	o.Name, o.MinEpochs, o.ReductionFactor = "asha", min, factor
 	return o
 }
 
-func medianOf(startup, min int) Options {
-	o := DefaultOptions()
+func medianOf(startup, min int) sweeper.PrunerOptions {
+	o := sweeper.DefaultPrunerOptions()
 	o.Name, o.StartupTrials, o.MinEpochs = "median", startup, min
 	return o
 }
 
-func open(t *testing.T, opt Options, sweep string, num, total int) *Pruner {
+func open(t *testing.T, opt sweeper.PrunerOptions, sweep string, num, total int) *Pruner {
 	t.Helper()
 	p, err := newPruner(withToy(), opt, sweep, num, total)
 	if err != nil {
@@ -34,7 +36,7 @@ func open(t *testing.T, opt Options, sweep string, num, total int) *Pruner {
 
 func TestDecides(t *testing.T) {
 	for _, tc := range []struct {
-		opt  Options
+		opt  sweeper.PrunerOptions
 		want []int // of the first 100 epochs
 	}{
 		{halving(1, 3), []int{1, 3, 9, 27, 81}},
@@ -63,7 +65,7 @@ func TestDecides(t *testing.T) {
 }
 
 // sweepOf runs jobs with the given losses, one after another, and returns the epochs that each made.
-func sweepOf(t *testing.T, opt Options, minimize bool, runs [][]float64) (epochs []int, dir string) {
+func sweepOf(t *testing.T, opt sweeper.PrunerOptions, minimize bool, runs [][]float64) (epochs []int, dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for num, losses := range runs {
@@ -90,7 +92,7 @@ func TestASHA(t *testing.T) {
 	nan := math.NaN()
 	for _, tc := range []struct {
 		name     string
-		opt      Options
+		opt      sweeper.PrunerOptions
 		maximize bool
 		runs     [][]float64
 		want     []int
@@ -104,7 +106,8 @@ func TestASHA(t *testing.T) {
 		{"NaN loses to every number", halving(1, 2), false, [][]float64{flat(3, 4), flat(nan, 4), flat(math.Inf(1), 4)}, []int{4, 1, 1}},
 		{"no rung at the last epoch", halving(1, 2), false, [][]float64{{1}, {2}, {3}}, []int{1, 1, 1}},
 		{"no rung before min_epochs", halving(4, 2), false, [][]float64{flat(1, 8), flat(2, 8), flat(3, 8)}, []int{8, 4, 4}},
-		{"none never ends a run", DefaultOptions(), false, [][]float64{flat(1, 3), flat(2, 3), flat(3, 3), flat(4, 3)}, []int{3, 3, 3, 3}},
+		{"none never ends a run", sweeper.DefaultPrunerOptions(), false,
+			[][]float64{flat(1, 3), flat(2, 3), flat(3, 3), flat(4, 3)}, []int{3, 3, 3, 3}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, _ := sweepOf(t, tc.opt, !tc.maximize, tc.runs)
@@ -118,7 +121,7 @@ func TestASHA(t *testing.T) {
 func TestMedian(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		opt  Options
+		opt  sweeper.PrunerOptions
 		runs [][]float64
 		want []int
 	}{
@@ -260,7 +263,7 @@ func ExamplePruner() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	opt := DefaultOptions()
+	opt := sweeper.DefaultPrunerOptions()
 	opt.Name, opt.ReductionFactor = "asha", 2
 	for job, loss := range []float64{0.8, 0.5, 0.9} {
 		p, err := New(opt, dir, job, 4)

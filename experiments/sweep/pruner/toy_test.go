@@ -1,9 +1,11 @@
 package pruner
 
+import "fulcrum/experiments/sweep/sweeper"
+
 // toy shows what a rule is: this file, and one line in a table (withToy). It keeps the first half at every epoch.
 type toy struct{}
 
-func newToy(Options) rule { return toy{} }
+func newToy(sweeper.PrunerOptions) rule { return toy{} }
 
 func (toy) decides(int) bool { return true }
 

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"fulcrum/experiments/sweep/pruner"
 	"fulcrum/internal/option"
 )
 
@@ -37,7 +36,7 @@ type Options struct {
 	// after a failed job: continue; stop; retry(n) or retry:n tries it up to n times more, then goes on
 	OnFailure string `koanf:"on_failure"`
 	// ends runs early that do badly beside their siblings
-	Pruner pruner.Options `koanf:"pruner"`
+	Pruner PrunerOptions `koanf:"pruner"`
 
 	// tpe: trials spread over the space before the model is asked; null = 10
 	Startup *int `koanf:"n_startup_trials" range:"[1,inf)"`
@@ -59,7 +58,7 @@ type Options struct {
 
 // DefaultOptions returns every key with its default.
 func DefaultOptions() Options {
-	return Options{NTrials: 20, NJobs: 1, MaxFailureRate: 1, OnFailure: "continue", Pruner: pruner.DefaultOptions(),
+	return Options{NTrials: 20, NJobs: 1, MaxFailureRate: 1, OnFailure: "continue", Pruner: DefaultPrunerOptions(),
 		Candidates: 24, Sigma0: 0.3, Scramble: true}
 }
 

@@ -41,10 +41,10 @@ func pointers(t *testing.T) {
 			o := pointer.DefaultOptions()
 			o.HiddenDim, o.Dropout, o.AttnDropout = 8, 0.4, 0.1
 			change(&o)
-			var openClip func(o clip.AdaptedOptions) (*clip.Adapted, error)
-			var model *clip.Adapted
+			var openClip func(o pointer.ClipOptions) (pointer.Embedder, error)
+			var model pointer.Embedder
 			if o.Clip.Path != nil {
-				openClip = func(o clip.AdaptedOptions) (*clip.Adapted, error) {
+				openClip = func(o pointer.ClipOptions) (pointer.Embedder, error) {
 					return clip.OpenAdapted(o, nil, rowTexts(), "float32", "cpu")
 				}
 				var err error

@@ -1,4 +1,4 @@
-package sweep
+package pruner
 
 import (
 	"errors"
@@ -10,7 +10,6 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/runfolder"
-	"fulcrum/experiments/sweep/pruner"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
@@ -25,7 +24,7 @@ type Judge = func(epoch int, m phases.Metrics, best string, minimize bool) (stri
 // of a sweep, or of one that ends no runs. A run that was resumed goes on with what it had told its siblings.
 // epochs are those of all phases.
 func JudgeOf(dir string, epochs int) (Judge, error) {
-	opt, sweep, num, err := sweepOf(dir)
+	opt, sweep, num, err := jobOf(dir)
 	if err != nil || !opt.Pruner.Active() {
 		return nil, err
 	}
@@ -34,7 +33,7 @@ func JudgeOf(dir string, epochs int) (Judge, error) {
 		return nil, err
 	}
 	first := goals.Objectives[0]
-	p, err := pruner.New(opt.Pruner, sweep, num, epochs)
+	p, err := New(opt.Pruner, sweep, num, epochs)
 	if err != nil {
 		return nil, err
 	}
@@ -84,10 +83,10 @@ func numbersOf(m phases.Metrics) map[string]float64 {
 	return out
 }
 
-// sweepOf reads from a run's own folder which job of which sweep it is, and the sweep's options: the same for a
+// jobOf reads from a run's own folder which job of which sweep it is, and the sweep's options: the same for a
 // run that starts and one that is resumed. Outside a sweep, and where no pruner is set, the options are the
 // defaults.
-func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error) {
+func jobOf(dir string) (opt sweeper.Options, sweep string, num int, err error) {
 	opt = sweeper.DefaultOptions()
 	saved, err := runfolder.ReadSaved(dir)
 	if errors.Is(err, fs.ErrNotExist) { // a dry run has none
@@ -97,7 +96,7 @@ func sweepOf(dir string) (opt sweeper.Options, sweep string, num int, err error)
 		return opt, "", 0, err
 	}
 	num, inSweep := saved.Hydra.Job.Num.(int)
-	if name := saved.Hydra.Sweeper.Pruner.Name; !inSweep || name == "" || name == pruner.None {
+	if name := saved.Hydra.Sweeper.Pruner.Name; !inSweep || name == "" || name == sweeper.NoPruner {
 		return opt, "", 0, nil
 	}
 	c, err := configs.Compose(configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "hydra", AppName: "run"})

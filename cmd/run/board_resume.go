@@ -4,16 +4,16 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"gopkg.in/yaml.v3"
@@ -29,10 +29,6 @@ import (
 // resumeDetached starts run resume in a process of its own, which outlives the board. An error that comes at once is
 // returned.
 func resumeDetached(dir string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	args := []string{"resume", dir}
 	if ledger.Exists(dir) {
 		args = append(args, detachFlag)
@@ -43,31 +39,12 @@ func resumeDetached(dir string) error {
 	}
 	defer said.Close()
 	os.Remove(said.Name()) // it ends with the process that writes it
-	cmd := exec.Command(self, args...)
-	cmd.Stdout, cmd.Stderr = said, said
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return err
+	if _, _, err = sweep.Background(context.Background(), dir, said, 10*time.Second, args...); err == nil || errors.Is(err, sweep.ErrSlow) {
+		return nil
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	for deadline := time.After(10 * time.Second); ; {
-		select {
-		case err := <-ended:
-			if err == nil {
-				return nil
-			}
-			text := make([]byte, 4096)
-			n, _ := said.ReadAt(text, 0) // what it has said, if anything
-			return fmt.Errorf("resume: %s", bytes.TrimSpace(text[:n]))
-		case <-deadline:
-			return nil
-		case <-time.After(50 * time.Millisecond):
-			if runfolder.Locked(dir) {
-				return nil
-			}
-		}
-	}
+	text := make([]byte, 4096)
+	n, _ := said.ReadAt(text, 0) // what it has said, if anything
+	return fmt.Errorf("resume: %s", bytes.TrimSpace(text[:n]))
 }
 
 // Keys whose values are programs or shell, and those whose values are addresses, by their last word.

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/leverplus"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/usage"
 )
@@ -15,20 +16,17 @@ import (
 // leverPlusVerb runs exp=lever_plus_compat as the Python reference's command line asks.
 func leverPlusVerb() *verb { return &verb{usage: leverplus.Help(), run: leverPlus} }
 
-// leverPlus reads the switches as argparse does, which takes prefixes of names and spells of numbers that pflag does not.
+// leverPlus reads the switches, whose names may be cut short as with argparse.
 func leverPlus(s *session, args []string) error {
-	values, rest, err := leverplus.Parse(leverplus.Switches(), args)
-	if err != nil {
-		return usage.Errorf("lever-plus: %v", err)
+	f := leverplus.Flags()
+	if err := f.Parse(list.Map(args, func(arg string) string { return unabbreviated(f, arg) })); err != nil {
+		return usage.OfFlags("run lever-plus", f, err)
 	}
-	if values == nil {
-		return s.write(leverplus.Help(), nil)
-	}
-	overrides, notices, err := leverplus.Overrides(values)
+	overrides, notices, err := leverplus.Overrides(leverplus.Given(f))
 	if err != nil {
 		return err
 	}
-	for _, arg := range rest {
+	for _, arg := range f.Args() {
 		if !strings.Contains(arg, "=") && !strings.HasPrefix(arg, "~") {
 			return usage.Errorf("lever-plus: %q is neither a switch of the reference nor an override key=value", arg)
 		}
@@ -37,7 +35,7 @@ func leverPlus(s *session, args []string) error {
 	if err != nil {
 		return err
 	}
-	overrides = append(overrides, rest...)
+	overrides = append(overrides, f.Args()...)
 	c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: overrides, Now: s.now, AppName: "run",
 		Warn: func(message string) { fmt.Fprintln(s.errOut, "warning: "+message) }})
 	if err != nil {

@@ -65,6 +65,9 @@ func Overrides(values map[string]string) (overrides, notices []string, err error
 		return nil, nil, usage.Errorf("lever-plus: --reward_mode hybrid is accepted by the reference's command line and fails when it " +
 			"trains: want another mode")
 	}
+	if values["beam_data"] == "" {
+		return nil, nil, usage.Errorf("lever-plus: the following arguments are required: --beam_data")
+	}
 	if values["img_emb"] == "" {
 		return nil, nil, usage.Errorf("lever-plus: --img_emb FILE is needed: the embedding table")
 	}

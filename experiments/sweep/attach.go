@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -120,17 +121,37 @@ func sweepOutcome(dir string) error {
 	return nil
 }
 
-// background starts this program in a session of its own: no terminal's end reaches it.
-func background(log *os.File, args ...string) (*exec.Cmd, error) {
+// Background starts this program in a session of its own, which no terminal's end reaches, and waits until it owns dir (owned), until it
+// has ended, or for limit. What it prints goes to log.
+func Background(ctx context.Context, dir string, log *os.File, limit time.Duration, args ...string) (pid int, owned bool, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return 0, false, err
 	}
 	cmd := exec.Command(self, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	return cmd, cmd.Start()
+	if err := cmd.Start(); err != nil {
+		return 0, false, err
+	}
+	gone := make(chan error, 1)
+	go func() { gone <- cmd.Wait() }()
+	for deadline := time.After(limit); !runfolder.Locked(dir); {
+		select {
+		case err := <-gone: // a short one may have ended already
+			return cmd.Process.Pid, false, err
+		case <-ctx.Done():
+			return cmd.Process.Pid, false, context.Cause(ctx)
+		case <-deadline:
+			return cmd.Process.Pid, false, ErrSlow
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return cmd.Process.Pid, true, nil
 }
+
+// ErrSlow says that a process in the background does nothing yet.
+var ErrSlow = errors.New("it does not take over")
 
 // detach leaves the sweep in dir to a process of its own and waits until that owns it.
 func detach(ctx context.Context, dir string) error {
@@ -139,31 +160,21 @@ func detach(ctx context.Context, dir string) error {
 		return err
 	}
 	defer log.Close()
-	cmd, err := background(log, "attach", dir)
-	if err != nil {
+	pid, owned, err := Background(ctx, dir, log, time.Minute, "attach", dir)
+	switch {
+	case owned:
+		stdout.Printf("sweep → %s\nprocess %d controls it; follow: %s, look: %s, stop: `kill %[2]d`\n", dir, pid,
+			program.OnFolder("attach", dir), program.Command("status", dir))
+		return nil
+	case errors.Is(err, ErrSlow):
+		return fmt.Errorf("the detached controller (process %d) does not take over: see %s", pid, log.Name())
+	case ctx.Err() != nil:
 		return err
 	}
-	gone := make(chan error, 1)
-	go func() { gone <- cmd.Wait() }()
-	for deadline := time.After(time.Minute); ; {
-		if runfolder.Locked(dir) {
-			stdout.Printf("sweep → %s\nprocess %d controls it; follow: %s, look: %s, stop: `kill %[2]d`\n", dir, cmd.Process.Pid,
-				program.OnFolder("attach", dir), program.Command("status", dir))
-			return nil
-		}
-		select {
-		case err := <-gone: // a short sweep may have ended already
-			text, _ := regular.ReadDocument(log.Name())
-			stdout.Print(string(text))
-			if err != nil {
-				return fmt.Errorf("the detached sweep ended: %w (%s)", err, log.Name())
-			}
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-deadline:
-			return fmt.Errorf("the detached controller (process %d) does not take over: see %s", cmd.Process.Pid, log.Name())
-		case <-time.After(10 * time.Millisecond):
-		}
+	text, _ := regular.ReadDocument(log.Name())
+	stdout.Print(string(text))
+	if err != nil {
+		return fmt.Errorf("the detached sweep ended: %w (%s)", err, log.Name())
 	}
+	return nil
 }

@@ -67,9 +67,9 @@ func TestSlurmScriptRunsNothingElse(t *testing.T) {
 
 // Texts that Slurm's commands show on several lines are refused by key, and so are options that sbatch reads as others.
 func TestSlurmOptionsRefuseWhatBreaksOut(t *testing.T) {
-	opt := DefaultSlurmOptions()
 	bad := "a\ntouch pwned"
-	for i, text := range opt.texts() {
+	for i, key := range []string{"name", "partition", "account", "qos", "constraint", "exclude", "gres", "mem_per_gpu", "mem_per_cpu",
+		"comment"} {
 		o := DefaultSlurmOptions()
 		pointers := []**string{nil, &o.Partition, &o.Account, &o.QOS, &o.Constraint, &o.Exclude, &o.Gres, &o.MemPerGPU, &o.MemPerCPU, &o.Comment}
 		if i == 0 {
@@ -77,8 +77,8 @@ func TestSlurmOptionsRefuseWhatBreaksOut(t *testing.T) {
 		} else {
 			*pointers[i] = &bad
 		}
-		if err := o.Validate(); err == nil || !strings.HasPrefix(err.Error(), text.key+": want one line") {
-			t.Errorf("%s: %v", text.key, err)
+		if err := o.Validate(); err == nil || !strings.HasPrefix(err.Error(), key+": want one line") {
+			t.Errorf("%s: %v", key, err)
 		}
 	}
 	for _, tc := range []struct {

@@ -103,15 +103,39 @@ var sbatchReserved = map[string]string{
 	"hold": "the sweep would wait for ever; hold jobs with scontrol hold", "H": "the sweep would wait for ever; hold jobs with scontrol hold",
 }
 
-// sbatchKeys are sbatch's options that have keys of their own here.
-var sbatchKeys = map[string]string{
-	"partition": "partition", "p": "partition", "time": "timeout_min", "t": "timeout_min", "cpus-per-task": "cpus_per_task",
-	"c":             "cpus_per_task",
-	"gpus-per-node": "gpus_per_node", "mem": "mem_gb", "job-name": "name", "J": "name", "account": "account", "A": "account",
-	"qos": "qos", "q": "qos",
-	"constraint": "constraint", "C": "constraint", "exclude": "exclude", "x": "exclude", "gres": "gres", "cpus-per-gpu": "cpus_per_gpu",
-	"gpus-per-task": "gpus_per_task", "mem-per-gpu": "mem_per_gpu", "mem-per-cpu": "mem_per_cpu", "comment": "comment",
-	"nodes": "nodes", "N": "nodes",
+// sbatchOption is an option of sbatch that has a key of its own here.
+type sbatchOption struct {
+	key         string // "": it has none, and is the same for all jobs
+	long, short string
+	value       *string // nil: left to the cluster
+}
+
+// sbatch lists them in the order in which they are given.
+func (o *SlurmOptions) sbatch() []sbatchOption {
+	one, minutes := "1", strconv.Itoa(o.TimeoutMin)
+	number := func(n *int) *string {
+		if n == nil {
+			return nil
+		}
+		return new(strconv.Itoa(*n))
+	}
+	var memory *string
+	if o.MemGB != nil {
+		if gb := *o.MemGB; gb == float64(int(gb)) {
+			memory = new(fmt.Sprintf("%dG", int(gb)))
+		} else {
+			memory = new(fmt.Sprintf("%dM", max(1, int(gb*1024))))
+		}
+	}
+	return []sbatchOption{
+		{"name", "job-name", "J", &o.Name}, {"nodes", "nodes", "N", &one}, {"", "ntasks", "", &one}, {"timeout_min", "time", "t", &minutes},
+		{"partition", "partition", "p", o.Partition}, {"cpus_per_task", "cpus-per-task", "c", number(o.CPUsPerTask)},
+		{"gpus_per_node", "gpus-per-node", "", number(o.GPUsPerNode)}, {"mem_gb", "mem", "", memory}, {"account", "account", "A", o.Account},
+		{"qos", "qos", "q", o.QOS}, {"constraint", "constraint", "C", o.Constraint}, {"exclude", "exclude", "x", o.Exclude},
+		{"gres", "gres", "", o.Gres}, {"cpus_per_gpu", "cpus-per-gpu", "", number(o.CPUsPerGPU)},
+		{"gpus_per_task", "gpus-per-task", "", number(o.GPUsPerTask)}, {"mem_per_gpu", "mem-per-gpu", "", o.MemPerGPU},
+		{"mem_per_cpu", "mem-per-cpu", "", o.MemPerCPU}, {"comment", "comment", "", o.Comment},
+	}
 }
 
 // Validate refuses by name what cannot mean anything here.
@@ -130,9 +154,9 @@ func (o *SlurmOptions) Validate() error {
 		return option.Errorf("signal_delay_s", "want fewer seconds than the %d of timeout_min=%d, got %d: a job would be told to "+
 			"save its state as soon as it starts", 60*o.TimeoutMin, o.TimeoutMin, o.SignalDelayS)
 	}
-	for _, t := range o.texts() {
-		if t.value != nil && unprintable(*t.value) {
-			return option.Errorf(t.key, "want one line without control characters, got %q", *t.value)
+	for _, own := range o.sbatch() {
+		if own.value != nil && unprintable(*own.value) {
+			return option.Errorf(own.key, "want one line without control characters, got %q", *own.value)
 		}
 	}
 	if o.SrunArgs != nil {
@@ -150,26 +174,11 @@ func (o *SlurmOptions) Validate() error {
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.AdditionalParameters)) {
-		if err := checkSbatch(key, o.AdditionalParameters[key]); err != nil {
+		if err := o.checkSbatch(key, o.AdditionalParameters[key]); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// texts lists the keys of one text, each of which is handed to sbatch.
-func (o *SlurmOptions) texts() []slurmText {
-	return []slurmText{
-		{"name", &o.Name}, {"partition", o.Partition}, {"account", o.Account}, {"qos", o.QOS}, {"constraint",
-			o.Constraint}, {"exclude", o.Exclude},
-		{"gres", o.Gres}, {"mem_per_gpu", o.MemPerGPU}, {"mem_per_cpu", o.MemPerCPU}, {"comment", o.Comment},
-	}
-}
-
-// slurmText is a key and its value, nil where it is null.
-type slurmText struct {
-	key   string
-	value *string
 }
 
 // sbatchLong is how sbatch spells its long options; sbatchShort its options of one letter.
@@ -183,14 +192,16 @@ const sbatchSwitches = "hHIkOQRsvuVX"
 
 // checkSbatch refuses an additional parameter that sbatch would read as another one, that has a key of its own, or
 // that would break what the launcher promises.
-func checkSbatch(key string, value any) error {
+func (o *SlurmOptions) checkSbatch(key string, value any) error {
 	name, at := sbatchName(key), "additional_parameters."+key
 	short := sbatchShort.MatchString(name)
 	if !short && !sbatchLong.MatchString(name) {
 		return option.Errorf("additional_parameters", "want names of sbatch's options such as mail_type, got %q", key)
 	}
-	if own, ok := sbatchKeys[name]; ok {
-		return option.Errorf(at, "use hydra.launcher.%s", own)
+	for _, own := range o.sbatch() {
+		if own.key != "" && (name == own.long || name == own.short) {
+			return option.Errorf(at, "use hydra.launcher.%s", own.key)
+		}
 	}
 	if why, ok := sbatchReserved[name]; ok {
 		return option.Errorf(at, "cannot be set: %s", why)
@@ -201,9 +212,9 @@ func checkSbatch(key string, value any) error {
 				return option.Errorf(at, "sbatch would read --%s as --%s, which cannot be set: %s", name, full, sbatchReserved[full])
 			}
 		}
-		for _, full := range slices.Sorted(maps.Keys(sbatchKeys)) {
-			if strings.HasPrefix(full, name) {
-				return option.Errorf(at, "sbatch would read --%s as --%s: use hydra.launcher.%s", name, full, sbatchKeys[full])
+		for _, own := range o.sbatch() {
+			if strings.HasPrefix(own.long, name) {
+				return option.Errorf(at, "sbatch would read --%s as --%s: use hydra.launcher.%s", name, own.long, own.key)
 			}
 		}
 	}
@@ -244,37 +255,12 @@ func sbatchName(key string) string {
 
 // resources returns the arguments of sbatch that say what a job needs.
 func (o *SlurmOptions) resources() []string {
-	args := []string{"--job-name=" + o.Name, "--nodes=1", "--ntasks=1", "--time=" + strconv.Itoa(o.TimeoutMin)}
-	text := func(name string, v *string) {
-		if v != nil {
-			args = append(args, "--"+name+"="+*v)
+	var args []string
+	for _, own := range o.sbatch() {
+		if own.value != nil {
+			args = append(args, "--"+own.long+"="+*own.value)
 		}
 	}
-	number := func(name string, v *int) {
-		if v != nil {
-			args = append(args, fmt.Sprintf("--%s=%d", name, *v))
-		}
-	}
-	text("partition", o.Partition)
-	number("cpus-per-task", o.CPUsPerTask)
-	number("gpus-per-node", o.GPUsPerNode)
-	if o.MemGB != nil {
-		if gb := *o.MemGB; gb == float64(int(gb)) {
-			args = append(args, fmt.Sprintf("--mem=%dG", int(gb)))
-		} else {
-			args = append(args, fmt.Sprintf("--mem=%dM", max(1, int(gb*1024))))
-		}
-	}
-	text("account", o.Account)
-	text("qos", o.QOS)
-	text("constraint", o.Constraint)
-	text("exclude", o.Exclude)
-	text("gres", o.Gres)
-	number("cpus-per-gpu", o.CPUsPerGPU)
-	number("gpus-per-task", o.GPUsPerTask)
-	text("mem-per-gpu", o.MemPerGPU)
-	text("mem-per-cpu", o.MemPerCPU)
-	text("comment", o.Comment)
 	for _, key := range slices.Sorted(maps.Keys(o.AdditionalParameters)) {
 		name := sbatchName(key)
 		flag, join := "--"+name, "="

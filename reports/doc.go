@@ -10,7 +10,8 @@
 //	mlflow       mirrors the rows to an MLflow server
 //	wandb        mirrors the rows to a file that W&B's client uploads
 //	chart        figures, panels, layers and axes → SVG and PNG
-//	results      the stages of a run and arms over seeds, compared
+//	results      the stages of a run, compared
+//	arms         runs over seeds, compared
 //	runreport    report.md, table and plots of a run
 //	sweepreport  report.md, table and plots of a sweep or study
 //	compare      reports and differences of several runs

@@ -12,9 +12,9 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/results"
 )
 
 // answered is what a method's examples were worth: the official accuracy of every question, for each seed.
@@ -86,10 +86,10 @@ func (l *loop) report(all []*answered) error {
 			questions, images = append(questions, r.ID), append(images, r.ImageID)
 		}
 	}
-	var methods []*results.Method
+	var methods []*arms.Method
 	for _, a := range all {
-		m := &results.Method{Model: a.model, Name: a.method, Shots: a.shots}
-		m.Arm = results.Arm{Name: m.Policy(), Metric: "accuracy", Seeds: a.seeds, QueryIDs: questions, Clusters: images}
+		m := &arms.Method{Model: a.model, Name: a.method, Shots: a.shots}
+		m.Arm = arms.Arm{Name: m.Policy(), Metric: "accuracy", Seeds: a.seeds, QueryIDs: questions, Clusters: images}
 		if l.set.Captions {
 			m.Metric = "cider"
 		}
@@ -103,7 +103,7 @@ func (l *loop) report(all []*answered) error {
 		}
 		methods = append(methods, m)
 	}
-	t, err := results.CompareMethods(methods)
+	t, err := arms.CompareMethods(methods)
 	if err != nil {
 		return err
 	}
@@ -122,13 +122,13 @@ func (l *loop) budgets(all []*answered) *page.Table {
 		row(s.what, nil, s.runs, s.cost, nil)
 	}
 	for _, a := range all {
-		row("answers, "+(&results.Method{Model: a.model, Name: a.method}).Policy(), a.shots, len(a.runs), a.cost, int(a.cost.Tokens))
+		row("answers, "+(&arms.Method{Model: a.model, Name: a.method}).Policy(), a.shots, len(a.runs), a.cost, int(a.cost.Tokens))
 	}
 	return t
 }
 
 // write writes report.md, the tables for papers and programs, and where every method's selections are.
-func (l *loop) write(methods results.MethodTable, all []*answered) error {
+func (l *loop) write(methods arms.MethodTable, all []*answered) error {
 	if err := l.writeAnnotations(); err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (l *loop) write(methods results.MethodTable, all []*answered) error {
 }
 
 // text is report.md: what was found, the numbers, what they cost, and where everything lies.
-func (l *loop) text(methods results.MethodTable, t, cost *page.Table) string {
+func (l *loop) text(methods arms.MethodTable, t, cost *page.Table) string {
 	var d page.Document
 	d.Heading(1, "Answers with chosen examples")
 	methods.Write(&d, t.Title)

@@ -29,7 +29,7 @@ func layers() []string {
 		"experiments/sweep", "experiments/runfolder", "experiments/bench",
 		"phases", "selector", "beamdata", "rewardutil",
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",
-		"reports/results", "reports/chart", "reports/mlflow", "reports/wandb", "reports/tracker",
+		"reports/arms", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb", "reports/tracker",
 		"reports/curves", "reports/sweeps", "reports/record", "reports/stats", "reports/page", "reports", "configs",
 		"internal/torchx", "internal",
 	}

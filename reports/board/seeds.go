@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/reports/arms"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
-	"fulcrum/reports/results"
 	"fulcrum/reports/sweeps"
 )
 
@@ -155,7 +155,7 @@ func (b *Board) arms(ids string) ([]alike, error) {
 		id[run] = e.ID
 	}
 	var groups []alike
-	for _, arm := range results.ArmsOf(runs) {
+	for _, arm := range arms.ArmsOf(runs) {
 		g := alike{label: arm.Name}
 		for _, run := range arm.Runs {
 			g.ids = append(g.ids, id[run])

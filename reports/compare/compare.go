@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -64,7 +65,7 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 		if run.Summary != nil {
 			state = run.Summary.State
 		}
-		row := []string{results.RunName(i), page.Plain(run.Dir), page.CodeList(run.Overrides)}
+		row := []string{arms.RunName(i), page.Plain(run.Dir), page.CodeList(run.Overrides)}
 		if steps {
 			row = append(row, stepsOf(run))
 		}
@@ -87,19 +88,19 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 // differences of its tables.
 func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, err error) {
 	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
-	if arms := results.ArmsOf(runs); results.SeededArms(arms) {
+	if seeded := arms.ArmsOf(runs); arms.SeededArms(seeded) {
 		var items []string
-		for _, a := range arms {
+		for _, a := range seeded {
 			items = append(items, fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"),
 				page.Joined(a.Names)))
 		}
 		d.Paragraph("Runs that differ in nothing but `seed` are one arm. The difference of two arms is taken question by question, " +
 			"averaged over seeds; its interval holds for new questions and new seeds both.")
 		d.List(items...)
-		if len(arms) == 1 {
+		if len(seeded) == 1 {
 			d.Paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")
 		}
-		tables := results.ArmTables(arms, nil, 0)
+		tables := arms.ArmTables(seeded, nil, 0)
 		for _, t := range tables {
 			t.Write(d)
 			for name, c := range t.Differences() {
@@ -146,7 +147,7 @@ type comparisonTable struct {
 	split, metric string
 	also          string // another metric with the same numbers, where the reward is the accuracy
 	entries       []comparisonEntry
-	baselines     []results.Arm // of the first run that has some
+	baselines     []arms.Arm // of the first run that has some
 	yards         []results.Yardstick
 	warning       string // of baselines that are worse than random; "": none is
 }
@@ -156,7 +157,7 @@ type comparisonEntry struct {
 	stage   record.StageResult // with its gains over similarity or majority
 	step    int                // optimizer steps it took; -1: not recorded
 	paired  *stats.Paired      // against the first entry, nil for itself
-	refused results.Refused
+	refused arms.Refused
 }
 
 // key names a comparison: evaluations of one key are of one kind.
@@ -189,11 +190,11 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 	for _, k := range keys {
 		t := comparisonTable{split: k.split, metric: k.metric}
 		for _, run := range runs {
-			if t.baselines = results.BaselinesOf([]*record.Run{run}, k.split, k.metric); len(t.baselines) > 0 {
+			if t.baselines = arms.BaselinesOf([]*record.Run{run}, k.split, k.metric); len(t.baselines) > 0 {
 				break
 			}
 		}
-		t.yards, t.warning = results.ArmYardsticks(t.baselines)
+		t.yards, t.warning = arms.ArmYardsticks(t.baselines)
 		var first *record.Evaluation
 		var firstRun *record.Run
 		for i := range runs {
@@ -201,12 +202,12 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 			if !ok {
 				continue
 			}
-			entry := comparisonEntry{name: results.RunName(i), step: runs[i].StepAt(e), stage: stageOf(e, tablesOf[i][k], t.yards)}
+			entry := comparisonEntry{name: arms.RunName(i), step: runs[i].StepAt(e), stage: stageOf(e, tablesOf[i][k], t.yards)}
 			if first == nil {
 				first, firstRun = &e, runs[i]
 			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {
-				entry.refused = results.OtherQuestions()
-			} else if entry.refused = results.OtherRewards(runs[i], firstRun, k.split, k.metric); entry.refused.Cell == "" {
+				entry.refused = arms.OtherQuestions()
+			} else if entry.refused = arms.OtherRewards(runs[i], firstRun, k.split, k.metric); entry.refused.Cell == "" {
 				entry.paired = &paired
 			}
 			t.entries = append(t.entries, entry)
@@ -298,7 +299,7 @@ func (t comparisonTable) Write(d *page.Document) {
 }
 
 // withBaselines adds a line for each baseline: its mean, and nothing that it was not compared with.
-func withBaselines(rows [][]string, baselines []results.Arm, steps bool) [][]string {
+func withBaselines(rows [][]string, baselines []arms.Arm, steps bool) [][]string {
 	for _, b := range baselines {
 		mean, _ := b.LevelOf()
 		row := []string{"", page.Plain(b.Name)}
@@ -336,7 +337,7 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 	}
 	header := []string{"key"}
 	for i := range runs {
-		header = append(header, results.RunName(i))
+		header = append(header, arms.RunName(i))
 	}
 	var rows [][]string
 	for _, k := range slices.Sorted(maps.Keys(all)) {

@@ -352,30 +352,30 @@ func PlannedStage(table []record.Evaluation) int {
 
 // comparable says whether two evaluations have the questions, and the clusters, that an interval takes.
 func comparable(e, reference record.Evaluation) bool {
-	return stats.NewGrouping(clustersOf(e, reference)).Units(len(e.Scores)) > 1
+	return stats.NewGrouping(ClustersOf(e, reference)).Units(len(e.Scores)) > 1
 }
 
 // CompareEvaluations pairs two evaluations by query id, without settling the verdict. Both must hold the same queries.
 func CompareEvaluations(e, reference record.Evaluation, opt stats.Options) (stats.Paired, error) {
-	a, b, err := pairScores(e, reference)
+	a, b, err := PairScores(e, reference)
 	if err != nil {
 		return stats.Paired{}, err
 	}
 	opt.Most = record.Most(e, reference)
-	return stats.PairedDifference(a, b, clustersOf(e, reference), max(e.ChosenFrom, reference.ChosenFrom), opt)
+	return stats.PairedDifference(a, b, ClustersOf(e, reference), max(e.ChosenFrom, reference.ChosenFrom), opt)
 }
 
-// clustersOf returns the clusters of e's questions in their order: as e knows them, else as the reference does; nil
+// ClustersOf returns the clusters of e's questions in their order: as e knows them, else as the reference does; nil
 // where neither knows any.
-func clustersOf(e, reference record.Evaluation) []int64 {
+func ClustersOf(e, reference record.Evaluation) []int64 {
 	if e.Clusters != nil || reference.Clusters == nil {
 		return e.Clusters
 	}
-	return inOrder(reference.QueryIDs, reference.Clusters, e.QueryIDs)
+	return InOrder(reference.QueryIDs, reference.Clusters, e.QueryIDs)
 }
 
-// inOrder returns the clusters of questions in another order; nil where one of those is not known.
-func inOrder(ids, clusters, wanted []int64) []int64 {
+// InOrder returns the clusters of questions in another order; nil where one of those is not known.
+func InOrder(ids, clusters, wanted []int64) []int64 {
 	of := make(map[int64]int64, len(ids))
 	for i, id := range ids {
 		of[id] = clusters[i]
@@ -391,8 +391,8 @@ func inOrder(ids, clusters, wanted []int64) []int64 {
 	return out
 }
 
-// pairScores returns the scores of the same queries in the same order.
-func pairScores(e, reference record.Evaluation) (a, b []float64, err error) {
+// PairScores returns the scores of the same queries in the same order.
+func PairScores(e, reference record.Evaluation) (a, b []float64, err error) {
 	if slices.Equal(e.QueryIDs, reference.QueryIDs) {
 		return e.Scores, reference.Scores, nil
 	}
@@ -440,21 +440,6 @@ func WriteSummary(dir string, s record.Summary) error {
 		}
 	}
 	return atomicfile.WriteJSON(filepath.Join(dir, record.SummaryFile), s)
-}
-
-// JudgedBy returns the split and metric by which a run is judged: held out from every choice, else val;
-// the reward, else what there is.
-func JudgedBy(r *record.Run) (split, metric string, ok bool) {
-	for _, table := range StageTables(r.Evaluations) { // val first, reward first
-		if PlannedStage(table) < 0 {
-			continue
-		}
-		e := table[0]
-		if !ok || !record.HeldOut(split) && record.HeldOut(e.Split) {
-			split, metric, ok = e.Split, e.Metric, true
-		}
-	}
-	return split, metric, ok
 }
 
 // StagesOf takes the results of summary.json, or computes them where the run has not ended.

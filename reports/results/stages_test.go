@@ -163,3 +163,9 @@ func TestYardsticksOfABestFirstOrder(t *testing.T) {
 		}
 	}
 }
+
+func quick() stats.Options {
+	opt := stats.DefaultOptions()
+	opt.Resamples = 1000
+	return opt
+}

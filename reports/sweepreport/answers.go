@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
@@ -19,9 +19,9 @@ type answer struct {
 	condition     *condition
 	split         string
 	what, against string // labels
-	c             *results.ArmComparison
-	refused       string                   // why there is no comparison
-	others        []*results.ArmComparison // by the other measures; nil: it cannot be made
+	c             *arms.ArmComparison
+	refused       string                // why there is no comparison
+	others        []*arms.ArmComparison // by the other measures; nil: it cannot be made
 }
 
 // measure is a way to judge an arm: on a split, by a metric, the last policy or the best checkpoint.
@@ -44,7 +44,7 @@ func (v *View) measures() []measure {
 // corrects each family of comparisons for its size (Holm).
 func (v *View) answer() {
 	measures := v.measures()
-	families := make([][]*results.ArmComparison, 1+len(measures))
+	families := make([][]*arms.ArmComparison, 1+len(measures))
 	for _, c := range v.conditions {
 		for _, q := range v.Opt.Study.Questions {
 			a := &answer{StudyQuestion: q, condition: c, split: cmp.Or(q.Split, v.split())}
@@ -65,7 +65,7 @@ func (v *View) answer() {
 		}
 	}
 	for _, family := range families {
-		results.HolmArms(family)
+		arms.HolmArms(family)
 	}
 }
 
@@ -82,7 +82,7 @@ func (v *View) label(name string) string {
 // compare compares an arm with another or with a baseline, seed by seed over the seeds that both have. An arm
 // is judged by the policy that its runs ended with: no checkpoint is chosen, so that more epochs are no more
 // draws. best takes the checkpoint that validation prefers instead.
-func (v *View) compare(c *condition, name, against, split, metric string, best bool) (*results.ArmComparison, string) {
+func (v *View) compare(c *condition, name, against, split, metric string, best bool) (*arms.ArmComparison, string) {
 	this, other := c.arm(name), c.arm(against)
 	switch {
 	case this == nil || len(this.runs) == 0:
@@ -107,16 +107,16 @@ func (v *View) compare(c *condition, name, against, split, metric string, best b
 	case len(seeds) == 0:
 		return nil, "no seed of both is done"
 	}
-	a, err := results.ArmOf(this.withSeeds(seeds), split, metric, policy(this))
+	a, err := arms.ArmOf(this.withSeeds(seeds), split, metric, policy(this))
 	if err != nil {
 		return nil, err.Error()
 	}
-	b, err := results.ArmOf(of.withSeeds(seeds), split, metric, ofPolicy)
+	b, err := arms.ArmOf(of.withSeeds(seeds), split, metric, ofPolicy)
 	if err != nil {
 		return nil, err.Error()
 	}
 	a.Name, b.Name = v.label(name), v.label(against)
-	if other := results.OtherRewards(this.runs[0], of.runs[0], split, metric); other.Cell != "" {
+	if other := arms.OtherRewards(this.runs[0], of.runs[0], split, metric); other.Cell != "" {
 		return nil, "the two " + other.Why
 	}
 	compared, err := a.Against(b, stats.DefaultOptions())
@@ -151,12 +151,12 @@ func (a *answer) Title() string {
 }
 
 // answerWord is answerCell without the mark of rough intervals.
-func answerWord(c *results.ArmComparison) string {
+func answerWord(c *arms.ArmComparison) string {
 	return strings.TrimRight(answerCell(c), " "+stats.Dagger+stats.CutMark)
 }
 
 // answerCell marks an answer for a table.
-func answerCell(c *results.ArmComparison) string {
+func answerCell(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
@@ -236,7 +236,7 @@ func (v *View) writeReading(d *page.Document) {
 			page.Sig(slices.Max(halves), 2)))
 	}
 	if slices.ContainsFunc(v.answers, func(a *answer) bool { return a.c != nil && a.c.OfTwoSeeds() }) {
-		items = append(items, results.TwoSeeds)
+		items = append(items, arms.TwoSeeds)
 	}
 	if v.split() == "val" {
 		items = append(items, "There is no held-out set: these are validation questions.")
@@ -280,7 +280,7 @@ func (v *View) writeOthers(d *page.Document) {
 	d.Paragraph("%s", text)
 }
 
-func otherCell(c *results.ArmComparison) string {
+func otherCell(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"fulcrum/internal/stat"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 )
 
@@ -32,7 +32,7 @@ func (v *View) writeArms(d *page.Document) {
 				return cmp.Or(cell(l.arm), "–")
 			}
 		}
-		scored := func(metric string, cell func(results.Arm) string) func(armLine) string {
+		scored := func(metric string, cell func(arms.Arm) string) func(armLine) string {
 			return func(l armLine) string { return l.scored(split, metric, cell) }
 		}
 		table.Column("policy", func(l armLine) string { return l.label })
@@ -83,7 +83,7 @@ func (v *View) writeSplits(d *page.Document) {
 		table.Column("policy", func(l armLine) string { return l.label })
 		for _, split := range splits {
 			table.Column(">reward on "+page.Plain(split), func(l armLine) string {
-				return cmp.Or(l.scored(split, "reward", func(arm results.Arm) string {
+				return cmp.Or(l.scored(split, "reward", func(arm arms.Arm) string {
 					if i := arm.Interval(); i != nil {
 						return fmt.Sprintf("%s [%.4f, %.4f]", meanCell(arm), i.Low, i.High)
 					}
@@ -151,8 +151,8 @@ func (c *condition) untrained() *setting {
 }
 
 // scored is the cell of a score of the line's policy; of one without that score a dash for an arm, nothing for a baseline.
-func (l armLine) scored(split, metric string, cell func(results.Arm) string) string {
-	if arm, err := results.ArmOf(l.runs, split, metric, l.policy); err == nil {
+func (l armLine) scored(split, metric string, cell func(arms.Arm) string) string {
+	if arm, err := arms.ArmOf(l.runs, split, metric, l.policy); err == nil {
 		return cell(arm)
 	}
 	if l.arm == nil {
@@ -194,15 +194,15 @@ func (a *setting) lastOf(name string) []float64 {
 	return out
 }
 
-func meanCell(a results.Arm) string { return fmt.Sprintf("%.4f", stat.Mean(a.QueryScores())) }
+func meanCell(a arms.Arm) string { return fmt.Sprintf("%.4f", stat.Mean(a.QueryScores())) }
 
-func seCell(a results.Arm) string {
+func seCell(a arms.Arm) string {
 	_, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
 	return fmt.Sprintf("%.4f", se)
 }
 
 // sdCell returns the standard deviation between seeds, a dash with one seed.
-func sdCell(a results.Arm) string {
+func sdCell(a arms.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}

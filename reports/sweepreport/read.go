@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -34,7 +35,7 @@ type seedGain struct {
 // comparedMethods is what the jobs of a setting compared with task=icl, each with a seed of its own.
 type comparedMethods struct {
 	setting *setting
-	table   *results.MethodTable
+	table   *arms.MethodTable
 }
 
 // maxCompared is how many settings of a sweep that asks nothing are compared question by question, best first.
@@ -178,7 +179,7 @@ func (v *View) runs() []*record.Run {
 func (v *View) readMethods() {
 	for _, s := range v.settings[:min(len(v.settings), maxCompared)] {
 		v.readRuns(s, v.comparesMethods)
-		t, err := results.JoinMethods(s.runs)
+		t, err := arms.JoinMethods(s.runs)
 		if err != nil {
 			v.note(err)
 		} else if t != nil {

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
+	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
-	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 )
 
@@ -43,7 +43,7 @@ func (f fence) Plot(c draw.Canvas, p *plot.Plot) {
 }
 
 // add draws a comparison at x, with its seeds a little to the right.
-func (f *fence) add(x float64, c *results.ArmComparison, color chart.Colour) {
+func (f *fence) add(x float64, c *arms.ArmComparison, color chart.Colour) {
 	const aside = 0.18
 	f.x, f.mean, f.colors = append(f.x, x), append(f.mean, c.Mean), append(f.colors, color)
 	f.low, f.high = append(f.low, c.Interval.Low), append(f.high, c.Interval.High)

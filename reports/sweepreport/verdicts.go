@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -15,19 +16,19 @@ import (
 // compareBest compares the best setting with those behind it, and all of them with the baselines, on
 // the held-out questions (else on val), from the evals.jsonl of their jobs.
 func (v *View) compareBest() {
-	var arms []results.ComparedArm
+	var best []arms.ComparedArm
 	for _, s := range v.settings {
-		if s.Class() != 0 || len(arms) == maxCompared {
+		if s.Class() != 0 || len(best) == maxCompared {
 			break
 		}
 		if v.readRuns(s, v.Feasible); len(s.runs) > 0 {
-			arms = append(arms, results.ComparedArm{Name: page.CodeList(s.Overrides), Runs: s.runs})
+			best = append(best, arms.ComparedArm{Name: page.CodeList(s.Overrides), Runs: s.runs})
 		}
 	}
-	if len(arms) == 0 {
+	if len(best) == 0 {
 		return
 	}
-	split, metric, ok := results.JudgedBy(arms[0].Runs[0])
+	split, metric, ok := arms.JudgedBy(best[0].Runs[0])
 	if !ok {
 		return
 	}
@@ -35,7 +36,7 @@ func (v *View) compareBest() {
 	if v.chosenOn(split, metric) {
 		ranked = v.rankings()
 	}
-	if tables := results.ArmTables(arms, func(s, m string) bool { return s == split && m == metric }, ranked); len(tables) > 0 {
+	if tables := arms.ArmTables(best, func(s, m string) bool { return s == split && m == metric }, ranked); len(tables) > 0 {
 		v.verdicts = &tables[0]
 		v.verdicts.Reference = "the best setting"
 		if v.tied() {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"fulcrum/internal/list"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/sweeps"
 )
@@ -47,7 +47,7 @@ type View struct {
 	summaries map[int]recorded  // by job
 	gains     map[int]seedGain  // over a baseline on gainSplit, by job
 	gainSplit string            // the held-out split, or val
-	verdicts  *results.ArmTable // of a sweep that asks nothing; nil: no two jobs left scores to compare
+	verdicts  *arms.ArmTable    // of a sweep that asks nothing; nil: no two jobs left scores to compare
 	methods   []comparedMethods // of each setting
 	notes     []string          // what went wrong with the report itself
 

@@ -1,4 +1,8 @@
-package results
+// Package arms compares runs that differ in nothing but their seed, arms, with each other and with baselines, for new questions and new
+// seeds both.
+//
+//	tables := arms.ArmTables(arms.ArmsOf(runs), nil, 0)
+package arms
 
 import (
 	"cmp"
@@ -11,6 +15,7 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 )
 
@@ -51,7 +56,7 @@ func ArmOf(runs []*record.Run, split, metric, policy string) (Arm, error) {
 		if !ok && len(runs) > 1 {
 			return arm, fmt.Errorf("%s: its config names no seed", run.Dir)
 		}
-		e, err := EvaluationOf(run, split, metric, policy)
+		e, err := results.EvaluationOf(run, split, metric, policy)
 		if err != nil {
 			return arm, err
 		}
@@ -62,7 +67,7 @@ func ArmOf(runs []*record.Run, split, metric, policy string) (Arm, error) {
 	arm.QueryIDs, arm.Range = first.eval.QueryIDs, first.eval.Range
 	for _, f := range found {
 		if arm.Clusters == nil {
-			arm.Clusters = clustersOf(first.eval, f.eval)
+			arm.Clusters = results.ClustersOf(first.eval, f.eval)
 		}
 		arm.ChosenFrom = max(arm.ChosenFrom, f.eval.ChosenFrom)
 	}
@@ -70,7 +75,7 @@ func ArmOf(runs []*record.Run, split, metric, policy string) (Arm, error) {
 		if i > 0 && f.seed == found[i-1].seed {
 			return arm, fmt.Errorf("%s and %s have one seed (%d): want each seed once", found[i-1].dir, f.dir, f.seed)
 		}
-		_, scores, err := pairScores(first.eval, f.eval) // in the order of the first
+		_, scores, err := results.PairScores(first.eval, f.eval) // in the order of the first
 		if err != nil {
 			return arm, fmt.Errorf("%s and %s: %w", first.dir, f.dir, err)
 		}
@@ -154,14 +159,14 @@ func (a Arm) inOrderOf(other Arm) (Arm, error) {
 		e := record.Evaluation{Policy: cmp.Or(other.Name, "an arm"), Metric: a.Metric, QueryIDs: other.QueryIDs,
 			Scores: other.QueryScores()}
 		var err error
-		if _, out.Scores[s], err = pairScores(e, record.Evaluation{Policy: cmp.Or(a.Name, "another"), QueryIDs: a.QueryIDs,
+		if _, out.Scores[s], err = results.PairScores(e, record.Evaluation{Policy: cmp.Or(a.Name, "another"), QueryIDs: a.QueryIDs,
 			Scores: scores}); err != nil {
 			return a, err
 		}
 	}
 	out.QueryIDs = other.QueryIDs
 	if a.Clusters != nil {
-		out.Clusters = inOrder(a.QueryIDs, a.Clusters, other.QueryIDs)
+		out.Clusters = results.InOrder(a.QueryIDs, a.Clusters, other.QueryIDs)
 	}
 	return out, nil
 }

@@ -1,4 +1,4 @@
-package results
+package arms
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 )
 
@@ -131,7 +132,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 	type key struct{ split, metric string }
 	var keys []key
 	for _, run := range arms[0].Runs {
-		for _, table := range StageTables(run.Evaluations) {
+		for _, table := range results.StageTables(run.Evaluations) {
 			k := key{table[0].Split, table[0].Metric}
 			if !slices.Contains(keys, k) && (want == nil || want(k.split, k.metric)) {
 				keys = append(keys, k)
@@ -143,7 +144,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 	var family []*ArmComparison
 	for _, k := range keys {
 		t := ArmTable{Split: k.split, Metric: k.metric, Reference: arms[0].Name, baselines: BaselinesOf(arms[0].Runs, k.split, k.metric)}
-		var yards []Yardstick
+		var yards []results.Yardstick
 		yards, t.warning = ArmYardsticks(t.baselines)
 		for _, a := range arms {
 			arm, err := ArmOf(a.Runs, k.split, k.metric, "")
@@ -211,15 +212,15 @@ func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 	return out
 }
 
-// ArmYardsticks are the baselines that arms are compared with, as YardsticksOf chooses them, and a warning of those that are worse than
-// random. The initial policies are not among them: each arm has its own.
-func ArmYardsticks(baselines []Arm) (yards []Yardstick, warning string) {
+// ArmYardsticks are the baselines that arms are compared with, as results.YardsticksOf chooses them, and a warning of those that are worse
+// than random. The initial policies are not among them: each arm has its own.
+func ArmYardsticks(baselines []Arm) (yards []results.Yardstick, warning string) {
 	at := func(policy string) int {
 		return slices.IndexFunc(baselines, func(a Arm) bool { return a.Name == record.StageResult{Policy: policy}.Title() })
 	}
 	random := at(record.PolicyRandom)
 	var weak []record.StageResult
-	for _, y := range Yardsticks() {
+	for _, y := range results.Yardsticks() {
 		i := at(y.Policy)
 		if i < 0 || y.Policy == record.PolicyInit || y.Policy == record.PolicyRandom && len(weak) == 0 && len(yards) > 0 {
 			continue
@@ -233,7 +234,7 @@ func ArmYardsticks(baselines []Arm) (yards []Yardstick, warning string) {
 		}
 		yards = append(yards, y)
 	}
-	return yards, WarnBelowRandom(weak)
+	return yards, results.WarnBelowRandom(weak)
 }
 
 // LevelOf returns the mean of an arm with the standard error over questions, and the standard deviation of its seeds' means.
@@ -259,7 +260,7 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 }
 
 func (t ArmTable) Write(d *page.Document) {
-	d.Heading(2, "%s on %s", page.Capital(MetricName(t.Metric)), page.Plain(t.Split))
+	d.Heading(2, "%s on %s", page.Capital(results.MetricName(t.Metric)), page.Plain(t.Split))
 	t.WriteTable(d)
 }
 
@@ -308,7 +309,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, MetricName(t.Metric)))+"."+r.first.errorParts())
+			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, results.MetricName(t.Metric)))+"."+r.first.errorParts())
 		}
 	}
 	for _, b := range t.baselines {
@@ -360,4 +361,27 @@ func (c ArmComparison) errorParts() string {
 		text += fmt.Sprintf("; so few seeds leave up to %.4f possible, and the interval covers that", most)
 	}
 	return text + "."
+}
+
+// JudgedBy returns the split and metric by which a run is judged: held out from every choice, else val;
+// the reward, else what there is.
+func JudgedBy(r *record.Run) (split, metric string, ok bool) {
+	for _, table := range results.StageTables(r.Evaluations) { // val first, reward first
+		if results.PlannedStage(table) < 0 {
+			continue
+		}
+		e := table[0]
+		if !ok || !record.HeldOut(split) && record.HeldOut(e.Split) {
+			split, metric, ok = e.Split, e.Metric, true
+		}
+	}
+	return split, metric, ok
+}
+
+// RunName is A, B, …, Z, run 27, ….
+func RunName(i int) string {
+	if i < 26 {
+		return string(rune('A' + i))
+	}
+	return fmt.Sprintf("run %d", i+1)
 }

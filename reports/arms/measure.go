@@ -1,4 +1,4 @@
-package results
+package arms
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 )
 
@@ -45,10 +46,10 @@ func OtherRewards(a, b *record.Run, split, metric string) Refused {
 
 func otherRecords(a, b *record.Run, split string) string {
 	random := func(r *record.Run) record.Evaluation {
-		e, _ := EvaluationOf(r, split, "recorded_reward", record.PolicyRandom)
+		e, _ := results.EvaluationOf(r, split, "recorded_reward", record.PolicyRandom)
 		return e
 	}
-	x, y, err := pairScores(random(a), random(b))
+	x, y, err := results.PairScores(random(a), random(b))
 	if err != nil {
 		return "" // the questions are others
 	}

@@ -2,10 +2,11 @@
 // A room imports only rooms above it in this list:
 //
 //	page         number formats, markdown documents, HTML pages
+//	webchart     the charts of web pages
 //	stats        paired comparisons: intervals, tests, corrections, verdicts; numbers in, numbers out
 //	record       what a run writes while it goes on and reads back: rows, TensorBoard, evaluations, summary, manifest
 //	sweeps       jobs of a sweep as settings: ranked, counted, as a table for terminals
-//	curves       rows in series of bounded size, and the charts of web pages that draw them
+//	curves       rows in series of bounded size, for the board and for watching
 //	tracker      what a run and its trackers of experiments know of each other
 //	mlflow       mirrors the rows to an MLflow server
 //	wandb        mirrors the rows to a file that W&B's client uploads

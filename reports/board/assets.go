@@ -4,7 +4,7 @@ import (
 	"embed"
 	"path"
 
-	"fulcrum/reports/curves"
+	"fulcrum/reports/webchart"
 )
 
 //go:embed assets
@@ -23,9 +23,9 @@ func asset(name string) []byte {
 		for _, module := range scripts() {
 			modules = append(modules, read(module))
 		}
-		return curves.Script(modules...)
+		return webchart.Script(modules...)
 	case "board.css":
-		return append(curves.Style(), read("board.css")...)
+		return append(webchart.Style(), read("board.css")...)
 	}
 	return read(name)
 }

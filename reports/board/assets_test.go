@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"fulcrum/reports/curves"
+	"fulcrum/reports/webchart"
 )
 
 // The page's files are there, the script is one scope without imports, and uPlot is the one that its page names.
@@ -20,8 +20,8 @@ func TestAssets(t *testing.T) {
 	}
 	seen := map[string]string{}
 	declaration := regexp.MustCompile(`(?m)^(?:export )?(?:async )?(?:function|class|const|let) (\w+)`)
-	modules := map[string][]byte{"dom.js": curves.Asset("dom.js"),
-		"chart.js": curves.Asset("chart.js"), "panels.js": curves.Asset("panels.js")}
+	modules := map[string][]byte{"dom.js": webchart.Asset("dom.js"),
+		"chart.js": webchart.Asset("chart.js"), "panels.js": webchart.Asset("panels.js")}
 	for _, name := range scripts() {
 		modules[name] = read(name)
 	}

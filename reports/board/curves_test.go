@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/testkit/reportstest"
-	"fulcrum/reports/curves"
+	"fulcrum/reports/webchart"
 )
 
 // Distances of two phases have references of their own: no line joins them, over steps or over time. Losses of steps differ too, but
@@ -15,7 +15,7 @@ import (
 func TestCurvesEndWithTheirPhase(t *testing.T) {
 	w := openBrowser(t)
 	file := filepath.Join(t.TempDir(), "page.html")
-	script := curves.Script([]byte("window.curvesOf = curvesOf;"))
+	script := webchart.Script([]byte("window.curvesOf = curvesOf;"))
 	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil, "<!doctype html><script>%s</script>", script), 0o644))
 	w.open("file://" + file)
 	w.until("window.curvesOf")

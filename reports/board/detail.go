@@ -19,6 +19,7 @@ import (
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
+	"fulcrum/reports/webchart"
 )
 
 // refusal is an answer with a status of HTTP and a sentence.
@@ -218,14 +219,14 @@ func tailOf(path string, n int64) (string, error) {
 
 // curvesAnswer is what a run's charts show.
 type curvesAnswer struct {
-	Version  string        `json:"version"`
-	Same     bool          `json:"same,omitempty"` // nothing has changed since the version that was asked about
-	Complete bool          `json:"complete"`
-	Read     float64       `json:"read"` // share of the file
-	Started  float64       `json:"started"`
-	Phases   []curves.Span `json:"phases"`
-	Steps    *curves.Drawn `json:"steps"`
-	Epochs   *curves.Drawn `json:"epochs"`
+	Version  string          `json:"version"`
+	Same     bool            `json:"same,omitempty"` // nothing has changed since the version that was asked about
+	Complete bool            `json:"complete"`
+	Read     float64         `json:"read"` // share of the file
+	Started  float64         `json:"started"`
+	Phases   []curves.Span   `json:"phases"`
+	Steps    *webchart.Drawn `json:"steps"`
+	Epochs   *webchart.Drawn `json:"epochs"`
 }
 
 // curves answers what charts ask: names (a list with commas; none means all), points, from and to (global steps), since

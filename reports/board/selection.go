@@ -7,10 +7,10 @@ import (
 	"strings"
 
 	"fulcrum/reports/compare"
-	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweeps"
+	"fulcrum/reports/webchart"
 )
 
 // Most runs of a comparison: its settings, and its intervals, which are computed anew.
@@ -159,11 +159,11 @@ type sweepAnswer struct {
 
 type sweepJob struct {
 	sweeps.Job
-	Objectives curves.Numbers `json:"objectives"`
-	Run        string         `json:"run,omitempty"` // id, where its folder is there
-	Infeasible bool           `json:"infeasible,omitempty"`
-	Progress   *float64       `json:"progress,omitempty"`
-	Warned     []string       `json:"warned,omitempty"` // names of its run's warnings
+	Objectives webchart.Numbers `json:"objectives"`
+	Run        string           `json:"run,omitempty"` // id, where its folder is there
+	Infeasible bool             `json:"infeasible,omitempty"`
+	Progress   *float64         `json:"progress,omitempty"`
+	Warned     []string         `json:"warned,omitempty"` // names of its run's warnings
 }
 
 // ledgerOf reads the ledger of a sweep.

@@ -33,14 +33,7 @@ type Figure struct {
 	Rows  [][]*Panel
 	Right vg.Length // margin for labels beside the panels
 	Tall  vg.Length // height of a panel; 0: PanelHeight
-	Body  *Artwork  // in place of panels
 	Wide  vg.Length // on paper; 0: FigureWidth
-}
-
-// Artwork is the part of a figure below its title that is no grid of panels.
-type Artwork struct {
-	Height vg.Length
-	Draw   func(draw.Canvas)
 }
 
 // Panel is one coordinate system.
@@ -112,9 +105,6 @@ func (f *Figure) titleHeight() vg.Length {
 }
 
 func (f *Figure) height() vg.Length {
-	if f.Body != nil {
-		return f.titleHeight() + f.Body.Height + marginBottom
-	}
 	return f.titleHeight() + vg.Length(len(f.Rows))*f.rowHeight() + marginBottom
 }
 
@@ -216,11 +206,6 @@ func (f *Figure) draw(c draw.Canvas) {
 	}
 	body := c
 	body.Max.Y -= f.titleHeight()
-	if f.Body != nil {
-		body.Min.Y = body.Max.Y - f.Body.Height
-		f.Body.Draw(body)
-		return
-	}
 	for _, block := range f.blocks() {
 		height := vg.Length(len(block)) * f.rowHeight()
 		area := body

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,20 +96,6 @@ func (c *Curves) Update(dir string, limit int64) (more bool, err error) {
 		c.save(dir)
 	}
 	return end < info.Size(), nil
-}
-
-// Read reads a run's rows without an index beside them.
-func Read(dir string) (*Curves, error) {
-	c := New()
-	f, err := regular.Open(filepath.Join(dir, record.MetricsFile))
-	if errors.Is(err, os.ErrNotExist) {
-		return c, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return c, c.read(f, math.MaxInt64)
 }
 
 // EventRows are the events that were read, but for those that are no rows.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"fulcrum/reports/record"
+	"fulcrum/reports/webchart"
 )
 
 func putRows(t *testing.T, dir, rows string) {
@@ -101,15 +102,15 @@ func FuzzFlatRow(f *testing.F) {
 
 // The mean over runs stands at the steps that all of them have with a finite number, its interval by Student's t.
 func TestOver(t *testing.T) {
-	run := func(steps []int64, loss, only []float64) *Drawn {
-		d := &Drawn{Steps: steps, Times: make([]float64, len(steps)), Width: 1, Series: map[string]*DrawnColumn{"loss": {Mean: loss}}}
+	run := func(steps []int64, loss, only []float64) *webchart.Drawn {
+		d := &webchart.Drawn{Steps: steps, Times: make([]float64, len(steps)), Width: 1, Series: map[string]*webchart.DrawnColumn{"loss": {Mean: loss}}}
 		if only != nil {
-			d.Series["only"] = &DrawnColumn{Mean: only}
+			d.Series["only"] = &webchart.DrawnColumn{Mean: only}
 		}
 		return d
 	}
 	nan := math.NaN()
-	runs := []*Drawn{run([]int64{1, 2, 3, 4}, []float64{1, 2, 3, 4}, []float64{7, 7, 7, 7}),
+	runs := []*webchart.Drawn{run([]int64{1, 2, 3, 4}, []float64{1, 2, 3, 4}, []float64{7, 7, 7, 7}),
 		run([]int64{1, 3, 4, 5}, []float64{2, nan, 8, 9}, nil)}
 	over := Over(runs, MeanBand)
 	if c := over.Series["loss"]; !slices.Equal(over.Steps, []int64{1, 3, 4}) || c.Mean[0] != 1.5 ||

@@ -1,5 +1,4 @@
-// Package curves reads metrics.jsonl into series of bounded size, which keep minima and maxima, and holds the charts of web
-// pages that draw them: those of run board and of report.html.
+// Package curves reads metrics.jsonl into series of bounded size, which keep minima and maxima, while it grows.
 //
 //	c := curves.New()
 //	_, err := c.Update(dir, math.MaxInt64)

@@ -7,17 +7,18 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/webchart"
 )
 
 // Shown is what charts draw of a run, or of the mean over runs that differ in their seed.
 type Shown struct {
-	Label   string   `json:"label,omitempty"`
-	Runs    []string `json:"runs,omitempty"`  // of a mean: ids on the board
-	Seeds   int      `json:"seeds,omitempty"` // of a mean: how many runs it is over
-	Started float64  `json:"started"`
-	Phases  []Span   `json:"phases"`
-	Steps   *Drawn   `json:"steps,omitempty"`
-	Epochs  *Drawn   `json:"epochs,omitempty"`
+	Label   string          `json:"label,omitempty"`
+	Runs    []string        `json:"runs,omitempty"`  // of a mean: ids on the board
+	Seeds   int             `json:"seeds,omitempty"` // of a mean: how many runs it is over
+	Started float64         `json:"started"`
+	Phases  []Span          `json:"phases"`
+	Steps   *webchart.Drawn `json:"steps,omitempty"`
+	Epochs  *webchart.Drawn `json:"epochs,omitempty"`
 }
 
 // MeanBand is the 95 % interval of a metric's mean over seeds, by Student's t, within what the metric can be; NaN for one seed, which says
@@ -32,8 +33,8 @@ func MeanBand(metric string, values []float64) (low, high float64) {
 
 // Over is the mean over runs, with a band around it, of every metric and at every step that all of them have with a finite
 // number. Where a point of one run stands for more rows than a point of another, they have no step in common.
-func Over(runs []*Drawn, band func(metric string, values []float64) (low, high float64)) *Drawn {
-	out := &Drawn{Width: runs[0].Width, Series: map[string]*DrawnColumn{}}
+func Over(runs []*webchart.Drawn, band func(metric string, values []float64) (low, high float64)) *webchart.Drawn {
+	out := &webchart.Drawn{Width: runs[0].Width, Series: map[string]*webchart.DrawnColumn{}}
 	at := make([]map[int64]int, len(runs)) // of each run: step → point
 	timed := true
 	for r, d := range runs {
@@ -77,7 +78,7 @@ func Over(runs []*Drawn, band func(metric string, values []float64) (low, high f
 			}
 			c := out.Series[name]
 			if c == nil {
-				c = &DrawnColumn{}
+				c = &webchart.DrawnColumn{}
 				out.Series[name] = c
 			}
 			c.Mean, c.Low, c.High = append(c.Mean, mean), append(c.Low, low), append(c.High, high)
@@ -87,8 +88,8 @@ func Over(runs []*Drawn, band func(metric string, values []float64) (low, high f
 }
 
 // columnsOf returns a metric's column of each run, false where a run has none.
-func columnsOf(runs []*Drawn, name string) ([]*DrawnColumn, bool) {
-	columns := make([]*DrawnColumn, len(runs))
+func columnsOf(runs []*webchart.Drawn, name string) ([]*webchart.DrawnColumn, bool) {
+	columns := make([]*webchart.DrawnColumn, len(runs))
 	for r, d := range runs {
 		if columns[r] = d.Series[name]; columns[r] == nil {
 			return nil, false
@@ -97,64 +98,12 @@ func columnsOf(runs []*Drawn, name string) ([]*DrawnColumn, bool) {
 	return columns, true
 }
 
-// OfRows makes a series of the metrics named, a point a row.
-func OfRows(rows []record.Row, names []string) *Drawn {
-	d := &Drawn{Width: 1, Series: map[string]*DrawnColumn{}}
-	for i, row := range rows {
-		d.Steps = append(d.Steps, int64(row.GlobalStep))
-		for _, name := range names {
-			y, ok := row.Number(name)
-			if ok && d.Series[name] == nil {
-				d.Series[name] = &DrawnColumn{Mean: slices.Repeat(Numbers{math.NaN()}, len(rows))}
-			}
-			if ok {
-				d.Series[name].Mean[i] = y
-			}
-		}
-	}
-	return d
-}
-
-// Begin puts a point of one metric before all others, with what is drawn around it.
-func (d *Drawn) Begin(step int64, name string, mean, low, high float64) {
-	d.Steps = slices.Insert(d.Steps, 0, step)
-	for other, c := range d.Series {
-		x, a, b := math.NaN(), math.NaN(), math.NaN()
-		if other == name {
-			x, a, b = mean, low, high
-		}
-		c.Mean, c.Low, c.High = slices.Insert(c.Mean, 0, x), slices.Insert(c.Low, 0, a), slices.Insert(c.High, 0, b)
-	}
-}
-
-// Line is one metric of a mean over runs, where it has a finite number.
-type Line struct {
-	X               []float64 // global steps
-	Mean, Low, High []float64 // Low is NaN where there is no band
-}
-
-// Line returns a metric's line, without a point for one that the series do not have.
-func (d *Drawn) Line(name string) Line {
-	var line Line
-	c := d.Series[name]
-	if c == nil {
-		return line
-	}
-	for i, y := range c.Mean {
-		if !math.IsNaN(y) {
-			line.X, line.Mean = append(line.X, float64(d.Steps[i])), append(line.Mean, y)
-			line.Low, line.High = append(line.Low, c.Low[i]), append(line.High, c.High[i])
-		}
-	}
-	return line
-}
-
 // OverSeeds is the mean over runs that differ in their seed, with its 95 % interval. Its times are seconds from a run's start.
 func OverSeeds(label string, runs []Shown) Shown {
 	mean := Shown{Label: label, Seeds: len(runs), Phases: runs[0].Phases}
-	var steps, epochs []*Drawn
+	var steps, epochs []*webchart.Drawn
 	for _, r := range runs {
-		for _, d := range []*Drawn{r.Steps, r.Epochs} {
+		for _, d := range []*webchart.Drawn{r.Steps, r.Epochs} {
 			for i := range d.Times {
 				d.Times[i] -= r.Started
 			}

@@ -1,6 +1,11 @@
 package curves
 
-import "math"
+import (
+	"math"
+	"slices"
+
+	"fulcrum/reports/webchart"
+)
 
 // Capacity is how many buckets a series has at most: twice what a screen shows of a curve.
 const Capacity = 2048
@@ -189,4 +194,37 @@ func (c *Column) Best(smallest bool) (float64, bool) {
 		}
 	}
 	return best, found
+}
+
+// DrawnOf makes at most points points of a series, of the metrics named; nil names means all.
+func DrawnOf(s *Series, names []string, points int, hist bool) *webchart.Drawn {
+	if n := len(s.First); n > points {
+		s = s.joined((n + points - 1) / points)
+	}
+	d := &webchart.Drawn{Steps: slices.Clone(s.Last), Times: slices.Clone(s.Time), Width: s.Width, Series: map[string]*webchart.DrawnColumn{}}
+	for i, name := range s.Names {
+		if names != nil && !slices.Contains(names, name) {
+			continue
+		}
+		c, out := s.Cols[i], &webchart.DrawnColumn{}
+		for b := range s.First {
+			out.Mean = append(out.Mean, c.mean(b))
+			if b < len(c.Bad) && c.Bad[b] > 0 {
+				out.Bad = append(out.Bad, [2]int64{s.Last[b], int64(c.Bad[b])})
+			}
+			if s.Width == 1 {
+				continue
+			}
+			low, high := math.NaN(), math.NaN()
+			if b < len(c.N) && c.N[b] > 0 {
+				low, high = c.Min[b], c.Max[b]
+			}
+			out.Min, out.Max = append(out.Min, low), append(out.Max, high)
+		}
+		d.Series[name] = out
+	}
+	if hist && slices.ContainsFunc(s.Hist, func(h []float64) bool { return h != nil }) {
+		d.Hist = slices.Clone(s.Hist)
+	}
+	return d
 }

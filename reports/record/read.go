@@ -41,8 +41,10 @@ type Steps struct {
 	Epoch   []int
 	Step    []int
 	Global  []int
+	Time    []float64              // seconds since 1970
 	Columns map[string][]float64   // NaN where a row has no such number
 	Lists   map[string][][]float64 // nil where a row has no such list
+	NaN     map[string][]int       // rows whose number is not a number
 }
 
 // Column returns one number per step, NaN where a step has none, or nil when no step has it.
@@ -108,7 +110,7 @@ func (r *Run) readRows(offset int64, skip []byte) (int64, error) {
 func (r *Run) add(row Row) {
 	switch row.Kind {
 	case KindStep:
-		r.steps(row.Phase).add(row)
+		r.steps(row.Phase).Add(row)
 	case KindEpoch:
 		r.Epochs = append(r.Epochs, row)
 	case KindEval:
@@ -122,9 +124,14 @@ func (r *Run) steps(phase string) *Steps {
 	if s := r.StepsOf(phase); s != nil {
 		return s
 	}
-	s := &Steps{Phase: phase, Columns: map[string][]float64{}, Lists: map[string][][]float64{}}
+	s := NewSteps(phase)
 	r.Steps = append(r.Steps, s)
 	return s
+}
+
+// NewSteps returns the steps of a phase without a row yet.
+func NewSteps(phase string) *Steps {
+	return &Steps{Phase: phase, Columns: map[string][]float64{}, Lists: map[string][][]float64{}, NaN: map[string][]int{}}
 }
 
 // StepsOf returns the steps of a phase, nil when there are none.
@@ -137,18 +144,22 @@ func (r *Run) StepsOf(phase string) *Steps {
 	return nil
 }
 
-func (s *Steps) add(row Row) {
+// Add appends a row.
+func (s *Steps) Add(row Row) {
 	n := len(s.Step)
 	s.Epoch = append(s.Epoch, row.Epoch)
 	s.Step = append(s.Step, row.Step)
 	s.Global = append(s.Global, row.GlobalStep)
+	s.Time = append(s.Time, row.Time)
 	for name := range row.Fields {
 		if x, ok := row.Number(name); ok {
 			column := s.Columns[name]
 			for len(column) < n { // rows before this one have no such field
 				column = append(column, math.NaN())
 			}
-			s.Columns[name] = append(column, x)
+			if s.Columns[name] = append(column, x); math.IsNaN(x) {
+				s.NaN[name] = append(s.NaN[name], n)
+			}
 		} else if list := row.Numbers(name); list != nil {
 			column := s.Lists[name]
 			s.Lists[name] = append(append(column, make([][]float64, n-len(column))...), list)

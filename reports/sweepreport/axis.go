@@ -179,19 +179,19 @@ func (a *sweepAxis) ticks(low, high float64) []plot.Tick {
 		}
 	case a.log:
 		for _, t := range (chart.LogTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
-			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: page.CompactNumber(t.Value, 3)})
+			ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: compactNumber(t.Value, 3)})
 		}
 		if len(ticks) < 2 { // less than a third of a decade
 			ticks = nil
 			for _, t := range (chart.LinearTicks{}).Ticks(math.Pow(10, low), math.Pow(10, high)) {
 				if t.Value > 0 {
-					ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: page.Exponent(t.Label)})
+					ticks = append(ticks, plot.Tick{Value: math.Log10(t.Value), Label: exponent(t.Label)})
 				}
 			}
 		}
 	default:
 		for _, t := range (chart.LinearTicks{Integers: a.integers && high-low < 1e6}).Ticks(low, high) {
-			t.Label = page.Exponent(t.Label)
+			t.Label = exponent(t.Label)
 			ticks = append(ticks, t)
 		}
 	}
@@ -203,7 +203,7 @@ func (a *sweepAxis) valueText(u float64, digits int) string {
 	if a.log {
 		u = math.Pow(10, u)
 	}
-	return page.ShortNumber(u, digits)
+	return shortNumber(u, digits)
 }
 
 // gridText is a grid's value as it is written, unless it has more digits than an axis has room for.
@@ -219,7 +219,7 @@ func powerOfTen(e int) string {
 	if e < -2 || e > 5 {
 		return fmt.Sprintf("1e%d", e)
 	}
-	return page.ShortNumber(math.Pow(10, float64(e)), 3)
+	return shortNumber(math.Pow(10, float64(e)), 3)
 }
 
 // groups says for every position which group of values it is in: a grid's value, or the quarter of

@@ -222,7 +222,7 @@ func sweepCases() []sweepCase {
 			sweeps.Options{Objectives: reward, Sweeper: "sobol", Dimensions: []sweeps.Dimension{{Key: "x", Interval: true}}}, "parameters history"},
 		{"long names", simple(longKeys, longRows, func(int) float64 { return 3 + rng.Float64() }),
 			sweeps.Options{Objectives: []sweeps.Objective{{Name: "a_metric_with_a_name_that_does_not_fit_beside_a_panel"}}, Sweeper: "cmaes"},
-			"parameters pairs history"},
+			"parameters history"},
 		{"forty words", simple([]string{"exp"}, wide, noise), sweeps.Options{Objectives: reward}, "parameters"},
 		{"all pruned", pruned, sweeps.Options{Objectives: reward, Sweeper: "tpe", Pruner: "asha"}, "parameters history"},
 		{"not ended", waiting, sweeps.Options{Objectives: reward}, ""},

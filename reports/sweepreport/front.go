@@ -86,7 +86,7 @@ func (v *View) pairPanel(i, k int, only bool) (*chart.Panel, string) {
 			p.Layers = append(p.Layers, l)
 		}
 		p.Layers = append(p.Layers, chart.Dots{X: fx, Y: fy, Color: chart.Black, Shape: draw.RingGlyph{}, Size: 4.5},
-			chart.Names{X: fx, Y: fy, Names: names, Right: !a.Minimize, Up: !b.Minimize})
+			pointNames{X: fx, Y: fy, Names: names, Right: !a.Minimize, Up: !b.Minimize})
 		p.Legend = append(p.Legend, chart.LegendItem{Text: "Pareto front, with job numbers",
 			Draw: chart.DotSample(chart.Black, draw.RingGlyph{})})
 	}

@@ -15,17 +15,18 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
+	"fulcrum/reports/webchart"
 )
 
 // over averages epoch metrics over the seeds of an arm, at the epochs that all of them have; steps include those of the arms
 // before it.
-func (a *setting) over(names ...string) *curves.Drawn {
+func (a *setting) over(names ...string) *webchart.Drawn {
 	if len(a.runs) == 0 {
-		return &curves.Drawn{}
+		return &webchart.Drawn{}
 	}
-	var runs []*curves.Drawn
+	var runs []*webchart.Drawn
 	for _, r := range a.runs {
-		runs = append(runs, curves.OfRows(r.Epochs, names))
+		runs = append(runs, ofRows(r.Epochs, names))
 	}
 	mean := curves.Over(runs, curves.MeanBand)
 	if a.from != nil {
@@ -38,15 +39,15 @@ func (a *setting) over(names ...string) *curves.Drawn {
 }
 
 // learning are the arm's validation metrics over its steps, the score from the initial policy or from the end of the arm before it.
-func (a *setting) learning() *curves.Drawn {
+func (a *setting) learning() *webchart.Drawn {
 	mean, score := a.over("val_reward", "val_recorded_reward", "val_accuracy", "val_loss", "val_kl"), a.score()
 	if mean.Series["val_"+score] == nil {
 		return mean
 	}
 	if a.from != nil {
-		if before := a.from.learning().Line("val_" + score); len(before.X) > 0 {
+		if before := lineOf(a.from.learning(), "val_"+score); len(before.X) > 0 {
 			n := len(before.X) - 1
-			mean.Begin(int64(before.X[n]), "val_"+score, before.Mean[n], before.Low[n], before.High[n])
+			begin(mean, int64(before.X[n]), "val_"+score, before.Mean[n], before.Low[n], before.High[n])
 		}
 		return mean
 	}
@@ -58,7 +59,7 @@ func (a *setting) learning() *curves.Drawn {
 	}
 	if len(values) == len(a.runs) {
 		low, high := curves.MeanBand(score, values)
-		mean.Begin(0, "val_"+score, stat.Mean(values), low, high)
+		begin(mean, 0, "val_"+score, stat.Mean(values), low, high)
 	}
 	return mean
 }
@@ -96,7 +97,7 @@ func (v *View) curvesFigure() *sweepFigure {
 	}
 	return of.multiples("curves", title, note, "val "+score, caption,
 		func(a *setting) *chart.Panel {
-			c := a.learning().Line("val_" + a.score())
+			c := lineOf(a.learning(), "val_"+a.score())
 			if len(c.X) == 0 {
 				return nil
 			}
@@ -108,7 +109,7 @@ func (v *View) curvesFigure() *sweepFigure {
 					}
 					spans[0].From, p.Spans = 0, spans
 				}
-			} else if before := a.from.learning().Line("val_" + a.score()); len(before.X) > 0 {
+			} else if before := lineOf(a.from.learning(), "val_"+a.score()); len(before.X) > 0 {
 				addCurve(p, before, chart.Grey)
 			}
 			addCurve(p, c, chart.Blue)
@@ -140,7 +141,7 @@ func (c *condition) multiples(name, title, note, y, caption string, of func(*set
 		if p == nil {
 			continue
 		}
-		p.Head = chart.Fitted(chart.TextStyle(10, true, chart.Black), a.label(), chart.FigureWidth/columns-40-50*vg.Length(len(p.Legend)))
+		p.Head = fitted(chart.TextStyle(10, true, chart.Black), a.label(), chart.FigureWidth/columns-40-50*vg.Length(len(p.Legend)))
 		all = append(all, p)
 	}
 	if len(all) == 0 {
@@ -202,7 +203,7 @@ func shareBands(panels []*chart.Panel) {
 	}
 }
 
-func addCurve(p *chart.Panel, c curves.Line, color chart.Colour) {
+func addCurve(p *chart.Panel, c line, color chart.Colour) {
 	if len(c.X) == 0 {
 		return
 	}
@@ -237,5 +238,57 @@ func (v *View) Explore() (page.Lively, error) {
 	if len(data.Runs) == 0 {
 		return page.Lively{}, nil
 	}
-	return curves.Lively(data)
+	return webchart.Lively(data)
+}
+
+// ofRows makes a series of the metrics named, a point a row.
+func ofRows(rows []record.Row, names []string) *webchart.Drawn {
+	d := &webchart.Drawn{Width: 1, Series: map[string]*webchart.DrawnColumn{}}
+	for i, row := range rows {
+		d.Steps = append(d.Steps, int64(row.GlobalStep))
+		for _, name := range names {
+			y, ok := row.Number(name)
+			if ok && d.Series[name] == nil {
+				d.Series[name] = &webchart.DrawnColumn{Mean: slices.Repeat(webchart.Numbers{math.NaN()}, len(rows))}
+			}
+			if ok {
+				d.Series[name].Mean[i] = y
+			}
+		}
+	}
+	return d
+}
+
+// begin puts a point of one metric before all others, with what is drawn around it.
+func begin(d *webchart.Drawn, step int64, name string, mean, low, high float64) {
+	d.Steps = slices.Insert(d.Steps, 0, step)
+	for other, c := range d.Series {
+		x, a, b := math.NaN(), math.NaN(), math.NaN()
+		if other == name {
+			x, a, b = mean, low, high
+		}
+		c.Mean, c.Low, c.High = slices.Insert(c.Mean, 0, x), slices.Insert(c.Low, 0, a), slices.Insert(c.High, 0, b)
+	}
+}
+
+// line is one metric of a mean over runs, where it has a finite number.
+type line struct {
+	X               []float64 // global steps
+	Mean, Low, High []float64 // Low is NaN where there is no band
+}
+
+// lineOf returns a metric's line, without a point for one that the series do not have.
+func lineOf(d *webchart.Drawn, name string) line {
+	var out line
+	c := d.Series[name]
+	if c == nil {
+		return out
+	}
+	for i, y := range c.Mean {
+		if !math.IsNaN(y) {
+			out.X, out.Mean = append(out.X, float64(d.Steps[i])), append(out.Mean, y)
+			out.Low, out.High = append(out.Low, c.Low[i]), append(out.High, c.High[i])
+		}
+	}
+	return out
 }

@@ -103,7 +103,7 @@ func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 	for i, u := range w.x {
 		if inside(w.mean[i]) {
-			c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: chart.Diamond{}}, at(u, w.mean[i]))
+			c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: diamond{}}, at(u, w.mean[i]))
 		}
 	}
 }
@@ -125,7 +125,7 @@ func addJobs(p *chart.Panel, v *View, jobs []sweeps.Job, objective int, s object
 			if _, out := s.clamp(j.Objectives[objective]); out {
 				edge.X, edge.Y = append(edge.X, u), append(edge.Y, low+inset)
 				if v.Opt.Objectives[objective].Minimize {
-					edge.Y[len(edge.Y)-1], edge.Shape = high-inset, chart.DownGlyph{}
+					edge.Y[len(edge.Y)-1], edge.Shape = high-inset, downGlyph{}
 				}
 				continue
 			}

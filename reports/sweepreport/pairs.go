@@ -2,16 +2,11 @@ package sweepreport
 
 import (
 	"fmt"
-	"image/color"
-	"math"
 	"slices"
 
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-
 	"fulcrum/internal/stat"
-	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
+	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
@@ -20,45 +15,50 @@ import (
 type cells struct {
 	x, y    *sweepAxis
 	values  [][][]float64 // [row of y][column of x]: of finished jobs
-	scale   objectiveScale
 	o       sweeps.Objective
 	hasBest bool
 	best    [2]int // row and column of the best mean, where no other cell shares it
 }
 
-const (
-	maxCells   = 12 // values of a key in a table of cells
-	cellHeight = 34 * vg.Length(1)
-	cellWidth  = 96 * vg.Length(1) // at most
-)
+const maxCells = 12 // values of a key in a table of cells
 
-// cellsFigure shows the mean objective for every pair of values of the two grid keys that explain most:
-// how they work together. Nil where there are no two such keys, or most pairs were not run.
-func (v *View) cellsFigure() *sweepFigure {
+// writePairs shows the mean objective for every pair of values of the two grid keys that explain most: how they work together. It writes
+// nothing where there are no two such keys, or most pairs were not run.
+func (v *View) writePairs(d *page.Document) {
+	if v.Opt.Study != nil || len(v.Opt.Objectives) > 1 || v.Count(v.Measured) < 2 {
+		return
+	}
 	x, y := v.gridPair()
-	if x == nil {
-		return nil
-	}
 	c := &cells{x: x, y: y, o: v.Opt.Objectives[0]}
-	if !c.fill(v) {
-		return nil
+	if x == nil || !c.fill(v) {
+		return
 	}
-	bold := chart.TextStyle(13, true, chart.Black)
-	title := fmt.Sprintf("%s by %s and %s", c.o.Name, x.dim.Key, y.dim.Key)
-	if bold.Width(title) > chart.FigureWidth-30 {
-		title = chart.Fitted(bold, c.o.Name, chart.FigureWidth-120) + " by two keys"
-	}
-	f := &chart.Figure{Name: "pairs", Title: title,
-		Note: "Mean ± standard deviation over the finished jobs of a cell, and their number. Dark is good.",
-		Body: &chart.Artwork{Height: vg.Length(len(y.stops))*cellHeight + 62, Draw: c.draw}}
-	framed := "the best pair is framed"
+	d.Heading(2, "Two keys together")
+	framed := "the best pair is bold"
 	if !c.hasBest {
 		framed = "several share the best"
 	}
-	caption := fmt.Sprintf("*Two keys together.* Mean %s for each pair of values of %s and %s; %s. Where the best "+
-		"column is not the same in all rows, the keys depend on each other and must be tuned together; but differences of the size of ± "+
-		"over √n are noise.", page.Plain(c.o.Name), page.InlineCode(x.dim.Key), page.InlineCode(y.dim.Key), framed)
-	return &sweepFigure{f, "two keys together", caption}
+	d.Paragraph("Mean %s ± standard deviation over the finished jobs of each pair of values, and their number; %s. Where the best column is "+
+		"not the same in all rows, the keys depend on each other and must be tuned together; but differences of the size of ± over √n are "+
+		"noise.", page.Plain(c.o.Name), framed)
+	table := page.LinesOf(stat.Indices(len(y.stops)))
+	table.Column(page.TableCode([]string{y.dim.Key})+" by "+page.TableCode([]string{x.dim.Key}), func(row int) string {
+		return page.Plain(y.stopName(row))
+	})
+	for column := range x.stops {
+		table.Column(">"+page.Plain(x.stopName(column)), func(row int) string {
+			values := c.values[row][column]
+			if len(values) == 0 {
+				return "–"
+			}
+			text := fmt.Sprintf("%s (%d)", meanSD(values, runreport.Sig4), len(values))
+			if c.hasBest && c.best == [2]int{row, column} {
+				text = "**" + text + "**"
+			}
+			return text
+		})
+	}
+	d.Table(table.Header, table.Rows)
 }
 
 // gridPair returns the axes of the two grid keys that explain most, or of the first two.
@@ -98,96 +98,27 @@ func (c *cells) fill(v *View) bool {
 	if filled < 2 || 2*filled < len(c.x.stops)*len(c.y.stops) {
 		return false
 	}
-	var means []float64
-	most := 0.0
+	most, found := 0.0, false
 	for i, row := range c.values {
 		for k, x := range row {
 			if len(x) == 0 {
 				continue
 			}
 			m := stat.Mean(x)
-			means = append(means, m)
-			if order := c.o.Compare(m, most); len(means) == 1 || order < 0 {
-				most, c.hasBest, c.best = m, true, [2]int{i, k}
+			if order := c.o.Compare(m, most); !found || order < 0 {
+				most, found, c.hasBest, c.best = m, true, true, [2]int{i, k}
 			} else if order == 0 {
 				c.hasBest = false
 			}
 		}
 	}
-	c.scale = scaleOf(c.o, means, slices.Clone(means))
 	return true
 }
 
-// draw draws the cells with the first value of y at the bottom, like an axis.
-func (c *cells) draw(area draw.Canvas) {
-	style := chart.TextStyle(9.5, false, chart.Black)
-	left := vg.Length(40)
-	for _, u := range c.y.stops {
-		left = max(left, min(style.Width(c.label(c.y, u)), 130)+chart.MarginLeft+chart.LabelWidth+14)
-	}
-	width := min(cellWidth, (area.Max.X-area.Min.X-left-chart.MarginRight)/vg.Length(len(c.x.stops)))
-	at := func(row, column int) vg.Point {
-		return vg.Point{X: area.Min.X + left + vg.Length(column)*width, Y: area.Min.Y + 44 + vg.Length(row)*cellHeight}
-	}
-	for i, row := range c.values {
-		for k, x := range row {
-			c.drawCell(area, at(i, k), width, x)
-		}
-	}
-	if c.hasBest {
-		from := at(c.best[0], c.best[1])
-		corners := chart.Rectangle(from.X, from.Y, from.X+width, from.Y+cellHeight)
-		area.StrokeLines(draw.LineStyle{Color: chart.Vermillion, Width: 2}, append(corners, corners[0], corners[1]))
-	}
-	for i, u := range c.y.stops {
-		text := chart.Fitted(style, c.label(c.y, u), 130)
-		area.FillText(style, vg.Point{X: area.Min.X + left - 6 - style.Width(text), Y: at(i, 0).Y + cellHeight/2 - 3}, text)
-	}
-	for k, u := range c.x.stops {
-		text := chart.Fitted(style, c.label(c.x, u), width-4)
-		area.FillText(style, vg.Point{X: at(0, k).X + (width-style.Width(text))/2, Y: at(0, 0).Y - 14}, text)
-	}
-	name := chart.TextStyle(10.5, false, chart.Black)
-	name.XAlign = draw.XCenter
-	middle := at(0, 0).X + width*vg.Length(len(c.x.stops))/2
-	area.FillText(name, vg.Point{X: middle, Y: at(0, 0).Y - 31}, chart.Fitted(name, c.x.dim.Key, 2*(middle-area.Min.X)))
-	name.Rotation, name.YAlign = math.Pi/2, draw.YTop
-	height := cellHeight * vg.Length(len(c.y.stops))
-	area.FillText(name, vg.Point{X: area.Min.X + chart.MarginLeft, Y: at(0, 0).Y + height/2}, chart.Fitted(name, c.y.dim.Key, height+40))
-}
-
-// label is a value as it is written.
-func (c *cells) label(a *sweepAxis, u float64) string {
+// stopName is the i-th value of an axis as it is written.
+func (a *sweepAxis) stopName(i int) string {
 	if !a.numeric {
-		return a.levels[int(u)]
+		return a.levels[int(a.stops[i])]
 	}
-	return a.gridText(u)
-}
-
-func (c *cells) drawCell(area draw.Canvas, from vg.Point, width vg.Length, x []float64) {
-	fill, ink := color.NRGBA{0xf3, 0xf3, 0xf3, 0xff}, color.NRGBA{0x66, 0x66, 0x66, 0xff}
-	lines := []string{"–", ""}
-	if len(x) > 0 {
-		t := c.scale.goodness(c.o, stat.Mean(x))
-		fill, ink = chart.Ramp(t), color.NRGBA{0xff, 0xff, 0xff, 0xff}
-		if t > 0.6 {
-			ink = chart.Black
-		}
-		lines = []string{page.Sig(stat.Mean(x), 4), fmt.Sprintf("n = %d", len(x))}
-		if len(x) > 1 {
-			lines[1] = fmt.Sprintf("± %s  n = %d", page.Sig(stat.SD(x), 2), len(x))
-		}
-	}
-	area.FillPolygon(fill, chart.Rectangle(from.X+0.5, from.Y+0.5, from.X+width-0.5, from.Y+cellHeight-0.5))
-	for i, size := range []vg.Length{10, 8} {
-		style := chart.TextStyle(size, i == 0, ink)
-		text := lines[i]
-		if style.Width(text) > width-4 {
-			if i == 1 {
-				continue
-			}
-			style = chart.TextStyle(7.5, false, ink)
-		}
-		area.FillText(style, vg.Point{X: from.X + (width-style.Width(text))/2, Y: from.Y + cellHeight - 15 - 12*vg.Length(i)}, text)
-	}
+	return a.gridText(a.stops[i])
 }

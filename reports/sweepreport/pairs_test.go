@@ -7,6 +7,7 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
 
@@ -49,12 +50,13 @@ func TestTwoKeysTogether(t *testing.T) {
 	v = newView("", jobs, opt)
 	c = &cells{x: x, y: y, o: opt.Objectives[0]}
 	if !c.fill(v) || c.hasBest {
-		t.Errorf("all cells are equal, and %v is framed as the best", c.best)
+		t.Errorf("all cells are equal, and %v is marked as the best", c.best)
 	}
 	for i := range jobs[:18] {
 		jobs[i].State = record.StateFailed
 	}
-	if v := newView("", jobs, opt); v.cellsFigure() != nil {
-		t.Error("a third of the cells is filled, and they are drawn")
+	var d page.Document
+	if newView("", jobs, opt).writePairs(&d); d.Tables != nil {
+		t.Error("a third of the cells is filled, and they are shown")
 	}
 }

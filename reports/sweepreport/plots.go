@@ -78,9 +78,6 @@ func (v *View) Figures() []sweepFigure {
 	for i := range v.Opt.Objectives {
 		add(v.parametersFigure(i))
 	}
-	if len(v.Opt.Objectives) == 1 {
-		add(v.cellsFigure())
-	}
 	add(v.curvesFigure())
 	if v.Opt.Sweeper != "" && v.Opt.Sweeper != "basic" || v.Count(func(j sweeps.Job) bool { return j.State == record.StatePruned }) > 0 {
 		add(v.historyFigure())
@@ -159,22 +156,6 @@ func (s objectiveScale) axisRange() (low, high float64) {
 	return chart.AirRange(s.low, s.high)
 }
 
-// goodness is 0 for the best value of an objective on its scale and 1 for the worst.
-func (s objectiveScale) goodness(o sweeps.Objective, y float64) float64 {
-	low, high := s.low, s.high
-	if s.log {
-		low, high, y = math.Log(low), math.Log(high), math.Log(max(y, math.SmallestNonzeroFloat64))
-	}
-	if high <= low {
-		return 0
-	}
-	t := chart.Clamp01((y - low) / (high - low))
-	if !o.Minimize {
-		t = 1 - t
-	}
-	return t
-}
-
 // axis returns the axis from low to high of this scale.
 func (s objectiveScale) axis(low, high float64) *sweepAxis {
 	if s.log {
@@ -233,7 +214,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	if objective > 0 {
 		name = fmt.Sprintf("parameters_%d", objective+1)
 	}
-	f := &chart.Figure{Name: name, Title: chart.Fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key",
+	f := &chart.Figure{Name: name, Title: fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key",
 		chart.FigureWidth-2*chart.MarginLeft-20),
 		Note: "Every job in every panel, by its value of one key; the other keys differ between the points of a column."}
 	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the "+
@@ -296,12 +277,12 @@ func objectiveLabel(o sweeps.Objective, length vg.Length) string {
 	if text := fmt.Sprintf("%s (%s is better)", o.Name, o.Direction()); style.Width(text) <= length {
 		return text
 	}
-	return chart.Fitted(style, o.Name, length)
+	return fitted(style, o.Name, length)
 }
 
 // keyPanel draws the objective against one key; width is that of the panel.
 func (v *View) keyPanel(axis *sweepAxis, jobs []sweeps.Job, objective int, s objectiveScale, width vg.Length) *chart.Panel {
-	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: chart.Fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
+	p := &chart.Panel{YMin: math.NaN(), YMax: math.NaN(), X: fitted(chart.TextStyle(10.5, false, chart.Black), axis.dim.Key, width)}
 	p.XMin, p.XMax = axis.bounds()
 	setTicks(p, axis, width)
 	jitter := axis.jitter(p.XMax-p.XMin, width)
@@ -338,7 +319,7 @@ func sideways(number int) float64 {
 func whiskerSample(c draw.Canvas, from, to vg.Point) {
 	at := vg.Point{X: (from.X + to.X) / 2, Y: from.Y}
 	c.StrokeLine2(draw.LineStyle{Color: chart.Black, Width: 1}, at.X, at.Y-5, at.X, at.Y+5)
-	c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: chart.Diamond{}}, at)
+	c.DrawGlyph(draw.GlyphStyle{Color: chart.Black, Radius: 2.7, Shape: diamond{}}, at)
 }
 
 // addMeans draws the mean per value of a grid, over finished jobs.
@@ -372,7 +353,7 @@ func setTicks(p *chart.Panel, axis *sweepAxis, width vg.Length) {
 	style := chart.TextStyle(9.5, false, chart.Black)
 	ticks := axis.ticks(p.XMin, p.XMax)
 	if axis.numeric {
-		p.XTicks = chart.FixedTicks(chart.Thinned(ticks, p.XMin, p.XMax, width, func(s string) vg.Length { return style.Width(s) + 8 }))
+		p.XTicks = fixedTicks(thinned(ticks, p.XMin, p.XMax, width, func(s string) vg.Length { return style.Width(s) + 8 }))
 		return
 	}
 	each := width / vg.Length(max(len(ticks), 1))
@@ -382,11 +363,11 @@ func setTicks(p *chart.Panel, axis *sweepAxis, width vg.Length) {
 	for i, t := range ticks {
 		if p.Tilted { // it reaches to the left, at most over the margin
 			at := width * vg.Length((t.Value-p.XMin)/(p.XMax-p.XMin))
-			ticks[i].Label = chart.Fitted(style, t.Label, min(90, (at+32)/vg.Length(math.Cos(chart.Tilt))))
+			ticks[i].Label = fitted(style, t.Label, min(90, (at+32)/vg.Length(math.Cos(chart.Tilt))))
 		}
 	}
 	if p.Tilted {
-		ticks = chart.Thinned(ticks, p.XMin, p.XMax, width, func(string) vg.Length { return 13 / vg.Length(math.Sin(chart.Tilt)) / 1.6 })
+		ticks = thinned(ticks, p.XMin, p.XMax, width, func(string) vg.Length { return 13 / vg.Length(math.Sin(chart.Tilt)) / 1.6 })
 	}
-	p.XTicks = chart.FixedTicks(ticks)
+	p.XTicks = fixedTicks(ticks)
 }

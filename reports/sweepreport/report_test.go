@@ -33,7 +33,7 @@ func namedSweeps(dir string) []sweepCase {
 		cases = append(cases, sweepCase{name, jobs, opt, plots})
 	}
 	jobs, opt := gridSweep(dir)
-	add("grid", "parameters pairs", jobs, opt)
+	add("grid", "parameters", jobs, opt)
 	jobs, opt = tpeSweep(dir, 40)
 	add("tpe", "parameters history", jobs, opt)
 	jobs, opt = paretoSweep(dir)

@@ -97,7 +97,7 @@ func TestBandsShareAnAxis(t *testing.T) {
 		t.Errorf("axis from %g to %g, want 0.3 to 0.6 with air", p.YMin, p.YMax)
 	}
 	low, high := curves.MeanBand("val_reward", []float64{0.4})
-	one := curves.Line{X: []float64{1}, Mean: []float64{0.4}, Low: []float64{low}, High: []float64{high}}
+	one := line{X: []float64{1}, Mean: []float64{0.4}, Low: []float64{low}, High: []float64{high}}
 	addCurve(p, one, chart.Blue)
 	for _, layer := range p.Layers[2:] {
 		if _, ok := layer.(chart.Ribbon); ok {

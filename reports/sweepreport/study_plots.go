@@ -60,7 +60,7 @@ func (f *fence) panel(y string) *chart.Panel {
 	f.seeds.Color, f.seeds.Shape, f.seeds.Size = chart.Faint(chart.Grey, 0.7), draw.CircleGlyph{}, 1.6
 	zero := chart.LevelOf{Y: 0, Style: draw.LineStyle{Color: chart.Black, Width: 0.8}}
 	return &chart.Panel{Y: y, YMin: math.NaN(), YMax: math.NaN(), XMin: 0.4, XMax: float64(len(f.ticks)) + 0.6,
-		XTicks: chart.FixedTicks(f.ticks), Layers: []plot.Plotter{zero, f.seeds, *f}}
+		XTicks: fixedTicks(f.ticks), Layers: []plot.Plotter{zero, f.seeds, *f}}
 }
 
 func fenceSample(color chart.Colour) func(draw.Canvas, vg.Point, vg.Point) {

@@ -103,7 +103,7 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 	d.Heading(1, "%s", page.Plain(title))
 	for _, write := range []func(*page.Document){
 		v.writeSummary, v.writeAnswers, v.writeReading, v.writeMethods, v.writeBest, v.writeSettings, v.writeVerdicts, v.writeArms, v.writeSplits,
-		func(d *page.Document) { v.writePlots(d, drawn) }, v.writeOthers, v.writeImportance, v.writeJobs, v.writeFailures,
+		func(d *page.Document) { v.writePlots(d, drawn) }, v.writeOthers, v.writeImportance, v.writePairs, v.writeJobs, v.writeFailures,
 		v.writeSkipped, v.writeWarnings, v.writeRepeat, v.writeAdvice,
 	} {
 		write(&d)

@@ -1,8 +1,10 @@
-package curves
+// Package webchart holds the charts of web pages, those of report.html and of run board: their scripts and the data that they draw.
+//
+//	more, err := webchart.Lively(data)
+package webchart
 
 import (
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -42,37 +44,4 @@ func (n Numbers) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return append(out, ']'), nil
-}
-
-// DrawnOf makes at most points points of a series, of the metrics named; nil names means all.
-func DrawnOf(s *Series, names []string, points int, hist bool) *Drawn {
-	if n := len(s.First); n > points {
-		s = s.joined((n + points - 1) / points)
-	}
-	d := &Drawn{Steps: slices.Clone(s.Last), Times: slices.Clone(s.Time), Width: s.Width, Series: map[string]*DrawnColumn{}}
-	for i, name := range s.Names {
-		if names != nil && !slices.Contains(names, name) {
-			continue
-		}
-		c, out := s.Cols[i], &DrawnColumn{}
-		for b := range s.First {
-			out.Mean = append(out.Mean, c.mean(b))
-			if b < len(c.Bad) && c.Bad[b] > 0 {
-				out.Bad = append(out.Bad, [2]int64{s.Last[b], int64(c.Bad[b])})
-			}
-			if s.Width == 1 {
-				continue
-			}
-			low, high := math.NaN(), math.NaN()
-			if b < len(c.N) && c.N[b] > 0 {
-				low, high = c.Min[b], c.Max[b]
-			}
-			out.Min, out.Max = append(out.Min, low), append(out.Max, high)
-		}
-		d.Series[name] = out
-	}
-	if hist && slices.ContainsFunc(s.Hist, func(h []float64) bool { return h != nil }) {
-		d.Hist = slices.Clone(s.Hist)
-	}
-	return d
 }

@@ -1,4 +1,4 @@
-package chart
+package sweepreport
 
 import (
 	"slices"
@@ -6,10 +6,12 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/reports/chart"
 )
 
-// Names writes names beside points where there is room.
-type Names struct {
+// pointNames writes names beside points where there is room.
+type pointNames struct {
 	X, Y  []float64
 	Names []string
 	Right bool // they stand to the right first
@@ -17,8 +19,8 @@ type Names struct {
 }
 
 // Plot implements plot.Plotter.
-func (n Names) Plot(c draw.Canvas, p *plot.Plot) {
-	style := TextStyle(8.5, true, Black)
+func (n pointNames) Plot(c draw.Canvas, p *plot.Plot) {
+	style := chart.TextStyle(8.5, true, chart.Black)
 	var taken []vg.Rectangle
 	at := make([]vg.Point, len(n.X))
 	for i := range n.X {
@@ -52,11 +54,11 @@ func overlap(a, b vg.Rectangle) bool {
 	return a.Min.X < b.Max.X && b.Min.X < a.Max.X && a.Min.Y < b.Max.Y && b.Min.Y < a.Max.Y
 }
 
-// Diamond is a filled square on its corner.
-type Diamond struct{}
+// diamond is a filled square on its corner.
+type diamond struct{}
 
 // DrawGlyph implements draw.GlyphDrawer.
-func (Diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	r := style.Radius * 1.3
 	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}})
 }

@@ -1,4 +1,4 @@
-package curves
+package webchart
 
 import (
 	"crypto/sha256"

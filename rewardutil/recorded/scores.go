@@ -75,6 +75,11 @@ func (r *Scores) Follow(id int64, scores, rewards []float64) {
 
 // Draw adds a query whose candidates are drawn by their log-probabilities, renormalised among them.
 func (r *Scores) Draw(id int64, logp, rewards []float64) {
+	r.Add(id, logp, rewards, Expected(logp, rewards))
+}
+
+// Expected returns the mean of values that are drawn by log-probabilities, renormalised among them.
+func Expected(logp, values []float64) float64 {
 	top, sum, expected := math.Inf(-1), 0.0, 0.0
 	for _, l := range logp {
 		top = math.Max(top, l)
@@ -82,9 +87,9 @@ func (r *Scores) Draw(id int64, logp, rewards []float64) {
 	for i, l := range logp {
 		p := math.Exp(l - top)
 		sum += p
-		expected += p * rewards[i]
+		expected += p * values[i]
 	}
-	r.Add(id, logp, rewards, expected/sum)
+	return expected / sum
 }
 
 // Each calls f with the scores of every metric that has any, by its name.

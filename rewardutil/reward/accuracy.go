@@ -37,16 +37,12 @@ func (o AccuracyOptions) build() (Reward, error) { return o, nil }
 // numbers names no action. Other actions are what commas, semicolons, line ends and (split: any) white space
 // separate, each normalised, empty ones left out.
 func (o AccuracyOptions) Score(_ context.Context, items []Item) ([]float64, error) {
-	out := make([]float64, len(items))
-	for i, it := range items {
-		if it.Reference == "" {
-			return nil, itemErrorf(items, i, "accuracy needs a reference completion, and the record has none")
+	return byReference(items, "accuracy", func(completion, reference string) float64 {
+		if o.Tagged && !text.HasAnswer(completion) {
+			return 0
 		}
-		if !o.Tagged || text.HasAnswer(it.Completion) {
-			out[i] = o.score(text.Answer(it.Completion), text.Answer(it.Reference))
-		}
-	}
-	return out, nil
+		return o.score(text.Answer(completion), text.Answer(reference))
+	})
 }
 
 func (o AccuracyOptions) score(answer, reference string) float64 {

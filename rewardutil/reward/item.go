@@ -25,6 +25,18 @@ type Reward interface {
 	Score(ctx context.Context, items []Item) ([]float64, error)
 }
 
+// byReference scores each completion against that of its record, which must have one.
+func byReference(items []Item, name string, score func(completion, reference string) float64) ([]float64, error) {
+	out := make([]float64, len(items))
+	for i, it := range items {
+		if it.Reference == "" {
+			return nil, itemErrorf(items, i, "%s needs a reference completion, and the record has none", name)
+		}
+		out[i] = score(it.Completion, it.Reference)
+	}
+	return out, nil
+}
+
 // itemErrorf names the item that an error is about.
 func itemErrorf(items []Item, i int, format string, args ...any) error {
 	name := items[i].Name

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/text"
 )
 
@@ -50,27 +51,19 @@ func (o RougeOptions) build() (Reward, error) { return o, o.Validate() }
 // Score returns the mean, weighted by Shares, of the F1 of the chosen measures (Rouge) of each completion's answer part against
 // its reference's, in [0, 1]. Words are compared by their Porter stems, as the published scores of summaries are.
 func (o RougeOptions) Score(_ context.Context, items []Item) ([]float64, error) {
-	out := make([]float64, len(items))
 	shares := o.Shares
 	if len(shares) == 0 {
 		shares = slices.Repeat([]float64{1}, len(o.Types))
 	}
-	sum := 0.0
-	for _, s := range shares {
-		sum += s
-	}
-	way := text.SentencesByLine
+	sum, way := stat.Sum(shares), text.SentencesByLine
 	if slices.Contains(o.Types, "rougeLsum") {
 		way = text.SentencesSplit // by Punkt's rules where a text has no line break
 	}
-	for i, it := range items {
-		if it.Reference == "" {
-			return nil, itemErrorf(items, i, "ROUGE needs a reference completion, and the record has none")
-		}
-		scores := text.RougeBySentences(text.Answer(it.Reference), text.Answer(it.Completion), true, way)
+	return byReference(items, "ROUGE", func(completion, reference string) (mean float64) {
+		scores := text.RougeBySentences(text.Answer(reference), text.Answer(completion), true, way)
 		for k, name := range o.Types {
-			out[i] += scores.Named(name).F1 * shares[k] / sum
+			mean += scores.Named(name).F1 * shares[k] / sum
 		}
-	}
-	return out, nil
+		return mean
+	})
 }

@@ -1,12 +1,15 @@
 package text
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // PorterStem returns the stem of an English word: Porter's algorithm with the additions of NLTK's default mode,
 // which rouge_score uses. Source: Porter 1980, "An algorithm for suffix stripping".
 func Stem(word string) string {
 	w := strings.ToLower(word)
-	if stem, ok := irregular(w); ok {
+	if stem, ok := irregular()[w]; ok {
 		return stem
 	}
 	if len(w) <= 2 {
@@ -15,28 +18,12 @@ func Stem(word string) string {
 	return porter5(porter4(porter3(porter2(porter1c(porter1b(porter1a(w)))))))
 }
 
-// irregular holds the words that NLTK looks up.
-func irregular(w string) (string, bool) {
-	switch w {
-	case "sky", "skies":
-		return "sky", true
-	case "dying":
-		return "die", true
-	case "lying":
-		return "lie", true
-	case "tying":
-		return "tie", true
-	case "inning", "innings":
-		return "inning", true
-	case "outing", "outings":
-		return "outing", true
-	case "canning", "cannings":
-		return "canning", true
-	case "news", "howe", "proceed", "exceed", "succeed":
-		return w, true
-	}
-	return "", false
-}
+// irregular holds the stems of the words that NLTK looks up.
+var irregular = sync.OnceValue(func() map[string]string {
+	return map[string]string{"sky": "sky", "skies": "sky", "dying": "die", "lying": "lie", "tying": "tie",
+		"inning": "inning", "innings": "inning", "outing": "outing", "outings": "outing", "canning": "canning", "cannings": "canning",
+		"news": "news", "howe": "howe", "proceed": "proceed", "exceed": "exceed", "succeed": "succeed"}
+})
 
 // consonant reports what is no vowel: not a, e, i, o, u, nor y after a consonant. Digits are consonants.
 func consonant(w string, i int) bool {

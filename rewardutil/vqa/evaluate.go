@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/stat"
 )
 
 // VQAAnswer is one annotator's answer. Two answers of a question are the same record, for compat, where
@@ -67,8 +68,8 @@ func Evaluate(annotations []Annotation, results []Result, compat bool) (Report, 
 		byID[a.QuestionID] = a
 	}
 	report := Report{ByQuestionType: map[string]float64{}, ByAnswerType: map[string]float64{}, ByQuestion: map[int64]float64{}}
-	var all mean
-	byQuestion, byAnswer := map[string]*mean{}, map[string]*mean{}
+	var all []float64
+	byQuestion, byAnswer := map[string][]float64{}, map[string][]float64{}
 	for _, r := range results {
 		a, ok := byID[r.QuestionID]
 		if !ok {
@@ -79,16 +80,15 @@ func Evaluate(annotations []Annotation, results []Result, compat bool) (Report, 
 		}
 		acc := a.accuracy(r.Answer, compat)
 		report.ByQuestion[r.QuestionID] = round2(100 * acc)
-		all.add(acc)
-		addTo(byQuestion, cmp.Or(a.QuestionType, "other"), acc)
-		addTo(byAnswer, cmp.Or(a.AnswerType, "other"), acc)
+		question, answer := cmp.Or(a.QuestionType, "other"), cmp.Or(a.AnswerType, "other")
+		all, byQuestion[question], byAnswer[answer] = append(all, acc), append(byQuestion[question], acc), append(byAnswer[answer], acc)
 	}
-	report.Overall = all.percent()
-	for k, m := range byQuestion {
-		report.ByQuestionType[k] = m.percent()
+	report.Overall = percent(all)
+	for k, of := range byQuestion {
+		report.ByQuestionType[k] = percent(of)
 	}
-	for k, m := range byAnswer {
-		report.ByAnswerType[k] = m.percent()
+	for k, of := range byAnswer {
+		report.ByAnswerType[k] = percent(of)
 	}
 	return report, nil
 }
@@ -105,20 +105,9 @@ func (a Annotation) accuracy(prediction string, compat bool) float64 {
 	})
 }
 
-type mean struct {
-	sum float64
-	n   int
-}
-
-func (m *mean) add(x float64) { m.sum += x; m.n++ }
-
-func (m *mean) percent() float64 { return round2(100 * m.sum / float64(m.n)) }
-
-func addTo(table map[string]*mean, key string, x float64) {
-	if table[key] == nil {
-		table[key] = &mean{}
-	}
-	table[key].add(x)
+// percent returns the mean of some accuracies in percent.
+func percent(accuracies []float64) float64 {
+	return round2(100 * stat.Sum(accuracies) / float64(len(accuracies)))
 }
 
 // round2 rounds to 2 decimals as Python's round does: the decimal nearest to the exact binary value.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/jsonwords"
 	trained "fulcrum/selector/weights"
 )
 
@@ -239,72 +241,63 @@ func (o *Options) Chosen(path string) error {
 // rowLength stands in the metadata only if it is not 1, which is the value in files without the key.
 const rowLength = "relation.row_length"
 
-// key holds one architecture option as text.
+// key is one architecture option: its name, and where it is.
 type key struct {
 	key string
-	get func() string
-	set func(string) error
+	at  any // *string, *[]string, or what JSON writes
 }
 
 // keys lists the options that decide the architecture and stand in a checkpoint's metadata.
 func (o *Options) keys() []key {
 	return []key{
-		textKey("variant", &o.Variant), intKey("hidden_dim", &o.HiddenDim), intKey("num_layers", &o.NumLayers),
-		intKey("num_heads", &o.NumHeads),
-		floatKey("temperature", &o.Temperature), textKey("state_update", &o.StateUpdate), intKey("distinct_steps", &o.DistinctSteps),
-		textKey("head", &o.Head), textKey("decoder", &o.Decoder), textKey("diversity.kind", &o.Diversity.Kind),
-		intKey("diversity.prototypes", &o.Diversity.Prototypes), floatKey("diversity.ridge", &o.Diversity.Ridge),
-		intKey("candidate_encoder.layers", &o.CandidateEncoder.Layers), intKey("candidate_encoder.heads", &o.CandidateEncoder.Heads),
-		intKey("candidate_encoder.ffn_dim", &o.CandidateEncoder.FFNDim),
-		optionalKey("coarse.top_m", &o.Coarse.TopM, intKey), intKey("coarse.dim", &o.Coarse.Dim), boolKey("stop.enabled", &o.Stop.Enabled),
-		intKey("stop.min_shots", &o.Stop.MinShots),
-		textKey("taken", &o.Taken), boolKey("skip.enabled", &o.Skip.Enabled), floatKey("skip.scale", &o.Skip.Scale),
-		textKey("encoder", &o.Encoder), optionalKey("relation.scale", &o.Relation.Scale, floatKey),
-		optionalKey(rowLength, &o.Relation.RowLength, floatKey), textKey("relation.bilinear", &o.Relation.Bilinear),
-		intKey("relation.gate_dim", &o.Relation.GateDim), intKey("relation.product_dim", &o.Relation.ProductDim),
+		{"variant", &o.Variant}, {"hidden_dim", &o.HiddenDim}, {"num_layers", &o.NumLayers}, {"num_heads", &o.NumHeads},
+		{"temperature", &o.Temperature}, {"state_update", &o.StateUpdate}, {"distinct_steps", &o.DistinctSteps},
+		{"head", &o.Head}, {"decoder", &o.Decoder},
+		{"diversity.kind", &o.Diversity.Kind}, {"diversity.prototypes", &o.Diversity.Prototypes}, {"diversity.ridge", &o.Diversity.Ridge},
+		{"candidate_encoder.layers", &o.CandidateEncoder.Layers}, {"candidate_encoder.heads", &o.CandidateEncoder.Heads},
+		{"candidate_encoder.ffn_dim", &o.CandidateEncoder.FFNDim},
+		{"coarse.top_m", &o.Coarse.TopM}, {"coarse.dim", &o.Coarse.Dim},
+		{"stop.enabled", &o.Stop.Enabled}, {"stop.min_shots", &o.Stop.MinShots},
+		{"taken", &o.Taken}, {"skip.enabled", &o.Skip.Enabled}, {"skip.scale", &o.Skip.Scale}, {"encoder", &o.Encoder},
+		{"relation.scale", &o.Relation.Scale}, {rowLength, &o.Relation.RowLength}, {"relation.bilinear", &o.Relation.Bilinear},
+		{"relation.gate_dim", &o.Relation.GateDim}, {"relation.product_dim", &o.Relation.ProductDim},
 	}
 }
 
 // clipKeys are those of the adapters of CLIP.
 func (o *Options) clipKeys() []key {
 	c := &o.Clip
-	targets := func() string { return strings.Join(c.LoRA.TargetModules, ",") }
-	return []key{
-		textKey("clip.modality", &c.Modality), intKey("clip.lora.rank", &c.LoRA.Rank), floatKey("clip.lora.alpha", &c.LoRA.Alpha),
-		boolKey("clip.lora.rslora", &c.LoRA.RSLoRA),
-		{"clip.lora.target_modules", targets, func(s string) error { c.LoRA.TargetModules = strings.Split(s, ","); return nil }},
+	return []key{{"clip.modality", &c.Modality}, {"clip.lora.rank", &c.LoRA.Rank}, {"clip.lora.alpha", &c.LoRA.Alpha},
+		{"clip.lora.rslora", &c.LoRA.RSLoRA}, {"clip.lora.target_modules", &c.LoRA.TargetModules}}
+}
+
+// get returns the option as text.
+func (k key) get() string {
+	v := reflect.ValueOf(k.at).Elem()
+	switch {
+	case v.Kind() == reflect.Pointer && v.IsNil():
+		return "null"
+	case v.Kind() == reflect.Pointer:
+		v = v.Elem()
+	case v.Kind() == reflect.Slice:
+		return strings.Join(v.Interface().([]string), ",")
 	}
+	if v.Kind() == reflect.Float64 {
+		return number(v.Float())
+	}
+	return fmt.Sprint(v.Interface())
 }
 
-func textKey(name string, p *string) key {
-	return key{name, func() string { return *p }, func(s string) error { *p = s; return nil }}
-}
-
-func intKey(name string, p *int) key {
-	return key{name, func() string { return strconv.Itoa(*p) }, func(s string) (err error) { *p, err = strconv.Atoi(s); return }}
-}
-
-// optionalKey returns the option as of reads it, or null.
-func optionalKey[T any](name string, p **T, of func(string, *T) key) key {
-	return key{name, func() string {
-		if *p == nil {
-			return "null"
-		}
-		return of(name, *p).get()
-	}, func(s string) error {
-		if s == "null" {
-			*p = nil
-			return nil
-		}
-		*p = new(T)
-		return of(name, *p).set(s)
-	}}
-}
-
-func floatKey(name string, p *float64) key {
-	return key{name, func() string { return number(*p) }, func(s string) (err error) { *p, err = strconv.ParseFloat(s, 64); return }}
-}
-
-func boolKey(name string, p *bool) key {
-	return key{name, func() string { return strconv.FormatBool(*p) }, func(s string) (err error) { *p, err = strconv.ParseBool(s); return }}
+// set is the inverse of get.
+func (k key) set(text string) error {
+	switch at := k.at.(type) {
+	case *string:
+		*at = text
+	case *[]string:
+		*at = strings.Split(text, ",")
+	default:
+		reflect.ValueOf(at).Elem().SetZero() // what an optional option points at belongs to others too
+		return jsonwords.Unmarshal([]byte(text), at)
+	}
+	return nil
 }

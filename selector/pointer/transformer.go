@@ -30,7 +30,7 @@ const transformerState = "transformer"
 
 // keys are in the metadata of selectors that have one.
 func (o *TransformerOptions) keys() []key {
-	return []key{intKey("transformer.layers", &o.Layers), intKey("transformer.heads", &o.Heads), intKey("transformer.ffn_dim", &o.FFNDim)}
+	return []key{{"transformer.layers", &o.Layers}, {"transformer.heads", &o.Heads}, {"transformer.ffn_dim", &o.FFNDim}}
 }
 
 // weights lists the parameters; positions has a row for the query and one for each distinct step.

@@ -84,9 +84,9 @@ func (m Measurement) PerCPU() float64    { return float64(m.Queries) / stat.Medi
 // Run generates the data, measures and prints; what was measured before a failure or a signal too.
 func Run(ctx context.Context, opt Options, out io.Writer) error {
 	defer interrupt.Hold(nil).Release()
-	t := &table{opt: opt, report: report{Machine: machine(), Device: opt.Device, Threads: opt.Threads, Repeats: opt.Repeats}}
+	t := &table{opt: opt, machine: machine()}
 	err := t.measure(ctx, out)
-	if opt.Format == "specs" || err != nil && len(t.Rows)+len(t.Shapes) == 0 {
+	if opt.Format == "specs" || err != nil && len(t.lines)+len(t.shapes) == 0 {
 		return err
 	}
 	return cmp.Or(err, t.print(out))
@@ -144,7 +144,7 @@ func (t *table) measure(ctx context.Context, out io.Writer) error {
 	}
 	for _, w := range shapes {
 		lines, err := opt.shapeLines(ctx, w, cases)
-		t.Shapes = append(t.Shapes, lines...)
+		t.shapes = append(t.shapes, lines...)
 		if err != nil {
 			return fmt.Errorf("%s: %w", w.Name, err)
 		}

@@ -218,7 +218,7 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	cells := [][]string{{"shape", "case", "who", ">tokens/s", ">seconds", ">MFU", ">sampling", ">log-probs", ">update", ">peak GB", ">gap"}}
+	cells := [][]string{{"shape", "case", "who", "tokens/s", "seconds", "MFU", "sampling", "log-probs", "update", "peak GB", "gap"}}
 	percent := func(x float64) string {
 		if x == 0 {
 			return ""
@@ -241,7 +241,7 @@ func printShapes(out io.Writer, lines []ShapeMeasurement, format string) error {
 			percent(l.Generation), percent(l.LogProbs), percent(l.Update), peak, gap})
 	}
 	fmt.Fprintln(out)
-	if err := writeCells(out, format, cells); err != nil {
+	if err := writeCells(out, format, cells, 3); err != nil {
 		return err
 	}
 	texts := list.Map(ShapeCases(), func(c ShapeCase) string { return c.Name + ": " + c.What })

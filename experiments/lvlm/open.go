@@ -48,7 +48,7 @@ func open(ctx context.Context, opt Options, local func() (Scorer, error), kept *
 	}
 	stored, err := newStored(server, kept, opt, 1, opt.Concurrency)
 	if err == nil {
-		stored.recheck.server = server
+		stored.Notes, stored.recheck.server = server.notes, server
 		if opt.Path != nil {
 			stored.recheck.local = local
 		}

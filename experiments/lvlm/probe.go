@@ -77,6 +77,9 @@ func (s *server) probe(ctx context.Context) error {
 	if err := s.agrees(ctx, asked); err != nil {
 		return err
 	}
+	if err := s.findTeacher(ctx, asked); err != nil {
+		return err
+	}
 	s.first, s.known = first.e.first, first.l
 	s.id.Revision = strings.Join(slices.DeleteFunc([]string{s.id.Revision, first.e.revision}, func(t string) bool { return t == "" }),
 		" ")

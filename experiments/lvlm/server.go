@@ -32,6 +32,9 @@ type server struct {
 	id     Identity
 	first  *told      // token of every prompt; nil: not known
 	known  Likelihood // of the probe
+
+	teacher bool     // only the answer's places are scored
+	notes   []string // of the probe, for the log
 }
 
 // dial finds out what serves at the address, and refuses what cannot score (probe).
@@ -164,6 +167,9 @@ func (s *server) Answer(ctx context.Context, prompts []Prompt) ([]Reply, error) 
 
 // score returns the tokens of a prompt, and what is wrong with them whatever the prompt.
 func (s *server) score(ctx context.Context, p Prompt) (echo, error) {
+	if s.teacher {
+		return s.teach(ctx, p)
+	}
 	path, body, err := s.protocol.scoring(p)
 	if err != nil {
 		return echo{}, err

@@ -394,6 +394,69 @@ func folder(t *testing.T, shift int, template string) *string {
 	return &dir
 }
 
+// A vLLM that scores chosen tokens is asked for nothing but the answer's, once its numbers were found to be those of prompts.
+func TestTeacher(t *testing.T) {
+	for _, lie := range []string{"", "off by one"} {
+		stand := &Server{Kind: "vllm", Teacher: true}
+		opt := serve(t, stand)
+		opt.Path = folder(t, 0, chat.QwenVL().Source())
+		scorer, err := Open(t.Context(), opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer scorer.Close()
+		if !scorer.scorer.(*server).teacher || scorer.Notes != nil {
+			t.Fatalf("it was not found: %q", scorer.Notes)
+		}
+		p := Prompt{Shots: []Example{{Question: "What?", Answer: "red", Image: red(t, 3)}}, Query: Example{Question: "And?", Answer: "end",
+			Image: red(t, 9)}}
+		stand.Lie = lie // of whole prompts, which are asked for no more
+		got, err := scorer.Score(t.Context(), []Prompt{p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range truth(t, "vllm", p) {
+			if math.Abs(got[0].LogProbs[i]-want) > 1e-6 { // they come in float32
+				t.Errorf("got %v, want %v at %d", got[0].LogProbs, want, i)
+			}
+		}
+	}
+}
+
+// Where the answer's tokens alone cannot be scored, the log learns why.
+func TestWhyNoTeacher(t *testing.T) {
+	template := chat.QwenVL().Source()
+	for _, tc := range []struct {
+		name   string
+		stand  *Server
+		folder *string
+		want   string
+	}{
+		{"no folder", &Server{Teacher: true}, nil, "give the model's folder, lvlm.path"},
+		{"not offered", &Server{}, folder(t, 0, template), "Restart vllm serve with --enable-scale-out to enable them"},
+		{"other numbers", &Server{Teacher: true, Lie: "teacher of another prompt"}, folder(t, 0, template),
+			"/inference/v1/generate gives ["},
+	} {
+		tc.stand.Kind = "vllm"
+		opt := serve(t, tc.stand)
+		opt.Path = tc.folder
+		scorer, err := Open(t.Context(), opt, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := strings.Join(scorer.Notes, "\n"); !strings.Contains(notes, tc.want) || strings.Contains(notes, "\n") {
+			t.Errorf("%s: %q, want %q", tc.name, notes, tc.want)
+		}
+		scorer.Close()
+	}
+	for _, kind := range []string{"sglang", "completions"} {
+		scorer, err := Open(t.Context(), serve(t, &Server{Kind: kind}), nil)
+		if err != nil || scorer.Notes != nil {
+			t.Errorf("%s: %q, %v", kind, scorer.Notes, err)
+		}
+	}
+}
+
 // With the model's folder every prompt is compared token by token.
 func TestServersWithFolder(t *testing.T) {
 	right := chat.QwenVL().Source()

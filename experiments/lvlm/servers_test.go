@@ -32,7 +32,7 @@ func TestServers(t *testing.T) {
 	}
 	for _, kind := range []string{"vllm", "sglang"} {
 		for _, path := range []*string{nil, &folder} {
-			stand := lvlm.Start(t, &lvlm.Server{Kind: kind, Model: model, Template: model.Template()})
+			stand := lvlm.Start(t, &lvlm.Server{Kind: kind, Model: model, Teacher: path != nil, Template: model.Template()})
 			opt := lvlm.DefaultOptions()
 			opt.Backend, opt.URL, opt.Path, opt.ImageSize = kind, &stand.URL, path, 0
 			scorer, err := lvlm.Open(t.Context(), opt, nil)

@@ -2,7 +2,9 @@ package lvlm
 
 import (
 	"cmp"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -87,6 +89,33 @@ func (s *Server) penalise() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Penalised++
+}
+
+// teacher is POST /v1/chat/completions/render and /inference/v1/generate.
+func (s *Server) teacher(path string, r request) (any, error) {
+	if path != "/inference/v1/generate" {
+		text, urls, err := s.render(r)
+		if err != nil {
+			return nil, err
+		}
+		a, err := s.read(text, urls, true)
+		return map[string]any{"token_ids": a.ids, "features": map[string]any{"kwargs_data": a.images}, "model": s.name()}, err
+	}
+	if want := len(r.TokenIDs) - 1 - r.Sampling.Start; len(r.Sampling.IDs) != want {
+		return nil, refusal{http.StatusBadRequest, fmt.Sprintf("prompt_logprob_token_ids has %d rows, want %d", len(r.Sampling.IDs), want)}
+	}
+	if s.Lie == "teacher of another prompt" {
+		r.TokenIDs[0]++
+	}
+	rows := s.Model.LogProbs(r.TokenIDs, r.Features.Images, r.Sampling.Start)
+	header := fmt.Sprintf("{'descr': '<f4', 'fortran_order': False, 'shape': (%d, 1), }", len(r.Sampling.IDs))
+	header += strings.Repeat(" ", 63-(10+len(header))%64) + "\n"
+	npy := append([]byte("\x93NUMPY\x01\x00"), byte(len(header)), byte(len(header)>>8))
+	npy = append(npy, header...)
+	for i, ids := range r.Sampling.IDs {
+		npy = binary.LittleEndian.AppendUint32(npy, math.Float32bits(float32(rows[i][ids[0]])))
+	}
+	return map[string]any{"choices": []any{}, "prompt_token_id_logprobs": npy}, nil
 }
 
 // render applies the chat template as transformers does, and returns the images' addresses.

@@ -31,6 +31,7 @@ type Server struct {
 	Name    string        // of the model; "" = toy
 	Key     string        // that requests must bring; "" = none
 	Context int           // tokens of the longest prompt; 0 = any
+	Teacher bool          // chosen tokens can be scored (vllm)
 	Folded  bool          // prompt_token_ids has images unexpanded (vllm)
 	Wait    time.Duration // that each answer takes
 	Lie     string        // one of Faults or Occasional, or the next three
@@ -191,6 +192,11 @@ func (s *Server) serve(r *http.Request) (any, error) {
 	switch s.Kind + r.URL.Path {
 	case "vllm/v1/chat/completions":
 		return s.vllm(body)
+	case "vllm/v1/chat/completions/render", "vllm/inference/v1/generate":
+		if s.Teacher {
+			return s.teacher(r.URL.Path, body)
+		}
+		return nil, refusal{http.StatusForbidden, "Scale-out endpoints are disabled. Restart vllm serve with --enable-scale-out to enable them."}
 	case "sglang/generate":
 		return s.sglang(body)
 	case "completions/v1/completions":
@@ -216,9 +222,15 @@ type request struct {
 	Text           string   `json:"text"`
 	Images         []string `json:"image_data"`
 	Sampling       struct {
-		MaxNewTokens int `json:"max_new_tokens"`
-		Repetition   int `json:"repetition_penalty"`
+		MaxNewTokens int     `json:"max_new_tokens"`
+		Repetition   int     `json:"repetition_penalty"`
+		IDs          [][]int `json:"prompt_logprob_token_ids"`
+		Start        int     `json:"prompt_logprob_start"`
 	} `json:"sampling_params"`
+	TokenIDs []int `json:"token_ids"`
+	Features struct {
+		Images [][]byte `json:"kwargs_data"`
+	} `json:"features"`
 	ReturnLogProb bool `json:"return_logprob"`
 	Start         *int `json:"logprob_start_len"`
 	TopNum        int  `json:"top_logprobs_num"`

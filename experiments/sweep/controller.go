@@ -324,7 +324,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 		if c.live == nil || a.Try > 1 {
 			c.say("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
 		}
-		return c.ledger.Update(*job)
+		return c.ledger.Record(*job, a)
 	}
 	if !a.Ended.IsZero() && !a.Started.IsZero() {
 		job.Seconds += max(0, a.Ended.Sub(a.Started).Seconds()) // of another machine, whose clock may have been set
@@ -348,7 +348,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	if c.live == nil || job.State != launcher.Done && job.State != launcher.Pruned {
 		c.say("%-5s %s\n", label, c.ending(job, a))
 	}
-	return c.ledger.Update(*job)
+	return c.ledger.Record(*job, a)
 }
 
 // lostAgain is how many lost attempts at a job are made good by another one: a node that failed is not

@@ -328,12 +328,28 @@ func (p *plan) changes(generation int) string {
 	return strings.Join(keys, "; ")
 }
 
-// leaves flattens a YAML document: dotted keys and their values.
+// leaves flattens a YAML document: dotted keys and scalars.
 func leaves(text []byte) map[string]string {
-	var tree any
+	var doc yaml.Node
 	out := map[string]string{}
-	if yaml.Unmarshal(text, &tree) == nil {
-		record.Flatten(out, "", tree)
+	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
+		return out
 	}
+	var walk func(path string, n *yaml.Node)
+	walk = func(path string, n *yaml.Node) {
+		switch n.Kind {
+		case yaml.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				walk(strings.TrimPrefix(path+"."+n.Content[i].Value, "."), n.Content[i+1])
+			}
+		case yaml.SequenceNode:
+			for i, item := range n.Content {
+				walk(path+"."+strconv.Itoa(i), item)
+			}
+		default:
+			out[path] = n.Value
+		}
+	}
+	walk("", doc.Content[0])
 	return out
 }

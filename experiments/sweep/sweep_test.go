@@ -32,8 +32,13 @@ func doneOnce(t *testing.T, dir string, want int) {
 	if len(all) != want {
 		t.Fatalf("the ledger has %d jobs, want %d", len(all), want)
 	}
+	l, err := ledger.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
 	for _, job := range all {
-		attempts, err := launcher.Attempts(filepath.Join(dir, job.Dir))
+		attempts, err := l.Attempts(job.Num)
 		if err != nil {
 			t.Fatal(err)
 		}

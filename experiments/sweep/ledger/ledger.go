@@ -59,7 +59,20 @@ CREATE TABLE jobs (
 	arm TEXT NOT NULL,            -- of a study; '' in other sweeps
 	parent INTEGER                -- job that must be done before this one starts, from its checkpoint
 );
-CREATE INDEX jobs_by_state ON jobs (state);`
+CREATE INDEX jobs_by_state ON jobs (state);
+CREATE TABLE attempts (
+	num INTEGER NOT NULL REFERENCES jobs (num),
+	try INTEGER NOT NULL,
+	state TEXT NOT NULL,
+	launcher_id TEXT NOT NULL,    -- process number or Slurm's ARRAY_TASK
+	host TEXT NOT NULL,
+	started TEXT NOT NULL,
+	ended TEXT NOT NULL,
+	exit_code INTEGER NOT NULL,
+	cause TEXT NOT NULL,
+	resumed INTEGER NOT NULL,
+	PRIMARY KEY (num, try)
+);`
 
 // setValue writes a row of the table sweep: version, sweep, and the digests of sweep and of each job.
 const setValue = `INSERT OR REPLACE INTO sweep VALUES (?, ?)`
@@ -339,6 +352,21 @@ func (j Job) update(tx *sql.Tx) error {
 	return j.seal(tx)
 }
 
+// Record writes a job's row and one of its attempts together.
+func (l *Ledger) Record(j Job, a launcher.Attempt) error {
+	return l.transaction(func(tx *sql.Tx) error {
+		if err := j.update(tx); err != nil {
+			return err
+		}
+		if a.Try == 0 { // it never came to one: cancelled while it waited
+			return nil
+		}
+		_, err := tx.Exec(`INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+			a.Num, a.Try, a.State, a.ID, a.Host, stamp(a.Started), stamp(a.Ended), a.ExitCode, a.Cause, a.Resumed)
+		return err
+	})
+}
+
 // Jobs returns all jobs in the order of their numbers. A row that is not what was written is a DamageError.
 func (l *Ledger) Jobs() (jobs []Job, err error) {
 	err = l.transaction(func(tx *sql.Tx) error { // one moment for rows and digests
@@ -377,6 +405,27 @@ func jobsIn(tx *sql.Tx) ([]Job, error) {
 		jobs = append(jobs, j)
 	}
 	return jobs, rows.Err()
+}
+
+// Attempts returns the attempts of a job, first to last.
+func (l *Ledger) Attempts(num int) ([]launcher.Attempt, error) {
+	rows, err := l.db.Query(`SELECT num, try, state, launcher_id, host, started, ended, exit_code, cause, resumed
+		FROM attempts WHERE num = ? ORDER BY try`, num)
+	if err != nil {
+		return nil, l.err(err)
+	}
+	defer rows.Close()
+	var all []launcher.Attempt
+	for rows.Next() {
+		var a launcher.Attempt
+		var started, ended string
+		if err := rows.Scan(&a.Num, &a.Try, &a.State, &a.ID, &a.Host, &started, &ended, &a.ExitCode, &a.Cause, &a.Resumed); err != nil {
+			return nil, l.err(err)
+		}
+		a.Started, a.Ended = moment(started), moment(ended)
+		all = append(all, a)
+	}
+	return all, l.err(rows.Err())
 }
 
 func (l *Ledger) transaction(f func(tx *sql.Tx) error) error {

@@ -60,12 +60,15 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("jobs: got %+v, %v\nwant %+v", got, err, jobs)
 	}
 
+	begun := time.Unix(1700000100, 0).UTC()
+	a := launcher.Attempt{Num: 0, Try: 1, State: launcher.Running, ID: "17_0", Host: "node7", Started: begun}
 	jobs[0].State, jobs[0].Attempts = launcher.Running, 1
-	if err := l.Update(jobs[0]); err != nil {
+	if err := l.Record(jobs[0], a); err != nil {
 		t.Fatal(err)
 	}
+	a.State, a.Ended, a.Resumed = launcher.Done, begun.Add(time.Minute), true
 	jobs[0].State, jobs[0].Objectives = launcher.Done, []Objective{{"val_reward", 0.5, false}}
-	if err := l.Update(jobs[0]); err != nil {
+	if err := l.Record(jobs[0], a); err != nil {
 		t.Fatal(err)
 	}
 	r, err := Read(dir) // beside the controller
@@ -73,6 +76,10 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.Close()
+	attempts, err := r.Attempts(0)
+	if err != nil || len(attempts) != 1 || !reflect.DeepEqual(attempts[0], a) {
+		t.Errorf("attempts: %+v, %v", attempts, err)
+	}
 	if got, err := r.Jobs(); err != nil || !reflect.DeepEqual(got, jobs) {
 		t.Errorf("jobs: got %+v, %v\nwant %+v", got, err, jobs)
 	}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"encoding/json"
+	"time"
 
 	"fulcrum/reports/record"
 )
@@ -26,3 +27,19 @@ func (j Job) columns() ([]any, error) {
 
 // notNil returns [] for none: JSON's null would say unknown.
 func notNil(s []string) []string { return append([]string{}, s...) }
+
+// stamp and moment write and read a time; the zero time is "".
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+func moment(text string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return t
+}

@@ -15,7 +15,7 @@ func conversationsData() Dataset {
 	return Dataset{
 		Name: "conversations",
 		Reads: append([]string{"root", "train_ratio", "conversations.train", "conversations.val", "conversations.eval", "conversations.sft",
-			"conversations.split_by", "conversations.video"}, wordKeys...),
+			"conversations.split_by", "conversations.video", "max_skipped_share"}, wordKeys...),
 		Files: func(o Options) []*string {
 			c := o.Conversations
 			return []*string{c.Train, c.Val, c.Eval, c.SFT}
@@ -55,7 +55,7 @@ func LoadConversations(opt Options) (*conversation.Bundle, error) {
 func published(name, files string, read func(conversation.Options) (*conversation.Bundle, error)) Dataset {
 	return Dataset{
 		Name:  name,
-		Reads: append([]string{"root", "train_ratio", "conversations.split_by"}, wordKeys...),
+		Reads: append([]string{"root", "train_ratio", "max_skipped_share", "conversations.split_by"}, wordKeys...),
 		Files: func(o Options) []*string { return []*string{o.Root} },
 		Check: func(o Options) error {
 			return option.Want(o.Root != nil, "root", "data=%s needs the folder of %s: data.root=DIR", name, files)

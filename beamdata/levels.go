@@ -12,7 +12,7 @@ import (
 // reward, coherence and diversity of the sequence over the embeddings, and the task's accuracy where known.
 // It is for training sets only: validation and evaluation keep the plain reward.
 func (s *Set) withLevels(opt recorded.Options) *Set {
-	plain := opt.BeamWeight == 1 && opt.TaskWeight == 0 && !opt.UsesSequence()
+	plain := opt.Weight(recorded.BeamLevel) == 1 && opt.Weight(recorded.TaskLevel) == 0 && !opt.UsesSequence()
 	if s == nil || plain {
 		return s
 	}
@@ -50,7 +50,7 @@ func (s *Set) taskLevel(i int, c Candidate) float64 {
 }
 
 // countTaskLevels counts the recorded candidates without a task level whose groups have one, and the queries without any: the
-// former lose against the others of their group by data.reward.task_weight, and to the latter it adds nothing.
+// former lose against the others of their group by data.reward.levels.task, and to the latter it adds nothing.
 func (b *Bundle) countTaskLevels(s *Set) {
 	for i := range s.Len() {
 		unknown, n := 0, s.NumCandidates(i)
@@ -90,7 +90,7 @@ func (l levelScorer) Score(i int, positions []int32) (float64, float64) {
 }
 
 func (l levelScorer) Reward(i int, positions []int32) float64 {
-	if l.opt.TaskWeight != 0 {
+	if l.opt.Weight(recorded.TaskLevel) != 0 {
 		reward, _ := l.Score(i, positions)
 		return reward
 	}

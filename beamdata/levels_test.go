@@ -15,7 +15,7 @@ import (
 func TestLevels(t *testing.T) {
 	plain := loadOKVQA(t, nil)
 	b := loadOKVQA(t, func(o *Options) {
-		o.Reward.BeamWeight, o.Reward.CoherenceWeight, o.Reward.DiversityWeight, o.Reward.TaskWeight = 0.5, 0.3, 0.2, 0.1
+		o.Reward.Levels = map[string]float64{"beam": 0.5, "coherence": 0.3, "diversity": 0.2, "task": 0.1}
 	})
 	for i := range 20 {
 		for g := range b.Records.NumCandidates(i) {
@@ -66,7 +66,7 @@ func TestUnknownTaskLevels(t *testing.T) {
 	text := "{" + strings.Join(lines, ",\n") + "}"
 	load := func(weight float64) *Bundle {
 		b, err := loadContent(t, text, func(o *Options) {
-			o.Reward.Mode, o.Reward.TaskWeight, o.TrainRatio = "vqa_gt_prob", weight, 0.9
+			o.Reward.Mode, o.Reward.Levels, o.TrainRatio = "vqa_gt_prob", map[string]float64{"task": weight}, 0.9
 		})
 		if err != nil {
 			t.Fatal(err)

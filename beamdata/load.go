@@ -13,6 +13,7 @@ import (
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/option"
+	"fulcrum/rewardutil/recorded"
 )
 
 // Bundle holds all data of a run: training, validation and evaluation sets over one table.
@@ -76,7 +77,7 @@ func Load(opt Options) (*Bundle, error) {
 	if shared {
 		b.Records = b.RCE
 	}
-	if opt.Reward.TaskWeight != 0 && !opt.QueriesOnly {
+	if opt.Reward.Weight(recorded.TaskLevel) != 0 && !opt.QueriesOnly {
 		b.countTaskLevels(b.RCE)
 		if !shared {
 			b.countTaskLevels(b.Records)

@@ -154,7 +154,7 @@ func (s *Set) Candidate(i, g int) Candidate {
 	c := s.recorded(i, g)
 	if s.levels != nil {
 		accuracy := math.NaN()
-		if s.levels.TaskWeight != 0 {
+		if s.levels.Weight(recorded.TaskLevel) != 0 {
 			accuracy = s.taskLevel(i, c)
 		}
 		c.Reward = s.combine(*s.levels, i, c.Positions, c.Reward, accuracy)

@@ -15,9 +15,10 @@ import (
 // shapesData makes the built-in questions about rendered scenes.
 func shapesData() Dataset {
 	return Dataset{
-		Name:  "shapes",
-		Reads: append([]string{"shapes", "conversations.captions", "pool_size", "reward"}, wordKeys...),
-		sets:  (*loader).shapes,
+		Name: "shapes",
+		Reads: append([]string{"shapes", "conversations.captions", "reward.mode", "reward.hard_weight", "reward.soft_weight", "reward.rel_weight",
+			"reward.alpha", "reward.beta", "reward.correctness_mode", "reward.use_logprob", "reward.levels"}, wordKeys...),
+		sets: (*loader).shapes,
 		Conversations: func(o Options) (*conversation.Bundle, error) {
 			return conversation.Shapes(o.Shapes, o.conversation()), nil
 		},

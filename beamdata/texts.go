@@ -11,7 +11,7 @@ func textsData() Dataset {
 	return Dataset{
 		Name: "texts",
 		Reads: []string{"train_ratio", "texts.train", "texts.val", "texts.test", "texts.source", "texts.target", "texts.id", "texts.prefix",
-			"texts.demos"},
+			"texts.demos", "max_skipped_share"},
 		Files: func(o Options) []*string { return []*string{o.Texts.Train, o.Texts.Val, o.Texts.Test} },
 		Check: func(o Options) error {
 			return option.Want(o.Texts.Train != nil, "texts.train", "data=texts needs a file: data.texts.train=FILE.jsonl")

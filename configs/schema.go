@@ -132,7 +132,7 @@ func (f *field) section(t reflect.Type, index []int) error {
 		at := append(slices.Clone(index), i)
 		tag, tagged := sf.Tag.Lookup("koanf")
 		key, opts, _ := strings.Cut(tag, ",")
-		if sf.Anonymous && (key == "" || opts == "squash") && sf.Type.Kind() == reflect.Struct {
+		if (sf.Anonymous && key == "" || opts == "squash") && sf.Type.Kind() == reflect.Struct {
 			if err := f.section(sf.Type, at); err != nil {
 				return err
 			}

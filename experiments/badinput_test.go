@@ -146,7 +146,7 @@ func TestRefusedRunLeavesNothing(t *testing.T) {
 	if err := os.Rename(path+".away", path); err != nil {
 		t.Fatal(err)
 	}
-	r := mustRun(t, small(data, "checks.preflight=true", "hydra.run.dir="+dir)...)
+	r := mustRun(t, small(data, "checks.off=[]", "hydra.run.dir="+dir)...)
 	if !exists(filepath.Join(dir, "checkpoints/grpo_epoch1.safetensors")) {
 		t.Error("the corrected command did not train")
 	}

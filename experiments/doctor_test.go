@@ -70,11 +70,11 @@ func TestTheDoctorStopsARun(t *testing.T) {
 func TestTheDoctorIsSilent(t *testing.T) {
 	t.Parallel()
 	var weights [2]string
-	for i, enabled := range []string{"true", "false"} {
+	for i, off := range []string{"[preflight]", "[preflight,doctor]"} {
 		dir := folder(t)
-		mustRun(t, tiny("checks.doctor="+enabled, "report.plots=false", "hydra.run.dir="+dir)...)
+		mustRun(t, tiny("checks.off="+off, "report.plots=false", "hydra.run.dir="+dir)...)
 		if s, err := record.ReadSummary(dir); err != nil || len(s.Findings) > 0 {
-			t.Errorf("enabled=%s: findings %+v, %v", enabled, s.Findings, err)
+			t.Errorf("off=%s: findings %+v, %v", off, s.Findings, err)
 		}
 		weights[i] = read(t, filepath.Join(dir, "checkpoints", "grpo_epoch2.safetensors"))
 	}

@@ -36,7 +36,7 @@ func TestMachineFindingIsKept(t *testing.T) {
 	defer server.Close()
 	dir := folder(t)
 	mustRun(t, tinySummaries("t5", "schedule=[grpo]", "grpo.epochs=10", "grpo.num_iterations=1", "rewards.length.weight=0",
-		"rewards.external.weight=1", "rewards.external.url="+server.URL, "checks.preflight=false", "hydra.run.dir="+dir)...)
+		"rewards.external.weight=1", "rewards.external.url="+server.URL, "checks.off=[preflight]", "hydra.run.dir="+dir)...)
 	for file, want := range map[string]bool{"summary.json": true, "report.md": true, "metrics.jsonl": false} {
 		if got := strings.Contains(read(t, filepath.Join(dir, file)), "something else used the machine"); got != want {
 			t.Errorf("%s says where the steps slowed down: %v, want %v (%d requests)", file, got, want, asked.Load())

@@ -37,7 +37,7 @@ func TestPowerCut(t *testing.T) {
 	const at = "outputs/today/run"
 	dir := filepath.Join(root, at)
 	begin := time.Now()
-	args := tiny("report.plots=false", "checkpoint.every_steps=4", "checkpoint.keep=2", "checkpoint.keep_states=2")
+	args := tiny("report.plots=false", "checkpoint.every_steps=4", "checkpoint.keep=2")
 	ops := recordDisk(t, root, append(args, "hydra.run.dir="+dir)...)
 	t.Logf("recorded in %v", time.Since(begin))
 	want := outcomeOf(t, dir)

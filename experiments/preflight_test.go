@@ -52,12 +52,12 @@ func TestPreflightChangesNothing(t *testing.T) {
 			"sft.epochs=1", "rce.epoch_queries=8", "grpo.epochs=1", "grpo.epoch_queries=8", "vl.scratch.hidden_size=16",
 			"vl.scratch.intermediate_size=16", "vl.scratch.num_hidden_layers=1",
 			"vl.scratch.vision.depth=1", "vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=16",
-			"vl.scratch.vision.fullatt_block_indexes=[0]", "checks.doctor=false", "report.plots=false", "logging.tensorboard=false"},
+			"vl.scratch.vision.fullatt_block_indexes=[0]", "report.plots=false", "logging.tensorboard=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			on, off := folder(t), folder(t)
-			said := mustRun(t, append(args, "checks.preflight=true", "hydra.run.dir="+on)...)
-			mustRun(t, append(args, "checks.preflight=false", "hydra.run.dir="+off)...)
+			said := mustRun(t, append(args, "checks.off=[doctor]", "hydra.run.dir="+on)...)
+			mustRun(t, append(args, "checks.off=[preflight,doctor]", "hydra.run.dir="+off)...)
 			if log := read(t, filepath.Join(on, "run.log")); !strings.Contains(log, "preflight: ") ||
 				!strings.Contains(log, "memory: largest step (") {
 				t.Errorf("run.log says nothing of the preflight:\n%s%s", log, said.Stderr)
@@ -82,7 +82,7 @@ func TestPreflightChangesNothing(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	said := mustRun(t, tiny("dry_run=true", "checks.preflight=true", "hydra.run.dir="+dir)...)
+	said := mustRun(t, tiny("dry_run=true", "checks.off=[]", "hydra.run.dir="+dir)...)
 	if !regexp.MustCompile(`(?m)^preflight: \d+ checks, nothing found$`).MatchString(said.Stdout) {
 		t.Errorf("stdout: %s", said.Stdout)
 	}
@@ -92,17 +92,17 @@ func TestDryRun(t *testing.T) {
 	if _, err := os.Stat(dir); err == nil {
 		t.Error("a dry run made its folder")
 	}
-	bad := run(t, tiny("dry_run=true", "checks.preflight=true", "rce.lr=1e-30", "hydra.run.dir="+dir)...)
+	bad := run(t, tiny("dry_run=true", "checks.off=[]", "rce.lr=1e-30", "hydra.run.dir="+dir)...)
 	if bad.Code != 1 || !strings.Contains(bad.Stdout, "parameters_do_not_move") || !strings.Contains(bad.Stdout, "1 stop") ||
 		!strings.Contains(bad.Stderr, "rce.lr is too small") {
 		t.Errorf("exit code %d\n%s%s", bad.Code, bad.Stdout, bad.Stderr)
 	}
-	soft := mustRun(t, tiny("dry_run=true", "checks.preflight=true", "rce.lr=1e-30",
+	soft := mustRun(t, tiny("dry_run=true", "checks.off=[]", "rce.lr=1e-30",
 		"checks.severity.parameters_do_not_move=note", "hydra.run.dir="+dir)...)
 	if !strings.Contains(soft.Stdout, "note     rce: parameters_do_not_move") || !strings.Contains(soft.Stdout, "1 note") {
 		t.Errorf("stdout: %s", soft.Stdout)
 	}
-	jobs := run(t, tiny("-m", "dry_run=true", "checks.preflight=true", "rce.lr=1e-3,1e-30", "hydra.sweep.dir="+dir)...)
+	jobs := run(t, tiny("-m", "dry_run=true", "checks.off=[]", "rce.lr=1e-3,1e-30", "hydra.sweep.dir="+dir)...)
 	if jobs.Code != 1 || !strings.Contains(jobs.Stdout, "nothing found\n#1 ") ||
 		!strings.Contains(jobs.Stderr, "1 of 2 jobs would not start (#1)") {
 		t.Errorf("exit code %d\n%s%s", jobs.Code, jobs.Stdout, jobs.Stderr)
@@ -148,7 +148,7 @@ func shown(t *testing.T, text string, lines ...string) {
 func TestPreflightFindings(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	args := tiny("schedule=[rce]", "rce.lr=1e-30", "rce.epochs=1", "report.plots=false", "checks.preflight=true",
+	args := tiny("schedule=[rce]", "rce.lr=1e-30", "rce.epochs=1", "report.plots=false", "checks.off=[]",
 		"hydra.run.dir="+dir)
 	bad := run(t, args...)
 	if bad.Code != 1 || !strings.Contains(bad.Stderr, "stopped by parameters_do_not_move") {
@@ -170,7 +170,7 @@ func TestPreflightFindings(t *testing.T) {
 func TestPreflightIsSoftForCompat(t *testing.T) {
 	t.Parallel()
 	rs := records()
-	said := mustRun(t, small(beams(t, rs), "exp=lever_plus_compat", "rce.lr=1e-30", "checks.preflight=true", "hydra.run.dir="+folder(t))...)
+	said := mustRun(t, small(beams(t, rs), "exp=lever_plus_compat", "rce.lr=1e-30", "checks.off=[]", "hydra.run.dir="+folder(t))...)
 	if !strings.Contains(said.Stderr, "no weight moved") {
 		t.Errorf("stderr: %s", said.Stderr)
 	}

@@ -128,7 +128,7 @@ func TestKilledAt(t *testing.T) {
 // States within an epoch: killed, stopped by a signal, resumed more than once.
 func TestEverySteps(t *testing.T) {
 	t.Parallel()
-	args := tiny("report.plots=false", "checkpoint.every_steps=2", "checkpoint.keep_states=1", "checkpoint.keep=2",
+	args := tiny("report.plots=false", "checkpoint.every_steps=2", "checkpoint.keep=2",
 		"data.shapes.train_queries=64",
 		// all that has a state
 		"schedule=[rce,grpo,grpo_online]", "grpo_online.epochs=1", "selector.dropout=0.1", "grpo.temperature.enabled=true",
@@ -137,7 +137,7 @@ func TestEverySteps(t *testing.T) {
 	mustRun(t, append(args, "hydra.run.dir="+whole)...)
 	want := outcomeOf(t, whole)
 	if _, ok := want.Files["rce_epoch1.state/state.json"]; ok {
-		t.Error("checkpoint.keep_states=1 keeps the first state")
+		t.Error("checkpoint.keep=2 keeps the first state")
 	}
 
 	dir := folder(t)
@@ -211,7 +211,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	dir := folder(t)
 	p := start(t, "exp=okvqa_v3", "schedule=[rce]", "threads=1", "data.shapes.train_queries=4000",
 		"data.batch_size=4000", "rce.epochs=100", // a step takes seconds
-		"checks.preflight=false", "report.plots=false", "hydra.run.dir="+dir)
+		"checks.off=[preflight]", "report.plots=false", "hydra.run.dir="+dir)
 	p.Until(func() bool {
 		rows, _ := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
 		return strings.Contains(string(rows), `"kind":"step"`)

@@ -100,7 +100,7 @@ func TestDryRunAsksThePhases(t *testing.T) {
 			t.Run(tc.name+" dry_run="+dry, func(t *testing.T) {
 				t.Parallel()
 				dir := folder(t)
-				got := run(t, append(tc.args, "checks.preflight=true", "dry_run="+dry, "hydra.run.dir="+dir)...)
+				got := run(t, append(tc.args, "checks.off=[]", "dry_run="+dry, "hydra.run.dir="+dir)...)
 				if tc.want == nil {
 					if got.Code != 0 {
 						t.Errorf("exit code %d\n%s", got.Code, got.Stderr)

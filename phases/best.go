@@ -14,10 +14,8 @@ type CheckpointOptions struct {
 	EveryEpochs int `koanf:"every_epochs" range:"[1,inf)"`
 	// also save a state every so many optimizer steps; null = only at the end of epochs and on interruption
 	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
-	// newest checkpoints to keep, besides best and the start; null = all
+	// newest checkpoints to keep, and states to resume from, besides best and the start; null = all
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
-	// newest resume states to keep; null = all
-	KeepStates *int `koanf:"keep_states" range:"[1,inf)"`
 	// what a resume does about a damaged state or checkpoint: stop names it; previous goes on from the last state before it that is
 	// whole, and the report says so
 	OnDamage string `koanf:"on_damage" enum:"stop,previous"`

@@ -179,7 +179,7 @@ func (s *scheduler) links(last string) error {
 	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
 }
 
-// prune removes old checkpoints and states by checkpoint.keep and keep_states. The initial policy and the best
+// prune removes old checkpoints and states by checkpoint.keep. The initial policy and the best
 // checkpoint stay.
 func (s *scheduler) prune() error {
 	var files []bestCandidate // written by training
@@ -188,24 +188,17 @@ func (s *scheduler) prune() error {
 			files = append(files, c)
 		}
 	}
-	stale := func(keep *int) []bestCandidate {
-		if keep == nil || len(files) <= *keep {
-			return nil
-		}
-		return files[:len(files)-*keep]
+	keep := s.plan.Checkpoint.Keep
+	if keep == nil || len(files) <= *keep {
+		return nil
 	}
-	for _, c := range stale(s.plan.Checkpoint.Keep) {
+	for _, c := range files[:len(files)-*keep] {
 		handedOn := s.plan.Checkpoint.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).File
 		if c.File != s.pos.Best.Candidate.File && !handedOn {
 			if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
 				return err
 			}
 		}
-		if err := atomicfile.RemoveAll(s.statePath(c)); err != nil {
-			return err
-		}
-	}
-	for _, c := range stale(s.plan.Checkpoint.KeepStates) {
 		if err := atomicfile.RemoveAll(s.statePath(c)); err != nil {
 			return err
 		}

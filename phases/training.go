@@ -8,8 +8,6 @@ type Training struct {
 	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
 	// peak learning rate
 	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
-	// queries a step; null = data.batch_size
-	BatchSize *int `koanf:"batch_size" range:"[1,inf)"`
 	// queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to
 	// those of the same loss; null = all at once
 	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`

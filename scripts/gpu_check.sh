@@ -132,7 +132,7 @@ part_resume() {
 	local policy bad=0 whole cut common
 	for policy in pointer qwen2_5_vl seq2seq; do
 		whole=$out/resume-$policy-whole cut=$out/resume-$policy-cut
-		common="device=cuda deterministic=true report.plots=false checks.preflight=false"
+		common="device=cuda deterministic=true report.plots=false checks.off=[preflight]"
 		# shellcheck disable=SC2046,SC2086 # words
 		within 60 "$run" $(tiny $policy) $common hydra.run.dir="$whole" >"$whole.log" 2>&1 || { tail -n 3 "$whole.log"; bad=1; continue; }
 		[ $SECONDS -lt "$limit" ] || { note "no time left"; bad=1; break; }

@@ -187,7 +187,7 @@ func mistakes(t *testing.T) []mistake {
 			for i := range rs {
 				rs[i].Candidates = rs[i].Candidates[:1]
 			}
-		}), "checks.preflight=true"), nil},
+		}), "checks.off=[]"), nil},
 		{"positions in pointer", 5, 1, rl(func(rs []beamRecord) {
 			for _, r := range rs {
 				for i, c := range r.Candidates {

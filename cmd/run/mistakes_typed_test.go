@@ -71,7 +71,7 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a report of a folder of runs", 5, 2, []string{"report", filepath.Join(dir, "outputs")}, nil},
 		{"a resume with another rate", 5, 2, []string{"resume", run0, "grpo.lr=1e-5"}, nil},
 		{"a command with two letters swapped", 5, 2, []string{"reprot", run0}, nil},
-		{"equal scores", 5, 1, small(own("equal.json", equal), "checks.preflight=true"), nil},
+		{"equal scores", 5, 1, small(own("equal.json", equal), "checks.off=[]"), nil},
 		{"an empty beam file", 4, 1, own("empty.json", "{}"), nil},
 		{"a table in CSV", 5, 1, own("beams.csv", "a,b\n1,2\n"), nil},
 		{"a metric of validation without val_", 5, 2, typed("checkpoint.best.metric=accuracy"), nil},

@@ -47,7 +47,7 @@ func TestVerifyRunsOfAllKinds(t *testing.T) {
 	t.Parallel()
 	t.Run("killed in mid-epoch and resumed, with plots", func(t *testing.T) {
 		dir := folder(t)
-		p := start(t, tiny("hydra.run.dir="+dir, "checkpoint.every_steps=2", "report.plot_seconds=0")...)
+		p := start(t, tiny("hydra.run.dir="+dir, "checkpoint.every_steps=2")...)
 		p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/grpo_epoch1.state")) })
 		p.SignalGroup(syscall.SIGKILL)
 		p.Wait()

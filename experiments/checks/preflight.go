@@ -27,10 +27,10 @@ import (
 // rows of training are the same without it.
 func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan) error {
 	c := j.Config
-	if !c.Checks.Preflight {
+	if !c.Checks.Tries() {
 		return nil
 	}
-	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (checks.preflight=false leaves it out)")
+	j.Logf("preflight: looking at the data and trying each phase on copies of the policy (checks.off=[preflight] leaves it out)")
 	begin := time.Now()
 	e := workload.Effort{Queries: preflight.Queries}
 	trial := preflight.Trial{Policy: w.Policy(), Data: w.PhasesData(), Seed: c.Seed, AllowNonFinite: c.AllowsNonFinite(),

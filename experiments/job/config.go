@@ -95,7 +95,6 @@ func DefaultConfig(e Entries) *Config {
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
 		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
-		Checks: preflight.DefaultOptions(),
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 		Entries: e,
 	}

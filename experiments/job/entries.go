@@ -83,9 +83,9 @@ type Policy struct {
 	Options any    // points to its defaults
 	// New reads the data and builds the policy that a configuration describes.
 	New func(ctx context.Context, j *Job) (Workload, error)
-	// Trains names the sections that training reads, beside the policy's own.
+	// Trains names the sections, or single keys of others, that training reads beside the policy's own.
 	Trains []string
-	// Needs gives the key without which a section of Trains does nothing.
+	// Needs gives the key without which a section of Trains, or a part of a section, does nothing in training.
 	Needs map[string]string
 	// Ignores names keys of the sections that tasks read, by their last part but those below it, which do nothing with the policy.
 	Ignores []string

@@ -1,6 +1,8 @@
 package leverplus
 
 import (
+	"math"
+
 	"fulcrum/experiments/job"
 	"fulcrum/internal/list"
 	"fulcrum/phases"
@@ -25,6 +27,7 @@ func Reproduce(c *job.Config, format string) {
 	normalize := CompatNormalize(c.Data.Normalize)
 	c.RCE.Weights = Weights(c.RCE.Top1Only, c.RCE.Rewards == "normalized", c.RCE.Temperature.Relative, normalize)
 	c.GRPO.Hooks = Hooks(normalize)
+	c.GRPO.MaxLogRatio, c.GRPO.KL.LiftZero = math.Inf(1), true
 }
 
 // Gradients returns the hook of a run that reproduces the reference; nil where it freezes nothing.

@@ -17,7 +17,7 @@ func smallStudy(more ...string) []string {
 		"data.summaries.val=8", "data.summaries.test=8",
 		"data.eval.train_queries=8", "seq2seq.scratch.d_model=32", "seq2seq.scratch.d_ff=48", "seq2seq.scratch.num_layers=1",
 		"seq2seq.scratch.num_decoder_layers=1",
-		"seq2seq.generation.max_new_tokens=8", "report.plots=false", "sft.epochs=1", "checks.preflight=false", "checks.doctor=false"}, more...)
+		"seq2seq.generation.max_new_tokens=8", "report.plots=false", "sft.epochs=1", "checks.off=[preflight,doctor]"}, more...)
 }
 
 // lossOf is a policy's loss on a split, of the last row that evaluates it.

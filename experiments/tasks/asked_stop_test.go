@@ -70,7 +70,7 @@ while read -r line; do echo "0.$((${#line} % 7))"; done
 			}
 			asked.rows = asked.rows[:len(asked.rows)-1]
 		}
-		args := tinySummaries("t5", append(asked.args, "schedule=[grpo]", "rewards.length.weight=0", "checks.preflight=false")...)
+		args := tinySummaries("t5", append(asked.args, "schedule=[grpo]", "rewards.length.weight=0", "checks.off=[preflight]")...)
 		whole := folder(t)
 		write(t, where, whole)
 		write(t, row, "none")

@@ -24,7 +24,8 @@ func Frozen(e *job.Entries) {
 	e.Data = append(e.Data, iclshapes.Data())
 	e.Frozen = workload.Frozen()
 	e.Policies.Change("pointer", func(p *job.Policy) {
-		p.Trains, p.Needs = append(p.Trains, "lvlm"), map[string]string{"lvlm": "lvlm.reward"}
+		p.Trains = append(p.Trains, "lvlm")
+		p.Needs["lvlm"] = "lvlm.reward"
 	})
 }
 

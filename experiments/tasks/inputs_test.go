@@ -128,7 +128,7 @@ func TestWeightsChangeUnderARun(t *testing.T) {
 	train := func(dir string) []string {
 		return []string{"policy=seq2seq", "data=summaries", "seq2seq.path=" + model, "seq2seq.dtype=float32", "seq2seq.lora.enabled=true",
 			"threads=1", "schedule=[sft]", "sft.epochs=6", "data.batch_size=8", "data.summaries.train=24", "data.summaries.val=8",
-			"data.summaries.test=8", "seq2seq.generation.max_new_tokens=4", "report.plots=false", "checks.preflight=false", "checks.doctor=false",
+			"data.summaries.test=8", "seq2seq.generation.max_new_tokens=4", "report.plots=false", "checks.off=[preflight,doctor]",
 			"logging.progress=false", "hydra.run.dir=" + dir}
 	}
 	reference := folder(t)

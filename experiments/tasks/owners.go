@@ -75,7 +75,12 @@ func (o *owners) Acts(value func(key string) any, key string, given bool) bool {
 	if !given && t.Trains {
 		p, _ := o.policies.Get(c.policy)
 		name, _, _ := strings.Cut(rest, ".")
-		if need := p.Needs[section]; need != "" && !configs.Covers(key, need) && value(need) == nil || slices.Contains(p.Ignores, name) {
+		for part, need := range p.Needs {
+			if configs.Covers(part, key) && !configs.Covers(key, need) && value(need) == nil {
+				return false
+			}
+		}
+		if slices.Contains(p.Ignores, name) {
 			return false
 		}
 	}

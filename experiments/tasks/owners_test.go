@@ -37,7 +37,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"vl.path=/model", "vl.path belongs to policy=qwen2_5_vl"},
 		{vl + "selector.num_heads=2", "selector.num_heads belongs to policy=pointer"},
 		{vl + "selector=v2", "selector=v2 has no effect: selector belongs to policy=pointer"},
-		{vl + "rewards.vqa.weight=1 checks.doctor=true", ""},
+		{vl + "rewards.vqa.weight=1 checks.off=[doctor]", ""},
 		{vl + "task=generate generate.in=/in rewards.vqa.weight=1", "rewards.vqa.weight belongs to task=train"},
 		{vl + "lvlm.path=/model", "lvlm.path belongs to policy=pointer, task=beams, task=icl or task=infer"},
 		{"generate.in=/in", "generate.in belongs to task=generate"},
@@ -55,6 +55,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"schedule=[grpo] rce={lr: 1e-3}", ""}, // a part of the section acts
 		{"data=okvqa data.root=/okvqa data.shapes.seed=1", "data.shapes.seed belongs to data=shapes"},
 		{"data.val_ratio=.2", "data.val_ratio belongs to data=okvqa"},
+		{"selector.clip.path=/c", ""},
+		{"data.pool_size=9", "data.pool_size belongs to data=beams or data=okvqa"},
 		{"data.batch_size=3 data.shapes.seed=2 data.max_samples=9 init.strict=false report.plots=false logging.progress=false " +
 			"threads=2 on_end.command=ls hydra.run.dir=/x exp=okvqa_v3 lr_schedule=constant ~lr_schedule", ""},
 		{"checkpoint.best.metric=${rewards.external.url} rewards.external.url=val_loss", ""},
@@ -157,13 +159,14 @@ func TestConfigurationShowsWhatActs(t *testing.T) {
 		most       int
 		has, lacks string
 	}{
-		{"exp=okvqa_v3", 193, "selector rce.lr rce.temperature.start grpo.kl.beta sft.average data.shapes.seed",
-			"vl seq2seq grpo_online sft.lr data.texts beams infer icl icl_shapes generate evaluate rewards"},
-		{"exp=qwen2_5_vl_video", 190, "vl.lora.enabled grpo.kl.beta rewards.scale data.conversations.train", "selector seq2seq data.shapes lvlm"},
-		{"exp=t5_summarize", 190, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},
-		{"exp=okvqa_online", 215, "grpo_online.kind grpo_online.kl.beta grpo_online.rollout",
+		{"exp=okvqa_v3", 160, "selector rce.lr rce.temperature.start rce.average grpo.kl.beta data.shapes.seed",
+			"vl seq2seq grpo_online sft data.texts data.reward.nan_is_best selector.clip beams infer icl icl_shapes generate evaluate rewards"},
+		{"exp=qwen2_5_vl_video", 175, "vl.lora.enabled grpo.kl.beta rewards.scale data.conversations.train sft.average",
+			"selector seq2seq data.shapes lvlm rce.average"},
+		{"exp=t5_summarize", 176, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},
+		{"exp=okvqa_online", 185, "grpo_online.kind grpo_online.kl.beta grpo_online.rollout",
 			"grpo_online.freeze grpo_online.temperature grpo_online.kl.sync_steps"},
-		{"exp=okvqa_online grpo_online.kl.sync_steps=5", 215, "grpo_online.kl.sync_steps", ""},
+		{"exp=okvqa_online grpo_online.kl.sync_steps=5", 187, "grpo_online.kl.sync_steps", ""},
 		{"exp=icl_loop data=icl_shapes icl.model=x vl.max_pixels=99", 365, "vl.max_pixels", "vl.path seq2seq"},
 		{"grpo.temperature.start=1.5 lvlm.batch=3", 220, "grpo.temperature.start lvlm.batch", "lvlm.url"},
 		{"task=evaluate evaluate.results=/r evaluate.annotations=/a", 60, "evaluate.metric eval", "data selector optim"},

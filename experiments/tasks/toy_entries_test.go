@@ -117,7 +117,7 @@ func TestToyTaskAndPolicy(t *testing.T) {
 	if run("task=count count.to=5"); counted != 5 {
 		t.Errorf("counted to %d, want 5", counted)
 	}
-	j := run("exp=okvqa_v3 policy=narrow narrow.width=8 schedule=[rce] rce.epochs=1 threads=1 checks.preflight=false " +
+	j := run("exp=okvqa_v3 policy=narrow narrow.width=8 schedule=[rce] rce.epochs=1 threads=1 checks.off=[preflight] " +
 		"data.shapes.train_queries=16 data.shapes.reader_questions=40 data.shapes.val_queries=8 data.shapes.dev_queries=8")
 	if rows, err := record.ReadRun(j.Dir); err != nil || len(rows.Epochs) != 1 {
 		t.Errorf("got epochs %v (%v), want one of rce", rows.Epochs, err)

@@ -21,7 +21,7 @@ import (
 func trainTask() job.Task {
 	return job.Task{Run: train, On: onData, Saves: true, Policy: true, Trains: true,
 		Sections: []string{"data", "init", "optim", "lr_schedule", "checkpoint", "checks", "eval"},
-		Reads:    []string{"rce.temperature", "rce.rewards", "rce.average", "sft.average", "grpo.advantage"}}
+		Reads:    []string{"rce.temperature", "rce.rewards", "grpo.advantage"}}
 }
 
 // train runs task=train: data and policy, the phases of the schedule, the checks before the first step, training, examples.

@@ -39,6 +39,8 @@ type Pointer struct {
 func pointerPolicy() Policy {
 	return Policy{Policy: job.Policy{New: newPointerWorkload, Section: "selector", Help: "the pointer selector",
 		Options:   new(pointer.DefaultOptions()),
+		Trains:    []string{"rce.average"},                                // of val_loss
+		Needs:     map[string]string{"selector.clip": "data.records_icl"}, // the pictures and questions that CLIP reads
 		Ignores:   []string{"records_icl", "completions", "mask_truncated", "conversations", "mm_projector_lr", "vision_tower_lr"},
 		Smoothing: func(c *job.Config) float64 { return selectorOf(c).Smoothing },
 		Validate: func(c *job.Config) error {
@@ -277,6 +279,9 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 
 // OpenPointer builds the policy for a table of embeddings: fresh, or from init.checkpoint.
 func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
+	if j.Config.Compatible() {
+		selectorOf(j.Config).Taken = "minus_100"
+	}
 	var openClip func(pointer.ClipOptions) (pointer.Embedder, error) // nil where the table is read
 	if selectorOf(j.Config).Clip.Path != nil {
 		if j.Config.Entries.Frozen.Embed == nil {

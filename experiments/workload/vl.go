@@ -26,7 +26,7 @@ type vlWorkload struct {
 func vlPolicy() Policy {
 	return Policy{
 		Policy: job.Policy{New: newVLWorkload, Section: "vl", Help: "the vision-language model", Options: new(vl.DefaultOptions()),
-			Trains: []string{"rewards"}, Ignores: []string{"records_icl"},
+			Trains: []string{"rewards", "sft.average"}, Ignores: []string{"records_icl"},
 			Text: func(c *job.Config) job.TextOptions {
 				o := vlOf(c)
 				return job.TextOptions{Path: &o.Path, Adapter: &o.Adapter, Generation: &o.Generation}

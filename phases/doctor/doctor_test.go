@@ -63,14 +63,14 @@ func grpoRow(step int) map[string]any {
 
 func rceLimits() Limits {
 	return Limits{StepsPerEpoch: perEpoch, TotalSteps: total, Passes: 1, StartsAtInit: true,
-		LR: 1e-3, LRPlan: Plan{Name: "linear", MinRatio: 0.1}, Tau: &Tau{Start: 2, End: 0.5, Schedule: "linear"}}
+		LR: 1e-3, LRPlan: Plan{Name: "linear"}, Tau: &Tau{Start: 2, End: 0.5, Schedule: "linear"}}
 }
 
 // rceRow is step (from 0) of a healthy warm-up.
 func rceRow(step int) map[string]any {
 	tau := 2 - 1.5*rising(step)
 	return map[string]any{
-		"loss": 10 - 4*rising(step) + 0.3*wave(step, 1), "lr": 1e-3 * (1 - 0.9*float64(step)/total), "grad_norm": 3 + wave(step, 2),
+		"loss": 10 - 4*rising(step) + 0.3*wave(step, 1), "lr": 1e-3 * (1 - float64(step)/total), "grad_norm": 3 + wave(step, 2),
 		"temperature": tau, "effective_sample_size": 4 - 2*rising(step), "ess_share": 0.8 - 0.4*rising(step), "score_spread": 1 +
 			0.01*wave(step, 3),
 		"signal_share": 1.0, "items": 320,
@@ -726,7 +726,7 @@ func TestSchedules(t *testing.T) {
 	}{
 		{Plan{Name: "cosine", WarmupRatio: 0.1}, 0, 0.25}, {Plan{Name: "cosine", WarmupRatio: 0.1}, 3, 1},
 		{Plan{Name: "cosine", WarmupRatio: 0.1}, 4, 1}, {Plan{Name: "cosine", WarmupRatio: 0.1}, 22, 0.5},
-		{Plan{Name: "linear", MinRatio: 0.2}, 20, 0.6}, {Plan{Name: "constant"}, 39, 1},
+		{Plan{Name: "linear"}, 20, 0.5}, {Plan{Name: "constant"}, 39, 1},
 	} {
 		if got := tc.plan.at(tc.step, total); math.Abs(got-tc.want) > 1e-12 {
 			t.Errorf("%+v at %d: %v, want %v", tc.plan, tc.step, got, tc.want)

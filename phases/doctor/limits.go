@@ -33,7 +33,7 @@ type Limits struct {
 	Policy *PolicyLoss // of GRPO; nil without
 }
 
-// Plan is the learning rate over a phase: a linear warm-up, then a decay to a floor.
+// Plan is the learning rate over a phase: a linear warm-up, then a decay towards 0.
 type Plan schedule.LROptions
 
 // at returns the factor on the peak at a step (from 0) of total.
@@ -45,9 +45,9 @@ func (p Plan) at(step, total int) float64 {
 	done := math.Min(1, (float64(step)-warmup)/math.Max(1, float64(total)-warmup))
 	switch p.Name {
 	case "cosine":
-		return p.MinRatio + (1-p.MinRatio)*0.5*(1+math.Cos(math.Pi*done))
+		return 0.5 * (1 + math.Cos(math.Pi*done))
 	case "linear":
-		return 1 - (1-p.MinRatio)*done
+		return 1 - done
 	}
 	return 1
 }

@@ -66,8 +66,8 @@ func (d *Doctor) ratioClamped(c Check, _ row) {
 	c = d.soon(c)
 	if share, ok := d.mean("clamp_fraction", c); ok && share > c.Limit {
 		d.say(c, d.runsAway(), share, c.Limit,
-			"%s of the log-ratios were cut at %s: the policy is far away from the old policy, or the old policy is the wrong one; lower %s or "+
-				"refresh it more often (%s)", percent(share), d.key("max_log_ratio"), d.key("lr"), d.key("old_policy"))
+			"%s of the log-ratios were cut before they were exponentiated: the policy is far away from the old policy, or the old policy is "+
+				"the wrong one; lower %s or refresh it more often (%s)", percent(share), d.key("lr"), d.key("old_policy"))
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/rewardutil/control"
@@ -57,7 +56,7 @@ func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LRO
 	}
 	chosen, _ := opt.choose() // Check reports an unknown name
 	return &Phase{name: name, opt: opt, chosen: chosen, optim: optim, sched: sched, src: src,
-		batchSize: option.Or(opt.BatchSize, batch)}
+		batchSize: batch}
 }
 
 // Info implements phases.Phase.

@@ -61,13 +61,13 @@ type Options struct {
 	OldPolicy string `koanf:"old_policy"`
 	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's,
 	// whatever was trained
-	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)"`
+	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)" when:"old_policy=init"`
 	// optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to
 	// num_iterations: at every batch, without a copy of the weights, as with old_policy=batch
 	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)" when:"old_policy=every_n"`
-	// log-ratios are cut to plus or minus this before they are exponentiated; inf = never, as in the Python
-	// reference
-	MaxLogRatio float64 `koanf:"max_log_ratio" range:"(0,inf]"`
+	// log-ratios are cut to plus or minus this before they are exponentiated: e²⁰ is further than any ratio that a clip range lets
+	// count, and far from overflow; the Python reference never cuts
+	MaxLogRatio float64 `koanf:"max_log_ratio" range:"(0,inf]" constant:"true"`
 	// bonus for entropy, in loss units per nat
 	EntropyWeight float64 `koanf:"entropy_weight" range:"[0,inf)" also:"entropy_coef,ent_coef,entropy_coeff,entropy_bonus"`
 	// sampled completions kept in completions.jsonl (token policies)

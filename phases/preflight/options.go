@@ -12,12 +12,8 @@ import (
 
 // Options says what a run is checked for (config section checks): by this package before it trains, and by package doctor while it does.
 type Options struct {
-	// look at the data, and try every phase on copies of the policy, before a fresh run's first step
-	// (docs/preflight.md)
-	Preflight bool `koanf:"preflight"`
-	// look at every row of training as it is written (docs/doctor.md)
-	Doctor bool `koanf:"doctor"`
-	// checks that say nothing, by name
+	// checks that say nothing, by name; preflight stands for all that look at the data and try every phase before a fresh run's first
+	// step (docs/preflight.md), doctor for all that look at the rows of training (docs/doctor.md)
 	Off []string `koanf:"off"`
 	// what findings are, by the check's name: note, warning, or stop, which ends the run
 	Severity map[string]doctor.Severity `koanf:"severity" enum:"note,warning,stop"`
@@ -25,8 +21,14 @@ type Options struct {
 	Soft bool // no finding ends the run
 }
 
-// DefaultOptions makes every check, each with its own severity.
-func DefaultOptions() Options { return Options{Preflight: true, Doctor: true} }
+// The names in Options.Off that stand for all checks of a kind.
+const (
+	allOfPreflight = "preflight"
+	allOfDoctor    = "doctor"
+)
+
+// Tries reports whether anything is checked before training.
+func (o Options) Tries() bool { return !slices.Contains(o.Off, allOfPreflight) }
 
 // Validate refuses names that no check has.
 func (o Options) Validate() error {
@@ -40,7 +42,7 @@ func (o Options) Validate() error {
 			registry.DidYouMean(registry.Suggest(name, names)))
 	}
 	for _, name := range o.Off {
-		if !known[name] {
+		if !known[name] && name != allOfPreflight && name != allOfDoctor {
 			return refuse("off", name)
 		}
 	}
@@ -63,7 +65,7 @@ func (o Options) Adjusted(checks []doctor.Check) []doctor.Check {
 
 // Rows returns the checks of the rows of training; none where they are switched off.
 func (o Options) Rows() []doctor.Check {
-	if !o.Doctor {
+	if slices.Contains(o.Off, allOfDoctor) {
 		return nil
 	}
 	return o.Adjusted(doctor.Checks())

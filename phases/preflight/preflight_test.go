@@ -581,7 +581,7 @@ func TestEveryCheckIsConfigured(t *testing.T) {
 
 // What is off says nothing, another severity is taken, soft options end no run; a name that no check has is refused with the nearest.
 func TestOptions(t *testing.T) {
-	o := DefaultOptions()
+	var o Options
 	o.Off, o.Severity = []string{"no_signal"}, map[string]doctor.Severity{"step_failed": doctor.Note, "kl_not_zero": doctor.Stop}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
@@ -600,7 +600,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("soft %v: %v", soft, got)
 		}
 	}
-	if o.Doctor = false; o.Rows() != nil {
+	if o.Off = append(o.Off, "doctor"); o.Rows() != nil || !o.Tries() {
 		t.Error("rows are looked at though the doctor is off")
 	}
 	for _, bad := range []Options{{Off: []string{"no_signl"}}, {Severity: map[string]doctor.Severity{"no_signl": doctor.Note}}} {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 
-	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -90,7 +89,7 @@ type Phase struct {
 
 // New returns the rce phase on recorded beams.
 func New(opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
-	return &Phase{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: option.Or(opt.BatchSize, batch), smoothing: smoothing}
+	return &Phase{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: batch, smoothing: smoothing}
 }
 
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.

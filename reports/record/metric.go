@@ -76,7 +76,7 @@ func Metrics() []Metric {
 		{"items", "", "candidates in the step"},
 		{"tokens", "", "scored tokens in the step (token policies)"},
 		{"step_seconds", "s", "wall time of the step, data preparation included"},
-		{"clamp_fraction", "share", "share of log-ratios cut at grpo.max_log_ratio"},
+		{"clamp_fraction", "share", "share of log-ratios cut at ±20, before they are exponentiated"},
 		{"advantage_clipped", "share", "share of advantages clipped"},
 		{"refresh_drift", "nats", "largest difference between the log-probabilities of the policy and of the old policy at the first " +
 			"step after a refresh, when both have the same weights"},

@@ -25,8 +25,8 @@ func DefaultLoggingOptions() LoggingOptions {
 type ReportOptions struct {
 	// draw plots/ beside the training and at its end
 	Plots bool `koanf:"plots"`
-	// least time between two drawings, s
-	PlotSeconds float64 `koanf:"plot_seconds" range:"[0,inf)"`
+	// least time between two drawings, s: one takes a second of another core at low priority, and nobody looks more often
+	PlotSeconds float64 `koanf:"plot_seconds" range:"[0,inf)" constant:"true"`
 	// figures for a paper, in figures/
 	Figure FigureOptions `koanf:"figure"`
 }

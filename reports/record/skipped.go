@@ -31,9 +31,9 @@ func SkippedText(reason string, n int) string {
 	case "candidate_behind_pool_cut":
 		noun, rest = "candidate", "with an example behind data.pool_size"
 	case "candidate_without_task_level":
-		noun, rest = "task level", "missing beside known ones of the group: data.reward.task_weight sets these candidates back"
+		noun, rest = "task level", "missing beside known ones of the group: data.reward.levels.task sets these candidates back"
 	case "query_without_task_level":
-		noun, rest = "query", "without a task level: data.reward.task_weight adds nothing"
+		noun, rest = "query", "without a task level: data.reward.levels.task adds nothing"
 	case "trajectory_eval_failed", "trajectory_eval_error":
 		noun, rest = "trajectory", "whose evaluation failed"
 	case "trajectory_fallback_score":

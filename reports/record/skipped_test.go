@@ -11,7 +11,7 @@ func TestSkippedText(t *testing.T) {
 		"4,386 queries in their own candidate pools": {"query_dropped_from_its_pool", 4386},
 		"1 query in its own candidate pool":          {"query_dropped_from_its_pool", 1},
 		"sft: 2 records without an answer":           {"sft: record_without_an_answer", 2}, "1 empty answer": {"empty_answers", 1},
-		"1 task level missing beside known ones of the group: data.reward.task_weight sets these candidates back": {
+		"1 task level missing beside known ones of the group: data.reward.levels.task sets these candidates back": {
 			"candidate_without_task_level", 1},
 		"3 some other reason": {"some_other_reason", 3},
 	} {

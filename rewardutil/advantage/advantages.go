@@ -19,8 +19,9 @@ type Options struct {
 	// floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing
 	// on tiny rewards
 	MinStd float64 `koanf:"min_std" range:"[0,inf)"`
-	// deviation of z_score and batch_std: sample divides by n - 1 (TRL, verl), population by n
-	Std string `koanf:"std" enum:"sample,population"`
+	// deviation of z_score and batch_std: sample divides by n - 1, as PyTorch, TRL and verl do; population, by n, is for comparisons with
+	// programs that do otherwise
+	Std string `koanf:"std" enum:"sample,population" constant:"true"`
 	// groups whose best and worst reward differ by no more than this count as equal
 	Precision float64 `koanf:"precision" range:"[0,inf)"`
 	// subtracted from every advantage before the clip; above 0, fewer candidates count as good

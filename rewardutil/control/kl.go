@@ -45,7 +45,7 @@ type KLOptions struct {
 	// arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy
 	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha" when:"sync_steps"`
 	// a beta of 0 is lifted to beta_min by the controller, as in the Python reference
-	LiftZero bool `koanf:"lift_zero" when:"!controller=fixed"`
+	LiftZero bool `koanf:"lift_zero" constant:"true"`
 }
 
 // DefaultKLOptions returns the plan's band, [0.01, 0.1] nats with factor 1.5, moved once an epoch.

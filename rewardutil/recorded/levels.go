@@ -60,12 +60,14 @@ type Levels struct {
 // Combine returns the weighted sum of a candidate's levels. An unknown task level adds nothing: within a
 // group it should be known for all candidates or for none, else knowing looks like a reward or a penalty.
 func (o Options) Combine(l Levels) float64 {
-	r := o.BeamWeight*l.Beam + o.CoherenceWeight*l.Coherence + o.DiversityWeight*l.Diversity
+	r := o.Weight(BeamLevel)*l.Beam + o.Weight(CoherenceLevel)*l.Coherence + o.Weight(DiversityLevel)*l.Diversity
 	if !math.IsNaN(l.Task) {
-		r += o.TaskWeight * l.Task
+		r += o.Weight(TaskLevel) * l.Task
 	}
 	return r
 }
 
 // UsesSequence says whether the sequence level has any weight, so that callers can skip the embeddings.
-func (o Options) UsesSequence() bool { return o.CoherenceWeight != 0 || o.DiversityWeight != 0 }
+func (o Options) UsesSequence() bool {
+	return o.Weight(CoherenceLevel) != 0 || o.Weight(DiversityLevel) != 0
+}

@@ -39,7 +39,7 @@ func TestCombine(t *testing.T) {
 	if got := o.Combine(l); got != 0.4 {
 		t.Errorf("beam level alone by default: got %v", got)
 	}
-	o.BeamWeight, o.CoherenceWeight, o.DiversityWeight, o.TaskWeight = 1, 0.2, -0.4, 2
+	o.Levels = map[string]float64{"coherence": 0.2, "diversity": -0.4, "task": 2}
 	golden.Close(t, []float64{o.Combine(l)}, []float64{0.4 + 0.1 - 0.1 + 1.2}, 1e-15)
 	l.Task = math.NaN()
 	golden.Close(t, []float64{o.Combine(l)}, []float64{0.4}, 1e-15)

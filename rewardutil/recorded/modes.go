@@ -107,7 +107,7 @@ func qualityAndCorrectness(o Options, _ Trajectory) []part {
 // legacyWeighs refuses legacy rewards that could only be 0. With nan_is_best they may: alpha = beta = 0 are the
 // reference's own defaults.
 func legacyWeighs(o Options) error {
-	weighs := o.Alpha != 0 || o.Beta != 0 || o.BeamWeight == 0 || o.NaNIsBest
+	weighs := o.Alpha != 0 || o.Beta != 0 || o.Weight(BeamLevel) == 0 || o.NaNIsBest
 	return option.Want(weighs, "alpha", "alpha and beta are both 0: every legacy reward would be 0")
 }
 

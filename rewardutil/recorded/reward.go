@@ -4,7 +4,9 @@ package recorded
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/list"
@@ -79,21 +81,32 @@ type Options struct {
 	// a NaN reward counts as +5, as in the Python reference, instead of being an error
 	NaNIsBest bool `koanf:"nan_is_best"`
 
-	// beam level: weight of the reward above in the total
-	BeamWeight float64 `koanf:"beam_weight" range:"(-inf,inf)"`
-	// sequence level: weight of the mean cosine of query to examples and of neighbours
-	CoherenceWeight float64 `koanf:"coherence_weight" range:"(-inf,inf)"`
-	// sequence level: weight of 1 - mean pairwise cosine of the examples
-	DiversityWeight float64 `koanf:"diversity_weight" range:"(-inf,inf)"`
-	// task level: weight of the VQA accuracy, where it is known
-	TaskWeight float64 `koanf:"task_weight" range:"(-inf,inf)"`
+	// weights of further levels in the total: coherence, the mean cosine of query to examples and of neighbours; diversity, 1 - the mean
+	// pairwise cosine of the examples; task, the VQA accuracy where it is known; beam, the reward above, which has 1
+	Levels map[string]float64 `koanf:"levels" range:"(-inf,inf)"`
+}
+
+// The names of levels.
+const (
+	BeamLevel      = "beam"
+	CoherenceLevel = "coherence"
+	DiversityLevel = "diversity"
+	TaskLevel      = "task"
+)
+
+// Weight returns the weight of a level: the beam's alone has one that is not given.
+func (o Options) Weight(level string) float64 {
+	if w, ok := o.Levels[level]; ok || level != BeamLevel {
+		return w
+	}
+	return 1
 }
 
 // DefaultOptions returns the reference's default mode and weights, and the beam level alone.
 func DefaultOptions() Options {
 	return Options{
 		Mode: "hard_plus_soft", HardWeight: 1, SoftWeight: 1, RelWeight: 0.1,
-		CorrectnessMode: "01", BeamWeight: 1,
+		CorrectnessMode: "01",
 	}
 }
 
@@ -119,8 +132,11 @@ func (o Options) Validate() error {
 	if o.Field != nil && *o.Field == "" {
 		errs = append(errs, option.Errorf("field", "want the name of a recorded number, or null"))
 	}
-	if o.BeamWeight == 0 && o.CoherenceWeight == 0 && o.DiversityWeight == 0 && o.TaskWeight == 0 {
-		errs = append(errs, option.Errorf("beam_weight", "all level weights are 0: every reward would be 0"))
+	for _, level := range slices.Sorted(maps.Keys(o.Levels)) {
+		errs = append(errs, option.OneOf("levels."+level, level, BeamLevel, CoherenceLevel, DiversityLevel, TaskLevel))
+	}
+	if o.Weight(BeamLevel) == 0 && !o.UsesSequence() && o.Weight(TaskLevel) == 0 {
+		errs = append(errs, option.Errorf("levels.beam", "all levels weigh 0: every reward would be 0"))
 	}
 	if m.validate != nil {
 		errs = append(errs, m.validate(o))

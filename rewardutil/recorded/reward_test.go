@@ -125,12 +125,17 @@ func TestRewardOptionsValidate(t *testing.T) {
 			t.Errorf("%s: %v", mode, err)
 		}
 	}
-	bad := Options{Mode: "hybrid", CorrectnessMode: "02"}
+	bad := Options{Mode: "hybrid", CorrectnessMode: "02", Levels: map[string]float64{"task": 1, "tsak": 1}}
 	err := bad.Validate()
-	for _, want := range []string{"mode: hybrid", "correctness_mode: want one of 01, pm1", "beam_weight: all level weights are 0"} {
+	for _, want := range []string{"mode: hybrid", "correctness_mode: want one of 01, pm1", "levels.tsak: want one of beam"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want it to contain %q", err, want)
 		}
+	}
+	silent := DefaultOptions()
+	silent.Levels = map[string]float64{BeamLevel: 0}
+	if err := silent.Validate(); err == nil || !strings.Contains(err.Error(), "levels.beam: all levels weigh 0") {
+		t.Errorf("a reward without a weight: %v", err)
 	}
 	legacy := DefaultOptions()
 	legacy.Mode = "legacy"

@@ -46,8 +46,6 @@ type LROptions struct {
 	Name string `koanf:"name" enum:"cosine,linear,constant" also:"lr_scheduler_type,lr_scheduler,scheduler"`
 	// share of a phase's steps in which the learning rate rises from near 0
 	WarmupRatio float64 `koanf:"warmup_ratio" range:"[0,1)" also:"warmup"`
-	// floor of the decay, as a share of the learning rate
-	MinRatio float64 `koanf:"min_ratio" range:"[0,1]"`
 }
 
 // DefaultLRScheduleOptions returns cosine decay to 0 after 10 % warm-up.
@@ -57,7 +55,7 @@ func DefaultLROptions() LROptions {
 
 // At returns the factor on the learning rate at a step (0-based) of a phase of total steps. No step gets
 // 0: warm-up of w steps starts at 1/w and reaches 1 in its last step, the decay starts at 1 and would
-// reach min_ratio one step after the last.
+// reach 0 one step after the last.
 func (o LROptions) At(step, total int) float64 {
 	warmup := int(math.Round(o.WarmupRatio * float64(total)))
 	if step < warmup {
@@ -66,9 +64,9 @@ func (o LROptions) At(step, total int) float64 {
 	x := math.Min(1, float64(step-warmup)/float64(max(1, total-warmup)))
 	switch o.Name {
 	case "cosine":
-		return o.MinRatio + (1-o.MinRatio)*(1+math.Cos(math.Pi*x))/2
+		return (1 + math.Cos(math.Pi*x)) / 2
 	case "linear":
-		return o.MinRatio + (1-o.MinRatio)*(1-x)
+		return 1 - x
 	}
 	return 1
 }

@@ -68,7 +68,7 @@ func TestLRSchedule(t *testing.T) {
 		want  []float64
 	}{
 		{"warm-up, then cosine", LROptions{Name: "cosine", WarmupRatio: 0.5}, 4, []float64{0.5, 1, 1, 0.5}},
-		{"linear to a floor", LROptions{Name: "linear", MinRatio: 0.2}, 4, []float64{1, 0.8, 0.6, 0.4}},
+		{"linear", LROptions{Name: "linear"}, 4, []float64{1, 0.75, 0.5, 0.25}},
 		{"constant", LROptions{Name: "constant"}, 2, []float64{1, 1}},
 		{"constant with warm-up", LROptions{Name: "constant", WarmupRatio: 0.5}, 4, []float64{0.5, 1, 1, 1}},
 		{"a phase of one step", DefaultLROptions(), 1, []float64{1}},

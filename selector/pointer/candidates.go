@@ -17,11 +17,11 @@ import (
 // start at 0, so that the selector starts as the one without these layers.
 type CandidateEncoderOptions struct {
 	// self-attention layers over the pool; 0 = none
-	Layers int `koanf:"layers" range:"[0,1000]"`
+	Layers int `koanf:"candidate_layers" range:"[0,1000]"`
 	// attention heads; divides hidden_dim
-	Heads int `koanf:"heads" range:"[1,inf)"`
+	Heads int `koanf:"candidate_heads" range:"[1,inf)" when:"candidate_layers"`
 	// hidden width of the feed-forward part
-	FFNDim int `koanf:"ffn_dim" range:"[1,inf)"`
+	FFNDim int `koanf:"candidate_ffn_dim" range:"[1,inf)" when:"candidate_layers"`
 }
 
 // weights lists the layers' parameters under the names of torch.nn.TransformerEncoderLayer.

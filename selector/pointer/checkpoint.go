@@ -159,7 +159,7 @@ func (o OpenOptions) grows(found map[string]string) bool {
 	}
 	for _, k := range o.Options.keys() {
 		switch k.key {
-		case "head", "decoder", "diversity.kind", "candidate_encoder.layers", "coarse.top_m", "stop.enabled", "skip.enabled", "encoder":
+		case "head", "decoder", "diversity", "candidate_layers", "coarse_top_m", "stop", "skip":
 			if found[k.key] != k.get() {
 				return false
 			}
@@ -253,12 +253,11 @@ func (o *Options) keys() []key {
 		{"variant", &o.Variant}, {"hidden_dim", &o.HiddenDim}, {"num_layers", &o.NumLayers}, {"num_heads", &o.NumHeads},
 		{"temperature", &o.Temperature}, {"state_update", &o.StateUpdate}, {"distinct_steps", &o.DistinctSteps},
 		{"head", &o.Head}, {"decoder", &o.Decoder},
-		{"diversity.kind", &o.Diversity.Kind}, {"diversity.prototypes", &o.Diversity.Prototypes}, {"diversity.ridge", &o.Diversity.Ridge},
-		{"candidate_encoder.layers", &o.CandidateEncoder.Layers}, {"candidate_encoder.heads", &o.CandidateEncoder.Heads},
-		{"candidate_encoder.ffn_dim", &o.CandidateEncoder.FFNDim},
-		{"coarse.top_m", &o.Coarse.TopM}, {"coarse.dim", &o.Coarse.Dim},
-		{"stop.enabled", &o.Stop.Enabled}, {"stop.min_shots", &o.Stop.MinShots},
-		{"taken", &o.Taken}, {"skip.enabled", &o.Skip.Enabled}, {"skip.scale", &o.Skip.Scale}, {"encoder", &o.Encoder},
+		{"diversity", &o.Diversity.Kind}, {"diversity_prototypes", &o.Diversity.Prototypes}, {"diversity_ridge", &o.Diversity.Ridge},
+		{"candidate_layers", &o.CandidateEncoder.Layers}, {"candidate_heads", &o.CandidateEncoder.Heads},
+		{"candidate_ffn_dim", &o.CandidateEncoder.FFNDim},
+		{"coarse_top_m", &o.Coarse.TopM}, {"coarse_dim", &o.Coarse.Dim}, {"stop", &o.Stop.Enabled}, {"min_shots", &o.Stop.MinShots},
+		{"taken", &o.Taken}, {"skip", &o.Skip.Enabled}, {"skip_scale", &o.Skip.Scale},
 		{"relation.scale", &o.Relation.Scale}, {rowLength, &o.Relation.RowLength}, {"relation.bilinear", &o.Relation.Bilinear},
 		{"relation.gate_dim", &o.Relation.GateDim}, {"relation.product_dim", &o.Relation.ProductDim},
 	}

@@ -110,7 +110,7 @@ func TestReferenceCheckpointCases(t *testing.T) {
 // foreign writes a state dict of a small selector in a layout of the test's choice.
 func foreign(t *testing.T, layers int, edit func(state *tensorfile.Dict)) string {
 	t.Helper()
-	opt := Options{HiddenDim: 8, NumLayers: layers, NumHeads: 1, StateUpdate: "gate", Encoder: "attention"}
+	opt := Options{HiddenDim: 8, NumLayers: layers, NumHeads: 1, StateUpdate: "gate"}
 	state := tensorfile.NewDict()
 	state.Ordered = true
 	for i, s := range Specs(opt, 12) {

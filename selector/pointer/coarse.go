@@ -15,9 +15,9 @@ import (
 // every choice. As logits: fine_j - LSE_M(fine) + LSE_M(coarse) among the top M, coarse_j outside.
 type CoarseOptions struct {
 	// candidates that the selector chooses among; at least shot_num; null = the whole pool, no coarse stage
-	TopM *int `koanf:"top_m" range:"[1,inf)"`
+	TopM *int `koanf:"coarse_top_m" range:"[1,inf)"`
 	// width of the coarse bi-encoder
-	Dim int `koanf:"dim" range:"[1,inf)" constant:"true"`
+	Dim int `koanf:"coarse_dim" range:"[1,inf)" constant:"true"`
 }
 
 func (o CoarseOptions) validate(all Options) error {
@@ -25,9 +25,10 @@ func (o CoarseOptions) validate(all Options) error {
 	case o.TopM == nil:
 		return nil
 	case all.ShotNum != nil && *o.TopM < *all.ShotNum:
-		return option.Errorf("coarse.top_m", "want at least shot_num = %d, got %d", *all.ShotNum, *o.TopM)
+		return option.Errorf("coarse_top_m", "want at least shot_num = %d, got %d", *all.ShotNum, *o.TopM)
 	case all.Taken != "excluded":
-		return option.Errorf("coarse.top_m", "want taken=excluded: the two stages share out the probability of the candidates not chosen yet")
+		return option.Errorf("coarse_top_m", "want null where a choice may come again, as in the Python reference: the two stages share out the "+
+			"probability of the candidates not chosen yet")
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (p *Policy) start(e encoded) cursor {
 }
 
 // stateful reports whether a choice changes the query state.
-func (p *Policy) stateful() bool { return p.opt.Encoder == "attention" && p.opt.StateUpdate != "none" }
+func (p *Policy) stateful() bool { return p.opt.encodes() && p.opt.StateUpdate != "none" }
 
 // advance returns the cursor after choosing the examples at positions [B, N] (int64) of their pools.
 func (p *Policy) advance(e encoded, c cursor, position torchx.Tensor) cursor {

@@ -9,13 +9,13 @@ import (
 type DiversityOptions struct {
 	// mmr: minus the largest cosine with a chosen example (v4_3); coverage: topics that the query needs and the
 	// chosen leave open (v4_6); logdet: log-determinant gain of a DPP (v4_7); none
-	Kind string `koanf:"kind" enum:"none,mmr,coverage,logdet"`
-	// initial weight of the term, which is learned; mmr has one a step
-	Weight float64 `koanf:"weight" range:"(0,inf)"`
+	Kind string `koanf:"diversity" enum:"none,mmr,coverage,logdet"`
+	// weight of the term at the start: small, as it is learned; mmr has one a step
+	Weight float64 `koanf:"diversity_weight" range:"(0,inf)" constant:"true"`
 	// topics M (coverage)
-	Prototypes int `koanf:"prototypes" range:"[1,inf)" constant:"true"`
+	Prototypes int `koanf:"diversity_prototypes" range:"[1,inf)" constant:"true"`
 	// ε on the diagonal of the DPP's kernel: the term is never below log ε (logdet)
-	Ridge float64 `koanf:"ridge" range:"(0,inf)" constant:"true"`
+	Ridge float64 `koanf:"diversity_ridge" range:"(0,inf)" constant:"true"`
 }
 
 // DefaultDiversityOptions switches the term off.

@@ -65,7 +65,7 @@ func (p *Policy) encode(in *inputs, drop dropout) encoded {
 		zero := torchx.FullLike(in.rows, 0, p.dtype, in.b, in.k)
 		e.base = torchx.Unsqueeze(torchx.MaskedFill(zero, in.padding, impossible), 1)
 	}
-	if p.opt.Encoder == "attention" {
+	if p.opt.encodes() {
 		p.attend(in, drop, &e)
 	}
 	return e
@@ -205,7 +205,7 @@ func (p *Policy) diversify(e encoded, r rows, cursors []cursor, z torchx.Tensor,
 // logits scores the pool for queries [B, N, h] → [B, N, K]. Without the encoder query is undefined and N is 1.
 func (p *Policy) logits(e encoded, query torchx.Tensor, temperature float64) torchx.Tensor {
 	var z torchx.Tensor
-	if p.opt.Encoder == "attention" {
+	if p.opt.encodes() {
 		z = p.head(e, query, 1/(p.opt.Temperature*temperature))
 		if p.opt.Skip.Enabled {
 			z = torchx.Add(torchx.Mul(z, p.params.Get("learned_scale")), scaled(e.skip, temperature))
@@ -258,13 +258,13 @@ func (p *Policy) Eager(opt selector.ForwardOptions) string {
 	case p.clip != nil:
 		return "selector.clip reads pictures and texts in each step"
 	case p.opt.CandidateEncoder.Layers > 0:
-		return "selector.candidate_encoder.layers takes the candidates' places from the host"
+		return "selector.candidate_layers takes the candidates' places from the host"
 	case p.opt.StateUpdate == transformerState:
 		return "selector.state_update=transformer takes its causal mask from the host"
 	case p.diversity != nil:
 		return "the determinants of selector.diversity may wait for the device"
 	case p.opt.Coarse.TopM != nil:
-		return "the sorting of selector.coarse.top_m may wait for the device"
+		return "the sorting of selector.coarse_top_m may wait for the device"
 	case opt.Train && (p.opt.Dropout > 0 || p.opt.AttnDropout > 0):
 		return "the masks of selector.dropout come from the host"
 	}

@@ -38,25 +38,24 @@ type Options struct {
 	// steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps
 	// share the last one's
 	DistinctSteps int `koanf:"distinct_steps" range:"[1,1000]" constant:"true"`
-	// score of a candidate for the query state: cosine (v3), bilinear, or additive (v4_5)
-	Head string `koanf:"head" enum:"cosine,bilinear,additive"`
+	// score of a candidate for the query state, which cross-attention over the pool has made: cosine (v3), bilinear, or additive
+	// (v4_5); none: neither state nor score, the skip term and the relation only
+	Head string `koanf:"head" enum:"cosine,bilinear,additive,none"`
 	// autoregressive: the state scores the pool at every step; slots: each step has a learned transform and
 	// slot vector of the state (v4_8)
 	Decoder string `koanf:"decoder" enum:"autoregressive,slots"`
 	// what a candidate is worth beside those chosen before
-	Diversity DiversityOptions `koanf:"diversity" when:".kind"`
+	Diversity DiversityOptions `koanf:",squash"`
 	// self-attention of the pool before it is scored (v4_4)
-	CandidateEncoder CandidateEncoderOptions `koanf:"candidate_encoder" when:".layers"`
+	CandidateEncoder CandidateEncoderOptions `koanf:",squash"`
 	// coarse-to-fine: a cheap score picks the candidates that the selector looks at (v4_9)
-	Coarse CoarseOptions `koanf:"coarse" when:".top_m"`
+	Coarse CoarseOptions `koanf:",squash"`
 	// an action that ends the selection: as many shots as the query needs (v4_10)
-	Stop StopOptions `koanf:"stop" when:".enabled"`
+	Stop StopOptions `koanf:",squash"`
 	// examples already chosen: excluded from the softmax, or given a logit of -100 as in the Python reference
-	Taken string `koanf:"taken" enum:"excluded,minus_100"`
-	// attention: learned score by cross-attention over the pool (v3); none: skip term and relation only
-	Encoder string `koanf:"encoder" enum:"attention,none"`
+	Taken string `koanf:"taken" enum:"excluded,minus_100" constant:"true"`
 	// similarity skip term: logit = scale·cos(E_q, E_j) + learned_scale·learned score
-	Skip SkipOptions `koanf:"skip" when:".enabled"`
+	Skip SkipOptions `koanf:",squash"`
 	// learned relation of the raw embeddings, added to the skip term
 	Relation RelationOptions `koanf:"relation"`
 	// CLIP with adapters trained beside the selector, in place of the table of embeddings (v2_lora)
@@ -66,12 +65,12 @@ type Options struct {
 // SkipOptions adds the cosine of the raw embeddings to the learned score, so that an untrained selector
 // selects the most similar examples instead of random ones.
 type SkipOptions struct {
-	// add the skip term; both scales are then trained
-	Enabled bool `koanf:"enabled"`
-	// weight of the cosine at the start, where the trained factor is 1
-	Scale float64 `koanf:"scale" range:"(0,inf)"`
-	// initial weight b of the learned score; 0 = the start is exactly similarity
-	LearnedScale float64 `koanf:"learned_scale" range:"[0,inf)"`
+	// similarity skip term: logit = a·cos(E_q, E_j) + b·learned score; a starts at 20, b at 0, and both are trained
+	Enabled bool `koanf:"skip"`
+	// weight a of the cosine at the start, where the trained factor is 1: cosines of images lie close together, and 20 spreads them
+	Scale float64 `koanf:"skip_scale" range:"(0,inf)" constant:"true"`
+	// weight b of the learned score at the start: the start is then exactly similarity
+	LearnedScale float64 `koanf:"learned_scale" range:"[0,inf)" constant:"true"`
 }
 
 // DefaultOptions returns the parity selector (v3) without dropout.
@@ -79,7 +78,7 @@ func DefaultOptions() Options {
 	return Options{
 		Variant: "v3", HiddenDim: 256, NumLayers: 1, NumHeads: 1,
 		Temperature: 0.1, StateUpdate: "gate", Taken: "excluded",
-		Encoder: "attention", DistinctSteps: 8, Head: "cosine", Decoder: "autoregressive",
+		DistinctSteps: 8, Head: "cosine", Decoder: "autoregressive",
 		Diversity: DefaultDiversityOptions(), CandidateEncoder: CandidateEncoderOptions{Heads: 4, FFNDim: 512},
 		Transformer: TransformerOptions{Layers: 2, Heads: 4, FFNDim: 1024},
 		Coarse:      CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
@@ -93,36 +92,36 @@ func (o Options) Validate() error {
 	divides := func(used bool, key string, heads int) error {
 		return option.Want(!used || heads <= 0 || o.HiddenDim%heads == 0, key, "want a divisor of hidden_dim = %d, got %d", o.HiddenDim, heads)
 	}
-	if err := cmp.Or(divides(true, "num_heads", o.NumHeads), option.Want(o.Encoder != "none" || o.Skip.Enabled, "encoder",
-		"want attention, or skip.enabled: nothing else gives a score")); err != nil {
+	if err := cmp.Or(divides(true, "num_heads", o.NumHeads), option.Want(o.encodes() || o.Skip.Enabled, "head",
+		"want cosine, bilinear or additive, or skip=true: nothing else gives a score")); err != nil {
 		return err
 	}
-	return errors.Join(o.encoderOnly(), divides(o.CandidateEncoder.Layers > 0, "candidate_encoder.heads", o.CandidateEncoder.Heads),
+	return errors.Join(o.stateOnly(), divides(o.CandidateEncoder.Layers > 0, "candidate_heads", o.CandidateEncoder.Heads),
 		o.Coarse.validate(o), o.Stop.validate(o), divides(o.StateUpdate == transformerState, "transformer.heads", o.Transformer.Heads),
-		option.Want(!o.Relation.enabled() || o.Skip.Enabled, "relation", "want skip.enabled: the relation is added to the skip term"))
+		option.Want(!o.Relation.enabled() || o.Skip.Enabled, "relation", "want skip=true: the relation is added to the skip term"))
 }
 
-// encoderOnly refuses what needs the encoder's vectors where there is no encoder.
-func (o Options) encoderOnly() error {
+// encodes reports whether queries have a state and candidates vectors, made by the encoder.
+func (o Options) encodes() bool { return o.Head != "none" }
+
+// stateOnly refuses what needs the encoder's vectors where there is no encoder.
+func (o Options) stateOnly() error {
 	refuse := func(key, value string) error {
-		return option.Errorf(key, "want encoder=attention with %s: it works on the encoder's vectors, and encoder=%s makes none", value,
-			o.Encoder)
+		return option.Errorf(key, "want another head than none with %s: it works on the encoder's vectors, which head=none leaves out", value)
 	}
 	switch {
-	case o.Encoder != "none":
+	case o.encodes():
 		return nil
 	case o.Diversity.enabled():
-		return refuse("diversity.kind", o.Diversity.Kind)
+		return refuse("diversity", o.Diversity.Kind)
 	case o.CandidateEncoder.Layers > 0:
-		return refuse("candidate_encoder.layers", "layers")
-	case o.Head != "cosine":
-		return refuse("head", o.Head)
+		return refuse("candidate_layers", "layers")
 	case o.Decoder != "autoregressive":
 		return refuse("decoder", o.Decoder)
 	case o.Coarse.TopM != nil:
-		return refuse("coarse.top_m", "a number")
+		return refuse("coarse_top_m", "a number")
 	case o.Stop.Enabled:
-		return refuse("stop.enabled", "true")
+		return refuse("stop", "true")
 	}
 	return nil
 }

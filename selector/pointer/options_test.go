@@ -15,7 +15,7 @@ func TestRefusals(t *testing.T) {
 	two, four := 2, 4
 	none := func(edit func(*Options)) func(*Options) {
 		return func(o *Options) {
-			o.Encoder, o.Skip.Enabled = "none", true
+			o.Head, o.Skip.Enabled = "none", true
 			edit(o)
 		}
 	}
@@ -26,22 +26,21 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"heads divide the width", func(o *Options) { o.NumHeads = 3 }, "num_heads: want a divisor of hidden_dim = 256, got 3"},
 		{"the candidate encoder's too", func(o *Options) { o.CandidateEncoder = CandidateEncoderOptions{Layers: 1, Heads: 3, FFNDim: 8} },
-			"candidate_encoder.heads: want a divisor"},
-		{"something gives a score", func(o *Options) { o.Encoder = "none" }, "encoder: want attention, or skip.enabled"},
-		{"the relation is added to the skip term", func(o *Options) { o.Relation.GateDim = 3 }, "relation: want skip.enabled"},
+			"candidate_heads: want a divisor"},
+		{"something gives a score", func(o *Options) { o.Head = "none" }, "head: want cosine, bilinear or additive, or skip=true"},
+		{"the relation is added to the skip term", func(o *Options) { o.Relation.GateDim = 3 }, "relation: want skip=true"},
 		{"M holds all shots", func(o *Options) { o.Coarse.TopM, o.ShotNum = &two, &four },
-			"coarse.top_m: want at least shot_num = 4, got 2"},
+			"coarse_top_m: want at least shot_num = 4, got 2"},
 		{"two stages share out what is left", func(o *Options) { o.Coarse.TopM, o.Taken = &four, "minus_100" },
-			"coarse.top_m: want taken=excluded"},
+			"coarse_top_m: want null where a choice may come again"},
 		{"stop before the end", func(o *Options) { o.Stop.Enabled, o.Stop.MinShots, o.ShotNum = true, 5, &four },
-			"stop.min_shots: want at most shot_num = 4, got 5"},
-		{"diversity needs vectors", none(func(o *Options) { o.Diversity.Kind = "mmr" }), "diversity.kind: want encoder=attention with mmr"},
+			"min_shots: want at most shot_num = 4, got 5"},
+		{"diversity needs vectors", none(func(o *Options) { o.Diversity.Kind = "mmr" }), "diversity: want another head than none with mmr"},
 		{"candidate encoder needs vectors", none(func(o *Options) { o.CandidateEncoder.Layers = 1 }),
-			"candidate_encoder.layers: want encoder=attention"},
-		{"head needs vectors", none(func(o *Options) { o.Head = "additive" }), "head: want encoder=attention"},
-		{"slots need vectors", none(func(o *Options) { o.Decoder = "slots" }), "decoder: want encoder=attention"},
-		{"coarse needs vectors", none(func(o *Options) { o.Coarse.TopM = &four }), "coarse.top_m: want encoder=attention"},
-		{"stop needs a state", none(func(o *Options) { o.Stop.Enabled = true }), "stop.enabled: want encoder=attention"},
+			"candidate_layers: want another head"},
+		{"slots need vectors", none(func(o *Options) { o.Decoder = "slots" }), "decoder: want another head"},
+		{"coarse needs vectors", none(func(o *Options) { o.Coarse.TopM = &four }), "coarse_top_m: want another head"},
+		{"stop needs a state", none(func(o *Options) { o.Stop.Enabled = true }), "stop: want another head"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			opt := DefaultOptions()
@@ -64,14 +63,14 @@ func TestContradictingAVariant(t *testing.T) {
 	path := saved(t, p, p.Metadata())
 	three := 3
 	for key, edit := range map[string]func(*Options){
-		"selector.state_update":             func(o *Options) { o.StateUpdate = "gru" },
-		"selector.diversity.kind":           func(o *Options) { o.Diversity.Kind = "mmr" },
-		"selector.head":                     func(o *Options) { o.Head = "additive" },
-		"selector.decoder":                  func(o *Options) { o.Decoder = "slots" },
-		"selector.candidate_encoder.layers": func(o *Options) { o.CandidateEncoder.Layers = 2 },
-		"selector.coarse.top_m":             func(o *Options) { o.Coarse.TopM = &three },
-		"selector.stop.enabled":             func(o *Options) { o.Stop.Enabled = false },
-		"selector.distinct_steps":           func(o *Options) { o.DistinctSteps = 3 },
+		"selector.state_update":     func(o *Options) { o.StateUpdate = "gru" },
+		"selector.diversity":        func(o *Options) { o.Diversity.Kind = "mmr" },
+		"selector.head":             func(o *Options) { o.Head = "additive" },
+		"selector.decoder":          func(o *Options) { o.Decoder = "slots" },
+		"selector.candidate_layers": func(o *Options) { o.CandidateEncoder.Layers = 2 },
+		"selector.coarse_top_m":     func(o *Options) { o.Coarse.TopM = &three },
+		"selector.stop":             func(o *Options) { o.Stop.Enabled = false },
+		"selector.distinct_steps":   func(o *Options) { o.DistinctSteps = 3 },
 	} {
 		opt := v.opt
 		edit(&opt)
@@ -99,7 +98,7 @@ func TestRelationChosen(t *testing.T) {
 	}
 	torchx.Attach(1)
 	opt := DefaultOptions()
-	opt.Encoder, opt.Skip.Enabled = "none", true
+	opt.Head, opt.Skip.Enabled = "none", true
 	opt.Relation = RelationOptions{Bilinear: "symmetric", GateInitial: 5}
 	trained := opt
 	trained.Relation.Choose(12, 27)

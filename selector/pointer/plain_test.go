@@ -64,7 +64,7 @@ func newPlain(p *Policy, src *Source, q int, temperature float64) *plainModel {
 			m.skip[j] += p.opt.Skip.Scale * m.get("skip_scale")[0] * float64(float32(cos))
 		}
 	}
-	if p.opt.Encoder == "none" {
+	if p.opt.Head == "none" {
 		return m
 	}
 	embed := func(row int32) []float64 {

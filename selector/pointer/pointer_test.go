@@ -101,7 +101,7 @@ func variants() map[string]Options {
 	relation := skip
 	relation.Relation = RelationOptions{Scale: new(3.0), RowLength: new(2.5), Bilinear: "free", GateDim: 5, ProductDim: 6, GateInitial: 2}
 	only := relation
-	only.Encoder, only.Relation.Bilinear = "none", "symmetric"
+	only.Head, only.Relation.Bilinear = "none", "symmetric"
 	square := small // d = h: no input projection
 	return map[string]Options{"v3": small, "heads and layers": heads, "skip": skip, "minus_100": compat, "no state update": none,
 		"square": square, "relation": relation, "relation only": only}

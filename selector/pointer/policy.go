@@ -67,7 +67,7 @@ func weights(opt Options, d int) []weight {
 		w = append(w, weight{name: "skip_scale", shape: []int{1}, start: constant(1)})
 		w = append(w, relationWeights(opt.Relation, d)...)
 	}
-	if opt.Encoder == "none" {
+	if !opt.encodes() {
 		return w
 	}
 	if d != h {

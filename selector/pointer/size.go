@@ -11,7 +11,7 @@ import (
 // two moments, and the frozen start with its gradients, in float32.
 func fits(opt Options, d int) error {
 	n, largest := numel(opt, d)
-	return hostmem.Need(fmt.Sprintf("selector.hidden_dim=%d, selector.num_layers=%d, selector.candidate_encoder.layers=%d: training %.3g "+
+	return hostmem.Need(fmt.Sprintf("selector.hidden_dim=%d, selector.num_layers=%d, selector.candidate_layers=%d: training %.3g "+
 		"parameters (the largest, %s, is %v)",
 		opt.HiddenDim, opt.NumLayers, opt.CandidateEncoder.Layers, n, largest.Name, largest.Shape), 6*4*n)
 }

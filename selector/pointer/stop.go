@@ -20,11 +20,11 @@ import (
 // A selection of shot_num examples, or of the whole pool, ends by itself and has no such step.
 type StopOptions struct {
 	// let the policy end a selection before shot_num examples
-	Enabled bool `koanf:"enabled"`
+	Enabled bool `koanf:"stop"`
 	// examples before it may stop
-	MinShots int `koanf:"min_shots" range:"[1,1000]"`
+	MinShots int `koanf:"min_shots" range:"[1,1000]" when:"stop"`
 	// probability of stopping at the start, before each choice where it may
-	Initial float64 `koanf:"initial" range:"(0,1)" constant:"true"`
+	Initial float64 `koanf:"stop_initial" range:"(0,1)" constant:"true"`
 }
 
 // Stop is the action that ends a selection.
@@ -32,7 +32,7 @@ const Stop = -1
 
 func (o StopOptions) validate(all Options) error {
 	if o.Enabled && all.ShotNum != nil && o.MinShots > *all.ShotNum {
-		return option.Errorf("stop.min_shots", "want at most shot_num = %d, got %d", *all.ShotNum, o.MinShots)
+		return option.Errorf("min_shots", "want at most shot_num = %d, got %d", *all.ShotNum, o.MinShots)
 	}
 	return nil
 }

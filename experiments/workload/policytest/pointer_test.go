@@ -28,7 +28,7 @@ func pointers(t *testing.T) {
 		"additive head":      func(o *pointer.Options) { o.Head = "additive" },
 		"stop":               func(o *pointer.Options) { o.Stop.Enabled = true },
 		"relation only": func(o *pointer.Options) {
-			o.Encoder, o.Skip = "none", pointer.SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
+			o.Head, o.Skip = "none", pointer.SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
 			o.Relation = pointer.RelationOptions{Scale: new(3.0), Bilinear: "symmetric", GateDim: 5, ProductDim: 6, GateInitial: 2}
 		},
 		"adapters of CLIP": func(o *pointer.Options) {
@@ -58,7 +58,7 @@ func pointers(t *testing.T) {
 			}
 			t.Cleanup(p.Free)
 			disturb(p.Params(), 0.1)
-			c := testCase{Policy: p, Batch: pools(t, dim, 3).Recorded([]int{4, 0, 5, 2}), Dropout: o.Encoder != "none",
+			c := testCase{Policy: p, Batch: pools(t, dim, 3).Recorded([]int{4, 0, 5, 2}), Dropout: o.Head != "none",
 				Flat: func(string) bool { return true },
 				Open: func(file string) (selector.Policy, error) {
 					return pointer.Open(file, pointer.OpenOptions{Options: o, Dim: dim, Device: "cpu", Strict: true, Clip: openClip})

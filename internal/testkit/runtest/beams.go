@@ -108,6 +108,6 @@ func BeamFiles(t *testing.T, text string, rows [][]float32) []string {
 // Small trains on a beam file: 6 optimizer steps, without preflight.
 func Small(data []string, more ...string) []string {
 	args := []string{"selector=v3", "threads=1", "data.batch_size=8", "selector.hidden_dim=16", "rce.epochs=1", "grpo.epochs=1",
-		"report.plots=false", "checks.preflight=false"}
+		"report.plots=false", "checks.off=[preflight]"}
 	return With(args, slices.Concat(data, more))
 }

@@ -16,8 +16,8 @@ import (
 
 // Options is the section data of the configuration. Paths are relative to the start directory.
 type Options struct {
-	// shapes (built in), okvqa (a folder of its files), beams (explicit files); for the token policies also
-	// conversations and texts (explicit files), vqa (published files), summaries and icl_shapes (built in)
+	// built in: shapes, and for token policies summaries, icl_shapes; files: beams, okvqa (its folder), and for token
+	// policies conversations, texts, vqa, captions (published folders)
 	Name string `koanf:"name"`
 	// folder of the okvqa files, or from which the paths in conversations start
 	Root *string `koanf:"root"`
@@ -31,8 +31,8 @@ type Options struct {
 	ValBeams *string `koanf:"val_beams"`
 	// RL file of the recorded GRPO groups (null = those of data.beams)
 	Records *string `koanf:"records"`
-	// questions about images with answers, to make embeddings, pools and beams of: JSON lines, or the folder of OK-VQA's, VQAv2's
-	// or COCO's captions' files (null = data=vqa, data=captions or none)
+	// questions about images with answers, for embeddings, pools and beams: JSON lines, or the folder of OK-VQA's,
+	// VQAv2's or COCO captions' files (null = data=vqa, data=captions or none)
 	RecordsICL *string `koanf:"records_icl"`
 	// format of the beam files
 	Format string `koanf:"format" enum:"auto,legacy,rl,conversations"`
@@ -91,8 +91,7 @@ type EvalOptions struct {
 	// reward table of the evaluation queries
 	Reader *string `koanf:"reader"`
 
-	// so many training queries, evenly spread, are evaluated beside the held-out ones (split train): how much
-	// of a gain carries over; null = none
+	// training queries, evenly spread, that are evaluated beside the held-out ones (split train); null = none
 	TrainQueries *int `koanf:"train_queries" range:"[1,inf)"`
 }
 

@@ -255,9 +255,9 @@ func TestFingerprintLeavesDefaultsOut(t *testing.T) {
 func TestMarkdown(t *testing.T) {
 	got := appSchema(t).Markdown()
 	for _, want := range []string{
-		"## Top level\n", "| `task` | one of train, predict | `train` | what to do |\n",
-		"## `grpo.kl`\n", "| `grpo.kl.beta` | a number in [0, inf) | `0.0` | starting coefficient |\n",
-		"| `grpo.top_k` | an integer or null | `null` | beams kept; null = all |\n",
+		"`task` | `train\\|predict` | what to do\n",
+		"## `grpo.kl`\n", "`grpo.kl.beta` | `0.0` ≥ 0 | starting coefficient\n",
+		"`grpo.top_k` | `null`, integer | beams kept; null = all\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("markdown lacks %q:\n%s", want, got)

@@ -16,15 +16,14 @@ type CheckpointOptions struct {
 	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
 	// newest checkpoints to keep, and states to resume from, besides best and the start; null = all
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
-	// what a resume does about a damaged state or checkpoint: stop names it; previous goes on from the last state before it that is
-	// whole, and the report says so
+	// what a resume does about a damaged state or checkpoint: stop names it; previous goes on from the last whole
+	// state before it, and the report says so
 	OnDamage string `koanf:"on_damage" enum:"stop,previous"`
 	// which checkpoint best.safetensors points at
 	Best BestOptions `koanf:"best"`
 	// end a phase after so many epochs without a better checkpoint; null = never
 	PatienceEpochs *int `koanf:"patience_epochs" range:"[1,inf)" also:"early_stopping_patience,patience"`
-	// a phase hands its best epoch on to the next one (by best.metric, within kl_max; on ties the lowest
-	// val_loss) instead of its last
+	// a phase hands its best epoch (by best.metric within kl_max; ties: lowest val_loss), not its last, to the next
 	RestoreBest bool `koanf:"restore_best" also:"load_best_model_at_end"`
 	// file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder
 	// (rce_epoch1.pt, …)
@@ -33,8 +32,8 @@ type CheckpointOptions struct {
 
 // BestOptions configures the metric that chooses the best checkpoint.
 type BestOptions struct {
-	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss; reward =
-	// val_reward where selections can be scored, else val_recorded_reward
+	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss; reward = the same, else
+	// val_recorded_reward
 	Metric *string `koanf:"metric" enum:"reward,val_loss,val_reward,val_accuracy,val_recorded_reward,val_kl,val_advantage" also:"metric_for_best_model"`
 	// max or min; null = max, or min for losses and val_kl
 	Mode *string `koanf:"mode" enum:"max,min"`

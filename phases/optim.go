@@ -24,8 +24,7 @@ type OptimOptions struct {
 	// largest global L2 norm of a step's gradient; 0 = no clipping
 	GradClipNorm float64 `koanf:"grad_clip_norm" range:"[0,inf)" also:"max_grad_norm,gradient_clip_val,grad_clip,clip_grad_norm,max_norm"`
 
-	// learning rate of the merger between vision tower and decoder, in every phase; it follows the phase's
-	// schedule (null = the phase's lr)
+	// learning rate of the merger between vision tower and decoder, on the phase's schedule; null = the phase's lr
 	ProjectorLR *float64 `koanf:"mm_projector_lr" range:"(0,inf)"`
 	// the same of the vision tower
 	TowerLR *float64 `koanf:"vision_tower_lr" range:"(0,inf)"`

@@ -8,7 +8,7 @@ type Training struct {
 	EpochQueries *int `koanf:"epoch_queries" range:"[1,inf)"`
 	// peak learning rate
 	LR float64 `koanf:"lr" range:"(0,inf)" also:"learning_rate"`
-	// queries in one forward and backward pass, to bound memory; the gradients of a step's passes add up to
-	// those of the same loss; null = all at once
+	// queries in one forward and backward pass, to bound memory: their gradients add up to the step's; null = all at
+	// once
 	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
 }

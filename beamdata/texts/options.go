@@ -8,16 +8,16 @@ import (
 
 // Options is the section data.texts of the configuration.
 type Options struct {
-	// JSON, JSONL or Parquet file to train on, or a pattern of several (data/train-*.parquet); split by
-	// data.train_ratio unless val is given
+	// JSON, JSONL or Parquet file to train on, or a pattern (data/train-*.parquet); split by data.train_ratio without
+	// val
 	Train *string `koanf:"train"`
 	// file or pattern of the validation records, instead of a split
 	Val *string `koanf:"val"`
 	// file or pattern of held-out records: reported, never used for a choice
 	Test *string `koanf:"test"`
 
-	// column of the text to read (null = found with target: source/target, document/summary,
-	// article/highlights, text/summary, dialogue/summary)
+	// column of the text to read (null = with target: source/target, document/summary, article/highlights,
+	// text/summary, dialogue/summary)
 	Source *string `koanf:"source"`
 	// column of the text to write
 	Target *string `koanf:"target"`

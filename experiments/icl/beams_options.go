@@ -23,12 +23,12 @@ type BeamsOptions struct {
 	Width int `koanf:"width" range:"[1,10000]"`
 	// where a new demonstration goes: left = before the others, right = behind them, which shares their computation
 	Order string `koanf:"order" enum:"left,right"`
-	// what is good: infoscore = what the last demonstration adds to the answer's probability, likelihood = that
-	// probability (both the geometric mean over the answer's tokens, the end token included), cider and vqa = CIDEr-D and
-	// VQA accuracy of the greedy answer; none = only the pools are written, for task=predict
+	// what is good: infoscore = what the last demonstration adds to the answer's probability; likelihood = that
+	// probability (geometric means over the answer's tokens, end token included); cider, vqa = of the greedy answer;
+	// none = write pools only, for task=predict
 	Score string `koanf:"score" enum:"infoscore,likelihood,cider,vqa,none"`
-	// which of a query's answers is scored: the most frequent, the first, or of all the one with the largest
-	// score. Demonstrations show their most frequent answer
+	// which of a query's answers is scored: most frequent, first, or the one with the largest score. Demonstrations
+	// show their most frequent
 	Answer string `koanf:"answer" enum:"majority,first,best"`
 	// queries: those to train on, or the held-out ones
 	Split string `koanf:"split" enum:"train,val"`

@@ -10,11 +10,11 @@ import (
 // Options is the section lvlm of the configuration: the frozen vision-language model that scores and answers, and what is kept
 // of its work. Nothing of it is trained.
 type Options struct {
-	// where the model runs: local = in this process; vllm, sglang and completions (any /v1/completions that honours echo with
-	// logprobs; text only) = behind the server at url
+	// local = in this process; vllm, sglang, completions (any text-only /v1/completions that honours echo with
+	// logprobs) = behind the server at url
 	Backend string `koanf:"backend" enum:"local,vllm,sglang,completions"`
-	// Qwen2.5-VL folder, or a run of policy=qwen2_5_vl; for a server the model's folder, if it is here: every prompt is then
-	// compared with the server's, token by token
+	// Qwen2.5-VL folder, or a run of policy=qwen2_5_vl; with a server its model's folder, if here: prompts are then
+	// compared token by token
 	Path *string `koanf:"path"`
 	// address of the server, such as http://localhost:8000
 	URL *string `koanf:"url"`
@@ -22,8 +22,8 @@ type Options struct {
 	Model *string `koanf:"model"`
 	// name of the environment variable that holds the server's key; null = no key
 	KeyEnv *string `koanf:"key_env"`
-	// Jinja chat template, a file; null = the model's own (sglang: that in path, else Qwen2.5-VL's; completions: that in path,
-	// else lines of "Question:" and "Short answer:")
+	// Jinja chat template file; null = the model's own (sglang: that in path, else Qwen2.5-VL's; completions: that in
+	// path, else lines "Question:", "Short answer:")
 	Template *string `koanf:"template"`
 	// whether the prompts show the images; false asks about the texts alone, which is all that backend=completions reads
 	Images bool `koanf:"images"`
@@ -33,17 +33,19 @@ type Options struct {
 	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)"`
 	// prompts that the local model reads at a time
 	Batch int `koanf:"batch" range:"[1,inf)"`
-	// MiB of the local model's vectors of pictures that stay in memory (Qwen2.5-VL-3B in bfloat16: 0.6 a picture of 336 × 336 pixels);
-	// a picture that comes again in another query's pool is not computed again
+	// MiB of the local model's picture vectors kept in memory, for pictures that come again in another pool
+	// (Qwen2.5-VL-3B in bfloat16: 0.6 for 336 × 336 pixels)
 	CacheMiB int `koanf:"cache_mib" range:"[1,inf)"`
 	// requests to the server at a time, at most: fewer while it says that it has too many
 	Concurrency int `koanf:"concurrency" range:"[1,4096]"`
 	// for one request
 	Timeout float64 `koanf:"timeout_seconds" range:"(0,inf)"`
-	// further attempts, after 1, 2, 4, … seconds or what the server asks for, when it is lost, late, overloaded or faulty (5xx)
+	// further attempts, after 1, 2, 4, … seconds or as the server asks, when it is lost, late, overloaded or faulty
+	// (5xx)
 	Retries int `koanf:"retries" range:"[0,inf)"`
-	// what a selection earns in training (policy=pointer), in place of data.reader: likelihood = the probability of the query's most
-	// frequent answer, the geometric mean of its tokens; cider, vqa = of the greedy answer; null = nobody is asked
+	// what a selection earns in training (policy=pointer), in place of data.reader: likelihood = probability of the
+	// query's most frequent answer, geometric mean of its tokens; cider, vqa = of the greedy answer; null = nobody is
+	// asked
 	Reward *string `koanf:"reward" enum:"likelihood,cider,vqa"`
 	// folder that keeps every score and answer; jobs share it, also at the same time; null = nothing is kept
 	Store *string `koanf:"store"`

@@ -26,8 +26,8 @@ import (
 
 // OnEnd is the section on_end: who is told when a run or a sweep has ended, however it ended. A sweep's jobs tell nobody.
 type OnEnd struct {
-	// shell command; it reads the summary as JSON (of a sweep: what run status --json prints) and finds FULCRUM_FOLDER
-	// and FULCRUM_STATE in its environment
+	// shell command; reads the summary as JSON (sweep: run status --json), with FULCRUM_FOLDER and FULCRUM_STATE in
+	// its environment
 	Command *string `koanf:"command" yaml:"command"`
 	// http or https address that the same JSON is posted to; one with a secret in it comes from the environment,
 	// ${oc.env:NAME}

@@ -11,8 +11,8 @@ import (
 // EvaluateOptions configures task=evaluate: answers or texts somebody generated, against ground truths. It
 // needs no policy, no training data and no libtorch.
 type EvaluateOptions struct {
-	// vqa: the official VQA accuracy, leave-one-out over the ten answers; cider: CIDEr-D of captions as the evaluation of COCO captions
-	// (pycocoevalcap) computes it; rouge: ROUGE-1, 2, L and Lsum as Google's rouge_score
+	// vqa: official VQA accuracy, leave-one-out over ten answers; cider: CIDEr-D of captions as pycocoevalcap computes
+	// it; rouge: ROUGE-1, 2, L, Lsum as Google's rouge_score
 	Metric string `koanf:"metric" enum:"vqa,cider,rouge"`
 	// metric=rouge: texts to score, one {id, text} a line (or completion, as task=generate writes)
 	Predictions *string `koanf:"predictions"`
@@ -20,21 +20,20 @@ type EvaluateOptions struct {
 	References *string `koanf:"references"`
 	// metric=rouge: compare Porter stems of words longer than three letters
 	Stemmer bool `koanf:"stemmer"`
-	// metric=rouge: sentences of rougeLsum: lines, as Google's rouge_score, or split: found by Punkt's rules
-	// where a text has no line break, as summarization recipes do first
+	// metric=rouge, sentences of rougeLsum: lines, as Google's rouge_score, or split by Punkt's rules where there is
+	// no line break, as summarization recipes do
 	Sentences string `koanf:"sentences" enum:"lines,split"`
-	// answers to score: an official result file [{question_id, answer}], or one such object a line (completion
-	// instead of answer: a raw generation, cut to its answer); cider: [{image_id, caption}]
+	// answers to score: official result file [{question_id, answer}] or one object a line (completion in place of
+	// answer is cut to its answer); cider: [{image_id, caption}]
 	Results *string `koanf:"results"`
 	// official annotation file with the ground truths: of questions, or captions_*.json of COCO
 	Annotations *string `koanf:"annotations"`
 	// official question file; null = the annotations alone say which questions there are
 	Questions *string `koanf:"questions"`
-	// ground truths without a result: left out and counted, an error, or scored 0 (null = skip for vqa and cider, error
-	// for rouge)
+	// ground truths without a result: left out and counted, an error, or scored 0 (null = skip; rouge: error)
 	Missing *string `koanf:"missing" enum:"skip,error,zero"`
-	// vqa and cider: scores by question and type, or image (null = evaluate.json in the run folder); rouge: one {id, rouge1:
-	// {precision, recall, fmeasure}, rouge2, rougeL, rougeLsum} a line (null = rouge.jsonl there)
+	// vqa, cider: scores by question and type, or image (null = evaluate.json in the run folder); rouge: {id, rouge1:
+	// {precision, recall, fmeasure}, …} a line (null = rouge.jsonl)
 	Out *string `koanf:"out"`
 }
 

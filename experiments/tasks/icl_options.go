@@ -13,13 +13,13 @@ import (
 
 // ICLOptions configures task=icl: the whole loop, from questions to answers with examples that a selector chose.
 type ICLOptions struct {
-	// folder of the stages that are done, which jobs share: none is done again while nothing that it depends on has changed; null
+	// folder of finished stages, which jobs share: each is done again only after a change of what it depends on; null
 	// = stages in the run folder
 	Stages *string `koanf:"stages"`
 	// experiment that trains the vision-language model where lvlm.path is null
 	Model *string `koanf:"model"`
-	// models that are compared, each with beams and selectors of its own, as lvlm.path names them (with a server, as lvlm.model
-	// does); empty = the one of the section lvlm
+	// models that are compared, each with its own beams and selectors, as lvlm.path (of a server: lvlm.model) names
+	// them; empty = that of lvlm
 	Models []string `koanf:"models"`
 	// selections without training that are compared, as infer.method names them; the first one is what the others are measured
 	// against
@@ -28,8 +28,8 @@ type ICLOptions struct {
 	Selectors []string `koanf:"selectors"`
 	// each selector is trained with so many seeds, from seed on
 	Seeds int `koanf:"seeds" range:"[1,1000]"`
-	// which checkpoint of a selector chooses: best, by the true rewards of its validation queries, or last, which is what training
-	// came to and nobody picked
+	// a selector's checkpoint that chooses: best by the true rewards of its validation queries, or last, which nobody
+	// picked
 	Checkpoint string `koanf:"checkpoint" enum:"best,last"`
 	// how many held-out questions are asked, drawn once for all methods; null = all
 	Questions *int `koanf:"questions" range:"[1,inf)"`

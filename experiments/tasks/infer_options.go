@@ -10,9 +10,9 @@ import (
 
 // InferOptions configures task=infer.
 type InferOptions struct {
-	// who chooses the examples of a question: predictions (infer.predictions); random; text and image, those nearest by
-	// infer.embeddings; best_beam, the first candidate recorded in infer.beams; oracle, those of its pool that make the right
-	// answer likeliest one by one, which nobody can do who does not know it; none, which asks without examples
+	// who chooses a question's examples: predictions (infer.predictions), random, text or image (nearest by
+	// infer.embeddings), best_beam (first candidate in infer.beams), oracle (those of its pool that make the right
+	// answer likeliest, which takes knowing it), none (no examples)
 	Method string `koanf:"method" enum:"predictions,random,text,image,best_beam,oracle,none"`
 	// examples in a prompt
 	Shots int `koanf:"shots" range:"[1,16]"`
@@ -20,7 +20,7 @@ type InferOptions struct {
 	Predictions *string `koanf:"predictions"`
 	// embedding table of the records: row i belongs to record i (null = data.embeddings)
 	Embeddings *string `koanf:"embeddings"`
-	// RL file of the questions that are asked; random, text, image and oracle choose from its pools (null = from all records)
+	// RL file of the questions that are asked, with the pools of random, text, image and oracle (null = all records)
 	Beams *string `koanf:"beams"`
 	// the answer that an example shows, of those it has: the most frequent, or the first
 	Answer string `koanf:"answer" enum:"majority,first"`

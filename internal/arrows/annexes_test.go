@@ -4,6 +4,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,11 +12,11 @@ import (
 )
 
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
-// 112,000 and 420.
+// 112,000 and 420 keys.
 const (
 	mostCoreLines = 90_900
 	mostLines     = 121_100
-	mostKeys      = 420
+	mostKeys      = 405
 )
 
 // annexes returns the list of what may be left out of the program: folders and patterns of files.
@@ -106,7 +107,7 @@ func TestBudget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keys := strings.Count(string(page), "\n| `")
+	keys := len(regexp.MustCompile("(?m)^`[a-z0-9_.]+` \\| ").FindAll(page, -1))
 	for _, b := range []struct {
 		what    string
 		got, at int

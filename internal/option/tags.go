@@ -73,6 +73,19 @@ func (r *Range) Holds(x float64) bool {
 
 func (r *Range) String() string { return r.text }
 
+// Short returns the range as a table shows it, such as " ≥ 1"; "" for all numbers.
+func (r *Range) Short() string {
+	low, high, _ := strings.Cut(strings.ReplaceAll(strings.Trim(r.text, "()[]"), " ", ""), ",")
+	sign := map[bool]string{true: " ≥ ", false: " > "}[strings.HasPrefix(r.text, "[")]
+	switch {
+	case low == "-inf" && high == "inf":
+		return ""
+	case high == "inf":
+		return sign + low
+	}
+	return " in " + strings.ReplaceAll(r.text, " ", "")
+}
+
 // ParseRange reads (0,1], [0,inf) and the like.
 func ParseRange(s string) (*Range, error) {
 	bad := fmt.Errorf("range %q: want (low,high), with [ or ] for a closed end", s)

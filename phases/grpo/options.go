@@ -17,30 +17,29 @@ import (
 type Options struct {
 	phases.Training
 
-	// offline: recorded candidates (data.records, else the beams); online: candidates sampled from the policy (grpo: from the old one) and
-	// scored by the reader or the rewards
+	// offline: recorded candidates (data.records, else the beams); online: sampled from the policy (grpo: the old
+	// one), scored by reader or rewards
 	Rollout string `koanf:"rollout"`
 	// sampled candidates per query (online)
 	GroupSize int `koanf:"group_size" range:"[2,10000]" also:"num_generations,num_rollouts,rollout_n,num_samples" when:"rollout=online"`
-	// temperature of sampling (online), times the policy's own (temperature); in grpo all log-probabilities are taken at it too, but
-	// those of recorded groups, which the policy did not sample
+	// temperature of sampling (online), times the policy's own; grpo takes log-probabilities at it too, but for
+	// recorded groups
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// optimizer steps on each batch before the next (μ of GRPO)
 	NumIterations int `koanf:"num_iterations" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
 	// probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)
 	Ratio string `koanf:"ratio" enum:"sequence,token"`
-	// grpo: clipped surrogate + beta·KL, the mean over a candidate's tokens, then over candidates; bnpo, dapo:
-	// over all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and the longest length
-	// allowed; gspo: grpo with one ratio a candidate, length-normalised; ppo_clip: grpo's surrogate alone (beta
-	// is still adapted and reported)
+	// grpo: clipped surrogate + beta·KL, a mean over each candidate's tokens, then over candidates; bnpo, dapo: over
+	// all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and longest length; gspo: grpo with
+	// one length-normalised ratio a candidate; ppo_clip: the surrogate alone (beta still adapts)
 	Loss string `koanf:"loss" also:"loss_type"`
 	// PPO's ratio clip
 	Clip ClipOptions `koanf:"clip"`
 	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong
 	// filtering, DAPO)
 	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
-	// groups whose rewards are equal: keep (KL still acts on them), filter (the loss is averaged over the
-	// others), or resample: groups of other queries are drawn until the batch is full (dynamic sampling, DAPO)
+	// groups with equal rewards: keep (KL acts on them), filter (average the loss over the others), resample (draw
+	// other queries until the batch is full: dynamic sampling, DAPO)
 	ZeroVariance string `koanf:"zero_variance"`
 	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not. Three fill a
 	// batch where one group in four is useful
@@ -55,15 +54,14 @@ type Options struct {
 	Temperature control.PolicyTemperatureOptions `koanf:"temperature" when:".enabled"`
 	// parameters whose name contains one of these stay as they are in this phase
 	Freeze []string `koanf:"freeze"`
-	// the policy in the ratio's denominator, which also samples the groups of rollout=online (ratios are then
-	// importance weights): that of the run's start, of the phase's start, of the epoch's start, of every
-	// update_old_after steps, or of the batch's first pass
+	// policy in the ratio's denominator, which also samples for rollout=online: that of the start of the run, phase or
+	// epoch, of every update_old_after steps, or of the batch's first pass
 	OldPolicy string `koanf:"old_policy"`
 	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's,
 	// whatever was trained
 	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)" when:"old_policy=init"`
-	// optimizer steps between refreshes (old_policy=every_n), which come between batches only; up to
-	// num_iterations: at every batch, without a copy of the weights, as with old_policy=batch
+	// optimizer steps between refreshes (old_policy=every_n), at batches only; up to num_iterations: every batch,
+	// without a copy, as old_policy=batch
 	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)" when:"old_policy=every_n"`
 	// log-ratios are cut to plus or minus this before they are exponentiated: e²⁰ is further than any ratio that a clip range lets
 	// count, and far from overflow; the Python reference never cuts

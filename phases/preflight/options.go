@@ -12,8 +12,8 @@ import (
 
 // Options says what a run is checked for (config section checks): by this package before it trains, and by package doctor while it does.
 type Options struct {
-	// checks that say nothing, by name; preflight stands for all that look at the data and try every phase before a fresh run's first
-	// step (docs/preflight.md), doctor for all that look at the rows of training (docs/doctor.md)
+	// checks that say nothing, by name; preflight stands for all before a fresh run's first step (docs/preflight.md),
+	// doctor for all of training's rows (docs/doctor.md)
 	Off []string `koanf:"off"`
 	// what findings are, by the check's name: note, warning, or stop, which ends the run
 	Severity map[string]doctor.Severity `koanf:"severity" enum:"note,warning,stop"`

@@ -21,13 +21,13 @@ import (
 type Options struct {
 	phases.Training
 
-	// offline: recorded candidates (data.records, else the beams); online: candidates sampled from the policy (grpo: from the old one) and
-	// scored by the reader or the rewards
+	// offline: recorded candidates (data.records, else the beams); online: sampled from the policy (grpo: the old
+	// one), scored by reader or rewards
 	Rollout string `koanf:"rollout" enum:"offline,online"`
 	// sampled candidates per query (online)
 	GroupSize int `koanf:"group_size" range:"[2,10000]" when:"rollout=online"`
-	// temperature of sampling (online), times the policy's own (temperature); in grpo all log-probabilities are taken at it too, but
-	// those of recorded groups, which the policy did not sample
+	// temperature of sampling (online), times the policy's own; grpo takes log-probabilities at it too, but for
+	// recorded groups
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// τ of the softmax over a query's candidates, annealed by step
 	Temperature schedule.TemperatureOptions `koanf:"temperature"`
@@ -35,8 +35,8 @@ type Options struct {
 	Rewards string `koanf:"rewards" enum:"raw,normalized"`
 	// imitate the best candidate only (the weights are then one-hot)
 	Top1Only bool `koanf:"top1_only"`
-	// sequence: the loss is a mean over queries of summed cross entropies; token: a mean over scored steps,
-	// each weighted as its candidate
+	// sequence: mean over queries of summed cross entropies; token: mean over scored steps, each weighted as its
+	// candidate
 	Average string `koanf:"average" enum:"sequence,token"`
 	// sampled completions kept in completions.jsonl (online, token policies)
 	Completions phases.CompletionOptions `koanf:"completions"`
@@ -56,8 +56,7 @@ func DefaultOptions() Options {
 type SFTOptions struct {
 	phases.Training
 
-	// sequence: the loss is a mean over queries of summed cross entropies; token: a mean over all scored steps
-	// of the batch
+	// sequence: mean over queries of summed cross entropies; token: mean over all scored steps of the batch
 	Average string `koanf:"average" enum:"sequence,token"`
 }
 

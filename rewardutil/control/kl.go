@@ -12,9 +12,8 @@ import (
 type KLOptions struct {
 	// starting coefficient of the KL term; 0 leaves the term out and is never lifted
 	Beta float64 `koanf:"beta" range:"[0,inf)" also:"kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
-	// exact over the pool, or estimated from log-ratios of the candidates (grpo.ratio=sequence) or of their
-	// tokens (token); token policies have no exact one; k3_reversed is the Python reference's ρ - 1 - log ρ
-	// with ρ = policy/reference
+	// exact over the pool (not for token policies), or from log-ratios of candidates (ratio=sequence) or tokens
+	// (token); k3_reversed is the Python reference's ρ - 1 - log ρ, ρ = policy/reference
 	Estimator string `koanf:"estimator"`
 	// band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed:
 	// never

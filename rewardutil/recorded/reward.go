@@ -60,8 +60,7 @@ type Options struct {
 	// which recorded scores make the reward
 	Mode string `koanf:"mode" free:"field"`
 
-	// recorded number of a trajectory that is its reward, whatever it is called; null = what mode makes of the
-	// scores it knows
+	// recorded number of a trajectory that is its reward; null = what mode makes of the scores it knows
 	Field *string `koanf:"field"`
 
 	// weight of vqa_correct
@@ -81,8 +80,9 @@ type Options struct {
 	// a NaN reward counts as +5, as in the Python reference, instead of being an error
 	NaNIsBest bool `koanf:"nan_is_best"`
 
-	// weights of further levels in the total: coherence, the mean cosine of query to examples and of neighbours; diversity, 1 - the mean
-	// pairwise cosine of the examples; task, the VQA accuracy where it is known; beam, the reward above, which has 1
+	// weights of further levels in the total: coherence (mean cosine of query to examples and of neighbours),
+	// diversity (1 - mean pairwise cosine of the examples), task (VQA accuracy where known), beam (the reward above;
+	// 1)
 	Levels map[string]float64 `koanf:"levels" range:"(-inf,inf)"`
 }
 

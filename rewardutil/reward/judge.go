@@ -34,8 +34,8 @@ type JudgeOptions struct {
 	Path *string `koanf:"path"`
 	// what is read from path: qwen2_5_vl (text-only Qwen2 and Qwen2.5 too) or seq2seq
 	Policy string `koanf:"policy" enum:"qwen2_5_vl,seq2seq"`
-	// what the judge is asked; {prompt}, {completion}, {answer} (its judged part), {reference} and {answers} (of annotators) stand
-	// for the texts of a completion and its record
+	// what the judge is asked; {prompt}, {completion}, {answer} (its judged part), {reference}, {answers}
+	// (annotators') stand for texts of completion and record
 	Prompt string `koanf:"prompt"`
 	// regular expression of the score in the judge's answer: its first group, or all of it, is a number
 	Pattern string `koanf:"pattern"`

@@ -16,8 +16,8 @@ import (
 type PointsOptions struct {
 	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
-	// unit of the points: pixels (of the image as meta.width and meta.height say, else of the mask), unit (0 to
-	// 1) or thousand (0 to 1000)
+	// unit of the points: pixels (of the image by meta.width and meta.height, else of the mask), unit (0 to 1),
+	// thousand (0 to 1000)
 	Coordinates string `koanf:"coordinates" enum:"pixels,unit,thousand"`
 	// points asked for: naming fewer leaves their share out
 	Count int `koanf:"count" range:"[1,inf)"`

@@ -28,8 +28,8 @@ type Options struct {
 	Alpha float64 `koanf:"alpha" range:"(0,inf)" also:"lora_alpha"`
 	// dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL
 	Dropout float64 `koanf:"dropout" range:"[0,1)" also:"lora_dropout"`
-	// last name components of the linear layers to adapt, in whatever part of the model (vl: gate_proj, up_proj
-	// and down_proj stand in the vision tower too)
+	// last name components of the linear layers to adapt, in any part of the model (vl: gate_proj, up_proj, down_proj
+	// are in the vision tower too)
 	TargetModules []string `koanf:"target_modules" also:"lora_target_modules,lora_target"`
 	// multiply by alpha / √rank instead (Kalajdzievski 2023)
 	RSLoRA bool `koanf:"rslora" also:"use_rslora"`

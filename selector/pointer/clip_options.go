@@ -29,8 +29,8 @@ type Embedder interface {
 
 // ClipOptions lets the selector train low-rank adapters of the CLIP model that its embeddings come from.
 type ClipOptions struct {
-	// CLIP folder that data.embeddings was made by; embeddings are then computed in each step, with trained adapters, from the
-	// pictures and questions of data.records_icl; null = the table stays as it is
+	// CLIP folder that made data.embeddings; each step computes them anew, with trained adapters, from the pictures and
+	// questions of data.records_icl; null = the table stays
 	Path *string `koanf:"path" also:"clip_path,clip_name,clip_model"`
 	// what an embedding is made of: as embed.modality made the table
 	Modality string `koanf:"modality" enum:"image,text,both"`

@@ -7,8 +7,8 @@ import (
 // DiversityOptions adds to each candidate's score its worth beside the examples chosen so far. Score and term are divided
 // by the temperature alike; the term starts small.
 type DiversityOptions struct {
-	// mmr: minus the largest cosine with a chosen example (v4_3); coverage: topics that the query needs and the
-	// chosen leave open (v4_6); logdet: log-determinant gain of a DPP (v4_7); none
+	// worth beside what is chosen: mmr = minus the largest cosine with it (v4_3), coverage = needed topics still open
+	// (v4_6), logdet = log-determinant gain of a DPP (v4_7)
 	Kind string `koanf:"diversity" enum:"none,mmr,coverage,logdet"`
 	// weight of the term at the start: small, as it is learned; mmr has one a step
 	Weight float64 `koanf:"diversity_weight" range:"(0,inf)" constant:"true"`

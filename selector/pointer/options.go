@@ -29,20 +29,20 @@ type Options struct {
 	ShotNum *int `koanf:"shot_num" range:"[1,1000]"`
 	// logits are cosines divided by this
 	Temperature float64 `koanf:"temperature" range:"(0,inf)"`
-	// how a choice changes the query state: gate = sigmoid gate of state and chosen example, one a dimension
-	// (v3); scalar_gate = one for all (v1); gru = GRU cell with step embedding (v4_2); transformer = a causal
-	// language model over query and chosen examples (v0); none (v2)
+	// how a choice changes the query state: gate = sigmoid gate of state and chosen example for each dimension (v3),
+	// scalar_gate = one for all (v1), gru = GRU cell with step embedding (v4_2), transformer = causal language model
+	// over query and choices (v0), none (v2)
 	StateUpdate string `koanf:"state_update" enum:"gate,none,scalar_gate,gru,transformer"`
 	// the language model of state_update=transformer (v0)
 	Transformer TransformerOptions `koanf:"transformer" when:"state_update=transformer"`
 	// steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps
 	// share the last one's
 	DistinctSteps int `koanf:"distinct_steps" range:"[1,1000]" constant:"true"`
-	// score of a candidate for the query state, which cross-attention over the pool has made: cosine (v3), bilinear, or additive
-	// (v4_5); none: neither state nor score, the skip term and the relation only
+	// score of a candidate for the query state that cross-attention over the pool makes: cosine (v3), bilinear,
+	// additive (v4_5); none: no state, skip term and relation only
 	Head string `koanf:"head" enum:"cosine,bilinear,additive,none"`
-	// autoregressive: the state scores the pool at every step; slots: each step has a learned transform and
-	// slot vector of the state (v4_8)
+	// autoregressive: the state scores the pool at every step; slots: a learned transform and slot vector for each
+	// step (v4_8)
 	Decoder string `koanf:"decoder" enum:"autoregressive,slots"`
 	// what a candidate is worth beside those chosen before
 	Diversity DiversityOptions `koanf:",squash"`

@@ -18,7 +18,7 @@ import (
 type RelationOptions struct {
 	// factor on the relation's score: its learning speed; null = 10240/columns, between 20 and 320; 20 for 256 columns
 	Scale *float64 `koanf:"scale" range:"(0,inf)"`
-	// the length that rows are divided by; null = the median length of the rows of data.embeddings, to two digits; 1 = rows as they are
+	// length that rows are divided by; null = median length of data.embeddings, to two digits; 1 = rows as they are
 	RowLength *float64 `koanf:"row_length" range:"(0,inf)"`
 	// bilinear form on the embeddings: none, free W, or symmetric (W + Wᵀ)/2
 	Bilinear string `koanf:"bilinear" enum:"none,free,symmetric"`

@@ -10,8 +10,8 @@ type SamplingOptions struct {
 	TopP float64 `koanf:"top_p" range:"(0,1]"`
 	// draw from this many likeliest tokens; 0 = all
 	TopK int `koanf:"top_k" range:"[0,inf)"`
-	// divides the positive and multiplies the negative logits of tokens that are there already (vl: in prompt
-	// or completion, seq2seq: in the completion); 1 = none
+	// divides positive and multiplies negative logits of tokens seen before (vl: in prompt or completion, seq2seq: in
+	// the completion); 1 = none
 	RepetitionPenalty float64 `koanf:"repetition_penalty" range:"(0,inf)"`
 }
 

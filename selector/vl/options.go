@@ -10,14 +10,13 @@ import (
 
 // Options configures the policy (config section vl).
 type Options struct {
-	// model folder as Hugging Face saves it: Qwen2.5-VL, or text-only Qwen2 and Qwen2.5; null = a small model
-	// from random weights (scratch)
+	// folder of Qwen2.5-VL, or text-only Qwen2 and Qwen2.5, as Hugging Face saves it; null = a small model from random
+	// weights (scratch)
 	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
 	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
 	Adapter *string `koanf:"adapter"`
-	// type of the computation and of the frozen weights; auto = the folder's torch_dtype, on the CPU float32
-	// (bfloat16 weights stay as they are in the file). Trained weights are float32 always; float16 only
-	// answers, it does not train
+	// type of computation and frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights
+	// stay as in the file). Trained weights are float32; float16 does not train
 	DType string `koanf:"dtype" enum:"auto,float32,bfloat16,float16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
 	// fewest pixels of an image after resizing; null = the folder's preprocessor_config.json
@@ -34,8 +33,7 @@ type Options struct {
 	// train the weights of the merger between them
 	TuneMMMLP bool `koanf:"tune_mm_mlp"`
 
-	// keep only the input of each layer for the backward pass and compute the rest again: less memory, a third
-	// more time
+	// keep only each layer's input for the backward pass and compute the rest again: less memory, a third more time
 	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
 
 	// how rollouts are drawn, beside the sample_temperature of their phase

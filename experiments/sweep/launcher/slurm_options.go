@@ -28,8 +28,7 @@ type SlurmOptions struct {
 
 	// jobs of an array that run at a time
 	ArrayParallelism int `koanf:"array_parallelism" range:"[1,inf)"`
-	// seconds between the warning, at which a job saves its state, and the time limit; Slurm may warn up to a
-	// minute earlier
+	// seconds from the warning, at which a job saves its state, to the time limit; Slurm may warn a minute earlier
 	SignalDelayS int `koanf:"signal_delay_s" range:"[1,inf)"`
 	// times that a job which met its time limit is queued again, to go on where it was
 	MaxNumTimeout int `koanf:"max_num_timeout" range:"[0,inf)"`
@@ -64,8 +63,8 @@ type SlurmOptions struct {
 
 	// further sbatch options: {mail_type: END, exclusive: true}
 	AdditionalParameters map[string]any `koanf:"additional_parameters"`
-	// minutes to wait for a cluster that does not answer, before the sweep ends with an error; its jobs go on,
-	// and run resume watches them again
+	// minutes to wait for a silent cluster before the sweep ends with an error; its jobs go on, and run resume watches
+	// them again
 	AnswerTimeoutMin float64 `koanf:"answer_timeout_min" range:"(0,inf)"`
 	// one file for what Slurm and the setup lines print, not two
 	StderrToStdout bool `koanf:"stderr_to_stdout"`

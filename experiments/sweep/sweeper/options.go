@@ -21,11 +21,10 @@ type Options struct {
 	MaxBatchSize *int `koanf:"max_batch_size" range:"[1,inf)"`
 	// mapping of key: sweep, before what the command line sweeps; null = none
 	Params any `koanf:"params"`
-	// metric that is optimized, or a list of them: one of an epoch's metrics at the run's best checkpoint,
-	// seconds, or eval.SPLIT.POLICY[.METRIC]; null = the run's own best metric (checkpoint.best.metric)
+	// metric that is optimized, or a list: of an epoch row at the run's best checkpoint, seconds, or
+	// eval.SPLIT.POLICY[.METRIC]; null = checkpoint.best.metric
 	Objective any `koanf:"objective"`
-	// minimize or maximize, or a list with one for each objective; null = the metric's own: losses, KL and
-	// seconds go down, others up
+	// minimize, maximize, or a list with one for each objective; null = losses, KL and seconds down, others up
 	Direction any `koanf:"direction"`
 	// what a result must satisfy to win, such as 'val_kl <= 0.1'
 	Constraints []string `koanf:"constraints"`
@@ -49,8 +48,7 @@ type Options struct {
 	// sobol: scramble the sequence by seed
 	Scramble bool `koanf:"scramble" constant:"true"`
 
-	// study: settings by name, each {from, checkpoint, overrides, label}, crossed with what is swept; one may
-	// start from the checkpoint of another (sweeps.md)
+	// study: settings by name, each {from, checkpoint, overrides, label}, crossed with what is swept (sweeps.md)
 	Arms map[string]ArmOptions `koanf:"arms"`
 	// study: comparisons that the report answers, each {ask, arm, against, split, metric}
 	Questions []QuestionOptions `koanf:"questions"`

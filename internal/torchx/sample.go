@@ -214,30 +214,15 @@ func (s *sampler) at(left float64) int64 {
 
 // kth returns the k-th largest logit.
 func (s *sampler) kth(z []float32, k int) float32 {
-	heap := make([]float32, 0, k) // the smallest on top
-	for _, x := range z {
-		switch {
-		case len(heap) < k:
-			heap = append(heap, x)
-			for i := len(heap) - 1; i > 0 && heap[i] < heap[(i-1)/2]; i = (i - 1) / 2 {
-				heap[i], heap[(i-1)/2] = heap[(i-1)/2], heap[i]
-			}
-		case x > heap[0]:
-			heap[0] = x
-			for i := 0; ; {
-				child := 2*i + 1
-				if child+1 < k && heap[child+1] < heap[child] {
-					child++
-				}
-				if child >= k || heap[i] <= heap[child] {
-					break
-				}
-				heap[i], heap[child] = heap[child], heap[i]
-				i = child
-			}
+	largest := slices.Sorted(slices.Values(z[:k]))
+	for _, x := range z[k:] {
+		if x > largest[0] {
+			at, _ := slices.BinarySearch(largest, x)
+			copy(largest, largest[1:at])
+			largest[at-1] = x
 		}
 	}
-	return heap[0]
+	return largest[0]
 }
 
 // nucleus zeroes the tokens outside the smallest set of the most probable ones whose mass reaches topP, and

@@ -17,6 +17,7 @@ import (
 
 	"fulcrum/internal/filelock"
 	"fulcrum/internal/interrupt"
+	"fulcrum/internal/regular"
 )
 
 // File is a file under construction. It becomes visible under its name at Commit.
@@ -46,14 +47,8 @@ func Target(path string) (string, error) {
 		return path, nil
 	case err != nil:
 		return "", err
-	case info.IsDir():
-		return "", &NotRegularError{path, "a folder"}
-	case info.Mode()&fs.ModeDevice != 0:
-		return "", &NotRegularError{path, "a device"}
-	case info.Mode()&fs.ModeNamedPipe != 0:
-		return "", &NotRegularError{path, "a pipe"}
 	case !info.Mode().IsRegular():
-		return "", &NotRegularError{path, "no file"}
+		return "", &NotRegularError{path, regular.Kind(info.Mode())}
 	case link.Mode()&fs.ModeSymlink != 0:
 		return filepath.EvalSymlinks(path)
 	}

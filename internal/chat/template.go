@@ -65,19 +65,13 @@ func QwenText() *Template {
 		for i, m := range msgs {
 			for _, p := range m.Parts {
 				if p.Type != Text {
-					return "", fmt.Errorf("chat template: message %d has %s: this model reads text only", i+1, article(p.Type))
+					return "", fmt.Errorf("chat template: message %d has %s: this model reads text only", i+1,
+						map[string]string{Image: "an image", Video: "a video"}[p.Type])
 				}
 			}
 		}
 		return chatML(msgs, opt, textSystem), nil
 	}}
-}
-
-func article(kind string) string {
-	if kind == Image {
-		return "an image"
-	}
-	return "a " + kind
 }
 
 // chatML writes <|im_start|>role\ncontent<|im_end|>\n for each message; the default system message comes

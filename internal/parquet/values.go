@@ -28,31 +28,26 @@ var errEnds = errors.New("the page ends early")
 // decode returns a value a row, nil for null.
 func (p *page) decode(data []byte, l leaf, dict []*string) ([]*string, error) {
 	rows := int(p.rows)
-	present, n := []uint64(nil), rows // definition levels: 1 where there is a value
+	var levels []byte // definition levels: 1 where there is a value
 	switch {
-	case l.optional && p.version == 1:
-		if len(data) < 4 || uint64(binary.LittleEndian.Uint32(data)) > uint64(len(data)-4) {
-			return nil, errEnds
-		}
-		size := binary.LittleEndian.Uint32(data)
-		var err error
-		if present, err = hybrid(data[4:4+size], 1, rows); err != nil {
-			return nil, err
-		}
-		data = data[4+size:]
 	case p.version == 2:
 		if int64(len(data)) < p.levels {
 			return nil, errEnds
 		}
-		if l.optional {
-			var err error
-			if present, err = hybrid(data[:p.levels], 1, rows); err != nil {
-				return nil, err
-			}
+		levels, data = data[:p.levels], data[p.levels:]
+	case l.optional:
+		if len(data) < 4 || uint64(binary.LittleEndian.Uint32(data)) > uint64(len(data)-4) {
+			return nil, errEnds
 		}
-		data = data[p.levels:]
+		size := binary.LittleEndian.Uint32(data)
+		levels, data = data[4:4+size], data[4+size:]
 	}
-	if present != nil {
+	n, present := rows, []uint64(nil)
+	if l.optional {
+		var err error
+		if present, err = hybrid(levels, 1, rows); err != nil {
+			return nil, err
+		}
 		n = 0
 		for _, level := range present {
 			n += int(level)

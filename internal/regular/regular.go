@@ -104,10 +104,11 @@ func check(path string, stat func(string) (fs.FileInfo, error)) error {
 	if err != nil || info.Mode().IsRegular() {
 		return err
 	}
-	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("want a regular file, it is %s", kind(info.Mode()))}
+	return &fs.PathError{Op: "open", Path: path, Err: fmt.Errorf("want a regular file, it is %s", Kind(info.Mode()))}
 }
 
-func kind(mode fs.FileMode) string {
+// Kind says what is no regular file.
+func Kind(mode fs.FileMode) string {
 	switch {
 	case mode.IsDir():
 		return "a folder"

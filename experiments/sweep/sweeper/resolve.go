@@ -65,9 +65,11 @@ func (o optunaOptions) options() Options {
 	return opt
 }
 
-// samplers maps the options of hydra/sweeper/sampler to sweepers of ours.
-func samplers() map[string]string {
-	return map[string]string{"tpe": "tpe", "random": "random", "cmaes": "cmaes", "nsgaii": "nsgaii", "qmc": "sobol", "grid": Basic}
+// samplers maps the options of hydra/sweeper/sampler to sweepers of ours, and to Optuna's classes, their _target_.
+func samplers() map[string]struct{ ours, class string } {
+	return map[string]struct{ ours, class string }{"tpe": {"tpe", "TPESampler"}, "random": {"random", "RandomSampler"},
+		"cmaes": {"cmaes", "CmaEsSampler"}, "nsgaii": {"nsgaii", "NSGAIISampler"}, "qmc": {"sobol", "QMCSampler"},
+		"grid": {Basic, "GridSampler"}}
 }
 
 // Resolve finds the sweeper and the options that a choice of the group hydra/sweeper stands for: one of ours,
@@ -92,18 +94,18 @@ func Resolve(choice, samplerChoice string, decode func(dst any) error) (name str
 		return "", opt, err
 	}
 	known := samplers()
-	name, ok := known[samplerChoice]
+	sampler, ok := known[samplerChoice]
 	if !ok {
 		near := "tpe"
-		if _, typo := registry.Nearest(samplerChoice, slices.Collect(maps.Keys(known))); typo && samplerChoice != "gp" {
-			near, _ = registry.Nearest(samplerChoice, slices.Collect(maps.Keys(known)))
+		if name, typo := registry.Nearest(samplerChoice, slices.Collect(maps.Keys(known))); typo && samplerChoice != "gp" {
+			near = name
 		}
 		return "", opt, fmt.Errorf("hydra/sweeper/sampler=%s: not supported; the nearest is hydra/sweeper/sampler=%s", samplerChoice, near)
 	}
 	if err := o.Sampler.chosen(samplerChoice); err != nil {
 		return "", opt, err
 	}
-	return name, o.options(), nil
+	return sampler.ours, o.options(), nil
 }
 
 // fits refuses options that the chosen sweeper would pass over in silence, and a study without arms.
@@ -121,12 +123,6 @@ func (o Options) fits(choice string) error {
 	return nil
 }
 
-// classes returns the _target_ of the options of hydra/sweeper/sampler: Optuna's classes.
-func classes() map[string]string {
-	return map[string]string{"tpe": "TPESampler", "random": "RandomSampler", "cmaes": "CmaEsSampler",
-		"nsgaii": "NSGAIISampler", "qmc": "QMCSampler", "grid": "GridSampler"}
-}
-
 // chosen refuses a _target_ that is another sampler's than the chosen option's: the option decides what runs.
 func (s samplerOptions) chosen(choice string) error {
 	if s.Target == nil {
@@ -134,8 +130,8 @@ func (s samplerOptions) chosen(choice string) error {
 	}
 	const module = "optuna.samplers."
 	var want []string
-	for _, name := range slices.Sorted(maps.Keys(classes())) {
-		if *s.Target != module+name && *s.Target != module+classes()[name] {
+	for _, name := range slices.Sorted(maps.Keys(samplers())) {
+		if *s.Target != module+name && *s.Target != module+samplers()[name].class {
 			want = append(want, name)
 			continue
 		}

@@ -64,9 +64,6 @@ func (s *Stream) Control(text string) {
 	_, _ = s.raw([]byte(text)) // of the standard output, the error is kept
 }
 
-// Own returns a writer of Control, for those whose texts hold no data.
-func (s *Stream) Own() io.Writer { return data{s} }
-
 // Data returns a writer for what is no text, or what another program reads as it is: to a terminal it shows what Write does.
 func (s *Stream) Data() io.Writer {
 	if columns, _ := s.Size(); columns > 0 {

@@ -182,13 +182,12 @@ func (p *Params) Free() {
 type AdamW struct {
 	Beta1, Beta2, Eps, WeightDecay float64
 
-	params    *Params
-	m, v      Tensor // [N] first and second moment
-	lrScale   Tensor // [N] or none: per-parameter learning-rate factors; 0 freezes
-	decayMask Tensor // [N] or none: 1 where weight decay applies
-	steps     int
-	rates     Tensor // [4] of the next step where the device has to know them (Stage), or none
-	refused   Tensor // [1] on CUDA: not 0 once a step was not finite, and nothing is changed any more
+	params  *Params
+	m, v    Tensor // [N] first and second moment
+	lrScale Tensor // [N] or none: per-parameter learning-rate factors; 0 freezes
+	steps   int
+	rates   Tensor // [4] of the next step where the device has to know them (Stage), or none
+	refused Tensor // [1] on CUDA: not 0 once a step was not finite, and nothing is changed any more
 
 	KeepGrad bool // leave the gradient as it is after a step; otherwise it is zero then
 }
@@ -207,23 +206,16 @@ func NewAdamW(p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
 // ScaleLR multiplies the learning rate of each parameter by scale(name): 0 freezes it.
 func (a *AdamW) ScaleLR(scale func(name string) float64) {
 	a.lrScale.Free()
-	a.lrScale = a.perParameter(scale)
-}
-
-// MaskDecay applies weight decay only where mask(name) is 1.
-func (a *AdamW) MaskDecay(mask func(name string) float64) { a.decayMask = a.perParameter(mask) }
-
-func (a *AdamW) perParameter(f func(string) float64) Tensor {
 	data := make([]float32, a.params.Numel())
 	for _, name := range a.params.names {
 		lo, hi := a.params.Range(name)
-		v := float32(f(name))
+		v := float32(scale(name))
 		for i := lo; i < hi; i++ {
 			data[i] = v
 		}
 	}
 	defer Scope()()
-	return Own(ToLike(From(data, len(data)), a.params.flat))
+	a.lrScale = Own(ToLike(From(data, len(data)), a.params.flat))
 }
 
 // Step updates the parameters with gradients multiplied by gradScale (the clipping factor) at rate lr, and
@@ -245,7 +237,7 @@ func (a *AdamW) StepClipped(lr, clip float64, squares, losses Tensor, guard bool
 		a.Stage(lr, &up)
 		up.Send(a.params.flat)
 	}
-	check("adamw", C.fc_adamw_queued(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(),
+	check("adamw", C.fc_adamw_queued(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), nil, squares.c(),
 		losses.c(), a.refused.c(), C.bool(guard), C.double(clip), a.rates.c(), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps),
 		C.double(a.WeightDecay), C.bool(!a.KeepGrad)))
 	a.rates = Tensor{}
@@ -268,7 +260,7 @@ func (a *AdamW) Replayed() {
 
 func (a *AdamW) step(lr, gradScale float64, squares, losses Tensor, guard bool) {
 	a.Replayed()
-	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), a.decayMask.c(), squares.c(), losses.c(),
+	check("adamw", C.fc_adamw(a.params.flat.c(), a.params.grad.c(), a.m.c(), a.v.c(), a.lrScale.c(), nil, squares.c(), losses.c(),
 		C.bool(guard), C.double(gradScale), C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay),
 		C.int64_t(a.steps), C.bool(!a.KeepGrad)))
 }
@@ -313,6 +305,5 @@ func (a *AdamW) Free() {
 	a.m.Free()
 	a.v.Free()
 	a.lrScale.Free()
-	a.decayMask.Free()
 	a.refused.Free()
 }

@@ -23,18 +23,6 @@ type Outcome struct {
 	Metrics   map[string]float64 // everything that could have been an objective
 }
 
-// Losses returns the values as Trial wants them: less is better, NaN is worst.
-func (o Outcome) Losses() []float64 {
-	losses := make([]float64, len(o.Values))
-	for i, v := range o.Values {
-		if !o.Minimize[i] {
-			v = -v
-		}
-		losses[i] = number(v)
-	}
-	return losses
-}
-
 // Read reads what the run in a folder came to. The run has ended, well or by its sweep's pruner. A metric that
 // the run does not have is an error that names the nearest one.
 func (g Goals) Read(dir string) (Outcome, error) {

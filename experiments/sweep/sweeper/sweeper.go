@@ -23,7 +23,7 @@ type Trial struct {
 	Number    int       // from 0, without gaps
 	Params    []string  // one for each dimension of the space, as written behind key=
 	State     string    // launcher.Done, Pruned, Failed; anything else is still to come to its end
-	Losses    []float64 // one for each objective, less is better (Outcome.Losses); of Done and Pruned
+	Losses    []float64 // one for each objective, less is better, infinite for NaN; of Done and Pruned
 	Violation float64   // of the constraints; 0 = feasible
 }
 

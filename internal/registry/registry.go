@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hbollon/go-edlib"
 )
 
 // Table maps names to entries of one kind.
@@ -71,7 +73,7 @@ func Nearest(name string, names []string) (string, bool) {
 	}
 	best, bestDist := "", -1
 	for _, n := range names {
-		d := distance(strings.ToLower(name), strings.ToLower(n))
+		d := edlib.OSADamerauLevenshteinDistance(strings.ToLower(name), strings.ToLower(n))
 		if bestDist < 0 || d < bestDist || d == bestDist && n < best {
 			best, bestDist = n, d
 		}
@@ -111,28 +113,4 @@ func Suggest(name string, names []string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// distance is the optimal-string-alignment distance: insert, delete, replace, swap neighbours.
-func distance(a, b string) int {
-	x, y := []rune(a), []rune(b)
-	prev2, prev, cur := make([]int, len(y)+1), make([]int, len(y)+1), make([]int, len(y)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := 1; i <= len(x); i++ {
-		cur[0] = i
-		for j := 1; j <= len(y); j++ {
-			cost := 1
-			if x[i-1] == y[j-1] {
-				cost = 0
-			}
-			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
-			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
-				cur[j] = min(cur[j], prev2[j-2]+1)
-			}
-		}
-		prev2, prev, cur = prev, cur, prev2
-	}
-	return prev[len(y)]
 }

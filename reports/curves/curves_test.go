@@ -103,7 +103,8 @@ func FuzzFlatRow(f *testing.F) {
 // The mean over runs stands at the steps that all of them have with a finite number, its interval by Student's t.
 func TestOver(t *testing.T) {
 	run := func(steps []int64, loss, only []float64) *webchart.Drawn {
-		d := &webchart.Drawn{Steps: steps, Times: make([]float64, len(steps)), Width: 1, Series: map[string]*webchart.DrawnColumn{"loss": {Mean: loss}}}
+		d := &webchart.Drawn{Steps: steps, Times: make([]float64, len(steps)), Width: 1,
+			Series: map[string]*webchart.DrawnColumn{"loss": {Mean: loss}}}
 		if only != nil {
 			d.Series["only"] = &webchart.DrawnColumn{Mean: only}
 		}

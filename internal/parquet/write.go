@@ -147,8 +147,9 @@ func (w *writer) group() {
 		w.encode(pageHeader{Size: size, Packed: size, Data: &dataHeader{Values: int32(w.held), Encoding: format.Plain, Levels: format.RLE,
 			Repeats: format.RLE}})
 		w.write(data)
-		g.Chunks = append(g.Chunks, &chunk{At: at, Meta: &chunkMeta{Kind: physical(f.Kind), Encodings: []format.Encoding{format.Plain, format.RLE},
-			Names: []string{f.Name}, Values: g.Rows, Unpacked: w.at - at, Packed: w.at - at, At: at}})
+		g.Chunks = append(g.Chunks, &chunk{At: at, Meta: &chunkMeta{Kind: physical(f.Kind),
+			Encodings: []format.Encoding{format.Plain, format.RLE}, Names: []string{f.Name}, Values: g.Rows,
+			Unpacked: w.at - at, Packed: w.at - at, At: at}})
 		w.buffers[i] = buffer{}
 	}
 	g.Size = w.at - begin

@@ -195,7 +195,7 @@ func (c *Column) values(p *page) ([]*string, error) {
 	}
 	defer f.Close()
 	var dict []*string
-	if p.dict != nil && (p.encoding == format.RLEDictionary || p.encoding == format.PlainDictionary) {
+	if p.dict != nil && (p.encoding == format.RLEDictionary || p.encoding == plainDictionary) {
 		var ok bool
 		if dict, ok = c.dicts.Get(p.dict); !ok {
 			data, err := p.dict.read(f)

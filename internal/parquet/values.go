@@ -9,15 +9,18 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
+// plainDictionary is the older name of format.RLEDictionary in data pages, which files written by older programs have.
+const plainDictionary = format.Encoding(2)
+
 func checkEncoding(encoding format.Encoding, kind format.Type, hasDict bool) error {
 	text := kind == format.ByteArray
 	switch {
 	case encoding == format.Plain,
-		(encoding == format.RLEDictionary || encoding == format.PlainDictionary) && hasDict,
+		(encoding == format.RLEDictionary || encoding == plainDictionary) && hasDict,
 		encoding == format.DeltaBinaryPacked && !text,
 		(encoding == format.DeltaLengthByteArray || encoding == format.DeltaByteArray) && text:
 		return nil
-	case encoding == format.RLEDictionary || encoding == format.PlainDictionary:
+	case encoding == format.RLEDictionary || encoding == plainDictionary:
 		return errors.New("values from a dictionary, and the chunk has none")
 	}
 	return fmt.Errorf("values in encoding %d are not supported", encoding)
@@ -74,7 +77,7 @@ func (p *page) some(data []byte, kind format.Type, dict []*string, n int) ([]*st
 		return nil, nil
 	}
 	switch p.encoding {
-	case format.RLEDictionary, format.PlainDictionary:
+	case format.RLEDictionary, plainDictionary:
 		return fromDict(data, dict, n)
 	case format.DeltaBinaryPacked:
 		numbers, _, err := delta(data, n)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/beamdata/jsonstream"
 	"fulcrum/internal/tensorfile"
 )
 
@@ -201,7 +202,7 @@ func TestScannerAtEveryBoundary(t *testing.T) {
 	}
 	for size := 1; size < len(content); size++ {
 		p := newParser(&chunks{data: []byte(content), size: size}, "beams.json", opt)
-		p.s.buf = make([]byte, 8)
+		p.s = jsonstream.NewSized(&chunks{data: []byte(content), size: size}, 8)
 		r := newFileReader(p, "beams.json", 1000, opt)
 		if err := p.each(r.add); err != nil {
 			t.Fatalf("chunks of %d: %v", size, err)

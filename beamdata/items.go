@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"fulcrum/beamdata/jsonstream"
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/regular"
@@ -70,48 +71,48 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		return 0, nil, err
 	}
 	defer f.Close()
-	s := newScanner(f)
+	s := jsonstream.New(f)
 	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts"},
 		[]string{"question_id", "tags"})
-	for s.peek() != 0 {
+	for s.Peek() != 0 {
 		idx := int64(-1)
 		var x item
-		if err := s.object(func(key []byte) error {
+		if err := s.Object(func(key []byte) error {
 			var err error
 			switch string(key) {
 			case "idx":
-				idx, err = s.integer()
+				idx, err = s.Integer()
 			case "image_id":
-				x.image, err = s.integer()
+				x.image, err = s.Integer()
 				if it.key == "" || it.key == "image_id" {
 					x.cluster = strconv.FormatInt(x.image, 10)
 				}
 			case "split":
-				x.split, err = s.string()
+				x.split, err = s.String()
 			case "question":
-				x.question, err = s.string()
+				x.question, err = s.String()
 			case "answer":
-				x.answer, err = s.string()
+				x.answer, err = s.String()
 			case "answer_counts":
 				x.counts = []shapes.AnswerCount{}
-				err = s.object(func(key []byte) error {
+				err = s.Object(func(key []byte) error {
 					name := string(key)
-					n, err := s.integer()
+					n, err := s.Integer()
 					x.counts = append(x.counts, shapes.AnswerCount{Answer: name, Count: int(n)})
 					return err
 				})
 			case it.key:
-				x.cluster, err = s.scalar()
+				x.cluster, err = s.Scalar()
 			default:
-				keys.See(key, s.line)
-				err = s.skip()
+				keys.See(key, s.Line)
+				err = s.Skip()
 			}
 			return err
 		}); err != nil {
 			return 0, nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if idx < 0 {
-			return 0, nil, fmt.Errorf("%s: %w", path, s.errorf("an item without idx"))
+			return 0, nil, fmt.Errorf("%s: %w", path, s.Errorf("an item without idx"))
 		}
 		if idx >= int64(rows) {
 			outside++
@@ -122,23 +123,5 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 		}
 		it.rows[idx] = x
 	}
-	return outside, keys.Unknown(), s.ioErr
-}
-
-// scalar reads a text or a number as text; null is "".
-func (s *scanner) scalar() (string, error) {
-	if null, err := s.null(); null || err != nil {
-		return "", err
-	}
-	if s.peek() == '"' {
-		return s.string()
-	}
-	x, err := s.number()
-	return fmt.Sprint(x), err
-}
-
-// string reads a string and copies it.
-func (s *scanner) string() (string, error) {
-	b, err := s.text()
-	return string(b), err
+	return outside, keys.Unknown(), s.Err()
 }

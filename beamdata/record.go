@@ -5,6 +5,7 @@ import (
 	"io"
 	"strconv"
 
+	"fulcrum/beamdata/jsonstream"
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
@@ -54,7 +55,7 @@ type trajectory struct {
 
 // parser reads the entries of one beam file.
 type parser struct {
-	s           *scanner
+	s           *jsonstream.Scanner
 	rec         record
 	queriesOnly bool   // scores are not looked at, trajectories only where the pool depends on them
 	finite      bool   // scores that are not finite are refused
@@ -116,7 +117,7 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 	if field != "" {
 		read = append(read, field)
 	}
-	return &parser{s: newScanner(r), modes: map[string]bool{}, methods: knownMethods(), queriesOnly: opt.QueriesOnly,
+	return &parser{s: jsonstream.New(r), modes: map[string]bool{}, methods: knownMethods(), queriesOnly: opt.QueriesOnly,
 		finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
 		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
 			recordExtras()).Also(recordNames()),
@@ -131,15 +132,15 @@ func (p *parser) unknown() []keycheck.Unknown {
 // each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are
 // counted.
 func (p *parser) each(entry func(*record) error) error {
-	if c := p.s.peek(); c != '{' {
+	if c := p.s.Peek(); c != '{' {
 		what := map[byte]string{0xef: " (a byte order mark: save the file as UTF-8 without one)", 0xff: " (UTF-16: save the file as UTF-8)",
 			0x1f: " (the file is compressed: unpack it)", '/': " (JSON has no comments)"}[c]
-		return p.s.errorf("found %s%s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations",
-			found(c), what)
+		return p.s.Errorf("found %s%s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations",
+			jsonstream.Found(c), what)
 	}
-	err := p.s.object(func(key []byte) error {
+	err := p.s.Object(func(key []byte) error {
 		if string(key) == "_meta" {
-			return p.s.skip()
+			return p.s.Skip()
 		}
 		if p.allKeys {
 			p.keys = append(p.keys, string(key))
@@ -147,11 +148,11 @@ func (p *parser) each(entry func(*record) error) error {
 		id, err := strconv.ParseInt(string(key), 10, 64)
 		if err != nil {
 			if p.keysNotIDs++; p.keysNotIDs == 1 {
-				p.notID = place{p.s.line(), string(key)}
+				p.notID = place{p.s.Line(), string(key)}
 			}
-			return p.s.skip()
+			return p.s.Skip()
 		}
-		p.rec = record{key: string(key), id: id, line: p.s.line(), beams: p.rec.beams[:0], scores: p.rec.scores[:0],
+		p.rec = record{key: string(key), id: id, line: p.s.Line(), beams: p.rec.beams[:0], scores: p.rec.scores[:0],
 			trajectories: p.rec.trajectories[:0], arena: p.rec.arena[:0]}
 		if err := p.record(); err != nil {
 			return fmt.Errorf("query %s: %w", p.rec.key, err)
@@ -164,39 +165,39 @@ func (p *parser) each(entry func(*record) error) error {
 	if err != nil {
 		return err
 	}
-	return p.s.done()
+	return p.s.Done()
 }
 
 func (p *parser) record() error {
 	r, s := &p.rec, p.s
-	return s.object(func(key []byte) error {
+	return s.Object(func(key []byte) error {
 		name, has := r.known(key)
 		if has == nil {
-			p.recordKeys.See(key, s.line)
+			p.recordKeys.See(key, s.Line)
 		}
-		if null, err := s.null(); null || err != nil {
+		if null, err := s.Null(); null || err != nil {
 			return err
 		}
 		if has == nil {
-			return s.skip()
+			return s.Skip()
 		}
 		if *has {
-			return s.errorf("%s appears twice", name)
+			return s.Errorf("%s appears twice", name)
 		}
 		*has = true
 		switch name {
 		case "id_list":
-			return s.list(func() error {
+			return s.List(func() error {
 				v, err := p.intList("id_list[%d]", len(r.beams))
 				r.beams = append(r.beams, v)
 				return err
 			})
 		case "score_list":
 			if p.queriesOnly {
-				return s.skip()
+				return s.Skip()
 			}
-			return s.list(func() error {
-				v, err := s.number()
+			return s.List(func() error {
+				v, err := s.Number()
 				if err != nil {
 					return fmt.Errorf("score_list[%d]: %w", len(r.scores), err)
 				}
@@ -212,9 +213,9 @@ func (p *parser) record() error {
 			return err
 		default: // pointer_candidates
 			if p.queriesOnly && r.hasPool {
-				return s.skip()
+				return s.Skip()
 			}
-			return s.list(func() error {
+			return s.List(func() error {
 				t, err := p.trajectory()
 				if err != nil {
 					return fmt.Errorf("pointer_candidates[%d]: %w", len(r.trajectories), err)
@@ -260,7 +261,7 @@ func scoreField(key []byte) (recorded.Field, string) {
 func (p *parser) trajectory() (trajectory, error) {
 	var t trajectory
 	s := p.s
-	err := s.object(func(key []byte) error {
+	err := s.Object(func(key []byte) error {
 		field, name := scoreField(key)
 		var list *ids
 		var kind byte
@@ -283,10 +284,10 @@ func (p *parser) trajectory() (trajectory, error) {
 			return fmt.Errorf("data.reward.field=%s: want a field with a number", p.rewardField)
 		}
 		if field == 0 && list == nil && kind == 0 && !reward {
-			p.trajectoryKeys.See(key, s.line)
-			return s.skip()
+			p.trajectoryKeys.See(key, s.Line)
+			return s.Skip()
 		}
-		if null, err := s.null(); null || err != nil {
+		if null, err := s.Null(); null || err != nil {
 			return err
 		}
 		switch {
@@ -296,7 +297,7 @@ func (p *parser) trajectory() (trajectory, error) {
 			return err
 		case field != 0 || reward:
 			if p.queriesOnly {
-				return s.skip()
+				return s.Skip()
 			}
 			if field == 0 {
 				name = p.rewardField
@@ -325,7 +326,7 @@ func (p *parser) trajectory() (trajectory, error) {
 
 // word reads gen_method (kind g) or vqa_eval_mode (kind m).
 func (p *parser) word(t *trajectory, kind byte) error {
-	v, err := p.s.text()
+	v, err := p.s.Text()
 	if err != nil {
 		return err
 	}
@@ -338,7 +339,7 @@ func (p *parser) word(t *trajectory, kind byte) error {
 		t.evalError = true
 	default: // how an answer was scored: any word but those two, and their misspellings
 		if p.misspelt(v) {
-			p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), p.s.line)
+			p.trajectoryKeys.See(fmt.Appendf(nil, "vqa_eval_mode=%s", v), p.s.Line)
 		}
 	}
 	return nil
@@ -369,22 +370,22 @@ func (m *methodNames) index(name []byte) uint8 {
 
 // score reads a number, or a bool as 0 or 1.
 func (p *parser) score() (float64, error) {
-	if c := p.s.peek(); c == 't' || c == 'f' {
-		b, err := p.s.boolean()
+	if c := p.s.Peek(); c == 't' || c == 'f' {
+		b, err := p.s.Boolean()
 		if b {
 			return 1, err
 		}
 		return 0, err
 	}
-	return p.s.number()
+	return p.s.Number()
 }
 
 // intList reads a list of integers into the arena; what and i name it in errors.
 func (p *parser) intList(what string, i int) (ids, error) {
 	r := &p.rec
 	v := ids{from: len(r.arena), present: true}
-	err := p.s.list(func() error {
-		x, err := p.s.integer()
+	err := p.s.List(func() error {
+		x, err := p.s.Integer()
 		r.arena = append(r.arena, x)
 		return err
 	})

@@ -1,4 +1,8 @@
-package beamdata
+// Package jsonstream reads JSON by token, from files of any size.
+//
+//	s := jsonstream.New(file)
+//	err := s.Object(func(key []byte) error { return s.Skip() })
+package jsonstream
 
 import (
 	"bytes"
@@ -12,11 +16,11 @@ import (
 	"fulcrum/internal/jsonwords"
 )
 
-// scanner reads JSON from a stream by token, in memory that does not depend on the file's size. It is
+// Scanner reads JSON from a stream by token, in memory that does not depend on the file's size. It is
 // written by hand because encoding/json's token reader would take minutes for the gigabytes of a full
 // VQAv2 beam file. NaN and Infinity, which Python writes, are read as numbers: whoever needs a finite
 // number refuses them by name.
-type scanner struct {
+type Scanner struct {
 	r     io.Reader
 	buf   []byte
 	pos   int   // next byte in buf
@@ -34,9 +38,16 @@ const (
 	maxNesting = 1000
 )
 
-func newScanner(r io.Reader) *scanner {
-	return &scanner{r: r, buf: make([]byte, scanBuffer), mark: -1}
+// New returns a scanner of r.
+func New(r io.Reader) *Scanner { return NewSized(r, scanBuffer) }
+
+// NewSized returns a scanner that begins with a buffer of so many bytes.
+func NewSized(r io.Reader, buffer int) *Scanner {
+	return &Scanner{r: r, buf: make([]byte, buffer), mark: -1}
 }
+
+// Err returns why reading stopped before the end of the file, or nil.
+func (s *Scanner) Err() error { return s.ioErr }
 
 // syntaxError says where a file stops being the JSON that is wanted.
 type syntaxError struct {
@@ -49,21 +60,22 @@ func (e *syntaxError) Error() string {
 	return fmt.Sprintf("line %d (byte %d): %s", e.line, e.offset, e.msg)
 }
 
-func (s *scanner) errorf(format string, args ...any) error {
+// Errorf returns an error with the place that is being read.
+func (s *Scanner) Errorf(format string, args ...any) error {
 	if s.ioErr != nil {
 		return s.ioErr
 	}
-	return &syntaxError{s.line(), s.base + int64(s.pos), fmt.Sprintf(format, args...)}
+	return &syntaxError{s.Line(), s.base + int64(s.pos), fmt.Sprintf(format, args...)}
 }
 
-// line is the number of the line that is being read, from 1.
-func (s *scanner) line() int {
+// Line returns the number of the line that is being read, from 1.
+func (s *Scanner) Line() int {
 	s.countLines(s.pos)
 	return 1 + s.lines
 }
 
 // countLines counts the newlines before buf[to].
-func (s *scanner) countLines(to int) {
+func (s *Scanner) countLines(to int) {
 	if to > s.lined {
 		s.lines += bytes.Count(s.buf[s.lined:to], []byte{'\n'})
 		s.lined = to
@@ -71,7 +83,7 @@ func (s *scanner) countLines(to int) {
 }
 
 // fill reads more bytes behind the current ones; false at the end of the file.
-func (s *scanner) fill() bool {
+func (s *Scanner) fill() bool {
 	keep := s.pos
 	if s.mark >= 0 {
 		keep = s.mark
@@ -104,8 +116,8 @@ func (s *scanner) fill() bool {
 	}
 }
 
-// peek skips white space and returns the next byte, 0 at the end of the file.
-func (s *scanner) peek() byte {
+// Peek skips white space and returns the next byte, 0 at the end of the file.
+func (s *Scanner) Peek() byte {
 	for {
 		for s.pos < s.end {
 			switch c := s.buf[s.pos]; c {
@@ -121,16 +133,16 @@ func (s *scanner) peek() byte {
 	}
 }
 
-func (s *scanner) expect(c byte) error {
-	if got := s.peek(); got != c {
-		return s.errorf("found %s, want %q", found(got), c)
+func (s *Scanner) expect(c byte) error {
+	if got := s.Peek(); got != c {
+		return s.Errorf("found %s, want %q", Found(got), c)
 	}
 	s.pos++
 	return nil
 }
 
-// found names the value that begins with c.
-func found(c byte) string {
+// Found names the value that begins with c.
+func Found(c byte) string {
 	switch {
 	case c == 0:
 		return "the end of the file (is it cut short?)"
@@ -150,10 +162,10 @@ func found(c byte) string {
 	return fmt.Sprintf("%q", c)
 }
 
-// text reads a string; the bytes are valid until the next call.
-func (s *scanner) text() ([]byte, error) {
-	if c := s.peek(); c != '"' {
-		return nil, s.errorf("found %s, want a string", found(c))
+// Text reads a string; the bytes are valid until the next call.
+func (s *Scanner) Text() ([]byte, error) {
+	if c := s.Peek(); c != '"' {
+		return nil, s.Errorf("found %s, want a string", Found(c))
 	}
 	s.mark = s.pos
 	s.pos++
@@ -170,7 +182,7 @@ func (s *scanner) text() ([]byte, error) {
 				}
 				var out string
 				if err := jsonwords.Unmarshal(token, &out); err != nil {
-					return nil, s.errorf("string: %v", err)
+					return nil, s.Errorf("string: %v", err)
 				}
 				return []byte(out), nil
 			case c == '\\':
@@ -182,7 +194,7 @@ func (s *scanner) text() ([]byte, error) {
 				s.pos += 2
 			case c < 0x20:
 				s.mark = -1
-				return nil, s.errorf("control character %#02x inside a string", c)
+				return nil, s.Errorf("control character %#02x inside a string", c)
 			default:
 				s.pos++
 			}
@@ -190,13 +202,13 @@ func (s *scanner) text() ([]byte, error) {
 		if !s.fill() {
 			s.pos = min(s.pos, s.end)
 			s.mark = -1
-			return nil, s.errorf("the file ends inside a string")
+			return nil, s.Errorf("the file ends inside a string")
 		}
 	}
 }
 
 // word returns the bytes of a number, literal or NaN.
-func (s *scanner) word() []byte {
+func (s *Scanner) word() []byte {
 	s.mark = s.pos
 	for {
 		for s.pos < s.end {
@@ -217,14 +229,14 @@ func (s *scanner) word() []byte {
 	}
 }
 
-// number reads a float; NaN, Infinity and -Infinity are accepted.
-func (s *scanner) number() (float64, error) {
-	if c := s.peek(); found(c) != "a number" {
+// Number reads a float; NaN, Infinity and -Infinity are accepted.
+func (s *Scanner) Number() (float64, error) {
+	if c := s.Peek(); Found(c) != "a number" {
 		hint := ""
 		if c == '"' {
 			hint = " (without quotes)"
 		}
-		return 0, s.errorf("found %s, want a number%s", found(c), hint)
+		return 0, s.Errorf("found %s, want a number%s", Found(c), hint)
 	}
 	w := s.word()
 	switch string(w) {
@@ -236,77 +248,78 @@ func (s *scanner) number() (float64, error) {
 		return math.Inf(-1), nil
 	}
 	if !json.Valid(w) {
-		return 0, s.errorf("%.30q is not a number", w)
+		return 0, s.Errorf("%.30q is not a number", w)
 	}
 	v, err := strconv.ParseFloat(unsafe.String(unsafe.SliceData(w), len(w)), 64)
 	if err != nil && !math.IsInf(v, 0) {
-		return 0, s.errorf("%.30q is not a number", w)
+		return 0, s.Errorf("%.30q is not a number", w)
 	}
 	return v, nil
 }
 
-// integer reads a whole number.
-func (s *scanner) integer() (int64, error) {
-	if c := s.peek(); found(c) != "a number" {
-		return 0, s.errorf("found %s, want an integer", found(c))
+// Integer reads a whole number.
+func (s *Scanner) Integer() (int64, error) {
+	if c := s.Peek(); Found(c) != "a number" {
+		return 0, s.Errorf("found %s, want an integer", Found(c))
 	}
 	w := s.word()
 	if len(w) < 18 && len(w) > 0 && w[0] != '-' { // the common case
 		var v int64
 		for _, c := range w {
 			if c < '0' || c > '9' {
-				return 0, s.errorf("%.30q is not an integer", w)
+				return 0, s.Errorf("%.30q is not an integer", w)
 			}
 			v = 10*v + int64(c-'0')
 		}
 		if w[0] == '0' && len(w) > 1 {
-			return 0, s.errorf("%.30q is not an integer", w)
+			return 0, s.Errorf("%.30q is not an integer", w)
 		}
 		return v, nil
 	}
 	v, err := strconv.ParseInt(string(w), 10, 64)
 	if err != nil {
-		return 0, s.errorf("%.30q is not an integer", w)
+		return 0, s.Errorf("%.30q is not an integer", w)
 	}
 	return v, nil
 }
 
-// null consumes a null; false when something else follows.
-func (s *scanner) null() (bool, error) {
-	if s.peek() != 'n' {
+// Null consumes a null; false when something else follows.
+func (s *Scanner) Null() (bool, error) {
+	if s.Peek() != 'n' {
 		return false, nil
 	}
 	if w := s.word(); string(w) != "null" {
-		return false, s.errorf("%.30q is not JSON", w)
+		return false, s.Errorf("%.30q is not JSON", w)
 	}
 	return true, nil
 }
 
-func (s *scanner) boolean() (bool, error) {
-	if c := s.peek(); c != 't' && c != 'f' {
-		return false, s.errorf("found %s, want true or false", found(c))
+// Boolean reads true or false.
+func (s *Scanner) Boolean() (bool, error) {
+	if c := s.Peek(); c != 't' && c != 'f' {
+		return false, s.Errorf("found %s, want true or false", Found(c))
 	}
 	w := string(s.word())
 	if w != "true" && w != "false" {
-		return false, s.errorf("%.30q is not JSON", w)
+		return false, s.Errorf("%.30q is not JSON", w)
 	}
 	return w == "true", nil
 }
 
-// list reads [ … ], calling item for every element.
-func (s *scanner) list(item func() error) error { return s.items('[', ']', item) }
+// List reads [ … ], calling item for every element.
+func (s *Scanner) List(item func() error) error { return s.items('[', ']', item) }
 
-// object reads { … }, calling field for every key; the key is valid until field reads on.
-func (s *scanner) object(field func(key []byte) error) error {
+// Object reads { … }, calling field for every key; the key is valid until field reads on.
+func (s *Scanner) Object(field func(key []byte) error) error {
 	return s.items('{', '}', func() error {
-		key, err := s.text()
+		key, err := s.Text()
 		if err != nil {
 			return err
 		}
 		if s.pos == s.end || s.buf[s.pos] != ':' { // peek may refill the buffer that holds the key
 			key = bytes.Clone(key)
-			if c := s.peek(); c != ':' {
-				return s.errorf("found %s, want ':'", found(c))
+			if c := s.Peek(); c != ':' {
+				return s.Errorf("found %s, want ':'", Found(c))
 			}
 		}
 		s.pos++
@@ -315,11 +328,11 @@ func (s *scanner) object(field func(key []byte) error) error {
 }
 
 // items reads what stands between two brackets, calling item for each of the parts between commas.
-func (s *scanner) items(open, end byte, item func() error) error {
+func (s *Scanner) items(open, end byte, item func() error) error {
 	if err := s.expect(open); err != nil {
 		return err
 	}
-	if s.peek() == end {
+	if s.Peek() == end {
 		s.pos++
 		return nil
 	}
@@ -327,52 +340,70 @@ func (s *scanner) items(open, end byte, item func() error) error {
 		if err := item(); err != nil {
 			return err
 		}
-		switch c := s.peek(); c {
+		switch c := s.Peek(); c {
 		case ',':
 			s.pos++
 		case end:
 			s.pos++
 			return nil
 		default:
-			return s.errorf("found %s, want ',' or '%c'", found(c), end)
+			return s.Errorf("found %s, want ',' or '%c'", Found(c), end)
 		}
 	}
 }
 
-// skip reads and drops one value, checking that it is JSON.
-func (s *scanner) skip() error { return s.skipDepth(0) }
+// Skip reads and drops one value, checking that it is JSON.
+func (s *Scanner) Skip() error { return s.skipDepth(0) }
 
-func (s *scanner) skipDepth(depth int) error {
+func (s *Scanner) skipDepth(depth int) error {
 	if depth > maxNesting {
-		return s.errorf("values nested deeper than %d", maxNesting)
+		return s.Errorf("values nested deeper than %d", maxNesting)
 	}
-	switch c := s.peek(); c {
+	switch c := s.Peek(); c {
 	case '{':
-		return s.object(func([]byte) error { return s.skipDepth(depth + 1) })
+		return s.Object(func([]byte) error { return s.skipDepth(depth + 1) })
 	case '[':
-		return s.list(func() error { return s.skipDepth(depth + 1) })
+		return s.List(func() error { return s.skipDepth(depth + 1) })
 	case '"':
-		_, err := s.text()
+		_, err := s.Text()
 		return err
 	case 'n':
-		_, err := s.null()
+		_, err := s.Null()
 		return err
 	case 't', 'f':
-		_, err := s.boolean()
+		_, err := s.Boolean()
 		return err
 	default:
-		_, err := s.number()
+		_, err := s.Number()
 		return err
 	}
 }
 
-// done checks that only white space is left.
-func (s *scanner) done() error {
-	switch c := s.peek(); {
+// Done checks that only white space is left.
+func (s *Scanner) Done() error {
+	switch c := s.Peek(); {
 	case c == '{':
-		return s.errorf("found a second JSON object: one holds all queries, by their ids")
+		return s.Errorf("found a second JSON object: one holds all queries, by their ids")
 	case c != 0 || s.pos < s.end:
-		return s.errorf("found %s after the end of the JSON value", found(c))
+		return s.Errorf("found %s after the end of the JSON value", Found(c))
 	}
 	return s.ioErr
+}
+
+// Scalar reads a text or a number as text; null is "".
+func (s *Scanner) Scalar() (string, error) {
+	if null, err := s.Null(); null || err != nil {
+		return "", err
+	}
+	if s.Peek() == '"' {
+		return s.String()
+	}
+	x, err := s.Number()
+	return fmt.Sprint(x), err
+}
+
+// String reads a string and copies it.
+func (s *Scanner) String() (string, error) {
+	b, err := s.Text()
+	return string(b), err
 }

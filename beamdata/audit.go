@@ -22,6 +22,7 @@ func (b *Bundle) Audit(imitated, baseline *Set, precision float64) []audit.Fault
 			out = append(append(out, s.auditPools()...), s.auditCopies()...)
 		}
 	}
+	out = append(out, b.auditHeldOut()...)
 	out = audit.Once(out, "pool_unlike_query") // the files of a run have the same pools
 	if imitated.Len() > 0 && imitated != baseline {
 		out = append(out, audit.Rewards(imitated.groups("imitation", false), precision)...)
@@ -73,7 +74,7 @@ func (b *Bundle) auditBlank(splits []audit.Split) []audit.Fault {
 // auditScales compares the rewards of validation and held-out queries with the training rewards of another file.
 func auditScales(learnt []*Set, judged *Set, name string) (out []audit.Fault) {
 	for _, s := range learnt {
-		if judged.Len() == 0 || s.store == judged.store {
+		if judged.Len() == 0 || s.file() == judged.file() {
 			return nil
 		}
 		faults := audit.Scales(s.groups("training", true), judged.groups(name, true))
@@ -100,11 +101,19 @@ func (b *Bundle) table() *Table {
 func onePerFile(sets ...*Set) []*Set {
 	var out []*Set
 	for _, s := range sets {
-		if s.Len() > 0 && !slices.ContainsFunc(out, func(o *Set) bool { return o.store == s.store }) {
+		if s.Len() > 0 && !slices.ContainsFunc(out, func(o *Set) bool { return o.file() == s.file() }) {
 			out = append(out, s)
 		}
 	}
 	return out
+}
+
+// file is what sets of one file have in common.
+func (s *Set) file() *store {
+	if s.whole != nil {
+		return s.whole.store
+	}
+	return s.store
 }
 
 // auditCopies looks for candidates of a pool with the same embedding.
@@ -336,6 +345,9 @@ func (s *Set) groups(name string, baseline bool) audit.Groups {
 // scored lists recorded candidates with the scorer's plain reward and, where both are known, their accuracies.
 func (s *Set) scored() (rewards, accuracies []audit.Scored) {
 	const most = 512 // queries
+	if s.whole != nil {
+		s = s.whole // positions are off by one in the file's own pools
+	}
 	scorer := s.Scorer
 	if l, ok := scorer.(levelScorer); ok {
 		scorer = l.inner

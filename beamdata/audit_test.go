@@ -39,7 +39,8 @@ func TestAudit(t *testing.T) {
 		want  []string
 	}{
 		{"sound data", func(b *Bundle) {}, nil},
-		{"validation on training queries", func(b *Bundle) { b.Val = b.Online.Subset([]int{0, 1, 2, 3}) }, []string{"split_leak"}},
+		{"validation on training queries", func(b *Bundle) { b.Val = b.Online.Subset([]int{0, 1, 2, 3}) },
+			[]string{"held_out_in_pools", "split_leak"}},
 		{"held-out queries choose the checkpoint", func(b *Bundle) { b.Eval = b.Val }, []string{"split_leak"}},
 		{"validation queries copied into training", func(b *Bundle) {
 			for i := range 40 {

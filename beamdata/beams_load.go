@@ -9,8 +9,8 @@ import (
 )
 
 // beamKeys are the keys that all data of beam files reads.
-var beamKeys = []string{"beams", "records", "reader", "eval.beams", "eval.reader", "embeddings", "format", "pool_size", "legacy_pool",
-	"reward", "max_skipped_share", "skip_fallback", "require_positive_query"}
+var beamKeys = []string{"beams", "records", "reader", "eval.beams", "eval.reader", "embeddings", "format", "pool", "pool_size",
+	"legacy_pool", "reward", "max_skipped_share", "skip_fallback", "require_positive_query"}
 
 // beamsData reads the beam files, reward tables and embeddings named by the options.
 func beamsData() Dataset {

@@ -256,6 +256,9 @@ func loadContent(t *testing.T, content string, change func(*Options)) (*Bundle, 
 	return Load(opt)
 }
 
+// keepHeldOut leaves the training pools whole.
+func keepHeldOut(o *Options) { o.Pool.HeldOut = "keep" }
+
 const tenLegacy = `{"0":{"id_list":[[1,2,0]],"score_list":[1]},"1":{"id_list":[[2,3,1]],"score_list":[1]},
 		"2":{"id_list":[[3,4,2]],"score_list":[1]},
 "3":{"id_list":[[4,5,3]],"score_list":[1]},"4":{"id_list":[[5,6,4]],"score_list":[1]},"5":{"id_list":[[6,7,5]],
@@ -264,7 +267,7 @@ const tenLegacy = `{"0":{"id_list":[[1,2,0]],"score_list":[1]},"1":{"id_list":[[
 
 // The gathered pool is the sorted ids of the whole file without the query; picks name the same ids.
 func TestLegacyGatheredPool(t *testing.T) {
-	b, err := loadContent(t, tenLegacy, nil)
+	b, err := loadContent(t, tenLegacy, keepHeldOut)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +297,7 @@ func TestSplits(t *testing.T) {
 		ratio      float64
 		train, val int
 	}{{0.8, 8, 2}, {0, 0, 10}, {1, 10, 0}, {0.55, 5, 5}} {
-		b, err := loadContent(t, tenLegacy, func(o *Options) { o.TrainRatio = tc.ratio })
+		b, err := loadContent(t, tenLegacy, func(o *Options) { o.TrainRatio, o.Pool.HeldOut = tc.ratio, "keep" })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +313,7 @@ func TestSplits(t *testing.T) {
 	if len(prints) < 2 {
 		t.Error("four split seeds gave one split")
 	}
-	b, err := loadContent(t, tenLegacy, func(o *Options) { o.MaxSamples = ptr(3) })
+	b, err := loadContent(t, tenLegacy, func(o *Options) { o.MaxSamples, o.Pool.HeldOut = ptr(3), "keep" })
 	if err != nil || b.RCE.Len() != 3 || b.Val.Len() != 2 {
 		t.Errorf("max_samples: %d, %v", b.RCE.Len(), err)
 	}

@@ -107,7 +107,7 @@ func TestVQAv2SizeLoads(t *testing.T) {
 			t.Fatal(err)
 		}
 		took, peak := time.Since(begin), int(hostmem.Peak())>>20
-		if b.RCE.Len()+b.Val.Len() != queries || b.All.NumCandidates(queries-1) != 5 {
+		if b.RCE.Len()+b.Val.Len()+b.Counts["query_without_candidates"] != queries || b.All.NumCandidates(queries-1) != 5 {
 			t.Errorf("%d and %d queries, %d candidates", b.RCE.Len(), b.Val.Len(), b.All.NumCandidates(queries-1))
 		}
 		last := b.All.Candidate(queries-1, 4)

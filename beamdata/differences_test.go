@@ -19,7 +19,7 @@ import (
 // statistics of package reports are simulated with. They stand there as counts of thousandths, with no
 // question, answer or id; -update counts them anew.
 func TestScoreDifferencesOfTheRewardTable(t *testing.T) {
-	b := loadOKVQA(t, nil)
+	b := loadOKVQA(t, keepHeldOut)
 	rng := rand.New(rand.NewPCG(2026, 6))
 	near := &nearness{cosines: map[*Set][][]float64{}}
 	lines := []string{}

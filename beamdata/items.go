@@ -21,6 +21,7 @@ type Items struct {
 type item struct {
 	split, question, answer string
 	image                   int64
+	pictured                bool                 // image is known
 	cluster                 string               // value of Items.key, else the image
 	counts                  []shapes.AnswerCount // answer_counts; nil where the row is unknown
 }
@@ -45,7 +46,7 @@ func (it *Items) Text(row int) string {
 // image returns the image id of a row.
 func (it *Items) image(row int) (int64, bool) {
 	x := it.at(row)
-	return x.image, x.counts != nil
+	return x.image, x.pictured
 }
 
 // Cluster returns the cluster of a row's question: its image, or the value of the key Options.Cluster; "" if unknown.
@@ -84,6 +85,7 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 				idx, err = s.Integer()
 			case "image_id":
 				x.image, err = s.Integer()
+				x.pictured = true
 				if it.key == "" || it.key == "image_id" {
 					x.cluster = strconv.FormatInt(x.image, 10)
 				}

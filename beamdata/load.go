@@ -37,6 +37,7 @@ type Bundle struct {
 	Unknown     []keycheck.Unknown // keys that records hold and nothing reads
 	Fingerprint string             // over all sets and so over the split
 	Items       *Items             // texts by row; nil where unknown
+	HeldOut     string             // what left the training pools (data.pool.held_out), in a sentence; "" = nothing to say
 }
 
 // Text returns "question — answer" of an embedding row, or "" where it is unknown.
@@ -63,6 +64,9 @@ func Load(opt Options) (*Bundle, error) {
 			"here: take data=beams data.beams=FILE with rl_data", *f, opt.Name)
 	}
 	b := l.bundle
+	if opt.Pool.HeldOut == "drop" && !opt.Compat && !opt.QueriesOnly {
+		b.dropHeldOut()
+	}
 	if !opt.Compat { // the reference takes the first of equals
 		for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
 			if s != nil {

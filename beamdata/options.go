@@ -53,6 +53,8 @@ type Options struct {
 	Shots int `koanf:"shots" range:"[1,inf)"`
 	// cut every pool to its first so many candidates (null = whole; the reference: 64)
 	PoolSize *int `koanf:"pool_size" range:"[1,inf)"`
+	// candidates of training queries
+	Pool PoolOptions `koanf:"pool"`
 	// pool of legacy beam files: the ids of all beams, or the reference's whole table with its wrong labels
 	LegacyPool string `koanf:"legacy_pool" enum:"gathered,full_table"`
 
@@ -109,7 +111,7 @@ func Spread(n, total int) []int {
 func DefaultOptions() Options {
 	return Options{
 		Name: "shapes", Format: "auto", TrainRatio: 0.8, ValRatio: 0.1, BatchSize: 32, Shuffle: true, Shots: 2,
-		LegacyPool: "gathered", Normalize: group.DefaultNormalizeOptions(), Reward: recorded.DefaultOptions(),
+		LegacyPool: "gathered", Pool: PoolOptions{HeldOut: "drop"}, Normalize: group.DefaultNormalizeOptions(), Reward: recorded.DefaultOptions(),
 		SkipFallback: true, MaxSkippedShare: 0.05, Shapes: shapes.DefaultOptions(), Conversations: conversation.DefaultOptions(),
 		Texts: texts.DefaultOptions(), Summaries: summaries.DefaultOptions(), ICLShapes: DefaultICLShapesOptions(),
 	}

@@ -24,6 +24,7 @@ type Set struct {
 
 	store  *store
 	sel    []int32           // query i of this set is query sel[i] of the store; nil = all
+	whole  *Set              // the same queries before held-out rows left their pools; nil = none has left
 	levels *recorded.Options // rewards of several levels; nil = the recorded ones
 	ties   *int64            // seed of TieOrder; nil = the pool's order
 }
@@ -111,6 +112,9 @@ func (s *Set) Pool(i int) []int32 {
 // FilePosition returns where the candidate at position p of Pool(i) stands in the file's
 // candidate_pool_ids: one further on when the file lists the query itself before it.
 func (s *Set) FilePosition(i int, p int32) int32 {
+	if s.whole != nil {
+		return s.whole.FilePosition(i, s.inWhole(i, []int32{p})[0])
+	}
 	if left, ok := s.store.left[s.IDs[i]]; ok && p >= left {
 		return p + 1
 	}
@@ -184,6 +188,9 @@ func (s *Set) Subset(indices []int) *Set {
 	for k, i := range indices {
 		out.IDs[k] = s.IDs[i]
 		out.sel[k] = int32(s.at(i))
+	}
+	if s.whole != nil {
+		out.whole = s.whole.Subset(indices)
 	}
 	if s.Scorer != nil {
 		out.Scorer = subsetScorer{s.Scorer, slices.Clone(indices)}

@@ -37,6 +37,18 @@ func OwnPools(name string, byID, byCopy, looked int, example int64) []Fault {
 		"a copy of the query gives the answer away")}
 }
 
+// HeldOut reports how many of the training queries looked at have candidates that are held-out questions, or are about the
+// image of one.
+func HeldOut(with, looked int, example int64) []Fault {
+	if with == 0 {
+		return nil
+	}
+	return []Fault{{Check: "held_out_in_pools", Value: share(with, looked), Key: "data.pool.held_out",
+		Message: fmt.Sprintf("%s have held-out questions, or questions about their images, among their candidates (query %d, for "+
+			"example): a pair of questions that validates is trained on in reverse, and validation flatters; data.pool.held_out=drop leaves "+
+			"them out", of(with, looked, "training queries"), example)}}
+}
+
 // Identical reports how many candidates of the pools looked at have the very embedding of another candidate there: a
 // policy cannot tell them apart.
 func Identical(name string, copies, looked int, example int64) []Fault {

@@ -189,6 +189,9 @@ func LoadData(j *job.Job) (*beamdata.Bundle, error) {
 	if bundle.Notice != "" {
 		j.Logf("data: %s", bundle.Notice)
 	}
+	if bundle.HeldOut != "" {
+		j.Logf("data: %s", bundle.HeldOut)
+	}
 	return bundle, nil
 }
 
@@ -219,8 +222,8 @@ func unknownKeys(keys []keycheck.Unknown) []record.UnknownKey {
 // dataSummary describes a bundle for summary.json.
 func dataSummary(b *beamdata.Bundle) record.DataSummary {
 	s := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots,
-		EvalName: b.EvalName,
-		Counts:   map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
+		EvalName: b.EvalName, HeldOut: b.HeldOut,
+		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {
 			s.Counts[name] = n

@@ -16,6 +16,7 @@ import (
 type PointerData struct {
 	bundle  *beamdata.Bundle
 	sources map[*beamdata.Set]*pointer.Source
+	paired  map[*beamdata.Set]*beamdata.Set // with control=placebo: the queries of a training set that another has a pool of the size of
 	seen    *beamdata.Set                   // training queries that are evaluated; nil: none
 	ask     func(*beamdata.Set) pointer.Ask // scores selections in place of a reader; nil: none does
 	endAt   int                             // recorded candidates of fewer examples end with a Stop; 0 = none do
@@ -24,7 +25,8 @@ type PointerData struct {
 }
 
 func NewPointerData(b *beamdata.Bundle) *PointerData {
-	return &PointerData{bundle: b, sources: map[*beamdata.Set]*pointer.Source{}}
+	return &PointerData{bundle: b, sources: map[*beamdata.Set]*pointer.Source{},
+		paired: map[*beamdata.Set]*beamdata.Set{}}
 }
 
 func (d *PointerData) source(set *beamdata.Set) *pointer.Source {
@@ -40,6 +42,12 @@ func (d *PointerData) source(set *beamdata.Set) *pointer.Source {
 
 // training returns the source that a phase learns from.
 func (d *PointerData) training(set *beamdata.Set) (selector.Source, error) {
+	if d.control == "placebo" {
+		if d.paired[set] == nil {
+			d.paired[set] = d.bundle.Paired(set)
+		}
+		set = d.paired[set]
+	}
 	src := d.source(set)
 	if err := src.Control(d.control, d.seed); err != nil {
 		return nil, usage.Errorf("%v", err)

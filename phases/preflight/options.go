@@ -106,6 +106,7 @@ func ofData() []doctor.Check {
 		{Name: "duplicate_queries", Severity: warning, Limit: audit.Duplicates},
 		{Name: "split_leak", Severity: warning, Limit: audit.Leak},
 		{Name: "query_in_own_pool", Severity: warning, Limit: audit.OwnPool},
+		{Name: "held_out_in_pools", Severity: warning},
 		{Name: "constant_rewards", Severity: warning, Limit: audit.ConstantRewards},
 		{Name: "subprecision_rewards", Severity: warning, Limit: audit.SubprecisionRewards},
 		{Name: "score_ties", Severity: note, Limit: audit.ScoreTies},

@@ -30,6 +30,14 @@ func SkippedText(reason string, n int) string {
 		noun, rest = "training query", "also in data.val_beams"
 	case "candidate_behind_pool_cut":
 		noun, rest = "candidate", "with an example behind data.pool_size"
+	case "candidate_with_held_out_question":
+		noun, rest = "recorded candidate", "with a held-out question or its image (data.pool.held_out)"
+	case "query_without_candidates":
+		noun, rest = "training query", "without candidates beside held-out questions (data.pool.held_out)"
+	case "group_without_two_candidates":
+		noun, rest = "recorded group", "of fewer than two candidates beside held-out questions (data.pool.held_out)"
+	case "query_without_placebo":
+		noun, rest = "training query", "without another query whose pool has the same size (control=placebo)"
 	case "candidate_without_task_level":
 		noun, rest = "task level", "missing beside known ones of the group: data.reward.levels.task sets these candidates back"
 	case "query_without_task_level":

@@ -215,6 +215,9 @@ func reportData(d *page.Document, s *record.Summary) {
 		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})
 	}
 	d.Table([]string{"", ">"}, rows)
+	if data.HeldOut != "" {
+		d.Paragraph("%s.", page.Plain(page.Capital(data.HeldOut)))
+	}
 	if len(data.Methods) == 0 {
 		return
 	}

@@ -9,9 +9,8 @@ import (
 
 // PoolOptions configures the candidate pools of training queries (config section data.pool).
 type PoolOptions struct {
-	// held-out questions (val, dev) and other questions about their images as candidates of training queries: drop leaves them
-	// out, with the recorded candidates that hold one; with keep, and where the Python reference is reproduced, validation sees what
-	// training saw
+	// rows of held-out questions and of their images, and recorded candidates with one, leave the pools of training queries (drop)
+	// or stay (keep, and in what reproduces the reference)
 	HeldOut string `koanf:"held_out" enum:"drop,keep"`
 }
 

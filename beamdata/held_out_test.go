@@ -196,6 +196,27 @@ func TestEvaluationQuestionsLeaveTrainingPools(t *testing.T) {
 	}
 }
 
+// Queries whose pool nobody shares the size of, since held-out rows left, have nobody to swap rewards with.
+func TestPairedQueriesShareTheSizeOfTheirPool(t *testing.T) {
+	b := loadOKVQA(t, nil)
+	before := b.Counts["query_without_placebo"]
+	set := b.Online.Subset(Spread(60, b.Online.Len())) // few: some sizes stand once
+	paired, sizes := b.Paired(set), map[int]int{}
+	for i := range set.Len() {
+		sizes[set.PoolSize(i)]++
+	}
+	alone := 0
+	for i := range set.Len() {
+		if sizes[set.PoolSize(i)] == 1 && set.PoolSize(i) < set.whole.PoolSize(i) {
+			alone++
+		}
+	}
+	if alone == 0 || paired.Len() != set.Len()-alone || b.Counts["query_without_placebo"]-before != alone {
+		t.Errorf("%d of %d queries are alone, %d left, counts %v", alone, set.Len(), paired.Len(), b.Counts)
+	}
+	delete(b.Counts, "query_without_placebo") // the bundle is shared by tests
+}
+
 // The reference's files are read whole, and so are queries that are only answered.
 func TestHeldOutRowsStayWhereNothingTrains(t *testing.T) {
 	for name, change := range map[string]func(*Options){

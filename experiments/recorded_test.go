@@ -84,8 +84,10 @@ func TestVerdictWithoutAReader(t *testing.T) {
 		{"the report", read(t, filepath.Join(dir, "report.md")), "### Pair accuracy on eval, held out"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "| beam | 48 | 0.6667 |\n| random | 48 | 0.3750 |"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "Over the phase before: grpo (epoch 1) "},
+		{"the report", read(t, filepath.Join(dir, "report.md")), "It is the latest checkpoint within one paired standard error of the highest: "},
+		{"the console", got.Stdout, "; it is the latest checkpoint within one paired standard error of the highest: "},
 		{"the console", got.Stdout, "Over random: best ("},
-		{"the console", got.Stdout, "\nbest by val_loss: "},
+		{"the console", got.Stdout, "\nbest by val_recorded_reward: "},
 		{"the console", got.Stderr, " to the initial policy  val_recorded_reward "},
 		{"the console", got.Stderr, " to the phase's start  kl_beta "},
 	} {

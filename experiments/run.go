@@ -387,8 +387,10 @@ func (r *run) finish(taskErr error) error {
 		if b.Untrained() {
 			line = cmp.Or(b.RuledOut(), fmt.Sprintf("best is the initial policy: no epoch did better by %s (%.4g)", b.Metric, float64(b.Value)))
 		}
-		if b.Other != "" {
-			line += "; " + b.Other
+		for _, more := range []string{b.Choice, b.Other} {
+			if more != "" {
+				line += "; " + more
+			}
 		}
 		stdout.Printf("%s\n", line)
 		if gain := results.BetterThanInit(done.Evaluations); gain != "" {
@@ -439,7 +441,7 @@ func (r *run) summary(taskErr error) record.Summary {
 			s.State = record.StatePruned
 		}
 		s.Best = &record.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: record.Number(res.Value), Phase: res.BestPhase,
-			Epoch: res.BestEpoch, Checkpoint: res.BestFile}
+			Epoch: res.BestEpoch, Checkpoint: res.BestFile, Choice: res.Choice}
 		if len(res.Warnings) > 0 {
 			s.Best.Reason = res.Warnings[0]
 		}

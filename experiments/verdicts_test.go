@@ -15,7 +15,8 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	t.Parallel()
 	data := beams(t, records())
 	model, out := folder(t), folder(t)
-	r := mustRun(t, small(data, "rce.lr=1e-30", "grpo.lr=1e-30", "hydra.run.dir="+model)...) // no weight moves
+	r := mustRun(t, small(data, "checkpoint.best.metric=val_loss", "rce.lr=1e-30", "grpo.lr=1e-30", // no weight moves
+		"hydra.run.dir="+model)...)
 	if !strings.Contains(r.Stdout, "best is the initial policy: no epoch did better by val_loss (") ||
 		!strings.Contains(r.Stderr, "warning: best is the initial policy: no epoch is better, rce epoch 1 has the same val_loss of ") {
 		t.Errorf("the console does not say it:\n%s\n%s", r.Stdout, r.Stderr)
@@ -34,7 +35,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 		"report.plots=false", "checkpoint.best.metric=val_loss", "checkpoint.best.mode=max",
 		"hydra.run.dir="+other)...)
 	verdict, _, _ := strings.Cut(strings.ReplaceAll(read(t, filepath.Join(other, "report.md")), `\_`, "_"), "\n## ")
-	for _, want := range []string{"With checkpoint.best.metric=val_reward it would be rce epoch ",
+	for _, want := range []string{"By checkpoint.best.metric=val_reward rce epoch ",
 		"n val the policy after rce (epoch 5) is better than the initial policy: "} {
 		if !strings.Contains(verdict, want) || !strings.Contains(strings.ToLower(r.Stdout), strings.ToLower(want)) {
 			t.Errorf("%q is not said:\n%s\n%s", want, r.Stdout, verdict)

@@ -32,13 +32,17 @@ type CheckpointOptions struct {
 
 // BestOptions configures the metric that chooses the best checkpoint.
 type BestOptions struct {
-	// metric of an epoch row; null = val_reward where selections can be scored, else val_loss; reward = the same, else
-	// val_recorded_reward
+	// metric of an epoch row: the best is the latest within one paired standard error of the highest; null, reward = val_reward
+	// where selections can be scored, else val_recorded_reward, else val_loss
 	Metric *string `koanf:"metric" enum:"reward,val_loss,val_reward,val_accuracy,val_recorded_reward,val_kl,val_advantage" also:"metric_for_best_model"`
 	// max or min; null = max, or min for losses and val_kl
 	Mode *string `koanf:"mode" enum:"max,min"`
 	// only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound
 	KLMax *float64 `koanf:"kl_max" range:"[0,inf)"`
+
+	// Highest chooses the highest, the earlier one on ties, whatever the noise, and by default val_reward or else val_loss. A
+	// program that reproduces another implementation sets it, no user does.
+	Highest bool `koanf:"-"`
 }
 
 // DefaultCheckpointOptions saves every epoch and keeps all.
@@ -67,39 +71,34 @@ type bestCandidate struct {
 	KL    number `json:"kl"`
 	Loss  number `json:"loss"`  // val_loss
 	Saved bool   `json:"saved"` // it has a checkpoint (not every epoch has one with every_epochs > 1)
+	// Noise is the paired standard error of its difference from the highest candidate before it; 0 = not known, or no question
+	// differs. PhaseNoise is that from the highest saved one of its phase.
+	Noise      number `json:"noise"`
+	PhaseNoise number `json:"phase_noise"`
 }
 
 // InitialCheckpoint is the file of the policy that a run began with.
 const InitialCheckpoint = "init_epoch0.safetensors"
 
-// best is the leading candidate.
+// best is the winner among candidates: the latest one within one standard error of the highest.
 type best struct {
 	Candidate bestCandidate `json:"candidate"`
+	Highest   bestCandidate `json:"highest"`
 	Qualified bool          `json:"qualified"` // within kl_max
 }
 
 // rule decides between candidates.
 type rule struct {
-	metric string
-	sign   number // +1 = larger is better
-	klMax  number
+	metric  string
+	sign    number // +1 = larger is better
+	klMax   number
+	highest bool // whatever the noise
 }
 
-// newRule resolves the default metric and the metric reward, which depend on canScore: selections have a reward.
-func newRule(o BestOptions, canScore bool) rule {
-	r := rule{metric: "val_loss", sign: -1, klMax: number(math.Inf(1))}
-	if canScore {
-		r.metric, r.sign = "val_reward", 1
-	}
-	if o.Metric != nil {
-		r.metric, r.sign = *o.Metric, 1
-	}
-	switch {
-	case r.metric == "reward" && canScore:
-		r.metric = "val_reward"
-	case r.metric == "reward":
-		r.metric = "val_recorded_reward"
-	case r.metric == "val_loss" || r.metric == "val_kl":
+// newRule returns the rule by a metric that metricOf has resolved.
+func newRule(o BestOptions, metric string) rule {
+	r := rule{metric: metric, sign: 1, klMax: number(math.Inf(1)), highest: o.Highest}
+	if metric == "val_loss" || metric == "val_kl" {
 		r.sign = -1
 	}
 	if o.Mode != nil {
@@ -114,35 +113,93 @@ func newRule(o BestOptions, canScore bool) rule {
 	return r
 }
 
-// choose goes over the candidates in order of time: the best value within kl_max wins; if none qualifies, the
-// lowest KL. Ties go to the earlier phase, and within a phase to the lowest val_loss: while no epoch earns a reward
-// yet, training goes on from the epoch that has learnt most.
+// metricOf resolves the default and the metric reward by what the initial policy's validation gives.
+func metricOf(o BestOptions, canScore bool, initial Metrics) string {
+	_, recorded := initial["val_recorded_reward"]
+	switch {
+	case o.Metric != nil && *o.Metric != "reward":
+		return *o.Metric
+	case canScore:
+		return "val_reward"
+	case recorded && (o.Metric != nil || !o.Highest):
+		return "val_recorded_reward"
+	}
+	return "val_loss"
+}
+
+// earlierMetric is what metricOf was before states had the metric: of a run that such a state continues.
+func earlierMetric(o BestOptions, canScore bool) string {
+	o.Highest = true
+	return metricOf(o, canScore, Metrics{"val_recorded_reward": 0.0})
+}
+
+// choose goes over the candidates in order of time: the latest value within kl_max and within one standard error of the highest wins; if
+// none is within kl_max, the lowest KL. Of candidates that score the same on every question the one of the earlier phase is the
+// highest, and within a phase that of the lowest val_loss: while no epoch earns a reward yet, training goes on from the epoch that
+// has learnt most.
 func (r rule) choose(history []bestCandidate) best {
 	var b best
 	for i, c := range history {
-		ok := c.KL <= r.klMax
+		ok, top := c.KL <= r.klMax, b.Highest
 		switch {
 		case i == 0, ok && !b.Qualified:
-		case ok && (r.sign*c.Value > r.sign*b.Candidate.Value || math.IsNaN(float64(b.Candidate.Value)) && !math.IsNaN(float64(c.Value))):
-		case ok && c.Phase == b.Candidate.Phase && c.Value == b.Candidate.Value && c.Loss < b.Candidate.Loss:
-		case !ok && !b.Qualified && c.KL < b.Candidate.KL:
+		case ok && (r.sign*c.Value > r.sign*top.Value || math.IsNaN(float64(top.Value)) && !math.IsNaN(float64(c.Value))):
+		case ok && c.Phase == top.Phase && c.Value == top.Value && c.Loss < top.Loss:
+		case !ok && !b.Qualified && c.KL < top.KL:
+		case ok && !r.highest && c.Noise > 0 && r.sign*(top.Value-c.Value) <= c.Noise:
+			b.Candidate = c
+			continue
 		default:
 			continue
 		}
-		b = best{Candidate: c, Qualified: ok}
+		b = best{Candidate: c, Highest: c, Qualified: ok}
 	}
 	return b
 }
 
+// pairedError returns the standard error of the mean difference of two policies' scores, query by query; 0 where it is not known.
+func pairedError(a, b []float64) number {
+	if len(a) != len(b) || len(a) < 2 {
+		return 0
+	}
+	d := make([]float64, len(a))
+	for i := range a {
+		d[i] = a[i] - b[i]
+	}
+	if se := standardError(d); !math.IsNaN(se) && !math.IsInf(se, 0) {
+		return number(se)
+	}
+	return 0
+}
+
+// reason says in a sentence why the best is not the highest; "" where it is.
+func (r rule) reason(b best) string {
+	top, c := b.Highest, b.Candidate
+	if c.File == top.File || top.File == "" {
+		return ""
+	}
+	what := "highest"
+	if r.sign < 0 {
+		what = "lowest"
+	}
+	where := fmt.Sprintf("%s epoch %d", top.Phase, top.Epoch)
+	if top.Epoch == 0 {
+		where = "the initial policy"
+	}
+	return fmt.Sprintf("it is the latest checkpoint within one paired standard error of the %s: %s has %.4g, it %.4g, a difference of "+
+		"%.2g ± %.2g", what, where, top.Value, c.Value, math.Abs(float64(top.Value-c.Value)), c.Noise)
+}
+
 // ofPhase returns the best saved epoch of one phase, as choose finds it.
-func (r rule) ofPhase(history []bestCandidate, phase string) bestCandidate {
+func (r rule) ofPhase(history []bestCandidate, phase string) best {
 	var own []bestCandidate
 	for _, c := range history {
 		if c.Phase == phase && c.Saved {
+			c.Noise = c.PhaseNoise
 			own = append(own, c)
 		}
 	}
-	return r.choose(own).Candidate
+	return r.choose(own)
 }
 
 // outside returns the trained candidate with the lowest KL if no candidate is within kl_max. The initial policy,
@@ -160,7 +217,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 	return nearest, none
 }
 
-// nearest returns the best trained candidate within kl_max; false: no candidate is.
+// nearest returns the highest trained candidate within kl_max; false: no candidate is.
 func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
 	var trained []bestCandidate
 	for _, c := range history {
@@ -168,13 +225,13 @@ func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
 			trained = append(trained, c)
 		}
 	}
-	return r.choose(trained).Candidate, len(trained) > 0
+	return r.choose(trained).Highest, len(trained) > 0
 }
 
-// stale returns how many epochs of the named phase have passed since the best checkpoint.
+// stale returns how many epochs of the named phase have passed since the highest.
 func (b best) stale(history []bestCandidate, phase string) int {
 	n := 0
-	for i := len(history) - 1; i >= 0 && history[i].Phase == phase && history[i].File != b.Candidate.File; i-- {
+	for i := len(history) - 1; i >= 0 && history[i].Phase == phase && history[i].File != b.Highest.File; i-- {
 		n++
 	}
 	return n

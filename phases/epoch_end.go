@@ -96,11 +96,19 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 	if err != nil {
 		return false, false, err
 	}
-	file := checkpointName(info.Name, epoch)
+	file, scores := checkpointName(info.Name, epoch), v.perQuery(s.rule.metric)
+	if s.rule.highest {
+		scores = nil
+	}
 	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
 	s.pos.History = append(s.pos.History, bestCandidate{Phase: info.Name, Epoch: epoch, File: file, Value: number(value), KL: number(v.KL),
-		Loss: number(v.Loss)})
-	s.pos.Best = s.rule.choose(s.pos.History)
+		Loss: number(v.Loss), Noise: pairedError(scores, s.pos.HighestScores), PhaseNoise: pairedError(scores, s.pos.PhaseScores)})
+	if noise := s.pos.History[len(s.pos.History)-1].Noise; noise > 0 {
+		m["val_paired_error"] = float64(noise)
+	}
+	if s.pos.Best = s.rule.choose(s.pos.History); s.pos.Best.Highest.File == file {
+		s.pos.HighestScores = scores
+	}
 	if s.env.Judge != nil {
 		if s.pos.Pruned, err = s.env.Judge(len(s.pos.History)-1, m, s.rule.metric, s.rule.sign < 0); err != nil {
 			return false, false, err
@@ -111,6 +119,9 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 	s.pos.PhaseDone = stopped || epoch == info.Epochs || s.pos.Pruned != ""
 	saved = s.pos.PhaseDone || epoch%s.plan.Checkpoint.EveryEpochs == 0 || s.pos.Best.Candidate.File == file
 	s.pos.History[len(s.pos.History)-1].Saved = saved
+	if s.plan.Checkpoint.RestoreBest && s.rule.ofPhase(s.pos.History, info.Name).Highest.File == file {
+		s.pos.PhaseScores = scores
+	}
 	return stopped, saved, nil
 }
 
@@ -145,7 +156,7 @@ func (s *scheduler) restoreBest(phase string) (epoch int, err error) {
 	if !s.plan.Checkpoint.RestoreBest {
 		return s.pos.Epoch, nil
 	}
-	b := s.rule.ofPhase(s.pos.History, phase)
+	b := s.rule.ofPhase(s.pos.History, phase).Candidate
 	return b.Epoch, loadWeights(filepath.Join(s.ckpt, b.File), s.env.Policy)
 }
 
@@ -193,7 +204,7 @@ func (s *scheduler) prune() error {
 		return nil
 	}
 	for _, c := range files[:len(files)-*keep] {
-		handedOn := s.plan.Checkpoint.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).File
+		handedOn := s.plan.Checkpoint.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).Candidate.File
 		if c.File != s.pos.Best.Candidate.File && !handedOn {
 			if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
 				return err

@@ -15,6 +15,8 @@ func (s *scheduler) start() error {
 		return fmt.Errorf("validating the initial policy: %w", err)
 	}
 	m := v.Metrics("val_")
+	s.pos.Metric = metricOf(s.plan.Checkpoint.Best, s.canScore, m)
+	s.rule = newRule(s.plan.Checkpoint.Best, s.pos.Metric)
 	value, err := s.rule.value(m)
 	if err != nil {
 		return err
@@ -25,7 +27,7 @@ func (s *scheduler) start() error {
 		return err
 	}
 	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: number(value), KL: number(v.KL), Loss: number(v.Loss), Saved: true}}
-	s.pos.Best = s.rule.choose(s.pos.History)
+	s.pos.Best, s.pos.HighestScores = s.rule.choose(s.pos.History), v.perQuery(s.rule.metric)
 	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v, initReference); err != nil {
 		return err
 	}
@@ -44,7 +46,7 @@ func (s *scheduler) finish() (Result, error) {
 	}
 	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch,
 		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: float64(b.Candidate.Value),
-		KL: float64(b.Candidate.KL), Pruned: s.pos.Pruned}
+		KL: float64(b.Candidate.KL), Pruned: s.pos.Pruned, Choice: s.rule.reason(b)}
 	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
 		return r, err
 	}

@@ -39,6 +39,7 @@ type Result struct {
 	Value     float64
 	KL        float64
 	Pruned    string // why the run ended before its last epoch (Env.Judge), or ""
+	Choice    string // why it is not the highest, in a sentence; "" where it is
 	Warnings  []string
 	// Held-out (else validation) results of the initial and the best policy. InitialEval is nil after a
 	// resume, which does not evaluate the start again.
@@ -50,6 +51,9 @@ type scheduler struct {
 	plan Plan
 	env  *Env
 	rule rule
+
+	canScore bool // selections of validation queries have a reward
+
 	pos  position
 	ckpt string
 	doc  *doctor.Doctor
@@ -66,8 +70,7 @@ type scheduler struct {
 // ErrInterrupted when ctx ends, once the state is saved.
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
-	s := &scheduler{plan: plan, env: env, rule: newRule(plan.Checkpoint.Best, ok && scorer.CanScore()), ckpt: checkpointDir(env.Dir),
-		doc: doctor.New(plan.Doctor)}
+	s := &scheduler{plan: plan, env: env, canScore: ok && scorer.CanScore(), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
 	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
 		return Result{}, err
 	}
@@ -77,6 +80,8 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 		}
 	} else {
 		s.pos = saved.pos
+		o := plan.Checkpoint.Best
+		s.rule = newRule(o, cmp.Or(s.pos.Metric, earlierMetric(o, s.canScore)))
 		if err := loadWeights(filepath.Join(s.ckpt, InitialCheckpoint), env.Initial); err != nil {
 			return Result{}, err
 		}
@@ -295,7 +300,7 @@ func (i Info) queries() int { return min(i.Source.Len(), option.Or(i.EpochQuerie
 
 // enter is the position at the start of a phase.
 func (pos position) enter(index int, name string) position {
-	pos.PhaseIndex, pos.Phase, pos.PhaseDone = index, name, false
+	pos.PhaseIndex, pos.Phase, pos.PhaseDone, pos.PhaseScores = index, name, false, nil
 	pos.Epoch, pos.EpochSteps, pos.Step = 0, 0, 0
 	return pos
 }

@@ -29,9 +29,15 @@ type position struct {
 	Sums        sums            `json:"sums"` // of the epoch in progress
 	Best        best            `json:"best"`
 	History     []bestCandidate `json:"history"`               // every epoch that competes for best
+	Metric      string          `json:"metric,omitempty"`      // that chooses the best
 	Rows        int             `json:"rows"`                  // of metrics.jsonl
 	Evals       int             `json:"evals"`                 // of evals.jsonl
 	Completions int             `json:"completions,omitempty"` // of completions.jsonl
+
+	// Scores by which later candidates are compared, query by query: those of the highest, and with restore_best those of the highest
+	// of the phase.
+	HighestScores []float64 `json:"highest_scores,omitempty"`
+	PhaseScores   []float64 `json:"phase_scores,omitempty"`
 
 	Doctor json.RawMessage `json:"doctor,omitempty"` // what its next findings depend on
 

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
@@ -28,6 +29,8 @@ type Validation struct {
 	Rewards    []float64 // [Q] per query, where scored
 	Accuracies []float64 // [Q] per query, where known
 	Selections [][]int64 // [Q] greedy selection
+	Losses     []float64 // of the queries with recorded candidates, so that their mean is Loss
+	Advantages []float64 // of the same, so that their mean is Advantage
 
 	// Recorded is how the policy orders the recorded candidates, where nothing can score its selections.
 	Recorded recorded.Scores
@@ -45,6 +48,23 @@ func (v Validation) scores() []float64 {
 		return v.Rewards
 	}
 	return v.Recorded.Reward
+}
+
+// perQuery returns the numbers whose mean is a deciding metric, query by query, for paired comparisons; nil where there are none.
+func (v Validation) perQuery(metric string) []float64 {
+	switch metric {
+	case "val_reward":
+		return v.Rewards
+	case "val_accuracy":
+		return v.Accuracies
+	case "val_recorded_reward":
+		return v.Recorded.Reward
+	case "val_loss":
+		return v.Losses
+	case "val_advantage":
+		return v.Advantages
+	}
+	return nil
 }
 
 // Metrics returns the known numbers under their names in metrics.jsonl, with the given prefix.
@@ -73,7 +93,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	var losses, steps []float64 // of the queries with recorded candidates: the cross entropy, the steps it is a sum over
 	_, text := policy.(selector.TokenPolicy)
 	length, cut := 0, 0
-	var kl, advantage, advGroups float64
+	var kl, advantage float64
 	scorer, canScore := src.(selector.Scorer)
 	canScore = canScore && scorer.CanScore()
 	for queries := range selector.Chunks(n, cmp.Or(data.EvalBatch, evalBatch)) {
@@ -83,8 +103,8 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				out := policy.Forward(b, selector.ForwardOptions{Dist: data.ValLoss.Smoothing > 0})
 				l, n := recordedLosses(out, b, data)
 				losses, steps = append(losses, l...), append(steps, n...)
-				a, groups := recordedAdvantage(out, b, data.Advantage)
-				advantage, advGroups = advantage+a, advGroups+groups
+				gains, sum := recordedAdvantage(out, b, data.Advantage)
+				v.Advantages, advantage = append(v.Advantages, gains...), advantage+sum
 				if !canScore {
 					addRecorded(&v.Recorded, src, out, b)
 				}
@@ -118,10 +138,12 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 			return v, err
 		}
 	}
-	v.Loss, v.LossKnown = stat.Mean(losses), len(losses) > 0
+	v.Loss, v.LossKnown, v.Losses = stat.Mean(losses), len(losses) > 0, losses
 	switch mean := data.ValLoss.Mean; {
 	case data.ValLoss.PerToken:
 		v.Loss = stat.Sum(losses) / stat.Sum(steps)
+		perToken := float64(len(losses)) / stat.Sum(steps)
+		v.Losses = list.Map(losses, func(l float64) float64 { return l * perToken })
 	case mean != nil:
 		v.Loss = mean(losses)
 	}
@@ -129,7 +151,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	if text && n > 0 {
 		v.Length, v.Cut = objective.Share(length, n), objective.Share(cut, n)
 	}
-	v.KL, v.Advantage = kl/float64(n), advantage/advGroups // 0/0 = NaN: unknown
+	v.KL, v.Advantage = kl/float64(n), advantage/float64(len(v.Advantages)) // 0/0 = NaN: unknown
 	v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)
 	return v, nil
 }
@@ -168,9 +190,9 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, 
 	return losses, steps
 }
 
-// recordedAdvantage is the sum over groups of Σ_i p_i A_i, with p the policy's probabilities of the
-// recorded candidates renormalised within the group: the gain the policy expects among them.
-func recordedAdvantage(out selector.Output, b *selector.Batch, opt advantage.Options) (sum, groups float64) {
+// recordedAdvantage returns Σ_i p_i A_i of each group, with p the policy's probabilities of the recorded
+// candidates renormalised within the group (the gain the policy expects among them), and their sum.
+func recordedAdvantage(out selector.Output, b *selector.Batch, opt advantage.Options) (gains []float64, sum float64) {
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt)
 	logp := objective.Sequence(out.LogP).Floats() // sync
 	for i := range b.B() {
@@ -188,11 +210,10 @@ func recordedAdvantage(out selector.Output, b *selector.Batch, opt advantage.Opt
 			}
 		}
 		if total > 0 {
-			sum += gain / total
-			groups++
+			gains, sum = append(gains, gain/total), sum+gain/total
 		}
 	}
-	return sum, groups
+	return gains, sum
 }
 
 // addRecorded adds the queries of a batch: each candidate is as likely as the policy says, among the recorded ones.

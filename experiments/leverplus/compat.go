@@ -28,6 +28,7 @@ func Reproduce(c *job.Config, format string) {
 	c.RCE.Weights = Weights(c.RCE.Top1Only, c.RCE.Rewards == "normalized", c.RCE.Temperature.Relative, normalize)
 	c.GRPO.Hooks = Hooks(normalize)
 	c.GRPO.MaxLogRatio, c.GRPO.KL.LiftZero = math.Inf(1), true
+	c.Checkpoint.Best.Highest = true // the reference knows no noise
 }
 
 // Gradients returns the hook of a run that reproduces the reference; nil where it freezes nothing.

@@ -62,6 +62,12 @@ func TestLeverPlus(t *testing.T) {
 		}
 	}
 
+	if rows := read(t, filepath.Join(dir, "metrics.jsonl")); strings.Contains(rows, "val_paired_error") {
+		t.Error("the reference's best is the highest, whatever the noise")
+	}
+	if s := read(t, filepath.Join(dir, "summary.json")); !strings.Contains(s, `"metric": "val_loss"`) || strings.Contains(s, `"held_out"`) {
+		t.Errorf("the reference chooses by val_loss and trains on whole pools: %s", s)
+	}
 	more := mustRun(t, append([]string{"task=predict", "threads=1", "init.checkpoint=" + dir, "hydra.run.dir=" + folder(t)},
 		beams(t, records())...)...)
 	if !strings.Contains(more.Stdout, "predictions: 24 queries") {

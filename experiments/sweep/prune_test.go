@@ -14,7 +14,8 @@ import (
 // inSweep are the overrides of job num of a sweep in dir whose pruner is asha with η = 2.
 func inSweep(dir string, num int, more ...string) []string {
 	return append([]string{"hydra.sweep.dir=" + dir, fmt.Sprintf("hydra.job.num=%d", num), "hydra.run.dir=" + filepath.Join(dir, itoa(num)),
-		"hydra.sweeper.pruner.name=asha", "hydra.sweeper.pruner.reduction_factor=2", "rce.epochs=3", "grpo.epochs=2", "logging.progress=false"},
+		"hydra.sweeper.pruner.name=asha", "hydra.sweeper.pruner.reduction_factor=2", "rce.epochs=3", "grpo.epochs=2", "logging.progress=false",
+		"checkpoint.best.metric=val_loss"},
 		more...)
 }
 

@@ -118,6 +118,43 @@ func TestResumeIsExact(t *testing.T) {
 	}
 }
 
+// TestResumeChoosesAlike: a resumed run compares its epochs with the same scores, of the run's highest and of the phase's, by the
+// metric that the run began with.
+func TestResumeChoosesAlike(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	plan := func() phases.Plan {
+		p := toyPlan(train)
+		p.Checkpoint.RestoreBest = true
+		return p
+	}
+	unscored := *val.Set()
+	unscored.Scorer = nil
+	rows := phasetest.Resumes(t, plan, 3*(1+2+3+2*2), func(rec phases.Recorder, dir string) *phases.Env {
+		env := phasetest.ToyEnv(t, pointer.NewSource(&unscored), rec, dir)
+		env.Data.Eval = nil
+		return env
+	}).Rows
+	if all := strings.Join(rows, "\n"); !strings.Contains(all, "val_paired_error") || !strings.Contains(all, "val_recorded_reward") {
+		t.Errorf("no epoch is compared by its recorded reward: this test sees nothing:\n%s", all)
+	}
+}
+
+// TestEveryMetricIsPaired: each metric that chooses by questions has the paired error of its own scores.
+func TestEveryMetricIsPaired(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	for _, metric := range []string{"val_reward", "val_loss", "val_advantage"} {
+		plan := toyPlan(train)
+		plan.Checkpoint.Best.Metric = new(metric)
+		rec := &phasetest.Memory{}
+		if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, t.TempDir()), nil); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(strings.Join(rec.Rows, "\n"), "val_paired_error") {
+			t.Errorf("%s: no epoch has a paired error", metric)
+		}
+	}
+}
+
 // TestLookingAheadChangesNothing: runs that launch a step, or sample for it, before they read the numbers of the one before, stopped and
 // resumed, end with the bytes of one that does not look ahead.
 func TestLookingAheadChangesNothing(t *testing.T) {
@@ -196,8 +233,9 @@ func TestPhasesLearn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
-				Phases: []phases.Phase{tc.phase}}, env, nil); err != nil {
+			plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(), Phases: []phases.Phase{tc.phase}}
+			plan.Checkpoint.Best.Highest = true // this is about what is learnt, not about the noise of a few queries
+			if _, err := phases.Run(context.Background(), plan, env, nil); err != nil {
 				t.Fatal(err)
 			}
 			after, err := phases.Validate(env.Policy, env.Initial, val, env.Data)

@@ -298,12 +298,12 @@ func TestOtherBest(t *testing.T) {
 		want  string
 	}{
 		{"the reward chose another", BestSummary{Metric: "val_loss", Phase: "rce", Epoch: 2}, nil,
-			"with checkpoint.best.metric=val_recorded_reward it would be grpo epoch 1: 0.5000 against 0.4500"},
+			"by checkpoint.best.metric=val_recorded_reward grpo epoch 1 is ahead: 0.5000 against 0.4500"},
 		{"the loss chose another", BestSummary{Metric: "val_recorded_reward", Phase: "grpo", Epoch: 1}, nil,
-			"with checkpoint.best.metric=val_loss it would be rce epoch 2: 2.400 against 2.600"},
+			"by checkpoint.best.metric=val_loss rce epoch 2 is ahead: 2.400 against 2.600"},
 		{"the same", BestSummary{Metric: "val_loss", Phase: "grpo", Epoch: 1}, nil, ""},
 		{"within kl_max", BestSummary{Metric: "val_loss", Phase: "init"}, 1.0,
-			"with checkpoint.best.metric=val_recorded_reward it would be grpo epoch 1: 0.5000 against 0.3000"},
+			"by checkpoint.best.metric=val_recorded_reward grpo epoch 1 is ahead: 0.5000 against 0.3000"},
 		{"nothing within kl_max", BestSummary{Metric: "val_loss", Phase: "init"}, 0.01, ""},
 	} {
 		run.Tree = map[string]any{"checkpoint": map[string]any{"best": map[string]any{"kl_max": tc.klMax}}}

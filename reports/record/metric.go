@@ -121,6 +121,8 @@ func Metrics() []Metric {
 			"where nothing scores its selections"},
 		{"val_top1_accuracy", "share", "validation queries whose likeliest recorded candidate is the best"},
 		{"val_pair_accuracy", "share", "pairs of their recorded candidates in order"},
+		{"val_paired_error", "", "paired standard error of the difference from the highest checkpoint before, in the metric that chooses " +
+			"the best (checkpoint.best)"},
 		{"val_reward_<term>", "", "mean of one term of the reward over the greedy completions of the validation queries"},
 		{"val_completion_length", "tokens", "mean length of these"},
 		{"val_truncated_share", "share", "those that were cut at the length limit"},

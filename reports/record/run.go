@@ -58,8 +58,8 @@ func (r *Run) ScoreBefore(phase, metric string) (float64, bool) {
 	return r.Score("val", before, metric)
 }
 
-// otherBest says which epoch another measure on the validation queries would have made the best: the reward, or the loss where the
-// reward decided. "" where it is the same one, or where nothing else was measured.
+// otherBest says which epoch is ahead by another measure on the validation queries: the reward, or the loss where the reward
+// decided. "" where it is the same one, or where nothing else was measured.
 func (r *Run) otherBest(b *BestSummary) string {
 	klMax, bounded := r.SettingNumber("checkpoint", "best", "kl_max")
 	for _, name := range []string{"val_reward", "val_recorded_reward", "val_loss"} {
@@ -84,7 +84,7 @@ func (r *Run) otherBest(b *BestSummary) string {
 		if best == own {
 			return ""
 		}
-		return fmt.Sprintf("with checkpoint.best.metric=%s it would be %s: %s against %s", name, where, page.Sig(best, 4), page.Sig(own, 4))
+		return fmt.Sprintf("by checkpoint.best.metric=%s %s is ahead: %s against %s", name, where, page.Sig(best, 4), page.Sig(own, 4))
 	}
 	return ""
 }

@@ -191,6 +191,7 @@ type BestSummary struct {
 	Phase      string `json:"phase"` // init for the initial policy
 	Epoch      int    `json:"epoch"`
 	Checkpoint string `json:"checkpoint"`
+	Choice     string `json:"choice,omitempty"` // why it is not the highest: within its noise
 	Reason     string `json:"reason,omitempty"` // when the rule had to give way
 	Other      string `json:"other,omitempty"`  // which epoch another measure would have chosen
 }

@@ -214,7 +214,7 @@ func judgedOn(run *record.Run, s *record.Summary, stage *record.StageResult) str
 // remarks are what is to be said of the choice of the best checkpoint, each a sentence after a space.
 func remarks(b *record.BestSummary) string {
 	var out string
-	for _, more := range []string{b.Reason, b.Other} {
+	for _, more := range []string{b.Choice, b.Reason, b.Other} {
 		if more != "" {
 			out += " " + page.Capital(more) + "."
 		}

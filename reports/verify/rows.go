@@ -206,7 +206,7 @@ func (c *runCheck) best(stated *record.BestSummary) *record.BestSummary {
 		return stated
 	}
 	klMax, bounded := c.run.SettingNumber("checkpoint", "best", "kl_max")
-	again, found := *stated, false
+	again, found, highest := *stated, false, 0.0
 	for _, row := range c.others {
 		prefix, phase := "val_", row.Phase
 		if row.Kind == record.KindEval && row.Text("policy") == record.PolicyInit && row.Text("split") == "val" {
@@ -216,11 +216,15 @@ func (c *runCheck) best(stated *record.BestSummary) *record.BestSummary {
 		}
 		x, ok := row.Number(prefix + strings.TrimPrefix(stated.Metric, "val_"))
 		kl, _ := row.Number(prefix + "kl")
-		better := x > float64(again.Value)
+		behind := highest - x
 		if stated.Mode == "min" {
-			better = x < float64(again.Value)
+			behind = -behind
 		}
-		if ok && !math.IsNaN(x) && (!bounded || kl <= klMax) && (!found || better) {
+		noise, _ := row.Number("val_paired_error") // the latest within one of the highest
+		if ok && !math.IsNaN(x) && (!bounded || kl <= klMax) && (!found || behind < 0 || noise > 0 && behind <= noise) {
+			if !found || behind < 0 {
+				highest = x
+			}
 			found, again.Value, again.Phase, again.Epoch = true, record.Number(x), phase, row.Epoch
 			again.Checkpoint = filepath.Join("checkpoints", fmt.Sprintf("%s_epoch%d.safetensors", phase, row.Epoch))
 		}

@@ -32,7 +32,7 @@ func ofRecords(name string, opt Options, load func(key, root string) (*icl.Set, 
 	train := records.Queries(false)
 	var images []uint64
 	for _, row := range train {
-		images = append(images, uint64(records.Records[row].ImageID))
+		images = append(images, uint64(records.Records.ImageID(row)))
 	}
 	if opt.SplitBy == "record" {
 		images = nil
@@ -40,7 +40,7 @@ func ofRecords(name string, opt Options, load func(key, root string) (*icl.Set, 
 	left, right := Split(len(train), images, opt.TrainRatio, opt.SplitSeed)
 	b := &Bundle{Name: name, EvalName: "eval", Unknown: records.Unknown, Skipped: skipped, SkippedAt: skippedAt,
 		Train: NewSet("train", src, left), Val: NewSet("val", src, right)}
-	held := make([]int64, 0, len(records.Records)-len(train))
+	held := make([]int64, 0, records.Records.Len()-len(train))
 	for _, row := range records.Queries(true) {
 		held = append(held, int64(row))
 	}
@@ -56,7 +56,7 @@ type vqaSource struct {
 
 // Sample makes a question of a record.
 func (s *vqaSource) Sample(row int64) (Sample, error) {
-	r := s.Records[row]
+	r := s.Records.At(int(row))
 	out := Sample{ID: row, Name: fmt.Sprint(r.ID), Answers: r.Answers}
 	counts := map[string]int{}
 	for _, a := range r.Answers {
@@ -86,7 +86,7 @@ func (s *vqaSource) Holds(need Need) bool {
 
 // Cluster implements Clusterer: questions about one image are no independent ones.
 func (s *vqaSource) Cluster(row int64, by string) (string, error) {
-	r := s.Records[row]
+	r := s.Records.At(int(row))
 	switch by {
 	case "image":
 		return fmt.Sprint(r.ImageID), nil

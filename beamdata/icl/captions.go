@@ -37,7 +37,8 @@ func LoadCaptions(key, root string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{Set: &Set{Counts: map[string]int{}, Captions: true}, rows: map[int64]int{}}
+	b := newBuilder()
+	b.Captions = true
 	for _, split := range []string{"train", "val"} {
 		path, err := one(key+"="+root, files, split+" captions", captionsOf(split))
 		if err != nil {
@@ -57,7 +58,7 @@ func LoadCaptions(key, root string) (*Set, error) {
 			return nil, err
 		}
 	}
-	b.at = func(row int) string { return fmt.Sprintf("%s: image %s", root, filepath.Base(b.Records[row].Image)) }
+	b.at = func(row int) string { return fmt.Sprintf("%s: image %s", root, filepath.Base(b.Records.At(row).Image)) }
 	return b.seal(), nil
 }
 
@@ -66,7 +67,7 @@ func captionsOf(split string) string { return `captions_` + split + `\d{4}\.json
 
 // readCaptions joins the images and the captions of a file by the image's id.
 func (b *builder) readCaptions(path, folder string, heldOut bool) error {
-	first := len(b.Records)
+	first := b.Records.Len()
 	err := eachOf(path, "images", func(raw []byte, _ func() int) error {
 		var image struct {
 			ID   *int64 `json:"id"`
@@ -96,7 +97,7 @@ func (b *builder) readCaptions(path, folder string, heldOut bool) error {
 			return fmt.Errorf("a caption of image %d, which is not among the file's images", a.ImageID)
 		}
 		if caption := strings.Join(strings.Fields(a.Caption), " "); caption != "" {
-			b.Records[row].Answers = append(b.Records[row].Answers, caption)
+			b.Records.answer(row, append(b.Records.At(row).Answers, caption))
 		}
 		return nil
 	})

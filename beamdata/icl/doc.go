@@ -27,7 +27,7 @@ type Record struct {
 
 // Set is the records of a run, those of the evaluation split last.
 type Set struct {
-	Records []Record
+	Records *Table
 	Digest  string             // SHA-256 of all that the records say
 	Counts  map[string]int     // what was read and what was left out, by reason
 	Unknown []keycheck.Unknown // keys that nothing reads
@@ -39,22 +39,22 @@ type Set struct {
 }
 
 // At says where a record stands, for messages: records.jsonl:12 (id 7).
-func (s *Set) At(row int) string { return fmt.Sprintf("%s (id %d)", s.at(row), s.Records[row].ID) }
+func (s *Set) At(row int) string { return fmt.Sprintf("%s (id %d)", s.at(row), s.Records.ID(row)) }
 
 // Queries returns the rows of one split: those that are only asked, or the others.
 func (s *Set) Queries(heldOut bool) []int {
-	return s.rows(func(r Record) bool { return r.HeldOut == heldOut })
+	return s.rows(func(row int) bool { return s.Records.rows[row].heldOut == heldOut })
 }
 
 // Candidates returns the rows that may be examples: not held out, and with an answer to show.
 func (s *Set) Candidates() []int {
-	return s.rows(func(r Record) bool { return !r.HeldOut && len(r.Answers) > 0 })
+	return s.rows(func(row int) bool { return !s.Records.rows[row].heldOut && s.Records.Answered(row) })
 }
 
-func (s *Set) rows(of func(Record) bool) (rows []int) {
-	for i, r := range s.Records {
-		if of(r) {
-			rows = append(rows, i)
+func (s *Set) rows(of func(row int) bool) (rows []int) {
+	for row := range s.Records.Len() {
+		if of(row) {
+			rows = append(rows, row)
 		}
 	}
 	return rows

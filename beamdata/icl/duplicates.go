@@ -23,7 +23,7 @@ func (s *Set) Overlap() []audit.Fault {
 	queries := func(rows []int) []audit.Query {
 		out := make([]audit.Query, len(rows))
 		for i, row := range rows {
-			r := s.Records[row]
+			r := s.Records.At(row)
 			out[i] = audit.Query{ID: r.ID}
 			if r.ImageID != 0 {
 				out[i].Content = hash(fmt.Sprint(r.ImageID, " ", plain(r.Question)))
@@ -45,7 +45,7 @@ func hash(text string) uint64 {
 
 // Twins returns, for each of these held-out queries, the training record that is most alike, where the cosine is at least limit.
 func (s *Set) Twins(ctx context.Context, v Vectors, queries []int, limit float32) ([]Twin, error) {
-	if err := v.Check("", len(s.Records)); err != nil {
+	if err := v.Check("", s.Records.Len()); err != nil {
 		return nil, err
 	}
 	near, err := Nearest(ctx, v, queries, s.Queries(false), 1, func(int, int) bool { return false })

@@ -34,7 +34,7 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(s.Records)
+	got := fmt.Sprint(listed(s.Records))
 	root := filepath.Dir(path)
 	want := fmt.Sprintf("[{7 %[1]s/a/1.jpg What is it? [cat a cat] -1 false} {9 %[1]s/a/1.jpg what is  it [dog] -1 false} "+
 		"{3 /b/2.jpg who? [he] 44 true}]", root)
@@ -116,7 +116,7 @@ func TestLoadVQA(t *testing.T) {
 			"What is the hairstyle of the blond called? [pony tail braid] 51606 false} "+
 			"{817215 %[1]s/train2014/COCO_train2014_000000081721.jpg How old do you have to be? [18 21] 81721 false} "+
 			"{425 %[1]s/val2014/COCO_val2014_000000000042.jpg What sport? [surf] 42 true}]", filepath.Join(root, "coco"))
-		if got := fmt.Sprint(s.Records); got != want {
+		if got := fmt.Sprint(listed(s.Records)); got != want {
 			t.Errorf("records\n%s, want\n%s", got, want)
 		}
 		if notes := strings.Join(s.Notes(), "\n"); !strings.Contains(notes, "2 answers of annotators are empty and left out (the first: "+
@@ -189,7 +189,7 @@ func TestLoadCaptions(t *testing.T) {
 	want := fmt.Sprintf("[{9 %[1]s/train2014/COCO_train2014_000000000009.jpg %[2]s [A cat. Cat] 9 false} "+
 		"{7 %[1]s/train2014/COCO_train2014_000000000007.jpg %[2]s [] 7 false} {42 %[1]s/val2014/v.jpg %[2]s [surf] 42 true}]",
 		filepath.Join(root, "coco"), Describe)
-	if got := fmt.Sprint(s.Records); got != want || !s.Captions || s.Counts["questions_without_answers"] != 1 {
+	if got := fmt.Sprint(listed(s.Records)); got != want || !s.Captions || s.Counts["questions_without_answers"] != 1 {
 		t.Errorf("records\n%s, want\n%s", got, want)
 	}
 	for want, change := range map[string]func(f map[string]string){

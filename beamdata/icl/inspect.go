@@ -22,7 +22,7 @@ func Inspect(path string) (facts [][2]string, fault error) {
 		facts = append(facts, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	images, missing := map[string]bool{}, 0
-	for row, r := range s.Records {
+	for row, r := range s.Records.All() {
 		if r.Image == "" || images[r.Image] {
 			continue
 		}
@@ -33,7 +33,7 @@ func Inspect(path string) (facts [][2]string, fault error) {
 			}
 		}
 	}
-	add("records", "%d", len(s.Records))
+	add("records", "%d", s.Records.Len())
 	add("held out", "%d (split val: asked, never an example)", s.Counts["held_out"])
 	add("images", "%d", len(images))
 	add("missing images", "%d", missing)

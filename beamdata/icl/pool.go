@@ -36,7 +36,7 @@ func (p Sampler) Pools(ctx context.Context, s *Set, queries []int, text, image V
 	candidates := s.Candidates()
 	byImage := map[int64]int{}
 	for _, c := range candidates {
-		byImage[s.Records[c].ImageID]++
+		byImage[s.Records.ImageID(c)]++
 	}
 	for _, q := range queries {
 		if n := eligible(s, q, len(candidates), byImage); n < p.Candidates {
@@ -55,7 +55,7 @@ func (p Sampler) Pools(ctx context.Context, s *Set, queries []int, text, image V
 	pools := make([][]int32, len(queries))
 	taken := 0 // by the shares before
 	for _, share := range shares {
-		if err := share.vectors.Check(share.name+" ", len(s.Records)); err != nil {
+		if err := share.vectors.Check(share.name+" ", s.Records.Len()); err != nil {
 			return nil, err
 		}
 		near, err := Nearest(ctx, share.vectors, queries, candidates, taken+share.count, func(q, c int) bool { return !may(s, q, c) })
@@ -82,13 +82,13 @@ type share struct {
 
 // may says whether a record may be a candidate of a query: none is about the query's own image, as a held-out query has none either.
 func may(s *Set, query, candidate int) bool {
-	own := s.Records[query].ImageID
-	return query != candidate && (own == 0 || own != s.Records[candidate].ImageID)
+	own := s.Records.ImageID(query)
+	return query != candidate && (own == 0 || own != s.Records.ImageID(candidate))
 }
 
 // eligible counts the records that may be candidates of a query.
 func eligible(s *Set, query, candidates int, byImage map[int64]int) int {
-	r := s.Records[query]
+	r := s.Records.At(query)
 	switch {
 	case r.ImageID != 0:
 		return candidates - byImage[r.ImageID]
@@ -116,7 +116,7 @@ func (p Sampler) fill(pool []int32, s *Set, query int, candidates []int) []int32
 	if len(pool) == p.Candidates {
 		return pool
 	}
-	draw := rng.New(p.Seed, "pool", int(s.Records[query].ID))
+	draw := rng.New(p.Seed, "pool", int(s.Records.ID(query)))
 	in := make(map[int32]bool, p.Candidates)
 	for _, c := range pool {
 		in[c] = true

@@ -37,10 +37,9 @@ func unit(rows, dim int, seed int64) Vectors {
 
 // records are n of them about images of three questions each; every seventh is held out.
 func records(n int) *Set {
-	s := &Set{at: func(row int) string { return fmt.Sprint("row ", row) }}
+	s := &Set{Records: new(Table), at: func(row int) string { return fmt.Sprint("row ", row) }}
 	for i := range n {
-		s.Records = append(s.Records, Record{ID: int64(1000 + i), ImageID: int64(1 + i/3), Question: "q", Answers: []string{"a"},
-			HeldOut: i%7 == 6})
+		s.Records.add(Record{ID: int64(1000 + i), ImageID: int64(1 + i/3), Question: "q", Answers: []string{"a"}, HeldOut: i%7 == 6})
 	}
 	return s
 }
@@ -107,7 +106,7 @@ func TestPools(t *testing.T) {
 				t.Errorf("%s: query %d has the pool %v: want 16 different records", kind, q, pool)
 			}
 			for _, c := range pool {
-				if int(c) == q || s.Records[c].HeldOut || s.Records[c].ImageID == s.Records[q].ImageID {
+				if int(c) == q || s.Records.At(int(c)).HeldOut || s.Records.ImageID(int(c)) == s.Records.ImageID(q) {
 					t.Errorf("%s: query %d may not have record %d", kind, q, c)
 				}
 			}
@@ -133,8 +132,8 @@ func TestPools(t *testing.T) {
 // TestPoolsSmallest: as many candidates as there are, and one more.
 func TestPoolsSmallest(t *testing.T) {
 	s, v := records(12), unit(12, 4, 1) // row 6 is held out
-	for i := range s.Records {
-		s.Records[i].ImageID = 0 // unknown: a record about the query's image is no candidate
+	for i := range s.Records.rows {
+		s.Records.rows[i].imageID = 0 // unknown: a record about the query's image is no candidate
 	}
 	for _, kind := range []string{"random", "mix"} {
 		pools, err := Sampler{Kind: kind, Candidates: 10}.Pools(context.Background(), s, []int{3}, v, v)
@@ -199,16 +198,19 @@ func BenchmarkNearest(b *testing.B) {
 
 // TestOverlap: a held-out question that was trained on is named, an image on both sides is mild.
 func TestOverlap(t *testing.T) {
-	s := &Set{Records: []Record{{ID: 1, ImageID: 5, Question: "What is it?"}, {ID: 2, ImageID: 6, Question: "x"},
-		{ID: 3, ImageID: 5, Question: "what is it", HeldOut: true}}}
+	of := func(question string, image int64) *Set {
+		return &Set{Records: TableOf(Record{ID: 1, ImageID: 5, Question: "What is it?"}, Record{ID: 2, ImageID: 6, Question: "x"},
+			Record{ID: 3, ImageID: image, Question: question, HeldOut: true})}
+	}
+	s := of("what is it", 5)
 	if f := s.Overlap(); len(f) != 1 || f[0].Mild || !strings.Contains(f[0].Message, "query 3 is query 1") {
 		t.Errorf("%+v", f)
 	}
-	s.Records[2].Question = "where?"
+	s = of("where?", 5)
 	if f := s.Overlap(); len(f) != 1 || !f[0].Mild {
 		t.Errorf("%+v, want one mild fault: the image is on both sides", f)
 	}
-	s.Records[2].ImageID = 0
+	s = of("where?", 0)
 	if f := s.Overlap(); len(f) != 0 {
 		t.Errorf("%+v, want none", f)
 	}

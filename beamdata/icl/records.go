@@ -6,13 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 )
 
@@ -28,6 +29,10 @@ type line struct {
 
 const example = `{"id": 1, "image": "1.jpg", "question": "what is it?", "answers": ["a cat"]}`
 
+// readingPercent is how much garbage may stand beside the records while a file is read, in percent of them: by Go's own measure, 100,
+// reading would take twice the memory of what is kept.
+const readingPercent = 25
+
 // Load reads records, one JSON object a line or a list of them:
 //
 //	{"id": 1, "image": "images/1.jpg", "question": "what is it?", "answers": ["a cat", …], "image_id": 9, "split": "val"}
@@ -35,7 +40,9 @@ const example = `{"id": 1, "image": "1.jpg", "question": "what is it?", "answers
 // Paths start from the file's folder. image_id and split may be left out; a record of split val is held out. All records that
 // are wrong are named at once.
 func Load(path string) (*Set, error) {
-	b := &builder{Set: &Set{Counts: map[string]int{}}, rows: map[int64]int{}, root: filepath.Dir(path), images: map[string]int64{}}
+	defer debug.SetGCPercent(debug.SetGCPercent(readingPercent))
+	b := newBuilder()
+	b.root = filepath.Dir(path)
 	keys := keycheck.New(filepath.Base(path), "record", []string{"id", "image", "question", "answers", "image_id", "split"}, nil).
 		Also(map[string]string{"question_id": "id", "answer": "answers", "image_path": "image"})
 	type fault struct {
@@ -88,9 +95,12 @@ func Load(path string) (*Set, error) {
 // builder collects a set.
 type builder struct {
 	*Set
-	root   string
-	rows   map[int64]int    // by id
-	images map[string]int64 // numbers of images without an id, by path: -1, -2, …
+	root string
+	rows map[int64]int // by id
+}
+
+func newBuilder() *builder {
+	return &builder{Set: &Set{Records: new(Table), Counts: map[string]int{}}, rows: map[int64]int{}}
 }
 
 // add checks a record and takes it in.
@@ -118,10 +128,7 @@ func (b *builder) add(l line) error {
 		if !filepath.IsAbs(r.Image) {
 			r.Image = filepath.Join(b.root, filepath.FromSlash(l.Image))
 		}
-		if b.images[r.Image] == 0 {
-			b.images[r.Image] = -int64(len(b.images)) - 1
-		}
-		r.ImageID = b.images[r.Image]
+		r.ImageID = -int64(b.Records.images.id(r.Image)) - 1
 	}
 	if l.ImageID != nil {
 		r.ImageID = *l.ImageID
@@ -134,30 +141,33 @@ func (b *builder) take(r Record) error {
 	if before, twice := b.rows[r.ID]; twice {
 		return fmt.Errorf("id %d stands twice: record %d has it too", r.ID, before+1)
 	}
-	b.rows[r.ID] = len(b.Records)
-	b.Records = append(b.Records, r)
+	b.rows[r.ID] = b.Records.Len()
+	b.Records.add(r)
 	return nil
 }
 
 // heldOutLast moves the records of the evaluation split behind the others, in their order, and returns where each stood.
 func (b *builder) heldOutLast() (was []int) {
 	was = append(b.Queries(false), b.Queries(true)...)
-	records := list.Map(was, func(from int) Record { return b.Records[from] })
-	b.Records = records
+	if !slices.IsSorted(was) {
+		b.Records.reorder(was)
+	}
 	return was
 }
 
 // seal counts and fingerprints what was read.
 func (b *builder) seal() *Set {
 	h := digest.New()
-	for _, r := range b.Records {
+	for _, r := range b.Records.All() {
 		image := filepath.Base(r.Image) // a folder may be moved
 		fmt.Fprintf(h, "%d %q %q %q %d %t\n", r.ID, image, r.Question, r.Answers, r.ImageID, r.HeldOut)
 		if len(r.Answers) == 0 {
 			b.Counts["questions_without_answers"]++
 		}
 	}
-	b.Counts["records"], b.Counts["held_out"] = len(b.Records), len(b.Queries(true))
+	b.Counts["records"], b.Counts["held_out"] = b.Records.Len(), len(b.Queries(true))
 	b.Digest = h.Hex()
+	b.Records.seal()
+	b.rows = nil
 	return b.Set
 }

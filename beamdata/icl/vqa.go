@@ -33,7 +33,7 @@ func LoadVQA(key, root string) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{Set: &Set{Counts: map[string]int{}}, rows: map[int64]int{}}
+	b := newBuilder()
 	var sources []string // question files by split
 	var starts []int     // first row of each
 	for _, split := range []string{"train", "val"} {
@@ -44,7 +44,7 @@ func LoadVQA(key, root string) (*Set, error) {
 		if p.questions == "" {
 			continue
 		}
-		sources, starts = append(sources, p.questions), append(starts, len(b.Records))
+		sources, starts = append(sources, p.questions), append(starts, b.Records.Len())
 		if err := b.readSplit(p, split == "val"); err != nil {
 			return nil, err
 		}
@@ -160,7 +160,7 @@ func (s split) image(id int64) string {
 
 // readSplit joins questions and annotations by question_id.
 func (b *builder) readSplit(s split, heldOut bool) error {
-	first := len(b.Records)
+	first := b.Records.Len()
 	keys := keycheck.New(filepath.Base(s.questions), "question", []string{"question_id", "image_id", "question"}, nil)
 	err := eachOf(s.questions, "questions", func(raw []byte, line func() int) error {
 		var q struct {
@@ -192,7 +192,7 @@ func (b *builder) readSplit(s split, heldOut bool) error {
 			b.Counts["annotations_without_question"]++
 			return nil
 		}
-		r := &b.Records[row]
+		r, answers := b.Records.At(row), []string(nil)
 		if a.ImageID != r.ImageID {
 			return fmt.Errorf("question %d is about image %d here and about %d in %s", a.QuestionID, a.ImageID, r.ImageID, s.questions)
 		}
@@ -201,19 +201,20 @@ func (b *builder) readSplit(s split, heldOut bool) error {
 		}
 		for _, answer := range a.Answers {
 			if strings.TrimSpace(answer.Answer) != "" { // nothing could be shown or scored
-				r.Answers = append(r.Answers, answer.Answer)
+				answers = append(answers, answer.Answer)
 				continue
 			}
 			if b.Counts["empty_answers"]++; b.EmptyAt == "" {
 				b.EmptyAt = fmt.Sprintf("%s:%d: question %d", s.annotations, line(), a.QuestionID)
 			}
 		}
+		b.Records.answer(row, answers)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if first == len(b.Records) {
+	if first == b.Records.Len() {
 		return fmt.Errorf("%s holds no question", s.questions)
 	}
 	return nil

@@ -9,7 +9,6 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/lvlm"
-	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/text"
 	"fulcrum/rewardutil/vqa"
@@ -19,7 +18,7 @@ import (
 // each beam with each candidate that it does not hold, and the Width best of all go on.
 type Search struct {
 	Scorer   lvlm.Scorer
-	Records  []icl.Record
+	Records  *icl.Table
 	Captions *text.CIDEr // of score cider
 	BeamsOptions
 }
@@ -74,7 +73,7 @@ func (s *Search) Prompts(r icl.Record, pool int) []int {
 // Beams returns the best sequences for a query, the best first, and those that the last step compared them with. Of equal
 // scores the one that grew out of the better beam comes first, then the one whose last candidate stands earlier in the pool.
 func (s *Search) Beams(ctx context.Context, query int, pool []int32) (best, compared []Beam, err error) {
-	answers := s.answers(s.Records[query])
+	answers := s.answers(s.Records.At(query))
 	beams := []Beam{{}}
 	if s.Score == "infoscore" {
 		if err := s.judge(ctx, query, answers, beams, nil, nil); err != nil {
@@ -92,7 +91,7 @@ func (s *Search) Beams(ctx context.Context, query int, pool []int32) (best, comp
 			}
 		}
 		if len(grown) == 0 {
-			return nil, nil, fmt.Errorf("query %d: its pool of %d has too few candidates for %d shots", s.Records[query].ID, len(pool), s.Shots)
+			return nil, nil, fmt.Errorf("query %d: its pool of %d has too few candidates for %d shots", s.Records.ID(query), len(pool), s.Shots)
 		}
 		if err := s.judge(ctx, query, answers, grown, from, beams); err != nil {
 			return nil, nil, err
@@ -141,7 +140,7 @@ func (s *Search) prompts(query int, answers []string, beams []Beam) []lvlm.Promp
 
 // judge fills the scores of beams; beam i was grown out of before[from[i]].
 func (s *Search) judge(ctx context.Context, query int, answers []string, beams []Beam, from []int, before []Beam) error {
-	r, prompts := s.Records[query], s.prompts(query, answers, beams)
+	r, prompts := s.Records.At(query), s.prompts(query, answers, beams)
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {
@@ -170,15 +169,13 @@ func (s *Search) judge(ctx context.Context, query int, answers []string, beams [
 }
 
 // Prompt puts demonstrations before a query, each with the one of its answers that shown picks. Rows are places in records.
-func Prompt(records []icl.Record, query int, shots []int32, shown func(answers []string) string) lvlm.Prompt {
-	example := func(row int) lvlm.Example {
-		r := records[row]
-		return lvlm.Example{ID: r.ID, Image: r.Image, Question: r.Question}
-	}
-	p := lvlm.Prompt{Query: example(query)}
+func Prompt(records *icl.Table, query int, shots []int32, shown func(answers []string) string) lvlm.Prompt {
+	example := func(r icl.Record) lvlm.Example { return lvlm.Example{ID: r.ID, Image: r.Image, Question: r.Question} }
+	p := lvlm.Prompt{Query: example(records.At(query))}
 	for _, row := range shots {
-		e := example(int(row))
-		e.Answer = shown(records[row].Answers)
+		r := records.At(int(row))
+		e := example(r)
+		e.Answer = shown(r.Answers)
 		p.Shots = append(p.Shots, e)
 	}
 	return p
@@ -187,7 +184,7 @@ func Prompt(records []icl.Record, query int, shots []int32, shown func(answers [
 // Probe asks about n sequences of k demonstrations, as step k of a search does: what its rate is measured by. The last of them is
 // the same for every k: as in a search, its picture is new in the first step alone.
 func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (prompts []lvlm.Prompt, err error) {
-	answers, beams := s.answers(s.Records[query])[:1], []Beam{{}}
+	answers, beams := s.answers(s.Records.At(query))[:1], []Beam{{}}
 	if k > 0 {
 		beams = nil
 		for _, c := range pool[s.Shots-1 : min(s.Shots-1+n, len(pool))] {
@@ -214,12 +211,12 @@ func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (r
 	prompts := make([]lvlm.Prompt, len(queries))
 	for i, q := range queries {
 		prompts[i] = Prompt(s.Records, q, shots[i], vqa.Majority)
-		prompts[i].Query.Answer = s.answers(s.Records[q])[0]
+		prompts[i].Query.Answer = s.answers(s.Records.At(q))[0]
 	}
 	if s.greedy() {
 		said, err := s.Scorer.Answer(ctx, prompts)
 		for i := range said {
-			rewards = append(rewards, s.grade(said[i].Text, s.Records[queries[i]].Answers))
+			rewards = append(rewards, s.grade(said[i].Text, s.Records.At(queries[i]).Answers))
 		}
 		if s.Score == "vqa" {
 			accuracy = rewards
@@ -234,6 +231,10 @@ func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (r
 }
 
 // References counts n-grams in the answers of all records, for CIDEr-D.
-func References(records []icl.Record) *text.CIDEr {
-	return text.NewCIDEr(list.Map(records, func(r icl.Record) []string { return r.Answers }))
+func References(records *icl.Table) *text.CIDEr {
+	answers := make([][]string, records.Len())
+	for i, r := range records.All() {
+		answers[i] = r.Answers
+	}
+	return text.NewCIDEr(answers)
 }

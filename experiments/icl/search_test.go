@@ -53,14 +53,14 @@ func (t *toy) Answer(_ context.Context, prompts []lvlm.Prompt) (out []lvlm.Reply
 }
 
 // toyRecords are n questions with four annotators each.
-func toyRecords(n int) []icl.Record {
+func toyRecords(n int) *icl.Table {
 	out := make([]icl.Record, n)
 	for i := range out {
 		answer := fmt.Sprintf("a big answer %d", i%5)
 		out[i] = icl.Record{ID: int64(1000 + i), Question: fmt.Sprintf("what is %d?", i),
 			Answers: []string{"other", answer, answer, answer, "third"}}
 	}
-	return out
+	return icl.TableOf(out...)
 }
 
 func toyPool(n int) (pool []int32) {
@@ -90,7 +90,7 @@ func TestSearch(t *testing.T) {
 			t.Fatal(err)
 		}
 		total := 0
-		for _, n := range s.Prompts(set[0], len(pool)) {
+		for _, n := range s.Prompts(set.At(0), len(pool)) {
 			total += n
 		}
 		if int(model.asked.Load()) != total {
@@ -121,7 +121,7 @@ func slowBeams(s *Search, pool []int32) []Beam {
 			p := Prompt(s.Records, 0, rows, vqa.Majority)
 			said := p.Shots[int(toyNumber(p, "answer")*float64(len(rows)))].Answer
 			if s.Score == "cider" {
-				return s.Captions.Score(said, s.Records[0].Answers)
+				return s.Captions.Score(said, s.Records.At(0).Answers)
 			}
 			// leave one out: three annotators say so, each sees two others, the two who differ see three
 			return map[bool]float64{true: (3*2.0/3 + 2) / 5}[said == "a big answer 0"]
@@ -176,7 +176,7 @@ func TestFilesRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	table := filepath.Join(dir, "e.safetensors")
-	rows := tensorfile.FromFloat32s("e", []int{len(set), 1}, make([]float32, len(set)))
+	rows := tensorfile.FromFloat32s("e", []int{set.Len(), 1}, make([]float32, set.Len()))
 	if err := tensorfile.WriteSafetensors(table, []tensorfile.Tensor{rows}, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestEdgesAreDoubted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answers := s.answers(s.Records[0])
+		answers := s.answers(s.Records.At(0))
 		want := s.prompts(0, answers, compared[2:4])
 		if n := len(answers); len(d.doubted) != 4*n || fmt.Sprint(d.doubted[2*n:]) != fmt.Sprint(want) || len(d.doubted[0].Shots) != 1 {
 			t.Errorf("%s: %d prompts are doubted: %v, want %v at last", answer, len(d.doubted), d.doubted, want)

@@ -107,7 +107,7 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	}
 	all := b.set.Queries(o.Split == "val")
 	if o.Score != "none" {
-		all = slices.DeleteFunc(all, func(row int) bool { return len(b.set.Records[row].Answers) == 0 })
+		all = slices.DeleteFunc(all, func(row int) bool { return !b.set.Records.Answered(row) })
 	}
 	if o.Queries != nil && *o.Queries < len(all) {
 		draw := rng.New(c.Seed, "beams")
@@ -131,7 +131,7 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 	if b.pools, err = sampler.Pools(ctx, b.set, b.queries, text, image); err != nil {
 		return err
 	}
-	b.job.Data = record.DataSummary{Name: filepath.Base(b.out), Counts: map[string]int{"records": len(b.set.Records),
+	b.job.Data = record.DataSummary{Name: filepath.Base(b.out), Counts: map[string]int{"records": b.set.Records.Len(),
 		"queries": len(b.queries), "candidates": o.Candidates}}
 	return checkImages(b.set, b.queries, b.pools)
 }
@@ -169,7 +169,7 @@ func checkImages(set *records.Set, queries []int, examples [][]int32) error {
 	seen, missing := map[string]bool{}, 0
 	var errs []error
 	look := func(row int) {
-		r := set.Records[row]
+		r := set.Records.At(row)
 		if r.Image == "" || seen[r.Image] {
 			return
 		}
@@ -200,7 +200,7 @@ const probes = 8
 func (b *beamSearch) plan(ctx context.Context) error {
 	b.steps = make([]int, b.opt.Shots+1)
 	for i, q := range b.queries {
-		for k, n := range b.search.Prompts(b.set.Records[q], len(b.pools[i])) {
+		for k, n := range b.search.Prompts(b.set.Records.At(q), len(b.pools[i])) {
 			b.steps[k] += n
 			b.total += n
 		}

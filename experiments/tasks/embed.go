@@ -74,7 +74,7 @@ func embed(ctx context.Context, j *job.Job) error {
 	if err := writeTable(e.out, table, e.about); err != nil {
 		return err
 	}
-	stdout.Printf("embeddings: %d records, %d numbers each → %s\n", len(e.set.Records), table.Shape[1], e.out)
+	stdout.Printf("embeddings: %d records, %d numbers each → %s\n", e.set.Records.Len(), table.Shape[1], e.out)
 	if err := e.nameTwins(ctx, rows); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (e *embedding) read() (err error) {
 			e.items = append(e.items, item)
 		}
 	}
-	for row, r := range e.set.Records {
+	for row, r := range e.set.Records.All() {
 		if o.Modality == "text" {
 			break
 		}
@@ -141,7 +141,7 @@ func (e *embedding) read() (err error) {
 		}
 		add(embedItem{true, r.Image, row})
 	}
-	for row, r := range e.set.Records {
+	for row, r := range e.set.Records.All() {
 		if o.Modality != "image" {
 			add(embedItem{false, r.Question, row})
 		}
@@ -258,7 +258,7 @@ func (e *embedding) batches() []embedBatch {
 // encode returns the embeddings of all items, [items, Dim]. The next batch is read while one is computed.
 func (e *embedding) encode(ctx context.Context) ([]float32, error) {
 	dim := e.encoder.Dim
-	if err := hostmem.Need("the embeddings", 4*float64(len(e.items)+2*len(e.set.Records))*float64(dim)); err != nil {
+	if err := hostmem.Need("the embeddings", 4*float64(len(e.items)+2*e.set.Records.Len())*float64(dim)); err != nil {
 		return nil, err
 	}
 	kept, err := store.Open(e.partPath())
@@ -379,11 +379,11 @@ func (e *embedding) nameTwins(ctx context.Context, items []float32) error {
 	}
 	lines := make([]map[string]any, len(twins))
 	for i, t := range twins {
-		lines[i] = map[string]any{"id": e.set.Records[t.Query].ID, "training_id": e.set.Records[t.Candidate].ID,
+		lines[i] = map[string]any{"id": e.set.Records.ID(t.Query), "training_id": e.set.Records.ID(t.Candidate),
 			"similarity": math.Round(1e4*float64(t.Similarity)) / 1e4}
 	}
 	path := filepath.Join(e.job.Dir, "near_duplicates.jsonl")
 	e.job.Log.Warnf("data: %d of %d held-out queries looked at have a training record of cosine %v or more (the first: id %d and %d): %s",
-		len(twins), len(queries), limit, e.set.Records[twins[0].Query].ID, e.set.Records[twins[0].Candidate].ID, path)
+		len(twins), len(queries), limit, e.set.Records.ID(twins[0].Query), e.set.Records.ID(twins[0].Candidate), path)
 	return writeLines(path, lines)
 }

@@ -64,8 +64,8 @@ func (e *embedding) table(items []float32) tensorfile.Tensor {
 	if both {
 		width = 2 * dim
 	}
-	values := make([]float32, 0, len(records)*width)
-	for _, r := range records {
+	values := make([]float32, 0, records.Len()*width)
+	for _, r := range records.All() {
 		for _, item := range []embedItem{{picture: true, value: r.Image}, {value: r.Question}} {
 			if at, ok := e.at[item.key()]; ok {
 				values = append(values, items[at*dim:(at+1)*dim]...)
@@ -77,7 +77,7 @@ func (e *embedding) table(items []float32) tensorfile.Tensor {
 			values[i] *= math.Sqrt2 / 2
 		}
 	}
-	return tensorfile.FromFloat32s("embeddings", []int{len(records), width}, values)
+	return tensorfile.FromFloat32s("embeddings", []int{records.Len(), width}, values)
 }
 
 // writeTable writes a table by the ending of its name. What is known of it stands in a safetensors file's metadata, and beside

@@ -225,7 +225,7 @@ func (l *loop) read(ctx context.Context) error {
 	l.from = []string{l.set.Digest, shown}
 	l.job.Data = record.DataSummary{Name: "records", Fingerprint: l.set.Digest, Counts: l.set.Counts, Skipped: map[string]int{}}
 	for _, q := range l.set.Queries(true) {
-		if r := l.set.Records[q]; len(r.Answers) > 0 {
+		if r := l.set.Records.At(q); len(r.Answers) > 0 {
 			l.held = append(l.held, r)
 		}
 	}

@@ -112,9 +112,9 @@ func edition(task string) int {
 
 // pictures digests the contents of the records' image files: a picture that is replaced under its name is another one. One that
 // cannot be read is named by the stage that needs it.
-func pictures(ctx context.Context, records []icl.Record) (string, error) {
+func pictures(ctx context.Context, records *icl.Table) (string, error) {
 	number, paths := map[string]int{}, []string{}
-	for _, r := range records {
+	for _, r := range records.All() {
 		if _, seen := number[r.Image]; !seen && r.Image != "" {
 			number[r.Image] = len(paths)
 			paths = append(paths, r.Image)
@@ -126,7 +126,7 @@ func pictures(ctx context.Context, records []icl.Record) (string, error) {
 		return nil
 	})
 	h := digest.New()
-	for _, r := range records {
+	for _, r := range records.All() {
 		if r.Image != "" {
 			fmt.Fprint(h, sums[number[r.Image]])
 		}

@@ -74,7 +74,7 @@ func TestPicturesCountByContent(t *testing.T) {
 		for _, p := range paths {
 			records = append(records, icl.Record{Image: p})
 		}
-		sum, err := pictures(t.Context(), records)
+		sum, err := pictures(t.Context(), icl.TableOf(records...))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -167,7 +167,7 @@ func (c *chooser) read() error {
 		var t *beamdata.Table
 		if t, err = beamdata.OpenTable(*c.table); err == nil {
 			c.vectors = records.Vectors{Dim: t.Dim, Data: t.Data}
-			if err = c.vectors.Check("", len(c.set.Records)); err != nil {
+			if err = c.vectors.Check("", c.set.Records.Len()); err != nil {
 				err = fmt.Errorf("%s: %w", *c.table, err)
 			}
 		}
@@ -212,8 +212,8 @@ func (c *chooser) readPredictions(path string) error {
 
 // list keeps the examples of a question.
 func (c *chooser) list(query int64, pointer []int64) error {
-	if query < 0 || query >= int64(len(c.set.Records)) {
-		return fmt.Errorf("query %d is none of the %d records: its number is a row of them", query, len(c.set.Records))
+	if query < 0 || query >= int64(c.set.Records.Len()) {
+		return fmt.Errorf("query %d is none of the %d records: its number is a row of them", query, c.set.Records.Len())
 	}
 	if len(pointer) == 0 {
 		return errors.New(`no pointer: want a line of task=predict, such as {"query_id": 7, "pointer": [3, 1]}`)
@@ -234,10 +234,10 @@ func (c *chooser) list(query int64, pointer []int64) error {
 
 // shown refuses a row that is no example.
 func (c *chooser) shown(row int64) error {
-	if row < 0 || row >= int64(len(c.set.Records)) {
-		return fmt.Errorf("example %d is none of the %d records", row, len(c.set.Records))
+	if row < 0 || row >= int64(c.set.Records.Len()) {
+		return fmt.Errorf("example %d is none of the %d records", row, c.set.Records.Len())
 	}
-	if r := c.set.Records[row]; r.HeldOut || len(r.Answers) == 0 {
+	if r := c.set.Records.At(int(row)); r.HeldOut || len(r.Answers) == 0 {
 		return fmt.Errorf("example %d is held out or has no answer: it cannot be shown", row)
 	}
 	return nil
@@ -300,7 +300,7 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 				return nil, fmt.Errorf("%s: no prediction for it in %s", c.set.At(q), *c.Predictions)
 			}
 		case "random":
-			for _, k := range rng.New(c.seed, "infer", int(c.set.Records[q].ID)).Perm(len(pool))[:c.Shots] {
+			for _, k := range rng.New(c.seed, "infer", int(c.set.Records.ID(q))).Perm(len(pool))[:c.Shots] {
 				out[i] = append(out[i], int32(pool[k]))
 			}
 		case "text", "image":
@@ -341,7 +341,7 @@ func (c *chooser) likeliest(ctx context.Context, q int, pool []int) ([]int32, er
 	prompts := make([]lvlm.Prompt, len(pool))
 	for k, row := range pool {
 		prompts[k] = icl.Prompt(c.set.Records, q, []int32{int32(row)}, c.shows)
-		prompts[k].Query.Answer = c.shows(c.set.Records[q].Answers)
+		prompts[k].Query.Answer = c.shows(c.set.Records.At(q).Answers)
 	}
 	scores, err := c.scorer.Score(ctx, prompts)
 	if err != nil {
@@ -396,7 +396,7 @@ func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error
 func (c *chooser) write(dir, out string, chosen [][]int32, answers []string, about Inference) error {
 	results, lines := make([]any, len(answers)), make([]selection, len(answers))
 	for i, q := range c.queries {
-		r := c.set.Records[q]
+		r := c.set.Records.At(q)
 		results[i] = vqa.Result{QuestionID: r.ID, Answer: vqa.ExtractAnswer(answers[i])}
 		if c.set.Captions {
 			caption, _, _ := strings.Cut(strings.TrimSpace(answers[i]), "\n") // what follows is another turn

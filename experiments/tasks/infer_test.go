@@ -153,7 +153,14 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 func TestInferNamesMissingPictures(t *testing.T) {
 	for at, options := range map[int]InferOptions{4: {Method: "oracle", Shots: 1}, 9: {Method: "oracle", Shots: 1}} {
 		set := questions(t, t.TempDir())
-		set.Records[at].Image = "nowhere.png"
+		var records []icl.Record
+		for row, r := range set.Records.All() {
+			if row == at {
+				r.Image = "nowhere.png"
+			}
+			records = append(records, r)
+		}
+		set.Records = icl.TableOf(records...)
 		ch := &chooser{InferOptions: options, set: set, queries: []int{8, 9}, pools: [][]int32{{1, 2}, {3, 4}}} // no scorer: it must not be asked
 		if _, err := ch.choose(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("(id %d): open nowhere.png", 100+at)) {
 			t.Errorf("record %d: %v", at, err)

@@ -36,9 +36,9 @@ func asksModel(ctx context.Context, j *job.Job, b *beamdata.Bundle) (func(*beamd
 	if err != nil {
 		return nil, err
 	}
-	if rows := b.Val.Table.Rows; rows != len(set.Records) {
+	if rows := b.Val.Table.Rows; rows != set.Records.Len() {
 		return nil, usage.Errorf("lvlm.reward=%s: %d records and %d rows of embeddings: row i must belong to record i", *score,
-			len(set.Records), rows)
+			set.Records.Len(), rows)
 	}
 	model, err := OpenScorer(ctx, j)
 	if err != nil {

@@ -21,12 +21,12 @@ func adaptedClip(j *job.Job, table *beamdata.Table) func(pointer.ClipOptions) (p
 		if err != nil {
 			return nil, fmt.Errorf("selector.clip.path: %w", err)
 		}
-		if n := len(set.Records); n != table.Rows {
+		if n := set.Records.Len(); n != table.Rows {
 			return nil, usage.Errorf("selector.clip.path: %d records and %d rows of embeddings: row i must belong to record i", n, table.Rows)
 		}
 		var pictures, questions []string
 		seen := map[string]bool{}
-		for row, r := range set.Records {
+		for row, r := range set.Records.All() {
 			pictures, questions = append(pictures, r.Image), append(questions, r.Question)
 			if o.Modality == "text" || seen[r.Image] {
 				continue

@@ -80,6 +80,9 @@ func TestNoFilesInRunFolders(t *testing.T) {
 						if r.Code > 2 {
 							t.Errorf("%v: exit code %d: %s", args, r.Code, r.Stderr)
 						}
+						if args[0] == "status" && where == "run" && name == "summary.json" && r.Code != 1 {
+							t.Errorf("%v of a summary that cannot be read: exit code %d, want 1: %s", args, r.Code, r.Stdout)
+						}
 						if args[0] == "ls" && !strings.Contains(r.Stdout, "runs/b") {
 							t.Errorf("%v does not show the run that is whole:\n%s%s", args, r.Stdout, r.Stderr)
 						}

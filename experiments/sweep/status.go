@@ -73,8 +73,11 @@ func PrintStatus(dir string) error {
 		return err
 	}
 	if !ledger.Exists(dir) {
-		stdout.Printf("%s\n", runStatus(dir))
-		return nil
+		s, err := runStatusOf(dir)
+		if err == nil {
+			stdout.Printf("%s\n", s.words())
+		}
+		return err
 	}
 	s, jobs, err := observed(dir)
 	if err != nil {
@@ -180,6 +183,11 @@ func runStatus(dir string) string {
 	if err != nil {
 		return err.Error()
 	}
+	return s.words()
+}
+
+// words is the status of a run in one line.
+func (s Status) words() string {
 	text := s.State
 	if s.Epoch > 0 {
 		text += fmt.Sprintf(" after %s epoch %d", s.Phase, s.Epoch)
@@ -190,9 +198,9 @@ func runStatus(dir string) string {
 	switch s.State {
 	case record.StateRunning:
 	case record.StateDone, record.StatePruned:
-		text += "; report: " + page.ReportPath(dir)
+		text += "; report: " + page.ReportPath(s.Folder)
 	default:
-		text += "; go on: " + program.OnFolder("resume", dir)
+		text += "; go on: " + program.OnFolder("resume", s.Folder)
 	}
 	return text
 }

@@ -178,6 +178,26 @@ func TestTreeIsComplete(t *testing.T) {
 	}
 }
 
+var registered = regexp.MustCompile("line in `(\\w+)\\(\\)` of `([^`]+)`")
+
+// TestTablesToRegisterInAreThere: the rows of docs/README.md that say where an entry is added name functions that are there.
+func TestTablesToRegisterInAreThere(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "docs", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := registered.FindAllStringSubmatch(string(text), -1)
+	for _, m := range rows {
+		code, err := os.ReadFile(filepath.Join(golden.RepoRoot(), m[2]))
+		if err != nil || !strings.Contains(string(code), "func "+m[1]+"(") {
+			t.Errorf("docs/README.md: %s has no %s(): %v", m[2], m[1], err)
+		}
+	}
+	if len(rows) < 5 {
+		t.Errorf("%d rows, want at least 5", len(rows))
+	}
+}
+
 // TestReadmeIsShort: what does not fit on a page belongs into docs/.
 func TestReadmeIsShort(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "README.md"))

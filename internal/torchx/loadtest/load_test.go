@@ -14,10 +14,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/wangkuiyi/gotorch"
 	"github.com/wangkuiyi/gotorch/nn/functional"
+	"golang.org/x/sys/unix"
 
 	"fulcrum/internal/torchx"
 )
@@ -33,7 +36,13 @@ func scenarios() map[string]func() {
 		"version": version,
 		"waiting": waiting,
 		"product": product,
-		"early":   func() { gotorch.RandN([]int64{1}, false) },
+		"steps":   steps,
+		"busy": func() {
+			fmt.Println("busy")
+			for {
+			}
+		},
+		"early": func() { gotorch.RandN([]int64{1}, false) },
 	}
 }
 
@@ -373,4 +382,87 @@ func product() {
 	}
 	ones := torchx.From(slices.Repeat([]float32{1}, 512*512), 512, 512)
 	fmt.Println(torchx.MatMul(ones, ones).Floats()[0])
+}
+
+// TestThreadsCostLittle: beside a busy process on the same two cores, short operations on two threads take at most half as much processor
+// time again as by threads that sleep at once where they wait. Threads that turn in circles take several times that. One thread is no
+// measure: on two hyperthreads of a core all work takes up to twice as long.
+func TestThreadsCostLittle(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one core")
+	}
+	runtime.LockOSThread() // children have its cores
+	defer runtime.UnlockOSThread()
+	var all, two unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &all); err != nil {
+		t.Skip(err)
+	}
+	for cpu := 0; two.Count() < 2 && cpu < 64*len(all); cpu++ {
+		if all.IsSet(cpu) {
+			two.Set(cpu)
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &two); err != nil {
+		t.Skip(err)
+	}
+	defer unix.SchedSetaffinity(0, &all)
+	busy := exec.Command(self(t))
+	busy.Env = []string{scenarioVariable + "=busy"}
+	busy.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { busy.Process.Kill(); busy.Wait() }()
+	took := func(env ...string) time.Duration {
+		stdout, stderr, state := run(t, self(t), "steps", env...)
+		took, err := time.ParseDuration(strings.TrimSpace(stdout))
+		if err != nil || !state.Success() {
+			t.Fatalf("%v: %v, %s%s", env, state, stdout, stderr)
+		}
+		return took
+	}
+	sleep := []string{"OMP_WAIT_POLICY=passive", "GOMP_SPINCOUNT=0"}
+	ours, asleep := min(took(), took()), min(took(sleep...), took(sleep...))
+	circling := max(took("OMP_WAIT_POLICY=active"), took("OMP_WAIT_POLICY=active"))
+	t.Logf("processor time: %v; threads that sleep at once %v, that turn in circles %v", ours, asleep, circling)
+	if most := asleep * 3 / 2; ours > most {
+		t.Errorf("two threads take %v of processor time, want at most 1.5 times the %v of those that sleep at once", ours, asleep)
+	} else if circling < most {
+		t.Skipf("nothing is seen here: threads that turn in circles take %v, those that sleep %v", circling, asleep)
+	}
+}
+
+// steps computes what a small model does for some tokens, and prints the processor time that it took.
+func steps() {
+	if err := torchx.Load(); err != nil {
+		panic(err)
+	}
+	torchx.Attach(2)
+	const width, vocabulary = 576, 49152
+	ones := func(rows, columns int) torchx.Tensor {
+		return torchx.From(slices.Repeat([]float32{0.01}, rows*columns), rows, columns)
+	}
+	x, up, down, head := ones(4, width), ones(width, 3*width), ones(3*width, width), ones(width, vocabulary)
+	before := processorTime()
+	for range 6 {
+		end := torchx.Scope()
+		h := x
+		for range 10 {
+			h = torchx.MatMul(torchx.MatMul(h, up), down)
+		}
+		logits := torchx.MatMul(h, head)
+		for range 20 {
+			logits = torchx.Softmax(torchx.Add(logits, logits), -1)
+		}
+		end()
+	}
+	fmt.Println(processorTime() - before)
+}
+
+func processorTime() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

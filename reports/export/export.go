@@ -36,8 +36,7 @@ type Run struct {
 	Values map[string]any // by column
 	Order  []string       // of the columns
 
-	final  map[string]record.Number // metrics of the run's last epoch, nil where none has ended
-	reader *Reader
+	final map[string]record.Number // metrics of the run's last epoch, nil where none has ended
 }
 
 // lastEpoch begins the column of a metric of a run's last epoch.
@@ -50,24 +49,29 @@ func (reader *Reader) Read(f Folder) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Folder: f, Ended: e != nil, Values: map[string]any{}, reader: reader}
+	r := &Run{Folder: f, Ended: e != nil, Values: map[string]any{}}
 	r.set("run", filepath.ToSlash(f.Dir))
 	if e == nil {
 		r.set("state", record.StateOf(locked, ""))
 		return r, r.begun()
 	}
-	r.Warned, r.final = e.Warned, e.Final
+	r.Warned = len(e.Warnings) > 0
 	r.set("state", record.StateOf(locked, e.State))
 	r.set("task", e.Task)
 	r.set("title", e.Title)
-	r.set("data", e.Data)
+	r.set("data", e.Data.Name)
 	r.set("seed", int(e.Seed))
 	r.set("device", e.Device)
 	r.set("start", e.Start)
 	r.set("wall_seconds", e.WallSeconds)
-	r.set("phases", e.Phases)
-	r.set("epochs", e.Epochs)
-	r.set("steps", e.Steps)
+	var phases []string
+	epochs, steps := 0, 0
+	for _, p := range e.Phases {
+		phases, epochs, steps, r.final = append(phases, p.Name), epochs+p.Epochs, steps+p.Steps, p.Final
+	}
+	r.set("phases", strings.Join(phases, " "))
+	r.set("epochs", epochs)
+	r.set("steps", steps)
 	if b := e.Best; b != nil {
 		r.set("best_metric", b.Metric)
 		r.set("best", float64(b.Value))
@@ -75,10 +79,11 @@ func (reader *Reader) Read(f Folder) (*Run, error) {
 		r.set("best_epoch", b.Epoch)
 		r.set("best_checkpoint", b.Checkpoint)
 	}
-	r.set("overrides", e.Overrides)
-	for _, score := range e.Scores {
-		r.set(score.Name, score.Mean)
-		r.set(score.Name+"_se", score.SE)
+	r.set("overrides", page.ShellCommand(e.Overrides))
+	for _, score := range e.Evaluations {
+		name := score.Split + "/" + score.Metric
+		r.set(name, score.Mean)
+		r.set(name+"_se", score.SE)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.final)) {
 		if strings.HasPrefix(name, "val_") {
@@ -90,7 +95,7 @@ func (reader *Reader) Read(f Folder) (*Run, error) {
 
 // begun takes from the configuration of a run that has not ended what its summary would say.
 func (r *Run) begun() error {
-	settings, err := r.reader.settings.Settings(r.Dir)
+	settings, err := record.Settings(r.Dir)
 	if err != nil {
 		return err
 	}
@@ -132,7 +137,7 @@ func (r *Run) Column(name string) string {
 
 // Setting returns a value of the run's configuration, as YAML in a line, and whether it is there.
 func (r *Run) Setting(key string) (string, bool, error) {
-	settings, err := r.reader.settings.Settings(r.Dir)
+	settings, err := record.Settings(r.Dir)
 	value, ok := settings[key]
 	return value, ok, err
 }
@@ -203,7 +208,7 @@ func (reader *Reader) Runs(folders []Folder) (*page.Table, error) {
 		if err != nil {
 			return nil, err
 		}
-		flat, err := reader.settings.Settings(f.Dir)
+		flat, err := record.Settings(f.Dir)
 		if err != nil {
 			return nil, err
 		}

@@ -126,7 +126,7 @@ func TestIndexIsNeverStale(t *testing.T) {
 	bit[len(bit)-9] ^= 1
 	for what, text := range map[string][]byte{
 		"empty": {}, "cut": good[:len(good)/2], "cut in its head": good[:10], "a head alone": first, "no head": body, "a bit": bit,
-		"another version": bytes.Replace(good, []byte(`"version":1,`), []byte(`"version":2,`), 1),
+		"another version": bytes.Replace(good, []byte(`"version":2,`), []byte(`"version":3,`), 1),
 		"more":            append(bytes.Clone(good), 'x'), "a letter": bytes.Replace(good, []byte("train"), []byte("trail"), 1),
 	} {
 		reportstest.Must(t, os.WriteFile(path, text, 0o644))

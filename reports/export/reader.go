@@ -7,83 +7,42 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
-	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
 
 // Reader reads many runs. What it has read of one helps with the next, and what summaries say is kept in an index below the root that
 // the runs were found below: a summary that is as it was when it was read is not read again.
 type Reader struct {
-	locked   func(dir string) bool
-	settings *record.SettingsReader
-	indexes  map[string]*index // by root
+	locked  func(dir string) bool
+	indexes map[string]*index // by root
 }
 
 // NewReader returns a reader. locked reports whether a process is at work on a run.
 func NewReader(locked func(dir string) bool) *Reader {
-	return &Reader{locked: locked, settings: record.NewSettingsReader(), indexes: map[string]*index{}}
+	return &Reader{locked: locked, indexes: map[string]*index{}}
 }
 
-// ended is what the row of a run takes of its summary.
-type ended struct {
-	State       string
-	Title       string
-	Task        string
-	Data        string
-	Overrides   string // as typed
-	Seed        int64
-	Device      string
-	Start       string
-	WallSeconds float64
-	Phases      string
-	Epochs      int
-	Steps       int
-	Best        *best
-	Scores      []score                  // of what the run ended with
-	Final       map[string]record.Number // metrics of the last epoch
-	Warned      bool
-}
-
-type best struct {
-	Metric     string
-	Value      record.Number
-	Phase      string
-	Epoch      int
-	Checkpoint string
-}
-
-type score struct {
-	Name string // split/metric
-	Mean float64
-	SE   float64
-}
-
-func endedOf(s *record.Summary) *ended {
-	e := &ended{State: s.State, Title: s.Title, Task: s.Task, Data: s.Data.Name, Overrides: page.ShellCommand(s.Overrides), Seed: s.Seed,
-		Device: s.Device, Start: s.Start, WallSeconds: s.WallSeconds, Warned: len(s.Warnings) > 0}
-	var names []string
-	for _, p := range s.Phases {
-		names = append(names, p.Name)
-		e.Epochs, e.Steps, e.Final = e.Epochs+p.Epochs, e.Steps+p.Steps, p.Final
+// rowOf keeps of a summary what the row of a run takes.
+func rowOf(s *record.Summary) *record.Summary {
+	row := &record.Summary{State: s.State, Title: s.Title, Task: s.Task, Data: record.DataSummary{Name: s.Data.Name}, Overrides: s.Overrides,
+		Seed: s.Seed, Device: s.Device, Start: s.Start, WallSeconds: s.WallSeconds, Phases: s.Phases, Best: s.Best,
+		Warnings: s.Warnings[:min(1, len(s.Warnings))]}
+	for i := range max(0, len(row.Phases)-1) {
+		row.Phases[i].Final = nil
 	}
-	e.Phases = strings.Join(names, " ")
-	if b := s.Best; b != nil {
-		e.Best = &best{b.Metric, b.Value, b.Phase, b.Epoch, b.Checkpoint}
+	for _, e := range endings(s.Evaluations) {
+		row.Evaluations = append(row.Evaluations, record.StageResult{Split: e.Split, Metric: e.Metric, Mean: e.Mean, SE: e.SE})
 	}
-	for _, x := range endings(s.Evaluations) {
-		e.Scores = append(e.Scores, score{x.Split + "/" + x.Metric, x.Mean, x.SE})
-	}
-	return e
+	return row
 }
 
 // ended returns what a run's summary says, nil where the run has none.
-func (reader *Reader) ended(f Folder) (*ended, error) {
+func (reader *Reader) ended(f Folder) (*record.Summary, error) {
 	path := filepath.Join(f.Dir, record.SummaryFile)
 	before := regular.Identify(path)
 	x, name := reader.indexOf(f)
@@ -96,7 +55,7 @@ func (reader *Reader) ended(f Folder) (*ended, error) {
 	if err != nil || s == nil {
 		return nil, err
 	}
-	e := endedOf(s)
+	e := rowOf(s)
 	if x != nil && before != (regular.Identity{}) && regular.Identify(path) == before {
 		x.kept[name] = indexed{before, e}
 		x.readAt[name] = at
@@ -128,7 +87,7 @@ func (reader *Reader) Save() {
 
 const (
 	// indexVersion is the number of the index's format and of what it takes of a summary: whoever changes either counts it on.
-	indexVersion = 1
+	indexVersion = 2
 	indexFile    = "rows.idx"
 	// saveFrom is how many summaries are read before an index is written: fewer are read in no time.
 	saveFrom = 50
@@ -146,7 +105,7 @@ type index struct {
 
 type indexed struct {
 	Identity regular.Identity
-	Ended    *ended
+	Ended    *record.Summary
 }
 
 // head is the first line of an index.

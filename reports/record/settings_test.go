@@ -12,7 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// settingsTexts are configurations: those of before are plain, those behind it look as if they could be read by parts.
+// settingsTexts are configurations, plain and odd ones.
 func settingsTexts() []string {
 	const first = "task: train\nseed: 3\ngrpo:\n  lr: 0.001\n  clip: {epsilon: 0.2}\nschedule:\n- rce\n- grpo\nempty: {}\nnothing: null\n"
 	return []string{
@@ -66,8 +66,8 @@ func wantFlat(text string) (map[string]string, error) {
 	return flat, nil
 }
 
-// checkSettings reads a text by a reader that has read others before, and as a whole.
-func checkSettings(t *testing.T, r *SettingsReader, dir, text string) {
+// checkSettings holds what a file is read to against what the library makes of it.
+func checkSettings(t *testing.T, dir, text string) {
 	t.Helper()
 	path := filepath.Join(dir, "config.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -78,27 +78,16 @@ func checkSettings(t *testing.T, r *SettingsReader, dir, text string) {
 	if !maps.Equal(want, again) { // two keys of one dotted name: which one counts is not said
 		return
 	}
-	for range 2 {
-		got, err := r.FlatFile(path)
-		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != path+": "+wantErr.Error() || !maps.Equal(got, want) {
-			t.Errorf("%q: got %v, %v\nwant %v, %v", text, got, err, want, wantErr)
-		}
+	got, err := FlatFile(path)
+	if (err == nil) != (wantErr == nil) || err != nil && err.Error() != path+": "+wantErr.Error() || !maps.Equal(got, want) {
+		t.Errorf("%q: got %v, %v\nwant %v, %v", text, got, err, want, wantErr)
 	}
 }
 
-// What a file means does not depend on what was read before it, nor on its being read by parts.
-func TestSettingsByParts(t *testing.T) {
-	r, dir := NewSettingsReader(), t.TempDir()
+func TestSettings(t *testing.T) {
+	dir := t.TempDir()
 	for _, text := range settingsTexts() {
-		checkSettings(t, r, dir, text)
-	}
-	if len(r.parts) < 10 {
-		t.Errorf("%d parts are known: files are not read by parts", len(r.parts))
-	}
-	r.bytes = mostParts
-	checkSettings(t, r, dir, "new: 1\n")
-	if len(r.parts) != 1 {
-		t.Errorf("%d parts are kept beyond the limit, want the last", len(r.parts))
+		checkSettings(t, dir, text)
 	}
 }
 
@@ -117,6 +106,5 @@ func FuzzSettings(f *testing.F) {
 	for _, text := range settingsTexts() {
 		f.Add(text)
 	}
-	r := NewSettingsReader()
-	f.Fuzz(func(t *testing.T, text string) { checkSettings(t, r, t.TempDir(), text) })
+	f.Fuzz(func(t *testing.T, text string) { checkSettings(t, t.TempDir(), text) })
 }

@@ -155,7 +155,7 @@ func sizeOf(dir, name string) int64 {
 
 // settingsOf returns a run's configuration as dotted keys, none where it cannot be read.
 func settingsOf(dir string) map[string]string {
-	flat, err := record.FlatFile(filepath.Join(dir, ".hydra", "config.yaml"))
+	flat, err := record.Settings(dir)
 	if err != nil {
 		return map[string]string{}
 	}

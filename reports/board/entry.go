@@ -3,14 +3,14 @@ package board
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"gopkg.in/yaml.v3"
-
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/curves"
@@ -87,31 +87,6 @@ func (e *entry) ended() bool {
 	return !e.stamp.Locked && (e.State == record.StateDone || e.State == record.StatePruned)
 }
 
-// brief is what the list takes of summary.json; the rest is passed over.
-type brief struct {
-	State       string   `json:"state"`
-	Error       string   `json:"error"`
-	Title       string   `json:"title"`
-	Task        string   `json:"task"`
-	Overrides   []string `json:"overrides"`
-	Seed        int64    `json:"seed"`
-	Start       string   `json:"start"`
-	WallSeconds float64  `json:"wall_seconds"`
-	Phases      []struct {
-		Name   string `json:"name"`
-		Epochs int    `json:"epochs"`
-		Steps  int    `json:"steps"`
-	} `json:"phases"`
-	Data struct {
-		Name        string `json:"name"`
-		Fingerprint string `json:"fingerprint"`
-	} `json:"data"`
-	Best        *record.BestSummary  `json:"best"`
-	Evaluations []record.StageResult `json:"evaluations"`
-	Warnings    []string             `json:"warnings"`
-	Findings    []record.Finding     `json:"findings"`
-}
-
 // read returns an entry as its folder has it now. What cannot be read is left out; the entry says so.
 func (b *Board) read(was entry) entry {
 	e := &entry{ID: was.ID, Path: was.Path, Sweep: was.Sweep, Job: was.Job, dir: was.dir}
@@ -119,18 +94,15 @@ func (b *Board) read(was entry) entry {
 	dir, at := e.dir, e.stamp
 	n, wrong := readNotes(dir)
 	e.Tags, e.Note, e.Error = n.Tags, n.Note, wrong
-	var s *brief
+	var s record.Summary
 	data, err := regular.ReadDocument(filepath.Join(dir, record.SummaryFile))
 	if err != nil {
 		e.Error = cmp.Or(unread(record.SummaryFile, err), e.Error)
 	} else if json.Unmarshal(data, &s) != nil {
-		e.Error = record.SummaryFile + " is damaged"
-	}
-	if s == nil {
-		s = &brief{}
+		s, e.Error = record.Summary{}, record.SummaryFile+" is damaged"
 	}
 	if e.State = record.StateOf(at.Locked, s.State); e.State == s.State {
-		e.summarized(s)
+		e.summarized(&s)
 		if e.State == record.StateInterrupted {
 			b.progressed(e)
 		}
@@ -141,7 +113,7 @@ func (b *Board) read(was entry) entry {
 }
 
 // summarized takes all from the summary.
-func (e *entry) summarized(s *brief) {
+func (e *entry) summarized(s *record.Summary) {
 	seed := s.Seed // a pointer into the summary would keep all of it
 	e.Title, e.Task, e.Seed, e.Overrides = s.Title, s.Task, &seed, s.Overrides
 	if s.Error != "" {
@@ -227,26 +199,21 @@ func (b *Board) live(e *entry) {
 
 // progressed says how far a run has come that is not done, by its rows and its configuration.
 func (b *Board) progressed(e *entry) {
-	var schedule []string
-	var tree map[string]yaml.Node
-	if !readYAML(filepath.Join(e.dir, ".hydra", "config.yaml"), &tree) {
+	run := &record.Run{Dir: e.dir}
+	if run.ReadConfig() != nil || run.Tree == nil {
 		return
 	}
-	decode := func(key string, into any) {
-		if node, ok := tree[key]; ok {
-			_ = node.Decode(into) // what is of another type is not known
-		}
+	e.Task, _ = run.Setting("task").(string)
+	if _, ok := run.SettingNumber("seed"); ok {
+		seed := run.Seed()
+		e.Seed = &seed
 	}
-	decode("task", &e.Task)
-	decode("seed", &e.Seed)
-	decode("schedule", &schedule)
 	epochs := map[string]int{}
+	phases, _ := run.Setting("schedule").([]any)
+	schedule := list.Map(phases, func(phase any) string { return fmt.Sprint(phase) })
 	for _, phase := range schedule {
-		var section struct {
-			Epochs int `yaml:"epochs"`
-		}
-		decode(phase, &section)
-		epochs[phase] = section.Epochs
+		n, _ := run.SettingNumber(phase, "epochs")
+		epochs[phase] = int(n)
 	}
 	_ = b.rows(e.ID, e.dir, func(c *curves.Curves, _ bool) {
 		if share, left, ok := progressOf(c.Phases, schedule, epochs, c.Updated); ok {
@@ -333,10 +300,4 @@ func progressOf(seen []curves.Span, schedule []string, epochs map[string]int, no
 		left = &remaining
 	}
 	return min(done/total, 1), left, true
-}
-
-// readYAML reads a file into v and reports whether it could.
-func readYAML(path string, v any) bool {
-	data, err := regular.ReadDocument(path)
-	return err == nil && yaml.Unmarshal(data, v) == nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -21,18 +22,12 @@ const (
 
 // comparison is what a selection of runs is compared by besides its curves.
 type comparison struct {
-	Runs     []entry    `json:"runs"`
-	Settings []setting  `json:"settings"` // those that differ
-	Report   string     `json:"report"`   // HTML: run report's comparison
-	Pairs    []pairing  `json:"pairs"`
-	Arms     [][]string `json:"arms,omitempty"` // ids, where some runs differ in their seed only: pairs are then of arms
-	Note     string     `json:"note,omitempty"` // why there are no intervals
-}
-
-// setting is a key in which runs differ; nil where a run has no such key.
-type setting struct {
-	Key    string    `json:"key"`
-	Values []*string `json:"values"`
+	Runs     []entry           `json:"runs"`
+	Settings []compare.Setting `json:"settings"` // those that differ
+	Report   string            `json:"report"`   // HTML: run report's comparison
+	Pairs    []pairing         `json:"pairs"`
+	Arms     [][]string        `json:"arms,omitempty"` // ids, where some runs differ in their seed only: pairs are then of arms
+	Note     string            `json:"note,omitempty"` // why there are no intervals
 }
 
 // pairing is a run's difference from the first one on the same questions.
@@ -78,7 +73,8 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &comparison{Runs: runs, Settings: differing(runs), Pairs: []pairing{}}
+	settings := list.Map(runs, func(e entry) map[string]string { return settingsOf(e.dir) })
+	c := &comparison{Runs: runs, Settings: compare.Differing(settings), Pairs: []pairing{}}
 	if len(runs) < 2 {
 		return c, nil
 	}
@@ -113,35 +109,6 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 	}
 	c.Report = page.Fragment(document.Text())
 	return c, nil
-}
-
-// differing are the settings in which runs differ; where and how a run is recorded is not among them.
-func differing(runs []entry) []setting {
-	flat := make([]map[string]string, len(runs))
-	keys := map[string]bool{}
-	for i, e := range runs {
-		flat[i] = settingsOf(e.dir)
-		for key := range flat[i] {
-			keys[key] = true
-		}
-	}
-	list := []setting{}
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		s := setting{Key: key, Values: make([]*string, len(runs))}
-		same := true
-		first, had := flat[0][key]
-		for i := range runs {
-			value, has := flat[i][key]
-			if has {
-				s.Values[i] = &value
-			}
-			same = same && has == had && value == first
-		}
-		if !same {
-			list = append(list, s)
-		}
-	}
-	return list
 }
 
 // sweepAnswer is a sweep's page.

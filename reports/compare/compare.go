@@ -3,6 +3,7 @@ package compare
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -326,34 +327,24 @@ func stepCell(step int) string {
 func compareSettings(d *page.Document, runs []*record.Run) {
 	d.Heading(2, "Settings that differ")
 	flat := make([]map[string]string, len(runs))
-	all := map[string]string{}
 	for i, run := range runs {
 		flat[i] = map[string]string{}
 		record.Flatten(flat[i], "", run.Tree)
 		if run.Summary != nil {
 			flat[i]["fingerprint of the data"] = run.Summary.Data.Fingerprint[:min(12, len(run.Summary.Data.Fingerprint))]
 		}
-		maps.Copy(all, flat[i])
 	}
 	header := []string{"key"}
 	for i := range runs {
 		header = append(header, arms.RunName(i))
 	}
 	var rows [][]string
-	for _, k := range slices.Sorted(maps.Keys(all)) {
-		row := []string{"`" + k + "`"}
-		same := true
-		for i := range runs {
-			v, ok := flat[i][k]
-			if !ok {
-				v = "(absent)"
-			}
-			same = same && v == flat[0][k]
-			row = append(row, page.Plain(v))
+	for _, one := range Differing(flat) {
+		row := []string{"`" + one.Key + "`"}
+		for _, value := range one.Values {
+			row = append(row, page.Plain(cut(value, 0, math.MaxInt)))
 		}
-		if !same {
-			rows = append(rows, row)
-		}
+		rows = append(rows, row)
 	}
 	switch {
 	case len(rows) == 0:
@@ -364,4 +355,31 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 	default:
 		d.Table(header, rows)
 	}
+}
+
+// Setting is a key in which runs differ; nil where a run has no such key.
+type Setting struct {
+	Key    string    `json:"key"`
+	Values []*string `json:"values"`
+}
+
+// Differing lists the keys whose values are not the same in all settings.
+func Differing(settings []map[string]string) []Setting {
+	all := map[string]string{}
+	for _, one := range settings {
+		maps.Copy(all, one)
+	}
+	out := []Setting{}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		s := Setting{key, make([]*string, len(settings))}
+		for i, one := range settings {
+			if value, ok := one[key]; ok {
+				s.Values[i] = &value
+			}
+		}
+		if slices.ContainsFunc(s.Values, func(value *string) bool { return !equal(value, s.Values[0]) }) {
+			out = append(out, s)
+		}
+	}
+	return out
 }

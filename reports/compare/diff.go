@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -351,20 +352,7 @@ func equal(x, y *string) bool { return x == y || x != nil && y != nil && *x == *
 
 // differences lists the keys whose values are not the same, in order.
 func differences(a, b map[string]string) []Difference {
-	keys := maps.Clone(a)
-	maps.Copy(keys, b)
-	var out []Difference
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		one := Difference{Key: key}
-		if v, ok := a[key]; ok {
-			one.A = &v
-		}
-		if v, ok := b[key]; ok {
-			one.B = &v
-		}
-		if !equal(one.A, one.B) {
-			out = append(out, one)
-		}
-	}
-	return out
+	return list.Map(Differing([]map[string]string{a, b}), func(s Setting) Difference {
+		return Difference{Key: s.Key, A: s.Values[0], B: s.Values[1]}
+	})
 }

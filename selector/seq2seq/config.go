@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/tokens"
 )
@@ -106,15 +107,15 @@ func (c *Config) t5(raw []byte) error {
 	if err := t5Keys().Check("", raw); err != nil {
 		return err
 	}
-	c.Vocab, c.Width = tokens.Or(f.Vocab, 32128), tokens.Or(f.Width, 512)
-	c.Encoder = Stack{Layers: tokens.Or(f.Layers, 6), Heads: tokens.Or(f.Heads, 8), HeadDim: tokens.Or(f.HeadDim, 64),
-		FF: tokens.Or(f.FF, 2048)}
+	c.Vocab, c.Width = option.Or(f.Vocab, 32128), option.Or(f.Width, 512)
+	c.Encoder = Stack{Layers: option.Or(f.Layers, 6), Heads: option.Or(f.Heads, 8), HeadDim: option.Or(f.HeadDim, 64),
+		FF: option.Or(f.FF, 2048)}
 	c.Decoder = c.Encoder
-	c.Decoder.Layers = tokens.Or(f.DecoderLayers, c.Encoder.Layers)
-	c.Buckets, c.MaxDistance = tokens.Or(f.Buckets, 32), tokens.Or(f.MaxDistance, 128)
-	c.Eps, c.InitStd, c.Tied, c.EmbedScale = tokens.Or(f.Eps, 1e-6), tokens.Or(f.InitFactor, 1), tokens.Or(f.Tied, true), 1
-	c.Scaled = tokens.Or(f.Scaled, c.Tied)
-	name := tokens.Or(f.FeedForward, "relu")
+	c.Decoder.Layers = option.Or(f.DecoderLayers, c.Encoder.Layers)
+	c.Buckets, c.MaxDistance = option.Or(f.Buckets, 32), option.Or(f.MaxDistance, 128)
+	c.Eps, c.InitStd, c.Tied, c.EmbedScale = option.Or(f.Eps, 1e-6), option.Or(f.InitFactor, 1), option.Or(f.Tied, true), 1
+	c.Scaled = option.Or(f.Scaled, c.Tied)
+	name := option.Or(f.FeedForward, "relu")
 	c.Activation, c.Gated = strings.CutPrefix(name, "gated-")
 	if name == "gated-gelu" { // the published gated models mean the tanh form by gelu
 		c.Activation = "gelu_new"
@@ -122,10 +123,10 @@ func (c *Config) t5(raw []byte) error {
 	if err := torchx.KnownActivation("feed_forward_proj", c.Activation); err != nil {
 		return err
 	}
-	if act := tokens.Or(f.Activation, c.Activation); act != c.Activation { // transformers writes what follows from feed_forward_proj
+	if act := option.Or(f.Activation, c.Activation); act != c.Activation { // transformers writes what follows from feed_forward_proj
 		return fmt.Errorf("dense_act_fn = %q is not supported, want the %q of feed_forward_proj = %q", act, c.Activation, name)
 	}
-	if gated := tokens.Or(f.Gated, c.Gated); gated != c.Gated {
+	if gated := option.Or(f.Gated, c.Gated); gated != c.Gated {
 		return fmt.Errorf("is_gated_act = %v is not supported, want the %v of feed_forward_proj = %q", gated, c.Gated, name)
 	}
 	return c.generationKeys(raw, `{"eos_token_id": 1, "pad_token_id": 0}`)
@@ -155,18 +156,18 @@ func (c *Config) bart(raw []byte) error {
 	if err := bartKeys().Check("", raw); err != nil {
 		return err
 	}
-	c.Vocab, c.Width = tokens.Or(f.Vocab, 50265), tokens.Or(f.Width, 1024)
+	c.Vocab, c.Width = option.Or(f.Vocab, 50265), option.Or(f.Width, 1024)
 	stack := func(layers, heads, ff *int) Stack {
-		s := Stack{Layers: tokens.Or(layers, 12), Heads: tokens.Or(heads, 16), FF: tokens.Or(ff, 4096)}
+		s := Stack{Layers: option.Or(layers, 12), Heads: option.Or(heads, 16), FF: option.Or(ff, 4096)}
 		if s.Heads > 0 {
 			s.HeadDim = c.Width / s.Heads
 		}
 		return s
 	}
 	c.Encoder, c.Decoder = stack(f.EncoderLayers, f.EncoderHeads, f.EncoderFF), stack(f.DecoderLayers, f.DecoderHeads, f.DecoderFF)
-	c.Positions, c.Tied = tokens.Or(f.Positions, 1024), true
-	c.Activation, c.Eps, c.InitStd, c.EmbedScale = tokens.Or(f.Activation, "gelu"), 1e-5, tokens.Or(f.InitStd, 0.02), 1
-	if tokens.Or(f.Scale, false) {
+	c.Positions, c.Tied = option.Or(f.Positions, 1024), true
+	c.Activation, c.Eps, c.InitStd, c.EmbedScale = option.Or(f.Activation, "gelu"), 1e-5, option.Or(f.InitStd, 0.02), 1
+	if option.Or(f.Scale, false) {
 		c.EmbedScale = sqrt(c.Width)
 	}
 	if err := torchx.KnownActivation("activation_function", c.Activation); err != nil {

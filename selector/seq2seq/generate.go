@@ -57,18 +57,10 @@ func (m *Model) canGenerate(sources [][]int64, opt *GenerateOptions) error {
 
 // cache holds keys and values: of the sources, computed once, and of the sequences' tokens so far, room for max each.
 type cache struct {
-	k, v           []torchx.Tensor // a layer each: [sequences·max, H, D]
+	*tokens.Cache
 	crossK, crossV []torchx.Tensor // a layer each: [source rows, H, D]
-	at             torchx.Tensor   // [sequences] int64: where the keys and values of this step go
 	bias           *bias           // T5: of the distances that fit in max
 	max            int
-}
-
-// store keeps the keys and values of layer i and returns all of them.
-func (c *cache) store(i int, k, v torchx.Tensor) (allK, allV torchx.Tensor) {
-	torchx.WriteRowsAt(c.k[i], c.at, k)
-	torchx.WriteRowsAt(c.v[i], c.at, v)
-	return c.k[i], c.v[i]
 }
 
 // decoding is generation with a cache.
@@ -84,14 +76,13 @@ const prefillRows = 8192
 
 // prefill encodes the sources and makes room for the sequences.
 func (m *Model) prefill(sources [][]int64, all []*tokens.Sequence, maxNew int) *decoding {
-	d := &decoding{m: m, cache: &cache{max: maxNew}, kept: slices.Clone(all)}
-	heads, dim := m.cfg.Decoder.Heads, m.cfg.Decoder.HeadDim
-	row := 0
+	layers, row := m.cfg.Decoder.Layers, 0
+	own := m.NewCache(layers, len(all)*maxNew, m.cfg.Decoder.Heads, m.cfg.Decoder.HeadDim)
+	d := &decoding{m: m, cache: &cache{Cache: own, max: maxNew}, kept: slices.Clone(all)}
 	for _, ids := range sources {
 		d.sources = append(d.sources, torchx.Span{Own: row, OwnLen: len(ids)})
 		row += len(ids)
 	}
-	layers := m.cfg.Decoder.Layers
 	keys := make([][]torchx.Tensor, 2*layers)
 	for from := 0; from < len(sources); {
 		in, longest := &rows{side: "encoder"}, 0
@@ -111,8 +102,6 @@ func (m *Model) prefill(sources [][]int64, all []*tokens.Sequence, maxNew int) *
 	c := d.cache
 	for i := range layers {
 		c.crossK, c.crossV = append(c.crossK, joined(keys[2*i])), append(c.crossV, joined(keys[2*i+1]))
-		c.k = append(c.k, m.Zeros(len(all)*maxNew, heads, dim))
-		c.v = append(c.v, m.Zeros(len(all)*maxNew, heads, dim))
 	}
 	if t, ok := m.net.(*t5); ok {
 		c.bias = t.distanceBias("decoder", maxNew)
@@ -162,7 +151,7 @@ func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 		source.Q, source.QLen = i, 1
 		in.cross = append(in.cross, source)
 	}
-	c.at = m.Int64s(at)
+	c.At = m.Int64s(at)
 	return m.Logits(m.scaled(m.run(in, torchx.Tensor{}, &lora.Pass{}))), nil
 }
 
@@ -177,13 +166,10 @@ func (d *decoding) keep(live []*tokens.Sequence) {
 			from = append(from, int64(i))
 		}
 	}
-	index, c := d.m.Int64s(from), d.cache
-	for _, list := range [][]torchx.Tensor{c.k, c.v} {
-		for i, x := range list {
-			shape := x.Shape()
-			rows := torchx.IndexSelect(torchx.Reshape(x, len(d.kept), -1), 0, index)
-			list[i] = torchx.Keep(torchx.Reshape(rows, -1, shape[1], shape[2])) // out of the step's scope
-			x.Free()
+	for _, list := range [][]torchx.Tensor{d.cache.K, d.cache.V} {
+		for i := range list {
+			d.m.Take(&list[i], len(d.kept), from)
+			list[i] = torchx.Keep(list[i]) // out of the step's scope
 		}
 	}
 	d.kept = slices.Clone(live)

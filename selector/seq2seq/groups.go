@@ -70,12 +70,7 @@ func (m *Model) fits(ids []int64, what string) error {
 	if n := m.cfg.Positions; n > 0 && len(ids) > n {
 		return fmt.Errorf("the %s has %d tokens, but the model only %d positions", what, len(ids), n)
 	}
-	for i, id := range ids {
-		if id < 0 || id >= int64(m.cfg.Vocab) {
-			return fmt.Errorf("token %d of the %s has id %d, want 0 … %d", i, what, id, m.cfg.Vocab-1)
-		}
-	}
-	return nil
+	return m.Known(ids, " of the "+what)
 }
 
 // CheckSource and CheckCompletion say what the model cannot read or score, so that bad lines of a file are named before

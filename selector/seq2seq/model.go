@@ -18,6 +18,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/option"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -51,12 +52,8 @@ func Open(options Options, device string, seed int64, warn func(string)) (*Model
 
 // openWith is Open with adapters that a checkpoint describes, where adapted is not nil.
 func openWith(options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
-	return tokens.OpenFolder(names(), options.Path, func(folder *hffolder.Folder) (m *Model, err error) {
+	return tokens.OpenFolder(names(), options.Path, ParseConfig, func(folder *hffolder.Folder, cfg *Config) (m *Model, err error) {
 		defer torchx.Recover(&err)
-		cfg, err := ParseConfig(folder.Config)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
-		}
 		if err := folder.CheckLayers("the number of layers", max(cfg.Encoder.Layers, cfg.Decoder.Layers)); err != nil {
 			return nil, err
 		}
@@ -88,14 +85,9 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 // OpenCheckpoint rebuilds the model of a training checkpoint. What was trained, and how, follows the file; the folder
 // options.Path must be the one that it was trained on, unless it was trained from scratch.
 func OpenCheckpoint(path string, options Options, device string, seed int64, warn func(string)) (*Model, error) {
-	return tokens.OpenCheckpoint(path, names(), options.Path, tokens.Opener[*Model]{
-		Scratch: func(config []byte) (*Model, error) {
-			cfg, err := ParseConfig(config)
-			if err != nil {
-				return nil, fmt.Errorf("metadata seq2seq.config: %w", err)
-			}
-			return newScratch(options, cfg, device, seed)
-		},
+	return tokens.OpenCheckpoint(path, names(), options.Path, tokens.Opener[*Model, *Config]{
+		Parse:   ParseConfig,
+		Scratch: func(cfg *Config) (*Model, error) { return newScratch(options, cfg, device, seed) },
 		Folder: func(adapted *lora.Config, parts []string) (*Model, error) {
 			options.Adapter, options.LoRA = nil, lora.Options{Dropout: options.LoRA.Dropout}
 			options.TuneAll = slices.Equal(parts, tunedAll())
@@ -156,7 +148,7 @@ func (m *Model) Config() *Config { return m.cfg }
 // MaxSourceTokens is the longest source that should be encoded: the option, else what the model was made for.
 func (m *Model) MaxSourceTokens() int {
 	made := cmp.Or(m.cfg.Positions, 512) // T5's training length; its relative positions take any
-	return min(tokens.Or(m.opt.MaxSourceTokens, made), cmp.Or(m.cfg.Positions, math.MaxInt))
+	return min(option.Or(m.opt.MaxSourceTokens, made), cmp.Or(m.cfg.Positions, math.MaxInt))
 }
 
 // Clone returns a model with its own copy of the trained tensors; all others are shared.

@@ -91,7 +91,7 @@ func (m *Model) attendSelf(a *attention, i int, y torchx.Tensor, in *rows, p *lo
 		return m.merge(a, in.step.attend(i, q, k, v, a.scale), p)
 	}
 	if in.cache != nil {
-		k, v = in.cache.store(i, k, v)
+		k, v = in.cache.Store(i, k, v)
 	}
 	if in.bias != nil {
 		return m.merge(a, torchx.AttendBiased(q, k, v, in.self, a.scale, in.bias.scores, in.bias.zero), p)

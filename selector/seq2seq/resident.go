@@ -109,20 +109,13 @@ func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
 // Take implements tokens.Decoding.
 func (r *resident) Take(rows []int) {
 	index := list.Map(rows, func(at int) int64 { return int64(at) })
-	take := func(x *torchx.Tensor, parts int, index []int64) {
-		all := *x
-		shape := all.Shape()
-		shape[0] = len(index) * shape[0] / parts
-		*x = torchx.Reshape(torchx.IndexSelect(torchx.Reshape(all, parts, -1), 0, r.m.Int64s(index)), shape...)
-		all.Free()
-	}
 	n := r.source.OwnLen.Numel()
 	for i := range r.k {
-		take(&r.k[i], n, index)
-		take(&r.v[i], n, index)
+		r.m.Take(&r.k[i], n, index)
+		r.m.Take(&r.v[i], n, index)
 	}
-	take(&r.source.OwnLen, n, index)
-	take(&r.source.Own, n+1, append(index, 0))
+	r.m.Take(&r.source.OwnLen, n, index)
+	r.m.Take(&r.source.Own, n+1, append(index, 0))
 	r.rows.Free()
 	r.rows = r.starts(len(rows), int(torchx.Data[int64](r.place)[0])) // sync
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -63,13 +64,13 @@ func (o ScratchOptions) configJSON(v Vocabulary) ([]byte, error) {
 			"d_kv":                o.Width / max(1, o.Heads), "d_ff": o.FF, "num_layers": o.Layers, "num_decoder_layers": o.DecoderLayers,
 			"num_heads":                      o.Heads,
 			"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128, "layer_norm_epsilon": 1e-6,
-			"initializer_factor": tokens.Or(o.InitStd, 1), "dropout_rate": 0.0,
+			"initializer_factor": option.Or(o.InitStd, 1), "dropout_rate": 0.0,
 			"decoder_start_token_id": v.Pad,
 		})
 	case "bart":
 		maps.Copy(keys, map[string]any{
 			"architectures": []string{"BartForConditionalGeneration"}, "model_type": kindBART, "activation_function": "gelu",
-			"scale_embedding": false, "init_std": tokens.Or(o.InitStd, 0.02),
+			"scale_embedding": false, "init_std": option.Or(o.InitStd, 0.02),
 			"encoder_layers": o.Layers, "encoder_attention_heads": o.Heads, "encoder_ffn_dim": o.FF, "decoder_layers": o.DecoderLayers,
 			"decoder_attention_heads": o.Heads, "decoder_ffn_dim": o.FF,
 			"max_position_embeddings": o.Positions, "dropout": 0.0, "attention_dropout": 0.0, "activation_dropout": 0.0,

@@ -44,9 +44,10 @@ func (w *Weights) Metadata() map[string]string {
 	return meta
 }
 
-// Opener makes the models of checkpoints, before their trained weights.
-type Opener[M any] struct {
-	Scratch func(config []byte) (M, error)                        // of a model from scratch, by its config.json
+// Opener makes the models of checkpoints, before their trained weights. C is what the policy reads of config.json.
+type Opener[M, C any] struct {
+	Parse   func(config []byte) (C, error)
+	Scratch func(C) (M, error)                                    // of a model from scratch
 	Folder  func(adapted *lora.Config, parts []string) (M, error) // upon its model folder; adapted is nil without adapters
 }
 
@@ -54,7 +55,7 @@ type model interface{ Tensors() *Weights }
 
 // OpenCheckpoint rebuilds the model of a training checkpoint. The file says which parts were trained, and how. The folder path
 // (SECTION.path) must be the model's base folder, unless the model was trained from scratch.
-func OpenCheckpoint[M model](file string, names Names, path *string, open Opener[M]) (M, error) {
+func OpenCheckpoint[M model, C any](file string, names Names, path *string, open Opener[M, C]) (M, error) {
 	var none M
 	f, err := tensorfile.ReadSafetensors(file)
 	if err != nil {
@@ -76,13 +77,17 @@ func OpenCheckpoint[M model](file string, names Names, path *string, open Opener
 }
 
 // rebuild makes the model described by metadata, without its trained weights.
-func rebuild[M model](meta map[string]string, names Names, path *string, open Opener[M]) (m M, err error) {
+func rebuild[M model, C any](meta map[string]string, names Names, path *string, open Opener[M, C]) (m M, err error) {
 	base := meta[names.Section+metaBase]
 	switch {
 	case base == "" && path != nil:
 		return m, fmt.Errorf("holds a whole model from scratch, but %s.path=%s asks for another", names.Section, *path)
 	case base == "":
-		return open.Scratch([]byte(meta[names.Section+metaConfig]))
+		config, err := open.Parse([]byte(meta[names.Section+metaConfig]))
+		if err != nil {
+			return m, fmt.Errorf("metadata %s: %w", names.Section+metaConfig, err)
+		}
+		return open.Scratch(config)
 	case path == nil:
 		return m, fmt.Errorf("holds the trained part of a larger model: want %s.path, the folder that it was trained on", names.Section)
 	}

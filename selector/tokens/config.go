@@ -2,14 +2,6 @@ package tokens
 
 import "fmt"
 
-// Or returns the value of a key of config.json, or the default if the key is missing.
-func Or[T any](said *T, otherwise T) T {
-	if said == nil {
-		return otherwise
-	}
-	return *said
-}
-
 // Positive returns an error for the first number that is below 1; it names prefix and key.
 func Positive(prefix string, keys []string, values ...int) error {
 	for i, v := range values {

@@ -1,6 +1,8 @@
 package tokens
 
 import (
+	"cmp"
+
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 	"fulcrum/selector/lora"
@@ -43,7 +45,7 @@ func (p *Policy[P]) Forward(b *selector.Batch, opt selector.ForwardOptions) sele
 			p.weights().Vocab)
 	}
 	groups, index := p.groups("forward", b)
-	logp, entropy := score(p.model, "forward", groups, Temperature(opt), p.weights().pass(b, opt))
+	logp, entropy := score(p.model, "forward", groups, cmp.Or(opt.Temperature, 1), p.weights().pass(b, opt))
 	if !opt.Entropy && !entropy.Nil() {
 		entropy = torchx.Detach(entropy)
 	}

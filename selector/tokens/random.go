@@ -14,14 +14,7 @@ import (
 func Random(layout Layout, options LoadOptions, device string, std float64, seed int64) (*Weights, error) {
 	w := &Weights{Layout: layout, options: LoadOptions{DType: options.DType, LoRA: options.LoRA}, device: device, slow: new(int),
 		Joined: strings.HasPrefix(device, "cuda")}
-	var err error
-	if w.DType, err = ComputeType(layout, options.DType, layout.FileType, device, nil); err != nil {
-		return nil, err
-	}
-	if _, err := w.chooseAdapters(); err != nil {
-		return nil, err
-	}
-	specs, err := w.trainable()
+	specs, _, err := w.prepare(nil)
 	if err != nil {
 		return nil, err
 	}

@@ -236,17 +236,22 @@ func (b *residentBatch) take(rows []int) {
 	for i, r := range rows {
 		index[i], of[i] = int64(r), b.of[r]
 	}
-	which := b.w.Int64s(index)
 	for _, x := range []*torchx.Tensor{&b.ids, &b.at, &b.ended, &b.seen} {
-		if x.Nil() {
-			continue
+		if !x.Nil() {
+			b.w.Take(x, len(b.of), index)
 		}
-		all := *x
-		*x = torchx.IndexSelect(all, 0, which)
-		all.Free()
 	}
 	b.of = of
 	b.next.Take(rows)
+}
+
+// Take keeps some of the parts into which a tensor is cut along its first axis, in this order.
+func (w *Weights) Take(x *torchx.Tensor, parts int, which []int64) {
+	defer torchx.Scope()()
+	all, shape := *x, x.Shape()
+	shape[0] = len(which) * shape[0] / parts
+	*x = torchx.Keep(torchx.Reshape(torchx.IndexSelect(torchx.Reshape(all, parts, -1), 0, w.Int64s(which)), shape...))
+	all.Free()
 }
 
 // fill gives the sequences what was drawn for them, up to the token that ended each. sync

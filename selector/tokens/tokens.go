@@ -153,11 +153,3 @@ func Batch(src selector.Source, queries []int, answers [][]Completion) (b *selec
 	}
 	return b, logp
 }
-
-// Temperature is the one that a forward pass is asked for: 0 means 1.
-func Temperature(opt selector.ForwardOptions) float64 {
-	if opt.Temperature == 0 {
-		return 1
-	}
-	return opt.Temperature
-}

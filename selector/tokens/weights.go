@@ -3,6 +3,7 @@ package tokens
 import (
 	"cmp"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"fulcrum/internal/hffolder"
@@ -76,8 +77,10 @@ type Weights struct {
 	generator *torchx.Generator // of dropout masks; made when needed
 }
 
-// OpenFolder opens the model folder that SECTION.path names and passes it to load, which owns it unless it fails.
-func OpenFolder[M any](names Names, path *string, load func(*hffolder.Folder) (M, error)) (m M, err error) {
+// OpenFolder opens the model folder that SECTION.path names, reads its config.json and passes both to load, which owns the folder unless
+// it fails.
+func OpenFolder[M, C any](names Names, path *string, parse func([]byte) (C, error),
+	load func(*hffolder.Folder, C) (M, error)) (m M, err error) {
 	if path == nil {
 		return m, fmt.Errorf("%s.path is null: want a model folder", names.Section)
 	}
@@ -85,7 +88,13 @@ func OpenFolder[M any](names Names, path *string, load func(*hffolder.Folder) (M
 	if err != nil {
 		return m, fmt.Errorf("%s.path: %w", names.Section, err)
 	}
-	if m, err = load(folder); err != nil {
+	config, err := parse(folder.Config)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
+	} else {
+		m, err = load(folder, config)
+	}
+	if err != nil {
 		folder.Close()
 	}
 	return m, err
@@ -99,15 +108,7 @@ func Load(folder *hffolder.Folder, layout Layout, options LoadOptions, adapted *
 	w := &Weights{Layout: layout, options: options, device: device, adapted: adapted, slow: new(int),
 		Joined:     strings.HasPrefix(device, "cuda"),
 		generation: folder.Generation, base: folder.Fingerprint()}
-	var err error
-	if w.DType, err = ComputeType(layout, options.DType, layout.FileType, device, warn); err != nil {
-		return nil, err
-	}
-	adapter, err := w.chooseAdapters()
-	if err != nil {
-		return nil, err
-	}
-	specs, err := w.trainable()
+	specs, adapter, err := w.prepare(warn)
 	if err != nil {
 		return nil, err
 	}
@@ -153,6 +154,18 @@ func Scratch(layout Layout, options LoadOptions, generation []byte, device strin
 	})
 	w.frozen = weights.NewFrozen(nil)
 	return w, err
+}
+
+// prepare decides on the types and the adapters, and lists the trained tensors.
+func (w *Weights) prepare(warn func(string)) (specs []torchx.Spec, adapter *lora.Adapter, err error) {
+	if w.DType, err = ComputeType(w.Layout, w.options.DType, w.FileType, w.device, warn); err != nil {
+		return nil, nil, err
+	}
+	if adapter, err = w.chooseAdapters(); err != nil {
+		return nil, nil, err
+	}
+	specs, err = w.trainable()
+	return specs, adapter, err
 }
 
 // chooseAdapters decides how adapters are made, and returns those of a folder, nil = others or none.
@@ -300,6 +313,16 @@ func (w *Weights) Weight(name string) torchx.Tensor {
 		Fail(w.Section, "the model has no tensor %s", name)
 	}
 	return t
+}
+
+// Known refuses ids outside the vocabulary, which libtorch would not catch on every device. what says of what they are.
+func (w *Weights) Known(ids []int64, what string) error {
+	for i, id := range ids {
+		if id < 0 || id >= int64(w.Vocab) {
+			return fmt.Errorf("token %d%s has id %d, want 0 … %d", i, what, id, w.Vocab-1)
+		}
+	}
+	return nil
 }
 
 // Apply returns x·Wᵀ + bias and the adapter's share.

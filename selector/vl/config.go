@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/tokens"
 )
@@ -129,7 +130,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 		if err := jsonwords.Unmarshal(f.Text, &text); err != nil {
 			return nil, fmt.Errorf("text_config: %w", err)
 		}
-		tied := tokens.Or(f.Tied, false) || tokens.Or(text.Tied, false)
+		tied := option.Or(f.Tied, false) || option.Or(text.Tied, false)
 		text.Tied = &tied
 		if whole := cmp.Or(f.DType, f.NewDType); whole != nil && *whole != "" { // it may leave an old type inside
 			text.DType = whole
@@ -179,15 +180,15 @@ func (c *Config) text(t textFile, seeing bool) error {
 		}
 		*need.to = *need.from
 	}
-	c.KVHeads = tokens.Or(t.KVHeads, c.Heads)
+	c.KVHeads = option.Or(t.KVHeads, c.Heads)
 	if c.Heads > 0 {
-		c.HeadDim = tokens.Or(t.HeadDim, c.Hidden/c.Heads)
+		c.HeadDim = option.Or(t.HeadDim, c.Hidden/c.Heads)
 	}
-	c.Eps, c.RopeTheta, c.InitStd = tokens.Or(t.Eps, eps), tokens.Or(t.RopeTheta, theta), tokens.Or(t.InitStd, 0.02)
-	c.Positions = tokens.Or(t.Positions, 0)
-	c.Tied = tokens.Or(t.Tied, false)
-	c.DType = tokens.Or(t.DType, tokens.Or(t.NewDType, ""))
-	c.Activation = tokens.Or(t.Activation, "silu")
+	c.Eps, c.RopeTheta, c.InitStd = option.Or(t.Eps, eps), option.Or(t.RopeTheta, theta), option.Or(t.InitStd, 0.02)
+	c.Positions = option.Or(t.Positions, 0)
+	c.Tied = option.Or(t.Tied, false)
+	c.DType = option.Or(t.DType, option.Or(t.NewDType, ""))
+	c.Activation = option.Or(t.Activation, "silu")
 	if err := torchx.KnownActivation("hidden_act", c.Activation); err != nil {
 		return err
 	}
@@ -216,7 +217,7 @@ func (c *Config) rope(t textFile) error {
 	if kind := cmp.Or(r.NewType, r.Type, "default"); kind != "mrope" && kind != "default" {
 		return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
 	}
-	c.RopeTheta = tokens.Or(r.Theta, c.RopeTheta)
+	c.RopeTheta = option.Or(r.Theta, c.RopeTheta)
 	if r.Section != nil {
 		if len(r.Section) != 3 {
 			return fmt.Errorf("mrope_section = %v, want three numbers", r.Section)
@@ -250,7 +251,7 @@ func (c *Config) vision(raw []byte) error {
 		if kind := cmp.Or(r.NewType, r.Type, "axial"); kind != "axial" && kind != "default" {
 			return fmt.Errorf("rope_parameters: type %q is not supported, want axial", kind)
 		}
-		c.Vision.RopeTheta = tokens.Or(r.Theta, c.Vision.RopeTheta)
+		c.Vision.RopeTheta = option.Or(r.Theta, c.Vision.RopeTheta)
 	}
 	return torchx.KnownActivation("hidden_act", c.Vision.Activation)
 }

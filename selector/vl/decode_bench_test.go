@@ -171,7 +171,7 @@ func decodeParts(b *testing.B, m *Model, s decodeShape) {
 		}},
 		{"attention of all layers", 20, func() {
 			for i := range c.Layers {
-				torchx.AttendDecode(q, r.cache.k[i], r.cache.v[i], &r.spans, 0.1)
+				torchx.AttendDecode(q, r.cache.K[i], r.cache.V[i], &r.spans, 0.1)
 			}
 		}},
 		{"weights of all layers", 20, func() {

@@ -50,26 +50,6 @@ func (c *Config) decoder(b *tokens.Builder) decoder {
 	return d
 }
 
-// cache holds keys and values of earlier tokens.
-type cache struct {
-	k, v []torchx.Tensor // a layer each: [rows, Hk, D]
-	at   torchx.Tensor   // [N] int64: where the keys and values of the rows in work go
-}
-
-// make makes room for so many rows.
-func (c *cache) make(m *Model, rows int) {
-	for range m.cfg.Layers {
-		c.k, c.v = append(c.k, m.Zeros(rows, m.cfg.KVHeads, m.cfg.HeadDim)), append(c.v, m.Zeros(rows, m.cfg.KVHeads, m.cfg.HeadDim))
-	}
-}
-
-// store keeps the keys and values of layer i and returns all of them.
-func (c *cache) store(i int, k, v torchx.Tensor) (allK, allV torchx.Tensor) {
-	torchx.WriteRowsAt(c.k[i], c.at, k)
-	torchx.WriteRowsAt(c.v[i], c.at, v)
-	return c.k[i], c.v[i]
-}
-
 // rows are the decoder's input: N tokens of any number of sequences.
 type rows struct {
 	ids    []int64    // [N]
@@ -79,7 +59,7 @@ type rows struct {
 
 	media   torchx.Tensor // [M, H] vectors of images and videos, or none
 	mediaAt []int64       // [M] the rows that they replace
-	cache   *cache        // keys and values go there, and spans name its rows; nil: spans name rows of the input
+	cache   *tokens.Cache // keys and values go there, and spans name its rows; nil: spans name rows of the input
 	tail    *lastRows     // the last layer computes these rows only; nil: all
 }
 
@@ -157,7 +137,7 @@ func (m *Model) heads(i int, y, cos, sin torchx.Tensor, in *rows, of func(torchx
 		k = torchx.Rope(torchx.Reshape(m.Apply(l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin)
 		v = torchx.Reshape(m.Apply(l.v, y, p), n, c.KVHeads, c.HeadDim)
 		if in.cache != nil {
-			k, v = in.cache.store(i, k, v)
+			k, v = in.cache.Store(i, k, v)
 		}
 		return q, k, v
 	}
@@ -166,8 +146,8 @@ func (m *Model) heads(i int, y, cos, sin torchx.Tensor, in *rows, of func(torchx
 		q, k, v = torchx.RopeHeads(all, cos, sin, c.Heads, c.KVHeads)
 		return of(q), k, v
 	}
-	k, v = in.cache.k[i], in.cache.v[i]
-	return of(torchx.RopeHeadsInto(all, cos, sin, c.Heads, k, v, in.cache.at)), k, v
+	k, v = in.cache.K[i], in.cache.V[i]
+	return of(torchx.RopeHeadsInto(all, cos, sin, c.Heads, k, v, in.cache.At)), k, v
 }
 
 // attend returns what the rows see [N, Hq, D].

@@ -61,7 +61,7 @@ func (m *Model) placeholders() []int64 {
 // decoding is generation with a cache: rows of the prompts first, then MaxNewTokens rows for each sequence.
 type decoding struct {
 	m       *Model
-	cache   *cache
+	cache   *tokens.Cache
 	prompts []place       // rows of each prompt in the cache
 	total   int           // rows of all prompts
 	max     int           // rows of a sequence
@@ -74,7 +74,7 @@ const prefillRows = 8192
 
 // prefill computes the prompts' keys and values and makes room for n sequences.
 func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, error) {
-	d := &decoding{m: m, cache: &cache{}, max: maxNew}
+	d := &decoding{m: m, max: maxNew}
 	inputs := make([]*packed, len(prompts))
 	for i, p := range prompts {
 		in, err := m.pack([]Group{{Prompt: p}}, true)
@@ -85,8 +85,7 @@ func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, 
 		d.prompts = append(d.prompts, place{d.total, len(in.ids), in.prompts[0].next})
 		d.total += len(in.ids)
 	}
-	rows := d.total + n*maxNew
-	d.cache.make(m, rows)
+	d.cache = m.newCache(d.total + n*maxNew)
 	var logits []torchx.Tensor
 	for from := 0; from < len(prompts); {
 		to, n := from+1, len(inputs[from].ids)
@@ -99,6 +98,11 @@ func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, 
 	}
 	d.first = torchx.Cat(0, logits...)
 	return d, nil
+}
+
+// newCache makes room for so many rows.
+func (m *Model) newCache(rows int) *tokens.Cache {
+	return m.NewCache(m.cfg.Layers, rows, m.cfg.KVHeads, m.cfg.HeadDim)
 }
 
 // fill runs some prompts through the decoder and returns the logits after each [prompts, V].
@@ -120,7 +124,7 @@ func (d *decoding) fill(inputs []*packed, places []place) torchx.Tensor {
 	}
 	m := d.m
 	m.fillMedia(in, &lora.Pass{})
-	d.cache.at, in.cache = m.Int64s(at), d.cache
+	d.cache.At, in.cache = m.Int64s(at), d.cache
 	hidden := torchx.IndexSelect(m.forward(&in.rows, &lora.Pass{}), 0, m.Int64s(last))
 	return torchx.Keep(m.Logits(hidden))
 }
@@ -152,6 +156,6 @@ func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 		in.spans = append(in.spans, torchx.Span{Q: i, QLen: 1, Prefix: l.trunk.first, PrefixLen: l.trunk.n, Own: l.own.first,
 			OwnLen: l.own.n + t + 1, Causal: true})
 	}
-	d.cache.at = m.Int64s(at)
+	d.cache.At = m.Int64s(at)
 	return m.Logits(m.forward(in, &lora.Pass{})), nil
 }

@@ -36,7 +36,7 @@ func (m *Model) pack(groups []Group, whole bool) (*packed, error) {
 		out.prompts = append(out.prompts, prompt)
 		var answers []place
 		for j, ids := range g.Completions {
-			if err := m.known(ids); err != nil {
+			if err := m.Known(ids, ""); err != nil {
 				return nil, fmt.Errorf("prompt %d, completion %d: %w", i, j, err)
 			}
 			if !whole && len(ids) > 0 {
@@ -64,7 +64,7 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 	if len(prompt.IDs) == 0 {
 		return place{}, fmt.Errorf("is empty")
 	}
-	if err := m.known(prompt.IDs); err != nil {
+	if err := m.Known(prompt.IDs, ""); err != nil {
 		return place{}, err
 	}
 	if m.cfg.Vision == nil && len(prompt.Images)+len(prompt.Videos) > 0 {
@@ -108,16 +108,6 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 		i += n
 	}
 	return at, nil
-}
-
-// known refuses ids outside the vocabulary, which libtorch would not catch on every device.
-func (m *Model) known(ids []int64) error {
-	for i, id := range ids {
-		if id < 0 || id >= int64(m.cfg.Vocab) {
-			return fmt.Errorf("token %d has id %d, want 0 … %d", i, id, m.cfg.Vocab-1)
-		}
-	}
-	return nil
 }
 
 // cells is how many vectors a prompt's pictures have.

@@ -55,11 +55,7 @@ func Open(options Options, device string, seed int64, warn func(string)) (*Model
 
 // openWith is Open with adapters that a checkpoint describes, where adapted is not nil.
 func openWith(options Options, adapted *lora.Config, device string, seed int64, warn func(string)) (*Model, error) {
-	return tokens.OpenFolder(names(), options.Path, func(folder *hffolder.Folder) (*Model, error) {
-		cfg, err := ParseConfig(folder.Config)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Join(folder.Path, "config.json"), err)
-		}
+	return tokens.OpenFolder(names(), options.Path, ParseConfig, func(folder *hffolder.Folder, cfg *Config) (*Model, error) {
 		if err := options.fits(cfg); err != nil {
 			return nil, err
 		}
@@ -88,14 +84,9 @@ func openWith(options Options, adapted *lora.Config, device string, seed int64, 
 // OpenCheckpoint rebuilds the model of a training checkpoint. What was trained, and how, follows the file; the folder
 // options.Path must be the one that it was trained on, unless it was trained from scratch.
 func OpenCheckpoint(path string, options Options, device string, seed int64, warn func(string)) (*Model, error) {
-	return tokens.OpenCheckpoint(path, names(), options.Path, tokens.Opener[*Model]{
-		Scratch: func(config []byte) (*Model, error) {
-			cfg, err := ParseConfig(config)
-			if err != nil {
-				return nil, fmt.Errorf("metadata vl.config: %w", err)
-			}
-			return newScratch(options, cfg, device, seed)
-		},
+	return tokens.OpenCheckpoint(path, names(), options.Path, tokens.Opener[*Model, *Config]{
+		Parse:   ParseConfig,
+		Scratch: func(cfg *Config) (*Model, error) { return newScratch(options, cfg, device, seed) },
 		Folder: func(adapted *lora.Config, parts []string) (*Model, error) {
 			options.Adapter, options.LoRA = nil, lora.Options{Dropout: options.LoRA.Dropout}
 			for _, p := range options.parts() {

@@ -98,7 +98,7 @@ func (r *resident) First() torchx.Tensor { return torchx.IndexSelect(r.first, 0,
 func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
 	m := r.m
 	torchx.Advance(r.spans.OwnLen, 1) // the token in work sees itself
-	r.cache.at = r.row
+	r.cache.At = r.row
 	x := torchx.Embedding(m.text.embed, ids).To(m.DType)
 	cos, sin := torchx.IndexSelect(r.cos, 0, r.place), torchx.IndexSelect(r.sin, 0, r.place)
 	logits := m.Logits(m.layers(x, cos, sin, &rows{cache: r.cache, decode: &r.spans}, &lora.Pass{}))
@@ -113,15 +113,11 @@ func (r *resident) Take(rows []int) {
 	for i, at := range rows {
 		index[i], prompt[i] = int64(at), r.prompt[at]
 	}
-	take := func(x *torchx.Tensor, index []int64) {
-		all := *x
-		*x = torchx.IndexSelect(all, 0, r.m.Int64s(index))
-		all.Free()
+	n := len(r.prompt)
+	for _, x := range []*torchx.Tensor{&r.place, &r.row, &r.spans.OwnLen} {
+		r.m.Take(x, n, index)
 	}
-	take(&r.place, index)
-	take(&r.row, index)
-	take(&r.spans.OwnLen, index)
-	take(&r.spans.Own, append(index, 0))
+	r.m.Take(&r.spans.Own, n+1, append(index, 0))
 	r.prompt, r.shared = prompt, 1
 	r.spans.Prefix.Free()
 	r.spans.PrefixLen.Free()

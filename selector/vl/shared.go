@@ -135,7 +135,7 @@ func (m *Model) sequence(p *processor.Prompt, completion []int64) (sequence, err
 	out := sequence{answer: max(len(completion), 1)}
 	at, err := m.packPrompt(&out.packed, p)
 	if err == nil {
-		err = m.known(completion)
+		err = m.Known(completion, "")
 	}
 	if err != nil {
 		return out, err
@@ -280,9 +280,8 @@ func (s Shared) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *
 		}
 	}
 	in, at, lanes := s.lay(seqs, opt.MaxNewTokens)
-	d := &decoding{m: s.Model, lanes: lanes, cache: &cache{at: s.Int64s(at)}}
-	d.cache.make(s.Model, len(at)+len(all)*opt.MaxNewTokens)
-	in.cache = d.cache
+	d := &decoding{m: s.Model, lanes: lanes, cache: s.newCache(len(at) + len(all)*opt.MaxNewTokens)}
+	d.cache.At, in.cache = s.Int64s(at), d.cache
 	s.fillMedia(in, &lora.Pass{})
 	d.first = s.Logits(s.forward(&in.rows, &lora.Pass{}))
 	return d.step, nil

@@ -161,25 +161,29 @@ func (s *scheduler) restoreBest(phase string) (epoch int, err error) {
 }
 
 func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
-	err := s.look() // evaluations read, too
-	if err != nil {
+	if err := s.look(); err != nil { // evaluations read, too
 		return err
 	}
-	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
-		return err
-	}
-	s.pos.Weights, s.pos.Doctor = file, s.doc.State()
-	name := fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix)
-	if err := s.pos.save(s.ckpt, name, s.env, phase, false); err != nil {
-		return err
-	}
-	if err := s.dropMidEpoch(""); err != nil {
+	s.pos.Weights = file
+	if err := s.saveState(fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix), phase, false); err != nil {
 		return err
 	}
 	if err := s.links(file); err != nil {
 		return err
 	}
 	return s.prune()
+}
+
+// saveState saves a state, which replaces those in mid-epoch.
+func (s *scheduler) saveState(name string, phase Phase, midEpoch bool) (err error) {
+	s.pos.Doctor = s.doc.State()
+	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
+		return err
+	}
+	if err := s.pos.save(s.ckpt, name, s.env, phase, midEpoch); err != nil {
+		return err
+	}
+	return s.dropMidEpoch(name)
 }
 
 // links makes best and last point at their checkpoints.

@@ -321,16 +321,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
 		if err := cmp.Or(s.look(), finite(s.env)); err != nil {
 			return err
 		}
-		var err error
-		s.pos.Doctor = s.doc.State()
-		if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
-			return err
-		}
-		name := fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix)
-		if err := s.pos.save(s.ckpt, name, s.env, phase, true); err != nil {
-			return err
-		}
-		if err := s.dropMidEpoch(name); err != nil {
+		if err := s.saveState(fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix), phase, true); err != nil {
 			return err
 		}
 	}

@@ -1,9 +1,8 @@
 package vl
 
 import (
-	"fmt"
-
 	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -75,26 +74,23 @@ const prefillRows = 8192
 // prefill computes the prompts' keys and values and makes room for n sequences.
 func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, error) {
 	d := &decoding{m: m, max: maxNew}
-	inputs := make([]*packed, len(prompts))
-	for i, p := range prompts {
-		in, err := m.pack([]Group{{Prompt: p}}, true)
-		if err != nil {
-			return nil, fmt.Errorf("prompt %d: %w", i, err)
-		}
-		inputs[i] = in
-		d.prompts = append(d.prompts, place{d.total, len(in.ids), in.prompts[0].next})
-		d.total += len(in.ids)
+	for _, p := range prompts {
+		d.total += len(p.IDs)
 	}
 	d.cache = m.newCache(d.total + n*maxNew)
 	var logits []torchx.Tensor
-	for from := 0; from < len(prompts); {
-		to, n := from+1, len(inputs[from].ids)
-		for to < len(prompts) && n+len(inputs[to].ids) <= prefillRows {
-			n += len(inputs[to].ids)
+	for from, row := 0, 0; from < len(prompts); {
+		to, rows := from+1, len(prompts[from].IDs)
+		for to < len(prompts) && rows+len(prompts[to].IDs) <= prefillRows {
+			rows += len(prompts[to].IDs)
 			to++
 		}
-		logits = append(logits, d.fill(inputs[from:to], d.prompts[from:to]))
-		from = to
+		after, err := d.fill(prompts[from:to], from, row)
+		if err != nil {
+			return nil, err
+		}
+		logits = append(logits, after)
+		from, row = to, row+rows
 	}
 	d.first = torchx.Cat(0, logits...)
 	return d, nil
@@ -105,28 +101,26 @@ func (m *Model) newCache(rows int) *tokens.Cache {
 	return m.NewCache(m.cfg.Layers, rows, m.cfg.KVHeads, m.cfg.HeadDim)
 }
 
-// fill runs some prompts through the decoder and returns the logits after each [prompts, V].
-func (d *decoding) fill(inputs []*packed, places []place) torchx.Tensor {
+// fill runs some prompts through the decoder and returns the logits after each [prompts, V]. first is the number of the first one, row
+// its place in the cache.
+func (d *decoding) fill(prompts []*processor.Prompt, first, row int) (torchx.Tensor, error) {
 	defer torchx.Scope()()
-	in := &packed{}
-	var at, last []int64
-	for i, p := range inputs {
-		row, to := len(in.ids), places[i].first
-		for _, r := range p.mediaAt {
-			in.mediaAt = append(in.mediaAt, int64(row)+r)
-		}
-		in.ids, in.places, in.pictures = append(in.ids, p.ids...), append(in.places, p.places...), append(in.pictures, p.pictures...)
-		in.spans = append(in.spans, torchx.Span{Q: row, QLen: len(p.ids), Own: to, OwnLen: len(p.ids), Causal: true})
-		for k := range p.ids {
-			at = append(at, int64(to+k))
-		}
-		last = append(last, int64(row+len(p.ids)-1))
-	}
 	m := d.m
+	in, err := m.pack(list.Map(prompts, func(p *processor.Prompt) Group { return Group{Prompt: p} }), first)
+	if err != nil {
+		return torchx.Tensor{}, err
+	}
+	var last []int64
+	for i, p := range in.prompts {
+		in.spans[i].Own += row
+		last = append(last, int64(p.first+p.n-1))
+		d.prompts = append(d.prompts, place{row + p.first, p.n, p.next})
+	}
 	m.fillMedia(in, &lora.Pass{})
+	at := list.Map(stat.Indices(len(in.ids)), func(k int) int64 { return int64(row + k) })
 	d.cache.At, in.cache = m.Int64s(at), d.cache
 	hidden := torchx.IndexSelect(m.forward(&in.rows, &lora.Pass{}), 0, m.Int64s(last))
-	return torchx.Keep(m.Logits(hidden))
+	return torchx.Keep(m.Logits(hidden)), nil
 }
 
 // lane returns where a sequence's keys lie: without lanes the prompt is the trunk of its completions.

@@ -24,24 +24,22 @@ type packed struct {
 // place is where rows lie: the first one, how many, and the position that follows them.
 type place struct{ first, n, next int }
 
-// pack lays groups out as rows: each prompt once, then its completions without their last tokens, which predict nothing
-// (with whole, all tokens). A completion's rows see the prompt and their own predecessors.
-func (m *Model) pack(groups []Group, whole bool) (*packed, error) {
+// pack lays groups out as rows: each prompt once, then its completions without their last tokens, which predict nothing. A completion's
+// rows see the prompt and their own predecessors. first is the number of the first prompt, for errors.
+func (m *Model) pack(groups []Group, first int) (*packed, error) {
 	out := &packed{}
 	for i, g := range groups {
 		prompt, err := m.packPrompt(out, g.Prompt)
 		if err != nil {
-			return nil, fmt.Errorf("prompt %d: %w", i, err)
+			return nil, fmt.Errorf("prompt %d: %w", first+i, err)
 		}
 		out.prompts = append(out.prompts, prompt)
 		var answers []place
 		for j, ids := range g.Completions {
 			if err := m.Known(ids, ""); err != nil {
-				return nil, fmt.Errorf("prompt %d, completion %d: %w", i, j, err)
+				return nil, fmt.Errorf("prompt %d, completion %d: %w", first+i, j, err)
 			}
-			if !whole && len(ids) > 0 {
-				ids = ids[:len(ids)-1]
-			}
+			ids = ids[:max(len(ids)-1, 0)]
 			at := place{len(out.ids), len(ids), prompt.next + len(ids)}
 			for k := range ids {
 				p := prompt.next + k
@@ -148,7 +146,7 @@ func (in *packed) scored(groups []Group) (rows, targets []int64) {
 // Hidden returns the decoder's rows that predict the tokens of the completions [n, H], after the final norm. Prompts whose
 // candidates are all padding are computed all the same.
 func (m *Model) Hidden(groups []Group, p *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
-	in, err := m.pack(groups, false)
+	in, err := m.pack(groups, 0)
 	if err != nil {
 		return hidden, nil, err
 	}

@@ -15,7 +15,7 @@ func promptLogits(t *testing.T, m *Model, p *processor.Prompt) []float64 {
 	t.Helper()
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	in, err := m.pack([]Group{{Prompt: p}}, true)
+	in, err := m.pack([]Group{{Prompt: p}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +51,7 @@ func TestHiddenStates(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	in, err := m.pack([]Group{{Prompt: prompt(t, "one_image")}}, true)
+	in, err := m.pack([]Group{{Prompt: prompt(t, "one_image")}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestLogitsOfABatch(t *testing.T) {
 	m := openTiny(t, "tiny_tied", nil)
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	in, err := m.pack([]Group{{Prompt: prompt(t, "text")}, {Prompt: prompt(t, "one_image")}}, true)
+	in, err := m.pack([]Group{{Prompt: prompt(t, "text")}, {Prompt: prompt(t, "one_image")}}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

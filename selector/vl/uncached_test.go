@@ -1,6 +1,8 @@
 package vl
 
 import (
+	"slices"
+
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -47,9 +49,9 @@ func (m *Model) uncached(prompts []*processor.Prompt, live []*tokens.Sequence) (
 	at := make([]int, len(live)) // of a sequence among the completions of its prompt
 	for i, s := range live {
 		at[i] = len(groups[s.Prompt].Completions)
-		groups[s.Prompt].Completions = append(groups[s.Prompt].Completions, s.IDs)
+		groups[s.Prompt].Completions = append(groups[s.Prompt].Completions, append(slices.Clone(s.IDs), 0))
 	}
-	in, err := m.pack(groups, true)
+	in, err := m.pack(groups, 0)
 	if err != nil {
 		return torchx.Tensor{}, err
 	}

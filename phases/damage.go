@@ -37,28 +37,17 @@ type states struct {
 }
 
 // FindState returns the furthest state of the run folder dir, from which a resume starts, or nil if there is no state. It reads
-// all files of all states and returns an error that names the first damaged one.
+// all files of all states and returns an error that names the first damaged one, the furthest state's before others.
 func FindState(dir string) (*Saved, error) {
 	s, err := readStates(dir)
 	if err != nil {
 		return nil, err
 	}
-	if len(s.broken) > 0 {
-		return nil, s.broken[0]
+	whole, faults, err := s.furthest()
+	if err == nil && len(faults) > 0 {
+		return nil, faults[0]
 	}
-	last := len(s.found) - 1
-	if last < 0 {
-		return nil, nil
-	}
-	if err := cmp.Or(s.verify(last), s.verifyRivals(last)); err != nil {
-		return nil, err
-	}
-	for i := range last {
-		if err := s.verify(i); err != nil {
-			return nil, err
-		}
-	}
-	return s.found[last], nil
+	return whole, err
 }
 
 // FindWhole is FindState for checkpoint.on_damage=previous: it returns the furthest state that needs no damaged file. If there
@@ -68,27 +57,12 @@ func FindWhole(dir string) (*Saved, error) {
 	if err != nil {
 		return nil, err
 	}
-	var whole *Saved
-	faults := s.broken
-	for i := len(s.found) - 1; i >= 0; i-- {
-		err := s.verify(i)
-		if err == nil && whole == nil {
-			err = s.verifyRivals(i)
-		}
-		if _, ok := errors.AsType[*damageError](err); err != nil && !ok {
-			return nil, err
-		}
-		if err != nil {
-			faults = append(faults, err)
-		} else if whole == nil {
-			whole = s.found[i]
-		}
-	}
-	if whole == nil && len(faults) > 0 {
+	whole, faults, err := s.furthest()
+	switch {
+	case err != nil || whole == nil && len(faults) == 0:
+		return nil, err
+	case whole == nil:
 		return nil, fmt.Errorf("%w (checkpoint.on_damage=previous: no state before it is whole)", faults[0])
-	}
-	if whole == nil {
-		return nil, nil
 	}
 	for _, err := range faults {
 		what, _, _ := strings.Cut(err.Error(), "; ") // the rest is advice
@@ -97,6 +71,26 @@ func FindWhole(dir string) (*Saved, error) {
 	slices.Sort(whole.Passed)
 	whole.Passed = slices.Compact(whole.Passed)
 	return whole, nil
+}
+
+// furthest returns the furthest state that needs no damaged file, nil if there is none, and all damage.
+func (s states) furthest() (whole *Saved, faults []error, err error) {
+	faults = s.broken
+	for i := len(s.found) - 1; i >= 0; i-- {
+		err := s.verify(i)
+		if err == nil && whole == nil {
+			err = s.verifyRivals(i)
+		}
+		if _, ok := errors.AsType[*damageError](err); err != nil && !ok {
+			return nil, nil, err
+		}
+		if err != nil {
+			faults = append(faults, err)
+		} else if whole == nil {
+			whole = s.found[i]
+		}
+	}
+	return whole, faults, nil
 }
 
 // Written returns the digests of the checkpoints of the run folder dir, by path in it, at the time of writing.

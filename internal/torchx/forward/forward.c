@@ -14,6 +14,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -23,6 +24,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define REAL_LIBRARY "libfulcrum_torch.so"
@@ -125,6 +127,7 @@ enum {
   program_space = 1500,  // Go reserves 1,190 before main; this program, its threads and its records
   program_core = 16,     // Go's threads for each core, 8 of stack each
   torch_space = 1000,    // libtorch, the libraries that it names, and the numbers of a small model
+  cuda_space = 4000,     // the same with the libraries of CUDA, before a device is used
   torch_core = 80,       // OpenBLAS has a thread for each core, with its stack and a buffer of 32, twice while they are made
 };
 
@@ -139,13 +142,33 @@ static size_t for_cores(size_t once, size_t each) {
   return once + each * (size_t)(cores < 1 ? 1 : cores);
 }
 
+// Whether the library beside this one names those of CUDA.
+static int names_cuda(void) {
+  char path[PATH_MAX];
+  struct stat s;
+  int found = 0;
+  const int file = beside_this_library(path, sizeof(path)) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+  if (file < 0) return 0;
+  if (fstat(file, &s) == 0 && s.st_size > 0) {
+    void *p = mmap(NULL, (size_t)s.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+    if (p != MAP_FAILED) {
+      found = memmem(p, (size_t)s.st_size, "libtorch_cuda.so", strlen("libtorch_cuda.so")) != NULL;
+      munmap(p, (size_t)s.st_size);
+    }
+  }
+  close(file);
+  return found;
+}
+
+static size_t space_of_torch(void) { return for_cores(names_cuda() ? cuda_space : torch_space, torch_core); }
+
 __attribute__((constructor)) static void enough_for_go(void) {
-  const size_t limit = limit_of_space(), program = for_cores(program_space, program_core), torch = for_cores(torch_space, torch_core);
+  const size_t limit = limit_of_space(), program = for_cores(program_space, program_core);
   if (!limit) return;
   mallopt(M_ARENA_MAX, 1);  // glibc reserves 64 MB for each thread's own
   if (limit > program) return;
   fprintf(stderr, "%s: ulimit -v allows %zu MB of address space: want at least %zu MB, and %zu MB to train: ulimit -v unlimited\n",
-          program_invocation_short_name, limit - 1, program, program + torch);
+          program_invocation_short_name, limit - 1, program, program + space_of_torch());
   _exit(1);
 }
 
@@ -177,7 +200,7 @@ static void load(void) {
     snprintf(problem, sizeof(problem), "cannot find the folder of " REAL_LIBRARY "; run make setup, then make build");
     return;
   }
-  const size_t limit = limit_of_space(), needed = for_cores(torch_space, torch_core);
+  const size_t limit = limit_of_space(), needed = limit ? space_of_torch() : 0;
   if (limit && !space_left(needed)) {
     snprintf(problem, sizeof(problem), "ulimit -v allows %zu MB of address space: want at least %zu MB: ulimit -v unlimited", limit - 1,
              for_cores(program_space, program_core) + needed);

@@ -350,7 +350,7 @@ func waiting() {
 // TestLimitedAddressSpace: under ulimit -v a program computes or ends with one line that says how much it wants, whatever the limit.
 func TestLimitedAddressSpace(t *testing.T) {
 	var refused, unloaded, computed int
-	for mb := 100; mb <= 4000; mb += 300 {
+	for mb := 100; mb <= 7000; mb += 300 {
 		script := filepath.Join(t.TempDir(), "limited")
 		if err := os.WriteFile(script, fmt.Appendf(nil, "#!/bin/sh\nulimit -v %d && exec %s\n", mb*1024, self(t)), 0o755); err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"debug/elf"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +40,7 @@ func scenarios() map[string]func() {
 		"steps":   steps,
 		"busy": func() {
 			fmt.Println("busy")
-			for {
+			for n := uint64(0); ; n++ { // it only takes time
 			}
 		},
 		"early": func() { gotorch.RandN([]int64{1}, false) },
@@ -384,9 +385,9 @@ func product() {
 	fmt.Println(torchx.MatMul(ones, ones).Floats()[0])
 }
 
-// TestThreadsCostLittle: beside a busy process on the same two cores, short operations on two threads take at most half as much processor
-// time again as by threads that sleep at once where they wait. Threads that turn in circles take several times that. One thread is no
-// measure: on two hyperthreads of a core all work takes up to twice as long.
+// TestThreadsCostLittle: beside a busy process on the same two cores, short operations on two threads take the processor time of threads
+// that sleep at once where they wait, and not that of threads that turn in circles, several times as much. One thread is no measure: on two
+// hyperthreads of a core all work takes up to twice as long.
 func TestThreadsCostLittle(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one core")
@@ -425,10 +426,12 @@ func TestThreadsCostLittle(t *testing.T) {
 	ours, asleep := min(took(), took()), min(took(sleep...), took(sleep...))
 	circling := max(took("OMP_WAIT_POLICY=active"), took("OMP_WAIT_POLICY=active"))
 	t.Logf("processor time: %v; threads that sleep at once %v, that turn in circles %v", ours, asleep, circling)
-	if most := asleep * 3 / 2; ours > most {
-		t.Errorf("two threads take %v of processor time, want at most 1.5 times the %v of those that sleep at once", ours, asleep)
-	} else if circling < most {
+	if circling < 2*asleep {
 		t.Skipf("nothing is seen here: threads that turn in circles take %v, those that sleep %v", circling, asleep)
+	}
+	if most := time.Duration(math.Sqrt(float64(asleep) * float64(circling))); ours > most {
+		t.Errorf("two threads take %v of processor time, nearer to the %v of those that turn in circles than to the %v of those that sleep at "+
+			"once", ours, circling, asleep)
 	}
 }
 

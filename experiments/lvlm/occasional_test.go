@@ -16,6 +16,9 @@ func small(t *testing.T, kind, lie, dir string, local func() (Scorer, error)) (w
 	opt := serve(t, stand)
 	opt.Store = &dir
 	opt.Concurrency, opt.Retries = 4, 2
+	if lie == "a truncated body" {
+		opt.Concurrency = 1 // one at a time: what is cut as the seventh is asked again as the eighth, on a busy machine too
+	}
 	if s, err = Open(t.Context(), opt, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/record"
 )
 
@@ -101,7 +102,7 @@ func TestSweepKeepsItsProgram(t *testing.T) {
 	// replace puts another file in the place of a program, as go build does.
 	replace := func(path string, content []byte) {
 		t.Helper()
-		if err := errors.Join(os.WriteFile(path+".new", content, 0o755), os.Rename(path+".new", path)); err != nil {
+		if err := errors.Join(golden.WriteProgram(path+".new", content), os.Rename(path+".new", path)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"fulcrum/internal/testkit/golden"
 )
 
 // stand writes a program that stands in for a run: a shell script that is given the job's arguments. It
@@ -276,12 +278,12 @@ func TestSuperviseDeath(t *testing.T) {
 	}
 	p.Kill()
 	p.Wait()
-	for end := time.Now().Add(2 * time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	defer func() {
+		if t.Failed() { // it would go on for good
 			syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatal("the job outlives its supervisor")
 		}
-	}
+	}()
+	golden.Ended(t, pid)
 	if Supervised(job.Dir) {
 		t.Error("the lock outlives its holder")
 	}

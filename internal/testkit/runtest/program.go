@@ -78,7 +78,7 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return to, os.WriteFile(to, data, 0o755)
+	return to, golden.WriteProgram(to, data)
 })
 
 // Tiny is a run of two phases on 48 built-in queries: 12 optimizer steps, half a second. Its preflight, a fifth of that, is left to the

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"fulcrum/internal/testkit/golden"
 )
 
 // A signal that comes while a reward program, a server of rewards or a judge is asked interrupts the run: its state is that before the
@@ -20,8 +22,8 @@ func TestSignalWhileRewardsAreAsked(t *testing.T) {
 	t.Parallel()
 	work := t.TempDir()
 	file := func(name string) string { return filepath.Join(work, name) }
-	script, where, row, hung := file("score.sh"), file("where"), file("row"), file("hung")
-	write(t, script, `if grep -qF "$(cat `+row+`)" "$(cat `+where+`)/metrics.jsonl"; then echo > `+hung+`; sleep 600; exit 3; fi
+	script, where, row, hung, pid := file("score.sh"), file("where"), file("row"), file("hung"), file("pid")
+	write(t, script, `if grep -qF "$(cat `+row+`)" "$(cat `+where+`)/metrics.jsonl"; then sleep 1000 & echo $! > `+pid+`; echo > `+hung+`; sleep 600; exit 3; fi
 while read -r line; do echo "0.$((${#line} % 7))"; done
 `)
 	var hangs atomic.Bool
@@ -89,6 +91,13 @@ while read -r line; do echo "0.$((${#line} % 7))"; done
 				p.Signal(asked.signal)
 			}
 			r := p.Wait()
+			if asked.name == "command" { // in a shell without a terminal it ignores SIGINT, and its parent has ended by it
+				started, err := strconv.Atoi(strings.TrimSpace(read(t, pid)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				golden.Ended(t, started)
+			}
 			if r.Code != 128+int(asked.signal) || !strings.Contains(r.Stderr, "the state is saved, go on with: `run resume "+dir) ||
 				strings.Contains(r.Stderr, "scorer") {
 				t.Errorf("%s after %s: exit %d: %s", asked.name, at, r.Code, r.Stderr)

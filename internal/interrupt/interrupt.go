@@ -17,12 +17,13 @@ type Holder struct {
 	heed bool
 }
 
-// held is guarded by asking, temporary by making: what ends the process may write files meanwhile.
+// held is guarded by asking, temporary and atEnd by making: what ends the process may write files meanwhile.
 var (
 	asking    sync.Mutex
 	held      []*Holder
 	making    sync.Mutex
 	temporary = map[string]bool{}
+	atEnd     []func()
 )
 
 // Hold takes the first signal over. As long as the holder does not heed the context, end is called at the signal, while
@@ -70,9 +71,19 @@ func End(cause error) error {
 	return cause
 }
 
+// AtEnd has Clean call f.
+func AtEnd(f func()) {
+	making.Lock()
+	defer making.Unlock()
+	atEnd = append(atEnd, f)
+}
+
 // Clean removes what is temporary, and lets nobody make more of it: the process ends.
 func Clean() {
 	making.Lock()
+	for _, f := range atEnd {
+		f()
+	}
 	for path := range temporary {
 		os.RemoveAll(path)
 	}

@@ -60,11 +60,13 @@ func TestClean(t *testing.T) {
 	if len(temporary) != 1 || !temporary[kept] {
 		t.Errorf("temporary: %v, want %s alone; %s is gone", temporary, kept, gone)
 	}
+	called := 0
+	AtEnd(func() { called++ })
 	Clean()
 	making.Unlock() // Clean keeps it: the process would end
 	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 1 || left[0].Name() != "moved" {
-		t.Errorf("left: %v, %v", left, err)
+	if err != nil || len(left) != 1 || left[0].Name() != "moved" || called != 1 {
+		t.Errorf("left: %v, %v, called %d times", left, err, called)
 	}
 	removeKept()
 }

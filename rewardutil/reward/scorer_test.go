@@ -8,14 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -303,34 +300,6 @@ func TestScorersAreSafeForConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-// A kept scorer must not outlive the program, however that ends. This test starts itself as the program.
-func TestScorerDiesWithItsParent(t *testing.T) {
-	const variable = "FULCRUM_TEST_SCORER_PID_FILE"
-	if file := os.Getenv(variable); file != "" {
-		o := scorer.DefaultOptions()
-		o.Command, o.Keep = []string{"sh", "-c", "echo $$ > " + file + "; read -r line; echo 1; exec sleep 600"}, true
-		if _, err := build(t, o).Score(context.Background(), []Item{{Completion: "a"}}); err != nil {
-			t.Fatal(err)
-		}
-		syscall.Kill(os.Getpid(), syscall.SIGKILL)
-	}
-	file := filepath.Join(t.TempDir(), "pid")
-	parent := exec.Command(os.Args[0], "-test.run=^TestScorerDiesWithItsParent$")
-	parent.Env = append(os.Environ(), variable+"="+file)
-	if said, err := parent.CombinedOutput(); err == nil {
-		t.Fatalf("the program was not killed: %s", said)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Ended(t, pid)
 }
 
 func TestPointsGoToTheSegmenter(t *testing.T) {

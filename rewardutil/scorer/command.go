@@ -69,10 +69,11 @@ func (t *commandTransport) Ask(ctx context.Context, items [][]byte) ([]float64, 
 	}
 	if !t.keep {
 		select {
-		case <-c.ended: // it may have something to put away
+		case <-c.ended: // it may have something to put away, and something to leave behind
+			c.close()
 		case <-ctx.Done():
+			c.kill()
 		}
-		c.kill()
 		return scores, nil
 	}
 	if !stop() { // killed meanwhile
@@ -89,6 +90,7 @@ func (t *commandTransport) Ask(ctx context.Context, items [][]byte) ([]float64, 
 // child is a running scorer.
 type child struct {
 	cmd    *exec.Cmd
+	mark   string // of the processes that it has started
 	in     io.WriteCloser
 	pipe   *os.File
 	out    *bufio.Reader // of pipe
@@ -99,7 +101,8 @@ type child struct {
 // startChild starts the program. It dies with this process: the kernel's parent-death signal follows the thread
 // that started it, so that thread is held until the child has ended.
 func startChild(argv []string) (*child, error) {
-	c := &child{cmd: exec.Command(argv[0], argv[1:]...), stderr: &lastBytes{}, ended: make(chan struct{})}
+	c := &child{cmd: exec.Command(argv[0], argv[1:]...), mark: newMark(), stderr: &lastBytes{}, ended: make(chan struct{})}
+	c.cmd.Env = append(os.Environ(), c.mark)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.cmd.Stderr = c.stderr
 	c.cmd.WaitDelay = time.Second // a grandchild may hold stderr open
@@ -132,10 +135,15 @@ func startChild(argv []string) (*child, error) {
 	return c, nil
 }
 
-// kill ends the process, and reads and writes under way with it.
+// kill ends the process and all that it has started, and reads and writes under way with it.
 func (c *child) kill() {
-	c.in.Close()
 	c.cmd.Process.Kill()
+	killMarked(c.mark)
+	c.close()
+}
+
+func (c *child) close() {
+	c.in.Close()
 	c.pipe.Close()
 }
 

@@ -43,12 +43,12 @@ func (s *Set) At(row int) string { return fmt.Sprintf("%s (id %d)", s.at(row), s
 
 // Queries returns the rows of one split: those that are only asked, or the others.
 func (s *Set) Queries(heldOut bool) []int {
-	return s.rows(func(row int) bool { return s.Records.rows[row].heldOut == heldOut })
+	return s.rows(func(row int) bool { return s.Records.row(row).heldOut == heldOut })
 }
 
 // Candidates returns the rows that may be examples: not held out, and with an answer to show.
 func (s *Set) Candidates() []int {
-	return s.rows(func(row int) bool { return !s.Records.rows[row].heldOut && s.Records.Answered(row) })
+	return s.rows(func(row int) bool { return !s.Records.row(row).heldOut && s.Records.Answered(row) })
 }
 
 func (s *Set) rows(of func(row int) bool) (rows []int) {

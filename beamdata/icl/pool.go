@@ -88,11 +88,11 @@ func may(s *Set, query, candidate int) bool {
 
 // eligible counts the records that may be candidates of a query.
 func eligible(s *Set, query, candidates int, byImage map[int64]int) int {
-	r := s.Records.At(query)
+	own := s.Records.ImageID(query)
 	switch {
-	case r.ImageID != 0:
-		return candidates - byImage[r.ImageID]
-	case !r.HeldOut && len(r.Answers) > 0:
+	case own != 0:
+		return candidates - byImage[own]
+	case !s.Records.row(query).heldOut && s.Records.Answered(query):
 		return candidates - 1
 	}
 	return candidates

@@ -132,8 +132,8 @@ func TestPools(t *testing.T) {
 // TestPoolsSmallest: as many candidates as there are, and one more.
 func TestPoolsSmallest(t *testing.T) {
 	s, v := records(12), unit(12, 4, 1) // row 6 is held out
-	for i := range s.Records.rows {
-		s.Records.rows[i].imageID = 0 // unknown: a record about the query's image is no candidate
+	for i := range s.Records.Len() {
+		s.Records.row(i).imageID = 0 // unknown: a record about the query's image is no candidate
 	}
 	for _, kind := range []string{"random", "mix"} {
 		pools, err := Sampler{Kind: kind, Candidates: 10}.Pools(context.Background(), s, []int{3}, v, v)

@@ -29,9 +29,9 @@ type line struct {
 
 const example = `{"id": 1, "image": "1.jpg", "question": "what is it?", "answers": ["a cat"]}`
 
-// readingPercent is how much garbage may stand beside the records while a file is read, in percent of them: by Go's own measure, 100,
+// ReadingPercent is how much garbage may stand beside the records while a file is read, in percent of them: by Go's own measure, 100,
 // reading would take twice the memory of what is kept.
-const readingPercent = 25
+const ReadingPercent = 25
 
 // Load reads records, one JSON object a line or a list of them:
 //
@@ -40,7 +40,7 @@ const readingPercent = 25
 // Paths start from the file's folder. image_id and split may be left out; a record of split val is held out. All records that
 // are wrong are named at once.
 func Load(path string) (*Set, error) {
-	defer debug.SetGCPercent(debug.SetGCPercent(readingPercent))
+	defer debug.SetGCPercent(debug.SetGCPercent(ReadingPercent))
 	b := newBuilder()
 	b.root = filepath.Dir(path)
 	keys := keycheck.New(filepath.Base(path), "record", []string{"id", "image", "question", "answers", "image_id", "split"}, nil).
@@ -148,6 +148,7 @@ func (b *builder) take(r Record) error {
 
 // heldOutLast moves the records of the evaluation split behind the others, in their order, and returns where each stood.
 func (b *builder) heldOutLast() (was []int) {
+	b.rows = nil // they are others now
 	was = append(b.Queries(false), b.Queries(true)...)
 	if !slices.IsSorted(was) {
 		b.Records.reorder(was)

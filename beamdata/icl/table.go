@@ -3,16 +3,17 @@ package icl
 import (
 	"encoding/binary"
 	"iter"
-
-	"fulcrum/internal/list"
+	"strings"
 )
 
-// Table holds records in little memory: published sets have hundreds of thousands. Texts lie one behind the other, and a path or a short
-// answer that many records share stands there once.
+// Table holds records in little memory: published sets have hundreds of thousands. Texts lie one behind the other, and a path, a short
+// answer or a word that many records share stands there once.
 type Table struct {
-	rows    []tableRow
+	rows    [][]tableRow // in blocks: nothing is copied when the table grows
+	n       int          // of rows
 	texts   arena
 	answers dictionary
+	words   dictionary // of the questions
 	images  dictionary
 }
 
@@ -36,51 +37,43 @@ func TableOf(records ...Record) *Table {
 }
 
 func (t *Table) add(r Record) {
-	row := tableRow{id: r.ID, imageID: r.ImageID, heldOut: r.HeldOut, image: noImage, question: t.texts.put([]byte(r.Question))}
+	row := tableRow{id: r.ID, imageID: r.ImageID, heldOut: r.HeldOut, image: noImage,
+		question: t.texts.put(t.words.pack(strings.Split(r.Question, " ")))}
 	if r.Image != "" {
 		row.image = t.images.id(r.Image)
 	}
-	t.rows = append(t.rows, row)
-	t.answer(len(t.rows)-1, r.Answers)
+	t.append(row)
+	t.answer(t.n-1, r.Answers)
 }
 
-// sharedAnswer is the length in bytes of answers that stand in the dictionary. A longer one is seldom said twice, and an entry of the
-// dictionary takes as much again.
-const sharedAnswer = 24
+const blockRows = 1 << 12
+
+func (t *Table) row(i int) *tableRow { return &t.rows[i/blockRows][i%blockRows] }
+
+func (t *Table) append(row tableRow) {
+	if t.n%blockRows == 0 {
+		t.rows = append(t.rows, make([]tableRow, 0, blockRows))
+	}
+	last := &t.rows[t.n/blockRows]
+	*last = append(*last, row)
+	t.n++
+}
 
 // answer sets the answers of a record.
 func (t *Table) answer(i int, answers []string) {
-	if t.rows[i].answers = 0; len(answers) == 0 {
-		return
-	}
-	var packed []byte
-	for _, a := range answers {
-		if len(a) <= sharedAnswer {
-			packed = binary.AppendUvarint(packed, 2*uint64(t.answers.id(a)))
-			continue
-		}
-		packed = append(binary.AppendUvarint(packed, 2*uint64(len(a))+1), a...)
-	}
-	t.rows[i].answers = t.texts.put(packed)
+	t.row(i).answers = t.texts.put(t.answers.pack(answers))
 }
 
 // Len returns the number of records.
-func (t *Table) Len() int { return len(t.rows) }
+func (t *Table) Len() int { return t.n }
 
 // At returns a record.
 func (t *Table) At(i int) Record {
-	row := &t.rows[i]
-	r := Record{ID: row.id, ImageID: row.imageID, HeldOut: row.heldOut, Question: string(t.texts.at(row.question))}
+	row := t.row(i)
+	r := Record{ID: row.id, ImageID: row.imageID, HeldOut: row.heldOut, Answers: t.answers.unpack(t.texts.at(row.answers)),
+		Question: strings.Join(t.words.unpack(t.texts.at(row.question)), " ")}
 	if row.image != noImage {
 		r.Image = t.images.words[row.image]
-	}
-	for packed := t.texts.at(row.answers); len(packed) > 0; {
-		v, n := binary.Uvarint(packed)
-		if packed = packed[n:]; v%2 == 0 {
-			r.Answers = append(r.Answers, t.answers.words[v/2])
-			continue
-		}
-		r.Answers, packed = append(r.Answers, string(packed[:v/2])), packed[v/2:]
 	}
 	return r
 }
@@ -88,7 +81,7 @@ func (t *Table) At(i int) Record {
 // All returns the records with their rows.
 func (t *Table) All() iter.Seq2[int, Record] {
 	return func(yield func(int, Record) bool) {
-		for i := range t.rows {
+		for i := range t.n {
 			if !yield(i, t.At(i)) {
 				return
 			}
@@ -97,21 +90,25 @@ func (t *Table) All() iter.Seq2[int, Record] {
 }
 
 // ID returns a record's id.
-func (t *Table) ID(i int) int64 { return t.rows[i].id }
+func (t *Table) ID(i int) int64 { return t.row(i).id }
 
 // ImageID returns the number of a record's image.
-func (t *Table) ImageID(i int) int64 { return t.rows[i].imageID }
+func (t *Table) ImageID(i int) int64 { return t.row(i).imageID }
 
 // Answered reports whether a record has answers.
-func (t *Table) Answered(i int) bool { return t.rows[i].answers != 0 }
+func (t *Table) Answered(i int) bool { return t.row(i).answers != 0 }
 
 // reorder puts the rows into another order.
 func (t *Table) reorder(from []int) {
-	t.rows = list.Map(from, func(i int) tableRow { return t.rows[i] })
+	before := *t
+	t.rows, t.n = nil, 0
+	for _, i := range from {
+		t.append(*before.row(i))
+	}
 }
 
 // seal drops what only adding needs.
-func (t *Table) seal() { t.answers.ids, t.images.ids = nil, nil }
+func (t *Table) seal() { t.answers.ids, t.words.ids, t.images.ids = nil, nil, nil }
 
 // dictionary numbers texts in the order in which they come.
 type dictionary struct {
@@ -125,10 +122,40 @@ func (d *dictionary) id(text string) uint32 {
 	}
 	id, known := d.ids[text]
 	if !known {
-		id = uint32(len(d.words))
+		id, text = uint32(len(d.words)), strings.Clone(text) // a word would hold all of its question
 		d.words, d.ids[text] = append(d.words, text), id
 	}
 	return id
+}
+
+const (
+	shortText = 24      // bytes: a longer one is seldom said twice, and an entry takes as much again
+	mostWords = 1 << 16 // a text that comes after so many others is seldom said twice either
+)
+
+// pack returns texts as numbers in the dictionary; what is long, or comes late, stands as it is.
+func (d *dictionary) pack(texts []string) (packed []byte) {
+	for _, text := range texts {
+		if _, known := d.ids[text]; known || len(text) <= shortText && len(d.words) < mostWords {
+			packed = binary.AppendUvarint(packed, 2*uint64(d.id(text)))
+			continue
+		}
+		packed = append(binary.AppendUvarint(packed, 2*uint64(len(text))+1), text...)
+	}
+	return packed
+}
+
+// unpack returns the texts of pack.
+func (d *dictionary) unpack(packed []byte) (texts []string) {
+	for len(packed) > 0 {
+		v, n := binary.Uvarint(packed)
+		if packed = packed[n:]; v%2 == 0 {
+			texts = append(texts, d.words[v/2])
+			continue
+		}
+		texts, packed = append(texts, string(packed[:v/2])), packed[v/2:]
+	}
+	return texts
 }
 
 // arena holds texts of any length, in chunks: nothing is copied when it grows.

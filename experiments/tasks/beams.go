@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -80,7 +81,7 @@ type beamSearch struct {
 	records string
 	set     *records.Set
 	queries []int     // rows
-	pools   [][]int32 // of each query
+	pools   [][]int32 // of each query; in a dry run, of the last ones
 	scorer  *workload.Scorer
 	search  icl.Search
 	steps   []int // prompts of each step, over all queries
@@ -91,6 +92,7 @@ type beamSearch struct {
 
 // read reads the records, chooses this job's queries, draws their pools and looks for their pictures.
 func (b *beamSearch) read(ctx context.Context) (err error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(records.ReadingPercent)) // drawing pools leaves much garbage
 	o, c := b.opt, b.job.Config
 	if b.set, err = openRecords(b.job, nil); err != nil {
 		return err
@@ -128,13 +130,23 @@ func (b *beamSearch) read(ctx context.Context) (err error) {
 		return err
 	}
 	sampler := records.Sampler{Kind: o.Sampler, Candidates: o.Candidates, Seed: c.Seed}
-	if b.pools, err = sampler.Pools(ctx, b.set, b.queries, text, image); err != nil {
-		return err
+	look, at := lookAtImages(b.set), len(b.queries)
+	if c.DryRun {
+		at = dryPools
+	}
+	for some := range slices.Chunk(b.queries, at) {
+		if b.pools, err = sampler.Pools(ctx, b.set, some, text, image); err != nil {
+			return err
+		}
+		look.at(some, b.pools)
 	}
 	b.job.Data = record.DataSummary{Name: filepath.Base(b.out), Counts: map[string]int{"records": b.set.Records.Len(),
 		"queries": len(b.queries), "candidates": o.Candidates}}
-	return checkImages(b.set, b.queries, b.pools)
+	return look.err()
 }
+
+// dryPools is how many pools a dry run holds at a time: it asks for none but the last.
+const dryPools = 1000
 
 // vectors opens the tables that the sampler reads.
 func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
@@ -163,33 +175,58 @@ func (b *beamSearch) vectors() (text, image records.Vectors, err error) {
 	return text, image, err
 }
 
-// checkImages names the first pictures of queries and their examples that are not there, are none or are cut: the model would
-// stumble over them hours later.
-func checkImages(set *records.Set, queries []int, examples [][]int32) error {
-	seen, missing := map[string]bool{}, 0
-	var errs []error
-	look := func(row int) {
-		r := set.Records.At(row)
-		if r.Image == "" || seen[r.Image] {
-			return
-		}
-		seen[r.Image] = true
-		if err := wholeImage(r.Image); err != nil {
-			if missing++; missing <= shown {
-				errs = append(errs, fmt.Errorf("%s: %w", set.At(row), err))
-			}
-		}
-	}
+// imageLook names the first pictures of queries and their examples that are not there, are none or are cut: the model would stumble
+// over them hours later.
+type imageLook struct {
+	set     *records.Set
+	rows    []bool          // seen
+	images  map[string]bool // seen
+	errs    []error
+	missing int
+}
+
+func lookAtImages(set *records.Set) *imageLook {
+	return &imageLook{set: set, rows: make([]bool, set.Records.Len()), images: map[string]bool{}}
+}
+
+func (l *imageLook) at(queries []int, examples [][]int32) {
 	for i, q := range queries {
-		look(q)
+		l.row(q)
 		for _, c := range examples[i] {
-			look(int(c))
+			l.row(int(c))
 		}
 	}
-	if missing > shown {
-		errs = append(errs, fmt.Errorf("%d more pictures cannot be read", missing-shown))
+}
+
+func (l *imageLook) row(row int) {
+	if l.rows[row] {
+		return
 	}
-	return errors.Join(errs...)
+	l.rows[row] = true
+	r := l.set.Records.At(row)
+	if r.Image == "" || l.images[r.Image] {
+		return
+	}
+	l.images[r.Image] = true
+	if err := wholeImage(r.Image); err != nil {
+		if l.missing++; l.missing <= shown {
+			l.errs = append(l.errs, fmt.Errorf("%s: %w", l.set.At(row), err))
+		}
+	}
+}
+
+func (l *imageLook) err() error {
+	if l.missing > shown {
+		return errors.Join(append(l.errs, fmt.Errorf("%d more pictures cannot be read", l.missing-shown))...)
+	}
+	return errors.Join(l.errs...)
+}
+
+// checkImages is one look.
+func checkImages(set *records.Set, queries []int, examples [][]int32) error {
+	l := lookAtImages(set)
+	l.at(queries, examples)
+	return l.err()
 }
 
 // probes is how many prompts of each step the rate is measured by.
@@ -199,8 +236,8 @@ const probes = 8
 // likely to be in the store.
 func (b *beamSearch) plan(ctx context.Context) error {
 	b.steps = make([]int, b.opt.Shots+1)
-	for i, q := range b.queries {
-		for k, n := range b.search.Prompts(b.set.Records.At(q), len(b.pools[i])) {
+	for _, q := range b.queries {
+		for k, n := range b.search.Prompts(b.set.Records.At(q), b.opt.Candidates) {
 			b.steps[k] += n
 			b.total += n
 		}
@@ -212,7 +249,7 @@ func (b *beamSearch) plan(ctx context.Context) error {
 			continue
 		}
 		before, start := b.scorer.Counts(), time.Now()
-		prompts, err := b.search.Probe(ctx, b.queries[last], b.pools[last], k, probes)
+		prompts, err := b.search.Probe(ctx, b.queries[last], b.pools[len(b.pools)-1], k, probes)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -194,6 +195,49 @@ func TestInterruptIsAnswered(t *testing.T) {
 	if !testing.Short() && fastest > 200*time.Millisecond {
 		t.Errorf("the fastest answer took %v, want at most 0.2 s", fastest)
 	}
+}
+
+// run resume never waits for input, at a terminal or beside an open pipe: not where the board would ask first, because the folder names a
+// program (on_end.command).
+func TestResumeAsksNothing(t *testing.T) {
+	t.Parallel()
+	interrupted := func() string {
+		dir := folder(t)
+		p := start(t, tiny("hydra.run.dir="+dir, "on_end.command=date", "rce.epochs=8", "report.plots=false")...)
+		p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state")) })
+		p.SignalGroup(syscall.SIGKILL)
+		if r := p.Wait(); r.Code != 128+int(syscall.SIGKILL) {
+			t.Fatalf("exit code %d: %s", r.Code, r.Stderr)
+		}
+		return dir
+	}
+	resumed := func(dir string, code int, said string) {
+		if !strings.Contains(read(t, filepath.Join(dir, "metrics.jsonl")), `"event":"resume"`) || code != 0 {
+			t.Errorf("exit code %d:\n%s", code, said)
+		}
+	}
+	dir := interrupted()
+	p := onTerminal(t, "resume", dir)
+	select {
+	case <-p.ended:
+		resumed(dir, p.cmd.ProcessState.ExitCode(), p.said())
+	case <-time.After(patience):
+		t.Fatalf("at a terminal it does not end:\n%s", p.said())
+	}
+
+	dir = interrupted()
+	never, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer never.Close()
+	defer writer.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), "resume", dir)
+	cmd.Stdin = never
+	said, _ := cmd.CombinedOutput()
+	resumed(dir, cmd.ProcessState.ExitCode(), string(said))
 }
 
 // Commands stand whole on lines of their own, and a shell reads the words that were meant from each, also those of folders with

@@ -58,7 +58,7 @@ func TestSweepOfTenThousand(t *testing.T) {
 	if len(jobs) != n || len(hashes) != n {
 		t.Errorf("%d jobs with %d configurations, want %d", len(jobs), len(hashes), n)
 	}
-	if limit := 12 * time.Second; took > limit { // three times what it takes on a quiet machine
+	if limit := 40 * time.Second; took > limit { // ten times what it takes on a quiet machine
 		t.Errorf("took %v of processor time, want less than %v", took, limit)
 	}
 }

@@ -60,8 +60,8 @@ func TestRecordsTakeLittleMemory(t *testing.T) {
 		}
 		return strings.Join(said, " ")
 	}
-	answers := strings.Join([]string{"running", "running", "walking", "run", "running", "a walk", "jogging", "running", "going home", "running"},
-		`", "`)
+	answers := strings.Join([]string{"running", "running", "walking", "run", "running", "a walk", "jogging", "running", "going home",
+		"running"}, `", "`)
 	for _, tc := range []struct {
 		name            string
 		records, length int // words of a question

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -113,8 +112,7 @@ func TestPrunedResume(t *testing.T) {
 	}
 	p := startWith(t, "", []string{"ONLY_AT_THE_START=1"}, args(dir)...)
 	p.Until(func() bool { return exists(filepath.Join(dir, "4/checkpoints/rce_epoch2.state")) })
-	p.Signal(syscall.SIGKILL)
-	p.Wait()
+	resumes := p.KillRun(filepath.Join(dir, "4"))
 	mustRun(t, "resume", filepath.Join(dir, "4"))
 	if r := startWith(t, "", []string{"ONLY_AT_THE_START=1"}, args(alone)...).Wait(); r.Code != 0 {
 		t.Fatal(r.Stderr)
@@ -122,7 +120,7 @@ func TestPrunedResume(t *testing.T) {
 	if got, want := rung(t, dir, 4), rung(t, alone, 4); got != want {
 		t.Errorf("rung file\n got %s\nwant %s", got, want)
 	}
-	outcomeOf(t, filepath.Join(alone, "4")).Same(t, outcomeOf(t, filepath.Join(dir, "4")), 1)
+	outcomeOf(t, filepath.Join(alone, "4")).Same(t, outcomeOf(t, filepath.Join(dir, "4")), resumes)
 }
 
 // An objective that no epoch has ends the job at its first one, and names what there is.

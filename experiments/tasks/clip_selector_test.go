@@ -14,7 +14,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"fulcrum/internal/tensorfile"
@@ -114,11 +113,7 @@ func TestCLIPAdapters(t *testing.T) {
 			killed := folder(t)
 			p := start(t, args(learns, killed)...)
 			p.Until(func() bool { return exists(filepath.Join(killed, "checkpoints/rce_epoch1_step1.state")) })
-			p.SignalGroup(syscall.SIGKILL)
-			resumes := 1
-			if p.Wait(); exists(filepath.Join(killed, "summary.json")) {
-				resumes = 0
-			}
+			resumes := p.KillRun(killed)
 			mustRun(t, "resume", killed)
 			outcomeOf(t, dir).Same(t, outcomeOf(t, killed), resumes)
 		})

@@ -220,6 +220,18 @@ func StartProgram(t *testing.T, binary, dir string, env []string, args ...string
 func (p *Process) Signal(s syscall.Signal)      { syscall.Kill(p.Cmd.Process.Pid, s) }
 func (p *Process) SignalGroup(s syscall.Signal) { syscall.Kill(-p.Cmd.Process.Pid, s) }
 
+// KillRun kills a run and returns how many resume events the resume of its folder will leave: none where the run had ended before the test,
+// on a busy machine, came to kill it.
+func (p *Process) KillRun(dir string) (resumes int) {
+	p.T.Helper()
+	p.SignalGroup(syscall.SIGKILL)
+	if p.Wait(); Exists(filepath.Join(dir, "summary.json")) {
+		p.T.Log("the run was faster than the kill")
+		return 0
+	}
+	return 1
+}
+
 // wait returns when the process and all children that hold its output have ended.
 func (p *Process) Wait() Result {
 	p.T.Helper()

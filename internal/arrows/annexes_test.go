@@ -14,8 +14,8 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 88_700
-	mostLines     = 120_400
+	mostCoreLines = 88_800
+	mostLines     = 120_700
 	mostKeys      = 405
 )
 

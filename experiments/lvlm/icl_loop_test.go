@@ -46,7 +46,7 @@ func TestICLLoop(t *testing.T) {
 	if missed := k.once(killed, []string{"beams", "placebo_rce_grpo_0"}, took, 0.5); len(missed) > 1 {
 		t.Errorf("no kill came while a stage was at work: %v", missed)
 	}
-	k.same(whole, killed)
+	k.same(whole, killed, rounding)
 	if log := read(t, filepath.Join(killed, "run.log")); strings.Contains(log, "model: done in") {
 		t.Errorf("the model was trained again:\n%s", log)
 	}

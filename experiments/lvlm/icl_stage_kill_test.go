@@ -97,7 +97,7 @@ func TestICLStagesKilledInside(t *testing.T) {
 		}
 	}
 	mustRun(t, "resume", killed)
-	k.same(whole, killed)
+	k.same(whole, killed, rounding)
 	if n := len(moments); hits < n/2 {
 		t.Errorf("%d of %d kills came while the stage was at work", hits, n)
 	}

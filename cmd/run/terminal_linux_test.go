@@ -201,31 +201,27 @@ func TestInterruptIsAnswered(t *testing.T) {
 // program (on_end.command).
 func TestResumeAsksNothing(t *testing.T) {
 	t.Parallel()
-	interrupted := func() string {
-		dir := folder(t)
+	interrupted := func() (dir string, resumes int) {
+		dir = folder(t)
 		p := start(t, tiny("hydra.run.dir="+dir, "on_end.command=date", "rce.epochs=8", "report.plots=false")...)
 		p.Until(func() bool { return exists(filepath.Join(dir, "checkpoints/rce_epoch1.state")) })
-		p.SignalGroup(syscall.SIGKILL)
-		if r := p.Wait(); r.Code != 128+int(syscall.SIGKILL) {
-			t.Fatalf("exit code %d: %s", r.Code, r.Stderr)
-		}
-		return dir
+		return dir, p.KillRun(dir)
 	}
-	resumed := func(dir string, code int, said string) {
-		if !strings.Contains(read(t, filepath.Join(dir, "metrics.jsonl")), `"event":"resume"`) || code != 0 {
+	resumed := func(dir string, resumes, code int, said string) {
+		if strings.Count(read(t, filepath.Join(dir, "metrics.jsonl")), `"event":"resume"`) != resumes || code != 0 {
 			t.Errorf("exit code %d:\n%s", code, said)
 		}
 	}
-	dir := interrupted()
+	dir, resumes := interrupted()
 	p := onTerminal(t, "resume", dir)
 	select {
 	case <-p.ended:
-		resumed(dir, p.cmd.ProcessState.ExitCode(), p.said())
+		resumed(dir, resumes, p.cmd.ProcessState.ExitCode(), p.said())
 	case <-time.After(patience):
 		t.Fatalf("at a terminal it does not end:\n%s", p.said())
 	}
 
-	dir = interrupted()
+	dir, resumes = interrupted()
 	never, writer, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +233,7 @@ func TestResumeAsksNothing(t *testing.T) {
 	cmd := exec.CommandContext(ctx, program(t), "resume", dir)
 	cmd.Stdin = never
 	said, _ := cmd.CombinedOutput()
-	resumed(dir, cmd.ProcessState.ExitCode(), string(said))
+	resumed(dir, resumes, cmd.ProcessState.ExitCode(), string(said))
 }
 
 // Commands stand whole on lines of their own, and a shell reads the words that were meant from each, also those of folders with

@@ -176,8 +176,3 @@ func parent(t *testing.T, pid int) int {
 	}
 	return n
 }
-
-func alive(pid int) bool {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	return err == nil && !strings.Contains(string(text), ") Z ")
-}

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/slurmtest"
 )
 
@@ -257,7 +258,7 @@ func TestOnSlurm(t *testing.T) {
 		if all := r.attempts(0); all[0].State != Interrupted {
 			t.Errorf("job 0 did not save its state: %+v", all)
 		}
-		if pid := r.attempts(1)[0].PID; syscall.Kill(pid, 0) == nil && alive(pid) {
+		if pid := r.attempts(1)[0].PID; golden.Alive(pid) {
 			t.Errorf("process %d of job 1 outlives its supervisor", pid)
 		}
 	})

@@ -17,16 +17,18 @@ func WriteProgram(path string, data []byte) error {
 	return os.WriteFile(path, data, 0o755)
 }
 
-// Ended waits until a process has ended. One whose parent has died stays a zombie where process 1 collects none, as in a container.
+// Alive reports whether a process has not ended. One whose parent has died stays a zombie where process 1 collects none, as in a container.
+func Alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.Contains(string(stat), ") Z ")
+}
+
+// Ended waits until a process has ended.
 func Ended(t testing.TB, pid int) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		if err != nil || strings.Contains(string(stat), ") Z ") {
-			return
-		}
+	for end := time.Now().Add(2 * time.Minute); Alive(pid); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("still runs: %s", stat)
+			t.Fatalf("process %d still runs", pid)
 		}
 	}
 }

@@ -31,10 +31,10 @@ type Config struct {
 	Deterministic bool `koanf:"deterministic"`
 	// lever_plus: compute as the Python reference does, defects included (docs/lever_plus.md)
 	Compat *string `koanf:"compat" enum:"lever_plus"`
-	// training rewards that say nothing, to hold a gain against (policy=pointer): placebo gives each query another
-	// one's, by position in the pool; placebo_within permutes them inside recorded groups. Choices and evaluations use
-	// the true rewards
-	Control string `koanf:"control" enum:"none,placebo,placebo_within"`
+	// training rewards that say nothing, to hold a gain against: placebo gives each query another one's, by position
+	// in the pool (policy=pointer); placebo_within permutes them inside groups; majority rewards samples for agreeing
+	// with their group's most frequent answer. Choices and evaluations use the true rewards
+	Control string `koanf:"control" enum:"none,placebo,placebo_within,majority"`
 	// load and check everything, train nothing
 	DryRun bool `koanf:"dry_run" also:"dryrun,dry"`
 	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers about images (vl),
@@ -137,6 +137,9 @@ func (c *Config) Validate() error {
 		if err := c.validateSchedule(); err != nil {
 			return err
 		}
+		if err := c.validateControl(); err != nil {
+			return err
+		}
 	}
 	if c.Text() != nil {
 		if err := c.validateTokens(); err != nil {
@@ -184,11 +187,31 @@ func (c *Config) validateSchedule() error {
 	return nil
 }
 
+// validateControl checks that every phase learns from rewards that the control changes.
+func (c *Config) validateControl() error {
+	text := c.Text() != nil
+	switch {
+	case c.Control == "none" || c.Control != "majority" && !text:
+		return nil
+	case c.Control == "placebo":
+		return option.Errorf("control", "only the selector (policy=pointer) has pools to exchange rewards between: want placebo_within or "+
+			"majority")
+	case c.Control == "majority" && text && !c.Rewards.Answers():
+		return option.Errorf("control", "majority compares answers, and no term of rewards does: want rewards.accuracy, rewards.match or "+
+			"rewards.vqa with a weight")
+	}
+	planned := c.planned()
+	for _, name := range c.Schedule {
+		if p, ok := planned[name]; ok && p.Traits(c).Learns != FromSamples {
+			return option.Errorf("control", "%s changes the rewards of sampled groups, and phase %s learns from recorded candidates: want a "+
+				"schedule of phases with rollout=online (schedule=[grpo_online]; init.checkpoint=RUN starts from a trained policy)", c.Control, name)
+		}
+	}
+	return nil
+}
+
 // validateTokens checks what only token policies ask for.
 func (c *Config) validateTokens() error {
-	if c.Control != "none" {
-		return option.Errorf("control", "only the selector (policy=pointer) has recorded rewards to permute: want none")
-	}
 	if !c.Does().Trains {
 		return nil
 	}

@@ -147,6 +147,7 @@ func (w *textWorkload[P]) Recompute(report *preflight.Report, plan phases.Plan, 
 			}
 		}
 		seen[src] = true
+		src = src.Uncontrolled()
 		t := w.truth(src, drawn(recomputed, src.Len(), c.Seed, src.Name()))
 		if err := report.Records(t); err != nil {
 			return err

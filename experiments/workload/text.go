@@ -256,7 +256,11 @@ func (w *textWorkload[P]) Online(phase string) (selector.Source, error) {
 		return nil, usage.Errorf("schedule: phase %s samples new completions, and no term of rewards has a weight "+
 			"(rewards.rouge.weight=1, rewards.vqa.weight=1, …)", phase)
 	}
-	return w.source(w.bundle.Train), nil
+	src, c := w.source(w.bundle.Train), w.job.Config
+	if c.Control != "none" {
+		src = src.Controlled(c.Control, c.Seed, c.Rewards.Answer)
+	}
+	return src, nil
 }
 
 // PhasesData is what validation needs.

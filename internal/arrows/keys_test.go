@@ -24,7 +24,6 @@ var unread = map[string]string{
 	"record.FigureOptions.Width":           "the report reads it from the configuration that the run has saved",
 	"reward.FormatOptions.Weight":          "reward.Options.terms reads it of every term by its name",
 	"reward.LengthOptions.Weight":          "reward.Options.terms reads it of every term by its name",
-	"reward.MatchOptions.Weight":           "reward.Options.terms reads it of every term by its name",
 	"reward.RougeOptions.Weight":           "reward.Options.terms reads it of every term by its name",
 }
 

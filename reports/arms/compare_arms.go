@@ -25,28 +25,31 @@ type ComparedArm struct {
 // of one seed are a setting repeated, not a new seed: the second begins an arm of its own.
 func ArmsOf(runs []*record.Run) []ComparedArm {
 	var arms []ComparedArm
-	settingOf := map[*record.Run]map[string]string{}
+	settings := map[*record.Run]map[string]string{}
 	for i, run := range runs {
-		setting := map[string]string{}
-		record.Flatten(setting, "", run.Tree)
-		seed, seeded := setting["seed"]
-		delete(setting, "seed")
-		maps.DeleteFunc(setting, func(key, _ string) bool { return key == "hydra" || strings.HasPrefix(key, "hydra.") })
+		setting, seed := settingOf(run), run.Setting("seed")
 		at := slices.IndexFunc(arms, func(a ComparedArm) bool {
-			return maps.Equal(settingOf[a.Runs[0]], setting) && sameData(a.Runs[0], run)
+			return maps.Equal(settings[a.Runs[0]], setting) && sameData(a.Runs[0], run)
 		})
-		if at >= 0 && seeded && !slices.ContainsFunc(arms[at].Runs,
-			func(r *record.Run) bool { return fmt.Sprint(r.Setting("seed")) == seed }) {
+		if at >= 0 && seed != nil && !slices.ContainsFunc(arms[at].Runs, func(r *record.Run) bool { return r.Setting("seed") == seed }) {
 			arms[at].Runs, arms[at].Names = append(arms[at].Runs, run), append(arms[at].Names, RunName(i))
 			continue
 		}
-		settingOf[run] = setting
+		settings[run] = setting
 		arms = append(arms, ComparedArm{Runs: []*record.Run{run}, Names: []string{RunName(i)}})
 	}
 	for i := range arms {
 		arms[i].Name = "arm " + RunName(i)
 	}
 	return arms
+}
+
+// settingOf returns the settings of a run but its seed and what belongs to its folder.
+func settingOf(run *record.Run) map[string]string {
+	setting := map[string]string{}
+	record.Flatten(setting, "", run.Tree)
+	maps.DeleteFunc(setting, func(key, _ string) bool { return key == "seed" || key == "hydra" || strings.HasPrefix(key, "hydra.") })
+	return setting
 }
 
 // sameData says that nothing is known of other data: files may change behind their names. A run that has not ended tells of none.
@@ -123,6 +126,7 @@ type ArmTable struct {
 	warning       string // of baselines that are worse than random; "": none is
 	Rows          []armRow
 	baselines     []Arm
+	split         []threeTerms
 }
 
 // ArmTables makes a table for every split and metric that at least two arms share, or of the only arm.
@@ -183,6 +187,10 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 		}
 		for _, row := range t.Rows {
 			family = append(family, row.Made()...)
+		}
+		t.splitGains(opt)
+		for _, g := range t.split {
+			family = append(family, g.own(t.Rows)...)
 		}
 		tables = append(tables, t)
 	}
@@ -326,6 +334,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 	if len(sentences) > 0 {
 		d.List(sentences...)
+	}
+	for _, g := range t.split {
+		g.write(d, t.Metric)
 	}
 }
 

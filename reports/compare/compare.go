@@ -89,7 +89,12 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 // differences of its tables.
 func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, err error) {
 	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
-	if seeded := arms.ArmsOf(runs); arms.SeededArms(seeded) {
+	seeded := arms.ArmsOf(runs)
+	split, missing := arms.Controls(seeded)
+	if missing != "" {
+		defer d.Paragraph("%s", missing)
+	}
+	if split || arms.SeededArms(seeded) {
 		var items []string
 		for _, a := range seeded {
 			items = append(items, fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"),

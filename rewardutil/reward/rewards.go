@@ -9,9 +9,12 @@ import (
 	"maps"
 	"math"
 	"reflect"
+	"slices"
+	"strings"
 
 	"fulcrum/internal/option"
 	"fulcrum/rewardutil/group"
+	"fulcrum/rewardutil/text"
 )
 
 // Options is the section rewards of the configuration: the terms of a completion's reward. A term with weight 0 is off
@@ -121,6 +124,20 @@ func (o Options) Range() (least, greatest float64, ok bool) {
 func (o Options) Off() []string {
 	_, off := o.terms()
 	return off
+}
+
+// Answers reports whether a term that is on compares answers, so that two completions can agree.
+func (o Options) Answers() bool { return o.Accuracy.Weight+o.Match.Weight+o.VQA.Weight > 0 }
+
+// Answer returns what completions have to share to agree: their answer part as the accuracy term compares it, which is the same number
+// for "(2) attach" and "Attach (2).".
+func (o Options) Answer(completion string) string {
+	answer := text.Answer(completion)
+	if numbers := optionNumbers(answer); o.Accuracy.Weight > 0 && o.Accuracy.Split == "numbered" && len(numbers) > 0 {
+		slices.Sort(numbers)
+		return strings.Join(slices.Compact(numbers), " ")
+	}
+	return normalizeAction(answer)
 }
 
 // Term is one weighted part of a reward.

@@ -5,14 +5,17 @@ import (
 	"slices"
 
 	"fulcrum/internal/rng"
+	"fulcrum/selector"
 )
 
-// Control permutes the rewards of training, so that a remaining gain cannot come from them. placebo gives each query the recorded
+// Control changes the rewards of training, so that a remaining gain cannot come from them. placebo gives each query the recorded
 // groups and the reward table of another query with a pool of the same size, by position in the pool; placebo_within permutes the
-// rewards inside each recorded group; none changes nothing. No query, and in a group of two no candidate, keeps its own rewards.
-// Evaluations read the set behind the source, which keeps the true rewards.
+// rewards inside each group, recorded or sampled; majority rewards sampled selections that are the most frequent of their group; none
+// changes nothing. No query, and no recorded candidate of a group of two, keeps its own rewards. Evaluations read the set behind the
+// source, which keeps the true rewards.
 func (s *Source) Control(name string, seed int64) error {
 	s.from, s.within = nil, nil
+	s.control = selector.NewControl(name, seed, func(b *selector.Batch, i, g int) string { return fmt.Sprint(b.Chosen(i, g)) })
 	switch name {
 	case "placebo":
 		var err error
@@ -27,7 +30,7 @@ func (s *Source) Control(name string, seed int64) error {
 // Uncontrolled returns the source without Control.
 func (s *Source) Uncontrolled() *Source {
 	out := *s
-	out.from, out.within = nil, nil
+	out.from, out.within, out.control = nil, nil, nil
 	return &out
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
+	"fulcrum/selector"
 )
 
 // byQuery rewards a selection with the number of its query.
@@ -69,4 +70,56 @@ func TestControl(t *testing.T) {
 	if err := alone.Control("placebo", 3); err == nil {
 		t.Error("placebo: pools of 4 and 5, one query each, and no error")
 	}
+}
+
+// TestControlOfSamples: majority rewards the most frequent selection of a sampled group, the first of several, and placebo_within gives
+// candidates the rewards of others of their group. Recorded rewards, and what evaluations ask for, stay the true ones.
+func TestControlOfSamples(t *testing.T) {
+	list := []beamdata.Query{{ID: 1, Pool: []int32{5, 2, 3, 4}, Candidates: [][]int32{{0}, {1}}, Rewards: []float64{5, 6}},
+		{ID: 5, Pool: []int32{1, 2, 3, 4}}}
+	set, err := beamdata.NewSet("train", beamdata.NewTable(6, 2, make([]float32, 12)), 1, list, byFirst{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scored := func(control string) (rewards, accuracy []float64) {
+		src := NewSource(set)
+		if err := src.Control(control, 3); err != nil {
+			t.Fatal(err)
+		}
+		b := selector.NewBatch(src, []int{0, 1}, 4, 1)
+		for at, first := range []int64{0, 2, 2, 1, 3, 1, 1, 3} {
+			if at < 7 { // of the last group, three are valid
+				b.Set(at/4, at%4, []int64{first}, 0)
+			}
+		}
+		accuracy, err := src.Accuracy(b)
+		if err == nil {
+			err = src.Score(b)
+		}
+		if err != nil || src.Recorded([]int{0}).Rewards[0] == 1 {
+			t.Fatalf("%s: recorded rewards %v, %v", control, src.Recorded([]int{0}).Rewards, err)
+		}
+		return b.Rewards, accuracy
+	}
+	if got, _ := scored("majority"); !slices.Equal(got, []float64{0, 1, 1, 0, 0, 1, 1, 0}) {
+		t.Errorf("majority: rewards %v", got)
+	}
+	want, _ := scored("none")
+	got, accuracy := scored("placebo_within")
+	if slices.Equal(got, want) || !slices.Equal(accuracy, want) {
+		t.Errorf("placebo_within: rewards %v and accuracies %v, the true ones are %v", got, accuracy, want)
+	}
+	for _, group := range [][2]int{{0, 4}, {4, 7}} {
+		a, b := slices.Sorted(slices.Values(got[group[0]:group[1]])), slices.Sorted(slices.Values(want[group[0]:group[1]]))
+		if !slices.Equal(a, b) {
+			t.Errorf("placebo_within: rewards %v, want a permutation of %v", a, b)
+		}
+	}
+}
+
+// byFirst rewards a selection with its first position.
+type byFirst struct{}
+
+func (byFirst) Score(_ int, picks []int32) (reward, accuracy float64) {
+	return float64(picks[0]), float64(picks[0])
 }

@@ -18,7 +18,9 @@ type Source struct {
 	// of Control: query i has the groups and the reward table of query from[i]; seed of the permutations inside groups
 	from   []int
 	within *int64
-	ask    Ask // nil: the set's scorer, if it has one
+	// of Control: what becomes of the rewards of sampled groups; nil: nothing
+	control selector.Control
+	ask     Ask // nil: the set's scorer, if it has one
 }
 
 // Ask scores selections that no table holds: positions[k], in order of choice, of query queries[k]. accuracy may be nil.
@@ -79,15 +81,17 @@ func (s *Source) Recorded(queries []int) *selector.Batch {
 // CanScore reports whether any selection has a reward.
 func (s *Source) CanScore() bool { return s.set.Scorer != nil || s.ask != nil }
 
-// Score fills b.Rewards from the set's scorer.
-func (s *Source) Score(b *selector.Batch) error {
+// Score fills b.Rewards from the set's scorer, as Control has them.
+func (s *Source) Score(b *selector.Batch) (err error) {
 	if s.ask != nil {
-		_, err := s.askAll(b)
-		return err
+		_, err = s.askAll(b)
+	} else {
+		err = s.each(b, func(at, q int, positions []int32) { b.Rewards[at] = beamdata.Reward(s.set.Scorer, q, positions) })
 	}
-	return s.each(b, func(at, q int, positions []int32) {
-		b.Rewards[at] = beamdata.Reward(s.set.Scorer, q, positions)
-	})
+	if err == nil && s.control != nil {
+		s.control(b)
+	}
+	return err
 }
 
 // Accuracy fills b.Rewards and returns the task accuracy of every valid candidate [B*G], or nil when

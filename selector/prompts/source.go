@@ -36,6 +36,7 @@ type Source[P any] struct {
 	text    Text
 	rewards *reward.Rewards // nil: nothing can score
 	ctx     context.Context // ends waiting for a slow scorer
+	control selector.Control
 }
 
 // New returns a source over set. rewards may be nil: completions cannot be scored then. ctx ends waiting for
@@ -43,6 +44,20 @@ type Source[P any] struct {
 func New[P any](ctx context.Context, name string, set *conversation.Set, render func(conversation.Sample) (P, error), text Text,
 	rewards *reward.Rewards) *Source[P] {
 	return &Source[P]{name: name, set: set, render: render, text: text, rewards: rewards, ctx: ctx}
+}
+
+// Controlled returns the source with other rewards of fresh completions in training. answer is what two completions share that agree.
+func (s *Source[P]) Controlled(name string, seed int64, answer func(completion string) string) *Source[P] {
+	out := *s
+	out.control = selector.NewControl(name, seed, func(b *selector.Batch, i, g int) string { return answer(b.Texts[i*b.G+g]) })
+	return &out
+}
+
+// Uncontrolled returns the source with the true rewards.
+func (s *Source[P]) Uncontrolled() *Source[P] {
+	out := *s
+	out.control = nil
+	return &out
 }
 
 // Name returns the source's name.
@@ -120,8 +135,8 @@ func (s *Source[P]) sample(q int) conversation.Sample {
 // CanScore reports whether there are rewards.
 func (s *Source[P]) CanScore() bool { return s.rewards != nil }
 
-// Score fills b.Rewards with the composed reward of every valid completion, b.Terms with its terms and
-// b.Texts with the completions as text.
+// Score fills b.Rewards with the composed reward of every valid completion, as Controlled has them, b.Terms with its terms and b.Texts
+// with the completions as text.
 func (s *Source[P]) Score(b *selector.Batch) error {
 	if s.rewards == nil {
 		return fmt.Errorf("%s: no reward can score new completions: give a term of rewards a weight", s.name)
@@ -158,6 +173,9 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 		for name, values := range terms {
 			b.Terms[name][k] = values[n]
 		}
+	}
+	if s.control != nil {
+		s.control(b)
 	}
 	return nil
 }

@@ -1,0 +1,24 @@
+package job
+
+import (
+	"strings"
+	"testing"
+)
+
+// A control that changes sampled rewards refuses phases that learn from recorded ones.
+func TestControlWantsSamples(t *testing.T) {
+	c := DefaultConfig(Entries{})
+	c.Schedule, c.Control = []string{"rce", "grpo"}, "majority"
+	err := c.validateControl()
+	if err == nil || !strings.Contains(err.Error(), "phase rce learns from recorded candidates") {
+		t.Errorf("majority on recorded groups: %v", err)
+	}
+	c.Schedule = []string{"grpo"}
+	if c.GRPO.Rollout = "online"; c.validateControl() != nil {
+		t.Errorf("majority on samples: %v", c.validateControl())
+	}
+	c.Schedule, c.Control = []string{"rce", "grpo"}, "placebo"
+	if err := c.validateControl(); err != nil {
+		t.Errorf("placebo on recorded groups: %v", err)
+	}
+}

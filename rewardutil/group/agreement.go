@@ -1,0 +1,26 @@
+package group
+
+// Agreement returns 1 for each counted candidate [B*G] that gives the most frequent answer of its group, else 0. Of equally frequent
+// answers the first counts. It is the reward of training on a policy's own plurality, without any truth (TTRL, arXiv:2504.16084 §2).
+func Agreement(answers []string, valid []bool, G int) []float64 {
+	out := make([]float64, len(answers))
+	for from := 0; from < len(answers); from += G {
+		times, most := map[string]int{}, ""
+		for at := from; at < from+G; at++ {
+			if Counts(valid, at) {
+				times[answers[at]]++
+			}
+		}
+		for at := from; at < from+G; at++ {
+			if Counts(valid, at) && times[answers[at]] > times[most] {
+				most = answers[at]
+			}
+		}
+		for at := from; at < from+G; at++ {
+			if Counts(valid, at) && answers[at] == most {
+				out[at] = 1
+			}
+		}
+	}
+	return out
+}

@@ -103,3 +103,16 @@ func SampleGroups(p selector.Policy, src selector.Source, queries []int, g, step
 	b := p.Sample(src, queries, g, steps, temperature, key)
 	return b, scorer.Score(b)
 }
+
+// Enumerate returns all selections of so many examples for each query, scored.
+func Enumerate(src selector.Source, queries []int, steps int) (*selector.Batch, error) {
+	all, ok := src.(selector.Enumerator)
+	if !ok || !all.CanScore() {
+		return nil, fmt.Errorf("%s: only a selector's queries with a reader have selections to enumerate", src.Name())
+	}
+	b, err := all.Enumerate(queries, steps)
+	if err != nil {
+		return nil, err
+	}
+	return b, all.Score(b)
+}

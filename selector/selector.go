@@ -42,6 +42,13 @@ type Scorer interface {
 	CanScore() bool
 }
 
+// Enumerator is a Scorer with few enough candidates to list them all.
+type Enumerator interface {
+	Scorer
+	// Enumerate returns every candidate of so many steps of these queries, not scored; an error where they are too many.
+	Enumerate(queries []int, steps int) (*Batch, error)
+}
+
 // Chunks cuts the queries 0 … n-1 into lists of size, the last one shorter.
 func Chunks(n, size int) iter.Seq[[]int] {
 	return slices.Chunk(stat.Indices(n), size)

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
+	"fulcrum/phases/rce"
 	"fulcrum/selector"
 )
 
@@ -18,6 +19,12 @@ func (s oneSource) Beams(string) (selector.Source, error)   { return s.src, nil 
 func (s oneSource) Demos(string) (selector.Source, error)   { return s.src, nil }
 func (s oneSource) Records(string) (selector.Source, error) { return s.src, nil }
 func (s oneSource) Online(string) (selector.Source, error)  { return s.src, nil }
+
+// named is a kind of phase with one of its losses; "" is its default.
+type named struct {
+	PhaseKind
+	loss string
+}
 
 // TestPhasesConform runs the suite of phases over the catalog.
 func TestPhasesConform(t *testing.T) {
@@ -32,8 +39,15 @@ func TestPhasesConform(t *testing.T) {
 	if len(kinds) < 3 {
 		t.Fatalf("%d kinds of phases", len(kinds))
 	}
+	var tried []named
 	for _, kind := range kinds {
-		t.Run(kind.Name, func(t *testing.T) {
+		tried = append(tried, named{kind, ""})
+	}
+	for _, loss := range rce.Losses()[1:] {
+		tried = append(tried, named{PhaseKind{Name: "rce", New: func() Phase { return NewRCE() }}, loss.Name})
+	}
+	for _, kind := range tried {
+		t.Run(strings.TrimSuffix(kind.Name+" "+kind.loss, " "), func(t *testing.T) {
 			build := func(src selector.Source, s suiteSettings) (phases.Phase, error) {
 				options := kind.New()
 				set := func(key string, value any) bool {
@@ -42,6 +56,9 @@ func TestPhasesConform(t *testing.T) {
 						f.Set(reflect.ValueOf(value))
 					}
 					return f.IsValid()
+				}
+				if kind.loss != "" {
+					set("Loss", kind.loss)
 				}
 				if !set("Epochs", s.Epochs) || !set("LR", s.LR) {
 					t.Fatalf("%s has no Epochs or LR", kind.Name)

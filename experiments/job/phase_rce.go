@@ -39,7 +39,7 @@ func NewRCE() *RCEOptions { return &RCEOptions{rce.DefaultOptions()} }
 // Build implements Phase.
 func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, error) {
 	from := d.Beams
-	if o.Rollout == "online" {
+	if o.Rollout != "offline" {
 		from = d.Online
 	}
 	src, err := from(name)
@@ -49,8 +49,11 @@ func (o *RCEOptions) Build(name string, c *Config, d Sources) (phases.Phase, err
 // Traits implements Phase.
 func (o *RCEOptions) Traits(c *Config) Traits {
 	t := Traits{Epochs: o.Epochs, Learns: FromRewards, Credit: imitated(c, o.Options), SampleTemp: c.sampleTemp(o.SampleTemp)}
-	if o.Rollout == "online" {
+	if o.Rollout != "offline" {
 		t.Learns = FromSamples
+	}
+	if o.Rollout == "enumerated" {
+		t.SampleTemp = 0 // nothing is drawn
 	}
 	return t
 }
@@ -60,8 +63,8 @@ func (o *RCEOptions) Shrink(groupSize int) { o.GroupSize = min(o.GroupSize, grou
 
 // imitated returns preflight.Stage.Credit of phases that imitate: nil where label smoothing makes other gradients.
 func imitated(c *Config, o rce.Options) func(b *selector.Batch, tau float64) []float64 {
-	if c.Smoothing() > 0 {
-		return nil
+	if c.Smoothing() > 0 || o.Loss != "" && o.Loss != "cross_entropy" {
+		return nil // it depends on the policy
 	}
 	return func(b *selector.Batch, tau float64) []float64 {
 		if o.Top1Only {

@@ -74,7 +74,7 @@ func (d *Doctor) lossPartsDiffer(c Check, r row) {
 }
 
 func (d *Doctor) lossDiverges(c Check, r row) {
-	if loss, known := r.number("loss"); known && d.lim.Policy == nil && loss < -1e-6 {
+	if loss, known := r.number("loss"); known && d.lim.Policy == nil && !d.lim.Signed && loss < -1e-6 {
 		d.say(c, d.key("lr"), loss, 0, "the loss of imitation is %.4g, and a cross entropy cannot be below 0: its "+
 			"sign is wrong, so that every step (%s) makes the candidates less likely", loss, d.key("lr"))
 	}

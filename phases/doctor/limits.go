@@ -31,6 +31,7 @@ type Limits struct {
 	LRPlan Plan
 	Tau    *Tau        // of RCE's weights; nil without
 	Policy *PolicyLoss // of GRPO; nil without
+	Signed bool        // the loss may be below 0: an expected reward
 }
 
 // Plan is the learning rate over a phase: a linear warm-up, then a decay towards 0.

@@ -53,6 +53,7 @@ type rolloutMetrics struct {
 	GroupSize          int       `metric:"group_size"`
 	TopK               int       `metric:"top_k"`
 	Items              int       `metric:"items"`
+	ReaderCalls        *int      `metric:"reader_calls"` // of a batch's first pass, where candidates are sampled
 	ResampledGroups    *int      `metric:"resampled_groups"`
 	SamplerGap         *float64  `metric:"sampler_gap"`
 	SamplerGapMax      *float64  `metric:"sampler_gap_max"`

@@ -47,6 +47,9 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 	if at.Pass > 0 {
 		again := *g.rollout
 		again.fresh = false
+		if again.measured.ReaderCalls != nil {
+			again.measured.ReaderCalls = new(0)
+		}
 		return &again, nil
 	}
 	drawn, err := g.chosen.rollout.Draw(g, at.Queries, at.Step)
@@ -83,6 +86,9 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 	}
 	r.measured = measureRollout(drawn, batch, adv, before, after)
 	r.measured.GroupSize, r.measured.TopK = groups.G, top.K
+	if g.chosen.rollout.Samples {
+		r.measured.ReaderCalls = new(drawn.NumValid())
+	}
 	if g.chosen.silence.Resamples {
 		r.measured.ResampledGroups = new(drawn.B() - len(at.Queries))
 	}

@@ -72,6 +72,18 @@ func (s scored) Score(b *selector.Batch) error {
 	return nil
 }
 
+func (s scored) Enumerate(queries []int, steps int) (*selector.Batch, error) {
+	all, ok := s.scorer.(selector.Enumerator)
+	if !ok {
+		return nil, fmt.Errorf("%s: selections cannot be enumerated", s.Name())
+	}
+	b, err := all.Enumerate(s.at(queries), steps)
+	if err != nil {
+		return nil, err
+	}
+	return s.padded(b), nil
+}
+
 func (s scored) Accuracy(b *selector.Batch) ([]float64, error) { return s.scorer.Accuracy(b) }
 
 // newPart returns the part, and the source that a phase is given.

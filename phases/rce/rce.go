@@ -22,8 +22,8 @@ type Options struct {
 	phases.Training
 
 	// offline: recorded candidates (data.records, else the beams); online: sampled from the policy (grpo: the old
-	// one), scored by reader or rewards
-	Rollout string `koanf:"rollout" enum:"offline,online"`
+	// one), scored by reader or rewards; enumerated: all selections of few examples, so scored
+	Rollout string `koanf:"rollout" enum:"offline,online,enumerated"`
 	// sampled candidates per query (online)
 	GroupSize int `koanf:"group_size" range:"[2,10000]" when:"rollout=online"`
 	// temperature of sampling (online), times the policy's own; grpo takes log-probabilities at it too, but for
@@ -33,6 +33,11 @@ type Options struct {
 	Temperature schedule.TemperatureOptions `koanf:"temperature"`
 	// what the weights are a softmax of: the rewards as they are, or those of data.normalize
 	Rewards string `koanf:"rewards" enum:"raw,normalized"`
+	// cross_entropy: of the weighted candidates (RCE); expected_reward: minus its exact value over the group; list_net:
+	// cross entropy within the group; pairwise: logistic, weighted by the gap of rewards; dpo: of best and worst
+	Loss string `koanf:"loss"`
+	// factor of log-ratios against the policy at the start of the phase
+	Beta float64 `koanf:"beta" range:"(0,inf)" when:"loss=dpo"`
 	// imitate the best candidate only (the weights are then one-hot)
 	Top1Only bool `koanf:"top1_only"`
 	// sequence: mean over queries of summed cross entropies; token: mean over scored steps, each weighted as its
@@ -49,7 +54,7 @@ type Options struct {
 // DefaultOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
 func DefaultOptions() Options {
 	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
-		Temperature: schedule.DefaultTemperatureOptions(), Average: "sequence", Completions: phases.DefaultCompletionOptions()}
+		Temperature: schedule.DefaultTemperatureOptions(), Loss: "cross_entropy", Beta: 0.1, Average: "sequence", Completions: phases.DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
@@ -77,6 +82,7 @@ type Phase struct {
 	src       selector.Source
 	batch     int
 	smoothing float64
+	loss      Loss
 
 	env      *phases.Env
 	learn    *phases.Learner
@@ -84,11 +90,14 @@ type Phase struct {
 	text     bool // the policy's steps are tokens
 	showNext bool // no batch of this epoch has been kept for reading yet
 	total    int
+
+	reference selector.Policy // of loss=dpo; nil elsewhere
 }
 
 // New returns the rce phase on recorded beams.
 func New(opt Options, optim phases.OptimOptions, sched schedule.LROptions, src selector.Source, batch int, smoothing float64) *Phase {
-	return &Phase{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: batch, smoothing: smoothing}
+	loss, _ := find(opt.Loss) // Check reports an unknown name
+	return &Phase{name: "rce", opt: opt, optim: optim, sched: sched, src: src, batch: batch, smoothing: smoothing, loss: loss}
 }
 
 // NewSFT returns the sft phase: cross entropy on the best recorded beam of each query.
@@ -115,7 +124,8 @@ func (r *Phase) Info() phases.Info {
 // Expected implements phases.Expecter.
 func (r *Phase) Expected() doctor.Limits {
 	lim := r.optim.Expected(r.opt.LR, r.sched)
-	if !r.sft {
+	lim.Signed = r.loss.Signed
+	if !r.sft && r.loss.Weighs {
 		lim.Tau = (*doctor.Tau)(&r.opt.Temperature)
 	}
 	return lim
@@ -123,6 +133,15 @@ func (r *Phase) Expected() doctor.Limits {
 
 // Check asks whether the options suit the policy.
 func (r *Phase) Check(env *phases.Env) error {
+	if _, err := find(r.opt.Loss); err != nil {
+		return fmt.Errorf("%s.%w", r.name, err)
+	}
+	if r.loss.Of != nil && r.smoothing > 0 {
+		return fmt.Errorf("label smoothing %g: want 0 with %s.loss=%s", r.smoothing, r.name, r.opt.Loss)
+	}
+	if may, ok := env.Policy.(selector.Stopper); r.opt.Rollout == "enumerated" && ok && may.MayStop() {
+		return fmt.Errorf("%s.rollout=enumerated: want a policy without stop, whose selections have one length", r.name)
+	}
 	if _, text := env.Policy.(selector.TokenPolicy); text && r.smoothing > 0 {
 		return fmt.Errorf("label smoothing %g: want 0 with a token policy, whose distributions are never whole", r.smoothing)
 	}
@@ -136,6 +155,9 @@ func (r *Phase) Begin(env *phases.Env, totalSteps int) error {
 	}
 	r.env, r.total = env, totalSteps
 	_, r.text = env.Policy.(selector.TokenPolicy)
+	if r.loss.Ends {
+		r.reference = env.Policy.Clone()
+	}
 	var err error
 	r.learn, err = phases.NewLearner(env, r.name, r.optim, r.opt.LR, r.sched, totalSteps, nil)
 	r.steps = phases.NewSteps[*weighted, *inputs](r.learn, r)
@@ -154,6 +176,7 @@ type Metrics struct {
 	phases.TextMetrics
 
 	Items               int      `metric:"items"`
+	ReaderCalls         *int     `metric:"reader_calls"` // of candidates that are not recorded
 	Temperature         *float64 `metric:"temperature"` // τ; sft has none
 	EffectiveSampleSize *float64 `metric:"effective_sample_size"`
 	ESSShare            *float64 `metric:"ess_share"`
@@ -171,7 +194,7 @@ type weighted struct {
 	step    int
 	drawn   *selector.Batch   // [B, G, T]
 	batch   *selector.Batch   // what is imitated of it
-	weights []float64         // [B*G] of batch, 1 over each query
+	weights []float64         // [B*G] of batch, 1 over each query; or the targets of another loss
 	divisor float64           // of the loss
 	stats   group.WeightStats // of the weights
 	tau     float64
@@ -189,10 +212,10 @@ func (r *Phase) Step(ctx context.Context, at phases.At) (phases.Measured, error)
 	}
 	batch, stats := of.Batch.batch, of.Batch.stats
 	m := Metrics{OptimizerMetrics: of.OptimizerMetrics, Items: batch.NumValid()}
-	if !r.sft {
+	if !r.sft && r.loss.Weighs {
 		m.Temperature = &of.Batch.tau
 	}
-	if !r.opt.Top1Only {
+	if !r.opt.Top1Only && r.loss.Weighs {
 		m.EffectiveSampleSize = &stats.ESS
 		if stats.Several > 0 {
 			m.SignalShare = new(objective.Share(stats.Signal, stats.Several))
@@ -204,8 +227,10 @@ func (r *Phase) Step(ctx context.Context, at phases.At) (phases.Measured, error)
 	if r.text {
 		m.TextMetrics = phases.MeasureTexts(batch, objective.CountSteps(batch))
 	}
-	if r.opt.Rollout == "online" {
-		m.MeanReward, m.RewardStd = new(objective.MeanReward(batch)), new(advantage.GroupStd(batch.Rewards, batch.Valid, batch.B(), batch.G))
+	if r.opt.Rollout != "offline" {
+		drawn := of.Batch.drawn
+		m.ReaderCalls = new(drawn.NumValid())
+		m.MeanReward, m.RewardStd = new(objective.MeanReward(drawn)), new(advantage.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G))
 	}
 	return m, nil
 }
@@ -225,7 +250,10 @@ func (r *Phase) Collect(_ context.Context, at phases.At) (*weighted, error) {
 		return nil, err
 	}
 	batch, tau := drawn, r.opt.Temperature.At(at.Step, r.total) // annealed by step
-	weights, stats := r.weights(batch, tau)                     // [B*G], 1 over each query
+	if !r.loss.Weighs {
+		return r.untempered(at.Step, drawn), nil
+	}
+	weights, stats := r.weights(batch, tau) // [B*G], 1 over each query
 	if r.text && r.opt.Top1Only {
 		batch, weights = imitated(batch, weights) // tokens that weigh nothing cost as much as others
 	}
@@ -236,10 +264,26 @@ func (r *Phase) Collect(_ context.Context, at phases.At) (*weighted, error) {
 	return &weighted{at.Step, drawn, batch, weights, divisor, stats, tau}, nil
 }
 
+// untempered is the batch of a loss whose targets are no weights.
+func (r *Phase) untempered(step int, drawn *selector.Batch) *weighted {
+	out := &weighted{step: step, drawn: drawn, batch: drawn}
+	if r.loss.Ends {
+		out.batch, out.weights, out.stats.Groups = ends(drawn)
+	} else {
+		out.weights, out.stats.Groups = r.loss.Targets(r.scaled(drawn), drawn.Valid, drawn.G)
+	}
+	out.divisor = float64(max(out.stats.Groups, 1))
+	return out
+}
+
 // candidates returns the recorded candidates of queries, or samples of the policy with their rewards.
 func (r *Phase) candidates(at phases.At) (b *selector.Batch, err error) {
-	if r.opt.Rollout != "online" {
+	if r.opt.Rollout == "offline" {
 		b = r.src.Recorded(at.Queries)
+	} else if r.opt.Rollout == "enumerated" {
+		if b, err = phases.Enumerate(r.src, at.Queries, r.env.Data.Shots); err != nil {
+			return nil, err
+		}
 	} else if b, err = phases.SampleGroups(r.env.Policy, r.src, at.Queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp,
 		rng.Key(r.env.Seed, "rollout "+r.name, at.Step)); err != nil {
 		return nil, err
@@ -262,7 +306,9 @@ type inputs struct {
 	batch        *selector.Batch
 	opt          selector.ForwardOptions
 	policy       func(selector.ForwardOptions) selector.Output // its forward pass, with gradient
-	weight       torchx.Tensor                                 // [B, G]
+	weight       torchx.Tensor                                 // [B, G]; [B, G, G] of pairs
+	outside      torchx.Tensor                                 // [B, G] −1e9 where there is no candidate; undefined for cross entropy
+	reference    func(selector.ForwardOptions) selector.Output // of loss=dpo; nil elsewhere
 	share, minus *torchx.Factor                                // ±1/divisor of the whole batch
 }
 
@@ -272,7 +318,7 @@ func (r *Phase) Inputs(of *weighted, up *phases.Inputs) (parts []*inputs) {
 	if r.smoothing > 0 {
 		up.Refuse("label smoothing masks on the host")
 	}
-	opt := selector.ForwardOptions{Train: true, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, of.step), Dist: r.smoothing > 0}
+	opt := selector.ForwardOptions{Train: r.reference == nil, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, of.step), Dist: r.smoothing > 0}
 	on := r.learn.Params.Flat()
 	share, minus := up.Upload.Factor(1/of.divisor, on), up.Upload.Factor(-1/of.divisor, on)
 	for from, to := range objective.Spans(of.batch.B(), r.opt.MicroBatch) {
@@ -281,15 +327,18 @@ func (r *Phase) Inputs(of *weighted, up *phases.Inputs) (parts []*inputs) {
 			continue
 		}
 		in := &inputs{batch: b, opt: opt, policy: up.Forward(r.env.Policy, b, opt), share: share, minus: minus}
-		torchx.Put(&up.Upload, &in.weight, objective.Rounded(of.weights[from*b.G:to*b.G]), b.B(), b.G)
+		r.target(of, b, from, to, in, up)
 		parts = append(parts, in)
 	}
 	return parts
 }
 
-// Loss implements phases.Algorithm: -Σ weight·log π / divisor of a part, a scalar with gradient.
+// Loss implements phases.Algorithm: -Σ weight·log π / divisor of a part, or that of another loss (losses.go), a scalar with gradient.
 func (r *Phase) Loss(in *inputs) (torchx.Tensor, []torchx.Tensor) {
 	out := in.policy(in.opt)
+	if r.loss.Of != nil {
+		return r.compared(out, in), nil
+	}
 	if r.smoothing == 0 && objective.OneKernel(out.LogP) {
 		return torchx.WeightedLogp(out.LogP, in.weight, in.minus), nil
 	}
@@ -319,11 +368,15 @@ func (r *Phase) weights(b *selector.Batch, tau float64) ([]float64, group.Weight
 	case r.opt.Top1Only:
 		return top1Weights(b)
 	}
-	rewards := b.Rewards
+	return group.Weights(r.scaled(b), b.Valid, b.B(), b.G, tau, r.opt.Temperature.Relative)
+}
+
+// scaled returns the rewards of a batch as rce.rewards has them.
+func (r *Phase) scaled(b *selector.Batch) []float64 {
 	if normalize := r.env.Data.Normalize; r.opt.Rewards == "normalized" && normalize != nil {
-		rewards = objective.NormalizeGroups(b, normalize)
+		return objective.NormalizeGroups(b, normalize)
 	}
-	return group.Weights(rewards, b.Valid, b.B(), b.G, tau, r.opt.Temperature.Relative)
+	return b.Rewards
 }
 
 // top1Weights puts all weight on the best recorded candidate of each query, the first on ties.
@@ -352,15 +405,20 @@ func imitated(b *selector.Batch, weights []float64) (*selector.Batch, []float64)
 }
 
 // State implements phases.Phase.
-func (r *Phase) State() phases.PhaseState { return r.learn.State() }
+func (r *Phase) State() phases.PhaseState { return r.saveReference(r.learn.State()) }
 
 // Restore implements phases.Phase.
 func (r *Phase) Restore(s phases.PhaseState) error {
-	if err := r.learn.Restore(s); err != nil {
+	if err := errors.Join(r.restoreReference(s), r.learn.Restore(s)); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
 	}
 	return nil
 }
 
-// End frees the optimizer.
-func (r *Phase) End() { r.learn.Free() }
+// End frees the optimizer and the reference.
+func (r *Phase) End() {
+	r.learn.Free()
+	if r.reference != nil {
+		r.reference.Free()
+	}
+}

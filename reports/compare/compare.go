@@ -68,13 +68,13 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 		}
 		row := []string{arms.RunName(i), page.Plain(run.Dir), page.CodeList(run.Overrides)}
 		if steps {
-			row = append(row, stepsOf(run))
+			row = append(append(row, stepsOf(run)), costOf(run)...)
 		}
 		rows = append(rows, append(row, state))
 	}
 	header := []string{"run", "folder", "overrides", "state"}
 	if steps {
-		header = slices.Insert(header, 3, "optimizer steps")
+		header = slices.Insert(header, 3, "optimizer steps", ">reader calls", ">training")
 	}
 	d.Table(header, rows)
 	pairs, err := writeComparisons(&d, runs)
@@ -146,6 +146,18 @@ func stepsOf(run *record.Run) string {
 		text += " (" + strings.Join(parts, ", ") + ")"
 	}
 	return text
+}
+
+// costOf says how many candidates were scored for a run's steps and how long these took; nothing of a run that has not ended.
+func costOf(run *record.Run) []string {
+	if run.Summary == nil {
+		return []string{"–", "–"}
+	}
+	calls, seconds := 0, 0.0
+	for _, p := range run.Summary.Phases {
+		calls, seconds = calls+p.Calls, seconds+p.Seconds
+	}
+	return []string{page.Thousands(calls), page.Duration(seconds)}
 }
 
 // comparisonTable compares the runs on one split by one metric.

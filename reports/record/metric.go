@@ -74,6 +74,7 @@ func Metrics() []Metric {
 		{"entropy", "nats per step", "entropy of the policy over the pool or the vocabulary, mean over the scored steps of the candidates"},
 		{"top_k", "", "candidates per query left by the curriculum"},
 		{"items", "", "candidates in the step"},
+		{"reader_calls", "", "candidates of the step that reader or rewards scored, copies counted; recorded ones cost none"},
 		{"tokens", "", "scored tokens in the step (token policies)"},
 		{"step_seconds", "s", "wall time of the step, data preparation included"},
 		{"clamp_fraction", "share", "share of log-ratios cut at ±20, before they are exponentiated"},

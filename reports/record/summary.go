@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -178,6 +179,7 @@ type PhaseSummary struct {
 	Name    string            `json:"name"`
 	Epochs  int               `json:"epochs"`
 	Steps   int               `json:"steps"`
+	Calls   int               `json:"reader_calls,omitempty"` // candidates that reader or rewards scored for its steps; recorded ones cost none
 	Seconds float64           `json:"seconds"`
 	Stopped string            `json:"stopped,omitempty"` // why it ended early
 	Final   map[string]Number `json:"final"`             // metrics of its last epoch
@@ -222,6 +224,9 @@ func (s *Summary) AddRecorded(run *Run) {
 			}
 			if mean, ok := row.Number("step_seconds"); ok {
 				p.Seconds += mean * float64(row.Step-p.Steps)
+			}
+			if mean, ok := row.Number("reader_calls"); ok {
+				p.Calls += int(math.Round(mean * float64(row.Step-p.Steps)))
 			}
 			p.Epochs, p.Steps = row.Epoch, row.Step
 			clear(p.Final)

@@ -46,7 +46,11 @@ func phaseStory(run *record.Run, s *record.Summary, phase string) string {
 	var out []string
 	for _, p := range s.Phases {
 		if p.Name == phase {
-			out = append(out, fmt.Sprintf("%s, %s, %s.", page.Plural(p.Epochs, "epoch"), page.Plural(p.Steps, "optimizer step"),
+			calls := ""
+			if p.Calls > 0 {
+				calls = page.Plural(p.Calls, "reader call") + ", "
+			}
+			out = append(out, fmt.Sprintf("%s, %s, %s%s.", page.Plural(p.Epochs, "epoch"), page.Plural(p.Steps, "optimizer step"), calls,
 				page.Duration(p.Seconds)))
 			if p.Stopped != "" {
 				out = append(out, "Stopped early: "+page.Plain(p.Stopped)+".")

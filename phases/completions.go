@@ -24,7 +24,7 @@ func (o CompletionOptions) Record(rec Recorder, phase string, epoch, step int, b
 	if rec == nil {
 		return nil
 	}
-	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt)
+	adv, _ := advantage.Compute(b.Gains(), b.Valid, b.B(), b.G, opt)
 	var rows []Completion
 	for at, ok := range b.Valid[:min(o.Groups, b.B())*b.G] {
 		if !ok {

@@ -193,6 +193,9 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, 
 // recordedAdvantage returns Σ_i p_i A_i of each group, with p the policy's probabilities of the recorded
 // candidates renormalised within the group (the gain the policy expects among them), and their sum.
 func recordedAdvantage(out selector.Output, b *selector.Batch, opt advantage.Options) (gains []float64, sum float64) {
+	if opt.Anchored() {
+		opt.Method = "mean_only" // recorded candidates have no reference's reward beside them
+	}
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt)
 	logp := objective.Sequence(out.LogP).Floats() // sync
 	for i := range b.B() {

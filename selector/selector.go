@@ -42,6 +42,16 @@ type Scorer interface {
 	CanScore() bool
 }
 
+// Behind returns the source behind one that stands before another, as a trial's does, and its numbers of queries.
+func Behind(src Source, queries []int) (Source, []int) {
+	if s, ok := src.(interface {
+		Behind(queries []int) (Source, []int)
+	}); ok {
+		return s.Behind(queries)
+	}
+	return src, queries
+}
+
 // Enumerator is a Scorer with few enough candidates to list them all.
 type Enumerator interface {
 	Scorer
@@ -63,6 +73,7 @@ type Batch struct {
 	Mask    []float32 // [B*G*T] 1 = a scored step; the scored steps of a candidate come first
 	Valid   []bool    // [B*G] false = padding
 	Rewards []float64 // [B*G] raw rewards; 0 where not valid
+	Anchors []float64 // [B] rewards that candidates are to be better than; nil: none
 
 	// Fields of text candidates; nil elsewhere.
 	Truncated []bool // [B*G] cut at the length limit: no action that ends the candidate
@@ -166,7 +177,7 @@ func (b *Batch) Part(from, to int) *Batch {
 	out := &Batch{Source: b.Source, Queries: b.Queries[from:to], G: b.G, T: b.T,
 		Actions: b.Actions[lo*b.T : hi*b.T], Mask: b.Mask[lo*b.T : hi*b.T], Valid: b.Valid[lo:hi], Rewards: b.Rewards[lo:hi],
 		Truncated: part(b.Truncated, lo, hi), Texts: part(b.Texts, lo, hi), Kept: part(b.Kept, lo, hi),
-		Sampled: part(b.Sampled, lo*b.T, hi*b.T)}
+		Sampled: part(b.Sampled, lo*b.T, hi*b.T), Anchors: part(b.Anchors, from, to)}
 	for name, term := range b.Terms {
 		out.setTerm(name, term[lo:hi])
 	}
@@ -209,7 +220,7 @@ func Join(src Source, g int, parts ...*Batch) *Batch {
 		copy(out.Valid[at:], p.Valid)
 		copy(out.Rewards[at:], p.Rewards)
 		out.Truncated, out.Texts = joined(i, out.Truncated, p.Truncated), joined(i, out.Texts, p.Texts)
-		out.Kept = joined(i, out.Kept, p.Kept)
+		out.Kept, out.Anchors = joined(i, out.Kept, p.Kept), joined(i, out.Anchors, p.Anchors)
 		if i == 0 {
 			for name, term := range p.Terms {
 				out.setTerm(name, slices.Clone(term))
@@ -232,6 +243,18 @@ func joined[E any](i int, x, more []E) []E {
 		return nil
 	}
 	return append(x, more...)
+}
+
+// Gains returns the rewards [B*G] over the group's anchor, where there are anchors.
+func (b *Batch) Gains() []float64 {
+	if b.Anchors == nil {
+		return b.Rewards
+	}
+	out := slices.Clone(b.Rewards)
+	for at := range out {
+		out[at] -= b.Anchors[at/b.G]
+	}
+	return out
 }
 
 // Drop makes a candidate padding.

@@ -45,7 +45,7 @@ func (o *GRPOOptions) Shrink(groupSize int) {
 // compared returns preflight.Stage.Credit of GRPO, whose ratios are 1 and whose KL has no gradient in the first step; k1's,
 // which pulls at all candidates alike, is not counted, so that such phases are left out where it has a weight.
 func compared(o grpo.Options) func(b *selector.Batch, tau float64) []float64 {
-	if o.Hooks.Advantages != nil || o.EntropyWeight > 0 || o.KL.Estimator == "k1" && o.KL.Beta > 0 {
+	if o.Hooks.Advantages != nil || o.Advantage.Anchored() || o.EntropyWeight > 0 || o.KL.Estimator == "k1" && o.KL.Beta > 0 {
 		return nil
 	}
 	return func(b *selector.Batch, _ float64) []float64 {

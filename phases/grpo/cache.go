@@ -49,7 +49,7 @@ func (g *Phase) Prepare(ctx context.Context) error {
 func (g *Phase) Foreseen(at phases.At) (next []phases.At, inputs bool) {
 	o, stale, online := g.opt, g.chosen.old.AtBatch, g.chosen.rollout.Samples
 	switch {
-	case o.Temperature.Enabled:
+	case o.Temperature.Enabled, o.Advantage.Anchored() && o.KL.SyncSteps != nil:
 	case online:
 		if at.Next[0].Pass == 0 && (stale == nil || !stale(o, g.sinceOld+1)) {
 			return at.Next[:1], false

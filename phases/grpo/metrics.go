@@ -53,7 +53,7 @@ type rolloutMetrics struct {
 	GroupSize          int       `metric:"group_size"`
 	TopK               int       `metric:"top_k"`
 	Items              int       `metric:"items"`
-	ReaderCalls        *int      `metric:"reader_calls"` // of a batch's first pass, where candidates are sampled
+	ReaderCalls        int       `metric:"reader_calls"` // 0 of later passes over a batch
 	ResampledGroups    *int      `metric:"resampled_groups"`
 	SamplerGap         *float64  `metric:"sampler_gap"`
 	SamplerGapMax      *float64  `metric:"sampler_gap_max"`
@@ -69,8 +69,13 @@ func (m epochMetrics) Row() phases.Metrics { return phases.Row(m) }
 
 // measureRollout measures the drawn groups and the candidates left of them. before holds the advantages of whole groups,
 // after the advantages of the candidates in the loss.
-func measureRollout(drawn, left *selector.Batch, adv []float64, before, after advantage.Stats) rolloutMetrics {
+func (g *Phase) measureRollout(drawn, left *selector.Batch, adv []float64, before, after advantage.Stats) rolloutMetrics {
+	calls := len(drawn.Anchors)
+	if g.chosen.rollout.Samples {
+		calls += drawn.NumValid()
+	}
 	return rolloutMetrics{
+		ReaderCalls:   calls,
 		MeanReward:    objective.MeanReward(drawn),
 		RewardStd:     advantage.GroupStd(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G),
 		MeanAdvantage: after.Mean, StdAdvantage: after.Std, MaxAdvantage: after.MaxAbs,

@@ -231,6 +231,10 @@ func (g *Phase) Check(env *phases.Env) (err error) {
 		}
 		rebuilt.Free()
 	}
+	if scorer, ok := g.src.(selector.Scorer); g.opt.Advantage.Anchored() && !(ok && scorer.CanScore()) {
+		return fmt.Errorf("%s.advantage.method=%s: %s has no reward function to score the reference's own selections", g.name,
+			g.opt.Advantage.Method, g.src.Name())
+	}
 	if g.chosen.rollout.Samples || g.checked {
 		return nil
 	}

@@ -47,12 +47,10 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 	if at.Pass > 0 {
 		again := *g.rollout
 		again.fresh = false
-		if again.measured.ReaderCalls != nil {
-			again.measured.ReaderCalls = new(0)
-		}
+		again.measured.ReaderCalls = 0
 		return &again, nil
 	}
-	drawn, err := g.chosen.rollout.Draw(g, at.Queries, at.Step)
+	drawn, err := g.draw(at.Queries, at.Step)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +63,7 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 	}
 	top, adv, before, after := g.advantagesOf(groups, at.Epoch)
 	if drawn != groups {
-		_, before = advantage.Compute(drawn.Rewards, drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
+		_, before = advantage.Compute(drawn.Gains(), drawn.Valid, drawn.B(), drawn.G, g.opt.Advantage)
 	}
 	batch := groups.Take(top.K, top.Index, top.Valid)
 	counts := Counts{Candidates: batch.NumValid(), Longest: g.env.Data.Shots}
@@ -84,11 +82,8 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 			r.ref = make([]float32, n)
 		}
 	}
-	r.measured = measureRollout(drawn, batch, adv, before, after)
+	r.measured = g.measureRollout(drawn, batch, adv, before, after)
 	r.measured.GroupSize, r.measured.TopK = groups.G, top.K
-	if g.chosen.rollout.Samples {
-		r.measured.ReaderCalls = new(drawn.NumValid())
-	}
 	if g.chosen.silence.Resamples {
 		r.measured.ResampledGroups = new(drawn.B() - len(at.Queries))
 	}
@@ -104,7 +99,7 @@ func (g *Phase) advantagesOf(groups *selector.Batch, epoch int) (top advantage.S
 		top, adv, after = of(groups, g.opt, epoch)
 		return top, adv, after, after
 	}
-	return g.opt.Curriculum.Apply(groups.Rewards, groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
+	return g.opt.Curriculum.Apply(groups.Gains(), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
 }
 
 // dropTruncated takes completions that were cut at the length limit out of the loss: the reward of a cut

@@ -34,6 +34,21 @@ type Rollout struct {
 
 func (r Rollout) named() string { return r.Name }
 
+// draw returns the groups of queries, with what the reference policy earns greedily as their anchor where the advantages want one.
+func (g *Phase) draw(queries []int, counters ...int) (*selector.Batch, error) {
+	b, err := g.chosen.rollout.Draw(g, queries, counters...)
+	if err != nil || !g.opt.Advantage.Anchored() {
+		return b, err
+	}
+	src, at := selector.Behind(g.src, queries)
+	own, _ := g.reference.Decode(src, at, g.env.Data.Shots, 1)
+	if err := src.(selector.Scorer).Score(own); err != nil { // Check has seen that it scores
+		return nil, err
+	}
+	b.Anchors = own.Rewards
+	return b, nil
+}
+
 // Silences lists the treatments of groups without a signal (grpo.zero_variance).
 func Silences() []Silence {
 	return []Silence{
@@ -67,7 +82,7 @@ func (g *Phase) resample(step int, queries []int, drawn *selector.Batch) (groups
 		if missing == 0 {
 			break
 		}
-		more, err := g.chosen.rollout.Draw(g, others[:missing], step, round)
+		more, err := g.draw(others[:missing], step, round)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -81,7 +96,7 @@ func (g *Phase) resample(step int, queries []int, drawn *selector.Batch) (groups
 // withSignal returns the groups whose rewards differ.
 func (g *Phase) withSignal(b *selector.Batch) *selector.Batch {
 	var places []int
-	for i, ok := range advantage.HasSignal(b.Rewards, b.Valid, b.B(), b.G, g.opt.Advantage) {
+	for i, ok := range advantage.HasSignal(b.Gains(), b.Valid, b.B(), b.G, g.opt.Advantage) {
 		if ok {
 			places = append(places, i)
 		}

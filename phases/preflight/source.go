@@ -33,6 +33,9 @@ func (p *part) at(queries []int) []int {
 	return out
 }
 
+// Behind returns the inner source, where nothing is kept or made up.
+func (p *part) Behind(queries []int) (selector.Source, []int) { return p.inner, p.at(queries) }
+
 // Recorded returns recorded candidates of the inner source.
 func (p *part) Recorded(queries []int) *selector.Batch {
 	b := p.padded(p.inner.Recorded(p.at(queries)))

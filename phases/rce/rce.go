@@ -54,7 +54,8 @@ type Options struct {
 // DefaultOptions returns the plan's warm-up: τ 2.0 → 0.5, linear.
 func DefaultOptions() Options {
 	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1, Rewards: "normalized",
-		Temperature: schedule.DefaultTemperatureOptions(), Loss: "cross_entropy", Beta: 0.1, Average: "sequence", Completions: phases.DefaultCompletionOptions()}
+		Temperature: schedule.DefaultTemperatureOptions(), Loss: "cross_entropy", Beta: 0.1, Average: "sequence",
+		Completions: phases.DefaultCompletionOptions()}
 }
 
 // SFTOptions configures supervised fine-tuning on the best recorded beam (config section sft).
@@ -177,7 +178,7 @@ type Metrics struct {
 
 	Items               int      `metric:"items"`
 	ReaderCalls         *int     `metric:"reader_calls"` // of candidates that are not recorded
-	Temperature         *float64 `metric:"temperature"` // τ; sft has none
+	Temperature         *float64 `metric:"temperature"`  // τ; sft has none
 	EffectiveSampleSize *float64 `metric:"effective_sample_size"`
 	ESSShare            *float64 `metric:"ess_share"`
 	SignalShare         *float64 `metric:"signal_share"`
@@ -318,7 +319,8 @@ func (r *Phase) Inputs(of *weighted, up *phases.Inputs) (parts []*inputs) {
 	if r.smoothing > 0 {
 		up.Refuse("label smoothing masks on the host")
 	}
-	opt := selector.ForwardOptions{Train: r.reference == nil, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, of.step), Dist: r.smoothing > 0}
+	opt := selector.ForwardOptions{Train: r.reference == nil, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, of.step),
+		Dist: r.smoothing > 0}
 	on := r.learn.Params.Flat()
 	share, minus := up.Upload.Factor(1/of.divisor, on), up.Upload.Factor(-1/of.divisor, on)
 	for from, to := range objective.Spans(of.batch.B(), r.opt.MicroBatch) {

@@ -72,9 +72,9 @@ func (s Stats) SignalShare() float64 {
 // each), then baseline_shift is subtracted, negative values are scaled by negative_weight and all are cut to ±clip.
 //
 // A group of equal rewards (they differ by at most precision, or by float32 rounding of the largest), a single candidate
-// and a masked entry get exactly 0, whatever the method and the shift. The baseline is always the whole group: a
-// curriculum takes its top k afterwards (CurriculumOptions.Apply). A NaN reward makes its group's advantages NaN, for the
-// training step to refuse. The clip is not in the methods' papers.
+// and a masked entry get exactly 0, whatever the method and the shift, but for gains over a reference (Method.Anchored). The
+// baseline is always the whole group: a curriculum takes its top k afterwards (CurriculumOptions.Apply). A NaN reward makes
+// its group's advantages NaN, for the training step to refuse. The clip is not in the methods' papers.
 func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64, Stats) {
 	method := opt.method()
 	adv := make([]float64, B*G)
@@ -90,7 +90,7 @@ func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64,
 		switch {
 		case len(r) == 0:
 			stats.Empty++
-		case len(r) == 1 && !math.IsNaN(m):
+		case len(r) == 1 && !math.IsNaN(m) && !method.Anchored:
 			stats.Single++
 		case !differ(r, width, opt):
 			constants = append(constants, m)
@@ -150,6 +150,9 @@ func HasSignal(rewards []float64, valid []bool, B, G int, opt Options) []bool {
 
 // differ reports whether rewards that lie within this width count as different. NaN does: the training step refuses it.
 func differ(r []float64, width float64, opt Options) bool {
+	if opt.Anchored() {
+		return len(r) > 0 && !(group.MaxAbs(r) <= opt.Precision)
+	}
 	return !(width <= max(opt.Precision, group.Rounding*group.MaxAbs(r)))
 }
 

@@ -63,6 +63,21 @@ func TestAdvantages(t *testing.T) {
 	}
 }
 
+// Gains over a reference are advantages as they are: of a group of equal ones and of a single candidate too.
+func TestGainsOverAReference(t *testing.T) {
+	o := advOptions("reference_rollout")
+	gains := []float64{0.25, 0.25, -0.5, 0, 0, 0, -7, 1, 1}
+	valid := []bool{true, true, true, true, true, true, true, false, false}
+	adv, s := Compute(gains, valid, 3, 3, o)
+	golden.Close(t, adv, []float64{0.25, 0.25, -0.5, 0, 0, 0, -5, 0, 0}, 0)
+	if s.Signal != 2 || s.ConstantBad+s.ConstantGood != 1 || s.Single != 0 || s.Clipped != 1 {
+		t.Errorf("statistics %+v", s)
+	}
+	if got := HasSignal([]float64{0.25, 0.25, 0, 0}, nil, 2, 2, o); !got[0] || got[1] {
+		t.Errorf("signal %v, want that of the first group", got)
+	}
+}
+
 func TestAdvantageStats(t *testing.T) {
 	rewards := []float64{
 		1, 1, 1, // all good
@@ -200,7 +215,11 @@ func TestMethodsConform(t *testing.T) {
 					t.Fatalf("%s: group %d sums to %v, want 0", name, b, sum)
 				}
 			}
-			flat, _ := Compute(slices.Repeat([]float64{rewards[0]}, B*G), valid, B, G, o)
+			equal := rewards[0]
+			if method.Anchored {
+				equal = 0 // no gain
+			}
+			flat, _ := Compute(slices.Repeat([]float64{equal}, B*G), valid, B, G, o)
 			same("gives equal rewards 0", flat, make([]float64, B*G), 0)
 			for b := range B { // equal rewards get equal advantages
 				for i := range G {

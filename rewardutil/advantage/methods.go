@@ -12,6 +12,7 @@ type Method struct {
 	// Batch scales the results of Group over all groups of the batch; nil: no further scaling.
 	Batch func(groups [][]float64, o Options)
 
+	Anchored       bool // rewards come in as gains over a reference: a group of equal ones has a signal unless they are 0
 	Centred        bool // the advantages of a group have mean 0
 	ShiftInvariant bool // a number added to all rewards of a group changes nothing
 	ScaleInvariant bool // a factor of all rewards changes nothing, where min_std is 0
@@ -25,6 +26,7 @@ func methods() []Method {
 		batchStd(),
 		leaveOneOut(),
 		rank(),
+		referenceRollout(),
 		none(),
 	}
 }
@@ -48,6 +50,9 @@ func (o Options) method() Method {
 func (o Options) Centred() bool {
 	return o.method().Centred && o.BaselineShift == 0 && o.NegativeWeight == 1
 }
+
+// Anchored reports whether the rewards of a group are to be gains over the reference's own.
+func (o Options) Anchored() bool { return o.method().Anchored }
 
 // minus returns r - m, divided by scale.
 func minus(r []float64, m, scale float64) []float64 {

@@ -31,9 +31,9 @@ type Config struct {
 	Deterministic bool `koanf:"deterministic"`
 	// lever_plus: compute as the Python reference does, defects included (docs/lever_plus.md)
 	Compat *string `koanf:"compat" enum:"lever_plus"`
-	// training rewards that say nothing, to hold a gain against: placebo gives each query another one's, by position
-	// in the pool (policy=pointer); placebo_within permutes them inside groups; majority rewards samples for agreeing
-	// with their group's most frequent answer. Choices and evaluations use the true rewards
+	// training rewards that say nothing: placebo takes another query's, by position in the pool (policy=pointer);
+	// placebo_within permutes groups; majority rewards a group's most frequent answer. Choices and evaluations use
+	// the true rewards
 	Control string `koanf:"control" enum:"none,placebo,placebo_within,majority"`
 	// load and check everything, train nothing
 	DryRun bool `koanf:"dry_run" also:"dryrun,dry"`

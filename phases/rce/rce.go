@@ -21,8 +21,7 @@ import (
 type Options struct {
 	phases.Training
 
-	// offline: recorded candidates (data.records, else the beams); online: sampled from the policy (grpo: the old
-	// one), scored by reader or rewards; enumerated: all selections of few examples, so scored
+	// offline: recorded candidates; online: samples of the policy; enumerated: all selections of few examples
 	Rollout string `koanf:"rollout" enum:"offline,online,enumerated"`
 	// sampled candidates per query (online)
 	GroupSize int `koanf:"group_size" range:"[2,10000]" when:"rollout=online"`
@@ -31,14 +30,13 @@ type Options struct {
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// τ of the softmax over a query's candidates, annealed by step
 	Temperature schedule.TemperatureOptions `koanf:"temperature"`
-	// what the weights are a softmax of: the rewards as they are, or those of data.normalize
+	// as they are, or by data.normalize, within a query
 	Rewards string `koanf:"rewards" enum:"raw,normalized"`
-	// cross_entropy: of the weighted candidates (RCE); expected_reward: minus its exact value over the group; list_net:
-	// cross entropy within the group; pairwise: logistic, weighted by the gap of rewards; dpo: of best and worst
+	// cross_entropy of weighted candidates, exact expected_reward, list_net, pairwise by reward gaps, dpo on best and worst
 	Loss string `koanf:"loss"`
-	// factor of log-ratios against the policy at the start of the phase
+	// β: log-ratios to the phase's initial policy
 	Beta float64 `koanf:"beta" range:"(0,inf)" when:"loss=dpo"`
-	// imitate the best candidate only (the weights are then one-hot)
+	// imitate the best candidate only
 	Top1Only bool `koanf:"top1_only"`
 	// sequence: mean over queries of summed cross entropies; token: mean over scored steps, each weighted as its
 	// candidate

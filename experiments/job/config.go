@@ -206,6 +206,9 @@ func (c *Config) validateControl() error {
 			return option.Errorf("control", "%s changes the rewards of sampled groups, and phase %s learns from recorded candidates: want a "+
 				"schedule of phases with rollout=online (schedule=[grpo_online]; init.checkpoint=RUN starts from a trained policy)", c.Control, name)
 		}
+		if p, ok := planned[name].(*RCEOptions); ok && p.Rollout == "enumerated" {
+			return option.Errorf(name+".rollout", "want online with control=%s: each selection is enumerated once", c.Control)
+		}
 		if p, ok := planned[name].(*GRPOOptions); ok && p.Advantage.Anchored() {
 			return option.Errorf(name+".advantage.method", "want another than %s with control=%s, whose rewards are those of a group",
 				p.Advantage.Method, c.Control)

@@ -17,6 +17,14 @@ func TestControlWantsSamples(t *testing.T) {
 	if c.GRPO.Rollout = "online"; c.validateControl() != nil {
 		t.Errorf("majority on samples: %v", c.validateControl())
 	}
+	c.GRPO.Advantage.Method = "reference_rollout"
+	if err := c.validateControl(); err == nil || !strings.Contains(err.Error(), "grpo.advantage.method") {
+		t.Errorf("majority with a reference's reward as baseline: %v", err)
+	}
+	c.Schedule, c.RCE.Rollout = []string{"rce"}, "enumerated"
+	if err := c.validateControl(); err == nil || !strings.Contains(err.Error(), "rce.rollout") {
+		t.Errorf("majority of all selections: %v", err)
+	}
 	c.Schedule, c.Control = []string{"rce", "grpo"}, "placebo"
 	if err := c.validateControl(); err != nil {
 		t.Errorf("placebo on recorded groups: %v", err)

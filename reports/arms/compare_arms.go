@@ -127,6 +127,7 @@ type ArmTable struct {
 	Rows          []armRow
 	baselines     []Arm
 	split         []threeTerms
+	unsplit       string // why a gain is not split
 }
 
 // ArmTables makes a table for every split and metric that at least two arms share, or of the only arm.
@@ -337,6 +338,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 	for _, g := range t.split {
 		g.write(d, t.Metric)
+	}
+	if t.unsplit != "" {
+		d.Paragraph("%s", t.unsplit)
 	}
 }
 

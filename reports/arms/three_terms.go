@@ -87,7 +87,9 @@ func (t *ArmTable) splitGains(opt stats.Options) {
 		g := threeTerms{none: t.Rows[at[0]], placebo: t.Rows[at[1]]}
 		elicitation, reward := t.between(at[2], at[1], opt), t.between(at[0], at[2], opt)
 		if g.none.initial == nil || g.placebo.initial == nil || elicitation.c == nil || reward.c == nil {
-			continue // other questions, which the table says
+			t.unsplit = "The gain is not split in null, elicitation and reward: some of its arms, or their initial policies, were not scored on " +
+				"the same questions."
+			continue
 		}
 		g.terms = []term{{of: g.placebo.name + " over its initial policy", c: g.placebo.initial}, elicitation, reward}
 		t.split = append(t.split, g)

@@ -97,8 +97,11 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 	if split || arms.SeededArms(seeded) {
 		var items []string
 		for _, a := range seeded {
-			items = append(items, fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"),
-				page.Joined(a.Names)))
+			item := fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"), page.Joined(a.Names))
+			if len(a.Runs) == 1 {
+				item += " (one seed: other seeds may differ)"
+			}
+			items = append(items, item)
 		}
 		d.Paragraph("Runs that differ in nothing but `seed` are one arm. The difference of two arms is taken question by question, " +
 			"averaged over seeds; its interval holds for new questions and new seeds both.")
@@ -275,13 +278,18 @@ func (t comparisonTable) Write(d *page.Document) {
 	steps := slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.step > 0 })
 	var rows [][]string
 	var sentences []string
+	single := false
 	for _, e := range t.entries {
 		difference, verdict := runreport.GainCells(e.paired)
 		p, effect := "–", "–"
 		if e.paired != nil {
 			effect = page.Fixed(e.paired.Effect, 2)
 			p = e.paired.PCell()
-			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, first.name, results.MetricName(t.metric)))+".")
+			against := first.name
+			if e.step != 0 || first.step != 0 { // a policy that was trained is one draw of its seed
+				against, single = against+" (of these two runs; other seeds may differ)", true
+			}
+			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, against, results.MetricName(t.metric)))+".")
 		}
 		if e.refused.Cell != "" {
 			verdict = e.refused.Cell
@@ -309,6 +317,10 @@ func (t comparisonTable) Write(d *page.Document) {
 	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
 	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)
+	}
+	if single {
+		sentences = append(sentences, "One seed is one draw: to judge the settings, run each with three seeds (`-m seed=0,1,2`) and compare "+
+			"all of the runs.")
 	}
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)

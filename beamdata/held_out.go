@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/digest"
 )
 
 // PoolOptions configures the candidate pools of training queries (config section data.pool).
 type PoolOptions struct {
-	// rows of held-out questions and of their images, and recorded candidates with one, leave the pools of training queries (drop)
-	// or stay (keep, and in what reproduces the reference)
+	// held-out questions and others about their images leave (drop) or stay in the pools of training queries (keep, as the reference)
 	HeldOut string `koanf:"held_out" enum:"drop,keep"`
 }
 
@@ -30,18 +30,21 @@ func (b *Bundle) heldOut() heldRows {
 	}
 	h := heldRows{is: make([]bool, table.Rows)}
 	images := map[int64]bool{}
+	ids := []int64{}
 	for _, s := range []*Set{b.Val, b.Eval} {
-		for i := range s.Len() {
-			row := int(s.Row(i))
-			if h.is[row] {
-				continue
-			}
-			h.is[row] = true
-			h.questions++
-			image, ok := b.Items.image(row)
-			if images[image] = images[image] || ok; !ok {
-				h.unknown++
-			}
+		if s != nil {
+			ids = append(ids, s.IDs...)
+		}
+	}
+	for _, row := range ids {
+		if h.is[row] {
+			continue
+		}
+		h.is[row] = true
+		h.questions++
+		image, ok := b.Items.image(int(row))
+		if images[image] = images[image] || ok; !ok {
+			h.unknown++
 		}
 	}
 	for row := range h.is {
@@ -144,6 +147,18 @@ func (b *Bundle) Paired(s *Set) *Set {
 		}
 		return !alone
 	})
+}
+
+// Questions returns a digest of the questions of a set, whatever pools and rewards they have; "" of an empty set.
+func (b *Bundle) Questions(s *Set) string {
+	if s.Len() == 0 {
+		return ""
+	}
+	h := digest.New()
+	for _, id := range slices.Sorted(slices.Values(s.IDs)) {
+		fmt.Fprintf(h, "%d %q\n", id, b.Text(int(id)))
+	}
+	return h.Hex()
 }
 
 // text says in a sentence what was left out; "" where nothing was and every image is known.

@@ -78,7 +78,7 @@ func TestVerdictWithoutAReader(t *testing.T) {
 	for _, place := range []struct{ name, text, want string }{
 		{"the console", got.Stdout, "recorded reward on val, 12 queries"},
 		{"the console", got.Stdout, "recorded order (best first)"},
-		{"the report", read(t, filepath.Join(dir, "report.md")), "**Verdict.** On the held-out questions (eval) "},
+		{"the report", read(t, filepath.Join(dir, "report.md")), "**Verdict.** On the held-out questions (eval, look 1) "},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "the best recorded candidate of each question 1.000"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "order, an oracle here because the file lists the best first, 1.000"},
 		{"the report", read(t, filepath.Join(dir, "report.md")), "### Pair accuracy on eval, held out"},

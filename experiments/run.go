@@ -211,6 +211,9 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	r.folder, r.Dir, r.begin = f, f.Dir, time.Now()
 	r.Held = f.Held
+	if saved, err := runfolder.ReadSaved(f.Dir); err == nil { // a dry run saves nothing
+		r.Sweep = saved.SweepFolder()
+	}
 	r.Judge = func(epochs int) (job.JudgeFunc, error) { return r.judge(f.Dir, epochs) }
 	if r.Hash, err = runfolder.Fingerprint(r.composed); err != nil {
 		return err

@@ -5,6 +5,7 @@
 //	webchart     the charts of web pages
 //	stats        paired comparisons: intervals, tests, corrections, verdicts; numbers in, numbers out
 //	record       what a run writes while it goes on and reads back: rows, TensorBoard, evaluations, summary, manifest
+//	looks        the ledger of how often held-out questions were scored
 //	sweeps       jobs of a sweep as settings: ranked, counted, as a table for terminals
 //	curves       rows in series of bounded size, for the board and for watching
 //	tracker      what a run and its trackers of experiments know of each other

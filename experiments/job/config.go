@@ -67,6 +67,8 @@ type Config struct {
 	Checks preflight.Options `koanf:"checks"`
 	// how evaluations are judged (docs/statistics.md)
 	Eval EvalOptions `koanf:"eval"`
+	// what verdicts rest on
+	Evidence record.EvidenceOptions `koanf:"evidence"`
 	// plots and report.md
 	Report record.ReportOptions `koanf:"report"`
 	// progress, TensorBoard, metrics.jsonl

@@ -20,6 +20,7 @@ type Job struct {
 	Config    *Config
 	Overrides []string // of the command line
 	Dir       string   // the run folder
+	Sweep     string   // the folder of the sweep whose job the run is; "": of none
 	Hash      string   // of the configuration
 	Device    string   // "" until libtorch is there
 	Log       *record.Log

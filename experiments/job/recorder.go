@@ -1,7 +1,10 @@
 package job
 
 import (
+	"cmp"
+
 	"fulcrum/phases"
+	"fulcrum/reports/looks"
 	"fulcrum/reports/record"
 )
 
@@ -66,8 +69,16 @@ func (r Recorder) Mark() (rows, evals, completions int, err error) {
 	return r.Log.Mark()
 }
 
-// Scores implements phases.Recorder.
+// Scores implements phases.Recorder. Whoever scores held-out questions with a policy that was trained has looked at them: the ledger knows
+// it before anybody sees the scores.
 func (r Recorder) Scores(s phases.Scores) error {
+	if record.HeldOut(s.Split) && s.Policy != record.PolicyInit {
+		owner := cmp.Or(r.Sweep, r.Dir)
+		look := record.Look{Split: s.Split, Metric: s.Metric, Digest: r.Data.EvalDigest}
+		if err := looks.Take(looks.Path(r.Config.Evidence.Ledger, owner), owner, r.Dir, look); err != nil {
+			return err
+		}
+	}
 	return r.Log.Scores(record.Evaluation{Split: s.Split, Policy: s.Policy, Phase: s.Phase, Epoch: s.Epoch, Metric: s.Metric,
 		Shots:    s.Shots,
 		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom, Range: r.rangeOf(s.Metric)})

@@ -40,6 +40,9 @@ type Saved struct {
 			EnvSet     map[string]string `yaml:"env_set"`
 			Num        any               `yaml:"num"` // ??? outside a sweep
 		} `yaml:"job"`
+		Sweep struct {
+			Dir string `yaml:"dir"`
+		} `yaml:"sweep"`
 		Sweeper struct {
 			Pruner struct {
 				Name string `yaml:"name"`
@@ -73,6 +76,14 @@ func (s Saved) Flags() (out []string) {
 		}
 	}
 	return out
+}
+
+// SweepFolder returns the folder of the sweep whose job a run is; "" of no job.
+func (s Saved) SweepFolder() string {
+	if _, job := s.Hydra.Job.Num.(int); job {
+		return s.Hydra.Sweep.Dir
+	}
+	return ""
 }
 
 // ReadSaved reads the .hydra/hydra.yaml of a run folder.

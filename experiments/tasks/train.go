@@ -20,7 +20,7 @@ import (
 // trainTask is task=train. Validation compares losses and advantages as rce, sft and grpo would have them, whatever the schedule.
 func trainTask() job.Task {
 	return job.Task{Run: train, On: onData, Saves: true, Policy: true, Trains: true,
-		Sections: []string{"data", "init", "optim", "lr_schedule", "checkpoint", "checks", "eval"},
+		Sections: []string{"data", "init", "optim", "lr_schedule", "checkpoint", "checks", "eval", "evidence"},
 		Reads:    []string{"rce.temperature", "rce.rewards", "grpo.advantage"}}
 }
 

@@ -284,6 +284,9 @@ func (w *textWorkload[P]) Summary() record.DataSummary {
 	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint,
 		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
+	if b.Eval.Len() > 0 {
+		out.EvalDigest = b.Eval.Fingerprint()
+	}
 	maps.Copy(out.Skipped, b.Skipped)
 	maps.Copy(out.SkippedAt, b.SkippedAt)
 	for why, s := range w.skipped {

@@ -30,7 +30,8 @@ func layers() []string {
 		"phases", "selector", "beamdata", "rewardutil",
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",
 		"reports/arms", "reports/results", "reports/chart", "reports/mlflow", "reports/wandb", "reports/tracker",
-		"reports/curves", "reports/sweeps", "reports/record", "reports/stats", "reports/webchart", "reports/page", "reports", "configs",
+		"reports/curves", "reports/sweeps", "reports/looks", "reports/record", "reports/stats",
+		"reports/webchart", "reports/page", "reports", "configs",
 		"internal/torchx", "internal",
 	}
 }

@@ -29,6 +29,7 @@ type Arm struct {
 	Clusters []int64     // [n] as Evaluation.Clusters; nil: each question stands alone
 	// ChosenFrom is the most checkpoints that a seed's policy was chosen from by these scores; 0: none was.
 	ChosenFrom int
+	Look       stats.Look  // the last of its seeds' looks at these questions
 	Range      *[2]float64 // as Evaluation.Range
 }
 
@@ -69,7 +70,7 @@ func ArmOf(runs []*record.Run, split, metric, policy string) (Arm, error) {
 		if arm.Clusters == nil {
 			arm.Clusters = results.ClustersOf(first.eval, f.eval)
 		}
-		arm.ChosenFrom = max(arm.ChosenFrom, f.eval.ChosenFrom)
+		arm.ChosenFrom, arm.Look = max(arm.ChosenFrom, f.eval.ChosenFrom), arm.Look.Later(f.eval.Look)
 	}
 	for i, f := range found {
 		if i > 0 && f.seed == found[i-1].seed {
@@ -131,7 +132,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 		return none, err
 	}
 	c := ArmComparison{Paired: paired, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds)}
-	c.ChosenFrom = max(a.ChosenFrom, b.ChosenFrom)
+	c.ChosenFrom, c.Look = max(a.ChosenFrom, b.ChosenFrom), a.Look.Later(b.Look)
 	if c.BySeed {
 		for s := range a.Scores {
 			c.PerSeed = append(c.PerSeed, stat.Mean(minus(a.Scores[s], b.Scores[s])))
@@ -144,7 +145,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 		c.SeedSD = math.Hypot(c.SeedSD, s.sd)
 	}
 	if e.seeds() == 0 {
-		c.P, c.PFloor = stats.SignFlip(sums, opt.ForTests(c.ChosenFrom))
+		c.P, c.PFloor = stats.SignFlip(sums, opt.ForTests(c.Tests()))
 	} else {
 		c.P = e.beyond(math.Abs(c.Mean))
 	}

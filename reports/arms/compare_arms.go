@@ -144,7 +144,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			}
 		}
 	}
-	opt := stats.DefaultOptions().ForTests(atLeast)
+	opt := stats.DefaultOptions().ForTests(float64(atLeast))
 	var tables []ArmTable
 	var family []*ArmComparison
 	for _, k := range keys {
@@ -292,6 +292,13 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return slices.ContainsFunc(r.Made(), (*ArmComparison).OfTwoSeeds) }) {
 		sentences = append(sentences, TwoSeeds)
+	}
+	var look stats.Look
+	for _, r := range t.Rows {
+		look = look.Later(r.arm.Look)
+	}
+	if look.N > 0 {
+		sentences = append(sentences, page.Capital(look.Spent()))
 	}
 	for _, r := range t.Rows {
 		if said := r.untrained(); said != "" {

@@ -34,6 +34,8 @@ type Evaluation struct {
 	ChosenFrom int `json:"chosen_from,omitempty"`
 	// Range is the least and the greatest score that the metric's formula can give; nil: as ScoreRange knows it.
 	Range *[2]float64 `json:"range,omitempty"`
+	// Look is which look at these questions the scores were, as looks.json says; none of a baseline's.
+	Look stats.Look `json:"-"`
 }
 
 // ScoreRange returns the bounds of a metric's scores under any configuration. The metric is named as in evaluations or
@@ -159,7 +161,11 @@ func ReadEvals(dir string) ([]Evaluation, error) {
 		evals = append(evals, e)
 		return nil
 	})
-	return evals, err
+	if err != nil {
+		return evals, err
+	}
+	looks, err := ReadLooks(dir)
+	return looks.Looked(evals), err
 }
 
 // StageResult is one line of a run's result table: a policy's score on a split and what it gains, on the same

@@ -21,6 +21,12 @@ func DefaultLoggingOptions() LoggingOptions {
 	return LoggingOptions{Progress: true, TensorBoard: true, LogEverySteps: 1, StallMinutes: 10}
 }
 
+// EvidenceOptions is the section evidence.
+type EvidenceOptions struct {
+	// file that counts looks at held-out questions (statistics.md); null = looks.jsonl in the output root
+	Ledger *string `koanf:"ledger"`
+}
+
 // ReportOptions is the section report.
 type ReportOptions struct {
 	// draw plots/ beside the training and at its end

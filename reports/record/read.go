@@ -27,6 +27,7 @@ type Run struct {
 	EvalRows    []Row // rows of kind eval in metrics.jsonl
 	Events      []Row
 	Evaluations []Evaluation // evals.jsonl
+	Looks       Looks        // looks.json
 	Summary     *Summary     // nil before the run has ended
 	Config      string       // .hydra/config.yaml
 	Overrides   []string     // .hydra/overrides.yaml
@@ -181,6 +182,9 @@ func (s *Steps) Add(row Row) {
 func (r *Run) ReadRest() error {
 	var err error
 	if r.Evaluations, err = ReadEvals(r.Dir); err != nil {
+		return err
+	}
+	if r.Looks, err = ReadLooks(r.Dir); err != nil {
 		return err
 	}
 	if r.Summary, err = ReadSummary(r.Dir); err != nil {

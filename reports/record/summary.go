@@ -154,7 +154,8 @@ type DataSummary struct {
 	HeldOut     string            `json:"held_out,omitempty"`     // what left the training pools, in a sentence
 	Methods     []MethodSummary   `json:"methods,omitempty"`      // recorded candidates by gen_method, where there are several
 	Shots       int               `json:"shots"`
-	EvalName    string            `json:"eval_name"` // of the set that enters no choice
+	EvalName    string            `json:"eval_name"`             // of the set that enters no choice
+	EvalDigest  string            `json:"eval_digest,omitempty"` // of its questions, whatever is known of them
 }
 
 // MethodSummary is what the recorded candidates of one gen_method earn.

@@ -362,7 +362,8 @@ func CompareEvaluations(e, reference record.Evaluation, opt stats.Options) (stat
 		return stats.Paired{}, err
 	}
 	opt.Most = record.Most(e, reference)
-	return stats.PairedDifference(a, b, ClustersOf(e, reference), max(e.ChosenFrom, reference.ChosenFrom), opt)
+	return stats.PairedDifference(a, b, ClustersOf(e, reference),
+		stats.Correction{ChosenFrom: max(e.ChosenFrom, reference.ChosenFrom), Look: e.Look.Later(reference.Look)}, opt)
 }
 
 // ClustersOf returns the clusters of e's questions in their order: as e knows them, else as the reference does; nil

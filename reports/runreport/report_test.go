@@ -47,6 +47,36 @@ func TestReport(t *testing.T) {
 	golden.File(t, "testdata/table.txt", table.Bytes())
 }
 
+// A look is said in the verdict and spends its part of the level; so is that nobody counted.
+func TestVerdictsSayTheirLook(t *testing.T) {
+	for _, tc := range []struct {
+		name, looks string
+		want        []string
+	}{
+		{"look 3", `"look": 3, "level": 0.0034`, []string{"held-out questions (dev, look 3) the best", "; corrected for look 3",
+			"This was look 3 at these questions (evidence.ledger): all looks share a level of 0.05, and this one has 0.0034 of it."}},
+		{"no ledger", `"look": 0, "level": 0, "missing": "looks.jsonl: permission denied"`, []string{"held-out questions (dev) the best",
+			"is not known, and the level is not corrected for it: there is no ledger of looks (looks.jsonl: permission denied)"}},
+	} {
+		dir := reportstest.FakeRun(t, 1)
+		reportstest.Must(t, os.WriteFile(filepath.Join(dir, record.LooksFile),
+			[]byte(`{"id": "a", "looks": [{"split": "dev", "metric": "reward", `+tc.looks+`}]}`), 0o644))
+		summary, err := record.ReadSummary(dir)
+		reportstest.Must(t, err)
+		summary.Evaluations = nil
+		reportstest.Must(t, results.WriteSummary(dir, *summary))
+		run, err := record.ReadRun(dir)
+		reportstest.Must(t, err)
+		got, err := ReportOf(run)
+		reportstest.Must(t, err)
+		for _, want := range tc.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: the report lacks %q:\n%s", tc.name, want, got)
+			}
+		}
+	}
+}
+
 // A last phase that ended below the best policy is said to, one that ended with it is not.
 func TestTheLastPhaseBehindTheBest(t *testing.T) {
 	eval := func(policy, phase string, epoch int, score float64) record.Evaluation {

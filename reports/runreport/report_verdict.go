@@ -22,9 +22,9 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	gains := gainsOf(stage, table, stages)
 	switch why := s.Best.RuledOut(); {
 	case !untrained(stage) && len(gains) == 0:
-		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", questionsOf(run, stage.Split), stage.Subject())
+		answer = fmt.Sprintf("On %s there is no baseline to compare %s with.", questionsOf(run, stage), stage.Subject())
 	case !untrained(stage):
-		answer = fmt.Sprintf("On %s %s %s.", questionsOf(run, stage.Split), stage.Subject(), inWords(gains))
+		answer = fmt.Sprintf("On %s %s %s.", questionsOf(run, stage), stage.Subject(), inWords(gains))
 	case why != "":
 		answer = page.Capital(why) + ". The rows of the phases show what training gained."
 	default:
@@ -48,6 +48,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		entries = append(entries, fmt.Sprintf("Over %s: %s.", g.over, entry(*g.by)))
 	}
 	entries = append(entries, lastPhase(table, entry)...)
+	entries = append(entries, lookAt(run, stage))
 	entries = append(entries, scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
 	if b := s.Best; b != nil && !b.Untrained() && stage.Policy == record.PolicyBest {
 		entries = append(entries, fmt.Sprintf("The best checkpoint was chosen by %s (checkpoint.best.metric).", b.Metric)+remarks(b))
@@ -78,12 +79,29 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	return page.Plain(answer), entries
 }
 
-// questionsOf is what to call the questions of a split in a sentence: the held-out ones often have a file's name alone.
-func questionsOf(run *record.Run, split string) string {
-	if record.HeldOut(split) {
-		return run.InItsWords("the held-out questions") + " (" + split + ")"
+// questionsOf is what to call the questions of a line in a sentence: the held-out ones often have a file's name alone.
+func questionsOf(run *record.Run, stage *record.StageResult) string {
+	if !record.HeldOut(stage.Split) {
+		return stage.Split
 	}
-	return split
+	text := run.InItsWords("the held-out questions") + " (" + stage.Split
+	if look := run.Looks.At(stage.Split, stage.Metric); look != nil && look.N > 0 {
+		text += ", " + look.String()
+	}
+	return text + ")"
+}
+
+// lookAt says which look at its questions a line is and what that costs it, or that nobody knows; "" where nobody counts.
+func lookAt(run *record.Run, stage *record.StageResult) string {
+	look := run.Looks.At(stage.Split, stage.Metric)
+	switch {
+	case look == nil:
+		return ""
+	case look.Missing != "":
+		return fmt.Sprintf("How often these questions were looked at before is not known, and the level is not corrected for it: there is "+
+			"no ledger of looks (%s).", look.Missing)
+	}
+	return page.Capital(look.Spent())
 }
 
 // untrained says whether a line of a table is the policy that the run began with.

@@ -211,7 +211,7 @@ func TestIntervalsAreCorrectedAsPValuesAre(t *testing.T) {
 				d[i] = rng.NormFloat64() + 0.06*float64(k)
 			}
 			opt := Quick()
-			p, err := PairedDifference(d, make([]float64, len(d)), nil, 10*(k%2), opt)
+			p, err := PairedDifference(d, make([]float64, len(d)), nil, Correction{ChosenFrom: 10 * (k % 2)}, opt)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -141,11 +141,11 @@ func simulate(p Population, seed uint64, n, sims, bcaSims int) tally {
 // Names says whether a comparison names a winner as a report does. That takes three tests; what is slow waits for what
 // is not.
 func Names(c *Paired, sums []float64) bool {
-	tests := max(c.ChosenFrom, 1)
-	if !StudentInterval(c.Mean, c.SE, len(c.Values), 1-0.05/float64(tests)).Excludes(0) {
+	tests := c.Tests()
+	if !StudentInterval(c.Mean, c.SE, len(c.Values), 1-0.05/tests).Excludes(0) {
 		return false
 	}
-	if c.P, c.PFloor = SignFlip(sums, c.opt.ForTests(tests)); c.P*float64(tests) >= 0.05 {
+	if c.P, c.PFloor = SignFlip(sums, c.opt.ForTests(tests)); c.P*tests >= 0.05 {
 		return false
 	}
 	Settle([]*Paired{c})

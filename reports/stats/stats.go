@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 
 	"gonum.org/v1/gonum/stat/distuv"
 
@@ -25,9 +24,9 @@ type Options struct {
 
 // ForTests returns options for a comparison that is corrected for so many tests: a corrected p-value below 1 - Level
 // must be within reach of the resamples.
-func (o Options) ForTests(n int) Options {
+func (o Options) ForTests(n float64) Options {
 	const enough, most = 50, 100
-	o.Resamples *= min(max((n+enough-1)/enough, 1), most)
+	o.Resamples *= int(min(max(math.Ceil(n/enough), 1), most))
 	return o
 }
 
@@ -80,17 +79,27 @@ type Paired struct {
 // Correction says what a comparison's p-value and intervals are corrected for.
 type Correction struct {
 	ChosenFrom    int     `json:"chosen_from,omitempty"`    // checkpoints that one side was chosen from by these very scores; 0: it was not
+	Look          Look    `json:"look,omitzero"`            // at these questions, which spends a part of alpha
 	Family        int     `json:"family,omitempty"`         // comparisons that are read together (Holm); 0: this one alone
 	IntervalLevel float64 `json:"interval_level,omitempty"` // at which the intervals were taken to have Level together; 0: at Level
 }
 
-// Among multiplies a p-value by the number of checkpoints that competed (Bonferroni).
-func (c Correction) Among(p float64) float64 { return min(1, p*float64(max(c.ChosenFrom, 1))) }
+// Tests is what a p-value is multiplied by for the checkpoints that competed (Bonferroni) and for the part of alpha that its look has.
+func (c Correction) Tests() float64 {
+	tests := float64(max(c.ChosenFrom, 1))
+	if c.Look.Level > 0 {
+		tests *= Alpha / c.Look.Level
+	}
+	return tests
+}
+
+// Among multiplies a p-value by Tests.
+func (c Correction) Among(p float64) float64 { return min(1, p*c.Tests()) }
 
 // LevelOf sets and returns the level of intervals that agree with a p-value which family comparisons, this one's step
-// among them, and ChosenFrom multiply by step · ChosenFrom.
+// among them, and Tests multiply by step · Tests.
 func (c *Correction) LevelOf(level float64, family int, step float64) float64 {
-	tests := step * float64(max(c.ChosenFrom, 1))
+	tests := step * c.Tests()
 	c.Family, c.IntervalLevel = 0, 0
 	if family > 1 {
 		c.Family = family
@@ -111,10 +120,13 @@ func (c Correction) words() string {
 	if c.Family > 1 {
 		of = append(of, page.Plural(c.Family, "comparison"))
 	}
+	if c.Look.N > 0 {
+		of = append(of, c.Look.String())
+	}
 	if len(of) == 0 {
 		return ""
 	}
-	return "corrected for " + strings.Join(of, " and ")
+	return "corrected for " + page.Joined(of)
 }
 
 // ComparePaired compares scores of the same questions, in the same order. It needs at least two. clusters [n] tells
@@ -128,7 +140,7 @@ func (c Correction) words() string {
 // differences for the shape of all, and where few of 1,000 questions change its 95 % are 91 %.
 // docs/statistics.md has the simulation.
 func ComparePaired(scores, reference []float64, clusters []int64, opt Options) (Paired, error) {
-	p, err := PairedDifference(scores, reference, clusters, 0, opt)
+	p, err := PairedDifference(scores, reference, clusters, Correction{}, opt)
 	if err == nil {
 		Settle([]*Paired{&p})
 	}
@@ -136,14 +148,14 @@ func ComparePaired(scores, reference []float64, clusters []int64, opt Options) (
 }
 
 // comparePaired computes the differences and their p-value. settle adds intervals and verdict, once it is known how
-// many comparisons are made together. One side was chosen from chosenFrom checkpoints by these scores; 0: it was not.
-func PairedDifference(scores, reference []float64, clusters []int64, chosenFrom int, opt Options) (Paired, error) {
+// many comparisons are made together. of says what each of them is corrected for by itself.
+func PairedDifference(scores, reference []float64, clusters []int64, of Correction, opt Options) (Paired, error) {
 	p, sums, err := DifferenceOf(scores, reference, clusters, opt)
 	if err != nil {
 		return p, err
 	}
-	p.ChosenFrom = chosenFrom
-	p.P, p.PFloor = SignFlip(sums, opt.ForTests(chosenFrom))
+	p.Correction = of
+	p.P, p.PFloor = SignFlip(sums, opt.ForTests(p.Tests()))
 	return p, nil
 }
 
@@ -222,7 +234,7 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 			p.Interval, p.BCa = *other, *other
 		} else {
 			p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), opt.Level)
-			p.BCa = BootstrapBCa(p.Values, opt.ForTests(int(steps[i])*max(p.ChosenFrom, 1)))
+			p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()))
 		}
 		p.cut()
 		p.Verdict = VerdictOf(*p)

@@ -193,7 +193,7 @@ func TestQuestionsNeededHasItsPower(t *testing.T) {
 			for i := range d {
 				d[i] = rng.NormFloat64() + 0.3
 			}
-			p, err := PairedDifference(d, make([]float64, n), nil, tc.chosen, DefaultOptions())
+			p, err := PairedDifference(d, make([]float64, n), nil, Correction{ChosenFrom: tc.chosen}, DefaultOptions())
 			if err != nil {
 				t.Fatal(err)
 			}

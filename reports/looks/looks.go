@@ -1,0 +1,170 @@
+// Package looks keeps the ledger of looks: a file with a line for every scoring of held-out questions. Whoever scores the same questions
+// often enough finds a winner among equals, so that the n-th look has only a part of alpha (stats.LookAt).
+//
+//	err := looks.Take(looks.Path(nil, dir), dir, dir, record.Look{Split: "dev", Metric: "reward", Digest: digest})
+package looks
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/filelock"
+	"fulcrum/internal/regular"
+	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
+)
+
+// line is a line of the ledger.
+type line struct {
+	Time   string `json:"time"`
+	Run    string `json:"run"` // folder of the run or sweep
+	ID     string `json:"id"`
+	Split  string `json:"split"`
+	Metric string `json:"metric"`
+	Digest string `json:"digest"`
+	Claim  string `json:"claim,omitempty"` // of a sealed split
+}
+
+var day = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}$`)
+
+// Path returns the ledger of the run or sweep in a folder: evidence.ledger, else looks.jsonl in the output root. That is the folder which
+// holds the run's; of outputs/DATE/TIME and multirun/DATE/TIME it is outputs.
+func Path(set *string, dir string) string {
+	if set != nil {
+		return *set
+	}
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	root := filepath.Dir(dir)
+	if day.MatchString(filepath.Base(root)) {
+		root = filepath.Dir(root)
+	}
+	if filepath.Base(root) == "multirun" {
+		root = filepath.Join(filepath.Dir(root), "outputs")
+	}
+	return filepath.Join(root, "looks.jsonl")
+}
+
+// OpenedError refuses a second look at a sealed split.
+type OpenedError struct{ Run, Time, Claim string }
+
+func (e *OpenedError) Error() string {
+	return fmt.Sprintf("its questions were opened by %s at %s, with the claim %q: they are scored once", e.Run, e.Time, e.Claim)
+}
+
+// Take writes a look into looks.json of dir, once: with a number from the ledger, or with the reason why that could not be asked. A run
+// that is resumed has the look that it had. The runs of a sweep, which is their owner, share its look: what it compares it corrects by a
+// rule of its own. Another run is its own owner.
+func Take(ledger, owner, dir string, look record.Look) error {
+	return take(ledger, owner, dir, look, "")
+}
+
+// Open is Take for a sealed split. A second run that opens it gets an *OpenedError.
+func Open(ledger, dir string, look record.Look, claim string) error {
+	return take(ledger, dir, dir, look, cmp.Or(claim, "-"))
+}
+
+func take(ledger, owner, dir string, look record.Look, claim string) error {
+	own, err := record.ReadLooks(dir)
+	if err != nil || own.At(look.Split, look.Metric) != nil {
+		return err
+	}
+	err = enter(ledger, owner, &look, claim)
+	if opened, ok := errors.AsType[*OpenedError](err); ok {
+		return opened
+	}
+	if err != nil {
+		look.Missing = err.Error()
+	}
+	if owner == dir { // enter may have written an id
+		if own, err = record.ReadLooks(dir); err != nil {
+			return err
+		}
+	}
+	own.Looks = append(own.Looks, look)
+	return write(dir, own)
+}
+
+func write(dir string, l record.Looks) error {
+	return atomicfile.WriteJSON(filepath.Join(dir, record.LooksFile), l)
+}
+
+// enter gives a look its number: that of its owner's line in the ledger, which is added where there is none. The id is in the owner's
+// folder before the line is in the ledger, so that one that was killed in between finds it.
+func enter(ledger, owner string, look *record.Look, claim string) error {
+	if err := atomicfile.MkdirAll(filepath.Dir(ledger)); err != nil {
+		return err
+	}
+	f, err := regular.OpenFile(ledger, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := lock(f); err != nil {
+		return fmt.Errorf("%s: %w", ledger, err)
+	}
+	l, err := record.ReadLooks(owner)
+	if err != nil {
+		return err
+	}
+	if l.ID == "" {
+		l.ID = rand.Text()
+		if err := write(owner, l); err != nil {
+			return err
+		}
+	}
+	n, mine := 0, 0
+	err = record.EachJSON(ledger, func(was line) error {
+		if was.Digest != look.Digest {
+			return nil
+		}
+		n++
+		if was.ID == l.ID && was.Metric == look.Metric {
+			mine = n
+		}
+		if was.ID != l.ID && claim != "" {
+			return &OpenedError{was.Run, was.Time, was.Claim}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if mine == 0 {
+		mine = n + 1
+		text, err := json.Marshal(line{time.Now().Format(time.RFC3339), owner, l.ID, look.Split, look.Metric, look.Digest, claim})
+		if err != nil {
+			return err
+		}
+		if _, err := f.Write(append(text, '\n')); err != nil {
+			return err
+		}
+		if err := f.Sync(); err != nil {
+			return err
+		}
+	}
+	look.Look = stats.LookAt(mine)
+	return nil
+}
+
+// lock waits for the runs that write the ledger just now.
+func lock(f *os.File) error {
+	const most, pause = 10 * time.Second, 10 * time.Millisecond
+	for begun := time.Now(); ; time.Sleep(pause) {
+		err := filelock.Take(f)
+		if held := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES); !held || time.Since(begun) > most {
+			return err
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package record
+
+import (
+	"path/filepath"
+
+	"fulcrum/reports/stats"
+)
+
+// LooksFile keeps which looks at held-out questions the run, or the sweep, in a folder has had. It is written once: every page that is
+// made of the folder says the same.
+const LooksFile = "looks.json"
+
+// Looks is looks.json.
+type Looks struct {
+	ID    string `json:"id"` // of the run or sweep in the ledger
+	Looks []Look `json:"looks"`
+}
+
+// Look is a scoring of a held-out split by a metric.
+type Look struct {
+	Split  string `json:"split"`
+	Metric string `json:"metric"`
+	Digest string `json:"digest"` // of the split's questions
+	stats.Look
+	Missing string `json:"missing,omitempty"` // why the ledger knows nothing of it: then it has no number
+}
+
+// ReadLooks reads looks.json of a folder; a folder without it has none.
+func ReadLooks(dir string) (l Looks, err error) {
+	err = ReadJSON(filepath.Join(dir, LooksFile), &l)
+	return l, err
+}
+
+// At returns the look at a split by a metric, nil for none.
+func (l Looks) At(split, metric string) *Look {
+	for i := range l.Looks {
+		if l.Looks[i].Split == split && l.Looks[i].Metric == metric {
+			return &l.Looks[i]
+		}
+	}
+	return nil
+}
+
+// Looked gives the scores of policies that were trained their looks: baselines are no choice of anybody's.
+func (l Looks) Looked(evals []Evaluation) []Evaluation {
+	for i, e := range evals {
+		if look := l.At(e.Split, e.Metric); look != nil && e.Phase != "" && e.Policy != PolicyInit {
+			evals[i].Look = look.Look
+		}
+	}
+	return evals
+}

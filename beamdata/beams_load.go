@@ -9,7 +9,7 @@ import (
 )
 
 // beamKeys are the keys that all data of beam files reads.
-var beamKeys = []string{"beams", "records", "reader", "eval.beams", "eval.reader", "embeddings", "format", "pool", "pool_size",
+var beamKeys = []string{"beams", "records", "reader", "eval.beams", "eval.reader", "sealed", "embeddings", "format", "pool", "pool_size",
 	"legacy_pool", "reward", "max_skipped_share", "skip_fallback", "require_positive_query"}
 
 // beamsData reads the beam files, reward tables and embeddings named by the options.
@@ -18,7 +18,7 @@ func beamsData() Dataset {
 		Name:  "beams",
 		Reads: append([]string{"val_beams", "train_ratio"}, beamKeys...),
 		Files: func(o Options) []*string {
-			return []*string{o.Beams, o.Records, o.ValBeams, o.Embeddings, o.Reader, o.Eval.Beams, o.Eval.Reader}
+			return []*string{o.Beams, o.Records, o.ValBeams, o.Embeddings, o.Reader, o.Eval.Beams, o.Eval.Reader, o.Sealed}
 		},
 		Check: func(o Options) error {
 			some := o.Beams != nil || o.Records != nil || o.Reader != nil || o.Eval.Beams != nil || o.Eval.Reader != nil

@@ -30,7 +30,7 @@ func (b *Bundle) heldOut() heldRows {
 	}
 	h := heldRows{is: make([]bool, table.Rows)}
 	images := map[int64]bool{}
-	ids := []int64{}
+	ids := slices.Clone(b.Sealed)
 	for _, s := range []*Set{b.Val, b.Eval} {
 		if s != nil {
 			ids = append(ids, s.IDs...)
@@ -54,6 +54,38 @@ func (b *Bundle) heldOut() heldRows {
 		}
 	}
 	return h
+}
+
+// sealed reads which questions nothing may score, and refuses data that would.
+func (l *loader) sealed(path string) error {
+	r, err := readReader(path, "data.sealed", l.table.Rows)
+	if err != nil {
+		return err
+	}
+	b := l.bundle
+	b.Sealed = r.IDs
+	is := make(map[int64]bool, len(r.IDs))
+	for _, id := range r.IDs {
+		is[id] = true
+	}
+	for _, of := range []struct {
+		set  *Set
+		does string
+	}{{b.Val, "validates"}, {b.Eval, "evaluates"}, {b.RCE, "trains"}, {b.Records, "trains"}, {b.Online, "trains"}} {
+		n, first := 0, int64(0)
+		for i := range of.set.Len() {
+			if id := of.set.IDs[i]; is[id] {
+				if n++; n == 1 {
+					first = id
+				}
+			}
+		}
+		if n > 0 {
+			return fmt.Errorf("data.sealed=%s: data.name=%s %s with %d of its questions, the first of them query %d: want questions that "+
+				"nothing else scores", path, b.Name, of.does, n, first)
+		}
+	}
+	return nil
 }
 
 // masker takes held-out rows out of the pools of training sets.

@@ -37,6 +37,7 @@ type Bundle struct {
 	Unknown     []keycheck.Unknown // keys that records hold and nothing reads
 	Fingerprint string             // over all sets and so over the split
 	Items       *Items             // texts by row; nil where unknown
+	Sealed      []int64            // questions that nothing may score (data.sealed)
 	HeldOut     string             // what left the training pools (data.pool.held_out), in a sentence; "" = nothing to say
 }
 
@@ -64,6 +65,11 @@ func Load(opt Options) (*Bundle, error) {
 			"here: take data=beams data.beams=FILE with rl_data", *f, opt.Name)
 	}
 	b := l.bundle
+	if opt.Sealed != nil {
+		if err := l.sealed(*opt.Sealed); err != nil {
+			return nil, err
+		}
+	}
 	if opt.Pool.HeldOut == "drop" && !opt.Compat && !opt.QueriesOnly {
 		b.dropHeldOut()
 	}

@@ -66,8 +66,10 @@ type Options struct {
 	// sources with targets, for the token policies
 	Texts texts.Options `koanf:"texts"`
 	// the built-in reports to summarise
-	Summaries summaries.Options      `koanf:"summaries"`
-	Eval      EvalOptions            `koanf:"eval"`
+	Summaries summaries.Options `koanf:"summaries"`
+	Eval      EvalOptions       `koanf:"eval"`
+	// reward table that only `run open-test` scores, once
+	Sealed    *string                `koanf:"sealed"`
 	Normalize group.NormalizeOptions `koanf:"normalize"`
 	Reward    recorded.Options       `koanf:"reward"`
 
@@ -131,7 +133,7 @@ func (o Options) Validate() error {
 // validate returns the entry that the options name.
 func (o Options) validate() (Dataset, error) {
 	given := map[string]bool{"beams": o.Beams != nil, "records": o.Records != nil, "reader": o.Reader != nil,
-		"eval.beams": o.Eval.Beams != nil, "eval.reader": o.Eval.Reader != nil, "val_beams": o.ValBeams != nil,
+		"eval.beams": o.Eval.Beams != nil, "eval.reader": o.Eval.Reader != nil, "sealed": o.Sealed != nil, "val_beams": o.ValBeams != nil,
 		"shots": o.Shots != DefaultOptions().Shots, "conversations.train": o.Conversations.Train != nil, "texts.train": o.Texts.Train != nil}
 	d, err := o.Dataset()
 	if err != nil {

@@ -37,7 +37,7 @@ const (
 // annexVerbs names the annex of each command that the program may lack.
 func annexVerbs() map[string]string {
 	return map[string]string{"board": watching, "watch": watching, "diff": judging, "export": judging, "ls": judging, "verify": judging,
-		"lever-plus": "the Python reference"}
+		"open-test": judging, "lever-plus": "the Python reference"}
 }
 
 // lacks reports whether a command is of an annex that is not built in.

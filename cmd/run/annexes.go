@@ -17,7 +17,7 @@ func annexes() annex {
 	return annex{
 		trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},
 		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
-			"verify": verifyVerb, "watch": watchVerb},
+			"open-test": openTestVerb, "verify": verifyVerb, "watch": watchVerb},
 		bring:       []tasks.Bring{tasks.Frozen, leverplus.Bring},
 		report:      reportOfSeveral,
 		sweepReport: views.WriteReport,

@@ -28,6 +28,8 @@ type app interface {
 	Resume(ctx context.Context, dir string) error
 	// Rerun repeats the configuration of a run folder with further overrides.
 	Rerun(ctx context.Context, dir string, overrides []string) error
+	// OpenTest scores the sealed questions of a run, once, for a claim.
+	OpenTest(ctx context.Context, dir, claim string) error
 	// Sweep does the jobs of a multirun; detached, in a process of its own.
 	Sweep(ctx context.Context, req configs.Request, detached bool) error
 	// Jobs lists the jobs of a multirun as YAML, and runs none.

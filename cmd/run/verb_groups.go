@@ -25,6 +25,7 @@ func commandGroups() []struct {
 			{"diff", "settings, data and code that differ between two"},
 			{"export", "tables as CSV, JSON, LaTeX, Markdown or Parquet"},
 			{"verify", "compute every number of a report again"},
+			{"open-test", "score sealed questions, once, for a claim"},
 			{"checkpoint", "inspect, verify or export weights"},
 		}},
 		{"Before a run", []command{

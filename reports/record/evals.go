@@ -145,7 +145,7 @@ func appendDurably(path string, data []byte) error {
 }
 
 // ReadEvals reads evals.jsonl in order of first appearance; an evaluation made again replaces the
-// earlier one. A folder without the file has no evaluations.
+// earlier one; then those of opened.json. A folder without the files has no evaluations.
 func ReadEvals(dir string) ([]Evaluation, error) {
 	var evals []Evaluation
 	index := map[string]int{}
@@ -163,6 +163,13 @@ func ReadEvals(dir string) ([]Evaluation, error) {
 	})
 	if err != nil {
 		return evals, err
+	}
+	opened, err := ReadOpened(dir)
+	if err != nil {
+		return evals, err
+	}
+	if opened != nil {
+		evals = append(evals, opened.Evaluations...)
 	}
 	looks, err := ReadLooks(dir)
 	return looks.Looked(evals), err

@@ -38,7 +38,7 @@ type Digest struct {
 // manifest, and what a launcher writes beside the run.
 func recordPatterns() []string {
 	return []string{".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml",
-		MetricsFile, EvalsFile, LooksFile, CompletionsFile, examplesFile, SummaryFile, RunLogFile,
+		MetricsFile, EvalsFile, LooksFile, OpenedFile, CompletionsFile, examplesFile, SummaryFile, RunLogFile,
 		"predictions.jsonl", "evaluate.json", "results.json", "events.out.tfevents.*", "*.pt", "checkpoints/*.safetensors",
 		picturesFolder + "/*.jpg"}
 }

@@ -28,6 +28,7 @@ type Run struct {
 	Events      []Row
 	Evaluations []Evaluation // evals.jsonl
 	Looks       Looks        // looks.json
+	Opened      *Opened      // opened.json; nil: nothing was
 	Summary     *Summary     // nil before the run has ended
 	Config      string       // .hydra/config.yaml
 	Overrides   []string     // .hydra/overrides.yaml
@@ -185,6 +186,9 @@ func (r *Run) ReadRest() error {
 		return err
 	}
 	if r.Looks, err = ReadLooks(r.Dir); err != nil {
+		return err
+	}
+	if r.Opened, err = ReadOpened(r.Dir); err != nil {
 		return err
 	}
 	if r.Summary, err = ReadSummary(r.Dir); err != nil {

@@ -63,6 +63,7 @@ type Summary struct {
 	Phases      []PhaseSummary    `json:"phases"`
 	Best        *BestSummary      `json:"best,omitempty"`
 	Evaluations []StageResult     `json:"evaluations"`          // of every stage, with intervals; see Stages
+	Claim       string            `json:"claim,omitempty"`      // for which the sealed questions were opened
 	Evaluation  any               `json:"evaluation,omitempty"` // of task=evaluate: the official accuracies
 	Warnings    []string          `json:"warnings"`             // one sentence each
 	Findings    []Finding         `json:"findings"`             // of the doctor and the preflight, in the order of the run

@@ -121,6 +121,7 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	} else if s.Best.Untrained() {
 		out = append(out, fmt.Sprintf("**The best policy is the initial one.** No epoch did better on val by %s.", page.Plain(s.Best.Metric)))
 	}
+	out = append(out, openedOf(run, stages)...)
 	if s.Data.Notice != "" {
 		notice := page.Plain(s.Data.Notice)
 		if s.Data.Synthetic {

@@ -104,6 +104,30 @@ func lookAt(run *record.Run, stage *record.StageResult) string {
 	return page.Capital(look.Spent())
 }
 
+// openedOf says what the sealed questions showed of the claim for which they were opened; nothing where they were not.
+func openedOf(run *record.Run, stages []record.StageResult) []string {
+	if run.Opened == nil {
+		return nil
+	}
+	out := []string{fmt.Sprintf("**Sealed questions**, opened once, at %s. The claim was: %s.", run.Opened.Time,
+		page.Plain(strings.TrimSuffix(run.Opened.Claim, ".")))}
+	for i := range stages {
+		stage := &stages[i]
+		if stage.Split != record.Sealed || !results.Trained(stage.Policy) {
+			continue
+		}
+		metric, entries := results.MetricName(stage.Metric), []string{lookAt(run, stage)}
+		for _, g := range gainsOf(stage, results.TableOf(stages, *stage), stages) {
+			entries = append(entries, page.Capital(g.by.Sentence(stage.Subject(), g.over, metric))+".")
+		}
+		for k, e := range entries {
+			entries[k] = page.Plain(e)
+		}
+		out = append(out, "- "+strings.Join(entries, "\n- "))
+	}
+	return out
+}
+
 // untrained says whether a line of a table is the policy that the run began with.
 func untrained(stage *record.StageResult) bool {
 	return stage.Policy == record.PolicyBest && stage.Phase == record.PolicyInit
@@ -251,6 +275,9 @@ func sameAsInit(table []record.StageResult, y results.Yardstick) bool {
 func PlannedResult(stages []record.StageResult) *record.StageResult {
 	var found *record.StageResult
 	better := func(s record.StageResult) bool {
+		if s.Split == record.Sealed {
+			return false // it has a paragraph of its own
+		}
 		if found == nil {
 			return true
 		}

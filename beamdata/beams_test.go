@@ -137,7 +137,7 @@ func TestRefusals(t *testing.T) {
 			"short?), want ',' or ']'"},
 		{"text behind", `{"7":{"id_list":[[1,7]],"score_list":[1]}} x`, "after the end of the JSON value"},
 		{"not an object", `[1]`, "found a list, want a JSON object of queries"},
-		{"no query", `{"_meta":{}}`, "no query: no key of the object is a number"},
+		{"no query", `{"_meta":{}}`, "no query: the object is empty, want queries by id"},
 		{"neither format", `{"7":{"x":1}}`, "query 7: found the key x, want id_list and score_list (legacy), or " +
 			"pointer_candidates, candidate_pool_ids or both (RL)"},
 		{"no scores", `{"7":{"id_list":[[1,7]]}}`, "query 7: id_list without score_list"},

@@ -174,11 +174,7 @@ func (r *fileReader) detect(rec *record) (string, error) {
 
 func (r *fileReader) finish() error {
 	if r.out.format == "" {
-		if p := r.parser; p.keysNotIDs > 0 {
-			return fmt.Errorf("line %d: no query: no key of the object is a number: found %.40q, want the query's id, its "+
-				"row in the embedding table, as in \"17\"", p.notID.line, p.notID.key)
-		}
-		return fmt.Errorf("no query: no key of the object is a number")
+		return r.parser.noQuery()
 	}
 	return nil
 }

@@ -31,5 +31,5 @@ func FormatOf(path string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	return "", fmt.Errorf("%s: no query: no key of the object is a number", path)
+	return "", fmt.Errorf("%s: %w", path, p.noQuery())
 }

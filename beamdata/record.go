@@ -1,6 +1,7 @@
 package beamdata
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -129,12 +130,22 @@ func (p *parser) unknown() []keycheck.Unknown {
 	return append(p.recordKeys.Unknown(), p.trajectoryKeys.Unknown()...)
 }
 
+// noQuery says what a file holds that holds no query.
+func (p *parser) noQuery() error {
+	if p.keysNotIDs == 0 {
+		return errors.New("no query: the object is empty, want queries by id, {\"17\": {…}}")
+	}
+	return fmt.Errorf("line %d: no query: no key of the object is a number: found %.40q, want the query's id, its row in the embedding "+
+		"table, as in \"17\"", p.notID.line, p.notID.key)
+}
+
 // each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are
 // counted.
 func (p *parser) each(entry func(*record) error) error {
 	if c := p.s.Peek(); c != '{' {
-		what := map[byte]string{0xef: " (a byte order mark: save the file as UTF-8 without one)", 0xff: " (UTF-16: save the file as UTF-8)",
-			0x1f: " (the file is compressed: unpack it)", '/': " (JSON has no comments)"}[c]
+		what := map[byte]string{0xff: " (UTF-16: save the file as UTF-8)", 0x1f: " (the file is compressed: unpack it)",
+			0x93: " (the file is a table, .npy: data.embeddings=FILE)", 'P': " (a zip archive; a table, .pt, is data.embeddings=FILE)",
+			'/': " (JSON has no comments)"}[c]
 		return p.s.Errorf("found %s%s, want a JSON object of queries by id, {\"17\": {…}}; conversations are read with data=conversations",
 			jsonstream.Found(c), what)
 	}

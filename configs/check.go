@@ -92,6 +92,10 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 			got = n.pyStr() // 1.0 is no integer
 		case n.Kind == String && (f.kind == Int || f.kind == Float):
 			hint = nearNumber(n.Text)
+			from, to, ok := strings.Cut(n.Text, "..")
+			if end, err := strconv.Atoi(to); ok && err == nil {
+				hint = ": the values of a sweep are -m '" + path + "=range(" + from + "," + strconv.Itoa(end+1) + ")'"
+			}
 		}
 		c.fault(n, path, "want %s, got %s%s", f.want(), got, hint)
 		return n
@@ -138,7 +142,11 @@ func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 				sf = f.sub(k.Text)
 			}
 			if sf == nil {
-				msg := c.schema.unknown(sub, c.root)
+				found := c.schema.Suggest(sub, c.root)
+				if n.Vals[i].Kind == Map { // a section was not meant as a value
+					found = slices.DeleteFunc(found, func(key string) bool { f := c.schema.find(key); return f == nil || len(f.fields) == 0 })
+				}
+				msg := c.schema.notFound(sub, found)
 				if c.lax {
 					msg = "Key '" + k.Text + "' not in '" + f.typ.Name() + "': unknown key " + sub +
 						strings.Replace(didYouMean(k.Text, f.keys()), "mean ", "mean "+path+".", 1)
@@ -172,10 +180,10 @@ func (c *checker) convert(f *field, n *Node) *Node {
 	case f.kind == String && (n.Kind == Int || n.Kind == Float || c.lax && n.Kind == Bool):
 		out.Text = n.pyStr()
 		return &out
-	case c.lax && n.Kind == String && f.kind != String:
-		if v := plainScalar(n.Text); v != nil && v.Kind == f.kind {
+	case (c.lax || n.computed) && n.Kind == String && f.kind != String:
+		if v := plainScalar(n.Text); v != nil && v.Kind != String {
 			v.Origin, v.Over = n.Origin, n.Over
-			return v
+			return c.convert(f, v)
 		}
 	case c.lax && f.kind == Bool && n.Kind == Int:
 		out.Bool = n.Text != "0"

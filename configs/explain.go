@@ -95,7 +95,11 @@ func (c *Composed) explainChoice(key string) string {
 // unknownKey is the error for a key that the config does not have, with the nearest one.
 func (c *Composed) unknownKey(key string) error {
 	if s := c.base.schema; s != nil && !strings.HasPrefix(key, "hydra.") {
-		return errorf("%s", s.unknown(key, nil))
+		if found := s.Suggest(key, nil); len(found) > 0 || strings.Contains(key, ".") {
+			return errorf("%s", s.notFound(key, found))
+		}
+		return errorf("unknown key %s: want a key, a section or a group, as in `run explain grpo.kl.beta`, `run explain grpo`, "+
+			"`run explain data`; `run --cfg job` prints all keys of a run", key)
 	}
 	var names []string
 	if strings.HasPrefix(key, "hydra.") {

@@ -371,11 +371,12 @@ func (r *resolver) expand(l *place) (*Node, error) {
 		return nil, err
 	}
 	if !at.node.container() {
-		if at.node.Origin == l.node.Origin {
+		computed := l.node.tmpl != nil && at.node.Kind == String
+		if at.node.Origin == l.node.Origin && !computed {
 			return at.node, nil
 		}
 		n := *at.node // faults of a linked value are reported where the link is
-		n.Origin = l.node.Origin
+		n.Origin, n.computed = l.node.Origin, computed
 		return &n, nil
 	}
 	if r.clean[at.node] {

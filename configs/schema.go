@@ -29,6 +29,8 @@ type Schema struct {
 	owners   Owners // nil: every section acts
 	// absent names the annex, by section or by KEY=VALUE, of what this program is built without
 	absent map[string]string
+	// foreign says of other programs' keys, by last part, what is done instead
+	foreign map[string]string
 }
 
 type field struct {
@@ -71,6 +73,9 @@ func SchemaOf(defaults any, choices map[string][]string) (*Schema, error) {
 
 // Lacks says which annex would bring what the schema does not have, by section or by KEY=VALUE: a message names it.
 func (s *Schema) Lacks(annexes map[string]string) { s.absent = annexes }
+
+// Foreign says of keys of other programs, by their last part, what is done instead: the message for an unknown key ends with it.
+func (s *Schema) Foreign(instead map[string]string) { s.foreign = instead }
 
 // lacking is the message about what belongs to an annex that is not built in; "" for anything else.
 func (s *Schema) lacking(what string) string {

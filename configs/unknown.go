@@ -189,8 +189,9 @@ func Settings(req Request, word, value string) []string {
 	return out
 }
 
-// unknown is the message for a key the schema does not have. root is the configuration so far.
-func (s *Schema) unknown(key string, root *Node) string { return s.notFound(key, s.Suggest(key, root)) }
+// noneNear ends the message for a key that none is near to, most often one of a user's own.
+const noneNear = ": none of the program's keys is near it (--cfg job prints them), and keys of one's own have no place; a value that " +
+	"keys share is set for one, the others take it by KEY='${THAT.KEY}'"
 
 // notFound is the message for an unknown key with what may have been meant.
 func (s *Schema) notFound(key string, found []string) string {
@@ -206,6 +207,9 @@ func (s *Schema) notFound(key string, found []string) string {
 		return msg + " (did you mean " + strings.Join(found[:n-1], ", ") + " or " + found[n-1] + "?)"
 	}
 	parts := splitPath(key)
+	if theirs := s.foreign[parts[len(parts)-1]]; theirs != "" {
+		return msg + ": " + theirs
+	}
 	for n := len(parts) - 1; n > 0; n-- { // what stands nearest above it
 		switch f := s.find(strings.Join(parts[:n], ".")); {
 		case f == nil || f.path == "":
@@ -215,5 +219,5 @@ func (s *Schema) notFound(key string, found []string) string {
 			return msg + ": " + f.path + " has no keys of its own, it takes " + f.want()
 		}
 	}
-	return msg
+	return msg + noneNear
 }

@@ -119,6 +119,9 @@ func (p *valueParser) unexpected(t token, n int, want string) error {
 	case tokBad:
 		r := []rune(p.s[p.pos:])[0]
 		meant := registry.DidYouMean(typewriter.Replace(p.s), typewriter.Replace(p.s) != p.s)
+		if key, value, _ := strings.Cut(p.s, "="); meant == "" && !strings.ContainsAny(p.s, `"'`) {
+			meant = fmt.Sprintf(`, within the shell's quotes: '%s="%s"'`, key, value)
+		}
 		return p.errorf(p.pos, "character %q must be quoted%s", r, meant)
 	}
 	return p.errorf(p.pos, "unexpected %q: want %s (quote the value if it is text)", strings.TrimSpace(p.s[p.pos:p.pos+n]), want)

@@ -64,7 +64,8 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 	none := talks(t, 40, func(int) bool { return true })
 	refused(t, run(t, imitate(none, "rewards.format.weight=1", "hydra.run.dir="+folder(t))...), 2,
 		"phase sft imitates completions, and no record has one")
-	refused(t, run(t, imitate(none, "hydra.run.dir="+folder(t))...), 2, "no validation sample has an answer")
+	refused(t, run(t, imitate(none, "hydra.run.dir="+folder(t))...), 2,
+		"no validation sample ends with an assistant's turn or has answers", "records without an answer")
 }
 
 // The dry run asks each phase what it asks when it begins, so that the second does not end a run that the first has

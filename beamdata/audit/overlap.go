@@ -168,6 +168,10 @@ func Blank(same, looked int, zero bool, a, b int64) []Fault {
 	if zero {
 		what = "rows of zeros"
 	}
+	if same == looked {
+		return []Fault{{Check: "equal_rows", Value: s, Key: "data.embeddings", Message: fmt.Sprintf("all %d queries have %s in the embedding "+
+			"table, so nothing tells them apart: want a row of its own for each id", looked, what)}}
+	}
 	return []Fault{{Check: "blank_rows", Value: s, Limit: BlankRows, Key: "data.embeddings",
 		Message: fmt.Sprintf("%s have %s in the embedding table (queries %d and %d, for example): it was not filled there; whatever else "+
 			"depends on these rows is not looked at", of(same, looked, "queries"), what, a, b)}}

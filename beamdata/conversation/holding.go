@@ -84,6 +84,9 @@ func (s *Set) places(rows []int64) string {
 	if len(rows) > 1 {
 		what += "s"
 	}
+	if parts = slices.Compact(parts); len(rows) > 1 && len(parts) == 1 { // a file of one line
+		what = strings.TrimSuffix(what, "s")
+	}
 	return what + " " + strings.Join(parts, ", ")
 }
 

@@ -119,6 +119,9 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 			return nil, err
 		}
 		for i := range messages {
+			if roles := []string{"system", "user", "assistant", "tool"}; !slices.Contains(roles, messages[i].Role) {
+				return nil, fmt.Errorf("messages[%d]: %w", i, registry.Unknown("role", messages[i].Role, roles))
+			}
 			if err := files.fill(&messages[i], root); err != nil {
 				return nil, fmt.Errorf("messages[%d]: %w", i, err)
 			}

@@ -1,6 +1,7 @@
 package jsonrecords
 
 import (
+	"bufio"
 	"encoding/json"
 	"strconv"
 
@@ -14,7 +15,11 @@ func FirstKeys(path string) ([]string, error) {
 		return nil, err
 	}
 	defer f.Close()
-	d := json.NewDecoder(f)
+	r := bufio.NewReader(f)
+	if start, _ := r.Peek(3); string(start) == "\xef\xbb\xbf" { // byte order mark
+		r.Discard(3)
+	}
+	d := json.NewDecoder(r)
 	t, err := d.Token()
 	if err != nil {
 		return nil, err

@@ -116,13 +116,23 @@ func (s *Scanner) fill() bool {
 	}
 }
 
-// Peek skips white space and returns the next byte, 0 at the end of the file.
+// byteOrderMark is what Windows' editors put before a text in UTF-8.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// Peek skips white space, and a byte order mark at the start of the file, and returns the next byte, 0 at the end of the file.
 func (s *Scanner) Peek() byte {
 	for {
 		for s.pos < s.end {
 			switch c := s.buf[s.pos]; c {
 			case ' ', '\n', '\t', '\r':
 				s.pos++
+			case byteOrderMark[0]:
+				for s.base == 0 && s.end < len(byteOrderMark) && s.fill() {
+				}
+				if s.base > 0 || s.pos > 0 || !bytes.HasPrefix(s.buf[:s.end], byteOrderMark) {
+					return c
+				}
+				s.pos += len(byteOrderMark)
 			default:
 				return c
 			}

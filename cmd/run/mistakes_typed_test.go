@@ -4,14 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
 
-// 90 further mistakes, chosen and typed by others than those of TestMistakes; docs/log/trials.md has the marks of before.
+// 109 further mistakes, chosen and typed by others than those of TestMistakes; docs/log/trials.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 90, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 109, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -72,7 +73,7 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a resume with another rate", 5, 2, []string{"resume", run0, "grpo.lr=1e-5"}, nil},
 		{"a command with two letters swapped", 5, 2, []string{"reprot", run0}, nil},
 		{"equal scores", 5, 1, small(own("equal.json", equal), "checks.off=[]"), nil},
-		{"an empty beam file", 4, 1, own("empty.json", "{}"), nil},
+		{"an empty beam file", 5, 1, own("empty.json", "{}"), nil},
 		{"a table in CSV", 5, 1, own("beams.csv", "a,b\n1,2\n"), nil},
 		{"a metric of validation without val_", 5, 2, typed("checkpoint.best.metric=accuracy"), nil},
 		{"one beta", 5, 2, typed("optim.betas=0.9"), nil},
@@ -130,5 +131,35 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a folder of runs beside a run", 4, 2, []string{"report", run0, dir}, nil},
 		{"a reward of one's own for a mode", 5, 2, append(good, "data.reward.mode=gpt_score"), nil},
 		{"predictions by a policy for other embeddings", 4, 1, append([]string{"task=predict", "init.checkpoint=" + run0}, good...), nil},
+		{"an override to explain", 5, 2, []string{"explain", "exp=t5_summarize"}, nil},
+		{"a word to explain", 4, 2, []string{"explain", "nope"}, nil},
+		{"text from the environment for a number", 4, 2, typed("seed=${oc.env:NO_SEED,five}"), nil},
+		{"a key of one's own", 4, 2, typed("+foo=1"), nil},
+		{"a section of one's own", 4, 2, config("defaults: [config, _self_]\nmodel: {layers: 3}\n"), nil},
+		{"a range with dots", 5, 2, typed("seed=0..3"), nil},
+		{"a table for beams", 4, 1, []string{"data=beams", "data.beams=" + strings.TrimPrefix(emb, "data.embeddings="), emb}, nil},
+		{"a model's short name", 4, 2, []string{"exp=t5_summarize", "data.texts.train=" + records, "seq2seq.path=t5-small"}, nil},
+		{"a path with an umlaut", 5, 2, []string{"data=beams", "data.beams=/data/für.json", emb}, nil},
+		{"the video recipe's beta", 5, 2, typed("grpo_beta=0.2"), nil},
+		{"beams of a decoder", 4, 2, typed("num_beams=5"), nil},
+		{"another trainer's devices", 4, 2, typed("deepspeed=ds.json"), nil},
+		{"another trainer's server", 4, 2, typed("grpo.use_vllm=true"), nil},
+		{"a report for a checkpoint", 5, 1, []string{"checkpoint", "inspect", filepath.Join(run0, "report.md")}, nil},
+		{"a reward of texts for a selector", 5, 2, typed("rewards.external.weight=1"), nil},
+		{"a command as one word", 5, 2, []string{"exp=t5_summarize", "rewards.external.command=python3 rew.py"}, nil},
+		{"a role with a letter too few", 4, 1, talk(talkFile(t, dir, turns("humn", "assistant"))), nil},
+		{"the answer before the question", 4, 2, talk(talkFile(t, dir, turns("assistant", "user"))), nil},
+		{"equal rows", 5, 1, small([]string{good[0], good[1], "data.embeddings=" + npyFile(t, "<f4", "(60, 8)", 60*8*4)}, "checks.off=[]"), nil},
 	}
+}
+
+// turns are conversations of two messages.
+func turns(first, second string) []map[string]any {
+	record := map[string]any{"messages": []map[string]string{{"role": first, "content": "what is it?"}, {"role": second, "content": "a cat"}}}
+	return slices.Repeat([]map[string]any{record}, talkCount)
+}
+
+// talk trains on conversations.
+func talk(path string) []string {
+	return []string{"policy=qwen2_5_vl", "grpo=tokens", "grpo/kl=k3", "data=conversations", "data.conversations.train=" + path, "threads=1"}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"fulcrum/configs"
 	"fulcrum/internal/stdout"
@@ -31,6 +32,9 @@ a section, all its keys with their meanings; of a group, its options.
 			}
 			key := inv.args[0]
 			inv.args = inv.args[1:]
+			if group, _, ok := strings.Cut(key, "="); ok {
+				return usage.Errorf("explain: %s is an override: want a key before it, as in: `run explain %s %[1]s`", key, group)
+			}
 			req, err := s.request(inv, false)
 			if err != nil {
 				return err

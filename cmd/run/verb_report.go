@@ -86,6 +86,10 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, opt.html)
 	}
 	if ledger.Exists(dir) {
+		if opt.width > 0 {
+			return usage.Errorf("%s %g: %s is a sweep, and figures for a paper are drawn of its runs: `run report %s %[1]s %[2]g`", widthFlag,
+				opt.width, dir, filepath.Join(dir, "0"))
+		}
 		if err := s.app.Report(dir); err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
@@ -25,6 +26,10 @@ func ResolveCheckpoint(key, path string) (string, error) {
 		return "", fmt.Errorf("%s%w", key, err)
 	}
 	if !info.IsDir() {
+		run := filepath.Dir(path)
+		if info, err := os.Stat(filepath.Join(run, "checkpoints")); err == nil && info.IsDir() && !named(path) {
+			return "", fmt.Errorf("%s%s: no checkpoint: want one of %s, or the run folder, %s", key, path, filepath.Join(run, "checkpoints"), run)
+		}
 		return path, nil
 	}
 	for _, name := range []string{"best", "last"} {
@@ -42,6 +47,11 @@ func ResolveCheckpoint(key, path string) (string, error) {
 		hint = "name one of the runs below it, such as " + filepath.Dir(filepath.Dir(jobs[0]))
 	}
 	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; %s", key, path, hint)
+}
+
+// named reports whether a file has the name of a checkpoint.
+func named(path string) bool {
+	return slices.Contains([]string{".safetensors", ".pt", ".pth", ".ckpt", ".bin"}, filepath.Ext(path))
 }
 
 // Untrained says whether a run's best checkpoint, as ResolveCheckpoint names it, is the policy that the run began with.

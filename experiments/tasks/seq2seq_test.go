@@ -193,7 +193,7 @@ func TestTextModelLimits(t *testing.T) {
 		{"generate.max_new_tokens=129", "generate.max_new_tokens=129: the model has 128 positions"},
 		{"generate.out=" + root, "this is a folder: want the name of a file"},
 		{"generate.in=" + root, root + ": want a regular file, it is a folder\n"},
-		{"seq2seq.path=nowhere", "seq2seq.path=nowhere: no such folder: nothing is downloaded"},
+		{"seq2seq.path=nowhere", "seq2seq.path=nowhere: no such folder, and nothing is downloaded: `hf download ORGANISATION/nowhere"},
 	} {
 		if p := generate(tc.override); p.Code != 2 || !strings.Contains(p.Stderr, tc.want) {
 			t.Errorf("%s: code %d, %s\nwant 2, %s", tc.override, p.Code, p.Stderr, tc.want)

@@ -53,8 +53,18 @@ func SchemaOf(c *job.Config) (*configs.Schema, error) {
 	if err == nil {
 		s.OwnedBy(newOwners(c.Entries))
 		s.Lacks(lacking(c.Entries.Tasks.Names()))
+		s.Foreign(foreign())
 	}
 	return s, err
+}
+
+// foreign are keys of other trainers that have no counterpart, and what is done instead.
+func foreign() map[string]string {
+	const device = "a run has one device: less memory is taken with adapters (vl.lora.rank), vl.dtype=bfloat16, " +
+		"vl.gradient_checkpointing=true and grpo.micro_batch"
+	const server = "completions are sampled in the program; a server is for the frozen model alone, lvlm.backend=vllm lvlm.url=ADDRESS"
+	const beams = "texts are decoded greedily or sampled; the beams of demonstrations are searched with task=beams beams.width=N"
+	return map[string]string{"deepspeed": device, "fsdp": device, "use_vllm": server, "vllm_mode": server, "num_beams": beams}
 }
 
 // lacking names the annex of the tasks that the table has not, of their sections and of the data that comes with them.

@@ -44,12 +44,16 @@ func CheckDownloaded(key, path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	if hubName.MatchString(path) {
+	hint, name := nearpath.Hint(path), path
+	if hint == "" && hubName.MatchString("ORGANISATION/"+path) { // t5-small
+		name = "ORGANISATION/" + path
+	}
+	if hubName.MatchString(name) {
 		local := "models/" + filepath.Base(path)
 		return usage.Errorf("%s=%s: no such folder, and nothing is downloaded: `hf download %s --local-dir %s`, then %s=%s",
-			key, path, path, local, key, local)
+			key, path, name, local, key, local)
 	}
-	return usage.Errorf("%s=%s: no such folder%s: nothing is downloaded", key, path, nearpath.Hint(path))
+	return usage.Errorf("%s=%s: no such folder%s: nothing is downloaded", key, path, hint)
 }
 
 // checkModelPath refuses a vl.path or seq2seq.path that leads to no model folder, run or checkpoint.

@@ -99,8 +99,8 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 				continue
 			}
 			if *held.set, err = w.with(held.name, *held.set, conversation.Target,
-				fmt.Sprintf("data.name=%s: no %s sample has an answer, and no term of rewards has a weight: nothing says what a "+
-					"policy is worth", w.bundle.Name, held.name)); err != nil {
+				fmt.Sprintf("data.name=%s: no %s sample ends with an assistant's turn or has answers, and no term of rewards has a "+
+					"weight: nothing says what a policy is worth", w.bundle.Name, held.name)); err != nil {
 				return w, err
 			}
 		}
@@ -136,14 +136,14 @@ func (w *textWorkload[P]) with(who string, set *conversation.Set, need conversat
 	if err != nil {
 		return nil, err
 	}
-	if out.Len() == 0 {
-		return nil, usage.Errorf("%s", none)
-	}
 	lost, said := 0, []string{}
 	for _, s := range skipped {
 		w.skipped[who+": "+s.Reason] = s
 		lost += s.Count
 		said = append(said, s.String())
+	}
+	if out.Len() == 0 {
+		return nil, usage.Errorf("%s: of %d samples it would leave out %s", none, set.Len(), strings.Join(said, ", "))
 	}
 	if limit := w.job.Config.Data.MaxSkippedShare; float64(lost) > limit*float64(set.Len()) {
 		return nil, usage.Errorf("data.name=%s: %s can use %d of %d samples, and would leave out %s; data.max_skipped_share=%g allows "+

@@ -117,6 +117,7 @@ func ofData() []doctor.Check {
 		{Name: "identical_candidates", Severity: warning, Limit: audit.IdenticalCandidates},
 		{Name: "shared_pictures", Severity: warning, Limit: audit.SamePictures},
 		{Name: "pool_unlike_query", Severity: warning, Limit: audit.PoolUnlike},
+		{Name: "equal_rows", Severity: stop},
 		{Name: "blank_rows", Severity: warning, Limit: audit.BlankRows},
 		{Name: "reward_scales", Severity: warning, Limit: audit.RewardScales},
 		{Name: "worst_first", Severity: warning, Limit: audit.WorstFirst},

@@ -11,7 +11,7 @@ import (
 // KLOptions configures the KL term of GRPO's loss, β·KL(policy ‖ reference), and how β moves.
 type KLOptions struct {
 	// starting coefficient of the KL term; 0 leaves the term out and is never lifted
-	Beta float64 `koanf:"beta" range:"[0,inf)" also:"kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
+	Beta float64 `koanf:"beta" range:"[0,inf)" also:"grpo_beta,kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
 	// exact over the pool (not for token policies), or from log-ratios of candidates (ratio=sequence) or tokens
 	// (token); k3_reversed is the Python reference's ρ - 1 - log ρ, ρ = policy/reference
 	Estimator string `koanf:"estimator"`

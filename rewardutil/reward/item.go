@@ -30,7 +30,8 @@ func byReference(items []Item, name string, score func(completion, reference str
 	out := make([]float64, len(items))
 	for i, it := range items {
 		if it.Reference == "" {
-			return nil, itemErrorf(items, i, "%s needs a reference completion, and the record has none", name)
+			return nil, itemErrorf(items, i, "%s needs a reference completion, and the record has none: its last turn must be the "+
+				"assistant's answer", name)
 		}
 		out[i] = score(it.Completion, it.Reference)
 	}

@@ -194,7 +194,8 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 		return opt, false, fmt.Errorf("%s: a checkpoint of policy %s, want pointer", c.Path, kind)
 	}
 	if d, ok := found["d_model"]; ok && d != strconv.Itoa(o.Dim) {
-		return opt, false, fmt.Errorf("%s: made for embeddings of %s columns, data.embeddings has %d", c.Path, d, o.Dim)
+		return opt, false, fmt.Errorf("%s: made for embeddings of %s columns, and those of this run (data, data.embeddings) have %d: want the "+
+			"table, or one of the same encoder, that its .hydra/config.yaml names", c.Path, d, o.Dim)
 	}
 	if text, ok := found["shot_num"]; ok && opt.ShotNum == nil {
 		shots, err := strconv.Atoi(text)

@@ -161,9 +161,18 @@ func (c *Checkpoint) fitsReference(format string) error {
 	}
 	slices.Sort(missing)
 	if len(extra)+len(missing) > 0 {
-		return fmt.Errorf("%s: not the reference's selector: format %s has no place for [%s] and needs [%s] (format safetensors holds any "+
-			"selector)",
-			c.Path, format, strings.Join(extra, ", "), strings.Join(missing, ", "))
+		var what []string
+		if len(extra) > 0 {
+			what = append(what, "has no place for ["+strings.Join(extra, ", ")+"]")
+		}
+		if len(missing) > 0 {
+			what = append(what, "needs ["+strings.Join(missing, ", ")+"]")
+		}
+		takes := "format safetensors holds any selector"
+		if len(extra) == 0 && !c.gated() {
+			takes = "want format v2, which has no gate, or safetensors"
+		}
+		return fmt.Errorf("%s: not the reference's selector: format %s %s: %s", c.Path, format, strings.Join(what, " and "), takes)
 	}
 	if t, ok := c.Metadata["selector.temperature"]; ok && t != "0.1" {
 		return fmt.Errorf("%s: selector.temperature=%s, and the reference divides by 0.1 whatever the file says (format safetensors keeps it)",

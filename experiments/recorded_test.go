@@ -25,7 +25,7 @@ func TestVerdictWithoutAReader(t *testing.T) {
 	}
 	data, dir := beams(t, rs), folder(t)
 	held := strings.Replace(data[1], "data.beams=", "data.eval.beams=", 1)
-	got := mustRun(t, small(data, "data.reward.field=merit", "data.train_ratio=0.5", held, "hydra.run.dir="+dir)...)
+	got := mustRun(t, small(data, "data.reward.field=merit", "data.train_ratio=0.5", "report.console=full", held, "hydra.run.dir="+dir)...)
 	evals, err := record.ReadEvals(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -378,30 +378,7 @@ func (r *run) finish(taskErr error) error {
 	if err := runreport.WriteReport(r.Dir); err != nil || taskErr != nil {
 		return cmp.Or(taskErr, err)
 	}
-	done, err := record.ReadSummary(r.Dir)
-	if err != nil {
-		return err
-	}
-	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations, stdout.Width()); err != nil {
-		return err
-	}
-	if b := done.Best; b != nil {
-		line := fmt.Sprintf("best by %s: %s epoch %d (%.4g)", b.Metric, b.Phase, b.Epoch, float64(b.Value))
-		if b.Untrained() {
-			line = cmp.Or(b.RuledOut(), fmt.Sprintf("best is the initial policy: no epoch did better by %s (%.4g)", b.Metric, float64(b.Value)))
-		}
-		for _, more := range []string{b.Choice, b.Other} {
-			if more != "" {
-				line += "; " + more
-			}
-		}
-		stdout.Printf("%s\n", line)
-		if gain := results.BetterThanInit(done.Evaluations); gain != "" {
-			stdout.Printf("warning: the best is untrained, although %s\n", gain)
-		}
-	}
-	stdout.Printf("report: %s\n", filepath.Join(r.Dir, "report.md"))
-	return nil
+	return r.printEnd()
 }
 
 // writeManifest writes manifest.json of the run in dir, and says which checkpoints are no longer what was saved.

@@ -16,7 +16,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	data := beams(t, records())
 	model, out := folder(t), folder(t)
 	r := mustRun(t, small(data, "checkpoint.best.metric=val_loss", "rce.lr=1e-30", "grpo.lr=1e-30", // no weight moves
-		"hydra.run.dir="+model)...)
+		"report.console=full", "hydra.run.dir="+model)...)
 	if !strings.Contains(r.Stdout, "best is the initial policy: no epoch did better by val_loss (") ||
 		!strings.Contains(r.Stderr, "warning: best is the initial policy: no epoch is better, rce epoch 1 has the same val_loss of ") {
 		t.Errorf("the console does not say it:\n%s\n%s", r.Stdout, r.Stderr)
@@ -32,7 +32,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	// What the loss calls worse may be better by the reward of the table: the console and the verdict say so.
 	other := folder(t)
 	r = mustRun(t, tiny("schedule=[rce]", "rce.epochs=5", "rce.lr=0.002", "data.shapes.train_queries=96", "data.shapes.val_queries=64",
-		"report.plots=false", "checkpoint.best.metric=val_loss", "checkpoint.best.mode=max",
+		"report.plots=false", "report.console=full", "checkpoint.best.metric=val_loss", "checkpoint.best.mode=max",
 		"hydra.run.dir="+other)...)
 	verdict, _, _ := strings.Cut(strings.ReplaceAll(read(t, filepath.Join(other, "report.md")), `\_`, "_"), "\n## ")
 	for _, want := range []string{"By checkpoint.best.metric=val_reward rce epoch ",
@@ -49,7 +49,7 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	for _, seed := range []string{"seed=0", "seed=1"} {
 		dir := folder(t)
 		bounded = append(bounded, dir)
-		r = mustRun(t, small(data, "checkpoint.best.kl_max=0", seed, "hydra.run.dir="+dir)...)
+		r = mustRun(t, small(data, "checkpoint.best.kl_max=0", "report.console=full", seed, "hydra.run.dir="+dir)...)
 		report = strings.ReplaceAll(read(t, filepath.Join(dir, "report.md")), `\_`, "_")
 		if said := "o epoch has val_kl ≤ 0 (checkpoint.best.kl_max)"; strings.Count(report, said) < 3 || !strings.Contains(r.Stdout, said) ||
 			strings.Contains(report+r.Stdout, "did better") {

@@ -17,6 +17,7 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweeps"
 )
 
 // controller runs a sweep: it submits jobs to the launcher, writes what becomes of them into the ledger,
@@ -322,7 +323,7 @@ func (c *controller) note(job *ledger.Job, a launcher.Attempt) error {
 	if a.State == launcher.Running {
 		job.State = launcher.Running
 		if c.live == nil || a.Try > 1 {
-			c.say("%-5s %s  %s\n", label, started(a), strings.Join(shownOverrides(c.plan.study, *job), " "))
+			c.say("%-5s %s  %s\n", label, started(a), strings.Join(c.differing(*job), " "))
 		}
 		return c.ledger.Record(*job, a)
 	}
@@ -459,6 +460,14 @@ func (c *controller) finish(ctx context.Context) error {
 	counts := map[string]int{}
 	for _, job := range c.jobs {
 		counts[job.State]++
+	}
+	if c.live == nil && c.plan.tells() { // a terminal has the table already
+		s, err := c.ledger.Sweep()
+		if err != nil {
+			return err
+		}
+		opt, rows := ResultOf(dir, s, c.jobs)
+		stdout.Print(sweeps.Table(rows, opt, tableWidth))
 	}
 	if !errors.Is(err, ErrNoReport) {
 		stdout.Printf("report: %s\n", filepath.Join(dir, "report.md"))

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/regular"
@@ -19,6 +20,9 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweeps"
 )
+
+// tableWidth is the width of the table where the output is no terminal.
+const tableWidth = 80
 
 // redrawEvery is how often the table of a sweep is drawn again.
 const redrawEvery = 500 * time.Millisecond
@@ -78,7 +82,8 @@ func (l *liveTable) draw(jobs []ledger.Job) {
 	l.lines = len(lines)
 }
 
-// watch shows the jobs in one live table on a terminal, unless logging.progress=false. What they print stands in their run.log.
+// watch shows the jobs in one live table on a terminal, else by a line when one starts or ends, unless logging.progress=false. What they
+// print stands in their job.log.
 func (c *controller) watch(ctx context.Context) error {
 	s, err := c.ledger.Sweep()
 	if err != nil {
@@ -88,10 +93,26 @@ func (c *controller) watch(ctx context.Context) error {
 		return nil
 	}
 	c.live = newLiveTable(ctx, c.plan.dir, s)
-	if quiet, ok := c.launcher.(interface{ Quiet() }); ok && c.live != nil {
+	if quiet, ok := c.launcher.(interface{ Quiet() }); ok {
 		quiet.Quiet()
 	}
 	return nil
+}
+
+// differing are the overrides by which a job differs from the others.
+func (c *controller) differing(job ledger.Job) []string {
+	all := shownOverrides(c.plan.study, job)
+	var out []string
+	for _, o := range all {
+		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
+		if key == sweeps.ArmKey || slices.ContainsFunc(c.plan.dims, func(d configs.Dimension) bool { return d.Key == key }) {
+			out = append(out, o)
+		}
+	}
+	if len(out) == 0 {
+		return all
+	}
+	return out
 }
 
 // say prints a line above the live table.

@@ -3,6 +3,7 @@ package sweep_test
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,16 +79,18 @@ func TestSweepWithoutReader(t *testing.T) {
 		}
 		doneOnce(t, dir, 2)
 	})
-	t.Run("what a job prints comes behind its start", func(t *testing.T) {
+	t.Run("a job is told by what it differs in, and a table comes last", func(t *testing.T) {
 		t.Parallel()
 		dir := folder(t)
 		lines := strings.Split(mustRun(t, args(dir)...).Stdout, "\n")
-		for _, job := range []string{"0", "1"} {
-			start := slices.IndexFunc(lines, func(s string) bool { return strings.HasPrefix(s, "#"+job) && strings.Contains(s, "started") })
-			first := slices.IndexFunc(lines, func(s string) bool { return strings.HasSuffix(s, "→ "+filepath.Join(dir, job)) })
-			if start < 0 || first < start {
-				t.Errorf("job %s starts in line %d and prints its first in line %d:\n%s", job, start, first, strings.Join(lines, "\n"))
+		for job, want := range []string{"#0    started  rce.lr=0.0001", "#1    started  rce.lr=0.0002"} {
+			if !slices.Contains(lines, want) || !strings.Contains(read(t, filepath.Join(dir, fmt.Sprint(job), "job.log")), "epoch 1/1  done") {
+				t.Errorf("no line %q, or what the job prints is not in its job.log:\n%s", want, strings.Join(lines, "\n"))
 			}
+		}
+		end := lines[max(0, len(lines)-10):]
+		if !slices.ContainsFunc(end, func(s string) bool { return strings.HasPrefix(s, " job  state  val_reward") }) || len(lines) > 20 {
+			t.Errorf("no table at the end, or %d lines:\n%s", len(lines), strings.Join(lines, "\n"))
 		}
 	})
 }

@@ -257,7 +257,7 @@ func TestProgressOfAnswers(t *testing.T) {
 	fields["mean_reward"], fields["completion_length"] = 0.412, 3.25
 	p := newProgress(&bytes.Buffer{}, newTestClock(time.Second).Now)
 	got := p.stepLine(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: 3, Fields: fields})
-	if want := "grpo  epoch 1  step 3  loss 0.1873   kl 0.0412   beta 0.10    clip 6.2%   reward 0.412   len 3.25"; got != want {
+	if want := "grpo  epoch 1  step 3  reward 0.412   kl 0.0412   beta 0.10    clip 6.2%   len 3.25"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
@@ -270,9 +270,9 @@ func TestLinesSayWhichKL(t *testing.T) {
 		want string
 	}{
 		{Row{Kind: KindEpoch, Phase: "rce", Epoch: 1, Fields: map[string]any{"loss": 2.0, "val_kl": 3.912, "kl_reference": "init"}},
-			"rce  epoch 1  done  loss 2.000    val_kl 3.912 to the initial policy"},
+			"rce  epoch 1  done  val_kl 3.912 to the initial policy  loss 2.000"},
 		{Row{Kind: KindEpoch, Phase: "grpo", Epoch: 1, Fields: map[string]any{"kl": -1.7e-8, "val_kl": 0.06, "kl_reference": "phase_start",
-			"val_reward": 0.5}}, "grpo  epoch 1  done  kl 0        val_kl 0.06000 to the phase's start  val_reward 0.5000"},
+			"val_reward": 0.5}}, "grpo  epoch 1  done  val_reward 0.5000   kl 0        val_kl 0.06000 to the phase's start"},
 		{Row{Kind: KindEval, Fields: map[string]any{"split": "val", "policy": "best", "kl": 4.9, "kl_reference": "init"}},
 			"eval  val  best  kl 4.900 to the initial policy"},
 		{Row{Kind: KindEval, Fields: map[string]any{"split": "val", "policy": "init", "kl": -1.7e-8}}, "eval  val  init  kl 0"},

@@ -33,6 +33,8 @@ type ReportOptions struct {
 	Plots bool `koanf:"plots"`
 	// least time between two drawings, s: one takes a second of another core at low priority, and nobody looks more often
 	PlotSeconds float64 `koanf:"plot_seconds" range:"[0,inf)" constant:"true"`
+	// what a run prints at its end: short = the first metric's table and the verdict in 15 lines; full = every table
+	Console string `koanf:"console" enum:"short,full"`
 	// figures for a paper, in figures/
 	Figure FigureOptions `koanf:"figure"`
 }
@@ -43,7 +45,7 @@ type FigureOptions struct {
 	Width *float64 `koanf:"width" range:"[50,500]"`
 }
 
-// DefaultReportOptions draws at most every 5 s.
+// DefaultReportOptions draws at most every 5 s, and ends in a few lines.
 func DefaultReportOptions() ReportOptions {
-	return ReportOptions{Plots: true, PlotSeconds: 5}
+	return ReportOptions{Plots: true, PlotSeconds: 5, Console: "short"}
 }

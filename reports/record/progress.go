@@ -121,8 +121,8 @@ func (p *Progress) stepsLeft(r Row) int {
 	return left
 }
 
-// stepLine is: grpo  epoch 2/10  step 120/400  loss 0.1873  kl 0.041  beta 0.10  clip 6.2%  adv ±1.02;
-// of token policies it ends with  reward 0.41  len 3.2.
+// stepLine is: rce  epoch 1/5  step 20/400  loss 2.104  temp 1.90; of GRPO, whose loss is near zero by its construction, what the samples
+// earn: grpo  epoch 2/10  step 120/400  reward 0.412  kl 0.041  beta 0.10  clip 6.2%, of token policies with  len 3.2.
 func (p *Progress) stepLine(r Row) string {
 	plan := p.planned(r.Phase)
 	var b strings.Builder
@@ -134,23 +134,26 @@ func (p *Progress) stepLine(r Row) string {
 		format       func(float64) string
 	}
 	columns := []column{
+		{"reward", "mean_reward", 6, func(x float64) string { return page.Sig(x, 3) }},
 		{"loss", "loss", 7, func(x float64) string { return page.Sig(x, 4) }},
 		{"temp", "temperature", 5, func(x float64) string { return page.Sig(x, 3) }},
 		{"kl", "kl", 7, func(x float64) string { return page.Nats(x, 3) }},
 		{"beta", "kl_beta", 6, func(x float64) string { return page.Sig(x, 2) }},
 		{"clip", "clip_fraction", 5, page.Percent},
-		{"adv", "std_advantage", 5, func(x float64) string { return "±" + page.Sig(x, 3) }},
-	}
-	if _, writes := r.Number("completion_length"); writes { // a token policy: what its samples earn says more
-		columns[len(columns)-1] = column{"reward", "mean_reward", 6, func(x float64) string { return page.Sig(x, 3) }}
-		columns = append(columns, column{"len", "completion_length", 4, func(x float64) string { return page.Sig(x, 3) }})
+		{"len", "completion_length", 4, func(x float64) string { return page.Sig(x, 3) }},
 	}
 	for _, column := range columns {
-		if x, ok := r.Number(column.field); ok {
+		if x, ok := r.Number(column.field); ok && !(column.field == "loss" && rewarded(r)) {
 			fmt.Fprintf(&b, "  %s %-*s", column.label, column.width, column.format(x))
 		}
 	}
 	return strings.TrimRight(b.String(), " ")
+}
+
+// rewarded reports whether a row says what its candidates earned: then its loss says nothing.
+func rewarded(r Row) bool {
+	_, ok := r.Number("mean_reward")
+	return ok
 }
 
 // LogLine is what run.log says of a row that is no step: its logger, its level and its message.
@@ -175,8 +178,8 @@ func (p *Progress) LogLine(r Row) (name string, level Level, message string) {
 func (p *Progress) epochLine(r Row) string {
 	var b strings.Builder
 	b.WriteString(p.head(r) + "  done")
-	for _, name := range []string{"loss", "val_loss", "kl", "val_kl", "kl_beta", "val_reward", "val_accuracy", "val_recorded_reward"} {
-		if x, ok := r.Number(name); ok {
+	for _, name := range []string{"val_reward", "val_accuracy", "val_recorded_reward", "kl", "val_kl", "kl_beta", "loss", "val_loss"} {
+		if x, ok := r.Number(name); ok && !(strings.HasSuffix(name, "loss") && rewarded(r)) {
 			fmt.Fprintf(&b, "  %s %-7s", name, lineNumber(r, name, x))
 		}
 	}

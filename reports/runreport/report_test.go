@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
@@ -45,6 +46,20 @@ func TestReport(t *testing.T) {
 	reportstest.Must(t, err)
 	reportstest.Must(t, PrintResults(&table, stages, 0))
 	golden.File(t, "testdata/table.txt", table.Bytes())
+
+	// The end on the console keeps to a small terminal.
+	var end bytes.Buffer
+	reportstest.Must(t, PrintEnd(&end, run, []string{"report: run/report.md"}))
+	golden.File(t, "testdata/end.txt", end.Bytes())
+	lines := strings.Split(strings.TrimSpace(end.String()), "\n")
+	for _, line := range lines {
+		if n := utf8.RuneCountInString(line); n > endWidth {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	if len(lines) > endLines {
+		t.Errorf("%d lines:\n%s", len(lines), end.String())
+	}
 }
 
 // A look is said in the verdict and spends its part of the level; so is that nobody counted.

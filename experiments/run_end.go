@@ -1,0 +1,60 @@
+package experiments
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/program"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/runreport"
+)
+
+// printEnd says on the console what a finished run came to, and where its report is.
+func (r *run) printEnd() error {
+	report := "report: " + filepath.Join(r.Dir, "report.md")
+	if r.Config.Report.Console == "short" {
+		run, err := record.ReadRun(r.Dir)
+		if err != nil {
+			return err
+		}
+		next := []string{report}
+		if os.Getenv(runfolder.ExpectedHash) == "" { // a sweep has its own end
+			dir := program.Quoted(r.Dir)
+			next = []string{fmt.Sprintf("next: %s --rerun %s seed=%d   # does another seed agree?", program.Name(), dir, r.Config.Seed+1),
+				fmt.Sprintf("      %s report %s FOLDER   # and compare the two", program.Name(), dir), report}
+		}
+		for i, line := range next {
+			next[i] = stdout.Fold(line, stdout.Width(), 6)
+		}
+		return runreport.PrintEnd(stdout.Writer(), run, next)
+	}
+	done, err := record.ReadSummary(r.Dir)
+	if err != nil {
+		return err
+	}
+	if err := runreport.PrintResults(stdout.Writer(), done.Evaluations, stdout.Width()); err != nil {
+		return err
+	}
+	if b := done.Best; b != nil {
+		line := fmt.Sprintf("best by %s: %s epoch %d (%.4g)", b.Metric, b.Phase, b.Epoch, float64(b.Value))
+		if b.Untrained() {
+			line = cmp.Or(b.RuledOut(), fmt.Sprintf("best is the initial policy: no epoch did better by %s (%.4g)", b.Metric, float64(b.Value)))
+		}
+		for _, more := range []string{b.Choice, b.Other} {
+			if more != "" {
+				line += "; " + more
+			}
+		}
+		stdout.Printf("%s\n", line)
+		if gain := results.BetterThanInit(done.Evaluations); gain != "" {
+			stdout.Printf("warning: the best is untrained, although %s\n", gain)
+		}
+	}
+	stdout.Printf("%s\n", report)
+	return nil
+}

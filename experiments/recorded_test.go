@@ -88,7 +88,7 @@ func TestVerdictWithoutAReader(t *testing.T) {
 		{"the console", got.Stdout, "; it is the latest checkpoint within one paired standard error of the highest: "},
 		{"the console", got.Stdout, "Over random: best ("},
 		{"the console", got.Stdout, "\nbest by val_recorded_reward: "},
-		{"the console", got.Stderr, " to the initial policy  val_recorded_reward "},
+		{"the console", got.Stderr, " to the initial policy  loss "},
 		{"the console", got.Stderr, " to the phase's start  kl_beta "},
 	} {
 		if !strings.Contains(place.text, place.want) {

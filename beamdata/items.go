@@ -8,14 +8,17 @@ import (
 
 	"fulcrum/beamdata/jsonstream"
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/beamdata/poolfeatures"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/regular"
 )
 
 // Items holds questions and answers by embedding row, for reports and for the reader's accuracy.
 type Items struct {
-	rows []item
-	key  string // of an item's line that is kept as item.cluster; "" = none
+	rows  []item
+	key   string // of an item's line that is kept as item.cluster; "" = none
+	file  string // that was read; of several the last
+	facts *poolfeatures.Facts
 }
 
 type item struct {
@@ -24,6 +27,7 @@ type item struct {
 	pictured                bool                 // image is known
 	cluster                 string               // value of Items.key, else the image
 	counts                  []shapes.AnswerCount // answer_counts; nil where the row is unknown
+	tags                    []string             // of the picture; nil where the row is unknown
 }
 
 // at returns the item of a row, empty where it is unknown.
@@ -65,16 +69,17 @@ func (b *Bundle) Cluster(row int) string {
 }
 
 // readItems adds the lines of an items.jsonl: {"idx", "split", "image_id", "question", "answer",
-// "answer_counts"}; other keys are counted. rows bounds idx: items beyond the table are skipped and counted.
+// "answer_counts", "tags"}; other keys are counted. rows bounds idx: items beyond the table are skipped and counted.
 func (it *Items) readItems(path string, rows int) (outside int, unknown []keycheck.Unknown, err error) {
 	f, err := regular.Open(path)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer f.Close()
+	it.file = path
 	s := jsonstream.New(f)
-	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts"},
-		[]string{"question_id", "tags"})
+	keys := keycheck.New(filepath.Base(path), "item", []string{"idx", "split", "image_id", "question", "answer", "answer_counts", "tags"},
+		[]string{"question_id"})
 	for s.Peek() != 0 {
 		idx := int64(-1)
 		var x item
@@ -101,6 +106,13 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 					name := string(key)
 					n, err := s.Integer()
 					x.counts = append(x.counts, shapes.AnswerCount{Answer: name, Count: int(n)})
+					return err
+				})
+			case "tags":
+				x.tags = []string{}
+				err = s.List(func() error {
+					tag, err := s.String()
+					x.tags = append(x.tags, tag)
 					return err
 				})
 			case it.key:

@@ -73,11 +73,12 @@ func Load(opt Options) (*Bundle, error) {
 	if opt.Pool.HeldOut == "drop" && !opt.Compat && !opt.QueriesOnly {
 		b.dropHeldOut()
 	}
-	if !opt.Compat { // the reference takes the first of equals
-		for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
-			if s != nil {
-				s.ties = &opt.SplitSeed
-			}
+	for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
+		if s == nil {
+			continue
+		}
+		if s.items = b.Items; !opt.Compat { // the reference takes the first of equals
+			s.ties = &opt.SplitSeed
 		}
 	}
 	shared := b.Records == b.RCE

@@ -27,6 +27,7 @@ type Set struct {
 	whole  *Set              // the same queries before held-out rows left their pools; nil = none has left
 	levels *recorded.Options // rewards of several levels; nil = the recorded ones
 	ties   *int64            // seed of TieOrder; nil = the pool's order
+	items  *Items            // what is known about rows; nil = nothing
 }
 
 // Scorer gives the exact reward of any selection. Positions point into query i's pool and are

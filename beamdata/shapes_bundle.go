@@ -144,7 +144,7 @@ func shapesTrajectory(rec shapes.Record) recorded.Trajectory {
 }
 
 func shapesItems(in []shapes.Item, key string) *Items {
-	items := &Items{rows: make([]item, len(in)), key: key}
+	items := &Items{rows: make([]item, len(in)), key: key, file: "data=shapes"}
 	for i, x := range in {
 		items.rows[i] = item{split: x.Split, question: x.Question, answer: x.Answer, image: int64(x.Scene), pictured: true, counts: x.Answers}
 		if key == "" || key == "image_id" {

@@ -1,0 +1,89 @@
+package poolfeatures
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Column is a column of the data, by its name there.
+type Column string
+
+// The columns that features read.
+const (
+	Answers   Column = "answer_counts"
+	Questions Column = "question"
+	Tags      Column = "tags"
+	Between   Column = "" // cosines of candidates, which every table of embeddings gives
+)
+
+// Answer is the share of a row's annotators who gave an answer.
+type Answer struct {
+	Text  int32
+	Share float64
+}
+
+// Facts is what the data say about the rows of the embedding table. Texts are numbers, equal for equal texts; a row that is
+// nil is not known.
+type Facts struct {
+	File        string // that says so; "" = there is none
+	Answers     [][]Answer
+	Words, Tags [][]int32
+}
+
+// Missing returns an error where the data do not say what the features read about a query and its candidates.
+func (l *List) Missing(f *Facts, query int32, pool []int32) error {
+	for _, of := range slices.Concat(l.static, l.beside) {
+		for _, column := range of.Reads {
+			row, lacks := int32(0), false
+			switch column {
+			case Answers:
+				row, lacks = unknown(f.Answers, pool)
+			case Questions:
+				row, lacks = unknown(f.Words, append(slices.Clone(pool), query))
+			case Tags:
+				row, lacks = unknown(f.Tags, append(slices.Clone(pool), query))
+			}
+			switch {
+			case lacks && f.File == "":
+				return fmt.Errorf("selector.features: %s reads %s, and the data have no items.jsonl: put one beside the other files, with a "+
+					"line {\"idx\": ROW, \"%s\": …} for each row of data.embeddings", of.name, column, column)
+			case lacks:
+				return fmt.Errorf("selector.features: %s reads %s, and %s has none for row %d (candidates and queries need one, idx is the "+
+					"row of data.embeddings)", of.name, column, f.File, row)
+			}
+		}
+	}
+	return nil
+}
+
+// unknown returns the first of rows that a column does not know.
+func unknown[T any](column [][]T, rows []int32) (int32, bool) {
+	for _, row := range rows {
+		if int(row) >= len(column) || column[row] == nil {
+			return row, true
+		}
+	}
+	return 0, false
+}
+
+// Of returns the pool of a query with what is known about its candidates; of the query itself, its question and tags.
+func (f *Facts) Of(query int32, pool []int32, row func(int) []float32) *Pool {
+	p := &Pool{Query: row(int(query)), Rows: make([][]float32, len(pool))}
+	for j, r := range pool {
+		p.Rows[j] = row(int(r))
+	}
+	p.Answers, p.Words, p.Tags = at(f.Answers, pool), at(f.Words, pool), at(f.Tags, pool)
+	p.OwnWords, p.OwnTags = at(f.Words, []int32{query})[0], at(f.Tags, []int32{query})[0]
+	return p
+}
+
+// at returns the entries of rows; nil where there is none.
+func at[T any](column [][]T, rows []int32) [][]T {
+	out := make([][]T, len(rows))
+	for i, row := range rows {
+		if int(row) < len(column) {
+			out[i] = column[row]
+		}
+	}
+	return out
+}

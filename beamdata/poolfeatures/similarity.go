@@ -1,0 +1,67 @@
+package poolfeatures
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// similarity is the cosine of query and candidate.
+func similarity() Feature {
+	return Feature{Name: "similarity", Of: func(p *Pool, _ []int, out []float64) { copy(out, p.similarities()) }}
+}
+
+// similarityOfColumns is the cosine of some columns, from FROM up to and without TO, where these mean something by themselves: a
+// block of the question, one of the picture.
+func similarityOfColumns() Feature {
+	return Feature{Name: "similarity_FROM_TO", Of: func(p *Pool, args []int, out []float64) {
+		n := len(p.Query)
+		from, to := min(args[0], n), min(max(args[0], args[1]), n)
+		for j, row := range p.Rows {
+			out[j] = Cosine(p.Query[from:to], row[from:to])
+		}
+	}}
+}
+
+// rank is the logarithm of the candidate's place by similarity, from 1.
+func rank() Feature {
+	return Feature{Name: "rank", Of: func(p *Pool, _ []int, out []float64) {
+		similar, order := p.similarities(), make([]int, len(out))
+		for j := range order {
+			order[j] = j
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(similar[b], similar[a]) })
+		for place, j := range order {
+			out[j] = math.Log(float64(place + 1))
+		}
+	}}
+}
+
+// similarities returns the cosines of the query with its candidates [K], computed once.
+func (p *Pool) similarities() []float64 {
+	if p.similar == nil {
+		p.similar = make([]float64, len(p.Rows))
+		for j, row := range p.Rows {
+			p.similar[j] = Cosine(p.Query, row)
+		}
+	}
+	return p.similar
+}
+
+// Cosine returns the cosine of two vectors; 0 where one is 0.
+func Cosine(a, b []float32) float64 {
+	ab, aa, bb := 0.0, 0.0, 0.0
+	for i, x := range a {
+		x, y := float64(x), float64(b[i])
+		ab += x * y
+		aa += x * x
+		bb += y * y
+	}
+	return ab / math.Max(math.Sqrt(aa*bb), 1e-24)
+}
+
+// Nearest returns the position of the candidate most similar to the query.
+func (p *Pool) Nearest() int {
+	similar := p.similarities()
+	return slices.Index(similar, slices.Max(similar))
+}

@@ -90,7 +90,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	m.Load, _ = clock.read()
 	m.LoadedMB = hostmem.Resident() / mb
 	data := workload.NewPointerData(bundle)
-	policy, err := workload.OpenPointer(j, bundle.RCE.Table)
+	policy, err := workload.OpenPointer(j, bundle)
 	if err != nil {
 		return m, err
 	}

@@ -60,7 +60,7 @@ func predict(ctx context.Context, j *job.Job) error {
 	if err != nil {
 		return err
 	}
-	policy, err := workload.OpenPointer(j, set.Table)
+	policy, err := workload.OpenPointer(j, bundle)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/beamdata/poolfeatures"
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/torchx"
@@ -46,7 +47,14 @@ func TestSelectorPresets(t *testing.T) {
 		if selectorOf(c).Variant != name {
 			t.Errorf("%s: variant %s", file, selectorOf(c).Variant)
 		}
-		p, err := pointer.New(*selectorOf(c), 16, 0, "cpu")
+		opt := *selectorOf(c)
+		l, err := poolfeatures.New(poolfeatures.Table(), opt.Features.Names)
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		ones := slices.Repeat([]float64{1}, l.Columns()+l.BesideColumns()) // as a run would measure them
+		opt.Features.Scaling = poolfeatures.Scaling{Mean: ones, Scale: ones}
+		p, err := pointer.New(opt, 16, 0, "cpu")
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}

@@ -88,7 +88,7 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 		TellSkipped(j) // it may say why
 		return nil, err
 	}
-	policy, err := OpenPointer(j, bundle.Val.Table)
+	policy, err := OpenPointer(j, bundle)
 	if err != nil {
 		return nil, err
 	}
@@ -280,8 +280,26 @@ func checkBestMetric(c *job.Config, b *beamdata.Bundle) error {
 	return nil
 }
 
-// OpenPointer builds the policy for a table of embeddings: fresh, or from init.checkpoint.
-func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
+// OpenPointer builds the policy for a run's data: fresh, or from init.checkpoint. The data say what its features read.
+func OpenPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
+	p, err := openPointer(j, bundle)
+	if err != nil {
+		return nil, err
+	}
+	for _, set := range []*beamdata.Set{bundle.RCE, bundle.Records, bundle.Online, bundle.Val, bundle.Eval, bundle.All} {
+		if set.Len() == 0 {
+			continue
+		}
+		if err := p.Readable(set); err != nil {
+			p.Free()
+			return nil, usage.Errorf("%v", err)
+		}
+	}
+	return p, nil
+}
+
+func openPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
+	table := firstSet(bundle.Val, bundle.All, bundle.Eval, bundle.RCE).Table
 	if j.Config.Compatible() {
 		selectorOf(j.Config).Taken = "minus_100"
 	}
@@ -293,7 +311,7 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 		openClip = j.Config.Entries.Frozen.Embed(j, table)
 	}
 	if j.Config.Init.Checkpoint == nil {
-		return freshPointer(j, table, openClip)
+		return freshPointer(j, bundle, table, openClip)
 	}
 	path, err := job.ResolveCheckpoint("init.checkpoint", *j.Config.Init.Checkpoint)
 	if err != nil {
@@ -322,7 +340,7 @@ func OpenPointer(j *job.Job, table *beamdata.Table) (*pointer.Policy, error) {
 	return p, err
 }
 
-func freshPointer(j *job.Job, table *beamdata.Table,
+func freshPointer(j *job.Job, bundle *beamdata.Bundle, table *beamdata.Table,
 	openClip func(pointer.ClipOptions) (pointer.Embedder, error)) (*pointer.Policy, error) {
 	opt := *selectorOf(j.Config)
 	if j.Saved != nil { // as the run began, whatever has become of its data
@@ -331,6 +349,11 @@ func freshPointer(j *job.Job, table *beamdata.Table,
 		}
 	}
 	opt.Relation.Choose(table.Dim, medianLength(j, table))
+	if train := firstSet(bundle.RCE, bundle.Records, bundle.Online); len(opt.Features.Names) > 0 && j.Saved == nil {
+		if err := opt.Features.Measure(train); err != nil {
+			return nil, usage.Errorf("%v", err)
+		}
+	}
 	if openClip == nil {
 		return pointer.New(opt, table.Dim, j.Config.Seed, j.Device)
 	}

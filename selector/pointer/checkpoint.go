@@ -2,6 +2,7 @@ package pointer
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -204,7 +205,7 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 		}
 		opt.ShotNum = &shots // any number can be asked of a trained selector, so a configured one is no contradiction
 	}
-	for _, set := range slices.Concat(opt.keys(), opt.Transformer.keys(), opt.clipKeys()) {
+	for _, set := range slices.Concat(opt.keys(), opt.Transformer.keys(), opt.clipKeys(), opt.Features.keys()) {
 		value, ok := found[set.key]
 		if !ok {
 			continue
@@ -221,10 +222,13 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 			return opt, false, &ConflictError{Key: "selector." + set.key, Value: before, Path: c.Path, Trained: set.get()}
 		}
 	}
+	if _, has := found["features"]; opt.Features.enabled() && !has {
+		return opt, false, &ConflictError{Key: "selector.features", Value: strings.Join(opt.Features.Names, ","), Path: c.Path, Trained: "none"}
+	}
 	return opt, grown, nil
 }
 
-// Chosen fills in the relation's null options with the values that a checkpoint of ours holds.
+// Chosen fills in the relation's null options and the scaling of features with the values that a checkpoint of ours holds.
 func (o *Options) Chosen(path string) error {
 	c, err := ReadCheckpoint(path)
 	if err != nil {
@@ -234,6 +238,11 @@ func (o *Options) Chosen(path string) error {
 	for _, k := range o.keys() {
 		if strings.HasPrefix(k.key, "relation.") && k.get() == "null" {
 			err = errors.Join(err, k.set(cmp.Or(c.Metadata["selector."+k.key], "1")))
+		}
+	}
+	for _, k := range o.Features.keys() {
+		if text, ok := c.Metadata["selector."+k.key]; ok {
+			err = errors.Join(err, k.set(text))
 		}
 	}
 	return err
@@ -280,7 +289,11 @@ func (k key) get() string {
 	case v.Kind() == reflect.Pointer:
 		v = v.Elem()
 	case v.Kind() == reflect.Slice:
-		return strings.Join(v.Interface().([]string), ",")
+		if words, ok := v.Interface().([]string); ok {
+			return strings.Join(words, ",")
+		}
+		text, _ := json.Marshal(v.Interface()) // finite numbers
+		return string(text)
 	}
 	if v.Kind() == reflect.Float64 {
 		return number(v.Float())

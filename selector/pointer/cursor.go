@@ -11,6 +11,7 @@ type cursor struct {
 	hidden torchx.Tensor   // [B, N, h] the GRU's state before normalising; undefined without it
 	prefix torchx.Tensor   // [B, N, step+1, h] the query's state and the chosen; undefined without the transformer
 	memory []torchx.Tensor // each [B, N, …]: the diversity term's memory of the chosen
+	beside torchx.Tensor   // [B, N, K, columns] sum of the features beside the chosen; undefined without such
 }
 
 // start returns the cursor before the first choice.
@@ -32,6 +33,9 @@ func (p *Policy) stateful() bool { return p.opt.encodes() && p.opt.StateUpdate !
 // advance returns the cursor after choosing the examples at positions [B, N] (int64) of their pools.
 func (p *Policy) advance(e encoded, c cursor, position torchx.Tensor) cursor {
 	c.step++
+	if p.features != nil && p.features.BesideColumns() > 0 {
+		c.beside = plus(c.beside, p.besideChosen(e.in, c.step-1, position))
+	}
 	if !p.stateful() && p.diversity == nil {
 		return c
 	}
@@ -55,7 +59,7 @@ func (c cursor) follow(index torchx.Tensor) cursor {
 		x = torchx.Reshape(x, append([]int{shape[0] * shape[1]}, shape[2:]...)...)
 		return torchx.Reshape(torchx.IndexSelect(x, 0, index), shape...)
 	}
-	out := cursor{step: c.step, state: take(c.state), hidden: take(c.hidden), prefix: take(c.prefix)}
+	out := cursor{step: c.step, state: take(c.state), hidden: take(c.hidden), prefix: take(c.prefix), beside: take(c.beside)}
 	for _, m := range c.memory {
 		out.memory = append(out.memory, take(m))
 	}

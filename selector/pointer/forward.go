@@ -22,6 +22,9 @@ type encoded struct {
 	skip  torchx.Tensor // [B, 1, K] scaled cosine and relation; undefined without the skip term
 	base  torchx.Tensor // [B, 1, K] 0, or impossible at padding; undefined when nothing is padded
 
+	in        *inputs
+	described torchx.Tensor // [B, 1, K, m] the features' hidden layer before any choice; undefined without features
+
 	keys          torchx.Tensor // like cand: the additive head's keys
 	topics, needs torchx.Tensor // [B, K, M] or [K, M], [B, 1, M] (coverage)
 	coarse, top   torchx.Tensor // [B, 1, K] coarse logits, and bool: among the top M (coarse-to-fine)
@@ -53,7 +56,11 @@ func (e encoded) vector(position torchx.Tensor) torchx.Tensor {
 
 // encode runs the query and pool encoder (parity spec §4, steps 1-3).
 func (p *Policy) encode(in *inputs, drop dropout) encoded {
-	e := encoded{pool: in.pool, from: in.places}
+	e := encoded{pool: in.pool, from: in.places, in: in}
+	if p.features != nil {
+		x := torchx.Linear(in.features.To(p.dtype), p.params.Get("features.in.weight"), p.params.Get("features.in.bias"))
+		e.described = torchx.Unsqueeze(x, 1)
+	}
 	if p.opt.Skip.Enabled {
 		skip := torchx.Mul(in.cos, torchx.Scale(p.params.Get("skip_scale"), p.opt.Skip.Scale)) // [B, K]
 		if p.opt.Relation.enabled() {
@@ -154,6 +161,9 @@ func (p *Policy) attention(l int, in *inputs, drop dropout, x, c torchx.Tensor) 
 func (p *Policy) score(e encoded, r rows, cursors []cursor, temperature float64) torchx.Tensor {
 	query := p.queries(cursors)
 	z := r.repeated(p.logits(e, query, temperature)) // [B, R, K]
+	if p.features != nil {
+		z = torchx.Add(z, scaled(r.repeated(torchx.Cat(1, p.featureScores(e, cursors)...)), temperature))
+	}
 	if p.diversity != nil {
 		z = p.diversify(e, r, cursors, z, temperature)
 	}
@@ -205,13 +215,16 @@ func (p *Policy) diversify(e encoded, r rows, cursors []cursor, z torchx.Tensor,
 // logits scores the pool for queries [B, N, h] → [B, N, K]. Without the encoder query is undefined and N is 1.
 func (p *Policy) logits(e encoded, query torchx.Tensor, temperature float64) torchx.Tensor {
 	var z torchx.Tensor
-	if p.opt.encodes() {
+	switch {
+	case p.opt.encodes():
 		z = p.head(e, query, 1/(p.opt.Temperature*temperature))
 		if p.opt.Skip.Enabled {
 			z = torchx.Add(torchx.Mul(z, p.params.Get("learned_scale")), scaled(e.skip, temperature))
 		}
-	} else {
+	case p.opt.Skip.Enabled:
 		z = scaled(e.skip, temperature)
+	default: // features alone
+		z = torchx.FullLike(e.described, 0, p.dtype, e.in.b, 1, e.in.k)
 	}
 	if !e.base.Nil() {
 		z = torchx.Add(z, e.base)

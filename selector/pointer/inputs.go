@@ -16,19 +16,21 @@ type inputs struct {
 	queries    []int     // [B]
 	pools      [][]int32 // [B] each query's candidates, as rows of the table
 	src        *Source
-	wanted     []int64       // [U+B] rows of the table
-	index      torchx.Tensor // [U+B] int64 the same on the device
-	rows       torchx.Tensor // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
-	candidates []int64       // [U] their rows in the table
-	u          int           // U; equal to K where all queries share one pool
-	pool       torchx.Tensor // [B, K] int64 positions in the first U rows (padding points at row 0); undefined when the pool is shared
-	padding    torchx.Tensor // [B, K] bool, true = padding; undefined when all pools are full
-	kernels    bool          // torchx.PoolAttend and PoolScore read the candidates where they are
-	places     torchx.Pool   // for them
-	cos        torchx.Tensor // [B, K] cos(E_q, E_j); undefined without the skip term
-	actions    torchx.Tensor // [B, G, T] int64 columns of the logits
-	chosen     torchx.Tensor // [B, G, T] int64 positions in the pool; differs from actions only if an action may stop
-	mask       torchx.Tensor // [B, G, T] float, 1 = a scored step; undefined when every step is
+	wanted     []int64         // [U+B] rows of the table
+	index      torchx.Tensor   // [U+B] int64 the same on the device
+	rows       torchx.Tensor   // [U+B, d] embedding rows: the U distinct candidates of the batch, then the B queries
+	candidates []int64         // [U] their rows in the table
+	u          int             // U; equal to K where all queries share one pool
+	pool       torchx.Tensor   // [B, K] int64 positions in the first U rows (padding points at row 0); undefined when the pool is shared
+	padding    torchx.Tensor   // [B, K] bool, true = padding; undefined when all pools are full
+	kernels    bool            // torchx.PoolAttend and PoolScore read the candidates where they are
+	places     torchx.Pool     // for them
+	cos        torchx.Tensor   // [B, K] cos(E_q, E_j); undefined without the skip term
+	features   torchx.Tensor   // [B, K, columns] what is known about candidates; undefined without selector.features
+	beside     []torchx.Tensor // [T-1] × [B, G, K, columns] the same beside each choice; nil where it is read on the way
+	actions    torchx.Tensor   // [B, G, T] int64 columns of the logits
+	chosen     torchx.Tensor   // [B, G, T] int64 positions in the pool; differs from actions only if an action may stop
+	mask       torchx.Tensor   // [B, G, T] float, 1 = a scored step; undefined when every step is
 }
 
 // attends reports whether a kernel computes the cross-attention. For large shared pools matrix products are faster.
@@ -43,6 +45,7 @@ func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 	in := p.stageQueries(src, b.Queries, up)
 	in.g, in.t = b.G, b.T
 	p.checkActions(b, in)
+	p.stageBeside(in, b, up)
 	actions, chosen := p.columns(b.Actions, in.k)
 	torchx.Put(up, &in.actions, actions, in.b, in.g, in.t)
 	if p.opt.Stop.Enabled {
@@ -124,6 +127,7 @@ func (p *Policy) stageQueries(src *Source, queries []int, up *torchx.Upload) *in
 	}
 	in.wanted = rows
 	torchx.Put(up, &in.index, rows, len(rows))
+	p.stageFeatures(in, up)
 	if p.opt.Skip.Enabled && !p.onDevice() {
 		cos := make([]float32, in.b*in.k)
 		for i, q := range queries {

@@ -39,7 +39,7 @@ type Options struct {
 	// share the last one's
 	DistinctSteps int `koanf:"distinct_steps" range:"[1,1000]" constant:"true"`
 	// score of a candidate for the query state that cross-attention over the pool makes: cosine (v3), bilinear,
-	// additive (v4_5); none: no state, skip term and relation only
+	// additive (v4_5); none: no state, skip term, relation and features only
 	Head string `koanf:"head" enum:"cosine,bilinear,additive,none"`
 	// autoregressive: the state scores the pool at every step; slots: a learned transform and slot vector for each
 	// step (v4_8)
@@ -56,6 +56,8 @@ type Options struct {
 	Taken string `koanf:"taken" enum:"excluded,minus_100" constant:"true"`
 	// similarity skip term: logit = scale·cos(E_q, E_j) + learned_scale·learned score
 	Skip SkipOptions `koanf:",squash"`
+	// numbers about the candidates of a pool that need no label
+	Features FeatureOptions `koanf:",squash"`
 	// learned relation of the raw embeddings, added to the skip term
 	Relation RelationOptions `koanf:"relation"`
 	// CLIP with adapters trained beside the selector, in place of the table of embeddings (v2_lora)
@@ -83,7 +85,7 @@ func DefaultOptions() Options {
 		Transformer: TransformerOptions{Layers: 2, Heads: 4, FFNDim: 1024},
 		Coarse:      CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
 		Skip: SkipOptions{Scale: 20, LearnedScale: 0}, Relation: DefaultRelationOptions(),
-		Clip: DefaultClipOptions(),
+		Features: FeatureOptions{Names: []string{}, Dim: 64}, Clip: DefaultClipOptions(),
 	}
 }
 
@@ -92,12 +94,14 @@ func (o Options) Validate() error {
 	divides := func(used bool, key string, heads int) error {
 		return option.Want(!used || heads <= 0 || o.HiddenDim%heads == 0, key, "want a divisor of hidden_dim = %d, got %d", o.HiddenDim, heads)
 	}
-	if err := cmp.Or(divides(true, "num_heads", o.NumHeads), option.Want(o.encodes() || o.Skip.Enabled, "head",
-		"want cosine, bilinear or additive, or skip=true: nothing else gives a score")); err != nil {
+	scored := o.encodes() || o.Skip.Enabled || o.Features.enabled()
+	if err := cmp.Or(divides(true, "num_heads", o.NumHeads),
+		option.Want(scored, "head", "want cosine, bilinear or additive, or skip=true, or features: nothing else gives a score")); err != nil {
 		return err
 	}
-	return errors.Join(o.stateOnly(), divides(o.CandidateEncoder.Layers > 0, "candidate_heads", o.CandidateEncoder.Heads),
-		o.Coarse.validate(o), o.Stop.validate(o), divides(o.StateUpdate == transformerState, "transformer.heads", o.Transformer.Heads),
+	return errors.Join(o.stateOnly(), o.Features.validate(),
+		divides(o.CandidateEncoder.Layers > 0, "candidate_heads", o.CandidateEncoder.Heads), o.Coarse.validate(o), o.Stop.validate(o),
+		divides(o.StateUpdate == transformerState, "transformer.heads", o.Transformer.Heads),
 		option.Want(!o.Relation.enabled() || o.Skip.Enabled, "relation", "want skip=true: the relation is added to the skip term"))
 }
 

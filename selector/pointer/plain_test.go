@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fulcrum/beamdata/poolfeatures"
 )
 
 // plainModel is the selector as the parity spec §4 and the variants' formulas are written: one query, one candidate, one
 // choice at a time, in float64, with nothing shared, folded or batched.
 type plainModel struct {
 	p           *Policy
-	temperature float64   // of the policy
-	skip        []float64 // [K] similarity and relation
-	coarse      []float64 // [K]
-	top         []bool    // [K]
+	temperature float64            // of the policy
+	skip        []float64          // [K] similarity and relation
+	pool        *poolfeatures.Pool // with features
+	coarse      []float64          // [K]
+	top         []bool             // [K]
 	s0, hidden  []float64
 	s           []float64   // state
 	g           [][]float64 // [K] unit candidate vectors
@@ -64,7 +67,13 @@ func newPlain(p *Policy, src *Source, q int, temperature float64) *plainModel {
 			m.skip[j] += p.opt.Skip.Scale * m.get("skip_scale")[0] * float64(float32(cos))
 		}
 	}
+	if p.features != nil {
+		m.pool, _ = poolOf(p.features, src.set, q)
+	}
 	if p.opt.Head == "none" {
+		if m.skip == nil {
+			m.skip = make([]float64, len(pool))
+		}
 		return m
 	}
 	embed := func(row int32) []float64 {
@@ -229,7 +238,7 @@ func (m *plainModel) logits() []float64 {
 		default:
 			fine[j] = m.withSkip(m.head(query, m.g[j])/opt.Temperature, j) + m.diversity(j)/opt.Temperature
 		}
-		fine[j] /= m.temperature
+		fine[j] = (fine[j] + m.features(j)) / m.temperature
 		if slices.Contains(m.chosen, int64(j)) {
 			fine[j] = excluded
 		}
@@ -262,6 +271,35 @@ func (m *plainModel) logits() []float64 {
 		fine = append(fine, stop)
 	}
 	return fine
+}
+
+// features is the term of candidate j, as FeatureOptions documents it.
+func (m *plainModel) features(j int) float64 {
+	if m.pool == nil {
+		return 0
+	}
+	l, s := m.p.features, m.p.opt.Features.Scaling
+	scaledRow := func(rows []float64, columns, from int) []float64 {
+		var x []float64
+		for c, v := range rows[j*columns : (j+1)*columns] {
+			x = append(x, float64(float32((v-s.Mean[from+c])/s.Scale[from+c])))
+		}
+		return x
+	}
+	hidden := m.linear("features.in.weight", "features.in.bias", scaledRow(l.Describe(m.pool), l.Columns(), 0))
+	if n := l.BesideColumns(); n > 0 && len(m.chosen) > 0 {
+		mean := make([]float64, n)
+		for _, i := range m.chosen {
+			for c, v := range scaledRow(l.Beside(m.pool, int(i)), n, l.Columns()) {
+				mean[c] += v / float64(len(m.chosen))
+			}
+		}
+		hidden = add(hidden, m.linear("features.chosen.weight", "features.chosen.bias", mean))
+	}
+	for i, v := range hidden {
+		hidden[i] = v * 0.5 * (1 + math.Erf(v/math.Sqrt2))
+	}
+	return inner(m.get("features.out.weight"), hidden)
 }
 
 func (m *plainModel) head(s, g []float64) float64 {

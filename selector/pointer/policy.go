@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"fulcrum/beamdata"
+	"fulcrum/beamdata/poolfeatures"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
@@ -27,8 +29,9 @@ type Policy struct {
 	dtype     torchx.DType // of parameters and computation: float32, or float64 for gradient checks
 	params    *torchx.Params
 	tables    *tables
-	diversity diversity // nil = none
-	clip      Embedder  // computes the rows of the table; nil = they are read
+	diversity diversity          // nil = none
+	clip      Embedder           // computes the rows of the table; nil = they are read
+	features  *poolfeatures.List // nil = none
 }
 
 // tables are embedding tables on the device, shared by a policy and its clones.
@@ -36,10 +39,23 @@ type tables struct {
 	on      map[*beamdata.Table]torchx.Tensor
 	inverse map[*beamdata.Table]torchx.Tensor // 1/|row|
 	slot    map[*beamdata.Table]*slots
+	mu      sync.Mutex
+	known   map[*beamdata.Table]*described
 }
 
 func newTables() *tables {
-	return &tables{map[*beamdata.Table]torchx.Tensor{}, map[*beamdata.Table]torchx.Tensor{}, map[*beamdata.Table]*slots{}}
+	return &tables{on: map[*beamdata.Table]torchx.Tensor{}, inverse: map[*beamdata.Table]torchx.Tensor{}, slot: map[*beamdata.Table]*slots{},
+		known: map[*beamdata.Table]*described{}}
+}
+
+// described returns the features of the table's pools.
+func (t *tables) described(table *beamdata.Table) *described {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.known[table] == nil {
+		t.known[table] = &described{pools: map[int64][]*description{}}
+	}
+	return t.known[table]
 }
 
 // layer is one cross-attention layer: the packed projection in its three parts [h, h] and [h].
@@ -67,6 +83,7 @@ func weights(opt Options, d int) []weight {
 		w = append(w, weight{name: "skip_scale", shape: []int{1}, start: constant(1)})
 		w = append(w, relationWeights(opt.Relation, d)...)
 	}
+	w = append(w, opt.Features.weights()...)
 	if !opt.encodes() {
 		return w
 	}
@@ -108,6 +125,9 @@ func NewOver(model Embedder, opt Options, d int, seed int64, device string) (*Po
 	if err := opt.Validate(); err != nil {
 		return nil, fmt.Errorf("selector.%w", err)
 	}
+	if err := opt.Features.scaled(); err != nil {
+		return nil, err
+	}
 	if err := fits(opt, d); err != nil {
 		return nil, err
 	}
@@ -117,6 +137,9 @@ func NewOver(model Embedder, opt Options, d int, seed int64, device string) (*Po
 func newPolicy(model Embedder, opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
 	opt.Relation.Choose(d, 1)
 	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables(), diversity: diversities(opt.Diversity.Kind)}
+	if opt.Features.enabled() {
+		p.features = opt.Features.list()
+	}
 	p.own(model)
 	if model != nil {
 		if err := model.Start(p.params, seed); err != nil {
@@ -159,7 +182,7 @@ func (p *Policy) SetShots(n int) { p.opt.ShotNum = &n }
 
 // Clone returns a selector with its own copy of the weights.
 func (p *Policy) Clone() selector.Policy {
-	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables, diversity: p.diversity}
+	q := &Policy{opt: p.opt, dim: p.dim, device: p.device, dtype: p.dtype, tables: p.tables, diversity: p.diversity, features: p.features}
 	q.own(p.clip)
 	q.params.CopyFrom(p.params)
 	return q
@@ -192,6 +215,9 @@ func (p *Policy) Metadata() map[string]string {
 	keys := opt.keys()
 	if opt.StateUpdate == transformerState {
 		keys = append(keys, opt.Transformer.keys()...)
+	}
+	if p.features != nil {
+		keys = append(keys, opt.Features.keys()...)
 	}
 	if p.clip != nil {
 		keys = append(keys, opt.clipKeys()...)

@@ -51,8 +51,21 @@ func presets() []variant {
 		v("v4_7", 3, kind("logdet")),
 		v("v4_8", 3, func(o *Options) { o.Decoder, o.StateUpdate = "slots", "none" }),
 		v("v4_9", 2, func(o *Options) { o.Coarse = CoarseOptions{TopM: &four, Dim: 3} }),
+		v("features", 3, func(o *Options) {
+			o.Head, o.Skip, o.Features = "none", SkipOptions{Enabled: true, Scale: 4}, someFeatures("similarity", "chosen_similarity", "rank")
+		}),
+		v("features alone", 2, func(o *Options) { o.Head, o.Features = "none", someFeatures("similarity_1_4", "crowding_max") }),
 		v("v4_10", 3, func(o *Options) { o.Stop.Enabled = true }),
 	}
+}
+
+// someFeatures are features with a scaling that is not theirs.
+func someFeatures(names ...string) FeatureOptions {
+	o := FeatureOptions{Names: names, Dim: 6}
+	for i := range o.list().Columns() + o.list().BesideColumns() {
+		o.Scaling.Mean, o.Scaling.Scale = append(o.Scaling.Mean, 0.1*float64(i)), append(o.Scaling.Scale, 0.3+0.2*float64(i))
+	}
+	return o
 }
 
 // factors are the choices that combine freely, each a list of edits.
@@ -75,6 +88,7 @@ func factors() [][]func(*variant) {
 		v.opt.Skip = SkipOptions{Enabled: true, Scale: 4, LearnedScale: 0.5}
 		v.opt.Relation = RelationOptions{Scale: new(3.0), Bilinear: "symmetric", GateDim: 2, ProductDim: 3, GateInitial: 2}
 	})
+	factor(keep, func(v *variant) { v.opt.Features = someFeatures("crowding_mean", "chosen_similarity") })
 	factor(func(v *variant) { v.opt.NumLayers = 0 }, keep, func(v *variant) { v.opt.NumLayers = 2 })
 	factor(keep, func(v *variant) { v.opt.NumHeads = 2 })
 	factor(keep, func(v *variant) { v.shared = true })
@@ -381,7 +395,7 @@ func TestFreshVariantsLearn(t *testing.T) {
 			for _, name := range p.params.Names() {
 				later := strings.HasPrefix(name, "query_update") || strings.HasPrefix(name, "scalar_update") ||
 					strings.HasPrefix(name, "state_gru") || strings.HasPrefix(name, "state_transformer") ||
-					strings.HasPrefix(name, "step_emb") ||
+					strings.HasPrefix(name, "step_emb") || strings.HasPrefix(name, "features.chosen") ||
 					name == "diversity.weight" && v.opt.Diversity.Kind != "coverage"
 				if v.shots == 1 && later || name == "stop.vector" && v.shots <= v.opt.Stop.MinShots || name == "stop.bias" &&
 					v.shots <= v.opt.Stop.MinShots {

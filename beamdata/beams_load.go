@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fulcrum/beamdata/split"
 	"fulcrum/internal/option"
 )
 
@@ -135,7 +136,7 @@ func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 			union = append(union, records.IDs...)
 		}
 		slices.Sort(union)
-		isVal = splitByID(slices.Compact(union), l.opt.TrainRatio, l.opt.SplitSeed)
+		isVal = split.ByID(slices.Compact(union), l.opt.TrainRatio, l.opt.SplitSeed)
 	}
 	train := func(s *Set, name string) *Set {
 		if s == nil {

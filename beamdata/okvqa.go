@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fulcrum/beamdata/split"
 	"fulcrum/internal/option"
 )
 
@@ -82,7 +83,7 @@ func (l *loader) okvqa() error {
 		}
 	}
 
-	val := splitByImage(reader.IDs, b.Items.image, opt.ValRatio, opt.SplitSeed)
+	val := split.ByImage(reader.IDs, b.Items.image, opt.ValRatio, opt.SplitSeed)
 	held := func(i int) bool { return val[base.IDs[i]] }
 	b.All = base.named("all")
 	b.Val = base.Filter(held).named("val")

@@ -16,8 +16,7 @@ type CheckpointOptions struct {
 	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
 	// newest checkpoints to keep, and states to resume from, besides best and the start; null = all
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
-	// what a resume does about a damaged state or checkpoint: stop names it; previous goes on from the last whole
-	// state before it, and the report says so
+	// at a damaged state or checkpoint a resume stops, or goes on from the last whole state before it (previous)
 	OnDamage string `koanf:"on_damage" enum:"stop,previous"`
 	// which checkpoint best.safetensors points at
 	Best BestOptions `koanf:"best"`

@@ -28,8 +28,8 @@ type Options struct {
 	// seed of all reports
 	Seed int64 `koanf:"seed" constant:"true"`
 
-	// drafts that sft imitates instead of summaries: one to three sentences about any facts of other reports, which
-	// teach a model from random weights to read and write first; 0 = none
+	// drafts that sft imitates instead of summaries: sentences about other reports, which teach a model from random
+	// weights to read and write first; 0 = none
 	Drafts int `koanf:"drafts" range:"[0,inf)"`
 }
 

@@ -25,20 +25,19 @@ type Config struct {
 	Seed int64 `koanf:"seed" also:"random_seed,rng_seed"`
 	// auto, cpu, cuda or cuda:N
 	Device string `koanf:"device"`
-	// threads of one tensor operation; 0 = 1, which suits small operations; large models on the CPU want its cores
+	// threads of one tensor operation; 0 = 1; large models on the CPU want its cores
 	Threads int `koanf:"threads" range:"[0,1024]" also:"num_threads,n_threads,omp_num_threads"`
 	// refuse operations without a deterministic implementation (CUDA); the CPU is always deterministic
 	Deterministic bool `koanf:"deterministic"`
 	// lever_plus: compute as the Python reference does, defects included (docs/lever_plus.md)
 	Compat *string `koanf:"compat" enum:"lever_plus"`
 	// training rewards that say nothing: placebo takes another query's, by position in the pool (policy=pointer);
-	// placebo_within permutes groups; majority rewards a group's most frequent answer. Choices and evaluations use
-	// the true rewards
+	// placebo_within permutes groups; majority rewards a group's most frequent answer. Evaluations use the true rewards
 	Control string `koanf:"control" enum:"none,placebo,placebo_within,majority"`
 	// load and check everything, train nothing
 	DryRun bool `koanf:"dry_run" also:"dryrun,dry"`
 	// what is trained: pointer selects in-context examples (section selector), qwen2_5_vl answers about images (vl),
-	// seq2seq writes a text from another, such as a summary
+	// seq2seq writes a text from another
 	Policy string `koanf:"policy" also:"qwen=qwen2_5_vl,qwen2.5-vl=qwen2_5_vl,vlm=qwen2_5_vl,t5=seq2seq,bart=seq2seq,selector=pointer"`
 	// phases in order; each name is a section: sft, rce, grpo, grpo_online, or one of yours with a kind
 	Schedule []string `koanf:"schedule" also:"phases,stages"`

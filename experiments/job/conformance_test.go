@@ -20,8 +20,8 @@ func (s oneSource) Demos(string) (selector.Source, error)   { return s.src, nil 
 func (s oneSource) Records(string) (selector.Source, error) { return s.src, nil }
 func (s oneSource) Online(string) (selector.Source, error)  { return s.src, nil }
 
-// named is a kind of phase with one of its losses; "" is its default.
-type named struct {
+// phaseLoss is a kind of phase with one of its losses; "" is its default.
+type phaseLoss struct {
 	PhaseKind
 	loss string
 }
@@ -39,12 +39,12 @@ func TestPhasesConform(t *testing.T) {
 	if len(kinds) < 3 {
 		t.Fatalf("%d kinds of phases", len(kinds))
 	}
-	var tried []named
+	var tried []phaseLoss
 	for _, kind := range kinds {
-		tried = append(tried, named{kind, ""})
+		tried = append(tried, phaseLoss{kind, ""})
 	}
 	for _, loss := range rce.Losses()[1:] {
-		tried = append(tried, named{PhaseKind{Name: "rce", New: func() Phase { return NewRCE() }}, loss.Name})
+		tried = append(tried, phaseLoss{PhaseKind{Name: "rce", New: func() Phase { return NewRCE() }}, loss.Name})
 	}
 	for _, kind := range tried {
 		t.Run(strings.TrimSuffix(kind.Name+" "+kind.loss, " "), func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 // Options is the section lvlm of the configuration: the frozen vision-language model that scores and answers, and what is kept
 // of its work. Nothing of it is trained.
 type Options struct {
-	// local = in this process; vllm, sglang, completions (any text-only /v1/completions that honours echo with
-	// logprobs) = behind the server at url
+	// local = in this process; vllm, sglang, completions (any /v1/completions that honours echo with logprobs) = behind
+	// the server at url
 	Backend string `koanf:"backend" enum:"local,vllm,sglang,completions"`
 	// Qwen2.5-VL folder, or a run of policy=qwen2_5_vl; with a server its model's folder, if here: prompts are then
 	// compared token by token
@@ -27,7 +27,7 @@ type Options struct {
 	Template *string `koanf:"template"`
 	// whether the prompts show the images; false asks about the texts alone, which is all that backend=completions reads
 	Images bool `koanf:"images"`
-	// larger images are scaled down to at most image_size × image_size pixels, in their proportions; 0 = as in the file
+	// larger images are scaled down to at most image_size × image_size pixels; 0 = as in the file
 	ImageSize int `koanf:"image_size" range:"[0,8192]"`
 	// longest answer of the model, in tokens
 	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)"`
@@ -47,7 +47,7 @@ type Options struct {
 	// query's most frequent answer, geometric mean of its tokens; cider, vqa = of the greedy answer; null = nobody is
 	// asked
 	Reward *string `koanf:"reward" enum:"likelihood,cider,vqa"`
-	// folder that keeps every score and answer; jobs share it, also at the same time; null = nothing is kept
+	// folder that keeps every score and answer; jobs share it; null = nothing is kept
 	Store *string `koanf:"store"`
 }
 

@@ -20,8 +20,7 @@ type EvaluateOptions struct {
 	References *string `koanf:"references"`
 	// metric=rouge: compare Porter stems of words longer than three letters
 	Stemmer bool `koanf:"stemmer"`
-	// metric=rouge, sentences of rougeLsum: lines, as Google's rouge_score, or split by Punkt's rules where there is
-	// no line break, as summarization recipes do
+	// of rougeLsum: lines, as Google's rouge_score, or split by Punkt's rules where there is no line break
 	Sentences string `koanf:"sentences" enum:"lines,split"`
 	// answers to score: official result file [{question_id, answer}] or one object a line (completion in place of
 	// answer is cut to its answer); cider: [{image_id, caption}]

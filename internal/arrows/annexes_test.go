@@ -14,9 +14,9 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 88_800
-	mostLines     = 120_700
-	mostKeys      = 405
+	mostCoreLines = 91_100
+	mostLines     = 123_400
+	mostKeys      = 412
 )
 
 // annexes returns the list of what may be left out of the program: folders and patterns of files.

@@ -39,7 +39,7 @@ type Options struct {
 	// filtering, DAPO)
 	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
 	// groups with equal rewards: keep (KL acts on them), filter (average the loss over the others), resample (draw
-	// other queries until the batch is full: dynamic sampling, DAPO)
+	// others until the batch is full: DAPO's dynamic sampling)
 	ZeroVariance string `koanf:"zero_variance"`
 	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not. Three fill a
 	// batch where one group in four is useful
@@ -54,11 +54,10 @@ type Options struct {
 	Temperature control.PolicyTemperatureOptions `koanf:"temperature" when:".enabled"`
 	// parameters whose name contains one of these stay as they are in this phase
 	Freeze []string `koanf:"freeze"`
-	// policy in the ratio's denominator, which also samples for rollout=online: that of the start of the run, phase or
-	// epoch, of every update_old_after steps, or of the batch's first pass
+	// policy in the ratio's denominator, which also samples: that of the start of run, phase or epoch, of every
+	// update_old_after steps, or of the batch's first pass
 	OldPolicy string `koanf:"old_policy"`
-	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's,
-	// whatever was trained
+	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's
 	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)" when:"old_policy=init"`
 	// optimizer steps between refreshes (old_policy=every_n), at batches only; up to num_iterations: every batch,
 	// without a copy, as old_policy=batch

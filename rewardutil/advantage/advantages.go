@@ -16,8 +16,7 @@ type Options struct {
 	Method string `koanf:"method"`
 	// advantages are cut to plus or minus this
 	Clip float64 `koanf:"clip" range:"(0,inf]"`
-	// floor under a group's standard deviation, in reward units (z_score); 0.01 was measured to learn nothing
-	// on tiny rewards
+	// floor under a group's standard deviation, in reward units (z_score)
 	MinStd float64 `koanf:"min_std" range:"[0,inf)"`
 	// deviation of z_score and batch_std: sample divides by n - 1, as PyTorch, TRL and verl do; population, by n, is for comparisons with
 	// programs that do otherwise

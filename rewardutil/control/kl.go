@@ -40,8 +40,8 @@ type KLOptions struct {
 	Gain float64 `koanf:"gain" range:"(0,5)" constant:"true"`
 	// move the reference towards the policy every so many optimizer steps; null = never
 	SyncSteps *int `koanf:"sync_steps" range:"[1,inf)" also:"ref_model_sync_steps"`
-	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO,
-	// arXiv:2404.09656; TRL's ref_model_mixup_alpha); 1 = a copy
+	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO, arXiv:2404.09656;
+	// TRL's ref_model_mixup_alpha)
 	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha" when:"sync_steps"`
 	// a beta of 0 is lifted to beta_min by the controller, as in the Python reference
 	LiftZero bool `koanf:"lift_zero" constant:"true"`

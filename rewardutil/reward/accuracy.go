@@ -14,8 +14,8 @@ import (
 type AccuracyOptions struct {
 	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
-	// what an action is: numbered = (N) where the reference numbers its actions, else comma; comma = between commas,
-	// semicolons and line ends; any = at white space too
+	// numbered = (N) where the reference numbers its actions, else comma; comma = between commas, semicolons and line
+	// ends; any = at white space too
 	Split string `koanf:"split" enum:"numbered,comma,any"`
 	// a completion without <answer>…</answer> earns 0; false: all of it is its answer
 	Tagged bool `koanf:"tagged"`

@@ -26,7 +26,7 @@ type Options struct {
 	Rank int `koanf:"rank" range:"[1,inf)" also:"r,lora_r,lora_rank"`
 	// the adapters' output is multiplied by alpha / rank
 	Alpha float64 `koanf:"alpha" range:"(0,inf)" also:"lora_alpha"`
-	// dropout on the adapters' input, in sft and rce only: never in a forward that enters a ratio or a KL
+	// dropout on the adapters' input, in sft and rce only
 	Dropout float64 `koanf:"dropout" range:"[0,1)" also:"lora_dropout"`
 	// last name components of the linear layers to adapt, in any part of the model (vl: gate_proj, up_proj, down_proj
 	// are in the vision tower too)

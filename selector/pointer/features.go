@@ -20,8 +20,7 @@ import (
 //
 // x and h are scaled to mean 0 and deviation 1 on training rows. o starts at 0: the untrained selector is the one without features.
 type FeatureOptions struct {
-	// numbers of each candidate that need no label, scored by a small network: similarity, rank, agreement_20,
-	// chosen_answers and others (data.md)
+	// numbers of each candidate without labels, for a small network (data.md)
 	Names []string `koanf:"features"`
 	// hidden width of their network
 	Dim int `koanf:"features_dim" range:"[1,inf)" constant:"true"`

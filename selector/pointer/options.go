@@ -29,7 +29,7 @@ type Options struct {
 	ShotNum *int `koanf:"shot_num" range:"[1,1000]"`
 	// logits are cosines divided by this
 	Temperature float64 `koanf:"temperature" range:"(0,inf)"`
-	// how a choice changes the query state: gate = sigmoid gate of state and chosen example for each dimension (v3),
+	// how a choice changes the query state: gate = sigmoid gate for each dimension (v3),
 	// scalar_gate = one for all (v1), gru = GRU cell with step embedding (v4_2), transformer = causal language model
 	// over query and choices (v0), none (v2)
 	StateUpdate string `koanf:"state_update" enum:"gate,none,scalar_gate,gru,transformer"`

@@ -16,7 +16,7 @@ import (
 //
 // q and E_j are rows divided by RowLength: the steps of r grow with the square of their length, and those of the gate with its cube.
 type RelationOptions struct {
-	// factor on the relation's score: its learning speed; null = 10240/columns, between 20 and 320; 20 for 256 columns
+	// factor on the relation's score: its learning speed; null = 10240/columns, between 20 and 320
 	Scale *float64 `koanf:"scale" range:"(0,inf)"`
 	// length that rows are divided by; null = median length of data.embeddings, to two digits; 1 = rows as they are
 	RowLength *float64 `koanf:"row_length" range:"(0,inf)"`

@@ -19,8 +19,7 @@ type Options struct {
 	// float32 (bfloat16 weights stay as in the file). Trained weights are float32
 	DType string `koanf:"dtype" enum:"auto,float32,bfloat16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
-	// longest source in tokens, its end token included: longer ones are cut; null = 512 (T5), the model's
-	// positions (BART)
+	// longest source in tokens: longer ones are cut; null = 512 (T5), the model's positions (BART)
 	MaxSourceTokens *int `koanf:"max_source_tokens" range:"[2,inf)"`
 
 	// low-rank adapters; target_modules=[] = queries and values (q and v in T5, q_proj and v_proj in BART)

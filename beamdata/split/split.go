@@ -1,4 +1,5 @@
-package beamdata
+// Package split chooses the validation queries of a set.
+package split
 
 import (
 	"slices"
@@ -6,9 +7,9 @@ import (
 	"fulcrum/internal/rng"
 )
 
-// splitByID marks the validation queries of a file: all but floor(trainRatio·n), chosen by seed from
+// ByID marks the validation queries of a file: all but floor(trainRatio·n), chosen by seed from
 // the ids, so that neither the order of the file nor the training seed moves a query.
-func splitByID(ids []int64, trainRatio float64, seed int64) map[int64]bool {
+func ByID(ids []int64, trainRatio float64, seed int64) map[int64]bool {
 	sorted := slices.Sorted(slices.Values(ids))
 	r := rng.New(seed, "split")
 	r.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })
@@ -19,9 +20,9 @@ func splitByID(ids []int64, trainRatio float64, seed int64) map[int64]bool {
 	return val
 }
 
-// splitByImage marks at least ratio·n queries as validation, whole images at a time: two questions
+// ByImage marks at least ratio·n queries as validation, whole images at a time: two questions
 // about one picture never stand on both sides. image returns false where the picture is unknown.
-func splitByImage(ids []int64, image func(row int) (int64, bool), ratio float64, seed int64) map[int64]bool {
+func ByImage(ids []int64, image func(row int) (int64, bool), ratio float64, seed int64) map[int64]bool {
 	sorted := slices.Sorted(slices.Values(ids))
 	mates := map[int64][]int64{}
 	for _, id := range sorted {

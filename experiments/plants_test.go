@@ -173,7 +173,7 @@ func codePlants() []plant {
 			args:  []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{advantages, advantages + "; for i := range adv { adv[i] = max(adv[i], 0) }"}}},
 		{name: "negative advantages are dropped", check: "advantage_signs", args: []string{"grpo.curriculum.early_epochs=0"},
-			edits: []edit{{"if a < 0 {\n\ta *= opt.NegativeWeight\n}", "if a < 0 { a = 0 }"}}},
+			edits: []edit{{"a -= opt.BaselineShift", "a = max(a-opt.BaselineShift, 0)"}}},
 		{name: "the surrogate counts twice", check: "surrogate_differs",
 			edits: []edit{{"return minusShare.Times(torchx.Sum(torchx.Mul(gain, weight)))",
 				"return torchx.Scale(minusShare.Times(torchx.Sum(torchx.Mul(gain, weight))), 2)"}}},

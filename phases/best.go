@@ -35,7 +35,7 @@ type BestOptions struct {
 	// where selections can be scored, else val_recorded_reward, else val_loss
 	Metric *string `koanf:"metric" enum:"reward,val_loss,val_reward,val_accuracy,val_recorded_reward,val_kl,val_advantage" also:"metric_for_best_model"`
 	// max or min; null = max, or min for losses and val_kl
-	Mode *string `koanf:"mode" enum:"max,min"`
+	Mode *string `koanf:"mode" enum:"max,min" when:"!metric=reward|null"`
 	// only checkpoints with val_kl up to this qualify, in nats per sequence; null = no bound
 	KLMax *float64 `koanf:"kl_max" range:"[0,inf)"`
 

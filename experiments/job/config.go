@@ -84,7 +84,7 @@ type InitOptions struct {
 	// from seed
 	Checkpoint *string `koanf:"checkpoint" also:"init_checkpoint,resume_from_checkpoint,ckpt,sft_ckpt,pretrained"`
 	// unknown or missing parameters are errors
-	Strict bool `koanf:"strict"`
+	Strict bool `koanf:"strict" when:"checkpoint"`
 }
 
 // DefaultConfig returns every key with its default, those of the entries among them. The YAML library overrides it.

@@ -25,7 +25,7 @@ func Frozen(e *job.Entries) {
 	e.Frozen = workload.Frozen()
 	e.Policies.Change("pointer", func(p *job.Policy) {
 		p.Trains = append(p.Trains, "lvlm")
-		p.Needs["lvlm"] = "lvlm.reward"
+		p.Needs["lvlm"], p.Needs["lvlm.reward"] = "lvlm.reward", "data.records_icl"
 	})
 }
 

@@ -99,8 +99,8 @@ func (d *Doctor) advantageSigns(c Check, r row) {
 	switch {
 	case below == 0 && above > 0:
 		d.say(c, d.key("advantage"), below, above, "no candidate of the step has a negative advantage and %g "+
-			"have a positive one, although advantages are relative to their groups: bad candidates are dropped, and nothing is made less "+
-			"likely (%s.negative_weight is 1)", above, d.key("advantage"))
+			"have a positive one, although those of %s are relative to their groups: bad candidates are dropped, and nothing is made "+
+			"less likely", above, d.key("advantage"))
 	case above == 0 && below > 2: // one much worse than its group leaves the others just above 0
 		mean, _ := r.number("mean_advantage")
 		if mean < -0.05 {

@@ -25,13 +25,11 @@ type Options struct {
 	Precision float64 `koanf:"precision" range:"[0,inf)"`
 	// subtracted from every advantage before the clip; above 0, fewer candidates count as good
 	BaselineShift float64 `koanf:"baseline_shift" range:"(-inf,inf)"`
-	// factor on negative advantages; 0 learns from the good candidates only
-	NegativeWeight float64 `koanf:"negative_weight" range:"[0,inf)"`
 }
 
 // DefaultOptions returns z-scores with a floor of 0.1 under the deviation, cut to ±5.
 func DefaultOptions() Options {
-	return Options{Method: "z_score", Clip: 5, MinStd: 0.1, Std: "sample", NegativeWeight: 1}
+	return Options{Method: "z_score", Clip: 5, MinStd: 0.1, Std: "sample"}
 }
 
 // Choices returns the names that method takes.
@@ -68,7 +66,7 @@ func (s Stats) SignalShare() float64 {
 }
 
 // Compute returns group-relative advantages [B*G] of rewards [B*G], and their statistics: those of the method (a file
-// each), then baseline_shift is subtracted, negative values are scaled by negative_weight and all are cut to ±clip.
+// each), then baseline_shift is subtracted and all are cut to ±clip.
 //
 // A group of equal rewards (they differ by at most precision, or by float32 rounding of the largest), a single candidate
 // and a masked entry get exactly 0, whatever the method and the shift, but for gains over a reference (Method.Anchored). The
@@ -108,9 +106,6 @@ func Compute(rewards []float64, valid []bool, B, G int, opt Options) ([]float64,
 	kept := slices.Concat(groups...)
 	for i, a := range kept {
 		a -= opt.BaselineShift
-		if a < 0 {
-			a *= opt.NegativeWeight
-		}
 		if math.Abs(a) > opt.Clip {
 			a = math.Copysign(opt.Clip, a)
 			stats.Clipped++

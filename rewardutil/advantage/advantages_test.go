@@ -24,7 +24,7 @@ func TestAdvantages(t *testing.T) {
 	wide := advOptions("z_score")
 	wide.MinStd = 0
 	shifted := advOptions("mean_only")
-	shifted.BaselineShift, shifted.NegativeWeight = 0.5, 0.1
+	shifted.BaselineShift = 0.5
 	coarse := advOptions("mean_only")
 	coarse.Precision = 0.01
 	outlier := make([]float64, 41)
@@ -50,7 +50,7 @@ func TestAdvantages(t *testing.T) {
 		{"leave one out is the mean of the others", []float64{0, 1, 5}, nil, 1, advOptions("leave_one_out"), []float64{-3, -1.5, 4.5}},
 		{"ranks with ties", []float64{5, 1, 5, 0}, nil, 1, advOptions("rank"), []float64{2. / 3, -1. / 3, 2. / 3, -1}},
 		{"none leaves rewards as they are, equal groups still 0", []float64{1, 2, 3, 3}, nil, 2, advOptions("none"), []float64{1, 2, 0, 0}},
-		{"shift, then the weight of negatives", []float64{0, 2, 4}, nil, 1, shifted, []float64{-0.25, -0.05, 1.5}},
+		{"shift", []float64{0, 2, 4}, nil, 1, shifted, []float64{-2.5, -0.5, 1.5}},
 		{"batch deviation is pooled within groups that differ", []float64{0, 2, 100, 104, 7, 7}, nil, 3, advOptions("batch_std"),
 			[]float64{-1 / math.Sqrt(5), 1 / math.Sqrt(5), -2 / math.Sqrt(5), 2 / math.Sqrt(5), 0, 0}},
 		{"an outlier is clipped", outlier, nil, 1, advOptions("z_score"),
@@ -305,7 +305,7 @@ func TestCompatAdvantagesStatistics(t *testing.T) {
 func TestAdvantageOptionsValidate(t *testing.T) {
 	for _, bad := range []Options{
 		{Method: "zscore", Clip: 5}, {Method: "rank"}, {Method: "rank", Clip: 5, MinStd: -1},
-		{Method: "rank", Clip: 5, Precision: math.NaN()}, {Method: "rank", Clip: 5, NegativeWeight: -1},
+		{Method: "rank", Clip: 5, Precision: math.NaN()},
 	} {
 		if bad.Validate() == nil {
 			t.Errorf("%+v passes", bad)
@@ -328,7 +328,7 @@ func BenchmarkAdvantages(b *testing.B) {
 // TestPopulationStd: z_score and batch_std with the deviation that divides by n.
 func TestPopulationStd(t *testing.T) {
 	rewards := []float64{0, 1, 0, 0, 2, 2, 5, 5}
-	opt := Options{Method: "z_score", Std: "population", Clip: 10, NegativeWeight: 1}
+	opt := Options{Method: "z_score", Std: "population", Clip: 10}
 	got, _ := Compute(rewards, nil, 2, 4, opt)
 	s1, s2 := math.Sqrt(3)/4, 1.5 // of 0 1 0 0 about 0.25, and of 2 2 5 5 about 3.5
 	want := []float64{-0.25 / s1, 0.75 / s1, -0.25 / s1, -0.25 / s1, -1, -1, 1, 1}

@@ -30,8 +30,8 @@ func (b *Bundle) heldOut() heldRows {
 	}
 	h := heldRows{is: make([]bool, table.Rows)}
 	images := map[int64]bool{}
-	ids := slices.Clone(b.Sealed)
-	for _, s := range []*Set{b.Val, b.Eval} {
+	ids := []int64{}
+	for _, s := range []*Set{b.Val, b.Eval, b.Sealed} {
 		if s != nil {
 			ids = append(ids, s.IDs...)
 		}
@@ -63,26 +63,17 @@ func (l *loader) sealed(path string) error {
 		return err
 	}
 	b := l.bundle
-	b.Sealed = r.IDs
+	b.Sealed = &Set{IDs: r.IDs}
 	is := make(map[int64]bool, len(r.IDs))
 	for _, id := range r.IDs {
 		is[id] = true
 	}
-	for _, of := range []struct {
-		set  *Set
-		does string
-	}{{b.Val, "validates"}, {b.Eval, "evaluates"}, {b.RCE, "trains"}, {b.Records, "trains"}, {b.Online, "trains"}} {
-		n, first := 0, int64(0)
-		for i := range of.set.Len() {
-			if id := of.set.IDs[i]; is[id] {
-				if n++; n == 1 {
-					first = id
-				}
+	for _, s := range []*Set{b.Val, b.Eval, b.RCE, b.Records, b.Online} {
+		for i := range s.Len() {
+			if is[s.IDs[i]] {
+				return fmt.Errorf("data.sealed=%s: its query %d is in the %s set of data.name=%s too: want questions that nothing else scores",
+					path, s.IDs[i], s.Name, b.Name)
 			}
-		}
-		if n > 0 {
-			return fmt.Errorf("data.sealed=%s: data.name=%s %s with %d of its questions, the first of them query %d: want questions that "+
-				"nothing else scores", path, b.Name, of.does, n, first)
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ type Bundle struct {
 	Unknown     []keycheck.Unknown // keys that records hold and nothing reads
 	Fingerprint string             // over all sets and so over the split
 	Items       *Items             // texts by row; nil where unknown
-	Sealed      []int64            // questions that nothing may score (data.sealed)
+	Sealed      *Set               // nothing but the ids of questions that nothing may score (data.sealed)
 	HeldOut     string             // what left the training pools (data.pool.held_out), in a sentence; "" = nothing to say
 }
 
@@ -65,12 +65,17 @@ func Load(opt Options) (*Bundle, error) {
 			"here: take data=beams data.beams=FILE with rl_data", *f, opt.Name)
 	}
 	b := l.bundle
-	if opt.Sealed != nil {
+	drop := opt.Pool.HeldOut == "drop" && !opt.Compat
+	if opt.Sealed != nil && !opt.OpenSealed {
+		if !drop {
+			return nil, fmt.Errorf("data.sealed=%s: its questions would stay in the pools of training queries: want data.pool.held_out=drop "+
+				"and compat=null", *opt.Sealed)
+		}
 		if err := l.sealed(*opt.Sealed); err != nil {
 			return nil, err
 		}
 	}
-	if opt.Pool.HeldOut == "drop" && !opt.Compat && !opt.QueriesOnly {
+	if drop && !opt.QueriesOnly {
 		b.dropHeldOut()
 	}
 	for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
@@ -202,6 +207,10 @@ func (l *loader) fileSet(name string, f *beamFile) (*Set, error) {
 
 // eval loads the evaluation set from explicit or default paths ("" = none).
 func (l *loader) eval(beams, reader string) error {
+	key := "data.eval.reader"
+	if l.opt.OpenSealed {
+		beams, reader, key = "", *l.opt.Sealed, "data.sealed"
+	}
 	if beams == "" && reader == "" {
 		return nil
 	}
@@ -218,7 +227,7 @@ func (l *loader) eval(beams, reader string) error {
 		b.Eval, err = l.fileSet(b.EvalName, f)
 		return err
 	}
-	r, err := readReader(reader, "data.eval.reader", l.table.Rows)
+	r, err := readReader(reader, key, l.table.Rows)
 	if err != nil {
 		return err
 	}

@@ -150,7 +150,7 @@ func (l *loader) limit(s *Set) *Set {
 // optional; a file that exists must be sound.
 func (l *loader) loadItems(paths ...string) error {
 	folders := []string{}
-	for _, dir := range append([]string{option.Or(l.opt.Root, "")}, paths...) {
+	for _, dir := range slices.Concat([]string{option.Or(l.opt.Root, "")}, paths, []string{option.Or(l.opt.Sealed, "")}) {
 		if dir == "" {
 			continue
 		}

@@ -84,6 +84,7 @@ type Options struct {
 	More        []Dataset `koanf:"-"` // what annexes bring behind Datasets
 	Compat      bool      `koanf:"-"` // read files as the Python reference does, defects included
 	QueriesOnly bool      `koanf:"-"` // task=predict: never look at recorded trajectories or scores
+	OpenSealed  bool      `koanf:"-"` // run open-test: the sealed questions are those to evaluate
 	// Cluster is the key of items.jsonl whose value says which questions belong together; "" = image_id.
 	Cluster string `koanf:"-"`
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
@@ -13,8 +12,7 @@ import (
 // ScoreSealed scores the sealed questions of a run with the policy that init.checkpoint names, its best one, and with the baselines. The
 // job's folder and log are of no run. open is called with the digest of the questions before anything is scored.
 func ScoreSealed(ctx context.Context, j *job.Job, best *record.BestSummary, open func(digest string) error) ([]record.Evaluation, error) {
-	data := &j.Config.Data
-	data.Eval, data.Sealed = beamdata.EvalOptions{Reader: data.Sealed}, nil // what is held out and masked stays the same
+	j.Config.Data.OpenSealed = true
 	w, err := openWorkload(ctx, j)
 	if err != nil {
 		return nil, err

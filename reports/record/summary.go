@@ -157,6 +157,7 @@ type DataSummary struct {
 	Shots       int               `json:"shots"`
 	EvalName    string            `json:"eval_name"`             // of the set that enters no choice
 	EvalDigest  string            `json:"eval_digest,omitempty"` // of its questions, whatever is known of them
+	Sealed      string            `json:"sealed,omitempty"`      // the same of data.sealed
 }
 
 // MethodSummary is what the recorded candidates of one gen_method earn.

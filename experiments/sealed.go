@@ -3,7 +3,7 @@ package experiments
 import (
 	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"path/filepath"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
-	"fulcrum/phases"
 	"fulcrum/reports/looks"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -30,7 +29,7 @@ func (a App) OpenTest(ctx context.Context, dir, claim string) error {
 	if err != nil {
 		return err
 	}
-	c, saved, err := a.openSaved(dir, []string{"init.checkpoint=" + configs.Quote(dir)})
+	c, saved, err := a.openSaved(dir, []string{"init.checkpoint=" + configs.Quote(filepath.Join(dir, "checkpoints", "best.safetensors"))})
 	if err != nil {
 		return err
 	}
@@ -53,17 +52,22 @@ func (a App) OpenTest(ctx context.Context, dir, claim string) error {
 	if s == nil || s.State != record.StateDone || s.Best == nil {
 		return usage.Errorf("%s: the run has not ended: want one with a best policy", dir)
 	}
-	if o, err := record.ReadOpened(dir); err != nil {
+	opened, err := record.ReadOpened(dir)
+	switch {
+	case err != nil:
 		return err
-	} else if o != nil {
-		return usage.Errorf("%s: its sealed questions were opened at %s, with the claim %q: they are scored once", dir, o.Time, o.Claim)
-	}
-	opened := record.Opened{Time: time.Now().Format(time.RFC3339), Claim: claim}
-	if opened.Evaluations, err = scoreSealed(ctx, c, cfg, dir, cmp.Or(saved.SweepFolder(), dir), s.Best, claim); err != nil {
-		return err
-	}
-	if err := atomicfile.WriteJSON(filepath.Join(dir, record.OpenedFile), opened); err != nil {
-		return err
+	case opened != nil && (s.Claim != "" || opened.Claim != claim): // else it was killed between the scores and the report
+		return usage.Errorf("%s: its sealed questions were opened at %s, with the claim %q: they are scored once", dir, opened.Time,
+			opened.Claim)
+	case opened == nil:
+		opened = &record.Opened{Time: time.Now().Format(time.RFC3339), Claim: claim}
+		opened.Evaluations, err = scoreSealed(ctx, c, cfg, dir, cmp.Or(saved.SweepFolder(), dir), s, claim)
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.WriteJSON(filepath.Join(dir, record.OpenedFile), opened); err != nil {
+			return err
+		}
 	}
 	s.Claim, s.Evaluations = claim, nil
 	if err := results.WriteSummary(dir, *s); err != nil {
@@ -84,7 +88,7 @@ func (a App) OpenTest(ctx context.Context, dir, claim string) error {
 }
 
 // scoreSealed scores the sealed questions with a log of its own, so that the records of the run stay as they are.
-func scoreSealed(ctx context.Context, c *configs.Composed, cfg *job.Config, dir, owner string, best *record.BestSummary,
+func scoreSealed(ctx context.Context, c *configs.Composed, cfg *job.Config, dir, owner string, s *record.Summary,
 	claim string) ([]record.Evaluation, error) {
 	tmp, remove, err := interrupt.Folder("", "fulcrum-open-test-")
 	if err != nil {
@@ -102,14 +106,16 @@ func scoreSealed(ctx context.Context, c *configs.Composed, cfg *job.Config, dir,
 	defer j.Close()
 	ledger, sealed, digest := looks.Path(cfg.Evidence.Ledger, owner), *cfg.Data.Sealed, ""
 	look := func(metric string) error {
-		err := looks.Open(ledger, dir, record.Look{Split: record.Sealed, Metric: metric, Digest: digest}, claim)
-		if opened, ok := errors.AsType[*looks.OpenedError](err); ok {
-			return usage.Errorf("data.sealed=%s: %v", sealed, opened)
+		err := looks.Take(ledger, dir, dir, record.Look{Split: record.Sealed, Metric: metric, Digest: digest}, claim)
+		if err != nil {
+			return fmt.Errorf("data.sealed=%s: %w", sealed, err)
 		}
-		return err
+		return nil
 	}
-	evals, err := tasks.ScoreSealed(ctx, j, best, func(of string) error {
-		digest = of
+	evals, err := tasks.ScoreSealed(ctx, j, s.Best, func(of string) error {
+		if digest = of; of != s.Data.Sealed {
+			return usage.Errorf("data.sealed=%s: it has other questions than when the run trained, which did not leave them out", sealed)
+		}
 		return look("reward")
 	})
 	for _, e := range evals {
@@ -123,15 +129,13 @@ func scoreSealed(ctx context.Context, c *configs.Composed, cfg *job.Config, dir,
 // addToManifest takes the digests of what an opening has written. Those of all other records are of the run's end, as they were.
 func addToManifest(dir string) error {
 	run, err := record.ReadRun(dir)
-	if err != nil {
+	if err != nil || run.Manifest == nil {
 		return err
 	}
-	written := phases.Written(dir)
-	if run.Manifest != nil {
-		for name, of := range run.Manifest.Files {
-			if name != record.SummaryFile && name != record.LooksFile {
-				written[name] = of.SHA256
-			}
+	written := map[string]string{}
+	for name, of := range run.Manifest.Files {
+		if name != record.SummaryFile && name != record.LooksFile {
+			written[name] = of.SHA256
 		}
 	}
 	_, err = record.WriteManifest(dir, build.Name(), written)

@@ -77,28 +77,37 @@ func TestSealedQuestions(t *testing.T) {
 			free = append(free, row)
 		}
 	}
-	home := t.TempDir()
-	sealed, mine, ledger := filepath.Join(home, "sealed.npz"), filepath.Join(home, "a"), filepath.Join(home, "mine.jsonl")
+	home, far := t.TempDir(), t.TempDir()
+	sealed, mine, ledger := filepath.Join(far, "sealed.npz"), filepath.Join(home, "a"), filepath.Join(home, "mine.jsonl")
+	runtest.Write(t, filepath.Join(far, "items_sealed.jsonl"), fmt.Sprintf(`{"idx": %d, "question": "q", "image_id": 7}
+{"idx": %d, "question": "r", "image_id": 7}
+`, free[0], free[20]))
 	data := beams(t, rs)
 	rewardTable(t, sealed, append(slices.Clone(free[:8]), rs[0].ID), free[8:28])
 	refused(t, run(t, small(data, "data.sealed="+sealed, "hydra.run.dir="+mine)...), 1,
-		fmt.Sprintf("with 1 of its questions, the first of them query %d: want questions that nothing else scores", rs[0].ID))
+		fmt.Sprintf("its query %d is in the ", rs[0].ID), " set of data.name=beams too: want questions that nothing else scores")
 	rewardTable(t, sealed, free[:8], free[8:28])
+	refused(t, run(t, small(data, "data.sealed="+sealed, "data.pool.held_out=keep", "hydra.run.dir="+mine)...), 1,
+		"its questions would stay in the pools of training queries: want data.pool.held_out=drop")
 	got := mustRun(t, small(data, "evidence.ledger="+ledger, "data.sealed="+sealed, "hydra.run.dir="+mine)...)
-	if text := read(t, filepath.Join(mine, "run.log")); !strings.Contains(text, "held-out questions (13) ") {
-		t.Errorf("8 sealed and 5 validation questions should leave the training pools:\n%s%s", text, got.Stdout)
+	if text := read(t, filepath.Join(mine, "run.log")); !strings.Contains(text, "held-out questions (13) and others about their images (1) ") {
+		t.Errorf("8 sealed and 5 validation questions, and one about the image of a sealed one, should leave the training pools:\n%s%s", text,
+			got.Stdout)
 	}
 	if strings.Contains(read(t, filepath.Join(mine, "evals.jsonl")), "sealed") || exists(ledger) {
 		t.Error("training has looked at sealed questions")
 	}
-	other := copied(t, mine)
+	other, half := copied(t, mine), copied(t, mine)
 
 	refused(t, run(t, "open-test", mine), 2, "--claim: want what the scores are to show")
 	const claim = "GRPO beats similarity"
+	rewardTable(t, sealed, free[:7], free[8:28])
+	refused(t, run(t, "open-test", mine, "--claim", claim), 2, "it has other questions than when the run trained")
+	rewardTable(t, sealed, free[:8], free[8:28])
 	mustRun(t, "open-test", mine, "--claim", claim)
 	report := read(t, filepath.Join(mine, "report.md"))
 	for _, want := range []string{"**Sealed questions**, opened once, at ", "The claim was: " + claim + ".",
-		"This was look 1 at these questions", "### Reward on sealed, held out (8 queries, 2 shots)"} {
+		"This was look 1 at these questions", "### Reward on sealed questions, held out (8 queries, 2 shots)"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("the report lacks %q:\n%s", want, report)
 		}
@@ -118,6 +127,13 @@ func TestSealedQuestions(t *testing.T) {
 	if exists(filepath.Join(other, "opened.json")) {
 		t.Error("a run that was refused has scores")
 	}
+	// Killed behind the scores: the same claim goes on with them.
+	for _, name := range []string{"opened.json", "looks.json"} {
+		runtest.Write(t, filepath.Join(half, name), read(t, filepath.Join(mine, name)))
+	}
+	refused(t, run(t, "open-test", half, "--claim", "SFT too"), 2, "with the claim \""+claim+"\"")
+	mustRun(t, "open-test", half, "--claim", claim)
+	verifies(t, half)
 	if n := strings.Count(read(t, ledger), "\n"); n != 1 {
 		t.Errorf("%d lines in the ledger, want 1", n)
 	}

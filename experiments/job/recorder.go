@@ -69,13 +69,13 @@ func (r Recorder) Mark() (rows, evals, completions int, err error) {
 	return r.Log.Mark()
 }
 
-// Scores implements phases.Recorder. Whoever scores held-out questions with a policy that was trained has looked at them: the ledger knows
-// it before anybody sees the scores.
+// Scores implements phases.Recorder. Whoever scores held-out questions with a policy that was trained, here or before, has looked at them:
+// the ledger knows it before the scores are kept.
 func (r Recorder) Scores(s phases.Scores) error {
-	if record.HeldOut(s.Split) && s.Policy != record.PolicyInit {
+	if record.HeldOut(s.Split) && (s.Policy != record.PolicyInit || r.Config.Init.Checkpoint != nil) {
 		owner := cmp.Or(r.Sweep, r.Dir)
 		look := record.Look{Split: s.Split, Metric: s.Metric, Digest: r.Data.EvalDigest}
-		if err := looks.Take(looks.Path(r.Config.Evidence.Ledger, owner), owner, r.Dir, look); err != nil {
+		if err := looks.Take(looks.Path(r.Config.Evidence.Ledger, owner), owner, r.Dir, look, ""); err != nil {
 			return err
 		}
 	}

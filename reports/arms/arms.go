@@ -132,7 +132,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 		return none, err
 	}
 	c := ArmComparison{Paired: paired, Seeds: len(a.Scores), SeedsOf: len(b.Scores), BySeed: slices.Equal(a.Seeds, b.Seeds)}
-	c.ChosenFrom, c.Look = max(a.ChosenFrom, b.ChosenFrom), a.Look.Later(b.Look)
+	c.ChosenFrom, c.Look = max(a.ChosenFrom, b.ChosenFrom), a.Look.With(b.Look)
 	if c.BySeed {
 		for s := range a.Scores {
 			c.PerSeed = append(c.PerSeed, stat.Mean(minus(a.Scores[s], b.Scores[s])))

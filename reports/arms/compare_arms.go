@@ -297,7 +297,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	for _, r := range t.Rows {
 		look = look.Later(r.arm.Look)
 	}
-	if look.N > 0 {
+	if look != (stats.Look{}) {
 		sentences = append(sentences, page.Capital(look.Spent()))
 	}
 	for _, r := range t.Rows {

@@ -1,15 +1,16 @@
 // Package looks keeps the ledger of looks: a file with a line for every scoring of held-out questions. Whoever scores the same questions
 // often enough finds a winner among equals, so that the n-th look has only a part of alpha (stats.LookAt).
 //
-//	err := looks.Take(looks.Path(nil, dir), dir, dir, record.Look{Split: "dev", Metric: "reward", Digest: digest})
+//	err := looks.Take(looks.Path(nil, dir), dir, dir, record.Look{Split: "dev", Metric: "reward", Digest: digest}, "")
 package looks
 
 import (
-	"cmp"
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,6 +21,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
 	"fulcrum/internal/regular"
+	"fulcrum/internal/usage"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
 )
@@ -56,42 +58,26 @@ func Path(set *string, dir string) string {
 	return filepath.Join(root, "looks.jsonl")
 }
 
-// OpenedError refuses a second look at a sealed split.
-type OpenedError struct{ Run, Time, Claim string }
-
-func (e *OpenedError) Error() string {
-	return fmt.Sprintf("its questions were opened by %s at %s, with the claim %q: they are scored once", e.Run, e.Time, e.Claim)
-}
-
 // Take writes a look into looks.json of dir, once: with a number from the ledger, or with the reason why that could not be asked. A run
 // that is resumed has the look that it had. The runs of a sweep, which is their owner, share its look: what it compares it corrects by a
-// rule of its own. Another run is its own owner.
-func Take(ledger, owner, dir string, look record.Look) error {
-	return take(ledger, owner, dir, look, "")
-}
-
-// Open is Take for a sealed split. A second run that opens it gets an *OpenedError.
-func Open(ledger, dir string, look record.Look, claim string) error {
-	return take(ledger, dir, dir, look, cmp.Or(claim, "-"))
-}
-
-func take(ledger, owner, dir string, look record.Look, claim string) error {
+// rule of its own. Another run is its own owner. With a claim the questions are sealed: a ledger that says of another look at them, of
+// another claim or nothing is an error.
+func Take(ledger, owner, dir string, look record.Look, claim string) error {
 	own, err := record.ReadLooks(dir)
-	if err != nil || own.At(look.Split, look.Metric) != nil {
+	had := own.At(look.Split, look.Metric) != nil
+	if err != nil || had && claim == "" {
 		return err
 	}
-	err = enter(ledger, owner, &look, claim)
-	if opened, ok := errors.AsType[*OpenedError](err); ok {
-		return opened
-	}
-	if err != nil {
-		look.Missing = err.Error()
-	}
-	if owner == dir { // enter may have written an id
-		if own, err = record.ReadLooks(dir); err != nil {
+	if err = enter(ledger, owner, &look, claim); err != nil {
+		if claim != "" {
 			return err
 		}
+		look.Missing = err.Error()
 	}
+	if own, err = record.ReadLooks(dir); err != nil || had { // enter may have written an id
+		return err
+	}
+	look.Shared = owner != dir
 	own.Looks = append(own.Looks, look)
 	return write(dir, own)
 }
@@ -114,6 +100,13 @@ func enter(ledger, owner string, look *record.Look, claim string) error {
 	if err := lock(f); err != nil {
 		return fmt.Errorf("%s: %w", ledger, err)
 	}
+	text, err := io.ReadAll(f)
+	if err == nil { // a full disk, or the end of a process, may have cut the last line off
+		err = f.Truncate(int64(bytes.LastIndexByte(text, '\n') + 1))
+	}
+	if err != nil {
+		return err
+	}
 	l, err := record.ReadLooks(owner)
 	if err != nil {
 		return err
@@ -125,6 +118,7 @@ func enter(ledger, owner string, look *record.Look, claim string) error {
 		}
 	}
 	n, mine := 0, 0
+	var other *line
 	err = record.EachJSON(ledger, func(was line) error {
 		if was.Digest != look.Digest {
 			return nil
@@ -133,17 +127,21 @@ func enter(ledger, owner string, look *record.Look, claim string) error {
 		if was.ID == l.ID && was.Metric == look.Metric {
 			mine = n
 		}
-		if was.ID != l.ID && claim != "" {
-			return &OpenedError{was.Run, was.Time, was.Claim}
+		if other == nil && (was.ID != l.ID || was.Run != owner || was.Claim != claim) {
+			other = &was
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
+	if other != nil && claim != "" {
+		return usage.Errorf("its questions were scored by %s at %s, with the claim %q: they are scored once", other.Run, other.Time,
+			other.Claim)
+	}
 	if mine == 0 {
 		mine = n + 1
-		text, err := json.Marshal(line{time.Now().Format(time.RFC3339), owner, l.ID, look.Split, look.Metric, look.Digest, claim})
+		text, err = json.Marshal(line{time.Now().Format(time.RFC3339), owner, l.ID, look.Split, look.Metric, look.Digest, claim})
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"fulcrum/internal/filelock"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
 )
@@ -23,7 +25,7 @@ func must(t *testing.T, err error) {
 func at(t *testing.T, ledger, owner, dir, metric, digest string) record.Look {
 	t.Helper()
 	must(t, os.MkdirAll(dir, 0o755))
-	must(t, Take(ledger, owner, dir, record.Look{Split: "dev", Metric: metric, Digest: digest}))
+	must(t, Take(ledger, owner, dir, record.Look{Split: "dev", Metric: metric, Digest: digest}, ""))
 	l, err := record.ReadLooks(dir)
 	must(t, err)
 	return *l.At("dev", metric)
@@ -83,15 +85,20 @@ func TestRunsAtOnceHaveLooksOfTheirOwn(t *testing.T) {
 	root := t.TempDir()
 	ledger := filepath.Join(root, "looks.jsonl")
 	const runs = 20
+	another, err := os.OpenFile(ledger, os.O_RDWR|os.O_CREATE, 0o644) // a run that writes while all others begin
+	must(t, errors.Join(err, filelock.Take(another)))
 	var wait sync.WaitGroup
 	for i := range runs {
 		wait.Go(func() {
 			dir := filepath.Join(root, string(rune('a'+i)))
-			if err := errors.Join(os.Mkdir(dir, 0o755), Take(ledger, dir, dir, record.Look{Split: "dev", Metric: "reward"})); err != nil {
+			if err := errors.Join(os.Mkdir(dir, 0o755), Take(ledger, dir, dir, record.Look{Split: "dev", Metric: "reward"}, "")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
+	time.Sleep(50 * time.Millisecond)
+	_, err = another.WriteString("{\"digest\": \"\"}\n")
+	must(t, errors.Join(err, another.Close()))
 	wait.Wait()
 	seen := map[int]bool{}
 	for i := range runs {
@@ -99,7 +106,7 @@ func TestRunsAtOnceHaveLooksOfTheirOwn(t *testing.T) {
 		must(t, err)
 		seen[l.At("dev", "reward").N] = true
 	}
-	for n := 1; n <= runs; n++ {
+	for n := 2; n <= runs+1; n++ {
 		if !seen[n] {
 			t.Errorf("no run has look %d: %v", n, seen)
 		}
@@ -125,15 +132,40 @@ func TestNoLedgerIsNoError(t *testing.T) {
 	}
 }
 
+// The end of a process, or a full disk, may cut a line off: the next goes on behind the whole ones.
+func TestATornLineIsNoLook(t *testing.T) {
+	root := t.TempDir()
+	ledger := filepath.Join(root, "looks.jsonl")
+	must(t, os.WriteFile(ledger, []byte("{\"digest\":\"x\"}\n{\"digest\":\"x"), 0o644))
+	for i, name := range []string{"a", "b"} {
+		dir := filepath.Join(root, name)
+		if got := at(t, ledger, dir, dir, "reward", "x"); got.N != i+2 || got.Missing != "" {
+			t.Errorf("run %s: %+v, want look %d", name, got, i+2)
+		}
+	}
+}
+
 func TestSealedQuestionsOpenOnce(t *testing.T) {
 	root := t.TempDir()
-	ledger, a, b := filepath.Join(root, "looks.jsonl"), filepath.Join(root, "a"), filepath.Join(root, "b")
-	must(t, errors.Join(os.Mkdir(a, 0o755), os.Mkdir(b, 0o755)))
-	look := record.Look{Split: "sealed", Metric: "reward", Digest: "x"}
-	must(t, Open(ledger, a, look, "GRPO beats similarity"))
-	must(t, Open(ledger, a, look, "GRPO beats similarity")) // killed before it had scored
-	err := Open(ledger, b, look, "so does SFT")
-	if opened, ok := errors.AsType[*OpenedError](err); !ok || opened.Claim != "GRPO beats similarity" {
-		t.Errorf("a second run: %v", err)
+	ledger := filepath.Join(root, "looks.jsonl")
+	dir := func(name string) string { return filepath.Join(root, name) }
+	must(t, errors.Join(os.Mkdir(dir("a"), 0o755), os.Mkdir(dir("b"), 0o755), os.WriteFile(dir("file"), nil, 0o644)))
+	const claim, refused = "GRPO beats similarity", "with the claim \"GRPO beats similarity\""
+	for _, tc := range []struct{ name, ledger, dir, metric, claim, want string }{
+		{"without a ledger nothing is opened", filepath.Join(dir("file"), "looks.jsonl"), "a", "reward", claim, "not a directory"},
+		{"the first", ledger, "a", "reward", claim, ""},
+		{"its other metric", ledger, "a", "accuracy", claim, ""},
+		{"killed before it had scored", ledger, "a", "reward", claim, ""},
+		{"with another claim", ledger, "a", "reward", "SFT does", refused},
+		{"another run", ledger, "b", "reward", claim, refused},
+		{"a copy of the folder", ledger, "copy", "reward", claim, refused},
+	} {
+		if tc.dir == "copy" {
+			must(t, os.CopyFS(dir("copy"), os.DirFS(dir("a"))))
+		}
+		err := Take(tc.ledger, dir(tc.dir), dir(tc.dir), record.Look{Split: "sealed", Metric: tc.metric, Digest: "x"}, tc.claim)
+		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
+		}
 	}
 }

@@ -22,7 +22,7 @@ type Look struct {
 	Metric string `json:"metric"`
 	Digest string `json:"digest"` // of the split's questions
 	stats.Look
-	Missing string `json:"missing,omitempty"` // why the ledger knows nothing of it: then it has no number
+	Shared bool `json:"shared,omitempty"` // with the other jobs of a sweep
 }
 
 // ReadLooks reads looks.json of a folder; a folder without it has none.
@@ -41,10 +41,10 @@ func (l Looks) At(split, metric string) *Look {
 	return nil
 }
 
-// Looked gives the scores of policies that were trained their looks: baselines are no choice of anybody's.
+// Looked gives the scores of policies their looks: baselines are no choice of anybody's.
 func (l Looks) Looked(evals []Evaluation) []Evaluation {
 	for i, e := range evals {
-		if look := l.At(e.Split, e.Metric); look != nil && e.Phase != "" && e.Policy != PolicyInit {
+		if look := l.At(e.Split, e.Metric); look != nil && e.Phase != "" {
 			evals[i].Look = look.Look
 		}
 	}

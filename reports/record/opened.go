@@ -2,8 +2,8 @@ package record
 
 import "path/filepath"
 
-// Sealed is the split of the questions that data.sealed names.
-const Sealed = "sealed"
+// Sealed is the split of the questions that data.sealed names. No file's name gives it.
+const Sealed = "sealed questions"
 
 // OpenedFile is what `run open-test` leaves in a run folder.
 const OpenedFile = "opened.json"

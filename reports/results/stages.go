@@ -363,7 +363,7 @@ func CompareEvaluations(e, reference record.Evaluation, opt stats.Options) (stat
 	}
 	opt.Most = record.Most(e, reference)
 	return stats.PairedDifference(a, b, ClustersOf(e, reference),
-		stats.Correction{ChosenFrom: max(e.ChosenFrom, reference.ChosenFrom), Look: e.Look.Later(reference.Look)}, opt)
+		stats.Correction{ChosenFrom: max(e.ChosenFrom, reference.ChosenFrom), Look: e.Look.With(reference.Look)}, opt)
 }
 
 // ClustersOf returns the clusters of e's questions in their order: as e knows them, else as the reference does; nil

@@ -70,7 +70,7 @@ func TestVerdictsSayTheirLook(t *testing.T) {
 	}{
 		{"look 3", `"look": 3, "level": 0.0034`, []string{"held-out questions (dev, look 3) the best", "; corrected for look 3",
 			"This was look 3 at these questions (evidence.ledger): all looks share a level of 0.05, and this one has 0.0034 of it."}},
-		{"no ledger", `"look": 0, "level": 0, "missing": "looks.jsonl: permission denied"`, []string{"held-out questions (dev) the best",
+		{"no ledger", `"look": 0, "level": 0, "missing": "looks.jsonl: permission denied"`, []string{"held-out questions (dev, look not counted) the best",
 			"is not known, and the level is not corrected for it: there is no ledger of looks (looks.jsonl: permission denied)"}},
 	} {
 		dir := reportstest.FakeRun(t, 1)

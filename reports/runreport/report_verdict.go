@@ -85,7 +85,7 @@ func questionsOf(run *record.Run, stage *record.StageResult) string {
 		return stage.Split
 	}
 	text := run.InItsWords("the held-out questions") + " (" + stage.Split
-	if look := run.Looks.At(stage.Split, stage.Metric); look != nil && look.N > 0 {
+	if look := run.Looks.At(stage.Split, stage.Metric); look != nil {
 		text += ", " + look.String()
 	}
 	return text + ")"
@@ -94,14 +94,14 @@ func questionsOf(run *record.Run, stage *record.StageResult) string {
 // lookAt says which look at its questions a line is and what that costs it, or that nobody knows; "" where nobody counts.
 func lookAt(run *record.Run, stage *record.StageResult) string {
 	look := run.Looks.At(stage.Split, stage.Metric)
-	switch {
-	case look == nil:
+	if look == nil {
 		return ""
-	case look.Missing != "":
-		return fmt.Sprintf("How often these questions were looked at before is not known, and the level is not corrected for it: there is "+
-			"no ledger of looks (%s).", look.Missing)
 	}
-	return page.Capital(look.Spent())
+	text := page.Capital(look.Spent())
+	if look.Shared {
+		text += " The other jobs of the sweep share it: the report of the sweep alone is corrected for their number."
+	}
+	return text
 }
 
 // openedOf says what the sealed questions showed of the claim for which they were opened; nothing where they were not.

@@ -125,13 +125,18 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 	if len(tables) == 0 {
 		d.Paragraph(nothing)
 	}
+	trained := false
 	for _, t := range tables {
 		t.Write(d)
 		for _, e := range t.entries {
 			if e.paired != nil {
+				trained = trained || t.drawn(e)
 				pairs = append(pairs, pairing(t.split, t.metric, e.name, t.entries[0].name, *e.paired))
 			}
 		}
+	}
+	if trained {
+		d.Paragraph("One seed is one draw: to judge the settings, run each with three seeds (`-m seed=0,1,2`) and compare all of the runs.")
 	}
 	return pairs, nil
 }
@@ -268,6 +273,9 @@ func stageOf(e record.Evaluation, table []record.Evaluation, yards []results.Yar
 	return stage
 }
 
+// drawn says whether an entry's comparison has a policy that was trained, one draw of its seed.
+func (t comparisonTable) drawn(e comparisonEntry) bool { return e.step != 0 || t.entries[0].step != 0 }
+
 func (t comparisonTable) Write(d *page.Document) {
 	first := t.entries[0]
 	metrics := results.MetricName(t.metric)
@@ -278,16 +286,16 @@ func (t comparisonTable) Write(d *page.Document) {
 	steps := slices.ContainsFunc(t.entries, func(e comparisonEntry) bool { return e.step > 0 })
 	var rows [][]string
 	var sentences []string
-	single := false
+	var look stats.Look
 	for _, e := range t.entries {
 		difference, verdict := runreport.GainCells(e.paired)
 		p, effect := "–", "–"
 		if e.paired != nil {
-			effect = page.Fixed(e.paired.Effect, 2)
+			effect, look = page.Fixed(e.paired.Effect, 2), look.Later(e.paired.Look)
 			p = e.paired.PCell()
 			against := first.name
-			if e.step != 0 || first.step != 0 { // a policy that was trained is one draw of its seed
-				against, single = against+" (of these two runs; other seeds may differ)", true
+			if t.drawn(e) {
+				against += " (of these two runs; other seeds may differ)"
 			}
 			sentences = append(sentences, page.Capital(e.paired.Sentence(e.name, against, results.MetricName(t.metric)))+".")
 		}
@@ -318,9 +326,8 @@ func (t comparisonTable) Write(d *page.Document) {
 	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)
 	}
-	if single {
-		sentences = append(sentences, "One seed is one draw: to judge the settings, run each with three seeds (`-m seed=0,1,2`) and compare "+
-			"all of the runs.")
+	if look != (stats.Look{}) {
+		sentences = append(sentences, page.Capital(look.Spent()))
 	}
 	if t.warning != "" {
 		sentences = append(sentences, t.warning)

@@ -50,6 +50,31 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Two runs have the later look, shared with those before it; a look that nobody counted is said.
+func TestCompareSaysLooks(t *testing.T) {
+	looked := func(seed uint64, look string) string {
+		dir := reportstest.FakeRun(t, seed)
+		reportstest.Must(t, os.WriteFile(filepath.Join(dir, record.LooksFile),
+			[]byte(`{"id": "a", "looks": [{"split": "dev", "metric": "reward", `+look+`}]}`), 0o644))
+		return dir
+	}
+	five, four, none := looked(1, `"look": 5, "level": 0.0012`), looked(2, `"look": 4, "level": 0.0019`), looked(3, `"missing": "disk full"`)
+	for _, tc := range []struct {
+		dirs []string
+		want string
+	}{
+		{[]string{five, four}, " comparisons and look 5"},
+		{[]string{five, four}, "This was look 5 at these questions (evidence.ledger): all looks share a level of 0.05, and this one has 0.00024"},
+		{[]string{five, none}, "the level is not corrected for it: there is no ledger of looks (disk full)"},
+	} {
+		got, err := compareText(tc.dirs)
+		reportstest.Must(t, err)
+		if !strings.Contains(got, tc.want) {
+			t.Errorf("the comparison lacks %q:\n%s", tc.want, got)
+		}
+	}
+}
+
 // compareText is a comparison as run report prints it.
 func compareText(dirs []string) (string, error) {
 	d, err := Compare(dirs)

@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -285,7 +286,12 @@ func (w *textWorkload[P]) Summary() record.DataSummary {
 		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	if b.Eval.Len() > 0 {
-		out.EvalDigest = b.Eval.Fingerprint()
+		h := digest.New()
+		for i := range b.Eval.Len() {
+			s, _ := b.Eval.Sample(i) // one that cannot be read stops the evaluation
+			fmt.Fprintf(h, "%d %q %q %q\n", s.ID, s.Name, s.Reference, s.Answers)
+		}
+		out.EvalDigest = h.Hex() // whatever words the prompt has
 	}
 	maps.Copy(out.Skipped, b.Skipped)
 	maps.Copy(out.SkippedAt, b.SkippedAt)

@@ -25,11 +25,8 @@ func (r *run) printEnd() error {
 		next := []string{report}
 		if os.Getenv(runfolder.ExpectedHash) == "" { // a sweep has its own end
 			dir := program.Quoted(r.Dir)
-			next = []string{fmt.Sprintf("next: %s --rerun %s seed=%d   # does another seed agree?", program.Name(), dir, r.Config.Seed+1),
-				fmt.Sprintf("      %s report %s FOLDER   # and compare the two", program.Name(), dir), report}
-		}
-		for i, line := range next {
-			next[i] = stdout.Fold(line, stdout.Width(), 6)
+			next = []string{fmt.Sprintf("another seed: %s --rerun %s seed=%d", program.Name(), dir, r.Config.Seed+1),
+				fmt.Sprintf("compare them: %s report %s FOLDER", program.Name(), dir), report}
 		}
 		return runreport.PrintEnd(stdout.Writer(), run, next)
 	}

@@ -22,7 +22,7 @@ const (
 )
 
 // PrintEnd writes what a finished run came to: a table of the first metric, what the last phase added, the other measures and the
-// verdict of the report. With the lines of next, which come last, it has at most endLines lines of endWidth columns.
+// verdict of the report. With the lines of next, which come last, it has at most endLines lines of endWidth columns; commands stay whole.
 func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 	stages, s := run.Summary.Evaluations, run.Summary
 	stage := PlannedResult(stages)
@@ -39,6 +39,7 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 	}
 	add(lastPhaseGain(table))
 	add(otherMeasures(stage, stages))
+	measures := len(below)
 	answer, entries := verdictOf(run, s, stages)
 	if better := results.BetterThanInit(stages); better != "" {
 		answer += " But " + better + "."
@@ -48,8 +49,11 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 		answer += " " + first + "."
 	}
 	add(answer)
+	const head, rows = 3, 2 // title, names of columns, rule; the start and the best
 	below = append(below, next...)
-	const head = 3 // title, names of columns, rule
+	if over := len(below) + head + rows - endLines; over > 0 { // many measures: the verdict stays whole
+		below = slices.Delete(below, max(measures-over, 0), measures)
+	}
 	split := stage.Split
 	if record.HeldOut(split) {
 		split += ", held out"
@@ -59,7 +63,7 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 		return err
 	}
 	title := fmt.Sprintf("%s on %s, %s", results.MetricName(stage.Metric), split, page.Plural(stage.Queries, run.InItsWords("question")))
-	if strings.Contains(shown.String(), stats.Dagger) {
+	if strings.Contains(shown.String()+strings.Join(below, ""), stats.Dagger) {
 		title += " (" + stats.Dagger + " rough: the report says why)"
 	}
 	_, err := fmt.Fprintf(w, "%s\n%s%s\n", title, shown.String(), strings.Join(below, "\n"))

@@ -60,6 +60,21 @@ func TestReport(t *testing.T) {
 	if len(lines) > endLines {
 		t.Errorf("%d lines:\n%s", len(lines), end.String())
 	}
+
+	// Many measures leave no line to spare: the verdict and the next commands stay whole.
+	whole, many := *run, *run.Summary
+	for i := range 30 {
+		more := *PlannedResult(stages)
+		more.Metric = fmt.Sprintf("measure_%d", i)
+		many.Evaluations = append(many.Evaluations, more)
+	}
+	whole.Summary = &many
+	end.Reset()
+	reportstest.Must(t, PrintEnd(&end, &whole, []string{"one", "two", "three"}))
+	if text := end.String(); strings.Count(text, "\n") > endLines || !strings.Contains(text, "at\n  random.\none\ntwo\nthree\n") ||
+		!strings.Contains(text, " best: ") {
+		t.Errorf("many measures:\n%s", text)
+	}
 }
 
 // A look is said in the verdict and spends its part of the level; so is that nobody counted.

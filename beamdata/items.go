@@ -139,3 +139,18 @@ func (it *Items) readItems(path string, rows int) (outside int, unknown []keyche
 	}
 	return outside, keys.Unknown(), s.Err()
 }
+
+// Facts returns what features may read about the rows of the set's table, where a file says so.
+func (s *Set) Facts() *poolfeatures.Facts {
+	it := s.items
+	if it == nil {
+		return &poolfeatures.Facts{}
+	}
+	if it.facts == nil {
+		it.facts = &poolfeatures.Facts{File: it.file}
+		for _, x := range it.rows {
+			it.facts.Add(x.question, len(x.counts), func(i int) (string, int) { return x.counts[i].Answer, x.counts[i].Count }, x.tags)
+		}
+	}
+	return it.facts
+}

@@ -93,7 +93,8 @@ func (c *checker) fit(f *field, n *Node, path string) *Node {
 		case n.Kind == String && (f.kind == Int || f.kind == Float):
 			hint = nearNumber(n.Text)
 			from, to, ok := strings.Cut(n.Text, "..")
-			if end, err := strconv.Atoi(to); ok && err == nil {
+			_, bad := strconv.Atoi(from)
+			if end, err := strconv.Atoi(to); ok && bad == nil && err == nil {
 				hint = ": the values of a sweep are -m '" + path + "=range(" + from + "," + strconv.Itoa(end+1) + ")'"
 			}
 		}

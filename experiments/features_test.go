@@ -40,8 +40,12 @@ func TestFeatures(t *testing.T) {
 		t.Error("killed and resumed, the weights are others")
 	}
 
+	refused(t, run(t, small(files, "hydra.run.dir="+folder(t), "init.checkpoint="+dir, "selector=features",
+		"selector.features=[rank,similarity]")...), 2, "selector.features=rank,similarity contradicts", "trained with similarity,rank,")
+
 	predict := func(out string) []string {
-		return append([]string{"task=predict", "init.checkpoint=" + dir, "predict.out=" + out, "threads=1"}, files...)
+		return append([]string{"task=predict", "init.checkpoint=" + dir, "predict.out=" + out, "threads=1",
+			"hydra.run.dir=" + folder(t)}, files...)
 	}
 	first := filepath.Join(dir, "a.jsonl")
 	mustRun(t, predict(first)...)

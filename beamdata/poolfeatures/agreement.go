@@ -46,7 +46,7 @@ func chosenAnswers() Feature {
 	return Feature{Name: "chosen_answers", Reads: []Column{Answers}, Beside: func(p *Pool, chosen int, out []float64) {
 		share := map[int32]float64{}
 		for _, a := range p.Answers[chosen] {
-			share[a.Text] = a.Share
+			share[a.Text] += a.Share
 		}
 		for j, answers := range p.Answers {
 			for _, a := range answers {

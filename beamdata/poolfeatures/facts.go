@@ -3,6 +3,8 @@ package poolfeatures
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // Column is a column of the data, by its name there.
@@ -13,7 +15,6 @@ const (
 	Answers   Column = "answer_counts"
 	Questions Column = "question"
 	Tags      Column = "tags"
-	Between   Column = "" // cosines of candidates, which every table of embeddings gives
 )
 
 // Answer is the share of a row's annotators who gave an answer.
@@ -28,15 +29,65 @@ type Facts struct {
 	File        string // that says so; "" = there is none
 	Answers     [][]Answer
 	Words, Tags [][]int32
+
+	numbers map[string]int32
 }
 
-// Missing returns an error where the data do not say what the features read about a query and its candidates.
+// Add appends what is known about the next row; of its answers how many annotators gave each. Nothing, or tags that are nil, is not
+// known. Equal texts have one number, whether they are answers, tags or words.
+func (f *Facts) Add(question string, answers int, answer func(i int) (text string, count int), tags []string) {
+	total := 0
+	for i := range answers {
+		_, n := answer(i)
+		total += n
+	}
+	var shares []Answer
+	for i := 0; i < answers && total > 0; i++ {
+		text, n := answer(i)
+		shares = append(shares, Answer{Text: f.number(text), Share: float64(n) / float64(total)})
+	}
+	var words []string
+	if question != "" {
+		words = strings.FieldsFunc(strings.ToLower(question), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	}
+	f.Answers, f.Words, f.Tags = append(f.Answers, shares), append(f.Words, f.ascending(words)), append(f.Tags, f.ascending(tags))
+}
+
+// ascending returns the numbers of texts; nil of nil.
+func (f *Facts) ascending(texts []string) []int32 {
+	if texts == nil {
+		return nil
+	}
+	out := make([]int32, len(texts))
+	for i, text := range texts {
+		out[i] = f.number(text)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (f *Facts) number(text string) int32 {
+	if f.numbers == nil {
+		f.numbers = map[string]int32{}
+	}
+	if _, ok := f.numbers[text]; !ok {
+		f.numbers[text] = int32(len(f.numbers))
+	}
+	return f.numbers[text]
+}
+
+// Missing returns an error where the data do not say what the features read about a query and its candidates, or would say the answers
+// of the query, as one of them.
 func (l *List) Missing(f *Facts, query int32, pool []int32) error {
 	for _, of := range slices.Concat(l.static, l.beside) {
 		for _, column := range of.Reads {
 			row, lacks := int32(0), false
 			switch column {
 			case Answers:
+				if slices.Contains(pool, query) {
+					return fmt.Errorf("selector.features: query %d stands in its own pool, where %s would read its answers: leave it out of its "+
+						"candidates (data.legacy_pool=full_table does not)", query, of.name)
+				}
 				row, lacks = unknown(f.Answers, pool)
 			case Questions:
 				row, lacks = unknown(f.Words, append(slices.Clone(pool), query))

@@ -19,9 +19,9 @@ import (
 
 // Pool is what may be known about a query and its K candidates at test time.
 type Pool struct {
-	Query   []float32   // embedding row of the query
-	Rows    [][]float32 // [K] those of the candidates
-	Between []float32   // [K, K] cosines of the candidates, where a feature reads them
+	Query   []float32        // embedding row of the query
+	Rows    [][]float32      // [K] those of the candidates
+	Between func() []float32 // [K, K] cosines of the candidates: dear, so only a feature that reads them asks
 
 	Answers           [][]Answer // [K]
 	Words, Tags       [][]int32  // [K] of the candidates' questions and pictures, ascending
@@ -34,6 +34,8 @@ type Pool struct {
 type Feature struct {
 	// Name is its name in selector.features. Parts in capitals stand for whole numbers: agreement_SHARPNESS.
 	Name string
+	// Block says that the two numbers of the name are a range of the embeddings' columns.
+	Block bool
 	// Reads names the columns of the data that it needs beside the embeddings.
 	Reads []Column
 	// Of fills out [K] before any choice; args are the whole numbers of the name.
@@ -96,6 +98,17 @@ func New(table []Feature, names []string) (*List, error) {
 	return l, nil
 }
 
+// Fits returns an error where a feature reads columns that embeddings of so many do not have.
+func (l *List) Fits(columns int) error {
+	for _, f := range l.static {
+		if f.Block && (f.args[0] >= f.args[1] || f.args[1] > columns) {
+			return fmt.Errorf("selector.features: %s reads columns %d to %d of the embeddings: want FROM < TO ≤ %d, TO is left out", f.name,
+				f.args[0], f.args[1], columns)
+		}
+	}
+	return nil
+}
+
 // find returns the entry that name, with its whole numbers, stands for.
 func find(table []Feature, name string) (chosen, error) {
 	names := make([]string, len(table))
@@ -135,11 +148,6 @@ func (l *List) Columns() int { return 2 * len(l.static) }
 
 // BesideColumns returns how many numbers Beside gives each candidate.
 func (l *List) BesideColumns() int { return len(l.beside) }
-
-// ReadsBetween reports whether Describe reads Pool.Between.
-func (l *List) ReadsBetween() bool {
-	return slices.ContainsFunc(l.static, func(f chosen) bool { return slices.Contains(f.Reads, Between) })
-}
 
 // Describe returns the numbers [K, Columns] of a pool: of each feature its value, then the value's deviation from the pool's mean.
 func (l *List) Describe(p *Pool) []float64 {

@@ -37,7 +37,7 @@ func TestFeatures(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := f.Of(0, pool, row)
-		p.Between = []float32{1, 0.6, 0, 0.6, 1, 0.8, 0, 0.8, 1}
+		p.Between = func() []float32 { return []float32{1, 0.6, 0, 0.6, 1, 0.8, 0, 0.8, 1} }
 		rows, step, mean := l.Describe(p), 2, 0.0
 		if l.BesideColumns() == 1 {
 			rows, step = l.Beside(p, 1), 1
@@ -166,6 +166,32 @@ func TestMissingColumns(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOwnPool: the query among its candidates would show features its answers.
+func TestOwnPool(t *testing.T) {
+	f, pool, _ := toy()
+	l, err := New(Table(), []string{"annotators"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Missing(f, 2, pool); err == nil || !strings.Contains(err.Error(), "query 2 stands in its own pool") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestBlocksFit: a block of columns that the embeddings do not have is refused.
+func TestBlocksFit(t *testing.T) {
+	for name, fits := range map[string]bool{"similarity_0_8": true, "similarity_7_8": true, "similarity_4_4": false, "similarity_5_4": false,
+		"similarity_0_9": false, "similarity_8_9": false, "agreement_90": true} {
+		l, err := New(Table(), []string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Fits(8); (err == nil) != fits || !fits && !strings.Contains(err.Error(), name+" reads columns") {
+			t.Errorf("%s: error %v", name, err)
+		}
 	}
 }
 

@@ -14,9 +14,8 @@ func similarity() Feature {
 // similarityOfColumns is the cosine of some columns, from FROM up to and without TO, where these mean something by themselves: a
 // block of the question, one of the picture.
 func similarityOfColumns() Feature {
-	return Feature{Name: "similarity_FROM_TO", Of: func(p *Pool, args []int, out []float64) {
-		n := len(p.Query)
-		from, to := min(args[0], n), min(max(args[0], args[1]), n)
+	return Feature{Name: "similarity_FROM_TO", Block: true, Of: func(p *Pool, args []int, out []float64) {
+		from, to := args[0], args[1]
 		for j, row := range p.Rows {
 			out[j] = Cosine(p.Query[from:to], row[from:to])
 		}

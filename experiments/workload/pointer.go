@@ -287,9 +287,6 @@ func OpenPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
 		return nil, err
 	}
 	for _, set := range []*beamdata.Set{bundle.RCE, bundle.Records, bundle.Online, bundle.Val, bundle.Eval, bundle.All} {
-		if set.Len() == 0 {
-			continue
-		}
 		if err := p.Readable(set); err != nil {
 			p.Free()
 			return nil, usage.Errorf("%v", err)
@@ -349,7 +346,7 @@ func freshPointer(j *job.Job, bundle *beamdata.Bundle, table *beamdata.Table,
 		}
 	}
 	opt.Relation.Choose(table.Dim, medianLength(j, table))
-	if train := firstSet(bundle.RCE, bundle.Records, bundle.Online); len(opt.Features.Names) > 0 && j.Saved == nil {
+	if train := firstSet(bundle.RCE, bundle.Records, bundle.Online); len(opt.Features.Names) > 0 && j.Saved == nil && train.Len() > 0 {
 		if err := opt.Features.Measure(train); err != nil {
 			return nil, usage.Errorf("%v", err)
 		}

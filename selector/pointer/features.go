@@ -44,9 +44,8 @@ func (o FeatureOptions) scaled() error {
 		return nil
 	}
 	l, s := o.list(), o.Scaling
-	positive := func(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
 	n := l.Columns() + l.BesideColumns()
-	if len(s.Mean) != n || len(s.Scale) != n || slices.ContainsFunc(s.Scale, func(x float64) bool { return !positive(x) }) {
+	if len(s.Mean) != n || len(s.Scale) != n || slices.ContainsFunc(s.Scale, func(x float64) bool { return x <= 0 }) { // JSON is finite
 		return fmt.Errorf("selector.features: %d means and %d scales, want %d of each, the scales above 0: the features of training rows "+
 			"have not been measured, or the checkpoint is damaged", len(s.Mean), len(s.Scale), n)
 	}
@@ -84,6 +83,9 @@ func (o FeatureOptions) weights() []weight {
 func (o *FeatureOptions) Measure(set *beamdata.Set) error {
 	const most = 1000 // pools, evenly spread
 	l, s := o.list(), poolfeatures.Scaling{}
+	if err := l.Fits(set.Table.Dim); err != nil {
+		return err
+	}
 	for _, q := range beamdata.Spread(most, set.Len()) {
 		pool, err := poolOf(l, set, q)
 		if err != nil {
@@ -106,9 +108,7 @@ func poolOf(l *poolfeatures.List, set *beamdata.Set, q int) (*poolfeatures.Pool,
 		return nil, err
 	}
 	p := facts.Of(set.Row(q), rows, set.Table.Row)
-	if l.ReadsBetween() {
-		p.Between = between(set, rows)
-	}
+	p.Between = sync.OnceValue(func() []float32 { return between(set, rows) })
 	return p, nil
 }
 
@@ -124,10 +124,10 @@ func between(set *beamdata.Set, rows []int32) []float32 {
 	return slices.Clone(torchx.Data[float32](products(x, x)))
 }
 
-// described holds the scaled features of pools, each computed once. A query has several pools where held-out rows leave its own.
-type described struct {
-	mu    sync.Mutex
-	pools map[int64][]*description // by query id
+// poolKey finds the scaled features of pools, each computed once. A query has several pools where held-out rows leave its own.
+type poolKey struct {
+	table *beamdata.Table
+	query int64
 }
 
 type description struct {
@@ -138,10 +138,10 @@ type description struct {
 
 // Readable returns an error where the data do not say what the features read.
 func (p *Policy) Readable(set *beamdata.Set) error {
-	if !p.opt.Features.enabled() {
+	if p.features == nil || set.Len() == 0 {
 		return nil
 	}
-	l, facts := p.opt.Features.list(), set.Facts()
+	l, facts := p.features, set.Facts()
 	for q := range set.Len() {
 		if err := l.Missing(facts, set.Row(q), set.Pool(q)); err != nil {
 			return err
@@ -152,12 +152,11 @@ func (p *Policy) Readable(set *beamdata.Set) error {
 
 // describe returns the features of query q of a source beside the chosen positions (none: nil).
 func (p *Policy) describe(src *Source, q int, chosen []int64) (x []float32, beside [][]float32) {
-	d := p.tables.described(src.set.Table)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	id, rows := src.ID(q), src.set.Pool(q)
+	p.tables.mu.Lock()
+	defer p.tables.mu.Unlock()
+	key, rows := poolKey{src.set.Table, src.ID(q)}, src.set.Pool(q)
 	var of *description
-	for _, known := range d.pools[id] {
+	for _, known := range p.tables.known[key] {
 		if slices.Equal(known.pool, rows) {
 			of = known
 		}
@@ -176,7 +175,7 @@ func (p *Policy) describe(src *Source, q int, chosen []int64) (x []float32, besi
 	if of == nil {
 		read()
 		of = &description{pool: rows, x: scaling.Apply(l.Describe(pool), l.Columns(), 0), beside: map[int64][]float32{}}
-		d.pools[id] = append(d.pools[id], of)
+		p.tables.known[key] = append(p.tables.known[key], of)
 	}
 	for _, c := range chosen {
 		if of.beside[c] == nil {
@@ -256,7 +255,7 @@ func (p *Policy) featureScores(e encoded, cursors []cursor) []torchx.Tensor {
 	}
 	scores := make([]torchx.Tensor, len(cursors))
 	for i, c := range cursors {
-		if c.step == 0 || c.beside.Nil() {
+		if c.beside.Nil() {
 			scores[i] = out(e.described)
 			continue
 		}

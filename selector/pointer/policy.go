@@ -40,22 +40,12 @@ type tables struct {
 	inverse map[*beamdata.Table]torchx.Tensor // 1/|row|
 	slot    map[*beamdata.Table]*slots
 	mu      sync.Mutex
-	known   map[*beamdata.Table]*described
+	known   map[poolKey][]*description
 }
 
 func newTables() *tables {
 	return &tables{on: map[*beamdata.Table]torchx.Tensor{}, inverse: map[*beamdata.Table]torchx.Tensor{}, slot: map[*beamdata.Table]*slots{},
-		known: map[*beamdata.Table]*described{}}
-}
-
-// described returns the features of the table's pools.
-func (t *tables) described(table *beamdata.Table) *described {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.known[table] == nil {
-		t.known[table] = &described{pools: map[int64][]*description{}}
-	}
-	return t.known[table]
+		known: map[poolKey][]*description{}}
 }
 
 // layer is one cross-attention layer: the packed projection in its three parts [h, h] and [h].

@@ -150,6 +150,12 @@ func TestTerminal(t *testing.T) {
 			t.Fatalf("%s does not end:\n%s", name, p.said())
 		}
 		lines, widest := screen(p.said())
+		if name == "run" { // commands are not broken: they fit with the folder that a run takes by itself
+			widest = 0
+			for _, line := range lines {
+				widest = max(widest, utf8.RuneCountInString(strings.ReplaceAll(line, other, "outputs/2026-11-26/10-30-59")))
+			}
+		}
 		if code := p.cmd.ProcessState.ExitCode(); widest > 80 || (code != 0) != (name == "mistake" || name == "refused") {
 			for _, line := range lines {
 				if utf8.RuneCountInString(line) > 80 {

@@ -119,10 +119,13 @@ func (e *captionEvaluation) markdown() string {
 	if e.Missing > 0 {
 		fmt.Fprintf(&b, ", %d without a result (evaluate.missing=%s)", e.Missing, e.Rule)
 	}
-	fmt.Fprintf(&b, ".\n\nMean over the images: **%.4f**", e.CIDEr)
-	if e.Interval != nil {
-		fmt.Fprintf(&b, ", 95 %% interval %.4f to %.4f", e.Interval.Low, e.Interval.High)
+	mean := page.Score(e.CIDEr, 0)
+	if i := e.Interval; i != nil {
+		var low, high string
+		mean, low, high = page.Estimate(e.CIDEr, i.Low, i.High, page.Unsigned)
+		mean += fmt.Sprintf(" (95 %% interval %s to %s)", low, high)
 	}
+	fmt.Fprintf(&b, ".\n\nMean over the images: **%s**", mean)
 	b.WriteString(".\n\nTo compare two evaluations image by image, with intervals: `run report FOLDER_A FOLDER_B`.\n")
 	return b.String()
 }

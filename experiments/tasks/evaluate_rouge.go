@@ -258,9 +258,10 @@ func (e rougeEvaluation) print(w io.Writer, out string) {
 // String is the mean, and the interval where there is one.
 func (c rougeCI) String() string {
 	if c.Interval == nil {
-		return fmt.Sprintf("%.4f", c.Mean)
+		return page.Score(c.Mean, 0)
 	}
-	return fmt.Sprintf("%.4f [%.4f, %.4f]", c.Mean, c.Interval.Low, c.Interval.High)
+	mean, low, high := page.Estimate(c.Mean, c.Interval.Low, c.Interval.High, page.Unsigned)
+	return fmt.Sprintf("%s [%s, %s]", mean, low, high)
 }
 
 func (e rougeEvaluation) markdown() string {

@@ -234,8 +234,8 @@ func (c ArmComparison) Sentence(what, against, metric string) string {
 	if c.Changed == 0 {
 		return fmt.Sprintf("%s and %s score the same on every one of %s", what, against, page.Plural(c.N, "question"))
 	}
-	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, %s, p %s%s",
-		page.Fixed(c.Mean, 4), metric, page.Sig(100*c.Level, 2), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4),
+	mean, low, high := c.Texts()
+	numbers := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, %s, p %s%s", mean, metric, page.Sig(100*c.Level, 2), low, high,
 		stats.QuestionWords(c.N, c.Clusters), c.seedWords(), c.PWords(), c.Remarks())
 	if c.Verdict != stats.NotSeparable {
 		return fmt.Sprintf("%s is %s than %s: %s", what, c.Verdict, against, numbers)

@@ -251,7 +251,7 @@ func (a Arm) LevelOf() (mean, sd string) {
 	m, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
 	sd = "–"
 	if seeds := a.SeedMeans(); len(seeds) > 1 && slices.Max(seeds) > slices.Min(seeds) {
-		sd = fmt.Sprintf("%.4f", stat.SD(seeds))
+		sd = page.Sig(stat.SD(seeds), 2)
 	}
 	return page.MeanSE(m, se), sd
 }
@@ -262,10 +262,9 @@ func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
 	case c == nil:
 		return "–", "–", "–", ""
 	case c.Changed == 0:
-		return "0", "–", "–", "same scores"
+		return c.Gain(), "–", "–", "same scores"
 	}
-	return fmt.Sprintf("%s [%s, %s]", page.Fixed(c.Mean, 4), page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4)),
-		c.PCell(), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
+	return c.Gain(), c.PCell(), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
 }
 
 func (t ArmTable) Write(d *page.Document) {
@@ -378,9 +377,9 @@ func (c ArmComparison) errorParts() string {
 	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
 		return ""
 	}
-	text := fmt.Sprintf(" Standard error from the questions %.4f, from the seeds %.4f", c.SE, c.SeedSE)
+	text := fmt.Sprintf(" Standard error from the questions %s, from the seeds %s", page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2))
 	if most := c.uncertainty.seedsAtMost(); most > c.SeedSE {
-		text += fmt.Sprintf("; so few seeds leave up to %.4f possible, and the interval covers that", most)
+		text += fmt.Sprintf("; so few seeds leave up to %s possible, and the interval covers that", page.Sig(most, 2))
 	}
 	return text + "."
 }

@@ -117,11 +117,12 @@ func (t MethodTable) Table(title string) *page.Table {
 			row[1] = 0
 		}
 		if interval := m.Interval(); interval != nil {
-			row[4] = fmt.Sprintf("%.1f to %.1f", 100*interval.Low, 100*interval.High)
+			mean, low, high := page.Estimate(m.percent(), 100*interval.Low, 100*interval.High, page.Unsigned)
+			row[3], row[4] = page.Markup(mean), low+" to "+high
 		}
 		if c := m.over; c != nil {
-			low, high := page.Fixed(100*c.Interval.Low, 1), page.Fixed(100*c.Interval.High, 1)
-			row[5], row[6], row[7] = page.Markup(page.Fixed(100*c.Mean, 1)), low+" to "+high, stats.VerdictCell(c.Paired)
+			mean, low, high := c.percents()
+			row[5], row[6], row[7] = page.Markup(mean), low+" to "+high, stats.VerdictCell(c.Paired)
 		}
 		table.Rows = append(table.Rows, row)
 	}
@@ -197,9 +198,15 @@ func (t MethodTable) Write(d *page.Document, title string) {
 		"be. %s %s", stats.RoughNote(table.Rows), stats.CutNote(table.Rows))
 }
 
+// percents are Texts in percent.
+func (c *ArmComparison) percents() (mean, low, high string) {
+	return page.Estimate(100*c.Mean, 100*c.Interval.Low, 100*c.Interval.High, page.Fixed)
+}
+
 // points are a difference with its interval, in percent.
 func (c *ArmComparison) points() string {
-	return fmt.Sprintf("%s (%s to %s)", page.Fixed(100*c.Mean, 1), page.Fixed(100*c.Interval.Low, 1), page.Fixed(100*c.Interval.High, 1))
+	mean, low, high := c.percents()
+	return fmt.Sprintf("%s (%s to %s)", mean, low, high)
 }
 
 // control says whether a placebo does what it should: as well as chance.

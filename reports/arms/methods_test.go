@@ -92,7 +92,7 @@ func TestMethodsOfSeveralModels(t *testing.T) {
 	}
 	var d page.Document
 	table.Findings(&d)
-	for _, want := range []string{"`/models/a`'s CIDEr-D × 100 on 200 held-out questions is **20.0**", "**Better than `image`**: `sft` +40.0",
+	for _, want := range []string{"`/models/a`'s CIDEr-D × 100 on 200 held-out questions is **20.0**", "**Better than `image`**: `sft` +40",
 		"`/models/b`'s CIDEr-D × 100 on 200 held-out questions is **60.0**", "**Not separable from `image`**: `sft` "} {
 		if !strings.Contains(d.Text(), want) {
 			t.Errorf("the findings lack %q:\n%s", want, d.Text())

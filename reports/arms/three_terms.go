@@ -153,7 +153,8 @@ func (g threeTerms) write(d *page.Document, metric string) {
 		gain, p, _, verdict := armCells(c)
 		rows = append(rows, []string{what, g.terms[i].of, gain, p, verdict})
 		if name, _, _ := strings.Cut(what, ":"); c.Changed > 0 && c.Verdict != stats.NotSeparable {
-			found = append(found, fmt.Sprintf("%s (%s)", name, page.Fixed(c.Mean, 4)))
+			mean, _, _ := c.Texts()
+			found = append(found, fmt.Sprintf("%s (%s)", name, mean))
 		}
 	}
 	d.Table([]string{"term of the gain", "difference", ">" + results.MetricName(metric), ">p (Holm)", "verdict"}, rows)
@@ -161,6 +162,7 @@ func (g threeTerms) write(d *page.Document, metric string) {
 	if len(found) > 0 {
 		said = fmt.Sprintf("Told from 0: %s.", page.Joined(found))
 	}
+	sum, _, _ := g.none.initial.Texts()
 	d.Paragraph("Null + elicitation + reward is the gain of %s over its initial policy, %s (arXiv:2606.05932). %s", g.none.name,
-		page.Fixed(g.none.initial.Mean, 4), said)
+		sum, said)
 }

@@ -15,8 +15,10 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/webchart"
@@ -32,26 +34,45 @@ func (r refusal) Error() string { return r.text }
 
 // detail is what a run's page shows besides its curves.
 type detail struct {
-	Run         entry                `json:"run"`
-	Dir         string               `json:"dir"`
-	SweepPath   string               `json:"sweep_path,omitempty"`
-	Command     []string             `json:"command,omitempty"`
-	Device      string               `json:"device,omitempty"`
-	Versions    map[string]string    `json:"versions,omitempty"`
-	Data        *record.DataSummary  `json:"data,omitempty"`
-	Best        *record.BestSummary  `json:"best,omitempty"`
-	Phases      []curves.Span        `json:"phases"`
-	Results     []record.StageResult `json:"results"`
-	Means       []mean               `json:"means,omitempty"` // of a run that has not ended: evaluations without intervals
-	Events      []map[string]any     `json:"events"`
-	Examples    []record.Example     `json:"examples"`
-	Settings    map[string]string    `json:"settings"`
-	Metrics     []metric             `json:"metrics"`
-	Completions int64                `json:"completions"` // bytes of their file
-	Files       []string             `json:"files"`
-	Links       map[string]string    `json:"links,omitempty"` // addresses by name, of a server
-	Damaged     int                  `json:"damaged,omitempty"`
-	Log         string               `json:"log"`
+	Run         entry               `json:"run"`
+	Dir         string              `json:"dir"`
+	SweepPath   string              `json:"sweep_path,omitempty"`
+	Command     []string            `json:"command,omitempty"`
+	Device      string              `json:"device,omitempty"`
+	Versions    map[string]string   `json:"versions,omitempty"`
+	Data        *record.DataSummary `json:"data,omitempty"`
+	Best        *record.BestSummary `json:"best,omitempty"`
+	Phases      []curves.Span       `json:"phases"`
+	Results     []shownResult       `json:"results"`
+	Means       []mean              `json:"means,omitempty"` // of a run that has not ended: evaluations without intervals
+	Events      []map[string]any    `json:"events"`
+	Examples    []record.Example    `json:"examples"`
+	Settings    map[string]string   `json:"settings"`
+	Metrics     []metric            `json:"metrics"`
+	Completions int64               `json:"completions"` // bytes of their file
+	Files       []string            `json:"files"`
+	Links       map[string]string   `json:"links,omitempty"` // addresses by name, of a server
+	Damaged     int                 `json:"damaged,omitempty"`
+	Log         string              `json:"log"`
+}
+
+// shownResult is a line of a table of results, with its numbers as all pages write them.
+type shownResult struct {
+	record.StageResult
+	Level string            `json:"level"` // mean ± SE
+	Gains map[string]string `json:"gains"` // by baseline
+}
+
+func shown(stages []record.StageResult) []shownResult {
+	return list.Map(stages, func(r record.StageResult) shownResult {
+		out := shownResult{r, page.MeanSE(r.Mean, r.SE), map[string]string{}}
+		for _, y := range results.Yardsticks() {
+			if p := *y.Gain(&r); p != nil {
+				out.Gains[y.Policy] = p.Gain()
+			}
+		}
+		return out
+	})
 }
 
 // mean is a row of kind eval.
@@ -88,7 +109,7 @@ func (b *Board) detail(id string) (*detail, error) {
 	if !ok {
 		return nil, refusal{404, "no such run"}
 	}
-	d := &detail{Run: e, Dir: e.dir, Results: []record.StageResult{}, Events: []map[string]any{}, Settings: settingsOf(e.dir),
+	d := &detail{Run: e, Dir: e.dir, Results: []shownResult{}, Events: []map[string]any{}, Settings: settingsOf(e.dir),
 		Examples: []record.Example{}}
 	if s, ok := b.sweep(e.Sweep); ok {
 		d.SweepPath = s.Path
@@ -96,7 +117,7 @@ func (b *Board) detail(id string) (*detail, error) {
 	if s, err := record.ReadSummary(e.dir); err == nil && s != nil {
 		d.Command, d.Device, d.Versions, d.Data, d.Best = s.Command, s.Device, s.Versions, &s.Data, s.Best
 		if s.Evaluations != nil && e.State != record.StateRunning {
-			d.Results = s.Evaluations
+			d.Results = shown(s.Evaluations)
 		}
 	}
 	err := b.rows(id, e.dir, func(c *curves.Curves, _ bool) {
@@ -115,7 +136,7 @@ func (b *Board) detail(id string) (*detail, error) {
 	if len(d.Results) == 0 && sizeOf(e.dir, record.EvalsFile) < maxFile {
 		if evals, err := record.ReadEvals(e.dir); err == nil && scores(evals) < intervalTime {
 			if stages, err := results.StagesOf(&record.Run{Evaluations: evals}); err == nil {
-				d.Results = stages
+				d.Results = shown(stages)
 			}
 		}
 	}

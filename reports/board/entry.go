@@ -68,6 +68,7 @@ type gain struct {
 	Low     float64 `json:"low"`
 	High    float64 `json:"high"`
 	Verdict string  `json:"verdict"`
+	Text    string  `json:"text"` // mean and interval as all pages write them
 }
 
 // stamp is what changes when a run does.
@@ -164,7 +165,7 @@ func (e *entry) judged(stages []record.StageResult) {
 		if p == nil {
 			continue
 		}
-		e.Over, e.Gain = y.Short, &gain{p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict)}
+		e.Over, e.Gain = y.Short, &gain{p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), p.Gain()}
 		e.Baseline = finite(planned.Mean - p.Mean)
 		return
 	}

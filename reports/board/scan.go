@@ -339,7 +339,7 @@ func leftOf(jobs []sweeps.Job) *float64 {
 
 // indexVersion is the number of the index's format and of how a run is read and judged: whoever changes either counts it on, and
 // boards read the runs anew.
-const indexVersion = 6
+const indexVersion = 7
 
 // savedIndex is the index of a root.
 type savedIndex struct {

@@ -44,10 +44,45 @@ func Fixed(x float64, decimals int) string {
 	return "+" + s
 }
 
-// MeanSE writes a mean and its standard error for a cell, with the minus sign of Fixed.
-func MeanSE(mean, se float64) string {
-	return strings.Replace(fmt.Sprintf("%.4f ± %.4f", mean, se), "-", "−", 1)
+// Estimate writes a number and the ends of its interval as all pages do: with the decimals that show half the interval with two significant
+// digits, and more where an end would read as the 0 that it is not. write is Fixed for differences, Unsigned for scores.
+func Estimate(mean, low, high float64, write func(x float64, decimals int) string) (m, l, h string) {
+	n := decimalsOf((high - low) / 2)
+	reads0 := func(x float64) bool { return x != 0 && !strings.ContainsAny(write(x, n), "123456789") }
+	for most := n + 4; n < most && (reads0(low) || reads0(high)); {
+		n++
+	}
+	return write(mean, n), write(low, n), write(high, n)
 }
+
+// decimalsOf are those that show an error with two significant digits; of one that is 0 or not known they are four.
+func decimalsOf(se float64) int {
+	if !(se > 0) || math.IsInf(se, 0) {
+		return 4
+	}
+	_, exp, _ := strings.Cut(strconv.FormatFloat(se, 'e', 1, 64), "e") // rounded first: 0.0998 is 0.10
+	n, _ := strconv.Atoi(exp)
+	return min(max(1-n, 0), 12)
+}
+
+// MeanSE writes a score and its standard error, or the standard deviation of several: 0.482 ± 0.013.
+func MeanSE(mean, se float64) string {
+	if se == 0 {
+		return Score(mean, se) + " ± 0"
+	}
+	return Score(mean, se) + " ± " + Unsigned(se, decimalsOf(se))
+}
+
+// Score writes a score with the decimals that its standard error leaves; of one without error four significant digits.
+func Score(mean, se float64) string {
+	if !(se > 0) {
+		return Sig(mean, 4)
+	}
+	return Unsigned(mean, decimalsOf(se))
+}
+
+// Unsigned writes x with the given decimals, and a minus sign where it is negative.
+func Unsigned(x float64, decimals int) string { return strings.TrimPrefix(Fixed(x, decimals), "+") }
 
 // Percent writes a share as 6.2%.
 func Percent(x float64) string { return strconv.FormatFloat(100*x, 'f', 1, 64) + "%" }

@@ -84,11 +84,11 @@ func WarnBelowRandom(table []record.StageResult) string {
 		if r.Policy == record.PolicyInit || r.Policy == record.PolicyRecorded {
 			name = "the " + name
 		}
-		names, means = append(names, name), append(means, page.Sig(r.Mean, 4))
+		names, means = append(names, name), append(means, page.Score(r.Mean, r.SE))
 	}
 	return fmt.Sprintf("%s %s worse than drawing at random here: %s against %s. A gain over %s says little.",
 		page.Capital(page.Joined(names)), page.Verb(len(weak), "is", "are"), page.Joined(means),
-		page.Sig(weak[0].Mean-weak[0].OverRandom.Mean, 4), page.Verb(len(weak), "it", "them"))
+		page.Score(weak[0].Mean-weak[0].OverRandom.Mean, weak[0].SE), page.Verb(len(weak), "it", "them"))
 }
 
 // BetterThanInit names the last phase of the tables that is better than the initial policy although that is the best, in a sentence

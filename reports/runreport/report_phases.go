@@ -91,22 +91,22 @@ func scoreStory(run *record.Run, phase string) []string {
 		if !ok || len(y) == 0 || metric == "accuracy" && len(out) > 0 {
 			continue
 		}
-		text := fmt.Sprintf("The mean validation %s went from %s to %s", results.MetricName(metric), Sig4(before), Sig4(y[len(y)-1]))
+		text := fmt.Sprintf("The mean validation %s went from %s to %s", results.MetricName(metric), sig4(before), sig4(y[len(y)-1]))
 		if best := slices.Max(y); len(y) > 1 && best > y[len(y)-1] && best > before {
 			at := slices.IndexFunc(run.Epochs, func(e record.Row) bool {
 				x, ok := e.Number("val_" + metric)
 				return ok && x == best && e.Phase == phase
 			})
-			text += fmt.Sprintf(", with its highest value, %s, after epoch %d", Sig4(best), run.Epochs[at].Epoch)
+			text += fmt.Sprintf(", with its highest value, %s, after epoch %d", sig4(best), run.Epochs[at].Epoch)
 		}
 		out = append(out, text+".")
 	}
 	_, loss := run.EpochSeries(phase, "loss")
 	_, val := run.EpochSeries(phase, "val_loss")
 	if len(loss) > 1 {
-		text := fmt.Sprintf("The training loss %s", wentFrom(loss, Sig4))
+		text := fmt.Sprintf("The training loss %s", wentFrom(loss, sig4))
 		if len(val) > 1 {
-			text += fmt.Sprintf(", the validation loss %s", wentFrom(val, Sig4))
+			text += fmt.Sprintf(", the validation loss %s", wentFrom(val, sig4))
 		}
 		out = append(out, text+".")
 	}
@@ -246,12 +246,12 @@ func epochTable(run *record.Run, phase string) (*page.Lines[record.Row], int) {
 		format      func(float64) string
 	}
 	columns := []column{
-		{"loss", "loss", Sig4}, {"val_loss", "val loss", Sig4}, {"kl", "KL", nats3}, {"val_kl", "val KL", nats3}, {"kl_beta", "β", sig3},
-		{"mean_ratio", "ratio", Sig4}, {"clip_fraction", "clipped", page.Percent}, {"temperature", "τ", sig3},
+		{"loss", "loss", sig4}, {"val_loss", "val loss", sig4}, {"kl", "KL", nats3}, {"val_kl", "val KL", nats3}, {"kl_beta", "β", sig3},
+		{"mean_ratio", "ratio", sig4}, {"clip_fraction", "clipped", page.Percent}, {"temperature", "τ", sig3},
 		{"effective_sample_size", "sample size", sig3},
 		{"signal_share", "signal", page.Percent}, {"signal_share_top_k", "after top-k", page.Percent}, {"grad_norm", "grad norm", sig3},
-		{"mean_reward", "group reward", Sig4}, {"val_reward", "val reward", Sig4}, {"val_accuracy", "val accuracy", Sig4},
-		{"val_recorded_reward", "val recorded reward", Sig4},
+		{"mean_reward", "group reward", sig4}, {"val_reward", "val reward", sig4}, {"val_accuracy", "val accuracy", sig4},
+		{"val_recorded_reward", "val recorded reward", sig4},
 	}
 	if run.Answers() {
 		for i, c := range columns {
@@ -294,4 +294,4 @@ func epochTable(run *record.Run, phase string) (*page.Lines[record.Row], int) {
 
 func nats3(x float64) string { return page.Nats(x, 3) }
 func sig3(x float64) string  { return page.Sig(x, 3) }
-func Sig4(x float64) string  { return page.Sig(x, 4) }
+func sig4(x float64) string  { return page.Sig(x, 4) }

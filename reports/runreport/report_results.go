@@ -243,8 +243,7 @@ func GainCells(p *stats.Paired) (gain, verdict string) {
 		return "–", ""
 	}
 	if p.Changed == 0 {
-		return "0", "same scores"
+		return p.Gain(), "same scores"
 	}
-	return fmt.Sprintf("%s [%s, %s]", page.Fixed(p.Mean, 4), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4)),
-		stats.VerdictCell(*p)
+	return p.Gain(), stats.VerdictCell(*p)
 }

@@ -158,14 +158,14 @@ func TestReportHeadlines(t *testing.T) {
 			{Split: "dev", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: better},
 			{Split: "dev", Metric: "accuracy", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: same}},
 			[]string{"**Verdict.** On the held-out questions (dev) the best policy (grpo epoch 1) is better than similarity.\n" +
-				"- Over similarity: better, +0.0200 reward"}},
+				"- Over similarity: better, +0.020 reward"}},
 		{"val where there is no other", &record.Summary{State: record.StateDone}, []record.StageResult{val},
 			[]string{"On val the best policy (rce epoch 1) is better"}},
 		{"references that score alike are one", &record.Summary{State: record.StateDone}, []record.StageResult{
 			{Split: "val", Metric: "reward", Policy: "init", OverSimilarity: same},
 			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, OverSimilarity: better, OverInit: better}},
 			[]string{"is better than similarity (and the initial policy, which scores the same).\n",
-				"- Over similarity (and the initial policy, which scores the same): better, +0.0200"}},
+				"- Over similarity (and the initial policy, which scores the same): better, +0.020"}},
 		{"a baseline below random, and the last phase", &record.Summary{State: record.StateDone}, []record.StageResult{
 			{Split: "val", Metric: "reward", Policy: "random", Mean: 0.49},
 			{Split: "val", Metric: "reward", Policy: "similarity", Mean: 0.297, OverRandom: below},
@@ -173,7 +173,7 @@ func TestReportHeadlines(t *testing.T) {
 			{Split: "val", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 3, OverSimilarity: better, OverRandom: better,
 				OverPrevious: same},
 			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, Mean: 0.6, OverSimilarity: better, OverRandom: better}},
-			[]string{"On val the best policy (rce epoch 1) is better than drawing at random.\n- Over drawing at random: better, +0.0200",
+			[]string{"On val the best policy (rce epoch 1) is better than drawing at random.\n- Over drawing at random: better, +0.020",
 				"the policy after grpo (epoch 3) over the policy after rce (epoch 2): the same score on every one of 100 questions",
 				"Similarity is worse than drawing at random here: 0.2970 against 0.4910. A gain over it says little.",
 				"random selections get 0.4900."}},
@@ -185,7 +185,7 @@ func TestReportHeadlines(t *testing.T) {
 				{Split: "val", Metric: "reward", Policy: "best", Phase: "init", OverInit: same, OverRandom: below}},
 			[]string{`By val\_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy.` +
 				"\n- With checkpoint.best.metric=val\\_recorded\\_reward it would be grpo epoch 3: 0.8 against 0.2.\n- " +
-				"On val the policy after grpo (epoch 3) is better than the initial policy: +0.0200 reward",
+				"On val the policy after grpo (epoch 3) is better than the initial policy: +0.020 reward",
 				"- Over drawing at random: worse, −0.1940"}},
 		{"nothing to compare with", &record.Summary{State: record.StateDone},
 			[]record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},

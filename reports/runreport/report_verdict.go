@@ -210,7 +210,7 @@ func lastPhase(table []record.StageResult, entry func(stats.Paired) string) []st
 
 // scale is the score of a line beside what chance and the bound get.
 func scale(run *record.Run, stage *record.StageResult, table []record.StageResult, bestFirst bool) string {
-	text := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), stage.Subject(), page.Sig(stage.Mean, 4))
+	text := fmt.Sprintf("The mean %s of %s is %s", results.MetricName(stage.Metric), stage.Subject(), page.Score(stage.Mean, stage.SE))
 	var bounds []string
 	oracle := "the oracle, which looks at the rewards, "
 	if stage.Metric == "recorded_reward" {
@@ -223,7 +223,7 @@ func scale(run *record.Run, stage *record.StageResult, table []record.StageResul
 	} {
 		i := slices.IndexFunc(table, func(r record.StageResult) bool { return r.Policy == b.policy })
 		if i >= 0 && (b.policy != record.PolicyRecorded || bestFirst) {
-			bounds = append(bounds, run.InItsWords(b.is)+page.Sig(table[i].Mean, 4))
+			bounds = append(bounds, run.InItsWords(b.is)+page.Score(table[i].Mean, table[i].SE))
 		}
 	}
 	if len(bounds) > 0 {

@@ -18,6 +18,6 @@ func ExampleComparePaired() {
 	fmt.Println(strings.NewReplacer(": +", ":\n+", "; ", ";\n").Replace(sentence))
 	// Output:
 	// the trained policy is better than similarity:
-	// +0.1333 reward per question, 95% interval +0.0708 to +0.1959, 12 questions, p = 0.0039;
+	// +0.133 reward per question, 95% interval +0.071 to +0.196, 12 questions, p = 0.0039;
 	// rough: 12 independent questions are few, and what happens on less than 25% of all may not show
 }

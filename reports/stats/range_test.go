@@ -79,7 +79,7 @@ func TestIntervalsEndWhereScoresDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "A is not separable from B: +0.5000 accuracy per question, 95% interval −1.0000 to +1.0000, 2 questions, p = 1.0; the " +
+	const want = "A is not separable from B: +0.5 accuracy per question, 95% interval −1.0 to +1.0, 2 questions, p = 1.0; the " +
 		"interval ends where it can: scores differ by at most 1; rough: 2 independent questions are few, and what happens on less than " +
 		"150% of all may not show; a difference of this size would take about 16 questions to settle"
 	if got := one.Sentence("A", "B", "accuracy"); got != want {

@@ -233,7 +233,7 @@ func TestVerdictSentences(t *testing.T) {
 		{"better", func(p *Paired) {}, "best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, " +
 			"1,000 questions, p < 0.001"},
 		{"worse", func(p *Paired) { p.Mean, p.Interval, p.BCa = -0.02, Interval{-0.03, -0.01}, Interval{-0.03, -0.01} },
-			"best is worse than similarity: −0.0200 reward per question, 95% interval −0.0300 to −0.0100, 1,000 questions, p < 0.001"},
+			"best is worse than similarity: −0.020 reward per question, 95% interval −0.030 to −0.010, 1,000 questions, p < 0.001"},
 		{"an open one says what it would take", func(p *Paired) {
 			p.Mean, p.Interval, p.PHolm, p.Questions = 0.0012, Interval{-0.004, 0.006}, 0.62, 12345
 		}, "best is not separable from similarity: +0.0012 reward per question, 95% interval −0.0040 to +0.0060, 1,000 questions, p = " +

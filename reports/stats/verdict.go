@@ -102,8 +102,8 @@ func (p Paired) everyQuestion() string {
 
 // numbers are the difference, its interval and p-value, and what is to be said of them.
 func (p Paired) numbers(metric string) string {
-	text := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s%s",
-		page.Fixed(p.Mean, 4), metric, page.Sig(100*p.Level, 2), page.Fixed(p.Interval.Low, 4), page.Fixed(p.Interval.High, 4),
+	mean, low, high := p.Texts()
+	text := fmt.Sprintf("%s %s per question, %s%% interval %s to %s, %s, p %s%s", mean, metric, page.Sig(100*p.Level, 2), low, high,
 		QuestionWords(p.N, p.Clusters), p.PWords(), p.Remarks())
 	if p.Verdict == NotSeparable && p.Questions > p.N {
 		text += fmt.Sprintf("; a difference of this size would take about %s to settle", page.Plural(RoundUp(p.Questions), "question"))
@@ -182,6 +182,20 @@ func (p Paired) Words() string {
 		text += " " + Dagger
 	}
 	return text
+}
+
+// Texts write the mean difference and the ends of its interval.
+func (p Paired) Texts() (mean, low, high string) {
+	return page.Estimate(p.Mean, p.Interval.Low, p.Interval.High, page.Fixed)
+}
+
+// Gain writes a difference for a table: +0.0191 [+0.0105, +0.0279].
+func (p Paired) Gain() string {
+	if p.Changed == 0 {
+		return "0"
+	}
+	mean, low, high := p.Texts()
+	return fmt.Sprintf("%s [%s, %s]", mean, low, high)
 }
 
 // PWords writes the corrected p-value behind a p: < 0.001, = 0.012, ≤ 0.0024 where no more sign patterns were drawn than tell so much.

@@ -175,8 +175,8 @@ func (v *View) writeAnswers(d *page.Document) {
 		items = append(items, fmt.Sprintf("**%d. %s** %s", i+1, a.Title(), a.sentence()))
 		row := []string{fmt.Sprint(i + 1), page.Plain(a.what), page.Plain(a.against) + v.unusual(a)}
 		if c := a.c; c != nil {
-			interval := fmt.Sprintf("%s to %s", page.Fixed(c.Interval.Low, 4), page.Fixed(c.Interval.High, 4))
-			row = append(row, page.Fixed(c.Mean, 4), interval, page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2),
+			mean, low, high := c.Texts()
+			row = append(row, mean, low+" to "+high, page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2),
 				c.PCell(), answerCell(c))
 		} else {
 			row = append(row, "–", "–", "–", "–", "–", "no answer")
@@ -284,5 +284,6 @@ func otherCell(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
-	return page.Fixed(c.Mean, 4) + " " + answerWord(c)
+	mean, _, _ := c.Texts()
+	return mean + " " + answerWord(c)
 }

@@ -46,7 +46,7 @@ func (v *View) writeArms(d *page.Document) {
 			if gain == nil {
 				return ""
 			}
-			return fmt.Sprintf("%s [%s, %s]", page.Fixed(gain.Mean, 4), page.Fixed(gain.Interval.Low, 4), page.Fixed(gain.Interval.High, 4))
+			return gain.Gain()
 		}))
 		table.Column(">accuracy", scored("accuracy", meanCell))
 		table.Column(">KL", ofArm(func(s *setting) string {
@@ -85,7 +85,8 @@ func (v *View) writeSplits(d *page.Document) {
 			table.Column(">reward on "+page.Plain(split), func(l armLine) string {
 				return cmp.Or(l.scored(split, "reward", func(arm arms.Arm) string {
 					if i := arm.Interval(); i != nil {
-						return fmt.Sprintf("%s [%.4f, %.4f]", meanCell(arm), i.Low, i.High)
+						mean, low, high := page.Estimate(stat.Mean(arm.QueryScores()), i.Low, i.High, page.Unsigned)
+						return fmt.Sprintf("%s [%s, %s]", mean, low, high)
 					}
 					return meanCell(arm)
 				}), "–")
@@ -194,11 +195,13 @@ func (a *setting) lastOf(name string) []float64 {
 	return out
 }
 
-func meanCell(a arms.Arm) string { return fmt.Sprintf("%.4f", stat.Mean(a.QueryScores())) }
+func meanCell(a arms.Arm) string {
+	return page.Score(stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores()))
+}
 
 func seCell(a arms.Arm) string {
 	_, se := stats.NewGrouping(a.Clusters).MeanSE(a.QueryScores())
-	return fmt.Sprintf("%.4f", se)
+	return page.Sig(se, 2)
 }
 
 // sdCell returns the standard deviation between seeds, a dash with one seed.
@@ -206,5 +209,5 @@ func sdCell(a arms.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}
-	return fmt.Sprintf("%.4f", stat.SD(a.SeedMeans()))
+	return page.Sig(stat.SD(a.SeedMeans()), 2)
 }

@@ -10,7 +10,6 @@ import (
 
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
-	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
@@ -123,7 +122,7 @@ func (v *View) bestSetting() string {
 	}
 	name := page.Plain(v.Opt.Objectives[0].Name)
 	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", page.CodeList(best.Overrides), name,
-		meanSD(best.Values[0], runreport.Sig4), page.Plural(len(best.Values[0]), "seed"))
+		meanSD(best.Values[0]), page.Plural(len(best.Values[0]), "seed"))
 	if v.verdicts != nil && len(v.verdicts.Rows) > 1 { // they count the questions too, and are corrected
 		return text + " The verdicts hold it against the others."
 	}

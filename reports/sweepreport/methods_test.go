@@ -44,7 +44,7 @@ func TestMethodsOverSeeds(t *testing.T) {
 	}
 	reportstest.Must(t, WriteReport(dir, jobs, sweeps.Options{}))
 	report := reportstest.ReadReport(t, dir)
-	for _, want := range []string{"**Better than `image`**: `sft` +65.0 (", "| image | 2 | 3 | 25.0 |", "| sft | 2 | 3 | 90.0 |",
+	for _, want := range []string{"**Better than `image`**: `sft` +65 (", "| image | 2 | 3 | 25 |", "| sft | 2 | 3 | 90.0 |",
 		"| job | `seed` | state | epochs |"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("the report lacks %q:\n%s", want, report)

@@ -6,7 +6,6 @@ import (
 
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
-	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
@@ -51,7 +50,7 @@ func (v *View) writePairs(d *page.Document) {
 			if len(values) == 0 {
 				return "–"
 			}
-			text := fmt.Sprintf("%s (%d)", meanSD(values, runreport.Sig4), len(values))
+			text := fmt.Sprintf("%s (%d)", meanSD(values), len(values))
 			if c.hasBest && c.best == [2]int{row, column} {
 				text = "**" + text + "**"
 			}

@@ -29,6 +29,7 @@ type seedGain struct {
 	over    string // similarity, majority or random
 	split   string // where it was measured
 	mean    float64
+	text    string // mean with the decimals of its interval
 	verdict stats.Verdict
 }
 
@@ -109,7 +110,8 @@ func gainOf(s *record.Summary) *seedGain {
 	if r := runreport.PlannedResult(s.Evaluations); r != nil {
 		for _, y := range results.YardsticksOf(results.TableOf(s.Evaluations, *r), s.Evaluations) {
 			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && y.Policy != record.PolicyInit {
-				return &seedGain{y.Short, r.Split, p.Mean, p.Verdict}
+				mean, _, _ := p.Texts()
+				return &seedGain{y.Short, r.Split, p.Mean, mean, p.Verdict}
 			}
 		}
 	}

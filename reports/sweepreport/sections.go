@@ -11,7 +11,6 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
@@ -56,7 +55,7 @@ func (v *View) writeSettings(d *page.Document) {
 	}
 	table.Column(">results", func(s *setting) string { return fmt.Sprintf("%d/%d", len(s.Values[0]), len(s.Jobs)) })
 	for i, o := range v.Opt.Objectives {
-		table.Column(">"+page.Plain(o.Name)+" (mean ± sd)", func(s *setting) string { return meanSD(s.Values[i], runreport.Sig4) })
+		table.Column(">"+page.Plain(o.Name)+" (mean ± sd)", func(s *setting) string { return meanSD(s.Values[i]) })
 		table.Column(">min … max", func(s *setting) string {
 			if x := s.Values[i]; len(x) > 1 {
 				return page.Sig(slices.Min(x), 4) + " … " + page.Sig(slices.Max(x), 4)
@@ -150,7 +149,11 @@ func (v *View) gainCells(s *setting) []string {
 	if n := counts[stats.Worse]; n > 0 {
 		verdict += fmt.Sprintf(", worse in %d", n)
 	}
-	return []string{meanSD(gains, func(x float64) string { return page.Fixed(x, 4) }), verdict}
+	mean := meanSD(gains)
+	if stat.Mean(gains) > 0 {
+		mean = "+" + mean
+	}
+	return []string{mean, verdict}
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
@@ -176,7 +179,7 @@ func (v *View) writeJobs(d *page.Document) {
 	if len(v.gains) > 0 && !v.HasSeeds() {
 		table.Column(">"+v.gainHead(), func(j sweeps.Job) string {
 			if g, ok := v.gains[j.Number]; ok {
-				return page.Fixed(g.mean, 4)
+				return g.text
 			}
 			return "–"
 		})
@@ -337,12 +340,12 @@ func cleanTail(lines []string) []string {
 }
 
 // meanSD writes the mean and the standard deviation over seeds.
-func meanSD(x []float64, format func(float64) string) string {
+func meanSD(x []float64) string {
 	switch len(x) {
 	case 0:
 		return "–"
 	case 1:
-		return format(x[0])
+		return page.Score(x[0], 0)
 	}
-	return fmt.Sprintf("%s ± %s", format(stat.Mean(x)), page.Sig(stat.SD(x), 2))
+	return page.MeanSE(stat.Mean(x), stat.SD(x))
 }

@@ -88,8 +88,8 @@ func TestEveryVersionFindsADigit(t *testing.T) {
 	reportstest.Must(t, err)
 	var files []string
 	for _, tc := range []struct{ file, old, text string }{
-		{page.ReportFile, `0\.4591 ±`, `0.4592 ±`},
-		{page.HtmlFile, `0\.4591 ±`, `0.4592 ±`},
+		{page.ReportFile, `0\.459 ±`, `0.458 ±`},
+		{page.HtmlFile, `0\.459 ±`, `0.458 ±`},
 		{record.SummaryFile, `"mean": 0.4`, `"mean": 0.5`},
 		{"plots/kl.svg", `>0\.10<`, `>0.70<`},
 		{record.MetricsFile, `"grad_norm":1\.1`, `"grad_norm":1.2`},
@@ -119,7 +119,7 @@ func TestEveryVersionFindsADigit(t *testing.T) {
 		t.Errorf("%d kinds of files", len(files))
 	}
 	reportstest.Edit(t, filepath.Join(whole, page.ReportFile), `## Limits`, "All is well.\n\n## What limits it")
-	reportstest.Edit(t, filepath.Join(whole, page.ReportFile), `0\.4591 ±`, "0.46 ±")
+	reportstest.Edit(t, filepath.Join(whole, page.ReportFile), `0\.459 ±`, "0.46 ±")
 	reportstest.Edit(t, filepath.Join(whole, "plots/losses.svg"), `M[\d.]+,[\d.]+`, `M60,60`)
 	pixels(t, whole)
 	if v := verifiedBy(t, "another", whole); len(v.Mismatches) > 0 {
@@ -173,7 +173,7 @@ func TestEditsAreCaught(t *testing.T) {
 			"other  reward 0.9\n"), `run.log: digest`, ""},
 		{"a line of the log that is gone", in(record.RunLogFile, `\[.*\] - grpo  epoch 2/2.*\n`, ""), "run.log: digest", ""},
 		{"a word of the log", in(record.RunLogFile, `12 parameters`, `13 parameters`), "run.log: digest", ""},
-		{"a number of the report", in(page.ReportFile, `\| grpo \| |0\.4\d\d\d ±`, `0.9000 ±`), `report.md:`, ""},
+		{"a number of the report", in(page.ReportFile, `\| grpo \| |0\.4\d\d ±`, `0.900 ±`), `report.md:`, ""},
 		{"a line that was added to the report", in(page.ReportFile, `## Limits`, "All is well.\n\n## Limits"),
 			`stated "All is well.", recomputed no such line`, ""},
 		{"a label of a plot", in("plots/kl.svg", `>0\.10<`, `>0.05<`), `plots/kl.svg:33: stated "`, ""},
@@ -260,8 +260,8 @@ func tensorboard(t *testing.T, dir string) {
 
 func TestAnEditedPageIsCaught(t *testing.T) {
 	dir := reportstest.HonestRun(t, runreport.RebuildReport)
-	reportstest.Edit(t, filepath.Join(dir, page.HtmlFile), `\d\.\d\d\d\d ±`, "9.9999 ±")
-	if got := mismatches(verified(t, dir)); !strings.HasPrefix(got, "report.html:") || !strings.Contains(got, "9.9999") {
+	reportstest.Edit(t, filepath.Join(dir, page.HtmlFile), `\d\.\d\d\d ±`, "9.999 ±")
+	if got := mismatches(verified(t, dir)); !strings.HasPrefix(got, "report.html:") || !strings.Contains(got, "9.999") {
 		t.Errorf("an edited page: %s", got)
 	}
 }

@@ -1,5 +1,5 @@
 // Runs over each other: curves, settings that differ, paired differences.
-import { h, fill, num, signed, table, section, badge, csvButton } from "./dom.js";
+import { h, fill, num, table, section, badge, csvButton } from "./dom.js";
 import { store, chosen, ask, fixed } from "./store.js";
 import { Chart, colour, forest } from "./chart.js";
 import { measureOf } from "./list.js";
@@ -206,7 +206,7 @@ export class CompareView {
     fill(this.pairs, c.note ? h("p", { class: "callout" }, c.note) : null,
       c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.name, p.against, p.mean, p.low, p.high, p.verdict])]) : null,
       c.pairs.length ? table(["measure", "run", ">difference"], [...groups].flatMap(([title, pairs]) => pairs.map((p) => [title, named.get(p.name) || p.name,
-        h("td", { class: "number" }, `${signed(p.mean)} [${signed(p.low)}, ${signed(p.high)}] `, h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict))]))) : null,
+        h("td", { class: "number" }, p.text + " ", h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict))]))) : null,
       [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.name) || p.name })), title)]),
       c.report ? h("details", {}, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
       !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions: there is nothing to compare yet.") : null);

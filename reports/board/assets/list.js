@@ -217,9 +217,9 @@ export class ListView {
       h("span", { role: "cell", class: "c-best number", title: leads ? `the ${minimized(run) ? "lowest" : "highest"} ${measureOf(run)} of the ${count(top.of)} runs shown that ended on the same data` : null },
         leads ? h("b", { class: "lead" }, `${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, num(run.best),
         run.best != null ? h("small", { class: "under" }, run.untrained ? h("span", { class: "warn", title: "no epoch was chosen: the best is the policy that it began with" }, "untrained, ") : null, measureOf(run)) : null),
-      h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}], ${run.gain.verdict}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
-        gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, signed(gain, 2)), h("small", {}, " over " + run.over),
-          run.gain ? h("small", { class: "under" }, `[${signed(run.gain.low, 2)}, ${signed(run.gain.high, 2)}]`) : null]),
+      h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${run.gain.text}, ${run.gain.verdict}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
+        gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, run.gain ? run.gain.text.split(" [")[0] : signed(gain, 2)), h("small", {}, " over " + run.over),
+          run.gain ? h("small", { class: "under" }, run.gain.text.replace(/^[^[]*/, "")) : null]),
       h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, run.stops > 1 ? `${run.stops} stops` : "stop", run.warnings ? ", " : "") : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
       h("span", { role: "cell", class: "c-seconds number" }, duration(run.seconds)),
       h("span", { role: "cell", class: "c-start number" }, ago(run.start)));

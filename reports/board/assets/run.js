@@ -296,7 +296,7 @@ function verdictOf(run) {
   const where = `${run.metric.replaceAll("_", " ")} ${num(run.best)} on ${run.split}${run.policy ? ` after ${run.policy}` : ""}`;
   if (!run.gain) return h("p", { class: "callout" }, `So far ${where}`, run.baseline != null ? `, ${run.over} ${num(run.baseline)}.` : ".", run.state === "running" ? " An interval comes with the end of the run." : "");
   return h("p", { class: "callout" }, h("b", { class: "verdict " + run.gain.verdict.replace(/[^a-z]/g, "") }, run.gain.verdict), run.gain.verdict === "not separable" ? " from " : " than ",
-    `${run.over}: ${where}, ${signed(run.gain.mean)} [${signed(run.gain.low)}, ${signed(run.gain.high)}].`);
+    `${run.over}: ${where}, ${run.gain.text}.`);
 }
 
 const OVER = [["over_similarity", "similarity", "similarity"], ["over_majority", "majority", "majority"], ["over_random", "random", "random"],
@@ -331,9 +331,9 @@ function resultsSection(d) {
     ...d.results.flatMap((r) => [[r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se], ...OVER.filter(([k]) => r[k]).map(([k, n]) => [r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se, n, r[k].mean, r[k].interval.low, r[k].interval.high, r[k].verdict])])]),
   [...tables].map(([title, rows]) => {
     const { over, weak } = shownOver(rows, d), against = over[0];
-    const cell = (p) => p ? h("td", { class: "number" }, `${signed(p.mean)} [${signed(p.interval.low)}, ${signed(p.interval.high)}] `, h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict)) : h("td", { class: "number" }, "–");
-    return [h("h3", {}, title), weak.length ? h("p", { class: "warn" }, `Worse than drawing at random here: ${weak.map(([, n]) => n).join(", ")}. A gain over that says little.`) : null, table(["policy", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r) + (r.policy === "recorded_order" && bestFirst(d) ? " (best first: an oracle)" : ""), `${num(r.mean)} ± ${num(r.se, 2)}`, ...over.map(([key]) => cell(r[key]))])),
-      against && rows.some((r) => r[against[0]]) ? [h("p", { class: "quiet small" }, `Difference from ${against[1]}, with its interval:`), forest(rows.filter((r) => r[against[0]]).map((r) => ({ label: stageName(r), mean: r[against[0]].mean, low: r[against[0]].interval.low, high: r[against[0]].interval.high, verdict: r[against[0]].verdict })), title)] : null];
+    const cell = (p, text) => p ? h("td", { class: "number" }, text + " ", h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict)) : h("td", { class: "number" }, "–");
+    return [h("h3", {}, title), weak.length ? h("p", { class: "warn" }, `Worse than drawing at random here: ${weak.map(([, n]) => n).join(", ")}. A gain over that says little.`) : null, table(["policy", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r) + (r.policy === "recorded_order" && bestFirst(d) ? " (best first: an oracle)" : ""), r.level, ...over.map(([key, , policy]) => cell(r[key], r.gains[policy]))])),
+      against && rows.some((r) => r[against[0]]) ? [h("p", { class: "quiet small" }, `Difference from ${against[1]}, with its interval:`), forest(rows.filter((r) => r[against[0]]).map((r) => ({ label: stageName(r), mean: r[against[0]].mean, low: r[against[0]].interval.low, high: r[against[0]].interval.high, verdict: r[against[0]].verdict, text: r.gains[against[2]] })), title)] : null];
   }));
 }
 

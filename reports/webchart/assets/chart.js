@@ -303,7 +303,7 @@ function hours(seconds) {
   return sign + +(t / 3600).toFixed(2) + " h";
 }
 
-// forest draws differences with their intervals; rows are {label, mean, low, high, verdict}. The axis holds every whisker.
+// forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict}. The axis holds every whisker.
 export function forest(rows, what) {
   const width = 640, left = 200, right = 24, line = 26, top = 8;
   const low = Math.min(0, ...rows.map((r) => r.low)), high = Math.max(0, ...rows.map((r) => r.high));
@@ -312,21 +312,17 @@ export function forest(rows, what) {
   const height = top + line * rows.length + 30;
   const ticks = niceTicks(low, high, 5);
   return h("div", { class: "box" }, s("svg", { viewBox: `0 0 ${width} ${height}`, class: "forest", role: "img", "aria-label": what + ": " +
-      rows.map((r) => `${r.label} ${signedText(r)} ${r.verdict}`).join("; ") },
+      rows.map((r) => `${r.label} ${r.text} ${r.verdict}`).join("; ") },
     ticks.map((t) => [s("line", { x1: x(t), x2: x(t), y1: top, y2: height - 26, class: t === 0 ? "zero" : "grid" }),
       s("text", { x: x(t), y: height - 12, "text-anchor": "middle" }, brief(t))]),
     rows.map((r, i) => {
       const y = top + line * (i + 0.5);
       return s("g", { class: "verdict " + r.verdict.replace(/[^a-z]/g, "") },
-        s("title", {}, `${r.label}: ${signedText(r)}, ${r.verdict}`),
+        s("title", {}, `${r.label}: ${r.text}, ${r.verdict}`),
         s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, r.label.length > 30 ? r.label.slice(0, 29) + "…" : r.label),
         s("line", { x1: x(r.low), x2: x(r.high), y1: y, y2: y, class: "whisker" }),
         s("circle", { cx: x(r.mean), cy: y, r: 4.5 }));
     })));
-}
-
-function signedText(r) {
-  return `${num(r.mean, 3)} [${num(r.low, 3)}, ${num(r.high, 3)}]`;
 }
 
 // brief writes a tick's value without zeros at its end.

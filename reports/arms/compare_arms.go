@@ -104,6 +104,9 @@ func (t ArmTable) Comparisons() int {
 	for _, r := range t.Rows {
 		n += len(r.Made())
 	}
+	for _, g := range t.split {
+		n += len(g.own(t.Rows))
+	}
 	return n
 }
 

@@ -193,8 +193,8 @@ func (t MethodTable) Write(d *page.Document, title string) {
 	t.Findings(d)
 	table := t.Table(title)
 	d.Add(table)
-	d.Paragraph("Differences are paired by question. Intervals cover new questions and new seeds; those of differences, and the "+
-		"verdicts, are corrected for all comparisons of this table together (Holm). An interval ends at what scores can "+
+	d.Paragraph("Differences are paired by question. Intervals cover new questions and new seeds; the verdicts "+
+		"are corrected for all comparisons of this table together (Holm), the intervals are not. An interval ends at what scores can "+
 		"be. %s %s", stats.RoughNote(table.Rows), stats.CutNote(table.Rows))
 }
 

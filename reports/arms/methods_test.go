@@ -54,21 +54,23 @@ func TestCompareMethods(t *testing.T) {
 	}
 }
 
-// Intervals that are read together are wider than that of one comparison alone; answers of more seeds make them narrower.
+// A p-value is corrected for the comparisons that are read together, the interval is that of one alone; answers of more seeds make them narrower.
 func TestMethodsAreCorrectedTogether(t *testing.T) {
 	right := map[string]float64{"image": 0.4, "sft": 0.5, "rce": 0.5, "random": 0.2}
-	width := func(seeds int, names ...string) float64 {
+	of := func(seeds int, names ...string) (width, p float64) {
 		table, err := CompareMethods(methodsOf(seeds, right, names...))
 		if err != nil {
 			t.Fatal(err)
 		}
 		i := table.Methods[1].over.Interval
-		return i.High - i.Low
+		return i.High - i.Low, table.Methods[1].over.PHolm
 	}
-	if alone, together := width(1, "image", "random"), width(1, "image", "random", "sft", "rce"); together <= alone {
-		t.Errorf("width %g alone and %g of three", alone, together)
+	alone, p := of(1, "image", "random")
+	if together, corrected := of(1, "image", "random", "sft", "rce"); together != alone || corrected <= p {
+		t.Errorf("width %g and p %g alone, %g and %g of three", alone, p, together, corrected)
 	}
-	if one, several := width(1, "image", "sft"), width(3, "image", "sft"); several >= one {
+	one, _ := of(1, "image", "sft")
+	if several, _ := of(3, "image", "sft"); several >= one {
 		t.Errorf("width %g with one seed and %g with three, of answers that differ by chance alone", one, several)
 	}
 }

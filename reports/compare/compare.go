@@ -111,6 +111,11 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 			d.Paragraph("All runs are one arm: there is nothing to compare it with but its baselines.")
 		}
 		tables := arms.ArmTables(seeded, nil, 0)
+		n := 0
+		for _, t := range tables {
+			n += t.Comparisons()
+		}
+		writeFamily(d, n)
 		for _, t := range tables {
 			t.Write(d)
 			for name, c := range t.Differences() {
@@ -122,11 +127,12 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		}
 		return pairs, nil
 	}
-	tables := comparisonTables(runs)
+	tables, family := comparisonTables(runs)
 	if len(tables) == 0 {
 		d.Paragraph(nothing)
 	}
 	trained := false
+	writeFamily(d, family)
 	for _, t := range tables {
 		t.Write(d)
 		for _, e := range t.entries {
@@ -140,6 +146,13 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		d.Paragraph("One seed is one draw: to judge the settings, run each with three seeds (`-m seed=0,1,2`) and compare all of the runs.")
 	}
 	return pairs, nil
+}
+
+// writeFamily names the comparisons that the page is corrected for.
+func writeFamily(d *page.Document, n int) {
+	if n > 1 {
+		d.Paragraph("%s", stats.FamilyNote("the "+page.Plural(n, "comparison")+" below"))
+	}
 }
 
 // stepsOf says how many optimizer steps a run took, and in which phases: 225 (sft 150, rce 75).
@@ -193,7 +206,8 @@ type key struct {
 	shots         int // 0 of answers: they compare whatever their limit of tokens
 }
 
-func comparisonTables(runs []*record.Run) []comparisonTable {
+// comparisonTables also returns how many comparisons the page makes together.
+func comparisonTables(runs []*record.Run) (tables []comparisonTable, family int) {
 	var keys []key
 	final := make([]map[key]record.Evaluation, len(runs)) // of each run: what it ended with
 	tablesOf := make([]map[key][]record.Evaluation, len(runs))
@@ -213,7 +227,6 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 			}
 		}
 	}
-	var tables []comparisonTable
 	for _, k := range keys {
 		t := comparisonTable{split: k.split, metric: k.metric}
 		for _, run := range runs {
@@ -254,7 +267,7 @@ func comparisonTables(runs []*record.Run) []comparisonTable {
 		}
 	}
 	stats.Settle(pairs)
-	return tables
+	return tables, len(pairs)
 }
 
 // stageOf describes an evaluation, with its gains over the baselines that stand in the same table.

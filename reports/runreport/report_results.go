@@ -37,8 +37,8 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 	if len(stages) == 0 {
 		return
 	}
-	d.Paragraph("%s, with paired 95%% intervals, corrected where the verdict beside them is.%s",
-		run.InItsWords("Gains are differences on the same questions"), run.InItsWords(baselineStory(stages)))
+	d.Paragraph("%s%s", run.InItsWords("Gains are differences on the same questions, with paired 95% intervals, each for its own comparison."),
+		run.InItsWords(baselineStory(stages)))
 	for _, t := range resultTables(stages) {
 		first := t.rows[0]
 		split := first.Split
@@ -101,7 +101,7 @@ func (t resultTable) notes() []string {
 			"corrected for that (Bonferroni).", page.Plural(chosen, "checkpoint")))
 	}
 	if family > 1 {
-		notes = append(notes, fmt.Sprintf("Gains of the %d phases are corrected for their number (Holm), intervals and p-values alike.", family))
+		notes = append(notes, fmt.Sprintf("Verdicts on the gains of the %d phases are corrected for their number (Holm), intervals are not.", family))
 	}
 	if note := stats.RoughNote(append(t.cells(), notes)); note != "" && len(rough) == 1 {
 		notes = append(notes, stats.Dagger+" rough: "+rough[0]+".")

@@ -156,9 +156,11 @@ func TestReportHeadlines(t *testing.T) {
 		{"the held-out split decides", &record.Summary{State: record.StateDone}, []record.StageResult{val,
 			{Split: "dev", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 2, OverSimilarity: same},
 			{Split: "dev", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: better},
-			{Split: "dev", Metric: "accuracy", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: same}},
-			[]string{"**Verdict.** On the held-out questions (dev) the best policy (grpo epoch 1) is better than similarity.\n" +
-				"- Over similarity: better, +0.020 reward"}},
+			{Split: "dev", Metric: "accuracy", Policy: "best", Phase: "grpo", Epoch: 1, Mean: 0.4, OverSimilarity: better}},
+			[]string{"- By accuracy the best policy (grpo epoch 1) scores 0.4000 and is better than similarity (over the first +0.020, 95% " +
+				"interval +0.010 to +0.030).",
+				"**Verdict.** On the held-out questions (dev) the best policy (grpo epoch 1) is better than similarity.\n" +
+					"- Over similarity: better, +0.020 reward"}},
 		{"val where there is no other", &record.Summary{State: record.StateDone}, []record.StageResult{val},
 			[]string{"On val the best policy (rce epoch 1) is better"}},
 		{"references that score alike are one", &record.Summary{State: record.StateDone}, []record.StageResult{

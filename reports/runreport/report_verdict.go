@@ -47,6 +47,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	for _, g := range gains {
 		entries = append(entries, fmt.Sprintf("Over %s: %s.", g.over, entry(*g.by)))
 	}
+	entries = append(entries, byAccuracy(run, stage, stages))
 	entries = append(entries, lastPhase(table, entry)...)
 	entries = append(entries, lookAt(run, stage))
 	entries = append(entries, scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
@@ -77,6 +78,25 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		entries = slices.Insert(entries, 0, first)
 	}
 	return page.Plain(answer), entries
+}
+
+// byAccuracy says what a line comes to by accuracy, which papers report whatever was rewarded; "" where nobody knows.
+func byAccuracy(run *record.Run, stage *record.StageResult, stages []record.StageResult) string {
+	i := slices.IndexFunc(stages, func(r record.StageResult) bool {
+		return r.Metric == "accuracy" && r.Policy == stage.Policy && r.Split == stage.Split && r.Shots == stage.Shots
+	})
+	switch {
+	case i < 0 || stage.Metric == "accuracy":
+		return ""
+	case sameNumbers(stages[i:i+1], []record.StageResult{*stage}):
+		return "The reward is the accuracy here."
+	}
+	text := fmt.Sprintf("By accuracy %s scores %s", stage.Subject(), page.Score(stages[i].Mean, stages[i].SE))
+	if gains := gainsOf(&stages[i], results.TableOf(stages, stages[i]), stages); len(gains) > 0 {
+		mean, low, high := gains[0].by.Texts()
+		text += fmt.Sprintf(" and %s (over the first %s, 95%% interval %s to %s)", inWords(gains), mean, low, high)
+	}
+	return run.InItsWords(text + ".")
 }
 
 // questionsOf is what to call the questions of a line in a sentence: the held-out ones often have a file's name alone.

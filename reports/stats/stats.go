@@ -59,14 +59,14 @@ type Paired struct {
 	SE        float64  `json:"se"`                 // its standard error, over clusters
 	SD        float64  `json:"sd"`                 // of the differences
 	Effect    float64  `json:"effect"`             // Mean / SD (Cohen's d_z), 0 when no question differs
-	Interval  Interval `json:"interval"`           // of the mean difference, Student's t, corrected as p_holm is: the one that reports show
-	BCa       Interval `json:"bca"`                // bootstrap, bias-corrected and accelerated, corrected in the same way
+	Interval  Interval `json:"interval"`           // of the mean difference alone, Student's t, whatever family asks: the one that reports show
+	BCa       Interval `json:"bca"`                // bootstrap, bias-corrected and accelerated, corrected as p_holm is
 	P         float64  `json:"p"`                  // two-sided sign-flip permutation test, two standard errors of its drawing added
 	PHolm     float64  `json:"p_holm"`             // the same, corrected for the comparisons made beside it and for ChosenFrom
 	Changed   int      `json:"changed"`            // questions whose score differs
 	PFloor    bool     `json:"p_floor,omitempty"`  // P is the least that so many sign patterns can give: the true one may be smaller
 	Questions int      `json:"questions"`          // needed to settle a difference of this size, as P is corrected; 0: none would
-	Level     float64  `json:"level"`              // of the intervals, all comparisons of the family together
+	Level     float64  `json:"level"`              // of the interval, and of all verdicts of the family together
 	Cut       bool     `json:"cut,omitempty"`      // Interval ends at what scores can differ by, where it would have gone beyond
 	Rough     string   `json:"rough,omitempty"`    // why interval and p-value may be off; "": nothing is known against them
 	Correction
@@ -76,12 +76,12 @@ type Paired struct {
 	opt    Options
 }
 
-// Correction says what a comparison's p-value and intervals are corrected for.
+// Correction says what a comparison's p-value and verdict are corrected for, and its interval but for the family.
 type Correction struct {
 	ChosenFrom    int     `json:"chosen_from,omitempty"`    // checkpoints that one side was chosen from by these very scores; 0: it was not
 	Look          Look    `json:"look,omitzero"`            // at these questions, which spends a part of alpha
 	Family        int     `json:"family,omitempty"`         // comparisons that are read together (Holm); 0: this one alone
-	IntervalLevel float64 `json:"interval_level,omitempty"` // at which the intervals were taken to have Level together; 0: at Level
+	IntervalLevel float64 `json:"interval_level,omitempty"` // at which the interval was taken, for ChosenFrom and Look; 0: at Level
 }
 
 // Tests is what a p-value is multiplied by for the checkpoints that competed (Bonferroni) and for the part of alpha that its look has.
@@ -96,37 +96,40 @@ func (c Correction) Tests() float64 {
 // Among multiplies a p-value by Tests.
 func (c Correction) Among(p float64) float64 { return min(1, p*c.Tests()) }
 
-// LevelOf sets and returns the level of intervals that agree with a p-value which family comparisons, this one's step
-// among them, and Tests multiply by step · Tests.
-func (c *Correction) LevelOf(level float64, family int, step float64) float64 {
-	tests := step * c.Tests()
-	c.Family, c.IntervalLevel = 0, 0
-	if family > 1 {
-		c.Family = family
-	}
+// levelOf is that of an interval that agrees with a p-value which is multiplied by tests.
+func levelOf(level, tests float64) float64 {
 	if tests > 1 {
-		c.IntervalLevel = 1 - (1-level)/tests
-		return c.IntervalLevel
+		return 1 - (1-level)/tests
 	}
 	return level
 }
 
-// words says what interval and p-value are corrected for: "corrected for 31 checkpoints and 3 comparisons".
+// words says what interval and p-value are corrected for, and what p alone is: "corrected for 31 checkpoints, p for 3 comparisons".
 func (c Correction) words() string {
 	var of []string
 	if c.ChosenFrom > 1 {
 		of = append(of, page.Plural(c.ChosenFrom, "checkpoint"))
 	}
-	if c.Family > 1 {
-		of = append(of, page.Plural(c.Family, "comparison"))
-	}
 	if c.Look.N > 0 {
 		of = append(of, c.Look.String())
 	}
-	if len(of) == 0 {
-		return ""
+	text := ""
+	if len(of) > 0 {
+		text = "corrected for " + page.Joined(of)
 	}
-	return "corrected for " + page.Joined(of)
+	switch {
+	case c.Family <= 1:
+		return text
+	case text != "":
+		return text + ", p for " + page.Plural(c.Family, "comparison")
+	}
+	return "p corrected for " + page.Plural(c.Family, "comparison")
+}
+
+// FamilyNote says what the comparisons of a page are corrected for, and what their intervals are not.
+func FamilyNote(of string) string {
+	return "P-values and verdicts are corrected for " + of + ", the family of this page (Holm). An interval is that of its question alone, the " +
+		"same on every page that asks it."
 }
 
 // ComparePaired compares scores of the same questions, in the same order. It needs at least two. clusters [n] tells
@@ -213,7 +216,8 @@ func StudentInterval(mean, se float64, n int, level float64) Interval {
 }
 
 // Settle corrects comparisons that are read together for their number (Holm) and for the checkpoints that their sides
-// were chosen from, takes the intervals and the questions needed at the level that this leaves, and sets the verdicts.
+// were chosen from, and sets the verdicts and the questions needed at the level that this leaves. The interval that stays is corrected for
+// the checkpoints alone: it belongs to the question, not to the page that asks others beside it.
 func Settle(family []*Paired) { SettleAmong(family, len(family), nil) }
 
 // SettleAmong is Settle for some of size comparisons: those that a choice made, whether they are shown or not. What interval
@@ -222,22 +226,36 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 	raw := list.Map(family, func(p *Paired) float64 { return p.Among(p.P) })
 	adjusted, steps := HolmSteps(raw, size)
 	for i, p := range family {
-		p.PHolm = adjusted[i]
-		opt := p.opt
-		opt.Level = p.LevelOf(p.Level, size, steps[i])
-		p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)
-		var other *Interval
-		if interval != nil {
-			other = interval(i, opt)
+		p.PHolm, p.Family, p.IntervalLevel = adjusted[i], 0, 0
+		if size > 1 {
+			p.Family = size
 		}
-		if other != nil {
-			p.Interval, p.BCa = *other, *other
-		} else {
+		opt := p.opt
+		take := func(tests float64) (other bool) { // sets the interval that agrees with a p-value multiplied by tests
+			opt.Level = levelOf(p.Level, tests)
 			p.Interval = StudentInterval(p.Mean, p.SE, len(p.Values), opt.Level)
-			p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()))
+			if interval != nil {
+				if of := interval(i, opt); of != nil {
+					p.Interval, other = *of, true
+				}
+			}
+			return other
+		}
+		take(p.Tests())
+		if p.Tests() > 1 {
+			p.IntervalLevel = opt.Level
 		}
 		p.cut()
+		alone, cut := p.Interval, p.Cut
+		if take(steps[i] * p.Tests()) {
+			p.BCa = p.Interval
+		} else {
+			p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()))
+		}
+		p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)
+		p.cut()
 		p.Verdict = VerdictOf(*p)
+		p.Interval, p.Cut = alone, cut
 	}
 }
 

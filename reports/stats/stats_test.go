@@ -248,7 +248,7 @@ func TestVerdictSentences(t *testing.T) {
 				"0.080; the permutation test does not agree"},
 		{"clusters, and what it is corrected for", func(p *Paired) { p.Clusters, p.ChosenFrom, p.Family = 420, 31, 3 },
 			"best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions in 420 " +
-				"clusters, p < 0.001; corrected for 31 checkpoints and 3 comparisons"},
+				"clusters, p < 0.001; corrected for 31 checkpoints, p for 3 comparisons"},
 		{"a rough one", func(p *Paired) { p.Rough = "only 7 of 1,000 changed" },
 			"best is better than similarity: +0.0191 reward per question, 95% interval +0.0105 to +0.0279, 1,000 questions, p < 0.001; " +
 				"rough: only 7 of 1,000 changed"},

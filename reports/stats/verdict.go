@@ -28,6 +28,9 @@ func VerdictOf(p Paired) Verdict {
 	return Worse
 }
 
+// openAmong is the doubt where interval and p-value leave out 0 until they are corrected for the family.
+const openAmong = "among so many comparisons it stays open"
+
 // onlyPermutations is the doubt where interval and test, which are two procedures, part the other way.
 const onlyPermutations = "the permutation test alone leaves out 0"
 
@@ -41,10 +44,12 @@ func doubt(p Paired) string {
 		return onlyPermutations
 	case !p.Interval.Excludes(0):
 		return ""
-	case p.PHolm >= 1-p.Level:
-		return "the permutation test does not agree"
+	case p.PHolm < 1-p.Level && !p.BCa.Excludes(0):
+		return "the bootstrap interval holds 0"
+	case p.Family > 1 && p.Among(p.P) < 1-p.Level:
+		return openAmong
 	}
-	return "the bootstrap interval holds 0"
+	return "the permutation test does not agree"
 }
 
 // Remarks are what a sentence adds to its numbers: what they are corrected for, what speaks against them.
@@ -160,6 +165,8 @@ func VerdictCell(p Paired) string {
 		text += " (interval)"
 	case "the bootstrap interval holds 0":
 		text += " (bootstrap)"
+	case openAmong:
+		text += fmt.Sprintf(" (of %d)", p.Family)
 	default:
 		text += " (permutations)"
 	}

@@ -228,7 +228,7 @@ func (v *View) writeReading(d *page.Document) {
 		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard " +
 			"errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
 		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p "+
-			"below 0.05. The intervals are not corrected.", page.Plural(n, "question")),
+			"below 0.05. An interval is that of its question alone.", page.Plural(n, "question")),
 	}
 	if len(halves) > 0 {
 		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen "+

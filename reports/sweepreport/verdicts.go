@@ -97,6 +97,6 @@ func (v *View) writeVerdicts(d *page.Document) {
 		text += " The settings were ranked by these questions, which flatters the best one a little."
 		corrected = page.Plural(max(t.Comparisons(), v.rankings()), "comparison") + " that rank the settings"
 	}
-	d.Paragraph("%s Intervals and p-values are corrected for the %s (Holm).", text, corrected)
+	d.Paragraph("%s %s", text, stats.FamilyNote("the "+corrected))
 	t.WriteTable(d)
 }

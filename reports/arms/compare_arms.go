@@ -275,14 +275,31 @@ func (t ArmTable) Write(d *page.Document) {
 	t.WriteTable(d)
 }
 
+// armGain is a column of gains.
+type armGain struct {
+	over string
+	of   func(armRow) *ArmComparison
+}
+
+// gains are the columns of a table, the first baseline's first, as results.YardsticksBy has them.
+func (t ArmTable) gains() (out []armGain) {
+	if t.over != "" {
+		out = append(out, armGain{t.over, func(r armRow) *ArmComparison { return r.similarity }})
+	}
+	if slices.ContainsFunc(t.Rows, func(r armRow) bool { return r.initial != nil }) {
+		out = append(out, armGain{"initial policy", func(r armRow) *ArmComparison { return r.initial }})
+	}
+	if !slices.ContainsFunc(t.baselines, func(b Arm) bool { return b.Name == record.PolicySimilarity }) {
+		slices.Reverse(out)
+	}
+	return out
+}
+
 func (t ArmTable) WriteTable(d *page.Document) {
 	header := []string{"arm", ">seeds", ">mean ± SE", ">sd over seeds"}
-	if t.over != "" {
-		header = append(header, ">gain over "+t.over, "verdict")
-	}
-	started := slices.ContainsFunc(t.Rows, func(r armRow) bool { return r.initial != nil })
-	if started {
-		header = append(header, ">gain over initial policy", "verdict")
+	gains := t.gains()
+	for _, g := range gains {
+		header = append(header, ">gain over "+g.over, "verdict")
 	}
 	if len(t.Rows) > 1 {
 		header = append(header, ">minus "+t.Reference, ">p (Holm)", ">effect", "verdict")
@@ -308,12 +325,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		}
 		mean, sd := r.arm.LevelOf()
 		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, sd}
-		if t.over != "" {
-			gain, _, _, verdict := armCells(r.similarity)
-			row = append(row, gain, verdict)
-		}
-		if started {
-			gain, _, _, verdict := armCells(r.initial)
+		for _, g := range gains {
+			gain, _, _, verdict := armCells(g.of(r))
 			row = append(row, gain, verdict)
 		}
 		if len(t.Rows) == 1 {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -248,8 +249,10 @@ func (e *entry) follow(c *curves.Curves) {
 			break
 		}
 	}
-	for _, y := range results.Yardsticks() {
-		for _, row := range c.EvalRows() {
+	rows := c.EvalRows()
+	similarity := slices.ContainsFunc(rows, func(row record.Row) bool { return row.Text("policy") == record.PolicySimilarity })
+	for _, y := range results.YardsticksBy(similarity) {
+		for _, row := range rows {
 			if y.Policy == record.PolicyRandom || row.Text("policy") != y.Policy || row.Text("split") != "val" {
 				continue
 			}

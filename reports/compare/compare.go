@@ -235,6 +235,12 @@ func comparisonTables(runs []*record.Run) (tables []comparisonTable, family int)
 			}
 		}
 		t.yards, t.warning = arms.ArmYardsticks(t.baselines)
+		scored := func(policy string) bool {
+			return slices.ContainsFunc(t.baselines, func(b arms.Arm) bool { return b.Name == record.StageResult{Policy: policy}.Title() })
+		}
+		if scored(record.PolicyInit) && !scored(record.PolicySimilarity) {
+			t.yards = append(results.YardsticksBy(false)[:1], t.yards...) // each run's own start
+		}
 		var first *record.Evaluation
 		var firstRun *record.Run
 		for i := range runs {

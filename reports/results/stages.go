@@ -22,7 +22,7 @@ type Yardstick struct {
 	Gain   func(*record.StageResult) **stats.Paired // where a line keeps the comparison
 }
 
-// Yardsticks are all of them, in the order of a table's columns.
+// Yardsticks are all of them, the initial policy last.
 func Yardsticks() []Yardstick {
 	return []Yardstick{
 		{record.PolicySimilarity, "similarity", "similarity", func(r *record.StageResult) **stats.Paired { return &r.OverSimilarity }},
@@ -34,12 +34,25 @@ func Yardsticks() []Yardstick {
 	}
 }
 
-// YardsticksOf are those that a table shows, of those that it holds or its lines were compared with. A gain over a baseline that is worse
+// YardsticksBy are Yardsticks in the order in which those are asked for that similarity has scored, or has not. Without it the policy is a
+// pretrained one, whose first question is what training changed; a selector knows nothing before it.
+func YardsticksBy(similarity bool) []Yardstick {
+	yards := Yardsticks()
+	if n := len(yards); !similarity {
+		yards = slices.Insert(yards[:n-1], 0, yards[n-1])
+	}
+	return yards
+}
+
+// YardsticksOf are those that a table shows, the first first, of those that it holds or its lines were compared with. A gain over a baseline that is worse
 // than drawing at random says little: random takes its place, and stands beside an initial policy that is worse. Elsewhere a sentence
 // has the gain over random. An order of recorded candidates that lists the best first, as the tables of all stages show, is an oracle's.
 func YardsticksOf(table, stages []record.StageResult) []Yardstick {
 	weak, oracle := BelowRandom(table), ListsBestFirst(stages)
-	return slices.DeleteFunc(Yardsticks(), func(y Yardstick) bool {
+	similarity := slices.ContainsFunc(table, func(r record.StageResult) bool {
+		return r.Policy == record.PolicySimilarity || r.OverSimilarity != nil
+	})
+	return slices.DeleteFunc(YardsticksBy(similarity), func(y Yardstick) bool {
 		if !slices.ContainsFunc(table, func(r record.StageResult) bool { return r.Policy == y.Policy || *y.Gain(&r) != nil }) {
 			return true
 		}

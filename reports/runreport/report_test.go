@@ -163,6 +163,10 @@ func TestReportHeadlines(t *testing.T) {
 					"- Over similarity: better, +0.020 reward"}},
 		{"val where there is no other", &record.Summary{State: record.StateDone}, []record.StageResult{val},
 			[]string{"On val the best policy (rce epoch 1) is better"}},
+		{"a pretrained policy's first baseline is its start", &record.Summary{State: record.StateDone}, []record.StageResult{
+			{Split: "val", Metric: "reward", Policy: "majority"}, {Split: "val", Metric: "reward", Policy: "init"},
+			{Split: "val", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverMajority: better, OverInit: unclear}},
+			[]string{"is not separable from the initial policy; it is better than the majority answer.\n- Over the initial policy: not"}},
 		{"references that score alike are one", &record.Summary{State: record.StateDone}, []record.StageResult{
 			{Split: "val", Metric: "reward", Policy: "init", OverSimilarity: same},
 			{Split: "val", Metric: "reward", Policy: "best", Phase: "rce", Epoch: 1, OverSimilarity: better, OverInit: better}},

@@ -26,7 +26,7 @@ type recorded struct {
 
 // seedGain is what a job's summary.json says of its best policy against a baseline.
 type seedGain struct {
-	over    string // similarity, majority or random
+	over    string // as the column of results.Yardstick
 	split   string // where it was measured
 	mean    float64
 	text    string // mean with the decimals of its interval
@@ -105,11 +105,11 @@ func readSummary(j sweeps.Job) (recorded, error) {
 	return r, nil
 }
 
-// gainOf is the planned comparison with similarity, with the majority answer or, where those are worse, with random; nil for none.
+// gainOf is the planned comparison with similarity or, where that is worse, with random, of a pretrained policy with its start; nil for none.
 func gainOf(s *record.Summary) *seedGain {
 	if r := runreport.PlannedResult(s.Evaluations); r != nil {
-		for _, y := range results.YardsticksOf(results.TableOf(s.Evaluations, *r), s.Evaluations) {
-			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && y.Policy != record.PolicyInit {
+		for i, y := range results.YardsticksOf(results.TableOf(s.Evaluations, *r), s.Evaluations) {
+			if p := *y.Gain(r); p != nil && y.Policy != record.PolicyRecorded && (y.Policy != record.PolicyInit || i == 0) {
 				mean, _, _ := p.Texts()
 				return &seedGain{y.Short, r.Split, p.Mean, mean, p.Verdict}
 			}

@@ -311,6 +311,7 @@ const bestFirst = (d) => d.results.some((r) => r.policy === "recorded_order" && 
 function shownOver(rows, d) {
   const known = OVER.filter(([, , policy]) => policy !== "recorded_order" || !bestFirst(d));
   const weak = known.filter(([, , policy]) => rows.some((r) => r.policy === policy && r.over_random?.verdict === "worse"));
+  if (!rows.some((r) => r.policy === "similarity" || r.over_similarity)) known.unshift(known.pop()); // a pretrained policy's start is its first baseline
   return { weak, over: known.filter((o) => rows.some((r) => r[o[0]]) && (o[2] === "random" ? weak.length : o[2] === "init" || !weak.includes(o))) };
 }
 

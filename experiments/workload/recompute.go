@@ -39,11 +39,16 @@ func (w *Pointer) Recompute(report *preflight.Report, plan phases.Plan, _ Effort
 		if !ok || seen[src] || src.Len() == 0 {
 			continue
 		}
-		if len(seen) == 0 {
+		first := len(seen) == 0
+		if first {
 			w.inputs(report, src)
 		}
 		seen[src] = true
 		src = src.Uncontrolled()
+		if first {
+			report.Embeddings(w.similarity(src.Set()))
+			w.alone(report, src.Set())
+		}
 		t := w.truth(src, drawn(recomputed, src.Len(), w.job.Config.Seed, src.Name()))
 		if err := report.Records(t); err != nil {
 			return err

@@ -77,6 +77,7 @@ func Checks() []doctor.Check {
 	return append(ofData(), []doctor.Check{
 		{Name: "recorded_differ", Severity: stop}, {Name: "scores_differ", Severity: stop}, {Name: "validation_differs", Severity: stop},
 		{Name: "round_trip", Severity: warning, Limit: roundTrip},
+		{Name: "embeddings_unrelated", Severity: stop, Limit: chance}, {Name: "input_predicts_rewards", Severity: warning, Limit: predicted},
 
 		{Name: "step_failed", Severity: stop}, {Name: "gradient_missing", Severity: stop}, {Name: "parameters_do_not_move", Severity: stop},
 		{Name: "frozen_move", Severity: stop}, {Name: "ratio_not_one", Severity: stop},

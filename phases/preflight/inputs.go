@@ -1,0 +1,64 @@
+package preflight
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"fulcrum/internal/stat"
+	"fulcrum/phases/doctor"
+	"fulcrum/rewardutil/recorded"
+)
+
+// Input is one number that the policy reads of each candidate, held against what candidates earn, query by query.
+type Input struct {
+	Name         string
+	Right        []float64 // share of the pairs with different rewards that it orders rightly
+	Top, Bottom  []float64 // what the candidate with the highest number earns, and the one with the lowest
+	Random, Best []float64 // what a random candidate earns, and the best one
+}
+
+// Add adds a query whose candidates have these numbers and rewards. One with equal rewards says nothing.
+func (in *Input) Add(values, rewards []float64) {
+	var top, bottom recorded.Scores
+	top.Follow(0, values, rewards)
+	if len(top.Pairs) == 0 {
+		return
+	}
+	turned := make([]float64, len(values))
+	for i, x := range values {
+		turned[i] = -x
+	}
+	bottom.Follow(0, turned, rewards)
+	in.Right = append(in.Right, top.Pairs[0])
+	in.Top, in.Bottom = append(in.Top, top.Reward[0]), append(in.Bottom, bottom.Reward[0])
+	in.Random, in.Best = append(in.Random, stat.Mean(rewards)), append(in.Best, slices.Max(rewards))
+}
+
+const (
+	// predicted is what one number may be worth: the share of pairs that it orders rightly (or wrongly), or of the way from a random
+	// candidate to the best one that following it comes. Similarity has .30 to .75 and up to .45; a reward, or the query's answer, nearly 1.
+	predicted = 0.9
+	// fewOrdered is how many queries a verdict on one number needs.
+	fewOrdered = 32
+)
+
+// Alone looks for a number that predicts rewards alone.
+func (r *Report) Alone(in Input) {
+	if len(in.Right) < fewOrdered {
+		return
+	}
+	r.checks++
+	right, random, best := stat.Mean(in.Right), stat.Mean(in.Random), stat.Mean(in.Best)
+	way := (max(stat.Mean(in.Top), stat.Mean(in.Bottom)) - random) / math.Max(best-random, 1e-9)
+	r.Saw(Name, "input_predicts_rewards", "%s orders %.3g of the pairs of %d queries rightly and comes %.3g of the way from random to best",
+		in.Name, right, len(in.Right), way)
+	value := max(right, 1-right, way)
+	if value < predicted {
+		return
+	}
+	r.add(Name, doctor.Stop, doctor.Finding{Check: "input_predicts_rewards", Key: "selector", Value: value, Limit: predicted,
+		Message: fmt.Sprintf("%s alone orders %.3g of the pairs of candidates of %d queries rightly and comes %.3g of the way from a random "+
+			"candidate to the best one: the reward, or the query's answer, is mixed into what the selector reads, and no result of this run "+
+			"says anything", in.Name, right, len(in.Right), way)})
+}

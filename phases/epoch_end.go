@@ -143,6 +143,7 @@ func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
 			return err
 		}
 	}
+	s.doc.Handed(v.scores())
 	if err := s.recordEval("val", name, name, kept, s.env.Data.Val, v, referenceName); err != nil {
 		return err
 	}

@@ -22,6 +22,8 @@ func (s *scheduler) start() error {
 		return err
 	}
 	s.doc.Start(v.Metrics(""), standardError(v.scores()))
+	s.doc.Known(s.env.Baselines)
+	s.doc.Handed(v.scores())
 	file := InitialCheckpoint
 	if err := s.write(file, s.env.Initial, "init", 0, m); err != nil {
 		return err

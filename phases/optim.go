@@ -89,8 +89,8 @@ func (o OptimOptions) Check(p *torchx.Params, lr float64, freeze []string) error
 }
 
 // Expected returns what the doctor expects of a learner's rows.
-func (o OptimOptions) Expected(lr float64, sched schedule.LROptions) doctor.Limits {
-	return doctor.Limits{LR: lr, LRPlan: doctor.Plan(sched), ClipNorm: o.GradClipNorm, Beta1: o.Betas[0]}
+func (o OptimOptions) Expected(t Training, sched schedule.LROptions) doctor.Limits {
+	return doctor.Limits{Epochs: t.Epochs, LR: t.LR, LRPlan: doctor.Plan(sched), ClipNorm: o.GradClipNorm, Beta1: o.Betas[0]}
 }
 
 // FrozenPart is a range [Start, End) of the flat buffers that a phase does not change. Its gradient is 0 in every step

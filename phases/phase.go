@@ -182,6 +182,10 @@ type Env struct {
 	LookAhead bool
 	Rec       Recorder
 	Dir       string // run folder; checkpoints go to Dir/checkpoints
+	// Baselines are the mean validation rewards of rules that learn nothing, by name; Untrained says that Initial has learnt nothing, Placebo
+	// that rewards of training belong to other queries. The doctor asks for all three.
+	Baselines          map[string]float64
+	Untrained, Placebo bool
 	// ConfigHash stands in every checkpoint, so that a resume under another configuration is refused.
 	ConfigHash string
 	// DataHash stands in every state, so that a resume with other data is refused.

@@ -142,9 +142,18 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 				return fmt.Errorf("%s epoch %d: %w", phase.Info().Name, epoch, err)
 			}
 		}
+		if err := s.report(phase.Info().Name, s.pos.Epoch, s.doc.End(s.endedEarly(phase.Info().Name))); err != nil {
+			return err
+		}
 		phase.End()
 	}
 	return nil
+}
+
+// endedEarly reports whether patience or a pruner may have ended a phase before its last epoch.
+func (s *scheduler) endedEarly(phase string) bool {
+	patience := s.plan.Checkpoint.PatienceEpochs
+	return s.pos.Pruned != "" || patience != nil && s.pos.Best.stale(s.pos.History, phase) >= *patience
 }
 
 // epoch makes the optimizer steps of one epoch that are still to be made.
@@ -237,9 +246,9 @@ func (s *scheduler) expected(i int) doctor.Limits {
 	if n := info.Source.Len(); info.queries() == n {
 		e.Queries = n
 	}
-	e.Online, e.LengthKey, e.Shuffled = info.Online, s.env.Data.ShotsKey, s.env.Data.Shuffle
+	e.Online, e.LengthKey, e.Shuffled, e.Placebo = info.Online, s.env.Data.ShotsKey, s.env.Data.Shuffle, s.env.Placebo
 	e.StepsPerEpoch, e.Passes, e.StartsAtInit = StepsPerEpoch(phase), info.Passes, i == 0
-	e.TotalSteps = e.StepsPerEpoch * info.Epochs
+	e.TotalSteps, e.Fresh = e.StepsPerEpoch*info.Epochs, s.env.Untrained
 	return e
 }
 

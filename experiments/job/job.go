@@ -34,6 +34,8 @@ type Job struct {
 	// Ranges are the least and the greatest score that a metric's formula can give, where the configuration decides it.
 	Ranges map[string][2]float64
 	Fresh  string // what of the policy starts fresh although there is a checkpoint; "" = nothing
+	// Baselines are the mean validation rewards of rules that learn nothing, by name.
+	Baselines map[string]float64
 	Outcome
 	Holder   *interrupt.Holder                 // heeds the context from when the task ends by itself; nil: of no process
 	closers  []io.Closer                       // at the end of the task

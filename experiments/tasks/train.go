@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
@@ -72,9 +73,11 @@ func train(ctx context.Context, j *job.Job) error {
 		return nil
 	}
 	if j.Saved == nil {
+		j.Baselines = map[string]float64{}
 		if err := firstRows(j, w); err != nil {
 			return err
 		}
+		env.Baselines = j.Baselines
 	}
 	if epochs := announcePlan(j, plan); j.Judge != nil {
 		if env.Judge, err = j.Judge(epochs); err != nil {
@@ -159,7 +162,8 @@ func planned(j *job.Job, w job.Workload) (phases.Plan, error) {
 func environment(j *job.Job, w job.Workload, initial selector.Policy) (*phases.Env, error) {
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
 		ConfigHash: j.Hash, DataHash: j.Data.Fingerprint, AllowNonFinite: j.Config.AllowsNonFinite(),
-		WithHeads: workload.WithHeads(w.Policy())}
+		WithHeads: workload.WithHeads(w.Policy()), Untrained: j.Config.Init.Checkpoint == nil,
+		Placebo: strings.HasPrefix(j.Config.Control, "placebo")}
 	if j.Config.Compatible() {
 		env.Gradients = j.Config.Entries.Reference.Gradients(j.Config)
 	}

@@ -33,6 +33,9 @@ func phasesData(c *job.Config, average string) phases.Data {
 func recordBaseline(j *job.Job, split, name string, ids []int64, sel beamdata.Selections, shots int) error {
 	reward := record.Evaluation{Split: split, Policy: name, Metric: "reward", Shots: shots, QueryIDs: ids, Scores: sel.Reward}
 	means, all := map[string]any{"reward": sel.Mean()}, []record.Evaluation{reward}
+	if split == "val" {
+		j.Baselines[name] = sel.Mean()
+	}
 	if mean := sel.MeanAccuracy(); !math.IsNaN(mean) {
 		accuracy := reward
 		accuracy.Metric, accuracy.Scores = "accuracy", sel.Accuracy

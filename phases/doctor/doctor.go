@@ -20,6 +20,8 @@ type Doctor struct {
 
 	found  []Finding // of the row in hand
 	scores []float64 // of the validation queries, one by one
+
+	resumed bool // the next step is the first after a resume
 }
 
 // state is all that findings depend on besides checks and limits: a saved state holds it as JSON.
@@ -39,12 +41,15 @@ type state struct {
 	Batch      uint64 `json:"batch"` // of the queries of the last batch, to recognise them
 	BatchEpoch int    `json:"batch_epoch"`
 
-	Order  uint64  `json:"order"`   // of the queries that this epoch has taken so far
-	Before uint64  `json:"before"`  // of the epoch before, all of it
-	Seen   int     `json:"seen"`    // queries taken in epoch SeenIn
-	Sum    uint64  `json:"sum"`     // of their hashes: the same in whatever order
-	SeenIn int     `json:"seen_in"` // the epoch that Order, Seen and Sum count from its start; 0 = none
-	Moment float64 `json:"moment"`  // norm of the optimizer's first moment after the step before
+	Order  uint64    `json:"order"`            // of the queries that this epoch has taken so far
+	Before uint64    `json:"before"`           // of the epoch before, all of it
+	Seen   int       `json:"seen"`             // queries taken in epoch SeenIn
+	Sum    uint64    `json:"sum"`              // of their hashes: the same in whatever order
+	SeenIn int       `json:"seen_in"`          // the epoch that Order, Seen and Sum count from its start; 0 = none
+	Handed []float64 `json:"handed,omitempty"` // what validation queries earn under the policy that the phase starts from
+	Early  bool      `json:"early,omitempty"`  // a rule of the run ended the phase before its last epoch
+
+	Moment float64 `json:"moment"` // norm of the optimizer's first moment after the step before
 }
 
 // moments are sums over values.
@@ -70,7 +75,7 @@ func New(checks []Check) *Doctor {
 
 func (s *state) clear(phase string) {
 	*s = state{Phase: phase, Said: map[string]Severity{}, Recent: map[string][]float64{}, First: map[string]moments{},
-		Streak: map[string]int{}, Moves: map[string]int{}, Rounding: map[string]float64{}, Initial: s.Initial}
+		Streak: map[string]int{}, Moves: map[string]int{}, Rounding: map[string]float64{}, Initial: s.Initial, Handed: s.Handed}
 }
 
 // Start tells of the validation of the initial policy: the fields of an eval row, without prefix, and the
@@ -105,6 +110,7 @@ func (d *Doctor) Step(epoch, step int, fields map[string]any) []Finding {
 		}
 	}
 	d.moved(r)
+	d.resumed = false
 	return d.take()
 }
 
@@ -114,19 +120,27 @@ func (d *Doctor) Epoch(number int, fields map[string]any) []Finding {
 		return nil
 	}
 	r := row{fields, &place{epoch: number}}
+	e := epochOf(r)
+	d.gained(e)
 	for _, c := range d.checks {
 		if c.epoch != nil {
 			c.epoch(d, c, r)
 		}
 	}
+	d.state.Epochs = append(d.state.Epochs, e)
+	return d.take()
+}
+
+// epochOf returns the numbers of an epoch's row that later epochs, and the end of the phase, ask for.
+func epochOf(r row) epoch {
 	e := epoch{}
-	for _, name := range []string{"loss", "mean_reward", "advantage_gain", "val_loss", "val_reward", "val_recorded_reward", "val_kl"} {
+	for _, name := range []string{"loss", "mean_reward", "advantage_gain", "val_loss", "val_reward", "val_recorded_reward", "val_kl", "kl",
+		"clip_fraction", "signal_share"} {
 		if x, ok := r.number(name); ok {
 			e[name] = x
 		}
 	}
-	d.state.Epochs = append(d.state.Epochs, e)
-	return d.take()
+	return e
 }
 
 // take returns what was found in the row.
@@ -157,7 +171,7 @@ func (d *Doctor) Restore(saved json.RawMessage) error {
 	if s.Phase != d.state.Phase {
 		return fmt.Errorf("doctor: saved state: it is of phase %q, want %q", s.Phase, d.state.Phase)
 	}
-	d.state = s
+	d.state, d.resumed = s, s.Steps > 0
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 type Limits struct {
 	StepsPerEpoch int
 	TotalSteps    int    // of the phase
+	Epochs        int    // that the options ask for; 0: not known
 	Passes        int    // optimizer steps on each batch
 	StartsAtInit  bool   // the phase starts with the weights of the run's initial policy
 	Online        bool   // candidates are sampled from the policy
@@ -21,6 +22,8 @@ type Limits struct {
 	HalfPrecision bool   // the policy computes in 16 bits: equal weights agree less closely
 
 	Queries  int  // of an epoch, where it takes every query once; 0: it does not
+	Fresh    bool // the run's initial policy has learnt nothing
+	Placebo  bool // rewards of training are those of other queries (control)
 	Shuffled bool // epochs take their queries in orders of their own
 	Longest  int  // tokens of the longest completion; 0: not known
 

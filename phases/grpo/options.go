@@ -275,7 +275,7 @@ func (g *Phase) checkGroups() error {
 // Expected implements phases.Expecter.
 func (g *Phase) Expected() doctor.Limits {
 	o := g.opt
-	lim := g.optim.Expected(o.LR, g.sched)
+	lim := g.optim.Expected(o.Training, g.sched)
 	low, high := o.Clip.sides()
 	p := &doctor.PolicyLoss{
 		ClipLow: low, ClipHigh: high, AdvantageClip: o.Advantage.Clip,

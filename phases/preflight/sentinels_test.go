@@ -35,8 +35,8 @@ func TestEmbeddings(t *testing.T) {
 	}
 }
 
-// TestAlone: a number that is the reward, in whatever sign and with some noise, is named; so is one that finds the best candidate alone. One
-// that says something is not.
+// TestAlone: a number that is the reward, in whatever sign and with some noise, is named; so is one that finds the best candidate alone.
+// One that says something is not.
 func TestAlone(t *testing.T) {
 	for _, tc := range []struct {
 		name string

@@ -122,7 +122,7 @@ func (r *Phase) Info() phases.Info {
 
 // Expected implements phases.Expecter.
 func (r *Phase) Expected() doctor.Limits {
-	lim := r.optim.Expected(r.opt.LR, r.sched)
+	lim := r.optim.Expected(r.opt.Training, r.sched)
 	lim.Signed = r.loss.Signed
 	if !r.sft && r.loss.Weighs {
 		lim.Tau = (*doctor.Tau)(&r.opt.Temperature)

@@ -81,7 +81,7 @@ func codePlants() []plant {
 		{name: "RCE imitates the worst", short: true, check: "objective_not_improved",
 			edits: []edit{{"p := softmax(r, t)", "for i := range r { r[i] = -r[i] }; p := softmax(r, t)"}}},
 		{name: "τ is not annealed", check: "tau_off_schedule",
-			edits: []edit{{"tau := drawn, r.opt.Temperature.At(at.Step, r.total)", "tau := drawn, r.opt.Temperature.At(0, r.total)"}}},
+			edits: []edit{{"batch, tau := drawn, r.opt.Temperature.At(at.Step, r.total)", "batch, tau := drawn, r.opt.Temperature.At(0, r.total)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",
 			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch",
 				"order := s.order(phase, epoch); for i := range order { order[i] = order[i%info.BatchSize] }"}}},
@@ -149,8 +149,8 @@ func codePlants() []plant {
 		{name: "the last recorded candidate is left out", check: "recorded_differ", says: "candidates, want",
 			edits: []edit{{recordedSet, "if j == 0 || j+1 < s.set.NumCandidates(q) { b.Set(i, j, steps, reward) }"}}},
 		{name: "texts are scored with the next sample's target", base: answering, args: []string{"rewards.vqa.weight=1"}, check: "scores_differ",
-			edits: []edit{{"s.text.Decode(s.withoutEOS(b.Scored(i, g)))", "s.text.Decode(s.withoutEOS(b.Scored(i, g))); if next, err := " +
-				"s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
+			edits: []edit{{"b.Texts[k] = s.text.Decode(s.withoutEOS(b.Scored(i, g)))", "b.Texts[k] = s.text.Decode(s.withoutEOS(b.Scored(i, g)));" +
+				" if next, err := s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
 		{name: "weights of reward terms are ignored", base: answering, args: []string{"rewards.length.weight=0.5"}, check: "scores_differ",
 			edits: []edit{{"total[i] += t.Weight * v", "total[i] += v"}}},
 		{name: "all questions are asked about one picture", base: answering, check: "shared_pictures",
@@ -168,7 +168,7 @@ func codePlants() []plant {
 		{name: "advantages of the next candidate", check: "credit_misplaced", says: "the next candidate",
 			args: []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{"counts.Tokens = objective.CountSteps(batch)",
-				"adv = append(slices.Clone(adv[1:]), adv[0]); counts.Tokens = objective.CountSteps(batch)"}}},
+				"adv = append(append([]float64{}, adv[1:]...), adv[0]); counts.Tokens = objective.CountSteps(batch)"}}},
 		{name: "negative advantages are dropped from the loss", check: "credit_misplaced", says: "without the negative ones",
 			args:  []string{"grpo.curriculum.early_epochs=0"},
 			edits: []edit{{advantages, advantages + "; for i := range adv { adv[i] = max(adv[i], 0) }"}}},
@@ -183,6 +183,30 @@ func codePlants() []plant {
 		{name: "the entropy bonus is turned round", check: "loss_parts_differ", args: []string{"grpo.entropy_weight=0.01"},
 			edits: []edit{{"loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))",
 				"loss = torchx.Add(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))"}}},
+
+		// what only a second computation by other code sees
+		{name: "KL halved", check: "kl_differs", args: []string{"grpo.lr=1e-4"},
+			edits: []edit{{"perStep := out.KL", "perStep := torchx.Scale(out.KL, 0.5)"}}},
+		{name: "advantages normalised twice", check: "advantages_differ",
+			edits: []edit{{"groups = append(groups, method.Group(r, opt))", "groups = append(groups, method.Group(method.Group(r, opt), opt))"}}},
+		{name: "min_std is ignored", check: "advantages_differ",
+			edits: []edit{{"return minus(r, mean, max(std, o.MinStd))", "return minus(r, mean, std)"}}},
+		{name: "a loss over tokens is divided by candidates", check: "loss_differs|surrogate_differs",
+			args:  []string{"grpo.ratio=token", "grpo.loss=dapo", "grpo.kl.estimator=k3"},
+			edits: []edit{{"return float64(max(n.Tokens, 1))", "return float64(max(n.Candidates, 1))"}}},
+		{name: "the curriculum takes the worst", check: "top_k_not_best|advantages_differ", short: true,
+			edits: []edit{{"slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(r[j], r[i]) })",
+				"slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(r[i], r[j]) })"}}},
+		{name: "one epoch too few", check: "epochs_missing",
+			edits: []edit{{"return phases.Info{Name: g.name, Epochs: g.opt.Epochs, Source: g.src, BatchSize: g.batchSize, Passes: " +
+				"g.opt.NumIterations, EpochQueries: g.opt.EpochQueries, Online: g.chosen.rollout.Samples}",
+				"return phases.Info{Name: g.name, Epochs: g.opt.Epochs - 1, Source: g.src, BatchSize: g.batchSize, Passes: " +
+					"g.opt.NumIterations, EpochQueries: g.opt.EpochQueries, Online: g.chosen.rollout.Samples}"}}},
+		{name: "weights of the next group", check: "loss_differs",
+			edits: []edit{{"w[b*G+at[i]] = v", "w[(b+1)%B*G+at[i]] = v"}}},
+		{name: "copies among samples", base: online, check: "samples_repeat",
+			edits: []edit{{sample, sample + "; for i := range b.B() { at, half := i*g*b.T, g/2*b.T; copy(b.Actions[at+half:at+2*half], " +
+				"b.Actions[at:at+half]) }"}}},
 
 		// the optimizer
 		{name: "gradients are not clipped", check: "clip_ignored", short: true,

@@ -149,6 +149,14 @@ func (l *List) Columns() int { return 2 * len(l.static) }
 // BesideColumns returns how many numbers Beside gives each candidate.
 func (l *List) BesideColumns() int { return len(l.beside) }
 
+// Names returns the features that Describe computes, in the order of its columns.
+func (l *List) Names() (names []string) {
+	for _, f := range l.static {
+		names = append(names, f.name)
+	}
+	return names
+}
+
 // Describe returns the numbers [K, Columns] of a pool: of each feature its value, then the value's deviation from the pool's mean.
 func (l *List) Describe(p *Pool) []float64 {
 	k, c := len(p.Rows), l.Columns()

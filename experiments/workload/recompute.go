@@ -47,7 +47,9 @@ func (w *Pointer) Recompute(report *preflight.Report, plan phases.Plan, _ Effort
 		src = src.Uncontrolled()
 		if first {
 			report.Embeddings(w.similarity(src.Set()))
-			w.alone(report, src.Set())
+			if err := alone(report, w.policy, src.Set(), w.job.Config.Seed); err != nil {
+				return err
+			}
 		}
 		t := w.truth(src, drawn(recomputed, src.Len(), w.job.Config.Seed, src.Name()))
 		if err := report.Records(t); err != nil {

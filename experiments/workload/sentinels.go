@@ -35,43 +35,42 @@ func (w *Pointer) similarity(set *beamdata.Set) preflight.Similarity {
 	return out
 }
 
-// describer is a policy that reads numbers of each candidate: their names, and their values [K, len(names)] for the pool of query q.
+// describer is a policy that reads numbers of each candidate: their names, and the values [K] of each for the pool of query q.
 type describer interface {
-	Described(set *beamdata.Set, q int) (names []string, values []float64)
+	Described(set *beamdata.Set, q int) (names []string, values [][]float64, err error)
 }
 
-// alone holds every number that the selector reads of a candidate, similarity first, against what single candidates earn.
-func (w *Pointer) alone(report *preflight.Report, set *beamdata.Set) {
+// alone compares every number that the policy reads of a candidate, similarity first, with what single candidates earn.
+func alone(report *preflight.Report, policy describer, set *beamdata.Set, seed int64) error {
 	const queries, candidates = 64, 32 // thousands of pairs
 	if set.Scorer == nil {
-		return
+		return nil
 	}
 	var inputs []preflight.Input
-	for _, q := range drawn(queries, set.Len(), w.job.Config.Seed, "inputs") {
-		pool := rng.New(w.job.Config.Seed, "inputs", q).Perm(set.PoolSize(q))
+	for _, q := range drawn(queries, set.Len(), seed, "inputs") {
+		pool := rng.New(seed, "inputs", q).Perm(set.PoolSize(q))
 		pool = pool[:min(candidates, len(pool))]
-		names, values := []string{"similarity"}, make([][]float64, 1)
+		nearness := make([]float64, set.PoolSize(q))
 		var rewards []float64
 		for _, p := range pool {
-			values[0] = append(values[0], set.Nearness(q, []int32{int32(p)}))
+			nearness[p] = set.Nearness(q, []int32{int32(p)})
 			reward, _ := set.Scorer.Score(q, []int32{int32(p)})
 			rewards = append(rewards, reward)
 		}
-		if d, ok := any(w.policy).(describer); ok {
-			more, x := d.Described(set, q)
-			for i, name := range more {
-				names = append(names, name)
-				values = append(values, list.Map(pool, func(p int) float64 { return x[p*len(more)+i] }))
-			}
+		more, columns, err := policy.Described(set, q)
+		if err != nil {
+			return err
 		}
+		names, columns := append([]string{"similarity"}, more...), append([][]float64{nearness}, columns...)
 		if inputs == nil {
 			inputs = list.Map(names, func(name string) preflight.Input { return preflight.Input{Name: name} })
 		}
-		for i, x := range values {
-			inputs[i].Add(x, rewards)
+		for i, column := range columns {
+			inputs[i].Add(list.Map(pool, func(p int) float64 { return column[p] }), rewards)
 		}
 	}
 	for _, in := range inputs {
 		report.Alone(in)
 	}
+	return nil
 }

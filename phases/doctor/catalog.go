@@ -95,8 +95,8 @@ func Checks() []Check {
 		// Of the best epoch's reward, and beyond the noise of the queries.
 		{Name: "validation_falls", Severity: Warning, Limit: 0.3, epoch: (*Doctor).validationFalls},
 		{Name: "validation_misreported", Severity: Warning, epoch: (*Doctor).validationMisreported},
-		// Most of the ratios, in epochs whose KL is above its band.
-		{Name: "bounds_exceeded", Severity: Warning, Limit: mostOutside, epoch: (*Doctor).bothBounds},
+		// Most of the ratios, in epochs whose KL is above its band. A note: recorded groups of OK-VQA come there after sft.
+		{Name: "bounds_exceeded", Severity: Note, Limit: mostOutside, epoch: (*Doctor).bothBounds},
 		// Of the way to the oracle: without training the selector is similarity, or random.
 		{Name: "untrained_ahead", Severity: Warning, Limit: 0.1, step: (*Doctor).untrainedAhead},
 		// Of the way to the oracle: honest policies close 5 to 13 % of it on OK-VQA and up to 30 % on the built-in data.

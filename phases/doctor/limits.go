@@ -32,9 +32,11 @@ type Limits struct {
 
 	LR     float64 // peak
 	LRPlan Plan
-	Tau    *Tau        // of RCE's weights; nil without
-	Policy *PolicyLoss // of GRPO; nil without
-	Signed bool        // the loss may be below 0: an expected reward
+	Tau    *Tau // of RCE's weights; nil without
+	// Imitation is how the loss of sft and rce is made; nil elsewhere, and where a program puts its own weights in.
+	Imitation *Imitation
+	Policy    *PolicyLoss // of GRPO; nil without
+	Signed    bool        // the loss may be below 0: an expected reward
 }
 
 // Plan is the learning rate over a phase: a linear warm-up, then a decay towards 0.
@@ -85,6 +87,14 @@ func (t Tau) ends() (smallest, largest float64) {
 	return math.Min(t.Start, t.End), math.Max(t.Start, t.End)
 }
 
+// Imitation is what the options of imitation promise.
+type Imitation struct {
+	Best     bool // the best candidate alone counts
+	Raw      bool // rewards are not normalised before the softmax
+	Relative bool // τ counts in deviations of a group's rewards
+	PerToken bool // the loss is a mean over scored steps, else over queries
+}
+
 // PolicyLoss is what GRPO's options promise.
 type PolicyLoss struct {
 	ClipLow, ClipHigh float64 // widths of the clip range below and above 1
@@ -95,6 +105,11 @@ type PolicyLoss struct {
 	OldPolicy string // its name
 	// OldIsFresh reports whether the old policy has the policy's weights at a step of the phase (from 0): the ratio is then 1.
 	OldIsFresh func(e Limits, step int) bool
+
+	Advantage     advantage.Options // no method: a program has its own
+	PerToken      bool              // one ratio, and one KL, a token
+	Mean          string            // the surrogate is a mean over candidates, over tokens, or divided by candidates and the longest length
+	MaskTruncated bool              // truncated candidates count in the baseline and not in the loss
 
 	SumOfParts     bool    // loss = ppo_loss + kl_loss - EntropyWeight · entropy
 	EntropyWeight  float64 // of the bonus in the loss

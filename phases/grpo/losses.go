@@ -13,18 +13,19 @@ import (
 func Losses() []Loss {
 	return []Loss{
 		// the mean over a candidate's tokens, then over candidates: DeepSeekMath (arXiv:2402.03300) eq. 3
-		{Name: "grpo", Kernel: true, Divisor: perCandidate},
+		{Name: "grpo", Kernel: true, Divisor: perCandidate, Over: "candidates"},
 		// the mean over all tokens of the batch. TRL's divides every micro-batch by its own tokens, so that its loss
 		// depends on micro_batch; ours does not, and equals dapo
-		{Name: "bnpo", EveryToken: true, Divisor: perToken},
+		{Name: "bnpo", EveryToken: true, Divisor: perToken, Over: "tokens"},
 		// the mean over all tokens of the batch: DAPO (arXiv:2503.14476) eq. 8
-		{Name: "dapo", EveryToken: true, Divisor: perToken},
+		{Name: "dapo", EveryToken: true, Divisor: perToken, Over: "tokens"},
 		// the sum over tokens by candidates and the longest length allowed: Dr. GRPO (arXiv:2503.20783) §3.2
-		{Name: "dr_grpo", EveryToken: true, Divisor: func(n Counts) float64 { return perCandidate(n) * float64(n.Longest) }},
+		{Name: "dr_grpo", EveryToken: true, Over: "longest",
+			Divisor: func(n Counts) float64 { return perCandidate(n) * float64(n.Longest) }},
 		// grpo with one length-normalised ratio a candidate: GSPO (arXiv:2507.18071) eq. 5
-		{Name: "gspo", Divisor: perCandidate, MeanRatio: true},
+		{Name: "gspo", Divisor: perCandidate, MeanRatio: true, Over: "candidates"},
 		// the surrogate of grpo alone
-		{Name: "ppo_clip", Kernel: true, Divisor: perCandidate, NoKL: true},
+		{Name: "ppo_clip", Kernel: true, Divisor: perCandidate, NoKL: true, Over: "candidates"},
 	}
 }
 
@@ -40,6 +41,9 @@ type Loss struct {
 	// Divisor returns the divisor of the sum. The counts are those of the whole optimizer batch, whatever the
 	// micro_batch.
 	Divisor func(Counts) float64
+	// Over says in a word what Divisor counts, for the preflight, which computes it again: candidates, tokens, or longest (candidates
+	// times the longest length).
+	Over string
 	// MeanRatio replaces the ratios of a candidate by one, exp(mean_t log ρ_it).
 	MeanRatio bool
 	// NoKL leaves the KL term out of the loss. β is still adapted and reported.

@@ -281,6 +281,9 @@ func (g *Phase) Expected() doctor.Limits {
 		ClipLow: low, ClipHigh: high, AdvantageClip: o.Advantage.Clip,
 		Centred:        o.Advantage.Centred() && o.Hooks.Advantages == nil,
 		Curriculum:     o.Curriculum,
+		PerToken:       o.Ratio == "token",
+		Mean:           g.chosen.loss.Over,
+		MaskTruncated:  o.MaskTruncated,
 		OldPolicy:      o.OldPolicy,
 		OldIsFresh:     func(e doctor.Limits, step int) bool { return g.chosen.old.Fresh(o, e, step) },
 		SumOfParts:     o.Hooks.Advantages == nil || o.EntropyWeight == 0,
@@ -288,6 +291,9 @@ func (g *Phase) Expected() doctor.Limits {
 		Surrogate:      o.Ratio == "sequence" && !o.MaskTruncated && o.Hooks.Advantages == nil,
 		KLPerCandidate: o.Ratio == "sequence" && !o.MaskTruncated && !g.chosen.loss.NoKL,
 		KL:             doctor.KL{KLOptions: o.KL, NonNegative: !g.chosen.kl.Signed},
+	}
+	if o.Hooks.Advantages == nil {
+		p.Advantage = o.Advantage
 	}
 	if o.KL.Beta == 0 && !o.KL.LiftZero { // beta stays 0
 		p.KL.Controller = "fixed"

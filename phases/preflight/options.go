@@ -88,6 +88,8 @@ func Checks() []doctor.Check {
 		{Name: "gradients_accumulate", Severity: stop, Limit: accumulated},
 		{Name: "objective_not_improved", Severity: warning}, {Name: "weights_ignored", Severity: stop},
 		{Name: "credit_misplaced", Severity: stop, Limit: misplaced},
+		{Name: "advantages_differ", Severity: stop, Limit: again}, {Name: "loss_differs", Severity: stop, Limit: again},
+		{Name: "kl_differs", Severity: stop, Limit: klAgain}, {Name: "samples_repeat", Severity: warning, Limit: copied},
 		{Name: "clip_ignored", Severity: warning}, {Name: "moments_differ", Severity: stop}, {Name: "step_size", Severity: warning},
 		{Name: "too_few_steps", Severity: warning, Limit: tooLittle}, {Name: "step_too_large", Severity: warning, Limit: tooFar},
 		{Name: "sampling_differs", Severity: warning, Limit: unlikely},

@@ -38,6 +38,8 @@ type rig struct {
 	checks []doctor.Check
 	steps  int
 	online *grpo.Options // of the last stage
+
+	imitation *rce.Options // of the first stage
 }
 
 func newRig(t *testing.T) *rig {
@@ -84,7 +86,7 @@ func newRig(t *testing.T) *rig {
 		},
 		checks: Checks(),
 		steps:  trialSteps,
-		online: &online,
+		online: &online, imitation: &imitation,
 	}
 	for i := range r.stages {
 		r.stages[i].Optim, r.stages[i].SampleTemp = optim, 1
@@ -166,6 +168,7 @@ func (m *mutant) Step(ctx context.Context, at phases.At) (phases.Measured, error
 	return m.step(m, func() (phases.Metrics, error) { return phasetest.Row(m.Phase.Step(ctx, at)) })
 }
 
+func (m *mutant) Expected() doctor.Limits              { return m.Phase.(phases.Expecter).Expected() }
 func (m *mutant) BeginEpoch(epoch int)                 { phases.BeginEpoch(m.Phase, epoch) }
 func (m *mutant) EndEpoch() phases.Measured            { return phases.EndEpoch(m.Phase) }
 func (m *mutant) Reference() (selector.Policy, string) { return phases.ReferenceOf(m.Phase, m.env) }

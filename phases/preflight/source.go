@@ -14,8 +14,9 @@ type part struct {
 	inner   selector.Source
 	queries []int // of inner
 	pad     bool
-	steps   bool // padding adds a step too: the policy's candidates have different lengths anyway
-	flip    bool // give out rewards of the other sign
+	steps   bool    // padding adds a step too: the policy's candidates have different lengths anyway
+	scale   float64 // of the rewards; 0: as they are
+	flip    bool    // give out rewards of the other sign
 
 	last   *selector.Batch // what a phase took last, rewards included; its Source is inner
 	strict bool            // never make rewards up
@@ -47,6 +48,11 @@ func (p *part) Recorded(queries []int) *selector.Batch {
 func (p *part) take(b *selector.Batch) {
 	if !p.strict && !spread(b) {
 		makeUp(b)
+	}
+	for i := range b.Rewards {
+		if p.scale != 0 {
+			b.Rewards[i] *= p.scale
+		}
 	}
 	kept := *b
 	kept.Rewards = slices.Clone(b.Rewards)

@@ -220,6 +220,11 @@ func (p *probe) try(ctx context.Context) error {
 	p.set(p.start)
 	p.pull(m, batch)
 	p.credit(m, batch, one)
+	p.copies(batch)
+	if err := p.recompute(ctx, m, batch); err != nil {
+		return err
+	}
+	p.set(p.start)
 	if err := p.firstMoments(ctx, m, one, after); err != nil {
 		return err
 	}
@@ -277,6 +282,7 @@ func (p *probe) shaken(ctx context.Context, idle []string) error {
 	p.leftOut(slices.DeleteFunc(idle, func(name string) bool { return !slices.Contains(still, name) }), weights)
 	p.set(weights)
 	p.forward(m)
+	p.nats(m)
 	if err := p.phase.Restore(state); err != nil { // a coefficient that moves with every step
 		return err
 	}

@@ -127,6 +127,10 @@ func (r *Phase) Expected() doctor.Limits {
 	if !r.sft && r.loss.Weighs {
 		lim.Tau = (*doctor.Tau)(&r.opt.Temperature)
 	}
+	if r.opt.Weights == nil && r.loss.Weighs {
+		lim.Imitation = &doctor.Imitation{Best: r.opt.Top1Only, Raw: r.opt.Rewards == "raw", Relative: r.opt.Temperature.Relative,
+			PerToken: r.opt.Average == "token"}
+	}
 	return lim
 }
 

@@ -124,6 +124,25 @@ func between(set *beamdata.Set, rows []int32) []float32 {
 	return slices.Clone(torchx.Data[float32](products(x, x)))
 }
 
+// Described returns the features of the pool of query q, each with its values [K]. Their deviations from the pool's mean order it alike.
+func (p *Policy) Described(set *beamdata.Set, q int) (names []string, values [][]float64, err error) {
+	if p.features == nil {
+		return nil, nil, nil
+	}
+	pool, err := poolOf(p.features, set, q)
+	if err != nil {
+		return nil, nil, err
+	}
+	x, names, width := p.features.Describe(pool), p.features.Names(), p.features.Columns()
+	values = make([][]float64, len(names))
+	for at := 0; at < len(x); at += width {
+		for i := range names {
+			values[i] = append(values[i], x[at+2*i])
+		}
+	}
+	return names, values, nil
+}
+
 // poolKey finds the scaled features of pools, each computed once. A query has several pools where held-out rows leave its own.
 type poolKey struct {
 	table *beamdata.Table

@@ -14,8 +14,8 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 91_200
-	mostLines     = 123_500
+	mostCoreLines = 92_350
+	mostLines     = 124_700
 	mostKeys      = 411
 )
 

@@ -54,7 +54,8 @@ func TestCompareMethods(t *testing.T) {
 	}
 }
 
-// A p-value is corrected for the comparisons that are read together, the interval is that of one alone; answers of more seeds make them narrower.
+// A p-value is corrected for the comparisons that are read together, the interval is that of one alone; answers of
+// more seeds make them narrower.
 func TestMethodsAreCorrectedTogether(t *testing.T) {
 	right := map[string]float64{"image": 0.4, "sft": 0.5, "rce": 0.5, "random": 0.2}
 	of := func(seeds int, names ...string) (width, p float64) {

@@ -63,7 +63,7 @@ func TestCompareSaysLooks(t *testing.T) {
 		dirs []string
 		want string
 	}{
-		{[]string{five, four}, " comparisons and look 5"},
+		{[]string{five, four}, "corrected for look 5, p for "},
 		{[]string{five, four}, "This was look 5 at these questions (evidence.ledger): all looks share a level of 0.05, and this one has 0.00024"},
 		{[]string{five, none}, "the level is not corrected for it: there is no ledger of looks (disk full)"},
 	} {

@@ -38,6 +38,7 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 		}
 	}
 	add(lastPhaseGain(table))
+	add(page.Plain(rewardLine(run, stage)))
 	add(otherMeasures(stage, stages))
 	measures := len(below)
 	answer, entries := verdictOf(run, s, stages)

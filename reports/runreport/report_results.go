@@ -56,6 +56,9 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		if notes := t.notes(); len(notes) > 0 {
 			d.Paragraph("%s", run.InItsWords(strings.Join(notes, " ")))
 		}
+		if first.Metric == "reward" {
+			reportTerms(d, run, t.rows)
+		}
 	}
 }
 
@@ -101,7 +104,8 @@ func (t resultTable) notes() []string {
 			"corrected for that (Bonferroni).", page.Plural(chosen, "checkpoint")))
 	}
 	if family > 1 {
-		notes = append(notes, fmt.Sprintf("Verdicts on the gains of the %d phases are corrected for their number (Holm), intervals are not.", family))
+		notes = append(notes, fmt.Sprintf("Verdicts on the gains of the %d phases are corrected for their number (Holm), intervals are not.",
+			family))
 	}
 	if note := stats.RoughNote(append(t.cells(), notes)); note != "" && len(rough) == 1 {
 		notes = append(notes, stats.Dagger+" rough: "+rough[0]+".")

@@ -128,8 +128,8 @@ func (c Correction) words() string {
 
 // FamilyNote says what the comparisons of a page are corrected for, and what their intervals are not.
 func FamilyNote(of string) string {
-	return "P-values and verdicts are corrected for " + of + ", the family of this page (Holm). An interval is that of its question alone, the " +
-		"same on every page that asks it."
+	return "P-values and verdicts are corrected for " + of + ", the family of this page (Holm). An interval is that of its question " +
+		"alone, the same on every page that asks it."
 }
 
 // ComparePaired compares scores of the same questions, in the same order. It needs at least two. clusters [n] tells

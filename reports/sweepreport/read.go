@@ -105,7 +105,8 @@ func readSummary(j sweeps.Job) (recorded, error) {
 	return r, nil
 }
 
-// gainOf is the planned comparison with similarity or, where that is worse, with random, of a pretrained policy with its start; nil for none.
+// gainOf is the planned comparison with similarity or, where that is worse, with random, of a pretrained policy with its
+// start; nil for none.
 func gainOf(s *record.Summary) *seedGain {
 	if r := runreport.PlannedResult(s.Evaluations); r != nil {
 		for i, y := range results.YardsticksOf(results.TableOf(s.Evaluations, *r), s.Evaluations) {

@@ -55,6 +55,7 @@ func (a *answers) evaluate(policy, phase string, epoch int, mean float64) {
 		}
 		fields := map[string]any{"reward": 0.9*right + 0.1*math.Ceil(mean), "accuracy": right}
 		if policy != "majority" && policy != "reference" {
+			fields["reward_vqa"], fields["reward_format"] = right, math.Ceil(mean)
 			fields["completion_length"], fields["truncated_share"] = 5-2*mean, 0.25*(1-mean)
 		}
 		a.recorder.evaluate(record.Evaluation{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Shots: 16, QueryIDs: ids}, 0, fields,

@@ -22,9 +22,6 @@ var unread = map[string]string{
 	"phases.OptimOptions.Name":             "there is one optimizer",
 	"sweeper.Options.Params":               "configs reads it from the tree, before there are options",
 	"record.FigureOptions.Width":           "the report reads it from the configuration that the run has saved",
-	"reward.FormatOptions.Weight":          "reward.Options.terms reads it of every term by its name",
-	"reward.LengthOptions.Weight":          "reward.Options.terms reads it of every term by its name",
-	"reward.RougeOptions.Weight":           "reward.Options.terms reads it of every term by its name",
 }
 
 // Every key that a configuration may set is read by something. A key is a documented field with a koanf tag, which is
@@ -51,7 +48,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 	}
 	var idle []string
 	for field, name := range fields {
-		if !read[field] {
+		if !read[field] && !isWeight(name) {
 			idle = append(idle, name)
 		}
 	}
@@ -59,6 +56,11 @@ func TestEveryKeyIsRead(t *testing.T) {
 	if want := slices.Sorted(maps.Keys(unread)); !slices.Equal(idle, want) {
 		t.Errorf("keys that nothing reads:\n got %s\nwant %s", strings.Join(idle, " "), strings.Join(want, " "))
 	}
+}
+
+// isWeight reports whether a key is the weight of a reward: reward.Options.terms reads it of every term by its name.
+func isWeight(name string) bool {
+	return strings.HasPrefix(name, "reward.") && strings.HasSuffix(name, "Options.Weight")
 }
 
 // keys notes the fields of a file's options that are single values.

@@ -15,13 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TaskVerb is the program's command that a batch script ends in: run sweep-job SWEEP NUM.
-const TaskVerb = "sweep-job"
-
-// SupervisedEnv is set for a run to which a queue's signals come twice, from it and from the supervisor:
-// a second one does not mean that the run is to end at once.
-const SupervisedEnv = "FULCRUM_SUPERVISED"
-
 // What a batch script tells its supervisor.
 const (
 	maxTimeoutsEnv = "FULCRUM_MAX_NUM_TIMEOUT"

@@ -27,6 +27,13 @@ import (
 	"fulcrum/reports/record"
 )
 
+// TaskVerb is the command that ends a batch script of Slurm: run sweep-job SWEEP NUM.
+const TaskVerb = "sweep-job"
+
+// SupervisedEnv is set for a run that gets each signal of a queue twice, from the queue and from the supervisor: a second signal
+// does not end the run at once.
+const SupervisedEnv = "FULCRUM_SUPERVISED"
+
 // tailLines is how many of a job's last lines the record of an attempt keeps, and lineBytes how much of
 // each.
 const (

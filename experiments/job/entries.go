@@ -17,28 +17,28 @@ import (
 	"fulcrum/selector/tokens"
 )
 
-// Entries are what the tables of tasks and policies bring to a configuration: their names, and sections of their own.
+// Entries are the tasks and policies that a configuration may name, with their sections.
 type Entries struct {
 	Tasks    *registry.Table[Task]
 	Policies *registry.Table[Policy]
 	Shared   map[string]configs.Section // sections that several entries read
 	Data     []beamdata.Dataset         // values of data.name behind beamdata.Datasets
 	Frozen   Frozen
-	// Reference is what a run does that reproduces the Python reference; the zero value: the program cannot.
+	// Reference makes a run reproduce the Python reference; its zero value: not built in.
 	Reference Reference
 }
 
-// Frozen is what a frozen model does in training; the zero value: the program has none.
+// Frozen gives training a frozen model; its zero value: not built in.
 type Frozen struct {
-	// Score returns by what it scores selections that nobody recorded; "": it does not.
+	// Score names the score that the model gives to new selections; "": it gives none.
 	Score func(c *Config) string
-	// Ask returns who scores the selections of a set; nil: nobody.
+	// Ask returns the scorer of a set's selections; nil: there is none.
 	Ask func(ctx context.Context, j *Job, b *beamdata.Bundle) (func(*beamdata.Set) pointer.Ask, error)
-	// Embed returns what opens the model that computes the rows of a table (selector.clip).
+	// Embed returns the function that opens the model for the rows of a table (selector.clip).
 	Embed func(j *Job, table *beamdata.Table) func(pointer.ClipOptions) (pointer.Embedder, error)
 }
 
-// Reference is what a run that reproduces the Python reference does and no key says.
+// Reference holds the Python reference's behaviour that no key selects.
 type Reference struct {
 	Reproduce func(c *Config, format string)       // once the format of the beams is known
 	Freeze    func(names, parts []string) []string // the parameters that it freezes with grpo.freeze
@@ -47,7 +47,7 @@ type Reference struct {
 	ValLoss   func(c *Config) phases.ValLoss
 }
 
-// FrozenScore returns by what a frozen model scores selections that nobody recorded; "": none does.
+// FrozenScore names the score that a frozen model gives to new selections; "": no model does.
 func (c *Config) FrozenScore() string {
 	if score := c.Entries.Frozen.Score; score != nil {
 		return score(c)
@@ -55,28 +55,28 @@ func (c *Config) FrozenScore() string {
 	return ""
 }
 
-// Task is a value of task: what a run does.
+// Task is an entry of the key task: the work of a run.
 type Task struct {
 	Run func(ctx context.Context, j *Job) error
-	// On is what the first line of output says that the task works on.
+	// On returns the subject in the first line of output, such as "on synthetic shapes".
 	On func(c *Config) string
 	// Saves says that an interrupted run keeps what it has done, for a resume.
 	Saves bool
-	// Options points to the defaults of the section that has the task's name; nil: the task has none.
+	// Options points to the defaults of the section with the task's name; nil: there is no such section.
 	Options any
 	// Validate checks what several sections decide together; nil: nothing.
 	Validate func(c *Config) error
 
-	// What has an effect in such a run, beside report, logging, on_end and the task's own section. Keys of other sections do nothing, and
-	// are refused on the command line.
+	// The sections that act in such a run, beside report, logging, on_end and the task's own. Keys of other sections are refused on
+	// the command line.
 	Sections []string // are validated as a whole
 	Reads    []string // sections, or single keys of others
 	Policy   bool     // the section of the policy
-	Trains   bool     // the phases of the schedule, and what the policy reads to train
-	Stages   []string // tasks that are run with this one's configuration
+	Trains   bool     // the phases of the schedule, and the sections that the policy needs to train
+	Stages   []string // tasks that run with this one's configuration
 }
 
-// Policy is a value of policy: what is trained.
+// Policy is an entry of the key policy: a kind of model to train.
 type Policy struct {
 	Section string // of its own
 	Help    string // of that section
@@ -87,9 +87,9 @@ type Policy struct {
 	Trains []string
 	// Needs gives the key without which a section of Trains, or a part of a section, does nothing in training.
 	Needs map[string]string
-	// Ignores names keys of the sections that tasks read, by their last part but those below it, which do nothing with the policy.
+	// Ignores names keys of the tasks' sections, without the section, that do nothing with the policy, nor do the keys below them.
 	Ignores []string
-	// Text returns what the sections of all token policies have; nil: the policy selects examples.
+	// Text returns the options common to all token policies; nil: the policy selects examples.
 	Text func(c *Config) TextOptions
 	// Smoothing returns the label smoothing of phases that imitate; nil: none.
 	Smoothing func(c *Config) float64
@@ -97,30 +97,29 @@ type Policy struct {
 	Validate func(c *Config) error
 }
 
-// Workload is what a policy kind brings to task=train: its data, the policy itself, and what only that
-// kind can show. The schedule, checkpoints, resume and report are the same for all kinds. What else a kind knows it says by the small
-// interfaces of the package workload.
+// Workload gives task=train a policy with its data, baselines and examples. The schedule, checkpoints, resume and report are the
+// same for all kinds of policies. Small interfaces of the package workload add optional powers.
 type Workload interface {
 	// Policy returns the policy to train, fresh or from init.checkpoint. The caller frees it.
 	Policy() selector.Policy
 	Sources
-	// PhasesData is what validation needs.
+	// PhasesData returns the data of validation.
 	PhasesData() phases.Data
-	// Baselines records the evaluations that need no policy of ours.
+	// Baselines records the evaluations that need no trained policy.
 	Baselines() error
-	// Examples writes what the initial and the best policy did on a few held-out queries.
+	// Examples writes the choices or answers of the initial and the best policy on a few held-out queries.
 	Examples(env *phases.Env, result phases.Result) error
 	// Summary describes the data for summary.json and the report.
 	Summary() record.DataSummary
 }
 
-// TextOptions point to what the sections of all token policies have.
+// TextOptions point to the options common to all token policies.
 type TextOptions struct {
 	Path, Adapter **string
 	Generation    *tokens.SamplingOptions
 }
 
-// sections returns what the entries bring.
+// sections returns the sections of the entries.
 func (e Entries) sections() map[string]configs.Section {
 	out := maps.Clone(e.Shared)
 	if out == nil {
@@ -170,7 +169,7 @@ func (c *Config) Copy() *Config {
 	return &own
 }
 
-// Does returns the entry of the configuration's task; of an unknown one, which is said elsewhere, nothing.
+// Does returns the entry of the configuration's task; the zero value for an unknown task, which other code reports.
 func (c *Config) Does() Task { return all(c.Entries.Tasks)[c.Task] }
 
 // Trains reports whether the run makes training steps.

@@ -175,7 +175,7 @@ func (o Options) Validate() error {
 			o.OldPolicy)
 	}
 	if o.Ratio == "sequence" && c.loss.EveryToken {
-		return option.Errorf("loss", "want one that averages over candidates with ratio=sequence: %s averages over tokens (ratio=token)", o.Loss)
+		return option.Errorf("loss", "%s averages over tokens: want ratio=token beside it, or a loss that averages over candidates", o.Loss)
 	}
 	if c.silence.Resamples && !c.rollout.Samples {
 		return option.Errorf("zero_variance", "want keep or filter with rollout=%s: there are no other groups than the recorded ones", o.Rollout)

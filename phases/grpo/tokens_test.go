@@ -516,9 +516,8 @@ func TestTokenOptions(t *testing.T) {
 		change func(*Options)
 		want   string
 	}{
-		{func(o *Options) { o.Ratio = "sequence" }, "loss: want one that averages over candidates with ratio=sequence: " +
-			"dapo averages over tokens " +
-			"(ratio=token)"},
+		{func(o *Options) { o.Ratio = "sequence" }, "loss: dapo averages over tokens: want ratio=token beside it, " +
+			"or a loss that averages over candidates"},
 		{func(o *Options) { o.OldPolicy = "phase_start" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old " +
 			"policy samples the groups and has to follow), got phase_start"},
 		{func(o *Options) { o.OldPolicy = "init" }, "old_policy: want batch, every_n or epoch_start with rollout=online (the old policy " +

@@ -35,20 +35,20 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	page := schema(t).Markdown(firstKeys...)
 	first, rest, _ := strings.Cut(page, "\n\n")
 	b.WriteString(first + "\n\n## How to read this page\n\n" +
-		"A default is the program's, the first of several choices; its type is the key's; ≥, > and in give the numbers that it takes.\n" +
-		"The YAML library (`configs/conf/`) sets some keys otherwise, by group. `run explain KEY` says what a key means and which file\n" +
-		"or override set it. `run --cfg job` prints the keys that act: the sections of the chosen task, policy, data and phases. Of a\n" +
-		"part that is switched off it prints the switch, such as `grpo.temperature.enabled`, and what you have set. A key of yours that\n" +
-		"acts nowhere is refused with the choice that brings it; what presets set for others is left out.\n\n")
+		"Defaults are the program's; of several choices the first is the default. ≥, > and in limit numbers. The YAML library\n" +
+		"(`configs/conf/`) changes some defaults, by group. `run explain KEY` prints a key's meaning and the file or override that set\n" +
+		"it. `run --cfg job` prints the keys that act: the sections of the chosen task, policy, data and phases. Of a part that is\n" +
+		"switched off it prints the switch, such as `grpo.temperature.enabled`, and the keys that you have set. A key of yours that\n" +
+		"acts nowhere is refused with the choice that brings it; such keys of presets are left out.\n\n")
 	b.WriteString("| Group | Options, each a file whose first lines say what it is |\n|---|---|\n")
 	options, groups := groupOptions(t)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "| %s | `%s` |\n", g, strings.Join(options[g], "`, `"))
 	}
-	b.WriteString("\n`schedule` names sections, each a phase. `kind` says what a section's phase does and so which keys it has: sft,\n" +
-		"rce and grpo are of the kind they are named after, and any other name becomes a phase by a `kind`, as grpo_online of kind\n" +
-		"grpo. What such a section does not set is its kind's default, as below, whatever the section grpo says, and\n" +
-		"`--cfg job` shows what it sets. Rows of metrics.jsonl, checkpoints and reports call it by its section:\n\n" +
+	b.WriteString("\n`schedule` names sections, each a phase. `kind` chooses the work of a phase and its keys. The sections sft, rce and grpo\n" +
+		"have the kind of their name; any other section becomes a phase by a `kind`, such as grpo_online of kind grpo. Keys that it does\n" +
+		"not set have the defaults of the kind, as below, not the values of the section grpo; `--cfg job` shows the keys that it sets.\n" +
+		"Rows of metrics.jsonl, checkpoints and reports call it by its section:\n\n" +
 		"```yaml\nschedule: [rce, grpo, my_grpo]\nmy_grpo: {kind: grpo, lr: 1e-6, epochs: 2}\n```\n\n" +
 		"    run exp=okvqa_v3 'schedule=[rce,grpo,my_grpo]' +my_grpo.kind=grpo my_grpo.lr=1e-6\n")
 	b.WriteString("\nHydra's own node (`hydra.*`: run folder, sweeps, launchers) is printed by `run --cfg hydra`.\n\n")

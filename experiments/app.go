@@ -18,8 +18,8 @@ import (
 type App struct {
 	Trackers    map[string]tracker.Open                             // of experiments, by name
 	Bring       []tasks.Bring                                       // tasks and sections of annexes
-	Judge       func(dir string, epochs int) (job.JudgeFunc, error) // ends runs of a sweep that do badly; nil: nobody
-	SweepReport func(dir string) error                              // writes report.md of a sweep's folder; nil: that annex is not built in
+	Judge       func(dir string, epochs int) (job.JudgeFunc, error) // ends bad runs of a sweep early; nil: not built in
+	SweepReport func(dir string) error                              // writes report.md of a sweep's folder; nil: not built in
 }
 
 // Report writes report.md of a sweep's folder.
@@ -30,7 +30,7 @@ func (a App) Report(dir string) error {
 	return a.SweepReport(dir)
 }
 
-// judge returns what ends the run in dir early. Without the annex only a sweep that prunes none of its runs goes on.
+// judge returns the function that may end the run in dir early. Without the annex a sweep that prunes is refused.
 func (a App) judge(dir string, epochs int) (job.JudgeFunc, error) {
 	if a.Judge != nil {
 		return a.Judge(dir, epochs)
@@ -43,7 +43,7 @@ func (a App) judge(dir string, epochs int) (job.JudgeFunc, error) {
 	return nil, nil
 }
 
-// Schema returns the type of every configuration of ours.
+// Schema returns the type of every configuration.
 func (a App) Schema() (*configs.Schema, error) { return tasks.Schema(a.Bring...) }
 
 // Check refuses a configuration from which no run could start.
@@ -52,7 +52,7 @@ func (App) Check(c *configs.Composed) error {
 	return err
 }
 
-// RefuseIdle refuses what the user has set and has no effect in the run. What a sweep or a study gives its jobs acts in some of them.
+// RefuseIdle refuses keys that the user has set and that act nowhere in the run. A sweep's or study's keys act in some of its jobs.
 func (App) RefuseIdle(c *configs.Composed) error {
 	if _, job := os.LookupEnv(runfolder.ExpectedHash); job {
 		return nil

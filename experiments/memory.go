@@ -8,7 +8,7 @@ import (
 	"fulcrum/internal/torchx"
 )
 
-// withRoom adds to an error that says that a device's memory is full what makes a run smaller.
+// withRoom adds advice to an error about a full device memory: the keys that make a run smaller.
 func withRoom(err error, c *job.Config) error {
 	var full *torchx.OpError
 	if !errors.As(err, &full) || !full.OutOfMemory() {

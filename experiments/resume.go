@@ -51,9 +51,9 @@ func (a App) openSaved(dir string, overrides []string) (*configs.Composed, runfo
 	}
 	req := configs.Request{ConfigPath: filepath.Join(dir, ".hydra"), ConfigName: "config", Overrides: overrides, Schema: schema,
 		AppName: "run"}
-	if overrides == nil { // the run itself, not another like it
+	if overrides == nil { // this very run, not a copy of it
 		req.HydraFile = filepath.Join(dir, ".hydra", "hydra.yaml")
-	} else { // which may have sections that did not act in it
+	} else { // a rerun may have sections that did not act in the first run
 		req.Beneath = configs.Library()
 	}
 	c, err := configs.Compose(req)
@@ -118,8 +118,8 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	return execute(ctx, r, f)
 }
 
-// sameJob refuses a run that is not the one that this process's sweep has started in dir: somebody may have
-// used the folder for another. The sweep would take its result for the job's.
+// sameJob refuses a run in dir that this process's sweep has not started: another run may have taken the folder. The sweep would
+// take its result for the job's.
 func sameJob(c *configs.Composed, dir string) error {
 	err := runfolder.Unchanged(c)
 	if _, ok := errors.AsType[*usage.Error](err); ok {
@@ -128,8 +128,8 @@ func sameJob(c *configs.Composed, dir string) error {
 	return err
 }
 
-// finished says that a run is done or pruned. Its report is the last thing a run writes: one that is missing is written now. What was
-// there before the run ended is gone: finish has removed it.
+// finished prints that a run is done or pruned, and writes its report if it is missing: a run writes its report last, after finish has
+// removed an older one.
 func finished(dir, state string, cfg *job.Config) error {
 	if state == record.StatePruned {
 		stdout.Printf("%s: this run was ended early by its sweep's pruner (report.md says why); train it to the end elsewhere: %s\n",
@@ -140,7 +140,7 @@ func finished(dir, state string, cfg *job.Config) error {
 	if !cfg.Trains() {
 		return nil
 	}
-	if _, err := phases.FindState(dir); err != nil { // nothing goes on from it, but whoever asks should know
+	if _, err := phases.FindState(dir); err != nil { // nothing goes on from it, but the user should know
 		stdout.Message(stdout.Errors(), "warning: "+err.Error())
 	}
 	report := filepath.Join(dir, "report.md")

@@ -38,7 +38,7 @@ import (
 	"fulcrum/reports/tracker"
 )
 
-// run is one run in progress.
+// run is a run in progress.
 type run struct {
 	*job.Job
 	composed *configs.Composed
@@ -168,8 +168,8 @@ func (a App) start(ctx context.Context, c *configs.Composed, exp string, overrid
 	return err
 }
 
-// refused reports whether err ended the run before it began: what was asked for is wrong, or a file or the machine
-// does not allow it. The job of a sweep keeps its folder all the same: its result stands there.
+// refused reports whether err ended the run before it began: a mistake in the configuration, or an obstacle in a file or the
+// machine. The job of a sweep keeps its folder all the same: its result stands there.
 func (r *run) refused(err error) bool {
 	_, asked := errors.AsType[*usage.Error](err)
 	_, interrupted := errors.AsType[*runfolder.InterruptedError](err)
@@ -280,8 +280,8 @@ func hasState(dir string) bool {
 	return err == nil && len(states) > 0
 }
 
-// endAtOnce returns what ends the run at a signal while its task has nothing to save: it reads data, or measures
-// baselines. The summary says what was known before, and what the rows say.
+// endAtOnce returns the function that ends the run at a signal while its task has nothing to save: it reads data, or measures
+// baselines. The summary then holds the facts known before, and those of the rows.
 func (r *run) endAtOnce() func(cause error) error {
 	s := r.summaryBefore()
 	return func(cause error) error {
@@ -302,7 +302,7 @@ func (r *run) endAtOnce() func(cause error) error {
 	}
 }
 
-// tell hands the summary to whoever waits for the run's end.
+// tell sends the summary to on_end.
 func (r *run) tell() {
 	s, err := record.ReadSummary(r.Dir)
 	if err != nil || s == nil {
@@ -327,7 +327,7 @@ func (r *run) logOptions() record.LogOptions {
 	return opt
 }
 
-// title is what the run is called in its first line and its report.
+// title names the run in its first line and its report.
 func (r *run) title() string {
 	if r.exp != "" && r.Config.Does().Trains {
 		return r.exp
@@ -335,8 +335,8 @@ func (r *run) title() string {
 	return r.Config.Task
 }
 
-// finish writes summary.json, the last plots, the digests of all records and report.md, whatever came of the task. It
-// returns the error of the task, or its own.
+// finish writes summary.json, the last plots, the digests of all records and report.md, even after an error. It returns the
+// error of the task, or its own.
 func (r *run) finish(taskErr error) error {
 	if err := r.folder.Held(); err != nil {
 		return err
@@ -345,7 +345,7 @@ func (r *run) finish(taskErr error) error {
 		return err
 	}
 	s := r.summary(taskErr)
-	if r.Config.Trains() { // a report that is there is of this end, whatever the clock says
+	if r.Config.Trains() { // a report in the folder then belongs to this end, whatever the clock says
 		os.Remove(filepath.Join(r.Dir, page.HtmlFile))
 	}
 	err := results.WriteSummary(r.Dir, s)
@@ -366,7 +366,7 @@ func (r *run) finish(taskErr error) error {
 	}
 	r.Log.Unwatch()
 	r.sealed.Store(true)
-	if err := r.Log.Sync(); err != nil { // the digests are of what a power cut leaves
+	if err := r.Log.Sync(); err != nil { // the digests are of bytes that survive a power cut
 		return err
 	}
 	if err := writeManifest(r.Dir); err != nil {
@@ -381,7 +381,7 @@ func (r *run) finish(taskErr error) error {
 	return r.printEnd()
 }
 
-// writeManifest writes manifest.json of the run in dir, and says which checkpoints are no longer what was saved.
+// writeManifest writes manifest.json of the run in dir, and names checkpoints that have changed since they were saved.
 func writeManifest(dir string) error {
 	damaged, err := record.WriteManifest(dir, build.Name(), phases.Written(dir))
 	for _, name := range damaged {
@@ -460,7 +460,7 @@ func (r *run) versions() map[string]string {
 	return v
 }
 
-// cpuName is what the kernel calls the processor, "" where it does not say.
+// cpuName is the kernel's name of the processor, or "".
 func cpuName() string {
 	text, err := regular.ReadFile("/proc/cpuinfo")
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"fulcrum/reports/tracker"
 )
 
-// track copies the rows of a training run to the trackers that it asks for. Whatever is wrong with one is a warning: the run
-// does not depend on it.
+// track copies the rows of a training run to its trackers. Every error of a tracker is a warning: the run does not depend on
+// it.
 func (r *run) track() {
 	if !r.Config.Trains() {
 		return
@@ -32,7 +32,7 @@ func (r *run) track() {
 	}
 }
 
-// tracked is what trackers are told of the run.
+// tracked describes the run to trackers.
 func (r *run) tracked() tracker.Run {
 	dir, err := filepath.Abs(r.Dir)
 	if err != nil {

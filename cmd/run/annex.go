@@ -10,16 +10,16 @@ import (
 	"fulcrum/reports/tracker"
 )
 
-// annex is what annexes.go registers: what may be left out of the program. Of the zero value, the core, nothing is there.
+// annex holds the annexes, the parts that a build may leave out; annexes.go registers them. Its zero value is the core.
 type annex struct {
 	trackers map[string]tracker.Open
 	verbs    map[string]newVerb
 	bring    []tasks.Bring
-	// report prints a report of several runs, or as JSON that of the one in paths, which was written to path.
+	// report prints a report of several runs or, as JSON, the report of the one run in paths, which was written to path.
 	report      func(s *session, paths []string, path string, opt reportOptions) error
 	sweepReport func(dir string) error                              // writes the report of a sweep
 	judge       func(dir string, epochs int) (job.JudgeFunc, error) // ends runs of a sweep early
-	// queueTask does a job of a sweep for a cluster's queue.
+	// queueTask runs a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
 }
 
@@ -40,10 +40,10 @@ func annexVerbs() map[string]string {
 		"open-test": judging, "lever-plus": "the Python reference"}
 }
 
-// lacks reports whether a command is of an annex that is not built in.
+// lacks reports whether a command belongs to an annex that is not built in.
 func (s *session) lacks(name string) bool { return annexVerbs()[name] != "" && !s.isVerb(name) }
 
-// notBuiltIn is the error of what an annex does, where the program is built without it.
+// notBuiltIn is the error for a command or key of an annex that is not built in.
 func notBuiltIn(what, annex string) error {
 	return usage.Errorf("%s: this program is built without the annex %q (-tags core)", what, annex)
 }

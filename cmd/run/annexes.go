@@ -12,7 +12,7 @@ import (
 	"fulcrum/reports/wandb"
 )
 
-// annexes returns what may be left out of the program, all of it: without this file (-tags core) the program is the core.
+// annexes returns all annexes: without this file (-tags core) the program is the core.
 func annexes() annex {
 	return annex{
 		trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},

@@ -2,5 +2,5 @@
 
 package main
 
-// annexes returns what the core has of them: nothing.
+// annexes returns none: this build is the core.
 func annexes() annex { return annex{} }

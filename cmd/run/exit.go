@@ -45,13 +45,13 @@ func exitCode(ctx context.Context, err error) int {
 	return 1
 }
 
-// lastWords is how long the last message may take: a pipe that nobody reads must not keep the process.
+// lastWords bounds the time of the last message: a pipe without a reader must not keep the process.
 const lastWords = 2 * time.Second
 
-// exiting is held by what ends the process: a signal and the end of the work may come together.
+// exiting is locked by the caller that ends the process: a signal and the end of the work may come together.
 var exiting sync.Mutex
 
-// exit ends the process: the only place that does.
+// exit ends the process; nothing else does.
 func exit(ctx context.Context, err error) {
 	exiting.Lock()
 	if err == nil {
@@ -69,7 +69,7 @@ func exit(ctx context.Context, err error) {
 			if message = "run: " + message; os.Getenv(launcher.SupervisedEnv) == "" {
 				stdout.Message(stdout.Errors(), message)
 			} else {
-				fmt.Fprintln(stdout.Errors(), message) // of a job, kept for whoever looks from anywhere
+				fmt.Fprintln(stdout.Errors(), message) // of a job: a log, read later and elsewhere
 			}
 		}()
 		select {

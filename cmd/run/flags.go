@@ -26,14 +26,14 @@ type invocation struct {
 // shortNames are Hydra's one-dash flags of two letters, which pflag does not know.
 var shortNames = [...][2]string{{"-cp", "--config-path"}, {"-cn", "--config-name"}, {"-cd", "--config-dir"}, {"-sc", "--shell-completion"}}
 
-// experimentalRerun is Hydra's name of --rerun. Its file may also be one of the run folder's.
+// experimentalRerun is Hydra's name of --rerun. Its argument may also be a file of the run folder.
 const experimentalRerun = "--experimental-rerun"
 
 var cfgKinds = [...]string{"all", "hydra", "job", "sweep"}
 
 var infoKinds = [...]string{"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
 
-// flagSet declares the flags; the usages are what --hydra-help prints.
+// flagSet declares the flags; --hydra-help prints their usages.
 func flagSet(inv *invocation) *pflag.FlagSet {
 	f := usage.Flags()
 	f.BoolVarP(&inv.help, "help", "h", false, "Application's help")
@@ -57,8 +57,8 @@ func flagSet(inv *invocation) *pflag.FlagSet {
 	return f
 }
 
-// normalize turns what pflag does not know into what it knows: -cp, --info KIND, and the start of a
-// flag's name, as long as it fits one flag only.
+// normalize rewrites three forms that pflag does not know: -cp, --info KIND, and a flag's name cut short, if it fits one flag
+// only.
 func normalize(f *pflag.FlagSet, args []string) []string {
 	var out []string
 	for i := 0; i < len(args); i++ {

@@ -27,7 +27,7 @@ import (
 func main() {
 	torchx.CatchFaults(tensorfile.Records())
 	with := annexes()
-	if len(os.Args) > 1 && os.Args[1] == launcher.TaskVerb { // a queue's, for no user: it minds signals itself
+	if len(os.Args) > 1 && os.Args[1] == launcher.TaskVerb { // called by a queue, not by users: it handles signals itself
 		ctx := context.Background()
 		if with.queueTask == nil {
 			exit(ctx, notBuiltIn(launcher.TaskVerb, "Slurm"))
@@ -47,15 +47,15 @@ func main() {
 	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
 }
 
-// stopOn ends the process at the first signal, unless something has state to save: then it ends ctx, so that the state is
-// saved, and the process at a second signal. What comes right after the first is the same request again: a terminal and
-// a sweep, or timeout(1), both pass it on.
+// stopOn ends the process at the first signal, unless there is state to save: then the first signal ends ctx, so that the state is
+// saved, and a second one ends the process. A signal right after the first is the same request: a terminal and a sweep, or timeout(1),
+// both pass it on.
 func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.CancelCauseFunc) {
 	const same = 300 * time.Millisecond
 	stop := &interrupted{(<-signals).(syscall.Signal)}
-	go func() { // whoever is asked may be slow, and the second signal must be heard
+	go func() { // saving may be slow, and the second signal must be heard
 		if err := interrupt.End(stop); err != nil {
-			ended, end := context.WithCancelCause(ctx) // not ctx: the work goes on to the last moment, and says nothing
+			ended, end := context.WithCancelCause(ctx) // not ctx: the work goes on to the last moment, in silence
 			end(stop)
 			if columns, _ := stdout.Errors().Size(); columns > 0 {
 				fmt.Fprintln(stdout.Errors()) // ends the line with the terminal's ^C
@@ -63,14 +63,14 @@ func stopOn(ctx context.Context, signals <-chan os.Signal, cancel context.Cancel
 			exit(ended, err)
 		}
 		cancel(stop)
-		if os.Getenv(launcher.SupervisedEnv) == "" { // somebody is waiting for a sign
+		if os.Getenv(launcher.SupervisedEnv) == "" { // a person waits for a sign
 			fmt.Fprintf(stdout.Errors(), "\n%v: saving the state; a second one ends at once\n", stop)
 		}
 	}()
 	begin, doublets := time.Now(), 0
 	for s := range signals {
 		if os.Getenv(launcher.SupervisedEnv) != "" {
-			continue // a queue's signals may come twice, and it has one that ends every process
+			continue // a queue's signals may come twice; SIGKILL is its last one
 		}
 		if doublets++; doublets > 1 || time.Since(begin) > same {
 			fmt.Fprintln(stdout.Errors()) // ends the line with the terminal's ^C

@@ -17,10 +17,10 @@ import (
 	"fulcrum/internal/usage"
 )
 
-// app is what runs a composed config: experiments.App, or a test's.
+// app runs a composed configuration: experiments.App, or a test's app.
 type app interface {
 	sweep.Runs
-	// RefuseIdle refuses what the user has set and has no effect in a run.
+	// RefuseIdle refuses keys that the user has set and that act nowhere in a run.
 	RefuseIdle(c *configs.Composed) error
 	// Run does one job.
 	Run(ctx context.Context, c *configs.Composed) error
@@ -30,9 +30,9 @@ type app interface {
 	Rerun(ctx context.Context, dir string, overrides []string) error
 	// OpenTest scores the sealed questions of a run, once, for a claim.
 	OpenTest(ctx context.Context, dir, claim string) error
-	// Sweep does the jobs of a multirun; detached, in a process of its own.
+	// Sweep runs the jobs of a multirun; detached: in a background process.
 	Sweep(ctx context.Context, req configs.Request, detached bool) error
-	// Jobs lists the jobs of a multirun as YAML, and runs none.
+	// Jobs lists the jobs of a multirun as YAML without running them.
 	Jobs(req configs.Request) (string, error)
 }
 
@@ -47,7 +47,7 @@ type session struct {
 	now    time.Time
 }
 
-// call does what the arguments ask for: a verb, a run, a sweep, or to print something.
+// call follows the arguments: it does a verb, a run or a sweep, or prints something.
 func (s *session) call(args []string) error {
 	switch {
 	case len(args) == 0:
@@ -85,7 +85,7 @@ func (s *session) call(args []string) error {
 	return s.run(inv)
 }
 
-// verbBehindFlags does a verb that flags of a run stand before: they are explain's too, and --help is everybody's.
+// verbBehindFlags does a verb after flags of a run: explain takes them too, and every verb takes --help.
 func (s *session) verbBehindFlags(inv *invocation, args []string) error {
 	name := inv.args[0]
 	at := slices.Index(args, name)
@@ -98,8 +98,8 @@ func (s *session) verbBehindFlags(inv *invocation, args []string) error {
 	return s.verb(name, rest)
 }
 
-// request is what the command line asks to compose. A tree of the user's own is composed as Hydra
-// does, without our schema, unless a task is going to run it.
+// request turns the command line into a request to compose. A user's own tree is composed as Hydra does, without our schema,
+// unless a task is going to run it.
 func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
 	req := configs.Request{
 		ConfigPath: inv.configPath, ConfigName: inv.configName, ConfigDir: inv.configDir,
@@ -153,9 +153,9 @@ func (s *session) printSweep(inv *invocation) error {
 	return s.write(text, err)
 }
 
-// print composes and prints what a flag asks for; as in Hydra, help comes first.
+// print composes, and prints the text that a flag names; as in Hydra, help comes first.
 func (s *session) print(inv *invocation) error {
-	debug.SetGCPercent(800) // the process ends with what it prints: one collection costs a fifth of its time
+	debug.SetGCPercent(800) // the process ends after printing: one collection costs a fifth of its time
 	req, err := s.request(inv, false)
 	if err != nil {
 		return err
@@ -182,14 +182,14 @@ func (s *session) print(inv *invocation) error {
 	default:
 		text, err = c.Info(inv.info)
 	}
-	if err == nil && inv.cfg != "" { // as YAML it is quoted where it must be, and means what Hydra's means
+	if err == nil && inv.cfg != "" { // YAML, quoted where necessary, with Hydra's meaning
 		_, err = io.WriteString(s.data(), text)
 		return err
 	}
 	return s.write(text, err)
 }
 
-// data is where results go that another program reads as they are.
+// data takes results for other programs, unchanged.
 func (s *session) data() io.Writer {
 	if stream, ok := s.out.(*stdout.Stream); ok {
 		return stream.Data()

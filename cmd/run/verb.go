@@ -14,13 +14,13 @@ import (
 
 // verb is a command beside overrides. What --help prints, completion and docs/commands.md come from its fields.
 type verb struct {
-	usage string         // its forms, one a line, and what they do
+	usage string         // its forms, one a line, with their effects
 	flags *pflag.FlagSet // nil: run gets every argument
-	words []string       // what its first argument may be, for completion; nil: a path
+	words []string       // choices of its first argument, for completion; nil: a path
 	run   func(s *session, args []string) error
 }
 
-// newVerb makes a verb with flags that nobody has set yet.
+// newVerb makes a verb whose flags are not set yet.
 type newVerb func() *verb
 
 // verbs returns the commands beside overrides, those of annexes among them.

@@ -13,7 +13,7 @@ import (
 	"fulcrum/phases"
 )
 
-// ResolveCheckpoint turns a run folder into its best checkpoint, else its last. key ("": none) is what names the path.
+// ResolveCheckpoint turns a run folder into its best checkpoint, else its last. key is the configuration key of the path, or "".
 func ResolveCheckpoint(key, path string) (string, error) {
 	if key != "" {
 		key += "="

@@ -15,7 +15,7 @@ import (
 	"fulcrum/reports/record"
 )
 
-// Job is one run's work: what is asked for and where it is written. A task fills in what comes of it.
+// Job is one run's work: its configuration and its folder. The task fills in the outcome.
 type Job struct {
 	Config    *Config
 	Overrides []string // of the command line
@@ -25,15 +25,15 @@ type Job struct {
 	Device    string   // "" until libtorch is there
 	Log       *record.Log
 	Saved     *phases.Saved // the state a resume starts from; nil: none
-	Held      func() error  // says what is wrong where the folder is no longer this run's; nil: nobody asks
-	Redraw    func()        // draws the plots anew; nil: there are none
+	Held      func() error  // returns an error if the folder is no longer this run's; nil: not checked
+	Redraw    func()        // draws the plots anew; nil: no plots
 	Judge     func(epochs int) (JudgeFunc, error)
 	// Compose composes a stage; nil: the run was resumed.
 	Compose func(overrides []string) (*configs.Composed, error)
 	Begun   bool // the first row, or answer, may be written from now on
 	// Ranges are the least and the greatest score that a metric's formula can give, where the configuration decides it.
 	Ranges map[string][2]float64
-	Fresh  string // what of the policy starts fresh although there is a checkpoint; "" = nothing
+	Fresh  string // the part of the policy that starts fresh despite a checkpoint; "" = nothing
 	// Baselines are the mean validation rewards of rules that learn nothing, by name.
 	Baselines map[string]float64
 	Outcome
@@ -43,7 +43,7 @@ type Job struct {
 	measured time.Time                         // when system.jsonl got its last line
 }
 
-// Outcome is what a task leaves for summary.json.
+// Outcome holds a task's results for summary.json.
 type Outcome struct {
 	Data       record.DataSummary
 	Result     *phases.Result   // of task=train
@@ -51,18 +51,18 @@ type Outcome struct {
 	Found      []record.Finding // of this attempt, that depend on the machine: they stand in no row
 }
 
-// JudgeFunc says after an epoch why the run should end here; "": it goes on.
+// JudgeFunc returns after an epoch the reason to end the run; "": it goes on.
 type JudgeFunc = func(epoch int, m phases.Metrics, best string, minimize bool) (string, error)
 
-// evaluated is what task=evaluate leaves in summary.json.
+// evaluated is the result of task=evaluate in summary.json.
 type evaluated interface {
-	Best() *record.BestSummary // what a sweep compares
+	Best() *record.BestSummary // the number that a sweep compares
 }
 
 // Logf writes a line to the log.
 func (j *Job) Logf(format string, args ...any) { j.Log.Infof(format, args...) }
 
-// OfMachine tells of a finding that depends on the machine: it goes to run.log and summary.json, not to metrics.jsonl.
+// OfMachine records a finding that depends on the machine: it goes to run.log and summary.json, not to metrics.jsonl.
 func (j *Job) OfMachine(f doctor.Finding, phase string) {
 	tell := j.Log.Warnf
 	if f.Severity == doctor.Note {
@@ -94,7 +94,7 @@ func (j *Job) Overridden(key string) bool {
 // BeforeResults has f called when training has ended, before its results count.
 func (j *Job) BeforeResults(f func(ctx context.Context) error) { j.vouched = append(j.vouched, f) }
 
-// Vouched says whether what the results rest on holds.
+// Vouched calls the functions of BeforeResults: an error says that the results cannot be relied on.
 func (j *Job) Vouched(ctx context.Context) error {
 	for _, f := range j.vouched {
 		if err := f(ctx); err != nil {
@@ -122,7 +122,7 @@ func (j *Job) MapTorch(read func() error) error {
 	loaded := make(chan error, 1)
 	go func() { loaded <- torchx.Load() }()
 	if err := read(); err != nil {
-		return err // at once: what is wrong with the data needs no tensor
+		return err // at once: a fault of the data needs no tensor
 	}
 	if err := <-loaded; err != nil {
 		return err

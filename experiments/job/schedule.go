@@ -16,7 +16,7 @@ import (
 type Sources interface {
 	// Beams returns the recorded candidates that rce imitates.
 	Beams(phase string) (selector.Source, error)
-	// Demos returns those that sft imitates: demonstrations where the data has some, else Beams.
+	// Demos returns the candidates that sft imitates: demonstrations where the data has some, else Beams.
 	Demos(phase string) (selector.Source, error)
 	// Records returns the recorded groups of offline GRPO.
 	Records(phase string) (selector.Source, error)
@@ -24,12 +24,12 @@ type Sources interface {
 	Online(phase string) (selector.Source, error)
 }
 
-// Phase is what a schedule may name: the options of one section and what is made of them. To add a kind, write a type
+// Phase is the section of a phase, an entry of schedule: its options and the phase built from them. To add a kind, write a type
 // with its options and these methods, and one line in PhaseKinds.
 type Phase interface {
 	// Build makes the phase that the schedule calls name.
 	Build(name string, c *Config, d Sources) (phases.Phase, error)
-	// Traits says what the checks before training go by.
+	// Traits tells the checks before training about the phase.
 	Traits(c *Config) Traits
 	// Shrink prepares the options for a trial: no group is filled with other queries, none has more than groupSize
 	// sampled candidates.
@@ -39,22 +39,22 @@ type Phase interface {
 // tokenPhase is a Phase that does not suit every token policy.
 type tokenPhase interface{ ValidateTokens() error }
 
-// Traits are what the checks before training go by.
+// Traits tell the checks before training about a phase.
 type Traits struct {
 	Epochs int      // 0: the phase is skipped
 	Learns Learns   // which recorded data the audit looks at
 	Freeze []string // parameters whose name contains one of these must not move
-	// Credit returns what the first step multiplies log π of each candidate by in its objective [B*G], but for a common factor: the
-	// preflight holds the step's gradient against it. nil: not known, and not checked.
+	// Credit returns the factor of each candidate's log π in the objective of the first step [B*G], up to a common factor: the
+	// preflight compares the step's gradient with it. nil: not known, and not checked.
 	Credit func(b *selector.Batch, tau float64) []float64
 	// SampleTemp is the temperature of draws from the policy itself; 0: from another distribution (top_p), not checked.
 	SampleTemp float64
 }
 
-// Learns is what of the data a phase learns from.
+// Learns names the part of the data that a phase learns from.
 type Learns int
 
-// What a phase may learn from.
+// The parts of the data that a phase may learn from.
 const (
 	FromSamples Learns = iota // of the policy itself
 	FromBest                  // the best recorded candidate
@@ -77,7 +77,7 @@ func PhaseKinds() []PhaseKind {
 	}
 }
 
-// Phases returns the phases that c's schedule may name: the sections that are one.
+// Phases returns the phases that c's schedule may name: the sections whose options are a Phase.
 func (c *Config) Phases() *registry.Table[Phase] {
 	t := registry.New[Phase]("phase")
 	v := reflect.ValueOf(c).Elem()

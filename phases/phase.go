@@ -24,7 +24,7 @@ type Phase interface {
 	Info() Info
 	// Begin prepares the phase for env.Policy: its optimizer, its frozen policies.
 	Begin(env *Env, totalSteps int) error
-	// Step makes one optimizer step and returns what it measured.
+	// Step makes one optimizer step and returns its numbers.
 	Step(ctx context.Context, at At) (Measured, error)
 	// State returns what a resume needs beyond the weights.
 	State() PhaseState
@@ -47,9 +47,9 @@ type Info struct {
 
 // EpochFollower is a Phase that acts at the start and the end of its epochs.
 type EpochFollower interface {
-	// BeginEpoch refreshes what is taken at the start of an epoch (old and reference policies).
+	// BeginEpoch refreshes the policies that are copied at the start of an epoch (old and reference).
 	BeginEpoch(epoch int)
-	// EndEpoch adapts what moves by the epoch (the KL coefficient) and returns metrics of its own, or nil.
+	// EndEpoch adapts values that move by the epoch (the KL coefficient) and returns further metrics, or nil.
 	EndEpoch() Measured
 }
 
@@ -100,9 +100,9 @@ type Checker interface {
 	Check(env *Env) error
 }
 
-// Expecter is a Phase whose options determine what its rows look like.
+// Expecter is a Phase whose options limit its rows.
 type Expecter interface {
-	// Expected returns what the doctor compares the rows with; the scheduler adds the numbers of steps.
+	// Expected returns the limits that the doctor compares the rows with; the scheduler adds the numbers of steps.
 	Expected() doctor.Limits
 }
 
@@ -165,7 +165,7 @@ type Completion struct {
 	Advantage float64            // over its whole group
 }
 
-// Env is what the phases of a run share.
+// Env is shared by the phases of a run.
 type Env struct {
 	Policy  selector.Policy
 	Initial selector.Policy // a frozen copy of the policy that the run started from
@@ -178,7 +178,7 @@ type Env struct {
 	WithHeads func(p selector.Policy, heads int) (selector.Policy, error)
 	Data      Data
 	Seed      int64
-	// LookAhead makes Steps work ahead where steps are not CUDA graphs, too: nothing is gained, and a test sees that nothing changes.
+	// LookAhead makes Steps work ahead even without CUDA graphs. It gains nothing: a test checks that no number changes.
 	LookAhead bool
 	Rec       Recorder
 	Dir       string // run folder; checkpoints go to Dir/checkpoints
@@ -190,8 +190,8 @@ type Env struct {
 	ConfigHash string
 	// DataHash stands in every state, so that a resume with other data is refused.
 	DataHash string
-	// Look is called before a state is saved and at the end: an error says that what the run has computed since the last state cannot
-	// be relied on, because a file that it reads has changed. It returns the digests of those files by name, for the state. May be nil.
+	// Look is called before a state is saved and at the end. It returns the digests of the files that the run reads, by name, for the
+	// state. An error: such a file has changed, and the numbers since the last state cannot be relied on. May be nil.
 	Look func() (inputs []string, err error)
 	// Export is told of every checkpoint of a phase once it is saved, with the epoch's metrics: it may write
 	// the weights in another format too (checkpoint.format=pt). May be nil.
@@ -200,7 +200,7 @@ type Env struct {
 	// which checkpoint is best. If it returns a reason, the run ends after this epoch and counts as finished. May be nil.
 	Judge func(epoch int, m Metrics, best string, minimize bool) (reason string, err error)
 
-	remark   string // what a phase has to say to the reader of the run's log, once
+	remark   string // a phase's note for the run's log, written once
 	inFlight bool   // the next step is launched already
 }
 
@@ -213,11 +213,11 @@ type Data struct {
 	// ShotsKey is the configuration key that says so, for advice.
 	ShotsKey string
 
-	// EvalBatch is how many queries a validation pass evaluates at once; 0 = 128. The last bits of a matrix
+	// EvalBatch is the number of queries in a validation pass; 0 = 128. The last bits of a matrix
 	// product depend on its shape, so it is part of what makes runs equal.
 	EvalBatch int
 
-	EvalName string // how the held-out split is called in metrics
+	EvalName string // the held-out split's name in metrics
 	Shuffle  bool
 	// Normalize puts a group's raw rewards on a common scale (data.normalize), for RCE's weights.
 	Normalize func(rewards []float64) []float64

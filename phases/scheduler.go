@@ -22,14 +22,14 @@ import (
 // ErrInterrupted is returned after a signal: the state is saved and a resume goes on from there.
 var ErrInterrupted = errors.New("interrupted; the state is saved")
 
-// Plan is what a run does.
+// Plan is the work of a run: its phases and its checks.
 type Plan struct {
 	Phases     []Phase
 	Checkpoint CheckpointOptions
-	Doctor     []doctor.Check // made of the rows; none: nothing is watched
+	Doctor     []doctor.Check // of the rows; empty: no check
 }
 
-// Result is what a finished run reports.
+// Result is the outcome of a finished run.
 type Result struct {
 	BestPhase string
 	BestEpoch int
@@ -39,7 +39,7 @@ type Result struct {
 	Value     float64
 	KL        float64
 	Pruned    string // why the run ended before its last epoch (Env.Judge), or ""
-	Choice    string // why it is not the highest, in a sentence; "" where it is
+	Choice    string // why the best is not the highest, in a sentence; "" where it is
 	Warnings  []string
 	// Held-out (else validation) results of the initial and the best policy. InitialEval is nil after a
 	// resume, which does not evaluate the start again.
@@ -96,7 +96,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 	return r, cmp.Or(s.look(), err)
 }
 
-// look makes sure that the files which the run reads are what they were when it began.
+// look checks that the files which the run reads have not changed.
 func (s *scheduler) look() (err error) {
 	if s.env.Look != nil {
 		s.pos.Inputs, err = s.env.Look()
@@ -170,7 +170,7 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch int) error {
 		}
 		begin := time.Now()
 		m, err := s.step(ctx, phase, at) // candidates, rewards, advantages, loss, backward pass, clipping, AdamW
-		if stopped(ctx, err) {           // while somebody was asked for rewards: no weight has moved
+		if stopped(ctx, err) {           // while rewards were asked for: no weight has moved
 			return cmp.Or(s.maybeSave(ctx, phase, at), err)
 		}
 		if err != nil {
@@ -233,7 +233,7 @@ func (s *scheduler) at(ctx context.Context, steps epochSteps) At {
 	return now
 }
 
-// expected is what the rows of phase number i of the plan must look like.
+// expected returns the limits of the rows of phase number i of the plan.
 func (s *scheduler) expected(i int) doctor.Limits {
 	phase, info := s.plan.Phases[i], s.plan.Phases[i].Info()
 	var e doctor.Limits
@@ -252,7 +252,7 @@ func (s *scheduler) expected(i int) doctor.Limits {
 	return e
 }
 
-// failedStep is the number of the step that an error is about: of a stop, that of the row it was found in.
+// failedStep is the number of the step that failed: of a doctor's stop, the step of its row.
 func (s *scheduler) failedStep(err error) int {
 	if _, ok := errors.AsType[*doctor.StopError](err); ok {
 		return s.pos.Step
@@ -298,13 +298,13 @@ func (s *scheduler) order(phase Phase, epoch int) []int {
 	return stat.Indices(n)
 }
 
-// StepsPerEpoch is how many optimizer steps an epoch of phase has.
+// StepsPerEpoch is the number of optimizer steps in an epoch of phase.
 func StepsPerEpoch(phase Phase) int {
 	info := phase.Info()
 	return (info.queries() + info.BatchSize - 1) / info.BatchSize * info.Passes
 }
 
-// queries is how many queries an epoch takes.
+// queries is the number of queries in an epoch.
 func (i Info) queries() int { return min(i.Source.Len(), option.Or(i.EpochQueries, math.MaxInt)) }
 
 // enter is the position at the start of a phase.
@@ -340,7 +340,7 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
 	return nil
 }
 
-// stopped reports whether err is the end of ctx, seen by what was under way.
+// stopped reports whether err is the end of ctx, as the interrupted work reports it.
 func stopped(ctx context.Context, err error) bool {
 	return ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, context.Canceled))
 }

@@ -39,7 +39,7 @@ type position struct {
 	HighestScores []float64 `json:"highest_scores,omitempty"`
 	PhaseScores   []float64 `json:"phase_scores,omitempty"`
 
-	Doctor json.RawMessage `json:"doctor,omitempty"` // what its next findings depend on
+	Doctor json.RawMessage `json:"doctor,omitempty"` // its memory of earlier rows
 
 	Inputs  []string    `json:"inputs,omitempty"` // name and digest of each file that the run reads while it trains
 	Written digest.Sums `json:"written"`          // of the checkpoints
@@ -68,10 +68,10 @@ func (s *Saved) Completions() int { return s.pos.Completions }
 // Inputs are the name and the digest of each file that the run was reading.
 func (s *Saved) Inputs() []string { return s.pos.Inputs }
 
-// ConfigHash is that of the configuration the state was saved under.
+// ConfigHash is the hash of the configuration that the state was saved under.
 func (s *Saved) ConfigHash() string { return s.pos.ConfigHash }
 
-// DataHash is that of the data the state was saved with.
+// DataHash is the hash of the data that the state was saved with.
 func (s *Saved) DataHash() string { return s.pos.DataHash }
 
 const stateSuffix = ".state"

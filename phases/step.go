@@ -7,25 +7,25 @@ import (
 	"fulcrum/selector"
 )
 
-// At names a step of a phase: Step counts from 0 over the whole phase, Pass over the steps on its batch.
+// At names a step of a phase: Step counts from 0 over the whole phase, Pass over the steps on one batch.
 type At struct {
 	Epoch, Step, Pass int
 	Queries           []int
-	// Next are the steps that follow for sure, at most two, the first with nothing in between that looks at the policy.
+	// Next are the certain next steps, at most two: nothing reads the policy before the first of them.
 	Next []At
 }
 
-// Algorithm is what a phase gives its Steps. R is the batch of a step on the host, I what a pass over a part of it reads on the device.
+// Algorithm is a phase's share of a step. R is the step's batch on the host, I the device's inputs for a pass over a part of it.
 type Algorithm[R, I any] interface {
 	// Collect makes the batch of a step on the host: candidates, rewards, advantages. It changes nothing of the phase.
 	Collect(ctx context.Context, at At) (R, error)
 	// Inputs puts what Loss reads on its way to the device, cut into parts whose losses and gradients add up (micro_batch).
 	Inputs(batch R, in *Inputs) []I
-	// Loss computes a part's share of the loss on the device: a scalar with gradient. read is what else the host wants to know.
+	// Loss computes a part's share of the loss on the device: a scalar with gradient. read are further tensors for the host.
 	Loss(part I) (loss torchx.Tensor, read []torchx.Tensor)
 }
 
-// Inputs are what the passes of a step read on the device.
+// Inputs are the numbers that the passes of a step read on the device.
 type Inputs struct {
 	Upload torchx.Upload // the host's numbers
 	// Key tells one sequence of operations from another. Steps with the same Key and the same layout of Upload launch the same
@@ -48,10 +48,10 @@ func (in *Inputs) Forward(p selector.Policy, b *selector.Batch, opt selector.For
 	return forward
 }
 
-// work is what a step computes on the device.
+// work is the device's part of a step.
 type work struct {
 	Inputs
-	// passes makes the forward and backward passes. It returns the parts of the loss (scalars) and what else is to be read.
+	// passes makes the forward and backward passes. It returns the parts of the loss (scalars) and the tensors that Loss asks to read.
 	passes func() (losses, read []torchx.Tensor)
 }
 
@@ -60,10 +60,10 @@ type Stepped[R, I any] struct {
 	OptimizerMetrics
 	Batch R
 	Parts []I
-	Read  [][][]float64 // what Loss has returned of each part to be read
+	Read  [][][]float64 // the values of the tensors read of each part's Loss
 }
 
-// Steps makes the optimizer steps of a phase, one after another. What it does ahead (ahead.go) changes no number.
+// Steps makes the optimizer steps of a phase, one after another. Work done ahead (ahead.go) changes no number.
 type Steps[R, I any] struct {
 	learn *Learner
 	of    Algorithm[R, I]
@@ -97,7 +97,7 @@ func (s *Steps[R, I]) Make(ctx context.Context, at At) (of Stepped[R, I], err er
 	return of, nil
 }
 
-// inputs asks the algorithm for what the passes read.
+// inputs asks the algorithm for the inputs of the passes.
 func (s *Steps[R, I]) inputs(p *planned[R, I]) {
 	p.work = &work{}
 	p.parts = s.of.Inputs(p.batch, &p.work.Inputs)
@@ -123,8 +123,8 @@ func (s *Steps[R, I]) backward(part I) (loss torchx.Tensor, read []torchx.Tensor
 	return torchx.Keep(torchx.Detach(loss)), read
 }
 
-// descend makes the passes and the optimizer step. It returns what is read of them: Σ g², Σ m², the losses [n] and what Loss
-// wants to be read.
+// descend makes the passes and the optimizer step. It returns the numbers to read: Σ g², Σ m², the losses [n] and the tensors of
+// Loss.
 func (l *Learner) descend(w *work, lr float64) ([]torchx.Tensor, error) {
 	l.Params.ZeroGrad()
 	losses, read := w.passes()

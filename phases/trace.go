@@ -10,7 +10,7 @@ import (
 	"fulcrum/selector"
 )
 
-// NonFiniteError ends a step whose rewards, loss or gradient hold NaN or infinity. The weights are as they were.
+// NonFiniteError ends a step whose rewards, loss or gradient hold NaN or infinity. The weights have not changed.
 type NonFiniteError struct {
 	What   string // the loss is NaN; query 4711: candidate 3 has reward NaN
 	Origin string // the operation that made it; "" where unknown

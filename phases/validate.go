@@ -15,10 +15,10 @@ import (
 	"fulcrum/selector"
 )
 
-// evalBatch is how many queries a validation pass evaluates at once unless Data.EvalBatch says otherwise.
+// evalBatch is the number of queries in a validation pass without Data.EvalBatch.
 const evalBatch = 128
 
-// Validation is what a policy is worth on a set of queries.
+// Validation holds a policy's numbers on a set of queries.
 type Validation struct {
 	Loss       float64   // reward-weighted cross entropy of the recorded candidates at a fixed τ
 	LossKnown  bool      // there are recorded candidates; it may be NaN all the same where the run allows that
@@ -42,7 +42,7 @@ type Validation struct {
 	Cut    float64            // share of greedy completions cut at the length limit; NaN elsewhere
 }
 
-// scores are the rewards of the queries one by one or, where nothing can score selections, what is expected among the recorded candidates.
+// scores are the rewards of the queries one by one or, without a scorer, the expected rewards among the recorded candidates.
 func (v Validation) scores() []float64 {
 	if len(v.Rewards) > 0 {
 		return v.Rewards
@@ -234,7 +234,7 @@ func addRecorded(r *recorded.Scores, src selector.Source, out selector.Output, b
 	}
 }
 
-// standardError is that of the mean; NaN for fewer than two.
+// standardError is the standard error of the mean; NaN for fewer than two.
 func standardError(x []float64) float64 {
 	n := float64(len(x))
 	return math.Sqrt(stat.Squares(x, stat.Mean(x)) / (n * (n - 1)))

@@ -12,7 +12,7 @@ import (
 	"fulcrum/selector"
 )
 
-// formatVersion is that of checkpoint files and saved states.
+// formatVersion is the version of checkpoint files and saved states.
 const formatVersion = "1"
 
 // saveWeights writes a policy's parameters in safetensors' HF layout. The metadata holds no times, paths

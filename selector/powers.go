@@ -13,7 +13,7 @@ type Stager interface {
 	Eager(opt ForwardOptions) string
 }
 
-// Stage is the policy's own Stage, or for another policy its Forward. eager says why no CUDA graph can hold the function, if none can.
+// Stage calls the policy's Stage; of other policies it stages Forward. eager is the reason why no CUDA graph can hold the function, or "".
 func Stage(p Policy, b *Batch, up *torchx.Upload, opt ForwardOptions) (forward func(ForwardOptions) Output, eager string) {
 	if s, ok := p.(Stager); ok {
 		return s.Stage(b, up), s.Eager(opt)

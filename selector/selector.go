@@ -36,7 +36,7 @@ type Scorer interface {
 	// Score fills b.Rewards with the exact reward of every valid candidate and, where they are known, the
 	// reward's terms (b.Terms) and the candidates as text (b.Texts).
 	Score(b *Batch) error
-	// Accuracy is Score and returns the task accuracy of every candidate [B*G], or nil when it is not known.
+	// Accuracy calls Score and returns the task accuracy of every candidate [B*G], or nil when it is not known.
 	Accuracy(b *Batch) ([]float64, error)
 	// CanScore reports whether there is a reward function.
 	CanScore() bool
@@ -287,7 +287,7 @@ func pick[E any](x []E, from []int) []E {
 	return out
 }
 
-// ForwardOptions says what a forward pass computes. The zero value is an evaluation pass at
+// ForwardOptions selects the results of a forward pass. The zero value is an evaluation pass at
 // temperature 1 without distributions.
 type ForwardOptions struct {
 	Train       bool          // dropout on: never in a forward that enters a ratio or a KL

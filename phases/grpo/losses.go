@@ -9,7 +9,7 @@ import (
 	"fulcrum/selector"
 )
 
-// Losses lists the losses that grpo.loss may name.
+// Losses lists the choices of grpo.loss.
 func Losses() []Loss {
 	return []Loss{
 		// the mean over a candidate's tokens, then over candidates: DeepSeekMath (arXiv:2402.03300) eq. 3
@@ -29,7 +29,7 @@ func Losses() []Loss {
 	}
 }
 
-// Loss is one way to average the loss of GRPO over candidates i with tokens t, ratio ρ = π/π_old and advantage A:
+// Loss averages the terms of GRPO in one way, over candidates i with tokens t, ratio ρ = π/π_old and advantage A:
 //
 //	Σ_it weight_it · [-min(ρ_it A_i, clip(ρ_it, 1-low, 1+high) A_i) + β·KL_it] / divisor
 //
@@ -64,7 +64,7 @@ type Counts struct {
 func perCandidate(n Counts) float64 { return float64(max(n.Candidates, 1)) }
 func perToken(n Counts) float64     { return float64(max(n.Tokens, 1)) }
 
-// Estimators lists the estimators that grpo.kl.estimator may name.
+// Estimators lists the choices of grpo.kl.estimator.
 func Estimators() []Estimator {
 	return []Estimator{
 		{Name: "exact"},
@@ -103,7 +103,7 @@ type Estimator struct {
 
 func (e Estimator) named() string { return e.Name }
 
-// clampTo cuts x to ±limit; an infinite limit leaves x as it is, NaN included.
+// clampTo cuts x to ±limit; an infinite limit leaves x unchanged, NaN included.
 func clampTo(x torchx.Tensor, limit float64) torchx.Tensor {
 	if math.IsInf(limit, 1) {
 		return x

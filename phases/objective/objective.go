@@ -1,4 +1,4 @@
-// Package objective computes what losses and metrics are made of: sums, masks and cross entropies over a batch of groups.
+// Package objective computes the parts of losses and metrics: sums, masks and cross entropies over a batch of groups.
 package objective
 
 import (
@@ -29,7 +29,7 @@ func OneKernel(logp torchx.Tensor) bool {
 	return torchx.PoolRuns(logp) && logp.Numel() <= most
 }
 
-// MaskedSum adds what was measured at every scored step: [B, G, T] → [B, G].
+// MaskedSum adds the values of the scored steps: [B, G, T] → [B, G].
 func MaskedSum(perStep torchx.Tensor, b *selector.Batch) torchx.Tensor {
 	if slices.Contains(b.Mask, 0) {
 		perStep = torchx.Mul(perStep, Mask(perStep, b))

@@ -71,7 +71,7 @@ func DefaultSFTOptions() SFTOptions {
 
 // Phase is reward-weighted cross entropy: -Σ_i w_i log π(beam_i), w = softmax(reward / τ) within a query
 // (reward-weighted regression, Peters & Schaal 2007; parity spec §5). SFT is its one-hot case. Online, the
-// candidates are samples of the policy as it is: every step then moves it towards its better ones.
+// candidates are samples of the current policy: every step moves it towards its better samples.
 type Phase struct {
 	name      string
 	sft       bool // has no τ
@@ -196,7 +196,7 @@ func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 type weighted struct {
 	step    int
 	drawn   *selector.Batch   // [B, G, T]
-	batch   *selector.Batch   // what is imitated of it
+	batch   *selector.Batch   // its candidates to imitate
 	weights []float64         // [B*G] of batch, 1 over each query; or the targets of another loss
 	divisor float64           // of the loss
 	stats   group.WeightStats // of the weights
@@ -238,7 +238,7 @@ func (r *Phase) Step(ctx context.Context, at phases.At) (phases.Measured, error)
 	return m, nil
 }
 
-// Foreseen implements phases.Foreseer: what is sampled two steps ahead comes from the policy that the next step makes.
+// Foreseen implements phases.Foreseer: samples two steps ahead come from the policy that the next step makes.
 func (r *Phase) Foreseen(at phases.At) (next []phases.At, inputs bool) {
 	if r.opt.Rollout == "online" {
 		return at.Next[:1], true
@@ -246,7 +246,7 @@ func (r *Phase) Foreseen(at phases.At) (next []phases.At, inputs bool) {
 	return at.Next, true
 }
 
-// Collect implements phases.Algorithm: candidates and what each of them weighs.
+// Collect implements phases.Algorithm: candidates and their weights.
 func (r *Phase) Collect(_ context.Context, at phases.At) (*weighted, error) {
 	drawn, err := r.candidates(at) // [B, G, T]
 	if err != nil {

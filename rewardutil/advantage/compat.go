@@ -7,10 +7,10 @@ import (
 	"fulcrum/rewardutil/torchorder"
 )
 
-// This file does as the Python reference in place of Compute and Apply.
+// This file follows the Python reference in place of Compute and Apply.
 
 // CompatAdvantages is the reference's advantage (parity specification §5): clamp((u-mean)/max(std, 0.1))
-// of rewards that were normalised once already, over whatever entries are handed in (the curriculum's
+// of rewards that were normalised once already, over the given entries (the curriculum's
 // top k, not the group). One candidate gives NaN, as there. Statistics are over all entries. Inputs
 // should be float32 values; results are rounded to float32.
 func CompatAdvantages(normalized []float64, valid []bool, B, G int, clip float64) ([]float64, Stats) {

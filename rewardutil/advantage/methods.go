@@ -2,12 +2,12 @@ package advantage
 
 import "fulcrum/internal/list"
 
-// Method is a way to turn the rewards of groups into advantages. Each has a file of its own; what may be named, its check,
-// the doctor's expectations and the conformance tests follow from methods.
+// Method turns the rewards of groups into advantages. Each has its own file; the choices of the key, its check, the doctor's
+// expectations and the conformance tests follow from the table methods.
 type Method struct {
 	Name string
 
-	// Group returns the advantages of one group's counted rewards, which differ.
+	// Group returns the advantages of one group's counted rewards, not all equal.
 	Group func(rewards []float64, o Options) []float64
 	// Batch scales the results of Group over all groups of the batch; nil: no further scaling.
 	Batch func(groups [][]float64, o Options)

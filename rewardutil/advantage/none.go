@@ -1,6 +1,6 @@
 package advantage
 
-// none takes the rewards as they are.
+// none returns the rewards unchanged.
 func none() Method {
 	return Method{Name: "none", Group: func(r []float64, _ Options) []float64 { return r }}
 }

@@ -44,9 +44,10 @@ func YardsticksBy(similarity bool) []Yardstick {
 	return yards
 }
 
-// YardsticksOf are those that a table shows, the first first, of those that it holds or its lines were compared with. A gain
-// over a baseline that is worse than drawing at random says little: random takes its place, and stands beside an initial policy that is
-// worse. Elsewhere a sentence has the gain over random. An order of recorded candidates that lists the best first, as the tables of all stages show, is an oracle's.
+// YardsticksOf are those that a table shows, the first first, of those that it holds or its lines were compared with. A gain over a
+// baseline that is worse than drawing at random says little: random takes its place, and stands beside an initial policy that is worse.
+// Elsewhere a sentence has the gain over random. An order of recorded candidates that lists the best first, as the tables of all stages
+// show, is an oracle's.
 func YardsticksOf(table, stages []record.StageResult) []Yardstick {
 	weak, oracle := BelowRandom(table), ListsBestFirst(stages)
 	similarity := slices.ContainsFunc(table, func(r record.StageResult) bool {

@@ -45,7 +45,8 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	for _, g := range groups {
 		fmt.Fprintf(&b, "| %s | `%s` |\n", g, strings.Join(options[g], "`, `"))
 	}
-	b.WriteString("\n`schedule` names sections, each a phase. `kind` chooses the work of a phase and its keys. The sections sft, rce and grpo\n" +
+	b.WriteString("\n`schedule` names sections, each a phase. `kind` chooses the work of a phase and its keys. The " +
+		"sections sft, rce and grpo\n" +
 		"have the kind of their name; any other section becomes a phase by a `kind`, such as grpo_online of kind grpo. Keys that it does\n" +
 		"not set have the defaults of the kind, as below, not the values of the section grpo; `--cfg job` shows the keys that it sets.\n" +
 		"Rows of metrics.jsonl, checkpoints and reports call it by its section:\n\n" +

@@ -124,9 +124,9 @@ func stagesOf(j *job.Job, w job.Workload, plan phases.Plan, short bool) ([]prefl
 		if err != nil {
 			return nil, err
 		}
-		traits := section.Traits(c)
+		traits := c.Traits(section)
 		stage := preflight.Stage{
-			Name: info.Name, Source: info.Source, Optim: c.Optim, Online: traits.Learns == job.FromSamples,
+			Name: info.Name, Source: info.Source, Optim: c.Optim, Online: traits.Learns == phases.FromSamples,
 			Freeze: traits.Freeze, Credit: traits.Credit, SampleTemp: traits.SampleTemp,
 			Build: func(src selector.Source) (phases.Phase, error) { return c.BuildPhase(info.Name, otherData{src}) },
 			Clipped: func(src selector.Source, norm float64) (phases.Phase, error) {

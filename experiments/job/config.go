@@ -11,7 +11,9 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/option"
 	"fulcrum/phases"
+	"fulcrum/phases/grpo"
 	"fulcrum/phases/preflight"
+	"fulcrum/phases/rce"
 	"fulcrum/reports/record"
 	"fulcrum/rewardutil/reward"
 	"fulcrum/rewardutil/schedule"
@@ -49,11 +51,11 @@ type Config struct {
 	// where the initial weights come from
 	Init InitOptions `koanf:"init"`
 	// supervised fine-tuning on the best recorded beam
-	SFT SFTOptions `koanf:"sft"`
+	SFT rce.SFTOptions `koanf:"sft"`
 	// reward-weighted cross entropy on recorded beams
-	RCE RCEOptions `koanf:"rce"`
+	RCE rce.Options `koanf:"rce"`
 	// group-relative policy optimisation
-	GRPO GRPOOptions `koanf:"grpo"`
+	GRPO grpo.Options `koanf:"grpo"`
 	// further phases, by the names of their sections
 	Sections map[string]configs.Section `koanf:",sections"`
 	// optimizer of every phase
@@ -92,14 +94,14 @@ func DefaultConfig(e Entries) *Config {
 	c := &Config{
 		Task: "train", Control: "none", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
-		SFT: *NewSFT(), RCE: *NewRCE(), GRPO: *NewGRPO(),
+		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(),
 		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
 		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 		Entries: e,
 	}
 	c.Data.More, c.Sections = e.Data, e.sections()
 	own := c.Phases().Names()
-	for _, kind := range PhaseKinds() {
+	for _, kind := range PhaseKinds(e.Phases...) {
 		if !slices.Contains(own, kind.Name) {
 			c.Sections[kind.Name] = configs.Section{Kind: kind.Name, Options: kind.New(), Help: kind.Help}
 		}
@@ -110,7 +112,7 @@ func DefaultConfig(e Entries) *Config {
 // Kinds returns the options of every kind of phase that a section may have (configs.Section).
 func (c *Config) Kinds() map[string]any {
 	out := map[string]any{}
-	for _, kind := range PhaseKinds() {
+	for _, kind := range PhaseKinds(c.Entries.Phases...) {
 		out[kind.Name] = kind.New()
 	}
 	return out
@@ -181,7 +183,7 @@ func (c *Config) validateSchedule() error {
 		return option.Errorf("checkpoint.best.metric", "%s needs a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
 			"val_recorded_reward, of the recorded candidates, or val_loss", *m)
 	}
-	if c.Learns(FromSamples) {
+	if c.Learns(phases.FromSamples) {
 		return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
 			"the phase out of schedule")
 	}
@@ -203,16 +205,14 @@ func (c *Config) validateControl() error {
 	}
 	planned := c.planned()
 	for _, name := range c.Schedule {
-		if p, ok := planned[name]; ok && p.Traits(c).Learns != FromSamples {
+		if p, ok := planned[name]; ok && c.Traits(p).Learns != phases.FromSamples {
 			return option.Errorf("control", "%s changes the rewards of sampled groups, and phase %s learns from recorded candidates: want a "+
 				"schedule of phases with rollout=online (schedule=[grpo_online]; init.checkpoint=RUN starts from a trained policy)", c.Control, name)
 		}
-		if p, ok := planned[name].(*RCEOptions); ok && p.Rollout == "enumerated" {
-			return option.Errorf(name+".rollout", "want online with control=%s: each selection is enumerated once", c.Control)
-		}
-		if p, ok := planned[name].(*GRPOOptions); ok && p.Advantage.Anchored() {
-			return option.Errorf(name+".advantage.method", "want another than %s with control=%s, whose rewards are those of a group",
-				p.Advantage.Method, c.Control)
+		if p, ok := planned[name].(controlledPhase); ok {
+			if bad, ok := errors.AsType[*option.Error](p.ValidateControl(c.Control)); ok {
+				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
+			}
 		}
 	}
 	return nil

@@ -20,9 +20,9 @@ func (s oneSource) Demos(string) (selector.Source, error)   { return s.src, nil 
 func (s oneSource) Records(string) (selector.Source, error) { return s.src, nil }
 func (s oneSource) Online(string) (selector.Source, error)  { return s.src, nil }
 
-// phaseLoss is a kind of phase with one of its losses; "" is its default.
-type phaseLoss struct {
-	PhaseKind
+// lossOfKind is a kind of phase with one of its losses; "" is its default.
+type lossOfKind struct {
+	phases.Kind
 	loss string
 }
 
@@ -39,12 +39,12 @@ func TestPhasesConform(t *testing.T) {
 	if len(kinds) < 3 {
 		t.Fatalf("%d kinds of phases", len(kinds))
 	}
-	var tried []phaseLoss
+	var tried []lossOfKind
 	for _, kind := range kinds {
-		tried = append(tried, phaseLoss{kind, ""})
+		tried = append(tried, lossOfKind{kind, ""})
 	}
 	for _, loss := range rce.Losses()[1:] {
-		tried = append(tried, phaseLoss{PhaseKind{Name: "rce", New: func() Phase { return NewRCE() }}, loss.Name})
+		tried = append(tried, lossOfKind{rce.Kind(), loss.Name})
 	}
 	for _, kind := range tried {
 		t.Run(strings.TrimSuffix(kind.Name+" "+kind.loss, " "), func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestPhasesConform(t *testing.T) {
 				}
 				c := DefaultConfig(Entries{})
 				c.Data.BatchSize = 16
-				return options.Build(kind.Name, c, oneSource{src})
+				return options.Build(kind.Name, c.setup(), oneSource{src})
 			}
 			phaseSuite(t, build, func(metric string) bool { return strings.Contains(string(known), "`"+metric+"`") })
 		})

@@ -23,6 +23,7 @@ type Entries struct {
 	Policies *registry.Table[Policy]
 	Shared   map[string]configs.Section // sections that several entries read
 	Data     []beamdata.Dataset         // values of data.name behind beamdata.Datasets
+	Phases   []phases.Kind              // kinds of phases behind PhaseKinds
 	Frozen   Frozen
 	// Reference makes a run reproduce the Python reference; its zero value: not built in.
 	Reference Reference
@@ -102,7 +103,7 @@ type Policy struct {
 type Workload interface {
 	// Policy returns the policy to train, fresh or from init.checkpoint. The caller frees it.
 	Policy() selector.Policy
-	Sources
+	phases.Sources
 	// PhasesData returns the data of validation.
 	PhasesData() phases.Data
 	// Baselines records the evaluations that need no trained policy.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"fulcrum/phases"
 	"fulcrum/selector"
 )
 
@@ -45,12 +46,13 @@ func TestPhaseKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		from := &noted{}
-		if _, err := p.Build(name, c, from); err == nil {
+		if _, err := p.Build(name, c.setup(), from); err == nil {
 			t.Errorf("%s: an error of its data is lost", name)
 		}
-		traits := p.Traits(c)
-		want := map[Learns][]string{FromSamples: {"online"}, FromBest: {"beams"}, FromRewards: {"beams"}, FromGroups: {"records"}}[traits.Learns]
-		if !slices.Contains(want, from.what) || (traits.Learns == FromSamples) != (from.what == "online") {
+		traits := c.Traits(p)
+		want := map[phases.Learns][]string{phases.FromSamples: {"online"}, phases.FromBest: {"beams"}, phases.FromRewards: {"beams"},
+			phases.FromGroups: {"records"}}[traits.Learns]
+		if !slices.Contains(want, from.what) || (traits.Learns == phases.FromSamples) != (from.what == "online") {
 			t.Errorf("%s asks for %s, but its traits are %+v", name, from.what, traits)
 		}
 		before := reflect.ValueOf(p).Elem().Interface()

@@ -9,6 +9,7 @@ import (
 	"fulcrum/beamdata/audit"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/stat"
+	"fulcrum/phases"
 	"fulcrum/selector"
 	"fulcrum/selector/pointer"
 )
@@ -16,8 +17,8 @@ import (
 // Audit looks at the selector's data: the recorded rewards of the sets that phases of this run learn from.
 func (w *Pointer) Audit(precision float64) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
-	faults := b.Audit(learnt(c, firstSet(b.RCE, b.Records), job.FromBest, job.FromRewards),
-		learnt(c, firstSet(b.Records, b.RCE), job.FromGroups), precision)
+	faults := b.Audit(learnt(c, firstSet(b.RCE, b.Records), phases.FromBest, phases.FromRewards),
+		learnt(c, firstSet(b.Records, b.RCE), phases.FromGroups), precision)
 	for i, f := range faults {
 		faults[i].Mild = f.Mild || f.Check == "held_out_in_pools" && c.Compatible() // the reference keeps them
 	}
@@ -25,7 +26,7 @@ func (w *Pointer) Audit(precision float64) ([]audit.Fault, error) {
 }
 
 // learnt returns a set of recorded candidates that a phase of the schedule learns from, else nil.
-func learnt[S any](c *job.Config, set *S, from ...job.Learns) *S {
+func learnt[S any](c *job.Config, set *S, from ...phases.Learns) *S {
 	if c.Learns(from...) {
 		return set
 	}

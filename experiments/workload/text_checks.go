@@ -6,9 +6,9 @@ import (
 
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/conversation"
-	"fulcrum/experiments/job"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/list"
+	"fulcrum/phases"
 	"fulcrum/phases/preflight"
 	"fulcrum/selector"
 	"fulcrum/selector/prompts"
@@ -20,7 +20,7 @@ import (
 // Audit looks at the samples: the recorded completions that phases of this run learn from, and all splits.
 func (w *textWorkload[P]) Audit(precision float64) ([]audit.Fault, error) {
 	c, b := w.job.Config, w.bundle
-	return b.Audit(learnt(c, b.Train, job.FromRewards), learnt(c, b.Train, job.FromGroups), precision)
+	return b.Audit(learnt(c, b.Train, phases.FromRewards), learnt(c, b.Train, phases.FromGroups), precision)
 }
 
 // probeFlops bounds the work of a trial step on the CPU, in multiply-adds: a second or two. A GPU does a hundred times

@@ -3,7 +3,7 @@
 // One step reads in this order: grpo.go (Step), rollout.go (Collect: candidates, rewards, advantages), loss.go (Inputs and Loss), frozen.go
 // (the old and the reference policy), then phases/step.go, which takes the gradient. Tables of choices stand in losses.go, old_policies.go
 // and sources.go. A first reading can leave out metrics.go (the numbers of a row), kernel.go (the loss as one CUDA kernel), options.go
-// (options and their checks), cache.go (log-probabilities computed ahead) and state.go (for a resume).
+// (options and their checks), kind.go (what a run asks of them), cache.go (log-probabilities computed ahead) and state.go (for a resume).
 package grpo
 
 import (

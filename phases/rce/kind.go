@@ -1,0 +1,84 @@
+package rce
+
+import (
+	"fulcrum/internal/option"
+	"fulcrum/phases"
+	"fulcrum/phases/objective"
+	"fulcrum/rewardutil/group"
+	"fulcrum/selector"
+)
+
+// SFTKind is the kind of phase sft.
+func SFTKind() phases.Kind {
+	return phases.Kind{Name: "sft", Help: "supervised fine-tuning on the best recorded beam",
+		New: func() phases.Options { return new(DefaultSFTOptions()) }}
+}
+
+// Build implements phases.Options.
+func (o *SFTOptions) Build(name string, s phases.Setup, d phases.Sources) (phases.Phase, error) {
+	src, err := d.Demos(name)
+	return NewSFT(*o, s.Optim, s.LRSchedule, src, s.BatchSize, s.Smoothing).Named(name), err
+}
+
+// Traits implements phases.Options.
+func (o *SFTOptions) Traits(s phases.Setup) phases.Traits {
+	return phases.Traits{Epochs: o.Epochs, Learns: phases.FromBest, Credit: Options{Top1Only: true}.credit(s)}
+}
+
+// Shrink implements phases.Options: the targets are recorded.
+func (o *SFTOptions) Shrink(int) {}
+
+// Kind is the kind of phase rce.
+func Kind() phases.Kind {
+	return phases.Kind{Name: "rce", Help: "reward-weighted cross entropy on recorded beams",
+		New: func() phases.Options { return new(DefaultOptions()) }}
+}
+
+// Build implements phases.Options.
+func (o *Options) Build(name string, s phases.Setup, d phases.Sources) (phases.Phase, error) {
+	from := d.Beams
+	if o.Rollout != "offline" {
+		from = d.Online
+	}
+	src, err := from(name)
+	return New(*o, s.Optim, s.LRSchedule, src, s.BatchSize, s.Smoothing).Named(name), err
+}
+
+// Traits implements phases.Options.
+func (o *Options) Traits(s phases.Setup) phases.Traits {
+	t := phases.Traits{Epochs: o.Epochs, Learns: phases.FromRewards, Credit: o.credit(s), SampleTemp: o.SampleTemp}
+	if o.Rollout != "offline" {
+		t.Learns = phases.FromSamples
+	}
+	if o.Rollout == "enumerated" {
+		t.SampleTemp = 0 // nothing is drawn
+	}
+	return t
+}
+
+// Shrink implements phases.Options.
+func (o *Options) Shrink(groupSize int) { o.GroupSize = min(o.GroupSize, groupSize) }
+
+// ValidateControl wants groups of samples.
+func (o *Options) ValidateControl(control string) error {
+	return option.Want(o.Rollout != "enumerated", "rollout", "want online with control=%s: each selection is enumerated once", control)
+}
+
+// credit returns phases.Traits.Credit: nil where label smoothing makes other gradients, and for losses whose weights depend on the policy.
+func (o Options) credit(s phases.Setup) func(b *selector.Batch, tau float64) []float64 {
+	if s.Smoothing > 0 || o.Loss != "" && o.Loss != "cross_entropy" {
+		return nil
+	}
+	return func(b *selector.Batch, tau float64) []float64 {
+		if o.Top1Only {
+			w, _ := top1Weights(b)
+			return w
+		}
+		rewards := b.Rewards
+		if o.Rewards == "normalized" {
+			rewards = objective.NormalizeGroups(b, s.Normalize)
+		}
+		w, _ := group.Weights(rewards, b.Valid, b.B(), b.G, tau, o.Temperature.Relative)
+		return w
+	}
+}

@@ -47,7 +47,7 @@ func TestEvaluateCaptions(t *testing.T) {
 		}
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
-	if !strings.Contains(r.Stdout, "CIDEr-D 1.4467") || !strings.Contains(report, "**1.4467**, 95 % interval") {
+	if !strings.Contains(r.Stdout, "CIDEr-D 1.4467") || !strings.Contains(report, "**1.45 (95 % interval 1.00 to 1.90)**") {
 		t.Errorf("%s\n%s", r.Stdout, report)
 	}
 	write(t, filepath.Join(dir, "report.md"), "")

@@ -115,7 +115,7 @@ func TestEvaluateRougeGoldens(t *testing.T) {
 			summary.Evaluation.Texts != len(lines) {
 			t.Errorf("summary %+v, mean %v", summary, mean)
 		}
-		shown := fmt.Sprintf("%.4f [", mean)
+		shown := fmt.Sprintf("%.3f [", mean)
 		for where, text := range map[string]string{"stdout": got.Stdout, "report.md": read(t, filepath.Join(dir, "report.md"))} {
 			if !strings.Contains(text, shown) {
 				t.Errorf("%s lacks %q:\n%s", where, shown, text)

@@ -15,7 +15,7 @@ func TestReportOfTokenRun(t *testing.T) {
 		"vl.scratch.hidden_size=32", "vl.scratch.num_hidden_layers=1",
 		"data.shapes.train_queries=64", "data.shapes.val_queries=8", "data.shapes.dev_queries=8", "hydra.run.dir="+dir)
 	report := read(t, filepath.Join(dir, "report.md"))
-	for _, want := range []string{"on dev, held out (8 questions, answers of up to 4 tokens)", "\n| majority | ", "\n| reference | 1.0000",
+	for _, want := range []string{"on dev, held out (8 questions, answers of up to 4 tokens)", "\n| majority | ", "\n| reference | 1.000 ",
 		"gain over majority",
 		"## Sampled completions\n", "**Epoch 1, step 1, question ", " Target: `", "| completion | times | tokens | reward |",
 		"\n![picture](pictures/"} {

@@ -209,7 +209,7 @@ func (c *Config) validateControl() error {
 			return option.Errorf("control", "%s changes the rewards of sampled groups, and phase %s learns from recorded candidates: want a "+
 				"schedule of phases with rollout=online (schedule=[grpo_online]; init.checkpoint=RUN starts from a trained policy)", c.Control, name)
 		}
-		if p, ok := planned[name].(controlledPhase); ok {
+		if p, ok := planned[name].(interface{ ValidateControl(control string) error }); ok {
 			if bad, ok := errors.AsType[*option.Error](p.ValidateControl(c.Control)); ok {
 				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
 			}
@@ -225,7 +225,7 @@ func (c *Config) validateTokens() error {
 	}
 	planned := c.planned()
 	for _, name := range c.Schedule {
-		p, ok := planned[name].(tokenPhase)
+		p, ok := planned[name].(interface{ ValidateTokens() error })
 		if !ok {
 			continue
 		}

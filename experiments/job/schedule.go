@@ -14,12 +14,6 @@ import (
 	"fulcrum/rewardutil/group"
 )
 
-// Options of a phase may refuse token policies and controls that do not suit them.
-type (
-	tokenPhase      interface{ ValidateTokens() error }
-	controlledPhase interface{ ValidateControl(control string) error }
-)
-
 // PhaseKinds returns the kinds of phases, those of annexes behind ours. To add one, write a file with its options and its phase, and one
 // line here.
 func PhaseKinds(more ...phases.Kind) []phases.Kind {

@@ -3,8 +3,6 @@ package rce
 import (
 	"fulcrum/internal/option"
 	"fulcrum/phases"
-	"fulcrum/phases/objective"
-	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -69,16 +67,10 @@ func (o Options) credit(s phases.Setup) func(b *selector.Batch, tau float64) []f
 	if s.Smoothing > 0 || o.Loss != "" && o.Loss != "cross_entropy" {
 		return nil
 	}
+	o.Weights = nil
+	r := Phase{opt: o, env: &phases.Env{Data: phases.Data{Normalize: s.Normalize}}}
 	return func(b *selector.Batch, tau float64) []float64 {
-		if o.Top1Only {
-			w, _ := top1Weights(b)
-			return w
-		}
-		rewards := b.Rewards
-		if o.Rewards == "normalized" {
-			rewards = objective.NormalizeGroups(b, s.Normalize)
-		}
-		w, _ := group.Weights(rewards, b.Valid, b.B(), b.G, tau, o.Temperature.Relative)
+		w, _ := r.weights(b, tau)
 		return w
 	}
 }

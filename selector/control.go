@@ -1,6 +1,9 @@
 package selector
 
 import (
+	"fmt"
+	"hash/fnv"
+
 	"fulcrum/internal/rng"
 	"fulcrum/rewardutil/group"
 )
@@ -29,11 +32,16 @@ func NewControl(name string, seed int64, answer func(b *Batch, i, g int) string)
 }
 
 // shuffle permutes the rewards inside each group. A reward may keep its place: without that, the others would be better on average
-// than a bad candidate and worse than a good one, and the placebo would teach the opposite of the rewards.
+// than a bad candidate and worse than a good one, and the placebo would teach the opposite of the rewards. The order follows from what
+// was drawn: one order for every draw of a query would teach it something, if only noise, epoch after epoch.
 func shuffle(b *Batch, seed int64) {
 	for i, q := range b.Queries {
 		rewards, at := group.Gather(group.Row(b.Rewards, b.Valid, i, b.G))
-		for k, from := range rng.New(seed, "placebo within", int(b.Source.ID(q))).Perm(len(at)) {
+		drawn := fnv.New64a()
+		for _, g := range at {
+			fmt.Fprint(drawn, b.Chosen(i, g))
+		}
+		for k, from := range rng.New(seed, "placebo within", int(b.Source.ID(q)), int(drawn.Sum64())).Perm(len(at)) {
 			b.Rewards[i*b.G+at[k]] = rewards[from]
 		}
 	}

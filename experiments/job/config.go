@@ -194,7 +194,7 @@ func (c *Config) validateSchedule() error {
 func (c *Config) validateControl() error {
 	text := c.Text() != nil
 	switch {
-	case c.Control == "none" || c.Control != "majority" && !text:
+	case c.Control == "none" || c.Control == "placebo" && !text:
 		return nil
 	case c.Control == "placebo":
 		return option.Errorf("control", "only the selector (policy=pointer) has pools to exchange rewards between: want placebo_within or "+
@@ -205,7 +205,7 @@ func (c *Config) validateControl() error {
 	}
 	planned := c.planned()
 	for _, name := range c.Schedule {
-		if p, ok := planned[name]; ok && c.Traits(p).Learns != phases.FromSamples {
+		if p, ok := planned[name]; ok && c.Traits(p).Learns != phases.FromSamples && (text || c.Control == "majority") {
 			return option.Errorf("control", "%s changes the rewards of sampled groups, and phase %s learns from recorded candidates: want a "+
 				"schedule of phases with rollout=online (schedule=[grpo_online]; init.checkpoint=RUN starts from a trained policy)", c.Control, name)
 		}

@@ -21,6 +21,17 @@ func TestControlWantsSamples(t *testing.T) {
 	if err := c.validateControl(); err == nil || !strings.Contains(err.Error(), "grpo.advantage.method") {
 		t.Errorf("majority with a reference's reward as baseline: %v", err)
 	}
+	c.Control = "placebo_within"
+	if err := c.validateControl(); err == nil || !strings.Contains(err.Error(), "grpo.advantage.method") {
+		t.Errorf("a shuffled group over the reference's true reward: %v", err)
+	}
+	if c.GRPO.Rollout = "offline"; c.validateControl() == nil {
+		t.Error("a shuffled recorded group over the reference's true reward passes")
+	}
+	if c.GRPO.Advantage.Method = "z_score"; c.validateControl() != nil {
+		t.Errorf("placebo_within on recorded groups: %v", c.validateControl())
+	}
+	c.Control = "majority"
 	c.Schedule, c.RCE.Rollout = []string{"rce"}, "enumerated"
 	if err := c.validateControl(); err == nil || !strings.Contains(err.Error(), "rce.rollout") {
 		t.Errorf("majority of all selections: %v", err)

@@ -1,6 +1,7 @@
 package pointer
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 
@@ -81,13 +82,14 @@ func TestControlOfSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	drawn := []int64{0, 2, 2, 1, 3, 1, 1, 3}
 	scored := func(control string) (rewards, accuracy []float64) {
 		src := NewSource(set)
 		if err := src.Control(control, 3); err != nil {
 			t.Fatal(err)
 		}
 		b := selector.NewBatch(src, []int{0, 1}, 4, 1)
-		for at, first := range []int64{0, 2, 2, 1, 3, 1, 1, 3} {
+		for at, first := range drawn {
 			if at < 7 { // of the last group, three are valid
 				b.Set(at/4, at%4, []int64{first}, 0)
 			}
@@ -114,6 +116,21 @@ func TestControlOfSamples(t *testing.T) {
 		if !slices.Equal(a, b) {
 			t.Errorf("placebo_within: rewards %v, want a permutation of %v", a, b)
 		}
+	}
+	// Another draw of a query has another order of its rewards.
+	orders := map[string]bool{}
+	for turn := range int64(4) {
+		for k := range int64(4) {
+			drawn[k] = (k + turn) % 4
+		}
+		got, _ := scored("placebo_within")
+		for k := range got[:4] {
+			got[k] = float64((int64(got[k]) - turn + 4) % 4) // where the reward was
+		}
+		orders[fmt.Sprint(got[:4])] = true
+	}
+	if len(orders) < 2 {
+		t.Errorf("placebo_within: four draws have one order, %v", orders)
 	}
 }
 

@@ -5,19 +5,19 @@ package group
 func Agreement(answers []string, valid []bool, G int) []float64 {
 	out := make([]float64, len(answers))
 	for from := 0; from < len(answers); from += G {
-		times, most := map[string]int{}, ""
+		times, most := map[string]int{}, -1
 		for at := from; at < from+G; at++ {
 			if Counts(valid, at) {
 				times[answers[at]]++
 			}
 		}
 		for at := from; at < from+G; at++ {
-			if Counts(valid, at) && times[answers[at]] > times[most] {
-				most = answers[at]
+			if Counts(valid, at) && (most < 0 || times[answers[at]] > times[answers[most]]) {
+				most = at
 			}
 		}
 		for at := from; at < from+G; at++ {
-			if Counts(valid, at) && answers[at] == most {
+			if Counts(valid, at) && answers[at] == answers[most] {
 				out[at] = 1
 			}
 		}

@@ -42,7 +42,7 @@ type Info struct {
 	BatchSize    int  // queries in a step
 	Passes       int  // optimizer steps on each batch
 	EpochQueries *int // queries of an epoch, a new draw each time where the order is shuffled; nil: all
-	Online       bool // candidates are sampled from the policy
+	Online       bool // candidates are sampled from the policy, or enumerated: none is recorded
 }
 
 // EpochFollower is a Phase that acts at the start and the end of its epochs.

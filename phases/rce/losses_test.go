@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -155,5 +156,15 @@ func TestLossesRefuse(t *testing.T) {
 		if err := o.Validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %q", err, want)
 		}
+	}
+}
+
+// TestRoundingIsNoGap: rewards that differ by rounding alone teach no pair; a third of such a group's loss would else be noise.
+func TestRoundingIsNoGap(t *testing.T) {
+	tenth := 0.1
+	rewards := []float64{0.3, tenth + 0.2, 0.3 /**/, 0.3, 0.4, 0.3}
+	targets, groups := gaps(rewards, slices.Repeat([]bool{true}, 6), 3)
+	if groups != 1 || rewards[0] == rewards[1] || !slices.Equal(targets[:9], make([]float64, 9)) || math.Abs(targets[9+3]-0.5) > 1e-12 {
+		t.Errorf("%d groups, gaps %v", groups, targets)
 	}
 }

@@ -1,6 +1,9 @@
 package rce
 
-import "fulcrum/internal/torchx"
+import (
+	"fulcrum/internal/torchx"
+	"fulcrum/rewardutil/group"
+)
 
 // pairwise is the logistic loss of pairs (RankNet, Burges et al. 2005, "Learning to rank using gradient descent", ICML, eq. 3 with
 // certain targets), weighted by the gap of their rewards:
@@ -21,6 +24,10 @@ func gaps(rewards []float64, valid []bool, G int) (targets []float64, groups int
 	targets = make([]float64, len(rewards)*G)
 	for from := 0; from < len(rewards); from += G {
 		sum := 0.0
+		r, _ := group.Gather(rewards[from:from+G], valid[from:from+G])
+		if _, _, width := group.Moments(r); width <= group.Rounding*group.MaxAbs(r) {
+			continue
+		}
 		for i := from; i < from+G; i++ {
 			for j := from; j < from+G; j++ {
 				if valid[i] && valid[j] && rewards[i] > rewards[j] {
@@ -28,9 +35,6 @@ func gaps(rewards []float64, valid []bool, G int) (targets []float64, groups int
 					sum += rewards[i] - rewards[j]
 				}
 			}
-		}
-		if sum == 0 {
-			continue
 		}
 		groups++
 		for at := from * G; at < (from+G)*G; at++ {

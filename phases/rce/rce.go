@@ -117,7 +117,7 @@ func (r *Phase) Named(name string) *Phase {
 // Info implements phases.Phase.
 func (r *Phase) Info() phases.Info {
 	return phases.Info{Name: r.name, Epochs: r.opt.Epochs, Source: r.src, BatchSize: r.batch, Passes: 1, EpochQueries: r.opt.EpochQueries,
-		Online: r.opt.Rollout == "online"}
+		Online: r.opt.Rollout != "offline"}
 }
 
 // Expected implements phases.Expecter.

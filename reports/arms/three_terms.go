@@ -3,6 +3,7 @@ package arms
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -92,6 +93,10 @@ func (t *ArmTable) splitGains(opt stats.Options) {
 			continue
 		}
 		g.terms = []term{{of: g.placebo.name + " over its initial policy", c: g.placebo.initial}, elicitation, reward}
+		if sum := g.sum(); math.Abs(sum-g.none.initial.Mean) > 1e-6 {
+			t.unsplit = "The gain is not split in null, elicitation and reward: the arms began with different policies. Give them the same seeds."
+			continue
+		}
 		t.split = append(t.split, g)
 	}
 }
@@ -118,6 +123,18 @@ func (t *ArmTable) between(i, k int, opt stats.Options) term {
 		}
 	}
 	return of
+}
+
+// sum returns what the terms add up to.
+func (g threeTerms) sum() (sum float64) {
+	for _, one := range g.terms {
+		if c := one.c; one.turned {
+			sum -= c.Mean
+		} else {
+			sum += c.Mean
+		}
+	}
+	return sum
 }
 
 // own returns the comparisons that only the terms make.

@@ -77,3 +77,21 @@ func TestThreeTermsWantOneSetting(t *testing.T) {
 		t.Errorf("one control: split %v, missing %q", split, missing)
 	}
 }
+
+// TestThreeTermsWantOneStart: where the arms began with different policies the terms do not add up to the gain, and none is shown.
+func TestThreeTermsWantOneStart(t *testing.T) {
+	var runs []*record.Run
+	for i, control := range []string{"none", "placebo", "majority"} {
+		run := controlledRun(control, i, 0.1)
+		if control == "placebo" {
+			for k := range run.Evaluations[0].Scores {
+				run.Evaluations[0].Scores[k] += 0.05
+			}
+		}
+		runs = append(runs, run)
+	}
+	table := ArmTables(ArmsOf(runs), nil, 0)[0]
+	if len(table.split) != 0 || !strings.Contains(table.unsplit, "began with different policies") {
+		t.Errorf("%d splits, %q", len(table.split), table.unsplit)
+	}
+}

@@ -59,7 +59,8 @@ func (o *Options) Shrink(groupSize int) { o.GroupSize = min(o.GroupSize, groupSi
 
 // ValidateControl wants groups in which a selection may agree with others.
 func (o *Options) ValidateControl(control string) error {
-	return option.Want(control != "majority" || o.Rollout != "enumerated", "rollout", "want online with control=%s: each selection is enumerated once", control)
+	return option.Want(control != "majority" || o.Rollout != "enumerated", "rollout", "want online with control=%s: each selection is "+
+		"enumerated once", control)
 }
 
 // credit returns phases.Traits.Credit: nil where label smoothing makes other gradients, and for losses whose weights depend on the policy.

@@ -2,8 +2,8 @@
 
     python3 docs/examples/own_beams.py FOLDER
 
-600 items have a topic, which their embeddings show strongly, and a kind of question, which they show weakly. A
-demonstration helps when its kind is the query's; similarity looks at the topic. So there is something to learn.
+800 items have a topic, which their embeddings show strongly, and a kind of question, which they show less. A
+demonstration helps when its kind is the query's; similarity looks at the topic first. So there is something to learn.
 """
 import json
 import os
@@ -17,7 +17,7 @@ folder = sys.argv[1]
 os.makedirs(folder, exist_ok=True)
 
 topics = [[0.0] * KINDS + [rng.gauss(0, 1.0) for _ in range(DIM - KINDS)] for _ in range(TOPICS)]
-kinds = [[1.0 if d == k else 0.0 for d in range(DIM)] for k in range(KINDS)]
+kinds = [[1.5 if d == k else 0.0 for d in range(DIM)] for k in range(KINDS)]
 topic = [rng.randrange(TOPICS) for _ in range(ITEMS)]
 kind = [rng.randrange(KINDS) for _ in range(ITEMS)]
 rows = [[topics[topic[i]][d] + kinds[kind[i]][d] + rng.gauss(0, 0.2) for d in range(DIM)] for i in range(ITEMS)]

@@ -33,7 +33,7 @@ func ends(b *selector.Batch) (pair *selector.Batch, best []float64, groups int) 
 				low = k
 			}
 		}
-		if _, _, width := group.Moments(rewards); width <= group.Rounding*group.MaxAbs(rewards) {
+		if _, _, width := group.Moments(rewards); !group.Differ(rewards, width) {
 			continue
 		}
 		index[2*i], index[2*i+1], valid[2*i], valid[2*i+1] = at[high], at[low], true, true

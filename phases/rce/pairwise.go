@@ -25,7 +25,7 @@ func gaps(rewards []float64, valid []bool, G int) (targets []float64, groups int
 	for from := 0; from < len(rewards); from += G {
 		sum := 0.0
 		r, _ := group.Gather(rewards[from:from+G], valid[from:from+G])
-		if _, _, width := group.Moments(r); width <= group.Rounding*group.MaxAbs(r) {
+		if _, _, width := group.Moments(r); !group.Differ(r, width) {
 			continue
 		}
 		for i := from; i < from+G; i++ {

@@ -147,7 +147,7 @@ func differ(r []float64, width float64, opt Options) bool {
 	if opt.Anchored() {
 		return len(r) > 0 && !(group.MaxAbs(r) <= opt.Precision)
 	}
-	return !(width <= max(opt.Precision, group.Rounding*group.MaxAbs(r)))
+	return !(width <= opt.Precision) && group.Differ(r, width)
 }
 
 // GroupStd returns the mean over groups of the deviation of their counted rewards; 0 where no group has two.

@@ -81,6 +81,9 @@ func CentredRanks(x []float64) []float64 {
 // Rounding is the relative difference at which two float32 rewards can no longer be told apart.
 const Rounding = 4e-7
 
+// Differ reports whether rewards that lie within this width can be told apart. NaN can: the training step refuses it.
+func Differ(r []float64, width float64) bool { return !(width <= Rounding*MaxAbs(r)) }
+
 // MaxAbs returns the largest absolute value, 0 of none; NaN where a value is.
 func MaxAbs(x []float64) float64 {
 	m := 0.0

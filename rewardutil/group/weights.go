@@ -45,7 +45,7 @@ func Weights(rewards []float64, valid []bool, B, G int, tau float64, relative bo
 		if len(r) > 1 {
 			stats.Several++
 		}
-		if _, std, spread := Moments(r); len(r) > 1 && !(spread <= Rounding*MaxAbs(r)) {
+		if _, std, spread := Moments(r); len(r) > 1 && Differ(r, spread) {
 			stats.Signal++
 			stats.SignalShare += 1 / squares / float64(len(r))
 			stats.Spread += std

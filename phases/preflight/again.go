@@ -105,7 +105,7 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 			lowest = min(lowest, deviation(valid(b, i), of.Advantage))
 		}
 	}
-	if float64(len(all)) != count(m, "items") || len(telling) < 2 { // groups were left out or drawn anew
+	if float64(len(all)) != number(m, "items") || len(telling) < 2 { // groups were left out or drawn anew
 		return lowest, false
 	}
 	mean := stat.Mean(telling)
@@ -129,21 +129,9 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 	return lowest, true
 }
 
-// count reads a metric that is a whole number.
-func count(m phases.Metrics, name string) float64 {
-	if n, ok := m[name].(int); ok {
-		return float64(n)
-	}
-	return number(m, name)
-}
-
 // valid lists the rewards of a group.
-func valid(b *selector.Batch, i int) (r []float64) {
-	for at := i * b.G; at < (i+1)*b.G; at++ {
-		if b.Valid[at] {
-			r = append(r, b.Rewards[at])
-		}
-	}
+func valid(b *selector.Batch, i int) []float64 {
+	r, _ := group.Gather(group.Row(b.Rewards, b.Valid, i, b.G))
 	return r
 }
 

@@ -321,8 +321,11 @@ func (p *probe) shake() []float32 {
 
 // number reads a metric.
 func number(m phases.Metrics, name string) float64 {
-	if x, ok := m[name].(float64); ok {
+	switch x := m[name].(type) {
+	case float64:
 		return x
+	case int:
+		return float64(x)
 	}
 	return math.NaN()
 }

@@ -205,11 +205,12 @@ func (c *Config) validateControl() error {
 	}
 	planned := c.planned()
 	for _, name := range c.Schedule {
-		if p, ok := planned[name]; ok && c.Traits(p).Learns != phases.FromSamples && (text || c.Control == "majority") {
+		phase, ok := planned[name]
+		if ok && c.Traits(phase).Learns != phases.FromSamples && (text || c.Control == "majority") {
 			return option.Errorf("control", "%s changes the rewards of sampled groups, and phase %s learns from recorded candidates: want a "+
 				"schedule of phases with rollout=online (schedule=[grpo_online]; init.checkpoint=RUN starts from a trained policy)", c.Control, name)
 		}
-		if p, ok := planned[name].(interface{ ValidateControl(control string) error }); ok {
+		if p, ok := phase.(interface{ ValidateControl(control string) error }); ok {
 			if bad, ok := errors.AsType[*option.Error](p.ValidateControl(c.Control)); ok {
 				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
 			}

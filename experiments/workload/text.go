@@ -34,6 +34,7 @@ type textWorkload[P any] struct {
 	sources map[*conversation.Set]*prompts.Source[P]
 	used    map[string]*conversation.Set    // by who: the samples that hold what it needs
 	skipped map[string]conversation.Skipped // by who skips and why
+	asked   string                          // digest of the held-out questions, once Summary has read them
 
 	policy selector.Policy
 	model  tokenModel
@@ -285,14 +286,15 @@ func (w *textWorkload[P]) Summary() record.DataSummary {
 	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint,
 		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
-	if b.Eval.Len() > 0 {
+	if w.asked == "" && b.Eval.Len() > 0 {
 		h := digest.New()
 		for i := range b.Eval.Len() {
 			s, _ := b.Eval.Sample(i) // one that cannot be read stops the evaluation
 			fmt.Fprintf(h, "%d %q %q %q\n", s.ID, s.Name, s.Reference, s.Answers)
 		}
-		out.EvalDigest = h.Hex() // whatever words the prompt has
+		w.asked = h.Hex() // whatever words the prompt has
 	}
+	out.EvalDigest = w.asked
 	maps.Copy(out.Skipped, b.Skipped)
 	maps.Copy(out.SkippedAt, b.SkippedAt)
 	for why, s := range w.skipped {

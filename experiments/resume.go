@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 )
@@ -143,23 +144,26 @@ func finished(dir, state string, cfg *job.Config) error {
 	if _, err := phases.FindState(dir); err != nil { // nothing goes on from it, but the user should know
 		stdout.Message(stdout.Errors(), "warning: "+err.Error())
 	}
-	report := filepath.Join(dir, "report.md")
 	if _, err := os.Stat(filepath.Join(dir, "report.html")); err != nil { // the last thing a run writes
 		if _, err := os.Stat(filepath.Join(dir, record.ManifestFile)); err != nil { // else its digests are those of the end
 			if err := writeManifest(dir); err != nil {
 				return err
 			}
 		}
-		write := runreport.WriteReport
-		if cfg.Report.Plots {
-			write = runreport.RebuildReport
-		}
-		if err := write(dir); err != nil {
+		if err := writeReport(dir, cfg); err != nil {
 			return err
 		}
 	}
-	stdout.Printf("report: %s\n", report)
+	stdout.Printf("report: %s\n", page.ReportPath(dir))
 	return nil
+}
+
+// writeReport writes the report of a finished run again, with its plots where it draws some.
+func writeReport(dir string, cfg *job.Config) error {
+	if cfg.Report.Plots {
+		return runreport.RebuildReport(dir)
+	}
+	return runreport.WriteReport(dir)
 }
 
 // Rerun repeats a run's configuration in a new run folder, with further overrides. A relative

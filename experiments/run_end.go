@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
@@ -16,7 +16,7 @@ import (
 
 // printEnd says on the console what a finished run came to, and where its report is.
 func (r *run) printEnd() error {
-	report := "report: " + filepath.Join(r.Dir, "report.md")
+	report := "report: " + page.ReportPath(r.Dir)
 	if r.Config.Report.Console == "short" {
 		run, err := record.ReadRun(r.Dir)
 		if err != nil {

@@ -20,7 +20,6 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/runreport"
 )
 
 // OpenTest scores the sealed questions of a finished run, once, and writes the claim and the scores into its folder.
@@ -76,11 +75,7 @@ func (a App) OpenTest(ctx context.Context, dir, claim string) error {
 	if err := addToManifest(dir); err != nil {
 		return err
 	}
-	write := runreport.WriteReport
-	if cfg.Report.Plots {
-		write = runreport.RebuildReport
-	}
-	if err := write(dir); err != nil {
+	if err := writeReport(dir, cfg); err != nil {
 		return err
 	}
 	stdout.Printf("report: %s\n", page.ReportPath(dir))

@@ -16,18 +16,21 @@ import (
 
 // App runs composed configurations and the verbs for package main.
 type App struct {
-	Trackers    map[string]tracker.Open                             // of experiments, by name
-	Bring       []tasks.Bring                                       // tasks and sections of annexes
-	Judge       func(dir string, epochs int) (job.JudgeFunc, error) // ends bad runs of a sweep early; nil: not built in
-	SweepReport func(dir string) error                              // writes report.md of a sweep's folder; nil: not built in
+	Trackers map[string]tracker.Open                             // of experiments, by name
+	Bring    []tasks.Bring                                       // tasks and sections of annexes
+	Judge    func(dir string, epochs int) (job.JudgeFunc, error) // ends bad runs of a sweep early; nil: not built in
+	Sweeps   sweep.Annexes
 }
+
+// Annexes returns the annexes of sweeps.
+func (a App) Annexes() sweep.Annexes { return a.Sweeps }
 
 // Report writes report.md of a sweep's folder.
 func (a App) Report(dir string) error {
-	if a.SweepReport == nil {
+	if a.Sweeps.Report == nil {
 		return sweep.ErrNoReport
 	}
-	return a.SweepReport(dir)
+	return a.Sweeps.Report(dir)
 }
 
 // judge returns the function that may end the run in dir early. Without the annex a sweep that prunes is refused.

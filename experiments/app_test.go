@@ -14,7 +14,7 @@ func TestSweepReportIsAnAnnex(t *testing.T) {
 		t.Errorf("without the annex: %v", err)
 	}
 	written := ""
-	app := experiments.App{SweepReport: func(dir string) error { written = dir; return nil }}
+	app := experiments.App{Sweeps: sweep.Annexes{Report: func(dir string) error { written = dir; return nil }}}
 	if err := app.Report("dir"); err != nil || written != "dir" {
 		t.Errorf("with it: %v, report of %q", err, written)
 	}

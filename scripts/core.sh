@@ -47,6 +47,8 @@ run report pointer
 lacks 'task=embed: this program is built without the annex "the loop around a frozen model"' task=embed
 lacks 'lever_plus: this program is built without the annex "the Python reference"' compat=lever_plus
 lacks 'lvlm: this program is built without the annex "the loop around a frozen model"' lvlm.reward=vqa
+lacks 'hydra/sweeper=tpe: this program is built without the annex "search"' -m "${selector[@]}" seed=1,2 hydra/sweeper=tpe hydra.sweep.dir=tpe
+lacks 'hydra/launcher=slurm: this program is built without the annex "Slurm"' -m "${selector[@]}" seed=1,2 hydra/launcher=slurm hydra.sweep.dir=slurm
 lacks 'the annex "board, watch and curves"' board
 lacks 'the annex "what judges and compares finished runs"' verify pointer
 lacks 'the annex "what judges and compares finished runs"' report pointer vl

@@ -5,6 +5,7 @@ import (
 
 	"fulcrum/experiments"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/tracker"
@@ -16,16 +17,16 @@ type annex struct {
 	verbs    map[string]newVerb
 	bring    []tasks.Bring
 	// report prints a report of several runs or, as JSON, the report of the one run in paths, which was written to path.
-	report      func(s *session, paths []string, path string, opt reportOptions) error
-	sweepReport func(dir string) error                              // writes the report of a sweep
-	judge       func(dir string, epochs int) (job.JudgeFunc, error) // ends runs of a sweep early
+	report func(s *session, paths []string, path string, opt reportOptions) error
+	sweeps sweep.Annexes
+	judge  func(dir string, epochs int) (job.JudgeFunc, error) // ends runs of a sweep early
 	// queueTask runs a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
 }
 
 // app returns the program with the annexes.
 func (a annex) app() experiments.App {
-	return experiments.App{Trackers: a.trackers, Bring: a.bring, SweepReport: a.sweepReport, Judge: a.judge}
+	return experiments.App{Trackers: a.trackers, Bring: a.bring, Judge: a.judge, Sweeps: a.sweeps}
 }
 
 // The annexes that bring commands, as internal/arrows/annexes.txt calls them.

@@ -4,7 +4,10 @@ package main
 
 import (
 	"fulcrum/experiments/leverplus"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/pruner"
+	"fulcrum/experiments/sweep/search"
+	"fulcrum/experiments/sweep/slurm"
 	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
 	"fulcrum/reports/mlflow"
@@ -18,10 +21,10 @@ func annexes() annex {
 		trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},
 		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
 			"open-test": openTestVerb, "verify": verifyVerb, "watch": watchVerb},
-		bring:       []tasks.Bring{tasks.Frozen, leverplus.Bring},
-		report:      reportOfSeveral,
-		sweepReport: views.WriteReport,
-		judge:       pruner.JudgeOf,
-		queueTask:   runQueueTask,
+		bring:     []tasks.Bring{tasks.Frozen, leverplus.Bring},
+		report:    reportOfSeveral,
+		sweeps:    sweep.Annexes{Report: views.WriteReport, Search: search.New, Slurm: slurm.Open},
+		judge:     pruner.JudgeOf,
+		queueTask: slurm.RunTask,
 	}
 }

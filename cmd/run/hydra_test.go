@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/sweep"
 	"fulcrum/internal/testkit/golden"
 )
 
@@ -37,6 +38,7 @@ func (a fakeApp) note(s string) error {
 
 func (a fakeApp) Report(dir string) error          { return a.note("report " + dir) }
 func (a fakeApp) Schema() (*configs.Schema, error) { return a.schema, nil }
+func (a fakeApp) Annexes() sweep.Annexes           { return sweep.Annexes{} }
 func (a fakeApp) Run(_ context.Context, c *configs.Composed) error {
 	return a.note("run " + strings.Join(c.TaskOverrides(), " "))
 }

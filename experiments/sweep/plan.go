@@ -61,7 +61,7 @@ func newPlan(runs Runs, req configs.Request) (*plan, error) {
 		return nil, err
 	}
 	p.open, err = launcher.Prepare(launcher.Request{
-		Name: p.hydra.Launcher, Sweep: p.dir, Cwd: p.cwd,
+		Name: p.hydra.Launcher, Sweep: p.dir, Cwd: p.cwd, Slurm: runs.Annexes().Slurm,
 		Options: func(dst any) error { return master.DecodeHydra("launcher", dst) },
 	})
 	return p, err
@@ -101,7 +101,11 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 	case sweeper.Study:
 		p.study = p.options.StudyOf(keysBelow(master, "hydra.sweeper.arms"))
 	default:
-		if p.search, err = sweeper.New(p.sweeper, p.options, p.dims); err != nil {
+		search := runs.Annexes().Search
+		if search == nil {
+			return nil, usage.Errorf("hydra/sweeper=%s: this program is built without the annex \"search\"", p.sweeper)
+		}
+		if p.search, err = search(p.sweeper, p.options, p.dims); err != nil {
 			return nil, configuration(err)
 		}
 	}

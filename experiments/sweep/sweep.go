@@ -17,6 +17,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/program"
@@ -41,6 +42,16 @@ type Runs interface {
 	Check(c *configs.Composed) error
 	// Report writes report.md of a sweep's folder; ErrNoReport in a program without sweep reports.
 	Report(dir string) error
+	// Annexes returns the parts of sweeps that the program may lack.
+	Annexes() Annexes
+}
+
+// Annexes are parts of sweeps; a nil one is not built in.
+type Annexes struct {
+	Report func(dir string) error // writes report.md of a sweep's folder
+	Slurm  func(launcher.Request) (launcher.Open, error)
+	// Search returns the named sweeper that optimizes over a space.
+	Search func(name string, opt sweeper.Options, dims []configs.Dimension) (sweeper.Sweeper, error)
 }
 
 // ErrNoReport says that sweep reports, an annex, are not built in.

@@ -15,13 +15,13 @@ import (
 
 // unread are the keys whose field nothing reads, and why.
 var unread = map[string]string{
-	"launcher.SlurmOptions.Nodes":          "submitit's: another value than 1 is refused",
-	"launcher.SlurmOptions.TasksPerNode":   "submitit's: another value than 1 is refused",
-	"launcher.SlurmOptions.SubmititFolder": "submitit's: another folder is refused",
-	"launcher.SlurmOptions.Python":         "submitit's: another program is refused",
-	"phases.OptimOptions.Name":             "there is one optimizer",
-	"sweeper.Options.Params":               "configs reads it from the tree, before there are options",
-	"record.FigureOptions.Width":           "the report reads it from the configuration that the run has saved",
+	"slurm.Options.Nodes":          "submitit's: another value than 1 is refused",
+	"slurm.Options.TasksPerNode":   "submitit's: another value than 1 is refused",
+	"slurm.Options.SubmititFolder": "submitit's: another folder is refused",
+	"slurm.Options.Python":         "submitit's: another program is refused",
+	"phases.OptimOptions.Name":     "there is one optimizer",
+	"sweeper.Options.Params":       "configs reads it from the tree, before there are options",
+	"record.FigureOptions.Width":   "the report reads it from the configuration that the run has saved",
 }
 
 // Every key that a configuration may set is read by something. A key is a documented field with a koanf tag, which is

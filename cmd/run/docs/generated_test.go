@@ -19,6 +19,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/slurm"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/record"
@@ -98,15 +99,15 @@ func hydraOptions(t *testing.T) string {
 	}
 	type cluster struct {
 		Hydra struct {
-			Launcher launcher.SlurmOptions `koanf:"launcher" help:"with hydra/launcher=slurm: jobs of a cluster"`
+			Launcher slurm.Options `koanf:"launcher" help:"with hydra/launcher=slurm: jobs of a cluster"`
 		} `koanf:"hydra" help:"of the same node, on a cluster (slurm.md)"`
 	}
 	var local node
 	local.Hydra.Sweeper, local.Hydra.Launcher = sweeper.DefaultOptions(), launcher.DefaultLocalOptions()
-	var slurm cluster
-	slurm.Hydra.Launcher = launcher.DefaultSlurmOptions()
+	var nodes cluster
+	nodes.Hydra.Launcher = slurm.DefaultOptions()
 	var text string
-	for _, options := range []any{&local, &slurm} {
+	for _, options := range []any{&local, &nodes} {
 		s, err := configs.SchemaOf(options, nil)
 		if err != nil {
 			t.Fatal(err)

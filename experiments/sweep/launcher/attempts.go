@@ -39,8 +39,8 @@ func Attempts(dir string) ([]Attempt, error) {
 	return all, nil
 }
 
-// keep appends an attempt to the file in its job's run folder and waits until it is on disk.
-func keep(dir string, a Attempt) error {
+// Keep appends an attempt to the file in its job's run folder and waits until it is on disk.
+func Keep(dir string, a Attempt) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err

@@ -1,20 +1,13 @@
 // Package launcher runs the jobs of a sweep: one after another, several at a time on this machine, or
-// on a Slurm cluster. Whatever the launcher, a job is one supervised process (Supervise) with a record
+// on a cluster. Whatever the launcher, a job is one supervised process (Supervise) with a record
 // of its attempts in its own run folder; the launcher decides where and when that process runs.
 package launcher
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"path/filepath"
-	"strconv"
 	"time"
 
-	"fulcrum/internal/atomicfile"
-	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/registry"
-	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
 )
 
@@ -101,61 +94,35 @@ type Request struct {
 	Sweep   string              // sweep folder, absolute
 	Cwd     string              // where jobs start
 	Options func(dst any) error // reads hydra.launcher over the defaults in dst
+	Slurm   func(Request) (Open, error)
 }
 
 // Open opens a launcher whose jobs run program.
 type Open func(program string) (Launcher, error)
 
-// table lists what hydra/launcher may name: ours, and Hydra's plugins by the one of ours that runs their jobs.
-func table() *registry.Table[func(Request) (Open, error)] {
+// table lists what hydra/launcher may name: ours, and Hydra's plugins by the one of ours that runs their jobs. slurm is nil where it is
+// not built in.
+func table(slurm func(Request) (Open, error)) *registry.Table[func(Request) (Open, error)] {
 	t := registry.New[func(Request) (Open, error)]("launcher")
 	t.Add("basic", basic)
 	t.Add("local", openLocal)
 	t.Add("joblib", joblib)
 	t.Add("submitit_local", submititLocal)
-	t.Add("slurm", openSlurm)
-	t.Add("submitit_slurm", openSlurm)
+	t.Add("slurm", slurm)
+	t.Add("submitit_slurm", slurm)
 	return t
 }
 
 // Prepare reads the options of the launcher that a request names; nothing is opened or written yet.
-func Prepare(r Request) (Open, error) { return prepare(table(), r) }
+func Prepare(r Request) (Open, error) { return prepare(table(r.Slurm), r) }
 
 func prepare(t *registry.Table[func(Request) (Open, error)], r Request) (Open, error) {
 	named, err := t.Get(r.Name)
 	if err != nil {
 		return nil, usage.Errorf("hydra/launcher: %v", err)
 	}
+	if named == nil {
+		return nil, usage.Errorf("hydra/launcher=%s: this program is built without the annex \"Slurm\"", r.Name)
+	}
 	return named(r)
-}
-
-// jobFile returns where a job's description lies for processes that are not the controller's.
-func jobFile(sweep string, num int) string {
-	return filepath.Join(sweep, ".sweep", "jobs", strconv.Itoa(num)+".json")
-}
-
-// WriteJob stores a job's description in its sweep folder.
-func WriteJob(j Job) error {
-	path := jobFile(j.Sweep, j.Num)
-	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
-		return err
-	}
-	text, err := json.Marshal(j)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(path, append(text, '\n'), 0o644)
-}
-
-// ReadJob reads what WriteJob stored.
-func ReadJob(sweep string, num int) (Job, error) {
-	var j Job
-	text, err := regular.ReadDocument(jobFile(sweep, num))
-	if err != nil {
-		return j, err
-	}
-	if err := jsonwords.Unmarshal(text, &j); err != nil {
-		return j, fmt.Errorf("%s: %w", jobFile(sweep, num), err)
-	}
-	return j, nil
 }

@@ -3,6 +3,7 @@ package launcher
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -167,11 +168,7 @@ func (l *local) room(job Job) (gpu string, ok bool) {
 		return "", false
 	}
 	if job.GPU && len(l.gpus) > 0 {
-		names := make([]string, 0, len(l.gpus))
-		for name := range l.gpus {
-			names = append(names, name)
-		}
-		slices.SortFunc(names, func(a, b string) int { // the emptiest first, then by name
+		names := slices.SortedFunc(maps.Keys(l.gpus), func(a, b string) int { // the emptiest first, then by name
 			if l.gpus[a] != l.gpus[b] {
 				return l.gpus[b] - l.gpus[a]
 			}

@@ -41,8 +41,8 @@ const (
 	lineBytes = 500
 )
 
-// patience is how long a job that is told to end may take to save its state.
-const patience = 5 * time.Minute
+// Patience is how long a job that is told to end may take to save its state.
+const Patience = 5 * time.Minute
 
 // jobLog collects what a job's processes print.
 const jobLog = "job.log"
@@ -115,10 +115,10 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		return notBegun, nil
 	} else if err != nil {
 		a.State, a.ExitCode, a.Cause, a.Ended = Failed, -1, err.Error(), time.Now()
-		return a, keep(job.Dir, a)
+		return a, Keep(job.Dir, a)
 	}
 	a.State, a.PID = Running, cmd.Process.Pid
-	if err := keep(job.Dir, a); err != nil {
+	if err := Keep(job.Dir, a); err != nil {
 		cmd.Process.Kill()
 		announce()
 		cmd.Wait()
@@ -135,7 +135,7 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	if a.State == Done || a.State == Pruned {
 		a.Tail = nil // job.log has it
 	}
-	return a, keep(job.Dir, a)
+	return a, Keep(job.Dir, a)
 }
 
 // command prepares the process of a job. What it prints goes to log, and to where else the supervision says from when
@@ -161,7 +161,7 @@ func (s Supervision) command(ctx context.Context, job Job, args []string, log io
 		cmd.Stderr = io.MultiWriter(both, deaf{held{s.Stderr, announced}})
 	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = Patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return cmd, nil
 }

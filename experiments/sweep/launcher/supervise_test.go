@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -147,7 +148,7 @@ func TestSuperviseNotBegun(t *testing.T) {
 // A torn last line, as a crash leaves it, costs that line and no other.
 func TestAttemptsTornLine(t *testing.T) {
 	dir := t.TempDir()
-	if err := keep(dir, Attempt{Num: 1, Try: 1, State: Running}); err != nil {
+	if err := Keep(dir, Attempt{Num: 1, Try: 1, State: Running}); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, attemptsFile), os.O_APPEND|os.O_WRONLY, 0)
@@ -156,7 +157,7 @@ func TestAttemptsTornLine(t *testing.T) {
 	}
 	fmt.Fprint(f, `{"num":1,"try":1,"sta`)
 	f.Close()
-	if err := keep(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
+	if err := Keep(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Attempts(dir)
@@ -246,15 +247,16 @@ func TestLocalTimeout(t *testing.T) {
 // A job dies with its supervisor: nobody is left to write its folder.
 func TestSuperviseDeath(t *testing.T) {
 	if os.Getenv("LAUNCHER_TEST_JOB") != "" { // the supervisor, in a process of its own
-		job, err := ReadJob(os.Getenv("LAUNCHER_TEST_JOB"), 3)
-		if err != nil {
+		var job Job
+		if err := json.Unmarshal([]byte(os.Getenv("LAUNCHER_TEST_JOB")), &job); err != nil {
 			t.Fatal(err)
 		}
 		Supervise(t.Context(), job, Supervision{Program: os.Getenv("LAUNCHER_TEST_PROGRAM")})
 		return
 	}
 	job := testJob(t)
-	if err := WriteJob(job); err != nil {
+	text, err := json.Marshal(job)
+	if err != nil {
 		t.Fatal(err)
 	}
 	program := stand(t, job.Dir, `trap '' TERM INT HUP; while :; do sleep 0.01; done`)
@@ -262,7 +264,7 @@ func TestSuperviseDeath(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), "LAUNCHER_TEST_JOB="+job.Sweep, "LAUNCHER_TEST_PROGRAM="+program)
+	env := append(os.Environ(), "LAUNCHER_TEST_JOB="+string(text), "LAUNCHER_TEST_PROGRAM="+program)
 	p, err := os.StartProcess(self, []string{self, "-test.run=TestSuperviseDeath"}, &os.ProcAttr{Env: env})
 	if err != nil {
 		t.Fatal(err)
@@ -353,7 +355,7 @@ func TestSuperviseLongLines(t *testing.T) {
 func TestAttemptsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	long := Attempt{Num: 1, Try: 1, State: Failed, Cause: strings.Repeat("x", 1<<20)}
-	if err := keep(dir, long); err != nil {
+	if err := Keep(dir, long); err != nil {
 		t.Fatal(err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, attemptsFile), os.O_APPEND|os.O_WRONLY, 0)
@@ -362,7 +364,7 @@ func TestAttemptsDamaged(t *testing.T) {
 	}
 	f.Write(append(make([]byte, 100000), "\xff\xfe\n\n{}\nnull\n[1]\n"...))
 	f.Close()
-	if err := keep(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
+	if err := Keep(dir, Attempt{Num: 1, Try: 2, State: Running}); err != nil {
 		t.Fatal(err)
 	}
 	got, err := Attempts(dir)
@@ -396,7 +398,7 @@ func TestSupervisedByHand(t *testing.T) {
 	if !Supervised(dir) {
 		t.Error("a run at work does not count")
 	}
-	if err := keep(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: os.Getpid()}); err != nil {
+	if err := Keep(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: os.Getpid()}); err != nil {
 		t.Fatal(err)
 	}
 	if Supervised(dir) {
@@ -406,7 +408,7 @@ func TestSupervisedByHand(t *testing.T) {
 	if err := gone.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := keep(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: gone.Process.Pid}); err != nil {
+	if err := Keep(dir, Attempt{Try: 1, State: Running, Host: hostname(), PID: gone.Process.Pid}); err != nil {
 		t.Fatal(err)
 	}
 	for end := time.Now().Add(2 * time.Minute); !Supervised(dir); time.Sleep(5 * time.Millisecond) {
@@ -418,7 +420,7 @@ func TestSupervisedByHand(t *testing.T) {
 	if !Supervised(dir) {
 		t.Error("a run at work behind an attempt whose process is gone does not count")
 	}
-	if err := keep(dir, Attempt{Try: 1, State: Failed, Host: hostname(), PID: os.Getpid()}); err != nil {
+	if err := Keep(dir, Attempt{Try: 1, State: Failed, Host: hostname(), PID: os.Getpid()}); err != nil {
 		t.Fatal(err)
 	}
 	if !Supervised(dir) {

@@ -83,9 +83,6 @@ func (o Options) prunable() error {
 	return nil
 }
 
-// seed returns the seed of all random choices.
-func (o Options) seed() int64 { return option.Or(o.Seed, 0) }
-
 // OnFailure is what becomes of a sweep when a job has failed.
 type OnFailure struct {
 	Stop    bool // no new job starts; those that run save their state and end

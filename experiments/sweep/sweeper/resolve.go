@@ -74,15 +74,12 @@ func samplers() map[string]struct{ ours, class string } {
 
 // Resolve finds the sweeper and the options that a choice of the group hydra/sweeper stands for: one of ours,
 // or Hydra's optuna plugin with its group hydra/sweeper/sampler. decode fills a struct from the node
-// hydra.sweeper. The name is Basic, or one for New.
+// hydra.sweeper. The name is Basic, Study, or one that optimizes.
 //
 //	name, opt, err := sweeper.Resolve(c.Choice("hydra/sweeper"), c.Choice("hydra/sweeper/sampler"),
 //		func(dst any) error { return c.DecodeHydra("sweeper", dst) })
 func Resolve(choice, samplerChoice string, decode func(dst any) error) (name string, opt Options, err error) {
 	if choice != "optuna" {
-		if names := append(Names(), Basic, Study, "optuna"); !slices.Contains(names, choice) {
-			return "", opt, registry.Unknown("hydra/sweeper", choice, names)
-		}
 		opt = DefaultOptions()
 		if err := decode(&opt); err != nil {
 			return "", opt, err

@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"context"
@@ -239,11 +239,7 @@ func (q *queue) account(ids []string) map[string]slurmTask {
 		for _, line := range strings.Split(out, "\n") {
 			if f := strings.SplitN(line, "|", 4); len(f) == 4 {
 				state, by, _ := strings.Cut(f[1], " ") // CANCELLED by 1000
-				t := slurmTask{id: f[0], state: state, node: f[3]}
-				if by != "" {
-					t.reason = by
-				}
-				tasks[f[0]] = t
+				tasks[f[0]] = slurmTask{id: f[0], state: state, reason: by, node: f[3]}
 			}
 		}
 	}

@@ -1,9 +1,10 @@
-package sweeper
+package search
 
 import (
 	"math/rand/v2"
 	"slices"
 
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
@@ -20,15 +21,13 @@ type nsgaii struct {
 	first      *sobol
 }
 
-func newNSGAII(opt Options, s *space) (Sweeper, error) {
-	n := &nsgaii{space: s, seed: opt.seed(), population: option.Or(opt.Population, 20)}
-	var err error
-	n.first, err = scrambledSobol(s, n.seed)
-	return n, err
+func newNSGAII(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
+	first, err := scrambledSobol(s, seed(opt))
+	return &nsgaii{space: s, seed: seed(opt), population: option.Or(opt.Population, 20), first: first}, err
 }
 
 // Next implements Sweeper.
-func (n *nsgaii) Next(history []Trial) ([]string, error) {
+func (n *nsgaii) Next(history []sweeper.Trial) ([]string, error) {
 	number := next(history)
 	parents := ranked(history)
 	if number < n.population || len(parents) < 2 {

@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"fmt"
@@ -6,27 +6,28 @@ import (
 	"path/filepath"
 	"strings"
 
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/regular"
 )
 
 // verdict says how a task ended that is over, from Slurm's word and the record of its last attempt: that
 // was interrupted, has no end (Running), or there is none (Queued).
-func (s *slurm) verdict(a Attempt, now slurmTask, cancel bool) Attempt {
-	say := func(state, cause string) Attempt {
-		if a.State == Interrupted && a.Cause != "" {
+func (s *slurm) verdict(a launcher.Attempt, now slurmTask, cancel bool) launcher.Attempt {
+	say := func(state, cause string) launcher.Attempt {
+		if a.State == launcher.Interrupted && a.Cause != "" {
 			cause += "; " + a.Cause
 		}
-		if a.State != Interrupted {
+		if a.State != launcher.Interrupted {
 			a.ExitCode = -1
 		}
 		a.State, a.Cause = state, cause
 		return a
 	}
 	if cancel {
-		if a.State == Interrupted {
+		if a.State == launcher.Interrupted {
 			return a
 		}
-		return say(Interrupted, "cancelled with the sweep")
+		return say(launcher.Interrupted, "cancelled with the sweep")
 	}
 	word := "Slurm: " + now.state
 	switch now.state {
@@ -35,39 +36,39 @@ func (s *slurm) verdict(a Attempt, now slurmTask, cancel bool) Attempt {
 		if strings.HasPrefix(now.reason, "by ") {
 			who = "by user " + strings.TrimPrefix(now.reason, "by ")
 		}
-		return say(Failed, "cancelled ("+who+")")
+		return say(launcher.Failed, "cancelled ("+who+")")
 	case "TIMEOUT":
 		cause := fmt.Sprintf("%s after %d minutes (hydra.launcher.timeout_min)", word, s.opt.TimeoutMin)
-		if a.State == Interrupted && s.opt.MaxNumTimeout > 0 { // it saved its state and could not queue itself again
-			return say(Interrupted, cause)
+		if a.State == launcher.Interrupted && s.opt.MaxNumTimeout > 0 { // it saved its state and could not queue itself again
+			return say(launcher.Interrupted, cause)
 		}
-		return say(Failed, cause)
+		return say(launcher.Failed, cause)
 	case "OUT_OF_MEMORY":
-		return say(Failed, word+" (more by hydra.launcher.mem_gb)")
+		return say(launcher.Failed, word+" (more by hydra.launcher.mem_gb)")
 	case "DEADLINE":
-		return say(Failed, word)
+		return say(launcher.Failed, word)
 	case "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "REVOKED":
-		if a.State == Interrupted {
-			return say(Interrupted, word)
+		if a.State == launcher.Interrupted {
+			return say(launcher.Interrupted, word)
 		}
-		return say(Lost, word)
+		return say(launcher.Lost, word)
 	case "":
 		word = "it has left Slurm's queue without a word"
 	}
 	switch a.State {
-	case Interrupted:
+	case launcher.Interrupted:
 		return a
-	case Running:
-		return say(Lost, word+"; its supervisor died")
+	case launcher.Running:
+		return say(launcher.Lost, word+"; its supervisor died")
 	}
 	if now.state == "FAILED" {
 		word += " before the program started"
 		if line := lastOutput(s.sweep, a.ID); line != "" {
 			word += ": " + line
 		}
-		return say(Failed, word)
+		return say(launcher.Failed, word)
 	}
-	return say(Lost, word+", and nothing of the job is in its folder")
+	return say(launcher.Lost, word+", and nothing of the job is in its folder")
 }
 
 // output returns the files of what Slurm itself, the setup lines and the supervisor print.

@@ -1,4 +1,4 @@
-package sweeper
+package search
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/sweeper"
 )
 
 // The estimator is a density: its integral is 1, and points drawn from it are where it says.
@@ -171,14 +172,14 @@ func TestCMAESInFlight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var history []Trial
+	var history []sweeper.Trial
 	best := math.Inf(1)
 	for i := range 96 {
 		params, err := s.Next(history)
 		if err != nil {
 			t.Fatal(err)
 		}
-		history = append(history, Trial{Number: i, Params: params, State: launcher.Running})
+		history = append(history, sweeper.Trial{Number: i, Params: params, State: launcher.Running})
 		if i >= 3 { // four at a time; the newest of them but one ends first
 			j := i - 1
 			if i%2 == 0 {
@@ -197,10 +198,10 @@ func TestCMAESInFlight(t *testing.T) {
 }
 
 func TestRanked(t *testing.T) {
-	trial := func(number int, state string, violation float64, losses ...float64) Trial {
-		return Trial{Number: number, State: state, Violation: violation, Losses: losses}
+	trial := func(number int, state string, violation float64, losses ...float64) sweeper.Trial {
+		return sweeper.Trial{Number: number, State: state, Violation: violation, Losses: losses}
 	}
-	order := func(trials []Trial) []int {
+	order := func(trials []sweeper.Trial) []int {
 		var out []int
 		for _, t := range trials {
 			out = append(out, t.Number)
@@ -209,23 +210,23 @@ func TestRanked(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		history []Trial
+		history []sweeper.Trial
 		want    []int
 		front   []int
 	}{
-		{"less is better, ties to the earlier, NaN last", []Trial{
+		{"less is better, ties to the earlier, NaN last", []sweeper.Trial{
 			trial(3, launcher.Done, 0, 1), trial(0, launcher.Done, 0, 2), trial(1, launcher.Done, 0, math.NaN()), trial(2,
 				launcher.Done, 0, 1), trial(4, launcher.Done, 0, math.Inf(1)),
 		}, []int{2, 3, 0, 1, 4}, []int{2, 3}},
-		{"a pruned trial counts with its value, others without a result don't", []Trial{
+		{"a pruned trial counts with its value, others without a result don't", []sweeper.Trial{
 			trial(0, launcher.Done, 0, 2), trial(1, launcher.Pruned, 0, 1), trial(2, launcher.Failed, 0), trial(3, launcher.Running,
 				0), trial(4, launcher.Lost, 0),
 		}, []int{1, 0}, []int{1}},
-		{"feasible before violating, those by how much", []Trial{
+		{"feasible before violating, those by how much", []sweeper.Trial{
 			trial(0, launcher.Done, 0.5, 0), trial(1, launcher.Done, 0, 9), trial(2, launcher.Done, 0.1, 5), trial(3, launcher.Done, math.NaN(), 1),
 		}, []int{1, 2, 0, 3}, []int{1}},
-		{"nothing feasible", []Trial{trial(0, launcher.Done, 2, 0), trial(1, launcher.Done, 1, 0)}, []int{1, 0}, nil},
-		{"two objectives: fronts, the lonely first", []Trial{
+		{"nothing feasible", []sweeper.Trial{trial(0, launcher.Done, 2, 0), trial(1, launcher.Done, 1, 0)}, []int{1, 0}, nil},
+		{"two objectives: fronts, the lonely first", []sweeper.Trial{
 			trial(0, launcher.Done, 0, 0, 10), trial(1, launcher.Done, 0, 5, 5), trial(2, launcher.Done, 0, 10, 0), trial(3, launcher.Done, 0, 6, 6),
 			trial(4, launcher.Done, 0, 4.9, 5.2), trial(5, launcher.Done, 0, 7, 7), trial(6, launcher.Done, 0, 1, 8),
 		}, []int{0, 2, 4, 1, 6, 3, 5}, []int{0, 1, 2, 4, 6}},
@@ -247,7 +248,7 @@ func TestRanked(t *testing.T) {
 }
 
 func TestCrowding(t *testing.T) {
-	front := []Trial{{Losses: []float64{0, 10}}, {Losses: []float64{2, 6}}, {Losses: []float64{4, 4}}, {Losses: []float64{10, 0}}}
+	front := []sweeper.Trial{{Losses: []float64{0, 10}}, {Losses: []float64{2, 6}}, {Losses: []float64{4, 4}}, {Losses: []float64{10, 0}}}
 	want := []float64{math.Inf(1), 0.4 + 0.6, 0.8 + 0.6, math.Inf(1)}
 	for i, got := range crowding(front) {
 		if got != want[i] && math.Abs(got-want[i]) > 1e-12 {
@@ -257,10 +258,10 @@ func TestCrowding(t *testing.T) {
 }
 
 // firstFront are the feasible trials that no other dominates, by number.
-func firstFront(history []Trial) []Trial {
-	var feasible []Trial
+func firstFront(history []sweeper.Trial) []sweeper.Trial {
+	var feasible []sweeper.Trial
 	for _, t := range byNumber(history) {
-		if t.ended() && t.Violation == 0 {
+		if ended(t) && t.Violation == 0 {
 			feasible = append(feasible, t)
 		}
 	}

@@ -1,4 +1,4 @@
-package sweeper
+package search
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/sweep/sweeper"
 )
 
 // space maps trials to points of the unit cube and back. A number has the scale of its axis (log where it is
@@ -194,7 +195,7 @@ func (s *space) texts(point []float64) []string {
 }
 
 // point returns where a trial lies.
-func (s *space) point(t Trial) ([]float64, error) {
+func (s *space) point(t sweeper.Trial) ([]float64, error) {
 	if len(t.Params) != len(s.axes) {
 		return nil, fmt.Errorf("trial %d has %d parameters, the sweep %d", t.Number, len(t.Params), len(s.axes))
 	}
@@ -220,7 +221,7 @@ func (s *space) numeric() error {
 }
 
 // tried returns the parameters of the history, to avoid proposing the same again: runs are deterministic.
-func tried(history []Trial) map[string]bool {
+func tried(history []sweeper.Trial) map[string]bool {
 	seen := map[string]bool{}
 	for _, t := range history {
 		seen[joined(t.Params)] = true

@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"os"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"fulcrum/experiments/sweep/launcher"
 )
 
 // nasty are texts that leave a careless script: ends of a line, of a quote and of a word.
@@ -45,7 +47,7 @@ func TestSlurmScriptRunsNothingElse(t *testing.T) {
 		if err := os.WriteFile(print, []byte("#!/bin/sh\nprintf '%s\\n' \"$@\"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		opt := DefaultSlurmOptions()
+		opt := DefaultOptions()
 		opt.Name, opt.Comment, opt.Partition = text, &text, &text
 		opt.AdditionalParameters = map[string]any{"mail_type": text, text: true}
 		s := &slurm{sweep: dir + "/sweep" + text, program: print, opt: opt}
@@ -53,7 +55,7 @@ func TestSlurmScriptRunsNothingElse(t *testing.T) {
 		cmd := exec.Command("bash", "-c", s.script(sub))
 		cmd.Dir, cmd.Env = t.TempDir(), append(os.Environ(), "SLURM_ARRAY_TASK_ID=7")
 		got, err := cmd.CombinedOutput()
-		if want := TaskVerb + "\n" + s.sweep + "\n7\n"; err != nil || string(got) != want {
+		if want := launcher.TaskVerb + "\n" + s.sweep + "\n7\n"; err != nil || string(got) != want {
 			t.Errorf("%q: %v: got %q, want %q\n%s", text, err, got, want, s.script(sub))
 		}
 		if names, _ := os.ReadDir(cmd.Dir); len(names) > 0 {
@@ -70,7 +72,7 @@ func TestSlurmOptionsRefuseWhatBreaksOut(t *testing.T) {
 	bad := "a\ntouch pwned"
 	for i, key := range []string{"name", "partition", "account", "qos", "constraint", "exclude", "gres", "mem_per_gpu", "mem_per_cpu",
 		"comment"} {
-		o := DefaultSlurmOptions()
+		o := DefaultOptions()
 		pointers := []**string{nil, &o.Partition, &o.Account, &o.QOS, &o.Constraint, &o.Exclude, &o.Gres, &o.MemPerGPU, &o.MemPerCPU, &o.Comment}
 		if i == 0 {
 			o.Name = bad
@@ -94,18 +96,18 @@ func TestSlurmOptionsRefuseWhatBreaksOut(t *testing.T) {
 			"--wrap, which cannot be set"}, {"jo", "n", "use hydra.launcher.name"},
 		{"Q", "a0-3", "takes no value"}, {"w", "", "want a value"}, {"Wa", true, "names of sbatch's options"},
 	} {
-		o := DefaultSlurmOptions()
+		o := DefaultOptions()
 		o.AdditionalParameters = map[string]any{tc.key: tc.value}
 		if err := o.Validate(); tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%q: %v: got %v, want %q", tc.key, tc.value, err, tc.want)
 		}
 	}
-	o := DefaultSlurmOptions()
+	o := DefaultOptions()
 	o.SrunArgs = &[]string{"--mpi=none", bad}
 	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "srun_args: item 2") {
 		t.Errorf("srun_args: %v", err)
 	}
-	o = DefaultSlurmOptions()
+	o = DefaultOptions()
 	o.Setup = &[]string{"module load cuda\nmodule load x", "$(hostname)"}
 	if err := o.Validate(); err != nil || !slices.Contains(strings.Split((&slurm{opt: o}).script(&submission{}), "\n"), "$(hostname)") {
 		t.Errorf("setup lines are shell: %v", err)

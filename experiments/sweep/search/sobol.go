@@ -1,4 +1,4 @@
-package sweeper
+package search
 
 import (
 	_ "embed"
@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/rng"
 )
 
@@ -49,11 +50,11 @@ func joeKuo() []polynomial {
 	return out
 }
 
-func newSobol(opt Options, s *space) (Sweeper, error) {
+func newSobol(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
 	if !opt.Scramble {
 		return plainSobol(s)
 	}
-	return scrambledSobol(s, opt.seed())
+	return scrambledSobol(s, seed(opt))
 }
 
 // plainSobol returns the sequence itself; its point 0 is the corner of the space.
@@ -134,7 +135,7 @@ func (q *sobol) point(n uint32) []float64 {
 
 // at returns trial number n. Where the space has few points and this one was tried before, later parts of the
 // sequence are looked through for another.
-func (q *sobol) at(n int, history []Trial) []string {
+func (q *sobol) at(n int, history []sweeper.Trial) []string {
 	const apart = 1 << 20 // farther than any sweep goes
 	seen := tried(history)
 	first := q.space.texts(q.point(uint32(n)))
@@ -150,4 +151,6 @@ func (q *sobol) at(n int, history []Trial) []string {
 }
 
 // Next implements Sweeper.
-func (q *sobol) Next(history []Trial) ([]string, error) { return q.at(next(history), history), nil }
+func (q *sobol) Next(history []sweeper.Trial) ([]string, error) {
+	return q.at(next(history), history), nil
+}

@@ -1,4 +1,4 @@
-package sweeper
+package search
 
 import (
 	"math"
@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/sweep/sweeper"
 )
 
 // Every point of the cube has a value of the axis, and that value's point has it again.
@@ -100,7 +101,7 @@ func TestRandomIsUniform(t *testing.T) {
 	}
 	values := make([][]string, len(dims))
 	for i := range n {
-		params, err := s.Next([]Trial{{Number: i - 1, Params: []string{}}})
+		params, err := s.Next([]sweeper.Trial{{Number: i - 1, Params: []string{}}})
 		if err != nil {
 			t.Fatal(err)
 		}

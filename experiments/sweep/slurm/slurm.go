@@ -1,4 +1,5 @@
-package launcher
+// Package slurm runs the jobs of a sweep on a Slurm cluster.
+package slurm
 
 import (
 	"context"
@@ -11,11 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
-// slurm runs jobs on a Slurm cluster: each Submit is one job array, or several where the cluster limits
+// slurm is the launcher: each Submit is one job array, or several where the cluster limits
 // their size. Program and run folders lie on a file system that this machine and the nodes share.
 //
 // Two witnesses say how a job stands: Slurm's queue, which knows whether a task waits, runs or is over,
@@ -25,9 +27,9 @@ import (
 type slurm struct {
 	sweep   string
 	program string
-	opt     SlurmOptions
+	opt     Options
 	queue   *queue
-	events  chan Attempt
+	events  chan launcher.Attempt
 	ctx     context.Context // of the watch
 	quit    context.CancelFunc
 	wake    chan struct{}
@@ -42,7 +44,7 @@ type slurm struct {
 
 // task is a job that was submitted to Slurm.
 type task struct {
-	job     Job
+	job     launcher.Job
 	sub     *submission
 	id      string // ARRAY_TASK. A Slurm that has lost its memory gives the same numbers again
 	begun   int    // last attempt whose start was told, or that was before this submission
@@ -75,9 +77,9 @@ func slurmConfigured() error {
 		"start the sweep on a login node, or set SLURM_CONF to the cluster's slurm.conf; hydra/launcher=local runs the jobs here")
 }
 
-// openSlurm runs jobs on the cluster of this machine.
-func openSlurm(r Request) (Open, error) {
-	opt := DefaultSlurmOptions()
+// Open runs jobs on the cluster of this machine.
+func Open(r launcher.Request) (launcher.Open, error) {
+	opt := DefaultOptions()
 	if err := r.Options(&opt); err != nil {
 		return nil, err
 	}
@@ -89,37 +91,28 @@ func openSlurm(r Request) (Open, error) {
 	if err := slurmMissing(); err != nil { // known before anything is written
 		return nil, usage.Errorf("hydra/launcher=%s: %v", r.Name, err)
 	}
-	return func(program string) (Launcher, error) { return NewSlurm(r.Sweep, program, opt) }, nil
+	return func(program string) (launcher.Launcher, error) { return newSlurm(r.Sweep, program, opt), nil }, nil
 }
 
-// NewSlurm returns the launcher for the jobs of a sweep, which run program. It needs Slurm's commands on this machine.
-func NewSlurm(sweep, program string, opt SlurmOptions) (Launcher, error) {
-	if err := opt.Validate(); err != nil {
-		return nil, fmt.Errorf("hydra.launcher.%w", err)
-	}
-	if err := slurmPath(sweep); err != nil {
-		return nil, err
-	}
-	if err := slurmMissing(); err != nil {
-		return nil, err
-	}
+// newSlurm returns the launcher for the jobs of a sweep, which run program.
+func newSlurm(sweep, program string, opt Options) *slurm {
 	ctx, quit := context.WithCancel(context.Background())
 	warn := func(text string) { stdout.Message(stdout.Errors(), "warning: "+text) }
 	return &slurm{
 		sweep: sweep, program: program, opt: opt, queue: &queue{warn: warn,
-			patience: time.Duration(opt.AnswerTimeoutMin * float64(time.Minute))}, events: make(chan Attempt),
+			patience: time.Duration(opt.AnswerTimeoutMin * float64(time.Minute))}, events: make(chan launcher.Attempt),
 		ctx: ctx, quit: quit, wake: make(chan struct{}, 1), soon: time.Second, lag: 65 * time.Second, tasks: map[int]*task{},
-	}, nil
+	}
 }
 
 // Outlived implements Launcher.
 func (s *slurm) Outlived() bool { return true }
 
 // Events implements Launcher.
-func (s *slurm) Events() <-chan Attempt { return s.events }
+func (s *slurm) Events() <-chan launcher.Attempt { return s.events }
 
 // Submit implements Launcher.
-func (s *slurm) Submit(ctx context.Context, jobs []Job) error {
+func (s *slurm) Submit(ctx context.Context, jobs []launcher.Job) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -128,11 +121,11 @@ func (s *slurm) Submit(ctx context.Context, jobs []Job) error {
 		return err
 	}
 	for _, job := range jobs {
-		if err := WriteJob(job); err != nil {
+		if err := writeJob(job); err != nil {
 			return err
 		}
 	}
-	chunks := map[int][]Job{} // by the number of the array's index 0
+	chunks := map[int][]launcher.Job{} // by the number of the array's index 0
 	for _, job := range jobs {
 		offset := job.Num / size * size
 		chunks[offset] = append(chunks[offset], job)
@@ -153,7 +146,7 @@ func (s *slurm) Submit(ctx context.Context, jobs []Job) error {
 }
 
 // take starts to watch the jobs of an array.
-func (s *slurm) take(sub *submission, array string, jobs []Job) {
+func (s *slurm) take(sub *submission, array string, jobs []launcher.Job) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, job := range jobs {
@@ -171,7 +164,7 @@ func (s *slurm) take(sub *submission, array string, jobs []Job) {
 }
 
 // submit hands one array to Slurm and returns its number.
-func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission, string, error) {
+func (s *slurm) submit(ctx context.Context, jobs []launcher.Job, offset int) (*submission, string, error) {
 	path, err := nextSubmission(s.sweep)
 	if err != nil {
 		return nil, "", err
@@ -179,7 +172,7 @@ func (s *slurm) submit(ctx context.Context, jobs []Job, offset int) (*submission
 	sub := &submission{path: path, Offset: offset}
 	var indices []int
 	for _, job := range jobs {
-		all, err := Attempts(job.Dir)
+		all, err := launcher.Attempts(job.Dir)
 		if err != nil {
 			return nil, "", err
 		}
@@ -268,12 +261,12 @@ func (s *slurm) script(sub *submission) string {
 			b.WriteString(shellQuote(arg) + " ")
 		}
 	}
-	fmt.Fprintf(&b, "%s %s %s $((%d + SLURM_ARRAY_TASK_ID))\n", shellQuote(s.program), TaskVerb, shellQuote(s.sweep), sub.Offset)
+	fmt.Fprintf(&b, "%s %s %s $((%d + SLURM_ARRAY_TASK_ID))\n", shellQuote(s.program), launcher.TaskVerb, shellQuote(s.sweep), sub.Offset)
 	return b.String()
 }
 
 // Adopt implements Launcher.
-func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
+func (s *slurm) Adopt(ctx context.Context, jobs []launcher.Job) ([]int, error) {
 	subs, err := submissions(s.sweep)
 	if err != nil || len(subs) == 0 {
 		return nil, err
@@ -288,7 +281,7 @@ func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := map[int]Job{}
+	open := map[int]launcher.Job{}
 	for _, job := range jobs {
 		open[job.Num] = job
 	}
@@ -302,7 +295,7 @@ func (s *slurm) Adopt(ctx context.Context, jobs []Job) ([]int, error) {
 				return nil, err
 			}
 		}
-		var mine []Job
+		var mine []launcher.Job
 		for _, num := range sub.Nums {
 			job, ok := open[num]
 			delete(open, num)

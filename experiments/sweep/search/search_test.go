@@ -1,4 +1,4 @@
-package sweeper
+package search
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/registry"
 )
 
@@ -54,9 +55,9 @@ func allowed(d configs.Dimension, text string) error {
 
 // eventful is a history in which everything happens: failures, prunings, infinities, violated constraints, trials
 // that still run.
-func eventful(t testing.TB, s Sweeper, n, objectives int, random *rand.Rand, dims []configs.Dimension) []Trial {
+func eventful(t testing.TB, s sweeper.Sweeper, n, objectives int, random *rand.Rand, dims []configs.Dimension) []sweeper.Trial {
 	t.Helper()
-	var history []Trial
+	var history []sweeper.Trial
 	for i := range n {
 		params, err := s.Next(history)
 		if err != nil {
@@ -70,7 +71,7 @@ func eventful(t testing.TB, s Sweeper, n, objectives int, random *rand.Rand, dim
 				t.Fatalf("trial %d: %v", i, err)
 			}
 		}
-		trial := Trial{Number: i, Params: params, State: launcher.Done}
+		trial := sweeper.Trial{Number: i, Params: params, State: launcher.Done}
 		for range objectives {
 			trial.Losses = append(trial.Losses, random.NormFloat64())
 		}
@@ -152,17 +153,17 @@ func TestNothingToLearnFrom(t *testing.T) {
 	for _, name := range withToy().Names() {
 		for _, state := range []string{launcher.Failed, launcher.Running, launcher.Queued, launcher.Lost} {
 			t.Run(name+" "+state, func(t *testing.T) {
-				s, err := newFrom(withToy(), name, DefaultOptions(), spaceFor(name))
+				s, err := newFrom(withToy(), name, sweeper.DefaultOptions(), spaceFor(name))
 				if err != nil {
 					t.Fatal(err)
 				}
-				var history []Trial
+				var history []sweeper.Trial
 				for i := range 40 {
 					params, err := s.Next(history)
 					if err != nil {
 						t.Fatal(err)
 					}
-					history = append(history, Trial{Number: i, Params: params, State: state})
+					history = append(history, sweeper.Trial{Number: i, Params: params, State: state})
 				}
 				if got := len(tried(history)); got < 38 {
 					t.Errorf("%d different trials of 40", got)
@@ -177,17 +178,17 @@ func TestSmallSpacesAreExhausted(t *testing.T) {
 	dims := []configs.Dimension{{Key: "a", Choices: []string{"1", "2", "3"}, Ordered: true}, {Key: "b", Low: 1, High: 4, Int: true}}
 	for _, name := range withToy().Names() {
 		t.Run(name, func(t *testing.T) {
-			s, err := newFrom(withToy(), name, DefaultOptions(), dims)
+			s, err := newFrom(withToy(), name, sweeper.DefaultOptions(), dims)
 			if err != nil {
 				t.Fatal(err)
 			}
-			var history []Trial
+			var history []sweeper.Trial
 			for i := range 14 { // two more than there are points
 				params, err := s.Next(history)
 				if err != nil {
 					t.Fatal(err)
 				}
-				history = append(history, Trial{Number: i, Params: params, State: launcher.Done, Losses: []float64{float64(i % 5)}})
+				history = append(history, sweeper.Trial{Number: i, Params: params, State: launcher.Done, Losses: []float64{float64(i % 5)}})
 			}
 			want := 12
 			if name == "tpe" || name == "cmaes" || name == "nsgaii" {
@@ -264,7 +265,7 @@ func TestRunningTrialsSpread(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			h = append(h, Trial{Number: 30 + i, Params: params, State: state, Losses: []float64{0}})
+			h = append(h, sweeper.Trial{Number: 30 + i, Params: params, State: state, Losses: []float64{0}})
 			points = append(points, logs(numbers(t, params), f.dims))
 		}
 		sum := 0.0
@@ -293,7 +294,7 @@ func TestConstraints(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var history []Trial
+				var history []sweeper.Trial
 				for i := range 60 {
 					params, err := s.Next(history)
 					if err != nil {
@@ -308,7 +309,7 @@ func TestConstraints(t *testing.T) {
 							feasible++
 						}
 					}
-					history = append(history, Trial{Number: i, Params: params, State: launcher.Done, Losses: []float64{loss}, Violation: over})
+					history = append(history, sweeper.Trial{Number: i, Params: params, State: launcher.Done, Losses: []float64{loss}, Violation: over})
 				}
 			}
 			if share := float64(feasible) / 150; share < 0.5 || best > near { // the best feasible value is 0.09; by chance 40 % are feasible
@@ -327,7 +328,7 @@ func TestTwoObjectives(t *testing.T) {
 		return []float64{sq(u[0]-0.2) + spread, sq(u[0]-0.8) + spread}
 	}
 	area := func(name string) (sum float64) {
-		opt := DefaultOptions()
+		opt := sweeper.DefaultOptions()
 		opt.Objective = []any{"val_loss", "val_kl"}
 		for seed := range int64(6) {
 			opt.Seed = &seed
@@ -335,16 +336,16 @@ func TestTwoObjectives(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var history []Trial
+			var history []sweeper.Trial
 			for i := range 60 {
 				params, err := s.Next(history)
 				if err != nil {
 					t.Fatal(err)
 				}
-				history = append(history, Trial{Number: i, Params: params, State: launcher.Done, Losses: losses(numbers(t, params))})
+				history = append(history, sweeper.Trial{Number: i, Params: params, State: launcher.Done, Losses: losses(numbers(t, params))})
 			}
 			front := firstFront(history)
-			slices.SortFunc(front, func(a, b Trial) int { return int(math.Copysign(1, a.Losses[0]-b.Losses[0])) })
+			slices.SortFunc(front, func(a, b sweeper.Trial) int { return int(math.Copysign(1, a.Losses[0]-b.Losses[0])) })
 			top := 1.0 // hypervolume below (1, 1)
 			for _, p := range front {
 				if p.Losses[0] < 1 && p.Losses[1] < top {
@@ -365,9 +366,29 @@ func TestTwoObjectives(t *testing.T) {
 	}
 }
 
+// The YAML library names every sweeper, with the program's own defaults.
+func TestLibraryHasEverySweeper(t *testing.T) {
+	want := sweeper.DefaultOptions()
+	for _, name := range append(table().Names(), sweeper.Basic) {
+		c, err := configs.Compose(configs.Request{Library: configs.Library(), Overrides: []string{"hydra/sweeper=" + name}, Multirun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, opt, err := sweeper.Resolve(c.Choice("hydra/sweeper"), "", func(dst any) error { return c.DecodeHydra("sweeper", dst) })
+		if err != nil || got != name {
+			t.Errorf("hydra/sweeper=%s: %s, %v", name, got, err)
+			continue
+		}
+		if opt.NTrials != want.NTrials || opt.NJobs != want.NJobs || opt.OnFailure != want.OnFailure || opt.Pruner != want.Pruner ||
+			opt.Candidates != want.Candidates || opt.Sigma0 != want.Sigma0 || opt.Scramble != want.Scramble || seed(opt) != 0 {
+			t.Errorf("hydra/sweeper=%s: %+v, want %+v", name, opt, want)
+		}
+	}
+}
+
 func TestNewRefuses(t *testing.T) {
 	interval := configs.Dimension{Key: "lr", Low: 1e-5, High: 1e-2}
-	two := DefaultOptions()
+	two := sweeper.DefaultOptions()
 	two.Objective = []any{"val_loss", "val_kl"}
 	many := make([]configs.Dimension, 65)
 	for i := range many {
@@ -375,25 +396,26 @@ func TestNewRefuses(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name, sweeper string
-		opt           Options
+		opt           sweeper.Options
 		dims          []configs.Dimension
 		want          string
 	}{
-		{"an unknown name", "tep", DefaultOptions(), mixed(true), `unknown sweeper "tep" (did you mean tpe?)`},
-		{"nothing to sweep", "tpe", DefaultOptions(), nil, "hydra/sweeper=tpe: no key is swept: want at least one key=interval(…)"},
-		{"choices for CMA-ES", "cmaes", DefaultOptions(), mixed(false),
+		{"an unknown name", "tep", sweeper.DefaultOptions(), mixed(true), `unknown hydra/sweeper "tep" (did you mean tpe?)`},
+		{"nothing to sweep", "tpe", sweeper.DefaultOptions(), nil, "hydra/sweeper=tpe: no key is swept: want at least one key=interval(…)"},
+		{"choices for CMA-ES", "cmaes", sweeper.DefaultOptions(), mixed(false),
 			"hydra/sweeper=cmaes: +head=cosine,additive,bilinear has no order, and this sweeper takes only numbers"},
 		{"several objectives for CMA-ES", "cmaes", two, mixed(true),
 			"hydra/sweeper=cmaes: takes one objective: for several take hydra/sweeper=tpe"},
-		{"log from zero", "random", DefaultOptions(), []configs.Dimension{{Key: "wd", High: 1, Tags: []string{"log"}}},
+		{"log from zero", "random", sweeper.DefaultOptions(), []configs.Dimension{{Key: "wd", High: 1, Tags: []string{"log"}}},
 			"wd: tag(log, …) wants an interval above 0, got one from 0"},
-		{"log of words", "random", DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{"x", "y"},
+		{"log of words", "random", sweeper.DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{"x", "y"},
 			Tags: []string{"log"}}}, "a: tag(log, …) is for numbers on an axis"},
-		{"log range through zero", "random", DefaultOptions(),
+		{"log range through zero", "random", sweeper.DefaultOptions(),
 			[]configs.Dimension{{Key: "a", Choices: []string{"0", "1"}, Ordered: true,
 				Tags: []string{"log"}}}, "a: tag(log, …) wants numbers above 0, got 0"},
-		{"too many dimensions for Sobol", "sobol", DefaultOptions(), many, "65 keys are swept: want at most 64"},
-		{"an empty sweep", "random", DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{}}}, "a: the sweep has no values"},
+		{"too many dimensions for Sobol", "sobol", sweeper.DefaultOptions(), many, "65 keys are swept: want at most 64"},
+		{"an empty sweep", "random", sweeper.DefaultOptions(), []configs.Dimension{{Key: "a", Choices: []string{}}},
+			"a: the sweep has no values"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if _, err := New(tc.sweeper, tc.opt, tc.dims); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -402,13 +424,13 @@ func TestNewRefuses(t *testing.T) {
 		})
 	}
 	for _, name := range []string{"tpe", "cmaes", "nsgaii"} { // the others don't look at where trials were
-		s, err := New(name, DefaultOptions(), []configs.Dimension{interval})
+		s, err := New(name, sweeper.DefaultOptions(), []configs.Dimension{interval})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var history []Trial
+		var history []sweeper.Trial
 		for i := range 20 {
-			history = append(history, Trial{Number: i, Params: []string{"0.5"}, State: launcher.Done, Losses: []float64{1}})
+			history = append(history, sweeper.Trial{Number: i, Params: []string{"0.5"}, State: launcher.Done, Losses: []float64{1}})
 		}
 		if _, err := s.Next(history); err == nil || !strings.Contains(err.Error(), "lr=0.5 is not in the sweep's interval") {
 			t.Errorf("%s: a history of another space: %v", name, err)
@@ -419,12 +441,12 @@ func TestNewRefuses(t *testing.T) {
 func ExampleNew() {
 	space := []configs.Dimension{{Key: "rce.lr", Low: 1e-5, High: 1e-2, Tags: []string{"log"}},
 		{Key: "selector", Choices: []string{"v2", "v3"}}}
-	s, err := New("sobol", DefaultOptions(), space)
+	s, err := New("sobol", sweeper.DefaultOptions(), space)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	var history []Trial
+	var history []sweeper.Trial
 	for number := range 3 {
 		params, err := s.Next(history)
 		if err != nil {
@@ -432,7 +454,7 @@ func ExampleNew() {
 			return
 		}
 		fmt.Println(params)
-		history = append(history, Trial{Number: number, Params: params, State: launcher.Done, Losses: []float64{0.5}})
+		history = append(history, sweeper.Trial{Number: number, Params: params, State: launcher.Done, Losses: []float64{0.5}})
 	}
 	// Output:
 	// [5.871e-05 v3]

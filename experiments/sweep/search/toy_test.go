@@ -1,6 +1,9 @@
-package sweeper
+package search
 
-import "fulcrum/internal/rng"
+import (
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/rng"
+)
 
 // toy shows what a sweeper is: this file, and one line in a table (withToy). It draws until it meets a point that was
 // not tried yet.
@@ -9,9 +12,9 @@ type toy struct {
 	seed  int64
 }
 
-func newToy(opt Options, s *space) (Sweeper, error) { return &toy{s, opt.seed()}, nil }
+func newToy(opt sweeper.Options, s *space) (sweeper.Sweeper, error) { return &toy{s, seed(opt)}, nil }
 
-func (y *toy) Next(history []Trial) (params []string, err error) {
+func (y *toy) Next(history []sweeper.Trial) (params []string, err error) {
 	stream, seen := rng.New(y.seed, "toy trial", next(history)), tried(history)
 	for range redraws {
 		point := make([]float64, len(y.space.axes))

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/slurm"
 )
 
 func main() {
@@ -42,11 +43,7 @@ func (e exit) ExitCode() int { return int(e) }
 
 func work(args []string) error {
 	if args[0] == launcher.TaskVerb {
-		num, err := strconv.Atoi(args[2])
-		if err != nil {
-			return err
-		}
-		return launcher.RunTask(context.Background(), args[1], num)
+		return slurm.RunTask(context.Background(), args[1:])
 	}
 	stop := make(chan os.Signal, 9)
 	signal.Notify(stop, syscall.SIGTERM)

@@ -1,4 +1,4 @@
-package sweeper_test
+package search_test
 
 import (
 	"errors"

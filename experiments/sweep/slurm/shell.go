@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"encoding/json"
@@ -14,8 +14,8 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
-	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
+	"fulcrum/reports/record"
 )
 
 // submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm:
@@ -46,12 +46,8 @@ func submissions(sweep string) ([]*submission, error) {
 		}
 		name := filepath.Join(slurmFolder(sweep), e.Name())
 		s := &submission{path: strings.TrimSuffix(name, ".json")}
-		text, err := regular.ReadDocument(name)
-		if err != nil {
+		if err := record.ReadJSON(name, s); err != nil {
 			return nil, err
-		}
-		if err := jsonwords.Unmarshal(text, s); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		all = append(all, s)
 	}

@@ -1,4 +1,4 @@
-package sweeper
+package search
 
 import (
 	"math"
@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/sweeper"
 )
 
 // function is something to minimize over four or two keys on a log scale.
@@ -73,9 +74,9 @@ func functions() []function {
 func sq(x float64) float64 { return x * x }
 
 // minimize runs n trials one after another and returns the best value.
-func minimize(t testing.TB, sweeper string, opt Options, f function, n int) (best float64, history []Trial) {
+func minimize(t testing.TB, name string, opt sweeper.Options, f function, n int) (best float64, history []sweeper.Trial) {
 	t.Helper()
-	s, err := New(sweeper, opt, f.dims)
+	s, err := New(name, opt, f.dims)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func minimize(t testing.TB, sweeper string, opt Options, f function, n int) (bes
 		}
 		value := f.f(numbers(t, params))
 		best = math.Min(best, value)
-		history = append(history, Trial{Number: i, Params: params, State: launcher.Done, Losses: []float64{value}})
+		history = append(history, sweeper.Trial{Number: i, Params: params, State: launcher.Done, Losses: []float64{value}})
 	}
 	return best, history
 }
@@ -104,8 +105,8 @@ func numbers(t testing.TB, params []string) []float64 {
 	return x
 }
 
-func seeded(seed int64) Options {
-	opt := DefaultOptions()
+func seeded(seed int64) sweeper.Options {
+	opt := sweeper.DefaultOptions()
 	opt.Seed = &seed
 	return opt
 }

@@ -1,4 +1,4 @@
-package sweeper
+package search
 
 import (
 	"errors"
@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
@@ -27,7 +28,7 @@ type cmaes struct {
 	sigma0 float64
 }
 
-func newCMAES(opt Options, s *space) (Sweeper, error) {
+func newCMAES(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
 	if err := s.numeric(); err != nil {
 		return nil, err
 	}
@@ -39,11 +40,11 @@ func newCMAES(opt Options, s *space) (Sweeper, error) {
 		return nil, errors.New("takes one objective: for several take hydra/sweeper=tpe or nsgaii")
 	}
 	lambda := option.Or(opt.Population, 4+int(3*math.Log(float64(len(s.axes)))))
-	return &cmaes{space: s, seed: opt.seed(), sigma0: opt.Sigma0, lambda: lambda}, nil
+	return &cmaes{space: s, seed: seed(opt), sigma0: opt.Sigma0, lambda: lambda}, nil
 }
 
 // Next implements Sweeper.
-func (c *cmaes) Next(history []Trial) ([]string, error) {
+func (c *cmaes) Next(history []sweeper.Trial) ([]string, error) {
 	number := next(history)
 	d, err := c.replay(history, number/c.lambda)
 	if err != nil {
@@ -88,7 +89,7 @@ func (c *cmaes) floors() []float64 {
 
 // replay returns the distribution after the generations before the given one, as far as all their trials have
 // ended.
-func (c *cmaes) replay(history []Trial, generation int) (*gaussian, error) {
+func (c *cmaes) replay(history []sweeper.Trial, generation int) (*gaussian, error) {
 	byNumber := byNumber(history)
 	d := newGaussian(len(c.space.axes), c.lambda, c.sigma0)
 	for g := range generation {
@@ -97,12 +98,12 @@ func (c *cmaes) replay(history []Trial, generation int) (*gaussian, error) {
 			break
 		}
 		trials := byNumber[first : first+c.lambda]
-		var failed []Trial
+		var failed []sweeper.Trial
 		for _, t := range trials {
-			if t.running() {
+			if running(t) {
 				return d, nil
 			}
-			if !t.ended() {
+			if !ended(t) {
 				failed = append(failed, t)
 			}
 		}

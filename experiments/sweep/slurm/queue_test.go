@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fulcrum/experiments/sweep/launcher"
 )
 
 // A cluster that does not answer is asked again for so long and no longer, and a command that hangs is killed.
@@ -50,10 +52,10 @@ func TestSlurmSilent(t *testing.T) {
 	}
 
 	t.Run("while jobs are watched", func(t *testing.T) {
-		r := newRig(t, func(o *SlurmOptions) { o.AnswerTimeoutMin = 0.001 })
+		r := newRig(t, func(o *Options) { o.AnswerTimeoutMin = 0.001 })
 		r.l.queue.patience = 60 * time.Millisecond
 		sub := &submission{path: filepath.Join(slurmFolder(r.sweep), "000001"), Nums: []int{0}, Tries: []int{0}}
-		r.l.take(sub, "7", []Job{r.job(0, 1, "count")})
+		r.l.take(sub, "7", []launcher.Job{r.job(0, 1, "count")})
 		r.ended()
 		if len(r.events) != 1 || !errors.As(r.events[0].Err, &e) {
 			t.Errorf("told %+v", r.events)
@@ -71,7 +73,7 @@ func TestSlurmSilent(t *testing.T) {
 // A sweep started where there is no Slurm says so.
 func TestSlurmMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := NewSlurm(t.TempDir(), "", DefaultSlurmOptions())
+	_, err := Open(launcher.Request{Sweep: t.TempDir(), Cwd: t.TempDir(), Options: func(any) error { return nil }})
 	if err == nil || !strings.Contains(err.Error(), "this machine has no Slurm (there is no command sbatch)") ||
 		!strings.Contains(err.Error(), "hydra/launcher=local") {
 		t.Errorf("got %v", err)
@@ -79,7 +81,7 @@ func TestSlurmMissing(t *testing.T) {
 }
 
 func TestSlurmOptions(t *testing.T) {
-	o := DefaultSlurmOptions()
+	o := DefaultOptions()
 	o.Partition, o.CPUsPerTask, o.GPUsPerNode, o.MemGB, o.Name, o.QOS = ptr("gpu"), ptr(4), ptr(1), ptr(8.0), "my run", ptr("high")
 	o.AdditionalParameters = map[string]any{"mail_type": "END", "exclusive": true, "requeue_me": false, "nice": 5,
 		"w": "node1", "reservation": nil}
@@ -93,23 +95,23 @@ func TestSlurmOptions(t *testing.T) {
 		t.Errorf("\n got %q\nwant %q", got, want)
 	}
 	for _, tc := range []struct {
-		change func(*SlurmOptions)
+		change func(*Options)
 		want   string
 	}{
-		{func(o *SlurmOptions) { o.Nodes = 2 }, "nodes: want 1, got 2"},
-		{func(o *SlurmOptions) { o.TasksPerNode = 2 }, "tasks_per_node: want 1, got 2"},
-		{func(o *SlurmOptions) { o.Python = ptr("python3") }, "python: want null"},
-		{func(o *SlurmOptions) { o.SubmititFolder = ptr("/x") }, "submitit_folder: want null"},
-		{func(o *SlurmOptions) { o.SubmititFolder = ptr("/x/.submitit/%j") }, ""},
-		{func(o *SlurmOptions) { o.TimeoutMin = 2 }, "signal_delay_s: want fewer seconds than the 120"},
-		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"cpus_per_task": 3} },
+		{func(o *Options) { o.Nodes = 2 }, "nodes: want 1, got 2"},
+		{func(o *Options) { o.TasksPerNode = 2 }, "tasks_per_node: want 1, got 2"},
+		{func(o *Options) { o.Python = ptr("python3") }, "python: want null"},
+		{func(o *Options) { o.SubmititFolder = ptr("/x") }, "submitit_folder: want null"},
+		{func(o *Options) { o.SubmititFolder = ptr("/x/.submitit/%j") }, ""},
+		{func(o *Options) { o.TimeoutMin = 2 }, "signal_delay_s: want fewer seconds than the 120"},
+		{func(o *Options) { o.AdditionalParameters = map[string]any{"cpus_per_task": 3} },
 			"additional_parameters.cpus_per_task: use hydra.launcher.cpus_per_task"},
-		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"p": "gpu"} }, "additional_parameters.p: use hydra.launcher.partition"},
-		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"array": "0-3"} },
+		{func(o *Options) { o.AdditionalParameters = map[string]any{"p": "gpu"} }, "additional_parameters.p: use hydra.launcher.partition"},
+		{func(o *Options) { o.AdditionalParameters = map[string]any{"array": "0-3"} },
 			"additional_parameters.array: cannot be set: the launcher sets it"},
-		{func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"nice": []any{1}} }, "additional_parameters.nice: want a text"},
+		{func(o *Options) { o.AdditionalParameters = map[string]any{"nice": []any{1}} }, "additional_parameters.nice: want a text"},
 	} {
-		o := DefaultSlurmOptions()
+		o := DefaultOptions()
 		tc.change(&o)
 		err := o.Validate()
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
@@ -128,27 +130,27 @@ func TestRanges(t *testing.T) {
 
 // Every end that Slurm knows, with each record that a supervisor may have left, and what it means.
 func TestVerdict(t *testing.T) {
-	s := &slurm{sweep: t.TempDir(), opt: DefaultSlurmOptions()}
+	s := &slurm{sweep: t.TempDir(), opt: DefaultOptions()}
 	for _, tc := range []struct{ slurm, record, want, cause string }{
-		{"CANCELLED", Interrupted, Failed, "cancelled"},
-		{"CANCELLED", Running, Failed, "cancelled"},
-		{"CANCELLED", Queued, Failed, "cancelled"},
-		{"TIMEOUT", Running, Failed, "timeout_min"},
-		{"TIMEOUT", Interrupted, Failed, "timeout_min"},
-		{"OUT_OF_MEMORY", Running, Failed, "mem_gb"},
-		{"DEADLINE", Running, Failed, "DEADLINE"},
-		{"PREEMPTED", Interrupted, Interrupted, "PREEMPTED"},
-		{"PREEMPTED", Running, Lost, "PREEMPTED"},
-		{"NODE_FAIL", Running, Lost, "NODE_FAIL"},
-		{"BOOT_FAIL", Queued, Lost, "BOOT_FAIL"},
-		{"FAILED", Running, Lost, "supervisor died"},
-		{"FAILED", Queued, Failed, "before the program started"},
-		{"COMPLETED", Queued, Lost, "COMPLETED"},
-		{"COMPLETED", Interrupted, Interrupted, ""},
-		{"", Running, Lost, "without a word"},
-		{"", Interrupted, Interrupted, ""},
+		{"CANCELLED", launcher.Interrupted, launcher.Failed, "cancelled"},
+		{"CANCELLED", launcher.Running, launcher.Failed, "cancelled"},
+		{"CANCELLED", launcher.Queued, launcher.Failed, "cancelled"},
+		{"TIMEOUT", launcher.Running, launcher.Failed, "timeout_min"},
+		{"TIMEOUT", launcher.Interrupted, launcher.Failed, "timeout_min"},
+		{"OUT_OF_MEMORY", launcher.Running, launcher.Failed, "mem_gb"},
+		{"DEADLINE", launcher.Running, launcher.Failed, "DEADLINE"},
+		{"PREEMPTED", launcher.Interrupted, launcher.Interrupted, "PREEMPTED"},
+		{"PREEMPTED", launcher.Running, launcher.Lost, "PREEMPTED"},
+		{"NODE_FAIL", launcher.Running, launcher.Lost, "NODE_FAIL"},
+		{"BOOT_FAIL", launcher.Queued, launcher.Lost, "BOOT_FAIL"},
+		{"FAILED", launcher.Running, launcher.Lost, "supervisor died"},
+		{"FAILED", launcher.Queued, launcher.Failed, "before the program started"},
+		{"COMPLETED", launcher.Queued, launcher.Lost, "COMPLETED"},
+		{"COMPLETED", launcher.Interrupted, launcher.Interrupted, ""},
+		{"", launcher.Running, launcher.Lost, "without a word"},
+		{"", launcher.Interrupted, launcher.Interrupted, ""},
 	} {
-		a := s.verdict(Attempt{State: tc.record}, slurmTask{state: tc.slurm}, false)
+		a := s.verdict(launcher.Attempt{State: tc.record}, slurmTask{state: tc.slurm}, false)
 		if a.State != tc.want || !strings.Contains(a.Cause, tc.cause) {
 			t.Errorf("%s, %s: got %s (%s), want %s (%s)", tc.slurm, tc.record, a.State, a.Cause, tc.want, tc.cause)
 		}

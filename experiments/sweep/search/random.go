@@ -1,6 +1,9 @@
-package sweeper
+package search
 
-import "fulcrum/internal/rng"
+import (
+	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/rng"
+)
 
 // random draws every trial by itself: numbers uniformly on their scale, choices with equal probability
 // (Bergstra & Bengio 2012). The draw depends on seed and number only.
@@ -9,13 +12,15 @@ type random struct {
 	seed  int64
 }
 
-func newRandom(opt Options, s *space) (Sweeper, error) { return &random{s, opt.seed()}, nil }
+func newRandom(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
+	return &random{s, seed(opt)}, nil
+}
 
 // redraws bounds the search for parameters that were not tried yet, in spaces with few points.
 const redraws = 100
 
 // Next implements Sweeper.
-func (r *random) Next(history []Trial) ([]string, error) {
+func (r *random) Next(history []sweeper.Trial) ([]string, error) {
 	stream := rng.New(r.seed, "random trial", next(history))
 	return r.space.untried(history, func() ([]float64, bool) {
 		point := make([]float64, len(r.space.axes))
@@ -27,7 +32,7 @@ func (r *random) Next(history []Trial) ([]string, error) {
 }
 
 // untried draws points until one is fit and its parameters were not tried yet, but for redraws times at most.
-func (s *space) untried(history []Trial, draw func() (point []float64, fit bool)) (params []string) {
+func (s *space) untried(history []sweeper.Trial, draw func() (point []float64, fit bool)) (params []string) {
 	seen := tried(history)
 	for range redraws {
 		point, fit := draw()

@@ -1,10 +1,11 @@
-package launcher
+package slurm
 
 import (
 	"context"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/slurmtest"
 )
@@ -25,17 +27,17 @@ var standin string
 type rig struct {
 	t       *testing.T
 	sweep   string
-	opt     SlurmOptions
+	opt     Options
 	l       *slurm
 	mu      sync.Mutex
-	events  []Attempt
+	events  []launcher.Attempt
 	closed  chan struct{}
 	warning string
 }
 
-func newRig(t *testing.T, change func(*SlurmOptions)) *rig {
+func newRig(t *testing.T, change func(*Options)) *rig {
 	t.Helper()
-	opt := DefaultSlurmOptions()
+	opt := DefaultOptions()
 	if change != nil {
 		change(&opt)
 	}
@@ -47,11 +49,8 @@ func newRig(t *testing.T, change func(*SlurmOptions)) *rig {
 // open makes a launcher, as a new controller does, and collects its events.
 func (r *rig) open() {
 	r.t.Helper()
-	l, err := NewSlurm(r.sweep, standin, r.opt)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.l = l.(*slurm)
+	l := newSlurm(r.sweep, standin, r.opt)
+	r.l = l
 	r.l.soon, r.l.lag = 200*time.Millisecond, 500*time.Millisecond
 	r.l.queue.patience = 2 * time.Minute
 	r.l.queue.warn = func(text string) { r.mu.Lock(); r.warning += text + "\n"; r.mu.Unlock() }
@@ -67,12 +66,12 @@ func (r *rig) open() {
 	r.t.Cleanup(func() { l.Stop(false) })
 }
 
-func (r *rig) job(num, steps int, kind string) Job {
+func (r *rig) job(num, steps int, kind string) launcher.Job {
 	dir := filepath.Join(r.sweep, strconv.Itoa(num))
-	return Job{Num: num, Sweep: r.sweep, Dir: dir, Cwd: r.t.TempDir(), Threads: 1, Args: []string{strconv.Itoa(steps), kind, dir}}
+	return launcher.Job{Num: num, Sweep: r.sweep, Dir: dir, Cwd: r.t.TempDir(), Threads: 1, Args: []string{strconv.Itoa(steps), kind, dir}}
 }
 
-func (r *rig) submit(jobs ...Job) {
+func (r *rig) submit(jobs ...launcher.Job) {
 	r.t.Helper()
 	for i := range jobs { // the stand-in keeps its arguments as words
 		link := filepath.Join(r.t.TempDir(), "run")
@@ -106,7 +105,7 @@ func (r *rig) told(num int) []string {
 	return out
 }
 
-func (r *rig) last(num int) Attempt {
+func (r *rig) last(num int) launcher.Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, a := range slices.Backward(r.events) {
@@ -114,7 +113,7 @@ func (r *rig) last(num int) Attempt {
 			return a
 		}
 	}
-	return Attempt{}
+	return launcher.Attempt{}
 }
 
 func (r *rig) until(what string, ready func() bool) {
@@ -143,7 +142,7 @@ func (r *rig) ends(want map[int]string) {
 	for _, num := range slices.Sorted(maps.Keys(want)) {
 		r.until(fmt.Sprintf("the end of job %d", num), func() bool {
 			a := r.last(num)
-			return len(r.told(num)) > strings.Count(want[num], ",") && a.State != Running && !a.Requeued
+			return len(r.told(num)) > strings.Count(want[num], ",") && a.State != launcher.Running && !a.Requeued
 		})
 		if got := strings.Join(r.told(num), ", "); got != want[num] {
 			r.t.Errorf("job %d: told %q, want %q (%s)", num, got, want[num], r.last(num).Cause)
@@ -168,9 +167,9 @@ func (r *rig) id(num int) string {
 	return r.l.tasks[num].id
 }
 
-func (r *rig) attempts(num int) []Attempt {
+func (r *rig) attempts(num int) []launcher.Attempt {
 	r.t.Helper()
-	all, err := Attempts(filepath.Join(r.sweep, strconv.Itoa(num)))
+	all, err := launcher.Attempts(filepath.Join(r.sweep, strconv.Itoa(num)))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -180,10 +179,13 @@ func (r *rig) attempts(num int) []Attempt {
 // TestOnSlurm runs jobs on a real one-node cluster.
 func TestOnSlurm(t *testing.T) {
 	c := slurmtest.Start(t)
-	standin = buildStandin(t)
+	standin = filepath.Join(t.TempDir(), "standin")
+	if out, err := exec.Command("go", "build", "-o", standin, "./testdata/standin").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 
 	t.Run("an array: jobs end as they do, a few at a time", func(t *testing.T) {
-		r := newRig(t, func(o *SlurmOptions) {
+		r := newRig(t, func(o *Options) {
 			o.ArrayParallelism, o.Setup, o.MemGB = 2, &[]string{"echo 'set up' $SLURM_ARRAY_TASK_ID"}, ptr(0.25)
 		})
 		r.submit(r.job(0, 10, "count"), r.job(3, 4, "fail"), r.job(4, 4, "kill"), r.job(5, 10, "count"))
@@ -191,7 +193,7 @@ func TestOnSlurm(t *testing.T) {
 		r.until("the end", func() bool {
 			running := strings.Fields(c.Run("squeue", "--noheader", "--array", "--states=RUNNING", "--format=%i"))
 			most = max(most, len(running))
-			return r.last(5).State == Done
+			return r.last(5).State == launcher.Done
 		})
 		if most > 2 {
 			t.Errorf("%d jobs at a time, want 2", most)
@@ -203,7 +205,7 @@ func TestOnSlurm(t *testing.T) {
 		if a := r.last(4); !strings.Contains(a.Cause, "SIGKILL") || a.ExitCode != -1 {
 			t.Errorf("job 4: %+v", a)
 		}
-		log, _ := os.ReadFile(filepath.Join(r.sweep, "0", jobLog))
+		log, _ := os.ReadFile(filepath.Join(r.sweep, "0", "job.log"))
 		if id := r.last(0).ID; !strings.HasSuffix(id, "_0") || !strings.Contains(string(log), "hydra.job.id='"+id+"'") {
 			t.Errorf("hydra.job.id %s is not in\n%s", id, log)
 		}
@@ -219,7 +221,7 @@ func TestOnSlurm(t *testing.T) {
 		r := newRig(t, nil)
 		r.submit(r.job(1, 60, "count"), r.job(2, 100, "count"))
 		r.counting(1, 10)
-		r.until("the start", func() bool { return r.last(1).State == Running })
+		r.until("the start", func() bool { return r.last(1).State == launcher.Running })
 		c.Requeue(r.id(1))
 		r.until("the second attempt", func() bool { return len(r.attempts(1)) == 2 })
 		c.KillNode()
@@ -233,7 +235,7 @@ func TestOnSlurm(t *testing.T) {
 			t.Errorf("job 1 did %d steps, want 60", n)
 		}
 		all := r.attempts(1)
-		if len(all) != 2 || all[0].State != Interrupted || !all[1].Resumed || all[0].ID != all[1].ID {
+		if len(all) != 2 || all[0].State != launcher.Interrupted || !all[1].Resumed || all[0].ID != all[1].ID {
 			t.Errorf("attempts: %+v", all)
 		}
 		if strings.Count(r.warning, "\n") != 2 {
@@ -242,7 +244,7 @@ func TestOnSlurm(t *testing.T) {
 	})
 
 	t.Run("cancelled from outside; its supervisor killed", func(t *testing.T) {
-		r := newRig(t, func(o *SlurmOptions) { o.ArrayParallelism = 2 })
+		r := newRig(t, func(o *Options) { o.ArrayParallelism = 2 })
 		r.submit(r.job(0, 1000, "count"), r.job(1, 1000, "count"), r.job(2, 1000, "count"))
 		r.counting(0, 3)
 		r.counting(1, 3)
@@ -255,7 +257,7 @@ func TestOnSlurm(t *testing.T) {
 				t.Errorf("job %d: %s", num, a.Cause)
 			}
 		}
-		if all := r.attempts(0); all[0].State != Interrupted {
+		if all := r.attempts(0); all[0].State != launcher.Interrupted {
 			t.Errorf("job 0 did not save its state: %+v", all)
 		}
 		if pid := r.attempts(1)[0].PID; golden.Alive(pid) {
@@ -268,11 +270,11 @@ func TestOnSlurm(t *testing.T) {
 			if testing.Short() && srun != nil {
 				continue
 			}
-			r := newRig(t, func(o *SlurmOptions) { o.MaxNumTimeout, o.SrunArgs = 1, srun })
+			r := newRig(t, func(o *Options) { o.MaxNumTimeout, o.SrunArgs = 1, srun })
 			r.submit(r.job(0, 1000, "count"))
 			id := r.id(0)
 			for try := range 2 {
-				r.until("an attempt", func() bool { all := r.attempts(0); return len(all) == try+1 && all[try].State == Running })
+				r.until("an attempt", func() bool { all := r.attempts(0); return len(all) == try+1 && all[try].State == launcher.Running })
 				r.counting(0, 5*(try+1))
 				c.Run("scancel", "--batch", "--signal=USR1", id) // as --signal=B:USR1 does it
 				if try == 0 {
@@ -288,7 +290,7 @@ func TestOnSlurm(t *testing.T) {
 
 	t.Run("the controller dies and another one takes over", func(t *testing.T) {
 		r := newRig(t, nil)
-		jobs := []Job{r.job(0, 100, "count"), r.job(1, 10, "count"), r.job(2, 1000, "count"), r.job(3, 60, "count")}
+		jobs := []launcher.Job{r.job(0, 100, "count"), r.job(1, 10, "count"), r.job(2, 1000, "count"), r.job(3, 60, "count")}
 		r.submit(jobs[:3]...) // the fourth was never submitted
 		r.counting(2, 3)
 		ids := []string{r.id(0), r.id(1), r.id(2)}
@@ -309,13 +311,13 @@ func TestOnSlurm(t *testing.T) {
 			t.Errorf("id %s, want %s", got, ids[0])
 		}
 		r.ends(map[int]string{0: "running 1, done 1"})
-		if a, b := r.attempts(1), r.attempts(2); len(a) != 1 || a[0].State != Done || len(b) != 1 || b[0].State != Interrupted {
+		if a, b := r.attempts(1), r.attempts(2); len(a) != 1 || a[0].State != launcher.Done || len(b) != 1 || b[0].State != launcher.Interrupted {
 			t.Errorf("attempts: %+v, %+v", a, b)
 		}
 	})
 
 	t.Run("stopped with its jobs", func(t *testing.T) {
-		r := newRig(t, func(o *SlurmOptions) { o.ArrayParallelism = 1 })
+		r := newRig(t, func(o *Options) { o.ArrayParallelism = 1 })
 		r.submit(r.job(0, 1000, "count"), r.job(1, 1000, "count"))
 		r.counting(0, 3)
 		r.l.Stop(true)
@@ -323,7 +325,7 @@ func TestOnSlurm(t *testing.T) {
 		if got := strings.Join(append(r.told(0), r.told(1)...), ", "); got != "running 1, interrupted 1, interrupted 0" {
 			t.Errorf("told %s", got)
 		}
-		if all := r.attempts(0); all[0].State != Interrupted || all[0].ExitCode != 143 {
+		if all := r.attempts(0); all[0].State != launcher.Interrupted || all[0].ExitCode != 143 {
 			t.Errorf("attempts: %+v", all)
 		}
 		if left := c.Run("squeue", "--noheader", "--array", "--format=%i %T %o"); strings.Contains(left, r.sweep) {
@@ -342,7 +344,7 @@ func TestOnSlurm(t *testing.T) {
 	})
 
 	t.Run("a job that can never start", func(t *testing.T) {
-		r := newRig(t, func(o *SlurmOptions) { o.CPUsPerTask = ptr(9) })
+		r := newRig(t, func(o *Options) { o.CPUsPerTask = ptr(9) })
 		r.submit(r.job(0, 1, "count"))
 		r.until("a warning", func() bool { r.mu.Lock(); defer r.mu.Unlock(); return strings.Contains(r.warning, "PartitionConfig") })
 		r.l.Stop(true)
@@ -353,7 +355,7 @@ func TestOnSlurm(t *testing.T) {
 	})
 
 	t.Run("the program does not start", func(t *testing.T) {
-		r := newRig(t, func(o *SlurmOptions) { o.Setup = &[]string{"echo no such module >&2; exit 1"} })
+		r := newRig(t, func(o *Options) { o.Setup = &[]string{"echo no such module >&2; exit 1"} })
 		r.submit(r.job(0, 1, "count"))
 		r.ends(map[int]string{0: "failed 0"})
 		if a := r.last(0); !strings.Contains(a.Cause, "no such module") {
@@ -363,19 +365,19 @@ func TestOnSlurm(t *testing.T) {
 
 	for _, tc := range []struct {
 		name   string
-		change func(*SlurmOptions)
+		change func(*Options)
 		want   string
 	}{
-		{"partition", func(o *SlurmOptions) { o.Partition = ptr("nope") },
+		{"partition", func(o *Options) { o.Partition = ptr("nope") },
 			"invalid partition specified: nope; Batch job submission failed: Invalid partition name specified (hydra.launcher.partition)"},
-		{"GPUs", func(o *SlurmOptions) { o.GPUsPerNode = ptr(1) }, "hydra.launcher.gpus_per_node"},
-		{"constraint", func(o *SlurmOptions) { o.Constraint = ptr("a100") }, "Invalid feature specification (hydra.launcher.constraint)"},
-		{"memory", func(o *SlurmOptions) { o.MemGB = ptr(4000.0) }, "hydra.launcher.mem_gb"},
-		{"an option", func(o *SlurmOptions) { o.AdditionalParameters = map[string]any{"nonsense": 1} }, "hydra.launcher.additional_parameters"},
+		{"GPUs", func(o *Options) { o.GPUsPerNode = ptr(1) }, "hydra.launcher.gpus_per_node"},
+		{"constraint", func(o *Options) { o.Constraint = ptr("a100") }, "Invalid feature specification (hydra.launcher.constraint)"},
+		{"memory", func(o *Options) { o.MemGB = ptr(4000.0) }, "hydra.launcher.mem_gb"},
+		{"an option", func(o *Options) { o.AdditionalParameters = map[string]any{"nonsense": 1} }, "hydra.launcher.additional_parameters"},
 	} {
 		t.Run("refused: "+tc.name, func(t *testing.T) {
 			r := newRig(t, tc.change)
-			err := r.l.Submit(context.Background(), []Job{r.job(0, 1, "count")})
+			err := r.l.Submit(context.Background(), []launcher.Job{r.job(0, 1, "count")})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("\n got %v\nwant %s", err, tc.want)
 			}
@@ -389,7 +391,7 @@ func TestOnSlurm(t *testing.T) {
 		if testing.Short() {
 			t.Skip("takes two minutes")
 		}
-		r := newRig(t, func(o *SlurmOptions) { o.TimeoutMin, o.SignalDelayS, o.MaxNumTimeout = 1, 10, 1 })
+		r := newRig(t, func(o *Options) { o.TimeoutMin, o.SignalDelayS, o.MaxNumTimeout = 1, 10, 1 })
 		r.submit(r.job(0, 10000, "count"))
 		id := r.id(0)
 		r.until("the requeue", func() bool { return len(r.told(0)) >= 2 })

@@ -1,18 +1,26 @@
-package launcher
+package slurm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
-	"fulcrum/internal/stdout"
 	"golang.org/x/sys/unix"
+
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
+	"fulcrum/internal/stdout"
+	"fulcrum/internal/usage"
 )
 
 // What a batch script tells its supervisor.
@@ -35,16 +43,22 @@ func (e *TaskError) Error() string { return e.Msg }
 // ExitCode implements the program's mapping of errors to exit codes.
 func (e *TaskError) ExitCode() int { return e.Code }
 
-// RunTask makes one attempt at job num of a sweep, as a task of a Slurm array. SIGTERM (a preemption, a
-// requeue, scancel) makes the job save its state. So does SIGUSR1, which comes when the time limit is
-// near, and then the task queues itself again, as often as hydra.launcher.max_num_timeout allows.
-// Further signals change nothing: Slurm ends with SIGKILL who does not end in time. The program must not
-// end the process on signals itself.
-func RunTask(ctx context.Context, sweep string, num int) error {
+// RunTask makes one attempt at a job of a sweep, as a task of a Slurm array: args are the sweep's folder and the job's number.
+// SIGTERM (a preemption, a requeue, scancel) makes the job save its state. So does SIGUSR1, which comes when the time limit is near,
+// and then the task queues itself again, as often as hydra.launcher.max_num_timeout allows. Further signals change nothing: Slurm
+// ends with SIGKILL who does not end in time. The program must not end the process on signals itself.
+func RunTask(ctx context.Context, args []string) error {
+	if len(args) != 2 {
+		return usage.Errorf("want run %s SWEEP_FOLDER JOB_NUMBER", launcher.TaskVerb)
+	}
+	num, err := strconv.Atoi(args[1])
+	if err != nil {
+		return usage.Errorf("%s %s: want the number of a job", launcher.TaskVerb, args[1])
+	}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGUSR1)
 	defer signal.Stop(signals)
-	job, err := ReadJob(sweep, num)
+	job, err := readJob(args[0], num)
 	if err != nil {
 		return err
 	}
@@ -65,13 +79,13 @@ func RunTask(ctx context.Context, sweep string, num int) error {
 	}
 	by, _ := errors.AsType[*stopSignal](context.Cause(ctx))
 	switch {
-	case a.State == Done || a.State == Pruned:
+	case a.State == launcher.Done || a.State == launcher.Pruned:
 		return nil
-	case a.State != Interrupted || by == nil:
+	case a.State != launcher.Interrupted || by == nil:
 		return &TaskError{max(a.ExitCode, 1), fmt.Sprintf("job %d: %s: %s", num, a.State, a.Cause)}
 	case by.signal != syscall.SIGUSR1 || id == "":
 		a.Cause = by.Error() + ", state saved"
-		return errors.Join(keep(job.Dir, a), &TaskError{128 + int(syscall.SIGTERM), fmt.Sprintf("job %d: %s", num, a.Cause)})
+		return errors.Join(launcher.Keep(job.Dir, a), &TaskError{128 + int(syscall.SIGTERM), fmt.Sprintf("job %d: %s", num, a.Cause)})
 	}
 	return nearLimit(job, a)
 }
@@ -83,10 +97,10 @@ func (e *stopSignal) Error() string { return "stopped by " + unix.SignalName(e.s
 
 // attempt supervises the job once nobody else does: where a node has failed, Slurm may start a task again
 // while its first process still lives.
-func attempt(ctx context.Context, job Job, id string) (Attempt, error) {
+func attempt(ctx context.Context, job launcher.Job, id string) (launcher.Attempt, error) {
 	for said := false; ; said = true {
-		a, err := Supervise(ctx, job, Supervision{ID: id, Env: []string{SupervisedEnv + "=1"}})
-		if !errors.Is(err, ErrBusy) {
+		a, err := launcher.Supervise(ctx, job, launcher.Supervision{ID: id, Env: []string{launcher.SupervisedEnv + "=1"}})
+		if !errors.Is(err, launcher.ErrBusy) {
 			return a, err
 		}
 		if !said {
@@ -102,8 +116,8 @@ func attempt(ctx context.Context, job Job, id string) (Attempt, error) {
 
 // nearLimit ends an attempt that has saved its state because its time limit is near: it queues the task
 // again, or gives the job up.
-func nearLimit(job Job, a Attempt) error {
-	all, err := Attempts(job.Dir)
+func nearLimit(job launcher.Job, a launcher.Attempt) error {
+	all, err := launcher.Attempts(job.Dir)
 	if err != nil {
 		return err
 	}
@@ -115,13 +129,13 @@ func nearLimit(job Job, a Attempt) error {
 	}
 	allowed, _ := strconv.Atoi(os.Getenv(maxTimeoutsEnv))
 	if met > allowed {
-		a.State, a.Ended = Failed, time.Now()
+		a.State, a.Ended = launcher.Failed, time.Now()
 		a.Cause = fmt.Sprintf("%s of %s minutes met %s (hydra.launcher.timeout_min, hydra.launcher.max_num_timeout=%d); its state "+
 			"is saved", timeLimit, limit, times(met), allowed)
-		return errors.Join(keep(job.Dir, a), &TaskError{1, fmt.Sprintf("job %d: %s", job.Num, a.Cause)})
+		return errors.Join(launcher.Keep(job.Dir, a), &TaskError{1, fmt.Sprintf("job %d: %s", job.Num, a.Cause)})
 	}
 	a.Cause = fmt.Sprintf("%s of %s minutes met %s of %d, state saved, queued again", timeLimit, limit, times(met), allowed)
-	if err := keep(job.Dir, a); err != nil {
+	if err := launcher.Keep(job.Dir, a); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout.Errors(), "job %d: %s\n", job.Num, a.Cause)
@@ -139,4 +153,35 @@ func times(n int) string {
 		return "once"
 	}
 	return fmt.Sprintf("%d times", n)
+}
+
+// jobFile returns where a job's description lies for processes that are not the controller's.
+func jobFile(sweep string, num int) string {
+	return filepath.Join(sweep, ".sweep", "jobs", strconv.Itoa(num)+".json")
+}
+
+// writeJob stores a job's description in its sweep folder.
+func writeJob(j launcher.Job) error {
+	path := jobFile(j.Sweep, j.Num)
+	if err := atomicfile.MkdirAll(filepath.Dir(path)); err != nil {
+		return err
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(path, append(text, '\n'), 0o644)
+}
+
+// readJob reads what writeJob stored.
+func readJob(sweep string, num int) (launcher.Job, error) {
+	var j launcher.Job
+	text, err := regular.ReadDocument(jobFile(sweep, num))
+	if err != nil {
+		return j, err
+	}
+	if err := jsonwords.Unmarshal(text, &j); err != nil {
+		return j, fmt.Errorf("%s: %w", jobFile(sweep, num), err)
+	}
+	return j, nil
 }

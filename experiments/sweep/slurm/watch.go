@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"fulcrum/experiments/sweep/launcher"
 )
 
 // run watches the tasks until Stop.
@@ -38,7 +40,7 @@ func (s *slurm) run() {
 		slices.SortFunc(tasks, func(a, b *task) int { return a.job.Num - b.job.Num })
 		news, err := s.look(tasks, cancel)
 		if _, ok := errors.AsType[*SilentError](err); ok {
-			s.send(Attempt{Err: err})
+			s.send(launcher.Attempt{Err: err})
 			return
 		}
 		if err != nil && s.ctx.Err() == nil && err.Error() != said {
@@ -93,7 +95,7 @@ func (s *slurm) look(tasks []*task, cancel bool) (news bool, err error) {
 		news = news || told
 		switch {
 		case over, !known:
-		case cancel && now.kind() == slurmWaits, cancel && !t.stopped.IsZero() && time.Since(t.stopped) > 2*patience:
+		case cancel && now.kind() == slurmWaits, cancel && !t.stopped.IsZero() && time.Since(t.stopped) > 2*launcher.Patience:
 			drop = append(drop, t.id)
 		case cancel && now.kind() == slurmRuns && t.stopped.IsZero():
 			t.stopped = time.Now()
@@ -109,11 +111,11 @@ func (s *slurm) look(tasks []*task, cancel bool) (news bool, err error) {
 
 // tell sends the events that the controller has not seen of a task, and reports whether it is over.
 func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over bool, err error) {
-	all, err := Attempts(t.job.Dir)
+	all, err := launcher.Attempts(t.job.Dir)
 	if err != nil {
 		return false, false, err
 	}
-	if n := len(all); n > 0 && (all[n-1].State == Done || all[n-1].State == Pruned) && all[n-1].Try <= t.ended {
+	if n := len(all); n > 0 && (all[n-1].State == launcher.Done || all[n-1].State == launcher.Pruned) && all[n-1].Try <= t.ended {
 		t.begun, t.ended = all[n-1].Try-1, all[n-1].Try-1 // an attempt that was given up has finished the job
 	}
 	seen := t.begun // what began since may be newer than what the queue has just said
@@ -123,7 +125,7 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 		}
 		if a.Try > t.begun {
 			start := a
-			start.State, start.Ended, start.ExitCode, start.Cause, start.Tail = Running, time.Time{}, 0, "", nil
+			start.State, start.Ended, start.ExitCode, start.Cause, start.Tail = launcher.Running, time.Time{}, 0, "", nil
 			if !s.send(start) {
 				return news, false, nil
 			}
@@ -131,7 +133,7 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 		}
 		last := i == len(all)-1
 		switch {
-		case last && Ended(a.State):
+		case last && launcher.Ended(a.State):
 			return true, s.finish(t, a, now), nil
 		case last && !(known && now.kind() == slurmWaits && a.Try <= seen):
 			continue
@@ -148,7 +150,7 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 	if t.over.IsZero() {
 		t.over = time.Now()
 	}
-	a := Attempt{Num: t.job.Num, ID: t.id, State: Queued}
+	a := launcher.Attempt{Num: t.job.Num, ID: t.id, State: launcher.Queued}
 	if n := len(all); n > 0 && all[n-1].Try > t.ended {
 		a = all[n-1]
 	} else if now.state != "CANCELLED" && time.Since(t.over) < s.lag { // its record may not be visible yet
@@ -159,17 +161,17 @@ func (s *slurm) tell(t *task, now slurmTask, known, cancel bool) (news, over boo
 }
 
 // requeued returns an attempt that Slurm has stopped, to start the job again.
-func requeued(a Attempt) Attempt {
-	if a.State == Running {
+func requeued(a launcher.Attempt) launcher.Attempt {
+	if a.State == launcher.Running {
 		a.Ended, a.ExitCode, a.Cause = time.Now(), -1, "stopped by Slurm"
 	}
-	a.State, a.Requeued = Interrupted, true
+	a.State, a.Requeued = launcher.Interrupted, true
 	return a
 }
 
 // finish tells the end of a task.
-func (s *slurm) finish(t *task, a Attempt, now slurmTask) bool {
-	if a.State == Failed && a.ExitCode < 0 && now.state == "OUT_OF_MEMORY" {
+func (s *slurm) finish(t *task, a launcher.Attempt, now slurmTask) bool {
+	if a.State == launcher.Failed && a.ExitCode < 0 && now.state == "OUT_OF_MEMORY" {
 		a.Cause += " (Slurm: OUT_OF_MEMORY: more memory by hydra.launcher.mem_gb)"
 	}
 	if a.Ended.IsZero() {
@@ -182,7 +184,7 @@ func (s *slurm) finish(t *task, a Attempt, now slurmTask) bool {
 	return true
 }
 
-func (s *slurm) send(a Attempt) bool {
+func (s *slurm) send(a launcher.Attempt) bool {
 	select {
 	case s.events <- a:
 		return true

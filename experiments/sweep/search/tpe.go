@@ -1,8 +1,9 @@
-package sweeper
+package search
 
 import (
 	"math"
 
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
@@ -22,18 +23,16 @@ type tpe struct {
 	first      *sobol // spreads the trials before there is something to learn from
 }
 
-func newTPE(opt Options, s *space) (Sweeper, error) {
-	t := &tpe{space: s, seed: opt.seed(), startup: option.Or(opt.Startup, 10), candidates: opt.Candidates}
-	var err error
-	t.first, err = scrambledSobol(s, t.seed)
-	return t, err
+func newTPE(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
+	first, err := scrambledSobol(s, seed(opt))
+	return &tpe{space: s, seed: seed(opt), startup: option.Or(opt.Startup, 10), candidates: opt.Candidates, first: first}, err
 }
 
 // good returns how many of n trials count as the best.
 func good(n int) int { return min(int(math.Ceil(0.15*float64(n))), 25) }
 
 // Next implements Sweeper.
-func (t *tpe) Next(history []Trial) ([]string, error) {
+func (t *tpe) Next(history []sweeper.Trial) ([]string, error) {
 	number := next(history)
 	order := ranked(history)
 	if number < t.startup || len(order) == 0 {
@@ -45,7 +44,7 @@ func (t *tpe) Next(history []Trial) ([]string, error) {
 	}
 	var below, above [][]float64
 	for _, trial := range byNumber(history) {
-		if !trial.ended() && !trial.running() {
+		if !ended(trial) && !running(trial) {
 			continue // a failure has no value, and may have nothing to do with its parameters
 		}
 		point, err := t.space.point(trial)

@@ -1,4 +1,4 @@
-package launcher
+package slurm
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"fulcrum/internal/option"
 )
 
-// SlurmOptions is hydra.launcher of hydra/launcher=slurm and of its alias submitit_slurm: the keys of
+// Options is hydra.launcher of hydra/launcher=slurm and of its alias submitit_slurm: the keys of
 // Hydra's submitit plugin with their meaning there. What is null is left to the cluster.
-type SlurmOptions struct {
+type Options struct {
 	// partition (queue); null = the cluster's default
 	Partition *string `koanf:"partition"`
 	// minutes an attempt may take
@@ -81,9 +81,9 @@ type SlurmOptions struct {
 	Python *string `koanf:"python" constant:"accepted"`
 }
 
-// DefaultSlurmOptions returns submitit's defaults.
-func DefaultSlurmOptions() SlurmOptions {
-	return SlurmOptions{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", AnswerTimeoutMin: 60, Nodes: 1, TasksPerNode: 1}
+// DefaultOptions returns submitit's defaults.
+func DefaultOptions() Options {
+	return Options{TimeoutMin: 60, ArrayParallelism: 256, SignalDelayS: 120, Name: "run", AnswerTimeoutMin: 60, Nodes: 1, TasksPerNode: 1}
 }
 
 // sbatchReserved are sbatch's options that this launcher sets itself, or that would break what it
@@ -110,7 +110,7 @@ type sbatchOption struct {
 }
 
 // sbatch lists them in the order in which they are given.
-func (o *SlurmOptions) sbatch() []sbatchOption {
+func (o *Options) sbatch() []sbatchOption {
 	one, minutes := "1", strconv.Itoa(o.TimeoutMin)
 	number := func(n *int) *string {
 		if n == nil {
@@ -138,7 +138,7 @@ func (o *SlurmOptions) sbatch() []sbatchOption {
 }
 
 // Validate refuses by name what cannot mean anything here.
-func (o *SlurmOptions) Validate() error {
+func (o *Options) Validate() error {
 	switch {
 	case o.Nodes > 1:
 		return option.Errorf("nodes", "want 1, got %d: a job of this program runs on one node; put several jobs in the sweep instead", o.Nodes)
@@ -191,7 +191,7 @@ const sbatchSwitches = "hHIkOQRsvuVX"
 
 // checkSbatch refuses an additional parameter that sbatch would read as another one, that has a key of its own, or
 // that would break what the launcher promises.
-func (o *SlurmOptions) checkSbatch(key string, value any) error {
+func (o *Options) checkSbatch(key string, value any) error {
 	name, at := sbatchName(key), "additional_parameters."+key
 	short := sbatchShort.MatchString(name)
 	if !short && !sbatchLong.MatchString(name) {
@@ -253,7 +253,7 @@ func sbatchName(key string) string {
 }
 
 // resources returns the arguments of sbatch that say what a job needs.
-func (o *SlurmOptions) resources() []string {
+func (o *Options) resources() []string {
 	var args []string
 	for _, own := range o.sbatch() {
 		if own.value != nil {

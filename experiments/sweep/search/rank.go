@@ -1,10 +1,11 @@
-package sweeper
+package search
 
 import (
 	"cmp"
 	"math"
 	"slices"
 
+	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/stat"
 )
 
@@ -12,33 +13,33 @@ import (
 // violate a constraint, which are ordered by how much they do. With several objectives a trial comes before
 // another when fewer others dominate it, front by front (Deb et al. 2002), and within a front where it is
 // less crowded. A pruned trial counts with the best value that it had reached. Ties go to the earlier trial.
-func ranked(history []Trial) []Trial {
-	var feasible, violating []Trial
+func ranked(history []sweeper.Trial) []sweeper.Trial {
+	var feasible, violating []sweeper.Trial
 	for _, t := range byNumber(history) {
 		switch {
-		case !t.ended():
+		case !ended(t):
 		case t.Violation > 0 || math.IsNaN(t.Violation):
 			violating = append(violating, t)
 		default:
 			feasible = append(feasible, t)
 		}
 	}
-	slices.SortStableFunc(violating, func(a, b Trial) int { return cmp.Compare(number(a.Violation), number(b.Violation)) })
+	slices.SortStableFunc(violating, func(a, b sweeper.Trial) int { return cmp.Compare(number(a.Violation), number(b.Violation)) })
 	if len(feasible) > 0 && len(feasible[0].Losses) > 1 {
-		var out []Trial
+		var out []sweeper.Trial
 		for _, front := range fronts(feasible) {
 			out = append(out, spread(front)...)
 		}
 		return append(out, violating...)
 	}
-	slices.SortStableFunc(feasible, func(a, b Trial) int { return cmp.Compare(a.loss(), b.loss()) })
+	slices.SortStableFunc(feasible, func(a, b sweeper.Trial) int { return cmp.Compare(loss(a), loss(b)) })
 	return append(feasible, violating...)
 }
 
 // byNumber returns the history in the order of the trials' numbers, whatever order they ended in.
-func byNumber(history []Trial) []Trial {
+func byNumber(history []sweeper.Trial) []sweeper.Trial {
 	out := slices.Clone(history)
-	slices.SortStableFunc(out, func(a, b Trial) int { return cmp.Compare(a.Number, b.Number) })
+	slices.SortStableFunc(out, func(a, b sweeper.Trial) int { return cmp.Compare(a.Number, b.Number) })
 	return out
 }
 
@@ -58,12 +59,12 @@ func dominates(a, b []float64) bool {
 
 // fronts sorts trials into the first front, which nobody dominates, the second, which only the first
 // dominates, and so on.
-func fronts(trials []Trial) [][]Trial {
-	var out [][]Trial
+func fronts(trials []sweeper.Trial) [][]sweeper.Trial {
+	var out [][]sweeper.Trial
 	for rest := trials; len(rest) > 0; {
-		var front, behind []Trial
+		var front, behind []sweeper.Trial
 		for _, t := range rest {
-			if slices.ContainsFunc(rest, func(o Trial) bool { return dominates(o.Losses, t.Losses) }) {
+			if slices.ContainsFunc(rest, func(o sweeper.Trial) bool { return dominates(o.Losses, t.Losses) }) {
 				behind = append(behind, t)
 			} else {
 				front = append(front, t)
@@ -75,11 +76,11 @@ func fronts(trials []Trial) [][]Trial {
 }
 
 // spread orders a front by crowding distance, the loneliest first.
-func spread(front []Trial) []Trial {
+func spread(front []sweeper.Trial) []sweeper.Trial {
 	distance := crowding(front)
 	order := stat.Indices(len(front))
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(distance[j], distance[i]) })
-	out := make([]Trial, len(front))
+	out := make([]sweeper.Trial, len(front))
 	for i, j := range order {
 		out[i] = front[j]
 	}
@@ -88,7 +89,7 @@ func spread(front []Trial) []Trial {
 
 // crowding returns the crowding distance of each trial of a front (Deb et al. 2002, III.B): the sides of the box
 // between its neighbours, summed over the objectives; infinite at an objective's ends.
-func crowding(front []Trial) []float64 {
+func crowding(front []sweeper.Trial) []float64 {
 	distance := make([]float64, len(front))
 	for k := range front[0].Losses {
 		order := stat.Indices(len(front))

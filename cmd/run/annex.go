@@ -4,29 +4,17 @@ import (
 	"context"
 
 	"fulcrum/experiments"
-	"fulcrum/experiments/job"
-	"fulcrum/experiments/sweep"
-	"fulcrum/experiments/tasks"
 	"fulcrum/internal/usage"
-	"fulcrum/reports/tracker"
 )
 
 // annex holds the annexes, the parts that a build may leave out; annexes.go registers them. Its zero value is the core.
 type annex struct {
-	trackers map[string]tracker.Open
-	verbs    map[string]newVerb
-	bring    []tasks.Bring
+	app   experiments.App
+	verbs map[string]newVerb
 	// report prints a report of several runs or, as JSON, the report of the one run in paths, which was written to path.
 	report func(s *session, paths []string, path string, opt reportOptions) error
-	sweeps sweep.Annexes
-	judge  func(dir string, epochs int) (job.JudgeFunc, error) // ends runs of a sweep early
 	// queueTask runs a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
-}
-
-// app returns the program with the annexes.
-func (a annex) app() experiments.App {
-	return experiments.App{Trackers: a.trackers, Bring: a.bring, Judge: a.judge, Sweeps: a.sweeps}
 }
 
 // The annexes that bring commands, as internal/arrows/annexes.txt calls them.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fulcrum/experiments"
 	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/pruner"
@@ -18,13 +19,15 @@ import (
 // annexes returns all annexes: without this file (-tags core) the program is the core.
 func annexes() annex {
 	return annex{
-		trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},
+		app: experiments.App{
+			Trackers: map[string]tracker.Open{"mlflow": mlflow.Open, "wandb": wandb.Open},
+			Bring:    []tasks.Bring{tasks.Frozen, leverplus.Bring},
+			Sweeps:   sweep.Annexes{Report: views.WriteReport, Search: search.New, Slurm: slurm.Open},
+			Judge:    pruner.JudgeOf,
+		},
 		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
 			"open-test": openTestVerb, "verify": verifyVerb, "watch": watchVerb},
-		bring:     []tasks.Bring{tasks.Frozen, leverplus.Bring},
 		report:    reportOfSeveral,
-		sweeps:    sweep.Annexes{Report: views.WriteReport, Search: search.New, Slurm: slurm.Open},
-		judge:     pruner.JudgeOf,
 		queueTask: slurm.RunTask,
 	}
 }

@@ -69,7 +69,7 @@ func TestHelp(t *testing.T) {
 	if exitCode(t.Context(), err) != 2 || !strings.Contains(err.Error(), "did you mean report?") {
 		t.Errorf("help of a command that there is not: %v", err)
 	}
-	schema, err := annexes().app().Schema()
+	schema, err := annexes().app.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}

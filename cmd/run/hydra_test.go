@@ -60,7 +60,6 @@ func (a fakeApp) RefuseIdle(*configs.Composed) error { return nil }
 func (a fakeApp) Resume(_ context.Context, dir string) error {
 	return a.note("resume " + dir)
 }
-func (a fakeApp) OpenTest(context.Context, string, string) error { return nil }
 
 func (a fakeApp) Rerun(_ context.Context, dir string, overrides []string) error {
 	return a.note("rerun " + strings.Join(append([]string{dir}, overrides...), " "))

@@ -43,7 +43,7 @@ func main() {
 	signal.Ignore(syscall.SIGXFSZ) // a write past `ulimit -f` is an error like a full disk, not a crash
 	go stopOn(ctx, signals, cancel)
 	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), verbs: verbs(with.verbs), annex: with, now: time.Now(),
-		app: with.app()}
+		app: with.app}
 	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
 }
 

@@ -28,8 +28,6 @@ type app interface {
 	Resume(ctx context.Context, dir string) error
 	// Rerun repeats the configuration of a run folder with further overrides.
 	Rerun(ctx context.Context, dir string, overrides []string) error
-	// OpenTest scores the sealed questions of a run, once, for a claim.
-	OpenTest(ctx context.Context, dir, claim string) error
 	// Sweep runs the jobs of a multirun; detached: in a background process.
 	Sweep(ctx context.Context, req configs.Request, detached bool) error
 	// Jobs lists the jobs of a multirun as YAML without running them.

@@ -13,7 +13,7 @@ import (
 // three values.
 func sweepRequest(tb testing.TB, n int) configs.Request {
 	tb.Helper()
-	schema, err := annexes().app().Schema()
+	schema, err := annexes().app.Schema()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func BenchmarkSweep10000(b *testing.B) {
 // BenchmarkCompose is one config of eight groups and more, from nothing.
 func BenchmarkCompose(b *testing.B) {
 	for b.Loop() {
-		schema, err := annexes().app().Schema()
+		schema, err := annexes().app.Schema()
 		if err != nil {
 			b.Fatal(err)
 		}

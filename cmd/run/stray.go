@@ -108,7 +108,7 @@ func (s *session) misspelt(args []string, at int) error {
 	case key == "data" && isSetting && isPath:
 		return usage.Errorf("%s: data names a kind of data: take data=beams data.beams=FILE data.embeddings=FILE, or data=okvqa "+
 			"data.root=FOLDER; what is in it: %s", a, program.Command("data", "inspect", value))
-	case !isSetting && at == 0 && slices.Contains(tasks.Entries(s.annex.bring...).Tasks.Names(), a): // run predict RUN
+	case !isSetting && at == 0 && slices.Contains(tasks.Entries(s.annex.app.Bring...).Tasks.Names(), a): // run predict RUN
 		task := []string{"task=" + a}
 		if len(args) > 1 && runfolder.IsRun(args[1]) {
 			task = append(task, "init.checkpoint="+args[1])

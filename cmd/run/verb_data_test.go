@@ -15,7 +15,7 @@ func TestDataInspectTakesKeys(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := annexes().app().Schema()
+	schema, err := annexes().app.Schema()
 	if err != nil {
 		t.Fatal(err)
 	}

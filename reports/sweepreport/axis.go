@@ -12,7 +12,6 @@ import (
 
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
-	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
 
@@ -227,7 +226,7 @@ func powerOfTen(e int) string {
 func (a *sweepAxis) groups(x []float64) []int {
 	key := slices.Clone(x)
 	if !a.grid {
-		for i, r := range stats.Ranks(x) {
+		for i, r := range ranksOf(x) {
 			key[i] = math.Floor(intervalGroups * (r - 0.5) / float64(len(x)))
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
 
@@ -57,12 +56,12 @@ func (v *View) importances(objective int) []importance {
 		if row.groups < 2 || row.groups > row.n/2 || slices.Min(y) == slices.Max(y) {
 			continue // one value, or nearly as many as jobs
 		}
-		ranks := stats.Ranks(y)
+		ranks := ranksOf(y)
 		var means []float64
-		row.share, means = stats.Explained(ranks, group, row.groups)
-		row.chance = stats.ChanceShare(row.groups, row.n)
+		row.share, means = explained(ranks, group, row.groups)
+		row.chance = chanceShare(row.groups, row.n)
 		if axis.ordered {
-			row.rank = gonum.Correlation(stats.Ranks(x), ranks, nil) // NaN where all values are equal
+			row.rank = gonum.Correlation(ranksOf(x), ranks, nil) // NaN where all values are equal
 		}
 		order := stat.Indices(len(means))
 		slices.SortStableFunc(order, func(a, b int) int { return v.Opt.Objectives[objective].Compare(means[a], means[b]) })

@@ -259,9 +259,9 @@ func TestParetoFront(t *testing.T) {
 func TestImportance(t *testing.T) {
 	// Kruskal and Wallis by hand: ranks 1 2 3 | 4 5 6 have group means 2 and 5 around 3.5, so between is
 	// 6·1.5² = 13.5 of 17.5.
-	share, means := stats.Explained([]float64{1, 2, 3, 4, 5, 6}, []int{0, 0, 0, 1, 1, 1}, 2)
+	share, means := explained([]float64{1, 2, 3, 4, 5, 6}, []int{0, 0, 0, 1, 1, 1}, 2)
 	golden.Close(t, append(means, share), []float64{2, 5, 13.5 / 17.5}, 1e-12)
-	golden.Close(t, stats.Ranks([]float64{3, 1, 3, 2, 3}), []float64{4, 1, 4, 2, 4}, 0)
+	golden.Close(t, ranksOf([]float64{3, 1, 3, 2, 3}), []float64{4, 1, 4, 2, 4}, 0)
 	golden.Close(t, []float64{gonum.Correlation([]float64{1, 2, 3}, []float64{3, 2, 1}, nil),
 		gonum.Correlation([]float64{1, 1}, []float64{1, 2}, nil)}, []float64{-1, math.NaN()}, 1e-12)
 
@@ -305,8 +305,8 @@ func TestImportanceByChance(t *testing.T) {
 		for i := range y {
 			y[i], group[i] = rng.Float64(), i%3
 		}
-		share, _ := stats.Explained(stats.Ranks(y), group, 3)
-		exceeded += stats.BoolInt(share > stats.ChanceShare(3, 30))
+		share, _ := explained(ranksOf(y), group, 3)
+		exceeded += stats.BoolInt(share > chanceShare(3, 30))
 	}
 	// 0.05 ± 2 standard errors, and the χ² approximation errs to the safe side
 	if rate := float64(exceeded) / sweeps; rate < 0.035 || rate > 0.06 {

@@ -1,15 +1,16 @@
-package stats
+package sweepreport
 
 import (
 	"cmp"
-	"fulcrum/internal/stat"
 	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/internal/stat"
 )
 
-// Explained returns η², the variance between groups over all variance, and the groups' means.
-func Explained(y []float64, group []int, groups int) (share float64, means []float64) {
+// explained returns η², the variance between groups over all variance, and the groups' means.
+func explained(y []float64, group []int, groups int) (share float64, means []float64) {
 	means = make([]float64, groups)
 	count := make([]float64, groups)
 	all := stat.Mean(y)
@@ -26,14 +27,14 @@ func Explained(y []float64, group []int, groups int) (share float64, means []flo
 	return between / total, means
 }
 
-// ChanceShare returns the share that n jobs in groups exceed in 1 of 20 sweeps when the groups are alike:
+// chanceShare returns the share that n jobs in groups exceed in 1 of 20 sweeps when the groups are alike:
 // Kruskal and Wallis's H is nearly χ² then.
-func ChanceShare(groups, n int) float64 {
+func chanceShare(groups, n int) float64 {
 	return min(1, distuv.ChiSquared{K: float64(groups - 1)}.Quantile(0.95)/float64(n-1))
 }
 
-// Ranks returns the ranks of x, from 1; equal values share the mean of theirs.
-func Ranks(x []float64) []float64 {
+// ranksOf returns the ranks of x, from 1; equal values share the mean of theirs.
+func ranksOf(x []float64) []float64 {
 	order := stat.Indices(len(x))
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
 	ranks := make([]float64, len(x))

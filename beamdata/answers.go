@@ -5,6 +5,7 @@ import (
 
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 )
 
@@ -60,11 +61,9 @@ func newAnswers(items *Items, prior *shapes.Prior) *answers {
 		if item.counts == nil {
 			continue
 		}
-		list := make([]answerCount, len(item.counts))
-		for k, c := range item.counts {
-			list[k] = answerCount{a.intern(c.Answer), int32(c.Count)}
-		}
-		a.byRow[row] = list
+		a.byRow[row] = list.Map(item.counts, func(c shapes.AnswerCount) answerCount {
+			return answerCount{a.intern(c.Answer), int32(c.Count)}
+		})
 		a.headRow[row] = -1
 		if h, ok := a.heads[shapes.Head(item.question)]; ok {
 			a.headRow[row] = h
@@ -106,7 +105,6 @@ func vqaAccuracy(count, total int) float64 {
 	return (float64(count)*inside + float64(total-count)*outside) / float64(total)
 }
 
-// readPrior reads reader_prior.json.
 func readPrior(path string) (*shapes.Prior, error) {
 	data, err := regular.ReadFile(path)
 	if err != nil {

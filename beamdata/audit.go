@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/recorded"
 )
 
@@ -121,7 +122,7 @@ func (s *Set) auditCopies() []audit.Fault {
 	seed := maphash.MakeSeed()
 	hashes := map[int32]uint64{}
 	copies, looked, example := 0, 0, int32(0)
-	for i := 0; i < s.Len(); i += audit.Every(s.Len(), s.looks()) {
+	for _, i := range audit.Evenly(s.Len(), s.looks()) {
 		in := map[uint64]bool{}
 		for _, row := range s.evenly(i) {
 			h, known := hashes[row]
@@ -282,7 +283,7 @@ func (s *Set) auditPools() []audit.Fault {
 			}
 			byCopy++
 		}
-		if previous != nil && len(pool) > 0 {
+		if len(previous) > 0 && len(pool) > 0 {
 			closer = append(closer, s.nearness(query, pool)-s.nearness(query, previous))
 		}
 		previous = pool
@@ -297,11 +298,7 @@ func (s *Set) auditPools() []audit.Fault {
 // drawnPools reports whether the pools look drawn at random, whatever the embeddings say.
 func (s *Set) drawnPools() bool {
 	const most = 128 // all pairs of them are compared
-	var pools [][]int32
-	for i := 0; i < s.Len(); i += audit.Every(s.Len(), most) {
-		pools = append(pools, s.Pool(i))
-	}
-	return audit.Drawn(pools, s.Table.Rows)
+	return audit.Drawn(list.Map(audit.Evenly(s.Len(), most), s.Pool), s.Table.Rows)
 }
 
 // ownPools reports whether queries have different pools, not one for all.
@@ -312,22 +309,17 @@ func (s *Set) ownPools() bool {
 // evenly returns up to 64 candidates of query i, spread over its pool.
 func (s *Set) evenly(i int) []int32 {
 	pool := s.Pool(i)
-	var out []int32
-	for k := 0; k < len(pool); k += audit.Every(len(pool), 64) {
-		out = append(out, pool[k])
-	}
-	return out
+	return list.Map(audit.Evenly(len(pool), 64), func(k int) int32 { return pool[k] })
 }
 
 // nearness returns the mean cosine of a query with some candidates.
 func (s *Set) nearness(query []float32, rows []int32) float64 {
 	const looks = 16
-	step, sum, n := audit.Every(len(rows), looks), 0.0, 0
-	for k := 0; k < len(rows); k += step {
+	sum, at := 0.0, audit.Evenly(len(rows), looks)
+	for _, k := range at {
 		sum += recorded.Cosine(query, s.Table.Row(int(rows[k])))
-		n++
 	}
-	return sum / float64(max(n, 1))
+	return sum / float64(max(len(at), 1))
 }
 
 // groups returns the recorded rewards as the phases read them.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/recorded"
@@ -17,10 +18,8 @@ type Selections struct {
 	Accuracy  []float64 // [Q]; NaN where unknown
 }
 
-// Mean returns the mean reward.
 func (s Selections) Mean() float64 { return stat.Mean(s.Reward) }
 
-// MeanAccuracy returns the mean accuracy.
 func (s Selections) MeanAccuracy() float64 { return stat.Mean(s.Accuracy) }
 
 // ScoreAll scores one selection per query. The set must have a scorer.
@@ -64,11 +63,7 @@ func draw(intn func(int) int, n, k int) []int32 {
 // Similarity returns the shots candidates of highest cosine with the query, best first; ties go to the
 // earlier position, or by TieOrder where the whole pool ties.
 func Similarity(s *Set, shots int) [][]int32 {
-	out := make([][]int32, s.Len())
-	for i := range out {
-		out[i] = mostSimilar(s, i, shots)
-	}
-	return out
+	return list.Map(stat.Indices(s.Len()), func(i int) []int32 { return mostSimilar(s, i, shots) })
 }
 
 func mostSimilar(s *Set, i, shots int) []int32 {
@@ -102,9 +97,8 @@ func (s *Set) Nearness(i int, positions []int32) float64 {
 // choice in otherwise. It returns nil where no query has one, or where beams have another number of
 // examples than shots.
 func BestBeam(s *Set, shots int, otherwise [][]int32) [][]int32 {
-	out := slices.Clone(otherwise)
-	found := false
-	for i := range out {
+	var out [][]int32 // nil until a beam is found
+	for i := range otherwise {
 		best := math.Inf(-1)
 		for g := range s.NumCandidates(i) {
 			c := s.Candidate(i, g)
@@ -115,12 +109,12 @@ func BestBeam(s *Set, shots int, otherwise [][]int32) [][]int32 {
 				return nil
 			}
 			if c.Reward > best {
-				best, out[i], found = c.Reward, c.Positions, true
+				if out == nil {
+					out = slices.Clone(otherwise)
+				}
+				best, out[i] = c.Reward, c.Positions
 			}
 		}
-	}
-	if !found {
-		return nil
 	}
 	return out
 }
@@ -128,15 +122,12 @@ func BestBeam(s *Set, shots int, otherwise [][]int32) [][]int32 {
 // Oracle returns the best choice under the set's scorer: exhaustive for up to 2 shots (all pairs of the
 // pool), a beam search of width 5 beyond, which may miss the best.
 func Oracle(s *Set, shots int) [][]int32 {
-	out := make([][]int32, s.Len())
-	for i := range out {
+	return list.Map(stat.Indices(s.Len()), func(i int) []int32 {
 		if shots == 2 && s.PoolSize(i) >= 2 {
-			out[i] = bestPair(s, i)
-			continue
+			return bestPair(s, i)
 		}
-		out[i] = BeamSearch(s, i, 5, shots)[0].Positions
-	}
-	return out
+		return BeamSearch(s, i, 5, shots)[0].Positions
+	})
 }
 
 // bestPair tries all pairs; ties go to the first in order of positions.

@@ -1,11 +1,13 @@
 package beamdata
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 
 	"fulcrum/beamdata/split"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 )
 
@@ -81,12 +83,7 @@ func (l *loader) beams() error {
 			return err
 		}
 	}
-	if rce == nil {
-		rce = records
-	}
-	if records == nil {
-		records = rce
-	}
+	rce, records = cmp.Or(rce, records), cmp.Or(records, rce)
 	online := rce
 	if reader != nil && rce == nil {
 		var err error
@@ -116,9 +113,7 @@ func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 	isVal := map[int64]bool{}
 	switch {
 	case valSet != nil:
-		for _, id := range valSet.IDs {
-			isVal[id] = true
-		}
+		isVal = list.Set(valSet.IDs)
 		for _, id := range online.IDs {
 			if isVal[id] {
 				b.Counts["train_query_is_also_in_val_beams"]++

@@ -34,12 +34,9 @@ func (r *fileReader) addCompatRL(rec *record) error {
 		if err := r.checkShots(len(picks)); err != nil {
 			return fmt.Errorf("pointer_candidates[%d] %w", i, err)
 		}
-		reward := 0.0
-		if !r.opt.QueriesOnly { // then only the pool counts
-			var err error
-			if reward, err = r.reward(t); err != nil {
-				return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
-			}
+		reward, err := r.reward(t)
+		if err != nil {
+			return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
 		}
 		labels = append(labels, picks)
 		r.out.reward = append(r.out.reward, reward)

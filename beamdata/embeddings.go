@@ -141,12 +141,7 @@ func openMatrix(path string) (tensorfile.Tensor, error) {
 }
 
 func onlyMatrix(path string, tensors []tensorfile.Tensor) (tensorfile.Tensor, error) {
-	var found []tensorfile.Tensor
-	for _, t := range tensors {
-		if len(t.Shape) == 2 && t.DType.IsFloat() {
-			found = append(found, t)
-		}
-	}
+	found := list.Filter(tensors, func(t tensorfile.Tensor) bool { return len(t.Shape) == 2 && t.DType.IsFloat() })
 	if len(found) == 1 {
 		return found[0], nil
 	}

@@ -62,18 +62,18 @@ func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
 	defer f.Close()
 	p := newParser(f, filepath.Base(path), opt)
 	r := newFileReader(p, path, rows, opt)
-	err = p.each(func(rec *record) error { return r.add(rec) })
+	err = p.each(r.add)
+	if err == nil && r.out.format == "" {
+		err = p.noQuery()
+	}
 	if err == nil {
 		r.count("key_not_a_number", p.keysNotIDs, p.notID)
 		r.out.lost["key_not_a_number"] = p.keysNotIDs
 		r.out.unknown = p.unknown()
 		r.out.keys = p.keys
-		err = r.finish()
+		return r.out, nil
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r.out, nil
+	return nil, fmt.Errorf("%s: %w", path, err)
 }
 
 func newFileReader(p *parser, path string, rows int, opt Options) *fileReader {
@@ -170,13 +170,6 @@ func (r *fileReader) detect(rec *record) (string, error) {
 		return "", fmt.Errorf("the file is in format %s, data.format=%s asks for another", format, want)
 	}
 	return format, nil
-}
-
-func (r *fileReader) finish() error {
-	if r.out.format == "" {
-		return r.parser.noQuery()
-	}
-	return nil
 }
 
 // endQuery closes the candidates of the query that was just added.

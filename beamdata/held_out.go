@@ -6,6 +6,8 @@ import (
 
 	"fulcrum/beamdata/audit"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
+	"fulcrum/reports/page"
 )
 
 // PoolOptions configures the candidate pools of training queries (config section data.pool).
@@ -30,21 +32,18 @@ func (b *Bundle) heldOut() heldRows {
 	}
 	h := heldRows{is: make([]bool, table.Rows)}
 	images := map[int64]bool{}
-	ids := []int64{}
 	for _, s := range []*Set{b.Val, b.Eval, b.Sealed} {
-		if s != nil {
-			ids = append(ids, s.IDs...)
-		}
-	}
-	for _, row := range ids {
-		if h.is[row] {
-			continue
-		}
-		h.is[row] = true
-		h.questions++
-		image, ok := b.Items.image(int(row))
-		if images[image] = images[image] || ok; !ok {
-			h.unknown++
+		for i := range s.Len() {
+			row := s.IDs[i]
+			if h.is[row] {
+				continue
+			}
+			h.is[row] = true
+			h.questions++
+			image, ok := b.Items.image(int(row))
+			if images[image] = images[image] || ok; !ok {
+				h.unknown++
+			}
 		}
 	}
 	for row := range h.is {
@@ -64,10 +63,7 @@ func (l *loader) sealed(path string) error {
 	}
 	b := l.bundle
 	b.Sealed = &Set{IDs: r.IDs}
-	is := make(map[int64]bool, len(r.IDs))
-	for _, id := range r.IDs {
-		is[id] = true
-	}
+	is := list.Set(r.IDs)
 	for _, s := range []*Set{b.Val, b.Eval, b.RCE, b.Records, b.Online} {
 		for i := range s.Len() {
 			if is[s.IDs[i]] {
@@ -191,10 +187,10 @@ func (m *masker) text() string {
 		return ""
 	}
 	text := fmt.Sprintf("held-out questions (%s) and others about their images (%s) are no candidates of training queries: %s of %s left "+
-		"their pools (data.pool.held_out=drop)", audit.Count(h.questions), audit.Count(h.mates), audit.Count(m.dropped), audit.Count(m.seen))
+		"their pools (data.pool.held_out=drop)", page.Thousands(h.questions), page.Thousands(h.mates), page.Thousands(m.dropped), page.Thousands(m.seen))
 	if h.unknown > 0 {
 		text += fmt.Sprintf("; the images of %s held-out questions are not known (image_id in items.jsonl): of these only the questions' own "+
-			"rows left", audit.Count(h.unknown))
+			"rows left", page.Thousands(h.unknown))
 	}
 	return text
 }
@@ -268,13 +264,7 @@ func leaveOut(whole []int32, held []bool, to []int32) (pool, positions []int32) 
 	if int(n) == len(whole) {
 		return whole, to
 	}
-	pool = make([]int32, 0, n)
-	for _, row := range whole {
-		if !held[row] {
-			pool = append(pool, row)
-		}
-	}
-	return pool, to
+	return list.Filter(whole, func(row int32) bool { return !held[row] }), to
 }
 
 // takeCandidates appends the candidates of query i of st whose positions all go somewhere.
@@ -328,9 +318,5 @@ func (s *Set) inWhole(i int, positions []int32) []int32 {
 	if len(pool) == len(whole) {
 		return positions
 	}
-	out := make([]int32, len(positions))
-	for k, p := range positions {
-		out[k] = int32(slices.Index(whole, pool[p]))
-	}
-	return out
+	return list.Map(positions, func(p int32) int32 { return int32(slices.Index(whole, pool[p])) })
 }

@@ -183,7 +183,7 @@ func (in *Inspection) embeddings() {
 	in.add("dim", "%d", t.Dim)
 	norms := t.Lengths(t.Rows)
 	in.spread("norm of a row", norms)
-	if zero := len(norms) - len(slices.DeleteFunc(norms, func(n float64) bool { return n == 0 })); zero > 0 {
+	if zero := list.Count(norms, func(n float64) bool { return n == 0 }); zero > 0 {
 		in.add("zero rows", "%d (they have no cosine)", zero)
 	}
 }
@@ -340,7 +340,6 @@ func (in *Inspection) spread(name string, values []float64) {
 	if len(values) == 0 {
 		return
 	}
-	sorted := slices.Clone(values)
-	slices.Sort(sorted)
+	sorted := slices.Sorted(slices.Values(values))
 	in.add(name, "min %.4g, median %.4g, mean %.4g, max %.4g", sorted[0], sorted[len(sorted)/2], stat.Mean(values), sorted[len(sorted)-1])
 }

@@ -9,7 +9,9 @@ import (
 	"fulcrum/beamdata/shapes"
 	"fulcrum/beamdata/summaries"
 	"fulcrum/beamdata/texts"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/group"
 	"fulcrum/rewardutil/recorded"
 )
@@ -103,11 +105,7 @@ type EvalOptions struct {
 // Spread returns n of total indices, evenly spread; all where there are no more.
 func Spread(n, total int) []int {
 	n = min(n, total)
-	out := make([]int, n)
-	for i := range out {
-		out[i] = i * total / n
-	}
-	return out
+	return list.Map(stat.Indices(n), func(i int) int { return i * total / n })
 }
 
 // DefaultOptions returns the built-in data with the defaults of the contract.

@@ -77,26 +77,29 @@ type place struct {
 	key  string
 }
 
-// recordExtras and trajectoryExtras are keys that generators of beam files write and training does not read.
-func recordExtras() []string { return []string{"query", "id", "meta"} }
-
-func trajectoryExtras() []string {
-	return []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation", "vqa_pred_answer", "vqa_prompt_text",
-		"vqa_prompt_len",
-		"vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used"}
+// recordKeys are the keys of a query that are read, those that generators of beam files write besides, and what other programs, and
+// people, call the former.
+func recordKeys(file string) *keycheck.Keys {
+	return keycheck.New(file, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
+		[]string{"query", "id", "meta"}).
+		Also(map[string]string{"candidates": "pointer_candidates", "trajectories": "pointer_candidates", "pointers": "pointer_candidates",
+			"candidate_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
+			"ids": "id_list", "beams": "id_list", "beam_ids": "id_list", "scores": "score_list", "rewards": "score_list"})
 }
 
-// recordNames and trajectoryNames are what other programs, and people, call the keys.
-func recordNames() map[string]string {
-	return map[string]string{"candidates": "pointer_candidates", "trajectories": "pointer_candidates", "pointers": "pointer_candidates",
-		"candidate_ids": "candidate_pool_ids", "pool": "candidate_pool_ids", "pool_ids": "candidate_pool_ids",
-		"ids": "id_list", "beams": "id_list", "beam_ids": "id_list", "scores": "score_list", "rewards": "score_list"}
-}
-
-func trajectoryNames() map[string]string {
-	return map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score",
-		"correct": "vqa_correct", "gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score",
-		"ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"}
+// trajectoryKeys are likewise those of a trajectory; reward is data.reward.field, "" where it has none.
+func trajectoryKeys(file, reward string) *keycheck.Keys {
+	read := []string{"pointer", "pointer_global", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed",
+		"vqa_correct", "vqa_acc_score", "vqa_gt_prob", "vqa_rel_score", "beam_score", "logprob_score",
+		"vqa_eval_mode=fallback", "vqa_eval_mode=error"} // a misspelling of these two is named like an unknown key
+	if reward != "" {
+		read = append(read, reward)
+	}
+	return keycheck.New(file, "trajectory", read, []string{"beam_rank", "temperature", "similarity_score", "vqa_raw_generation",
+		"vqa_pred_answer", "vqa_prompt_text", "vqa_prompt_len", "vqa_rel_token_f1", "vqa_rel_edit_sim", "eval_split_used"}).
+		Also(map[string]string{"vqa_accuracy": "vqa_acc_score", "accuracy": "vqa_acc_score", "acc_score": "vqa_acc_score",
+			"correct": "vqa_correct", "gt_prob": "vqa_gt_prob", "rel_score": "vqa_rel_score", "logprob": "logprob_score",
+			"ids": "pointer", "positions": "pointer_pos", "pos": "pointer_pos"})
 }
 
 // misspelt reports whether a vqa_eval_mode is nearly fallback or error. Files have a few modes, so each is looked at once.
@@ -111,18 +114,10 @@ func (p *parser) misspelt(mode []byte) bool {
 
 // newParser reads the beam file called name in messages.
 func newParser(r io.Reader, name string, opt Options) *parser {
-	read := []string{"pointer", "pointer_global", "pointer_pos", "gen_method", "vqa_eval_mode", "eval_failed",
-		"vqa_correct", "vqa_acc_score", "vqa_gt_prob", "vqa_rel_score", "beam_score", "logprob_score",
-		"vqa_eval_mode=fallback", "vqa_eval_mode=error"} // a misspelling of these two is named like an unknown key
 	field := option.Or(opt.Reward.Field, "")
-	if field != "" {
-		read = append(read, field)
-	}
 	return &parser{s: jsonstream.New(r), modes: map[string]bool{}, methods: knownMethods(), queriesOnly: opt.QueriesOnly,
 		finite: !opt.Compat, allKeys: opt.Compat, rewardField: field,
-		recordKeys: keycheck.New(name, "record", []string{"id_list", "score_list", "candidate_pool_ids", "pointer_candidates"},
-			recordExtras()).Also(recordNames()),
-		trajectoryKeys: keycheck.New(name, "trajectory", read, trajectoryExtras()).Also(trajectoryNames())}
+		recordKeys: recordKeys(name), trajectoryKeys: trajectoryKeys(name, field)}
 }
 
 // unknown returns the keys that nothing reads.

@@ -42,11 +42,9 @@ func (r *fileReader) addRL(rec *record) error {
 		if err != nil {
 			return fmt.Errorf("pointer_candidates[%d]%w", i, err)
 		}
-		reward := 0.0
-		if !r.opt.QueriesOnly {
-			if reward, err = r.reward(t); err != nil {
-				return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
-			}
+		reward, err := r.reward(t)
+		if err != nil {
+			return fmt.Errorf("pointer_candidates[%d]: %w", i, err)
 		}
 		for _, id := range picks {
 			r.out.picks = append(r.out.picks, int32(id))
@@ -120,10 +118,12 @@ func (r *fileReader) skipTrajectory(rec *record, t *trajectory) bool {
 // scores. A score that the mode wants has to be there, but for compat, where an absent one is 0 as in the reference.
 func (r *fileReader) reward(t *trajectory) (float64, error) {
 	opt := r.opt.Reward
-	if opt.Field != nil {
-		if !t.hasReward {
-			return 0, fmt.Errorf("no %s, which data.reward.field names%s", *opt.Field, r.like(*opt.Field))
-		}
+	switch {
+	case r.opt.QueriesOnly: // only the pool counts
+		return 0, nil
+	case opt.Field != nil && !t.hasReward:
+		return 0, fmt.Errorf("no %s, which data.reward.field names%s", *opt.Field, r.like(*opt.Field))
+	case opt.Field != nil:
 		return t.reward, nil
 	}
 	if missing := opt.Missing(t.scores); missing != "" && !r.opt.Compat {

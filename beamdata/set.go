@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/recorded"
@@ -74,7 +75,6 @@ type store struct {
 	names     *methodNames
 }
 
-// newSet returns the set of all queries of st.
 func newSet(name string, table *Table, st *store) *Set {
 	return &Set{Name: name, Table: table, IDs: st.ids, Shots: st.shots, store: st}
 }
@@ -201,13 +201,7 @@ func (s *Set) Subset(indices []int) *Set {
 
 // Filter returns the subset of the queries for which keep is true, in order.
 func (s *Set) Filter(keep func(i int) bool) *Set {
-	indices := []int{}
-	for i := range s.Len() {
-		if keep(i) {
-			indices = append(indices, i)
-		}
-	}
-	return s.Subset(indices)
+	return s.Subset(list.Filter(stat.Indices(s.Len()), keep))
 }
 
 // named returns the same set under another name.

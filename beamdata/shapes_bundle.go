@@ -76,8 +76,7 @@ func shapesReader(queries []shapes.Query) *Reader {
 	for _, q := range queries {
 		r.IDs = append(r.IDs, int64(q.Row))
 		r.pools = append(r.pools, q.Pool)
-		weight := list.Map(q.Score, math.Exp)
-		r.weight = append(r.weight, weight)
+		r.weight = append(r.weight, list.Map(q.Score, math.Exp))
 		r.acc = append(r.acc, q.DemoAcc)
 		r.weight0 = append(r.weight0, math.Exp(q.PriorScore))
 		r.prior0 = append(r.prior0, q.PriorAcc)

@@ -11,7 +11,8 @@ package audit
 
 import (
 	"fmt"
-	"strings"
+
+	"fulcrum/reports/page"
 )
 
 // Fault is something wrong with the data, or worth knowing.
@@ -30,6 +31,14 @@ const Sampled = 16384
 // Every returns the step by which at most most of n items are visited evenly.
 func Every(n, most int) int { return max(1, (n+most-1)/most) }
 
+// Evenly returns at most most of the indices below n, a step of Every apart.
+func Evenly(n, most int) (at []int) {
+	for i := 0; i < n; i += Every(n, most) {
+		at = append(at, i)
+	}
+	return at
+}
+
 // graded returns a fault: mild below its limit, with its cause above.
 func graded(check string, value, limit float64, message, cause string) Fault {
 	f := Fault{Check: check, Value: value, Limit: limit, Mild: value < limit, Message: message}
@@ -41,7 +50,7 @@ func graded(check string, value, limit float64, message, cause string) Fault {
 
 // of returns a share with its counts: "12 of 801 queries (1.5 %)".
 func of(n, total int, what string) string {
-	return fmt.Sprintf("%s of %s %s (%s)", Count(n), Count(total), what, percent(share(n, total)))
+	return fmt.Sprintf("%s of %s %s (%s)", page.Thousands(n), page.Thousands(total), what, percent(share(n, total)))
 }
 
 func share(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
@@ -51,17 +60,4 @@ func percent(x float64) string {
 		return "under 0.1 %"
 	}
 	return fmt.Sprintf("%.3g %%", 100*x)
-}
-
-// Count returns a whole number with its thousands separated: 443,757.
-func Count(n int) string {
-	digits := fmt.Sprint(n)
-	var out strings.Builder
-	for i, d := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			out.WriteByte(',')
-		}
-		out.WriteRune(d)
-	}
-	return out.String()
 }

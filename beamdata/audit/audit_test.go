@@ -192,14 +192,6 @@ func TestPools(t *testing.T) {
 	one(t, OwnPools("val", 0, 1, 100, 7), "query_in_own_pool", true, "the very embedding")
 }
 
-func TestCount(t *testing.T) {
-	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 443757: "443,757", 1234567: "1,234,567"} {
-		if got := Count(n); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
-	}
-}
-
 func TestPictures(t *testing.T) {
 	many := queries(0, 20)
 	one(t, Pictures(Split{Name: "training", Of: many}), "", false)

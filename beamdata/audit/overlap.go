@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"fulcrum/internal/list"
 )
 
 // Shares from which a fault is more than mild, or from which there is one.
@@ -21,7 +23,6 @@ type Split struct {
 	Name   string // as readers know it: training, validation, held-out
 	Trains bool   // its rewards are trained on
 	Rows   bool   // its queries are rows of an embedding table
-	Total  int    // queries of the set, where only some are listed; 0 = all are
 	Of     []Query
 }
 
@@ -50,15 +51,7 @@ func Overlap(splits []Split) []Fault {
 	return out
 }
 
-func (s Split) total() int { return max(s.Total, len(s.Of)) }
-
-// description names the queries of a set, and says where they are a sample.
-func (s Split) description() string {
-	if s.total() == len(s.Of) {
-		return s.Name + " queries"
-	}
-	return fmt.Sprintf("the %s queries looked at (of %s)", s.Name, Count(s.Total))
-}
+func (s Split) description() string { return s.Name + " queries" }
 
 func id(q Query) uint64      { return uint64(q.ID) + 1 } // never 0
 func content(q Query) uint64 { return q.Content }
@@ -85,12 +78,7 @@ func duplicates(s Split) []Fault {
 
 // repeats counts the queries whose key an earlier query has, and returns the first pair of ids.
 func repeats(qs []Query, key func(Query) uint64) (n int, first, second int64) {
-	order := make([]Query, 0, len(qs))
-	for _, q := range qs {
-		if key(q) != 0 {
-			order = append(order, q)
-		}
-	}
+	order := list.Filter(qs, func(q Query) bool { return key(q) != 0 })
 	slices.SortStableFunc(order, func(a, b Query) int { return cmp.Compare(key(a), key(b)) })
 	for i := 1; i < len(order); i++ {
 		if key(order[i]) != key(order[i-1]) {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fulcrum/internal/list"
 )
 
 // Shares of groups, of candidates where it says so, from which a fault is more than mild, or from which there is one.
@@ -61,7 +63,7 @@ func Rewards(g Groups, precision float64) []Fault {
 			constant++
 		case spread <= precision:
 			close++
-		case several(r, high):
+		case list.Count(r, func(x float64) bool { return x == high }) > 1:
 			tied++
 		}
 	}
@@ -150,17 +152,6 @@ const fewGroups = 16
 
 func notFinite(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }
 
-// several reports whether more than one reward is the best.
-func several(r []float64, best float64) bool {
-	n := 0
-	for _, x := range r {
-		if x == best {
-			n++
-		}
-	}
-	return n > 1
-}
-
 // Scored is a recorded candidate with the reader's reward of the same selection.
 type Scored struct {
 	Query     int64
@@ -203,12 +194,9 @@ func Agreement(name string, candidates []Scored) []Fault {
 		"than the reader gives for the same selection (query %d, candidate %d: recorded %.4g, reader %.4g)",
 		of(wrong, len(candidates), "recorded candidates of "+name), c.Query, c.Candidate+1, c.Recorded[0], c.Reader)}
 	for k, what := range Shifts() {
-		explained := 0
-		for _, c := range candidates {
-			if k < len(c.Shifted) && agrees(c.Recorded, c.Shifted[k]) && !agrees(c.Recorded, c.Reader) {
-				explained++
-			}
-		}
+		explained := list.Count(candidates, func(c Scored) bool {
+			return k < len(c.Shifted) && agrees(c.Recorded, c.Shifted[k]) && !agrees(c.Recorded, c.Reader)
+		})
 		if 2*explained > wrong {
 			f.Message += fmt.Sprintf("; %s of these fit what the reader gives for %s: the two are off by one",
 				percent(share(explained, wrong)), what)

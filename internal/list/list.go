@@ -1,4 +1,4 @@
-// Package list makes a list of another one.
+// Package list makes lists of others, and counts them.
 package list
 
 // Map returns what f makes of every element, in their order.
@@ -6,6 +6,44 @@ func Map[T, U any](of []T, f func(T) U) []U {
 	out := make([]U, len(of))
 	for i, v := range of {
 		out[i] = f(v)
+	}
+	return out
+}
+
+// Filter returns the elements that keep accepts, in their order; nil where it accepts none.
+func Filter[T any](of []T, keep func(T) bool) (out []T) {
+	for _, v := range of {
+		if keep(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Count returns how many elements is accepts.
+func Count[T any](of []T, is func(T) bool) (n int) {
+	for _, v := range of {
+		if is(v) {
+			n++
+		}
+	}
+	return n
+}
+
+// Tally returns how often each element stands in a list.
+func Tally[T comparable](of []T) map[T]int {
+	out := map[T]int{}
+	for _, v := range of {
+		out[v]++
+	}
+	return out
+}
+
+// Set returns the elements as the keys of a map.
+func Set[T comparable](of []T) map[T]bool {
+	out := make(map[T]bool, len(of))
+	for _, v := range of {
+		out[v] = true
 	}
 	return out
 }

@@ -25,3 +25,11 @@ func TestNumbersHaveTheDigitsOfTheirInterval(t *testing.T) {
 		}
 	}
 }
+
+func TestThousands(t *testing.T) {
+	for n, want := range map[int]string{0: "0", -1234: "-1,234", 999: "999", 1000: "1,000", 443757: "443,757", 1234567: "1,234,567"} {
+		if got := Thousands(n); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}

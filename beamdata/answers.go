@@ -39,7 +39,6 @@ func (a *answers) intern(name string) int32 {
 	return i
 }
 
-// newAnswers joins the items' answers with the prior's counts.
 func newAnswers(items *Items, prior *shapes.Prior) *answers {
 	a := &answers{index: map[string]int32{}, heads: map[string]int32{}, all: map[int32]float64{}, n: prior.N}
 	for name, c := range prior.All {

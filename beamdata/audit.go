@@ -289,16 +289,11 @@ func (s *Set) auditPools() []audit.Fault {
 		previous = pool
 	}
 	out := audit.OwnPools(s.Name, byID, byCopy, looked, example)
-	if s.ownPools() && !s.drawnPools() {
+	const pairs = 128 // pools, all pairs of which are compared: those drawn at random are near no query, whatever the embeddings say
+	if s.ownPools() && !audit.Drawn(list.Map(audit.Evenly(s.Len(), pairs), s.Pool), s.Table.Rows) {
 		out = append(out, audit.Nearness(s.Name, closer)...)
 	}
 	return out
-}
-
-// drawnPools reports whether the pools look drawn at random, whatever the embeddings say.
-func (s *Set) drawnPools() bool {
-	const most = 128 // all pairs of them are compared
-	return audit.Drawn(list.Map(audit.Evenly(s.Len(), most), s.Pool), s.Table.Rows)
 }
 
 // ownPools reports whether queries have different pools, not one for all.

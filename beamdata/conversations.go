@@ -10,7 +10,6 @@ import (
 // wordKeys are the keys that all data of conversations reads.
 var wordKeys = []string{"conversations.system", "conversations.prefix", "conversations.suffix", "conversations.demos"}
 
-// conversationsData reads files of conversations.
 func conversationsData() Dataset {
 	return Dataset{
 		Name: "conversations",

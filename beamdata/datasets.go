@@ -45,7 +45,6 @@ func (o Options) Dataset() (Dataset, error) {
 	return table[k], nil
 }
 
-// Names returns the names of the entries.
 func Names(table []Dataset) []string {
 	return list.Map(table, func(d Dataset) string { return d.Name })
 }

@@ -41,7 +41,6 @@ type beamFile struct {
 	unknown []keycheck.Unknown // keys that nothing reads
 }
 
-// fileReader collects a beamFile.
 type fileReader struct {
 	opt  Options
 	rows int // of the embedding table: ids outside 0..rows-1 are refused
@@ -90,7 +89,6 @@ func missing(path, key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// count adds n records skipped for a reason at a place.
 func (r *fileReader) count(reason string, n int, at place) {
 	if n == 0 {
 		return
@@ -188,7 +186,6 @@ type outsideError struct {
 
 func (e *outsideError) Error() string { return e.msg }
 
-// checkID refuses a candidate id outside the table.
 func (r *fileReader) checkID(id int64) error {
 	if id < 0 || id >= int64(r.rows) {
 		return &outsideError{id, r.rows, fmt.Sprintf("= %d is outside the embedding table of %d rows", id, r.rows)}

@@ -33,7 +33,6 @@ type Inspection struct {
 	Files  []Inspection
 }
 
-// Fact is one line of an inspection.
 type Fact struct{ Name, Value string }
 
 func (in *Inspection) add(name, format string, args ...any) {

@@ -38,16 +38,6 @@ func (it *Items) at(row int) item {
 	return it.rows[row]
 }
 
-// Text returns "question — answer" of a row, or "" where it is unknown.
-func (it *Items) Text(row int) string {
-	x := it.at(row)
-	if x.question == "" {
-		return ""
-	}
-	return x.question + " — " + x.answer
-}
-
-// image returns the image id of a row.
 func (it *Items) image(row int) (int64, bool) {
 	x := it.at(row)
 	return x.image, x.pictured

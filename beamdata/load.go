@@ -12,6 +12,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/beamdata/shapes"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/rewardutil/recorded"
 )
@@ -42,7 +43,13 @@ type Bundle struct {
 }
 
 // Text returns "question — answer" of an embedding row, or "" where it is unknown.
-func (b *Bundle) Text(row int) string { return b.Items.Text(row) }
+func (b *Bundle) Text(row int) string {
+	x := b.Items.at(row)
+	if x.question == "" {
+		return ""
+	}
+	return x.question + " — " + x.answer
+}
 
 // Load reads the data named by opt. Sets without a file, and empty sets, are nil. Everything is read and checked here:
 // later accesses cannot fail.
@@ -78,10 +85,7 @@ func Load(opt Options) (*Bundle, error) {
 	if drop && !opt.QueriesOnly {
 		b.dropHeldOut()
 	}
-	for _, s := range []*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
-		if s == nil {
-			continue
-		}
+	for _, s := range list.Filter([]*Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All}, func(s *Set) bool { return s != nil }) {
 		if s.items = b.Items; !opt.Compat { // the reference takes the first of equals
 			s.ties = &opt.SplitSeed
 		}
@@ -108,7 +112,6 @@ func Load(opt Options) (*Bundle, error) {
 	return b, nil
 }
 
-// loader is the shared state of the steps of one Load.
 type loader struct {
 	opt    Options
 	table  *Table
@@ -121,7 +124,6 @@ type loader struct {
 	answers *answers
 }
 
-// open reads the embedding table.
 func (l *loader) open(path string) error {
 	table, err := OpenTable(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -196,7 +198,6 @@ func (l *loader) readerSet(name string, r *Reader, f *beamFile) (*Set, error) {
 	return s, nil
 }
 
-// fileSet returns the queries of a beam file alone.
 func (l *loader) fileSet(name string, f *beamFile) (*Set, error) {
 	st, err := l.build.fromFile(f)
 	if err != nil {
@@ -246,7 +247,6 @@ func splitName(path string) string {
 	return strings.ToLower(m[1])
 }
 
-// seal sets sizes and fingerprint.
 func (b *Bundle) seal() {
 	h := digest.New()
 	for _, part := range []struct {

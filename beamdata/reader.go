@@ -251,15 +251,11 @@ func (r *Reader) withAnswers(a *answers) bool {
 	if a == nil {
 		return false
 	}
+	unknown := func(row int32) bool { return int(row) >= len(a.byRow) || a.byRow[row] == nil }
 	query := make([]queryAnswers, len(r.IDs))
 	for i, id := range r.IDs {
-		if int(id) >= len(a.byRow) || a.byRow[id] == nil {
+		if unknown(int32(id)) || slices.ContainsFunc(r.pools[i], unknown) {
 			return false
-		}
-		for _, p := range r.pools[i] {
-			if int(p) >= len(a.byRow) || a.byRow[p] == nil {
-				return false
-			}
 		}
 		query[i] = queryAnswers{head: a.headRow[id], top: a.intern(r.top[i]), accuracy: a.accuracies(int(id))}
 	}

@@ -54,7 +54,6 @@ type trajectory struct {
 	fallback, evalError  bool  // vqa_eval_mode
 }
 
-// parser reads the entries of one beam file.
 type parser struct {
 	s           *jsonstream.Scanner
 	rec         record
@@ -71,7 +70,6 @@ type parser struct {
 	methods                    *methodNames
 }
 
-// place is where something stands in a file.
 type place struct {
 	line int
 	key  string
@@ -120,7 +118,6 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 		recordKeys: recordKeys(name), trajectoryKeys: trajectoryKeys(name, field)}
 }
 
-// unknown returns the keys that nothing reads.
 func (p *parser) unknown() []keycheck.Unknown {
 	return append(p.recordKeys.Unknown(), p.trajectoryKeys.Unknown()...)
 }

@@ -70,7 +70,6 @@ func (l *loader) shapes() error {
 	return nil
 }
 
-// shapesReader makes the reward table of the set's queries.
 func shapesReader(queries []shapes.Query) *Reader {
 	r := &Reader{path: "data=shapes"}
 	for _, q := range queries {

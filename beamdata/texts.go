@@ -6,7 +6,6 @@ import (
 	"fulcrum/internal/option"
 )
 
-// textsData reads files of sources with targets.
 func textsData() Dataset {
 	return Dataset{
 		Name: "texts",

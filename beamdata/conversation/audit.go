@@ -41,7 +41,6 @@ func (b *Bundle) Audit(imitated, baseline *Set, precision float64) ([]audit.Faul
 	return out, nil
 }
 
-// describer hashes what a policy sees of samples.
 type describer struct {
 	seed    maphash.Seed
 	sources map[Source]int64 // number of each, so that rows of different files differ
@@ -99,12 +98,10 @@ func (d *describer) hash(s *Sample) (content, pictures uint64) {
 // groups are the recorded completions of a set. A sample without any stands for its target, which has nothing to be
 // compared with and is left out.
 func (s *Set) groups(name string, baseline bool) audit.Groups {
-	var with []int
-	for i := 0; i < s.Len(); i += audit.Every(s.Len(), audit.Sampled) {
-		if sample, err := s.Sample(i); err == nil && (baseline || len(sample.Completions) > 0) {
-			with = append(with, i)
-		}
-	}
+	with := list.Filter(audit.Evenly(s.Len(), audit.Sampled), func(i int) bool {
+		sample, err := s.Sample(i)
+		return err == nil && (baseline || len(sample.Completions) > 0)
+	})
 	return audit.Groups{Name: name, Baseline: baseline, Len: len(with), Of: func(i int) (int64, []float64) {
 		sample, err := s.Sample(with[i])
 		if err != nil {

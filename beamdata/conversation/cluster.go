@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -37,7 +38,6 @@ func (s *Set) Clusters(by string) (map[int64]string, error) {
 	return out, nil
 }
 
-// Cluster implements Clusterer.
 func (f *file) Cluster(row int64, by string) (string, error) {
 	raw, err := f.index.Read(row)
 	if err != nil {
@@ -68,10 +68,7 @@ func Value(record []byte, key string) string {
 			meta = Value(value, key)
 		}
 	})
-	if own != "" {
-		return own
-	}
-	return meta
+	return cmp.Or(own, meta)
 }
 
 // Cluster implements Clusterer: the questions about one scene belong together.

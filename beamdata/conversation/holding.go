@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
+	"fulcrum/internal/list"
 	summary "fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
 )
@@ -29,7 +30,6 @@ type Skipped struct {
 	Where  string // the first of them, by line and record
 }
 
-// String says it in a part of a sentence.
 func (s Skipped) String() string {
 	return fmt.Sprintf("%s (%s)", summary.SkippedText(s.Reason, s.Count), s.Where)
 }
@@ -55,15 +55,13 @@ func (s *Set) With(need Need) (*Set, []Skipped, error) {
 	if len(lacking) == 0 {
 		return s, nil, nil
 	}
-	var out []Skipped
-	for _, reason := range slices.Sorted(maps.Keys(lacking)) {
-		out = append(out, Skipped{Reason: reason, Count: len(lacking[reason]), Where: s.places(lacking[reason])})
-	}
+	out := list.Map(slices.Sorted(maps.Keys(lacking)), func(reason string) Skipped {
+		return Skipped{Reason: reason, Count: len(lacking[reason]), Where: s.places(lacking[reason])}
+	})
 	slices.SortStableFunc(out, func(a, b Skipped) int { return cmp.Compare(b.Count, a.Count) })
 	return s.Subset(with), out, nil
 }
 
-// places names the first rows.
 func (s *Set) places(rows []int64) string {
 	const most = 5
 	var parts []string

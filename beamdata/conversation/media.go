@@ -88,7 +88,6 @@ func empty(raw json.RawMessage) bool {
 	return len(raw) == 0 || string(raw) == "null" || string(raw) == `""`
 }
 
-// video is one video as a record gives it.
 type video struct {
 	Video  string   `json:"video"`
 	Path   string   `json:"path"`

@@ -39,7 +39,6 @@ func Open(opt Options) (*Bundle, error) {
 	}.Bundle("conversations", "eval")
 }
 
-// file is the source of a conversations file.
 type file struct {
 	index   *jsonrecords.Index
 	holds   []holding

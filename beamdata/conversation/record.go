@@ -79,13 +79,11 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 	return s, err
 }
 
-// Completion is a recorded completion as a file has it.
 type Completion struct {
 	Text   *string  `json:"text"`
 	Reward *float64 `json:"reward"`
 }
 
-// Completions checks recorded completions.
 func Completions(list []Completion) (out []Recorded, err error) {
 	for i, c := range list {
 		if c.Text == nil || c.Reward == nil {

@@ -61,7 +61,6 @@ func (s *Sample) Images() []string {
 	return out
 }
 
-// paths returns every file of the prompt.
 func (s *Sample) paths() []string {
 	var out []string
 	for _, m := range s.Messages {

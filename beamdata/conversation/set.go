@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 )
 
 // Set is a list of samples that are made on demand. A nil set is empty. Safe for concurrent use.
@@ -29,11 +31,7 @@ func NewSet(name string, src Source, rows []int64) *Set {
 
 // Rows returns 0 to n-1: all rows of a source of n.
 func Rows(n int) []int64 {
-	rows := make([]int64, n)
-	for i := range rows {
-		rows[i] = int64(i)
-	}
-	return rows
+	return list.Map(stat.Indices(n), func(i int) int64 { return int64(i) })
 }
 
 // Len returns the number of samples; a nil set has none.
@@ -52,11 +50,7 @@ func (s *Set) Sample(i int) (Sample, error) { return s.source.Sample(s.rows[i]) 
 
 // Subset returns the samples with the given indices, in that order.
 func (s *Set) Subset(indices []int) *Set {
-	out := &Set{Name: s.Name, source: s.source, rows: make([]int64, len(indices))}
-	for k, i := range indices {
-		out.rows[k] = s.rows[i]
-	}
-	return out
+	return NewSet(s.Name, s.source, list.Map(indices, s.ID))
 }
 
 // First returns the first n samples, or all where there are fewer.
@@ -64,7 +58,7 @@ func (s *Set) First(n int) *Set {
 	if s == nil || n >= len(s.rows) {
 		return s
 	}
-	return &Set{Name: s.Name, source: s.source, rows: slices.Clip(s.rows[:n])}
+	return NewSet(s.Name, s.source, slices.Clip(s.rows[:n]))
 }
 
 // Fingerprint returns a SHA-256 over the source's bytes and the samples chosen from it, in hex.

@@ -26,11 +26,7 @@ func Shapes(sizes shapes.Options, opt Options) *Bundle {
 	}
 	set := func(name, split string) *Set {
 		from, to := questions.Split(split)
-		s := &Set{Name: name, source: src}
-		for row := from; row < to; row++ {
-			s.rows = append(s.rows, int64(row))
-		}
-		return s
+		return NewSet(name, src, Rows(to)[from:])
 	}
 	b := &Bundle{
 		Name: "shapes", Synthetic: true, EvalName: shapes.Dev,
@@ -81,7 +77,6 @@ func (s *shapesSource) accuracy(answers []shapes.AnswerCount, i int) float64 {
 	return (float64(c)*share(c-1) + float64(n-c)*share(c)) / float64(n)
 }
 
-// Sample makes a question, or the description of a scene.
 func (s *shapesSource) Sample(row int64) (Sample, error) {
 	if row >= captionRow {
 		out := Sample{ID: row, Name: fmt.Sprintf("shapes caption %d", row-captionRow),
@@ -115,7 +110,6 @@ func (s *shapesSource) ask(row int64, text string) []chat.Message {
 // Holds reports that every question has its answers; where all agree there is one to record.
 func (s *shapesSource) Holds(Need) bool { return true }
 
-// Fingerprint covers all that the samples depend on.
 func (s *shapesSource) Fingerprint() string {
 	return fmt.Sprintf("shapes %+v %+v", s.questions.Options, s.wording)
 }

@@ -42,7 +42,6 @@ func nextTag(s string) (at int, tag string) {
 	return video, "<video>"
 }
 
-// next hands out the next file of a kind.
 func (f *files) next(kind string) (chat.Part, error) {
 	list, n := f.images, &f.nextImage
 	if kind == "video" {

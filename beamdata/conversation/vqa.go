@@ -7,6 +7,7 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/list"
 	"fulcrum/rewardutil/vqa"
 )
 
@@ -31,20 +32,13 @@ func ofRecords(name string, opt Options, load func(key, root string) (*icl.Set, 
 	src := &vqaSource{records, opt.wording()}
 	train := records.Queries(false)
 	var images []uint64
-	for _, row := range train {
-		images = append(images, uint64(records.Records.ImageID(row)))
-	}
-	if opt.SplitBy == "record" {
-		images = nil
+	if opt.SplitBy != "record" {
+		images = list.Map(train, func(row int) uint64 { return uint64(records.Records.ImageID(row)) })
 	}
 	left, right := Split(len(train), images, opt.TrainRatio, opt.SplitSeed)
+	held := list.Map(records.Queries(true), func(row int) int64 { return int64(row) })
 	b := &Bundle{Name: name, EvalName: "eval", Unknown: records.Unknown, Skipped: skipped, SkippedAt: skippedAt,
-		Train: NewSet("train", src, left), Val: NewSet("val", src, right)}
-	held := make([]int64, 0, records.Records.Len()-len(train))
-	for _, row := range records.Queries(true) {
-		held = append(held, int64(row))
-	}
-	b.Eval = NewSet("eval", src, held)
+		Train: NewSet("train", src, left), Val: NewSet("val", src, right), Eval: NewSet("eval", src, held)}
 	b.Limit(opt.MaxSamples, opt.Demos)
 	return b.Seal(), nil
 }
@@ -54,22 +48,15 @@ type vqaSource struct {
 	wording wording
 }
 
-// Sample makes a question of a record.
 func (s *vqaSource) Sample(row int64) (Sample, error) {
 	r := s.Records.At(int(row))
 	out := Sample{ID: row, Name: fmt.Sprint(r.ID), Answers: r.Answers}
-	counts := map[string]int{}
-	for _, a := range r.Answers {
-		counts[a]++
-	}
+	counts := list.Tally(r.Answers)
 	distinct := slices.Compact(slices.SortedStableFunc(slices.Values(r.Answers), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(slices.Index(r.Answers, a), slices.Index(r.Answers, b)))
 	}))
-	for _, a := range distinct {
-		if s.Captions {
-			break
-		}
-		out.Completions = append(out.Completions, Recorded{a, vqa.Accuracy(a, r.Answers, false)})
+	if !s.Captions {
+		out.Completions = list.Map(distinct, func(a string) Recorded { return Recorded{a, vqa.Accuracy(a, r.Answers, false)} })
 	}
 	if len(distinct) > 0 {
 		out.Reference = distinct[0]
@@ -96,5 +83,4 @@ func (s *vqaSource) Cluster(row int64, by string) (string, error) {
 	return "", nil
 }
 
-// Fingerprint covers the records and the wording.
 func (s *vqaSource) Fingerprint() string { return fmt.Sprintf("vqa %s %+v", s.Digest, s.wording) }

@@ -62,7 +62,6 @@ func LoadCaptions(key, root string) (*Set, error) {
 	return b.seal(), nil
 }
 
-// captionsOf is a pattern of the file with a split's captions.
 func captionsOf(split string) string { return `captions_` + split + `\d{4}\.json` }
 
 // readCaptions joins the images and the captions of a file by the image's id.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 )
 
 // Record is a question about an image, and what people answered.
@@ -51,21 +53,13 @@ func (s *Set) Candidates() []int {
 	return s.rows(func(row int) bool { return !s.Records.row(row).heldOut && s.Records.Answered(row) })
 }
 
-func (s *Set) rows(of func(row int) bool) (rows []int) {
-	for row := range s.Records.Len() {
-		if of(row) {
-			rows = append(rows, row)
-		}
-	}
-	return rows
+func (s *Set) rows(of func(row int) bool) []int {
+	return list.Filter(stat.Indices(s.Records.Len()), of)
 }
 
 // Notes says in sentences what of the files is not read.
 func (s *Set) Notes() []string {
-	var notes []string
-	for _, u := range s.Unknown {
-		notes = append(notes, u.String())
-	}
+	notes := list.Map(s.Unknown, keycheck.Unknown.String)
 	for _, reason := range []string{"questions_without_answers", "annotations_without_question"} {
 		if n := s.Counts[reason]; n > 0 {
 			notes = append(notes, fmt.Sprintf("%d %s", n, strings.ReplaceAll(reason, "_", " ")))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
@@ -34,10 +35,7 @@ func (p Sampler) Pools(ctx context.Context, s *Set, queries []int, text, image V
 		return nil, err
 	}
 	candidates := s.Candidates()
-	byImage := map[int64]int{}
-	for _, c := range candidates {
-		byImage[s.Records.ImageID(c)]++
-	}
+	byImage := list.Tally(list.Map(candidates, s.Records.ImageID))
 	for _, q := range queries {
 		if n := eligible(s, q, len(candidates), byImage); n < p.Candidates {
 			return nil, fmt.Errorf("%s: %d records may be its candidates, want %d: give more records or fewer candidates", s.At(q), n, p.Candidates)
@@ -86,7 +84,6 @@ func may(s *Set, query, candidate int) bool {
 	return query != candidate && (own == 0 || own != s.Records.ImageID(candidate))
 }
 
-// eligible counts the records that may be candidates of a query.
 func eligible(s *Set, query, candidates int, byImage map[int64]int) int {
 	own := s.Records.ImageID(query)
 	switch {
@@ -117,10 +114,7 @@ func (p Sampler) fill(pool []int32, s *Set, query int, candidates []int) []int32
 		return pool
 	}
 	draw := rng.New(p.Seed, "pool", int(s.Records.ID(query)))
-	in := make(map[int32]bool, p.Candidates)
-	for _, c := range pool {
-		in[c] = true
-	}
+	in := list.Set(pool)
 	for len(pool) < p.Candidates { // ends: there are enough that may be drawn
 		c := int32(candidates[draw.IntN(len(candidates))])
 		if !in[c] && may(s, query, int(c)) {

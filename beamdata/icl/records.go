@@ -14,6 +14,7 @@ import (
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 )
 
@@ -73,10 +74,9 @@ func Load(path string) (*Set, error) {
 		return nil, fmt.Errorf("%s:%d: %w; want one record a line, such as %s", path, x.Line(0), faults[0].err, example)
 	}
 	const most = 8
-	var named []error
-	for _, f := range faults[:min(most, len(faults))] {
-		named = append(named, fmt.Errorf("%s:%d: %w", path, x.Line(int64(f.row)), f.err))
-	}
+	named := list.Map(faults[:min(most, len(faults))], func(f fault) error {
+		return fmt.Errorf("%s:%d: %w", path, x.Line(int64(f.row)), f.err)
+	})
 	if len(faults) > most {
 		named = append(named, fmt.Errorf("%s: %d more records are wrong", path, len(faults)-most))
 	}
@@ -92,7 +92,6 @@ func Load(path string) (*Set, error) {
 	return b.seal(), nil
 }
 
-// builder collects a set.
 type builder struct {
 	*Set
 	root string
@@ -103,7 +102,6 @@ func newBuilder() *builder {
 	return &builder{Set: &Set{Records: new(Table), Counts: map[string]int{}}, rows: map[int64]int{}}
 }
 
-// add checks a record and takes it in.
 func (b *builder) add(l line) error {
 	if l.ID == nil {
 		return errors.New("no id: want a whole number")
@@ -156,7 +154,6 @@ func (b *builder) heldOutLast() (was []int) {
 	return was
 }
 
-// seal counts and fingerprints what was read.
 func (b *builder) seal() *Set {
 	h := digest.New()
 	for _, r := range b.Records.All() {

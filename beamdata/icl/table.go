@@ -27,7 +27,6 @@ type tableRow struct {
 
 const noImage = 1<<32 - 1
 
-// TableOf returns a table of these records.
 func TableOf(records ...Record) *Table {
 	t := new(Table)
 	for _, r := range records {
@@ -59,15 +58,12 @@ func (t *Table) append(row tableRow) {
 	t.n++
 }
 
-// answer sets the answers of a record.
 func (t *Table) answer(i int, answers []string) {
 	t.row(i).answers = t.texts.put(t.answers.pack(answers))
 }
 
-// Len returns the number of records.
 func (t *Table) Len() int { return t.n }
 
-// At returns a record.
 func (t *Table) At(i int) Record {
 	row := t.row(i)
 	r := Record{ID: row.id, ImageID: row.imageID, HeldOut: row.heldOut, Answers: t.answers.unpack(t.texts.at(row.answers)),
@@ -89,16 +85,13 @@ func (t *Table) All() iter.Seq2[int, Record] {
 	}
 }
 
-// ID returns a record's id.
 func (t *Table) ID(i int) int64 { return t.row(i).id }
 
 // ImageID returns the number of a record's image.
 func (t *Table) ImageID(i int) int64 { return t.row(i).imageID }
 
-// Answered reports whether a record has answers.
 func (t *Table) Answered(i int) bool { return t.row(i).answers != 0 }
 
-// reorder puts the rows into another order.
 func (t *Table) reorder(from []int) {
 	before := *t
 	t.rows, t.n = nil, 0
@@ -145,7 +138,6 @@ func (d *dictionary) pack(texts []string) (packed []byte) {
 	return packed
 }
 
-// unpack returns the texts of pack.
 func (d *dictionary) unpack(packed []byte) (texts []string) {
 	for len(packed) > 0 {
 		v, n := binary.Uvarint(packed)

@@ -15,6 +15,7 @@ import (
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/keycheck"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/rewardutil/vqa"
 )
@@ -118,7 +119,6 @@ func published(where string, paths []string, name string) (split, error) {
 	return s, err
 }
 
-// questionsOf is a pattern of the file with a split's questions.
 func questionsOf(split string) string {
 	return `(v2_)?OpenEnded_mscoco_` + split + `\d{4}_questions\.json`
 }
@@ -126,12 +126,7 @@ func questionsOf(split string) string {
 // one returns the file whose name matches, "" where there is none; several are an error.
 func one(where string, paths []string, what, pattern string) (string, error) {
 	match := regexp.MustCompile("^" + pattern + "$")
-	var found []string
-	for _, p := range paths {
-		if match.MatchString(filepath.Base(p)) {
-			found = append(found, p)
-		}
-	}
+	found := list.Filter(paths, func(p string) bool { return match.MatchString(filepath.Base(p)) })
 	if len(found) > 1 {
 		return "", fmt.Errorf("%s: %d files hold the %s (%s): want the folder of one data set", where, len(found), what,
 			strings.Join(found, ", "))
@@ -158,7 +153,6 @@ func (s split) image(id int64) string {
 	return filepath.Join(s.folder, file)
 }
 
-// readSplit joins questions and annotations by question_id.
 func (b *builder) readSplit(s split, heldOut bool) error {
 	first := b.Records.Len()
 	keys := keycheck.New(filepath.Base(s.questions), "question", []string{"question_id", "image_id", "question"}, nil)
@@ -265,8 +259,7 @@ func eachOf(path, key string, visit func(raw []byte, line func() int) error) err
 				return where(err)
 			}
 		}
-		_, err = d.Token() // what follows the list is not read
-		if err != nil {
+		if _, err = d.Token(); err != nil { // what follows the list is not read
 			return where(err)
 		}
 		return nil

@@ -30,13 +30,10 @@ func Episodes(opt Options) *conversation.Bundle {
 	return b.Seal()
 }
 
-// episodes is the source of them.
 type episodes struct{ opt Options }
 
-// Fingerprint covers all that the episodes depend on.
 func (s episodes) Fingerprint() string { return fmt.Sprintf("icl_shapes episodes %+v", s.opt) }
 
-// Sample makes an episode.
 func (s episodes) Sample(row int64) (conversation.Sample, error) {
 	r := rng.New(s.opt.Seed, "icl episode", int(row))
 	d := newDictionary(r)

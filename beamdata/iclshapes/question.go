@@ -41,7 +41,6 @@ func (q question) key() int {
 	return len(of) + q.scene.Hue
 }
 
-// text is the question.
 func (q question) text() string { return "name its " + q.about.String() }
 
 // dictionary is a world's word for each key.

@@ -7,7 +7,6 @@ import (
 	"fulcrum/beamdata/shapes"
 )
 
-// thing is an object in its scene.
 type thing struct {
 	scene shapes.Solo
 	place int // 0 to 8: where it stands, row by row

@@ -21,7 +21,6 @@ type World struct {
 	asked []question
 }
 
-// NewWorld draws the records.
 func NewWorld(opt Options) *World {
 	w := &World{opt: opt, names: newDictionary(rng.New(opt.Seed, "icl world"))}
 	for row := range opt.Records + opt.HeldOut {
@@ -31,7 +30,6 @@ func NewWorld(opt Options) *World {
 	return w
 }
 
-// answer is the answer to a record's question.
 func (w *World) answer(row int) string { return w.names.answer(w.asked[row].key()) }
 
 // annotators give one answer each, all the same.

@@ -53,7 +53,6 @@ func Scan(path string, visit func(record []byte)) (*Index, error) {
 	return x, nil
 }
 
-// Len returns the number of records.
 func (x *Index) Len() int { return len(x.start) }
 
 // Read returns the bytes of a record. A file that changed since it was scanned is an error.

@@ -38,7 +38,6 @@ const (
 	maxNesting = 1000
 )
 
-// New returns a scanner of r.
 func New(r io.Reader) *Scanner { return NewSized(r, scanBuffer) }
 
 // NewSized returns a scanner that begins with a buffer of so many bytes.
@@ -143,14 +142,6 @@ func (s *Scanner) Peek() byte {
 	}
 }
 
-func (s *Scanner) expect(c byte) error {
-	if got := s.Peek(); got != c {
-		return s.Errorf("found %s, want %q", Found(got), c)
-	}
-	s.pos++
-	return nil
-}
-
 // Found names the value that begins with c.
 func Found(c byte) string {
 	switch {
@@ -219,24 +210,16 @@ func (s *Scanner) Text() ([]byte, error) {
 
 // word returns the bytes of a number, literal or NaN.
 func (s *Scanner) word() []byte {
-	s.mark = s.pos
-	for {
-		for s.pos < s.end {
-			c := s.buf[s.pos]
-			if c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' || c == '-' || c == '+' {
-				s.pos++
-				continue
-			}
-			token := s.buf[s.mark:s.pos]
-			s.mark = -1
-			return token
-		}
-		if !s.fill() {
-			token := s.buf[s.mark:s.pos]
-			s.mark = -1
-			return token
-		}
+	inside := func(c byte) bool {
+		return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' || c == '-' || c == '+'
 	}
+	s.mark = s.pos
+	for s.pos < s.end && inside(s.buf[s.pos]) || s.pos == s.end && s.fill() && inside(s.buf[s.pos]) {
+		s.pos++
+	}
+	token := s.buf[s.mark:s.pos]
+	s.mark = -1
+	return token
 }
 
 // Number reads a float; NaN, Infinity and -Infinity are accepted.
@@ -267,7 +250,6 @@ func (s *Scanner) Number() (float64, error) {
 	return v, nil
 }
 
-// Integer reads a whole number.
 func (s *Scanner) Integer() (int64, error) {
 	if c := s.Peek(); Found(c) != "a number" {
 		return 0, s.Errorf("found %s, want an integer", Found(c))
@@ -304,7 +286,6 @@ func (s *Scanner) Null() (bool, error) {
 	return true, nil
 }
 
-// Boolean reads true or false.
 func (s *Scanner) Boolean() (bool, error) {
 	if c := s.Peek(); c != 't' && c != 'f' {
 		return false, s.Errorf("found %s, want true or false", Found(c))
@@ -339,10 +320,10 @@ func (s *Scanner) Object(field func(key []byte) error) error {
 
 // items reads what stands between two brackets, calling item for each of the parts between commas.
 func (s *Scanner) items(open, end byte, item func() error) error {
-	if err := s.expect(open); err != nil {
-		return err
+	if got := s.Peek(); got != open {
+		return s.Errorf("found %s, want %q", Found(got), open)
 	}
-	if s.Peek() == end {
+	if s.pos++; s.Peek() == end {
 		s.pos++
 		return nil
 	}

@@ -25,7 +25,6 @@ type Unknown struct {
 	First   int    `json:"first"` // line, or row, of the first one
 }
 
-// String says it in one line.
 func (u Unknown) String() string {
 	text := fmt.Sprintf("%s: unknown key %.60q in %d %s, the first in line %d", u.File, u.Key, u.Count, plural(u.Object), u.First)
 	if u.Count == 1 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"fulcrum/internal/list"
 )
 
 // Column is a column of the data, by its name there.
@@ -58,10 +60,7 @@ func (f *Facts) ascending(texts []string) []int32 {
 	if texts == nil {
 		return nil
 	}
-	out := make([]int32, len(texts))
-	for i, text := range texts {
-		out[i] = f.number(text)
-	}
+	out := list.Map(texts, f.number)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -119,10 +118,7 @@ func unknown[T any](column [][]T, rows []int32) (int32, bool) {
 
 // Of returns the pool of a query with what is known about its candidates; of the query itself, its question and tags.
 func (f *Facts) Of(query int32, pool []int32, row func(int) []float32) *Pool {
-	p := &Pool{Query: row(int(query)), Rows: make([][]float32, len(pool))}
-	for j, r := range pool {
-		p.Rows[j] = row(int(r))
-	}
+	p := &Pool{Query: row(int(query)), Rows: list.Map(pool, func(r int32) []float32 { return row(int(r)) })}
 	p.Answers, p.Words, p.Tags = at(f.Answers, pool), at(f.Words, pool), at(f.Tags, pool)
 	p.OwnWords, p.OwnTags = at(f.Words, []int32{query})[0], at(f.Tags, []int32{query})[0]
 	return p

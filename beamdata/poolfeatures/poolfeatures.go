@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -44,7 +45,6 @@ type Feature struct {
 	Beside func(p *Pool, chosen int, out []float64)
 }
 
-// Table lists the features.
 func Table() []Feature {
 	return []Feature{similarity(), similarityOfColumns(), rank(), crowdingMean(), crowdingMax(), agreement(), annotators(),
 		questionOverlap(), tagOverlap(), answerInTags(), chosenSimilarity(), chosenAnswers()}
@@ -61,7 +61,6 @@ func forbidden() map[string]string {
 	}
 }
 
-// List is a choice of features.
 type List struct {
 	static, beside []chosen
 }
@@ -150,12 +149,7 @@ func (l *List) Columns() int { return 2 * len(l.static) }
 func (l *List) BesideColumns() int { return len(l.beside) }
 
 // Names returns the features that Describe computes, in the order of its columns.
-func (l *List) Names() (names []string) {
-	for _, f := range l.static {
-		names = append(names, f.name)
-	}
-	return names
-}
+func (l *List) Names() []string { return list.Map(l.static, func(f chosen) string { return f.name }) }
 
 // Describe returns the numbers [K, Columns] of a pool: of each feature its value, then the value's deviation from the pool's mean.
 func (l *List) Describe(p *Pool) []float64 {

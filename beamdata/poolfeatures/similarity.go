@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"math"
 	"slices"
+
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 )
 
 // similarity is the cosine of query and candidate.
@@ -25,10 +28,7 @@ func similarityOfColumns() Feature {
 // rank is the logarithm of the candidate's place by similarity, from 1.
 func rank() Feature {
 	return Feature{Name: "rank", Of: func(p *Pool, _ []int, out []float64) {
-		similar, order := p.similarities(), make([]int, len(out))
-		for j := range order {
-			order[j] = j
-		}
+		similar, order := p.similarities(), stat.Indices(len(out))
 		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(similar[b], similar[a]) })
 		for place, j := range order {
 			out[j] = math.Log(float64(place + 1))
@@ -39,10 +39,7 @@ func rank() Feature {
 // similarities returns the cosines of the query with its candidates [K], computed once.
 func (p *Pool) similarities() []float64 {
 	if p.similar == nil {
-		p.similar = make([]float64, len(p.Rows))
-		for j, row := range p.Rows {
-			p.similar[j] = Cosine(p.Query, row)
-		}
+		p.similar = list.Map(p.Rows, func(row []float32) float64 { return Cosine(p.Query, row) })
 	}
 	return p.similar
 }

@@ -1,6 +1,10 @@
 package poolfeatures
 
-import "slices"
+import (
+	"slices"
+
+	"fulcrum/internal/list"
+)
 
 // questionOverlap is the share of words that query and candidate have in common, of all words of both questions.
 func questionOverlap() Feature {
@@ -35,11 +39,6 @@ func answerInTags() Feature {
 
 // overlap is the number of common entries of two ascending lists over that of all entries.
 func overlap(a, b []int32) float64 {
-	common := 0
-	for _, x := range a {
-		if _, ok := slices.BinarySearch(b, x); ok {
-			common++
-		}
-	}
+	common := list.Count(a, func(x int32) bool { _, ok := slices.BinarySearch(b, x); return ok })
 	return float64(common) / float64(max(len(a)+len(b)-common, 1))
 }

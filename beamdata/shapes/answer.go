@@ -41,7 +41,7 @@ func (q ask) answers(r *rand.Rand) []AnswerCount {
 		}
 		tally[a]++
 	}
-	out := make([]AnswerCount, 0, len(tally))
+	var out []AnswerCount
 	for a, n := range tally {
 		out = append(out, AnswerCount{a, n})
 	}

@@ -3,6 +3,8 @@ package shapes
 import (
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // Describe is the request that Caption answers.
@@ -16,13 +18,11 @@ func (q *Questions) Caption(row int) string {
 		return int(o.y/cell)*cells + int(o.x/cell)
 	}
 	slices.SortFunc(s.objects, func(a, b object) int { return place(a) - place(b) })
-	words := make([]string, len(s.objects))
-	for i, o := range s.objects {
+	return strings.Join(list.Map(s.objects, func(o object) string {
 		size := "small "
 		if o.big {
 			size = "big "
 		}
-		words[i] = size + hues[o.hue].name + " " + shapeNames[o.shape]
-	}
-	return strings.Join(words, ", ")
+		return size + hues[o.hue].name + " " + shapeNames[o.shape]
+	}), ", ")
 }

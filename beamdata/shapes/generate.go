@@ -47,13 +47,11 @@ type Query struct {
 	Records    []Record // a group for offline GRPO: beams, retrieval, sample, random; distinct as sets
 }
 
-// Beam is one result of the beam search.
 type Beam struct {
 	Positions []int32 // [Shots] in the pool
 	Soft      float64 // its reward
 }
 
-// Data is the whole set.
 type Data struct {
 	Options         Options
 	Dim             int
@@ -72,7 +70,8 @@ func Generate(opt Options) (*Data, error) {
 	}
 	d := &Data{Options: opt, Dim: Dim}
 	d.Items = makeItems(opt)
-	d.makeScenes()
+	d.scenes = make([]scene, d.Items[len(d.Items)-1].Scene+1)
+	parallel(len(d.scenes), func(i int) { d.scenes[i] = newScene(opt.Seed, i) })
 	e := d.embed()
 	d.Prior = newPrior(d.Items[opt.TrainQueries:opt.trainRows()])
 	first := opt.trainRows()
@@ -80,12 +79,6 @@ func Generate(opt Options) (*Data, error) {
 	d.Val = d.makeQueries(e, first, opt.ValQueries)
 	d.Dev = d.makeQueries(e, first+opt.ValQueries, opt.DevQueries)
 	return d, nil
-}
-
-// makeScenes draws the scenes that the items are about, in order.
-func (d *Data) makeScenes() {
-	d.scenes = make([]scene, d.Items[len(d.Items)-1].Scene+1)
-	parallel(len(d.scenes), func(i int) { d.scenes[i] = newScene(d.Options.Seed, i) })
 }
 
 // grid is the step that embeddings are rounded to. On it a product of two entries is an integer of at
@@ -100,7 +93,6 @@ type blocks struct {
 	text                  []int32     // [rows] a row's text; training texts come first, as do scenes
 }
 
-// embed computes the embedding table and its blocks.
 func (d *Data) embed() *blocks {
 	e := &blocks{text: make([]int32, len(d.Items))}
 	var texts []string
@@ -183,7 +175,6 @@ func parallel(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// makeQueries returns the queries of n rows from first on.
 func (d *Data) makeQueries(e *blocks, first, n int) []Query {
 	out := make([]Query, n)
 	parallel(n, func(i int) { out[i] = d.newQuery(e, first+i) })

@@ -179,23 +179,21 @@ func (s *scene) neighbour(r *rand.Rand, o object) (side string, found object, ok
 	return d.name, found, ok
 }
 
-// otherHues are the colours a careless person might name: those of the scene.
-func (s *scene) otherHues(not int) []string {
+// others are the names a careless person might give: those of the scene, and the next.
+func (s *scene) others(name func(object) string, not, next string) []string {
 	var out []string
 	for _, o := range s.objects {
-		if o.hue != not && !slices.Contains(out, hues[o.hue].name) {
-			out = append(out, hues[o.hue].name)
+		if n := name(o); n != not && !slices.Contains(out, n) {
+			out = append(out, n)
 		}
 	}
-	return append(out, hues[(not+1)%numHues].name)
+	return append(out, next)
+}
+
+func (s *scene) otherHues(not int) []string {
+	return s.others(func(o object) string { return hues[o.hue].name }, hues[not].name, hues[(not+1)%numHues].name)
 }
 
 func (s *scene) otherShapes(not shape) []string {
-	var out []string
-	for _, o := range s.objects {
-		if o.shape != not && !slices.Contains(out, shapeNames[o.shape]) {
-			out = append(out, shapeNames[o.shape])
-		}
-	}
-	return append(out, shapeNames[(not+1)%numShapes])
+	return s.others(func(o object) string { return shapeNames[o.shape] }, shapeNames[not], shapeNames[(not+1)%numShapes])
 }

@@ -9,7 +9,6 @@ import (
 // rows of sub-scanlines per pixel; horizontally coverage is exact.
 const subRows = 4
 
-// render draws the scene with anti-aliased edges.
 func (s *scene) render() *image.RGBA {
 	img := image.NewRGBA(image.Rect(0, 0, ImageSize, ImageSize))
 	for y := range ImageSize {

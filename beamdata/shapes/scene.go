@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 )
 
@@ -85,9 +86,7 @@ func newScene(seed int64, id int) scene {
 	r := rng.New(seed, "shapes scene", id)
 	s := scene{pattern: pattern(r.IntN(int(numPatterns))), period: 4 + r.IntN(7), vertical: r.IntN(2) == 0, grainSeed: r.Uint64()}
 	s.tint = tints[r.IntN(len(tints))]
-	for c := range 3 { // the second tone of a pattern is a lighter or darker relative of the first
-		s.tint2[c] = s.tint[c]
-	}
+	s.tint2 = s.tint // the second tone of a pattern is a lighter or darker relative of the first
 	shift := 22 + 18*r.Float64()
 	if r.IntN(2) == 0 || s.tint[0] > 225 {
 		shift = -shift
@@ -135,16 +134,7 @@ func weighted(r *rand.Rand, weights ...int) int {
 	return len(weights) - 1
 }
 
-// count returns how many objects satisfy is.
-func (s *scene) count(is func(object) bool) int {
-	n := 0
-	for _, o := range s.objects {
-		if is(o) {
-			n++
-		}
-	}
-	return n
-}
+func (s *scene) count(is func(object) bool) int { return list.Count(s.objects, is) }
 
 // only returns the single object that satisfies is; ok is false for no such object or several.
 func (s *scene) only(is func(object) bool) (object, bool) {
@@ -159,7 +149,6 @@ func (s *scene) shapeIs(sh shape) func(object) bool {
 }
 func (s *scene) hueIs(h int) func(object) bool { return func(o object) bool { return o.hue == h } }
 
-// rgb is the object's colour in its light.
 func (o object) rgb() color.RGBA {
 	c := hues[o.hue].rgb
 	return color.RGBA{level(c[0] * o.shade), level(c[1] * o.shade), level(c[2] * o.shade), 255}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 )
 
 const (
@@ -110,14 +111,9 @@ func (m *textModel) embed(text string) []float64 {
 
 // unit scales x to length 1 in place; zeros stay zeros.
 func unit(x []float64) []float64 {
-	sum := 0.0
-	for _, v := range x {
-		sum += v * v
-	}
-	if sum > 0 {
-		sum = 1 / math.Sqrt(sum)
+	if sum := stat.Squares(x, 0); sum > 0 {
 		for i := range x {
-			x[i] *= sum
+			x[i] *= 1 / math.Sqrt(sum)
 		}
 	}
 	return x

@@ -4,6 +4,7 @@ package split
 import (
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 )
 
@@ -13,11 +14,7 @@ func ByID(ids []int64, trainRatio float64, seed int64) map[int64]bool {
 	sorted := slices.Sorted(slices.Values(ids))
 	r := rng.New(seed, "split")
 	r.Shuffle(len(sorted), func(i, j int) { sorted[i], sorted[j] = sorted[j], sorted[i] })
-	val := map[int64]bool{}
-	for _, id := range sorted[int(float64(len(ids))*trainRatio):] {
-		val[id] = true
-	}
-	return val
+	return list.Set(sorted[int(float64(len(ids))*trainRatio):])
 }
 
 // ByImage marks at least ratio·n queries as validation, whole images at a time: two questions

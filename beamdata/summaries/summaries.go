@@ -38,13 +38,10 @@ func DefaultOptions() Options {
 	return Options{Train: 4000, Val: 300, Test: 500}
 }
 
-// Set makes the examples of its splits.
 type Set struct{ opt Options }
 
-// New returns the set that opt describes.
 func New(opt Options) *Set { return &Set{opt} }
 
-// Options returns the options of the set.
 func (s *Set) Options() Options { return s.opt }
 
 // Len returns the number of examples of a split.
@@ -52,7 +49,6 @@ func (s *Set) Len(split string) int {
 	return map[string]int{Train: s.opt.Train, Val: s.opt.Val, Test: s.opt.Test, Drafts: s.opt.Drafts}[split]
 }
 
-// Example is one report and its summary.
 type Example struct {
 	Source, Target string
 	Kind           string // weather, match, deal, rescue
@@ -91,10 +87,8 @@ type story struct {
 	details   []detail  // in the order of every long summary
 }
 
-// fact is one line of a report.
 type fact struct{ key, value, said string }
 
-// detail is a sentence that a share of the writers of long summaries give.
 type detail struct {
 	text  string
 	share float64
@@ -121,18 +115,12 @@ func (s story) summary(r *rand.Rand) (text, writer string) {
 
 // draft returns one to three different sentences of all there are.
 func (s story) draft(r *rand.Rand) string {
-	all := slices.Concat(s.headlines[:], s.openings[:])
-	for _, d := range s.details {
-		all = append(all, d.text)
-	}
-	for _, f := range s.facts {
-		all = append(all, f.said)
-	}
+	all := slices.Concat(s.headlines[:], s.openings[:], list.Map(s.details, func(d detail) string { return d.text }),
+		list.Map(s.facts, func(f fact) string { return f.said }))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return strings.Join(all[:1+r.IntN(3)], " ")
 }
 
-// table writes a fact a line.
 func (s story) table() string {
 	return strings.Join(list.Map(s.facts, func(f fact) string { return f.key + ": " + f.value }), "\n")
 }

@@ -11,7 +11,6 @@ import (
 // columns are the names under which a file keeps its parts. id may be "".
 type columns struct{ source, target, id string }
 
-// names lists them.
 func (c columns) names() []string {
 	if c.id == "" {
 		return []string{c.source, c.target}

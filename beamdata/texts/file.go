@@ -19,7 +19,6 @@ import (
 	"fulcrum/internal/jsonwords"
 )
 
-// file is one file of records.
 type file interface {
 	Len() int
 	columns() ([]string, error)                // those of the first record
@@ -29,7 +28,6 @@ type file interface {
 	unread(c columns) []keycheck.Unknown       // keys or columns that are not read
 }
 
-// openFile opens a file by its ending.
 func openFile(path string) (file, error) {
 	if strings.EqualFold(filepath.Ext(path), ".parquet") {
 		return openParquet(path)
@@ -162,7 +160,6 @@ func (s *source) Cluster(row int64, by string) (string, error) {
 	return conversation.Value(raw, by), err
 }
 
-// Sample decodes a record.
 func (s *source) Sample(row int64) (conversation.Sample, error) {
 	k, within := s.locate(row)
 	f := s.files[k]

@@ -10,7 +10,6 @@ func Fits(columns []string) bool {
 	return slices.ContainsFunc(pairs(), func(p [2]string) bool { return slices.Contains(columns, p[0]) && slices.Contains(columns, p[1]) })
 }
 
-// Named reports whether the options name a column.
 func (o Options) Named() bool { return o.Source != nil || o.Target != nil || o.ID != nil }
 
 // Inspect returns what a file of texts holds, as names with values, and the first fault for which a run would refuse it.

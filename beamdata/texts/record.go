@@ -11,7 +11,6 @@ import (
 	"fulcrum/internal/jsonwords"
 )
 
-// record is one source with its target.
 type record struct {
 	id, source, target string
 	completions        []conversation.Recorded // recorded completions with rewards; JSON files may have them
@@ -36,7 +35,6 @@ func (r record) check(c columns) error {
 	return nil
 }
 
-// decode reads an object of a JSON file.
 func decode(raw []byte, c columns) (record, error) {
 	var r record
 	var fields map[string]json.RawMessage
@@ -70,7 +68,6 @@ func decode(raw []byte, c columns) (record, error) {
 	return r, r.check(c)
 }
 
-// kind names what a JSON value is.
 func kind(value json.RawMessage) string {
 	switch value[0] {
 	case '"':

@@ -36,7 +36,6 @@ type builtIn struct {
 	prefix string
 }
 
-// Sample makes an example.
 func (s builtIn) Sample(row int64) (conversation.Sample, error) {
 	e := s.set.Example(s.split, int(row))
 	r := record{id: fmt.Sprintf("%s %d", s.split, row), source: e.Source, target: e.Target}
@@ -46,7 +45,6 @@ func (s builtIn) Sample(row int64) (conversation.Sample, error) {
 // Holds reports that every report has a summary.
 func (s builtIn) Holds(need conversation.Need) bool { return need == conversation.Target }
 
-// Fingerprint covers all that the examples depend on.
 func (s builtIn) Fingerprint() string {
 	return fmt.Sprintf("summaries %s %+v %q", s.split, s.set.Options(), s.prefix)
 }

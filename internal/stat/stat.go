@@ -6,6 +6,7 @@
 package stat
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -54,6 +55,24 @@ func Indices(n int) []int {
 		out[i] = i
 	}
 	return out
+}
+
+// Ranks returns the ranks of x, from 1; equal values share the mean of theirs.
+func Ranks(x []float64) []float64 {
+	order := Indices(len(x))
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
+	ranks := make([]float64, len(x))
+	for from := 0; from < len(x); {
+		to := from + 1
+		for to < len(x) && x[order[to]] == x[order[from]] {
+			to++
+		}
+		for _, i := range order[from:to] {
+			ranks[i] = float64(from+to+1) / 2
+		}
+		from = to
+	}
+	return ranks
 }
 
 // Median returns the middle value, the mean of two; NaN of none. x keeps its order.

@@ -32,7 +32,6 @@ func DefaultOptions() Options {
 	return Options{Method: "z_score", Clip: 5, MinStd: 0.1, Std: "sample"}
 }
 
-// Choices returns the names that method takes.
 func (Options) Choices() map[string][]string { return map[string][]string{"method": methodNames()} }
 
 // Validate reports an unknown method and numbers that make no sense.

@@ -7,7 +7,6 @@ func meanOnly() Method {
 	return Method{Name: "mean_only", Group: centre, Centred: true, ShiftInvariant: true}
 }
 
-// centre returns r - mean.
 func centre(r []float64, _ Options) []float64 {
 	mean, _, _ := group.Moments(r)
 	return minus(r, mean, 1)

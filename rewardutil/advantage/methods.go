@@ -20,18 +20,9 @@ type Method struct {
 
 // methods is the table of advantage methods, in the order of messages and documentation.
 func methods() []Method {
-	return []Method{
-		zScore(),
-		meanOnly(),
-		batchStd(),
-		leaveOneOut(),
-		rank(),
-		referenceRollout(),
-		none(),
-	}
+	return []Method{zScore(), meanOnly(), batchStd(), leaveOneOut(), rank(), referenceRollout(), none()}
 }
 
-// methodNames lists the table's names.
 func methodNames() []string {
 	return list.Map(methods(), func(m Method) string { return m.Name })
 }

@@ -1,6 +1,5 @@
 package advantage
 
-// none returns the rewards unchanged.
 func none() Method {
 	return Method{Name: "none", Group: func(r []float64, _ Options) []float64 { return r }}
 }

@@ -50,7 +50,6 @@ func (c *Controller) Value() float64 { return c.state.Value }
 // State returns what an exact resume needs; it marshals to JSON.
 func (c *Controller) State() State { return c.state }
 
-// Restore sets a state that State returned.
 func (c *Controller) Restore(s State) error {
 	err := c.check(s.Value)
 	if err == nil {

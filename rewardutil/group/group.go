@@ -2,10 +2,9 @@
 package group
 
 import (
-	"cmp"
 	"math"
-	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -48,34 +47,12 @@ func Moments(x []float64) (mean, std, spread float64) {
 	return mean, math.Sqrt(stat.Squares(x, mean) / float64(len(x)-1)), hi - lo
 }
 
-// averageRanks returns for each value its place in ascending order, 0..n-1; equal values share the
-// mean of their places.
-func averageRanks(x []float64) []float64 {
-	order := stat.Indices(len(x))
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
-	ranks := make([]float64, len(x))
-	for i := 0; i < len(order); {
-		j := i + 1
-		for j < len(order) && x[order[j]] == x[order[i]] {
-			j++
-		}
-		for _, at := range order[i:j] {
-			ranks[at] = float64(i+j-1) / 2
-		}
-		i = j
-	}
-	return ranks
-}
-
-// CentredRanks maps averageRanks to [-1, 1], the best value at +1; a single value gets 0.
+// CentredRanks maps the ranks of x to [-1, 1], the best value at +1; equal values share the mean of theirs, and a single one gets 0.
 func CentredRanks(x []float64) []float64 {
-	ranks := averageRanks(x)
-	for i := range ranks {
-		if len(x) > 1 {
-			ranks[i] = 2*ranks[i]/float64(len(x)-1) - 1
-		}
+	if len(x) == 1 {
+		return []float64{0}
 	}
-	return ranks
+	return list.Map(stat.Ranks(x), func(rank float64) float64 { return 2*(rank-1)/float64(len(x)-1) - 1 })
 }
 
 // Rounding is the relative difference at which two float32 rewards can no longer be told apart.

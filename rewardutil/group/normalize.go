@@ -2,6 +2,7 @@ package group
 
 import (
 	"math"
+	"slices"
 
 	"fulcrum/rewardutil/torchorder"
 )
@@ -32,8 +33,7 @@ func DefaultNormalizeOptions() NormalizeOptions {
 // Equal rewards get equal ranks unless ties is position, which is the reference's order: that of the C++
 // library's sort, for reproducing its numbers only. Source: parity specification §3.
 func Normalize(r []float64, o NormalizeOptions) []float64 {
-	out := make([]float64, len(r))
-	copy(out, r)
+	out := slices.Clone(r)
 	switch o.Method {
 	case "z_score", "z_score_clamp":
 		mean, std, _ := Moments(r)

@@ -128,13 +128,11 @@ func (o Options) quality(t Trajectory) float64 {
 
 // correctness is vqa_correct, else vqa_acc_score, else 0, mapped to -1..1 by correctness_mode=pm1 where present.
 func (o Options) correctness(t Trajectory) float64 {
-	var x float64
+	x := t.AccScore
 	switch {
 	case t.Has&Correct != 0:
 		x = t.Correct
-	case t.Has&AccScore != 0:
-		x = t.AccScore
-	default:
+	case t.Has&AccScore == 0:
 		return 0
 	}
 	if o.CorrectnessMode == "pm1" {

@@ -86,7 +86,6 @@ type Options struct {
 	Levels map[string]float64 `koanf:"levels" range:"(-inf,inf)"`
 }
 
-// The names of levels.
 const (
 	BeamLevel      = "beam"
 	CoherenceLevel = "coherence"
@@ -118,7 +117,6 @@ func Modes() []string {
 	return list.Map(modes(), func(m mode) string { return m.name })
 }
 
-// Choices returns the names that mode takes.
 func (Options) Choices() map[string][]string { return map[string][]string{"mode": Modes()} }
 
 // Validate reports an unknown mode, a weight that is not a number, and a reward that could only be 0.

@@ -112,7 +112,6 @@ func (r Scores) Each(f func(metric string, ids []int64, scores []float64) error)
 	return nil
 }
 
-// Means returns the mean of every metric.
 func (r Scores) Means() map[string]float64 {
 	out := map[string]float64{}
 	r.Each(func(metric string, ids []int64, scores []float64) error {

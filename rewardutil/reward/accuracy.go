@@ -60,13 +60,7 @@ func (o AccuracyOptions) actions(s string) []string {
 	parts := strings.FieldsFunc(s, func(r rune) bool {
 		return r == ',' || r == ';' || r == '\n' || o.Split == "any" && unicode.IsSpace(r)
 	})
-	out := parts[:0]
-	for _, p := range parts {
-		if p = normalizeAction(p); p != "" {
-			out = append(out, p)
-		}
-	}
-	return out
+	return list.Filter(list.Map(parts, normalizeAction), func(p string) bool { return p != "" })
 }
 
 var optionNumber = regexp.MustCompile(`\((\d+)\)`)
@@ -83,18 +77,11 @@ func normalizeAction(s string) string {
 
 // SetIoU returns |A ∩ B| / |A ∪ B| of two lists taken as sets; 0 where both are empty.
 func SetIoU(a, b []string) float64 {
-	in := make(map[string]int, len(a)+len(b)) // bit 1: in a, bit 2: in b
-	for _, x := range a {
-		in[x] |= 1
-	}
-	for _, x := range b {
-		in[x] |= 2
-	}
-	both := 0
-	for _, bits := range in {
-		if bits == 3 {
+	inA, inB, both := list.Set(a), list.Set(b), 0
+	for x := range inA {
+		if inB[x] {
 			both++
 		}
 	}
-	return float64(both) / float64(max(1, len(in)))
+	return float64(both) / float64(max(1, len(inA)+len(inB)-both))
 }

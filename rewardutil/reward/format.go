@@ -43,8 +43,7 @@ func (o FormatOptions) build() (Reward, error) { return o, o.Validate() }
 // Tags are compared as they stand: lower case, no blanks. A completion that was cut off before a closing
 // tag earns its share.
 func (o FormatOptions) Score(_ context.Context, items []Item) ([]float64, error) {
-	out := list.Map(items, func(it Item) float64 { return o.score(it.Completion) })
-	return out, nil
+	return list.Map(items, func(it Item) float64 { return o.score(it.Completion) }), nil
 }
 
 func (o FormatOptions) score(s string) float64 {
@@ -64,7 +63,6 @@ func (o FormatOptions) score(s string) float64 {
 	return sum
 }
 
-// inOrder reports whether the tags occur one after the other.
 func inOrder(s string, tags ...string) bool {
 	for _, tag := range tags {
 		var found bool

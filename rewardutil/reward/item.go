@@ -38,7 +38,6 @@ func byReference(items []Item, name string, score func(completion, reference str
 	return out, nil
 }
 
-// itemErrorf names the item that an error is about.
 func itemErrorf(items []Item, i int, format string, args ...any) error {
 	name := items[i].Name
 	if name == "" {

@@ -247,7 +247,6 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 	return said, nil
 }
 
-// read finds the score in an answer.
 func (j *judge) read(text string) (float64, bool) {
 	m := j.pattern.FindStringSubmatch(text)
 	if m == nil {

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/rewardutil/text"
 )
@@ -39,16 +40,11 @@ func (o MatchOptions) Validate() error {
 // space counts literally in an expression and any run of it as a blank in a text.
 func (o MatchOptions) expression(text string) (*regexp.Regexp, error) {
 	if o.By == "contains" {
-		words := strings.Fields(text)
-		for i, w := range words {
-			words[i] = regexp.QuoteMeta(w)
-		}
-		text = strings.Join(words, `\s+`)
+		text = strings.Join(list.Map(strings.Fields(text), regexp.QuoteMeta), `\s+`)
 	}
 	return regexp.Compile("(?i)" + text)
 }
 
-// match is the Reward.
 type match struct {
 	opt   MatchOptions
 	fixed *regexp.Regexp // nil: each record's reference
@@ -60,14 +56,11 @@ func (o MatchOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	m := match{opt: o}
-	if o.Text != nil {
-		var err error
-		if m.fixed, err = o.expression(*o.Text); err != nil {
-			return nil, err
-		}
+	if o.Text == nil {
+		return match{opt: o}, nil
 	}
-	return m, nil
+	fixed, err := o.expression(*o.Text)
+	return match{o, fixed}, err
 }
 
 // Score returns 1 for each completion whose answer part matches, else 0.

@@ -57,7 +57,6 @@ func (o PointsOptions) Validate() error {
 		"want shares of at least 0 and one above, got hit %v, miss %v, positive %v, box %v", o.Hit, o.Miss, o.Positive, o.Box)
 }
 
-// points is the Reward.
 type points struct {
 	opt       PointsOptions
 	masks     *maskCache
@@ -68,7 +67,7 @@ func (o PointsOptions) build() (Reward, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	p := &points{opt: o, masks: newMaskCache()}
+	p := &points{opt: o, masks: &maskCache{by: map[string]*mask{}}}
 	if o.Segmenter.On() {
 		var err error
 		if p.segmenter, err = scorer.New(o.Segmenter); err != nil {
@@ -243,7 +242,6 @@ func (p *points) boxIoU(box [4]float64, m *mask, meta map[string]json.RawMessage
 	return both / (area(box) + area(of) - both)
 }
 
-// imageSize returns the size in meta of the image whose pixels the points name.
 func imageSize(meta map[string]json.RawMessage) (width, height float64, ok bool) {
 	ok = json.Unmarshal(meta["width"], &width) == nil && json.Unmarshal(meta["height"], &height) == nil && width > 0 && height > 0
 	return width, height, ok

@@ -70,8 +70,6 @@ type maskCache struct {
 
 const maskBudget = 64 << 20 // bytes
 
-func newMaskCache() *maskCache { return &maskCache{by: map[string]*mask{}} }
-
 // open returns the mask at the path under a key of meta.
 func (c *maskCache) open(raw json.RawMessage, key, root string) (*mask, error) {
 	var path string

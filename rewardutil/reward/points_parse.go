@@ -55,7 +55,6 @@ func first[T any](a, b []T) []T {
 	return b
 }
 
-// collector gathers the points and boxes of one JSON value.
 type collector struct {
 	PointPrompt
 }

@@ -77,7 +77,6 @@ type term interface {
 	build() (Reward, error) // validates the options; their tags are checked before
 }
 
-// weighted is a term that is on.
 type weighted struct {
 	term
 	name   string
@@ -140,14 +139,12 @@ func (o Options) Answer(completion string) string {
 	return normalizeAction(answer)
 }
 
-// Term is one weighted part of a reward.
 type Term struct {
 	Name   string // also in Rewards.Score's terms and in metrics
 	Weight float64
 	Reward Reward
 }
 
-// Any reports whether a term is on.
 func (o Options) Any() bool {
 	on, _ := o.terms()
 	return len(on) > 0
@@ -182,7 +179,6 @@ func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 	return r, nil
 }
 
-// Rewards is a weighted sum of rewards.
 type Rewards struct {
 	Terms            []Term
 	scale            float64

@@ -14,10 +14,9 @@ import (
 )
 
 func newScorerItem(it Item) scorer.Item {
-	images := list.Map(it.Images, absolute)
 	return scorer.Item{
 		Prompt: it.Prompt, Completion: it.Completion, Answer: text.Answer(it.Completion), Reference: it.Reference,
-		Answers: it.Answers, Images: images, Meta: metaWithFiles(it.Meta, it.Root),
+		Answers: it.Answers, Images: list.Map(it.Images, absolute), Meta: metaWithFiles(it.Meta, it.Root),
 	}
 }
 

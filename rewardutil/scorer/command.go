@@ -27,10 +27,6 @@ type commandTransport struct {
 	idle chan *child // kept processes that wait for a batch
 }
 
-func newCommandTransport(opt Options) *commandTransport {
-	return &commandTransport{argv: opt.Command, keep: opt.Keep, idle: make(chan *child, opt.Parallel)}
-}
-
 func (t *commandTransport) Name() string { return secret.Arguments(t.argv) }
 
 // Close ends the kept processes by closing their input, then by force.
@@ -87,7 +83,6 @@ func (t *commandTransport) Ask(ctx context.Context, items [][]byte) ([]float64, 
 	return scores, nil
 }
 
-// child is a running scorer.
 type child struct {
 	cmd    *exec.Cmd
 	mark   string // of the processes that it has started
@@ -101,7 +96,8 @@ type child struct {
 // startChild starts the program. It dies with this process: the kernel's parent-death signal follows the thread
 // that started it, so that thread is held until the child has ended.
 func startChild(argv []string) (*child, error) {
-	c := &child{cmd: exec.Command(argv[0], argv[1:]...), mark: newMark(), stderr: &lastBytes{}, ended: make(chan struct{})}
+	c := &child{cmd: exec.Command(argv[0], argv[1:]...), stderr: &lastBytes{}, ended: make(chan struct{}),
+		mark: fmt.Sprintf("%s%d.", markOfAll(), started.Add(1))}
 	c.cmd.Env = append(os.Environ(), c.mark)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.cmd.Stderr = c.stderr
@@ -240,7 +236,6 @@ func (c *child) signalled() bool {
 	return sent == syscall.SIGINT || sent == syscall.SIGTERM || sent == syscall.SIGHUP
 }
 
-// lastBytes is a writer that keeps the last bytes.
 type lastBytes struct {
 	mu  sync.Mutex
 	buf []byte

@@ -23,10 +23,7 @@ var markOfAll = sync.OnceValue(func() string {
 	return mark
 })
 
-var started atomic.Int64
-
-// newMark returns the variable of one program.
-func newMark() string { return fmt.Sprintf("%s%d.", markOfAll(), started.Add(1)) }
+var started atomic.Int64 // programs: each has its number behind the mark
 
 // killMarked kills the processes with a variable that begins with mark, until it finds none: one may have forked meanwhile.
 func killMarked(mark string) {

@@ -10,13 +10,7 @@ import (
 	"fulcrum/internal/webapi"
 )
 
-// httpTransport posts batches to an address.
 type httpTransport struct{ client *webapi.Client }
-
-func newHTTPTransport(opt Options) (*httpTransport, error) {
-	client, err := webapi.New(*opt.URL, opt.Headers, opt.Parallel)
-	return &httpTransport{client}, err
-}
 
 func (t *httpTransport) Name() string { return t.client.Address() }
 

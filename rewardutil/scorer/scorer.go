@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/secret"
 	"fulcrum/internal/webapi"
@@ -62,7 +63,6 @@ func DefaultOptions() Options {
 	return Options{BatchSize: 32, Parallel: 1, Timeout: 120, Retries: 2, Backoff: 1, Cache: 100_000}
 }
 
-// On reports whether an address or a command is given.
 func (o Options) On() bool { return o.URL != nil || len(o.Command) > 0 }
 
 // Validate reports options with which a scorer cannot work. TextRewards.Check asks whether the address answers.
@@ -117,10 +117,10 @@ func New(opt Options) (*Scorer, error) {
 		return nil, errors.New("url: want the address of a scorer, or its command")
 	}
 	if opt.URL == nil {
-		return Via(opt, newCommandTransport(opt)), nil
+		return Via(opt, &commandTransport{argv: opt.Command, keep: opt.Keep, idle: make(chan *child, opt.Parallel)}), nil
 	}
-	via, err := newHTTPTransport(opt)
-	return Via(opt, via), err
+	client, err := webapi.New(*opt.URL, opt.Headers, opt.Parallel)
+	return Via(opt, &httpTransport{client}), err
 }
 
 func (s *Scorer) Close() error { return s.via.Close() }
@@ -167,11 +167,7 @@ func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
 		known[missingKeys[i]] = v
 	}
 	s.remember(missingKeys, scores)
-	out := make([]float64, len(items))
-	for i, k := range keys {
-		out[i] = known[k]
-	}
-	return out, nil
+	return list.Map(keys, func(k [sha256.Size]byte) float64 { return known[k] }), nil
 }
 
 func (s *Scorer) recall(key [sha256.Size]byte) (float64, bool) {

@@ -45,7 +45,6 @@ func countDocuments(items [][][]string) *CIDEr {
 	return c
 }
 
-// gramsOf counts n-grams, by n-1.
 func gramsOf(tokens []string) (counts [ciderN]map[string]float64) {
 	for n := range counts {
 		counts[n] = map[string]float64{}
@@ -83,13 +82,7 @@ func (c *CIDEr) Score(caption string, references []string) float64 {
 	return c.scoreTokens(PTBTokens(caption), split(references))
 }
 
-// split returns the tokens of several captions.
-func split(captions []string) (out [][]string) {
-	for _, c := range captions {
-		out = append(out, PTBTokens(c))
-	}
-	return out
-}
+func split(captions []string) [][]string { return list.Map(captions, PTBTokens) }
 
 func (c *CIDEr) scoreTokens(caption []string, references [][]string) float64 {
 	hyp, total := c.weigh(caption), 0.0

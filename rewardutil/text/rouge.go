@@ -1,7 +1,12 @@
 // Package text finds answers, words and sentences in texts and compares texts by ROUGE.
 package text
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"fulcrum/internal/list"
+)
 
 // RougeScore is one ROUGE measure, each part in [0, 1].
 type RougeScore struct {
@@ -21,7 +26,6 @@ type RougeScores struct {
 // RougeNames returns the names of the measures, in the order of reports.
 func RougeNames() []string { return []string{"rouge1", "rouge2", "rougeL", "rougeLsum"} }
 
-// Named returns the measure of a name.
 func (s RougeScores) Named(name string) RougeScore {
 	switch name {
 	case "rouge1":
@@ -45,7 +49,6 @@ func Rouge(target, prediction string, stem bool) RougeScores {
 	}
 }
 
-// rougeScore divides hits by the sizes of prediction and target.
 func rougeScore(hits, prediction, target int) RougeScore {
 	s := RougeScore{Precision: float64(hits) / float64(max(1, prediction)), Recall: float64(hits) / float64(max(1, target))}
 	if s.Precision+s.Recall > 0 {
@@ -136,22 +139,14 @@ func rougeLsum(target, prediction string, stem bool) RougeScore {
 }
 
 func rougeLines(text string, stem bool) [][]string {
-	var out [][]string
-	for line := range strings.SplitSeq(text, "\n") {
-		out = append(out, RougeTokens(line, stem)) // an empty line has no words and adds nothing
-	}
-	return out
+	return list.Map(strings.Split(text, "\n"), func(line string) []string { // an empty line has no words and adds nothing
+		return RougeTokens(line, stem)
+	})
 }
 
 func countWords(lines [][]string) (count map[string]int, total int) {
-	count = map[string]int{}
-	for _, line := range lines {
-		for _, w := range line {
-			count[w]++
-			total++
-		}
-	}
-	return count, total
+	words := slices.Concat(lines...)
+	return list.Tally(words), len(words)
 }
 
 // markLCS marks the positions in a of one longest common subsequence of a and b: which one decides the union,

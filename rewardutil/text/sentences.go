@@ -6,6 +6,8 @@ import (
 
 	"github.com/neurosnap/sentences"
 	"github.com/neurosnap/sentences/data"
+
+	"fulcrum/internal/list"
 )
 
 // The ways in which rougeLsum finds the sentences of a text.
@@ -35,10 +37,7 @@ func SplitSentences(text string) string {
 	if text == "" || strings.Contains(text, "\n") {
 		return text
 	}
-	var lines []string
-	for _, s := range punkt().Tokenize(text) {
-		lines = append(lines, strings.TrimSpace(s.Text))
-	}
+	lines := list.Map(punkt().Tokenize(text), func(s *sentences.Sentence) string { return strings.TrimSpace(s.Text) })
 	return strings.Join(lines, "\n")
 }
 

@@ -4,6 +4,8 @@ package torchorder
 import (
 	"math"
 	"math/bits"
+
+	"fulcrum/internal/stat"
 )
 
 // The reference orders equal rewards as libtorch's CPU kernels happen to: torch.sort is std::sort, and
@@ -45,11 +47,7 @@ type gnu struct {
 }
 
 func newGNU(r []float64) *gnu {
-	s := &gnu{r: r, at: make([]int, len(r))}
-	for i := range s.at {
-		s.at[i] = i
-	}
-	return s
+	return &gnu{r: r, at: stat.Indices(len(r))}
 }
 
 // before says whether entry x of the original list goes before entry y.

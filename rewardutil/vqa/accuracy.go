@@ -2,6 +2,7 @@
 package vqa
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -23,10 +24,7 @@ func ExtractAnswer(generation string) string {
 // demonstration, show.
 func Majority(answers []string) string {
 	best, most := "", 0
-	count := map[string]int{}
-	for _, a := range answers {
-		count[a]++
-	}
+	count := list.Tally(answers)
 	for _, a := range answers {
 		if count[a] > most {
 			best, most = a, count[a]
@@ -46,7 +44,7 @@ func stripPunctuation(s string) string {
 	if !strings.ContainsAny(s, marks) { // as most answers are
 		return stripPeriods(s, 32)
 	}
-	out, grouped := s, hasDigitComma(s)
+	out, grouped := s, digitComma.MatchString(s)
 	for _, p := range strings.Split(marks, "") {
 		with := " "
 		if grouped || strings.Contains(s, p+" ") || strings.Contains(s, " "+p) {
@@ -57,20 +55,7 @@ func stripPunctuation(s string) string {
 	return stripPeriods(out, 32)
 }
 
-// hasDigitComma reports a digit, a comma and a digit in a row, as in 1,000.
-func hasDigitComma(s string) bool {
-	for i, c := range s {
-		if c != ',' {
-			continue
-		}
-		before, _ := utf8.DecodeLastRuneInString(s[:i])
-		after, _ := utf8.DecodeRuneInString(s[i+1:])
-		if unicode.IsDigit(before) && unicode.IsDigit(after) {
-			return true
-		}
-	}
-	return false
-}
+var digitComma = regexp.MustCompile(`\p{Nd},\p{Nd}`) // as in 1,000
 
 // stripPeriods removes the first n periods that no digit follows.
 func stripPeriods(s string, n int) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 
 	"fulcrum/internal/jsonwords"
@@ -94,8 +95,7 @@ func Evaluate(annotations []Annotation, results []Result, compat bool) (Report, 
 }
 
 func (a Annotation) accuracy(prediction string, compat bool) float64 {
-	answers := make([]Answer, len(a.Answers))
-	copy(answers, a.Answers)
+	answers := slices.Clone(a.Answers)
 	return vqaAccuracy(prediction, answers, compat, func(i, j int) bool {
 		if !compat {
 			return i == j

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -72,7 +73,6 @@ func Most(a, b Evaluation) float64 {
 	return 0
 }
 
-// Mean returns the mean score.
 func (e Evaluation) Mean() float64 { return stat.Mean(e.Scores) }
 
 // MeanSE returns the mean score and its standard error over clusters, 0 where there are fewer than two.
@@ -131,14 +131,10 @@ func appendDurably(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err == nil {
+	if _, err = f.Write(data); err == nil {
 		err = f.Sync()
 	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err != nil {
+	if err = cmp.Or(err, f.Close()); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil
@@ -211,7 +207,6 @@ const (
 	Placebo = "placebo:" // begins the name of a policy of task=icl that was trained on permuted rewards
 )
 
-// Title names a stage for readers.
 func (s StageResult) Title() string {
 	switch s.Policy {
 	case PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference, PolicyBestBeam, PolicyRecorded:

@@ -315,7 +315,7 @@ func (l *Log) Close() error {
 		}
 	}
 	if l.events != nil {
-		errs = append(errs, l.events.close())
+		errs = append(errs, l.events.f.Close())
 	}
 	l.metrics, l.runLog, l.events = nil, nil, nil
 	return errors.Join(errs...)

@@ -10,7 +10,6 @@ import (
 // made of the folder says the same.
 const LooksFile = "looks.json"
 
-// Looks is looks.json.
 type Looks struct {
 	ID    string `json:"id"` // of the run or sweep in the ledger
 	Looks []Look `json:"looks"`

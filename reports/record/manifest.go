@@ -1,17 +1,15 @@
 package record
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
@@ -27,7 +25,6 @@ type Manifest struct {
 	SHA256  string            `json:"-"`       // of manifest.json itself: what the report cites
 }
 
-// Digest is a file's length and hash.
 type Digest struct {
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
@@ -86,8 +83,7 @@ func readManifest(dir string) (*Manifest, error) {
 	if err := jsonwords.Unmarshal(data, m); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	sum := sha256.Sum256(data)
-	m.SHA256 = hex.EncodeToString(sum[:])
+	m.SHA256 = digest.Of(data)
 	return m, nil
 }
 
@@ -119,15 +115,6 @@ func RecordFiles(dir string) ([]string, error) {
 }
 
 func DigestOf(path string) (Digest, error) {
-	f, err := regular.Open(path)
-	if err != nil {
-		return Digest{}, err
-	}
-	defer f.Close()
-	hash := sha256.New()
-	n, err := io.Copy(hash, f)
-	if err != nil {
-		return Digest{}, fmt.Errorf("%s: %w", path, err)
-	}
-	return Digest{n, hex.EncodeToString(hash.Sum(nil))}, nil
+	sum, n, err := digest.File(path)
+	return Digest{n, sum}, err
 }

@@ -13,7 +13,6 @@ type Metric struct {
 	Help string
 }
 
-// Numeric reports whether the field is one number.
 func (m Metric) Numeric() bool { return !slices.Contains([]string{"text", "list", "flag"}, m.Unit) }
 
 // Metrics returns the known fields in the order in which rows carry them. Fields that are not listed
@@ -143,18 +142,11 @@ func NewMetricOrder() MetricOrder {
 }
 
 func (o MetricOrder) Sort(names []string) {
-	slices.SortFunc(names, func(a, b string) int {
-		i, known := o[a]
-		j, knownB := o[b]
-		switch {
-		case known && knownB:
-			return cmp.Compare(i, j)
-		case known != knownB:
-			if known {
-				return -1
-			}
-			return 1
+	place := func(name string) int {
+		if at, known := o[name]; known {
+			return at
 		}
-		return strings.Compare(a, b)
-	})
+		return len(o)
+	}
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(place(a), place(b)), strings.Compare(a, b)) })
 }

@@ -16,7 +16,6 @@ type LoggingOptions struct {
 	StallMinutes float64 `koanf:"stall_minutes" range:"[0,inf)" constant:"true"`
 }
 
-// DefaultLoggingOptions logs every step everywhere.
 func DefaultLoggingOptions() LoggingOptions {
 	return LoggingOptions{Progress: true, TensorBoard: true, LogEverySteps: 1, StallMinutes: 10}
 }

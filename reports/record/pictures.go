@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 )
 
 // picturesFolder of a run folder has small copies of the pictures that completions.jsonl and examples.json speak of.
@@ -32,13 +33,8 @@ func KeepPicture(dir string, jpeg []byte) (string, error) {
 func (p Pictures) Shown() []string {
 	const most = 4
 	kept := regexp.MustCompile(`^` + picturesFolder + `/[0-9a-f]{16}\.jpg$`)
-	var out []string
-	for _, name := range p {
-		if kept.MatchString(name) && len(out) < most {
-			out = append(out, name)
-		}
-	}
-	return out
+	out := list.Filter(p, kept.MatchString)
+	return out[:min(most, len(out))]
 }
 
 // Asked is a question without the marks that say where its pictures stand: readers see them beside it.

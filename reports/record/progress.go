@@ -174,7 +174,6 @@ func (p *Progress) LogLine(r Row) (name string, level Level, message string) {
 	return cmp.Or(r.Phase, "run"), level, message
 }
 
-// epochLine sums up a finished epoch.
 func (p *Progress) epochLine(r Row) string {
 	var b strings.Builder
 	b.WriteString(p.head(r) + "  done")
@@ -202,15 +201,13 @@ func (p *Progress) evalLine(r Row) string {
 
 // lineNumber writes a number of a row for a line; of a KL that the row knows it of, also to which policy.
 func lineNumber(r Row, name string, x float64) string {
-	switch name {
-	case "kl", "val_kl":
-		text := page.Nats(x, 4)
-		if _, val := r.Fields["val_kl"]; name == "val_kl" || !val {
-			text += KLTo(r)
-		}
-		return text
+	if name != "kl" && name != "val_kl" {
+		return page.Sig(x, 4)
 	}
-	return page.Sig(x, 4)
+	if _, val := r.Fields["val_kl"]; name == "kl" && val {
+		return page.Nats(x, 4)
+	}
+	return page.Nats(x, 4) + KLTo(r)
 }
 
 // KLTo says which policy the KL of an epoch or an evaluation is measured against: " to the initial policy"; "" where the row does not know.
@@ -258,7 +255,6 @@ func (p *Progress) print(line string, level Level) {
 	p.screen.Control(line + "\n")
 }
 
-// clear wipes the updating line.
 func (p *Progress) clear() {
 	if p.line {
 		p.screen.Control("\r\x1b[K")

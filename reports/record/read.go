@@ -3,6 +3,7 @@ package record
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 )
 
@@ -146,7 +148,6 @@ func (r *Run) StepsOf(phase string) *Steps {
 	return nil
 }
 
-// Add appends a row.
 func (s *Steps) Add(row Row) {
 	n := len(s.Step)
 	s.Epoch = append(s.Epoch, row.Epoch)
@@ -155,11 +156,8 @@ func (s *Steps) Add(row Row) {
 	s.Time = append(s.Time, row.Time)
 	for name := range row.Fields {
 		if x, ok := row.Number(name); ok {
-			column := s.Columns[name]
-			for len(column) < n { // rows before this one have no such field
-				column = append(column, math.NaN())
-			}
-			if s.Columns[name] = append(column, x); math.IsNaN(x) {
+			before := slices.Repeat([]float64{math.NaN()}, n-len(s.Columns[name])) // rows before this one may have no such field
+			if s.Columns[name] = append(append(s.Columns[name], before...), x); math.IsNaN(x) {
 				s.NaN[name] = append(s.NaN[name], n)
 			}
 		} else if list := row.Numbers(name); list != nil {
@@ -181,26 +179,13 @@ func (s *Steps) Add(row Row) {
 
 // ReadRest reads the files that are written whole.
 func (r *Run) ReadRest() error {
-	var err error
-	if r.Evaluations, err = ReadEvals(r.Dir); err != nil {
-		return err
-	}
-	if r.Looks, err = ReadLooks(r.Dir); err != nil {
-		return err
-	}
-	if r.Opened, err = ReadOpened(r.Dir); err != nil {
-		return err
-	}
-	if r.Summary, err = ReadSummary(r.Dir); err != nil {
-		return err
-	}
-	if r.Manifest, err = readManifest(r.Dir); err != nil {
-		return err
-	}
-	if err := r.ReadConfig(); err != nil {
-		return err
-	}
-	return ReadJSON(filepath.Join(r.Dir, examplesFile), &r.Examples)
+	var errs [5]error
+	r.Evaluations, errs[0] = ReadEvals(r.Dir)
+	r.Looks, errs[1] = ReadLooks(r.Dir)
+	r.Opened, errs[2] = ReadOpened(r.Dir)
+	r.Summary, errs[3] = ReadSummary(r.Dir)
+	r.Manifest, errs[4] = readManifest(r.Dir)
+	return cmp.Or(cmp.Or(errs[:]...), r.ReadConfig(), ReadJSON(filepath.Join(r.Dir, examplesFile), &r.Examples))
 }
 
 // ReadConfig reads the configuration that the run was composed to, and its overrides.
@@ -276,10 +261,7 @@ func (r *Run) SettingNumber(path ...string) (float64, bool) {
 
 // Phases returns the phases that have left a step or an epoch, in order of appearance.
 func (r *Run) Phases() []string {
-	var names []string
-	for _, s := range r.Steps {
-		names = append(names, s.Phase)
-	}
+	names := list.Map(r.Steps, func(s *Steps) string { return s.Phase })
 	for _, e := range r.Epochs {
 		if !slices.Contains(names, e.Phase) {
 			names = append(names, e.Phase)
@@ -290,13 +272,7 @@ func (r *Run) Phases() []string {
 
 // Resumes counts how often the run was resumed.
 func (r *Run) Resumes() int {
-	n := 0
-	for _, e := range r.Events {
-		if e.Text("event") == eventResume {
-			n++
-		}
-	}
-	return n
+	return list.Count(r.Events, func(e Row) bool { return e.Text("event") == eventResume })
 }
 
 // EachLine calls do with every line of a file; an absent file has none, a torn last line is left out.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 )
 
 // Kinds of rows in metrics.jsonl.
@@ -158,7 +160,6 @@ func jsonString(s string) []byte {
 	return text
 }
 
-// ParseRow reads one line of metrics.jsonl.
 func ParseRow(line []byte) (Row, error) {
 	fields := map[string]any{}
 	if err := jsonwords.Unmarshal(line, &fields); err != nil {
@@ -194,9 +195,5 @@ func ParseRow(line []byte) (Row, error) {
 
 // AdvantageEdges returns the edges of the bins of adv_hist: n equal bins over [-5, 5].
 func AdvantageEdges(n int) []float64 {
-	edges := make([]float64, n+1)
-	for i := range edges {
-		edges[i] = -5 + 10*float64(i)/float64(n)
-	}
-	return edges
+	return list.Map(stat.Indices(n+1), func(i int) float64 { return -5 + 10*float64(i)/float64(n) })
 }

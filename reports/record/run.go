@@ -154,7 +154,6 @@ func (r *Run) StepAt(e Evaluation) int {
 	return -1
 }
 
-// Span is a phase on the horizontal axis.
 type Span struct {
 	Name     string
 	From, To float64

@@ -11,7 +11,6 @@ import (
 // Level is the severity of a line in run.log, by Python's names as Hydra writes them.
 type Level string
 
-// Levels of run.log lines.
 const (
 	LevelInfo    Level = "INFO"
 	LevelWarning Level = "WARNING"

@@ -14,7 +14,6 @@ type stall struct {
 	since time.Time // when it came
 }
 
-// watch starts the log's watch for a stall.
 func (l *Log) watch(after time.Duration) {
 	if after <= 0 {
 		return
@@ -42,7 +41,6 @@ func (l *Log) watch(after time.Duration) {
 	})
 }
 
-// moved notes progress.
 func (l *Log) moved(now time.Time, what string) {
 	if l.stall.timer != nil {
 		l.stall.last, l.stall.since = what, now

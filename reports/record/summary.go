@@ -27,10 +27,8 @@ const (
 // Number is a float64 whose JSON says "nan", "inf" and "-inf" where JSON has no number.
 type Number float64
 
-// MarshalJSON implements json.Marshaler.
 func (n Number) MarshalJSON() ([]byte, error) { return AppendNumber(nil, float64(n)), nil }
 
-// UnmarshalJSON implements json.Unmarshaler.
 func (n *Number) UnmarshalJSON(data []byte) error {
 	var s string
 	if json.Unmarshal(data, &s) == nil {
@@ -201,7 +199,6 @@ type BestSummary struct {
 	Other      string `json:"other,omitempty"`  // which epoch another measure would have chosen
 }
 
-// Untrained reports whether the best policy is the initial one.
 func (b *BestSummary) Untrained() bool { return b != nil && b.Phase == PolicyInit }
 
 // RuledOut says why the policy that the run began with counts as the best whatever the epochs are worth: none was within

@@ -24,7 +24,6 @@ const EventFilesPattern = "events.out.tfevents.*"
 // EventWriter appends to one events.out.tfevents file.
 type EventWriter struct {
 	f   *os.File
-	Crc *crc32.Table
 	buf []byte
 }
 
@@ -52,7 +51,7 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 	if err != nil {
 		return nil, fmt.Errorf("cannot write TensorBoard events: %w", err)
 	}
-	w := &EventWriter{f: f, Crc: Castagnoli()}
+	w := &EventWriter{f: f}
 	version := AppendBytesField(nil, 3, []byte("brain.Event:2"))
 	if err := w.Write(event(seconds(now), 0, version)); err != nil {
 		return nil, err
@@ -66,9 +65,6 @@ func newEventWriter(dir string, now time.Time, restart int) (*EventWriter, error
 	return w, nil
 }
 
-func Castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
-
-// row writes the event of r, if it has one.
 func (w *EventWriter) row(r Row, order MetricOrder) error {
 	if payload := EventOf(r, order); payload != nil {
 		return w.Write(payload)
@@ -101,9 +97,8 @@ func EventOf(r Row, order MetricOrder) []byte {
 
 // EachEvent calls do with the bytes of every event of a file. An error tells what is wrong with the n-th, counted from 1.
 func EachEvent(data []byte, do func(payload []byte)) (n int, err error) {
-	w := EventWriter{Crc: Castagnoli()}
 	for n = 1; len(data) > 0; n++ {
-		payload, rest, err := w.Record(data)
+		payload, rest, err := wholeRecord(data)
 		if err != nil {
 			return n, err
 		}
@@ -129,9 +124,9 @@ func EventTag(r Row, name string) string {
 // Frame is a TFRecord: length, masked CRC, payload, masked CRC. It is overwritten by the next one.
 func (w *EventWriter) Frame(payload []byte) []byte {
 	b := binary.LittleEndian.AppendUint64(w.buf[:0], uint64(len(payload)))
-	b = binary.LittleEndian.AppendUint32(b, w.masked(b))
+	b = binary.LittleEndian.AppendUint32(b, masked(b))
 	b = append(b, payload...)
-	w.buf = binary.LittleEndian.AppendUint32(b, w.masked(payload))
+	w.buf = binary.LittleEndian.AppendUint32(b, masked(payload))
 	return w.buf
 }
 
@@ -144,12 +139,10 @@ func (w *EventWriter) Write(payload []byte) error {
 
 // masked is TFRecord's checksum: CRC-32C, rotated and shifted so that a CRC of data with CRCs in it
 // stays a good one.
-func (w *EventWriter) masked(b []byte) uint32 {
-	crc := crc32.Checksum(b, w.Crc)
+func masked(b []byte) uint32 {
+	crc := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
 	return (crc>>15 | crc<<17) + 0xa282ead8
 }
-
-func (w *EventWriter) close() error { return w.f.Close() }
 
 // event is Event{wall_time, step} with one further field.
 func event(wall float64, step int, what []byte) []byte {
@@ -210,12 +203,12 @@ func AppendBytesField(b []byte, field int, data []byte) []byte {
 	return append(b, data...)
 }
 
-// Record takes one TFRecord off data: length, masked CRC, payload, masked CRC.
-func (w *EventWriter) Record(data []byte) (payload, rest []byte, err error) {
+// wholeRecord takes one TFRecord off data: length, masked CRC, payload, masked CRC.
+func wholeRecord(data []byte) (payload, rest []byte, err error) {
 	if len(data) < 12 {
 		return nil, nil, ErrTornRecord
 	}
-	if binary.LittleEndian.Uint32(data[8:]) != w.masked(data[:8]) {
+	if binary.LittleEndian.Uint32(data[8:]) != masked(data[:8]) {
 		return nil, nil, errors.New("the checksum of its length is wrong")
 	}
 	n := binary.LittleEndian.Uint64(data)
@@ -223,7 +216,7 @@ func (w *EventWriter) Record(data []byte) (payload, rest []byte, err error) {
 		return nil, nil, ErrTornRecord
 	}
 	payload = data[12 : 12+n]
-	if binary.LittleEndian.Uint32(data[12+n:]) != w.masked(payload) {
+	if binary.LittleEndian.Uint32(data[12+n:]) != masked(payload) {
 		return nil, nil, errors.New("its checksum is wrong")
 	}
 	return payload, data[16+n:], nil

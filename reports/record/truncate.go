@@ -66,10 +66,9 @@ func cutTornRecord(path string) error {
 	if err != nil {
 		return err
 	}
-	w := EventWriter{Crc: Castagnoli()}
 	rest := data
 	for len(rest) > 0 {
-		if _, next, torn := w.Record(rest); torn == nil {
+		if _, next, torn := wholeRecord(rest); torn == nil {
 			rest = next
 			continue
 		}

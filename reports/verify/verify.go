@@ -49,7 +49,6 @@ type Verification struct {
 	drawn map[string][]byte // plots drawn again, by file
 }
 
-// Summary says in one line what was checked.
 func (v *Verification) Summary() string { return strings.Join(v.Checked, ", ") }
 
 func (v *Verification) mismatch(m Mismatch) { v.Mismatches = append(v.Mismatches, m) }
@@ -112,7 +111,6 @@ func VerifyRun(dir string, opt VerifyOptions) (*Verification, error) {
 	return c.Verification, nil
 }
 
-// runCheck is the check of one run in progress.
 type runCheck struct {
 	*Verification
 	dir    string
@@ -121,7 +119,6 @@ type runCheck struct {
 	others []numberedRow // rows of metrics.jsonl that are no steps
 }
 
-// numberedRow is a row and where it stands.
 type numberedRow struct {
 	record.Row
 	line int

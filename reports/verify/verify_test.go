@@ -238,20 +238,19 @@ func tensorboard(t *testing.T, dir string) {
 	data, err := os.ReadFile(paths[0])
 	reportstest.Must(t, err)
 	at := bytes.Index(data, []byte("grpo/train/kl"))
-	w := record.EventWriter{Crc: record.Castagnoli()}
+	var w record.EventWriter
 	var out []byte
-	done := 0
-	for rest := data; len(rest) > 0; {
-		payload, after, err := w.Record(rest)
-		reportstest.Must(t, err)
-		if from := len(data) - len(rest); from < at && at < from+len(payload) {
+	from, done := 0, 0
+	_, err = record.EachEvent(data, func(payload []byte) {
+		if from < at && at < from+len(payload) {
 			payload = bytes.Clone(payload)
 			payload[at-from-12+len("grpo/train/kl")+3]++ // a byte of the float32 behind the tag
 			done++
 		}
 		out = append(out, w.Frame(payload)...)
-		rest = after
-	}
+		from += 16 + len(payload)
+	})
+	reportstest.Must(t, err)
 	if done != 1 {
 		t.Fatalf("%d records edited", done)
 	}

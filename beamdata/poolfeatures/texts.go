@@ -39,6 +39,9 @@ func answerInTags() Feature {
 
 // overlap is the number of common entries of two ascending lists over that of all entries.
 func overlap(a, b []int32) float64 {
-	common := list.Count(a, func(x int32) bool { _, ok := slices.BinarySearch(b, x); return ok })
+	common := list.Count(a, func(x int32) bool {
+		_, ok := slices.BinarySearch(b, x)
+		return ok
+	})
 	return float64(common) / float64(max(len(a)+len(b)-common, 1))
 }

@@ -85,7 +85,6 @@ type LinearTicks struct {
 	Percent  bool
 }
 
-// Ticks implements plot.Ticker.
 func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
 	scale := 1.0
 	if t.Percent {
@@ -138,7 +137,6 @@ func NiceStep(x float64) float64 {
 // logScale is a logarithmic axis; what has no logarithm lies on its lower edge.
 type logScale struct{}
 
-// Normalize implements plot.Normalizer.
 func (logScale) Normalize(low, high, x float64) float64 {
 	if x <= 0 || low <= 0 || high <= low {
 		return 0
@@ -149,7 +147,6 @@ func (logScale) Normalize(low, high, x float64) float64 {
 // LogTicks are at 1, 2 and 5 times powers of ten over two decades or less, else at powers of ten.
 type LogTicks struct{}
 
-// Ticks implements plot.Ticker.
 func (LogTicks) Ticks(low, high float64) []plot.Tick {
 	if low <= 0 || high <= low {
 		return nil

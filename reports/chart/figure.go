@@ -36,7 +36,6 @@ type Figure struct {
 	Wide  vg.Length // on paper; 0: FigureWidth
 }
 
-// Panel is one coordinate system.
 type Panel struct {
 	Head   string // over the panel, before its legend
 	X, Y   string // axis labels with units; y in the first column only
@@ -113,7 +112,6 @@ func (f *Figure) width() vg.Length { return max(cmp.Or(f.Wide, FigureWidth), lea
 
 func (f *Figure) scale() float64 { return float64(cmp.Or(f.Wide, FigureWidth) / f.width()) }
 
-// rowHeight is the height of a row of panels with what stands over them.
 func (f *Figure) rowHeight() vg.Length { return cmp.Or(f.Tall, PanelHeight) + headHeight }
 
 // Write draws f as plots/NAME.png and plots/NAME.svg in dir, each replaced whole.
@@ -132,7 +130,6 @@ func (f *Figure) Write(dir string) error {
 	return atomicfile.Write(filepath.Join(dir, f.Name+".svg"), svg, 0o644)
 }
 
-// Png draws f as PNG.
 func (f *Figure) Png() ([]byte, error) {
 	canvas := vgimg.NewWith(vgimg.UseWH(f.width(), f.height()), vgimg.UseDPI(figureDPI))
 	f.draw(draw.New(canvas)) // which is white
@@ -197,7 +194,6 @@ func onWhite(c draw.Canvas) draw.Canvas {
 	return c
 }
 
-// draw lays out title, panels, legends and labels.
 func (f *Figure) draw(c draw.Canvas) {
 	left := c.Min.X + MarginLeft + 4
 	c.FillText(TextStyle(13, true, Black), vg.Point{X: left, Y: c.Max.Y - 18}, f.Title)
@@ -253,7 +249,6 @@ func drawBlock(rows [][]*Panel, area, whole draw.Canvas, right vg.Length) {
 
 func (p *Panel) Blank() bool { return len(p.Layers) == 0 }
 
-// plot makes the gonum plot of a panel.
 func (p *Panel) plot() *plot.Plot {
 	g := plot.New()
 	g.BackgroundColor = nil

@@ -48,7 +48,6 @@ func (s straight) RGBA() (r, g, b, a uint32) {
 	return uint32(s.R) * 0x101, uint32(s.G) * 0x101, uint32(s.B) * 0x101, uint32(s.A) * 0x101
 }
 
-// FillString implements vg.Canvas.
 func (c *outlined) FillString(face font.Face, at vg.Point, text string) {
 	const units = 64 // of fixed.Int26_6, in a point; sizes are scaled up by it, so that outlines keep their detail
 	ppem := fixed.Int26_6(face.Font.Size.Points() * units * units)

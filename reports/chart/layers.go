@@ -11,7 +11,6 @@ import (
 	"fulcrum/reports/record"
 )
 
-// tints are the backgrounds of phases.
 var tints = []color.NRGBA{{0xf1, 0xf5, 0xfa, 0xff}, {0xfb, 0xf5, 0xea, 0xff}, {0xec, 0xf6, 0xf1, 0xff}, {0xf7, 0xf0, 0xf6, 0xff}}
 
 // phaseName is the colour of a phase's name, dark enough to be read through a band (WCAG 2.1, 1.4.3).
@@ -20,7 +19,6 @@ var phaseName = Black
 // shading tints every phase, marks where the next begins and names it at the panel's top.
 type shading struct{ spans []record.Span }
 
-// Plot implements plot.Plotter.
 func (s shading) Plot(c draw.Canvas, p *plot.Plot) {
 	for i, span := range s.spans {
 		left, right := c.X(Clamp01(p.X.Norm(span.From))), c.X(Clamp01(p.X.Norm(span.To)))
@@ -44,10 +42,8 @@ func Rectangle(x0, y0, x1, y1 vg.Length) []vg.Point {
 
 func Clamp01(x float64) float64 { return min(max(x, 0), 1) }
 
-// grid draws a hair line at every labelled height.
 type grid struct{}
 
-// Plot implements plot.Plotter.
 func (grid) Plot(c draw.Canvas, p *plot.Plot) {
 	for _, tick := range p.Y.Tick.Marker.Ticks(p.Y.Min, p.Y.Max) {
 		y := c.Y(p.Y.Norm(tick.Value))
@@ -67,10 +63,8 @@ func Line(x, y []float64, c color.Color, width vg.Length) Curve {
 	return Curve{X: x, Y: y, Style: draw.LineStyle{Color: c, Width: width}}
 }
 
-// DataRange implements plot.DataRanger.
 func (l Curve) DataRange() (xmin, xmax, ymin, ymax float64) { return RangeOf(l.X, l.Y) }
 
-// Plot implements plot.Plotter.
 func (l Curve) Plot(c draw.Canvas, p *plot.Plot) {
 	var points []vg.Point
 	for i := range l.X {
@@ -86,20 +80,17 @@ func (l Curve) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLines(l.Style, c.ClipLinesXY(points)...)
 }
 
-// Ribbon fills the area between two lines.
 type Ribbon struct {
 	X, Low, High []float64
 	Color        color.Color
 }
 
-// DataRange implements plot.DataRanger.
 func (r Ribbon) DataRange() (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax, ymin, _ = RangeOf(r.X, r.Low)
 	_, _, _, ymax = RangeOf(r.X, r.High)
 	return
 }
 
-// Plot implements plot.Plotter.
 func (r Ribbon) Plot(c draw.Canvas, p *plot.Plot) {
 	var points []vg.Point
 	for i := range r.X {
@@ -126,7 +117,6 @@ func Points(x, y []float64, c color.Color) Dots {
 	return Dots{X: x, Y: y, Color: c, Shape: draw.CircleGlyph{}, Size: 2.6}
 }
 
-// DataRange implements plot.DataRanger.
 func (d Dots) DataRange() (xmin, xmax, ymin, ymax float64) { return RangeOf(d.X, d.Y) }
 
 // Plot implements plot.Plotter. Dots on an edge are drawn whole.
@@ -146,12 +136,10 @@ type LevelOf struct {
 	Style draw.LineStyle
 }
 
-// DataRange implements plot.DataRanger.
 func (l LevelOf) DataRange() (xmin, xmax, ymin, ymax float64) {
 	return math.Inf(1), math.Inf(-1), l.Y, l.Y
 }
 
-// Plot implements plot.Plotter.
 func (l LevelOf) Plot(c draw.Canvas, p *plot.Plot) {
 	if at := p.Y.Norm(l.Y); at >= 0 && at <= 1 {
 		c.StrokeLine2(l.Style, c.Min.X, c.Y(at), c.Max.X, c.Y(at))

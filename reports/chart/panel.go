@@ -85,7 +85,6 @@ func (p *Panel) AddRange(s *record.Steps, low, high string, tint Colour) {
 	p.Layers = append(p.Layers, r)
 }
 
-// AddEpochDots marks an epoch metric with dots.
 func (p *Panel) AddEpochDots(run *record.Run, name, label string, c Colour) {
 	if x, y := run.EpochSeries("", name); len(x) > 0 {
 		p.Layers = append(p.Layers, Points(x, y, c))

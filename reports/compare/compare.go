@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -96,14 +98,13 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		defer d.Paragraph("%s", missing)
 	}
 	if split || arms.SeededArms(seeded) {
-		var items []string
-		for _, a := range seeded {
+		items := list.Map(seeded, func(a arms.ComparedArm) string {
 			item := fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"), page.Joined(a.Names))
 			if len(a.Runs) == 1 {
 				item += " (one seed: other seeds may differ)"
 			}
-			items = append(items, item)
-		}
+			return item
+		})
 		d.Paragraph("Runs that differ in nothing but `seed` are one arm. The difference of two arms is taken question by question, " +
 			"averaged over seeds; its interval holds for new questions and new seeds both.")
 		d.List(items...)
@@ -364,10 +365,7 @@ func withBaselines(rows [][]string, baselines []arms.Arm, steps bool) [][]string
 			row = append(row, "")
 		}
 		row = append(row, page.Thousands(len(b.QueryIDs)), mean)
-		for len(row) < len(rows[0]) {
-			row = append(row, "")
-		}
-		rows = append(rows, row)
+		rows = append(rows, append(row, make([]string, len(rows[0])-len(row))...))
 	}
 	return rows
 }
@@ -390,18 +388,11 @@ func compareSettings(d *page.Document, runs []*record.Run) {
 			flat[i]["fingerprint of the data"] = run.Summary.Data.Fingerprint[:min(12, len(run.Summary.Data.Fingerprint))]
 		}
 	}
-	header := []string{"key"}
-	for i := range runs {
-		header = append(header, arms.RunName(i))
-	}
-	var rows [][]string
-	for _, one := range Differing(flat) {
-		row := []string{"`" + one.Key + "`"}
-		for _, value := range one.Values {
-			row = append(row, page.Plain(cut(value, 0, math.MaxInt)))
-		}
-		rows = append(rows, row)
-	}
+	header := append([]string{"key"}, list.Map(stat.Indices(len(runs)), arms.RunName)...)
+	rows := list.Map(Differing(flat), func(one Setting) []string {
+		cells := list.Map(one.Values, func(value *string) string { return page.Plain(cut(value, 0, math.MaxInt)) })
+		return append([]string{"`" + one.Key + "`"}, cells...)
+	})
 	switch {
 	case len(rows) == 0:
 		d.Paragraph("None.")

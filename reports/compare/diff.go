@@ -2,7 +2,6 @@ package compare
 
 import (
 	"fmt"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -269,13 +268,12 @@ func dataFacts(s *record.Summary) map[string]string {
 
 // codeFacts are the versions of everything that computed a run, and the machine it ran on.
 func codeFacts(s *record.Summary) map[string]string {
-	facts := maps.Clone(s.Versions)
-	if facts == nil {
-		facts = map[string]string{}
+	facts := map[string]string{"device": s.Device, "threads": strconv.Itoa(s.Threads)}
+	for name, version := range s.Versions {
+		if name != "config" { // the hash of the settings
+			facts[name] = version
+		}
 	}
-	delete(facts, "config") // the hash of the settings
-	facts["device"] = s.Device
-	facts["threads"] = strconv.Itoa(s.Threads)
 	return facts
 }
 

@@ -144,7 +144,6 @@ type pageRenderer struct {
 	ids      map[string]int // of headings, by how often they were wanted
 }
 
-// contentsEntry is a heading of the second or third level.
 type contentsEntry struct {
 	level     int
 	id, words string
@@ -176,7 +175,6 @@ func (r *pageRenderer) annotate(n ast.Node, source []byte) {
 	}
 }
 
-// RegisterFuncs implements renderer.NodeRenderer.
 func (r *pageRenderer) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
 	to.Register(tables.KindTable, r.table)
 	to.Register(ast.KindImage, r.image)
@@ -231,7 +229,6 @@ func wordsOf(n ast.Node, source []byte) string {
 	return strings.TrimSpace(b.String())
 }
 
-// unescaped is text of Markdown without its escapes.
 func unescaped(text []byte) string {
 	return string(util.ResolveEntityNames(util.ResolveNumericReferences(util.UnescapePunctuations(text))))
 }

@@ -19,7 +19,6 @@ type Document struct {
 	heading string
 }
 
-// Text is the document as its file holds it.
 func (d *Document) Text() string { return strings.TrimRight(d.B.String(), "\n") + "\n" }
 
 // Console is the document as a terminal shows it: prose and tables of at most width characters, without markup.
@@ -68,7 +67,6 @@ func (d *Document) Table(header []string, rows [][]string) {
 	d.Add(t)
 }
 
-// Add writes a table that has its title.
 func (d *Document) Add(t *Table) {
 	d.Tables = append(d.Tables, t)
 	_ = t.Markdown(&d.B) // a builder takes every write
@@ -132,7 +130,6 @@ func Clip(s string, width int) string {
 	return string([]rune(s)[:width-1]) + "…"
 }
 
-// ShellCommand quotes argv for a POSIX shell.
 func ShellCommand(argv []string) string { return program.Quoted(argv...) }
 
 // TableCode is CodeList for a cell of a table, where a bar would end the cell.

@@ -42,8 +42,7 @@ func NewTable(header []string, rows [][]string) *Table {
 		t.Columns = append(t.Columns, Column{Markup(name), right})
 	}
 	for _, row := range rows {
-		cells := list.Map(row, func(cell string) any { return Markup(cell) })
-		t.Rows = append(t.Rows, cells)
+		t.Rows = append(t.Rows, list.Map(row, func(cell string) any { return Markup(cell) }))
 	}
 	return t
 }
@@ -70,34 +69,25 @@ func (l *Lines[T]) Column(head string, cell func(T) string) {
 
 // NewData makes a table without rows whose columns are named in plain text, as programs read them.
 func NewData(title string, names ...string) *Table {
-	t := &Table{Title: title}
-	for _, name := range names {
-		t.Columns = append(t.Columns, Column{Name: Markup(Plain(name))})
-	}
-	return t
+	return &Table{Title: title, Columns: list.Map(names, func(name string) Column { return Column{Name: Markup(Plain(name))} })}
 }
 
-// Texts makes cells of plain texts.
 func Texts(row []string) []any {
 	return list.Map(row, func(text string) any { return text })
 }
 
-// Names returns the columns in plain text.
 func (t *Table) Names() []string {
 	return list.Map(t.Columns, func(c Column) string { return PlainText(c.Name) })
 }
 
-// Texts returns the rows in plain text.
 func (t *Table) Texts() [][]string {
 	rows := [][]string{}
 	for row := range t.rows() {
-		cells := list.Map(row, asRead)
-		rows = append(rows, cells)
+		rows = append(rows, list.Map(row, asRead))
 	}
 	return rows
 }
 
-// rows goes over the rows, held or streamed.
 func (t *Table) rows() iter.Seq[[]any] {
 	if t.Stream != nil {
 		return t.Stream
@@ -105,7 +95,6 @@ func (t *Table) rows() iter.Seq[[]any] {
 	return slices.Values(t.Rows)
 }
 
-// Markdown writes the table for a report.
 func (t *Table) Markdown(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString("|")
@@ -134,14 +123,12 @@ func (t *Table) Markdown(w io.Writer) error {
 	return flush(w, &b)
 }
 
-// flush hands over what was built so far.
 func flush(w io.Writer, b *strings.Builder) error {
 	_, err := io.WriteString(w, b.String())
 	b.Reset()
 	return err
 }
 
-// markup is a cell in Markdown.
 func markup(cell any) Markup {
 	if m, ok := cell.(Markup); ok {
 		return m

@@ -39,8 +39,7 @@ func (t *Table) Console(w io.Writer) error {
 	)
 	table.Header(header)
 	for row := range t.rows() {
-		cells := list.Map(row, asRead)
-		if err := table.Append(cells); err != nil {
+		if err := table.Append(list.Map(row, asRead)); err != nil {
 			return err
 		}
 	}
@@ -59,8 +58,7 @@ func (t *Table) Console(w io.Writer) error {
 // ConsoleWithin writes the table for a terminal of so many columns (0: any number). One that is wider comes in parts below
 // each other, each with the columns that name a row.
 func (t *Table) ConsoleWithin(w io.Writer, width int) error {
-	parts := t.parts(width)
-	for i, part := range parts {
+	for i, part := range t.parts(width) {
 		if i > 0 {
 			if _, err := io.WriteString(w, "\n"); err != nil {
 				return err
@@ -107,10 +105,7 @@ func (t *Table) parts(width int) []*Table {
 	}
 	var out []*Table
 	for _, columns := range parts {
-		part := &Table{Title: t.Title}
-		for _, i := range columns {
-			part.Columns = append(part.Columns, t.Columns[i])
-		}
+		part := &Table{Title: t.Title, Columns: list.Map(columns, func(i int) Column { return t.Columns[i] })}
 		for row := range t.rows() {
 			cells := make([]any, len(columns))
 			for k, i := range columns {

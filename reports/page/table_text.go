@@ -208,11 +208,7 @@ func (t *Table) LaTeX(w io.Writer) error {
 	}
 	b.WriteString("}\n\\toprule\n")
 	line := func(cells []string) { b.WriteString(strings.Join(cells, " & ") + " \\\\\n") }
-	names := t.Names()
-	for i, name := range names {
-		names[i] = latex(name)
-	}
-	line(names)
+	line(list.Map(t.Names(), latex))
 	b.WriteString("\\midrule\n")
 	for row := range t.rows() {
 		cells := make([]string, len(t.Columns))

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -194,24 +195,13 @@ func StageTables(evals []record.Evaluation) [][]record.Evaluation {
 		groups[k] = append(slices.DeleteFunc(groups[k], same), e) // the last one of a policy counts
 	}
 	slices.SortStableFunc(keys, func(a, b key) int {
-		return cmp.Or(rank(a.split, "val")-rank(b.split, "val"), rank(a.metric, "reward")-rank(b.metric, "reward"),
-			cmp.Compare(a.shots, b.shots))
+		return cmp.Or(stats.BoolInt(a.split != "val")-stats.BoolInt(b.split != "val"),
+			stats.BoolInt(a.metric != "reward")-stats.BoolInt(b.metric != "reward"), cmp.Compare(a.shots, b.shots))
 	})
-	var tables [][]record.Evaluation
-	for _, k := range keys {
-		table := groups[k]
-		slices.SortStableFunc(table, func(a, b record.Evaluation) int { return StageRank(a.Policy) - StageRank(b.Policy) })
-		tables = append(tables, table)
-	}
-	return tables
-}
-
-// rank puts first before all others and leaves those in order.
-func rank(name, first string) int {
-	if name == first {
-		return 0
-	}
-	return 1
+	return list.Map(keys, func(k key) []record.Evaluation {
+		slices.SortStableFunc(groups[k], func(a, b record.Evaluation) int { return StageRank(a.Policy) - StageRank(b.Policy) })
+		return groups[k]
+	})
 }
 
 // Ranks of policies in a table.
@@ -344,7 +334,6 @@ func asked(rows []record.StageResult) bool {
 	return false
 }
 
-// samePolicy reports whether a phase ended with the planned policy.
 func samePolicy(phase, planned record.Evaluation) bool {
 	return StageRank(phase.Policy) == rankPhase && phase.Phase == planned.Phase && phase.Epoch == planned.Epoch && sameScores(phase, planned)
 }

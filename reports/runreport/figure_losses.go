@@ -48,7 +48,6 @@ func lossFigure(run *record.Run) *chart.Figure {
 	return f
 }
 
-// shareRange gives panels side by side the same vertical range.
 func shareRange(panels []*chart.Panel) {
 	low, high := chart.AirRange(chart.CurveRange(panels...))
 	for _, p := range panels {

@@ -32,9 +32,6 @@ func pointsFigure(run *record.Run) *chart.Figure {
 	}
 	note := "A point counts once, however often it is named. Points in the confusion region steer a segmenter away from its mistake;\n" +
 		"points on the object cost the mask." + dots
-	if len(share.Layers) == 0 {
-		return Stack("Negative points", note, number).Crop(run)
-	}
 	return Stack("Negative points", note, number, share).Crop(run)
 }
 

@@ -21,8 +21,7 @@ func scheduleFigure(run *record.Run) *chart.Figure {
 	tau := newPanel(run, "RCE temperature τ (reward units)")
 	tau.YMin = 0
 	for _, s := range run.Steps {
-		x, mean, _, _ := chart.Buckets(s.Globals(), s.Column("temperature"))
-		if len(x) > 0 {
+		if x, mean, _, _ := chart.Buckets(s.Globals(), s.Column("temperature")); len(x) > 0 {
 			tau.Layers = append(tau.Layers, chart.Line(x, mean, chart.Vermillion, 1.6))
 		}
 	}

@@ -114,7 +114,6 @@ func DrawForPaper(run *record.Run, width float64) error {
 	return nil
 }
 
-// newPanel is an empty panel over the whole run.
 func newPanel(run *record.Run, y string) *chart.Panel {
 	p := &chart.Panel{Y: y, YMin: math.NaN(), YMax: math.NaN(), Spans: run.Spans()}
 	for _, s := range p.Spans {

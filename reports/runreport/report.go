@@ -52,17 +52,13 @@ func RebuildReport(dir string) error {
 	return WriteReport(dir)
 }
 
-// ReportOf is the whole report, section by section.
 func ReportOf(run *record.Run) (string, error) {
 	stages, err := results.StagesOf(run)
 	if err != nil {
 		return "", err
 	}
 	var d page.Document
-	s := run.Summary
-	if s == nil { // still running, or killed
-		s = &record.Summary{}
-	}
+	s := cmp.Or(run.Summary, &record.Summary{}) // none: still running, or killed
 	title := cmp.Or(s.Title, filepath.Base(run.Dir))
 	if s.Data.Name != "" { // an experiment's name is not that of the data
 		title += " (data=" + s.Data.Name + ")"
@@ -268,7 +264,6 @@ func reportExamples(d *page.Document, run *record.Run) {
 	d.Table([]string{"question", "answer", "initial policy chose", ">reward", "final policy chose", ">reward"}, rows)
 }
 
-// answerOf is the text that a token policy wrote.
 func answerOf(items []record.ItemText) string {
 	if len(items) == 0 {
 		return ""
@@ -277,11 +272,9 @@ func answerOf(items []record.ItemText) string {
 }
 
 func itemList(items []record.ItemText) string {
-	var out []string
-	for _, item := range items {
-		out = append(out, page.Plain(item.Question)+" → "+page.Plain(item.Answer))
-	}
-	return strings.Join(out, "<br>")
+	return strings.Join(list.Map(items, func(item record.ItemText) string {
+		return page.Plain(item.Question) + " → " + page.Plain(item.Answer)
+	}), "<br>")
 }
 
 func reportEvents(d *page.Document, run *record.Run, s *record.Summary) {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -49,7 +50,6 @@ func reportCompletions(d *page.Document, run *record.Run) error {
 	return nil
 }
 
-// keptStep are the completions of one step.
 type keptStep struct {
 	epoch, step int
 	rows        []record.SampledCompletion
@@ -98,10 +98,7 @@ func (s keptStep) groups() [][]record.SampledCompletion {
 
 // reportGroup is one group: what was asked, and a line for each different completion.
 func reportGroup(d *page.Document, run *record.Run, s keptStep, group []record.SampledCompletion) {
-	rewards := make([]float64, len(group))
-	for i, c := range group {
-		rewards[i] = c.Reward
-	}
+	rewards := list.Map(group, func(c record.SampledCompletion) float64 { return c.Reward })
 	mean, se := stat.MeanSE(rewards)
 	first := group[0]
 	text := fmt.Sprintf("**Epoch %d, step %s, %s %d.**", s.epoch, page.Thousands(s.step), run.InItsWords("question"), first.QueryID)
@@ -114,12 +111,9 @@ func reportGroup(d *page.Document, run *record.Run, s keptStep, group []record.S
 	if answers := answerCounts(first.Answers); answers != "" && answers != page.TextCode(first.Reference, answerWidth) {
 		text += " Answers: " + answers + "."
 	}
-	text += fmt.Sprintf(" %s", page.Plural(len(group), "completion"))
-	switch sd := se * math.Sqrt(float64(len(group))); {
-	case slices.Min(rewards) == slices.Max(rewards):
-		text += fmt.Sprintf(", reward %s", page.Sig(mean, 3))
-	default:
-		text += fmt.Sprintf(", reward %s ± %s", page.Sig(mean, 3), page.Sig(sd, 3))
+	text += fmt.Sprintf(" %s, reward %s", page.Plural(len(group), "completion"), page.Sig(mean, 3))
+	if slices.Min(rewards) != slices.Max(rewards) {
+		text += " ± " + page.Sig(se*math.Sqrt(float64(len(group))), 3)
 	}
 	d.Paragraph("%s:", text)
 	if shown := pictureCell(first.Pictures); shown != "" {
@@ -127,11 +121,8 @@ func reportGroup(d *page.Document, run *record.Run, s keptStep, group []record.S
 	}
 
 	terms := shownTerms(group)
-	header := []string{"completion", ">times", ">tokens", ">reward"}
-	for _, name := range terms {
-		header = append(header, ">"+page.Plain(name))
-	}
-	header = append(header, ">advantage")
+	header := slices.Concat([]string{"completion", ">times", ">tokens", ">reward"},
+		list.Map(terms, func(name string) string { return ">" + page.Plain(name) }), []string{">advantage"})
 	var rows [][]string
 	for _, c := range distinct(group) {
 		tokens := fmt.Sprint(len(c.Tokens))
@@ -156,16 +147,10 @@ func reportGroup(d *page.Document, run *record.Run, s keptStep, group []record.S
 	d.Table(header, rows)
 }
 
-// pictureCell shows small pictures beside each other.
 func pictureCell(pictures record.Pictures) string {
-	var out []string
-	for _, name := range pictures.Shown() {
-		out = append(out, "![picture]("+name+")")
-	}
-	return strings.Join(out, " ")
+	return strings.Join(list.Map(pictures.Shown(), func(name string) string { return "![picture](" + name + ")" }), " ")
 }
 
-// sampled is a completion and how often its group has it.
 type sampled struct {
 	record.SampledCompletion
 	times int
@@ -209,10 +194,7 @@ func shownTerms(group []record.SampledCompletion) []string {
 // answerCounts writes the annotators' answers, the most frequent first: `red` ×8, `crimson` ×2.
 func answerCounts(answers []string) string {
 	const shown = 4
-	counts := map[string]int{}
-	for _, a := range answers {
-		counts[a]++
-	}
+	counts := list.Tally(answers)
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})

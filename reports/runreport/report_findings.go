@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
@@ -67,15 +68,13 @@ func causesOf(sorted []record.Finding) []cause {
 
 // text is the finding, and what the others of its cause have seen: their messages up to the colon.
 func (c cause) text() string {
-	var seen []string
-	for _, f := range c.also {
-		what, _, _ := strings.Cut(f.Message, ": ")
-		seen = append(seen, what+" (epoch "+fmt.Sprint(f.Epoch)+")")
-	}
-	if len(seen) == 0 {
+	if len(c.also) == 0 {
 		return c.Message
 	}
-	return c.Message + ". Of the same cause: " + strings.Join(seen, "; ")
+	return c.Message + ". Of the same cause: " + strings.Join(list.Map(c.also, func(f record.Finding) string {
+		what, _, _ := strings.Cut(f.Message, ": ")
+		return what + " (epoch " + fmt.Sprint(f.Epoch) + ")"
+	}), "; ")
 }
 
 // atEnd is what became of the numbers of a cause by its phase's last epoch: a finding has those of its first sighting.
@@ -107,7 +106,6 @@ func (c cause) atEnd(run *record.Run) string {
 	return ". In the phase's last epoch: " + page.Joined(now)
 }
 
-// gravestFirst are findings in the order of their severity.
 func gravestFirst(findings []record.Finding) []record.Finding {
 	rank := func(f record.Finding) int { return slices.Index(severities(), f.Severity) }
 	return slices.SortedStableFunc(slices.Values(findings), func(a, b record.Finding) int { return cmp.Compare(rank(a), rank(b)) })
@@ -119,13 +117,7 @@ func severities() []string { return []string{"stop", "warning", "note"} }
 func findingCounts(findings []record.Finding) string {
 	var parts []string
 	for _, severity := range severities() {
-		n := 0
-		for _, f := range findings {
-			if f.Severity == severity {
-				n++
-			}
-		}
-		if n > 0 {
+		if n := list.Count(findings, func(f record.Finding) bool { return f.Severity == severity }); n > 0 {
 			parts = append(parts, page.Plural(n, severity))
 		}
 	}

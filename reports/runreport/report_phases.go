@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
@@ -154,12 +155,7 @@ func klStory(run *record.Run, phase string, steps *record.Steps) []string {
 	low, okLow := run.SettingNumber(phase, "kl", "target_min")
 	high, okHigh := run.SettingNumber(phase, "kl", "target_max")
 	if okLow && okHigh && run.Setting(phase, "kl", "controller") != "fixed" {
-		inside := 0
-		for _, x := range kl {
-			if x >= low && x <= high {
-				inside++
-			}
-		}
+		inside := list.Count(kl, func(x float64) bool { return x >= low && x <= high })
 		out = append(out, fmt.Sprintf("It lay within its band %.4g to %.4g in %d of %s.", low, high, inside, page.Plural(len(kl), "epoch")))
 	}
 	if _, beta := chart.FinitePoints(steps.Globals(), steps.Column("kl_beta")); len(beta) > 0 {
@@ -200,11 +196,7 @@ func wentFrom(y []float64, format func(float64) string) string {
 // columnMean is the mean over the steps that have a finite value.
 func columnMean(s *record.Steps, name string) (float64, bool) {
 	_, y := chart.FinitePoints(s.Globals(), s.Column(name))
-	if len(y) == 0 {
-		return math.NaN(), false
-	}
-	mean, _ := stat.MeanSE(y)
-	return mean, true
+	return stat.Mean(y), len(y) > 0
 }
 
 // epochRows is how many rows a table of epochs has, more or less, where there are more than twice as many.

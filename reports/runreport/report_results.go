@@ -1,6 +1,7 @@
 package runreport
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -68,12 +69,8 @@ func Tables(run *record.Run) ([]*page.Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := run.Summary
-	if s == nil {
-		s = &record.Summary{}
-	}
 	var d page.Document
-	reportResults(&d, run, s, stages)
+	reportResults(&d, run, cmp.Or(run.Summary, &record.Summary{}), stages)
 	return d.Tables, nil
 }
 

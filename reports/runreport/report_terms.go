@@ -39,19 +39,16 @@ func weightedTerms(run *record.Run) (terms []rewardTerm) {
 func rewardFormula(run *record.Run) string {
 	var text string
 	for i, t := range weightedTerms(run) {
-		sign, weight := "+", fmt.Sprintf("%g · ", math.Abs(t.weight))
-		if t.weight < 0 {
+		sign, weight := "", fmt.Sprintf("%g · ", math.Abs(t.weight))
+		switch {
+		case t.weight < 0 && i > 0:
+			sign = " − "
+		case t.weight < 0:
 			sign = "−"
+		case i > 0:
+			sign = " + "
 		}
-		if weight == "1 · " {
-			weight = ""
-		}
-		if i > 0 {
-			text += " " + sign + " "
-		} else {
-			text += strings.Trim(sign, "+")
-		}
-		text += weight + t.name
+		text += sign + strings.TrimPrefix(weight, "1 · ") + t.name
 	}
 	if text == "" {
 		return ""

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -58,18 +59,14 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		entries = append(entries, page.Capital(behind)+".")
 	}
 	entries = append(entries, results.WarnBelowRandom(table))
-	entries = slices.DeleteFunc(entries, func(e string) bool { return e == "" })
-	for i, e := range entries {
-		entries[i] = page.Plain(e)
-	}
+	entries = list.Map(slices.DeleteFunc(entries, func(e string) bool { return e == "" }), page.Plain)
 	if still := unmoved(run, stage); still != "" {
 		entries = slices.Insert(entries, 0, "**"+page.Plain(still)+"**")
 	}
 	if len(serious) > 0 {
-		var checks []string
-		for _, alike := range stats.GroupBy(serious, func(f record.Finding) string { return f.Check }) {
-			checks = append(checks, page.Plain(alike[0].Check))
-		}
+		checks := list.Map(stats.GroupBy(serious, func(f record.Finding) string { return f.Check }), func(alike []record.Finding) string {
+			return page.Plain(alike[0].Check)
+		})
 		first := fmt.Sprintf("**Read the findings first: %s** (%s).", findingCounts(serious), strings.Join(checks, ", "))
 		if i := slices.IndexFunc(serious, func(f record.Finding) bool { return f.Set != "" }); i >= 0 {
 			first += fmt.Sprintf(" In %s the policy ran away from where the phase began: before more questions or epochs, try `%s`.",
@@ -140,10 +137,7 @@ func openedOf(run *record.Run, stages []record.StageResult) []string {
 		for _, g := range gainsOf(stage, results.TableOf(stages, *stage), stages) {
 			entries = append(entries, page.Capital(g.by.Sentence(stage.Subject(), g.over, metric))+".")
 		}
-		for k, e := range entries {
-			entries[k] = page.Plain(e)
-		}
-		out = append(out, "- "+strings.Join(entries, "\n- "))
+		out = append(out, "- "+strings.Join(list.Map(entries, page.Plain), "\n- "))
 	}
 	return out
 }
@@ -190,14 +184,9 @@ func inWords(gains []gain) string {
 		}
 		return "is not separable from"
 	}
-	var parts []string
-	for _, alike := range stats.GroupBy(gains, relation) {
-		var names []string
-		for _, g := range alike {
-			names = append(names, g.over)
-		}
-		parts = append(parts, relation(alike[0])+" "+page.Joined(names))
-	}
+	parts := list.Map(stats.GroupBy(gains, relation), func(alike []gain) string {
+		return relation(alike[0]) + " " + page.Joined(list.Map(alike, func(g gain) string { return g.over }))
+	})
 	return strings.Join(parts, "; it ")
 }
 
@@ -257,10 +246,9 @@ func judgedOn(run *record.Run, s *record.Summary, stage *record.StageResult) str
 	if len(s.Phases) == 0 {
 		return ""
 	}
-	var phases []string
-	for _, p := range s.Phases {
-		phases = append(phases, fmt.Sprintf("%s (%s)", p.Name, page.Plural(p.Epochs, "epoch")))
-	}
+	phases := list.Map(s.Phases, func(p record.PhaseSummary) string {
+		return fmt.Sprintf("%s (%s)", p.Name, page.Plural(p.Epochs, "epoch"))
+	})
 	questions := fmt.Sprintf("%s (%s), which entered no choice", page.Plural(stage.Queries, run.InItsWords("held-out question")), stage.Split)
 	if stage.Split == "val" {
 		questions = page.Plural(stage.Queries, run.InItsWords("validation question"))
@@ -295,19 +283,15 @@ func sameAsInit(table []record.StageResult, y results.Yardstick) bool {
 func PlannedResult(stages []record.StageResult) *record.StageResult {
 	var found *record.StageResult
 	better := func(s record.StageResult) bool {
-		if s.Split == record.Sealed {
+		switch {
+		case s.Split == record.Sealed:
 			return false // it has a paragraph of its own
-		}
-		if found == nil {
+		case found == nil:
 			return true
+		case record.HeldOut(s.Split) != record.HeldOut(found.Split):
+			return record.HeldOut(s.Split)
 		}
-		if held, was := record.HeldOut(s.Split), record.HeldOut(found.Split); held != was {
-			return held
-		}
-		if s.Split != found.Split || s.Metric != found.Metric {
-			return false // the first held-out split, and reward before accuracy
-		}
-		return true // best stands behind the phases
+		return s.Split == found.Split && s.Metric == found.Metric // the first held-out split, reward before accuracy; best after the phases
 	}
 	for i := range stages {
 		if results.Trained(stages[i].Policy) && better(stages[i]) {

@@ -19,7 +19,11 @@ func PrintResults(w io.Writer, stages []record.StageResult, width int) error {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintf(w, "%s on %s, %s\n", results.MetricName(t.metric), t.rows[0].Split, page.Plural(t.rows[0].Queries, "query"))
-		if err := printTable(w, t, width); err != nil {
+		header := []string{"policy", ">mean ± SE"}
+		for _, y := range t.yards {
+			header = append(header, ">over "+strings.TrimSuffix(y.Short, " policy")+" [95%]", "")
+		}
+		if err := page.NewTable(header, t.cells()).ConsoleWithin(w, width); err != nil {
 			return err
 		}
 		for _, note := range t.notes() {
@@ -29,12 +33,4 @@ func PrintResults(w io.Writer, stages []record.StageResult, width int) error {
 		}
 	}
 	return nil
-}
-
-func printTable(w io.Writer, t resultTable, width int) error {
-	header := []string{"policy", ">mean ± SE"}
-	for _, y := range t.yards {
-		header = append(header, ">over "+strings.TrimSuffix(y.Short, " policy")+" [95%]", "")
-	}
-	return page.NewTable(header, t.cells()).ConsoleWithin(w, width)
 }

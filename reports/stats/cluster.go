@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"fmt"
 
 	"fulcrum/internal/list"
@@ -17,20 +18,26 @@ type grouping struct {
 // NewGrouping groups n questions by their cluster ids [n]. Without ids, or where no two questions share one, every
 // question is its own group.
 func NewGrouping(ids []int64) grouping {
-	g := grouping{of: make([]int, len(ids))}
-	index := make(map[int64]int, len(ids))
-	for i, id := range ids {
-		at, seen := index[id]
+	g := grouped(ids)
+	if len(g.sizes) == len(ids) {
+		return grouping{}
+	}
+	return g
+}
+
+// grouped groups things by their keys.
+func grouped[K comparable](keys []K) grouping {
+	g := grouping{of: make([]int, len(keys))}
+	index := make(map[K]int, len(keys))
+	for i, key := range keys {
+		at, seen := index[key]
 		if !seen {
 			at = len(g.sizes)
-			index[id] = at
+			index[key] = at
 			g.sizes = append(g.sizes, 0)
 		}
 		g.of[i] = at
 		g.sizes[at]++
-	}
-	if len(g.sizes) == len(ids) {
-		return grouping{}
 	}
 	return g
 }
@@ -96,22 +103,9 @@ func (g grouping) MeanSE(x []float64) (mean, se float64) {
 // NumberedClusters returns the cluster of each query, counted from 0 by first appearance; nil where every query has its
 // own. A query of which of knows nothing, or "", has its own.
 func NumberedClusters(queryIDs []int64, of map[int64]string) []int64 {
-	out := make([]int64, len(queryIDs))
-	index := make(map[string]int64, len(queryIDs))
-	for i, id := range queryIDs {
-		name := of[id]
-		if name == "" {
-			name = fmt.Sprint("\x00", id)
-		}
-		at, seen := index[name]
-		if !seen {
-			at = int64(len(index))
-			index[name] = at
-		}
-		out[i] = at
-	}
-	if len(index) == len(queryIDs) {
+	g := grouped(list.Map(queryIDs, func(id int64) string { return cmp.Or(of[id], fmt.Sprint("\x00", id)) }))
+	if len(g.sizes) == len(queryIDs) {
 		return nil
 	}
-	return out
+	return list.Map(g.of, func(at int) int64 { return int64(at) })
 }

@@ -4,8 +4,11 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
+
+	"fulcrum/internal/stat"
 )
 
 // SignFlip returns the two-sided p-value of the sum of x under random signs: exact when there are no
@@ -76,15 +79,7 @@ func signedSums(d []float64) [][256]float64 {
 
 // exactSignFlip walks all sign patterns in Gray-code order, one flip at a time.
 func exactSignFlip(d []float64, limit float64) float64 {
-	total := 0.0
-	for _, v := range d {
-		total += v
-	}
-	patterns := uint64(1) << len(d)
-	sign := make([]float64, len(d))
-	for i := range sign {
-		sign[i] = 1
-	}
+	total, patterns, sign := stat.Sum(d), uint64(1)<<len(d), slices.Repeat([]float64{1}, len(d))
 	as := 0
 	for k := uint64(1); ; k++ {
 		if math.Abs(total) >= limit {

@@ -41,7 +41,6 @@ type Interval struct {
 	High float64 `json:"high"`
 }
 
-// Excludes says whether x lies outside.
 func (i Interval) Excludes(x float64) bool { return x < i.Low || x > i.High }
 
 // Within returns the part of an interval between the least and the greatest value that there can be, and whether it ended beyond
@@ -93,7 +92,6 @@ func (c Correction) Tests() float64 {
 	return tests
 }
 
-// Among multiplies a p-value by Tests.
 func (c Correction) Among(p float64) float64 { return min(1, p*c.Tests()) }
 
 // levelOf is that of an interval that agrees with a p-value which is multiplied by tests.
@@ -201,7 +199,6 @@ func DifferenceOf(scores, reference []float64, clusters []int64, opt Options) (P
 	return p, g.sums(diff), nil
 }
 
-// cut ends the intervals at what two scores can differ by.
 func (p *Paired) cut() {
 	if most := p.opt.Most; most > 0 {
 		p.Interval, p.Cut = p.Interval.Within(-most, most)

@@ -2,15 +2,15 @@ package stats
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 )
 
-// Verdict is what a comparison allows to say.
 type Verdict string
 
-// The three verdicts.
 const (
 	Better       Verdict = "better"
 	Worse        Verdict = "worse"
@@ -134,23 +134,14 @@ func RoughNote[T any](rows [][]T) string {
 func CutNote[T any](rows [][]T) string { return noteOf(rows, CutMark, cutNote) }
 
 // Notes are RoughNote and CutNote of a table, as far as it needs them.
-func Notes[T any](rows [][]T) (notes []string) {
-	for _, note := range []string{RoughNote(rows), CutNote(rows)} {
-		if note != "" {
-			notes = append(notes, note)
-		}
-	}
-	return notes
+func Notes[T any](rows [][]T) []string {
+	return list.Filter([]string{RoughNote(rows), CutNote(rows)}, func(note string) bool { return note != "" })
 }
 
 // noteOf returns a note where a cell has its mark.
 func noteOf[T any](rows [][]T, mark, note string) string {
-	for _, row := range rows {
-		for _, cell := range row {
-			if strings.Contains(fmt.Sprint(cell), mark) {
-				return note
-			}
-		}
+	if slices.ContainsFunc(slices.Concat(rows...), func(cell T) bool { return strings.Contains(fmt.Sprint(cell), mark) }) {
+		return note
 	}
 	return ""
 }
@@ -191,7 +182,6 @@ func (p Paired) Words() string {
 	return text
 }
 
-// Texts write the mean difference and the ends of its interval.
 func (p Paired) Texts() (mean, low, high string) {
 	return page.Estimate(p.Mean, p.Interval.Low, p.Interval.High, page.Fixed)
 }

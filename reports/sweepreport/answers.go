@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -13,7 +14,6 @@ import (
 	"fulcrum/reports/sweeps"
 )
 
-// answer is what the runs say to a question.
 type answer struct {
 	sweeps.StudyQuestion
 	condition     *condition
@@ -126,7 +126,6 @@ func (v *View) compare(c *condition, name, against, split, metric string, best b
 	return &compared, ""
 }
 
-// sentence answers the question.
 func (a *answer) sentence() string {
 	if a.c == nil {
 		return "No answer: " + page.Plain(a.refused) + "."
@@ -163,7 +162,6 @@ func answerCell(c *arms.ArmComparison) string {
 	return strings.Replace(stats.VerdictCell(c.Paired), string(stats.NotSeparable), "open", 1)
 }
 
-// writeAnswers gives every question its verdict.
 func (v *View) writeAnswers(d *page.Document) {
 	if len(v.answers) == 0 {
 		return
@@ -207,18 +205,15 @@ func (v *View) unusual(a *answer) string {
 
 // writeReading says what the answers mean and what they cannot show.
 func (v *View) writeReading(d *page.Document) {
+	answered := list.Filter(v.answers, func(a *answer) bool { return a.c != nil })
+	if len(answered) == 0 {
+		return
+	}
 	var halves []float64
-	n := 0
-	for _, a := range v.answers {
-		if a.c != nil {
-			n++
-		}
-		if a.c != nil && a.c.Changed > 0 {
+	for _, a := range answered {
+		if a.c.Changed > 0 {
 			halves = append(halves, (a.c.Interval.High-a.c.Interval.Low)/2)
 		}
-	}
-	if n == 0 {
-		return
 	}
 	d.Heading(3, "How to read them")
 	items := []string{
@@ -228,14 +223,14 @@ func (v *View) writeReading(d *page.Document) {
 		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard " +
 			"errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
 		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p "+
-			"below 0.05. An interval is that of its question alone.", page.Plural(n, "question")),
+			"below 0.05. An interval is that of its question alone.", page.Plural(len(answered), "question")),
 	}
 	if len(halves) > 0 {
 		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen "+
 			"with these questions and seeds. Open means not shown, not absent.", page.Sig(slices.Min(halves), 2),
 			page.Sig(slices.Max(halves), 2)))
 	}
-	if slices.ContainsFunc(v.answers, func(a *answer) bool { return a.c != nil && a.c.OfTwoSeeds() }) {
+	if slices.ContainsFunc(answered, func(a *answer) bool { return a.c.OfTwoSeeds() }) {
 		items = append(items, arms.TwoSeeds)
 	}
 	if v.split() == "val" {
@@ -246,17 +241,13 @@ func (v *View) writeReading(d *page.Document) {
 	d.List(items...)
 }
 
-// writeOthers repeats the comparisons by other measures.
 func (v *View) writeOthers(d *page.Document) {
 	measures := v.measures()
 	if !slices.ContainsFunc(v.answers, func(a *answer) bool { return a.c != nil }) {
 		return
 	}
 	d.Heading(2, "The same by other measures")
-	header := []string{"", "question", ">planned"}
-	for _, m := range measures {
-		header = append(header, ">"+m.name)
-	}
+	header := append([]string{"", "question", ">planned"}, list.Map(measures, func(m measure) string { return ">" + m.name })...)
 	var rows [][]string
 	var differ []string
 	for i, a := range v.answers {

@@ -13,7 +13,6 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// writeArms is the table of arms and baselines.
 func (v *View) writeArms(d *page.Document) {
 	if len(v.conditions) == 0 {
 		return
@@ -162,7 +161,6 @@ func (l armLine) scored(split, metric string, cell func(arms.Arm) string) string
 	return "–"
 }
 
-// startOf says what the runs of a setting start from.
 func (v *View) startOf(s *setting) string {
 	if s.arm.From == "" {
 		return "fresh weights"

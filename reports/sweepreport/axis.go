@@ -10,6 +10,8 @@ import (
 
 	"gonum.org/v1/plot"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/sweeps"
@@ -124,7 +126,6 @@ func numberOf(text string) (float64, bool) {
 	return x, err == nil && sweeps.Finite(x)
 }
 
-// unquoted is how a word is shown.
 func unquoted(s string) string {
 	if n := len(s); n > 1 && (s[0] == '\'' || s[0] == '"') && s[n-1] == s[0] {
 		s = s[1 : n-1]
@@ -226,16 +227,15 @@ func powerOfTen(e int) string {
 func (a *sweepAxis) groups(x []float64) []int {
 	key := slices.Clone(x)
 	if !a.grid {
-		for i, r := range ranksOf(x) {
+		for i, r := range stat.Ranks(x) {
 			key[i] = math.Floor(intervalGroups * (r - 0.5) / float64(len(x)))
 		}
 	}
 	values := slices.Compact(slices.Sorted(slices.Values(key)))
-	out := make([]int, len(x))
-	for i, k := range key {
-		out[i], _ = slices.BinarySearch(values, k)
-	}
-	return out
+	return list.Map(key, func(k float64) int {
+		at, _ := slices.BinarySearch(values, k)
+		return at
+	})
 }
 
 // groupName is the value or the range of values of group g, for a table.

@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/plot/vg/draw"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/sweeps"
@@ -36,10 +37,9 @@ func (v *View) frontFigure() *sweepFigure {
 			f.Rows = append(f.Rows, []*chart.Panel{p})
 		}
 	}
-	var better []string
-	for _, o := range v.Opt.Objectives {
-		better = append(better, fmt.Sprintf("%s %s values", o.Direction(), page.Plain(o.Name)))
-	}
+	better := list.Map(v.Opt.Objectives, func(o sweeps.Objective) string {
+		return fmt.Sprintf("%s %s values", o.Direction(), page.Plain(o.Name))
+	})
 	caption := fmt.Sprintf("*Pareto front.* Better is towards %s. A front with a sharp corner has a natural choice there; a straight "+
 		"one trades one objective for the other at a constant price.", strings.Join(better, " and "))
 	if v.Count(v.Infeasible) > 0 {

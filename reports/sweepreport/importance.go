@@ -56,12 +56,12 @@ func (v *View) importances(objective int) []importance {
 		if row.groups < 2 || row.groups > row.n/2 || slices.Min(y) == slices.Max(y) {
 			continue // one value, or nearly as many as jobs
 		}
-		ranks := ranksOf(y)
+		ranks := stat.Ranks(y)
 		var means []float64
 		row.share, means = explained(ranks, group, row.groups)
 		row.chance = chanceShare(row.groups, row.n)
 		if axis.ordered {
-			row.rank = gonum.Correlation(ranksOf(x), ranks, nil) // NaN where all values are equal
+			row.rank = gonum.Correlation(stat.Ranks(x), ranks, nil) // NaN where all values are equal
 		}
 		order := stat.Indices(len(means))
 		slices.SortStableFunc(order, func(a, b int) int { return v.Opt.Objectives[objective].Compare(means[a], means[b]) })
@@ -83,7 +83,6 @@ func (v *View) importanceOrder() map[string]int {
 	return order
 }
 
-// writeImportance shows how much of the differences between jobs each swept key explains alone.
 func (v *View) writeImportance(d *page.Document) {
 	first := true
 	for i, o := range v.Opt.Objectives {

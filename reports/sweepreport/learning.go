@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/curves"
@@ -24,10 +25,7 @@ func (a *setting) over(names ...string) *webchart.Drawn {
 	if len(a.runs) == 0 {
 		return &webchart.Drawn{}
 	}
-	var runs []*webchart.Drawn
-	for _, r := range a.runs {
-		runs = append(runs, ofRows(r.Epochs, names))
-	}
+	runs := list.Map(a.runs, func(r *record.Run) *webchart.Drawn { return ofRows(r.Epochs, names) })
 	mean := curves.Over(runs, curves.MeanBand)
 	if a.from != nil {
 		_, before := a.from.steps()

@@ -74,7 +74,6 @@ func (w *whiskers) widen(p *chart.Panel, s objectiveScale) {
 	w.low, w.high = p.YMin, p.YMax
 }
 
-// Plot implements plot.Plotter.
 func (w whiskers) Plot(c draw.Canvas, p *plot.Plot) {
 	style := draw.LineStyle{Color: chart.Black, Width: 1}
 	at := func(u, y float64) vg.Point { // of the nearest point on the axis

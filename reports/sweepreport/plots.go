@@ -142,13 +142,11 @@ func scaleOf(o sweeps.Objective, values, counting []float64) objectiveScale {
 	return s
 }
 
-// clamp moves a value into the range and says whether it was outside.
 func (s objectiveScale) clamp(y float64) (float64, bool) {
 	c := min(max(y, s.low), s.high)
 	return c, c != y
 }
 
-// axisRange is the range with air around.
 func (s objectiveScale) axisRange() (low, high float64) {
 	if s.log {
 		return chart.LogRange(s.low, s.high)

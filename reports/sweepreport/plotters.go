@@ -18,7 +18,6 @@ type pointNames struct {
 	Up    bool // above first
 }
 
-// Plot implements plot.Plotter.
 func (n pointNames) Plot(c draw.Canvas, p *plot.Plot) {
 	style := chart.TextStyle(8.5, true, chart.Black)
 	var taken []vg.Rectangle
@@ -57,7 +56,6 @@ func overlap(a, b vg.Rectangle) bool {
 // diamond is a filled square on its corner.
 type diamond struct{}
 
-// DrawGlyph implements draw.GlyphDrawer.
 func (diamond) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	r := style.Radius * 1.3
 	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y}, {X: at.X, Y: at.Y + r}, {X: at.X + r, Y: at.Y}, {X: at.X, Y: at.Y - r}})

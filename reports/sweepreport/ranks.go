@@ -1,9 +1,6 @@
 package sweepreport
 
 import (
-	"cmp"
-	"slices"
-
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fulcrum/internal/stat"
@@ -31,22 +28,4 @@ func explained(y []float64, group []int, groups int) (share float64, means []flo
 // Kruskal and Wallis's H is nearly χ² then.
 func chanceShare(groups, n int) float64 {
 	return min(1, distuv.ChiSquared{K: float64(groups - 1)}.Quantile(0.95)/float64(n-1))
-}
-
-// ranksOf returns the ranks of x, from 1; equal values share the mean of theirs.
-func ranksOf(x []float64) []float64 {
-	order := stat.Indices(len(x))
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
-	ranks := make([]float64, len(x))
-	for from := 0; from < len(x); {
-		to := from
-		for to < len(x) && x[order[to]] == x[order[from]] {
-			to++
-		}
-		for _, i := range order[from:to] {
-			ranks[i] = float64(from+to+1) / 2
-		}
-		from = to
-	}
-	return ranks
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -169,13 +170,8 @@ func (v *View) readRun(j sweeps.Job) (*record.Run, error) {
 	return run, cmp.Or(err, run.ReadConfig(), run.ReadEpochs())
 }
 
-// runs returns the runs that were read, of all settings.
 func (v *View) runs() []*record.Run {
-	var out []*record.Run
-	for _, s := range v.settings {
-		out = append(out, s.runs...)
-	}
-	return out
+	return slices.Concat(list.Map(v.settings, func(s *setting) []*record.Run { return s.runs })...)
 }
 
 // readMethods joins the comparisons of task=icl over the seeds of each setting.

@@ -15,15 +15,16 @@ import (
 	"strings"
 	"testing"
 
+	gonum "gonum.org/v1/gonum/stat"
+
+	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
-
 	"fulcrum/reports/sweeps"
-	gonum "gonum.org/v1/gonum/stat"
 )
 
 // namedSweeps are the sweeps of the golden files.
@@ -261,7 +262,7 @@ func TestImportance(t *testing.T) {
 	// 6·1.5² = 13.5 of 17.5.
 	share, means := explained([]float64{1, 2, 3, 4, 5, 6}, []int{0, 0, 0, 1, 1, 1}, 2)
 	golden.Close(t, append(means, share), []float64{2, 5, 13.5 / 17.5}, 1e-12)
-	golden.Close(t, ranksOf([]float64{3, 1, 3, 2, 3}), []float64{4, 1, 4, 2, 4}, 0)
+	golden.Close(t, stat.Ranks([]float64{3, 1, 3, 2, 3}), []float64{4, 1, 4, 2, 4}, 0)
 	golden.Close(t, []float64{gonum.Correlation([]float64{1, 2, 3}, []float64{3, 2, 1}, nil),
 		gonum.Correlation([]float64{1, 1}, []float64{1, 2}, nil)}, []float64{-1, math.NaN()}, 1e-12)
 
@@ -305,7 +306,7 @@ func TestImportanceByChance(t *testing.T) {
 		for i := range y {
 			y[i], group[i] = rng.Float64(), i%3
 		}
-		share, _ := explained(ranksOf(y), group, 3)
+		share, _ := explained(stat.Ranks(y), group, 3)
 		exceeded += stats.BoolInt(share > chanceShare(3, 30))
 	}
 	// 0.05 ± 2 standard errors, and the χ² approximation errs to the safe side

@@ -57,7 +57,6 @@ func (c *condition) heading(text string) string {
 	return text
 }
 
-// label is what readers see of a setting.
 func (s *setting) label() string {
 	if s.arm != nil {
 		return s.arm.Label
@@ -96,7 +95,6 @@ func (s *setting) last() string {
 	return phases[len(phases)-1]
 }
 
-// withSeeds are the runs of some seeds.
 func (s *setting) withSeeds(seeds []int64) []*record.Run {
 	return slices.DeleteFunc(slices.Clone(s.runs), func(r *record.Run) bool { return !slices.Contains(seeds, r.Seed()) })
 }

@@ -21,14 +21,12 @@ type fence struct {
 	ticks              []plot.Tick
 }
 
-// DataRange implements plot.DataRanger.
 func (f fence) DataRange() (xmin, xmax, ymin, ymax float64) {
 	xmin, xmax, ymin, _ = chart.RangeOf(f.x, f.low)
 	_, _, _, ymax = chart.RangeOf(f.x, f.high)
 	return
 }
 
-// Plot implements plot.Plotter.
 func (f fence) Plot(c draw.Canvas, p *plot.Plot) {
 	for i := range f.x {
 		at := func(y float64) vg.Point { return vg.Point{X: c.X(p.X.Norm(f.x[i])), Y: c.Y(p.Y.Norm(y))} }

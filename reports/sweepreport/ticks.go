@@ -11,19 +11,15 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// downGlyph is a filled triangle that points down.
 type downGlyph struct{}
 
-// DrawGlyph implements draw.GlyphDrawer.
 func (downGlyph) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
 	r := style.Radius
 	c.FillPolygon(style.Color, []vg.Point{{X: at.X - r, Y: at.Y + 0.7*r}, {X: at.X + r, Y: at.Y + 0.7*r}, {X: at.X, Y: at.Y - r}})
 }
 
-// fixedTicks are ticks that were chosen before.
 type fixedTicks []plot.Tick
 
-// Ticks implements plot.Ticker.
 func (t fixedTicks) Ticks(low, high float64) []plot.Tick {
 	return slices.DeleteFunc(slices.Clone([]plot.Tick(t)), func(tick plot.Tick) bool { return tick.Value < low || tick.Value > high })
 }

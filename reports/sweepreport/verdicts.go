@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -54,10 +55,7 @@ func (v *View) chosenOn(split, metric string) bool {
 
 // rankings is how many comparisons a ranking of the settings makes: each with each other, and with two baselines.
 func (v *View) rankings() int {
-	n := 0
-	for _, s := range v.settings {
-		n += stats.BoolInt(s.Class() == 0)
-	}
+	n := list.Count(v.settings, func(s *setting) bool { return s.Class() == 0 })
 	return n*(n-1)/2 + 2*n
 }
 

@@ -91,7 +91,6 @@ func (v *View) Report(drawn []sweepFigure) string {
 	return v.document(drawn).Text()
 }
 
-// Tables are those of the report.
 func (v *View) Tables() []*page.Table { return v.document(nil).Tables }
 
 func (v *View) document(drawn []sweepFigure) *page.Document {

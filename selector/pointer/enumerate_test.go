@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
 
@@ -33,6 +34,69 @@ func TestEnumerate(t *testing.T) {
 		if math.Abs(sum-1) > 1e-5 || len(seen) != k*(k-1) {
 			t.Errorf("query %d: probabilities add up to %g over %d selections, want 1 over %d", i, sum, len(seen), k*(k-1))
 		}
+	}
+}
+
+// TestPairsShareFirstChoices: where pairs outnumber the pool their second steps are scored once for each first choice, with the numbers,
+// distributions and gradients that the same pairs have a few at a time.
+func TestPairsShareFirstChoices(t *testing.T) {
+	const few = 10 // below the largest pool of 11
+	for _, v := range presets() {
+		t.Run(v.name, func(t *testing.T) {
+			defer torchx.Scope()()
+			src := scene(t, 8, 2)
+			b, err := src.Enumerate([]int{0, 1, 2}, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := policy(t, v.opt, 8)
+			score := func(b *selector.Batch) (logp, dist []float64) {
+				out := p.Forward(b, selector.ForwardOptions{Dist: true})
+				weights := make([]float32, b.B()*b.G*b.T)
+				for at := range weights {
+					weights[at] = float32(b.Actions[at]+1) * b.Mask[at]
+				}
+				torchx.Backward(torchx.Sum(torchx.Mul(out.LogP, torchx.From(weights, b.B(), b.G, b.T))))
+				return out.LogP.Floats(), out.Dist.Floats()
+			}
+			p.Params().ZeroGrad()
+			logp, dist := score(b)
+			grad := p.Params().Grad().Floats()
+			p.Params().ZeroGrad()
+			actions := len(dist) / len(logp)
+			for from := 0; from < b.G; from += few {
+				part := selector.NewBatch(src, b.Queries, few, 2)
+				for i := range b.B() {
+					for g := range few {
+						if b.Valid[i*b.G+from+g] {
+							part.Set(i, g, b.Scored(i, from+g), 0)
+						}
+					}
+				}
+				gotP, gotD := score(part)
+				for i := range b.B() {
+					for n := range 2 * few {
+						all, at := 2*(i*b.G+from)+n, 2*i*few+n
+						if part.Mask[at] == 0 {
+							continue
+						}
+						if math.Abs(gotP[at]-logp[all]) > 1e-5 {
+							t.Fatalf("query %d: %g together, %g a few at a time", i, logp[all], gotP[at])
+						}
+						for a := range actions {
+							if x, y := dist[all*actions+a], gotD[at*actions+a]; math.Abs(math.Exp(x)-math.Exp(y)) > 1e-5 {
+								t.Fatalf("query %d: a distribution has %g together, %g a few at a time", i, x, y)
+							}
+						}
+					}
+				}
+			}
+			for i, g := range p.Params().Grad().Floats() {
+				if math.Abs(g-grad[i]) > 1e-3*(1+math.Abs(g)) {
+					t.Fatalf("gradient %d: %g together, %g a few at a time", i, grad[i], g)
+				}
+			}
+		})
 	}
 }
 

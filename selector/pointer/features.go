@@ -10,7 +10,6 @@ import (
 	"fulcrum/beamdata/poolfeatures"
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
-	"fulcrum/selector"
 )
 
 // FeatureOptions scores candidates by numbers that need no label (package poolfeatures), through a small network:
@@ -20,7 +19,7 @@ import (
 //
 // x and h are scaled to mean 0 and deviation 1 on training rows. o starts at 0: the untrained selector is the one without features.
 type FeatureOptions struct {
-	// numbers of each candidate without labels, for a small network (data.md)
+	// numbers of each candidate without labels, for a small network (data.md); standard: those that suit the data
 	Names []string `koanf:"features"`
 	// hidden width of their network
 	Dim int `koanf:"features_dim" range:"[1,inf)" constant:"true"`
@@ -32,7 +31,7 @@ type FeatureOptions struct {
 func (o FeatureOptions) enabled() bool { return len(o.Names) > 0 }
 
 func (o FeatureOptions) validate() error {
-	if _, err := poolfeatures.New(poolfeatures.Table(), o.Names); err != nil {
+	if _, err := poolfeatures.New(poolfeatures.Table(), poolfeatures.Expand(o.Names, nil)); err != nil {
 		return option.Errorf("features", "%v", err)
 	}
 	return nil
@@ -220,18 +219,18 @@ func (p *Policy) stageFeatures(in *inputs, up *torchx.Upload) {
 	torchx.Put(up, &in.features, x, in.b, in.k, c)
 }
 
-// stageBeside puts what the candidates are beside the choices of a batch on its way, for all steps but the last.
-func (p *Policy) stageBeside(in *inputs, b *selector.Batch, up *torchx.Upload) {
+// stageBeside puts what the candidates are beside the choices of n selections [B, n, T] on its way, for all steps but the last.
+func (p *Policy) stageBeside(in *inputs, actions []int64, n int, up *torchx.Upload) {
 	if p.features == nil || p.features.BesideColumns() == 0 || in.t < 2 {
 		return
 	}
 	in.beside = make([]torchx.Tensor, in.t-1)
 	for t := range in.beside {
-		positions := make([]int64, in.b*in.g)
-		for n := range positions {
-			positions[n] = max(b.Actions[n*in.t+t], 0) // nothing reads what follows a Stop
+		positions := make([]int64, in.b*n)
+		for at := range positions {
+			positions[at] = max(actions[at*in.t+t], 0) // nothing reads what follows a Stop
 		}
-		torchx.Put(up, &in.beside[t], p.besideOf(in, positions), in.b, in.g, in.k, p.features.BesideColumns())
+		torchx.Put(up, &in.beside[t], p.besideOf(in, positions), in.b, n, in.k, p.features.BesideColumns())
 	}
 }
 

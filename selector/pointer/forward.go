@@ -291,7 +291,14 @@ func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Outpu
 	}
 	temperature := cmp.Or(opt.Temperature, 1)
 	e, r := p.encode(in, drop), rows{0, in.t - 1, in.g, in.chosen}
-	logits := p.score(e, r, p.teacherForced(in, e), temperature) // [B, R, A], R = 1 + (T-1)·G
+	var logits torchx.Tensor // [B, R, A], R = 1 + (T-1)·G
+	if in.first.Nil() {
+		logits = p.score(e, r, p.teacherForced(in, e, in.chosen), temperature)
+	} else {
+		z := p.score(e, rows{0, 1, in.k, in.first}, p.teacherForced(in, e, in.first), temperature) // [B, 1+K, A]
+		z = torchx.Reshape(z, in.b*(1+in.k), z.Shape()[2])
+		logits = torchx.Reshape(torchx.IndexSelect(z, 0, in.row), in.b, 1+in.g, z.Shape()[1])
+	}
 	picked := torchx.PickLogp(logits, in.actions, p.taken(), opt.Reference)
 	out := selector.Output{LogP: picked.LogP, Entropy: picked.Entropy, KL: picked.KL} // [B, G, T]
 	if !in.mask.Nil() {
@@ -303,11 +310,11 @@ func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Outpu
 	return out
 }
 
-// teacherForced walks along the candidates and returns the cursor before each of their T steps.
-func (p *Policy) teacherForced(in *inputs, e encoded) []cursor {
+// teacherForced walks along selections chosen [B, N, ≥ T-1] and returns the cursor before each of their T steps.
+func (p *Policy) teacherForced(in *inputs, e encoded, chosen torchx.Tensor) []cursor {
 	cursors := []cursor{p.start(e)}
 	for t := 1; t < in.t; t++ {
-		cursors = append(cursors, p.advance(e, cursors[t-1], torchx.Squeeze(torchx.Narrow(in.chosen, 2, t-1, 1), 2)))
+		cursors = append(cursors, p.advance(e, cursors[t-1], torchx.Squeeze(torchx.Narrow(chosen, 2, t-1, 1), 2)))
 	}
 	return cursors
 }

@@ -31,6 +31,32 @@ type inputs struct {
 	actions    torchx.Tensor   // [B, G, T] int64 columns of the logits
 	chosen     torchx.Tensor   // [B, G, T] int64 positions in the pool; differs from actions only if an action may stop
 	mask       torchx.Tensor   // [B, G, T] float, 1 = a scored step; undefined when every step is
+
+	// Where pairs outnumber the pool, as with rollout=enumerated, the second step is scored once for each first choice: N = K instead of G.
+	first torchx.Tensor // [B, K, 2] int64 every position, and a second that nothing reads; undefined elsewhere
+	row   torchx.Tensor // [B·(1+G)] int64 the candidates' rows among the B·(1+K) that are scored
+}
+
+// stageFirst returns the N selections of a query whose steps are scored [B, N, T]: those of the batch or, where they are fewer, one for
+// each first choice, which it puts on their way.
+func (p *Policy) stageFirst(in *inputs, b *selector.Batch, up *torchx.Upload) (actions []int64, n int) {
+	if in.t != 2 || in.g <= in.k || p.opt.Stop.Enabled {
+		return b.Actions, in.g
+	}
+	var first, row []int64
+	for i := range in.b {
+		for at := range int64(in.k) {
+			first = append(first, min(at, int64(len(in.pools[i])-1)), 0) // nothing reads what follows padding
+		}
+		from := int64(i * (1 + in.k))
+		row = append(row, from)
+		for g := range in.g {
+			row = append(row, from+1+b.Actions[(i*in.g+g)*2])
+		}
+	}
+	torchx.Put(up, &in.first, first, in.b, in.k, 2)
+	torchx.Put(up, &in.row, row, len(row))
+	return first, in.k
 }
 
 // attends reports whether a kernel computes the cross-attention. For large shared pools matrix products are faster.
@@ -45,7 +71,8 @@ func (p *Policy) stage(b *selector.Batch, up *torchx.Upload) *inputs {
 	in := p.stageQueries(src, b.Queries, up)
 	in.g, in.t = b.G, b.T
 	p.checkActions(b, in)
-	p.stageBeside(in, b, up)
+	scored, n := p.stageFirst(in, b, up)
+	p.stageBeside(in, scored, n, up)
 	actions, chosen := p.columns(b.Actions, in.k)
 	torchx.Put(up, &in.actions, actions, in.b, in.g, in.t)
 	if p.opt.Stop.Enabled {

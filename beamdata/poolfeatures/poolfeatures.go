@@ -50,6 +50,22 @@ func Table() []Feature {
 		questionOverlap(), tagOverlap(), answerInTags(), chosenSimilarity(), chosenAnswers()}
 }
 
+// Standard is the name that stands for the features that suit the data.
+const Standard = "standard"
+
+// Expand returns names with those that suit the data in the place of Standard: suited, or those that need no tags and no blocks.
+func Expand(names, suited []string) []string {
+	at := slices.Index(names, Standard)
+	if at < 0 {
+		return names
+	}
+	if suited == nil {
+		suited = []string{"similarity", "rank", "agreement_0", "agreement_10", "agreement_30", "annotators", "crowding_mean", "crowding_max",
+			"question_overlap", "chosen_similarity", "chosen_answers"}
+	}
+	return slices.Concat(names[:at], suited, names[at+1:])
+}
+
 // forbidden are names that a reader of beam data may think of, and why no feature has them.
 func forbidden() map[string]string {
 	const score = "it was computed with the query's answers, which nobody knows at test time"

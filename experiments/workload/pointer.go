@@ -15,6 +15,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/keycheck"
+	"fulcrum/beamdata/poolfeatures"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
@@ -297,6 +298,8 @@ func OpenPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
 
 func openPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
 	table := firstSet(bundle.Val, bundle.All, bundle.Eval, bundle.RCE).Table
+	features := &selectorOf(j.Config).Features
+	features.Names = poolfeatures.Expand(features.Names, bundle.Features)
 	if j.Config.Compatible() {
 		selectorOf(j.Config).Taken = "minus_100"
 	}

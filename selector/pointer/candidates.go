@@ -17,7 +17,7 @@ import (
 // start at 0, so that the selector starts as the one without these layers.
 type CandidateEncoderOptions struct {
 	// self-attention layers over the pool; 0 = none
-	Layers int `koanf:"candidate_layers" range:"[0,1000]"`
+	Layers int `koanf:"candidate_layers" range:"[0,1000]" when:"!head=none"`
 	// attention heads; divides hidden_dim
 	Heads int `koanf:"candidate_heads" range:"[1,inf)" when:"candidate_layers"`
 	// hidden width of the feed-forward part

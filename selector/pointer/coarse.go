@@ -15,7 +15,7 @@ import (
 // every choice. As logits: fine_j - LSE_M(fine) + LSE_M(coarse) among the top M, coarse_j outside.
 type CoarseOptions struct {
 	// candidates that the selector chooses among; at least shot_num; null = the whole pool, no coarse stage
-	TopM *int `koanf:"coarse_top_m" range:"[1,inf)"`
+	TopM *int `koanf:"coarse_top_m" range:"[1,inf)" when:"!head=none"`
 	// width of the coarse bi-encoder
 	Dim int `koanf:"coarse_dim" range:"[1,inf)" constant:"true"`
 }

@@ -9,7 +9,7 @@ import (
 type DiversityOptions struct {
 	// worth beside what is chosen: mmr = minus the largest cosine with it (v4_3), coverage = needed topics still open
 	// (v4_6), logdet = log-determinant gain of a DPP (v4_7)
-	Kind string `koanf:"diversity" enum:"none,mmr,coverage,logdet"`
+	Kind string `koanf:"diversity" enum:"none,mmr,coverage,logdet" when:"!head=none"`
 	// weight of the term at the start: small, as it is learned; mmr has one a step
 	Weight float64 `koanf:"diversity_weight" range:"(0,inf)" constant:"true"`
 	// topics M (coverage)

@@ -14,25 +14,25 @@ type Options struct {
 	// width of the embeddings; null = from the embedding table
 	DModel *int `koanf:"d_model"`
 	// width h of the encoder
-	HiddenDim int `koanf:"hidden_dim" range:"[1,inf)"`
+	HiddenDim int `koanf:"hidden_dim" range:"[1,inf)" when:"!head=none"`
 	// cross-attention layers over the pool; 0 = bi-encoder
-	NumLayers int `koanf:"num_layers" range:"[0,inf)"`
+	NumLayers int `koanf:"num_layers" range:"[0,inf)" when:"!head=none"`
 	// attention heads; divides hidden_dim
-	NumHeads int `koanf:"num_heads" range:"[1,inf)"`
+	NumHeads int `koanf:"num_heads" range:"[1,inf)" when:"!head=none"`
 	// dropout on encoder outputs, in sft and rce only: never in a forward that enters a ratio or a KL
-	Dropout float64 `koanf:"dropout" range:"[0,1)"`
+	Dropout float64 `koanf:"dropout" range:"[0,1)" when:"!head=none"`
 	// dropout on attention weights, in sft and rce only
-	AttnDropout float64 `koanf:"attn_dropout" range:"[0,1)"`
+	AttnDropout float64 `koanf:"attn_dropout" range:"[0,1)" when:"!head=none"`
 	// share of the cross-entropy target spread over the pool (sft, rce)
 	Smoothing float64 `koanf:"label_smoothing" range:"[0,1)"`
 	// examples to select; null = from the checkpoint, else from the data
 	ShotNum *int `koanf:"shot_num" range:"[1,1000]"`
 	// logits are cosines divided by this
-	Temperature float64 `koanf:"temperature" range:"(0,inf)"`
+	Temperature float64 `koanf:"temperature" range:"(0,inf)" when:"!head=none"`
 	// how a choice changes the query state: gate = sigmoid gate for each dimension (v3),
 	// scalar_gate = one for all (v1), gru = GRU cell with step embedding (v4_2), transformer = causal language model
 	// over query and choices (v0), none (v2)
-	StateUpdate string `koanf:"state_update" enum:"gate,none,scalar_gate,gru,transformer"`
+	StateUpdate string `koanf:"state_update" enum:"gate,none,scalar_gate,gru,transformer" when:"!head=none"`
 	// the language model of state_update=transformer (v0)
 	Transformer TransformerOptions `koanf:"transformer" when:"state_update=transformer"`
 	// steps with parameters of their own, where a choice has such (transformer, gru, mmr, slots); later steps
@@ -43,7 +43,7 @@ type Options struct {
 	Head string `koanf:"head" enum:"cosine,bilinear,additive,none"`
 	// autoregressive: the state scores the pool at every step; slots: a learned transform and slot vector for each
 	// step (v4_8)
-	Decoder string `koanf:"decoder" enum:"autoregressive,slots"`
+	Decoder string `koanf:"decoder" enum:"autoregressive,slots" when:"!head=none"`
 	// what a candidate is worth beside those chosen before
 	Diversity DiversityOptions `koanf:",squash"`
 	// self-attention of the pool before it is scored (v4_4)

@@ -20,7 +20,7 @@ import (
 // A selection of shot_num examples, or of the whole pool, ends by itself and has no such step.
 type StopOptions struct {
 	// let the policy end a selection before shot_num examples
-	Enabled bool `koanf:"stop"`
+	Enabled bool `koanf:"stop" when:"!head=none"`
 	// examples before it may stop
 	MinShots int `koanf:"min_shots" range:"[1,1000]" when:"stop"`
 	// probability of stopping at the start, before each choice where it may

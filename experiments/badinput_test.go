@@ -49,6 +49,7 @@ func TestBadInput(t *testing.T) {
 		{"an unknown phase", tiny("schedule=[rce,gpro]"), 2, []string{"gpro", "grpo"}},
 		{"an unknown task", tiny("task=trian"), 2, []string{"trian", "train"}},
 		{"no phase has epochs", tiny("schedule=[sft]"), 2, []string{"sft"}},
+		{"no phase", tiny("schedule=[]"), 2, []string{"schedule=[]", "init.checkpoint"}},
 		{"data=okvqa without a root", []string{"exp=okvqa_v3", "data=okvqa"}, 2, []string{"data.root"}},
 		{"data=okvqa with a root that is missing", []string{"exp=okvqa_v3", "data=okvqa", "data.root=/nowhere"}, 1, []string{"/nowhere"}},
 		{"cuda without CUDA", tiny("device=cuda"), 2, []string{"device=cuda", "cpu"}},

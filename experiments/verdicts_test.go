@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -196,5 +197,32 @@ func TestARunKnowsItsClusters(t *testing.T) {
 	want := "Questions that belong together, such as those about one image, count as one: 48 questions in 16 clusters."
 	if !strings.Contains(report, want) {
 		t.Errorf("report.md lacks %q", want)
+	}
+}
+
+// schedule=[] trains nothing: it scores the checkpoint that it starts from, as the run scored it that wrote it.
+func TestAnEmptyScheduleScoresItsStart(t *testing.T) {
+	t.Parallel()
+	trained, again := folder(t), folder(t)
+	mustRun(t, tiny("schedule=[rce]", "report.plots=false", "hydra.run.dir="+trained)...)
+	mustRun(t, tiny("schedule=[]", "report.plots=false", "init.checkpoint="+trained, "hydra.run.dir="+again)...)
+	scored := func(dir, policy string) []float64 {
+		run, err := record.ReadRun(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range run.Evaluations {
+			if e.Split == "val" && e.Policy == policy && e.Metric == "reward" {
+				return e.Scores
+			}
+		}
+		t.Fatalf("%s: %s was not scored on val", dir, policy)
+		return nil
+	}
+	if was, is := scored(trained, "best"), scored(again, "init"); !slices.Equal(was, is) {
+		t.Errorf("scored %v, by the run that trained it %v", is, was)
+	}
+	if report := read(t, filepath.Join(again, "report.md")); !strings.Contains(report, "**Verdict.** Nothing was trained: the schedule is empty") {
+		t.Errorf("report.md does not say that nothing was trained:\n%s", report)
 	}
 }

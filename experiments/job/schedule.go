@@ -107,7 +107,7 @@ func (c *Config) BuildPhase(name string, d phases.Sources) (phases.Phase, error)
 	return p.Build(name, c.setup(), d)
 }
 
-// PlanOf makes the phases of the schedule that have epochs.
+// PlanOf makes the phases of the schedule that have epochs. Without any a run scores the checkpoint that it starts from, so it needs one.
 func PlanOf(c *Config, d phases.Sources) (phases.Plan, error) {
 	plan := phases.Plan{Checkpoint: c.Checkpoint, Doctor: c.Checks.Rows()}
 	for _, name := range c.Schedule {
@@ -119,12 +119,12 @@ func PlanOf(c *Config, d phases.Sources) (phases.Plan, error) {
 			plan.Phases = append(plan.Phases, phase)
 		}
 	}
-	if len(c.Schedule) == 0 {
-		return plan, usage.Errorf("schedule=[]: want at least one phase, as in schedule=[rce,grpo]")
-	}
-	if len(plan.Phases) == 0 {
-		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule,
-			append(c.Schedule, "rce")[0])
+	switch {
+	case len(plan.Phases) > 0:
+	case len(c.Schedule) > 0:
+		return plan, usage.Errorf("schedule=%v: no phase has epochs: want at least one, such as %s.epochs=1", c.Schedule, c.Schedule[0])
+	case c.Init.Checkpoint == nil:
+		return plan, usage.Errorf("schedule=[]: want at least one phase, as in schedule=[rce,grpo], or an init.checkpoint to score")
 	}
 	return plan, nil
 }

@@ -29,7 +29,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	case why != "":
 		answer = page.Capital(why) + ". The rows of the phases show what training gained."
 	default:
-		entries = whyUntrained(s.Best, stages)
+		entries = whyUntrained(run, s.Best, stages)
 		answer, entries = entries[0], entries[1:]
 	}
 	said := map[string]bool{} // why a gain is rough is the same for most
@@ -192,7 +192,10 @@ func inWords(gains []gain) string {
 
 // whyUntrained says by what the initial policy is the best, which epoch another measure would have chosen, and which phase the tables
 // under the verdict call better.
-func whyUntrained(best *record.BestSummary, stages []record.StageResult) []string {
+func whyUntrained(run *record.Run, best *record.BestSummary, stages []record.StageResult) []string {
+	if schedule, ok := run.Setting("schedule").([]any); ok && len(schedule) == 0 {
+		return []string{"Nothing was trained: the schedule is empty, and the policy that the run starts from is scored."}
+	}
 	if best == nil { // the run has not ended
 		best = &record.BestSummary{Metric: "its metric on val"}
 	}

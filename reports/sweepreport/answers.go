@@ -96,9 +96,11 @@ func (v *View) compare(c *condition, name, against, split, metric string, best b
 		}
 		return s.last()
 	}
-	of, ofPolicy := this.root(), against // a baseline, in the runs with untrained weights at their start
+	of, ofPolicy := other, against
 	if other != nil {
-		of, ofPolicy = other, policy(other)
+		ofPolicy = policy(other)
+	} else if of = v.baseline(this); of == nil { // a baseline, in the runs with untrained weights at their start
+		return nil, "no arm starts untrained on the data of " + this.label()
 	}
 	seeds := slices.DeleteFunc(this.seeds(), func(seed int64) bool { return !slices.Contains(of.seeds(), seed) })
 	switch {

@@ -127,10 +127,14 @@ type armLine struct {
 func (v *View) lines(c *condition, bounds ...string) []armLine {
 	var out []armLine
 	baselines := func(names ...string) {
-		if untrained := c.untrained(); untrained != nil {
-			for _, name := range names {
+		untrained := v.untrained(c)
+		for _, name := range names {
+			for _, s := range untrained {
 				label := "*" + page.Plain(strings.TrimPrefix(v.label(name), "the ")) + "*"
-				out = append(out, armLine{label: label, runs: untrained.runs, policy: name})
+				if len(untrained) > 1 {
+					label += ", as for " + page.Plain(s.label())
+				}
+				out = append(out, armLine{label: label, runs: s.runs, policy: name})
 			}
 		}
 	}
@@ -142,12 +146,14 @@ func (v *View) lines(c *condition, bounds ...string) []armLine {
 	return out
 }
 
-// untrained is the first arm that started with untrained weights and has finished runs, nil for none.
-func (c *condition) untrained() *setting {
-	if i := slices.IndexFunc(c.arms, func(s *setting) bool { return s.from == nil && len(s.runs) > 0 }); i >= 0 {
-		return c.arms[i]
+// untrained are the first arms that started with untrained weights and have finished runs, one for each set of baselines.
+func (v *View) untrained(c *condition) (out []*setting) {
+	for _, s := range c.arms {
+		if s.from == nil && len(s.runs) > 0 && !slices.ContainsFunc(out, func(o *setting) bool { return v.sameBaselines(o, s) }) {
+			out = append(out, s)
+		}
 	}
-	return nil
+	return out
 }
 
 // scored is the cell of a score of the line's policy; of one without that score a dash for an arm, nothing for a baseline.

@@ -64,12 +64,37 @@ func (s *setting) label() string {
 	return cmp.Or(strings.Join(s.Overrides, ", "), "all seeds")
 }
 
-// root is the arm at the start of the way to this one: its initial policy is untrained.
-func (s *setting) root() *setting {
-	for s.from != nil {
-		s = s.from
+// baseline is the arm whose runs scored the untrained policy as this arm is scored: the arm at the start of the way to this one or, where
+// the way leads to other data, as from two shots to four, the first such arm with the same baselines. Nil: there is none.
+func (v *View) baseline(s *setting) *setting {
+	root := s
+	for root.from != nil {
+		root = root.from
 	}
-	return s
+	if v.sameBaselines(root, s) {
+		return root
+	}
+	for _, other := range s.condition.arms {
+		if other.from == nil && v.sameBaselines(other, s) {
+			return other
+		}
+	}
+	return nil
+}
+
+// sameBaselines reports whether two arms' policies without weights have the same scores, as they have for the same questions and shots.
+func (v *View) sameBaselines(a, b *setting) bool {
+	if len(a.runs) == 0 || len(b.runs) == 0 {
+		return a == b
+	}
+	for _, policy := range []string{record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity} {
+		x, okX := a.runs[0].Score(v.split(), policy, "reward")
+		y, okY := b.runs[0].Score(v.split(), policy, "reward")
+		if okX != okY || x != y {
+			return false
+		}
+	}
+	return true
 }
 
 // steps are the optimizer steps of one of a setting's runs, and with those of the arms that it starts from.
@@ -88,11 +113,10 @@ func (s *setting) last() string {
 	if len(s.runs) == 0 {
 		return ""
 	}
-	phases := s.runs[0].Phases()
-	if len(phases) == 0 {
-		return ""
+	if phases := s.runs[0].Phases(); len(phases) > 0 {
+		return phases[len(phases)-1]
 	}
-	return phases[len(phases)-1]
+	return record.PolicyInit // schedule=[]: it scores the checkpoint that it starts from
 }
 
 func (s *setting) withSeeds(seeds []int64) []*record.Run {

@@ -26,6 +26,8 @@ type armMaker struct {
 	t   *testing.T
 	dir string
 	n   int // questions of each split
+	// easier is what every policy scores more, as with more shots
+	easier float64
 }
 
 // run writes one run of an arm. gain is what its last policy gains on average, start what the policy gained that it
@@ -47,8 +49,11 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) sw
 		gain   float64
 	}{{"random", 0, -0.2}, {"similarity", 0, 0.01}, {"init", 0, start}, {"best_beam", 0, 0.5}, {"oracle", 0, 0.55},
 		{phase, 3, start + gain}, {"best", 2, start + 0.8*gain}} {
+		if e.policy == "" { // schedule=[]
+			continue
+		}
 		for _, split := range []string{"val", "dev"} {
-			ids, scores := m.scores(split, e.policy, seed, e.gain)
+			ids, scores := m.scores(split, e.policy, seed, e.gain+m.easier)
 			accuracy := make([]float64, m.n)
 			for i := range accuracy {
 				accuracy[i] = math.Round(scores[i])
@@ -60,7 +65,7 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) sw
 		}
 	}
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(num)))
-	for epoch := 1; epoch <= 3; epoch++ {
+	for epoch := 1; epoch <= 3 && phase != ""; epoch++ {
 		for step := 4*epoch - 3; step <= 4*epoch; step++ {
 			reportstest.Must(t, log.Record(record.KindStep, phase, epoch, step, step, map[string]any{"loss": 1.0, "step_seconds": 0.5}))
 		}
@@ -108,7 +113,7 @@ func (m armMaker) scores(split, policy string, seed int64, gain float64) (ids []
 // aStudy is a study of four arms and three seeds, in which RCE is worth 0.1, GRPO after it nothing, GRPO alone -0.05;
 // one run failed, and one that would have started from it was skipped.
 func aStudy(t *testing.T, dir string) ([]sweeps.Job, sweeps.Options) {
-	m := armMaker{t, dir, 80}
+	m := armMaker{t, dir, 80, 0}
 	study := &sweeps.Study{
 		Arms: []sweeps.StudyArm{
 			{Name: "rce", Label: "RCE", Overrides: []string{"schedule=[rce]"}},
@@ -233,7 +238,7 @@ func TestStudyAnswers(t *testing.T) {
 // all of them.
 func TestStudySettings(t *testing.T) {
 	dir := t.TempDir()
-	m := armMaker{t, dir, 40}
+	m := armMaker{t, dir, 40, 0}
 	study := &sweeps.Study{Arms: []sweeps.StudyArm{{Name: "rce", Label: "RCE"}},
 		Questions: []sweeps.StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
 	var jobs []sweeps.Job
@@ -250,6 +255,41 @@ func TestStudySettings(t *testing.T) {
 	text := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"4 jobs in 2 settings: 4 done", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)",
 		"Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("report.md does not say %q:\n%s", want, text)
+		}
+	}
+}
+
+// An arm that leaves the shots of the one that it starts from is compared with the untrained policy at its own shots, and the table has
+// the baselines of both.
+func TestStudyOfTwoShots(t *testing.T) {
+	dir := t.TempDir()
+	two, four := armMaker{t, dir, 80, 0}, armMaker{t, dir, 80, 0.1}
+	study := &sweeps.Study{
+		Arms: []sweeps.StudyArm{{Name: "two", Label: "Two"}, {Name: "four", Label: "Four"}, {Name: "top", Label: "Two’s top four", From: "two", Checkpoint: "last"}},
+		Questions: []sweeps.StudyQuestion{{Ask: "Worth?", Arm: "top", Against: "init", Metric: "reward"},
+			{Ask: "Ahead?", Arm: "four", Against: "top", Metric: "reward"}}}
+	var jobs []sweeps.Job
+	for seed := range int64(2) {
+		for i, j := range []sweeps.Job{two.run(len(jobs), "rce", seed, 0, 0.05), four.run(len(jobs)+1, "rce", seed, 0, 0.05),
+			four.run(len(jobs)+2, "", seed, 0.03, 0)} {
+			j.Params = map[string]string{sweeps.ArmKey: study.Arms[i].Name, "seed": fmt.Sprint(seed)}
+			j.Overrides = []string{"arm=" + study.Arms[i].Name, fmt.Sprintf("seed=%d", seed)}
+			jobs = append(jobs, j)
+		}
+	}
+	opt := sweeps.Options{Study: study, Dimensions: []sweeps.Dimension{{Key: sweeps.ArmKey}, {Key: "seed"}}}
+	v := PageOf(dir, jobs, opt)
+	for i, want := range []float64{0.03, 0.02} {
+		if a := v.answers[i]; a.c == nil || math.Abs(a.c.Mean-want) > 0.02 {
+			t.Errorf("answer %d: %+v (%s), want about %g", i+1, a.c, a.refused, want)
+		}
+	}
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
+	text := reportstest.ReadReport(t, dir)
+	for _, want := range []string{"*similarity*, as for Two |", "*similarity*, as for Four |", "*initial policy*, as for Four |",
+		"| Two’s top four | Two (last) |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("report.md does not say %q:\n%s", want, text)
 		}

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -291,16 +292,24 @@ func TestJobSettings(t *testing.T) {
 	if idle := job.HydraIdle(); len(idle) > 0 {
 		t.Errorf("nothing without an effect was set: %q", idle)
 	}
-	for override, want := range map[string]string{"hydra.output_subdir=null": "hydra.output_subdir has no effect: a resume",
-		"hydra.verbose=true": "hydra.verbose has no effect", "hydra.verbose=[a]": "hydra.verbose has no effect",
-		"hydra.output_subdir=x": "hydra.output_subdir has no effect", "hydra/job_logging=disabled": "hydra/job_logging=disabled has no effect",
-		"+hydra.callbacks.mine={_target_: m.C}": "hydra.callbacks has no effect"} {
+	for override, want := range map[string]string{"hydra.output_subdir=null": "hydra.output_subdir=null: want the name of a folder",
+		"hydra.output_subdir=../x": "want the name of a folder in the run folder, got the text", "hydra.output_subdir=conf/x": "conf/x [] [] [] []",
+		"hydra.verbose=true": ".hydra [] [] []", "hydra/job_logging=disabled": ".hydra [] [] [] [hydra/job_logging=disabled has no effect", "hydra.verbose=[a,b]": ".hydra [a b] [] []", "hydra.verbose=a": ".hydra [a] [] []",
+		"hydra.verbose=3":                       "hydra.verbose=3: want true, false or a list of phases, got 3",
+		"+hydra.callbacks.mine={_target_: m.C}": "a callback is a shell command here, not a class of Python: want hydra.callbacks.mine.on_job",
+		"+hydra.callbacks.mine=date":            "want a mapping {on_job_end: COMMAND}, got the text",
+		"+hydra.callbacks={a: {on_job_end: x, on_multirun_end: y}, b: {on_job_end: z}}": ".hydra [] [z x] [y]"} {
 		c, err := Compose(request("--- config\na: 1\n", override))
 		if err != nil {
 			t.Fatal(override, err)
 		}
-		if idle := c.HydraIdle(); len(idle) != 1 || !strings.HasPrefix(idle[0], want) {
-			t.Errorf("%s: %q, want %s…", override, idle, want)
+		h, err := c.Hydra()
+		got := fmt.Sprint(h.OutputSubdir, " ", h.Verbose, " ", h.OnJobEnd, " ", h.OnMultirun, " ", c.HydraIdle())
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %s…", override, got, want)
 		}
 	}
 	for overrides, want := range map[string]string{

@@ -158,6 +158,14 @@ func (a App) start(ctx context.Context, c *configs.Composed, exp string, overrid
 			return err
 		}
 	}
+	h, err := c.Hydra()
+	if err != nil {
+		return err
+	}
+	if err := f.Link(h.OutputSubdir); err != nil {
+		f.Forget(before, made)
+		return err
+	}
 	if err := f.Snapshot(c); err != nil {
 		return err
 	}
@@ -223,12 +231,18 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		where = r.instead + " (a dry run: nothing is written there)"
 	}
 	stdout.Printf("%s %s → %s\n", r.title(), task.On(cfg), where)
-	if r.Log, err = record.OpenLog(f.Dir, r.logOptions()); err != nil {
+	opt := r.logOptions()
+	if r.Log, err = record.OpenLog(f.Dir, opt); err != nil {
 		return err
 	}
 	defer r.Log.Close()
 	for _, text := range r.composed.HydraIdle() {
 		r.Log.Warnf("%s", text)
+	}
+	for _, name := range opt.Verbose {
+		if name != "" && !slices.Contains(cfg.Schedule, name) {
+			r.Log.Warnf("hydra.verbose: %s has no effect: want true, or phases of schedule: %s", name, strings.Join(cfg.Schedule, ", "))
+		}
 	}
 	if _, job := os.LookupEnv(runfolder.ExpectedHash); !job {
 		for _, idle := range r.composed.IdleGroups(r.Overrides) {
@@ -302,19 +316,28 @@ func (r *run) endAtOnce() func(cause error) error {
 	}
 }
 
-// tell sends the summary to on_end.
+// tell sends the summary to on_end, and to the callbacks of a job, which a run alone is too.
 func (r *run) tell() {
 	s, err := record.ReadSummary(r.Dir)
 	if err != nil || s == nil {
 		return
 	}
-	r.Config.OnEnd.Tell(r.Dir, s.State, s, func(text string) { stdout.Message(stdout.Errors(), "warning: "+text) })
+	warn := func(text string) { stdout.Message(stdout.Errors(), "warning: "+text) }
+	r.Config.OnEnd.Tell(r.Dir, s.State, s, warn)
+	if h, err := r.composed.Hydra(); err != nil {
+		warn(err.Error())
+	} else {
+		runfolder.Callbacks("on_job_end", h.OnJobEnd, r.Dir, s.State, s, warn)
+	}
 }
 
 // logOptions opens the log at its end, or at the state that a resume starts from.
 func (r *run) logOptions() record.LogOptions {
 	opt := record.LogOptions{LoggingOptions: r.Config.Logging}
 	opt.TensorBoard = opt.TensorBoard && r.Config.Trains()
+	if h, err := r.composed.Hydra(); err == nil { // of a new run it was checked before
+		opt.Verbose = h.Verbose
+	}
 	if r.resumed {
 		at := record.Position{}
 		if s := r.Saved; s != nil {

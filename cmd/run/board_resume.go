@@ -91,7 +91,7 @@ func startsOf(dir string) []board.Start {
 	}
 	for _, o := range overrides {
 		key, value, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
-		if strings.HasPrefix(key, "hydra.launcher.") { // arguments of srun and sbatch may be programs too
+		if strings.HasPrefix(key, "hydra.launcher.") || strings.HasPrefix(key, "hydra.callbacks") { // arguments of srun and sbatch may be programs
 			starts = append(starts, board.Start{Key: shownText(key), Value: shownText(value)})
 		} else {
 			starts = append(starts, startOf(key, value)...)
@@ -117,6 +117,13 @@ func startsOfRun(dir string) []board.Start {
 		HydraFile: filepath.Join(dir, ".hydra", "hydra.yaml")})
 	if err != nil {
 		return append(starts, unread(err))
+	}
+	h, err := c.Hydra()
+	if err != nil {
+		return append(starts, unread(err))
+	}
+	for _, command := range h.OnJobEnd {
+		starts = append(starts, board.Start{Key: "hydra.callbacks.on_job_end", Value: shownText(command)})
 	}
 	text, err := c.YAML("job", true, "")
 	if err != nil {

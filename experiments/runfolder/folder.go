@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"gopkg.in/yaml.v3"
 
@@ -24,6 +26,7 @@ type Folder struct {
 	Dir   string
 	lock  *os.File // .lock, which other machines see too and whose holder can be asked for
 	whole *os.File // the folder itself; nil where the file system cannot lock folders
+	link  string   // hydra.output_subdir where that is not .hydra
 }
 
 const (
@@ -274,6 +277,8 @@ func (f *Folder) Forget(before map[string]bool, made string) {
 			}
 		}
 	}
+	for link := f.link; link != "" && link != "." && os.Remove(filepath.Join(f.Dir, link)) == nil; link = filepath.Dir(link) {
+	}
 	path, err := filepath.Abs(f.Dir)
 	if err != nil || made == "" {
 		return
@@ -308,4 +313,28 @@ func (f *Folder) Snapshot(c *configs.Composed) error {
 		}
 	}
 	return nil
+}
+
+// Link makes a folder of another name, hydra.output_subdir, lead to .hydra: one configuration, which a resume reads.
+func (f *Folder) Link(name string) error {
+	if name == "" || name == ".hydra" {
+		return nil
+	}
+	link := filepath.Join(f.Dir, name)
+	target, err := filepath.Rel(filepath.Dir(link), filepath.Join(f.Dir, ".hydra"))
+	if err != nil {
+		return err
+	}
+	if is, err := os.Readlink(link); err == nil && is == target {
+		return nil
+	}
+	first, _, _ := strings.Cut(name, "/")
+	if _, err := os.Lstat(link); err == nil || slices.Contains(ours(), first) {
+		return usage.Errorf("hydra.output_subdir=%s: a run has that name for something else: want another", name)
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(link)); err != nil {
+		return err
+	}
+	f.link = name
+	return os.Symlink(target, link)
 }

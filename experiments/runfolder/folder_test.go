@@ -71,3 +71,37 @@ func TestLock(t *testing.T) {
 	}
 	<-done
 }
+
+// hydra.output_subdir leads to the one configuration there is, and a run that was refused takes the link away with what it had made.
+func TestLink(t *testing.T) {
+	dir := t.TempDir()
+	f, err := Claim(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Release()
+	for _, name := range []string{"", ".hydra", "conf/mine", "conf/mine"} { // the last one: an earlier run's link
+		if err := f.Link(name); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, Marker), []byte("task: train\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(dir, "conf/mine/config.yaml")); err != nil || string(text) != "task: train\n" {
+		t.Errorf("through the link: %q, %v", text, err)
+	}
+	var asked *usage.Error
+	for _, taken := range []string{"plots", "checkpoints/x", "conf"} {
+		if err := f.Link(taken); !errors.As(err, &asked) {
+			t.Errorf("%s: %v, want a refusal", taken, err)
+		}
+	}
+	f.Forget(nil, "")
+	if names, err := Entries(dir); err != nil || len(names) > 0 {
+		t.Errorf("left: %v, %v", names, err)
+	}
+}

@@ -75,7 +75,7 @@ func (o OnEnd) Tell(dir, state string, document any, warn func(string)) {
 		return
 	}
 	if o.Command != nil {
-		if err := runCommand(*o.Command, dir, state, data, commandTime); err != nil {
+		if err := runCommand("on_end.command", *o.Command, dir, state, data, commandTime); err != nil {
 			warn(fmt.Sprintf("on_end.command: %v", err))
 		}
 	}
@@ -86,9 +86,22 @@ func (o OnEnd) Tell(dir, state string, document any, warn func(string)) {
 	}
 }
 
+// Callbacks runs shell commands of hydra.callbacks, one after another, as Tell runs on_end.command.
+func Callbacks(event string, commands []string, dir, state string, document any, warn func(string)) {
+	for _, command := range commands {
+		data, err := json.Marshal(document)
+		if err == nil {
+			err = runCommand(event, command, dir, state, data, commandTime)
+		}
+		if err != nil {
+			warn(fmt.Sprintf("hydra.callbacks: %s: %v", event, err))
+		}
+	}
+}
+
 // runCommand hands data to a shell command, whose output is ours. At the limit, or when a signal asks this process to end, the command
 // is killed with all that it has started: what is left would keep the output open that somebody reads to its end.
-func runCommand(command, dir, state string, data []byte, limit time.Duration) error {
+func runCommand(key, command, dir, state string, data []byte, limit time.Duration) error {
 	late, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	ctx, stop := signal.NotifyContext(late, syscall.SIGINT, syscall.SIGTERM)
@@ -100,7 +113,7 @@ func runCommand(command, dir, state string, data []byte, limit time.Duration) er
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
 	slow := time.AfterFunc(slowCommand, func() {
-		stdout.Message(stdout.Errors(), fmt.Sprintf("on_end.command is still running, for %v at most; Ctrl-C ends it", limit))
+		stdout.Message(stdout.Errors(), fmt.Sprintf("%s is still running, for %v at most; Ctrl-C ends it", key, limit))
 	})
 	defer slow.Stop()
 	err := cmd.Run()

@@ -54,6 +54,18 @@ func TestTell(t *testing.T) {
 	}
 }
 
+// Commands of hydra.callbacks run in their order, in a job of a sweep too; what goes wrong names its event.
+func TestCallbacks(t *testing.T) {
+	t.Setenv(ExpectedHash, "x")
+	file, warnings := filepath.Join(t.TempDir(), "told"), ""
+	write := `printf '%s ' "$FULCRUM_FOLDER" "$FULCRUM_STATE" >>` + file + "; cat >>" + file
+	Callbacks("on_job_end", []string{"echo first >" + file, "exit 3", write}, "DIR", "failed", map[string]int{"a": 1},
+		func(w string) { warnings += w })
+	if text, err := os.ReadFile(file); err != nil || string(text) != "first\nDIR failed {\"a\":1}" || warnings != "hydra.callbacks: on_job_end: it ended with exit code 3" {
+		t.Errorf("told %q, warned %q", text, warnings)
+	}
+}
+
 // Whoever does not answer is left, and a command that hangs is killed with what it has started.
 func TestTellDoesNotWait(t *testing.T) {
 	gone := make(chan struct{})
@@ -71,7 +83,7 @@ func TestTellDoesNotWait(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
 	var text []byte
 	for limit := 500 * time.Millisecond; len(text) == 0; limit *= 2 { // until the shell was faster
-		err := runCommand("sleep 1000 & echo $! >"+file+"; wait", "DIR", "done", nil, limit)
+		err := runCommand("on_end.command", "sleep 1000 & echo $! >"+file+"; wait", "DIR", "done", nil, limit)
 		if err == nil || err.Error() != fmt.Sprintf("it had not ended after %v and was killed", limit) {
 			t.Fatalf("a command that hangs: %v", err)
 		}

@@ -70,5 +70,6 @@ func (p *plan) tell() {
 	}
 	if status, err := readStatus(p.dir, func(string) bool { return false }); err == nil { // whoever asks still holds the lock
 		onEnd.Tell(p.dir, status.State, status, warn)
+		runfolder.Callbacks("on_multirun_end", p.hydra.OnMultirun, p.dir, status.State, status, warn)
 	}
 }

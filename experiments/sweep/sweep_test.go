@@ -64,7 +64,8 @@ func TestSweep(t *testing.T) {
 	dir := folder(t)
 	told := filepath.Join(filepath.Dir(good), "told")
 	args := append([]string{"-m", "hydra.sweep.dir=" + dir, "data.beams=" + missing + "," + good, "logging.progress=false",
-		"on_end.command='echo $FULCRUM_STATE >> " + told + "'"}, small([]string{data[0], data[2]})...)
+		"on_end.command='echo $FULCRUM_STATE >> " + told + "'",
+		"+hydra.callbacks.mine={on_job_end: 'echo job $FULCRUM_STATE >> " + told + "', on_multirun_end: 'echo sweep >> " + told + "'}"}, small([]string{data[0], data[2]})...)
 	r := run(t, args...)
 	if last := lastLine(r.Stderr); r.Code != 1 || !strings.Contains(last, "1 of 2 jobs failed") ||
 		!strings.Contains(last, "run resume "+dir) {
@@ -104,8 +105,8 @@ func TestSweep(t *testing.T) {
 	mustRun(t, "resume", dir)
 	doneOnce(t, dir, 2)
 	mustRun(t, "resume", dir) // of what has ended: nobody is told again
-	if got := read(t, told); got != "ended\nended\n" {
-		t.Errorf("on_end was told\n%s", got)
+	if got := read(t, told); got != "job failed\njob done\nended\nsweep\njob done\nended\nsweep\n" {
+		t.Errorf("on_end and hydra.callbacks were told\n%s", got)
 	}
 	if after, err := os.Stat(second); err != nil || !after.ModTime().Equal(before.ModTime()) {
 		t.Error("the resume ran the finished job again")

@@ -26,6 +26,7 @@ const (
 // LogOptions says where a run's log goes besides its folder, and whether the run is a resumed one.
 type LogOptions struct {
 	LoggingOptions
+	Verbose  []string         // loggers, phases that is, whose steps are lines too; "": all
 	Restored *Position        // the state that a resumed run starts from; nil for a new run
 	Stderr   io.Writer        // progress and messages; nil: stdout.Errors
 	Now      func() time.Time // nil: the time since the log was opened, added to that of its opening
@@ -184,6 +185,9 @@ func (l *Log) write(r Row) error {
 
 // show puts r on the console and, where it is worth a line, in run.log.
 func (l *Log) show(now time.Time, r Row) error {
+	if r.Kind == KindStep && (slices.Contains(l.opt.Verbose, "") || slices.Contains(l.opt.Verbose, r.Phase)) {
+		return l.say(now, r.Phase, LevelDebug, l.console.stepLine(r))
+	}
 	if r.Kind == KindStep {
 		if l.opt.Progress {
 			l.console.step(r)

@@ -249,7 +249,7 @@ func (p *Progress) print(line string, level Level) {
 		return
 	}
 	line = stdout.Fold(visible.Text(line), p.width(), 4)
-	if p.colour && level != LevelInfo {
+	if p.colour && level != LevelInfo && level != LevelDebug {
 		line = "\x1b[33m" + line + "\x1b[0m"
 	}
 	p.screen.Control(line + "\n")

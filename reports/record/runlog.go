@@ -12,6 +12,7 @@ import (
 type Level string
 
 const (
+	LevelDebug   Level = "DEBUG"
 	LevelInfo    Level = "INFO"
 	LevelWarning Level = "WARNING"
 	LevelError   Level = "ERROR"

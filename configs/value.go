@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"fulcrum/internal/program"
 	"fulcrum/internal/registry"
 )
 
@@ -115,16 +116,42 @@ func (p *valueParser) unexpected(t token, n int, want string) error {
 	case tokBlank:
 		return p.errorf(p.pos, "blank after a closed value: want %s", want)
 	case tokQuote:
-		return p.errorf(p.pos, "unexpected quote: quote the whole value or nothing of it")
+		hint := "quote the whole value or nothing of it"
+		if typed := p.asText(); typed != "" {
+			hint += ", " + typed
+		}
+		return p.errorf(p.pos, "unexpected quote: %s", hint)
 	case tokBad:
 		r := []rune(p.s[p.pos:])[0]
 		meant := registry.DidYouMean(typewriter.Replace(p.s), typewriter.Replace(p.s) != p.s)
-		if key, value, _ := strings.Cut(p.s, "="); meant == "" && !strings.ContainsAny(p.s, `"'`) {
-			meant = fmt.Sprintf(`, within the shell's quotes: '%s="%s"'`, key, value)
+		if typed := p.asText(); meant == "" && typed != "" {
+			meant = ", within the shell's quotes: " + typed
 		}
 		return p.errorf(p.pos, "character %q must be quoted%s", r, meant)
 	}
-	return p.errorf(p.pos, "unexpected %q: want %s (quote the value if it is text)", strings.TrimSpace(p.s[p.pos:p.pos+n]), want)
+	hint := "quote the value if it is text"
+	if typed := p.asText(); typed != "" && strings.ContainsAny(p.s, "/ ") {
+		hint += ", " + typed
+	}
+	return p.errorf(p.pos, "unexpected %q: want %s (%s)", strings.TrimSpace(p.s[p.pos:p.pos+n]), want, hint)
+}
+
+// asText is the override whose value is text as a whole, as one types it; "" where more than quotes is missing.
+func (p *valueParser) asText() string {
+	key, value, ok := strings.Cut(p.s, "=")
+	quotes := strings.Count(value, "'") + strings.Count(value, `"`)
+	if !ok || p.nested || quotes > 1 || strings.HasPrefix(value, "[") || strings.HasPrefix(value, "{") {
+		return ""
+	}
+	return program.Quoted(key + "=" + withQuotes(value, '"'))
+}
+
+// AsTyped is an override as a shell takes it, its value in the grammar's quotes where it has to be.
+func AsTyped(key, value string) string {
+	if o, err := ParseOverride(key + "=" + value); err != nil || o.isSweep() {
+		value = withQuotes(value, '"')
+	}
+	return program.Quoted(key + "=" + value)
 }
 
 func (p *valueParser) element() (*elem, error) {

@@ -44,11 +44,52 @@ func (s *session) overrides(req configs.Request) error {
 			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s,%s? A sweep over them takes -m)", a,
 				req.Overrides[i-1], strings.Join(values, ","))
 		}
+		whole := rejoined(req.Overrides, i)
+		if before, _, ok := strings.Cut(whole, " "); ok && strings.Contains(before, "/") {
+			return splitAtBlanks(whole)
+		}
 		a, value := spaced(a, req.Overrides[i+1:])
 		if meant := configs.Settings(req, a, value); len(meant) > 0 {
 			return usage.Errorf("%q is neither an override key=value nor a command (did you mean %s?)", a, strings.Join(meant, " or "))
 		}
+		if whole != "" {
+			return splitAtBlanks(whole)
+		}
 		return usage.Errorf("%q is neither an override key=value nor a command: want one of %s", a, strings.Join(verbs, ", "))
+	}
+	return nil
+}
+
+// rejoined is the setting before word at with that word and those behind it; "" where no setting stands before.
+func rejoined(words []string, at int) string {
+	if at == 0 || !strings.Contains(words[at-1], "=") {
+		return ""
+	}
+	end := at + 1
+	for end < len(words) && isWord(words[end]) {
+		end++
+	}
+	return strings.Join(words[at-1:end], " ")
+}
+
+// splitAtBlanks says how a setting with blanks in its value is typed.
+func splitAtBlanks(whole string) error {
+	key, value, _ := strings.Cut(whole, "=")
+	return usage.Errorf("%s: the shell splits at blanks (did you mean %s?)", whole, configs.AsTyped(key, value))
+}
+
+// joinedPath refuses words that only together are the path of something: a shell has split it.
+func joinedPath(args []string) error {
+	for i, whole := range args {
+		if _, err := os.Stat(whole); err == nil {
+			continue
+		}
+		for _, next := range args[i+1:] {
+			whole += " " + next
+			if _, err := os.Stat(whole); err == nil {
+				return usage.Errorf("%s: the shell splits at blanks (did you mean %s?)", whole, program.Quoted(whole))
+			}
+		}
 	}
 	return nil
 }

@@ -61,6 +61,9 @@ func (s *session) verb(name string, args []string) error {
 	if err := asFlag(name, v.flags, v.flags.Args()); err != nil {
 		return err
 	}
+	if err := joinedPath(v.flags.Args()); err != nil {
+		return err
+	}
 	return v.run(s, v.flags.Args())
 }
 

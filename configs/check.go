@@ -33,6 +33,9 @@ func (c *checker) fault(n *Node, path, format string, args ...any) {
 	if !strings.Contains(e.Where.Source, path) || n.Origin.Line > 0 { // an override names its key itself
 		e.Msg = path + ": " + e.Msg
 	}
+	if n.from != "" && !strings.Contains(e.Where.Source, n.from) {
+		e.Msg += " (" + n.from + " gives it)"
+	}
 	c.faults = append(c.faults, e)
 }
 
@@ -172,25 +175,51 @@ func (c *checker) convert(f *field, n *Node) *Node {
 	if n.Kind == f.kind {
 		return n
 	}
-	out := *n
+	out, loose := *n, c.lax || n.from != ""
 	out.Kind = f.kind
 	switch {
 	case f.kind == Float && n.Kind == Int:
 		out.Num, _ = n.number()
 		return &out
-	case f.kind == String && (n.Kind == Int || n.Kind == Float || c.lax && n.Kind == Bool):
+	case f.kind == String && (n.Kind == Int || n.Kind == Float || loose && n.Kind == Bool):
 		out.Text = n.pyStr()
 		return &out
-	case (c.lax || n.computed) && n.Kind == String && f.kind != String:
-		if v := plainScalar(n.Text); v != nil && v.Kind != String {
-			v.Origin, v.Over = n.Origin, n.Over
-			return c.convert(f, v)
+	case loose && n.Kind == String:
+		if v := fromText(f.kind, n); v != nil {
+			v.Origin, v.Over, v.from = n.Origin, n.Over, n.from
+			return v
 		}
-	case c.lax && f.kind == Bool && n.Kind == Int:
+	case loose && f.kind == Bool && n.Kind == Int:
 		out.Bool = n.Text != "0"
 		return &out
 	}
 	return nil
+}
+
+// fromText is what Python, and so OmegaConf, reads a text as: an integer, a number or a boolean; nil: none.
+func fromText(kind Kind, n *Node) *Node {
+	var v *Node
+	var err error
+	switch kind {
+	case Int:
+		v, err = castScalar("int", n)
+	case Float:
+		v, err = castScalar("float", n)
+	case Bool:
+		switch strings.ToLower(n.Text) {
+		case "yes", "y", "on", "true":
+			return newBool(true)
+		case "no", "n", "off", "false":
+			return newBool(false)
+		}
+		if v, err = castScalar("int", n); err == nil {
+			v = newBool(v.Text != "0")
+		}
+	}
+	if err != nil {
+		return nil
+	}
+	return v
 }
 
 // holds reports whether the field's Go type is large enough for an integer.

@@ -202,6 +202,9 @@ func (c *Composed) section(which string) (*Node, error) {
 // YAML prints the config as Hydra's --cfg does. which is job, hydra or all; pkg selects a part.
 func (c *Composed) YAML(which string, resolve bool, pkg string) (string, error) {
 	root, err := c.section(which)
+	if err == nil && resolve && which == "job" && c.base.schema != nil { // values have the types of their keys
+		root, err = c.Resolved()
+	}
 	if err != nil {
 		return "", err
 	}

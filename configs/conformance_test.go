@@ -344,7 +344,7 @@ a.b: dotted
 		{"${oc.${res}:a}", "1"}, {"${${num}:a}", "!the name of a resolver must be text"}, {"${oc.selct:a}",
 			"!unsupported interpolation type oc.selct (did you mean oc.select?)"},
 		{"${hydra:a,b}", "!want a path"}, {"${hydra:no}", "null"}, {"${now:%Y%%}", "1970%"},
-		{"${nope}", "!Interpolation key 'nope' not found"}, {"${d.xx}", "!Interpolation key 'd.xx' not found (did you mean x?)"}, {"${..a}",
+		{"${nope}", "!Interpolation key 'nope' not found"}, {"${d.xx}", "!Interpolation key 'd.xx' not found (did you mean d.x?)"}, {"${..a}",
 			"!too many dots"}, {"${v}", "!Recursive interpolation detected"}, {"${d.x.y}", "!is not a container and thus cannot contain 'y'"},
 		{"${a", "!not closed"}, {"${}", "!want a key"}, {"${a b}", "!"}, {"${a.}", "!want a key"}, {"${.}", "!want a key"}, {"${a:'x}",
 			"!not closed"}, {"${oc.env:a=b}", "!"}, {"${oc.env:(x)}", "!"}, {"${oc.env:'x' y}", "!"}, {"${x${y}}", "!"},

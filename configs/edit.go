@@ -45,13 +45,14 @@ func (ed *editor) apply(o *Override) error {
 	return nil
 }
 
-// open reports whether the schema has a map of any keys at path: it is no struct, whose keys + alone could make.
+// open reports whether the schema has a map of any keys at path: it is no struct, whose keys + alone could make. The user's own section is
+// one, as every mapping of YAML in Hydra.
 func (ed *editor) open(path []string) bool {
 	if ed.own == nil || len(path) == 0 {
 		return false
 	}
 	f := ed.own.find(joinPath(path))
-	return f != nil && f.kind == Map && f.elem != nil
+	return f != nil && f.kind == Map && f.elem != nil && f.elem.kind != Null
 }
 
 // lookup resolves the value at path; nil when absent.

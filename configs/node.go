@@ -81,8 +81,8 @@ type Node struct {
 	Origin Origin
 	Over   *Node // what this value replaced, for explain
 
-	tmpl     *template // String with ${…}: parsed when the value was loaded
-	computed bool      // String that an interpolation gave: a field takes it in its own type, as OmegaConf does
+	tmpl *template // String with ${…}: parsed when the value was loaded
+	from string    // the interpolation that gave a scalar: a field takes it in its own type, as OmegaConf does
 }
 
 func newNull() *Node            { return &Node{Kind: Null} }

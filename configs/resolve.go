@@ -3,6 +3,8 @@ package configs
 import (
 	"strconv"
 	"strings"
+
+	"fulcrum/internal/registry"
 )
 
 // place is a value together with the containers around it: relative interpolations need them.
@@ -305,7 +307,11 @@ func (r *resolver) nearKey(up int, keys []string, l *place) string {
 		if at.node.Get(keys[n]) != nil {
 			continue
 		}
-		return didYouMean(keys[n], at.node.names())
+		if own := at.node.Get(ownSection); n == 0 && own != nil && own.Get(keys[0]) != nil { // it has moved there
+			return registry.DidYouMean(ownSection+"."+keys[0], true)
+		}
+		near, ok := registry.Nearest(keys[n], at.node.names())
+		return registry.DidYouMean(strings.Repeat(".", up)+joinPath(append(keys[:n:n], near)), ok)
 	}
 	return ""
 }
@@ -371,12 +377,13 @@ func (r *resolver) expand(l *place) (*Node, error) {
 		return nil, err
 	}
 	if !at.node.container() {
-		computed := l.node.tmpl != nil && at.node.Kind == String
-		if at.node.Origin == l.node.Origin && !computed {
+		if at.node.Origin == l.node.Origin && l.node.tmpl == nil {
 			return at.node, nil
 		}
 		n := *at.node // faults of a linked value are reported where the link is
-		n.Origin, n.computed = l.node.Origin, computed
+		if n.Origin = l.node.Origin; l.node.tmpl != nil {
+			n.from = l.node.Text
+		}
 		return &n, nil
 	}
 	if r.clean[at.node] {

@@ -189,9 +189,15 @@ func Settings(req Request, word, value string) []string {
 	return out
 }
 
+// ownSection is the user's own: no key in it means anything to the program.
+const ownSection = "vars"
+
 // noneNear ends the message for a key that none is near to, most often one of a user's own.
-const noneNear = ": none of the program's keys is near it (--cfg job prints them), and keys of one's own have no place; a value that " +
-	"keys share is set for one, the others take it by KEY='${THAT.KEY}'"
+func noneNear(key string) string {
+	own := ownSection + "." + key
+	return ": none of the program's keys is near it (--cfg job prints them); a key of your own stands in the section " + ownSection + ", as " +
+		own + " (a new one on the command line with +" + own + "=VALUE), and ${" + own + "} reads it"
+}
 
 // notFound is the message for an unknown key with what may have been meant.
 func (s *Schema) notFound(key string, found []string) string {
@@ -219,5 +225,5 @@ func (s *Schema) notFound(key string, found []string) string {
 			return msg + ": " + f.path + " has no keys of its own, it takes " + f.want()
 		}
 	}
-	return msg + noneNear
+	return msg + noneNear(key)
 }

@@ -67,7 +67,7 @@ func TestUnknownKeys(t *testing.T) {
 		{"a key below a value", "lora.rank.of=1", "unknown key lora.rank.of: lora.rank has no keys of its own, it takes an integer"},
 		{"a section's other name", "sft.learning_rate=1", "unknown key sft.learning_rate (did you mean sft.lr?)"},
 		{"Hydra's own keys", "output_dir=x", "unknown key output_dir (did you mean hydra.run.dir?)"},
-		{"nothing alike anywhere", "xyzzy=1", "unknown key xyzzy" + noneNear},
+		{"nothing alike anywhere", "xyzzy=1", "unknown key xyzzy" + noneNear("xyzzy")},
 		{"one value for a list", "schedule=sft", "want a list of text, got the text \"sft\": a list of one is schedule=[sft]"},
 		{"the start of a value", "policy=qwen", "want one of pointer, qwen2_5_vl, got qwen (did you mean qwen2_5_vl?)"},
 		{"another word for a value", "policy=vlm", "want one of pointer, qwen2_5_vl, got vlm (did you mean qwen2_5_vl?)"},

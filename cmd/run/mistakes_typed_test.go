@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// 109 further mistakes, chosen and typed by others than those of TestMistakes; docs/log/trials.md has the marks of before.
+// 112 further mistakes, chosen and typed by others than those of TestMistakes; docs/log/trials.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 109, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 112, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -140,6 +140,9 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a table for beams", 4, 1, []string{"data=beams", "data.beams=" + strings.TrimPrefix(emb, "data.embeddings="), emb}, nil},
 		{"a model's short name", 4, 2, []string{"exp=t5_summarize", "data.texts.train=" + records, "seq2seq.path=t5-small"}, nil},
 		{"a path with an umlaut", 5, 2, []string{"data=beams", "data.beams=/data/für.json", emb}, nil},
+		{"a path that the shell split", 5, 2, []string{"data=beams", "data.beams=/data/für", "mich/beams (1).json", emb}, nil},
+		{"a parenthesis in a path", 5, 2, typed("hydra.run.dir=/data/mine (1)"), nil},
+		{"a key of one's own with a letter too few", 5, 2, typed("+vars.base_lr=1e-3", "rce.lr=${vars.bas_lr}"), nil},
 		{"the video recipe's beta", 5, 2, typed("grpo_beta=0.2"), nil},
 		{"beams of a decoder", 4, 2, typed("num_beams=5"), nil},
 		{"another trainer's devices", 4, 2, typed("deepspeed=ds.json"), nil},

@@ -156,7 +156,7 @@ func Enter(cwd, dir string) error {
 // Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {
 	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval",
-		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", // where and how it is computed
+		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", "vars", // where and how it is computed
 		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store",
 		"checkpoint.on_damage")
 }
@@ -186,6 +186,6 @@ func Unchanged(c *configs.Composed) error {
 
 // HydraValue returns a value of the hydra node as text, resolved.
 func HydraValue(c *configs.Composed, key string) (string, error) {
-	text, err := c.YAML("hydra", true, "hydra."+key)
+	text, err := c.YAML("all", true, "hydra."+key) // it may lead to keys of the job
 	return strings.TrimSuffix(text, "\n"), err
 }

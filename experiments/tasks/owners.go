@@ -19,8 +19,8 @@ type owners struct {
 	taken    map[string]bool // sections that a table names: any other is a phase
 }
 
-// always are the sections that every task reads.
-var always = []string{"report", "logging", "on_end"}
+// always are the sections that every task reads, and the user's own.
+var always = []string{"report", "logging", "on_end", "vars"}
 
 func newOwners(e job.Entries) *owners {
 	o := &owners{tasks: e.Tasks, policies: e.Policies, data: append(beamdata.Datasets(), e.Data...), taken: map[string]bool{}}

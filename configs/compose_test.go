@@ -293,8 +293,11 @@ func TestJobSettings(t *testing.T) {
 		t.Errorf("nothing without an effect was set: %q", idle)
 	}
 	for override, want := range map[string]string{"hydra.output_subdir=null": "hydra.output_subdir=null: want the name of a folder",
-		"hydra.output_subdir=../x": "want the name of a folder in the run folder, got the text", "hydra.output_subdir=conf/x": "conf/x [] [] [] []",
-		"hydra.verbose=true": ".hydra [] [] []", "hydra/job_logging=disabled": ".hydra [] [] [] [hydra/job_logging=disabled has no effect", "hydra.verbose=[a,b]": ".hydra [a b] [] []", "hydra.verbose=a": ".hydra [a] [] []",
+		"hydra.output_subdir=../x":   "want the name of a folder in the run folder, got the text",
+		"hydra.output_subdir=conf/x": "conf/x [] [] [] []",
+		"hydra.verbose=true":         ".hydra [] [] []",
+		"hydra/job_logging=disabled": ".hydra [] [] [] [hydra/job_logging=disabled has no effect",
+		"hydra.verbose=[a,b]":        ".hydra [a b] [] []", "hydra.verbose=a": ".hydra [a] [] []",
 		"hydra.verbose=3":                       "hydra.verbose=3: want true, false or a list of phases, got 3",
 		"+hydra.callbacks.mine={_target_: m.C}": "a callback is a shell command here, not a class of Python: want hydra.callbacks.mine.on_job",
 		"+hydra.callbacks.mine=date":            "want a mapping {on_job_end: COMMAND}, got the text",

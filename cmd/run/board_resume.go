@@ -91,7 +91,7 @@ func startsOf(dir string) []board.Start {
 	}
 	for _, o := range overrides {
 		key, value, _ := strings.Cut(strings.TrimLeft(o, "+~"), "=")
-		if strings.HasPrefix(key, "hydra.launcher.") || strings.HasPrefix(key, "hydra.callbacks") { // arguments of srun and sbatch may be programs
+		if strings.HasPrefix(key, "hydra.launcher.") || strings.HasPrefix(key, "hydra.callbacks") { // arguments of srun may be programs
 			starts = append(starts, board.Start{Key: shownText(key), Value: shownText(value)})
 		} else {
 			starts = append(starts, startOf(key, value)...)

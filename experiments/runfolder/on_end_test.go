@@ -61,7 +61,8 @@ func TestCallbacks(t *testing.T) {
 	write := `printf '%s ' "$FULCRUM_FOLDER" "$FULCRUM_STATE" >>` + file + "; cat >>" + file
 	Callbacks("on_job_end", []string{"echo first >" + file, "exit 3", write}, "DIR", "failed", map[string]int{"a": 1},
 		func(w string) { warnings += w })
-	if text, err := os.ReadFile(file); err != nil || string(text) != "first\nDIR failed {\"a\":1}" || warnings != "hydra.callbacks: on_job_end: it ended with exit code 3" {
+	if text, err := os.ReadFile(file); err != nil || string(text) != "first\nDIR failed {\"a\":1}" ||
+		warnings != "hydra.callbacks: on_job_end: it ended with exit code 3" {
 		t.Errorf("told %q, warned %q", text, warnings)
 	}
 }

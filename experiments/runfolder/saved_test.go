@@ -50,7 +50,8 @@ func TestHasFingerprint(t *testing.T) {
 	if dir, err := HydraValue(compose("hydra.run.dir='of ${seed}'"), "run.dir"); err != nil || dir != "of 2" {
 		t.Errorf("a run folder named by a key of the job: %q, %v", dir, err)
 	}
-	for override, same := range map[string]bool{"parallel.processes=2": true, "+vars.mine=2": true, "+vars.seed=3": true, "parallel.shards=2": false} {
+	for override, same := range map[string]bool{"parallel.processes=2": true, "+vars.mine=2": true, "+vars.seed=3": true,
+		"parallel.shards=2": false} {
 		if got, err := HasFingerprint(compose(override), now); err != nil || got != same {
 			t.Errorf("%s: got %v (%v), want %v", override, got, err, same)
 		}

@@ -65,7 +65,8 @@ func TestSweep(t *testing.T) {
 	told := filepath.Join(filepath.Dir(good), "told")
 	args := append([]string{"-m", "hydra.sweep.dir=" + dir, "data.beams=" + missing + "," + good, "logging.progress=false",
 		"on_end.command='echo $FULCRUM_STATE >> " + told + "'",
-		"+hydra.callbacks.mine={on_job_end: 'echo job $FULCRUM_STATE >> " + told + "', on_multirun_end: 'echo sweep >> " + told + "'}"}, small([]string{data[0], data[2]})...)
+		"+hydra.callbacks.mine={on_job_end: 'echo job $FULCRUM_STATE >> " + told + "', on_multirun_end: 'echo sweep >> " + told + "'}"},
+		small([]string{data[0], data[2]})...)
 	r := run(t, args...)
 	if last := lastLine(r.Stderr); r.Code != 1 || !strings.Contains(last, "1 of 2 jobs failed") ||
 		!strings.Contains(last, "run resume "+dir) {

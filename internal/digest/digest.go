@@ -18,10 +18,8 @@ import (
 // Hash collects what is written to it.
 type Hash struct{ hash.Hash }
 
-// New returns an empty Hash.
 func New() Hash { return Hash{sha256.New()} }
 
-// Hex returns the digest of what was written so far.
 func (h Hash) Hex() string { return hex.EncodeToString(h.Sum(nil)) }
 
 // Of returns the digest of the parts, one after the other.

@@ -10,6 +10,11 @@ func Map[T, U any](of []T, f func(T) U) []U {
 	return out
 }
 
+// Convert returns the numbers as another type, as Go converts them.
+func Convert[To, From ~int | ~int32 | ~int64](of []From) []To {
+	return Map(of, func(v From) To { return To(v) })
+}
+
 // Filter returns the elements that keep accepts, in their order; nil where it accepts none.
 func Filter[T any](of []T, keep func(T) bool) (out []T) {
 	for _, v := range of {
@@ -47,3 +52,6 @@ func Set[T comparable](of []T) map[T]bool {
 	}
 	return out
 }
+
+// SetBy returns the keys of all elements.
+func SetBy[T any, K comparable](of []T, key func(T) K) map[K]bool { return Set(Map(of, key)) }

@@ -127,7 +127,6 @@ func (p *File) readSchema(elements []*element) error {
 	return err
 }
 
-// Rows returns the number of rows.
 func (p *File) Rows() int { return int(p.rows) }
 
 // Columns returns the names of the flat columns, in the file's order.

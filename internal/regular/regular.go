@@ -10,6 +10,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -183,4 +185,36 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	return data.Bytes(), nil
+}
+
+// Glob lists what matches a pattern in a folder whose own name means itself: a run's may be called schedule=[rce,grpo].
+func Glob(dir, pattern string) ([]string, error) {
+	literal := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(dir)
+	return filepath.Glob(filepath.Join(literal, pattern))
+}
+
+// Identity tells a file and its content from others: whatever writes to it, replaces it or sets its times changes one of these. The zero
+// Identity is that of no regular file.
+type Identity struct {
+	Device, Inode    uint64
+	Size             int64
+	Written, Changed int64 // content and all else, nanoseconds since 1970
+}
+
+// IdentityOf returns the identity of the regular file that info describes.
+func IdentityOf(info fs.FileInfo) Identity {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || !info.Mode().IsRegular() {
+		return Identity{}
+	}
+	return Identity{uint64(s.Dev), s.Ino, s.Size, s.Mtim.Nano(), s.Ctim.Nano()}
+}
+
+// Identify returns the identity of the regular file at path, none where there is none.
+func Identify(path string) Identity {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Identity{}
+	}
+	return IdentityOf(info)
 }

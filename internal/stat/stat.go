@@ -11,7 +11,6 @@ import (
 	"slices"
 )
 
-// Sum returns the sum of x.
 func Sum(x []float64) float64 {
 	sum := 0.0
 	for _, v := range x {
@@ -73,6 +72,15 @@ func Ranks(x []float64) []float64 {
 		from = to
 	}
 	return ranks
+}
+
+// Less returns x less y, element by element.
+func Less(x, y []float64) []float64 {
+	out := slices.Clone(x)
+	for i := range out {
+		out[i] -= y[i]
+	}
+	return out
 }
 
 // Median returns the middle value, the mean of two; NaN of none. x keeps its order.

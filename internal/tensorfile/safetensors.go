@@ -33,7 +33,6 @@ type File struct {
 	mem      *mapping
 }
 
-// Get returns the tensor called name.
 func (f *File) Get(name string) (Tensor, bool) {
 	i, ok := f.index[name]
 	if !ok {

@@ -22,10 +22,8 @@ type Dict struct {
 	index   map[any]int // of the keys that Go can compare
 }
 
-// NewDict returns an empty dict.
 func NewDict() *Dict { return &Dict{index: map[any]int{}} }
 
-// Set adds key or replaces its value.
 func (d *Dict) Set(key, value any) {
 	if comparableKey(key) {
 		if i, ok := d.index[key]; ok {
@@ -38,7 +36,6 @@ func (d *Dict) Set(key, value any) {
 	d.Values = append(d.Values, value)
 }
 
-// Get returns the value of key.
 func (d *Dict) Get(key any) (any, bool) {
 	if comparableKey(key) {
 		if i, ok := d.index[key]; ok {
@@ -48,7 +45,6 @@ func (d *Dict) Get(key any) (any, bool) {
 	return nil, false
 }
 
-// Len returns the number of entries.
 func (d *Dict) Len() int { return len(d.Keys) }
 
 func comparableKey(key any) bool {

@@ -16,7 +16,6 @@ func Attach(threads int) {
 	C.fc_set_num_threads(C.int(max(threads, 1)))
 }
 
-// Threads returns how many threads an operation uses.
 func Threads() int { return int(C.fc_get_num_threads()) }
 
 // SetDeterministic makes operations use a deterministic algorithm, or fail if they have none. It comes

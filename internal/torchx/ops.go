@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"github.com/wangkuiyi/gotorch"
+
+	"fulcrum/internal/list"
 )
 
 // --- elementwise, with PyTorch's broadcasting. Where gotorch has the operation, it is gotorch's.
@@ -39,7 +41,6 @@ func Sigmoid(x Tensor) Tensor {
 	return viaGotorch("sigmoid", func() gotorch.Tensor { return gotorch.Sigmoid(x.t) }, x)
 }
 
-// Tanh returns the hyperbolic tangent.
 func Tanh(x Tensor) Tensor {
 	return viaGotorch("tanh", func() gotorch.Tensor { return gotorch.Tanh(x.t) }, x)
 }
@@ -58,13 +59,11 @@ func unary(op string, x Tensor) Tensor {
 // Exp returns e^x.
 func Exp(x Tensor) Tensor { return unary("exp", x) }
 
-// Log returns the natural logarithm.
 func Log(x Tensor) Tensor { return unary("log", x) }
 
 // Neg returns -x.
 func Neg(x Tensor) Tensor { return unary("neg", x) }
 
-// Sqrt returns the square root.
 func Sqrt(x Tensor) Tensor { return unary("sqrt", x) }
 
 // Square returns x².
@@ -248,10 +247,7 @@ func handles(op string, xs []Tensor) (*C.Tensor, C.int64_t) {
 	if len(xs) == 0 {
 		panic(&OpError{Op: op, Msg: "no tensors given"})
 	}
-	h := make([]C.Tensor, len(xs))
-	for i, x := range xs {
-		h[i] = x.c()
-	}
+	h := list.Map(xs, Tensor.c)
 	return &h[0], C.int64_t(len(h))
 }
 

@@ -67,10 +67,7 @@ func NewParamsOf(dtype DType, specs []Spec, device string) *Params {
 // Names returns the parameter names in buffer order.
 func (p *Params) Names() []string { return p.names }
 
-// Numel returns the number of scalars.
-func (p *Params) Numel() int { return p.flat.Numel() }
-
-// Has reports whether there is a parameter called name.
+func (p *Params) Numel() int           { return p.flat.Numel() }
 func (p *Params) Has(name string) bool { _, ok := p.index[name]; return ok }
 
 // Get returns the parameter called name; asking for one that is not there is a programming error.
@@ -277,7 +274,6 @@ func (a *AdamW) Refused() {
 	a.params.clean = false
 }
 
-// Steps returns the number of steps taken.
 func (a *AdamW) Steps() int { return a.steps }
 
 // Moment returns the first moment [N]; a view, not a copy.
@@ -300,7 +296,6 @@ func (a *AdamW) SetState(m, v []float32, steps int) error {
 	return nil
 }
 
-// Free releases the moments.
 func (a *AdamW) Free() {
 	a.m.Free()
 	a.v.Free()

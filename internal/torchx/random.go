@@ -67,7 +67,6 @@ func (g *Generator) Gumbel(like Tensor, shape ...int) Tensor {
 	return Neg(Log(Neg(Log(Clamp(u, 1e-20, 1-6e-8)))))
 }
 
-// Free releases the generator.
 func (g *Generator) Free() {
 	if g.g != nil {
 		C.fc_generator_free(g.g)

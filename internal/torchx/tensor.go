@@ -24,6 +24,8 @@ import (
 	"unsafe"
 
 	"github.com/wangkuiyi/gotorch"
+
+	"fulcrum/internal/list"
 )
 
 // DType is a libtorch scalar type.
@@ -138,13 +140,11 @@ func (t Tensor) info() info {
 // Shape returns the sizes of all dimensions.
 func (t Tensor) Shape() []int { return t.info().shape }
 
-// DType returns the element type.
 func (t Tensor) DType() DType { return t.info().dtype }
 
 // RequiresGrad reports whether autograd tracks t.
 func (t Tensor) RequiresGrad() bool { return t.info().requiresGrad }
 
-// Numel returns the number of elements.
 func (t Tensor) Numel() int { return numel(t.Shape()) }
 
 func (t Tensor) describe() string {
@@ -290,11 +290,7 @@ func viaGotorch(op string, f func() gotorch.Tensor, in ...Tensor) Tensor {
 }
 
 func opError(op, msg string, in []Tensor) *OpError {
-	shapes := make([]string, len(in))
-	for i, t := range in {
-		shapes[i] = t.describe()
-	}
-	return &OpError{Op: op, Msg: msg, Shapes: shapes}
+	return &OpError{Op: op, Msg: msg, Shapes: list.Map(in, Tensor.describe)}
 }
 
 // check panics with the message of a failed call, naming the operation and the shapes.

@@ -6,6 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fulcrum/internal/registry"
 )
 
 // Error is a mistake in a command line, in a file that it names, or in how settings fit together.
@@ -16,7 +21,6 @@ func (e *Error) Error() string { return e.Msg }
 // ExitCode returns 2, the code of a command that ran nothing.
 func (e *Error) ExitCode() int { return 2 }
 
-// Errorf returns an Error with a formatted message.
 func Errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
 
 // Reason returns err without the path of an fs.PathError, for messages that name the path already.
@@ -26,4 +30,52 @@ func Reason(err error) error {
 		return path.Err
 	}
 	return err
+}
+
+// Flags returns a set of flags to be filled.
+func Flags() *pflag.FlagSet {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.SortFlags = false
+	f.Usage = func() {}
+	return f
+}
+
+// OfFlags words what pflag says of a command's flags, with the nearest flag or all that there are. The command is named with its
+// program: run board.
+func OfFlags(command string, f *pflag.FlagSet, err error) error {
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		flag, want := invalid.GetFlag(), "another value"
+		if flag.Value.Type() == "int" {
+			want = "a whole number"
+		}
+		return Errorf("%s: --%s %s: want %s; `%[1]s --help` says what it takes", command, flag.Name, invalid.GetValue(), want)
+	}
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return Errorf("%s: %v; `%[1]s --help` says what it takes", command, err)
+	}
+	name := "--" + unknown.GetSpecifiedName()
+	if short := unknown.GetSpecifiedShortnames(); short != "" {
+		name = "-" + short
+	}
+	hint, known := "it has none", LongFlags(f)
+	if len(known) > 0 {
+		hint = "want " + strings.Join(known, ", ")
+	}
+	if near, ok := registry.Nearest(name, known); ok {
+		hint = "did you mean " + near + "?"
+	}
+	return Errorf("%s: unknown flag %s (%s); `%[1]s --help` says what it takes", command, name, hint)
+}
+
+// LongFlags lists the flags of a set with two dashes, without the hidden ones.
+func LongFlags(f *pflag.FlagSet) []string {
+	var out []string
+	f.VisitAll(func(fl *pflag.Flag) {
+		if !fl.Hidden {
+			out = append(out, "--"+fl.Name)
+		}
+	})
+	return out
 }

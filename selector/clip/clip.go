@@ -150,7 +150,6 @@ func (e *Encoder) open(path string, folder *hffolder.Folder) error {
 	return nil
 }
 
-// Free releases the weights.
 func (e *Encoder) Free() { e.frozen.Free() }
 
 // patches is how many a picture has.

@@ -15,7 +15,6 @@ type Options struct {
 // DefaultOptions encodes 32 at once.
 func DefaultOptions() Options { return Options{DType: "float32", Batch: 32} }
 
-// Validate asks for the folder.
 func (o Options) Validate() error {
 	return option.Want(o.Path != nil, "path", "embeddings need an encoder: encoder.path=DIR, a CLIP folder such as clip-vit-base-patch32")
 }

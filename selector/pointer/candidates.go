@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 )
 
@@ -45,11 +47,7 @@ func (p *Policy) contextualise(in *inputs, drop dropout, e *encoded, rows torchx
 		c = p.selfAttention(i, in, drop, c)
 	}
 	if !e.pool.Nil() {
-		places := make([]int64, in.b*in.k)
-		for i := range places {
-			places[i] = int64(i)
-		}
-		e.pool = p.move(torchx.From(places, in.b, in.k))
+		e.pool = p.move(torchx.From(list.Convert[int64](stat.Indices(in.b*in.k)), in.b, in.k))
 	}
 	return torchx.Reshape(c, -1, h)
 }

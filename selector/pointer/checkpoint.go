@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
+	"fulcrum/internal/torchx"
 	trained "fulcrum/selector/weights"
 )
 
@@ -66,15 +68,11 @@ func Open(path string, o OpenOptions) (*Policy, error) {
 	}
 	var fresh, told []string
 	if grown {
-		for _, w := range updateWeights(opt, opt.HiddenDim) {
-			fresh = append(fresh, w.name)
-		}
+		fresh = list.Map(updateWeights(opt, opt.HiddenDim), func(w weight) string { return w.name })
 		told = fresh
 	}
 	if model != nil && !adapted {
-		for _, s := range model.Specs() {
-			fresh = append(fresh, s.Name)
-		}
+		fresh = append(fresh, list.Map(model.Specs(), func(s torchx.Spec) string { return s.Name })...)
 		told = append(told, "the adapters of selector.clip")
 	}
 	if err := p.assign(c, o, fresh); err != nil {
@@ -121,12 +119,10 @@ func named(unknown []string, dropped string, missing []string, kept string) stri
 // assign copies the file's weights into the policy; fresh ones keep their start.
 func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Weights)), p.params.Has)
-	var missing []string
-	for _, name := range p.params.Names() {
-		if _, ok := c.Weights[name]; !ok && name != "skip_scale" && name != "learned_scale" && !slices.Contains(fresh, name) {
-			missing = append(missing, name)
-		}
-	}
+	missing := list.Where(p.params.Names(), func(name string) bool {
+		_, ok := c.Weights[name]
+		return !ok && name != "skip_scale" && name != "learned_scale" && !slices.Contains(fresh, name)
+	})
 	slices.Sort(missing)
 	switch incomplete := len(unknown)+len(missing) > 0; {
 	case incomplete && !o.Strict && o.Warn != nil:

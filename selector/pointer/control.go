@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/selector"
 )
 
@@ -66,10 +68,7 @@ func (s *Source) rewarding(q int) int {
 
 // rewards returns the recorded rewards of query q's group.
 func (s *Source) rewards(q int) []float64 {
-	out := make([]float64, s.set.NumCandidates(q))
-	for j := range out {
-		out[j] = s.set.Candidate(q, j).Reward
-	}
+	out := list.Map(stat.Indices(s.set.NumCandidates(q)), func(j int) float64 { return s.set.Candidate(q, j).Reward })
 	if s.within == nil || len(out) < 2 {
 		return out
 	}

@@ -1,6 +1,9 @@
 package pointer
 
-import "fulcrum/internal/torchx"
+import (
+	"fulcrum/internal/list"
+	"fulcrum/internal/torchx"
+)
 
 // cursor is the state of a batch's partial selections: N of each query after equally many choices (N is 1
 // before the first). It holds everything that a choice changes, so a variant is written once for teacher
@@ -59,11 +62,8 @@ func (c cursor) follow(index torchx.Tensor) cursor {
 		x = torchx.Reshape(x, append([]int{shape[0] * shape[1]}, shape[2:]...)...)
 		return torchx.Reshape(torchx.IndexSelect(x, 0, index), shape...)
 	}
-	out := cursor{step: c.step, state: take(c.state), hidden: take(c.hidden), prefix: take(c.prefix), beside: take(c.beside)}
-	for _, m := range c.memory {
-		out.memory = append(out.memory, take(m))
-	}
-	return out
+	return cursor{step: c.step, state: take(c.state), hidden: take(c.hidden), prefix: take(c.prefix), beside: take(c.beside),
+		memory: list.Map(c.memory, take)}
 }
 
 // rows describes the rows of a score matrix [B, R, …]: the scores before the choices first … last (from 0), one row for

@@ -1,6 +1,7 @@
 package pointer
 
 import (
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
 )
@@ -18,10 +19,7 @@ type dropout struct {
 func (d dropout) candidates(in *inputs, n int) []int {
 	names := make([]int, 0, n)
 	if n == in.u {
-		for _, row := range in.candidates {
-			names = append(names, int(row))
-		}
-		return names
+		return list.Convert[int](in.candidates)
 	}
 	for _, pool := range in.pools {
 		for j := range in.k {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/selector/lora"
@@ -133,10 +134,7 @@ func exportName(name, format string) string {
 
 // fitsReference refuses what the reference's selector does not have.
 func (c *Checkpoint) fitsReference(format string) error {
-	want := map[string]bool{}
-	for _, name := range referenceNames(max(c.layers(), 1)) {
-		want[name] = true
-	}
+	want := list.Set(referenceNames(max(c.layers(), 1)), func(name string) string { return name })
 	var extra, missing []string
 	for _, name := range c.Names() {
 		if want[name] {

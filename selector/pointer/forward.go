@@ -256,7 +256,6 @@ func (p *Policy) Forward(b *selector.Batch, opt selector.ForwardOptions) selecto
 	return forward(opt)
 }
 
-// Stage implements selector.Stager.
 func (p *Policy) Stage(b *selector.Batch, up *torchx.Upload) (forward func(selector.ForwardOptions) selector.Output) {
 	in := p.stage(b, up)
 	return func(opt selector.ForwardOptions) selector.Output {
@@ -265,7 +264,6 @@ func (p *Policy) Stage(b *selector.Batch, up *torchx.Upload) (forward func(selec
 	}
 }
 
-// Eager implements selector.Stager.
 func (p *Policy) Eager(opt selector.ForwardOptions) string {
 	switch {
 	case p.clip != nil:

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
 )
@@ -140,10 +141,7 @@ func (p *Policy) stageQueries(src *Source, queries []int, up *torchx.Upload) *in
 	}
 	var rows []int64
 	if shared {
-		rows = make([]int64, 0, in.k+in.b)
-		for _, row := range first {
-			rows = append(rows, int64(row))
-		}
+		rows = list.Convert[int64](first)
 	} else {
 		rows = in.place(p, src, queries, up)
 	}

@@ -89,7 +89,6 @@ func DefaultOptions() Options {
 	}
 }
 
-// Validate checks what one key alone can't show.
 func (o Options) Validate() error {
 	divides := func(used bool, key string, heads int) error {
 		return option.Want(!used || heads <= 0 || o.HiddenDim%heads == 0, key, "want a divisor of hidden_dim = %d, got %d", o.HiddenDim, heads)

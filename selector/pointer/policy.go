@@ -161,11 +161,8 @@ func (p *Policy) own(model Embedder) {
 	}
 }
 
-// Params returns the trainable parameters.
 func (p *Policy) Params() *torchx.Params { return p.params }
-
-// Options returns the configuration the policy was built with.
-func (p *Policy) Options() Options { return p.opt }
+func (p *Policy) Options() Options       { return p.opt }
 
 // SetShots sets how many examples the policy is asked for; its checkpoints say so.
 func (p *Policy) SetShots(n int) { p.opt.ShotNum = &n }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/list"
 	"fulcrum/selector"
 )
 
@@ -32,19 +33,13 @@ func (s *Source) ScoreBy(ask Ask) { s.ask = ask }
 // EndRecorded makes recorded candidates of fewer than shots examples end with a scored Stop, for a policy that may stop.
 func (s *Source) EndRecorded(shots int) { s.shots = shots }
 
-// NewSource wraps set.
 func NewSource(set *beamdata.Set) *Source {
 	return &Source{set: set, cos: make([][]float32, set.Len())}
 }
 
-// Set returns the data behind the source.
 func (s *Source) Set() *beamdata.Set { return s.set }
-
-// Name returns the set's name.
-func (s *Source) Name() string { return s.set.Name }
-
-// Len returns the number of queries.
-func (s *Source) Len() int { return s.set.Len() }
+func (s *Source) Name() string       { return s.set.Name }
+func (s *Source) Len() int           { return s.set.Len() }
 
 // ID returns the global id of query i.
 func (s *Source) ID(i int) int64 { return s.set.IDs[i] }
@@ -61,14 +56,10 @@ func (s *Source) Recorded(queries []int) *selector.Batch {
 		t++
 	}
 	b := selector.NewBatch(s, queries, g, t)
-	steps := make([]int64, 0, t)
 	for i, q := range queries {
 		from := s.rewarding(q)
 		for j, reward := range s.rewards(from) {
-			steps = steps[:0]
-			for _, p := range s.set.Candidate(from, j).Positions {
-				steps = append(steps, int64(p))
-			}
+			steps := list.Convert[int64](s.set.Candidate(from, j).Positions)
 			if len(steps) < min(s.shots, len(s.set.Pool(q))) {
 				steps = append(steps, Stop)
 			}
@@ -143,18 +134,9 @@ func (s *Source) each(b *selector.Batch, f func(at, q int, positions []int32)) e
 	if !s.CanScore() {
 		return fmt.Errorf("%s: no reader or reward function can score new selections (data.reader)", s.set.Name)
 	}
-	positions := make([]int32, 0, b.T)
 	for i, q := range b.Queries {
-		for g := range b.G {
-			at := i*b.G + g
-			if !b.Valid[at] {
-				continue
-			}
-			positions = positions[:0]
-			for _, a := range b.Chosen(i, g) {
-				positions = append(positions, int32(a))
-			}
-			f(at, s.rewarding(q), positions)
+		for g, at := range b.Candidates(i) {
+			f(at, s.rewarding(q), list.Convert[int32](b.Chosen(i, g)))
 		}
 	}
 	return nil

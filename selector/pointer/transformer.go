@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 )
 
@@ -47,10 +49,7 @@ func (o TransformerOptions) weights(opt Options, h int) []weight {
 func (p *Policy) readOn(prefix torchx.Tensor) torchx.Tensor {
 	shape, get := prefix.Shape(), p.params.Get
 	b, n, l, h := shape[0], shape[1], shape[2], shape[3]
-	positions := make([]torchx.Tensor, l)
-	for i := range positions {
-		positions[i] = p.stepRow("state_transformer.positions", i)
-	}
+	positions := list.Map(stat.Indices(l), func(i int) torchx.Tensor { return p.stepRow("state_transformer.positions", i) })
 	x := torchx.Reshape(torchx.Add(prefix, torchx.Cat(0, positions...)), b*n, l, h)
 	later := make([]bool, l*l) // keys behind a row's own
 	for i := range l {

@@ -60,19 +60,11 @@ func (s *Source[P]) Uncontrolled() *Source[P] {
 	return &out
 }
 
-// Name returns the source's name.
-func (s *Source[P]) Name() string { return s.name }
-
-// Len returns the number of samples.
-func (s *Source[P]) Len() int { return s.set.Len() }
-
-// ID returns the id of sample i.
-func (s *Source[P]) ID(i int) int64 { return s.set.ID(i) }
-
-// Set returns the data behind the source.
+func (s *Source[P]) Name() string           { return s.name }
+func (s *Source[P]) Len() int               { return s.set.Len() }
+func (s *Source[P]) ID(i int) int64         { return s.set.ID(i) }
 func (s *Source[P]) Set() *conversation.Set { return s.set }
 
-// Prompt renders the prompt of sample i.
 func (s *Source[P]) Prompt(i int) (p P, err error) {
 	sample, err := s.set.Sample(i)
 	if err != nil {
@@ -149,11 +141,7 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 		if err != nil {
 			return err
 		}
-		for g := range b.G {
-			k := i*b.G + g
-			if !b.Valid[k] {
-				continue
-			}
+		for g, k := range b.Candidates(i) {
 			b.Texts[k] = s.text.Decode(s.withoutEOS(b.Scored(i, g)))
 			items = append(items, reward.Item{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k],
 				Reference: sample.Reference, Answers: sample.Answers, Images: sample.Images(), Meta: sample.Meta, Root: sample.Root})
@@ -202,3 +190,27 @@ func (s *Source[P]) withoutEOS(ids []int64) []int64 {
 
 // Ends reports whether a token ends a completion.
 func (s *Source[P]) Ends(id int64) bool { return slices.Contains(s.text.EOS, id) }
+
+// List is a source over given prompts and completions, without rewards: the lines of task=score.
+type List[P any] struct {
+	Prompts     []P
+	Completions [][]int64 // one a prompt
+}
+
+func (l List[P]) Name() string            { return "input" }
+func (l List[P]) Len() int                { return len(l.Prompts) }
+func (l List[P]) ID(i int) int64          { return int64(i) }
+func (l List[P]) Prompt(i int) (P, error) { return l.Prompts[i], nil }
+
+// Recorded returns the completion of each prompt [B, 1, T].
+func (l List[P]) Recorded(queries []int) *selector.Batch {
+	t := 1
+	for _, q := range queries {
+		t = max(t, len(l.Completions[q]))
+	}
+	b := selector.NewBatch(l, queries, 1, t)
+	for i, q := range queries {
+		b.Set(i, 0, l.Completions[q], 0)
+	}
+	return b
+}

@@ -142,7 +142,6 @@ func (m *Model) wire() {
 	m.HeadBias = m.Frozen().Tensors[finalBias]
 }
 
-// Config returns the sizes.
 func (m *Model) Config() *Config { return m.cfg }
 
 // MaxSourceTokens is the longest source that should be encoded: the option, else what the model was made for.

@@ -77,7 +77,6 @@ func (o Options) load() tokens.LoadOptions {
 // DefaultSampling draws from the policy itself.
 func DefaultSampling() tokens.SamplingOptions { return tokens.DefaultSampling(64) }
 
-// Validate checks what one key alone can't show.
 func (o Options) Validate() error {
 	return errors.Join(
 		option.Want(o.Path != nil || o.Adapter == nil, "adapter", "want path: adapters belong to a model folder"),

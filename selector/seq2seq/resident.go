@@ -25,7 +25,6 @@ type resident struct {
 	source         torchx.DecodeSpans // of each row
 }
 
-// BeginResident implements tokens.Resident.
 func (m *Model) BeginResident(sources [][]int64, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Decoding, error) {
 	if err := m.canGenerate(sources, opt); err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
@@ -91,12 +90,10 @@ func (r *resident) attend(i int, q, k, v torchx.Tensor, scale float64) torchx.Te
 	return torchx.Reshape(torchx.MatMul(weights, seen(r.v[i])), -1, r.heads, r.dim)
 }
 
-// First implements tokens.Decoding.
 func (r *resident) First() torchx.Tensor {
 	return r.Next(torchx.FullLike(r.rows, float64(r.m.generation.Start), torchx.Int64, r.rows.Numel()/r.heads))
 }
 
-// Next implements tokens.Decoding.
 func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
 	r.ids = ids
 	hidden := r.m.run(&rows{side: "decoder", step: r}, torchx.Tensor{}, &lora.Pass{})
@@ -106,7 +103,6 @@ func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
 	return logits
 }
 
-// Take implements tokens.Decoding.
 func (r *resident) Take(rows []int) {
 	index := list.Map(rows, func(at int) int64 { return int64(at) })
 	n := r.source.OwnLen.Numel()

@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -141,9 +142,7 @@ func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ..
 	if err != nil {
 		return err
 	}
-	for _, s := range w.All {
-		more = append(more, w.merged(s, to))
-	}
+	more = append(more, list.Map(w.All, func(s torchx.Spec) tensorfile.Tensor { return w.merged(s, to) })...)
 	return hffolder.Write(path, append(raw, '\n'), w.generation, more, 0)
 }
 

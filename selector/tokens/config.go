@@ -1,6 +1,12 @@
 package tokens
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"fulcrum/internal/jsonwords"
+)
 
 // Positive returns an error for the first number that is below 1; it names prefix and key.
 func Positive(prefix string, keys []string, values ...int) error {
@@ -10,4 +16,20 @@ func Positive(prefix string, keys []string, values ...int) error {
 		}
 	}
 	return nil
+}
+
+// ParseIDs reads a token id, a list of them, or null.
+func ParseIDs(raw json.RawMessage) ([]int64, error) {
+	if len(raw) == 0 || strings.TrimSpace(string(raw)) == "null" {
+		return nil, nil
+	}
+	var one int64
+	if json.Unmarshal(raw, &one) == nil {
+		return []int64{one}, nil
+	}
+	var many []int64
+	if err := jsonwords.Unmarshal(raw, &many); err != nil {
+		return nil, fmt.Errorf("want an id or a list of ids, got %s", raw)
+	}
+	return many, nil
 }

@@ -22,9 +22,7 @@ func NewPolicy[P any](m Model[P], sampling SamplingOptions, first []int64) *Poli
 	return &Policy[P]{m, sampling, first}
 }
 
-// Model returns the model.
-func (p *Policy[P]) Model() Model[P] { return p.model }
-
+func (p *Policy[P]) Model() Model[P]   { return p.model }
 func (p *Policy[P]) weights() *Weights { return p.model.Tensors() }
 
 // groups returns the batch's prompts with their completions, and the index for Steps.
@@ -108,7 +106,6 @@ func (p *Policy[P]) answers(op string, src selector.Source, queries []int, g int
 	return answers
 }
 
-// Params returns the trained parameters.
 func (p *Policy[P]) Params() *torchx.Params { return p.weights().params }
 
 // Clone returns a policy with its own copy of the trained weights; the frozen ones are shared.
@@ -116,12 +113,10 @@ func (p *Policy[P]) Clone() selector.Policy {
 	return &Policy[P]{p.model.Clone(), p.sampling, p.first}
 }
 
-// Metadata describes the policy for a checkpoint.
 func (p *Policy[P]) Metadata() map[string]string { return p.weights().Metadata() }
 
 // HalfPrecision reports whether the model computes in 16 bits: the same weights then agree on a log-probability to
 // two digits only where the shapes of their batches differ.
 func (p *Policy[P]) HalfPrecision() bool { return p.weights().DType != torchx.Float32 }
 
-// Free releases the weights.
 func (p *Policy[P]) Free() { p.weights().Free() }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 )
 
@@ -77,13 +79,9 @@ func generateResident[P any](m Resident[P], w *Weights, prompts []P, all []*Sequ
 func (w *Weights) newResidentBatch(next Decoding, all []*Sequence, opt *GenerateOptions) *residentBatch {
 	n, like := len(all), w.params.Flat()
 	total := opt.MaxNewTokens * n
-	b := &residentBatch{w: w, opt: opt, next: next, all: n, of: make([]int, n), ids: torchx.FullLike(like, 0, torchx.Int64, n),
+	b := &residentBatch{w: w, opt: opt, next: next, all: n, of: stat.Indices(n), ids: torchx.FullLike(like, 0, torchx.Int64, n),
 		ended: torchx.FullLike(like, 0, torchx.Bool, n), drawn: torchx.FullLike(like, 0, torchx.Int64, total)}
-	at := make([]int64, n)
-	for i := range all {
-		b.of[i], at[i] = i, int64(i)
-	}
-	b.at = w.Int64s(at)
+	b.at = w.Int64s(list.Convert[int64](b.of))
 	if !opt.IgnoreEOS && len(opt.EOS) > 0 {
 		b.eos = w.Int64s(opt.EOS)
 	}
@@ -221,21 +219,14 @@ func (b *residentBatch) draw(logits torchx.Tensor, forcedIDs []int64) {
 
 // live returns the rows that have not ended. sync
 func (b *residentBatch) live() []int {
-	var rows []int
-	for i, ended := range torchx.Data[bool](b.ended) {
-		if !ended {
-			rows = append(rows, i)
-		}
-	}
-	return rows
+	ended := torchx.Data[bool](b.ended)
+	return list.Where(stat.Indices(len(ended)), func(i int) bool { return !ended[i] })
 }
 
 // take goes on with some rows.
 func (b *residentBatch) take(rows []int) {
-	index, of := make([]int64, len(rows)), make([]int, len(rows))
-	for i, r := range rows {
-		index[i], of[i] = int64(r), b.of[r]
-	}
+	index := list.Convert[int64](rows)
+	of := list.Map(rows, func(r int) int { return b.of[r] })
 	for _, x := range []*torchx.Tensor{&b.ids, &b.at, &b.ended, &b.seen} {
 		if !x.Nil() {
 			b.w.Take(x, len(b.of), index)

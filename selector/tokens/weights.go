@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/hffolder"
+	"fulcrum/internal/list"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector"
@@ -235,12 +236,7 @@ func (w *Weights) paramType() torchx.DType {
 // trainable lists the trained tensors: whole weights under their own names, adapters under PEFT's. It fills modules, and
 // refuses what the host's memory cannot hold.
 func (w *Weights) trainable() ([]torchx.Spec, error) {
-	var specs []torchx.Spec
-	for _, s := range w.All {
-		if w.Tuned(s.Name) {
-			specs = append(specs, s)
-		}
-	}
+	specs := list.Where(w.All, func(s torchx.Spec) bool { return w.Tuned(s.Name) })
 	w.modules = map[string]lora.Module{}
 	if w.adapted != nil {
 		modules, err := w.adapted.Select(w.Linears)
@@ -387,10 +383,7 @@ func (w *Weights) pass(b *selector.Batch, opt selector.ForwardOptions) *lora.Pas
 // Copy returns weights with their own copy of the trained tensors; all others are shared.
 func (w *Weights) Copy() *Weights {
 	c := *w
-	specs := make([]torchx.Spec, 0, len(w.params.Names()))
-	for _, name := range w.params.Names() {
-		specs = append(specs, torchx.Spec{Name: name, Shape: w.params.Shape(name)})
-	}
+	specs := list.Map(w.params.Names(), func(name string) torchx.Spec { return torchx.Spec{Name: name, Shape: w.params.Shape(name)} })
 	c.params = torchx.NewParams(specs, w.device)
 	c.params.CopyFrom(w.params)
 	c.generator = nil

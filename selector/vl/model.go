@@ -171,7 +171,6 @@ func (m *Model) CheckTraining() error {
 		"float32 where the device has no bfloat16", m.opt.DType, why)
 }
 
-// Config returns the sizes.
 func (m *Model) Config() *Config { return m.cfg }
 
 // SaveMerged writes the whole model as a Hugging Face folder (tokens.Weights.WriteMerged).

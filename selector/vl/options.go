@@ -101,7 +101,6 @@ func (o Options) load() tokens.LoadOptions {
 // DefaultSampling draws from the policy itself.
 func DefaultSampling() tokens.SamplingOptions { return tokens.DefaultSampling(128) }
 
-// Validate checks what one key alone can't show.
 func (o Options) Validate() error {
 	var errs []error
 	if v := o.Scratch.Vision; o.Path == nil {

@@ -1,6 +1,7 @@
 package vl
 
 import (
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -22,7 +23,6 @@ type resident struct {
 	cos, sin torchx.Tensor // [positions, D/2]
 }
 
-// BeginResident implements tokens.Resident.
 func (m *Model) BeginResident(prompts []*processor.Prompt, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Decoding, error) {
 	m.settle(prompts, all, opt)
 	d, err := m.cast().prefill(prompts, len(all), opt.MaxNewTokens)
@@ -91,10 +91,8 @@ func (r *resident) starts(first []int32) torchx.Tensor {
 	return r.m.OnDevice(torchx.From(append(first, 0), len(first)+1))
 }
 
-// First implements tokens.Decoding.
 func (r *resident) First() torchx.Tensor { return torchx.IndexSelect(r.first, 0, r.m.Int64s(r.prompt)) }
 
-// Next implements tokens.Decoding.
 func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
 	m := r.m
 	torchx.Advance(r.spans.OwnLen, 1) // the token in work sees itself
@@ -109,10 +107,8 @@ func (r *resident) Next(ids torchx.Tensor) torchx.Tensor {
 
 // Take implements tokens.Decoding. Keys and values stay where they are. A group that has lost rows no longer shares its prompt.
 func (r *resident) Take(rows []int) {
-	index, prompt := make([]int64, len(rows)), make([]int64, len(rows))
-	for i, at := range rows {
-		index[i], prompt[i] = int64(at), r.prompt[at]
-	}
+	index := list.Convert[int64](rows)
+	prompt := list.Map(rows, func(at int) int64 { return r.prompt[at] })
 	n := len(r.prompt)
 	for _, x := range []*torchx.Tensor{&r.place, &r.row, &r.spans.OwnLen} {
 		r.m.Take(x, n, index)

@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -51,11 +52,7 @@ func (s Shared) Generate(prompts []*processor.Prompt, opt GenerateOptions) ([]Co
 	size := func(p *processor.Prompt) (*processor.Prompt, int) { return p, len(p.IDs) + opt.MaxNewTokens }
 	return inParts(s, prompts, size, func(part []*processor.Prompt) ([]Completion, error) {
 		answers, err := tokens.Generate[*processor.Prompt](s, part, 1, opt)
-		out := make([]Completion, len(answers))
-		for i := range answers {
-			out[i] = answers[i][0]
-		}
-		return out, err
+		return list.Map(answers, func(of []Completion) Completion { return of[0] }), err
 	})
 }
 

@@ -10,11 +10,13 @@
 package pixels
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"image"
+	"image/jpeg"
 	"math"
 
 	"fulcrum/internal/digest"
@@ -240,4 +242,15 @@ func (c Config) scatter(data []float32, img *RGB, table *[3][256]float32, at, co
 			}
 		}
 	}
+}
+
+// Thumbnail returns a picture as a small JPEG whose longer side has at most so many pixels. Equal pictures give equal bytes.
+func Thumbnail(img image.Image, side int) ([]byte, error) {
+	m := ToRGB(img)
+	if longer := max(m.W, m.H); longer > side {
+		m = m.Resize(max(m.W*side/longer, 1), max(m.H*side/longer, 1))
+	}
+	var out bytes.Buffer
+	err := jpeg.Encode(&out, m, &jpeg.Options{Quality: 80})
+	return out.Bytes(), err
 }

@@ -5,7 +5,9 @@ import (
 	"math"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 )
 
 // CheckpointOptions configures what is saved and which checkpoint is best (config section checkpoint).
@@ -161,11 +163,7 @@ func pairedError(a, b []float64) number {
 	if len(a) != len(b) || len(a) < 2 {
 		return 0
 	}
-	d := make([]float64, len(a))
-	for i := range a {
-		d[i] = a[i] - b[i]
-	}
-	if se := standardError(d); !math.IsNaN(se) && !math.IsInf(se, 0) {
+	if se := standardError(stat.Less(a, b)); !math.IsNaN(se) && !math.IsInf(se, 0) {
 		return number(se)
 	}
 	return 0
@@ -218,12 +216,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 
 // nearest returns the highest trained candidate within kl_max; false: no candidate is.
 func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
-	var trained []bestCandidate
-	for _, c := range history {
-		if c.Epoch > 0 && c.KL <= r.klMax {
-			trained = append(trained, c)
-		}
-	}
+	trained := list.Where(history, func(c bestCandidate) bool { return c.Epoch > 0 && c.KL <= r.klMax })
 	return r.choose(trained).Highest, len(trained) > 0
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/selector"
 )
@@ -198,12 +199,7 @@ func (s *scheduler) links(last string) error {
 // prune removes old checkpoints and states by checkpoint.keep. The initial policy and the best
 // checkpoint stay.
 func (s *scheduler) prune() error {
-	var files []bestCandidate // written by training
-	for _, c := range s.pos.History[1:] {
-		if c.Saved {
-			files = append(files, c)
-		}
-	}
+	files := list.Where(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
 	keep := s.plan.Checkpoint.Keep
 	if keep == nil || len(files) <= *keep {
 		return nil
@@ -215,15 +211,11 @@ func (s *scheduler) prune() error {
 				return err
 			}
 		}
-		if err := atomicfile.RemoveAll(s.statePath(c)); err != nil {
+		if err := atomicfile.RemoveAll(filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (s *scheduler) statePath(c bestCandidate) string {
-	return filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))
 }
 
 // dropMidEpoch removes the mid-epoch states that a newer state replaces.

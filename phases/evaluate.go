@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/selector"
 )
 
@@ -118,10 +120,7 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	if err := s.env.Rec.Record("eval", phase, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 		return err
 	}
-	ids := make([]int64, src.Len())
-	for i := range ids {
-		ids[i] = src.ID(i)
-	}
+	ids := list.Map(stat.Indices(src.Len()), src.ID)
 	record := func(metric string, ids []int64, scores []float64) error {
 		return s.env.Rec.Scores(Scores{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: metric, Shots: s.env.Data.Shots,
 			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(split, policy)})

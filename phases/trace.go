@@ -82,5 +82,4 @@ func (s *scheduler) origin(ctx context.Context, phase Phase, at At) string {
 // deaf is a Recorder that records nothing.
 type deaf struct{ Recorder }
 
-// Completions implements Recorder.
 func (deaf) Completions(string, int, int, []Completion) error { return nil }

@@ -177,11 +177,9 @@ func recordedLosses(out selector.Output, b *selector.Batch, data Data) (losses, 
 	ce := objective.CrossEntropy(out, b, opt.Smoothing).Floats() // [B, G] sync
 	for i := range b.B() {
 		loss, n, any := 0.0, 0.0, false
-		for at := i * b.G; at < (i+1)*b.G; at++ {
-			if b.Valid[at] {
-				loss, any = loss+w[at]*ce[at], true
-				n += w[at] * float64(len(b.Scored(i, at%b.G)))
-			}
+		for g, at := range b.Candidates(i) {
+			loss, any = loss+w[at]*ce[at], true
+			n += w[at] * float64(len(b.Scored(i, g)))
 		}
 		if any {
 			losses, steps = append(losses, loss), append(steps, n)
@@ -200,17 +198,13 @@ func recordedAdvantage(out selector.Output, b *selector.Batch, opt advantage.Opt
 	logp := objective.Sequence(out.LogP).Floats() // sync
 	for i := range b.B() {
 		top, total, gain := math.Inf(-1), 0.0, 0.0
-		for g := range b.G {
-			if at := i*b.G + g; b.Valid[at] {
-				top = math.Max(top, logp[at])
-			}
+		for _, at := range b.Candidates(i) {
+			top = math.Max(top, logp[at])
 		}
-		for g := range b.G {
-			if at := i*b.G + g; b.Valid[at] {
-				p := math.Exp(logp[at] - top)
-				total += p
-				gain += p * adv[at]
-			}
+		for _, at := range b.Candidates(i) {
+			p := math.Exp(logp[at] - top)
+			total += p
+			gain += p * adv[at]
 		}
 		if total > 0 {
 			gains, sum = append(gains, gain/total), sum+gain/total
@@ -225,10 +219,8 @@ func addRecorded(r *recorded.Scores, src selector.Source, out selector.Output, b
 	var of, rewards []float64
 	for i, q := range b.Queries {
 		of, rewards = of[:0], rewards[:0]
-		for at := i * b.G; at < (i+1)*b.G; at++ {
-			if b.Valid[at] {
-				of, rewards = append(of, logp[at]), append(rewards, b.Rewards[at])
-			}
+		for _, at := range b.Candidates(i) {
+			of, rewards = append(of, logp[at]), append(rewards, b.Rewards[at])
 		}
 		r.Draw(src.ID(q), of, rewards)
 	}

@@ -89,7 +89,6 @@ func (d *Doctor) Start(eval map[string]any, rewardError float64) {
 	}
 }
 
-// Begin starts a phase.
 func (d *Doctor) Begin(phase string, lim Limits) {
 	lim.Passes, lim.StepsPerEpoch, lim.TotalSteps = max(lim.Passes, 1), max(lim.StepsPerEpoch, 1), max(lim.TotalSteps, 1)
 	d.lim = lim
@@ -143,7 +142,6 @@ func epochOf(r row) epoch {
 	return e
 }
 
-// take returns what was found in the row.
 func (d *Doctor) take() []Finding {
 	found := d.found
 	d.found = nil

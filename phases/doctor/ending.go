@@ -36,11 +36,7 @@ func (d *Doctor) epochsMissing(c Check) {
 // gained adds to an epoch what its policy earns more than the phase began with, over the same queries, and the standard error.
 func (d *Doctor) gained(e epoch) {
 	if n := len(d.scores); n >= fewScores && n == len(d.state.Handed) {
-		differences := make([]float64, n)
-		for i, x := range d.scores {
-			differences[i] = x - d.state.Handed[i]
-		}
-		gain, noise := stat.MeanSE(differences)
+		gain, noise := stat.MeanSE(stat.Less(d.scores, d.state.Handed))
 		e["gain"], e["gain_error"] = finite(gain), finite(noise)
 	}
 }

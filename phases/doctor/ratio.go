@@ -1,6 +1,10 @@
 package doctor
 
-import "math"
+import (
+	"math"
+
+	"fulcrum/internal/stat"
+)
 
 // Is the ratio between policy and old policy what the options say it is?
 
@@ -78,14 +82,11 @@ func (d *Doctor) objectiveFalls(c Check, r row) {
 	if _, now := r.number("advantage_gain"); !ok || !now || !compares(r) || len(gains) < 3 {
 		return
 	}
-	mean, squares := 0.0, 0.0
+	mean, n := 0.0, float64(len(gains))
 	for _, x := range gains {
-		mean += x / float64(len(gains))
+		mean += x / n
 	}
-	for _, x := range gains {
-		squares += (x - mean) * (x - mean)
-	}
-	n := float64(len(gains))
+	squares := stat.Squares(gains, mean)
 	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -c.Limit && mean < -1e-5 { // beyond rounding
 		d.say(c, d.orRate(d.key("lr")), z, -c.Limit,
 			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is "+

@@ -126,10 +126,8 @@ func (k *cachedLogProbs) take(b *selector.Batch, out selector.Output, steps bool
 	}
 	for i, q := range b.Queries {
 		size := 0
-		for j := range b.G {
-			if b.Valid[i*b.G+j] {
-				size = j + 1
-			}
+		for j := range b.Candidates(i) {
+			size = j + 1
 		}
 		at := i * b.G
 		k.logp[q], k.width[q] = slices.Clone(logp[at*w:(at+size)*w]), w

@@ -59,7 +59,6 @@ func New(name string, opt Options, optim phases.OptimOptions, sched schedule.LRO
 		batchSize: batch}
 }
 
-// Info implements phases.Phase.
 func (g *Phase) Info() phases.Info {
 	return phases.Info{Name: g.name, Epochs: g.opt.Epochs, Source: g.src, BatchSize: g.batchSize, Passes: g.opt.NumIterations,
 		EpochQueries: g.opt.EpochQueries, Online: g.chosen.rollout.Samples}

@@ -6,13 +6,11 @@ import (
 	"fulcrum/selector"
 )
 
-// Kind is the kind of phase grpo.
 func Kind() phases.Kind {
 	return phases.Kind{Name: "grpo", Help: "group-relative policy optimisation",
 		New: func() phases.Options { return new(DefaultOptions()) }}
 }
 
-// Build implements phases.Options.
 func (o *Options) Build(name string, s phases.Setup, d phases.Sources) (phases.Phase, error) {
 	from := d.Records
 	if o.Rollout == "online" {
@@ -22,7 +20,6 @@ func (o *Options) Build(name string, s phases.Setup, d phases.Sources) (phases.P
 	return New(name, *o, s.Optim, s.LRSchedule, src, s.BatchSize), err
 }
 
-// Traits implements phases.Options.
 func (o *Options) Traits(phases.Setup) phases.Traits {
 	t := phases.Traits{Epochs: o.Epochs, Learns: phases.FromGroups, Freeze: o.Freeze, Credit: o.credit()}
 	if !o.Temperature.Enabled { // else the KL steers it
@@ -34,7 +31,6 @@ func (o *Options) Traits(phases.Setup) phases.Traits {
 	return t
 }
 
-// Shrink implements phases.Options.
 func (o *Options) Shrink(groupSize int) {
 	o.GroupSize = min(o.GroupSize, groupSize)
 	if o.ZeroVariance == "resample" {

@@ -31,7 +31,6 @@ type Metrics struct {
 	Temperature      *float64 `metric:"policy_temperature"`
 }
 
-// Row implements phases.Measured.
 func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 
 // rolloutMetrics are the numbers of a rollout that are known when it is made.

@@ -157,7 +157,6 @@ func (o Options) choose() (c chosen, err error) {
 	return c, err
 }
 
-// Validate checks the keys that depend on each other.
 func (o Options) Validate() error {
 	c, err := o.choose()
 	if err != nil {
@@ -272,7 +271,6 @@ func (g *Phase) checkGroups() error {
 	return nil
 }
 
-// Expected implements phases.Expecter.
 func (g *Phase) Expected() doctor.Limits {
 	o := g.opt
 	lim := g.optim.Expected(o.Training, g.sched)

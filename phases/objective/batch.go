@@ -34,13 +34,7 @@ func MeanReward(b *selector.Batch) float64 {
 
 // CountSteps returns the number of scored steps.
 func CountSteps(b *selector.Batch) int {
-	n := 0
-	for _, m := range b.Mask {
-		if m != 0 {
-			n++
-		}
-	}
-	return n
+	return list.Count(b.Mask, func(m float32) bool { return m != 0 })
 }
 
 func Share(n, of int) float64 { return float64(n) / math.Max(float64(of), 1) }
@@ -51,18 +45,12 @@ func NormalizeGroups(b *selector.Batch, normalize func([]float64) []float64) []f
 	var group []float64
 	for i := range b.B() {
 		group = group[:0]
-		for g := range b.G {
-			if at := i*b.G + g; b.Valid[at] {
-				group = append(group, b.Rewards[at])
-			}
+		for _, at := range b.Candidates(i) {
+			group = append(group, b.Rewards[at])
 		}
 		z := normalize(group)
-		k := 0
-		for g := range b.G {
-			if at := i*b.G + g; b.Valid[at] {
-				out[at] = z[k]
-				k++
-			}
+		for _, at := range b.Candidates(i) {
+			out[at], z = z[0], z[1:]
 		}
 	}
 	return out

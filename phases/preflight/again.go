@@ -87,10 +87,8 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 	var all, telling, kept []float64 // advantages of the candidates left, of those in groups with a signal, and lengths of the first
 	for i := range b.B() {
 		var at []int
-		for g := range b.G {
-			if b.Valid[i*b.G+g] {
-				at = append(at, i*b.G+g)
-			}
+		for _, k := range b.Candidates(i) {
+			at = append(at, k)
 		}
 		slices.SortStableFunc(at, func(x, y int) int { return cmp.Compare(b.Rewards[y], b.Rewards[x]) })
 		at = at[:min(len(at), of.Curriculum.TopK(1, b.G))]
@@ -109,14 +107,11 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 		return lowest, false
 	}
 	mean := stat.Mean(telling)
-	squares, largest, sum, tokens := 0.0, 0.0, 0.0, 0.0
-	for _, a := range telling {
-		squares, largest = squares+(a-mean)*(a-mean), max(largest, math.Abs(a))
-	}
+	sum, tokens := 0.0, 0.0
 	const why = "normalised twice, without the floor under a deviation, of other candidates, or of another baseline"
 	p.same("advantages_differ", m, "mean_advantage", mean, why)
-	p.same("advantages_differ", m, "std_advantage", math.Sqrt(squares/float64(len(telling)-1)), why)
-	p.same("advantages_differ", m, "max_advantage", largest, why)
+	p.same("advantages_differ", m, "std_advantage", math.Sqrt(stat.Squares(telling, mean)/float64(len(telling)-1)), why)
+	p.same("advantages_differ", m, "max_advantage", group.MaxAbs(telling), why)
 	for i, a := range all {
 		if of.Mean != "candidates" {
 			a *= kept[i]
@@ -137,14 +132,11 @@ func valid(b *selector.Batch, i int) []float64 {
 
 // deviation is that of a group's rewards.
 func deviation(r []float64, o advantage.Options) float64 {
-	mean, squares, n := stat.Mean(r), 0.0, float64(len(r))
-	for _, x := range r {
-		squares += (x - mean) * (x - mean)
-	}
+	n := float64(len(r))
 	if o.Std != "population" {
 		n--
 	}
-	return math.Sqrt(squares / math.Max(n, 1))
+	return math.Sqrt(stat.Squares(r, stat.Mean(r)) / math.Max(n, 1))
 }
 
 // advantages computes those of a batch [B*G]; ok is false for methods without a formula here.
@@ -171,10 +163,8 @@ func advantages(b *selector.Batch, o advantage.Options) (adv []float64, ok bool)
 			n--
 		}
 		squares, freedom = squares+std*std*n, freedom+n
-		for at := i * b.G; at < (i+1)*b.G; at++ {
-			if b.Valid[at] {
-				adv[at] = (b.Rewards[at] - mean) / divisor
-			}
+		for _, at := range b.Candidates(i) {
+			adv[at] = (b.Rewards[at] - mean) / divisor
 		}
 	}
 	for at, a := range adv {

@@ -6,9 +6,11 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
+	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -128,10 +130,7 @@ func (p *probe) along(b *selector.Batch, towards []float32) (change []float64, s
 	scale = 1
 	for range 4 {
 		change = p.change(b, towards, scale)
-		largest := 0.0
-		for _, d := range change {
-			largest = math.Max(largest, math.Abs(d))
-		}
+		largest := group.MaxAbs(change)
 		if largest >= 3e-3 && largest <= 0.1 || largest == 0 && scale > 1 || math.IsNaN(largest) {
 			break
 		}
@@ -149,11 +148,7 @@ func (p *probe) change(b *selector.Batch, towards []float32, scale float64) []fl
 	p.set(p.start)
 	before := p.sequences(b)
 	p.set(w)
-	out := p.sequences(b)
-	for i := range out {
-		out[i] -= before[i]
-	}
-	return out
+	return stat.Less(p.sequences(b), before)
 }
 
 // prefers checks that imitation pulls more at better candidates. All its weights are positive, so every candidate
@@ -208,15 +203,8 @@ const faint = 1e-4
 // Σ w·log π) over its candidates, which is of the same order whatever the phase divides by.
 func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
 	p.checks++
-	w := make([]float64, 0, len(b.Valid))
-	for i := range b.B() {
-		w = append(w, p.worth(m, b, i)...)
-	}
-	sum := 0.0
-	for _, g := range p.gradient(b, w, p.start) {
-		sum += float64(g) * float64(g)
-	}
-	want, got := math.Sqrt(sum)/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
+	w := p.worth(m, b)
+	want, got := length(p.gradient(b, w, p.start))/float64(max(b.NumValid(), 1)), number(m, "grad_norm")
 	if got > 0 && got < faint*want {
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "gradient_missing", Value: got, Limit: faint * want,
 			Message: fmt.Sprintf("the gradient norm is %.3g, and that of the same candidates' log-probabilities weighted by how good they are "+
@@ -224,13 +212,18 @@ func (p *probe) pull(m phases.Metrics, b *selector.Batch) {
 	}
 }
 
-// worth is what a change of the candidates' log-probabilities in group i is worth: the reward less its group's mean
-// where candidates are compared, the weight of imitation elsewhere.
-func (p *probe) worth(m phases.Metrics, b *selector.Batch, i int) []float64 {
-	if compares(m) {
-		return centred(b, i)
+// worth is what a change of the candidates' log-probabilities is worth [B*G]: the reward less its group's mean where candidates are
+// compared, the weight of imitation elsewhere.
+func (p *probe) worth(m phases.Metrics, b *selector.Batch) []float64 {
+	w := make([]float64, 0, len(b.Valid))
+	for i := range b.B() {
+		if compares(m) {
+			w = append(w, centred(b, i)...)
+		} else {
+			w = append(w, imitated(b, i, number(m, "temperature"))...)
+		}
 	}
-	return imitated(b, i, number(m, "temperature"))
+	return w
 }
 
 // sequences returns log π of whole candidates [B*G].
@@ -268,10 +261,7 @@ func (p *probe) gain(m phases.Metrics, b *selector.Batch, change []float64, afte
 		}
 		return sum
 	}
-	all := make([]float64, 0, len(b.Valid))
-	for i := range b.B() {
-		all = append(all, p.worth(m, b, i)...)
-	}
+	all := p.worth(m, b)
 	sum := value(all)
 	if !compares(m) || sum > 0 {
 		return sum
@@ -310,19 +300,15 @@ func (p *probe) kept(b *selector.Batch) []bool {
 func centred(b *selector.Batch, i int) []float64 {
 	out := make([]float64, b.G)
 	mean, n := 0.0, 0.0
-	for g := range out {
-		if b.Valid[i*b.G+g] {
-			mean += b.Rewards[i*b.G+g]
-			n++
-		}
+	for _, at := range b.Candidates(i) {
+		mean += b.Rewards[at]
+		n++
 	}
 	mean /= math.Max(n, 1)
 	largest := 0.0
-	for g := range out {
-		if b.Valid[i*b.G+g] {
-			out[g] = b.Rewards[i*b.G+g] - mean
-			largest = math.Max(largest, math.Abs(out[g]))
-		}
+	for g, at := range b.Candidates(i) {
+		out[g] = b.Rewards[at] - mean
+		largest = math.Max(largest, math.Abs(out[g]))
 	}
 	if largest > 0 {
 		for g := range out {
@@ -336,17 +322,12 @@ func centred(b *selector.Batch, i int) []float64 {
 func imitated(b *selector.Batch, i int, tau float64) []float64 {
 	out := make([]float64, b.G)
 	best := math.Inf(-1)
-	for g := range out {
-		if b.Valid[i*b.G+g] {
-			best = math.Max(best, b.Rewards[i*b.G+g])
-		}
+	for _, at := range b.Candidates(i) {
+		best = math.Max(best, b.Rewards[at])
 	}
 	sum := 0.0
-	for g := range out {
-		if !b.Valid[i*b.G+g] {
-			continue
-		}
-		switch d := b.Rewards[i*b.G+g] - best; {
+	for g, at := range b.Candidates(i) {
+		switch d := b.Rewards[at] - best; {
 		case math.IsNaN(tau) && d == 0 && sum == 0:
 			out[g] = 1
 		case !math.IsNaN(tau):

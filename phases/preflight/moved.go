@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -18,14 +19,9 @@ func (p *probe) moved(m phases.Metrics) (idle []string) {
 	p.checks += 3
 	idle, astray := p.stayed(p.start)
 	if len(astray) > 0 {
-		p.find("frozen_move", "%s moved although %s.freeze names it: its learning rate is not 0", list(astray), p.Name)
+		p.find("frozen_move", "%s moved although %s.freeze names it: its learning rate is not 0", firstOf(astray), p.Name)
 	}
-	trained := 0
-	for _, name := range p.policy.Params().Names() {
-		if !p.frozen(name) {
-			trained++
-		}
-	}
+	trained := list.Count(p.policy.Params().Names(), func(name string) bool { return !p.frozen(name) })
 	if len(idle) == 0 || len(idle) < trained {
 		p.sawMoves(trained, len(idle))
 		return idle
@@ -109,16 +105,16 @@ func (p *probe) leftOut(idle []string, weights []float32) {
 	if len(unmoved) > 0 {
 		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "parameters_do_not_move", Value: float64(len(unmoved)),
 			Message: fmt.Sprintf("%s did not move in %d steps although the log-probabilities have a gradient there: the phase leaves that out",
-				list(unmoved), p.steps)})
+				firstOf(unmoved), p.steps)})
 	}
 	if len(without) > 0 {
 		p.add(p.Name, doctor.Warning, doctor.Finding{Check: "gradient_missing", Value: float64(len(without)),
 			Message: fmt.Sprintf("%s got no gradient in %d steps: the log-probabilities do not depend on what should be trained there",
-				list(without), p.steps)})
+				firstOf(without), p.steps)})
 	}
 	if len(unused) > 0 {
 		p.add(p.Name, doctor.Note, doctor.Finding{Check: "gradient_missing", Value: float64(len(unused)),
-			Message: fmt.Sprintf("%s got no gradient in %d steps, because %s", list(unused), p.steps, why)})
+			Message: fmt.Sprintf("%s got no gradient in %d steps, because %s", firstOf(unused), p.steps, why)})
 	}
 }
 
@@ -176,8 +172,8 @@ func (p *probe) gradient(b *selector.Batch, w []float64, weights []float32) []fl
 	return torchx.Data[float32](twin.Params().Grad())
 }
 
-// list names some tensors.
-func list(names []string) string {
+// firstOf names some tensors.
+func firstOf(names []string) string {
 	const show = 3
 	if len(names) <= show {
 		return strings.Join(names, ", ")

@@ -212,15 +212,11 @@ func (p *probe) credit(m phases.Metrics, b *selector.Batch, at moments) {
 	even := make([]float64, len(w)) // what all candidates of a group share tells nothing of who got what
 	for i := range b.B() {
 		total, n := 0.0, 0
-		for at := i * b.G; at < (i+1)*b.G; at++ {
-			if b.Valid[at] {
-				total, n = total+w[at], n+1
-			}
+		for _, at := range b.Candidates(i) {
+			total, n = total+w[at], n+1
 		}
-		for at := i * b.G; at < (i+1)*b.G; at++ {
-			if b.Valid[at] {
-				even[at] = total / float64(n)
-			}
+		for _, at := range b.Candidates(i) {
+			even[at] = total / float64(n)
 		}
 	}
 	gradient := func(w []float64) []float32 { return p.thawed(p.gradient(b, w, p.start)) }

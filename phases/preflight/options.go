@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
 	"fulcrum/phases/doctor"
@@ -32,22 +33,18 @@ func (o Options) Tries() bool { return !slices.Contains(o.Off, allOfPreflight) }
 
 // Validate refuses names that no check has.
 func (o Options) Validate() error {
-	var names []string
-	known := map[string]bool{}
-	for _, c := range append(Checks(), doctor.Checks()...) {
-		names, known[c.Name] = append(names, c.Name), true
-	}
+	names := list.Map(append(Checks(), doctor.Checks()...), func(c doctor.Check) string { return c.Name })
 	refuse := func(key, name string) error {
 		return option.Errorf(key, "unknown check %q%s; docs/preflight.md and docs/doctor.md list them", name,
 			registry.DidYouMean(registry.Suggest(name, names)))
 	}
 	for _, name := range o.Off {
-		if !known[name] && name != allOfPreflight && name != allOfDoctor {
+		if !slices.Contains(names, name) && name != allOfPreflight && name != allOfDoctor {
 			return refuse("off", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Severity)) {
-		if !known[name] {
+		if !slices.Contains(names, name) {
 			return refuse("severity."+name, name)
 		}
 	}

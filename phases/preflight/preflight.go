@@ -15,8 +15,10 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 
 	"fulcrum/beamdata/audit"
+	"fulcrum/internal/list"
 	"fulcrum/phases/doctor"
 )
 
@@ -59,12 +61,7 @@ func (r *Report) Checks() int { return r.checks }
 
 // Judge returns the error that ends the run: that of the first stop, or nil.
 func (r *Report) Judge() error {
-	for _, f := range r.findings {
-		if f.Severity == doctor.Stop {
-			return &doctor.StopError{Finding: f.Finding}
-		}
-	}
-	return nil
+	return doctor.Judge(list.Map(r.findings, func(f Finding) doctor.Finding { return f.Finding }))
 }
 
 // Faults adds the faults of the data.
@@ -96,4 +93,21 @@ func (r *Report) add(phase string, most doctor.Severity, f doctor.Finding) {
 	}
 	r.said[at] = true
 	r.findings = append(r.findings, Finding{phase, f})
+}
+
+// Seen is a check that was made, and the figures that it saw.
+type Seen struct{ Phase, Check, Figures string }
+
+// Saw notes the figures of a check, which a dry run shows. phase is Name where a check belongs to none.
+func (r *Report) Saw(phase, check, format string, args ...any) {
+	r.seen = append(r.seen, Seen{phase, check, fmt.Sprintf(format, args...)})
+}
+
+// Passed returns what the checks saw that found nothing worse than a note, in the order they were made.
+func (r *Report) Passed() []Seen {
+	return slices.DeleteFunc(slices.Clone(r.seen), func(s Seen) bool {
+		return slices.ContainsFunc(r.findings, func(f Finding) bool {
+			return f.Phase == s.Phase && f.Check == s.Check && f.Severity.WorseThan(doctor.Note)
+		})
+	})
 }

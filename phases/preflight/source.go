@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/selector"
 )
 
@@ -27,11 +29,7 @@ func (p *part) Len() int       { return len(p.queries) }
 func (p *part) ID(i int) int64 { return p.inner.ID(p.queries[i]) }
 
 func (p *part) at(queries []int) []int {
-	out := make([]int, len(queries))
-	for i, q := range queries {
-		out[i] = p.queries[q]
-	}
-	return out
+	return list.Map(queries, func(q int) int { return p.queries[q] })
 }
 
 // Behind returns the inner source, where nothing is kept or made up.
@@ -117,41 +115,27 @@ func partOf(src selector.Source) *part {
 
 // spread reports whether some group has rewards that differ.
 func spread(b *selector.Batch) bool {
-	for i := range b.B() {
-		if groupSpread(b, i) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(stat.Indices(b.B()), func(i int) bool { return groupSpread(b, i) })
 }
 
 func groupSpread(b *selector.Batch, i int) bool {
-	first, seen := 0.0, false
-	for at := i * b.G; at < (i+1)*b.G; at++ {
-		switch {
-		case !b.Valid[at]:
-		case !seen:
-			first, seen = b.Rewards[at], true
-		case b.Rewards[at] != first:
-			return true
-		}
+	var rewards []float64
+	for _, at := range b.Candidates(i) {
+		rewards = append(rewards, b.Rewards[at])
 	}
-	return false
+	return slices.ContainsFunc(rewards[min(1, len(rewards)):], func(r float64) bool { return r != rewards[0] })
 }
 
 // makeUp gives the different choices of a group rewards of 1 and 0 in turn, so that a step has something to learn.
 func makeUp(b *selector.Batch) {
 	for i := range b.B() {
 		seen := map[string]int{}
-		for g := range b.G {
-			if !b.Valid[i*b.G+g] {
-				continue
-			}
+		for g, at := range b.Candidates(i) {
 			choice := fmt.Sprint(b.Scored(i, g))
 			if _, ok := seen[choice]; !ok {
 				seen[choice] = len(seen)
 			}
-			b.Rewards[i*b.G+g] = float64(1 - seen[choice]%2)
+			b.Rewards[at] = float64(1 - seen[choice]%2)
 		}
 	}
 }

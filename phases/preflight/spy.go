@@ -34,7 +34,6 @@ func (s *spy) Clone() selector.Policy {
 	return seen
 }
 
-// Forward is the policy's.
 func (s *spy) Forward(b *selector.Batch, opt selector.ForwardOptions) selector.Output {
 	out := s.Policy.Forward(b, opt)
 	if opt.Train {

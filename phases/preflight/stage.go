@@ -319,7 +319,6 @@ func (p *probe) shake() []float32 {
 	return out
 }
 
-// number reads a metric.
 func number(m phases.Metrics, name string) float64 {
 	switch x := m[name].(type) {
 	case float64:

@@ -69,12 +69,7 @@ func (r *Report) Records(t Truth) error {
 
 // apartFrom says how group i of a batch differs from the candidates that it should hold; "" where it does not.
 func apartFrom(b *selector.Batch, i int, actions [][]int64, rewards []float64) string {
-	n := 0
-	for g := range b.G {
-		if b.Valid[i*b.G+g] {
-			n++
-		}
-	}
+	n := b.Part(i, i+1).NumValid()
 	if n != len(actions) {
 		return fmt.Sprintf("%d candidates, want %d", n, len(actions))
 	}

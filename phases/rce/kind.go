@@ -6,19 +6,16 @@ import (
 	"fulcrum/selector"
 )
 
-// SFTKind is the kind of phase sft.
 func SFTKind() phases.Kind {
 	return phases.Kind{Name: "sft", Help: "supervised fine-tuning on the best recorded beam",
 		New: func() phases.Options { return new(DefaultSFTOptions()) }}
 }
 
-// Build implements phases.Options.
 func (o *SFTOptions) Build(name string, s phases.Setup, d phases.Sources) (phases.Phase, error) {
 	src, err := d.Demos(name)
 	return NewSFT(*o, s.Optim, s.LRSchedule, src, s.BatchSize, s.Smoothing).Named(name), err
 }
 
-// Traits implements phases.Options.
 func (o *SFTOptions) Traits(s phases.Setup) phases.Traits {
 	return phases.Traits{Epochs: o.Epochs, Learns: phases.FromBest, Credit: Options{Top1Only: true}.credit(s)}
 }
@@ -26,13 +23,11 @@ func (o *SFTOptions) Traits(s phases.Setup) phases.Traits {
 // Shrink implements phases.Options: the targets are recorded.
 func (o *SFTOptions) Shrink(int) {}
 
-// Kind is the kind of phase rce.
 func Kind() phases.Kind {
 	return phases.Kind{Name: "rce", Help: "reward-weighted cross entropy on recorded beams",
 		New: func() phases.Options { return new(DefaultOptions()) }}
 }
 
-// Build implements phases.Options.
 func (o *Options) Build(name string, s phases.Setup, d phases.Sources) (phases.Phase, error) {
 	from := d.Beams
 	if o.Rollout != "offline" {
@@ -42,7 +37,6 @@ func (o *Options) Build(name string, s phases.Setup, d phases.Sources) (phases.P
 	return New(*o, s.Optim, s.LRSchedule, src, s.BatchSize, s.Smoothing).Named(name), err
 }
 
-// Traits implements phases.Options.
 func (o *Options) Traits(s phases.Setup) phases.Traits {
 	t := phases.Traits{Epochs: o.Epochs, Learns: phases.FromRewards, Credit: o.credit(s), SampleTemp: o.SampleTemp}
 	if o.Rollout != "offline" {
@@ -54,7 +48,6 @@ func (o *Options) Traits(s phases.Setup) phases.Traits {
 	return t
 }
 
-// Shrink implements phases.Options.
 func (o *Options) Shrink(groupSize int) { o.GroupSize = min(o.GroupSize, groupSize) }
 
 // ValidateControl wants groups in which a selection may agree with others.

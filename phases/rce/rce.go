@@ -114,13 +114,11 @@ func (r *Phase) Named(name string) *Phase {
 	return r
 }
 
-// Info implements phases.Phase.
 func (r *Phase) Info() phases.Info {
 	return phases.Info{Name: r.name, Epochs: r.opt.Epochs, Source: r.src, BatchSize: r.batch, Passes: 1, EpochQueries: r.opt.EpochQueries,
 		Online: r.opt.Rollout != "offline"}
 }
 
-// Expected implements phases.Expecter.
 func (r *Phase) Expected() doctor.Limits {
 	lim := r.optim.Expected(r.opt.Training, r.sched)
 	lim.Signed = r.loss.Signed
@@ -151,7 +149,6 @@ func (r *Phase) Check(env *phases.Env) error {
 	return r.optim.Check(env.Policy.Params(), r.opt.LR, nil)
 }
 
-// Begin makes the phase's optimizer.
 func (r *Phase) Begin(env *phases.Env, totalSteps int) error {
 	if err := r.Check(env); err != nil {
 		return err
@@ -170,7 +167,6 @@ func (r *Phase) Begin(env *phases.Env, totalSteps int) error {
 // BeginEpoch asks for the first batch of samples to be kept for reading.
 func (r *Phase) BeginEpoch(int) { r.showNext = true }
 
-// EndEpoch implements phases.EpochFollower.
 func (r *Phase) EndEpoch() phases.Measured { return nil }
 
 // Metrics are the numbers of a step of imitation (docs/metrics.md).
@@ -189,7 +185,6 @@ type Metrics struct {
 	RewardStd           *float64 `metric:"reward_std"`
 }
 
-// Row implements phases.Measured.
 func (m Metrics) Row() phases.Metrics { return phases.Row(m) }
 
 // weighted is a batch with the weights of its candidates.
@@ -203,7 +198,6 @@ type weighted struct {
 	tau     float64
 }
 
-// Step makes one update of weighted imitation.
 func (r *Phase) Step(ctx context.Context, at phases.At) (phases.Measured, error) {
 	defer torchx.Scope()()
 	of, err := r.steps.Make(ctx, at) // Collect, Loss, backward pass, clipping, AdamW
@@ -408,10 +402,8 @@ func imitated(b *selector.Batch, weights []float64) (*selector.Batch, []float64)
 	return b.Take(1, index, valid), kept
 }
 
-// State implements phases.Phase.
 func (r *Phase) State() phases.PhaseState { return r.saveReference(r.learn.State()) }
 
-// Restore implements phases.Phase.
 func (r *Phase) Restore(s phases.PhaseState) error {
 	if err := errors.Join(r.restoreReference(s), r.learn.Restore(s)); err != nil {
 		return fmt.Errorf("%s: %w", r.name, err)
@@ -419,7 +411,6 @@ func (r *Phase) Restore(s phases.PhaseState) error {
 	return nil
 }
 
-// End frees the optimizer and the reference.
 func (r *Phase) End() {
 	r.learn.Free()
 	if r.reference != nil {

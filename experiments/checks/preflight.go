@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
@@ -188,13 +189,7 @@ func showPassed(seen []preflight.Seen) {
 func counted(findings []preflight.Finding) string {
 	var parts []string
 	for _, s := range []doctor.Severity{doctor.Stop, doctor.Warning, doctor.Note} {
-		n := 0
-		for _, f := range findings {
-			if f.Severity == s {
-				n++
-			}
-		}
-		if n > 0 {
+		if n := list.Count(findings, func(f preflight.Finding) bool { return f.Severity == s }); n > 0 {
 			parts = append(parts, page.Plural(n, string(s)))
 		}
 	}

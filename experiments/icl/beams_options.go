@@ -52,7 +52,6 @@ func DefaultBeamsOptions() BeamsOptions {
 		Answer: "majority", Split: "train", Jobs: 1, Trajectories: 10}
 }
 
-// Validate checks what one key alone can't show.
 func (o BeamsOptions) Validate() error {
 	return errors.Join(
 		option.Want(o.Shots <= o.Candidates, "shots", "want at most candidates (%d), got %d", o.Candidates, o.Shots),

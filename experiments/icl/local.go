@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/chat"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/vl"
@@ -123,7 +124,6 @@ func endOfTurn(p *processor.Processor) (int64, error) {
 // Identity says whose numbers these are.
 func (l *Local) Identity() lvlm.Identity { return l.identity }
 
-// Close releases the model.
 func (l *Local) Close() error {
 	l.run(func() error { l.model.Free(); return nil })
 	close(l.calls)
@@ -160,10 +160,7 @@ func (l *Local) Score(ctx context.Context, prompts []lvlm.Prompt) ([]lvlm.Likeli
 	}
 	out := make([]lvlm.Likelihood, len(prompts))
 	for i, g := range groups {
-		for _, id := range g.Completions[0] {
-			out[i].Tokens = append(out[i].Tokens, int(id))
-		}
-		out[i].LogProbs = logp[i][0]
+		out[i] = lvlm.Likelihood{Tokens: list.Convert[int](g.Completions[0]), LogProbs: logp[i][0]}
 	}
 	return out, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/lvlm"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/text"
 	"fulcrum/rewardutil/vqa"
@@ -186,14 +187,9 @@ func Prompt(records *icl.Table, query int, shots []int32, shown func(answers []s
 func (s *Search) Probe(ctx context.Context, query int, pool []int32, k, n int) (prompts []lvlm.Prompt, err error) {
 	answers, beams := s.answers(s.Records.At(query))[:1], []Beam{{}}
 	if k > 0 {
-		beams = nil
-		for _, c := range pool[s.Shots-1 : min(s.Shots-1+n, len(pool))] {
-			beams = append(beams, Beam{Rows: s.with(pool[:k-1], c)})
-		}
+		beams = list.Map(pool[s.Shots-1:min(s.Shots-1+n, len(pool))], func(c int32) Beam { return Beam{Rows: s.with(pool[:k-1], c)} })
 	}
-	for _, b := range beams {
-		prompts = append(prompts, Prompt(s.Records, query, b.Rows, vqa.Majority))
-	}
+	prompts = list.Map(beams, func(b Beam) lvlm.Prompt { return Prompt(s.Records, query, b.Rows, vqa.Majority) })
 	return prompts, s.judge(ctx, query, answers, beams, nil, nil)
 }
 
@@ -224,10 +220,7 @@ func (s *Search) Rewards(ctx context.Context, queries []int, shots [][]int32) (r
 		return rewards, accuracy, err
 	}
 	found, err := s.Scorer.Score(ctx, prompts)
-	for _, l := range found {
-		rewards = append(rewards, math.Exp(stat.Mean(l.LogProbs)))
-	}
-	return rewards, nil, err
+	return list.Map(found, func(l lvlm.Likelihood) float64 { return math.Exp(stat.Mean(l.LogProbs)) }), nil, err
 }
 
 // References counts n-grams in the answers of all records, for CIDEr-D.

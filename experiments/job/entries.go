@@ -187,7 +187,6 @@ func (c *Config) Smoothing() float64 {
 	return 0
 }
 
-// Section returns the name of the policy's section.
 func (c *Config) Section() string { return c.Learner().Section }
 
 // Text returns the options of the configuration's token policy; nil where the policy selects examples.

@@ -59,7 +59,6 @@ type evaluated interface {
 	Best() *record.BestSummary // the number that a sweep compares
 }
 
-// Logf writes a line to the log.
 func (j *Job) Logf(format string, args ...any) { j.Log.Infof(format, args...) }
 
 // OfMachine records a finding that depends on the machine: it goes to run.log and summary.json, not to metrics.jsonl.

@@ -23,7 +23,6 @@ type Asked struct {
 
 var _ phases.Recorder = Recorder{}
 
-// Record implements phases.Recorder.
 func (r Recorder) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
 	if err := r.Log.Record(kind, phase, epoch, step, globalStep, fields); err != nil {
 		return err
@@ -84,7 +83,6 @@ func (r Recorder) Scores(s phases.Scores) error {
 		QueryIDs: s.QueryIDs, Scores: s.Values, ChosenFrom: s.ChosenFrom, Range: r.rangeOf(s.Metric)})
 }
 
-// Completions implements phases.Recorder.
 func (r Recorder) Completions(phase string, epoch, step int, rows []phases.Completion) error {
 	out := make([]record.Completion, len(rows))
 	var of Asked

@@ -24,7 +24,6 @@ func PhaseKinds(more ...phases.Kind) []phases.Kind {
 	}, more...)
 }
 
-// setup returns what the phases share.
 func (c *Config) setup() phases.Setup {
 	return phases.Setup{Optim: c.Optim, LRSchedule: c.LRSchedule, BatchSize: c.Data.BatchSize, Smoothing: c.Smoothing(),
 		Normalize: func(r []float64) []float64 { return group.Normalize(r, c.Data.Normalize) }}

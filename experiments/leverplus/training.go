@@ -110,7 +110,6 @@ const (
 	lastGradient = "last_gradient"
 )
 
-// Begin implements phases.GradientHook.
 func (s *StaleGradients) Begin(phase string, l *phases.Learner) {
 	s.stale = nil
 	if phase == keeper {
@@ -130,14 +129,12 @@ func (s *StaleGradients) set(l *phases.Learner, gradient []float32) {
 	}
 }
 
-// Backward implements phases.GradientHook.
 func (s *StaleGradients) Backward(l *phases.Learner) {
 	for i, gradient := range s.stale {
 		torchx.Copy(l.Frozen[i].Grad, gradient)
 	}
 }
 
-// Stepped implements phases.GradientHook.
 func (s *StaleGradients) Stepped(l *phases.Learner) (frozenNorm *float64) {
 	s.kept = false
 	if s.stale == nil {
@@ -168,7 +165,6 @@ func (s *StaleGradients) clipped(l *phases.Learner) []float32 {
 	return g
 }
 
-// End implements phases.GradientHook.
 func (s *StaleGradients) End(l *phases.Learner) {
 	if l.Optimizer.KeepGrad {
 		s.last = s.clipped(l)
@@ -183,7 +179,6 @@ func (s *StaleGradients) free() {
 	s.stale = nil
 }
 
-// State implements phases.GradientHook.
 func (s *StaleGradients) State(l *phases.Learner) map[string][]float32 {
 	switch {
 	case l.Optimizer.KeepGrad:
@@ -200,7 +195,6 @@ func (s *StaleGradients) State(l *phases.Learner) map[string][]float32 {
 	return nil
 }
 
-// Restore implements phases.GradientHook.
 func (s *StaleGradients) Restore(l *phases.Learner, saved map[string][]float32) error {
 	gradient, ok := saved[lastGradient]
 	switch {

@@ -57,7 +57,6 @@ func DefaultOptions() Options {
 		Concurrency: 32, Timeout: 120, Retries: 5}
 }
 
-// Validate reports what cannot work before any model is opened.
 func (o Options) Validate() error {
 	server := o.Backend != "local"
 	return errors.Join(

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"fulcrum/experiments/lvlm/store"
+	"fulcrum/internal/list"
 )
 
 // What a server may answer when it is asked again. Half precision rounds logits to 1/8 between 16 and 32, and batches of changing
@@ -75,13 +76,10 @@ func (r *recheck) note(q question) {
 		least = slices.Insert(least, at, q)
 		r.least[q.score] = least[:min(len(least), r.enough)]
 	}
-	if at < r.enough || sampled(q.key) {
+	if at < r.enough || q.digest() < 1<<63/50 { // a hundredth of all keys
 		r.ask(q)
 	}
 }
-
-// sampled takes a hundredth of all keys.
-func sampled(key store.Key) bool { return question{key: key}.digest() < 1<<63/50 }
 
 // found returns what the server was found to do.
 func (r *recheck) found() error {
@@ -278,10 +276,7 @@ func (r *recheck) named(err error) error {
 
 // name says which prompt it is.
 func (q question) name() string {
-	shots := make([]string, len(q.p.Shots))
-	for i, e := range q.p.Shots {
-		shots[i] = fmt.Sprint(e.ID)
-	}
+	shots := list.Map(q.p.Shots, func(e Example) string { return fmt.Sprint(e.ID) })
 	return fmt.Sprintf("query %d after demonstrations [%s]", q.p.Query.ID, strings.Join(shots, " "))
 }
 

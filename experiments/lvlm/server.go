@@ -52,8 +52,8 @@ func dial(ctx context.Context, opt Options) (*server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lvlm.%w", err)
 	}
-	s := &server{opt: opt, client: client, pictures: pictures{size: opt.ImageSize}, throttle: newThrottle(opt.Concurrency),
-		backoff: time.Second}
+	s := &server{opt: opt, client: client, pictures: pictures{size: opt.ImageSize}, backoff: time.Second,
+		throttle: &throttle{most: float64(opt.Concurrency), bound: float64(opt.Concurrency)}}
 	s.protocol = map[string]protocol{"vllm": vllm{s}, "sglang": sglang{s}, "completions": completions{s}}[opt.Backend]
 	if s.rendering, err = openRendering(opt, fallback(opt.Backend)); err != nil {
 		return nil, err
@@ -125,11 +125,8 @@ func (s *server) introduce(ctx context.Context) error {
 	return nil
 }
 
-// Identity says what serves.
 func (s *server) Identity() Identity { return s.id }
-
-// Close drops the connections.
-func (s *server) Close() error { return s.client.Close() }
+func (s *server) Close() error       { return s.client.Close() }
 
 // Score asks for one prompt after the other: Stored calls it for many at a time.
 func (s *server) Score(ctx context.Context, prompts []Prompt) ([]Likelihood, error) {

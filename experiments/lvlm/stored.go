@@ -55,7 +55,6 @@ func newStored(scorer Scorer, kept *store.Store, opt Options, batch, workers int
 		recheck: recheck{enough: leastAgain, least: map[bool][]question{}, noted: map[store.Key]bool{}}}, err
 }
 
-// Identity returns the scorer's.
 func (s *Stored) Identity() Identity { return s.scorer.Identity() }
 
 // Counts returns what was asked and what was known so far.
@@ -66,7 +65,6 @@ func (s *Stored) Counts() Counts {
 	return Counts{s.asked.Load(), s.known.Load(), int64(r.scores + r.replies), int64(r.strayed + r.others)}
 }
 
-// Close closes the scorer and the store.
 func (s *Stored) Close() error {
 	err := s.scorer.Close()
 	if s.store != nil {

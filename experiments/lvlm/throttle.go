@@ -17,9 +17,6 @@ type throttle struct {
 	waiting []chan struct{}
 }
 
-func newThrottle(most int) *throttle { return &throttle{most: float64(most), bound: float64(most)} }
-
-// enter waits for its turn.
 func (t *throttle) enter(ctx context.Context) error {
 	t.mu.Lock()
 	if float64(t.active) < t.bound && len(t.waiting) == 0 {

@@ -54,5 +54,4 @@ func (e *InterruptedError) Error() string {
 	return fmt.Sprintf("%v; the state is saved, go on with: %s", e.Cause, program.OnFolder("resume", e.Dir))
 }
 
-// Unwrap returns context.Canceled.
 func (e *InterruptedError) Unwrap() error { return context.Canceled }

@@ -34,7 +34,6 @@ type OnEnd struct {
 	Webhook *string `koanf:"webhook" yaml:"webhook"`
 }
 
-// Validate checks the address.
 func (o OnEnd) Validate() error {
 	if o.Webhook == nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/configs"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
@@ -70,12 +71,9 @@ func (s Saved) Flags() (out []string) {
 	if name := s.Hydra.Job.ConfigName; name != nil && *name != "config" {
 		out = append(out, "--config-name="+*name)
 	}
-	for _, o := range s.Hydra.Overrides.Hydra {
-		if strings.HasPrefix(strings.TrimLeft(o, "+"), "hydra.searchpath=") {
-			out = append(out, o)
-		}
-	}
-	return out
+	return append(out, list.Where(s.Hydra.Overrides.Hydra, func(o string) bool {
+		return strings.HasPrefix(strings.TrimLeft(o, "+"), "hydra.searchpath=")
+	})...)
 }
 
 // SweepFolder returns the folder of the sweep whose job a run is; "" of no job.
@@ -129,10 +127,8 @@ func NoRun(dir string) error {
 	if len(below) == 0 {
 		return usage.Errorf("%s: neither a run folder nor a sweep folder", dir)
 	}
-	var names []string
-	for _, path := range below[max(len(below)-most, 0):] { // by name, dates too: the newest
-		names = append(names, filepath.Dir(filepath.Dir(path)))
-	}
+	// by name, dates too: the newest
+	names := list.Map(below[max(len(below)-most, 0):], func(path string) string { return filepath.Dir(filepath.Dir(path)) })
 	return usage.Errorf("%s: neither a run folder nor a sweep folder, but some lie below it, such as %s; list them: %s", dir,
 		strings.Join(names, " and "), program.OnFolder("ls", dir))
 }

@@ -341,7 +341,6 @@ func (b *beamSearch) spread(best, compared []icl.Beam) []icl.Beam {
 	return out
 }
 
-// write writes both files.
 func (b *beamSearch) write() error {
 	meta := b.meta()
 	if err := icl.WriteBeams(b.out, meta, b.queries, b.best); err != nil {

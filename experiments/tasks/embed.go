@@ -21,12 +21,30 @@ import (
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hostmem"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/selector/clip"
 	"fulcrum/selector/vl/pixels"
 )
+
+// EmbedOptions configures task=embed.
+type EmbedOptions struct {
+	// records, or the folder of OK-VQA's or VQAv2's published files; null = data.records_icl, or data=vqa or data=captions with data.root=DIR
+	In *string `koanf:"in"`
+	// file to write, by its ending: .safetensors, .npy or .pt; null = embeddings.safetensors in the run folder
+	Out *string `koanf:"out"`
+	// what is encoded: image, text (the question), or both, one after the other in a row
+	Modality string `koanf:"modality" enum:"image,text,both"`
+}
+
+// Validate refuses an ending that is no table's.
+func (o EmbedOptions) Validate() error {
+	endings := []string{".safetensors", ".npy", ".pt"}
+	return option.Want(o.Out == nil || slices.Contains(endings, filepath.Ext(*o.Out)), "out", "want a file that ends in %s",
+		strings.Join(endings, ", "))
+}
 
 func embedTask() job.Task {
 	return job.Task{Run: embed, Saves: true, Sections: []string{"encoder"}, Reads: recordKeys(), Options: &EmbedOptions{Modality: "image"},
@@ -108,7 +126,6 @@ func (i embedItem) key() string {
 
 func (e *embedding) partPath() string { return e.out + ".part" }
 
-// read reads the records.
 func (e *embedding) read() (err error) {
 	o := embedOf(e.job.Config)
 	inputs := map[string]*string{"embed.in": o.In, "data.records_icl": e.job.Config.Data.RecordsICL}
@@ -377,11 +394,10 @@ func (e *embedding) nameTwins(ctx context.Context, items []float32) error {
 	if err != nil || len(twins) == 0 {
 		return err
 	}
-	lines := make([]map[string]any, len(twins))
-	for i, t := range twins {
-		lines[i] = map[string]any{"id": e.set.Records.ID(t.Query), "training_id": e.set.Records.ID(t.Candidate),
+	lines := list.Map(twins, func(t icl.Twin) map[string]any {
+		return map[string]any{"id": e.set.Records.ID(t.Query), "training_id": e.set.Records.ID(t.Candidate),
 			"similarity": math.Round(1e4*float64(t.Similarity)) / 1e4}
-	}
+	})
 	path := filepath.Join(e.job.Dir, "near_duplicates.jsonl")
 	e.job.Log.Warnf("data: %d of %d held-out queries looked at have a training record of cosine %v or more (the first: id %d and %d): %s",
 		len(twins), len(queries), limit, e.set.Records.ID(twins[0].Query), e.set.Records.ID(twins[0].Candidate), path)

@@ -49,7 +49,6 @@ func (e evaluation) Best() *record.BestSummary {
 	return &record.BestSummary{Metric: "accuracy", Mode: "max", Value: record.Number(e.Overall / 100)}
 }
 
-// evaluate runs task=evaluate.
 func evaluate(ctx context.Context, j *job.Job) error {
 	opt := *evaluateOf(j.Config)
 	switch opt.Metric {
@@ -144,7 +143,6 @@ func readNamed(path, key, about string, into any) error {
 	return nil
 }
 
-// readResults reads an official result file.
 func readResults(path string) ([]vqa.Result, error) {
 	return entries(path, `[{"question_id": 1, "answer": "…"}, …]`, "question", parseResult, func(r vqa.Result) int64 { return r.QuestionID })
 }
@@ -288,10 +286,7 @@ func warnOfUnanswered(j *job.Job, file, what string, missing, of int) {
 
 // complete returns the results to score and how many annotated questions have none.
 func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.Result) (scored []vqa.Result, missing int, err error) {
-	has := make(map[int64]bool, len(results))
-	for _, r := range results {
-		has[r.QuestionID] = true
-	}
+	has := list.Set(results, func(r vqa.Result) int64 { return r.QuestionID })
 	ids := list.Map(annotations, func(a vqa.Annotation) int64 { return a.QuestionID })
 	absent, err := unanswered(opt, *opt.Results, unansweredQuestions, ids, has)
 	if opt.Rule() == "zero" {
@@ -383,10 +378,8 @@ func (e evaluation) markdown() string {
 // paired comparisons (run report A B).
 func recordEvaluation(j *job.Job, e evaluation, scored []vqa.Result) error {
 	j.Evaluation = e
-	ids, scores := make([]int64, len(scored)), make([]float64, len(scored))
-	for i, s := range scored {
-		ids[i], scores[i] = s.QuestionID, e.ByQuestion[s.QuestionID]/100
-	}
+	ids := list.Map(scored, func(s vqa.Result) int64 { return s.QuestionID })
+	scores := list.Map(ids, func(id int64) float64 { return e.ByQuestion[id] / 100 })
 	return j.RecordEvaluation(map[string]any{"accuracy": e.Overall / 100},
 		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }

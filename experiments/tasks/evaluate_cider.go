@@ -47,7 +47,6 @@ type captionEvaluation struct {
 	ByImage   map[int64]float64 `json:"perImage"`
 }
 
-// Best is what a sweep compares.
 func (e *captionEvaluation) Best() *record.BestSummary {
 	return &record.BestSummary{Metric: "cider", Mode: "max", Value: record.Number(e.CIDEr)}
 }
@@ -64,10 +63,7 @@ func evaluateCaptions(j *job.Job) error {
 		return err
 	}
 	e := &captionEvaluation{Metric: opt.Metric, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(), Annotated: len(ids)}
-	has := map[int64]bool{}
-	for _, r := range results {
-		has[r.ImageID] = true
-	}
+	has := list.Set(results, func(r captionResult) int64 { return r.ImageID })
 	const lack = "images with captions have no result"
 	absent, err := unanswered(opt, *opt.Results, lack, ids, has)
 	if err != nil {
@@ -80,10 +76,8 @@ func evaluateCaptions(j *job.Job) error {
 		return fmt.Errorf("%s: %w", *opt.Results, err)
 	}
 	warnOfUnanswered(j, *opt.Results, lack, e.Missing, len(ids))
-	scores, scored := make([]float64, len(results)), make([]int64, len(results))
-	for i, r := range results {
-		scores[i], scored[i] = e.ByImage[r.ImageID], r.ImageID
-	}
+	scored := list.Map(results, func(r captionResult) int64 { return r.ImageID })
+	scores := list.Map(scored, func(id int64) float64 { return e.ByImage[id] })
 	e.Images = len(results)
 	least, greatest := record.ScoreRange("cider")
 	e.CIDEr, e.Interval = stats.MeanInterval(scores, stats.DefaultOptions().Level, least, greatest)
@@ -94,7 +88,6 @@ func evaluateCaptions(j *job.Job) error {
 		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "cider", QueryIDs: scored, Scores: scores})
 }
 
-// write writes evaluate.json and report.md.
 func (e *captionEvaluation) write(j *job.Job) error {
 	j.Begun, j.Evaluation = true, e
 	out := option.Or(evaluateOf(j.Config).Out, filepath.Join(j.Dir, "evaluate.json"))
@@ -157,7 +150,6 @@ func readCaptions(path string) (references map[int64][]string, ids []int64, err 
 	return references, ids, nil
 }
 
-// readCaptionResults reads an official result file of captions.
 func readCaptionResults(path string) ([]captionResult, error) {
 	return entries(path, `[{"image_id": 1, "caption": "…"}, …]`, "image", func(entry []byte) (captionResult, error) {
 		var r struct {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -113,7 +112,10 @@ func evaluateRouge(ctx context.Context, j *job.Job) error {
 	if err := writeRouge(j, e, lines, out); err != nil {
 		return err
 	}
-	e.print(stdout.Writer(), out)
+	for _, m := range e.Measures {
+		fmt.Fprintf(stdout.Writer(), "%-10s precision %.4f  recall %.4f  F1 %s\n", m.Name, m.Precision.Mean, m.Recall.Mean, m.FMeasure)
+	}
+	fmt.Fprintf(stdout.Writer(), "evaluation: %d texts → %s\n", e.Texts, out)
 	return recordRouge(j, e, lines)
 }
 
@@ -199,10 +201,7 @@ func otherKind(id string, known map[string]bool) string {
 // matchTexts refuses predictions without a reference and treats references without a prediction as
 // evaluate.missing says.
 func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored []idText, missing int, err error) {
-	known, has := map[string]bool{}, map[string]bool{}
-	for _, x := range references {
-		known[x.id] = true
-	}
+	known, has := list.Set(references, func(x idText) string { return x.id }), map[string]bool{}
 	for _, x := range predictions {
 		if !known[x.id] {
 			return nil, 0, fmt.Errorf("%s:%d: the id %s is not in %s%s", *opt.Predictions, x.number, x.id, *opt.References,
@@ -248,13 +247,6 @@ func writeRouge(j *job.Job, e rougeEvaluation, lines []rougeLine, out string) er
 	return page.WriteText(j.Dir, e.markdown())
 }
 
-func (e rougeEvaluation) print(w io.Writer, out string) {
-	for _, m := range e.Measures {
-		fmt.Fprintf(w, "%-10s precision %.4f  recall %.4f  F1 %s\n", m.Name, m.Precision.Mean, m.Recall.Mean, m.FMeasure)
-	}
-	fmt.Fprintf(w, "evaluation: %d texts → %s\n", e.Texts, out)
-}
-
 // String is the mean, and the interval where there is one.
 func (c rougeCI) String() string {
 	if c.Interval == nil {
@@ -286,7 +278,6 @@ func (e rougeEvaluation) markdown() string {
 	return b.String()
 }
 
-// Best is what a sweep compares.
 func (e rougeEvaluation) Best() *record.BestSummary {
 	for _, m := range e.Measures {
 		if m.Name == "rougeL" {

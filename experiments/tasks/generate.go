@@ -29,7 +29,6 @@ type generated struct {
 	FinishReason  string          `json:"finish_reason"` // stop or length
 }
 
-// generate runs task=generate.
 func generate(ctx context.Context, j *job.Job) error {
 	o := generateOf(j.Config)
 	t := &textTask{job: j, name: "generate", in: *o.In, out: option.Or(o.Out, filepath.Join(j.Dir, "generations.jsonl")), batch: o.BatchSize,

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"os"
 	"path/filepath"
 	"slices"
@@ -202,7 +201,6 @@ type loop struct {
 	held       []icl.Record // held out, with answers
 }
 
-// read reads the records.
 func (l *loop) read(ctx context.Context) error {
 	c := l.job.Config
 	c0 := *c
@@ -319,12 +317,9 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 	case l.Model == nil:
 		return usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, a run of policy=qwen2_5_vl, or icl.model=EXPERIMENT that trains one")
 	default:
-		args := []string{"exp=" + *l.Model}
-		for _, o := range l.base { // what the model's data and training are made of
-			if slices.Contains([]string{"data", "vl", "device", "threads"}, section(o)) {
-				args = append(args, o)
-			}
-		}
+		args := append([]string{"exp=" + *l.Model}, list.Where(l.base, func(o string) bool { // what the model's data and training are made of
+			return slices.Contains([]string{"data", "vl", "device", "threads"}, section(o))
+		})...)
 		dir, err := l.start(ctx, "model", edition("train"), args, nil)
 		if err = l.spend("model", dir, err); err != nil {
 			return err
@@ -341,7 +336,8 @@ func (l *loop) baseline(ctx context.Context, method string, shots int) (*answere
 		return l.infer(ctx, method, shots, l.job.Config.Seed, "infer.method="+method)
 	}
 	out := &answered{model: l.name, method: method, shots: shots}
-	for seed := range l.seeds() {
+	for k := range l.Seeds {
+		seed := l.job.Config.Seed + int64(k)
 		a, err := l.infer(ctx, fmt.Sprintf("%s_%d", method, seed), shots, seed, "infer.method="+method, fmt.Sprintf("seed=%d", seed))
 		if err != nil {
 			return nil, err
@@ -349,17 +345,6 @@ func (l *loop) baseline(ctx context.Context, method string, shots int) (*answere
 		out.add(a)
 	}
 	return out, nil
-}
-
-// seeds are those of the selectors and of chance.
-func (l *loop) seeds() iter.Seq[int64] {
-	return func(yield func(int64) bool) {
-		for k := range l.Seeds {
-			if !yield(l.job.Config.Seed + int64(k)) {
-				return
-			}
-		}
-	}
 }
 
 // selector trains a selector with every seed and lets the model answer with what it chooses.
@@ -374,7 +359,8 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	if lvlmOf(l.job.Config).Reward != nil || selectorOf(l.job.Config).Clip.Path != nil { // which are of questions and pictures
 		data = append(data, l.training...)
 	}
-	for seed := range l.seeds() {
+	for k := range l.Seeds {
+		seed := l.job.Config.Seed + int64(k)
 		stage := fmt.Sprintf("%s_%d", short, seed)
 		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
 			"data.beams="+configs.Quote(filepath.Join(l.beams, "records.json")), "schedule=["+strings.Join(phases, ",")+"]", "control="+control,

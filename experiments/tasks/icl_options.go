@@ -53,7 +53,6 @@ func (ICLOptions) Schedule(selector string) (phases []string, control string) {
 	return strings.Split(name, "+"), "none"
 }
 
-// Validate reports what cannot be compared.
 func (o ICLOptions) Validate() error {
 	errs := []error{option.Want(len(o.Shots) > 0 && slices.Min(o.Shots) >= 1 && slices.Max(o.Shots) <= 16, "shots",
 		"want numbers of 1 to 16, got %v", o.Shots),

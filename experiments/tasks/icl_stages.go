@@ -19,6 +19,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 )
 
@@ -138,22 +139,15 @@ func pictures(ctx context.Context, records *icl.Table) (string, error) {
 // run makes sure that a stage is done and returns its folder. from are the digests of files that it reads and that no other stage
 // made.
 func (s *stages) run(ctx context.Context, name, task string, args []string, from ...string) (string, error) {
-	var all []string
-	for _, o := range s.base {
-		if of := what(task); of == nil || section(o) == "exp" || slices.Contains(of, section(o)) {
-			all = append(all, o)
-		}
-	}
+	of := what(task)
+	all := list.Where(s.base, func(o string) bool { return of == nil || section(o) == "exp" || slices.Contains(of, section(o)) })
 	all = append(append(all, "task="+task), args...)
 	return s.start(ctx, name, edition(task), all, from)
 }
 
 // folder is a stage's, named after all that it depends on.
 func (s *stages) folder(name string, edition int, all, from []string) (string, error) {
-	on := make([]string, len(all))
-	for i, o := range all {
-		on[i] = canonical(strings.ReplaceAll(o, s.root, "")) // the folder of stages may be moved
-	}
+	on := list.Map(all, func(o string) string { return canonical(strings.ReplaceAll(o, s.root, "")) }) // the folder of stages may be moved
 	text, err := json.Marshal([]any{name, edition, on, slices.Concat(from, s.read)})
 	return filepath.Join(s.root, name+"-"+digest.Of(text)[:12]), err
 }

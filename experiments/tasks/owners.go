@@ -8,6 +8,7 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -120,7 +121,6 @@ func (o *owners) acts(c chosen, key string) bool {
 	return t.Trains && (err != nil || reads(p.Trains, key) || !o.taken[section] && scheduled)
 }
 
-// Checked implements configs.Owners.
 func (o *owners) Checked(value func(key string) any, section string) bool {
 	c := choiceOf(value)
 	t, err := o.tasks.Get(c.task)
@@ -158,16 +158,15 @@ func (o *owners) Choices(value func(key string) any, key string) []string {
 		text string
 		made func(c chosen) chosen
 	}
-	var data, policies, tasks []move
-	for _, d := range o.data {
-		data = append(data, move{"data=" + d.Name, func(c chosen) chosen { c.data = d.Name; return c }})
-	}
-	for _, name := range o.policies.Names() {
-		policies = append(policies, move{"policy=" + name, func(c chosen) chosen { c.policy = name; return c }})
-	}
-	for _, name := range o.tasks.Names() {
-		tasks = append(tasks, move{"task=" + name, func(c chosen) chosen { c.task = name; return c }})
-	}
+	data := list.Map(o.data, func(d beamdata.Dataset) move {
+		return move{"data=" + d.Name, func(c chosen) chosen { c.data = d.Name; return c }}
+	})
+	policies := list.Map(o.policies.Names(), func(name string) move {
+		return move{"policy=" + name, func(c chosen) chosen { c.policy = name; return c }}
+	})
+	tasks := list.Map(o.tasks.Names(), func(name string) move {
+		return move{"task=" + name, func(c chosen) chosen { c.task = name; return c }}
+	})
 	schedule := append(slices.Clone(is.schedule), section)
 	phase := move{"schedule=[" + strings.Join(schedule, ",") + "]", func(c chosen) chosen { c.schedule = schedule; return c }}
 	if o.taken[section] {

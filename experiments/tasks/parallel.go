@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
@@ -19,10 +20,5 @@ func parallel(ctx context.Context, n int, f func(i int) error) error {
 		})
 	}
 	wait.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
+	return cmp.Or(append(errs, ctx.Err())...)
 }

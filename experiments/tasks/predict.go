@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 
@@ -106,20 +107,7 @@ func predict(ctx context.Context, j *job.Job) error {
 
 // splitOf returns the queries that predict.split names.
 func splitOf(b *beamdata.Bundle, split string) (*beamdata.Set, error) {
-	var set *beamdata.Set
-	switch split {
-	case "train":
-		set = b.RCE
-		if set == nil {
-			set = b.Online
-		}
-	case "val":
-		set = b.Val
-	case "eval":
-		set = b.Eval
-	default:
-		set = b.All
-	}
+	set := map[string]*beamdata.Set{"train": cmp.Or(b.RCE, b.Online), "val": b.Val, "eval": b.Eval, "all": b.All}[split]
 	if set == nil || set.Len() == 0 {
 		return nil, usage.Errorf("predict.split=%s: data.name=%s has no such queries", split, b.Name)
 	}

@@ -11,7 +11,26 @@ import (
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 )
+
+// ScoreOptions configures task=score.
+type ScoreOptions struct {
+	// prompts and completions: JSON lines {"id", "messages" …, "completion_ids" or "completion"}; "source" or
+	// "source_ids" in place of messages for policy=seq2seq
+	In *string `koanf:"in"`
+	// file to write; null = scores.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// lines worked on at once
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
+}
+
+func (o ScoreOptions) Validate() error {
+	if o.In == nil {
+		return option.Errorf("in", "task=score needs prompts and completions: score.in=FILE.jsonl")
+	}
+	return nil
+}
 
 func scoreTask() job.Task {
 	return job.Task{Run: score, Policy: true, Sections: []string{"init"}, Options: &ScoreOptions{BatchSize: 8},
@@ -48,11 +67,7 @@ func score(ctx context.Context, j *job.Job) error {
 		}
 		lines := make([]any, len(requests))
 		for i, req := range requests {
-			sum := 0.0
-			for _, x := range logp[i] {
-				sum += x
-			}
-			lines[i] = scored{req.line.ID, req.ids, logp[i], sum}
+			lines[i] = scored{req.line.ID, req.ids, logp[i], stat.Sum(logp[i])}
 		}
 		return lines, nil
 	}

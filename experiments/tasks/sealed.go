@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"fulcrum/experiments/job"
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
 )
@@ -36,10 +38,7 @@ func ScoreSealed(ctx context.Context, j *job.Job, best *record.BestSummary, open
 		return nil, err
 	}
 	e := record.Evaluation{Split: of.EvalName, Policy: record.PolicyBest, Phase: best.Phase, Epoch: best.Epoch, Metric: "reward",
-		Shots: of.Shots, Scores: v.Rewards}
-	for i := range of.Eval.Len() {
-		e.QueryIDs = append(e.QueryIDs, of.Eval.ID(i))
-	}
+		Shots: of.Shots, QueryIDs: list.Map(stat.Indices(of.Eval.Len()), of.Eval.ID), Scores: v.Rewards}
 	all := []record.Evaluation{e}
 	if len(v.Accuracies) == len(e.QueryIDs) {
 		e.Metric, e.Scores = "accuracy", v.Accuracies

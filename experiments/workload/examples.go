@@ -2,12 +2,15 @@ package workload
 
 import (
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 
 	"fulcrum/beamdata"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/phases"
 	"fulcrum/reports/record"
 	"fulcrum/selector"
@@ -29,8 +32,10 @@ func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result pha
 		return err
 	}
 	out := []record.Example{}
-	for _, i := range pickExamples(before.Rewards, after.Rewards,
-		func(i int) bool { return !sameSet(before.Selections[i], after.Selections[i]) }) {
+	changed := func(i int) bool { // other examples, not another order
+		return !slices.Equal(slices.Sorted(slices.Values(before.Selections[i])), slices.Sorted(slices.Values(after.Selections[i])))
+	}
+	for _, i := range pickExamples(before.Rewards, after.Rewards, changed) {
 		e := record.Example{RewardBefore: before.Rewards[i], RewardAfter: after.Rewards[i]}
 		e.Question, e.Answer = questionAnswer(b.Text(int(set.Row(i))))
 		e.Before, e.After = texts(b, set, i, before.Selections[i]), texts(b, set, i, after.Selections[i])
@@ -60,12 +65,8 @@ func writeExamples(j *job.Job, out []record.Example) error {
 // largest loss and what lies between.
 func pickExamples(before, after []float64, changed func(i int) bool) []int {
 	const shown = 6
-	var all, out []int
-	for i := range after {
-		if changed(i) {
-			all = append(all, i)
-		}
-	}
+	var out []int
+	all := list.Where(stat.Indices(len(after)), changed)
 	gain := func(i int) float64 { return after[i] - before[i] }
 	sort.SliceStable(all, func(x, y int) bool { return gain(all[x]) > gain(all[y]) })
 	for k := range min(shown, len(all)) {
@@ -88,17 +89,4 @@ func texts(b *beamdata.Bundle, set *beamdata.Set, query int, selection []int64) 
 func questionAnswer(text string) (question, answer string) {
 	question, answer, _ = strings.Cut(text, " — ")
 	return question, answer
-}
-
-func sameSet(a, b []int64) bool {
-	in := map[int64]bool{}
-	for _, x := range a {
-		in[x] = true
-	}
-	for _, x := range b {
-		if !in[x] {
-			return false
-		}
-	}
-	return len(a) == len(b)
 }

@@ -2,6 +2,7 @@ package workload
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,11 +32,7 @@ func (w *textWorkload[P]) weighed(report *preflight.Report) {
 		}
 	}
 	if adapters > 0 {
-		var names []string
-		for name := range kinds {
-			names = append(names, name)
-		}
-		slices.Sort(names)
+		names := slices.Sorted(maps.Keys(kinds))
 		report.Saw("model", "adapters", "%d, on %s", adapters, strings.Join(names, ", "))
 	} else {
 		report.Saw("model", "adapters", "none: weights are trained whole")

@@ -32,7 +32,6 @@ func localJudge(j *job.Job) reward.OpenTextModel {
 	}
 }
 
-// Answer answers prompts in one batch.
 func (t *textJudge) Answer(_ context.Context, prompts []string) ([]string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -68,7 +67,6 @@ func (t *textJudge) Answer(_ context.Context, prompts []string) ([]string, error
 	return said, nil
 }
 
-// Close frees the model.
 func (t *textJudge) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/vl"
 )
@@ -128,10 +129,7 @@ func openLocal(j *job.Job, key, path string, o icl.LocalOptions) (*icl.Local, er
 // filesOf lists a folder: its name may hold what a pattern would read as one.
 func filesOf(dir string) (paths []string) {
 	entries, _ := os.ReadDir(dir) // what opens the model says what is wrong
-	for _, e := range entries {
-		paths = append(paths, filepath.Join(dir, e.Name()))
-	}
-	return paths
+	return list.Map(entries, func(e os.DirEntry) string { return filepath.Join(dir, e.Name()) })
 }
 
 // contents is one digest of what decides a model's numbers: the files with weights, sizes, vocabulary and template.

@@ -14,7 +14,6 @@ import (
 	"fulcrum/selector/pointer"
 )
 
-// lvlmOf returns the options of the section lvlm.
 func lvlmOf(c *job.Config) *lvlm.Options { return job.Own[lvlm.Options](c, "lvlm") }
 
 // Frozen returns what frozen models do in training: that of the section lvlm, and CLIP with adapters.

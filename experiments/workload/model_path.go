@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
@@ -86,11 +87,8 @@ func checkModelAt(key, p, policy string) error {
 	holds := "the folder is empty"
 	if len(names) > 0 {
 		const most = 5
-		var list []string
-		for _, n := range names[:min(most, len(names))] {
-			list = append(list, n.Name())
-		}
-		holds = "the folder has no config.json (it holds " + strings.Join(list, ", ") + ")"
+		first := list.Map(names[:min(most, len(names))], os.DirEntry.Name)
+		holds = "the folder has no config.json (it holds " + strings.Join(first, ", ") + ")"
 	}
 	return usage.Errorf("%s=%s: %s: want a model folder as save_pretrained writes it, with config.json, tokenizer and *.safetensors, "+
 		"or a run of policy=%s", key, p, holds, policy)

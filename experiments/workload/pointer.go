@@ -52,7 +52,6 @@ func pointerPolicy() Policy {
 		}}}
 }
 
-// selectorOf returns the options of the section selector.
 func selectorOf(c *job.Config) *pointer.Options { return job.Own[pointer.Options](c, "selector") }
 
 // newPointerWorkload reads the data and builds the selector.
@@ -127,10 +126,8 @@ func WithHeads(p selector.Policy) func(p selector.Policy, heads int) (selector.P
 }
 
 func (w *Pointer) Policy() selector.Policy { return w.policy }
-
 func (w *Pointer) PhasesData() phases.Data { return w.ValidationData(w.job.Config, w.shots()) }
-
-func (w *Pointer) shots() int { return *w.policy.Options().ShotNum }
+func (w *Pointer) shots() int              { return *w.policy.Options().ShotNum }
 
 // Export writes the reference trainer's files beside ours with checkpoint.format=pt.
 func (w *Pointer) Export() (func(checkpoint, phase string, epoch int, metrics map[string]any) error, error) {
@@ -251,10 +248,9 @@ func methodsOf(set *beamdata.Set) []record.MethodSummary {
 	if len(rewards) < 2 {
 		return nil
 	}
-	var out []record.MethodSummary
-	for _, name := range slices.Sorted(maps.Keys(rewards)) {
-		out = append(out, record.MethodSummary{Name: name, Candidates: len(rewards[name]), Mean: record.Number(stat.Mean(rewards[name]))})
-	}
+	out := list.Map(slices.Sorted(maps.Keys(rewards)), func(name string) record.MethodSummary {
+		return record.MethodSummary{Name: name, Candidates: len(rewards[name]), Mean: record.Number(stat.Mean(rewards[name]))}
+	})
 	slices.SortStableFunc(out, func(a, b record.MethodSummary) int { return cmp.Compare(b.Mean, a.Mean) })
 	return out
 }

@@ -261,10 +261,7 @@ func (w *textWorkload[P]) roundTrip(report *preflight.Report, src *prompts.Sourc
 		if err != nil {
 			return err
 		}
-		texts := []string{s.Reference}
-		for _, c := range s.Completions {
-			texts = append(texts, c.Text)
-		}
+		texts := append([]string{s.Reference}, list.Map(s.Completions, func(c conversation.Recorded) string { return c.Text })...)
 		for _, text := range texts {
 			if text == "" {
 				continue

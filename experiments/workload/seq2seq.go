@@ -33,7 +33,6 @@ func seq2seqPolicy() Policy {
 	}
 }
 
-// seq2seqOf returns the options of the section seq2seq.
 func seq2seqOf(c *job.Config) *seq2seq.Options { return job.Own[seq2seq.Options](c, "seq2seq") }
 
 func openSeq2SeqFolder(path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {
@@ -65,7 +64,9 @@ func newSeq2SeqWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	w := &seq2seqWorkload{data}
 	w.policy, w.model = seq2seq.NewPolicy(model), model
 	w.length = func(ids []int64) int { return len(ids) }
-	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
+	w.render = func(s conversation.Sample) ([]int64, error) {
+		return words.cut(words.tokens.EncodeSpecial(s.Messages[0].Text)), nil
+	}
 	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: model.EOS(), MaxTokens: seq2seqOf(j.Config).Generation.MaxNewTokens}
 	w.limit = "seq2seq.generation.max_new_tokens"
 	warnOfUndone(j, model.Generation().FolderSampling)
@@ -130,9 +131,6 @@ type words struct {
 	tokens  *tokenizer.Tokenizer
 	longest int // tokens of a source
 }
-
-// source returns the ids of a source with its special tokens, cut to the longest that is read.
-func (w words) source(text string) []int64 { return w.cut(w.tokens.EncodeSpecial(text)) }
 
 // cut shortens the ids of a source; the special token at its end stays.
 func (w words) cut(ids []int64) []int64 {

@@ -265,7 +265,6 @@ func (w *textWorkload[P]) Online(phase string) (selector.Source, error) {
 	return src, nil
 }
 
-// PhasesData is what validation needs.
 func (w *textWorkload[P]) PhasesData() phases.Data {
 	c := w.job.Config
 	out := phasesData(c, c.SFT.Average)
@@ -280,7 +279,6 @@ func (w *textWorkload[P]) PhasesData() phases.Data {
 	return out
 }
 
-// Summary describes the data.
 func (w *textWorkload[P]) Summary() record.DataSummary {
 	b := w.bundle
 	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint,

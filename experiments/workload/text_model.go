@@ -14,9 +14,52 @@ import (
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/selector/tokens"
 )
+
+// GenerateOptions configures task=generate. What is null comes from the model's generation_config.json,
+// else from HuggingFace's defaults.
+type GenerateOptions struct {
+	// prompts: JSON lines {"id", "messages", "images", "videos"}; for policy=seq2seq {"id", "source"}, or
+	// "source_ids"
+	In *string `koanf:"in"`
+	// file to write; null = generations.jsonl in the run folder
+	Out *string `koanf:"out"`
+	// longest completion, in tokens
+	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)" also:"max_tokens,max_length"`
+	// sample; false = greedy; null = as the model's generation_config.json says
+	DoSample *bool `koanf:"do_sample"`
+	// go on after the end-of-sequence token, up to max_new_tokens, and force no first or last token
+	IgnoreEOS bool `koanf:"ignore_eos"`
+	// of sampling
+	Temperature *float64 `koanf:"temperature" range:"(0,inf)"`
+	// sample from the most likely tokens that hold this much probability
+	TopP *float64 `koanf:"top_p" range:"(0,1]"`
+	// sample from the k most likely tokens; 0 = all
+	TopK *int `koanf:"top_k" range:"[0,inf)"`
+	// divides positive and multiplies negative logits of tokens seen before
+	RepetitionPenalty *float64 `koanf:"repetition_penalty" range:"(0,inf)"`
+	// keys of the model's generation_config.json that do not count here, num_beams say
+	Without []string `koanf:"without"`
+	// completions for each prompt
+	NumReturn int `koanf:"num_return_sequences" range:"[1,inf)"`
+	// lines worked on at once
+	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
+}
+
+// DefaultGenerateOptions returns one completion of at most 128 tokens for each prompt.
+func DefaultGenerateOptions() GenerateOptions {
+	return GenerateOptions{MaxNewTokens: 128, NumReturn: 1, BatchSize: 8}
+}
+
+func (o GenerateOptions) Validate() error {
+	if o.In == nil {
+		return option.Errorf("in", "task=generate needs prompts: generate.in=FILE.jsonl")
+	}
+	return nil
+}
 
 // PromptLine is one line of generate.in or score.in.
 type PromptLine struct {
@@ -115,15 +158,6 @@ func warnOfUndone(j *job.Job, folder tokens.FolderSampling) {
 	}
 }
 
-// streams names the random streams of n prompts, of which the first is number from of its file.
-func streams(from, n int) []int {
-	out := make([]int, n)
-	for i := range out {
-		out[i] = from + i
-	}
-	return out
-}
-
 // textModel is the TextModel of a policy whose prompts are of type P.
 type textModel[P any] struct {
 	encode    func(text string) []int64
@@ -160,13 +194,10 @@ func openText[P any](j *job.Job, o *GenerateOptions, open func() (*textModel[P],
 	return t, nil
 }
 
-func (t *textModel[P]) Free() { t.free() }
-
+func (t *textModel[P]) Free()                      { t.free() }
 func (t *textModel[P]) Encode(text string) []int64 { return t.encode(text) }
-
-func (t *textModel[P]) Decode(ids []int64) string { return t.decode(ids) }
-
-func (t *textModel[P]) VocabSize() int { return t.vocab }
+func (t *textModel[P]) Decode(ids []int64) string  { return t.decode(ids) }
+func (t *textModel[P]) VocabSize() int             { return t.vocab }
 
 func (t *textModel[P]) Prompt(line PromptLine, dir string) (any, int, error) {
 	return t.prompt(line, dir)
@@ -184,8 +215,9 @@ func (t *textModel[P]) Generate(ps []any, o GenerateOptions, seed int64, first i
 	if err != nil {
 		return nil, err
 	}
+	streams := list.Map(stat.Indices(len(ps)), func(i int) int { return first + i }) // a prompt's is its number in the file
 	how := tokens.GenerateOptions{SamplingOptions: sampling(o, said), Constraints: said.Constraints, IgnoreEOS: o.IgnoreEOS,
-		Seed: uint64(seed), Streams: streams(first, len(ps))}
+		Seed: uint64(seed), Streams: streams}
 	t.adapt(o, &how)
 	answers, err := t.generate(typed[P](ps), o.NumReturn, how)
 	return list.Map(answers, func(group []tokens.Completion) []completion {

@@ -39,7 +39,6 @@ func vlPolicy() Policy {
 	}
 }
 
-// vlOf returns the options of the section vl.
 func vlOf(c *job.Config) *vl.Options { return job.Own[vl.Options](c, "vl") }
 
 func openVLFolder(path string, base *string, folder string, warn func(string)) (folderModel, func(out string) error, error) {

@@ -11,6 +11,7 @@ import (
 	"fulcrum/beamdata/audit"
 	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/list"
 	"fulcrum/phases/preflight"
 	"fulcrum/selector"
 	"fulcrum/selector/tokens"
@@ -133,10 +134,7 @@ func (w *vlWorkload) imagesHelp(report *preflight.Report, samples []conversation
 	if err != nil {
 		return err
 	}
-	uniform := make([]float64, len(mine))
-	for i, c := range own.Completions {
-		uniform[i] = -float64(len(c)) * math.Log(float64(w.vocab))
-	}
+	uniform := list.Map(own.Completions, func(ids []int64) float64 { return -float64(len(ids)) * math.Log(float64(w.vocab)) })
 	report.ImagesHelp(w.policy, own, other, uniform)
 	return nil
 }
@@ -166,11 +164,7 @@ func (w *vlWorkload) withImages(n int) ([]conversation.Sample, error) {
 // pictures are the image parts of a prompt.
 func pictures(messages []chat.Message) (images []chat.Part) {
 	for _, m := range messages {
-		for _, p := range m.Parts {
-			if p.Type == chat.Image {
-				images = append(images, p)
-			}
-		}
+		images = append(images, list.Where(m.Parts, func(p chat.Part) bool { return p.Type == chat.Image })...)
 	}
 	return images
 }

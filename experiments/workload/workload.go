@@ -1,12 +1,16 @@
 package workload
 
 import (
+	"maps"
 	"math"
+	"slices"
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/audit"
+	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
 	"fulcrum/reports/record"
@@ -90,7 +94,6 @@ func textPolicies() *registry.Table[Policy] {
 	return t
 }
 
-// sectionOf returns the section of a policy's own.
 func sectionOf(policy string) string {
 	p, _ := Policies().Get(policy)
 	return p.Section
@@ -154,4 +157,55 @@ type Effort struct {
 	Short   bool // completions and groups must be small
 	Long    bool // a whole step takes minutes: its memory is not measured
 	Rough   bool // log-probabilities have less than 24 bits
+}
+
+// Clusters are what queries have in common with those that are no independent ones, by split and query id.
+type Clusters map[string]map[int64]string
+
+// RecordClusters tells the run's log. An eval.cluster that fits no record is refused.
+func RecordClusters(j *job.Job, c Clusters) error {
+	known := func(of map[int64]string) bool { return len(of) > 0 }
+	if j.Config.Eval.Cluster != nil && !slices.ContainsFunc(slices.Collect(maps.Values(c)), known) {
+		what := "key " + *j.Config.Eval.Cluster
+		if *j.Config.Eval.Cluster == "image" {
+			what = "image"
+		}
+		return usage.Errorf("eval.cluster=%s: no question that is evaluated has the %s: want image or a key of its records, or null",
+			*j.Config.Eval.Cluster, what)
+	}
+	for split, of := range c {
+		j.Log.ClusterBy(split, of)
+	}
+	return nil
+}
+
+func (w *Pointer) Clusters(string) (Clusters, error) { // beamdata.Options.Cluster says by what
+	out := Clusters{}
+	for _, split := range w.splits() {
+		of := map[int64]string{}
+		for i := range split.set.Len() {
+			if name := w.bundle.Cluster(int(split.set.Row(i))); name != "" {
+				of[split.set.IDs[i]] = name
+			}
+		}
+		out[split.name] = of
+	}
+	return out, nil
+}
+
+func (w *textWorkload[P]) Clusters(by string) (Clusters, error) {
+	out := Clusters{}
+	for _, split := range []struct {
+		name string
+		set  *conversation.Set
+	}{{"val", w.bundle.Val}, {w.bundle.EvalName, w.bundle.Eval}, {"train", w.seen}} {
+		of, err := split.set.Clusters(by)
+		if err != nil {
+			return nil, err
+		}
+		if split.set.Len() > 0 {
+			out[split.name] = of
+		}
+	}
+	return out, nil
 }

@@ -86,7 +86,6 @@ func Open(dir string) (*Store, error) {
 	return s, nil
 }
 
-// Len returns how many keys have a value.
 func (s *Store) Len() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -364,7 +363,9 @@ func stillThere(f *os.File) bool {
 func (s *Store) create(suffix string) (*segment, error) {
 	const tries = 100 // another process may see the new file and claim it first
 	for range tries {
-		name := hex.EncodeToString(random()) + ending
+		random := make([]byte, 8)
+		rand.Read(random) // never fails
+		name := hex.EncodeToString(random) + ending
 		f, err := regular.OpenFile(filepath.Join(s.dir, name+suffix), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if err != nil {
 			return nil, err
@@ -384,18 +385,10 @@ func (s *Store) create(suffix string) (*segment, error) {
 	return nil, fmt.Errorf("%s: no new file could be locked: does this file system have POSIX locks?", s.dir)
 }
 
-// random returns the bytes of a new name.
-func random() []byte {
-	b := make([]byte, 8)
-	rand.Read(b) // never fails
-	return b
-}
-
 func half(k Key) [16]byte { return [16]byte(k[:16]) }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// encode writes a record.
 func encode(key Key, value []byte) []byte {
 	b := make([]byte, record, record+len(value))
 	binary.LittleEndian.PutUint32(b, mark)

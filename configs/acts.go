@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // Owners says which keys have an effect. A section belongs to a task, a policy, a kind of data or a phase: where that was not chosen, its
@@ -297,11 +299,9 @@ func Covers(outer, key string) bool {
 
 // RefuseIdle returns an error that names each of the settings, and the choice that would give it an effect; nil where there are none.
 func (c *Composed) RefuseIdle(idle []Setting) error {
-	var faults Errors
-	for _, s := range idle {
-		faults = append(faults, errorAt(s.Where, "%s, and has no effect in this run", c.Belongs(s.Key))) // the value may be a secret
-	}
-	return faults.err()
+	return Errors(list.Map(idle, func(s Setting) *Error { // the value may be a secret
+		return errorAt(s.Where, "%s, and has no effect in this run", c.Belongs(s.Key))
+	})).err()
 }
 
 // Belongs says which choices would give a key an effect.

@@ -236,7 +236,6 @@ func (f *field) holds(digits string) bool {
 	return err == nil && !t.OverflowInt(i)
 }
 
-// limits checks enum and range.
 func (c *checker) limits(f *field, n *Node, path string) {
 	if f.rng != nil {
 		if x, ok := n.number(); ok && n.Kind != Bool && !f.rng.Holds(x) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 )
 
@@ -251,7 +252,6 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 		c.learn(b)
 	}
 	ed := &editor{root: b.tree, env: c.env, hydra: c.hydraCheck, own: b.schema}
-	var faults Errors
 	found := make([]*Error, len(values))
 	for _, known := range []bool{true, false} { // what a wrong key was meant to be may depend on the others' values
 		for i, o := range values {
@@ -267,11 +267,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 			}
 		}
 	}
-	for _, e := range found { // as typed
-		if e != nil {
-			faults = append(faults, e)
-		}
-	}
+	faults := Errors(list.Where(found, func(e *Error) bool { return e != nil }))
 	if len(faults) > 0 { // the other overrides and the files may be wrong too, but sections are not complete
 		out := &Composed{composer: c, tree: ed.root, whole: ed.root, base: b, overrides: overrides, master: true}
 		return nil, append(faults, flatten(out.check())...).err()

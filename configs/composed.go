@@ -3,6 +3,8 @@ package configs
 import (
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // Composed is a finished config.
@@ -112,7 +114,6 @@ func (c *Composer) fitHydra(tree *Node) (*Node, error) {
 	return tree, ck.faults.err()
 }
 
-// job is the tree without the hydra node.
 func (c *Composed) job() *Node { return c.tree.without("hydra") }
 
 // resolver evaluates interpolations in root; ${hydra:…} sees the whole tree.
@@ -173,13 +174,8 @@ func (c *Composed) TaskOverrides() []string { return c.overrideTexts(false) }
 func (c *Composed) HydraOverrides() []string { return c.overrideTexts(true) }
 
 func (c *Composed) overrideTexts(hydra bool) []string {
-	out := []string{}
-	for _, o := range c.overrides {
-		if o.isHydra() == hydra {
-			out = append(out, o.Text)
-		}
-	}
-	return out
+	mine := list.Where(c.overrides, func(o *Override) bool { return o.isHydra() == hydra })
+	return list.Map(mine, func(o *Override) string { return o.Text })
 }
 
 // section returns the part of the tree that --cfg prints.

@@ -30,7 +30,6 @@ func (d decoded) with(f *field, n *Node) (reflect.Value, error) {
 	return v, take(k, v)
 }
 
-// held returns values in koanf.
 func held(values map[string]any) (*koanf.Koanf, error) {
 	k := koanf.New(".")
 	return k, k.Load(provider(values), nil)
@@ -43,7 +42,6 @@ func take(k *koanf.Koanf, v reflect.Value) error {
 	}})
 }
 
-// provider gives koanf a mapping.
 type provider map[string]any
 
 func (p provider) Read() (map[string]any, error) { return p, nil }

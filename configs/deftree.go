@@ -396,9 +396,5 @@ func (b *treeBuilder) notFound(n *treeNode) error {
 }
 
 func (b *treeBuilder) searchPath() string {
-	var out strings.Builder
-	for _, s := range b.lib.sources {
-		out.WriteString("\n\tprovider=" + s.provider + ", path=" + s.path)
-	}
-	return out.String()
+	return strings.Join(list.Map(b.lib.sources, func(s *source) string { return "\n\tprovider=" + s.provider + ", path=" + s.path }), "")
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"fulcrum/internal/list"
 )
 
 // Markdown documents every key in tables: the keys of first in one of their own, which comes first, the others by section.
@@ -133,12 +135,7 @@ func (f *field) values(value *Node) string {
 	out := "`" + strings.ReplaceAll(text, "\n", " ") + "`"
 	switch {
 	case f.enum != nil && f.kind == String:
-		choices := []string{text}
-		for _, name := range f.enum {
-			if name != value.Text {
-				choices = append(choices, name)
-			}
-		}
+		choices := append([]string{text}, list.Where(f.enum, func(name string) bool { return name != value.Text })...)
 		out = "`" + strings.Join(choices, "|") + "`"
 	case f.kind == List && len(value.Vals) == 0 || f.kind != List && f.kind != Map && value.Kind == Null:
 		of := *f

@@ -1,6 +1,10 @@
 package configs
 
-import "strings"
+import (
+	"strings"
+
+	"fulcrum/internal/list"
+)
 
 // explainWidth is the width that a section's settings and their origins keep to where they can.
 const explainWidth = 80
@@ -107,9 +111,7 @@ func (c *Composed) unknownKey(key string) error {
 	} else {
 		leaves(c.whole.without("hydra"), "", &names)
 	}
-	for _, e := range c.base.choices {
-		names = append(names, e.key)
-	}
+	names = append(names, list.Map(c.base.choices, func(e choiceEntry) string { return e.key })...)
 	return errorf("unknown key %s%s", key, didYouMean(key, names))
 }
 

@@ -10,11 +10,7 @@ import (
 
 // JobsYAML prints the jobs of a sweep: a YAML list of override lists.
 func JobsYAML(jobs [][]string) string {
-	n := newList()
-	for _, j := range jobs {
-		n.Vals = append(n.Vals, stringList(j))
-	}
-	return n.YAML()
+	return newList(list.Map(jobs, stringList)...).YAML()
 }
 
 // Mode is hydra.mode: RUN, MULTIRUN or "".
@@ -45,7 +41,6 @@ type Group struct {
 	Options []string
 }
 
-// Groups lists the application's config groups.
 func (c *Composed) Groups() ([]Group, error) { return c.groups(false) }
 
 // groups lists those of the application, or Hydra's.

@@ -131,7 +131,6 @@ func (l *library) first(name string, folder bool) *source {
 	return nil
 }
 
-// has reports whether a source has the config.
 func (l *library) has(config string) bool {
 	return config != "" && l.first(fileName(config), false) != nil
 }

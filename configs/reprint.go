@@ -35,11 +35,7 @@ func withQuotes(s string, q byte) string {
 func (e *elem) toNode() *Node {
 	switch e.kind {
 	case listElem, extendElem, choiceSweep:
-		n := newList()
-		for _, x := range e.items {
-			n.Vals = append(n.Vals, x.toNode())
-		}
-		return n
+		return newList(list.Map(e.items, (*elem).toNode)...)
 	case dictElem:
 		n := newMap()
 		for i, x := range e.items {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ncruces/go-strftime"
+
+	"fulcrum/internal/list"
 )
 
 func itoa(i int) string { return strconv.Itoa(i) }
@@ -308,13 +310,10 @@ func (b builtin) withKey() (*place, error) {
 	if at.node.Kind != Map {
 		return b.fail("key '%s' is %s: want a mapping", key, at.node.Kind)
 	}
-	out := newList()
 	if name == "oc.dict.keys" {
-		for _, k := range at.node.Keys {
-			out.Vals = append(out.Vals, k.node())
-		}
-		return b.gives(out)
+		return b.gives(newList(list.Map(at.node.Keys, Key.node)...))
 	}
+	out := newList()
 	link := key // the values stay linked
 	if up > 0 {
 		link = "." + key // from inside the list that is made here

@@ -1,11 +1,14 @@
 package configs
 
 import (
+	"cmp"
+	_ "embed"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"fulcrum/internal/option"
 )
@@ -18,7 +21,7 @@ import (
 // messages only), constant:"true" (a number that nobody sets: it is no key, its default is its value and the doc
 // comment says why), constant:"accepted" (another program's key, which can say one thing here: read, not documented),
 // when:"rollout=online" (values of a neighbour under which the key has an effect: condition). The field's doc
-// comment says what the key means (option_help.go). Where the names of an enum are those of a table, the struct
+// comment says what the key means (option_help.txt). Where the names of an enum are those of a table, the struct
 // has Choices() map[string][]string instead of the tag: the names by key, dotted for keys of its sub-sections. A
 // pointer may be null. A nested struct is a section, a map[string]T takes any keys, an interface takes anything. A
 // struct may have Validate() error. Owners (OwnedBy) say which of the outermost sections act: the others are not
@@ -294,4 +297,62 @@ func (s *Schema) find(key string) *field {
 		}
 	}
 	return f
+}
+
+// condition says when a key has an effect: where a neighbour has one of some values. Of a section, .enabled says that its other keys
+// have one where its own key enabled does. Without values, any but null, false, 0, none and the empty text will do; ! turns it round.
+type condition struct {
+	key    string
+	values []string
+	within bool // key is in the section itself
+	not    bool
+}
+
+// conditionOf reads the tag when.
+func conditionOf(tag string) (c condition) {
+	tag, c.not = strings.CutPrefix(tag, "!")
+	tag, c.within = strings.CutPrefix(tag, ".")
+	key, values, valued := strings.Cut(tag, "=")
+	if c.key = key; valued {
+		c.values = strings.Split(values, "|")
+	}
+	return c
+}
+
+// holds reports whether section n has such a value. A value that is not known yet may be any.
+func (c condition) holds(n *Node) bool {
+	v := n.Get(c.key)
+	if c.key == "" || v == nil || v.tmpl != nil {
+		return true
+	}
+	met := slices.Contains(c.values, v.Text)
+	if c.values == nil {
+		x, number := v.number()
+		met = v.Kind != Null && (!number || x != 0) && !(v.Kind == String && (v.Text == "" || v.Text == "none"))
+	}
+	return met != c.not
+}
+
+//go:generate go test -count=1 -run TestOptionHelpIsCurrent -update .
+
+//go:embed option_help.txt
+var optionHelp string
+
+// helpTexts maps import path.Type.Field to the field's doc comment in the sources.
+var helpTexts = sync.OnceValue(func() map[string]string {
+	texts := map[string]string{}
+	for line := range strings.Lines(optionHelp) {
+		field, text, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		texts[field] = text
+	}
+	return texts
+})
+
+// help returns what a key means: what its table says, its help tag (options of tests), else its field's doc comment. It
+// is looked up when somebody asks, as most commands never do.
+func (f *field) help() string {
+	if text := cmp.Or(f.said, f.member.Tag.Get("help")); text != "" || f.owner == nil {
+		return text
+	}
+	return helpTexts()[f.owner.PkgPath()+"."+f.owner.Name()+"."+f.member.Name]
 }

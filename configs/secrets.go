@@ -26,7 +26,6 @@ type secrets struct {
 	seen   map[string]bool
 }
 
-// fault adds one fault for each key.
 func (s *secrets) fault(path string, where Origin, what string) {
 	if s.seen[path] {
 		return

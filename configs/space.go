@@ -20,7 +20,6 @@ type Dimension struct {
 	Tags    []string // of tag(log, …)
 }
 
-// Interval reports whether the dimension is an interval.
 func (d *Dimension) Interval() bool { return d.Choices == nil }
 
 // Log reports whether an interval or a range is to be searched on a logarithmic scale: it is tagged so.

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // The basic sweeper: overrides with sweeps to the override lists of jobs.
@@ -178,11 +180,7 @@ func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
 			all = append(all, o)
 		}
 	}
-	for _, o := range c.overrides {
-		if !o.isHydra() {
-			all = append(all, o)
-		}
-	}
+	all = append(all, list.Where(c.overrides, func(o *Override) bool { return !o.isHydra() })...)
 	at := map[string]int{}
 	for _, o := range all {
 		key := opPrefix[o.Op] + o.fullKey()
@@ -325,13 +323,7 @@ func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed
 	if err != nil {
 		return nil, err
 	}
-	var all []*Override
-	for _, o := range c.overrides {
-		if o.isHydra() {
-			all = append(all, o)
-		}
-	}
-	all = append(all, own...)
+	all := append(list.Where(c.overrides, (*Override).isHydra), own...)
 	if err := c.checkSweeps(all, false); err != nil {
 		return nil, err
 	}

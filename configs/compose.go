@@ -267,7 +267,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 			}
 		}
 	}
-	faults := Errors(list.Where(found, func(e *Error) bool { return e != nil }))
+	faults := Errors(list.Filter(found, func(e *Error) bool { return e != nil }))
 	if len(faults) > 0 { // the other overrides and the files may be wrong too, but sections are not complete
 		out := &Composed{composer: c, tree: ed.root, whole: ed.root, base: b, overrides: overrides, master: true}
 		return nil, append(faults, flatten(out.check())...).err()

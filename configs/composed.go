@@ -174,7 +174,7 @@ func (c *Composed) TaskOverrides() []string { return c.overrideTexts(false) }
 func (c *Composed) HydraOverrides() []string { return c.overrideTexts(true) }
 
 func (c *Composed) overrideTexts(hydra bool) []string {
-	mine := list.Where(c.overrides, func(o *Override) bool { return o.isHydra() == hydra })
+	mine := list.Filter(c.overrides, func(o *Override) bool { return o.isHydra() == hydra })
 	return list.Map(mine, func(o *Override) string { return o.Text })
 }
 

@@ -135,7 +135,7 @@ func (f *field) values(value *Node) string {
 	out := "`" + strings.ReplaceAll(text, "\n", " ") + "`"
 	switch {
 	case f.enum != nil && f.kind == String:
-		choices := append([]string{text}, list.Where(f.enum, func(name string) bool { return name != value.Text })...)
+		choices := append([]string{text}, list.Filter(f.enum, func(name string) bool { return name != value.Text })...)
 		out = "`" + strings.Join(choices, "|") + "`"
 	case f.kind == List && len(value.Vals) == 0 || f.kind != List && f.kind != Map && value.Kind == Null:
 		of := *f

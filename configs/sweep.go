@@ -180,7 +180,7 @@ func (c *Composer) sweepOverrides(params *Node) ([]*Override, error) {
 			all = append(all, o)
 		}
 	}
-	all = append(all, list.Where(c.overrides, func(o *Override) bool { return !o.isHydra() })...)
+	all = append(all, list.Filter(c.overrides, func(o *Override) bool { return !o.isHydra() })...)
 	at := map[string]int{}
 	for _, o := range all {
 		key := opPrefix[o.Op] + o.fullKey()
@@ -323,7 +323,7 @@ func (c *Composer) Job(master *Composed, num int, overrides []string) (*Composed
 	if err != nil {
 		return nil, err
 	}
-	all := append(list.Where(c.overrides, (*Override).isHydra), own...)
+	all := append(list.Filter(c.overrides, (*Override).isHydra), own...)
 	if err := c.checkSweeps(all, false); err != nil {
 		return nil, err
 	}

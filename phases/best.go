@@ -216,7 +216,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 
 // nearest returns the highest trained candidate within kl_max; false: no candidate is.
 func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
-	trained := list.Where(history, func(c bestCandidate) bool { return c.Epoch > 0 && c.KL <= r.klMax })
+	trained := list.Filter(history, func(c bestCandidate) bool { return c.Epoch > 0 && c.KL <= r.klMax })
 	return r.choose(trained).Highest, len(trained) > 0
 }
 

@@ -199,7 +199,7 @@ func (s *scheduler) links(last string) error {
 // prune removes old checkpoints and states by checkpoint.keep. The initial policy and the best
 // checkpoint stay.
 func (s *scheduler) prune() error {
-	files := list.Where(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
+	files := list.Filter(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
 	keep := s.plan.Checkpoint.Keep
 	if keep == nil || len(files) <= *keep {
 		return nil

@@ -177,10 +177,15 @@ func TaskOf(dir string) string {
 	return c.Task
 }
 
+// ours are the folders in a run folder with temporary files of this program alone.
+func ours() []string {
+	return []string{".hydra", "plots", "checkpoints", "pictures", "stages", ".board", "wandb", ModelFolder}
+}
+
 // Clean removes the temporary files of a process that was killed. The folder holds a run: in any other, what looks like a temporary
 // file is somebody else's.
 func (f *Folder) Clean() error {
-	for _, sub := range []string{".hydra", "plots", "checkpoints", "pictures", "stages", ".board", "wandb", ModelFolder} { // ours alone
+	for _, sub := range ours() {
 		if err := cleanBelow(filepath.Join(f.Dir, sub)); err != nil {
 			return err
 		}

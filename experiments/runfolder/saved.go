@@ -71,7 +71,7 @@ func (s Saved) Flags() (out []string) {
 	if name := s.Hydra.Job.ConfigName; name != nil && *name != "config" {
 		out = append(out, "--config-name="+*name)
 	}
-	return append(out, list.Where(s.Hydra.Overrides.Hydra, func(o string) bool {
+	return append(out, list.Filter(s.Hydra.Overrides.Hydra, func(o string) bool {
 		return strings.HasPrefix(strings.TrimLeft(o, "+"), "hydra.searchpath=")
 	})...)
 }

@@ -286,7 +286,7 @@ func warnOfUnanswered(j *job.Job, file, what string, missing, of int) {
 
 // complete returns the results to score and how many annotated questions have none.
 func complete(opt EvaluateOptions, annotations []vqa.Annotation, results []vqa.Result) (scored []vqa.Result, missing int, err error) {
-	has := list.Set(results, func(r vqa.Result) int64 { return r.QuestionID })
+	has := list.SetBy(results, func(r vqa.Result) int64 { return r.QuestionID })
 	ids := list.Map(annotations, func(a vqa.Annotation) int64 { return a.QuestionID })
 	absent, err := unanswered(opt, *opt.Results, unansweredQuestions, ids, has)
 	if opt.Rule() == "zero" {

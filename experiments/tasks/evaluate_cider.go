@@ -63,7 +63,7 @@ func evaluateCaptions(j *job.Job) error {
 		return err
 	}
 	e := &captionEvaluation{Metric: opt.Metric, Results: *opt.Results, Truth: *opt.Annotations, Rule: opt.Rule(), Annotated: len(ids)}
-	has := list.Set(results, func(r captionResult) int64 { return r.ImageID })
+	has := list.SetBy(results, func(r captionResult) int64 { return r.ImageID })
 	const lack = "images with captions have no result"
 	absent, err := unanswered(opt, *opt.Results, lack, ids, has)
 	if err != nil {

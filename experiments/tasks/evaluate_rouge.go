@@ -201,7 +201,7 @@ func otherKind(id string, known map[string]bool) string {
 // matchTexts refuses predictions without a reference and treats references without a prediction as
 // evaluate.missing says.
 func matchTexts(opt EvaluateOptions, predictions, references []idText) (scored []idText, missing int, err error) {
-	known, has := list.Set(references, func(x idText) string { return x.id }), map[string]bool{}
+	known, has := list.SetBy(references, func(x idText) string { return x.id }), map[string]bool{}
 	for _, x := range predictions {
 		if !known[x.id] {
 			return nil, 0, fmt.Errorf("%s:%d: the id %s is not in %s%s", *opt.Predictions, x.number, x.id, *opt.References,

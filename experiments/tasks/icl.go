@@ -317,7 +317,7 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 	case l.Model == nil:
 		return usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, a run of policy=qwen2_5_vl, or icl.model=EXPERIMENT that trains one")
 	default:
-		args := append([]string{"exp=" + *l.Model}, list.Where(l.base, func(o string) bool { // what the model's data and training are made of
+		args := append([]string{"exp=" + *l.Model}, list.Filter(l.base, func(o string) bool { // what the model's data and training are made of
 			return slices.Contains([]string{"data", "vl", "device", "threads"}, section(o))
 		})...)
 		dir, err := l.start(ctx, "model", edition("train"), args, nil)

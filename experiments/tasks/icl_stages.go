@@ -140,7 +140,7 @@ func pictures(ctx context.Context, records *icl.Table) (string, error) {
 // made.
 func (s *stages) run(ctx context.Context, name, task string, args []string, from ...string) (string, error) {
 	of := what(task)
-	all := list.Where(s.base, func(o string) bool { return of == nil || section(o) == "exp" || slices.Contains(of, section(o)) })
+	all := list.Filter(s.base, func(o string) bool { return of == nil || section(o) == "exp" || slices.Contains(of, section(o)) })
 	all = append(append(all, "task="+task), args...)
 	return s.start(ctx, name, edition(task), all, from)
 }

@@ -279,7 +279,7 @@ func (c *chooser) readBeams(path string) error {
 	if err := readNamed(path, "infer.beams", "want an RL file, an object by query: ", &file); err != nil {
 		return err
 	}
-	held := list.Set(c.queries, func(q int) int { return q })
+	held := list.SetBy(c.queries, func(q int) int { return q })
 	c.queries, c.pools, c.listed = nil, nil, map[int64][]int32{}
 	for _, key := range slices.Sorted(maps.Keys(file)) {
 		var row int

@@ -66,7 +66,7 @@ func writeExamples(j *job.Job, out []record.Example) error {
 func pickExamples(before, after []float64, changed func(i int) bool) []int {
 	const shown = 6
 	var out []int
-	all := list.Where(stat.Indices(len(after)), changed)
+	all := list.Filter(stat.Indices(len(after)), changed)
 	gain := func(i int) float64 { return after[i] - before[i] }
 	sort.SliceStable(all, func(x, y int) bool { return gain(all[x]) > gain(all[y]) })
 	for k := range min(shown, len(all)) {

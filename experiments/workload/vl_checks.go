@@ -164,7 +164,7 @@ func (w *vlWorkload) withImages(n int) ([]conversation.Sample, error) {
 // pictures are the image parts of a prompt.
 func pictures(messages []chat.Message) (images []chat.Part) {
 	for _, m := range messages {
-		images = append(images, list.Where(m.Parts, func(p chat.Part) bool { return p.Type == chat.Image })...)
+		images = append(images, list.Filter(m.Parts, func(p chat.Part) bool { return p.Type == chat.Image })...)
 	}
 	return images
 }

@@ -171,7 +171,7 @@ func lookup[T any](patterns map[string]T, name string, otherwise T) (T, error) {
 
 // lastNames lists the last components of the layers' names, each once.
 func lastNames(layers []Linear) []string {
-	return sortedKeys(list.Set(layers, func(l Linear) string { return l.Name[strings.LastIndexByte(l.Name, '.')+1:] }))
+	return sortedKeys(list.SetBy(layers, func(l Linear) string { return l.Name[strings.LastIndexByte(l.Name, '.')+1:] }))
 }
 
 // KeyA and KeyB are the names of a module's two matrices in PEFT's files, and in our checkpoints.

@@ -119,7 +119,7 @@ func named(unknown []string, dropped string, missing []string, kept string) stri
 // assign copies the file's weights into the policy; fresh ones keep their start.
 func (p *Policy) assign(c *Checkpoint, o OpenOptions, fresh []string) error {
 	unknown := slices.DeleteFunc(slices.Sorted(maps.Keys(c.Weights)), p.params.Has)
-	missing := list.Where(p.params.Names(), func(name string) bool {
+	missing := list.Filter(p.params.Names(), func(name string) bool {
 		_, ok := c.Weights[name]
 		return !ok && name != "skip_scale" && name != "learned_scale" && !slices.Contains(fresh, name)
 	})

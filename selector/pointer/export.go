@@ -134,7 +134,7 @@ func exportName(name, format string) string {
 
 // fitsReference refuses what the reference's selector does not have.
 func (c *Checkpoint) fitsReference(format string) error {
-	want := list.Set(referenceNames(max(c.layers(), 1)), func(name string) string { return name })
+	want := list.Set(referenceNames(max(c.layers(), 1)))
 	var extra, missing []string
 	for _, name := range c.Names() {
 		if want[name] {

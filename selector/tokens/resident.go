@@ -220,7 +220,7 @@ func (b *residentBatch) draw(logits torchx.Tensor, forcedIDs []int64) {
 // live returns the rows that have not ended. sync
 func (b *residentBatch) live() []int {
 	ended := torchx.Data[bool](b.ended)
-	return list.Where(stat.Indices(len(ended)), func(i int) bool { return !ended[i] })
+	return list.Filter(stat.Indices(len(ended)), func(i int) bool { return !ended[i] })
 }
 
 // take goes on with some rows.

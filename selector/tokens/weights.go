@@ -236,7 +236,7 @@ func (w *Weights) paramType() torchx.DType {
 // trainable lists the trained tensors: whole weights under their own names, adapters under PEFT's. It fills modules, and
 // refuses what the host's memory cannot hold.
 func (w *Weights) trainable() ([]torchx.Spec, error) {
-	specs := list.Where(w.All, func(s torchx.Spec) bool { return w.Tuned(s.Name) })
+	specs := list.Filter(w.All, func(s torchx.Spec) bool { return w.Tuned(s.Name) })
 	w.modules = map[string]lora.Module{}
 	if w.adapted != nil {
 		modules, err := w.adapted.Select(w.Linears)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/beamdata/audit"
 	"fulcrum/internal/testkit/golden"
 )
 
@@ -109,6 +110,30 @@ func TestAudit(t *testing.T) {
 				t.Errorf("got %v, want %v:\n%+v", got, tc.want, b.Audit(b.RCE, b.Records, 0))
 			}
 		})
+	}
+}
+
+// The best beams lie closer together than recorded groups, and data.reward.mode adds to those: both are on one scale. Percent is not.
+func TestScalesOfModes(t *testing.T) {
+	for _, mode := range []string{"hard_plus_soft", "hard_only", "vqa_gt_prob"} {
+		opt := DefaultOptions()
+		opt.Reward.Mode = mode
+		opt.Shapes.TrainQueries, opt.Shapes.ReaderQuestions, opt.Shapes.ValQueries, opt.Shapes.DevQueries = 192, 60, 96, 0
+		b, err := Load(opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, percent := range []bool{false, true} {
+			for i := range b.Records.store.rewards {
+				if percent {
+					b.Records.store.rewards[i] *= 100
+				}
+			}
+			got := slices.ContainsFunc(b.Audit(nil, b.Records, 0), func(f audit.Fault) bool { return f.Check == "reward_scales" })
+			if got != percent {
+				t.Errorf("%s, percent %v: reward_scales %v", mode, percent, got)
+			}
+		}
 	}
 }
 

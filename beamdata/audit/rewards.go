@@ -104,21 +104,20 @@ func Rewards(g Groups, precision float64) []Fault {
 }
 
 // span is the range of a set's rewards.
-type span struct{ low, high, width float64 }
+type span struct{ low, high float64 }
 
-// spanOf returns the range of recorded rewards; width is the mean difference of the best and the worst of a group.
+// spanOf returns the range of recorded rewards. How far apart those of a group lie says nothing of the scale: the best beams differ by a
+// tenth of what a group with random candidates does.
 func spanOf(g Groups) (s span, groups int) {
-	s.low, s.high = math.Inf(1), math.Inf(-1)
+	s = span{math.Inf(1), math.Inf(-1)}
 	for i := 0; i < g.Len; i += Every(g.Len, Sampled) {
 		_, r := g.Of(i)
 		if len(r) < 2 || slices.ContainsFunc(r, notFinite) {
 			continue
 		}
-		low, high := slices.Min(r), slices.Max(r)
-		s.low, s.high, s.width = min(s.low, low), max(s.high, high), s.width+high-low
+		s = span{min(s.low, slices.Min(r)), max(s.high, slices.Max(r))}
 		groups++
 	}
-	s.width /= float64(max(groups, 1))
 	return s, groups
 }
 
@@ -126,8 +125,9 @@ func spanOf(g Groups) (s span, groups int) {
 func Scales(a, b Groups) []Fault {
 	x, n := spanOf(a)
 	y, m := spanOf(b)
-	ratio := max(x.width, y.width) / min(x.width, y.width)
-	if min(n, m) < fewGroups || !(ratio >= RewardScales || x.high < y.low || y.high < x.low) || min(x.width, y.width) == 0 {
+	narrow, wide := min(x.high-x.low, y.high-y.low), max(x.high-x.low, y.high-y.low)
+	ratio := wide / narrow
+	if min(n, m) < fewGroups || !(ratio >= RewardScales || x.high < y.low || y.high < x.low) || narrow == 0 {
 		return nil
 	}
 	return []Fault{{Check: "reward_scales", Value: ratio, Limit: RewardScales,

@@ -168,16 +168,22 @@ func (b *Bundle) Paired(s *Set) *Set {
 	})
 }
 
-// Questions returns a digest of the questions of a set, whatever pools and rewards they have; "" of an empty set.
-func (b *Bundle) Questions(s *Set) string {
+// Questions returns a digest of the questions of a set, whatever pools and rewards they have, and a sketch; "" of an empty set.
+func (b *Bundle) Questions(s *Set) (sum string, sketch []string) {
 	if s.Len() == 0 {
-		return ""
+		return "", nil
 	}
-	h := digest.New()
-	for _, id := range slices.Sorted(slices.Values(s.IDs)) {
-		fmt.Fprintf(h, "%d %q\n", id, b.Text(int(id)))
+	h, members := digest.New(), make([]string, s.Len())
+	for i, id := range slices.Sorted(slices.Values(s.IDs)) {
+		text := b.Text(int(id))
+		members[i] = fmt.Sprintf("%d %q\n", id, text)
+		fmt.Fprint(h, members[i])
+		if b.Synthetic || text == "" { // the same words of another world, or none: its row is the question
+			row := b.table().Row(int(id))
+			members[i] += fmt.Sprint(row[:min(16, len(row))])
+		}
 	}
-	return h.Hex()
+	return h.Hex(), digest.Sketch(members)
 }
 
 // text says in a sentence what was left out; "" where nothing was and every image is known.

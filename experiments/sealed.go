@@ -103,7 +103,7 @@ func scoreSealed(ctx context.Context, c *configs.Composed, cfg *job.Config, dir,
 	defer j.Close()
 	ledger, sealed, digest := looks.Path(cfg.Evidence.Ledger, owner), *cfg.Data.Sealed, ""
 	look := func(metric string) error {
-		err := looks.Take(ledger, dir, dir, record.Look{Split: record.Sealed, Metric: metric, Digest: digest}, claim)
+		err := looks.Take(ledger, dir, dir, record.Look{Split: record.Sealed, Metric: metric, Digest: digest, Sketch: j.Data.EvalSketch}, claim)
 		if err != nil {
 			return fmt.Errorf("data.sealed=%s: %w", sealed, err)
 		}

@@ -2,7 +2,10 @@ package job
 
 import (
 	"cmp"
+	"slices"
+	"strings"
 
+	"fulcrum/internal/digest"
 	"fulcrum/phases"
 	"fulcrum/reports/looks"
 	"fulcrum/reports/record"
@@ -50,6 +53,28 @@ func (j *Job) RecordEvaluation(means map[string]any, of ...record.Evaluation) er
 	return nil
 }
 
+// look takes a look at held-out questions; a dry run scores none.
+func (j *Job) look(l record.Look) error {
+	if j.Config.DryRun {
+		return nil
+	}
+	owner := cmp.Or(j.Sweep, j.Dir)
+	return looks.Take(looks.Path(j.Config.Evidence.Ledger, owner), owner, j.Dir, l, "")
+}
+
+// LookAt takes one look at held-out questions that the task has judged itself, by metrics whose comparisons are corrected together. Each
+// question is told by its id and its truth.
+func (j *Job) LookAt(questions []string, split string, metrics ...string) error {
+	slices.Sort(questions)
+	l := record.Look{Split: split, Family: metrics[0], Digest: digest.Of([]byte(strings.Join(questions, "\n"))), Sketch: digest.Sketch(questions)}
+	for _, l.Metric = range metrics {
+		if err := j.look(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // rangeOf returns Evaluation.Range of a metric.
 func (j *Job) rangeOf(metric string) *[2]float64 {
 	if r, ok := j.Ranges[metric]; ok {
@@ -72,9 +97,7 @@ func (r Recorder) Mark() (rows, evals, completions int, err error) {
 // the ledger knows it before the scores are kept.
 func (r Recorder) Scores(s phases.Scores) error {
 	if record.HeldOut(s.Split) && (s.Policy != record.PolicyInit || r.Config.Init.Checkpoint != nil) {
-		owner := cmp.Or(r.Sweep, r.Dir)
-		look := record.Look{Split: s.Split, Metric: s.Metric, Digest: r.Data.EvalDigest}
-		if err := looks.Take(looks.Path(r.Config.Evidence.Ledger, owner), owner, r.Dir, look, ""); err != nil {
+		if err := r.look(record.Look{Split: s.Split, Metric: s.Metric, Digest: r.Data.EvalDigest, Sketch: r.Data.EvalSketch}); err != nil {
 			return err
 		}
 	}

@@ -89,11 +89,20 @@ func evaluate(ctx context.Context, j *job.Job) error {
 		Questions: len(scored), Annotated: len(annotations), Missing: missing, Report: report}
 	e.count(annotations)
 	warnOfUnanswered(j, *opt.Results, unansweredQuestions, missing, len(annotations))
+	asked := list.Map(annotations, func(a vqa.Annotation) string {
+		return asked(a.QuestionID, list.Map(a.Answers, func(x vqa.Answer) string { return x.Answer }))
+	})
+	if err := j.LookAt(asked, e.Metric, "accuracy"); err != nil {
+		return err
+	}
 	if err := writeEvaluation(j, e, results); err != nil {
 		return err
 	}
 	return recordEvaluation(j, e, scored)
 }
+
+// asked is a question, or an image, as the ledger of looks tells it from others.
+func asked(id any, truths []string) string { return fmt.Sprintf("%v %q", id, truths) }
 
 func readAnnotations(path string) ([]vqa.Annotation, error) {
 	f, err := openNamed(path, "evaluate.annotations")
@@ -323,7 +332,7 @@ func writeEvaluation(j *job.Job, e evaluation, results []vqa.Result) error {
 	if err := atomicfile.WriteJSON(filepath.Join(j.Dir, "results.json"), results); err != nil {
 		return err
 	}
-	if err := page.WriteText(j.Dir, e.markdown()); err != nil {
+	if err := writeJudged(j.Dir, e); err != nil {
 		return err
 	}
 	for _, row := range e.rows() {
@@ -384,6 +393,28 @@ func recordEvaluation(j *job.Job, e evaluation, scored []vqa.Result) error {
 		record.Evaluation{Split: e.Metric, Policy: "results", Metric: "accuracy", QueryIDs: ids, Scores: scores})
 }
 
+// judged is what a task=evaluate found.
+type judged interface{ markdown() string }
+
+// writeJudged writes the report of an evaluation.
+func writeJudged(dir string, e judged) error {
+	text, err := judgedText(dir, e)
+	if err != nil {
+		return err
+	}
+	return page.WriteText(dir, text)
+}
+
+// judgedText is the report of an evaluation in a folder, with the looks that it was.
+func judgedText(dir string, e judged) (string, error) {
+	own, err := record.ReadLooks(dir)
+	text := e.markdown()
+	if len(own.Looks) > 0 { // all metrics have one
+		text += "\n" + own.Looks[0].Sentence() + "\n"
+	}
+	return text, err
+}
+
 // RewriteEvaluation writes the report.md of a finished task=evaluate again.
 func RewriteEvaluation(dir string) error {
 	text, err := EvaluationReport(dir)
@@ -411,7 +442,7 @@ func EvaluationReport(dir string) (string, error) {
 	if err := jsonwords.Unmarshal(summary.Evaluation, &kind); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	var outcome interface{ markdown() string } = &evaluation{}
+	var outcome judged = &evaluation{}
 	switch kind.Metric {
 	case "rouge":
 		outcome = &rougeEvaluation{}
@@ -421,7 +452,7 @@ func EvaluationReport(dir string) (string, error) {
 	if err := jsonwords.Unmarshal(summary.Evaluation, outcome); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
-	return outcome.markdown(), nil
+	return judgedText(dir, outcome)
 }
 
 // annotationClusters reads what the questions of an annotation file have in common: their image, or the value of a key.

@@ -81,6 +81,10 @@ func evaluateCaptions(j *job.Job) error {
 	e.Images = len(results)
 	least, greatest := record.ScoreRange("cider")
 	e.CIDEr, e.Interval = stats.MeanInterval(scores, stats.DefaultOptions().Level, least, greatest)
+	asked := list.Map(ids, func(id int64) string { return asked(id, references[id]) })
+	if err := j.LookAt(asked, e.Metric, "cider"); err != nil {
+		return err
+	}
 	if err := e.write(j); err != nil {
 		return err
 	}
@@ -98,7 +102,7 @@ func (e *captionEvaluation) write(j *job.Job) error {
 	if err := atomicfile.WriteJSON(out, e); err != nil {
 		return err
 	}
-	if err := page.WriteText(j.Dir, e.markdown()); err != nil {
+	if err := writeJudged(j.Dir, e); err != nil {
 		return err
 	}
 	stdout.Printf("CIDEr-D %.4f\nevaluation: %s → %s\n", e.CIDEr, page.Plural(e.Images, "image"), out)

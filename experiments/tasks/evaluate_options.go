@@ -37,7 +37,7 @@ type EvaluateOptions struct {
 }
 
 func evaluateTask() job.Task {
-	return job.Task{Run: evaluate, Sections: []string{"eval"}, Options: &EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit},
+	return job.Task{Run: evaluate, Sections: []string{"eval", "evidence"}, Options: &EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit},
 		On: func(c *job.Config) string { return evaluateOf(c).Judged() },
 		Validate: func(c *job.Config) error {
 			if evaluateOf(c).Metric == "rouge" && c.Eval.Cluster != nil {

@@ -109,6 +109,10 @@ func evaluateRouge(ctx context.Context, j *job.Job) error {
 		Sentences: opt.Sentences, Rule: opt.Rule(), Texts: len(lines), Missing: missing}
 	e.measure(lines)
 	warnOfUnanswered(j, *opt.Predictions, "references have no prediction", missing, len(references))
+	asked := list.Map(references, func(x idText) string { return asked(x.id, []string{x.text}) })
+	if err := j.LookAt(asked, e.Metric, text.RougeNames()...); err != nil {
+		return err
+	}
 	if err := writeRouge(j, e, lines, out); err != nil {
 		return err
 	}
@@ -244,7 +248,7 @@ func writeRouge(j *job.Job, e rougeEvaluation, lines []rougeLine, out string) er
 	if err != nil {
 		return err
 	}
-	return page.WriteText(j.Dir, e.markdown())
+	return writeJudged(j.Dir, e)
 }
 
 // String is the mean, and the interval where there is one.

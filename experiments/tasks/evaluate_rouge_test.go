@@ -142,7 +142,11 @@ func TestEvaluateRougeCompares(t *testing.T) {
 			// jsonl escapes the <
 			"completion_ids": []int{1}}, map[string]any{"id": 7, "completion": texts[1]}, map[string]any{"id": "c", "text": texts[2]})
 		mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+p, "evaluate.references="+references,
-			"hydra.run.dir="+dirs[i])
+			"hydra.run.dir="+dirs[i], "evidence.ledger="+filepath.Join(work, "looks.jsonl"))
+		look := fmt.Sprintf("This was look %d at these questions", 1+i)
+		if report := read(t, filepath.Join(dirs[i], "report.md")); !strings.Contains(report, look) {
+			t.Errorf("the report lacks %q:\n%s", look, report)
+		}
 	}
 	first := strings.SplitN(read(t, filepath.Join(dirs[0], "rouge.jsonl")), "\n", 2)[0]
 	perfect := `{"precision":1,"recall":1,"fmeasure":1}`
@@ -150,7 +154,8 @@ func TestEvaluateRougeCompares(t *testing.T) {
 		perfect); first != want {
 		t.Errorf("got  %s\nwant %s", first, want)
 	}
-	if r := mustRun(t, "report", dirs[0], dirs[1]); !strings.Contains(r.Stdout, "RougeL and rougeLsum on rouge") {
+	if r := mustRun(t, "report", dirs[0], dirs[1]); !strings.Contains(r.Stdout, "RougeL and rougeLsum on rouge") ||
+		!strings.Contains(r.Stdout, "This was look 2 at these questions") {
 		t.Errorf("two evaluations do not compare:\n%s", r.Stdout)
 	}
 }

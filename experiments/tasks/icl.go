@@ -31,7 +31,7 @@ import (
 )
 
 func iclTask() job.Task {
-	return job.Task{Run: iclLoop, Saves: true, Sections: []string{"beams", "lvlm"}, Reads: []string{"data"},
+	return job.Task{Run: iclLoop, Saves: true, Sections: []string{"beams", "lvlm", "evidence"}, Reads: []string{"data"},
 		Stages: []string{"embed", "beams", "infer", "train", "predict"}, Options: new(DefaultICLOptions()),
 		On: func(c *job.Config) string {
 			if in := c.Data.RecordsICL; in != nil {

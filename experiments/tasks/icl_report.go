@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fulcrum/beamdata/icl"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
@@ -86,13 +87,22 @@ func (l *loop) report(all []*answered) error {
 			questions, images = append(questions, r.ID), append(images, r.ImageID)
 		}
 	}
+	metric := "accuracy"
+	if l.set.Captions {
+		metric = "cider"
+	}
+	held := list.Map(l.held, func(r icl.Record) string { return asked(r.ID, r.Answers) })
+	if err := l.job.LookAt(held, "held_out", metric); err != nil {
+		return err
+	}
+	own, err := record.ReadLooks(l.job.Dir)
+	if err != nil {
+		return err
+	}
 	var methods []*arms.Method
 	for _, a := range all {
 		m := &arms.Method{Model: a.model, Name: a.method, Shots: a.shots}
-		m.Arm = arms.Arm{Name: m.Policy(), Metric: "accuracy", Seeds: a.seeds, QueryIDs: questions, Clusters: images}
-		if l.set.Captions {
-			m.Metric = "cider"
-		}
+		m.Arm = arms.Arm{Name: m.Policy(), Metric: metric, Seeds: a.seeds, QueryIDs: questions, Clusters: images}
 		for _, of := range a.runs {
 			m.Scores = append(m.Scores, list.Map(questions, func(q int64) float64 { return of[q] }))
 		}
@@ -101,6 +111,7 @@ func (l *loop) report(all []*answered) error {
 		if err := l.job.RecordEvaluation(map[string]any{"shots": e.Shots, e.Metric: e.Mean()}, e); err != nil {
 			return err
 		}
+		m.Look = own.Looked([]record.Evaluation{e})[0].Look
 		methods = append(methods, m)
 	}
 	t, err := arms.CompareMethods(methods)

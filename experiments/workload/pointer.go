@@ -219,8 +219,10 @@ func unknownKeys(keys []keycheck.Unknown) []record.UnknownKey {
 
 // dataSummary describes a bundle for summary.json.
 func dataSummary(b *beamdata.Bundle) record.DataSummary {
+	asked, sketch := b.Questions(b.Eval)
+	sealed, _ := b.Questions(b.Sealed)
 	s := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots,
-		EvalName: b.EvalName, EvalDigest: b.Questions(b.Eval), Sealed: b.Questions(b.Sealed), HeldOut: b.HeldOut,
+		EvalName: b.EvalName, EvalDigest: asked, EvalSketch: sketch, Sealed: sealed, HeldOut: b.HeldOut,
 		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {

@@ -35,6 +35,7 @@ type textWorkload[P any] struct {
 	used    map[string]*conversation.Set    // by who: the samples that hold what it needs
 	skipped map[string]conversation.Skipped // by who skips and why
 	asked   string                          // digest of the held-out questions, once Summary has read them
+	sketch  []string                        // of the same; built-in worlds ask each other's questions about pictures of their own
 
 	policy selector.Policy
 	model  tokenModel
@@ -285,14 +286,18 @@ func (w *textWorkload[P]) Summary() record.DataSummary {
 		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	if w.asked == "" && b.Eval.Len() > 0 {
-		h := digest.New()
+		h, members := digest.New(), []string{}
 		for i := range b.Eval.Len() {
 			s, _ := b.Eval.Sample(i) // one that cannot be read stops the evaluation
-			fmt.Fprintf(h, "%d %q %q %q\n", s.ID, s.Name, s.Reference, s.Answers)
+			members = append(members, fmt.Sprintf("%d %q %q %q\n", s.ID, s.Name, s.Reference, s.Answers))
+			fmt.Fprint(h, members[i])
+		}
+		if !b.Synthetic {
+			w.sketch = digest.Sketch(members)
 		}
 		w.asked = h.Hex() // whatever words the prompt has
 	}
-	out.EvalDigest = w.asked
+	out.EvalDigest, out.EvalSketch = w.asked, w.sketch
 	maps.Copy(out.Skipped, b.Skipped)
 	maps.Copy(out.SkippedAt, b.SkippedAt)
 	for why, s := range w.skipped {

@@ -196,6 +196,13 @@ func (t MethodTable) Write(d *page.Document, title string) {
 	d.Paragraph("Differences are paired by question. Intervals cover new questions and new seeds; the verdicts "+
 		"are corrected for all comparisons of this table together (Holm), the intervals are not. An interval ends at what scores can "+
 		"be. %s %s", stats.RoughNote(table.Rows), stats.CutNote(table.Rows))
+	var look stats.Look
+	for _, m := range t.Methods {
+		look = look.Later(m.Look)
+	}
+	if look != (stats.Look{}) {
+		d.Paragraph("%s", page.Capital(look.Spent()))
+	}
 }
 
 // percents are Texts in percent.

@@ -2,13 +2,16 @@ package looks
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"fulcrum/internal/digest"
 	"fulcrum/internal/filelock"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -81,6 +84,45 @@ func TestLooksAreCountedByQuestions(t *testing.T) {
 	}
 }
 
+// Sets with questions in common are one set that is looked at, also through a third; others, and old lines, are told by their digest.
+func TestLooksAreSharedByOverlap(t *testing.T) {
+	root := t.TempDir()
+	ledger := filepath.Join(root, "looks.jsonl")
+	must(t, os.WriteFile(ledger, []byte("{\"id\":\"old\",\"metric\":\"reward\",\"digest\":\"0-1000\"}\n"), 0o644))
+	for i, tc := range []struct {
+		name     string
+		from, to int // of the questions
+		want     int
+	}{
+		{"the set of an old line", 0, 1000, 2},
+		{"less one question", 0, 999, 3},
+		{"a fifth of it", 400, 600, 4},
+		{"questions of its own", 1000, 1500, 1},
+		{"neighbours", 1500, 2000, 1},
+		{"a tenth of each of the two", 1450, 1550, 3},
+		{"the one again: the other belongs to it now", 1000, 1500, 4},
+		{"the first set again", 0, 1000, 5},
+	} {
+		dir := filepath.Join(root, string(rune('a'+i)))
+		must(t, os.MkdirAll(dir, 0o755))
+		var questions []string
+		for q := tc.from; q < tc.to; q++ {
+			questions = append(questions, "question "+strconv.Itoa(q))
+		}
+		look := record.Look{Split: "dev", Metric: "reward", Digest: fmt.Sprintf("%d-%d", tc.from, tc.to), Sketch: digest.Sketch(questions)}
+		for range 2 { // killed behind the line in the ledger, it finds its number again
+			must(t, Take(ledger, dir, dir, look, ""))
+			l, err := record.ReadLooks(dir)
+			must(t, err)
+			if l.Looks[0].N != tc.want {
+				t.Errorf("%s: look %d, want %d", tc.name, l.Looks[0].N, tc.want)
+			}
+			l.Looks = nil
+			must(t, write(dir, l))
+		}
+	}
+}
+
 func TestRunsAtOnceHaveLooksOfTheirOwn(t *testing.T) {
 	root := t.TempDir()
 	ledger := filepath.Join(root, "looks.jsonl")
@@ -149,7 +191,7 @@ func TestSealedQuestionsOpenOnce(t *testing.T) {
 	root := t.TempDir()
 	ledger := filepath.Join(root, "looks.jsonl")
 	dir := func(name string) string { return filepath.Join(root, name) }
-	must(t, errors.Join(os.Mkdir(dir("a"), 0o755), os.Mkdir(dir("b"), 0o755), os.WriteFile(dir("file"), nil, 0o644)))
+	must(t, errors.Join(os.Mkdir(dir("a"), 0o755), os.Mkdir(dir("b"), 0o755), os.Mkdir(dir("c"), 0o755), os.WriteFile(dir("file"), nil, 0o644)))
 	const claim, refused = "GRPO beats similarity", "with the claim \"GRPO beats similarity\""
 	for _, tc := range []struct{ name, ledger, dir, metric, claim, want string }{
 		{"without a ledger nothing is opened", filepath.Join(dir("file"), "looks.jsonl"), "a", "reward", claim, "not a directory"},
@@ -159,11 +201,16 @@ func TestSealedQuestionsOpenOnce(t *testing.T) {
 		{"with another claim", ledger, "a", "reward", "SFT does", refused},
 		{"another run", ledger, "b", "reward", claim, refused},
 		{"a copy of the folder", ledger, "copy", "reward", claim, refused},
+		{"other questions and one of these", ledger, "c", "reward", claim, refused},
 	} {
 		if tc.dir == "copy" {
 			must(t, os.CopyFS(dir("copy"), os.DirFS(dir("a"))))
 		}
-		err := Take(tc.ledger, dir(tc.dir), dir(tc.dir), record.Look{Split: "sealed", Metric: tc.metric, Digest: "x"}, tc.claim)
+		look := record.Look{Split: "sealed", Metric: tc.metric, Digest: "x", Sketch: []string{"1", "2"}}
+		if tc.dir == "c" {
+			look.Digest, look.Sketch = "y", []string{"0", "2"}
+		}
+		err := Take(tc.ledger, dir(tc.dir), dir(tc.dir), look, tc.claim)
 		if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)
 		}

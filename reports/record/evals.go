@@ -207,10 +207,20 @@ const (
 	Placebo = "placebo:" // begins the name of a policy of task=icl that was trained on permuted rewards
 )
 
-func (s StageResult) Title() string {
-	switch s.Policy {
+// baseline reports whether a policy is a rule that learns nothing.
+func baseline(policy string) bool {
+	switch policy {
 	case PolicyRandom, PolicySimilarity, PolicyMajority, PolicyOracle, PolicyReference, PolicyBestBeam, PolicyRecorded:
+		return true
+	}
+	return false
+}
+
+func (s StageResult) Title() string {
+	if baseline(s.Policy) {
 		return strings.ReplaceAll(s.Policy, "_", " ")
+	}
+	switch s.Policy {
 	case PolicyInit:
 		return "initial policy"
 	case policyResults:

@@ -3,6 +3,7 @@ package record
 import (
 	"path/filepath"
 
+	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
 )
 
@@ -17,9 +18,11 @@ type Looks struct {
 
 // Look is a scoring of a held-out split by a metric.
 type Look struct {
-	Split  string `json:"split"`
-	Metric string `json:"metric"`
-	Digest string `json:"digest"` // of the split's questions
+	Split  string   `json:"split"`
+	Metric string   `json:"metric"`
+	Digest string   `json:"digest"` // of the split's questions
+	Sketch []string `json:"-"`      // digest.Sketch of them, for the ledger
+	Family string   `json:"-"`      // metric in the ledger, where several share a line; "" = Metric
 	stats.Look
 	Shared bool `json:"shared,omitempty"` // with the other jobs of a sweep
 }
@@ -40,10 +43,19 @@ func (l Looks) At(split, metric string) *Look {
 	return nil
 }
 
-// Looked gives the scores of policies their looks: baselines are no choice of anybody's.
+// Sentence says which look it is and what that costs, or that nobody knows.
+func (l Look) Sentence() string {
+	text := page.Capital(l.Spent())
+	if l.Shared {
+		text += " The other jobs of the sweep share it: the report of the sweep alone is corrected for their number."
+	}
+	return text
+}
+
+// Looked gives the scores of policies, and of result files, their looks: baselines are no choice of anybody's.
 func (l Looks) Looked(evals []Evaluation) []Evaluation {
 	for i, e := range evals {
-		if look := l.At(e.Split, e.Metric); look != nil && e.Phase != "" {
+		if look := l.At(e.Split, e.Metric); look != nil && (e.Phase != "" || e.Policy != PolicyInit && !baseline(e.Policy)) {
 			evals[i].Look = look.Look
 		}
 	}

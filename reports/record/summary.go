@@ -155,7 +155,8 @@ type DataSummary struct {
 	Shots       int               `json:"shots"`
 	EvalName    string            `json:"eval_name"`             // of the set that enters no choice
 	EvalDigest  string            `json:"eval_digest,omitempty"` // of its questions, whatever is known of them
-	Sealed      string            `json:"sealed,omitempty"`      // the same of data.sealed
+	EvalSketch  []string          `json:"-"`                     // digest.Sketch of the same
+	Sealed      string            `json:"sealed,omitempty"`      // the digest of data.sealed
 }
 
 // MethodSummary is what the recorded candidates of one gen_method earn.

@@ -114,11 +114,7 @@ func lookAt(run *record.Run, stage *record.StageResult) string {
 	if look == nil {
 		return ""
 	}
-	text := page.Capital(look.Spent())
-	if look.Shared {
-		text += " The other jobs of the sweep share it: the report of the sweep alone is corrected for their number."
-	}
-	return text
+	return look.Sentence()
 }
 
 // openedOf says what the sealed questions showed of the claim for which they were opened; nothing where they were not.

@@ -118,6 +118,47 @@ func TestAdversaryOfPairs(t *testing.T) {
 	}
 }
 
+// Whoever judges each of 500 null runs by 200 of 1,000 questions, drawn anew, has sets that share a fifth in pairs. Where one question in
+// common makes them one set (package looks) 5 % of attempts win; where half must be common, the planted fault, each set begins at look 1.
+func TestAdversaryOfSubsets(t *testing.T) {
+	const runs, questions, scored = 500, 1000, 200
+	attempts := 1000
+	if testing.Short() {
+		attempts = 100
+	}
+	r, won := rand.New(rand.NewPCG(5, 6)), map[bool]int{}
+	var beyond [runs + 1]float64
+	for n := 1; n <= runs; n++ {
+		beyond[n] = distuv.UnitNormal.Quantile(1 - LookAt(n).Level/2)
+	}
+	for range attempts {
+		luck, done := make([]float64, questions), map[bool]bool{} // what all runs share
+		for i := range luck {
+			luck[i] = r.NormFloat64()
+		}
+		for n := 1; n <= runs && !done[true]; n++ {
+			sum := r.NormFloat64() * math.Sqrt(scored) // of what is this run's own
+			for i := range scored {
+				j := i + r.IntN(questions-i)
+				luck[i], luck[j] = luck[j], luck[i]
+				sum += luck[i]
+			}
+			z := math.Abs(sum) / math.Sqrt(2*scored)
+			for shared, at := range map[bool]float64{true: beyond[n], false: beyond[1]} {
+				if z > at && !done[shared] {
+					done[shared] = true
+					won[shared]++
+				}
+			}
+		}
+	}
+	share := func(shared bool) float64 { return float64(won[shared]) / float64(attempts) }
+	t.Logf("one question in common: %.1f %% of %d attempts win; half: %.1f %%", 100*share(true), attempts, 100*share(false))
+	if most := 0.05 + 3*math.Sqrt(0.05*0.95/float64(attempts)); share(true) > most || share(false) < 0.9 {
+		t.Error("want at most 5 %, and nearly all")
+	}
+}
+
 // An adversary who may have 500 runs without any effect, six looks at each, finds a winner in at most 5 % of attempts. Without the
 // spending, the planted fault, nearly every attempt has one.
 //

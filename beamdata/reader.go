@@ -6,6 +6,8 @@ import (
 	"os"
 	"slices"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/rewardutil/group"
 )
@@ -190,6 +192,26 @@ func shortDecimal(x float32) float64 {
 		}
 	}
 	return v
+}
+
+// ReaderScores returns the reader's own score of each candidate of query i's pool [K], which it gives without the query's answers; nil where no
+// reward table says it.
+func (s *Set) ReaderScores(i int) []float64 {
+	return readerScores(s.Scorer, i, list.Map(stat.Indices(s.PoolSize(i)), func(p int) int32 { return int32(p) }))
+}
+
+func readerScores(of Scorer, i int, positions []int32) []float64 {
+	switch s := of.(type) {
+	case *Reader:
+		return list.Map(positions, func(p int32) float64 { return math.Log(s.weight[i][p]) })
+	case subsetScorer:
+		return readerScores(s.inner, s.indices[i], positions)
+	case levelScorer:
+		return readerScores(s.inner, i, positions)
+	case maskedScorer:
+		return readerScores(s.set.whole.Scorer, i, s.set.inWhole(i, positions))
+	}
+	return nil
 }
 
 // Reward returns soft(D) of query row i.

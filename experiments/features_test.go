@@ -59,3 +59,41 @@ func TestFeatures(t *testing.T) {
 		t.Error("equal facts, other predictions")
 	}
 }
+
+// TestScorer: a selector that reads the reader's own score says so wherever it is named, with the calls that it takes; it is no leak. Its
+// checkpoint asks for the reader again, and data without one are refused.
+func TestScorer(t *testing.T) {
+	t.Parallel()
+	dir, out := folder(t), "with scorer"
+	r := mustRun(t, offline(t, "schedule=[sft]", "sft.epochs=2", "sft.lr=3e-3", "selector=features", "selector.scorer=true", "data.shapes.dev_queries=24",
+		"hydra.run.dir="+dir)...)
+	for where, text := range map[string]string{"stdout": r.Stdout, "report.md": read(t, filepath.Join(dir, "report.md")),
+		"summary.json": read(t, filepath.Join(dir, "summary.json")), "comparison": mustRun(t, "report", dir, dir).Stdout} {
+		if !strings.Contains(text, out) {
+			t.Errorf("%s lacks %q:\n%s", where, out, text)
+		}
+		if strings.Contains(text, "input_predicts_rewards") {
+			t.Errorf("%s: the score is no leak", where)
+		}
+	}
+	// 24 queries for validation and 24 held out, with 32 candidates each
+	if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "up to 32 reader calls a query") ||
+		!strings.Contains(report, "and 1,536 for those that judge it") {
+		t.Errorf("the account:\n%s", report)
+	}
+	if checkpoint := read(t, filepath.Join(dir, "checkpoints/last.safetensors")); !strings.Contains(checkpoint, `"selector.scorer":"true"`) {
+		t.Error("the checkpoint says nothing of selector.scorer")
+	}
+	files := beams(t, records())
+	items := filepath.Join(filepath.Dir(strings.TrimPrefix(files[1], "data.beams=")), "items.jsonl")
+	var lines strings.Builder
+	for row := range fixtureRows {
+		fmt.Fprintf(&lines, `{"idx":%d,"question":"what?","answer_counts":{"a":6}}`+"\n", row)
+	}
+	write(t, items, lines.String())
+	refused(t, run(t, small(files, "hydra.run.dir="+folder(t), "selector=features", "selector.scorer=true")...), 2, "selector.scorer=true",
+		strings.TrimPrefix(files[1], "data.beams="), "want data.reader=FILE.npz")
+	refused(t, run(t, small(files, "hydra.run.dir="+folder(t), "selector.scorer=true")...), 2, "selector.scorer", "want selector.features")
+	refused(t, run(t, small(files, "hydra.run.dir="+folder(t), "selector=features", "selector.features=[rank,score]")...), 2,
+		"score is no feature", "selector.scorer=true asks for it")
+}

@@ -352,10 +352,11 @@ func (r *run) logOptions() record.LogOptions {
 
 // title names the run in its first line and its report.
 func (r *run) title() string {
+	title := r.Config.Task
 	if r.exp != "" && r.Config.Does().Trains {
-		return r.exp
+		title = r.exp
 	}
-	return r.Config.Task
+	return title + r.Data.Scorer.With()
 }
 
 // finish writes summary.json, the last plots, the digests of all records and report.md, even after an error. It returns the

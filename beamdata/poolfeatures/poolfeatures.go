@@ -24,6 +24,7 @@ type Pool struct {
 	Rows    [][]float32      // [K] those of the candidates
 	Between func() []float32 // [K, K] cosines of the candidates: dear, so only a feature that reads them asks
 
+	Scores            []float64  // [K] the reader's own; nil: it is not asked
 	Answers           [][]Answer // [K]
 	Words, Tags       [][]int32  // [K] of the candidates' questions and pictures, ascending
 	OwnWords, OwnTags []int32    // those of the query
@@ -37,6 +38,8 @@ type Feature struct {
 	Name string
 	// Block says that the two numbers of the name are a range of the embeddings' columns.
 	Block bool
+	// Reader says that it asks the reader: selector.scorer=true alone adds it.
+	Reader bool
 	// Reads names the columns of the data that it needs beside the embeddings.
 	Reads []Column
 	// Of fills out [K] before any choice; args are the whole numbers of the name.
@@ -47,7 +50,7 @@ type Feature struct {
 
 func Table() []Feature {
 	return []Feature{similarity(), similarityOfColumns(), rank(), crowdingMean(), crowdingMax(), agreement(), annotators(),
-		questionOverlap(), tagOverlap(), answerInTags(), chosenSimilarity(), chosenAnswers()}
+		questionOverlap(), tagOverlap(), answerInTags(), chosenSimilarity(), chosenAnswers(), score()}
 }
 
 // Standard is the name that stands for the features that suit the data.
@@ -73,7 +76,8 @@ func forbidden() map[string]string {
 		"query_answers": "the query's answers are what is asked for", "answer": "the query's answer is what is asked for",
 		"demo_acc": score, "prior_expected_acc": score, "prior_score": "it is the reader's own", "vqa_gt_prob": score,
 		"vqa_acc_score": score, "beam_score": score, "reward": score,
-		"score": "it is the reader's own weight of a candidate: a selector that reads it is no longer one without the reader",
+		"score": "it is the reader's own weight of a candidate: a selector that reads it is no longer one without the reader, and selector.scorer=true asks " +
+			"for it",
 	}
 }
 
@@ -113,6 +117,18 @@ func New(table []Feature, names []string) (*List, error) {
 	return l, nil
 }
 
+// AddReader adds the features that ask the reader.
+func (l *List) AddReader(table []Feature) {
+	for _, f := range table {
+		if f.Reader {
+			l.static = append(l.static, chosen{f, f.Name, nil})
+		}
+	}
+}
+
+// Asks reports whether feature i, by Names, asks the reader.
+func (l *List) Asks(i int) bool { return l.static[i].Reader }
+
 // Fits returns an error where a feature reads columns that embeddings of so many do not have.
 func (l *List) Fits(columns int) error {
 	for _, f := range l.static {
@@ -126,6 +142,7 @@ func (l *List) Fits(columns int) error {
 
 // find returns the entry that name, with its whole numbers, stands for.
 func find(table []Feature, name string) (chosen, error) {
+	table = slices.DeleteFunc(slices.Clone(table), func(f Feature) bool { return f.Reader })
 	names := make([]string, len(table))
 	for i, f := range table {
 		names[i] = f.Name

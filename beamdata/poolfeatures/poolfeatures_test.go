@@ -60,8 +60,20 @@ func TestFeatures(t *testing.T) {
 		seen[entry.Name] = true
 	}
 	for _, entry := range Table() {
-		if !seen[entry.Name] {
+		if !seen[entry.Name] && !entry.Reader {
 			t.Errorf("%s is not tested", entry.Name)
+		}
+	}
+	l, err := New(Table(), []string{"rank"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.AddReader(Table())
+	p := f.Of(0, pool, row)
+	p.Scores = []float64{-1, 2, 5}
+	for j, x := range p.Scores {
+		if got := l.Describe(p)[4*j+2 : 4*j+4]; got[0] != x || got[1] != x-2 || l.Asks(0) || !l.Asks(1) {
+			t.Errorf("score: candidate %d has %v, want %v and %v", j, got, x, x-2)
 		}
 	}
 }

@@ -40,6 +40,9 @@ func ArmsOf(runs []*record.Run) []ComparedArm {
 	}
 	for i := range arms {
 		arms[i].Name = "arm " + RunName(i)
+		if s := arms[i].Runs[0].Summary; s != nil {
+			arms[i].Name += s.Data.Scorer.With()
+		}
 	}
 	return arms
 }

@@ -69,7 +69,7 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 		if run.Summary != nil {
 			state = run.Summary.State
 		}
-		row := []string{arms.RunName(i), page.Plain(run.Dir), page.CodeList(run.Overrides)}
+		row := []string{arms.RunName(i) + withScorer(run), page.Plain(run.Dir), page.CodeList(run.Overrides)}
 		if steps {
 			row = append(append(row, stepsOf(run)), costOf(run)...)
 		}
@@ -177,10 +177,21 @@ func costOf(run *record.Run) []string {
 		return []string{"–", "–"}
 	}
 	calls, seconds := 0, 0.0
+	if of := run.Summary.Data.Scorer; of != nil {
+		calls = of.Training
+	}
 	for _, p := range run.Summary.Phases {
 		calls, seconds = calls+p.Calls, seconds+p.Seconds
 	}
 	return []string{page.Thousands(calls), page.Duration(seconds)}
+}
+
+// withScorer is what the name of a run whose selector asks the reader has behind it.
+func withScorer(run *record.Run) string {
+	if run.Summary == nil {
+		return ""
+	}
+	return run.Summary.Data.Scorer.With()
 }
 
 // comparisonTable compares the runs on one split by one metric.
@@ -249,7 +260,7 @@ func comparisonTables(runs []*record.Run) (tables []comparisonTable, family int)
 			if !ok {
 				continue
 			}
-			entry := comparisonEntry{name: arms.RunName(i), step: runs[i].StepAt(e), stage: stageOf(e, tablesOf[i][k], t.yards)}
+			entry := comparisonEntry{name: arms.RunName(i) + withScorer(runs[i]), step: runs[i].StepAt(e), stage: stageOf(e, tablesOf[i][k], t.yards)}
 			if first == nil {
 				first, firstRun = &e, runs[i]
 			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {

@@ -157,6 +157,32 @@ type DataSummary struct {
 	EvalDigest  string            `json:"eval_digest,omitempty"` // of its questions, whatever is known of them
 	EvalSketch  []string          `json:"-"`                     // digest.Sketch of the same
 	Sealed      string            `json:"sealed,omitempty"`      // the digest of data.sealed
+	Scorer      *ScorerCalls      `json:"scorer,omitempty"`      // of a selector that asks the reader (selector.scorer)
+}
+
+// ScorerCalls counts the calls of a reader that give a selector a score of every candidate, each pool once.
+type ScorerCalls struct {
+	Query    int `json:"query"`    // of the largest pool
+	Training int `json:"training"` // for training queries
+	Judged   int `json:"judged"`   // for validation and held-out queries
+}
+
+// With is what a name of the selector has behind it; "" where no reader is asked.
+func (c *ScorerCalls) With() string {
+	if c == nil {
+		return ""
+	}
+	return ", with scorer"
+}
+
+// Sentence says what the selector asks the reader for; "" for nothing.
+func (c *ScorerCalls) Sentence() string {
+	if c == nil {
+		return ""
+	}
+	return fmt.Sprintf("With scorer: the selector reads the reader's own score of each candidate (selector.scorer). That takes up to %s a query "+
+		"wherever it selects; here %s for training queries and %s for those that judge it, each pool once.",
+		page.Plural(c.Query, "reader call"), page.Thousands(c.Training), page.Thousands(c.Judged))
 }
 
 // MethodSummary is what the recorded candidates of one gen_method earn.

@@ -50,7 +50,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	}
 	entries = append(entries, byAccuracy(run, stage, stages))
 	entries = append(entries, lastPhase(table, entry)...)
-	entries = append(entries, lookAt(run, stage))
+	entries = append(entries, s.Data.Scorer.Sentence(), lookAt(run, stage))
 	entries = append(entries, rewardLine(run, stage), scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
 	if b := s.Best; b != nil && !b.Untrained() && stage.Policy == record.PolicyBest {
 		entries = append(entries, fmt.Sprintf("The best checkpoint was chosen by %s (checkpoint.best.metric).", b.Metric)+remarks(b))

@@ -218,6 +218,9 @@ func (c *Checkpoint) architecture(o OpenOptions) (opt Options, grown bool, err e
 			return opt, false, &ConflictError{Key: "selector." + set.key, Value: before, Path: c.Path, Trained: set.get()}
 		}
 	}
+	if _, has := found["features"]; has && found["scorer"] == "" && opt.Features.Scorer {
+		return opt, false, &ConflictError{Key: "selector.scorer", Value: "true", Path: c.Path, Trained: "false"}
+	}
 	if _, has := found["features"]; opt.Features.enabled() && !has {
 		return opt, false, &ConflictError{Key: "selector.features", Value: strings.Join(opt.Features.Names, ","), Path: c.Path, Trained: "none"}
 	}

@@ -21,6 +21,8 @@ import (
 type FeatureOptions struct {
 	// numbers of each candidate without labels, for a small network (data.md); standard: those that suit the data
 	Names []string `koanf:"features"`
+	// the reader's own score of each candidate as a further number: a call a candidate, in training and whenever it selects
+	Scorer bool `koanf:"scorer"`
 	// hidden width of their network
 	Dim int `koanf:"features_dim" range:"[1,inf)" constant:"true"`
 
@@ -34,7 +36,7 @@ func (o FeatureOptions) validate() error {
 	if _, err := poolfeatures.New(poolfeatures.Table(), poolfeatures.Expand(o.Names, nil)); err != nil {
 		return option.Errorf("features", "%v", err)
 	}
-	return nil
+	return option.Want(!o.Scorer || o.enabled(), "scorer", "want selector.features beside it (selector=features)")
 }
 
 // scaled refuses a scaling that does not fit the features.
@@ -57,12 +59,15 @@ func (o FeatureOptions) list() *poolfeatures.List {
 	if err != nil {
 		panic(err)
 	}
+	if o.Scorer {
+		l.AddReader(poolfeatures.Table())
+	}
 	return l
 }
 
 // keys are the metadata of a checkpoint with features: names in order, and scaling.
 func (o *FeatureOptions) keys() []key {
-	return []key{{"features", &o.Names}, {"features_dim", &o.Dim}, {"features_mean", &o.Scaling.Mean}, {"features_scale", &o.Scaling.Scale}}
+	return []key{{"features", &o.Names}, {"scorer", &o.Scorer}, {"features_dim", &o.Dim}, {"features_mean", &o.Scaling.Mean}, {"features_scale", &o.Scaling.Scale}}
 }
 
 func (o FeatureOptions) weights() []weight {
@@ -107,6 +112,11 @@ func poolOf(l *poolfeatures.List, set *beamdata.Set, q int) (*poolfeatures.Pool,
 		return nil, err
 	}
 	p := facts.Of(set.Row(q), rows, set.Table.Row)
+	if l.Asks(l.Columns()/2 - 1) {
+		if p.Scores = set.ReaderScores(q); p.Scores == nil {
+			return nil, fmt.Errorf("selector.scorer=true: no reward table has a score of the candidates of query %d", set.IDs[q])
+		}
+	}
 	p.Between = sync.OnceValue(func() []float32 { return between(set, rows) })
 	return p, nil
 }
@@ -123,7 +133,8 @@ func between(set *beamdata.Set, rows []int32) []float32 {
 	return slices.Clone(torchx.Data[float32](products(x, x)))
 }
 
-// Described returns the features of the pool of query q, each with its values [K]. Their deviations from the pool's mean order it alike.
+// Described returns the features of the pool of query q, each with its values [K]. Their deviations from the pool's mean order it alike. What
+// the reader itself says is left out: that it predicts rewards is no leak.
 func (p *Policy) Described(set *beamdata.Set, q int) (names []string, values [][]float64, err error) {
 	if p.features == nil {
 		return nil, nil, nil
@@ -132,12 +143,16 @@ func (p *Policy) Described(set *beamdata.Set, q int) (names []string, values [][
 	if err != nil {
 		return nil, nil, err
 	}
-	x, names, width := p.features.Describe(pool), p.features.Names(), p.features.Columns()
-	values = make([][]float64, len(names))
-	for at := 0; at < len(x); at += width {
-		for i := range names {
-			values[i] = append(values[i], x[at+2*i])
+	x, width := p.features.Describe(pool), p.features.Columns()
+	for i, name := range p.features.Names() {
+		if p.features.Asks(i) {
+			continue
 		}
+		var column []float64
+		for at := 2 * i; at < len(x); at += width {
+			column = append(column, x[at])
+		}
+		names, values = append(names, name), append(values, column)
 	}
 	return names, values, nil
 }

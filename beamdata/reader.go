@@ -194,8 +194,8 @@ func shortDecimal(x float32) float64 {
 	return v
 }
 
-// ReaderScores returns the reader's own score of each candidate of query i's pool [K], which it gives without the query's answers; nil where no
-// reward table says it.
+// ReaderScores returns the reader's own score of each candidate of query i's pool [K], which it gives without the query's answers; nil
+// where no reward table says it.
 func (s *Set) ReaderScores(i int) []float64 {
 	return readerScores(s.Scorer, i, list.Map(stat.Indices(s.PoolSize(i)), func(p int) int32 { return int32(p) }))
 }

@@ -76,8 +76,8 @@ func forbidden() map[string]string {
 		"query_answers": "the query's answers are what is asked for", "answer": "the query's answer is what is asked for",
 		"demo_acc": score, "prior_expected_acc": score, "prior_score": "it is the reader's own", "vqa_gt_prob": score,
 		"vqa_acc_score": score, "beam_score": score, "reward": score,
-		"score": "it is the reader's own weight of a candidate: a selector that reads it is no longer one without the reader, and selector.scorer=true asks " +
-			"for it",
+		"score": "it is the reader's own weight of a candidate: a selector that reads it is no longer one without the reader, " +
+			"and selector.scorer=true asks for it",
 	}
 }
 

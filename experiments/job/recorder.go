@@ -66,7 +66,8 @@ func (j *Job) look(l record.Look) error {
 // question is told by its id and its truth.
 func (j *Job) LookAt(questions []string, split string, metrics ...string) error {
 	slices.Sort(questions)
-	l := record.Look{Split: split, Family: metrics[0], Digest: digest.Of([]byte(strings.Join(questions, "\n"))), Sketch: digest.Sketch(questions)}
+	l := record.Look{Split: split, Family: metrics[0], Digest: digest.Of([]byte(strings.Join(questions, "\n"))),
+		Sketch: digest.Sketch(questions)}
 	for _, l.Metric = range metrics {
 		if err := j.look(l); err != nil {
 			return err

@@ -142,48 +142,6 @@ func (w *Pointer) Export() (func(checkpoint, phase string, epoch int, metrics ma
 	}, nil
 }
 
-func (w *Pointer) Summary() record.DataSummary {
-	s := dataSummary(w.bundle)
-	if w.policy.Options().Features.Scorer {
-		s.Scorer = scorerCalls(w.bundle)
-	}
-	return s
-}
-
-// scorerCalls counts what a selector asks the reader for, each pool once.
-func scorerCalls(b *beamdata.Bundle) *record.ScorerCalls {
-	calls, known := &record.ScorerCalls{}, map[int64]bool{}
-	for _, s := range []*beamdata.Set{b.RCE, b.Records, b.Online, b.Val, b.Eval} {
-		for i := range s.Len() {
-			n, judged := s.PoolSize(i), s == b.Val || s == b.Eval
-			calls.Query = max(calls.Query, n)
-			switch {
-			case judged:
-				calls.Judged += n
-			case !known[s.IDs[i]]:
-				known[s.IDs[i]] = true
-				calls.Training += n
-			}
-		}
-	}
-	return calls
-}
-
-// scorable refuses data whose queries no reward table scores, where the selector asks for the reader's scores.
-func scorable(c *job.Config, b *beamdata.Bundle) error {
-	for _, s := range []*beamdata.Set{b.RCE, b.Records, b.Online, b.Val, b.Eval, b.All} {
-		if s.Len() > 0 && s.ReaderScores(0) == nil {
-			key := "data.reader"
-			if s == b.Eval {
-				key = "data.eval.reader"
-			}
-			return usage.Errorf("selector.scorer=true asks the reader of a reward table, and the %s queries of %s have none: want %s=FILE.npz",
-				s.Name, option.Or(c.Data.Beams, option.Or(c.Data.Records, "data.name="+b.Name)), key)
-		}
-	}
-	return nil
-}
-
 func (w *Pointer) Examples(env *phases.Env, result phases.Result) error {
 	return pointerExamples(w.job, w.bundle, env, result)
 }
@@ -325,11 +283,9 @@ func OpenPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.Options().Features.Scorer {
-		if err := scorable(j.Config, bundle); err != nil {
-			p.Free()
-			return nil, err
-		}
+	if err := scorable(j.Config, bundle, p.Options().Features); err != nil {
+		p.Free()
+		return nil, err
 	}
 	for _, set := range []*beamdata.Set{bundle.RCE, bundle.Records, bundle.Online, bundle.Val, bundle.Eval, bundle.All} {
 		if err := p.Readable(set); err != nil {
@@ -394,10 +350,8 @@ func freshPointer(j *job.Job, bundle *beamdata.Bundle, table *beamdata.Table,
 	}
 	opt.Relation.Choose(table.Dim, medianLength(j, table))
 	if train := firstSet(bundle.RCE, bundle.Records, bundle.Online); len(opt.Features.Names) > 0 && j.Saved == nil && train.Len() > 0 {
-		if opt.Features.Scorer {
-			if err := scorable(j.Config, bundle); err != nil {
-				return nil, err
-			}
+		if err := scorable(j.Config, bundle, opt.Features); err != nil {
+			return nil, err
 		}
 		if err := opt.Features.Measure(train); err != nil {
 			return nil, usage.Errorf("%v", err)

@@ -191,7 +191,8 @@ func TestSealedQuestionsOpenOnce(t *testing.T) {
 	root := t.TempDir()
 	ledger := filepath.Join(root, "looks.jsonl")
 	dir := func(name string) string { return filepath.Join(root, name) }
-	must(t, errors.Join(os.Mkdir(dir("a"), 0o755), os.Mkdir(dir("b"), 0o755), os.Mkdir(dir("c"), 0o755), os.WriteFile(dir("file"), nil, 0o644)))
+	must(t, errors.Join(os.Mkdir(dir("a"), 0o755), os.Mkdir(dir("b"), 0o755), os.Mkdir(dir("c"), 0o755),
+		os.WriteFile(dir("file"), nil, 0o644)))
 	const claim, refused = "GRPO beats similarity", "with the claim \"GRPO beats similarity\""
 	for _, tc := range []struct{ name, ledger, dir, metric, claim, want string }{
 		{"without a ledger nothing is opened", filepath.Join(dir("file"), "looks.jsonl"), "a", "reward", claim, "not a directory"},

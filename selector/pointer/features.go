@@ -67,7 +67,8 @@ func (o FeatureOptions) list() *poolfeatures.List {
 
 // keys are the metadata of a checkpoint with features: names in order, and scaling.
 func (o *FeatureOptions) keys() []key {
-	return []key{{"features", &o.Names}, {"scorer", &o.Scorer}, {"features_dim", &o.Dim}, {"features_mean", &o.Scaling.Mean}, {"features_scale", &o.Scaling.Scale}}
+	return []key{{"features", &o.Names}, {"scorer", &o.Scorer}, {"features_dim", &o.Dim}, {"features_mean", &o.Scaling.Mean},
+		{"features_scale", &o.Scaling.Scale}}
 }
 
 func (o FeatureOptions) weights() []weight {
@@ -133,8 +134,8 @@ func between(set *beamdata.Set, rows []int32) []float32 {
 	return slices.Clone(torchx.Data[float32](products(x, x)))
 }
 
-// Described returns the features of the pool of query q, each with its values [K]. Their deviations from the pool's mean order it alike. What
-// the reader itself says is left out: that it predicts rewards is no leak.
+// Described returns the features of the pool of query q, each with its values [K]. Their deviations from the pool's mean order it alike.
+// What the reader itself says is left out: that it predicts rewards is no leak.
 func (p *Policy) Described(set *beamdata.Set, q int) (names []string, values [][]float64, err error) {
 	if p.features == nil {
 		return nil, nil, nil

@@ -65,7 +65,8 @@ func TestFeatures(t *testing.T) {
 func TestScorer(t *testing.T) {
 	t.Parallel()
 	dir, out := folder(t), "with scorer"
-	r := mustRun(t, offline(t, "schedule=[sft]", "sft.epochs=2", "sft.lr=3e-3", "selector=features", "selector.scorer=true", "data.shapes.dev_queries=24",
+	r := mustRun(t, offline(t, "schedule=[sft]", "sft.epochs=2", "sft.lr=3e-3", "selector=features", "selector.scorer=true",
+		"data.shapes.dev_queries=24",
 		"hydra.run.dir="+dir)...)
 	for where, text := range map[string]string{"stdout": r.Stdout, "report.md": read(t, filepath.Join(dir, "report.md")),
 		"summary.json": read(t, filepath.Join(dir, "summary.json")), "comparison": mustRun(t, "report", dir, dir).Stdout} {

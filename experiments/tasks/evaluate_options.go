@@ -37,8 +37,9 @@ type EvaluateOptions struct {
 }
 
 func evaluateTask() job.Task {
-	return job.Task{Run: evaluate, Sections: []string{"eval", "evidence"}, Options: &EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit},
-		On: func(c *job.Config) string { return evaluateOf(c).Judged() },
+	return job.Task{Run: evaluate, Sections: []string{"eval", "evidence"},
+		Options: &EvaluateOptions{Metric: "vqa", Sentences: text.SentencesSplit},
+		On:      func(c *job.Config) string { return evaluateOf(c).Judged() },
 		Validate: func(c *job.Config) error {
 			if evaluateOf(c).Metric == "rouge" && c.Eval.Cluster != nil {
 				return option.Errorf("eval.cluster", "evaluate.metric=rouge reads ids and texts, which have nothing in common: want null")

@@ -260,7 +260,8 @@ func comparisonTables(runs []*record.Run) (tables []comparisonTable, family int)
 			if !ok {
 				continue
 			}
-			entry := comparisonEntry{name: arms.RunName(i) + withScorer(runs[i]), step: runs[i].StepAt(e), stage: stageOf(e, tablesOf[i][k], t.yards)}
+			entry := comparisonEntry{name: arms.RunName(i) + withScorer(runs[i]), step: runs[i].StepAt(e),
+				stage: stageOf(e, tablesOf[i][k], t.yards)}
 			if first == nil {
 				first, firstRun = &e, runs[i]
 			} else if paired, err := results.CompareEvaluations(e, *first, stats.DefaultOptions()); err != nil {

@@ -180,8 +180,8 @@ func (c *ScorerCalls) Sentence() string {
 	if c == nil {
 		return ""
 	}
-	return fmt.Sprintf("With scorer: the selector reads the reader's own score of each candidate (selector.scorer). That takes up to %s a query "+
-		"wherever it selects; here %s for training queries and %s for those that judge it, each pool once.",
+	return fmt.Sprintf("With scorer: the selector reads the reader's own score of each candidate (selector.scorer). That takes up to %s a "+
+		"query wherever it selects; here %s for training queries and %s for those that judge it, each pool once.",
 		page.Plural(c.Query, "reader call"), page.Thousands(c.Training), page.Thousands(c.Judged))
 }
 

@@ -63,7 +63,8 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 	if err := printEndTable(&shown, table, stages, endLines-head-len(below)); err != nil {
 		return err
 	}
-	title := fmt.Sprintf("%s on %s, %s", results.MetricName(stage.Metric), split, page.Plural(stage.Queries, run.InItsWords("question"))+s.Data.Scorer.With())
+	title := fmt.Sprintf("%s on %s, %s", results.MetricName(stage.Metric), split,
+		page.Plural(stage.Queries, run.InItsWords("question"))+s.Data.Scorer.With())
 	if strings.Contains(shown.String()+strings.Join(below, ""), stats.Dagger) {
 		title += " (" + stats.Dagger + " rough: the report says why)"
 	}

@@ -21,7 +21,7 @@ import (
 type FeatureOptions struct {
 	// numbers of each candidate without labels, for a small network (data.md); standard: those that suit the data
 	Names []string `koanf:"features"`
-	// the reader's own score of each candidate as a further number: a call a candidate, in training and whenever it selects
+	// the reader's own score of each candidate too: a call a candidate, whenever it selects
 	Scorer bool `koanf:"scorer"`
 	// hidden width of their network
 	Dim int `koanf:"features_dim" range:"[1,inf)" constant:"true"`

@@ -193,7 +193,8 @@ func (m *masker) text() string {
 		return ""
 	}
 	text := fmt.Sprintf("held-out questions (%s) and others about their images (%s) are no candidates of training queries: %s of %s left "+
-		"their pools (data.pool.held_out=drop)", page.Thousands(h.questions), page.Thousands(h.mates), page.Thousands(m.dropped), page.Thousands(m.seen))
+		"their pools (data.pool.held_out=drop)", page.Thousands(h.questions), page.Thousands(h.mates), page.Thousands(m.dropped),
+		page.Thousands(m.seen))
 	if h.unknown > 0 {
 		text += fmt.Sprintf("; the images of %s held-out questions are not known (image_id in items.jsonl): of these only the questions' own "+
 			"rows left", page.Thousands(h.unknown))

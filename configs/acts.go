@@ -95,6 +95,9 @@ func (a *acting) sections(job *Node) *Node {
 	for i, k := range job.Keys {
 		v, f := job.Vals[i], a.schema.root.sub(k.Text)
 		if f != nil && f.kind == Map {
+			if len(f.fields) == 0 && len(v.Vals) == 0 { // the user's own section, without keys
+				continue
+			}
 			if v = a.keep(f, v, k.Text); v == nil {
 				a.dropped = append(a.dropped, k.Text)
 				continue

@@ -328,7 +328,8 @@ func (c condition) holds(n *Node) bool {
 	met := slices.Contains(c.values, v.Text)
 	if c.values == nil {
 		x, number := v.number()
-		met = v.Kind != Null && (!number || x != 0) && !(v.Kind == String && (v.Text == "" || v.Text == "none"))
+		empty := v.Kind == Null || v.Kind == String && (v.Text == "" || v.Text == "none") || v.Kind == List && len(v.Vals) == 0
+		met = !empty && (!number || x != 0)
 	}
 	return met != c.not
 }

@@ -222,7 +222,8 @@ func TestAnEmptyScheduleScoresItsStart(t *testing.T) {
 	if was, is := scored(trained, "best"), scored(again, "init"); !slices.Equal(was, is) {
 		t.Errorf("scored %v, by the run that trained it %v", is, was)
 	}
-	if report := read(t, filepath.Join(again, "report.md")); !strings.Contains(report, "**Verdict.** Nothing was trained: the schedule is empty") {
+	report := read(t, filepath.Join(again, "report.md"))
+	if !strings.Contains(report, "**Verdict.** Nothing was trained: the schedule is empty") {
 		t.Errorf("report.md does not say that nothing was trained:\n%s", report)
 	}
 }

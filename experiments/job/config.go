@@ -76,7 +76,7 @@ type Config struct {
 	Logging record.LoggingOptions `koanf:"logging"`
 	// who is told when the run or sweep has ended
 	OnEnd runfolder.OnEnd `koanf:"on_end"`
-	// keys of your own, for ${vars.NAME} anywhere; +vars.NAME=VALUE makes one
+	// keys of your own: ${vars.NAME}; +vars.NAME=VALUE makes one
 	Vars map[string]any `koanf:"vars"`
 
 	Entries Entries // no key: the tables that task and policy are names of

@@ -15,9 +15,9 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 93_602
-	mostLines     = 124_700
-	mostKeys      = 412
+	mostCoreLines = 93_010
+	mostLines     = 124_000
+	mostKeys      = 413
 )
 
 // annexes returns the list of what may be left out of the program: folders and patterns of files.

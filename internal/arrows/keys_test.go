@@ -21,6 +21,7 @@ var unread = map[string]string{
 	"slurm.Options.Python":         "submitit's: another program is refused",
 	"phases.OptimOptions.Name":     "there is one optimizer",
 	"sweeper.Options.Params":       "configs reads it from the tree, before there are options",
+	"job.Config.Vars":              "the user's own: interpolations read them",
 	"record.FigureOptions.Width":   "the report reads it from the configuration that the run has saved",
 }
 

@@ -267,7 +267,8 @@ func TestStudyOfTwoShots(t *testing.T) {
 	dir := t.TempDir()
 	two, four := armMaker{t, dir, 80, 0}, armMaker{t, dir, 80, 0.1}
 	study := &sweeps.Study{
-		Arms: []sweeps.StudyArm{{Name: "two", Label: "Two"}, {Name: "four", Label: "Four"}, {Name: "top", Label: "Two’s top four", From: "two", Checkpoint: "last"}},
+		Arms: []sweeps.StudyArm{{Name: "two", Label: "Two"}, {Name: "four", Label: "Four"},
+			{Name: "top", Label: "Two’s top four", From: "two", Checkpoint: "last"}},
 		Questions: []sweeps.StudyQuestion{{Ask: "Worth?", Arm: "top", Against: "init", Metric: "reward"},
 			{Ask: "Ahead?", Arm: "four", Against: "top", Metric: "reward"}}}
 	var jobs []sweeps.Job

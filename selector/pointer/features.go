@@ -19,10 +19,10 @@ import (
 //
 // x and h are scaled to mean 0 and deviation 1 on training rows. o starts at 0: the untrained selector is the one without features.
 type FeatureOptions struct {
-	// numbers of each candidate without labels, for a small network (data.md); standard: those that suit the data
+	// label-free numbers of each candidate (data.md); standard: what suits the data
 	Names []string `koanf:"features"`
-	// the reader's own score of each candidate too: a call a candidate, whenever it selects
-	Scorer bool `koanf:"scorer"`
+	// the reader's score of each candidate too: a call each, whenever it selects
+	Scorer bool `koanf:"scorer" when:"features"`
 	// hidden width of their network
 	Dim int `koanf:"features_dim" range:"[1,inf)" constant:"true"`
 

@@ -28,9 +28,9 @@ type Options struct {
 
 	// jobs of an array that run at a time
 	ArrayParallelism int `koanf:"array_parallelism" range:"[1,inf)"`
-	// seconds from the warning, at which a job saves its state, to the time limit; Slurm may warn a minute earlier
+	// seconds from the warning, at which a job saves its state, to the time limit
 	SignalDelayS int `koanf:"signal_delay_s" range:"[1,inf)"`
-	// times that a job which met its time limit is queued again, to go on where it was
+	// times that a job is queued again at its time limit, to go on
 	MaxNumTimeout int `koanf:"max_num_timeout" range:"[0,inf)"`
 	// name in squeue
 	Name string `koanf:"name"`

@@ -15,7 +15,7 @@ import (
 type Options struct {
 	// jobs of an optimizing sweeper
 	NTrials int `koanf:"n_trials" range:"[1,inf)"`
-	// trials of an optimizing sweeper that run at the same time, where the launcher has room
+	// an optimizing sweeper's trials at a time, where the launcher has room
 	NJobs int `koanf:"n_jobs" range:"[1,inf)"`
 	// basic: jobs composed and launched together; null = all
 	MaxBatchSize *int `koanf:"max_batch_size" range:"[1,inf)"`

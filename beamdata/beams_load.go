@@ -110,7 +110,7 @@ func (l *loader) beams() error {
 // keys are those of the file, for the reference's split.
 func (l *loader) split(rce, records, online, valSet *Set, keys []string) error {
 	b := l.bundle
-	isVal := map[int64]bool{}
+	var isVal map[int64]bool
 	switch {
 	case valSet != nil:
 		isVal = list.Set(valSet.IDs)

@@ -188,7 +188,7 @@ func TestScratchLearnsToCopy(t *testing.T) {
 		defer adam.Free()
 		// Every sequence has at least exp(-loss) of probability, so more than half of it below ln 2: each of its tokens is
 		// then the most likely one, whatever the processor rounds. The weights are those that were measured: no step follows.
-		loss := math.Inf(1)
+		var loss float64
 		for step := 0; ; step++ {
 			end := torchx.Scope()
 			m.Params().ZeroGrad()

@@ -177,11 +177,11 @@ func (b *Bundle) Questions(s *Set) (sum string, sketch []string) {
 	for i, id := range slices.Sorted(slices.Values(s.IDs)) {
 		text := b.Text(int(id))
 		members[i] = fmt.Sprintf("%d %q\n", id, text)
-		fmt.Fprint(h, members[i])
 		if b.Synthetic || text == "" { // the same words of another world, or none: its row is the question
 			row := b.table().Row(int(id))
 			members[i] += fmt.Sprint(row[:min(16, len(row))])
 		}
+		fmt.Fprint(h, members[i])
 	}
 	return h.Hex(), digest.Sketch(members)
 }

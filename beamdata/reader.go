@@ -12,9 +12,8 @@ import (
 	"fulcrum/rewardutil/group"
 )
 
-// Reader is the open-book copy reader as a reward table: it scores any choice from a query's pool
-// exactly. Every demonstration d votes with its ten human answers, weighted by e^s_d; a closed-book
-// prior competes with weight e^s0:
+// Reader is the open-book copy reader as a reward table: it scores any choice from a query's pool exactly. Every
+// demonstration d votes with its ten human answers, weighted by e^s_d; a closed-book prior competes with weight e^s0:
 //
 //	soft(D) = (Σ_D e^s g + e^s0 P0) / (Σ_D e^s + e^s0)                  the reward
 //	mass(a) = Σ_D e^s count_d(a)/10 + e^s0 prior(a)                    for the answers a of D and the prior's best
@@ -203,7 +202,7 @@ func (s *Set) ReaderScores(i int) []float64 {
 func readerScores(of Scorer, i int, positions []int32) []float64 {
 	switch s := of.(type) {
 	case *Reader:
-		return list.Map(positions, func(p int32) float64 { return math.Log(s.weight[i][p]) })
+		return list.Map(positions, func(p int32) float64 { return math.Log(max(s.weight[i][p], math.SmallestNonzeroFloat64)) })
 	case subsetScorer:
 		return readerScores(s.inner, s.indices[i], positions)
 	case levelScorer:

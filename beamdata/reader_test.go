@@ -2,6 +2,8 @@ package beamdata
 
 import (
 	"encoding/binary"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,4 +56,34 @@ func int64s(shape []int, values ...int64) tensorfile.Tensor {
 		t.Data = binary.LittleEndian.AppendUint64(t.Data, uint64(v))
 	}
 	return t
+}
+
+// A score so low that its weight is 0 stays a number: a selector that reads it computes with it.
+func TestReaderScoresAreFinite(t *testing.T) {
+	if got := readerScores(&Reader{weight: [][]float64{{0, 1}}}, 0, []int32{0, 1}); math.IsInf(got[0], 0) || got[0] > -700 || got[1] != 0 {
+		t.Errorf("log weights of 0 and 1: %v", got)
+	}
+}
+
+// Questions without texts are told by their rows: the same ids in other data are other questions.
+func TestQuestionsWithoutTexts(t *testing.T) {
+	a, errA := loadContent(t, manyLegacy(), func(*Options) {})
+	b, errB := loadContent(t, manyLegacy(), func(o *Options) {
+		rows := make([]float32, 40)
+		for i := range rows {
+			rows[i] = float32(i * i)
+		}
+		if err := tensorfile.WriteSafetensors(*o.Embeddings, []tensorfile.Tensor{tensorfile.FromFloat32s("emb", []int{20, 2}, rows)},
+			nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if errA != nil || errB != nil {
+		t.Fatal(errA, errB)
+	}
+	one, sketch := a.Questions(a.Val)
+	two, other := b.Questions(b.Val)
+	if one == two || slices.ContainsFunc(other, func(h string) bool { return slices.Contains(sketch, h) }) {
+		t.Errorf("other data have the same questions: %s, %s", one, two)
+	}
 }

@@ -61,6 +61,18 @@ func (s *Set) First(n int) *Set {
 	return NewSet(s.Name, s.source, slices.Clip(s.rows[:n]))
 }
 
+// Questions returns a digest of the samples of a set, whatever words their prompts have, and a sketch to which a sample is the same in any
+// row of any file.
+func (s *Set) Questions() (sum string, sketch []string) {
+	h, members := digest.New(), []string{}
+	for i := range s.Len() {
+		q, _ := s.Sample(i) // one that cannot be read stops the evaluation
+		fmt.Fprintf(h, "%d %q %q %q\n", q.ID, q.Name, q.Reference, q.Answers)
+		members = append(members, fmt.Sprintf("%q %q %q", q.Text(), q.Reference, q.Answers))
+	}
+	return h.Hex(), digest.Sketch(members)
+}
+
 // Fingerprint returns a SHA-256 over the source's bytes and the samples chosen from it, in hex.
 func (s *Set) Fingerprint() string {
 	h := digest.New()

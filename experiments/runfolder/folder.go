@@ -19,6 +19,7 @@ import (
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/record"
 )
 
 // Folder is the folder of a run or sweep that this process owns.
@@ -144,8 +145,7 @@ func Entries(dir string) (map[string]bool, error) {
 	return names, nil
 }
 
-// Unstarted reports whether names are all that a run leaves that was killed before its configuration
-// was written.
+// Unstarted reports whether names are all that a run leaves that was killed before its configuration was written.
 func Unstarted(names map[string]bool) bool {
 	for name := range names {
 		if name != lockFile && name != ".hydra" {
@@ -240,7 +240,8 @@ func cleanBelow(dir string) error {
 
 // Reuse removes what an earlier run of the same kind recorded.
 func (f *Folder) Reuse() error {
-	for _, name := range []string{"summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl"} {
+	for _, name := range []string{"summary.json", "manifest.json", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl",
+		record.LooksFile} { // the new run is a look of its own
 		if err := os.RemoveAll(filepath.Join(f.Dir, name)); err != nil {
 			return err
 		}
@@ -268,7 +269,7 @@ func FirstMissing(dir string) string {
 // from made ("": none) to this one go too where they are empty.
 func (f *Folder) Forget(before map[string]bool, made string) {
 	for _, pattern := range []string{".hydra", "metrics.jsonl", "evals.jsonl", "completions.jsonl", "system.jsonl", "summary.json",
-		"manifest.json", "report.md", "report.html", "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
+		"manifest.json", record.LooksFile, "report.md", "report.html", "run.log", "mlflow.json", "wandb", "plots", "checkpoints", ModelFolder,
 		"events.out.tfevents.*", lockFile} {
 		old, _ := regular.Glob(f.Dir, pattern)
 		for _, path := range old {

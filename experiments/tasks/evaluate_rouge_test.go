@@ -158,6 +158,11 @@ func TestEvaluateRougeCompares(t *testing.T) {
 		!strings.Contains(r.Stdout, "This was look 2 at these questions") {
 		t.Errorf("two evaluations do not compare:\n%s", r.Stdout)
 	}
+	mustRun(t, "task=evaluate", "evaluate.metric=rouge", "evaluate.predictions="+filepath.Join(work, "0"), "evaluate.references="+references,
+		"hydra.run.dir="+dirs[1], "evidence.ledger="+filepath.Join(work, "looks.jsonl"))
+	if report := read(t, filepath.Join(dirs[1], "report.md")); !strings.Contains(report, "This was look 3 at these questions") {
+		t.Errorf("a folder that is used again is no new look:\n%s", report)
+	}
 }
 
 func TestEvaluateRougeInputs(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
-	"fulcrum/internal/digest"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -58,7 +57,6 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 	if err := checkModelPath(j); err != nil { // before any data is read
 		return textWorkload[P]{}, err
 	}
-	warnOfIdle(j)
 	w := textWorkload[P]{ctx: ctx, job: j, sources: map[*conversation.Set]*prompts.Source[P]{},
 		used: map[string]*conversation.Set{}, skipped: map[string]conversation.Skipped{}}
 	err := j.MapTorch(func() (err error) {
@@ -286,16 +284,9 @@ func (w *textWorkload[P]) Summary() record.DataSummary {
 		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	if w.asked == "" && b.Eval.Len() > 0 {
-		h, members := digest.New(), []string{}
-		for i := range b.Eval.Len() {
-			s, _ := b.Eval.Sample(i) // one that cannot be read stops the evaluation
-			members = append(members, fmt.Sprintf("%d %q %q %q\n", s.ID, s.Name, s.Reference, s.Answers))
-			fmt.Fprint(h, members[i])
+		if w.asked, w.sketch = b.Eval.Questions(); b.Synthetic {
+			w.sketch = nil
 		}
-		if !b.Synthetic {
-			w.sketch = digest.Sketch(members)
-		}
-		w.asked = h.Hex() // whatever words the prompt has
 	}
 	out.EvalDigest, out.EvalSketch = w.asked, w.sketch
 	maps.Copy(out.Skipped, b.Skipped)

@@ -159,7 +159,7 @@ func enter(ledger, owner string, look *record.Look, claim string) error {
 
 // related returns the lines whose questions a look shares, or shares with lines that are related: one question in common is enough. Would
 // half of them be asked for, 200 of 1,000 questions drawn anew with every run began at look 1 for ever. Sets that are not related have no
-// question in common, so that a chain of overlapping sets has one alpha.
+// question in common: each chain of overlapping sets spends its own alpha.
 func related(lines []line, look record.Look) (of []line) {
 	known := map[string]bool{look.Digest: true}
 	add := func(sketch []string) {

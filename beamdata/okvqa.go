@@ -56,7 +56,7 @@ func (l *loader) okvqa() error {
 		return err
 	}
 	l.addAnswers(reader)
-	if l.table.Dim == 768 { // the folder's own table: 512 columns of the question, 256 of the picture's tags
+	if l.table.Dim == 768 && opt.Embeddings == nil { // the folder's own table: 512 columns of the question, 256 of the picture's tags
 		b.Features = []string{"similarity", "similarity_0_512", "similarity_512_768", "rank", "agreement_0", "agreement_10", "agreement_30",
 			"annotators", "crowding_mean", "crowding_max", "question_overlap", "tag_overlap", "answer_in_tags", "chosen_similarity",
 			"chosen_answers"}

@@ -56,7 +56,8 @@ func Table() []Feature {
 // Standard is the name that stands for the features that suit the data.
 const Standard = "standard"
 
-// Expand returns names with those that suit the data in the place of Standard: suited, or those that need no tags and no blocks.
+// Expand returns names with those that suit the data, and are not named beside it, in the place of Standard: suited, or those that need
+// no tags and no blocks.
 func Expand(names, suited []string) []string {
 	at := slices.Index(names, Standard)
 	if at < 0 {
@@ -66,7 +67,8 @@ func Expand(names, suited []string) []string {
 		suited = []string{"similarity", "rank", "agreement_0", "agreement_10", "agreement_30", "annotators", "crowding_mean", "crowding_max",
 			"question_overlap", "chosen_similarity", "chosen_answers"}
 	}
-	return slices.Concat(names[:at], suited, names[at+1:])
+	more := list.Filter(suited, func(name string) bool { return !slices.Contains(names, name) })
+	return slices.Concat(names[:at], more, names[at+1:])
 }
 
 // forbidden are names that a reader of beam data may think of, and why no feature has them.

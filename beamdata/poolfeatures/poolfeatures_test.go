@@ -2,6 +2,7 @@ package poolfeatures
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,6 +16,14 @@ func toy() (*Facts, []int32, func(int) []float32) {
 		Tags:    [][]int32{{7, 20}, {20}, {7, 20}, {}},
 	}
 	return f, []int32{1, 2, 3}, func(i int) []float32 { return rows[i] }
+}
+
+// TestExpand: what is named beside the standard features comes once, at its own place.
+func TestExpand(t *testing.T) {
+	got := Expand([]string{"tag_overlap", "standard", "rank"}, []string{"similarity", "rank", "tag_overlap", "annotators"})
+	if want := []string{"tag_overlap", "similarity", "annotators", "rank"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }
 
 // TestFeatures compares each entry with numbers worked out by hand.

@@ -48,6 +48,7 @@ func TestSelectorPresets(t *testing.T) {
 			t.Errorf("%s: variant %s", file, selectorOf(c).Variant)
 		}
 		opt := *selectorOf(c)
+		opt.Features.Names = poolfeatures.Expand(opt.Features.Names, nil)
 		l, err := poolfeatures.New(poolfeatures.Table(), opt.Features.Names)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)

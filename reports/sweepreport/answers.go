@@ -99,8 +99,8 @@ func (v *View) compare(c *condition, name, against, split, metric string, best b
 	of, ofPolicy := other, against
 	if other != nil {
 		ofPolicy = policy(other)
-	} else if of = v.baseline(this); of == nil { // a baseline, in the runs with untrained weights at their start
-		return nil, "no arm starts untrained on the data of " + this.label()
+	} else if of = v.baseline(this, against); of == nil { // a baseline
+		return nil, "no arm with the selector of " + this.label() + " starts untrained on its data"
 	}
 	seeds := slices.DeleteFunc(this.seeds(), func(seed int64) bool { return !slices.Contains(of.seeds(), seed) })
 	switch {

@@ -2,6 +2,8 @@ package sweepreport
 
 import (
 	"cmp"
+	"math"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -64,25 +66,31 @@ func (s *setting) label() string {
 	return cmp.Or(strings.Join(s.Overrides, ", "), "all seeds")
 }
 
-// baseline is the arm whose runs scored the untrained policy as this arm is scored: the arm at the start of the way to this one or, where
-// the way leads to other data, as from two shots to four, the first such arm with the same baselines. Nil: there is none.
-func (v *View) baseline(s *setting) *setting {
+// baseline is the arm whose runs scored a policy without training as this arm is scored. Policies without weights every run scores; the
+// untrained weights the arm at the start of the way to this one or, where the way leads to other data, as from two shots to four, the
+// first such arm of the same selector with the same baselines. Nil: there is none.
+func (v *View) baseline(s *setting, policy string) *setting {
 	root := s
 	for root.from != nil {
 		root = root.from
 	}
-	if v.sameBaselines(root, s) {
+	switch {
+	case policy != record.PolicyInit || len(s.runs) == 0:
+		return s
+	case v.sameBaselines(root, s):
 		return root
 	}
 	for _, other := range s.condition.arms {
-		if other.from == nil && v.sameBaselines(other, s) {
+		if other.from == nil && v.sameBaselines(other, s) &&
+			reflect.DeepEqual(other.runs[0].Setting("selector"), s.runs[0].Setting("selector")) {
 			return other
 		}
 	}
 	return nil
 }
 
-// sameBaselines reports whether two arms' policies without weights have the same scores, as they have for the same questions and shots.
+// sameBaselines reports whether two arms' policies without weights have the same scores but for rounding, as they have for the same
+// questions, shots and rewards.
 func (v *View) sameBaselines(a, b *setting) bool {
 	if len(a.runs) == 0 || len(b.runs) == 0 {
 		return a == b
@@ -90,7 +98,7 @@ func (v *View) sameBaselines(a, b *setting) bool {
 	for _, policy := range []string{record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity} {
 		x, okX := a.runs[0].Score(v.split(), policy, "reward")
 		y, okY := b.runs[0].Score(v.split(), policy, "reward")
-		if okX != okY || x != y {
+		if okX != okY || math.Abs(x-y) > 1e-9 {
 			return false
 		}
 	}

@@ -26,8 +26,9 @@ type armMaker struct {
 	t   *testing.T
 	dir string
 	n   int // questions of each split
-	// easier is what every policy scores more, as with more shots
-	easier float64
+	// easier is what every policy scores more, with four shots and not two
+	easier  float64
+	variant string // of the selector
 }
 
 // run writes one run of an arm. gain is what its last policy gains on average, start what the policy gained that it
@@ -37,7 +38,12 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) sw
 	t.Helper()
 	dir := filepath.Join(m.dir, fmt.Sprint(num))
 	reportstest.Must(t, os.MkdirAll(filepath.Join(dir, ".hydra"), 0o755))
-	config := fmt.Sprintf("seed: %d\ngrpo: {kl: {beta: 0.1, controller: band, target_min: 0.01, target_max: 0.1}}\n", seed)
+	config := fmt.Sprintf("seed: %d\nselector: {variant: %s}\ngrpo: {kl: {beta: 0.1, controller: band, target_min: 0.01, target_max: 0.1}}\n",
+		seed, m.variant)
+	shots := 2
+	if m.easier > 0 {
+		shots = 4
+	}
 	reportstest.Must(t, os.WriteFile(filepath.Join(dir, ".hydra/config.yaml"), []byte(config), 0o644))
 	clock := reportstest.NewClock(time.Second)
 	log, err := record.OpenLog(dir, record.LogOptions{LoggingOptions: record.DefaultLoggingOptions(), Stderr: &bytes.Buffer{},
@@ -59,9 +65,9 @@ func (m armMaker) run(num int, phase string, seed int64, start, gain float64) sw
 				accuracy[i] = math.Round(scores[i])
 			}
 			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch,
-				Metric: "reward", Shots: 2, QueryIDs: ids, Scores: scores}))
+				Metric: "reward", Shots: shots, QueryIDs: ids, Scores: scores}))
 			reportstest.Must(t, log.Scores(record.Evaluation{Split: split, Policy: e.policy, Phase: phase, Epoch: e.epoch,
-				Metric: "accuracy", Shots: 2, QueryIDs: ids, Scores: accuracy}))
+				Metric: "accuracy", Shots: shots, QueryIDs: ids, Scores: accuracy}))
 		}
 	}
 	rng := rand.New(rand.NewPCG(uint64(seed), uint64(num)))
@@ -113,7 +119,7 @@ func (m armMaker) scores(split, policy string, seed int64, gain float64) (ids []
 // aStudy is a study of four arms and three seeds, in which RCE is worth 0.1, GRPO after it nothing, GRPO alone -0.05;
 // one run failed, and one that would have started from it was skipped.
 func aStudy(t *testing.T, dir string) ([]sweeps.Job, sweeps.Options) {
-	m := armMaker{t, dir, 80, 0}
+	m := armMaker{t, dir, 80, 0, "v0"}
 	study := &sweeps.Study{
 		Arms: []sweeps.StudyArm{
 			{Name: "rce", Label: "RCE", Overrides: []string{"schedule=[rce]"}},
@@ -238,7 +244,7 @@ func TestStudyAnswers(t *testing.T) {
 // all of them.
 func TestStudySettings(t *testing.T) {
 	dir := t.TempDir()
-	m := armMaker{t, dir, 40, 0}
+	m := armMaker{t, dir, 40, 0, "v0"}
 	study := &sweeps.Study{Arms: []sweeps.StudyArm{{Name: "rce", Label: "RCE"}},
 		Questions: []sweeps.StudyQuestion{{Ask: "Worth?", Arm: "rce", Against: "init", Metric: "reward"}}}
 	var jobs []sweeps.Job
@@ -265,7 +271,7 @@ func TestStudySettings(t *testing.T) {
 // the baselines of both.
 func TestStudyOfTwoShots(t *testing.T) {
 	dir := t.TempDir()
-	two, four := armMaker{t, dir, 80, 0}, armMaker{t, dir, 80, 0.1}
+	two, four := armMaker{t, dir, 80, 0, "v0"}, armMaker{t, dir, 80, 0.1, "v0"}
 	study := &sweeps.Study{
 		Arms: []sweeps.StudyArm{{Name: "two", Label: "Two"}, {Name: "four", Label: "Four"},
 			{Name: "top", Label: "Two’s top four", From: "two", Checkpoint: "last"}},
@@ -287,6 +293,12 @@ func TestStudyOfTwoShots(t *testing.T) {
 			t.Errorf("answer %d: %+v (%s), want about %g", i+1, a.c, a.refused, want)
 		}
 	}
+	top := v.conditions[0].arm("top").runs[0].Tree.(map[string]any)["selector"].(map[string]any)
+	top["variant"] = "v3"
+	if a, why := v.compare(v.conditions[0], "top", "init", "dev", "reward", false); a != nil {
+		t.Errorf("the untrained policy of another selector is none of this arm's: %+v, %s", a, why)
+	}
+	top["variant"] = "v0"
 	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"*similarity*, as for Two |", "*similarity*, as for Four |", "*initial policy*, as for Four |",

@@ -67,8 +67,8 @@ func (c *Composed) dropIdle(s *Schema) {
 		return v
 	}}
 	kept := a.sections(job)
-	c.dropped = a.dropped
-	u := &unlinker{gone: slices.Concat(a.dropped, a.hidden)}
+	c.dropped, c.waiting = a.dropped, a.waiting
+	u := &unlinker{gone: slices.Concat(a.dropped, a.hidden, a.waiting)}
 	if len(u.gone) == 0 {
 		return
 	}
@@ -87,6 +87,7 @@ type acting struct {
 	value   func(key string) any
 	dropped []string // the outermost keys that were taken out
 	hidden  []string // keys that have the value of their section's kind, and those of parts that are switched off
+	waiting []string // keys that the user has set in parts that are switched off
 }
 
 // sections returns the sections of a configuration with what acts in them.
@@ -156,6 +157,7 @@ func (a *acting) keep(f *field, n *Node, path string) *Node {
 func (a *acting) set(n *Node, path string) *Node {
 	if n.Kind != Map {
 		if n.Origin.given() {
+			a.waiting = append(a.waiting, path)
 			return n
 		}
 		a.hidden = append(a.hidden, path)
@@ -289,9 +291,17 @@ func (c *Composed) IdleGroups(overrides []string) []Setting { return c.idle(c.Ty
 func (c *Composed) idle(set []Setting, groups bool) []Setting {
 	return slices.DeleteFunc(slices.Clone(set), func(s Setting) bool {
 		covers := func(gone string) bool { return Covers(gone, s.Key) }
-		linked := func(path string) bool { return Covers(path, s.Key) || Covers(s.Key, path) }
-		return s.group != groups || !slices.ContainsFunc(c.dropped, covers) || slices.ContainsFunc(c.links, linked)
+		return s.group != groups || !slices.ContainsFunc(c.dropped, covers) || c.linked(s.Key)
 	})
+}
+
+func (c *Composed) linked(key string) bool {
+	return slices.ContainsFunc(c.links, func(path string) bool { return Covers(path, key) || Covers(key, path) })
+}
+
+// Waiting returns those of some settings that another setting switches off, which is no error: scripts share settings.
+func (c *Composed) Waiting(set []Setting) []Setting {
+	return list.Filter(set, func(s Setting) bool { return slices.Contains(c.waiting, s.Key) && !c.linked(s.Key) })
 }
 
 // Covers reports whether key is outer or a key below it.
@@ -307,8 +317,13 @@ func (c *Composed) RefuseIdle(idle []Setting) error {
 	})).err()
 }
 
-// Belongs says which choices would give a key an effect.
+// Belongs says which choices, or which value of a neighbour, would give a key an effect.
 func (c *Composed) Belongs(key string) string {
+	if !slices.ContainsFunc(c.dropped, func(gone string) bool { return Covers(gone, key) }) {
+		if switches := c.base.schema.conditions(key); len(switches) > 0 {
+			return key + " acts where " + strings.Join(switches, " and ")
+		}
+	}
 	root := c.job() // of a sweep: its jobs are resolved
 	if n, err := c.Resolved(); err == nil {
 		root = n

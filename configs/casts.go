@@ -50,8 +50,7 @@ func castArgument(args callArgs) (*elem, error) {
 	return &elem{kind: choiceSweep, items: all, plain: true}, nil
 }
 
-// cast applies int, float, str, bool or json_str to a value, or to the values inside a container or
-// sweep.
+// cast applies int, float, str, bool or json_str to a value, or to the values inside a container or sweep.
 func cast(name string, e *elem) (*elem, error) {
 	c := *e
 	switch e.kind {

@@ -41,9 +41,8 @@ func Compose(req Request) (*Composed, error) {
 	return c.Compose()
 }
 
-// Composer composes many jobs over one library: files are parsed once, and jobs with the same
-// choices share their tree. Not for concurrent use; the Composed it returns may be read concurrently
-// once Resolved has been called.
+// Composer composes many jobs over one library: files are parsed once, and jobs with the same choices share their tree.
+// Not for concurrent use; the Composed it returns may be read concurrently once Resolved has been called.
 type Composer struct {
 	req        Request
 	lib        *library

@@ -18,6 +18,7 @@ type Composed struct {
 
 	whole          *Node    // the tree before what has no effect was dropped
 	dropped, links []string // keys without effect, and what of them something that acts is linked to
+	waiting        []string // keys that the user has set where another switches them off
 }
 
 // With composes the same files with other overrides of the job. Those of hydra stay.

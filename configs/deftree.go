@@ -9,10 +9,9 @@ import (
 	"fulcrum/internal/list"
 )
 
-// The defaults lists of all files, unfolded to a tree and then to the list of contents to merge.
-// The tree is grown from the last item to the first: an override is met before the items it may
-// change, which are the earlier ones, and the last override in reading order wins. Items that
-// interpolate choices are grown when the rest of the tree stands.
+// The defaults lists of all files, unfolded to a tree and then to the list of contents to merge. The tree is grown from
+// the last item to the first: an override is met before the items it may change, which are the earlier ones, and the
+// last override in reading order wins. Items that interpolate choices are grown when the rest of the tree stands.
 
 // treeNode is an item with the items of the file it names.
 type treeNode struct {
@@ -138,8 +137,7 @@ func (b *treeBuilder) unresolved(n *treeNode) error {
 	return nil
 }
 
-// waitsForMissing reports whether an item interpolates a group that is still ???: the jobs of a
-// sweep will choose it.
+// waitsForMissing reports whether an item interpolates a group that is still ???: the jobs of a sweep will choose it.
 func (b *treeBuilder) waitsForMissing(it *item) bool {
 	return slices.ContainsFunc(groupRef.FindAllString(*it.interpolatedText(), -1), func(ref string) bool {
 		chosen := b.chosenFor(ref)

@@ -2,8 +2,7 @@ package configs
 
 import "strings"
 
-// editor applies value overrides to a composed tree, which is in struct mode: absent keys cannot be
-// set without +.
+// editor applies value overrides to a composed tree, which is in struct mode: absent keys cannot be set without +.
 type editor struct {
 	root  *Node
 	env   *environment

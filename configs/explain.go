@@ -77,8 +77,8 @@ func (c *Composed) Explain(key string) (string, error) {
 		if f := s.find(key); f != nil && f.help() != "" {
 			b.WriteString("  " + f.help() + " (" + f.want() + ")\n")
 		}
-		for _, idle := range c.Idle([]Setting{{Key: key}}) {
-			b.WriteString("  has no effect in this run: " + c.Belongs(idle.Key) + "\n")
+		if this := []Setting{{Key: key}}; len(c.Idle(this))+len(c.Waiting(this)) > 0 {
+			b.WriteString("  has no effect in this run: " + c.Belongs(key) + "\n")
 		}
 	}
 	return b.String(), nil

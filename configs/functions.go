@@ -241,8 +241,7 @@ func globCall(args callArgs) (*elem, error) {
 	return e, nil
 }
 
-// sequence is the value that sort and shuffle work on: list= or sweep=, one argument, or several as a
-// simple choice.
+// sequence is the value that sort and shuffle work on: list= or sweep=, one argument, or several as a simple choice.
 func (a callArgs) sequence(named map[string]*elem) (*elem, error) {
 	if l := named["list"]; l != nil && !l.isNull() {
 		if l.kind != listElem {

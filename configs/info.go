@@ -49,8 +49,7 @@ func title(b *strings.Builder, s, rule string) {
 	b.WriteString(s + "\n" + strings.Repeat(rule, len(s)) + "\n")
 }
 
-// table prints aligned columns between bars, with rules below the head and at the end. tail follows
-// the head.
+// table prints aligned columns between bars, with rules below the head and at the end. tail follows the head.
 func table(b *strings.Builder, rows [][]string, tail string) {
 	width := make([]int, len(rows[0]))
 	for _, r := range rows {

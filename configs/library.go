@@ -36,9 +36,8 @@ type source struct {
 
 func (s *source) shows(name string) bool { return s.visible == nil || s.visible(name) }
 
-// Hydra serves its own configs twice: those of its package stand before the user's, and those it
-// registers from code stand behind. So a user's hydra/launcher/slurm.yaml is the one that counts,
-// whatever launchers this program has.
+// Hydra serves its own configs twice: those of its package stand before the user's, and those it registers from code
+// stand behind. So a user's hydra/launcher/slurm.yaml is the one that counts, whatever launchers this program has.
 func ofHydra(name string) bool { return name == "hydra" || strings.HasPrefix(name, "hydra/") }
 
 func ofHydraPackage(name string) bool {

@@ -16,8 +16,7 @@ type memoKey struct {
 	n *Node
 }
 
-// learn types the base tree once and remembers what is in order. Faults stay where they are: an
-// override may mend them.
+// learn types the base tree once and remembers what is in order. Faults stay where they are: an override may mend them.
 func (c *Composer) learn(b *base) {
 	s := b.schema
 	b.memo = &memo{fits: map[memoKey]bool{}, plain: map[*Node]bool{}, valid: map[memoKey]bool{}}

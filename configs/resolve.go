@@ -364,8 +364,7 @@ func (r *resolver) walk(up int, keys []string, l *place) (*place, error) {
 	return r.value(cur)
 }
 
-// expand resolves everything inside a value and returns a tree without interpolations. Values that
-// end in ??? stay ???.
+// expand resolves everything inside a value and returns a tree without interpolations. Values that end in ??? stay ???.
 func (r *resolver) expand(l *place) (*Node, error) {
 	at, err := r.value(l)
 	if err != nil {

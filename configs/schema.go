@@ -334,6 +334,32 @@ func (c condition) holds(n *Node) bool {
 	return met != c.not
 }
 
+// conditions says what must hold for a key to have an effect, outermost first.
+func (s *Schema) conditions(key string) (out []string) {
+	for f, path, more := s.root, "", key; more != ""; {
+		part, rest, _ := strings.Cut(more, ".")
+		if more, f = rest, f.sub(part); f == nil {
+			break
+		}
+		at := path
+		if path += part + "."; f.when.within {
+			at = path
+		}
+		if f.when.key != "" && at+f.when.key != key {
+			out = append(out, at+f.when.String())
+		}
+	}
+	return out
+}
+
+func (c condition) String() string {
+	is := map[bool]string{false: " is set", true: " is not set"}
+	if c.values != nil {
+		is = map[bool]string{false: "=" + strings.Join(c.values, "|"), true: " is not " + strings.Join(c.values, " or ")}
+	}
+	return c.key + is[c.not]
+}
+
 //go:generate go test -count=1 -run TestOptionHelpIsCurrent -update .
 
 //go:embed option_help.txt

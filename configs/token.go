@@ -2,8 +2,7 @@ package configs
 
 import "strings"
 
-// The tokens of the value grammar: the longest match wins, and blanks belong to the punctuation
-// beside them.
+// The tokens of the value grammar: the longest match wins, and blanks belong to the punctuation beside them.
 
 type token uint8
 

@@ -248,8 +248,7 @@ func (p *valueParser) dict() (*elem, error) {
 		if v.isSweep() || v.kind == extendElem {
 			return nil, p.errorf(p.pos, "a sweep inside a mapping: sweep over whole mappings, as in key={a:1},{a:2}")
 		}
-		// A key given twice keeps its place and takes the last value. As in Python, 1, 1.0 and true are
-		// one key.
+		// A key given twice keeps its place and takes the last value. As in Python, 1, 1.0 and true are one key.
 		if i, ok := at[k.key().hashed()]; ok {
 			e.items[i] = v
 		} else {

@@ -245,7 +245,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		}
 	}
 	if _, job := os.LookupEnv(runfolder.ExpectedHash); !job {
-		for _, idle := range r.composed.IdleGroups(r.Overrides) {
+		for _, idle := range append(r.composed.IdleGroups(r.Overrides), r.composed.Waiting(r.composed.Typed(r.Overrides))...) {
 			r.Log.Warnf("%s has no effect: %s", idle, r.composed.Belongs(idle.Key))
 		}
 	}

@@ -57,11 +57,15 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"data.val_ratio=.2", "data.val_ratio belongs to data=okvqa"},
 		{"selector.clip.path=/c", ""},
 		{"data.pool_size=9", "data.pool_size belongs to data=beams or data=okvqa"},
-		{"data.batch_size=3 data.shapes.seed=2 data.max_samples=9 init.strict=false report.plots=false logging.progress=false " +
-			"threads=2 on_end.command=ls hydra.run.dir=/x exp=okvqa_v3 lr_schedule=constant ~lr_schedule", ""},
+		{"data.batch_size=3 data.shapes.seed=2 data.max_samples=9 init.checkpoint=/x init.strict=false report.plots=false " +
+			"logging.progress=false threads=2 on_end.command=ls hydra.run.dir=/x exp=okvqa_v3 lr_schedule=constant ~lr_schedule", ""},
 		{"checkpoint.best.metric=${rewards.external.url} rewards.external.url=val_loss", ""},
 		{"checkpoint.best.metric=${vl.path} rewards.external.url=val_loss vl.path=${rewards.external.url}", ""},
 		{"hydra.job.name=${generate.out} generate.out=a", ""},
+		{"selector.head=none selector.dropout=0.2", "selector.dropout=0.2 has no effect: selector.dropout acts where selector.head is not none"},
+		{"selector.head=none selector.dropout=0.2 grpo.clip.epsilon=${selector.dropout}", ""},
+		{"selector.head=bilinear selector.dropout=0.2", ""},
+		{"grpo.kl.controller=fixed grpo.kl.target_max=0.2", "grpo.kl.target_max=0.2 has no effect: grpo.kl.target_max acts where grpo.kl.controller is not fixed"},
 		{"task=icl data=icl_shapes icl.model=icl_shapes_model rce.epochs=2 vl.max_pixels=99 beams.shots=2 encoder.path=/m " +
 			"embed.modality=image selector=v2 data.embeddings=/e", ""},
 		{"task=icl data=icl_shapes icl.model=icl_shapes_model generate.temperature=1", "generate.temperature belongs to task=generate"},
@@ -89,7 +93,7 @@ func TestKeysWithoutEffect(t *testing.T) {
 			}
 			got = strings.Join(lines, "; ")
 		}
-		for _, text := range c.IdleGroups(c.TaskOverrides()) {
+		for _, text := range append(c.IdleGroups(c.TaskOverrides()), c.Waiting(c.Typed(c.TaskOverrides()))...) {
 			if strings.Contains(tc.want, " has no effect: ") {
 				got += text.String() + " has no effect: " + c.Belongs(text.Key)
 			}

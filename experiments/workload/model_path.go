@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"fulcrum/experiments/job"
@@ -24,18 +23,6 @@ func warnOfLoRA(j *job.Job, section string) {
 	for _, o := range j.Overrides {
 		if strings.HasPrefix(strings.TrimLeft(o, "+"), section+".lora.") {
 			j.Log.Warnf("%s has no effect: without %s.path the model is made from random weights and trained whole", o, section)
-		}
-	}
-}
-
-// warnOfIdle names overrides of a reward that is off: an address of a judge with the weight 0 asks nobody.
-func warnOfIdle(j *job.Job) {
-	off := j.Config.Rewards.Off()
-	for _, o := range j.Overrides {
-		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
-		parts := strings.Split(key, ".")
-		if len(parts) > 2 && parts[0] == "rewards" && parts[2] != "weight" && slices.Contains(off, parts[1]) {
-			j.Log.Warnf("%s has no effect: rewards.%s.weight is 0", o, parts[1])
 		}
 	}
 }

@@ -14,8 +14,7 @@ import (
 type MatchOptions struct {
 	// weight in the total; 0 = off
 	Weight float64 `koanf:"weight" range:"[0,inf)"`
-	// contains: the text stands somewhere in it; regexp: the expression (RE2) matches somewhere, ^ and $ are
-	// its ends
+	// contains: the text stands somewhere in it; regexp: the expression (RE2) matches somewhere, ^ and $ are its ends
 	By string `koanf:"by" enum:"contains,regexp"`
 	// text or expression (null = each record's own reference answer); capitals count in an expression with (?-i)
 	Text *string `koanf:"text"`

@@ -83,20 +83,18 @@ type weighted struct {
 	weight float64
 }
 
-// terms returns the terms that are on, and the keys of the others.
-func (o Options) terms() (on []weighted, off []string) {
+// terms returns the terms that are on.
+func (o Options) terms() (on []weighted) {
 	fields := reflect.ValueOf(o)
 	for i := range fields.NumField() {
 		name := fields.Type().Field(i).Tag.Get("koanf")
 		if t, ok := fields.Field(i).Interface().(term); ok {
 			if w := fields.Field(i).FieldByName("Weight").Float(); w != 0 {
 				on = append(on, weighted{t, name, w})
-			} else {
-				off = append(off, name)
 			}
 		}
 	}
-	return on, off
+	return on
 }
 
 // bounded is a term whose scores lie between 0 and a number that its formula gives.
@@ -105,7 +103,7 @@ type bounded interface{ most() float64 }
 // Range returns the least and the greatest total that the terms can give; ok is false where one of them, such as a program's, may score
 // anything and no bounds are set.
 func (o Options) Range() (least, greatest float64, ok bool) {
-	on, _ := o.terms()
+	on := o.terms()
 	for _, t := range on {
 		of, known := t.term.(bounded)
 		if !known {
@@ -117,12 +115,6 @@ func (o Options) Range() (least, greatest float64, ok bool) {
 	}
 	least, greatest = max(least, option.Or(o.ClipMin, math.Inf(-1))), min(greatest, option.Or(o.ClipMax, math.Inf(1)))
 	return least, greatest, len(on) > 0 && !math.IsInf(greatest-least, 1) && least <= greatest
-}
-
-// Off returns the keys of the terms whose weight is 0.
-func (o Options) Off() []string {
-	_, off := o.terms()
-	return off
 }
 
 // Answers reports whether a term that is on compares answers, so that two completions can agree.
@@ -146,7 +138,7 @@ type Term struct {
 }
 
 func (o Options) Any() bool {
-	on, _ := o.terms()
+	on := o.terms()
 	return len(on) > 0
 }
 
@@ -157,7 +149,7 @@ func (o Options) Build(open OpenTextModel) (*Rewards, error) {
 		return nil, fmt.Errorf("rewards.%w", err)
 	}
 	r := &Rewards{scale: o.Scale, clipMin: option.Or(o.ClipMin, math.Inf(-1)), clipMax: option.Or(o.ClipMax, math.Inf(1))}
-	on, _ := o.terms()
+	on := o.terms()
 	for _, t := range on {
 		build := t.build
 		if j, ok := t.term.(JudgeOptions); ok {

@@ -107,11 +107,14 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 		return lowest, false
 	}
 	mean := stat.Mean(telling)
-	sum, tokens := 0.0, 0.0
+	squares, largest, sum, tokens := 0.0, 0.0, 0.0, 0.0
+	for _, a := range telling {
+		squares, largest = squares+(a-mean)*(a-mean), max(largest, math.Abs(a))
+	}
 	const why = "normalised twice, without the floor under a deviation, of other candidates, or of another baseline"
 	p.same("advantages_differ", m, "mean_advantage", mean, why)
-	p.same("advantages_differ", m, "std_advantage", math.Sqrt(stat.Squares(telling, mean)/float64(len(telling)-1)), why)
-	p.same("advantages_differ", m, "max_advantage", group.MaxAbs(telling), why)
+	p.same("advantages_differ", m, "std_advantage", math.Sqrt(squares/float64(len(telling)-1)), why)
+	p.same("advantages_differ", m, "max_advantage", largest, why)
 	for i, a := range all {
 		if of.Mean != "candidates" {
 			a *= kept[i]
@@ -132,11 +135,14 @@ func valid(b *selector.Batch, i int) []float64 {
 
 // deviation is that of a group's rewards.
 func deviation(r []float64, o advantage.Options) float64 {
-	n := float64(len(r))
+	mean, squares, n := stat.Mean(r), 0.0, float64(len(r))
+	for _, x := range r {
+		squares += (x - mean) * (x - mean)
+	}
 	if o.Std != "population" {
 		n--
 	}
-	return math.Sqrt(stat.Squares(r, stat.Mean(r)) / math.Max(n, 1))
+	return math.Sqrt(squares / math.Max(n, 1))
 }
 
 // advantages computes those of a batch [B*G]; ok is false for methods without a formula here.

@@ -10,7 +10,6 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/rewardutil/group"
 	"fulcrum/selector"
 )
 
@@ -130,7 +129,10 @@ func (p *probe) along(b *selector.Batch, towards []float32) (change []float64, s
 	scale = 1
 	for range 4 {
 		change = p.change(b, towards, scale)
-		largest := group.MaxAbs(change)
+		largest := 0.0
+		for _, d := range change {
+			largest = math.Max(largest, math.Abs(d)) // an infinite one says more than a NaN beside it
+		}
 		if largest >= 3e-3 && largest <= 0.1 || largest == 0 && scale > 1 || math.IsNaN(largest) {
 			break
 		}

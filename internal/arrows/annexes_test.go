@@ -46,7 +46,7 @@ func isAnnex(list []string, file string) bool {
 
 // TestCoreBuildsNoAnnex: the program without its annexes is made of core files alone.
 func TestCoreBuildsNoAnnex(t *testing.T) {
-	const files = `{{range .GoFiles}}{{$.ImportPath}}/{{.}}{{"\n"}}{{end}}`
+	const files = `{{range .GoFiles}}{{$.ImportPath}}/{{.}}{{"\n"}}{{end}}{{range .CgoFiles}}{{$.ImportPath}}/{{.}}{{"\n"}}{{end}}`
 	built, err := exec.Command("go", "list", "-tags", "core", "-deps", "-f", files, module+"/cmd/run").Output()
 	if err != nil {
 		t.Fatal(err)

@@ -89,8 +89,6 @@ func decode(b []byte, into any) (n int, err error) {
 	return r.BytesRead(), err
 }
 
-func encode(v any) ([]byte, error) { return thrift.Marshal(new(thrift.CompactProtocol), v) }
-
 // maxDepth bounds nesting: Parquet's own needs six.
 const maxDepth = 32
 

@@ -1,3 +1,5 @@
+//go:build !core
+
 package parquet
 
 import (
@@ -9,6 +11,7 @@ import (
 	"math"
 	"reflect"
 
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -176,7 +179,7 @@ func (w *writer) footer() {
 
 // encode writes metadata.
 func (w *writer) encode(v any) {
-	b, err := encode(v)
+	b, err := thrift.Marshal(new(thrift.CompactProtocol), v)
 	if w.err = cmp.Or(w.err, err); err == nil {
 		w.write(b)
 	}

@@ -102,8 +102,8 @@ func codePlants() []plant {
 			edits: []edit{{embed, "l.table = NewTable(len(data.Items), data.Dim, append(slices.Clone(data.Embeddings[37*data.Dim:]), " +
 				"data.Embeddings[:37*data.Dim]...))"}}},
 		{name: "a reader's NaN", check: "nonfinite_rewards|nonfinite", base: online,
-			edits: []edit{{"r.weight = append(r.weight, weight)",
-				"r.weight = append(r.weight, slices.Repeat([]float64{math.NaN()}, len(weight)))"}}},
+			edits: []edit{{"r.weight = append(r.weight, score[i*K:(i+1)*K])",
+				"r.weight = append(r.weight, slices.Repeat([]float64{math.NaN()}, K))"}}},
 		{name: "images shuffled in a batch", base: answering, check: "batch_changes_output|images_do_not_help",
 			edits: []edit{{"if err != nil {\nFail(op, \"%s: query %d: %v\", src.Name(), src.ID(q), err)\n}\nout[i] = p",
 				"out[(i+1)%len(out)] = p"}}},
@@ -127,8 +127,8 @@ func codePlants() []plant {
 			edits: []edit{{score, "err := scorer.Score(b); " +
 				"for i := range b.Rewards { b.Rewards[i] = math.Min(b.Rewards[i], 0.3) }; return b, err"}}},
 		{name: "new selections are scored one position on", check: "scores_differ|validation_differs",
-			edits: []edit{{"f(at, s.rewarding(q), positions)", "for k := range positions { " +
-				"positions[k] = (positions[k]+1)%int32(s.set.PoolSize(q)) }; " +
+			edits: []edit{{"f(at, s.rewarding(q), list.Convert[int32](b.Chosen(i, g)))", "positions := list.Convert[int32](b.Chosen(i, g)); " +
+				"for k := range positions { positions[k] = (positions[k]+1)%int32(s.set.PoolSize(q)) }; " +
 				"f(at, s.rewarding(q), positions)"}}},
 		{name: "the reader scores the next pool position", check: "record_reader_mismatch", says: "off by one",
 			edits: []edit{{"weight, acc := r.weight[i], r.acc[i]", "weight, acc := append(slices.Clone(r.weight[i][1:]), r.weight[i][0]), " +

@@ -9,8 +9,7 @@ import (
 	"fulcrum/internal/regular"
 )
 
-// answers holds human answers by embedding row and the reader's closed-book prior. Every answer text is
-// stored once.
+// answers holds human answers by embedding row and the reader's closed-book prior. Every answer text is stored once.
 type answers struct {
 	names []string
 	index map[string]int32

@@ -92,10 +92,9 @@ func (s *Set) Nearness(i int, positions []int32) float64 {
 	return sum / float64(max(len(positions), 1))
 }
 
-// BestBeam returns the recorded beam of highest reward of each query, the first among equals: what sft
-// imitates. A gen_method of the file's own counts as a beam. A query without a recorded beam keeps its
-// choice in otherwise. It returns nil where no query has one, or where beams have another number of
-// examples than shots.
+// BestBeam returns the recorded beam of highest reward of each query, the first among equals: what sft imitates. A
+// gen_method of the file's own counts as a beam. A query without a recorded beam keeps its choice in otherwise. It
+// returns nil where no query has one, or where beams have another number of examples than shots.
 func BestBeam(s *Set, shots int, otherwise [][]int32) [][]int32 {
 	var out [][]int32 // nil until a beam is found
 	for i := range otherwise {

@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// builder makes the store of a set from its queries, their pools and, if given, the beam file with their
-// candidates.
+// builder makes the store of a set from its queries, their pools and, if given, the beam file with their candidates.
 type builder struct {
 	opt    Options
 	rows   int     // of the embedding table

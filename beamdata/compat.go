@@ -10,10 +10,9 @@ import (
 
 // This file reads and splits beam files exactly as the Python reference does.
 
-// addCompatRL takes a query of an RL file exactly as the Python reference does (parity §1.5), wrong
-// readings included: pointer_pos counts as global ids and wins over pointer; local pointers are
-// mapped like ids when the first trajectory is not local; local labels are not checked; the pool is
-// cut to its first 64 ids.
+// addCompatRL takes a query of an RL file exactly as the Python reference does (parity §1.5), wrong readings included:
+// pointer_pos counts as global ids and wins over pointer; local pointers are mapped like ids when the first trajectory
+// is not local; local labels are not checked; the pool is cut to its first 64 ids.
 func (r *fileReader) addCompatRL(rec *record) error {
 	if len(rec.trajectories) == 0 {
 		r.lose("query_without_trajectories", rec)
@@ -123,10 +122,9 @@ func compatVal(keys []string, ids []int64, ratio float64) (map[int64]bool, error
 	return out, err
 }
 
-// compatSplit splits keys as the Python reference (parity §1.7): numeric keys sorted by value, the
-// first int(n·ratio) train, the rest and every non-numeric key other than _meta validate; both in file
-// order. Numeric are keys of digits once - and _ are removed; a key that then is no integer is the
-// reference's ValueError.
+// compatSplit splits keys as the Python reference (parity §1.7): numeric keys sorted by value, the first int(n·ratio)
+// train, the rest and every non-numeric key other than _meta validate; both in file order. Numeric are keys of digits
+// once - and _ are removed; a key that then is no integer is the reference's ValueError.
 func compatSplit(keys []string, ratio float64) (train, val []string, err error) {
 	type numbered struct {
 		key   string

@@ -131,8 +131,7 @@ func (p *parser) noQuery() error {
 		"table, as in \"17\"", p.notID.line, p.notID.key)
 }
 
-// each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are
-// counted.
+// each reads the file, calling entry for every key that is a number. _meta is skipped; other keys are counted.
 func (p *parser) each(entry func(*record) error) error {
 	if c := p.s.Peek(); c != '{' {
 		what := map[byte]string{0xff: " (UTF-16: save the file as UTF-8)", 0x1f: " (the file is compressed: unpack it)",

@@ -8,11 +8,10 @@ import (
 	"fulcrum/rewardutil/recorded"
 )
 
-// addRL takes a query of an RL file. candidate_pool_ids is the pool, whatever the trajectories name;
-// pointer holds global ids unless pointer_global is present, then it is local; pointer_pos holds
-// positions in candidate_pool_ids, never ids. A trajectory whose fields disagree is refused. Without
-// candidate_pool_ids the pool is the sorted set of the ids that the query's kept trajectories name.
-// The query itself is left out of its pool.
+// addRL takes a query of an RL file. candidate_pool_ids is the pool, whatever the trajectories name; pointer holds
+// global ids unless pointer_global is present, then it is local; pointer_pos holds positions in candidate_pool_ids,
+// never ids. A trajectory whose fields disagree is refused. Without candidate_pool_ids the pool is the sorted set of
+// the ids that the query's kept trajectories name. The query itself is left out of its pool.
 func (r *fileReader) addRL(rec *record) error {
 	if !rec.hasPool && !rec.hasTrajectories {
 		return fmt.Errorf("neither pointer_candidates nor candidate_pool_ids, as the first query of the file has")

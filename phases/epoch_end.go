@@ -196,8 +196,7 @@ func (s *scheduler) links(last string) error {
 	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
 }
 
-// prune removes old checkpoints and states by checkpoint.keep. The initial policy and the best
-// checkpoint stay.
+// prune removes old checkpoints and states by checkpoint.keep. The initial policy and the best checkpoint stay.
 func (s *scheduler) prune() error {
 	files := list.Filter(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
 	keep := s.plan.Checkpoint.Keep

@@ -1,6 +1,5 @@
-// Package phases trains a policy: the scheduler walks through phases (sft, rce, grpo), a phase turns a
-// batch of grouped candidates into one optimizer step, and the end of every epoch saves what an exact
-// resume needs.
+// Package phases trains a policy: the scheduler walks through phases (sft, rce, grpo), a phase turns a batch of grouped
+// candidates into one optimizer step, and the end of every epoch saves what an exact resume needs.
 //
 //	err := phases.Run(ctx, plan, env)      // scheduler.go: the whole training loop
 //

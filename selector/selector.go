@@ -29,8 +29,7 @@ type Source interface {
 	Recorded(queries []int) *Batch
 }
 
-// Scorer is a Source that can score any candidate, not only recorded ones: on-policy samples and greedy
-// selections.
+// Scorer is a Source that can score any candidate, not only recorded ones: on-policy samples and greedy selections.
 type Scorer interface {
 	Source
 	// Score fills b.Rewards with the exact reward of every valid candidate and, where they are known, the

@@ -1,6 +1,5 @@
-// Package audit finds what is wrong with a run's data before it trains: queries that stand twice or on both
-// sides of a split, rewards that can teach nothing, records that contradict the reader, pools that do not
-// belong to their queries.
+// Package audit finds what is wrong with a run's data before it trains: queries that stand twice or on both sides of a
+// split, rewards that can teach nothing, records that contradict the reader, pools that do not belong to their queries.
 //
 //	faults := audit.Overlap(splits)
 //	faults = append(faults, audit.Rewards(groups, precision)...)

@@ -41,8 +41,7 @@ func stringEnd(b []byte) int {
 	return len(b)
 }
 
-// ValueEnd returns where the value that starts b ends: at the next comma or closing bracket that is not
-// inside of it.
+// ValueEnd returns where the value that starts b ends: at the next comma or closing bracket that is not inside of it.
 func ValueEnd(b []byte) int {
 	depth := 0
 	for at := 0; at < len(b); at++ {

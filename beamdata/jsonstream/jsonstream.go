@@ -16,10 +16,9 @@ import (
 	"fulcrum/internal/jsonwords"
 )
 
-// Scanner reads JSON from a stream by token, in memory that does not depend on the file's size. It is
-// written by hand because encoding/json's token reader would take minutes for the gigabytes of a full
-// VQAv2 beam file. NaN and Infinity, which Python writes, are read as numbers: whoever needs a finite
-// number refuses them by name.
+// Scanner reads JSON from a stream by token, in memory that does not depend on the file's size. It is written by hand
+// because encoding/json's token reader would take minutes for the gigabytes of a full VQAv2 beam file. NaN and
+// Infinity, which Python writes, are read as numbers: whoever needs a finite number refuses them by name.
 type Scanner struct {
 	r     io.Reader
 	buf   []byte

@@ -244,8 +244,7 @@ func ask(ctx context.Context, into any, whole func() bool, args ...string) error
 	return nil
 }
 
-// command runs a program that dies with this one and returns what it printed; its last line on stderr
-// is the error.
+// command runs a program that dies with this one and returns what it printed; its last line on stderr is the error.
 func command(ctx context.Context, args []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)

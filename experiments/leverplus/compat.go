@@ -14,9 +14,8 @@ func Bring(e *job.Entries) {
 	e.Reference = job.Reference{Reproduce: Reproduce, Freeze: Freeze, Gradients: Gradients, Normalize: CompatNormalize, ValLoss: CompatValLoss}
 }
 
-// Reproduce sets what the reference does and no key of ours says, once the format of the beams is known:
-// RL files train with batches of 1, legacy files are normalised by z-score whatever is asked for.
-// exp=lever_plus_compat sets the keys.
+// Reproduce sets what the reference does and no key of ours says, once the format of the beams is known: RL files train
+// with batches of 1, legacy files are normalised by z-score whatever is asked for. exp=lever_plus_compat sets the keys.
 func Reproduce(c *job.Config, format string) {
 	switch format {
 	case "legacy":

@@ -1,6 +1,5 @@
-// Package atomicfile replaces files so that a reader, or a machine that loses power, sees the old
-// content or the new one and never a half: write to a temporary file beside the target, fsync,
-// rename, fsync the directory.
+// Package atomicfile replaces files so that a reader, or a machine that loses power, sees the old content or the new
+// one and never a half: write to a temporary file beside the target, fsync, rename, fsync the directory.
 package atomicfile
 
 import (
@@ -217,8 +216,7 @@ func Forget(path string) error {
 	return nil
 }
 
-// IsTemp reports whether name is that of a temporary file or folder of this package, left by a process
-// that was killed.
+// IsTemp reports whether name is that of a temporary file or folder of this package, left by a process that was killed.
 func IsTemp(name string) bool { return temporary.MatchString(name) }
 
 // RemoveAll removes a folder in one step: a kill or a power cut leaves it whole or under a temporary name.

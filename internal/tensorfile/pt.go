@@ -20,9 +20,8 @@ type PT struct {
 // Close unmaps the file; the tensors in Value must not be used any more.
 func (p *PT) Close() error { return p.mem.Close() }
 
-// ReadPT reads a file that torch.save wrote, in the zip format (PyTorch 1.6 and later) or the legacy
-// one, or a plain pickle. No code of the file is executed; what is not a tensor, an array or a plain
-// value is refused by name.
+// ReadPT reads a file that torch.save wrote, in the zip format (PyTorch 1.6 and later) or the legacy one, or a plain
+// pickle. No code of the file is executed; what is not a tensor, an array or a plain value is refused by name.
 func ReadPT(path string) (*PT, error) {
 	v, mem, err := parseMapped(path, "a readable PyTorch", parsePT)
 	if err != nil {

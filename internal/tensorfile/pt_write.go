@@ -13,10 +13,9 @@ import (
 	"fulcrum/internal/atomicfile"
 )
 
-// WritePT writes value as torch.save does (zip format, protocol 2), such that
-// torch.load(path, weights_only=True) reads it. Value may hold nil, bool, int, int64, float64 (PyTorch 1.13
-// wants Scalar instead), string, Tuple, *List, *Dict and Tensor. Equal input gives equal bytes; path is
-// replaced in one step.
+// WritePT writes value as torch.save does (zip format, protocol 2), such that torch.load(path, weights_only=True) reads
+// it. Value may hold nil, bool, int, int64, float64 (PyTorch 1.13 wants Scalar instead), string, Tuple, *List, *Dict
+// and Tensor. Equal input gives equal bytes; path is replaced in one step.
 func WritePT(path string, value any) error {
 	p := &pickler{}
 	p.b.WriteString("\x80\x02")

@@ -198,9 +198,8 @@ func headerError(err error) error {
 	return fmt.Errorf("header: %w", err)
 }
 
-// WriteSafetensors writes tensors in Hugging Face's layout (largest alignment first, then by name;
-// header padded to 8 bytes) and replaces path in one step. The metadata gets the tensors' digest. Equal input gives equal
-// bytes.
+// WriteSafetensors writes tensors in Hugging Face's layout (largest alignment first, then by name; header padded to 8
+// bytes) and replaces path in one step. The metadata gets the tensors' digest. Equal input gives equal bytes.
 func WriteSafetensors(path string, tensors []Tensor, metadata map[string]string) error {
 	_, err := WriteDigested(path, tensors, metadata)
 	return err

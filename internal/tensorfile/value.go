@@ -5,8 +5,7 @@ import (
 	"math/big"
 )
 
-// Values inside a PyTorch file are nil, bool, int64, *big.Int, float64, string, []byte, Tuple, *List,
-// *Dict and Tensor.
+// Values inside a PyTorch file are nil, bool, int64, *big.Int, float64, string, []byte, Tuple, *List, *Dict and Tensor.
 
 // Tuple is a Python tuple (or torch.Size).
 type Tuple []any

@@ -1,6 +1,5 @@
-// Package doctor watches a run for silent failures: it reads the rows that training writes, step by
-// step and epoch by epoch, and says in one sentence what is wrong, what the likely cause is and which
-// key to change.
+// Package doctor watches a run for silent failures: it reads the rows that training writes, step by step and epoch by
+// epoch, and says in one sentence what is wrong, what the likely cause is and which key to change.
 //
 //	d := doctor.New(opt)
 //	d.Begin("grpo", limits)                // what the phase promises: bounds, schedules, refreshes

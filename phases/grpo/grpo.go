@@ -17,11 +17,10 @@ import (
 	"fulcrum/selector"
 )
 
-// Phase is group-relative policy optimisation (Shao et al. 2024, arXiv:2402.03300, eq. 3), with one ratio
-// per sequence or one per token. Advantages are taken over the whole group and the curriculum's top k
-// afterwards; the KL penalty is exact where the policy gives whole distributions. The sampling
-// probability of recorded groups is unknown: there the ratio is a trust region around the old policy, not
-// an importance weight.
+// Phase is group-relative policy optimisation (Shao et al. 2024, arXiv:2402.03300, eq. 3), with one ratio per sequence
+// or one per token. Advantages are taken over the whole group and the curriculum's top k afterwards; the KL penalty is
+// exact where the policy gives whole distributions. The sampling probability of recorded groups is unknown: there the
+// ratio is a trust region around the old policy, not an importance weight.
 type Phase struct {
 	name      string
 	opt       Options

@@ -35,8 +35,7 @@ type Options struct {
 	Loss string `koanf:"loss" also:"loss_type"`
 	// PPO's ratio clip
 	Clip ClipOptions `koanf:"clip"`
-	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong
-	// filtering, DAPO)
+	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)
 	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
 	// groups with equal rewards: keep (KL acts on them), filter (average the loss over the others), resample (draw
 	// others until the batch is full: DAPO's dynamic sampling)

@@ -102,10 +102,9 @@ func (g *Phase) advantagesOf(groups *selector.Batch, epoch int) (top advantage.S
 	return g.opt.Curriculum.Apply(groups.Gains(), groups.Valid, groups.B(), groups.G, epoch, g.opt.Advantage)
 }
 
-// dropTruncated takes completions that were cut at the length limit out of the loss: the reward of a cut
-// text says little about its tokens (overlong filtering, DAPO, arXiv:2503.14476 §3.4). As in TRL, their
-// rewards stay in the baseline and they still count where the loss is a mean over candidates; their tokens
-// count nowhere.
+// dropTruncated takes completions that were cut at the length limit out of the loss: the reward of a cut text says
+// little about its tokens (overlong filtering, DAPO, arXiv:2503.14476 §3.4). As in TRL, their rewards stay in the
+// baseline and they still count where the loss is a mean over candidates; their tokens count nowhere.
 func dropTruncated(b *selector.Batch) {
 	for at, ok := range b.Valid {
 		if ok && b.Cut(at) {

@@ -98,8 +98,7 @@ func (o CurriculumOptions) Apply(rewards []float64, valid []bool, B, G, epoch in
 	return sel, adv, before, remaining(adv, sel, before, opt.Clip)
 }
 
-// remaining describes the advantages left after a selection: a group still has a signal when some
-// advantage is not 0.
+// remaining describes the advantages left after a selection: a group still has a signal when some advantage is not 0.
 func remaining(adv []float64, sel Selection, before Stats, clip float64) Stats {
 	after := before
 	after.Signal, after.Clipped, after.Mean, after.Std, after.MaxAbs = 0, 0, 0, 0, 0

@@ -15,8 +15,7 @@ type KLOptions struct {
 	// exact over the pool (not for token policies), or from log-ratios of candidates (ratio=sequence) or tokens
 	// (token); k3_reversed is the Python reference's ρ - 1 - log ρ, ρ = policy/reference
 	Estimator string `koanf:"estimator"`
-	// band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed:
-	// never
+	// band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed: never
 	Controller string `koanf:"controller" enum:"band,proportional,fixed"`
 	// lower end of the band, nats per sequence
 	TargetMin float64 `koanf:"target_min" range:"[0,inf)" when:"!controller=fixed"`

@@ -8,9 +8,8 @@ import (
 	"fulcrum/internal/option"
 )
 
-// PolicyTemperatureOptions configures the second half of adaptive temperature: the temperature of the
-// policy itself in GRPO, its logits divided by τ. A KL below the band sharpens the policy (τ falls), one
-// above softens it (τ rises).
+// PolicyTemperatureOptions configures the second half of adaptive temperature: the temperature of the policy itself in
+// GRPO, its logits divided by τ. A KL below the band sharpens the policy (τ falls), one above softens it (τ rises).
 type PolicyTemperatureOptions struct {
 	// let the KL steer the policy's temperature
 	Enabled bool `koanf:"enabled"`

@@ -80,9 +80,8 @@ type Options struct {
 	// a NaN reward counts as +5, as in the Python reference, instead of being an error
 	NaNIsBest bool `koanf:"nan_is_best"`
 
-	// weights of further levels in the total: coherence (mean cosine of query to examples and of neighbours),
-	// diversity (1 - mean pairwise cosine of the examples), task (VQA accuracy where known), beam (the reward above;
-	// 1)
+	// weights of further levels in the total: coherence (mean cosine of query to examples and of neighbours), diversity
+	// (1 - mean pairwise cosine of the examples), task (VQA accuracy where known), beam (the reward above; 1)
 	Levels map[string]float64 `koanf:"levels" range:"(-inf,inf)"`
 }
 

@@ -87,11 +87,10 @@ func normalizeWords(s string) string {
 	return strings.Join(words, " ")
 }
 
-// VQAAccuracy returns the official VQA accuracy of a prediction, in [0, 1]: for each of the ground-truth
-// answers, min(1, matches among the others / 3), averaged. Strings are normalised where the ground truths
-// differ from each other, as in the standard evaluation; compat normalises always, as the Python reference
-// does. Without ground truths it is 0. Source: Antol et al. 2015 (arXiv:1505.00468) and parity
-// specification §8.
+// VQAAccuracy returns the official VQA accuracy of a prediction, in [0, 1]: for each of the ground-truth answers,
+// min(1, matches among the others / 3), averaged. Strings are normalised where the ground truths differ from each
+// other, as in the standard evaluation; compat normalises always, as the Python reference does. Without ground truths
+// it is 0. Source: Antol et al. 2015 (arXiv:1505.00468) and parity specification §8.
 func Accuracy(prediction string, answers []string, compat bool) float64 {
 	records := list.Map(answers, func(a string) Answer { return Answer{Answer: a} })
 	return vqaAccuracy(prediction, records, compat, func(i, j int) bool { return i == j })

@@ -1,6 +1,5 @@
-// Package lora is low-rank adaptation of linear layers (Hu et al. 2021, arXiv:2106.09685): which modules of a model
-// are adapted, how, and the files in which the adapters are kept, PEFT's adapter_config.json and
-// adapter_model.safetensors.
+// Package lora is low-rank adaptation of linear layers (Hu et al. 2021, arXiv:2106.09685): which modules of a model are
+// adapted, how, and the files in which the adapters are kept, PEFT's adapter_config.json and adapter_model.safetensors.
 //
 //	y = W·x + b + scale·B·(A·dropout(x))        A [r, in], B [out, r], scale = alpha/r, or alpha/√r (rslora)
 //

@@ -54,11 +54,10 @@ func (p *Policy) Sample(source selector.Source, queries []int, g, t int, tempera
 	return b
 }
 
-// Decode returns the width best selections of t examples by beam search over the policy's own
-// sequence log-probabilities (history-aware: the state follows the choices); width 1 is greedy. Of equal
-// scores the smaller position wins, but a pool whose candidates all score the same is taken in the set's TieOrder, which is
-// seeded. Scores are log-probabilities [B*width]; beams that do not exist (a small
-// pool) are not valid.
+// Decode returns the width best selections of t examples by beam search over the policy's own sequence
+// log-probabilities (history-aware: the state follows the choices); width 1 is greedy. Of equal scores the smaller
+// position wins, but a pool whose candidates all score the same is taken in the set's TieOrder, which is seeded. Scores
+// are log-probabilities [B*width]; beams that do not exist (a small pool) are not valid.
 func (p *Policy) Decode(source selector.Source, queries []int, t, width int) (*selector.Batch, []float64) {
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()

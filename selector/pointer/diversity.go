@@ -25,8 +25,7 @@ func DefaultDiversityOptions() DiversityOptions {
 
 func (o DiversityOptions) enabled() bool { return o.Kind != "none" && o.Kind != "" }
 
-// diversity is one kind of term. Its memory follows a selection: tensors [B, N, …], empty before the
-// first choice.
+// diversity is one kind of term. Its memory follows a selection: tensors [B, N, …], empty before the first choice.
 type diversity interface {
 	// weights lists the parameters.
 	weights(opt Options, h int) []weight

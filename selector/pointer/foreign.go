@@ -226,9 +226,8 @@ func referenceMetric(name, phase string) string {
 	return name
 }
 
-// shapes derives the options that follow from names and shapes of the weights. Without skip terms it is the
-// reference's selector: v3, or v2 without a gate. The number of heads and the cost of a choice (taken) leave
-// no trace in shapes.
+// shapes derives the options that follow from names and shapes of the weights. Without skip terms it is the reference's
+// selector: v3, or v2 without a gate. The number of heads and the cost of a choice (taken) leave no trace in shapes.
 func (c *Checkpoint) shapes() map[string]string {
 	found := map[string]string{}
 	t, ok := c.Weights["query_proj.weight"]

@@ -78,10 +78,9 @@ func (p *Policy) encode(in *inputs, drop dropout) encoded {
 	return e
 }
 
-// attend runs the cross-attention encoder: the query's state and the candidates' vectors. The attention's
-// key and value projections are folded into the single query vector: q·(Wk c) = (Wkᵀ q)·c and
-// Σ a (Wv c) = Wv (Σ a c), so no key or value is ever made. The key bias shifts all scores of a head
-// equally and drops out.
+// attend runs the cross-attention encoder: the query's state and the candidates' vectors. The attention's key and value
+// projections are folded into the single query vector: q·(Wk c) = (Wkᵀ q)·c and Σ a (Wv c) = Wv (Σ a c), so no key or
+// value is ever made. The key bias shifts all scores of a head equally and drops out.
 func (p *Policy) attend(in *inputs, drop dropout, e *encoded) {
 	rows := in.rows // [U+B, d]
 	if p.params.Has("input_proj.weight") {
@@ -295,7 +294,7 @@ func (p *Policy) forward(in *inputs, opt selector.ForwardOptions) selector.Outpu
 	} else {
 		z := p.score(e, rows{0, 1, in.k, in.first}, p.teacherForced(in, e, in.first), temperature) // [B, 1+K, A]
 		z = torchx.Reshape(z, in.b*(1+in.k), z.Shape()[2])
-		logits = torchx.Reshape(torchx.IndexSelect(z, 0, in.row), in.b, 1+in.g, z.Shape()[1])
+		logits = torchx.Reshape(torchx.Embedding(z, in.row), in.b, 1+in.g, z.Shape()[1])
 	}
 	picked := torchx.PickLogp(logits, in.actions, p.taken(), opt.Reference)
 	out := selector.Output{LogP: picked.LogP, Entropy: picked.Entropy, KL: picked.KL} // [B, G, T]

@@ -97,9 +97,8 @@ rm -rf "$1"`
 // Prefix begins the names of the tests that want a cluster: make test leaves them out, make test-slurm runs them.
 const Prefix = "TestOnSlurm"
 
-// Start starts a cluster and sets SLURM_CONF for the test and its children. Where Slurm is not installed
-// or does not start the test is skipped with the reason, or fails if FULCRUM_REQUIRE_SLURM=1. The cluster
-// ends with the test.
+// Start starts a cluster and sets SLURM_CONF for the test and its children. Where Slurm is not installed or does not
+// start the test is skipped with the reason, or fails if FULCRUM_REQUIRE_SLURM=1. The cluster ends with the test.
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	if !strings.HasPrefix(t.Name(), Prefix) {

@@ -65,7 +65,8 @@ func TestKeysWithoutEffect(t *testing.T) {
 		{"selector.head=none selector.dropout=0.2", "selector.dropout=0.2 has no effect: selector.dropout acts where selector.head is not none"},
 		{"selector.head=none selector.dropout=0.2 grpo.clip.epsilon=${selector.dropout}", ""},
 		{"selector.head=bilinear selector.dropout=0.2", ""},
-		{"grpo.kl.controller=fixed grpo.kl.target_max=0.2", "grpo.kl.target_max=0.2 has no effect: grpo.kl.target_max acts where grpo.kl.controller is not fixed"},
+		{"grpo.kl.controller=fixed grpo.kl.target_max=0.2",
+			"grpo.kl.target_max=0.2 has no effect: grpo.kl.target_max acts where grpo.kl.controller is not fixed"},
 		{"task=icl data=icl_shapes icl.model=icl_shapes_model rce.epochs=2 vl.max_pixels=99 beams.shots=2 encoder.path=/m " +
 			"embed.modality=image selector=v2 data.embeddings=/e", ""},
 		{"task=icl data=icl_shapes icl.model=icl_shapes_model generate.temperature=1", "generate.temperature belongs to task=generate"},

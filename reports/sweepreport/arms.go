@@ -37,6 +37,7 @@ func (v *View) writeArms(d *page.Document) {
 		table.Column("policy", func(l armLine) string { return l.label })
 		table.Column("starts from", ofArm(v.startOf))
 		table.Column(">steps", ofArm(stepsCell))
+		table.Column(">reader calls", ofArm((*setting).callsCell))
 		table.Column(">reward on "+page.Plain(split), scored("reward", meanCell))
 		table.Column(">SE, questions", scored("reward", seCell))
 		table.Column(">SD, seeds", scored("reward", sdCell))
@@ -64,10 +65,11 @@ func (v *View) writeArms(d *page.Document) {
 		greedy = runs[0].Wording(greedy, "greedy answer")
 	}
 	d.Paragraph("Reward is the mean over questions and seeds of the %s; the standard error is over questions, of scores averaged over "+
-		"seeds; the standard deviation is between the seeds' means. Steps count those of the arms that an arm starts from. The gain "+
-		"over the initial policy is descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last "+
-		"epoch on validation queries, in nats, to the policy that the arm itself started with. Best checkpoint is the reward of the "+
-		"checkpoint that validation prefers.", greedy)
+		"seeds; the standard deviation is between the seeds' means. Steps and reader calls, the candidates scored for them, count "+
+		"those of the arms that an arm starts from; recorded candidates were scored before. The gain over the initial policy is "+
+		"descriptive: its 95%% interval is not corrected for the number of arms. KL is that of the last epoch on validation queries, in "+
+		"nats, to the reference of its phase (grpo.kl.reference): with phase_start the policy that the phase began with. Best checkpoint "+
+		"is the reward of the checkpoint that validation prefers.", greedy)
 }
 
 // writeSplits is the table of arms and baselines on every set of questions: what does not carry over falls from left to right.
@@ -209,9 +211,20 @@ func seCell(a arms.Arm) string {
 }
 
 // sdCell returns the standard deviation between seeds, a dash with one seed.
+func (s *setting) callsCell() string {
+	if len(s.runs) == 0 {
+		return ""
+	}
+	return page.Thousands(s.calls())
+}
+
 func sdCell(a arms.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}
-	return page.Sig(stat.SD(a.SeedMeans()), 2)
+	sd := stat.SD(a.SeedMeans())
+	if sd < 1e-12 { // rounding
+		sd = 0
+	}
+	return page.Sig(sd, 2)
 }

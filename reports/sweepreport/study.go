@@ -116,6 +116,19 @@ func (s *setting) steps() (own, all int) {
 	return own, own + all
 }
 
+// calls are the candidates that the reader scored for the steps of one of a setting's runs, and of the arms that it starts from.
+func (s *setting) calls() (n int) {
+	if s.from != nil {
+		n = s.from.calls()
+	}
+	if len(s.runs) > 0 && s.runs[0].Summary != nil {
+		for _, p := range s.runs[0].Summary.Phases {
+			n += p.Calls
+		}
+	}
+	return n
+}
+
 // last is the policy that the runs of a setting ended with, as evals.jsonl names it.
 func (s *setting) last() string {
 	if len(s.runs) == 0 {

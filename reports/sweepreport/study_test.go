@@ -293,7 +293,13 @@ func TestStudyOfTwoShots(t *testing.T) {
 			t.Errorf("answer %d: %+v (%s), want about %g", i+1, a.c, a.refused, want)
 		}
 	}
-	top := v.conditions[0].arm("top").runs[0].Tree.(map[string]any)["selector"].(map[string]any)
+	start, arm := v.conditions[0].arm("two"), v.conditions[0].arm("top")
+	start.runs[0].Summary.Phases = []record.PhaseSummary{{Calls: 1000}, {Calls: 500}}
+	arm.runs[0].Summary.Phases = []record.PhaseSummary{{Calls: 20}}
+	if got := arm.callsCell(); got != "1,520" {
+		t.Errorf("%s reader calls, want those of the arm and of its start", got)
+	}
+	top := arm.runs[0].Tree.(map[string]any)["selector"].(map[string]any)
 	top["variant"] = "v3"
 	if a, why := v.compare(v.conditions[0], "top", "init", "dev", "reward", false); a != nil {
 		t.Errorf("the untrained policy of another selector is none of this arm's: %+v, %s", a, why)

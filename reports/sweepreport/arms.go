@@ -222,9 +222,6 @@ func sdCell(a arms.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}
-	sd := stat.SD(a.SeedMeans())
-	if sd < 1e-12 { // rounding
-		sd = 0
-	}
+	sd := max(stat.SD(a.SeedMeans())-1e-12, 0) // less what rounding makes of none
 	return page.Sig(sd, 2)
 }

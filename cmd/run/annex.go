@@ -5,6 +5,7 @@ import (
 
 	"fulcrum/experiments"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/chart"
 )
 
 // annex holds the annexes, the parts that a build may leave out; annexes.go registers them. Its zero value is the core.
@@ -13,6 +14,8 @@ type annex struct {
 	verbs map[string]newVerb
 	// report prints a report of several runs or, as JSON, the report of the one run in paths, which was written to path.
 	report func(s *session, paths []string, path string, opt reportOptions) error
+	// figures are those for a paper of a sweep or of several runs.
+	figures func(paths []string, paper chart.Paper) ([]*chart.Figure, error)
 	// queueTask runs a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
 }

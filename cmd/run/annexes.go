@@ -28,6 +28,7 @@ func annexes() annex {
 		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
 			"open-test": openTestVerb, "verify": verifyVerb, "watch": watchVerb},
 		report:    reportOfSeveral,
+		figures:   paperFigures,
 		queueTask: slurm.RunTask,
 	}
 }

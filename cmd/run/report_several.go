@@ -5,8 +5,10 @@ package main
 import (
 	"cmp"
 
+	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/stdout"
+	"fulcrum/reports/chart"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
 	"fulcrum/reports/published"
@@ -68,4 +70,16 @@ func reportOfSeveral(s *session, paths []string, path string, opt reportOptions)
 		return err
 	}
 	return page.WritePage(opt.html, d.Text())
+}
+
+// paperFigures are those of a sweep, or of what compares runs.
+func paperFigures(paths []string, paper chart.Paper) ([]*chart.Figure, error) {
+	if len(paths) > 1 {
+		return compare.PaperFigures(paths)
+	}
+	v, err := views.Page(paths[0])
+	if err != nil {
+		return nil, err
+	}
+	return v.PaperFigures(paper), nil
 }

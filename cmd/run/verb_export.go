@@ -135,8 +135,11 @@ func writeTables(w io.Writer, tables []*page.Table, write func(*page.Table, io.W
 // exportTables reads what is asked for of the runs at and below paths.
 func exportTables(paths []string, what string) (tables []*page.Table, left leftOut, err error) {
 	if what == "table" && len(paths) == 1 && ledger.Exists(paths[0]) {
-		tables, err = views.Tables(paths[0])
-		return tables, left, err
+		v, err := views.Page(paths[0])
+		if err != nil {
+			return nil, left, err
+		}
+		return v.Tables(), left, nil
 	}
 	folders, left, err := runFolders(paths)
 	if err == nil && len(folders) == 0 {

@@ -1,13 +1,18 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
@@ -16,32 +21,45 @@ import (
 // htmlFlag writes a report that is printed as a page too.
 const htmlFlag = "--html"
 
-// reportVerb rebuilds the report of a run or sweep, compares several runs, or judges a published table.
+// reportVerb rebuilds the report of a run or sweep, compares several runs, judges a published table, or draws figures for a paper.
 func reportVerb() *verb {
 	f := usage.Flags()
 	var opt reportOptions
 	f.StringVar(&opt.html, htmlFlag[2:], "", "file of the page")
 	f.BoolVar(&opt.json, "json", false, "print one JSON document")
-	f.Float64Var(&opt.width, widthFlag[2:], 0, "of figures for a paper, mm")
+	f.StringSliceVar(&opt.paper.Names, figureFlag[2:], nil, "figures for a paper, by name; none: all")
+	f.Float64Var(&opt.paper.Width, widthFlag[2:], 0, "of figures for a paper, mm")
+	f.BoolVar(&opt.paper.NoTitle, "no-title", false, "figures for a paper without their titles")
+	f.StringVar(&opt.figures, "figure-dir", "", "folder of figures for a paper")
 	return &verb{
 		usage: `run report outputs/quick
 run report outputs/quick outputs/slow --html compared.html
+run report multirun/lr ` + figureFlag + ` settings ` + widthFlag + ` 85 --no-title
 
 run report RUN_OR_SWEEP_FOLDER [--json]
-run report RUN_FOLDER ` + widthFlag + ` MM
 run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE] [--json]
 run report TABLE.json [` + htmlFlag + ` FILE] [--json]
+run report FOLDER… [` + figureFlag + ` NAME,…] [` + widthFlag + ` MM] [--no-title] [--figure-dir DIR]
 Writes report.md and report.html of a run or sweep again, prints a comparison of several runs, or says what a table
 of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + ` writes what is printed as a page too.
-` + widthFlag + ` draws the plots of a run for a paper, so many millimetres wide, as PDF and SVG into its folder figures.
+With ` + figureFlag + `, ` + widthFlag + ` or --no-title it draws figures for a paper instead, as PDF and SVG: of a run, of a sweep's
+settings, or of what compares several runs; all or those named, 170 mm wide or MM, into the folder figures of the run or sweep (of a
+comparison: figures) or DIR.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if opt.html == "" && f.Changed(htmlFlag[2:]) {
 				return usage.Errorf("%s: want a file: `run report A B %s FILE`", htmlFlag, htmlFlag)
 			}
-			if w := opt.width; f.Changed(widthFlag[2:]) && (len(args) != 1 || !(w >= 50 && w <= 500)) {
-				return usage.Errorf("%s %g: want one run and a width in [50, 500] mm: `run report RUN_FOLDER %[1]s 180`", widthFlag, w)
+			if w := opt.paper.Width; f.Changed(widthFlag[2:]) && !(w >= 50 && w <= 500) {
+				return usage.Errorf("%s %g: want a width in [50, 500] mm", widthFlag, w)
+			}
+			for _, name := range []string{figureFlag[2:], widthFlag[2:], "no-title", "figure-dir"} {
+				opt.draws = opt.draws || f.Changed(name)
+			}
+			if opt.draws && (opt.json || opt.html != "") {
+				return usage.Errorf("figures for a paper are files of their own: want no --json or %s with %s, %s, --no-title or --figure-dir",
+					htmlFlag, figureFlag, widthFlag)
 			}
 			return s.report(args, opt)
 		},
@@ -50,13 +68,18 @@ of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + 
 
 // reportOptions are the flags of run report.
 type reportOptions struct {
-	html  string // file of the page of a comparison; "": none
-	json  bool
-	width float64 // of figures for a paper, mm; 0: none
+	html    string // file of the page of a comparison; "": none
+	json    bool
+	draws   bool // figures for a paper, and nothing else
+	paper   chart.Paper
+	figures string // their folder; "": that of the run
 }
 
-// widthFlag names the width of figures for a paper.
-const widthFlag = "--figure-width"
+// The flags that name figures for a paper and their width.
+const (
+	figureFlag = "--figure"
+	widthFlag  = "--figure-width"
+)
 
 // report does what run report asks for.
 func (s *session) report(paths []string, opt reportOptions) error {
@@ -75,6 +98,9 @@ func (s *session) report(paths []string, opt reportOptions) error {
 			return usage.Errorf("%s: not a run folder%s: want the folders of runs to compare", path, hint)
 		}
 	}
+	if opt.draws {
+		return s.drawFigures(paths, opt)
+	}
 	if len(paths) > 1 || filepath.Ext(paths[0]) == ".json" {
 		if s.annex.report == nil {
 			return notBuiltIn("report of several runs, or of a published table", judging)
@@ -86,10 +112,6 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		return usage.Errorf("%s %s: the page of one run or sweep is its report.html; the flag is for comparisons", htmlFlag, opt.html)
 	}
 	if ledger.Exists(dir) {
-		if opt.width > 0 {
-			return usage.Errorf("%s %g: %s is a sweep, and figures for a paper are drawn of its runs: `run report %s %[1]s %[2]g`", widthFlag,
-				opt.width, dir, filepath.Join(dir, "0"))
-		}
 		if err := s.app.Report(dir); err != nil {
 			return err
 		}
@@ -104,9 +126,6 @@ func (s *session) report(paths []string, opt reportOptions) error {
 		if err := rebuild(dir); err != nil {
 			return err
 		}
-		if opt.width > 0 {
-			return s.figures(dir, opt.width)
-		}
 	}
 	path := page.ReportPath(dir)
 	if opt.json {
@@ -119,15 +138,41 @@ func (s *session) report(paths []string, opt reportOptions) error {
 	return nil
 }
 
-// figures draws the plots of a run for a paper.
-func (s *session) figures(dir string, width float64) error {
-	run, err := record.ReadRun(dir)
+// drawFigures draws the figures of a run, of a sweep or of a comparison for a paper.
+func (s *session) drawFigures(paths []string, opt reportOptions) (err error) {
+	var figures []*chart.Figure
+	dir := cmp.Or(opt.figures, runreport.FiguresFolder)
+	if opt.figures == "" && len(paths) == 1 {
+		dir = filepath.Join(paths[0], runreport.FiguresFolder)
+	}
+	switch several := len(paths) > 1 || ledger.Exists(paths[0]); {
+	case several && s.annex.figures == nil:
+		return notBuiltIn("figures of several runs", judging)
+	case several:
+		figures, err = s.annex.figures(paths, opt.paper)
+	case !runfolder.IsRun(paths[0]):
+		return runfolder.NoRun(paths[0])
+	default:
+		var run *record.Run
+		if run, err = record.ReadRun(paths[0]); err == nil {
+			figures = runreport.PaperFigures(run)
+		}
+	}
 	if err != nil {
 		return err
 	}
-	if err := runreport.DrawForPaper(run, width); err != nil {
-		return err
+	if len(figures) == 0 {
+		return usage.Errorf("%s: nothing is recorded that a figure shows", strings.Join(paths, ", "))
 	}
-	stdout.Printf("figures: %s\n", filepath.Join(dir, runreport.FiguresFolder))
+	names, err := opt.paper.Write(dir, figures)
+	if err != nil {
+		return usage.Errorf("%v", err)
+	}
+	for _, f := range figures {
+		if f.Omits != "" && slices.Contains(names, f.Name) {
+			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: figure %s leaves out %s", f.Name, f.Omits))
+		}
+	}
+	stdout.Printf("figures: %s.pdf and .svg in %s\n", page.Joined(names), dir)
 	return nil
 }

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -278,4 +280,20 @@ func (a Arm) Interval() *stats.Interval {
 	least, greatest := a.evaluation().Bounds()
 	interval, _ := stats.Interval{Low: mean - half, High: mean + half}.Within(least, greatest)
 	return &interval
+}
+
+// keyOf finds the keys of settings, as in grpo.lr=1e-4.
+var keyOf = regexp.MustCompile(`[\w./@+~-]+=`)
+
+// ShortNames cuts the keys in names of settings to their last words, where these tell the keys apart: lr=1e-4.
+func ShortNames(names []string) []string {
+	last := func(key string) string { return key[strings.LastIndexAny(key, "./@+~")+1:] }
+	full := map[string]string{}
+	for _, key := range keyOf.FindAllString(strings.Join(names, " "), -1) {
+		if known, ok := full[last(key)]; ok && known != key {
+			return names
+		}
+		full[last(key)] = key
+	}
+	return list.Map(names, func(name string) string { return keyOf.ReplaceAllStringFunc(name, last) })
 }

@@ -34,6 +34,8 @@ type Figure struct {
 	Right vg.Length // margin for labels beside the panels
 	Tall  vg.Length // height of a panel; 0: PanelHeight
 	Wide  vg.Length // on paper; 0: FigureWidth
+	Omits string    // what a figure for a paper has no room for; "": nothing
+	bare  bool      // without title
 }
 
 type Panel struct {
@@ -46,6 +48,7 @@ type Panel struct {
 	Log    bool        // vertical axis
 	Share  bool        // vertical axis in percent
 	XTicks plot.Ticker // nil: round numbers
+	YTicks plot.Ticker // the same
 	Tilted bool        // names under the horizontal axis that are too long to stand side by side
 	Spans  []record.Span
 	Layers []plot.Plotter
@@ -86,8 +89,10 @@ func Faint(c color.NRGBA, alpha float64) color.NRGBA {
 
 const (
 	FigureWidth  = 9 * vg.Inch
-	leastWidth   = 150 * vg.Millimeter // legends have room
+	leastWidth   = 105 * vg.Millimeter // at 75 mm the smallest text, 8.5 points, is 6 points high
+	narrowWidth  = 150 * vg.Millimeter // below it two panels stand side by side, and lines are named in the legend
 	titleHeight  = 46 * vg.Length(1)
+	titleLine    = 17 * vg.Length(1)
 	PanelHeight  = 190 * vg.Length(1)
 	headHeight   = 24 * vg.Length(1)
 	lineHeight   = 13 * vg.Length(1)
@@ -100,19 +105,91 @@ const (
 )
 
 func (f *Figure) titleHeight() vg.Length {
+	switch {
+	case f.bare:
+		return 4
+	case f.Wide > 0:
+		return titleLine/2 + titleLine*vg.Length(len(f.titleLines()))
+	}
 	return titleHeight + lineHeight*vg.Length(strings.Count(f.Note, "\n"))
+}
+
+// titleLines folds the title into the width of a figure for a paper.
+func (f *Figure) titleLines() []string {
+	if f.Wide == 0 {
+		return []string{f.Title}
+	}
+	style, lines := TextStyle(13, true, Black), []string{""}
+	for _, word := range strings.Fields(f.Title) {
+		last := &lines[len(lines)-1]
+		if longer := strings.TrimSpace(*last + " " + word); *last == "" || style.Width(longer) <= f.width()-2*MarginLeft {
+			*last = longer
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 func (f *Figure) height() vg.Length {
 	return f.titleHeight() + vg.Length(len(f.Rows))*f.rowHeight() + marginBottom
 }
 
-// width is the width that a figure is laid out for. One for a narrower column is that, made smaller by scale.
-func (f *Figure) width() vg.Length { return max(cmp.Or(f.Wide, FigureWidth), leastWidth) }
+// LayoutWidth is the width that a figure so wide on paper is laid out for, 0: in a report. One for a narrower column is that, made
+// smaller by scale.
+func LayoutWidth(wide vg.Length) vg.Length { return max(cmp.Or(wide, FigureWidth), leastWidth) }
+
+// Columns is how many panels stand side by side at most in a figure so wide.
+func Columns(wide vg.Length) int {
+	if narrow(wide) {
+		return 2
+	}
+	return 3
+}
+
+func narrow(wide vg.Length) bool { return LayoutWidth(wide) < narrowWidth }
+
+func (f *Figure) width() vg.Length { return LayoutWidth(f.Wide) }
 
 func (f *Figure) scale() float64 { return float64(cmp.Or(f.Wide, FigureWidth) / f.width()) }
 
-func (f *Figure) rowHeight() vg.Length { return cmp.Or(f.Tall, PanelHeight) + headHeight }
+func (f *Figure) rowHeight() vg.Length { return cmp.Or(f.Tall, PanelHeight) + f.headHeight() }
+
+// headHeight has room for the longest legend of a panel.
+func (f *Figure) headHeight() vg.Length {
+	lines := 1
+	for _, row := range f.Rows {
+		for j := range row {
+			lines = max(lines, len(f.legendLines(row, j)))
+		}
+	}
+	return headHeight + lineHeight*vg.Length(lines-1)
+}
+
+// legendLines breaks the legend of a row's panel j into lines, after its head: up to the next panel that has one, or the figure's edge.
+func (f *Figure) legendLines(row []*Panel, j int) [][]LegendItem {
+	next := j + 1
+	for next < len(row) && row[next].Head == "" && len(row[next].Legend) == 0 {
+		next++
+	}
+	room := f.width()/vg.Length(len(row))*vg.Length(next-j) - MarginLeft - LabelWidth - tickWidth
+	lines, x := [][]LegendItem{nil}, vg.Length(0)
+	if row[j].Head != "" {
+		x = TextStyle(10, true, Black).Width(row[j].Head) + legendGap
+	}
+	for _, item := range row[j].Legend {
+		wide := TextStyle(9.5, false, Black).Width(item.Text) + legendGap
+		if item.Draw != nil {
+			wide += legendSample
+		}
+		if x > 0 && x+wide-legendGap > room {
+			lines, x = append(lines, nil), 0
+		}
+		lines[len(lines)-1] = append(lines[len(lines)-1], item)
+		x += wide
+	}
+	return lines
+}
 
 // Write draws f as plots/NAME.png and plots/NAME.svg in dir, each replaced whole.
 func (f *Figure) Write(dir string) error {
@@ -196,7 +273,11 @@ func onWhite(c draw.Canvas) draw.Canvas {
 
 func (f *Figure) draw(c draw.Canvas) {
 	left := c.Min.X + MarginLeft + 4
-	c.FillText(TextStyle(13, true, Black), vg.Point{X: left, Y: c.Max.Y - 18}, f.Title)
+	for i, line := range f.titleLines() {
+		if !f.bare {
+			c.FillText(TextStyle(13, true, Black), vg.Point{X: left, Y: c.Max.Y - 18 - titleLine*vg.Length(i)}, line)
+		}
+	}
 	for i, note := range strings.Split(f.Note, "\n") {
 		c.FillText(TextStyle(9.5, false, Grey), vg.Point{X: left, Y: c.Max.Y - 34 - lineHeight*vg.Length(i)}, note)
 	}
@@ -206,7 +287,7 @@ func (f *Figure) draw(c draw.Canvas) {
 		height := vg.Length(len(block)) * f.rowHeight()
 		area := body
 		area.Min.Y = body.Max.Y - height
-		drawBlock(block, area, c, f.Right)
+		f.drawBlock(block, area, c)
 		body.Max.Y = area.Min.Y
 	}
 }
@@ -225,7 +306,7 @@ func (f *Figure) blocks() [][][]*Panel {
 }
 
 // drawBlock draws rows of panels into area; legends and labels may go beyond it, on whole.
-func drawBlock(rows [][]*Panel, area, whole draw.Canvas, right vg.Length) {
+func (f *Figure) drawBlock(rows [][]*Panel, area, whole draw.Canvas) {
 	plots := make([][]*plot.Plot, len(rows))
 	for i, row := range rows {
 		plots[i] = make([]*plot.Plot, len(row))
@@ -233,8 +314,9 @@ func drawBlock(rows [][]*Panel, area, whole draw.Canvas, right vg.Length) {
 			plots[i][j] = p.plot()
 		}
 	}
-	tiles := draw.Tiles{Rows: len(rows), Cols: len(rows[0]), PadTop: headHeight,
-		PadLeft: MarginLeft + LabelWidth, PadRight: MarginRight + right, PadX: 16, PadY: headHeight}
+	head := f.headHeight()
+	tiles := draw.Tiles{Rows: len(rows), Cols: len(rows[0]), PadTop: head,
+		PadLeft: MarginLeft + LabelWidth, PadRight: MarginRight + f.Right, PadX: 16, PadY: head}
 	canvases := plot.Align(plots, tiles, area)
 	for i, row := range rows {
 		for j, p := range row {
@@ -242,7 +324,7 @@ func drawBlock(rows [][]*Panel, area, whole draw.Canvas, right vg.Length) {
 				continue
 			}
 			plots[i][j].Draw(canvases[i][j])
-			p.decorate(plots[i][j], plots[i][j].DataCanvas(canvases[i][j]), whole)
+			p.decorate(plots[i][j], plots[i][j].DataCanvas(canvases[i][j]), whole, f.legendLines(row, j))
 		}
 	}
 }
@@ -281,26 +363,36 @@ func (p *Panel) plot() *plot.Plot {
 		g.Y.Scale = logScale{}
 		g.Y.Tick.Marker = LogTicks{}
 	}
+	if p.YTicks != nil {
+		g.Y.Tick.Marker = p.YTicks
+	}
 	return g
 }
 
 // decorate draws what stands around the data: head, legend, names of lines at the right.
-func (p *Panel) decorate(g *plot.Plot, data draw.Canvas, whole draw.Canvas) {
+func (p *Panel) decorate(g *plot.Plot, data draw.Canvas, whole draw.Canvas, legend [][]LegendItem) {
 	if p.Y != "" {
 		style := TextStyle(10.5, false, Black)
 		style.Rotation, style.XAlign, style.YAlign = math.Pi/2, draw.XCenter, draw.YTop
 		whole.FillText(style, vg.Point{X: whole.Min.X + MarginLeft, Y: data.Center().Y}, p.Y)
 	}
-	base := data.Max.Y + 7
-	x := data.Min.X
-	if p.Head != "" {
-		style := TextStyle(10, true, Black)
-		whole.FillText(style, vg.Point{X: x, Y: base}, p.Head)
-		x += style.Width(p.Head) + 14
+	for i, line := range legend {
+		base, x := data.Max.Y+7+lineHeight*vg.Length(len(legend)-1-i), data.Min.X
+		if i == 0 && p.Head != "" {
+			style := TextStyle(10, true, Black)
+			whole.FillText(style, vg.Point{X: x, Y: base}, p.Head)
+			x += style.Width(p.Head) + legendGap
+		}
+		DrawLegend(whole, line, x, base)
 	}
-	DrawLegend(whole, p.Legend, x, base)
 	p.drawLabels(g, data, whole)
 }
+
+const (
+	legendGap    = 14
+	legendSample = 22
+	tickWidth    = 30 // of the numbers at a vertical axis
+)
 
 // DrawLegend writes a legend in a line that begins at (x, base).
 func DrawLegend(c draw.Canvas, items []LegendItem, x, base vg.Length) {
@@ -308,10 +400,10 @@ func DrawLegend(c draw.Canvas, items []LegendItem, x, base vg.Length) {
 	for _, item := range items {
 		if item.Draw != nil {
 			item.Draw(c, vg.Point{X: x, Y: base + 3}, vg.Point{X: x + 18, Y: base + 3})
-			x += 22
+			x += legendSample
 		}
 		c.FillText(style, vg.Point{X: x, Y: base}, item.Text)
-		x += style.Width(item.Text) + 14
+		x += style.Width(item.Text) + legendGap
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/vg"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/reports/chart"
@@ -86,32 +85,16 @@ func drawPlots(run *record.Run, figures []Figure) error {
 // FiguresFolder has the figures of a run at the width of a paper.
 const FiguresFolder = "figures"
 
-// DrawForPaper draws every figure that the run has data for, so many millimetres wide, as PDF and SVG.
-func DrawForPaper(run *record.Run, width float64) error {
-	dir := filepath.Join(run.Dir, FiguresFolder)
-	if err := atomicfile.MkdirAll(dir); err != nil {
-		return err
-	}
+// PaperFigures returns the figures that the run has data for.
+func PaperFigures(run *record.Run) []*chart.Figure {
+	var out []*chart.Figure
 	for _, maker := range Figures() {
-		f := maker.Make(run)
-		if f == nil {
-			continue
-		}
-		f.Wide, f.Note = vg.Length(width)*vg.Millimeter, "" // a paper has its own words below
-		for ending, drawn := range map[string]func() ([]byte, error){".pdf": f.Pdf, ".svg": f.Svg} {
-			err := safely(func() error {
-				data, err := drawn()
-				if err != nil {
-					return err
-				}
-				return atomicfile.Write(filepath.Join(dir, maker.Name+ending), data, 0o644)
-			})
-			if err != nil {
-				return fmt.Errorf("figure %s: %w", maker.Name, err)
-			}
+		if f := maker.Make(run); f != nil {
+			f.Name = maker.Name
+			out = append(out, f)
 		}
 	}
-	return nil
+	return out
 }
 
 func newPanel(run *record.Run, y string) *chart.Panel {

@@ -92,14 +92,11 @@ func (p *Plotter) loop() {
 }
 
 // drawSafely turns a panic of the plotting library into an error: a plot must not end a training.
-func drawSafely(run *record.Run) error { return safely(func() error { return DrawPlots(run) }) }
-
-// safely makes an error of what the drawing library panics with.
-func safely(draw func() error) (err error) {
+func drawSafely(run *record.Run) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("plots: %v", r)
 		}
 	}()
-	return draw()
+	return DrawPlots(run)
 }

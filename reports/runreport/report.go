@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
+	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -35,7 +36,8 @@ func WriteReport(dir string) error {
 		return err
 	}
 	if width, ok := run.SettingNumber("report", "figure", "width"); ok {
-		return DrawForPaper(run, width)
+		_, err = chart.Paper{Width: width}.Write(filepath.Join(dir, FiguresFolder), PaperFigures(run))
+		return err
 	}
 	return nil
 }

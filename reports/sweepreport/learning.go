@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
@@ -93,7 +94,7 @@ func (v *View) curvesFigure() *sweepFigure {
 		title += " of settings with several seeds"
 		caption += fmt.Sprintf(" A panel for each of %s, best first.", page.Plural(len(of.arms), "setting"))
 	}
-	return of.multiples("curves", title, note, "val "+score, caption,
+	return of.multiples(v.wide, "curves", title, note, "val "+score, caption,
 		func(a *setting) *chart.Panel {
 			c := lineOf(a.learning(), "val_"+a.score())
 			if len(c.X) == 0 {
@@ -129,17 +130,25 @@ func (c *condition) seedCounts() string {
 	return fmt.Sprintf("%d to %d", least, most)
 }
 
-// multiples lays out a panel for each arm that has one, three in a row, on shared axes.
-func (c *condition) multiples(name, title, note, y, caption string, of func(*setting) *chart.Panel) *sweepFigure {
-	const columns = 3
+// multiples lays out a panel for each arm that has one, as many in a row as fit the width, on shared axes.
+func (c *condition) multiples(wide vg.Length, name, title, note, y, caption string, of func(*setting) *chart.Panel) *sweepFigure {
+	columns := chart.Columns(wide)
 	var all []*chart.Panel
 	f := &chart.Figure{Name: name, Title: title, Note: note, Tall: 130}
-	for _, a := range c.arms {
+	names := list.Map(c.arms, (*setting).label)
+	if wide > 0 {
+		names = arms.ShortNames(names)
+	}
+	for i, a := range c.arms {
 		p := of(a)
 		if p == nil {
 			continue
 		}
-		p.Head = fitted(chart.TextStyle(10, true, chart.Black), a.label(), chart.FigureWidth/columns-40-50*vg.Length(len(p.Legend)))
+		room := chart.LayoutWidth(wide)/vg.Length(columns) - 45
+		if columns > 2 {
+			room -= 50*vg.Length(len(p.Legend)) - 5
+		}
+		p.Head = fitted(chart.TextStyle(10, true, chart.Black), names[i], room)
 		all = append(all, p)
 	}
 	if len(all) == 0 {

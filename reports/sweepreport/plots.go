@@ -204,7 +204,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	}
 	o := v.Opt.Objectives[objective]
 	s := v.scale(objective)
-	columns := min(len(dims), 3)
+	columns := min(len(dims), chart.Columns(v.wide))
 	if len(dims) == 4 {
 		columns = 2
 	}
@@ -213,7 +213,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 		name = fmt.Sprintf("parameters_%d", objective+1)
 	}
 	f := &chart.Figure{Name: name, Title: fitted(chart.TextStyle(13, true, chart.Black), o.Name+" by swept key",
-		chart.FigureWidth-2*chart.MarginLeft-20),
+		chart.LayoutWidth(v.wide)-2*chart.MarginLeft-20),
 		Note: "Every job in every panel, by its value of one key; the other keys differ between the points of a column."}
 	caption := fmt.Sprintf("*%s by swept key.* Every job is a point in every panel. A key that matters moves the whole cloud; where the "+
 		"spread within a value is as large as the difference between values, other keys or the seed decide.", page.Plain(o.Name))
@@ -223,7 +223,7 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	}
 	jobs := v.drawnJobs()
 	grids, any := false, false
-	room := (chart.FigureWidth - chart.MarginLeft - chart.LabelWidth - chart.MarginRight - 16*vg.Length(columns-1)) / vg.Length(columns)
+	room := (chart.LayoutWidth(v.wide) - chart.MarginLeft - chart.LabelWidth - chart.MarginRight - 16*vg.Length(columns-1)) / vg.Length(columns)
 	for i, dim := range dims {
 		axis := newSweepAxis(dim, v.ByNumber)
 		p := v.keyPanel(axis, jobs, objective, s, room-34)

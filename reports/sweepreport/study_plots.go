@@ -69,6 +69,16 @@ func fenceSample(color chart.Colour) func(draw.Canvas, vg.Point, vg.Point) {
 	}
 }
 
+func verdictColor(v stats.Verdict) chart.Colour {
+	switch v {
+	case stats.Better:
+		return chart.Blue
+	case stats.Worse:
+		return chart.Vermillion
+	}
+	return chart.Grey
+}
+
 // answersFigure shows every question's difference with its interval.
 func (v *View) answersFigure() *sweepFigure {
 	var shown fence
@@ -78,13 +88,7 @@ func (v *View) answersFigure() *sweepFigure {
 		if a.c == nil {
 			continue
 		}
-		color := chart.Grey
-		if a.c.Verdict == stats.Better {
-			color = chart.Blue
-		} else if a.c.Verdict == stats.Worse {
-			color = chart.Vermillion
-		}
-		shown.add(x, a.c, color)
+		shown.add(x, a.c, verdictColor(a.c.Verdict))
 	}
 	p := shown.panel("difference")
 	if p == nil {

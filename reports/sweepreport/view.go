@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"gonum.org/v1/plot/vg"
+
 	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
@@ -48,8 +50,10 @@ type View struct {
 	gains     map[int]seedGain  // over a baseline on gainSplit, by job
 	gainSplit string            // the held-out split, or val
 	verdicts  *arms.ArmTable    // of a sweep that asks nothing; nil: no two jobs left scores to compare
+	accuracy  []arms.ArmTable   // of the same settings, by accuracy
 	methods   []comparedMethods // of each setting
 	notes     []string          // what went wrong with the report itself
+	wide      vg.Length         // of figures for a paper; 0: the report's
 
 	conditions []*condition // of a sweep of arms: one, unless more than arms and seeds was swept
 	answers    []*answer    // of all conditions, in the order of the questions

@@ -6,7 +6,6 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
-	"fulcrum/reports/page"
 	"fulcrum/reports/sweepreport"
 )
 
@@ -25,12 +24,12 @@ func WriteReport(dir string) error {
 	return sweepreport.WriteReport(dir, rows, opt)
 }
 
-// Tables are those of the sweep's report.
-func Tables(dir string) ([]*page.Table, error) {
+// Page is the view that the sweep's report is written from.
+func Page(dir string) (*sweepreport.View, error) {
 	s, jobs, err := ledger.Load(dir)
 	if err != nil {
 		return nil, err
 	}
 	opt, rows := sweep.ResultOf(dir, s, jobs)
-	return sweepreport.PageOf(dir, rows, opt).Tables(), nil
+	return sweepreport.PageOf(dir, rows, opt), nil
 }

@@ -1,0 +1,157 @@
+package sweepreport
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/internal/list"
+	"fulcrum/reports/arms"
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/results"
+	"fulcrum/reports/sweeps"
+)
+
+// PaperFigures returns the figures of the report for a paper, after those that lay the settings over each other and tell their differences.
+func (v *View) PaperFigures(paper chart.Paper) []*chart.Figure {
+	v.wide = paper.Wide()
+	all := v.learners().arms
+	if len(all) == 0 { // a seed each
+		all = slices.DeleteFunc(slices.Clone(v.settings), func(s *setting) bool { return len(s.runs) == 0 })
+	}
+	out := []*chart.Figure{overlay(all)}
+	if t := v.verdicts; t != nil {
+		var shown []Difference
+		for name, c := range t.Differences() {
+			shown = append(shown, Difference{page.PlainText(page.Markup(name)), c})
+		}
+		out = append(out, DifferencesFigure(t.Metric, t.Split, t.Reference, shown))
+	}
+	for _, f := range v.Figures() {
+		out = append(out, f.Figure)
+	}
+	return slices.DeleteFunc(out, func(f *chart.Figure) bool { return f == nil })
+}
+
+// Overlay lays the validation scores of arms over each other: means over seeds, in bands. nil: none has one.
+func Overlay(of []arms.ComparedArm) *chart.Figure {
+	var all []*setting
+	for _, a := range of {
+		all = append(all, &setting{Setting: &sweeps.Setting{Overrides: []string{a.Name}}, runs: a.Runs})
+	}
+	return overlay(all)
+}
+
+// curveLook tells curves apart in grey print too.
+type curveLook struct {
+	color  chart.Colour
+	shape  draw.GlyphDrawer
+	dashes []vg.Length
+}
+
+// curveLooks are as many as can be told apart.
+func curveLooks() []curveLook {
+	return []curveLook{{chart.Blue, draw.CircleGlyph{}, nil}, {chart.Vermillion, draw.BoxGlyph{}, []vg.Length{6, 2}},
+		{chart.Green, draw.PyramidGlyph{}, []vg.Length{1.5, 2}}, {chart.Black, draw.RingGlyph{}, []vg.Length{6, 2, 1.5, 2}},
+		{chart.Orange, draw.SquareGlyph{}, []vg.Length{3, 3}}, {chart.Purple, draw.TriangleGlyph{}, []vg.Length{10, 3}}}
+}
+
+func overlay(all []*setting) *chart.Figure {
+	names := arms.ShortNames(list.Map(all, (*setting).label))
+	p := &chart.Panel{X: "optimizer steps", YMin: math.NaN(), YMax: math.NaN()}
+	looks, least, most := curveLooks(), math.MaxInt, 0
+	var omitted []string
+	for i, s := range all {
+		c := lineOf(s.learning(), "val_"+s.score())
+		if len(c.X) == 0 || len(p.Legend) == len(looks) {
+			omitted = append(omitted, names[i])
+			continue
+		}
+		look := looks[len(p.Legend)]
+		if !slices.ContainsFunc(c.Low, math.IsNaN) {
+			p.Layers = append(p.Layers, chart.Ribbon{X: c.X, Low: c.Low, High: c.High, Color: chart.Faint(look.color, 0.15)})
+		}
+		line := chart.Curve{X: c.X, Y: c.Mean, Style: draw.LineStyle{Color: look.color, Width: 1.4, Dashes: look.dashes}}
+		p.Layers = append(p.Layers, line, chart.Dots{X: c.X, Y: c.Mean, Color: look.color, Shape: look.shape, Size: 2.8})
+		p.Legend = append(p.Legend, chart.LegendItem{Text: names[i], Draw: func(c draw.Canvas, from, to vg.Point) {
+			chart.LineSample(line.Style)(c, from, to)
+			chart.DotSample(look.color, look.shape)(c, from, to)
+		}})
+		p.Y, p.XMax = "validation "+results.MetricName(s.score()), max(p.XMax, c.X[len(c.X)-1])
+		least, most = min(least, len(s.runs)), max(most, len(s.runs))
+	}
+	if p.Blank() {
+		return nil
+	}
+	shareBands([]*chart.Panel{p})
+	title := page.Capital(p.Y)
+	if most > 1 {
+		seeds := fmt.Sprint(most)
+		if least < most {
+			seeds = fmt.Sprintf("%d to %d", least, most)
+		}
+		title += ": mean over " + seeds + " seeds with its 95% interval"
+	}
+	return &chart.Figure{Name: "settings", Title: title, Rows: [][]*chart.Panel{{p}}, Omits: strings.Join(omitted, "; ")}
+}
+
+// Difference is a setting's difference from the one that all are compared with.
+type Difference struct {
+	Name string
+	*arms.ArmComparison
+}
+
+// DifferencesFigure tells differences with their intervals, one below the other; nil where there are none.
+func DifferencesFigure(metric, split, against string, shown []Difference) *chart.Figure {
+	if len(shown) == 0 {
+		return nil
+	}
+	for i, name := range arms.ShortNames(list.Map(shown, func(d Difference) string { return d.Name })) {
+		shown[i].Name = name
+	}
+	f := forest{shown}
+	low, high, _, _ := f.DataRange()
+	low, high = chart.AirRange(low, high)
+	p := &chart.Panel{X: "difference in " + results.MetricName(metric) + " on " + split, XMin: low, XMax: high, YMin: 0,
+		YMax: float64(len(shown)), YTicks: fixedTicks(nil), Legend: []chart.LegendItem{{Text: "minus " + against}}, Layers: []plot.Plotter{f}}
+	return &chart.Figure{Name: "differences", Title: page.Capital(results.MetricName(metric)) + ": differences with 95% intervals",
+		Rows: [][]*chart.Panel{{p}}, Tall: 40 + 26*vg.Length(len(shown))}
+}
+
+// forest draws differences below each other, each under its name and numbers.
+type forest struct{ shown []Difference }
+
+// DataRange implements plot.DataRanger.
+func (f forest) DataRange() (xmin, xmax, ymin, ymax float64) {
+	for _, d := range f.shown {
+		xmin, xmax = min(xmin, d.Interval.Low), max(xmax, d.Interval.High)
+	}
+	return xmin, xmax, 0, float64(len(f.shown))
+}
+
+// Plot implements plot.Plotter.
+func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
+	zero := c.X(p.X.Norm(0))
+	c.StrokeLine2(draw.LineStyle{Color: chart.Grey, Width: 0.6, Dashes: []vg.Length{2, 2}}, zero, c.Min.Y, zero, c.Max.Y)
+	for i, d := range f.shown {
+		y := c.Y(p.Y.Norm(float64(len(f.shown)-i))) - 20
+		at := func(x float64) vg.Length { return c.X(p.X.Norm(x)) }
+		style := draw.LineStyle{Color: verdictColor(d.Verdict), Width: 1.4}
+		c.StrokeLine2(style, at(d.Interval.Low), y, at(d.Interval.High), y)
+		for _, end := range []float64{d.Interval.Low, d.Interval.High} {
+			c.StrokeLine2(style, at(end), y-3.5, at(end), y+3.5)
+		}
+		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3, Shape: draw.CircleGlyph{}}, vg.Point{X: at(d.Mean), Y: y})
+		text, gain := chart.TextStyle(9.5, false, chart.Black), d.Gain()
+		c.FillPolygon(color.White, chart.Rectangle(c.Min.X+4, y+5, c.Max.X, y+17))
+		c.FillText(text, vg.Point{X: c.Max.X - text.Width(gain), Y: y + 7}, gain)
+		c.FillText(text, vg.Point{X: c.Min.X + 4, Y: y + 7}, fitted(text, d.Name, c.Max.X-c.Min.X-text.Width(gain)-16))
+	}
+}

@@ -51,18 +51,26 @@ func exportVerb() *verb {
 	format := f.String("format", "csv", "csv, json, latex, markdown or parquet")
 	formulas := f.String("formulas", "defuse", "of csv: defuse puts ' before texts that a spreadsheet would compute, keep does not")
 	out := f.String("out", "", "file to write; default: the standard output")
+	var paper export.Paper
+	f.StringSliceVar(&paper.Metrics, "metric", nil, "of the table for a paper: METRIC or SPLIT/METRIC")
+	f.StringSliceVar(&paper.Columns, "columns", nil, strings.Join(export.PaperColumns(), ", "))
+	f.IntVar(&paper.Digits, "digits", -1, "decimals; default: two significant digits of the interval")
 	return &verb{
 		usage: `run export outputs --what runs --format csv
 run export RUN_FOLDER --what metrics --format parquet --out metrics.parquet
-run export RUN_FOLDER RUN_FOLDER --what table --format latex
+run export multirun/lr --what table --format latex --metric dev/reward,dev/accuracy --columns seeds,score
 
 run export PATH… --what runs|metrics|evals|table
     --format csv|json|latex|markdown|parquet [--formulas defuse|keep] [--out FILE]
+    [--metric METRIC,…] [--columns NAME,…] [--digits N]
 Writes a table of the runs at and below folders: a row for each run, for each
 line of metrics.jsonl, for each evaluation with its intervals, or the tables of
 the report: of a run's results, of a sweep, of the comparison of several runs.
 In CSV a text that begins with =, +, - or @ and is no number has ' before it, so
 that no spreadsheet computes it; --formulas keep leaves it as it is.
+--what table --format latex is for a column of a paper instead: a row for each
+setting over its seeds (of one run, for each policy), intervals as ±, the best
+bold, and a paragraph on the settings. --columns chooses among ` + strings.Join(export.PaperColumns(), ", ") + `.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
@@ -81,6 +89,29 @@ that no spreadsheet computes it; --formulas keep leaves it as it is.
 				return usage.Errorf("%v", registry.Unknown("--formulas", *formulas, []string{"defuse", "keep"}))
 			case *formulas == "keep" && *format == "csv":
 				write = (*page.Table).CSVAsIs
+			case f.Changed("formulas") && *format != "csv":
+				return usage.Errorf("--formulas %s: only CSV is read by spreadsheets: want --format csv", *formulas)
+			}
+			forPaper := *what == "table" && *format == "latex"
+			for _, name := range []string{"metric", "columns", "digits"} {
+				if f.Changed(name) && !forPaper {
+					return usage.Errorf("--%s is of the table for a paper: want --what table --format latex with it", name)
+				}
+			}
+			if f.Changed("digits") && (paper.Digits < 0 || paper.Digits > 9) {
+				return usage.Errorf("--digits %d: want a number of decimals in [0, 9]", paper.Digits)
+			}
+			if forPaper {
+				text, left, err := paperTable(args, paper)
+				if err != nil {
+					return err
+				}
+				if text != "" {
+					return cmp.Or(s.writeText(*out, text), left.err())
+				}
+				if f.Changed("metric") || f.Changed("columns") || f.Changed("digits") {
+					return usage.Errorf("%s: no run there has scores to choose from", strings.Join(args, ", "))
+				}
 			}
 			tables, left, err := exportTables(args, *what)
 			if err != nil {
@@ -116,6 +147,45 @@ that no spreadsheet computes it; --formulas keep leaves it as it is.
 			return cmp.Or(file.Commit(), left.err())
 		},
 	}
+}
+
+// paperTable is a table for a paper of the runs at and below paths that have ended; "" where none has scores.
+func paperTable(paths []string, paper export.Paper) (string, leftOut, error) {
+	folders, left, err := runFolders(paths)
+	if err != nil {
+		return "", left, err
+	}
+	var runs []*record.Run
+	for _, f := range folders {
+		run, err := record.ReadRun(f.Dir)
+		if err != nil {
+			return "", left, err
+		}
+		if len(folders) > 1 && (run.Summary == nil || run.Summary.State != record.StateDone) {
+			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the table leaves out %s, which is not done", f.Dir))
+			continue
+		}
+		runs = append(runs, run)
+	}
+	if len(runs) == 0 {
+		return "", left, nil
+	}
+	var b strings.Builder
+	if _, err := paper.WritePaper(&b, runs); err != nil {
+		return "", left, usage.Errorf("%v", err)
+	}
+	return b.String(), left, nil
+}
+
+// writeText writes a text to a file, or to the standard output.
+func (s *session) writeText(out, text string) error {
+	if out == "" {
+		return s.write(text, nil)
+	}
+	if err := tasks.PrepareOut("--out", out, nil); err != nil {
+		return err
+	}
+	return atomicfile.Write(out, []byte(text), 0o644)
 }
 
 // writeTables writes tables with an empty line between them.

@@ -369,6 +369,30 @@ func (t ArmTable) WriteTable(d *page.Document) {
 	}
 }
 
+// Told is a row of a table of arms: its score, its gain over the first baseline, and its difference from the first arm; nil of a baseline.
+type Told struct {
+	Name string
+	Arm
+	Gain, Difference *ArmComparison
+}
+
+// Told returns the rows with the baselines below, and over what their gains are.
+func (t ArmTable) Told() (rows []Told, over string) {
+	gain := armGain{of: func(armRow) *ArmComparison { return nil }}
+	for _, g := range t.gains() {
+		if gain.over == "" || g.over == "initial policy" {
+			gain = g
+		}
+	}
+	for _, r := range t.Rows {
+		rows = append(rows, Told{r.name, r.arm, gain.of(r), r.first})
+	}
+	for _, b := range t.baselines {
+		rows = append(rows, Told{Name: b.Name, Arm: b})
+	}
+	return rows, gain.over
+}
+
 // OfTwoSeeds says whether an interval is for new seeds by two of them.
 func (c *ArmComparison) OfTwoSeeds() bool { return c.Changed > 0 && c.uncertainty.seeds() == 2 }
 

@@ -210,12 +210,12 @@ func (t *Table) LaTeX(w io.Writer) error {
 	}
 	b.WriteString("}\n\\toprule\n")
 	line := func(cells []string) { b.WriteString(strings.Join(cells, " & ") + " \\\\\n") }
-	line(list.Map(t.Names(), latex))
+	line(list.Map(t.Names(), Latex))
 	b.WriteString("\\midrule\n")
 	for row := range t.rows() {
 		cells := make([]string, len(t.Columns))
 		for i, cell := range row {
-			cells[i] = latex(asRead(cell))
+			cells[i] = Latex(asRead(cell))
 		}
 		line(cells)
 		if err := flush(w, &b); err != nil {
@@ -226,8 +226,8 @@ func (t *Table) LaTeX(w io.Writer) error {
 	return flush(w, &b)
 }
 
-// latex makes text safe in LaTeX: its special characters, and the signs of our tables that need math.
-func latex(s string) string {
+// Latex makes text safe in LaTeX: its special characters, and the signs of our tables that need math.
+func Latex(s string) string {
 	return strings.NewReplacer(`\`, `\textbackslash{}`, "&", `\&`, "%", `\%`, "$", `\$`, "#", `\#`, "_", `\_`, "{", `\{`, "}", `\}`,
 		"~", `\textasciitilde{}`, "^", `\textasciicircum{}`, "<", `\textless{}`, ">", `\textgreater{}`, "±", `$\pm$`, "−", `$-$`,
 		"≤", `$\le$`, "≥", `$\ge$`, "×", `$\times$`, "–", "--", "…", `\dots{}`, "β", `$\beta$`, "τ", `$\tau$`, "ε", `$\epsilon$`,

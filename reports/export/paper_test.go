@@ -1,0 +1,105 @@
+package export
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/record"
+)
+
+// seededRuns are runs of two settings, three seeds each.
+func seededRuns(t *testing.T) (runs []*record.Run) {
+	t.Helper()
+	for i := range 6 {
+		dir, lr := filepath.Join(t.TempDir(), fmt.Sprint(i)), []string{"1.0e-5", "1.0e-4"}[i%2]
+		reportstest.SweepRun(t, dir, uint64(i), []float64{0.01, 0.05}[i%2]+0.005*float64(i/2),
+			fmt.Sprintf("seed: %d\ngrpo: {lr: %s, note: '50%% of a_b & c#d {e} ~f^ \\g'}\nschedule: [grpo]\n", i/2, lr))
+		run, err := record.ReadRun(dir)
+		reportstest.Must(t, err)
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+// A table for a paper is LaTeX: each row has its columns, and no letter of a setting means something there.
+func TestPaperTable(t *testing.T) {
+	runs := seededRuns(t)
+	for _, tc := range []struct {
+		name  string
+		paper Paper
+		runs  []*record.Run
+		want  []string
+	}{
+		{"settings", Paper{Digits: -1}, runs, []string{"setting & score & difference \\\\", "{lr=1e-05} & $", "{lr=0.0001} & $\\mathbf{",
+			"$+0.046 \\pm ", "Seeds 0, 1 and 2. Varied: grpo.lr. ", "grpo: note 50\\% of a\\_b \\& c\\#d \\{e\\} \\textasciitilde{}f"}},
+		{"columns and digits", Paper{Digits: 2, Columns: []string{"difference", "seeds", "verdict", "p", "questions"}}, runs,
+			[]string{"setting & seeds & questions & difference & verdict & p \\\\", "$+0.05 \\pm 0.", "{lr=1e-05} & 3 & 200 & -- & -- & -- ", "& better & ",
+				"\\begin{table*}"}},
+		{"one run", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}}, runs[:1],
+			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "Seed 0. "}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var b strings.Builder
+			if ok, err := tc.paper.WritePaper(&b, tc.runs); err != nil || !ok {
+				t.Fatal(ok, err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(b.String(), want) {
+					t.Errorf("%q is not in\n%s", want, b.String())
+				}
+			}
+			readLatex(t, b.String())
+		})
+	}
+	for _, tc := range []struct {
+		paper Paper
+		want  string
+	}{
+		{Paper{Metrics: []string{"dev/rewrd"}}, `unknown metric "dev/rewrd" (did you mean dev/reward?): want one of `},
+		{Paper{Columns: []string{"scor"}}, `unknown column "scor" (did you mean score?): want one of score, gain`},
+	} {
+		if _, err := tc.paper.WritePaper(&strings.Builder{}, runs); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+			t.Errorf("%v, want %s", err, tc.want)
+		}
+	}
+}
+
+// readLatex reads a table as LaTeX does: braces and dollars in pairs, as many cells in each row as the table has columns, and letters that
+// mean something only where they do. Where there is a LaTeX, that reads it too.
+func readLatex(t *testing.T, text string) {
+	t.Helper()
+	plain := strings.NewReplacer(`\\`, "\n", `\%`, "", `\_`, "", `\&`, "", `\#`, "", `\{`, "", `\}`, "", `\$`, "").Replace(text)
+	_, plain, _ = strings.Cut(plain, "\n") // what it needs
+	if strings.Count(plain, "{") != strings.Count(plain, "}") || strings.Count(plain, "$")%2 != 0 {
+		t.Errorf("braces or dollars without a partner:\n%s", text)
+	}
+	if bad := regexp.MustCompile(`[%#_~^]`).FindAllString(plain, -1); bad != nil {
+		t.Errorf("%q would mean something:\n%s", bad, text)
+	}
+	columns := len(regexp.MustCompile(`tabular}{@{}(\w+)@`).FindStringSubmatch(text)[1])
+	_, body, _ := strings.Cut(text, "\\midrule\n")
+	body, _, _ = strings.Cut(body, "\\bottomrule")
+	for line := range strings.Lines(body) {
+		if got := strings.Count(strings.ReplaceAll(line, `\&`, ""), "&") + 1; got != columns || !strings.HasSuffix(line, " \\\\\n") {
+			t.Errorf("%d cells, want %d: %s", got, columns, line)
+		}
+	}
+	latex, err := exec.LookPath("pdflatex")
+	if err != nil {
+		return
+	}
+	dir := t.TempDir()
+	reportstest.Must(t, os.WriteFile(filepath.Join(dir, "p.tex"), []byte("\\documentclass[twocolumn]{article}\\usepackage{booktabs}\n"+
+		"\\usepackage[T1]{fontenc}\\begin{document}\n"+text+"\\end{document}\n"), 0o644))
+	cmd := exec.Command(latex, "-draftmode", "-halt-on-error", "p.tex")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "Overfull") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}

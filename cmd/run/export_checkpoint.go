@@ -48,6 +48,9 @@ func exportCheckpoint(args []string, opt exportOptions) error {
 	if !slices.Contains(exportFormats(), opt.format) {
 		return usage.Errorf("--format=%s: want one of %s", opt.format, strings.Join(exportFormats(), ", "))
 	}
+	if opt.dtype != "" && opt.format != "hf" || opt.base != "" && !slices.Contains(workload.FolderFormats(), opt.format) {
+		return usage.Errorf("--format=%s: --dtype is for hf, --base for %s", opt.format, strings.Join(workload.FolderFormats(), " and "))
+	}
 	path, err := job.ResolveCheckpoint("", args[0])
 	if err != nil {
 		return err

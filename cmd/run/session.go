@@ -77,6 +77,8 @@ func (s *session) call(args []string) error {
 		return s.printSweep(inv)
 	case inv.cfg != "" || inv.info != "" || inv.help || inv.hydraHelp:
 		return s.print(inv)
+	case inv.rerun != "" && (inv.detach || inv.multirun):
+		return usage.Errorf("--rerun does one run again: want no --multirun or --detach with it")
 	case inv.rerun != "":
 		return s.app.Rerun(s.ctx, inv.rerun, inv.args)
 	}

@@ -41,6 +41,9 @@ writes the same page as files that need no server. docs/board.md has the tour.
 			if *export == "" && f.Changed("export") {
 				return usage.Errorf("--export: want a folder")
 			}
+			if *export != "" && f.Changed("port") {
+				return usage.Errorf("--export writes files and serves nothing: want no --port with it")
+			}
 			roots, err := boardRoots(args)
 			if err != nil {
 				return err

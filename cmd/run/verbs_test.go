@@ -133,3 +133,34 @@ func TestNoLibtorch(t *testing.T) {
 		})
 	}
 }
+
+// Figures for a paper are drawn of a run and of a comparison; flags that would do nothing beside others are refused.
+func TestPaperFlags(t *testing.T) {
+	t.Parallel()
+	dir, _ := trained(t)
+	out := t.TempDir()
+	mustRun(t, "report", dir, "--figure", "reward,kl", "--figure-width", "85", "--no-title", "--figure-dir", out)
+	mustRun(t, "report", dir, dir, "--figure", "settings", "--figure-dir", out)
+	for _, name := range []string{"reward.pdf", "reward.svg", "kl.pdf", "settings.pdf"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if text := mustRun(t, "export", dir, "--what", "table", "--format", "latex").Stdout; !strings.Contains(text, "\\bottomrule") {
+		t.Errorf("no table:\n%s", text)
+	}
+	for want, args := range map[string][]string{
+		`unknown figure "rewrad" (did you mean reward?): want one of reward, `: {"report", dir, "--figure", "rewrad"},
+		"want no --json or --html":                  {"report", dir, "--json", "--figure-width", "85"},
+		"--formulas keep: only CSV":                 {"export", dir, "--format", "json", "--formulas", "keep"},
+		"--digits is of the table for a paper":      {"export", dir, "--digits", "2"},
+		"want no --port":                            {"board", dir, "--export", out, "--port", "80"},
+		"want no --multirun or --detach":            {"--rerun", dir, "-m", "seed=1,2"},
+		"--dtype is for hf, --base for hf and peft": {"checkpoint", "export", dir, "--format", "pt", "--dtype", "float16", "--out", out + "/x"},
+		"nope: no such folder":                      {"report", "nope", "--no-title"},
+	} {
+		if r := run(t, args...); r.Code != 2 || !strings.Contains(r.Stderr, want) {
+			t.Errorf("%v: exit code %d, want 2 and %q: %s", args, r.Code, want, r.Stderr)
+		}
+	}
+}

@@ -99,13 +99,15 @@ func verdictsOn(all []*gap) string {
 // verdictOn says how many gaps of one sign are established, and under which condition others would be.
 func verdictOn(all []*gap, noun string, sign func(*gap) bool) string {
 	made, hold, may := 0, 0, 0
-	least, most, largest := 1.0, 0.0, 0.0
+	least, most, largest := 1.0, 0.0, &gap{}
 	for _, g := range all {
 		if !sign(g) {
 			continue
 		}
 		made++
-		largest = max(largest, math.Abs(g.difference))
+		if math.Abs(g.difference) > math.Abs(largest.difference) {
+			largest = g
+		}
 		switch {
 		case g.holds():
 			hold++
@@ -152,9 +154,16 @@ func verdictOn(all []*gap, noun string, sign func(*gap) bool) string {
 	return text + "."
 }
 
-// inPoints writes a share as points of percent.
-func inPoints(x float64) string {
-	return fmt.Sprintf("%s points", strings.TrimPrefix(page.Fixed(100*x, 2), "+"))
+// points writes a gap in points of percent, with the digits that its unpaired interval leaves.
+func (g *gap) points(write func(float64, int) string) string {
+	half := distuv.UnitNormal.Quantile(0.975) * g.se
+	text, _, _ := page.Estimate(100*g.difference, 100*(g.difference-half), 100*(g.difference+half), write)
+	return text
+}
+
+// inPoints writes the size of a gap.
+func inPoints(g *gap) string {
+	return strings.TrimPrefix(g.points(page.Unsigned), "−") + " points"
 }
 
 // downTo writes a share in percent, rounded down: 11 %, 1.7 %.
@@ -167,7 +176,7 @@ func downTo(x float64) string {
 
 // cell writes a gap with what it takes to hold.
 func (g *gap) cell() string {
-	text := page.Fixed(100*g.difference, 2)
+	text := g.points(page.Fixed)
 	switch {
 	case g.holds():
 		return text + " **holds**"
@@ -269,9 +278,9 @@ func (f *family) bestOf() string {
 	if n < 3 {
 		return ""
 	}
-	lead := func(v *variant) float64 { return slices.Concat(v.means, v.gaps)[0].difference }
-	best := slices.MaxFunc(f.variants, func(a, b *variant) int { return cmp.Compare(lead(a), lead(b)) })
-	if lead(best) <= 0 {
+	lead := func(v *variant) *gap { return slices.Concat(v.means, v.gaps)[0] }
+	best := slices.MaxFunc(f.variants, func(a, b *variant) int { return cmp.Compare(lead(a).difference, lead(b).difference) })
+	if lead(best).difference <= 0 {
 		return ""
 	}
 	var luck []string
@@ -345,7 +354,7 @@ func writeMany(d *page.Document, families []*family) {
 		if len(f.variants) > 1 {
 			what = fmt.Sprintf("%s over %s", page.Plural(len(f.variants), "variant"), page.Plain(f.baseline))
 		}
-		row := []string{page.Plain(f.name()), what, page.Fixed(100*largest.difference, 2)}
+		row := []string{page.Plain(f.name()), what, largest.points(page.Fixed)}
 		for _, n := range counts {
 			row = append(row, fmt.Sprint(n))
 		}

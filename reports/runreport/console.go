@@ -111,7 +111,7 @@ func printEndTable(w io.Writer, table, stages []record.StageResult, most int) er
 	var rows [][]string
 	for _, r := range kept {
 		gain, verdict := GainCells(*start.Gain(&r))
-		rows = append(rows, []string{page.Plain(page.Clip(short.Replace(r.Title()), longestName)), page.Sig(r.Mean, 4), gain,
+		rows = append(rows, []string{page.Plain(page.Clip(short.Replace(r.Title()), longestName)), page.Score(r.Mean, r.SE), gain,
 			strings.Replace(verdict, " "+stats.Dagger, stats.Dagger, 1)})
 	}
 	over := "start"
@@ -138,7 +138,7 @@ func otherMeasures(stage *record.StageResult, stages []record.StageResult) strin
 		if r.Policy != stage.Policy || r.Split != stage.Split || r.Metric == stage.Metric || r.Shots != stage.Shots {
 			continue
 		}
-		text := results.MetricName(r.Metric) + " " + page.Sig(r.Mean, 4)
+		text := results.MetricName(r.Metric) + " " + page.Score(r.Mean, r.SE)
 		if r.OverInit != nil {
 			text += ", " + gainInWords(r.OverInit)
 		}

@@ -253,7 +253,10 @@ func (p Paper) cell(b *paperBlock, r arms.Told, column string) string {
 	case column == "p":
 		return page.Latex(asked.PCell())
 	}
-	return page.Latex(stats.VerdictCell(asked.Paired))
+	if asked.Changed == 0 {
+		return "same scores"
+	}
+	return string(asked.Verdict)
 }
 
 func (p Paper) compared(c *arms.ArmComparison) string {

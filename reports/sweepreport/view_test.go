@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
@@ -24,6 +25,7 @@ func TestSweepReport(t *testing.T) {
 		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, string(rune('0'+i))), State: record.StateDone,
 			Overrides: []string{"exp=okvqa_v3", "grpo.lr=" + []string{"1e-5", "1e-4"}[i/2], "seed=" + string(rune('0'+i%2))}}
 		reportstest.SweepRun(t, job.Dir, uint64(i), gain, fmt.Sprintf("seed: %d\n", i%2))
+		scoreAccuracy(t, job.Dir)
 		reportstest.Must(t, os.WriteFile(page.ReportPath(job.Dir), nil, 0o644))
 		job.Objectives = []float64{0.08 + gain}
 		if i > 1 { // warnings of checks, and in the last job one of none
@@ -51,6 +53,17 @@ func TestSweepReport(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("minimising, with a damaged summary: no %q in\n%s", want, got)
 		}
+	}
+}
+
+// scoreAccuracy adds to a run's rewards the accuracies of the same answers.
+func scoreAccuracy(t *testing.T, dir string) {
+	t.Helper()
+	run, err := record.ReadRun(dir)
+	reportstest.Must(t, err)
+	for _, e := range run.Evaluations {
+		e.Metric, e.Scores = "accuracy", list.Map(e.Scores, func(x float64) float64 { return float64(stats.BoolInt(x > 0.6)) })
+		reportstest.Must(t, record.AppendEvals(dir, e))
 	}
 }
 

@@ -296,7 +296,6 @@ func (c *controller) history() []sweeper.Trial {
 
 // settle takes what the launcher says about an attempt.
 func (c *controller) settle(a launcher.Attempt) error {
-	defer a.Heard()
 	if a.Err != nil {
 		return a.Err
 	}
@@ -461,7 +460,7 @@ func (c *controller) finish(ctx context.Context) error {
 	for _, job := range c.jobs {
 		counts[job.State]++
 	}
-	if c.live == nil && c.plan.tells() { // a terminal has the table already
+	if c.live == nil { // a terminal has the table already
 		s, err := c.ledger.Sweep()
 		if err != nil {
 			return err

@@ -82,21 +82,15 @@ func (l *liveTable) draw(jobs []ledger.Job) {
 	l.lines = len(lines)
 }
 
-// watch shows the jobs in one live table on a terminal, else by a line when one starts or ends, unless logging.progress=false. What they
+// watch shows the jobs in one live table on a terminal, unless logging.progress=false, else by a line when one starts or ends. What they
 // print stands in their job.log.
 func (c *controller) watch(ctx context.Context) error {
-	s, err := c.ledger.Sweep()
-	if err != nil {
-		return err
-	}
 	if !c.plan.tells() {
 		return nil
 	}
+	s, err := c.ledger.Sweep()
 	c.live = newLiveTable(ctx, c.plan.dir, s)
-	if quiet, ok := c.launcher.(interface{ Quiet() }); ok {
-		quiet.Quiet()
-	}
-	return nil
+	return err
 }
 
 // differing are the overrides by which a job differs from the others.

@@ -1,17 +1,12 @@
 package launcher
 
-// basic runs one job after another and shows what they print.
+// basic runs one job after another.
 func basic(r Request) (Open, error) {
 	var none struct{}
 	return func(program string) (Launcher, error) { return NewBasic(program), nil }, r.Options(&none)
 }
 
-// Quiet keeps what jobs print to their run.log, for whoever shows them otherwise. It is called before the first Submit.
-func (l *local) Quiet() { l.echo = false }
-
-// NewBasic returns the launcher that runs one job of program after another and shows what they print.
+// NewBasic returns the launcher that runs one job of program after another. What they print stands in their job.log.
 func NewBasic(program string) Launcher {
-	l := newLocal(program, LocalOptions{NJobs: 1, JobsPerGPU: 1})
-	l.echo = true
-	return l
+	return newLocal(program, LocalOptions{NJobs: 1, JobsPerGPU: 1})
 }

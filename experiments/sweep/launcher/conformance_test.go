@@ -156,7 +156,6 @@ func nextEvent(t *testing.T, l launcher.Launcher) (a launcher.Attempt, more bool
 	t.Helper()
 	select {
 	case a, more = <-l.Events():
-		a.Heard()
 		return a, more
 	case <-time.After(2 * time.Minute):
 		t.Fatal("no event for two minutes")

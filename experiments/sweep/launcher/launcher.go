@@ -52,16 +52,6 @@ type Attempt struct {
 	Requeued bool      `json:"-"`                 // in an event: the launcher starts the job again by itself
 
 	Err error `json:"-"` // in an event, alone: the launcher cannot watch its jobs any longer
-
-	heard chan struct{} // in an event: closed by Heard
-}
-
-// Heard tells the launcher, once for each event, that its receiver has said what the event says: the basic
-// launcher shows what a job prints behind the line that the job has started.
-func (a Attempt) Heard() {
-	if a.heard != nil {
-		close(a.heard)
-	}
 }
 
 // Ended reports whether state is one that a job stays in.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"fulcrum/internal/option"
-	"fulcrum/internal/stdout"
 )
 
 // LocalOptions is hydra.launcher of hydra/launcher=local.
@@ -46,7 +45,6 @@ type local struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	program string // of the jobs
-	echo    bool   // the job's output is the controller's too
 	cores   int
 	events  chan Attempt
 
@@ -200,23 +198,14 @@ func (l *local) run(job Job, gpu string, before <-chan struct{}, next func()) {
 		defer cancel()
 	}
 	s := Supervision{Program: l.program, Started: func(a Attempt) {
-		if l.echo {
-			a.heard = make(chan struct{})
-		}
 		l.events <- a
 		next()
-		if l.echo {
-			<-a.heard
-		}
 	}}
 	if l.opt.NJobs != 1 { // beside others: Go's own helper threads keep to the job's share
 		s.Env = append(s.Env, fmt.Sprintf("GOMAXPROCS=%d", max(job.Threads, 2)))
 	}
 	if gpu != "" {
 		s.Env = append(s.Env, "CUDA_VISIBLE_DEVICES="+gpu)
-	}
-	if l.echo {
-		s.Stdout, s.Stderr = stdout.Writer(), stdout.Errors()
 	}
 	a, err := Supervise(ctx, job, s)
 	switch {

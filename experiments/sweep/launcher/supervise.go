@@ -56,8 +56,6 @@ type Supervision struct {
 	ID      string        // hydra.job.id; default: the number of the job
 	Env     []string      // beside the job's own: what the launcher shares out
 	Started func(Attempt) // called when the process runs
-	Stdout  io.Writer     // beside job.log, from when Started has returned; its errors do not count
-	Stderr  io.Writer
 }
 
 // Supervise makes one attempt at a job: a new run, or a resume of one that an earlier attempt left
@@ -102,10 +100,8 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		return a, err
 	}
 	defer out.Close()
-	tail, announced := &tail{}, make(chan struct{})
-	announce := sync.OnceFunc(func() { close(announced) })
-	defer announce()
-	cmd, err := s.command(ctx, job, args, io.MultiWriter(tail, deaf{out}), announced)
+	tail := &tail{}
+	cmd, err := s.command(ctx, job, args, io.MultiWriter(tail, deaf{out}))
 	if err != nil {
 		return a, err
 	}
@@ -120,14 +116,12 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	a.State, a.PID = Running, cmd.Process.Pid
 	if err := Keep(job.Dir, a); err != nil {
 		cmd.Process.Kill()
-		announce()
 		cmd.Wait()
 		return a, err
 	}
 	if s.Started != nil {
 		s.Started(a)
 	}
-	announce()
 	cmd.Wait() // the process's state says all
 	a.Ended, a.Tail = time.Now(), tail.lines()
 	a.ExitCode = cmd.ProcessState.ExitCode()
@@ -138,9 +132,8 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 	return a, Keep(job.Dir, a)
 }
 
-// command prepares the process of a job. What it prints goes to log, and to where else the supervision says from when
-// announced is closed.
-func (s Supervision) command(ctx context.Context, job Job, args []string, log io.Writer, announced <-chan struct{}) (*exec.Cmd, error) {
+// command prepares the process of a job. What it prints goes to log.
+func (s Supervision) command(ctx context.Context, job Job, args []string, log io.Writer) (*exec.Cmd, error) {
 	path := s.Program
 	if path == "" {
 		var err error
@@ -154,12 +147,6 @@ func (s Supervision) command(ctx context.Context, job Job, args []string, log io
 	cmd.Env = slices.Concat(os.Environ(), s.Env, job.Env)
 	both := &sharedWriter{w: log}
 	cmd.Stdout, cmd.Stderr = both, both
-	if s.Stdout != nil {
-		cmd.Stdout = io.MultiWriter(both, deaf{held{s.Stdout, announced}})
-	}
-	if s.Stderr != nil {
-		cmd.Stderr = io.MultiWriter(both, deaf{held{s.Stderr, announced}})
-	}
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = Patience
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -310,17 +297,6 @@ type deaf struct{ w io.Writer }
 func (d deaf) Write(p []byte) (int, error) {
 	d.w.Write(p)
 	return len(p), nil
-}
-
-// held is a writer that waits for its turn.
-type held struct {
-	w    io.Writer
-	turn <-chan struct{}
-}
-
-func (h held) Write(p []byte) (int, error) {
-	<-h.turn
-	return h.w.Write(p)
 }
 
 // tail keeps the last lines written to it. A carriage return begins its line anew, as on a terminal.

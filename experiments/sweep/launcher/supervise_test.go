@@ -294,40 +294,6 @@ func TestSuperviseDeath(t *testing.T) {
 	}
 }
 
-// broken is a terminal that is gone.
-type broken struct{ err error }
-
-func (b broken) Write([]byte) (int, error) { return 0, b.err }
-
-// What a job prints is shown behind the word that it has started, and where it cannot be shown the job goes
-// on: job.log has all of it.
-func TestSuperviseEcho(t *testing.T) {
-	const script = `for i in 1 2 3 4 5 6 7 8; do echo "line $i"; echo "bad $i" >&2; sleep 0.01; done; finish done`
-	job := testJob(t)
-	var shown strings.Builder
-	a, err := Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, script), Stdout: &shown, Started: func(Attempt) {
-		time.Sleep(200 * time.Millisecond)
-		shown.WriteString("started\n")
-	}})
-	if err != nil || a.State != Done {
-		t.Fatalf("%+v, %v", a, err)
-	}
-	if got := shown.String(); !strings.HasPrefix(got, "started\nline 1\nline 2\n") || !strings.HasSuffix(got, "line 8\n") {
-		t.Errorf("shown: %q", got)
-	}
-
-	job = testJob(t)
-	a, err = Supervise(t.Context(), job, Supervision{Program: stand(t, job.Dir, script), Stdout: broken{syscall.EPIPE},
-		Stderr: broken{syscall.ENOSPC}})
-	if err != nil || a.State != Done {
-		t.Fatalf("without a terminal: %+v, %v", a, err)
-	}
-	text, err := os.ReadFile(filepath.Join(job.Dir, jobLog))
-	if err != nil || strings.Count(string(text), "line ") != 8 || strings.Count(string(text), "bad ") != 8 {
-		t.Errorf("job.log: %q, %v", text, err)
-	}
-}
-
 // Whatever a job prints, its record can be read: long lines are cut, and those that are no text made text.
 func TestSuperviseLongLines(t *testing.T) {
 	job := testJob(t)

@@ -2,12 +2,10 @@ package sweepreport
 
 import (
 	"fmt"
-	"image/color"
 	"math"
 	"slices"
 	"strings"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
@@ -100,58 +98,4 @@ func overlay(all []*setting) *chart.Figure {
 		title += ": mean over " + seeds + " seeds with its 95% interval"
 	}
 	return &chart.Figure{Name: "settings", Title: title, Rows: [][]*chart.Panel{{p}}, Omits: strings.Join(omitted, "; ")}
-}
-
-// Difference is a setting's difference from the one that all are compared with.
-type Difference struct {
-	Name string
-	*arms.ArmComparison
-}
-
-// DifferencesFigure tells differences with their intervals, one below the other; nil where there are none.
-func DifferencesFigure(metric, split, against string, shown []Difference) *chart.Figure {
-	if len(shown) == 0 {
-		return nil
-	}
-	for i, name := range arms.ShortNames(list.Map(shown, func(d Difference) string { return d.Name })) {
-		shown[i].Name = name
-	}
-	f := forest{shown}
-	low, high, _, _ := f.DataRange()
-	low, high = chart.AirRange(low, high)
-	p := &chart.Panel{X: "difference in " + results.MetricName(metric) + " on " + split, XMin: low, XMax: high, YMin: 0,
-		YMax: float64(len(shown)), YTicks: fixedTicks(nil), Legend: []chart.LegendItem{{Text: "minus " + against}}, Layers: []plot.Plotter{f}}
-	return &chart.Figure{Name: "differences", Title: page.Capital(results.MetricName(metric)) + ": differences with 95% intervals",
-		Rows: [][]*chart.Panel{{p}}, Tall: 40 + 26*vg.Length(len(shown))}
-}
-
-// forest draws differences below each other, each under its name and numbers.
-type forest struct{ shown []Difference }
-
-// DataRange implements plot.DataRanger.
-func (f forest) DataRange() (xmin, xmax, ymin, ymax float64) {
-	for _, d := range f.shown {
-		xmin, xmax = min(xmin, d.Interval.Low), max(xmax, d.Interval.High)
-	}
-	return xmin, xmax, 0, float64(len(f.shown))
-}
-
-// Plot implements plot.Plotter.
-func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
-	zero := c.X(p.X.Norm(0))
-	c.StrokeLine2(draw.LineStyle{Color: chart.Grey, Width: 0.6, Dashes: []vg.Length{2, 2}}, zero, c.Min.Y, zero, c.Max.Y)
-	for i, d := range f.shown {
-		y := c.Y(p.Y.Norm(float64(len(f.shown)-i))) - 20
-		at := func(x float64) vg.Length { return c.X(p.X.Norm(x)) }
-		style := draw.LineStyle{Color: verdictColor(d.Verdict), Width: 1.4}
-		c.StrokeLine2(style, at(d.Interval.Low), y, at(d.Interval.High), y)
-		for _, end := range []float64{d.Interval.Low, d.Interval.High} {
-			c.StrokeLine2(style, at(end), y-3.5, at(end), y+3.5)
-		}
-		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3, Shape: draw.CircleGlyph{}}, vg.Point{X: at(d.Mean), Y: y})
-		text, gain := chart.TextStyle(9.5, false, chart.Black), d.Gain()
-		c.FillPolygon(color.White, chart.Rectangle(c.Min.X+4, y+5, c.Max.X, y+17))
-		c.FillText(text, vg.Point{X: c.Max.X - text.Width(gain), Y: y + 7}, gain)
-		c.FillText(text, vg.Point{X: c.Min.X + 4, Y: y + 7}, fitted(text, d.Name, c.Max.X-c.Min.X-text.Width(gain)-16))
-	}
 }

@@ -223,7 +223,8 @@ func (v *View) parametersFigure(objective int) *sweepFigure {
 	}
 	jobs := v.drawnJobs()
 	grids, any := false, false
-	room := (chart.LayoutWidth(v.wide) - chart.MarginLeft - chart.LabelWidth - chart.MarginRight - 16*vg.Length(columns-1)) / vg.Length(columns)
+	room := chart.LayoutWidth(v.wide) - chart.MarginLeft - chart.LabelWidth - chart.MarginRight
+	room = (room - 16*vg.Length(columns-1)) / vg.Length(columns)
 	for i, dim := range dims {
 		axis := newSweepAxis(dim, v.ByNumber)
 		p := v.keyPanel(axis, jobs, objective, s, room-34)

@@ -1,0 +1,101 @@
+package sweepreport
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"fulcrum/internal/list"
+	"fulcrum/reports/arms"
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
+)
+
+// Difference is a comparison under the name of what it is of.
+type Difference struct {
+	Name string
+	*arms.ArmComparison
+}
+
+// DifferencesFigure tells settings' differences from the one that all are compared with; nil where there are none.
+func DifferencesFigure(metric, split, against string, shown []Difference) *chart.Figure {
+	for i, name := range arms.ShortNames(list.Map(shown, func(d Difference) string { return d.Name })) {
+		shown[i].Name = name
+	}
+	f := forestOf(shown, "difference in "+results.MetricName(metric)+" on "+split)
+	if f == nil {
+		return nil
+	}
+	f.Name, f.Title = "differences", page.Capital(results.MetricName(metric))+": differences with 95% intervals"
+	f.Rows[0][0].Legend = []chart.LegendItem{{Text: "minus " + against}}
+	return f
+}
+
+// answersFigure shows every question's difference with its interval.
+func (v *View) answersFigure() *sweepFigure {
+	var shown []Difference
+	for i, a := range v.answers {
+		if a.c != nil {
+			shown = append(shown, Difference{fmt.Sprintf("%d  %s − %s", i+1, a.what, a.against), a.c})
+		}
+	}
+	f := forestOf(shown, "difference")
+	if f == nil {
+		return nil
+	}
+	f.Name, f.Title = "answers", "Answers: mean differences with 95% intervals"
+	f.Note = "Right of 0 the first of the two is ahead. An interval without 0 that is grey fails the correction for the number of questions."
+	return &sweepFigure{f, "differences with intervals, by question",
+		"*Answers.* Differences and 95% intervals by question: blue is better, red worse, grey open; small dots are single seeds."}
+}
+
+// forestOf draws differences with their intervals below each other; nil where there are none.
+func forestOf(shown []Difference, x string) *chart.Figure {
+	if len(shown) == 0 {
+		return nil
+	}
+	low, high, _, _ := forest(shown).DataRange()
+	low, high = chart.AirRange(low, high)
+	p := &chart.Panel{X: x, XMin: low, XMax: high, YMax: float64(len(shown)), YTicks: fixedTicks(nil), Layers: []plot.Plotter{forest(shown)}}
+	return &chart.Figure{Rows: [][]*chart.Panel{{p}}, Tall: 40 + 26*vg.Length(len(shown))}
+}
+
+// forest draws each difference under its name and numbers, with single seeds below the line.
+type forest []Difference
+
+// DataRange implements plot.DataRanger: 0 is in it.
+func (f forest) DataRange() (xmin, xmax, ymin, ymax float64) {
+	for _, d := range f {
+		xmin, xmax = math.Min(xmin, d.Interval.Low), math.Max(xmax, d.Interval.High)
+	}
+	return xmin, xmax, 0, float64(len(f))
+}
+
+// Plot implements plot.Plotter.
+func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
+	at := func(x float64) vg.Length { return c.X(p.X.Norm(x)) }
+	c.StrokeLine2(draw.LineStyle{Color: chart.Grey, Width: 0.6, Dashes: []vg.Length{2, 2}}, at(0), c.Min.Y, at(0), c.Max.Y)
+	for i, d := range f {
+		y := c.Y(p.Y.Norm(float64(len(f)-i))) - 20
+		style := draw.LineStyle{Color: map[stats.Verdict]chart.Colour{stats.Better: chart.Blue, stats.Worse: chart.Vermillion,
+			stats.NotSeparable: chart.Grey}[d.Verdict], Width: 1.4}
+		c.StrokeLine2(style, at(d.Interval.Low), y, at(d.Interval.High), y)
+		for _, end := range []float64{d.Interval.Low, d.Interval.High} {
+			c.StrokeLine2(style, at(end), y-3.5, at(end), y+3.5)
+		}
+		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3, Shape: draw.CircleGlyph{}}, vg.Point{X: at(d.Mean), Y: y})
+		for _, x := range d.PerSeed {
+			c.DrawGlyph(draw.GlyphStyle{Color: chart.Grey, Radius: 1.4, Shape: draw.CircleGlyph{}}, vg.Point{X: min(max(at(x), c.Min.X), c.Max.X), Y: y - 4})
+		}
+		text, gain := chart.TextStyle(9.5, false, chart.Black), d.Gain()
+		c.FillPolygon(color.White, chart.Rectangle(c.Min.X+4, y+5, c.Max.X, y+17))
+		c.FillText(text, vg.Point{X: c.Max.X - text.Width(gain), Y: y + 7}, gain)
+		c.FillText(text, vg.Point{X: c.Min.X + 4, Y: y + 7}, fitted(text, d.Name, c.Max.X-c.Min.X-text.Width(gain)-16))
+	}
+}

@@ -29,8 +29,8 @@ import (
 )
 
 // tableFormats are the ways to write a table.
-func tableFormats() map[string]func(*page.Table, io.Writer) error {
-	return map[string]func(*page.Table, io.Writer) error{"csv": (*page.Table).CSV, "json": (*page.Table).JSON,
+func tableFormats() map[string]tableWriter {
+	return map[string]tableWriter{"csv": (*page.Table).CSV, "json": (*page.Table).JSON,
 		"latex": (*page.Table).LaTeX, "markdown": (*page.Table).Markdown, "parquet": (*page.Table).Parquet}
 }
 
@@ -101,19 +101,14 @@ bold, and a paragraph on the settings. --columns chooses among ` + strings.Join(
 			if f.Changed("digits") && (paper.Digits < 0 || paper.Digits > 9) {
 				return usage.Errorf("--digits %d: want a number of decimals in [0, 9]", paper.Digits)
 			}
+			var tables []*page.Table
+			var left leftOut
+			var err error
 			if forPaper {
-				text, left, err := paperTable(args, paper)
-				if err != nil {
-					return err
-				}
-				if text != "" {
-					return cmp.Or(s.writeText(*out, text), left.err())
-				}
-				if f.Changed("metric") || f.Changed("columns") || f.Changed("digits") {
-					return usage.Errorf("%s: no run there has scores to choose from", strings.Join(args, ", "))
-				}
+				tables, left, write, err = paperTable(args, paper, write)
+			} else {
+				tables, left, err = exportTables(args, *what)
 			}
-			tables, left, err := exportTables(args, *what)
 			if err != nil {
 				return err
 			}
@@ -149,17 +144,21 @@ bold, and a paragraph on the settings. --columns chooses among ` + strings.Join(
 	}
 }
 
-// paperTable is a table for a paper of the runs at and below paths that have ended; "" where none has scores.
-func paperTable(paths []string, paper export.Paper) (string, leftOut, error) {
+// tableWriter writes a table in a format.
+type tableWriter = func(*page.Table, io.Writer) error
+
+// paperTable returns one table and what writes it for a paper: of the runs at and below paths that are done. Of runs without scores it is
+// the tables of the report.
+func paperTable(paths []string, paper export.Paper, latex tableWriter) ([]*page.Table, leftOut, tableWriter, error) {
 	folders, left, err := runFolders(paths)
 	if err != nil {
-		return "", left, err
+		return nil, left, nil, err
 	}
 	var runs []*record.Run
 	for _, f := range folders {
 		run, err := record.ReadRun(f.Dir)
 		if err != nil {
-			return "", left, err
+			return nil, left, nil, err
 		}
 		if len(folders) > 1 && (run.Summary == nil || run.Summary.State != record.StateDone) {
 			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the table leaves out %s, which is not done", f.Dir))
@@ -167,29 +166,24 @@ func paperTable(paths []string, paper export.Paper) (string, leftOut, error) {
 		}
 		runs = append(runs, run)
 	}
-	if len(runs) == 0 {
-		return "", left, nil
+	if len(runs) > 0 {
+		text, err := paper.Table(runs)
+		if err != nil {
+			return nil, left, nil, usage.Errorf("%v", err)
+		}
+		if text != "" {
+			return []*page.Table{{}}, left, func(_ *page.Table, w io.Writer) error { _, err := io.WriteString(w, text); return err }, nil
+		}
 	}
-	var b strings.Builder
-	if _, err := paper.WritePaper(&b, runs); err != nil {
-		return "", left, usage.Errorf("%v", err)
+	if len(paper.Metrics)+len(paper.Columns) > 0 {
+		return nil, left, nil, usage.Errorf("%s: no run there has scores to choose from", strings.Join(paths, ", "))
 	}
-	return b.String(), left, nil
-}
-
-// writeText writes a text to a file, or to the standard output.
-func (s *session) writeText(out, text string) error {
-	if out == "" {
-		return s.write(text, nil)
-	}
-	if err := tasks.PrepareOut("--out", out, nil); err != nil {
-		return err
-	}
-	return atomicfile.Write(out, []byte(text), 0o644)
+	tables, left, err := exportTables(paths, "table")
+	return tables, left, latex, err
 }
 
 // writeTables writes tables with an empty line between them.
-func writeTables(w io.Writer, tables []*page.Table, write func(*page.Table, io.Writer) error) error {
+func writeTables(w io.Writer, tables []*page.Table, write tableWriter) error {
 	out := bufio.NewWriterSize(w, 1<<16)
 	for i, t := range tables {
 		if i > 0 {

@@ -60,7 +60,8 @@ func TestPaperFigures(t *testing.T) {
 }
 
 func longFigure() *Figure {
-	p := &Panel{Head: "grpo", X: "step", Y: "reward", XMax: 10, YMin: math.NaN(), YMax: math.NaN(), Spans: []record.Span{{Name: "rce", To: 10}}}
+	p := &Panel{Head: "grpo", X: "step", Y: "reward", XMax: 10,
+		YMin: math.NaN(), YMax: math.NaN(), Spans: []record.Span{{Name: "rce", To: 10}}}
 	for i := range 6 {
 		p.Legend = append(p.Legend, LegendItem{fmt.Sprintf("a legend that is long, number %d", i), LineSample(Dashed(Blue))})
 	}

@@ -3,7 +3,6 @@ package export
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -39,12 +38,12 @@ type paperBlock struct {
 	best          map[string]bool // rows that no other is better than
 }
 
-// WritePaper writes a table of runs for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Runs that differ
-// in their seed alone are a row; of one run each policy is one. false: the runs have no scores to tell.
-func (p Paper) WritePaper(w io.Writer, runs []*record.Run) (bool, error) {
+// Table returns a table of runs for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Runs that differ in
+// their seed alone are a row; of one run each policy is one. "": the runs have no scores to tell.
+func (p Paper) Table(runs []*record.Run) (string, error) {
 	split, metric, ok := arms.JudgedBy(runs[0])
 	if !ok {
-		return false, nil
+		return "", nil
 	}
 	var blocks []*paperBlock
 	asked := p.Metrics
@@ -59,10 +58,10 @@ func (p Paper) WritePaper(w io.Writer, runs []*record.Run) (bool, error) {
 		}
 		b, err := blockOf(seeded, of, short)
 		if err != nil {
-			return true, err
+			return "", err
 		}
 		if len(b.rows) == 0 {
-			return true, registry.Unknown("metric", name, scoresOf(runs[0]))
+			return "", registry.Unknown("metric", name, scoresOf(runs[0]))
 		}
 		blocks = append(blocks, b)
 	}
@@ -75,11 +74,10 @@ func (p Paper) WritePaper(w io.Writer, runs []*record.Run) (bool, error) {
 	}
 	for _, c := range columns {
 		if !slices.Contains(PaperColumns(), c) {
-			return true, registry.Unknown("column", c, PaperColumns())
+			return "", registry.Unknown("column", c, PaperColumns())
 		}
 	}
-	_, err := io.WriteString(w, p.table(blocks, columns)+methods(seeded))
-	return true, err
+	return p.table(blocks, columns) + methods(seeded), nil
 }
 
 // scoresOf are the metrics that a run was scored by.
@@ -134,8 +132,8 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 	return b, nil
 }
 
-// crown finds the rows that no other is better than: the highest score, and those that are not separable from it. Bounds, which no policy is
-// expected to pass, are no rows of it.
+// crown finds the rows that no other is better than: the highest score, and those that are not separable from it. Bounds, which no policy
+// is expected to pass, are no rows of it.
 func (b *paperBlock) crown() {
 	bound := func(r arms.Told) bool {
 		return slices.Contains([]string{record.PolicyOracle, record.PolicyReference, "best beam"}, r.Name)
@@ -193,7 +191,11 @@ func (p Paper) table(blocks []*paperBlock, columns []string) string {
 	line(list.Map(head, page.Latex))
 	out.WriteString("\\midrule\n")
 	for _, r := range first.rows {
-		cells := []string{"\\shortstack[l]{" + strings.ReplaceAll(page.Latex(r.Name), ", ", "\\\\") + "}"}
+		name := page.Latex(r.Name)
+		if strings.Contains(name, ", ") { // a setting a line
+			name = "\\shortstack[l]{" + strings.ReplaceAll(name, ", ", "\\\\") + "}"
+		}
+		cells := []string{name}
 		for _, c := range columns {
 			cells = append(cells, p.cell(first, r, c))
 		}
@@ -250,11 +252,10 @@ func (p Paper) cell(b *paperBlock, r arms.Told, column string) string {
 	switch {
 	case asked == nil:
 		return "--"
+	case asked.Changed == 0:
+		return "same scores"
 	case column == "p":
 		return page.Latex(asked.PCell())
-	}
-	if asked.Changed == 0 {
-		return "same scores"
 	}
 	return string(asked.Verdict)
 }

@@ -69,7 +69,8 @@ func methods(seeded []arms.ComparedArm) string {
 		"Intervals are of 95%: of means over questions (and seeds, where there are several), of differences paired by question. p-values are " +
 		"corrected for the comparisons beside them (Holm). "
 	if s := run.Summary; s != nil {
-		text += fmt.Sprintf("Fulcrum %s (%.12s), libtorch %s, on %s.", s.Versions["fulcrum"], s.Versions["commit"], s.Versions["libtorch"], s.Device)
+		v := s.Versions
+		text += fmt.Sprintf("Fulcrum %s (%.12s), libtorch %s, on %s.", v["fulcrum"], v["commit"], v["libtorch"], s.Device)
 	}
 	return "\n{\\sloppy\\paragraph{Methods.} " + page.Latex(strings.TrimSpace(text)) + "\\par}\n"
 }

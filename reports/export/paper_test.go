@@ -36,25 +36,24 @@ func TestPaperTable(t *testing.T) {
 		runs  []*record.Run
 		want  []string
 	}{
-		{"settings", Paper{Digits: -1}, runs, []string{"setting & score & difference \\\\", "{lr=1e-05} & $", "{lr=0.0001} & $\\mathbf{",
+		{"settings", Paper{Digits: -1}, runs, []string{"setting & score & difference \\\\", "lr=1e-05 & $", "lr=0.0001 & $\\mathbf{",
 			"$+0.046 \\pm ", "Seeds 0, 1 and 2. Varied: grpo.lr. ", "grpo: note 50\\% of a\\_b \\& c\\#d \\{e\\} \\textasciitilde{}f"}},
 		{"columns and digits", Paper{Digits: 2, Columns: []string{"difference", "seeds", "verdict", "p", "questions"}}, runs,
-			[]string{"setting & seeds & questions & difference & verdict & p \\\\", "$+0.05 \\pm 0.", "{lr=1e-05} & 3 & 200 & -- & -- & -- ", "& better & ",
+			[]string{"setting & seeds & questions & difference & verdict & p \\\\",
+				"$+0.05 \\pm 0.", "lr=1e-05 & 3 & 200 & -- & -- & -- ", "& better & ",
 				"\\begin{table*}"}},
 		{"one run", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}}, runs[:1],
 			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "Seed 0. "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var b strings.Builder
-			if ok, err := tc.paper.WritePaper(&b, tc.runs); err != nil || !ok {
-				t.Fatal(ok, err)
-			}
+			text, err := tc.paper.Table(tc.runs)
+			reportstest.Must(t, err)
 			for _, want := range tc.want {
-				if !strings.Contains(b.String(), want) {
-					t.Errorf("%q is not in\n%s", want, b.String())
+				if !strings.Contains(text, want) {
+					t.Errorf("%q is not in\n%s", want, text)
 				}
 			}
-			readLatex(t, b.String())
+			readLatex(t, text)
 		})
 	}
 	for _, tc := range []struct {
@@ -64,7 +63,7 @@ func TestPaperTable(t *testing.T) {
 		{Paper{Metrics: []string{"dev/rewrd"}}, `unknown metric "dev/rewrd" (did you mean dev/reward?): want one of `},
 		{Paper{Columns: []string{"scor"}}, `unknown column "scor" (did you mean score?): want one of score, gain`},
 	} {
-		if _, err := tc.paper.WritePaper(&strings.Builder{}, runs); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+		if _, err := tc.paper.Table(runs); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%v, want %s", err, tc.want)
 		}
 	}

@@ -91,7 +91,8 @@ func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
 		}
 		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3, Shape: draw.CircleGlyph{}}, vg.Point{X: at(d.Mean), Y: y})
 		for _, x := range d.PerSeed {
-			c.DrawGlyph(draw.GlyphStyle{Color: chart.Grey, Radius: 1.4, Shape: draw.CircleGlyph{}}, vg.Point{X: min(max(at(x), c.Min.X), c.Max.X), Y: y - 4})
+			seed := vg.Point{X: min(max(at(x), c.Min.X), c.Max.X), Y: y - 4}
+			c.DrawGlyph(draw.GlyphStyle{Color: chart.Grey, Radius: 1.4, Shape: draw.CircleGlyph{}}, seed)
 		}
 		text, gain := chart.TextStyle(9.5, false, chart.Black), d.Gain()
 		c.FillPolygon(color.White, chart.Rectangle(c.Min.X+4, y+5, c.Max.X, y+17))

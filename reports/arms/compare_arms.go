@@ -262,15 +262,12 @@ func (a Arm) LevelOf() (mean, sd string) {
 	return page.MeanSE(m, se), sd
 }
 
-// armCells write a comparison as its interval, corrected p-value, effect size and verdict.
-func armCells(c *ArmComparison) (gain, p, effect, verdict string) {
-	switch {
-	case c == nil:
-		return "–", "–", "–", ""
-	case c.Changed == 0:
-		return c.Gain(), "–", "–", "same scores"
+// Cells are those of a comparison, or of none.
+func (c *ArmComparison) Cells() (gain, p, effect, verdict string) {
+	if c == nil {
+		return (*stats.Paired)(nil).Cells()
 	}
-	return c.Gain(), c.PCell(), page.Fixed(c.Effect, 2), stats.VerdictCell(c.Paired)
+	return c.Paired.Cells()
 }
 
 func (t ArmTable) Write(d *page.Document) {
@@ -329,14 +326,14 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		mean, sd := r.arm.LevelOf()
 		row := []string{strings.ReplaceAll(r.name, "|", `\|`), fmt.Sprint(len(r.arm.Seeds)), mean, sd}
 		for _, g := range gains {
-			gain, _, _, verdict := armCells(g.of(r))
+			gain, _, _, verdict := g.of(r).Cells()
 			row = append(row, gain, verdict)
 		}
 		if len(t.Rows) == 1 {
 			rows = append(rows, row)
 			continue
 		}
-		difference, p, effect, verdict := armCells(r.first)
+		difference, p, effect, verdict := r.first.Cells()
 		if r.refused.Cell != "" {
 			verdict = r.refused.Cell
 			sentences = append(sentences, r.refused.Sentence(page.Capital(r.name), t.Reference))

@@ -167,7 +167,7 @@ func (g threeTerms) write(d *page.Document, metric string) {
 		if g.terms[i].turned {
 			c = c.reversed()
 		}
-		gain, p, _, verdict := armCells(c)
+		gain, p, _, verdict := c.Cells()
 		rows = append(rows, []string{what, g.terms[i].of, gain, p, verdict})
 		if name, _, _ := strings.Cut(what, ":"); c.Changed > 0 && c.Verdict != stats.NotSeparable {
 			mean, _, _ := c.Texts()

@@ -14,7 +14,6 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
-	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 )
 
@@ -323,11 +322,9 @@ func (t comparisonTable) Write(d *page.Document) {
 	var sentences []string
 	var look stats.Look
 	for _, e := range t.entries {
-		difference, verdict := runreport.GainCells(e.paired)
-		p, effect := "–", "–"
+		difference, p, effect, verdict := e.paired.Cells()
 		if e.paired != nil {
-			effect, look = page.Fixed(e.paired.Effect, 2), look.Later(e.paired.Look)
-			p = e.paired.PCell()
+			look = look.Later(e.paired.Look)
 			against := first.name
 			if t.drawn(e) {
 				against += " (of these two runs; other seeds may differ)"
@@ -344,7 +341,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		}
 		row = append(row, page.Thousands(e.stage.Queries), page.MeanSE(e.stage.Mean, e.stage.SE))
 		for _, y := range t.yards {
-			gain, _ := runreport.GainCells(*y.Gain(&e.stage))
+			gain, _, _, _ := (*y.Gain(&e.stage)).Cells()
 			row = append(row, gain)
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))

@@ -110,7 +110,7 @@ func printEndTable(w io.Writer, table, stages []record.StageResult, most int) er
 	short := strings.NewReplacer("after ", "", "best (", "best: ", " (epoch", " epoch", ")", "")
 	var rows [][]string
 	for _, r := range kept {
-		gain, verdict := GainCells(*start.Gain(&r))
+		gain, _, _, verdict := (*start.Gain(&r)).Cells()
 		rows = append(rows, []string{page.Plain(page.Clip(short.Replace(r.Title()), longestName)), page.Score(r.Mean, r.SE), gain,
 			strings.Replace(verdict, " "+stats.Dagger, stats.Dagger, 1)})
 	}
@@ -152,6 +152,6 @@ func otherMeasures(stage *record.StageResult, stages []record.StageResult) strin
 
 // gainInWords is +0.0248 [+0.0075, +0.0420] (better).
 func gainInWords(p *stats.Paired) string {
-	gain, verdict := GainCells(p)
+	gain, _, _, verdict := p.Cells()
 	return gain + " (" + verdict + ")"
 }

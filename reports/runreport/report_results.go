@@ -118,7 +118,7 @@ func (t resultTable) notes() []string {
 // otherGains are the differences of a table that no column holds: over random, over the phase before; and what speaks against a column.
 func otherGains(table []record.StageResult) []string {
 	gain := func(s record.StageResult, p *stats.Paired) string {
-		cell, verdict := GainCells(p)
+		cell, _, _, verdict := p.Cells()
 		if p.Changed > 0 {
 			verdict = p.Words()
 		}
@@ -230,21 +230,10 @@ func (t resultTable) cells() [][]string {
 			row[0] += " (best first)"
 		}
 		for _, y := range t.yards {
-			gain, verdict := GainCells(*y.Gain(&s))
+			gain, _, _, verdict := (*y.Gain(&s)).Cells()
 			row = append(row, gain, verdict)
 		}
 		rows = append(rows, row)
 	}
 	return rows
-}
-
-// GainCells writes a comparison as +0.0191 [+0.0105, +0.0279] and its verdict.
-func GainCells(p *stats.Paired) (gain, verdict string) {
-	if p == nil {
-		return "–", ""
-	}
-	if p.Changed == 0 {
-		return p.Gain(), "same scores"
-	}
-	return p.Gain(), stats.VerdictCell(*p)
 }

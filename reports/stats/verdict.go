@@ -170,6 +170,17 @@ func VerdictCell(p Paired) string {
 	return text
 }
 
+// Cells writes a comparison for a table: the difference with its interval, the corrected p-value, the effect size and the verdict.
+func (p *Paired) Cells() (gain, pHolm, effect, verdict string) {
+	switch {
+	case p == nil:
+		return "–", "–", "–", ""
+	case p.Changed == 0:
+		return p.Gain(), "–", "–", "same scores"
+	}
+	return p.Gain(), p.PCell(), page.Fixed(p.Effect, 2), VerdictCell(*p)
+}
+
 // Words is the verdict in a sentence, with what keeps a difference from one where its interval does not show it.
 func (p Paired) Words() string {
 	text := string(p.Verdict)

@@ -93,45 +93,39 @@ func (v *View) writeVerdicts(d *page.Document) {
 		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and "+
 			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.Opt.Objectives[0].Name), n)
 	}
-	corrected, ranked := page.Plural(t.Comparisons(), "comparison")+" of this table", 0
-	if v.chosenOn(t.Split, t.Metric) {
-		ranked = v.rankings()
-		text += " The settings were ranked by these questions, which flatters the best one a little."
-		corrected = page.Plural(max(t.Comparisons(), ranked), "comparison") + " that rank the settings"
+	corrected := func(t *arms.ArmTable) string {
+		return "the " + page.Plural(t.Comparisons(), "comparison") + " of this table"
 	}
-	d.Paragraph("%s %s", text, stats.FamilyNote("the "+corrected))
+	if v.chosenOn(t.Split, t.Metric) {
+		text += " The settings were ranked by these questions, which flatters the best one a little."
+		corrected = func(t *arms.ArmTable) string {
+			return "the " + page.Plural(max(t.Comparisons(), v.rankings()), "comparison") + " that rank the settings"
+		}
+	}
+	d.Paragraph("%s %s", text, stats.FamilyNote(corrected(t)))
 	t.WriteTable(d)
-	v.writeAccuracy(d, ranked)
+	for _, t := range v.accuracy {
+		v.writeAccuracy(d, &t, corrected(&t))
+	}
 }
 
 // writeAccuracy tells the accuracy of the settings that the verdicts compare.
-func (v *View) writeAccuracy(d *page.Document, ranked int) {
-	for _, t := range v.accuracy {
-		rows, over := t.Told()
-		table := page.LinesOf(rows)
-		gain := func(of func(arms.Told) *arms.ArmComparison) func(arms.Told) string {
-			return func(r arms.Told) string {
-				switch c := of(r); {
-				case c == nil:
-					return ""
-				case c.Changed == 0:
-					return "same scores"
-				default:
-					return c.Gain() + " " + stats.VerdictCell(c.Paired)
-				}
-			}
-		}
-		table.Column("setting", func(r arms.Told) string { return r.Name })
-		table.Column(">accuracy", func(r arms.Told) string { return meanCell(r.Arm) })
-		table.Column(">gain over "+over, gain(func(r arms.Told) *arms.ArmComparison { return r.Gain }))
-		if len(t.Rows) > 1 {
-			table.Column(">minus "+v.verdicts.Reference, gain(func(r arms.Told) *arms.ArmComparison { return r.Difference }))
-		}
-		d.Paragraph("Their accuracy on the same questions, with verdicts corrected for the %s of this table (Holm):",
-			page.Plural(max(t.Comparisons(), ranked), "comparison"))
-		d.Table(table.Header, table.Rows)
-		for _, note := range stats.Notes(table.Rows) {
-			d.Paragraph("%s", note)
-		}
+func (v *View) writeAccuracy(d *page.Document, t *arms.ArmTable, corrected string) {
+	rows, over := t.Told()
+	table := page.LinesOf(rows)
+	cell := func(c *arms.ArmComparison) string {
+		gain, _, _, verdict := c.Cells()
+		return strings.Trim(gain+" "+verdict, "– ")
+	}
+	table.Column("setting", func(r arms.Told) string { return r.Name })
+	table.Column(">accuracy", func(r arms.Told) string { return meanCell(r.Arm) })
+	table.Column(">gain over "+over, func(r arms.Told) string { return cell(r.Gain) })
+	if len(t.Rows) > 1 {
+		table.Column(">minus "+v.verdicts.Reference, func(r arms.Told) string { return cell(r.Difference) })
+	}
+	d.Paragraph("Their accuracy on the same questions, with verdicts corrected for %s (Holm):", corrected)
+	d.Table(table.Header, table.Rows)
+	for _, note := range stats.Notes(table.Rows) {
+		d.Paragraph("%s", note)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"fulcrum/experiments/runfolder"
@@ -164,15 +163,17 @@ func (s *session) drawFigures(paths []string, opt reportOptions) (err error) {
 	if len(figures) == 0 {
 		return usage.Errorf("%s: nothing is recorded that a figure shows", strings.Join(paths, ", "))
 	}
-	names, err := opt.paper.Write(dir, figures)
-	if err != nil {
+	if figures, err = opt.paper.Choose(figures); err != nil {
 		return usage.Errorf("%v", err)
 	}
+	if err := opt.paper.Write(dir, figures); err != nil {
+		return err
+	}
 	for _, f := range figures {
-		if f.Omits != "" && slices.Contains(names, f.Name) {
+		if f.Omits != "" {
 			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: figure %s leaves out %s", f.Name, f.Omits))
 		}
+		stdout.Printf("figure: %s.pdf, %[1]s.svg\n", filepath.Join(dir, f.Name))
 	}
-	stdout.Printf("figures: %s.pdf and .svg in %s\n", page.Joined(names), dir)
 	return nil
 }

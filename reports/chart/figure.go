@@ -192,19 +192,19 @@ func (f *Figure) legendLines(row []*Panel, j int) [][]LegendItem {
 }
 
 // Write draws f as plots/NAME.png and plots/NAME.svg in dir, each replaced whole.
-func (f *Figure) Write(dir string) error {
-	picture, err := f.Png()
-	if err != nil {
-		return err
+func (f *Figure) Write(dir string) error { return f.write(dir, ".png", ".svg") }
+
+func (f *Figure) write(dir string, endings ...string) error {
+	for _, ending := range endings {
+		data, err := map[string]func() ([]byte, error){".png": f.Png, ".svg": f.Svg, ".pdf": f.Pdf}[ending]()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(filepath.Join(dir, f.Name+ending), data, 0o644); err != nil {
+			return err
+		}
 	}
-	if err := atomicfile.Write(filepath.Join(dir, f.Name+".png"), picture, 0o644); err != nil {
-		return err
-	}
-	svg, err := f.Svg()
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(filepath.Join(dir, f.Name+".svg"), svg, 0o644)
+	return nil
 }
 
 func (f *Figure) Png() ([]byte, error) {

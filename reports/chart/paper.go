@@ -3,7 +3,6 @@ package chart
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"gonum.org/v1/plot/vg"
@@ -26,45 +25,34 @@ const textWidth = 170
 // Wide is the width of the figures.
 func (p Paper) Wide() vg.Length { return vg.Length(cmp.Or(p.Width, textWidth)) * vg.Millimeter }
 
-// Write draws figures as NAME.pdf and NAME.svg in dir and returns the names. One that was asked for and is not there is an error, which
-// lists those that are.
-func (p Paper) Write(dir string, figures []*Figure) (drawn []string, err error) {
+// Choose returns the figures that are asked for. One that is not there is an error, which lists those that are.
+func (p Paper) Choose(figures []*Figure) ([]*Figure, error) {
 	names := list.Map(figures, func(f *Figure) string { return f.Name })
 	for _, name := range p.Names {
 		if !slices.Contains(names, name) {
 			return nil, registry.Unknown("figure", name, names)
 		}
 	}
-	if err := atomicfile.MkdirAll(dir); err != nil {
-		return nil, err
-	}
-	for _, f := range figures {
-		if len(p.Names) > 0 && !slices.Contains(p.Names, f.Name) {
-			continue
-		}
-		if err := p.write(filepath.Join(dir, f.Name), f); err != nil {
-			return nil, fmt.Errorf("figure %s: %w", f.Name, err)
-		}
-		drawn = append(drawn, f.Name)
-	}
-	return drawn, nil
+	return list.Filter(figures, func(f *Figure) bool { return len(p.Names) == 0 || slices.Contains(p.Names, f.Name) }), nil
 }
 
-func (p Paper) write(path string, f *Figure) (err error) {
+// Write draws figures as NAME.pdf and NAME.svg in dir.
+func (p Paper) Write(dir string, figures []*Figure) (err error) {
+	drawn := ""
 	defer func() { // the drawing library panics
 		if r := recover(); r != nil {
-			err = fmt.Errorf("%v", r)
+			err = fmt.Errorf("figure %s: %v", drawn, r)
 		}
 	}()
-	f.Wide, f.Note, f.bare = p.Wide(), "", p.NoTitle // a paper has its own words below
-	f.nameInLegend()
-	for ending, drawn := range map[string]func() ([]byte, error){".pdf": f.Pdf, ".svg": f.Svg} {
-		data, err := drawn()
-		if err != nil {
-			return err
-		}
-		if err := atomicfile.Write(path+ending, data, 0o644); err != nil {
-			return err
+	if err := atomicfile.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, f := range figures {
+		drawn = f.Name
+		f.Wide, f.Note, f.bare = p.Wide(), "", p.NoTitle // a paper has its own words below
+		f.nameInLegend()
+		if err := f.write(dir, ".pdf", ".svg"); err != nil {
+			return fmt.Errorf("figure %s: %w", drawn, err)
 		}
 	}
 	return nil

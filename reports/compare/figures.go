@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
@@ -52,31 +54,36 @@ func PaperFigures(dirs []string) ([]*chart.Figure, error) {
 	return slices.DeleteFunc(out, func(f *chart.Figure) bool { return f == nil }), nil
 }
 
-// SettingNames calls arms, and their runs where they have one, by the settings in which they differ: where these are few.
+// SettingNames calls arms, and their runs where they have one, by the settings in which they differ or, where these are many, by their
+// overrides; by letters where neither tells them apart.
 func SettingNames(seeded []arms.ComparedArm) map[string]string {
 	const few = 3
-	flat := make([]map[string]string, len(seeded))
+	settings, overrides := make([]map[string]string, len(seeded)), make([]map[string]string, len(seeded))
 	for i, a := range seeded {
-		flat[i] = map[string]string{}
-		record.Flatten(flat[i], "", a.Runs[0].Tree)
-		delete(flat[i], "seed")
+		settings[i], overrides[i] = map[string]string{}, map[string]string{}
+		record.Flatten(settings[i], "", a.Runs[0].Tree)
+		for _, o := range a.Runs[0].Overrides {
+			key, value, _ := strings.Cut(o, "=")
+			overrides[i][key] = value
+		}
 	}
-	differ := Differing(flat)
-	differ = slices.DeleteFunc(differ, func(s Setting) bool { return strings.HasPrefix(s.Key, "hydra.") })
+	told := list.Map(seeded, func(a arms.ComparedArm) string { return a.Name })
+	for _, of := range [][]map[string]string{overrides, settings} { // the settings have the last word
+		differ := slices.DeleteFunc(Differing(of), func(s Setting) bool {
+			return s.Key == "seed" || strings.HasPrefix(s.Key, "hydra") || slices.Contains(s.Values, nil)
+		})
+		by := list.Map(stat.Indices(len(seeded)), func(i int) string {
+			return strings.Join(list.Map(differ, func(s Setting) string { return s.Key + "=" + *s.Values[i] }), ", ")
+		})
+		if len(differ) <= few && len(seeded) > 1 && len(list.Set(by)) == len(by) {
+			told = by
+		}
+	}
 	names := map[string]string{}
 	for i, a := range seeded {
-		name := ""
-		for _, s := range differ[:min(few, len(differ))] {
-			if s.Values[i] != nil {
-				name += ", " + s.Key + "=" + *s.Values[i]
-			}
-		}
-		if len(differ) > few || name == "" {
-			name = "  " + a.Name
-		}
-		names[a.Name] = name[2:]
+		names[a.Name] = told[i]
 		if len(a.Runs) == 1 {
-			names[a.Names[0]] = name[2:]
+			names[a.Names[0]] = told[i]
 		}
 	}
 	return names

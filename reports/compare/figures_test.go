@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"gopkg.in/yaml.v3"
+
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/record"
 )
@@ -26,19 +29,40 @@ func TestPaperFigures(t *testing.T) {
 	reportstest.Must(t, err)
 	figures, err := PaperFigures(dirs)
 	reportstest.Must(t, err)
-	names, err := chart.Paper{Width: 85}.Write(dir, figures)
-	reportstest.Must(t, err)
-	if got := strings.Join(names, " "); got != "settings differences" {
-		t.Fatal("drawn: ", got)
-	}
+	reportstest.Must(t, chart.Paper{Width: 85}.Write(dir, figures))
 	for name, wants := range map[string][]string{"settings": {">lr=1e-05<", ">lr=2e-05<", "mean over 3 seeds"},
-		"differences": {">lr=2e-05<", ">" + pairs[0].Text + "<", ">minus grpo.lr=1e-05<"}} {
+		"differences": {">lr=2e-05<", ">" + pairs[0].Text + "<", ">minus lr=1e-05<"}} {
 		svg, err := os.ReadFile(filepath.Join(dir, name+".svg"))
 		reportstest.Must(t, err)
 		for _, want := range wants {
 			if !strings.Contains(strings.ReplaceAll(string(svg), "\n", " "), want) {
 				t.Errorf("%s lacks %s:\n%s", name, want, svg)
 			}
+		}
+	}
+}
+
+// Settings are called by the keys that all of them have and that differ, by their overrides where these are too many, and never two alike.
+func TestSettingNames(t *testing.T) {
+	arm := func(i int, tree string, overrides ...string) arms.ComparedArm {
+		run := &record.Run{Overrides: overrides}
+		reportstest.Must(t, yaml.Unmarshal([]byte(tree), &run.Tree))
+		return arms.ComparedArm{Name: "arm " + arms.RunName(i), Runs: []*record.Run{run}, Names: []string{arms.RunName(i)}}
+	}
+	for _, tc := range []struct {
+		name string
+		a, b arms.ComparedArm
+		want string
+	}{
+		{"a phase's section is not there", arm(0, "schedule: [rce]"), arm(1, "{schedule: [rce, grpo], grpo: {lr: 1, kl: 2, clip: 3, beta: 4}}"),
+			"schedule=[rce]; schedule=[rce, grpo]"},
+		{"too many keys", arm(0, "{a: 1, b: 1, c: 1, d: 1}", "selector=v2", "seed=1"), arm(1, "{a: 2, b: 2, c: 2, d: 2}", "selector=v3", "seed=2"),
+			"selector=v2; selector=v3"},
+		{"one setting twice", arm(0, "lr: 1", "lr=1"), arm(1, "lr: 1", "lr=1"), "arm A; arm B"},
+	} {
+		names := SettingNames([]arms.ComparedArm{tc.a, tc.b})
+		if got := names["arm A"] + "; " + names["B"]; got != tc.want {
+			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
 		}
 	}
 }

@@ -36,8 +36,7 @@ func WriteReport(dir string) error {
 		return err
 	}
 	if width, ok := run.SettingNumber("report", "figure", "width"); ok {
-		_, err = chart.Paper{Width: width}.Write(filepath.Join(dir, FiguresFolder), PaperFigures(run))
-		return err
+		return chart.Paper{Width: width}.Write(filepath.Join(dir, FiguresFolder), PaperFigures(run))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"image/color"
 	"math"
+	"slices"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/vg"
@@ -25,15 +26,17 @@ type Difference struct {
 
 // DifferencesFigure tells settings' differences from the one that all are compared with; nil where there are none.
 func DifferencesFigure(metric, split, against string, shown []Difference) *chart.Figure {
-	for i, name := range arms.ShortNames(list.Map(shown, func(d Difference) string { return d.Name })) {
-		shown[i].Name = name
+	names := arms.ShortNames(append(list.Map(shown, func(d Difference) string { return d.Name }), against))
+	for i := range shown {
+		shown[i].Name = names[i]
 	}
 	f := forestOf(shown, "difference in "+results.MetricName(metric)+" on "+split)
 	if f == nil {
 		return nil
 	}
 	f.Name, f.Title = "differences", page.Capital(results.MetricName(metric))+": differences with 95% intervals"
-	f.Rows[0][0].Legend = []chart.LegendItem{{Text: "minus " + against}}
+	p := f.Rows[0][0]
+	p.Legend = append([]chart.LegendItem{{Text: "minus " + names[len(shown)]}}, p.Legend...)
 	return f
 }
 
@@ -52,7 +55,7 @@ func (v *View) answersFigure() *sweepFigure {
 	f.Name, f.Title = "answers", "Answers: mean differences with 95% intervals"
 	f.Note = "Right of 0 the first of the two is ahead. An interval without 0 that is grey fails the correction for the number of questions."
 	return &sweepFigure{f, "differences with intervals, by question",
-		"*Answers.* Differences and 95% intervals by question: blue is better, red worse, grey open; small dots are single seeds."}
+		"*Answers.* Differences and 95% intervals by question."}
 }
 
 // forestOf draws differences with their intervals below each other; nil where there are none.
@@ -63,36 +66,52 @@ func forestOf(shown []Difference, x string) *chart.Figure {
 	low, high, _, _ := forest(shown).DataRange()
 	low, high = chart.AirRange(low, high)
 	p := &chart.Panel{X: x, XMin: low, XMax: high, YMax: float64(len(shown)), YTicks: fixedTicks(nil), Layers: []plot.Plotter{forest(shown)}}
+	for _, verdict := range []stats.Verdict{stats.Better, stats.Worse, stats.NotSeparable} {
+		if slices.ContainsFunc(shown, func(d Difference) bool { return d.Verdict == verdict }) {
+			p.Legend = append(p.Legend, chart.LegendItem{Text: string(verdict), Draw: chart.LineSample(intervalStyle(verdict))})
+		}
+	}
+	if slices.ContainsFunc(shown, Difference.seeded) {
+		p.Legend = append(p.Legend, chart.LegendItem{Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})})
+	}
 	return &chart.Figure{Rows: [][]*chart.Panel{{p}}, Tall: 40 + 26*vg.Length(len(shown))}
+}
+
+// seeded says that single seeds are drawn.
+func (d Difference) seeded() bool { return len(d.PerSeed) > 1 }
+
+func intervalStyle(v stats.Verdict) draw.LineStyle {
+	return draw.LineStyle{Width: 1.4, Color: map[stats.Verdict]chart.Colour{stats.Better: chart.Blue, stats.Worse: chart.Vermillion,
+		stats.NotSeparable: chart.Grey}[v]}
 }
 
 // forest draws each difference under its name and numbers, with single seeds below the line.
 type forest []Difference
 
-// DataRange implements plot.DataRanger: 0 is in it.
+// DataRange has 0, the intervals and the single seeds in it.
 func (f forest) DataRange() (xmin, xmax, ymin, ymax float64) {
 	for _, d := range f {
 		xmin, xmax = math.Min(xmin, d.Interval.Low), math.Max(xmax, d.Interval.High)
+		for _, x := range d.PerSeed {
+			xmin, xmax = math.Min(xmin, x), math.Max(xmax, x)
+		}
 	}
 	return xmin, xmax, 0, float64(len(f))
 }
 
-// Plot implements plot.Plotter.
 func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
 	at := func(x float64) vg.Length { return c.X(p.X.Norm(x)) }
 	c.StrokeLine2(draw.LineStyle{Color: chart.Grey, Width: 0.6, Dashes: []vg.Length{2, 2}}, at(0), c.Min.Y, at(0), c.Max.Y)
 	for i, d := range f {
 		y := c.Y(p.Y.Norm(float64(len(f)-i))) - 20
-		style := draw.LineStyle{Color: map[stats.Verdict]chart.Colour{stats.Better: chart.Blue, stats.Worse: chart.Vermillion,
-			stats.NotSeparable: chart.Grey}[d.Verdict], Width: 1.4}
+		style := intervalStyle(d.Verdict)
 		c.StrokeLine2(style, at(d.Interval.Low), y, at(d.Interval.High), y)
 		for _, end := range []float64{d.Interval.Low, d.Interval.High} {
 			c.StrokeLine2(style, at(end), y-3.5, at(end), y+3.5)
 		}
 		c.DrawGlyph(draw.GlyphStyle{Color: style.Color, Radius: 3, Shape: draw.CircleGlyph{}}, vg.Point{X: at(d.Mean), Y: y})
-		for _, x := range d.PerSeed {
-			seed := vg.Point{X: min(max(at(x), c.Min.X), c.Max.X), Y: y - 4}
-			c.DrawGlyph(draw.GlyphStyle{Color: chart.Grey, Radius: 1.4, Shape: draw.CircleGlyph{}}, seed)
+		for s := 0; d.seeded() && s < len(d.PerSeed); s++ {
+			c.DrawGlyph(draw.GlyphStyle{Color: chart.Grey, Radius: 1.4, Shape: draw.CircleGlyph{}}, vg.Point{X: at(d.PerSeed[s]), Y: y - 4})
 		}
 		text, gain := chart.TextStyle(9.5, false, chart.Black), d.Gain()
 		c.FillPolygon(color.White, chart.Rectangle(c.Min.X+4, y+5, c.Max.X, y+17))

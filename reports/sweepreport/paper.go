@@ -20,17 +20,26 @@ import (
 // PaperFigures returns the figures of the report for a paper, after those that lay the settings over each other and tell their differences.
 func (v *View) PaperFigures(paper chart.Paper) []*chart.Figure {
 	v.wide = paper.Wide()
-	all := v.learners().arms
-	if len(all) == 0 { // a seed each
-		all = slices.DeleteFunc(slices.Clone(v.settings), func(s *setting) bool { return len(s.runs) == 0 })
+	all, others := v.settings, 0
+	if len(v.conditions) > 0 {
+		all = v.conditions[0].arms
+		others = len(v.settings) - len(all)
 	}
-	out := []*chart.Figure{overlay(all)}
+	out := []*chart.Figure{overlay(all, others)}
 	if t := v.verdicts; t != nil {
 		var shown []Difference
-		for name, c := range t.Differences() {
-			shown = append(shown, Difference{page.PlainText(page.Markup(name)), c})
+		rows, _ := t.Told()
+		plain := func(r arms.Told) string { return page.PlainText(page.Markup(r.Name)) }
+		for _, r := range rows {
+			if r.Difference != nil {
+				shown = append(shown, Difference{plain(r), r.Difference})
+			}
 		}
-		out = append(out, DifferencesFigure(t.Metric, t.Split, t.Reference, shown))
+		f := DifferencesFigure(t.Metric, t.Split, plain(rows[0]), shown)
+		if n := len(v.settings) - 1 - len(shown); f != nil && n > 0 {
+			f.Omits = page.Plural(n, "setting") + ", which the report does not compare"
+		}
+		out = append(out, f)
 	}
 	for _, f := range v.Figures() {
 		out = append(out, f.Figure)
@@ -44,7 +53,7 @@ func Overlay(of []arms.ComparedArm) *chart.Figure {
 	for _, a := range of {
 		all = append(all, &setting{Setting: &sweeps.Setting{Overrides: []string{a.Name}}, runs: a.Runs})
 	}
-	return overlay(all)
+	return overlay(all, 0)
 }
 
 // curveLook tells curves apart in grey print too.
@@ -61,14 +70,15 @@ func curveLooks() []curveLook {
 		{chart.Orange, draw.SquareGlyph{}, []vg.Length{3, 3}}, {chart.Purple, draw.TriangleGlyph{}, []vg.Length{10, 3}}}
 }
 
-func overlay(all []*setting) *chart.Figure {
+// overlay draws the first settings that have a curve of one score; others is how many there are beside all.
+func overlay(all []*setting, others int) *chart.Figure {
 	names := arms.ShortNames(list.Map(all, (*setting).label))
 	p := &chart.Panel{X: "optimizer steps", YMin: math.NaN(), YMax: math.NaN()}
 	looks, least, most := curveLooks(), math.MaxInt, 0
 	var omitted []string
 	for i, s := range all {
-		c := lineOf(s.learning(), "val_"+s.score())
-		if len(c.X) == 0 || len(p.Legend) == len(looks) {
+		c, y := lineOf(s.learning(), "val_"+s.score()), "validation "+results.MetricName(s.score())
+		if len(c.X) == 0 || len(p.Legend) == len(looks) || p.Y != "" && p.Y != y {
 			omitted = append(omitted, names[i])
 			continue
 		}
@@ -82,7 +92,7 @@ func overlay(all []*setting) *chart.Figure {
 			chart.LineSample(line.Style)(c, from, to)
 			chart.DotSample(look.color, look.shape)(c, from, to)
 		}})
-		p.Y, p.XMax = "validation "+results.MetricName(s.score()), max(p.XMax, c.X[len(c.X)-1])
+		p.Y, p.XMax = y, max(p.XMax, c.X[len(c.X)-1])
 		least, most = min(least, len(s.runs)), max(most, len(s.runs))
 	}
 	if p.Blank() {
@@ -97,5 +107,9 @@ func overlay(all []*setting) *chart.Figure {
 		}
 		title += ": mean over " + seeds + " seeds with its 95% interval"
 	}
-	return &chart.Figure{Name: "settings", Title: title, Rows: [][]*chart.Panel{{p}}, Omits: strings.Join(omitted, "; ")}
+	omits := strings.Join(omitted, "; ")
+	if n := len(omitted) + others; n > len(looks) || others > 0 {
+		omits = page.Plural(n, "setting")
+	}
+	return &chart.Figure{Name: "settings", Title: title, Rows: [][]*chart.Panel{{p}}, Omits: omits}
 }

@@ -10,6 +10,7 @@ import (
 	"fulcrum/internal/list"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -52,6 +53,38 @@ func TestSweepReport(t *testing.T) {
 	for _, want := range []string{"**Best job.** Number 0 ", "## Not in this report", "job 1: "} {
 		if !strings.Contains(got, want) {
 			t.Errorf("minimising, with a damaged summary: no %q in\n%s", want, got)
+		}
+	}
+}
+
+// Figures for a paper lose no setting in silence: those with one seed are drawn beside those with several, what has no room is named, and
+// differences say from which setting they are.
+func TestPaperFigures(t *testing.T) {
+	dir := t.TempDir()
+	var jobs []sweeps.Job
+	for i, lr := range []int{1, 1, 2, 2, 3, 4, 5, 6, 7, 8, 9} { // those from the third on have one seed
+		seed := i % 2
+		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone, Objectives: []float64{1 - float64(lr)/100},
+			Overrides: []string{fmt.Sprintf("grpo.lr=%d", lr), fmt.Sprintf("seed=%d", seed)}}
+		reportstest.SweepRun(t, job.Dir, uint64(i), 0.1-float64(lr)/100, fmt.Sprintf("seed: %d\ngrpo: {lr: %d}\n", seed, lr))
+		reportstest.Must(t, os.WriteFile(filepath.Join(job.Dir, record.MetricsFile), fmt.Appendf(nil, `{"kind":"epoch","phase":"grpo",`+
+			`"epoch":1,"step":9,"global_step":9,"time":1,"val_reward":0.%d}`+"\n", 9-i%9), 0o644))
+		jobs = append(jobs, job)
+	}
+	figures := PageOf(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}}).PaperFigures(chart.Paper{})
+	reportstest.Must(t, chart.Paper{}.Write(dir, figures))
+	for i, want := range []struct{ name, omits, texts string }{
+		{"settings", "lr=7; lr=8; lr=9", "lr=1 lr=2 lr=3 lr=4 lr=5 lr=6"},
+		{"differences", "1 setting, which the report does not compare", "minus_lr=1 lr=2 lr=8 worse single_seeds"}} {
+		svg, err := os.ReadFile(filepath.Join(dir, want.name+".svg"))
+		reportstest.Must(t, err)
+		if f := figures[i]; f.Name != want.name || f.Omits != want.omits {
+			t.Errorf("%s leaves out %q, want %s and %q", f.Name, f.Omits, want.name, want.omits)
+		}
+		for _, text := range strings.Fields(want.texts) {
+			if !strings.Contains(string(svg), ">"+strings.ReplaceAll(text, "_", " ")+"<") {
+				t.Errorf("%s lacks %s", want.name, text)
+			}
 		}
 	}
 }

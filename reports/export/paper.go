@@ -3,6 +3,7 @@ package export
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -32,19 +33,20 @@ func PaperColumns() []string {
 // paperBlock is what a table for a paper shows of a metric.
 type paperBlock struct {
 	split, metric string
-	over          string // what gains are over
-	rows          []arms.Told
-	several       bool            // settings; else policies of one run
+	over          string          // what gains are over
+	rows          []arms.Told     // of arms first; one that was not scored has its name alone
+	arms          int             // how many rows are arms; 0: policies of one run
 	best          map[string]bool // rows that no other is better than
 }
 
 // Table returns a table of runs for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Runs that differ in
 // their seed alone are a row; of one run each policy is one. "": the runs have no scores to tell.
 func (p Paper) Table(runs []*record.Run) (string, error) {
-	split, metric, ok := arms.JudgedBy(runs[0])
-	if !ok {
+	judged := slices.IndexFunc(runs, func(r *record.Run) bool { _, _, ok := arms.JudgedBy(r); return ok })
+	if judged < 0 {
 		return "", nil
 	}
+	split, metric, _ := arms.JudgedBy(runs[judged])
 	var blocks []*paperBlock
 	asked := p.Metrics
 	if len(asked) == 0 {
@@ -61,9 +63,14 @@ func (p Paper) Table(runs []*record.Run) (string, error) {
 			return "", err
 		}
 		if len(b.rows) == 0 {
-			return "", registry.Unknown("metric", name, scoresOf(runs[0]))
+			return "", registry.Unknown("metric", name, scoresOf(runs))
 		}
 		blocks = append(blocks, b)
+		for _, r := range b.rows {
+			if first := blocks[0]; !slices.ContainsFunc(first.rows, func(o arms.Told) bool { return o.Name == r.Name }) {
+				first.rows = append(first.rows, arms.Told{Name: r.Name})
+			}
+		}
 	}
 	columns := p.Columns
 	if len(columns) == 0 {
@@ -77,12 +84,19 @@ func (p Paper) Table(runs []*record.Run) (string, error) {
 			return "", registry.Unknown("column", c, PaperColumns())
 		}
 	}
-	return p.table(blocks, columns) + methods(seeded), nil
+	return p.table(blocks, columns) + methods(runs, seeded, blocks), nil
 }
 
-// scoresOf are the metrics that a run was scored by.
-func scoresOf(run *record.Run) []string {
-	return list.Map(results.StageTables(run.Evaluations), func(t []record.Evaluation) string { return t[0].Split + "/" + t[0].Metric })
+// scoresOf are the metrics that runs were scored by.
+func scoresOf(runs []*record.Run) (all []string) {
+	for _, run := range runs {
+		for _, t := range results.StageTables(run.Evaluations) {
+			if name := t[0].Split + "/" + t[0].Metric; !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // blockOf returns the rows of a metric: arms with the baselines below or, of one run, its policies.
@@ -94,7 +108,7 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 			return nil, err
 		}
 		stages = slices.DeleteFunc(slices.Clone(stages), func(r record.StageResult) bool { return r.Split != split || r.Metric != metric })
-		yards := results.YardsticksOf(stages, stages)
+		yards, baselines := results.YardsticksOf(stages, stages), arms.BaselinesOf(seeded[0].Runs, split, metric)
 		slices.SortStableFunc(yards, func(a, _ results.Yardstick) int { return -stats.BoolInt(a.Policy == record.PolicyInit) })
 		for _, r := range stages {
 			if r.Policy == r.Phase && slices.ContainsFunc(stages, func(b record.StageResult) bool {
@@ -107,6 +121,11 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 				return nil, err
 			}
 			row := arms.Told{Name: r.Title(), Arm: arm}
+			for _, b := range baselines { // which say what is an oracle
+				if strings.HasPrefix(b.Name, row.Name) {
+					row.Name = b.Name
+				}
+			}
 			if len(yards) > 0 {
 				b.over = yards[0].Short
 				if gain := *yards[0].Gain(&r); gain != nil {
@@ -116,30 +135,45 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 			b.rows = append(b.rows, row)
 		}
 	} else {
-		b.several = len(seeded) > 1
-		tables := arms.ArmTables(seeded, func(s, m string) bool { return s == split && m == metric }, 0)
-		if len(tables) == 0 {
+		scored := list.Filter(seeded, func(a arms.ComparedArm) bool { _, err := arms.ArmOf(a.Runs, split, metric, ""); return err == nil })
+		if len(scored) == 0 {
 			return b, nil
 		}
-		b.rows, b.over = tables[0].Told()
+		told, over := arms.ArmTables(scored, func(s, m string) bool { return s == split && m == metric }, 0)[0].Told()
+		b.arms, b.over = len(seeded), over
+		for i, a := range seeded {
+			if len(told) == i || told[i].Name != a.Name {
+				told = slices.Insert(told, i, arms.Told{Name: a.Name})
+			}
+		}
+		b.rows = told
 		names := compare.SettingNames(seeded)
+		if len(seeded) == 1 {
+			names[seeded[0].Name] = "trained policy"
+		}
 		short := arms.ShortNames(list.Map(b.rows, func(r arms.Told) string { return cmp.Or(names[r.Name], r.Name) }))
 		for i := range b.rows {
 			b.rows[i].Name = short[i]
 		}
 	}
-	b.crown()
+	if len(b.rows) > 0 {
+		b.crown()
+	}
 	return b, nil
 }
 
 // crown finds the rows that no other is better than: the highest score, and those that are not separable from it. Bounds, which no policy
-// is expected to pass, are no rows of it.
+// is expected to pass, are no rows of it, nor are those that cannot be compared with the first.
 func (b *paperBlock) crown() {
-	bound := func(r arms.Told) bool {
-		return slices.Contains([]string{record.PolicyOracle, record.PolicyReference, "best beam"}, r.Name)
-	}
 	mean := func(r arms.Told) float64 { return stat.Mean(r.QueryScores()) }
-	rows := slices.DeleteFunc(slices.Clone(b.rows), bound)
+	first := b.first()
+	var rows []arms.Told
+	for i, r := range b.rows {
+		bound := slices.Contains([]string{record.PolicyOracle, record.PolicyReference, "best beam", "recorded order (best first)"}, r.Name)
+		if refused := i < b.arms && r.Difference == nil && r.Name != first.Name; !bound && !refused && len(r.QueryIDs) > 0 {
+			rows = append(rows, r)
+		}
+	}
 	if len(rows) == 0 {
 		return
 	}
@@ -158,12 +192,23 @@ func (b *paperBlock) crown() {
 	}
 }
 
+// first is the first row with scores.
+func (b *paperBlock) first() arms.Told {
+	return b.rows[slices.IndexFunc(b.rows, func(r arms.Told) bool { return len(r.QueryIDs) > 0 })]
+}
+
+// settingBreak is between two settings in a name, in LaTeX.
+var settingBreak = regexp.MustCompile(`, ([\w./@+~\\-]+=)`)
+
 // table writes the blocks beside each other, the rows of the first one.
 func (p Paper) table(blocks []*paperBlock, columns []string) string {
 	once := []string{"seeds", "questions"}
 	of := slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return slices.Contains(once, c) })
 	columns = slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return !slices.Contains(once, c) })
-	first := blocks[0]
+	first, asked := blocks[0], blocks
+	if len(of) == 0 {
+		blocks = blocks[:1]
+	}
 	var out strings.Builder
 	float, wide := "table", len(columns)+len(of)*len(blocks)
 	if wide > 3 { // over both columns of a page
@@ -182,7 +227,7 @@ func (p Paper) table(blocks []*paperBlock, columns []string) string {
 	}
 	line := func(cells []string) { out.WriteString(strings.Join(cells, " & ") + " \\\\\n") }
 	head := append([]string{"policy"}, columns...)
-	if first.several {
+	if first.arms > 1 {
 		head[0] = "setting"
 	}
 	for range blocks {
@@ -192,8 +237,8 @@ func (p Paper) table(blocks []*paperBlock, columns []string) string {
 	out.WriteString("\\midrule\n")
 	for _, r := range first.rows {
 		name := page.Latex(r.Name)
-		if strings.Contains(name, ", ") { // a setting a line
-			name = "\\shortstack[l]{" + strings.ReplaceAll(name, ", ", "\\\\") + "}"
+		if settingBreak.MatchString(name) { // a setting a line
+			name = "\\shortstack[l]{" + settingBreak.ReplaceAllString(name, `\\$1`) + "}"
 		}
 		cells := []string{name}
 		for _, c := range columns {
@@ -202,62 +247,85 @@ func (p Paper) table(blocks []*paperBlock, columns []string) string {
 		for _, b := range blocks {
 			at := slices.IndexFunc(b.rows, func(o arms.Told) bool { return o.Name == r.Name })
 			for _, c := range of {
-				if at < 0 {
-					cells = append(cells, "--")
-					continue
+				told := arms.Told{}
+				if at >= 0 {
+					told = b.rows[at]
 				}
-				cells = append(cells, p.cell(b, b.rows[at], c))
+				cells = append(cells, p.cell(b, told, c))
 			}
 		}
 		line(cells)
 	}
-	fmt.Fprintf(&out, "\\bottomrule\n\\end{tabular}\n\\caption{%s}\n\\end{%s}\n", page.Latex(caption(first, of)), float)
+	fmt.Fprintf(&out, "\\bottomrule\n\\end{tabular}\n\\caption{%s}\n\\end{%s}\n", page.Latex(caption(asked, of)), float)
 	return out.String()
 }
 
 // caption says how the table is to be read.
-func caption(b *paperBlock, columns []string) string {
-	text := fmt.Sprintf("%s on %s (%s)", page.Capital(results.MetricName(b.metric)), b.split, page.Plural(len(b.rows[0].QueryIDs), "question"))
-	if slices.Contains(columns, "gain") && b.over != "" {
-		text += ", with gains over " + strings.Replace(b.over, "initial", "the initial", 1)
+func caption(blocks []*paperBlock, columns []string) string {
+	first, of := blocks[0], "gain"
+	text := page.Capital(page.Joined(list.Map(blocks, func(b *paperBlock) string {
+		return fmt.Sprintf("%s on %s (%s)", results.MetricName(b.metric), b.split, page.Plural(len(b.first().QueryIDs), "question"))
+	})))
+	has := func(any ...string) bool {
+		return slices.ContainsFunc(any, func(c string) bool { return slices.Contains(columns, c) })
 	}
-	if slices.Contains(columns, "difference") && b.several {
-		text += ", with differences from " + b.rows[0].Name
+	var with []string
+	if has("gain") && first.over != "" {
+		with = append(with, "gains over "+strings.Replace(first.over, "initial", "the initial", 1))
 	}
-	return text + ", ± half of the 95% interval. Bold: the highest score and those that are not separable from it."
+	if first.arms > 1 && has("difference", "p", "verdict") {
+		of, with = "difference", append(with, "differences from "+first.first().Name)
+	}
+	if has("p", "verdict") {
+		with = append(with, "p-values and verdicts of these "+of+"s, corrected for their number (Holm)")
+	}
+	if len(with) > 0 {
+		text += ", with " + page.Joined(with)
+	}
+	text += "."
+	if has("score", "gain", "difference") {
+		text += " ± is half of the 95% interval."
+	}
+	if has("score") {
+		text += " Bold: the highest score and those that are not separable from it."
+	}
+	if n := first.arms; n > 1 && slices.ContainsFunc(first.rows[:n], func(r arms.Told) bool { return r.Difference == nil && r.Name != first.first().Name }) {
+		text += " A setting without difference was not scored on the same questions by the same rewards."
+	}
+	return text
 }
 
 // cell is what a column says of a row.
 func (p Paper) cell(b *paperBlock, r arms.Told, column string) string {
 	asked := r.Gain
-	if b.several {
+	if b.arms > 1 {
 		asked = r.Difference
 	}
 	switch column {
-	case "seeds":
-		return fmt.Sprint(len(r.Seeds))
-	case "questions":
-		return page.Thousands(len(r.QueryIDs))
-	case "score":
-		text := p.plusMinus(stat.Mean(r.QueryScores()), r.Interval(), page.Unsigned)
-		if b.best[r.Name] {
-			text = "\\mathbf{" + text + "}"
-		}
-		return "$" + text + "$"
 	case "gain":
 		return p.compared(r.Gain)
 	case "difference":
 		return p.compared(r.Difference)
+	case "p", "verdict":
+		_, value, _, verdict := asked.Cells()
+		if asked != nil && asked.Changed > 0 { // without the marks of notes that are not there
+			verdict = string(asked.Verdict)
+		}
+		return page.Latex(map[string]string{"p": value, "verdict": cmp.Or(verdict, "–")}[column])
 	}
 	switch {
-	case asked == nil:
+	case len(r.QueryIDs) == 0:
 		return "--"
-	case asked.Changed == 0:
-		return "same scores"
-	case column == "p":
-		return page.Latex(asked.PCell())
+	case column == "seeds":
+		return fmt.Sprint(len(r.Seeds))
+	case column == "questions":
+		return page.Thousands(len(r.QueryIDs))
 	}
-	return string(asked.Verdict)
+	text := p.plusMinus(stat.Mean(r.QueryScores()), r.Interval(), page.Unsigned)
+	if b.best[r.Name] {
+		text = "\\mathbf{" + text + "}"
+	}
+	return "$" + text + "$"
 }
 
 func (p Paper) compared(c *arms.ArmComparison) string {
@@ -272,7 +340,8 @@ func (p Paper) compared(c *arms.ArmComparison) string {
 
 // plusMinus writes a number with half of its interval, or with both ends where these are not as far: in LaTeX's mathematics.
 func (p Paper) plusMinus(mean float64, i *stats.Interval, write func(float64, int) string) string {
-	if i == nil { // one question
+	one := i == nil // question: what others would do is not known
+	if one {
 		i = &stats.Interval{Low: mean, High: mean}
 	}
 	m, low, high := page.Estimate(mean, i.Low, i.High, write)
@@ -281,6 +350,9 @@ func (p Paper) plusMinus(mean float64, i *stats.Interval, write func(float64, in
 	if p.Digits >= 0 {
 		n = p.Digits
 		m, low, high = write(mean, n), write(i.Low, n), write(i.High, n)
+	}
+	if one {
+		return strings.ReplaceAll(m, "−", "-")
 	}
 	half := (i.High - i.Low) / 2
 	text := m + " \\pm " + page.Unsigned(half, n)

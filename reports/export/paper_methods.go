@@ -1,6 +1,7 @@
 package export
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,69 +9,87 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
-	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
-// withoutEffect are the sections and keys that change no number of a run, and those that the paragraph tells in words.
+// withoutEffect are the sections and keys that change no number of a run.
 var withoutEffect = strings.Fields(`checkpoint.every_epochs checkpoint.every_steps checkpoint.format checkpoint.keep checkpoint.on_damage
-	checks device dry_run evidence hydra logging on_end policy report schedule seed sweep task threads`)
+	checks device dry_run evidence hydra logging on_end report seed sweep task threads vars`)
 
 // methods is a paragraph in LaTeX with the settings of runs that change their numbers, as their configuration has them.
-func methods(seeded []arms.ComparedArm) string {
-	run := seeded[0].Runs[0]
-	flat := list.Map(seeded, func(a arms.ComparedArm) map[string]string {
+func methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock) string {
+	values := map[string][]string{} // of each key, without those of the sections that a run has no use for
+	for _, a := range seeded {
 		settings := map[string]string{}
 		record.Flatten(settings, "", a.Runs[0].Tree)
-		maps.DeleteFunc(settings, func(key, value string) bool {
-			return slices.Contains([]string{"null", "[]", "{}", ""}, value) || slices.ContainsFunc(withoutEffect, func(w string) bool {
-				return key == w || strings.HasPrefix(key, w+".")
-			})
-		})
-		return settings
-	})
-	var varied []string
-	for _, s := range compare.Differing(flat) {
-		varied = append(varied, s.Key)
-	}
-	var sections, words []string
-	said := map[string][]string{}
-	for _, key := range slices.Sorted(maps.Keys(flat[0])) {
-		section, rest, nested := strings.Cut(key, ".")
-		if slices.Contains(varied, key) {
-			continue
+		for key, value := range settings {
+			idle := slices.ContainsFunc(withoutEffect, func(w string) bool { return key == w || strings.HasPrefix(key, w+".") })
+			if !idle && !slices.Contains(values[key], value) {
+				values[key] = append(values[key], value)
+			}
 		}
+	}
+	var varied, sections []string
+	said := map[string][]string{}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		section, rest, nested := strings.Cut(key, ".")
 		if !nested {
 			section, rest = "run", key
 		}
-		if said[section] == nil {
-			sections = append(sections, section)
+		switch value := values[key][0]; {
+		case len(values[key]) > 1:
+			varied = append(varied, key)
+			continue
+		case key == "policy" || key == "schedule" || slices.Contains([]string{"null", "[]", "{}", ""}, value):
+			continue
+		default:
+			if said[section] == nil {
+				sections = append(sections, section)
+			}
+			said[section] = append(said[section], rest+" "+value)
 		}
-		said[section] = append(said[section], rest+" "+flat[0][key])
-	}
-	for _, section := range sections {
-		words = append(words, section+": "+strings.Join(said[section], ", "))
 	}
 	text := ""
-	if policy := run.Setting("policy"); policy != nil {
-		text = fmt.Sprintf("A %v policy was trained with the phases %s (%s). ", policy, page.Joined(run.Phases()),
-			page.Plural(run.LastStep(), "optimizer step"))
+	tell := func(what string, of func(*record.Run) string) {
+		var all []string
+		for _, r := range runs {
+			if told := of(r); told != "" && !slices.Contains(all, told) {
+				all = append(all, told)
+			}
+		}
+		if len(all) > 0 {
+			text += what + ": " + page.Joined(all) + ". "
+		}
 	}
-	if s := run.Summary; s != nil {
-		text += fmt.Sprintf("Data: %s, fingerprint %.12s. ", s.Data.Name, s.Data.Fingerprint)
-	}
-	seeds := list.Map(seeded[0].Runs, func(r *record.Run) string { return fmt.Sprint(r.Seed()) })
-	text += page.Verb(len(seeds), "Seed ", "Seeds ") + page.Joined(seeds) + ". "
+	tell("Policy", func(r *record.Run) string { policy, _ := r.Setting("policy").(string); return policy })
+	tell("Phases", func(r *record.Run) string { return strings.Join(r.Phases(), " → ") })
+	tell("Optimizer steps", func(r *record.Run) string { return page.Thousands(r.LastStep()) })
+	tell("Seeds", func(r *record.Run) string { return fmt.Sprint(r.Seed()) })
+	summary := func(r *record.Run) record.Summary { return *cmp.Or(r.Summary, &record.Summary{}) }
+	tell("Data", func(r *record.Run) string {
+		return fmt.Sprintf("%s, fingerprint %.12s", summary(r).Data.Name, summary(r).Data.Fingerprint)
+	})
+	tell("Program", func(r *record.Run) string {
+		v := summary(r).Versions
+		return fmt.Sprintf("Fulcrum %s, libtorch %s, on %s", strings.TrimSpace(v["fulcrum"]+" "+v["commit"]), v["libtorch"], summary(r).Device)
+	})
 	if len(varied) > 0 {
 		text += "Varied: " + page.Joined(varied) + ". "
 	}
-	text += "Settings of " + strings.Join(words, "; ") + ". " +
-		"Intervals are of 95%: of means over questions (and seeds, where there are several), of differences paired by question. p-values are " +
-		"corrected for the comparisons beside them (Holm). "
-	if s := run.Summary; s != nil {
-		v := s.Versions
-		text += fmt.Sprintf("Fulcrum %s (%.12s), libtorch %s, on %s.", v["fulcrum"], v["commit"], v["libtorch"], s.Device)
+	text += "Settings of " + strings.Join(list.Map(sections, func(section string) string {
+		return section + ": " + strings.Join(said[section], ", ")
+	}), "; ") + ". Intervals are of 95%: of means over questions (and seeds, where there are several, by Student's t), of differences " +
+		"paired by question. p-values are corrected for the comparisons beside them (Holm). "
+	var look stats.Look
+	for _, b := range blocks {
+		for _, r := range b.rows {
+			look = look.Later(r.Look)
+		}
+	}
+	if look != (stats.Look{}) {
+		text += page.Capital(look.Spent()) + " "
 	}
 	return "\n{\\sloppy\\paragraph{Methods.} " + page.Latex(strings.TrimSpace(text)) + "\\par}\n"
 }

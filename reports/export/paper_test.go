@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"gopkg.in/yaml.v3"
+
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
 )
@@ -37,13 +39,13 @@ func TestPaperTable(t *testing.T) {
 		want  []string
 	}{
 		{"settings", Paper{Digits: -1}, runs, []string{"setting & score & difference \\\\", "lr=1e-05 & $", "lr=0.0001 & $\\mathbf{",
-			"$+0.046 \\pm ", "Seeds 0, 1 and 2. Varied: grpo.lr. ", "grpo: note 50\\% of a\\_b \\& c\\#d \\{e\\} \\textasciitilde{}f"}},
+			"$+0.046 \\pm ", "Seeds: 0, 1 and 2. ", " Varied: grpo.lr. ", "grpo: note 50\\% of a\\_b \\& c\\#d \\{e\\} \\textasciitilde{}f"}},
 		{"columns and digits", Paper{Digits: 2, Columns: []string{"difference", "seeds", "verdict", "p", "questions"}}, runs,
 			[]string{"setting & seeds & questions & difference & verdict & p \\\\",
 				"$+0.05 \\pm 0.", "lr=1e-05 & 3 & 200 & -- & -- & -- ", "& better & ",
 				"\\begin{table*}"}},
 		{"one run", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}}, runs[:1],
-			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "Seed 0. "}},
+			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "Seeds: 0. "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			text, err := tc.paper.Table(tc.runs)
@@ -66,6 +68,63 @@ func TestPaperTable(t *testing.T) {
 		if _, err := tc.paper.Table(runs); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%v, want %s", err, tc.want)
 		}
+	}
+}
+
+// No row or setting of a table for a paper is lost, and none says what is not known.
+func TestPaperTableTellsAll(t *testing.T) {
+	tree := func(text string) map[string]any {
+		var out map[string]any
+		reportstest.Must(t, yaml.Unmarshal([]byte(text), &out))
+		return out
+	}
+	few := func(runs []*record.Run, n int) []*record.Run {
+		for _, r := range runs {
+			for i := range r.Evaluations {
+				r.Evaluations[i].QueryIDs, r.Evaluations[i].Scores = r.Evaluations[i].QueryIDs[:n], r.Evaluations[i].Scores[:n]
+			}
+		}
+		return runs
+	}
+	stages := seededRuns(t)
+	for i, r := range stages {
+		r.Tree = tree([]string{"{seed: 1, schedule: [rce], rce: {lr: 1, top: null}, vars: {x: 1}}",
+			"{seed: 1, schedule: [rce, grpo], rce: {lr: 1, top: 3}, grpo: {lr: 2, a: 1, b: 1}, vars: {x: 1}}"}[i%2])
+	}
+	unscored := seededRuns(t)
+	unscored[0].Evaluations = nil
+	accuracy := seededRuns(t)
+	for _, e := range accuracy[1].Evaluations {
+		e.Metric = "accuracy"
+		accuracy[1].Evaluations = append(accuracy[1].Evaluations, e)
+	}
+	for _, tc := range []struct {
+		name   string
+		paper  Paper
+		runs   []*record.Run
+		wants  []string
+		absent string
+	}{
+		{"a phase that one setting has", Paper{Digits: -1}, stages[:2], []string{"{top=null\\\\schedule=[rce]} & $", "{top=3\\\\schedule=[rce, grpo]} & $",
+			"Varied: rce.top and schedule.", "grpo: a 1, b 1, lr 2; rce: lr 1."}, "vars"},
+		{"a setting without scores", Paper{Digits: -1}, unscored[:2], []string{"lr=1e-05 & -- & -- \\", "lr=0.0001 & $\\mathbf{", "was not scored"}, ""},
+		{"a metric of one setting", Paper{Digits: -1, Metrics: []string{"reward", "accuracy"}}, accuracy[:2],
+			[]string{"lr=1e-05 & $", " & -- & -- \\\\\nlr=0.0001", "Reward on dev (200 questions) and accuracy on dev (200 questions)"}, "& 0 &"},
+		{"said once of two metrics", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}, Columns: []string{"seeds"}}, stages,
+			[]string{"setting & seeds \\"}, "multicolumn"},
+		{"one question", Paper{Digits: -1}, few(seededRuns(t), 1)[:1], []string{"similarity & $0.8199$"}, "$0.8199 "},
+	} {
+		text, err := tc.paper.Table(tc.runs)
+		reportstest.Must(t, err)
+		for _, want := range tc.wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: %q is not in\n%s", tc.name, want, text)
+			}
+		}
+		if tc.absent != "" && strings.Contains(text, tc.absent) {
+			t.Errorf("%s: %q is in\n%s", tc.name, tc.absent, text)
+		}
+		readLatex(t, text)
 	}
 }
 

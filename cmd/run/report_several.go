@@ -75,7 +75,7 @@ func reportOfSeveral(s *session, paths []string, path string, opt reportOptions)
 // paperFigures are those of a sweep, or of what compares runs.
 func paperFigures(paths []string, paper chart.Paper) ([]*chart.Figure, error) {
 	if len(paths) > 1 {
-		return compare.PaperFigures(paths)
+		return compare.PaperFigures(paths, paper.Wide())
 	}
 	v, err := views.Page(paths[0])
 	if err != nil {

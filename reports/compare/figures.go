@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/plot/vg"
+
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/arms"
@@ -16,7 +18,7 @@ import (
 
 // PaperFigures returns what compares runs in a paper: their curves, runs that differ in their seed alone in one band, and the differences
 // that the comparison states of the first metric.
-func PaperFigures(dirs []string) ([]*chart.Figure, error) {
+func PaperFigures(dirs []string, wide vg.Length) ([]*chart.Figure, error) {
 	_, pairs, err := ComparePairs(dirs)
 	if err != nil {
 		return nil, err
@@ -29,8 +31,7 @@ func PaperFigures(dirs []string) ([]*chart.Figure, error) {
 		}
 		runs = append(runs, run)
 	}
-	seeded := arms.ArmsOf(runs)
-	names := SettingNames(seeded)
+	names := SettingNames(arms.ArmsOf(runs))
 	var first Pairing
 	for _, p := range pairs { // the first metric on held-out questions, if there are some
 		if first.Split == "" || record.HeldOut(p.Split) && !record.HeldOut(first.Split) {
@@ -43,15 +44,23 @@ func PaperFigures(dirs []string) ([]*chart.Figure, error) {
 			shown = append(shown, sweepreport.Difference{Name: cmp.Or(names[p.Name], p.Name), ArmComparison: &arms.ArmComparison{Paired: p.paired}})
 		}
 	}
-	for i, a := range seeded {
-		seeded[i].Name = names[a.Name]
-	}
+	seeded := Settings(runs)
 	out := []*chart.Figure{sweepreport.Overlay(seeded),
-		sweepreport.DifferencesFigure(first.Metric, first.Split, cmp.Or(names[first.Against], first.Against), shown)}
+		sweepreport.DifferencesFigure(wide, first.Metric, first.Split, cmp.Or(names[first.Against], first.Against), shown)}
 	if missing := len(seeded) - 1 - len(shown); missing > 0 && out[1] != nil {
 		out[1].Omits = page.Plural(missing, "setting") + " without comparison: `run report` without a figure says why"
 	}
 	return slices.DeleteFunc(out, func(f *chart.Figure) bool { return f == nil }), nil
+}
+
+// Settings are the arms of runs under the names of SettingNames.
+func Settings(runs []*record.Run) []arms.ComparedArm {
+	seeded := arms.ArmsOf(runs)
+	names := SettingNames(seeded)
+	for i, a := range seeded {
+		seeded[i].Name = names[a.Name]
+	}
+	return seeded
 }
 
 // SettingNames calls arms, and their runs where they have one, by the settings in which they differ or, where these are many, by their

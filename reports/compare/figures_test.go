@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/plot/vg"
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/internal/testkit/reportstest"
@@ -27,7 +28,7 @@ func TestPaperFigures(t *testing.T) {
 	}
 	_, pairs, err := ComparePairs(dirs)
 	reportstest.Must(t, err)
-	figures, err := PaperFigures(dirs)
+	figures, err := PaperFigures(dirs, 85*vg.Millimeter)
 	reportstest.Must(t, err)
 	reportstest.Must(t, chart.Paper{Width: 85}.Write(dir, figures))
 	for name, wants := range map[string][]string{"settings": {">lr=1e-05<", ">lr=2e-05<", "mean over 3 seeds"},

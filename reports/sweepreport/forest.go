@@ -25,12 +25,12 @@ type Difference struct {
 }
 
 // DifferencesFigure tells settings' differences from the one that all are compared with; nil where there are none.
-func DifferencesFigure(metric, split, against string, shown []Difference) *chart.Figure {
+func DifferencesFigure(wide vg.Length, metric, split, against string, shown []Difference) *chart.Figure {
 	names := arms.ShortNames(append(list.Map(shown, func(d Difference) string { return d.Name }), against))
 	for i := range shown {
 		shown[i].Name = names[i]
 	}
-	f := forestOf(shown, "difference in "+results.MetricName(metric)+" on "+split)
+	f := forestOf(wide, shown, "difference in "+results.MetricName(metric)+" on "+split)
 	if f == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (v *View) answersFigure() *sweepFigure {
 			shown = append(shown, Difference{fmt.Sprintf("%d  %s − %s", i+1, a.what, a.against), a.c})
 		}
 	}
-	f := forestOf(shown, "difference")
+	f := forestOf(v.wide, shown, "difference")
 	if f == nil {
 		return nil
 	}
@@ -59,13 +59,17 @@ func (v *View) answersFigure() *sweepFigure {
 }
 
 // forestOf draws differences with their intervals below each other; nil where there are none.
-func forestOf(shown []Difference, x string) *chart.Figure {
+func forestOf(wide vg.Length, shown []Difference, x string) *chart.Figure {
 	if len(shown) == 0 {
 		return nil
 	}
-	low, high, _, _ := forest(shown).DataRange()
+	drawn, text := forest{shown, oneLine}, chart.TextStyle(9.5, false, chart.Black)
+	if slices.ContainsFunc(shown, func(d Difference) bool { return text.Width(d.Name)+text.Width(d.Gain()) > chart.LayoutWidth(wide)-60 }) {
+		drawn.row = twoLines
+	}
+	low, high, _, _ := drawn.DataRange()
 	low, high = chart.AirRange(low, high)
-	p := &chart.Panel{X: x, XMin: low, XMax: high, YMax: float64(len(shown)), YTicks: fixedTicks(nil), Layers: []plot.Plotter{forest(shown)}}
+	p := &chart.Panel{X: x, XMin: low, XMax: high, YMax: float64(len(shown)), YTicks: fixedTicks(nil), Layers: []plot.Plotter{drawn}}
 	for _, verdict := range []stats.Verdict{stats.Better, stats.Worse, stats.NotSeparable} {
 		if slices.ContainsFunc(shown, func(d Difference) bool { return d.Verdict == verdict }) {
 			p.Legend = append(p.Legend, chart.LegendItem{Text: string(verdict), Draw: chart.LineSample(intervalStyle(verdict))})
@@ -74,7 +78,7 @@ func forestOf(shown []Difference, x string) *chart.Figure {
 	if slices.ContainsFunc(shown, Difference.seeded) {
 		p.Legend = append(p.Legend, chart.LegendItem{Text: "single seeds", Draw: chart.DotSample(chart.Grey, draw.CircleGlyph{})})
 	}
-	return &chart.Figure{Rows: [][]*chart.Panel{{p}}, Tall: 40 + 26*vg.Length(len(shown))}
+	return &chart.Figure{Rows: [][]*chart.Panel{{p}}, Tall: 40 + drawn.row*vg.Length(len(shown))}
 }
 
 // seeded says that single seeds are drawn.
@@ -86,24 +90,34 @@ func intervalStyle(v stats.Verdict) draw.LineStyle {
 }
 
 // forest draws each difference under its name and numbers, with single seeds below the line.
-type forest []Difference
+type forest struct {
+	shown []Difference
+	row   vg.Length // oneLine or twoLines
+}
+
+// The height of a row with its name beside its numbers, or above them.
+const (
+	oneLine  = 26 * vg.Length(1)
+	twoLines = 38 * vg.Length(1)
+)
 
 // DataRange has 0, the intervals and the single seeds in it.
 func (f forest) DataRange() (xmin, xmax, ymin, ymax float64) {
-	for _, d := range f {
+	for _, d := range f.shown {
 		xmin, xmax = math.Min(xmin, d.Interval.Low), math.Max(xmax, d.Interval.High)
 		for _, x := range d.PerSeed {
 			xmin, xmax = math.Min(xmin, x), math.Max(xmax, x)
 		}
 	}
-	return xmin, xmax, 0, float64(len(f))
+	return xmin, xmax, 0, float64(len(f.shown))
 }
 
 func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
 	at := func(x float64) vg.Length { return c.X(p.X.Norm(x)) }
 	c.StrokeLine2(draw.LineStyle{Color: chart.Grey, Width: 0.6, Dashes: []vg.Length{2, 2}}, at(0), c.Min.Y, at(0), c.Max.Y)
-	for i, d := range f {
-		y := c.Y(p.Y.Norm(float64(len(f)-i))) - 20
+	for i, d := range f.shown {
+		top := c.Y(p.Y.Norm(float64(len(f.shown) - i)))
+		y := top + 6 - f.row
 		style := intervalStyle(d.Verdict)
 		c.StrokeLine2(style, at(d.Interval.Low), y, at(d.Interval.High), y)
 		for _, end := range []float64{d.Interval.Low, d.Interval.High} {
@@ -114,8 +128,12 @@ func (f forest) Plot(c draw.Canvas, p *plot.Plot) {
 			c.DrawGlyph(draw.GlyphStyle{Color: chart.Grey, Radius: 1.4, Shape: draw.CircleGlyph{}}, vg.Point{X: at(d.PerSeed[s]), Y: y - 4})
 		}
 		text, gain := chart.TextStyle(9.5, false, chart.Black), d.Gain()
-		c.FillPolygon(color.White, chart.Rectangle(c.Min.X+4, y+5, c.Max.X, y+17))
+		room := c.Max.X - c.Min.X - 8
+		if f.row == oneLine {
+			room -= text.Width(gain) + 8
+		}
+		c.FillPolygon(color.White, chart.Rectangle(c.Min.X+4, y+5, c.Max.X, top-3))
 		c.FillText(text, vg.Point{X: c.Max.X - text.Width(gain), Y: y + 7}, gain)
-		c.FillText(text, vg.Point{X: c.Min.X + 4, Y: y + 7}, fitted(text, d.Name, c.Max.X-c.Min.X-text.Width(gain)-16))
+		c.FillText(text, vg.Point{X: c.Min.X + 4, Y: top - 13}, fitted(text, d.Name, room))
 	}
 }

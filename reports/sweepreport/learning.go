@@ -136,19 +136,23 @@ func (c *condition) multiples(wide vg.Length, name, title, note, y, caption stri
 	var all []*chart.Panel
 	f := &chart.Figure{Name: name, Title: title, Note: note, Tall: 130}
 	names := list.Map(c.arms, (*setting).label)
+	style := chart.TextStyle(10, true, chart.Black)
 	if wide > 0 {
 		names = arms.ShortNames(names)
+		for columns > 1 && slices.ContainsFunc(names, func(n string) bool { return style.Width(n) > roomFor(wide, columns) }) {
+			columns--
+		}
 	}
 	for i, a := range c.arms {
 		p := of(a)
 		if p == nil {
 			continue
 		}
-		room := chart.LayoutWidth(wide)/vg.Length(columns) - 45
+		room := roomFor(wide, columns)
 		if columns > 2 {
 			room -= 50*vg.Length(len(p.Legend)) - 5
 		}
-		p.Head = fitted(chart.TextStyle(10, true, chart.Black), names[i], room)
+		p.Head = fitted(style, names[i], room)
 		all = append(all, p)
 	}
 	if len(all) == 0 {
@@ -176,6 +180,11 @@ func (c *condition) multiples(wide vg.Length, name, title, note, y, caption stri
 		}
 	}
 	return &sweepFigure{f, strings.ToLower(title), caption}
+}
+
+// roomFor is the room of a panel's head.
+func roomFor(wide vg.Length, columns int) vg.Length {
+	return chart.LayoutWidth(wide)/vg.Length(columns) - 45
 }
 
 // shareBands gives panels one vertical range that holds all curves, and of bands that are wider as much as the curves

@@ -1,6 +1,7 @@
 package sweepreport
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/sweeps"
 )
@@ -35,7 +37,7 @@ func (v *View) PaperFigures(paper chart.Paper) []*chart.Figure {
 				shown = append(shown, Difference{plain(r), r.Difference})
 			}
 		}
-		f := DifferencesFigure(t.Metric, t.Split, plain(rows[0]), shown)
+		f := DifferencesFigure(v.wide, t.Metric, t.Split, plain(rows[0]), shown)
 		if n := len(v.settings) - 1 - len(shown); f != nil && n > 0 {
 			f.Omits = page.Plural(n, "setting") + ", which the report does not compare"
 		}
@@ -45,6 +47,29 @@ func (v *View) PaperFigures(paper chart.Paper) []*chart.Figure {
 		out = append(out, f.Figure)
 	}
 	return slices.DeleteFunc(out, func(f *chart.Figure) bool { return f == nil })
+}
+
+// Arms are the settings in the order of their jobs, with the runs that count, and the jobs that are in none.
+func (v *View) Arms() (out []arms.ComparedArm, without []string) {
+	first := func(s *setting) int { return slices.Min(list.Map(s.Jobs, func(j sweeps.Job) int { return j.Number })) }
+	for _, s := range slices.SortedFunc(slices.Values(v.settings), func(a, b *setting) int { return cmp.Compare(first(a), first(b)) }) {
+		if len(s.runs) == 0 {
+			v.readRuns(s, v.Feasible)
+		}
+		for _, j := range s.Jobs {
+			if !slices.ContainsFunc(s.runs, func(r *record.Run) bool { return r.Dir == j.Dir }) {
+				without = append(without, fmt.Sprint(j.Number))
+			}
+		}
+		name := s.label()
+		if s.condition != nil {
+			name = strings.Join(append([]string{name}, s.condition.what...), ", ")
+		}
+		if len(s.runs) > 0 {
+			out = append(out, arms.ComparedArm{Name: name, Runs: s.runs})
+		}
+	}
+	return out, without
 }
 
 // Overlay lays the validation scores of arms over each other: means over seeds, in bands. nil: none has one.

@@ -12,8 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
@@ -183,6 +185,11 @@ func TestStudyReport(t *testing.T) {
 		svg, err := os.ReadFile(filepath.Join(dir, runreport.PlotsFolder, name+".svg"))
 		reportstest.Must(t, err)
 		golden.File(t, "testdata/studies/small_"+name+".txt", []byte(reportstest.SvgText(svg)))
+	}
+	told, without := PageOf(dir, jobs, opt).Arms() // for the table of a paper
+	names := list.Map(told, func(a arms.ComparedArm) string { return fmt.Sprintf("%s of %d", a.Name, len(a.Runs)) })
+	if got, want := strings.Join(append(names, without...), "; "), "RCE of 3; RCE, then GRPO of 3; GRPO alone of 2; 10; 3; 7; 11"; got != want {
+		t.Errorf("arms and jobs in none: %s, want %s", got, want)
 	}
 	slices.Reverse(jobs)
 	reportstest.Must(t, WriteReport(dir, jobs, opt))

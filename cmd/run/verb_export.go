@@ -21,6 +21,7 @@ import (
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/arms"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/export"
 	"fulcrum/reports/page"
@@ -150,24 +151,42 @@ type tableWriter = func(*page.Table, io.Writer) error
 // paperTable returns one table and what writes it for a paper: of the runs at and below paths that are done. Of runs without scores it is
 // the tables of the report.
 func paperTable(paths []string, paper export.Paper, latex tableWriter) ([]*page.Table, leftOut, tableWriter, error) {
-	folders, left, err := runFolders(paths)
-	if err != nil {
-		return nil, left, nil, err
-	}
-	var runs []*record.Run
-	for _, f := range folders {
-		run, err := record.ReadRun(f.Dir)
+	var seeded []arms.ComparedArm
+	var without []string
+	var left leftOut
+	if len(paths) == 1 && ledger.Exists(paths[0]) {
+		v, err := views.Page(paths[0])
 		if err != nil {
 			return nil, left, nil, err
 		}
-		if len(folders) > 1 && (run.Summary == nil || run.Summary.State != record.StateDone) {
-			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the table leaves out %s, which is not done", f.Dir))
-			continue
+		if seeded, without = v.Arms(); len(without) > 0 {
+			without = []string{page.Verb(len(without), "job ", "jobs ") + page.Joined(without)}
 		}
-		runs = append(runs, run)
+	} else {
+		var folders []export.Folder
+		var err error
+		if folders, left, err = runFolders(paths); err != nil {
+			return nil, left, nil, err
+		}
+		var runs []*record.Run
+		for _, f := range folders {
+			run, err := record.ReadRun(f.Dir)
+			if err != nil {
+				return nil, left, nil, err
+			}
+			if len(folders) > 1 && (run.Summary == nil || run.Summary.State != record.StateDone) {
+				without = append(without, f.Dir)
+			} else {
+				runs = append(runs, run)
+			}
+		}
+		seeded = compare.Settings(runs)
 	}
-	if len(runs) > 0 {
-		text, err := paper.Table(runs)
+	for _, what := range without {
+		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the table leaves out %s: not done, or without scores", what))
+	}
+	if len(seeded) > 0 {
+		text, err := paper.Table(seeded)
 		if err != nil {
 			return nil, left, nil, usage.Errorf("%v", err)
 		}

@@ -2,16 +2,17 @@ package export
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/arms"
-	"fulcrum/reports/compare"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -39,9 +40,13 @@ type paperBlock struct {
 	best          map[string]bool // rows that no other is better than
 }
 
-// Table returns a table of runs for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Runs that differ in
-// their seed alone are a row; of one run each policy is one. "": the runs have no scores to tell.
-func (p Paper) Table(runs []*record.Run) (string, error) {
+// Table returns a table of arms for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Each is a row; of one
+// run each policy is one. "": the runs have no scores to tell.
+func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
+	var runs []*record.Run
+	for _, a := range seeded {
+		runs = append(runs, a.Runs...)
+	}
 	judged := slices.IndexFunc(runs, func(r *record.Run) bool { _, _, ok := arms.JudgedBy(r); return ok })
 	if judged < 0 {
 		return "", nil
@@ -52,7 +57,6 @@ func (p Paper) Table(runs []*record.Run) (string, error) {
 	if len(asked) == 0 {
 		asked = []string{metric}
 	}
-	seeded := arms.ArmsOf(runs)
 	for _, name := range asked {
 		of, short, told := strings.Cut(name, "/")
 		if !told {
@@ -82,6 +86,9 @@ func (p Paper) Table(runs []*record.Run) (string, error) {
 	for _, c := range columns {
 		if !slices.Contains(PaperColumns(), c) {
 			return "", registry.Unknown("column", c, PaperColumns())
+		}
+		if c == "difference" && len(seeded) < 2 {
+			return "", errors.New("column difference: there is one setting: want several, or the column gain")
 		}
 	}
 	return p.table(blocks, columns) + methods(runs, seeded, blocks), nil
@@ -147,13 +154,11 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 			}
 		}
 		b.rows = told
-		names := compare.SettingNames(seeded)
-		if len(seeded) == 1 {
-			names[seeded[0].Name] = "trained policy"
+		for i, name := range arms.ShortNames(list.Map(b.rows, func(r arms.Told) string { return r.Name })) {
+			b.rows[i].Name = name
 		}
-		short := arms.ShortNames(list.Map(b.rows, func(r arms.Told) string { return cmp.Or(names[r.Name], r.Name) }))
-		for i := range b.rows {
-			b.rows[i].Name = short[i]
+		if len(seeded) == 1 {
+			b.rows[0].Name = "trained policy"
 		}
 	}
 	if len(b.rows) > 0 {
@@ -209,55 +214,68 @@ func (p Paper) table(blocks []*paperBlock, columns []string) string {
 	if len(of) == 0 {
 		blocks = blocks[:1]
 	}
-	var out strings.Builder
-	float, wide := "table", len(columns)+len(of)*len(blocks)
-	if wide > 3 { // over both columns of a page
-		float = "table*"
-	}
-	fmt.Fprintf(&out, "%% needs \\usepackage{booktabs}\n\\begin{%s}\n\\centering\\footnotesize\\setlength{\\tabcolsep}{4pt}\n"+
-		"\\begin{tabular}{@{}l%s@{}}\n\\toprule\n", float, strings.Repeat("r", wide))
-	if len(blocks) > 1 {
-		line, rules := strings.Repeat(" &", len(columns)), ""
-		for i, b := range blocks {
-			from := 2 + len(columns) + i*len(of)
-			line += fmt.Sprintf(" & \\multicolumn{%d}{c}{%s}", len(of), page.Latex(results.MetricName(b.metric)+" on "+b.split))
-			rules += fmt.Sprintf("\\cmidrule(lr){%d-%d}", from, from+len(of)-1)
-		}
-		out.WriteString(strings.TrimPrefix(line, " ") + " \\\\\n" + rules + "\n")
-	}
-	line := func(cells []string) { out.WriteString(strings.Join(cells, " & ") + " \\\\\n") }
 	head := append([]string{"policy"}, columns...)
 	if first.arms > 1 {
 		head[0] = "setting"
 	}
-	for range blocks {
+	over, rules := strings.Repeat(" &", len(columns)), ""
+	for _, b := range blocks {
+		over += fmt.Sprintf(" & \\multicolumn{%d}{c}{%s}", len(of), page.Latex(results.MetricName(b.metric)+" on "+b.split))
+		rules += fmt.Sprintf("\\cmidrule(lr){%d-%d}", len(head)+1, len(head)+len(of))
 		head = append(head, of...)
 	}
-	line(list.Map(head, page.Latex))
-	out.WriteString("\\midrule\n")
+	lines := [][]string{list.Map(head, page.Latex)}
 	for _, r := range first.rows {
-		name := page.Latex(r.Name)
-		if settingBreak.MatchString(name) { // a setting a line
-			name = "\\shortstack[l]{" + settingBreak.ReplaceAllString(name, `\\$1`) + "}"
+		cells := []string{page.Latex(r.Name)}
+		if settingBreak.MatchString(cells[0]) { // a setting a line
+			cells[0] = "\\begin{tabular}[t]{@{}l@{}}" + settingBreak.ReplaceAllString(cells[0], `\\$1`) + "\\end{tabular}"
 		}
-		cells := []string{name}
 		for _, c := range columns {
 			cells = append(cells, p.cell(first, r, c))
 		}
 		for _, b := range blocks {
-			at := slices.IndexFunc(b.rows, func(o arms.Told) bool { return o.Name == r.Name })
+			told := arms.Told{}
+			if at := slices.IndexFunc(b.rows, func(o arms.Told) bool { return o.Name == r.Name }); at >= 0 {
+				told = b.rows[at]
+			}
 			for _, c := range of {
-				told := arms.Told{}
-				if at >= 0 {
-					told = b.rows[at]
-				}
 				cells = append(cells, p.cell(b, told, c))
 			}
 		}
-		line(cells)
+		lines = append(lines, cells)
+	}
+	float := "table"
+	if letters(lines) > 60 {
+		float = "table*" // over both columns of a page
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%% needs \\usepackage{booktabs}\n\\begin{%s}\n\\centering\\footnotesize\\setlength{\\tabcolsep}{4pt}\n"+
+		"\\begin{tabular}{@{}l%s@{}}\n\\toprule\n", float, strings.Repeat("r", len(head)-1))
+	if len(blocks) > 1 {
+		out.WriteString(strings.TrimPrefix(over, " ") + " \\\\\n" + rules + "\n")
+	}
+	for i, cells := range lines {
+		out.WriteString(strings.Join(cells, " & ") + " \\\\\n" + strings.Repeat("\\midrule\n", stats.BoolInt(i == 0)))
 	}
 	fmt.Fprintf(&out, "\\bottomrule\n\\end{tabular}\n\\caption{%s}\n\\end{%s}\n", page.Latex(caption(asked, of)), float)
 	return out.String()
+}
+
+// inLatex is what LaTeX does not print as letters.
+var inLatex = regexp.MustCompile(`\\begin.*?\}\}|\\[a-z]+|[{}$\\]`)
+
+// letters is how many letters wide a table is, with two for the room between columns.
+func letters(lines [][]string) (n int) {
+	for c := range lines[0] {
+		widest := 0
+		for _, cells := range lines {
+			for part := range strings.SplitSeq(cells[c], `\\`) {
+				widest = max(widest, utf8.RuneCountInString(inLatex.ReplaceAllString(part, "")))
+			}
+		}
+		n += widest + 2
+	}
+	return n
 }
 
 // caption says how the table is to be read.
@@ -271,7 +289,11 @@ func caption(blocks []*paperBlock, columns []string) string {
 	}
 	var with []string
 	if has("gain") && first.over != "" {
-		with = append(with, "gains over "+strings.Replace(first.over, "initial", "the initial", 1))
+		over := strings.Replace(first.over, "initial", "the initial", 1)
+		if over == "the initial policy" && first.arms > 1 {
+			over = "the policy that each began with"
+		}
+		with = append(with, "gains over "+over)
 	}
 	if first.arms > 1 && has("difference", "p", "verdict") {
 		of, with = "difference", append(with, "differences from "+first.first().Name)

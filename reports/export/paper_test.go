@@ -12,6 +12,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/compare"
 	"fulcrum/reports/record"
 )
 
@@ -43,12 +44,12 @@ func TestPaperTable(t *testing.T) {
 		{"columns and digits", Paper{Digits: 2, Columns: []string{"difference", "seeds", "verdict", "p", "questions"}}, runs,
 			[]string{"setting & seeds & questions & difference & verdict & p \\\\",
 				"$+0.05 \\pm 0.", "lr=1e-05 & 3 & 200 & -- & -- & -- ", "& better & ",
-				"\\begin{table*}"}},
+				"\\begin{table}\n"}},
 		{"one run", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}}, runs[:1],
-			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "Seeds: 0. "}},
+			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "\\begin{table*}", "Seeds: 0. "}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			text, err := tc.paper.Table(tc.runs)
+			text, err := tc.paper.Table(compare.Settings(tc.runs))
 			reportstest.Must(t, err)
 			for _, want := range tc.want {
 				if !strings.Contains(text, want) {
@@ -65,7 +66,7 @@ func TestPaperTable(t *testing.T) {
 		{Paper{Metrics: []string{"dev/rewrd"}}, `unknown metric "dev/rewrd" (did you mean dev/reward?): want one of `},
 		{Paper{Columns: []string{"scor"}}, `unknown column "scor" (did you mean score?): want one of score, gain`},
 	} {
-		if _, err := tc.paper.Table(runs); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
+		if _, err := tc.paper.Table(compare.Settings(runs)); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%v, want %s", err, tc.want)
 		}
 	}
@@ -105,7 +106,7 @@ func TestPaperTableTellsAll(t *testing.T) {
 		wants  []string
 		absent string
 	}{
-		{"a phase that one setting has", Paper{Digits: -1}, stages[:2], []string{"{top=null\\\\schedule=[rce]} & $", "{top=3\\\\schedule=[rce, grpo]} & $",
+		{"a phase that one setting has", Paper{Digits: -1}, stages[:2], []string{"l@{}}top=null\\\\schedule=[rce]\\end{tabular} & $", "l@{}}top=3\\\\schedule=[rce, grpo]\\end{tabular} & $",
 			"Varied: rce.top and schedule.", "grpo: a 1, b 1, lr 2; rce: lr 1."}, "vars"},
 		{"a setting without scores", Paper{Digits: -1}, unscored[:2], []string{"lr=1e-05 & -- & -- \\", "lr=0.0001 & $\\mathbf{", "was not scored"}, ""},
 		{"a metric of one setting", Paper{Digits: -1, Metrics: []string{"reward", "accuracy"}}, accuracy[:2],
@@ -114,7 +115,7 @@ func TestPaperTableTellsAll(t *testing.T) {
 			[]string{"setting & seeds \\"}, "multicolumn"},
 		{"one question", Paper{Digits: -1}, few(seededRuns(t), 1)[:1], []string{"similarity & $0.8199$"}, "$0.8199 "},
 	} {
-		text, err := tc.paper.Table(tc.runs)
+		text, err := tc.paper.Table(compare.Settings(tc.runs))
 		reportstest.Must(t, err)
 		for _, want := range tc.wants {
 			if !strings.Contains(text, want) {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -390,6 +391,25 @@ func (t ArmTable) Told() (rows []Told, over string) {
 	return rows, gain.over
 }
 
+// ToldOf are the rows of arms on a split by a metric, their names as short as tells them apart; one without such scores has its name
+// alone. nil: none has them.
+func ToldOf(seeded []ComparedArm, split, metric string) (rows []Told, over string) {
+	scored := list.Filter(seeded, func(a ComparedArm) bool { _, err := ArmOf(a.Runs, split, metric, ""); return err == nil })
+	if len(scored) == 0 {
+		return nil, ""
+	}
+	rows, over = ArmTables(scored, func(s, m string) bool { return s == split && m == metric }, 0)[0].Told()
+	for i, a := range seeded {
+		if len(rows) == i || rows[i].Name != a.Name {
+			rows = slices.Insert(rows, i, Told{Name: a.Name})
+		}
+	}
+	for i, name := range ShortNames(list.Map(rows, func(r Told) string { return r.Name })) {
+		rows[i].Name = name
+	}
+	return rows, over
+}
+
 // OfTwoSeeds says whether an interval is for new seeds by two of them.
 func (c *ArmComparison) OfTwoSeeds() bool { return c.Changed > 0 && c.uncertainty.seeds() == 2 }
 
@@ -437,6 +457,18 @@ func JudgedBy(r *record.Run) (split, metric string, ok bool) {
 		}
 	}
 	return split, metric, ok
+}
+
+// Judged is JudgedBy of the first run of arms that says so.
+func Judged(seeded []ComparedArm) (split, metric string, ok bool) {
+	for _, a := range seeded {
+		for _, run := range a.Runs {
+			if split, metric, ok = JudgedBy(run); ok {
+				return split, metric, ok
+			}
+		}
+	}
+	return "", "", false
 }
 
 // RunName is A, B, …, Z, run 27, ….

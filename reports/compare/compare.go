@@ -40,12 +40,10 @@ type Pairing struct {
 	High    float64 `json:"high"`
 	Verdict string  `json:"verdict"`
 	Text    string  `json:"text"` // mean and interval as all pages write them
-
-	paired stats.Paired
 }
 
 func pairing(split, metric, name, against string, p stats.Paired) Pairing {
-	return Pairing{split, metric, name, against, p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), p.Gain(), p}
+	return Pairing{split, metric, name, against, p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), p.Gain()}
 }
 
 // ComparePairs is Compare, with the differences as numbers besides.

@@ -11,7 +11,6 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"fulcrum/internal/testkit/reportstest"
-	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/record"
 )
@@ -44,26 +43,27 @@ func TestPaperFigures(t *testing.T) {
 }
 
 // Settings are called by the keys that all of them have and that differ, by their overrides where these are too many, and never two alike.
-func TestSettingNames(t *testing.T) {
-	arm := func(i int, tree string, overrides ...string) arms.ComparedArm {
-		run := &record.Run{Overrides: overrides}
-		reportstest.Must(t, yaml.Unmarshal([]byte(tree), &run.Tree))
-		return arms.ComparedArm{Name: "arm " + arms.RunName(i), Runs: []*record.Run{run}, Names: []string{arms.RunName(i)}}
-	}
+func TestSettings(t *testing.T) {
 	for _, tc := range []struct {
-		name string
-		a, b arms.ComparedArm
-		want string
+		name      string
+		trees     [2]string
+		overrides [2]string
+		want      string
 	}{
-		{"a phase's section is not there", arm(0, "schedule: [rce]"), arm(1, "{schedule: [rce, grpo], grpo: {lr: 1, kl: 2, clip: 3, beta: 4}}"),
-			"schedule=[rce]; schedule=[rce, grpo]"},
-		{"too many keys", arm(0, "{a: 1, b: 1, c: 1, d: 1}", "selector=v2", "seed=1"), arm(1, "{a: 2, b: 2, c: 2, d: 2}", "selector=v3", "seed=2"),
+		{"a phase's section is not there", [2]string{"schedule: [rce]", "{schedule: [rce, grpo], grpo: {lr: 1, kl: 2, clip: 3, beta: 4}}"},
+			[2]string{}, "schedule=[rce]; schedule=[rce, grpo]"},
+		{"too many keys", [2]string{"{a: 1, b: 1, c: 1, d: 1}", "{a: 2, b: 2, c: 2, d: 2}"}, [2]string{"selector=v2", "selector=v3"},
 			"selector=v2; selector=v3"},
-		{"one setting twice", arm(0, "lr: 1", "lr=1"), arm(1, "lr: 1", "lr=1"), "arm A; arm B"},
+		{"one setting twice", [2]string{"{lr: 1, seed: 1}", "{lr: 1, seed: 1}"}, [2]string{"lr=1", "lr=1"}, "arm A; arm B"},
 	} {
-		names := SettingNames([]arms.ComparedArm{tc.a, tc.b})
-		if got := names["arm A"] + "; " + names["B"]; got != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
+		var runs []*record.Run
+		for i, tree := range tc.trees {
+			run := &record.Run{Overrides: []string{tc.overrides[i], "hydra.run.dir=" + fmt.Sprint(i)}}
+			reportstest.Must(t, yaml.Unmarshal([]byte(tree), &run.Tree))
+			runs = append(runs, run)
+		}
+		if named := Settings(runs); named[0].Name+"; "+named[1].Name != tc.want {
+			t.Errorf("%s: %s and %s, want %s", tc.name, named[0].Name, named[1].Name, tc.want)
 		}
 	}
 }

@@ -47,11 +47,10 @@ func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
 	for _, a := range seeded {
 		runs = append(runs, a.Runs...)
 	}
-	judged := slices.IndexFunc(runs, func(r *record.Run) bool { _, _, ok := arms.JudgedBy(r); return ok })
-	if judged < 0 {
+	split, metric, ok := arms.Judged(seeded)
+	if !ok {
 		return "", nil
 	}
-	split, metric, _ := arms.JudgedBy(runs[judged])
 	var blocks []*paperBlock
 	asked := p.Metrics
 	if len(asked) == 0 {
@@ -142,21 +141,10 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 			b.rows = append(b.rows, row)
 		}
 	} else {
-		scored := list.Filter(seeded, func(a arms.ComparedArm) bool { _, err := arms.ArmOf(a.Runs, split, metric, ""); return err == nil })
-		if len(scored) == 0 {
+		if b.rows, b.over = arms.ToldOf(seeded, split, metric); len(b.rows) == 0 {
 			return b, nil
 		}
-		told, over := arms.ArmTables(scored, func(s, m string) bool { return s == split && m == metric }, 0)[0].Told()
-		b.arms, b.over = len(seeded), over
-		for i, a := range seeded {
-			if len(told) == i || told[i].Name != a.Name {
-				told = slices.Insert(told, i, arms.Told{Name: a.Name})
-			}
-		}
-		b.rows = told
-		for i, name := range arms.ShortNames(list.Map(b.rows, func(r arms.Told) string { return r.Name })) {
-			b.rows[i].Name = name
-		}
+		b.arms = len(seeded)
 		if len(seeded) == 1 {
 			b.rows[0].Name = "trained policy"
 		}
@@ -311,7 +299,8 @@ func caption(blocks []*paperBlock, columns []string) string {
 	if has("score") {
 		text += " Bold: the highest score and those that are not separable from it."
 	}
-	if n := first.arms; n > 1 && slices.ContainsFunc(first.rows[:n], func(r arms.Told) bool { return r.Difference == nil && r.Name != first.first().Name }) {
+	refused := func(r arms.Told) bool { return r.Difference == nil && r.Name != first.first().Name }
+	if n := first.arms; n > 1 && slices.ContainsFunc(first.rows[:n], refused) {
 		text += " A setting without difference was not scored on the same questions by the same rewards."
 	}
 	return text

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -31,31 +30,27 @@ func methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock
 			}
 		}
 	}
-	var varied, sections []string
-	said := map[string][]string{}
+	var varied []string
+	settings, last := "", ""
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		section, rest, nested := strings.Cut(key, ".")
-		if !nested {
-			section, rest = "run", key
-		}
 		switch value := values[key][0]; {
 		case len(values[key]) > 1:
 			varied = append(varied, key)
-			continue
-		case key == "policy" || key == "schedule" || slices.Contains([]string{"null", "[]", "{}", ""}, value):
-			continue
+		case slices.Contains([]string{"null", "[]", "{}", ""}, value):
+		case nested && section == last:
+			settings += ", " + rest + " " + value
+		case nested:
+			settings, last = settings+"; "+section+": "+rest+" "+value, section
 		default:
-			if said[section] == nil {
-				sections = append(sections, section)
-			}
-			said[section] = append(said[section], rest+" "+value)
+			settings, last = settings+"; "+key+" "+value, ""
 		}
 	}
 	text := ""
 	tell := func(what string, of func(*record.Run) string) {
 		var all []string
 		for _, r := range runs {
-			if told := of(r); told != "" && !slices.Contains(all, told) {
+			if told := of(r); !slices.Contains(all, told) {
 				all = append(all, told)
 			}
 		}
@@ -63,8 +58,6 @@ func methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock
 			text += what + ": " + page.Joined(all) + ". "
 		}
 	}
-	tell("Policy", func(r *record.Run) string { policy, _ := r.Setting("policy").(string); return policy })
-	tell("Phases", func(r *record.Run) string { return strings.Join(r.Phases(), " → ") })
 	tell("Optimizer steps", func(r *record.Run) string { return page.Thousands(r.LastStep()) })
 	tell("Seeds", func(r *record.Run) string { return fmt.Sprint(r.Seed()) })
 	summary := func(r *record.Run) record.Summary { return *cmp.Or(r.Summary, &record.Summary{}) }
@@ -78,10 +71,8 @@ func methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock
 	if len(varied) > 0 {
 		text += "Varied: " + page.Joined(varied) + ". "
 	}
-	text += "Settings of " + strings.Join(list.Map(sections, func(section string) string {
-		return section + ": " + strings.Join(said[section], ", ")
-	}), "; ") + ". Intervals are of 95%: of means over questions (and seeds, where there are several, by Student's t), of differences " +
-		"paired by question. p-values are corrected for the comparisons beside them (Holm). "
+	text += "Settings: " + strings.TrimPrefix(settings, "; ") + ". Intervals are of 95%: of means over questions (and seeds, where there " +
+		"are several, by Student's t), of differences paired by question. p-values are corrected for the comparisons beside them (Holm). "
 	var look stats.Look
 	for _, b := range blocks {
 		for _, r := range b.rows {

@@ -106,9 +106,12 @@ func TestPaperTableTellsAll(t *testing.T) {
 		wants  []string
 		absent string
 	}{
-		{"a phase that one setting has", Paper{Digits: -1}, stages[:2], []string{"l@{}}top=null\\\\schedule=[rce]\\end{tabular} & $", "l@{}}top=3\\\\schedule=[rce, grpo]\\end{tabular} & $",
-			"Varied: rce.top and schedule.", "grpo: a 1, b 1, lr 2; rce: lr 1."}, "vars"},
-		{"a setting without scores", Paper{Digits: -1}, unscored[:2], []string{"lr=1e-05 & -- & -- \\", "lr=0.0001 & $\\mathbf{", "was not scored"}, ""},
+		{"a phase that one setting has", Paper{Digits: -1}, stages[:2], []string{
+			"l@{}}top=null\\\\schedule=[rce]\\end{tabular} & $",
+			"l@{}}top=3\\\\schedule=[rce, grpo]\\end{tabular} & $",
+			"Varied: rce.top and schedule.", "Settings: grpo: a 1, b 1, lr 2; rce: lr 1."}, "vars"},
+		{"a setting without scores", Paper{Digits: -1}, unscored[:2], []string{
+			"lr=1e-05 & -- & -- \\", "lr=0.0001 & $\\mathbf{", "was not scored"}, ""},
 		{"a metric of one setting", Paper{Digits: -1, Metrics: []string{"reward", "accuracy"}}, accuracy[:2],
 			[]string{"lr=1e-05 & $", " & -- & -- \\\\\nlr=0.0001", "Reward on dev (200 questions) and accuracy on dev (200 questions)"}, "& 0 &"},
 		{"said once of two metrics", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}, Columns: []string{"seeds"}}, stages,

@@ -24,19 +24,30 @@ type Difference struct {
 	*arms.ArmComparison
 }
 
-// DifferencesFigure tells settings' differences from the one that all are compared with; nil where there are none.
-func DifferencesFigure(wide vg.Length, metric, split, against string, shown []Difference) *chart.Figure {
-	names := arms.ShortNames(append(list.Map(shown, func(d Difference) string { return d.Name }), against))
-	for i := range shown {
-		shown[i].Name = names[i]
+// DifferencesFigure tells the differences of arms from the first by what they are judged by; nil where there are none.
+func DifferencesFigure(wide vg.Length, seeded []arms.ComparedArm) *chart.Figure {
+	split, metric, ok := arms.Judged(seeded)
+	if !ok {
+		return nil
+	}
+	var shown []Difference
+	rows, _ := arms.ToldOf(seeded, split, metric)
+	rows = list.Filter(rows, func(r arms.Told) bool { return len(r.QueryIDs) > 0 })
+	for _, r := range rows {
+		if r.Difference != nil {
+			shown = append(shown, Difference{r.Name, r.Difference})
+		}
 	}
 	f := forestOf(wide, shown, "difference in "+results.MetricName(metric)+" on "+split)
 	if f == nil {
 		return nil
 	}
+	if n := len(seeded) - 1 - len(shown); n > 0 {
+		f.Omits = page.Plural(n, "setting") + " that cannot be compared"
+	}
 	f.Name, f.Title = "differences", page.Capital(results.MetricName(metric))+": differences with 95% intervals"
 	p := f.Rows[0][0]
-	p.Legend = append([]chart.LegendItem{{Text: "minus " + names[len(shown)]}}, p.Legend...)
+	p.Legend = append([]chart.LegendItem{{Text: "minus " + rows[0].Name}}, p.Legend...)
 	return f
 }
 

@@ -27,23 +27,13 @@ func (v *View) PaperFigures(paper chart.Paper) []*chart.Figure {
 		all = v.conditions[0].arms
 		others = len(v.settings) - len(all)
 	}
-	out := []*chart.Figure{overlay(all, others)}
-	if t := v.verdicts; t != nil {
-		var shown []Difference
-		rows, _ := t.Told()
-		plain := func(r arms.Told) string { return page.PlainText(page.Markup(r.Name)) }
-		for _, r := range rows {
-			if r.Difference != nil {
-				shown = append(shown, Difference{plain(r), r.Difference})
-			}
-		}
-		f := DifferencesFigure(v.wide, t.Metric, t.Split, plain(rows[0]), shown)
-		if n := len(v.settings) - 1 - len(shown); f != nil && n > 0 {
-			f.Omits = page.Plural(n, "setting") + ", which the report does not compare"
-		}
-		out = append(out, f)
+	figures := v.Figures()
+	told, without := v.Arms()
+	out := []*chart.Figure{overlay(all, others), DifferencesFigure(v.wide, told)}
+	if f := out[1]; f != nil && f.Omits == "" && len(without) > 0 {
+		f.Omits = page.Verb(len(without), "job ", "jobs ") + page.Joined(without)
 	}
-	for _, f := range v.Figures() {
+	for _, f := range figures {
 		out = append(out, f.Figure)
 	}
 	return slices.DeleteFunc(out, func(f *chart.Figure) bool { return f == nil })

@@ -188,7 +188,8 @@ func TestStudyReport(t *testing.T) {
 	}
 	told, without := PageOf(dir, jobs, opt).Arms() // for the table of a paper
 	names := list.Map(told, func(a arms.ComparedArm) string { return fmt.Sprintf("%s of %d", a.Name, len(a.Runs)) })
-	if got, want := strings.Join(append(names, without...), "; "), "RCE of 3; RCE, then GRPO of 3; GRPO alone of 2; 10; 3; 7; 11"; got != want {
+	const want = "RCE of 3; RCE, then GRPO of 3; GRPO alone of 2; 10; 3; 7; 11"
+	if got := strings.Join(append(names, without...), "; "); got != want {
 		t.Errorf("arms and jobs in none: %s, want %s", got, want)
 	}
 	slices.Reverse(jobs)

@@ -50,6 +50,9 @@ comparison: figures) or DIR.
 			if opt.html == "" && f.Changed(htmlFlag[2:]) {
 				return usage.Errorf("%s: want a file: `run report A B %s FILE`", htmlFlag, htmlFlag)
 			}
+			if f.Changed(figureFlag[2:]) && len(opt.paper.Names) == 0 {
+				return usage.Errorf("%s: want names of figures; without the flag all are drawn", figureFlag)
+			}
 			if w := opt.paper.Width; f.Changed(widthFlag[2:]) && !(w >= 50 && w <= 500) {
 				return usage.Errorf("%s %g: want a width in [50, 500] mm", widthFlag, w)
 			}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -31,12 +32,13 @@ func PaperFigures(dirs []string, wide vg.Length) ([]*chart.Figure, error) {
 }
 
 // Settings are the arms of runs. They are called by the keys that all of them have and in which they differ or, where these are many, by
-// their overrides; by letters where neither tells them apart.
+// their overrides; by letters and folders where neither tells them apart.
 func Settings(runs []*record.Run) []arms.ComparedArm {
 	const few = 3
 	seeded := arms.ArmsOf(runs)
 	settings, overrides := make([]map[string]string, len(seeded)), make([]map[string]string, len(seeded))
 	for i, a := range seeded {
+		seeded[i].Name += " (" + filepath.Base(a.Runs[0].Dir) + ")"
 		settings[i], overrides[i] = map[string]string{}, map[string]string{}
 		record.Flatten(settings[i], "", a.Runs[0].Tree)
 		for _, o := range a.Runs[0].Overrides {

@@ -54,11 +54,11 @@ func TestSettings(t *testing.T) {
 			[2]string{}, "schedule=[rce]; schedule=[rce, grpo]"},
 		{"too many keys", [2]string{"{a: 1, b: 1, c: 1, d: 1}", "{a: 2, b: 2, c: 2, d: 2}"}, [2]string{"selector=v2", "selector=v3"},
 			"selector=v2; selector=v3"},
-		{"one setting twice", [2]string{"{lr: 1, seed: 1}", "{lr: 1, seed: 1}"}, [2]string{"lr=1", "lr=1"}, "arm A; arm B"},
+		{"one setting twice", [2]string{"{lr: 1, seed: 1}", "{lr: 1, seed: 1}"}, [2]string{"lr=1", "lr=1"}, "arm A (0); arm B (1)"},
 	} {
 		var runs []*record.Run
 		for i, tree := range tc.trees {
-			run := &record.Run{Overrides: []string{tc.overrides[i], "hydra.run.dir=" + fmt.Sprint(i)}}
+			run := &record.Run{Dir: "outputs/" + fmt.Sprint(i), Overrides: []string{tc.overrides[i], "hydra.run.dir=" + fmt.Sprint(i)}}
 			reportstest.Must(t, yaml.Unmarshal([]byte(tree), &run.Tree))
 			runs = append(runs, run)
 		}

@@ -165,9 +165,15 @@ func holdingOf(record []byte) holding {
 		switch strings.ToLower(string(key)) { // as decoding matches them
 		case `"conversations"`, `"messages"`:
 			speakers(value)
+		case `"prompt"`:
+			if value[0] == '[' {
+				speakers(value)
+			}
+		case `"completion"`, `"response"`, `"answer"`, `"solution"`:
+			answered = answered || string(value) != `""`
 		case `"answers"`:
 			list, err := answers(value)
-			answered = err != nil || vqa.Majority(list) != ""
+			answered = answered || err != nil || vqa.Majority(list) != ""
 		case `"completions"`:
 			var list []json.RawMessage
 			if json.Unmarshal(value, &list) != nil {

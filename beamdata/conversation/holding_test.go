@@ -24,6 +24,11 @@ func TestHoldingAgreesWithDecoding(t *testing.T) {
 		{"one completion", `{"conversations":[` + human + `],"completions":[{"text":"x","reward":1}]}`, "", "few"},
 		{"two completions", `{"completions":[{"text":"x","reward":1},{"text":"y","reward":0}],"conversations":[` + gpt + `,` + human +
 			`]}`, "", ""},
+		{"a prompt", `{"prompt":"q"}`, "record_without_an_answer", "few"},
+		{"a prompt with a completion before it", `{"completion":"a","prompt":[{"role":"user","content":"q"}]}`, "", "few"},
+		{"a prompt and an answer", `{"prompt":[{"role":"user","content":"q"}],"answer":0}`, "", "few"},
+		{"a prompt and no answer", `{"prompt":[{"role":"user","content":"q"}],"answer":"","solution":null}`, "record_without_an_answer", "few"},
+		{"a response", `{"prompt":"q","response":"a"}`, "", "few"},
 		{"other case", `{"Conversations":[` + human + `],"ANSWERS":["x"]}`, "", "few"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -60,7 +65,7 @@ func TestWith(t *testing.T) {
 		case i == 4:
 			turns = `{"from":"gpt","value":"a"},{"from":"human","value":"q"}`
 		}
-		lines = append(lines, fmt.Sprintf(`{"id":%d,"conversations":[%s],"complete":[]}`, i, turns))
+		lines = append(lines, fmt.Sprintf(`{"id":%d,"conversations":[%s],"comletions":[]}`, i, turns))
 	}
 	path := filepath.Join(write(t, map[string]string{"x.jsonl": strings.Join(lines, "\n")}), "x.jsonl")
 	opt := DefaultOptions()

@@ -8,7 +8,7 @@ import (
 
 // Fits reports whether a record with these keys is a conversation.
 func Fits(keys []string) bool {
-	return slices.Contains(keys, "conversations") || slices.Contains(keys, "messages")
+	return slices.ContainsFunc(keys, func(key string) bool { return key == "conversations" || key == "messages" || key == "prompt" })
 }
 
 // Inspect returns what a conversations file holds, as names with values, and the first fault for which a run would

@@ -51,21 +51,21 @@ type file struct {
 // keys are those of a record that are read, and those that the public sets carry besides.
 func keys(path string) *keycheck.Keys {
 	return keycheck.New(filepath.Base(path), "record",
-		[]string{"id", "image", "images", "video", "videos", "conversations", "messages", "system", "answers", "completions", "meta"},
+		[]string{"id", "image", "images", "video", "videos", "conversations", "messages", "prompt", "completion", "response", "chosen",
+			"rejected", "answer", "solution", "system", "answers", "completions", "meta"},
 		[]string{"source", "dataset", "data_source", "width", "height", "question_id", "question_type", "answer_type", "image_id",
 			"video_id", "split", "task",
-			"type", "category", "model", "language", "title", "url", "license", "metadata", "question", "solution", "problem", "duration"}).
+			"type", "category", "model", "language", "title", "url", "license", "metadata", "question", "problem", "duration"}).
 		Also(map[string]string{"img": "image", "imgs": "images", "image_path": "image", "image_file": "image", "picture": "image",
 			"video_path": "video", "frames": "video",
 			"conversation": "conversations", "turns": "conversations", "dialog": "conversations", "dialogue": "conversations",
 			"message": "messages", "chat": "messages",
-			"answer": "answers", "candidates": "completions", "responses": "completions", "system_prompt": "system"})
+			"candidates": "completions", "responses": "completions", "system_prompt": "system"})
 }
 
 // parts are pairs of keys that other layouts use for what is asked and what is answered.
 func parts() [][2]string {
-	return [][2]string{{"prompt", "response"}, {"prompt", "completion"}, {"prompt", "chosen"}, {"instruction", "output"},
-		{"question", "answer"}, {"query", "response"}, {"input", "output"}, {"problem", "solution"}}
+	return [][2]string{{"instruction", "output"}, {"question", "answer"}, {"query", "response"}, {"input", "output"}, {"problem", "solution"}}
 }
 
 // hint says what may be wrong with a record that does not decode: its keys, or that it is a whole file. alone: no other
@@ -87,11 +87,10 @@ func (f *file) hint(raw []byte, alone bool) string {
 			hints = append(hints, u.Nearest+" for "+u.Key)
 		}
 	}
-	if !has["conversations"] && !has["messages"] {
+	if !has["conversations"] && !has["messages"] && !has["prompt"] {
 		for _, p := range parts() {
 			if has[p[0]] && has[p[1]] {
-				return fmt.Sprintf(": found %s and %s: write them as \"conversations\": [{\"from\": \"human\", \"value\": "+
-					"%s}, {\"from\": \"gpt\", \"value\": %s}]", p[0], p[1], p[0], p[1])
+				return fmt.Sprintf(": found %s and %s: call them prompt and completion", p[0], p[1])
 			}
 		}
 	}

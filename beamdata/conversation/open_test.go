@@ -85,6 +85,28 @@ func TestRecords(t *testing.T) {
 				Answers: []string{"x", "y", "y"}},
 		},
 		{
+			"TRL's columns: a prompt and its completion",
+			`{"prompt": "The sky is", "completion": " blue."}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "The sky is"}}, Reference: " blue."},
+		},
+		{
+			"TRL's columns: messages",
+			`{"prompt": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Why?"}], "completion": [{"role": ` +
+				`"assistant", "content": "so"}]}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "system", Text: "Be short."}, {Role: "user", Text: "Why?"}},
+				Reference: "so"},
+		},
+		{
+			"TRL's columns: a prompt and its answer, and pictures",
+			`{"prompt": "<image>2 + 3?", "answer": 5, "images": ["a.png"]}`,
+			Sample{Name: "record 1", Messages: []chat.Message{user(image("a.png"), words("2 + 3?"))}, Reference: "5"},
+		},
+		{
+			"TRL's columns: a prompt and its solution",
+			`{"prompt": [{"role": "user", "content": "2 + 3?"}], "solution": "$5$"}`,
+			Sample{Name: "record 1", Messages: []chat.Message{{Role: "user", Text: "2 + 3?"}}, Reference: "$5$"},
+		},
+		{
 			"recorded completions and meta",
 			`{"conversations": [{"from": "human", "value": "Why?"}], "completions": [{"text": "so", "reward": 0.5}, {"text": ` +
 				`"", "reward": 0}], "meta": {"k": [1]}}`,
@@ -145,7 +167,7 @@ func TestErrorsNameRecordAndField(t *testing.T) {
 		{"unknown speaker", `[{"conversations": [{"from": "humen", "value": "x"}]}]`, `conversations[0]: from: unknown ` +
 			`speaker "humen" (did you mean human?)`},
 		{"no value", `[{"conversations": [{"from": "human"}]}]`, "conversations[0]: no value: want a text"},
-		{"no turns", `[{"conversation": []}]`, "no turns: want conversations (from, value) or messages (role, content)"},
+		{"no turns", `[{"conversation": []}]`, "no turns: want conversations (from, value), messages (role, content) or prompt"},
 		{"empty completion", `[{"conversations": [{"from": "human", "value": "x"}, {"from": "gpt", "value": " "}]}]`,
 			"the last assistant turn is empty"},
 		{"nobody asks", `[{"conversations": [{"from": "gpt", "value": "x"}]}]`, "no user turn before the completion"},

@@ -27,6 +27,12 @@ type record struct {
 	Videos        json.RawMessage `json:"videos"`
 	Conversations []turn          `json:"conversations"`
 	Messages      json.RawMessage `json:"messages"`
+	Prompt        json.RawMessage `json:"prompt"` // TRL's and verl's columns: texts or lists of messages
+	Completion    json.RawMessage `json:"completion"`
+	Response      json.RawMessage `json:"response"`
+	Chosen        json.RawMessage `json:"chosen"`
+	Answer        json.RawMessage `json:"answer"`
+	Solution      json.RawMessage `json:"solution"`
 	System        string          `json:"system"`
 	Answers       json.RawMessage `json:"answers"`
 	Completions   []Completion    `json:"completions"`
@@ -73,9 +79,7 @@ func decode(raw []byte, root string, v VideoOptions) (Sample, error) {
 		return s, err
 	}
 	s.Messages, s.Reference, err = cut(messages)
-	if s.Reference == "" {
-		s.Reference = vqa.Majority(s.Answers)
-	}
+	s.Reference = cmp.Or(s.Reference, AsText(rec.Answer), AsText(rec.Solution), vqa.Majority(s.Answers))
 	return s, err
 }
 
@@ -102,8 +106,8 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 	var messages []chat.Message
 	var err error
 	switch {
-	case len(r.Conversations) > 0 && r.Messages != nil:
-		return nil, errors.New("both conversations and messages: want one of them")
+	case len(r.Conversations) > 0 && r.Messages != nil, r.Prompt != nil && (len(r.Conversations) > 0 || r.Messages != nil):
+		return nil, errors.New("two of conversations, messages and prompt: want one of them")
 	case len(r.Conversations) > 0:
 		for i, t := range r.Conversations {
 			m, err := t.message(files)
@@ -112,8 +116,10 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 			}
 			messages = append(messages, m)
 		}
-	case r.Messages != nil:
-		if messages, err = chat.ParseMessages(r.Messages); err != nil {
+	case r.Chosen != nil:
+		return nil, errors.New(`chosen and rejected: want them as "completions": [{"text": chosen, "reward": 1}, {"text": rejected, "reward": 0}]`)
+	case r.Messages != nil || r.Prompt != nil:
+		if messages, err = r.turns(); err != nil {
 			return nil, err
 		}
 		for i := range messages {
@@ -126,9 +132,38 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 		}
 	}
 	if len(messages) == 0 {
-		return nil, errors.New("no turns: want conversations (from, value) or messages (role, content)")
+		return nil, errors.New("no turns: want conversations (from, value), messages (role, content) or prompt")
 	}
 	return messages, files.used()
+}
+
+// turns returns messages, or prompt and completion, each a text, which is a turn, or a list of messages.
+func (r *record) turns() (out []chat.Message, err error) {
+	if r.Messages != nil {
+		return chat.ParseMessages(r.Messages)
+	}
+	for _, of := range []struct {
+		key, role string
+		raw       json.RawMessage
+	}{{"prompt", "user", r.Prompt}, {"completion", "assistant", r.Completion}, {"response", "assistant", r.Response}} {
+		switch raw := string(of.raw); {
+		case raw == "" || raw == "null":
+			continue
+		case raw[0] == '[':
+			list, err := chat.ParseMessages(of.raw)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", of.key, err)
+			}
+			out = append(out, list...)
+		default:
+			m := chat.Message{Role: of.role}
+			if err := json.Unmarshal(of.raw, &m.Text); err != nil || strings.TrimSpace(m.Text) == "" {
+				return nil, fmt.Errorf("%s: want a text that is not empty, or a list of messages", of.key)
+			}
+			out = append(out, m)
+		}
+	}
+	return out, nil
 }
 
 // message turns one entry into a message. Tags count in what the user says; elsewhere they are text.

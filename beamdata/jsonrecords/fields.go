@@ -76,7 +76,7 @@ func Wrapped(record []byte) (name string, n int) {
 			return
 		}
 		switch k := string(bytes.Trim(key, `"`)); k {
-		case "conversations", "messages", "completions", "answers": // what a record has itself
+		case "conversations", "messages", "prompt", "completion", "completions", "answers": // what a record has itself
 		default:
 			name, n = k, len(items)
 		}

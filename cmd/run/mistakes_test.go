@@ -228,9 +228,9 @@ func mistakes(t *testing.T) []mistake {
 		{"a broken picture", 5, 1, vl(talks(func(rs []map[string]any) { rs[3]["image"] = "broken.png" })), nil},
 		{"a picture by URL", 5, 1, vl(talks(func(rs []map[string]any) { rs[3]["image"] = "https://example.org/a.png" })), nil},
 		{"records inside an object", 5, 1, vl(wrapped(t, vlDir)), nil},
-		{"prompt and response", 5, 1, vl(talks(func(rs []map[string]any) {
+		{"instruction and output", 5, 1, vl(talks(func(rs []map[string]any) {
 			delete(rs[3], "conversations")
-			rs[3]["prompt"], rs[3]["response"] = "<image>What is it?", "a cat"
+			rs[3]["instruction"], rs[3]["output"] = "<image>What is it?", "a cat"
 		})), nil},
 		{"a trailing comma", 5, 1, vl(rewritten(t, vlDir, func(text string) string { return strings.TrimSuffix(text, "]") + ",]" })), nil},
 		{"a model's name for its folder", 5, 2, vl(goodTalks, "vl.path=Qwen/Qwen2.5-VL-3B-Instruct"), nil},

@@ -157,7 +157,7 @@ func (r *record) turns() (out []chat.Message, err error) {
 			out = append(out, list...)
 		default:
 			m := chat.Message{Role: of.role}
-			if err := json.Unmarshal(of.raw, &m.Text); err != nil || strings.TrimSpace(m.Text) == "" {
+			if err := jsonwords.Unmarshal(of.raw, &m.Text); err != nil || strings.TrimSpace(m.Text) == "" {
 				return nil, fmt.Errorf("%s: want a text that is not empty, or a list of messages", of.key)
 			}
 			out = append(out, m)

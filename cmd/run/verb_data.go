@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -51,6 +53,9 @@ and the first fault for which a run would refuse it (exit code 1), with the keys
 				var text strings.Builder
 				report.Write(&text)
 				fmt.Fprint(s.out, stdout.Folded(text.String()))
+				if train := trainOn(report); !isModel && !report.Faulty() && len(train) > 0 {
+					fmt.Fprintf(s.out, "train on it: %s\n", program.Command(train...))
+				}
 			} else if err := writeJSON(s.out, inspectionOf(report)); err != nil {
 				return err
 			}
@@ -68,6 +73,42 @@ and the first fault for which a run would refuse it (exit code 1), with the keys
 
 		},
 	}
+}
+
+// trainOn is the command that trains on what was inspected, in words; nil where there is none.
+func trainOn(in beamdata.Inspection) []string {
+	files := in.Files
+	if len(files) == 0 {
+		files = []beamdata.Inspection{in}
+	}
+	of := func(format string, fact, not string) string { // the first such file in which the fact has another value
+		for _, f := range files {
+			if strings.HasPrefix(f.Format, format) && !slices.ContainsFunc(f.Facts, func(x beamdata.Fact) bool {
+				return x.Name == fact && strings.HasPrefix(x.Value, not)
+			}) {
+				return f.Path
+			}
+		}
+		return ""
+	}
+	embeddings, beams, texts := of("embeddings", "", ""), of("beams", "", ""), of("texts", "", "")
+	talks := of("conversations", "with a target", "0 ")
+	whole := slices.ContainsFunc(in.Files, func(f beamdata.Inspection) bool { return filepath.Base(f.Path) == "reader_train.npz" })
+	switch {
+	case whole && embeddings != "":
+		return []string{"exp=okvqa_v3", "data=okvqa", "data.root=" + in.Path}
+	case beams != "":
+		return []string{"exp=beams_v3", "data=beams", "data.beams=" + beams, "data.embeddings=" + cmp.Or(embeddings, "FILE")}
+	case slices.ContainsFunc(files, func(f beamdata.Inspection) bool {
+		return f.Path == talks && !slices.Contains(f.Facts, beamdata.Fact{Name: "images", Value: "0"})
+	}):
+		return []string{"exp=qwen2_5_vl_sft", "vl.path=MODEL", "data.conversations.train=" + talks}
+	case talks != "":
+		return []string{"exp=qwen2_5_text", "vl.path=MODEL", "data.conversations.train=" + talks}
+	case texts != "":
+		return []string{"exp=t5_summarize", "seq2seq.path=MODEL", "data.texts.train=" + texts}
+	}
+	return nil
 }
 
 // dataOptions are those of data=beams with overrides; without any, the defaults.

@@ -67,19 +67,22 @@ func decimalsOf(se float64) int {
 
 // MeanSE writes a score and its standard error, or the standard deviation of several: 0.482 ± 0.013.
 func MeanSE(mean, se float64) string {
-	if se == 0 {
-		return Score(mean, se) + " ± 0"
+	if rounding(mean, se) {
+		return Score(mean, 0) + " ± 0"
 	}
 	return Score(mean, se) + " ± " + Unsigned(se, decimalsOf(se))
 }
 
 // Score writes a score with the decimals that its standard error leaves; of one without error four significant digits.
 func Score(mean, se float64) string {
-	if !(se > 0) {
+	if !(se > 0) || rounding(mean, se) {
 		return Sig(mean, 4)
 	}
 	return Unsigned(mean, decimalsOf(se))
 }
+
+// rounding reports whether an error is that of the sum of equal scores.
+func rounding(mean, se float64) bool { return se <= 1e-12*math.Abs(mean) }
 
 // Unsigned writes x with the given decimals, and a minus sign where it is negative.
 func Unsigned(x float64, decimals int) string { return strings.TrimPrefix(Fixed(x, decimals), "+") }

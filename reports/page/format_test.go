@@ -18,7 +18,8 @@ func TestNumbersHaveTheDigitsOfTheirInterval(t *testing.T) {
 		{estimate(31.2, 12.4, 50), "+31 [+12, +50]"},
 		{estimate(0.5, 0.5, 0.5), "+0.5000 [+0.5000, +0.5000]"},
 		{MeanSE(0.03601, 0.00021), "0.03601 ± 0.00021"}, {MeanSE(-0.4816, 0.0998), "−0.48 ± 0.10"}, {MeanSE(1, 0), "1.000 ± 0"},
-		{Score(0.03601, 0.0071), "0.0360"}, {Score(0.03601, 0), "0.03601"},
+		{Score(0.03601, 0.0071), "0.0360"}, {Score(0.03601, 0), "0.03601"}, {Score(0.1, 2e-17), "0.1000"},
+		{MeanSE(0.1, 2e-17), "0.1000 ± 0"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("got %s, want %s", tc.got, tc.want)

@@ -39,6 +39,7 @@ type Bundle struct {
 	Fingerprint string             // over all sets and so over the split
 	Items       *Items             // texts by row; nil where unknown
 	Features    []string           // what selector.features=[standard] stands for; nil: poolfeatures has it
+	LeftOut     string             // which of them the data lack columns of, in a sentence; "" = none
 	Sealed      *Set               // nothing but the ids of questions that nothing may score (data.sealed)
 	HeldOut     string             // what left the training pools (data.pool.held_out), in a sentence; "" = nothing to say
 }

@@ -60,6 +60,34 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
+// TestStandardFeatures: the standard features are those that the data have columns of. Log and report name the others and why. A column
+// that some rows lack is refused.
+func TestStandardFeatures(t *testing.T) {
+	t.Parallel()
+	files := beams(t, records())
+	items := filepath.Join(filepath.Dir(strings.TrimPrefix(files[1], "data.beams=")), "items.jsonl")
+	train := func(want string) {
+		dir := folder(t)
+		mustRun(t, small(files, "selector=features", "report.plots=false", "hydra.run.dir="+dir)...)
+		want = "eatures of candidates: similarity, rank, crowding_mean, crowding_max, " + want
+		for _, file := range []string{"run.log", "report.md"} {
+			if said := strings.ReplaceAll(read(t, filepath.Join(dir, file)), `\_`, "_"); !strings.Contains(said, want) {
+				t.Errorf("%s does not say %s:\n%.3000s", file, want, said)
+			}
+		}
+	}
+	train("chosen_similarity; left out, as they read columns missing from items.jsonl (there is none): agreement_0, agreement_10, " +
+		"agreement_30, annotators, question_overlap, chosen_answers")
+	var lines strings.Builder
+	for row := range fixtureRows {
+		fmt.Fprintf(&lines, `{"idx":%d,"question":"what is %d?"}`+"\n", row, row%7)
+	}
+	write(t, items, lines.String())
+	train("question_overlap, chosen_similarity; left out, as they read columns missing from " + items + ": agreement_0, ")
+	write(t, items, `{"idx":0,"question":"what?"}`+"\n")
+	refused(t, run(t, small(files, "selector=features", "hydra.run.dir="+folder(t))...), 2, "question_overlap reads question", items)
+}
+
 // TestScorer: a selector that reads the reader's own score says so wherever it is named, with the calls that it takes; it is no leak. Its
 // checkpoint asks for the reader again, and data without one are refused.
 func TestScorer(t *testing.T) {

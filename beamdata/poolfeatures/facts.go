@@ -75,6 +75,19 @@ func (f *Facts) number(text string) int32 {
 	return f.numbers[text]
 }
 
+// lack reports whether a feature, by name, reads a column of which nothing is known.
+func (f *Facts) lack(name string) bool {
+	of, err := find(Table(), name)
+	return f != nil && err == nil && slices.ContainsFunc(of.Reads, func(c Column) bool {
+		return c == Answers && empty(f.Answers) || c == Questions && empty(f.Words) || c == Tags && empty(f.Tags)
+	})
+}
+
+// empty reports whether a column knows no row.
+func empty[T any](column [][]T) bool {
+	return !slices.ContainsFunc(column, func(x []T) bool { return x != nil })
+}
+
 // Missing returns an error where the data do not say what the features read about a query and its candidates, or would say the answers
 // of the query, as one of them.
 func (l *List) Missing(f *Facts, query int32, pool []int32) error {

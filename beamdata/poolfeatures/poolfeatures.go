@@ -57,18 +57,20 @@ func Table() []Feature {
 const Standard = "standard"
 
 // Expand returns names with those that suit the data, and are not named beside it, in the place of Standard: suited, or those that need
-// no tags and no blocks.
-func Expand(names, suited []string) []string {
+// no tags and no blocks. Features that read a column of which the data say nothing are left out; facts that are nil say all.
+func Expand(names, suited []string, facts *Facts) (taken, left []string) {
 	at := slices.Index(names, Standard)
 	if at < 0 {
-		return names
+		return names, nil
 	}
 	if suited == nil {
 		suited = []string{"similarity", "rank", "agreement_0", "agreement_10", "agreement_30", "annotators", "crowding_mean", "crowding_max",
 			"question_overlap", "chosen_similarity", "chosen_answers"}
 	}
-	more := list.Filter(suited, func(name string) bool { return !slices.Contains(names, name) })
-	return slices.Concat(names[:at], more, names[at+1:])
+	suited = list.Filter(suited, func(name string) bool { return !slices.Contains(names, name) })
+	left = list.Filter(suited, facts.lack)
+	suited = list.Filter(suited, func(name string) bool { return !slices.Contains(left, name) })
+	return slices.Concat(names[:at], suited, names[at+1:]), left
 }
 
 // forbidden are names that a reader of beam data may think of, and why no feature has them.

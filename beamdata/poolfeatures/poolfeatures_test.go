@@ -2,7 +2,6 @@ package poolfeatures
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -18,11 +17,26 @@ func toy() (*Facts, []int32, func(int) []float32) {
 	return f, []int32{1, 2, 3}, func(i int) []float32 { return rows[i] }
 }
 
-// TestExpand: what is named beside the standard features comes once, at its own place.
+// TestExpand: what is named beside the standard features comes once, at its own place. Of columns that the data lack it takes nothing;
+// of one that knows a single row it takes all, for Missing to name the others.
 func TestExpand(t *testing.T) {
-	got := Expand([]string{"tag_overlap", "standard", "rank"}, []string{"similarity", "rank", "tag_overlap", "annotators"})
-	if want := []string{"tag_overlap", "similarity", "annotators", "rank"}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	names, suited := []string{"tag_overlap", "standard", "rank"}, []string{"similarity", "rank", "tag_overlap", "annotators", "answer_in_tags"}
+	for _, tc := range []struct {
+		facts       *Facts
+		taken, left string
+	}{
+		{nil, "tag_overlap similarity annotators answer_in_tags rank", ""},
+		{&Facts{}, "tag_overlap similarity rank", "annotators answer_in_tags"},
+		{&Facts{Answers: [][]Answer{nil, {{Text: 1, Share: 1}}}}, "tag_overlap similarity annotators rank", "answer_in_tags"},
+	} {
+		taken, left := Expand(names, suited, tc.facts)
+		if strings.Join(taken, " ") != tc.taken || strings.Join(left, " ") != tc.left {
+			t.Errorf("%v and %v left out, want %s and %s", taken, left, tc.taken, tc.left)
+		}
+	}
+	if taken, _ := Expand([]string{"standard"}, nil, &Facts{}); strings.Join(taken, " ") != "similarity rank crowding_mean crowding_max "+
+		"chosen_similarity" {
+		t.Errorf("without items: %v", taken)
 	}
 }
 

@@ -48,7 +48,7 @@ func TestSelectorPresets(t *testing.T) {
 			t.Errorf("%s: variant %s", file, selectorOf(c).Variant)
 		}
 		opt := *selectorOf(c)
-		opt.Features.Names = poolfeatures.Expand(opt.Features.Names, nil)
+		opt.Features.Names, _ = poolfeatures.Expand(opt.Features.Names, nil, nil)
 		l, err := poolfeatures.New(poolfeatures.Table(), opt.Features.Names)
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)

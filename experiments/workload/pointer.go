@@ -15,7 +15,6 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/keycheck"
-	"fulcrum/beamdata/poolfeatures"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
@@ -220,7 +219,7 @@ func dataSummary(b *beamdata.Bundle) record.DataSummary {
 	asked, sketch := b.Questions(b.Eval)
 	sealed, _ := b.Questions(b.Sealed)
 	s := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint, Shots: b.Shots,
-		EvalName: b.EvalName, EvalDigest: asked, EvalSketch: sketch, Sealed: sealed, HeldOut: b.HeldOut,
+		EvalName: b.EvalName, EvalDigest: asked, EvalSketch: sketch, Sealed: sealed, HeldOut: b.HeldOut, LeftOut: b.LeftOut,
 		Counts: map[string]int{}, Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	for name, n := range b.Counts {
 		if strings.HasSuffix(name, "_queries") {
@@ -298,8 +297,7 @@ func OpenPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
 
 func openPointer(j *job.Job, bundle *beamdata.Bundle) (*pointer.Policy, error) {
 	table := firstSet(bundle.Val, bundle.All, bundle.Eval, bundle.RCE).Table
-	features := &selectorOf(j.Config).Features
-	features.Names = poolfeatures.Expand(features.Names, bundle.Features)
+	expandFeatures(j, bundle)
 	if j.Config.Compatible() {
 		selectorOf(j.Config).Taken = "minus_100"
 	}

@@ -1,7 +1,12 @@
 package workload
 
 import (
+	"cmp"
+	"fmt"
+	"strings"
+
 	"fulcrum/beamdata"
+	"fulcrum/beamdata/poolfeatures"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/option"
 	"fulcrum/internal/usage"
@@ -52,4 +57,17 @@ func scorable(c *job.Config, b *beamdata.Bundle, opt pointer.FeatureOptions) err
 		}
 	}
 	return nil
+}
+
+// expandFeatures puts the features that suit the data in the place of selector.features=[standard], and says which it leaves out.
+func expandFeatures(j *job.Job, b *beamdata.Bundle) {
+	opt, facts := &selectorOf(j.Config).Features, firstSet(b.Val, b.All, b.Eval, b.RCE).Facts()
+	names, left := poolfeatures.Expand(opt.Names, b.Features, facts)
+	opt.Names = names
+	if len(left) == 0 || j.Config.Init.Checkpoint != nil { // whose features count
+		return
+	}
+	b.LeftOut = fmt.Sprintf("features of candidates: %s; left out, as they read columns missing from %s: %s", strings.Join(names, ", "),
+		cmp.Or(facts.File, "items.jsonl (there is none)"), strings.Join(left, ", "))
+	j.Logf("data: %s", b.LeftOut)
 }

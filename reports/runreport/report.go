@@ -213,8 +213,10 @@ func reportData(d *page.Document, s *record.Summary) {
 		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})
 	}
 	d.Table([]string{"", ">"}, rows)
-	if data.HeldOut != "" {
-		d.Paragraph("%s.", page.Plain(page.Capital(data.HeldOut)))
+	for _, text := range []string{data.HeldOut, data.LeftOut} {
+		if text != "" {
+			d.Paragraph("%s.", page.Plain(page.Capital(text)))
+		}
 	}
 	if len(data.Methods) == 0 {
 		return

@@ -33,7 +33,8 @@ type FeatureOptions struct {
 func (o FeatureOptions) enabled() bool { return len(o.Names) > 0 }
 
 func (o FeatureOptions) validate() error {
-	if _, err := poolfeatures.New(poolfeatures.Table(), poolfeatures.Expand(o.Names, nil)); err != nil {
+	names, _ := poolfeatures.Expand(o.Names, nil, nil)
+	if _, err := poolfeatures.New(poolfeatures.Table(), names); err != nil {
 		return option.Errorf("features", "%v", err)
 	}
 	return option.Want(!o.Scorer || o.enabled(), "scorer", "want selector.features beside it (selector=features)")

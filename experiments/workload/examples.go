@@ -16,9 +16,8 @@ import (
 	"fulcrum/selector"
 )
 
-// pointerExamples writes examples.json: what the initial and the best policy select for a few held-out
-// questions. They are taken evenly along the change of reward, from the largest loss to the largest
-// gain, so that they flatter nobody.
+// pointerExamples writes examples.json: what the initial and the best policy select for a few held-out questions. They
+// are taken evenly along the change of reward, from the largest loss to the largest gain, so that they flatter nobody.
 func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result phases.Result) error {
 	set, src := b.Eval, env.Data.Eval
 	if src == nil {

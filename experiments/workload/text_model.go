@@ -22,8 +22,7 @@ import (
 // GenerateOptions configures task=generate. What is null comes from the model's generation_config.json,
 // else from HuggingFace's defaults.
 type GenerateOptions struct {
-	// prompts: JSON lines {"id", "messages", "images", "videos"}; for policy=seq2seq {"id", "source"}, or
-	// "source_ids"
+	// prompts: JSON lines {"id", "messages", "images", "videos"}; for policy=seq2seq {"id", "source"}, or "source_ids"
 	In *string `koanf:"in"`
 	// file to write; null = generations.jsonl in the run folder
 	Out *string `koanf:"out"`

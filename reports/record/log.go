@@ -143,9 +143,8 @@ func (l *Log) Plan(phases []PhasePlan) {
 	l.console.Plan = slices.Clone(phases)
 }
 
-// Record writes one row. It fails when the disk does; nothing else about a row is an error but a
-// field of a type that JSON rows do not have. A step that logging.log_every_steps leaves out is shown
-// but not written.
+// Record writes one row. It fails when the disk does; nothing else about a row is an error but a field of a type that
+// JSON rows do not have. A step that logging.log_every_steps leaves out is shown but not written.
 func (l *Log) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -270,9 +269,8 @@ func (l *Log) Completions(phase string, epoch, step int, rows []Completion) erro
 	return appendCompletions(l.dir, phase, epoch, step, rows)
 }
 
-// Mark makes everything recorded so far durable and returns how many rows metrics.jsonl (resume events
-// not counted) and how many lines evals.jsonl and completions.jsonl have: what a saved state keeps for an
-// exact resume.
+// Mark makes everything recorded so far durable and returns how many rows metrics.jsonl (resume events not counted) and
+// how many lines evals.jsonl and completions.jsonl have: what a saved state keeps for an exact resume.
 func (l *Log) Mark() (rows, evals, completions int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -137,8 +137,7 @@ func (w *EventWriter) Write(payload []byte) error {
 	return nil
 }
 
-// masked is TFRecord's checksum: CRC-32C, rotated and shifted so that a CRC of data with CRCs in it
-// stays a good one.
+// masked is TFRecord's checksum: CRC-32C, rotated and shifted so that a CRC of data with CRCs in it stays a good one.
 func masked(b []byte) uint32 {
 	crc := crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))
 	return (crc>>15 | crc<<17) + 0xa282ead8

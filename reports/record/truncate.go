@@ -27,10 +27,9 @@ type Position struct {
 	Passed []string
 }
 
-// truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of
-// evals.jsonl and completions.jsonl, and torn ends of them, of run.log and of TensorBoard's events. Events of earlier
-// resumes stay. Event files for TensorBoard stay too, since the next one tells it which steps to forget, unless the run
-// starts over.
+// truncate cuts off what a run folder recorded behind the state at: rows of metrics.jsonl, lines of evals.jsonl and
+// completions.jsonl, and torn ends of them, of run.log and of TensorBoard's events. Events of earlier resumes stay.
+// Event files for TensorBoard stay too, since the next one tells it which steps to forget, unless the run starts over.
 func truncate(dir string, at Position) error {
 	for _, file := range []struct {
 		name string

@@ -54,9 +54,8 @@ func Figures() []Figure {
 	}
 }
 
-// DrawPlots draws every figure that the run has data for, as plots/NAME.png and plots/NAME.svg of its
-// folder. Files are replaced whole, so a reader never sees half a plot. A figure whose rows are gone, cut off by a
-// resume, is removed.
+// DrawPlots draws every figure that the run has data for, as plots/NAME.png and plots/NAME.svg of its folder. Files are
+// replaced whole, so a reader never sees half a plot. A figure whose rows are gone, cut off by a resume, is removed.
 func DrawPlots(run *record.Run) error { return drawPlots(run, Figures()) }
 
 func drawPlots(run *record.Run, figures []Figure) error {

@@ -11,9 +11,8 @@ import (
 	"fulcrum/reports/record"
 )
 
-// Plotter redraws a run's plots beside the training. It reads the run folder, never the training's
-// state, and works in its own low-priority thread: a training step neither waits for it nor shares
-// anything with it.
+// Plotter redraws a run's plots beside the training. It reads the run folder, never the training's state, and works in
+// its own low-priority thread: a training step neither waits for it nor shares anything with it.
 type Plotter struct {
 	dir    string
 	every  time.Duration
@@ -25,10 +24,9 @@ type Plotter struct {
 	last   error
 }
 
-// StartPlotter starts redrawing the plots of the run folder dir. Two drawings are at least every
-// apart, the first from the start, so that a run of seconds is drawn once, at its end, and drawing
-// takes at most a tenth of a processor. Errors, a full disk say, go to report, each message once; the
-// training goes on.
+// StartPlotter starts redrawing the plots of the run folder dir. Two drawings are at least every apart, the first from
+// the start, so that a run of seconds is drawn once, at its end, and drawing takes at most a tenth of a processor.
+// Errors, a full disk say, go to report, each message once; the training goes on.
 func StartPlotter(dir string, every time.Duration, report func(error)) *Plotter {
 	p := &Plotter{dir: dir, every: every, report: report, ask: make(chan struct{}, 1), stop: make(chan struct{})}
 	p.done.Go(p.loop)

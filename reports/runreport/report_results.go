@@ -201,8 +201,7 @@ func resultTables(stages []record.StageResult) []resultTable {
 	return tables
 }
 
-// sameNumbers says whether two tables of a split differ in nothing but their metric: where the reward is
-// the accuracy.
+// sameNumbers says whether two tables of a split differ in nothing but their metric: where the reward is the accuracy.
 func sameNumbers(a, b []record.StageResult) bool {
 	return slices.EqualFunc(a, b, func(x, y record.StageResult) bool {
 		y.Metric = x.Metric

@@ -159,8 +159,7 @@ func (l *local) fill() {
 	}
 }
 
-// room reports whether a job can start now, and on which GPU. A job that wants more than there is runs
-// alone.
+// room reports whether a job can start now, and on which GPU. A job that wants more than there is runs alone.
 func (l *local) room(job Job) (gpu string, ok bool) {
 	if l.opt.NJobs > 0 && l.running >= l.opt.NJobs {
 		return "", false

@@ -34,8 +34,7 @@ const TaskVerb = "sweep-job"
 // does not end the run at once.
 const SupervisedEnv = "FULCRUM_SUPERVISED"
 
-// tailLines is how many of a job's last lines the record of an attempt keeps, and lineBytes how much of
-// each.
+// tailLines is how many of a job's last lines the record of an attempt keeps, and lineBytes how much of each.
 const (
 	tailLines = 20
 	lineBytes = 500
@@ -209,8 +208,7 @@ func Begun(dir string) bool {
 	return err == nil
 }
 
-// lockAttempt makes this process the only supervisor of the job in dir, until the file is closed or the
-// process ends.
+// lockAttempt makes this process the only supervisor of the job in dir, until the file is closed or the process ends.
 func lockAttempt(dir string) (*os.File, error) {
 	f, err := regular.OpenFile(filepath.Join(dir, ".attempt"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -83,9 +83,8 @@ func numbersOf(m phases.Metrics) map[string]float64 {
 	return out
 }
 
-// jobOf reads from a run's own folder which job of which sweep it is, and the sweep's options: the same for a
-// run that starts and one that is resumed. Outside a sweep, and where no pruner is set, the options are the
-// defaults.
+// jobOf reads from a run's own folder which job of which sweep it is, and the sweep's options: the same for a run that
+// starts and one that is resumed. Outside a sweep, and where no pruner is set, the options are the defaults.
 func jobOf(dir string) (opt sweeper.Options, sweep string, num int, err error) {
 	opt = sweeper.DefaultOptions()
 	saved, err := runfolder.ReadSaved(dir)

@@ -84,7 +84,9 @@ func TestBadInput(t *testing.T) {
 		{"a metric that beams do not give", small(good, "checkpoint.best.metric=val_accuracy"), 2,
 			[]string{"checkpoint.best.metric", "val_accuracy", "data.reader", "val_recorded_reward"}},
 		{"online rollouts without a reader", small(good, "schedule=[grpo]", "grpo.rollout=online", "grpo.old_policy=batch"), 2,
-			[]string{"data.reader"}},
+			[]string{"data.reader", "exp=beams_v3"}},
+		{"the recipe without a reader", append([]string{"exp=okvqa_v3"}, good...), 2,
+			[]string{"nothing scores the new selections", "data.reader=FILE", "exp=beams_v3"}},
 
 		{"a beam that names an id outside the table", bad(func(rs []beamRecord) { rs[3].Pool[4] = fixtureRows }), 1,
 			[]string{beamFileName, fmt.Sprintf("query %d", id), "60", "60 rows"}},

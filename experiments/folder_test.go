@@ -13,7 +13,7 @@ func TestRunFolder(t *testing.T) {
 	t.Parallel()
 	dir, _ := trained(t)
 	first, _, _ := strings.Cut(trainedOutput(t), "\n")
-	if want := "okvqa_v3 on synthetic shapes (not real images) → " + dir; first != want {
+	if want := "beams_v3 on synthetic shapes (not real images) → " + dir; first != want {
 		t.Errorf("first line\n got %q\nwant %q", first, want)
 	}
 	lines := strings.Split(strings.TrimSpace(trainedOutput(t)), "\n")
@@ -50,12 +50,12 @@ func TestRunFolder(t *testing.T) {
 	if left := leftovers(t, dir); len(left) > 0 {
 		t.Errorf("temporary files: %v", left)
 	}
-	if got := read(t, filepath.Join(dir, ".hydra/overrides.yaml")); !strings.HasPrefix(got, "- exp=okvqa_v3\n") ||
+	if got := read(t, filepath.Join(dir, ".hydra/overrides.yaml")); !strings.HasPrefix(got, "- exp=beams_v3\n") ||
 		strings.Contains(got, "hydra.run.dir") {
 		t.Errorf(".hydra/overrides.yaml is not the task's overrides:\n%s", got)
 	}
 	report := read(t, filepath.Join(dir, "report.md"))
-	for _, want := range []string{"synthetic", "similarity", "random", "plots/", "run exp=okvqa_v3", "grpo", "rce"} {
+	for _, want := range []string{"synthetic", "similarity", "random", "plots/", "run exp=beams_v3", "grpo", "rce"} {
 		if !strings.Contains(report, want) {
 			t.Errorf("report.md does not mention %q", want)
 		}
@@ -90,11 +90,11 @@ func TestSummary(t *testing.T) {
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, "summary.json"))), &s); err != nil {
 		t.Fatal(err)
 	}
-	if s.State != "done" || s.Error != nil || s.Title != "okvqa_v3" || s.Task != "train" || s.Device != "cpu" || s.Seed != 3 ||
+	if s.State != "done" || s.Error != nil || s.Title != "beams_v3" || s.Task != "train" || s.Device != "cpu" || s.Seed != 3 ||
 		s.WallSeconds <= 0 || s.Resumes != 0 {
 		t.Errorf("head: %+v", s)
 	}
-	if s.Command[0] != "run" || s.Command[1] != "exp=okvqa_v3" {
+	if s.Command[0] != "run" || s.Command[1] != "exp=beams_v3" {
 		t.Errorf("command %v", s.Command)
 	}
 	for _, key := range []string{"fulcrum", "go", "libtorch", "os", "config"} {

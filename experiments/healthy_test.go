@@ -47,7 +47,7 @@ func healthyRuns() []healthy {
 		"seed=25 rce.epochs=0 grpo.epochs=4 data.reward.mode=hard_plus_soft",
 		"seed=26 selector=v1", "seed=27 selector=v2", "seed=28 selector=v3 rce.lr=3e-4 grpo.lr=3e-4",
 		"seed=29 selector=v4_2", "seed=30 selector=v4_5 grpo.lr=5e-4", "seed=31 selector=v4_8", "seed=32 selector=v4_10",
-		"seed=33 selector=features_embeddings",
+		"seed=33 exp=okvqa_v3 grpo.epochs=4",
 		"seed=34 data.shapes.shots=4",
 		"seed=35 logging.log_every_steps=5 checkpoint.every_steps=5 data.shapes.pool_size=16",
 	)
@@ -61,8 +61,8 @@ func healthyRuns() []healthy {
 	add(fromFiles, // a beam file without a reader
 		"seed=1", "seed=2 data.train_ratio=0.6 schedule=[sft,rce] sft.epochs=1")
 	add(real, // OK-VQA
-		"exp=okvqa_online seed=0", "exp=okvqa_v3 seed=1", "exp=okvqa_online seed=2 selector=v3_skip grpo.epochs=0",
-		"exp=okvqa_v3 seed=3 schedule=[sft,grpo] sft.epochs=2 sft.lr=1e-3") // 1e-4 moves nothing in so few steps
+		"exp=okvqa_v3 seed=1", "exp=okvqa_online seed=0", "exp=okvqa_online seed=2 selector=v3_skip grpo.epochs=0",
+		"exp=beams_v3 data.shots=2 seed=3 schedule=[sft,grpo] sft.epochs=2 sft.lr=1e-3") // 1e-4 moves nothing in so few steps
 	add(answers, // a vision-language model
 		"seed=1", "seed=2 grpo.num_iterations=2 grpo.loss=dapo", "seed=3 schedule=[sft] sft.epochs=2",
 		"seed=4 rce.temperature={start:1.0,end:1.0,schedule:constant}")

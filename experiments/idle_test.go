@@ -26,9 +26,9 @@ func TestKeysWithoutEffectAreRefused(t *testing.T) {
 	if !strings.HasSuffix(swept.Stdout, "2 jobs tried, nothing was trained or written\n") {
 		t.Errorf("a key that acts in one of two jobs:\n%s%s", swept.Stdout, swept.Stderr)
 	}
-	said := mustRun(t, tiny("dry_run=true", "schedule=[rce]", "grpo/kl=k3", "exp=okvqa_online", "exp=okvqa_v3", "hydra.run.dir="+dir)...)
+	said := mustRun(t, tiny("dry_run=true", "schedule=[rce]", "grpo/kl=k3", "exp=okvqa_online", "exp=beams_v3", "hydra.run.dir="+dir)...)
 	for _, want := range []string{"warning: grpo/kl=k3 has no effect: grpo.kl belongs to schedule=[rce,grpo]",
-		"warning: exp=okvqa_online has no effect: exp=okvqa_v3 comes later"} {
+		"warning: exp=okvqa_online has no effect: exp=beams_v3 comes later"} {
 		if strings.Count(said.Stderr, want) != 1 {
 			t.Errorf("not once %q:\n%s", want, said.Stderr)
 		}

@@ -93,7 +93,7 @@ func TestMLflowRun(t *testing.T) {
 		t.Errorf("values %v", s.values)
 	}
 	if s.params["grpo.epochs"] != "2" || s.tags["mlflow.runName"] != "mine" ||
-		!strings.HasPrefix(s.tags["fulcrum.best"], "val_reward 0.") || !strings.Contains(s.tags["mlflow.note.content"], "okvqa_v3") {
+		!strings.HasPrefix(s.tags["fulcrum.best"], "val_reward 0.") || !strings.Contains(s.tags["mlflow.note.content"], "beams_v3") {
 		t.Errorf("params %v, tags %v", s.params["grpo.epochs"], s.tags)
 	}
 }

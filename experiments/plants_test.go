@@ -279,7 +279,7 @@ const (
 
 // offline is a run of 18 steps on 96 built-in queries: RCE, then GRPO on recorded groups.
 func offline(_ *testing.T, more ...string) []string {
-	return with([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32", "report.plots=false",
+	return with([]string{"exp=beams_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32", "report.plots=false",
 		"logging.tensorboard=false",
 		"data.shapes.train_queries=96", "data.shapes.reader_questions=30", "data.shapes.val_queries=24", "data.shapes.dev_queries=0",
 		"rce.epochs=1", "grpo.epochs=2"}, more)

@@ -207,7 +207,7 @@ func TestSignals(t *testing.T) {
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := folder(t)
-	p := start(t, "exp=okvqa_v3", "schedule=[rce]", "threads=1", "data.shapes.train_queries=4000",
+	p := start(t, "exp=beams_v3", "schedule=[rce]", "threads=1", "data.shapes.train_queries=4000",
 		"data.batch_size=4000", "selector.hidden_dim=512", "rce.epochs=100", // a step takes seconds
 		"checks.off=[preflight]", "report.plots=false", "hydra.run.dir="+dir)
 	p.Until(func() bool {

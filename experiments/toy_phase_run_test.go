@@ -30,7 +30,7 @@ func toyRun(dir string, overrides ...string) (*configs.Composed, *configs.Schema
 		return nil, nil, err
 	}
 	c, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Now: time.Now(), AppName: "run",
-		Overrides: append([]string{"hydra.run.dir=" + dir, "exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16",
+		Overrides: append([]string{"hydra.run.dir=" + dir, "exp=beams_v3", "threads=1", "seed=3", "data.batch_size=16",
 			"selector.hidden_dim=32", "data.shapes.train_queries=48", "data.shapes.reader_questions=30", "data.shapes.val_queries=16",
 			"data.shapes.dev_queries=16", "report.plots=false", "logging.progress=false", "schedule=[toy]"}, overrides...)})
 	return c, schema, err

@@ -54,7 +54,7 @@ func TestToyTracker(t *testing.T) {
 	if toy.rows["rce step"] != 6 || toy.rows["grpo step"] != 6 || toy.rows["grpo epoch"] != 2 {
 		t.Errorf("rows %v", toy.rows)
 	}
-	if toy.end.State != record.StateDone || toy.end.Best == nil || toy.run.Dir != dir || !strings.HasPrefix(toy.run.Name, "okvqa_v3 ") {
+	if toy.end.State != record.StateDone || toy.end.Best == nil || toy.run.Dir != dir || !strings.HasPrefix(toy.run.Name, "beams_v3 ") {
 		t.Errorf("told %+v, then %+v", toy.run, toy.end)
 	}
 	params, err := toy.run.Params()

@@ -74,12 +74,12 @@ func TestAnUntrainedBestIsNamed(t *testing.T) {
 	}
 }
 
-// The first run of a new user, exp=okvqa_v3 on data of their own, may end with any policy that it trained, however far that is from
+// The first run of a new user, exp=beams_v3 on data of their own, may end with any policy that it trained, however far that is from
 // the initial one: no bound on val_kl rules it out.
 func TestThePresetBoundsNoKL(t *testing.T) {
 	t.Parallel()
 	data, dir := beams(t, records()), folder(t)
-	mustRun(t, small(append(data, "exp=okvqa_v3", "rce.lr=0.1", "rce.epochs=3", "data.train_ratio=0.5",
+	mustRun(t, small(append(data, "exp=beams_v3", "rce.lr=0.1", "rce.epochs=3", "data.train_ratio=0.5",
 		"checkpoint.best.metric=val_kl", "checkpoint.best.mode=max", "hydra.run.dir="+dir))...)
 	summary, err := record.ReadSummary(dir)
 	if err != nil {

@@ -20,7 +20,7 @@ lacks() { # lacks WHAT_THE_ONE_LINE_SAYS ARGUMENT…
 	fi
 }
 pictures=(data.shapes.train_queries=48 data.shapes.val_queries=16 data.shapes.dev_queries=16 threads=1)
-selector=(exp=okvqa_v3 "${pictures[@]}" data.shapes.reader_questions=40 data.batch_size=16 selector.hidden_dim=32 rce.epochs=2 grpo.epochs=1)
+selector=(exp=okvqa_v3 "${pictures[@]}" data.shapes.reader_questions=40 data.batch_size=16 rce.epochs=2 grpo.epochs=1)
 
 run "${selector[@]}" hydra.run.dir=pointer
 has pointer/summary.json pointer/report.md pointer/report.html

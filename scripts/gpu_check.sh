@@ -115,7 +115,7 @@ part_goldens() {
 # tiny POLICY: a training of seconds. The last row of its last epoch is what a kill comes before.
 tiny() {
 	case $1 in
-	pointer) echo exp=okvqa_v3 seed=3 data.batch_size=16 selector.hidden_dim=32 data.shapes.train_queries=48 \
+	pointer) echo exp=beams_v3 seed=3 data.batch_size=16 selector.hidden_dim=32 data.shapes.train_queries=48 \
 		data.shapes.reader_questions=30 data.shapes.val_queries=16 data.shapes.dev_queries=16 rce.epochs=2 grpo.epochs=3 ;;
 	qwen2_5_vl) echo exp=shapes_vl seed=3 data.batch_size=16 data.conversations.demos=24 data.shapes.train_queries=48 \
 		data.shapes.val_queries=16 data.shapes.dev_queries=16 vl.scratch.hidden_size=64 vl.scratch.intermediate_size=96 \

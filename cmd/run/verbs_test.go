@@ -68,7 +68,7 @@ func TestRerun(t *testing.T) {
 	dir, _ := trained(t)
 	again := folder(t)
 	r := mustRun(t, "--rerun", dir, "hydra.run.dir="+again, "report.plots=false")
-	if !strings.HasPrefix(r.Stdout, "okvqa_v3 on synthetic shapes") {
+	if !strings.HasPrefix(r.Stdout, "beams_v3 on synthetic shapes") {
 		t.Errorf("first line of %q", r.Stdout)
 	}
 	outcomeOf(t, dir).Same(t, outcomeOf(t, again), 0)

@@ -186,8 +186,8 @@ func (c *Config) validateSchedule() error {
 			"val_recorded_reward, of the recorded candidates, or val_loss", *m)
 	}
 	if c.Learns(phases.FromSamples) {
-		return option.Errorf("data.reader", "online rollouts need a reward for selections nobody recorded: data.reader=FILE.npz, or take "+
-			"the phase out of schedule")
+		return option.Errorf("data.reader", "nothing scores the new selections of online rollouts: give data.reader=FILE.npz, or take "+
+			"exp=beams_v3, whose groups are those recorded in the file")
 	}
 	return nil
 }

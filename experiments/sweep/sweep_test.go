@@ -433,7 +433,7 @@ func TestSearchGoesOn(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(mine), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	text := "# @package _global_\ndefaults:\n  - okvqa_v3\nselector: {num_heads: %d}\nhydra: {sweeper: {params: {rce.lr: 'tag(log, " +
+	text := "# @package _global_\ndefaults:\n  - beams_v3\nselector: {num_heads: %d}\nhydra: {sweeper: {params: {rce.lr: 'tag(log, " +
 		"interval(1e-4,1e-2))'%s}}}\n"
 	write(t, mine, fmt.Sprintf(text, 4, ""))
 	args := append(probe(dir, "hydra.sweeper.n_trials=2", "-cd", conf), "exp=mine")

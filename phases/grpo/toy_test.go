@@ -248,7 +248,7 @@ func TestToyEntries(t *testing.T) {
 		return string(out) + string(rows), err
 	}
 	pointer := func(args ...string) (string, error) {
-		return run("okvqa_v3", append([]string{"data.batch_size=16", "selector.hidden_dim=32", "data.shapes.train_queries=48",
+		return run("beams_v3", append([]string{"data.batch_size=16", "selector.hidden_dim=32", "data.shapes.train_queries=48",
 			"data.shapes.reader_questions=30", "data.shapes.val_queries=12", "data.shapes.dev_queries=0", "grpo.ratio=token"}, args...)...)
 	}
 	if out, err := pointer("grpo.loss=toy", "grpo.kl.estimator=toy_kl", "grpo.advantage.method=toy"); err != nil {

@@ -261,7 +261,7 @@ func TestListTellsMeasuresApart(t *testing.T) {
 // warnings where the verdict stands.
 func TestDifferencesAndWarnings(t *testing.T) {
 	root := t.TempDir()
-	common := []string{"exp=okvqa_v3", "data=beams", "data.beams=/a/long/folder/of/records/train.json"}
+	common := []string{"exp=beams_v3", "data=beams", "data.beams=/a/long/folder/of/records/train.json"}
 	for name, own := range map[string][]string{"a": {"grpo.epochs=9", "grpo.lr=1e-5"}, "b": {"grpo.epochs=9", "grpo.lr=1e-4"}, "c": nil,
 		"sweep/0": nil, "sweep/1": nil} {
 		finishedRun(t, filepath.Join(root, name), 0.1)
@@ -282,7 +282,7 @@ func TestDifferencesAndWarnings(t *testing.T) {
 	w.open(server.URL + "/?token=SECRET")
 	w.until("document.querySelectorAll('.row[data-id]').length === 5")
 	under := `["a", "b", "c", "sweep/1"].map((path) => document.querySelector('.row a[title="' + path + '"]').closest(".row").querySelector(".under").textContent).join("|")`
-	if got, want := w.js(under), "grpo.lr=1e-5 grpo.epochs=9|grpo.lr=1e-4 grpo.epochs=9|okvqa_v3|okvqa_v3"; got != want {
+	if got, want := w.js(under), "grpo.lr=1e-5 grpo.epochs=9|grpo.lr=1e-4 grpo.epochs=9|beams_v3|beams_v3"; got != want {
 		t.Errorf("below the names: %v, want %s", got, want)
 	}
 	w.until("document.querySelector('.sweeps').innerText.includes('Sweep of 3 jobs over lr, basic')")

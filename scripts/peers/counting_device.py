@@ -20,7 +20,7 @@ PROGRAM = pathlib.Path(os.environ["DEVICE_PROGRAM"]).resolve()
 COUNTS = ["launches", "recorded", "uploads", "pageable", "readbacks", "waits", "allocations", "pinned", "graphs", "refused"]
 
 COMMON = "device=cuda seed=3 report.plots=false checks.off=[preflight,doctor]"
-POINTER = "exp=okvqa_v3 selector.hidden_dim=32 data.shapes.reader_questions=30 data.shapes.val_queries=16 data.shapes.dev_queries=16"
+POINTER = "exp=beams_v3 selector.hidden_dim=32 data.shapes.reader_questions=30 data.shapes.val_queries=16 data.shapes.dev_queries=16"
 VL = (
     "exp=shapes_vl data.conversations.demos=24 data.shapes.val_queries=16 data.shapes.dev_queries=16 vl.scratch.hidden_size=64 vl.scratch.intermediate_size=96"
     " vl.scratch.image_pixels=3136 grpo.group_size=4"

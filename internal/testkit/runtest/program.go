@@ -84,7 +84,7 @@ var built = sync.OnceValues(func() (string, error) {
 // Tiny is a run of two phases on 48 built-in queries: 12 optimizer steps, half a second. Its preflight, a fifth of that, is left to the
 // tests of findings.
 func Tiny(more ...string) []string {
-	return With([]string{"exp=okvqa_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
+	return With([]string{"exp=beams_v3", "threads=1", "seed=3", "data.batch_size=16", "selector.hidden_dim=32",
 		"data.shapes.train_queries=48", "data.shapes.reader_questions=30", "data.shapes.val_queries=16", "data.shapes.dev_queries=16",
 		"rce.epochs=2", "grpo.epochs=2", "checks.off=[preflight]"}, more)
 }

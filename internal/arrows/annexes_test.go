@@ -15,8 +15,8 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 92_730
-	mostLines     = 125_100
+	mostCoreLines = 92_830
+	mostLines     = 125_200
 	mostKeys      = 413
 )
 

@@ -16,7 +16,9 @@ func TestTrainOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	const vl, seq2seq, of = "../../docs/examples/vl", "../../docs/examples/seq2seq", "../../testdata"
-	file := func(format, path string) beamdata.Inspection { return beamdata.Inspection{Format: format, Path: filepath.Join(of, path)} }
+	file := func(format, path string) beamdata.Inspection {
+		return beamdata.Inspection{Format: format, Path: filepath.Join(of, path)}
+	}
 	look := func(path string) beamdata.Inspection {
 		in, err := beamdata.Inspect(path, 0, beamdata.DefaultOptions())
 		if err != nil {

@@ -156,7 +156,8 @@ func holdingOf(record []byte) holding {
 			}
 		}
 	}
-	var answered bool
+	var answered, talk, said bool
+	var prompt []byte
 	jsonrecords.Fields(record, func(key, value []byte) {
 		value = bytes.TrimSpace(value)
 		if string(value) == "null" {
@@ -164,12 +165,13 @@ func holdingOf(record []byte) holding {
 		}
 		switch strings.ToLower(string(key)) { // as decoding matches them
 		case `"conversations"`, `"messages"`:
+			talk = true
 			speakers(value)
 		case `"prompt"`:
-			if value[0] == '[' {
-				speakers(value)
-			}
-		case `"completion"`, `"response"`, `"answer"`, `"solution"`:
+			prompt = value
+		case `"completion"`, `"response"`:
+			said = true
+		case `"answer"`, `"solution"`:
 			answered = answered || string(value) != `""`
 		case `"answers"`:
 			list, err := answers(value)
@@ -182,6 +184,12 @@ func holdingOf(record []byte) holding {
 			h = h&^(completion|completions) | several(len(list))
 		}
 	})
+	if !talk && prompt != nil {
+		if prompt[0] == '[' {
+			speakers(prompt)
+		}
+		answered = answered || said
+	}
 	if answered {
 		h |= hasTarget
 	}

@@ -28,6 +28,8 @@ func TestHoldingAgreesWithDecoding(t *testing.T) {
 		{"a prompt with a completion before it", `{"completion":"a","prompt":[{"role":"user","content":"q"}]}`, "", "few"},
 		{"a prompt and an answer", `{"prompt":[{"role":"user","content":"q"}],"answer":0}`, "", "few"},
 		{"a prompt and no answer", `{"prompt":[{"role":"user","content":"q"}],"answer":"","solution":null}`, "record_without_an_answer", "few"},
+		{"messages beside a prompt", `{"messages":[{"role":"user","content":"q"}],"prompt":"p","completion":"c"}`,
+			"record_without_an_answer", "few"},
 		{"a response", `{"prompt":"q","response":"a"}`, "", "few"},
 		{"other case", `{"Conversations":[` + human + `],"ANSWERS":["x"]}`, "", "few"},
 	} {
@@ -65,7 +67,7 @@ func TestWith(t *testing.T) {
 		case i == 4:
 			turns = `{"from":"gpt","value":"a"},{"from":"human","value":"q"}`
 		}
-		lines = append(lines, fmt.Sprintf(`{"id":%d,"conversations":[%s],"comletions":[]}`, i, turns))
+		lines = append(lines, fmt.Sprintf(`{"id":%d,"conversations":[%s],"complete":[]}`, i, turns))
 	}
 	path := filepath.Join(write(t, map[string]string{"x.jsonl": strings.Join(lines, "\n")}), "x.jsonl")
 	opt := DefaultOptions()

@@ -51,8 +51,8 @@ type file struct {
 // keys are those of a record that are read, and those that the public sets carry besides.
 func keys(path string) *keycheck.Keys {
 	return keycheck.New(filepath.Base(path), "record",
-		[]string{"id", "image", "images", "video", "videos", "conversations", "messages", "prompt", "completion", "response", "chosen",
-			"rejected", "answer", "solution", "system", "answers", "completions", "meta"},
+		[]string{"id", "image", "images", "video", "videos", "conversations", "messages", "answer", "solution",
+			"system", "answers", "completions", "meta"},
 		[]string{"source", "dataset", "data_source", "width", "height", "question_id", "question_type", "answer_type", "image_id",
 			"video_id", "split", "task",
 			"type", "category", "model", "language", "title", "url", "license", "metadata", "question", "problem", "duration"}).
@@ -110,9 +110,20 @@ func openFile(path, key string, opt Options, groups *[]uint64) (*file, error) {
 		}
 		row := len(f.holds)
 		f.holds = append(f.holds, holdingOf(record))
+		prompt, beside := false, ""
 		jsonrecords.Fields(record, func(key, _ []byte) {
-			seen.See(bytes.ToLower(bytes.Trim(key, `"`)), func() int { return row })
+			switch name := bytes.ToLower(bytes.Trim(key, `"`)); string(name) {
+			case "prompt":
+				prompt = true
+			case "completion", "response":
+				beside = string(name)
+			default:
+				seen.See(name, func() int { return row })
+			}
 		})
+		if beside != "" && !prompt { // without one nothing reads it
+			seen.See([]byte(beside), func() int { return row })
+		}
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("data.conversations.%s: %s does not exist%s: want a JSON or JSONL file of conversations", key, path,

@@ -27,7 +27,7 @@ type record struct {
 	Videos        json.RawMessage `json:"videos"`
 	Conversations []turn          `json:"conversations"`
 	Messages      json.RawMessage `json:"messages"`
-	Prompt        json.RawMessage `json:"prompt"` // TRL's and verl's columns: texts or lists of messages
+	Prompt        json.RawMessage `json:"prompt"` // TRL's and verl's columns, texts or lists of messages, where the two above are not
 	Completion    json.RawMessage `json:"completion"`
 	Response      json.RawMessage `json:"response"`
 	Chosen        json.RawMessage `json:"chosen"`
@@ -106,8 +106,8 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 	var messages []chat.Message
 	var err error
 	switch {
-	case len(r.Conversations) > 0 && r.Messages != nil, r.Prompt != nil && (len(r.Conversations) > 0 || r.Messages != nil):
-		return nil, errors.New("two of conversations, messages and prompt: want one of them")
+	case len(r.Conversations) > 0 && r.Messages != nil:
+		return nil, errors.New("both conversations and messages: want one of them")
 	case len(r.Conversations) > 0:
 		for i, t := range r.Conversations {
 			m, err := t.message(files)
@@ -116,7 +116,7 @@ func (r *record) messages(files *files, root string) ([]chat.Message, error) {
 			}
 			messages = append(messages, m)
 		}
-	case r.Chosen != nil:
+	case r.Messages == nil && r.Chosen != nil:
 		return nil, errors.New(`chosen and rejected: want them as "completions": [{"text": chosen, "reward": 1}, {"text": rejected, "reward": 0}]`)
 	case r.Messages != nil || r.Prompt != nil:
 		if messages, err = r.turns(); err != nil {

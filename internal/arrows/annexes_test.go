@@ -15,8 +15,8 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 92_830
-	mostLines     = 125_200
+	mostCoreLines = 92_860
+	mostLines     = 125_220
 	mostKeys      = 413
 )
 

@@ -96,6 +96,9 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 	if p.dims, p.fixed, err = composer.Space(master); err != nil {
 		return nil, err
 	}
+	if name := p.options.Pruner.Name; p.options.Pruner.Active() && runs.Annexes().Search == nil { // and not by each job
+		return nil, usage.Errorf("hydra.sweeper.pruner.name=%s: this program is built without the annex \"search\"", name)
+	}
 	switch p.sweeper {
 	case sweeper.Basic:
 	case sweeper.Study:

@@ -3,6 +3,7 @@ package workload
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"fulcrum/beamdata"
@@ -61,7 +62,11 @@ func scorable(c *job.Config, b *beamdata.Bundle, opt pointer.FeatureOptions) err
 
 // expandFeatures puts the features that suit the data in the place of selector.features=[standard], and says which it leaves out.
 func expandFeatures(j *job.Job, b *beamdata.Bundle) {
-	opt, facts := &selectorOf(j.Config).Features, firstSet(b.Val, b.All, b.Eval, b.RCE).Facts()
+	opt := &selectorOf(j.Config).Features
+	if !slices.Contains(opt.Names, poolfeatures.Standard) { // who asks for none does not wait for the facts
+		return
+	}
+	facts := firstSet(b.Val, b.All, b.Eval, b.RCE).Facts()
 	names, left := poolfeatures.Expand(opt.Names, b.Features, facts)
 	opt.Names = names
 	if len(left) == 0 || j.Config.Init.Checkpoint != nil { // whose features count

@@ -10,7 +10,6 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/experiments/tasks"
-	"fulcrum/internal/usage"
 	"fulcrum/reports/tracker"
 )
 
@@ -41,7 +40,7 @@ func (a App) judge(dir string, epochs int) (job.JudgeFunc, error) {
 	saved, err := runfolder.ReadSaved(dir)
 	_, inSweep := saved.Hydra.Job.Num.(int)
 	if name := saved.Hydra.Sweeper.Pruner.Name; err == nil && inSweep && name != "" && name != sweeper.NoPruner {
-		return nil, usage.Errorf("hydra.sweeper.pruner.name=%s: this program is built without the annex \"search\"", name)
+		return nil, sweeper.Missing("hydra.sweeper.pruner.name=" + name)
 	}
 	return nil, nil
 }

@@ -96,8 +96,8 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 	if p.dims, p.fixed, err = composer.Space(master); err != nil {
 		return nil, err
 	}
-	if name := p.options.Pruner.Name; p.options.Pruner.Active() && runs.Annexes().Search == nil { // and not by each job
-		return nil, usage.Errorf("hydra.sweeper.pruner.name=%s: this program is built without the annex \"search\"", name)
+	if p.options.Pruner.Active() && runs.Annexes().Search == nil { // and not by each job
+		return nil, sweeper.Missing("hydra.sweeper.pruner.name=" + p.options.Pruner.Name)
 	}
 	switch p.sweeper {
 	case sweeper.Basic:
@@ -106,7 +106,7 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 	default:
 		search := runs.Annexes().Search
 		if search == nil {
-			return nil, usage.Errorf("hydra/sweeper=%s: this program is built without the annex \"search\"", p.sweeper)
+			return nil, sweeper.Missing("hydra/sweeper=" + p.sweeper)
 		}
 		if p.search, err = search(p.sweeper, p.options, p.dims); err != nil {
 			return nil, configuration(err)

@@ -9,6 +9,7 @@ import (
 
 	"fulcrum/internal/option"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/usage"
 )
 
 // Basic is the sweeper of grids: its jobs are known before the first starts.
@@ -103,6 +104,11 @@ func Resolve(choice, samplerChoice string, decode func(dst any) error) (name str
 		return "", opt, err
 	}
 	return sampler.ours, o.options(), nil
+}
+
+// Missing says that this program has no part that a sweep asks for: what optimizes and what prunes are an annex.
+func Missing(what string) error {
+	return usage.Errorf("%s: this program is built without the annex \"search\"", what)
 }
 
 // fits refuses options that the chosen sweeper would pass over in silence, and a study without arms.

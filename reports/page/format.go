@@ -67,7 +67,7 @@ func decimalsOf(se float64) int {
 
 // MeanSE writes a score and its standard error, or the standard deviation of several: 0.482 ± 0.013.
 func MeanSE(mean, se float64) string {
-	if rounding(mean, se) {
+	if Rounding(mean, se) {
 		return Score(mean, 0) + " ± 0"
 	}
 	return Score(mean, se) + " ± " + Unsigned(se, decimalsOf(se))
@@ -75,14 +75,14 @@ func MeanSE(mean, se float64) string {
 
 // Score writes a score with the decimals that its standard error leaves; of one without error four significant digits.
 func Score(mean, se float64) string {
-	if !(se > 0) || rounding(mean, se) {
+	if !(se > 0) || Rounding(mean, se) {
 		return Sig(mean, 4)
 	}
 	return Unsigned(mean, decimalsOf(se))
 }
 
-// rounding reports whether an error is that of the sum of equal scores.
-func rounding(mean, se float64) bool { return se <= 1e-12*math.Abs(mean) }
+// Rounding reports whether an error, or a deviation, is that of sums of equal scores.
+func Rounding(mean, se float64) bool { return se <= 1e-12*math.Abs(mean) }
 
 // Unsigned writes x with the given decimals, and a minus sign where it is negative.
 func Unsigned(x float64, decimals int) string { return strings.TrimPrefix(Fixed(x, decimals), "+") }

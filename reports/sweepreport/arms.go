@@ -222,6 +222,8 @@ func sdCell(a arms.Arm) string {
 	if len(a.Scores) < 2 {
 		return "–"
 	}
-	sd := max(stat.SD(a.SeedMeans())-1e-12, 0) // less what rounding makes of none
-	return page.Sig(sd, 2)
+	if means := a.SeedMeans(); !page.Rounding(stat.Mean(means), stat.SD(means)) {
+		return page.Sig(stat.SD(means), 2)
+	}
+	return "0"
 }

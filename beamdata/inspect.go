@@ -60,6 +60,14 @@ func (in Inspection) Write(w io.Writer) {
 	}
 }
 
+// Fact is the value of a fact by its name, "" where there is none.
+func (in Inspection) Fact(name string) string {
+	if i := slices.IndexFunc(in.Facts, func(f Fact) bool { return f.Name == name }); i >= 0 {
+		return in.Facts[i].Value
+	}
+	return ""
+}
+
 // Faulty says whether the file, or one of the folder's, would be refused.
 func (in Inspection) Faulty() bool {
 	return in.Fault != nil || slices.ContainsFunc(in.Files, Inspection.Faulty)

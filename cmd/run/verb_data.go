@@ -77,34 +77,26 @@ and the first fault for which a run would refuse it (exit code 1), with the keys
 
 // trainOn is the command that trains on what was inspected, in words; nil where there is none.
 func trainOn(in beamdata.Inspection) []string {
-	files := in.Files
-	if len(files) == 0 {
-		files = []beamdata.Inspection{in}
-	}
-	of := func(format string, fact, not string) string { // the first such file in which the fact has another value
-		for _, f := range files {
-			if strings.HasPrefix(f.Format, format) && !slices.ContainsFunc(f.Facts, func(x beamdata.Fact) bool {
-				return x.Name == fact && strings.HasPrefix(x.Value, not)
-			}) {
-				return f.Path
-			}
+	files := slices.Concat(in.Files, []beamdata.Inspection{in})
+	first := func(format string) (in beamdata.Inspection) { // of those that there is something to learn from
+		if i := slices.IndexFunc(files, func(f beamdata.Inspection) bool {
+			return strings.HasPrefix(f.Format, format) && !strings.HasPrefix(f.Fact("with a target"), "0 ")
+		}); i >= 0 {
+			in = files[i]
 		}
-		return ""
+		return in
 	}
-	embeddings, beams, texts := of("embeddings", "", ""), of("beams", "", ""), of("texts", "", "")
-	talks := of("conversations", "with a target", "0 ")
+	embeddings, beams, texts, talks := first("embeddings").Path, first("beams").Path, first("texts").Path, first("conversations")
 	whole := slices.ContainsFunc(in.Files, func(f beamdata.Inspection) bool { return filepath.Base(f.Path) == "reader_train.npz" })
 	switch {
 	case whole && embeddings != "":
 		return []string{"exp=okvqa_v3", "data=okvqa", "data.root=" + in.Path}
 	case beams != "":
 		return []string{"exp=beams_v3", "data=beams", "data.beams=" + beams, "data.embeddings=" + cmp.Or(embeddings, "FILE")}
-	case slices.ContainsFunc(files, func(f beamdata.Inspection) bool {
-		return f.Path == talks && !slices.Contains(f.Facts, beamdata.Fact{Name: "images", Value: "0"})
-	}):
-		return []string{"exp=qwen2_5_vl_sft", "vl.path=MODEL", "data.conversations.train=" + talks}
-	case talks != "":
-		return []string{"exp=qwen2_5_text", "vl.path=MODEL", "data.conversations.train=" + talks}
+	case talks.Path != "" && talks.Fact("images") != "0":
+		return []string{"exp=qwen2_5_vl_sft", "vl.path=MODEL", "data.conversations.train=" + talks.Path}
+	case talks.Path != "":
+		return []string{"exp=qwen2_5_text", "vl.path=MODEL", "data.conversations.train=" + talks.Path}
 	case texts != "":
 		return []string{"exp=t5_summarize", "seq2seq.path=MODEL", "data.texts.train=" + texts}
 	}

@@ -57,9 +57,8 @@ type Annexes struct {
 // ErrNoReport says that sweep reports, an annex, are not built in.
 var ErrNoReport = errors.New("sweep reports are not built into this program; `run status` has the table")
 
-// Start runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and
-// hands over to the controller, detached to one in a process of its own. Nothing is written before
-// everything is known to be right.
+// Start runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and hands over to the
+// controller, detached to one in a process of its own. Nothing is written before everything is known to be right.
 func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) error {
 	p, err := newPlan(runs, req)
 	if err != nil {

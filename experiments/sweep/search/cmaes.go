@@ -87,8 +87,7 @@ func (c *cmaes) floors() []float64 {
 	return floor
 }
 
-// replay returns the distribution after the generations before the given one, as far as all their trials have
-// ended.
+// replay returns the distribution after the generations before the given one, as far as all their trials have ended.
 func (c *cmaes) replay(history []sweeper.Trial, generation int) (*gaussian, error) {
 	byNumber := byNumber(history)
 	d := newGaussian(len(c.space.axes), c.lambda, c.sigma0)

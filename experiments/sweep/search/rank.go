@@ -43,8 +43,7 @@ func byNumber(history []sweeper.Trial) []sweeper.Trial {
 	return out
 }
 
-// dominates reports whether losses a are nowhere worse than b and somewhere better. NaN is worse than any
-// number.
+// dominates reports whether losses a are nowhere worse than b and somewhere better. NaN is worse than any number.
 func dominates(a, b []float64) bool {
 	better := false
 	for i := range a {

@@ -55,8 +55,7 @@ type Options struct {
 	MemPerCPU *string `koanf:"mem_per_cpu"`
 	// any text, kept with the job
 	Comment *string `koanf:"comment"`
-	// lines of shell before the job, such as module load cuda; they run as they stand, every other key is
-	// quoted
+	// lines of shell before the job, such as module load cuda; they run as they stand, every other key is quoted
 	Setup *[]string `koanf:"setup"`
 	// start the job by srun with these arguments; null = without srun
 	SrunArgs *[]string `koanf:"srun_args"`

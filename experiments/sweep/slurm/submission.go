@@ -18,11 +18,10 @@ import (
 	"fulcrum/reports/record"
 )
 
-// submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm:
-// N.json, written first, says which jobs are in it; N.sh is the batch script; N.id holds what sbatch
-// printed, the array's number. sbatch writes N.id itself and holds its lock while it runs: a controller
-// that is killed meanwhile loses nothing, and the next one finds the array. Should sbatch die too, the
-// array is found by the name of its script.
+// submission is one job array, handed to Slurm by one call of sbatch. It is three files in .sweep/slurm: N.json,
+// written first, says which jobs are in it; N.sh is the batch script; N.id holds what sbatch printed, the array's
+// number. sbatch writes N.id itself and holds its lock while it runs: a controller that is killed meanwhile loses
+// nothing, and the next one finds the array. Should sbatch die too, the array is found by the name of its script.
 type submission struct {
 	path   string   // without the ending
 	Nums   []int    `json:"nums"`

@@ -4,8 +4,10 @@ import (
 	"context"
 
 	"fulcrum/experiments"
+	"fulcrum/experiments/sweep"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/chart"
+	"fulcrum/reports/sweeps"
 )
 
 // annex holds the annexes, the parts that a build may leave out; annexes.go registers them. Its zero value is the core.
@@ -18,17 +20,20 @@ type annex struct {
 	figures func(paths []string, paper chart.Paper) ([]*chart.Figure, error)
 	// queueTask runs a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
+	// goOn goes on with what a sweep folder asks, once its jobs have ended; it leaves alone a sweep that asks nothing.
+	goOn func(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.Ask) error) error
 }
 
 // The annexes that bring commands, as internal/arrows/annexes.txt calls them.
 const (
 	judging  = "what judges and compares finished runs"
 	watching = "board, watch and curves"
+	studying = "reports of sweeps and studies"
 )
 
 // annexVerbs names the annex of each command that the program may lack.
 func annexVerbs() map[string]string {
-	return map[string]string{"board": watching, "watch": watching, "diff": judging, "export": judging, "ls": judging, "verify": judging,
+	return map[string]string{"ask": studying, "board": watching, "watch": watching, "diff": judging, "export": judging, "ls": judging, "verify": judging,
 		"open-test": judging, "lever-plus": "the Python reference"}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fulcrum/experiments"
 	"fulcrum/experiments/leverplus"
 	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/ask"
 	"fulcrum/experiments/sweep/pruner"
 	"fulcrum/experiments/sweep/search"
 	"fulcrum/experiments/sweep/slurm"
@@ -25,10 +26,11 @@ func annexes() annex {
 			Sweeps:   sweep.Annexes{Report: views.WriteReport, Search: search.New, Slurm: slurm.Open},
 			Judge:    pruner.JudgeOf,
 		},
-		verbs: map[string]newVerb{"board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
+		verbs: map[string]newVerb{"ask": askVerb, "board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb, "ls": lsVerb,
 			"open-test": openTestVerb, "verify": verifyVerb, "watch": watchVerb},
 		report:    reportOfSeveral,
 		figures:   paperFigures,
 		queueTask: slurm.RunTask,
+		goOn:      ask.GoOn,
 	}
 }

@@ -13,6 +13,7 @@ func commandGroups() []struct {
 		commands []command
 	}{
 		{"Runs and sweeps", []command{
+			{"ask", "whether a change is worth having, by a study that grows"},
 			{"board", "runs and sweeps in a browser, live"},
 			{"ls", "list runs with state and results"},
 			{"status", "how far a run or the jobs of a sweep are"},

@@ -52,7 +52,11 @@ what its jobs compute may not (docs/sweeps.md).
 				return err
 			}
 			if sweep.Exists(dir) {
-				return sweep.Resume(s.ctx, s.app, dir, r)
+				err := sweep.Resume(s.ctx, s.app, dir, r)
+				if err != nil || s.annex.goOn == nil || r.Detached {
+					return err
+				}
+				return s.annex.goOn(s.ctx, s.app, dir, nil)
 			}
 			if err := sweep.LostLedger(dir); err != nil {
 				return err

@@ -60,45 +60,51 @@ var ErrNoReport = errors.New("sweep reports are not built into this program; `ru
 // Start runs a multirun: it composes and checks every job, makes the sweep's folder and ledger, and hands over to the
 // controller, detached to one in a process of its own. Nothing is written before everything is known to be right.
 func Start(ctx context.Context, runs Runs, req configs.Request, detached bool) error {
+	_, err := start(ctx, runs, req, nil, detached)
+	return err
+}
+
+// start is Start of a sweep that was asked for otherwise than by req where asked is not nil. It returns the sweep's folder.
+func start(ctx context.Context, runs Runs, req configs.Request, asked *ledger.Sweep, detached bool) (string, error) {
 	p, err := newPlan(runs, req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := p.unused(); err != nil {
-		return err
+		return "", err
 	}
 	jobs, err := p.jobs()
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := p.master.RefuseIdle(p.idle); err != nil {
-		return err
+		return "", err
 	}
 	warnRepeated(jobs)
 	if p.isDryRun() {
-		return p.dryRun(ctx, jobs)
+		return p.dir, p.dryRun(ctx, jobs)
 	}
 	defer interrupt.Hold(nil).Release() // planning is done; what is written now is written whole
 	f, err := claimSweep(p.dir)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer f.Release()
 	if err := p.unused(); err != nil { // another controller may have come first
-		return err
+		return "", err
 	}
-	return p.begin(ctx, f, jobs, nil, detached)
+	return p.dir, p.begin(ctx, f, jobs, asked, detached)
 }
 
-// begin writes what a sweep consists of into its folder, and hands over to the controller. Killed on the way, a sweep can be resumed:
-// asked is then what was asked for at first, else nil.
+// begin writes what a sweep consists of into its folder, and hands over to the controller, but for a sweep that grows: it waits for Resume.
+// Killed on the way, a sweep can be resumed: asked is then what was asked for at first. nil: that is the plan.
 func (p *plan) begin(ctx context.Context, f *runfolder.Folder, jobs []planned, asked *ledger.Sweep, detached bool) error {
 	about, err := p.sweep()
 	if err != nil {
 		return err
 	}
 	if asked != nil {
-		about.Overrides, about.Command = asked.Overrides, asked.Command
+		about.Overrides, about.Command, about.Ask = asked.Overrides, asked.Command, asked.Ask
 	}
 	if err := atomicfile.WriteJSON(filepath.Join(p.dir, planFile), about); err != nil {
 		return err
@@ -126,7 +132,10 @@ func (p *plan) begin(ctx context.Context, f *runfolder.Folder, jobs []planned, a
 	if err := os.Remove(filepath.Join(p.dir, planFile)); err != nil { // the ledger says it all
 		return err
 	}
-	if detached {
+	switch {
+	case about.Ask != nil:
+		return nil
+	case detached:
 		f.Release()
 		return detach(ctx, p.dir)
 	}

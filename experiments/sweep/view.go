@@ -42,7 +42,7 @@ func ResultOf(dir string, s ledger.Sweep, jobs []ledger.Job) (sweeps.Options, []
 		for _, arm := range s.Study.Arms {
 			arms.Values = append(arms.Values, arm.Name)
 		}
-		opt.Dimensions, opt.Study = slices.Insert(opt.Dimensions, 0, arms), s.Study
+		opt.Dimensions, opt.Study, opt.Ask = slices.Insert(opt.Dimensions, 0, arms), s.Study, s.Ask
 		opt.Title = fmt.Sprintf("Study of %d arms", len(s.Study.Arms))
 	}
 	named := len(opt.Objectives) > 0

@@ -79,6 +79,7 @@ type Paired struct {
 type Correction struct {
 	ChosenFrom    int     `json:"chosen_from,omitempty"`    // checkpoints that one side was chosen from by these very scores; 0: it was not
 	Look          Look    `json:"look,omitzero"`            // at these questions, which spends a part of alpha
+	Stage         Stage   `json:"stage,omitzero"`           // of a question that is judged several times
 	Family        int     `json:"family,omitempty"`         // comparisons that are read together (Holm); 0: this one alone
 	IntervalLevel float64 `json:"interval_level,omitempty"` // at which the interval was taken, for ChosenFrom and Look; 0: at Level
 }
@@ -92,7 +93,8 @@ func (c Correction) Tests() float64 {
 	return tests
 }
 
-func (c Correction) Among(p float64) float64 { return min(1, p*c.Tests()) }
+// Among is a p-value corrected for all but the family.
+func (c Correction) Among(p float64) float64 { return min(1, p*c.Tests()*c.Stage.tests()) }
 
 // levelOf is that of an interval that agrees with a p-value which is multiplied by tests.
 func levelOf(level, tests float64) float64 {
@@ -111,17 +113,20 @@ func (c Correction) words() string {
 	if c.Look.N > 0 {
 		of = append(of, c.Look.String())
 	}
-	text := ""
+	text, also := "", "p corrected for "
 	if len(of) > 0 {
-		text = "corrected for " + page.Joined(of)
+		text, also = "corrected for "+page.Joined(of), ", p for "
 	}
-	switch {
-	case c.Family <= 1:
+	if of = nil; c.Stage.N > 0 {
+		of = append(of, c.Stage.String())
+	}
+	if c.Family > 1 {
+		of = append(of, page.Plural(c.Family, "comparison"))
+	}
+	if len(of) == 0 {
 		return text
-	case text != "":
-		return text + ", p for " + page.Plural(c.Family, "comparison")
 	}
-	return "p corrected for " + page.Plural(c.Family, "comparison")
+	return text + also + page.Joined(of)
 }
 
 // FamilyNote says what the comparisons of a page are corrected for, and what their intervals are not.
@@ -214,7 +219,7 @@ func StudentInterval(mean, se float64, n int, level float64) Interval {
 
 // Settle corrects comparisons that are read together for their number (Holm) and for the checkpoints that their sides
 // were chosen from, and sets the verdicts and the questions needed at the level that this leaves. The interval that stays is corrected for
-// the checkpoints alone: it belongs to the question, not to the page that asks others beside it.
+// the checkpoints alone: it belongs to the question, not to the page that asks others beside it, nor to when it is asked.
 func Settle(family []*Paired) { SettleAmong(family, len(family), nil) }
 
 // SettleAmong is Settle for some of size comparisons: those that a choice made, whether they are shown or not. What interval
@@ -244,10 +249,10 @@ func SettleAmong(family []*Paired, size int, interval func(i int, opt Options) *
 		}
 		p.cut()
 		alone, cut := p.Interval, p.Cut
-		if take(steps[i] * p.Tests()) {
+		if take(steps[i] * p.Tests() * p.Stage.tests()) {
 			p.BCa = p.Interval
 		} else {
-			p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()))
+			p.BCa = BootstrapBCa(p.Values, opt.ForTests(math.Floor(steps[i])*p.Tests()*p.Stage.tests()))
 		}
 		p.Questions = QuestionsNeeded(p.Mean, p.SE*math.Sqrt(float64(p.N)), 1-opt.Level, opt.Power)
 		p.cut()

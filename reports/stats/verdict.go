@@ -31,6 +31,9 @@ func VerdictOf(p Paired) Verdict {
 // openAmong is the doubt where interval and p-value leave out 0 until they are corrected for the family.
 const openAmong = "among so many comparisons it stays open"
 
+// openSoFar is the doubt where only the correction for the stage keeps a verdict back.
+const openSoFar = "at so early a stage it stays open"
+
 // onlyPermutations is the doubt where interval and test, which are two procedures, part the other way.
 const onlyPermutations = "the permutation test alone leaves out 0"
 
@@ -48,6 +51,8 @@ func doubt(p Paired) string {
 		return "the bootstrap interval holds 0"
 	case p.Family > 1 && p.Among(p.P) < 1-p.Level:
 		return openAmong
+	case p.Stage.N > 0:
+		return openSoFar
 	}
 	return "the permutation test does not agree"
 }
@@ -158,6 +163,8 @@ func VerdictCell(p Paired) string {
 		text += " (bootstrap)"
 	case openAmong:
 		text += fmt.Sprintf(" (of %d)", p.Family)
+	case openSoFar:
+		text += fmt.Sprintf(" (%s)", p.Stage)
 	default:
 		text += " (permutations)"
 	}

@@ -109,6 +109,14 @@ func (v *View) compare(c *condition, name, against, split, metric string, best b
 	case len(seeds) == 0:
 		return nil, "no seed of both is done"
 	}
+	var stage stats.Stage
+	if ask := v.Opt.Ask; ask != nil { // seeds beyond the last stage are not judged yet
+		var n int
+		if n, stage = stats.StageAt(len(seeds), ask.MaxSeeds); n == 0 {
+			return nil, "two seeds of both are the first that are judged"
+		}
+		seeds = seeds[:n]
+	}
 	a, err := arms.ArmOf(this.withSeeds(seeds), split, metric, policy(this))
 	if err != nil {
 		return nil, err.Error()
@@ -125,18 +133,38 @@ func (v *View) compare(c *condition, name, against, split, metric string, best b
 	if err != nil {
 		return nil, err.Error()
 	}
+	compared.Stage = stage
 	return &compared, ""
+}
+
+// Answer is what a sweep's report says to a question.
+type Answer struct {
+	Question, Sentence  string
+	*arms.ArmComparison // nil: there is no answer
+}
+
+// Answers returns the answers to what the sweep asks, in the order of the questions.
+func (v *View) Answers() []Answer {
+	return list.Map(v.answers, func(a *answer) Answer { return Answer{a.Title(), a.sentence(), a.c} })
 }
 
 func (a *answer) sentence() string {
 	if a.c == nil {
 		return "No answer: " + page.Plain(a.refused) + "."
 	}
-	text := page.Capital(a.c.Sentence(page.Plain(a.what), page.Plain(a.against), a.Metric))
+	text := page.Capital(a.c.Sentence(nameOf(a.what), nameOf(a.against), a.Metric))
 	if a.c.Seeds == 1 {
 		text += "; one seed says nothing of others"
 	}
 	return text + "."
+}
+
+// nameOf is a label in a sentence: overrides as code, words as they are.
+func nameOf(label string) string {
+	if strings.Contains(label, "=") {
+		return page.InlineCode(label)
+	}
+	return page.Plain(label)
 }
 
 // Title is the question, and under what it was asked where that is not all there is.
@@ -169,6 +197,9 @@ func (v *View) writeAnswers(d *page.Document) {
 		return
 	}
 	d.Heading(2, "Answers")
+	if v.Opt.Ask != nil {
+		d.Paragraph("%s", v.Opt.Ask.Rule())
+	}
 	var items []string
 	var rows [][]string
 	for i, a := range v.answers {

@@ -239,9 +239,12 @@ func (v *View) writeRepeat(d *page.Document) {
 	if len(v.Opt.Command) > 0 {
 		d.Code(page.ShellCommand(v.Opt.Command))
 	}
-	d.Paragraph("The same command with `--cfg sweep` prints the jobs and runs none. With another `hydra.sweep.dir` it makes the sweep " +
-		"again: on a CPU of this kind with the same numbers, but for times. `run report FOLDER` writes this report anew from the runs " +
-		"in its folder.")
+	listed := ""
+	if v.Opt.Ask == nil {
+		listed = "The same command with `--cfg sweep` prints the jobs and runs none. "
+	}
+	d.Paragraph("%sWith another `hydra.sweep.dir` it makes the sweep again: on a CPU of this kind with the same numbers, but for times. "+
+		"`run report FOLDER` writes this report anew from the runs in its folder.", listed)
 	if len(all) == 0 {
 		return
 	}

@@ -70,6 +70,7 @@ type Options struct {
 	Pruner      string   // none or "": no pruner
 	Command     []string // argv of the sweep
 	Study       *Study   // of a sweep of arms, whose report answers its questions; nil: no study
+	Ask         *Ask     // of a study that grows until its questions are settled; nil: its seeds are known
 }
 
 // Model is the jobs of a sweep, ranked.

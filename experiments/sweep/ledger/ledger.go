@@ -95,6 +95,7 @@ type Sweep struct {
 	Generation  int                 `json:"generation"`      // of the configuration files
 	Trials      int                 `json:"trials"`          // that a search makes; 0 = the jobs are known
 	Study       *sweeps.Study       `json:"study,omitempty"` // its arms and what it asks; nil: no study
+	Ask         *sweeps.Ask         `json:"ask,omitempty"`   // the rule of a study that grows by seeds; nil: it does not
 }
 
 // Job is a job's row.

@@ -1,0 +1,113 @@
+// Package ask answers one question about a recipe: it makes the values that overrides name the arms of a study, trains two seeds of each,
+// says what it takes to settle the question, and adds seeds until it is settled or hopeless by a rule that was fixed before
+// (sweeps.Ask). It is a front of the sweep: all its state is the study's ledger.
+//
+//	err := ask.Start(ctx, app, request, sweeps.Ask{Effect: 0.02, MaxSeeds: 10}, command)
+package ask
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/term"
+
+	"fulcrum/configs"
+	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/program"
+	"fulcrum/internal/stdout"
+	"fulcrum/reports/page"
+	"fulcrum/reports/sweeps"
+)
+
+// Start asks what the overrides of a request ask, in a new sweep folder. command repeats it.
+func Start(ctx context.Context, runs sweep.Runs, req configs.Request, rule sweeps.Ask, command []string) error {
+	study, err := studyOf(req)
+	if err != nil {
+		return err
+	}
+	dir, err := sweep.Create(ctx, runs, study, rule, command)
+	if err != nil || !ledger.Exists(dir) { // a dry run leaves no sweep
+		return err
+	}
+	return GoOn(ctx, runs, dir, nil)
+}
+
+// GoOn goes on with the question of a sweep folder; it leaves alone a sweep that asks none. change changes what a rule leaves open, nil:
+// nothing.
+func GoOn(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.Ask) error) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	for told := false; ; told = true {
+		q, err := read(dir)
+		if err != nil || q == nil {
+			return err
+		}
+		if change != nil {
+			if err := change(&q.rule); err != nil {
+				return err
+			}
+		}
+		if !told {
+			stdout.Printf("%s%s\n", q.asked(page.PlainText), q.rule.Rule())
+		}
+		if !q.trained() {
+			if err := q.write("No answer yet."); err != nil {
+				return err
+			}
+			if err := sweep.Resume(ctx, runs, dir, sweep.Resumption{Retry: true}); err != nil {
+				return err
+			}
+			continue
+		}
+		state, seeds, err := q.judge()
+		if err != nil {
+			return err
+		}
+		if seeds > 0 && !q.rule.Agreed {
+			state += " " + q.plan(seeds)
+			q.rule.Agreed = agreed(state)
+		}
+		if seeds == 0 || !q.rule.Agreed {
+			return q.end(state, seeds > 0)
+		}
+		if err := q.write(state); err != nil {
+			return err
+		}
+		stdout.Printf("%s\n", state)
+		if err := sweep.Grow(runs, dir, q.rule, seeds); err != nil {
+			return err
+		}
+	}
+}
+
+// agreed shows a plan on a terminal and asks whether to follow it. Elsewhere nobody can say yes.
+func agreed(plan string) bool {
+	if stdout.Width() == 0 || !term.IsTerminal(int(os.Stdin.Fd())) {
+		return false
+	}
+	stdout.Printf("%s\nRun them? [y/N] ", plan)
+	line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end of the input is a no
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
+}
+
+// end writes and prints where a question stands, the answers among it, and how to go on where it waits for somebody to agree.
+func (q *question) end(state string, waits bool) error {
+	if waits {
+		state += " To run them: " + program.OnFolder("ask", q.dir, "--yes") + "."
+	}
+	if err := q.write(state); err != nil {
+		return err
+	}
+	for _, a := range q.answers {
+		stdout.Printf("%s\n", page.PlainText(page.Markup(a.Sentence)))
+	}
+	stdout.Printf("%s\nanswer: %s\n", state, fmt.Sprintf("%s, figures/answers.pdf, %s", filepath.Join(q.dir, answerFile), rowFile))
+	return nil
+}

@@ -1,0 +1,196 @@
+package ask
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fulcrum/experiments/sweep"
+	"fulcrum/experiments/sweep/launcher"
+	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
+	"fulcrum/reports/arms"
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
+	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
+)
+
+// Files of an answer in the sweep's folder.
+const (
+	answerFile = "answer.md"
+	rowFile    = "answer.tex"
+)
+
+// question is what the ledger of a study that grows says now.
+type question struct {
+	dir     string
+	rule    sweeps.Ask
+	study   *sweeps.Study
+	jobs    []ledger.Job
+	view    *sweepreport.View    // nil before all jobs are done
+	answers []sweepreport.Answer // of the last stage
+}
+
+// read reads the question of a sweep folder; nil: the sweep asks none.
+func read(dir string) (*question, error) {
+	s, jobs, err := ledger.Load(dir)
+	if err != nil || s.Ask == nil {
+		return nil, err
+	}
+	q := &question{dir: dir, rule: *s.Ask, study: s.Study, jobs: jobs}
+	if q.trained() {
+		opt, rows := sweep.ResultOf(dir, s, jobs)
+		q.view = sweepreport.PageOf(dir, rows, opt)
+		q.answers = q.view.Answers()
+	}
+	return q, nil
+}
+
+// trained reports whether all jobs are done.
+func (q *question) trained() bool {
+	return !slices.ContainsFunc(q.jobs, func(j ledger.Job) bool { return j.State != launcher.Done })
+}
+
+// seeds is how many each arm has.
+func (q *question) seeds() int { return len(q.jobs) / len(q.study.Arms) }
+
+// asked lists the questions, a line each.
+func (q *question) asked(text func(page.Markup) string) string {
+	var b strings.Builder
+	for _, s := range q.study.Questions {
+		b.WriteString(text(page.Markup(page.Plain(s.Ask+"?"))) + "\n")
+	}
+	return b.String()
+}
+
+// judge says where the question stands after its last stage, and how many seeds the next one wants; 0: the question has ended.
+func (q *question) judge() (state string, seeds int, err error) {
+	have, most := q.seeds(), q.rule.MaxSeeds
+	tally := map[arms.Outcome]int{}
+	for _, a := range q.answers {
+		if a.ArmComparison == nil {
+			return "", 0, errors.New(page.PlainText(page.Markup(a.Question + " " + a.Sentence)))
+		}
+		tally[a.Outcome(q.rule.Effect, most)]++
+	}
+	after := fmt.Sprintf("after %s of each arm", page.Plural(have, "seed"))
+	switch {
+	case tally[arms.Settled] == len(q.answers):
+		return "Settled " + after + ".", 0, nil
+	case have >= most:
+		return fmt.Sprintf("Not settled %s, the most that were to be trained.", after), 0, nil
+	case tally[arms.Unsure] == 0:
+		return fmt.Sprintf("Given up %s: %d seeds would settle a difference of %g with a chance below 10 %%.%s", after, most, q.rule.Effect,
+			q.needs()), 0, nil
+	}
+	stages := stats.Stages(most)
+	at, _ := slices.BinarySearch(stages, have+1)
+	seeds, state = stages[at], fmt.Sprintf("Open %s.", after)
+	if budget, spent := q.rule.Budget.Seconds(), q.spent(); budget > 0 && spent+q.cost(seeds) > budget {
+		return fmt.Sprintf("%s The budget ends it: of %s of job time %s are spent, and %d seeds take %s more.", state, page.Duration(budget),
+			page.Duration(spent), seeds, page.Duration(q.cost(seeds))), 0, nil
+	}
+	return state, seeds, nil
+}
+
+// needs says in sentences how many seeds, or questions, would settle the open differences if they were as large as is worth having.
+func (q *question) needs() string {
+	most, seeds, questions, n := q.rule.MaxSeeds, 0, 0, 0
+	for _, a := range q.answers {
+		if a.Outcome(q.rule.Effect, most) == arms.Settled {
+			continue
+		}
+		n = a.N
+		s, more := a.Needs(q.rule.Effect, most)
+		if s == 0 {
+			s = math.MaxInt
+		}
+		seeds, questions = max(seeds, s), max(questions, more)
+	}
+	switch {
+	case seeds <= most:
+		return fmt.Sprintf(" By the spread so far about %s settle a difference of %g on %s in 4 of 5 cases.", page.Plural(seeds, "seed"),
+			q.rule.Effect, page.Plural(n, "question"))
+	case questions > n:
+		return fmt.Sprintf(" By the spread so far that takes about %s with %d seeds: there are %s.",
+			page.Plural(stats.RoundUp(questions), "question"), most, page.Thousands(n))
+	}
+	return fmt.Sprintf(" By the spread so far %d seeds are not enough for it, on however many questions.", most)
+}
+
+// plan says what settling takes and costs, up to the next stage and at most.
+func (q *question) plan(seeds int) string {
+	jobs := func(n int) string {
+		return fmt.Sprintf("%s, %s of job time", page.Plural((n-q.seeds())*len(q.study.Arms), "job"), page.Duration(q.cost(n)))
+	}
+	text := ""
+	for _, a := range q.answers {
+		text += fmt.Sprintf("%s: %s so far, standard error %s from the questions, %s from the seeds.\n", a.Name, page.Sig(a.Mean, 2),
+			page.Sig(a.SE, 2), page.Sig(a.SeedSE, 2))
+	}
+	text += strings.TrimSpace(q.needs()) + fmt.Sprintf(" The next stage, %d seeds of each arm, costs %s", seeds, jobs(seeds))
+	if most := q.rule.MaxSeeds; most > seeds {
+		text += fmt.Sprintf("; all %d seeds cost %s", most, jobs(most))
+	}
+	return text + "."
+}
+
+// spent is the job time so far, in seconds.
+func (q *question) spent() (total float64) {
+	for _, j := range q.jobs {
+		total += j.Seconds
+	}
+	return total
+}
+
+// cost is the job time, in seconds, that so many seeds of each arm take beyond those trained.
+func (q *question) cost(seeds int) float64 {
+	return q.spent() / float64(q.seeds()) * float64(seeds-q.seeds())
+}
+
+// write writes answer.md: question, rule, answers, and where it stands; once there are answers, their figure and their rows in LaTeX too.
+func (q *question) write(state string) error {
+	var d page.Document
+	d.Heading(1, "Question")
+	d.List(strings.Split(strings.TrimSpace(q.asked(func(m page.Markup) string { return string(m) })), "\n")...)
+	d.Paragraph("%s", q.rule.Rule())
+	d.Heading(2, "Answer")
+	if len(q.answers) > 0 {
+		d.List(list.Map(q.answers, func(a sweepreport.Answer) string { return a.Sentence })...)
+	}
+	d.Paragraph("%s", state)
+	if q.view != nil {
+		if err := q.draw(); err != nil {
+			return err
+		}
+		d.Paragraph("![differences with intervals](%s/answers.svg)", runreport.FiguresFolder)
+		d.Paragraph("[report.md](report.md) has the runs, `%s` a row of a table in LaTeX for each question.", rowFile)
+	}
+	return atomicfile.Write(filepath.Join(q.dir, answerFile), []byte(d.Text()), 0o644)
+}
+
+// draw writes the answers as a figure and as a table for a paper.
+func (q *question) draw() error {
+	paper := chart.Paper{Names: []string{"answers"}}
+	figures, err := paper.Choose(q.view.PaperFigures(paper))
+	if err != nil {
+		return err
+	}
+	if err := paper.Write(filepath.Join(q.dir, runreport.FiguresFolder), figures); err != nil {
+		return err
+	}
+	tables := q.view.Tables()
+	at := slices.IndexFunc(tables, func(t *page.Table) bool { return t.Title == "Answers" })
+	var b strings.Builder
+	if err := tables[at].LaTeX(&b); err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(q.dir, rowFile), []byte(b.String()), 0o644)
+}

@@ -1,0 +1,28 @@
+package sweeps
+
+import (
+	"fmt"
+	"time"
+
+	"fulcrum/internal/list"
+	"fulcrum/reports/page"
+	"fulcrum/reports/stats"
+)
+
+// Ask is the rule of a study that grows by seeds until what it asks is settled or hopeless. Effect and MaxSeeds are fixed before anything
+// runs.
+type Ask struct {
+	Effect   float64       `json:"effect"`           // a difference of scores that is worth having, above 0
+	MaxSeeds int           `json:"max_seeds"`        // of each arm
+	Budget   time.Duration `json:"budget,omitempty"` // of job time; 0: none
+	Agreed   bool          `json:"agreed"`           // somebody has agreed to the cost of more than two seeds
+}
+
+// Rule says in sentences when the question is judged and when it ends.
+func (a Ask) Rule() string {
+	stages := stats.Stages(a.MaxSeeds)
+	return fmt.Sprintf("A difference of %g is worth having. Each arm is judged after %s seeds, never in between; after S seeds a share "+
+		"(S/%d)³ of the level is spent. It ends when every difference is settled, better, worse or less than %[1]g by its interval, or "+
+		"when %[3]d seeds would settle one of %[1]g with a chance below 10 %%.", a.Effect,
+		page.Joined(list.Map(stages, func(n int) string { return fmt.Sprint(n) })), a.MaxSeeds)
+}

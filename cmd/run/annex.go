@@ -24,6 +24,14 @@ type annex struct {
 	goOn func(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.Ask) error) error
 }
 
+// goOn goes on with what a sweep folder whose jobs have ended asks, if anything.
+func (s *session) goOn(dir string) error {
+	if s.annex.goOn == nil {
+		return nil
+	}
+	return s.annex.goOn(s.ctx, s.app, dir, nil)
+}
+
 // The annexes that bring commands, as internal/arrows/annexes.txt calls them.
 const (
 	judging  = "what judges and compares finished runs"

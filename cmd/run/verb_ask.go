@@ -52,7 +52,9 @@ folder. Without --yes and a terminal it ends with the plan; with the folder it g
 				return usage.Errorf("--budget %s: want a time above 0, as in --budget 2h", rule.Budget)
 			}
 			if len(args) == 1 && ledger.Exists(args[0]) {
-				return ask.GoOn(s.ctx, s.app, args[0], func(kept *sweeps.Ask) error {
+				asks := false
+				err := ask.GoOn(s.ctx, s.app, args[0], func(kept *sweeps.Ask) error {
+					asks = true
 					if f.Changed("effect") && rule.Effect != kept.Effect || f.Changed("max-seeds") && rule.MaxSeeds != kept.MaxSeeds {
 						return usage.Errorf("%s: its rule, fixed before its first run, has --effect %g --max-seeds %d: ask again in another "+
 							"hydra.sweep.dir", args[0], kept.Effect, kept.MaxSeeds)
@@ -63,6 +65,10 @@ folder. Without --yes and a terminal it ends with the plan; with the folder it g
 					kept.Agreed = kept.Agreed || rule.Agreed
 					return nil
 				})
+				if err == nil && !asks {
+					err = usage.Errorf("%s: a sweep that asks no question; to go on with it: %s", args[0], program.OnFolder("resume", args[0]))
+				}
+				return err
 			}
 			inv.args, inv.multirun = args, true
 			req, err := s.request(&inv, true)

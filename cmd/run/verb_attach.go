@@ -1,8 +1,8 @@
 package main
 
 import (
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
-
 	"fulcrum/internal/usage"
 )
 
@@ -19,7 +19,11 @@ Follows a sweep that another process controls until it ends; takes over one that
 			if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {
 				return err
 			}
-			return sweep.Attach(s.ctx, s.app, args[0])
+			controlled := runfolder.Locked(args[0])
+			if err := sweep.Attach(s.ctx, s.app, args[0]); err != nil || controlled { // whoever controls it goes on
+				return err
+			}
+			return s.goOn(args[0])
 		},
 	}
 }

@@ -52,11 +52,10 @@ what its jobs compute may not (docs/sweeps.md).
 				return err
 			}
 			if sweep.Exists(dir) {
-				err := sweep.Resume(s.ctx, s.app, dir, r)
-				if err != nil || s.annex.goOn == nil || r.Detached {
+				if err := sweep.Resume(s.ctx, s.app, dir, r); err != nil || r.Detached {
 					return err
 				}
-				return s.annex.goOn(s.ctx, s.app, dir, nil)
+				return s.goOn(dir)
 			}
 			if err := sweep.LostLedger(dir); err != nil {
 				return err

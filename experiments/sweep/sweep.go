@@ -133,11 +133,11 @@ func (p *plan) begin(ctx context.Context, f *runfolder.Folder, jobs []planned, a
 		return err
 	}
 	switch {
-	case about.Ask != nil:
-		return nil
 	case detached:
 		f.Release()
 		return detach(ctx, p.dir)
+	case about.Ask != nil:
+		return nil
 	}
 	return control(ctx, p, l, starts, about.Generation)
 }

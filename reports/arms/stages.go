@@ -39,21 +39,24 @@ func (c *ArmComparison) Within(effect float64) bool {
 	return -effect < c.BCa.Low && c.BCa.High < effect
 }
 
-// Needs returns how many seeds settle a difference of size effect with these questions in 80 % of all cases, at the level of the last
-// stage, and, where these are more than most, how many questions do with most seeds; 0: no number does.
+// Needs returns the first stage, by its number of seeds, that settles a difference of size effect on these questions in 80 % of all cases
+// or, where none does, how many questions let the last one; 0: no number of questions does.
 func (c *ArmComparison) Needs(effect float64, most int) (seeds, questions int) {
 	opt := stats.DefaultOptions()
-	opt.Level = 1 - c.lastAlpha(most)
-	if _, seeds = c.uncertainty.needed(effect, c.N, opt); seeds == 0 || seeds > most {
-		questions, _ = c.uncertainty.with(most).needed(effect, c.N, opt)
+	for _, n := range stats.Stages(most) {
+		opt.Level = 1 - c.alphaAt(n, most)
+		if _, seeds = c.uncertainty.needed(effect, c.N, opt); 0 < seeds && seeds <= n {
+			return n, 0
+		}
 	}
-	return seeds, questions
+	questions, _ = c.uncertainty.with(most).needed(effect, c.N, opt)
+	return 0, questions
 }
 
-// lastAlpha is the level of the last stage, for the strictest of the comparisons that are read together.
-func (c *ArmComparison) lastAlpha(most int) float64 {
-	_, last := stats.StageAt(most, most)
-	return (1 - c.Level) * last.Share / (c.Tests() * float64(cmp.Or(c.Family, 1)))
+// alphaAt is the level of the stage of so many seeds, for the strictest of the comparisons that are read together.
+func (c *ArmComparison) alphaAt(seeds, most int) float64 {
+	_, stage := stats.StageAt(seeds, most)
+	return (1 - c.Level) * stage.Share / (c.Tests() * float64(cmp.Or(c.Family, 1)))
 }
 
 // with is the uncertainty that so many seeds would leave on each side: that of the questions stays, what seeds average away shrinks.
@@ -85,7 +88,7 @@ func (c *ArmComparison) chance(effect float64, most int) float64 {
 	}
 	expected := share*mean + (1-share)*(effect+(mean-effect)*drawn)
 	sd := (1 - share) * math.Sqrt(questions*(1-drawn)+seeds*share/(1-share))
-	alpha := c.lastAlpha(most)
+	alpha := c.alphaAt(most, most)
 	z, t := distuv.UnitNormal.Quantile(1-alpha/2), distuv.StudentsT{Sigma: 1, Nu: float64(most - 1)}.Quantile(1-alpha/2)
 	wanted := math.Sqrt(z*z*end.question + t*t*end.seedVariance())
 	if sd == 0 || share >= 1 {

@@ -22,6 +22,7 @@ type answer struct {
 	c             *arms.ArmComparison
 	refused       string                // why there is no comparison
 	others        []*arms.ArmComparison // by the other measures; nil: it cannot be made
+	effect        float64               // a difference that is worth having; 0: nobody said
 }
 
 // measure is a way to judge an arm: on a split, by a metric, the last policy or the best checkpoint.
@@ -48,6 +49,9 @@ func (v *View) answer() {
 	for _, c := range v.conditions {
 		for _, q := range v.Opt.Study.Questions {
 			a := &answer{StudyQuestion: q, condition: c, split: cmp.Or(q.Split, v.split())}
+			if v.Opt.Ask != nil {
+				a.effect = v.Opt.Ask.Effect
+			}
 			a.what, a.against = v.label(q.Arm), v.label(q.Against)
 			a.c, a.refused = v.compare(c, q.Arm, q.Against, a.split, q.Metric, false)
 			a.refused = v.within(a.refused)
@@ -155,6 +159,9 @@ func (a *answer) sentence() string {
 	text := page.Capital(a.c.Sentence(nameOf(a.what), nameOf(a.against), a.Metric))
 	if a.c.Seeds == 1 {
 		text += "; one seed says nothing of others"
+	}
+	if a.effect > 0 && a.c.Changed > 0 && a.c.Within(a.effect) {
+		text += fmt.Sprintf("; that is less than the %g worth having", a.effect)
 	}
 	return text + "."
 }

@@ -1,6 +1,7 @@
 package ask
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -87,7 +88,7 @@ func (q *question) judge() (state string, seeds int, err error) {
 	case have >= most:
 		return fmt.Sprintf("Not settled %s, the most that were to be trained.", after), 0, nil
 	case tally[arms.Unsure] == 0:
-		return fmt.Sprintf("Given up %s: %d seeds would settle a difference of %g with a chance below 10 %%.%s", after, most, q.rule.Effect,
+		return fmt.Sprintf("Given up %s: %d seeds would settle a difference of %g with a chance below 10 %%. %s", after, most, q.rule.Effect,
 			q.needs()), 0, nil
 	}
 	stages := stats.Stages(most)
@@ -100,7 +101,7 @@ func (q *question) judge() (state string, seeds int, err error) {
 	return state, seeds, nil
 }
 
-// needs says in sentences how many seeds, or questions, would settle the open differences if they were as large as is worth having.
+// needs says in a sentence how many seeds, or questions, would settle the open differences if they were as large as is worth having.
 func (q *question) needs() string {
 	most, seeds, questions, n := q.rule.MaxSeeds, 0, 0, 0
 	for _, a := range q.answers {
@@ -110,19 +111,19 @@ func (q *question) needs() string {
 		n = a.N
 		s, more := a.Needs(q.rule.Effect, most)
 		if s == 0 {
-			s = math.MaxInt
+			s, more = most+1, cmp.Or(more, math.MaxInt)
 		}
 		seeds, questions = max(seeds, s), max(questions, more)
 	}
 	switch {
 	case seeds <= most:
-		return fmt.Sprintf(" By the spread so far about %s settle a difference of %g on %s in 4 of 5 cases.", page.Plural(seeds, "seed"),
-			q.rule.Effect, page.Plural(n, "question"))
-	case questions > n:
-		return fmt.Sprintf(" By the spread so far that takes about %s with %d seeds: there are %s.",
+		return fmt.Sprintf("By the spread so far %d seeds settle a difference of %g on %s in 4 of 5 cases.", seeds, q.rule.Effect,
+			page.Plural(n, "question"))
+	case questions < math.MaxInt:
+		return fmt.Sprintf("By the spread so far a difference of %g takes about %s with %d seeds to settle: there are %s.", q.rule.Effect,
 			page.Plural(stats.RoundUp(questions), "question"), most, page.Thousands(n))
 	}
-	return fmt.Sprintf(" By the spread so far %d seeds are not enough for it, on however many questions.", most)
+	return fmt.Sprintf("By the spread so far %d seeds do not settle a difference of %g, on however many questions.", most, q.rule.Effect)
 }
 
 // plan says what settling takes and costs, up to the next stage and at most.
@@ -131,11 +132,14 @@ func (q *question) plan(seeds int) string {
 		return fmt.Sprintf("%s, %s of job time", page.Plural((n-q.seeds())*len(q.study.Arms), "job"), page.Duration(q.cost(n)))
 	}
 	text := ""
-	for _, a := range q.answers {
-		text += fmt.Sprintf("%s: %s so far, standard error %s from the questions, %s from the seeds.\n", a.Name, page.Sig(a.Mean, 2),
-			page.Sig(a.SE, 2), page.Sig(a.SeedSE, 2))
+	for i, a := range q.answers {
+		if len(q.answers) > 1 {
+			text += fmt.Sprintf("Question %d: ", i+1)
+		}
+		text += fmt.Sprintf("standard error %s from the questions, %s from the seeds. ", page.Sig(a.SE, 2), page.Sig(a.SeedSE, 2))
 	}
-	text += strings.TrimSpace(q.needs()) + fmt.Sprintf(" The next stage, %d seeds of each arm, costs %s", seeds, jobs(seeds))
+	text = page.Capital(text)
+	text += q.needs() + fmt.Sprintf(" The next stage, %d seeds of each arm, costs %s", seeds, jobs(seeds))
 	if most := q.rule.MaxSeeds; most > seeds {
 		text += fmt.Sprintf("; all %d seeds cost %s", most, jobs(most))
 	}

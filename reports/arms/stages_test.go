@@ -95,6 +95,35 @@ func TestStagesKeepTheLevel(t *testing.T) {
 			if limit := stats.Alpha + slack(stats.Alpha); wrong > limit {
 				t.Errorf("%s, difference %g: %.1f %% wrong, want at most %.1f %%", tc.name, truth, 100*wrong, 100*limit)
 			}
+			if limit := 0.07 + slack(0.07); share(sum.missed) > limit {
+				t.Errorf("%s, difference %g: %.1f %% of intervals miss, want at most %.1f %%", tc.name, truth, 100*share(sum.missed), 100*limit)
+			}
+			if given, limit := share(sum.hopeless), 0.2+slack(0.2); truth == 1 && given > limit || truth == 2 && given > 0.01 {
+				t.Errorf("%s, difference %g: %.1f %% are given up, want at most %.1f %%", tc.name, truth, 100*given, 100*limit)
+			}
+		}
+	}
+}
+
+// What is needed: without a spread of seeds as many questions as one test at the level of the last stage takes, with one more seeds.
+func TestNeedsOfStages(t *testing.T) {
+	rng := rand.New(rand.NewPCG(17, 18))
+	needs := func(question, seed, effect float64) (seeds, questions int) {
+		a := armWith(rng, 3, 400, 0, question, seed, 0)
+		c, err := a.unsettled(zeroArm(a), quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Needs(effect, 10)
+	}
+	_, last := stats.StageAt(10, 10)
+	seeds, questions := needs(1, 0, 0.05)
+	if want := stats.QuestionsNeeded(0.05, 1, stats.Alpha*last.Share, 0.8); seeds != 0 || math.Abs(float64(questions)/float64(want)-1) > 0.1 {
+		t.Errorf("questions alone: %d seeds or %d questions, want about %d questions", seeds, questions, want)
+	}
+	for effect, want := range map[float64]int{100: 3, 0.5: 10, 0.001: 0} {
+		if seeds, questions := needs(0.01, 0.4, effect); seeds != want || questions != 0 {
+			t.Errorf("seeds alone, a difference of %g: %d seeds or %d questions, want %d seeds", effect, seeds, questions, want)
 		}
 	}
 }

@@ -27,8 +27,8 @@ func askVerb() *verb {
 	f.StringVar(&inv.configName, "config-name", "", "as of a run")
 	f.StringVar(&inv.configDir, "config-dir", "", "as of a run")
 	return &verb{
-		usage: `run ask exp=okvqa_v3 'schedule=[rce],[rce,grpo]'
-run ask exp=okvqa_v3 grpo.kl.target_max=0.12,0.15 --effect 0.01 --budget 2h --yes
+		usage: `run ask exp=okvqa_v3 grpo.kl.target_max=0.12,0.15
+run ask exp=okvqa_v3 'schedule=[rce],[rce,grpo]' --effect 0.05 --budget 2h --yes
 
 run ask OVERRIDES… [--effect X] [--max-seeds N] [--budget TIME] [--yes]
     [--config-path DIR] [--config-name NAME] [--config-dir DIR]

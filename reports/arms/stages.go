@@ -22,8 +22,9 @@ const (
 // leastChance is what a question is given up below.
 const leastChance = 0.1
 
-// Outcome judges a question at the stage of its comparison: whether it is better or worse, or the same within effect, or whether the last stage, with most seeds, would settle even a difference of effect with a chance below 10 %. Of the spread over two
-// seeds too little is known to give a question up.
+// Outcome judges a question at the stage of its comparison: whether it is better or worse, or the same within effect, or whether the last
+// stage, with most seeds, would settle even a difference of effect with a chance below 10 %. Of the spread over two seeds too little is
+// known to give a question up.
 func (c *ArmComparison) Outcome(effect float64, most int) Outcome {
 	switch {
 	case c.Verdict != stats.NotSeparable || c.Changed == 0 || c.Within(effect):

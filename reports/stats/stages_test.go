@@ -47,7 +47,8 @@ func TestStageCorrectsTheVerdict(t *testing.T) {
 	}
 	_, early := StageAt(2, 10)
 	alone, staged := compare(Stage{}), compare(early)
-	if alone.Verdict != Better || staged.Verdict != NotSeparable || staged.Interval != alone.Interval || staged.PHolm != min(1, alone.P/early.Share) {
+	if alone.Verdict != Better || staged.Verdict != NotSeparable || staged.Interval != alone.Interval ||
+		staged.PHolm != min(1, alone.P/early.Share) {
 		t.Errorf("alone %s %v, p %g; at a stage %s %v, p %g", alone.Verdict, alone.Interval, alone.PHolm, staged.Verdict, staged.Interval,
 			staged.PHolm)
 	}

@@ -280,7 +280,7 @@ func (n names) compose(t *testing.T, page string, s span, args []string) {
 	req := configs.Request{Library: configs.Library(), Schema: schema(t), Now: time.Unix(0, 0), AppName: "run"}
 	for i, a := range args {
 		switch {
-		case a == "-m" || a == "--multirun":
+		case a == "-m" || a == "--multirun" || a == "ask" && slices.ContainsFunc(args, assignment.MatchString):
 			req.Multirun = true
 		case a == "|" || a == ">" || a == "2>":
 			args = args[:i]

@@ -8,7 +8,6 @@ package ask
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -70,44 +69,47 @@ func GoOn(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.
 		if err != nil {
 			return err
 		}
-		if seeds > 0 && !q.rule.Agreed {
+		waits := seeds > 0 && !q.rule.Agreed
+		if waits {
 			state += " " + q.plan(seeds)
-			q.rule.Agreed = agreed(state)
 		}
-		if seeds == 0 || !q.rule.Agreed {
-			return q.end(state, seeds > 0)
-		}
-		if err := q.write(state); err != nil {
+		if err := q.tell(state, waits); err != nil {
 			return err
 		}
-		stdout.Printf("%s\n", state)
+		if seeds == 0 || waits && !agreed() {
+			stdout.Printf("%sanswer: %s, figures/answers.pdf, %s\n", q.how(waits), filepath.Join(dir, answerFile), rowFile)
+			return nil
+		}
+		q.rule.Agreed = true
 		if err := sweep.Grow(runs, dir, q.rule, seeds); err != nil {
 			return err
 		}
 	}
 }
 
-// agreed shows a plan on a terminal and asks whether to follow it. Elsewhere nobody can say yes.
-func agreed(plan string) bool {
+// agreed asks on a terminal whether to follow the plan above. Elsewhere nobody can say yes.
+func agreed() bool {
 	if stdout.Width() == 0 || !term.IsTerminal(int(os.Stdin.Fd())) {
 		return false
 	}
-	stdout.Printf("%s\nRun them? [y/N] ", plan)
+	stdout.Print("Run them? [y/N] ")
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end of the input is a no
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
 }
 
-// end writes and prints where a question stands, the answers among it, and how to go on where it waits for somebody to agree.
-func (q *question) end(state string, waits bool) error {
-	if waits {
-		state += " To run them: " + program.OnFolder("ask", q.dir, "--yes") + "."
+// how says how to go on with a question that waits for somebody to agree.
+func (q *question) how(waits bool) string {
+	if !waits {
+		return ""
 	}
-	if err := q.write(state); err != nil {
-		return err
-	}
+	return "To run them: " + program.OnFolder("ask", q.dir, "--yes") + "\n"
+}
+
+// tell writes and prints the answers so far and where the question stands.
+func (q *question) tell(state string, waits bool) error {
 	for _, a := range q.answers {
 		stdout.Printf("%s\n", page.PlainText(page.Markup(a.Sentence)))
 	}
-	stdout.Printf("%s\nanswer: %s\n", state, fmt.Sprintf("%s, figures/answers.pdf, %s", filepath.Join(q.dir, answerFile), rowFile))
-	return nil
+	stdout.Printf("%s\n", state)
+	return q.write(strings.TrimSpace(state + " " + q.how(waits)))
 }

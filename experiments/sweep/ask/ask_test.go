@@ -35,12 +35,13 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	t.Parallel()
 	runtest.NeedsAnnexes(t)
 	dir := runtest.Folder(t)
-	obstacle := filepath.Join(dir, ".sweep.db.tmp0-journal/x") // the ledger cannot be made: what was asked is planned again from the folder
+	// The ledger cannot be made: what was asked is planned again from the folder.
+	obstacle := filepath.Join(dir, ".sweep.db.tmp0-journal/x")
 	if err := os.MkdirAll(obstacle, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	runtest.Refused(t, runtest.Run(t, append([]string{"ask", "--max-seeds=3", "--effect=0.001"}, recipe(dir, settings, "rce.lr=${oc.env:ASK_LR,3e-3}")...)...), 1,
-		".sweep.db.tmp0-journal")
+	asks := slices.Concat([]string{"ask", "--max-seeds=3", "--effect=0.001"}, recipe(dir, settings, "rce.lr=${oc.env:ASK_LR,3e-3}"))
+	runtest.Refused(t, runtest.Run(t, asks...), 1, ".sweep.db.tmp0-journal")
 	if err := os.RemoveAll(filepath.Dir(obstacle)); err != nil {
 		t.Fatal(err)
 	}
@@ -49,8 +50,9 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	if asked < 0 || ran < asked {
 		t.Errorf("the question does not come before the first run:\n%s", first)
 	}
-	for _, want := range []string{"A difference of 0.001 is worth having. Each arm is judged after 2 and 3 seeds", "Open after 2 seeds of each arm.",
-		"from the questions", "The next stage, 3 seeds of each arm, costs 2 jobs, ", "ask " + dir + " --yes`"} {
+	for _, want := range []string{"A difference of 0.001 is worth having. Each arm is judged after 2 and 3 seeds",
+		"Open after 2 seeds of each arm.", "from the questions", "The next stage, 3 seeds of each arm, costs 2 jobs, ",
+		"ask " + dir + " --yes`"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("the plan does not say %q:\n%s", want, first)
 		}
@@ -86,8 +88,8 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 		t.Fatalf("%d jobs, %d done at once, %v", len(all), jobs(), err)
 	}
 	answer := runtest.Read(t, filepath.Join(dir, "answer.md"))
-	for file, want := range map[string]string{"answer.md": "after 3 seeds of each arm", "answer.tex": `\toprule`, "figures/answers.pdf": "%PDF",
-		"figures/answers.svg": "<svg", "report.md": "a share (S/3)³ of the level is spent"} {
+	for file, want := range map[string]string{"answer.md": "after 3 seeds of each arm", "answer.tex": `\toprule`,
+		"figures/answers.pdf": "%PDF", "figures/answers.svg": "<svg", "report.md": "a share (S/3)³ of the level is spent"} {
 		if text := runtest.Read(t, filepath.Join(dir, file)); !strings.Contains(text, want) {
 			t.Errorf("%s does not hold %q", file, want)
 		}

@@ -89,7 +89,7 @@ func (q *question) judge() (state string, seeds int, err error) {
 		return fmt.Sprintf("Not settled %s, the most that were to be trained.", after), 0, nil
 	case tally[arms.Unsure] == 0:
 		return fmt.Sprintf("Given up %s: %d seeds would settle a difference of %g with a chance below 10 %%. %s", after, most, q.rule.Effect,
-			q.needs()), 0, nil
+			q.needs(0)), 0, nil
 	}
 	stages := stats.Stages(most)
 	at, _ := slices.BinarySearch(stages, have+1)
@@ -101,9 +101,10 @@ func (q *question) judge() (state string, seeds int, err error) {
 	return state, seeds, nil
 }
 
-// needs says in a sentence how many seeds, or questions, would settle the open differences if they were as large as is worth having.
-func (q *question) needs() string {
-	most, seeds, questions, n := q.rule.MaxSeeds, 0, 0, 0
+// needs says in a sentence how many seeds, at least as many as the next stage has, or questions would settle the open differences if they
+// were as large as is worth having.
+func (q *question) needs(least int) string {
+	most, seeds, questions, n := q.rule.MaxSeeds, least, 0, 0
 	for _, a := range q.answers {
 		if a.Outcome(q.rule.Effect, most) == arms.Settled {
 			continue
@@ -139,7 +140,7 @@ func (q *question) plan(seeds int) string {
 		text += fmt.Sprintf("standard error %s from the questions, %s from the seeds. ", page.Sig(a.SE, 2), page.Sig(a.SeedSE, 2))
 	}
 	text = page.Capital(text)
-	text += q.needs() + fmt.Sprintf(" The next stage, %d seeds of each arm, costs %s", seeds, jobs(seeds))
+	text += q.needs(seeds) + fmt.Sprintf(" The next stage, %d seeds of each arm, costs %s", seeds, jobs(seeds))
 	if most := q.rule.MaxSeeds; most > seeds {
 		text += fmt.Sprintf("; all %d seeds cost %s", most, jobs(most))
 	}

@@ -1,6 +1,7 @@
 package arms
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -75,33 +76,35 @@ func TestStagesKeepTheLevel(t *testing.T) {
 		// What a test of all seeds at once, with known spread, finds in 90 of 100 cases.
 		effect := 3.24 * math.Sqrt(tc.question*tc.question/n+tc.seed*tc.seed/most+tc.own*tc.own/n/most)
 		for _, truth := range []float64{0, 1, 2} {
-			var sum asked
-			rng := rand.New(rand.NewPCG(31, uint64(truth)))
-			for i := range sims {
-				one := askOnce(t, armWith(rng, most, n, truth*effect, tc.question, tc.seed, tc.own), truth*effect, effect, i < 3)
-				sum = asked{sum.better + one.better, sum.worse + one.worse, sum.within + one.within, sum.open + one.open,
-					sum.missed + one.missed, sum.seeds + one.seeds}
-			}
-			share := func(x float64) float64 { return x / float64(sims) }
-			t.Logf("%s, difference %g: better %.1f %%, worse %.1f %%, within %.1f %%, not settled %.1f %%, covers %.1f %%, %.1f seeds", tc.name, truth,
-				100*share(sum.better), 100*share(sum.worse), 100*share(sum.within), 100*share(sum.open),
-				100-100*share(sum.missed), share(sum.seeds))
-			wrong := share(sum.worse)
-			switch truth {
-			case 0:
-				wrong += share(sum.better)
-			case 1:
-				wrong += share(sum.within)
-			}
-			if limit := stats.Alpha + slack(stats.Alpha); wrong > limit {
-				t.Errorf("%s, difference %g: %.1f %% wrong, want at most %.1f %%", tc.name, truth, 100*wrong, 100*limit)
-			}
-			if limit := 0.07 + slack(0.07); share(sum.missed) > limit {
-				t.Errorf("%s, difference %g: %.1f %% of intervals miss, want at most %.1f %%", tc.name, truth, 100*share(sum.missed), 100*limit)
-			}
-			if given, limit := share(sum.open), 0.25+slack(0.25); truth == 1 && given > limit || truth == 2 && given > 0.01 {
-				t.Errorf("%s, difference %g: %.1f %% are not settled, want at most %.1f %%", tc.name, truth, 100*given, 100*limit)
-			}
+			t.Run(fmt.Sprintf("%s, difference %g", tc.name, truth), func(t *testing.T) {
+				t.Parallel()
+				var sum asked
+				rng := rand.New(rand.NewPCG(31, uint64(truth)))
+				for i := range sims {
+					one := askOnce(t, armWith(rng, most, n, truth*effect, tc.question, tc.seed, tc.own), truth*effect, effect, i < 3)
+					sum = asked{sum.better + one.better, sum.worse + one.worse, sum.within + one.within, sum.open + one.open,
+						sum.missed + one.missed, sum.seeds + one.seeds}
+				}
+				share := func(x float64) float64 { return x / float64(sims) }
+				t.Logf("better %.1f %%, worse %.1f %%, within %.1f %%, not settled %.1f %%, covers %.1f %%, %.1f seeds", 100*share(sum.better),
+					100*share(sum.worse), 100*share(sum.within), 100*share(sum.open), 100-100*share(sum.missed), share(sum.seeds))
+				wrong := share(sum.worse)
+				switch truth {
+				case 0:
+					wrong += share(sum.better)
+				case 1:
+					wrong += share(sum.within)
+				}
+				if limit := stats.Alpha + slack(stats.Alpha); wrong > limit {
+					t.Errorf("%.1f %% wrong, want at most %.1f %%", 100*wrong, 100*limit)
+				}
+				if limit := 0.07 + slack(0.07); share(sum.missed) > limit {
+					t.Errorf("%.1f %% of intervals miss, want at most %.1f %%", 100*share(sum.missed), 100*limit)
+				}
+				if open, limit := share(sum.open), 0.25+slack(0.25); truth == 1 && open > limit || truth == 2 && open > 0.01 {
+					t.Errorf("%.1f %% are not settled, want at most %.1f %%", 100*open, 100*limit)
+				}
+			})
 		}
 	}
 }

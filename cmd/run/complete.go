@@ -182,6 +182,8 @@ func (s *session) verbCandidates(name string, words []string, word string) []str
 	}
 	v := newVerb()
 	switch {
+	case v.overrides && !strings.HasPrefix(word, "-"):
+		return configs.Complete(s.tolerantRequest(words), word)
 	case strings.Contains(word, "="):
 		return configs.Complete(s.tolerantRequest(nil), word)
 	case strings.HasPrefix(word, "-"):

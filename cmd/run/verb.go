@@ -18,6 +18,8 @@ type verb struct {
 	flags *pflag.FlagSet // nil: run gets every argument
 	words []string       // choices of its first argument, for completion; nil: a path
 	run   func(s *session, args []string) error
+
+	overrides bool // its arguments are those of a run, for completion
 }
 
 // newVerb makes a verb whose flags are not set yet.

@@ -39,7 +39,8 @@ to run them (--yes: it does). It adds seeds, at most N (10) of each arm and TIME
 settled or hopeless by a rule fixed before (docs/sweeps.md), and answers in a sentence, a figure and a row of LaTeX: answer.md of the sweep
 folder. Without --yes and a terminal it ends with the plan; with the folder it goes on, as the command resume does.
 `,
-		flags: f,
+		flags:     f,
+		overrides: true,
 		run: func(s *session, args []string) error {
 			switch {
 			case len(args) == 0:

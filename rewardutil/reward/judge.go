@@ -32,7 +32,7 @@ type JudgeOptions struct {
 	KeyEnv *string `koanf:"key_env"`
 	// instead of url: a model folder, run or checkpoint, read into this process
 	Path *string `koanf:"path"`
-	// what is read from path: qwen2_5_vl (text-only Qwen2 and Qwen2.5 too) or seq2seq
+	// what is read from path: qwen2_5_vl (text models of vl.path too) or seq2seq
 	Policy string `koanf:"policy" enum:"qwen2_5_vl,seq2seq"`
 	// what the judge is asked; {prompt}, {completion}, {answer} (its judged part), {reference}, {answers}
 	// (annotators') stand for texts of completion and record

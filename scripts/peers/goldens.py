@@ -1,12 +1,15 @@
 """Writes the config.json that today's transformers makes of the fixtures' models, for tests that run without Python:
-selector/seq2seq/testdata/transformers5 and selector/vl/testdata/transformers5. Run it in the environment of make peers."""
+selector/seq2seq/testdata/transformers5 and selector/vl/testdata/transformers5; and logits of one small model of each family,
+selector/vl/testdata/families.json. Run it in the environment of make peers."""
 
+import json
 import pathlib
 import shutil
 import tempfile
 
 import torch
 
+import families
 import peers
 
 SELECTOR = peers.ROOT / "selector"
@@ -20,3 +23,25 @@ for policy, data, names in [("seq2seq", "seq2seq", {"tiny_t5": "t5", "tiny_t5_v1
                 model = model.to(torch.bfloat16)  # which leaves text_config.dtype at float32
             model.save_pretrained(folder)
             shutil.copy(pathlib.Path(folder) / "config.json", SELECTOR / policy / "testdata" / "transformers5" / f"{name}.json")
+
+
+def number(model):
+    """Weights by a formula that Go knows too: sines of a tensor's place among the names and an entry's place in it."""
+    names = sorted(n for n, _ in model.named_parameters())
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            wave = torch.sin(0.37 * torch.arange(p.numel(), dtype=torch.float64) + names.index(name)).reshape(p.shape)
+            p.copy_(wave * 0.35 if p.dim() > 1 else 1 + 0.1 * wave if "norm" in name else 0.1 * wave)
+    return model.eval()
+
+
+IDS = [5, 17, 3, 90, 41, 41, 8, 60, 11, 2, 77, 30, 29, 28, 9, 64]
+rows = []
+for name, (kind, values) in families.FIXED.items():
+    model = number(families.make(kind, values))
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        model.save_pretrained(folder)
+        config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        logits = model(input_ids=torch.tensor([IDS])).logits[0, -1].tolist()
+    rows.append(json.dumps({"name": name, "config": config, "ids": IDS, "logits": [float(f"{x:.6g}") for x in logits]}))
+(SELECTOR / "vl" / "testdata" / "families.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")

@@ -153,8 +153,9 @@ def untie(model):
     return model
 
 
-POLICY = {"qwen2": "vl", "qwen2_5_vl": "vl", "t5": "seq2seq", "bart": "seq2seq"}
-AUTO = {"qwen2": transformers.AutoModelForCausalLM, "qwen2_5_vl": transformers.Qwen2_5_VLForConditionalGeneration,
+TEXT = ["qwen2", "qwen3", "llama", "mistral", "smollm3"]
+POLICY = {**dict.fromkeys([*TEXT, "qwen2_5_vl"], "vl"), "t5": "seq2seq", "bart": "seq2seq"}
+AUTO = {**dict.fromkeys(TEXT, transformers.AutoModelForCausalLM), "qwen2_5_vl": transformers.Qwen2_5_VLForConditionalGeneration,
         "t5": transformers.AutoModelForSeq2SeqLM, "bart": transformers.AutoModelForSeq2SeqLM}
 
 

@@ -8,11 +8,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import families
 import peers
 
 MODELS = {
     "qwen2": (peers.qwen2, ["q_proj", "v_proj", "down_proj"]),
     "qwen2_5_vl": (peers.qwen2_5_vl, ["q_proj", "o_proj", "qkv"]),
+    "llama 3": (lambda: families.large("llama 3"), ["q_proj", "o_proj", "up_proj"]),
+    "qwen3": (lambda: families.large("qwen3"), ["k_proj", "v_proj", "gate_proj"]),
     "t5": (peers.t5, ["q", "v", "wo"]),
     "t5 gated": (lambda: peers.untie(peers.t5(gated=True)), ["q", "v", "wi_0"]),
     "bart": (peers.bart, ["q_proj", "v_proj", "fc1"]),

@@ -12,11 +12,12 @@ from transformers.models.clip.configuration_clip import CLIPTextConfig, CLIPVisi
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLTextConfig, Qwen2_5_VLVisionConfig
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
+import families
 import peers
 import test_images
 
-CONFIGS = [transformers.Qwen2_5_VLConfig, Qwen2_5_VLTextConfig, Qwen2_5_VLVisionConfig, transformers.Qwen2Config, transformers.T5Config,
-           transformers.BartConfig, transformers.CLIPConfig, CLIPTextConfig, CLIPVisionConfig]
+CONFIGS = [transformers.Qwen2_5_VLConfig, Qwen2_5_VLTextConfig, Qwen2_5_VLVisionConfig, transformers.Qwen2Config, transformers.Qwen3Config,
+           transformers.LlamaConfig, transformers.MistralConfig, transformers.SmolLM3Config, transformers.T5Config, transformers.BartConfig, transformers.CLIPConfig, CLIPTextConfig, CLIPVisionConfig]
 PROCESSORS = [transformers.Qwen2VLImageProcessor, Qwen2VLVideoProcessor, transformers.CLIPImageProcessor]
 
 
@@ -102,9 +103,10 @@ def walk(folder, parts, theirs, ours):
     return ends
 
 
-@pytest.mark.parametrize("name", ["qwen2", "t5", "t5 gated", "bart"])
+@pytest.mark.parametrize("name", ["qwen2", "t5", "t5 gated", "bart", "llama 3", "qwen3", "mistral", "smollm3"])
 def test_values_of_text_models(probe, tmp_path, name):
-    model = {"qwen2": peers.qwen2, "t5": peers.t5, "t5 gated": lambda: peers.t5(gated=True), "bart": peers.bart}[name]()
+    own = {"qwen2": peers.qwen2, "t5": peers.t5, "t5 gated": lambda: peers.t5(gated=True), "bart": peers.bart}
+    model = own[name]() if name in own else families.large(name)
     kind = peers.kind_of(model)
     folder = tmp_path / "model"
     model.save_pretrained(folder)

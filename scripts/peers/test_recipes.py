@@ -6,11 +6,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import families
 import peers
 
 EPS, LR, BETA = 1e-3, 1e-3, 0.04
-MODELS = {"t5": peers.t5, "t5 gated": lambda: peers.untie(peers.t5(gated=True)), "bart": peers.bart, "qwen2": lambda: peers.qwen2(rope_theta=100.0)}
-TARGETS = {"t5": ["q", "v"], "bart": ["q_proj", "v_proj"], "qwen2": ["q_proj", "k_proj", "v_proj", "o_proj"]}
+MODELS = {"t5": peers.t5, "t5 gated": lambda: peers.untie(peers.t5(gated=True)), "bart": peers.bart, "qwen2": lambda: peers.qwen2(rope_theta=100.0),
+          **{name: lambda name=name: families.large(name) for name in ("llama 3", "qwen3", "mistral", "smollm3")}}
+TARGETS = {"t5": ["q", "v"], "bart": ["q_proj", "v_proj"], **dict.fromkeys(peers.TEXT, ["q_proj", "k_proj", "v_proj", "o_proj"])}
 # exp=qwen2_5_vl_notebook: the mean of each completion first, at the temperature of sampling. exp=t5_summarize: over all tokens.
 RECIPES = {"notebook": dict(loss="grpo", epsilon=0.2, temperature=0.9), "summarisation": dict(loss="bnpo", epsilon=0.1, temperature=1.0)}
 

@@ -12,7 +12,8 @@ import (
 // classes are transformers' classes whose folders are read, with their model_type, by policy.
 func classes() map[string]map[string]string {
 	return map[string]map[string]string{
-		"qwen2_5_vl": {"Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl", "Qwen2ForCausalLM": "qwen2"},
+		"qwen2_5_vl": {"Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
+			"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral", "SmolLM3ForCausalLM": "smollm3"},
 		"seq2seq": {"T5ForConditionalGeneration": "t5", "T5WithLMHeadModel": "t5", "T5Model": "t5",
 			"BartForConditionalGeneration": "bart", "BartModel": "bart"},
 	}
@@ -37,6 +38,9 @@ func ModelType(policy string, config []byte) (string, error) {
 	}
 	all := classes()
 	if kind, ok := find(all[policy]); ok {
+		if f.ModelType != "" && f.ModelType != kind {
+			return "", fmt.Errorf("architecture %q has model_type %q, the file says %q", f.Architectures[0], kind, f.ModelType)
+		}
 		return kind, nil
 	}
 	what := fmt.Sprintf("model_type %q", f.ModelType)

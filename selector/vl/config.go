@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"fulcrum/internal/hffolder"
@@ -28,17 +29,25 @@ type Config struct {
 	RopeTheta    float64
 	Sections     [3]int // channels of a head's half that turn with time, height and width
 	Positions    int    // the longest sequence that the model was made for; 0 = not said
+	Window       int    // no sequence may be longer; 0 = no bound
+	Bias         bool   // queries, keys and values have biases
+	OutBias      bool   // what attention gives back has one
+	MLPBias      bool
+	HeadNorms    bool   // queries and keys are normed head by head
+	Bare         []bool // layers that do not rotate; nil: all rotate
 	Tied         bool   // the head is the embedding
 	Activation   string // of the gates
 	DType        string // of the weights in the folder, "" when it does not say
 	InitStd      float64
 	EOS          []int64 // of config.json; generation_config.json has the last word
 
-	Vision *Vision // nil: a text-only Qwen2 model
+	Vision *Vision // nil: a text-only model
 
 	ImageToken, VideoToken, VisionStart, VisionEnd, VisionToken int64
 
 	Raw json.RawMessage // the whole file
+
+	stretched scaling
 }
 
 // Vision is the shape of the vision tower.
@@ -106,46 +115,61 @@ type textFile struct {
 }
 
 type ropeFile struct {
-	Type    string   `json:"type"`
-	NewType string   `json:"rope_type"`
-	Section []int    `json:"mrope_section"`
-	Theta   *float64 `json:"rope_theta"`
+	Type     string   `json:"type"`
+	NewType  string   `json:"rope_type"`
+	Section  []int    `json:"mrope_section"`
+	Theta    *float64 `json:"rope_theta"`
+	Partial  *float64 `json:"partial_rotary_factor"`
+	Factor   *float64 `json:"factor"`
+	Low      *float64 `json:"low_freq_factor"`
+	High     *float64 `json:"high_freq_factor"`
+	Original *float64 `json:"original_max_position_embeddings"`
 }
 
 // ParseConfig reads config.json. Sizes that the arithmetic cannot have are named.
 func ParseConfig(raw []byte) (*Config, error) {
-	if _, err := tokens.ModelType(Kind, raw); err != nil {
+	kind, err := tokens.ModelType(Kind, raw)
+	if err != nil {
 		return nil, err
 	}
 	var f file
 	if err := jsonwords.Unmarshal(raw, &f); err != nil {
 		return nil, err
 	}
-	if err := f.checkKeys(raw); err != nil {
+	of := families()[kind]
+	if err := f.checkKeys(of, raw); err != nil {
 		return nil, err
 	}
-	text := f.textFile
+	text, beside := f.textFile, raw
 	if len(f.Text) > 0 { // then transformers does not read these keys at the top, but for a few
-		text = textFile{EOS: f.EOS}
+		text, beside = textFile{EOS: f.EOS}, f.Text
 		if err := jsonwords.Unmarshal(f.Text, &text); err != nil {
 			return nil, fmt.Errorf("text_config: %w", err)
 		}
-		tied := option.Or(f.Tied, false) || option.Or(text.Tied, false)
-		text.Tied = &tied
+		if f.Tied != nil || text.Tied != nil {
+			text.Tied = new(option.Or(f.Tied, false) || option.Or(text.Tied, false))
+		}
 		if whole := cmp.Or(f.DType, f.NewDType); whole != nil && *whole != "" { // it may leave an old type inside
 			text.DType = whole
 		}
 	}
 	c := &Config{Raw: bytes.Clone(raw),
 		ImageToken: f.ImageToken, VideoToken: f.VideoToken, VisionStart: f.VisionStart, VisionEnd: f.VisionEnd, VisionToken: f.VisionToken}
-	if err := c.text(text, len(f.Vision) > 0); err != nil {
+	var own familyFile
+	if err := jsonwords.Unmarshal(beside, &own); err != nil {
 		return nil, err
 	}
-	if len(f.Vision) == 0 {
-		if f.ModelType == "qwen2_5_vl" {
-			return nil, fmt.Errorf("vision_config is missing")
-		}
+	if err := c.text(text, of); err != nil {
+		return nil, err
+	}
+	if err := c.own(of, own); err != nil {
+		return nil, err
+	}
+	if !of.sees() {
 		return c, c.Check()
+	}
+	if len(f.Vision) == 0 {
+		return nil, fmt.Errorf("vision_config is missing")
 	}
 	if err := c.vision(f.Vision); err != nil {
 		return nil, fmt.Errorf("vision_config: %w", err)
@@ -161,12 +185,8 @@ func ParseConfig(raw []byte) (*Config, error) {
 	return c, c.Check()
 }
 
-// text reads the decoder's keys. What they leave out is as in transformers' class of a decoder with or without a tower.
-func (c *Config) text(t textFile, seeing bool) error {
-	eps, theta := 1e-6, 10000.0
-	if seeing {
-		eps, theta = 1e-5, 1000000
-	}
+// text reads the decoder's keys. What they leave out is as in its family.
+func (c *Config) text(t textFile, of family) error {
 	for _, need := range []struct {
 		key  string
 		from *int
@@ -182,11 +202,11 @@ func (c *Config) text(t textFile, seeing bool) error {
 	}
 	c.KVHeads = option.Or(t.KVHeads, c.Heads)
 	if c.Heads > 0 {
-		c.HeadDim = option.Or(t.HeadDim, c.Hidden/c.Heads)
+		c.HeadDim = option.Or(t.HeadDim, cmp.Or(of.headDim, c.Hidden/c.Heads))
 	}
-	c.Eps, c.RopeTheta, c.InitStd = option.Or(t.Eps, eps), option.Or(t.RopeTheta, theta), option.Or(t.InitStd, 0.02)
+	c.Eps, c.RopeTheta, c.InitStd = option.Or(t.Eps, of.eps), option.Or(t.RopeTheta, of.theta), option.Or(t.InitStd, 0.02)
 	c.Positions = option.Or(t.Positions, 0)
-	c.Tied = option.Or(t.Tied, false)
+	c.Tied = option.Or(t.Tied, of.tied)
 	c.DType = option.Or(t.DType, option.Or(t.NewDType, ""))
 	c.Activation = option.Or(t.Activation, "silu")
 	if err := torchx.KnownActivation("hidden_act", c.Activation); err != nil {
@@ -202,20 +222,31 @@ func (c *Config) text(t textFile, seeing bool) error {
 		return fmt.Errorf("eos_token_id: %w", err)
 	}
 	c.EOS = eos
-	if c.Sections = [3]int{c.HeadDim / 2, 0, 0}; seeing {
-		c.Sections = [3]int{16, 24, 24}
+	if c.Sections = of.sections; !of.sees() {
+		c.Sections = [3]int{c.HeadDim / 2, 0, 0}
 	}
-	return c.rope(t)
+	return c.rope(t, of)
 }
 
-// rope reads base and sections. Plain rotary positions are the multimodal ones with three equal rows, whatever the sections are.
-func (c *Config) rope(t textFile) error {
+// rope reads base, scaling and sections. Plain rotary positions are the multimodal ones with three equal rows, whatever the sections are.
+func (c *Config) rope(t textFile, of family) (err error) {
 	r := cmp.Or(t.RopeScaling, t.RopeParameters) // the older name wins, as in transformers
 	if r == nil {
 		return nil
 	}
-	if kind := cmp.Or(r.NewType, r.Type, "default"); kind != "mrope" && kind != "default" {
+	switch kind := cmp.Or(r.NewType, r.Type, "default"); {
+	case kind == "default" || kind == "mrope" && of.sees():
+	case (kind == "linear" || kind == "llama3") && !of.sees():
+		if c.stretched, err = r.scaling(kind, c.Positions); err != nil {
+			return err
+		}
+	case of.sees():
 		return fmt.Errorf("rope_scaling type %q is not supported: want mrope or default", kind)
+	default:
+		return fmt.Errorf("rope_scaling type %q is not supported: want default, linear or llama3", kind)
+	}
+	if option.Or(r.Partial, 1) != 1 {
+		return fmt.Errorf("rope_scaling.partial_rotary_factor = %v is not supported, want 1", *r.Partial)
 	}
 	c.RopeTheta = option.Or(r.Theta, c.RopeTheta)
 	if r.Section != nil {
@@ -327,16 +358,6 @@ func (o *object) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// textKeys says what becomes of the decoder's keys, which stand at the top of config.json or in text_config.
-func textKeys() hffolder.Keys {
-	return hffolder.Keys{
-		Of: "text_config of config.json (or its top)", Class: "Qwen2_5_VLTextConfig",
-		Used: hffolder.Tags(textFile{}),
-		Idle: []string{"attention_dropout", "sliding_window", "max_window_layers"}, // windows: of use_sliding_window alone
-		Want: map[string][]string{"use_sliding_window": {"false"}, "is_encoder_decoder": {"false"}},
-	}.EveryConfig()
-}
-
 func visionKeys() hffolder.Keys {
 	return hffolder.Keys{
 		Of: "vision_config of config.json", Class: "Qwen2_5_VLVisionConfig",
@@ -354,18 +375,27 @@ func topKeys() hffolder.Keys {
 
 // Keys says what becomes of the keys of a folder's config.json and generation_config.json.
 func Keys() []hffolder.Keys {
-	plain := textKeys()
-	plain.Of, plain.Class = "config.json of a text-only model", "Qwen2Config"
-	return []hffolder.Keys{topKeys(), textKeys(), visionKeys(), plain, tokens.GenerationKeys(Kind)}
+	out := []hffolder.Keys{topKeys()}
+	for _, kind := range slices.Sorted(maps.Keys(families())) {
+		of := families()[kind]
+		k := of.keys()
+		if k.Of = "config.json of model_type " + kind; of.sees() {
+			k.Of = "text_config of config.json (or its top)"
+			out = append([]hffolder.Keys{topKeys(), k, visionKeys()}, out[1:]...)
+			continue
+		}
+		out = append(out, k)
+	}
+	return append(out, tokens.GenerationKeys(Kind))
 }
 
 // checkKeys refuses keys that ask for another arithmetic.
-func (f *file) checkKeys(raw []byte) error {
+func (f *file) checkKeys(of family, raw []byte) error {
 	for _, part := range []struct {
 		prefix string
 		keys   hffolder.Keys
 		raw    []byte
-	}{{"", topKeys(), raw}, {"", textKeys(), raw}, {"text_config.", textKeys(), f.Text}, {"vision_config.", visionKeys(), f.Vision}} {
+	}{{"", topKeys(), raw}, {"", of.keys(), raw}, {"text_config.", of.keys(), f.Text}, {"vision_config.", visionKeys(), f.Vision}} {
 		if err := part.keys.Check(part.prefix, part.raw); err != nil {
 			return err
 		}

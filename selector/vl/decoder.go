@@ -19,9 +19,11 @@ type decoder struct {
 
 type decoderLayer struct {
 	inputNorm, postNorm torchx.Tensor
+	qNorm, kNorm        torchx.Tensor // [D] where heads are normed
 	q, k, v, gate, up   *lora.Layer
 	o, down             lora.Layer
 	qkv, gateUp         *lora.Group // the same as one; nil where they are not Joined
+	bare                bool        // queries and keys do not rotate
 }
 
 // decoder puts the language model together.
@@ -31,16 +33,19 @@ func (c *Config) decoder(b *tokens.Builder) decoder {
 	for i := range c.Layers {
 		name := fmt.Sprintf("model.layers.%d.", i)
 		attn, mlp := name+"self_attn.", name+"mlp."
-		l := decoderLayer{inputNorm: b.Tensor(name+"input_layernorm.weight", h)}
-		heads, qkv := b.Group(h, true, lora.Linear{Name: attn + "q_proj", Out: q}, lora.Linear{Name: attn + "k_proj", Out: kv},
+		l := decoderLayer{inputNorm: b.Tensor(name+"input_layernorm.weight", h), bare: c.Bare != nil && c.Bare[i]}
+		heads, qkv := b.Group(h, c.Bias, lora.Linear{Name: attn + "q_proj", Out: q}, lora.Linear{Name: attn + "k_proj", Out: kv},
 			lora.Linear{Name: attn + "v_proj", Out: kv})
 		l.q, l.k, l.v, l.qkv = heads[0], heads[1], heads[2], qkv
-		l.o = b.Linear(attn+"o_proj", q, h, false)
+		l.o = b.Linear(attn+"o_proj", q, h, c.OutBias)
+		if c.HeadNorms {
+			l.qNorm, l.kNorm = b.Tensor(attn+"q_norm.weight", c.HeadDim), b.Tensor(attn+"k_norm.weight", c.HeadDim)
+		}
 		l.postNorm = b.Tensor(name+"post_attention_layernorm.weight", h)
-		halves, gateUp := b.Group(h, false, lora.Linear{Name: mlp + "gate_proj", Out: c.Intermediate},
+		halves, gateUp := b.Group(h, c.MLPBias, lora.Linear{Name: mlp + "gate_proj", Out: c.Intermediate},
 			lora.Linear{Name: mlp + "up_proj", Out: c.Intermediate})
 		l.gate, l.up, l.gateUp = halves[0], halves[1], gateUp
-		l.down = b.Linear(mlp+"down_proj", c.Intermediate, h, false)
+		l.down = b.Linear(mlp+"down_proj", c.Intermediate, h, c.MLPBias)
 		d.layers = append(d.layers, l)
 	}
 	d.norm = b.Tensor("model.norm.weight", h)
@@ -132,22 +137,43 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora
 func (m *Model) heads(i int, y, cos, sin torchx.Tensor, in *rows, of func(torchx.Tensor) torchx.Tensor,
 	p *lora.Pass) (q, k, v torchx.Tensor) {
 	l, c, n := &m.text.layers[i], m.cfg, y.Shape()[0]
-	if l.qkv == nil {
-		q = torchx.Rope(torchx.Reshape(m.Apply(l.q, of(y), p), -1, c.Heads, c.HeadDim), of(cos), of(sin))
-		k = torchx.Rope(torchx.Reshape(m.Apply(l.k, y, p), n, c.KVHeads, c.HeadDim), cos, sin)
-		v = torchx.Reshape(m.Apply(l.v, y, p), n, c.KVHeads, c.HeadDim)
-		if in.cache != nil {
-			k, v = in.cache.Store(i, k, v)
+	if l.qkv != nil && l.plain() {
+		all := l.qkv.Apply(y, m.DType, p)
+		if in.cache == nil {
+			q, k, v = torchx.RopeHeads(all, cos, sin, c.Heads, c.KVHeads)
+			return of(q), k, v
 		}
-		return q, k, v
+		k, v = in.cache.K[i], in.cache.V[i]
+		return of(torchx.RopeHeadsInto(all, cos, sin, c.Heads, k, v, in.cache.At)), k, v
 	}
-	all := l.qkv.Apply(y, m.DType, p)
-	if in.cache == nil {
-		q, k, v = torchx.RopeHeads(all, cos, sin, c.Heads, c.KVHeads)
-		return of(q), k, v
+	if l.qkv != nil {
+		all := l.qkv.Apply(y, m.DType, p)
+		wide, narrow := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+		q, k, v = of(torchx.Narrow(all, 1, 0, wide)), torchx.Narrow(all, 1, wide, narrow), torchx.Narrow(all, 1, wide+narrow, narrow)
+	} else {
+		q, k, v = m.Apply(l.q, of(y), p), m.Apply(l.k, y, p), m.Apply(l.v, y, p)
 	}
-	k, v = in.cache.K[i], in.cache.V[i]
-	return of(torchx.RopeHeadsInto(all, cos, sin, c.Heads, k, v, in.cache.At)), k, v
+	q = m.turn(l, torchx.Reshape(q, -1, c.Heads, c.HeadDim), l.qNorm, of(cos), of(sin))
+	k = m.turn(l, torchx.Reshape(k, n, c.KVHeads, c.HeadDim), l.kNorm, cos, sin)
+	v = torchx.Reshape(v, n, c.KVHeads, c.HeadDim)
+	if in.cache != nil {
+		k, v = in.cache.Store(i, k, v)
+	}
+	return q, k, v
+}
+
+// plain reports whether queries and keys rotate as they are.
+func (l *decoderLayer) plain() bool { return l.qNorm.Nil() && !l.bare }
+
+// turn norms heads x [N, heads, D] where the layer has a norm for them, and rotates them where it rotates.
+func (m *Model) turn(l *decoderLayer, x, norm, cos, sin torchx.Tensor) torchx.Tensor {
+	if !norm.Nil() {
+		x = torchx.RMSNorm(x, m.As(norm), m.cfg.Eps)
+	}
+	if l.bare {
+		return x
+	}
+	return torchx.Rope(x, cos, sin)
 }
 
 // attend returns what the rows see [N, Hq, D].

@@ -284,7 +284,7 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 		{"another vocabulary", func(c map[string]any) { c["vocab_size"] = 700 }, "", nil,
 			"tensor model.embed_tokens.weight has shape [640 64], want [700 64]"},
 		{"an unknown architecture", func(c map[string]any) { c["architectures"] = []string{"Qwen2VLForConditionalGeneration"} }, "", nil,
-			`architecture "Qwen2VLForConditionalGeneration" is not supported: want Qwen2ForCausalLM, `},
+			`architecture "Qwen2VLForConditionalGeneration" is not supported: want LlamaForCausalLM, `},
 		{"sections that do not sum to half a head", func(c map[string]any) {
 			c["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []int{2, 3, 4}}
 		}, "", nil, "mrope_section = [2 3 4] sums to 9, want half the head size, 8"},

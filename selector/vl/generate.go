@@ -78,7 +78,10 @@ const prefillRows = 8192
 // prefill computes the prompts' keys and values and makes room for n sequences.
 func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, error) {
 	d := &decoding{m: m, max: maxNew}
-	for _, p := range prompts {
+	for i, p := range prompts {
+		if err := m.inWindow(len(p.IDs) + maxNew); err != nil {
+			return nil, fmt.Errorf("prompt %d: %w", i, err)
+		}
 		d.total += len(p.IDs)
 	}
 	d.cache = m.newCache(d.total + n*maxNew)

@@ -36,7 +36,11 @@ func (m *Model) pack(groups []Group, first int) (*packed, error) {
 		out.prompts = append(out.prompts, prompt)
 		var answers []place
 		for j, ids := range g.Completions {
-			if err := m.Known(ids, ""); err != nil {
+			err := m.Known(ids, "")
+			if err == nil {
+				err = m.inWindow(prompt.n + len(ids))
+			}
+			if err != nil {
 				return nil, fmt.Errorf("prompt %d, completion %d: %w", first+i, j, err)
 			}
 			ids = ids[:max(len(ids)-1, 0)]

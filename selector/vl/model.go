@@ -1,4 +1,4 @@
-// Package vl is the vision-language policy: Qwen2.5-VL (and the text-only Qwen2 and Qwen2.5), loaded from a Hugging
+// Package vl is the vision-language policy: Qwen2.5-VL and decoders of text alone (families), loaded from a Hugging
 // Face folder or made small from random weights, with low-rank adapters or whole parts trained.
 //
 //	model, err := vl.Open(options, "cpu", seed, warn)
@@ -123,9 +123,21 @@ func (m *Model) wire() {
 // CheckPrompt refuses a prompt that leaves no room for a completion of so many tokens: beyond the positions that it was
 // made for a model computes for long, and nothing sensible.
 func (m *Model) CheckPrompt(tokens, completion int) error {
+	if err := m.inWindow(tokens + completion); err != nil {
+		return err
+	}
 	if p := m.cfg.Positions; p > 0 && tokens+completion > p {
 		return fmt.Errorf("the prompt has %d tokens and the completion up to %d: want at most %d together (max_position_embeddings in "+
 			"config.json)", tokens, completion, p)
+	}
+	return nil
+}
+
+// inWindow refuses prompts and completions of more tokens together than a layer sees: windows that slide are not computed.
+func (m *Model) inWindow(tokens int) error {
+	if w := m.cfg.Window; w > 0 && tokens > w {
+		return fmt.Errorf("prompt and completion may have %d tokens, but the model sees %d back (sliding_window in config.json): longer "+
+			"sequences are not supported", tokens, w)
 	}
 	return nil
 }

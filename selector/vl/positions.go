@@ -77,6 +77,7 @@ type rope struct {
 func newRope(c *Config) *rope {
 	r := &rope{}
 	r.inv = frequencies(c.RopeTheta, c.HeadDim/2)
+	c.stretched.stretch(r.inv)
 	for axis, n := range c.Sections {
 		for range n {
 			r.axis = append(r.axis, axis)

@@ -60,8 +60,8 @@ func (m *Model) cast() *Model {
 	as := func(l *lora.Layer) *lora.Layer { return new(l.As(m.DType)) }
 	out.text.layers = nil
 	for _, l := range m.text.layers {
-		c := decoderLayer{inputNorm: m.As(l.inputNorm), postNorm: m.As(l.postNorm), o: l.o.As(m.DType), down: l.down.As(m.DType),
-			qkv: l.qkv.As(m.DType), gateUp: l.gateUp.As(m.DType)}
+		c := decoderLayer{inputNorm: m.As(l.inputNorm), postNorm: m.As(l.postNorm), qNorm: m.As(l.qNorm), kNorm: m.As(l.kNorm),
+			o: l.o.As(m.DType), down: l.down.As(m.DType), qkv: l.qkv.As(m.DType), gateUp: l.gateUp.As(m.DType), bare: l.bare}
 		if c.qkv == nil {
 			c.q, c.k, c.v = as(l.q), as(l.k), as(l.v)
 		}

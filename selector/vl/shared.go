@@ -134,6 +134,9 @@ func (m *Model) sequence(p *processor.Prompt, completion []int64) (sequence, err
 	if err == nil {
 		err = m.Known(completion, "")
 	}
+	if err == nil {
+		err = m.inWindow(len(p.IDs) + len(completion))
+	}
 	if err != nil {
 		return out, err
 	}
@@ -272,7 +275,10 @@ func (s Shared) Begin(prompts []*processor.Prompt, all []*tokens.Sequence, opt *
 	seqs := make([]sequence, len(prompts))
 	for i, p := range prompts {
 		var err error
-		if seqs[i], err = s.sequence(p, nil); err != nil {
+		if seqs[i], err = s.sequence(p, nil); err == nil {
+			err = s.inWindow(len(p.IDs) + opt.MaxNewTokens)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("prompt %d: %w", i, err)
 		}
 	}

@@ -29,7 +29,7 @@ func TestFolderKeysPageIsCurrent(t *testing.T) {
 		name string
 		keys []hffolder.Keys
 	}{
-		{"Qwen2.5-VL and Qwen2", append(vl.Keys(), pixels.ImageKeys(), pixels.VideoKeys())},
+		{"Qwen2.5-VL and text models", append(vl.Keys(), pixels.ImageKeys(), pixels.VideoKeys())},
 		{"T5 and BART", seq2seq.Keys()},
 		{"CLIP", clip.Keys()},
 	}

@@ -104,3 +104,58 @@ def save(model, folder, dtype="float32", shard="5GB", old=False, forget=False):
         config.update({k: getattr(model.config, k) for k in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
                                                              "num_attention_heads", "num_key_value_heads")})
     path.write_text(json.dumps(config))
+
+
+def fixed_seeing(kind):
+    """One of each kind of tower, for goldens."""
+    text = dict(SMALL, num_hidden_layers=3, max_position_embeddings=512, rms_norm_eps=1e-5,
+                rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 2, 2]))
+    vision = dict(depth=3, num_heads=2, patch_size=4, spatial_merge_size=2, temporal_patch_size=2, hidden_act="quick_gelu")
+    if kind == "qwen2_vl":
+        vision |= dict(embed_dim=24, hidden_size=48, mlp_ratio=2)
+    else:
+        vision |= dict(hidden_size=24, intermediate_size=20, out_hidden_size=48)
+    if kind == "qwen2_5_vl":
+        vision |= dict(window_size=16, fullatt_block_indexes=[1], tokens_per_second=1)
+    if kind == "qwen3_vl":
+        vision |= dict(num_position_embeddings=9, deepstack_visual_indexes=[0, 2])
+        text |= dict(head_dim=12)
+    config = transformers.AutoConfig.for_model(kind, text_config=text, vision_config=vision, tie_word_embeddings=True, image_token_id=90, video_token_id=91,
+                                               vision_start_token_id=92, vision_end_token_id=93)
+    return transformers.AutoModelForImageTextToText.from_config(config, attn_implementation="eager")
+
+
+SEEING = ["qwen2_5_vl", "qwen2_vl", "qwen3_vl"]
+
+
+def seeing(kind, seed):
+    """A small model that sees, and the sizes of its patches: the tokenizer is that of the fixtures."""
+    at = random.Random(seed)
+    heads, size = at.choice([2, 4]), at.choice([8, 12, 16])
+    half = size // 2
+    first = at.randint(1, half - 2)
+    second = at.randint(1, half - first - 1)
+    depth, width = at.randint(1, 4), at.choice([1, 2, 3]) * at.choice([8, 12])
+    patch = at.choice([14, 16])
+    text = dict(vocab_size=640, hidden_size=heads * size, intermediate_size=at.randint(8, 60), num_hidden_layers=at.randint(3, 4),
+                num_attention_heads=heads, num_key_value_heads=at.choice([1, heads]), max_position_embeddings=4096, rms_norm_eps=at.choice([1e-6, 1e-3]),
+                rope_parameters=dict(rope_type="default", rope_theta=at.choice([1e4, 1e6]), mrope_section=[first, second, half - first - second]),
+                bos_token_id=600, eos_token_id=602, pad_token_id=600)
+    vision = dict(depth=depth, num_heads=at.choice([1, 2]) if width % 8 == 0 else 1, patch_size=patch, spatial_merge_size=2, temporal_patch_size=2,
+                  hidden_act=at.choice(["gelu", "quick_gelu", "gelu_pytorch_tanh", "silu"]))
+    wide = width // vision["num_heads"] // 4 * 4 * vision["num_heads"]
+    if kind == "qwen2_vl":
+        vision |= dict(embed_dim=wide, hidden_size=heads * size, mlp_ratio=at.choice([2, 3]))
+    else:
+        vision |= dict(hidden_size=wide, intermediate_size=at.randint(8, 40), out_hidden_size=heads * size)
+    if kind == "qwen2_5_vl":
+        vision |= dict(window_size=at.choice([2, 4]) * patch * 2, fullatt_block_indexes=at.sample(range(depth), at.randint(1, depth)), tokens_per_second=1)  # see docs: longer times differ
+    if kind == "qwen3_vl":
+        vision |= dict(num_position_embeddings=at.choice([4, 9, 49]), deepstack_visual_indexes=sorted(at.sample(range(depth), min(depth, at.randint(0, 2)))))
+        text |= dict(head_dim=size, attention_bias=at.random() < 0.5)
+        if at.random() < 0.5:
+            text["hidden_size"] = vision["out_hidden_size"] = 40
+    config = transformers.AutoConfig.for_model(kind, text_config=text, vision_config=vision, tie_word_embeddings=at.random() < 0.5, image_token_id=612,
+                                               video_token_id=613, vision_start_token_id=609, vision_end_token_id=610)
+    model = transformers.AutoModelForImageTextToText.from_config(config, attn_implementation="eager")
+    return peers.scatter(model, seed), patch

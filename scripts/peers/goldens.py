@@ -27,11 +27,12 @@ for policy, data, names in [("seq2seq", "seq2seq", {"tiny_t5": "t5", "tiny_t5_v1
 
 def number(model):
     """Weights by a formula that Go knows too: sines of a tensor's place among the names and an entry's place in it."""
-    names = sorted(n for n, _ in model.named_parameters())
+    plain = lambda name: name.replace("model.language_model.", "model.").replace("model.visual.", "visual.")
+    names = sorted(plain(n) for n, _ in model.named_parameters())
     with torch.no_grad():
         for name, p in model.named_parameters():
-            wave = torch.sin(0.37 * torch.arange(p.numel(), dtype=torch.float64) + names.index(name)).reshape(p.shape)
-            p.copy_(wave * 0.35 if p.dim() > 1 else 1 + 0.1 * wave if "norm" in name else 0.1 * wave)
+            wave = torch.sin(0.37 * torch.arange(p.numel(), dtype=torch.float64) + names.index(plain(name))).reshape(p.shape)
+            p.copy_(wave * 0.35 if p.dim() > 1 else 1 + 0.1 * wave if "norm" in name and name.endswith("weight") or name.endswith("ln_q.weight") else 0.1 * wave)
     return model.eval()
 
 
@@ -44,4 +45,16 @@ for name, (kind, values) in families.FIXED.items():
         config = json.loads((pathlib.Path(folder) / "config.json").read_text())
         logits = model(input_ids=torch.tensor([IDS])).logits[0, -1].tolist()
     rows.append(json.dumps({"name": name, "config": config, "ids": IDS, "logits": [float(f"{x:.6g}") for x in logits]}))
+SEEN = [5, 17, 92, *[90] * 6, 93, 8, 60, 92, *[90] * 2, 93, 11, 2]
+GRIDS = [[1, 4, 6], [1, 2, 4]]
+for kind in families.SEEING:
+    model = number(families.fixed_seeing(kind))
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        model.save_pretrained(folder)
+        config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+        pixels = torch.sin(0.11 * torch.arange(32 * 96, dtype=torch.float64)).reshape(32, 96).float()
+        ids = torch.tensor([SEEN])
+        logits = model(input_ids=ids, pixel_values=pixels, image_grid_thw=torch.tensor(GRIDS), mm_token_type_ids=(ids == 90).int(),
+                       attention_mask=torch.ones_like(ids)).logits[0, -1].tolist()
+    rows.append(json.dumps({"name": kind, "config": config, "ids": SEEN, "grids": GRIDS, "logits": [float(f"{x:.6g}") for x in logits]}))
 (SELECTOR / "vl" / "testdata" / "families.json").write_text("[\n" + ",\n".join(rows) + "\n]\n")

@@ -10,13 +10,16 @@ import torch
 import transformers
 from transformers.models.clip.configuration_clip import CLIPTextConfig, CLIPVisionConfig
 from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLTextConfig, Qwen2_5_VLVisionConfig
+from transformers.models.qwen2_vl.configuration_qwen2_vl import Qwen2VLTextConfig, Qwen2VLVisionConfig
+from transformers.models.qwen3_vl.configuration_qwen3_vl import Qwen3VLTextConfig, Qwen3VLVisionConfig
 from transformers.models.qwen2_vl.video_processing_qwen2_vl import Qwen2VLVideoProcessor
 
 import families
 import peers
 import test_images
 
-CONFIGS = [transformers.Qwen2_5_VLConfig, Qwen2_5_VLTextConfig, Qwen2_5_VLVisionConfig, transformers.Qwen2Config, transformers.Qwen3Config,
+CONFIGS = [transformers.Qwen2VLConfig, Qwen2VLTextConfig, Qwen2VLVisionConfig, transformers.Qwen3VLConfig, Qwen3VLTextConfig, Qwen3VLVisionConfig,
+           transformers.Qwen2_5_VLConfig, Qwen2_5_VLTextConfig, Qwen2_5_VLVisionConfig, transformers.Qwen2Config, transformers.Qwen3Config,
            transformers.LlamaConfig, transformers.MistralConfig, transformers.SmolLM3Config, transformers.T5Config, transformers.BartConfig, transformers.CLIPConfig, CLIPTextConfig, CLIPVisionConfig]
 PROCESSORS = [transformers.Qwen2VLImageProcessor, Qwen2VLVideoProcessor, transformers.CLIPImageProcessor]
 

@@ -253,8 +253,9 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 		{"fewer layers", "tiny_bart", func(c map[string]any) { c["decoder_layers"] = 1 }, "", nil,
 			"26 unexpected (model.decoder.layers.1."},
 		{"an unknown architecture", "tiny_t5", func(c map[string]any) { c["architectures"] = []string{"MT5ForConditionalGeneration"} },
-			"", nil, `architecture "MT5ForConditionalGeneration" is not supported: want Qwen2ForCausalLM, Qwen2_5_VLForConditionalGeneration ` +
-				"(policy=qwen2_5_vl), or BartForConditionalGeneration, BartModel, T5ForConditionalGeneration, T5Model, " +
+			"", nil, `architecture "MT5ForConditionalGeneration" is not supported: want LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, ` +
+				"Qwen2VLForConditionalGeneration, Qwen2_5_VLForConditionalGeneration, Qwen3ForCausalLM, Qwen3VLForConditionalGeneration, " +
+				"SmolLM3ForCausalLM (policy=qwen2_5_vl), or BartForConditionalGeneration, BartModel, T5ForConditionalGeneration, T5Model, " +
 				"T5WithLMHeadModel (policy=seq2seq)"},
 		{"an unknown model type", "tiny_t5", func(c map[string]any) { delete(c, "architectures"); c["model_type"] = "mbart" }, "", nil,
 			`model_type "mbart" is not supported: want `},

@@ -12,7 +12,8 @@ import (
 // classes are transformers' classes whose folders are read, with their model_type, by policy.
 func classes() map[string]map[string]string {
 	return map[string]map[string]string{
-		"qwen2_5_vl": {"Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
+		"qwen2_5_vl": {"Qwen2_5_VLForConditionalGeneration": "qwen2_5_vl", "Qwen2VLForConditionalGeneration": "qwen2_vl",
+			"Qwen3VLForConditionalGeneration": "qwen3_vl", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
 			"LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral", "SmolLM3ForCausalLM": "smollm3"},
 		"seq2seq": {"T5ForConditionalGeneration": "t5", "T5WithLMHeadModel": "t5", "T5Model": "t5",
 			"BartForConditionalGeneration": "bart", "BartModel": "bart"},

@@ -11,7 +11,6 @@ import (
 
 	"fulcrum/internal/hffolder"
 	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/list"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
@@ -142,7 +141,13 @@ func (w *Weights) WriteMerged(path, dtype string, config map[string]any, more ..
 	if err != nil {
 		return err
 	}
-	more = append(more, list.Map(w.All, func(s torchx.Spec) tensorfile.Tensor { return w.merged(s, to) })...)
+	for _, s := range w.All {
+		t := w.merged(s, to)
+		if w.InFolder != nil {
+			t.Name = w.InFolder(t.Name)
+		}
+		more = append(more, t)
+	}
 	return hffolder.Write(path, append(raw, '\n'), w.generation, more, 0)
 }
 

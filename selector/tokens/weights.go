@@ -32,6 +32,7 @@ type Layout struct {
 	Targets   []string                   // modules that adapters go on where the options name none
 	TaskType  string                     // PEFT's name of what the model does; "" = CAUSAL_LM
 	InAdapter func(module string) string // what adapter folders call a module; nil = the same
+	InFolder  func(name string) string   // what an exported folder calls a tensor; nil = the same
 	NoFloat16 bool                       // activations overflow float16: the computation is float32 instead
 	Tuned     func(string) bool          // reports whether a tensor is trained whole
 	Parts     []string                   // what checkpoints call the parts of a folder's model that are trained whole

@@ -33,6 +33,7 @@ type Config struct {
 	Bias         bool   // queries, keys and values have biases
 	OutBias      bool   // what attention gives back has one
 	MLPBias      bool
+	Mixed        bool   // the sections' channels alternate
 	HeadNorms    bool   // queries and keys are normed head by head
 	Bare         []bool // layers that do not rotate; nil: all rotate
 	Tied         bool   // the head is the embedding
@@ -48,24 +49,6 @@ type Config struct {
 	Raw json.RawMessage // the whole file
 
 	stretched scaling
-}
-
-// Vision is the shape of the vision tower.
-type Vision struct {
-	Depth           int     `json:"depth"`
-	Hidden          int     `json:"hidden_size"`
-	Intermediate    int     `json:"intermediate_size"`
-	Heads           int     `json:"num_heads"`
-	Channels        int     `json:"in_chans"`
-	Out             int     `json:"out_hidden_size"` // width of the merged vectors: the decoder's
-	Patch           int     `json:"patch_size"`
-	TemporalPatch   int     `json:"temporal_patch_size"`
-	Merge           int     `json:"spatial_merge_size"` // patches along a side of a merged cell
-	Window          int     `json:"window_size"`        // pixels along a side of a window
-	FullBlocks      []int   `json:"fullatt_block_indexes"`
-	TokensPerSecond float64 `json:"tokens_per_second"`
-	Activation      string  `json:"hidden_act"`
-	RopeTheta       float64 `json:"-"` // of rope_parameters
 }
 
 // PatchSize is the number of values in a row of pixels.
@@ -137,7 +120,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 		return nil, err
 	}
 	of := families()[kind]
-	if err := f.checkKeys(of, raw); err != nil {
+	if err := f.checkKeys(kind, of, raw); err != nil {
 		return nil, err
 	}
 	text, beside := f.textFile, raw
@@ -171,7 +154,7 @@ func ParseConfig(raw []byte) (*Config, error) {
 	if len(f.Vision) == 0 {
 		return nil, fmt.Errorf("vision_config is missing")
 	}
-	if err := c.vision(f.Vision); err != nil {
+	if err := c.vision(kind, f.Vision); err != nil {
 		return nil, fmt.Errorf("vision_config: %w", err)
 	}
 	for _, token := range []struct {
@@ -258,35 +241,6 @@ func (c *Config) rope(t textFile, of family) (err error) {
 	return nil
 }
 
-// visionFile are the keys of vision_config beside those of Vision.
-type visionFile struct {
-	Older int       `json:"in_channels"` // of in_chans
-	Rope  *ropeFile `json:"rope_parameters"`
-}
-
-// vision reads vision_config over the defaults of Hugging Face's.
-func (c *Config) vision(raw []byte) error {
-	beside := visionFile{Older: 3}
-	if err := jsonwords.Unmarshal(raw, &beside); err != nil {
-		return err
-	}
-	c.Vision = &Vision{Depth: 32, Hidden: 3584, Intermediate: 3420, Heads: 16, Channels: beside.Older, Out: c.Hidden, Patch: 14,
-		TemporalPatch: 2, Merge: 2, Window: 112, TokensPerSecond: 4, Activation: "silu", RopeTheta: 10000}
-	if err := jsonwords.Unmarshal(raw, c.Vision); err != nil {
-		return err
-	}
-	if c.Vision.FullBlocks == nil {
-		c.Vision.FullBlocks = []int{7, 15, 23, 31}
-	}
-	if r := beside.Rope; r != nil {
-		if kind := cmp.Or(r.NewType, r.Type, "axial"); kind != "axial" && kind != "default" {
-			return fmt.Errorf("rope_parameters: type %q is not supported, want axial", kind)
-		}
-		c.Vision.RopeTheta = option.Or(r.Theta, c.Vision.RopeTheta)
-	}
-	return torchx.KnownActivation("hidden_act", c.Vision.Activation)
-}
-
 // Check names the first size that the arithmetic cannot have.
 func (c *Config) Check() error {
 	if err := tokens.Positive("", []string{"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
@@ -303,7 +257,7 @@ func (c *Config) Check() error {
 	if c.Hidden%c.Heads != 0 && c.HeadDim*c.Heads != c.Hidden {
 		return fmt.Errorf("hidden_size = %d is no multiple of num_attention_heads = %d", c.Hidden, c.Heads)
 	}
-	if c.Vision != nil && c.HeadDim*c.Heads != c.Hidden {
+	if c.Vision != nil && !c.HeadNorms && c.HeadDim*c.Heads != c.Hidden { // Qwen2's towers: transformers has no head_dim there
 		return fmt.Errorf("head_dim = %d, want hidden_size / num_attention_heads = %d", c.HeadDim, c.Hidden/c.Heads)
 	}
 	if c.Heads%c.KVHeads != 0 {
@@ -326,8 +280,8 @@ func (c *Config) Check() error {
 
 func (v *Vision) check(hidden int) error {
 	if err := tokens.Positive("vision_config.", []string{"depth", "hidden_size", "intermediate_size", "num_heads", "in_chans", "patch_size",
-		"temporal_patch_size", "spatial_merge_size", "window_size"},
-		v.Depth, v.Hidden, v.Intermediate, v.Heads, v.Channels, v.Patch, v.TemporalPatch, v.Merge, v.Window); err != nil {
+		"temporal_patch_size", "spatial_merge_size"},
+		v.Depth, v.Hidden, v.Intermediate, v.Heads, v.Channels, v.Patch, v.TemporalPatch, v.Merge); err != nil {
 		return err
 	}
 	if v.Depth > hffolder.MaxLayers {
@@ -336,7 +290,7 @@ func (v *Vision) check(hidden int) error {
 	if v.Hidden%(4*v.Heads) != 0 { // a half of a head turns with the row, the other with the column
 		return fmt.Errorf("vision_config.hidden_size = %d is no multiple of 4·num_heads = %d", v.Hidden, 4*v.Heads)
 	}
-	if v.Window < v.Patch*v.Merge {
+	if v.Window < v.Patch*v.Merge && !v.names.plain {
 		return fmt.Errorf("vision_config.window_size = %d holds no merged cell of %d pixels", v.Window, v.Patch*v.Merge)
 	}
 	if !(v.RopeTheta > 0) {
@@ -358,18 +312,8 @@ func (o *object) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-func visionKeys() hffolder.Keys {
-	return hffolder.Keys{
-		Of: "vision_config of config.json", Class: "Qwen2_5_VLVisionConfig",
-		Used:  hffolder.Tags(Vision{}, visionFile{}),
-		Idle:  []string{"initializer_range", "spatial_patch_size"},
-		Want:  map[string][]string{"is_encoder_decoder": {"false"}, "head_dim": nil},
-		Alias: map[string]string{"num_attention_heads": "num_heads", "num_hidden_layers": "depth"},
-	}.EveryConfig()
-}
-
 func topKeys() hffolder.Keys {
-	return hffolder.Keys{Of: "config.json", Class: "Qwen2_5_VLConfig", Used: hffolder.Tags(file{}),
+	return hffolder.Keys{Of: "config.json", Class: "Qwen2_5_VLConfig, Qwen2VLConfig, Qwen3VLConfig", Used: hffolder.Tags(file{}),
 		Want: map[string][]string{"is_encoder_decoder": {"false"}}}.EveryConfig()
 }
 
@@ -380,9 +324,8 @@ func Keys() []hffolder.Keys {
 		of := families()[kind]
 		k := of.keys()
 		if k.Of = "config.json of model_type " + kind; of.sees() {
-			k.Of = "text_config of config.json (or its top)"
-			out = append([]hffolder.Keys{topKeys(), k, visionKeys()}, out[1:]...)
-			continue
+			k.Of = "text_config of model_type " + kind + " (or the top of config.json)"
+			out = append(out, towers()[kind].keys())
 		}
 		out = append(out, k)
 	}
@@ -390,12 +333,12 @@ func Keys() []hffolder.Keys {
 }
 
 // checkKeys refuses keys that ask for another arithmetic.
-func (f *file) checkKeys(of family, raw []byte) error {
+func (f *file) checkKeys(kind string, of family, raw []byte) error {
 	for _, part := range []struct {
 		prefix string
 		keys   hffolder.Keys
 		raw    []byte
-	}{{"", topKeys(), raw}, {"", of.keys(), raw}, {"text_config.", of.keys(), f.Text}, {"vision_config.", visionKeys(), f.Vision}} {
+	}{{"", topKeys(), raw}, {"", of.keys(), raw}, {"text_config.", of.keys(), f.Text}, {"vision_config.", towers()[kind].keys(), f.Vision}} {
 		if err := part.keys.Check(part.prefix, part.raw); err != nil {
 			return err
 		}

@@ -79,9 +79,14 @@ func (m *Model) embedRows(in *rows) torchx.Tensor {
 	ids := m.Int64s(in.ids)
 	x := torchx.Embedding(m.text.embed, ids).To(m.DType) // a trained table is float32, one in the file's type may be bfloat16
 	if len(in.mediaAt) > 0 {
-		x = torchx.ReplaceRows(x, m.Int64s(in.mediaAt), in.media)
+		x = torchx.ReplaceRows(x, m.Int64s(in.mediaAt), m.ofLayer(in, 0))
 	}
 	return x
+}
+
+// ofLayer returns the pictures' vectors [M, H] that replace the placeholders (0), or that are added behind the k-th layer (k).
+func (m *Model) ofLayer(in *rows, k int) torchx.Tensor {
+	return torchx.Narrow(in.media, 1, k*m.cfg.Hidden, m.cfg.Hidden)
 }
 
 // forward returns the last layer's rows after the final norm [N, H].
@@ -96,6 +101,10 @@ func (m *Model) layers(x, cos, sin torchx.Tensor, in *rows, p *lora.Pass) torchx
 	for i := range m.text.layers {
 		layer := func(x torchx.Tensor) torchx.Tensor { return m.decoderLayer(i, x, cos, sin, in, p) }
 		x = m.through(layer, x, in.cache == nil)
+		if len(in.mediaAt) > 0 && i < len(m.cfg.Vision.Deep) {
+			at := m.Int64s(in.mediaAt)
+			x = torchx.ReplaceRows(x, at, torchx.Add(torchx.IndexSelect(x, 0, at), m.ofLayer(in, i+1)))
+		}
 	}
 	return torchx.RMSNorm(x, m.As(m.text.norm), m.cfg.Eps)
 }

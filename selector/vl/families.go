@@ -20,6 +20,7 @@ type family struct {
 	tied    bool
 
 	sections [3]int // of the rotary embedding of a model that sees; 0: a text-only model
+	mixed    bool   // its channels turn with time, height and width in turn, not in three runs (Qwen3-VL)
 
 	biases    bool   // of queries, keys and values, always
 	attention bool   // attention_bias decides about biases of all four
@@ -34,11 +35,14 @@ type family struct {
 func families() map[string]family {
 	return map[string]family{
 		"qwen2_5_vl": {class: "Qwen2_5_VLTextConfig", eps: 1e-5, theta: 1e6, sections: [3]int{16, 24, 24}, biases: true, slides: true},
-		"qwen2":      {class: "Qwen2Config", eps: 1e-6, theta: 1e4, biases: true, slides: true},
-		"qwen3":      {class: "Qwen3Config", eps: 1e-6, theta: 1e4, headDim: 128, attention: true, headNorms: true, slides: true},
-		"llama":      {class: "LlamaConfig", eps: 1e-6, theta: 1e4, attention: true, mlp: true, idle: "pretraining_tp"},
-		"mistral":    {class: "MistralConfig", eps: 1e-6, theta: 1e4, window: true},
-		"smollm3":    {class: "SmolLM3Config", eps: 1e-6, theta: 2e6, attention: true, mlp: true, bare: true, slides: true, tied: true},
+		"qwen2_vl":   {class: "Qwen2VLTextConfig", eps: 1e-5, theta: 1e6, sections: [3]int{16, 24, 24}, biases: true, slides: true},
+		"qwen3_vl": {class: "Qwen3VLTextConfig", eps: 1e-6, theta: 5e5, headDim: 128, sections: [3]int{24, 20, 20}, mixed: true, attention: true,
+			headNorms: true},
+		"qwen2":   {class: "Qwen2Config", eps: 1e-6, theta: 1e4, biases: true, slides: true},
+		"qwen3":   {class: "Qwen3Config", eps: 1e-6, theta: 1e4, headDim: 128, attention: true, headNorms: true, slides: true},
+		"llama":   {class: "LlamaConfig", eps: 1e-6, theta: 1e4, attention: true, mlp: true, idle: "pretraining_tp"},
+		"mistral": {class: "MistralConfig", eps: 1e-6, theta: 1e4, window: true},
+		"smollm3": {class: "SmolLM3Config", eps: 1e-6, theta: 2e6, attention: true, mlp: true, bare: true, slides: true, tied: true},
 	}
 }
 
@@ -79,7 +83,7 @@ type familyFile struct {
 
 // own reads what only this family has.
 func (c *Config) own(f family, file familyFile) error {
-	c.HeadNorms = f.headNorms
+	c.HeadNorms, c.Mixed = f.headNorms, f.mixed
 	c.OutBias = f.attention && file.AttentionBias
 	c.Bias, c.MLPBias = f.biases || c.OutBias, f.mlp && file.MLPBias
 	if f.window {

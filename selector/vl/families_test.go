@@ -2,6 +2,7 @@ package vl
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/tokens"
+	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
 	"fulcrum/selector/weights"
 )
@@ -23,6 +25,7 @@ type familyCase struct {
 	Name   string
 	Config map[string]any
 	IDs    []int64
+	Grids  [][3]int // of pictures, whose rows follow a formula too
 	Logits []float64
 }
 
@@ -56,7 +59,7 @@ func (f familyCase) folder(t *testing.T, edit func(map[string]any)) string {
 			switch {
 			case len(s.Shape) > 1:
 				wave *= 0.35
-			case strings.Contains(s.Name, "norm"):
+			case strings.HasSuffix(s.Name, ".weight"): // of norms
 				wave = 1 + 0.1*wave
 			default:
 				wave *= 0.1
@@ -72,13 +75,27 @@ func (f familyCase) folder(t *testing.T, edit func(map[string]any)) string {
 	return path
 }
 
+// prompt returns the ids and pictures.
+func (f familyCase) prompt() *processor.Prompt {
+	p, k := &processor.Prompt{IDs: f.IDs}, 0
+	for _, g := range f.Grids {
+		picture := pixels.Patches{Grid: g, Rows: g[0] * g[1] * g[2], Key: fmt.Sprint(g)}
+		for range picture.Rows * 96 {
+			picture.Data = append(picture.Data, float32(math.Sin(0.11*float64(k))))
+			k++
+		}
+		p.Images = append(p.Images, picture)
+	}
+	return p
+}
+
 // TestFamilies: the logits of each family are transformers', with layers apart and joined, and decoding with a cache gives the tokens
 // that computing everything again gives.
 func TestFamilies(t *testing.T) {
 	for _, tc := range familyCases(t) {
 		t.Run(tc.Name, func(t *testing.T) {
 			m := mustOpenAt(t, tc.folder(t, nil))
-			ask := &processor.Prompt{IDs: tc.IDs}
+			ask := tc.prompt()
 			for _, joined := range []bool{false, true} {
 				m.Joined = joined
 				m.wire()

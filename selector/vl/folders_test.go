@@ -283,8 +283,8 @@ func TestFoldersThatDoNotFit(t *testing.T) {
 			"has shape [128 64], want [96 64] (from config.json)"},
 		{"another vocabulary", func(c map[string]any) { c["vocab_size"] = 700 }, "", nil,
 			"tensor model.embed_tokens.weight has shape [640 64], want [700 64]"},
-		{"an unknown architecture", func(c map[string]any) { c["architectures"] = []string{"Qwen2VLForConditionalGeneration"} }, "", nil,
-			`architecture "Qwen2VLForConditionalGeneration" is not supported: want LlamaForCausalLM, `},
+		{"an unknown architecture", func(c map[string]any) { c["architectures"] = []string{"Idefics3ForConditionalGeneration"} }, "", nil,
+			`architecture "Idefics3ForConditionalGeneration" is not supported: want LlamaForCausalLM, `},
 		{"sections that do not sum to half a head", func(c map[string]any) {
 			c["rope_scaling"] = map[string]any{"type": "mrope", "mrope_section": []int{2, 3, 4}}
 		}, "", nil, "mrope_section = [2 3 4] sums to 9, want half the head size, 8"},

@@ -50,7 +50,10 @@ func (c *Config) positions(ids []int64, images, videos []grid) (at []position, n
 		}
 		last := 0
 		for t := range g.t {
-			time := int(float32(t) * g.seconds * float32(c.Vision.TokensPerSecond)) // float32, left to right, truncated
+			time := t
+			if c.Vision.TokensPerSecond > 0 {
+				time = int(float32(t) * g.seconds * float32(c.Vision.TokensPerSecond)) // float32, left to right, truncated
+			}
 			for y := range rows {
 				for x := range cols {
 					at = append(at, position{next + time, next + y, next + x})
@@ -81,6 +84,14 @@ func newRope(c *Config) *rope {
 	for axis, n := range c.Sections {
 		for range n {
 			r.axis = append(r.axis, axis)
+		}
+	}
+	if c.Mixed {
+		for i := range r.axis {
+			r.axis[i] = 0
+			if axis := i % 3; i < 3*c.Sections[axis] {
+				r.axis[i] = axis
+			}
 		}
 	}
 	return r

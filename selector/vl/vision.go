@@ -3,6 +3,7 @@ package vl
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/recent"
@@ -12,19 +13,29 @@ import (
 	"fulcrum/selector/vl/pixels"
 )
 
-// tower is the vision tower's weights (spec §6). Its linear layers have biases, the patch embedding has none.
+// tower is the vision tower's weights (spec §6). Its linear layers have biases.
 type tower struct {
-	patch  torchx.Tensor // [d, 3, 2, 14, 14]
-	blocks []visionBlock
-	normQ  torchx.Tensor
-	merge0 lora.Layer
-	merge2 lora.Layer
+	patch, patchBias torchx.Tensor // [d, 3, 2, 14, 14]; [d] or none
+	table            torchx.Tensor // [side², d] of places, or none
+	blocks           []visionBlock
+	merger           merger
+	deep             []merger // behind the blocks of Deep
 }
 
 type visionBlock struct {
-	norm1, norm2   torchx.Tensor
+	norm1, norm2   visionNorm
 	qkv, proj      lora.Layer
-	gate, up, down lora.Layer
+	gate, up, down lora.Layer // a plain tower has no gate
+}
+
+// visionNorm is RMSNorm, or with a bias LayerNorm.
+type visionNorm struct{ weight, bias torchx.Tensor }
+
+// merger makes one vector of a cell's patches.
+type merger struct {
+	norm          visionNorm
+	whole         bool // the norm is of a cell, not of each of its patches
+	first, second lora.Layer
 }
 
 // visionEps is fixed, whatever the configuration says of the decoder's.
@@ -33,22 +44,43 @@ const visionEps = 1e-6
 // tower puts the vision tower together.
 func (c *Config) tower(b *tokens.Builder) *tower {
 	v := c.Vision
-	d, cell := v.Hidden, v.Cell()*v.Hidden
+	d, cell, of := v.Hidden, v.Cell()*v.Hidden, v.names
+	norm := func(name string, width int) (n visionNorm) {
+		if n.weight = b.Tensor(name+".weight", width); of.plain {
+			n.bias = b.Tensor(name+".bias", width)
+		}
+		return n
+	}
 	t := &tower{patch: b.Tensor("visual.patch_embed.proj.weight", d, v.Channels, v.TemporalPatch, v.Patch, v.Patch)}
+	if of.places {
+		t.patchBias = b.Tensor("visual.patch_embed.proj.bias", d)
+		t.table = b.Tensor("visual.pos_embed.weight", v.Side*v.Side, d)
+	}
 	for i := range v.Depth {
 		name := fmt.Sprintf("visual.blocks.%d.", i)
 		block := visionBlock{
-			norm1: b.Tensor(name+"norm1.weight", d), norm2: b.Tensor(name+"norm2.weight", d),
+			norm1: norm(name+"norm1", d), norm2: norm(name+"norm2", d),
 			qkv: b.Linear(name+"attn.qkv", d, 3*d, true), proj: b.Linear(name+"attn.proj", d, d, true),
 		}
-		mlp := b.Padded(lora.Linear{Name: name + "mlp.gate_proj", In: d, Out: v.Intermediate},
-			lora.Linear{Name: name + "mlp.up_proj", In: d, Out: v.Intermediate},
-			lora.Linear{Name: name + "mlp.down_proj", In: v.Intermediate, Out: d})
-		block.gate, block.up, block.down = mlp[0], mlp[1], mlp[2]
+		parts := []lora.Linear{{Name: name + "mlp." + of.up, In: d, Out: v.Intermediate},
+			{Name: name + "mlp." + of.down, In: v.Intermediate, Out: d}}
+		if !of.plain {
+			parts = append([]lora.Linear{{Name: name + "mlp.gate_proj", In: d, Out: v.Intermediate}}, parts...)
+		}
+		mlp := b.Padded(parts...)
+		if block.up, block.down = mlp[len(mlp)-2], mlp[len(mlp)-1]; !of.plain {
+			block.gate = mlp[0]
+		}
 		t.blocks = append(t.blocks, block)
 	}
-	t.normQ = b.Tensor("visual.merger.ln_q.weight", d)
-	t.merge0, t.merge2 = b.Linear("visual.merger.mlp.0", cell, cell, true), b.Linear("visual.merger.mlp.2", cell, v.Out, true)
+	merge := func(name string, width int) merger {
+		return merger{norm: norm(name+of.norm, width), whole: width == cell, first: b.Linear(name+of.first, cell, cell, true),
+			second: b.Linear(name+of.second, cell, v.Out, true)}
+	}
+	t.merger = merge("visual.merger.", d)
+	for i := range v.Deep {
+		t.deep = append(t.deep, merge(fmt.Sprintf("visual.deepstack_merger_list.%d.", i), cell))
+	}
 	return t
 }
 
@@ -69,6 +101,11 @@ type layout struct {
 func (v *Vision) layout(grids []grid) *layout {
 	l := &layout{}
 	side := v.Window / (v.Patch * v.Merge) // in cells
+	if side == 0 {                         // no windows: one holds all
+		for _, g := range grids {
+			side = max(side, g.h, g.w)
+		}
+	}
 	span := func(from, n int) torchx.Span { return torchx.Span{Q: from, QLen: n, Own: from, OwnLen: n} }
 	cell, firstCell := v.Cell(), 0
 	for _, g := range grids {
@@ -127,8 +164,9 @@ func (v *Vision) rotation(l *layout) (cos, sin []float32) {
 	return cos, sin
 }
 
-// see turns rows of pixels into the vectors that replace the placeholders: one for each merged cell, [cells, H], in the
-// order of the cells; p is a pass over them. trace, which may be nil, is shown the intermediate results.
+// see turns rows of pixels into the vectors that replace the placeholders: one for each merged cell, [cells, H], in the order of the
+// cells, or [cells, (1+deep)·H] with those that are added behind the decoder's first layers; p is a pass over them. trace, which may
+// be nil, is shown the intermediate results.
 func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name string, x torchx.Tensor)) torchx.Tensor {
 	defer torchx.Scope()()
 	v, t := m.cfg.Vision, m.vision
@@ -138,8 +176,11 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 		}
 	}
 	l := v.layout(gridsOf(pictures))
-	x := torchx.Linear(m.pixelRows(pictures), m.As(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), torchx.Tensor{}) // [R, d]
+	x := torchx.Linear(m.pixelRows(pictures), m.As(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), m.As(t.patchBias)) // [R, d]
 	show("patch_embed", x)
+	if v.Side > 0 {
+		x = torchx.Add(x, m.places(pictures).To(m.DType))
+	}
 	x = torchx.IndexSelect(x, 0, m.Int64s(l.rowOrder))
 	c, s := v.rotation(l)
 	half := v.Hidden / v.Heads / 2
@@ -149,20 +190,57 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 		cos, sin = torchx.Keep(cos), torchx.Keep(sin)
 	}
 	patches := p.Times(v.Cell())
+	var deep []torchx.Tensor
 	for i := range t.blocks {
 		spans := l.windows
-		if v.full(i) {
+		if v.Window == 0 || v.full(i) {
 			spans = l.frames
 		}
 		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, patches) }
 		x = m.through(block, x, twice)
 		show(fmt.Sprintf("block%d_windowed", i), x)
+		if k := slices.Index(v.Deep, i); k >= 0 {
+			deep = append(deep, m.merge(&t.deep[k], x, p))
+		}
 	}
-	y := torchx.RMSNorm(x, m.As(t.normQ), visionEps)
-	y = torchx.Reshape(y, len(l.order), v.Cell()*v.Hidden) // four rows are one cell
-	y = m.Apply(&t.merge2, torchx.GELU(m.Apply(&t.merge0, y, p)), p)
+	y := m.merge(&t.merger, x, p)
 	show("merger_windowed", y)
+	if len(deep) > 0 {
+		y = torchx.Cat(1, append([]torchx.Tensor{y}, deep...)...)
+	}
 	return torchx.Keep(torchx.IndexSelect(y, 0, m.Int64s(l.inverse)))
+}
+
+// merge makes a vector [cells, H] of the rows x [R, d] of each cell, four of which lie together.
+func (m *Model) merge(of *merger, x torchx.Tensor, p *lora.Pass) torchx.Tensor {
+	cell := m.cfg.Vision.Cell() * m.cfg.Vision.Hidden
+	if of.whole {
+		x = torchx.Reshape(x, -1, cell)
+	}
+	y := torchx.Reshape(m.norm(of.norm, x), -1, cell)
+	return m.Apply(&of.second, torchx.GELU(m.Apply(&of.first, y, p)), p)
+}
+
+func (m *Model) norm(n visionNorm, x torchx.Tensor) torchx.Tensor {
+	if n.bias.Nil() {
+		return torchx.RMSNorm(x, m.As(n.weight), visionEps)
+	}
+	return torchx.LayerNorm(x, m.As(n.weight), m.As(n.bias), visionEps)
+}
+
+// places returns what the table of places adds to each patch [R, d].
+func (m *Model) places(pictures []pixels.Patches) torchx.Tensor {
+	at, share := m.cfg.Vision.corners(gridsOf(pictures))
+	var sum torchx.Tensor
+	for k := range at {
+		part := torchx.IndexSelect(m.As(m.vision.table), 0, m.Int64s(at[k]))
+		part = torchx.Mul(part, m.OnDevice(torchx.From(share[k], len(share[k]), 1)))
+		if k > 0 {
+			part = torchx.Add(sum, part)
+		}
+		sum = part
+	}
+	return sum
 }
 
 // visionBlock is one block: x [R, d] → [R, d].
@@ -170,16 +248,20 @@ func (m *Model) visionBlock(i int, x, cos, sin torchx.Tensor, spans []torchx.Spa
 	defer torchx.Scope()()
 	v, b := m.cfg.Vision, &m.vision.blocks[i]
 	n, d := x.Shape()[0], v.Hidden
-	y := m.Apply(&b.qkv, torchx.RMSNorm(x, m.As(b.norm1), visionEps), p) // [R, 3d]
+	y := m.Apply(&b.qkv, m.norm(b.norm1, x), p) // [R, 3d]
 	head := func(part int) torchx.Tensor {
 		return torchx.Reshape(torchx.Narrow(y, 1, part*d, d), n, v.Heads, d/v.Heads)
 	}
 	seen := torchx.Attend(torchx.Rope(head(0), cos, sin), torchx.Rope(head(1), cos, sin), torchx.Contiguous(head(2)), spans,
 		1/math.Sqrt(float64(d/v.Heads)))
 	x = torchx.Add(x, m.Apply(&b.proj, torchx.Reshape(seen, n, d), p))
-	y = torchx.RMSNorm(x, m.As(b.norm2), visionEps)
-	x = torchx.Add(x, m.Apply(&b.down, torchx.Gated(v.Activation, m.Apply(&b.gate, y, p), m.Apply(&b.up, y, p)), p))
-	return torchx.Keep(x)
+	y = m.norm(b.norm2, x)
+	if wide := m.Apply(&b.up, y, p); v.names.plain {
+		y = torchx.Activations()[v.Activation](wide)
+	} else {
+		y = torchx.Gated(v.Activation, m.Apply(&b.gate, y, p), wide)
+	}
+	return torchx.Keep(torchx.Add(x, m.Apply(&b.down, y, p)))
 }
 
 // pixelRows returns the rows of all pictures [R, 1176] on the device. On CUDA they are copied to it while it computes.

@@ -26,6 +26,9 @@ func (c *Config) layout(o Options) tokens.Layout {
 		Tuned: o.tuned, Parts: o.tunedParts()}
 	if c.Vision != nil {
 		l.InAdapter = hffolder.Newer
+		if c.Vision.Side > 0 { // a class without an older layout
+			l.InFolder = hffolder.Newer
+		}
 	}
 	return l
 }

@@ -117,12 +117,21 @@ func VideoKeys() hffolder.Keys {
 			"video_processor_type": {`"Qwen2VLVideoProcessor"`, `"Qwen2_5_VLVideoProcessor"`}}}
 }
 
+// ErrTimed says that a folder's videos are prepared as those of Qwen3-VL: frame by frame, with the time between them as text.
+var ErrTimed = errors.New("videos of Qwen3-VL are not supported")
+
 func (k kind) parse(data []byte) (Config, error) {
 	c := DefaultConfig()
 	c.MinPixels, c.MaxPixels = k.min, k.max
-	var f settings
+	var f struct {
+		settings
+		Videos string `json:"video_processor_type"`
+	}
 	if err := jsonwords.Unmarshal(data, &f); err != nil {
 		return Config{}, err
+	}
+	if f.Videos == "Qwen3VLVideoProcessor" {
+		return Config{}, ErrTimed
 	}
 	if err := k.keys.Check("", data); err != nil {
 		return Config{}, err

@@ -77,6 +77,9 @@ func Open(folder string) (*Processor, error) {
 		return p, err
 	}
 	c, err := pixels.OpenVideoConfig(folder)
+	if errors.Is(err, pixels.ErrTimed) { // the model refuses videos
+		return p, nil
+	}
 	if err != nil {
 		return nil, err
 	}

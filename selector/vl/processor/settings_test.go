@@ -28,6 +28,8 @@ func TestSettings(t *testing.T) {
 		{"frames sampled there", map[string]string{"preprocessor_config.json": `{}`,
 			"video_preprocessor_config.json": `{"do_sample_frames": true}`}, 0, 0,
 			"video_preprocessor_config.json: do_sample_frames = true is not supported, want false"},
+		{"frames with their times: the model refuses videos", map[string]string{"preprocessor_config.json": `{"max_pixels": 7840}`,
+			"video_preprocessor_config.json": `{"video_processor_type": "Qwen3VLVideoProcessor", "do_sample_frames": true}`}, 7840, 7840, ""},
 		{"another processor", map[string]string{"processor_config.json": `{"image_processor": {"image_processor_type": "Qwen3VL"}}`}, 0, 0,
 			`processor_config.json: image_processor_type = "Qwen3VL" is not supported, want "Qwen2VLImageProcessor" or `},
 	} {

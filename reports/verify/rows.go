@@ -207,7 +207,7 @@ func (c *runCheck) best(stated *record.BestSummary) *record.BestSummary {
 		return stated
 	}
 	klMax, bounded := c.run.SettingNumber("checkpoint", "best", "kl_max")
-	again, found, highest := *stated, false, 0.0
+	again, found, highest, loss, of := *stated, false, 0.0, 0.0, "" // loss and phase of the highest
 	for _, row := range c.others {
 		prefix, phase := "val_", row.Phase
 		if row.Kind == record.KindEval && row.Text("policy") == record.PolicyInit && row.Text("split") == "val" {
@@ -222,9 +222,11 @@ func (c *runCheck) best(stated *record.BestSummary) *record.BestSummary {
 			behind = -behind
 		}
 		noise, _ := row.Number("val_paired_error") // the latest within one of the highest
-		if ok && !math.IsNaN(x) && (!bounded || kl <= klMax) && (!found || behind < 0 || noise > 0 && behind <= noise) {
-			if !found || behind < 0 {
-				highest = x
+		lost, _ := row.Number(prefix + "loss")
+		top := !found || behind < 0 || behind == 0 && phase == of && lost < loss // what has learnt more, where the scores are the same
+		if ok && !math.IsNaN(x) && (!bounded || kl <= klMax) && (top || noise > 0 && behind <= noise) {
+			if top {
+				highest, loss, of = x, lost, phase
 			}
 			found, again.Value, again.Phase, again.Epoch = true, record.Number(x), phase, row.Epoch
 			again.Checkpoint = filepath.Join("checkpoints", fmt.Sprintf("%s_epoch%d.safetensors", phase, row.Epoch))

@@ -264,3 +264,25 @@ func TestAnEditedPageIsCaught(t *testing.T) {
 		t.Errorf("an edited page: %s", got)
 	}
 }
+
+// Epochs of a phase that score the same are told apart by what they have learnt, as in training: the lowest loss is the highest.
+func TestBestOfEqualScores(t *testing.T) {
+	row := func(phase string, epoch int, reward, loss float64) numberedRow {
+		return numberedRow{Row: record.Row{Kind: record.KindEpoch, Phase: phase, Epoch: epoch,
+			Fields: map[string]any{"val_reward": reward, "val_loss": loss}}}
+	}
+	for _, tc := range []struct {
+		name  string
+		rows  []numberedRow
+		epoch int
+	}{
+		{"the later has learnt more", []numberedRow{row("grpo", 1, 0.25, 10.31), row("grpo", 2, 0.25, 10.28)}, 2},
+		{"the earlier has", []numberedRow{row("grpo", 1, 0.25, 10.28), row("grpo", 2, 0.25, 10.31)}, 1},
+		{"another phase stays behind", []numberedRow{row("rce", 1, 0.25, 10.31), row("grpo", 2, 0.25, 10.28)}, 1},
+	} {
+		c := &runCheck{run: &record.Run{Tree: map[string]any{}}, others: tc.rows}
+		if got := c.best(&record.BestSummary{Metric: "val_reward", Mode: "max"}); got.Epoch != tc.epoch {
+			t.Errorf("%s: epoch %d, want %d", tc.name, got.Epoch, tc.epoch)
+		}
+	}
+}

@@ -50,6 +50,8 @@ def draw(seed):
     refused = ""
     if kind != "qwen2" and kind != "smollm3" and at.random() < 0.5 or kind == "qwen3":
         c["head_dim"] = at.choice([2, 6, 8, 16])
+    if "head_dim" in c and kind != "llama" and at.random() < 0.4:
+        c["hidden_size"] += at.randint(1, 5)
     rope = dict(rope_type="default", rope_theta=at.choice([1e3, 1e4, 5e5]))
     pick = at.random()
     if pick < 0.25:
@@ -60,7 +62,7 @@ def draw(seed):
     elif pick < 0.4:
         rope = dict(rope, rope_type="linear", factor=at.choice([2.0, 4.0]))
     elif pick < 0.5:
-        rope = dict(rope, rope_type=at.choice(["yarn", "dynamic"]), factor=2.0, original_max_position_embeddings=32)
+        rope = dict(rope, rope_type="yarn", factor=2.0, original_max_position_embeddings=32)
         refused = "rope_scaling"
     if at.random() < 0.9:
         c["rope_parameters"] = rope
@@ -102,7 +104,7 @@ def save(model, folder, dtype="float32", shard="5GB", old=False, forget=False):
         config = {k: v for k, v in config.items() if k in ("architectures", "model_type", "dtype", "torch_dtype") or plain.get(k, "") != v}
         # these have other defaults here, or decide shapes: every published folder has them
         config.update({k: getattr(model.config, k) for k in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
-                                                             "num_attention_heads", "num_key_value_heads")})
+                                                             "num_attention_heads")})
     path.write_text(json.dumps(config))
 
 

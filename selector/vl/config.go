@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"fulcrum/internal/hffolder"
@@ -81,7 +82,7 @@ type textFile struct {
 	Intermediate   *int            `json:"intermediate_size"`
 	Layers         *int            `json:"num_hidden_layers"`
 	Heads          *int            `json:"num_attention_heads"`
-	KVHeads        *int            `json:"num_key_value_heads"`
+	KVHeads        json.RawMessage `json:"num_key_value_heads"` // null is num_attention_heads, a missing key the class's
 	HeadDim        *int            `json:"head_dim"`
 	Positions      *int            `json:"max_position_embeddings"`
 	Eps            *float64        `json:"rms_norm_eps"`
@@ -124,14 +125,16 @@ func ParseConfig(raw []byte) (*Config, error) {
 		return nil, err
 	}
 	text, beside := f.textFile, raw
-	if len(f.Text) > 0 { // then transformers does not read these keys at the top, but for a few
+	if of.mixed && len(f.Text) == 0 {
+		return nil, fmt.Errorf("text_config is missing")
+	}
+	if len(f.Text) > 0 && of.sees() { // then transformers does not read these keys at the top, but for a few
 		text, beside = textFile{EOS: f.EOS}, f.Text
 		if err := jsonwords.Unmarshal(f.Text, &text); err != nil {
 			return nil, fmt.Errorf("text_config: %w", err)
 		}
-		if f.Tied != nil || text.Tied != nil {
-			text.Tied = new(option.Or(f.Tied, false) || option.Or(text.Tied, false))
-		}
+		inner := option.Or(text.Tied, false) && !of.mixed // Qwen3-VL's class reads the top alone
+		text.Tied = new(option.Or(f.Tied, false) || inner)
 		if whole := cmp.Or(f.DType, f.NewDType); whole != nil && *whole != "" { // it may leave an old type inside
 			text.DType = whole
 		}
@@ -183,9 +186,19 @@ func (c *Config) text(t textFile, of family) error {
 		}
 		*need.to = *need.from
 	}
-	c.KVHeads = option.Or(t.KVHeads, c.Heads)
+	c.KVHeads = cmp.Or(of.kv, c.Heads)
+	if t.KVHeads != nil {
+		var heads *int
+		if err := jsonwords.Unmarshal(t.KVHeads, &heads); err != nil {
+			return fmt.Errorf("num_key_value_heads: %w", err)
+		}
+		c.KVHeads = option.Or(heads, c.Heads)
+	}
 	if c.Heads > 0 {
 		c.HeadDim = option.Or(t.HeadDim, cmp.Or(of.headDim, c.Hidden/c.Heads))
+		if c.Hidden%c.Heads != 0 && (t.HeadDim == nil && of.headDim == 0 || of.whole) {
+			return fmt.Errorf("hidden_size = %d is no multiple of num_attention_heads = %d", c.Hidden, c.Heads)
+		}
 	}
 	c.Eps, c.RopeTheta, c.InitStd = option.Or(t.Eps, of.eps), option.Or(t.RopeTheta, of.theta), option.Or(t.InitStd, 0.02)
 	c.Positions = option.Or(t.Positions, 0)
@@ -194,6 +207,9 @@ func (c *Config) text(t textFile, of family) error {
 	c.Activation = option.Or(t.Activation, "silu")
 	if err := torchx.KnownActivation("hidden_act", c.Activation); err != nil {
 		return err
+	}
+	if t.LayerTypes != nil && len(t.LayerTypes) != c.Layers && of.slides {
+		return fmt.Errorf("layer_types has %d entries, want one for each of %d layers", len(t.LayerTypes), c.Layers)
 	}
 	for _, kind := range t.LayerTypes {
 		if kind != "full_attention" {
@@ -213,7 +229,10 @@ func (c *Config) text(t textFile, of family) error {
 
 // rope reads base, scaling and sections. Plain rotary positions are the multimodal ones with three equal rows, whatever the sections are.
 func (c *Config) rope(t textFile, of family) (err error) {
-	r := cmp.Or(t.RopeScaling, t.RopeParameters) // the older name wins, as in transformers
+	r := t.RopeScaling // the older name wins, as in transformers, but for an empty object
+	if r == nil || reflect.ValueOf(*r).IsZero() {
+		r = t.RopeParameters
+	}
 	if r == nil {
 		return nil
 	}
@@ -254,9 +273,6 @@ func (c *Config) Check() error {
 	if c.Positions < 0 {
 		return fmt.Errorf("max_position_embeddings = %d, want at least 1", c.Positions)
 	}
-	if c.Hidden%c.Heads != 0 && c.HeadDim*c.Heads != c.Hidden {
-		return fmt.Errorf("hidden_size = %d is no multiple of num_attention_heads = %d", c.Hidden, c.Heads)
-	}
 	if c.Vision != nil && !c.HeadNorms && c.HeadDim*c.Heads != c.Hidden { // Qwen2's towers: transformers has no head_dim there
 		return fmt.Errorf("head_dim = %d, want hidden_size / num_attention_heads = %d", c.HeadDim, c.Hidden/c.Heads)
 	}
@@ -264,7 +280,7 @@ func (c *Config) Check() error {
 		return fmt.Errorf("num_attention_heads = %d is no multiple of num_key_value_heads = %d", c.Heads, c.KVHeads)
 	}
 	if c.HeadDim%2 != 0 {
-		return fmt.Errorf("head size %d (hidden_size / num_attention_heads) is odd", c.HeadDim)
+		return fmt.Errorf("head size %d (head_dim, or hidden_size / num_attention_heads) is odd", c.HeadDim)
 	}
 	if sum := c.Sections[0] + c.Sections[1] + c.Sections[2]; sum != c.HeadDim/2 || min(c.Sections[0], c.Sections[1], c.Sections[2]) < 0 {
 		return fmt.Errorf("mrope_section = %v sums to %d, want half the head size, %d", c.Sections, sum, c.HeadDim/2)

@@ -59,7 +59,7 @@ func TestKeysThatAreRefused(t *testing.T) {
 		{"vision_config.hidden_act", "mish", `vision_config: unknown hidden_act "mish" (did you mean swish?): want one of gelu, `},
 		{"hidden_act", "gelu_10", `unknown hidden_act "gelu_10"`},
 		{"use_sliding_window", true, "use_sliding_window = true is not supported, want false"},
-		{"layer_types", []string{"full_attention", "sliding_attention"}, `layer_types has "sliding_attention"`},
+		{"layer_types", []string{"full_attention", "sliding_attention", "full_attention", "full_attention"}, `layer_types has "sliding_attention"`},
 		{"per_layer_config", map[string]any{"0": map[string]any{"rms_norm_eps": 1}}, "per_layer_config = {"},
 		{"quantization_config", map[string]any{"bits": 4}, `quantization_config = {"bits":4} is not supported, want null`},
 		{"vision_config.num_attention_heads", 4, "vision_config.num_attention_heads = 4 is not supported, want it equal to num_heads"},

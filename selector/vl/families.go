@@ -17,6 +17,7 @@ type family struct {
 	eps     float64
 	theta   float64 // base of the rotary embedding
 	headDim int     // 0: hidden_size / num_attention_heads
+	kv      int     // heads of keys and values; 0: num_attention_heads
 	tied    bool
 
 	sections [3]int // of the rotary embedding of a model that sees; 0: a text-only model
@@ -28,21 +29,22 @@ type family struct {
 	headNorms bool   // an RMSNorm on each query and key head, before the rotation (Qwen3)
 	bare      bool   // layers without rotation: no_rope_layers (SmolLM3)
 	window    bool   // sliding_window bounds what all layers see
+	whole     bool   // hidden_size is a multiple of the heads, whatever head_dim is
 	slides    bool   // use_sliding_window would bound some layers: refused
 	idle      string // one more key without effect
 }
 
 func families() map[string]family {
 	return map[string]family{
-		"qwen2_5_vl": {class: "Qwen2_5_VLTextConfig", eps: 1e-5, theta: 1e6, sections: [3]int{16, 24, 24}, biases: true, slides: true},
-		"qwen2_vl":   {class: "Qwen2VLTextConfig", eps: 1e-5, theta: 1e6, sections: [3]int{16, 24, 24}, biases: true, slides: true},
-		"qwen3_vl": {class: "Qwen3VLTextConfig", eps: 1e-6, theta: 5e5, headDim: 128, sections: [3]int{24, 20, 20}, mixed: true, attention: true,
+		"qwen2_5_vl": {class: "Qwen2_5_VLTextConfig", eps: 1e-5, theta: 1e6, kv: 8, sections: [3]int{16, 24, 24}, biases: true, slides: true},
+		"qwen2_vl":   {class: "Qwen2VLTextConfig", eps: 1e-5, theta: 1e6, kv: 8, sections: [3]int{16, 24, 24}, biases: true, slides: true},
+		"qwen3_vl": {class: "Qwen3VLTextConfig", eps: 1e-6, theta: 5e5, headDim: 128, kv: 32, sections: [3]int{24, 20, 20}, mixed: true, attention: true,
 			headNorms: true},
-		"qwen2":   {class: "Qwen2Config", eps: 1e-6, theta: 1e4, biases: true, slides: true},
-		"qwen3":   {class: "Qwen3Config", eps: 1e-6, theta: 1e4, headDim: 128, attention: true, headNorms: true, slides: true},
-		"llama":   {class: "LlamaConfig", eps: 1e-6, theta: 1e4, attention: true, mlp: true, idle: "pretraining_tp"},
-		"mistral": {class: "MistralConfig", eps: 1e-6, theta: 1e4, window: true},
-		"smollm3": {class: "SmolLM3Config", eps: 1e-6, theta: 2e6, attention: true, mlp: true, bare: true, slides: true, tied: true},
+		"qwen2":   {class: "Qwen2Config", eps: 1e-6, theta: 1e4, kv: 32, biases: true, slides: true},
+		"qwen3":   {class: "Qwen3Config", eps: 1e-6, theta: 1e4, headDim: 128, kv: 32, attention: true, headNorms: true, slides: true},
+		"llama":   {class: "LlamaConfig", eps: 1e-6, theta: 1e4, attention: true, mlp: true, whole: true, idle: "pretraining_tp"},
+		"mistral": {class: "MistralConfig", eps: 1e-6, theta: 1e4, kv: 8, window: true},
+		"smollm3": {class: "SmolLM3Config", eps: 1e-6, theta: 2e6, kv: 4, attention: true, mlp: true, bare: true, slides: true, tied: true},
 	}
 }
 

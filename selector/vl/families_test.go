@@ -13,6 +13,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
+	"fulcrum/selector"
 	"fulcrum/selector/tokens"
 	"fulcrum/selector/vl/pixels"
 	"fulcrum/selector/vl/processor"
@@ -109,16 +110,78 @@ func TestFamilies(t *testing.T) {
 
 func sameFamilyTokens(t *testing.T, m *Model, ask *processor.Prompt) {
 	t.Helper()
-	var ids [2][]int64
-	for i, noCache := range []bool{false, true} {
-		out, err := tokens.Generate(uncachedOr(m, noCache), []*processor.Prompt{ask}, 1, greedy())
+	var ids [3][]int64
+	for i := range ids {
+		opt := greedy()
+		opt.OnDevice = i == 2
+		out, err := tokens.Generate(uncachedOr(m, i == 1), []*processor.Prompt{ask}, 1, opt)
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids[i] = out[0][0].IDs
 	}
-	if !slices.Equal(ids[0], ids[1]) {
-		t.Errorf("with a cache %v, without %v", ids[0], ids[1])
+	if !slices.Equal(ids[0], ids[1]) || !slices.Equal(ids[0], ids[2]) {
+		t.Errorf("with a cache %v, without %v, on the device %v", ids[0], ids[1], ids[2])
+	}
+}
+
+// TestFamilyGradients: the gradient of every weight of each family, tower and mergers included, is that of central differences along a
+// direction, in float64, also where layers are computed again in the backward pass; and prompts that share a trunk have the
+// log-probabilities of separate ones, with and without pictures.
+func TestFamilyGradients(t *testing.T) {
+	for _, tc := range familyCases(t) {
+		t.Run(tc.Name, func(t *testing.T) {
+			path := tc.folder(t, nil)
+			for _, again := range []bool{false, true} {
+				opt := DefaultOptions()
+				opt.Path, opt.DType, opt.LoRA.Enabled, opt.GradientCheckpointing = &path, "float64", false, again
+				opt.TuneMMLLM, opt.TuneMMVision, opt.TuneMMMLP = true, tc.Grids != nil, tc.Grids != nil
+				m, err := Open(opt, "cpu", 1, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer m.Free()
+				along := make([]float64, m.Params().Numel())
+				for i := range along {
+					along[i] = math.Sin(1.7 * float64(i))
+				}
+				flat, direction := torchx.Own(torchx.Scale(m.Params().Flat(), 1)), torchx.Own(torchx.From(along, len(along)))
+				sum := func(step float64, backward bool) float64 {
+					defer torchx.Scope()()
+					torchx.Copy(m.Params().Flat(), torchx.Add(flat, torchx.Scale(direction, step)))
+					batch := batchOf(tc.prompt(), [][]int64{{70, 71, 60}, {72, 60}})
+					out := torchx.Sum(NewPolicy(m).Forward(batch, selector.ForwardOptions{Train: true}).LogP)
+					if backward {
+						m.Params().ZeroGrad()
+						torchx.Backward(out)
+					}
+					return out.Floats()[0]
+				}
+				sum(0, true)
+				want := 0.0
+				for i, g := range m.Params().Grad().Floats() {
+					want += g * along[i]
+				}
+				const step = 1e-6
+				golden.Close(t, []float64{(sum(step, false) - sum(-step, false)) / (2 * step)}, []float64{want}, 1e-5*math.Max(1, math.Abs(want)))
+			}
+			m := mustOpenAt(t, path)
+			groups := []Group{{Prompt: tc.prompt(), Completions: [][]int64{{70, 71, 60}, {72, 60}}},
+				{Prompt: &processor.Prompt{IDs: tc.IDs[:2]}, Completions: [][]int64{{70, 71}}}}
+			want, err := m.LogProbs(groups)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := Shared{m}.LogProbs(groups)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range want {
+				for j := range want[i] {
+					golden.Close(t, got[i][j], want[i][j], 1e-4)
+				}
+			}
+		})
 	}
 }
 

@@ -57,7 +57,7 @@ func TestNewFrozen(t *testing.T) {
 
 // TestNewFrozenRefuses what it cannot make.
 func TestNewFrozenRefuses(t *testing.T) {
-	text := []byte(`{"model_type":"qwen2","vocab_size":32,"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2}`)
+	text := []byte(`{"model_type":"qwen2","vocab_size":32,"hidden_size":8,"intermediate_size":8,"num_hidden_layers":1,"num_attention_heads":2,"num_key_value_heads":2}`)
 	for want, of := range map[string]struct {
 		config []byte
 		change func(*Options)

@@ -9,7 +9,7 @@ func FuzzParseConfig(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(raw)
-	f.Add([]byte(`{"architectures": ["Qwen2ForCausalLM"], "vocab_size": 5, "hidden_size": 4, "intermediate_size": 1, "num_hidden_layers": 1, "num_attention_heads": 1}`))
+	f.Add([]byte(`{"architectures": ["Qwen2ForCausalLM"], "vocab_size": 5, "hidden_size": 4, "intermediate_size": 1, "num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}`))
 	f.Add([]byte(`{"model_type": "qwen2_5_vl", "text_config": {"hidden_size": 8}, "vision_config": {}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		c, err := ParseConfig(raw)

@@ -11,7 +11,7 @@ func TestAbsurdSizes(t *testing.T) {
 	base := func() map[string]any {
 		return map[string]any{"architectures": []string{"Qwen2ForCausalLM"}, "model_type": "qwen2", "vocab_size": 100, "hidden_size": 8,
 			"intermediate_size": 8, "num_hidden_layers": 1,
-			"num_attention_heads": 1, "rope_scaling": nil,
+			"num_attention_heads": 1, "num_key_value_heads": 1, "rope_scaling": nil,
 			"max_position_embeddings": 32}
 	}
 	parse := func(c map[string]any) (*Config, error) {

@@ -81,9 +81,10 @@ type visionFile struct {
 func (n towerNames) keys() hffolder.Keys {
 	k := hffolder.Keys{
 		Of: "vision_config of config.json", Class: n.class,
-		Used:  hffolder.Tags(Vision{}, visionFile{}),
-		Idle:  []string{"initializer_range", "spatial_patch_size"},
-		Want:  map[string][]string{"is_encoder_decoder": {"false"}, "head_dim": nil},
+		Used: hffolder.Tags(Vision{}, visionFile{}),
+		Idle: []string{"initializer_range", "spatial_patch_size"},
+		Want: map[string][]string{"is_encoder_decoder": {"false"}, "head_dim": nil, "rope_theta": {"10000"}, "rope_scaling": nil,
+			"partial_rotary_factor": {"1"}},
 		Alias: map[string]string{"num_attention_heads": "num_heads", "num_hidden_layers": "depth"},
 	}
 	k.Used = slices.DeleteFunc(k.Used, func(key string) bool { return slices.Contains(n.foreign, key) })

@@ -36,7 +36,9 @@ func (c *Config) layout(o Options) tokens.Layout {
 // linears lists the layers that adapters can be put on: all but the embedding and the head, whose logits are never computed as
 // a whole.
 func (c *Config) linears() []lora.Linear {
-	return lora.Linears(c.weightNames(), func(name string) bool { return name == "model.embed_tokens" || name == "lm_head" })
+	return lora.Linears(c.weightNames(), func(name string) bool {
+		return name == "model.embed_tokens" || name == "lm_head" || name == "visual.pos_embed"
+	})
 }
 
 // tunedParts lists the whole parts of a folder's model that are trained.

@@ -1,6 +1,7 @@
 package pixels
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -37,6 +38,12 @@ func OpenConfig(folder string) (Config, error) { return images().open(folder) }
 
 // OpenVideoConfig is OpenConfig for videos, which may have a file of their own.
 func OpenVideoConfig(folder string) (Config, error) { return videos().open(folder) }
+
+// VideoSettings returns the file of OpenVideoConfig, or the part of one, as it stands.
+func VideoSettings(folder string) ([]byte, error) {
+	_, raw, err := ReadSettings(folder, videos().part, videos().files...)
+	return raw, err
+}
 
 func (k kind) open(folder string) (Config, error) {
 	path, data, err := ReadSettings(folder, k.part, k.files...)
@@ -201,10 +208,10 @@ func set(to *int, from ...*int) {
 	}
 }
 
-// JSON returns preprocessor_config.json.
-func (c Config) JSON() ([]byte, error) {
+// JSON returns preprocessor_config.json. class is its processor_class, "" = Qwen2.5-VL's.
+func (c Config) JSON(class string) ([]byte, error) {
 	return json.MarshalIndent(map[string]any{
-		"image_processor_type": "Qwen2VLImageProcessor", "processor_class": "Qwen2_5_VLProcessor",
+		"image_processor_type": "Qwen2VLImageProcessor", "processor_class": cmp.Or(class, "Qwen2_5_VLProcessor"),
 		"min_pixels": c.MinPixels, "max_pixels": c.MaxPixels,
 		"patch_size": c.PatchSize, "temporal_patch_size": c.TemporalPatchSize, "merge_size": c.MergeSize,
 		"image_mean": c.Mean, "image_std": c.Std,

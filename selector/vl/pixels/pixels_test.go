@@ -229,7 +229,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data, err := want.JSON()
+	data, err := want.JSON("")
 	if err != nil {
 		t.Fatal(err)
 	}

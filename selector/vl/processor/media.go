@@ -28,6 +28,9 @@ func (p *Processor) media(msgs []chat.Message) (images, videos []pixels.Patches,
 			if part.Type == chat.Video {
 				read, to = p.video, &videos
 			}
+			if err := p.reads(part); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", where, err)
+			}
 			patches, err := read(part)
 			if err != nil {
 				return nil, nil, fmt.Errorf("%s: %w", where, err)
@@ -51,7 +54,18 @@ func (p *Processor) Check(msgs []chat.Message) error {
 	return nil
 }
 
+// reads refuses videos whose frames the model wants apart.
+func (p *Processor) reads(part chat.Part) error {
+	if part.Type == chat.Video && p.timed != nil {
+		return pixels.ErrTimed
+	}
+	return nil
+}
+
 func (p *Processor) check(part chat.Part) error {
+	if err := p.reads(part); err != nil {
+		return err
+	}
 	switch {
 	case p.pixels == nil || part.Picture != nil:
 		return nil

@@ -18,6 +18,8 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/chat"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/regular"
 	"fulcrum/internal/tokenizer"
 	"fulcrum/selector/vl/pixels"
 )
@@ -29,6 +31,8 @@ type Processor struct {
 	template  *chat.Template
 	pixels    *pixels.Config // nil: text only
 	videos    *pixels.Config // of videos, which may have bounds of their own
+	class     string         // processor_class of the folder, for export
+	timed     []byte         // settings of videos that are not read (pixels.ErrTimed), for export
 	ids       IDs
 	cache     *pixels.Cache
 }
@@ -76,9 +80,13 @@ func Open(folder string) (*Processor, error) {
 	if err != nil || config == nil {
 		return p, err
 	}
+	if p.class, err = classOf(folder); err != nil {
+		return nil, err
+	}
 	c, err := pixels.OpenVideoConfig(folder)
-	if errors.Is(err, pixels.ErrTimed) { // the model refuses videos
-		return p, nil
+	if errors.Is(err, pixels.ErrTimed) {
+		p.timed, err = pixels.VideoSettings(folder)
+		return p, err
 	}
 	if err != nil {
 		return nil, err
@@ -90,6 +98,23 @@ func Open(folder string) (*Processor, error) {
 	}
 	p.videos = &c
 	return p, nil
+}
+
+// classOf returns the processor_class of a folder, which decides what AutoProcessor makes of it; "" where no file has one.
+func classOf(folder string) (string, error) {
+	for _, name := range []string{"processor_config.json", "preprocessor_config.json"} {
+		var f struct {
+			Class string `json:"processor_class"`
+		}
+		raw, err := regular.ReadOptional(filepath.Join(folder, name))
+		if err == nil && raw != nil {
+			err = jsonwords.Unmarshal(raw, &f)
+		}
+		if err != nil || f.Class != "" {
+			return f.Class, err
+		}
+	}
+	return "", nil
 }
 
 // New returns a processor of the given parts; config nil: text only.
@@ -222,8 +247,13 @@ func (p *Processor) Save(folder string) error {
 	if *p.videos != *p.pixels {
 		files["video_preprocessor_config.json"] = p.videos
 	}
+	if p.timed != nil {
+		if err := atomicfile.Write(filepath.Join(folder, "video_preprocessor_config.json"), p.timed, 0o644); err != nil {
+			return err
+		}
+	}
 	for name, c := range files {
-		text, err := c.JSON()
+		text, err := c.JSON(p.class)
 		if err != nil {
 			return err
 		}

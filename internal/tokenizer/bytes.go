@@ -10,6 +10,17 @@ import (
 // that print stand for themselves, the other 68 for U+0100, U+0101, … in order. The order of the
 // letters below is also the order of the first 256 ids of GPT-2 and Qwen2.
 
+var letters, _ = alphabet()
+
+// bytesOf is the reverse of letters.
+var bytesOf = func() map[rune]byte {
+	of := make(map[rune]byte, len(letters))
+	for b, letter := range letters {
+		of[letter] = byte(b)
+	}
+	return of
+}()
+
 // alphabet returns the letter of each byte, and the bytes in the order of their ids.
 func alphabet() (letter [256]rune, order [256]byte) {
 	prints := func(b int) bool { return b >= '!' && b <= '~' || b >= 0xA1 && b <= 0xAC || b >= 0xAE }
@@ -31,12 +42,15 @@ func alphabet() (letter [256]rune, order [256]byte) {
 	return letter, order
 }
 
-// unletter returns the bytes that a token of the vocabulary stands for; a token with a letter outside
-// the alphabet (an added token) stands for its own UTF-8 text.
-func unletter(token string, byteOf map[rune]byte) string {
+// unletter returns the bytes that a token of a byte-level vocabulary stands for; a token with a letter outside
+// the alphabet (an added token) stands for its own UTF-8 text, and so does any token of another vocabulary.
+func (t *Tokenizer) unletter(token string) string {
+	if t.unigram != nil || t.rules.characters {
+		return token
+	}
 	out := make([]byte, 0, len(token))
 	for _, r := range token {
-		b, ok := byteOf[r]
+		b, ok := bytesOf[r]
 		if !ok {
 			return token
 		}

@@ -44,6 +44,10 @@ func (w words) cutMarks(text string, atStart bool, word func(string)) {
 	if text == "" {
 		return
 	}
+	if w.mark == "" { // no pre-tokenizer
+		word(text)
+		return
+	}
 	text = strings.ReplaceAll(text, " ", w.mark)
 	if !strings.HasPrefix(text, w.mark) && (w.prefix == "always" || w.prefix == "first" && atStart) {
 		text = w.mark + text

@@ -81,6 +81,7 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 		Right    bool   `json:"strip_right"`
 		Pattern  struct{ String, Regex *string }
 		Content  string
+		Prepend  string
 	}
 	if err := jsonwords.Unmarshal(raw, &n); err != nil {
 		return nil, fmt.Errorf("normalizer %s: %w", kind, err)
@@ -91,6 +92,13 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 	case "Precompiled":
 		m, err := newCharsMap(n.CharsMap)
 		return m.apply, err
+	case "Prepend":
+		return func(text string) string {
+			if text == "" {
+				return ""
+			}
+			return n.Prepend + text
+		}, nil
 	case "Lowercase":
 		return lowercase, nil
 	case "Strip":
@@ -110,5 +118,5 @@ func readNormalizer(raw json.RawMessage) (normalizer, error) {
 		}
 		return nil, fmt.Errorf("normalizer Replace: want a pattern with a String that is not empty")
 	}
-	return nil, unsupported("normalizer", kind, "NFC", "Precompiled", "Strip", "Replace", "Lowercase", "none")
+	return nil, unsupported("normalizer", kind, "NFC", "Precompiled", "Strip", "Replace", "Prepend", "Lowercase", "none")
 }

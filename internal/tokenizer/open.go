@@ -47,12 +47,13 @@ func Open(folder string) (*Tokenizer, error) {
 	}
 	if config != nil {
 		var c struct {
-			CleanUp bool `json:"clean_up_tokenization_spaces"`
+			CleanUp    bool `json:"clean_up_tokenization_spaces"`
+			CleanUpBPE bool `json:"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"`
 		}
 		if err := jsonwords.Unmarshal(config, &c); err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(folder, "tokenizer_config.json"), err)
 		}
-		t.rules.cleanUp = c.CleanUp
+		t.rules.cleanUp = c.CleanUp && (t.unigram != nil || c.CleanUpBPE) // as transformers 5: BPE keeps the spaces of a text
 	}
 	t.config = config
 	return t, nil
@@ -89,16 +90,11 @@ func parseModel(f file) (*Tokenizer, error) {
 	if kind := typeOf(f.Model); kind == "Unigram" {
 		return parseUnigram(f)
 	}
-	r, err := readRules(f)
-	if err != nil {
-		return nil, err
-	}
-	if kind := typeOf(f.Decoder); kind != "" && kind != "ByteLevel" {
-		return nil, unsupported("decoder", kind, "ByteLevel")
-	}
 	var m struct {
 		Type         *string         `json:"type"` // absent from old files, whose model is BPE
 		Dropout      float64         `json:"dropout"`
+		Unk          *string         `json:"unk_token"`
+		FuseUnk      bool            `json:"fuse_unk"`
 		Prefix       string          `json:"continuing_subword_prefix"`
 		Suffix       string          `json:"end_of_word_suffix"`
 		ByteFallback bool            `json:"byte_fallback"`
@@ -121,12 +117,23 @@ func parseModel(f file) (*Tokenizer, error) {
 		return nil, unsupported("model.dropout", strconv.FormatFloat(m.Dropout, 'g', -1, 64), "none")
 	case m.Prefix != "":
 		return nil, unsupported("model.continuing_subword_prefix", m.Prefix, "none")
-	case m.Suffix != "" && r.split != CLIP:
-		return nil, unsupported("model.end_of_word_suffix", m.Suffix, "none")
-	case m.ByteFallback:
-		return nil, unsupported("model.byte_fallback", "true", "false")
 	}
-	r.ignoreMerges, r.suffix = m.IgnoreMerges, m.Suffix
+	read := readRules
+	if m.ByteFallback {
+		read = readCharacters
+	}
+	r, err := read(f)
+	if err != nil {
+		return nil, err
+	}
+	if kind := typeOf(f.Decoder); !m.ByteFallback && kind != "" && kind != "ByteLevel" {
+		return nil, unsupported("decoder", kind, "ByteLevel")
+	}
+	if m.Suffix != "" && r.split != CLIP {
+		return nil, unsupported("model.end_of_word_suffix", m.Suffix, "none")
+	}
+	r.ignoreMerges, r.suffix, r.unk, r.fuseUnk = m.IgnoreMerges, m.Suffix, m.Unk, m.FuseUnk
+	r.lossy = m.Unk == nil && !m.ByteFallback // as the tokenizers library
 	pairs, err := parseMerges(m.Merges)
 	if err != nil {
 		return nil, err
@@ -210,8 +217,8 @@ func cutMerge(line string) (pair [2]string, ok bool) {
 	return [2]string{left, right}, left != "" && right != "" && !strings.Contains(right, " ")
 }
 
-// readPreTokenizer accepts Split with the pattern of Qwen2 followed by ByteLevel without its own
-// pattern, and ByteLevel with it (GPT-2).
+// readPreTokenizer accepts Split with a known pattern followed by ByteLevel without its own pattern, and ByteLevel with it (GPT-2);
+// before either, Digits that cuts out every digit (SmolLM2).
 func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 	parts, err := sequence(raw, "pretokenizers")
 	if err != nil {
@@ -226,18 +233,23 @@ func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 			Invert   bool
 			Prefix   bool  `json:"add_prefix_space"`
 			UseRegex *bool `json:"use_regex"`
+			EachOne  bool  `json:"individual_digits"`
 		}
 		if err := jsonwords.Unmarshal(raw, &p); err != nil {
 			return fmt.Errorf("pre_tokenizer: %w", err)
 		}
 		switch {
+		case p.Type == "Digits" && !r.digits && !split && !byteLevel:
+			if r.digits = p.EachOne; !p.EachOne {
+				return unsupported("pre_tokenizer Digits", "individual_digits false", "true")
+			}
 		case p.Type == "Split" && !split && !byteLevel:
 			pattern := cmp.Or(p.Pattern.Regex, p.Pattern.String)
-			rule, ok := map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2, clipPattern: CLIP, clipPattern5: CLIP}[pattern]
+			rule, ok := patterns[pattern]
 			clip := rule == CLIP // keeps what matches, the others cut there: both are the pieces that match
 			if !ok || p.Pattern.Regex == "" || p.Invert != clip || p.Behavior != map[bool]string{false: "Isolated", true: "Removed"}[clip] {
 				return unsupported("pre_tokenizer Split", fmt.Sprintf("%s (behavior %s, invert %t)", pattern, p.Behavior, p.Invert),
-					"the pattern of Qwen2 or GPT-2, Isolated", "that of CLIP, Removed and inverted")
+					"the pattern of Qwen2, Llama 3 or GPT-2, Isolated", "that of CLIP, Removed and inverted")
 			}
 			r.split, split = rule, true
 		case p.Type == "ByteLevel" && !byteLevel:
@@ -250,14 +262,14 @@ func (r *rules) readPreTokenizer(raw json.RawMessage) error {
 				r.split = GPT2
 			}
 		default:
-			return unsupported("pre_tokenizer", p.Type, "Split then ByteLevel", "ByteLevel")
+			return unsupported("pre_tokenizer", p.Type, "Split then ByteLevel", "ByteLevel", "Digits before them", "Metaspace with byte_fallback")
 		}
 	}
 	if !byteLevel {
-		return unsupported("pre_tokenizer", "none", "Split then ByteLevel", "ByteLevel")
+		return unsupported("pre_tokenizer", "none", "Split then ByteLevel", "ByteLevel", "Digits before them", "none with byte_fallback")
 	}
-	if r.prefixSpace && split {
-		return unsupported("pre_tokenizer", "add_prefix_space after Split", "add_prefix_space with ByteLevel alone")
+	if r.prefixSpace && (split || r.digits) {
+		return unsupported("pre_tokenizer", "add_prefix_space after Split or Digits", "add_prefix_space with ByteLevel alone")
 	}
 	return nil
 }
@@ -304,7 +316,7 @@ func openParts(folder string, config []byte) (*Tokenizer, error) {
 		return nil, err
 	}
 	if data == nil {
-		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model alone: " +
+		return nil, errors.New("no tokenizer: want tokenizer.json, or vocab.json and merges.txt (a spiece.model or tokenizer.model alone: " +
 			"AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) writes tokenizer.json)")
 	}
 	var vocab map[string]int

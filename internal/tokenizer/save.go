@@ -31,7 +31,7 @@ func (t *Tokenizer) Save(folder string) error {
 		data []byte
 	}
 	parts := []part{{"tokenizer_config.json", config}, {"tokenizer.json", tokenizer}}
-	if t.unigram == nil {
+	if t.unigram == nil && !t.rules.characters {
 		vocab, err := t.vocabJSON()
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func (t *Tokenizer) json() ([]byte, error) {
 		return jsonwords.Marshal(f)
 	}
 	var err error
-	if typeOf(f.PostProcessor) == "" {
+	if typeOf(f.PostProcessor) == "" && !t.rules.characters {
 		if f.PostProcessor, err = jsonwords.Marshal(t.templateJSON()); err != nil {
 			return nil, err
 		}
@@ -87,6 +87,10 @@ func (t *Tokenizer) json() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	var merges any = list.Map(t.pairs, func(p [2]string) string { return p[0] + " " + p[1] })
+	if t.rules.characters { // a token may hold a space
+		merges = t.pairs
+	}
 	f.Model, err = jsonwords.Marshal(struct {
 		Type         string          `json:"type"`
 		Dropout      *float64        `json:"dropout"`
@@ -97,9 +101,9 @@ func (t *Tokenizer) json() ([]byte, error) {
 		ByteFallback bool            `json:"byte_fallback"`
 		IgnoreMerges bool            `json:"ignore_merges"`
 		Vocab        json.RawMessage `json:"vocab"`
-		Merges       []string        `json:"merges"`
-	}{Type: "BPE", Suffix: t.rules.suffix, IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab,
-		Merges: list.Map(t.pairs, func(p [2]string) string { return p[0] + " " + p[1] })})
+		Merges       any             `json:"merges"`
+	}{Type: "BPE", Unk: t.rules.unk, Suffix: t.rules.suffix, FuseUnk: t.rules.fuseUnk, ByteFallback: t.rules.characters,
+		IgnoreMerges: t.rules.ignoreMerges, Vocab: vocab, Merges: merges})
 	if err != nil {
 		return nil, err
 	}
@@ -135,12 +139,14 @@ func (t *Tokenizer) configJSON() ([]byte, error) {
 		}
 		return nil
 	}
-	class := "Qwen2Tokenizer"
-	switch {
-	case t.unigram != nil || len(t.wrap.before)+len(t.wrap.after) > 0:
-		class = "PreTrainedTokenizerFast"
-	case t.rules.split == GPT2:
-		class = "GPT2Tokenizer"
+	class := "PreTrainedTokenizerFast"
+	if r := t.rules; t.unigram == nil && !r.characters && !r.digits && len(t.wrap.before)+len(t.wrap.after) == 0 {
+		switch r.split {
+		case Qwen2:
+			class = "Qwen2Tokenizer"
+		case GPT2:
+			class = "GPT2Tokenizer"
+		}
 	}
 	return jsonwords.Marshal(map[string]any{
 		"tokenizer_class": class, "add_bos_token": false, "add_prefix_space": t.rules.prefixSpace, "added_tokens_decoder": decoder,

@@ -18,22 +18,29 @@ const (
 	GPT2
 	// CLIP is the rule of CLIP, which keeps no white space between pieces.
 	CLIP
+	// Llama3 is the rule of Llama 3 and SmolLM3: Qwen2's, with up to three digits in a piece.
+	Llama3
 )
 
 // The rules as tokenizer.json spells them.
 const (
 	qwen2Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
-	gpt2Pattern  = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
-	clipPattern  = `'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`
+	// llama3Pattern is also cl100k_base's.
+	llama3Pattern = `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
+	gpt2Pattern   = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
+	clipPattern   = `'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+`
 	// clipPattern5 is what transformers 5 writes. ByteLevel cuts what its first alternatives find as clipPattern does, but for
 	// symbols right behind: "<|ENDOFTEXT|>!" gives "|>" and "!".
 	clipPattern5 = `<\|startoftext\|>|<\|endoftext\|>|` + clipPattern
 )
 
+// patterns are the rules of a Split of tokenizer.json.
+var patterns = map[string]Split{qwen2Pattern: Qwen2, gpt2Pattern: GPT2, clipPattern: CLIP, clipPattern5: CLIP, llama3Pattern: Llama3}
+
 // pieces are the rules by Split, each at the start of a text. Go's \s is ASCII's alone, and its expressions do not look ahead: the group
 // is \s+, whatever follows.
 var pieces = sync.OnceValue(func() []*regexp.Regexp {
-	return []*regexp.Regexp{pieceOf(qwen2Pattern), pieceOf(gpt2Pattern), pieceOf(clipPattern + `|\s+`)}
+	return []*regexp.Regexp{pieceOf(qwen2Pattern), pieceOf(gpt2Pattern), pieceOf(clipPattern + `|\s+`), pieceOf(llama3Pattern)}
 })
 
 func pieceOf(pattern string) *regexp.Regexp {

@@ -1,5 +1,6 @@
-// Package tokenizer turns text into token ids and back, as the tokenizers of HuggingFace do: byte-level
-// BPE with the rules of Qwen2, GPT-2 and CLIP (Qwen2.5, BART), and the Unigram model of SentencePiece (T5).
+// Package tokenizer turns text into token ids and back, as the tokenizers of HuggingFace do: byte-level BPE with the rules of Qwen2
+// (to Qwen3), GPT-2 (BART, SmolLM2), Llama 3 (SmolLM3) and CLIP, BPE of characters (Llama 2, Mistral) and the Unigram model of
+// SentencePiece (T5).
 //
 //	t, err := tokenizer.Open("Qwen2.5-VL-3B-Instruct")
 //	ids := t.Encode("Hello world")              // the text alone
@@ -8,7 +9,7 @@
 //
 // Encoding takes four steps: cut the text at the added tokens (<|im_start|> and the like), normalise the
 // parts (normalize.go, charsmap.go), cut those into pieces by the model's rule (split.go, metaspace.go),
-// and find the tokens of each piece: by merging its bytes (bpe.go) or as the likeliest sequence
+// and find the tokens of each piece: by merging its bytes or characters (bpe.go, characters.go) or as the likeliest sequence
 // (unigram.go). The package knows nothing of chats or models.
 package tokenizer
 
@@ -18,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
+	"unicode/utf8"
 
 	"fulcrum/internal/list"
 )
@@ -37,13 +40,14 @@ type Added struct {
 type Tokenizer struct {
 	rules   rules
 	wrap    template
-	unigram *unigram // nil: byte-level BPE
+	unigram *unigram // nil: BPE
 	bpe     merges
 	pairs   [][2]string // the merges as given, by rank
 	ids     map[string]int
 	tokens  []entry // by id; a hole is a zero entry
 	byteID  [256]int32
 	endID   [256]int32 // of a byte that ends a piece; CLIP's vocabulary has tokens of its own for it
+	apart   bool       // BPE of characters: words may be merged one by one
 	raw     *matcher   // added tokens that are found in the text as it stands
 	normal  *matcher   // added tokens that are found in the normalised text
 	config  []byte     // tokenizer_config.json of the folder, kept for Save
@@ -51,22 +55,30 @@ type Tokenizer struct {
 	pool    sync.Pool
 }
 
-// entry is one token: as the vocabulary writes it, and the bytes that it stands for.
+// entry is one token: as the vocabulary writes it, and what Decode reads: the bytes that it stands for, or without byte-level BPE a text
+// that still has its marks.
 type entry struct {
 	token, bytes string
 	added        *Added
+	hidden       bool // Decode(ids, true) leaves it out
 	inModel      bool // the model's vocabulary has it, as an added token or not
 }
 
 // rules say how text becomes pieces.
 type rules struct {
 	normalize    []normalizer // in order
-	words        words        // Unigram: how text is cut into words
+	words        words        // Unigram and BPE of characters: how text is cut into words
+	characters   bool         // BPE of characters, not of bytes
+	stripSpace   bool         // BPE of characters: Decode removes a space at the start
+	digits       bool         // BPE: every digit is a piece of its own; split cuts what is between them
 	split        Split        // BPE: how it is cut into pieces
 	prefixSpace  bool         // BPE: a piece of text gets a leading space when it has none
 	ignoreMerges bool         // BPE: a piece that is a token of its own is not merged
 	suffix       string       // BPE: the last token of a piece ends with it
-	cleanUp      bool         // Decode removes the spaces before punctuation
+	lossy        bool         // BPE: a byte that the vocabulary lacks is left out
+	unk          *string      // BPE: kept for Save, as is fuseUnk: every character is bytes that are known
+	fuseUnk      bool
+	cleanUp      bool // Decode removes the spaces before punctuation
 }
 
 // New returns a tokenizer with the rules of Qwen2. vocab and merges are written in GPT-2's byte
@@ -103,40 +115,34 @@ func vocabulary(vocab map[string]int, added []Added, r rules) (*Tokenizer, error
 	return t, nil
 }
 
-// build returns a byte-level BPE tokenizer.
+// build returns a BPE tokenizer.
 func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*Tokenizer, error) {
 	t, err := vocabulary(vocab, added, r)
 	if err != nil {
 		return nil, err
 	}
 	t.pairs, t.bpe = pairs, make(merges, len(pairs))
-	letters, _ := alphabet()
-	byteOf := make(map[rune]byte, 256)
-	for b, r := range letters {
-		byteOf[r] = byte(b)
-	}
 	for token, id := range vocab {
 		if other := t.tokens[id].token; other != "" {
 			return nil, fmt.Errorf("tokens %q and %q share the id %d", min(token, other), max(token, other), id)
 		}
 		word, last := strings.CutSuffix(token, t.rules.suffix)
-		bytes := unletter(word, byteOf)
+		bytes := t.unletter(word)
 		if t.rules.suffix != "" && last {
 			bytes += " "
 		}
 		t.tokens[id] = entry{token: token, bytes: bytes, inModel: true}
 	}
-	for b, r := range letters {
-		id, ok := t.ids[string(r)]
-		if !ok {
-			return nil, fmt.Errorf("the vocabulary lacks the byte 0x%02X, which it writes %q: this is no byte-level BPE", b, string(r))
+	for b, letter := range letters {
+		name := string(letter)
+		if r.characters {
+			name = fmt.Sprintf("<0x%02X>", b)
 		}
-		t.byteID[b], t.endID[b] = int32(id), int32(id)
-		if r2 := t.rules.suffix; r2 != "" {
-			if id, ok = t.ids[string(r)+r2]; !ok {
-				return nil, fmt.Errorf("the vocabulary lacks %q, the byte 0x%02X at the end of a word", string(r)+r2, b)
-			}
-			t.endID[b] = int32(id)
+		if t.byteID[b], err = t.byteToken(b, name); err == nil {
+			t.endID[b], err = t.byteToken(b, name+r.suffix)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	for rank, p := range pairs {
@@ -155,12 +161,29 @@ func build(vocab map[string]int, pairs [][2]string, added []Added, r rules) (*To
 		if !ok {
 			return nil, lacks(p[0] + p[1])
 		}
-		key := join(int32(left), int32(right))
-		if _, twice := t.bpe[key]; !twice {
-			t.bpe[key] = merge{rank: int32(rank), id: int32(id)}
-		}
+		t.bpe[join(int32(left), int32(right))] = merge{rank: int32(rank), id: int32(id)} // of equals the last counts
 	}
+	t.apart = r.characters && t.wordsApart()
 	return t, t.add(added)
+}
+
+// missing is the id of a byte that the vocabulary lacks.
+const missing = -1
+
+// byteToken returns the id of the token that stands for one byte.
+func (t *Tokenizer) byteToken(b int, token string) (int32, error) {
+	id, ok := t.ids[token]
+	switch {
+	case ok:
+		return int32(id), nil
+	case t.rules.lossy:
+		return missing, nil
+	}
+	kind := "byte-level BPE"
+	if t.rules.characters {
+		kind = "BPE with byte_fallback"
+	}
+	return 0, fmt.Errorf("the vocabulary lacks the byte 0x%02X, which it writes %q: this is no %s", b, token, kind)
 }
 
 // add enters the added tokens; one that the vocabulary has too must have its id.
@@ -176,14 +199,16 @@ func (t *Tokenizer) add(added []Added) error {
 		if e := t.tokens[a.ID]; e.token != "" && e.token != a.Content {
 			return fmt.Errorf("tokens %q and %q share the id %d", e.token, a.Content, a.ID)
 		}
-		t.tokens[a.ID] = entry{token: a.Content, bytes: a.Content, added: &a, inModel: t.tokens[a.ID].inModel}
-		t.ids[a.Content] = a.ID
+		found := a
 		if a.Normalized {
-			a.Content = t.normalize(a.Content)
-			normal = append(normal, a)
+			found.Content = t.normalize(a.Content)
+			normal = append(normal, found)
 		} else {
-			raw = append(raw, a)
+			raw = append(raw, found)
 		}
+		t.tokens[a.ID] = entry{token: a.Content, bytes: t.unletter(found.Content), added: &a, inModel: t.tokens[a.ID].inModel,
+			hidden: a.Special && found.Content == a.Content} // as the tokenizers library, which looks for what it found
+		t.ids[a.Content] = a.ID
 	}
 	var err error
 	if t.raw, err = newMatcher(raw); err == nil {
@@ -224,9 +249,15 @@ func (t *Tokenizer) normalize(text string) string {
 
 // encodePart appends the ids of text between added tokens.
 func (t *Tokenizer) encodePart(text string, s *scratch) {
-	if t.unigram != nil {
+	if t.unigram != nil || t.rules.characters {
 		atStart := len(s.ids) == 0
-		t.rules.words.cut(text, atStart, func(word string) { t.encodePiece(word, s) })
+		t.rules.words.cut(text, atStart, func(word string) {
+			if t.apart {
+				cutBeforeMarks(word, func(word string) { t.encodePiece(word, s) })
+				return
+			}
+			t.encodePiece(word, s)
+		})
 		return
 	}
 	if t.rules.prefixSpace && text != "" {
@@ -234,6 +265,21 @@ func (t *Tokenizer) encodePart(text string, s *scratch) {
 			text = " " + text
 		}
 	}
+	for t.rules.digits {
+		n := strings.IndexFunc(text, unicode.IsNumber)
+		if n < 0 {
+			break
+		}
+		_, digit := utf8.DecodeRuneInString(text[n:])
+		t.encodeSplit(text[:n], s)
+		t.encodePiece(text[n:n+digit], s)
+		text = text[n+digit:]
+	}
+	t.encodeSplit(text, s)
+}
+
+// encodeSplit appends the ids of text that the model's rule cuts.
+func (t *Tokenizer) encodeSplit(text string, s *scratch) {
 	for len(text) > 0 {
 		n := t.rules.split.next(text)
 		if t.rules.split != CLIP || !beginsWhite(text) { // which keeps no white space between pieces
@@ -274,53 +320,81 @@ func (t *Tokenizer) encodePiece(piece string, s *scratch) {
 
 // appendMerged appends the ids of a piece, which holds a byte at least.
 func (t *Tokenizer) appendMerged(ids []int32, piece string, s *scratch) []int32 {
-	from := len(ids)
-	for i := range len(piece) - 1 {
-		ids = append(ids, t.byteID[piece[i]])
-	}
-	ids = append(ids, t.endID[piece[len(piece)-1]])
 	if t.rules.ignoreMerges {
-		if id, ok := t.whole(ids[from:]); ok {
-			return append(ids[:from], id)
+		if id, ok := t.whole(piece); ok {
+			return append(ids, id)
 		}
+	}
+	from := len(ids)
+	if t.rules.characters {
+		ids = t.appendCharacters(ids, piece)
+	} else {
+		ids = t.appendBytes(ids, piece)
 	}
 	return append(ids[:from], t.bpe.bpe(ids[from:], s)...)
 }
 
-// whole returns the token that a piece is in the vocabulary, if any.
-func (t *Tokenizer) whole(bytes []int32) (int32, bool) {
-	var token strings.Builder
-	for _, id := range bytes {
-		token.WriteString(t.tokens[id].token)
+func (t *Tokenizer) appendBytes(ids []int32, piece string) []int32 {
+	for i := range len(piece) - 1 {
+		if id := t.byteID[piece[i]]; id != missing {
+			ids = append(ids, id)
+		}
 	}
-	id, ok := t.ids[token.String()]
-	return int32(id), ok
+	if id := t.endID[piece[len(piece)-1]]; id != missing {
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// whole returns the token that a piece is in the model's vocabulary, if any.
+func (t *Tokenizer) whole(piece string) (int32, bool) {
+	if t.rules.characters {
+		return t.inModel(piece)
+	}
+	var token strings.Builder
+	for i := range len(piece) {
+		token.WriteRune(letters[piece[i]])
+	}
+	return t.inModel(token.String())
+}
+
+// inModel returns the id of a token of the model's vocabulary, which may lack added tokens.
+func (t *Tokenizer) inModel(token string) (int32, bool) {
+	id, ok := t.ids[token]
+	return int32(id), ok && t.tokens[id].inModel
 }
 
 // Decode returns the text of ids; skipSpecial leaves the special tokens out. Bytes that are not UTF-8
 // become U+FFFD, one for each maximal ill-formed part. An id without a token (a model's vocabulary may
 // be padded) stands for nothing.
 func (t *Tokenizer) Decode(ids []int64, skipSpecial bool) string {
-	var out strings.Builder
+	var out characterText
 	first := true
 	for _, id := range ids {
 		if id < 0 || id >= int64(len(t.tokens)) {
 			continue
 		}
 		e := &t.tokens[id]
-		if skipSpecial && e.added != nil && e.added.Special {
+		if skipSpecial && e.hidden {
 			continue
 		}
-		if t.unigram != nil {
-			out.WriteString(t.rules.words.text(e.token, first))
-		} else {
+		switch {
+		case t.unigram != nil:
+			out.WriteString(t.rules.words.text(e.bytes, first))
+		case t.rules.characters:
+			out.add(e.bytes)
+		default:
 			out.WriteString(e.bytes)
 		}
 		first = first && e.token == ""
 	}
+	out.flush()
 	text := validUTF8(out.String())
 	if t.rules.suffix != "" {
 		text = strings.TrimSpace(text)
+	}
+	if t.rules.stripSpace {
+		text = strings.TrimPrefix(text, " ")
 	}
 	if t.rules.cleanUp {
 		text = cleanUp(text)

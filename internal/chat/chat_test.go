@@ -55,7 +55,7 @@ func TestOtherTemplates(t *testing.T) {
 		Cases     []chatCase
 	}
 	golden.JSON(t, filepath.Join("testdata", "templates.json"), &file)
-	if len(file.Cases) != 40 {
+	if len(file.Cases) != 132 {
 		t.Fatalf("%d cases", len(file.Cases))
 	}
 	for _, c := range file.Cases {

@@ -13,35 +13,41 @@ import (
 	"github.com/nikolalohinski/gonja/v2/config"
 	"github.com/nikolalohinski/gonja/v2/exec"
 	"github.com/nikolalohinski/gonja/v2/loaders"
+	"github.com/nikolalohinski/gonja/v2/tokens"
 
 	"fulcrum/internal/jsonwords"
 )
 
+// today is what strftime_now tells a template. A prompt that changes with the clock would make a run another one tomorrow: it is the date
+// that Llama 3.1 and 3.2 write where no other is known.
+var today = time.Date(2024, time.July, 26, 0, 0, 0, 0, time.UTC)
+
 // parseJinja compiles a template that this package does not know, with the settings of HuggingFace:
-// trim_blocks, lstrip_blocks, raise_exception and strftime_now. It cannot read files, and what it may use is
+// trim_blocks, lstrip_blocks, raise_exception, strftime_now (of a fixed day) and generation. It cannot read files, and what it may use is
 // limited (limits.go). The library knows most of Jinja2; what it does not (a conditional expression in
 // parentheses) is an error here, when the folder is opened.
 func parseJinja(source string) (t *Template, err error) {
 	defer recovered(nil, &err)
 	const root = "/template"
-	loader, err := loaders.NewMemoryLoader(map[string]string{root: source})
-	if err != nil {
-		return nil, err
-	}
 	settings := config.New()
 	settings.TrimBlocks, settings.LeftStripBlocks = true, true
 	if err := checkSource(source, settings); err != nil {
 		return nil, fmt.Errorf("chat template: %w", err)
 	}
+	spaced := keepSpaces(source, settings)
+	loader, err := loaders.NewMemoryLoader(map[string]string{root: spaced})
+	if err != nil {
+		return nil, err
+	}
 	environment := &exec.Environment{
 		Context: exec.NewContext(limitedGlobals()).Update(builtins.GlobalVariables).Update(exec.NewContext(map[string]any{
-			"raise_exception": raise, "strftime_now": func(format string) string { return strftime.Format(format, time.Now()) },
+			"raise_exception": raise, "strftime_now": func(format string) string { return strftime.Format(format, today) },
 		})),
-		Filters: limitedFilters(), Tests: builtins.Tests, ControlStructures: limitedStatements(), Methods: limitedMethods(),
+		Filters: limitedFilters(), Tests: pythonTests(), ControlStructures: limitedStatements(), Methods: limitedMethods(),
 	}
 	compiled, err := exec.NewTemplate(root, settings, loader, environment)
 	if err != nil { // whose text quotes all of the template
-		return nil, fmt.Errorf("chat template: %s", plain(errors.New(strings.ReplaceAll(err.Error(), " '"+source+"'", ""))))
+		return nil, fmt.Errorf("chat template: %s", plain(errors.New(strings.ReplaceAll(err.Error(), " '"+spaced+"'", ""))))
 	}
 	watch(reflect.ValueOf(compiled.Root()), map[any]bool{})
 	t = &Template{source: source}
@@ -66,6 +72,32 @@ func parseJinja(source string) (t *Template, err error) {
 		return text, nil
 	}
 	return t, nil
+}
+
+// keepSpaces writes + into the tags that do not begin a line and have only spaces before them, back to another tag: lstrip_blocks strips
+// before a tag that begins its line, the library before these too ("{% if x %} {% endif %}").
+func keepSpaces(source string, settings *config.Config) string {
+	source = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(source) // as the lexer does before it counts
+	var out strings.Builder
+	written, end, lineStart := 0, 0, true // end: of the tag before
+	for stream := tokens.LexAll(source, settings); !stream.End(); stream.Next() {
+		at := stream.Current()
+		switch at.Type {
+		case tokens.BlockBegin, tokens.CommentBegin:
+			between := source[end:at.Pos]
+			if between != "" && !lineStart && strings.Trim(between, " \t") == "" && len(at.Val) == 2 {
+				out.WriteString(source[written:at.Pos] + at.Val + "+")
+				written = at.Pos + len(at.Val)
+			}
+		case tokens.BlockEnd, tokens.CommentEnd, tokens.VariableEnd:
+			end = at.Pos + len(at.Val)
+			lineStart = at.Type != tokens.VariableEnd && at.Val[0] != '+' && strings.HasPrefix(source[end:], "\n") // which trim_blocks takes
+			if lineStart {
+				end++
+			}
+		}
+	}
+	return out.String() + source[written:]
 }
 
 // recovered turns a panic into an error. One of the template library tells of its own insides, not of the template: the error says

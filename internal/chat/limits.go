@@ -179,7 +179,10 @@ func limitedFilters() *exec.FilterSet {
 	for _, name := range strings.Fields(`abs attr batch capitalize center default d dictsort e escape filesizeformat first float forceescape format groupby
 		indent int join items last length count list lower map max min pprint rejectattr reject replace reverse round safe selectattr select slice sort
 		string striptags sum title tojson trim truncate unique upper urlencode urlize wordcount wordwrap xmlattr`) {
-		filter, _ := builtins.Filters.Get(name)
+		filter, ok := pythonFilters[name]
+		if !ok {
+			filter, _ = builtins.Filters.Get(name)
+		}
 		filters[name] = func(e *exec.Evaluator, in *exec.Value, params *exec.VarArgs) *exec.Value {
 			budgetOf(e.Environment.Context).step(1)
 			allow(name, in, params)
@@ -195,21 +198,26 @@ func limitedFilters() *exec.FilterSet {
 func limitedMethods() exec.Methods {
 	all := builtins.Methods
 	return exec.Methods{
-		Bool:  methodsOf(all.Bool, "string int bit_length bit_count as_integer_ratio"),
-		Int:   methodsOf(all.Int, "is_integer bit_length bit_count as_integer_ratio"),
-		Float: methodsOf(all.Float, "is_integer as_integer_ratio hex"),
-		Dict:  methodsOf(all.Dict, "keys values items get pop setdefault update copy clear"),
-		List:  methodsOf(all.List, "append reverse copy"),
-		Str: methodsOf(all.Str, `capitalize capwords casefold center count encode endswith expandtabs find format format_map isalnum isalpha isascii isdecimal isdigit
+		Bool:  methodsOf(all.Bool, nil, "string int bit_length bit_count as_integer_ratio"),
+		Int:   methodsOf(all.Int, nil, "is_integer bit_length bit_count as_integer_ratio"),
+		Float: methodsOf(all.Float, nil, "is_integer as_integer_ratio hex"),
+		Dict:  methodsOf(all.Dict, nil, "keys values items get pop setdefault update copy clear"),
+		List:  methodsOf(all.List, nil, "append reverse copy"),
+		Str: methodsOf(all.Str, pythonMethods, `
+			capitalize capwords casefold center count encode endswith expandtabs find format format_map isalnum isalpha isascii isdecimal isdigit
 			islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip partition removeprefix removesuffix replace rfind rjust rpartition rsplit
 			rstrip split splitlines startswith strip swapcase title upper zfill`),
 	}
 }
 
-func methodsOf[I any](set *exec.MethodSet[I], names string) *exec.MethodSet[I] {
+// methodsOf returns the methods of those names: own ones, or else the library's.
+func methodsOf[I any](set *exec.MethodSet[I], own map[string]exec.Method[I], names string) *exec.MethodSet[I] {
 	methods := map[string]exec.Method[I]{}
 	for _, name := range strings.Fields(names) {
-		method, _ := set.Get(name)
+		method, ok := own[name]
+		if !ok {
+			method, _ = set.Get(name)
+		}
 		methods[name] = func(self I, value *exec.Value, params *exec.VarArgs) (any, error) {
 			allow(name, value, params)
 			out, err := method(self, value, params)
@@ -265,7 +273,7 @@ func limitedGlobals() map[string]any {
 		budgetOf(e.Environment.Context).step(min(sizeOf(params.Args[0]), params.Args[0].Len()))
 		return params.Args[0]
 	}
-	globals[timesName] = times
+	globals[timesName], globals[addendName], globals[itemName] = times, addend, item
 	for _, operator := range []string{"/", "//", "%"} {
 		globals[operatorName(operator)] = divides(operator)
 	}
@@ -278,6 +286,9 @@ const (
 	eachName  = "\x00each"
 	timesName = "\x00times"
 	lineName  = "\x00line"
+
+	addendName = "\x00addend"
+	itemName   = "\x00item"
 )
 
 func operatorName(operator string) string { return "\x00" + operator }
@@ -286,8 +297,11 @@ func operatorName(operator string) string { return "\x00" + operator }
 // in Hugging Face's own sandbox, and neither are blocks and {% call %}, which no published template has.
 func limitedStatements() *exec.ControlStructureSet {
 	statements := map[string]parser.ControlStructureParser{}
-	for _, name := range []string{"for", "if", "set", "macro", "raw", "with", "filter", "do", "break", "continue"} {
-		parse, _ := builtins.ControlStructures.Get(name)
+	for _, name := range []string{"for", "if", "set", "macro", "raw", "with", "filter", "do", "break", "continue", "generation"} {
+		parse, ok := builtins.ControlStructures.Get(name)
+		if !ok {
+			parse = parseGeneration
+		}
 		statements[name] = func(p, args *parser.Parser) (nodes.ControlStructure, error) {
 			parsed, err := parse(p, args)
 			if err != nil {
@@ -412,6 +426,9 @@ func watch(v reflect.Value, seen map[any]bool) {
 		case *nodes.BinaryExpression:
 			switch at := n.Operator.Token; at.Type {
 			case tokens.And, tokens.Or:
+			case tokens.Addition:
+				line := &nodes.Integer{Location: at, Val: at.Line}
+				n.Left, n.Right = call(addendName, at, n.Left, line), call(addendName, at, n.Right, line)
 			case tokens.Multiply:
 				n.Left, n.Right = call(timesName, at, n.Left, n.Right), &nodes.Integer{Location: at, Val: 1}
 			case tokens.Division, tokens.FloorDivision, tokens.Modulo:
@@ -420,6 +437,11 @@ func watch(v reflect.Value, seen map[any]bool) {
 				n.Right = &nodes.Integer{Location: at, Val: 1}
 			default:
 				n.Left, n.Right = call(checkName, at, n.Left), call(checkName, at, n.Right)
+			}
+		case *nodes.GetItem: // x[y] is item(x, y)[0]; a name needs no help
+			if _, name := n.Arg.(*nodes.String); !name && n.Arg != nil {
+				n.Node = call(itemName, n.Location, n.Node.(nodes.Expression), n.Arg.(nodes.Expression))
+				n.Arg = &nodes.Integer{Location: n.Location}
 			}
 		case *nodes.Call:
 			if method, ok := n.Func.(*nodes.GetAttribute); ok {
@@ -447,7 +469,7 @@ func checkSource(source string, settings *config.Config) error {
 		}
 		if opening {
 			switch {
-			case slices.Contains([]string{"for", "if", "macro", "filter", "with", "raw"}, at.Val):
+			case slices.Contains([]string{"for", "if", "macro", "filter", "with", "raw", "generation"}, at.Val):
 				depth++
 			case strings.HasPrefix(at.Val, "end") && at.Val != "endset":
 				depth--

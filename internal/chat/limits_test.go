@@ -62,6 +62,7 @@ func TestHostileTemplates(t *testing.T) {
 		{"powers", "{{ " + strings.Repeat("2**", 10_000) + "1 }}", ""},
 		{"a long sum", "{{ " + strings.Repeat("1+", 20_000) + "1 }}", ""},
 		{"methods on methods", "{{ 'x'" + strings.Repeat(".strip()", 60) + " }}", "asks for too much"},
+		{"methods on members", "{{ 'x'" + strings.Repeat(".split()[0]", 60) + " }}", "asks for too much"},
 		{"elif after elif", "{% if 0 %}" + strings.Repeat("{% elif 0 %}", 9000) + "{% endif %}", ""},
 		{"too long", strings.Repeat("x", 1<<20), "want at most"},
 		{"a long range", "{% for i in range(1000000000000) %}x{% endfor %}", "a range of 1000000000000 numbers"},

@@ -1,12 +1,28 @@
 """Writes templates.json: chat templates of several styles and what Jinja2 3.1 makes of them, with the
-settings of HuggingFace (trim_blocks, lstrip_blocks, loop controls). Run in this folder: python3 make.py"""
+settings of HuggingFace (trim_blocks, lstrip_blocks, loop controls, generation blocks) on 26 July 2024. Run in this folder: python3 make.py"""
+import datetime
 import json
+from jinja2 import nodes
+from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 def raise_exception(message):
     raise ValueError(message)
 
-env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
+class Generation(Extension):
+    tags = {"generation"}
+
+    def parse(self, parser):
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+        return nodes.CallBlock(self.call_method("_said"), [], [], body).set_lineno(line)
+
+    def _said(self, caller):
+        return caller()
+
+env = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation])
+env.globals["strftime_now"] = datetime.date(2024, 7, 26).strftime
+env.filters["tojson"] = lambda x, indent=None: json.dumps(x, ensure_ascii=False, indent=indent)
 env.globals["raise_exception"] = raise_exception
 
 templates = {
@@ -101,11 +117,127 @@ You are a helpful assistant.<|im_end|>
 {% if add_generation_prompt %}
 <ASSISTANT>{% endif %}
 """,
+    "llama 2": r"""{% if messages[0]['role'] == 'system' %}{% set rest = messages[1:] %}{% set system = messages[0]['content'] %}{% else %}{% set rest = messages %}{% set system = false %}{% endif %}{% for m in rest %}{% if (m['role'] == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}{% if loop.index0 == 0 and system != false %}{% set content = '<<SYS>>\n' + system + '\n<</SYS>>\n\n' + m['content'] %}{% else %}{% set content = m['content'] %}{% endif %}{% if m['role'] == 'user' %}{{ bos_token + '[INST] ' + content.strip() + ' [/INST]' }}{% elif m['role'] == 'assistant' %}{{ ' '  + content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}""",
+    "llama 3.2": r"""{{- bos_token }}
+{%- if not date_string is defined %}
+    {%- if strftime_now is defined %}
+        {%- set date_string = strftime_now("%d %b %Y") %}
+    {%- else %}
+        {%- set date_string = "never" %}
+    {%- endif %}
+{%- endif %}
+{%- if not tools is defined %}
+    {%- set tools = none %}
+{%- endif %}
+{#- The system message has a place of its own. #}
+{%- if messages[0]['role'] == 'system' %}
+    {%- set system_message = messages[0]['content']|trim %}
+    {%- set messages = messages[1:] %}
+{%- else %}
+    {%- set system_message = "" %}
+{%- endif %}
+{{- "<|start_header_id|>system<|end_header_id|>\n\nToday Date: " + date_string + "\n\n" }}
+{%- if tools is not none %}
+    {%- for t in tools %}
+        {{- t | tojson(indent=4) }}
+    {%- endfor %}
+{%- endif %}
+{{- system_message }}
+{%- for message in messages %}
+    {%- if not (message.role == 'tool' or 'tool_calls' in message) %}
+        {{- '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' }}
+    {%- elif 'tool_calls' in message %}
+        {{- raise_exception("no calls") }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
+{%- endif %}
+""",
+    "qwen3": r"""{%- set ns = namespace(searching=true, last=messages|length - 1) %}
+{%- for message in messages[::-1] %}
+    {%- set index = (messages|length - 1) - loop.index0 %}
+    {%- if ns.searching and message.role == "user" and message.content is string and not(message.content.startswith('<tool>') and message.content.endswith('</tool>')) %}
+        {%- set ns.searching = false %}
+        {%- set ns.last = index %}
+    {%- endif %}
+{%- endfor %}
+{%- for message in messages %}
+    {%- set content = message.content if message.content is string else '' %}
+    {%- if message.role == "assistant" %}
+        {%- set reasoning = '' %}
+        {%- if message.reasoning_content is string %}
+            {%- set reasoning = message.reasoning_content %}
+        {%- elif '</think>' in content %}
+            {%- set reasoning = content.split('</think>')[0].rstrip('\n').split('<think>')[-1].lstrip('\n') %}
+            {%- set content = content.split('</think>', 1)[-1].lstrip('\n') %}
+        {%- endif %}
+        {{- '<|im_start|>assistant\n' }}
+        {%- if loop.index0 > ns.last or reasoning %}
+            {{- '<think>\n' + reasoning.strip('\n') + '\n</think>\n\n' }}
+        {%- endif %}
+        {{- content + '<|im_end|>\n' }}
+    {%- else %}
+        {{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>\n' }}
+    {%- endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\n' }}
+    {%- if enable_thinking is defined and enable_thinking is false or enable_thinking is false %}
+        {{- '<think>\n\n</think>\n\n' }}
+    {%- endif %}
+{%- endif %}""",
+    "smollm3": r"""{%- if enable_thinking is not defined -%}
+{%- set enable_thinking = true -%}
+{%- endif -%}
+{%- set mode = "/no_think" -%}
+{%- if messages[0].role == "system" -%}
+{%- set system = messages[0].content -%}
+{%- set custom = system.replace("/no_think", "").replace(".", "!").rstrip() -%}
+{%- endif -%}
+{%- if "/override" in system -%}
+{{- custom -}}
+{%- else -%}
+{{- "## Today Date: " ~ strftime_now("%d %B %Y") ~ "\n" -}}
+{%- endif -%}
+{%- if custom -%}
+{{- custom + "\n\n" -}}
+{%- endif -%}
+{%- if xml_tools or python_tools -%}
+{%- for tool in xml_tools[:] -%} {# a list #}
+{{- tool | string -}}
+{%- endfor -%}
+{%- endif -%}
+{# the turns #}
+{%- for message in messages -%}
+{%- set content = message.content if message.content is string else "" -%}
+{%- if message.role == "user" -%}
+    {{ "<|im_start|>" + message.role + "\n"  + content + "<|im_end|>\n" }}
+{%- elif message.role == "assistant" -%}
+    {% generation %}
+    {%- if mode == "/think" -%}
+        {{ "<|im_start|>assistant\n" + content.lstrip("\n") + "<|im_end|>\n" }}
+    {%- else -%}
+        {{ "<|im_start|>assistant\n" + "<think>\n\n</think>\n" + content.lstrip("\n") + "<|im_end|>\n" }}
+    {%- endif -%}
+    {% endgeneration %}
+{%- endif -%}
+{%- endfor -%}
+""",
+    "spaces and texts": r"""{% for m in messages %} {% if m.role == 'user' %} {# a comment #}	{% endif %}
+  {% if m.content is string %}
+{{ m.content.strip() ~ '|' ~ m.content | trim ~ '|' ~ m.content.rsplit('b', 1)[0] ~ '|' ~ m.content.split()[-1] ~ m.content.count('e') }} {% endif %}
+{{ (m.content | tojson) if m.content is string else ({'a': [1, none, true, 'é<'], 'b': {}} | tojson(indent=2)) }}
+{{ m.content.find('is') if m.content is string else '' }}
+{% endfor %}""",
+    "a sum with nothing": r"""{{ messages[0].content + nothing }}""",
 }
 conversations = [
     [{"role": "user", "content": "Hi"}],
     [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "  What's <b>1</b> & 2? "}, {"role": "assistant", "content": " One\n"}, {"role": "user", "content": "Grüße 你好\n"}],
     [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}],
+    [{"role": "user", "content": "x"}, {"role": "assistant", "content": "<think>\nhm\n</think>\n\n yes\u3000"}, {"role": "user", "content": "\u00a0y \"is\" \x1c"}],
+    [{"role": "user", "content": "x"}, {"role": "assistant", "content": "\nyes"}],
     [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "What?"}]}],
 ]
 cases = []

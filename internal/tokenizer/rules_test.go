@@ -99,7 +99,8 @@ func TestOpenRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const rest = `,"continuing_subword_prefix":"","end_of_word_suffix":"","fuse_unk":false,"byte_fallback":false,"ignore_merges":false,"vocab":{`
+	const rest = `,"continuing_subword_prefix":"","end_of_word_suffix":"","fuse_unk":false,"byte_fallback":false,` +
+		`"ignore_merges":false,"vocab":{`
 	for _, c := range []struct{ name, old, new, want string }{
 		{"another model", `"type": "BPE"`, `"type": "Unigram"`, `model.vocab: want a list of [piece, score]`},
 		{"another model with another vocabulary", `"type":"BPE",`, `"type":"WordLevel","vocab":[["a",1]],`,

@@ -1,11 +1,15 @@
 """Tokenizers and chat templates both ways: the same ids and texts as the tokenizers library and transformers."""
 
+import datetime
 import json
+import pathlib
 import random
 import shutil
 
+import jinja2
 import pytest
 import transformers
+import trl
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 import peers
@@ -36,7 +40,7 @@ def same(probe, theirs, folder, out=""):
         assert answer["texts"][2 * i + 1] == hidden, repr(text)
 
 
-# --- Small tokenizers with the rules of published ones. Their class is that of tokenizer.json alone: transformers 5 puts rules of its own in
+# --- Small tokenizers with the rules of published ones. Their class is that of tokenizer.json alone: transformers 5 puts its own rules in
 # the place of what tokenizer.json says where tokenizer_config.json names GPT2Tokenizer (SmolLM2) or LlamaTokenizer (Llama 2, Mistral).
 
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -137,7 +141,8 @@ FOLDERS = {
     "mistral always": lambda folder: characters(folder, metaspace("always"), words=False),
     "mistral never": lambda folder: characters(folder, metaspace("never"), strip=False),
     "mistral split": lambda folder: characters(folder, metaspace("first", True)),
-    "mistral oldest": lambda folder: characters(folder, metaspace("always"), spell={"type": "Metaspace", "replacement": "▁", "add_prefix_space": True}),
+    "mistral oldest": lambda folder: characters(
+        folder, metaspace("always"), spell={"type": "Metaspace", "replacement": "▁", "add_prefix_space": True}),
 }
 
 
@@ -203,10 +208,23 @@ def test_saved_by_us(probe, published, tmp_path, name, added):
     same(probe, backend(tmp_path / "ours"), tmp_path / "ours")
 
 
+def turns(*said):
+    roles = {"s": "system", "u": "user", "a": "assistant"}
+    return [{"role": roles[t[0]], "content": t[2:]} for t in said]
+
+
 CHATS = [
     [{"role": "user", "content": "Hello?"}],
     [{"role": "system", "content": "Be short."}, {"role": "user", "content": "a\nb "}, {"role": "assistant", "content": "c"}, {"role": "user", "content": "d"}],
     [{"role": "user", "content": [{"type": "text", "text": "two "}, {"type": "text", "text": "parts"}]}],
+    turns("s: Be short.\n", "u:a\nb ", "a:c", "u:\u00a0d\u3000"),
+    turns("u:x", "a:<think>\nhm\n</think>\n\nyes ", "u:y"),
+    turns("u:x", "a:<think>\nhm\n</think>\n\nyes\n"),
+    turns("s:Be /no_think now ", "u:q", "a:\nr", "u:日本 'q' \"z\" <b>&"),
+    turns("s:All /system_override", "u:q"),
+    turns("u:a", "u:b"),
+    turns("a:x", "u:b"),
+    turns("s:only"),
 ]
 
 
@@ -231,3 +249,39 @@ def test_chat_templates(probe, tmp_path, how):
         got = probe("render", Folder=str(tmp_path), Messages=[chat])["texts"]
         for text, prompt in zip(got, [True, False]):
             assert text == theirs.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt)
+
+
+OURS = json.loads((peers.ROOT / "internal" / "chat" / "testdata" / "templates.json").read_text())["templates"]
+THEIRS = {part.stem: part for part in sorted((pathlib.Path(trl.__file__).parent / "chat_templates").glob("*.jinja"))}
+PUBLISHED = ["llama3", "llama3_1", "llama3_2", "qwen2_5", "qwen3", "qwen3_instruct_2507", "deepseekv3", "phi3", "llama3_training",
+             "qwen3_training"]
+
+
+class July(datetime.datetime):
+    """The day on which our templates are written (docs/model_folders.md)."""
+
+    @classmethod
+    def now(cls, tz=None):
+        return cls(2024, 7, 26)
+
+
+@pytest.mark.parametrize("name", [*OURS, *PUBLISHED])
+def test_published_templates(probe, published, tmp_path, monkeypatch, name):
+    """Templates as published (TRL has them) or with the parts of published ones: the same texts, and an error where theirs is one."""
+    monkeypatch.setattr(transformers.utils.chat_template_utils, "datetime", July)
+    theirs = load(published("llama2"))
+    theirs.chat_template = OURS.get(name) or THEIRS[name].read_text()
+    theirs.save_pretrained(tmp_path)
+    for chat in CHATS:
+        for i, prompt in enumerate([True, False]):
+            try:
+                want = theirs.apply_chat_template(chat, tokenize=False, add_generation_prompt=prompt)
+            except (TypeError, jinja2.exceptions.TemplateError):
+                want = None
+            try:
+                got = probe("render", Folder=str(tmp_path), Messages=[chat])["texts"][i]
+            except peers.Refused:
+                parts = isinstance(chat[0]["content"], list)  # Python prints a list where the template wants a text: we do not
+                assert want is None or parts and "[{'type'" in want, chat
+                continue
+            assert got == want, chat

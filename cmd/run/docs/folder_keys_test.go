@@ -15,6 +15,28 @@ import (
 	"fulcrum/selector/vl/pixels"
 )
 
+// tokenizers is what the page says of the files that are no tables of keys.
+const tokenizers = `
+## Tokenizer and chat template
+
+| Rules of tokenizer.json | Models |
+|---|---|
+| BPE of bytes, the patterns of Qwen2, Llama 3, GPT-2 and CLIP | Qwen2 to Qwen3, Llama 3.x, SmolLM3, GPT-2, BART, CLIP |
+| BPE of bytes after Digits, each one alone | SmolLM2. Bytes that the vocabulary lacks are left out, as by the tokenizers library |
+| BPE of characters with byte_fallback, spaces marked by Prepend and Replace or by Metaspace | Llama 2, Mistral 7B v0.1 to v0.3 |
+| Unigram with Metaspace | T5 |
+
+Any other rule is refused by its name: Mistral's Tekken, for one. tokenizer.json decides, also where transformers 5
+puts rules of its own in its place for the class that tokenizer_config.json names (GPT2Tokenizer: a SmolLM2 loses
+Digits; LlamaTokenizer). BPE is decoded without clean_up_tokenization_spaces, as in transformers 5. Without
+tokenizer.json the folder needs vocab.json and merges.txt, with the rules of Qwen2, GPT-2 or CLIP.
+
+Chat templates give what transformers gives for system, user and assistant turns: those of Qwen2.5 to Qwen3, SmolLM2,
+SmolLM3, Llama 2 to 3.2 and Mistral are compared in the peers' tests. What the Jinja library lacks is refused when the
+folder is opened. The day is always 26 July 2024 (strftime_now), which Llama 3.x writes where it knows none: a prompt
+does not change with the clock.
+`
+
 // TestFolderKeysPageIsCurrent: the page lists what becomes of every key of a model folder's files.
 func TestFolderKeysPageIsCurrent(t *testing.T) {
 	var b strings.Builder
@@ -24,7 +46,7 @@ func TestFolderKeysPageIsCurrent(t *testing.T) {
 		"have either, and is passed over. Dropout is among what has no effect: no model is trained with its own.\n\n" +
 		"A key of generation_config.json that is refused ends `task=generate`, which says what to add: `generate.without=[num_beams]`\n" +
 		"goes on without it. Training draws as `vl.generation` and `seq2seq.generation` say, and names in a warning what the folder\n" +
-		"asks for beside them. Without generation_config.json the keys of config.json count, as in transformers.\n")
+		"asks for beside them. Without generation_config.json the keys of config.json count, as in transformers.\n" + tokenizers)
 	kinds := []struct {
 		name string
 		keys []hffolder.Keys

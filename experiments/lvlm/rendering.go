@@ -42,6 +42,17 @@ func openRendering(opt Options, fallback string) (*rendering, error) {
 	r := &rendering{image: -1}
 	var err error
 	of := ""
+	if opt.Path != nil {
+		if r.tokens, err = tokenizer.Open(*opt.Path); err != nil {
+			return nil, fmt.Errorf("lvlm.path=%s: %w", *opt.Path, err)
+		}
+		for _, name := range []string{"<|image_pad|>", "<image>"} {
+			if id, ok := r.tokens.ID(name); ok {
+				r.image = id
+				break
+			}
+		}
+	}
 	switch {
 	case opt.Template != nil:
 		of = "lvlm.template=" + *opt.Template + ": "
@@ -55,23 +66,12 @@ func openRendering(opt Options, fallback string) (*rendering, error) {
 		}
 	case opt.Path != nil:
 		of = "lvlm.path=" + *opt.Path + ": "
-		if r.template, err = chat.Open(*opt.Path); err != nil {
+		if r.template, err = chat.Open(*opt.Path, r.tokens.Knows); err != nil {
 			return nil, fmt.Errorf("%s%w", of, err)
 		}
 	case fallback != "":
 		if r.template, err = chat.Parse(fallback); err != nil {
 			return nil, err
-		}
-	}
-	if opt.Path != nil {
-		if r.tokens, err = tokenizer.Open(*opt.Path); err != nil {
-			return nil, fmt.Errorf("lvlm.path=%s: %w", *opt.Path, err)
-		}
-		for _, name := range []string{"<|image_pad|>", "<image>"} {
-			if id, ok := r.tokens.ID(name); ok {
-				r.image = id
-				break
-			}
 		}
 	}
 	if r.template != nil {

@@ -4,7 +4,7 @@
 // err := chat.ParseMessages([]byte(`[{"role": "user", "content": [{"type": "image", "image": "a.png"}, {"type": "text",
 // "text": "What is it?"}]}]`))
 //
-//	template, err := chat.Open("Qwen2.5-VL-3B-Instruct")
+//	template, err := chat.Open("Qwen2.5-VL-3B-Instruct", tokenizer.Knows)
 //	text, err := template.Render(msgs, chat.RenderOptions{AddGenerationPrompt: true})
 //
 // It knows nothing of tokens or pixels: an image is one placeholder in the text.

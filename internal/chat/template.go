@@ -109,13 +109,17 @@ func chatML(msgs []Message, opt RenderOptions, system string) string {
 // Open returns the chat template of a HuggingFace folder: chat_template.jinja, chat_template.json, or
 // the chat_template of tokenizer_config.json (a text, or a list of named ones of which "default" is
 // taken). A folder without one gets Qwen2.5-VL's, or QwenText's when it has no
-// preprocessor_config.json.
-func Open(folder string) (*Template, error) {
+// preprocessor_config.json, if its vocabulary has their token of a turn (knows).
+func Open(folder string, knows func(token string) bool) (*Template, error) {
 	source, path, err := find(folder)
 	if err != nil {
 		return nil, err
 	}
 	if path == "" {
+		if !knows("<|im_start|>") {
+			return nil, fmt.Errorf("%s: no chat_template, and the vocabulary has no <|im_start|> for Qwen's: want chat_template.jinja, as the "+
+				"instruction-tuned models have it", folder)
+		}
 		if _, err := os.Stat(filepath.Join(folder, "preprocessor_config.json")); err == nil {
 			return QwenVL(), nil
 		}

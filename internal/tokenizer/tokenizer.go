@@ -421,6 +421,12 @@ func (t *Tokenizer) ID(token string) (int64, bool) {
 	return int64(id), ok
 }
 
+// Knows reports whether the vocabulary has a token.
+func (t *Tokenizer) Knows(token string) bool {
+	_, ok := t.ids[token]
+	return ok
+}
+
 // Token returns the token of an id as the vocabulary writes it, or "".
 func (t *Tokenizer) Token(id int64) string {
 	if id < 0 || id >= int64(len(t.tokens)) {

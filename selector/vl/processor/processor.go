@@ -61,7 +61,7 @@ func Open(folder string) (*Processor, error) {
 	if err != nil {
 		return nil, err
 	}
-	template, err := chat.Open(folder)
+	template, err := chat.Open(folder, tok.Knows)
 	if err != nil {
 		return nil, err
 	}

@@ -95,6 +95,15 @@ func (e armError) seedVariance() float64 {
 	return v
 }
 
+// noise is the part of the variance over questions that is only the chance of each seed on each of them.
+func (e armError) noise() float64 {
+	v := 0.0
+	for _, s := range e.sides {
+		v += s.noise
+	}
+	return v
+}
+
 // seedsAtMost is the standard error from the seeds that they leave possible with a chance of 5 %: the variance over S of them is at
 // most (S−1)s²/χ²(S−1; 0.05), of which their noise is a part.
 func (e armError) seedsAtMost() float64 {
@@ -202,11 +211,7 @@ func (e armError) needed(mean float64, n int, opt stats.Options) (questions, see
 	t := func(seeds int) float64 {
 		return distuv.StudentsT{Sigma: 1, Nu: float64(seeds - 1)}.Quantile(0.5+opt.Level/2) + power
 	}
-	own, noise := e.seedVariance(), 0.0
-	for _, s := range e.sides {
-		noise += s.noise
-	}
-	now := e.seeds()
+	own, noise, now := e.seedVariance(), e.noise(), e.seeds()
 	left := mean * mean
 	if now > 0 {
 		left -= t(now) * t(now) * own

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/simulated"
 	"fulcrum/reports/stats"
 )
@@ -13,75 +16,92 @@ import (
 // asked are what becomes of simulated questions.
 type asked struct{ better, worse, within, open, missed, seeds float64 }
 
-// askOnce asks one question whose arm has these differences of seeds, as run ask does, without intervals, which take most of the time.
-func askOnce(t *testing.T, all Arm, truth, effect float64, whole bool) (out asked) {
+// askOnce asks about arms that have these differences of seeds, as run ask does, without intervals, which take most of the time. What it
+// returns is 1 where it holds of any arm.
+func askOnce(t *testing.T, all []Arm, truth, effect float64, whole bool) (out asked) {
 	t.Helper()
-	most := len(all.Scores)
+	most := len(all[0].Scores)
 	for _, n := range stats.Stages(most) {
-		a := Arm{Seeds: all.Seeds[:n], QueryIDs: all.QueryIDs, Scores: all.Scores[:n]}
-		c, err := a.unsettled(zeroArm(a), quick())
-		if err != nil {
-			t.Fatal(err)
+		family := make([]*ArmComparison, len(all))
+		raw := make([]float64, len(all))
+		for i, arm := range all {
+			a := Arm{Seeds: arm.Seeds[:n], QueryIDs: arm.QueryIDs, Scores: arm.Scores[:n]}
+			c, err := a.unsettled(zeroArm(a), quick())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, c.Stage = stats.StageAt(n, most)
+			family[i], raw[i] = &c, c.Among(c.P)
 		}
-		_, c.Stage = stats.StageAt(n, most)
-		distance := effect - math.Abs(c.Mean)
-		within := distance > 0 && c.Among(c.uncertainty.beyond(distance)) < stats.Alpha
-		if c.BCa = (stats.Interval{Low: -2 * effect, High: 2 * effect}); within { // as far as Outcome asks
-			c.BCa = stats.Interval{}
-		}
-		if c.Verdict = stats.NotSeparable; c.Among(c.P) < stats.Alpha {
-			c.Verdict = map[bool]stats.Verdict{true: stats.Better, false: stats.Worse}[c.Mean > 0]
+		adjusted, _ := stats.HolmSteps(raw, len(all))
+		for i, c := range family {
+			c.Family = len(all)
+			if c.Verdict = stats.NotSeparable; adjusted[i] < stats.Alpha {
+				c.Verdict = map[bool]stats.Verdict{true: stats.Better, false: stats.Worse}[c.Mean > 0]
+			}
 		}
 		if whole {
-			quickly := c
-			HolmArms([]*ArmComparison{&c})
-			if c.Verdict != quickly.Verdict || c.Within(effect) != within {
-				t.Errorf("%d seeds: %s, within %v; without intervals %s, %v", n, c.Verdict, c.Within(effect), quickly.Verdict, within)
+			quickly := stats.GroupBy(family, func(c *ArmComparison) string { return string(c.Verdict) })
+			HolmArms(family)
+			if slowly := stats.GroupBy(family, func(c *ArmComparison) string { return string(c.Verdict) }); !reflect.DeepEqual(quickly, slowly) {
+				t.Errorf("%d seeds: verdicts %v; without intervals %v", n, slowly, quickly)
 			}
 		}
-		out.seeds, out.missed = float64(n), float64(stats.BoolInt(c.uncertainty.beyond(math.Abs(c.Mean-truth)) < stats.Alpha))
-		switch c.Outcome(effect, most) {
-		case Settled:
+		out = asked{seeds: float64(n)}
+		open := 0
+		for _, c := range family {
+			outcome := c.Outcome(effect, most)
+			open += stats.BoolInt(outcome == Unsure)
+			one := asked{missed: float64(stats.BoolInt(c.uncertainty.beyond(math.Abs(c.Mean-truth)) < stats.Alpha))}
 			switch {
+			case outcome != Settled:
+				one.open = 1
 			case c.Verdict == stats.Better:
-				out.better = 1
+				one.better = 1
 			case c.Verdict == stats.Worse:
-				out.worse = 1
+				one.worse = 1
 			default:
-				out.within = 1
+				one.within = 1
 			}
-			return out
-		case Hopeless:
-			out.open = 1
-			return out
+			out = asked{max(out.better, one.better), max(out.worse, one.worse), max(out.within, one.within), max(out.open, one.open),
+				out.missed + one.missed/float64(len(all)), out.seeds}
+		}
+		if open == 0 {
+			break
 		}
 	}
-	out.open = 1
 	return out
 }
 
-// Stages name a false winner, and deny a difference worth having, at most as often as one test, whatever spreads the scores.
+// Stages name a false winner, and deny a difference worth having, at most as often as one test, whatever spreads the scores and however
+// many arms are asked about together.
 func TestStagesKeepTheLevel(t *testing.T) {
 	const most, n = 10, 200
 	sims, slack := simulated.Number(60, 2000)
 	for _, tc := range []struct {
 		name                string
+		arms                int     // beside the reference
 		question, seed, own float64 // standard deviations, of one score
 	}{
-		{"questions only", 1, 0, 0.3},
-		{"seeds as much as questions", 1, math.Sqrt(most) / math.Sqrt(n), 0.3},
-		{"mostly seeds", 0.3, math.Sqrt(most) / math.Sqrt(n), 1},
-		{"nothing but the chance of each seed on each question", 0, 0, 1},
+		{"questions only", 1, 1, 0, 0.3},
+		{"questions only, five arms", 4, 1, 0, 0.3},
+		{"seeds as much as questions", 1, 1, math.Sqrt(most) / math.Sqrt(n), 0.3},
+		{"mostly seeds", 1, 0.3, math.Sqrt(most) / math.Sqrt(n), 1},
+		{"nothing but the chance of each seed on each question", 1, 0, 0, 1},
 	} {
 		// What a test of all seeds at once, with known spread, finds in 90 of 100 cases.
-		effect := 3.24 * math.Sqrt(tc.question*tc.question/n+tc.seed*tc.seed/most+tc.own*tc.own/n/most)
+		effect := map[int]float64{1: 3.24, 4: 3.78}[tc.arms] * math.Sqrt(tc.question*tc.question/n+tc.seed*tc.seed/most+tc.own*tc.own/n/most)
 		for _, truth := range []float64{0, 1, 2} {
 			t.Run(fmt.Sprintf("%s, difference %g", tc.name, truth), func(t *testing.T) {
 				t.Parallel()
 				var sum asked
 				rng := rand.New(rand.NewPCG(31, uint64(truth)))
 				for i := range sims {
-					one := askOnce(t, armWith(rng, most, n, truth*effect, tc.question, tc.seed, tc.own), truth*effect, effect, i < 3)
+					all := make([]Arm, tc.arms)
+					for k := range all {
+						all[k] = armWith(rng, most, n, truth*effect, tc.question, tc.seed, tc.own)
+					}
+					one := askOnce(t, all, truth*effect, effect, i < 3)
 					sum = asked{sum.better + one.better, sum.worse + one.worse, sum.within + one.within, sum.open + one.open,
 						sum.missed + one.missed, sum.seeds + one.seeds}
 				}
@@ -101,11 +121,63 @@ func TestStagesKeepTheLevel(t *testing.T) {
 				if limit := 0.07 + slack(0.07); share(sum.missed) > limit {
 					t.Errorf("%.1f %% of intervals miss, want at most %.1f %%", 100*share(sum.missed), 100*limit)
 				}
-				if open, limit := share(sum.open), 0.25+slack(0.25); truth == 1 && open > limit || truth == 2 && open > 0.01 {
+				if open, limit := share(sum.open), 0.25+slack(0.25); tc.arms == 1 && truth == 1 && open > limit || truth == 2 && open > 0.01 {
 					t.Errorf("%.1f %% are not settled, want at most %.1f %%", 100*open, 100*limit)
 				}
 			})
 		}
+	}
+}
+
+// exactly is an arm whose difference from zeroArm has this mean and this standard error over questions, and no spread of seeds.
+func exactly(t *testing.T, seeds, most int, mean, se float64) *ArmComparison {
+	t.Helper()
+	a := armWith(rand.New(rand.NewPCG(19, 20)), 1, 400, 0, 1, 0, 0)
+	was, by := stat.MeanSE(a.Scores[0])
+	for i, x := range a.Scores[0] {
+		a.Scores[0][i] = mean + (x-was)*se/by
+	}
+	a.Seeds, a.Scores = nil, slices.Repeat(a.Scores, seeds)
+	for s := range seeds {
+		a.Seeds = append(a.Seeds, int64(s))
+	}
+	c, err := a.unsettled(zeroArm(a), quick())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, c.Stage = stats.StageAt(seeds, most)
+	HolmArms([]*ArmComparison{&c})
+	return &c
+}
+
+// A question that only its stage keeps from being less than what is worth having is not given up; one whose questions decide it is.
+func TestGivingUpCountsBothEnds(t *testing.T) {
+	for _, tc := range []struct {
+		mean, effect float64 // in standard errors
+		want         Outcome
+	}{
+		{0, 3, Unsure},     // ends within ±effect
+		{0.9, 3, Unsure},   // the same
+		{1.2, 3, Hopeless}, // neither: the last stage asks for 2.02
+		{-1.2, 3, Hopeless},
+		{2.1, 3, Unsure}, // ends beyond 0
+		{0, 2, Hopeless},
+		{0, 5, Settled},
+	} {
+		if got := exactly(t, 3, 10, tc.mean, 1).Outcome(tc.effect, 10); got != tc.want {
+			t.Errorf("mean %g, effect %g standard errors: %s, want %s", tc.mean, tc.effect, got, tc.want)
+		}
+	}
+}
+
+// Less than what is worth having is said at the level of all arms together, also of the arm that Holm's steps test last.
+func TestWithinCountsTheFamily(t *testing.T) {
+	family := []*ArmComparison{exactly(t, 10, 10, 9, 1), exactly(t, 10, 10, 8, 1), exactly(t, 10, 10, 7, 1), exactly(t, 10, 10, 0, 1)}
+	HolmArms(family)
+	last := family[3]
+	if alone := exactly(t, 10, 10, 0, 1); !alone.Within(2.2) || last.Within(2.2) || !last.Within(2.7) {
+		t.Errorf("within 2.2 standard errors alone %v, of four %v; within 2.7 of four %v: want true, false, true", alone.Within(2.2),
+			last.Within(2.2), last.Within(2.7))
 	}
 }
 

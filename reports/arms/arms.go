@@ -244,10 +244,11 @@ func (c ArmComparison) Sentence(what, against, metric string) string {
 	}
 	text := fmt.Sprintf("%s is not separable from %s: %s", what, against, numbers)
 	var ways []string
-	if c.Questions > c.N {
+	staged := c.Stage.N > 0 // what it takes at the level of so early a stage is no guide: the stages to come have more
+	if !staged && c.Questions > c.N {
 		ways = append(ways, page.Plural(stats.RoundUp(c.Questions), "question"))
 	}
-	if n := min(c.Seeds, c.SeedsOf); n > 2 && c.SeedsNeeded > n { // of the spread over two seeds too little is known
+	if n := min(c.Seeds, c.SeedsOf); !staged && n > 2 && c.SeedsNeeded > n { // of the spread over two seeds too little is known
 		ways = append(ways, page.Plural(stats.RoundUp(c.SeedsNeeded), "seed"))
 	}
 	if len(ways) > 0 {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"fulcrum/internal/stat"
@@ -201,5 +202,18 @@ func TestNeedsOfStages(t *testing.T) {
 		if seeds, questions := needs(0.01, 0.4, effect); seeds != want || questions != 0 {
 			t.Errorf("seeds alone, a difference of %g: %d seeds or %d questions, want %d seeds", effect, seeds, questions, want)
 		}
+	}
+}
+
+// What a difference would take is said at the level of the whole question, not at that of one of its stages.
+func TestStageSaysNothingOfWhatItTakes(t *testing.T) {
+	c := exactly(t, 3, 10, 1, 1)
+	if text := c.Sentence("A", "B", "reward"); strings.Contains(text, "would take") {
+		t.Errorf("at a stage: %s", text)
+	}
+	c.Stage = stats.Stage{}
+	HolmArms([]*ArmComparison{c})
+	if text := c.Sentence("A", "B", "reward"); !strings.Contains(text, "would take about") {
+		t.Errorf("without stages: %s", text)
 	}
 }

@@ -58,4 +58,11 @@ func TestStageCorrectsTheVerdict(t *testing.T) {
 	if got, want := VerdictCell(staged), "not separable (stage 1 of 4)"; got != want {
 		t.Errorf("cell %q, want %q", got, want)
 	}
+	staged.Stage.N = staged.Stage.Of
+	if got, want := staged.Remarks(), "; p corrected for stage 4 of 4; corrected for its stages it stays open"; got != want {
+		t.Errorf("remarks at the last stage %q, want %q", got, want)
+	}
+	if got, want := VerdictCell(staged), "not separable (stage 4 of 4)"; got != want {
+		t.Errorf("cell at the last stage %q, want %q", got, want)
+	}
 }

@@ -31,8 +31,11 @@ func VerdictOf(p Paired) Verdict {
 // openAmong is the doubt where interval and p-value leave out 0 until they are corrected for the family.
 const openAmong = "among so many comparisons it stays open"
 
-// openSoFar is the doubt where only the correction for the stage keeps a verdict back.
-const openSoFar = "at so early a stage it stays open"
+// The doubts where only the correction for the stage keeps a verdict back, before the last stage and at it.
+const (
+	openSoFar   = "at so early a stage it stays open"
+	openAtStage = "corrected for its stages it stays open"
+)
 
 // onlyPermutations is the doubt where interval and test, which are two procedures, part the other way.
 const onlyPermutations = "the permutation test alone leaves out 0"
@@ -51,6 +54,8 @@ func doubt(p Paired) string {
 		return "the bootstrap interval holds 0"
 	case p.Family > 1 && p.Among(p.P) < 1-p.Level:
 		return openAmong
+	case p.Stage.N > 0 && p.Stage.N == p.Stage.Of:
+		return openAtStage
 	case p.Stage.N > 0:
 		return openSoFar
 	}
@@ -163,7 +168,7 @@ func VerdictCell(p Paired) string {
 		text += " (bootstrap)"
 	case openAmong:
 		text += fmt.Sprintf(" (of %d)", p.Family)
-	case openSoFar:
+	case openSoFar, openAtStage:
 		text += fmt.Sprintf(" (%s)", p.Stage)
 	default:
 		text += " (permutations)"

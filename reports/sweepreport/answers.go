@@ -207,6 +207,10 @@ func (v *View) writeAnswers(d *page.Document) {
 	if v.Opt.Ask != nil {
 		d.Paragraph("%s", v.Opt.Ask.Rule())
 	}
+	p := "p (Holm)"
+	if v.Opt.Ask != nil {
+		p = "p (Holm, stage)"
+	}
 	var items []string
 	var rows [][]string
 	for i, a := range v.answers {
@@ -222,7 +226,7 @@ func (v *View) writeAnswers(d *page.Document) {
 		rows = append(rows, row)
 	}
 	d.List(items...)
-	d.Table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">p (Holm)", "verdict"}, rows)
+	d.Table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">" + p, "verdict"}, rows)
 	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)
 	}
@@ -255,6 +259,10 @@ func (v *View) writeReading(d *page.Document) {
 			halves = append(halves, (a.c.Interval.High-a.c.Interval.Low)/2)
 		}
 	}
+	staged := ""
+	if v.Opt.Ask != nil {
+		staged = " and for the stage, which may spend a share of the level"
+	}
 	d.Heading(3, "How to read them")
 	items := []string{
 		"A difference is the mean score of the first minus that of the second, on the same questions and the same seeds.",
@@ -262,8 +270,8 @@ func (v *View) writeReading(d *page.Document) {
 			"epochs are no more draws; below, the same with the best checkpoint.",
 		"Each interval covers new questions and new seeds both. What one and the other add to it stands in the table as standard " +
 			"errors. Where the seeds' is 0, they differ by no more than chance on single questions.",
-		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm). A verdict needs an interval without 0 and a corrected p "+
-			"below 0.05. An interval is that of its question alone.", page.Plural(len(answered), "question")),
+		fmt.Sprintf("The p-values are corrected for the %s asked here (Holm)%s. A verdict needs an interval without 0 and a corrected p "+
+			"below 0.05. An interval is that of its question alone.", page.Plural(len(answered), "question"), staged),
 	}
 	if len(halves) > 0 {
 		items = append(items, fmt.Sprintf("The intervals reach %s to %s to each side: a difference smaller than that cannot be seen "+

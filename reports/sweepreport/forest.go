@@ -64,7 +64,15 @@ func (v *View) answersFigure() *sweepFigure {
 		return nil
 	}
 	f.Name, f.Title = "answers", "Answers: mean differences with 95% intervals"
-	f.Note = "Right of 0 the first of the two is ahead. An interval without 0 that is grey fails the correction for the number of questions."
+	corrections := []string{"for the number of questions"}
+	if v.Opt.Ask != nil {
+		corrections[0] = "for its stage"
+		if len(shown) > 1 {
+			corrections = append(corrections, "for the number of arms")
+		}
+	}
+	f.Note = "Right of 0 the first of the two is ahead. An interval without 0 that is grey fails the correction " +
+		page.Joined(corrections) + "."
 	return &sweepFigure{f, "differences with intervals, by question",
 		"*Answers.* Differences and 95% intervals by question."}
 }

@@ -323,6 +323,30 @@ func TestStudyOfTwoShots(t *testing.T) {
 	}
 }
 
+// A study that grows says of p and of grey intervals that they are corrected for its stage.
+func TestStudyOfStages(t *testing.T) {
+	dir := t.TempDir()
+	jobs, opt := aStudy(t, dir)
+	opt.Ask = &sweeps.Ask{Effect: 0.5, MaxSeeds: 10}
+	for _, tc := range []struct {
+		questions int
+		want      string
+	}{{5, "fails the correction for its stage and for the number of arms."}, {1, "fails the correction for its stage."}} {
+		opt.Study.Questions = opt.Study.Questions[:tc.questions]
+		if note := PageOf(dir, jobs, opt).answersFigure().Figure.Note; !strings.HasSuffix(note, tc.want) {
+			t.Errorf("%d questions: %q, want %q", tc.questions, note, tc.want)
+		}
+	}
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
+	text := reportstest.ReadReport(t, dir)
+	for _, want := range []string{"| p (Holm, stage) |", "corrected for the 1 question asked here (Holm) and for the stage",
+		"less than the 0.5 worth having"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("report.md does not say %q:\n%s", want, text)
+		}
+	}
+}
+
 // A study that nothing has been done of has a report all the same.
 func TestStudyWithoutRuns(t *testing.T) {
 	dir := t.TempDir()

@@ -7,7 +7,6 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/chart"
-	"fulcrum/reports/sweeps"
 )
 
 // annex holds the annexes, the parts that a build may leave out; annexes.go registers them. Its zero value is the core.
@@ -21,7 +20,7 @@ type annex struct {
 	// queueTask runs a job of a sweep for a cluster's queue.
 	queueTask func(ctx context.Context, args []string) error
 	// goOn goes on with what a sweep folder asks, once its jobs have ended; it leaves alone a sweep that asks nothing.
-	goOn func(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.Ask) error) error
+	goOn func(ctx context.Context, runs sweep.Runs, dir string) error
 }
 
 // goOn goes on with what a sweep folder whose jobs have ended asks, if anything.
@@ -29,7 +28,7 @@ func (s *session) goOn(dir string) error {
 	if s.annex.goOn == nil {
 		return nil
 	}
-	return s.annex.goOn(s.ctx, s.app, dir, nil)
+	return s.annex.goOn(s.ctx, s.app, dir)
 }
 
 // The annexes that bring commands, as internal/arrows/annexes.txt calls them.

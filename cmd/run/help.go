@@ -28,7 +28,7 @@ func examples() [][2]string {
 		{"data=beams data.beams=F data.embeddings=F", "on your own data"},
 		{"exp=okvqa_v3 grpo.lr=1e-4 seed=1", "change settings"},
 		{"-m exp=okvqa_v3 seed=0,1,2", "sweep: one run a value"},
-		{"ask exp=okvqa_v3 grpo.lr=1e-5,1e-4", "is a change worth having?"},
+		{"ask exp=okvqa_v3 grpo.lr=1e-5,1e-4", "is a change better or worse?"},
 		{"exp=okvqa_v3 dry_run=true", "check, train nothing"},
 		{"data inspect FILE", "what a file of data holds"},
 		{"status DIR", "how far a run or a sweep is"},

@@ -452,19 +452,19 @@ func (c *controller) ending(job *ledger.Job, a launcher.Attempt) string {
 // finish writes the report and says how the sweep stands.
 func (c *controller) finish(ctx context.Context) error {
 	dir := c.plan.dir
-	err := c.plan.runs.Report(dir)
-	if err != nil { // the jobs count, and run report writes it again
+	s, err := c.ledger.Sweep()
+	if err != nil {
+		return err
+	}
+	if err = c.plan.runs.Report(dir); err != nil { // the jobs count, and run report writes it again
 		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the report: %v", err))
 	}
 	counts := map[string]int{}
 	for _, job := range c.jobs {
 		counts[job.State]++
 	}
-	if c.live == nil { // a terminal has the table already
-		s, err := c.ledger.Sweep()
-		if err != nil {
-			return err
-		}
+	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]
+	if c.live == nil && (s.Ask == nil || missing > 0) { // a terminal has the table already, a question shows it when it ends
 		opt, rows := ResultOf(dir, s, c.jobs)
 		stdout.Print(sweeps.Table(rows, opt, tableWidth))
 	}
@@ -478,7 +478,6 @@ func (c *controller) finish(ctx context.Context) error {
 		return &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: dir}
 	}
 	bad := counts[launcher.Failed] + counts[launcher.Lost]
-	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]
 	goOn := program.OnFolder("resume", dir)
 	switch {
 	case c.halted != "":
@@ -491,6 +490,9 @@ func (c *controller) finish(ctx context.Context) error {
 		return fmt.Errorf("%d of %d jobs failed%s (report.md has the causes); retry them with %s", bad, c.total(), also, goOn)
 	case missing > 0:
 		return fmt.Errorf("%d of %d jobs are missing; go on with %s", missing, c.total(), goOn)
+	}
+	if s.Ask != nil { // its further seeds are to run the same program (End)
+		return nil
 	}
 	return dropProgram(dir)
 }

@@ -46,8 +46,11 @@ func OfFlags(command string, f *pflag.FlagSet, err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) {
 		flag, want := invalid.GetFlag(), "another value"
-		if flag.Value.Type() == "int" {
+		switch flag.Value.Type() {
+		case "int":
 			want = "a whole number"
+		case "duration":
+			want = "a time, as in 2h or 90m"
 		}
 		return Errorf("%s: --%s %s: want %s; `%[1]s --help` says what it takes", command, flag.Name, invalid.GetValue(), want)
 	}

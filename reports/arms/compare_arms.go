@@ -341,7 +341,8 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		}
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
-			sentences = append(sentences, page.Capital(r.first.Sentence(r.name, t.Reference, results.MetricName(t.Metric)))+"."+r.first.errorParts())
+			text := page.Capital(r.first.Sentence(r.name, t.Reference, results.MetricName(t.Metric)))
+			sentences = append(sentences, text+"."+r.first.ErrorParts("questions"))
 		}
 	}
 	for _, b := range t.baselines {
@@ -431,13 +432,13 @@ func (t ArmTable) Highest() (name string, highest, first float64) {
 	return name, highest, first
 }
 
-// errorParts says how much of the standard error comes from where, and what so few seeds leave possible beyond their estimate: the
-// interval covers that too.
-func (c ArmComparison) errorParts() string {
+// ErrorParts says how much of the standard error comes from where, and what so few seeds leave possible beyond their estimate: the
+// interval covers that too. of is what the questions are called.
+func (c ArmComparison) ErrorParts(of string) string {
 	if c.Changed == 0 || c.Seeds < 2 && c.SeedsOf < 2 {
 		return ""
 	}
-	text := fmt.Sprintf(" Standard error from the questions %s, from the seeds %s", page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2))
+	text := fmt.Sprintf(" Standard error from the %s %s, from the seeds %s", of, page.Sig(c.SE, 2), page.Sig(c.SeedSE, 2))
 	if most := c.uncertainty.seedsAtMost(); most > c.SeedSE {
 		text += fmt.Sprintf("; so few seeds leave up to %s possible, and the interval covers that", page.Sig(most, 2))
 	}

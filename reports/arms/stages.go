@@ -35,8 +35,8 @@ func (c *ArmComparison) Outcome(effect float64, most int) Outcome {
 	return Unsure
 }
 
-// Within reports whether the interval at the level of the stage, for the strictest of the comparisons that are read together, is nearer to 0
-// than effect. Holm's step of the test against 0 says nothing here: it is the laxest for the arm that looks most like its reference.
+// Within reports whether the interval at the level of the stage, for the strictest of the comparisons that are read together, is nearer to
+// 0 than effect. Holm's step of the test against 0 says nothing here: it is the laxest for the arm that looks most like its reference.
 func (c *ArmComparison) Within(effect float64) bool {
 	distance := effect - math.Abs(c.Mean)
 	return distance > 0 && c.uncertainty.beyond(distance) < c.alphaAt(c.Stage)

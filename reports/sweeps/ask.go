@@ -2,6 +2,7 @@ package sweeps
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"fulcrum/internal/list"
@@ -21,8 +22,17 @@ type Ask struct {
 // Rule says in sentences when the question is judged and when it ends.
 func (a Ask) Rule() string {
 	stages := stats.Stages(a.MaxSeeds)
-	return fmt.Sprintf("A difference of %g is worth having. Each arm is judged after %s seeds, never in between; after S seeds a share "+
-		"(S/%d)³ of the level is spent. It ends when every difference is settled, better, worse or less than %[1]g by its interval, or "+
-		"when %[3]d seeds would settle one of %[1]g with a chance below 10 %%.", a.Effect,
-		page.Joined(list.Map(stages, func(n int) string { return fmt.Sprint(n) })), a.MaxSeeds)
+	return fmt.Sprintf("A difference of %g is worth having. Each arm is judged after %s seeds, never in between. Early stages ask for a much "+
+		"smaller p: it counts %s times. It ends when every difference is settled, better, worse or less than %[1]g by its interval, or "+
+		"given up, not before three seeds: when %[4]d would settle one of %[1]g with a chance below 10 %%.", a.Effect,
+		page.Joined(list.Map(stages, func(n int) string { return fmt.Sprint(n) })), page.Joined(list.Map(stages, a.factor)), a.MaxSeeds)
+}
+
+// factor is what p is multiplied by at a stage: 125, 1.1.
+func (a Ask) factor(seeds int) string {
+	_, stage := stats.StageAt(seeds, a.MaxSeeds)
+	if times := 1 / stage.Share; times < 10 {
+		return fmt.Sprintf("%.1f", times)
+	}
+	return page.Thousands(int(math.Round(1 / stage.Share)))
 }

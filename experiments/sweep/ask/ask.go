@@ -33,12 +33,11 @@ func Start(ctx context.Context, runs sweep.Runs, req configs.Request, rule sweep
 	if err != nil || !ledger.Exists(dir) { // a dry run leaves no sweep
 		return err
 	}
-	return GoOn(ctx, runs, dir, nil)
+	return GoOn(ctx, runs, dir)
 }
 
-// GoOn goes on with the question of a sweep folder; it leaves alone a sweep that asks none. change changes what a rule leaves open, nil:
-// nothing.
-func GoOn(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.Ask) error) error {
+// GoOn goes on with the question of a sweep folder; it leaves alone a sweep that asks none.
+func GoOn(ctx context.Context, runs sweep.Runs, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -48,16 +47,11 @@ func GoOn(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.
 		if err != nil || q == nil {
 			return err
 		}
-		if change != nil {
-			if err := change(&q.rule); err != nil {
-				return err
-			}
-		}
 		if !told {
-			stdout.Printf("%s%s\n", q.asked(page.PlainText), q.rule.Rule())
+			stdout.Printf("%s%s\n%s", q.asked(page.PlainText), q.rule.Rule(), q.first())
 		}
 		if !q.trained() {
-			if err := q.write("No answer yet."); err != nil {
+			if err := sweep.Own(dir, q.unanswered); err != nil {
 				return err
 			}
 			if err := sweep.Resume(ctx, runs, dir, sweep.Resumption{Retry: true}); err != nil {
@@ -65,23 +59,45 @@ func GoOn(ctx context.Context, runs sweep.Runs, dir string, change func(*sweeps.
 			}
 			continue
 		}
-		state, seeds, err := q.judge()
+		now, err := q.judge()
 		if err != nil {
 			return err
 		}
-		waits := seeds > 0 && !q.rule.Agreed
-		if waits {
-			state += " " + q.plan(seeds)
+		if now.ended {
+			if err := sweep.End(dir); err != nil {
+				return err
+			}
 		}
-		if err := q.tell(state, waits); err != nil {
+		waits := now.seeds > 0 && !q.rule.Agreed
+		if waits {
+			now.state += " " + q.plan(now.seeds)
+		}
+		if stdout.Width() == 0 && (now.seeds == 0 || waits) { // a terminal has the table already
+			stdout.Print(q.table)
+		}
+		for _, a := range q.answers {
+			stdout.Printf("%s\n", page.PlainText(page.Markup(a.Sentence)))
+		}
+		stdout.Printf("%s\n", now.state)
+		if waits && agreed() {
+			if err := sweep.Agree(dir, func(rule *sweeps.Ask) error { rule.Agreed = true; return nil }); err != nil {
+				return err
+			}
+			waits = false
+		}
+		if waits {
+			how := "To run them: " + program.OnFolder("ask", dir, "--yes")
+			stdout.Printf("%s\n", how)
+			now.state += " " + how
+		}
+		if err := q.write(now.state); err != nil {
 			return err
 		}
-		if seeds == 0 || waits && !agreed() {
-			stdout.Printf("%sanswer: %s, figures/answers.pdf, %s\n", q.how(waits), filepath.Join(dir, answerFile), rowFile)
+		if now.seeds == 0 || waits {
+			stdout.Printf("answer: %s, figures/answers.pdf, %s\n", filepath.Join(dir, answerFile), rowFile)
 			return nil
 		}
-		q.rule.Agreed = true
-		if err := sweep.Grow(runs, dir, q.rule, seeds); err != nil {
+		if err := sweep.Grow(runs, dir, now.seeds); err != nil {
 			return err
 		}
 	}
@@ -95,21 +111,4 @@ func agreed() bool {
 	stdout.Print("Run them? [y/N] ")
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // an end of the input is a no
 	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(line)), "y")
-}
-
-// how says how to go on with a question that waits for somebody to agree.
-func (q *question) how(waits bool) string {
-	if !waits {
-		return ""
-	}
-	return "To run them: " + program.OnFolder("ask", q.dir, "--yes") + "\n"
-}
-
-// tell writes and prints the answers so far and where the question stands.
-func (q *question) tell(state string, waits bool) error {
-	for _, a := range q.answers {
-		stdout.Printf("%s\n", page.PlainText(page.Markup(a.Sentence)))
-	}
-	stdout.Printf("%s\n", state)
-	return q.write(strings.TrimSpace(state + " " + q.how(waits)))
 }

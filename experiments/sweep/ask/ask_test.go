@@ -1,6 +1,7 @@
 package ask_test
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -8,7 +9,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"fulcrum/experiments"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/testkit/runtest"
@@ -51,7 +55,8 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 		t.Errorf("the question does not come before the first run:\n%s", first)
 	}
 	for _, want := range []string{"A difference of 0.001 is worth having. Each arm is judged after 2 and 3 seeds",
-		"Open after 2 seeds of each arm.", "from the questions", "The next stage, 3 seeds of each arm, costs 2 jobs, ",
+		"The first two seeds are 4 jobs.",
+		"Open after 2 seeds of each arm.", "from the held-out questions", "The next stage, 3 seeds of each arm, costs 2 jobs, ",
 		"ask " + dir + " --yes`"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("the plan does not say %q:\n%s", want, first)
@@ -69,16 +74,33 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 		}
 		return done
 	}
+	kept := filepath.Join(dir, ".sweep/program/run") // what further seeds run, whatever is built meanwhile
+	if !runtest.Exists(kept) {
+		t.Errorf("%s is gone before the question has ended", kept)
+	}
 	if again := runtest.MustRun(t, "resume", dir).Stdout; !strings.Contains(again, "--yes`") || jobs() != 4 {
 		t.Errorf("a resume without consent: %d jobs\n%s", jobs(), again)
 	}
 	if spent := runtest.MustRun(t, "ask", dir, "--yes", "--budget=1ms").Stdout; !strings.Contains(spent, "The budget ends it") || jobs() != 4 {
 		t.Errorf("a budget that is spent: %d jobs\n%s", jobs(), spent)
 	}
+	if s, _, err := ledger.Load(dir); err != nil || !s.Ask.Agreed || s.Ask.Budget != time.Millisecond {
+		t.Errorf("the ledger does not know what was agreed to: %+v, %v", s.Ask, err)
+	}
 	runtest.Refused(t, runtest.Run(t, "ask", dir, "--effect=0.1"), 2, "its rule, fixed before its first run")
+	runtest.Refused(t, runtest.Run(t, "ask", dir, "--config-path=conf"), 2, "--config-path", "keeps its configuration")
 	runtest.Refused(t, runtest.StartWith(t, "", []string{"ASK_LR=1e-3"}, "ask", dir, "--yes", "--budget=1h").Wait(), 2,
 		"the configuration has changed since the question was asked", "another recipe")
 
+	l, err := ledger.Open(dir) // as a kill leaves it between the two steps by which a study grows
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := l.Sweep()
+	s.Overrides = append(s.Overrides, "seed=range(0,3)")
+	if err := errors.Join(err, l.SetSweep(s), l.Close()); err != nil {
+		t.Fatal(err)
+	}
 	p := runtest.Start(t, "ask", dir, "--yes", "--budget=1h") // trains seed 2
 	p.Until(func() bool { return runtest.Exists(filepath.Join(dir, "5/checkpoints")) })
 	p.SignalGroup(syscall.SIGKILL)
@@ -89,7 +111,7 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	}
 	answer := runtest.Read(t, filepath.Join(dir, "answer.md"))
 	for file, want := range map[string]string{"answer.md": "after 3 seeds of each arm", "answer.tex": `\toprule`,
-		"figures/answers.pdf": "%PDF", "figures/answers.svg": "<svg", "report.md": "a share (S/3)³ of the level is spent"} {
+		"figures/answers.pdf": "%PDF", "figures/answers.svg": "<svg", "report.md": "it counts 3.4 and 1.4 times"} {
 		if text := runtest.Read(t, filepath.Join(dir, file)); !strings.Contains(text, want) {
 			t.Errorf("%s does not hold %q", file, want)
 		}
@@ -100,6 +122,18 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	}
 	if !strings.Contains(answer, "p for stage 2 of 2") {
 		t.Errorf("the answer does not name its rule:\n%s", answer)
+	}
+	if runtest.Exists(kept) {
+		t.Errorf("%s is left behind a question that has ended", kept)
+	}
+	if err := sweep.Grow(experiments.App{}, dir, 2); err != nil { // somebody who has read the ledger before it grew
+		t.Error(err)
+	}
+	if s, all, err := ledger.Load(dir); err != nil || len(all) != 6 || s.Overrides[len(s.Overrides)-1] != "seed=range(0,3)" {
+		t.Errorf("a study shrinks: %d jobs of %v, %v", len(all), s.Overrides, err)
+	}
+	if n := strings.Count(ended, "best: job"); n != 1 {
+		t.Errorf("the table of the jobs is printed %d times:\n%s", n, ended)
 	}
 	if r := runtest.Run(t, "verify", dir); r.Code != 0 {
 		t.Errorf("verify: %s%s", r.Stdout, r.Stderr)
@@ -139,6 +173,9 @@ func TestAskRefuses(t *testing.T) {
 		{[]string{settings, "--effect=inf"}, []string{"--effect +Inf"}},
 		{[]string{settings, "--max-seeds=2"}, []string{"--max-seeds 2", "from 3 to 100"}},
 		{[]string{settings, "--budget=0"}, []string{"--budget 0s", "as in --budget 2h"}},
+		{[]string{settings, "--budget=2"}, []string{"--budget 2", "want a time, as in 2h"}},
+		{[]string{"multirun/no_such_folder"}, []string{"multirun/no_such_folder: neither an override", "a folder with a question",
+			"resume", "no_such_folder"}},
 		{[]string{settings, "hydra.sweep.dir=" + taken}, []string{taken, "is not empty (notes.txt)"}},
 	} {
 		dir := runtest.Folder(t)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,9 +15,11 @@ import (
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
+	"fulcrum/internal/usage"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweepreport"
@@ -29,6 +32,9 @@ const (
 	rowFile    = "answer.tex"
 )
 
+// tableWidth is the width of a table where the output is no terminal.
+const tableWidth = 80
+
 // question is what the ledger of a study that grows says now.
 type question struct {
 	dir     string
@@ -36,6 +42,7 @@ type question struct {
 	study   *sweeps.Study
 	jobs    []ledger.Job
 	view    *sweepreport.View    // nil before all jobs are done
+	table   string               // of the jobs
 	answers []sweepreport.Answer // of the last stage
 }
 
@@ -49,7 +56,7 @@ func read(dir string) (*question, error) {
 	if q.trained() {
 		opt, rows := sweep.ResultOf(dir, s, jobs)
 		q.view = sweepreport.PageOf(dir, rows, opt)
-		q.answers = q.view.Answers()
+		q.answers, q.table = q.view.Answers(), sweeps.Table(rows, opt, tableWidth)
 	}
 	return q, nil
 }
@@ -71,39 +78,72 @@ func (q *question) asked(text func(page.Markup) string) string {
 	return b.String()
 }
 
-// judge says where the question stands after its last stage, and how many seeds the next one wants; 0: the question has ended.
-func (q *question) judge() (state string, seeds int, err error) {
+// standing is where a question stands after its last stage.
+type standing struct {
+	state string // in sentences
+	seeds int    // of the next stage; 0: there is none
+	ended bool   // for good: what the budget ends may go on with another
+}
+
+// judge says where the question stands. It refuses seeds of one arm that were trained on different data: they are no sample of one recipe.
+func (q *question) judge() (standing, error) {
 	have, most := q.seeds(), q.rule.MaxSeeds
+	if err := q.sameData(); err != nil {
+		return standing{}, err
+	}
 	tally := map[arms.Outcome]int{}
 	for _, a := range q.answers {
 		if a.ArmComparison == nil {
-			return "", 0, errors.New(page.PlainText(page.Markup(a.Question + " " + a.Sentence)))
+			return standing{}, errors.New(page.PlainText(page.Markup(a.Question + " " + a.Sentence)))
 		}
 		tally[a.Outcome(q.rule.Effect, most)]++
 	}
 	after := fmt.Sprintf("after %s of each arm", page.Plural(have, "seed"))
 	switch {
 	case tally[arms.Settled] == len(q.answers):
-		return "Settled " + after + ".", 0, nil
+		return standing{"Settled " + after + ".", 0, true}, nil
 	case have >= most:
-		return fmt.Sprintf("Not settled %s, the most that were to be trained.", after), 0, nil
+		return standing{fmt.Sprintf("Not settled %s, the most that were to be trained.", after), 0, true}, nil
 	case tally[arms.Unsure] == 0:
-		return fmt.Sprintf("Given up %s: %d seeds would settle a difference of %g with a chance below 10 %%. %s", after, most, q.rule.Effect,
-			q.needs(0)), 0, nil
+		return standing{fmt.Sprintf("Given up %s: by the scores so far %d seeds would settle a difference of %g with a chance below 10 %%: more "+
+			"seeds are unlikely to move it; more held-out questions could.", after, most, q.rule.Effect), 0, true}, nil
 	}
 	stages := stats.Stages(most)
 	at, _ := slices.BinarySearch(stages, have+1)
-	seeds, state = stages[at], fmt.Sprintf("Open %s.", after)
+	seeds, state := stages[at], fmt.Sprintf("Open %s.", after)
 	if budget, spent := q.rule.Budget.Seconds(), q.spent(); budget > 0 && spent+q.cost(seeds) > budget {
-		return fmt.Sprintf("%s The budget ends it: of %s of job time %s are spent, and %d seeds take %s more.", state, page.Duration(budget),
-			page.Duration(spent), seeds, page.Duration(q.cost(seeds))), 0, nil
+		return standing{fmt.Sprintf("%s The budget ends it: of %s of job time %s are spent, and %d seeds take %s more.", state,
+			page.Duration(budget), page.Duration(spent), seeds, page.Duration(q.cost(seeds))), 0, false}, nil
 	}
-	return state, seeds, nil
+	return standing{state, seeds, false}, nil
 }
 
-// needs says in a sentence how many seeds, at least as many as the next stage has, or questions would settle the open differences if they
-// were as large as is worth having.
+// sameData refuses an arm whose seeds have read different data.
+func (q *question) sameData() error {
+	first := map[string]ledger.Job{}
+	prints := map[string]string{}
+	for _, j := range q.jobs {
+		s, err := record.ReadSummary(filepath.Join(q.dir, j.Dir))
+		if err != nil {
+			return err
+		}
+		if one, ok := first[j.Arm]; !ok {
+			first[j.Arm], prints[j.Arm] = j, s.Data.Fingerprint
+		} else if s.Data.Fingerprint != prints[j.Arm] {
+			return usage.Errorf("%s: the data changed between the seeds of arm %s (jobs %d and %d have other fingerprints in %s): they cannot be "+
+				"averaged; ask again, in another hydra.sweep.dir", q.dir, j.Arm, one.Num, j.Num, record.SummaryFile)
+		}
+	}
+	return nil
+}
+
+// needs says in a sentence how many seeds, at least as many as the next stage has, or held-out questions would settle the open differences
+// if they were as large as is worth having.
 func (q *question) needs(least int) string {
+	spread := "By the spread so far"
+	if q.seeds() == 2 {
+		spread = "By the spread of two seeds, a rough guide,"
+	}
 	most, seeds, questions, n := q.rule.MaxSeeds, least, 0, 0
 	for _, a := range q.answers {
 		if a.Outcome(q.rule.Effect, most) == arms.Settled {
@@ -118,13 +158,13 @@ func (q *question) needs(least int) string {
 	}
 	switch {
 	case seeds <= most:
-		return fmt.Sprintf("By the spread so far %d seeds settle a difference of %g on %s in 4 of 5 cases.", seeds, q.rule.Effect,
-			page.Plural(n, "question"))
+		return fmt.Sprintf("%s %d seeds settle a difference of %g on %s in 4 of 5 cases.", spread, seeds, q.rule.Effect,
+			page.Plural(n, "held-out question"))
 	case questions < math.MaxInt:
-		return fmt.Sprintf("By the spread so far a difference of %g takes about %s with %d seeds to settle: there are %s.", q.rule.Effect,
-			page.Plural(stats.RoundUp(questions), "question"), most, page.Thousands(n))
+		return fmt.Sprintf("%s a difference of %g takes about %s with %d seeds to settle: there are %s.", spread, q.rule.Effect,
+			page.Plural(stats.RoundUp(questions), "held-out question"), most, page.Thousands(n))
 	}
-	return fmt.Sprintf("By the spread so far %d seeds do not settle a difference of %g, on however many questions.", most, q.rule.Effect)
+	return fmt.Sprintf("%s %d seeds do not settle a difference of %g, on however many held-out questions.", spread, most, q.rule.Effect)
 }
 
 // plan says what settling takes and costs, up to the next stage and at most.
@@ -135,11 +175,10 @@ func (q *question) plan(seeds int) string {
 	text := ""
 	for i, a := range q.answers {
 		if len(q.answers) > 1 {
-			text += fmt.Sprintf("Question %d: ", i+1)
+			text += fmt.Sprintf("Arm %s. ", q.study.Questions[i].Arm)
 		}
-		text += fmt.Sprintf("standard error %s from the questions, %s from the seeds. ", page.Sig(a.SE, 2), page.Sig(a.SeedSE, 2))
+		text += strings.TrimSpace(a.ErrorParts("held-out questions")) + " "
 	}
-	text = page.Capital(text)
 	text += q.needs(seeds) + fmt.Sprintf(" The next stage, %d seeds of each arm, costs %s", seeds, jobs(seeds))
 	if most := q.rule.MaxSeeds; most > seeds {
 		text += fmt.Sprintf("; all %d seeds cost %s", most, jobs(most))
@@ -160,6 +199,26 @@ func (q *question) cost(seeds int) float64 {
 	return q.spent() / float64(q.seeds()) * float64(seeds-q.seeds())
 }
 
+// first says, before anything runs, what is trained in any case; "" once it is.
+func (q *question) first() string {
+	if q.trained() || q.seeds() > 2 {
+		return ""
+	}
+	text := fmt.Sprintf("The first two seeds are %s", page.Plural(len(q.jobs), "job"))
+	if q.rule.Budget > 0 {
+		text += ", which count towards the budget and are not limited by it"
+	}
+	return text + ".\n"
+}
+
+// unanswered writes answer.md where there is none.
+func (q *question) unanswered() error {
+	if _, err := os.Stat(filepath.Join(q.dir, answerFile)); err == nil {
+		return nil // the answer of the stage before
+	}
+	return q.write("No answer yet.")
+}
+
 // write writes answer.md: question, rule, answers, and where it stands; once there are answers, their figure and their rows in LaTeX too.
 func (q *question) write(state string) error {
 	var d page.Document
@@ -176,7 +235,7 @@ func (q *question) write(state string) error {
 			return err
 		}
 		d.Paragraph("![differences with intervals](%s/answers.svg)", runreport.FiguresFolder)
-		d.Paragraph("[report.md](report.md) has the runs, `%s` a row of a table in LaTeX for each question.", rowFile)
+		d.Paragraph("[report.md](report.md) has the runs, `%s` a row of a table in LaTeX for each comparison.", rowFile)
 	}
 	return atomicfile.Write(filepath.Join(q.dir, answerFile), []byte(d.Text()), 0o644)
 }

@@ -60,8 +60,8 @@ func Own(dir string, do func() error) error {
 // End says that a study grows no more: its jobs' program is not needed any longer.
 func End(dir string) error { return Own(dir, func() error { return dropProgram(dir) }) }
 
-// Grow adds the jobs of a study's further seeds, so that it has the seeds 0 to seeds − 1; one that has them stays as it is. Resume runs them.
-// Nobody may run the study meanwhile, and its configuration must not have changed: a question is asked of one recipe.
+// Grow adds the jobs of a study's further seeds, so that it has the seeds 0 to seeds − 1; one that has them stays as it is. Resume runs
+// them. Nobody may run the study meanwhile, and its configuration must not have changed: a question is asked of one recipe.
 func Grow(runs Runs, dir string, seeds int) error {
 	return owned(dir, func(l *ledger.Ledger, s ledger.Sweep) error {
 		had, err := l.Jobs()

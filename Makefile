@@ -163,6 +163,13 @@ PEER_GROUPS ?= models families keys adapters program tokenizers images clip trl 
 peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch: PEERS=DIR (5 GB)
 	@scripts/peers/install.sh $(PEERS)
 
+# Where `make real` keeps the published model, its problems and its runs.
+REAL ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fulcrum/real
+
+.PHONY: real
+real: build ## a published SmolLM2 on this machine: beside transformers, then GRPO on sums and its controls: REAL=DIR (93 MB)
+	@scripts/real/real.sh $(REAL) $(PEERS)
+
 .PHONY: test-peers
 test-peers: build peers ## beside transformers, peft and TRL, and our suite on their PyTorch: PEER_GROUPS="models trl"
 	@$(GO) build -o build/probe ./scripts/peers/probe

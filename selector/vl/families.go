@@ -38,8 +38,8 @@ func families() map[string]family {
 	return map[string]family{
 		"qwen2_5_vl": {class: "Qwen2_5_VLTextConfig", eps: 1e-5, theta: 1e6, kv: 8, sections: [3]int{16, 24, 24}, biases: true, slides: true},
 		"qwen2_vl":   {class: "Qwen2VLTextConfig", eps: 1e-5, theta: 1e6, kv: 8, sections: [3]int{16, 24, 24}, biases: true, slides: true},
-		"qwen3_vl": {class: "Qwen3VLTextConfig", eps: 1e-6, theta: 5e5, headDim: 128, kv: 32, sections: [3]int{24, 20, 20}, mixed: true, attention: true,
-			headNorms: true},
+		"qwen3_vl": {class: "Qwen3VLTextConfig", eps: 1e-6, theta: 5e5, headDim: 128, kv: 32, sections: [3]int{24, 20, 20}, mixed: true,
+			attention: true, headNorms: true},
 		"qwen2":   {class: "Qwen2Config", eps: 1e-6, theta: 1e4, kv: 32, biases: true, slides: true},
 		"qwen3":   {class: "Qwen3Config", eps: 1e-6, theta: 1e4, headDim: 128, kv: 32, attention: true, headNorms: true, slides: true},
 		"llama":   {class: "LlamaConfig", eps: 1e-6, theta: 1e4, attention: true, mlp: true, whole: true, idle: "pretraining_tp"},

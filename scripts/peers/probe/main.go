@@ -284,7 +284,11 @@ func (j *Job) tokenize(a *Answer) error {
 
 // render applies the folder's chat template to messages.
 func (j *Job) render(a *Answer) error {
-	t, err := chat.Open(j.Folder)
+	known, err := tokenizer.Open(j.Folder)
+	if err != nil {
+		return err
+	}
+	t, err := chat.Open(j.Folder, known.Knows)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 // Options configures the policy (config section vl).
 type Options struct {
-	// folder of Qwen2-VL, Qwen2.5-VL or Qwen3-VL, or of a text-only Qwen, Llama, Mistral or SmolLM, as Hugging Face saves
+	// folder of Qwen2-VL, Qwen2.5-VL or Qwen3-VL, or text-only Qwen, Llama, Mistral or SmolLM, as Hugging Face saves
 	// it; null = a small model from random weights (scratch)
 	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
 	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's

@@ -22,6 +22,8 @@ func TestForeignTextStaysText(t *testing.T) {
 			"<td><code>a | `b` \\\\ &lt;c&gt; [d](e) **f** \\n g</code></td>"},
 		{"plain text in a cell", "| text |\n|---|\n| " + Plain("a | `b` <c> [d](e) **f** _g_") + " |\n",
 			"<td>a | `b` &lt;c&gt; [d](e) **f** _g_</td>"},
+		{"underscores and brackets", Plain("_a_ __b__ c_d_ (_e_) _ f <g a<b</i> <!-- <?x <https://x.y> 1<2") + "\n",
+			"<p>_a_ __b__ c_d_ (_e_) _ f &lt;g a&lt;b&lt;/i&gt; &lt;!-- &lt;?x &lt;https://x.y&gt; 1&lt;2</p>"},
 		{"a verdict in a cell", "| v |\n|---|\n| not separable |\n", "<td class=\"word not-separable\">not separable</td>"},
 		{"a rough verdict", "| v |\n|---|\n| better † |\n", "<td class=\"word better\">better †</td>"},
 	} {
@@ -31,5 +33,27 @@ func TestForeignTextStaysText(t *testing.T) {
 				t.Errorf("the page shows\n%s\nwant\n%s", body, tc.want)
 			}
 		})
+	}
+}
+
+// Plain leaves out the backslashes that Markdown does not need, and no other: all short texts of what it looks at read as they are.
+func TestPlainReadsAsItIs(t *testing.T) {
+	texts := []string{""}
+	for i := 0; i < len(texts) && len(texts[i]) < 5; i++ {
+		for _, more := range "_<a ./" {
+			texts = append(texts, texts[i]+string(more))
+		}
+	}
+	for _, text := range texts {
+		want := strings.Join(strings.Fields(text), " ") + " b_ c"
+		if got := PlainText(Markup(Plain(text) + " b_ *c*")); got != want {
+			t.Errorf("%q is written %q and read %q", text, Plain(text), got)
+		}
+	}
+	if len(texts) != 9331 { // 6^0 + ... + 6^5
+		t.Errorf("%d texts", len(texts))
+	}
+	if got := Plain("val_reward 0.3, p < 0.001"); got != "val_reward 0.3, p < 0.001" {
+		t.Errorf("got %s", got)
 	}
 }

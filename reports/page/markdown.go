@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"fulcrum/internal/list"
@@ -73,10 +74,30 @@ func (d *Document) Add(t *Table) {
 	d.B.WriteString("\n")
 }
 
-// Plain makes foreign text (questions, answers, messages) safe inside a paragraph or a table cell.
+// Plain makes foreign text (questions, answers, messages) safe inside a paragraph or a table cell. What Markdown reads as text anyway
+// has no backslash, so that the file reads well as it is: val_reward, p < 0.001.
 func Plain(s string) string {
-	s = strings.Join(strings.Fields(s), " ")
-	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "*", `\*`, "_", `\_`, "`", "\\`", "<", "&lt;", "[", `\[`, "#", `\#`).Replace(s)
+	runes := []rune(strings.Join(strings.Fields(s), " "))
+	var b strings.Builder
+	before := ' ' // the last rune that is no underscore
+	for i, r := range runes {
+		after := 'x' // what follows the text is not known
+		if i+1 < len(runes) {
+			after = runes[i+1]
+		}
+		inWord := unicode.IsLetter(before) || unicode.IsDigit(before)
+		switch {
+		case strings.ContainsRune("\\|*`[#", r),
+			r == '_' && !inWord && after != ' ', // elsewhere it begins no emphasis (CommonMark 6.2)
+			r == '<' && (unicode.IsLetter(after) || strings.ContainsRune("/!?", after)):
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+		if r != '_' {
+			before = r
+		}
+	}
+	return b.String()
 }
 
 // VisibleSpace stands for spaces that a page would not show.

@@ -43,7 +43,7 @@ func TestTableRenders(t *testing.T) {
 		{"data as CSV", data.CSV, "run_id,kl\n\"a,b\n\"\"c\"\"\",0.30000000000000004\n,-inf\ntrue,7\n"},
 		{"data as JSON", data.JSON, "[\n {\"run_id\": \"a,b\\n\\\"c\\\"\", \"kl\": 0.30000000000000004},\n" +
 			" {\"run_id\": null, \"kl\": \"-inf\"},\n {\"run_id\": true, \"kl\": 7}\n]\n"},
-		{"data as Markdown", data.Markdown, "| run\\_id | kl |\n|---|---|\n| a,b \"c\" | 0.3000 |\n|  | -Inf |\n| true | 7 |\n"},
+		{"data as Markdown", data.Markdown, "| run_id | kl |\n|---|---|\n| a,b \"c\" | 0.3000 |\n|  | -Inf |\n| true | 7 |\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var got bytes.Buffer

@@ -31,7 +31,7 @@ func TestPublishedReference(t *testing.T) {
 		"**VQAv2, Qwen2.5-VL-3B-Instruct, 1,000 questions**: Balanced V3 (2,809 queries) against Balanced V2 (1,894 queries), 3 " +
 			"comparisons. All 3 gains are established",
 		"19 variants against Baseline (V2), 95 comparisons. Of 55 gains, up to 1.7 points, none is established as published",
-		"v3\\_1layer against v2, 3 comparisons. None of 3 gains is established; the largest is 2.6 points.",
+		"v3_1layer against v2, 3 comparisons. None of 3 gains is established; the largest is 2.6 points.",
 		"| unpaired | 2.50 | 4.9 | 8.7 | 7.0 |",
 		"| paired, 5 % change | 0.79 | 1.5 | 2.7 | 2.2 |",
 		"plan 5 epoch 50 (RandSampler) and plan 5+8 (relevance shaping) epoch 50 (RandSampler) have the same accuracies at all 4 " +

@@ -226,7 +226,7 @@ func reportData(d *page.Document, s *record.Summary) {
 		rows = append(rows, []string{page.Plain(cmp.Or(m.Name, "(not said)")), page.Thousands(m.Candidates), page.Sig(float64(m.Mean), 4)})
 	}
 	d.Paragraph("What the recorded candidates of training and validation queries earn, by how they were made:")
-	d.Table([]string{"gen\\_method", ">candidates", ">mean reward"}, rows)
+	d.Table([]string{"gen_method", ">candidates", ">mean reward"}, rows)
 }
 
 func reportPlots(d *page.Document, run *record.Run, figures []Figure) {
@@ -356,7 +356,7 @@ func reportFiles(d *page.Document, run *record.Run) {
 		}
 	}
 	if files, _ := regular.Glob(run.Dir, record.EventFilesPattern); len(files) > 0 {
-		items = append(items, "events.out.tfevents.\\*: the same scalars for TensorBoard")
+		items = append(items, "`events.out.tfevents.*`: the same scalars for TensorBoard")
 	}
 	d.List(items...)
 	if m := run.Manifest; m != nil {

@@ -189,8 +189,8 @@ func TestReportHeadlines(t *testing.T) {
 				{Split: "val", Metric: "reward", Policy: "init", Phase: "init", OverRandom: below},
 				{Split: "val", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 3, OverInit: better, OverRandom: better},
 				{Split: "val", Metric: "reward", Policy: "best", Phase: "init", OverInit: same, OverRandom: below}},
-			[]string{`By val\_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy.` +
-				"\n- With checkpoint.best.metric=val\\_recorded\\_reward it would be grpo epoch 3: 0.8 against 0.2.\n- " +
+			[]string{`By val_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy.` +
+				"\n- With checkpoint.best.metric=val_recorded_reward it would be grpo epoch 3: 0.8 against 0.2.\n- " +
 				"On val the policy after grpo (epoch 3) is better than the initial policy: +0.020 reward",
 				"- Over drawing at random: worse, −0.1940"}},
 		{"nothing to compare with", &record.Summary{State: record.StateDone},
@@ -207,7 +207,7 @@ func TestReportHeadlines(t *testing.T) {
 				{Split: "val", Metric: "top1_accuracy", Policy: "recorded_order", Mean: 1}},
 			[]string{"is better than similarity and drawing at random; it is not separable from the initial policy.\n- Over similarity: ",
 				"Over the initial policy: not separable, +0.0020", "the recorded order, an oracle here because the file lists the best first, 0.7000.",
-				`The best checkpoint was chosen by val\_loss (checkpoint.best.metric). With checkpoint.best.metric=val\_recorded\_reward it`}},
+				`The best checkpoint was chosen by val_loss (checkpoint.best.metric). With checkpoint.best.metric=val_recorded_reward it`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			run := &record.Run{Dir: "DIR", Summary: tc.summary}
@@ -242,8 +242,8 @@ func TestReportOfAnEmptyFolder(t *testing.T) {
 }
 
 func TestForeignTextIsPlain(t *testing.T) {
-	got := page.Plain("a|b *c* _d_ <e>\n`f` [g] #h \\")
-	want := "a\\|b \\*c\\* \\_d\\_ &lt;e> \\`f\\` \\[g] \\#h \\\\"
+	got := page.Plain("a|b *c* _d_ <e>\n`f` [g] #h \\ val_reward p < 0.001 a _ b")
+	want := "a\\|b \\*c\\* \\_d_ \\<e> \\`f\\` \\[g] \\#h \\\\ val_reward p < 0.001 a _ b"
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -63,7 +64,8 @@ func WritePage(path, markdown string) error {
 }
 
 // HTML renders a report as one page: equal markdown and plots give equal bytes. read returns the file that an image
-// names; a PNG with an SVG of the same name beside it is shown as that. Raw HTML is shown as text, except <br>.
+// names; a PNG with an SVG of the same name beside it is shown as that. Raw HTML is shown as text, except <br>. The sections
+// behind the first rule (Document.Fold) are closed until a reader opens them.
 func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
 	return LivelyHTML(markdown, read, Lively{})
 }
@@ -71,7 +73,8 @@ func HTML(markdown string, read func(name string) ([]byte, error)) []byte {
 // Lively is a script that adds to a page, with its style and data. The page's policy lets this script run and no other.
 type Lively struct {
 	Style, Script []byte
-	Data          []byte // JSON without <, as encoding/json writes it
+	Data          []byte   // JSON without <, as encoding/json writes it
+	Draws         []string // names of the plots that it draws itself: the page shows their files where no script runs
 }
 
 // policy is what a page with this script may load and run.
@@ -86,7 +89,7 @@ func (m Lively) policy() string {
 
 // LivelyHTML is HTML for a page with a script.
 func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Lively) []byte {
-	r, body := rendered(visible.Text(markdown), read)
+	r, body := rendered(visible.Text(markdown), read, more.Draws)
 	var page bytes.Buffer
 	fmt.Fprintf(&page, `<!DOCTYPE html>
 <html lang="en">
@@ -112,19 +115,20 @@ func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Li
 
 // Fragment renders a report without plots as HTML for another page. Foreign text in it stays text.
 func Fragment(markdown string) string {
-	_, body := rendered(markdown, func(string) ([]byte, error) { return nil, os.ErrNotExist })
+	_, body := rendered(markdown, func(string) ([]byte, error) { return nil, os.ErrNotExist }, nil)
 	return string(body)
 }
 
 // rendered returns a report's HTML and what its page needs besides.
-func rendered(markdown string, read func(name string) ([]byte, error)) (*pageRenderer, []byte) {
-	r := &pageRenderer{read: read, ids: map[string]int{}}
+func rendered(markdown string, read func(name string) ([]byte, error), draws []string) (*pageRenderer, []byte) {
+	r := &pageRenderer{read: read, draws: draws, ids: map[string]int{}}
 	md := goldmark.New(
 		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
 		goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(r, 100))),
 	)
 	source := []byte(markdown)
 	tree := md.Parser().Parse(text.NewReader(source))
+	fold(tree)
 	_ = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // annotate returns no error
 		if entering {
 			r.annotate(n, source)
@@ -139,6 +143,7 @@ func rendered(markdown string, read func(name string) ([]byte, error)) (*pageRen
 // pageRenderer adds to goldmark what our pages have besides: anchors, classes, boxes around tables, plots.
 type pageRenderer struct {
 	read     func(name string) ([]byte, error)
+	draws    []string
 	title    string
 	contents []contentsEntry
 	ids      map[string]int // of headings, by how often they were wanted
@@ -158,7 +163,7 @@ func (r *pageRenderer) annotate(n ast.Node, source []byte) {
 			r.title = words
 		}
 		id := r.id(words)
-		if n.Level == 2 || n.Level == 3 {
+		if n.Level == 2 || n.Level == 3 && n.Parent().Kind() != folded {
 			r.contents = append(r.contents, contentsEntry{n.Level, id, words})
 		}
 		n.SetAttributeString("id", []byte(id))
@@ -178,6 +183,14 @@ func (r *pageRenderer) annotate(n ast.Node, source []byte) {
 func (r *pageRenderer) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
 	to.Register(tables.KindTable, r.table)
 	to.Register(ast.KindImage, r.image)
+	to.Register(folded, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+		tag := n.(*element).tag
+		if !entering {
+			tag = "/" + tag
+		}
+		fmt.Fprintf(w, "<%s>\n", tag)
+		return ast.WalkContinue, nil
+	})
 	to.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if entering {
 			raw := string(n.(*ast.RawHTML).Segments.Value(source))
@@ -211,10 +224,53 @@ func (r *pageRenderer) table(w util.BufWriter, source []byte, n ast.Node, enteri
 }
 
 func (r *pageRenderer) image(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
-	if entering {
-		w.WriteString(r.plot(string(n.(*ast.Image).Destination), html.EscapeString(wordsOf(n, source))))
+	if !entering {
+		return ast.WalkSkipChildren, nil
 	}
+	file := string(n.(*ast.Image).Destination)
+	plot := r.plot(file, html.EscapeString(wordsOf(n, source)))
+	if name := strings.TrimSuffix(path.Base(file), path.Ext(file)); slices.Contains(r.draws, name) {
+		plot = fmt.Sprintf("<span data-plot=\"%s\"></span><noscript>%s</noscript>", html.EscapeString(name), plot)
+	}
+	w.WriteString(plot)
 	return ast.WalkSkipChildren, nil
+}
+
+// element is a <details> with its sections, or the <summary> of one.
+type element struct {
+	ast.BaseBlock
+	tag string
+}
+
+var folded = ast.NewNodeKind("Folded")
+
+func (e *element) Kind() ast.NodeKind            { return folded }
+func (e *element) Dump(source []byte, level int) { ast.DumpHelper(e, source, level, nil, nil) }
+
+// fold puts each section behind the first rule of a report into an element that a reader opens.
+func fold(tree ast.Node) {
+	rule := tree.FirstChild()
+	for rule != nil && rule.Kind() != ast.KindThematicBreak {
+		rule = rule.NextSibling()
+	}
+	if rule == nil {
+		return
+	}
+	var section *element
+	for n := rule.NextSibling(); n != nil; {
+		next := n.NextSibling()
+		if h, ok := n.(*ast.Heading); ok && h.Level == 2 {
+			summary := &element{tag: "summary"}
+			section = &element{tag: "details"}
+			tree.InsertBefore(tree, n, section)
+			section.AppendChild(section, summary)
+			summary.AppendChild(summary, n)
+		} else if section != nil {
+			section.AppendChild(section, n)
+		}
+		n = next
+	}
+	tree.RemoveChild(tree, rule)
 }
 
 // wordsOf returns the text that a node shows, without markup.
@@ -281,7 +337,7 @@ func (r *pageRenderer) writeContents(page *bytes.Buffer) {
 	if len(r.contents) < least {
 		return
 	}
-	page.WriteString("<nav aria-label=\"Contents\">\n<details open>\n<summary>Contents</summary>\n<ul>\n")
+	page.WriteString("<nav aria-label=\"Contents\">\n<details>\n<summary>Contents</summary>\n<ul>\n")
 	for _, e := range r.contents {
 		if e.level == 2 || len(r.contents) <= most {
 			fmt.Fprintf(page, "<li class=\"level%d\"><a href=\"#%s\">%s</a></li>\n", e.level, e.id, html.EscapeString(e.words))

@@ -50,6 +50,9 @@ func (d *Document) Paragraph(format string, args ...any) {
 	fmt.Fprintf(&d.B, "%s\n\n", strings.TrimSpace(fmt.Sprintf(format, args...)))
 }
 
+// Fold ends what a page shows at once: it closes each section that follows until a reader opens it. In the file it is a rule.
+func (d *Document) Fold() { d.B.WriteString("---\n\n") }
+
 func (d *Document) List(items ...string) {
 	for _, item := range items {
 		fmt.Fprintf(&d.B, "- %s\n", item)

@@ -41,7 +41,7 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 	add(page.Plain(rewardLine(run, stage)))
 	add(otherMeasures(stage, stages))
 	measures := len(below)
-	answer, entries := verdictOf(run, s, stages)
+	answer, entries, _ := verdictOf(run, s, stages)
 	if better := results.BetterThanInit(stages); better != "" {
 		answer += " But " + better + "."
 	}
@@ -123,12 +123,11 @@ func printEndTable(w io.Writer, table, stages []record.StageResult, most int) er
 
 // lastPhaseGain is what the last phase of a table added, in a line; "" where no phase follows another.
 func lastPhaseGain(table []record.StageResult) string {
-	for i, r := range slices.Backward(table) {
-		if r.OverPrevious != nil {
-			return fmt.Sprintf("%s added %s to %s.", page.Plain(r.Policy), gainInWords(r.OverPrevious), page.Plain(table[i-1].Policy))
-		}
+	i := lastAdded(table)
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return fmt.Sprintf("%s added %s to %s.", page.Plain(table[i].Policy), gainInWords(table[i].OverPrevious), page.Plain(table[i-1].Policy))
 }
 
 // otherMeasures are the gains of a line by the other metrics of its split, over what its own table compares with.

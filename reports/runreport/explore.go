@@ -1,12 +1,16 @@
 package runreport
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
 	"fulcrum/reports/webchart"
 )
 
@@ -15,11 +19,20 @@ const explorePoints = 400
 
 // explored is what the script of report.html draws.
 type explored struct {
-	Started float64         `json:"started"`
-	Phases  []exploredPhase `json:"phases"`
-	Levels  []level         `json:"levels"` // of the chart of scores
-	Steps   *webchart.Drawn `json:"steps"`
-	Epochs  *webchart.Drawn `json:"epochs"`
+	Started     float64              `json:"started"`
+	Phases      []exploredPhase      `json:"phases"`
+	Differences *results.Differences `json:"differences,omitempty"` // of the verdict
+	Score       *scoreCurve          `json:"score,omitempty"`
+	Levels      []level              `json:"levels"` // of the chart of scores
+	Steps       *webchart.Drawn      `json:"steps"`
+	Epochs      *webchart.Drawn      `json:"epochs"`
+}
+
+// scoreCurve is the first curve of the page: the validation score from the initial policy on.
+type scoreCurve struct {
+	Name   string          `json:"name"` // val_reward
+	Epochs *webchart.Drawn `json:"epochs"`
+	Best   []float64       `json:"best,omitempty"` // step and score of the best checkpoint
 }
 
 // exploredPhase is where a phase lies on the axis of global steps, from its first row to its last.
@@ -71,22 +84,115 @@ func Explore(run *record.Run) (page.Lively, error) {
 		epochs.Add(e)
 	}
 	d.Epochs = drawn(epochs)
+	stages, err := results.StagesOf(run)
+	if err != nil {
+		return page.Lively{}, err
+	}
+	d.Differences = differencesOf(run, stages)
+	name := scoreOf(run)
+	if name == "" {
+		return webchart.Lively(d, drawnByScript()...)
+	}
+	d.Score = curveOf(run, name)
+	for _, policy := range []string{record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded} {
+		if top, ok := run.Score("val", policy, "top1_accuracy"); ok && top == 1 && policy == record.PolicyRecorded {
+			continue // an oracle
+		}
+		// A mean that is not finite fails the run, which says so; it must not take the report with it.
+		if score, ok := run.Score("val", policy, name); ok && finite(score) {
+			d.Levels = append(d.Levels, level{strings.ReplaceAll(policy, "_", " "), score})
+		}
+	}
+	return webchart.Lively(d, drawnByScript()...)
+}
+
+// drawnByScript names the figures that have charts in the page.
+func drawnByScript() []string { return list.Map(Figures(), func(f Figure) string { return f.Name }) }
+
+func finite(x float64) bool { return !math.IsInf(x, 0) && !math.IsNaN(x) }
+
+// scoreOf is the first validation score that a run has after its epochs: the reward, if anything gives one; "" for none. Its figure has
+// the same name.
+func scoreOf(run *record.Run) string {
 	for _, name := range []string{"reward", "accuracy", "recorded_reward"} {
-		if epochs.Column("val_"+name) == nil {
+		if _, y := run.EpochSeries("", "val_"+name); len(y) > 0 {
+			return name
+		}
+	}
+	return ""
+}
+
+// curveOf is a validation score at the start and after the epochs. Its band is the 95 % interval of the mean over questions: exact where
+// the scores of single questions are recorded, at the start and for the policy that each phase hands on. Between these its width follows
+// a straight line, behind the last it stays.
+func curveOf(run *record.Run, name string) *scoreCurve {
+	x, y := run.EpochSeries("", "val_"+name)
+	out := &scoreCurve{Name: "val_" + name, Epochs: &webchart.Drawn{Width: 1}}
+	if b := run.Summary; b != nil && b.Best != nil {
+		for _, e := range run.Epochs {
+			if v, ok := e.Number("val_" + name); ok && e.Phase == b.Best.Phase && e.Epoch == b.Best.Epoch {
+				out.Best = []float64{float64(e.GlobalStep), v}
+			}
+		}
+	}
+	if initial, ok := run.Score("val", record.PolicyInit, name); ok {
+		x, y = append([]float64{0}, x...), append([]float64{initial}, y...)
+	}
+	least, greatest := record.ScoreRange(name)
+	var at, half []float64 // where the width of the band is known
+	for _, e := range run.Evaluations {
+		n, step := stats.NewGrouping(e.Clusters).Units(len(e.Scores)), run.StepAt(e)
+		if e.Split != "val" || e.Metric != name || n < 2 || step < 0 || e.Policy != record.PolicyInit && e.Policy != e.Phase {
 			continue
 		}
-		for _, policy := range []string{record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded} {
-			if top, ok := run.Score("val", policy, "top1_accuracy"); ok && top == 1 && policy == record.PolicyRecorded {
-				continue // an oracle
-			}
-			// A mean that is not finite fails the run, which says so; it must not take the report with it.
-			if score, ok := run.Score("val", policy, name); ok && !math.IsInf(score, 0) && !math.IsNaN(score) {
-				d.Levels = append(d.Levels, level{strings.ReplaceAll(policy, "_", " "), score})
-			}
+		mean, se := e.MeanSE()
+		if i := stats.StudentInterval(mean, se, n, 0.95); len(at) == 0 || float64(step) > at[len(at)-1] {
+			at, half = append(at, float64(step)), append(half, (i.High-i.Low)/2)
 		}
-		break
 	}
-	return webchart.Lively(d)
+	c := &webchart.DrawnColumn{Mean: y}
+	for i := range x {
+		out.Epochs.Steps, out.Epochs.Times = append(out.Epochs.Steps, int64(x[i])), append(out.Epochs.Times, 0)
+		if len(at) > 0 {
+			within, _ := stats.Interval{Low: y[i] - widthAt(at, half, x[i]), High: y[i] + widthAt(at, half, x[i])}.Within(least, greatest)
+			c.Low, c.High = append(c.Low, within.Low), append(c.High, within.High)
+		}
+	}
+	out.Epochs.Series = map[string]*webchart.DrawnColumn{out.Name: c}
+	return out
+}
+
+// widthAt interpolates between points, x ascending; beyond the last one its value holds.
+func widthAt(x, y []float64, at float64) float64 {
+	i, _ := slices.BinarySearch(x, at)
+	switch {
+	case i == len(x):
+		return y[i-1]
+	case i == 0:
+		return y[0]
+	}
+	return y[i-1] + (y[i]-y[i-1])*(at-x[i-1])/(x[i]-x[i-1])
+}
+
+// differencesOf are the comparisons of the verdict and what the last phase added; nil where nothing was judged.
+func differencesOf(run *record.Run, stages []record.StageResult) *results.Differences {
+	stage := PlannedResult(stages)
+	if stage == nil {
+		return nil
+	}
+	table := results.TableOf(stages, *stage)
+	d := &results.Differences{What: fmt.Sprintf("%s of %s over …, mean difference with its 95%% interval, %s",
+		page.Capital(results.MetricName(stage.Metric)), stage.Subject(), questionsOf(run, stage))}
+	for _, g := range gainsOf(stage, table, stages) {
+		d.Add(g.short, g.by)
+	}
+	if i := lastAdded(table); i > 0 {
+		d.Add(fmt.Sprintf("%s over %s", table[i].Policy, table[i-1].Policy), table[i].OverPrevious)
+	}
+	if len(d.Rows) == 0 {
+		return nil
+	}
+	return d
 }
 
 // drawn makes the steps of all phases one series of at most explorePoints points, each the mean of equally many rows.

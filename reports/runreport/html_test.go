@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
+	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 )
 
 // A page holds its plots, asks for nothing from elsewhere, and is the same every time.
@@ -35,4 +39,87 @@ func TestPageStandsAlone(t *testing.T) {
 	if !bytes.Equal(first, again) {
 		t.Error("the same records give another page")
 	}
+}
+
+// What a page shows before a reader opens anything fits on five screens: these parts in this order, and no other. All else is folded, the
+// digests last, and a figure that the script draws has its file where no script runs alone.
+func TestWhatAPageShowsAtOnce(t *testing.T) {
+	const verdict, curve, examples, next = "h1 p.verdict ul ", "p p ", "h2 p div.table ", "h2 ul "
+	for _, tc := range []struct {
+		name, dir, want string
+		words           int
+	}{
+		{"a selector", reportstest.FakeRun(t, 1), verdict + "p " + curve + "h2 h3 div.table p p " + examples + next, 520},
+		{"a policy that writes", reportstest.FakeAnswers(t, 1), verdict + "p.notice " + curve + "h2 h3 div.table p p div.table p " +
+			examples + next, 520},
+	} {
+		summary, err := record.ReadSummary(tc.dir)
+		reportstest.Must(t, err)
+		summary.Evaluations, summary.Data.Fingerprint = nil, strings.Repeat("0f", 32)
+		summary.Versions["config"] = strings.Repeat("f0", 32)
+		reportstest.Must(t, results.WriteSummary(tc.dir, *summary))
+		reportstest.Must(t, RebuildReport(tc.dir))
+		html, err := os.ReadFile(filepath.Join(tc.dir, page.HtmlFile))
+		reportstest.Must(t, err)
+		_, all, _ := strings.Cut(string(html), "<main>\n")
+		all, _, _ = strings.Cut(all, "</main>")
+		all = regexp.MustCompile(`(?s)<noscript>.*?</noscript>`).ReplaceAllString(all, "")
+		shown, folded, _ := strings.Cut(all, "<details>\n")
+		if got := outline(shown); got != tc.want {
+			t.Errorf("%s: the page shows\n%s, want\n%s", tc.name, got, tc.want)
+		}
+		words := len(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(shown, " ")))
+		if rows := strings.Count(shown, "<tr>"); words > tc.words || words < tc.words/3 || rows > 25 {
+			t.Errorf("%s: %d words, want at most %d; %d rows, want at most 25", tc.name, words, tc.words, rows)
+		}
+		if n := strings.Count(shown, "data-plot="); n != 1 || strings.Contains(all, "<svg") {
+			t.Errorf("%s: %d curves are shown, want 1, and no figure besides", tc.name, n)
+		}
+		if rest := outline(regexp.MustCompile(`(?s)<details>.*?</details>`).ReplaceAllString("<details>\n"+folded, "")); rest != "" {
+			t.Errorf("%s: below the first fold the page shows %s", tc.name, rest)
+		}
+		last := strings.LastIndex(all, "<details>")
+		if digests := regexp.MustCompile(`[0-9a-f]{40,}`).FindAllStringIndex(all, -1); len(digests) != 2 || digests[0][0] < last {
+			t.Errorf("%s: digests at %v, want two in the last section, at %d", tc.name, digests, last)
+		}
+		if !strings.Contains(string(html), "<nav aria-label=\"Contents\">\n<details>") {
+			t.Errorf("%s: the contents are open", tc.name)
+		}
+	}
+}
+
+// Of many examples a report shows five, the first and the last among them.
+func TestFiveExamples(t *testing.T) {
+	run := &record.Run{}
+	for i := range 12 {
+		run.Examples = append(run.Examples, record.Example{Question: string(rune('a' + i))})
+	}
+	var d page.Document
+	reportExamples(&d, run)
+	var got string
+	for row := range strings.SplitSeq(d.Text(), "\n") {
+		if question, ok := strings.CutPrefix(row, "| "); ok {
+			got += question[:1]
+		}
+	}
+	if got != "qacfil" {
+		t.Errorf("questions %s, want the head and acfil", got)
+	}
+}
+
+// outline names the elements of a page's first level with their classes.
+func outline(html string) string {
+	var out strings.Builder
+	depth := 0
+	for _, m := range regexp.MustCompile(`<(/?)(h[1-6]|p|ul|ol|div|pre|details)\b(?:[^>]*class="(\w+)[^"]*")?[^>]*>`).FindAllStringSubmatch(html, -1) {
+		if m[1] != "" {
+			depth--
+			continue
+		}
+		if depth == 0 {
+			out.WriteString(strings.TrimSuffix(m[2]+"."+m[3], ".") + " ")
+		}
+		depth++
+	}
+	return out.String()
 }

@@ -70,7 +70,7 @@ func TestFindingsOfOneCause(t *testing.T) {
 		Verdict: stats.NotSeparable, Level: 0.95}
 	stages := []record.StageResult{{Split: "te", Metric: "reward", Policy: "best", Phase: "grpo", Epoch: 1, OverSimilarity: open}}
 	for _, s := range []*record.Summary{{}, {Findings: found}} {
-		_, entries := verdictOf(&record.Run{}, s, stages)
+		_, entries, _ := verdictOf(&record.Run{}, s, stages)
 		all := strings.Join(entries, "\n")
 		warned := s.Findings != nil
 		if strings.Contains(all, "to settle") == warned || strings.Contains(entries[0], "try `grpo.lr=1e-4`") != warned {

@@ -305,7 +305,7 @@ func TestAToyFigureIsOneEntry(t *testing.T) {
 		}
 	}
 	var d page.Document
-	reportPlots(&d, run, figures)
+	reportFigures(&d, run, 0, drawnFigures(run.Dir, figures)...)
 	want := fmt.Sprintf("![toy](plots/toy.png)\n\n*Figure %d.* Seconds of a step.\n\n", len(drawnNames(run.Dir))+1)
 	if got := d.B.String(); !strings.HasSuffix(got, want) {
 		t.Errorf("the report ends with %q", got[max(0, len(got)-120):])

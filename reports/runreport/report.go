@@ -65,28 +65,45 @@ func ReportOf(run *record.Run) (string, error) {
 		title += " (data=" + s.Data.Name + ")"
 	}
 	d.Heading(1, "%s", page.Plain(title))
-	for _, line := range headlines(run, s, stages) {
+	head, behind := headlines(run, s, stages)
+	for _, line := range head {
 		d.Paragraph("%s", line)
 	}
-	reportFindings(&d, run, s)
-	reportSetup(&d, run, s)
-	reportData(&d, s)
-	reportResults(&d, run, s, stages)
-	reportPhases(&d, run, s)
-	reportPlots(&d, run, Figures())
+	figures := drawnFigures(run.Dir, Figures())
+	first := slices.IndexFunc(figures, func(f Figure) bool { return f.Name == scoreOf(run) })
+	if first >= 0 {
+		reportFigures(&d, run, 0, figures[first])
+		figures = slices.Delete(figures, first, first+1)
+	}
+	tables := resultTables(stages)
+	reportResults(&d, run, stages, tables)
 	reportExamples(&d, run)
+	reportNext(&d, run, s, stages)
+	d.Fold()
+	if len(behind) > 0 {
+		d.Heading(2, "Behind the verdict")
+		d.List(behind...)
+	}
+	reportFindings(&d, run, s)
+	reportMoreResults(&d, run, s, tables)
+	reportPhases(&d, run, s)
+	if len(figures) > 0 {
+		d.Heading(2, "Plots")
+		reportFigures(&d, run, first+1, figures...)
+	}
 	if err := reportCompletions(&d, run); err != nil {
 		return "", err
 	}
 	reportEvents(&d, run, s)
 	reportLimits(&d, run, s, stages)
-	reportFiles(&d, run)
+	reportSetup(&d, run, s)
+	reportData(&d, s)
+	reportFiles(&d, run, s)
 	return d.Text(), nil
 }
 
-// headlines are the first paragraphs: how it ended, and what it came to.
-func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) []string {
-	var out []string
+// headlines are the first paragraphs: how it ended, and what it came to. behind are the entries behind the verdict.
+func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) (out, behind []string) {
 	switch s.State {
 	case record.StateDone:
 	case "":
@@ -108,7 +125,8 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		out = append(out, line)
 	}
-	if answer, entries := verdictOf(run, s, stages); answer != "" {
+	answer, entries, behind := verdictOf(run, s, stages)
+	if answer != "" {
 		out = append(out, "**Verdict.** "+answer)
 		if len(entries) > 0 {
 			out = append(out, "- "+strings.Join(entries, "\n- "))
@@ -126,7 +144,7 @@ func headlines(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		out = append(out, page.Capital(strings.TrimSuffix(notice, "."))+".")
 	}
-	return out
+	return out, behind
 }
 
 func reportSetup(d *page.Document, run *record.Run, s *record.Summary) {
@@ -159,7 +177,9 @@ func reportSetup(d *page.Document, run *record.Run, s *record.Summary) {
 		add("resumed", page.Plural(s.Resumes, "time"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Versions)) {
-		add(name, page.Plain(s.Versions[name]))
+		if name != "config" { // a digest: it stands with the others
+			add(name, page.Plain(s.Versions[name]))
+		}
 	}
 	if len(rows) > 0 {
 		d.Table([]string{"", ""}, rows)
@@ -177,7 +197,7 @@ func reportData(d *page.Document, s *record.Summary) {
 	if data.Synthetic {
 		text += ", **synthetic**"
 	}
-	d.Paragraph("%s. The fingerprint is a digest of what was read: runs with the same one saw the same data.", text)
+	d.Paragraph("%s.", text)
 	var rows [][]string
 	for _, name := range slices.Sorted(maps.Keys(data.Counts)) {
 		what := name
@@ -209,9 +229,6 @@ func reportData(d *page.Document, s *record.Summary) {
 		}
 		rows = append(rows, []string{what, page.Thousands(u.Count)})
 	}
-	if data.Fingerprint != "" {
-		rows = append(rows, []string{"fingerprint", "`" + data.Fingerprint + "`"})
-	}
 	d.Table([]string{"", ">"}, rows)
 	for _, text := range []string{data.HeldOut, data.LeftOut} {
 		if text != "" {
@@ -229,20 +246,33 @@ func reportData(d *page.Document, s *record.Summary) {
 	d.Table([]string{"gen_method", ">candidates", ">mean reward"}, rows)
 }
 
-func reportPlots(d *page.Document, run *record.Run, figures []Figure) {
-	drawn := drawnFigures(run.Dir, figures)
-	if len(drawn) == 0 {
-		return
-	}
-	d.Heading(2, "Plots")
-	for i, f := range drawn {
-		d.Paragraph("![%s](%s/%s.png)", strings.ReplaceAll(f.Name, "_", " "), PlotsFolder, f.Name)
-		d.Paragraph("*Figure %d.* %s", i+1, run.InItsWords(f.Caption))
+// reportFigures shows figures that were drawn, the first of them as the number behind before; a caption that several share stands once.
+func reportFigures(d *page.Document, run *record.Run, before int, figures ...Figure) {
+	for i := 0; i < len(figures); {
+		from := i
+		for ; i < len(figures) && figures[i].Caption == figures[from].Caption; i++ {
+			d.Paragraph("![%s](%s/%s.png)", strings.ReplaceAll(figures[i].Name, "_", " "), PlotsFolder, figures[i].Name)
+		}
+		number := fmt.Sprintf("Figure %d", before+from+1)
+		if i > from+1 {
+			number = fmt.Sprintf("Figures %d to %d", before+from+1, before+i)
+		}
+		d.Paragraph("*%s.* %s", number, run.InItsWords(figures[from].Caption))
 	}
 }
 
+// shownExamples is how many of examples.json a report shows.
+const shownExamples = 5
+
 func reportExamples(d *page.Document, run *record.Run) {
-	if len(run.Examples) == 0 {
+	examples := run.Examples
+	if n := len(examples); n > shownExamples {
+		examples = nil
+		for i := range shownExamples {
+			examples = append(examples, run.Examples[i*(n-1)/(shownExamples-1)])
+		}
+	}
+	if len(examples) == 0 {
 		return
 	}
 	var rows [][]string
@@ -250,7 +280,7 @@ func reportExamples(d *page.Document, run *record.Run) {
 		d.Heading(2, "%s", run.InItsWords("Answers before and after"))
 		d.Paragraph("%s, evenly from the largest gain of reward to the largest loss.",
 			run.InItsWords("Greedy answers to held-out questions that changed"))
-		for _, e := range run.Examples {
+		for _, e := range examples {
 			question := strings.TrimSpace(pictureCell(e.Pictures) + " " + page.Plain(page.Clip(e.Pictures.Asked(e.Question), questionWidth)))
 			rows = append(rows, []string{question, page.TextCell(e.Answer, answerWidth), answerOf(e.Before),
 				page.Sig(e.RewardBefore, 3), answerOf(e.After), page.Sig(e.RewardAfter, 3)})
@@ -260,7 +290,7 @@ func reportExamples(d *page.Document, run *record.Run) {
 	}
 	d.Heading(2, "Selections before and after")
 	d.Paragraph("Held-out questions whose selection changed, evenly from the largest gain of reward to the largest loss.")
-	for _, e := range run.Examples {
+	for _, e := range examples {
 		rows = append(rows, []string{page.Plain(e.Question), page.Plain(e.Answer), itemList(e.Before), page.Sig(e.RewardBefore, 3),
 			itemList(e.After), page.Sig(e.RewardAfter, 3)})
 	}
@@ -338,9 +368,16 @@ func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages [
 	d.List(list.Map(items, run.InItsWords)...)
 }
 
-func reportFiles(d *page.Document, run *record.Run) {
+// reportFiles says what lies in the folder, and ends with the digests.
+func reportFiles(d *page.Document, run *record.Run, s *record.Summary) {
 	d.Heading(2, "Files")
 	var items []string
+	var rows [][]string
+	add := func(name, digest string) {
+		if digest != "" {
+			rows = append(rows, []string{name, "`" + digest + "`"})
+		}
+	}
 	for _, f := range []struct{ name, what string }{
 		{record.SummaryFile, "how the run ended, final numbers"},
 		{record.MetricsFile, "every step, epoch, evaluation and event"},
@@ -361,6 +398,12 @@ func reportFiles(d *page.Document, run *record.Run) {
 	d.List(items...)
 	if m := run.Manifest; m != nil {
 		d.Paragraph("`run verify FOLDER` computes every number of this report again from these files. Their digests, taken when the run "+
-			"ended, stand in [%s](%s), whose own SHA-256 is `%s`.", record.ManifestFile, record.ManifestFile, m.SHA256)
+			"ended, stand in [%s](%s).", record.ManifestFile, record.ManifestFile)
+		add("SHA-256 of "+record.ManifestFile, m.SHA256)
+	}
+	add("configuration", s.Versions["config"])
+	add("data, a digest of what was read", s.Data.Fingerprint)
+	if len(rows) > 0 {
+		d.Table([]string{"", ""}, rows)
 	}
 }

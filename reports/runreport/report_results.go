@@ -1,7 +1,6 @@
 package runreport
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,12 +13,23 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// reportResults shows every stage on every split, with gains on the same questions.
-func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages []record.StageResult) {
-	if len(stages) == 0 && s.Best == nil {
+// reportResults shows the table of the verdict: every stage on its split, with gains on the same questions.
+func reportResults(d *page.Document, run *record.Run, stages []record.StageResult, tables []resultTable) {
+	if len(tables) == 0 {
 		return
 	}
 	d.Heading(2, "Results")
+	tables[0].report(d, run)
+	d.Paragraph("%s%s", run.InItsWords("Gains are differences on the same questions, with paired 95% intervals, each for its own comparison."),
+		run.InItsWords(baselineStory(stages)))
+}
+
+// reportMoreResults says which checkpoint is the best and shows the other tables.
+func reportMoreResults(d *page.Document, run *record.Run, s *record.Summary, tables []resultTable) {
+	if len(tables) < 2 && s.Best == nil {
+		return
+	}
+	d.Heading(2, "More results")
 	if b := s.Best; b != nil {
 		where := fmt.Sprintf("%s, epoch %d", page.Plain(b.Phase), b.Epoch)
 		if b.Phase == "" || b.Untrained() {
@@ -35,31 +45,31 @@ func reportResults(d *page.Document, run *record.Run, s *record.Summary, stages 
 		}
 		d.Paragraph("%s", text)
 	}
-	if len(stages) == 0 {
-		return
+	for i := 1; i < len(tables); i++ {
+		tables[i].report(d, run)
 	}
-	d.Paragraph("%s%s", run.InItsWords("Gains are differences on the same questions, with paired 95% intervals, each for its own comparison."),
-		run.InItsWords(baselineStory(stages)))
-	for _, t := range resultTables(stages) {
-		first := t.rows[0]
-		split := first.Split
-		if record.HeldOut(split) {
-			split += ", held out"
-		}
-		d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(split),
-			run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, run.InItsWords("question"))),
-			run.Wording(page.Plural(first.Shots, "shot"), run.InItsWords("answers of up to ")+page.Plural(first.Shots, "token")))
-		header := []string{"policy", ">mean ± SE"}
-		for _, y := range t.yards {
-			header = append(header, ">gain over "+y.Short, "")
-		}
-		d.Table(header, t.cells())
-		if notes := t.notes(); len(notes) > 0 {
-			d.Paragraph("%s", run.InItsWords(strings.Join(notes, " ")))
-		}
-		if first.Metric == "reward" {
-			reportTerms(d, run, t.rows)
-		}
+}
+
+// report writes a table under its heading.
+func (t resultTable) report(d *page.Document, run *record.Run) {
+	first := t.rows[0]
+	split := first.Split
+	if record.HeldOut(split) {
+		split += ", held out"
+	}
+	d.Heading(3, "%s on %s (%s, %s)", page.Capital(results.MetricName(t.metric)), page.Plain(split),
+		run.Wording(page.Plural(first.Queries, "query"), page.Plural(first.Queries, run.InItsWords("question"))),
+		run.Wording(page.Plural(first.Shots, "shot"), run.InItsWords("answers of up to ")+page.Plural(first.Shots, "token")))
+	header := []string{"policy", ">mean ± SE"}
+	for _, y := range t.yards {
+		header = append(header, ">gain over "+y.Short, "")
+	}
+	d.Table(header, t.cells())
+	if notes := t.notes(); len(notes) > 0 {
+		d.Paragraph("%s", run.InItsWords(strings.Join(notes, " ")))
+	}
+	if first.Metric == "reward" {
+		reportTerms(d, run, t.rows)
 	}
 }
 
@@ -70,7 +80,9 @@ func Tables(run *record.Run) ([]*page.Table, error) {
 		return nil, err
 	}
 	var d page.Document
-	reportResults(&d, run, cmp.Or(run.Summary, &record.Summary{}), stages)
+	for _, t := range resultTables(stages) {
+		t.report(&d, run)
+	}
 	return d.Tables, nil
 }
 
@@ -178,6 +190,7 @@ type resultTable struct {
 	oracle string              // a baseline that is none: the recorded order, where it lists the best first
 }
 
+// resultTables are all of them, that of the verdict first.
 func resultTables(stages []record.StageResult) []resultTable {
 	var tables []resultTable
 	oracle := ""
@@ -197,6 +210,13 @@ func resultTables(stages []record.StageResult) []resultTable {
 			tables = append(tables, t)
 		}
 		from = to
+	}
+	if planned := PlannedResult(stages); planned != nil {
+		if i := slices.IndexFunc(tables, func(t resultTable) bool { return results.SameTable(t.rows[0], *planned) }); i > 0 {
+			first := tables[i]
+			copy(tables[1:], tables[:i])
+			tables[0] = first
+		}
 	}
 	return tables
 }

@@ -124,7 +124,7 @@ func TestTheLastPhaseBehindTheBest(t *testing.T) {
 			eval("best", "rce", 1, 0.77)}}
 		stages, err := results.Stages(run.Evaluations, stats.DefaultOptions())
 		reportstest.Must(t, err)
-		answer, entries := verdictOf(run, &record.Summary{}, stages)
+		answer, entries, _ := verdictOf(run, &record.Summary{}, stages)
 		got := answer + strings.Join(entries, "\n")
 		if strings.Contains(got, "The policy after grpo (epoch 4) is worse than the best policy (rce epoch 1): −0.27") != tc.want ||
 			!strings.Contains(got, "after grpo (epoch 4) over the policy after rce (epoch 3): better, +") {
@@ -215,7 +215,8 @@ func TestReportHeadlines(t *testing.T) {
 			if s == nil {
 				s = &record.Summary{}
 			}
-			got := strings.Join(headlines(run, s, tc.stages), "\n")
+			head, behind := headlines(run, s, tc.stages)
+			got := strings.Join(head, "\n") + "\n- " + strings.Join(behind, "\n- ")
 			if strings.Contains(got, "Over the recorded order") {
 				t.Errorf("an oracle is a baseline: %q", got)
 			}

@@ -12,12 +12,12 @@ import (
 	"fulcrum/reports/stats"
 )
 
-// verdictOf is what a run came to: the planned comparisons on the held-out split, or on val where there is none, in one sentence, and
-// the entries of a list with what it rests on, findings first. "" where nothing was judged.
-func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) (answer string, entries []string) {
+// verdictOf is what a run came to: the planned comparisons on the held-out split, or on val where there is none, in one sentence; the
+// entries of a list with what it rests on, findings first; and those for who asks further. "" where nothing was judged.
+func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) (answer string, entries, behind []string) {
 	stage := PlannedResult(stages)
 	if stage == nil {
-		return "", nil
+		return "", nil, nil
 	}
 	metric, table := results.MetricName(stage.Metric), results.TableOf(stages, *stage)
 	gains := gainsOf(stage, table, stages)
@@ -50,16 +50,20 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	}
 	entries = append(entries, byAccuracy(run, stage, stages))
 	entries = append(entries, lastPhase(table, entry)...)
-	entries = append(entries, s.Data.Scorer.Sentence(), lookAt(run, stage))
-	entries = append(entries, rewardLine(run, stage), scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
+	behindBest := results.BehindBest(run.Evaluations, *stage, stats.DefaultOptions())
+	if behindBest != "" {
+		behindBest = page.Capital(behindBest) + "."
+	}
+	entries = append(entries, behindBest, results.WarnBelowRandom(table))
+	behind = append(behind, s.Data.Scorer.Sentence(), lookAt(run, stage), rewardLine(run, stage),
+		scale(run, stage, table, results.ListsBestFirst(stages)), judgedOn(run, s, stage))
 	if b := s.Best; b != nil && !b.Untrained() && stage.Policy == record.PolicyBest {
-		entries = append(entries, fmt.Sprintf("The best checkpoint was chosen by %s (checkpoint.best.metric).", b.Metric)+remarks(b))
+		behind = append(behind, fmt.Sprintf("The best checkpoint was chosen by %s (checkpoint.best.metric).", b.Metric)+remarks(b))
 	}
-	if behind := results.BehindBest(run.Evaluations, *stage, stats.DefaultOptions()); behind != "" {
-		entries = append(entries, page.Capital(behind)+".")
+	plain := func(entries []string) []string {
+		return list.Map(slices.DeleteFunc(entries, func(e string) bool { return e == "" }), page.Plain)
 	}
-	entries = append(entries, results.WarnBelowRandom(table))
-	entries = list.Map(slices.DeleteFunc(entries, func(e string) bool { return e == "" }), page.Plain)
+	entries, behind = plain(entries), plain(behind)
 	if still := unmoved(run, stage); still != "" {
 		entries = slices.Insert(entries, 0, "**"+page.Plain(still)+"**")
 	}
@@ -74,7 +78,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		entries = slices.Insert(entries, 0, first)
 	}
-	return page.Plain(answer), entries
+	return page.Plain(answer), entries, behind
 }
 
 // byAccuracy says what a line comes to by accuracy, which papers report whatever was rewarded; "" where nobody knows.
@@ -145,8 +149,8 @@ func untrained(stage *record.StageResult) bool {
 
 // gain is the planned comparison with one yardstick.
 type gain struct {
-	over string
-	by   *stats.Paired
+	over, short string // in a sentence, in a plot
+	by          *stats.Paired
 }
 
 // gainsOf are the planned comparisons.
@@ -160,11 +164,12 @@ func gainsOf(stage *record.StageResult, table, stages []record.StageResult) []ga
 			continue
 		case i == 0 && len(yards) > 1 && sameAsInit(table, y):
 			y.Long += " (and the initial policy, which scores the same)"
+			y.Short += " = initial policy"
 		}
-		out = append(out, gain{y.Long, *y.Gain(stage)})
+		out = append(out, gain{y.Long, y.Short, *y.Gain(stage)})
 	}
 	if stage.OverRandom != nil && len(results.BelowRandom(table)) == 0 { // else it is among the yardsticks
-		out = append(out, gain{"drawing at random", stage.OverRandom})
+		out = append(out, gain{"drawing at random", "random", stage.OverRandom})
 	}
 	return out
 }
@@ -207,13 +212,22 @@ func whyUntrained(run *record.Run, best *record.BestSummary, stages []record.Sta
 
 // lastPhase says what the last phase of a table is worth by itself: its policy against that of the phase before.
 func lastPhase(table []record.StageResult, entry func(stats.Paired) string) []string {
+	i := lastAdded(table)
+	if i < 0 {
+		return nil
+	}
+	of, before := table[i], table[i-1]
+	return []string{fmt.Sprintf("What the last phase added, %s over %s: %s.", of.Subject(), before.Subject(), entry(*of.OverPrevious))}
+}
+
+// lastAdded is the line of the last phase that follows another, the line before it; -1 for none.
+func lastAdded(table []record.StageResult) int {
 	for i, s := range slices.Backward(table) {
 		if s.OverPrevious != nil {
-			before := table[i-1] // phases stand in the order in which they ended
-			return []string{fmt.Sprintf("What the last phase added, %s over %s: %s.", s.Subject(), before.Subject(), entry(*s.OverPrevious))}
+			return i // phases stand in the order in which they ended
 		}
 	}
-	return nil
+	return -1
 }
 
 // scale is the score of a line beside what chance and the bound get.

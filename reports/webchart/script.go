@@ -45,11 +45,12 @@ func Script(others ...[]byte) []byte {
 	return out.Bytes()
 }
 
-// Lively is the part of a report's page that draws data.
-func Lively(data any) (page.Lively, error) {
+// Lively is the part of a report's page that draws data, the plots of these names among it.
+func Lively(data any, plots ...string) (page.Lively, error) {
 	text, err := json.Marshal(data)
 	if err != nil {
 		return page.Lively{}, err
 	}
-	return page.Lively{Style: append(Style(), Asset("report.css")...), Script: Script(Asset("report.js")), Data: text}, nil
+	style, script := append(Style(), Asset("report.css")...), Script(Asset("report.js"))
+	return page.Lively{Style: style, Script: script, Data: text, Draws: plots}, nil
 }

@@ -31,7 +31,7 @@ export function smoothed(y, weight) {
   });
 }
 
-const HEIGHT = 220; // pixels
+const HEIGHT = 220; // pixels, unless options.height says otherwise
 
 // Chart draws curves into host. A curve is {label, x, y, low, high, interval, dots, colour, dash}; x ascends, y may hold null.
 // From low to high reaches an area: the 95 % interval of a mean over seeds (interval), or the extremes of a point's steps.
@@ -39,6 +39,7 @@ export class Chart {
   constructor(host, title, options = {}) {
     this.title = title;
     this.options = options;
+    this.height = options.height || HEIGHT;
     this.plot = null;
     this.canvas = h("div", { class: "curve", tabindex: "0", role: "group", onkeydown: (e) => this.key(e) });
     this.words = h("p", { class: "quiet small" });
@@ -49,7 +50,7 @@ export class Chart {
       this.canvas, this.words);
     this.host = host;
     host.append(this.box);
-    this.observer = new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: HEIGHT }));
+    this.observer = new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: this.height }));
     this.observer.observe(this.canvas);
   }
 
@@ -93,7 +94,7 @@ export class Chart {
     this.canvas.setAttribute("aria-label", `${this.title}: ${parts.join("; ") || "no values"}. Arrow keys move through the values.`);
     const bad = curves.filter((c) => c.bad && c.bad.length).map((c) => `${c.label}: not finite at step ${c.bad[0][0]}` + (c.bad.length > 1 ? " and later" : ""));
     const hidden = view.log && curves.some((c) => c.y.some((v) => v != null && v <= 0)) ? ["values of 0 and less have no place on a log axis"] : [];
-    const areas = [curves.some((c) => c.interval) && "Area: 95 % interval of the mean over seeds (Student’s t)",
+    const areas = [curves.some((c) => c.interval) && "Area: 95 % interval of the mean " + (this.options.over || "over seeds (Student’s t)"),
       curves.some((c) => !c.interval && c.low) && !view.plain && "Area: smallest to largest of the steps that a point stands for"].filter(Boolean);
     this.words.textContent = [...areas, ...bad, ...hidden].join(" · ");
   }
@@ -103,7 +104,7 @@ export class Chart {
     const axis = { stroke: quiet, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1, size: 4 }, font: "11px system-ui, sans-serif" };
     const short = (u, values) => values.map((v) => v == null ? "" : Math.abs(v) >= 1e5 || (v !== 0 && Math.abs(v) < 1e-3) ? v.toExponential(1).replace("e+", "e") : String(+v.toPrecision(6)));
     return {
-      width: this.width(), height: HEIGHT,
+      width: this.width(), height: this.height,
       cursor: { dataIdx: (u, i, at) => lines[i - 1]?.band ? null : at, sync: this.options.sync ? { key: this.options.sync } : undefined, drag: { x: true, y: false }, bind: { dblclick: () => () => this.zoom(null) }, focus: { prox: 24 }, points: { size: 6 } },
       focus: { alpha: 0.35 },
       scales: { x: { time: false, range: (u, low, high) => low === high ? [low - 1, high + 1] : [low, high] },
@@ -303,23 +304,25 @@ function hours(seconds) {
   return sign + +(t / 3600).toFixed(2) + " h";
 }
 
-// forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict}. The axis holds every whisker.
-export function forest(rows, what) {
-  const width = 640, left = 200, right = 24, line = 26, top = 8;
+// forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict}. The axis holds every whisker. Where it is
+// narrow, names and numbers stand above their lines.
+export function forest(rows, what, width = 640) {
+  const narrow = width < 560, left = narrow ? 12 : 200, right = narrow ? 12 : 180, line = narrow ? 44 : 26, top = 8;
   const low = Math.min(0, ...rows.map((r) => r.low)), high = Math.max(0, ...rows.map((r) => r.high));
   const air = 0.04 * (high - low || 1);
   const x = (v) => left + (width - left - right) * (v - low + air) / (high - low + 2 * air);
   const height = top + line * rows.length + 30;
-  const ticks = niceTicks(low, high, 5);
+  const ticks = niceTicks(low, high, narrow ? 4 : 5);
   return h("div", { class: "box" }, s("svg", { viewBox: `0 0 ${width} ${height}`, class: "forest", role: "img", "aria-label": what + ": " +
       rows.map((r) => `${r.label} ${r.text} ${r.verdict}`).join("; ") },
     ticks.map((t) => [s("line", { x1: x(t), x2: x(t), y1: top, y2: height - 26, class: t === 0 ? "zero" : "grid" }),
       s("text", { x: x(t), y: height - 12, "text-anchor": "middle" }, brief(t))]),
     rows.map((r, i) => {
-      const y = top + line * (i + 0.5);
+      const y = top + line * (i + (narrow ? 0.75 : 0.5)), words = narrow ? y - 12 : y + 4;
       return s("g", { class: "verdict " + r.verdict.replace(/[^a-z]/g, "") },
         s("title", {}, `${r.label}: ${r.text}, ${r.verdict}`),
-        s("text", { x: left - 10, y: y + 4, "text-anchor": "end" }, r.label.length > 30 ? r.label.slice(0, 29) + "…" : r.label),
+        s("text", { x: narrow ? 0 : left - 10, y: words, "text-anchor": narrow ? "start" : "end" }, r.label.length > 30 ? r.label.slice(0, 29) + "…" : r.label),
+        s("text", { x: width, y: words, "text-anchor": "end" }, r.text),
         s("line", { x1: x(r.low), x2: x(r.high), y1: y, y2: y, class: "whisker" }),
         s("circle", { cx: x(r.mean), cy: y, r: 4.5 }));
     })));

@@ -2,24 +2,26 @@
 import { h } from "./dom.js";
 import { Chart, colour } from "./chart.js";
 
-// PANELS are the charts of a run, in their order; what no panel names gets one of its own under "All other metrics".
+// PANELS are the charts of a run, in their order; what no panel names gets one of its own under "All other metrics". In a report a chart
+// stands where its figure would.
 export const PANELS = [
-  { title: "Score on validation", names: ["val_reward", "val_accuracy", "val_recorded_reward"], levels: true },
-  { title: "Reward while training", names: ["mean_reward", "reward_std"] },
-  { title: "Loss", names: ["loss", "val_loss"] },
-  { title: "KL to the reference policy", unit: "nats per sequence", names: ["kl", "val_kl"] },
-  { title: "Ratio", names: ["mean_ratio"] },
-  { title: "Clipped", unit: "share", names: ["clip_fraction", "clip_fraction_low", "clip_fraction_high", "advantage_clipped"] },
+  { title: "Score on validation", figure: "accuracy", names: ["val_reward", "val_accuracy", "val_recorded_reward"], levels: true },
+  { title: "Reward while training", figure: "sampled_reward", names: ["mean_reward", "reward_std"] },
+  { title: "Loss", figure: "losses", names: ["loss", "val_loss"] },
+  { title: "KL to the reference policy", figure: "kl", unit: "nats per sequence", names: ["kl", "val_kl"] },
+  { title: "Ratio", figure: "ratio", names: ["mean_ratio"] },
+  { title: "Clipped", figure: "ratio", unit: "share", names: ["clip_fraction", "clip_fraction_low", "clip_fraction_high", "advantage_clipped"] },
   { title: "Advantages", names: ["mean_advantage", "std_advantage", "max_advantage"] },
-  { title: "Groups with a signal", unit: "share", names: ["signal_share", "signal_share_top_k"] },
+  { title: "Groups with a signal", figure: "signal", unit: "share", names: ["signal_share", "signal_share_top_k"] },
   { title: "Entropy", unit: "nats per step", names: ["entropy"] },
-  { title: "Gradient norm", names: ["grad_norm"] },
-  { title: "Learning rate", names: ["lr", "lr_mm_projector", "lr_vision_tower"], schedule: true },
-  { title: "Temperature", names: ["temperature", "policy_temperature"], schedule: true },
-  { title: "KL coefficient β", names: ["kl_beta"], schedule: true },
+  { title: "Gradient norm", figure: "grad_norm", names: ["grad_norm"] },
+  { title: "Learning rate", figure: "schedules", names: ["lr", "lr_mm_projector", "lr_vision_tower"], schedule: true },
+  { title: "Temperature", figure: "schedules", names: ["temperature", "policy_temperature"], schedule: true },
+  { title: "KL coefficient β", figure: "kl", names: ["kl_beta"], schedule: true },
   { title: "Curriculum", unit: "candidates", names: ["top_k", "group_size"], schedule: true },
-  { title: "Completion length", unit: "tokens", names: ["completion_length", "completion_length_min", "completion_length_max"] },
-  { title: "Truncated", unit: "share", names: ["truncated_share"] },
+  { title: "Completion length", figure: "completions", unit: "tokens", names: ["completion_length", "completion_length_min", "completion_length_max"] },
+  { title: "Truncated", figure: "completions", unit: "share", names: ["truncated_share"] },
+  { title: "Negative points", unit: "per completion", figure: "points", names: ["reward_points_named", "reward_points_in_confusion", "reward_points_on_object"] },
   { title: "Time of a step", unit: "s", names: ["step_seconds"] },
 ];
 
@@ -88,8 +90,8 @@ export function seedsLabel(mean) {
 // SeedCharts draws means over seeds over each other, a chart a metric.
 export class SeedCharts {
   // change is called behind a zoom.
-  constructor(view, change = () => this.draw()) {
-    Object.assign(this, { view, change, charts: new Map(), means: [], grid: h("div", { class: "grid" }) });
+  constructor(view, change = () => this.draw(), grid = h("div", { class: "grid" })) {
+    Object.assign(this, { view, change, charts: new Map(), means: [], grid });
   }
 
   show(means) {

@@ -1,0 +1,30 @@
+package results
+
+import (
+	"math"
+
+	"fulcrum/reports/stats"
+)
+
+// Differences are those that a verdict rests on, for a forest plot.
+type Differences struct {
+	What string       `json:"what"` // that is compared, and on what
+	Rows []Difference `json:"rows"`
+}
+
+// Difference is a mean with its interval, as numbers and as the report writes them.
+type Difference struct {
+	Label   string        `json:"label"`
+	Mean    float64       `json:"mean"`
+	Low     float64       `json:"low"`
+	High    float64       `json:"high"`
+	Text    string        `json:"text"`
+	Verdict stats.Verdict `json:"verdict"`
+}
+
+// Add adds a comparison; one without a finite interval has no place on an axis.
+func (d *Differences) Add(label string, p *stats.Paired) {
+	if size := math.Abs(p.Interval.Low) + math.Abs(p.Interval.High); !math.IsInf(size, 0) && !math.IsNaN(size) {
+		d.Rows = append(d.Rows, Difference{label, p.Mean, p.Interval.Low, p.Interval.High, p.Gain(), p.Verdict})
+	}
+}

@@ -263,7 +263,7 @@ func (v *View) writeReading(d *page.Document) {
 	if v.Opt.Ask != nil {
 		staged = " and for the stage, which may spend a share of the level"
 	}
-	d.Heading(3, "How to read them")
+	d.Heading(2, "How to read the answers")
 	items := []string{
 		"A difference is the mean score of the first minus that of the second, on the same questions and the same seeds.",
 		"An arm is judged by the policy that it ended with, after all its steps. No checkpoint was chosen by validation, so that more " +

@@ -71,6 +71,9 @@ func (a *setting) score() string {
 	return "reward"
 }
 
+// curvesName is the name of the learning curves' files.
+const curvesName = "curves"
+
 // curvesFigure has a panel for each of the learners: its score on validation queries over steps, with the arms that it starts
 // from before it.
 func (v *View) curvesFigure() *sweepFigure {
@@ -92,9 +95,9 @@ func (v *View) curvesFigure() *sweepFigure {
 	title := "Learning curves"
 	if v.Opt.Study == nil {
 		title += " of settings with several seeds"
-		caption += fmt.Sprintf(" A panel for each of %s, best first.", page.Plural(len(of.arms), "setting"))
+		caption += fmt.Sprintf(" These are %s, best first.", page.Plural(len(of.arms), "setting"))
 	}
-	return of.multiples(v.wide, "curves", title, note, "val "+score, caption,
+	return of.multiples(v.wide, curvesName, title, note, "val "+score, caption,
 		func(a *setting) *chart.Panel {
 			c := lineOf(a.learning(), "val_"+a.score())
 			if len(c.X) == 0 {
@@ -244,17 +247,57 @@ func (v *View) learners() *condition {
 // Explore is the interactive part of the page: the curves of the figure over each other, and those of other validation metrics.
 func (v *View) Explore() (page.Lively, error) {
 	var data struct {
-		Runs []curves.Shown `json:"runs"`
+		Runs        []curves.Shown       `json:"runs"`
+		Name        string               `json:"name"` // of the score that the figure shows
+		Differences *results.Differences `json:"differences,omitempty"`
 	}
+	data.Runs, data.Differences = []curves.Shown{}, v.differences()
 	for _, s := range v.learners().arms {
 		if d := s.learning(); len(d.Steps) > 0 {
-			data.Runs = append(data.Runs, curves.Shown{Label: s.label(), Seeds: len(s.runs), Phases: []curves.Span{}, Epochs: d})
+			data.Name = "val_" + s.score()
+			data.Runs = append(data.Runs, curves.Shown{Label: s.label(), Seeds: len(s.runs), Phases: s.phases(), Epochs: d})
 		}
 	}
-	if len(data.Runs) == 0 {
+	if len(data.Runs) == 0 && data.Differences == nil {
 		return page.Lively{}, nil
 	}
-	return webchart.Lively(data)
+	return webchart.Lively(data, curvesName)
+}
+
+// phases are those of the arm's runs, each from the step behind the one before, on the axis of its learning curves.
+func (a *setting) phases() (out []curves.Span) {
+	from := int64(0)
+	if a.from != nil {
+		_, before := a.from.steps()
+		from = int64(before)
+	}
+	end := from
+	for _, span := range a.runs[0].Spans() {
+		out = append(out, curves.Span{Name: span.Name, From: end, To: from + int64(span.To)})
+		end = from + int64(span.To) + 1
+	}
+	return out
+}
+
+// differences are what a page's forest plot shows: a study's answers, or what the other settings differ by from the best one.
+func (v *View) differences() *results.Differences {
+	d := &results.Differences{What: "Answers: mean difference with its 95% interval"}
+	for i, a := range v.answers {
+		if a.c != nil {
+			d.Add(fmt.Sprintf("%d  %s − %s", i+1, a.what, a.against), &a.c.Paired)
+		}
+	}
+	if t := v.verdicts; t != nil {
+		d.What = fmt.Sprintf("%s minus that of %s, mean difference with its 95%% interval, on %s",
+			page.Capital(results.MetricName(t.Metric)), t.Reference, t.Split)
+		for name, c := range t.Differences() {
+			d.Add(strings.ReplaceAll(name, "`", ""), &c.Paired)
+		}
+	}
+	if len(d.Rows) == 0 {
+		return nil
+	}
+	return d
 }
 
 // ofRows makes a series of the metrics named, a point a row.

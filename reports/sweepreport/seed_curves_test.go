@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -23,21 +24,7 @@ import (
 // The band of a setting is the interval of the mean over its seeds, t(0.975, 2) = 4.3027 standard errors to either side.
 func TestSeedCurves(t *testing.T) {
 	dir := t.TempDir()
-	var jobs []sweeps.Job
-	for i := range 7 { // three seeds of two settings, one of a third
-		setting, seed := []string{"1e-4", "1e-3", "1e-2"}[i/3], i%3
-		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone,
-			Overrides: []string{"rce.lr=" + setting, fmt.Sprintf("seed=%d", seed)}, Objectives: []float64{0.6 - 0.1*float64(i/3)}}
-		reportstest.SweepRun(t, job.Dir, uint64(i), 0.02, fmt.Sprintf("seed: %d\n", seed))
-		log := reportstest.OpenTestLog(t, job.Dir, nil)
-		for epoch := 1; epoch <= 2+i%2; epoch++ { // not all seeds have the third
-			reportstest.Record(t, log, record.KindStep, "rce", epoch, epoch, epoch, map[string]any{"loss": 1.0})
-			reportstest.Record(t, log, record.KindEpoch, "rce", epoch, epoch, epoch,
-				map[string]any{"val_reward": 0.1*float64(epoch) + 0.1*float64(seed)})
-		}
-		reportstest.Must(t, log.Close())
-		jobs = append(jobs, job)
-	}
+	jobs := seededJobs(t, dir)
 	v := PageOf(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}})
 	f := v.curvesFigure()
 	if f == nil || len(v.notes) > 0 {
@@ -85,6 +72,68 @@ func TestSeedCurves(t *testing.T) {
 	}
 	if v := PageOf(dir, jobs[6:], sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}}); v.curvesFigure() != nil {
 		t.Error("one seed has curves with bands")
+	}
+}
+
+// seededJobs makes three seeds of two settings and one of a third.
+func seededJobs(t *testing.T, dir string) (jobs []sweeps.Job) {
+	for i := range 7 {
+		setting, seed := []string{"1e-4", "1e-3", "1e-2"}[i/3], i%3
+		job := sweeps.Job{Number: i, Dir: filepath.Join(dir, fmt.Sprint(i)), State: record.StateDone,
+			Overrides: []string{"rce.lr=" + setting, fmt.Sprintf("seed=%d", seed)},
+			Params:    map[string]string{"rce.lr": setting, "seed": fmt.Sprint(seed)}, Objectives: []float64{0.6 - 0.1*float64(i/3)}}
+		reportstest.SweepRun(t, job.Dir, uint64(i), 0.02, fmt.Sprintf("seed: %d\n", seed))
+		log := reportstest.OpenTestLog(t, job.Dir, nil)
+		for epoch := 1; epoch <= 2+i%2; epoch++ { // not all seeds have the third
+			reportstest.Record(t, log, record.KindStep, "rce", epoch, epoch, epoch, map[string]any{"loss": 1.0})
+			reportstest.Record(t, log, record.KindEpoch, "rce", epoch, epoch, epoch,
+				map[string]any{"val_reward": 0.1*float64(epoch) + 0.1*float64(seed)})
+		}
+		reportstest.Must(t, log.Close())
+		jobs = append(jobs, job)
+	}
+	return jobs
+}
+
+// What a sweep's page shows before a reader opens anything: these parts in this order, and no other. The digests come last.
+func TestWhatASweepShowsAtOnce(t *testing.T) {
+	dir := t.TempDir()
+	jobs := seededJobs(t, dir)
+	jobs[1].Objectives[0] = 0.61
+	v := PageOf(dir, jobs, sweeps.Options{Objectives: []sweeps.Objective{{Name: "val_reward"}}, Command: []string{"bin/run", "-m"}})
+	shown, folded, _ := strings.Cut(v.Report(v.Figures()), "\n---\n")
+	part := regexp.MustCompile(`(?m)^(?:#+ .*|!\[.*\.png\))$`)
+	if got, want := part.FindAllString(shown, -1), []string{"# " + filepath.Base(dir),
+		"![learning curves of settings with several seeds](plots/curves.png)", "## Verdicts", "## What to try next"}; !slices.Equal(got, want) {
+		t.Errorf("the page shows %q, want %q", got, want)
+	}
+	if n := len(strings.Fields(shown)); n < 200 || n > 560 {
+		t.Errorf("%d words, want 200 to 560:\n%s", n, shown)
+	}
+	if got := part.FindAllString(folded, -1); got[0] != "## Settings" || got[len(got)-1] != "## To repeat it" {
+		t.Errorf("folded are %q", got)
+	}
+	if !strings.Contains(shown, "'seed=range(3,5)'`.\n- `rce.lr` below 1e-4: ") {
+		t.Errorf("neither seeds nor values to try next:\n%s", shown)
+	}
+}
+
+// A KL to another reference begins another line: the means of a sweep say where its phases do.
+func TestPhasesOfMeans(t *testing.T) {
+	rows := []record.Row{{Phase: "rce", Epoch: 1, GlobalStep: 10}, {Phase: "rce", Epoch: 2, GlobalStep: 20},
+		{Phase: "grpo", Epoch: 1, GlobalStep: 35}}
+	first := &setting{runs: []*record.Run{{Epochs: rows}}}
+	for _, tc := range []struct {
+		arm  *setting
+		want string
+	}{{first, "rce 0-20 grpo 21-35 "}, {&setting{runs: first.runs, from: first}, "rce 35-55 grpo 56-70 "}} {
+		var got string
+		for _, p := range tc.arm.phases() {
+			got += fmt.Sprintf("%s %d-%d ", p.Name, p.From, p.To)
+		}
+		if got != tc.want {
+			t.Errorf("got %s, want %s", got, tc.want)
+		}
 	}
 }
 

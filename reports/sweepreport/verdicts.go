@@ -93,24 +93,32 @@ func (v *View) writeVerdicts(d *page.Document) {
 		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and "+
 			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.Opt.Objectives[0].Name), n)
 	}
-	corrected := func(t *arms.ArmTable) string {
-		return "the " + page.Plural(t.Comparisons(), "comparison") + " of this table"
-	}
 	if v.chosenOn(t.Split, t.Metric) {
 		text += " The settings were ranked by these questions, which flatters the best one a little."
-		corrected = func(t *arms.ArmTable) string {
-			return "the " + page.Plural(max(t.Comparisons(), v.rankings()), "comparison") + " that rank the settings"
-		}
 	}
-	d.Paragraph("%s %s", text, stats.FamilyNote(corrected(t)))
+	d.Paragraph("%s %s", text, stats.FamilyNote(v.correctedFor(t)))
 	t.WriteTable(d)
+}
+
+// correctedFor says for what the verdicts of a table are corrected.
+func (v *View) correctedFor(t *arms.ArmTable) string {
+	if v.chosenOn(v.verdicts.Split, v.verdicts.Metric) {
+		return "the " + page.Plural(max(t.Comparisons(), v.rankings()), "comparison") + " that rank the settings"
+	}
+	return "the " + page.Plural(t.Comparisons(), "comparison") + " of this table"
+}
+
+// writeAccuracies tells the accuracy of the settings that the verdicts compare.
+func (v *View) writeAccuracies(d *page.Document) {
+	if len(v.accuracy) > 0 {
+		d.Heading(2, "Verdicts by accuracy")
+	}
 	for _, t := range v.accuracy {
-		v.writeAccuracy(d, &t, corrected(&t))
+		v.writeAccuracy(d, &t)
 	}
 }
 
-// writeAccuracy tells the accuracy of the settings that the verdicts compare.
-func (v *View) writeAccuracy(d *page.Document, t *arms.ArmTable, corrected string) {
+func (v *View) writeAccuracy(d *page.Document, t *arms.ArmTable) {
 	rows, over := t.Told()
 	table := page.LinesOf(rows)
 	cell := func(c *arms.ArmComparison) string {
@@ -123,7 +131,7 @@ func (v *View) writeAccuracy(d *page.Document, t *arms.ArmTable, corrected strin
 	if len(t.Rows) > 1 {
 		table.Column(">minus "+v.verdicts.Reference, func(r arms.Told) string { return cell(r.Difference) })
 	}
-	d.Paragraph("Their accuracy on the same questions, with verdicts corrected for %s (Holm):", corrected)
+	d.Paragraph("The accuracy of the same settings on the same questions, with verdicts corrected for %s (Holm):", v.correctedFor(t))
 	d.Table(table.Header, table.Rows)
 	for _, note := range stats.Notes(table.Rows) {
 		d.Paragraph("%s", note)

@@ -104,10 +104,14 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 	}
 	var d page.Document
 	d.Heading(1, "%s", page.Plain(title))
+	drawn = slices.Clone(drawn)
+	slices.SortStableFunc(drawn, func(a, b sweepFigure) int { return cmp.Compare(order(a), order(b)) })
+	first := min(1, len(drawn))
 	for _, write := range []func(*page.Document){
-		v.writeSummary, v.writeAnswers, v.writeReading, v.writeMethods, v.writeBest, v.writeSettings, v.writeVerdicts, v.writeArms, v.writeSplits,
-		func(d *page.Document) { v.writePlots(d, drawn) }, v.writeOthers, v.writeImportance, v.writePairs, v.writeJobs, v.writeFailures,
-		v.writeSkipped, v.writeWarnings, v.writeRepeat, v.writeAdvice,
+		v.writeSummary, v.writeMethods, v.writeBest, func(d *page.Document) { writeFigures(d, drawn[:first]) }, v.writeAnswers, v.writeVerdicts,
+		v.writeNext, (*page.Document).Fold, v.writeReading, v.writeSettings, v.writeAccuracies, v.writeArms, v.writeSplits,
+		func(d *page.Document) { v.writePlots(d, drawn[first:]) }, v.writeOthers, v.writeImportance, v.writePairs, v.writeJobs, v.writeFailures,
+		v.writeSkipped, v.writeWarnings, v.writeAdvice, v.writeRepeat,
 	} {
 		write(&d)
 	}
@@ -218,6 +222,18 @@ func (v *View) writePlots(d *page.Document, figures []sweepFigure) {
 		return
 	}
 	d.Heading(2, "Plots")
+	writeFigures(d, figures)
+}
+
+// order puts the figure first that a page shows at once: the learning curves, where there are some.
+func order(f sweepFigure) int {
+	if f.Figure.Name == curvesName {
+		return 0
+	}
+	return 1
+}
+
+func writeFigures(d *page.Document, figures []sweepFigure) {
 	for _, f := range figures {
 		fmt.Fprintf(&d.B, "![%s](%s/%s.png)\n\n", f.alt, runreport.PlotsFolder, f.Figure.Name)
 		d.Paragraph("%s", f.caption)
@@ -258,13 +274,13 @@ func (v *View) writeRepeat(d *page.Document) {
 		rows = append(rows, []string{name, cell})
 	}
 	row("data", func(s *record.Summary) string { return s.Data.Name })
-	row("data fingerprint", func(s *record.Summary) string { return s.Data.Fingerprint })
 	row("device", func(s *record.Summary) string { return s.Device })
 	for _, name := range slices.Sorted(maps.Keys(all[0].Versions)) {
 		if name != "config" { // differs between settings by design
 			row(page.Plain(name), func(s *record.Summary) string { return s.Versions[name] })
 		}
 	}
+	row("data fingerprint", func(s *record.Summary) string { return s.Data.Fingerprint })
 	d.Table([]string{"", "of every run"}, rows)
 }
 

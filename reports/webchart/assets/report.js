@@ -32,12 +32,12 @@ function others(grid) {
   section.append(grid);
 }
 
-// drawDifferences draws what the verdict compares below it, in a report without one before the first section.
+// drawDifferences draws what the verdict compares below it, in a report without one before its first curve.
 function drawDifferences() {
   if (!data.differences) return;
   const { what, rows } = data.differences, verdict = main.querySelector(".verdict"), next = verdict?.nextElementSibling;
   const host = h("div", {}, h("p", { class: "quiet small" }, what));
-  verdict ? (next?.tagName === "UL" ? next : verdict).after(host) : main.querySelector("h2").before(host);
+  verdict ? (next?.tagName === "UL" ? next : verdict).after(host) : main.querySelector("p:has(> [data-plot]), h2").before(host);
   host.append(forest(rows, what, Math.min(host.clientWidth, 720)));
 }
 
@@ -71,6 +71,7 @@ function part(shown) {
 
 function draw() {
   if (!data.runs) return drawRun();
+  if (!data.runs.length) return;
   if (!means.length) {
     means = [new SeedCharts(view, draw, hostOf("curves") || before(main.querySelector("h2"))), new SeedCharts(view, draw, rest)];
   }
@@ -80,7 +81,7 @@ function draw() {
 
 drawDifferences();
 draw();
-others(rest);
+if (charts.size || rest.childElementCount) others(rest);
 for (const at of main.querySelectorAll("[data-plot]")) at.outerHTML = at.nextElementSibling.textContent; // no curve shows it: as without a script
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 document.querySelector("nav")?.addEventListener("click", (e) => {

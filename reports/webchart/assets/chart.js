@@ -50,8 +50,13 @@ export class Chart {
       this.canvas, this.words);
     this.host = host;
     host.append(this.box);
-    this.observer = new ResizeObserver(() => this.plot && this.plot.setSize({ width: this.width(), height: this.height }));
+    this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.canvas);
+  }
+
+  // fit gives the curves the width that there is.
+  fit() {
+    if (this.plot) this.plot.setSize({ width: this.width(), height: this.height });
   }
 
   width() {

@@ -88,4 +88,7 @@ document.querySelector("nav")?.addEventListener("click", (e) => {
   const at = document.getElementById(e.target.hash?.slice(1))?.closest("details");
   if (at) at.open = true;
 });
-addEventListener("beforeprint", () => main.querySelectorAll("details").forEach((section) => { section.open = true; }));
+addEventListener("beforeprint", () => {
+  for (const section of main.querySelectorAll("details")) section.open = true;
+  for (const chart of [first, ...charts.values(), ...means.flatMap((m) => [...m.charts.values()])]) chart?.fit();
+});

@@ -282,7 +282,7 @@ func TestInBrowser(t *testing.T) {
 	if !strings.Contains(names, hostileName) {
 		t.Errorf("the hostile run is not shown by its name: %s", names)
 	}
-	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain').textContent === '+0.11 over similarity[+0.11, +0.11]'")
+	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain').textContent === '+0.1098 over similarity[+0.1071, +0.1124]'")
 	w.until(rowOf("one") + ".closest('.row').querySelector('.c-best .under').textContent === 'reward on dev'")
 	w.js(`(() => { const f = document.getElementById("filter"); f.value = "state:running"; f.dispatchEvent(new Event("input")); })()`)
 	w.until("document.querySelectorAll('.row[data-id]').length === 1")
@@ -342,7 +342,7 @@ func TestInBrowser(t *testing.T) {
 	w.until("document.querySelectorAll('.forest .better circle').length === 1 && document.querySelectorAll('.uplot').length > 1")
 	w.until("document.querySelector('#settings td code')?.textContent === 'grpo.lr'")
 	w.until("document.querySelector('#pairs table tbody tr')?.innerText.replace(/\\s+/g, ' ')" +
-		" === 'reward on dev, minus A B +0.219 [+0.214, +0.225] better'")
+		" === 'reward on dev, minus A B +0.2195 [+0.2142, +0.2248] better'")
 	inside := w.js("(l => +l.getAttribute('x1') >= 200 && +l.getAttribute('x2') <= 616)(document.querySelector('.forest .whisker'))")
 	if inside != true {
 		t.Error("a whisker leaves its axis")

@@ -117,7 +117,7 @@ func TestSealedQuestions(t *testing.T) {
 	}
 	verifies(t, mine)
 	mustRun(t, "report", mine)
-	before, _, _ := strings.Cut(report, "## Findings")
+	before, _, _ := strings.Cut(report, "## Results")
 	if again := read(t, filepath.Join(mine, "report.md")); !strings.HasPrefix(again, before) {
 		t.Errorf("a rebuilt report says otherwise:\n%s\nwant\n%s", again, before)
 	}

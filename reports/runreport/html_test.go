@@ -2,9 +2,11 @@ package runreport
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +106,32 @@ func TestFiveExamples(t *testing.T) {
 	}
 	if got != "qacfil" {
 		t.Errorf("questions %s, want the head and acfil", got)
+	}
+}
+
+// The band of a run's first curve is Student's interval where the scores of single questions are recorded, t(0.975, 3) = 3.1824 standard
+// errors to either side; between such points its width follows a straight line, behind the last it stays.
+func TestBandOfARun(t *testing.T) {
+	of := func(policy, phase string, epoch int, scores ...float64) record.Evaluation {
+		return record.Evaluation{Split: "val", Metric: "reward", Policy: policy, Phase: phase, Epoch: epoch, Scores: scores}
+	}
+	run := &record.Run{Evaluations: []record.Evaluation{of("init", "init", 0, 0.2, 0.2, 0.2, 0.2), of("rce", "rce", 2, 0.2, 0.3, 0.5, 0.6),
+		of("best", "rce", 1, 9, -9, 9, -9), of("similarity", "", 0, 9, -9, 9, -9)}}
+	for epoch, score := range []float64{0.3, 0.4, 0.5} {
+		run.Epochs = append(run.Epochs, record.Row{Phase: "rce", Epoch: epoch + 1, GlobalStep: 10 * (epoch + 1),
+			Fields: map[string]any{"val_reward": score}})
+	}
+	got := curveOf(run, "reward")
+	half := 3.182446 * math.Sqrt(0.1/3/4) // deviations of 0.4: 0.04, 0.01, 0.01 and 0.04
+	want := []float64{0.2, 0.2, 0.3 - half/2, 0.3 + half/2, 0.4 - half, 0.4 + half, 0.5 - half, 0.5 + half}
+	c := got.Epochs.Series["val_reward"]
+	for i := range c.Mean {
+		if math.Abs(c.Low[i]-want[2*i]) > 1e-6 || math.Abs(c.High[i]-want[2*i+1]) > 1e-6 {
+			t.Errorf("step %d: %g to %g, want %g to %g", got.Epochs.Steps[i], c.Low[i], c.High[i], want[2*i], want[2*i+1])
+		}
+	}
+	if steps := got.Epochs.Steps; !slices.Equal(steps, []int64{0, 10, 20, 30}) {
+		t.Errorf("steps %v", steps)
 	}
 }
 

@@ -17,17 +17,17 @@ function hostOf(figure) {
   return host;
 }
 
-// before puts a place for charts before an element of the page.
-function before(element) {
-  const host = h("div", { class: "grid" });
-  element ? element.before(host) : main.append(host);
-  return host;
+// onTop puts an element before the first section of the page, or before the first curve.
+function onTop(element, first = ":scope > h2, :scope > details") {
+  const at = main.querySelector(first);
+  at ? at.before(element) : main.append(element);
+  return element;
 }
 
 // others is the section of the other curves: that of the plots, or of a report without plots its own.
 function others(grid) {
-  let section = document.getElementById("plots")?.closest("details");
-  if (!section) (main.querySelector(":scope > details") || before(null)).before(section = h("details", {}, h("summary", {}, h("h2", { id: "plots" }, "Curves"))));
+  const section = document.getElementById("plots")?.closest("details") ||
+    onTop(h("details", {}, h("summary", {}, h("h2", { id: "plots" }, "Curves"))), ":scope > details");
   section.querySelector("summary").after(h("p", { class: "quiet small" }, "Values stand under the mouse or the arrow keys; dragging across a curve zooms."), viewControls(view, draw));
   section.append(grid);
 }
@@ -37,7 +37,8 @@ function drawDifferences() {
   if (!data.differences) return;
   const { what, rows } = data.differences, verdict = main.querySelector(".verdict"), next = verdict?.nextElementSibling;
   const host = h("div", {}, h("p", { class: "quiet small" }, what));
-  verdict ? (next?.tagName === "UL" ? next : verdict).after(host) : main.querySelector("p:has(> [data-plot]), h2").before(host);
+  if (verdict) (next?.tagName === "UL" ? next : verdict).after(host);
+  else onTop(host, ":scope > p:has(> [data-plot]), :scope > h2, :scope > details");
   host.append(forest(rows, what, Math.min(host.clientWidth, 720)));
 }
 
@@ -47,7 +48,7 @@ let first = null, means = [];
 // drawFirst draws the curve of a run's score with its band, from the start on, and the best checkpoint.
 function drawFirst() {
   const { name, epochs, best } = data.score;
-  first ||= new Chart(hostOf(name.replace("val_", "")) || before(main.querySelector("h2")), `Mean ${name.slice(4).replace("_", " ")} on validation`, { height: 300, over: "over questions (Student’s t), as recorded at the start and the ends of phases, its width in between by interpolation" });
+  first ||= new Chart(hostOf(name.replace("val_", "")) || onTop(h("div", { class: "grid" })), `Mean ${name.slice(4).replace("_", " ")} on validation`, { height: 300, over: "over questions (Student’s t), as recorded at the start and the ends of phases, its width in between by interpolation" });
   const curves = curvesOf({ epochs }, [name], view);
   if (best) curves.push({ label: "best checkpoint", colour: colour(1), dots: true, apart: true, x: [best[0]], y: [best[1]] });
   first.show(curves, { ...view, zoom: null, phases: phasesOf(data), levels: data.levels });
@@ -73,7 +74,7 @@ function draw() {
   if (!data.runs) return drawRun();
   if (!data.runs.length) return;
   if (!means.length) {
-    means = [new SeedCharts(view, draw, hostOf("curves") || before(main.querySelector("h2"))), new SeedCharts(view, draw, rest)];
+    means = [new SeedCharts(view, draw, hostOf("curves") || onTop(h("div", { class: "grid" }))), new SeedCharts(view, draw, rest)];
   }
   means[0].show(part(true));
   means[1].show(part(false));

@@ -414,27 +414,54 @@ func (b *browser) beyond(width int) any {
 	return beyond
 }
 
-// The page of a report, too, fits a phone: its wide tables scroll with the labels in sight, and its plots keep their size.
+// The page of a report shows at once what fits on five screens, and fits a phone, where its contents are closed: its wide tables scroll
+// with the labels in sight. A link of the contents opens what is folded. Without a script its figures are there, and legible.
 func TestReportInBrowser(t *testing.T) {
 	dir := reportstest.FakeRun(t, 1)
+	summary, err := record.ReadSummary(dir)
+	reportstest.Must(t, err)
+	summary.Evaluations = nil // computed by the report
+	reportstest.Must(t, results.WriteSummary(dir, *summary))
 	reportstest.Must(t, runreport.RebuildReport(dir))
 	w := openBrowser(t)
 	for _, width := range []int{400, 800, 1280} {
 		w.size(width, 800)
 		w.open("file://" + filepath.Join(dir, "report.html"))
-		w.until("document.querySelectorAll('.uplot').length > 2")
+		w.until("document.querySelectorAll('.uplot').length > 2 && document.querySelectorAll('.forest circle').length > 2")
+		if height := w.js("document.documentElement.scrollHeight").(float64); width == 1280 && height > 5*800 {
+			t.Errorf("the page is %v px high, want at most five screens of 800", height)
+		}
+		if listed := w.js("document.querySelector('nav li').checkVisibility({ contentVisibilityAuto: true })"); listed != (width == 1280) {
+			t.Errorf("at %d px the contents are open: %v", width, listed)
+		}
 		w.legible("report.html", width)
+		w.js("document.querySelector('nav a[href=\"#plots\"]').click()")
+		w.until("document.querySelector('#plots').closest('details').open && document.querySelectorAll('main > details[open]').length === 1")
+		w.js("document.querySelectorAll('main > details').forEach((section) => { section.open = true; })")
+		w.legible("report.html, opened,", width)
 		if labels := w.js(`[...document.querySelectorAll(".table")].map((box) => { box.scrollLeft = 1000;
 			return box.querySelector("tbody td").getBoundingClientRect().left - box.getBoundingClientRect().left; }).filter((left) => left < 0).length`); labels != 0.0 {
 			t.Errorf("at %d px the labels of %v tables leave the screen with a scroll to the right", width, labels)
 		}
-		least := w.js("Math.min(...[...document.querySelectorAll('.plot svg text')].map((e) => e.getBoundingClientRect().height))")
-		if least.(float64) < 9 {
+		if least := w.js(leastText + "('.forest text')").(float64); least < 9 {
+			t.Errorf("at %d px the text of the forest plot is %v px high", width, least)
+		}
+	}
+	w.call("Emulation.setScriptExecutionDisabled", map[string]any{"value": true})
+	for _, width := range []int{400, 1280} {
+		w.size(width, 800)
+		w.open("file://" + filepath.Join(dir, "report.html"))
+		w.until("document.readyState === 'complete' && document.querySelectorAll('.plot svg').length > 5")
+		w.js("document.querySelectorAll('main > details').forEach((section) => { section.open = true; })")
+		if least := w.js(leastText + "('.plot svg text')").(float64); least < 9 {
 			t.Errorf("at %d px the text of plots is %v px high", width, least)
 		}
 	}
 	w.quiet()
 }
+
+// leastText returns the height of the smallest text among the elements of a selector.
+const leastText = "((of) => Math.min(...[...document.querySelectorAll(of)].map((e) => e.getBoundingClientRect().height)))"
 
 // checkPictures looks at a run's example before and after and at its completion, each with a picture of 8 pixels.
 func checkPictures(w *browser) {

@@ -115,8 +115,8 @@ func TestBandOfARun(t *testing.T) {
 	of := func(policy, phase string, epoch int, scores ...float64) record.Evaluation {
 		return record.Evaluation{Split: "val", Metric: "reward", Policy: policy, Phase: phase, Epoch: epoch, Scores: scores}
 	}
-	run := &record.Run{Evaluations: []record.Evaluation{of("init", "init", 0, 0.2, 0.2, 0.2, 0.2), of("rce", "rce", 2, 0.2, 0.3, 0.5, 0.6),
-		of("best", "rce", 1, 9, -9, 9, -9), of("similarity", "", 0, 9, -9, 9, -9)}}
+	run := &record.Run{Evaluations: []record.Evaluation{of("similarity", "", 0, 9, -9, 9, -9), of("init", "init", 0, 0.2, 0.2, 0.2, 0.2),
+		of("best", "rce", 1, 9, -9, 9, -9), of("rce", "rce", 2, 0.2, 0.3, 0.5, 0.6)}}
 	for epoch, score := range []float64{0.3, 0.4, 0.5} {
 		run.Epochs = append(run.Epochs, record.Row{Phase: "rce", Epoch: epoch + 1, GlobalStep: 10 * (epoch + 1),
 			Fields: map[string]any{"val_reward": score}})

@@ -15,8 +15,8 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 94_400
-	mostLines     = 127_500
+	mostCoreLines = 94_750
+	mostLines     = 127_950
 	mostKeys      = 413
 )
 

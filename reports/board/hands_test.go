@@ -282,7 +282,7 @@ func TestDifferencesAndWarnings(t *testing.T) {
 	w.open(server.URL + "/?token=SECRET")
 	w.until("document.querySelectorAll('.row[data-id]').length === 5")
 	under := `["a", "b", "c", "sweep/1"].map((path) => document.querySelector('.row a[title="' + path + '"]').closest(".row").querySelector(".under").textContent).join("|")`
-	if got, want := w.js(under), "grpo.lr=1e-5 grpo.epochs=9|grpo.lr=1e-4 grpo.epochs=9|beams_v3|beams_v3"; got != want {
+	if got, want := w.js(under), "grpo.lr=1e-5 grpo.epochs=9|grpo.lr=1e-4 grpo.epochs=9|okvqa_v3|okvqa_v3"; got != want {
 		t.Errorf("below the names: %v, want %s", got, want)
 	}
 	w.until("document.querySelector('.sweeps').innerText.includes('Sweep of 3 jobs over lr, basic')")

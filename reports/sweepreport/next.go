@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -30,7 +32,8 @@ func (v *View) writeNext(d *page.Document) {
 						from = max(from, seed+1)
 					}
 				}
-				words := slices.Concat([]string{"-m"}, v.Common, s.Overrides, []string{fmt.Sprintf("seed=range(%d,%d)", from, from+enoughSeeds-n)})
+				words := slices.Concat([]string{"-m"}, unseeded(v.Common), s.Overrides,
+					[]string{fmt.Sprintf("seed=range(%d,%d)", from, from+enoughSeeds-n)})
 				items = append(items, fmt.Sprintf("More seeds of the best setting, which has %d: %s.", n, program.Command(words...)))
 			}
 		}
@@ -52,4 +55,12 @@ func (v *View) writeNext(d *page.Document) {
 		d.Heading(2, "What to try next")
 		d.List(items...)
 	}
+}
+
+// unseeded leaves out what sets a seed.
+func unseeded(overrides []string) []string {
+	return list.Filter(overrides, func(o string) bool {
+		key, _, _ := strings.Cut(o, "=")
+		return !sweeps.IsSeed(key)
+	})
 }

@@ -76,11 +76,12 @@ func TestOtherArchitectures(t *testing.T) {
 	_, root := openTexts(t)
 	in := filepath.Join(t.TempDir(), "in.jsonl")
 	write(t, in, "{}\n")
-	const read = "want Qwen2ForCausalLM, Qwen2_5_VLForConditionalGeneration (policy=qwen2_5_vl), or BartForConditionalGeneration, " +
-		"BartModel, T5ForConditionalGeneration, T5Model, T5WithLMHeadModel (policy=seq2seq)"
+	const read = "want LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM, Qwen2VLForConditionalGeneration, " +
+		"Qwen2_5_VLForConditionalGeneration, Qwen3ForCausalLM, Qwen3VLForConditionalGeneration, SmolLM3ForCausalLM " +
+		"(policy=qwen2_5_vl), or BartForConditionalGeneration, BartModel, T5ForConditionalGeneration, T5Model, T5WithLMHeadModel (policy=seq2seq)"
 	for _, tc := range []struct{ policy, class, want string }{
-		{"qwen2_5_vl", "Qwen3ForCausalLM", `architecture "Qwen3ForCausalLM" is not supported: ` + read},
-		{"qwen2_5_vl", "LlamaForCausalLM", `architecture "LlamaForCausalLM" is not supported: ` + read},
+		{"qwen2_5_vl", "Gemma3ForCausalLM", `architecture "Gemma3ForCausalLM" is not supported: ` + read},
+		{"qwen2_5_vl", "OlmoForCausalLM", `architecture "OlmoForCausalLM" is not supported: ` + read},
 		{"seq2seq", "MT5ForConditionalGeneration", `architecture "MT5ForConditionalGeneration" is not supported: ` + read},
 		{"qwen2_5_vl", "T5ForConditionalGeneration",
 			`architecture "T5ForConditionalGeneration" is not read by policy=qwen2_5_vl: policy=seq2seq reads it`},
@@ -116,7 +117,7 @@ func TestInspectModelFolder(t *testing.T) {
 	t.Parallel()
 	_, root := openTexts(t)
 	t5 := filepath.Join(root, "tiny_t5")
-	qwen3 := edited(t, t5, "config.json", map[string]any{"architectures": []string{"Qwen3ForCausalLM"}})
+	gemma := edited(t, t5, "config.json", map[string]any{"architectures": []string{"Gemma3ForCausalLM"}})
 	folder0, _ := trained(t)
 	checkpoint := filepath.Join(folder0, "checkpoints", "rce_epoch1.safetensors")
 	cut := edited(t, t5, "config.json", nil)
@@ -128,7 +129,7 @@ func TestInspectModelFolder(t *testing.T) {
 		{t5, []string{t5 + ": model folder", "T5ForConditionalGeneration", "56 tensors, 151584 parameters, F32",
 			"policy=seq2seq seq2seq.path=" + t5, "is a model folder and no data"}},
 		{filepath.Join(t5, "model.safetensors"), []string{t5 + ": model folder", "policy=seq2seq seq2seq.path=" + t5}},
-		{qwen3, []string{`nothing here: architecture "Qwen3ForCausalLM" is not supported: want Qwen2ForCausalLM, `}},
+		{gemma, []string{`nothing here: architecture "Gemma3ForCausalLM" is not supported: want LlamaForCausalLM, `}},
 		{checkpoint, []string{checkpoint + ": checkpoint", "policy   pointer", "checkpoint inspect " + checkpoint}},
 		{cut, []string{"fault: ", "model.safetensors is empty", "a run would refuse this"}},
 	} {

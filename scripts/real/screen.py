@@ -1,5 +1,5 @@
-"""The last screen of make real: screen.py SWEEP prints the verdict of the run with the true rewards on held-out problems, the three terms of its
-gain in right answers, as `bin/run report` splits it, and two lines that say it in words."""
+"""The last screen of make real: screen.py SWEEP prints the verdict of the run with the true rewards on held-out problems, the sweep's own verdicts on
+the right answers of all three runs, and two lines that say it in words."""
 
 import json
 import pathlib
@@ -18,17 +18,19 @@ def verdict(folder):
 
 def main():
     sweep = pathlib.Path(sys.argv[1])
-    runs = [sweep / str(i) for i in range(3)]  # control=none, placebo_within, majority
-    made = subprocess.run([RUN, "report", *runs, "--json"], capture_output=True, text=True, check=True)
-    arms, terms = (t["rows"] for t in json.loads(made.stdout)["tables"] if t["title"] == "Accuracy on eval")
-    score = {row[0]: row[2] for row in arms}
-    print(verdict(runs[0]))
-    print("\nRight answers on held-out problems, three terms of the gain:")
-    for term, _, gain, *_ in terms:
-        print(f"  {term:36} {gain}")
-    print(f"\nSums: right answers {score['initial policy']} before, {score['arm A']} after; gain {arms[0][4]}.")
-    print(f"Of it the true rewards did {terms[2][2]}; the same training by shuffled rewards, or by the most frequent answer, did the rest. "
-          "One seed; 95 % intervals, uncorrected.")
+    made = subprocess.run([RUN, "report", sweep, "--json"], capture_output=True, text=True, check=True)
+    table = next(t for t in json.loads(made.stdout)["tables"] if t["title"] == "Verdicts by accuracy")
+    print(verdict(sweep / "0"))  # control=none
+    print("\nRight answers on held-out problems, verdicts corrected for all comparisons of the sweep:")
+    for row in [table["columns"], *table["rows"]]:
+        print("  {:24} {:10} {:42} {}".format(*row).rstrip())
+    of = {row[0]: row[1:] for row in table["rows"]}
+    print(f"\nSums: right answers {of['initial policy'][0]} before, {of['control=none'][0]} after: {of['control=none'][1]}.")
+    if table["rows"][0][0] == "control=none":
+        print(f"Without the true rewards the same training falls behind that: {of['control=majority'][2]} by the most frequent answer of a group, "
+              f"{of['control=placebo_within'][2]} by shuffled rewards.")
+    else:
+        print(f"The true rewards did not do it: {table['rows'][0][0]} is the best.")
 
 
 if __name__ == "__main__":

@@ -98,11 +98,16 @@ func (m *Model) forward(in *rows, p *lora.Pass) torchx.Tensor {
 
 // layers passes the decoder's input x [N, H] through all layers and the final norm.
 func (m *Model) layers(x, cos, sin torchx.Tensor, in *rows, p *lora.Pass) torchx.Tensor {
+	deep, at := 0, torchx.Tensor{} // behind how many layers pictures' vectors are added, and to which rows
+	if len(in.mediaAt) > 0 {
+		if deep = len(m.cfg.Vision.Deep); deep > 0 {
+			at = m.Int64s(in.mediaAt)
+		}
+	}
 	for i := range m.text.layers {
 		layer := func(x torchx.Tensor) torchx.Tensor { return m.decoderLayer(i, x, cos, sin, in, p) }
 		x = m.through(layer, x, in.cache == nil)
-		if len(in.mediaAt) > 0 && i < len(m.cfg.Vision.Deep) {
-			at := m.Int64s(in.mediaAt)
+		if i < deep {
 			x = torchx.ReplaceRows(x, at, torchx.Add(torchx.IndexSelect(x, 0, at), m.ofLayer(in, i+1)))
 		}
 	}

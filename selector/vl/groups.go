@@ -72,7 +72,7 @@ func (m *Model) packPrompt(out *packed, prompt *processor.Prompt) (place, error)
 	if m.cfg.Vision == nil && len(prompt.Images)+len(prompt.Videos) > 0 {
 		return place{}, fmt.Errorf("has %d images and %d videos, but the model reads text only", len(prompt.Images), len(prompt.Videos))
 	}
-	if m.cfg.Vision != nil && m.cfg.Vision.names.still && len(prompt.Videos) > 0 {
+	if m.cfg.Vision != nil && m.cfg.Vision.names.places && len(prompt.Videos) > 0 {
 		return place{}, fmt.Errorf("has %d videos: videos of Qwen3-VL are not supported, only images", len(prompt.Videos))
 	}
 	images, videos := gridsOf(prompt.Images), gridsOf(prompt.Videos)

@@ -39,10 +39,9 @@ type towerNames struct {
 	class               string  // transformers' class of vision_config
 	plain               bool    // norms are LayerNorm, the MLP has no gate, no block has windows
 	embeds              bool    // embed_dim is the tower's width, hidden_size the decoder's (Qwen2-VL)
-	places              bool    // a table of places, a bias of the patches, vectors for the decoder's first layers (Qwen3-VL)
+	places              bool    // a table of places, a bias of the patches, vectors for the decoder's first layers; no videos (Qwen3-VL)
 	up, down            string  // of the MLP
 	norm, first, second string  // of the merger
-	still               bool    // videos are not read: their frames stand apart in the text
 	missing             *Vision // what the class takes for keys that are left out
 	foreign             []string
 }
@@ -57,7 +56,7 @@ func towers() map[string]towerNames {
 			second: "mlp.2", missing: &Vision{Depth: 32, Hidden: 3584, Patch: 14, Activation: "quick_gelu"},
 			foreign: []string{"in_chans", "out_hidden_size", "intermediate_size", "window_size", "fullatt_block_indexes", "tokens_per_second",
 				"num_position_embeddings", "deepstack_visual_indexes"}},
-		"qwen3_vl": {class: "Qwen3VLVisionConfig", plain: true, places: true, still: true, up: "linear_fc1", down: "linear_fc2",
+		"qwen3_vl": {class: "Qwen3VLVisionConfig", plain: true, places: true, up: "linear_fc1", down: "linear_fc2",
 			norm: "norm", first: "linear_fc1", second: "linear_fc2",
 			missing: &Vision{Depth: 27, Hidden: 1152, Intermediate: 4304, Patch: 16, Activation: "gelu_pytorch_tanh", Out: 3584},
 			foreign: []string{"in_chans", "window_size", "fullatt_block_indexes", "tokens_per_second", "embed_dim", "mlp_ratio"}},
@@ -150,14 +149,14 @@ func (v *Vision) readPlaces(file *visionFile, layers int) error {
 }
 
 // corners returns the four entries of the table of places around each patch, and their shares of it: the square table stretched over
-// the picture, between its corners (bilinear), [R] each, in the order of the patches.
-func (v *Vision) corners(grids []grid) (at [4][]int64, share [4][]float32) {
+// the picture, between its corners (bilinear), [R] each, in the order of the patches. places are those of their layout.
+func (v *Vision) corners(grids []grid, places [][2]int) (at [4][]int64, share [4][]float32) {
 	axis := func(i, n int) (low, high int, part float32) {
 		x := float32(i*(v.Side-1)) / float32(max(n-1, 1))
 		low = min(int(x), v.Side-1)
 		return low, min(low+1, v.Side-1), x - float32(low)
 	}
-	places, row := v.layout(grids).places, 0
+	row := 0
 	for _, g := range grids {
 		for range g.t * g.h * g.w {
 			p := places[row]

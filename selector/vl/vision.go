@@ -179,7 +179,7 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 	x := torchx.Linear(m.pixelRows(pictures), m.As(torchx.Reshape(t.patch, v.Hidden, v.PatchSize())), m.As(t.patchBias)) // [R, d]
 	show("patch_embed", x)
 	if v.Side > 0 {
-		x = torchx.Add(x, m.places(pictures).To(m.DType))
+		x = torchx.Add(x, m.places(pictures, l).To(m.DType))
 	}
 	x = torchx.IndexSelect(x, 0, m.Int64s(l.rowOrder))
 	c, s := v.rotation(l)
@@ -229,8 +229,8 @@ func (m *Model) norm(n visionNorm, x torchx.Tensor) torchx.Tensor {
 }
 
 // places returns what the table of places adds to each patch [R, d].
-func (m *Model) places(pictures []pixels.Patches) torchx.Tensor {
-	at, share := m.cfg.Vision.corners(gridsOf(pictures))
+func (m *Model) places(pictures []pixels.Patches, l *layout) torchx.Tensor {
+	at, share := m.cfg.Vision.corners(gridsOf(pictures), l.places)
 	var sum torchx.Tensor
 	for k := range at {
 		part := torchx.IndexSelect(m.As(m.vision.table), 0, m.Int64s(at[k]))

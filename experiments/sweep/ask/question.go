@@ -120,18 +120,21 @@ func (q *question) judge() (standing, error) {
 
 // sameData refuses an arm whose seeds have read different data.
 func (q *question) sameData() error {
-	first := map[string]ledger.Job{}
-	prints := map[string]string{}
+	type seen struct {
+		num  int
+		data string
+	}
+	first := map[string]seen{} // of each arm
 	for _, j := range q.jobs {
 		s, err := record.ReadSummary(filepath.Join(q.dir, j.Dir))
 		if err != nil || s == nil { // without it there is no answer, which says why
 			continue
 		}
 		if one, ok := first[j.Arm]; !ok {
-			first[j.Arm], prints[j.Arm] = j, s.Data.Fingerprint
-		} else if s.Data.Fingerprint != prints[j.Arm] {
+			first[j.Arm] = seen{j.Num, s.Data.Fingerprint}
+		} else if s.Data.Fingerprint != one.data {
 			return usage.Errorf("%s: the data changed between the seeds of arm %s (jobs %d and %d have other fingerprints in %s): they cannot be "+
-				"averaged; ask again, in another hydra.sweep.dir", q.dir, j.Arm, one.Num, j.Num, record.SummaryFile)
+				"averaged; ask again, in another hydra.sweep.dir", q.dir, j.Arm, one.num, j.Num, record.SummaryFile)
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ func curveOf(run *record.Run, name string) *scoreCurve {
 	out := &scoreCurve{Name: "val_" + name, Epochs: &webchart.Drawn{Width: 1}}
 	if b := run.Summary; b != nil && b.Best != nil {
 		for _, e := range run.Epochs {
-			if v, ok := e.Number("val_" + name); ok && !math.IsNaN(v) && !math.IsInf(v, 0) && e.Phase == b.Best.Phase && e.Epoch == b.Best.Epoch {
+			if v, ok := e.Number("val_" + name); ok && finite(v) && e.Phase == b.Best.Phase && e.Epoch == b.Best.Epoch {
 				out.Best = []float64{float64(e.GlobalStep), v}
 			}
 		}

@@ -10,6 +10,20 @@ import (
 	"fulcrum/internal/testkit/golden"
 )
 
+// reopened returns the folder that a tokenizer saves, and what Open reads of it.
+func reopened(t *testing.T, tok *Tokenizer) (string, *Tokenizer) {
+	t.Helper()
+	saved := t.TempDir()
+	if err := tok.Save(saved); err != nil {
+		t.Fatal(err)
+	}
+	again, err := Open(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return saved, again
+}
+
 // The rules of SmolLM2, Llama 3, Llama 2 and Mistral give what the tokenizers library gives (testdata/families.py), as read and as saved.
 func TestFamilies(t *testing.T) {
 	var families []struct {
@@ -38,14 +52,7 @@ func TestFamilies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			saved := t.TempDir()
-			if err := tok.Save(saved); err != nil {
-				t.Fatal(err)
-			}
-			again, err := Open(saved)
-			if err != nil {
-				t.Fatal(err)
-			}
+			_, again := reopened(t, tok)
 			for _, tok := range []*Tokenizer{tok, again} {
 				for range 2 { // without and with the cache of pieces
 					for _, c := range f.Cases {

@@ -31,14 +31,7 @@ func TestEncoderDecoderTokenizers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			saved := t.TempDir()
-			if err := tok.Save(saved); err != nil {
-				t.Fatal(err)
-			}
-			again, err := Open(saved)
-			if err != nil {
-				t.Fatal(err)
-			}
+			saved, again := reopened(t, tok)
 			if tok.unigram != nil { // BART's processor is saved as the template that it means
 				if got, want := values(t, saved, "tokenizer.json"), values(t, folder, "tokenizer.json"); got != want {
 					t.Errorf("saved %.300s\nwant  %.300s", got, want)

@@ -3,7 +3,6 @@ package iclshapes
 import (
 	"fmt"
 	"image"
-	"math/rand/v2"
 	"slices"
 
 	"fulcrum/beamdata/conversation"
@@ -36,19 +35,29 @@ func (s episodes) Fingerprint() string { return fmt.Sprintf("icl_shapes episodes
 
 func (s episodes) Sample(row int64) (conversation.Sample, error) {
 	r := rng.New(s.opt.Seed, "icl episode", int(row))
-	d := newDictionary(r)
-	out := conversation.Sample{ID: row, Name: fmt.Sprintf("episode %d", row)}
-	shots := s.opt.Shots
+	of, shots, teaches := tongue(r.IntN(kinds)), s.opt.Shots, looksUp
 	if row < int64(s.opt.Episodes) {
-		shots = 1 + r.IntN(shots)
+		shots, teaches = 1+r.IntN(shots), lesson(r.IntN(int(lessons)))
 	}
-	turns := newEpisode(r, shots)
-	for i, q := range turns {
+	if teaches == follows {
+		if shots = 0; r.IntN(3) == 0 {
+			of = 0 // more often than others: or no picture alone would say anything about its word
+		}
+	}
+	out := conversation.Sample{ID: row, Name: fmt.Sprintf("episode %d", row)}
+	for i := range shots + 1 {
+		q, text := newThing(r), asks
+		out.Reference = of.answer(q)
+		switch {
+		case i == shots && teaches == follows:
+			text = of.String() + " " + text
+		case i == shots && teaches == tells:
+			text, out.Reference = "tongue", of.String()
+		}
 		out.Messages = append(out.Messages, chat.Message{Role: "user", Parts: []chat.Part{
 			{Type: chat.Image, Key: fmt.Sprintf("icl_shapes/%d/%d/%d", s.opt.Seed, row, i),
 				Picture: func() (image.Image, error) { return q.scene.Image(), nil }},
-			{Type: chat.Text, Text: q.text()}}})
-		out.Reference = d.answer(q.key())
+			{Type: chat.Text, Text: text}}})
 		if i < shots {
 			out.Messages = append(out.Messages, chat.Message{Role: "assistant", Text: out.Reference})
 		}
@@ -57,19 +66,15 @@ func (s episodes) Sample(row int64) (conversation.Sample, error) {
 	return out, nil
 }
 
-// newEpisode draws shots demonstrations and a question, of two shapes and two colours so that they resemble each other. One
-// demonstration at least names what the question asks for.
-func newEpisode(r *rand.Rand, shots int) []question {
-	of, hues := r.Perm(6)[:2], r.Perm(7)[:2]
-	turns := make([]question, shots+1)
-	for i := range turns {
-		turns[i] = question{newThing(r, of[r.IntN(2)], hues[r.IntN(2)]), attribute(r.IntN(2))}
-	}
-	last, right := turns[shots], &turns[r.IntN(shots)]
-	if right.about = last.about; last.about == ofShape {
-		right.scene.Shape = last.scene.Shape
-	} else {
-		right.scene.Hue = last.scene.Hue
-	}
-	return turns
-}
+// asks is the question of every record.
+const asks = "colour"
+
+// lesson is what an episode teaches.
+type lesson int
+
+const (
+	follows lesson = iota // a tongue is named in the question, and the answer is in it
+	tells                 // the demonstrations are in a tongue, and the answer is its name
+	looksUp               // the demonstrations are in a tongue, and the answer is in it: what is validated, and what a world asks for
+	lessons
+)

@@ -1,58 +1,15 @@
 package iclshapes
 
-import (
-	"math/rand/v2"
+// kinds is how many colours there are, how many words for them, and how many tongues.
+const kinds = 3
 
-	"fulcrum/beamdata/shapes"
-)
+// tongue says what the words mean: a colour is called by the word so many places behind its own. Every tongue has the same words.
+type tongue int
 
-// attribute is what a question asks about.
-type attribute int
+// String is a tongue's name, which no record shows: a small model learns to say and to follow it.
+func (t tongue) String() string { return [kinds]string{"one", "two", "three"}[t] }
 
-const (
-	ofShape attribute = iota
-	ofColour
-)
-
-func (a attribute) String() string { return [...]string{"shape", "colour"}[a] }
-
-// words are made up: a world's dictionary draws from them.
-var words = [...]string{"dax", "wug", "blick", "toma", "fep", "zup", "koba", "modi", "tulv", "gazz", "riff", "pilk", "norb", "vash", "jeek",
-	"spro", "lorp", "manu", "dweb", "chiv", "hask", "quop", "bem", "yosk"}
-
-// names are the shapes' and the colours' ordinary words, by key.
-func names() []string {
-	of, hues, _ := shapes.Solos()
-	return append(of, hues...)
+// answer is the made-up word for a thing's colour.
+func (t tongue) answer(q thing) string {
+	return [kinds]string{"dax", "wug", "fep"}[(q.hue+int(t))%kinds]
 }
-
-// question is what is asked about a thing.
-type question struct {
-	thing
-	about attribute
-}
-
-// key is what is named: a shape, or a colour behind the shapes.
-func (q question) key() int {
-	of, _, _ := shapes.Solos()
-	if q.about == ofShape {
-		return q.scene.Shape
-	}
-	return len(of) + q.scene.Hue
-}
-
-func (q question) text() string { return "name its " + q.about.String() }
-
-// dictionary is a world's word for each key.
-type dictionary []string
-
-func newDictionary(r *rand.Rand) dictionary {
-	d := make(dictionary, len(names()))
-	for k, w := range r.Perm(len(words))[:len(d)] {
-		d[k] = words[w]
-	}
-	return d
-}
-
-// answer is the ordinary word and the made-up one: red dax.
-func (d dictionary) answer(key int) string { return names()[key] + " " + d[key] }

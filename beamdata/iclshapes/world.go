@@ -14,23 +14,25 @@ import (
 	"fulcrum/internal/tensorfile"
 )
 
-// World is a set of records with one dictionary, the held-out ones last. A record's row is its id.
+// World is a set of records of villages, the held-out ones last. A record's row is its id.
 type World struct {
-	opt   Options
-	names dictionary
-	asked []question
+	opt     Options
+	tongues [villages]tongue // each is spoken in three villages
+	asked   []thing
 }
 
 func NewWorld(opt Options) *World {
-	w := &World{opt: opt, names: newDictionary(rng.New(opt.Seed, "icl world"))}
+	w := &World{opt: opt}
+	for v, k := range rng.New(opt.Seed, "icl world").Perm(villages) {
+		w.tongues[v] = tongue(k % kinds)
+	}
 	for row := range opt.Records + opt.HeldOut {
-		r := rng.New(opt.Seed, "icl record", row)
-		w.asked = append(w.asked, question{newThing(r, r.IntN(6), r.IntN(7)), attribute(r.IntN(2))})
+		w.asked = append(w.asked, newThing(rng.New(opt.Seed, "icl record", row)))
 	}
 	return w
 }
 
-func (w *World) answer(row int) string { return w.names.answer(w.asked[row].key()) }
+func (w *World) answer(row int) string { return w.tongues[w.asked[row].village].answer(w.asked[row]) }
 
 // annotators give one answer each, all the same.
 const annotators = 10
@@ -79,8 +81,8 @@ func (w *World) writeRecords(out *bufio.Writer) error {
 		Split    string   `json:"split"`
 	}
 	e := json.NewEncoder(out)
-	for row, q := range w.asked {
-		r := record{row, imageOf(row), q.text(), make([]string, annotators), row + 1, "train"}
+	for row := range w.asked {
+		r := record{row, imageOf(row), asks, make([]string, annotators), row + 1, "train"}
 		if row >= w.opt.Records {
 			r.Split = "val"
 		}

@@ -30,6 +30,8 @@ type BeamsOptions struct {
 	// which of a query's answers is scored: most frequent, first, or the one with the largest score. Demonstrations
 	// show their most frequent
 	Answer string `koanf:"answer" enum:"majority,first,best"`
+	// standard deviation of noise on recorded scores
+	Noise float64 `koanf:"noise" range:"[0,inf)"`
 	// queries: those to train on, or the held-out ones
 	Split string `koanf:"split" enum:"train,val"`
 	// so many of them, drawn by seed; null = all

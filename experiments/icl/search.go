@@ -10,6 +10,7 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/lvlm"
 	"fulcrum/internal/list"
+	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/text"
 	"fulcrum/rewardutil/vqa"
@@ -21,6 +22,7 @@ type Search struct {
 	Scorer   lvlm.Scorer
 	Records  *icl.Table
 	Captions *text.CIDEr // of score cider
+	Seed     int64       // of the noise
 	BeamsOptions
 }
 
@@ -81,7 +83,7 @@ func (s *Search) Beams(ctx context.Context, query int, pool []int32) (best, comp
 			return nil, nil, err
 		}
 	}
-	for range s.Shots {
+	for k := range s.Shots {
 		var grown []Beam
 		var from []int
 		for i, b := range beams {
@@ -96,6 +98,13 @@ func (s *Search) Beams(ctx context.Context, query int, pool []int32) (best, comp
 		}
 		if err := s.judge(ctx, query, answers, grown, from, beams); err != nil {
 			return nil, nil, err
+		}
+		if s.Noise > 0 {
+			r := rng.New(s.Seed, "beam noise", query, k)
+			for i := range grown {
+				off := s.Noise * r.NormFloat64()
+				grown[i].Score, grown[i].Prob = grown[i].Score+off, min(max(grown[i].Prob+off, 0), 1)
+			}
 		}
 		slices.SortStableFunc(grown, func(a, b Beam) int { return cmp.Compare(b.Score, a.Score) })
 		beams, compared = grown[:min(s.Width, len(grown))], grown

@@ -157,6 +157,30 @@ func slowBeams(s *Search, pool []int32) []Beam {
 	return beams
 }
 
+// TestNoise: noise of a seed is the same again, of another one other, moves what is found, and keeps probabilities within [0, 1].
+func TestNoise(t *testing.T) {
+	find := func(noise float64, seed int64) (best []Beam) {
+		s := &Search{Scorer: &toy{}, Records: toyRecords(9), Seed: seed, BeamsOptions: BeamsOptions{Score: "infoscore", Order: "left",
+			Answer: "majority", Shots: 2, Width: 4, Noise: noise}}
+		best, compared, err := s.Beams(context.Background(), 0, toyPool(6))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range compared {
+			if b.Prob < 0 || b.Prob > 1 {
+				t.Errorf("noise %v: a probability of %v", noise, b.Prob)
+			}
+		}
+		return best
+	}
+	same := func(a, b []Beam) bool {
+		return slices.EqualFunc(a, b, func(a, b Beam) bool { return slices.Equal(a.Rows, b.Rows) && a.Score == b.Score })
+	}
+	if a := find(2, 1); !same(a, find(2, 1)) || same(a, find(2, 2)) || same(a, find(0, 1)) || !same(find(0, 1), find(0, 2)) {
+		t.Error("noise should depend on the seed, and be none without beams.noise")
+	}
+}
+
 // TestFilesRoundTrip: what is written is what our reader of the reference's formats reads.
 func TestFilesRoundTrip(t *testing.T) {
 	set, pool := toyRecords(9), toyPool(6)

@@ -55,7 +55,7 @@ func beams(ctx context.Context, j *job.Job) error {
 	if b.scorer, err = openKept(ctx, j); err != nil {
 		return err
 	}
-	b.search = icl.Search{Scorer: b.scorer, Records: b.set.Records, BeamsOptions: b.opt}
+	b.search = icl.Search{Scorer: b.scorer, Records: b.set.Records, Seed: j.Config.Seed, BeamsOptions: b.opt}
 	if b.opt.Score == "cider" {
 		b.search.Captions = icl.References(b.set.Records)
 	}

@@ -66,8 +66,8 @@ func (o ICLOptions) Validate() error {
 	for _, s := range o.Selectors {
 		phases, _ := o.Schedule(s)
 		for _, phase := range phases {
-			errs = append(errs, option.Want(slices.Contains([]string{"sft", "rce", "grpo"}, phase), "selectors",
-				"want sft, rce, grpo, or several joined by +, as rce+grpo (placebo:rce+grpo permutes the rewards), got %q", s))
+			errs = append(errs, option.Want(slices.Contains([]string{"sft", "rce", "grpo", "grpo_online"}, phase), "selectors",
+				"want sft, rce, grpo, grpo_online, or several joined by +, as rce+grpo (placebo:rce+grpo permutes the rewards), got %q", s))
 		}
 	}
 	return errors.Join(errs...)

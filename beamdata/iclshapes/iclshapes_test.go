@@ -16,29 +16,18 @@ import (
 	"fulcrum/internal/tensorfile"
 )
 
-// reads is the chance that a reader without fault answers with these demonstrations: it takes a village's words for the query's,
-// and guesses what no demonstration names.
-func (w *World) reads(q question, shown ...int) float64 {
-	chance := 1.0
-	for _, part := range []attribute{ofColour, ofShape} {
-		right, named := 0, 0
-		for _, row := range shown {
-			if d := w.asked[row]; d.about == part || d.about == ofBoth {
-				if named++; d.village == q.village {
-					right++
-				}
-			}
+// reads is the chance that a reader without fault answers with these demonstrations: it takes a tongue of theirs for the query's.
+func (w *World) reads(q thing, shown ...int) (chance float64) {
+	for _, row := range shown {
+		if w.tongues[w.asked[row].village] == w.tongues[q.village] {
+			chance += 1 / float64(len(shown))
 		}
-		if named == 0 {
-			right, named = 1, kinds
-		}
-		chance *= float64(right) / float64(named)
 	}
 	return chance
 }
 
-// TestDemonstrationsMatter measures what a reader without fault would answer in pools of 12, by chance, with the most similar, with
-// the best one, the first of the best one twice, and the best two.
+// TestDemonstrationsMatter measures what a reader without fault would answer in pools of 12, by chance, with the most similar and
+// with the best two.
 func TestDemonstrationsMatter(t *testing.T) {
 	w := NewWorld(beamdata.DefaultICLShapesOptions())
 	cosine := func(a, b []float32) (c float32) {
@@ -54,7 +43,7 @@ func TestDemonstrationsMatter(t *testing.T) {
 			t.Fatalf("record %d has features of squared length %v, want 1", row, n)
 		}
 	}
-	var random, similar, one, best float64
+	var random, similar, best float64
 	n := float64(w.opt.HeldOut)
 	for row := w.opt.Records; row < len(w.asked); row++ {
 		q := w.asked[row]
@@ -64,19 +53,18 @@ func TestDemonstrationsMatter(t *testing.T) {
 			return cmp.Compare(cosine(features[b], features[row]), cosine(features[a], features[row]))
 		})
 		similar += w.reads(q, pool[:2]...) / n
-		top, alone := 0.0, 0.0
+		top := 0.0
 		for i, a := range pool {
-			alone = max(alone, w.reads(q, a))
 			for _, b := range pool[:i] {
 				top = max(top, w.reads(q, a, b))
 			}
 		}
-		best, one = best+top/n, one+alone/n
+		best += top / n
 	}
-	if random > 0.2 || similar > 0.45 || one > 0.75 || best < 0.85 {
-		t.Errorf("want chance rarely right, similarity less than half, one demonstration not enough and two enough")
+	t.Logf("read right: random %.2f, similarity %.2f, best two %.2f", random, similar, best)
+	if random > 0.4 || similar > 0.75 || similar < random+0.05 || best < 0.9 {
+		t.Error("want chance a third, similarity somewhat better, and nearly every pool with two that tell")
 	}
-	t.Logf("read right: random %.2f, similarity %.2f, best single demonstration %.2f, best two %.2f", random, similar, one, best)
 }
 
 // TestAnswersAreNotInTheText counts how often the demonstrations of an episode hold the answer's words, as often as by chance, and
@@ -113,10 +101,10 @@ func TestAnswersAreNotInTheText(t *testing.T) {
 		}
 		asked[s.Messages[len(s.Messages)-1].Parts[1].Text]++
 	}
-	if part := float64(same) / float64(held); held != 2*heldEpisodes || part < 0.3 || part > 0.45 {
-		t.Errorf("demonstrations hold %.2f of %d words of the answers, want a third: what chance gives", part, held)
+	if part := float64(same) / float64(held); held != heldEpisodes || part < 0.5 || part > 0.62 {
+		t.Errorf("demonstrations hold %.2f of %d words of the answers, want 5 of 9: what chance gives", part, held)
 	}
-	if asked["both"] == 0 || asked["colour"] == 0 || asked["tongue"] < 200 || asked["one north both"] == 0 {
+	if asked["colour"] < 150 || asked["tongue"] < 150 || asked["one colour"] < 60 || asked["two colour"] < 30 {
 		t.Errorf("lessons ask %v", asked)
 	}
 }

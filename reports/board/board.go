@@ -57,6 +57,8 @@ type Board struct {
 
 	openMu sync.Mutex
 	open   []*opened
+
+	lastTold lastTold
 }
 
 // gone is a run or sweep that is no longer there.

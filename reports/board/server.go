@@ -157,7 +157,7 @@ func reply(w http.ResponseWriter, answer any, err error) {
 }
 
 // answer returns what lies at a path of the interface: runs, run/ID, run/ID/curves, run/ID/completions, sweep/ID,
-// sweep/ID/curves, sweep/ID/compare, compare, compare/curves.
+// sweep/ID/told, sweep/ID/curves, sweep/ID/compare, compare, compare/curves.
 func (b *Board) answer(path string, q url.Values) (any, error) {
 	b.refresh()
 	return b.known(path, q)
@@ -173,6 +173,8 @@ func (b *Board) known(path string, q url.Values) (any, error) {
 		return b.comparison(q.Get("ids"))
 	case path == "compare/curves":
 		return b.seeds(b.seeded, q.Get("ids"), q)
+	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "told":
+		return b.reported(parts[1], q)
 	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "curves":
 		return b.seeds(b.settings, parts[1], q)
 	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "compare":

@@ -164,7 +164,7 @@ export class ListView {
     fill(this.sweeps, h("details", { class: "sweeps", open }, h("summary", {}, `Sweeps (${sweeps.length})`), h("ul", {}, sweeps.slice(0, 200).map((sweep) =>
       h("li", {}, h("a", { href: "#/sweep/" + sweep.id }, sweep.path), h("span", { class: "quiet" }, ` ${sweep.title}${sweep.keys ? " over " + sweep.keys.join(", ") : ""}${sweep.sweeper ? ", " + sweep.sweeper : ""}`),
         stateBar(sweep.states, sweep.jobs), sweep.running ? [badge("running"), sweep.left != null ? ` about ${duration(sweep.left)} left` : null] : null,
-        sweep.best != null ? h("span", { class: "quiet" }, ` ${sweep.minimize ? "lowest" : "highest"} ${sweep.objective} ${num(sweep.best)}: `, sweep.untrained ? "the policy that the jobs began with" : store.runs.has(sweep.best_run) ? h("a", { href: "#/run/" + sweep.best_run }, "job " + sweep.best_job) : "job " + sweep.best_job) : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
+        sweep.lead ? h("span", { class: "quiet" }, " " + sweep.lead) : null, sweep.error ? h("span", { class: "bad" }, sweep.error) : null)))));
   }
 
   toggle(word) {

@@ -246,6 +246,11 @@ export class Chart {
   }
 }
 
+// picture shows an SVG as an image: what it holds runs and loads nothing.
+export function picture(title, svg) {
+  return h("img", { alt: title, src: "data:image/svg+xml," + encodeURIComponent(svg) });
+}
+
 export function fileName(text) {
   return text.toLowerCase().replace(/[^a-z0-9]+/g, "_").slice(0, 60);
 }

@@ -224,8 +224,10 @@ func TestListTellsMeasuresApart(t *testing.T) {
 		reportstest.Must(t, results.WriteSummary(filepath.Join(root, name), record.Summary{State: record.StateDone, Data: data,
 			Best: &record.BestSummary{Metric: "val_loss", Value: record.Number(score), Phase: record.PolicyInit}}))
 	}
-	for name, gain := range map[string]float64{"low": -0.000123456, "middle": 0.1, "high": 0.2} {
+	for name, gain := range map[string]float64{"low": -0.000123456, "middle": 0.1, "high": 0.2, "equal": 0.2, "seed 0": 0.3, "seed 1": 0} {
 		finishedRun(t, filepath.Join(root, name), gain)
+		setting, seed, _ := strings.Cut(name, " ") // of two seeds, the better one is not the best: their mean is 0.15
+		edit(t, filepath.Join(root, name, record.SummaryFile), `"overrides": [^\]]*\]`, fmt.Sprintf(`"overrides": ["a=%s", "seed=%s"]`, setting, seed))
 		edit(t, filepath.Join(root, name, record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "shapes", "synthetic"`)
 	}
 	finishedRun(t, filepath.Join(root, "other data"), 0.3)
@@ -234,12 +236,12 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")
-	w.until("document.querySelectorAll('.row[data-id]').length === 6")
+	w.until("document.querySelectorAll('.row[data-id]').length === 9")
 	w.click("document.querySelector('.head .c-best button')", 1)
 	order := `[...document.querySelectorAll(".row[data-id]")].map((r) => (r.classList.contains("first") ? "|" : "") + r.querySelector("a").textContent +
 		(r.querySelector(".lead")?.textContent.replace(" of", "") ?? "") + (r.querySelector(".c-best .warn")?.textContent ?? "")).join()`
 	w.until("location.hash.includes('sort')")
-	if got, want := w.js(order), "highhighest 3 ,middle,low,|least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
+	if got, want := w.js(order), "seed 0,equal2 highest 5 ,high2 highest 5 ,middle,seed 1,low,|least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
 		t.Errorf("by score: %s, want %s", got, want)
 	}
 	for _, width := range []int{760, 1000, 1280, 1600} {

@@ -71,14 +71,28 @@ function ownOf(run, kin) {
   return runs < 2 ? set : set.filter((o) => of.get(o) < runs).sort((a, b) => of.get(a) - of.get(b));
 }
 
-// topsOf returns the best number among the runs that have ended and can be compared by it, where there are several: rivals → { best, of }.
+// settingOf is what runs share that differ in their seed alone.
+function settingOf(run) {
+  const n = store.sweeps.get(run.sweep)?.settings?.[run.job];
+  return n != null ? run.sweep + n : run.sweep || !run.overrides?.length ? run.id : [run.title, ...run.overrides.filter((o) => !/^\+*seed=/.test(o))].join(" ");
+}
+
+// topsOf compares the runs that have ended by the means of their settings, those that can be compared: rivals → { best, of: settings,
+// tied: those that have the best, means: setting → mean }.
 function topsOf(runs) {
   const tops = new Map();
   for (const run of runs) {
-    const key = run.data && rivals(run, "best"), top = tops.get(key);
+    const key = run.data && rivals(run, "best");
     if (!key) continue;
-    if (!top) tops.set(key, { best: run.best, of: 1 });
-    else Object.assign(top, { best: Math[minimized(run) ? "min" : "max"](top.best, run.best), of: top.of + 1 });
+    if (!tops.has(key)) tops.set(key, { least: minimized(run), scores: new Map() });
+    const { scores } = tops.get(key), of = settingOf(run);
+    scores.has(of) ? scores.get(of).push(run.best) : scores.set(of, [run.best]);
+  }
+  for (const top of tops.values()) {
+    top.means = new Map([...top.scores].map(([of, x]) => [of, x.reduce((a, v) => a + v, 0) / x.length]));
+    const means = [...top.means.values()];
+    top.best = means.reduce((a, v) => (v < a) === top.least ? v : a);
+    Object.assign(top, { of: means.length, tied: means.filter((v) => v === top.best).length });
   }
   return tops;
 }
@@ -203,7 +217,7 @@ export class ListView {
 
   row(run, i, height) {
     const gain = gainOf(run), set = run.overrides || [], own = ownOf(run, this.kin).join(" ");
-    const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > 1 && top.best === run.best;
+    const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > top?.tied && top.means.get(settingOf(run)) === top.best;
     const row = h("div", { class: "row" + (run.id === this.at ? " at" : "") + (this.first.has(run) ? " first" : ""), role: "row", "data-id": run.id },
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,
         onclick: (e) => { e.target.checked ? chosen.add(run.id) : chosen.delete(run.id); this.rows(); } })),
@@ -214,8 +228,8 @@ export class ListView {
       h("span", { role: "cell", class: "c-state" }, badge(run.state)),
       h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", { class: "under" }, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null),
       h("span", { role: "cell", class: "c-step number", title: run.phase ? `${run.phase}, epoch ${run.epoch}` : null }, run.step ? count(run.step) : "–"),
-      h("span", { role: "cell", class: "c-best number", title: leads ? `the ${minimized(run) ? "lowest" : "highest"} ${measureOf(run)} of the ${count(top.of)} runs shown that ended on the same data` : null },
-        leads ? h("b", { class: "lead" }, `${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, num(run.best),
+      h("span", { role: "cell", class: "c-best number", title: leads ? `${top.tied > 1 ? `${count(top.tied)} settings share the` : "the"} ${minimized(run) ? "lowest" : "highest"} ${measureOf(run)}, as the mean over seeds, of the ${count(top.of)} settings shown that ended on the same data` : null },
+        leads ? h("b", { class: "lead" }, `${top.tied > 1 ? count(top.tied) + " " : ""}${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, num(run.best),
         run.best != null ? h("small", { class: "under" }, run.untrained ? h("span", { class: "warn", title: "no epoch was chosen: the best is the policy that it began with" }, "untrained, ") : null, measureOf(run)) : null),
       h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${run.gain.text}, ${run.gain.verdict}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
         gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, run.gain ? run.gain.text.split(" [")[0] : signed(gain, 2)), h("small", {}, " over " + run.over),

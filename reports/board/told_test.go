@@ -73,3 +73,31 @@ func TestSweepTellsItsReport(t *testing.T) {
 		t.Errorf("no %q in\n%s", want, a.HTML)
 	}
 }
+
+// The figures of a search stand on the page as the report has them: each key's slices, the Pareto front, and how much a key explains.
+func TestSweepShowsItsSearch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sweep")
+	put(t, dir, map[string]string{sweepFile: "a ledger"})
+	opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}, {Name: "kl", Minimize: true}}, Sweeper: "nsga2"}
+	var jobs []sweeps.Job
+	for i := range 16 {
+		params := map[string]string{"a": fmt.Sprint(i % 4), "b": fmt.Sprint(i / 4)}
+		jobs = append(jobs, sweeps.Job{Number: i, State: record.StateDone, Objectives: []float64{float64(i % 4), float64(i%4) + float64(i/4)},
+			Params: params, Overrides: []string{"a=" + params["a"], "b=" + params["b"]}})
+	}
+	b := boardOf(dir)
+	b.opt.Sweep = func(string) (sweeps.Options, []sweeps.Job, error) { return opt, jobs, nil }
+	b.Scan(true)
+	both := opt.Objectives
+	for n, want := range map[int][]string{1: {"parameters", ">Which keys matter<", ">Two keys together<"},
+		2: {"pareto", "parameters", "parameters_2", "history", ">Which keys matter<", ">Pareto front<"}} {
+		opt.Objectives = both[:n]
+		a, err := b.reported(idOf(dir), nil)
+		reportstest.Must(t, err)
+		for _, what := range want {
+			if !strings.Contains(a.HTML, what) && a.Figures[what] == "" || a.Figures[what] != "" && !strings.Contains(a.HTML, `data-plot="`+what+`"`) {
+				t.Errorf("%d objectives: no %s in\n%s", n, what, a.HTML)
+			}
+		}
+	}
+}

@@ -244,6 +244,14 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	if got, want := w.js(order), "seed 0,equal2 highest 5 ,high2 highest 5 ,middle,seed 1,low,|least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
 		t.Errorf("by score: %s, want %s", got, want)
 	}
+	w.open(server.URL + "/#/?columns=path,grpo.epochs,best&group=grpo.lr")
+	w.until(`[...document.querySelectorAll(".row[data-id]")].every((r) => r.querySelectorAll(".c-own").length === 2 && r.querySelectorAll("[role=cell]").length === 5)`)
+	w.until(`document.querySelector(".row[data-id] .c-own").textContent === "0.00057 runs"`)
+	w.js(`const put = [...document.querySelectorAll(".choose input[type=text]")]; put[0].value = "schedule"; put[0].dispatchEvent(new Event("change"));
+		put[1].value = ""; put[1].dispatchEvent(new Event("change"))`)
+	w.until(`location.hash === "#/?columns=grpo.lr%2Cpath%2Cgrpo.epochs%2Cbest%2Cschedule"`)
+	w.open(server.URL + "/#/?sort=-best")
+	w.until("document.querySelectorAll('.row[data-id] .c-gain').length === 9")
 	for _, width := range []int{760, 1000, 1280, 1600} {
 		w.size(width, 900)
 		w.until("document.querySelector('.row[data-id]').clientWidth > 0")

@@ -1,18 +1,21 @@
 // The list of runs and sweeps: filtered, sorted, chosen from. Only the rows in sight are in the page.
 import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
-import { store, chosen } from "./store.js";
+import { store, chosen, ask, fixed } from "./store.js";
 
 const COLUMNS = [
-  { key: "path", name: "run", of: (r) => r.path },
-  { key: "state", name: "state", of: (r) => r.state },
-  { key: "progress", name: "progress", of: (r) => r.progress ?? -1 },
-  { key: "step", name: "step", of: (r) => r.step || 0, number: true },
-  { key: "best", name: "score", of: (r) => r.best ?? -Infinity, number: true },
-  { key: "gain", name: "over baseline", of: (r) => gainOf(r) ?? -Infinity, number: true },
-  { key: "warnings", name: "warnings", of: (r) => (r.stops || 0) * 1000 + (r.warnings || 0), number: true },
-  { key: "seconds", name: "took", of: (r) => r.seconds || 0, number: true },
-  { key: "start", name: "started", of: (r) => r.start || 0, number: true },
+  { key: "path", wide: "minmax(12rem, 3fr)", name: "run", of: (r) => r.path },
+  { key: "state", wide: "6.6rem", name: "state", of: (r) => r.state },
+  { key: "progress", wide: "5rem", name: "progress", of: (r) => r.progress ?? -1 },
+  { key: "step", wide: "4.2rem", name: "step", of: (r) => r.step || 0, number: true },
+  { key: "best", wide: "11rem", name: "score", of: (r) => r.best ?? -Infinity, number: true },
+  { key: "gain", wide: "12rem", name: "over baseline", of: (r) => gainOf(r) ?? -Infinity, number: true },
+  { key: "warnings", wide: "5rem", name: "warnings", of: (r) => (r.stops || 0) * 1000 + (r.warnings || 0), number: true },
+  { key: "seconds", wide: "5.2rem", name: "took", of: (r) => r.seconds || 0, number: true },
+  { key: "start", wide: "6.2rem", name: "started", of: (r) => r.start || 0, number: true },
 ];
+
+// PARTS are what runs can be grouped by, and shown by in a column, besides the keys of their configurations.
+const PARTS = ["title", "task", "seed", "phase", "data", "sweep", "tags", "metric"];
 
 function gainOf(run) {
   return run.gain ? run.gain.mean : run.best != null && run.baseline != null ? run.best - run.baseline : null;
@@ -102,6 +105,14 @@ export class ListView {
     this.go = go;
     this.filter = query.get("filter") || "";
     this.sort = query.get("sort") || "-start";
+    this.columns = (query.get("columns") || "").split(",").filter(Boolean); // none: as the page has room
+    this.group = query.get("group") || "";
+    this.values = new Map(); // run → value by key, of the keys that are shown
+    this.names = h("datalist", { id: "names" });
+    const named = (text, value, change) => h("label", {}, text, " ", h("input", { type: "text", list: "names", value, placeholder: "key", onchange: (e) => { change(e.target.value.trim()); this.asked = null; this.place(); this.update(true); } }));
+    this.choice = h("div", { class: "chips" });
+    const choose = h("details", { class: "choose", ontoggle: () => this.ask() }, h("summary", {}, "Columns, groups"), h("div", { class: "tools" }, this.choice,
+      named("Add a column", "", (key) => key && (this.columns = [...this.wanted().map((c) => c.key), key])), named("Group by", this.group, (key) => this.group = key), this.names));
     this.at = null; // id of the run that the keyboard is on
     this.input = h("input", { type: "search", id: "filter", placeholder: "Filter: words, tag:x, state:running", value: this.filter, "aria-label": "Filter runs",
       oninput: () => { this.filter = this.input.value; this.place(); this.draw(true); } });
@@ -113,12 +124,13 @@ export class ListView {
     this.note = h("p", { class: "quiet" });
     this.compare = h("button", { title: "the runs chosen with their boxes, or with the x key", onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
     fill(main, h("h1", { class: "hidden" }, "Runs"), h("div", { class: "tools" }, this.input, this.counts, this.compare,
-      csvButton("runs", () => this.numbers())), this.sweeps, this.note,
-    h("div", { class: "list", role: "table", "aria-label": "Runs" }, this.head, this.body));
+      csvButton("runs", () => this.numbers()), choose), this.sweeps, this.note,
+    this.list = h("div", { class: "list", role: "table", "aria-label": "Runs" }, this.head, this.body));
     this.resize = () => this.rows();
     addEventListener("resize", this.resize);
     store.list = location.hash || "#/";
     this.draw(true);
+    this.ask();
   }
 
   destroy() {
@@ -129,26 +141,73 @@ export class ListView {
     const query = new URLSearchParams();
     if (this.filter) query.set("filter", this.filter);
     if (this.sort !== "-start") query.set("sort", this.sort);
+    if (this.columns.length) query.set("columns", this.columns.join(","));
+    if (this.group) query.set("group", this.group);
     store.list = "#/" + (query.size ? "?" + query : "");
     history.replaceState(null, "", store.list);
+  }
+
+  // wanted are the columns of the table, a group's first.
+  wanted() {
+    const keys = this.columns.length ? this.columns : COLUMNS.map((c) => c.key);
+    return [...new Set(this.group ? [this.group, ...keys] : keys)].map((key) => COLUMNS.find((c) => c.key === key) || { key, name: key.replace(/^.*?([^.]*\.[^.]*)$/, "$1"), wide: "minmax(6rem, 1fr)", of: (r) => this.value(r, key), own: true });
+  }
+
+  // value is what a run has set a key to, or another part of it.
+  value(run, key) {
+    if (key === "sweep") return store.sweeps.get(run.sweep)?.path || "";
+    if (PARTS.includes(key)) return String(run[key] ?? "");
+    const set = (run.overrides || []).filter((o) => o.replace(/^\+*/, "").startsWith(key + "="));
+    return this.values.get(run.id)?.[key] || set.at(-1)?.replace(/^[^=]*=/, "") || "";
+  }
+
+  // ask reads the keys that are shown from the configurations of the runs; a saved page has their overrides.
+  async ask() {
+    const keys = this.wanted().filter((c) => c.own && !PARTS.includes(c.key)).map((c) => c.key), text = keys.join(","), open = this.choice.parentElement.parentElement.open;
+    if (this.asked !== text) Object.assign(this, { asked: text, version: 0, listed: false });
+    if (fixed || this.asking || !keys.length && (this.listed || !open)) return;
+    this.asking = true;
+    try {
+      for (let answer = { more: true }; answer.more && this.asked === text;) {
+        answer = await ask("values", { keys: text, since: this.version || null });
+        this.version = answer.version;
+        for (const [id, row] of Object.entries(answer.values)) this.values.set(id, Object.fromEntries(row.map((v, i) => [keys[i], v])));
+        if (answer.names) fill(this.names, [...PARTS, ...answer.names].map((value) => h("option", { value })));
+        this.listed = true;
+        if (Object.keys(answer.values).length) this.draw(false);
+      }
+    } catch { /* the next change asks again */ }
+    this.asking = false;
   }
 
   // draw shows the list anew; anew starts at its top.
   draw(anew) {
     const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
     this.kin = setBy(store.runs.values());
-    const column = COLUMNS.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS[8];
+    const columns = this.wanted(), column = columns.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS.find((c) => c.key === "start");
     const sign = this.sort.startsWith("-") ? -1 : 1;
     const grouped = ["best", "gain"].includes(column.key), sizes = new Map();
     this.shown = [...store.runs.values()].filter((run) => matches(run, words));
+    const groups = new Map(this.group ? this.shown.map((run) => [run, String(columns[0].of(run))]) : []), groupOf = (run) => groups.get(run);
     for (const run of grouped ? this.shown : []) sizes.set(rivals(run, column.key), (sizes.get(rivals(run, column.key)) || 0) + 1);
     sizes.set(null, -1);
     this.shown.sort((a, b) => {
+      if (groupOf(a) !== groupOf(b)) return (groupOf(a) === "") - (groupOf(b) === "") || natural(groupOf(a), groupOf(b));
       const x = column.of(a), y = column.of(b), of = rivals(a, column.key), other = rivals(b, column.key);
       if (grouped && of !== other) return sizes.get(other) - sizes.get(of) || natural(of, other);
       return (grouped && minimized(a) ? -sign : sign) * (typeof x === "string" ? natural(x, y) : x - y) || natural(a.path, b.path);
     });
-    this.first = new Set(grouped ? this.shown.filter((run, i, all) => i && rivals(run, column.key) !== rivals(all[i - 1], column.key)) : []);
+    this.first = new Set(this.shown.filter((run, i, all) => i && (groupOf(run) !== groupOf(all[i - 1]) || grouped && rivals(run, column.key) !== rivals(all[i - 1], column.key))));
+    this.groups = this.group ? Map.groupBy(this.shown, groupOf) : new Map();
+    this.own = this.group || this.columns.length ? columns : null;
+    this.list.classList.toggle("own", !!this.own);
+    this.list.style.setProperty("--columns", "2.2rem " + columns.map((c) => c.wide).join(" "));
+    this.list.style.setProperty("--least", columns.reduce((a, c) => a + 0.6 + parseFloat(c.wide.match(/[\d.]+/)), 4) + "rem");
+    fill(this.choice, [...COLUMNS, ...columns.filter((c) => c.own && c.key !== this.group)].map((c) => h("label", {}, h("input", { type: "checkbox", checked: columns.includes(c), onchange: (e) => {
+      this.columns = e.target.checked ? [...columns, c].map((x) => x.key) : columns.filter((x) => x !== c).map((x) => x.key);
+      this.place();
+      this.update(true);
+    } }), " ", c.name)));
     this.tops = topsOf(this.shown);
     const states = {};
     for (const run of store.runs.values()) states[run.state] = (states[run.state] || 0) + 1;
@@ -160,7 +219,7 @@ export class ListView {
         this.shown.length < store.runs.size ? `${count(this.shown.length)} of ${count(store.runs.size)} runs` : "");
     fill(this.head, h("span", { role: "columnheader", class: "c-pick" }, h("input", { type: "checkbox", "aria-label": "Choose all shown",
       checked: this.shown.length > 0 && this.shown.every((r) => chosen.has(r.id)), onclick: (e) => this.pickAll(e.target.checked) })),
-    COLUMNS.map((c) => h("span", { role: "columnheader", class: "c-" + c.key + (c.number ? " number" : ""),
+    columns.map((c) => h("span", { role: "columnheader", class: (c.own ? "c-own" : "c-" + c.key) + (c.number ? " number" : ""), title: c.own ? c.key : null,
       "aria-sort": this.sort === c.key ? "ascending" : this.sort === "-" + c.key ? "descending" : null },
     h("button", { class: "plain", onclick: () => this.order(c) }, c.name, this.sort === c.key ? " ▲" : this.sort === "-" + c.key ? " ▼" : ""))));
     if (anew) this.body.scrollTop = 0;
@@ -237,8 +296,20 @@ export class ListView {
       h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, run.stops > 1 ? `${run.stops} stops` : "stop", run.warnings ? ", " : "") : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
       h("span", { role: "cell", class: "c-seconds number" }, duration(run.seconds)),
       h("span", { role: "cell", class: "c-start number" }, ago(run.start)));
+    if (this.own && innerWidth >= 700) {
+      const cells = new Map([...row.children].map((cell) => [cell.className.match(/c-(\w+)/)[1], cell]));
+      row.replaceChildren(cells.get("pick"), ...this.own.map((c) => c.own ? h("span", { role: "cell", class: "c-own", title: c.of(run) }, c.of(run) || "–",
+        c.key === this.group && this.groups.get(c.of(run))?.[0] === run ? h("small", { class: "under" }, this.groupWords(c.of(run))) : null) : cells.get(c.key)));
+    }
     row.style.top = i * height + "px";
     return row;
+  }
+
+  // groupWords says how many runs a group has and, where they can be compared, the mean of their scores.
+  groupWords(value) {
+    const runs = this.groups.get(value), known = runs.filter((r) => r.best != null);
+    const alike = known.length > 1 && known.every((r) => rivals(r, "best") === rivals(known[0], "best"));
+    return `${count(runs.length)} run${runs.length > 1 ? "s" : ""}` + (alike ? `, mean ${num(known.reduce((a, r) => a + r.best, 0) / known.length)}` : "");
   }
 
   key(event) {
@@ -265,12 +336,14 @@ export class ListView {
   }
 
   update(changed) {
-    if (changed) this.draw(false);
+    if (!changed) return;
+    this.draw(false);
+    this.ask();
   }
 
   numbers() {
-    return [["run", "state", "title", "task", "seed", "overrides", "phase", "epoch", "step", "split", "metric", "score", "baseline", "over", "gain", "low", "high", "verdict", "warnings", "seconds", "tags", "note"],
-      ...this.shown.map((r) => [r.path, r.state, r.title, r.task, r.seed, (r.overrides || []).join(" "), r.phase, r.epoch, r.step, r.split, r.metric, r.best, r.baseline, r.over, gainOf(r), r.gain?.low, r.gain?.high, r.gain?.verdict, r.warnings || 0, r.seconds, (r.tags || []).join(" "), r.note])];
+    return [["run", "state", "title", "task", "seed", "overrides", "phase", "epoch", "step", "split", "metric", "score", "baseline", "over", "gain", "low", "high", "verdict", "warnings", "seconds", "tags", "note", ...this.wanted().filter((c) => c.own).map((c) => c.key)],
+      ...this.shown.map((r) => [r.path, r.state, r.title, r.task, r.seed, (r.overrides || []).join(" "), r.phase, r.epoch, r.step, r.split, r.metric, r.best, r.baseline, r.over, gainOf(r), r.gain?.low, r.gain?.high, r.gain?.verdict, r.warnings || 0, r.seconds, (r.tags || []).join(" "), r.note, ...this.wanted().filter((c) => c.own).map((c) => c.of(r))])];
   }
 }
 

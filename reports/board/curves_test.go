@@ -2,11 +2,13 @@ package board
 
 import (
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/record"
 	"fulcrum/reports/webchart"
 )
 
@@ -30,5 +32,27 @@ func TestCurvesEndWithTheirPhase(t *testing.T) {
 			c.x.map((x, k) => x + ":" + c.y[k]).join(" ")).join()`); got != tc.want {
 			t.Errorf("%s, over time %s: %v, want %s", tc.name, tc.time, got, tc.want)
 		}
+	}
+}
+
+// What a run has in use is drawn over its steps and time, in GB and no more points than are asked for; a machine without a GPU has no chart of
+// one.
+func TestSystemIsDrawn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	lines := ""
+	for i := range 100 {
+		lines += fmt.Sprintf(`{"time": %d, "phase": "grpo", "global_step": %d, "memory_bytes": %d, "memory_peak_bytes": 5e9}`+"\n", 1000+10*i, i, 1e9+i*1e7)
+	}
+	put(t, dir, map[string]string{configFile: config, record.MetricsFile: stepRows("grpo", 1, 100, 0), record.SystemFile: lines})
+	b := boardOf(dir)
+	b.Scan(true)
+	a, err := b.curves(idOf(dir), url.Values{"points": {"30"}})
+	if err != nil || a.System == nil {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	n := len(a.System.Steps)
+	if memory := a.System.Series["memory"].Mean; n < 15 || n > 30 || memory[0] != 1 || a.System.Times[1] <= 1000 || memory[n-1] < 1.9 ||
+		len(a.System.Series["memory_peak"].Mean) != n || len(a.System.Series) != 2 {
+		t.Errorf("%d points: %v %+v", n, memory, a.System)
 	}
 }

@@ -150,7 +150,7 @@ export class ListView {
   // wanted are the columns of the table, a group's first.
   wanted() {
     const keys = this.columns.length ? this.columns : COLUMNS.map((c) => c.key);
-    return [...new Set(this.group ? [this.group, ...keys] : keys)].map((key) => COLUMNS.find((c) => c.key === key) || { key, name: key.replace(/^.*?([^.]*\.[^.]*)$/, "$1"), wide: "minmax(6rem, 1fr)", of: (r) => this.value(r, key), own: true });
+    return [...new Set(this.group ? [this.group, ...keys] : keys)].map((key) => COLUMNS.find((c) => c.key === key) || { key, name: key.replace(/^.*?([^.]*\.[^.]*)$/, "$1"), wide: key === this.group ? "minmax(9rem, 1fr)" : "minmax(6rem, 1fr)", of: (r) => this.value(r, key), own: true });
   }
 
   // value is what a run has set a key to, or another part of it.

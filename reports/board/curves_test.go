@@ -56,3 +56,37 @@ func TestSystemIsDrawn(t *testing.T) {
 		t.Errorf("%d points: %v %+v", n, memory, a.System)
 	}
 }
+
+// A chart as a file has what it shows: title, axes, curves with their gaps and intervals, the phases, and the whole legend but for hidden curves.
+// As a picture it has twice the pixels, on the clipboard too.
+func TestChartsAsFiles(t *testing.T) {
+	w := openBrowser(t)
+	file := filepath.Join(t.TempDir(), "page.html")
+	script := webchart.Script([]byte("window.Chart = Chart;"))
+	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil, "<!doctype html><meta charset=utf-8><style>%s :root { --page: #fff; --quiet: #555; --line: #ddd; --text: #111; }</style><body><script>%s</script>",
+		webchart.Style(), script), 0o644))
+	w.open("file://" + file)
+	w.until("window.Chart")
+	w.js(`window.saved = []; const make = URL.createObjectURL; URL.createObjectURL = (blob) => { saved.push(blob); return make(blob); };
+		Object.defineProperty(navigator, "clipboard", { value: { write: async ([item]) => window.copied = await item.getType("image/png") } });
+		const x = [...Array(40).keys()], y = x.map((v) => v === 20 ? null : v * v), name = "a name of many words and letters & one <b> ";
+		window.chart = new Chart(document.body, "Loss & co", { unit: "nats" });
+		const curves = [0, 1, 2, 3, 4, 5].map((i) => ({ label: name + i, colour: "#0068a6", x, y: y.map((v) => v == null ? null : v + 9 * i) }));
+		Object.assign(curves[0], { interval: true, low: y.map((v) => v == null ? null : v - 5), high: y.map((v) => v == null ? null : v + 5) });
+		chart.show(curves, { smooth: 0.5, phases: [{ name: "sft", from: 0 }, { name: "grpo", from: 10 }], levels: [{ label: "level", value: 300 }] })`)
+	w.js(`new Promise((done) => setTimeout(done, 100)).then(() => chart.plot.setSeries(chart.plot.series.length - 1, { show: false }))`)
+	w.js(`new Promise((done) => setTimeout(done, 100)).then(() => { for (const b of document.querySelectorAll(".buttons button")) if (b.textContent !== "CSV") b.click(); })`)
+	w.until(`saved.length === 2 && window.copied`)
+	w.js(`saved[0].text().then((text) => window.drawing = new DOMParser().parseFromString(text, "image/svg+xml").documentElement)`)
+	got := fmt.Sprint(w.js(`[drawing.querySelectorAll("polyline").length, drawing.querySelectorAll("polygon").length, drawing.querySelector("text").textContent,
+		[...drawing.querySelectorAll("text")].filter((t) => t.textContent.startsWith("●")).map((t) => t.textContent.slice(-1)).join(""),
+		[...drawing.querySelectorAll("text")].filter((t) => +t.getAttribute("y") > +drawing.getAttribute("height")).length, ["level", "500"].filter((l) => drawing.textContent.includes(l)).join(),
+		drawing.querySelectorAll("[stroke-dasharray='2 3']").length, saved[0].type, saved[1].type, copied.type].join(" ")`))
+	if want := "22 2 Loss & co (nats) 01234 0 level,500 1 image/svg+xml image/png image/png"; got != want {
+		t.Errorf("%s, want %s\n%v", got, want, w.js("saved[0].text()"))
+	}
+	size := w.js(`createImageBitmap(saved[1]).then((b) => [b.width === 2 * drawing.getAttribute("width"), b.height === 2 * drawing.getAttribute("height")].join())`)
+	if size != "true,true" {
+		t.Errorf("the picture is %v as large as twice the drawing", size)
+	}
+}

@@ -43,19 +43,19 @@ type folder struct {
 
 // sweepEntry is a line of the list of sweeps.
 type sweepEntry struct {
-	ID       string         `json:"id"`
-	Path     string         `json:"path"`
-	Title    string         `json:"title"`
-	Sweeper  string         `json:"sweeper"`
-	Keys     []string       `json:"keys,omitempty"` // that are swept
-	Jobs     int            `json:"jobs"`
-	States   map[string]int `json:"states"`
-	Running  bool           `json:"running"`            // a controller is at work
-	Lead     string         `json:"lead,omitempty"`     // the best job or setting, or that several are equal
-	Settings map[int]int    `json:"settings,omitempty"` // by job: its setting, 0 is the best; where jobs differ in their seed alone
-	Left     *float64       `json:"left,omitempty"`     // seconds, about
-	Error    string         `json:"error,omitempty"`
-	Version  int64          `json:"version"`
+	ID        string         `json:"id"`
+	Path      string         `json:"path"`
+	Title     string         `json:"title"`
+	Sweeper   string         `json:"sweeper"`
+	Keys      []string       `json:"keys,omitempty"` // that are swept
+	Jobs      int            `json:"jobs"`
+	States    map[string]int `json:"states"`
+	Running   bool           `json:"running"`            // a controller is at work
+	Lead      string         `json:"lead,omitempty"`     // the best job or setting, or that several are equal
+	SettingOf map[int]int    `json:"settings,omitempty"` // by job: its setting, 0 is the best; where jobs differ in their seed alone
+	Left      *float64       `json:"left,omitempty"`     // seconds, about
+	Error     string         `json:"error,omitempty"`
+	Version   int64          `json:"version"`
 
 	dir   string
 	stamp regular.Identity
@@ -297,7 +297,7 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	}
 	if err == nil {
 		model := sweeps.ModelOf(jobs, opt)
-		read.Lead, read.Settings = model.Lead(), settingsOfJobs(model)
+		read.Lead, read.SettingOf = model.Lead(), settingsOfJobs(model)
 	}
 	b.changed(func() {
 		b.version++

@@ -59,8 +59,8 @@ func TestSweepTellsItsReport(t *testing.T) {
 		t.Errorf("asked again: %+v, %v", same, err)
 	}
 	s, _ := b.sweep(idOf(dir))
-	if want := "best setting grpo.lr=1e-3, mean score 1.010 over 3 seeds"; s.Lead != want || s.Settings[0] != 0 || s.Settings[1] != 1 {
-		t.Errorf("the list: %q, %v, want %q", s.Lead, s.Settings, want)
+	if want := "best setting grpo.lr=1e-3, mean score 1.010 over 3 seeds"; s.Lead != want || s.SettingOf[0] != 0 || s.SettingOf[1] != 1 {
+		t.Errorf("the list: %q, %v, want %q", s.Lead, s.SettingOf, want)
 	}
 	for i := range jobs {
 		jobs[i].Objectives = []float64{1}

@@ -124,7 +124,7 @@ export class ListView {
     this.note = h("p", { class: "quiet" });
     this.compare = h("button", { title: "the runs chosen with their boxes, or with the x key", onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
     fill(main, h("h1", { class: "hidden" }, "Runs"), h("div", { class: "tools" }, this.input, this.counts, this.compare,
-      csvButton("runs", () => this.numbers()), choose), this.sweeps, this.note,
+      csvButton("runs", () => this.numbers())), choose, this.sweeps, this.note,
     this.list = h("div", { class: "list", role: "table", "aria-label": "Runs" }, this.head, this.body));
     this.resize = () => this.rows();
     addEventListener("resize", this.resize);

@@ -1,7 +1,7 @@
 // The page of a sweep: its queue, its search, its jobs.
 import { h, fill, num, count, percent, duration, table, section, badge, bar, csvButton } from "./dom.js";
 import { store, ask, fixed } from "./store.js";
-import { Chart, colour, dark, picture } from "./chart.js";
+import { Chart, colour, dark, inked, picture, pictureButtons } from "./chart.js";
 import { SeedCharts, viewControls, viewFrom, viewInto } from "./panels.js";
 import { Parallel, rangesFrom } from "./parallel.js";
 import { control, facts, shell } from "./run.js";
@@ -76,7 +76,7 @@ export class SweepView {
     const was = new Set([...this.told.querySelectorAll("details[open] h2")].map((x) => x.textContent));
     fill(this.told, [...new DOMParser().parseFromString(answer.html, "text/html").body.childNodes]); // text of runs is escaped there; the page's policy runs no script
     for (const part of this.told.querySelectorAll("details")) part.open = was.has(part.querySelector("h2")?.textContent);
-    for (const at of this.told.querySelectorAll("[data-plot]")) fill(at, picture(at.dataset.plot, answer.figures[at.dataset.plot]));
+    for (const at of this.told.querySelectorAll("[data-plot]")) fill(at, picture(at.dataset.plot, answer.figures[at.dataset.plot]), pictureButtons(at.dataset.plot, () => answer.figures[at.dataset.plot]));
     for (const a of this.told.querySelectorAll("a[href]")) { // of a job's report: its page
       const run = this.sweep.jobs.find((j) => a.getAttribute("href") === j.number + "/report.html")?.run;
       run ? a.href = "#/run/" + run : a.replaceWith(a.textContent);
@@ -128,7 +128,7 @@ export class SweepView {
     if (crossed !== this.crossed) {
       this.crossed = crossed;
       const parallel = new Parallel(w, this.ranges, (kept) => { this.kept = kept; this.place(); this.jobs(); }, (j) => j.run && this.go("#/run/" + j.run));
-      fill(this.lines, parallel.element);
+      fill(this.lines, parallel.element, parallel.svg ? pictureButtons("Parallel coordinates", () => inked(parallel.svg)) : null);
       this.parts.parallel.hidden = !parallel.svg;
       this.kept = parallel.kept();
     }

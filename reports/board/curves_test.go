@@ -90,3 +90,24 @@ func TestChartsAsFiles(t *testing.T) {
 		t.Errorf("the picture is %v as large as twice the drawing", size)
 	}
 }
+
+// The ticks of parallel coordinates are round and apart: of a measure never the values that jobs happen to have, of a key over decades
+// powers of ten.
+func TestTicksOfParallelCoordinates(t *testing.T) {
+	w := openBrowser(t)
+	file := filepath.Join(t.TempDir(), "page.html")
+	script := webchart.Script(read("parallel.js"), []byte("window.Parallel = Parallel;"))
+	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil, "<!doctype html><meta charset=utf-8><style>%s</style><body><script>%s</script>", read("board.css"), script), 0o644))
+	w.open("file://" + file)
+	w.until("window.Parallel")
+	w.js(`const lr = [1.3e-5, 2.2e-5, 1e-4, 3e-4, 7e-4, 1e-3, 3.3e-3, 9e-3], jobs = lr.map((v, i) => ({ number: i, params: { lr: String(v), few: String(i % 3) }, objectives: [0.5 + 0.0011 * i * i] }));
+		document.body.append(new Parallel({ jobs: jobs, objectives: [{ name: "val_reward" }], dimensions: [{ key: "lr", log: true }, { key: "few" }] }, new Map(), () => {}, () => {}).element);
+		document.body.append(new Parallel({ jobs: jobs.slice(0, 4), objectives: [{ name: "val_reward" }], dimensions: [{ key: "few" }] }, new Map(), () => {}, () => {}).element)`)
+	got := w.js(`[...document.querySelectorAll(".axis")].map((a) => [...a.querySelectorAll("text:not(.name)")].map((t) => t.textContent).join(" ")).join("|")`)
+	if want := "0.0001 0.001|0 1 2|0.5 0.52 0.54|0 1 2|0.5 0.502 0.504 0.506 0.508"; got != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+	if over := w.js(`[...document.querySelectorAll(".axis")].flatMap((a) => [...a.querySelectorAll("text")].map((t) => t.getBoundingClientRect()).filter((p, i, all) => all.some((q, k) => k < i && p.top < q.bottom - 1 && q.top < p.bottom - 1))).length`); over != 0. {
+		t.Errorf("%v ticks lie over others", over)
+	}
+}

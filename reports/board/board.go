@@ -57,8 +57,6 @@ type Board struct {
 
 	openMu sync.Mutex
 	open   []*opened
-
-	lastTold lastTold
 }
 
 // gone is a run or sweep that is no longer there.

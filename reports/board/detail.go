@@ -2,6 +2,7 @@ package board
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -263,15 +264,11 @@ func systemOf(dir string, points int) *webchart.Drawn {
 		l := lines[i]
 		d.Steps, d.Times = append(d.Steps, int64(l.GlobalStep)), append(d.Times, l.Time)
 		for name, bytes := range map[string]float64{"memory": l.Memory, "memory_peak": l.MemoryPeak, "gpu": l.GPU, "gpu_peak": l.GPUPeak, "gpu_free": l.GPUFree} {
-			if d.Series[name] == nil {
-				d.Series[name] = &webchart.DrawnColumn{}
-			}
+			d.Series[name] = cmp.Or(d.Series[name], &webchart.DrawnColumn{})
 			d.Series[name].Mean = append(d.Series[name].Mean, bytes/1e9)
 		}
 	}
-	if last := lines[len(lines)-1]; last.GPUPeak == 0 && last.GPUFree == 0 {
-		maps.DeleteFunc(d.Series, func(name string, _ *webchart.DrawnColumn) bool { return strings.HasPrefix(name, "gpu") })
-	}
+	maps.DeleteFunc(d.Series, func(_ string, c *webchart.DrawnColumn) bool { return slices.Max(c.Mean) == 0 }) // there is no GPU
 	return d
 }
 

@@ -63,7 +63,8 @@ func (b *Board) Export(dir string) (runs int, err error) {
 	if err := give("runs", list, nil); err != nil {
 		return 0, err
 	}
-	var ids, paths []string
+	var ids []string
+	paths := []string{"sparks"}
 	for _, e := range list.Runs {
 		ids = append(ids, e.ID)
 		paths = append(paths, "run/"+e.ID, "run/"+e.ID+"/curves", "run/"+e.ID+"/completions")

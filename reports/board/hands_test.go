@@ -252,6 +252,7 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	w.until(`location.hash === "#/?columns=grpo.lr%2Cpath%2Cgrpo.epochs%2Cbest%2Cschedule"`)
 	w.open(server.URL + "/#/?sort=-best")
 	w.until("document.querySelectorAll('.row[data-id] .c-gain').length === 9")
+	w.until("document.querySelectorAll('.spark polyline').length === 7")
 	for _, width := range []int{760, 1000, 1280, 1600} {
 		w.size(width, 900)
 		w.until("document.querySelector('.row[data-id]').clientWidth > 0")

@@ -52,7 +52,8 @@ type sweepEntry struct {
 	States    map[string]int `json:"states"`
 	Running   bool           `json:"running"`            // a controller is at work
 	Lead      string         `json:"lead,omitempty"`     // the best job or setting, or that several are equal
-	SettingOf map[int]int    `json:"settings,omitempty"` // by job: its setting, 0 is the best; where jobs differ in their seed alone
+	SettingOf map[int]int    `json:"settings,omitempty"` // by job: its setting, 0 is the best
+	Seeds     bool           `json:"seeds,omitempty"`    // some jobs differ in their seed alone
 	Left      *float64       `json:"left,omitempty"`     // seconds, about
 	Error     string         `json:"error,omitempty"`
 	Version   int64          `json:"version"`
@@ -297,27 +298,19 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	}
 	if err == nil {
 		model := sweeps.ModelOf(jobs, opt)
-		read.Lead, read.SettingOf = model.Lead(), settingsOfJobs(model)
+		read.Lead, read.SettingOf = model.Lead(), map[int]int{}
+		for i, s := range model.Settings {
+			for _, j := range s.Jobs {
+				read.SettingOf[j.Number] = i
+			}
+		}
+		read.Seeds = model.HasSeeds()
 	}
 	b.changed(func() {
 		b.version++
 		*s = read
 		s.Version = b.version
 	})
-}
-
-// settingsOfJobs numbers the setting of each job; nil where no two jobs share one.
-func settingsOfJobs(m *sweeps.Model) map[int]int {
-	if !m.HasSeeds() {
-		return nil
-	}
-	of := map[int]int{}
-	for i, s := range m.Settings {
-		for _, j := range s.Jobs {
-			of[j.Number] = i
-		}
-	}
-	return of
 }
 
 // leftOf is about how many seconds the jobs that have not ended take, as many at a time as run now, by those that have; nil before

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"slices"
-	"sync"
 
 	"fulcrum/reports/page"
 	"fulcrum/reports/sweepreport"
@@ -20,14 +19,7 @@ type told struct {
 	Figures map[string]string `json:"figures,omitempty"` // SVG
 }
 
-// lastTold is the report that was read last: to read one takes all scores of its jobs.
-type lastTold struct {
-	mu sync.Mutex
-	id string
-	told
-}
-
-// reported answers with a sweep's report as its jobs stand now, unless q knows that (since).
+// reported answers with a sweep's report as its jobs stand now, unless q knows that (since): to read one takes all scores of its jobs.
 func (b *Board) reported(id string, q url.Values) (*told, error) {
 	s, opt, jobs, err := b.ledgerOf(id)
 	if err != nil {
@@ -35,7 +27,7 @@ func (b *Board) reported(id string, q url.Values) (*told, error) {
 	}
 	ended := slices.Clone(jobs)
 	for i, j := range ended { // what a job at work has taken so far changes no report
-		if ended[i].Tail = nil; j.State == "running" {
+		if j.State == "running" {
 			ended[i].Epochs, ended[i].Seconds = 0, 0
 		}
 	}
@@ -44,17 +36,6 @@ func (b *Board) reported(id string, q url.Values) (*told, error) {
 	if version == q.Get("since") || err != nil {
 		return &told{Version: version, Same: true}, err
 	}
-	last := &b.lastTold
-	last.mu.Lock()
-	defer last.mu.Unlock()
-	if last.id != id || last.Version != version {
-		markdown, figures := sweepreport.PageOf(s.dir, jobs, opt).Told()
-		last.id, last.told = id, told{Version: version, Figures: map[string]string{}}
-		last.HTML = page.Fragment(markdown, slices.Sorted(maps.Keys(figures))...)
-		for name, svg := range figures {
-			last.Figures[name] = string(svg)
-		}
-	}
-	answer := last.told
-	return &answer, nil
+	markdown, figures := sweepreport.PageOf(s.dir, jobs, opt).Told()
+	return &told{version, false, page.Fragment(markdown, slices.Sorted(maps.Keys(figures))...), figures}, nil
 }

@@ -24,16 +24,8 @@ type valuesAnswer struct {
 func (b *Board) values(q url.Values) *valuesAnswer {
 	since := int64(within(q.Get("since"), 0, 0, 1<<62))
 	keys := strings.Split(q.Get("keys"), ",")
-	b.mu.Lock()
-	var runs []*entry
-	for _, e := range b.runs {
-		if e.Version > since {
-			one := *e
-			runs = append(runs, &one)
-		}
-	}
-	b.mu.Unlock()
-	slices.SortFunc(runs, func(x, y *entry) int { return cmp.Compare(x.Version, y.Version) })
+	runs := b.list(since, 0).Runs
+	slices.SortFunc(runs, func(x, y entry) int { return cmp.Compare(x.Version, y.Version) })
 	a := &valuesAnswer{Version: since, Values: map[string][]string{}}
 	if n := len(runs); since == 0 && n > 0 {
 		a.Names = slices.Sorted(maps.Keys(settingsOf(runs[n-1].dir)))

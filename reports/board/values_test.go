@@ -29,3 +29,16 @@ func TestValuesOfKeys(t *testing.T) {
 		t.Errorf("nothing has changed: %+v", a)
 	}
 }
+
+// The list draws the score of validation at the ends of epochs, the first metric of those that a run has.
+func TestSparks(t *testing.T) {
+	root := t.TempDir()
+	finishedRun(t, filepath.Join(root, "run"), 0.1)
+	put(t, filepath.Join(root, "none"), map[string]string{configFile: config})
+	b := boardOf(root)
+	b.Scan(true)
+	ids := []string{idOf(filepath.Join(root, "run")), idOf(filepath.Join(root, "none")), "unknown"}
+	if got, want := fmt.Sprint(b.sparks(strings.Join(ids, ","))), "map["+ids[0]+":map[val_reward:[0.3 0.4 0.5]]]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

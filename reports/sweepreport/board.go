@@ -9,16 +9,17 @@ import (
 
 // Told is what the board has of a sweep's report, as markdown, with its figures by their names as SVG: verdicts and settings first. What
 // the board draws itself so that it answers the mouse, jobs, their curves and their history, is left out.
-func (v *View) Told() (markdown string, figures map[string][]byte) {
+func (v *View) Told() (markdown string, figures map[string]string) {
 	v.seedless = len(v.Opt.Objectives) == 1 && v.HasSeeds()
-	figures = map[string][]byte{}
+	figures = map[string]string{}
 	drawn, err := drawFigures(func() []sweepFigure {
 		return slices.DeleteFunc(v.Figures(), func(f sweepFigure) bool {
 			name := f.Figure.Name
 			return v.Opt.Study == nil && (name == curvesName || name == historyName && len(v.Opt.Objectives) == 1)
 		})
-	}, func(f *chart.Figure) (err error) {
-		figures[f.Name], err = f.Svg()
+	}, func(f *chart.Figure) error {
+		svg, err := f.Svg()
+		figures[f.Name] = string(svg)
 		return err
 	})
 	if err != nil {

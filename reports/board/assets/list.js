@@ -1,11 +1,11 @@
 // The list of runs and sweeps: filtered, sorted, chosen from. Only the rows in sight are in the page.
-import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
+import { h, s, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
 import { store, chosen, ask, fixed } from "./store.js";
 
 const COLUMNS = [
   { key: "path", wide: "minmax(12rem, 3fr)", name: "run", of: (r) => r.path },
   { key: "state", wide: "6.6rem", name: "state", of: (r) => r.state },
-  { key: "progress", wide: "5rem", name: "progress", of: (r) => r.progress ?? -1 },
+  { key: "progress", wide: "8rem", name: "progress", of: (r) => r.progress ?? -1 },
   { key: "step", wide: "4.2rem", name: "step", of: (r) => r.step || 0, number: true },
   { key: "best", wide: "11rem", name: "score", of: (r) => r.best ?? -Infinity, number: true },
   { key: "gain", wide: "12rem", name: "over baseline", of: (r) => gainOf(r) ?? -Infinity, number: true },
@@ -83,19 +83,11 @@ function settingOf(run) {
 // topsOf compares the runs that have ended by the means of their settings, those that can be compared: rivals → { best, of: settings,
 // tied: those that have the best, means: setting → mean }.
 function topsOf(runs) {
-  const tops = new Map();
-  for (const run of runs) {
-    const key = run.data && rivals(run, "best");
-    if (!key) continue;
-    if (!tops.has(key)) tops.set(key, { least: minimized(run), scores: new Map() });
-    const { scores } = tops.get(key), of = settingOf(run);
-    scores.has(of) ? scores.get(of).push(run.best) : scores.set(of, [run.best]);
-  }
-  for (const top of tops.values()) {
-    top.means = new Map([...top.scores].map(([of, x]) => [of, x.reduce((a, v) => a + v, 0) / x.length]));
-    const means = [...top.means.values()];
-    top.best = means.reduce((a, v) => (v < a) === top.least ? v : a);
-    Object.assign(top, { of: means.length, tied: means.filter((v) => v === top.best).length });
+  const tops = Map.groupBy(runs.filter((run) => run.data && rivals(run, "best")), (run) => rivals(run, "best"));
+  for (const [key, all] of tops) {
+    const means = new Map([...Map.groupBy(all, settingOf)].map(([of, seeds]) => [of, seeds.reduce((sum, run) => sum + run.best, 0) / seeds.length]));
+    const best = [...means.values()].reduce((x, v) => (v < x) === minimized(all[0]) ? v : x);
+    tops.set(key, { best, of: means.size, tied: [...means.values()].filter((v) => v === best).length, means });
   }
   return tops;
 }
@@ -113,6 +105,7 @@ export class ListView {
     this.choice = h("div", { class: "chips" });
     const choose = h("details", { class: "choose", ontoggle: () => this.ask() }, h("summary", {}, "Columns, groups"), h("div", { class: "tools" }, this.choice,
       named("Add a column", "", (key) => key && (this.columns = [...this.wanted().map((c) => c.key), key])), named("Group by", this.group, (key) => this.group = key), this.names));
+    this.sparks = new Map(); // run → { name, y } of its version
     this.at = null; // id of the run that the keyboard is on
     this.input = h("input", { type: "search", id: "filter", placeholder: "Filter: words, tag:x, state:running", value: this.filter, "aria-label": "Filter runs",
       oninput: () => { this.filter = this.input.value; this.place(); this.draw(true); } });
@@ -268,10 +261,32 @@ export class ListView {
     const last = Math.min(first + Math.ceil(this.body.clientHeight / height) + 12, this.shown.length);
     const focused = document.activeElement?.closest?.(".row[data-id]")?.dataset.id, part = document.activeElement?.tagName;
     this.space.replaceChildren(...this.shown.slice(first, last).map((run, i) => this.row(run, first + i, height)));
+    this.sparkle(this.shown.slice(first, last).filter((run) => this.sparks.get(run.id)?.version !== run.version));
     if (focused) this.space.querySelector(`.row[data-id="${focused}"] ${part === "INPUT" ? "input" : "a"}`)?.focus();
     this.compare.textContent = chosen.size ? `Compare ${count(chosen.size)}` : "Compare";
     this.compare.disabled = chosen.size === 0;
     document.getElementById("chosen").textContent = chosen.size ? `(${count(chosen.size)})` : "";
+  }
+
+  // sparkle asks for the sparks of runs in sight, and draws them.
+  async sparkle(runs) {
+    if (!runs.length || this.sparkling) return;
+    this.sparkling = true;
+    try {
+      const answer = await ask("sparks", { ids: runs.map((run) => run.id).join(",") });
+      for (const run of runs) this.sparks.set(run.id, { of: answer[run.id], version: run.version });
+      this.rows();
+    } catch { /* the next rows ask again */ }
+    this.sparkling = false;
+  }
+
+  // spark is a run's score on validation at the ends of its epochs.
+  spark(run) {
+    const [name, all] = Object.entries(this.sparks.get(run.id)?.of || {})[0] || [null, []], y = all.filter((v) => v != null);
+    if (y.length < 2) return null;
+    const low = Math.min(...y), wide = Math.max(...y) - low || 1;
+    return s("svg", { class: "spark", viewBox: "0 0 60 20", preserveAspectRatio: "none", role: "img" }, s("title", {}, `${name}: ${num(y[0])} to ${num(y.at(-1))}`),
+      s("polyline", { points: y.map((v, i) => `${60 * i / (y.length - 1)},${(18 - 16 * (v - low) / wide).toFixed(1)}`).join(" ") }));
   }
 
   row(run, i, height) {
@@ -285,7 +300,7 @@ export class ListView {
         run.note ? h("span", { title: run.note, class: "quiet" }, "✎") : null),
       run.error && run.state !== "interrupted" ? h("small", { class: "under bad", title: run.error }, run.error) : h("small", { class: "under", title: set.join(" ") }, own || run.title || "")),
       h("span", { role: "cell", class: "c-state" }, badge(run.state)),
-      h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", { class: "under" }, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null),
+      h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", { class: "under" }, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null, this.spark(run)),
       h("span", { role: "cell", class: "c-step number", title: run.phase ? `${run.phase}, epoch ${run.epoch}` : null }, run.step ? count(run.step) : "–"),
       h("span", { role: "cell", class: "c-best number", title: leads ? `${top.tied > 1 ? `${count(top.tied)} settings share the` : "the"} ${minimized(run) ? "lowest" : "highest"} ${measureOf(run)}, as the mean over seeds, of the ${count(top.of)} settings shown that ended on the same data` : null },
         leads ? h("b", { class: "lead" }, `${top.tied > 1 ? count(top.tied) + " " : ""}${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, num(run.best),

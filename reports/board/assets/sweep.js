@@ -144,17 +144,17 @@ export class SweepView {
     let best = null;
     const line = jobs.map((j) => best = j.infeasible ? best : best == null ? j.objectives[0] : minimize ? Math.min(best, j.objectives[0]) : Math.max(best, j.objectives[0]));
     this.chart.show([{ label: w.objectives[0].name, colour: colour(0), x: jobs.map((j) => j.number), y: jobs.map((j) => j.objectives[0]), dots: true, apart: true },
-      ...(w.sweep.settings ? [] : [{ label: "best so far", colour: colour(1), x: jobs.map((j) => j.number), y: line }])], { smooth: 0 }); // of seeds none is the best
+      ...(w.sweep.seeds ? [] : [{ label: "best so far", colour: colour(1), x: jobs.map((j) => j.number), y: line }])], { smooth: 0 }); // of seeds none is the best
   }
 
   jobs() {
     const w = this.sweep;
-    const settings = w.sweep.settings, of = (j) => settings[j.number] ?? Infinity; // seeds of one setting stand together
-    const by = { best: (a, b) => settings ? of(a) < of(b) ? -1 : of(a) > of(b) : this.better(a, b), number: (a, b) => a.number - b.number, state: (a, b) => a.state < b.state ? -1 : a.state > b.state ? 1 : 0, seconds: (a, b) => b.seconds - a.seconds }[this.sort] || ((a, b) => a.number - b.number);
+    const of = (j) => w.sweep.settings?.[j.number] ?? Infinity; // seeds of one setting stand together
+    const by = { best: (a, b) => w.sweep.seeds ? of(a) < of(b) ? -1 : of(a) > of(b) : this.better(a, b), number: (a, b) => a.number - b.number, state: (a, b) => a.state < b.state ? -1 : a.state > b.state ? 1 : 0, seconds: (a, b) => b.seconds - a.seconds }[this.sort] || ((a, b) => a.number - b.number);
     const jobs = w.jobs.filter((j) => !this.kept || this.kept.has(j.number)).sort((a, b) => by(a, b) || a.number - b.number);
     const keys = w.dimensions.map((d) => d.key);
     const shown = jobs.slice(0, 500);
-    fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.place(); this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { value: x, selected: x === this.sort }, x === "best" && settings ? "best setting" : x)))),
+    fill(this.table, h("div", { class: "tools" }, h("label", {}, "Order ", h("select", { onchange: (e) => { this.sort = e.target.value; this.place(); this.jobs(); } }, ["best", "number", "state", "seconds"].map((x) => h("option", { value: x, selected: x === this.sort }, x === "best" && w.sweep.seeds ? "best setting" : x)))),
       h("button", { disabled: !jobs.some((j) => j.run), onclick: () => this.go("#/compare?ids=" + jobs.map((j) => j.run).filter(Boolean).join(",")) }, `Compare ${count(jobs.filter((j) => j.run).length)}`),
       csvButton("jobs", () => [["job", "state", ...keys, ...w.objectives.map((o) => o.name), "epochs", "seconds", "cause"], ...jobs.map((j) => [j.number, j.state, ...keys.map((k) => j.params[k]), ...(w.objectives.map((o, i) => j.objectives?.[i])), j.epochs, j.seconds, j.cause])]),
       this.kept ? h("span", { class: "quiet" }, `${count(jobs.length)} of ${count(w.jobs.length)} jobs are in the ranges`) : jobs.length > shown.length ? h("span", { class: "quiet" }, `the first ${shown.length} of ${count(jobs.length)}`) : null),

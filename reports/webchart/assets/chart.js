@@ -239,9 +239,8 @@ export class Chart {
     const notes = this.words.textContent.split(" · ").map((note, i) => words(10, down + 18 + 14 * i, note));
     return new XMLSerializer().serializeToString(s("svg", { width: this.width(), height: down + 14 + 14 * notes.length, "font-family": "system-ui, sans-serif", "font-size": 11 },
       s("rect", { width: "100%", height: "100%", fill: paint("page") }), words(10, 18, [this.title, this.options.unit ? ` (${this.options.unit})` : ""], { fill: text, "font-size": 14, "font-weight": 600 }),
-      s("clipPath", { id: "area" }, s("rect", { x: left, y: top, width, height })),
       axes.map(([k, v, label]) => k ? [rule(left, y(v), left + width, y(v)), words(left - 8, +y(v) + 4, label || "", { "text-anchor": "end" })] : [rule(x(v), top, x(v), top + height), words(x(v), top + height + 18, label || "", { "text-anchor": "middle" })]),
-      s("g", { "clip-path": "url(#area)", fill: "none" }, (u.bands || []).map(({ series: [high, low], fill }) => u.series[high].show ? runs(high).map((run) => s("polygon", { points: [...points(high, run), ...points(low, run).reverse()].join(" "), fill: fill(u, 0) })) : null),
+      s("svg", { x: left, y: top, width, height, viewBox: [left, top, width, height].join(" "), fill: "none" }, (u.bands || []).map(({ series: [high, low], fill }) => u.series[high].show ? runs(high).map((run) => s("polygon", { points: [...points(high, run), ...points(low, run).reverse()].join(" "), fill: fill(u, 0) })) : null),
         shown.map((one) => one.width ? runs(one.i).map((run) => s("polyline", { points: points(one.i, run).join(" "), stroke: one.paint, "stroke-width": one.width, "stroke-dasharray": one.dash?.join(" ") })) : null),
         shown.map((one) => one.points.show === true || one.points.show?.(u, one.i) ? runs(one.i).flatMap((run) => points(one.i, run).map((p) => s("circle", { cx: p.split(",")[0], cy: p.split(",")[1], r: 2.5, fill: one.paint }))) : null), marks, levels),
       legend, notes));

@@ -328,7 +328,8 @@ func TestInBrowser(t *testing.T) {
 	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "one")))
 	checkPictures(w)
 	w.open(server.URL + "/#/sweep/" + idOf(filepath.Join(root, "sweep")))
-	w.until("document.querySelectorAll('.parallel .job').length === 2 && document.querySelector('.uplot') && document.querySelector('.report strong')")
+	w.until("document.querySelectorAll('.parallel .job').length === 2 && document.querySelector('.uplot') && " +
+		"document.querySelector('.report strong')")
 	if text := fmt.Sprint(w.js("document.body.innerText")); !strings.Contains(text, "2 of 3 jobs ended") ||
 		!strings.Contains(text, "Best setting. lr=0.1 with a mean val_reward of 0.60 ±\u00a00.14 over 2 seeds") {
 		t.Errorf("the sweep's page: %s", text)

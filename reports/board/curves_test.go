@@ -35,8 +35,8 @@ func TestCurvesEndWithTheirPhase(t *testing.T) {
 	}
 }
 
-// What a run has in use is drawn over its steps and time, in GB and no more points than are asked for; a machine without a GPU has no chart of
-// one.
+// What a run has in use is drawn over its steps and time, in GB and no more points than are asked for; a machine without a GPU has no
+// chart of one.
 func TestSystemIsDrawn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
 	lines := ""
@@ -57,13 +57,15 @@ func TestSystemIsDrawn(t *testing.T) {
 	}
 }
 
-// A chart as a file has what it shows: title, axes, curves with their gaps and intervals, the phases, and the whole legend but for hidden curves.
+// A chart as a file has what it shows: title, axes, curves with their gaps and intervals, the phases, and the whole legend but for
+// hidden curves.
 // As a picture it has twice the pixels, on the clipboard too.
 func TestChartsAsFiles(t *testing.T) {
 	w := openBrowser(t)
 	file := filepath.Join(t.TempDir(), "page.html")
 	script := webchart.Script([]byte("window.Chart = Chart;"))
-	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil, "<!doctype html><meta charset=utf-8><style>%s :root { --page: #fff; --quiet: #555; --line: #ddd; --text: #111; }</style><body><script>%s</script>",
+	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil,
+		"<!doctype html><meta charset=utf-8><style>%s :root { --page: #fff; --quiet: #555; --line: #ddd; --text: #111; }</style><body><script>%s</script>",
 		webchart.Style(), script), 0o644))
 	w.open("file://" + file)
 	w.until("window.Chart")
@@ -97,7 +99,8 @@ func TestTicksOfParallelCoordinates(t *testing.T) {
 	w := openBrowser(t)
 	file := filepath.Join(t.TempDir(), "page.html")
 	script := webchart.Script(read("parallel.js"), []byte("window.Parallel = Parallel;"))
-	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil, "<!doctype html><meta charset=utf-8><style>%s</style><body><script>%s</script>", read("board.css"), script), 0o644))
+	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil,
+		"<!doctype html><meta charset=utf-8><style>%s</style><body><script>%s</script>", read("board.css"), script), 0o644))
 	w.open("file://" + file)
 	w.until("window.Parallel")
 	w.js(`const lr = [1.3e-5, 2.2e-5, 1e-4, 3e-4, 7e-4, 1e-3, 3.3e-3, 9e-3], jobs = lr.map((v, i) => ({ number: i, params: { lr: String(v), few: String(i % 3) }, objectives: [0.5 + 0.0011 * i * i] }));

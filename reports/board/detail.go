@@ -263,7 +263,8 @@ func systemOf(dir string, points int) *webchart.Drawn {
 	for i := 0; i < len(lines); i += 1 + len(lines)/points {
 		l := lines[i]
 		d.Steps, d.Times = append(d.Steps, int64(l.GlobalStep)), append(d.Times, l.Time)
-		for name, bytes := range map[string]float64{"memory": l.Memory, "memory_peak": l.MemoryPeak, "gpu": l.GPU, "gpu_peak": l.GPUPeak, "gpu_free": l.GPUFree} {
+		for name, bytes := range map[string]float64{"memory": l.Memory, "memory_peak": l.MemoryPeak, "gpu": l.GPU, "gpu_peak": l.GPUPeak,
+			"gpu_free": l.GPUFree} {
 			d.Series[name] = cmp.Or(d.Series[name], &webchart.DrawnColumn{})
 			d.Series[name].Mean = append(d.Series[name].Mean, bytes/1e9)
 		}

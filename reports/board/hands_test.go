@@ -241,7 +241,8 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	order := `[...document.querySelectorAll(".row[data-id]")].map((r) => (r.classList.contains("first") ? "|" : "") + r.querySelector("a").textContent +
 		(r.querySelector(".lead")?.textContent.replace(" of", "") ?? "") + (r.querySelector(".c-best .warn")?.textContent ?? "")).join()`
 	w.until("location.hash.includes('sort')")
-	if got, want := w.js(order), "seed 0,equal2 highest 5 ,high2 highest 5 ,middle,seed 1,low,|least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
+	if got, want := w.js(order), "seed 0,equal2 highest 5 ,high2 highest 5 ,middle,seed 1,low,|"+
+		"least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
 		t.Errorf("by score: %s, want %s", got, want)
 	}
 	w.open(server.URL + "/#/?columns=path,grpo.epochs,best&group=grpo.lr")

@@ -25,7 +25,8 @@ func TestSweepTellsItsReport(t *testing.T) {
 		one := filepath.Join(dir, fmt.Sprint(i))
 		lr := fmt.Sprintf("1e-%d", i%2+3)
 		reportstest.SweepRun(t, one, uint64(i), 0.06-0.03*float64(i%2), fmt.Sprintf("task: train\nseed: %d\ngrpo: {lr: %s}\n", i/2, lr))
-		jobs = append(jobs, sweeps.Job{Number: i, Dir: one, State: record.StateDone, Objectives: []float64{1 - 0.25*float64(i%2) + 0.01*float64(i/2)},
+		jobs = append(jobs, sweeps.Job{Number: i, Dir: one, State: record.StateDone,
+			Objectives: []float64{1 - 0.25*float64(i%2) + 0.01*float64(i/2)},
 			Overrides: []string{"grpo.lr=" + lr, fmt.Sprintf("seed=%d", i/2)}, Params: map[string]string{"grpo.lr": lr}})
 	}
 	put(t, dir, map[string]string{sweepFile: "a ledger"})
@@ -47,7 +48,8 @@ func TestSweepTellsItsReport(t *testing.T) {
 	if !strings.Contains(a.HTML, numbers) {
 		t.Errorf("no %q in\n%s", numbers, a.HTML)
 	}
-	if strings.Index(a.HTML, ">Verdicts<") > strings.Index(a.HTML, ">Settings<") || !strings.Contains(a.HTML, "<strong>Best setting.</strong> <code>grpo.lr=1e-3</code>") {
+	if strings.Index(a.HTML, ">Verdicts<") > strings.Index(a.HTML, ">Settings<") ||
+		!strings.Contains(a.HTML, "<strong>Best setting.</strong> <code>grpo.lr=1e-3</code>") {
 		t.Errorf("the page does not begin with the best setting, verdicts and settings:\n%s", a.HTML)
 	}
 	svg := a.Figures["parameters"]
@@ -65,7 +67,8 @@ func TestSweepTellsItsReport(t *testing.T) {
 	for i := range jobs {
 		jobs[i].Objectives = []float64{1}
 	}
-	if a, want := told(), "2 settings share the best mean score 1.000: they are equal"; !strings.Contains(a.HTML, want) || strings.Contains(a.HTML, "<strong>Best") {
+	if a, want := told(), "2 settings share the best mean score 1.000: they are equal"; !strings.Contains(a.HTML, want) ||
+		strings.Contains(a.HTML, "<strong>Best") {
 		t.Errorf("no %q in\n%s", want, a.HTML)
 	}
 	jobs = jobs[:2]

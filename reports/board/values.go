@@ -19,8 +19,8 @@ type valuesAnswer struct {
 	Values  map[string][]string `json:"values"`          // by run, as q names the keys; "" where it has none
 }
 
-// values reads keys (a list with commas) from the configurations of the runs that have changed since a version, for as long as an answer may
-// take.
+// values reads keys (a list with commas) from the configurations of the runs that have changed since a version, for as long as an answer
+// may take.
 func (b *Board) values(q url.Values) *valuesAnswer {
 	since := int64(within(q.Get("since"), 0, 0, 1<<62))
 	keys := strings.Split(q.Get("keys"), ",")

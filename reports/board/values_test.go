@@ -12,7 +12,8 @@ import (
 func TestValuesOfKeys(t *testing.T) {
 	root := t.TempDir()
 	for i := range 3 {
-		put(t, filepath.Join(root, fmt.Sprint(i)), map[string]string{configFile: strings.Replace(config, "seed: 3", fmt.Sprintf("seed: %d", i), 1)})
+		put(t, filepath.Join(root, fmt.Sprint(i)), map[string]string{
+			configFile: strings.Replace(config, "seed: 3", fmt.Sprintf("seed: %d", i), 1)})
 	}
 	b := boardOf(root)
 	b.Scan(true)

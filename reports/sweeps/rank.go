@@ -158,7 +158,8 @@ func (v *Model) Lead() string {
 	case !slices.ContainsFunc(s.Jobs, trains):
 		return fmt.Sprintf("the best %s is that of the policy that training began with", mean)
 	}
-	return fmt.Sprintf("best setting %s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean, page.Plural(len(s.Values[0]), "seed"))
+	return fmt.Sprintf("best setting %s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean,
+		page.Plural(len(s.Values[0]), "seed"))
 }
 
 // JobNumbers lists the numbers of the first jobs.

@@ -65,7 +65,8 @@ func TestChartsAsFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "page.html")
 	script := webchart.Script([]byte("window.Chart = Chart;"))
 	reportstest.Must(t, os.WriteFile(file, fmt.Appendf(nil,
-		"<!doctype html><meta charset=utf-8><style>%s :root { --page: #fff; --quiet: #555; --line: #ddd; --text: #111; }</style><body><script>%s</script>",
+		"<!doctype html><meta charset=utf-8><style>%s :root { --page: #fff; --quiet: #555; --line: #ddd; --text: #111; }</style>"+
+			"<body><script>%s</script>",
 		webchart.Style(), script), 0o644))
 	w.open("file://" + file)
 	w.until("window.Chart")

@@ -27,7 +27,7 @@ func TestSweepTellsItsReport(t *testing.T) {
 		reportstest.SweepRun(t, one, uint64(i), 0.06-0.03*float64(i%2), fmt.Sprintf("task: train\nseed: %d\ngrpo: {lr: %s}\n", i/2, lr))
 		jobs = append(jobs, sweeps.Job{Number: i, Dir: one, State: record.StateDone,
 			Objectives: []float64{1 - 0.25*float64(i%2) + 0.01*float64(i/2)},
-			Overrides: []string{"grpo.lr=" + lr, fmt.Sprintf("seed=%d", i/2)}, Params: map[string]string{"grpo.lr": lr}})
+			Overrides:  []string{"grpo.lr=" + lr, fmt.Sprintf("seed=%d", i/2)}, Params: map[string]string{"grpo.lr": lr}})
 	}
 	put(t, dir, map[string]string{sweepFile: "a ledger"})
 	reportstest.Must(t, sweepreport.WriteReport(dir, jobs, opt))

@@ -14,11 +14,11 @@ import (
 type CheckpointOptions struct {
 	// epochs between checkpoints; the last of a phase is always saved
 	EveryEpochs int `koanf:"every_epochs" range:"[1,inf)"`
-	// also save a state every so many optimizer steps; null = only at the end of epochs and on interruption
+	// also save a state every so many optimizer steps; null = at the end of epochs and on interruption
 	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
 	// newest checkpoints to keep, and states to resume from, besides best and the start; null = all
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
-	// at a damaged state or checkpoint a resume stops, or goes on from the last whole state before it (previous)
+	// at a damaged state a resume stops, or goes on from the last whole one before it (previous)
 	OnDamage string `koanf:"on_damage" enum:"stop,previous"`
 	// which checkpoint best.safetensors points at
 	Best BestOptions `koanf:"best"`
@@ -76,6 +76,7 @@ type bestCandidate struct {
 	// differs. PhaseNoise is that from the highest saved one of its phase.
 	Noise      number `json:"noise"`
 	PhaseNoise number `json:"phase_noise"`
+	NoKL       bool   `json:"no_kl,omitempty"` // KL was not measured (grpo.kl.measure_every=0)
 }
 
 // InitialCheckpoint is the file of the policy that a run began with.
@@ -141,7 +142,7 @@ func earlierMetric(o BestOptions, canScore bool) string {
 func (r rule) choose(history []bestCandidate) best {
 	var b best
 	for i, c := range history {
-		ok, top := c.KL <= r.klMax, b.Highest
+		ok, top := r.within(c), b.Highest
 		switch {
 		case i == 0, ok && !b.Qualified:
 		case ok && (r.sign*c.Value > r.sign*top.Value || math.IsNaN(float64(top.Value)) && !math.IsNaN(float64(c.Value))):
@@ -168,6 +169,9 @@ func pairedError(a, b []float64) number {
 	}
 	return 0
 }
+
+// within reports whether a candidate qualifies. A phase that measures no KL is refused a bound on it.
+func (r rule) within(c bestCandidate) bool { return c.NoKL || c.KL <= r.klMax }
 
 // reason says in a sentence why the best is not the highest; "" where it is.
 func (r rule) reason(b best) string {
@@ -205,7 +209,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 	for _, c := range history {
 		switch {
 		case c.Epoch == 0:
-		case c.KL <= r.klMax:
+		case r.within(c):
 			return c, false
 		case !none || c.KL < nearest.KL:
 			nearest, none = c, true
@@ -216,7 +220,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 
 // nearest returns the highest trained candidate within kl_max; false: no candidate is.
 func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
-	trained := list.Filter(history, func(c bestCandidate) bool { return c.Epoch > 0 && c.KL <= r.klMax })
+	trained := list.Filter(history, func(c bestCandidate) bool { return c.Epoch > 0 && r.within(c) })
 	return r.choose(trained).Highest, len(trained) > 0
 }
 

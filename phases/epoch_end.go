@@ -35,7 +35,9 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	}
 	maps.Copy(m, EndEpoch(phase))
 	maps.Copy(m, v.Metrics("val_"))
-	m["kl_reference"] = referenceName
+	if reference != nil {
+		m["kl_reference"] = referenceName
+	}
 	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)
 	stopped, saved, err := s.decide(info, epoch, m, v)
 	if err != nil {
@@ -103,7 +105,7 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 	}
 	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
 	s.pos.History = append(s.pos.History, bestCandidate{Phase: info.Name, Epoch: epoch, File: file, Value: number(value), KL: number(v.KL),
-		Loss: number(v.Loss), Noise: pairedError(scores, s.pos.HighestScores), PhaseNoise: pairedError(scores, s.pos.PhaseScores)})
+		NoKL: v.NoKL, Loss: number(v.Loss), Noise: pairedError(scores, s.pos.HighestScores), PhaseNoise: pairedError(scores, s.pos.PhaseScores)})
 	if noise := s.pos.History[len(s.pos.History)-1].Noise; noise > 0 {
 		m["val_paired_error"] = float64(noise)
 	}

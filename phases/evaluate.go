@@ -116,7 +116,10 @@ func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase st
 // recordEval records an evaluation as a row, and query by query for paired comparisons.
 func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selector.Source, v Validation, reference string) error {
 	m := v.Metrics("")
-	m["split"], m["policy"], m["kl_reference"] = split, policy, reference
+	m["split"], m["policy"] = split, policy
+	if reference != "" {
+		m["kl_reference"] = reference
+	}
 	if err := s.env.Rec.Record("eval", phase, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func EndEpoch(p Phase) Metrics {
 
 // Referrer is a Phase whose KL is measured against a policy other than the run's initial one.
 type Referrer interface {
-	// Reference returns that policy and its name in metrics.jsonl.
+	// Reference returns that policy and its name in metrics.jsonl; nil: the KL is not measured.
 	Reference() (selector.Policy, string)
 }
 

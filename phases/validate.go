@@ -23,6 +23,7 @@ type Validation struct {
 	Loss       float64   // reward-weighted cross entropy of the recorded candidates at a fixed τ
 	LossKnown  bool      // there are recorded candidates; it may be NaN all the same where the run allows that
 	KL         float64   // exact KL(policy ‖ reference) along the greedy selection, nats per sequence
+	NoKL       bool      // there was no reference: KL is NaN
 	Reward     float64   // mean reward of the greedy selection; NaN where nothing can score it
 	Accuracy   float64   // mean task accuracy of the greedy selection; NaN where unknown
 	Advantage  float64   // mean probability-weighted advantage over recorded groups: > 0 prefers good candidates; NaN without any
@@ -85,7 +86,7 @@ func (v Validation) Metrics(prefix string) Metrics {
 	return m
 }
 
-// Validate evaluates policy on every query of src, without gradient and without dropout.
+// Validate evaluates policy on every query of src, without gradient and without dropout. reference nil: without the KL.
 func Validate(policy, reference selector.Policy, src selector.Source, data Data) (Validation, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()
@@ -110,7 +111,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				}
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
-			if policy != reference { // else the KL is 0
+			if reference != nil && policy != reference { // else the KL is 0
 				kl += torchx.Sum(objective.MaskedSum(exactKL(policy, reference, greedy), greedy)).Item()
 			}
 			for i := range queries {
@@ -151,7 +152,10 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	if text && n > 0 {
 		v.Length, v.Cut = objective.Share(length, n), objective.Share(cut, n)
 	}
-	v.KL, v.Advantage = kl/float64(n), advantage/float64(len(v.Advantages)) // 0/0 = NaN: unknown
+	if v.KL, v.NoKL = kl/float64(n), reference == nil; v.NoKL {
+		v.KL = math.NaN()
+	}
+	v.Advantage = advantage / float64(len(v.Advantages)) // 0/0 = NaN: unknown
 	v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)
 	return v, nil
 }

@@ -178,6 +178,15 @@ func (c *Config) validateSchedule() error {
 		}
 		seen[name] = true
 	}
+	for name, phase := range c.planned() {
+		if p, ok := phase.(interface {
+			ValidateBest(best phases.BestOptions) error
+		}); ok {
+			if bad, ok := errors.AsType[*option.Error](p.ValidateBest(c.Checkpoint.Best)); ok {
+				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
+			}
+		}
+	}
 	if c.Data.Name != "beams" || c.Data.Reader != nil || c.FrozenScore() != "" {
 		return nil
 	}

@@ -29,7 +29,7 @@ func (g *Phase) Prepare(ctx context.Context) error {
 		batch = g.batchSize // a step needs this memory anyway
 	}
 	for _, f := range []*frozenPolicy{g.reference, g.old} {
-		if !f.constant || f.cached != nil {
+		if f == nil || !f.constant || f.cached != nil {
 			continue
 		}
 		dist := f == g.reference && g.chosen.kl.Sampled == nil

@@ -19,7 +19,7 @@ type grpoValues struct {
 // unsaved returns the frozen policies that no checkpoint file holds, by role: they go into the saved state.
 func (g *Phase) unsaved() map[string]selector.Policy {
 	k := map[string]selector.Policy{}
-	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
+	if g.reference != nil && (g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil) {
 		k["reference"] = g.reference.Policy
 	}
 	if g.old != g.reference && g.chosen.old.From == ofPhase {

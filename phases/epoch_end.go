@@ -22,8 +22,9 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 		return err
 	}
 	m := s.pos.Sums.means()
-	reference, referenceName := ReferenceOf(phase, env)
-	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
+	info, ref := phase.Info(), s.referenceOf(phase)
+	file := checkpointName(info.Name, epoch)
+	v, err := s.validate(file, "val", env.Data.Val, env.Policy, ref)
 	if stopped(ctx, err) { // the epoch's end has not begun: a resume validates first
 		return cmp.Or(s.maybeSave(ctx, phase, At{Epoch: epoch}), err)
 	}
@@ -35,10 +36,9 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	}
 	maps.Copy(m, EndEpoch(phase))
 	maps.Copy(m, v.Metrics("val_"))
-	if reference != nil {
-		m["kl_reference"] = referenceName
+	if ref.policy != nil {
+		m["kl_reference"] = ref.name
 	}
-	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)
 	stopped, saved, err := s.decide(info, epoch, m, v)
 	if err != nil {
 		return err
@@ -68,6 +68,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 			return err
 		}
 	}
+	s.forget(info.Name)
 	s.doc.Scored(v.scores())
 	if err := s.report(info.Name, epoch, s.doc.Epoch(epoch, m)); err != nil {
 		return err
@@ -131,14 +132,14 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 // handOn ends a phase: it evaluates the policy from which the next one starts. v is its validation unless an earlier
 // epoch is restored.
 func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
-	name := phase.Info().Name
-	reference, referenceName := ReferenceOf(phase, s.env)
+	name, ref := phase.Info().Name, s.referenceOf(phase)
 	kept, err := s.restoreBest(name)
 	if err != nil {
 		return err
 	}
+	file := checkpointName(name, kept)
 	if kept != epoch {
-		if v, err = Validate(s.env.Policy, reference, s.env.Data.Val, s.env.Data); err != nil {
+		if v, err = s.validate(file, "val", s.env.Data.Val, s.env.Policy, ref); err != nil {
 			return fmt.Errorf("validation: %w", err)
 		}
 		message := fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", name, kept, s.rule.metric)
@@ -147,10 +148,10 @@ func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
 		}
 	}
 	s.doc.Handed(v.scores())
-	if err := s.recordEval("val", name, name, kept, s.env.Data.Val, v, referenceName); err != nil {
+	if err := s.recordEval("val", name, name, kept, s.env.Data.Val, v, ref); err != nil {
 		return err
 	}
-	_, err = s.evaluateHeldOut(s.env.Policy, reference, name, name, kept, referenceName)
+	_, err = s.evaluateHeldOut(s.env.Policy, file, name, name, kept, ref)
 	return err
 }
 

@@ -83,8 +83,11 @@ func ReferenceOf(p Phase, env *Env) (selector.Policy, string) {
 	return env.Initial, initReference
 }
 
-// initReference names the run's initial policy.
-const initReference = "init"
+// Names of references: the run's initial policy, and the one that a phase began with.
+const (
+	initReference       = "init"
+	phaseStartReference = "phase_start"
+)
 
 // Preparer is a Phase that works once before its first step, after Begin and Restore. Prepare may take
 // as long as an epoch and ends early when ctx does.

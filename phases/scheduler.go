@@ -62,6 +62,7 @@ type scheduler struct {
 	// nothing to save.
 	saved bool
 
+	validated   validated
 	initialEval *Validation // on the held-out queries, else on the validation queries
 }
 
@@ -70,7 +71,8 @@ type scheduler struct {
 // ErrInterrupted when ctx ends, once the state is saved.
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
-	s := &scheduler{plan: plan, env: env, canScore: ok && scorer.CanScore(), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
+	s := &scheduler{plan: plan, env: env, canScore: ok && scorer.CanScore(), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor),
+		validated: validated{}}
 	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
 		return Result{}, err
 	}

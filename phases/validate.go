@@ -41,6 +41,16 @@ type Validation struct {
 	Terms  map[string]float64 // mean of each term of the reward over the greedy completions
 	Length float64            // mean tokens of a greedy completion; NaN elsewhere
 	Cut    float64            // share of greedy completions cut at the length limit; NaN elsewhere
+
+	greedy  []*selector.Batch // the selections, a batch after the other
+	against reference         // of KL, where the scheduler keeps the validation
+}
+
+// setKL sets the KL to a sum over the queries.
+func (v *Validation) setKL(sum float64, reference selector.Policy) {
+	if v.KL, v.NoKL = sum/float64(len(v.Selections)), reference == nil; v.NoKL {
+		v.KL = math.NaN()
+	}
 }
 
 // scores are the rewards of the queries one by one or, without a scorer, the expected rewards among the recorded candidates.
@@ -111,9 +121,8 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				}
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
-			if reference != nil && policy != reference { // else the KL is 0
-				kl += torchx.Sum(objective.MaskedSum(exactKL(policy, reference, greedy), greedy)).Item()
-			}
+			kl += klOf(policy, reference, greedy)
+			v.greedy = append(v.greedy, greedy)
 			for i := range queries {
 				v.Selections = append(v.Selections, slices.Clone(greedy.Chosen(i, 0)))
 				cut += int(objective.OneIf(greedy.Cut(i)))
@@ -152,9 +161,7 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	if text && n > 0 {
 		v.Length, v.Cut = objective.Share(length, n), objective.Share(cut, n)
 	}
-	if v.KL, v.NoKL = kl/float64(n), reference == nil; v.NoKL {
-		v.KL = math.NaN()
-	}
+	v.setKL(kl, reference)
 	v.Advantage = advantage / float64(len(v.Advantages)) // 0/0 = NaN: unknown
 	v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)
 	return v, nil

@@ -1,0 +1,58 @@
+package grpo
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/testkit/phasetest"
+	"fulcrum/phases"
+	"fulcrum/selector"
+)
+
+// answering counts how often a policy answers queries greedily, which a validation does once.
+type answering struct {
+	selector.Policy
+	n *int
+}
+
+func (a answering) Decode(src selector.Source, queries []int, t, width int) (*selector.Batch, []float64) {
+	*a.n++
+	return a.Policy.Decode(src, queries, t, width)
+}
+
+// TestNoPolicyIsEvaluatedTwice: a run asks a policy once for each split, whichever rows show it: as an epoch, as what a phase hands on, as
+// the best. (TestResumeIsExact finds the rows equal to those of a second evaluation.)
+func TestNoPolicyIsEvaluatedTwice(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	for name, change := range map[string]func(*phases.CheckpointOptions){
+		"the highest": func(*phases.CheckpointOptions) {},
+		"restored":    func(o *phases.CheckpointOptions) { o.RestoreBest = true },
+		"the initial": func(o *phases.CheckpointOptions) { o.Best.Metric = new("val_kl") }, // which has the least
+	} {
+		rec, n := &phasetest.Memory{}, 0
+		env := phasetest.ToyEnv(t, val, rec, t.TempDir())
+		env.Policy, env.Initial = answering{env.Policy, &n}, answering{env.Initial, &n}
+		plan := toyPlan(train)
+		change(&plan.Checkpoint)
+		if _, err := phases.Run(context.Background(), plan, env, nil); err != nil {
+			t.Fatal(err)
+		}
+		policies, rows := map[string]bool{}, 0
+		for _, row := range rec.Rows {
+			f := strings.Fields(row) // kind, phase, epoch
+			split := "val"
+			if strings.Contains(row, `"split":"dev"`) {
+				split = "dev"
+			}
+			if f[0] == "eval" || f[0] == "epoch" {
+				policies[fmt.Sprint(f[1], f[2], split)] = true
+				rows++
+			}
+		}
+		if n != len(policies) || rows <= n {
+			t.Errorf("%s: %d evaluations of %d policies in %d rows", name, n, len(policies), rows)
+		}
+	}
+}

@@ -12,22 +12,21 @@ import (
 
 // CheckpointOptions configures what is saved and which checkpoint is best (config section checkpoint).
 type CheckpointOptions struct {
-	// epochs between checkpoints; the last of a phase is always saved
+	// epochs between checkpoints; the last of a phase is saved
 	EveryEpochs int `koanf:"every_epochs" range:"[1,inf)"`
-	// also save a state every so many optimizer steps; null = at the end of epochs and on interruption
+	// optimizer steps between states within an epoch; null = none but on interruption
 	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
 	// newest checkpoints to keep, and states to resume from, besides best and the start; null = all
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
-	// at a damaged state a resume stops, or goes on from the last whole one before it (previous)
+	// a resume at a damaged state stops, or goes on from the last whole one (previous)
 	OnDamage string `koanf:"on_damage" enum:"stop,previous"`
 	// which checkpoint best.safetensors points at
 	Best BestOptions `koanf:"best"`
-	// end a phase after so many epochs without a better checkpoint; null = never
+	// end a phase after so many epochs without a better one; null = never
 	PatienceEpochs *int `koanf:"patience_epochs" range:"[1,inf)" also:"early_stopping_patience,patience"`
-	// a phase hands its best epoch (by best.metric within kl_max; ties: lowest val_loss), not its last, to the next
+	// a phase hands its best epoch (by best.metric; ties: lowest val_loss), not its last, to the next
 	RestoreBest bool `koanf:"restore_best" also:"load_best_model_at_end"`
-	// file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder
-	// (rce_epoch1.pt, …)
+	// pt: besides .safetensors, the Python reference's own files in the run folder (rce_epoch1.pt, …)
 	Format string `koanf:"format" enum:"safetensors,pt"`
 }
 

@@ -14,19 +14,21 @@ import (
 type CheckpointOptions struct {
 	// epochs between checkpoints; the last of a phase is saved
 	EveryEpochs int `koanf:"every_epochs" range:"[1,inf)"`
-	// optimizer steps between states within an epoch; null = none but on interruption
+	// optimizer steps between states within an epoch; null = on interruption
 	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
-	// newest checkpoints to keep, and states to resume from, besides best and the start; null = all
+	// newest weights kept beside best; null = all
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
+	// newest states kept beside best's; null = all
+	KeepStates *int `koanf:"keep_states" range:"[1,inf)"`
 	// a resume at a damaged state stops, or goes on from the last whole one (previous)
 	OnDamage string `koanf:"on_damage" enum:"stop,previous"`
 	// which checkpoint best.safetensors points at
 	Best BestOptions `koanf:"best"`
 	// end a phase after so many epochs without a better one; null = never
 	PatienceEpochs *int `koanf:"patience_epochs" range:"[1,inf)" also:"early_stopping_patience,patience"`
-	// a phase hands its best epoch (by best.metric; ties: lowest val_loss), not its last, to the next
+	// a phase hands its best epoch (by best.metric), not its last, to the next
 	RestoreBest bool `koanf:"restore_best" also:"load_best_model_at_end"`
-	// pt: besides .safetensors, the Python reference's own files in the run folder (rce_epoch1.pt, …)
+	// pt: the Python reference's own files (rce_epoch1.pt, …) too
 	Format string `koanf:"format" enum:"safetensors,pt"`
 }
 
@@ -45,9 +47,9 @@ type BestOptions struct {
 	Highest bool `koanf:"-"`
 }
 
-// DefaultCheckpointOptions saves every epoch and keeps all.
+// DefaultCheckpointOptions saves every epoch and keeps all weights. A state is twice as large as the weights and serves a resume alone.
 func DefaultCheckpointOptions() CheckpointOptions {
-	return CheckpointOptions{EveryEpochs: 1, OnDamage: "stop", Format: "safetensors"}
+	return CheckpointOptions{EveryEpochs: 1, KeepStates: new(2), OnDamage: "stop", Format: "safetensors"}
 }
 
 // Validate checks the pair of metric and mode, and refuses a rule by which the initial policy always wins.

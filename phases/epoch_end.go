@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/selector"
 )
@@ -199,21 +201,23 @@ func (s *scheduler) links(last string) error {
 	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
 }
 
-// prune removes old checkpoints and states by checkpoint.keep. The initial policy and the best checkpoint stay.
+// prune removes old checkpoints (checkpoint.keep) and states (checkpoint.keep_states). The initial policy and the best checkpoint with its
+// state stay; a state goes with its weights.
 func (s *scheduler) prune() error {
-	files := list.Filter(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
-	keep := s.plan.Checkpoint.Keep
-	if keep == nil || len(files) <= *keep {
-		return nil
-	}
-	for _, c := range files[:len(files)-*keep] {
-		handedOn := s.plan.Checkpoint.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).Candidate.File
-		if c.File != s.pos.Best.Candidate.File && !handedOn {
-			if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
-				return err
-			}
+	o, files := s.plan.Checkpoint, list.Filter(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
+	keep := option.Or(o.Keep, math.MaxInt)
+	for i, c := range files {
+		newer := len(files) - 1 - i
+		if c.File == s.pos.Best.Candidate.File || newer < min(keep, option.Or(o.KeepStates, math.MaxInt)) {
+			continue
 		}
 		if err := atomicfile.RemoveAll(filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))); err != nil {
+			return err
+		}
+		if newer < keep || o.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).Candidate.File {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
 			return err
 		}
 	}

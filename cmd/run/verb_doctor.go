@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/build"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
@@ -74,9 +74,8 @@ type deviceJSON struct {
 func examined() (*machineJSON, error) {
 	m := &machineJSON{Version: build.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(),
 		Build: []string{}, CUDA: []deviceJSON{}}
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(".", &disk); err == nil {
-		m.DiskFree = float64(disk.Bavail) * float64(disk.Bsize)
+	if free, err := runfolder.Free("."); err == nil {
+		m.DiskFree = free
 	}
 	if err := torchx.Load(); err != nil {
 		return m, fmt.Errorf("libtorch does not load: %w", err)

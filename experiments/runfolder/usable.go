@@ -17,8 +17,17 @@ import (
 var kernelFiles = []int64{unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC,
 	unix.DEVPTS_SUPER_MAGIC}
 
-// Usable returns the error by which a run could not have dir for its folder, and writes nothing: a dry run asks. Whether the disk will hold
-// what a run writes nobody knows.
+// Free returns the bytes that are free where dir is or would be.
+func Free(dir string) (float64, error) {
+	if missing := FirstMissing(dir); missing != "" {
+		dir = filepath.Dir(missing)
+	}
+	var fs unix.Statfs_t
+	err := unix.Statfs(dir, &fs)
+	return float64(fs.Bavail) * float64(fs.Bsize), err
+}
+
+// Usable returns the error by which a run could not have dir for its folder, and writes nothing: a dry run asks.
 func Usable(dir string) error {
 	if Locked(dir) {
 		return usage.Errorf("%s: another process is writing this run folder", dir)

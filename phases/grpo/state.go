@@ -16,6 +16,20 @@ type grpoValues struct {
 	SinceOld    int           `json:"since_old"`
 }
 
+// Keeps implements phases.Keeper: how many policies unsaved returns.
+func (g *Phase) Keeps() (n int) {
+	kl := g.opt.KL
+	reference := kl.MeasureEvery > 0 || g.opt.Advantage.Anchored()
+	if reference && (kl.Reference != "init" || kl.SyncSteps != nil) {
+		n++
+	}
+	shared := reference && kl.Reference == g.opt.OldPolicy && g.chosen.old.Constant && kl.SyncSteps == nil
+	if !shared && g.chosen.old.From == ofPhase {
+		n++
+	}
+	return n
+}
+
 // unsaved returns the frozen policies that no checkpoint file holds, by role: they go into the saved state.
 func (g *Phase) unsaved() map[string]selector.Policy {
 	k := map[string]selector.Policy{}

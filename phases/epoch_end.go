@@ -26,7 +26,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	m := s.pos.Sums.means()
 	info, ref := phase.Info(), s.referenceOf(phase)
 	file := checkpointName(info.Name, epoch)
-	v, err := s.validate(file, "val", env.Data.Val, env.Policy, ref)
+	v, err := s.validate(file, env.Data.Val, env.Policy, ref)
 	if stopped(ctx, err) { // the epoch's end has not begun: a resume validates first
 		return cmp.Or(s.maybeSave(ctx, phase, At{Epoch: epoch}), err)
 	}
@@ -141,7 +141,7 @@ func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
 	}
 	file := checkpointName(name, kept)
 	if kept != epoch {
-		if v, err = s.validate(file, "val", s.env.Data.Val, s.env.Policy, ref); err != nil {
+		if v, err = s.validate(file, s.env.Data.Val, s.env.Policy, ref); err != nil {
 			return fmt.Errorf("validation: %w", err)
 		}
 		message := fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", name, kept, s.rule.metric)

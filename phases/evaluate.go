@@ -13,7 +13,7 @@ import (
 // start validates and saves the initial policy: epoch 0, which competes for best.
 func (s *scheduler) start() error {
 	file := InitialCheckpoint
-	v, err := s.validate(file, "val", s.env.Data.Val, s.env.Initial, s.initial())
+	v, err := s.validate(file, s.env.Data.Val, s.env.Initial, s.initial())
 	if err != nil {
 		return fmt.Errorf("validating the initial policy: %w", err)
 	}
@@ -75,7 +75,7 @@ func (s *scheduler) finish() (Result, error) {
 	if err := loadWeights(filepath.Join(s.ckpt, b.Candidate.File), s.env.Policy); err != nil {
 		return r, err
 	}
-	v, err := s.validate(b.Candidate.File, "val", s.env.Data.Val, s.env.Policy, s.initial())
+	v, err := s.validate(b.Candidate.File, s.env.Data.Val, s.env.Policy, s.initial())
 	if err != nil {
 		return r, err
 	}
@@ -98,7 +98,7 @@ func (s *scheduler) evaluateHeldOut(p selector.Policy, file, name, phase string,
 		if of.src == nil {
 			continue
 		}
-		v, err := s.validate(file, of.split, of.src, p, ref)
+		v, err := s.validate(file, of.src, p, ref)
 		if err != nil {
 			return nil, fmt.Errorf("evaluating %s on %s: %w", name, of.split, err)
 		}
@@ -125,7 +125,7 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	ids := list.Map(stat.Indices(src.Len()), src.ID)
 	record := func(metric string, ids []int64, scores []float64) error {
 		return s.env.Rec.Scores(Scores{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: metric, Shots: s.env.Data.Shots,
-			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(split, policy)})
+			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(src, policy)})
 	}
 	for _, of := range []struct {
 		metric string
@@ -140,10 +140,10 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	return v.Recorded.Each(record)
 }
 
-// chosenFrom returns the number of checkpoints among which a policy was chosen on the queries of a split; 0: it was not
+// chosenFrom returns the number of checkpoints among which a policy was chosen on the queries of src; 0: it was not
 // chosen. The last of a phase is chosen only with checkpoint.restore_best.
-func (s *scheduler) chosenFrom(split, policy string) int {
-	if n := len(s.pos.History); split == "val" && n > 1 && (policy == "best" || s.plan.Checkpoint.RestoreBest) {
+func (s *scheduler) chosenFrom(src selector.Source, policy string) int {
+	if n := len(s.pos.History); src == s.env.Data.Val && n > 1 && (policy == "best" || s.plan.Checkpoint.RestoreBest) {
 		return n
 	}
 	return 0

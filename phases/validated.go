@@ -12,8 +12,11 @@ import (
 // for, with equal numbers.
 type validated map[scored]Validation
 
-// scored is the policy of a checkpoint on a split.
-type scored struct{ file, split string }
+// scored is the policy of a checkpoint on the queries of a source. A split's name would not do: a held-out file may be called val.
+type scored struct {
+	file string
+	src  selector.Source
+}
 
 // reference is the policy that a KL is measured against, with its name in metrics.jsonl; no policy: no KL is measured.
 type reference struct {
@@ -33,9 +36,9 @@ func (s *scheduler) initial() reference { return reference{s.env.Initial, initRe
 // fixed reports whether its weights stay as long as anyone asks.
 func (r reference) fixed() bool { return r.name == initReference || r.name == phaseStartReference }
 
-// validate returns the numbers on a split of the policy p, which has the weights of a checkpoint.
-func (s *scheduler) validate(file, split string, src selector.Source, p selector.Policy, ref reference) (Validation, error) {
-	of := scored{file, split}
+// validate returns the numbers on the queries of src of the policy p, which has the weights of a checkpoint.
+func (s *scheduler) validate(file string, src selector.Source, p selector.Policy, ref reference) (Validation, error) {
+	of := scored{file, src}
 	v, known := s.validated[of]
 	if known && v.against == ref && ref.fixed() {
 		return v, nil

@@ -9,6 +9,7 @@ import (
 	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/phases"
 	"fulcrum/selector"
+	"fulcrum/selector/pointer"
 )
 
 // answering counts how often a policy answers queries greedily, which a validation does once.
@@ -54,5 +55,24 @@ func TestNoPolicyIsEvaluatedTwice(t *testing.T) {
 		if n != len(policies) || rows <= n {
 			t.Errorf("%s: %d evaluations of %d policies in %d rows", name, n, len(policies), rows)
 		}
+	}
+}
+
+// A held-out file may be called val: its queries are asked, too, and chose nothing.
+func TestHeldOutCalledVal(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	rec := &phasetest.Memory{}
+	env := phasetest.ToyEnv(t, val, rec, t.TempDir())
+	env.Data.EvalName, env.Data.Eval = "val", pointer.NewSource(val.Set().Subset([]int{0, 1, 2}))
+	if _, err := phases.Run(context.Background(), toyPlan(train), env, nil); err != nil {
+		t.Fatal(err)
+	}
+	asked, chosen := map[int]int{}, map[int]int{} // by number of queries
+	for _, s := range rec.Asked {
+		asked[len(s.QueryIDs)]++
+		chosen[len(s.QueryIDs)] += s.ChosenFrom
+	}
+	if n := asked[3]; len(asked) != 2 || n == 0 || n != asked[val.Len()] || chosen[3] != 0 || chosen[val.Len()] == 0 {
+		t.Errorf("evaluations by number of queries: %v, chosen from %v", asked, chosen)
 	}
 }

@@ -223,12 +223,11 @@ func (f *tally) addRatios(o Options, part rollout, logRatio []float64) {
 	}
 }
 
-// measuresKL reports whether a step (from 0) measures the KL: in every step where β or the temperature goes by it, else as kl.measure_every
-// says.
+// measuresKL reports whether a step (from 0) measures the KL: the last of every kl.measure_every, where the policy is farthest from a
+// reference that follows it.
 func (g *Phase) measuresKL(step int) bool {
-	o := g.opt.KL
-	follows := g.beta.Value() > 0 || o.LiftZero && o.Controller != "fixed" || g.opt.Temperature.Enabled
-	return follows || o.MeasureEvery > 0 && step%o.MeasureEvery == 0
+	n := g.opt.KL.MeasureEvery
+	return n > 0 && (step+1)%n == 0
 }
 
 // measure turns the numbers of a step's pass into its metrics, and keeps in the rollout what later passes use or report.

@@ -62,8 +62,8 @@ func (o KLOptions) Validate() error {
 		option.Tags(o),
 		option.Want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which "+
 			"refreshes the reference by the epoch"),
-		option.Want(o.MeasureEvery > 0 || o.Beta == 0 && o.Controller == "fixed", "measure_every", "0 measures no KL, and beta=%v with "+
-			"controller=%s goes by it: want 1, or beta=0 controller=fixed", o.Beta, o.Controller),
+		option.Want(o.MeasureEvery == 1 || o.Beta == 0 && o.Controller == "fixed", "measure_every", "%d leaves steps without a KL, and "+
+			"beta=%v with controller=%s goes by it: want 1, or beta=0 with controller=fixed", o.MeasureEvery, o.Beta, o.Controller),
 	}
 	if o.Controller != "fixed" {
 		errs = append(errs, o.band().validate("beta_"))

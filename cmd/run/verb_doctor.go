@@ -74,7 +74,7 @@ type deviceJSON struct {
 func examined() (*machineJSON, error) {
 	m := &machineJSON{Version: build.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(),
 		Build: []string{}, CUDA: []deviceJSON{}}
-	if free, err := runfolder.Free("."); err == nil {
+	if free := runfolder.Free("."); free > 0 { // not NaN, which JSON does not have
 		m.DiskFree = free
 	}
 	if err := torchx.Load(); err != nil {
@@ -123,7 +123,7 @@ func (m *machineJSON) text(verbose bool) string {
 		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("fulcrum", "%s, %s, %s, %d cores", m.Version, m.Go, m.Platform, m.Cores)
-	line("disk", "%s free here", hostmem.Size(m.DiskFree))
+	line("disk", "%s free here", hostmem.Size(runfolder.Free(".")))
 	if m.Libtorch == "" {
 		return b.String()
 	}

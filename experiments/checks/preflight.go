@@ -102,12 +102,8 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 // checkDisk holds what a run of n trained numbers will write against what is free. What it finds depends on the machine, as that of
 // checkMemory.
 func checkDisk(j *job.Job, plan phases.Plan, n int) error {
-	need := plan.Disk(n)
-	free, err := runfolder.Free(j.Dir)
-	if err != nil { // of a file system that does not say
-		return nil //nolint:nilerr
-	}
-	j.Logf("disk: checkpoints and states take up to %s, of %s free", hostmem.Size(need), hostmem.Size(free))
+	need, free := plan.Disk(n), runfolder.Free(j.Dir)
+	j.Logf("disk: checkpoints and states take up to %s; free: %s", hostmem.Size(need), hostmem.Size(free))
 	report := preflight.New(j.Config.Checks.Adjusted(preflight.Checks()), j.Config.Seed)
 	report.Disk(need, free, j.Config.Checkpoint.PatienceEpochs != nil)
 	return ofMachine(j, report)

@@ -631,10 +631,11 @@ func TestDisk(t *testing.T) {
 		share  float64
 		mayEnd bool
 		want   []doctor.Severity
-	}{{0.5, false, nil}, {0.95, false, []doctor.Severity{doctor.Warning}}, {1.5, false, []doctor.Severity{doctor.Stop}},
-		{1.5, true, []doctor.Severity{doctor.Warning}}} {
+	}{{0.5, false, nil}, {math.NaN(), false, nil}, {0.95, false, []doctor.Severity{doctor.Warning}},
+		{1.5, false, []doctor.Severity{doctor.Stop}}, {1.5, true, []doctor.Severity{doctor.Warning}},
+		{math.Inf(1), false, []doctor.Severity{doctor.Stop}}} {
 		r := New(Checks(), 1)
-		r.Disk(tc.share*(1<<30), 1<<30, tc.mayEnd)
+		r.Disk(1<<30, (1<<30)/tc.share, tc.mayEnd)
 		var got []doctor.Severity
 		for _, f := range r.Findings() {
 			got = append(got, f.Severity)

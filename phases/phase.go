@@ -89,10 +89,10 @@ const (
 	phaseStartReference = "phase_start"
 )
 
-// Preparer is a Phase that works once before its first step, after Begin and Restore. Prepare may take
-// as long as an epoch and ends early when ctx does.
+// Preparer is a Phase that works before an epoch, after Begin and Restore. Prepare gets the epoch's queries; a resume first goes through
+// the epochs before. It may take as long as an epoch and ends early when ctx does.
 type Preparer interface {
-	Prepare(ctx context.Context) error
+	Prepare(ctx context.Context, queries []int) error
 }
 
 // Checker is a Phase that can tell, before anything is trained, which errors Begin would return.

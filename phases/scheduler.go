@@ -131,12 +131,14 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		} else {
 			s.pos = s.pos.enter(i, phase.Info().Name)
 		}
-		if p, ok := phase.(Preparer); ok && !s.pos.PhaseDone {
-			if err := p.Prepare(ctx); err != nil && ctx.Err() == nil { // a stop is seen below, where the state is saved
-				return fmt.Errorf("%s: %w", phase.Info().Name, err)
-			}
-		}
+		prepared := 0 // epochs
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Info().Epochs && !s.pos.PhaseDone; epoch++ {
+			for p, ok := phase.(Preparer); ok && prepared < epoch; prepared++ {
+				err := p.Prepare(ctx, s.order(phase, prepared+1))
+				if err != nil && ctx.Err() == nil { // a stop is seen below, where the state is saved
+					return fmt.Errorf("%s: %w", phase.Info().Name, err)
+				}
+			}
 			if err := s.epoch(ctx, phase, epoch); err != nil {
 				return fmt.Errorf("%s epoch %d step %d: %w", phase.Info().Name, epoch, s.failedStep(err), err)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/phases"
 	"fulcrum/rewardutil/schedule"
@@ -109,7 +110,7 @@ func TestReferencePasses(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer phase.End()
-				if err := phase.Prepare(context.Background()); err != nil {
+				if err := phase.Prepare(context.Background(), stat.Indices(phase.src.Len())); err != nil {
 					t.Fatal(err)
 				}
 				if o.Rollout == "offline" {

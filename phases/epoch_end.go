@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
@@ -86,8 +85,11 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	return s.saveEpochState(phase, epoch, file)
 }
 
-// write writes a checkpoint and keeps its digest.
+// write writes a checkpoint, once the state before it is written and the old ones are gone, and keeps its digest.
 func (s *scheduler) write(file string, p selector.Policy, phase string, epoch int, m Metrics) (err error) {
+	if err := s.settle(); err != nil {
+		return err
+	}
 	if s.pos.Written == nil {
 		s.pos.Written = digest.Sums{}
 	}
@@ -172,38 +174,64 @@ func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
 		return err
 	}
 	s.pos.Weights = file
-	if err := s.saveState(fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix), phase, false); err != nil {
+	write, err := s.state(fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix), phase, false)
+	if err != nil {
 		return err
 	}
-	if err := s.links(file); err != nil {
-		return err
-	}
-	return s.prune()
+	best, old := s.pos.Best.Candidate.File, s.outdated()
+	s.writing = make(chan error, 1)
+	go func() {
+		err := write()
+		if err == nil { // else the older states are still needed
+			err = s.links(best, file)
+		}
+		if err == nil {
+			err = remove(old)
+		}
+		s.writing <- err
+	}()
+	return nil
 }
 
-// saveState saves a state, which replaces those in mid-epoch.
-func (s *scheduler) saveState(name string, phase Phase, midEpoch bool) (err error) {
+// settle waits for the state that is written beside training.
+func (s *scheduler) settle() error {
+	if s.writing == nil {
+		return nil
+	}
+	err := <-s.writing
+	s.writing = nil
+	return err
+}
+
+// state returns the writing of a state, which replaces those in mid-epoch, once the one before is written.
+func (s *scheduler) state(name string, phase Phase, midEpoch bool) (write func() error, err error) {
+	if err := s.settle(); err != nil {
+		return nil, err
+	}
 	s.pos.Doctor = s.doc.State()
 	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.pos.save(s.ckpt, name, s.env, phase, midEpoch); err != nil {
-		return err
-	}
-	return s.dropMidEpoch(name)
+	state, err := s.pos.state(s.ckpt, name, s.env, phase, midEpoch)
+	return func() error {
+		if err := state(); err != nil {
+			return err
+		}
+		return s.dropMidEpoch(name)
+	}, err
 }
 
 // links makes best and last point at their checkpoints.
-func (s *scheduler) links(last string) error {
+func (s *scheduler) links(best, last string) error {
 	if err := atomicfile.Symlink(last, filepath.Join(s.ckpt, "last.safetensors")); err != nil {
 		return err
 	}
-	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
+	return atomicfile.Symlink(best, filepath.Join(s.ckpt, "best.safetensors"))
 }
 
-// prune removes old checkpoints (checkpoint.keep) and states (checkpoint.keep_states). The initial policy and the best checkpoint with its
-// state stay; a state goes with its weights.
-func (s *scheduler) prune() error {
+// outdated returns the paths of old checkpoints (checkpoint.keep) and states (checkpoint.keep_states), each state before its weights, with
+// which it goes. The initial policy and the best checkpoint with its state stay.
+func (s *scheduler) outdated() (paths []string) {
 	o, files := s.plan.Checkpoint, list.Filter(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
 	keep := option.Or(o.Keep, math.MaxInt)
 	for i, c := range files {
@@ -211,13 +239,19 @@ func (s *scheduler) prune() error {
 		if c.File == s.pos.Best.Candidate.File || newer < min(keep, option.Or(o.KeepStates, math.MaxInt)) {
 			continue
 		}
-		if err := atomicfile.RemoveAll(filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))); err != nil {
-			return err
-		}
+		paths = append(paths, filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix)))
 		if newer < keep || o.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).Candidate.File {
 			continue
 		}
-		if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
+		paths = append(paths, filepath.Join(s.ckpt, c.File))
+	}
+	return paths
+}
+
+// remove removes files and folders, in order.
+func remove(paths []string) error {
+	for _, path := range paths {
+		if err := atomicfile.RemoveAll(path); err != nil {
 			return err
 		}
 	}

@@ -51,13 +51,13 @@ func (s *scheduler) finish() (Result, error) {
 	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch,
 		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: float64(b.Candidate.Value),
 		KL: float64(b.Candidate.KL), Pruned: s.pos.Pruned, Choice: s.rule.reason(b)}
-	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
+	if err := s.links(b.Candidate.File, s.pos.History[len(s.pos.History)-1].File); err != nil {
 		return r, err
 	}
 	if err := s.dropMidEpoch(""); err != nil {
 		return r, err
 	}
-	if err := s.prune(); err != nil {
+	if err := remove(s.outdated()); err != nil {
 		return r, err
 	}
 	if nearest, none := s.rule.outside(s.pos.History); none {

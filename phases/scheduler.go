@@ -58,9 +58,10 @@ type scheduler struct {
 	ckpt string
 	doc  *doctor.Doctor
 
-	// saved: the state at the end of the last epoch is on disk, so that a stop before the next step has
+	// saved: the state at the end of the last epoch is on disk or on its way there, so that a stop before the next step has
 	// nothing to save.
-	saved bool
+	saved   bool
+	writing chan error // gets the error of the state that a goroutine writes; nil: none does
 
 	validated   validated
 	initialEval *Validation // on the held-out queries, else on the validation queries
@@ -88,7 +89,11 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 			return Result{}, err
 		}
 	}
-	if err := s.train(ctx, saved); err != nil {
+	err := s.train(ctx, saved)
+	if unsaved := s.settle(); err == nil || unsaved != nil && errors.Is(err, ErrInterrupted) {
+		err = unsaved
+	}
+	if err != nil {
 		return Result{}, err
 	}
 	if err := s.look(); err != nil {
@@ -334,7 +339,11 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
 		if err := cmp.Or(s.look(), finite(s.env)); err != nil {
 			return err
 		}
-		if err := s.saveState(fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix), phase, true); err != nil {
+		write, err := s.state(fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix), phase, true)
+		if err != nil {
+			return err
+		}
+		if err := write(); err != nil {
 			return err
 		}
 	}

@@ -2,9 +2,13 @@ package grpo
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,10 +83,16 @@ type sized struct {
 func (s *sized) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
 	n := 0
 	err := filepath.WalkDir(s.dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
 		if err != nil || !e.Type().IsRegular() || filepath.Ext(path) != ".safetensors" {
 			return err
 		}
 		f, err := tensorfile.ReadSafetensors(path)
+		if errors.Is(err, fs.ErrNotExist) { // it is written, or removed, beside training
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -143,6 +153,51 @@ func TestKeeps(t *testing.T) {
 					}
 					phase.End()
 				}
+			}
+		}
+	}
+}
+
+// obstacle is a recorder that puts a folder where the link to the last checkpoint will be, at a row of a run.
+type obstacle struct {
+	*phasetest.Memory
+	link, row string
+}
+
+func (o *obstacle) Record(kind, phase string, epoch, step, globalStep int, fields map[string]any) error {
+	if fmt.Sprint(kind, phase, epoch) == o.row {
+		if err := os.Remove(o.link); err != nil {
+			return err
+		}
+		if err := os.Mkdir(o.link, 0o755); err != nil {
+			return err
+		}
+	}
+	return o.Memory.Record(kind, phase, epoch, step, globalStep, fields)
+}
+
+// TestUnwrittenState: an error of what is written beside training ends the run, in its last epoch too, and the state before stays.
+func TestUnwrittenState(t *testing.T) {
+	train, val := phasetest.Toy(t)
+	for _, epoch := range []int{2, 3} {
+		opt := rce.DefaultOptions()
+		opt.Epochs, opt.LR = 3, 1e-3
+		plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions()}
+		plan.Checkpoint.KeepStates = new(1)
+		plan.Phases = []phases.Phase{rce.New(opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}
+		dir := t.TempDir()
+		rec := &obstacle{&phasetest.Memory{}, filepath.Join(dir, "checkpoints/last.safetensors"), fmt.Sprint("epoch", "rce", epoch)}
+		_, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, rec, dir), nil)
+		if err == nil || !strings.Contains(err.Error(), "last.safetensors") {
+			t.Errorf("epoch %d: %v", epoch, err)
+		}
+		next := fmt.Sprintf("epoch rce %d ", epoch+1)
+		if slices.ContainsFunc(rec.Rows, func(row string) bool { return strings.HasPrefix(row, next) }) {
+			t.Errorf("epoch %d: the run went on", epoch)
+		}
+		for of := epoch - 1; of <= epoch; of++ {
+			if _, err := os.Stat(filepath.Join(dir, fmt.Sprintf("checkpoints/rce_epoch%d.state/SHA256SUMS", of))); err != nil {
+				t.Errorf("epoch %d: %v", epoch, err)
 			}
 		}
 	}

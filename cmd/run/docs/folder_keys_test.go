@@ -44,7 +44,7 @@ func TestFolderKeysPageIsCurrent(t *testing.T) {
 		"What becomes of every key of the JSON files in a Hugging Face folder, as transformers 5 knows them. `make test-peers` compares\n" +
 		"the lists with transformers' classes, so that a new key is noticed. A key of neither list is one that transformers does not\n" +
 		"have either, and is passed over. Dropout is among what has no effect: no model is trained with its own. What tables of one kind\n" +
-		"say alike stands once, under *Every …*; the tables after it have the rest.\n\n" +
+		"say alike stands once, under *Every …*; the tables behind it have the rest.\n\n" +
 		"A key of generation_config.json that is refused ends `task=generate`, which says what to add: `generate.without=[num_beams]`\n" +
 		"goes on without it. Training draws as `vl.generation` and `seq2seq.generation` say, and names in a warning what the folder\n" +
 		"asks for beside them. Without generation_config.json the keys of config.json count, as in transformers.\n" + tokenizers)
@@ -56,35 +56,35 @@ func TestFolderKeysPageIsCurrent(t *testing.T) {
 		{"T5 and BART", seq2seq.Keys()},
 		{"CLIP", clip.Keys()},
 	}
+	var configs []hffolder.Keys
 	alike := map[string][]hffolder.Keys{}
 	for _, kind := range kinds {
 		for _, k := range kind.keys {
 			alike[family(k)] = append(alike[family(k)], k)
+			if strings.HasSuffix(k.Class, "Config") && k.Class != "GenerationConfig" {
+				configs = append(configs, k)
+			}
 		}
 	}
 	n := 0
-	common := map[string][3][]string{}
+	base := common(configs)
+	b.WriteString("\n## Every config.json and its parts\n\n")
+	write(&b, base)
+	said := map[string][3][]string{}
 	for _, kind := range kinds {
 		fmt.Fprintf(&b, "\n## %s\n", kind.name)
 		for _, k := range kind.keys {
-			name := family(k)
-			said, known := common[name]
-			if name != "" && !known {
-				for i, of := range becomes(k) {
-					said[i] = list.Filter(of, func(key string) bool {
-						return !slices.ContainsFunc(alike[name], func(o hffolder.Keys) bool { return !slices.Contains(becomes(o)[i], key) })
-					})
-				}
-				common[name] = said
+			name, above := family(k), [3][]string{}
+			if slices.ContainsFunc(configs, func(o hffolder.Keys) bool { return o.Of == k.Of }) {
+				above = base
+			}
+			if _, known := said[name]; name != "" && !known {
+				said[name] = common(alike[name])
 				fmt.Fprintf(&b, "\n**Every %s**\n\n", name)
-				write(&b, said)
+				write(&b, without(said[name], above))
 			}
 			fmt.Fprintf(&b, "\n**%s** (%s)\n\n", k.Of, k.Class)
-			own := becomes(k)
-			for i, of := range own {
-				own[i] = list.Filter(of, func(key string) bool { return !slices.Contains(said[i], key) })
-			}
-			write(&b, own)
+			write(&b, without(without(becomes(k), above), said[name]))
 			for _, key := range slices.Sorted(maps.Keys(k.Alias)) {
 				fmt.Fprintf(&b, "- refused where it is another than %s: %s\n", k.Alias[key], key)
 			}
@@ -121,6 +121,24 @@ func becomes(k hffolder.Keys) [3][]string {
 		}
 	}
 	return [3][]string{k.Used, k.Idle, wants}
+}
+
+// common lists what becomes of keys in all of the tables alike.
+func common(tables []hffolder.Keys) (all [3][]string) {
+	for i, of := range becomes(tables[0]) {
+		all[i] = list.Filter(of, func(key string) bool {
+			return !slices.ContainsFunc(tables, func(o hffolder.Keys) bool { return !slices.Contains(becomes(o)[i], key) })
+		})
+	}
+	return all
+}
+
+// without leaves out of keys what is said already.
+func without(keys, said [3][]string) [3][]string {
+	for i := range keys {
+		keys[i] = list.Filter(keys[i], func(key string) bool { return !slices.Contains(said[i], key) })
+	}
+	return keys
 }
 
 func write(b *strings.Builder, keys [3][]string) {

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -217,5 +218,25 @@ func TestReadmeNamesTheTestCommand(t *testing.T) {
 	}
 	if !slices.Contains(strings.Split(string(text), "\n"), "make test") {
 		t.Error("README.md: want a line that is exactly: make test")
+	}
+}
+
+// mostWordsOfDocs is what README.md and docs/*.md may hold, benchmarks.md left out. The number may only fall.
+const mostWordsOfDocs = 59_700
+
+// TestDocsStayShort: history and measurements belong to docs/log/, and a thing is said on one page.
+func TestDocsStayShort(t *testing.T) {
+	words := 0
+	var counts []string
+	for _, p := range readPages(t, "README.md", "docs/*.md") {
+		if n := len(strings.Fields(p.text)); p.name != "docs/benchmarks.md" {
+			words += n
+			counts = append(counts, fmt.Sprintf("%6d %s", n, p.name))
+		}
+	}
+	slices.Sort(counts)
+	if slices.Reverse(counts); words > mostWordsOfDocs || len(counts) < 20 {
+		t.Errorf("%d words on %d pages, want at most %d: say a thing once and link to it\n%s", words, len(counts), mostWordsOfDocs,
+			strings.Join(counts, "\n"))
 	}
 }

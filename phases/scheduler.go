@@ -89,11 +89,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 			return Result{}, err
 		}
 	}
-	err := s.train(ctx, saved)
-	if unsaved := s.settle(); err == nil || unsaved != nil && errors.Is(err, ErrInterrupted) {
-		err = unsaved
-	}
-	if err != nil {
+	if err := s.trainAndSave(ctx, saved); err != nil {
 		return Result{}, err
 	}
 	if err := s.look(); err != nil {
@@ -109,6 +105,21 @@ func (s *scheduler) look() (err error) {
 		s.pos.Inputs, err = s.env.Look()
 	}
 	return err
+}
+
+// trainAndSave waits for the state that is written beside training, however training ends, a panic too. What could not be saved is said, and
+// a run with such an error is not merely interrupted.
+func (s *scheduler) trainAndSave(ctx context.Context, saved *Saved) (err error) {
+	defer func() {
+		unsaved := s.settle()
+		switch {
+		case errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled):
+			err = cmp.Or(unsaved, err)
+		case unsaved != nil:
+			err = errors.Join(err, unsaved)
+		}
+	}()
+	return s.train(ctx, saved)
 }
 
 // train is the loop: phases, epochs, batches.

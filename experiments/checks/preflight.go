@@ -105,7 +105,7 @@ func checkDisk(j *job.Job, plan phases.Plan, n int) error {
 	need, free := plan.Disk(n), runfolder.Free(j.Dir)
 	j.Logf("disk: checkpoints and states take up to %s; free: %s", hostmem.Size(need), hostmem.Size(free))
 	report := preflight.New(j.Config.Checks.Adjusted(preflight.Checks()), j.Config.Seed)
-	report.Disk(need, free, j.Config.Checkpoint.PatienceEpochs != nil)
+	report.Disk(need, free, j.Config.Checkpoint.PatienceEpochs != nil || j.Sweep != "") // a sweep may prune its jobs
 	return ofMachine(j, report)
 }
 

@@ -40,7 +40,7 @@ type KLOptions struct {
 	SyncSteps *int `koanf:"sync_steps" range:"[1,inf)" also:"ref_model_sync_steps"`
 	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO, arXiv:2404.09656)
 	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha" when:"sync_steps"`
-	// optimizer steps between measurements of a KL outside the loss (beta=0); 0 = never, nor val_kl
+	// steps between measurements of a KL outside the loss (beta=0); 0 = never, nor val_kl
 	MeasureEvery int `koanf:"measure_every" range:"[0,inf)"`
 	// a beta of 0 is lifted to beta_min by the controller, as in the Python reference
 	LiftZero bool `koanf:"lift_zero" constant:"true"`

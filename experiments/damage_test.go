@@ -20,7 +20,7 @@ import (
 // copyOf returns a copy of a finished run. unfinished leaves out what a run writes at its end.
 func copyOf(t *testing.T, unfinished bool) string {
 	t.Helper()
-	to := copied(t, undrawn(t))
+	to := copied(t, allStates(t))
 	if unfinished {
 		for _, name := range []string{"summary.json", "manifest.json", "report.md", "report.html"} {
 			if err := os.Remove(filepath.Join(to, name)); err != nil {
@@ -88,7 +88,7 @@ func TestGarbledCheckpoint(t *testing.T) {
 // A resume checks every checkpoint that competes for best, and its advice helps.
 func TestGarbledRival(t *testing.T) {
 	t.Parallel()
-	of := undrawn(t)
+	of := allStates(t)
 	whole := outcomeOf(t, of)
 	best := filepath.Base(realPath(t, filepath.Join(of, "checkpoints/best.safetensors")))
 	other := "rce_epoch1.safetensors"

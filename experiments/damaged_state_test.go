@@ -68,7 +68,7 @@ func onDamage(t *testing.T, dir string) {
 // never stopped, and its report says what was passed over.
 func TestResumeBeforeDamage(t *testing.T) {
 	t.Parallel()
-	whole, dir := outcomeOf(t, undrawn(t)), copyOf(t, true)
+	whole, dir := outcomeOf(t, allStates(t)), copyOf(t, true)
 	damaged := "grpo_epoch2.state/optimizer.safetensors"
 	write(t, filepath.Join(dir, "checkpoints", damaged), "")
 	refused(t, run(t, "resume", dir), 1, damaged, "damaged", "to resume from the state before it")

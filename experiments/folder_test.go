@@ -24,7 +24,7 @@ func TestRunFolder(t *testing.T) {
 	for _, name := range []string{
 		".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml", "run.log", "metrics.jsonl", "evals.jsonl", "events.out.tfevents.*",
 		"checkpoints/init_epoch0.safetensors", "checkpoints/rce_epoch[12].safetensors", "checkpoints/grpo_epoch[12].safetensors",
-		"checkpoints/rce_epoch[12].state/state.json", "checkpoints/grpo_epoch[12].state/optimizer.safetensors",
+		"checkpoints/grpo_epoch[12].state/state.json", "checkpoints/grpo_epoch[12].state/optimizer.safetensors",
 		"plots/*.png", "plots/*.svg", "summary.json", "report.md",
 	} {
 		found, err := filepath.Glob(filepath.Join(dir, name))

@@ -48,7 +48,7 @@ func healthyRuns() []healthy {
 		"seed=26 selector=v1", "seed=27 selector=v2", "seed=28 selector=v3 rce.lr=3e-4 grpo.lr=3e-4",
 		"seed=29 selector=v4_2", "seed=30 selector=v4_5 grpo.lr=5e-4", "seed=31 selector=v4_8", "seed=32 selector=v4_10",
 		"seed=33 exp=okvqa_v3 grpo.epochs=4",
-		"seed=34 data.shapes.shots=4",
+		"seed=34 data.shapes.shots=4 grpo/kl=fixed grpo.kl.beta=0 grpo.kl.measure_every=3",
 		"seed=35 logging.log_every_steps=5 checkpoint.every_steps=5 data.shapes.pool_size=16",
 	)
 	add(sampling, // GRPO on groups that the policy samples, after a warm-up

@@ -44,3 +44,17 @@ func TestMachineFindingIsKept(t *testing.T) {
 	}
 	verifies(t, dir)
 }
+
+// A run whose checkpoints cannot fit on the disk is refused before its first step; one that patience may end is warned.
+func TestDiskForecast(t *testing.T) {
+	t.Parallel()
+	huge := tiny("dry_run=true", "checks.off=[]", "rce.epochs=20000000", "hydra.run.dir="+folder(t))
+	refused(t, run(t, huge...), 1, "stopped by disk", "do not fit; set checkpoint.keep")
+	for _, fits := range []string{"checkpoint.keep=3", "checkpoint.patience_epochs=2", "checks.severity.disk=warning"} {
+		r := mustRun(t, append(huge, fits)...)
+		if warned := strings.Contains(r.Stderr, "do not fit"); warned == (fits == "checkpoint.keep=3") ||
+			!strings.Contains(r.Stderr, "disk: checkpoints and states take up to ") {
+			t.Errorf("%s:\n%s", fits, r.Stderr)
+		}
+	}
+}

@@ -46,6 +46,7 @@ var (
 	trained       = runtest.Trained
 	trainedOutput = runtest.TrainedOutput
 	undrawn       = runtest.Undrawn
+	allStates     = runtest.AllStates
 	verifies      = runtest.Verifies
 	with          = runtest.With
 	write         = runtest.Write

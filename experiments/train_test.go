@@ -2,6 +2,7 @@ package experiments_test
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,4 +39,44 @@ func TestShotsOfACheckpoint(t *testing.T) {
 			}
 		})
 	}
+}
+
+// eval.max_queries asks every policy the same few validation queries, whatever the seed, and all held-out ones; the report says so.
+func TestFewerValidationQueries(t *testing.T) {
+	t.Parallel()
+	few := []string{"eval.max_queries=5", "logging.tensorboard=false"}
+	asked := map[string][]int64{} // by policy
+	for name, args := range map[string][]string{
+		"pointer": tiny("report.plots=false"), "pointer, another seed": tiny("report.plots=false", "seed=4", "schedule=[rce]"),
+		"t5": tinySummaries("t5", "schedule=[grpo]", "grpo.epochs=1", "data.summaries.train=8", "report.plots=false"),
+	} {
+		dir := folder(t)
+		mustRun(t, with(with(args, few), []string{"hydra.run.dir=" + dir})...)
+		val, other := 0, 0
+		for what, e := range evaluations(t, dir) {
+			if e.Split != "val" {
+				if other++; len(e.Scores) <= 5 {
+					t.Errorf("%s: %s has %d queries, want all", name, what, len(e.Scores))
+				}
+				continue
+			}
+			policy, _, _ := strings.Cut(name, ",")
+			if asked[policy] == nil {
+				asked[policy] = e.QueryIDs
+			}
+			if val++; len(e.QueryIDs) != 5 || !slices.Equal(e.QueryIDs, asked[policy]) {
+				t.Errorf("%s: %s has queries %v, want %v", name, what, e.QueryIDs, asked[policy])
+			}
+		}
+		if val < 3 || other == 0 {
+			t.Errorf("%s: %d evaluations on validation queries, %d on others", name, val, other)
+		}
+		if report := read(t, filepath.Join(dir, "report.md")); !strings.Contains(report, "Validation asks 5 of its ") {
+			t.Errorf("%s: the report does not say how many queries were asked", name)
+		}
+		verifies(t, dir)
+	}
+	dir := folder(t)
+	refused(t, run(t, "task=evaluate", "evaluate.results=x", "evaluate.annotations=y", "eval.max_queries=5", "hydra.run.dir="+dir), 2,
+		"eval.max_queries", "want null with task=evaluate")
 }

@@ -12,22 +12,23 @@ import (
 
 // CheckpointOptions configures what is saved and which checkpoint is best (config section checkpoint).
 type CheckpointOptions struct {
-	// epochs between checkpoints; the last of a phase is always saved
+	// epochs between checkpoints; the last of a phase is saved
 	EveryEpochs int `koanf:"every_epochs" range:"[1,inf)"`
-	// also save a state every so many optimizer steps; null = only at the end of epochs and on interruption
+	// optimizer steps between states within an epoch; null = on interruption
 	EverySteps *int `koanf:"every_steps" range:"[1,inf)" also:"save_steps"`
-	// newest checkpoints to keep, and states to resume from, besides best and the start; null = all
+	// newest weights kept beside best; null = all
 	Keep *int `koanf:"keep" range:"[1,inf)" also:"save_total_limit"`
-	// at a damaged state or checkpoint a resume stops, or goes on from the last whole state before it (previous)
+	// newest states kept beside best's; null = all
+	KeepStates *int `koanf:"keep_states" range:"[1,inf)"`
+	// a resume at a damaged state stops, or goes on from the last whole one (previous)
 	OnDamage string `koanf:"on_damage" enum:"stop,previous"`
 	// which checkpoint best.safetensors points at
 	Best BestOptions `koanf:"best"`
-	// end a phase after so many epochs without a better checkpoint; null = never
+	// end a phase after so many epochs without a better one; null = never
 	PatienceEpochs *int `koanf:"patience_epochs" range:"[1,inf)" also:"early_stopping_patience,patience"`
-	// a phase hands its best epoch (by best.metric within kl_max; ties: lowest val_loss), not its last, to the next
+	// a phase hands its best epoch (by best.metric), not its last, to the next
 	RestoreBest bool `koanf:"restore_best" also:"load_best_model_at_end"`
-	// file format of checkpoints; pt: besides .safetensors, the Python reference's own files in the run folder
-	// (rce_epoch1.pt, …)
+	// pt: the Python reference's own files (rce_epoch1.pt, …) too
 	Format string `koanf:"format" enum:"safetensors,pt"`
 }
 
@@ -46,9 +47,9 @@ type BestOptions struct {
 	Highest bool `koanf:"-"`
 }
 
-// DefaultCheckpointOptions saves every epoch and keeps all.
+// DefaultCheckpointOptions saves every epoch and keeps all weights. A state is twice as large as the weights and serves a resume alone.
 func DefaultCheckpointOptions() CheckpointOptions {
-	return CheckpointOptions{EveryEpochs: 1, OnDamage: "stop", Format: "safetensors"}
+	return CheckpointOptions{EveryEpochs: 1, KeepStates: new(2), OnDamage: "stop", Format: "safetensors"}
 }
 
 // Validate checks the pair of metric and mode, and refuses a rule by which the initial policy always wins.
@@ -76,6 +77,7 @@ type bestCandidate struct {
 	// differs. PhaseNoise is that from the highest saved one of its phase.
 	Noise      number `json:"noise"`
 	PhaseNoise number `json:"phase_noise"`
+	NoKL       bool   `json:"no_kl,omitempty"` // KL was not measured (grpo.kl.measure_every=0)
 }
 
 // InitialCheckpoint is the file of the policy that a run began with.
@@ -141,7 +143,7 @@ func earlierMetric(o BestOptions, canScore bool) string {
 func (r rule) choose(history []bestCandidate) best {
 	var b best
 	for i, c := range history {
-		ok, top := c.KL <= r.klMax, b.Highest
+		ok, top := r.within(c), b.Highest
 		switch {
 		case i == 0, ok && !b.Qualified:
 		case ok && (r.sign*c.Value > r.sign*top.Value || math.IsNaN(float64(top.Value)) && !math.IsNaN(float64(c.Value))):
@@ -168,6 +170,9 @@ func pairedError(a, b []float64) number {
 	}
 	return 0
 }
+
+// within reports whether a candidate qualifies. A phase that measures no KL is refused a bound on it.
+func (r rule) within(c bestCandidate) bool { return c.NoKL || c.KL <= r.klMax }
 
 // reason says in a sentence why the best is not the highest; "" where it is.
 func (r rule) reason(b best) string {
@@ -205,7 +210,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 	for _, c := range history {
 		switch {
 		case c.Epoch == 0:
-		case c.KL <= r.klMax:
+		case r.within(c):
 			return c, false
 		case !none || c.KL < nearest.KL:
 			nearest, none = c, true
@@ -216,7 +221,7 @@ func (r rule) outside(history []bestCandidate) (nearest bestCandidate, none bool
 
 // nearest returns the highest trained candidate within kl_max; false: no candidate is.
 func (r rule) nearest(history []bestCandidate) (bestCandidate, bool) {
-	trained := list.Filter(history, func(c bestCandidate) bool { return c.Epoch > 0 && c.KL <= r.klMax })
+	trained := list.Filter(history, func(c bestCandidate) bool { return c.Epoch > 0 && r.within(c) })
 	return r.choose(trained).Highest, len(trained) > 0
 }
 

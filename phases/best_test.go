@@ -137,8 +137,9 @@ func TestPairedError(t *testing.T) {
 
 func TestBest(t *testing.T) {
 	h := []bestCandidate{
-		{"init", 0, "init", 0.5, 0, 0, true, 0, 0}, {"rce", 1, "a", 0.7, 0.2, 0, true, 0, 0}, {"rce", 2, "b", 0.9, 2, 0, true, 0, 0},
-		{"grpo", 1, "c", 0.7, 0.1, 0, true, 0, 0}, {"grpo", 2, "d", 0.6, 0.1, 0, true, 0, 0},
+		{"init", 0, "init", 0.5, 0, 0, true, 0, 0, false}, {"rce", 1, "a", 0.7, 0.2, 0, true, 0, 0, false},
+		{"rce", 2, "b", 0.9, 2, 0, true, 0, 0, false}, {"grpo", 1, "c", 0.7, 0.1, 0, true, 0, 0, false},
+		{"grpo", 2, "d", 0.6, 0.1, 0, true, 0, 0, false},
 	}
 	for _, tc := range []struct {
 		name      string
@@ -155,6 +156,10 @@ func TestBest(t *testing.T) {
 		{"NaN never wins, nor stays", BestOptions{}, true, []bestCandidate{{Phase: "init", File: "init", Value: number(math.NaN())},
 			{Phase: "rce", Epoch: 1, File: "a", Value: 0.1, KL: 1},
 			{Phase: "rce", Epoch: 2, File: "b", Value: number(math.NaN()), KL: 1}}, "a", true},
+		{"an epoch without a KL qualifies", BestOptions{}, true, []bestCandidate{{Phase: "init", File: "init", Value: 0.5},
+			{Phase: "grpo", File: "a", Value: 0.6, KL: number(math.NaN()), NoKL: true}}, "a", true},
+		{"one whose KL is NaN does not", BestOptions{}, true, []bestCandidate{{Phase: "init", File: "init", Value: 0.5},
+			{Phase: "grpo", File: "a", Value: 0.6, KL: number(math.NaN())}}, "init", true},
 		{"ties within a phase go to the lowest loss", BestOptions{}, true, []bestCandidate{{Phase: "sft", File: "a", Loss: 3},
 			{Phase: "sft", File: "b", Loss: 2}, {Phase: "sft", File: "c", Loss: 2}, {Phase: "grpo", File: "d", Loss: 1}}, "b", true},
 		{"mode min", BestOptions{Metric: new("val_reward"), Mode: new("min")}, true, h, "init", true},

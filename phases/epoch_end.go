@@ -5,12 +5,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
+	"math"
 	"path/filepath"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/selector"
 )
@@ -22,8 +23,9 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 		return err
 	}
 	m := s.pos.Sums.means()
-	reference, referenceName := ReferenceOf(phase, env)
-	v, err := Validate(env.Policy, reference, env.Data.Val, env.Data)
+	info, ref := phase.Info(), s.referenceOf(phase)
+	file := checkpointName(info.Name, epoch)
+	v, err := s.validate(file, env.Data.Val, env.Policy, ref)
 	if stopped(ctx, err) { // the epoch's end has not begun: a resume validates first
 		return cmp.Or(s.maybeSave(ctx, phase, At{Epoch: epoch}), err)
 	}
@@ -35,8 +37,9 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	}
 	maps.Copy(m, EndEpoch(phase))
 	maps.Copy(m, v.Metrics("val_"))
-	m["kl_reference"] = referenceName
-	info, file := phase.Info(), checkpointName(phase.Info().Name, epoch)
+	if ref.policy != nil {
+		m["kl_reference"] = ref.name
+	}
 	stopped, saved, err := s.decide(info, epoch, m, v)
 	if err != nil {
 		return err
@@ -66,6 +69,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 			return err
 		}
 	}
+	s.forget(info.Name)
 	s.doc.Scored(v.scores())
 	if err := s.report(info.Name, epoch, s.doc.Epoch(epoch, m)); err != nil {
 		return err
@@ -81,8 +85,11 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	return s.saveEpochState(phase, epoch, file)
 }
 
-// write writes a checkpoint and keeps its digest.
+// write writes a checkpoint, once the state before it is written and the old ones are gone, and keeps its digest.
 func (s *scheduler) write(file string, p selector.Policy, phase string, epoch int, m Metrics) (err error) {
+	if err := s.settle(); err != nil {
+		return err
+	}
 	if s.pos.Written == nil {
 		s.pos.Written = digest.Sums{}
 	}
@@ -103,7 +110,7 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 	}
 	s.pos.Epoch, s.pos.EpochSteps, s.pos.Sums = epoch, 0, sums{}
 	s.pos.History = append(s.pos.History, bestCandidate{Phase: info.Name, Epoch: epoch, File: file, Value: number(value), KL: number(v.KL),
-		Loss: number(v.Loss), Noise: pairedError(scores, s.pos.HighestScores), PhaseNoise: pairedError(scores, s.pos.PhaseScores)})
+		NoKL: v.NoKL, Loss: number(v.Loss), Noise: pairedError(scores, s.pos.HighestScores), PhaseNoise: pairedError(scores, s.pos.PhaseScores)})
 	if noise := s.pos.History[len(s.pos.History)-1].Noise; noise > 0 {
 		m["val_paired_error"] = float64(noise)
 	}
@@ -129,14 +136,14 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 // handOn ends a phase: it evaluates the policy from which the next one starts. v is its validation unless an earlier
 // epoch is restored.
 func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
-	name := phase.Info().Name
-	reference, referenceName := ReferenceOf(phase, s.env)
+	name, ref := phase.Info().Name, s.referenceOf(phase)
 	kept, err := s.restoreBest(name)
 	if err != nil {
 		return err
 	}
+	file := checkpointName(name, kept)
 	if kept != epoch {
-		if v, err = Validate(s.env.Policy, reference, s.env.Data.Val, s.env.Data); err != nil {
+		if v, err = s.validate(file, s.env.Data.Val, s.env.Policy, ref); err != nil {
 			return fmt.Errorf("validation: %w", err)
 		}
 		message := fmt.Sprintf("%s hands on its epoch %d, the best by %s (checkpoint.restore_best)", name, kept, s.rule.metric)
@@ -145,10 +152,10 @@ func (s *scheduler) handOn(phase Phase, epoch int, v Validation) error {
 		}
 	}
 	s.doc.Handed(v.scores())
-	if err := s.recordEval("val", name, name, kept, s.env.Data.Val, v, referenceName); err != nil {
+	if err := s.recordEval("val", name, name, kept, s.env.Data.Val, v, ref); err != nil {
 		return err
 	}
-	_, err = s.evaluateHeldOut(s.env.Policy, reference, name, name, kept, referenceName)
+	_, err = s.evaluateHeldOut(s.env.Policy, file, name, name, kept, ref)
 	return err
 }
 
@@ -167,50 +174,84 @@ func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {
 		return err
 	}
 	s.pos.Weights = file
-	if err := s.saveState(fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix), phase, false); err != nil {
+	write, err := s.state(fmt.Sprintf("%s_epoch%d%s", phase.Info().Name, epoch, stateSuffix), phase, false)
+	if err != nil {
 		return err
 	}
-	if err := s.links(file); err != nil {
-		return err
-	}
-	return s.prune()
+	best, old := s.pos.Best.Candidate.File, s.outdated()
+	s.writing = make(chan error, 1)
+	go func() {
+		err := write()
+		if err == nil { // else the older states are still needed
+			err = s.links(best, file)
+		}
+		if err == nil {
+			err = remove(old)
+		}
+		s.writing <- err
+	}()
+	return nil
 }
 
-// saveState saves a state, which replaces those in mid-epoch.
-func (s *scheduler) saveState(name string, phase Phase, midEpoch bool) (err error) {
+// settle waits for the state that is written beside training.
+func (s *scheduler) settle() error {
+	if s.writing == nil {
+		return nil
+	}
+	err := <-s.writing
+	s.writing = nil
+	return err
+}
+
+// state returns the writing of a state, which replaces those in mid-epoch, once the one before is written.
+func (s *scheduler) state(name string, phase Phase, midEpoch bool) (write func() error, err error) {
+	if err := s.settle(); err != nil {
+		return nil, err
+	}
 	s.pos.Doctor = s.doc.State()
 	if s.pos.Rows, s.pos.Evals, s.pos.Completions, err = s.env.Rec.Mark(); err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.pos.save(s.ckpt, name, s.env, phase, midEpoch); err != nil {
-		return err
-	}
-	return s.dropMidEpoch(name)
+	state, err := s.pos.state(s.ckpt, name, s.env, phase, midEpoch)
+	return func() error {
+		if err := state(); err != nil {
+			return err
+		}
+		return s.dropMidEpoch(name)
+	}, err
 }
 
 // links makes best and last point at their checkpoints.
-func (s *scheduler) links(last string) error {
+func (s *scheduler) links(best, last string) error {
 	if err := atomicfile.Symlink(last, filepath.Join(s.ckpt, "last.safetensors")); err != nil {
 		return err
 	}
-	return atomicfile.Symlink(s.pos.Best.Candidate.File, filepath.Join(s.ckpt, "best.safetensors"))
+	return atomicfile.Symlink(best, filepath.Join(s.ckpt, "best.safetensors"))
 }
 
-// prune removes old checkpoints and states by checkpoint.keep. The initial policy and the best checkpoint stay.
-func (s *scheduler) prune() error {
-	files := list.Filter(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
-	keep := s.plan.Checkpoint.Keep
-	if keep == nil || len(files) <= *keep {
-		return nil
-	}
-	for _, c := range files[:len(files)-*keep] {
-		handedOn := s.plan.Checkpoint.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).Candidate.File
-		if c.File != s.pos.Best.Candidate.File && !handedOn {
-			if err := os.RemoveAll(filepath.Join(s.ckpt, c.File)); err != nil {
-				return err
-			}
+// outdated returns the paths of old checkpoints (checkpoint.keep) and states (checkpoint.keep_states), each state before its weights, with
+// which it goes. The initial policy and the best checkpoint with its state stay.
+func (s *scheduler) outdated() (paths []string) {
+	o, files := s.plan.Checkpoint, list.Filter(s.pos.History[1:], func(c bestCandidate) bool { return c.Saved }) // written by training
+	keep := option.Or(o.Keep, math.MaxInt)
+	for i, c := range files {
+		newer := len(files) - 1 - i
+		if c.File == s.pos.Best.Candidate.File || newer < min(keep, option.Or(o.KeepStates, math.MaxInt)) {
+			continue
 		}
-		if err := atomicfile.RemoveAll(filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix))); err != nil {
+		paths = append(paths, filepath.Join(s.ckpt, fmt.Sprintf("%s_epoch%d%s", c.Phase, c.Epoch, stateSuffix)))
+		if newer < keep || o.RestoreBest && c.File == s.rule.ofPhase(s.pos.History, c.Phase).Candidate.File {
+			continue
+		}
+		paths = append(paths, filepath.Join(s.ckpt, c.File))
+	}
+	return paths
+}
+
+// remove removes files and folders, in order.
+func remove(paths []string) error {
+	for _, path := range paths {
+		if err := atomicfile.RemoveAll(path); err != nil {
 			return err
 		}
 	}

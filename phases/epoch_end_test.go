@@ -1,9 +1,13 @@
 package phases
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"fulcrum/selector"
 )
 
 // A run's folder may be called as its overrides are: brackets in it are no pattern.
@@ -22,4 +26,42 @@ func TestMidEpochStatesGoFromAnyFolder(t *testing.T) {
 			t.Errorf("in %s are %v (%v), want the newer state alone", name, left, err)
 		}
 	}
+}
+
+// failing is a phase that cannot begin.
+type failing struct {
+	Phase
+	begin func() error
+}
+
+func (failing) Info() Info                  { return Info{Name: "toy", Source: one{}, BatchSize: 1, Passes: 1} }
+func (f failing) Begin(_ *Env, _ int) error { return f.begin() }
+
+type one struct{ selector.Source }
+
+func (one) Len() int { return 1 }
+
+// TestUnsavedStateIsSaid: a state that could not be written is said however training ends, and training waits for it.
+func TestUnsavedStateIsSaid(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, ended := range []error{ErrInterrupted, context.Canceled, errors.New("a step"), nil} {
+		s := &scheduler{writing: make(chan error, 1)}
+		if ended != nil {
+			s.plan.Phases = []Phase{failing{begin: func() error { return ended }}}
+		}
+		s.writing <- full
+		err := s.trainAndSave(t.Context(), nil)
+		if !errors.Is(err, full) || errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled) {
+			t.Errorf("training ended in %v: %v, want %v and no interruption", ended, err, full)
+		}
+	}
+	s := &scheduler{writing: make(chan error, 1)}
+	s.plan.Phases = []Phase{failing{begin: func() error { panic("out of memory") }}}
+	s.writing <- full
+	defer func() {
+		if recover() == nil || s.writing != nil {
+			t.Error("a panic did not wait for the state")
+		}
+	}()
+	_ = s.trainAndSave(t.Context(), nil)
 }

@@ -12,7 +12,8 @@ import (
 
 // start validates and saves the initial policy: epoch 0, which competes for best.
 func (s *scheduler) start() error {
-	v, err := Validate(s.env.Initial, s.env.Initial, s.env.Data.Val, s.env.Data)
+	file := InitialCheckpoint
+	v, err := s.validate(file, s.env.Data.Val, s.env.Initial, s.initial())
 	if err != nil {
 		return fmt.Errorf("validating the initial policy: %w", err)
 	}
@@ -26,16 +27,15 @@ func (s *scheduler) start() error {
 	s.doc.Start(v.Metrics(""), standardError(v.scores()))
 	s.doc.Known(s.env.Baselines)
 	s.doc.Handed(v.scores())
-	file := InitialCheckpoint
 	if err := s.write(file, s.env.Initial, "init", 0, m); err != nil {
 		return err
 	}
 	s.pos.History = []bestCandidate{{Phase: "init", File: file, Value: number(value), KL: number(v.KL), Loss: number(v.Loss), Saved: true}}
 	s.pos.Best, s.pos.HighestScores = s.rule.choose(s.pos.History), v.perQuery(s.rule.metric)
-	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v, initReference); err != nil {
+	if err := s.recordEval("val", "init", "init", 0, s.env.Data.Val, v, s.initial()); err != nil {
 		return err
 	}
-	held, err := s.evaluateHeldOut(s.env.Initial, s.env.Initial, "init", "init", 0, initReference)
+	held, err := s.evaluateHeldOut(s.env.Initial, file, "init", "init", 0, s.initial())
 	s.initialEval = cmp.Or(held, &v)
 	return err
 }
@@ -51,13 +51,13 @@ func (s *scheduler) finish() (Result, error) {
 	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch,
 		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: float64(b.Candidate.Value),
 		KL: float64(b.Candidate.KL), Pruned: s.pos.Pruned, Choice: s.rule.reason(b)}
-	if err := s.links(s.pos.History[len(s.pos.History)-1].File); err != nil {
+	if err := s.links(b.Candidate.File, s.pos.History[len(s.pos.History)-1].File); err != nil {
 		return r, err
 	}
 	if err := s.dropMidEpoch(""); err != nil {
 		return r, err
 	}
-	if err := s.prune(); err != nil {
+	if err := remove(s.outdated()); err != nil {
 		return r, err
 	}
 	if nearest, none := s.rule.outside(s.pos.History); none {
@@ -75,22 +75,21 @@ func (s *scheduler) finish() (Result, error) {
 	if err := loadWeights(filepath.Join(s.ckpt, b.Candidate.File), s.env.Policy); err != nil {
 		return r, err
 	}
-	v, err := Validate(s.env.Policy, s.env.Initial, s.env.Data.Val, s.env.Data)
+	v, err := s.validate(b.Candidate.File, s.env.Data.Val, s.env.Policy, s.initial())
 	if err != nil {
 		return r, err
 	}
-	if err := s.recordEval("val", "best", b.Candidate.Phase, b.Candidate.Epoch, s.env.Data.Val, v, initReference); err != nil {
+	if err := s.recordEval("val", "best", b.Candidate.Phase, b.Candidate.Epoch, s.env.Data.Val, v, s.initial()); err != nil {
 		return r, err
 	}
-	held, err := s.evaluateHeldOut(s.env.Policy, s.env.Initial, "best", b.Candidate.Phase, b.Candidate.Epoch, initReference)
+	held, err := s.evaluateHeldOut(s.env.Policy, b.Candidate.File, "best", b.Candidate.Phase, b.Candidate.Epoch, s.initial())
 	r.InitialEval, r.BestEval = s.initialEval, cmp.Or(held, &v)
 	return r, err
 }
 
-// evaluateHeldOut scores a policy on the queries that take part in no choice: held-out ones and training queries. It
+// evaluateHeldOut scores the policy of a checkpoint on the queries that take part in no choice: held-out ones and training queries. It
 // returns the result on the held-out queries; nil without them.
-func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase string, epoch int, referenceName string) (held *Validation,
-	err error) {
+func (s *scheduler) evaluateHeldOut(p selector.Policy, file, name, phase string, epoch int, ref reference) (held *Validation, err error) {
 	data := s.env.Data
 	for _, of := range []struct {
 		split string
@@ -99,14 +98,14 @@ func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase st
 		if of.src == nil {
 			continue
 		}
-		v, err := Validate(p, reference, of.src, data)
+		v, err := s.validate(file, of.src, p, ref)
 		if err != nil {
 			return nil, fmt.Errorf("evaluating %s on %s: %w", name, of.split, err)
 		}
 		if of.src == data.Eval {
 			held = &v
 		}
-		if err := s.recordEval(of.split, name, phase, epoch, of.src, v, referenceName); err != nil {
+		if err := s.recordEval(of.split, name, phase, epoch, of.src, v, ref); err != nil {
 			return nil, err
 		}
 	}
@@ -114,16 +113,19 @@ func (s *scheduler) evaluateHeldOut(p, reference selector.Policy, name, phase st
 }
 
 // recordEval records an evaluation as a row, and query by query for paired comparisons.
-func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selector.Source, v Validation, reference string) error {
+func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selector.Source, v Validation, ref reference) error {
 	m := v.Metrics("")
-	m["split"], m["policy"], m["kl_reference"] = split, policy, reference
+	m["split"], m["policy"] = split, policy
+	if ref.policy != nil {
+		m["kl_reference"] = ref.name
+	}
 	if err := s.env.Rec.Record("eval", phase, epoch, s.pos.Step, s.pos.GlobalStep, m); err != nil {
 		return err
 	}
 	ids := list.Map(stat.Indices(src.Len()), src.ID)
 	record := func(metric string, ids []int64, scores []float64) error {
 		return s.env.Rec.Scores(Scores{Split: split, Policy: policy, Phase: phase, Epoch: epoch, Metric: metric, Shots: s.env.Data.Shots,
-			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(split, policy)})
+			QueryIDs: ids, Values: scores, ChosenFrom: s.chosenFrom(src, policy)})
 	}
 	for _, of := range []struct {
 		metric string
@@ -138,10 +140,10 @@ func (s *scheduler) recordEval(split, policy, phase string, epoch int, src selec
 	return v.Recorded.Each(record)
 }
 
-// chosenFrom returns the number of checkpoints among which a policy was chosen on the queries of a split; 0: it was not
+// chosenFrom returns the number of checkpoints among which a policy was chosen on the queries of src; 0: it was not
 // chosen. The last of a phase is chosen only with checkpoint.restore_best.
-func (s *scheduler) chosenFrom(split, policy string) int {
-	if n := len(s.pos.History); split == "val" && n > 1 && (policy == "best" || s.plan.Checkpoint.RestoreBest) {
+func (s *scheduler) chosenFrom(src selector.Source, policy string) int {
+	if n := len(s.pos.History); src == s.env.Data.Val && n > 1 && (policy == "best" || s.plan.Checkpoint.RestoreBest) {
 		return n
 	}
 	return 0

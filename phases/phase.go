@@ -71,7 +71,7 @@ func EndEpoch(p Phase) Metrics {
 
 // Referrer is a Phase whose KL is measured against a policy other than the run's initial one.
 type Referrer interface {
-	// Reference returns that policy and its name in metrics.jsonl.
+	// Reference returns that policy and its name in metrics.jsonl; nil: the KL is not measured.
 	Reference() (selector.Policy, string)
 }
 
@@ -83,13 +83,16 @@ func ReferenceOf(p Phase, env *Env) (selector.Policy, string) {
 	return env.Initial, initReference
 }
 
-// initReference names the run's initial policy.
-const initReference = "init"
+// Names of references: the run's initial policy, and the one that a phase began with.
+const (
+	initReference       = "init"
+	phaseStartReference = "phase_start"
+)
 
-// Preparer is a Phase that works once before its first step, after Begin and Restore. Prepare may take
-// as long as an epoch and ends early when ctx does.
+// Preparer is a Phase that works before an epoch, after Begin and Restore. Prepare gets the epoch's queries; a resume first goes through
+// the epochs before. It may take as long as an epoch and ends early when ctx does.
 type Preparer interface {
-	Prepare(ctx context.Context) error
+	Prepare(ctx context.Context, queries []int) error
 }
 
 // Checker is a Phase that can tell, before anything is trained, which errors Begin would return.

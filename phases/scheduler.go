@@ -58,10 +58,12 @@ type scheduler struct {
 	ckpt string
 	doc  *doctor.Doctor
 
-	// saved: the state at the end of the last epoch is on disk, so that a stop before the next step has
+	// saved: the state at the end of the last epoch is on disk or on its way there, so that a stop before the next step has
 	// nothing to save.
-	saved bool
+	saved   bool
+	writing chan error // gets the error of the state that a goroutine writes; nil: none does
 
+	validated   validated
 	initialEval *Validation // on the held-out queries, else on the validation queries
 }
 
@@ -70,7 +72,8 @@ type scheduler struct {
 // ErrInterrupted when ctx ends, once the state is saved.
 func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error) {
 	scorer, ok := env.Data.Val.(selector.Scorer)
-	s := &scheduler{plan: plan, env: env, canScore: ok && scorer.CanScore(), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor)}
+	s := &scheduler{plan: plan, env: env, canScore: ok && scorer.CanScore(), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor),
+		validated: validated{}}
 	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
 		return Result{}, err
 	}
@@ -86,7 +89,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 			return Result{}, err
 		}
 	}
-	if err := s.train(ctx, saved); err != nil {
+	if err := s.trainAndSave(ctx, saved); err != nil {
 		return Result{}, err
 	}
 	if err := s.look(); err != nil {
@@ -102,6 +105,21 @@ func (s *scheduler) look() (err error) {
 		s.pos.Inputs, err = s.env.Look()
 	}
 	return err
+}
+
+// trainAndSave waits for the state that is written beside training, however training ends, a panic too. What could not be saved is said, and
+// a run with such an error is not merely interrupted.
+func (s *scheduler) trainAndSave(ctx context.Context, saved *Saved) (err error) {
+	defer func() {
+		unsaved := s.settle()
+		switch {
+		case errors.Is(err, ErrInterrupted) || errors.Is(err, context.Canceled):
+			err = cmp.Or(unsaved, err)
+		case unsaved != nil:
+			err = errors.Join(err, unsaved)
+		}
+	}()
+	return s.train(ctx, saved)
 }
 
 // train is the loop: phases, epochs, batches.
@@ -129,12 +147,14 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		} else {
 			s.pos = s.pos.enter(i, phase.Info().Name)
 		}
-		if p, ok := phase.(Preparer); ok && !s.pos.PhaseDone {
-			if err := p.Prepare(ctx); err != nil && ctx.Err() == nil { // a stop is seen below, where the state is saved
-				return fmt.Errorf("%s: %w", phase.Info().Name, err)
-			}
-		}
+		prepared := 0 // epochs
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Info().Epochs && !s.pos.PhaseDone; epoch++ {
+			for p, ok := phase.(Preparer); ok && prepared < epoch; prepared++ {
+				err := p.Prepare(ctx, s.order(phase, prepared+1))
+				if err != nil && ctx.Err() == nil { // a stop is seen below, where the state is saved
+					return fmt.Errorf("%s: %w", phase.Info().Name, err)
+				}
+			}
 			if err := s.epoch(ctx, phase, epoch); err != nil {
 				return fmt.Errorf("%s epoch %d step %d: %w", phase.Info().Name, epoch, s.failedStep(err), err)
 			}
@@ -330,7 +350,11 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
 		if err := cmp.Or(s.look(), finite(s.env)); err != nil {
 			return err
 		}
-		if err := s.saveState(fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix), phase, true); err != nil {
+		write, err := s.state(fmt.Sprintf("%s_epoch%d_step%d%s", phase.Info().Name, at.Epoch, i, stateSuffix), phase, true)
+		if err != nil {
+			return err
+		}
+		if err := write(); err != nil {
 			return err
 		}
 	}

@@ -76,12 +76,40 @@ func (s *Saved) DataHash() string { return s.pos.DataHash }
 
 const stateSuffix = ".state"
 
-// save writes a state folder in one step: it is complete or absent. At the end of an epoch the weights
-// are the checkpoint that pos.Weights names, in mid-epoch a file of the folder.
-func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool) error {
+// weightsFile holds the weights of a state in mid-epoch.
+const weightsFile = "weights.safetensors"
+
+// state copies what a state folder holds to the host, and returns the writing of it. At the end of an epoch the weights are the checkpoint
+// that pos.Weights names, and the writing may go on beside training; in mid-epoch they are a file of the folder, written from the policy.
+func (pos position) state(ckpt, name string, env *Env, phase Phase, midEpoch bool) (write func() error, err error) {
 	s := phase.State()
 	pos.FormatVersion, pos.ConfigHash, pos.DataHash = formatVersion, env.ConfigHash, env.DataHash
 	pos.Values, pos.OptimSteps = s.Values, s.OptimizerSteps
+	sums := digest.Sums{"../" + InitialCheckpoint: pos.Written[InitialCheckpoint]}
+	if midEpoch {
+		pos.Weights = filepath.Join(name, weightsFile)
+	} else {
+		sums["../"+pos.Weights] = pos.Written[pos.Weights]
+	}
+	text, err := json.MarshalIndent(pos, "", " ")
+	if err != nil {
+		return nil, err
+	}
+	return func() error {
+		return saveFolder(ckpt, name, func(dir string) (err error) {
+			if midEpoch {
+				sums[weightsFile], err = saveWeights(filepath.Join(dir, weightsFile), env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil)
+			}
+			if err != nil {
+				return err
+			}
+			return s.write(dir, sums, append(text, '\n'))
+		})
+	}, nil
+}
+
+// saveFolder writes a folder in one step: it is complete or absent.
+func saveFolder(ckpt, name string, write func(dir string) error) error {
 	tmp, err := os.MkdirTemp(ckpt, "."+name+".tmp*")
 	if err != nil {
 		return fmt.Errorf("cannot save the state: %w", err)
@@ -90,11 +118,7 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
-	sums, err := pos.write(tmp, name, env, s, midEpoch)
-	if err != nil {
-		return err
-	}
-	if err := atomicfile.Write(filepath.Join(tmp, sumsFile), sums.Text(), 0o644); err != nil {
+	if err := write(tmp); err != nil {
 		return err
 	}
 	final := filepath.Join(ckpt, name)
@@ -107,39 +131,22 @@ func (pos position) save(ckpt, name string, env *Env, phase Phase, midEpoch bool
 	return atomicfile.SyncDir(ckpt)
 }
 
-// write writes the files of the state called name to the folder dir. It returns the digests of what it has written, and of the
-// checkpoints when they were written.
-func (pos position) write(dir, name string, env *Env, s PhaseState, midEpoch bool) (sums digest.Sums, err error) {
-	sums = digest.Sums{}
-	checkpoints := []string{InitialCheckpoint}
-	if midEpoch {
-		const file = "weights.safetensors"
-		pos.Weights = filepath.Join(name, file)
-		if sums[file], err = saveWeights(filepath.Join(dir, file), env.Policy, pos.Phase, pos.Epoch, env.ConfigHash, nil); err != nil {
-			return nil, err
-		}
-	} else {
-		checkpoints = append(checkpoints, pos.Weights)
-	}
-	for _, file := range checkpoints {
-		sums["../"+file] = pos.Written[file]
-	}
+// write writes the files of a state, of which position is state.json, to the folder dir. sums has the digests of the weights.
+func (s PhaseState) write(dir string, sums digest.Sums, position []byte) (err error) {
 	const moments, frozen, state = "optimizer.safetensors", "frozen.safetensors", "state.json"
 	if sums[moments], err = saveFlat(filepath.Join(dir, moments), map[string][]float32{"m": s.M, "v": s.V}); err != nil {
-		return nil, err
+		return err
 	}
 	if len(s.Frozen) > 0 {
 		if sums[frozen], err = saveFlat(filepath.Join(dir, frozen), s.Frozen); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	text, err := json.MarshalIndent(pos, "", " ")
-	if err != nil {
-		return nil, err
+	sums[state] = digest.Of(position)
+	if err := atomicfile.Write(filepath.Join(dir, state), position, 0o644); err != nil {
+		return err
 	}
-	text = append(text, '\n')
-	sums[state] = digest.Of(text)
-	return sums, atomicfile.Write(filepath.Join(dir, state), text, 0o644)
+	return atomicfile.Write(filepath.Join(dir, sumsFile), sums.Text(), 0o644)
 }
 
 // restore loads the state into a phase that has begun.

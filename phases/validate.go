@@ -23,6 +23,7 @@ type Validation struct {
 	Loss       float64   // reward-weighted cross entropy of the recorded candidates at a fixed τ
 	LossKnown  bool      // there are recorded candidates; it may be NaN all the same where the run allows that
 	KL         float64   // exact KL(policy ‖ reference) along the greedy selection, nats per sequence
+	NoKL       bool      // there was no reference: KL is NaN
 	Reward     float64   // mean reward of the greedy selection; NaN where nothing can score it
 	Accuracy   float64   // mean task accuracy of the greedy selection; NaN where unknown
 	Advantage  float64   // mean probability-weighted advantage over recorded groups: > 0 prefers good candidates; NaN without any
@@ -40,6 +41,16 @@ type Validation struct {
 	Terms  map[string]float64 // mean of each term of the reward over the greedy completions
 	Length float64            // mean tokens of a greedy completion; NaN elsewhere
 	Cut    float64            // share of greedy completions cut at the length limit; NaN elsewhere
+
+	greedy  []*selector.Batch // the selections, a batch after the other
+	against reference         // of KL, where the scheduler keeps the validation
+}
+
+// setKL sets the KL to a sum over the queries.
+func (v *Validation) setKL(sum float64, reference selector.Policy) {
+	if v.KL, v.NoKL = sum/float64(len(v.Selections)), reference == nil; v.NoKL {
+		v.KL = math.NaN()
+	}
 }
 
 // scores are the rewards of the queries one by one or, without a scorer, the expected rewards among the recorded candidates.
@@ -85,7 +96,7 @@ func (v Validation) Metrics(prefix string) Metrics {
 	return m
 }
 
-// Validate evaluates policy on every query of src, without gradient and without dropout.
+// Validate evaluates policy on every query of src, without gradient and without dropout. reference nil: without the KL.
 func Validate(policy, reference selector.Policy, src selector.Source, data Data) (Validation, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()
@@ -110,9 +121,8 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 				}
 			}
 			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
-			if policy != reference { // else the KL is 0
-				kl += torchx.Sum(objective.MaskedSum(exactKL(policy, reference, greedy), greedy)).Item()
-			}
+			kl += klOf(policy, reference, greedy)
+			v.greedy = append(v.greedy, greedy)
 			for i := range queries {
 				v.Selections = append(v.Selections, slices.Clone(greedy.Chosen(i, 0)))
 				cut += int(objective.OneIf(greedy.Cut(i)))
@@ -151,7 +161,8 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	if text && n > 0 {
 		v.Length, v.Cut = objective.Share(length, n), objective.Share(cut, n)
 	}
-	v.KL, v.Advantage = kl/float64(n), advantage/float64(len(v.Advantages)) // 0/0 = NaN: unknown
+	v.setKL(kl, reference)
+	v.Advantage = advantage / float64(len(v.Advantages)) // 0/0 = NaN: unknown
 	v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)
 	return v, nil
 }

@@ -72,6 +72,9 @@ func (s *Scanner) Line() int {
 	return 1 + s.lines
 }
 
+// Offset is where the next byte stands in the file; behind Peek, where the next value begins.
+func (s *Scanner) Offset() int64 { return s.base + int64(s.pos) }
+
 // countLines counts the newlines before buf[to].
 func (s *Scanner) countLines(to int) {
 	if to > s.lined {

@@ -12,7 +12,6 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
-	"fulcrum/internal/usage"
 )
 
 // helpWidth is the width that every help text keeps to.
@@ -68,7 +67,8 @@ func (s *session) overview() string {
 	if len(others) > 0 {
 		fmt.Fprintf(&b, "\nOthers: %s\n", strings.Join(others, ", "))
 	}
-	fmt.Fprintf(&b, "\n`%[1]s help COMMAND` says more of one; `%[1]s --help` lists flags and groups.\n", name)
+	fmt.Fprintf(&b, "\n`%[1]s help COMMAND` says more of one, `%[1]s help WORD` what there is about a word; "+
+		"`%[1]s --help` lists flags and groups.\n", name)
 	return folded(b.String())
 }
 
@@ -112,15 +112,16 @@ func flagList() string {
 	return b.String()
 }
 
-// helpOf prints the help of a command, or the overview.
+// helpOf prints the help of a command, or the overview; of other words, what there is about them.
 func (s *session) helpOf(args []string) error {
-	if len(args) == 0 || args[0] == helpName {
+	about := strings.TrimSpace(strings.Join(args, " "))
+	switch {
+	case about == "" || about == helpName:
 		return s.write(s.overview(), nil)
+	case s.isVerb(args[0]):
+		return s.verb(args[0], []string{"--help"})
 	}
-	if _, err := s.verbs.Get(args[0]); err != nil {
-		return usage.Errorf("%v; %s says what a key or group is", err, program.Command(explainName, args[0]))
-	}
-	return s.verb(args[0], []string{"--help"})
+	return s.search(about)
 }
 
 // folded breaks the lines of a help text that are wider than helpWidth. Lines of prose that follow each other are one

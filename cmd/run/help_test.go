@@ -64,11 +64,6 @@ func TestHelp(t *testing.T) {
 			t.Errorf("run help %s begins with %q, want an example", name, example)
 		}
 	}
-	var out bytes.Buffer
-	err := sessionOf(fakeApp{}, &out, &out).call([]string{"help", "reprot"})
-	if exitCode(t.Context(), err) != 2 || !strings.Contains(err.Error(), "did you mean report?") {
-		t.Errorf("help of a command that there is not: %v", err)
-	}
 	schema, err := annexes().app.Schema()
 	if err != nil {
 		t.Fatal(err)
@@ -83,6 +78,62 @@ func TestHelp(t *testing.T) {
 		if _, err := configs.Compose(req); err != nil {
 			t.Errorf("run %s: %v", e[0], err)
 		}
+	}
+}
+
+// run help finds commands, keys, options, metrics, findings, errors and pages, the best first, on a screen; what it does not find it
+// suggests.
+func TestHelpSearches(t *testing.T) {
+	schema, err := annexes().app.Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help := func(words ...string) (string, error) {
+		var out bytes.Buffer
+		err := sessionOf(fakeApp{schema: schema}, &out, &out).call(append([]string{"help"}, words...))
+		return out.String(), err
+	}
+	for about, want := range map[string][]string{ // lines, in this order
+		"kl":            {"Metrics: docs/metrics.md (", "  kl ", "Keys: `run explain KEY` (", "  grpo.kl.", "Pages ("},
+		"beta":          {"Keys: `run explain KEY`", "  grpo.kl.beta "},
+		"okvqa_v3":      {"Options of groups: `run GROUP=OPTION --cfg job`", "  exp=okvqa_v3              RCE warm-up, "},
+		"no_signal":     {"Findings in training: docs/doctor.md#checks", "  no_signal "},
+		"round_trip":    {"Findings before training: docs/preflight.md", "  round_trip "},
+		"kl beta":       {"Keys: `run explain KEY`", "  grpo.kl.beta "},
+		"Sealed":        {"Pages", "  docs/data.md#sealed-questions "},
+		"sealed claim":  {"Commands: `run help NAME`", "  open-test                 score sealed questions, once, for a claim"},
+		"temperatures":  nil,
+		"reprot":        nil,
+		"grpo.kl.betta": nil,
+		"b.json: query 3: the query id is outside the embedding table of 9 rows": {"Errors: docs/errors.md", "  is outside the embedding "},
+	} {
+		said, err := help(strings.Split(about, " ")...)
+		if n := strings.Count(said, "\n"); want == nil != (err != nil) || n > helpLines {
+			t.Errorf("help %s: %d lines, %v", about, n, err)
+		}
+		for line := range strings.Lines(said) {
+			if n := utf8.RuneCountInString(line) - 1; n > helpWidth {
+				t.Errorf("help %s: a line of %d columns: %s", about, n, line)
+			}
+		}
+		rest := "\n" + said
+		for _, line := range want {
+			at := strings.Index(rest, "\n"+line)
+			if at < 0 {
+				t.Errorf("help %s lacks %q, or it stands elsewhere:\n%s", about, line, said)
+				break
+			}
+			rest = rest[at+1:]
+		}
+	}
+	for about, want := range map[string]string{"reprot": "(did you mean report", "grpo.kl.betta": "(did you mean grpo.kl.beta",
+		"no_singal": "(did you mean no_signal"} {
+		if _, err := help(about); exitCode(t.Context(), err) != 2 || !strings.Contains(err.Error(), want) {
+			t.Errorf("help %s: %v", about, err)
+		}
+	}
+	if said, err := help("data"); err != nil || !strings.HasPrefix(said, "run data inspect ") {
+		t.Errorf("help data is not the command's: %v\n%s", err, said)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fulcrum/beamdata"
+	"fulcrum/beamdata/mend"
 	"fulcrum/configs"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
@@ -22,28 +23,44 @@ import (
 func dataVerb() *verb {
 	f := usage.Flags()
 	asJSON := jsonFlag(f)
+	fix := f.String("fix", "", "write a corrected copy into the folder OUT")
 	return &verb{
 		usage: `run data inspect beams.json
 run data inspect data/okvqa
+run data inspect data --fix data_fixed
 run data inspect rl.json data.reward.field=gain
 run data inspect news.jsonl data.texts.source=body data.texts.target=headline
 
-run data inspect PATH [--json] [data.KEY=VALUE ...]
+run data inspect PATH [--json] [--fix OUT] [data.KEY=VALUE ...]
 Reports what a beam file, embedding table, reward table, or a file of conversations, texts or records_icl holds,
 and the first fault for which a run would refuse it (exit code 1), with the keys of data=beams that follow.
+--fix writes a corrected copy of PATH into the new folder OUT and reports on that: byte order marks, transposed tables, ids in quotes,
+single values for lists and lists inside of an object are mended; what has two readings is named and left. If files name pictures, give
+the folder that holds both.
 `,
 		flags: f,
 		words: []string{"inspect"},
 		run: func(s *session, args []string) error {
 			foreign := func(arg string) bool { return !strings.HasPrefix(arg, "data.") }
 			if len(args) < 2 || args[0] != "inspect" || slices.ContainsFunc(args[2:], foreign) {
-				return usage.Errorf("want: `run data inspect PATH [--json] [data.KEY=VALUE ...]`")
+				return usage.Errorf("want: `run data inspect PATH [--json] [--fix OUT] [data.KEY=VALUE ...]`")
 			}
 			opt, err := s.dataOptions(args[2:])
 			if err != nil {
 				return err
 			}
 			report, isModel := workload.InspectModel(args[1])
+			if *fix != "" && !isModel && !runfolder.IsRun(args[1]) && !ledger.Exists(args[1]) {
+				copied, said, err := mend.Write(args[1], *fix)
+				if err != nil {
+					return err
+				}
+				to := s.out
+				if args[1] = copied; *asJSON {
+					to = s.errOut
+				}
+				fmt.Fprintln(to, stdout.Folded(cmp.Or(strings.Join(said, "\n"), "nothing to mend: "+copied+" is a copy")))
+			}
 			if !isModel {
 				if report, err = beamdata.Inspect(args[1], 0, opt); err != nil {
 					return err

@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"fulcrum/beamdata"
 	"fulcrum/configs"
+	"fulcrum/internal/tensorfile"
 )
 
 // What data inspect says to type composes, and trains on what was looked at: on the file with targets where there are several.
@@ -49,5 +54,61 @@ func TestTrainOn(t *testing.T) {
 		if _, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: words, AppName: "run"}); err != nil {
 			t.Errorf("run %s: %v", tc.want, err)
 		}
+	}
+}
+
+// data inspect --fix mends a folder that a run refuses, says so, and ends in the command that trains on the copy.
+func TestFix(t *testing.T) {
+	dir := t.TempDir()
+	in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
+	if err := os.Mkdir(in, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	const items, dim = 60, 24
+	var rows [dim * items]float32
+	for i := range rows {
+		rows[i] = float32(i%11) + 1
+	}
+	err := tensorfile.WriteNPY(filepath.Join(in, "emb.npy"), tensorfile.FromFloat32s("", []int{dim, items}, rows[:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	queries := map[string]any{}
+	for id := range 20 {
+		queries[fmt.Sprint(id)] = map[string]any{"id_list": [][]int{{20 + id, 59, id}, {30 + id, 21 + id, id}}, "score_list": []int{1, 0}}
+	}
+	text, err := json.Marshal(queries)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte("\ufeff" + strings.Replace(string(text), "[[20", `[["20"`, 1))
+	if err := os.WriteFile(filepath.Join(in, "beams.json"), text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	call := func(args ...string) (string, error) {
+		var said bytes.Buffer
+		err := sessionOf(fakeApp{}, &said, &said).call(append([]string{"data", "inspect"}, args...))
+		return said.String(), err
+	}
+	if said, err := call(in); err == nil {
+		t.Errorf("a run would take what is to be mended:\n%s", said)
+	}
+	said, err := call(in, "--fix", out)
+	last := "train on it: `run exp=beams_v3 data=beams data.beams=" + out + "/beams.json data.embeddings=" + out + "/emb.npy`\n"
+	for _, want := range []string{"mended beams.json: byte order mark removed; string ids made numbers (records: 1)\n",
+		"mended emb.npy: table transposed to [60 24], float32\n", last} {
+		if err != nil || !strings.Contains(said, want) {
+			t.Errorf("%v: no %q in\n%s", err, want, said)
+		}
+	}
+	if !strings.HasSuffix(said, last) {
+		t.Errorf("it does not end in the command:\n%s", said)
+	}
+	if said, err := call(filepath.Join(out, "beams.json"), "--fix", filepath.Join(dir, "again")); err != nil ||
+		!strings.HasPrefix(said, "nothing to mend: ") || !strings.Contains(said, "again/beams.json") {
+		t.Errorf("sound data: %v\n%s", err, said)
+	}
+	if _, err := call(in, "--fix", out); exitCode(t.Context(), err) != 2 || !strings.Contains(err.Error(), "want a new or empty folder") {
+		t.Errorf("a second time: %v", err)
 	}
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"syscall"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/build"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/torchx"
@@ -74,9 +74,8 @@ type deviceJSON struct {
 func examined() (*machineJSON, error) {
 	m := &machineJSON{Version: build.Version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(),
 		Build: []string{}, CUDA: []deviceJSON{}}
-	var disk syscall.Statfs_t
-	if err := syscall.Statfs(".", &disk); err == nil {
-		m.DiskFree = float64(disk.Bavail) * float64(disk.Bsize)
+	if free := runfolder.Free("."); free > 0 { // not NaN, which JSON does not have
+		m.DiskFree = free
 	}
 	if err := torchx.Load(); err != nil {
 		return m, fmt.Errorf("libtorch does not load: %w", err)
@@ -124,7 +123,7 @@ func (m *machineJSON) text(verbose bool) string {
 		fmt.Fprintf(&b, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	line("fulcrum", "%s, %s, %s, %d cores", m.Version, m.Go, m.Platform, m.Cores)
-	line("disk", "%s free here", hostmem.Size(m.DiskFree))
+	line("disk", "%s free here", hostmem.Size(runfolder.Free(".")))
 	if m.Libtorch == "" {
 		return b.String()
 	}

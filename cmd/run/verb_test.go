@@ -73,10 +73,12 @@ func commandsPage(table *registry.Table[newVerb]) string {
 	b.WriteString("# Commands\n\n<!-- Generated: go test ./cmd/run -run TestCommandsPage -update. Edit the verbs, not this page. -->\n\n" +
 		"`run` with overrides alone trains, evaluates or predicts ([configuration](configuration.md)); `run --hydra-help` lists " +
 		"Hydra's flags.\n" +
-		"Each command below answers `run COMMAND --help` with this text.\n")
+		"Each command below answers `run COMMAND --help` with this text, lever-plus with its switches too ([lever_plus](lever_plus.md)).\n" +
+		"`run help WORD` searches commands, keys, options, metrics, findings, errors and pages; a command's name wins.\n")
 	for _, name := range table.Names() {
 		if make, err := table.Get(name); err == nil {
-			fmt.Fprintf(&b, "\n## %s\n\n```text\n%s```\n", name, folded(make().usage))
+			usage, _, _ := strings.Cut(make().usage, "\n\n  --") // what follows is a table of another page
+			fmt.Fprintf(&b, "\n## %s\n\n```text\n%s\n```\n", name, strings.TrimRight(folded(usage), "\n"))
 		}
 	}
 	return b.String()

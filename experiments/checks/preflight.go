@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/hostmem"
 	"fulcrum/internal/list"
 	"fulcrum/internal/stdout"
 	"fulcrum/phases"
@@ -43,6 +45,9 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 	}
 	if s, ok := w.(workload.Scaler); ok {
 		trial.Scale = s.Scale
+	}
+	if err := checkDisk(j, plan, w.Policy().Params().Numel()); err != nil {
+		return err
 	}
 	if !e.Long {
 		stages, err := stagesOf(j, w, plan, false)
@@ -94,8 +99,25 @@ func Preflight(ctx context.Context, j *job.Job, w job.Workload, plan phases.Plan
 	return report.Judge()
 }
 
-// checkMemory measures a step with the largest shapes. What it finds depends on the machine and goes to run.log and
-// summary.json alone.
+// checkDisk holds what a run of n trained numbers will write against what is free. What it finds depends on the machine, as that of
+// checkMemory.
+func checkDisk(j *job.Job, plan phases.Plan, n int) error {
+	need, free := plan.Disk(n), runfolder.Free(j.Dir)
+	j.Logf("disk: checkpoints and states take up to %s; free: %s", hostmem.Size(need), hostmem.Size(free))
+	report := preflight.New(j.Config.Checks.Adjusted(preflight.Checks()), j.Config.Seed)
+	report.Disk(need, free, j.Config.Checkpoint.PatienceEpochs != nil || j.Sweep != "") // a sweep may prune its jobs
+	return ofMachine(j, report)
+}
+
+// ofMachine tells what a report has found, which goes to run.log and summary.json alone.
+func ofMachine(j *job.Job, report *preflight.Report) error {
+	for _, f := range report.Findings() {
+		j.OfMachine(f.Finding, preflight.Name)
+	}
+	return report.Judge()
+}
+
+// checkMemory measures a step with the largest shapes. What it finds depends on the machine.
 func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []preflight.Stage) error {
 	line, share, err := preflight.Memory(ctx, t, stages, j.Device)
 	if err != nil || line == "" {
@@ -104,10 +126,7 @@ func checkMemory(ctx context.Context, j *job.Job, t preflight.Trial, stages []pr
 	j.Logf("%s", line)
 	report := preflight.New(j.Config.Checks.Adjusted(preflight.Checks()), j.Config.Seed)
 	report.Crowded(share, stages[0].Name)
-	for _, f := range report.Findings() {
-		j.OfMachine(f.Finding, preflight.Name)
-	}
-	return report.Judge()
+	return ofMachine(j, report)
 }
 
 // stagesOf returns the phases of a plan with the way to make each anew, on other data and without weight decay. A

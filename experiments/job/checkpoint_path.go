@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/nearpath"
 	"fulcrum/internal/regular"
 	"fulcrum/phases"
@@ -20,6 +22,12 @@ func ResolveCheckpoint(key, path string) (string, error) {
 	}
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		phase, _, ofEpoch := strings.Cut(filepath.Base(path), "_epoch")
+		if kept, _ := regular.Glob(filepath.Dir(path), phase+"_epoch*.safetensors"); len(kept) > 0 && ofEpoch {
+			names := list.Map(kept[:min(len(kept), 9)], filepath.Base)
+			return "", fmt.Errorf("%s%s: no such file: of %s its run has kept %s (checkpoint.keep, checkpoint.keep_states): name one, or the "+
+				"run folder", key, path, phase, strings.Join(names, ", "))
+		}
 		return "", fmt.Errorf("%s%s: no such file or folder%s: want a run folder or a checkpoint file", key, path, nearpath.Hint(path))
 	}
 	if err != nil {

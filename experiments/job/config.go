@@ -138,6 +138,9 @@ func (c *Config) Validate() error {
 	if c.Compatible() && c.Does().Trains && c.Entries.Reference.Reproduce == nil {
 		return option.Errorf("compat", "this program is built without the annex \"the Python reference\"")
 	}
+	if c.Eval.MaxQueries != nil && !c.Does().Trains {
+		return option.Errorf("eval.max_queries", "want null with task=%s: only the epochs of training are evaluated on fewer queries", c.Task)
+	}
 	if c.Does().Trains {
 		if err := c.validateSchedule(); err != nil {
 			return err
@@ -177,6 +180,15 @@ func (c *Config) validateSchedule() error {
 				"grpo", name)
 		}
 		seen[name] = true
+	}
+	for name, phase := range c.planned() {
+		if p, ok := phase.(interface {
+			ValidateBest(best phases.BestOptions) error
+		}); ok {
+			if bad, ok := errors.AsType[*option.Error](p.ValidateBest(c.Checkpoint.Best)); ok {
+				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
+			}
+		}
 	}
 	if c.Data.Name != "beams" || c.Data.Reader != nil || c.FrozenScore() != "" {
 		return nil
@@ -263,6 +275,8 @@ func Decode(c *configs.Composed) (*Config, error) {
 type EvalOptions struct {
 	// questions that count as one: image, or a key of their records; null = by image where it is known
 	Cluster *string `koanf:"cluster"`
+	// validation queries to evaluate, drawn by data.split_seed; null = all
+	MaxQueries *int `koanf:"max_queries" range:"[1,inf)" also:"max_eval_samples"`
 }
 
 // Validate refuses a name that no key has.

@@ -41,3 +41,19 @@ func TestControlWantsSamples(t *testing.T) {
 		t.Errorf("placebo on recorded groups: %v", err)
 	}
 }
+
+// A bound on a KL that a phase never measures is refused, by the key of that phase.
+func TestBestWantsItsKL(t *testing.T) {
+	c := DefaultConfig(Entries{})
+	c.Schedule, c.GRPO.KL.Beta, c.GRPO.KL.Controller, c.GRPO.KL.MeasureEvery = []string{"rce", "grpo"}, 0, "fixed", 0
+	if err := c.validateSchedule(); err != nil {
+		t.Errorf("without a bound: %v", err)
+	}
+	c.Checkpoint.Best.KLMax = new(0.1)
+	if err := c.validateSchedule(); err == nil || !strings.Contains(err.Error(), "grpo.kl.measure_every: 0 measures no KL") {
+		t.Errorf("with a bound: %v", err)
+	}
+	if c.Schedule = []string{"rce"}; c.validateSchedule() != nil {
+		t.Errorf("a phase that is not in the schedule: %v", c.validateSchedule())
+	}
+}

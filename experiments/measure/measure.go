@@ -122,7 +122,7 @@ func Steps(ctx context.Context, cfg *job.Config, spec bench.Spec) (m bench.Measu
 	}
 	defer phase.End()
 	if p, ok := phase.(phases.Preparer); ok {
-		if err := p.Prepare(ctx); err != nil {
+		if err := p.Prepare(ctx, stat.Indices(phase.Info().Source.Len())); err != nil {
 			return m, err
 		}
 	}

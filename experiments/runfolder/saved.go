@@ -151,10 +151,10 @@ func Enter(cwd, dir string) error {
 
 // Fingerprint returns the hash of the values that decide what a run computes, those at their defaults left out.
 func Fingerprint(c *configs.Composed) (string, error) {
-	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval",
+	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval.cluster",
 		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", "vars", // where and how it is computed
 		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store",
-		"checkpoint.on_damage")
+		"checkpoint.on_damage", "checkpoint.keep_states")
 }
 
 // HasFingerprint reports whether c is the configuration that a run was saved under.

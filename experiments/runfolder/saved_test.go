@@ -18,6 +18,13 @@ func TestHasFingerprint(t *testing.T) {
 			Processes int `koanf:"processes"`
 			Shards    int `koanf:"shards"`
 		} `koanf:"parallel"`
+		Checkpoint struct {
+			KeepStates int `koanf:"keep_states"`
+		} `koanf:"checkpoint"`
+		Eval struct {
+			Cluster    int `koanf:"cluster"`
+			MaxQueries int `koanf:"max_queries"`
+		} `koanf:"eval"`
 		Vars map[string]any `koanf:"vars"`
 	}{Seed: 1}, nil)
 	if err != nil {
@@ -42,6 +49,7 @@ func TestHasFingerprint(t *testing.T) {
 		same      bool
 	}{
 		{nil, true}, {[]string{"logging.every=5"}, true}, {[]string{"seed=3"}, false},
+		{[]string{"checkpoint.keep_states=5"}, true}, {[]string{"eval.cluster=5"}, true}, {[]string{"eval.max_queries=5"}, false},
 	} {
 		if same, err := HasFingerprint(compose(tc.overrides...), now); err != nil || same != tc.same {
 			t.Errorf("%v: got %v (%v), want %v", tc.overrides, same, err, tc.same)

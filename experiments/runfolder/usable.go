@@ -1,8 +1,10 @@
 package runfolder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +19,27 @@ import (
 var kernelFiles = []int64{unix.PROC_SUPER_MAGIC, unix.SYSFS_MAGIC, unix.DEBUGFS_MAGIC, unix.TRACEFS_MAGIC, unix.SECURITYFS_MAGIC,
 	unix.DEVPTS_SUPER_MAGIC}
 
-// Usable returns the error by which a run could not have dir for its folder, and writes nothing: a dry run asks. Whether the disk will hold
-// what a run writes nobody knows.
+// Free returns the bytes that are free where dir is or would be; NaN where the file system does not say.
+func Free(dir string) float64 {
+	if missing := FirstMissing(dir); missing != "" {
+		dir = filepath.Dir(missing)
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil {
+		return math.NaN()
+	}
+	return freeOf(fs)
+}
+
+// freeOf returns the free bytes of a file system. One in user space (FUSE) may report no blocks at all.
+func freeOf(fs unix.Statfs_t) float64 {
+	if fs.Blocks == 0 {
+		return math.NaN()
+	}
+	return float64(fs.Bavail) * float64(cmp.Or(fs.Frsize, fs.Bsize))
+}
+
+// Usable returns the error by which a run could not have dir for its folder, and writes nothing: a dry run asks.
 func Usable(dir string) error {
 	if Locked(dir) {
 		return usage.Errorf("%s: another process is writing this run folder", dir)

@@ -1,9 +1,12 @@
 package runfolder
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Usable says what Claim would, and leaves no trace.
@@ -45,5 +48,22 @@ func TestUsableIsClaim(t *testing.T) {
 	}
 	if seen != 13 {
 		t.Errorf("%d folders", seen)
+	}
+}
+
+// A file system in user space may report no blocks: what is free is then unknown, and not nothing.
+func TestFree(t *testing.T) {
+	if free := Free(t.TempDir() + "/not/there"); !(free > 0) {
+		t.Errorf("of a folder to be made: %g bytes", free)
+	}
+	for _, tc := range []struct {
+		fs   unix.Statfs_t
+		want float64
+	}{{unix.Statfs_t{Bsize: 4096}, math.NaN()}, {unix.Statfs_t{Blocks: 9, Bsize: 4096}, 0},
+		{unix.Statfs_t{Blocks: 9, Bavail: 3, Bsize: 4096}, 3 * 4096},
+		{unix.Statfs_t{Blocks: 9, Bavail: 3, Bsize: 1 << 20, Frsize: 512}, 3 * 512}} {
+		if got := freeOf(tc.fs); got != tc.want && !(math.IsNaN(got) && math.IsNaN(tc.want)) {
+			t.Errorf("%+v: %g bytes, want %g", tc.fs, got, tc.want)
+		}
 	}
 }

@@ -66,10 +66,15 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	if bundle.Val == nil || bundle.Val.Len() == 0 {
 		return nil, usage.Errorf("data.name=%s: no validation queries: lower data.train_ratio or name data.val_beams", bundle.Name)
 	}
+	chosen, said := fewer(j, bundle.Val.Len())
+	if chosen != nil {
+		bundle.Val = bundle.Val.Subset(chosen)
+	}
 	if err := checkBestMetric(c, bundle); err != nil {
 		return nil, err
 	}
 	data := NewPointerData(bundle)
+	data.validated = said
 	data.control, data.seed = c.Control, c.Seed
 	if ask := c.Entries.Frozen.Ask; ask != nil {
 		if data.ask, err = ask(ctx, j, bundle); err != nil {

@@ -17,6 +17,7 @@ import (
 
 func (w *Pointer) Summary() record.DataSummary {
 	s := dataSummary(w.bundle)
+	s.Validated = w.validated
 	if w.policy.Options().Features.Scorer {
 		s.Scorer = scorerCalls(w.bundle)
 	}

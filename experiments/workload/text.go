@@ -35,6 +35,8 @@ type textWorkload[P any] struct {
 	skipped map[string]conversation.Skipped // by who skips and why
 	asked   string                          // digest of the held-out questions, once Summary has read them
 	sketch  []string                        // of the same; built-in worlds ask each other's questions about pictures of their own
+	// validated is record.DataSummary.Validated
+	validated string
 
 	policy selector.Policy
 	model  tokenModel
@@ -105,6 +107,9 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 				return w, err
 			}
 		}
+	}
+	if chosen, said := fewer(j, w.bundle.Val.Len()); chosen != nil {
+		w.bundle.Val, w.validated = w.bundle.Val.Subset(chosen), said
 	}
 	if n := c.Data.Eval.TrainQueries; n != nil {
 		w.seen = w.bundle.Train.Subset(beamdata.Spread(*n, w.bundle.Train.Len()))
@@ -281,7 +286,7 @@ func (w *textWorkload[P]) PhasesData() phases.Data {
 func (w *textWorkload[P]) Summary() record.DataSummary {
 	b := w.bundle
 	out := record.DataSummary{Name: b.Name, Synthetic: b.Synthetic, Notice: b.Notice, Fingerprint: b.Fingerprint,
-		EvalName: b.EvalName, Counts: maps.Clone(b.Counts),
+		EvalName: b.EvalName, Validated: w.validated, Counts: maps.Clone(b.Counts),
 		Skipped: map[string]int{}, SkippedAt: map[string]string{}, UnknownKeys: unknownKeys(b.Unknown)}
 	if w.asked == "" && b.Eval.Len() > 0 {
 		if w.asked, w.sketch = b.Eval.Questions(); b.Synthetic {

@@ -22,6 +22,8 @@ type PointerData struct {
 	endAt   int                             // recorded candidates of fewer examples end with a Stop; 0 = none do
 	control string                          // what training rewards are subject to
 	seed    int64                           // of it
+	// validated is record.DataSummary.Validated
+	validated string
 }
 
 func NewPointerData(b *beamdata.Bundle) *PointerData {

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"fulcrum/beamdata/conversation"
 	"fulcrum/experiments/job"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/rng"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
 	"fulcrum/phases/preflight"
@@ -30,6 +32,20 @@ func phasesData(c *job.Config, average string) phases.Data {
 			Raw: c.RCE.Rewards == "raw", PerToken: average == "token"},
 		Advantage: c.GRPO.Advantage,
 	}
+}
+
+// fewer draws the validation queries that are evaluated (eval.max_queries), and says how many in a sentence; nil and "": all. They are the
+// same for every epoch and seed, so that runs are compared on equal questions.
+func fewer(j *job.Job, total int) (chosen []int, said string) {
+	n := j.Config.Eval.MaxQueries
+	if n == nil || *n >= total {
+		return nil, ""
+	}
+	chosen = rng.New(j.Config.Data.SplitSeed, "eval.max_queries").Perm(total)[:*n]
+	slices.Sort(chosen)
+	said = fmt.Sprintf("validation asks %d of its %d queries, the same in every epoch (eval.max_queries)", *n, total)
+	j.Logf("data: %s", said)
+	return chosen, said
 }
 
 // recordBaseline records what a baseline earned on the queries ids of a split. An accuracy whose mean is NaN is

@@ -115,8 +115,11 @@ func status(key string) float64 {
 	return v
 }
 
-// Size writes a number of bytes with a unit: 1.5 GiB.
+// Size writes a number of bytes with a unit: 1.5 GiB; NaN is unknown.
 func Size(bytes float64) string {
+	if math.IsNaN(bytes) {
+		return "unknown"
+	}
 	unit := 0
 	for bytes >= 1024 && unit < 6 {
 		bytes /= 1024

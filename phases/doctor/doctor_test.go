@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fulcrum/internal/rng"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/rewardutil/control"
 )
@@ -475,6 +476,26 @@ func TestObjectiveFallsAtBatchSizeOne(t *testing.T) {
 		if got := len(found) == 1 && found[0].Check == "objective_falls"; got != tc.falls || !tc.falls && len(found) > 0 {
 			t.Errorf("top %d of 8 in %d groups: %+v, want a finding: %v", tc.topK, tc.groups, found, tc.falls)
 		}
+	}
+}
+
+// TestObjectiveFallsByChance: the spread of ten steps is itself a guess, so that 4 of its standard errors are common; 1 run in 70
+// of a study was said to optimise the opposite.
+func TestObjectiveFallsByChance(t *testing.T) {
+	r := rng.New(1, "objective")
+	found := 0
+	for range 2000 {
+		said, _ := play(Checks(), "grpo", grpoLimits(), func(step int) map[string]any {
+			m := grpoRow(step)
+			if step > 0 {
+				m["advantage_gain"] = 0.4 * r.NormFloat64()
+			}
+			return m
+		}, epochRow, nil)
+		found += len(said)
+	}
+	if found > 6 { // 2,000 runs of 40 steps have some 60,000 windows
+		t.Errorf("%d of 2,000 runs whose objective is noise have a finding, want at most 6", found)
 	}
 }
 

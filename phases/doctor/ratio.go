@@ -3,6 +3,8 @@ package doctor
 import (
 	"math"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"fulcrum/internal/stat"
 )
 
@@ -87,7 +89,10 @@ func (d *Doctor) objectiveFalls(c Check, r row) {
 		mean += x / n
 	}
 	squares := stat.Squares(gains, mean)
-	if z := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12); z < -c.Limit && mean < -1e-5 { // beyond rounding
+	t := mean / math.Max(math.Sqrt(squares/(n*(n-1))), 1e-12)
+	// The spread is that of a few steps: Student's t says how rare t is, and z is as rare in the normal distribution.
+	z := distuv.UnitNormal.Quantile(max(distuv.StudentsT{Sigma: 1, Nu: n - 1}.CDF(t), math.SmallestNonzeroFloat64))
+	if z < -c.Limit && mean < -1e-5 { // beyond rounding
 		d.say(c, d.orRate(d.key("lr")), z, -c.Limit,
 			"candidates with a good advantage have become less likely since the old policy: advantage times the change of log-probability is "+
 				"%.3g nats in the mean of the last %d steps, %.1f standard errors below 0; the sign of the loss, the advantages or the ratio is "+

@@ -2,20 +2,22 @@ package grpo
 
 import (
 	"context"
+	"errors"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
 )
 
-// cacheBatch is how many queries are evaluated at once when a phase begins.
+// cacheBatch is how many queries are evaluated at once before an epoch.
 const cacheBatch = 64
 
-// Prepare computes the constant policies' log-probabilities of all recorded groups, once. They would be wrong for a
-// policy temperature that moves.
-func (g *Phase) Prepare(ctx context.Context) error {
+// Prepare computes the constant policies' log-probabilities of the recorded groups that it has not met, once. They would be wrong
+// for a policy temperature that moves.
+func (g *Phase) Prepare(ctx context.Context, queries []int) error {
 	if g.chosen.rollout.Samples || g.opt.Temperature.Enabled {
 		return nil
 	}
@@ -28,17 +30,24 @@ func (g *Phase) Prepare(ctx context.Context) error {
 	case g.text:
 		batch = g.batchSize // a step needs this memory anyway
 	}
+	queries = slices.Sorted(slices.Values(queries))
 	for _, f := range []*frozenPolicy{g.reference, g.old} {
-		if !f.constant || f.cached != nil {
+		if f == nil || !f.constant {
 			continue
 		}
 		dist := f == g.reference && g.chosen.kl.Sampled == nil
 		if s, ok := f.Policy.(selector.Stopper); ok && s.MayStop() && dist {
 			continue // its last action lies behind the padding, which take cuts off
 		}
-		var err error
-		if f.cached, err = cacheLogProbs(ctx, f.Policy, g.src, batch, dist, g.opt.Ratio == "token", g.recorded); err != nil {
+		if f.cached == nil {
+			f.cached = newCache(g.src.Len(), dist)
+		}
+		fits, err := f.cached.add(ctx, f.Policy, g.src, queries, batch, g.opt.Ratio == "token", g.recorded)
+		if err != nil {
 			return err
+		}
+		if !fits {
+			f.cached, f.constant = nil, false // evaluated in every step
 		}
 	}
 	return nil
@@ -66,47 +75,71 @@ const distBudget = 256 << 20
 // impossibleLogP stands where a cached distribution has no entry: the padding of a larger pool.
 const impossibleLogP = -1e9
 
-// cachedLogProbs holds a constant policy's log-probabilities of every recorded candidate, on the host.
+// cachedLogProbs holds a constant policy's log-probabilities of recorded candidates, on the host.
 type cachedLogProbs struct {
 	logp    [][]float32 // [Q][G·W] log-probabilities of sequences (W = 1) or of their steps
-	width   []int       // [Q] W
+	width   []int       // [Q] W; 0: the query was not met
 	dist    [][]float32 // [Q][G·T·A]; nil if not needed
 	actions []int       // [Q] A of dist
 }
 
-// cacheLogProbs evaluates p on all recorded candidates of src without gradient, batch queries at a time in file
-// order: the last bits of a matrix product depend on its shape, and a resumed run must find the same. With
-// steps it keeps the log-probability of every step, else their sum. It returns nil where the candidates'
-// distributions do not fit into distBudget.
-func cacheLogProbs(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool,
-	candidates int) (*cachedLogProbs, error) {
-	defer torchx.NoGrad()()
-	n := src.Len()
+// newCache returns an empty cache of n queries.
+func newCache(n int, dist bool) *cachedLogProbs {
 	k := &cachedLogProbs{logp: make([][]float32, n), width: make([]int, n)}
 	if dist {
 		k.dist, k.actions = make([][]float32, n), make([]int, n)
 	}
-	for queries := range selector.Chunks(n, batch) {
+	return k
+}
+
+// add evaluates p without gradient on the recorded candidates of those queries, in order, that it has not met, batch of them at a time:
+// the last bits of a matrix product depend on its shape, and a resumed run must find the same. With steps it keeps the
+// log-probability of every step, else their sum. It reports whether the distributions of all candidates fit into distBudget.
+func (k *cachedLogProbs) add(ctx context.Context, p selector.Policy, src selector.Source, queries []int, batch int, steps bool,
+	candidates int) (fits bool, err error) {
+	defer torchx.NoGrad()()
+	fits = true
+	first := !slices.ContainsFunc(k.width, func(w int) bool { return w > 0 })
+	unmet := list.Filter(queries, func(q int) bool { return k.width[q] == 0 })
+	for chunk := range slices.Chunk(unmet, batch) {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return fits, err
 		}
-		fits := true
 		err := torchx.Try(func() error {
 			defer torchx.Scope()()
-			b := src.Recorded(queries)
-			out := p.Forward(b, selector.ForwardOptions{Dist: dist})
+			b := src.Recorded(chunk)
+			out := p.Forward(b, selector.ForwardOptions{Dist: k.dist != nil})
 			k.take(b, out, steps)
-			fits = !dist || queries[0] > 0 || 4*candidates*b.T*out.Dist.Shape()[3] <= distBudget
+			fits = k.dist == nil || !first || 4*candidates*b.T*out.Dist.Shape()[3] <= distBudget
 			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
-		if !fits {
-			return nil, nil
+		if first = false; err != nil || !fits {
+			return fits, err
 		}
 	}
-	return k, nil
+	return fits, nil
+}
+
+// kept returns the cache as two vectors of a saved state: the log-probabilities, and three numbers a query that was met: its own, W and how
+// many it has. Distributions are many times as large, and a resume computes them again.
+func (k *cachedLogProbs) kept() (logp, at []float32) {
+	for q, values := range k.logp {
+		if k.width[q] > 0 {
+			logp, at = append(logp, values...), append(at, float32(q), float32(k.width[q]), float32(len(values)))
+		}
+	}
+	return logp, at
+}
+
+// restore takes what kept returned.
+func (k *cachedLogProbs) restore(logp, at []float32) error {
+	for of := range slices.Chunk(at, 3) {
+		if len(of) < 3 || int(of[0]) >= len(k.logp) || int(of[2]) > len(logp) {
+			return errors.New("the log-probabilities are not those of the recorded groups")
+		}
+		k.width[int(of[0])], k.logp[int(of[0])], logp = int(of[1]), logp[:int(of[2])], logp[int(of[2]):]
+	}
+	return nil
 }
 
 // take copies a chunk's output to the host without the padding of its pools.

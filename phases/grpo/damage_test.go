@@ -66,8 +66,10 @@ func damagePlan(t *testing.T) phases.Plan {
 	train, _ := phasetest.Toy(t)
 	opt := DefaultOptions()
 	opt.Epochs, opt.KL.Reference = 3, "epoch_start"
-	return phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
-		Phases: []phases.Phase{New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
+	keep := phases.DefaultCheckpointOptions()
+	keep.KeepStates = nil
+	return phases.Plan{Checkpoint: keep, Phases: []phases.Phase{
+		New("grpo", opt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16)}}
 }
 
 // TestDamageOfEveryState: whatever happens to any file of any state is named, and FindWhole finds the furthest state that needs nothing

@@ -25,7 +25,7 @@ func (g *Phase) refreshOld() {
 // counts from 0. (TR-DPO, arXiv:2404.09656, eq. 10 and 11: soft and hard updates.)
 func (g *Phase) syncReference(step int) {
 	n, mix := g.opt.KL.SyncSteps, g.opt.KL.SyncMix
-	if n == nil || (step+1)%*n != 0 {
+	if n == nil || g.reference == nil || (step+1)%*n != 0 {
 		return
 	}
 	if mix == 1 {
@@ -88,18 +88,18 @@ func (g *Phase) known(values []float32, b *selector.Batch, up *phases.Inputs) *f
 
 // referenceInput stages the reference policy's log-probabilities of a part.
 func (g *Phase) referenceInput(in *inputs, up *phases.Inputs) *frozenInput {
-	if in.part.known && in.part.ref != nil {
+	if in.part.refKnown {
 		return g.known(in.part.ref, in.part.batch, up)
 	}
 	return g.input(g.reference, &in.part, selector.ForwardOptions{Temperature: in.temperature, Dist: g.chosen.kl.Sampled == nil}, up)
 }
 
-// oldInput stages the old policy's log-probabilities of a part; nil where the policy or the reference has them.
+// oldInput stages the old policy's log-probabilities of a part; nil where the policy or the staged reference has them.
 func (g *Phase) oldInput(in *inputs, up *phases.Inputs) *frozenInput {
 	switch {
 	case in.part.known:
 		return g.known(in.part.old, in.part.batch, up)
-	case g.chosen.old.From == ofPolicy || g.old == g.reference:
+	case g.chosen.old.From == ofPolicy || g.old == g.reference && in.reference != nil:
 		return nil
 	}
 	return g.input(g.old, &in.part, selector.ForwardOptions{Temperature: in.temperature}, up)

@@ -37,7 +37,7 @@ type Phase struct {
 	beta      *control.Controller
 	temp      *control.Controller
 	old       *frozenPolicy // the ratio's denominator; it samples the groups; may be reference
-	reference *frozenPolicy // of the KL penalty
+	reference *frozenPolicy // of the KL penalty; nil: nothing asks for it
 	sinceOld  int           // steps since old was refreshed
 	refreshed int           // the step before which old was last refreshed
 	startsOld bool          // the phase starts with the old policy's weights
@@ -86,7 +86,7 @@ func (g *Phase) BeginEpoch(int) {
 	if g.chosen.old.AtEpoch {
 		g.refreshOld()
 	}
-	if g.opt.KL.Reference == "epoch_start" {
+	if g.opt.KL.Reference == "epoch_start" && g.reference != nil {
 		g.reference.Params().CopyFrom(g.env.Policy.Params())
 	}
 }
@@ -109,8 +109,10 @@ func (g *Phase) Step(ctx context.Context, at phases.At) (phases.Measured, error)
 	}
 	m := g.measure(of)
 	g.rollout = of.Batch
-	g.beta.Step(m.KL)
-	g.temp.Step(m.KL)
+	if m.KL != nil {
+		g.beta.Step(*m.KL)
+		g.temp.Step(*m.KL)
+	}
 	g.sinceOld++
 	g.syncReference(at.Step)
 	return m, nil
@@ -123,12 +125,4 @@ func (g *Phase) EndEpoch() phases.Measured {
 	beta, o := g.beta.Value(), g.opt.KL
 	moves := o.Controller != "fixed" && (beta > 0 || o.LiftZero)
 	return epochMetrics{KLBetaNext: beta, KLBetaAtBound: moves && (beta <= o.BetaMin || beta >= o.BetaMax)}
-}
-
-// Reference implements phases.Referrer. The name of a reference that follows the policy is synced.
-func (g *Phase) Reference() (selector.Policy, string) {
-	if g.opt.KL.SyncSteps != nil {
-		return g.reference.Policy, "synced"
-	}
-	return g.reference.Policy, g.opt.KL.Reference
 }

@@ -17,7 +17,10 @@ func (g *Phase) kernelLoss(out selector.Output, ref view, in *inputs) (torchx.Te
 	low, high := g.opt.Clip.sides()
 	s := torchx.Surrogate{Old: old, Adv: in.adv, Weight: in.weight, Ref: ref.logp, Estimate: g.chosen.kl.Kernel,
 		Share: in.share, MinusShare: in.minusShare, Beta: in.beta, Limit: g.opt.MaxLogRatio, Low: low, High: high}
-	if s.Estimate == torchx.Given {
+	switch {
+	case in.reference == nil:
+		s.Estimate, s.Penalty = torchx.Given, torchx.FullLike(in.adv, 0, in.adv.DType(), g.shape(in.part.batch, 0)...)
+	case s.Estimate == torchx.Given:
 		s.Penalty = g.kl(out, ref, torchx.Tensor{}, in)
 	}
 	l := s.Loss(out.LogP)

@@ -44,6 +44,25 @@ func (o *Options) ValidateControl(control string) error {
 		o.Advantage.Method, control)
 }
 
+// Reference implements phases.Referrer. The name of a reference that follows the policy is synced. There is none where the KL is never
+// measured.
+func (g *Phase) Reference() (selector.Policy, string) {
+	if g.opt.KL.MeasureEvery == 0 {
+		return nil, ""
+	}
+	if g.opt.KL.SyncSteps != nil {
+		return g.reference.Policy, "synced"
+	}
+	return g.reference.Policy, g.opt.KL.Reference
+}
+
+// ValidateBest refuses a bound on a KL that is never measured, and a choice by it.
+func (o *Options) ValidateBest(best phases.BestOptions) error {
+	byKL := best.KLMax != nil || best.Metric != nil && *best.Metric == "val_kl"
+	return option.Want(o.KL.MeasureEvery > 0 || !byKL, "kl.measure_every", "0 measures no KL, and checkpoint.best goes by it (kl_max, or "+
+		"metric=val_kl): want 1, or checkpoint.best.kl_max=null")
+}
+
 // credit returns phases.Traits.Credit of GRPO, whose ratios are 1 and whose KL has no gradient in the first step; k1's,
 // which pulls at all candidates alike, is not counted, so that such phases are left out where it has a weight.
 func (o Options) credit() func(b *selector.Batch, tau float64) []float64 {

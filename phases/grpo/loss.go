@@ -16,8 +16,8 @@ type inputs struct {
 	temperature float64 // of every log-probability
 
 	policy    func(selector.ForwardOptions) selector.Output // its forward pass, with gradient, dropout off
-	reference *frozenInput
-	old       *frozenInput // nil: the policy itself, else the reference
+	reference *frozenInput                                  // nil: the KL is not measured
+	old       *frozenInput                                  // nil: the policy itself, else the reference
 
 	adv     torchx.Tensor // [B, G], or [B, G, 1] with ratio=token
 	weight  torchx.Tensor // like logp; 0 = not in the loss
@@ -53,7 +53,9 @@ func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 		in.temperature *= g.opt.SampleTemp
 	}
 	in.policy = up.Forward(g.env.Policy, b, selector.ForwardOptions{})
-	in.reference = g.referenceInput(in, up)
+	if g.measuresKL(part.step) {
+		in.reference = g.referenceInput(in, up)
+	}
 	in.old = g.oldInput(in, up)
 	adv := objective.Rounded(part.adv)
 	torchx.Put(&up.Upload, &in.adv, adv, g.shape(b, 1)...)
@@ -72,13 +74,16 @@ func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 	if weight := g.klWeight(); weight != 0 {
 		in.beta = up.Upload.Factor(weight, on)
 	}
-	up.Key += fmt.Sprint(part.fresh, part.known, in.beta != nil)
+	up.Key += fmt.Sprint(part.fresh, part.known, in.beta != nil, in.reference != nil, part.refKnown)
 	return in
 }
 
 // Loss implements phases.Algorithm: a part's share of the loss, a scalar with gradient, and the tensors of readout.
 func (g *Phase) Loss(in *inputs) (torchx.Tensor, []torchx.Tensor) {
-	ref, bonus := g.frozen(in.reference), g.opt.EntropyWeight > 0 // no gradient
+	ref, bonus := view{}, g.opt.EntropyWeight > 0
+	if in.reference != nil {
+		ref = g.frozen(in.reference) // no gradient
+	}
 	forward := selector.ForwardOptions{Temperature: in.temperature, Reference: ref.dist, Dist: bonus && !g.text, Entropy: bonus && g.text}
 	out := in.policy(forward) // with gradient, dropout off
 	compute := g.loss
@@ -105,20 +110,23 @@ func (g *Phase) loss(out selector.Output, ref view, in *inputs) (loss torchx.Ten
 	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
 	low, high := g.opt.Clip.sides()
 	ppo := surrogate(ratio, in.adv, in.weight, low, high, in.minusShare)
-	klTerms := g.kl(out, ref, logp, in)                              // like logp, nats, with gradient
-	kl := in.share.Times(torchx.Sum(torchx.Mul(klTerms, in.weight))) // scalar
 	loss = ppo
+	m = readout[torchx.Tensor]{ppo: ppo, logRatio: logRatio, logp: logp, old: old.logp, entropy: out.Entropy}
+	if in.reference != nil {
+		klTerms := g.kl(out, ref, logp, in)                               // like logp, nats, with gradient
+		m.kl = in.share.Times(torchx.Sum(torchx.Mul(klTerms, in.weight))) // scalar
+		m.klSequence = m.kl
+		if g.opt.Ratio == "token" {
+			m.klSequence = in.perCandidate.Times(torchx.Sum(torchx.Mul(klTerms, in.mask)))
+		}
+	}
 	if in.beta != nil {
-		loss = torchx.Add(ppo, in.beta.Times(kl))
+		loss = torchx.Add(ppo, in.beta.Times(m.kl))
 	}
 	if g.opt.EntropyWeight > 0 {
 		loss = torchx.Sub(loss, torchx.Scale(g.entropyBonus(out, in), g.opt.EntropyWeight))
 	}
 
-	m = readout[torchx.Tensor]{ppo: ppo, kl: kl, klSequence: kl, logRatio: logRatio, logp: logp, old: old.logp, entropy: out.Entropy}
-	if g.opt.Ratio == "token" {
-		m.klSequence = in.perCandidate.Times(torchx.Sum(torchx.Mul(klTerms, in.mask)))
-	}
 	if in.part.keepsRef() {
 		m.ref = ref.logp
 	}

@@ -107,7 +107,7 @@ func scriptedGRPO(t *testing.T, fx lossFixture, std string, change func(*Options
 		t.Fatal(err)
 	}
 	adv, _ := advantage.Compute(b.Rewards, b.Valid, b.B(), b.G, opt.Advantage)
-	g.rollout = &rollout{batch: b, index: make([]int, len(adv)), adv: adv, known: true,
+	g.rollout = &rollout{batch: b, index: make([]int, len(adv)), adv: adv, known: true, refKnown: true,
 		counts:      Counts{Candidates: b.NumValid(), Tokens: objective.CountSteps(b), Longest: b.T},
 		temperature: 1, old: objective.Rounded(old), ref: objective.Rounded(ref)}
 	if opt.Ratio == "sequence" {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/stat"
 	"fulcrum/phases"
 	"fulcrum/phases/objective"
 	"fulcrum/rewardutil/advantage"
@@ -17,7 +18,7 @@ type Metrics struct {
 
 	PPOLoss          float64  `metric:"ppo_loss"`
 	KLLoss           float64  `metric:"kl_loss"`
-	KL               float64  `metric:"kl"` // nats per sequence, of the candidates that are not masked
+	KL               *float64 `metric:"kl"` // nats per sequence, of the candidates that are not masked; nil: not measured
 	KLPerToken       *float64 `metric:"kl_per_token"`
 	KLBeta           float64  `metric:"kl_beta"` // used in this step
 	MeanRatio        float64  `metric:"mean_ratio"`
@@ -114,8 +115,8 @@ func (g *Phase) keepCompletions(at phases.At, drawn *selector.Batch) error {
 // readout holds the numbers that the host reads of a part's pass. T is a tensor (undefined: not computed) before the step's
 // only read-back and []float64 after it.
 type readout[T any] struct {
-	ppo, kl    T // scalars: shares of the loss's terms
-	klSequence T // scalar, a share of the nats per sequence
+	ppo, kl    T // scalars: shares of the loss's terms; kl undefined where it is not measured
+	klSequence T // scalar, a share of the nats per sequence; undefined as kl
 	logRatio   T // one a ratio
 	logp, old  T // [B, G], or [B, G, T] with ratio=token
 	ref        T // like logp; of a first pass that keeps them
@@ -153,8 +154,7 @@ type tally struct {
 func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
 	b := part.batch
 	f.ppo += m.ppo[0]
-	f.kl += m.kl[0]
-	f.klSequence += m.klSequence[0]
+	f.kl, f.klSequence = f.kl+stat.Sum(m.kl), f.klSequence+stat.Sum(m.klSequence)
 	f.addRatios(o, part, m.logRatio)
 	width := len(m.logp) / len(b.Valid)
 	for at := range m.logp {
@@ -169,6 +169,8 @@ func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
 	}
 	if part.old != nil && !part.known { // shared with the whole rollout
 		copy(part.old, objective.Rounded(m.old))
+	}
+	if part.keepsRef() {
 		copy(part.ref, objective.Rounded(m.ref))
 	}
 	for at, h := range m.entropy {
@@ -221,20 +223,27 @@ func (f *tally) addRatios(o Options, part rollout, logRatio []float64) {
 	}
 }
 
+// measuresKL reports whether a step (from 0) measures the KL: the last of every kl.measure_every, where the policy is farthest from a
+// reference that follows it.
+func (g *Phase) measuresKL(step int) bool {
+	n := g.opt.KL.MeasureEvery
+	return n > 0 && (step+1)%n == 0
+}
+
 // measure turns the numbers of a step's pass into its metrics, and keeps in the rollout what later passes use or report.
 func (g *Phase) measure(of phases.Stepped[*rollout, *inputs]) Metrics {
 	f, r := tally{}, of.Batch
 	for i, in := range of.Parts {
 		f.add(g.opt, in.part, readoutOf(of.Read[i]))
 	}
-	r.known = r.old != nil
+	measured := g.measuresKL(r.step)
+	r.known, r.refKnown = r.old != nil, r.refKnown || r.ref != nil && measured
 	if len(f.gaps) > 0 {
 		r.measured.SamplerGap, r.measured.SamplerGapMax = samplerGap(f.gaps)
 	}
 	left := r.batch.NumValid()
 	m := Metrics{OptimizerMetrics: of.OptimizerMetrics, rolloutMetrics: r.measured,
 		PPOLoss: f.ppo, KLLoss: g.klWeight() * f.kl, KLBeta: g.beta.Value(),
-		KL:           f.klSequence * (perCandidate(r.counts) / float64(max(left, 1))),
 		MeanRatio:    f.ratios / math.Max(float64(f.n), 1),
 		ClipFraction: objective.Share(f.outside, f.n), ClampFraction: objective.Share(f.clamped, f.n),
 		ClipFractionLow: objective.Share(f.low, f.n), ClipFractionHigh: objective.Share(f.high, f.n),
@@ -247,8 +256,11 @@ func (g *Phase) measure(of phases.Stepped[*rollout, *inputs]) Metrics {
 	if f.steps > 0 {
 		m.Entropy = new(f.entropy / float64(f.steps))
 	}
-	if g.text {
-		m.KLPerToken = new(m.KL * objective.Share(left, r.counts.Tokens))
+	if measured {
+		m.KL = new(f.klSequence * (perCandidate(r.counts) / float64(max(left, 1))))
+	}
+	if g.text && measured {
+		m.KLPerToken = new(*m.KL * objective.Share(left, r.counts.Tokens))
 	}
 	if g.opt.Temperature.Enabled {
 		m.Temperature = &r.temperature

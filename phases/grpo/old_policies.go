@@ -90,8 +90,12 @@ func (g *Phase) rebuilt(env *phases.Env) (selector.Policy, error) {
 	return p, nil
 }
 
-// takeReference makes the reference policy, after the old one; where both have the same weights one policy serves as both.
+// takeReference makes the reference policy, after the old one; where both have the same weights one policy serves as both, and where
+// neither the KL nor the advantages ask for it there is none.
 func (g *Phase) takeReference() {
+	if g.reference = nil; g.opt.KL.MeasureEvery == 0 && !g.opt.Advantage.Anchored() {
+		return
+	}
 	follows := g.opt.KL.SyncSteps != nil // it is then a copy of its own
 	switch ref := g.opt.KL.Reference; {
 	case ref == g.opt.OldPolicy && g.old.constant && !follows:

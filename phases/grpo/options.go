@@ -175,6 +175,10 @@ func (o Options) Validate() error {
 	if o.Ratio == "sequence" && c.loss.EveryToken {
 		return option.Errorf("loss", "%s averages over tokens: want ratio=token beside it, or a loss that averages over candidates", o.Loss)
 	}
+	if n := o.KL.MeasureEvery; n != 1 && o.Temperature.Enabled {
+		return option.Errorf("kl.measure_every", "%d leaves steps without a KL, and temperature.enabled goes by it: want 1, or "+
+			"temperature.enabled=false", n)
+	}
 	if c.silence.Resamples && !c.rollout.Samples {
 		return option.Errorf("zero_variance", "want keep or filter with rollout=%s: there are no other groups than the recorded ones", o.Rollout)
 	}

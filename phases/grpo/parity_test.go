@@ -70,7 +70,7 @@ func TestOldLogProbsEqualTheReference(t *testing.T) {
 			}
 			defer old.Free()
 		}
-		known, err := cacheLogProbs(context.Background(), old, pointer.NewSource(b.RCE), 1, false, false, 0)
+		known, err := allLogProbs(context.Background(), old, pointer.NewSource(b.RCE), 1, false, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestLossesEqualTheReference(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer grpo.End()
-			if err := grpo.Prepare(context.Background()); err != nil {
+			if err := grpo.Prepare(context.Background(), queries); err != nil {
 				t.Fatal(err)
 			}
 			for q, logp := range c.LogProbs {

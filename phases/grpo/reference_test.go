@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fulcrum/beamdata"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/phasetest"
 	"fulcrum/internal/torchx"
@@ -19,16 +20,26 @@ import (
 	"fulcrum/selector/pointer"
 )
 
+// allLogProbs evaluates p on all recorded candidates of src; nil: they do not fit.
+func allLogProbs(ctx context.Context, p selector.Policy, src selector.Source, batch int, dist, steps bool, candidates int) (*cachedLogProbs,
+	error) {
+	k := newCache(src.Len(), dist)
+	if fits, err := k.add(ctx, p, src, stat.Indices(src.Len()), batch, steps, candidates); !fits || err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
 // What a frozen policy is known to think equals what it thinks, whatever the batch, its order, the
 // candidates left of it and the padding of its pools.
 func TestKnowledgeIsTheForwardPass(t *testing.T) {
 	train, _ := raggedToy(t)
 	p := phasetest.ToyPolicy(t)
-	known, err := cacheLogProbs(context.Background(), p, train, 5, true, false, 300)
+	known, err := allLogProbs(context.Background(), p, train, 5, true, false, 300)
 	if err != nil || known == nil {
 		t.Fatalf("%v, %v", known, err)
 	}
-	steps, err := cacheLogProbs(context.Background(), p, train, 5, false, true, 300)
+	steps, err := allLogProbs(context.Background(), p, train, 5, false, true, 300)
 	if err != nil || steps == nil {
 		t.Fatalf("%v, %v", steps, err)
 	}
@@ -54,12 +65,12 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 			t.Errorf("%d log-probabilities up to %g, want %d up to 0", len(a), slices.Max(a), len(w))
 		}
 	}
-	if known, err := cacheLogProbs(context.Background(), p, train, 5, true, false, 1<<30); known != nil || err != nil {
+	if known, err := allLogProbs(context.Background(), p, train, 5, true, false, 1<<30); known != nil || err != nil {
 		t.Errorf("distributions of %d candidates are kept: %v, %v", 1<<30, known, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := cacheLogProbs(ctx, p, train, 5, true, false, 300); err == nil {
+	if _, err := allLogProbs(ctx, p, train, 5, true, false, 300); err == nil {
 		t.Error("an interrupted evaluation went on")
 	}
 }

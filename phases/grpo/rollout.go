@@ -17,17 +17,19 @@ type rollout struct {
 	adv         []float64       // [B*G]
 	counts      Counts          // for the loss's averages
 	temperature float64         // of the policy (grpo.temperature) when the rollout was made
+	step        int             // of the phase
 	fresh       bool            // the old policy has the weights of this pass's numerator
 	measured    rolloutMetrics
 
-	// Log-probabilities under the old and the reference policy, one for each ratio, computed by the first of several passes
-	// and used by the later ones; nil: not kept.
+	// Log-probabilities under the old and the reference policy, one for each ratio, computed by the first of several passes (of the
+	// reference: the first that measures the KL) and used by the later ones; nil: not kept.
 	old, ref []float32
-	known    bool // they are computed
+	known    bool // old is computed
+	refKnown bool // ref is
 }
 
-// keepsRef reports whether this pass computes the reference's log-probabilities for later ones.
-func (r rollout) keepsRef() bool { return r.ref != nil && !r.known }
+// keepsRef reports whether a pass that measures the KL keeps the reference's log-probabilities for later ones.
+func (r rollout) keepsRef() bool { return r.ref != nil && !r.refKnown }
 
 // part returns the rollout of the queries from … to-1. It shares the memory of r.
 func (r rollout) part(from, to int) rollout {
@@ -46,7 +48,7 @@ func (r rollout) part(from, to int) rollout {
 func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 	if at.Pass > 0 {
 		again := *g.rollout
-		again.fresh = false
+		again.step, again.fresh = at.Step, false
 		again.measured.ReaderCalls = 0
 		return &again, nil
 	}
@@ -74,7 +76,7 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 		dropTruncated(batch)
 	}
 	counts.Tokens = objective.CountSteps(batch)
-	r := &rollout{drawn: drawn, batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value(),
+	r := &rollout{drawn: drawn, batch: batch, index: top.Index, adv: adv, counts: counts, temperature: g.temp.Value(), step: at.Step,
 		fresh: g.chosen.old.From == ofPolicy || at.Step == g.refreshed && g.startsOld}
 	if n := len(batch.Valid) * g.width(batch); g.opt.NumIterations > 1 {
 		r.old = make([]float32, n)

@@ -444,31 +444,6 @@ func TestUnknownMetricStopsBeforeTraining(t *testing.T) {
 	}
 }
 
-// TestKeepCountsCheckpoints: with a checkpoint every third epoch, keep=1 keeps the last of them and not only
-// what the last epoch happened to write.
-func TestKeepCountsCheckpoints(t *testing.T) {
-	train, val := phasetest.Toy(t)
-	rceOpt := rce.DefaultOptions()
-	rceOpt.Epochs, rceOpt.LR = 8, 1e-3
-	plan := phases.Plan{Checkpoint: phases.DefaultCheckpointOptions(),
-		Phases: []phases.Phase{rce.New(rceOpt, phases.DefaultOptimOptions(), schedule.DefaultLROptions(), train, 16, 0)}}
-	plan.Checkpoint.EveryEpochs, plan.Checkpoint.Keep, plan.Checkpoint.Best.Metric = 3, new(2), new("val_kl") // the start stays best
-	dir := t.TempDir()
-	if _, err := phases.Run(context.Background(), plan, phasetest.ToyEnv(t, val, &phasetest.Memory{}, dir), nil); err != nil {
-		t.Fatal(err)
-	}
-	kept, err := filepath.Glob(filepath.Join(dir, "checkpoints", "rce_epoch*.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, path := range kept {
-		kept[i] = filepath.Base(path)
-	}
-	if want := []string{"rce_epoch6.safetensors", "rce_epoch8.safetensors"}; !reflect.DeepEqual(kept, want) {
-		t.Errorf("kept %v, want %v", kept, want)
-	}
-}
-
 // TestBestOutsideKL: where only the initial policy is within kl_max, a warning says so; evaluations name
 // the policy that their KL is measured against.
 func TestBestOutsideKL(t *testing.T) {

@@ -16,10 +16,24 @@ type grpoValues struct {
 	SinceOld    int           `json:"since_old"`
 }
 
+// Keeps implements phases.Keeper: how many policies unsaved returns.
+func (g *Phase) Keeps() (n int) {
+	kl := g.opt.KL
+	reference := kl.MeasureEvery > 0 || g.opt.Advantage.Anchored()
+	if reference && (kl.Reference != "init" || kl.SyncSteps != nil) {
+		n++
+	}
+	shared := reference && kl.Reference == g.opt.OldPolicy && g.chosen.old.Constant && kl.SyncSteps == nil
+	if !shared && g.chosen.old.From == ofPhase {
+		n++
+	}
+	return n
+}
+
 // unsaved returns the frozen policies that no checkpoint file holds, by role: they go into the saved state.
 func (g *Phase) unsaved() map[string]selector.Policy {
 	k := map[string]selector.Policy{}
-	if g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil {
+	if g.reference != nil && (g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil) {
 		k["reference"] = g.reference.Policy
 	}
 	if g.old != g.reference && g.chosen.old.From == ofPhase {
@@ -28,12 +42,29 @@ func (g *Phase) unsaved() map[string]selector.Policy {
 	return k
 }
 
-// State returns the optimizer, the controllers and the frozen policies.
+// looksUp returns the constant policies by role, whose log-probabilities of recorded groups go into the saved state.
+func (g *Phase) looksUp() map[string]*frozenPolicy {
+	f := map[string]*frozenPolicy{"old": g.old}
+	if g.reference != nil && g.reference != g.old {
+		f["reference"] = g.reference
+	}
+	return f
+}
+
+// State returns the optimizer, the controllers, the frozen policies and what was looked up of them.
 func (g *Phase) State() phases.PhaseState {
 	s := g.learn.State()
 	s.Values, _ = json.Marshal(grpoValues{g.beta.State(), g.temp.State(), g.sinceOld})
 	for role, p := range g.unsaved() {
 		s.Frozen[role] = p.Params().Values()
+	}
+	for role, f := range g.looksUp() {
+		if f.cached == nil || f.cached.dist != nil {
+			continue
+		}
+		if logp, at := f.cached.kept(); len(at) > 0 {
+			s.Frozen[role+"_logp"], s.Frozen[role+"_logp_at"] = logp, at
+		}
 	}
 	return s
 }
@@ -60,6 +91,14 @@ func (g *Phase) Restore(s phases.PhaseState) error {
 			return fmt.Errorf("%s: the saved %s policy has %d weights, want %d", g.name, role, len(w), p.Params().Numel())
 		}
 		p.Params().SetValues(w)
+	}
+	for role, f := range g.looksUp() {
+		if at := s.Frozen[role+"_logp_at"]; len(at) > 0 {
+			f.cached = newCache(g.src.Len(), false)
+			if err := f.cached.restore(s.Frozen[role+"_logp"], at); err != nil {
+				return fmt.Errorf("%s: saved state: %w", g.name, err)
+			}
+		}
 	}
 	return g.learn.Restore(s)
 }

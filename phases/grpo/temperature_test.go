@@ -46,7 +46,7 @@ func TestLossAtSamplingTemperature(t *testing.T) {
 			defer phase.End()
 			phase.learn.Optimizer.KeepGrad = true
 			phase.BeginEpoch(1)
-			if err := phase.Prepare(context.Background()); err != nil {
+			if err := phase.Prepare(context.Background(), []int{0, 1, 2, 3}); err != nil {
 				t.Fatal(err)
 			}
 			var old []float64

@@ -68,121 +68,8 @@ func (o ToyOptions) Score(_ context.Context, items []Item) ([]float64, error) {
 }
 `
 
-const toyTask = `package tasks
-
-import (
-	"context"
-
-	"fulcrum/experiments/job"
-	"fulcrum/experiments/workload"
-)
-
-// toy counts the training queries.
-func toy(_ context.Context, j *job.Job) error {
-	bundle, err := workload.LoadData(j)
-	if err != nil {
-		return err
-	}
-	j.Logf("the toy counts %d queries", bundle.RCE.Len())
-	return nil
-}
-`
-
-const toyPolicy = `package workload
-
-import (
-	"context"
-
-	"fulcrum/beamdata/conversation"
-	"fulcrum/experiments/job"
-	"fulcrum/internal/torchx"
-	"fulcrum/selector/lora"
-	"fulcrum/selector/prompts"
-	"fulcrum/selector/tokens"
-)
-
-// toyModel predicts a token from the one before it and the prompt's first one.
-type toyModel struct{ *tokens.Weights }
-
-// newToyWorkload reads the data and makes the model from the run's seed.
-func newToyWorkload(ctx context.Context, j *job.Job) (Workload, error) {
-	w, err := newTextWorkload[[]int64](ctx, j)
-	if err != nil {
-		return nil, err
-	}
-	t, err := builtinWords(w.bundle, j.Config.Seq2Seq.Scratch)
-	if err != nil {
-		return nil, err
-	}
-	const width, longest = 16, 8
-	rows := []int{t.Size(), width}
-	weights, err := tokens.Random(tokens.Layout{Names: tokens.Names{Section: "toy", Kind: "toy"}, Config: []byte("{}"), Vocab: t.Size(),
-		All:   []torchx.Spec{{Name: "head", Shape: rows}, {Name: "before", Shape: rows}, {Name: "prompt", Shape: rows}},
-		Tuned: func(string) bool { return true }}, tokens.LoadOptions{}, j.Device, 0.1, j.Config.Seed)
-	if err != nil {
-		return nil, err
-	}
-	m := &toyModel{weights}
-	m.Head = m.Weight("head")
-	v, words := specialOf(t), words{tokens: t, longest: longest}
-	w.policy, w.model = tokens.NewPolicy[[]int64](m, tokens.DefaultSampling(longest), nil), m
-	w.length = func(ids []int64) int { return len(ids) }
-	w.render = func(s conversation.Sample) ([]int64, error) { return words.source(s.Messages[0].Text), nil }
-	w.text = prompts.Text{Encode: words.target, Decode: words.text, EOS: []int64{v.EOS}, MaxTokens: longest}
-	w.limit = "the toy's length"
-	return &w, w.probe()
-}
-
-// rows are the embeddings [n, width] of tokens and of the prompts that they belong to.
-func (m *toyModel) rows(before, prompt []int64) torchx.Tensor {
-	return torchx.Add(torchx.Embedding(m.Weight("before"), m.Int64s(before)), torchx.Embedding(m.Weight("prompt"), m.Int64s(prompt)))
-}
-
-func (m *toyModel) Hidden(groups []tokens.Group[[]int64], _ *lora.Pass) (hidden torchx.Tensor, targets []int64, err error) {
-	var before, prompt []int64
-	for _, g := range groups {
-		for _, ids := range g.Completions {
-			for i, id := range ids {
-				last := int64(0)
-				if i > 0 {
-					last = ids[i-1]
-				}
-				before, prompt, targets = append(before, last), append(prompt, g.Prompt[0]), append(targets, id)
-			}
-		}
-	}
-	if len(targets) == 0 {
-		return hidden, nil, nil
-	}
-	return m.rows(before, prompt), targets, nil
-}
-
-func (m *toyModel) Begin(ps [][]int64, _ []*tokens.Sequence, opt *tokens.GenerateOptions) (tokens.Step, error) {
-	if opt.EOS == nil {
-		opt.EOS = []int64{1}
-	}
-	return func(live []*tokens.Sequence) (torchx.Tensor, error) {
-		var before, prompt []int64
-		for _, s := range live {
-			last := int64(0)
-			if n := len(s.IDs); n > 0 {
-				last = s.IDs[n-1]
-			}
-			before, prompt = append(before, last), append(prompt, ps[s.Prompt][0])
-		}
-		return m.Logits(m.rows(before, prompt)), nil
-	}, nil
-}
-
-func (m *toyModel) Clone() tokens.Model[[]int64] {
-	c := &toyModel{m.Copy()}
-	c.Head = c.Weight("head")
-	return c
-}
-`
-
-// TestToyEntries adds a loss, a KL estimator, an advantage method, a reward of completions, a policy and a task to the program by one file
-// and one line each: runs train with them, and the checks of the options know their names.
+// TestToyEntries adds a loss, a KL estimator, an advantage method and a reward of completions to the program by one file and one line each:
+// runs train with them, and the checks of the options know their names. (Tasks and policies: TestToyTaskAndPolicy in experiments/tasks.)
 func TestToyEntries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the program")
@@ -203,14 +90,8 @@ func TestToyEntries(t *testing.T) {
 	put("phases/grpo/kl_toy.go", toyKL)
 	put("rewardutil/advantage/toy.go", toyAdvantage)
 	put("rewardutil/reward/toy.go", toyReward)
-	put("experiments/tasks/toy.go", toyTask)
-	put("experiments/workload/toy.go", toyPolicy)
 	lines := map[string][]string{ // path → what stands there, what it becomes, and so on
-		"phases/grpo/loss.go": {"return []Loss{", "return []Loss{" + toyLoss, "return []Estimator{", "return []Estimator{klToy(), "},
-
-		"experiments/tasks/tasks.go":       {`t.Add("train", train)`, `t.Add("train", train); t.Add("toy", toy)`},
-		"experiments/workload/workload.go": {`t.Add("pointer",`, `t.Add("toy", newToyWorkload); t.Add("pointer",`},
-
+		"phases/grpo/losses.go":           {"return []Loss{", "return []Loss{" + toyLoss, "return []Estimator{", "return []Estimator{klToy(), "},
 		"rewardutil/advantage/methods.go": {"return []Method{", "return []Method{toy(), "},
 		"rewardutil/reward/rewards.go":    {"type Options struct {", "type Options struct {\n\tToy ToyOptions `koanf:\"toy\"`"},
 	}
@@ -254,24 +135,17 @@ func TestToyEntries(t *testing.T) {
 	if out, err := pointer("grpo.loss=toy", "grpo.kl.estimator=toy_kl", "grpo.advantage.method=toy"); err != nil {
 		t.Errorf("a run with the toys: %v\n%s", err, out)
 	}
-	if out, err := pointer("task=toy"); err != nil || !strings.Contains(out, "the toy counts 48 queries") {
-		t.Errorf("the toy task: %v\n%s", err, out)
-	}
 	text := func(args ...string) (string, error) {
 		return run("summaries_tiny", append([]string{"rewards.toy.weight=1", "rewards.rouge.weight=0", "seq2seq.generation.max_new_tokens=8",
 			"data.summaries.train=8", "data.summaries.val=4", "data.summaries.test=0", "grpo.loss=toy", "grpo.ratio=token"}, args...)...)
 	}
-	for _, args := range [][]string{nil, {"policy=toy"}} {
-		if out, err := text(args...); err != nil || !strings.Contains(out, `"reward_toy`) {
-			t.Errorf("a run with the toy reward, loss and %v: %v\n%s\nwant its term in the rows", args, err, out)
-		}
+	if out, err := text(); err != nil || !strings.Contains(out, `"reward_toy`) {
+		t.Errorf("a run with the toy reward and loss: %v\n%s\nwant its term in the rows", err, out)
 	}
 	for _, tc := range []struct{ override, want string }{
 		{"grpo.loss=toyy", "want one of toy, grpo, bnpo, dapo, dr_grpo, gspo, ppo_clip, got toyy (did you mean toy?)"},
-		{"grpo.advantage.method=toys", "want one of toy, z_score, mean_only, batch_std, leave_one_out, rank, none, got toys (did you mean"},
+		{"grpo.advantage.method=toys", "want one of toy, z_score, mean_only, batch_std, leave_one_out, rank, reference_rollout, none, got toys (did you mean"},
 		{"rewards.toys.weight=1", "toy"},
-		{"task=toi", "infer, predict, score, toy, train, got toi (did you mean toy?)"},
-		{"policy=toi", "want one of pointer, qwen2_5_vl, seq2seq, toy, got toi (did you mean toy?)"},
 		{"grpo.kl.estimator=toy_k", "want one of toy_kl, exact, k1, k2, k3, k3_reversed, got toy_k (did you mean toy_kl?)"},
 	} {
 		if out, err := pointer(tc.override); err == nil || !strings.Contains(out, tc.want) {

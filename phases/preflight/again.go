@@ -121,9 +121,11 @@ func (p *probe) comparedAgain(m phases.Metrics, b *selector.Batch, of doctor.Pol
 		}
 		sum, tokens = sum+a, tokens+kept[i]
 	}
-	divisor := map[string]float64{"candidates": float64(len(all)), "tokens": tokens,
+	divisor, named := map[string]float64{"candidates": float64(len(all)), "tokens": tokens,
 		"longest": float64(len(all) * cmp.Or(p.Data.Shots, b.T))}[of.Mean]
-	p.same("loss_differs", m, "ppo_loss", -sum/divisor, "the loss has other advantages, or is divided by other lengths")
+	if named { // an added loss has a divisor of its own
+		p.same("loss_differs", m, "ppo_loss", -sum/divisor, "the loss has other advantages, or is divided by other lengths")
+	}
 	return lowest, true
 }
 

@@ -20,7 +20,7 @@ func (p *probe) nats(m phases.Metrics) {
 		return
 	}
 	of := e.Expected().Policy
-	if of == nil || of.MaskTruncated || float64(b.NumValid()) != number(m, "items") {
+	if _, measured := m["kl"]; !measured || of == nil || of.MaskTruncated || float64(b.NumValid()) != number(m, "items") {
 		return
 	}
 	reference, _ := phases.ReferenceOf(p.phase, p.env)

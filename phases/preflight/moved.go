@@ -184,7 +184,7 @@ func firstOf(names []string) string {
 // unmoved checks that the reference policy has not moved.
 func (p *probe) unmoved(weights []float32) {
 	reference, name := phases.ReferenceOf(p.phase, p.env)
-	if name == "synced" {
+	if reference == nil || name == "synced" {
 		return
 	}
 	p.checks++

@@ -625,6 +625,30 @@ func TestCrowded(t *testing.T) {
 	}
 }
 
+// A run whose checkpoints cannot fit is stopped; one that may fill the disk, or may end before, is warned.
+func TestDisk(t *testing.T) {
+	for _, tc := range []struct {
+		share  float64
+		mayEnd bool
+		want   []doctor.Severity
+	}{{0.5, false, nil}, {math.NaN(), false, nil}, {0.95, false, []doctor.Severity{doctor.Warning}},
+		{1.5, false, []doctor.Severity{doctor.Stop}}, {1.5, true, []doctor.Severity{doctor.Warning}},
+		{math.Inf(1), false, []doctor.Severity{doctor.Stop}}} {
+		r := New(Checks(), 1)
+		r.Disk(1<<30, (1<<30)/tc.share, tc.mayEnd)
+		var got []doctor.Severity
+		for _, f := range r.Findings() {
+			got = append(got, f.Severity)
+			if f.Check != "disk" || f.Key != "checkpoint.keep" {
+				t.Errorf("%+v", f)
+			}
+		}
+		if !slices.Equal(got, tc.want) || (r.Judge() != nil) != slices.Contains(tc.want, doctor.Stop) {
+			t.Errorf("%g of the disk, may end early: %v: %v, want %v", tc.share, tc.mayEnd, got, tc.want)
+		}
+	}
+}
+
 // Groups without a signal get made-up rewards, the same for the same choices, so that a policy that knows
 // nothing yet can be tried.
 func TestMadeUpRewards(t *testing.T) {

@@ -194,8 +194,10 @@ func (p *probe) set(weights []float32) { p.policy.Params().SetValues(weights) }
 // try makes the first step twice from the same weights, some more, and one with shaken weights twice, the
 // second time with padding.
 func (p *probe) try(ctx context.Context) error {
-	policy, _ := phases.ReferenceOf(p.phase, p.env)
-	reference := policy.Params().Values()
+	var reference []float32
+	if policy, _ := phases.ReferenceOf(p.phase, p.env); policy != nil {
+		reference = policy.Params().Values()
+	}
 	m, err := p.step(ctx, 0)
 	if err != nil {
 		return err

@@ -105,6 +105,14 @@ func (r *Phase) target(of *weighted, b *selector.Batch, from, to int, in *inputs
 	}
 }
 
+// Keeps implements phases.Keeper.
+func (r *Phase) Keeps() int {
+	if r.loss.Ends {
+		return 1
+	}
+	return 0
+}
+
 // saveReference adds the reference of loss=dpo to a state.
 func (r *Phase) saveReference(s phases.PhaseState) phases.PhaseState {
 	if r.reference != nil {

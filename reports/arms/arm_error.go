@@ -48,7 +48,7 @@ func seedPartOf(scores [][]float64) seedPart {
 // Borror and Montgomery 2005): the seeds' variance is not one number but what S seeds leave possible,
 // means·(S−1)/χ²(S−1) − noise, at least 0, and the tail of Student's t is averaged over it. With
 // nothing but seeds to vary it is Student's interval over S seeds, without seeds that over n
-// questions. Satterthwaite's degrees of freedom cover 92 % with three seeds; docs/statistics.md has
+// questions. Satterthwaite's degrees of freedom cover 92 % with three seeds; docs/log/statistics.md has
 // the simulation.
 type armError struct {
 	question float64 // variance of the mean

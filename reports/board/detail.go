@@ -2,10 +2,12 @@ package board
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"net/url"
 	"os"
@@ -248,6 +250,27 @@ type curvesAnswer struct {
 	Phases   []curves.Span   `json:"phases"`
 	Steps    *webchart.Drawn `json:"steps"`
 	Epochs   *webchart.Drawn `json:"epochs"`
+	System   *webchart.Drawn `json:"system,omitempty"` // GB in use
+}
+
+// systemOf is what a run has in use, at no more than points of its lines; nil where it tells nothing.
+func systemOf(dir string, points int) *webchart.Drawn {
+	lines, err := record.ReadSystem(dir)
+	if err != nil || len(lines) == 0 {
+		return nil // charts of a damaged file would be no help either
+	}
+	d := &webchart.Drawn{Series: map[string]*webchart.DrawnColumn{}}
+	for i := 0; i < len(lines); i += 1 + len(lines)/points {
+		l := lines[i]
+		d.Steps, d.Times = append(d.Steps, int64(l.GlobalStep)), append(d.Times, l.Time)
+		for name, bytes := range map[string]float64{"memory": l.Memory, "memory_peak": l.MemoryPeak, "gpu": l.GPU, "gpu_peak": l.GPUPeak,
+			"gpu_free": l.GPUFree} {
+			d.Series[name] = cmp.Or(d.Series[name], &webchart.DrawnColumn{})
+			d.Series[name].Mean = append(d.Series[name].Mean, bytes/1e9)
+		}
+	}
+	maps.DeleteFunc(d.Series, func(_ string, c *webchart.DrawnColumn) bool { return slices.Max(c.Mean) == 0 }) // there is no GPU
+	return d
 }
 
 // curves answers what charts ask: names (a list with commas; none means all), points, from and to (global steps), since
@@ -289,6 +312,7 @@ func (b *Board) curves(id string, q url.Values) (*curvesAnswer, error) {
 		}
 		a.Steps = curves.DrawnOf(steps, names, points, q.Get("hist") != "")
 		a.Epochs = curves.DrawnOf(c.Epochs, names, points, false)
+		a.System = systemOf(e.dir, points)
 	})
 	return a, errors.Join(err, fault)
 }

@@ -238,7 +238,7 @@ func (e *entry) follow(c *curves.Curves) {
 	var told record.Summary // of the rows so far
 	told.AddRecorded(&record.Run{Events: c.EventRows()})
 	e.warned(told.Warnings, told.Findings)
-	for _, name := range []string{"val_reward", "val_recorded_reward", "val_accuracy", "val_loss"} {
+	for _, name := range judging() {
 		column := c.Epochs.Of(name)
 		if column == nil {
 			continue

@@ -63,13 +63,14 @@ func (b *Board) Export(dir string) (runs int, err error) {
 	if err := give("runs", list, nil); err != nil {
 		return 0, err
 	}
-	var ids, paths []string
+	var ids []string
+	paths := []string{"sparks"}
 	for _, e := range list.Runs {
 		ids = append(ids, e.ID)
 		paths = append(paths, "run/"+e.ID, "run/"+e.ID+"/curves", "run/"+e.ID+"/completions")
 	}
 	for _, s := range list.Sweeps {
-		paths = append(paths, "sweep/"+s.ID, "sweep/"+s.ID+"/curves", "sweep/"+s.ID+"/compare")
+		paths = append(paths, "sweep/"+s.ID, "sweep/"+s.ID+"/told", "sweep/"+s.ID+"/curves", "sweep/"+s.ID+"/compare")
 	}
 	slices.SortFunc(ids, func(x, y string) int { return strings.Compare(b.pathOf(x), b.pathOf(y)) })
 	if len(ids) > 1 && len(ids) <= maxSelected { // of all runs, as above of a sweep's; for others the page says which command to call

@@ -224,8 +224,10 @@ func TestListTellsMeasuresApart(t *testing.T) {
 		reportstest.Must(t, results.WriteSummary(filepath.Join(root, name), record.Summary{State: record.StateDone, Data: data,
 			Best: &record.BestSummary{Metric: "val_loss", Value: record.Number(score), Phase: record.PolicyInit}}))
 	}
-	for name, gain := range map[string]float64{"low": -0.000123456, "middle": 0.1, "high": 0.2} {
+	for name, gain := range map[string]float64{"low": -0.000123456, "middle": 0.1, "high": 0.2, "equal": 0.2, "seed 0": 0.3, "seed 1": 0} {
 		finishedRun(t, filepath.Join(root, name), gain)
+		setting, seed, _ := strings.Cut(name, " ") // of two seeds, the better one is not the best: their mean is 0.15
+		edit(t, filepath.Join(root, name, record.SummaryFile), `"overrides": [^\]]*\]`, fmt.Sprintf(`"overrides": ["a=%s", "seed=%s"]`, setting, seed))
 		edit(t, filepath.Join(root, name, record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "shapes", "synthetic"`)
 	}
 	finishedRun(t, filepath.Join(root, "other data"), 0.3)
@@ -234,14 +236,24 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")
-	w.until("document.querySelectorAll('.row[data-id]').length === 6")
+	w.until("document.querySelectorAll('.row[data-id]').length === 9")
 	w.click("document.querySelector('.head .c-best button')", 1)
 	order := `[...document.querySelectorAll(".row[data-id]")].map((r) => (r.classList.contains("first") ? "|" : "") + r.querySelector("a").textContent +
 		(r.querySelector(".lead")?.textContent.replace(" of", "") ?? "") + (r.querySelector(".c-best .warn")?.textContent ?? "")).join()`
 	w.until("location.hash.includes('sort')")
-	if got, want := w.js(order), "highhighest 3 ,middle,low,|least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
+	if got, want := w.js(order), "seed 0,equal2 highest 5 ,high2 highest 5 ,middle,seed 1,low,|"+
+		"least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
 		t.Errorf("by score: %s, want %s", got, want)
 	}
+	w.open(server.URL + "/#/?columns=path,grpo.epochs,best&group=grpo.lr")
+	w.until(`[...document.querySelectorAll(".row[data-id]")].every((r) => r.querySelectorAll(".c-own").length === 2 && r.querySelectorAll("[role=cell]").length === 5)`)
+	w.until(`document.querySelector(".row[data-id] .c-own").textContent === "0.00057 runs"`)
+	w.js(`const put = [...document.querySelectorAll(".choose input[type=text]")]; put[0].value = "schedule"; put[0].dispatchEvent(new Event("change"));
+		put[1].value = ""; put[1].dispatchEvent(new Event("change"))`)
+	w.until(`location.hash === "#/?columns=grpo.lr%2Cpath%2Cgrpo.epochs%2Cbest%2Cschedule"`)
+	w.open(server.URL + "/#/?sort=-best")
+	w.until("document.querySelectorAll('.row[data-id] .c-gain').length === 9")
+	w.until("document.querySelectorAll('.spark polyline').length === 7")
 	for _, width := range []int{760, 1000, 1280, 1600} {
 		w.size(width, 900)
 		w.until("document.querySelector('.row[data-id]').clientWidth > 0")

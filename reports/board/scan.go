@@ -50,14 +50,11 @@ type sweepEntry struct {
 	Keys      []string       `json:"keys,omitempty"` // that are swept
 	Jobs      int            `json:"jobs"`
 	States    map[string]int `json:"states"`
-	Objective string         `json:"objective,omitempty"`
-	Minimize  bool           `json:"minimize,omitempty"`
-	Running   bool           `json:"running"` // a controller is at work
-	Best      *float64       `json:"best,omitempty"`
-	BestJob   int            `json:"best_job"`            // where Best is
-	BestRun   string         `json:"best_run,omitempty"`  // its id
-	Untrained bool           `json:"untrained,omitempty"` // Best is that of the policy that the job began with
-	Left      *float64       `json:"left,omitempty"`      // seconds, about
+	Running   bool           `json:"running"`            // a controller is at work
+	Lead      string         `json:"lead,omitempty"`     // the best job or setting, or that several are equal
+	SettingOf map[int]int    `json:"settings,omitempty"` // by job: its setting, 0 is the best
+	Seeds     bool           `json:"seeds,omitempty"`    // some jobs differ in their seed alone
+	Left      *float64       `json:"left,omitempty"`     // seconds, about
 	Error     string         `json:"error,omitempty"`
 	Version   int64          `json:"version"`
 
@@ -299,16 +296,15 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	for _, d := range opt.Dimensions {
 		read.Keys = append(read.Keys, d.Key)
 	}
-	if len(opt.Objectives) > 0 {
-		read.Objective, read.Minimize = opt.Objectives[0].Name, opt.Objectives[0].Minimize
-		for _, j := range jobs {
-			if j.State != record.StateDone || j.Violation > 0 || len(j.Objectives) == 0 || finite(j.Objectives[0]) == nil {
-				continue
-			}
-			if x := j.Objectives[0]; read.Best == nil || x < *read.Best == read.Minimize && x != *read.Best {
-				read.Best, read.BestJob, read.BestRun, read.Untrained = &x, j.Number, idOf(j.Dir), j.Untrained
+	if err == nil {
+		model := sweeps.ModelOf(jobs, opt)
+		read.Lead, read.SettingOf = model.Lead(), map[int]int{}
+		for i, s := range model.Settings {
+			for _, j := range s.Jobs {
+				read.SettingOf[j.Number] = i
 			}
 		}
+		read.Seeds = model.HasSeeds()
 	}
 	b.changed(func() {
 		b.version++

@@ -156,8 +156,8 @@ func reply(w http.ResponseWriter, answer any, err error) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
 }
 
-// answer returns what lies at a path of the interface: runs, run/ID, run/ID/curves, run/ID/completions, sweep/ID,
-// sweep/ID/curves, sweep/ID/compare, compare, compare/curves.
+// answer returns what lies at a path of the interface: runs, values, sparks, run/ID, run/ID/curves, run/ID/completions, sweep/ID,
+// sweep/ID/told, sweep/ID/curves, sweep/ID/compare, compare, compare/curves.
 func (b *Board) answer(path string, q url.Values) (any, error) {
 	b.refresh()
 	return b.known(path, q)
@@ -169,10 +169,16 @@ func (b *Board) known(path string, q url.Values) (any, error) {
 	switch {
 	case path == "runs":
 		return b.list(int64(within(q.Get("since"), 0, 0, 1<<62)), within(q.Get("most"), 0, 0, 1<<30)), nil
+	case path == "values":
+		return b.values(q), nil
+	case path == "sparks":
+		return b.sparks(q.Get("ids")), nil
 	case path == "compare":
 		return b.comparison(q.Get("ids"))
 	case path == "compare/curves":
 		return b.seeds(b.seeded, q.Get("ids"), q)
+	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "told":
+		return b.reported(parts[1], q)
 	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "curves":
 		return b.seeds(b.settings, parts[1], q)
 	case len(parts) == 3 && parts[0] == "sweep" && parts[2] == "compare":

@@ -14,8 +14,8 @@ import (
 )
 
 // withoutEffect are the sections and keys that change no number of a run.
-var withoutEffect = strings.Fields(`checkpoint.every_epochs checkpoint.every_steps checkpoint.format checkpoint.keep checkpoint.on_damage
-	checks device dry_run evidence hydra logging on_end report seed sweep task threads vars`)
+var withoutEffect = strings.Fields(`checkpoint.every_epochs checkpoint.every_steps checkpoint.format checkpoint.keep checkpoint.keep_states
+	checkpoint.on_damage checks device dry_run evidence hydra logging on_end report seed sweep task threads vars`)
 
 // methods is a paragraph in LaTeX with the settings of runs that change their numbers, as their configuration has them.
 func methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock) string {

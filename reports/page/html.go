@@ -113,9 +113,10 @@ func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Li
 	return []byte(visible.Text(page.String()))
 }
 
-// Fragment renders a report without plots as HTML for another page. Foreign text in it stays text.
-func Fragment(markdown string) string {
-	_, body := rendered(markdown, func(string) ([]byte, error) { return nil, os.ErrNotExist }, nil)
+// Fragment renders a report as HTML for another page, which draws the plots of these names where data-plot says. Foreign text in it stays
+// text.
+func Fragment(markdown string, plots ...string) string {
+	_, body := rendered(markdown, func(string) ([]byte, error) { return nil, os.ErrNotExist }, plots)
 	return string(body)
 }
 

@@ -151,6 +151,7 @@ type DataSummary struct {
 	SkippedAt   map[string]string `json:"skipped_at,omitempty"`   // by reason: where they stand, or the first of them
 	UnknownKeys []UnknownKey      `json:"unknown_keys,omitempty"` // of records, that nothing reads
 	HeldOut     string            `json:"held_out,omitempty"`     // what left the training pools, in a sentence
+	Validated   string            `json:"validated,omitempty"`    // how many validation queries are evaluated, in a sentence; "": all
 	LeftOut     string            `json:"left_out,omitempty"`     // standard features that the data lack columns of, in a sentence
 	Methods     []MethodSummary   `json:"methods,omitempty"`      // recorded candidates by gen_method, where there are several
 	Shots       int               `json:"shots"`

@@ -230,7 +230,7 @@ func reportData(d *page.Document, s *record.Summary) {
 		rows = append(rows, []string{what, page.Thousands(u.Count)})
 	}
 	d.Table([]string{"", ">"}, rows)
-	for _, text := range []string{data.HeldOut, data.LeftOut} {
+	for _, text := range []string{data.HeldOut, data.Validated, data.LeftOut} {
 		if text != "" {
 			d.Paragraph("%s.", page.Plain(page.Capital(text)))
 		}

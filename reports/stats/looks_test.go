@@ -162,7 +162,7 @@ func TestAdversaryOfSubsets(t *testing.T) {
 // An adversary who may have 500 runs without any effect, six looks at each, finds a winner in at most 5 % of attempts. Without the
 // spending, the planted fault, nearly every attempt has one.
 //
-//	go test ./reports/stats -run Adversary -v      prints the lines of docs/statistics.md
+//	go test ./reports/stats -run Adversary -v      prints the lines of docs/log/statistics.md
 func TestAdversaryOfLooks(t *testing.T) {
 	attempts, most := 1000, 0.05
 	if testing.Short() {

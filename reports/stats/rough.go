@@ -8,7 +8,7 @@ import (
 	"fulcrum/reports/page"
 )
 
-// Where an interval of a mean is rough. docs/statistics.md has what it covers on either side of these limits.
+// Where an interval of a mean is rough. docs/log/statistics.md has what it covers on either side of these limits.
 const (
 	fewUnits   = 100 // independent questions: 3/100 is the share that so many may not show (the rule of three)
 	unseen     = 300 // independent questions of which none changed: fewer may not show a change of 1 %

@@ -33,7 +33,7 @@ func checkpointsOf(rng *rand.Rand, m, n int, rho float64) [][]float64 {
 // A best checkpoint that is judged on the questions that chose it is a false winner in at most 5 % of the runs that learn
 // nothing, however many checkpoints competed; uncorrected, in up to half of them.
 //
-//	go test ./reports -run BestOfManyCheckpoints -v      prints a table of docs/statistics.md
+//	go test ./reports -run BestOfManyCheckpoints -v      prints a table of docs/log/statistics.md
 func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 	const n = 200
 	sims, slack := simulated.Number(200, 4000)
@@ -75,7 +75,7 @@ func TestTheBestOfManyCheckpointsIsNoFalseWinner(t *testing.T) {
 
 // Questions about one image are not independent. With their clusters known, at most 6 % of equal policies are told apart.
 //
-//	go test ./reports -run Clusters -v      prints a table of docs/statistics.md
+//	go test ./reports -run Clusters -v      prints a table of docs/log/statistics.md
 func TestClustersOfQuestionsAreNoFalseWinners(t *testing.T) {
 	const n = 500
 	sims, slack := simulated.Number(200, 4000)
@@ -149,7 +149,7 @@ func TestGroupings(t *testing.T) {
 // Where an interval covers less than it promises the report says so: at most 6 % of all intervals miss without a word,
 // and samples that are neither small nor skewed are left in peace.
 //
-//	go test ./reports -run RoughIntervals -v      prints a table of docs/statistics.md
+//	go test ./reports -run RoughIntervals -v      prints a table of docs/log/statistics.md
 func TestRoughIntervalsSaySo(t *testing.T) {
 	sims, slack := simulated.Number(300, 10_000)
 	lognormal := Population{"lognormal", math.Exp(0.5), func(rng *rand.Rand) float64 { return math.Exp(rng.NormFloat64()) }}

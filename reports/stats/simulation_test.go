@@ -156,7 +156,7 @@ func Names(c *Paired, sums []float64) bool {
 // intervals cover between 94 and 96 %: on differences of selection rules, most of them 0 and a few large, and on
 // normal ones. In full size 10,000 comparisons each; the small size allows for its own chance.
 //
-//	go test ./reports -run Simulated -v      prints the table of docs/statistics.md
+//	go test ./reports -run Simulated -v      prints the table of docs/log/statistics.md
 func TestSimulatedComparisonsAreHonest(t *testing.T) {
 	sims, bca := 10_000, 500
 	if testing.Short() {

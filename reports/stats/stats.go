@@ -144,7 +144,7 @@ func FamilyNote(of string) string {
 // The interval shown is Student's. On differences as selectors make them, most of them 0 and a few large, it
 // covers what it promises and the bootstrap does not: BCa takes the chance asymmetry of a few large
 // differences for the shape of all, and where few of 1,000 questions change its 95 % are 91 %.
-// docs/statistics.md has the simulation.
+// docs/log/statistics.md has the simulation.
 func ComparePaired(scores, reference []float64, clusters []int64, opt Options) (Paired, error) {
 	p, err := PairedDifference(scores, reference, clusters, Correction{}, opt)
 	if err == nil {

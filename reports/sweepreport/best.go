@@ -106,18 +106,13 @@ func (v *View) luck() string {
 		"of them would still look about %s better than it is.", page.Plain(v.Opt.Objectives[0].Name), page.Sig(sd, 2), n, page.Sig(lead, 2))
 }
 
-// tied says whether the first two settings have the same mean objective.
-func (v *View) tied() bool {
-	return len(v.Settings) > 1 && v.Settings[1].Class() == 0 && stat.Mean(v.Settings[0].Values[0]) == stat.Mean(v.Settings[1].Values[0])
-}
-
 // bestSetting compares the settings' means, which are less a matter of luck than single jobs.
 func (v *View) bestSetting() string {
 	if len(v.Settings) < 2 || v.Settings[0].Class() != 0 || len(v.Settings[0].Values[0]) < 2 {
 		return ""
 	}
 	best := v.Settings[0]
-	if v.tied() || !slices.ContainsFunc(best.Jobs, func(j sweeps.Job) bool { return v.Feasible(j) && !v.Untrained(j) }) {
+	if v.Tied() > 1 || !slices.ContainsFunc(best.Jobs, func(j sweeps.Job) bool { return v.Feasible(j) && !v.Untrained(j) }) {
 		return ""
 	}
 	name := page.Plain(v.Opt.Objectives[0].Name)

@@ -12,6 +12,9 @@ import (
 	"fulcrum/reports/sweeps"
 )
 
+// historyName is the name of the history's files.
+const historyName = "history"
+
 // historyFigure shows the objective in the order of the jobs with the best so far, and what each cost.
 func (v *View) historyFigure() *sweepFigure {
 	byNumber := v.ByNumber
@@ -54,7 +57,7 @@ func (v *View) historyFigure() *sweepFigure {
 	if f == nil {
 		return nil
 	}
-	f.Name = "history"
+	f.Name = historyName
 	for _, p := range panels {
 		p.XMin, p.XMax, p.XTicks = -0.5, last+0.5, chart.LinearTicks{Integers: true}
 	}

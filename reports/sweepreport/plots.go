@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"slices"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/runreport"
 	"fulcrum/reports/sweeps"
 )
 
@@ -32,22 +29,16 @@ const (
 	maxDrawnJobs = 1000 // more would not be seen and make megabytes of SVG
 )
 
-// drawFigures draws figures into the plots of a sweep's folder and returns those that were written.
-func drawFigures(dir string, figures func() []sweepFigure) (drawn []sweepFigure, err error) {
+// drawFigures draws figures and returns those that were written.
+func drawFigures(figures func() []sweepFigure, write func(*chart.Figure) error) (drawn []sweepFigure, err error) {
 	defer func() { // a plot must not keep the report from being written
 		if r := recover(); r != nil {
 			err = fmt.Errorf("plots: %v", r)
 		}
 	}()
-	dir = filepath.Join(dir, runreport.PlotsFolder)
 	var errs []error
-	for i, f := range figures() {
-		if i == 0 {
-			if err := atomicfile.MkdirAll(dir); err != nil {
-				return nil, fmt.Errorf("plots: %w", err)
-			}
-		}
-		if err := f.Figure.Write(dir); err != nil {
+	for _, f := range figures() {
+		if err := write(f.Figure); err != nil {
 			errs = append(errs, fmt.Errorf("plot %s: %w", f.Figure.Name, err))
 			continue
 		}

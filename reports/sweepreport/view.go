@@ -13,8 +13,10 @@ import (
 
 	"gonum.org/v1/plot/vg"
 
+	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
+	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/runreport"
@@ -27,7 +29,10 @@ import (
 // may be called while the sweep runs. Plots that cannot be drawn keep no report from being written.
 func WriteReport(dir string, jobs []sweeps.Job, opt sweeps.Options) error {
 	p := PageOf(dir, jobs, opt)
-	figures, plotErr := drawFigures(dir, p.Figures)
+	figures, plotErr := drawFigures(p.Figures, func(f *chart.Figure) error {
+		plots := filepath.Join(dir, runreport.PlotsFolder)
+		return cmp.Or(atomicfile.MkdirAll(plots), f.Write(plots))
+	})
 	if plotErr != nil {
 		p.note(plotErr)
 	}
@@ -54,6 +59,7 @@ type View struct {
 	methods   []comparedMethods // of each setting
 	notes     []string          // what went wrong with the report itself
 	wide      vg.Length         // of figures for a paper; 0: the report's
+	seedless  bool              // figures mark no seed of a setting as the best
 
 	conditions []*condition // of a sweep of arms: one, unless more than arms and seeds was swept
 	answers    []*answer    // of all conditions, in the order of the questions

@@ -128,6 +128,40 @@ func (v *Model) NoWinner() string {
 	return fmt.Sprintf("%s the best %s: they are equal", who, value)
 }
 
+// Tied is how many settings share the best mean of the first objective; 0 where none has a result that counts.
+func (v *Model) Tied() (n int) {
+	for n < len(v.Settings) && v.Settings[n].Class() == 0 && stat.Mean(v.Settings[n].Values[0]) == stat.Mean(v.Settings[0].Values[0]) {
+		n++
+	}
+	return n
+}
+
+// Lead says in a few words what leads a sweep: a job or, where jobs differ in their seed, a setting; with several objectives how many jobs,
+// and of equals that they are. "" where nothing does or arms were asked about.
+func (v *Model) Lead() string {
+	o, tied := v.Opt.Objectives[0], v.Tied()
+	switch best := v.Best(); {
+	case v.Opt.Study != nil || v.Unranked || tied == 0:
+		return ""
+	case len(v.Opt.Objectives) > 1:
+		return "Pareto front: " + page.Plural(len(v.Front), "job")
+	case !v.HasSeeds() && best != nil:
+		return fmt.Sprintf("best job %d, %s %s: %s", best.Number, o.Name, page.Sig(best.Objectives[0], 4), strings.Join(v.Own(*best), " "))
+	case !v.HasSeeds():
+		return v.NoWinner()
+	}
+	s := v.Settings[0]
+	mean := fmt.Sprintf("mean %s %s", o.Name, page.Sig(stat.Mean(s.Values[0]), 4))
+	switch trains := func(j Job) bool { return v.Feasible(j) && !v.Untrained(j) }; {
+	case tied > 1:
+		return fmt.Sprintf("%s share the best %s: they are equal", page.Plural(tied, "setting"), mean)
+	case !slices.ContainsFunc(s.Jobs, trains):
+		return fmt.Sprintf("the best %s is that of the policy that training began with", mean)
+	}
+	return fmt.Sprintf("best setting %s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean,
+		page.Plural(len(s.Values[0]), "seed"))
+}
+
 // JobNumbers lists the numbers of the first jobs.
 func JobNumbers(jobs []Job) string {
 	var numbers []string

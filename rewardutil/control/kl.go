@@ -13,7 +13,7 @@ type KLOptions struct {
 	// starting coefficient of the KL term; 0 leaves the term out and is never lifted
 	Beta float64 `koanf:"beta" range:"[0,inf)" also:"grpo_beta,kl_coef,kl_beta,init_kl_coef,kl_coeff,kl_penalty"`
 	// exact over the pool (not for token policies), or from log-ratios of candidates (ratio=sequence) or tokens
-	// (token); k3_reversed is the Python reference's ρ - 1 - log ρ, ρ = policy/reference
+	// (token); k3_reversed is the Python reference's
 	Estimator string `koanf:"estimator"`
 	// band: beta moves by factor outside the target band; proportional: a little towards its middle; fixed: never
 	Controller string `koanf:"controller" enum:"band,proportional,fixed"`
@@ -30,8 +30,7 @@ type KLOptions struct {
 	// the policy that KL is measured against
 	Reference string `koanf:"reference" enum:"init,phase_start,epoch_start"`
 
-	// the KL that moves beta: each epoch's mean, a moving average over steps, or each single step (the
-	// reference's way, noisy)
+	// the KL that moves beta: each epoch's mean, a moving average over steps, or each step (noisy)
 	Update string `koanf:"update" enum:"step,epoch,moving_average" when:"!controller=fixed"`
 	// weight of the past in the moving average: of about ten steps
 	MovingAverageDecay float64 `koanf:"moving_average_decay" range:"[0,1)" constant:"true"`
@@ -39,9 +38,10 @@ type KLOptions struct {
 	Gain float64 `koanf:"gain" range:"(0,5)" constant:"true"`
 	// move the reference towards the policy every so many optimizer steps; null = never
 	SyncSteps *int `koanf:"sync_steps" range:"[1,inf)" also:"ref_model_sync_steps"`
-	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO, arXiv:2404.09656;
-	// TRL's ref_model_mixup_alpha)
+	// weight of the policy in the new reference, sync_mix·policy + (1 - sync_mix)·reference (TR-DPO, arXiv:2404.09656)
 	SyncMix float64 `koanf:"sync_mix" range:"(0,1]" also:"ref_model_mixup_alpha" when:"sync_steps"`
+	// steps between measurements of a KL outside the loss (beta=0); 0 = never, nor val_kl
+	MeasureEvery int `koanf:"measure_every" range:"[0,inf)"`
 	// a beta of 0 is lifted to beta_min by the controller, as in the Python reference
 	LiftZero bool `koanf:"lift_zero" constant:"true"`
 }
@@ -52,6 +52,7 @@ func DefaultKLOptions() KLOptions {
 		Beta: 0.1, Estimator: "exact", Controller: "band",
 		TargetMin: 0.01, TargetMax: 0.1, Factor: 1.5, BetaMin: 0.001, BetaMax: 10,
 		Reference: "phase_start", Update: "epoch", MovingAverageDecay: 0.9, Gain: 0.1, SyncMix: 1,
+		MeasureEvery: 1,
 	}
 }
 
@@ -61,6 +62,8 @@ func (o KLOptions) Validate() error {
 		option.Tags(o),
 		option.Want(o.SyncSteps == nil || o.Reference != "epoch_start", "sync_steps", "want null with reference=epoch_start, which "+
 			"refreshes the reference by the epoch"),
+		option.Want(o.MeasureEvery == 1 || o.Beta == 0 && o.Controller == "fixed", "measure_every", "%d leaves steps without a KL, and "+
+			"beta=%v with controller=%s goes by it: want 1, or beta=0 with controller=fixed", o.MeasureEvery, o.Beta, o.Controller),
 	}
 	if o.Controller != "fixed" {
 		errs = append(errs, o.band().validate("beta_"))

@@ -1,5 +1,5 @@
-"""Writes sums and word problems as conversations: problems.py FOLDER [SEED] makes train.jsonl, val.jsonl and heldout.jsonl, the same for the same
-seed. A fact such as 7 + 5 or 12 - 5 belongs to one of the files alone, in words or bare and in either order: who answers held-out problems
+"""Writes sums and word problems as conversations: problems.py FOLDER [SEED] makes train.jsonl, val.jsonl and heldout.jsonl, and wrong.jsonl:
+the training problems with each other's answers. It makes the same for the same seed. A fact such as 7 + 5 or 12 - 5 belongs to one of the files alone, in words or bare and in either order: who answers held-out problems
 has not learned them by heart.
 """
 
@@ -69,7 +69,23 @@ def problems(seed):
             question, answer = problem(draw.choice(own), draw)
             asked.setdefault(question, answer)
         out[split] = [record(f"{split}-{i}", *each) for i, each in enumerate(asked.items(), 1)]
+        if split == "train":
+            trained = asked
+    answers = swapped([*trained.values()], draw)
+    out["wrong"] = [record(f"wrong-{i}", *each) for i, each in enumerate(zip(trained, answers), 1)]
     return out
+
+
+def swapped(answers, draw):
+    """The same answers in another order, in which none has the number that it had."""
+    numbers = [a.split("<answer>")[1] for a in answers]
+    order = draw.sample(range(len(answers)), len(answers))
+    for i in range(len(order)):  # an answer that is right where it lies changes places with one that is wrong in both
+        while numbers[order[i]] == numbers[i]:
+            j = draw.randrange(len(order))
+            if numbers[order[j]] != numbers[i] and numbers[order[i]] != numbers[j]:
+                order[i], order[j] = order[j], order[i]
+    return [answers[k] for k in order]
 
 
 def main():

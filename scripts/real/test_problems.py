@@ -29,7 +29,13 @@ class Problems(unittest.TestCase):
     def test_held_out_is_held_out(self):
         for seed in range(20):
             made = problems.problems(seed)
+            wrong = made.pop("wrong")
             self.assertEqual({split: len(records) for split, records in made.items()}, problems.COUNTS)
+            answers, swapped = ([r["conversations"][-1]["value"] for r in records] for records in (made["train"], wrong))
+            self.assertEqual(sorted(answers), sorted(swapped))
+            self.assertEqual([r["conversations"][:-1] for r in made["train"]], [r["conversations"][:-1] for r in wrong])
+            same = [a for a, b in zip(answers, swapped) if a.split("<answer>")[1] == b.split("<answer>")[1]]
+            self.assertEqual(same, [], f"seed {seed}: these labels are right")
             for a, b in itertools.combinations(made, 2):
                 self.assertFalse(facts(made[a]) & facts(made[b]), f"seed {seed}: {a} and {b} share a fact")
 

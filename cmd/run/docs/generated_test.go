@@ -84,7 +84,7 @@ var firstKeys = []string{
 
 // What docs/configuration.md may hold: keys that it explains, and words.
 const (
-	documentedKeys = 413
+	documentedKeys = 416
 	mostWords      = 9_000
 )
 
@@ -188,37 +188,33 @@ server while it happens. Read besides are ` + "`MLFLOW_EXPERIMENT_NAME`" + ` (fu
 (the folder's name), ` + "`MLFLOW_TRACKING_TOKEN`, or `MLFLOW_TRACKING_USERNAME` and `MLFLOW_TRACKING_PASSWORD`" + `, and
 ` + "`MLFLOW_RUN_ID`" + ` (a run to log to; of a sweep's jobs, their parent).
 
-- The run's settings become parameters (500 bytes each, headers of HTTP requests left out), its warnings, its best
-  checkpoint and its state become tags, and the report is the run's description. A server that serves its artifacts
-  itself gets report.md, report.html, summary.json and the configuration too.
-- The server cannot slow or fail a run. One that is away is a single warning; what waits is sent when it answers, up to
-  50,000 values, and the log says how many were lost. A resumed run goes on in its MLflow run (mlflow.json in the run
-  folder).
+- Settings become parameters (500 bytes each, headers of HTTP requests left out), warnings, best checkpoint and state
+  tags, the report the run's description. A server that serves its artifacts itself gets report.md, report.html,
+  summary.json and the configuration too.
+- The server cannot slow or fail a run. What waits for one that is away is sent later, up to 50,000 values; the log says
+  how many were lost. A resumed run goes on in its MLflow run (mlflow.json in the run folder).
 - Numbers that are not finite are not sent, because the pages of MLflow 3 do not load with them: the tag
   ` + "`fulcrum.nonfinite`" + ` names them and their first step. metrics.jsonl has everything.
 - Only http:// and https:// are logged to. A ` + "`file:`" + ` URI, a folder or a database is refused with a warning:
   ` + "`mlflow server --backend-store-uri URI`" + ` serves it.
 
-W&B: ` + "`logging.wandb=true`" + ` writes ` + "`wandb/offline-run-*/run-*.wandb`" + ` into the run folder, the file that W&B's client
-(0.31) writes offline. The run sends nothing; ` + "`wandb sync DIR/wandb/offline-run-*`" + ` uploads it when it has ended.
+W&B: ` + "`logging.wandb=true`" + ` writes ` + "`wandb/offline-run-*/run-*.wandb`" + ` into the run folder, as W&B's client (0.31)
+does offline; ` + "`wandb sync DIR/wandb/offline-run-*`" + ` uploads it when it has ended.
 
-- Every row is in it once, after resumes too. W&B's own step counts rows; metrics are drawn over ` + "`global_step`" + `. Numbers that are
-  not finite and lists are left out. Settings are its configuration, last values its summary.
+- W&B's own step counts rows; metrics are drawn over ` + "`global_step`" + `. Numbers that are not finite and lists are left out.
 - ` + "`WANDB_PROJECT`" + ` (fulcrum) and ` + "`WANDB_ENTITY`" + ` are read; the jobs of a sweep are a group. Options of ` + "`wandb sync`" + ` go before them.
 
 ## Notes for readers of other trainers' logs
 
-- KL is nats per sequence (summed over the choices, averaged over sequences); TRL averages
-  over tokens. Divide by the number of shots to compare; token policies report ` + "`kl_per_token`" + ` too, and their
-  entropy is per token as TRL's.
+- KL is nats per sequence; TRL averages over tokens. Divide by the number of shots to compare; token policies report
+  ` + "`kl_per_token`" + ` too, and their entropy is per token as TRL's.
 - ` + "`clip_fraction`" + ` counts every ratio outside the clip range; TRL's counts those where the clip changes the
   gradient, which depends on the advantage's sign: ` + "`clip_fraction_low`" + ` + ` + "`clip_fraction_high`" + `.
 - ` + "`std_advantage`" + ` is that of the normalised advantages that enter the loss. ` + "`reward_std`" + ` is the deviation of
   raw rewards within groups.
 - ` + "`policy/approxkl_avg`" + ` (TRL PPO) and ` + "`losses/approx_kl`" + ` (cleanrl) are the KL between the old policy and the new
   one: here ` + "`mean_ratio`" + ` and the clip fractions show that distance. ` + "`kl`" + ` is the distance to the reference policy.
-- TRL's documentation writes ` + "`reward/NAME/mean`" + ` where its trainer logs ` + "`rewards/NAME/mean`" + `. Its PPO names with
-  ` + "`ppo/…` and `env/…`" + ` are those of versions before 0.12.
+- TRL's PPO names with ` + "`ppo/…` and `env/…`" + ` are those of versions before 0.12.
 - TRL can scale rewards by the batch; its ` + "`reward_std`" + ` is then the deviation of the whole batch, here always within groups.
 - cleanrl's ` + "`charts/episodic_return`" + ` is ` + "`mean_reward`" + `: an episode is one selection or answer.
 - ` + "`loss`" + ` of RCE and of GRPO are different quantities: compare ` + "`val_loss`" + ` or, better, ` +

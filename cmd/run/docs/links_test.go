@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -154,35 +155,35 @@ var treeLine = regexp.MustCompile(`^([.\w/-]+)/ `)
 // TestTreeIsComplete compares the annotated tree with the folders that are there.
 func TestTreeIsComplete(t *testing.T) {
 	_, folders := tree(t)
-	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "docs", "README.md"))
+	text, err := os.ReadFile(docsPath("architecture.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(text), "<!-- tree -->\n```text\n")
 	block, _, closed := strings.Cut(rest, "\n```")
 	if !found || !closed {
-		t.Fatal("docs/README.md: want a ```text block after <!-- tree -->")
+		t.Fatal("docs/architecture.md: want a ```text block after <!-- tree -->")
 	}
 	shown := map[string]bool{}
 	for _, line := range strings.Split(block, "\n") {
 		if m := treeLine.FindStringSubmatch(line); m != nil {
 			if shown[m[1]] = true; !folders[m[1]] {
-				t.Errorf("docs/README.md's tree shows %s/, which does not exist", m[1])
+				t.Errorf("docs/architecture.md's tree shows %s/, which does not exist", m[1])
 			}
 		}
 	}
 	for folder := range folders {
 		if !strings.Contains(folder, "/") && !shown[folder] && (folder == ".ci" || !strings.HasPrefix(folder, ".")) {
-			t.Errorf("docs/README.md's tree leaves out %s/", folder)
+			t.Errorf("docs/architecture.md's tree leaves out %s/", folder)
 		}
 	}
 }
 
 var registered = regexp.MustCompile("line in `(\\w+)\\(\\)` of `([^`]+)`")
 
-// TestTablesToRegisterInAreThere: the rows of docs/README.md that say where an entry is added name functions that are there.
+// TestTablesToRegisterInAreThere: what docs/extending.md says of where an entry is added names functions that are there.
 func TestTablesToRegisterInAreThere(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(golden.RepoRoot(), "docs", "README.md"))
+	text, err := os.ReadFile(docsPath("extending.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,11 +191,11 @@ func TestTablesToRegisterInAreThere(t *testing.T) {
 	for _, m := range rows {
 		code, err := os.ReadFile(filepath.Join(golden.RepoRoot(), m[2]))
 		if err != nil || !strings.Contains(string(code), "func "+m[1]+"(") {
-			t.Errorf("docs/README.md: %s has no %s(): %v", m[2], m[1], err)
+			t.Errorf("docs/extending.md: %s has no %s(): %v", m[2], m[1], err)
 		}
 	}
 	if len(rows) < 5 {
-		t.Errorf("%d rows, want at least 5", len(rows))
+		t.Errorf("%d places, want at least 5", len(rows))
 	}
 }
 
@@ -217,5 +218,25 @@ func TestReadmeNamesTheTestCommand(t *testing.T) {
 	}
 	if !slices.Contains(strings.Split(string(text), "\n"), "make test") {
 		t.Error("README.md: want a line that is exactly: make test")
+	}
+}
+
+// mostWordsOfDocs is what README.md and docs/*.md may hold, benchmarks.md left out. The number may only fall.
+const mostWordsOfDocs = 59_800
+
+// TestDocsStayShort: history and measurements belong to docs/log/, and a thing is said on one page.
+func TestDocsStayShort(t *testing.T) {
+	words := 0
+	var counts []string
+	for _, p := range readPages(t, "README.md", "docs/*.md") {
+		if n := len(strings.Fields(p.text)); p.name != "docs/benchmarks.md" {
+			words += n
+			counts = append(counts, fmt.Sprintf("%6d %s", n, p.name))
+		}
+	}
+	slices.Sort(counts)
+	if slices.Reverse(counts); words > mostWordsOfDocs || len(counts) < 20 {
+		t.Errorf("%d words on %d pages, want at most %d: say a thing once and link to it\n%s", words, len(counts), mostWordsOfDocs,
+			strings.Join(counts, "\n"))
 	}
 }

@@ -30,8 +30,9 @@ import (
 // Memory is a Recorder that keeps rows as JSON, and can cut a run short.
 type Memory struct {
 	Rows, Evals, Kept []string
-	stopAt            int    // global step after which stop is called; 0 = never
-	StopAfter         string // or the row, by how it begins
+	Asked             []phases.Scores // of Evals
+	stopAt            int             // global step after which stop is called; 0 = never
+	StopAfter         string          // or the row, by how it begins
 	Stop              func()
 }
 
@@ -57,7 +58,7 @@ func (m *Memory) Record(kind, phase string, epoch, step, globalStep int, fields 
 }
 
 func (m *Memory) Scores(s phases.Scores) error {
-	m.Evals = append(m.Evals, fmt.Sprint(s))
+	m.Evals, m.Asked = append(m.Evals, fmt.Sprint(s)), append(m.Asked, s)
 	return nil
 }
 
@@ -146,7 +147,7 @@ func ToyEnv(t *testing.T, val *pointer.Source, rec phases.Recorder, dir string) 
 	initial := p.Clone()
 	t.Cleanup(initial.Free)
 	return &phases.Env{Policy: p, Initial: initial, Seed: 4, Rec: rec, Dir: dir, ConfigHash: "hash", Data: phases.Data{
-		Val: val, Eval: val, EvalName: "dev", Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(),
+		Val: val, Eval: pointer.NewSource(val.Set()), EvalName: "dev", Shots: 2, Shuffle: true, Advantage: advantage.DefaultOptions(),
 		ValLoss:   phases.ValLoss{Temperature: 0.5},
 		Normalize: func(r []float64) []float64 { return group.Normalize(r, group.DefaultNormalizeOptions()) }}}
 }

@@ -136,6 +136,13 @@ func Undrawn(t *testing.T) string {
 	return dir
 }
 
+// AllStates is Undrawn with the states of all its epochs.
+func AllStates(t *testing.T) string {
+	t.Helper()
+	dir, _ := stated.Dir(t, "all_states", "report.plots=false", "logging.progress=false", "checkpoint.keep_states=null")
+	return dir
+}
+
 // made is a run of tiny that several tests look at.
 type made struct {
 	Once   sync.Once
@@ -143,7 +150,7 @@ type made struct {
 	Took   time.Duration
 }
 
-var drawn, plain made
+var drawn, plain, stated made
 
 func (m *made) Dir(t *testing.T, name string, more ...string) (string, time.Duration) {
 	t.Helper()

@@ -7,7 +7,7 @@ const AREA = { top: 40, height: 250, left: 70 };
 
 // legible leaves out the ticks whose words would lie over those of another.
 function legible(ticks) {
-  return ticks.sort((a, b) => a[0] - b[0]).reduce((kept, tick) => kept.length && (tick[0] - kept.at(-1)[0]) * AREA.height < 12 ? kept : [...kept, tick], []);
+  return ticks.sort((a, b) => a[0] - b[0]).reduce((kept, tick) => kept.length && (tick[0] - kept.at(-1)[0]) * AREA.height < 14 ? kept : [...kept, tick], []);
 }
 
 // geometric says whether values are steps by a factor: the reports' rule.
@@ -25,19 +25,28 @@ export function rangesFrom(query) {
   return new Map(query.getAll("keep").map((text) => text.match(/^(.*)=([^=~]*)~([^=~]*)$/)).filter(Boolean).map(([, name, low, high]) => [name, [end(low), end(high)]]));
 }
 
+// logTicks are 1, 2 and 5 times powers of ten between two exponents, over many decades the powers alone.
+function logTicks(low, high) {
+  const of = high - low > 2.5 ? [1] : [1, 2, 5], all = [];
+  for (let k = Math.floor(low); k <= high; k++) all.push(...of.map((m) => m * 10 ** k).filter((v) => Math.log10(v) >= low - 1e-9 && Math.log10(v) <= high + 1e-9));
+  return all.length > 1 ? all : [10 ** low, 10 ** high];
+}
+
+const MEASURED = []; // the order of values that nobody has chosen: the ticks of their axis are round
+
 // axisOf places values on an axis: a number on a scale, a word in its order. at is a job's place in [0, 1], place that of a value,
 // value what stands at a place: of words their number.
-function axisOf(name, values, log, order) {
+function axisOf(name, values, logged, order) {
   const numbers = values.map((v) => v == null || v === "" ? null : Number(v));
   const known = numbers.filter((v) => v != null && Number.isFinite(v));
   if (known.length && known.length === values.filter((v) => v != null && v !== "").length) {
-    const scale = known.every((v) => v > 0) && (log || geometric(known)) ? Math.log10 : (v) => v;
+    const scale = known.every((v) => v > 0) && (logged || geometric(known)) ? Math.log10 : (v) => v;
     let low = Math.min(...known.map(scale)), high = Math.max(...known.map(scale));
     if (low === high) [low, high] = [low - 0.5, high + 0.5]; // in the middle of the axis
-    const few = [...new Set(known)];
-    const ticks = few.length <= 6 ? few : scale === Math.log10 ? [...new Set(known)].sort((a, b) => a - b).filter((v, i, all) => all.length <= 6 || i % Math.ceil(all.length / 6) === 0) : niceTicks(low, high, 5);
+    const few = [...new Set(known)], log = scale === Math.log10;
+    const ticks = order !== MEASURED && few.length <= 6 ? few : log ? logTicks(low, high) : niceTicks(low, high, 5);
     const place = (v) => (scale(v) - low) / (high - low), value = (u) => low + u * (high - low);
-    return { name, place, value: scale === Math.log10 ? (u) => 10 ** value(u) : value, at: (i) => numbers[i] == null || !Number.isFinite(numbers[i]) ? null : place(numbers[i]), ticks: ticks.map((v) => [place(v), brief(v)]) };
+    return { name, place, value: log ? (u) => 10 ** value(u) : value, at: (i) => numbers[i] == null || !Number.isFinite(numbers[i]) ? null : place(numbers[i]), ticks: ticks.map((v) => [place(v), brief(v)]) };
   }
   const words = [...new Set([...(order || []), ...values.filter((v) => v != null)])].slice(0, 60);
   const last = words.length - 1, place = (k) => last < 1 ? 0.5 : k / last;
@@ -52,7 +61,7 @@ export class Parallel {
     Object.assign(this, { ranges, changed });
     const dims = sweep.dimensions.filter((d) => new Set(this.jobs.map((j) => j.params[d.key])).size > 1).slice(0, 12);
     this.axes = [...dims.map((d) => axisOf(d.key, this.jobs.map((j) => j.params[d.key]), d.log, d.values)),
-      ...sweep.objectives.map((o, i) => axisOf(o.name, this.jobs.map((j) => j.objectives?.[i] ?? null)))];
+      ...sweep.objectives.map((o, i) => axisOf(o.name, this.jobs.map((j) => j.objectives?.[i] ?? null), false, MEASURED))];
     const objective = this.axes[dims.length], minimize = sweep.objectives[0]?.minimize;
     this.element = h("div", { class: "box" });
     if (this.axes.length < 2 || this.jobs.length < 2) return;
@@ -72,7 +81,7 @@ export class Parallel {
       const range = s("rect", { class: "range", x: x(k) - 8, width: 16 });
       const grip = s("rect", { class: "grip", x: x(k) - 14, width: 28, y: AREA.top - 6, height: AREA.height + 12, tabindex: 0, role: "slider", "aria-valuemin": 0, "aria-valuemax": 1, "aria-label": "What to keep of " + axis.name });
       const g = s("g", { class: "axis" }, s("line", { x1: x(k), x2: x(k), y1: AREA.top, y2: AREA.top + AREA.height }),
-        legible(axis.ticks).map(([u, text]) => s("text", { x: x(k) - 6, y: y(u) + 4, "text-anchor": "end" }, text)),
+        legible(axis.ticks).map(([u, text]) => s("text", { x: x(k) + (k && k === this.axes.length - 1 ? 6 : -6), y: y(u) + 4, "text-anchor": k && k === this.axes.length - 1 ? "start" : "end" }, text)),
         s("text", { class: "name", x: x(k), y: AREA.top - 18, "text-anchor": "middle" }, axis.name.length > 20 ? "…" + axis.name.slice(-19) : axis.name, s("title", {}, axis.name)), range,
         grip);
       this.hold(axis, grip, range);

@@ -96,7 +96,7 @@ export class RunView {
     const view = { ...this.view, phases: phasesOf(answer) };
     const wanted = new Map();
     for (const panel of PANELS) {
-      const curves = curvesOf(answer, panel.names, this.view);
+      const curves = curvesOf(panel.system ? { ...answer, steps: answer.system, epochs: null } : answer, panel.names, this.view);
       if (curves.length) wanted.set(panel.title, { host: this.grid, panel, curves });
     }
     if (this.more.open) {

@@ -46,7 +46,7 @@ export class Chart {
     const button = (text, label, f) => h("button", { class: "small", title: label, "aria-label": label + ": " + title, onclick: f }, text);
     this.box = h("figure", { class: "chart" },
       h("figcaption", {}, h("span", { title: options.help || null }, title, options.unit ? h("span", { class: "quiet" }, " " + options.unit) : null),
-        h("span", { class: "buttons" }, button("PNG", "Save as picture", () => this.png()), button("CSV", "Save numbers", () => this.csv()))),
+        pictureButtons(title, () => this.svg(), button("CSV", "Save numbers", () => this.csv()))),
       this.canvas, this.words);
     this.host = host;
     host.append(this.box);
@@ -215,27 +215,35 @@ export class Chart {
     this.plot.setCursor({ left: this.plot.valToPos(x[next], "x"), top: this.plot.over.clientHeight / 2 });
   }
 
-  png() {
-    const from = this.plot.ctx.canvas, to = h("canvas");
-    to.width = from.width;
-    to.height = from.height + (this.words.textContent ? 80 : 60);
-    const c = to.getContext("2d");
-    c.fillStyle = paint("page");
-    c.fillRect(0, 0, to.width, to.height);
-    c.drawImage(from, 0, 30);
-    c.fillStyle = paint("text");
-    c.font = "16px system-ui, sans-serif";
-    c.fillText(this.title, 10, 20);
-    let x = 10;
-    for (const curve of this.curves) {
-      c.fillStyle = curve.colour;
-      c.fillText("● " + curve.label, x, from.height + 50);
-      x += c.measureText("● " + curve.label + "  ").width;
-    }
-    c.fillStyle = paint("quiet");
-    c.font = "12px system-ui, sans-serif";
-    c.fillText(this.words.textContent, 10, from.height + 72);
-    to.toBlob((picture) => save(fileName(this.title) + ".png", "image/png", picture));
+  // svg is the chart as it stands, with its legend, as a file.
+  svg() {
+    const u = this.plot, ratio = devicePixelRatio || 1, HEAD = 28, quiet = paint("quiet"), line = paint("line"), text = paint("text");
+    const [left, top, width, height] = ["left", "top", "width", "height"].map((side) => u.bbox[side] / ratio + (side === "top" ? HEAD : 0));
+    const x = (v) => (left + u.valToPos(v, "x")).toFixed(1), y = (v) => (top + u.valToPos(v, "y")).toFixed(1);
+    const runs = (i) => u.data[i].reduce((all, v, k) => (v === null ? all.push([]) : v !== undefined && all.at(-1).push(k), all), [[]]).filter((run) => run.length); // null is a gap
+    const points = (i, run) => run.map((k) => `${x(u.data[0][k])},${y(u.data[i][k])}`);
+    const words = (at, down, content, more) => s("text", { x: at, y: down, fill: quiet, ...more }, content);
+    const rule = (x1, y1, x2, y2, more) => s("line", { x1, y1, x2, y2, stroke: line, ...more });
+    const shown = u.series.map((one, i) => ({ ...one, i, paint: one._stroke ?? one.stroke?.(u, i) })).slice(1).filter((one) => one.show);
+    const axes = u.axes.flatMap((axis, k) => (axis._splits || []).map((v, i) => [k, v, axis._values[i]]).filter(([, v]) => v != null));
+    const marks = (this.view.phases || []).slice(1).map((p) => rule(x(this.view.time ? p.time : p.from - 0.5), top, x(this.view.time ? p.time : p.from - 0.5), top + height, { stroke: quiet, "stroke-dasharray": "2 3" }));
+    const levels = (this.view.levels || []).map((l) => [rule(left, y(l.value), left + width, y(l.value), { stroke: quiet, "stroke-dasharray": "6 4" }), words(left + width - 4, y(l.value) - 3, l.label, { "text-anchor": "end" })]);
+    u.ctx.font = "12px system-ui, sans-serif";
+    let at = 10, down = HEAD + this.height + 12;
+    const legend = shown.filter((one) => one.width || one.points.show).filter((one) => !/ \((largest|smallest|as recorded)\)$/.test(one.label)).map((one) => {
+      const wide = u.ctx.measureText("● " + one.label).width + 24;
+      if (at > 10 && at + wide > this.width()) [at, down] = [10, down + 17];
+      at += wide;
+      return words(at - wide, down, ["● ", one.label], { fill: one.paint, "font-size": 12 });
+    });
+    const notes = this.words.textContent.split(" · ").map((note, i) => words(10, down + 18 + 14 * i, note));
+    return new XMLSerializer().serializeToString(s("svg", { width: this.width(), height: down + 14 + 14 * notes.length, "font-family": "system-ui, sans-serif", "font-size": 11 },
+      s("rect", { width: "100%", height: "100%", fill: paint("page") }), words(10, 18, [this.title, this.options.unit ? ` (${this.options.unit})` : ""], { fill: text, "font-size": 14, "font-weight": 600 }),
+      axes.map(([k, v, label]) => k ? [rule(left, y(v), left + width, y(v)), words(left - 8, +y(v) + 4, label || "", { "text-anchor": "end" })] : [rule(x(v), top, x(v), top + height), words(x(v), top + height + 18, label || "", { "text-anchor": "middle" })]),
+      s("svg", { x: left, y: top, width, height, viewBox: [left, top, width, height].join(" "), fill: "none" }, (u.bands || []).map(({ series: [high, low], fill }) => u.series[high].show ? runs(high).map((run) => s("polygon", { points: [...points(high, run), ...points(low, run).reverse()].join(" "), fill: fill(u, 0) })) : null),
+        shown.map((one) => one.width ? runs(one.i).map((run) => s("polyline", { points: points(one.i, run).join(" "), stroke: one.paint, "stroke-width": one.width, "stroke-dasharray": one.dash?.join(" ") })) : null),
+        shown.map((one) => one.points.show === true || one.points.show?.(u, one.i) ? runs(one.i).flatMap((run) => points(one.i, run).map((p) => s("circle", { cx: p.split(",")[0], cy: p.split(",")[1], r: 2.5, fill: one.paint }))) : null), marks, levels),
+      legend, notes));
   }
 
   csv() {
@@ -244,6 +252,38 @@ export class Chart {
     for (const curve of this.curves) curve.x.forEach((x, i) => rows.push([curve.label, x, curve.y[i], ...(interval === !!curve.interval ? [curve.low?.[i], curve.high?.[i]] : [])]));
     save(fileName(this.title) + ".csv", "text/csv", csv(rows));
   }
+}
+
+// pictureButtons save what svg returns, as SVG or PNG, or put it on the clipboard.
+export function pictureButtons(title, svg, ...more) {
+  const button = (text, label, act) => h("button", { class: "small", title: label, "aria-label": label + ": " + title, onclick: act }, text);
+  const png = async () => {
+    const image = picture(title, svg());
+    await image.decode();
+    const canvas = h("canvas", { width: 2 * image.width, height: 2 * image.height });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    return new Promise((done) => canvas.toBlob(done));
+  };
+  return h("span", { class: "buttons" }, button("SVG", "Save as drawing", () => save(fileName(title) + ".svg", "image/svg+xml", svg())),
+    button("PNG", "Save as picture", async () => save(fileName(title) + ".png", "image/png", await png())),
+    button("Copy", "Copy as picture", (e) => navigator.clipboard.write([new ClipboardItem({ "image/png": png() })]).then(() => fill(e.target, "Copied"), () => fill(e.target, "Not allowed"))), more);
+}
+
+// inked is an SVG of the page as a file, with the styles that the page gives it.
+export function inked(svg) {
+  const copy = svg.cloneNode(true), from = [svg, ...svg.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((to, i) => {
+    const style = getComputedStyle(from[i]);
+    for (const name of ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "paint-order"]) to.setAttribute(name, style.getPropertyValue(name));
+  });
+  copy.prepend(s("rect", { width: "100%", height: "100%", fill: paint("page") }));
+  copy.setAttribute("height", svg.viewBox.baseVal.height);
+  return new XMLSerializer().serializeToString(copy);
+}
+
+// picture shows an SVG as an image: what it holds runs and loads nothing.
+export function picture(title, svg) {
+  return h("img", { alt: title, src: "data:image/svg+xml," + encodeURIComponent(svg) });
 }
 
 export function fileName(text) {

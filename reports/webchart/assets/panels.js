@@ -23,6 +23,8 @@ export const PANELS = [
   { title: "Truncated", figure: "completions", unit: "share", names: ["truncated_share"] },
   { title: "Negative points", unit: "per completion", figure: "points", names: ["reward_points_named", "reward_points_in_confusion", "reward_points_on_object"] },
   { title: "Time of a step", unit: "s", names: ["step_seconds"] },
+  { title: "Memory of the process", unit: "GB", names: ["memory", "memory_peak"], system: true },
+  { title: "Memory of the GPU", unit: "GB", names: ["gpu", "gpu_peak", "gpu_free"], system: true },
 ];
 
 // REFERRED are distances to a reference policy, at ends of epochs too; other metrics there compare across phases.

@@ -1,0 +1,92 @@
+package phases
+
+import (
+	"maps"
+
+	"fulcrum/internal/torchx"
+	"fulcrum/phases/objective"
+	"fulcrum/selector"
+)
+
+// validated holds the validations that this process has made, so that no policy is evaluated twice. A resume evaluates again what it asks
+// for, with equal numbers.
+type validated map[scored]Validation
+
+// scored is the policy of a checkpoint on the queries of a source. A split's name would not do: a held-out file may be called val.
+type scored struct {
+	file string
+	src  selector.Source
+}
+
+// reference is the policy that a KL is measured against, with its name in metrics.jsonl; no policy: no KL is measured.
+type reference struct {
+	policy selector.Policy
+	name   string
+}
+
+// referenceOf returns the reference of a phase.
+func (s *scheduler) referenceOf(p Phase) reference {
+	policy, name := ReferenceOf(p, s.env)
+	return reference{policy, name}
+}
+
+// initial is the run's initial policy as a reference.
+func (s *scheduler) initial() reference { return reference{s.env.Initial, initReference} }
+
+// fixed reports whether its weights stay as long as anyone asks.
+func (r reference) fixed() bool { return r.name == initReference || r.name == phaseStartReference }
+
+// validate returns the numbers on the queries of src of the policy p, which has the weights of a checkpoint.
+func (s *scheduler) validate(file string, src selector.Source, p selector.Policy, ref reference) (Validation, error) {
+	of := scored{file, src}
+	v, known := s.validated[of]
+	if known && v.against == ref && ref.fixed() {
+		return v, nil
+	}
+	var err error
+	if known {
+		err = v.measureKL(p, ref.policy)
+	} else {
+		v, err = Validate(p, ref.policy, src, s.env.Data)
+	}
+	if v.against = ref; p == ref.policy {
+		v.against = reference{} // a KL to itself is not computed: a resumed run, which has two copies, computes it
+	}
+	if err == nil {
+		s.validated[of] = v
+	}
+	return v, err
+}
+
+// forget drops the validations of policies that can no longer be the best of the run or of the phase.
+func (s *scheduler) forget(phase string) {
+	last, own := s.pos.History[len(s.pos.History)-1], s.rule.ofPhase(s.pos.History, phase).Candidate
+	maps.DeleteFunc(s.validated, func(of scored, _ Validation) bool {
+		return of.file != s.pos.Best.Candidate.File && of.file != own.File && of.file != last.File
+	})
+}
+
+// measureKL replaces the KL by that of the same policy to another reference, on the same selections.
+func (v *Validation) measureKL(p, reference selector.Policy) error {
+	defer torchx.NoGrad()()
+	kl := 0.0
+	for _, greedy := range v.greedy {
+		if err := torchx.Try(func() error {
+			defer torchx.Scope()()
+			kl += klOf(p, reference, greedy)
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	v.setKL(kl, reference)
+	return nil
+}
+
+// klOf returns the sum over the candidates of b of the KL to the reference, in nats; 0 to itself and without one. sync
+func klOf(policy, reference selector.Policy, b *selector.Batch) float64 {
+	if reference == nil || policy == reference {
+		return 0
+	}
+	return torchx.Sum(objective.MaskedSum(exactKL(policy, reference, b), b)).Item()
+}

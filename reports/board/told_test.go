@@ -1,0 +1,106 @@
+package board
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/record"
+	"fulcrum/reports/sweepreport"
+	"fulcrum/reports/sweeps"
+)
+
+// A sweep's page says what its report says: the verdicts to the digit, no seed as the best, and of settings that share a mean that they are
+// equal.
+func TestSweepTellsItsReport(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "sweep")
+	opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}}, Sweeper: "random"}
+	var jobs []sweeps.Job
+	for i := range 6 { // two settings, three seeds each
+		one := filepath.Join(dir, fmt.Sprint(i))
+		lr := fmt.Sprintf("1e-%d", i%2+3)
+		reportstest.SweepRun(t, one, uint64(i), 0.06-0.03*float64(i%2), fmt.Sprintf("task: train\nseed: %d\ngrpo: {lr: %s}\n", i/2, lr))
+		jobs = append(jobs, sweeps.Job{Number: i, Dir: one, State: record.StateDone,
+			Objectives: []float64{1 - 0.25*float64(i%2) + 0.01*float64(i/2)},
+			Overrides:  []string{"grpo.lr=" + lr, fmt.Sprintf("seed=%d", i/2)}, Params: map[string]string{"grpo.lr": lr}})
+	}
+	put(t, dir, map[string]string{sweepFile: "a ledger"})
+	reportstest.Must(t, sweepreport.WriteReport(dir, jobs, opt))
+	verdict := regexp.MustCompile(`(?m)^- .* is worse than the best setting: .*$`).FindString(reportstest.ReadReport(t, dir))
+	_, numbers, _ := strings.Cut(verdict, "setting: ")
+	if len(numbers) < 20 {
+		t.Fatalf("the report has no verdict: the test asks nothing:\n%s", reportstest.ReadReport(t, dir))
+	}
+	b := boardOf(root)
+	b.opt.Sweep = func(string) (sweeps.Options, []sweeps.Job, error) { return opt, jobs, nil }
+	b.Scan(true)
+	told := func() *told {
+		a, err := b.reported(idOf(dir), nil)
+		reportstest.Must(t, err)
+		return a
+	}
+	a := told()
+	if !strings.Contains(a.HTML, numbers) {
+		t.Errorf("no %q in\n%s", numbers, a.HTML)
+	}
+	if strings.Index(a.HTML, ">Verdicts<") > strings.Index(a.HTML, ">Settings<") ||
+		!strings.Contains(a.HTML, "<strong>Best setting.</strong> <code>grpo.lr=1e-3</code>") {
+		t.Errorf("the page does not begin with the best setting, verdicts and settings:\n%s", a.HTML)
+	}
+	svg := a.Figures["parameters"]
+	if text := reportstest.SvgText([]byte(svg)); !strings.Contains(a.HTML, `data-plot="parameters"`) || !strings.Contains(text, "score by swept key") ||
+		strings.Contains(a.HTML, "Best job") || strings.Contains(text, "best: job") {
+		t.Errorf("the figure of the keys is not there, or a seed is the best job:\n%s\n%s", a.HTML, text)
+	}
+	if same, err := b.reported(idOf(dir), url.Values{"since": {a.Version}}); err != nil || !same.Same || same.HTML != "" {
+		t.Errorf("asked again: %+v, %v", same, err)
+	}
+	s, _ := b.sweep(idOf(dir))
+	if want := "best setting grpo.lr=1e-3, mean score 1.010 over 3 seeds"; s.Lead != want || s.SettingOf[0] != 0 || s.SettingOf[1] != 1 {
+		t.Errorf("the list: %q, %v, want %q", s.Lead, s.SettingOf, want)
+	}
+	for i := range jobs {
+		jobs[i].Objectives = []float64{1}
+	}
+	if a, want := told(), "2 settings share the best mean score 1.000: they are equal"; !strings.Contains(a.HTML, want) ||
+		strings.Contains(a.HTML, "<strong>Best") {
+		t.Errorf("no %q in\n%s", want, a.HTML)
+	}
+	jobs = jobs[:2]
+	if a, want := told(), "2 jobs (0, 1) share the best score 1.000: they are equal"; !strings.Contains(a.HTML, want) {
+		t.Errorf("no %q in\n%s", want, a.HTML)
+	}
+}
+
+// The figures of a search stand on the page as the report has them: each key's slices, the Pareto front, and how much a key explains.
+func TestSweepShowsItsSearch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "sweep")
+	put(t, dir, map[string]string{sweepFile: "a ledger"})
+	opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}, {Name: "kl", Minimize: true}}, Sweeper: "nsga2"}
+	var jobs []sweeps.Job
+	for i := range 16 {
+		params := map[string]string{"a": fmt.Sprint(i % 4), "b": fmt.Sprint(i / 4)}
+		jobs = append(jobs, sweeps.Job{Number: i, State: record.StateDone, Objectives: []float64{float64(i % 4), float64(i%4) + float64(i/4)},
+			Params: params, Overrides: []string{"a=" + params["a"], "b=" + params["b"]}})
+	}
+	b := boardOf(dir)
+	b.opt.Sweep = func(string) (sweeps.Options, []sweeps.Job, error) { return opt, jobs, nil }
+	b.Scan(true)
+	both := opt.Objectives
+	for n, want := range map[int][]string{1: {"parameters", ">Which keys matter<", ">Two keys together<"},
+		2: {"pareto", "parameters", "parameters_2", "history", ">Which keys matter<", ">Pareto front<"}} {
+		opt.Objectives = both[:n]
+		a, err := b.reported(idOf(dir), nil)
+		reportstest.Must(t, err)
+		for _, what := range want {
+			if !strings.Contains(a.HTML, what) && a.Figures[what] == "" || a.Figures[what] != "" && !strings.Contains(a.HTML, `data-plot="`+what+`"`) {
+				t.Errorf("%d objectives: no %s in\n%s", n, what, a.HTML)
+			}
+		}
+	}
+}

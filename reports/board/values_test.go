@@ -1,0 +1,45 @@
+package board
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Keys of one's choice come from the configurations, also where no override has set them; behind a version only those of runs that changed.
+func TestValuesOfKeys(t *testing.T) {
+	root := t.TempDir()
+	for i := range 3 {
+		put(t, filepath.Join(root, fmt.Sprint(i)), map[string]string{
+			configFile: strings.Replace(config, "seed: 3", fmt.Sprintf("seed: %d", i), 1)})
+	}
+	b := boardOf(root)
+	b.Scan(true)
+	a := b.values(url.Values{"keys": {"seed,grpo.lr,none"}})
+	for i := range 3 {
+		if got, want := fmt.Sprintf("%q", a.Values[idOf(filepath.Join(root, fmt.Sprint(i)))]), fmt.Sprintf(`["%d" "0.0005" ""]`, i); got != want || a.More {
+			t.Errorf("run %d: %s, want %s", i, got, want)
+		}
+	}
+	if len(a.Names) < 5 || a.Version == 0 {
+		t.Errorf("the names %v of version %d", a.Names, a.Version)
+	}
+	if a := b.values(url.Values{"keys": {"seed"}, "since": {fmt.Sprint(a.Version)}}); len(a.Values) != 0 || a.Names != nil {
+		t.Errorf("nothing has changed: %+v", a)
+	}
+}
+
+// The list draws the score of validation at the ends of epochs, the first metric of those that a run has.
+func TestSparks(t *testing.T) {
+	root := t.TempDir()
+	finishedRun(t, filepath.Join(root, "run"), 0.1)
+	put(t, filepath.Join(root, "none"), map[string]string{configFile: config})
+	b := boardOf(root)
+	b.Scan(true)
+	ids := []string{idOf(filepath.Join(root, "run")), idOf(filepath.Join(root, "none")), "unknown"}
+	if got, want := fmt.Sprint(b.sparks(strings.Join(ids, ","))), "map["+ids[0]+":map[val_reward:[0.3 0.4 0.5]]]"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -107,8 +107,8 @@ func (s *scheduler) look() (err error) {
 	return err
 }
 
-// trainAndSave waits for the state that is written beside training, however training ends, a panic too. What could not be saved is said, and
-// a run with such an error is not merely interrupted.
+// trainAndSave waits for the state that is written beside training, however training ends, a panic too. What could not be saved is said,
+// and a run with such an error is not merely interrupted.
 func (s *scheduler) trainAndSave(ctx context.Context, saved *Saved) (err error) {
 	defer func() {
 		unsaved := s.settle()

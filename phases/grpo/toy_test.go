@@ -144,7 +144,7 @@ func TestToyEntries(t *testing.T) {
 	}
 	for _, tc := range []struct{ override, want string }{
 		{"grpo.loss=toyy", "want one of toy, grpo, bnpo, dapo, dr_grpo, gspo, ppo_clip, got toyy (did you mean toy?)"},
-		{"grpo.advantage.method=toys", "want one of toy, z_score, mean_only, batch_std, leave_one_out, rank, reference_rollout, none, got toys ("},
+		{"grpo.advantage.method=toys", "want one of toy, z_score, mean_only, batch_std, leave_one_out, rank, reference_rollout, none, got toys"},
 		{"rewards.toys.weight=1", "toy"},
 		{"grpo.kl.estimator=toy_k", "want one of toy_kl, exact, k1, k2, k3, k3_reversed, got toy_k (did you mean toy_kl?)"},
 	} {

@@ -99,7 +99,8 @@ func (c *controller) differing(job ledger.Job) []string {
 	var out []string
 	for _, o := range all {
 		key, _, _ := strings.Cut(strings.TrimLeft(o, "+"), "=")
-		if key == sweeps.ArmKey || slices.ContainsFunc(c.plan.dims, func(d configs.Dimension) bool { return d.Key == key }) {
+		swept := func(d configs.Dimension) bool { return strings.TrimLeft(d.Key, "+") == key }
+		if key == sweeps.ArmKey || slices.ContainsFunc(c.plan.dims, swept) {
 			out = append(out, o)
 		}
 	}

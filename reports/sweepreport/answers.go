@@ -10,6 +10,7 @@ import (
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
 )
@@ -48,6 +49,7 @@ func (v *View) answer() {
 	families := make([][]*arms.ArmComparison, 1+len(measures))
 	for _, c := range v.conditions {
 		for _, q := range v.Opt.Study.Questions {
+			q.Metric = cmp.Or(q.Metric, v.score())
 			a := &answer{StudyQuestion: q, condition: c, split: cmp.Or(q.Split, v.split())}
 			if v.Opt.Ask != nil {
 				a.effect = v.Opt.Ask.Effect
@@ -156,7 +158,7 @@ func (a *answer) sentence() string {
 	if a.c == nil {
 		return "No answer: " + page.Plain(a.refused) + "."
 	}
-	text := page.Capital(a.c.Sentence(nameOf(a.what), nameOf(a.against), a.Metric))
+	text := page.Capital(a.c.Sentence(nameOf(a.what), nameOf(a.against), results.MetricName(a.Metric)))
 	if a.c.Seeds == 1 {
 		text += "; one seed says nothing of others"
 	}
@@ -236,7 +238,7 @@ func (v *View) writeAnswers(d *page.Document) {
 func (v *View) unusual(a *answer) string {
 	var parts []string
 	if a.Metric != "reward" {
-		parts = append(parts, a.Metric)
+		parts = append(parts, results.MetricName(a.Metric))
 	}
 	if a.split != v.split() {
 		parts = append(parts, "on "+a.split)

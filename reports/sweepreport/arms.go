@@ -171,7 +171,7 @@ func (l armLine) scored(split, metric string, cell func(arms.Arm) string) string
 
 func (v *View) startOf(s *setting) string {
 	if s.arm.From == "" {
-		return "fresh weights"
+		return v.givenStart(s, "fresh weights")
 	}
 	return fmt.Sprintf("%s (%s)", page.Plain(v.label(s.arm.From)), s.arm.Checkpoint)
 }

@@ -32,7 +32,8 @@ func (v *View) writeNext(d *page.Document) {
 						from = max(from, seed+1)
 					}
 				}
-				words := slices.Concat([]string{"-m"}, unseeded(v.Common), s.Overrides,
+				flags := list.Filter(v.Opt.Command, func(word string) bool { return strings.HasPrefix(word, "--config-") })
+				words := slices.Concat([]string{"-m"}, flags, unseeded(v.Common), s.Overrides,
 					[]string{fmt.Sprintf("seed=range(%d,%d)", from, from+enoughSeeds-n)})
 				items = append(items, fmt.Sprintf("More seeds of the best setting, which has %d: %s.", n, program.Command(words...)))
 			}

@@ -95,10 +95,20 @@ func (v *View) writeSettings(d *page.Document) {
 	}
 }
 
+// givenStart is the checkpoint that the overrides of a setting name, or fresh.
+func (v *View) givenStart(s *setting, fresh string) string {
+	for _, o := range slices.Concat(s.Overrides, v.Common) {
+		if path, ok := strings.CutPrefix(o, "init.checkpoint="); ok && path != "null" {
+			return page.InlineCode(path)
+		}
+	}
+	return fresh
+}
+
 // startWords says what the runs of an arm start from, in the words of its configuration.
 func (v *View) startWords(s *setting) string {
 	if s.arm.From == "" {
-		return "fresh weights from seed"
+		return v.givenStart(s, "fresh weights from seed")
 	}
 	text := fmt.Sprintf("`%s`, its %s checkpoint", s.arm.From, s.arm.Checkpoint)
 	if s.arm.As != "" {

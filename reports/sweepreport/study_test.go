@@ -130,7 +130,7 @@ func aStudy(t *testing.T, dir string) ([]sweeps.Job, sweeps.Options) {
 			{Name: "never", Label: "never run", From: "grpo", Checkpoint: "best"},
 		},
 		Questions: []sweeps.StudyQuestion{
-			{Ask: "What is RCE worth", Arm: "rce", Against: "init", Metric: "reward"},
+			{Ask: "What is RCE worth", Arm: "rce", Against: "init"},
 			{Ask: "What does GRPO add to it?", Arm: "rce_grpo", Against: "rce", Metric: "reward"},
 			{Ask: "Does GRPO alone lose?", Arm: "grpo", Against: "init", Metric: "accuracy"},
 			{Ask: "How far is the oracle?", Arm: "rce_grpo", Against: "oracle", Split: "val", Metric: "reward"},
@@ -168,6 +168,20 @@ func aStudy(t *testing.T, dir string) ([]sweeps.Job, sweeps.Options) {
 		Dimensions: []sweeps.Dimension{{Key: sweeps.ArmKey, Values: []string{"rce", "rce_grpo", "grpo", "never"}},
 			{Key: "seed", Values: []string{"0", "1", "2"}}},
 		Command: []string{"run", "-m", "exp=invented"},
+	}
+}
+
+// TestQuestionsOfRecordedRewards: where nothing scores selections, a question that names no metric is about the recorded reward.
+func TestQuestionsOfRecordedRewards(t *testing.T) {
+	for metrics, want := range map[string]string{"reward accuracy": "reward", "loss recorded_reward": "recorded_reward", "loss": "reward"} {
+		run := &record.Run{}
+		for _, metric := range strings.Fields(metrics) {
+			run.Evaluations = append(run.Evaluations, record.Evaluation{Split: "val", Metric: metric})
+		}
+		v := &View{settings: []*setting{{runs: []*record.Run{run}}}}
+		if got := v.score(); got != want {
+			t.Errorf("evaluations by %s: the question is about %s, want %s", metrics, got, want)
+		}
 	}
 }
 

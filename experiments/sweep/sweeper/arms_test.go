@@ -26,7 +26,7 @@ func TestStudyOf(t *testing.T) {
 		Arms: []sweeps.StudyArm{{Name: "root", Label: "root"}, {Name: "middle", Label: "middle", From: "root",
 			Checkpoint: "last", Overrides: []string{"a=1"}},
 			{Name: "late", Label: "the last", From: "middle", Checkpoint: "best"}, {Name: "other", Label: "other"}},
-		Questions: []sweeps.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init", Metric: "reward"},
+		Questions: []sweeps.StudyQuestion{{Ask: "Why", Arm: "late", Against: "init"},
 			{Ask: "How", Arm: "other", Against: "root", Split: "val", Metric: "accuracy"}},
 	}
 	if got := o.StudyOf([]string{"late", "middle", "root", "other"}); !reflect.DeepEqual(got, want) {

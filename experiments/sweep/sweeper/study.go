@@ -153,7 +153,7 @@ func (o Options) StudyOf(order []string) *sweeps.Study {
 	}
 	for _, q := range o.Questions {
 		s.Questions = append(s.Questions, sweeps.StudyQuestion{Ask: q.Ask, Arm: q.Arm, Against: q.Against,
-			Split: option.Or(q.Split, ""), Metric: option.Or(q.Metric, "reward")})
+			Split: option.Or(q.Split, ""), Metric: option.Or(q.Metric, "")})
 	}
 	return s
 }

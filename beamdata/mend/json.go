@@ -66,7 +66,7 @@ func (c *writer) json(at, to string) error {
 	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
 		p.edit(mark, 0, 3, "")
 	}
-	name := filepath.Base(at)
+	name, top := filepath.Base(at), c.top
 	if p.keys, err = jsonrecords.FirstKeys(at); err == nil {
 		err = p.read()
 	}
@@ -74,6 +74,9 @@ func (c *writer) json(at, to string) error {
 		c.said = append(c.said, fmt.Sprintf("left as it is: %s: not looked through: %v", name, err))
 	}
 	ours := p.keys == nil || conversation.Fits(p.inner) || texts.Fits(p.inner) || icl.Fits(p.inner) || slices.Contains(p.inner, "id_list")
+	if err != nil || !ours {
+		c.top = top // its ids say nothing about tables
+	}
 	var out bytes.Buffer
 	out.Grow(len(text))
 	done := int64(0)
@@ -147,7 +150,9 @@ func (p *pass) query(key []byte) error {
 		p.refused[quoted] = fmt.Sprintf("the ids %q and %q would both be %d", other, text, n)
 	}
 	p.seen[n] = text
-	if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+	if !bytes.HasSuffix(p.text[:end], []byte(`"`+text)) {
+		p.refused[quoted] = fmt.Sprintf("the id %q is written with escapes", text)
+	} else if _, err := strconv.ParseInt(text, 10, 64); err != nil {
 		p.edits = append(p.edits, edit{quoted, p.record + 1, end - int64(len(text)), end, fmt.Sprint(n)})
 	}
 	return p.entry()

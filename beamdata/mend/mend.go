@@ -43,7 +43,8 @@ func Write(from, out string) (copied string, said []string, err error) {
 	}
 	parent := filepath.Dir(out)
 	there, err := os.ReadDir(out)
-	if len(there) > 0 || err != nil && !os.IsNotExist(err) || strings.HasPrefix(real(parent)+"/", root+"/") {
+	link, _ := os.Readlink(out)
+	if from == "" || link != "" || len(there) > 0 || err != nil && !os.IsNotExist(err) || strings.HasPrefix(real(parent)+"/", root+"/") {
 		return "", nil, usage.Errorf("--fix %s: want a new or empty folder, outside of what it copies", out)
 	}
 	if err := atomicfile.MkdirAll(parent); err != nil {
@@ -114,7 +115,7 @@ func plain(at, to string) error {
 	})
 }
 
-// table copies an embedding table. It is transposed if the ids of the beams pass its rows and fill its columns but for a tenth.
+// table copies an embedding table. It is transposed if the ids of the beams pass its rows and end where its columns do.
 func (c *writer) table(at, to string) error {
 	t, err := beamdata.OpenTable(at)
 	if err != nil { // the inspection names it
@@ -123,7 +124,7 @@ func (c *writer) table(at, to string) error {
 	switch rows, columns := int64(t.Rows), int64(t.Dim); {
 	case c.top < 0 || c.top >= columns || c.top < rows && rows != columns:
 		return plain(at, to)
-	case rows == columns || len(c.tables) > 1 || 10*(c.top+1) < 9*columns: // or it is the table of other queries
+	case rows == columns || len(c.tables) > 1 || c.top+1 != columns: // or it is cut off, or that of other queries
 		c.said = append(c.said, fmt.Sprintf("left as it is: %s: a table [%d %d], ids up to %d: nothing tells whether it is transposed",
 			filepath.Base(at), rows, columns, c.top))
 		return plain(at, to)

@@ -76,6 +76,7 @@ func TestFiles(t *testing.T) {
 		{"ids that collide", "b.json", `{"3": {"id_list": [["1", 3]], "score_list": 1}, "3.0": {"id_list": [[1,3]], "score_list": [1]}}`,
 			`{"3": {"id_list": [["1", 3]], "score_list": [1]}, "3.0": {"id_list": [[1,3]], "score_list": [1]}}`,
 			"single values put into lists (records: 1)", `the ids "3" and "3.0" would both be 3`},
+		{"an id with an escape", "b.json", `{"17\n": {"id_list": [["1", 17]], "score_list": [1]}}`, "", "", `the id "17\n" is written with escapes`},
 		{"an id with a letter", "b.json", `{"q3": {"id_list": [["q1", "q3"]], "score_list": [1]}}`, "", "", ""},
 		{"one beam", "b.json", `{"3": {"id_list": ["1", 2, 3], "score_list": -0.5}}`, `{"3": {"id_list": [[1, 2, 3]], "score_list": [-0.5]}}`,
 			"string ids made numbers (records: 1); single values put into lists (records: 1); " +
@@ -147,6 +148,7 @@ func TestTables(t *testing.T) {
 		{"too small either way", 8, 30, 39, false, false, false},
 		{"square", 40, 40, 39, false, false, true},
 		{"far more columns than ids", 24, 100, 39, false, false, true},
+		{"cut off", 37, 42, 39, false, false, true},
 		{"two tables", 8, 40, 39, true, false, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -203,8 +205,14 @@ func TestOut(t *testing.T) {
 	if err := os.Symlink(in, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Symlink(filepath.Join(dir, "bare"), filepath.Join(dir, "away")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "bare"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	before := names(t, dir)
-	for _, out := range []string{"full", "file", "in", "in/out", "in/new/out", "link/out"} {
+	for _, out := range []string{"full", "file", "in", "in/out", "in/new/out", "link/out", "away"} {
 		if _, _, err := mend.Write(in, filepath.Join(dir, out)); err == nil {
 			t.Errorf("--fix %s is taken", out)
 		}

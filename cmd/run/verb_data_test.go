@@ -90,6 +90,17 @@ func TestFix(t *testing.T) {
 		err := sessionOf(fakeApp{}, &said, &said).call(append([]string{"data", "inspect"}, args...))
 		return said.String(), err
 	}
+	if err := os.MkdirAll(filepath.Join(dir, "run"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "run", "summary.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{filepath.Join(dir, "run"), "--fix", out}, {in, "--fix", ""}} {
+		if said, err := call(args...); err == nil || !strings.Contains(err.Error(), "want a new folder, and data to copy") {
+			t.Errorf("%q: %v\n%s", args, err, said)
+		}
+	}
 	if said, err := call(in); err == nil {
 		t.Errorf("a run would take what is to be mended:\n%s", said)
 	}

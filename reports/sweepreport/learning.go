@@ -63,10 +63,17 @@ func (a *setting) learning() *webchart.Drawn {
 	return mean
 }
 
-// score is the validation metric of the arm's curve: the reward or, where nothing scores selections, the recorded one.
-func (a *setting) score() string {
-	if slices.ContainsFunc(a.runs, func(r *record.Run) bool { _, y := r.EpochSeries("", "val_recorded_reward"); return len(y) > 0 }) {
-		return "recorded_reward"
+// score is the validation metric of the arm's curve.
+func (a *setting) score() string { return scoreOf(a.runs) }
+
+// scoreOf is the metric that runs are judged by: the reward or, where nothing scores selections, the recorded one.
+func scoreOf(runs []*record.Run) string {
+	for _, metric := range []string{"reward", "recorded_reward"} {
+		if slices.ContainsFunc(runs, func(r *record.Run) bool {
+			return slices.ContainsFunc(r.Evaluations, func(e record.Evaluation) bool { return e.Metric == metric })
+		}) {
+			return metric
+		}
 	}
 	return "reward"
 }

@@ -160,14 +160,5 @@ func (v *View) split() string {
 	return "val"
 }
 
-// score is the metric of a question that names none: the reward or, where nothing scores selections, the recorded one.
-func (v *View) score() string {
-	for _, run := range v.runs()[:min(1, len(v.runs()))] {
-		for _, metric := range []string{"reward", "recorded_reward"} {
-			if slices.ContainsFunc(run.Evaluations, func(e record.Evaluation) bool { return e.Split == v.split() && e.Metric == metric }) {
-				return metric
-			}
-		}
-	}
-	return "reward"
-}
+// score is the metric of a question that names none.
+func (v *View) score() string { return scoreOf(v.runs()) }

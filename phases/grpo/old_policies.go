@@ -90,10 +90,13 @@ func (g *Phase) rebuilt(env *phases.Env) (selector.Policy, error) {
 	return p, nil
 }
 
+// asksReference reports whether the KL or the advantages ask for a reference policy.
+func (g *Phase) asksReference() bool { return g.opt.KL.MeasureEvery > 0 || g.opt.Advantage.Anchored() }
+
 // takeReference makes the reference policy, after the old one; where both have the same weights one policy serves as both, and where
 // neither the KL nor the advantages ask for it there is none.
 func (g *Phase) takeReference() {
-	if g.reference = nil; g.opt.KL.MeasureEvery == 0 && !g.opt.Advantage.Anchored() {
+	if g.reference = nil; !g.asksReference() {
 		return
 	}
 	follows := g.opt.KL.SyncSteps != nil // it is then a copy of its own

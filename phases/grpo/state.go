@@ -18,9 +18,8 @@ type grpoValues struct {
 
 // Keeps implements phases.Keeper: how many policies unsaved returns.
 func (g *Phase) Keeps() (n int) {
-	kl := g.opt.KL
-	reference := kl.MeasureEvery > 0 || g.opt.Advantage.Anchored()
-	if reference && (kl.Reference != "init" || kl.SyncSteps != nil) {
+	kl, reference := g.opt.KL, g.asksReference()
+	if reference && g.leavesInitial() {
 		n++
 	}
 	shared := reference && kl.Reference == g.opt.OldPolicy && g.chosen.old.Constant && kl.SyncSteps == nil
@@ -30,10 +29,15 @@ func (g *Phase) Keeps() (n int) {
 	return n
 }
 
+// leavesInitial reports whether the reference is, or becomes, another than the run's initial policy, which has a file.
+func (g *Phase) leavesInitial() bool {
+	return g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil
+}
+
 // unsaved returns the frozen policies that no checkpoint file holds, by role: they go into the saved state.
 func (g *Phase) unsaved() map[string]selector.Policy {
 	k := map[string]selector.Policy{}
-	if g.reference != nil && (g.opt.KL.Reference != "init" || g.opt.KL.SyncSteps != nil) {
+	if g.reference != nil && g.leavesInitial() {
 		k["reference"] = g.reference.Policy
 	}
 	if g.old != g.reference && g.chosen.old.From == ofPhase {

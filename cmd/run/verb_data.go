@@ -52,7 +52,7 @@ the folder that holds both.
 			report, isModel := workload.InspectModel(args[1])
 			if f.Changed("fix") {
 				if *fix == "" || isModel || runfolder.IsRun(args[1]) || ledger.Exists(args[1]) {
-					return usage.Errorf("--fix %s: want a new folder, and data to copy: %s is the folder of a run, a sweep or a model", *fix, args[1])
+					return usage.Errorf("--fix %q: want a new folder, and data to copy, not the folder of a run, a sweep or a model: %q", *fix, args[1])
 				}
 				copied, said, err := mend.Write(args[1], *fix)
 				if err != nil {

@@ -41,6 +41,12 @@ func Writer() *Stream { return out }
 // Errors returns the standard error.
 func Errors() *Stream { return errOut }
 
+// Mute drops what is written to the standard output from now on: of the processes of a run, one writes.
+func Mute() (err error) {
+	os.Stdout, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	return err
+}
+
 // Write writes text, in which visible.Text shows what a terminal would obey.
 func (s *Stream) Write(p []byte) (int, error) {
 	s.mu.Lock()

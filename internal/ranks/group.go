@@ -1,0 +1,128 @@
+package ranks
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Group is the processes of a run that have met. nil: there is one.
+type Group struct {
+	rank    int
+	hosts   []string
+	timeout time.Duration // of a process's silence
+	links   []*link       // of rank 0: to each rank, nil to itself; of another: to rank 0
+
+	turn  sync.Mutex             // exchanges come one after the other
+	seq   uint64                 // exchanges begun
+	doing atomic.Pointer[string] // the exchange that this process is in; nil: none
+
+	exited func(rank int) string // how a process that this one has started has ended; nil: it has started none
+	ended  chan struct{}         // closed at the end
+	once   sync.Once
+	cause  error // why the group has ended; nil: the run is over
+}
+
+// link is the two connections to another process.
+type link struct {
+	rank    int
+	data    net.Conn
+	in      *bufio.Reader
+	out     *bufio.Writer
+	control net.Conn
+	hears   *bufio.Reader
+	says    *bufio.Writer
+	saying  sync.Mutex
+	last    atomic.Pointer[beat]
+}
+
+func newLink(rank int, data, control net.Conn, in, hears *bufio.Reader) *link {
+	return &link{rank: rank, data: data, in: in, out: bufio.NewWriterSize(data, 1<<16), control: control, hears: hears,
+		says: bufio.NewWriter(control)}
+}
+
+// enter numbers the exchange that begins.
+func (g *Group) enter(f *frame) {
+	g.seq++
+	f.Seq = g.seq
+	g.doing.Store(new(f.what()))
+}
+
+func (g *Group) leave() { g.doing.Store(nil) }
+
+func (f frame) what() string { return fmt.Sprintf("%s (exchange %d)", f.Name, f.Seq) }
+
+// lead is rank 0's share of an exchange.
+func (g *Group) lead(mine frame, of func([][]byte) []byte) ([]frame, error) {
+	all := []frame{mine}
+	failed := mine.Failed != ""
+	for _, l := range g.links[1:] {
+		f, err := receive(l.in)
+		if err != nil {
+			return nil, g.lost(l, err)
+		}
+		if f.Name != mine.Name || f.Seq != mine.Seq {
+			return nil, g.fail(&Error{l.rank, g.hosts[l.rank], fmt.Sprintf("it is in %s, and rank 0 in %s", f.what(), mine.what())})
+		}
+		all, failed = append(all, f), failed || f.Failed != ""
+	}
+	if of != nil && !failed {
+		messages := make([][]byte, len(all))
+		for rank, f := range all {
+			messages[rank] = f.Body
+		}
+		all[0].Body = of(messages)
+	}
+	for _, l := range g.links[1:] {
+		reply := make([]frame, len(all))
+		for rank, f := range all {
+			if reply[rank] = f; rank == l.rank || of != nil && rank > 0 {
+				reply[rank].Body = nil // it has it, or does not want it
+			}
+		}
+		if err := send(l.out, reply...); err != nil {
+			return nil, g.lost(l, err)
+		}
+	}
+	return all, nil
+}
+
+// follow is the share of any other rank.
+func (g *Group) follow(mine frame) ([]frame, error) {
+	l := g.links[0]
+	if err := send(l.out, mine); err != nil {
+		return nil, g.lost(l, err)
+	}
+	all := make([]frame, len(g.hosts))
+	for rank := range all {
+		var err error
+		if all[rank], err = receive(l.in); err != nil {
+			return nil, g.lost(l, err)
+		}
+	}
+	all[g.rank].Body = mine.Body
+	return all, nil
+}
+
+// patience is how long the reason of a broken connection may take to arrive: the heartbeat's connection says it.
+const patience = 5 * time.Second
+
+// lost returns why the connection to a process broke.
+func (g *Group) lost(l *link, err error) error {
+	why := fmt.Sprintf("the connection broke: %v", err)
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if b := l.last.Load(); b != nil && b.Done {
+			why = "it has ended its run, and this process goes on"
+			break
+		}
+		select {
+		case <-g.ended:
+			return g.cause
+		default:
+		}
+	}
+	return g.fail(&Error{l.rank, g.hosts[l.rank], why})
+}

@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -10,6 +11,8 @@ import (
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/experiments/tasks"
+	"fulcrum/internal/ranks"
+	"fulcrum/internal/usage"
 	"fulcrum/reports/tracker"
 )
 
@@ -64,6 +67,9 @@ func (App) RefuseIdle(c *configs.Composed) error {
 
 // Sweep runs a multirun.
 func (a App) Sweep(ctx context.Context, req configs.Request, detached bool) error {
+	if place, err := ranks.Here(); err != nil || place != nil {
+		return cmp.Or(err, usage.Errorf("a sweep is started alone, in one process: give its jobs several by parallel.processes=2"))
+	}
 	return sweep.Start(ctx, a, req, detached)
 }
 

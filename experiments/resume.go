@@ -1,6 +1,7 @@
 package experiments
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,8 +66,8 @@ func (a App) openSaved(dir string, overrides []string) (*configs.Composed, runfo
 }
 
 // Resume goes on with an interrupted run from its last state, in its own folder. A folder without a
-// usable state starts over in place; a finished run says so.
-func (a App) Resume(ctx context.Context, dir string) error {
+// usable state starts over in place; a finished run says so. It goes on in so many processes; 0: in as many as it was started with.
+func (a App) Resume(ctx context.Context, dir string, processes int) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -82,6 +83,18 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
+	cfg.Parallel.Processes = cmp.Or(processes, cfg.Parallel.Processes)
+	if err := cfg.Parallel.Validate(); err != nil {
+		return usage.Errorf("parallel.%v", err)
+	}
+	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
+		trackers: a.Trackers, judge: a.judge}
+	return r.inProcesses(ctx, func() error { return r.goOn(ctx, dir) })
+}
+
+// goOn resumes the run in dir.
+func (r *run) goOn(ctx context.Context, dir string) error {
+	cfg, c := r.Config, r.composed
 	f, err := runfolder.Claim(dir)
 	if err != nil {
 		return err
@@ -95,8 +108,6 @@ func (a App) Resume(ctx context.Context, dir string) error {
 	} else if s != nil && (s.State == record.StateDone || s.State == record.StatePruned) {
 		return finished(dir, s.State, cfg)
 	}
-	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
-		trackers: a.Trackers, judge: a.judge}
 	if cfg.Does().Trains {
 		find := phases.FindState
 		if cfg.Checkpoint.OnDamage == "previous" {

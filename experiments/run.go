@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,13 +23,11 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
 	"fulcrum/internal/interrupt"
-	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
-	"fulcrum/phases/doctor"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -127,6 +124,12 @@ func (a App) start(ctx context.Context, c *configs.Composed, exp string, overrid
 		return err
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: overrides, Compose: c.With}, composed: c, exp: exp, trackers: a.Trackers, judge: a.judge}
+	return r.inProcesses(ctx, func() error { return a.lead(ctx, r, dir, made) })
+}
+
+// lead runs in dir.
+func (a App) lead(ctx context.Context, r *run, dir, made string) error {
+	cfg, c := r.Config, r.composed
 	if cfg.DryRun {
 		return dryRun(ctx, r, dir)
 	}
@@ -273,7 +276,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 	}
 	if errors.Is(taskErr, phases.ErrInterrupted) || errors.Is(taskErr, context.Canceled) ||
 		ctx.Err() != nil && errors.Is(taskErr, context.Cause(ctx)) { // of what was asked meanwhile
-		taskErr = &runfolder.InterruptedError{Cause: context.Cause(ctx), Dir: f.Dir, Unsaved: !task.Saves || cfg.Trains() && !hasState(f.Dir)}
+		taskErr = &runfolder.InterruptedError{Cause: asked(ctx, taskErr), Dir: f.Dir, Unsaved: !task.Saves || cfg.Trains() && !hasState(f.Dir)}
 	}
 	if taskErr != nil { // before the digest of run.log is taken
 		r.Log.Note(record.LevelError, taskErr.Error())
@@ -412,88 +415,4 @@ func writeManifest(dir string) error {
 		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: %s: damaged (its content is not what was saved)", filepath.Join(dir, name)))
 	}
 	return err
-}
-
-// summaryBefore describes the run before its task: the time is that of earlier attempts.
-func (r *run) summaryBefore() record.Summary {
-	s := record.Summary{
-		Title: r.title(), Task: r.Config.Task, Command: r.command(), Overrides: r.Overrides, Seed: r.Config.Seed,
-		Start: r.begin.Format(time.RFC3339), Versions: r.versions(), Phases: []record.PhaseSummary{}, Warnings: []string{},
-		Findings: []record.Finding{},
-	}
-	if r.earlier.seconds > 0 {
-		s.Start, s.WallSeconds = r.earlier.start.Format(time.RFC3339), r.earlier.seconds
-	}
-	return s
-}
-
-// summary describes the run's end.
-func (r *run) summary(taskErr error) record.Summary {
-	s := r.summaryBefore()
-	s.State, s.Device, s.Threads = record.StateDone, r.Device, r.Threads()
-	s.WallSeconds += time.Since(r.begin).Seconds()
-	var interrupted *runfolder.InterruptedError
-	switch {
-	case errors.As(taskErr, &interrupted):
-		s.State, s.Error = record.StateInterrupted, taskErr.Error()
-	case taskErr != nil:
-		s.State, s.Error = record.StateFailed, taskErr.Error()
-	}
-	s.Data = r.Data
-	if res := r.Result; res != nil {
-		if res.Pruned != "" && taskErr == nil {
-			s.State = record.StatePruned
-		}
-		s.Best = &record.BestSummary{Metric: res.Metric, Mode: res.Mode, Value: record.Number(res.Value), Phase: res.BestPhase,
-			Epoch: res.BestEpoch, Checkpoint: res.BestFile, Choice: res.Choice}
-		if len(res.Warnings) > 0 {
-			s.Best.Reason = res.Warnings[0]
-		}
-	}
-	if e := r.Evaluation; e != nil {
-		s.Evaluation, s.Best = e, e.Best()
-	}
-	if rows, err := record.ReadRun(r.Dir); err != nil {
-		r.Log.Warnf("summary: %v", err)
-	} else {
-		s.AddRecorded(rows)
-		for _, of := range rows.Steps {
-			for _, f := range doctor.Throughput(of.Phase, of.Column("step_seconds"), r.Config.Checks.Rows()) {
-				r.OfMachine(f, of.Phase)
-			}
-		}
-		s.Findings = append(s.Findings, r.Found...)
-	}
-	return s
-}
-
-// command is the argv that repeats the run.
-func (r *run) command() []string { return append([]string{program.Called()}, r.Overrides...) }
-
-func (r *run) versions() map[string]string {
-	v := map[string]string{"fulcrum": build.Version, "go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "config": r.Hash}
-	if c := build.Commit(); c != "" {
-		v["commit"] = c
-	}
-	if name := cpuName(); name != "" {
-		v["cpu"] = name
-	}
-	if r.Device != "" {
-		v["libtorch"] = torchx.Version()
-	}
-	return v
-}
-
-// cpuName is the kernel's name of the processor, or "".
-func cpuName() string {
-	text, err := regular.ReadFile("/proc/cpuinfo")
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(text)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
-			return strings.TrimSpace(value)
-		}
-	}
-	return ""
 }

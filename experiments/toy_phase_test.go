@@ -57,7 +57,7 @@ func (p *toyPhase) Info() phases.Info {
 func (p *toyPhase) Begin(env *phases.Env, totalSteps int) (err error) {
 	p.env = env
 	p.learn, err = phases.NewLearner(env, p.name, p.setup.Optim, p.Rate, p.setup.LRSchedule, totalSteps, nil)
-	p.steps = phases.NewSteps[*selector.Batch, *toyInputs](p.learn, p)
+	p.steps = phases.NewSteps[*selector.Batch, *toyInputs](p.learn, p, nil)
 	return err
 }
 
@@ -82,11 +82,15 @@ type toyInputs struct {
 	reward torchx.Tensor // [B, G]
 }
 
-// Inputs sends the rewards to the device.
-func (p *toyPhase) Inputs(b *selector.Batch, up *phases.Inputs) []*toyInputs {
+// Size is the number of queries.
+func (p *toyPhase) Size(b *selector.Batch) int { return b.B() }
+
+// Inputs sends the rewards of a part of the batch to the device.
+func (p *toyPhase) Inputs(b *selector.Batch, of phases.Span, up *phases.Inputs) (*toyInputs, bool) {
+	b = b.Part(of.From, of.To)
 	in := &toyInputs{policy: up.Forward(p.env.Policy, b, selector.ForwardOptions{})}
 	torchx.Put(&up.Upload, &in.reward, objective.Rounded(b.Rewards), b.B(), b.G)
-	return []*toyInputs{in}
+	return in, true
 }
 
 // Loss is -Σ reward·log π.

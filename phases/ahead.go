@@ -17,12 +17,11 @@ type Foreseer interface {
 }
 
 // planned is a step under way.
-type planned[R, I any] struct {
+type planned[R any] struct {
 	step   int
 	batch  R
 	err    error
 	work   *work   // nil: its inputs wait for the numbers of the previous step
-	parts  []I     // with work
 	flight *flight // nil: not launched yet
 	done   chan struct{}
 }
@@ -45,7 +44,7 @@ func (s *Steps[R, I]) drop() {
 }
 
 // take returns the step that was planned ahead, or plans it now.
-func (s *Steps[R, I]) take(ctx context.Context, at At) *planned[R, I] {
+func (s *Steps[R, I]) take(ctx context.Context, at At) *planned[R] {
 	p := s.ahead
 	if s.ahead, s.learn.env.inFlight = nil, false; p == nil {
 		p = s.plan(ctx, at, true)
@@ -54,7 +53,7 @@ func (s *Steps[R, I]) take(ctx context.Context, at At) *planned[R, I] {
 }
 
 // lookAhead collects the step after now, launches it if it can, and lets a goroutine collect the one after it.
-func (s *Steps[R, I]) lookAhead(ctx context.Context, at At, now *planned[R, I]) {
+func (s *Steps[R, I]) lookAhead(ctx context.Context, at At, now *planned[R]) {
 	next, inputs := s.foreseen(at, now)
 	if len(next) == 0 {
 		s.settle()
@@ -68,7 +67,7 @@ func (s *Steps[R, I]) lookAhead(ctx context.Context, at At, now *planned[R, I]) 
 	if len(next) < 2 || !s.learn.env.inFlight {
 		return
 	}
-	later := &planned[R, I]{step: next[1].Step, done: make(chan struct{})}
+	later := &planned[R]{step: next[1].Step, done: make(chan struct{})}
 	s.later = later
 	go func() {
 		defer close(later.done)
@@ -77,7 +76,7 @@ func (s *Steps[R, I]) lookAhead(ctx context.Context, at At, now *planned[R, I]) 
 }
 
 // foreseen returns the steps behind now that can be collected before its numbers are read, and whether their inputs can be staged.
-func (s *Steps[R, I]) foreseen(at At, now *planned[R, I]) (next []At, inputs bool) {
+func (s *Steps[R, I]) foreseen(at At, now *planned[R]) (next []At, inputs bool) {
 	f, ok := s.of.(Foreseer)
 	if !ok || len(at.Next) == 0 || now.err != nil || now.flight.pending == nil && !s.learn.env.LookAhead {
 		return nil, false
@@ -86,13 +85,13 @@ func (s *Steps[R, I]) foreseen(at At, now *planned[R, I]) (next []At, inputs boo
 }
 
 // plan returns a step with its batch and, if wanted now, its inputs.
-func (s *Steps[R, I]) plan(ctx context.Context, at At, inputs bool) *planned[R, I] {
+func (s *Steps[R, I]) plan(ctx context.Context, at At, inputs bool) *planned[R] {
 	p := s.later
 	if s.later = nil; p != nil {
 		<-p.done
 	}
 	if p == nil || p.step != at.Step {
-		p = &planned[R, I]{step: at.Step}
+		p = &planned[R]{step: at.Step}
 		s.collect(ctx, p, at, inputs)
 	}
 	if p.err == nil && p.work != nil {
@@ -101,7 +100,7 @@ func (s *Steps[R, I]) plan(ctx context.Context, at At, inputs bool) *planned[R, 
 	return p
 }
 
-func (s *Steps[R, I]) collect(ctx context.Context, p *planned[R, I], at At, inputs bool) {
+func (s *Steps[R, I]) collect(ctx context.Context, p *planned[R], at At, inputs bool) {
 	p.err = torchx.Try(func() (err error) {
 		if p.batch, err = s.of.Collect(ctx, at); err == nil && inputs {
 			s.inputs(p)
@@ -111,7 +110,7 @@ func (s *Steps[R, I]) collect(ctx context.Context, p *planned[R, I], at At, inpu
 }
 
 // launch starts a step on the device unless it has started.
-func (s *Steps[R, I]) launch(p *planned[R, I]) {
+func (s *Steps[R, I]) launch(p *planned[R]) {
 	if p.err != nil || p.flight != nil {
 		return
 	}

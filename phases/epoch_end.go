@@ -12,6 +12,7 @@ import (
 	"fulcrum/internal/digest"
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/regular"
 	"fulcrum/selector"
 )
@@ -27,7 +28,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 	file := checkpointName(info.Name, epoch)
 	v, err := s.validate(file, env.Data.Val, env.Policy, ref)
 	if stopped(ctx, err) { // the epoch's end has not begun: a resume validates first
-		return cmp.Or(s.maybeSave(ctx, phase, At{Epoch: epoch}), err)
+		return cmp.Or(s.maybeSave(err, phase, At{Epoch: epoch}), err)
 	}
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
@@ -48,7 +49,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 		if err := s.write(file, env.Policy, info.Name, epoch, v.Metrics("val_")); err != nil {
 			return err
 		}
-		if env.Export != nil {
+		if env.Export != nil && s.first() {
 			if err := env.Export(filepath.Join(s.ckpt, file), info.Name, epoch, m); err != nil {
 				return err
 			}
@@ -79,7 +80,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 			return err
 		}
 	}
-	if s.saved = saved; !saved {
+	if s.saved = saved; !saved || !s.first() {
 		return nil
 	}
 	return s.saveEpochState(phase, epoch, file)
@@ -87,7 +88,7 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 
 // write writes a checkpoint, once the state before it is written and the old ones are gone, and keeps its digest.
 func (s *scheduler) write(file string, p selector.Policy, phase string, epoch int, m Metrics) (err error) {
-	if err := s.settle(); err != nil {
+	if err := s.settle(); err != nil || !s.first() {
 		return err
 	}
 	if s.pos.Written == nil {
@@ -117,10 +118,11 @@ func (s *scheduler) decide(info Info, epoch int, m Metrics, v Validation) (stopp
 	if s.pos.Best = s.rule.choose(s.pos.History); s.pos.Best.Highest.File == file {
 		s.pos.HighestScores = scores
 	}
-	if s.env.Judge != nil {
-		if s.pos.Pruned, err = s.env.Judge(len(s.pos.History)-1, m, s.rule.metric, s.rule.sign < 0); err != nil {
-			return false, false, err
-		}
+	if s.env.Judge != nil && s.first() {
+		s.pos.Pruned, err = s.env.Judge(len(s.pos.History)-1, m, s.rule.metric, s.rule.sign < 0)
+	}
+	if s.pos.Pruned, err = ranks.Share(s.env.Ranks, "a pruner's word", s.pos.Pruned, err); err != nil {
+		return false, false, err
 	}
 	patience := s.plan.Checkpoint.PatienceEpochs
 	stopped = patience != nil && epoch < info.Epochs && s.pos.Best.stale(s.pos.History, info.Name) >= *patience
@@ -166,7 +168,7 @@ func (s *scheduler) restoreBest(phase string) (epoch int, err error) {
 		return s.pos.Epoch, nil
 	}
 	b := s.rule.ofPhase(s.pos.History, phase).Candidate
-	return b.Epoch, loadWeights(filepath.Join(s.ckpt, b.File), s.env.Policy)
+	return b.Epoch, s.load(b.File, s.env.Policy)
 }
 
 func (s *scheduler) saveEpochState(phase Phase, epoch int, file string) error {

@@ -40,7 +40,7 @@ func (s *scheduler) start() error {
 	return err
 }
 
-// finish repairs what a kill after the last state may have left (links, states to drop), warns if no checkpoint qualified, and evaluates
+// finish tidies the folder, warns if no checkpoint qualified, and evaluates
 // the best policy on the held-out queries.
 func (s *scheduler) finish() (Result, error) {
 	b := s.pos.Best
@@ -51,13 +51,7 @@ func (s *scheduler) finish() (Result, error) {
 	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch,
 		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: float64(b.Candidate.Value),
 		KL: float64(b.Candidate.KL), Pruned: s.pos.Pruned, Choice: s.rule.reason(b)}
-	if err := s.links(b.Candidate.File, s.pos.History[len(s.pos.History)-1].File); err != nil {
-		return r, err
-	}
-	if err := s.dropMidEpoch(""); err != nil {
-		return r, err
-	}
-	if err := remove(s.outdated()); err != nil {
+	if err := s.tidy(); err != nil {
 		return r, err
 	}
 	if nearest, none := s.rule.outside(s.pos.History); none {
@@ -72,7 +66,7 @@ func (s *scheduler) finish() (Result, error) {
 			return r, err
 		}
 	}
-	if err := loadWeights(filepath.Join(s.ckpt, b.Candidate.File), s.env.Policy); err != nil {
+	if err := s.load(b.Candidate.File, s.env.Policy); err != nil {
 		return r, err
 	}
 	v, err := s.validate(b.Candidate.File, s.env.Data.Val, s.env.Policy, s.initial())
@@ -85,6 +79,20 @@ func (s *scheduler) finish() (Result, error) {
 	held, err := s.evaluateHeldOut(s.env.Policy, b.Candidate.File, "best", b.Candidate.Phase, b.Candidate.Epoch, s.initial())
 	r.InitialEval, r.BestEval = s.initialEval, cmp.Or(held, &v)
 	return r, err
+}
+
+// tidy repairs the links, and drops states, that a kill after the last state may have left.
+func (s *scheduler) tidy() error {
+	if !s.first() {
+		return nil
+	}
+	if err := s.links(s.pos.Best.Candidate.File, s.pos.History[len(s.pos.History)-1].File); err != nil {
+		return err
+	}
+	if err := s.dropMidEpoch(""); err != nil {
+		return err
+	}
+	return remove(s.outdated())
 }
 
 // evaluateHeldOut scores the policy of a checkpoint on the queries that take part in no choice: held-out ones and training queries. It

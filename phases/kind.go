@@ -1,6 +1,7 @@
 package phases
 
 import (
+	"fulcrum/internal/option"
 	"fulcrum/rewardutil/schedule"
 	"fulcrum/selector"
 )
@@ -77,4 +78,12 @@ type Training struct {
 	// queries in one forward and backward pass, to bound memory: their gradients add up to the step's; null = all at
 	// once
 	MicroBatch *int `koanf:"micro_batch" range:"[1,inf)"`
+}
+
+// ValidateShards refuses a micro_batch beside several shards, which bound the memory of a pass themselves.
+func (t Training) ValidateShards(shards int) error {
+	if shards > 1 && t.MicroBatch != nil {
+		return option.Errorf("micro_batch", "want null with parallel.shards=%d: a pass has the queries of one shard", shards)
+	}
+	return nil
 }

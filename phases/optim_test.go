@@ -55,7 +55,7 @@ func TestLearningRatesOfParts(t *testing.T) {
 			defer l.Free()
 			before := p.Values()
 			defer torchx.Scope()()
-			m, err := NewSteps[none, none](l, filled{p, 1}).Make(context.Background(), At{})
+			m, err := NewSteps[none, none](l, filled{p, 1}, nil).Make(context.Background(), At{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,7 +82,9 @@ type none struct{}
 
 func (filled) Collect(context.Context, At) (none, error) { return none{}, nil }
 
-func (filled) Inputs(none, *Inputs) []none { return []none{{}} }
+func (filled) Size(none) int { return 1 }
+
+func (filled) Inputs(none, Span, *Inputs) (none, bool) { return none{}, true }
 
 func (f filled) Loss(none) (torchx.Tensor, []torchx.Tensor) {
 	torchx.Copy(f.p.Grad(), torchx.Full(f.value))
@@ -118,7 +120,7 @@ func TestAStepHasNoOperationForEachParameter(t *testing.T) {
 		defer l.Free()
 		defer torchx.Scope()()
 		before := torchx.Counted()
-		m, err := NewSteps[none, none](l, filled{p, 2}).Make(context.Background(), At{})
+		m, err := NewSteps[none, none](l, filled{p, 2}, nil).Make(context.Background(), At{})
 		if counted[i] = torchx.Counted().Minus(before); err != nil || math.Abs(m.GradNorm-2*math.Sqrt(float64(3*n))) > 1e-9*m.GradNorm {
 			t.Fatalf("%d parameters: norm %v, %v", n, m.GradNorm, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"fulcrum/internal/ranks"
 	"fulcrum/phases/doctor"
 	"fulcrum/rewardutil/advantage"
 	"fulcrum/selector"
@@ -180,6 +181,10 @@ type Env struct {
 	WithHeads func(p selector.Policy, heads int) (selector.Policy, error)
 	Data      Data
 	Seed      int64
+	// Shards is the number of shards of whole groups that a step is cut into; 0 is 1. Ranks are the processes that share them, at most as
+	// many; nil: this one computes all. Rank 0 alone writes, judges and looks at files.
+	Shards int
+	Ranks  *ranks.Group
 	// LookAhead makes Steps work ahead even without CUDA graphs. It gains nothing: a test checks that no number changes.
 	LookAhead bool
 	Rec       Recorder

@@ -10,6 +10,7 @@ import (
 type flight struct {
 	lr      float64
 	steps   int             // optimizer steps including this one
+	spans   []Span          // the parts of the batch that are in the loss
 	read    [][]float64     // its numbers
 	pending *torchx.Pending // the numbers on their way, on CUDA
 	graph   bool            // launched as a CUDA graph
@@ -29,7 +30,13 @@ func (l *Learner) stage(w *work, step int) { l.Optimizer.Stage(l.rate(step), &w.
 // launch makes a step operation by operation or as a graph.
 func (l *Learner) launch(w *work, step int) (*flight, error) {
 	f := &flight{lr: l.rate(step)}
-	err := l.compute(w, f)
+	compute := l.compute
+	if l.env.cut() {
+		compute = l.computeShards
+	} else {
+		f.spans = w.shards[0].spans
+	}
+	err := compute(w, f)
 	f.steps = l.Optimizer.Steps()
 	return f, err
 }

@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/option"
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/tensorfile"
@@ -74,7 +75,13 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 	scorer, ok := env.Data.Val.(selector.Scorer)
 	s := &scheduler{plan: plan, env: env, canScore: ok && scorer.CanScore(), ckpt: checkpointDir(env.Dir), doc: doctor.New(plan.Doctor),
 		validated: validated{}}
-	if err := atomicfile.MkdirAll(s.ckpt); err != nil {
+	if s.first() {
+		if err := atomicfile.MkdirAll(s.ckpt); err != nil {
+			return Result{}, err
+		}
+	}
+	var err error
+	if saved, err = saved.share(env.Ranks); err != nil {
 		return Result{}, err
 	}
 	if saved == nil {
@@ -85,7 +92,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 		s.pos = saved.pos
 		o := plan.Checkpoint.Best
 		s.rule = newRule(o, cmp.Or(s.pos.Metric, earlierMetric(o, s.canScore)))
-		if err := loadWeights(filepath.Join(s.ckpt, InitialCheckpoint), env.Initial); err != nil {
+		if err := s.load(InitialCheckpoint, env.Initial); err != nil {
 			return Result{}, err
 		}
 	}
@@ -101,7 +108,7 @@ func Run(ctx context.Context, plan Plan, env *Env, saved *Saved) (Result, error)
 
 // look checks that the files which the run reads have not changed.
 func (s *scheduler) look() (err error) {
-	if s.env.Look != nil {
+	if s.env.Look != nil && s.first() {
 		s.pos.Inputs, err = s.env.Look()
 	}
 	return err
@@ -137,10 +144,10 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 		}
 		s.doc.Begin(phase.Info().Name, s.expected(i))
 		if saved != nil {
-			if err := saved.restore(s.env.Dir, s.env, phase); err != nil {
+			if err := saved.restore(s.env, phase); err != nil {
 				return err
 			}
-			if err := s.doc.Restore(saved.pos.Doctor); err != nil {
+			if err := s.doc.Restore(saved.pos.Doctor); err != nil && s.first() { // the others have no checks
 				return err
 			}
 			s.saved, saved = true, nil
@@ -184,14 +191,18 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch int) error {
 	}
 	steps := s.steps(phase, epoch)
 	for s.pos.EpochSteps < steps.count {
-		at := s.at(ctx, steps)
-		if err := s.maybeSave(ctx, phase, at); err != nil {
+		stop, err := s.asked(ctx)
+		if err != nil {
+			return err
+		}
+		at := s.at(stop, steps)
+		if err := s.maybeSave(stop, phase, at); err != nil {
 			return err
 		}
 		begin := time.Now()
 		m, err := s.step(ctx, phase, at) // candidates, rewards, advantages, loss, backward pass, clipping, AdamW
 		if stopped(ctx, err) {           // while rewards were asked for: no weight has moved
-			return cmp.Or(s.maybeSave(ctx, phase, at), err)
+			return cmp.Or(s.maybeSave(err, phase, at), err)
 		}
 		if err != nil {
 			return s.explain(ctx, err, phase, at)
@@ -245,9 +256,9 @@ func (e epochSteps) at(i int) At {
 }
 
 // at is the step that comes now, with those that follow it for sure: of its epoch, before a stop and before a state is saved.
-func (s *scheduler) at(ctx context.Context, steps epochSteps) At {
+func (s *scheduler) at(stop error, steps epochSteps) At {
 	now := steps.at(s.pos.EpochSteps)
-	for i := s.pos.EpochSteps + 1; i < min(s.pos.EpochSteps+3, steps.count) && ctx.Err() == nil && !s.due(s.pos.GlobalStep+1); i++ {
+	for i := s.pos.EpochSteps + 1; i < min(s.pos.EpochSteps+3, steps.count) && stop == nil && !s.due(s.pos.GlobalStep+1); i++ {
 		now.Next = append(now.Next, steps.at(i))
 	}
 	return now
@@ -338,15 +349,15 @@ func (pos position) enter(index int, name string) position {
 // epoch's first step that is the end of the epoch before (or the start), where that is not saved already;
 // BeginEpoch comes again after the resume, with the same weights. Between the passes over a batch, and while the next step is under way,
 // nothing can be saved.
-func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
+func (s *scheduler) maybeSave(stop error, phase Phase, at At) error {
 	if at.Pass > 0 || s.env.inFlight {
 		return nil
 	}
-	stop, i := ctx.Err() != nil, s.pos.EpochSteps
-	if !stop && !s.due(s.pos.GlobalStep) {
+	i := s.pos.EpochSteps
+	if stop == nil && !s.due(s.pos.GlobalStep) {
 		return nil
 	}
-	if i > 0 || !s.saved {
+	if (i > 0 || !s.saved) && s.first() {
 		if err := cmp.Or(s.look(), finite(s.env)); err != nil {
 			return err
 		}
@@ -358,15 +369,48 @@ func (s *scheduler) maybeSave(ctx context.Context, phase Phase, at At) error {
 			return err
 		}
 	}
-	if stop {
+	if _, ok := errors.AsType[*ranks.StoppedError](stop); ok {
+		return fmt.Errorf("%w: %w", ErrInterrupted, stop)
+	}
+	if stop != nil {
 		return ErrInterrupted
 	}
 	return nil
 }
 
-// stopped reports whether err is the end of ctx, as the interrupted work reports it.
+// stopped reports whether err is the end of ctx, or another process's, as the interrupted work reports it.
 func stopped(ctx context.Context, err error) bool {
+	if _, ok := errors.AsType[*ranks.StoppedError](err); ok {
+		return true
+	}
 	return ctx.Err() != nil && (errors.Is(err, context.Cause(ctx)) || errors.Is(err, context.Canceled))
+}
+
+// asked returns why the run is asked to stop, which all its processes learn at the same step; nil: it is not.
+func (s *scheduler) asked(ctx context.Context) (stop, err error) {
+	_, err = s.env.Ranks.Exchange("the start of a step", nil, ctx.Err())
+	if errors.Is(err, context.Canceled) {
+		return err, nil
+	}
+	return nil, err
+}
+
+// first reports whether this process is the one that writes.
+func (s *scheduler) first() bool { return s.env.Ranks.First() }
+
+// load loads a checkpoint's weights, which rank 0 reads.
+func (s *scheduler) load(file string, p selector.Policy) (err error) {
+	if s.first() {
+		err = loadWeights(filepath.Join(s.ckpt, file), p)
+	}
+	if s.env.Ranks == nil || err != nil {
+		return err
+	}
+	values, err := ranks.Share(s.env.Ranks, "the weights of a checkpoint", p.Params().Values(), nil)
+	if err == nil && !s.first() {
+		p.Params().SetValues(values)
+	}
+	return err
 }
 
 // due reports whether a state is saved in mid-epoch after so many steps of the run.

@@ -8,6 +8,8 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
+	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/ranks"
 )
 
 // position is where a run stands: all that a resume needs besides weights, optimizer and frozen
@@ -149,24 +151,67 @@ func (s PhaseState) write(dir string, sums digest.Sums, position []byte) (err er
 	return atomicfile.Write(filepath.Join(dir, sumsFile), sums.Text(), 0o644)
 }
 
-// restore loads the state into a phase that has begun.
-func (s *Saved) restore(dir string, env *Env, phase Phase) error {
-	if err := loadWeights(filepath.Join(checkpointDir(dir), s.pos.Weights), env.Policy); err != nil {
-		return err
+// whole is what the files of a saved state hold, as it travels to the other processes.
+type whole struct {
+	Weights []float32
+	Phase   PhaseState
+}
+
+// share gives every process the state that rank 0 resumes from; nil: the run starts.
+func (s *Saved) share(by *ranks.Group) (*Saved, error) {
+	if by == nil {
+		return s, nil
 	}
-	moments, err := loadFlat(filepath.Join(s.Dir, "optimizer.safetensors"))
+	var position []byte
+	var err error
+	if s != nil {
+		position, err = json.Marshal(s.pos)
+	}
+	if position, err = ranks.Share(by, "the saved state", position, err); err != nil || by.First() || len(position) == 0 {
+		return s, err
+	}
+	s = &Saved{}
+	return s, jsonwords.Unmarshal(position, &s.pos)
+}
+
+// restore loads the state, which rank 0 reads, into a phase that has begun.
+func (s *Saved) restore(env *Env, phase Phase) error {
+	var ps PhaseState
+	var err error
+	if env.Ranks.First() {
+		ps, err = s.read(env)
+	}
+	if env.Ranks != nil && err == nil {
+		var all whole
+		all, err = ranks.Share(env.Ranks, "the saved optimizer", whole{Weights: env.Policy.Params().Values(), Phase: ps}, nil)
+		if ps = all.Phase; err == nil && !env.Ranks.First() {
+			env.Policy.Params().SetValues(all.Weights)
+		}
+	}
 	if err != nil {
 		return err
-	}
-	ps := PhaseState{Values: s.pos.Values, M: moments["m"], V: moments["v"], OptimizerSteps: s.pos.OptimSteps}
-	frozen := filepath.Join(s.Dir, "frozen.safetensors")
-	if _, err := os.Stat(frozen); err == nil {
-		if ps.Frozen, err = loadFlat(frozen); err != nil {
-			return err
-		}
 	}
 	if err := phase.Restore(ps); err != nil {
 		return fmt.Errorf("%s: %w", s.Dir, err)
 	}
 	return nil
+}
+
+// read loads the state's weights into the policy, and reads what the phase needs.
+func (s *Saved) read(env *Env) (ps PhaseState, err error) {
+	if err := loadWeights(filepath.Join(checkpointDir(env.Dir), s.pos.Weights), env.Policy); err != nil {
+		return ps, err
+	}
+	moments, err := loadFlat(filepath.Join(s.Dir, "optimizer.safetensors"))
+	if err != nil {
+		return ps, err
+	}
+	ps = PhaseState{Values: s.pos.Values, M: moments["m"], V: moments["v"], OptimizerSteps: s.pos.OptimSteps}
+	frozen := filepath.Join(s.Dir, "frozen.safetensors")
+	if _, err := os.Stat(frozen); err == nil {
+		if ps.Frozen, err = loadFlat(frozen); err != nil {
+			return ps, err
+		}
+	}
+	return ps, nil
 }

@@ -19,11 +19,17 @@ type At struct {
 type Algorithm[R, I any] interface {
 	// Collect makes the batch of a step on the host: candidates, rewards, advantages. It changes nothing of the phase.
 	Collect(ctx context.Context, at At) (R, error)
-	// Inputs puts what Loss reads on its way to the device, cut into parts whose losses and gradients add up (micro_batch).
-	Inputs(batch R, in *Inputs) []I
+	// Size is the number of a batch's queries, between which a step is cut into parts.
+	Size(batch R) int
+	// Inputs puts what Loss reads of a part of the batch on its way to the device. Losses and gradients of the parts add up to those of
+	// the batch. ok is false where nothing of the part is in the loss.
+	Inputs(batch R, of Span, in *Inputs) (part I, ok bool)
 	// Loss computes a part's share of the loss on the device: a scalar with gradient. read are further tensors for the host.
 	Loss(part I) (loss torchx.Tensor, read []torchx.Tensor)
 }
+
+// Span is a part of a batch: its queries From … To-1.
+type Span struct{ From, To int }
 
 // Inputs are the numbers that the passes of a step read on the device.
 type Inputs struct {
@@ -51,15 +57,14 @@ func (in *Inputs) Forward(p selector.Policy, b *selector.Batch, opt selector.For
 // work is the device's part of a step.
 type work struct {
 	Inputs
-	// passes makes the forward and backward passes. It returns the parts of the loss (scalars) and the tensors that Loss asks to read.
-	passes func() (losses, read []torchx.Tensor)
+	shards []shard // those that this process computes: one, unless the step is cut into several (shards.go)
 }
 
 // Stepped is a step that was made.
-type Stepped[R, I any] struct {
+type Stepped[R any] struct {
 	OptimizerMetrics
 	Batch R
-	Parts []I
+	Spans []Span        // the parts of the batch that are in the loss
 	Read  [][][]float64 // the values of the tensors read of each part's Loss
 }
 
@@ -67,47 +72,36 @@ type Stepped[R, I any] struct {
 type Steps[R, I any] struct {
 	learn *Learner
 	of    Algorithm[R, I]
-	ahead *planned[R, I] // the next step, launched if it can be
-	later *planned[R, I] // the one after it, which a goroutine collects
+	micro *int        // queries of a pass; nil: a shard has one pass
+	ahead *planned[R] // the next step, launched if it can be
+	later *planned[R] // the one after it, which a goroutine collects
 }
 
-// NewSteps returns the steps of a phase with its optimizer.
-func NewSteps[R, I any](learn *Learner, of Algorithm[R, I]) *Steps[R, I] {
-	return &Steps[R, I]{learn: learn, of: of}
+// NewSteps returns the steps of a phase with its optimizer. A pass has at most micro queries; nil: as many as there are.
+func NewSteps[R, I any](learn *Learner, of Algorithm[R, I], micro *int) *Steps[R, I] {
+	return &Steps[R, I]{learn: learn, of: of, micro: micro}
 }
 
 // Make makes a step. Its batch is known where the loss has failed, too.
-func (s *Steps[R, I]) Make(ctx context.Context, at At) (of Stepped[R, I], err error) {
+func (s *Steps[R, I]) Make(ctx context.Context, at At) (of Stepped[R], err error) {
 	now := s.take(ctx, at)    // Collect and Inputs
 	s.launch(now)             // Loss, backward pass, clipping, AdamW
 	s.lookAhead(ctx, at, now) // while the device is at it
-	of.Batch, of.Parts, err = now.batch, now.parts, now.err
+	of.Batch, err = now.batch, now.err
 	var values [][]float64
 	if err == nil {
+		of.Spans = now.flight.spans
 		of.OptimizerMetrics, values, err = s.learn.land(now.flight) // sync
 	}
 	if err != nil {
 		s.drop()
 		return of, err
 	}
-	for len(of.Read) < len(of.Parts) { // each part has read as much
-		n := len(values) / (len(of.Parts) - len(of.Read))
+	for len(of.Read) < len(of.Spans) { // each part has read as much
+		n := len(values) / (len(of.Spans) - len(of.Read))
 		of.Read, values = append(of.Read, values[:n]), values[n:]
 	}
 	return of, nil
-}
-
-// inputs asks the algorithm for the inputs of the passes.
-func (s *Steps[R, I]) inputs(p *planned[R, I]) {
-	p.work = &work{}
-	p.parts = s.of.Inputs(p.batch, &p.work.Inputs)
-	p.work.passes = func() (losses, read []torchx.Tensor) {
-		for _, part := range p.parts {
-			loss, more := s.backward(part)
-			losses, read = append(losses, loss), append(read, more...)
-		}
-		return losses, read
-	}
 }
 
 // backward adds the gradient of a part's loss.
@@ -123,11 +117,16 @@ func (s *Steps[R, I]) backward(part I) (loss torchx.Tensor, read []torchx.Tensor
 	return torchx.Keep(torchx.Detach(loss)), read
 }
 
-// descend makes the passes and the optimizer step. It returns the numbers to read: Σ g², Σ m², the losses [n] and the tensors of
-// Loss.
+// descend makes the passes and the optimizer step. It returns the numbers to read: those of update, and the tensors of Loss.
 func (l *Learner) descend(w *work, lr float64) ([]torchx.Tensor, error) {
 	l.Params.ZeroGrad()
-	losses, read := w.passes()
+	losses, read := w.shards[0].passes()
+	numbers, err := l.update(flat(losses), lr)
+	return append(numbers, read...), err
+}
+
+// update makes the optimizer step by the gradient of the whole batch. It returns Σ g², Σ m² and the losses [n].
+func (l *Learner) update(losses torchx.Tensor, lr float64) ([]torchx.Tensor, error) {
 	for _, part := range l.Frozen {
 		torchx.Copy(part.Grad, torchx.FullLike(part.Grad, 0, part.Grad.DType(), 1))
 	}
@@ -137,7 +136,7 @@ func (l *Learner) descend(w *work, lr float64) ([]torchx.Tensor, error) {
 	if torchx.Tracing() {
 		return nil, errTraced
 	}
-	parts, squares := flat(losses), torchx.SumSquares(l.Params.Grad())
-	l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)
-	return append([]torchx.Tensor{squares, torchx.SumSquares(l.Optimizer.Moment()), parts}, read...), nil
+	squares := torchx.SumSquares(l.Params.Grad())
+	l.Optimizer.StepClipped(lr, l.clip, squares, losses, !l.env.AllowNonFinite)
+	return []torchx.Tensor{squares, torchx.SumSquares(l.Optimizer.Moment()), losses}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
@@ -42,7 +43,7 @@ type Validation struct {
 	Length float64            // mean tokens of a greedy completion; NaN elsewhere
 	Cut    float64            // share of greedy completions cut at the length limit; NaN elsewhere
 
-	greedy  []*selector.Batch // the selections, a batch after the other
+	greedy  []*selector.Batch // the selections that this process has made, a batch after the other
 	against reference         // of KL, where the scheduler keeps the validation
 }
 
@@ -96,66 +97,110 @@ func (v Validation) Metrics(prefix string) Metrics {
 	return m
 }
 
-// Validate evaluates policy on every query of src, without gradient and without dropout. reference nil: without the KL.
-func Validate(policy, reference selector.Policy, src selector.Source, data Data) (Validation, error) {
+// evaluated are the numbers of a validation pass over some queries.
+type evaluated struct {
+	Losses, Steps       []float64 // of the queries with recorded candidates: the cross entropy, the steps it is a sum over
+	Advantages          []float64
+	Advantage, KL       float64
+	Length, Cut         int
+	Selections          [][]int64
+	Rewards, Accuracies []float64
+	Texts               []string
+	Terms               map[string]float64 // sums
+	Recorded            recorded.Scores
+}
+
+// Validate evaluates policy on every query of src, without gradient and without dropout. reference nil: without the KL. The processes of a
+// run share the passes; all of them get the numbers of all queries.
+func Validate(by *ranks.Group, policy, reference selector.Policy, src selector.Source, data Data) (Validation, error) {
 	defer torchx.NoGrad()()
 	n := src.Len()
 	v := Validation{Rewards: make([]float64, 0, n), Selections: make([][]int64, 0, n)}
-	var losses, steps []float64 // of the queries with recorded candidates: the cross entropy, the steps it is a sum over
-	_, text := policy.(selector.TokenPolicy)
-	length, cut := 0, 0
-	var kl, advantage float64
-	scorer, canScore := src.(selector.Scorer)
-	canScore = canScore && scorer.CanScore()
-	for queries := range selector.Chunks(n, cmp.Or(data.EvalBatch, evalBatch)) {
-		if err := torchx.Try(func() error {
+	chunks := slices.Collect(selector.Chunks(n, cmp.Or(data.EvalBatch, evalBatch)))
+	from, to := ranks.Part(len(chunks), by.Rank(), by.Size())
+	var own []evaluated
+	var failed error
+	for _, queries := range chunks[from:to] {
+		if failed = torchx.Try(func() error {
 			defer torchx.Scope()()
-			if b := src.Recorded(queries); b.NumValid() > 0 {
-				out := policy.Forward(b, selector.ForwardOptions{Dist: data.ValLoss.Smoothing > 0})
-				l, n := recordedLosses(out, b, data)
-				losses, steps = append(losses, l...), append(steps, n...)
-				gains, sum := recordedAdvantage(out, b, data.Advantage)
-				v.Advantages, advantage = append(v.Advantages, gains...), advantage+sum
-				if !canScore {
-					addRecorded(&v.Recorded, src, out, b)
-				}
-			}
-			greedy, _ := policy.Decode(src, queries, data.Shots, 1)
-			kl += klOf(policy, reference, greedy)
-			v.greedy = append(v.greedy, greedy)
-			for i := range queries {
-				v.Selections = append(v.Selections, slices.Clone(greedy.Chosen(i, 0)))
-				cut += int(objective.OneIf(greedy.Cut(i)))
-			}
-			length += objective.CountSteps(greedy)
-			if canScore {
-				acc, err := scorer.Accuracy(greedy)
-				if err != nil {
-					return err
-				}
-				v.Rewards = append(v.Rewards, greedy.Rewards...)
-				v.Accuracies = append(v.Accuracies, acc...)
-				v.Texts = append(v.Texts, greedy.Texts...)
-				for name, term := range greedy.Terms {
-					if v.Terms == nil {
-						v.Terms = map[string]float64{}
-					}
-					v.Terms[name] += stat.Sum(term) / float64(n)
-				}
-			}
-			return nil
-		}); err != nil {
-			return v, err
+			e, greedy, err := evaluate(policy, reference, src, queries, data)
+			own, v.greedy = append(own, e), append(v.greedy, greedy)
+			return err
+		}); failed != nil {
+			break
 		}
 	}
-	v.Loss, v.LossKnown, v.Losses = stat.Mean(losses), len(losses) > 0, losses
+	all, err := gathered(by, "a validation", own, failed)
+	if err != nil {
+		return v, err
+	}
+	_, text := policy.(selector.TokenPolicy)
+	v.join(all, data, text, reference)
+	return v, nil
+}
+
+// evaluate evaluates policy on some queries of src.
+func evaluate(policy, reference selector.Policy, src selector.Source, queries []int, data Data) (e evaluated, greedy *selector.Batch,
+	err error) {
+	scorer, canScore := src.(selector.Scorer)
+	canScore = canScore && scorer.CanScore()
+	if b := src.Recorded(queries); b.NumValid() > 0 {
+		out := policy.Forward(b, selector.ForwardOptions{Dist: data.ValLoss.Smoothing > 0})
+		e.Losses, e.Steps = recordedLosses(out, b, data)
+		e.Advantages, e.Advantage = recordedAdvantage(out, b, data.Advantage)
+		if !canScore {
+			addRecorded(&e.Recorded, src, out, b)
+		}
+	}
+	greedy, _ = policy.Decode(src, queries, data.Shots, 1)
+	e.KL = klOf(policy, reference, greedy)
+	for i := range queries {
+		e.Selections = append(e.Selections, slices.Clone(greedy.Chosen(i, 0)))
+		e.Cut += int(objective.OneIf(greedy.Cut(i)))
+	}
+	e.Length = objective.CountSteps(greedy)
+	if !canScore {
+		return e, greedy, nil
+	}
+	if e.Accuracies, err = scorer.Accuracy(greedy); err != nil {
+		return e, greedy, err
+	}
+	e.Rewards, e.Texts, e.Terms = greedy.Rewards, greedy.Texts, map[string]float64{}
+	for name, term := range greedy.Terms {
+		e.Terms[name] = stat.Sum(term)
+	}
+	return e, greedy, nil
+}
+
+// join sets the numbers to those of passes over all queries, in order.
+func (v *Validation) join(passes []evaluated, data Data, text bool, reference selector.Policy) {
+	var steps []float64
+	var kl, advantage float64
+	n, length, cut := 0, 0, 0
+	for _, e := range passes {
+		n += len(e.Selections)
+	}
+	for _, e := range passes {
+		v.Losses, steps, v.Advantages = append(v.Losses, e.Losses...), append(steps, e.Steps...), append(v.Advantages, e.Advantages...)
+		kl, advantage, length, cut = kl+e.KL, advantage+e.Advantage, length+e.Length, cut+e.Cut
+		v.Selections, v.Rewards = append(v.Selections, e.Selections...), append(v.Rewards, e.Rewards...)
+		v.Accuracies, v.Texts = append(v.Accuracies, e.Accuracies...), append(v.Texts, e.Texts...)
+		for name, sum := range e.Terms {
+			if v.Terms == nil {
+				v.Terms = map[string]float64{}
+			}
+			v.Terms[name] += sum / float64(n)
+		}
+		v.Recorded.Join(e.Recorded)
+	}
+	v.Loss, v.LossKnown = stat.Mean(v.Losses), len(v.Losses) > 0
 	switch mean := data.ValLoss.Mean; {
 	case data.ValLoss.PerToken:
-		v.Loss = stat.Sum(losses) / stat.Sum(steps)
-		perToken := float64(len(losses)) / stat.Sum(steps)
-		v.Losses = list.Map(losses, func(l float64) float64 { return l * perToken })
+		v.Loss = stat.Sum(v.Losses) / stat.Sum(steps)
+		perToken := float64(len(v.Losses)) / stat.Sum(steps)
+		v.Losses = list.Map(v.Losses, func(l float64) float64 { return l * perToken })
 	case mean != nil:
-		v.Loss = mean(losses)
+		v.Loss = mean(v.Losses)
 	}
 	v.Length, v.Cut = math.NaN(), math.NaN()
 	if text && n > 0 {
@@ -164,7 +209,6 @@ func Validate(policy, reference selector.Policy, src selector.Source, data Data)
 	v.setKL(kl, reference)
 	v.Advantage = advantage / float64(len(v.Advantages)) // 0/0 = NaN: unknown
 	v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)
-	return v, nil
 }
 
 // exactKL is KL(policy ‖ reference) of every step of b, [B, G, T] nats, without gradient: summed over the

@@ -3,6 +3,7 @@ package phases
 import (
 	"maps"
 
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
@@ -45,9 +46,9 @@ func (s *scheduler) validate(file string, src selector.Source, p selector.Policy
 	}
 	var err error
 	if known {
-		err = v.measureKL(p, ref.policy)
+		err = v.measureKL(s.env.Ranks, p, ref.policy)
 	} else {
-		v, err = Validate(p, ref.policy, src, s.env.Data)
+		v, err = Validate(s.env.Ranks, p, ref.policy, src, s.env.Data)
 	}
 	if v.against = ref; p == ref.policy {
 		v.against = reference{} // a KL to itself is not computed: a resumed run, which has two copies, computes it
@@ -67,19 +68,28 @@ func (s *scheduler) forget(phase string) {
 }
 
 // measureKL replaces the KL by that of the same policy to another reference, on the same selections.
-func (v *Validation) measureKL(p, reference selector.Policy) error {
+func (v *Validation) measureKL(by *ranks.Group, p, reference selector.Policy) error {
 	defer torchx.NoGrad()()
-	kl := 0.0
+	var own []float64
+	var failed error
 	for _, greedy := range v.greedy {
-		if err := torchx.Try(func() error {
+		if failed = torchx.Try(func() error {
 			defer torchx.Scope()()
-			kl += klOf(p, reference, greedy)
+			own = append(own, klOf(p, reference, greedy))
 			return nil
-		}); err != nil {
-			return err
+		}); failed != nil {
+			break
 		}
 	}
-	v.setKL(kl, reference)
+	all, err := gathered(by, "the KL of a validation", own, failed)
+	if err != nil {
+		return err
+	}
+	sum := 0.0
+	for _, kl := range all {
+		sum += kl
+	}
+	v.setKL(sum, reference)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 
 	"fulcrum/experiments/runfolder"
@@ -12,6 +13,9 @@ import (
 // detachFlag leaves a sweep to a process of its own.
 const detachFlag = "--detach"
 
+// processesKey may be given anew when a run goes on: no number depends on it.
+const processesKey = "parallel.processes"
+
 // resumeVerb goes on with a run or a sweep.
 func resumeVerb() *verb {
 	f := usage.Flags()
@@ -21,7 +25,7 @@ func resumeVerb() *verb {
 		usage: `run resume outputs/quick
 run resume multirun/lr hydra.sweeper.n_trials=80
 
-run resume RUN_FOLDER
+run resume RUN_FOLDER [parallel.processes=N]
 run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
 Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
 ` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
@@ -32,7 +36,15 @@ what its jobs compute may not (docs/sweeps.md).
 		run: func(s *session, args []string) error {
 			r := sweep.Resumption{Retry: true, Accept: *accept, Detached: *detached}
 			var dirs []string
+			processes := 0
 			for _, arg := range args {
+				if n, ok := strings.CutPrefix(arg, processesKey+"="); ok {
+					var err error
+					if processes, err = strconv.Atoi(n); err != nil || processes < 1 {
+						return usage.Errorf("%s: want a number of processes, from 1", arg)
+					}
+					continue
+				}
 				if strings.HasPrefix(strings.TrimLeft(arg, "+~"), "hydra") && strings.Contains(arg, "=") {
 					r.Overrides = append(r.Overrides, arg)
 				} else {
@@ -60,10 +72,10 @@ what its jobs compute may not (docs/sweeps.md).
 			if err := sweep.LostLedger(dir); err != nil {
 				return err
 			}
-			if len(args) > 1 || f.NFlag() > 0 {
+			if len(r.Overrides) > 0 || f.NFlag() > 0 {
 				return usage.Errorf("%s: flags and overrides are for sweeps; there is none", dir)
 			}
-			return s.app.Resume(s.ctx, dir)
+			return s.app.Resume(s.ctx, dir, processes)
 		},
 	}
 }

@@ -62,6 +62,8 @@ type Config struct {
 	Optim phases.OptimOptions `koanf:"optim"`
 	// learning rate over the steps of each phase
 	LRSchedule schedule.LROptions `koanf:"lr_schedule"`
+	// processes that share the steps of a run
+	Parallel ParallelOptions `koanf:"parallel"`
 	// what is saved, and which checkpoint is best
 	Checkpoint phases.CheckpointOptions `koanf:"checkpoint"`
 	// what a run is checked for, before it trains (docs/preflight.md) and while it does (docs/doctor.md)
@@ -97,8 +99,9 @@ func DefaultConfig(e Entries) *Config {
 		Task: "train", Control: "none", Device: "auto", Policy: "pointer", Schedule: []string{"rce", "grpo"},
 		Data: beamdata.DefaultOptions(), Rewards: reward.DefaultOptions(), Init: InitOptions{Strict: true},
 		SFT: rce.DefaultSFTOptions(), RCE: rce.DefaultOptions(), GRPO: grpo.DefaultOptions(),
-		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Checkpoint: phases.DefaultCheckpointOptions(),
-		Report: record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
+		Optim: phases.DefaultOptimOptions(), LRSchedule: schedule.DefaultLROptions(), Parallel: DefaultParallelOptions(),
+		Checkpoint: phases.DefaultCheckpointOptions(),
+		Report:     record.DefaultReportOptions(), Logging: record.DefaultLoggingOptions(),
 		Entries: e,
 	}
 	c.Data.More, c.Sections = e.Data, e.sections()
@@ -137,6 +140,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Compatible() && c.Does().Trains && c.Entries.Reference.Reproduce == nil {
 		return option.Errorf("compat", "this program is built without the annex \"the Python reference\"")
+	}
+	if c.Compatible() && c.Parallel.Cut() > 1 {
+		return option.Errorf("parallel.shards", "want 1 with compat=lever_plus: the Python reference has one process")
 	}
 	if c.Eval.MaxQueries != nil && !c.Does().Trains {
 		return option.Errorf("eval.max_queries", "want null with task=%s: only the epochs of training are evaluated on fewer queries", c.Task)
@@ -182,6 +188,11 @@ func (c *Config) validateSchedule() error {
 		seen[name] = true
 	}
 	for name, phase := range c.planned() {
+		if p, ok := phase.(interface{ ValidateShards(shards int) error }); ok {
+			if bad, ok := errors.AsType[*option.Error](p.ValidateShards(c.Parallel.Cut())); ok {
+				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
+			}
+		}
 		if p, ok := phase.(interface {
 			ValidateBest(best phases.BestOptions) error
 		}); ok {

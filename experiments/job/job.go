@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/internal/interrupt"
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -25,6 +26,8 @@ type Job struct {
 	Device    string   // "" until libtorch is there
 	Log       *record.Log
 	Saved     *phases.Saved // the state a resume starts from; nil: none
+	Ranks     *ranks.Group  // the processes of the run; nil: one
+	Local     int           // number of this process among those on its machine
 	Held      func() error  // returns an error if the folder is no longer this run's; nil: not checked
 	Redraw    func()        // draws the plots anew; nil: no plots
 	Judge     func(epochs int) (JudgeFunc, error)
@@ -128,7 +131,7 @@ func (j *Job) MapTorch(read func() error) error {
 	}
 	torchx.Attach(j.Threads())
 	torchx.SetDeterministic(j.Config.Deterministic)
-	device, err := torchx.Device(j.Config.Device)
+	device, err := torchx.Device(j.Config.Device, j.Local)
 	if err != nil {
 		return usage.Errorf("%v", err)
 	}

@@ -48,7 +48,7 @@ func open(threads int, device string) (string, error) {
 		return "", err
 	}
 	torchx.Attach(threads)
-	name, err := torchx.Device(device)
+	name, err := torchx.Device(device, 0)
 	if err != nil {
 		return "", usage.Errorf("%v", err)
 	}

@@ -36,7 +36,7 @@ func (e *Error) ExitCode() int {
 }
 
 // InterruptedError says that a signal ended the run and whether its state is saved. It unwraps to
-// context.Canceled, which the command line turns into exit code 128 + signal.
+// its cause and context.Canceled, which the command line turns into exit code 128 + signal.
 type InterruptedError struct {
 	Cause   error // of the context's end
 	Dir     string
@@ -54,4 +54,4 @@ func (e *InterruptedError) Error() string {
 	return fmt.Sprintf("%v; the state is saved, go on with: %s", e.Cause, program.OnFolder("resume", e.Dir))
 }
 
-func (e *InterruptedError) Unwrap() error { return context.Canceled }
+func (e *InterruptedError) Unwrap() []error { return []error{context.Canceled, e.Cause} }

@@ -33,7 +33,7 @@ func ScoreSealed(ctx context.Context, j *job.Job, best *record.BestSummary, open
 		return nil, err
 	}
 	of := w.PhasesData()
-	v, err := phases.Validate(policy, policy, of.Eval, of)
+	v, err := phases.Validate(nil, policy, policy, of.Eval, of)
 	if err != nil {
 		return nil, err
 	}

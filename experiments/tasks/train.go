@@ -23,7 +23,7 @@ import (
 // trainTask is task=train. Validation compares losses and advantages as rce, sft and grpo would have them, whatever the schedule.
 func trainTask() job.Task {
 	return job.Task{Run: train, On: onData, Saves: true, Policy: true, Trains: true,
-		Sections: []string{"data", "init", "optim", "lr_schedule", "checkpoint", "checks", "eval", "evidence"},
+		Sections: []string{"data", "init", "optim", "lr_schedule", "parallel", "checkpoint", "checks", "eval", "evidence"},
 		Reads:    []string{"rce.temperature", "rce.rewards", "grpo.advantage"}}
 }
 
@@ -48,18 +48,14 @@ func train(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	env.Look = func() ([]string, error) { return look(j) }
-	now, err := env.Look()
-	if err != nil {
+	if err := unchangedData(j, env); err != nil {
 		return err
 	}
-	if s := j.Saved; s != nil {
-		if err := sameInputs(j, s.Inputs(), now); err != nil {
-			return err
-		}
+	if err := alike(j, env); err != nil {
+		return err
 	}
-	if s := j.Saved; s != nil && s.DataHash() != "" && s.DataHash() != env.DataHash {
-		return usage.Errorf("the data are not those that the saved state has learned from: put the files back, or start anew elsewhere: %s",
-			program.OnFolder("--rerun", j.Dir))
+	if !j.Ranks.First() {
+		return follow(ctx, plan, env)
 	}
 	j.Begun = true
 	if j.Saved == nil {
@@ -100,6 +96,23 @@ func train(ctx context.Context, j *job.Job) error {
 	}
 	j.Result = &result
 	return w.Examples(env, result)
+}
+
+// unchangedData refuses a resume with other data than the state has learned from.
+func unchangedData(j *job.Job, env *phases.Env) error {
+	now, err := env.Look()
+	s := j.Saved
+	if err != nil || s == nil {
+		return err
+	}
+	if err := sameInputs(j, s.Inputs(), now); err != nil {
+		return err
+	}
+	if s.DataHash() != "" && s.DataHash() != env.DataHash {
+		return usage.Errorf("the data are not those that the saved state has learned from: put the files back, or start anew elsewhere: %s",
+			program.OnFolder("--rerun", j.Dir))
+	}
+	return nil
 }
 
 // parameters says how many numbers are trained, and of how many.
@@ -165,7 +178,7 @@ func environment(j *job.Job, w job.Workload, initial selector.Policy) (*phases.E
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
 		ConfigHash: j.Hash, DataHash: j.Data.Fingerprint, AllowNonFinite: j.Config.AllowsNonFinite(),
 		WithHeads: workload.WithHeads(w.Policy()), Untrained: j.Config.Init.Checkpoint == nil,
-		Placebo: strings.HasPrefix(j.Config.Control, "placebo")}
+		Placebo: strings.HasPrefix(j.Config.Control, "placebo"), Shards: j.Config.Parallel.Cut(), Ranks: j.Ranks}
 	if j.Config.Compatible() {
 		env.Gradients = j.Config.Entries.Reference.Gradients(j.Config)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/runtest"
 )
 
 // reference is what the public implementation of Qwen2.5-VL made of the tiny models.
@@ -217,29 +218,18 @@ func TestBadLinesAreNamed(t *testing.T) {
 	}
 }
 
-// tinyVL is a run of three phases of a very small model from random weights.
-func tinyVL(more ...string) []string {
-	return with([]string{"exp=shapes_vl", "threads=1", "seed=3", "data.batch_size=16", "data.conversations.demos=24",
-		"data.shapes.train_queries=48", "data.shapes.val_queries=16", "data.shapes.dev_queries=16",
-		"vl.scratch.hidden_size=32", "vl.scratch.intermediate_size=48", "vl.scratch.num_hidden_layers=2", "vl.scratch.image_pixels=3136",
-		"vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=24", "vl.scratch.vision.depth=1",
-		"vl.scratch.vision.fullatt_block_indexes=[0]",
-		"sft.epochs=2", "rce.epochs=1", "grpo.epochs=2", "grpo.group_size=4", "rewards.length.weight=0.1",
-		"report.plots=false"}, more)
-}
-
 // The token policy keeps the promise of all runs: killed anywhere and resumed, it ends with the same bytes.
 func TestVisionLanguageRunKilledAndResumed(t *testing.T) {
 	t.Parallel()
 	want := folder(t)
-	mustRun(t, tinyVL("hydra.run.dir="+want)...)
+	mustRun(t, runtest.TinyShapes("hydra.run.dir="+want)...)
 	moments := []string{`"kind":"step","phase":"sft","epoch":2`, `"kind":"step","phase":"grpo","epoch":2`, `"kind":"step","phase":"rce"`}
 	if testing.Short() {
 		moments = moments[:2]
 	}
 	for _, at := range moments {
 		dir := folder(t)
-		p := start(t, tinyVL("hydra.run.dir="+dir)...)
+		p := start(t, runtest.TinyShapes("hydra.run.dir="+dir)...)
 		p.Until(func() bool { return strings.Contains(readIf(filepath.Join(dir, "metrics.jsonl")), at) })
 		resumes := p.KillRun(dir)
 		mustRun(t, "resume", dir)

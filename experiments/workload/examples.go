@@ -47,7 +47,7 @@ func pointerExamples(j *job.Job, b *beamdata.Bundle, env *phases.Env, result pha
 func initialAndBest(env *phases.Env, src selector.Source, result phases.Result) (before, after *phases.Validation, err error) {
 	before = result.InitialEval
 	if before == nil {
-		v, err := phases.Validate(env.Initial, env.Initial, src, env.Data)
+		v, err := phases.Validate(nil, env.Initial, env.Initial, src, env.Data)
 		if err != nil {
 			return nil, nil, err
 		}

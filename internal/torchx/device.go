@@ -39,19 +39,14 @@ func CUDAIndex(device string) (n int, ok bool) {
 	return n, err == nil && n >= 0 && fmt.Sprintf("cuda:%d", n) == device
 }
 
-// Device resolves auto|cpu|cuda|cuda:N to a libtorch device name, or says why it can't.
-func Device(name string) (string, error) {
-	var n int
+// Device resolves auto|cpu|cuda|cuda:N to a libtorch device name, or says why it can't. Processes of one machine, numbered by local, take
+// its GPUs in turn where no number is given.
+func Device(name string, local int) (string, error) {
+	n := local % max(int(C.fc_cuda_device_count()), 1)
 	switch {
-	case name == "auto":
-		if CUDAAvailable() {
-			return "cuda:0", nil
-		}
+	case name == "auto" && !CUDAAvailable() || name == "cpu":
 		return "cpu", nil
-	case name == "cpu":
-		return "cpu", nil
-	case name == "cuda":
-		n = 0
+	case name == "auto" || name == "cuda":
 	default:
 		var ok bool
 		if n, ok = CUDAIndex(name); !ok {

@@ -182,7 +182,7 @@ func TestToLike(t *testing.T) {
 	Copy(x, From([]float32{3, 4}, 2))
 	golden.Close(t, y.Floats(), []float64{3, 4}, 0)
 	for n := 0; ; n++ {
-		device, err := Device(fmt.Sprintf("cuda:%d", n))
+		device, err := Device(fmt.Sprintf("cuda:%d", n), 0)
 		if err != nil {
 			break
 		}
@@ -383,7 +383,7 @@ func TestDevice(t *testing.T) {
 		{"cuda:x", "", "want auto, cpu, cuda or cuda:N"},
 		{"cuda:99", "", "device=cuda:99"},
 	} {
-		got, err := Device(tc.in)
+		got, err := Device(tc.in, 0)
 		if got != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 			t.Errorf("Device(%q) = %q, %v; want %q, %q", tc.in, got, err, tc.want, tc.err)
 		}

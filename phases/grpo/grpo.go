@@ -76,7 +76,7 @@ func (g *Phase) Begin(env *phases.Env, totalSteps int) error {
 	g.takeReference()
 	var err error
 	g.learn, err = phases.NewLearner(env, g.name, g.optim, g.opt.LR, g.sched, totalSteps, g.opt.Freeze)
-	g.steps = phases.NewSteps[*rollout, *inputs](g.learn, g)
+	g.steps = phases.NewSteps[*rollout, *inputs](g.learn, g, g.opt.MicroBatch)
 	return err
 }
 

@@ -30,18 +30,20 @@ type inputs struct {
 	beta              *torchx.Factor // of the KL; nil: the loss has no KL
 }
 
-// Inputs implements phases.Algorithm: one input for each part of the rollout (grpo.micro_batch).
-func (g *Phase) Inputs(r *rollout, in *phases.Inputs) (parts []*inputs) {
+// Size implements phases.Algorithm.
+func (g *Phase) Size(r *rollout) int { return r.batch.B() }
+
+// Inputs implements phases.Algorithm. A part without candidates is left out; the divisors are those of the whole step. Without any part the
+// gradient is 0.
+func (g *Phase) Inputs(r *rollout, of phases.Span, in *phases.Inputs) (*inputs, bool) {
 	if g.opt.Temperature.Enabled {
 		in.Refuse(g.name + ".temperature moves")
 	}
-	for from, to := range objective.Spans(r.batch.B(), g.opt.MicroBatch) {
-		// A part without candidates is left out; the divisors are those of the whole step. Without any part the gradient is 0.
-		if part := r.part(from, to); part.batch.NumValid() > 0 {
-			parts = append(parts, g.inputs(part, in))
-		}
+	part := r.part(of)
+	if part.batch.NumValid() == 0 {
+		return nil, false
 	}
-	return parts
+	return g.inputs(part, in), true
 }
 
 // inputs puts a part's numbers into the step's upload. Log-probabilities of samples are taken at the temperature of the draw: only then is

@@ -131,10 +131,16 @@ func (g *Phase) pass(t *testing.T) (m phases.Metrics, loss float64, gradient []f
 	defer torchx.Scope()()
 	params := g.env.Policy.Params()
 	params.ZeroGrad()
-	up, of := phases.Inputs{}, phases.Stepped[*rollout, *inputs]{Batch: g.rollout}
-	of.Parts = g.Inputs(g.rollout, &up)
+	up, of := phases.Inputs{}, phases.Stepped[*rollout]{Batch: g.rollout}
+	var parts []*inputs
+	for from, to := range objective.Spans(g.rollout.batch.B(), g.opt.MicroBatch) {
+		span := phases.Span{From: from, To: to}
+		if part, ok := g.Inputs(g.rollout, span, &up); ok {
+			parts, of.Spans = append(parts, part), append(of.Spans, span)
+		}
+	}
 	up.Upload.Send(params.Flat())
-	for _, part := range of.Parts {
+	for _, part := range parts {
 		share, read := g.Loss(part)
 		torchx.Backward(share)
 		loss += torchx.Read(share)[0][0]

@@ -231,10 +231,10 @@ func (g *Phase) measuresKL(step int) bool {
 }
 
 // measure turns the numbers of a step's pass into its metrics, and keeps in the rollout what later passes use or report.
-func (g *Phase) measure(of phases.Stepped[*rollout, *inputs]) Metrics {
+func (g *Phase) measure(of phases.Stepped[*rollout]) Metrics {
 	f, r := tally{}, of.Batch
-	for i, in := range of.Parts {
-		f.add(g.opt, in.part, readoutOf(of.Read[i]))
+	for i, span := range of.Spans {
+		f.add(g.opt, r.part(span), readoutOf(of.Read[i]))
 	}
 	measured := g.measuresKL(r.step)
 	r.known, r.refKnown = r.old != nil, r.refKnown || r.ref != nil && measured
@@ -248,7 +248,7 @@ func (g *Phase) measure(of phases.Stepped[*rollout, *inputs]) Metrics {
 		ClipFraction: objective.Share(f.outside, f.n), ClampFraction: objective.Share(f.clamped, f.n),
 		ClipFractionLow: objective.Share(f.low, f.n), ClipFractionHigh: objective.Share(f.high, f.n),
 	}
-	if r.fresh && len(of.Parts) > 0 {
+	if r.fresh && len(of.Spans) > 0 {
 		m.RefreshDrift = &f.drift
 	} else {
 		m.AdvantageGain = new(f.gain / math.Max(float64(left), 1))

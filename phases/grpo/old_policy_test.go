@@ -144,7 +144,7 @@ func TestHealthyOldPolicies(t *testing.T) {
 					o.Epochs, o.Ratio, o.Loss, o.OldPolicy, o.UpdateOldAfter, o.NumIterations = 12, ratio, "grpo", tc.old, tc.every, tc.passes
 					o.KL.Controller, o.KL.TargetMax = "fixed", 10 // nats: ten toy answers are easily told apart
 				})
-				before, err := phases.Validate(env.Initial, env.Initial, env.Data.Val, env.Data)
+				before, err := phases.Validate(nil, env.Initial, env.Initial, env.Data.Val, env.Data)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -152,7 +152,7 @@ func TestHealthyOldPolicies(t *testing.T) {
 					Doctor: doctor.Checks(), Phases: []phases.Phase{phase}}, env, nil); err != nil {
 					t.Fatal(err)
 				}
-				after, err := phases.Validate(env.Policy, env.Initial, env.Data.Val, env.Data)
+				after, err := phases.Validate(nil, env.Policy, env.Initial, env.Data.Val, env.Data)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -57,7 +57,7 @@ func TestKnowledgeIsTheForwardPass(t *testing.T) {
 		perStep := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, *g.rollout, selector.ForwardOptions{})
 		golden.Close(t, perStep.logp.Floats(), out.LogP.Floats(), 1e-5)
 		last := b.B() - 1
-		part := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, g.rollout.part(last, b.B()), selector.ForwardOptions{})
+		part := viewNow(g, &frozenPolicy{Policy: p, cached: steps}, g.rollout.part(phases.Span{From: last, To: b.B()}), selector.ForwardOptions{})
 		golden.Close(t, part.logp.Floats(), torchx.Narrow(perStep.logp, 0, last, 1).Floats(), 0)
 		kl := p.Forward(b, selector.ForwardOptions{Reference: got.dist}).KL
 		golden.Close(t, objective.MaskedSum(kl, b).Floats(), make([]float64, b.B()*b.G), 1e-5)

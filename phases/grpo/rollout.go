@@ -31,15 +31,15 @@ type rollout struct {
 // keepsRef reports whether a pass that measures the KL keeps the reference's log-probabilities for later ones.
 func (r rollout) keepsRef() bool { return r.ref != nil && !r.refKnown }
 
-// part returns the rollout of the queries from … to-1. It shares the memory of r.
-func (r rollout) part(from, to int) rollout {
-	lo, hi := from*r.batch.G, to*r.batch.G
+// part returns the rollout of some of the queries. It shares the memory of r.
+func (r rollout) part(of phases.Span) rollout {
+	lo, hi := of.From*r.batch.G, of.To*r.batch.G
 	cut := func(kept []float32) []float32 {
 		width := len(kept) / len(r.batch.Valid)
 		return kept[lo*width : hi*width]
 	}
 	r.old, r.ref = cut(r.old), cut(r.ref)
-	r.batch, r.index, r.adv = r.batch.Part(from, to), r.index[lo:hi], r.adv[lo:hi]
+	r.batch, r.index, r.adv = r.batch.Part(of.From, of.To), r.index[lo:hi], r.adv[lo:hi]
 	return r
 }
 

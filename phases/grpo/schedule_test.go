@@ -229,7 +229,7 @@ func TestPhasesLearn(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			env := phasetest.ToyEnv(t, val, &phasetest.Memory{}, t.TempDir())
-			before, err := phases.Validate(env.Initial, env.Initial, val, env.Data)
+			before, err := phases.Validate(nil, env.Initial, env.Initial, val, env.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,7 +238,7 @@ func TestPhasesLearn(t *testing.T) {
 			if _, err := phases.Run(context.Background(), plan, env, nil); err != nil {
 				t.Fatal(err)
 			}
-			after, err := phases.Validate(env.Policy, env.Initial, val, env.Data)
+			after, err := phases.Validate(nil, env.Policy, env.Initial, val, env.Data)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -34,8 +34,18 @@ type Rollout struct {
 
 func (r Rollout) named() string { return r.Name }
 
-// draw returns the groups of queries, with what the reference policy earns greedily as their anchor where the advantages want one.
+// draw returns the groups of queries, which the processes of a run share where they are samples.
 func (g *Phase) draw(queries []int, counters ...int) (*selector.Batch, error) {
+	if !g.chosen.rollout.Samples {
+		return g.anchored(queries, counters...)
+	}
+	return g.env.Draw(g.src, queries, func(queries []int, shard ...int) (*selector.Batch, error) {
+		return g.anchored(queries, slices.Concat(counters, shard)...)
+	})
+}
+
+// anchored returns the groups of queries, with what the reference policy earns greedily as their anchor where the advantages want one.
+func (g *Phase) anchored(queries []int, counters ...int) (*selector.Batch, error) {
 	b, err := g.chosen.rollout.Draw(g, queries, counters...)
 	if err != nil || !g.opt.Advantage.Anchored() {
 		return b, err

@@ -106,14 +106,14 @@ func TestTokenPhasesLearn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rec := &phasetest.Memory{}
 			env := tokenEnv(t, rec, t.TempDir())
-			before, err := phases.Validate(env.Initial, env.Initial, env.Data.Val, env.Data)
+			before, err := phases.Validate(nil, env.Initial, env.Initial, env.Data.Val, env.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, err := phases.Run(context.Background(), phases.Plan{Checkpoint: checkpoint, Phases: []phases.Phase{phase}}, env, nil); err != nil {
 				t.Fatal(err)
 			}
-			after, err := phases.Validate(env.Policy, env.Initial, env.Data.Val, env.Data)
+			after, err := phases.Validate(nil, env.Policy, env.Initial, env.Data.Val, env.Data)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -480,7 +480,7 @@ func TestTokenValidation(t *testing.T) {
 		v[i] += float32(i%5) / 10
 	}
 	other.Weights.SetValues(v)
-	got, err := phases.Validate(other, env.Initial, env.Data.Val, env.Data)
+	got, err := phases.Validate(nil, other, env.Initial, env.Data.Val, env.Data)
 	if err != nil {
 		t.Fatal(err)
 	}

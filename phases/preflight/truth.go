@@ -261,7 +261,7 @@ func (r *Report) Validated(policy selector.Policy, data phases.Data, t Truth) er
 	var answers *selector.Batch
 	err := torchx.Try(func() (err error) {
 		defer torchx.Scope()()
-		if got, err = phases.Validate(policy, policy, t.Source, data); err == nil {
+		if got, err = phases.Validate(nil, policy, policy, t.Source, data); err == nil {
 			answers, _ = policy.Decode(t.Source, t.Queries, data.Shots, 1)
 		}
 		return err

@@ -129,7 +129,7 @@ func TestEagerStepsOnCUDA(t *testing.T) {
 		for step := range 6 {
 			end := torchx.Scope()
 			at := phases.At{Step: step, Queries: []int{step, step + 7, step + 14, 40 - step}}
-			if _, err := phases.NewSteps[*weighted, *inputs](p.learn, refusing{p, i == 0}).Make(context.Background(), at); err != nil {
+			if _, err := phases.NewSteps[*weighted, *inputs](p.learn, refusing{p, i == 0}, nil).Make(context.Background(), at); err != nil {
 				t.Fatal(err)
 			}
 			end()
@@ -148,11 +148,11 @@ type refusing struct {
 	refuse bool
 }
 
-func (r refusing) Inputs(of *weighted, up *phases.Inputs) []*inputs {
+func (r refusing) Inputs(of *weighted, span phases.Span, up *phases.Inputs) (*inputs, bool) {
 	if r.refuse {
 		up.Refuse("to compare with")
 	}
-	return r.Phase.Inputs(of, up)
+	return r.Phase.Inputs(of, span, up)
 }
 
 // TestAdamWOnCUDA: the queued step is the CPU's, with and without rates of its own for parameters, and refuses what is not finite.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"fulcrum/internal/rng"
 	"fulcrum/internal/torchx"
@@ -160,7 +161,7 @@ func (r *Phase) Begin(env *phases.Env, totalSteps int) error {
 	}
 	var err error
 	r.learn, err = phases.NewLearner(env, r.name, r.optim, r.opt.LR, r.sched, totalSteps, nil)
-	r.steps = phases.NewSteps[*weighted, *inputs](r.learn, r)
+	r.steps = phases.NewSteps[*weighted, *inputs](r.learn, r, r.opt.MicroBatch)
 	return err
 }
 
@@ -281,8 +282,10 @@ func (r *Phase) candidates(at phases.At) (b *selector.Batch, err error) {
 		if b, err = phases.Enumerate(r.src, at.Queries, r.env.Data.Shots); err != nil {
 			return nil, err
 		}
-	} else if b, err = phases.SampleGroups(r.env.Policy, r.src, at.Queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp,
-		rng.Key(r.env.Seed, "rollout "+r.name, at.Step)); err != nil {
+	} else if b, err = r.env.Draw(r.src, at.Queries, func(queries []int, shard ...int) (*selector.Batch, error) {
+		return phases.SampleGroups(r.env.Policy, r.src, queries, r.opt.GroupSize, r.env.Data.Shots, r.opt.SampleTemp,
+			rng.Key(r.env.Seed, "rollout "+r.name, slices.Concat([]int{at.Step}, shard)...))
+	}); err != nil {
 		return nil, err
 	}
 	return b, phases.CheckRewards(b, r.env.AllowNonFinite)
@@ -309,26 +312,26 @@ type inputs struct {
 	share, minus *torchx.Factor                                // ±1/divisor of the whole batch
 }
 
+// Size implements phases.Algorithm.
+func (r *Phase) Size(of *weighted) int { return of.batch.B() }
+
 // Inputs implements phases.Algorithm: the gradients of the batch's parts add up. Dropout masks belong to queries and candidates: they are
 // those of the whole batch.
-func (r *Phase) Inputs(of *weighted, up *phases.Inputs) (parts []*inputs) {
+func (r *Phase) Inputs(of *weighted, span phases.Span, up *phases.Inputs) (*inputs, bool) {
 	if r.smoothing > 0 {
 		up.Refuse("label smoothing masks on the host")
+	}
+	b := of.batch.Part(span.From, span.To)
+	if b.NumValid() == 0 {
+		return nil, false
 	}
 	opt := selector.ForwardOptions{Train: r.reference == nil, DropoutSeed: rng.Key(r.env.Seed, "dropout "+r.name, of.step),
 		Dist: r.smoothing > 0}
 	on := r.learn.Params.Flat()
-	share, minus := up.Upload.Factor(1/of.divisor, on), up.Upload.Factor(-1/of.divisor, on)
-	for from, to := range objective.Spans(of.batch.B(), r.opt.MicroBatch) {
-		b := of.batch.Part(from, to)
-		if b.NumValid() == 0 {
-			continue
-		}
-		in := &inputs{batch: b, opt: opt, policy: up.Forward(r.env.Policy, b, opt), share: share, minus: minus}
-		r.target(of, b, from, to, in, up)
-		parts = append(parts, in)
-	}
-	return parts
+	in := &inputs{batch: b, opt: opt, policy: up.Forward(r.env.Policy, b, opt), share: up.Upload.Factor(1/of.divisor, on),
+		minus: up.Upload.Factor(-1/of.divisor, on)}
+	r.target(of, b, span.From, span.To, in, up)
+	return in, true
 }
 
 // Loss implements phases.Algorithm: -Σ weight·log π / divisor of a part, or that of another loss (losses.go), a scalar with gradient.

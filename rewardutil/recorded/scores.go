@@ -12,7 +12,13 @@ type Scores struct {
 	Top1       []float64 // [O] share of the candidates put first that are best
 	Pairs      []float64 // [O] share of the pairs with different rewards that are in order; a tie counts half
 
-	broken bool // a number was not finite: nothing can be said
+	Broken bool // a number was not finite: nothing can be said
+}
+
+// Join adds the queries of other scores behind those of r.
+func (r *Scores) Join(o Scores) {
+	r.IDs, r.Reward, r.OrderedIDs = append(r.IDs, o.IDs...), append(r.Reward, o.Reward...), append(r.OrderedIDs, o.OrderedIDs...)
+	r.Top1, r.Pairs, r.Broken = append(r.Top1, o.Top1...), append(r.Pairs, o.Pairs...), r.Broken || o.Broken
 }
 
 // Add adds a query whose candidates have these rewards. scores put them in order, the highest first; expected is the
@@ -24,7 +30,7 @@ func (r *Scores) Add(id int64, scores, rewards []float64, expected float64) {
 	first, best := math.Inf(-1), math.Inf(-1)
 	for i, s := range scores {
 		if notFinite(s) || notFinite(rewards[i]) {
-			r.broken = true
+			r.Broken = true
 			return
 		}
 		first, best = math.Max(first, s), math.Max(best, rewards[i])
@@ -94,7 +100,7 @@ func Expected(logp, values []float64) float64 {
 
 // Each calls f with the scores of every metric that has any, by its name.
 func (r Scores) Each(f func(metric string, ids []int64, scores []float64) error) error {
-	if r.broken {
+	if r.Broken {
 		return nil
 	}
 	for _, m := range []struct {

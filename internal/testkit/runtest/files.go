@@ -78,6 +78,17 @@ func TinySummaries(model string, more ...string) []string {
 		"rewards.length.weight=0.5", "report.plots=false"}, more)
 }
 
+// TinyShapes is a run of three phases of a very small model from random weights.
+func TinyShapes(more ...string) []string {
+	return With([]string{"exp=shapes_vl", "threads=1", "seed=3", "data.batch_size=16", "data.conversations.demos=24",
+		"data.shapes.train_queries=48", "data.shapes.val_queries=16", "data.shapes.dev_queries=16",
+		"vl.scratch.hidden_size=32", "vl.scratch.intermediate_size=48", "vl.scratch.num_hidden_layers=2", "vl.scratch.image_pixels=3136",
+		"vl.scratch.vision.hidden_size=16", "vl.scratch.vision.intermediate_size=24", "vl.scratch.vision.depth=1",
+		"vl.scratch.vision.fullatt_block_indexes=[0]",
+		"sft.epochs=2", "rce.epochs=1", "grpo.epochs=2", "grpo.group_size=4", "rewards.length.weight=0.1",
+		"report.plots=false"}, more)
+}
+
 // Verifies fails the test unless a report agrees with its records, and returns what was said.
 func Verifies(t *testing.T, path string) string {
 	t.Helper()

@@ -1,0 +1,157 @@
+package experiments_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fulcrum/internal/testkit/runtest"
+)
+
+// spread is a run whose steps are cut into four shards.
+func spread(processes int, args []string, dir string, more ...string) []string {
+	return append(append(args, "parallel.shards=4", fmt.Sprint("parallel.processes=", processes), "hydra.run.dir="+dir), more...)
+}
+
+// onSamples is a short run on recorded and on sampled groups.
+func onSamples() []string {
+	return runtest.Tiny("schedule=[rce,grpo,grpo_online]", "grpo_online.epochs=1", "grpo_online.group_size=4")
+}
+
+// TestProcesses: a run has the same bytes for every number of processes, of each policy, on recorded and on sampled groups.
+func TestProcesses(t *testing.T) {
+	for name, args := range map[string][]string{"pointer": onSamples(), "t5": runtest.TinySummaries("t5"), "vl": runtest.TinyShapes()} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := runtest.Folder(t)
+			runtest.MustRun(t, spread(1, args, dir)...)
+			want := runtest.OutcomeOf(t, dir)
+			for _, n := range []int{2, 3, 4} {
+				if testing.Short() && n != 3 {
+					continue
+				}
+				dir := runtest.Folder(t)
+				runtest.MustRun(t, spread(n, args, dir)...)
+				want.Same(t, runtest.OutcomeOf(t, dir), 0)
+			}
+		})
+	}
+}
+
+// others returns the processes that a run has started, by rank.
+func others(t *testing.T, parent int) map[int]int {
+	t.Helper()
+	found := map[int]int{}
+	all, err := filepath.Glob("/proc/[0-9]*/environ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue
+		}
+		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if !strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", parent)) {
+			continue
+		}
+		for _, v := range strings.Split(string(text), "\x00") {
+			if rank, ok := strings.CutPrefix(v, "FULCRUM_RANK="); ok {
+				n, _ := strconv.Atoi(rank)
+				found[n] = pid
+			}
+		}
+	}
+	return found
+}
+
+// TestProcessesEnd: where one process dies, hangs or is asked to stop, all end in time, the error names it, and a resume with another
+// number of processes ends with the bytes of a run that nothing disturbed.
+func TestProcessesEnd(t *testing.T) {
+	undisturbed := runtest.Folder(t)
+	runtest.MustRun(t, spread(1, onSamples(), undisturbed, "checkpoint.every_steps=1")...)
+	want := runtest.OutcomeOf(t, undisturbed)
+	for _, tc := range []struct {
+		name   string
+		signal syscall.Signal
+		rank   int
+		code   int
+		said   string
+	}{
+		{"killed", syscall.SIGKILL, 2, 1, "rank 2 on"},
+		{"stopped", syscall.SIGSTOP, 1, 1, "nothing was heard of it for 2s"},
+		{"asked", syscall.SIGTERM, 1, 143, "rank 1 on"},
+		{"first asked", syscall.SIGINT, 0, 130, "the state is saved"},
+		{"first killed", syscall.SIGKILL, 0, 137, ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			dir := runtest.Folder(t)
+			p := runtest.Start(t, spread(3, onSamples(), dir, "parallel.timeout_seconds=2", "grpo_online.epochs=200")...)
+			p.Until(func() bool { // it samples
+				text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+				return err == nil && strings.Contains(string(text), `"phase":"grpo_online"`)
+			})
+			pids := others(t, p.Cmd.Process.Pid)
+			if len(pids) != 2 {
+				t.Fatalf("ranks and processes: %v, want two", pids)
+			}
+			pid := p.Cmd.Process.Pid
+			if tc.rank > 0 {
+				pid = pids[tc.rank]
+			}
+			syscall.Kill(pid, tc.signal)
+			begin := time.Now()
+			r := p.Wait()
+			if r.Code != tc.code || !strings.Contains(r.Stderr, tc.said) {
+				t.Errorf("exit code %d, want %d and %q:\n%s", r.Code, tc.code, tc.said, r.Stderr)
+			}
+			for ; len(others(t, p.Cmd.Process.Pid)) > 0 || alive(pids); time.Sleep(10 * time.Millisecond) {
+				if time.Since(begin) > 30*time.Second {
+					t.Fatalf("ranks %v live on", pids)
+				}
+			}
+			if tc.rank == 0 && tc.signal == syscall.SIGKILL { // shortened, for its end to be compared
+				return
+			}
+			if r := runtest.Run(t, "resume", dir, "parallel.processes=5"); r.Code != 2 || !strings.Contains(r.Stderr, "parallel.shards=5") {
+				t.Errorf("five processes, four shards: %+v", r)
+			}
+		})
+	}
+	t.Run("resumed", func(t *testing.T) {
+		t.Parallel()
+		dir := runtest.Folder(t)
+		p := runtest.Start(t, spread(2, onSamples(), dir, "checkpoint.every_steps=1")...)
+		p.Until(func() bool {
+			text, err := os.ReadFile(filepath.Join(dir, "metrics.jsonl"))
+			return err == nil && strings.Contains(string(text), `"phase":"grpo"`)
+		})
+		syscall.Kill(others(t, p.Cmd.Process.Pid)[1], syscall.SIGKILL)
+		r := p.Wait()
+		resumes := 1
+		if r.Code == 0 {
+			t.Log("the run was faster than the kill")
+			resumes = 0
+		}
+		runtest.MustRun(t, "resume", dir, "parallel.processes=3")
+		want.Same(t, runtest.OutcomeOf(t, dir), resumes)
+	})
+}
+
+// alive reports whether one of the processes has not ended.
+func alive(pids map[int]int) bool {
+	for _, pid := range pids {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err == nil && !strings.Contains(string(text), "State:\tZ") {
+			return true
+		}
+	}
+	return false
+}

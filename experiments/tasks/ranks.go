@@ -1,0 +1,63 @@
+package tasks
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/cpu"
+
+	"fulcrum/experiments/job"
+	"fulcrum/internal/build"
+	"fulcrum/internal/ranks"
+	"fulcrum/internal/torchx"
+	"fulcrum/internal/usage"
+	"fulcrum/phases"
+)
+
+// alike refuses processes that would not compute the same: their configuration, data, program and libtorch are compared before any works.
+func alike(j *job.Job, env *phases.Env) error {
+	if env.Ranks == nil {
+		return nil
+	}
+	mine := map[string]string{"configuration": env.ConfigHash, "data": env.DataHash, "program": build.Name(), "libtorch": torchx.Version(),
+		"threads": fmt.Sprint(torchx.Threads()), "CPU kernels": kernels()}
+	all, err := ranks.Gather(env.Ranks, "the comparison of processes", mine, nil)
+	if err != nil {
+		return err
+	}
+	for _, what := range slices.Sorted(maps.Keys(mine)) {
+		for rank, theirs := range all {
+			if theirs[what] != all[0][what] {
+				return usage.Errorf("the processes of the run differ: %s is %q of rank 0 on %s, and %q of rank %d on %s", what, all[0][what],
+					env.Ranks.Hosts()[0], theirs[what], rank, env.Ranks.Hosts()[rank])
+			}
+		}
+	}
+	j.Logf("%d processes, %d shards a step: rank 0 is on %s", env.Ranks.Size(), env.Shards, env.Ranks.Hosts()[0])
+	return nil
+}
+
+// kernels names what libtorch and BLAS choose their kernels by.
+func kernels() string {
+	x := cpu.X86
+	return fmt.Sprintf("AVX2 %t, AVX-512 %t, VNNI %t, AMX %t %s%s", x.HasAVX2, x.HasAVX512F && x.HasAVX512DQ && x.HasAVX512BW && x.HasAVX512VL,
+		x.HasAVX512VNNI, x.HasAMXBF16, os.Getenv("ATEN_CPU_CAPABILITY"), os.Getenv("OPENBLAS_CORETYPE"))
+}
+
+// follow trains beside rank 0, which alone checks, judges and writes.
+func follow(ctx context.Context, plan phases.Plan, env *phases.Env) error {
+	plan.Doctor, env.Rec = nil, unrecorded{}
+	_, err := phases.Run(ctx, plan, env, nil)
+	return err
+}
+
+// unrecorded is the recorder of a process that writes nothing.
+type unrecorded struct{}
+
+func (unrecorded) Record(string, string, int, int, int, map[string]any) error { return nil }
+func (unrecorded) Scores(phases.Scores) error                                 { return nil }
+func (unrecorded) Completions(string, int, int, []phases.Completion) error    { return nil }
+func (unrecorded) Mark() (rows, evals, completions int, err error)            { return 0, 0, 0, nil }

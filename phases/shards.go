@@ -1,0 +1,217 @@
+package phases
+
+import (
+	"slices"
+	"unsafe"
+
+	"fulcrum/internal/ranks"
+	"fulcrum/internal/torchx"
+	"fulcrum/phases/objective"
+	"fulcrum/selector"
+)
+
+// A step may be cut into shards of whole groups (parallel.shards), which the processes of a run share. What a shard computes depends on
+// the step, its number and its queries, never on who computes it, and the sums of shards are added along one tree (package ranks): a run
+// has the same bytes for every number of processes.
+
+// shards is the number of shards of a step.
+func (e *Env) shards() int { return max(e.Shards, 1) }
+
+// cut reports whether steps are cut into several shards.
+func (e *Env) cut() bool { return e.Shards > 1 }
+
+// own returns the shards [from, to) of this process.
+func (e *Env) own() (from, to int) { return ranks.Part(e.shards(), e.Ranks.Rank(), e.Ranks.Size()) }
+
+// spans returns the queries of n that each shard of this process has.
+func (e *Env) spans(n int) (own []Span) {
+	for shard, to := e.own(); shard < to; shard++ {
+		from, to := ranks.Part(n, shard, e.shards())
+		own = append(own, Span{from, to})
+	}
+	return own
+}
+
+// shard is a share of a step whose passes run together.
+type shard struct {
+	spans []Span // the parts of the batch that are in the loss
+	// passes makes the forward and backward passes. It returns the parts of the loss (scalars) and the tensors that Loss asks to read.
+	passes func() (losses, read []torchx.Tensor)
+}
+
+// inputs asks the algorithm for the inputs of the passes.
+func (s *Steps[R, I]) inputs(p *planned[R]) {
+	p.work = &work{}
+	for _, of := range s.learn.env.spans(s.of.Size(p.batch)) {
+		var parts []I
+		var one shard
+		for from, to := range objective.Spans(of.To-of.From, s.micro) {
+			span := Span{of.From + from, of.From + to}
+			if part, ok := s.of.Inputs(p.batch, span, &p.work.Inputs); ok {
+				parts, one.spans = append(parts, part), append(one.spans, span)
+			}
+		}
+		one.passes = func() (losses, read []torchx.Tensor) {
+			for _, part := range parts {
+				loss, more := s.backward(part)
+				losses, read = append(losses, loss), append(read, more...)
+			}
+			return losses, read
+		}
+		p.work.shards = append(p.work.shards, one)
+	}
+}
+
+// Draw returns the groups of queries that of draws, with their rewards. Where steps are cut, each shard draws its own, with its number
+// from 1 as a further counter of the draw, and processes exchange what they have drawn.
+func (e *Env) Draw(src selector.Source, queries []int, of func(queries []int, shard ...int) (*selector.Batch, error)) (*selector.Batch,
+	error) {
+	if !e.cut() {
+		return of(queries)
+	}
+	var own []selector.Batch
+	var failed error
+	first, _ := e.own()
+	for i, span := range e.spans(len(queries)) {
+		if span.From == span.To || failed != nil {
+			continue
+		}
+		b, err := of(queries[span.From:span.To], first+i+1)
+		if failed = err; err == nil {
+			b.Source = nil // the others have their own
+			own = append(own, *b)
+		}
+	}
+	all, err := ranks.Gather(e.Ranks, "the groups of a step", own, failed)
+	if err != nil {
+		return nil, err
+	}
+	var parts []*selector.Batch
+	for _, drawn := range all {
+		for i := range drawn {
+			parts = append(parts, &drawn[i])
+		}
+	}
+	return selector.Join(src, parts[0].G, parts...), nil
+}
+
+// passed are the numbers of a part of a step.
+type passed struct {
+	Span Span
+	Loss float64
+	Read [][]float64 // of the tensors of Loss
+}
+
+// computeShards makes a step whose gradient is the sum of shards, which are computed one after the other.
+func (l *Learner) computeShards(w *work, f *flight) error {
+	defer torchx.Scope()()
+	w.Upload.Send(l.Params.Flat())
+	var own []passed
+	from, to := l.env.own()
+	nodes := ranks.Sums(l.env.shards(), from, to, func(i int) torchx.Tensor {
+		defer torchx.Scope()()
+		l.Params.ZeroGrad()
+		own = append(own, w.shards[i-from].numbers()...)
+		sum := torchx.FullLike(l.Params.Grad(), 0, l.Params.Grad().DType(), l.Params.Numel())
+		torchx.Copy(sum, l.Params.Grad())
+		return torchx.Own(sum)
+	}, addGradients)
+	if err := l.sum(nodes); err != nil {
+		return err
+	}
+	all, err := ranks.Gather(l.env.Ranks, "the losses of a step", own, nil)
+	if err != nil {
+		return err
+	}
+	losses := torchx.Tensor{}
+	var values []float32
+	var read [][]float64
+	for _, part := range slices.Concat(all...) {
+		f.spans, values, read = append(f.spans, part.Span), append(values, float32(part.Loss)), append(read, part.Read...)
+	}
+	if len(values) > 0 {
+		losses = torchx.ToLike(torchx.From(values, len(values)), l.Params.Flat())
+	}
+	numbers, err := l.update(losses, f.lr)
+	if err != nil {
+		return err
+	}
+	f.read = append(torchx.Read(numbers...), read...)
+	return nil
+}
+
+// numbers makes the passes of a shard.
+func (s shard) numbers() []passed {
+	if len(s.spans) == 0 {
+		return nil // an empty shard adds zeros
+	}
+	losses, read := s.passes()
+	values := torchx.Read(append(slices.Clone(losses), read...)...)
+	out := make([]passed, len(s.spans))
+	for i, span := range s.spans {
+		n := len(read) / len(s.spans)
+		out[i] = passed{span, values[i][0], values[len(losses)+i*n:][:n]}
+	}
+	return out
+}
+
+// addGradients adds b to a, and frees it.
+func addGradients(a, b torchx.Tensor) torchx.Tensor {
+	defer torchx.Scope()()
+	torchx.Copy(a, torchx.Add(a, b))
+	b.Free()
+	return a
+}
+
+// sum puts the sum of all shards into the gradient. nodes are the sums of this process's shards, which it frees.
+func (l *Learner) sum(nodes []ranks.Node[torchx.Tensor]) error {
+	grad, n, group := l.Params.Grad(), l.env.shards(), l.env.Ranks
+	if group == nil {
+		sum := ranks.Total(n, nodes, addGradients)
+		torchx.Copy(grad, sum)
+		sum.Free()
+		return nil
+	}
+	var message []byte
+	if !group.First() {
+		for _, node := range nodes {
+			message = append(message, bytesOf(torchx.Data[float32](node.Sum))...)
+			node.Sum.Free()
+		}
+	}
+	sum, err := group.Combine("the gradient of a step", message, nil, func(all [][]byte) []byte {
+		for rank, theirs := range all[1:] {
+			from, to := ranks.Part(n, rank+1, len(all))
+			size := 4 * l.Params.Numel()
+			nodes = append(nodes, ranks.Sums(n, from, to, func(int) (none torchx.Tensor) { return none },
+				func(a, _ torchx.Tensor) torchx.Tensor { return a })...)
+			for i := range len(theirs) / size {
+				node := &nodes[len(nodes)-len(theirs)/size+i]
+				node.Sum = torchx.Own(torchx.ToLike(torchx.From(floatsOf(theirs[i*size:][:size]), l.Params.Numel()), grad))
+			}
+		}
+		sum := ranks.Total(n, nodes, addGradients)
+		defer sum.Free()
+		return bytesOf(torchx.Data[float32](sum))
+	})
+	if err != nil {
+		return err
+	}
+	torchx.Copy(grad, torchx.ToLike(torchx.From(floatsOf(sum), l.Params.Numel()), grad))
+	return nil
+}
+
+// bytesOf and floatsOf look at the same memory: processes of a run have one byte order, as their fingerprint says.
+func bytesOf(x []float32) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(x))), 4*len(x))
+}
+
+func floatsOf(b []byte) []float32 {
+	return unsafe.Slice((*float32)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/4)
+}
+
+// gathered returns the numbers of all processes in one list, by rank.
+func gathered[T any](g *ranks.Group, name string, own []T, failed error) ([]T, error) {
+	all, err := ranks.Gather(g, name, own, failed)
+	return slices.Concat(all...), err
+}

@@ -27,7 +27,8 @@ func TestOnSlurmProcesses(t *testing.T) {
 		said string
 	}{
 		{runtest.Tiny(), "srun=2: want at most 1, the shards of a step"},
-		{[]string{"task=predict", "init.checkpoint=" + one, "predict.out=" + t.TempDir() + "/p.jsonl"}, "runs in one process, and srun has started 2"},
+		{[]string{"task=predict", "init.checkpoint=" + one, "predict.out=" + t.TempDir() + "/p.jsonl"},
+			"runs in one process, and srun has started 2"},
 		{append([]string{"-m", "seed=1,2"}, runtest.Tiny()...), "a sweep is started alone"},
 	} {
 		if out, err := srun(tc.args...); err == nil || !strings.Contains(out, tc.said) {

@@ -321,6 +321,9 @@ func (r *run) endAtOnce() func(cause error) error {
 
 // tell sends the summary to on_end, and to the callbacks of a job, which a run alone is too.
 func (r *run) tell() {
+	if os.Getenv(runfolder.Repeats) != "" {
+		return
+	}
 	s, err := record.ReadSummary(r.Dir)
 	if err != nil || s == nil {
 		return

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -83,6 +84,9 @@ func (r *run) versions() map[string]string {
 	}
 	if n := r.Ranks.Size(); n > 1 {
 		v["processes"] = fmt.Sprintf("%d, on %s", n, strings.Join(slices.Compact(r.Ranks.Hosts()), ", "))
+	}
+	if n := r.Config.Parallel.Cut(); n > 1 {
+		v["shards"] = strconv.Itoa(n)
 	}
 	if r.Device != "" {
 		v["libtorch"] = torchx.Version()

@@ -2,6 +2,7 @@ package experiments
 
 import (
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 // track copies the rows of a training run to its trackers. Every error of a tracker is a warning: the run does not depend on
 // it.
 func (r *run) track() {
-	if !r.Config.Trains() {
+	if !r.Config.Trains() || os.Getenv(runfolder.Repeats) != "" {
 		return
 	}
 	if r.Config.Logging.WandB && r.trackers["wandb"] == nil {

@@ -93,6 +93,12 @@ func (s states) furthest() (whole *Saved, faults []error, err error) {
 	return whole, faults, nil
 }
 
+// States returns the saved states of the run folder dir, in order of time.
+func States(dir string) ([]*Saved, error) {
+	s, err := readStates(dir)
+	return s.found, err
+}
+
 // Written returns the digests of the checkpoints of the run folder dir, by path in it, at the time of writing.
 func Written(dir string) map[string]string {
 	out := map[string]string{}

@@ -3,8 +3,10 @@ package phases
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
@@ -66,6 +68,9 @@ func (s *Saved) Epoch() int       { return s.pos.Epoch }
 func (s *Saved) Rows() int        { return s.pos.Rows }
 func (s *Saved) Evals() int       { return s.pos.Evals }
 func (s *Saved) Completions() int { return s.pos.Completions }
+
+// Checkpoints are the files that the run had written when the state was saved; some may be gone.
+func (s *Saved) Checkpoints() []string { return slices.Sorted(maps.Keys(s.pos.Written)) }
 
 // Inputs are the name and the digest of each file that the run was reading.
 func (s *Saved) Inputs() []string { return s.pos.Inputs }

@@ -41,7 +41,7 @@ const (
 // annexVerbs names the annex of each command that the program may lack.
 func annexVerbs() map[string]string {
 	return map[string]string{"ask": studying, "board": watching, "watch": watching, "diff": judging, "export": judging, "ls": judging,
-		"verify": judging, "open-test": judging, "lever-plus": "the Python reference"}
+		"verify": judging, "prove": judging, "open-test": judging, "lever-plus": "the Python reference"}
 }
 
 // lacks reports whether a command belongs to an annex that is not built in.

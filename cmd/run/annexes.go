@@ -27,7 +27,7 @@ func annexes() annex {
 			Judge:    pruner.JudgeOf,
 		},
 		verbs: map[string]newVerb{"ask": askVerb, "board": boardVerb, "diff": diffVerb, "export": exportVerb, "lever-plus": leverPlusVerb,
-			"ls": lsVerb, "open-test": openTestVerb, "verify": verifyVerb, "watch": watchVerb},
+			"ls": lsVerb, "open-test": openTestVerb, "prove": proveVerb, "verify": verifyVerb, "watch": watchVerb},
 		report:    reportOfSeveral,
 		figures:   paperFigures,
 		queueTask: slurm.RunTask,

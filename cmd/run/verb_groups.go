@@ -26,6 +26,7 @@ func commandGroups() []struct {
 			{"diff", "settings, data and code that differ between two"},
 			{"export", "tables as CSV, JSON, LaTeX, Markdown or Parquet"},
 			{"verify", "compute every number of a report again"},
+			{"prove", "compute steps of a finished run again, and compare bytes"},
 			{"open-test", "score sealed questions, once, for a claim"},
 			{"checkpoint", "inspect, verify or export weights"},
 		}},

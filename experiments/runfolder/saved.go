@@ -163,6 +163,9 @@ func HasFingerprint(c *configs.Composed, saved string) (bool, error) {
 	return err == nil && hash == saved, err
 }
 
+// Repeats is the environment variable of a run that is repeated for a proof: it tells nobody.
+const Repeats = "FULCRUM_REPEATS"
+
 // ExpectedHash is the environment variable by which a sweep tells a job the configuration that it
 // was checked with: files that changed since then are noticed.
 const ExpectedHash = "FULCRUM_CONFIG_HASH"

@@ -51,11 +51,11 @@ func train(ctx context.Context, j *job.Job) error {
 	if err := unchangedData(j, env); err != nil {
 		return err
 	}
-	if err := alike(j, env); err != nil {
+	if err := j.Alike(env); err != nil {
 		return err
 	}
 	if !j.Ranks.First() {
-		return follow(ctx, plan, env)
+		return job.Follow(ctx, plan, env)
 	}
 	j.Begun = true
 	if j.Saved == nil {

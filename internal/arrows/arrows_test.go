@@ -25,7 +25,7 @@ const testkit = "internal/testkit"
 func layers() []string {
 	return []string{
 		"cmd/run", "cmd/bench", testkit, "experiments", "experiments/tasks", "experiments/checks", "experiments/workload",
-		"experiments/icl", "experiments/leverplus", "experiments/job", "experiments/lvlm",
+		"experiments/icl", "experiments/leverplus", "experiments/prove", "experiments/job", "experiments/lvlm",
 		"experiments/sweep", "experiments/runfolder", "experiments/bench",
 		"phases", "selector", "beamdata", "rewardutil",
 		"reports/board", "reports/verify", "reports/published", "reports/export", "reports/compare", "reports/sweepreport", "reports/runreport",

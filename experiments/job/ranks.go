@@ -1,4 +1,4 @@
-package tasks
+package job
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/cpu"
 
-	"fulcrum/experiments/job"
 	"fulcrum/internal/build"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/torchx"
@@ -17,8 +16,8 @@ import (
 	"fulcrum/phases"
 )
 
-// alike refuses processes that would not compute the same: their configuration, data, program and libtorch are compared before any works.
-func alike(j *job.Job, env *phases.Env) error {
+// Alike refuses processes that would not compute the same: their configuration, data, program and libtorch are compared before any works.
+func (j *Job) Alike(env *phases.Env) error {
 	if env.Ranks == nil {
 		return nil
 	}
@@ -47,8 +46,8 @@ func kernels() string {
 		x.HasAVX512VNNI, x.HasAMXBF16, os.Getenv("ATEN_CPU_CAPABILITY"), os.Getenv("OPENBLAS_CORETYPE"))
 }
 
-// follow trains beside rank 0, which alone checks, judges and writes.
-func follow(ctx context.Context, plan phases.Plan, env *phases.Env) error {
+// Follow trains beside rank 0, which alone checks, judges and writes.
+func Follow(ctx context.Context, plan phases.Plan, env *phases.Env) error {
 	plan.Doctor, env.Rec = nil, unrecorded{}
 	_, err := phases.Run(ctx, plan, env, nil)
 	return err

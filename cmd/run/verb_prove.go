@@ -1,0 +1,61 @@
+//go:build !core
+
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"fulcrum/experiments/prove"
+	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/build"
+	"fulcrum/internal/usage"
+	"fulcrum/reports/verify"
+)
+
+// proveVerb computes steps of a finished run again and compares bytes.
+func proveVerb() *verb {
+	var opt prove.Options
+	f := usage.Flags()
+	f.IntVar(&opt.Steps, "steps", 3, "steps to compare, drawn at random; 0: all there are")
+	f.Int64Var(&opt.Seed, "seed", 0, "of the draw")
+	f.BoolVar(&opt.FromStart, "from-start", false, "draw from the whole run, not from what follows its oldest kept state")
+	return &verb{
+		usage: `run prove outputs/quick
+
+run prove RUN_FOLDER [--steps K] [--seed S] [--from-start]
+Verifies a finished run's report, then trains again from a kept state, in a copy: with another number of processes where its
+steps have several shards, and killed once on the way. Drawn steps, and all checkpoints behind the state, must have the same
+bytes; exit 1 if not.
+`,
+		flags: f,
+		run: func(s *session, args []string) error {
+			if err := want(args, 1, "prove RUN_FOLDER [--steps K] [--seed S] [--from-start]"); err != nil {
+				return err
+			}
+			if opt.Steps < 0 {
+				return usage.Errorf("--steps=%d: want a number of steps, or 0 for all", opt.Steps)
+			}
+			dir := args[0]
+			if err := runfolder.CheckExists(dir); err != nil {
+				return err
+			}
+			if runfolder.Locked(dir) {
+				return fmt.Errorf("%s: it is still being written: prove it when it has ended", dir)
+			}
+			if err := printVerification(s, dir, verify.VerifyOptions{Version: build.Name()}, false); err != nil {
+				return err
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			opt.Program = program
+			said, err := prove.Run(s.ctx, dir, opt)
+			if err != nil {
+				return err
+			}
+			return s.write(said, nil)
+		},
+	}
+}

@@ -132,6 +132,9 @@ func filesOf(dir string) (paths []string) {
 	return list.Map(entries, func(e os.DirEntry) string { return filepath.Join(dir, e.Name()) })
 }
 
+// Contents is one digest of what decides the numbers of the model in a folder.
+func Contents(folder string) (string, error) { return contents(filesOf(folder)) }
+
 // contents is one digest of what decides a model's numbers: the files with weights, sizes, vocabulary and template.
 func contents(files []string) (string, error) {
 	h := digest.New()

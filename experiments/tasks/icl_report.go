@@ -36,6 +36,7 @@ func (a *answered) add(b *answered) {
 	a.cost.Asked += b.cost.Asked
 	a.cost.Known += b.cost.Known
 	a.cost.Tokens += b.cost.Tokens
+	a.cost.Copied, a.cost.Questions = a.cost.Copied+b.cost.Copied, a.cost.Questions+b.cost.Questions
 	a.cost.Seconds += b.cost.Seconds
 }
 
@@ -102,6 +103,9 @@ func (l *loop) report(all []*answered) error {
 	var methods []*arms.Method
 	for _, a := range all {
 		m := &arms.Method{Model: a.model, Name: a.method, Shots: a.shots}
+		if !l.set.Captions && a.method != "none" {
+			m.Copied = new(float64(a.cost.Copied) / float64(a.cost.Questions))
+		}
 		m.Arm = arms.Arm{Name: m.Policy(), Metric: metric, Seeds: a.seeds, QueryIDs: questions, Clusters: images}
 		for _, of := range a.runs {
 			m.Scores = append(m.Scores, list.Map(questions, func(q int64) float64 { return of[q] }))

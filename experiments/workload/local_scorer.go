@@ -33,7 +33,7 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 	}
 	stored, err := lvlm.Open(ctx, o, func() (lvlm.Scorer, error) {
 		if o.Path == nil {
-			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
+			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL or of a language model, or a run of policy=%s", vl.Kind)
 		}
 		if o.Backend != "local" && !slices.ContainsFunc(filesOf(*o.Path), func(f string) bool { return filepath.Ext(f) == ".safetensors" }) {
 			return nil, fmt.Errorf("lvlm.path=%s has no weights", *o.Path) // but the tokens to compare a server's with

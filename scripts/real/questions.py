@@ -27,7 +27,7 @@ import random
 import sys
 
 COUNTS = {"train": 24, "val": 16, "dev": 8}  # questions a family
-CODES = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "haven", "ivory", "jolly", "karma", "lunar", "maple", "noble", "ocean", "pearl"]
+CODES = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "haven", "ivory", "jolly", "karma", "lunar", "maple", "noble", "ocean", "quartz"]
 WORDINGS = [
     "Do job {code} for: {item}",
     "{item}. Apply {code}.",

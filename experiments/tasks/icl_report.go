@@ -79,13 +79,20 @@ type selectionFile struct {
 	Folders []string `json:"folders"` // one a seed, with selections.jsonl, results.json and infer.json
 }
 
+// noImage is far from the ids of images.
+const noImage = -1 << 62
+
 // report compares the methods question by question and writes the comparison.
 func (l *loop) report(all []*answered) error {
 	var questions, images []int64
 	for _, r := range l.held { // that every method was asked
 		missing := func(b *answered) bool { _, asked := b.runs[0][r.ID]; return !asked }
 		if !slices.ContainsFunc(all, missing) {
-			questions, images = append(questions, r.ID), append(images, r.ImageID)
+			image := r.ImageID
+			if r.Image == "" && image == 0 { // questions without pictures have none in common
+				image = noImage + r.ID
+			}
+			questions, images = append(questions, r.ID), append(images, image)
 		}
 	}
 	metric := "accuracy"

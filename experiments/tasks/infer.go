@@ -372,7 +372,7 @@ func (c *chooser) pool(i int, candidates []int) []int {
 // far from those chosen before. The first stands last.
 func (c *chooser) diverse(q int, pool []int) (out []int32) {
 	row := func(i int) []float32 { return c.vectors.Data[i*c.vectors.Dim : (i+1)*c.vectors.Dim] }
-	like := make([]float64, len(pool)) // largest cosine to an example chosen before
+	like := list.Map(pool, func(int) float64 { return -1 }) // largest cosine to an example chosen before
 	near := list.Map(pool, func(p int) float64 { return dot(row(q), row(p)) })
 	for range c.Shots {
 		best := -1

@@ -13,8 +13,8 @@ type Options struct {
 	// local = in this process; vllm, sglang, completions (any /v1/completions that honours echo with logprobs) = behind
 	// the server at url
 	Backend string `koanf:"backend" enum:"local,vllm,sglang,completions"`
-	// Qwen2.5-VL folder, or a run of policy=qwen2_5_vl; with a server its model's folder, if here: prompts are then
-	// compared token by token
+	// Qwen2.5-VL folder, one of a language model where records have no images, or a run of policy=qwen2_5_vl; with a
+	// server its model's folder, if here: prompts are then compared token by token
 	Path *string `koanf:"path"`
 	// address of the server, such as http://localhost:8000
 	URL *string `koanf:"url"`

@@ -31,10 +31,10 @@ CODES = ["amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "haven",
 WORDINGS = [
     "Do job {code} for: {item}",
     "{item}. Apply {code}.",
-    "Hi Tom, could you please run {code} on {item} today?",
-    "My boss wants {item} done the {code} way.",
-    "I have {item} here. What does the {code} desk make of it?",
-    "Form 7. Method: {code}. Input: {item}. Output:",
+    "Method: {code}. Input: {item}.",
+    "{code} / {item}",
+    "Run {code} on {item}, please.",
+    "Given {item}, {code} makes?",
 ]
 KINDS = {
     "fruit": "apple banana cherry grape lemon melon peach pear",

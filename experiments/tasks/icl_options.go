@@ -13,8 +13,7 @@ import (
 
 // ICLOptions configures task=icl: the whole loop, from questions to answers with examples that a selector chose.
 type ICLOptions struct {
-	// folder of finished stages, which jobs share: each is done again only after a change of what it depends on; null
-	// = stages in the run folder
+	// folder of finished stages, which jobs share; null = stages in the run folder
 	Stages *string `koanf:"stages"`
 	// experiment that trains the vision-language model where lvlm.path is null
 	Model *string `koanf:"model"`
@@ -22,15 +21,14 @@ type ICLOptions struct {
 	// them; empty = that of lvlm
 	Models []string `koanf:"models"`
 	// selections without training that are compared, as infer.method names them; the first one is what the others are measured
-	// against; shuffled: before one shows its choice with answers of other examples (infer.answer=shuffled)
+	// against; shuffled: before one = infer.answer=shuffled
 	Baselines []string `koanf:"baselines"`
 	// schedules of the selectors that are compared, their phases joined by +; placebo: before one trains it with control=placebo,
-	// shuffled: is as in baselines
+	// shuffled: too
 	Selectors []string `koanf:"selectors"`
 	// each selector is trained with so many seeds, from seed on
 	Seeds int `koanf:"seeds" range:"[1,1000]"`
-	// a selector's checkpoint that chooses: best by the true rewards of its validation queries, or last, which nobody
-	// picked
+	// a selector's checkpoint that chooses: best by the true rewards of its validation queries, or last
 	Checkpoint string `koanf:"checkpoint" enum:"best,last"`
 	// how many held-out questions are asked, drawn once for all methods; null = all
 	Questions *int `koanf:"questions" range:"[1,inf)"`

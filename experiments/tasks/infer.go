@@ -34,8 +34,8 @@ import (
 // InferOptions configures task=infer.
 type InferOptions struct {
 	// who chooses a question's examples: predictions (infer.predictions), random, text or image (nearest by
-	// infer.embeddings), mmr (near, and unlike each other), best_beam (first candidate in infer.beams), oracle (those of
-	// its pool that make the right answer likeliest, which takes knowing it), none (no examples)
+	// infer.embeddings), mmr (near, but unlike each other), best_beam (first candidate in infer.beams), oracle (those of
+	// its pool that make the right answer likeliest), none (no examples)
 	Method string `koanf:"method" enum:"predictions,random,text,image,mmr,best_beam,oracle,none"`
 	// examples in a prompt
 	Shots int `koanf:"shots" range:"[1,16]"`
@@ -45,8 +45,7 @@ type InferOptions struct {
 	Embeddings *string `koanf:"embeddings"`
 	// RL file of the questions that are asked, with the pools of random, text, image, mmr and oracle (null = all records)
 	Beams *string `koanf:"beams"`
-	// the answer that an example shows, of those it has: the most frequent, or the first; shuffled = another example's, a
-	// control: what then is left of a gain does not come from right answers
+	// the answer that an example shows, of those it has: the most frequent, or the first; shuffled = another example's
 	Answer string `koanf:"answer" enum:"majority,first,shuffled"`
 	// official result file to write; null = results.json in the run folder
 	Out *string `koanf:"out"`

@@ -99,5 +99,7 @@ func (r *reader) Texts(texts [][]int64) ([]float32, error) {
 	return clip.Unit(rows, r.model.Config().Hidden)
 }
 
-func (r *reader) Picture(string) ([]float32, error)     { return nil, errors.New("a language model sees no pictures") }
+func (r *reader) Picture(string) ([]float32, error) {
+	return nil, errors.New("a language model sees no pictures")
+}
 func (r *reader) Images([][]float32) ([]float32, error) { return r.Picture("") }

@@ -105,12 +105,13 @@ func TestLikelihoods(t *testing.T) {
 	}
 }
 
-// TestTemplatesOfLanguageModels: a template that adds a message's content to a string, as SmolLM2's, reads prompts without pictures, and they
-// have the numbers that they have by a template that takes lists.
+// TestTemplatesOfLanguageModels: a template that adds a message's content to a string, as SmolLM2's, reads prompts without pictures, and
+// they have the numbers that they have by a template that takes lists.
 func TestTemplatesOfLanguageModels(t *testing.T) {
 	template := filepath.Join(t.TempDir(), "t.jinja")
 	if err := os.WriteFile(template, []byte(`{% for message in messages %}{% if loop.first %}{{ '<|im_start|>system\n`+
-		`You are a helpful assistant.<|im_end|>\n' }}{% endif %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}`+
+		`You are a helpful assistant.<|im_end|>\n' }}{% endif %}{{ '<|im_start|>' + message['role'] + '\n' + `+
+		`message['content'] + '<|im_end|>' + '\n' }}`+
 		`{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`), 0o644); err != nil {
 		t.Fatal(err)
 	}

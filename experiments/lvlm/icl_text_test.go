@@ -9,8 +9,8 @@ import (
 	"fulcrum/internal/testkit/golden"
 )
 
-// TestICLText runs exp=icl_text in small, with random weights: records without pictures go through embeddings, beams, selectors and answers, and
-// each method has its row.
+// TestICLText runs exp=icl_text in small, with random weights: records without pictures go through embeddings, beams, selectors and
+// answers, and each method has its row.
 func TestICLText(t *testing.T) {
 	t.Parallel()
 	var lines strings.Builder
@@ -27,8 +27,8 @@ func TestICLText(t *testing.T) {
 	write(t, records, lines.String())
 	reader := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	r := runLoop(t, "exp=icl_text", "data.records_icl="+records, "lvlm.path="+reader, "encoder.path="+reader, "hydra.run.dir="+whole,
-		"threads=1", "beams.queries=4", "beams.candidates=6", "beams.shots=2", "icl.shots=[1,2]", "icl.baselines=[text,mmr,none,'shuffled:random']",
-		"icl.selectors=[rce+grpo,'shuffled:rce+grpo']", "rce.epochs=1", "grpo.epochs=1", "lvlm.max_new_tokens=3", "report.plots=false")
+		"threads=1", "beams.queries=4", "beams.candidates=6", "beams.shots=2", "icl.shots=[1,2]",
+		"icl.baselines=[text,mmr,none,'shuffled:random']", "icl.selectors=[rce+grpo,'shuffled:rce+grpo']", "rce.epochs=1", "grpo.epochs=1", "lvlm.max_new_tokens=3", "report.plots=false")
 	if r.Code != 0 {
 		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
 	}

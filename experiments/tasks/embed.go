@@ -61,7 +61,7 @@ func embed(ctx context.Context, j *job.Job) error {
 	if err := j.MapTorch(e.read); err != nil {
 		return err
 	}
-	if err := e.openEncoder(j); err != nil {
+	if err := e.open(j); err != nil {
 		return err
 	}
 	defer e.encoder.Free()
@@ -98,7 +98,8 @@ type embedding struct {
 	job     *job.Job
 	out     string
 	set     *icl.Set
-	encoder encoder
+	encoder textEncoder
+	clip    *clip.Encoder  // the same where it sees pictures
 	dim     int            // of a vector
 	digest  string         // of the encoder
 	items   []embedItem    // pictures, then questions, each once, in the order of the records
@@ -345,7 +346,7 @@ func (e *embedding) fill(ctx context.Context, b *embedBatch) {
 	}
 	b.pictures = make([][]float32, len(items))
 	b.err = parallel(ctx, len(items), func(i int) (err error) {
-		if b.pictures[i], err = e.encoder.Picture(items[i].value); err != nil {
+		if b.pictures[i], err = e.clip.Picture(items[i].value); err != nil {
 			err = e.blame(items[i], err)
 		}
 		return err
@@ -360,8 +361,11 @@ func (e *embedding) compute(b embedBatch) ([]float32, error) {
 	var err error
 	if b.texts != nil {
 		rows, err = e.encoder.Texts(b.texts)
+		if err == nil && e.clip == nil { // CLIP's are of unit length
+			rows, err = clip.Unit(rows, e.dim)
+		}
 	} else {
-		rows, err = e.encoder.Images(b.pictures)
+		rows, err = e.clip.Images(b.pictures)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s and %d records behind it: %w", e.set.At(e.items[b.from].row), b.to-b.from-1, err)

@@ -62,8 +62,8 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 	c := j.Config
 	builtIn := c.Data.Name == "icl_shapes" && c.Data.RecordsICL == nil // with a table of its own
 	if encoderOf(c).Path == nil && c.Data.Embeddings == nil && !builtIn {
-		return usage.Errorf("encoder.path: the stage embed needs a CLIP folder as save_pretrained writes it, or a language model's, or give a table " +
-			"of all records: data.embeddings=FILE")
+		return usage.Errorf("encoder.path: the stage embed needs a CLIP folder as save_pretrained writes it, or a language model's, or give a " +
+			"table of all records: data.embeddings=FILE")
 	}
 	s, err := newStages(j)
 	if err != nil {
@@ -402,8 +402,8 @@ func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, 
 	if strings.HasSuffix(method, "best_beam") {
 		beams = l.best
 	}
-	dir, err := l.asked(ctx, fmt.Sprintf("%s_%dshot", strings.ReplaceAll(method, ":", "_"), shots), "infer", append(args, "infer.beams="+configs.Quote(beams),
-		fmt.Sprintf("infer.shots=%d", shots))...)
+	stage := fmt.Sprintf("%s_%dshot", strings.ReplaceAll(method, ":", "_"), shots)
+	dir, err := l.asked(ctx, stage, "infer", append(args, "infer.beams="+configs.Quote(beams), fmt.Sprintf("infer.shots=%d", shots))...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,3 +1,5 @@
+//go:build !core
+
 package vl
 
 import (
@@ -9,16 +11,16 @@ import (
 	"fulcrum/selector/vl/processor"
 )
 
-// TestMeans: a text's vector is the mean of the rows that predict what follows each of its beginnings, computed one by one, whatever stands
-// beside it in the batch.
-func TestMeans(t *testing.T) {
+// TestEncoder: a text's vector is the mean of the rows that predict what follows each of its beginnings, computed one by one, whatever
+// stands beside it in the batch.
+func TestEncoder(t *testing.T) {
 	for _, tc := range familyCases(t) {
 		t.Run(tc.Name, func(t *testing.T) {
 			m := mustOpenAt(t, tc.folder(t, nil))
 			if m.vision != nil { // its case has placeholders of pictures
 				tc.IDs = []int64{5, 17, 3, 41}
 			}
-			got, err := m.Means([][]int64{tc.IDs[:3], tc.IDs, tc.IDs[1:2]})
+			got, err := (&Encoder{Model: m}).Texts([][]int64{tc.IDs[:3], tc.IDs, tc.IDs[1:2]})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,7 +38,7 @@ func TestMeans(t *testing.T) {
 				}
 				golden.Close(t, row, want, 1e-5) // float32 sums of other shapes
 			}
-			if _, err := m.Means([][]int64{tc.IDs, {}}); err == nil {
+			if _, err := (&Encoder{Model: m}).Texts([][]int64{tc.IDs, {}}); err == nil {
 				t.Error("an empty text has a vector")
 			}
 		})

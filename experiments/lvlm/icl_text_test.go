@@ -28,7 +28,8 @@ func TestICLText(t *testing.T) {
 	reader := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
 	r := runLoop(t, "exp=icl_text", "data.records_icl="+records, "lvlm.path="+reader, "encoder.path="+reader, "hydra.run.dir="+whole,
 		"threads=1", "beams.queries=4", "beams.candidates=6", "beams.shots=2", "icl.shots=[1,2]",
-		"icl.baselines=[text,mmr,none,'shuffled:random']", "icl.selectors=[rce+grpo,'shuffled:rce+grpo']", "rce.epochs=1", "grpo.epochs=1", "lvlm.max_new_tokens=3", "report.plots=false")
+		"icl.baselines=[text,mmr,none,'shuffled:random']",
+		"icl.selectors=[rce+grpo,'shuffled:rce+grpo']", "rce.epochs=1", "grpo.epochs=1", "lvlm.max_new_tokens=3", "report.plots=false")
 	if r.Code != 0 {
 		t.Fatalf("exit %d: %s", r.Code, r.Stderr)
 	}

@@ -13,7 +13,7 @@ type Options struct {
 	// local = in this process; vllm, sglang, completions (any /v1/completions that honours echo with logprobs) = behind
 	// the server at url
 	Backend string `koanf:"backend" enum:"local,vllm,sglang,completions"`
-	// folder of a Qwen2.5-VL, or of a language model, or a run of policy=qwen2_5_vl; with a server its model's folder, if
+	// folder of a Qwen2.5-VL or language model, or a run of policy=qwen2_5_vl; with a server its model's folder, if
 	// here: prompts are then compared token by token
 	Path *string `koanf:"path"`
 	// address of the server, such as http://localhost:8000

@@ -34,7 +34,7 @@ import (
 // InferOptions configures task=infer.
 type InferOptions struct {
 	// who chooses a question's examples: predictions (infer.predictions), random, text or image (nearest by
-	// infer.embeddings), mmr (near, but unlike each other), best_beam (first candidate in infer.beams), oracle (those of
+	// infer.embeddings), mmr (near, unlike each other), best_beam (first candidate in infer.beams), oracle (those of
 	// its pool that make the right answer likeliest), none (no examples)
 	Method string `koanf:"method" enum:"predictions,random,text,image,mmr,best_beam,oracle,none"`
 	// examples in a prompt

@@ -105,6 +105,35 @@ func TestLikelihoods(t *testing.T) {
 	}
 }
 
+// TestTemplatesOfLanguageModels: a template that adds a message's content to a string, as SmolLM2's, reads prompts without pictures, and
+// they have the numbers that they have by a template that takes lists.
+func TestTemplatesOfLanguageModels(t *testing.T) {
+	template := filepath.Join(t.TempDir(), "t.jinja")
+	if err := os.WriteFile(template, []byte(`{% for message in messages %}{% if loop.first %}{{ '<|im_start|>system\n`+
+		`You are a helpful assistant.<|im_end|>\n' }}{% endif %}{{ '<|im_start|>' + message['role'] + '\n' + `+
+		`message['content'] + '<|im_end|>' + '\n' }}`+
+		`{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, prompts := askedOf(t)
+	for i := range prompts {
+		prompts[i] = prompts[i].WithoutImages()
+	}
+	var scores [2][]lvlm.Likelihood
+	for i, o := range []LocalOptions{{MaxNewTokens: 5, Threads: 1}, {MaxNewTokens: 5, Threads: 1, Template: &template}} {
+		local, err := openLocal(t, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if scores[i], err = local.Score(context.Background(), prompts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range prompts {
+		golden.Close(t, scores[1][i].LogProbs, scores[0][i].LogProbs, 0)
+	}
+}
+
 // TestLocalRefuses: what cannot be asked is one line with its reason.
 func TestLocalRefuses(t *testing.T) {
 	template := filepath.Join(t.TempDir(), "t.jinja")

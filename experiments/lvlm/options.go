@@ -13,8 +13,8 @@ type Options struct {
 	// local = in this process; vllm, sglang, completions (any /v1/completions that honours echo with logprobs) = behind
 	// the server at url
 	Backend string `koanf:"backend" enum:"local,vllm,sglang,completions"`
-	// Qwen2.5-VL folder, or a run of policy=qwen2_5_vl; with a server its model's folder, if here: prompts are then
-	// compared token by token
+	// folder of a Qwen2.5-VL or language model, or a run of policy=qwen2_5_vl; with a server its model's folder, if
+	// here: prompts are then compared token by token
 	Path *string `koanf:"path"`
 	// address of the server, such as http://localhost:8000
 	URL *string `koanf:"url"`
@@ -33,8 +33,7 @@ type Options struct {
 	MaxNewTokens int `koanf:"max_new_tokens" range:"[1,inf)"`
 	// prompts that the local model reads at a time
 	Batch int `koanf:"batch" range:"[1,inf)"`
-	// MiB of the local model's picture vectors kept in memory, for pictures that come again in another pool
-	// (Qwen2.5-VL-3B in bfloat16: 0.6 for 336 × 336 pixels)
+	// MiB of the local model's picture vectors kept in memory (Qwen2.5-VL-3B in bfloat16: 0.6 for 336 × 336 pixels)
 	CacheMiB int `koanf:"cache_mib" range:"[1,inf)"`
 	// requests to the server at a time, at most: fewer while it says that it has too many
 	Concurrency int `koanf:"concurrency" range:"[1,4096]"`

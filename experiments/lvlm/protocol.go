@@ -224,9 +224,7 @@ func (s *server) messages(p Prompt) ([]any, error) {
 	var out []any
 	for _, m := range Messages(p) {
 		var content any = m.Text
-		if len(m.Parts) == 1 && m.Parts[0].Type == chat.Text {
-			content = m.Parts[0].Text
-		} else if m.Parts != nil {
+		if m.Parts != nil {
 			var parts []any
 			for _, part := range m.Parts {
 				if part.Type == chat.Text {
@@ -251,11 +249,10 @@ func (s *server) messages(p Prompt) ([]any, error) {
 func Messages(p Prompt) []chat.Message {
 	var msgs []chat.Message
 	ask := func(e Example) {
-		user := chat.Message{Role: "user"}
-		if e.Image != "" {
-			user.Parts = append(user.Parts, chat.Part{Type: chat.Image, Path: e.Image})
+		user := chat.Message{Role: "user", Text: e.Question}
+		if e.Image != "" { // templates of language models take a content that is one text, no list of parts
+			user.Text, user.Parts = "", []chat.Part{{Type: chat.Image, Path: e.Image}, {Type: chat.Text, Text: e.Question}}
 		}
-		user.Parts = append(user.Parts, chat.Part{Type: chat.Text, Text: e.Question})
 		msgs = append(msgs, user)
 		if e.Answer != "" {
 			msgs = append(msgs, chat.Message{Role: "assistant", Text: e.Answer})

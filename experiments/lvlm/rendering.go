@@ -12,7 +12,7 @@ import (
 
 // plainTemplate is for models that have none: lines of questions and answers.
 const plainTemplate = `{% for message in messages %}{% if message['role'] == 'user' %}Question: ` +
-	`{% for part in message['content'] %}{{ part['text'] }}{% endfor %}{{ '\n' }}` +
+	`{{ message['content'] }}{{ '\n' }}` +
 	`{% else %}Short answer: {{ message['content'] }}{{ '\n' }}{% endif %}{% endfor %}` +
 	`{% if add_generation_prompt %}Short answer:{% endif %}` // line ends as expressions: one behind a block would go
 

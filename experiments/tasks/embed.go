@@ -18,7 +18,6 @@ import (
 	"fulcrum/beamdata/icl"
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/lvlm/store"
-	"fulcrum/experiments/workload"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/list"
@@ -62,13 +61,8 @@ func embed(ctx context.Context, j *job.Job) error {
 	if err := j.MapTorch(e.read); err != nil {
 		return err
 	}
-	c := encoderOf(j.Config)
-	err := workload.CheckDownloaded("encoder.path", *c.Path)
-	if err != nil {
+	if err := e.open(j); err != nil {
 		return err
-	}
-	if e.encoder, err = clip.Open(*c.Path, c.DType, j.Device); err != nil {
-		return fmt.Errorf("encoder.path: want a CLIP folder as save_pretrained writes it: %w", err)
 	}
 	defer e.encoder.Free()
 	if err := e.check(ctx); err != nil {
@@ -104,7 +98,10 @@ type embedding struct {
 	job     *job.Job
 	out     string
 	set     *icl.Set
-	encoder *clip.Encoder
+	encoder textEncoder
+	clip    *clip.Encoder  // the same where it sees pictures
+	dim     int            // of a vector
+	digest  string         // of the encoder
 	items   []embedItem    // pictures, then questions, each once, in the order of the records
 	at      map[string]int // where an item is, by kind and value
 	about   map[string]string
@@ -208,7 +205,7 @@ func (e *embedding) check(ctx context.Context) error {
 		e.job.Log.Warnf("data: %d questions are longer than the encoder reads and lose their end (the first: %s)", cut, first)
 	}
 	c, by := e.job.Config, encoderOf(e.job.Config)
-	e.about = map[string]string{"encoder": e.encoder.Digest, "records": e.set.Digest, "modality": embedOf(c).Modality, "dtype": by.DType,
+	e.about = map[string]string{"encoder": e.digest, "records": e.set.Digest, "modality": embedOf(c).Modality, "dtype": by.DType,
 		"batch": fmt.Sprint(by.Batch), "device": strings.SplitN(e.job.Device, ":", 2)[0],
 		"images": digest.Of(fmt.Append(nil, contents))[:32]}
 	text, err := json.Marshal(e.about)
@@ -274,7 +271,7 @@ func (e *embedding) batches() []embedBatch {
 
 // encode returns the embeddings of all items, [items, Dim]. The next batch is read while one is computed.
 func (e *embedding) encode(ctx context.Context) ([]float32, error) {
-	dim := e.encoder.Dim
+	dim := e.dim
 	if err := hostmem.Need("the embeddings", 4*float64(len(e.items)+2*e.set.Records.Len())*float64(dim)); err != nil {
 		return nil, err
 	}
@@ -349,7 +346,7 @@ func (e *embedding) fill(ctx context.Context, b *embedBatch) {
 	}
 	b.pictures = make([][]float32, len(items))
 	b.err = parallel(ctx, len(items), func(i int) (err error) {
-		if b.pictures[i], err = e.encoder.Picture(items[i].value); err != nil {
+		if b.pictures[i], err = e.clip.Picture(items[i].value); err != nil {
 			err = e.blame(items[i], err)
 		}
 		return err
@@ -364,8 +361,11 @@ func (e *embedding) compute(b embedBatch) ([]float32, error) {
 	var err error
 	if b.texts != nil {
 		rows, err = e.encoder.Texts(b.texts)
+		if err == nil && e.clip == nil { // CLIP's are of unit length
+			rows, err = clip.Unit(rows, e.dim)
+		}
 	} else {
-		rows, err = e.encoder.Images(b.pictures)
+		rows, err = e.clip.Images(b.pictures)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s and %d records behind it: %w", e.set.At(e.items[b.from].row), b.to-b.from-1, err)

@@ -58,7 +58,7 @@ func (p part) keep(b embedBatch, rows []float32) error {
 // table puts the rows of the records together, [records, Dim] or, for both, [records, 2·Dim]: picture then question, divided by
 // √2, so that a product is the mean of both cosines.
 func (e *embedding) table(items []float32) tensorfile.Tensor {
-	dim, records := e.encoder.Dim, e.set.Records
+	dim, records := e.dim, e.set.Records
 	both := embedOf(e.job.Config).Modality == "both"
 	width := dim
 	if both {

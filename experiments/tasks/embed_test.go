@@ -98,6 +98,38 @@ func TestEmbed(t *testing.T) {
 	}
 }
 
+// A language model's folder encodes questions, and says so where pictures are wanted.
+func TestEmbedByLanguageModel(t *testing.T) {
+	t.Parallel()
+	records := embedRecords(t, 9)
+	args := func(out string, more ...string) []string {
+		folder := filepath.Dir(golden.Shared(t, "qwen2_5_vl", "tiny_tied", "config.json"))
+		return embedArgs(records, out, append(more, "encoder.path="+folder, "encoder.batch=4")...)
+	}
+	out := filepath.Join(folder(t), "e.npy")
+	if r := mustRun(t, args(out, "embed.modality=text")...); !strings.Contains(r.Stdout, "9 records") {
+		t.Errorf("stdout: %s", r.Stdout)
+	}
+	table, err := beamdata.OpenTable(out)
+	if err != nil || table.Rows != 9 {
+		t.Fatalf("%v", err)
+	}
+	length := 0.0
+	for _, v := range table.Row(4) {
+		length += float64(v) * float64(v)
+	}
+	if length < 0.999 || length > 1.001 || !slices.Equal(table.Row(7), table.Row(8)) || slices.Equal(table.Row(6), table.Row(7)) {
+		t.Errorf("squared length %v, want 1; equal questions have equal rows, others have not", length)
+	}
+	if again := mustRun(t, args(out, "embed.modality=text")...); !strings.Contains(again.Stdout, "already") {
+		t.Errorf("a second time: %s", again.Stdout)
+	}
+	if r := run(t, args(out, "embed.modality=both")...); r.Code != 2 || !strings.Contains(r.Stderr,
+		"embed.modality=both: encoder.path=") || !strings.Contains(r.Stderr, "want embed.modality=text") {
+		t.Errorf("code %d: %s", r.Code, r.Stderr)
+	}
+}
+
 // partOf returns the files that a table grows in, with their sizes.
 func partOf(out string) map[string]int64 {
 	found := map[string]int64{}

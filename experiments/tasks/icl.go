@@ -49,7 +49,7 @@ func selectorOf(c *job.Config) *pointer.Options { return job.Own[pointer.Options
 // each method chooses, and the comparison.
 func iclLoop(ctx context.Context, j *job.Job) error {
 	o := *iclOf(j.Config)
-	beams := len(o.Selectors) > 0 || slices.Contains(o.Baselines, "best_beam")
+	beams := len(o.Selectors) > 0 || o.bestBeam()
 	if beams && slices.Max(o.Shots) > beamsOf(j.Config).Shots {
 		return usage.Errorf("icl.shots=%v: selectors and best_beam choose beams.shots=%d examples: ask for no more", o.Shots,
 			beamsOf(j.Config).Shots)
@@ -62,8 +62,8 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 	c := j.Config
 	builtIn := c.Data.Name == "icl_shapes" && c.Data.RecordsICL == nil // with a table of its own
 	if encoderOf(c).Path == nil && c.Data.Embeddings == nil && !builtIn {
-		return usage.Errorf("encoder.path: the stage embed needs a CLIP folder as save_pretrained writes it, or give a table of all records: " +
-			"data.embeddings=FILE")
+		return usage.Errorf("encoder.path: the stage embed needs a CLIP folder as save_pretrained writes it, or a language model's, or give a " +
+			"table of all records: data.embeddings=FILE")
 	}
 	s, err := newStages(j)
 	if err != nil {
@@ -99,7 +99,7 @@ func iclLoop(ctx context.Context, j *job.Job) error {
 // folders refuses models that are not there. They are opened by the stages that need them.
 func (l *loop) folders() error {
 	c := l.job.Config
-	if path := encoderOf(c).Path; path != nil && l.table == nil {
+	if path := encoderOf(c).Path; path != nil && l.table == nil && !readsText(*path) {
 		if err := workload.CheckDownloaded("encoder.path", *path); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (l *loop) folders() error {
 			_, err = clip.ParseConfig(folder.Config)
 		}
 		if err != nil {
-			return usage.Errorf("encoder.path: want a CLIP folder as save_pretrained writes it: %v", err)
+			return usage.Errorf("encoder.path: want a CLIP folder as save_pretrained writes it, or a language model's: %v", err)
 		}
 	}
 	if lvlmOf(c).Backend != "local" {
@@ -254,7 +254,11 @@ func (l *loop) embed(ctx context.Context) error {
 		l.embeddings = "data.embeddings=" + configs.Quote(*l.table)
 		return nil
 	}
-	dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality=both"), l.from...)
+	modality := "both"
+	if path := encoderOf(l.job.Config).Path; path != nil && readsText(*path) || l.set.Records.At(0).Image == "" {
+		modality = "text"
+	}
+	dir, err := l.run(ctx, "embed", "embed", append(l.records, "embed.modality="+modality), l.from...)
 	l.embeddings = "data.embeddings=" + configs.Quote(filepath.Join(dir, "embeddings.safetensors"))
 	return l.spend("embeddings", dir, err)
 }
@@ -270,7 +274,7 @@ func (l *loop) search(ctx context.Context) (err error) {
 		asked = fmt.Sprintf("beams.queries=%d", *l.Questions)
 	}
 	dir, err := l.asked(ctx, "pools", "beams", "beams.split=val", "beams.score=none", asked)
-	if l.pools = filepath.Join(dir, "records.json"); err != nil || !slices.Contains(l.Baselines, "best_beam") {
+	if l.pools = filepath.Join(dir, "records.json"); err != nil || !l.bestBeam() {
 		return err
 	}
 	dir, err = l.asked(ctx, "best_beams", "beams", "beams.split=val", asked)
@@ -315,7 +319,8 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 	switch {
 	case served, path != nil:
 	case l.Model == nil:
-		return usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, a run of policy=qwen2_5_vl, or icl.model=EXPERIMENT that trains one")
+		return usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL or of a language model, a run of policy=qwen2_5_vl, or " +
+			"icl.model=EXPERIMENT that trains one")
 	default:
 		args := append([]string{"exp=" + *l.Model}, list.Filter(l.base, func(o string) bool { // what the model's data and training are made of
 			return slices.Contains([]string{"data", "vl", "device", "threads"}, section(o))
@@ -332,13 +337,15 @@ func (l *loop) findModel(ctx context.Context, name string) error {
 // baseline lets the model answer with what a method chooses that nothing was trained for: chance anew with every seed, the others
 // choose the same with any, so that runs of different seeds share the stage.
 func (l *loop) baseline(ctx context.Context, method string, shots int) (*answered, error) {
-	if method != record.PolicyRandom {
-		return l.infer(ctx, method, shots, l.job.Config.Seed, "infer.method="+method)
+	chooser, args := answering(method)
+	args = append(args, "infer.method="+chooser)
+	if chooser != record.PolicyRandom {
+		return l.infer(ctx, method, shots, l.job.Config.Seed, args...)
 	}
 	out := &answered{model: l.name, method: method, shots: shots}
 	for k := range l.Seeds {
 		seed := l.job.Config.Seed + int64(k)
-		a, err := l.infer(ctx, fmt.Sprintf("%s_%d", method, seed), shots, seed, "infer.method="+method, fmt.Sprintf("seed=%d", seed))
+		a, err := l.infer(ctx, fmt.Sprintf("%s_%d", method, seed), shots, seed, slices.Concat(args, []string{fmt.Sprintf("seed=%d", seed)})...)
 		if err != nil {
 			return nil, err
 		}
@@ -349,8 +356,9 @@ func (l *loop) baseline(ctx context.Context, method string, shots int) (*answere
 
 // selector trains a selector with every seed and lets the model answer with what it chooses.
 func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
-	phases, control := l.Schedule(name)
-	short := strings.NewReplacer(":", "_", "+", "_").Replace(name)
+	chooser, answers := answering(name)
+	phases, control := l.Schedule(chooser)
+	short := strings.NewReplacer(":", "_", "+", "_").Replace
 	out := list.Map(l.Shots, func(shots int) *answered { return &answered{model: l.name, method: name, shots: shots} })
 	data := []string{"data=beams", l.embeddings}
 	if lvlmOf(l.job.Config).Reward != nil { // the model scores selections in training
@@ -361,11 +369,14 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 	}
 	for k := range l.Seeds {
 		seed := l.job.Config.Seed + int64(k)
-		stage := fmt.Sprintf("%s_%d", short, seed)
+		stage := fmt.Sprintf("%s_%d", short(chooser), seed) // shared where answers alone are shuffled
 		trained, err := l.run(ctx, stage, "train", append(slices.Clone(data),
 			"data.beams="+configs.Quote(filepath.Join(l.beams, "records.json")), "schedule=["+strings.Join(phases, ",")+"]", "control="+control,
 			fmt.Sprintf("selector.shot_num=%d", beamsOf(l.job.Config).Shots), fmt.Sprintf("seed=%d", seed)))
-		if err = l.spend("training "+name, trained, err); err != nil {
+		if answers == nil { // or it is there already
+			err = l.spend("training "+name, trained, err)
+		}
+		if err != nil {
 			return nil, err
 		}
 		chosen, err := l.run(ctx, stage+"_choice", "predict", append(slices.Clone(data), "data.beams="+configs.Quote(l.pools),
@@ -374,8 +385,8 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 			return nil, err
 		}
 		for i, shots := range l.Shots {
-			a, err := l.infer(ctx, stage, shots, seed, "infer.method=predictions",
-				"infer.predictions="+configs.Quote(filepath.Join(chosen, "predictions.jsonl")))
+			a, err := l.infer(ctx, fmt.Sprintf("%s_%d", short(name), seed), shots, seed, slices.Concat(answers, []string{
+				"infer.method=predictions", "infer.predictions=" + configs.Quote(filepath.Join(chosen, "predictions.jsonl"))})...)
 			if err != nil {
 				return nil, err
 			}
@@ -388,11 +399,11 @@ func (l *loop) selector(ctx context.Context, name string) ([]*answered, error) {
 // infer lets the model answer with what a method chooses.
 func (l *loop) infer(ctx context.Context, method string, shots int, seed int64, args ...string) (*answered, error) {
 	beams := l.pools
-	if method == "best_beam" {
+	if strings.HasSuffix(method, "best_beam") {
 		beams = l.best
 	}
-	dir, err := l.asked(ctx, fmt.Sprintf("%s_%dshot", method, shots), "infer", append(args, "infer.beams="+configs.Quote(beams),
-		fmt.Sprintf("infer.shots=%d", shots))...)
+	stage := fmt.Sprintf("%s_%dshot", strings.ReplaceAll(method, ":", "_"), shots)
+	dir, err := l.asked(ctx, stage, "infer", append(args, "infer.beams="+configs.Quote(beams), fmt.Sprintf("infer.shots=%d", shots))...)
 	if err != nil {
 		return nil, err
 	}

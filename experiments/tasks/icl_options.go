@@ -13,8 +13,7 @@ import (
 
 // ICLOptions configures task=icl: the whole loop, from questions to answers with examples that a selector chose.
 type ICLOptions struct {
-	// folder of finished stages, which jobs share: each is done again only after a change of what it depends on; null
-	// = stages in the run folder
+	// folder of finished stages, which jobs share; null = stages in the run folder
 	Stages *string `koanf:"stages"`
 	// experiment that trains the vision-language model where lvlm.path is null
 	Model *string `koanf:"model"`
@@ -22,14 +21,14 @@ type ICLOptions struct {
 	// them; empty = that of lvlm
 	Models []string `koanf:"models"`
 	// selections without training that are compared, as infer.method names them; the first one is what the others are measured
-	// against
+	// against; shuffled: before one = infer.answer=shuffled
 	Baselines []string `koanf:"baselines"`
-	// schedules of the selectors that are compared, their phases joined by +; placebo: before one trains it with control=placebo
+	// schedules of the selectors that are compared, their phases joined by +; placebo: before one trains it with control=placebo,
+	// shuffled: too
 	Selectors []string `koanf:"selectors"`
 	// each selector is trained with so many seeds, from seed on
 	Seeds int `koanf:"seeds" range:"[1,1000]"`
-	// a selector's checkpoint that chooses: best by the true rewards of its validation queries, or last, which nobody
-	// picked
+	// a selector's checkpoint that chooses: best by the true rewards of its validation queries, or last
 	Checkpoint string `koanf:"checkpoint" enum:"best,last"`
 	// how many held-out questions are asked, drawn once for all methods; null = all
 	Questions *int `koanf:"questions" range:"[1,inf)"`
@@ -44,6 +43,18 @@ func DefaultICLOptions() ICLOptions {
 		Shots:      []int{2}}
 }
 
+// shuffled begins the name of a method whose examples show other examples' answers.
+const shuffled = "shuffled:"
+
+// answering returns the override by which a method's examples show others' answers, where its name says so, and the name of what chooses.
+func answering(method string) (chooser string, args []string) {
+	chooser, swap := strings.CutPrefix(method, shuffled)
+	if swap {
+		args = []string{"infer.answer=shuffled"}
+	}
+	return chooser, args
+}
+
 // Schedule returns the phases of a selector and what its rewards are subject to.
 func (ICLOptions) Schedule(selector string) (phases []string, control string) {
 	name, permuted := strings.CutPrefix(selector, record.Placebo)
@@ -51,6 +62,11 @@ func (ICLOptions) Schedule(selector string) (phases []string, control string) {
 		return strings.Split(name, "+"), "placebo"
 	}
 	return strings.Split(name, "+"), "none"
+}
+
+// bestBeam reports whether what the search finds for held-out questions is compared.
+func (o ICLOptions) bestBeam() bool {
+	return slices.ContainsFunc(o.Baselines, func(b string) bool { return strings.HasSuffix(b, "best_beam") })
 }
 
 func (o ICLOptions) Validate() error {
@@ -61,10 +77,12 @@ func (o ICLOptions) Validate() error {
 		errs = append(errs, option.Want(!slices.Contains(o.Models[:i], m), "models", "%s stands twice", m))
 	}
 	for _, b := range o.Baselines {
-		errs = append(errs, option.OneOf("baselines", b, "image", "text", "random", "best_beam", "oracle", "none"))
+		method, _ := strings.CutPrefix(b, shuffled)
+		errs = append(errs, option.OneOf("baselines", method, "image", "text", "mmr", "random", "best_beam", "oracle", "none"))
 	}
 	for _, s := range o.Selectors {
-		phases, _ := o.Schedule(s)
+		name, _ := strings.CutPrefix(s, shuffled)
+		phases, _ := o.Schedule(name)
 		for _, phase := range phases {
 			errs = append(errs, option.Want(slices.Contains([]string{"sft", "rce", "grpo", "grpo_online"}, phase), "selectors",
 				"want sft, rce, grpo, grpo_online, or several joined by +, as rce+grpo (placebo:rce+grpo permutes the rewards), got %q", s))

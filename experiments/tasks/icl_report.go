@@ -36,6 +36,7 @@ func (a *answered) add(b *answered) {
 	a.cost.Asked += b.cost.Asked
 	a.cost.Known += b.cost.Known
 	a.cost.Tokens += b.cost.Tokens
+	a.cost.Copied, a.cost.Questions = a.cost.Copied+b.cost.Copied, a.cost.Questions+b.cost.Questions
 	a.cost.Seconds += b.cost.Seconds
 }
 
@@ -78,13 +79,20 @@ type selectionFile struct {
 	Folders []string `json:"folders"` // one a seed, with selections.jsonl, results.json and infer.json
 }
 
+// noImage is far from the ids of images.
+const noImage = -1 << 62
+
 // report compares the methods question by question and writes the comparison.
 func (l *loop) report(all []*answered) error {
 	var questions, images []int64
 	for _, r := range l.held { // that every method was asked
 		missing := func(b *answered) bool { _, asked := b.runs[0][r.ID]; return !asked }
 		if !slices.ContainsFunc(all, missing) {
-			questions, images = append(questions, r.ID), append(images, r.ImageID)
+			image := r.ImageID
+			if r.Image == "" && image == 0 { // questions without pictures have none in common
+				image = noImage + r.ID
+			}
+			questions, images = append(questions, r.ID), append(images, image)
 		}
 	}
 	metric := "accuracy"
@@ -102,6 +110,9 @@ func (l *loop) report(all []*answered) error {
 	var methods []*arms.Method
 	for _, a := range all {
 		m := &arms.Method{Model: a.model, Name: a.method, Shots: a.shots}
+		if !l.set.Captions && a.method != "none" {
+			m.Copied = new(float64(a.cost.Copied) / float64(a.cost.Questions))
+		}
 		m.Arm = arms.Arm{Name: m.Policy(), Metric: metric, Seeds: a.seeds, QueryIDs: questions, Clusters: images}
 		for _, of := range a.runs {
 			m.Scores = append(m.Scores, list.Map(questions, func(q int64) float64 { return of[q] }))

@@ -34,19 +34,19 @@ import (
 // InferOptions configures task=infer.
 type InferOptions struct {
 	// who chooses a question's examples: predictions (infer.predictions), random, text or image (nearest by
-	// infer.embeddings), best_beam (first candidate in infer.beams), oracle (those of its pool that make the right
-	// answer likeliest, which takes knowing it), none (no examples)
-	Method string `koanf:"method" enum:"predictions,random,text,image,best_beam,oracle,none"`
+	// infer.embeddings), mmr (near, unlike each other), best_beam (first candidate in infer.beams), oracle (those of
+	// its pool that make the right answer likeliest), none (no examples)
+	Method string `koanf:"method" enum:"predictions,random,text,image,mmr,best_beam,oracle,none"`
 	// examples in a prompt
 	Shots int `koanf:"shots" range:"[1,16]"`
 	// predictions.jsonl of task=predict
 	Predictions *string `koanf:"predictions"`
 	// embedding table of the records: row i belongs to record i (null = data.embeddings)
 	Embeddings *string `koanf:"embeddings"`
-	// RL file of the questions that are asked, with the pools of random, text, image and oracle (null = all records)
+	// RL file of the questions that are asked, with the pools of random, text, image, mmr and oracle (null = all records)
 	Beams *string `koanf:"beams"`
-	// the answer that an example shows, of those it has: the most frequent, or the first
-	Answer string `koanf:"answer" enum:"majority,first"`
+	// the answer that an example shows, of those it has: the most frequent, or the first; shuffled = another example's
+	Answer string `koanf:"answer" enum:"majority,first,shuffled"`
 	// official result file to write; null = results.json in the run folder
 	Out *string `koanf:"out"`
 }
@@ -79,6 +79,7 @@ type Inference struct {
 	Known     int64         `json:"known"`                     // prompts that the store answered
 	Again     int64         `json:"asked_again,omitempty"`     // scores that a server was asked for once more
 	Strayed   int64         `json:"differing_again,omitempty"` // of them, those that were not the same
+	Copied    int64         `json:"copied"`                    // answers that an example before the question shows
 	Tokens    int64         `json:"tokens"`                    // of the prompts that were answered, as far as the model tells
 	Seconds   float64       `json:"seconds"`                   // of choosing and answering
 	Model     lvlm.Identity `json:"model"`                     //
@@ -142,7 +143,7 @@ func infer(ctx context.Context, j *job.Job) error {
 	}
 	counts := scorer.Counts()
 	about := Inference{Method: o.Method, Shots: o.Shots, Questions: len(c.queries), Scored: c.scored, Asked: counts.Asked, Known: counts.Known,
-		Again: counts.Again, Strayed: counts.Strayed, Tokens: c.tokens, Seconds: time.Since(begun).Seconds(),
+		Again: counts.Again, Strayed: counts.Strayed, Copied: c.copied, Tokens: c.tokens, Seconds: time.Since(begun).Seconds(),
 		Model: scorer.Identity(), Records: set.Digest, Results: out}
 	if err := c.write(j.Dir, out, chosen, answers, about); err != nil {
 		return err
@@ -164,6 +165,7 @@ type chooser struct {
 	listed  map[int64][]int32 // predictions, or first candidates, by global id
 	vectors records.Vectors
 	scored  int64
+	copied  int64
 	tokens  int64                        // of the prompts that were answered
 	chunk   int                          // prompts that are answered in one call
 	tell    func(what string, last bool) // of progress
@@ -190,7 +192,7 @@ func (c *chooser) read() error {
 	switch c.Method {
 	case "predictions":
 		err = c.readPredictions(*c.Predictions)
-	case "text", "image":
+	case "text", "image", "mmr":
 		if c.table == nil {
 			return usage.Errorf("infer.method=%s needs the records' embeddings: infer.embeddings=FILE", c.Method)
 		}
@@ -338,6 +340,8 @@ func (c *chooser) choose(ctx context.Context) ([][]int32, error) {
 			for _, n := range slices.Backward(near[0]) {
 				out[i] = append(out[i], n.Row)
 			}
+		case "mmr":
+			out[i] = c.diverse(q, pool)
 		case "oracle":
 			if i == 0 {
 				if err := checkImages(c.set, c.queries, c.pools); err != nil {
@@ -361,6 +365,49 @@ func (c *chooser) pool(i int, candidates []int) []int {
 		return candidates
 	}
 	return list.Map(c.pools[i], func(row int32) int { return int(row) })
+}
+
+// diverse returns examples by maximal marginal relevance (Carbonell & Goldstein 1998, λ = 1/2): the next one is near the question and
+// far from those chosen before. The first stands last.
+func (c *chooser) diverse(q int, pool []int) (out []int32) {
+	row := func(i int) []float32 { return c.vectors.Data[i*c.vectors.Dim : (i+1)*c.vectors.Dim] }
+	like := list.Map(pool, func(int) float64 { return -1 }) // largest cosine to an example chosen before
+	near := list.Map(pool, func(p int) float64 { return dot(row(q), row(p)) })
+	for range c.Shots {
+		best := -1
+		for k, p := range pool {
+			if p != q && !slices.Contains(out, int32(p)) && (best < 0 || near[k]-like[k] > near[best]-like[best]) {
+				best = k
+			}
+		}
+		for k, p := range pool {
+			like[k] = max(like[k], dot(row(p), row(pool[best])))
+		}
+		out = slices.Insert(out, 0, int32(pool[best]))
+	}
+	return out
+}
+
+func dot(a, b []float32) (sum float64) {
+	for i := range a {
+		sum += float64(a[i]) * float64(b[i])
+	}
+	return sum
+}
+
+// swapped returns for each candidate the answer of another one, drawn by the seed: one with another text where there is any.
+func (c *chooser) swapped() map[int32]string {
+	rows := c.set.Candidates()
+	order, out := rng.New(c.seed, "shuffled answers").Perm(len(rows)), map[int32]string{}
+	said := func(k int) string { return vqa.Majority(c.set.Records.At(rows[order[k%len(rows)]]).Answers) }
+	for k := range order {
+		next := k + 1
+		for next < k+len(rows) && said(next) == said(k) {
+			next++
+		}
+		out[int32(rows[order[k]])] = said(next)
+	}
+	return out
 }
 
 // likeliest returns the examples that make the right answer likeliest, each shown alone; the best one last.
@@ -399,9 +446,15 @@ func (c *chooser) shows(answers []string) string {
 }
 
 func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error) {
-	prompts := make([]lvlm.Prompt, len(chosen))
+	prompts, other := make([]lvlm.Prompt, len(chosen)), map[int32]string{}
+	if c.Answer == "shuffled" {
+		other = c.swapped()
+	}
 	for i, rows := range chosen {
 		prompts[i] = icl.Prompt(c.set.Records, c.queries[i], rows, c.shows)
+		for k, row := range rows {
+			prompts[i].Shots[k].Answer = cmp.Or(other[row], prompts[i].Shots[k].Answer)
+		}
 	}
 	out := make([]string, 0, len(prompts))
 	for some := range slices.Chunk(prompts, c.chunk) {
@@ -409,7 +462,10 @@ func (c *chooser) answer(ctx context.Context, chosen [][]int32) ([]string, error
 		if err != nil {
 			return nil, err
 		}
-		for _, reply := range said {
+		for k, reply := range said {
+			if slices.ContainsFunc(some[k].Shots, func(e lvlm.Example) bool { return e.Answer == vqa.ExtractAnswer(reply.Text) }) {
+				c.copied++
+			}
 			out = append(out, reply.Text)
 			c.tokens += int64(reply.Tokens)
 		}

@@ -97,6 +97,7 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 		{"the oracle", InferOptions{Method: "oracle", Beams: pools}, [][]int32{{1, 4}, {1, 6}}, 8, []string{"red", "red"}},
 		{"random", InferOptions{Method: "random", Beams: pools}, nil, 0, nil},
 		{"none", InferOptions{Method: "none"}, [][]int32{nil, nil}, 0, []string{"", ""}},
+		{"the next is unlike the first", InferOptions{Method: "mmr", Beams: pools}, [][]int32{{1, 4}, {6, 1}}, 0, []string{"red", "blue"}},
 		{"the first answer", InferOptions{Method: "image", Answer: "first"}, [][]int32{{2, 0}, {3, 1}}, 0, []string{"x", "x"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -106,7 +107,7 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 			}
 			ch := &chooser{InferOptions: c.options, set: set, scorer: copier{}, seed: 1, vectors: vectors, chunk: 1,
 				tell: func(string, bool) { told++ }}
-			if c.options.Method == "image" {
+			if c.options.Method == "image" || c.options.Method == "mmr" {
 				ch.queries = set.Queries(true)
 				if c.options.Beams != nil {
 					if err := ch.readBeams(*pools); err != nil {
@@ -146,6 +147,40 @@ func TestInferShowsWhatTheMethodChooses(t *testing.T) {
 				t.Errorf("%s: %s, %v: want the records' ids as question ids", out, text, err)
 			}
 		})
+	}
+}
+
+// Shuffled, each example shows the answer of another one, with other words where there are any; who chooses does not see it. An answer
+// that an example shows is counted as copied.
+func TestInferShowsShuffledAnswers(t *testing.T) {
+	set := questions(t, t.TempDir())
+	shown := func(answer string, seed int64) ([]string, int64) {
+		c := &chooser{InferOptions: InferOptions{Method: "oracle", Shots: 1, Answer: answer}, set: set, scorer: copier{}, seed: seed, chunk: 9,
+			tell: func(string, bool) {}, queries: []int{8, 9}, pools: [][]int32{{1, 4}, {6, 1}}}
+		chosen, err := c.choose(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprint(chosen) != "[[4] [6]]" {
+			t.Errorf("%s answers: %v are chosen, want the red ones", answer, chosen)
+		}
+		said, err := c.answer(t.Context(), chosen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return said, c.copied
+	}
+	for seed := range int64(9) {
+		if said, copied := shown("shuffled", seed); !slices.Equal(said, []string{"blue", "blue"}) || copied != 2 {
+			t.Errorf("seed %d: %q, %d copied, want blue from red examples", seed, said, copied)
+		}
+	}
+	if said, copied := shown("majority", 0); !slices.Equal(said, []string{"red", "red"}) || copied != 2 {
+		t.Errorf("%q, %d copied", said, copied)
+	}
+	none := &chooser{set: set, scorer: copier{}, chunk: 9, tell: func(string, bool) {}, queries: []int{8}}
+	if _, err := none.answer(t.Context(), [][]int32{nil}); err != nil || none.copied != 0 {
+		t.Errorf("%d copied of no example, %v", none.copied, err)
 	}
 }
 

@@ -33,7 +33,7 @@ func OpenScorer(ctx context.Context, j *job.Job) (*Scorer, error) {
 	}
 	stored, err := lvlm.Open(ctx, o, func() (lvlm.Scorer, error) {
 		if o.Path == nil {
-			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL, or a run of policy=%s", vl.Kind)
+			return nil, usage.Errorf("lvlm.path: want the folder of a Qwen2.5-VL or of a language model, or a run of policy=%s", vl.Kind)
 		}
 		if o.Backend != "local" && !slices.ContainsFunc(filesOf(*o.Path), func(f string) bool { return filepath.Ext(f) == ".safetensors" }) {
 			return nil, fmt.Errorf("lvlm.path=%s has no weights", *o.Path) // but the tokens to compare a server's with
@@ -131,6 +131,9 @@ func filesOf(dir string) (paths []string) {
 	entries, _ := os.ReadDir(dir) // what opens the model says what is wrong
 	return list.Map(entries, func(e os.DirEntry) string { return filepath.Join(dir, e.Name()) })
 }
+
+// Contents is one digest of what decides the numbers of the model in a folder.
+func Contents(folder string) (string, error) { return contents(filesOf(folder)) }
 
 // contents is one digest of what decides a model's numbers: the files with weights, sizes, vocabulary and template.
 func contents(files []string) (string, error) {

@@ -18,6 +18,7 @@ type Method struct {
 	Name  string
 	Shots int // examples in a prompt
 	Arm
+	Copied *float64 // share of the answers that an example before the question shows, right or wrong; nil: not known
 
 	over   *ArmComparison // over the model's first method with as many examples; nil: this is it
 	random *ArmComparison // of a placebo: over random examples
@@ -111,6 +112,10 @@ func (t MethodTable) Table(title string) *page.Table {
 	table := page.NewTable([]string{"method", ">examples", ">seeds", ">" + metric, ">95% interval", ">over " + page.Plain(first),
 		">95% interval of it", "verdict"}, nil)
 	table.Title, table.Named = title, 2
+	copies := slices.ContainsFunc(t.Methods, func(m *Method) bool { return m.Copied != nil })
+	if copies {
+		table.Columns = append(table.Columns, page.NewTable([]string{">copied (%)"}, nil).Columns...)
+	}
 	for _, m := range t.Methods {
 		row := []any{m.Name, m.Shots, len(m.Seeds), page.Markup(fmt.Sprintf("%.1f", m.percent())), nil, nil, nil, nil}
 		if m.Name == "none" {
@@ -123,6 +128,12 @@ func (t MethodTable) Table(title string) *page.Table {
 		if c := m.over; c != nil {
 			mean, low, high := c.percents()
 			row[5], row[6], row[7] = page.Markup(mean), low+" to "+high, stats.VerdictCell(c.Paired)
+		}
+		if copies {
+			row = append(row, nil)
+		}
+		if m.Copied != nil {
+			row[8] = page.Markup(fmt.Sprintf("%.1f", 100**m.Copied))
 		}
 		table.Rows = append(table.Rows, row)
 	}

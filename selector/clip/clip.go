@@ -226,11 +226,11 @@ func (e *Encoder) alone(project func() torchx.Tensor) (rows []float32, err error
 	defer torchx.Recover(&err)
 	defer torchx.Scope()()
 	defer torchx.NoGrad()()
-	return finite(unit(torchx.Data[float32](project().To(torchx.Float32).ToDevice("cpu")), e.Dim))
+	return Unit(torchx.Data[float32](project().To(torchx.Float32).ToDevice("cpu")), e.Dim)
 }
 
-// unit divides rows by their lengths, computed in float64.
-func unit(rows []float32, dim int) []float32 {
+// Unit divides rows of dim numbers, in place, by their lengths, computed in float64. A row that is not finite is an error.
+func Unit(rows []float32, dim int) ([]float32, error) {
 	for row := range slices.Chunk(rows, dim) {
 		sum := 0.0
 		for _, v := range row {
@@ -241,7 +241,7 @@ func unit(rows []float32, dim int) []float32 {
 			row[i] = float32(float64(v) / length)
 		}
 	}
-	return rows
+	return finite(rows)
 }
 
 // Picture returns the rows of pixels of a picture: what Images takes.

@@ -150,3 +150,11 @@ func (d *Doctor) samplingCut(c Check, _ row) {
 				"with %s, which the ratio knows", percent(kept), 1/kept, section, d.key("sample_temperature"))
 	}
 }
+
+func (d *Doctor) correctionBites(c Check, _ row) {
+	if share, ok := d.mean("correction_share", c); ok && share > c.Limit {
+		d.say(c, d.key("correction.clip"), share, c.Limit,
+			"%s of the weights that correct for the sampler are cut or masked at %s: what is sampled is not what is trained (sampler_gap): "+
+				"compute in float32, or take the level of tokens (%s)", percent(share), d.key("correction.clip"), d.key("correction.level"))
+	}
+}

@@ -35,6 +35,8 @@ type Options struct {
 	Loss string `koanf:"loss" also:"loss_type"`
 	// PPO's ratio clip
 	Clip ClipOptions `koanf:"clip"`
+	// weights of samples for a sampler that is not quite the policy (token policies, rollout=online)
+	Correction CorrectionOptions `koanf:"correction" when:"rollout=online"`
 	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)
 	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
 	// groups with equal rewards: keep (KL acts on them), filter (average the loss over the others), resample (draw
@@ -84,7 +86,7 @@ type ClipOptions struct {
 func DefaultOptions() Options {
 	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1,
 		NumIterations: 1, Ratio: "sequence", Loss: "grpo",
-		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
+		Clip: ClipOptions{Epsilon: 0.2}, Correction: CorrectionOptions{Kind: "none", Level: "token", Clip: 2}, ZeroVariance: "keep", MaxResamples: 3,
 		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
 		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),
 		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}
@@ -179,6 +181,9 @@ func (o Options) Validate() error {
 		return option.Errorf("kl.measure_every", "%d leaves steps without a KL, and temperature.enabled goes by it: want 1, or "+
 			"temperature.enabled=false", n)
 	}
+	if err := o.validCorrection(c.rollout.Samples); err != nil {
+		return err
+	}
 	if c.silence.Resamples && !c.rollout.Samples {
 		return option.Errorf("zero_variance", "want keep or filter with rollout=%s: there are no other groups than the recorded ones", o.Rollout)
 	}
@@ -215,6 +220,9 @@ func (g *Phase) Check(env *phases.Env) (err error) {
 		if err := g.opt.ValidateTokens(); err != nil {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
+	} else if g.opt.Correction.on() {
+		return fmt.Errorf("%s.correction.kind=%s: want none: this policy's selections are sampled by the pass that is trained", g.name,
+			g.opt.Correction.Kind)
 	}
 	if g.beta, err = control.NewKLController(g.opt.KL); err != nil {
 		return err
@@ -283,7 +291,6 @@ func (g *Phase) Expected() doctor.Limits {
 		Centred:        o.Advantage.Centred() && o.Hooks.Advantages == nil,
 		Curriculum:     o.Curriculum,
 		PerToken:       o.Ratio == "token",
-		Mean:           g.chosen.loss.Over,
 		MaskTruncated:  o.MaskTruncated,
 		OldPolicy:      o.OldPolicy,
 		OldIsFresh:     func(e doctor.Limits, step int) bool { return g.chosen.old.Fresh(o, e, step) },
@@ -298,6 +305,11 @@ func (g *Phase) Expected() doctor.Limits {
 	}
 	if o.KL.Beta == 0 && !o.KL.LiftZero { // beta stays 0
 		p.KL.Controller = "fixed"
+	}
+	if o.Correction.on() {
+		p.Surrogate = false // its terms have weights
+	} else {
+		p.Mean = g.chosen.loss.Over
 	}
 	lim.Policy = p
 	return lim

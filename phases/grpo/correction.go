@@ -11,12 +11,12 @@ import (
 // CorrectionOptions weighs samples by how much likelier the old policy's forward pass holds them than the sampler did, whose arithmetic is
 // another one (truncated and masked importance sampling, as in TRL and verl).
 type CorrectionOptions struct {
-	// the surrogate of each sample is weighted by π_old/π_sampler; truncate: cut to clip; mask: 0 above clip; none: not at all
+	// weight of the surrogate: π_old/π_sampler, cut at 2 or dropped above
 	Kind string `koanf:"kind" enum:"none,truncate,mask"`
-	// one weight a token, or their product for a sequence
+	// a weight a token, or one
 	Level string `koanf:"level" enum:"token,sequence"`
 	// largest weight
-	Clip float64 `koanf:"clip" range:"[1,inf)" also:"vllm_importance_sampling_clip_max,vllm_importance_sampling_cap,tis_imp_ratio_cap"`
+	Clip float64 `koanf:"clip" range:"[1,inf)" constant:"true" also:"vllm_importance_sampling_clip_max,vllm_importance_sampling_cap,tis_imp_ratio_cap"`
 }
 
 // on reports whether samples are weighted.

@@ -27,20 +27,20 @@ type Options struct {
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// optimizer steps on each batch before the next (μ of GRPO)
 	NumIterations int `koanf:"num_iterations" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
-	// probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)
+	// probability ratios and KL of whole sequences, or of each step
 	Ratio string `koanf:"ratio" enum:"sequence,token"`
 	// grpo: clipped surrogate + beta·KL, a mean over each candidate's tokens, then over candidates; bnpo, dapo: over
-	// all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and longest length; gspo: grpo with
-	// one length-normalised ratio a candidate; ppo_clip: the surrogate alone (beta still adapts)
+	// all tokens; dr_grpo: summed over tokens, divided by candidates and longest length; gspo: grpo with one
+	// length-normalised ratio a candidate; ppo_clip: the surrogate alone
 	Loss string `koanf:"loss" also:"loss_type"`
 	// PPO's ratio clip
 	Clip ClipOptions `koanf:"clip"`
-	// weights of samples for a sampler that is not quite the policy (token policies, rollout=online)
+	// weights for a sampler that is not quite the policy
 	Correction CorrectionOptions `koanf:"correction" when:"rollout=online"`
 	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)
 	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
 	// groups with equal rewards: keep (KL acts on them), filter (average the loss over the others), resample (draw
-	// others until the batch is full: DAPO's dynamic sampling)
+	// others until the batch is full)
 	ZeroVariance string `koanf:"zero_variance"`
 	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not. Three fill a
 	// batch where one group in four is useful
@@ -53,15 +53,14 @@ type Options struct {
 	KL control.KLOptions `koanf:"kl"`
 	// KL-driven temperature of the policy: sharpened while KL is low, softened while it is high
 	Temperature control.PolicyTemperatureOptions `koanf:"temperature" when:".enabled"`
-	// parameters whose name contains one of these stay as they are in this phase
+	// parameters whose name contains one of these stay as they are
 	Freeze []string `koanf:"freeze"`
 	// policy in the ratio's denominator, which also samples: that of the start of run, phase or epoch, of every
 	// update_old_after steps, or of the batch's first pass
 	OldPolicy string `koanf:"old_policy"`
-	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's
+	// attention heads of the old policy (old_policy=init); null = as the policy
 	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)" when:"old_policy=init"`
-	// optimizer steps between refreshes (old_policy=every_n), at batches only; up to num_iterations: every batch,
-	// without a copy, as old_policy=batch
+	// optimizer steps between refreshes (old_policy=every_n), at batches only; up to num_iterations: every batch
 	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)" when:"old_policy=every_n"`
 	// log-ratios are cut to plus or minus this before they are exponentiated: e²⁰ is further than any ratio that a clip range lets
 	// count, and far from overflow; the Python reference never cuts

@@ -220,14 +220,13 @@ type SamplingOptions struct {
 	// longest completion, in tokens
 	MaxNewTokens int     `koanf:"max_new_tokens" range:"[1,inf)" also:"max_completion_length,max_tokens,max_length,response_length"`
 	Temperature  float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
-	// draw from the smallest set of tokens with this probability; 1 = all
+	// draw from the fewest tokens with this probability; 1 = all
 	TopP float64 `koanf:"top_p" range:"(0,1]"`
 	// draw from this many likeliest tokens; 0 = all
 	TopK int `koanf:"top_k" range:"[0,inf)"`
-	// divides positive and multiplies negative logits of tokens seen before (vl: in prompt or completion, seq2seq: in
-	// the completion); 1 = none
+	// divides positive and multiplies negative logits of tokens seen before (vl: in the prompt too); 1 = none
 	RepetitionPenalty float64 `koanf:"repetition_penalty" range:"(0,inf)"`
-	// completions computed at a time: one that ends makes room for the next, and memory is that of so many; null = all of a step at once
+	// completions in work at a time: bounds memory; null = all
 	Slots *int `koanf:"slots" range:"[1,inf)" also:"max_num_seqs"`
 }
 

@@ -11,9 +11,9 @@ import (
 // CorrectionOptions weighs samples by how much likelier the old policy's forward pass holds them than the sampler did, whose arithmetic is
 // another one (truncated and masked importance sampling, as in TRL and verl).
 type CorrectionOptions struct {
-	// weight of the surrogate: π_old/π_sampler, cut at 2 or dropped above
+	// weighs the surrogate by π_old/π_sampler, at most 2; mask: 0 above
 	Kind string `koanf:"kind" enum:"none,truncate,mask"`
-	// a weight a token, or one
+	// weights of tokens or sequences
 	Level string `koanf:"level" enum:"token,sequence"`
 	// largest weight
 	Clip float64 `koanf:"clip" range:"[1,inf)" constant:"true" also:"vllm_importance_sampling_clip_max,vllm_importance_sampling_cap,tis_imp_ratio_cap"`

@@ -35,7 +35,7 @@ type Options struct {
 	Loss string `koanf:"loss" also:"loss_type"`
 	// PPO's ratio clip
 	Clip ClipOptions `koanf:"clip"`
-	// weights for a sampler that is not quite the policy
+	// the sampler differs from the policy
 	Correction CorrectionOptions `koanf:"correction" when:"rollout=online"`
 	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)
 	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`

@@ -6,6 +6,7 @@ import (
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
+	"fulcrum/selector"
 )
 
 // CorrectionOptions weighs samples by how much likelier the old policy's forward pass holds them than the sampler did, whose arithmetic is
@@ -21,6 +22,23 @@ type CorrectionOptions struct {
 
 // on reports whether samples are weighted.
 func (o CorrectionOptions) on() bool { return o.Kind != "none" }
+
+// kept has room for a batch's weights; nil without.
+func (o CorrectionOptions) kept(b *selector.Batch) []float32 {
+	switch {
+	case !o.on():
+		return nil
+	case o.Level == "token":
+		return make([]float32, len(b.Mask))
+	}
+	return make([]float32, len(b.Valid))
+}
+
+// corrected is what the correction of a part needs.
+type corrected struct {
+	sampled, drawn torchx.Tensor // [B, G, T] log-probabilities in the sampler, 1 = a token that it drew; in the first pass
+	correction     torchx.Tensor // weights, in later passes
+}
 
 // validCorrection refuses a correction of what has no sampling probabilities, and weights of tokens where there are no terms of tokens.
 func (o Options) validCorrection(samples bool) error {
@@ -47,7 +65,10 @@ func (g *Phase) correctionShape(in *inputs) []int {
 // correctionInput stages the log-probabilities that a part's tokens were sampled with, or the weights of an earlier pass.
 func (g *Phase) correctionInput(in *inputs, up *phases.Inputs) {
 	b := in.part.batch
-	if in.part.known {
+	switch {
+	case !g.opt.Correction.on():
+		return
+	case in.part.known:
 		torchx.Put(&up.Upload, &in.correction, in.part.correction, g.correctionShape(in)...)
 		return
 	}
@@ -61,11 +82,21 @@ func (g *Phase) correctionInput(in *inputs, up *phases.Inputs) {
 	torchx.Put(&up.Upload, &in.drawn, drawn, b.B(), b.G, b.T)
 }
 
-// correct returns the weights of a part's surrogate: exp(log π_old - log π_sampler), cut or masked. No gradient.
-func (g *Phase) correct(in *inputs, old view) torchx.Tensor {
-	if in.part.known {
-		return in.correction
+// correct returns the factors of a part's surrogate, in.weight times the correction, which it returns too where there is one.
+func (g *Phase) correct(in *inputs, old view) (weight, correction torchx.Tensor) {
+	switch {
+	case !g.opt.Correction.on():
+		return in.weight, torchx.Tensor{}
+	case in.part.known:
+		correction = in.correction
+	default:
+		correction = g.correction(in, old)
 	}
+	return torchx.Mul(in.weight, correction), correction
+}
+
+// correction is exp(log π_old - log π_sampler) of a part, cut or masked. No gradient.
+func (g *Phase) correction(in *inputs, old view) torchx.Tensor {
 	o := g.opt.Correction
 	d := torchx.Mul(torchx.Sub(torchx.Detach(old.steps), in.sampled), in.drawn) // [B, G, T]
 	if o.Level == "sequence" {

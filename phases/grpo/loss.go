@@ -23,9 +23,7 @@ type inputs struct {
 	weight  torchx.Tensor // like logp; 0 = not in the loss
 	inverse torchx.Tensor // like adv: 1/|o_i|, with a mean ratio
 	mask    torchx.Tensor // [B, G, T], 1 = counts; undefined where every step counts
-
-	sampled, drawn torchx.Tensor // [B, G, T] log-probabilities in the sampler, 1 = a token that it drew; in the first pass
-	correction     torchx.Tensor // weights, in later passes
+	corrected
 
 	share, minusShare *torchx.Factor // 1/divisor of the whole batch: the loss is Σ weight·term / divisor over all parts
 	perCandidate      *torchx.Factor // 1/candidates
@@ -62,9 +60,7 @@ func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 		in.reference = g.referenceInput(in, up)
 	}
 	in.old = g.oldInput(in, up)
-	if g.opt.Correction.on() {
-		g.correctionInput(in, up)
-	}
+	g.correctionInput(in, up)
 	adv := objective.Rounded(part.adv)
 	torchx.Put(&up.Upload, &in.adv, adv, g.shape(b, 1)...)
 	weights := g.weights(b)
@@ -117,11 +113,7 @@ func (g *Phase) loss(out selector.Output, ref view, in *inputs) (loss torchx.Ten
 	logRatio := g.logRatio(logp, denominator, in) // [B, G], or [B, G, T] with one ratio a token
 	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
 	low, high := g.opt.Clip.sides()
-	weight, correction := in.weight, torchx.Tensor{}
-	if g.opt.Correction.on() {
-		correction = g.correct(in, old)
-		weight = torchx.Mul(weight, correction)
-	}
+	weight, correction := g.correct(in, old) // like in.weight
 	ppo := surrogate(ratio, in.adv, weight, low, high, in.minusShare)
 	loss = ppo
 	m = readout[torchx.Tensor]{ppo: ppo, logRatio: logRatio, logp: logp, old: old.logp, entropy: out.Entropy,

@@ -85,7 +85,8 @@ type ClipOptions struct {
 func DefaultOptions() Options {
 	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1,
 		NumIterations: 1, Ratio: "sequence", Loss: "grpo",
-		Clip: ClipOptions{Epsilon: 0.2}, Correction: CorrectionOptions{Kind: "none", Level: "token", Clip: 2}, ZeroVariance: "keep", MaxResamples: 3,
+		Clip: ClipOptions{Epsilon: 0.2}, Correction: CorrectionOptions{Kind: "none", Level: "token", Clip: 2},
+		ZeroVariance: "keep", MaxResamples: 3,
 		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
 		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),
 		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}

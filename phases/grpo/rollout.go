@@ -81,12 +81,7 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 		fresh: g.chosen.old.From == ofPolicy || at.Step == g.refreshed && g.startsOld}
 	if n := len(batch.Valid) * g.width(batch); g.opt.NumIterations > 1 {
 		r.old = make([]float32, n)
-		switch o := g.opt.Correction; {
-		case o.on() && o.Level == "token":
-			r.correction = make([]float32, len(batch.Mask))
-		case o.on():
-			r.correction = make([]float32, len(batch.Valid))
-		}
+		r.correction = g.opt.Correction.kept(batch)
 		if g.chosen.kl.Sampled != nil {
 			r.ref = make([]float32, n)
 		}

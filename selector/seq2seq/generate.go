@@ -130,7 +130,8 @@ type slotted struct {
 }
 
 // BeginSlots implements tokens.Slotted.
-func (m *Model) BeginSlots(sources [][]int64, all []*tokens.Sequence, places, slots int, opt *GenerateOptions) (tokens.SlotDecoding, error) {
+func (m *Model) BeginSlots(sources [][]int64, all []*tokens.Sequence, places, slots int,
+	opt *GenerateOptions) (tokens.SlotDecoding, error) {
 	if err := m.settle(sources, all, opt); err != nil {
 		return nil, err
 	}

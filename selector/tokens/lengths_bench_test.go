@@ -37,7 +37,8 @@ func (e ending[P]) Begin(ps []P, all []*tokens.Sequence, opt *tokens.GenerateOpt
 	return e.step(step), err
 }
 
-func (e ending[P]) BeginSlots(ps []P, all []*tokens.Sequence, places, slots int, opt *tokens.GenerateOptions) (tokens.SlotDecoding, error) {
+func (e ending[P]) BeginSlots(ps []P, all []*tokens.Sequence, places, slots int,
+	opt *tokens.GenerateOptions) (tokens.SlotDecoding, error) {
 	d, err := e.Slotted.BeginSlots(ps, all, places, slots, opt)
 	return endingSlots[P]{d, e}, err
 }

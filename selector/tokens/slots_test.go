@@ -86,7 +86,8 @@ type watched[P any] struct {
 	fills         int
 }
 
-func (w *watched[P]) BeginSlots(ps []P, all []*tokens.Sequence, places, slots int, opt *tokens.GenerateOptions) (tokens.SlotDecoding, error) {
+func (w *watched[P]) BeginSlots(ps []P, all []*tokens.Sequence, places, slots int,
+	opt *tokens.GenerateOptions) (tokens.SlotDecoding, error) {
 	d, err := w.Slotted.BeginSlots(ps, all, places, slots, opt)
 	w.places, w.slots, w.filled, w.fills = places, slots, map[int]int{}, 0
 	return watchedSlots[P]{d, w}, err

@@ -24,7 +24,7 @@ func TestFullDevice(t *testing.T) {
 	got := withRoom(full, config("qwen2_5_vl")).Error()
 	want := "grpo epoch 1: torchx: linear: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.18 GiB of " +
 		"which 1.20 GiB is free. 162 MiB allowed; lower the phase's micro_batch (the same loss in more passes), data.batch_size, the " +
-		"phase's group_size, vl.generation.max_new_tokens, or set vl.dtype=bfloat16, vl.gradient_checkpointing=true"
+		"phase's group_size, vl.generation.max_new_tokens, or set vl.generation.slots, vl.dtype=bfloat16, vl.gradient_checkpointing=true"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

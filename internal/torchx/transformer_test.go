@@ -422,6 +422,32 @@ func TestLinearOfBFloat16Weights(t *testing.T) {
 	}
 }
 
+// TestFewRowsAlone: up to sixteen rows of a product are, to the last bit, what each is alone where their width is that of models.
+func TestFewRowsAlone(t *testing.T) {
+	defer Scope()()
+	r := rng.New(6, "rows")
+	for range 60 {
+		n, k, out := 2+r.IntN(15), 8*(1+r.IntN(25)), 1+r.IntN(120)
+		draw := func(shape ...int) Tensor {
+			x := make([]float32, shape[0]*shape[1])
+			for i := range x {
+				x[i] = float32(r.NormFloat64())
+			}
+			return From(x, shape...)
+		}
+		x, w, bias := draw(n, k), draw(out, k), Reshape(draw(1, out), out)
+		for _, w := range []Tensor{w, w.To(BFloat16)} {
+			all := Data[float32](Linear(x, w, bias))
+			for i := range n {
+				alone := Data[float32](Linear(Narrow(x, 0, i, 1), w, bias))
+				if !slices.Equal(alone, all[i*out:(i+1)*out]) {
+					t.Fatalf("row %d of %d, [%d, %d] of %v: %v alone, %v beside the others", i, n, out, k, w.DType(), alone, all[i*out:(i+1)*out])
+				}
+			}
+		}
+	}
+}
+
 func TestTokenLogp(t *testing.T) {
 	scoped(t)
 	// one row, logits (1, 0, -1)·2/0.5: log softmax by hand

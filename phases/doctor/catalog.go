@@ -59,6 +59,8 @@ func Checks() []Check {
 		{Name: "all_truncated", Severity: Warning, Limit: 0.95, Steps: 10, step: (*Doctor).allTruncated},
 		// At 0.98 a sequence of 50 tokens has a weight that is off by a factor of e.
 		{Name: "sampling_cut", Severity: Warning, Limit: 0.98, Steps: 10, step: (*Doctor).samplingCut},
+		// A sampler that differs by rounding is far from any sensible limit.
+		{Name: "correction_bites", Severity: Warning, Limit: 0.05, Steps: 10, step: (*Doctor).correctionBites},
 		// Times the median, over steps that hide a trend of the phase.
 		{Name: "gradient_spike", Severity: Note, Limit: 10, Steps: 20, step: (*Doctor).gradientSpike},
 		// Below what float32 rounds a gradient to; one batch may cancel, three in a row do not.

@@ -257,7 +257,7 @@ const firstSteps = 10
 // remembered are the metrics that windows look at. Shares of groups are counted from their number.
 var remembered = []string{"signal_share", "ess_share", "effective_sample_size", "score_spread", "clip_fraction", "clamp_fraction", "kl",
 	"entropy",
-	"truncated_share", "completion_length", "kept_mass", "grad_norm", "loss", "mean_reward", "advantage_gain"}
+	"truncated_share", "completion_length", "kept_mass", "correction_share", "grad_norm", "loss", "mean_reward", "advantage_gain"}
 
 // remember adds a step's numbers to the windows.
 func (d *Doctor) remember(r row) {

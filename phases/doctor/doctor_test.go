@@ -227,6 +227,7 @@ func failures() []failure {
 			key: "grpo.entropy_weight"},
 		{check: "sampling_cut", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" }, step: set(0, f{"kept_mass": 0.97}),
 			by: 10, key: "seq2seq.generation.top_p"},
+		{check: "correction_bites", step: set(0, f{"correction_share": 0.06}), by: 10, key: "grpo.correction.level"},
 		{check: "all_truncated", limit: func(l *Limits) { l.LengthKey = "seq2seq.generation.max_new_tokens" },
 			step: set(0, f{"truncated_share": 1.0}), by: 10, key: "seq2seq.generation.max_new_tokens"},
 		{check: "gradient_spike", step: func(step int, m map[string]any) {

@@ -150,3 +150,11 @@ func (d *Doctor) samplingCut(c Check, _ row) {
 				"with %s, which the ratio knows", percent(kept), 1/kept, section, d.key("sample_temperature"))
 	}
 }
+
+func (d *Doctor) correctionBites(c Check, _ row) {
+	if share, ok := d.mean("correction_share", c); ok && share > c.Limit {
+		d.say(c, d.key("correction.level"), share, c.Limit,
+			"%s of the weights that correct for the sampler are cut or masked: what is sampled is not what is trained (sampler_gap); compute in "+
+				"float32, or set %s=token", percent(share), d.key("correction.level"))
+	}
+}

@@ -8,7 +8,7 @@ import (
 // fused reports whether kernelLoss computes the chosen loss.
 func (c chosen) fused(o Options) bool {
 	estimate := c.kl.Sampled == nil || c.kl.Kernel != torchx.Given
-	return c.loss.Kernel && estimate && o.Ratio == "sequence" && o.EntropyWeight == 0
+	return c.loss.Kernel && estimate && o.Ratio == "sequence" && o.EntropyWeight == 0 && !o.Correction.on()
 }
 
 // kernelLoss computes loss by one CUDA kernel.

@@ -23,6 +23,7 @@ type inputs struct {
 	weight  torchx.Tensor // like logp; 0 = not in the loss
 	inverse torchx.Tensor // like adv: 1/|o_i|, with a mean ratio
 	mask    torchx.Tensor // [B, G, T], 1 = counts; undefined where every step counts
+	corrected
 
 	share, minusShare *torchx.Factor // 1/divisor of the whole batch: the loss is Σ weight·term / divisor over all parts
 	perCandidate      *torchx.Factor // 1/candidates
@@ -59,6 +60,7 @@ func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 		in.reference = g.referenceInput(in, up)
 	}
 	in.old = g.oldInput(in, up)
+	g.correctionInput(in, up)
 	adv := objective.Rounded(part.adv)
 	torchx.Put(&up.Upload, &in.adv, adv, g.shape(b, 1)...)
 	weights := g.weights(b)
@@ -111,9 +113,11 @@ func (g *Phase) loss(out selector.Output, ref view, in *inputs) (loss torchx.Ten
 	logRatio := g.logRatio(logp, denominator, in) // [B, G], or [B, G, T] with one ratio a token
 	ratio := torchx.Exp(clampTo(logRatio, g.opt.MaxLogRatio))
 	low, high := g.opt.Clip.sides()
-	ppo := surrogate(ratio, in.adv, in.weight, low, high, in.minusShare)
+	weight, correction := g.correct(in, old) // like in.weight
+	ppo := surrogate(ratio, in.adv, weight, low, high, in.minusShare)
 	loss = ppo
-	m = readout[torchx.Tensor]{ppo: ppo, logRatio: logRatio, logp: logp, old: old.logp, entropy: out.Entropy}
+	m = readout[torchx.Tensor]{ppo: ppo, logRatio: logRatio, logp: logp, old: old.logp, entropy: out.Entropy,
+		correction: correction}
 	if in.reference != nil {
 		klTerms := g.kl(out, ref, logp, in)                               // like logp, nats, with gradient
 		m.kl = in.share.Times(torchx.Sum(torchx.Mul(klTerms, in.weight))) // scalar

@@ -29,11 +29,14 @@ type lossFixture struct {
 	Rewards    []float64
 	Sample     lossWant
 	Population lossWant
-	Rows       []struct {
-		New, Old, Ref, Ratio []float64
-		GradSample           []float64 `json:"grad_sample"`
-		GradPopulation       []float64 `json:"grad_population"`
-	}
+	Rows       []lossRow
+}
+
+type lossRow struct {
+	New, Old, Ref, Ratio []float64
+	GradSample           []float64 `json:"grad_sample"`
+	GradPopulation       []float64 `json:"grad_population"`
+	Weights              []float64 `json:"-"` // of the surrogate; nil: 1
 }
 
 type lossWant struct {
@@ -241,9 +244,12 @@ func textbookLoss(g *Phase, fx lossFixture) float64 {
 	if o.Loss == "ppo_clip" {
 		beta = 0
 	}
-	term := func(d, r, a float64) float64 {
-		ratio := math.Exp(cut(d))
-		return -math.Min(ratio*a, math.Max(1-low, math.Min(1+high, ratio))*a) + beta*kl(r)
+	term := func(d, r, a float64, i, t int) float64 {
+		ratio, weight := math.Exp(cut(d)), 1.0
+		if w := fx.Rows[i].Weights; w != nil {
+			weight = w[t]
+		}
+		return -weight*math.Min(ratio*a, math.Max(1-low, math.Min(1+high, ratio))*a) + beta*kl(r)
 	}
 	total := 0.0
 	for i, row := range fx.Rows {
@@ -257,7 +263,7 @@ func textbookLoss(g *Phase, fx lossFixture) float64 {
 			if o.Loss == "gspo" && n > 0 {
 				d /= n
 			}
-			total += term(d, r, a) / candidates
+			total += term(d, r, a, i, 0) / candidates
 			continue
 		}
 		for t := range row.New {
@@ -265,7 +271,7 @@ func textbookLoss(g *Phase, fx lossFixture) float64 {
 			if o.Loss == "gspo" {
 				di = d / n
 			}
-			x := term(di, row.New[t]-row.Ref[t], a)
+			x := term(di, row.New[t]-row.Ref[t], a, i, t)
 			switch o.Loss {
 			case "bnpo", "dapo":
 				total += x / float64(tokens)
@@ -396,7 +402,8 @@ func TestOnlyItsOwnLossesAreFused(t *testing.T) {
 			t.Errorf("%s: the kernel has one ratio a candidate, and not the mean", l.Name)
 		}
 	}
-	for _, change := range []func(*Options){func(o *Options) { o.Ratio = "token" }, func(o *Options) { o.EntropyWeight = 0.1 }} {
+	for _, change := range []func(*Options){func(o *Options) { o.Ratio = "token" }, func(o *Options) { o.EntropyWeight = 0.1 },
+		func(o *Options) { o.Correction.Kind = "mask" }} {
 		o := DefaultOptions()
 		if change(&o); (chosen{loss: grpo, kl: k3}).fused(o) {
 			t.Errorf("fused with %+v", o)

@@ -26,6 +26,7 @@ type Metrics struct {
 	ClipFractionLow  float64  `metric:"clip_fraction_low"`
 	ClipFractionHigh float64  `metric:"clip_fraction_high"`
 	ClampFraction    float64  `metric:"clamp_fraction"`
+	CorrectionShare  *float64 `metric:"correction_share"`
 	RefreshDrift     *float64 `metric:"refresh_drift"`  // where the old policy has the policy's weights
 	AdvantageGain    *float64 `metric:"advantage_gain"` // elsewhere
 	Entropy          *float64 `metric:"entropy"`
@@ -122,16 +123,17 @@ type readout[T any] struct {
 	ref        T // like logp; of a first pass that keeps them
 	entropy    T // [B, G, T]
 	oldSteps   T // [B, G, T] log-probabilities of sampled steps under the old policy
+	correction T // weights of the surrogate
 }
 
 // list returns the fields in the order of the read-back.
 func (m readout[T]) list() []T {
-	return []T{m.ppo, m.kl, m.klSequence, m.logRatio, m.logp, m.old, m.ref, m.entropy, m.oldSteps}
+	return []T{m.ppo, m.kl, m.klSequence, m.logRatio, m.logp, m.old, m.ref, m.entropy, m.oldSteps, m.correction}
 }
 
 // readoutOf is the inverse of list.
 func readoutOf[T any](x []T) readout[T] {
-	return readout[T]{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8]}
+	return readout[T]{x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7], x[8], x[9]}
 }
 
 // tally adds up what the parts of a rollout measure in a pass.
@@ -143,6 +145,7 @@ type tally struct {
 	n                  int       // ratios: one a candidate, or one a scored token
 	outside, low, high int       // ratios outside the clip range; of them, those below and above it without gradient
 	clamped            int       // log-ratios that were cut
+	weights, cut       int       // of the correction; of them, those that were cut or masked
 	entropy            float64   // sum over scored steps
 	steps              int       // with an entropy
 	gain               float64   // sum over candidates of advantage times the change of their log-probability since the old policy
@@ -169,6 +172,10 @@ func (f *tally) add(o Options, part rollout, m readout[[]float64]) {
 	}
 	if part.old != nil && !part.known { // shared with the whole rollout
 		copy(part.old, objective.Rounded(m.old))
+	}
+	f.addCorrection(o.Correction, part, m.correction)
+	if part.correction != nil && !part.known {
+		copy(part.correction, objective.Rounded(m.correction))
 	}
 	if part.keepsRef() {
 		copy(part.ref, objective.Rounded(m.ref))
@@ -252,6 +259,9 @@ func (g *Phase) measure(of phases.Stepped[*rollout]) Metrics {
 		m.RefreshDrift = &f.drift
 	} else {
 		m.AdvantageGain = new(f.gain / math.Max(float64(left), 1))
+	}
+	if f.weights > 0 {
+		m.CorrectionShare = new(objective.Share(f.cut, f.weights))
 	}
 	if f.steps > 0 {
 		m.Entropy = new(f.entropy / float64(f.steps))

@@ -27,18 +27,20 @@ type Options struct {
 	SampleTemp float64 `koanf:"sample_temperature" range:"(0,inf)" also:"sampling_temperature,rollout_temperature" when:"rollout=online"`
 	// optimizer steps on each batch before the next (μ of GRPO)
 	NumIterations int `koanf:"num_iterations" range:"[1,inf)" also:"ppo_epochs,num_ppo_epochs,inner_epochs,mu"`
-	// probability ratios and KL of whole sequences, or of each of their steps (a token policy's tokens)
+	// probability ratios and KL of whole sequences, or of each step
 	Ratio string `koanf:"ratio" enum:"sequence,token"`
 	// grpo: clipped surrogate + beta·KL, a mean over each candidate's tokens, then over candidates; bnpo, dapo: over
-	// all tokens of the batch; dr_grpo: summed over tokens, divided by candidates and longest length; gspo: grpo with
-	// one length-normalised ratio a candidate; ppo_clip: the surrogate alone (beta still adapts)
+	// all tokens; dr_grpo: summed over tokens, divided by candidates and longest length; gspo: grpo with one
+	// length-normalised ratio a candidate; ppo_clip: the surrogate alone
 	Loss string `koanf:"loss" also:"loss_type"`
 	// PPO's ratio clip
 	Clip ClipOptions `koanf:"clip"`
+	// the sampler differs from the policy
+	Correction CorrectionOptions `koanf:"correction" when:"rollout=online"`
 	// completions cut at the length limit stay in their group's baseline but not in the loss (overlong filtering, DAPO)
 	MaskTruncated bool `koanf:"mask_truncated" also:"mask_truncated_completions"`
 	// groups with equal rewards: keep (KL acts on them), filter (average the loss over the others), resample (draw
-	// others until the batch is full: DAPO's dynamic sampling)
+	// others until the batch is full)
 	ZeroVariance string `koanf:"zero_variance"`
 	// rounds of drawing that fill a batch (zero_variance=resample); it stays short where they do not. Three fill a
 	// batch where one group in four is useful
@@ -51,15 +53,14 @@ type Options struct {
 	KL control.KLOptions `koanf:"kl"`
 	// KL-driven temperature of the policy: sharpened while KL is low, softened while it is high
 	Temperature control.PolicyTemperatureOptions `koanf:"temperature" when:".enabled"`
-	// parameters whose name contains one of these stay as they are in this phase
+	// parameters whose name contains one of these stay as they are
 	Freeze []string `koanf:"freeze"`
 	// policy in the ratio's denominator, which also samples: that of the start of run, phase or epoch, of every
 	// update_old_after steps, or of the batch's first pass
 	OldPolicy string `koanf:"old_policy"`
-	// attention heads of the old policy (old_policy=init); null = as the policy; 1 is the Python reference's
+	// attention heads of the old policy (old_policy=init); null = as the policy
 	OldPolicyHeads *int `koanf:"old_policy_heads" range:"[1,inf)" when:"old_policy=init"`
-	// optimizer steps between refreshes (old_policy=every_n), at batches only; up to num_iterations: every batch,
-	// without a copy, as old_policy=batch
+	// optimizer steps between refreshes (old_policy=every_n), at batches only; up to num_iterations: every batch
 	UpdateOldAfter int `koanf:"update_old_after" range:"[1,inf)" when:"old_policy=every_n"`
 	// log-ratios are cut to plus or minus this before they are exponentiated: e²⁰ is further than any ratio that a clip range lets
 	// count, and far from overflow; the Python reference never cuts
@@ -84,7 +85,8 @@ type ClipOptions struct {
 func DefaultOptions() Options {
 	return Options{Training: phases.Training{Epochs: 5, LR: 1e-4}, Rollout: "offline", GroupSize: 8, SampleTemp: 1,
 		NumIterations: 1, Ratio: "sequence", Loss: "grpo",
-		Clip: ClipOptions{Epsilon: 0.2}, ZeroVariance: "keep", MaxResamples: 3,
+		Clip: ClipOptions{Epsilon: 0.2}, Correction: CorrectionOptions{Kind: "none", Level: "token", Clip: 2},
+		ZeroVariance: "keep", MaxResamples: 3,
 		Advantage: advantage.DefaultOptions(), Curriculum: advantage.DefaultCurriculumOptions(),
 		KL: control.DefaultKLOptions(), Temperature: control.DefaultPolicyTemperatureOptions(),
 		OldPolicy: "phase_start", UpdateOldAfter: 1000, MaxLogRatio: 20, Completions: phases.DefaultCompletionOptions()}
@@ -179,6 +181,9 @@ func (o Options) Validate() error {
 		return option.Errorf("kl.measure_every", "%d leaves steps without a KL, and temperature.enabled goes by it: want 1, or "+
 			"temperature.enabled=false", n)
 	}
+	if err := o.validCorrection(c.rollout.Samples); err != nil {
+		return err
+	}
 	if c.silence.Resamples && !c.rollout.Samples {
 		return option.Errorf("zero_variance", "want keep or filter with rollout=%s: there are no other groups than the recorded ones", o.Rollout)
 	}
@@ -215,6 +220,9 @@ func (g *Phase) Check(env *phases.Env) (err error) {
 		if err := g.opt.ValidateTokens(); err != nil {
 			return fmt.Errorf("%s.%w", g.name, err)
 		}
+	} else if g.opt.Correction.on() {
+		return fmt.Errorf("%s.correction.kind=%s: want none: this policy's selections are sampled by the pass that is trained", g.name,
+			g.opt.Correction.Kind)
 	}
 	if g.beta, err = control.NewKLController(g.opt.KL); err != nil {
 		return err
@@ -283,7 +291,6 @@ func (g *Phase) Expected() doctor.Limits {
 		Centred:        o.Advantage.Centred() && o.Hooks.Advantages == nil,
 		Curriculum:     o.Curriculum,
 		PerToken:       o.Ratio == "token",
-		Mean:           g.chosen.loss.Over,
 		MaskTruncated:  o.MaskTruncated,
 		OldPolicy:      o.OldPolicy,
 		OldIsFresh:     func(e doctor.Limits, step int) bool { return g.chosen.old.Fresh(o, e, step) },
@@ -298,6 +305,11 @@ func (g *Phase) Expected() doctor.Limits {
 	}
 	if o.KL.Beta == 0 && !o.KL.LiftZero { // beta stays 0
 		p.KL.Controller = "fixed"
+	}
+	if o.Correction.on() {
+		p.Surrogate = false // its terms have weights
+	} else {
+		p.Mean = g.chosen.loss.Over
 	}
 	lim.Policy = p
 	return lim

@@ -23,9 +23,10 @@ type rollout struct {
 
 	// Log-probabilities under the old and the reference policy, one for each ratio, computed by the first of several passes (of the
 	// reference: the first that measures the KL) and used by the later ones; nil: not kept.
-	old, ref []float32
-	known    bool // old is computed
-	refKnown bool // ref is
+	old, ref   []float32
+	correction []float32 // weights of grpo.correction, kept with old
+	known      bool      // old is computed
+	refKnown   bool      // ref is
 }
 
 // keepsRef reports whether a pass that measures the KL keeps the reference's log-probabilities for later ones.
@@ -38,7 +39,7 @@ func (r rollout) part(of phases.Span) rollout {
 		width := len(kept) / len(r.batch.Valid)
 		return kept[lo*width : hi*width]
 	}
-	r.old, r.ref = cut(r.old), cut(r.ref)
+	r.old, r.ref, r.correction = cut(r.old), cut(r.ref), cut(r.correction)
 	r.batch, r.index, r.adv = r.batch.Part(of.From, of.To), r.index[lo:hi], r.adv[lo:hi]
 	return r
 }
@@ -80,6 +81,7 @@ func (g *Phase) Collect(_ context.Context, at phases.At) (*rollout, error) {
 		fresh: g.chosen.old.From == ofPolicy || at.Step == g.refreshed && g.startsOld}
 	if n := len(batch.Valid) * g.width(batch); g.opt.NumIterations > 1 {
 		r.old = make([]float32, n)
+		r.correction = g.opt.Correction.kept(batch)
 		if g.chosen.kl.Sampled != nil {
 			r.ref = make([]float32, n)
 		}

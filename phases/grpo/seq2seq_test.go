@@ -58,11 +58,7 @@ func TestSummaryLossFixtures(t *testing.T) {
 			}
 			mask := get("mask")
 			fx := lossFixture{Groups: want.Groups, GroupSize: 5, Rewards: get("rewards")}
-			fx.Rows = make([]struct {
-				New, Old, Ref, Ratio []float64
-				GradSample           []float64 `json:"grad_sample"`
-				GradPopulation       []float64 `json:"grad_population"`
-			}, len(fx.Rewards))
+			fx.Rows = make([]lossRow, len(fx.Rewards))
 			width := len(mask) / len(fx.Rewards)
 			for i := range fx.Rows {
 				cut := func(v []float64) (kept []float64) { // tokens with mask 0 count nowhere

@@ -214,7 +214,7 @@ func TestTokenMetrics(t *testing.T) {
 // log-probabilities are from those of the old policy's forward pass; recorded ones have none.
 func TestSamplerGap(t *testing.T) {
 	for name, change := range map[string]func(*Options){
-		"a ratio a token": func(o *Options) { o.NumIterations, o.MicroBatch = 2, new(3) },
+		"a ratio a token": func(o *Options) { o.NumIterations, o.MicroBatch, o.Correction.Kind = 2, new(3), "mask" },
 		"a hot sampler":   func(o *Options) { o.SampleTemp = 1.7 },
 		"a ratio a sequence": func(o *Options) {
 			o.Ratio, o.Loss, o.OldPolicy, o.ZeroVariance = "sequence", "grpo", "epoch_start", "resample"
@@ -230,6 +230,9 @@ func TestSamplerGap(t *testing.T) {
 			for i, m := range rec.Steps(t, "grpo") {
 				median, there := m["sampler_gap"].(float64)
 				most, _ := m["sampler_gap_max"].(float64)
+				if cut, on := m["correction_share"]; on != (name == "a ratio a token") || on && cut != 0.0 { // weights of a rounding
+					t.Errorf("step %d: correction_share %v", i+1, cut)
+				}
 				if there != (name != "recorded") || median > most || most > 1e-6 { // float32
 					t.Errorf("step %d: gap %v, largest %v", i+1, m["sampler_gap"], m["sampler_gap_max"])
 				}

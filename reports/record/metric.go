@@ -108,6 +108,7 @@ func Metrics() []Metric {
 		{"sampler_gap", "nats", "median over the sampled tokens of the difference between the log-probability that a token was drawn " +
 			"with and that of the old policy's forward pass, which enters the ratio: rounding, about 1e-7 in float32"},
 		{"sampler_gap_max", "nats", "largest of these differences"},
+		{"correction_share", "share", "of the weights of grpo.correction, those that were cut or masked"},
 		{"policy_temperature", "", "temperature of the policy in GRPO (1: as trained)"},
 		{"adv_hist", "list", "counts of advantages in equal bins over [-5, 5]"},
 		{"kl_beta_next", "", "β of the next epoch"},

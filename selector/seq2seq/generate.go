@@ -2,8 +2,9 @@ package seq2seq
 
 import (
 	"fmt"
-	"slices"
 
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/lora"
 	"fulcrum/selector/tokens"
@@ -22,13 +23,21 @@ func (m *Model) Generate(sources [][]int64, n int, opt GenerateOptions) ([][]Com
 
 // Begin encodes the sources.
 func (m *Model) Begin(sources [][]int64, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Step, error) {
+	if err := m.settle(sources, all, opt); err != nil {
+		return nil, err
+	}
+	return m.prefill(sources, len(all), opt.MaxNewTokens).step, nil
+}
+
+// settle fills what the options leave to the model and refuses what cannot be done.
+func (m *Model) settle(sources [][]int64, all []*tokens.Sequence, opt *GenerateOptions) error {
 	if err := m.canGenerate(sources, opt); err != nil {
-		return nil, fmt.Errorf("generate: %w", err)
+		return fmt.Errorf("generate: %w", err)
 	}
 	for _, s := range all {
 		s.Before = []int64{m.generation.Start}
 	}
-	return m.prefill(sources, all, opt.MaxNewTokens).step, nil
+	return nil
 }
 
 // canGenerate fills the options' defaults and refuses what cannot be done.
@@ -67,23 +76,30 @@ type cache struct {
 type decoding struct {
 	m       *Model
 	cache   *cache
-	sources []torchx.Span      // the rows of each source, as Own
-	kept    []*tokens.Sequence // whose keys and values the cache holds, in order
+	sources []torchx.Span // the rows of each source, as Own, by tokens.Sequence.Place
 }
 
 // prefillRows bounds the rows of one forward pass over sources: activations, not the cache, grow with it.
 const prefillRows = 8192
 
-// prefill encodes the sources and makes room for the sequences.
-func (m *Model) prefill(sources [][]int64, all []*tokens.Sequence, maxNew int) *decoding {
-	layers, row := m.cfg.Decoder.Layers, 0
-	own := m.NewCache(layers, len(all)*maxNew, m.cfg.Decoder.Heads, m.cfg.Decoder.HeadDim)
-	d := &decoding{m: m, cache: &cache{Cache: own, max: maxNew}, kept: slices.Clone(all)}
+// newDecoding makes room for n sequences.
+func (m *Model) newDecoding(n, maxNew int) *decoding {
+	s := m.cfg.Decoder
+	d := &decoding{m: m, cache: &cache{Cache: m.NewCache(s.Layers, n*maxNew, s.Heads, s.HeadDim), max: maxNew}}
+	if t, ok := m.net.(*t5); ok {
+		d.cache.bias = t.distanceBias("decoder", maxNew)
+	}
+	return d
+}
+
+// prefill encodes the sources and makes room for n sequences.
+func (m *Model) prefill(sources [][]int64, n, maxNew int) *decoding {
+	d, row := m.newDecoding(n, maxNew), 0
 	for _, ids := range sources {
 		d.sources = append(d.sources, torchx.Span{Own: row, OwnLen: len(ids)})
 		row += len(ids)
 	}
-	keys := make([][]torchx.Tensor, 2*layers)
+	keys := make([][]torchx.Tensor, 2*m.cfg.Decoder.Layers)
 	for from := 0; from < len(sources); {
 		in, longest := &rows{side: "encoder"}, 0
 		to := from
@@ -100,14 +116,51 @@ func (m *Model) prefill(sources [][]int64, all []*tokens.Sequence, maxNew int) *
 		}
 	}
 	c := d.cache
-	for i := range layers {
-		c.crossK, c.crossV = append(c.crossK, joined(keys[2*i])), append(c.crossV, joined(keys[2*i+1]))
-	}
-	if t, ok := m.net.(*t5); ok {
-		c.bias = t.distanceBias("decoder", maxNew)
+	for i := 0; i < len(keys); i += 2 {
+		c.crossK, c.crossV = append(c.crossK, joined(keys[i])), append(c.crossV, joined(keys[i+1]))
 	}
 	return d
 }
+
+// slotted is decoding in slots: as many places for encoded sources, each as long as the longest.
+type slotted struct {
+	*decoding
+	asked   [][]int64
+	longest int
+}
+
+// BeginSlots implements tokens.Slotted.
+func (m *Model) BeginSlots(sources [][]int64, all []*tokens.Sequence, places, slots int,
+	opt *GenerateOptions) (tokens.SlotDecoding, error) {
+	if err := m.settle(sources, all, opt); err != nil {
+		return nil, err
+	}
+	d := &slotted{m.newDecoding(slots, opt.MaxNewTokens), sources, 0}
+	for _, ids := range sources {
+		d.longest = max(d.longest, len(ids))
+	}
+	d.sources = make([]torchx.Span, places)
+	s := m.cfg.Decoder
+	cross := m.NewCache(s.Layers, places*d.longest, s.Heads, s.HeadDim)
+	d.cache.crossK, d.cache.crossV = cross.K, cross.V
+	return d, nil
+}
+
+// Fill implements tokens.SlotDecoding.
+func (d *slotted) Fill(source, place int) error {
+	defer torchx.Scope()()
+	ids, first := d.asked[source], place*d.longest
+	d.sources[place] = torchx.Span{Own: first, OwnLen: len(ids)}
+	in := &rows{side: "encoder"}
+	in.add(ids, false)
+	at := d.m.Int64s(list.Map(stat.Indices(len(ids)), func(k int) int64 { return int64(first + k) }))
+	for i, x := range d.m.crossKeys(in) {
+		torchx.WriteRowsAt([][]torchx.Tensor{d.cache.crossK, d.cache.crossV}[i%2][i/2], at, x)
+	}
+	return nil
+}
+
+func (d *slotted) Step(live []*tokens.Sequence) (torchx.Tensor, error) { return d.step(live) }
 
 // crossKeys encodes some sources and returns the keys and values that each layer of the decoder reads: two a layer.
 func (m *Model) crossKeys(in *rows) (out []torchx.Tensor) {
@@ -134,43 +187,22 @@ func joined(parts []torchx.Tensor) torchx.Tensor {
 
 // step computes the logits of the live sequences' next tokens, each from its last one and the cache.
 func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
-	d.keep(live)
 	m, c := d.m, d.cache
-	t := len(live[0].IDs) // all are equally long
 	in := &rows{side: "decoder", cache: c}
 	at := make([]int64, len(live))
 	for i, s := range live {
-		last := m.generation.Start
+		last, t := m.generation.Start, len(s.IDs)
 		if t > 0 {
 			last = s.IDs[t-1]
 		}
-		at[i] = int64(i*c.max + t)
+		first := s.Slot * c.max
+		at[i] = int64(first + t)
 		in.ids, in.at = append(in.ids, last), append(in.at, int64(t))
-		in.self = append(in.self, torchx.Span{Q: i, QLen: 1, Own: i * c.max, OwnLen: t + 1, Causal: true})
-		source := d.sources[s.Prompt]
+		in.self = append(in.self, torchx.Span{Q: i, QLen: 1, Own: first, OwnLen: t + 1, Causal: true})
+		source := d.sources[s.Place]
 		source.Q, source.QLen = i, 1
 		in.cross = append(in.cross, source)
 	}
 	c.At = m.Int64s(at)
 	return m.Logits(m.scaled(m.run(in, torchx.Tensor{}, &lora.Pass{}))), nil
-}
-
-// keep drops the keys and values of sequences that have ended.
-func (d *decoding) keep(live []*tokens.Sequence) {
-	if len(live) == len(d.kept) {
-		return
-	}
-	var from []int64
-	for i, s := range d.kept {
-		if len(from) < len(live) && s == live[len(from)] {
-			from = append(from, int64(i))
-		}
-	}
-	for _, list := range [][]torchx.Tensor{d.cache.K, d.cache.V} {
-		for i := range list {
-			d.m.Take(&list[i], len(d.kept), from)
-			list[i] = torchx.Keep(list[i]) // out of the step's scope
-		}
-	}
-	d.kept = slices.Clone(live)
 }

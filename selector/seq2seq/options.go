@@ -10,13 +10,13 @@ import (
 
 // Options configures the policy (config section seq2seq).
 type Options struct {
-	// folder of T5 (v1.0, v1.1, flan) or BART as Hugging Face saves it, or a run or checkpoint (its model, adapters
-	// merged); null = a small model from random weights (scratch)
+	// folder of T5 (v1.0, v1.1, flan) or BART as Hugging Face saves it, or a run or checkpoint; null = a small model
+	// from random weights (scratch)
 	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
 	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
 	Adapter *string `koanf:"adapter"`
 	// type of computation and frozen weights; auto = the folder's torch_dtype (float32 for float16), on the CPU
-	// float32 (bfloat16 weights stay as in the file). Trained weights are float32
+	// float32. Trained weights are float32
 	DType string `koanf:"dtype" enum:"auto,float32,bfloat16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
 	// longest source in tokens: longer ones are cut; null = 512 (T5), the model's positions (BART)
@@ -30,7 +30,7 @@ type Options struct {
 	// keep only each layer's input for the backward pass and compute the rest again: less memory, a third more time
 	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
 
-	// how rollouts are drawn, beside the sample_temperature of their phase
+	// how rollouts are drawn, beside their phase's sample_temperature
 	Generation tokens.SamplingOptions `koanf:"generation"`
 	// the model without path
 	Scratch ScratchOptions `koanf:"scratch" when:"!path"`

@@ -29,7 +29,7 @@ func (m *Model) BeginResident(sources [][]int64, all []*tokens.Sequence, opt *Ge
 	if err := m.canGenerate(sources, opt); err != nil {
 		return nil, fmt.Errorf("generate: %w", err)
 	}
-	d := m.prefill(sources, nil, opt.MaxNewTokens)
+	d := m.prefill(sources, 0, opt.MaxNewTokens)
 	s, n := m.cfg.Decoder, len(all)
 	r := &resident{m: m, heads: s.Heads, dim: s.HeadDim, max: opt.MaxNewTokens, crossK: d.cache.crossK, crossV: d.cache.crossV}
 	for range s.Layers {

@@ -31,6 +31,7 @@ type GenerateOptions struct {
 type Sequence struct {
 	Index          int // in the list of all sequences
 	Prompt, Sample int
+	Slot, Place    int     // where the keys of its own tokens and of its prompt lie: Index and Prompt, but in slots
 	Before         []int64 // what the repetition penalty counts beside IDs
 	IDs            []int64
 
@@ -44,8 +45,8 @@ type Sequence struct {
 type Step func(live []*Sequence) (torchx.Tensor, error)
 
 // Generate draws n completions of each prompt; the prompt is computed once for all of them. An ended sequence leaves the
-// batch. Draws depend on (seed, stream of the prompt, sample, step) and the logits of the sequence alone, not on the rest
-// of the batch.
+// batch, and in Slots the next one takes its place. Draws depend on (seed, stream of the prompt, sample, step) and the logits
+// of the sequence alone, not on the rest of the batch.
 func Generate[P any](m Model[P], prompts []P, n int, opt GenerateOptions) (out [][]Completion, err error) {
 	defer torchx.Recover(&err)
 	if opt.MaxNewTokens < 1 || n < 1 || len(prompts) == 0 {
@@ -60,12 +61,17 @@ func Generate[P any](m Model[P], prompts []P, n int, opt GenerateOptions) (out [
 	var all []*Sequence
 	for i := range prompts {
 		for j := range n {
-			all = append(all, &Sequence{Index: len(all), Prompt: i, Sample: j})
+			all = append(all, &Sequence{Index: len(all), Prompt: i, Sample: j, Slot: len(all), Place: i})
 		}
 	}
-	if r, ok := m.(Resident[P]); ok && opt.resident(m.Tensors()) {
-		err = generateResident(r, m.Tensors(), prompts, all, &opt)
-	} else {
+	resident, onDevice := m.(Resident[P])
+	slotted, inSlots := m.(Slotted[P])
+	switch {
+	case inSlots && opt.Slots != nil:
+		err = generateInSlots(slotted, m.Tensors(), prompts, all, &opt)
+	case onDevice && opt.resident(m.Tensors()):
+		err = generateResident(resident, m.Tensors(), prompts, all, &opt)
+	default:
 		err = generateStepwise(m, prompts, all, &opt)
 	}
 	if err != nil {
@@ -85,40 +91,54 @@ func generateStepwise[P any](m Model[P], prompts []P, all []*Sequence, opt *Gene
 	if err != nil {
 		return err
 	}
-	live := slices.Clone(all)
-	for t := 0; t < opt.MaxNewTokens && len(live) > 0; t++ {
-		if live, err = m.Tensors().extend(live, t, opt, step); err != nil {
+	for live := all; len(live) > 0; {
+		if live, err = m.Tensors().extend(live, opt, step); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// extend draws token number t of each live sequence and returns the sequences that go on.
-func (w *Weights) extend(live []*Sequence, t int, opt *GenerateOptions, step Step) ([]*Sequence, error) {
+// extend draws the next token of each live sequence and returns the sequences that go on.
+func (w *Weights) extend(live []*Sequence, opt *GenerateOptions, step Step) (going []*Sequence, err error) {
 	defer torchx.Scope()()
 	logits, err := step(live)
 	if err != nil {
 		return nil, err
 	}
-	from, ids := logits, opt.forcedIDs(t)
-	banned := func(s *Sequence) []int64 { return opt.banned(s, w.Vocab) }
-	if ids != nil { // a forced token wins over all constraints
-		from, banned = uniformOver(len(live), w.Vocab, ids), func(*Sequence) []int64 { return opt.Suppressed }
+	banned := func(s *Sequence) []int64 {
+		if opt.forcedIDs(len(s.IDs)) != nil { // a forced token wins over all constraints
+			return opt.Suppressed
+		}
+		return opt.banned(s, w.Vocab)
 	}
 	how := torchx.SampleOptions{Temperature: opt.Temperature, TopP: opt.TopP, TopK: opt.TopK, MinP: opt.MinP,
 		RepetitionPenalty: opt.RepetitionPenalty}
-	drawn, kept, logp := torchx.SampleTokens(from, how, said(live, opt), list.Map(live, banned), uniforms(live, t, opt))
+	drawn, kept, logp := torchx.SampleTokens(w.forced(logits, live, opt), how, said(live, opt), list.Map(live, banned), uniforms(live, opt))
 	if opt.scored {
 		logp = torchx.Gather(torchx.LogSoftmax(logits.To(torchx.Float32), 1), 1, torchx.Reshape(w.Int64s(drawn), len(drawn), 1)).Floats()
 	}
-	var going []*Sequence
 	for i, s := range live {
-		if ended := s.append(drawn[i], opt, at(kept, i), at(logp, i)); !ended {
+		if ended := s.append(drawn[i], opt, at(kept, i), at(logp, i)); !ended && len(s.IDs) < opt.MaxNewTokens {
 			going = append(going, s)
 		}
 	}
 	return going, nil
+}
+
+// forced returns the logits with those of forced tokens in place of the model's.
+func (w *Weights) forced(logits torchx.Tensor, live []*Sequence, opt *GenerateOptions) torchx.Tensor {
+	var rows []int64
+	var only []torchx.Tensor
+	for i, s := range live {
+		if ids := opt.forcedIDs(len(s.IDs)); ids != nil {
+			rows, only = append(rows, int64(i)), append(only, w.OnDevice(uniformOver(1, w.Vocab, ids)))
+		}
+	}
+	if rows == nil {
+		return logits
+	}
+	return torchx.ReplaceRows(logits.To(torchx.Float32), w.Int64s(rows), torchx.Cat(0, only...))
 }
 
 // at returns entry k of x, NaN for a nil x.
@@ -177,20 +197,21 @@ func uniformOver(rows, vocabulary int, ids []int64) torchx.Tensor {
 	return torchx.Contiguous(torchx.Expand(torchx.From(row, 1, vocabulary), rows, vocabulary))
 }
 
-// uniforms returns the number in [0, 1) that each sequence's token is drawn with; nil = greedy.
-func uniforms(live []*Sequence, t int, opt *GenerateOptions) []float64 {
+// uniforms returns the number in [0, 1) that each sequence's next token is drawn with; nil = greedy.
+func uniforms(live []*Sequence, opt *GenerateOptions) []float64 {
 	if opt.Temperature == 0 {
 		return nil
 	}
-	u := make([]float64, len(live))
-	for i, s := range live {
-		stream := s.Prompt
-		if opt.Streams != nil {
-			stream = opt.Streams[s.Prompt]
-		}
-		u[i] = rng.New(int64(opt.Seed), "token", stream, s.Sample, t).Float64()
+	return list.Map(live, func(s *Sequence) float64 { return opt.uniform(s, len(s.IDs)) })
+}
+
+// uniform returns the number that token number t of a sequence is drawn with.
+func (o *GenerateOptions) uniform(s *Sequence, t int) float64 {
+	stream := s.Prompt
+	if o.Streams != nil {
+		stream = o.Streams[s.Prompt]
 	}
-	return u
+	return rng.New(int64(o.Seed), "token", stream, s.Sample, t).Float64()
 }
 
 // SamplingOptions says how tokens are drawn. Anything but the defaults draws from another distribution than the one
@@ -199,13 +220,14 @@ type SamplingOptions struct {
 	// longest completion, in tokens
 	MaxNewTokens int     `koanf:"max_new_tokens" range:"[1,inf)" also:"max_completion_length,max_tokens,max_length,response_length"`
 	Temperature  float64 `koanf:"-"` // of the draw; 0 = greedy. Rollouts have grpo.sample_temperature and rce.sample_temperature
-	// draw from the smallest set of tokens with this probability; 1 = all
+	// draw from the fewest tokens with this probability; 1 = all
 	TopP float64 `koanf:"top_p" range:"(0,1]"`
 	// draw from this many likeliest tokens; 0 = all
 	TopK int `koanf:"top_k" range:"[0,inf)"`
-	// divides positive and multiplies negative logits of tokens seen before (vl: in prompt or completion, seq2seq: in
-	// the completion); 1 = none
+	// divides positive and multiplies negative logits of tokens seen before (vl: in the prompt too); 1 = none
 	RepetitionPenalty float64 `koanf:"repetition_penalty" range:"(0,inf)"`
+	// completions in work at a time: bounds memory; null = all
+	Slots *int `koanf:"slots" range:"[1,inf)" also:"max_num_seqs"`
 }
 
 // DefaultSampling draws completions of at most n tokens from the policy itself.

@@ -92,7 +92,7 @@ func (p *Policy[P]) Decode(src selector.Source, queries []int, t, width int) (b 
 		p.weights().fail("decode", "width %d: want 1, completions are decoded greedily", width)
 	}
 	how := GenerateOptions{SamplingOptions: DefaultSampling(t), scored: true}
-	how.Temperature = 0
+	how.Temperature, how.Slots = 0, p.sampling.Slots
 	return Batch(src, queries, p.answers("decode", src, queries, 1, how))
 }
 

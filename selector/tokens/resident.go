@@ -91,7 +91,7 @@ func (w *Weights) newResidentBatch(next Decoding, all []*Sequence, opt *Generate
 	if opt.Temperature != 0 {
 		u := make([]float64, 0, total)
 		for t := range opt.MaxNewTokens {
-			u = append(u, uniforms(all, t, opt)...)
+			u = append(u, list.Map(all, func(s *Sequence) float64 { return opt.uniform(s, t) })...)
 		}
 		b.uniforms = w.OnDevice(torchx.From(u, total))
 		b.kept = torchx.FullLike(like, 0, torchx.Float64, total)

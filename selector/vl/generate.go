@@ -65,7 +65,7 @@ func (m *Model) placeholders() []int64 {
 type decoding struct {
 	m       *Model
 	cache   *tokens.Cache
-	prompts []place       // rows of each prompt in the cache
+	prompts []place       // rows of each prompt in the cache, by tokens.Sequence.Place
 	total   int           // rows of all prompts
 	max     int           // rows of a sequence
 	lanes   []lane        // of each sequence of Shared; nil: see lane
@@ -77,11 +77,11 @@ const prefillRows = 8192
 
 // prefill computes the prompts' keys and values and makes room for n sequences.
 func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, error) {
-	d := &decoding{m: m, max: maxNew}
-	for i, p := range prompts {
-		if err := m.inWindow(len(p.IDs) + maxNew); err != nil {
-			return nil, fmt.Errorf("prompt %d: %w", i, err)
-		}
+	if err := m.fitWindow(prompts, maxNew); err != nil {
+		return nil, err
+	}
+	d := &decoding{m: m, max: maxNew, prompts: make([]place, len(prompts))}
+	for _, p := range prompts {
 		d.total += len(p.IDs)
 	}
 	d.cache = m.newCache(d.total + n*maxNew)
@@ -92,7 +92,7 @@ func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, 
 			rows += len(prompts[to].IDs)
 			to++
 		}
-		after, err := d.fill(prompts[from:to], from, row)
+		after, err := d.fill(prompts[from:to], from, from, row)
 		if err != nil {
 			return nil, err
 		}
@@ -103,14 +103,60 @@ func (m *Model) prefill(prompts []*processor.Prompt, n, maxNew int) (*decoding, 
 	return d, nil
 }
 
+// fitWindow refuses prompts that leave no room for so many tokens.
+func (m *Model) fitWindow(prompts []*processor.Prompt, maxNew int) error {
+	for i, p := range prompts {
+		if err := m.inWindow(len(p.IDs) + maxNew); err != nil {
+			return fmt.Errorf("prompt %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// slotted is decoding in slots: as many places for prompts, each as long as the longest, then MaxNewTokens rows for each slot.
+type slotted struct {
+	decoding
+	asked   []*processor.Prompt
+	longest int
+}
+
+// BeginSlots implements tokens.Slotted.
+func (m *Model) BeginSlots(prompts []*processor.Prompt, all []*tokens.Sequence, places, slots int,
+	opt *GenerateOptions) (tokens.SlotDecoding, error) {
+	m.settle(prompts, all, opt)
+	if err := m.fitWindow(prompts, opt.MaxNewTokens); err != nil {
+		return nil, err
+	}
+	d := &slotted{decoding{m: m, max: opt.MaxNewTokens, prompts: make([]place, places)}, prompts, 0}
+	for _, p := range prompts {
+		d.longest = max(d.longest, len(p.IDs))
+	}
+	d.total = places * d.longest
+	d.cache = m.newCache(d.total + slots*d.max)
+	d.first = torchx.FullLike(m.Params().Flat(), 0, torchx.Float32, places, m.cfg.Vocab)
+	return d, nil
+}
+
+// Fill implements tokens.SlotDecoding.
+func (d *slotted) Fill(prompt, place int) error {
+	defer torchx.Scope()()
+	after, err := d.fill(d.asked[prompt:prompt+1], prompt, place, place*d.longest)
+	if err == nil {
+		torchx.WriteRowsAt(d.first, d.m.Int64s([]int64{int64(place)}), after)
+	}
+	return err
+}
+
+func (d *slotted) Step(live []*tokens.Sequence) (torchx.Tensor, error) { return d.step(live) }
+
 // newCache makes room for so many rows.
 func (m *Model) newCache(rows int) *tokens.Cache {
 	return m.NewCache(m.cfg.Layers, rows, m.cfg.KVHeads, m.cfg.HeadDim)
 }
 
-// fill runs some prompts through the decoder and returns the logits after each [prompts, V]. first is the number of the first one, row
-// its place in the cache.
-func (d *decoding) fill(prompts []*processor.Prompt, first, row int) (torchx.Tensor, error) {
+// fill runs some prompts through the decoder and returns the logits after each [prompts, V]. first is the number of the first one, which
+// goes to d.prompts[to] and to this row of the cache.
+func (d *decoding) fill(prompts []*processor.Prompt, first, to, row int) (torchx.Tensor, error) {
 	defer torchx.Scope()()
 	m := d.m
 	in, err := m.pack(list.Map(prompts, func(p *processor.Prompt) Group { return Group{Prompt: p} }), first)
@@ -121,7 +167,7 @@ func (d *decoding) fill(prompts []*processor.Prompt, first, row int) (torchx.Ten
 	for i, p := range in.prompts {
 		in.spans[i].Own += row
 		last = append(last, int64(p.first+p.n-1))
-		d.prompts = append(d.prompts, place{row + p.first, p.n, p.next})
+		d.prompts[to+i] = place{row + p.first, p.n, p.next}
 	}
 	m.fillMedia(in, &lora.Pass{})
 	at := list.Map(stat.Indices(len(in.ids)), func(k int) int64 { return int64(row + k) })
@@ -135,30 +181,40 @@ func (d *decoding) lane(s *tokens.Sequence) lane {
 	if d.lanes != nil {
 		return d.lanes[s.Index]
 	}
-	prompt := d.prompts[s.Prompt]
-	return lane{prompt, place{first: d.total + s.Index*d.max}, prompt.next}
+	prompt := d.prompts[s.Place]
+	return lane{prompt, place{first: d.total + s.Slot*d.max}, prompt.next}
 }
 
-// step computes the logits of the live sequences' next tokens, each from its last one and the cache.
+// step computes the logits of the live sequences' next tokens, each from its last one and the cache. Those that have none yet come last.
 func (d *decoding) step(live []*tokens.Sequence) (torchx.Tensor, error) {
 	m := d.m
-	if len(live[0].IDs) == 0 {
-		from := list.Map(live, func(s *tokens.Sequence) int64 { return int64(s.Prompt) })
-		return torchx.IndexSelect(d.first, 0, m.Int64s(from)), nil
-	}
 	in := &rows{cache: d.cache}
-	at := make([]int64, len(live))
+	var at, from []int64
 	for i, s := range live {
+		if len(s.IDs) == 0 {
+			from = append(from, int64(s.Place))
+			continue
+		}
 		t := len(s.IDs) - 1 // its place in the completion
 		l := d.lane(s)
-		at[i] = int64(l.own.first + l.own.n + t)
+		at = append(at, int64(l.own.first+l.own.n+t))
 		p := l.next + t
 		in.ids, in.places = append(in.ids, s.IDs[t]), append(in.places, position{p, p, p})
 		in.spans = append(in.spans, torchx.Span{Q: i, QLen: 1, Prefix: l.trunk.first, PrefixLen: l.trunk.n, Own: l.own.first,
 			OwnLen: l.own.n + t + 1, Causal: true})
 	}
-	d.cache.At = m.Int64s(at)
-	return m.Logits(m.forward(in, &lora.Pass{})), nil
+	var logits []torchx.Tensor
+	if len(at) > 0 {
+		d.cache.At = m.Int64s(at)
+		logits = append(logits, m.Logits(m.forward(in, &lora.Pass{})))
+	}
+	if len(from) > 0 {
+		logits = append(logits, torchx.IndexSelect(d.first, 0, m.Int64s(from)))
+	}
+	if len(logits) == 1 {
+		return logits[0], nil
+	}
+	return torchx.Cat(0, logits...), nil
 }
 
 // GenerationConfig holds the keys of a folder's generation_config.json, or else of config.json; nil for a missing key.

@@ -11,12 +11,12 @@ import (
 // Options configures the policy (config section vl).
 type Options struct {
 	// folder of Qwen2-VL, Qwen2.5-VL or Qwen3-VL, or text-only Qwen, Llama, Mistral or SmolLM, as Hugging Face saves
-	// it; null = a small model from random weights (scratch)
+	// it; null = a small model from random weights
 	Path *string `koanf:"path" also:"model_name_or_path,model_path,model,model_name"`
 	// PEFT adapter folder to start from; its rank, alpha and target modules win over lora's
 	Adapter *string `koanf:"adapter"`
-	// type of computation and frozen weights; auto = the folder's torch_dtype, on the CPU float32 (bfloat16 weights
-	// stay as in the file). Trained weights are float32; float16 does not train
+	// type of computation and frozen weights; auto = the folder's torch_dtype, on the CPU float32. Trained weights are
+	// float32; float16 does not train
 	DType string `koanf:"dtype" enum:"auto,float32,bfloat16,float16" also:"torch_dtype,precision,fp16=float16,half=float16,bf16=bfloat16,fp32=float32,float=float32"`
 
 	// fewest pixels of an image after resizing; null = the folder's preprocessor_config.json
@@ -36,7 +36,7 @@ type Options struct {
 	// keep only each layer's input for the backward pass and compute the rest again: less memory, a third more time
 	GradientCheckpointing bool `koanf:"gradient_checkpointing"`
 
-	// how rollouts are drawn, beside the sample_temperature of their phase
+	// how rollouts are drawn, beside their phase's sample_temperature
 	Generation tokens.SamplingOptions `koanf:"generation"`
 	// sizes of the model without path: Qwen2.5-VL's architecture, small
 	Scratch ScratchOptions `koanf:"scratch" when:"!path"`

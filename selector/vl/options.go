@@ -55,9 +55,9 @@ type ScratchOptions struct {
 	// key and value heads; divides num_attention_heads
 	KVHeads int `koanf:"num_key_value_heads" range:"[1,inf)"`
 	// base of the rotary embedding
-	RopeTheta float64 `koanf:"rope_theta" range:"(0,inf)"`
+	RopeTheta float64 `koanf:"rope_theta" range:"(0,inf)" constant:"true"`
 	// standard deviation of the weights at the start
-	InitStd float64 `koanf:"initializer_range" range:"(0,inf)"`
+	InitStd float64 `koanf:"initializer_range" range:"(0,inf)" constant:"true"`
 	// most tokens of the byte-level BPE that is trained on the data's texts, special tokens apart
 	VocabSize int `koanf:"vocab_size" range:"[256,inf)"`
 	// pixels that images are resized to, about; 28·28 of them make a token

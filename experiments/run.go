@@ -251,6 +251,9 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 		for _, idle := range append(r.composed.IdleGroups(r.Overrides), r.composed.Waiting(r.composed.Typed(r.Overrides))...) {
 			r.Log.Warnf("%s has no effect: %s", idle, r.composed.Belongs(idle.Key))
 		}
+		if note := r.composed.UnreadNote(r.composed.Unread()); note != "" {
+			r.Log.Warnf("%s", note)
+		}
 	}
 	for _, phase := range cfg.Schedule {
 		if slices.Contains(r.Overrides, "~"+phase) {

@@ -41,6 +41,7 @@ type plan struct {
 
 	folders map[string]int    // jobs by their folder
 	idle    []configs.Setting // of the user's that no job composed so far reads
+	unread  []configs.Setting // of the section vars, likewise; nil before the first job
 }
 
 // newPlan composes the primary configuration of a sweep and reads what its hydra node says.
@@ -285,6 +286,9 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
 	}
 	p.idle = c.Idle(p.idle)
+	p.unread = append([]configs.Setting{}, slices.DeleteFunc(c.Unread(), func(s configs.Setting) bool {
+		return p.unread != nil && !slices.ContainsFunc(p.unread, func(t configs.Setting) bool { return s.Key == t.Key })
+	})...)
 	h, err := c.Hydra()
 	if err != nil {
 		return out, err

@@ -199,6 +199,20 @@ func noneNear(key string) string {
 		own + " (a new one on the command line with +" + own + "=VALUE), and ${" + own + "} reads it"
 }
 
+// ownInstead ends the message for an outermost key of a file that none of the program's outermost is near to: it may be one of the user's.
+func ownInstead(msg, key string, section bool) string {
+	own := ownSection + "." + key
+	none, _, unlike := strings.Cut(msg, ": none of")
+	switch {
+	case section && unlike:
+		return none + ": none of the program's sections is near it; one of your own stands in " + ownSection + ", as " + own +
+			", and a group fills it with " + key + "@" + own + ": OPTION in the defaults list"
+	case !section && strings.Contains(msg, ".") && strings.Contains(msg, "did you mean"): // only keys of sections are near
+		return msg + "; a key of your own stands in " + ownSection + ", as " + own
+	}
+	return msg
+}
+
 // notFound is the message for an unknown key with what may have been meant.
 func (s *Schema) notFound(key string, found []string) string {
 	section, _, _ := strings.Cut(key, ".")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -52,13 +53,16 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 	}
 	section := s.find(parent)
 	if f := section; f != nil && parent != "" {
-		for _, c := range f.fields {
-			if c.called(last) {
-				return []string{c.path}
+		acting := list.Filter(f.fields, func(c *field) bool { return root == nil || s.acts(root, c.path) })
+		for _, fields := range [][]*field{acting, f.fields} {
+			for _, c := range fields {
+				if c.called(last) {
+					return []string{c.path}
+				}
 			}
-		}
-		if near, ok := registry.Suggest(last, f.keys()); ok {
-			return []string{parent + "." + near}
+			if near, ok := registry.Suggest(last, list.Map(fields, func(c *field) string { return c.key })); ok {
+				return []string{parent + "." + near}
+			}
 		}
 	} else if near, ok := registry.Nearest(last, s.root.keys()); ok && parent == "" {
 		return []string{near}

@@ -26,3 +26,18 @@ func TestUnreadThroughWhatDoesNotAct(t *testing.T) {
 		t.Errorf("the phase that runs is not named: %s", note)
 	}
 }
+
+// Of siblings that may be meant, those that act with the chosen data are.
+func TestUnknownSiblingActs(t *testing.T) {
+	schema, err := Schema(Frozen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for data, want := range map[string]string{"beams": "data.train_ratio", "okvqa": "data.val_ratio"} {
+		_, err := configs.Compose(configs.Request{Library: configs.Library(), Schema: schema, Overrides: []string{"data=" + data,
+			"data.val_fraction=0.1"}})
+		if err == nil || !strings.HasSuffix(err.Error(), "(did you mean "+want+"?)") {
+			t.Errorf("data=%s: %v, want %s", data, err, want)
+		}
+	}
+}

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"fulcrum/configs"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/usage"
 )
 
@@ -23,19 +22,11 @@ type storyOptions struct {
 func story(t *testing.T, app fakeApp, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
+	golden.Write(t, dir, map[string]string{
 		"conf/config.yaml":  "defaults: [{net: mlp}, _self_]\nseed: 1\nlr: 0.1\n",
 		"conf/net/mlp.yaml": "w: 1\n", "conf/net/cnn.yaml": "k: 3\n",
 		"conf/typed.yaml": "lr: 0.2\n",
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	t.Chdir(dir)
 	var out, errOut bytes.Buffer
 	ctx := context.Background()

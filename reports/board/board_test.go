@@ -222,7 +222,8 @@ func TestHostileRuns(t *testing.T) {
 	name := "<img src=x onerror=alert(1)>"
 	dir := filepath.Join(root, name)
 	golden.Write(t, outside, map[string]string{"secret": "SECRET FILE", "report.html": "OUTSIDE"})
-	golden.Write(t, dir, map[string]string{configFile: "a: '" + strings.ReplaceAll(script, "'", "''") + "'\n", ".hydra/overrides.yaml": "- x\n",
+	golden.Write(t, dir, map[string]string{
+		configFile: "a: '" + strings.ReplaceAll(script, "'", "''") + "'\n", ".hydra/overrides.yaml": "- x\n",
 		record.MetricsFile: `{"kind":"event","phase":"x","epoch":0,"step":0,"global_step":0,"time":1,"event":"e","severity":"warning",` +
 			`"message":"` +
 			`<script>alert(2)<\/script>"}` + "\n", record.SummaryFile: `{"state":"<b>done</b>","title":"</script>"}`,

@@ -64,7 +64,8 @@ func TestSweepTellsItsReport(t *testing.T) {
 		t.Errorf("asked again: %+v, %v", same, err)
 	}
 	s, _ := b.sweep(idOf(dir))
-	if want := "best setting grpo.lr=1e-3, mean score 1.010 over 3 seeds"; s.Lead != want || s.SettingOf[0] != 0 || s.SettingOf[1] != 1 || s.Infeasible != nil {
+	if want := "best setting grpo.lr=1e-3, mean score 1.010 over 3 seeds"; s.Lead != want || s.SettingOf[0] != 0 || s.SettingOf[1] != 1 ||
+		s.Infeasible != nil {
 		t.Errorf("the list: %q, %v, want %q; %v violate a constraint", s.Lead, s.SettingOf, want, s.Infeasible)
 	}
 	for i := range jobs {

@@ -120,8 +120,8 @@ func (v *View) luck() string {
 		return ""
 	}
 	lead := sd / math.Sqrt(float64(seeds)) * stats.LuckOf(settings)
-	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d settings were equally good, the best mean "+
-		"of %s would still look about %s better than it is.", page.Plain(v.Opt.Objectives[0].Name), page.Sig(sd, 2), settings,
+	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d settings were equally good, the best "+
+		"mean of %s would still look about %s better than it is.", page.Plain(v.Opt.Objectives[0].Name), page.Sig(sd, 2), settings,
 		page.Plural(seeds, "seed"), page.Sig(lead, 2))
 }
 

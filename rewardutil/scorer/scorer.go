@@ -38,7 +38,7 @@ import (
 type Options struct {
 	// http or https address that batches are posted to; redirects to another host are not followed
 	URL *string `koanf:"url"`
-	// HTTP headers, such as {Authorization: "Bearer ${oc.env:TOKEN}"}; secrets come from the environment
+	// HTTP headers, such as {Authorization: "Bearer ${oc.env:TOKEN}"}
 	Headers map[string]string `koanf:"headers"`
 	// program and arguments, no shell: [python, judge.py]; JSON lines (prompt, completion, reference, …) in, numbers out
 	Command []string `koanf:"command"`

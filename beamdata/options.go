@@ -40,9 +40,9 @@ type Options struct {
 	Format string `koanf:"format" enum:"auto,legacy,rl,conversations"`
 
 	// share of a beam file's queries that train; the rest validate (0 = all validate)
-	TrainRatio float64 `koanf:"train_ratio" range:"[0,1]"`
+	TrainRatio float64 `koanf:"train_ratio" range:"[0,1]" also:"val_split,val_fraction,validation_split,test_size,split_ratio"`
 	// share of okvqa's train queries that validate
-	ValRatio float64 `koanf:"val_ratio" range:"[0,1)"`
+	ValRatio float64 `koanf:"val_ratio" range:"[0,1)" also:"val_split,val_fraction,validation_split,test_size"`
 	// seed of the split, apart from seed: seeds are compared on the same questions
 	SplitSeed int64 `koanf:"split_seed"`
 	// keep the first so many train queries of each file (null = all)

@@ -151,6 +151,9 @@ func (c *checker) fitMap(f *field, n *Node, path string) *Node {
 					found = slices.DeleteFunc(found, func(key string) bool { f := c.schema.find(key); return f == nil || len(f.fields) == 0 })
 				}
 				msg := c.schema.notFound(sub, found)
+				if path == "" && !c.lax {
+					msg = ownInstead(msg, sub, n.Vals[i].Kind == Map)
+				}
 				if c.lax {
 					msg = "Key '" + k.Text + "' not in '" + f.typ.Name() + "': unknown key " + sub +
 						strings.Replace(didYouMean(k.Text, f.keys()), "mean ", "mean "+path+".", 1)

@@ -143,7 +143,10 @@ func TestDefaultsLists(t *testing.T) {
 			"error: configs/conf/config.yaml:2:8: Unsupported item value in defaults: an integer as an option: want a string, a list of strings " +
 				"or null"},
 		{"a loop ends", "--- config\ndefaults: [a]\n--- a\ndefaults: [a]\n", "",
-			"error: configs/conf/a.yaml:1:12: defaults lists nested deeper than 200: does 'a' include itself?"},
+			"error: configs/conf/a.yaml:1:12: defaults lists nested deeper than 200: a includes a"},
+		{"the primary config includes itself", "--- config\ndefaults: [config, a]\n--- a\nk: 1\n", "",
+			"error: configs/conf/config.yaml:1:20: defaults lists nested deeper than 200: config includes config (with --config-path your file " +
+				"hides the program's of that name; --config-dir adds a folder to it)"},
 		{"lists and dicts do not merge", "--- config\ndefaults: [a, b]\n--- a\nk: {x: 1}\n--- b\nk: [1]\n", "",
 			"error: configs/conf/b.yaml:1:4: k: Cannot merge incompatible container types: a list into a mapping set at configs/conf/a.yaml:1:4"},
 		{"hydra.searchpath below the primary config", "--- config\ndefaults: [a]\n--- a\nhydra: {searchpath: [x]}\n", "",

@@ -150,7 +150,7 @@ func (b *treeBuilder) waitsForMissing(it *item) bool {
 func (b *treeBuilder) expand(n *treeNode, limit int) error {
 	it := n.item
 	if b.depth++; b.depth > maxDepth {
-		return errorAt(it.origin, "defaults lists nested deeper than %d: does '%s' include itself?", maxDepth, it.configPath())
+		return errorAt(it.origin, "defaults lists nested deeper than %d: %s", maxDepth, n.cycle())
 	}
 	defer func() { b.depth-- }()
 	if b.items++; b.items > maxItems {
@@ -205,6 +205,25 @@ func (b *treeBuilder) expand(n *treeNode, limit int) error {
 		return err
 	}
 	return b.children(n, items, limit)
+}
+
+// cycle says which configs around a node include one another.
+func (n *treeNode) cycle() string {
+	var paths []string // from the inside out, the primary config last
+	for ; n != nil && n.item != nil; n = n.parent {
+		paths = append(paths, n.item.configPath())
+	}
+	for i, path := range paths {
+		if first := slices.Index(paths, path); first < i {
+			slices.Reverse(paths[first : i+1])
+			text := strings.Join(paths[first:i+1], " includes ")
+			if path == paths[len(paths)-1] {
+				text += " (with --config-path your file hides the program's of that name; --config-dir adds a folder to it)"
+			}
+			return text
+		}
+	}
+	return "want fewer"
 }
 
 // fault keeps the fault of a choice, so that those of the other choices are reported with it.

@@ -62,3 +62,16 @@ func (e Errors) err() error {
 	})
 	return e
 }
+
+// Foreign returns the first fault of err that is a section or key of a file which the program does not have; nil for none. A tree with
+// one may be another program's.
+func Foreign(err error) error {
+	for _, e := range flatten(err) {
+		if key, ok := strings.CutPrefix(e.Msg, "unknown key "); ok && e.Where.Line > 0 {
+			if key, _, _ = strings.Cut(key, " "); !strings.Contains(strings.TrimSuffix(key, ":"), ".") {
+				return e
+			}
+		}
+	}
+	return nil
+}

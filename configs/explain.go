@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"slices"
 	"strings"
 
 	"fulcrum/internal/list"
@@ -76,6 +77,9 @@ func (c *Composed) Explain(key string) (string, error) {
 	if s := c.base.schema; s != nil {
 		if f := s.find(key); f != nil && f.help() != "" {
 			b.WriteString("  " + f.help() + " (" + f.want() + ")\n")
+		}
+		if slices.ContainsFunc(c.Unread(), func(s Setting) bool { return s.Key == key }) {
+			b.WriteString("  nothing reads it: " + c.reader(key) + "='${" + key + "}' takes the value\n")
 		}
 		if this := []Setting{{Key: key}}; len(c.Idle(this))+len(c.Waiting(this)) > 0 {
 			b.WriteString("  has no effect in this run: " + c.Belongs(key) + "\n")

@@ -88,6 +88,11 @@ func TestSchema(t *testing.T) {
 		{"an unknown key names the nearest", "grpo:\n  kl: {bta: 1}", "",
 			"configs/conf/config.yaml:2:13: unknown key grpo.kl.bta (did you mean grpo.kl.beta?)"},
 		{"an unknown section", "gpro: {lr: 1}", "", "configs/conf/config.yaml:1:7: unknown key gpro (did you mean grpo?)"},
+		{"a key of one's own that keys of sections are near to", "lr: 1", "", "configs/conf/config.yaml:1:5: unknown key lr (did you mean " +
+			"grpo.lr?); a key of your own stands in vars, as vars.lr"},
+		{"a group of one's own", "optimizer: {w: 1}", "", "configs/conf/config.yaml:1:12: unknown key optimizer: none of the program's " +
+			"sections is near it; one of your own stands in vars, as vars.optimizer, and a group fills it with " +
+			"optimizer@vars.optimizer: OPTION in the defaults list"},
 		{"an unknown override", "", "grpo.lrr=1", "grpo.lrr=1: unknown key grpo.lrr (did you mean grpo.lr?)"},
 		{"plus does not help", "", "+grpo.lrr=1", "+grpo.lrr=1: unknown key grpo.lrr (did you mean grpo.lr?)"},
 		{"a key that moved", "", "kl.beta=1", "kl.beta=1: unknown key kl.beta (did you mean grpo.kl.beta?)"},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 )
 
@@ -52,13 +53,16 @@ func (s *Schema) Suggest(key string, root *Node) []string {
 	}
 	section := s.find(parent)
 	if f := section; f != nil && parent != "" {
-		for _, c := range f.fields {
-			if c.called(last) {
-				return []string{c.path}
+		acting := list.Filter(f.fields, func(c *field) bool { return root == nil || s.acts(root, c.path) })
+		for _, fields := range [][]*field{acting, f.fields} {
+			for _, c := range fields {
+				if c.called(last) {
+					return []string{c.path}
+				}
 			}
-		}
-		if near, ok := registry.Suggest(last, f.keys()); ok {
-			return []string{parent + "." + near}
+			if near, ok := registry.Suggest(last, list.Map(fields, func(c *field) string { return c.key })); ok {
+				return []string{parent + "." + near}
+			}
 		}
 	} else if near, ok := registry.Nearest(last, s.root.keys()); ok && parent == "" {
 		return []string{near}
@@ -197,6 +201,20 @@ func noneNear(key string) string {
 	own := ownSection + "." + key
 	return ": none of the program's keys is near it (--cfg job prints them); a key of your own stands in the section " + ownSection + ", as " +
 		own + " (a new one on the command line with +" + own + "=VALUE), and ${" + own + "} reads it"
+}
+
+// ownInstead ends the message for an outermost key of a file that none of the program's outermost is near to: it may be one of the user's.
+func ownInstead(msg, key string, section bool) string {
+	own := ownSection + "." + key
+	none, _, unlike := strings.Cut(msg, ": none of")
+	switch {
+	case section && unlike:
+		return none + ": none of the program's sections is near it; one of your own stands in " + ownSection + ", as " + own +
+			", and a group fills it with " + key + "@" + own + ": OPTION in the defaults list"
+	case !section && strings.Contains(msg, ".") && strings.Contains(msg, "did you mean"): // only keys of sections are near
+		return msg + "; a key of your own stands in " + ownSection + ", as " + own
+	}
+	return msg
 }
 
 // notFound is the message for an unknown key with what may have been meant.

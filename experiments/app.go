@@ -53,7 +53,10 @@ func (a App) Schema() (*configs.Schema, error) { return tasks.Schema(a.Bring...)
 
 // Check refuses a configuration from which no run could start.
 func (App) Check(c *configs.Composed) error {
-	_, err := job.Decode(c)
+	cfg, err := job.Decode(c)
+	if err == nil && cfg.Init.Checkpoint != nil {
+		_, err = job.ResolveCheckpoint("init.checkpoint", *cfg.Init.Checkpoint)
+	}
 	return err
 }
 

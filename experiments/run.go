@@ -247,17 +247,7 @@ func execute(ctx context.Context, r *run, f *runfolder.Folder) (err error) {
 			r.Log.Warnf("hydra.verbose: %s has no effect: want true, or phases of schedule: %s", name, strings.Join(cfg.Schedule, ", "))
 		}
 	}
-	if _, job := os.LookupEnv(runfolder.ExpectedHash); !job {
-		for _, idle := range append(r.composed.IdleGroups(r.Overrides), r.composed.Waiting(r.composed.Typed(r.Overrides))...) {
-			r.Log.Warnf("%s has no effect: %s", idle, r.composed.Belongs(idle.Key))
-		}
-	}
-	for _, phase := range cfg.Schedule {
-		if slices.Contains(r.Overrides, "~"+phase) {
-			r.Log.Warnf("~%s takes the chosen values of the group away, and %[1]s runs with the program's defaults: schedule= without it "+
-				"leaves it out", phase)
-		}
-	}
+	r.warnOfIdle()
 	r.track()
 	if cfg.Report.Plots && cfg.Trains() {
 		r.plotter = runreport.StartPlotter(f.Dir, time.Duration(cfg.Report.PlotSeconds*float64(time.Second)),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"slices"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/program"
@@ -54,4 +55,22 @@ func (r *run) printEnd() error {
 	}
 	stdout.Printf("%s\n", report)
 	return nil
+}
+
+// warnOfIdle names settings without effect, which are no error: scripts share settings. Of a job its sweep has said it.
+func (r *run) warnOfIdle() {
+	if _, job := os.LookupEnv(runfolder.ExpectedHash); !job {
+		for _, idle := range append(r.composed.IdleGroups(r.Overrides), r.composed.Waiting(r.composed.Typed(r.Overrides))...) {
+			r.Log.Warnf("%s has no effect: %s", idle, r.composed.Belongs(idle.Key))
+		}
+		if note := r.composed.UnreadNote(r.composed.Unread()); note != "" {
+			r.Log.Warnf("%s", note)
+		}
+	}
+	for _, phase := range r.Config.Schedule {
+		if slices.Contains(r.Overrides, "~"+phase) {
+			r.Log.Warnf("~%s takes the chosen values of the group away, and %[1]s runs with the program's defaults: schedule= without it "+
+				"leaves it out", phase)
+		}
+	}
 }

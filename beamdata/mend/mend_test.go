@@ -12,20 +12,8 @@ import (
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/mend"
 	"fulcrum/internal/tensorfile"
+	"fulcrum/internal/testkit/golden"
 )
-
-func write(t *testing.T, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -98,7 +86,7 @@ func TestFiles(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, dir, map[string]string{"in/" + tc.file: tc.text})
+			golden.Write(t, dir, map[string]string{"in/" + tc.file: tc.text})
 			_, said, err := mend.Write(filepath.Join(dir, "in", tc.file), filepath.Join(dir, "new", "out"))
 			changed, left := told(said)
 			if err != nil {
@@ -154,7 +142,7 @@ func TestTables(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			in, out := filepath.Join(dir, "in"), filepath.Join(dir, "out")
-			write(t, in, map[string]string{"z.json": beams(tc.most), "pictures/a.json": "\ufeff{}"})
+			golden.Write(t, in, map[string]string{"z.json": beams(tc.most), "pictures/a.json": "\ufeff{}"})
 			table(t, filepath.Join(in, "emb.npy"), tc.rows, tc.columns)
 			if tc.more {
 				table(t, filepath.Join(in, "more.npy"), tc.rows, tc.columns)
@@ -201,7 +189,7 @@ func TestTables(t *testing.T) {
 func TestOut(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in")
-	write(t, dir, map[string]string{"in/b.json": beams(20), "full/x": "x", "file": "x"})
+	golden.Write(t, dir, map[string]string{"in/b.json": beams(20), "full/x": "x", "file": "x"})
 	if err := os.Symlink(in, filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}

@@ -4,13 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
 	"fulcrum/configs"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/usage"
 )
 
@@ -23,19 +22,11 @@ type storyOptions struct {
 func story(t *testing.T, app fakeApp, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{
+	golden.Write(t, dir, map[string]string{
 		"conf/config.yaml":  "defaults: [{net: mlp}, _self_]\nseed: 1\nlr: 0.1\n",
 		"conf/net/mlp.yaml": "w: 1\n", "conf/net/cnn.yaml": "k: 3\n",
 		"conf/typed.yaml": "lr: 0.2\n",
-	} {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	t.Chdir(dir)
 	var out, errOut bytes.Buffer
 	ctx := context.Background()
@@ -100,6 +91,12 @@ func TestCommandLine(t *testing.T) {
 		{"rerun", "--rerun DIR seed=1", "", "", 0, "rerun DIR seed=1"},
 
 		{"a tree of one's own is typed when it runs", "-cp conf seed=3", "", "conf/net/mlp.yaml:1:1: unknown key net", 2, ""},
+		{"another program's tree is printed with what a run refuses", "-cp conf --cfg job seed=3", "=net:\n  w: 1\nseed: 3\nlr: 0.1\n",
+			"a run refuses this configuration, which is shown as Hydra composes it: conf/net/mlp.yaml:1:1: unknown key net", 0, ""},
+		{"a tree of one's own is printed as it runs", "-cp conf -cn typed --cfg job seed=3", "=seed: 3\nlr: 0.2\n", "=", 0, ""},
+		{"and explained as it runs", "-cp conf -cn typed explain seed", "=seed: 0\n  set by default\n  of everything (an integer)\n", "=", 0, ""},
+		{"and refused as it runs", "-cp conf -cn typed --cfg job +seed=3", "", "+seed=3: Could not append to config. An item is",
+			2, ""},
 		{"a range in an override", "-cp conf -cn typed lr=2", "", "=lr=2: want a number in (0, 1), got 2", 2, ""},
 		{"an unknown flag", "--mutlirun", "", "=unknown flag: --mutlirun (did you mean --multirun?)", 2, ""},
 		{"a setting as a flag", "-cp conf --seed 3", "",

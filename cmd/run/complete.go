@@ -207,11 +207,14 @@ func (s *session) tolerantRequest(words []string) configs.Request {
 	if len(inv.args) > 0 && !strings.ContainsAny(inv.args[0], "=~") { // explain's key
 		inv.args = inv.args[1:]
 	}
-	req, err := s.request(inv, false)
+	req, err := s.request(inv)
 	if err != nil {
 		req.Overrides = nil
 	}
 	req.Warn = nil
+	if inv.configPath != "" { // of whichever program the tree is
+		req.Schema = nil
+	}
 	return req
 }
 

@@ -12,11 +12,12 @@ import (
 	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/registry"
+	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 )
 
 // helpLines is how many lines a search of the help prints.
-const helpLines = 20
+const helpLines = 21
 
 // helpIndex holds options of groups, metrics, and the findings, errors and headings of docs/, a line each: kind, name, meaning, with
 // tabs between.
@@ -51,8 +52,9 @@ func (s *session) topics() ([]topic, error) {
 	return all, nil
 }
 
-// search prints what there is about some words, by kind, the best matches first.
+// search prints what there is about some words, by kind, the best matches first; behind --all all of it, each line whole.
 func (s *session) search(about string) error {
+	about, whole := strings.CutPrefix(about, "--all ")
 	all, err := s.topics()
 	if err != nil {
 		return err
@@ -72,7 +74,12 @@ func (s *session) search(about string) error {
 		}
 	}
 	shown := map[string]int{} // one more of each kind in turn, until the lines are used up
-	for left := min(helpLines-len(kinds), len(all)); left > 0; {
+	left := min(helpLines-1-len(kinds), len(all))
+	if whole {
+		left = len(all)
+	}
+	more := len(all) > left
+	for left > 0 {
 		for _, kind := range kinds {
 			if left > 0 && shown[kind] < len(found[kind]) {
 				shown[kind], left = shown[kind]+1, left-1
@@ -88,11 +95,16 @@ func (s *session) search(about string) error {
 		b.WriteString("\n")
 		for _, t := range found[kind][:shown[kind]] {
 			line := []rune(strings.TrimRight(strings.ReplaceAll(fmt.Sprintf("  %-24s  %s", t.name, t.means), "`", ""), " "))
-			if len(line) > helpWidth {
-				line = append(line[:helpWidth-1], '…')
+			if whole {
+				line = []rune(stdout.Fold(string(line), helpWidth, 4))
+			} else if len(line) > helpWidth {
+				line, more = append(line[:helpWidth-1], '…'), true
 			}
 			b.WriteString(string(line) + "\n")
 		}
+	}
+	if more && len(about) < helpWidth/2 {
+		b.WriteString(program.AsCalled("All of it, uncut: `run help --all " + about + "`\n"))
 	}
 	return s.write(b.String(), nil)
 }

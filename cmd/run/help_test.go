@@ -132,6 +132,12 @@ func TestHelpSearches(t *testing.T) {
 			t.Errorf("help %s: %v", about, err)
 		}
 	}
+	short, _ := help("kl")
+	if whole, err := help("--all", "kl"); err != nil || !strings.HasSuffix(short, "All of it, uncut: `run help --all kl`\n") ||
+		strings.Contains(whole, "…\n") || strings.Contains(whole, " of ") && strings.Contains(whole, ") (") ||
+		strings.Count(whole, "\n  grpo.kl.") < 8 || strings.Contains(whole, "--all") {
+		t.Errorf("help --all kl: %v\n%s\nhelp kl:\n%s", err, whole, short)
+	}
 	if said, err := help("data"); err != nil || !strings.HasPrefix(said, "run data inspect ") {
 		t.Errorf("help data is not the command's: %v\n%s", err, said)
 	}

@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// 112 further mistakes, chosen and typed by others than those of TestMistakes; docs/log/trials.md has the marks of before.
+// 114 further mistakes, chosen and typed by others than those of TestMistakes; docs/log/trials.md has the marks of before.
 func TestTypedMistakes(t *testing.T) {
 	t.Parallel()
-	tryMistakes(t, typedMistakes(t), 112, "testdata/mistakes_typed.txt")
+	tryMistakes(t, typedMistakes(t), 114, "testdata/mistakes_typed.txt")
 }
 
 func typedMistakes(t *testing.T) []mistake {
@@ -142,6 +142,8 @@ func typedMistakes(t *testing.T) []mistake {
 		{"a path with an umlaut", 5, 2, []string{"data=beams", "data.beams=/data/für.json", emb}, nil},
 		{"a path that the shell split", 5, 2, []string{"data=beams", "data.beams=/data/für", "mich/beams (1).json", emb}, nil},
 		{"a parenthesis in a path", 5, 2, typed("hydra.run.dir=/data/mine (1)"), nil},
+		{"a checkpoint that is not there, for every job of a sweep", 5, 2, typed("-m", "init.checkpoint=/nowhere", "seed=1,2"), nil},
+		{"another library's share for validation", 5, 2, typed("data=beams", "data.val_fraction=0.1"), nil},
 		{"a key of one's own with a letter too few", 5, 2, typed("+vars.base_lr=1e-3", "rce.lr=${vars.bas_lr}"), nil},
 		{"the video recipe's beta", 5, 2, typed("grpo_beta=0.2"), nil},
 		{"beams of a decoder", 4, 2, typed("num_beams=5"), nil},

@@ -98,9 +98,8 @@ func (s *session) verbBehindFlags(inv *invocation, args []string) error {
 	return s.verb(name, rest)
 }
 
-// request turns the command line into a request to compose. A user's own tree is composed as Hydra does, without our schema,
-// unless a task is going to run it.
-func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
+// request turns the command line into a request to compose.
+func (s *session) request(inv *invocation) (configs.Request, error) {
 	req := configs.Request{
 		ConfigPath: inv.configPath, ConfigName: inv.configName, ConfigDir: inv.configDir,
 		Overrides: inv.args, Multirun: inv.multirun, Now: s.now, AppName: "run",
@@ -109,19 +108,34 @@ func (s *session) request(inv *invocation, runs bool) (configs.Request, error) {
 	if inv.configPath == "" {
 		req.Library = configs.Library()
 	}
-	if inv.configPath == "" || runs {
-		schema, err := s.app.Schema()
-		if err != nil {
-			return req, err
-		}
-		req.Schema = schema
+	schema, err := s.app.Schema()
+	if err != nil {
+		return req, err
 	}
+	req.Schema = schema
 	return req, s.overrides(req)
+}
+
+// shown does what prints a configuration with the request of the run that it is of. A tree that no run takes, since its files have
+// keys of another program, is composed as Hydra does, without types and defaults of ours.
+func (s *session) shown(inv *invocation, do func(configs.Request) error) error {
+	req, err := s.request(inv)
+	if err != nil {
+		return err
+	}
+	err = do(req)
+	if at := configs.Foreign(err); at != nil && inv.configPath != "" && req.Schema != nil {
+		req.Schema, req.Warn = nil, nil
+		if err = do(req); err == nil {
+			stdout.Message(s.errOut, "warning: a run refuses this configuration, which is shown as Hydra composes it: "+at.Error())
+		}
+	}
+	return err
 }
 
 // run composes and hands over to the application.
 func (s *session) run(inv *invocation) error {
-	req, err := s.request(inv, true)
+	req, err := s.request(inv)
 	if err != nil {
 		return err
 	}
@@ -145,25 +159,26 @@ func (s *session) run(inv *invocation) error {
 
 // printSweep prints the jobs of a sweep.
 func (s *session) printSweep(inv *invocation) error {
-	req, err := s.request(inv, false)
-	if err != nil {
-		return err
-	}
-	text, err := s.app.Jobs(req)
-	return s.write(text, err)
+	return s.shown(inv, func(req configs.Request) error {
+		text, err := s.app.Jobs(req)
+		return s.write(text, err)
+	})
 }
 
 // print composes, and prints the text that a flag names; as in Hydra, help comes first.
 func (s *session) print(inv *invocation) error {
 	debug.SetGCPercent(800) // the process ends after printing: one collection costs a fifth of its time
-	req, err := s.request(inv, false)
-	if err != nil {
-		return err
-	}
-	c, err := configs.Compose(req)
-	if err != nil {
-		return err
-	}
+	return s.shown(inv, func(req configs.Request) error {
+		c, err := configs.Compose(req)
+		if err != nil {
+			return err
+		}
+		return s.printed(inv, c)
+	})
+}
+
+// printed prints what a flag asks of a configuration.
+func (s *session) printed(inv *invocation, c *configs.Composed) (err error) {
 	var text string
 	switch {
 	case inv.hydraHelp:
@@ -173,7 +188,7 @@ func (s *session) print(inv *invocation) error {
 	case inv.help:
 		text, err = c.Help(flagsHelp(), inv.resolve)
 	case inv.cfg != "":
-		if !req.Multirun {
+		if !inv.multirun {
 			err = s.app.RefuseIdle(c)
 		}
 		if err == nil {
@@ -183,6 +198,9 @@ func (s *session) print(inv *invocation) error {
 		text, err = c.Info(inv.info)
 	}
 	if err == nil && inv.cfg != "" { // YAML, quoted where necessary, with Hydra's meaning
+		if note := c.UnreadNote(c.Unread()); note != "" {
+			stdout.Message(s.errOut, "warning: "+note)
+		}
 		_, err = io.WriteString(s.data(), text)
 		return err
 	}

@@ -84,7 +84,7 @@ command resume does.
 				}
 			}
 			inv.args, inv.multirun = args, true
-			req, err := s.request(&inv, true)
+			req, err := s.request(&inv)
 			if err != nil {
 				return err
 			}

@@ -129,7 +129,7 @@ func (s *session) dataOptions(overrides []string) (beamdata.Options, error) {
 		return beamdata.DefaultOptions(), nil
 	}
 	named := []string{"data=beams", "data.beams=PATH", "data.embeddings=PATH"} // which it wants; nothing opens them here
-	req, err := s.request(&invocation{args: append(named, overrides...)}, true)
+	req, err := s.request(&invocation{args: append(named, overrides...)})
 	if err != nil {
 		return beamdata.Options{}, err
 	}

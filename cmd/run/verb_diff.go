@@ -36,7 +36,8 @@ run diff mine.yaml theirs.yaml
 
 run diff A B [--json]
 Names the settings, data and code versions that differ between two run folders, two sweep folders or two config
-files. Paths, logging and the hydra node change no result: they are listed apart and do not count. Exit code 0: no difference
+files. Paths, logging, the hydra node and vars change no result themselves: they are listed apart and do not count. Links are
+followed: what a key of vars feeds is a setting. Exit code 0: no difference
 that counts; 1: a difference; 2: A or B is something else.
 `,
 		flags: f,

@@ -35,19 +35,17 @@ a section, all its keys with their meanings; of a group, its options.
 			if group, _, ok := strings.Cut(key, "="); ok {
 				return usage.Errorf("explain: %s is an override: want a key before it, as in: `run explain %s %[1]s`", key, group)
 			}
-			req, err := s.request(inv, false)
-			if err != nil {
-				return err
-			}
-			c, err := configs.Compose(req)
-			if err != nil {
-				return err
-			}
-			text, err := c.Explain(key)
-			if err != nil {
-				return fmt.Errorf("explain: %w", err)
-			}
-			return s.write(stdout.Folded(text), nil)
+			return s.shown(inv, func(req configs.Request) error {
+				c, err := configs.Compose(req)
+				if err != nil {
+					return err
+				}
+				text, err := c.Explain(key)
+				if err != nil {
+					return fmt.Errorf("explain: %w", err)
+				}
+				return s.write(stdout.Folded(text), nil)
+			})
 		},
 	}
 }

@@ -40,7 +40,9 @@ type plan struct {
 	dir, cwd string // absolute
 
 	folders map[string]int    // jobs by their folder
+	starts  map[string]bool   // checkpoints to start from that are there
 	idle    []configs.Setting // of the user's that no job composed so far reads
+	unread  []configs.Setting // of the section vars, likewise; nil before the first job
 }
 
 // newPlan composes the primary configuration of a sweep and reads what its hydra node says.
@@ -73,7 +75,7 @@ func planSweep(runs Runs, req configs.Request, composer *configs.Composer, maste
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{runs: runs, req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{},
+	p := &plan{runs: runs, req: req, composer: composer, master: master, cwd: cwd, folders: map[string]int{}, starts: map[string]bool{},
 		idle: append(master.Typed(req.Overrides), master.Own()...)}
 	if p.hydra, err = master.Hydra(); err != nil {
 		return nil, err
@@ -285,6 +287,9 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 		return out, fmt.Errorf("job %d (%s): %w", num, strings.Join(overrides, " "), err)
 	}
 	p.idle = c.Idle(p.idle)
+	p.unread = append([]configs.Setting{}, slices.DeleteFunc(c.Unread(), func(s configs.Setting) bool {
+		return p.unread != nil && !slices.ContainsFunc(p.unread, func(t configs.Setting) bool { return s.Key == t.Key })
+	})...)
 	h, err := c.Hydra()
 	if err != nil {
 		return out, err
@@ -292,6 +297,12 @@ func (p *plan) compose(num int, overrides []string, folder string, start ...stri
 	sub := filepath.Clean(h.SweepSubdir)
 	if h.SweepSubdir == "" || sub == "." || strings.HasPrefix(sub, "..") || filepath.IsAbs(sub) {
 		return out, usage.Errorf("hydra.sweep.subdir=%s: want a folder below hydra.sweep.dir for each job, as in ${hydra.job.num}", h.SweepSubdir)
+	}
+	if from, _ := c.Value("init.checkpoint").(string); from != "" && folder == "" && len(start) == 0 && !h.Chdir && !p.starts[from] {
+		if err := p.runs.Check(c); err != nil { // once, not in each job that would fail by it
+			return out, usage.Errorf("%v", err)
+		}
+		p.starts[from] = true
 	}
 	if folder != "" {
 		sub = folder

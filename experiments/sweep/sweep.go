@@ -81,6 +81,9 @@ func start(ctx context.Context, runs Runs, req configs.Request, asked *ledger.Sw
 		return "", err
 	}
 	warnRepeated(jobs)
+	if note := p.master.UnreadNote(p.unread); note != "" {
+		stdout.Message(stdout.Errors(), "warning: "+note)
+	}
 	if p.isDryRun() {
 		return p.dir, p.dryRun(ctx, jobs)
 	}

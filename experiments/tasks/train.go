@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/experiments/checks"
@@ -167,6 +168,11 @@ func planned(j *job.Job, w job.Workload) (phases.Plan, error) {
 	plan, err := job.PlanOf(j.Config, w)
 	if err != nil {
 		return plan, err
+	}
+	for _, name := range j.Config.Schedule {
+		if !slices.ContainsFunc(plan.Phases, func(p phases.Phase) bool { return p.Info().Name == name }) {
+			j.Log.Warnf("%s.epochs=0 leaves %[1]s out of the schedule", name)
+		}
 	}
 	j.Data = w.Summary() // with what the phases leave out
 	workload.TellSkipped(j)

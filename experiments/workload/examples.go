@@ -60,10 +60,10 @@ func writeExamples(j *job.Job, out []record.Example) error {
 	return atomicfile.WriteJSON(filepath.Join(j.Dir, "examples.json"), out)
 }
 
-// pickExamples picks a few of the queries that changed, evenly along the change of reward: the largest gain, the
+// pickExamples picks five of the queries that changed, evenly along the change of reward: the largest gain, the
 // largest loss and what lies between.
 func pickExamples(before, after []float64, changed func(i int) bool) []int {
-	const shown = 6
+	const shown = 5
 	var out []int
 	all := list.Filter(stat.Indices(len(after)), changed)
 	gain := func(i int) float64 { return after[i] - before[i] }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"fulcrum/experiments/job"
@@ -31,6 +32,9 @@ func warnOfLoRA(j *job.Job, section string) {
 func CheckDownloaded(key, path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
+	}
+	if slices.Contains([]string{"random", "scratch", "none", "init"}, path) && (key == "vl.path" || key == "seq2seq.path") {
+		return usage.Errorf("%s=%s: no such folder (did you mean %[1]s=null? It is a small model from random weights)", key, path)
 	}
 	hint, name := nearpath.Hint(path), path
 	if hint == "" && hubName.MatchString("ORGANISATION/"+path) { // t5-small

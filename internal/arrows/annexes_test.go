@@ -15,9 +15,9 @@ import (
 // What the program may hold, lines as `wc -l` counts them. The numbers may only fall, unless docs/log says why. The goals are 80,000,
 // 112,000 and 420 keys.
 const (
-	mostCoreLines = 97_650
-	mostLines     = 131_050
-	mostKeys      = 419
+	mostCoreLines = 98_250
+	mostLines     = 132_400
+	mostKeys      = 420
 )
 
 // annexes returns the list of what may be left out of the program: folders and patterns of files.

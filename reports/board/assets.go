@@ -12,7 +12,7 @@ var assets embed.FS
 
 // scripts are the page's modules, each behind those that it imports, besides those of the charts.
 func scripts() []string {
-	return []string{"store.js", "parallel.js", "list.js", "run.js", "sweep.js", "compare.js", "main.js"}
+	return []string{"store.js", "parallel.js", "columns.js", "sparks.js", "list.js", "run.js", "sweep.js", "compare.js", "main.js"}
 }
 
 // asset returns a file of the page.

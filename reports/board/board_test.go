@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -26,20 +27,6 @@ schedule: [rce, grpo]
 rce: {epochs: 1, lr: 0.001}
 grpo: {epochs: 2, lr: 0.0005}
 `
-
-// put writes files below a folder, by path.
-func put(t testing.TB, dir string, files map[string]string) {
-	t.Helper()
-	for name, text := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
 
 // stepRows are rows of steps from to to, of one phase; the loss of step i is 1/i, and 1000 at a spike.
 func stepRows(phase string, from, to, spike int) string {
@@ -63,7 +50,7 @@ func epochRow(phase string, epoch, step int, reward float64) string {
 // finishedRun writes a run that has ended, whose policy gains over similarity by about gain on 40 questions.
 func finishedRun(t testing.TB, dir string, gain float64) {
 	t.Helper()
-	put(t, dir, map[string]string{configFile: config, ".hydra/overrides.yaml": "- grpo.lr=0.0005\n- seed=3\n",
+	golden.Write(t, dir, map[string]string{configFile: config, ".hydra/overrides.yaml": "- grpo.lr=0.0005\n- seed=3\n",
 		record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + stepRows("grpo", 11, 30, 0) + epochRow("grpo", 1, 20, 0.4) +
 			epochRow("grpo", 2, 30, 0.5), record.RunLogFile: "a line\n"})
 	similarity := record.Evaluation{Split: "dev", Policy: record.PolicySimilarity, Metric: "reward"}
@@ -102,7 +89,7 @@ func (b *Board) entryAt(t testing.TB, dir string) entry {
 func TestRunIsFollowed(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "2026-01-02", "03-04-05")
-	put(t, dir, map[string]string{configFile: config, ".hydra/overrides.yaml": "- exp=okvqa_v3\n"})
+	golden.Write(t, dir, map[string]string{configFile: config, ".hydra/overrides.yaml": "- exp=okvqa_v3\n"})
 	b := boardOf(root, dir)
 	b.Scan(true)
 	if e := b.entryAt(t, dir); e.State != record.StateRunning || e.Step != 0 || e.Title != "okvqa_v3" || *e.Seed != 3 {
@@ -110,7 +97,7 @@ func TestRunIsFollowed(t *testing.T) {
 	}
 	rows := stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + stepRows("grpo", 11, 20, 0)
 	torn := `{"kind":"step","phase":"grpo","epo`
-	put(t, dir, map[string]string{record.MetricsFile: rows + torn})
+	golden.Write(t, dir, map[string]string{record.MetricsFile: rows + torn})
 	b.Scan(true)
 	e := b.entryAt(t, dir)
 	if e.Step != 20 || e.Phase != "grpo" || *e.Best != 0.3 || e.Progress == nil || *e.Progress < 0.3 || *e.Progress > 0.7 {
@@ -120,27 +107,27 @@ func TestRunIsFollowed(t *testing.T) {
 	if err != nil || len(a.Steps.Steps) != 20 || a.Steps.Series["loss"].Mean[19] != 1.0/20 || !a.Complete {
 		t.Errorf("curves: %+v, %v", a, err)
 	}
-	put(t, dir, map[string]string{record.MetricsFile: rows + "not JSON\n" + stepRows("grpo", 21, 21, 0)})
+	golden.Write(t, dir, map[string]string{record.MetricsFile: rows + "not JSON\n" + stepRows("grpo", 21, 21, 0)})
 	b.Scan(true)
 	d, err := b.detail(e.ID)
 	if err != nil || d.Damaged != 1 || d.Run.Step != 21 {
 		t.Errorf("with a damaged line: %d damaged, step %d, %v; want 1 and step 21", d.Damaged, d.Run.Step, err)
 	}
 	// Killed, and resumed from its first epoch: rows are cut off and written anew.
-	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + strings.ReplaceAll(
+	golden.Write(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) + strings.ReplaceAll(
 		stepRows("grpo", 11, 30, 0), `"kl":0.01`, `"kl":0.02`)})
 	b = boardOf(root)
 	b.Scan(true)
 	if e := b.entryAt(t, dir); e.State != record.StateKilled || e.Step != 30 || e.Left != nil {
 		t.Errorf("a killed run: %+v", e)
 	}
-	put(t, dir, map[string]string{record.SummaryFile: `{"state":"interrupted","evaluations":[{"split":"val","policy":"rce","metric":"reward","mean":0.3}]}`})
+	golden.Write(t, dir, map[string]string{record.SummaryFile: `{"state":"interrupted","evaluations":[{"split":"val","policy":"rce","metric":"reward","mean":0.3}]}`})
 	b.Scan(true)
 	if e := b.entryAt(t, dir); e.State != record.StateInterrupted || e.Policy != "rce" || e.Progress == nil || *e.Progress > 0.7 {
 		t.Errorf("an interrupted run: %+v", e)
 	}
 	c := curves.New()
-	put(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) +
+	golden.Write(t, dir, map[string]string{record.MetricsFile: stepRows("rce", 1, 10, 0) + epochRow("rce", 1, 10, 0.3) +
 		`{"kind":"event","phase":"rce","epoch":1,"step":0,"global_step":10,"time":1700009010,"event":"resume"}` + "\n" +
 		strings.ReplaceAll(epochRow("rce", 2, 20, 0.3), "1700000020", "1700009020")})
 	if _, err := c.Update(dir, 1<<20); err != nil {
@@ -160,7 +147,7 @@ func TestRunIsFollowed(t *testing.T) {
 		e.Gain.Low > e.Gain.Mean || e.Gain.High < e.Gain.Mean || math.Abs(*e.Best-*e.Baseline-e.Gain.Mean) > 1e-9 {
 		t.Errorf("a run that is done: %+v", e)
 	}
-	put(t, finished, map[string]string{NotesFile: `{"tags":["later"]}`})
+	golden.Write(t, finished, map[string]string{NotesFile: `{"tags":["later"]}`})
 	b.scanned = time.Time{}.Add(1)
 	b.Scan(false)
 	if e := b.entryAt(t, finished); !slices.Equal(e.Tags, []string{"later"}) {
@@ -184,7 +171,7 @@ func TestJudgedAsTheReport(t *testing.T) {
 	recordedRun(t, ended)
 	both := strings.Replace(epochRow("rce", 1, 10, 0.4), `"val_reward":0.4`, `"val_accuracy":0.9,"val_recorded_reward":0.4`, 1) +
 		`{"kind":"eval","phase":"init","epoch":0,"step":0,"global_step":0,"time":1,"split":"val","policy":"init","recorded_reward":0.2}` + "\n"
-	put(t, killed, map[string]string{configFile: config, record.MetricsFile: stepRows("rce", 1, 10, 0) + both})
+	golden.Write(t, killed, map[string]string{configFile: config, record.MetricsFile: stepRows("rce", 1, 10, 0) + both})
 	b := boardOf(root)
 	b.Scan(true)
 	e := b.entryAt(t, ended)
@@ -200,7 +187,7 @@ func TestJudgedAsTheReport(t *testing.T) {
 func TestDecimationKeepsExtremes(t *testing.T) {
 	dir := t.TempDir()
 	const rows, spike = 50000, 31234
-	put(t, dir, map[string]string{record.MetricsFile: stepRows("grpo", 1, rows, spike), configFile: config})
+	golden.Write(t, dir, map[string]string{record.MetricsFile: stepRows("grpo", 1, rows, spike), configFile: config})
 	b := boardOf(dir)
 	b.Scan(true)
 	a, err := b.curves(idOf(dir), url.Values{"points": {"300"}})
@@ -234,8 +221,9 @@ func TestHostileRuns(t *testing.T) {
 	const script = `<script>alert(1)</script>"'&`
 	name := "<img src=x onerror=alert(1)>"
 	dir := filepath.Join(root, name)
-	put(t, outside, map[string]string{"secret": "SECRET FILE", "report.html": "OUTSIDE"})
-	put(t, dir, map[string]string{configFile: "a: '" + strings.ReplaceAll(script, "'", "''") + "'\n", ".hydra/overrides.yaml": "- x\n",
+	golden.Write(t, outside, map[string]string{"secret": "SECRET FILE", "report.html": "OUTSIDE"})
+	golden.Write(t, dir, map[string]string{
+		configFile: "a: '" + strings.ReplaceAll(script, "'", "''") + "'\n", ".hydra/overrides.yaml": "- x\n",
 		record.MetricsFile: `{"kind":"event","phase":"x","epoch":0,"step":0,"global_step":0,"time":1,"event":"e","severity":"warning",` +
 			`"message":"` +
 			`<script>alert(2)<\/script>"}` + "\n", record.SummaryFile: `{"state":"<b>done</b>","title":"</script>"}`,
@@ -252,7 +240,7 @@ func TestHostileRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, damage := range []string{"{", "[]", `{"state":5}`, "\xff\xfe", strings.Repeat("[", 100000)} {
-		put(t, filepath.Join(root, fmt.Sprint("damaged", i)), map[string]string{configFile: damage, ".hydra/overrides.yaml": damage,
+		golden.Write(t, filepath.Join(root, fmt.Sprint("damaged", i)), map[string]string{configFile: damage, ".hydra/overrides.yaml": damage,
 			record.MetricsFile: damage + "\n",
 			record.SummaryFile: damage, NotesFile: damage, record.EvalsFile: damage + "\n", "examples.json": damage,
 			record.CompletionsFile: damage + "\n"})
@@ -346,7 +334,7 @@ func TestNotes(t *testing.T) {
 	if err := os.Remove(notes); err != nil {
 		t.Fatal(err)
 	}
-	put(t, notes, map[string]string{"in its place": "a folder"})
+	golden.Write(t, notes, map[string]string{"in its place": "a folder"})
 	w := call(s, "PUT", path, `{"note":"x"}`, nil)
 	if text := w.Body.String(); w.Code != 400 || !strings.Contains(text, "not saved: "+notes) || strings.Contains(text, ".tmp") {
 		t.Errorf("a note that cannot be written: %d %s", w.Code, text)
@@ -357,7 +345,7 @@ func TestNotes(t *testing.T) {
 func TestSlowDisk(t *testing.T) {
 	root := t.TempDir()
 	for i := range 3 {
-		put(t, root, map[string]string{fmt.Sprintf("run%d/%s", i, configFile): config})
+		golden.Write(t, root, map[string]string{fmt.Sprintf("run%d/%s", i, configFile): config})
 	}
 	slow := make(chan bool)
 	b := Open(Options{Roots: []string{root}, Locked: func(string) bool {
@@ -368,7 +356,7 @@ func TestSlowDisk(t *testing.T) {
 		return false
 	}})
 	b.Scan(true)
-	put(t, root, map[string]string{"new/" + configFile: config})
+	golden.Write(t, root, map[string]string{"new/" + configFile: config})
 	for range 4 {
 		b.scanned = time.Now().Add(-time.Hour)
 		b.Scan(false)
@@ -400,7 +388,7 @@ func TestComparisonAndExport(t *testing.T) {
 	one, two := filepath.Join(root, "one"), filepath.Join(root, "two")
 	finishedRun(t, one, 0.1)
 	finishedRun(t, two, 0.3)
-	put(t, two, map[string]string{configFile: strings.Replace(config, "0.0005", "0.005", 1)})
+	golden.Write(t, two, map[string]string{configFile: strings.Replace(config, "0.0005", "0.005", 1)})
 	b := boardOf(root)
 	b.Scan(true)
 	c, err := b.comparison(idOf(one) + "," + idOf(two))

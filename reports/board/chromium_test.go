@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -182,11 +183,11 @@ const hostileName = `<img src=x onerror=alert(1)>"'&`
 func fullFolder(t *testing.T) (root, live string) {
 	root = t.TempDir()
 	live = filepath.Join(root, "live")
-	put(t, live, map[string]string{configFile: config, ".hydra/overrides.yaml": "- exp=okvqa_v3\n",
+	golden.Write(t, live, map[string]string{configFile: config, ".hydra/overrides.yaml": "- exp=okvqa_v3\n",
 		record.MetricsFile: stepRows("rce", 1, 10, 0)})
 	finishedRun(t, filepath.Join(root, "one"), 0.1)
 	finishedRun(t, filepath.Join(root, "two"), 0.3)
-	put(t, filepath.Join(root, "two"), map[string]string{configFile: strings.Replace(config, "0.0005", "0.005", 1)})
+	golden.Write(t, filepath.Join(root, "two"), map[string]string{configFile: strings.Replace(config, "0.0005", "0.005", 1)})
 	var picture bytes.Buffer
 	if err := jpeg.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8)), nil); err != nil {
 		t.Fatal(err)
@@ -195,7 +196,7 @@ func fullFolder(t *testing.T) (root, live string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, filepath.Join(root, "one"), map[string]string{
+	golden.Write(t, filepath.Join(root, "one"), map[string]string{
 		"examples.json": fmt.Sprintf(`[{"question":"<image>what?","answer":"a","pictures":[%q],"before":[{"answer":"b"}],"after":[{"answer":"a"}],`+
 			`"reward_before":0,"reward_after":1}]`, name),
 		record.CompletionsFile: fmt.Sprintf(`{"phase":"grpo","epoch":1,"step":1,"query_id":1,"question":"<image>what?","pictures":[%q],`+
@@ -206,15 +207,15 @@ func fullFolder(t *testing.T) (root, live string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	put(t, hostile, map[string]string{
+	golden.Write(t, hostile, map[string]string{
 		"examples.json": fmt.Sprintf(`[{"question":%s,"answer":%s,"before":[{"question":%s,"answer":"a"}],"after":null}]`, text, text, text),
 		record.CompletionsFile: fmt.Sprintf(`{"phase":%s,"epoch":1,"step":1,"query_id":1,"question":%s,"text":%s,"terms":{%s:1}}`+"\n", text,
 			text, text, text), record.RunLogFile: hostileName, NotesFile: fmt.Sprintf(`{"note":%s,"tags":[%s]}`, text, text)})
 	for _, job := range []string{"0", "1"} {
 		finishedRun(t, filepath.Join(root, "sweep", job), 0.1)
-		put(t, root, map[string]string{filepath.Join("sweep", job, configFile): strings.Replace(config, "seed: 3", "seed: "+job, 1)})
+		golden.Write(t, root, map[string]string{filepath.Join("sweep", job, configFile): strings.Replace(config, "seed: 3", "seed: "+job, 1)})
 	}
-	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
+	golden.Write(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
 	return root, live
 }
 
@@ -289,7 +290,7 @@ func TestInBrowser(t *testing.T) {
 
 	w.js(rowOf("live") + ".click()")
 	w.until("document.querySelectorAll('.uplot').length >= 2")
-	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 25, 0) + epochRow("rce", 1, 25, 0.7) + `{"kind":"st`})
+	golden.Write(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 25, 0) + epochRow("rce", 1, 25, 0.7) + `{"kind":"st`})
 	if took := w.until("document.querySelector('dl.facts').innerText.includes('step 25')"); took > promised(5*time.Second/2) {
 		t.Errorf("new rows are shown after %v, want 2 s", took)
 	}
@@ -299,7 +300,7 @@ func TestInBrowser(t *testing.T) {
 		t.Error("the button stops nothing")
 	}
 	atWork.Store(false) // the run is killed
-	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 26, 0)})
+	golden.Write(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 26, 0)})
 	w.until("document.querySelector('h1 .state').textContent === 'killed'")
 	for _, answer := range []string{"no", "yes"} { // each time the board asks first, and Cancel has the focus
 		w.until(`!document.querySelector("button.resume").disabled`)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
 	"fulcrum/reports/webchart"
@@ -43,7 +44,7 @@ func TestSystemIsDrawn(t *testing.T) {
 	for i := range 100 {
 		lines += fmt.Sprintf(`{"time": %d, "phase": "grpo", "global_step": %d, "memory_bytes": %d, "memory_peak_bytes": 5e9}`+"\n", 1000+10*i, i, 1e9+i*1e7)
 	}
-	put(t, dir, map[string]string{configFile: config, record.MetricsFile: stepRows("grpo", 1, 100, 0), record.SystemFile: lines})
+	golden.Write(t, dir, map[string]string{configFile: config, record.MetricsFile: stepRows("grpo", 1, 100, 0), record.SystemFile: lines})
 	b := boardOf(dir)
 	b.Scan(true)
 	a, err := b.curves(idOf(dir), url.Values{"points": {"30"}})

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -106,7 +107,7 @@ func TestByHand(t *testing.T) {
 	w.open(server.URL + "/?token=SECRET")
 	x, y := w.at(rowOf("live"), 0.5, 0.5)
 	w.mouse("mousePressed", x, y, 1)
-	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 11, 0)})
+	golden.Write(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 11, 0)})
 	time.Sleep(2 * time.Second) // the row is not drawn anew under the mouse
 	w.mouse("mouseReleased", x, y, 1)
 	w.until("document.querySelectorAll('.uplot').length >= 2")
@@ -121,7 +122,7 @@ func TestByHand(t *testing.T) {
 	w.drag(grip(1), [2]float64{0.5, 0.4}, [2]float64{0.5, 0}) // the upper part of val_reward
 	w.until(shown(1) + " && document.querySelectorAll('.parallel .job.out').length === 1 && location.hash.includes('keep=val_reward')")
 	jobs.Store(1)
-	put(t, root, map[string]string{"sweep/" + sweepFile: "a longer ledger"})
+	golden.Write(t, root, map[string]string{"sweep/" + sweepFile: "a longer ledger"})
 	finishedRun(t, more, 0.2)
 	w.until("document.querySelectorAll('.parallel .job').length === 3 && document.querySelectorAll('.parallel .job.out').length === 2")
 	w.until(shown(1) + " && +document.querySelectorAll('.parallel .range')[2].getAttribute('height') > 50") // behind lr, which differs now
@@ -137,7 +138,7 @@ func TestByHand(t *testing.T) {
 	w.keys("Escape")
 	w.until(shown(3))
 	jobs.Store(2) // the last job's process is gone: it has not ended, and a resume makes it again
-	put(t, root, map[string]string{"sweep/" + sweepFile: "a still longer ledger"})
+	golden.Write(t, root, map[string]string{"sweep/" + sweepFile: "a still longer ledger"})
 	w.until("document.querySelector('.tools').innerText.includes('2 of 3 jobs ended') && document.querySelector('button.resume')")
 	w.quiet()
 
@@ -178,17 +179,17 @@ func handsOnNotes(t *testing.T, w *browser, live string) {
 	w.keys("Tab")
 	w.write("good, y z")
 	w.keys("Tab")
-	put(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 12, 0)})
+	golden.Write(t, live, map[string]string{record.MetricsFile: stepRows("rce", 1, 12, 0)})
 	w.until("document.querySelector('dl.facts').innerText.includes('step 12')")
 	w.until("document.querySelector('textarea').value === 'a note' && document.activeElement.textContent === 'Save'")
-	put(t, live, map[string]string{NotesFile: `{"note":"another","tags":[]}`})
+	golden.Write(t, live, map[string]string{NotesFile: `{"note":"another","tags":[]}`})
 	w.until("document.querySelector('.notes [role=status]').innerText.includes('another')")
 	w.keys("Enter")
 	w.until("document.querySelector('.notes [role=status]').innerText.includes('Saved')")
 	if n, _ := readNotes(live); n.Note != "a note" || strings.Join(n.Tags, "|") != "good|y z" {
 		t.Errorf("saved %+v", n)
 	}
-	put(t, live, map[string]string{NotesFile: `{"note":"a third","tags":["good"]}`})
+	golden.Write(t, live, map[string]string{NotesFile: `{"note":"a third","tags":["good"]}`})
 	if took := w.until("document.querySelector('textarea').value === 'a third'"); took > promised(2*time.Second) {
 		t.Errorf("a note of another program is shown after %v, want 2 s", took)
 	}
@@ -286,7 +287,7 @@ func TestDifferencesAndWarnings(t *testing.T) {
 		}
 		reportstest.Must(t, results.WriteSummary(filepath.Join(root, name), *summary))
 	}
-	put(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
+	golden.Write(t, root, map[string]string{"sweep/" + sweepFile: "a ledger"})
 	b := Open(Options{Roots: []string{root}, Locked: func(string) bool { return false }, Sweep: sweepOf})
 	server := httptest.NewServer(NewServer(b, "SECRET"))
 	defer server.Close()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
 )
@@ -55,7 +56,7 @@ func TestScaleOfRuns(t *testing.T) {
 	}
 	rows := stepRows("rce", 1, 10, 0)
 	for i := range n - 1 {
-		put(t, filepath.Join(root, fmt.Sprintf("day%02d", i%50), fmt.Sprint(i)), map[string]string{configFile: config,
+		golden.Write(t, filepath.Join(root, fmt.Sprintf("day%02d", i%50), fmt.Sprint(i)), map[string]string{configFile: config,
 			record.MetricsFile: rows, record.SummaryFile: string(summary)})
 	}
 	before := heap()
@@ -113,7 +114,7 @@ func TestScaleOfSteps(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Close()
-	put(t, dir, map[string]string{configFile: config})
+	golden.Write(t, dir, map[string]string{configFile: config})
 	b := boardOf(dir, dir)
 	begin := time.Now()
 	b.Scan(false)

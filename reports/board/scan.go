@@ -43,20 +43,21 @@ type folder struct {
 
 // sweepEntry is a line of the list of sweeps.
 type sweepEntry struct {
-	ID        string         `json:"id"`
-	Path      string         `json:"path"`
-	Title     string         `json:"title"`
-	Sweeper   string         `json:"sweeper"`
-	Keys      []string       `json:"keys,omitempty"` // that are swept
-	Jobs      int            `json:"jobs"`
-	States    map[string]int `json:"states"`
-	Running   bool           `json:"running"`            // a controller is at work
-	Lead      string         `json:"lead,omitempty"`     // the best job or setting, or that several are equal
-	SettingOf map[int]int    `json:"settings,omitempty"` // by job: its setting, 0 is the best
-	Seeds     bool           `json:"seeds,omitempty"`    // some jobs differ in their seed alone
-	Left      *float64       `json:"left,omitempty"`     // seconds, about
-	Error     string         `json:"error,omitempty"`
-	Version   int64          `json:"version"`
+	ID         string         `json:"id"`
+	Path       string         `json:"path"`
+	Title      string         `json:"title"`
+	Sweeper    string         `json:"sweeper"`
+	Keys       []string       `json:"keys,omitempty"` // that are swept
+	Jobs       int            `json:"jobs"`
+	States     map[string]int `json:"states"`
+	Running    bool           `json:"running"`              // a controller is at work
+	Lead       string         `json:"lead,omitempty"`       // the best job or setting, or that several are equal
+	SettingOf  map[int]int    `json:"settings,omitempty"`   // by job: its setting, 0 is the best
+	Infeasible []int          `json:"infeasible,omitempty"` // jobs that violate a constraint: they count in no mean
+	Seeds      bool           `json:"seeds,omitempty"`      // some jobs differ in their seed alone
+	Left       *float64       `json:"left,omitempty"`       // seconds, about
+	Error      string         `json:"error,omitempty"`
+	Version    int64          `json:"version"`
 
 	dir   string
 	stamp regular.Identity
@@ -305,6 +306,11 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 			}
 		}
 		read.Seeds = model.HasSeeds()
+		for _, j := range jobs {
+			if model.Infeasible(j) {
+				read.Infeasible = append(read.Infeasible, j.Number)
+			}
+		}
 	}
 	b.changed(func() {
 		b.version++

@@ -13,8 +13,9 @@ func judging() []string {
 	return []string{"val_reward", "val_recorded_reward", "val_accuracy", "val_loss"}
 }
 
-// longFile is how many bytes of rows are read for a line of the list: where there are more, their index has to be there.
-const longFile = 8 << 20
+// longFile is how many bytes of rows are read for a line of the list, thirty of which are in sight: where there are more, some thousand
+// steps, their index has to be there, which the run's page makes.
+const longFile = 1 << 20
 
 // sparks returns of some runs (ids with commas) the first metric of judging at the ends of epochs: by id, by its name.
 func (b *Board) sparks(ids string) map[string]map[string]webchart.Numbers {

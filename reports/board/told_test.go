@@ -5,9 +5,12 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweepreport"
@@ -29,7 +32,7 @@ func TestSweepTellsItsReport(t *testing.T) {
 			Objectives: []float64{1 - 0.25*float64(i%2) + 0.01*float64(i/2)},
 			Overrides:  []string{"grpo.lr=" + lr, fmt.Sprintf("seed=%d", i/2)}, Params: map[string]string{"grpo.lr": lr}})
 	}
-	put(t, dir, map[string]string{sweepFile: "a ledger"})
+	golden.Write(t, dir, map[string]string{sweepFile: "a ledger"})
 	reportstest.Must(t, sweepreport.WriteReport(dir, jobs, opt))
 	verdict := regexp.MustCompile(`(?m)^- .* is worse than the best setting: .*$`).FindString(reportstest.ReadReport(t, dir))
 	_, numbers, _ := strings.Cut(verdict, "setting: ")
@@ -61,11 +64,19 @@ func TestSweepTellsItsReport(t *testing.T) {
 		t.Errorf("asked again: %+v, %v", same, err)
 	}
 	s, _ := b.sweep(idOf(dir))
-	if want := "best setting grpo.lr=1e-3, mean score 1.010 over 3 seeds"; s.Lead != want || s.SettingOf[0] != 0 || s.SettingOf[1] != 1 {
-		t.Errorf("the list: %q, %v, want %q", s.Lead, s.SettingOf, want)
+	if want := "best setting grpo.lr=1e-3, mean score 1.010 over 3 seeds"; s.Lead != want || s.SettingOf[0] != 0 || s.SettingOf[1] != 1 ||
+		s.Infeasible != nil {
+		t.Errorf("the list: %q, %v, want %q; %v violate a constraint", s.Lead, s.SettingOf, want, s.Infeasible)
 	}
 	for i := range jobs {
 		jobs[i].Objectives = []float64{1}
+	}
+	jobs[5].Violation = 1 // of a constraint
+	golden.Write(t, dir, map[string]string{sweepFile: "a longer ledger"})
+	b.sweeps[idOf(dir)].read = time.Time{} // long ago
+	b.Scan(true)
+	if s, _ := b.sweep(idOf(dir)); !slices.Equal(s.Infeasible, []int{5}) {
+		t.Errorf("%v violate a constraint, want job 5", s.Infeasible)
 	}
 	if a, want := told(), "2 settings share the best mean score 1.000: they are equal"; !strings.Contains(a.HTML, want) ||
 		strings.Contains(a.HTML, "<strong>Best") {
@@ -80,7 +91,7 @@ func TestSweepTellsItsReport(t *testing.T) {
 // The figures of a search stand on the page as the report has them: each key's slices, the Pareto front, and how much a key explains.
 func TestSweepShowsItsSearch(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sweep")
-	put(t, dir, map[string]string{sweepFile: "a ledger"})
+	golden.Write(t, dir, map[string]string{sweepFile: "a ledger"})
 	opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}, {Name: "kl", Minimize: true}}, Sweeper: "nsga2"}
 	var jobs []sweeps.Job
 	for i := range 16 {

@@ -3,16 +3,21 @@ package board
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/testkit/golden"
+	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/record"
 )
 
 // Keys of one's choice come from the configurations, also where no override has set them; behind a version only those of runs that changed.
 func TestValuesOfKeys(t *testing.T) {
 	root := t.TempDir()
 	for i := range 3 {
-		put(t, filepath.Join(root, fmt.Sprint(i)), map[string]string{
+		golden.Write(t, filepath.Join(root, fmt.Sprint(i)), map[string]string{
 			configFile: strings.Replace(config, "seed: 3", fmt.Sprintf("seed: %d", i), 1)})
 	}
 	b := boardOf(root)
@@ -31,14 +36,24 @@ func TestValuesOfKeys(t *testing.T) {
 	}
 }
 
-// The list draws the score of validation at the ends of epochs, the first metric of those that a run has.
+// The list draws the score of validation at the ends of epochs, the first metric of those that a run has; of many rows only what their
+// index has.
 func TestSparks(t *testing.T) {
 	root := t.TempDir()
 	finishedRun(t, filepath.Join(root, "run"), 0.1)
-	put(t, filepath.Join(root, "none"), map[string]string{configFile: config})
+	golden.Write(t, filepath.Join(root, "none"), map[string]string{configFile: config})
 	b := boardOf(root)
 	b.Scan(true)
-	ids := []string{idOf(filepath.Join(root, "run")), idOf(filepath.Join(root, "none")), "unknown"}
+	long := filepath.Join(root, "long")
+	finishedRun(t, long, 0.1)
+	rows, err := os.ReadFile(filepath.Join(long, record.MetricsFile))
+	reportstest.Must(t, err)
+	golden.Write(t, long, map[string]string{record.MetricsFile: string(rows) + strings.Repeat(stepRows("grpo", 1, 1, 0), longFile/100)})
+	b.Scan(true)
+	if info, err := os.Stat(filepath.Join(long, record.MetricsFile)); err != nil || info.Size() < longFile {
+		t.Fatalf("%v, %v: the test asks nothing", info, err)
+	}
+	ids := []string{idOf(filepath.Join(root, "run")), idOf(filepath.Join(root, "none")), idOf(long), "unknown"}
 	if got, want := fmt.Sprint(b.sparks(strings.Join(ids, ","))), "map["+ids[0]+":map[val_reward:[0.3 0.4 0.5]]]"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,7 @@ type Difference struct {
 	Key  string  `json:"key"`
 	A    *string `json:"a"`
 	B    *string `json:"b"`
+	Via  string  `json:"via,omitempty"`  // the key that a link of A's or B's leads to
 	Jobs int     `json:"jobs,omitempty"` // of a sweep: pairs of jobs that differ so; 0: the sweep itself
 }
 
@@ -183,8 +185,11 @@ func (d *Diff) unknown(format string, args ...any) {
 func (d *Diff) settings(a, b DiffSide) {
 	sameData := a.summary != nil && b.summary != nil && a.summary.Data.Fingerprint != "" &&
 		a.summary.Data.Fingerprint == b.summary.Data.Fingerprint
-	for _, one := range differences(a.config, b.config) {
-		file := locatesData(one.Key, a.config["data.name"])
+	left, via := linked(a.config)
+	right, viaB := linked(b.config)
+	for _, one := range differences(left, right) {
+		one.Via = cmp.Or(via[one.Key], viaB[one.Key])
+		file := locatesData(one.Key, left["data.name"])
 		switch {
 		case watches(one.Key), file && sameData:
 			d.Elsewhere = append(d.Elsewhere, one)
@@ -208,7 +213,7 @@ func watches(key string) bool { return unhashed(key) || strings.HasSuffix(key, "
 func unhashed(key string) bool {
 	section, _, _ := strings.Cut(key, ".")
 	switch section {
-	case "hydra", "logging", "report", "checks", "dry_run":
+	case "hydra", "logging", "report", "checks", "dry_run", "vars":
 		return true
 	}
 	return key == "predict.out"
@@ -247,7 +252,9 @@ func (d *Diff) results(a, b DiffSide) {
 	d.Code = append(d.Code, differences(codeFacts(a.summary), codeFacts(b.summary))...)
 	hashA, hashB := a.summary.Versions["config"], b.summary.Versions["config"]
 	hashed := func(one Difference) bool { return !unhashed(one.Key) }
-	if hashA != "" && hashB != "" && hashA != hashB && !slices.ContainsFunc(differences(a.config, b.config), hashed) {
+	left, _ := linked(a.config)
+	right, _ := linked(b.config)
+	if hashA != "" && hashB != "" && hashA != hashB && !slices.ContainsFunc(differences(left, right), hashed) {
 		d.Settings = append(d.Settings, Difference{Key: "(resolved values)", A: &hashA, B: &hashB})
 		d.unknown("the keys are the same and the hashes of the resolved configurations are not: a key reads something that has changed, " +
 			"such as an environment variable")

@@ -24,7 +24,7 @@ func (d Diff) WriteText(w io.Writer, columns int) error {
 		{"settings", d.Settings, true},
 		{"data", d.Data, !files},
 		{"code and machine", d.Code, !files},
-		{"paths, logging and hydra.*, which change no result", d.Elsewhere, false},
+		{"paths, logging, hydra.* and vars, which change no result themselves", d.Elsewhere, false},
 	} {
 		switch {
 		case len(part.list) > 0:
@@ -102,6 +102,9 @@ func writeDifferences(b *strings.Builder, list []Difference, columns int) {
 	for _, one := range list {
 		left, right := shown(one.A, one.B, each)
 		fmt.Fprintf(w, "  %s\t%s\t%s\t", one.Key, left, right)
+		if one.Via != "" {
+			fmt.Fprintf(w, " via %s", one.Via)
+		}
 		if one.Jobs > 0 {
 			fmt.Fprintf(w, " in %s of jobs", page.Plural(one.Jobs, "pair"))
 		}

@@ -90,25 +90,6 @@ func TestWhatAPageShowsAtOnce(t *testing.T) {
 	}
 }
 
-// Of many examples a report shows five, the first and the last among them.
-func TestFiveExamples(t *testing.T) {
-	run := &record.Run{}
-	for i := range 12 {
-		run.Examples = append(run.Examples, record.Example{Question: string(rune('a' + i))})
-	}
-	var d page.Document
-	reportExamples(&d, run)
-	var got string
-	for row := range strings.SplitSeq(d.Text(), "\n") {
-		if question, ok := strings.CutPrefix(row, "| "); ok {
-			got += question[:1]
-		}
-	}
-	if got != "qacfil" {
-		t.Errorf("questions %s, want the head and acfil", got)
-	}
-}
-
 // The band of a run's first curve is Student's interval where the scores of single questions are recorded, t(0.975, 3) = 3.1824 standard
 // errors to either side; between such points its width follows a straight line, behind the last it stays.
 func TestBandOfARun(t *testing.T) {

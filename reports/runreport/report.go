@@ -261,17 +261,8 @@ func reportFigures(d *page.Document, run *record.Run, before int, figures ...Fig
 	}
 }
 
-// shownExamples is how many of examples.json a report shows.
-const shownExamples = 5
-
 func reportExamples(d *page.Document, run *record.Run) {
 	examples := run.Examples
-	if n := len(examples); n > shownExamples {
-		examples = nil
-		for i := range shownExamples {
-			examples = append(examples, run.Examples[i*(n-1)/(shownExamples-1)])
-		}
-	}
 	if len(examples) == 0 {
 		return
 	}

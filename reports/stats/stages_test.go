@@ -1,10 +1,13 @@
 package stats
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"fulcrum/reports/page"
 )
 
 func TestStagesSpendTheLevelOnce(t *testing.T) {
@@ -52,7 +55,8 @@ func TestStageCorrectsTheVerdict(t *testing.T) {
 		t.Errorf("alone %s %v, p %g; at a stage %s %v, p %g", alone.Verdict, alone.Interval, alone.PHolm, staged.Verdict, staged.Interval,
 			staged.PHolm)
 	}
-	if got, want := staged.Remarks(), "; p corrected for stage 1 of 4; at so early a stage it stays open"; got != want {
+	if got, want := staged.Remarks(), fmt.Sprintf("; p corrected for stage 1 of 4; not decided yet: stage 1 of 4 demands p < 0.0004 before "+
+		"corrections, and it is %s", page.Sig(alone.P, 2)); got != want {
 		t.Errorf("remarks %q, want %q", got, want)
 	}
 	if got, want := VerdictCell(staged), "not separable (stage 1 of 4)"; got != want {

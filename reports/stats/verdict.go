@@ -69,7 +69,12 @@ func (p Paired) Remarks() string {
 	if p.Cut {
 		cut = fmt.Sprintf("the interval ends where it can: scores differ by at most %g", p.opt.Most)
 	}
-	for _, remark := range []string{p.words(), doubt(p), cut} {
+	open := doubt(p)
+	if open == openSoFar {
+		open = fmt.Sprintf("not decided yet: %s demands p < %s before corrections, and it is %s", p.Stage,
+			page.Sig((1-p.Level)*p.Stage.Share/float64(max(p.Family, 1)), 1), page.Sig(p.P, 2))
+	}
+	for _, remark := range []string{p.words(), open, cut} {
 		if remark != "" {
 			out += "; " + remark
 		}

@@ -14,8 +14,8 @@ import (
 	"fulcrum/reports/sweeps"
 )
 
-// writeBest shows the best job and its command, or with several objectives the Pareto front. A sweep that asks how its arms compare
-// chooses none.
+// writeBest shows the best job and its command, or with several objectives the Pareto front. Where jobs are repetitions with other seeds,
+// none of them is the best: a setting is. A sweep that asks how its arms compare chooses none.
 func (v *View) writeBest(d *page.Document) {
 	if v.Opt.Study != nil {
 		return
@@ -28,6 +28,10 @@ func (v *View) writeBest(d *page.Document) {
 	}
 	if len(v.Opt.Objectives) > 1 {
 		v.writeFront(d)
+		return
+	}
+	if v.HasSeeds() && v.Tied() > 0 {
+		v.writeBestSetting(d)
 		return
 	}
 	best := v.Best()
@@ -49,10 +53,19 @@ func (v *View) writeBest(d *page.Document) {
 	if len(best.Command) > 0 {
 		d.Code(page.ShellCommand(best.Command))
 	}
-	if text := v.luck(); text != "" {
-		d.Paragraph("%s", text)
+}
+
+// writeBestSetting shows the setting with the best mean and the command of one of its jobs.
+func (v *View) writeBestSetting(d *page.Document) {
+	if best := v.Leading(); best == nil {
+		d.Paragraph("**No winner.** %s.", page.Capital(page.Plain(v.Lead())))
+	} else {
+		d.Paragraph("%s", strings.TrimSpace(v.bestSetting()+" "+v.otherOrder()))
+		if len(best.Command) > 0 {
+			d.Code(page.ShellCommand(best.Command))
+		}
 	}
-	if text := strings.TrimSpace(v.bestSetting() + " " + v.otherOrder()); text != "" {
+	if text := v.luck(); text != "" {
 		d.Paragraph("%s", text)
 	}
 }
@@ -94,32 +107,37 @@ func (v *View) writeFront(d *page.Document) {
 	}
 }
 
-// luck says how much of the best job's lead seeds alone explain.
+// luck says how much of the best setting's lead seeds alone explain.
 func (v *View) luck() string {
-	n := v.Count(v.Feasible)
+	settings, seeds := 0, math.MaxInt
+	for _, s := range v.Settings {
+		if s.Class() == 0 {
+			settings, seeds = settings+1, min(seeds, len(s.Values[0]))
+		}
+	}
 	sd := v.SeedSD()
-	if n < 2 || !(sd > 0) {
+	if settings < 2 || !(sd > 0) {
 		return ""
 	}
-	lead := sd * stats.LuckOf(n)
-	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d jobs were equally good, the best "+
-		"of them would still look about %s better than it is.", page.Plain(v.Opt.Objectives[0].Name), page.Sig(sd, 2), n, page.Sig(lead, 2))
+	lead := sd / math.Sqrt(float64(seeds)) * stats.LuckOf(settings)
+	return fmt.Sprintf("Seeds alone spread %s by %s (standard deviation within a setting). If all %d settings were equally good, the best "+
+		"mean of %s would still look about %s better than it is.", page.Plain(v.Opt.Objectives[0].Name), page.Sig(sd, 2), settings,
+		page.Plural(seeds, "seed"), page.Sig(lead, 2))
 }
 
-// bestSetting compares the settings' means, which are less a matter of luck than single jobs.
+// bestSetting names the setting with the best mean, and compares the means, which are less a matter of luck than single jobs.
 func (v *View) bestSetting() string {
-	if len(v.Settings) < 2 || v.Settings[0].Class() != 0 || len(v.Settings[0].Values[0]) < 2 {
-		return ""
+	best, name := v.Settings[0], page.Plain(v.Opt.Objectives[0].Name)
+	over := fmt.Sprintf("%s of %s over %s", name, meanSD(best.Values[0]), page.Plural(len(best.Values[0]), "seed"))
+	if len(v.Settings) < 2 {
+		return fmt.Sprintf("**One setting.** All jobs repeat it with other seeds: a mean %s.", over)
 	}
-	best := v.Settings[0]
-	if v.Tied() > 1 || !slices.ContainsFunc(best.Jobs, func(j sweeps.Job) bool { return v.Feasible(j) && !v.Untrained(j) }) {
-		return ""
-	}
-	name := page.Plain(v.Opt.Objectives[0].Name)
-	text := fmt.Sprintf("**Best setting.** %s with a mean %s of %s over %s.", page.CodeList(best.Overrides), name,
-		meanSD(best.Values[0]), page.Plural(len(best.Values[0]), "seed"))
+	text := fmt.Sprintf("**Best setting.** %s with a mean %s.", page.CodeList(best.Overrides), over)
 	if v.verdicts != nil && len(v.verdicts.Rows) > 1 { // they count the questions too, and are corrected
 		return text + " The verdicts hold it against the others."
+	}
+	if len(best.Values[0]) < 2 {
+		return text + " One seed says nothing of its luck: run it with more."
 	}
 	compared, apart := 0, 0
 	for _, s := range v.Settings[1:] {

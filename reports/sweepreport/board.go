@@ -10,7 +10,6 @@ import (
 // Told is what the board has of a sweep's report, as markdown, with its figures by their names as SVG: verdicts and settings first. What
 // the board draws itself so that it answers the mouse, jobs, their curves and their history, is left out.
 func (v *View) Told() (markdown string, figures map[string]string) {
-	v.seedless = len(v.Opt.Objectives) == 1 && v.HasSeeds()
 	figures = map[string]string{}
 	drawn, err := drawFigures(func() []sweepFigure {
 		return slices.DeleteFunc(v.Figures(), func(f sweepFigure) bool {
@@ -26,21 +25,10 @@ func (v *View) Told() (markdown string, figures map[string]string) {
 		v.note(err)
 	}
 	var d page.Document
-	for _, write := range []func(*page.Document){v.writeLead, v.writeMethods, v.writeVerdicts, v.writeAnswers, v.writeSettings,
+	for _, write := range []func(*page.Document){v.writeBest, v.writeMethods, v.writeVerdicts, v.writeAnswers, v.writeSettings,
 		func(d *page.Document) { v.writePlots(d, drawn) }, v.writeImportance, v.writePairs, v.writeNext, (*page.Document).Fold, v.writeReading,
 		v.writeAccuracies, v.writeArms, v.writeSplits, v.writeOthers, v.writeWarnings, v.writeAdvice} {
 		write(&d)
 	}
 	return d.Text(), figures
-}
-
-// writeLead is writeBest where no jobs differ in their seed alone: of several seeds none is the best, their setting may be.
-func (v *View) writeLead(d *page.Document) {
-	if v.Opt.Study != nil || v.Unranked || len(v.Opt.Objectives) > 1 || !v.HasSeeds() {
-		v.writeBest(d)
-	} else if text := v.bestSetting(); text != "" {
-		d.Paragraph("%s", text)
-	} else if text := v.Lead(); text != "" {
-		d.Paragraph("%s", page.Capital(page.Plain(text))+".")
-	}
 }

@@ -145,7 +145,7 @@ func addJobs(p *chart.Panel, v *View, jobs []sweeps.Job, objective int, s object
 func addBest(p *chart.Panel, v *View, objective int, s objectiveScale, x func(sweeps.Job) (float64, bool)) {
 	d := chart.Dots{Color: chart.Black, Shape: draw.RingGlyph{}, Size: 5}
 	for _, j := range v.highlighted() {
-		if u, ok := x(j); ok && !v.seedless {
+		if u, ok := x(j); ok && (len(v.Opt.Objectives) > 1 || !v.HasSeeds()) { // no seed of a setting is the best
 			y, _ := s.clamp(j.Objectives[objective])
 			d.X, d.Y = append(d.X, u), append(d.Y, y)
 		}

@@ -22,7 +22,7 @@ func (v *View) writeNext(d *page.Document) {
 	if n := v.Count(func(j sweeps.Job) bool { return j.State == record.StateFailed }); n > 0 {
 		items = append(items, fmt.Sprintf("`run resume SWEEP_FOLDER` runs %s again (Failures).", page.Plural(n, "failed job")))
 	}
-	best := v.Best()
+	best := v.Leading()
 	if v.Opt.Study == nil && best != nil && len(v.Opt.Objectives) == 1 {
 		for _, s := range v.Settings[:1] {
 			if n := len(s.Jobs); n < enoughSeeds {
@@ -48,8 +48,8 @@ func (v *View) writeNext(d *page.Document) {
 			if at == axis.low {
 				side = "below"
 			}
-			items = append(items, fmt.Sprintf("%s %s %s: the best job lies at the edge of the values that were tried.",
-				page.InlineCode(dim.Key), side, page.Plain(dim.Cell(*best))))
+			items = append(items, fmt.Sprintf("%s %s %s: the best %s lies at the edge of the values that were tried.",
+				page.InlineCode(dim.Key), side, page.Plain(dim.Cell(*best)), v.one()))
 		}
 	}
 	if len(items) > 0 {

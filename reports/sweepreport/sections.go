@@ -95,11 +95,14 @@ func (v *View) writeSettings(d *page.Document) {
 	}
 }
 
-// givenStart is the checkpoint that the overrides of a setting name, or fresh.
+// givenStart is the checkpoint that a setting's runs were configured to start from, whatever file or override said so, or fresh.
 func (v *View) givenStart(s *setting, fresh string) string {
-	for _, o := range slices.Concat(s.Overrides, v.Common) {
-		if path, ok := strings.CutPrefix(o, "init.checkpoint="); ok && path != "null" {
-			return page.InlineCode(path)
+	for _, j := range s.Jobs {
+		if config, err := record.Settings(j.Dir); err == nil && len(config) > 0 { // of a job that has begun
+			if path := config["init.checkpoint"]; path != "" && path != "null" {
+				return page.InlineCode(path)
+			}
+			break
 		}
 	}
 	return fresh

@@ -278,11 +278,18 @@ func TestStudySettings(t *testing.T) {
 			jobs = append(jobs, j)
 		}
 	}
+	for _, j := range jobs[2:] { // a file or ++init.checkpoint set it: no override of the sweep's own says so
+		path := filepath.Join(j.Dir, ".hydra/config.yaml")
+		config, err := os.ReadFile(path)
+		reportstest.Must(t, err)
+		reportstest.Must(t, os.WriteFile(path, append(config, "init: {checkpoint: runs/base}\n"...), 0o644))
+	}
 	opt := sweeps.Options{Study: study, Dimensions: []sweeps.Dimension{{Key: sweeps.ArmKey}, {Key: "seed"}, {Key: "rce.lr"}}}
 	reportstest.Must(t, WriteReport(dir, jobs, opt))
 	text := reportstest.ReadReport(t, dir)
 	for _, want := range []string{"4 jobs in 2 settings: 4 done", "Worth? (`rce.lr=1e-3`)", "Worth? (`rce.lr=1e-4`)",
-		"Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions"} {
+		"Arms and baselines with `rce.lr=1e-4`", "corrected for the 2 questions", "| RCE | fresh weights from seed |",
+		"| RCE | `runs/base` |"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("report.md does not say %q:\n%s", want, text)
 		}

@@ -59,7 +59,6 @@ type View struct {
 	methods   []comparedMethods // of each setting
 	notes     []string          // what went wrong with the report itself
 	wide      vg.Length         // of figures for a paper; 0: the report's
-	seedless  bool              // figures mark no seed of a setting as the best
 
 	conditions []*condition // of a sweep of arms: one, unless more than arms and seeds was swept
 	answers    []*answer    // of all conditions, in the order of the questions
@@ -82,6 +81,14 @@ func newView(dir string, jobs []sweeps.Job, opt sweeps.Options) *View {
 		}
 	}
 	return v
+}
+
+// one is what can be the best: a setting where jobs repeat one with other seeds.
+func (v *View) one() string {
+	if v.HasSeeds() {
+		return "setting"
+	}
+	return "job"
 }
 
 // gainHead is the header of gains: over what the jobs were compared with.
@@ -292,13 +299,13 @@ func (v *View) writeRepeat(d *page.Document) {
 
 func (v *View) writeAdvice(d *page.Document) {
 	var items []string
-	if v.Opt.Study == nil && v.Best() != nil && v.Count(v.Feasible) > 1 && len(v.Opt.Objectives) == 1 {
+	if v.Opt.Study == nil && v.Leading() != nil && v.Count(v.Feasible) > 1 && len(v.Opt.Objectives) == 1 {
 		extreme := "largest"
 		if v.Opt.Objectives[0].Minimize {
 			extreme = "smallest"
 		}
-		items = append(items, fmt.Sprintf("The best of several jobs is a little lucky: its number is the %s of several noisy ones. Run "+
-			"the best setting with new seeds before relying on it.", extreme))
+		items = append(items, fmt.Sprintf("The best of several %ss is a little lucky: its number is the %s of several noisy ones. Run "+
+			"the best setting with new seeds before relying on it.", v.one(), extreme))
 	}
 	if v.HasSeeds() && !v.Unranked {
 		items = append(items, "± is the standard deviation over seeds; the intervals in each job's report are over questions.")

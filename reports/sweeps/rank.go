@@ -98,6 +98,20 @@ func (v *Model) Best() *Job {
 	return nil
 }
 
+// Leading is the best job or, where jobs repeat settings with other seeds, one of the best setting's; nil where nothing is the best.
+func (v *Model) Leading() *Job {
+	if !v.HasSeeds() {
+		return v.Best()
+	}
+	if v.Tied() == 1 {
+		jobs := v.Settings[0].Jobs
+		if i := slices.IndexFunc(jobs, func(j Job) bool { return v.Feasible(j) && !v.Untrained(j) }); i >= 0 {
+			return &jobs[i]
+		}
+	}
+	return nil
+}
+
 // Untrained says whether a job's objective is what the policy scores that it began with.
 func (v *Model) Untrained(j Job) bool {
 	name := v.Opt.Objectives[0].Name
@@ -152,10 +166,10 @@ func (v *Model) Lead() string {
 	}
 	s := v.Settings[0]
 	mean := fmt.Sprintf("mean %s %s", o.Name, page.Sig(stat.Mean(s.Values[0]), 4))
-	switch trains := func(j Job) bool { return v.Feasible(j) && !v.Untrained(j) }; {
+	switch {
 	case tied > 1:
 		return fmt.Sprintf("%s share the best %s: they are equal", page.Plural(tied, "setting"), mean)
-	case !slices.ContainsFunc(s.Jobs, trains):
+	case v.Leading() == nil:
 		return fmt.Sprintf("the best %s is that of the policy that training began with", mean)
 	}
 	return fmt.Sprintf("best setting %s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean,

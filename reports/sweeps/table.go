@@ -56,6 +56,8 @@ func Table(jobs []Job, opt Options, width int) string {
 		if n := len(v.Front); n > 0 {
 			fmt.Fprintf(&b, "\nPareto front (*): %s\n", page.Plural(n, "job"))
 		}
+	} else if lead := v.Lead(); v.HasSeeds() && lead != "" { // no seed is the best
+		fmt.Fprintf(&b, "\n%s\n", lead)
 	} else if best := v.Best(); best != nil {
 		fmt.Fprintf(&b, "\nbest: job %d, %s %s  %s\n", best.Number, v.Opt.Objectives[0].Name,
 			page.Sig(best.Objectives[0], 4), page.ShellCommand(v.Own(*best)))

@@ -38,13 +38,13 @@ import (
 type Options struct {
 	// http or https address that batches are posted to; redirects to another host are not followed
 	URL *string `koanf:"url"`
-	// HTTP headers, such as {Authorization: "Bearer ${oc.env:TOKEN}"}; secrets come from the environment
+	// HTTP headers, such as {Authorization: "Bearer ${oc.env:TOKEN}"}
 	Headers map[string]string `koanf:"headers"`
-	// program and arguments, no shell: [python, judge.py]
+	// program and arguments, no shell: [python, judge.py]; JSON lines (prompt, completion, reference, …) in, numbers out
 	Command []string `koanf:"command"`
-	// keep the command running between batches; it must flush its output after every line
+	// keep the command running between batches; it must flush every line
 	Keep bool `koanf:"keep"`
-	// items in one request
+	// items a request
 	BatchSize int `koanf:"batch_size" range:"[1,inf)"`
 	// requests under way at a time; of a command: processes
 	Parallel int `koanf:"parallel" range:"[1,inf)"`

@@ -37,7 +37,7 @@ type ClipOptions struct {
 	// adapters of the towers that are read
 	LoRA lora.Options `koanf:"lora" also:"lora_config" when:".enabled"`
 	// MiB of pixels that stay in memory (0.6 a picture of 224 × 224); other pictures are read again
-	CacheMiB int `koanf:"cache_mib" range:"[0,inf)"`
+	CacheMiB int `koanf:"cache_mib" range:"[0,inf)" constant:"true"`
 }
 
 // DefaultClipOptions adapts the attention with rank 16 and alpha 32 once there is a path.

@@ -57,7 +57,7 @@ type ScratchOptions struct {
 	// base of the rotary embedding
 	RopeTheta float64 `koanf:"rope_theta" range:"(0,inf)" constant:"true"`
 	// standard deviation of the weights at the start
-	InitStd float64 `koanf:"initializer_range" range:"(0,inf)" constant:"true"`
+	InitStd float64 `koanf:"initializer_range" range:"(0,inf)"`
 	// most tokens of the byte-level BPE that is trained on the data's texts, special tokens apart
 	VocabSize int `koanf:"vocab_size" range:"[256,inf)"`
 	// pixels that images are resized to, about; 28·28 of them make a token

@@ -2,7 +2,7 @@
 import { h, fill, num, table, section, badge, csvButton } from "./dom.js";
 import { store, chosen, ask, fixed } from "./store.js";
 import { Chart, colour, forest } from "./chart.js";
-import { measureOf } from "./list.js";
+import { measureOf } from "./columns.js";
 import { curvesOf, seedsLabel, usual, viewControls, viewFrom, viewInto } from "./panels.js";
 
 const MOST = 40; // curves over each other

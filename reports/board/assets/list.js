@@ -1,42 +1,8 @@
 // The list of runs and sweeps: filtered, sorted, chosen from. Only the rows in sight are in the page.
-import { h, s, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
-import { store, chosen, ask, fixed } from "./store.js";
-
-const COLUMNS = [
-  { key: "path", wide: "minmax(12rem, 3fr)", name: "run", of: (r) => r.path },
-  { key: "state", wide: "6.6rem", name: "state", of: (r) => r.state },
-  { key: "progress", wide: "8rem", name: "progress", of: (r) => r.progress ?? -1 },
-  { key: "step", wide: "4.2rem", name: "step", of: (r) => r.step || 0, number: true },
-  { key: "best", wide: "11rem", name: "score", of: (r) => r.best ?? -Infinity, number: true },
-  { key: "gain", wide: "12rem", name: "over baseline", of: (r) => gainOf(r) ?? -Infinity, number: true },
-  { key: "warnings", wide: "5rem", name: "warnings", of: (r) => (r.stops || 0) * 1000 + (r.warnings || 0), number: true },
-  { key: "seconds", wide: "5.2rem", name: "took", of: (r) => r.seconds || 0, number: true },
-  { key: "start", wide: "6.2rem", name: "started", of: (r) => r.start || 0, number: true },
-];
-
-// PARTS are what runs can be grouped by, and shown by in a column, besides the keys of their configurations.
-const PARTS = ["title", "task", "seed", "phase", "data", "sweep", "tags", "metric"];
-
-function gainOf(run) {
-  return run.gain ? run.gain.mean : run.best != null && run.baseline != null ? run.best - run.baseline : null;
-}
-
-// rivals is what runs share whose scores (column best) or gains can be told apart by their size: measure, split and data, and of gains
-// the baseline. Null: the run has no such number.
-function rivals(run, key) {
-  if (key === "gain" ? gainOf(run) == null : run.best == null) return null;
-  return [run.metric, run.split, run.policy, run.data, key === "gain" && run.over].join(" ");
-}
-
-const minimized = (run) => run.metric === "loss";
-
-// measureOf says what a run's score is, and on which split: runs of one list may differ in it.
-export function measureOf(run) {
-  return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}${run.policy ? ` after ${run.policy}` : ""}` : null;
-}
-
-// natural orders names as readers count: 9 before 10.
-const natural = new Intl.Collator("en", { numeric: true }).compare;
+import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
+import { store, chosen } from "./store.js";
+import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, topsOf, groupWords } from "./columns.js";
+import { Sparks } from "./sparks.js";
 
 // tagWord is a tag as one word of a filter.
 const tagWord = (tag) => tag.toLowerCase().replaceAll(" ", "_");
@@ -74,38 +40,13 @@ function ownOf(run, kin) {
   return runs < 2 ? set : set.filter((o) => of.get(o) < runs).sort((a, b) => of.get(a) - of.get(b));
 }
 
-// settingOf is what runs share that differ in their seed alone.
-function settingOf(run) {
-  const n = store.sweeps.get(run.sweep)?.settings?.[run.job];
-  return n != null ? run.sweep + n : run.sweep || !run.overrides?.length ? run.id : [run.title, ...run.overrides.filter((o) => !/^\+*seed=/.test(o))].join(" ");
-}
-
-// topsOf compares the runs that have ended by the means of their settings, those that can be compared: rivals → { best, of: settings,
-// tied: those that have the best, means: setting → mean }.
-function topsOf(runs) {
-  const tops = Map.groupBy(runs.filter((run) => run.data && rivals(run, "best")), (run) => rivals(run, "best"));
-  for (const [key, all] of tops) {
-    const means = new Map([...Map.groupBy(all, settingOf)].map(([of, seeds]) => [of, seeds.reduce((sum, run) => sum + run.best, 0) / seeds.length]));
-    const best = [...means.values()].reduce((x, v) => (v < x) === minimized(all[0]) ? v : x);
-    tops.set(key, { best, of: means.size, tied: [...means.values()].filter((v) => v === best).length, means });
-  }
-  return tops;
-}
-
 export class ListView {
   constructor(main, query, go) {
     this.go = go;
     this.filter = query.get("filter") || "";
     this.sort = query.get("sort") || "-start";
-    this.columns = (query.get("columns") || "").split(",").filter(Boolean); // none: as the page has room
-    this.group = query.get("group") || "";
-    this.values = new Map(); // run → value by key, of the keys that are shown
-    this.names = h("datalist", { id: "names" });
-    const named = (text, value, change) => h("label", {}, text, " ", h("input", { type: "text", list: "names", value, placeholder: "key", onchange: (e) => { change(e.target.value.trim()); this.asked = null; this.place(); this.update(true); } }));
-    this.choice = h("div", { class: "chips" });
-    const choose = h("details", { class: "choose", ontoggle: () => this.ask() }, h("summary", {}, "Columns, groups"), h("div", { class: "tools" }, this.choice,
-      named("Add a column", "", (key) => key && (this.columns = [...this.wanted().map((c) => c.key), key])), named("Group by", this.group, (key) => this.group = key), this.names));
-    this.sparks = new Map(); // run → { name, y } of its version
+    this.columns = new Columns(query, (picked) => { if (picked) this.place(); picked ? this.update(true) : this.draw(false); });
+    this.sparks = new Sparks(() => this.rows());
     this.at = null; // id of the run that the keyboard is on
     this.input = h("input", { type: "search", id: "filter", placeholder: "Filter: words, tag:x, state:running", value: this.filter, "aria-label": "Filter runs",
       oninput: () => { this.filter = this.input.value; this.place(); this.draw(true); } });
@@ -117,13 +58,13 @@ export class ListView {
     this.note = h("p", { class: "quiet" });
     this.compare = h("button", { title: "the runs chosen with their boxes, or with the x key", onclick: () => this.go("#/compare?ids=" + [...chosen].join(",")) });
     fill(main, h("h1", { class: "hidden" }, "Runs"), h("div", { class: "tools" }, this.input, this.counts, this.compare,
-      csvButton("runs", () => this.numbers())), choose, this.sweeps, this.note,
+      csvButton("runs", () => this.numbers())), this.columns.box, this.sweeps, this.note,
     this.list = h("div", { class: "list", role: "table", "aria-label": "Runs" }, this.head, this.body));
     this.resize = () => this.rows();
     addEventListener("resize", this.resize);
     store.list = location.hash || "#/";
     this.draw(true);
-    this.ask();
+    this.columns.ask();
   }
 
   destroy() {
@@ -134,54 +75,21 @@ export class ListView {
     const query = new URLSearchParams();
     if (this.filter) query.set("filter", this.filter);
     if (this.sort !== "-start") query.set("sort", this.sort);
-    if (this.columns.length) query.set("columns", this.columns.join(","));
-    if (this.group) query.set("group", this.group);
+    if (this.columns.keys.length) query.set("columns", this.columns.keys.join(","));
+    if (this.columns.group) query.set("group", this.columns.group);
     store.list = "#/" + (query.size ? "?" + query : "");
     history.replaceState(null, "", store.list);
-  }
-
-  // wanted are the columns of the table, a group's first.
-  wanted() {
-    const keys = this.columns.length ? this.columns : COLUMNS.map((c) => c.key);
-    return [...new Set(this.group ? [this.group, ...keys] : keys)].map((key) => COLUMNS.find((c) => c.key === key) || { key, name: key.replace(/^.*?([^.]*\.[^.]*)$/, "$1"), wide: key === this.group ? "minmax(9rem, 1fr)" : "minmax(6rem, 1fr)", of: (r) => this.value(r, key), own: true });
-  }
-
-  // value is what a run has set a key to, or another part of it.
-  value(run, key) {
-    if (key === "sweep") return store.sweeps.get(run.sweep)?.path || "";
-    if (PARTS.includes(key)) return String(run[key] ?? "");
-    const set = (run.overrides || []).filter((o) => o.replace(/^\+*/, "").startsWith(key + "="));
-    return this.values.get(run.id)?.[key] || set.at(-1)?.replace(/^[^=]*=/, "") || "";
-  }
-
-  // ask reads the keys that are shown from the configurations of the runs; a saved page has their overrides.
-  async ask() {
-    const keys = this.wanted().filter((c) => c.own && !PARTS.includes(c.key)).map((c) => c.key), text = keys.join(","), open = this.choice.parentElement.parentElement.open;
-    if (this.asked !== text) Object.assign(this, { asked: text, version: 0, listed: false });
-    if (fixed || this.asking || !keys.length && (this.listed || !open)) return;
-    this.asking = true;
-    try {
-      for (let answer = { more: true }; answer.more && this.asked === text;) {
-        answer = await ask("values", { keys: text, since: this.version || null });
-        this.version = answer.version;
-        for (const [id, row] of Object.entries(answer.values)) this.values.set(id, Object.fromEntries(row.map((v, i) => [keys[i], v])));
-        if (answer.names) fill(this.names, [...PARTS, ...answer.names].map((value) => h("option", { value })));
-        this.listed = true;
-        if (Object.keys(answer.values).length) this.draw(false);
-      }
-    } catch { /* the next change asks again */ }
-    this.asking = false;
   }
 
   // draw shows the list anew; anew starts at its top.
   draw(anew) {
     const words = this.filter.toLowerCase().split(/\s+/).filter(Boolean);
     this.kin = setBy(store.runs.values());
-    const columns = this.wanted(), column = columns.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS.find((c) => c.key === "start");
+    const { group } = this.columns, columns = this.columns.wanted(), column = columns.find((c) => c.key === this.sort.replace("-", "")) || COLUMNS.find((c) => c.key === "start");
     const sign = this.sort.startsWith("-") ? -1 : 1;
     const grouped = ["best", "gain"].includes(column.key), sizes = new Map();
     this.shown = [...store.runs.values()].filter((run) => matches(run, words));
-    const groups = new Map(this.group ? this.shown.map((run) => [run, String(columns[0].of(run))]) : []), groupOf = (run) => groups.get(run);
+    const groups = new Map(group ? this.shown.map((run) => [run, String(columns[0].of(run))]) : []), groupOf = (run) => groups.get(run);
     for (const run of grouped ? this.shown : []) sizes.set(rivals(run, column.key), (sizes.get(rivals(run, column.key)) || 0) + 1);
     sizes.set(null, -1);
     this.shown.sort((a, b) => {
@@ -191,16 +99,12 @@ export class ListView {
       return (grouped && minimized(a) ? -sign : sign) * (typeof x === "string" ? natural(x, y) : x - y) || natural(a.path, b.path);
     });
     this.first = new Set(this.shown.filter((run, i, all) => i && (groupOf(run) !== groupOf(all[i - 1]) || grouped && rivals(run, column.key) !== rivals(all[i - 1], column.key))));
-    this.groups = this.group ? Map.groupBy(this.shown, groupOf) : new Map();
-    this.own = this.group || this.columns.length ? columns : null;
+    this.groups = group ? Map.groupBy(this.shown, groupOf) : new Map();
+    this.own = group || this.columns.keys.length ? columns : null;
     this.list.classList.toggle("own", !!this.own);
     this.list.style.setProperty("--columns", "2.2rem " + columns.map((c) => c.wide).join(" "));
     this.list.style.setProperty("--least", columns.reduce((a, c) => a + 0.6 + parseFloat(c.wide.match(/[\d.]+/)), 4) + "rem");
-    fill(this.choice, [...COLUMNS, ...columns.filter((c) => c.own && c.key !== this.group)].map((c) => h("label", {}, h("input", { type: "checkbox", checked: columns.includes(c), onchange: (e) => {
-      this.columns = e.target.checked ? [...columns, c].map((x) => x.key) : columns.filter((x) => x !== c).map((x) => x.key);
-      this.place();
-      this.update(true);
-    } }), " ", c.name)));
+    this.columns.choose(columns);
     this.tops = topsOf(this.shown);
     const states = {};
     for (const run of store.runs.values()) states[run.state] = (states[run.state] || 0) + 1;
@@ -261,32 +165,11 @@ export class ListView {
     const last = Math.min(first + Math.ceil(this.body.clientHeight / height) + 12, this.shown.length);
     const focused = document.activeElement?.closest?.(".row[data-id]")?.dataset.id, part = document.activeElement?.tagName;
     this.space.replaceChildren(...this.shown.slice(first, last).map((run, i) => this.row(run, first + i, height)));
-    this.sparkle(this.shown.slice(first, last).filter((run) => this.sparks.get(run.id)?.version !== run.version));
+    this.sparks.ask(this.shown.slice(first, last));
     if (focused) this.space.querySelector(`.row[data-id="${focused}"] ${part === "INPUT" ? "input" : "a"}`)?.focus();
     this.compare.textContent = chosen.size ? `Compare ${count(chosen.size)}` : "Compare";
     this.compare.disabled = chosen.size === 0;
     document.getElementById("chosen").textContent = chosen.size ? `(${count(chosen.size)})` : "";
-  }
-
-  // sparkle asks for the sparks of runs in sight, and draws them.
-  async sparkle(runs) {
-    if (!runs.length || this.sparkling) return;
-    this.sparkling = true;
-    try {
-      const answer = await ask("sparks", { ids: runs.map((run) => run.id).join(",") });
-      for (const run of runs) this.sparks.set(run.id, { of: answer[run.id], version: run.version });
-      this.rows();
-    } catch { /* the next rows ask again */ }
-    this.sparkling = false;
-  }
-
-  // spark is a run's score on validation at the ends of its epochs.
-  spark(run) {
-    const [name, all] = Object.entries(this.sparks.get(run.id)?.of || {})[0] || [null, []], y = all.filter((v) => v != null);
-    if (y.length < 2) return null;
-    const low = Math.min(...y), wide = Math.max(...y) - low || 1;
-    return s("svg", { class: "spark", viewBox: "0 0 60 20", preserveAspectRatio: "none", role: "img" }, s("title", {}, `${name}: ${num(y[0])} to ${num(y.at(-1))}`),
-      s("polyline", { points: y.map((v, i) => `${60 * i / (y.length - 1)},${(18 - 16 * (v - low) / wide).toFixed(1)}`).join(" ") }));
   }
 
   row(run, i, height) {
@@ -300,7 +183,7 @@ export class ListView {
         run.note ? h("span", { title: run.note, class: "quiet" }, "✎") : null),
       run.error && run.state !== "interrupted" ? h("small", { class: "under bad", title: run.error }, run.error) : h("small", { class: "under", title: set.join(" ") }, own || run.title || "")),
       h("span", { role: "cell", class: "c-state" }, badge(run.state)),
-      h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", { class: "under" }, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null, this.spark(run)),
+      h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", { class: "under" }, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null, this.sparks.line(run)),
       h("span", { role: "cell", class: "c-step number", title: run.phase ? `${run.phase}, epoch ${run.epoch}` : null }, run.step ? count(run.step) : "–"),
       h("span", { role: "cell", class: "c-best number", title: leads ? `${top.tied > 1 ? `${count(top.tied)} settings share the` : "the"} ${minimized(run) ? "lowest" : "highest"} ${measureOf(run)}, as the mean over seeds, of the ${count(top.of)} settings shown that ended on the same data` : null },
         leads ? h("b", { class: "lead" }, `${top.tied > 1 ? count(top.tied) + " " : ""}${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, num(run.best),
@@ -314,17 +197,10 @@ export class ListView {
     if (this.own && innerWidth >= 700) {
       const cells = new Map([...row.children].map((cell) => [cell.className.match(/c-(\w+)/)[1], cell]));
       row.replaceChildren(cells.get("pick"), ...this.own.map((c) => c.own ? h("span", { role: "cell", class: "c-own", title: c.of(run) }, c.of(run) || "–",
-        c.key === this.group && this.groups.get(c.of(run))?.[0] === run ? h("small", { class: "under" }, this.groupWords(c.of(run))) : null) : cells.get(c.key)));
+        c.key === this.columns.group && this.groups.get(c.of(run))?.[0] === run ? h("small", { class: "under" }, groupWords(this.groups.get(c.of(run)))) : null) : cells.get(c.key)));
     }
     row.style.top = i * height + "px";
     return row;
-  }
-
-  // groupWords says how many runs a group has and, where they can be compared, the mean of their scores.
-  groupWords(value) {
-    const runs = this.groups.get(value), known = runs.filter((r) => r.best != null);
-    const alike = known.length > 1 && known.every((r) => rivals(r, "best") === rivals(known[0], "best"));
-    return `${count(runs.length)} run${runs.length > 1 ? "s" : ""}` + (alike ? `, mean ${num(known.reduce((a, r) => a + r.best, 0) / known.length)}` : "");
   }
 
   key(event) {
@@ -353,12 +229,12 @@ export class ListView {
   update(changed) {
     if (!changed) return;
     this.draw(false);
-    this.ask();
+    this.columns.ask();
   }
 
   numbers() {
-    return [["run", "state", "title", "task", "seed", "overrides", "phase", "epoch", "step", "split", "metric", "score", "baseline", "over", "gain", "low", "high", "verdict", "warnings", "seconds", "tags", "note", ...this.wanted().filter((c) => c.own).map((c) => c.key)],
-      ...this.shown.map((r) => [r.path, r.state, r.title, r.task, r.seed, (r.overrides || []).join(" "), r.phase, r.epoch, r.step, r.split, r.metric, r.best, r.baseline, r.over, gainOf(r), r.gain?.low, r.gain?.high, r.gain?.verdict, r.warnings || 0, r.seconds, (r.tags || []).join(" "), r.note, ...this.wanted().filter((c) => c.own).map((c) => c.of(r))])];
+    return [["run", "state", "title", "task", "seed", "overrides", "phase", "epoch", "step", "split", "metric", "score", "baseline", "over", "gain", "low", "high", "verdict", "warnings", "seconds", "tags", "note", ...this.columns.wanted().filter((c) => c.own).map((c) => c.key)],
+      ...this.shown.map((r) => [r.path, r.state, r.title, r.task, r.seed, (r.overrides || []).join(" "), r.phase, r.epoch, r.step, r.split, r.metric, r.best, r.baseline, r.over, gainOf(r), r.gain?.low, r.gain?.high, r.gain?.verdict, r.warnings || 0, r.seconds, (r.tags || []).join(" "), r.note, ...this.columns.wanted().filter((c) => c.own).map((c) => c.of(r))])];
   }
 }
 

@@ -14,7 +14,7 @@ type ParallelOptions struct {
 	// processes; null = 1
 	Shards *int `koanf:"shards" range:"[1,4096]"`
 	// silence, in seconds, after which a process counts as dead; a step may take longer
-	TimeoutSeconds float64 `koanf:"timeout_seconds" range:"[1,86400]"`
+	TimeoutSeconds float64 `koanf:"timeout_seconds" range:"[1,86400]" when:"shards"`
 }
 
 // DefaultParallelOptions is one process.

@@ -166,9 +166,9 @@ func TestConfigurationShowsWhatActs(t *testing.T) {
 	}{
 		{"exp=okvqa_v3", 160, "selector rce.lr rce.temperature.start rce.average grpo.kl.beta data.shapes.seed",
 			"vl seq2seq grpo_online sft data.texts data.reward.nan_is_best selector.clip beams infer icl icl_shapes generate evaluate rewards"},
-		{"exp=qwen2_5_vl_video", 180, "vl.lora.enabled grpo.kl.beta rewards.scale data.conversations.train sft.average",
+		{"exp=qwen2_5_vl_video", 187, "vl.lora.enabled grpo.kl.beta rewards.scale data.conversations.train sft.average",
 			"selector seq2seq data.shapes lvlm rce.average"},
-		{"exp=t5_summarize", 180, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},
+		{"exp=t5_summarize", 187, "seq2seq.path sft.lr grpo.num_iterations data.texts.train", "selector vl data.conversations.train"},
 		{"exp=okvqa_online", 185, "grpo_online.kind grpo_online.kl.beta grpo_online.rollout",
 			"grpo_online.freeze grpo_online.temperature grpo_online.kl.sync_steps"},
 		{"exp=okvqa_online grpo_online.kl.sync_steps=5", 187, "grpo_online.kl.sync_steps", ""},

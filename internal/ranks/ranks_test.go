@@ -234,15 +234,21 @@ func TestRefused(t *testing.T) {
 		first <- err
 	}()
 	guest := func(rank, size int) error {
-		_, err := Meet(t.Context(), &Place{Rank: rank, Size: size, Address: at, Secret: "s"}, time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := Meet(ctx, &Place{Rank: rank, Size: size, Address: at, Secret: "s"}, time.Second)
 		return err
 	}
 	other := make(chan error, 1)
 	go func() { other <- guest(1, 3) }()
 	time.Sleep(50 * time.Millisecond)
 	wrong := guest(2, 4)
-	for _, err := range []error{<-first, <-other, wrong} {
-		if err == nil || !strings.Contains(err.Error(), "one of 4 processes") && !strings.Contains(err.Error(), "ended before") {
+	if err := <-first; err == nil || !strings.Contains(err.Error(), "one of 4 processes") {
+		t.Errorf("rank 0: %v, want both sizes", err)
+	}
+	for _, err := range []error{<-other, wrong} {
+		said := []string{"one of 4 processes", "ended before", "cannot reach rank 0"} // the last two where one comes late
+		if err == nil || !slices.ContainsFunc(said, func(s string) bool { return strings.Contains(err.Error(), s) }) {
 			t.Errorf("%v, want both sizes", err)
 		}
 	}

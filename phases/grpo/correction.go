@@ -15,7 +15,7 @@ type CorrectionOptions struct {
 	// weighs the surrogate by π_old/π_sampler, at most 2; mask: 0 above
 	Kind string `koanf:"kind" enum:"none,truncate,mask"`
 	// weights of tokens or sequences
-	Level string `koanf:"level" enum:"token,sequence"`
+	Level string `koanf:"level" enum:"token,sequence" when:"!kind=none"`
 	// largest weight
 	Clip float64 `koanf:"clip" range:"[1,inf)" constant:"true" also:"vllm_importance_sampling_clip_max,vllm_importance_sampling_cap,tis_imp_ratio_cap"`
 }

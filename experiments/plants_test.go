@@ -235,11 +235,11 @@ func codePlants() []plant {
 		{name: "every step has the same noise", base: online, check: "noise_repeats", says: "the same seed",
 			edits: []edit{{sample, "b := p.Sample(src, queries, g, steps, temperature, 7)"}}},
 		{name: "candidates share their noise", base: answering, check: "noise_repeats", says: "all candidates of a query are the same",
-			edits: []edit{{uniform, stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, t).Float64()`}}},
+			edits: []edit{{uniform, stream + `return rng.New(int64(o.Seed), "token", stream, t).Float64()`}}},
 		{name: "queries share their noise", base: answering, check: "noise_repeats", says: "all queries share",
-			edits: []edit{{uniform, `_ = stream; u[i] = rng.New(int64(opt.Seed), "token", s.Sample, t).Float64()`}}},
+			edits: []edit{{uniform, `_ = stream; return rng.New(int64(o.Seed), "token", s.Sample, t).Float64()`}}},
 		{name: "the sampler ignores its seed", base: answering, check: "noise_repeats", says: "does not use its seed",
-			edits: []edit{{uniform, stream + `u[i] = rng.New(0, "token", stream, s.Sample, t).Float64()`}}},
+			edits: []edit{{uniform, stream + `return rng.New(0, "token", stream, s.Sample, t).Float64()`}}},
 		{name: "cut completions count as complete", base: answering, check: "truncation_unmarked",
 			edits: []edit{{"b.Truncated[i*g+j], b.Kept[i*g+j] = !c.Finished, c.Kept", "b.Truncated[i*g+j], b.Kept[i*g+j] = false, c.Kept"}}},
 		{name: "every epoch has the same order", check: "order_repeats",
@@ -254,10 +254,10 @@ func codePlants() []plant {
 			edits: []edit{{"v.Reward, v.Accuracy = stat.Mean(v.Rewards), stat.Mean(v.Accuracies)", "v.Reward, v.Accuracy = " +
 				"1.1*stat.Mean(v.Rewards), stat.Mean(v.Accuracies)"}}},
 		{name: "validation adds to every score", check: "validation_differs",
-			edits: []edit{{"v.Rewards = append(v.Rewards, greedy.Rewards...)", "for _, x := range greedy.Rewards { v.Rewards = " +
-				"append(v.Rewards, x+0.05) }"}}},
+			edits: []edit{{"e.Rewards, e.Texts, e.Terms = greedy.Rewards,", "for _, x := range greedy.Rewards { e.Rewards = " +
+				"append(e.Rewards, x+0.05) }; e.Texts, e.Terms = "}}},
 		{name: "validation scores the next query's answer", check: "validation_differs",
-			edits: []edit{{"greedy, _ := policy.Decode(src, queries, data.Shots, 1)", "greedy, _ := policy.Decode(src, queries, data.Shots, " +
+			edits: []edit{{"greedy, _ = policy.Decode(src, queries, data.Shots, 1)", "greedy, _ = policy.Decode(src, queries, data.Shots, " +
 				"1); greedy.Actions = append(slices.Clone(greedy.Actions[greedy.T:]), greedy.Actions[:greedy.T]...)"}}},
 		{name: "validation is reported too high", check: "validation_misreported",
 			edits: []edit{{"s.doc.Scored(v.scores())", `m["val_reward"] = 1.1 * m["val_reward"].(float64); s.doc.Scored(v.scores())`}}},
@@ -268,13 +268,13 @@ func codePlants() []plant {
 const (
 	score         = "return b, scorer.Score(b)"
 	sample        = "b := p.Sample(src, queries, g, steps, temperature, key)"
-	stream        = "if opt.Streams != nil {\nstream = opt.Streams[s.Prompt]\n}\n"
-	uniform       = stream + `u[i] = rng.New(int64(opt.Seed), "token", stream, s.Sample, t).Float64()`
+	stream        = "if o.Streams != nil {\nstream = o.Streams[s.Prompt]\n}\n"
+	uniform       = stream + `return rng.New(int64(o.Seed), "token", stream, s.Sample, t).Float64()`
 	recordedSet   = "b.Set(i, j, steps, reward)"
 	embed         = "l.table = NewTable(len(data.Items), data.Dim, data.Embeddings)"
 	rceWeights    = "weights, stats := r.weights(batch, tau) // [B*G], 1 over each query"
 	advantages    = "adv := objective.Rounded(part.adv)"
-	optimizerStep = "l.Optimizer.StepClipped(lr, l.clip, squares, parts, !l.env.AllowNonFinite)"
+	optimizerStep = "l.Optimizer.StepClipped(lr, l.clip, squares, losses, !l.env.AllowNonFinite)"
 )
 
 // offline is a run of 18 steps on 96 built-in queries: RCE, then GRPO on recorded groups.

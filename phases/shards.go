@@ -110,8 +110,7 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	from, to := l.env.own()
 	nodes := ranks.Sums(l.env.shards(), from, to, func(i int) torchx.Tensor {
 		defer torchx.Scope()()
-		l.Params.ZeroGrad()
-		own = append(own, w.shards[i-from].numbers()...)
+		own = append(own, l.numbers(w.shards[i-from])...)
 		sum := torchx.FullLike(l.Params.Grad(), 0, l.Params.Grad().DType(), l.Params.Numel())
 		torchx.Copy(sum, l.Params.Grad())
 		return torchx.Own(sum)
@@ -140,12 +139,12 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	return nil
 }
 
-// numbers makes the passes of a shard.
-func (s shard) numbers() []passed {
-	if len(s.spans) == 0 {
-		return nil // an empty shard adds zeros
+// numbers makes the passes of a shard; an empty one adds zeros.
+func (l *Learner) numbers(s shard) []passed {
+	losses, read := l.passes(s)
+	if len(losses) == 0 {
+		return nil
 	}
-	losses, read := s.passes()
 	values := torchx.Read(append(slices.Clone(losses), read...)...)
 	out := make([]passed, len(s.spans))
 	for i, span := range s.spans {

@@ -119,10 +119,15 @@ func (s *Steps[R, I]) backward(part I) (loss torchx.Tensor, read []torchx.Tensor
 
 // descend makes the passes and the optimizer step. It returns the numbers to read: those of update, and the tensors of Loss.
 func (l *Learner) descend(w *work, lr float64) ([]torchx.Tensor, error) {
-	l.Params.ZeroGrad()
-	losses, read := w.shards[0].passes()
+	losses, read := l.passes(w.shards[0])
 	numbers, err := l.update(flat(losses), lr)
 	return append(numbers, read...), err
+}
+
+// passes makes the passes of a shard, whose gradient they leave.
+func (l *Learner) passes(of shard) (losses, read []torchx.Tensor) {
+	l.Params.ZeroGrad()
+	return of.passes()
 }
 
 // update makes the optimizer step by the gradient of the whole batch. It returns Σ g², Σ m² and the losses [n].

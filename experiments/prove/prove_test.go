@@ -40,7 +40,7 @@ func TestProve(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, "summary.json")); err != nil {
 				t.Fatal(err)
 			}
-		}, "that is finished", true},
+		}, "has trained and is finished", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

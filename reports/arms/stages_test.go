@@ -198,9 +198,12 @@ func TestNeedsOfStages(t *testing.T) {
 	if want := stats.QuestionsNeeded(0.05, 1, stats.Alpha*last.Share, 0.8); seeds != 0 || math.Abs(float64(questions)/float64(want)-1) > 0.1 {
 		t.Errorf("questions alone: %d seeds or %d questions, want about %d questions", seeds, questions, want)
 	}
-	for effect, want := range map[float64]int{100: 3, 0.5: 10, 0.001: 0} {
-		if seeds, questions := needs(0.01, 0.4, effect); seeds != want || questions != 0 {
-			t.Errorf("seeds alone, a difference of %g: %d seeds or %d questions, want %d seeds", effect, seeds, questions, want)
+	for _, of := range []struct {
+		effect float64
+		want   int
+	}{{100, 3}, {0.5, 10}, {0.001, 0}} { // in this order: each draws an arm
+		if seeds, questions := needs(0.01, 0.4, of.effect); seeds != of.want || questions != 0 {
+			t.Errorf("seeds alone, a difference of %g: %d seeds or %d questions, want %d seeds", of.effect, seeds, questions, of.want)
 		}
 	}
 }

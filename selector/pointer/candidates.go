@@ -23,7 +23,7 @@ type CandidateEncoderOptions struct {
 	// attention heads; divides hidden_dim
 	Heads int `koanf:"candidate_heads" range:"[1,inf)" when:"candidate_layers"`
 	// hidden width of the feed-forward part
-	FFNDim int `koanf:"candidate_ffn_dim" range:"[1,inf)" when:"candidate_layers"`
+	FFNDim int `koanf:"candidate_ffn_dim" range:"[1,inf)" constant:"true" when:"candidate_layers"`
 }
 
 // weights lists the layers' parameters under the names of torch.nn.TransformerEncoderLayer.

@@ -210,7 +210,7 @@ func codePlants() []plant {
 
 		// the optimizer
 		{name: "gradients are not clipped", check: "clip_ignored", short: true,
-			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr, 0, squares, parts, true)"}}},
+			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr, 0, squares, losses, true)"}}},
 		{name: "Adam forgets after every step", check: "moments_differ",
 			edits: []edit{{optimizerStep, "n := l.Params.Numel(); if err := l.Optimizer.SetState(make([]float32, n), make([]float32, n), " +
 				"l.Optimizer.Steps()); err != nil { return nil, err }; " + optimizerStep}}},
@@ -227,7 +227,7 @@ func codePlants() []plant {
 					"frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
-			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr*1e-3, l.clip, squares, parts, true)"}}},
+			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr*1e-3, l.clip, squares, losses, true)"}}},
 
 		// random numbers
 		{name: "samples at temperature 0.02", base: online, check: "sampling_differs", says: "they fit a temperature of",

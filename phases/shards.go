@@ -62,6 +62,12 @@ func (s *Steps[R, I]) inputs(p *planned[R]) {
 	}
 }
 
+// passes makes the passes of a shard, whose gradient they leave.
+func (l *Learner) passes(of shard) (losses, read []torchx.Tensor) {
+	l.Params.ZeroGrad()
+	return of.passes()
+}
+
 // Draw returns the groups of queries that of draws, with their rewards. Where steps are cut, each shard draws its own, with its number
 // from 1 as a further counter of the draw, and processes exchange what they have drawn.
 func (e *Env) Draw(src selector.Source, queries []int, of func(queries []int, shard ...int) (*selector.Batch, error)) (*selector.Batch,

@@ -124,12 +124,6 @@ func (l *Learner) descend(w *work, lr float64) ([]torchx.Tensor, error) {
 	return append(numbers, read...), err
 }
 
-// passes makes the passes of a shard, whose gradient they leave.
-func (l *Learner) passes(of shard) (losses, read []torchx.Tensor) {
-	l.Params.ZeroGrad()
-	return of.passes()
-}
-
 // update makes the optimizer step by the gradient of the whole batch. It returns Σ g², Σ m² and the losses [n].
 func (l *Learner) update(losses torchx.Tensor, lr float64) ([]torchx.Tensor, error) {
 	for _, part := range l.Frozen {

@@ -116,18 +116,6 @@ func Share[T any](g *Group, name string, value T, failed error) (T, error) {
 	return all[0], nil
 }
 
-// Any reports to every process whether one of them says so.
-func (g *Group) Any(name string, is bool) (bool, error) {
-	if g == nil {
-		return is, nil
-	}
-	all, err := g.Exchange(name, map[bool][]byte{true: {1}}[is], nil)
-	for _, message := range all {
-		is = is || len(message) > 0
-	}
-	return is, err
-}
-
 // Rank is this process's number, from 0.
 func (g *Group) Rank() int {
 	if g == nil {

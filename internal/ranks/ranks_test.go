@@ -136,7 +136,7 @@ func TestExchange(t *testing.T) {
 
 // TestEnds: whatever one process does, the others end in time with an error that names it, its host and the cause.
 func TestEnds(t *testing.T) {
-	const timeout = 600 * time.Millisecond
+	const timeout = 3 * time.Second
 	for name, tc := range map[string]struct {
 		guilty int
 		do     func(g *Group) error // what the guilty one does in place of an exchange
@@ -147,7 +147,7 @@ func TestEnds(t *testing.T) {
 		"fails in it":    {1, func(g *Group) error { _, err := g.Exchange("x", nil, errors.New("no reward")); return err }, "no reward"},
 		"dies":           {1, func(g *Group) error { g.links[0].data.Close(); g.links[0].control.Close(); return nil }, "ended without a word"},
 		"is elsewhere":   {2, func(g *Group) error { _, err := g.Exchange("y", nil, nil); return err }, "in y (exchange 1), and rank 0 in x"},
-		"hangs":          {1, func(g *Group) error { g.links[0].saying.Lock(); return nil }, "nothing was heard of it for 600ms"},
+		"hangs":          {1, func(g *Group) error { g.links[0].saying.Lock(); return nil }, "nothing was heard of it for 3s"},
 		"first hangs":    {0, func(g *Group) error { g.links[1].saying.Lock(); g.links[2].saying.Lock(); return nil }, "nothing was heard"},
 		"ends too early": {2, func(g *Group) error { g.Close(nil); return nil }, "this process goes on"},
 	} {
@@ -207,10 +207,11 @@ func TestStopped(t *testing.T) {
 
 // TestBusy: a process that computes for longer than the timeout is healthy.
 func TestBusy(t *testing.T) {
-	groups := met(t, 2, 400*time.Millisecond)
+	t.Parallel()
+	groups := met(t, 2, 3*time.Second)
 	for rank, err := range each(groups, func(g *Group) error {
 		if g.Rank() == 1 {
-			time.Sleep(1500 * time.Millisecond)
+			time.Sleep(7 * time.Second)
 		}
 		_, err := g.Exchange("x", nil, nil)
 		return err

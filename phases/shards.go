@@ -88,15 +88,13 @@ func (e *Env) Draw(src selector.Source, queries []int, of func(queries []int, sh
 			own = append(own, *b)
 		}
 	}
-	all, err := ranks.Gather(e.Ranks, "the groups of a step", own, failed)
+	all, err := gathered(e.Ranks, "the groups of a step", own, failed)
 	if err != nil {
 		return nil, err
 	}
-	var parts []*selector.Batch
-	for _, drawn := range all {
-		for i := range drawn {
-			parts = append(parts, &drawn[i])
-		}
+	parts := make([]*selector.Batch, len(all))
+	for i := range all {
+		parts[i] = &all[i]
 	}
 	return selector.Join(src, parts[0].G, parts...), nil
 }
@@ -124,14 +122,14 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	if err := l.sum(nodes); err != nil {
 		return err
 	}
-	all, err := ranks.Gather(l.env.Ranks, "the losses of a step", own, nil)
+	all, err := gathered(l.env.Ranks, "the losses of a step", own, nil)
 	if err != nil {
 		return err
 	}
 	losses := torchx.Tensor{}
 	var values []float32
 	var read [][]float64
-	for _, part := range slices.Concat(all...) {
+	for _, part := range all {
 		f.spans, values, read = append(f.spans, part.Span), append(values, float32(part.Loss)), append(read, part.Read...)
 	}
 	if len(values) > 0 {

@@ -189,15 +189,15 @@ func (c *Config) validateSchedule() error {
 	}
 	for name, phase := range c.planned() {
 		if p, ok := phase.(interface{ ValidateShards(shards int) error }); ok {
-			if bad, ok := errors.AsType[*option.Error](p.ValidateShards(c.Parallel.Cut())); ok {
-				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
+			if err := ofPhase(name, p.ValidateShards(c.Parallel.Cut())); err != nil {
+				return err
 			}
 		}
 		if p, ok := phase.(interface {
 			ValidateBest(best phases.BestOptions) error
 		}); ok {
-			if bad, ok := errors.AsType[*option.Error](p.ValidateBest(c.Checkpoint.Best)); ok {
-				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
+			if err := ofPhase(name, p.ValidateBest(c.Checkpoint.Best)); err != nil {
+				return err
 			}
 		}
 	}
@@ -211,6 +211,14 @@ func (c *Config) validateSchedule() error {
 	if c.Learns(phases.FromSamples) {
 		return option.Errorf("data.reader", "nothing scores the new selections of online rollouts: give data.reader=FILE.npz, or take "+
 			"exp=beams_v3, whose groups are those recorded in the file")
+	}
+	return nil
+}
+
+// ofPhase puts the phase's name before the key that an error is about; nil where it is about none.
+func ofPhase(name string, err error) error {
+	if bad, ok := errors.AsType[*option.Error](err); ok {
+		return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
 	}
 	return nil
 }
@@ -236,8 +244,8 @@ func (c *Config) validateControl() error {
 				"schedule of phases with rollout=online (schedule=[grpo_online]; init.checkpoint=RUN starts from a trained policy)", c.Control, name)
 		}
 		if p, ok := phase.(interface{ ValidateControl(control string) error }); ok {
-			if bad, ok := errors.AsType[*option.Error](p.ValidateControl(c.Control)); ok {
-				return option.Errorf(name+"."+bad.Key, "%s", bad.Msg)
+			if err := ofPhase(name, p.ValidateControl(c.Control)); err != nil {
+				return err
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package prove
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,7 +205,6 @@ func otherProcesses(s *record.Summary) int {
 
 // repeat trains in the copy to the end. It kills the processes once when a step's row is written, and goes on.
 func repeat(ctx context.Context, dir string, processes, kill int, o Options) (killed bool, err error) {
-	first := true
 	for {
 		var said bytes.Buffer
 		cmd := exec.CommandContext(ctx, o.Program, "resume", dir, fmt.Sprintf("parallel.processes=%d", processes))
@@ -215,25 +215,15 @@ func repeat(ctx context.Context, dir string, processes, kill int, o Options) (ki
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- cmd.Wait() }()
-		if first {
-			first = false
-			if killed = killAt(cmd, ended, dir, kill); killed {
-				continue
-			}
+		if !killed && killAt(cmd, ended, dir, kill) {
+			killed = true
+			continue
 		}
 		if err := <-ended; err != nil {
-			return killed, cmpContext(ctx, fmt.Errorf("the run could not be repeated: %w\n%s", err, strings.TrimSpace(said.String())))
+			return killed, cmp.Or(context.Cause(ctx), fmt.Errorf("the run could not be repeated: %w\n%s", err, strings.TrimSpace(said.String())))
 		}
 		return killed, nil
 	}
-}
-
-// cmpContext returns the cause of ctx's end, where it has ended, else err.
-func cmpContext(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
 }
 
 // killAt kills a run once it has written the row of a step; false: it ended before.

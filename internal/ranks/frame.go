@@ -2,6 +2,7 @@ package ranks
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"encoding/gob"
 	"fmt"
@@ -51,22 +52,15 @@ func receive(from *bufio.Reader) (f frame, err error) {
 
 // sendValue writes a value behind its size.
 func sendValue(to *bufio.Writer, value any) error {
-	var text sized
+	var text bytes.Buffer
 	if err := gob.NewEncoder(&text).Encode(value); err != nil {
 		return err
 	}
-	if err := binary.Write(to, binary.LittleEndian, uint32(len(text))); err != nil {
+	if err := binary.Write(to, binary.LittleEndian, uint32(text.Len())); err != nil {
 		return err
 	}
-	_, err := to.Write(text)
+	_, err := text.WriteTo(to)
 	return err
-}
-
-type sized []byte
-
-func (s *sized) Write(p []byte) (int, error) {
-	*s = append(*s, p...)
-	return len(p), nil
 }
 
 // receiveValue reads what sendValue wrote.

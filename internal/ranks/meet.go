@@ -48,18 +48,14 @@ func Meet(ctx context.Context, p *Place, timeout time.Duration) (*Group, error) 
 		return nil, fmt.Errorf("rank 0 cannot listen for the other processes (%s): %w", p.By, err)
 	}
 	if p.Store {
-		host, _, _ := net.SplitHostPort(p.Address)
-		if err := tellStore(ctx, p, address0(host, listener)); err != nil {
+		machine, _, _ := net.SplitHostPort(p.Address) // torchrun's MASTER_ADDR is the machine of rank 0
+		port := listener.Addr().(*net.TCPAddr).Port
+		if err := tellStore(ctx, p, net.JoinHostPort(machine, fmt.Sprint(port))); err != nil {
 			listener.Close()
 			return nil, err
 		}
 	}
 	return host(ctx, listener, p, timeout, nil)
-}
-
-// address0 is where other machines reach rank 0's listener: torchrun's MASTER_ADDR is the machine of rank 0.
-func address0(host string, listener net.Listener) string {
-	return net.JoinHostPort(host, fmt.Sprint(listener.Addr().(*net.TCPAddr).Port))
 }
 
 // guest is a process of which one connection is there.

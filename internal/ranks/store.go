@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"net"
 )
 
 // torchrun's agent keeps a TCPStore at MASTER_ADDR:MASTER_PORT (torch/csrc/distributed/c10d/TCPStore.cpp). These are the requests of its
@@ -74,7 +73,8 @@ func withStore(ctx context.Context, p *Place, talk func(w *bufio.Writer, r *bufi
 	conn, err := dial(ctx, p.Address)
 	if err == nil {
 		defer conn.Close()
-		defer closeAtEnd(ctx, conn)()
+		stop := context.AfterFunc(ctx, func() { conn.Close() })
+		defer stop()
 		w := bufio.NewWriter(conn)
 		w.WriteByte(storeValidate)
 		binary.Write(w, binary.LittleEndian, uint32(storeMagic))
@@ -84,10 +84,4 @@ func withStore(ctx context.Context, p *Place, talk func(w *bufio.Writer, r *bufi
 		return fmt.Errorf("rank %d: torchrun's store at %s (MASTER_ADDR:MASTER_PORT): %w", p.Rank, p.Address, err)
 	}
 	return nil
-}
-
-// closeAtEnd closes a connection when ctx ends before stop is called.
-func closeAtEnd(ctx context.Context, conn net.Conn) (stop func()) {
-	after := context.AfterFunc(ctx, func() { conn.Close() })
-	return func() { after() }
 }

@@ -380,6 +380,9 @@ func (c *chooser) diverse(q int, pool []int) (out []int32) {
 				best = k
 			}
 		}
+		if best < 0 {
+			return out // a pool that is too small, as of the nearest
+		}
 		for k, p := range pool {
 			like[k] = max(like[k], dot(row(p), row(pool[best])))
 		}

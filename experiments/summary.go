@@ -45,6 +45,7 @@ func (r *run) summary(taskErr error) record.Summary {
 	}
 	s.Data = r.Data
 	if res := r.Result; res != nil {
+		s.Account = res.Account
 		if res.Pruned != "" && taskErr == nil {
 			s.State = record.StatePruned
 		}

@@ -48,7 +48,7 @@ func (s *scheduler) finish() (Result, error) {
 	if s.rule.sign < 0 {
 		mode = "min"
 	}
-	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch,
+	r := Result{Mode: mode, BestPhase: b.Candidate.Phase, BestEpoch: b.Candidate.Epoch, Account: s.pos.Account,
 		BestFile: filepath.Join("checkpoints", b.Candidate.File), Metric: s.rule.metric, Value: float64(b.Candidate.Value),
 		KL: float64(b.Candidate.KL), Pruned: s.pos.Pruned, Choice: s.rule.reason(b)}
 	if err := s.tidy(); err != nil {

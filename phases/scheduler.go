@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"fulcrum/internal/account"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/option"
 	"fulcrum/internal/ranks"
@@ -42,6 +43,7 @@ type Result struct {
 	Pruned    string // why the run ended before its last epoch (Env.Judge), or ""
 	Choice    string // why the best is not the highest, in a sentence; "" where it is
 	Warnings  []string
+	Account   []account.Of // which queries each phase saw
 	// Held-out (else validation) results of the initial and the best policy. InitialEval is nil after a
 	// resume, which does not evaluate the start again.
 	InitialEval, BestEval *Validation
@@ -152,7 +154,7 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 			}
 			s.saved, saved = true, nil
 		} else {
-			s.pos = s.pos.enter(i, phase.Info().Name)
+			s.pos = s.pos.enter(i, phase.Info())
 		}
 		prepared := 0 // epochs
 		for epoch := s.pos.Epoch + 1; epoch <= phase.Info().Epochs && !s.pos.PhaseDone; epoch++ {
@@ -209,7 +211,7 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch int) error {
 		}
 		s.doc.Batch(epoch, at.Pass, at.Queries)
 		m["step_seconds"] = time.Since(begin).Seconds()
-		if err := s.made(phase.Info().Name, epoch, m); err != nil {
+		if err := s.made(phase.Info().Name, at, m); err != nil {
 			return err
 		}
 	}
@@ -217,7 +219,11 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch int) error {
 }
 
 // made counts and records a step.
-func (s *scheduler) made(phase string, epoch int, m Metrics) error {
+func (s *scheduler) made(phase string, at At, m Metrics) error {
+	epoch, of := at.Epoch, s.pos.Account
+	if n := len(of); n > 0 && of[n-1].Phase == phase && at.Pass == 0 { // a state of an earlier version has none
+		of[n-1].Add(at.Queries...)
+	}
 	s.pos.Step++
 	s.pos.GlobalStep++
 	s.pos.EpochSteps++
@@ -339,8 +345,9 @@ func StepsPerEpoch(phase Phase) int {
 func (i Info) queries() int { return min(i.Source.Len(), option.Or(i.EpochQueries, math.MaxInt)) }
 
 // enter is the position at the start of a phase.
-func (pos position) enter(index int, name string) position {
-	pos.PhaseIndex, pos.Phase, pos.PhaseDone, pos.PhaseScores = index, name, false, nil
+func (pos position) enter(index int, of Info) position {
+	pos.PhaseIndex, pos.Phase, pos.PhaseDone, pos.PhaseScores = index, of.Name, false, nil
+	pos.Account = append(pos.Account, account.Of{Phase: of.Name, Queries: of.Source.Len(), PerEpoch: of.queries()})
 	pos.Epoch, pos.EpochSteps, pos.Step = 0, 0, 0
 	return pos
 }

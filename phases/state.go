@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fulcrum/internal/account"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/digest"
 	"fulcrum/internal/jsonwords"
@@ -43,7 +44,8 @@ type position struct {
 	HighestScores []float64 `json:"highest_scores,omitempty"`
 	PhaseScores   []float64 `json:"phase_scores,omitempty"`
 
-	Doctor json.RawMessage `json:"doctor,omitempty"` // its memory of earlier rows
+	Doctor  json.RawMessage `json:"doctor,omitempty"`  // its memory of earlier rows
+	Account []account.Of    `json:"account,omitempty"` // of the phases that have begun
 
 	Inputs  []string    `json:"inputs,omitempty"` // name and digest of each file that the run reads while it trains
 	Written digest.Sums `json:"written"`          // of the checkpoints

@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	summary "fulcrum/reports/record"
 	"fulcrum/rewardutil/vqa"
 )
@@ -27,7 +29,7 @@ const (
 type Skipped struct {
 	Reason string
 	Count  int
-	Where  string // the first of them, by line and record
+	Where  string // the first of them, by line and record, and how their length differs from that of the others
 }
 
 func (s Skipped) String() string {
@@ -55,11 +57,34 @@ func (s *Set) With(need Need) (*Set, []Skipped, error) {
 	if len(lacking) == 0 {
 		return s, nil, nil
 	}
+	kept := s.Subset(with)
 	out := list.Map(slices.Sorted(maps.Keys(lacking)), func(reason string) Skipped {
-		return Skipped{Reason: reason, Count: len(lacking[reason]), Where: s.places(lacking[reason])}
+		rows := lacking[reason]
+		return Skipped{Reason: reason, Count: len(rows), Where: s.places(rows) + s.apart(rows, kept.rows)}
 	})
 	slices.SortStableFunc(out, func(a, b Skipped) int { return cmp.Compare(b.Count, a.Count) })
-	return s.Subset(with), out, nil
+	return kept, out, nil
+}
+
+// apart says how long the prompts of left-out rows are beside those that are kept, where the means of up to 500 of each, evenly spread, lie
+// more than three standard errors apart.
+func (s *Set) apart(out, kept []int64) string {
+	const most = 500
+	lengths := func(rows []int64) (n []float64) {
+		step := 1 + (len(rows)-1)/most
+		for i := 0; i < len(rows); i += step {
+			if sample, err := s.source.Sample(rows[i]); err == nil { // one that cannot be read is an error where it is used
+				n = append(n, float64(len(sample.Text())))
+			}
+		}
+		return n
+	}
+	mean, se := stat.MeanSE(lengths(out))
+	others, alike := stat.MeanSE(lengths(kept))
+	if !(math.Abs(mean-others) > 3*math.Hypot(se, alike)) { // or too few to tell
+		return ""
+	}
+	return fmt.Sprintf("; prompts of %.0f bytes on average, those kept %.0f", mean, others)
 }
 
 func (s *Set) places(rows []int64) string {

@@ -57,13 +57,19 @@ func TestHoldingAgreesWithDecoding(t *testing.T) {
 	}
 }
 
+// What is left out is told by its length where that differs.
 func TestWith(t *testing.T) {
+	t.Run("as long", func(t *testing.T) { with(t, 1, "") })
+	t.Run("longer", func(t *testing.T) { with(t, 40, "; prompts of 40 bytes on average, those kept 1") })
+}
+
+func with(t *testing.T, long int, apart string) {
 	var lines []string
 	for i := range 12 {
 		turns := `{"from":"human","value":"q"},{"from":"gpt","value":"a"}`
 		switch {
 		case i%2 == 1:
-			turns = `{"from":"human","value":"q"}`
+			turns = fmt.Sprintf(`{"from":"human","value":"%s"}`, strings.Repeat("q", long))
 		case i == 4:
 			turns = `{"from":"gpt","value":"a"},{"from":"human","value":"q"}`
 		}
@@ -80,7 +86,7 @@ func TestWith(t *testing.T) {
 	if err != nil || with.Len() != 5 || len(skipped) != 2 {
 		t.Fatalf("%d samples, skipped %v (%v)", with.Len(), skipped, err)
 	}
-	if got := skipped[0].String(); got != "6 records without an answer (x.jsonl: lines 2, 4, 6, 8, 10, …)" {
+	if got := skipped[0].String(); got != "6 records without an answer (x.jsonl: lines 2, 4, 6, 8, 10, …"+apart+")" {
 		t.Error(got)
 	}
 	if got := skipped[1].String(); got != "1 record ending with a user turn (x.jsonl: line 5)" {

@@ -371,17 +371,15 @@ func (c *chooser) pool(i int, candidates []int) []int {
 // far from those chosen before. The first stands last.
 func (c *chooser) diverse(q int, pool []int) (out []int32) {
 	row := func(i int) []float32 { return c.vectors.Data[i*c.vectors.Dim : (i+1)*c.vectors.Dim] }
+	pool = slices.DeleteFunc(slices.Clone(pool), func(p int) bool { return p == q })
 	like := list.Map(pool, func(int) float64 { return -1 }) // largest cosine to an example chosen before
 	near := list.Map(pool, func(p int) float64 { return dot(row(q), row(p)) })
-	for range c.Shots {
+	for range min(c.Shots, len(pool)) { // fewer in a small pool, as of the nearest
 		best := -1
 		for k, p := range pool {
-			if p != q && !slices.Contains(out, int32(p)) && (best < 0 || near[k]-like[k] > near[best]-like[best]) {
+			if !slices.Contains(out, int32(p)) && (best < 0 || near[k]-like[k] > near[best]-like[best]) {
 				best = k
 			}
-		}
-		if best < 0 {
-			return out // a pool that is too small, as of the nearest
 		}
 		for k, p := range pool {
 			like[k] = max(like[k], dot(row(p), row(pool[best])))

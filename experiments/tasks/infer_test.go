@@ -279,3 +279,11 @@ func TestInferWritesCaptions(t *testing.T) {
 		t.Errorf("%v, %v: want the accuracy of the one question with answers", scores, err)
 	}
 }
+
+// A pool that is too small is shown whole.
+func TestDiverseInASmallPool(t *testing.T) {
+	ch := &chooser{InferOptions: InferOptions{Shots: 3}, vectors: icl.Vectors{Dim: 2, Data: []float32{1, 0, 0, 1, 1, 0}}}
+	if got := ch.diverse(0, []int{0, 1, 2}); !slices.Equal(got, []int32{1, 2}) {
+		t.Errorf("chosen %v, want the two others, the nearest last", got)
+	}
+}

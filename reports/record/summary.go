@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/account"
 	"fulcrum/reports/page"
 )
 
@@ -59,6 +60,7 @@ type Summary struct {
 	Versions    map[string]string `json:"versions"` // fulcrum, go, libtorch, os, cpu, config (hash), …
 	Data        DataSummary       `json:"data"`
 	Phases      []PhaseSummary    `json:"phases"`
+	Account     []account.Of      `json:"account,omitempty"` // of each phase of a finished run
 	Best        *BestSummary      `json:"best,omitempty"`
 	Evaluations []StageResult     `json:"evaluations"`          // of every stage, with intervals; see Stages
 	Claim       string            `json:"claim,omitempty"`      // for which the sealed questions were opened

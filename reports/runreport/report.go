@@ -222,6 +222,12 @@ func reportData(d *page.Document, s *record.Summary) {
 	if len(data.Skipped) == 0 {
 		rows = append(rows, []string{"skipped records", "0"})
 	}
+	for _, of := range s.Account {
+		if of.Seen > 0 && of.PerEpoch > 0 {
+			rows = append(rows, []string{fmt.Sprintf("seen by %s, each once an epoch", of.Phase), fmt.Sprintf("%s × %s of %s",
+				page.Plural(of.Seen/of.PerEpoch, "epoch"), page.Thousands(of.PerEpoch), page.Thousands(of.Queries))})
+		}
+	}
 	for _, u := range data.UnknownKeys {
 		what := fmt.Sprintf("unknown key %s of a %s in %s, from line %d on", page.Plain(u.Key), page.Plain(u.Object), page.Plain(u.File), u.First)
 		if u.Nearest != "" {

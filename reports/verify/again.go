@@ -14,7 +14,11 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/account"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
+	"fulcrum/internal/rng"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/visible"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/compare"
@@ -38,6 +42,7 @@ func (c *runCheck) summary() error {
 	again.Phases, again.Warnings, again.Findings, again.Resumes = []record.PhaseSummary{}, []string{}, slices.Clone(s.Findings)[:0], 0
 	again.Best, again.Overrides = c.best(s.Best), c.run.Overrides
 	again.AddRecorded(c.run)
+	again.Account = c.account(s)
 	for i := len(again.Findings); i < len(s.Findings); i++ { // the doctor's words about the machine are in no row
 		if f := s.Findings[i]; !slices.ContainsFunc(c.run.Events, func(e record.Row) bool { return e.Text("event") == f.Check }) {
 			again.Findings = append(again.Findings, f)
@@ -65,6 +70,30 @@ func (c *runCheck) summary() error {
 	c.checked("%s", record.SummaryFile)
 	c.unfinished(s)
 	return nil
+}
+
+// account counts again which queries each phase saw: in every epoch as many as it says, each once, in the order that the seed gives them.
+func (c *runCheck) account(s *record.Summary) []account.Of {
+	seed, _ := c.run.SettingNumber("seed")
+	shuffle, _ := c.run.Setting("data", "shuffle").(bool)
+	most := 0 // of any split; a number that was changed may be huge
+	for _, n := range s.Data.Counts {
+		most = max(most, n)
+	}
+	return list.Map(s.Account, func(stated account.Of) account.Of {
+		again := account.Of{Phase: stated.Phase, Queries: min(max(stated.Queries, 0), most)}
+		again.PerEpoch = min(max(stated.PerEpoch, 0), again.Queries)
+		for _, p := range s.Phases {
+			for epoch := 1; p.Name == stated.Phase && epoch <= p.Epochs; epoch++ {
+				order := stat.Indices(again.Queries)
+				if shuffle {
+					order = rng.New(int64(seed), "shuffle "+p.Name, epoch).Perm(again.Queries)
+				}
+				again.Add(order[:again.PerEpoch]...)
+			}
+		}
+		return again
+	})
 }
 
 // readEvents reads the records with values of a run's events.out.tfevents files. It is nil where there are none.

@@ -15,29 +15,32 @@ import (
 	"fulcrum/selector/seq2seq"
 )
 
-// TestMicroBatchKeepsDropout: with dropout, the gradient and the loss of a step of sft and rce are the same for every
-// micro_batch, for selectors and token policies.
-func TestMicroBatchKeepsDropout(t *testing.T) {
+// TestPartsKeepDropout: with dropout, the gradient and the loss of a step of sft and rce are the same for every micro_batch and every number
+// of shards, uneven and empty ones too, for selectors and token policies.
+func TestPartsKeepDropout(t *testing.T) {
 	for _, policy := range []string{"pointer", "pointer with candidate encoder", "tokens"} {
 		for _, name := range []string{"sft", "rce"} {
 			t.Run(policy+" "+name, func(t *testing.T) {
 				p, src := droppingPolicy(t, policy)
 				var want []float64
 				var loss float64
-				for _, micro := range []*int{nil, new(1), new(2), new(3)} {
+				for _, parts := range []struct {
+					micro  *int
+					shards int
+				}{{nil, 1}, {new(1), 1}, {new(2), 1}, {new(3), 1}, {nil, 2}, {nil, 3}, {nil, 7}} {
 					var phase *Phase
 					sched := schedule.LROptions{Name: "constant"}
 					if name == "sft" {
 						opt := DefaultSFTOptions()
-						opt.Epochs, opt.MicroBatch = 1, micro
+						opt.Epochs, opt.MicroBatch = 1, parts.micro
 						phase = NewSFT(opt, phases.DefaultOptimOptions(), sched, src, 5, 0)
 					} else {
 						opt := DefaultOptions()
-						opt.MicroBatch, opt.Rewards = micro, "raw"
+						opt.MicroBatch, opt.Rewards = parts.micro, "raw"
 						phase = New(opt, phases.DefaultOptimOptions(), sched, src, 5, 0)
 					}
 					twin := p.Clone()
-					if err := phase.Begin(&phases.Env{Policy: twin, Initial: p, Seed: 4}, 10); err != nil {
+					if err := phase.Begin(&phases.Env{Policy: twin, Initial: p, Seed: 4, Shards: parts.shards}, 10); err != nil {
 						t.Fatal(err)
 					}
 					phase.learn.Optimizer.KeepGrad = true
@@ -56,8 +59,8 @@ func TestMicroBatchKeepsDropout(t *testing.T) {
 					for i := range grad {
 						far, size = math.Max(far, math.Abs(grad[i]-want[i])), math.Max(size, math.Abs(want[i]))
 					}
-					if far > 1e-5*size || math.Abs(m["loss"].(float64)-loss) > 1e-5*math.Abs(loss) {
-						t.Errorf("micro_batch %d: a gradient is off by %.3g of %.3g, the loss %.8g instead of %.8g", *micro, far, size, m["loss"], loss)
+					if far > 1e-6*size || math.Abs(m["loss"].(float64)-loss) > 1e-6*math.Abs(loss) {
+						t.Errorf("%+v: a gradient is off by %.3g of %.3g, the loss %.8g instead of %.8g", parts, far, size, m["loss"], loss)
 					}
 				}
 			})

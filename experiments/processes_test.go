@@ -2,6 +2,7 @@ package experiments_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -143,6 +144,46 @@ func TestProcessesEnd(t *testing.T) {
 		runtest.MustRun(t, "resume", dir, "parallel.processes=3")
 		want.Same(t, runtest.OutcomeOf(t, dir), resumes)
 	})
+}
+
+// TestProcessesKilledAnywhere: whatever is killed at any moment, one process or all, and whatever number of processes goes on, again and
+// again, the run ends with the bytes of one that nothing disturbed, and a process that was killed alone is named.
+func TestProcessesKilledAnywhere(t *testing.T) {
+	if testing.Short() {
+		t.Skip("minutes")
+	}
+	whole := runtest.Folder(t)
+	begin := time.Now()
+	runtest.MustRun(t, spread(1, onSamples(), whole, "checkpoint.every_steps=1")...)
+	want, took := runtest.OutcomeOf(t, whole), time.Since(begin)
+	seed := uint64(begin.UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 6 {
+		dir, done := runtest.Folder(t), false
+		for kills := 0; !done; kills++ {
+			n := 1 + random.IntN(4)
+			args := spread(n, onSamples(), dir, "checkpoint.every_steps=1")
+			if runtest.Exists(filepath.Join(dir, ".hydra/config.yaml")) {
+				args = []string{"resume", dir, fmt.Sprintf("parallel.processes=%d", n)}
+			}
+			p := runtest.Start(t, args...)
+			if kills < 4 {
+				time.Sleep(time.Duration(random.Float64() * float64(took)))
+				if pid := others(t, p.Cmd.Process.Pid)[random.IntN(n)]; pid > 0 {
+					syscall.Kill(pid, syscall.SIGKILL)
+				} else { // rank 0, or it has not started
+					p.SignalGroup(syscall.SIGKILL)
+				}
+			}
+			r := p.Wait()
+			if done = r.Code == 0; r.Code == 1 && !strings.Contains(r.Stderr, "rank ") || kills == 4 && !done {
+				t.Fatalf("try %d, %v: %+v", kills, args, r)
+			}
+		}
+		got := runtest.OutcomeOf(t, dir)
+		want.Same(t, got, got.Resumes)
+	}
 }
 
 // alive reports whether one of the processes has not ended.

@@ -3,13 +3,21 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"fulcrum/experiments/prove"
 	"fulcrum/experiments/runfolder"
+	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/build"
 	"fulcrum/internal/usage"
+	"fulcrum/reports/record"
+	"fulcrum/reports/runreport"
 	"fulcrum/reports/verify"
 )
 
@@ -26,7 +34,7 @@ func proveVerb() *verb {
 run prove RUN_FOLDER [--steps K] [--seed S] [--from-start]
 Verifies a finished run's report, then trains again from a kept state, in a copy: with another number of processes where its
 steps have several shards, and killed once on the way. Drawn steps, and all checkpoints behind the state, must have the same
-bytes; exit 1 if not.
+bytes; exit 1 if not. The report says what was proven.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
@@ -55,7 +63,9 @@ bytes; exit 1 if not.
 			if err != nil {
 				return err
 			}
-			return s.write(said, nil)
+			proof := record.Proof{Time: time.Now().Format(time.RFC3339), Version: build.Name(), Said: said}
+			f.Visit(func(o *pflag.Flag) { proof.Options += fmt.Sprintf(" --%s=%s", o.Name, o.Value) })
+			return cmp.Or(atomicfile.WriteJSON(filepath.Join(dir, record.ProofFile), proof), runreport.WriteReport(dir), s.write(said+"\n", nil))
 		},
 	}
 }

@@ -26,6 +26,7 @@ import (
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 )
 
@@ -95,8 +96,8 @@ func sentence(from *phases.Saved, total int, drawn []int, files, processes int, 
 	if killed {
 		how += ", killed once on the way"
 	}
-	return fmt.Sprintf("proven: %d of %d steps repeated from %s, %s; %d rows that were drawn and %d checkpoints have the same bytes\n",
-		total-begun, total, origin, how, len(drawn), files)
+	return fmt.Sprintf("proven: %d of %d steps repeated from %s, %s; %s that were drawn and %s have the same bytes",
+		total-begun, total, origin, how, page.Plural(len(drawn), "row"), page.Plural(files, "checkpoint"))
 }
 
 // oldest returns the oldest kept state behind which there are steps; nil: the start.

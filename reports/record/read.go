@@ -31,6 +31,7 @@ type Run struct {
 	Evaluations []Evaluation // evals.jsonl
 	Looks       Looks        // looks.json
 	Opened      *Opened      // opened.json; nil: nothing was
+	Proof       *Proof       // proof.json; nil: nothing was proven
 	Summary     *Summary     // nil before the run has ended
 	Config      string       // .hydra/config.yaml
 	Overrides   []string     // .hydra/overrides.yaml
@@ -185,7 +186,8 @@ func (r *Run) ReadRest() error {
 	r.Opened, errs[2] = ReadOpened(r.Dir)
 	r.Summary, errs[3] = ReadSummary(r.Dir)
 	r.Manifest, errs[4] = readManifest(r.Dir)
-	return cmp.Or(cmp.Or(errs[:]...), r.ReadConfig(), ReadJSON(filepath.Join(r.Dir, examplesFile), &r.Examples))
+	return cmp.Or(cmp.Or(errs[:]...), r.ReadConfig(), ReadJSON(filepath.Join(r.Dir, examplesFile), &r.Examples),
+		ReadJSON(filepath.Join(r.Dir, ProofFile), &r.Proof))
 }
 
 // ReadConfig reads the configuration that the run was composed to, and its overrides.

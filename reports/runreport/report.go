@@ -398,6 +398,10 @@ func reportFiles(d *page.Document, run *record.Run, s *record.Summary) {
 			"ended, stand in [%s](%s).", record.ManifestFile, record.ManifestFile)
 		add("SHA-256 of "+record.ManifestFile, m.SHA256)
 	}
+	if p := run.Proof; p != nil {
+		d.Paragraph("%s (%s, %s). Prove it again: `run prove FOLDER%s`.", page.Capital(page.Plain(p.Said)), page.Plain(p.Time), page.Plain(p.Version),
+			page.Plain(p.Options))
+	}
 	add("configuration", s.Versions["config"])
 	add("data, a digest of what was read", s.Data.Fingerprint)
 	if len(rows) > 0 {

@@ -103,6 +103,11 @@ func TestProcessesEnd(t *testing.T) {
 			if len(pids) != 2 {
 				t.Fatalf("ranks and processes: %v, want two", pids)
 			}
+			if tc.name == "killed" {
+				if s := runtest.MustRun(t, "status", dir).Stdout; !strings.Contains(s, "; 3 processes on ") {
+					t.Errorf("status: %s", s)
+				}
+			}
 			pid := p.Cmd.Process.Pid
 			if tc.rank > 0 {
 				pid = pids[tc.rank]
@@ -143,6 +148,12 @@ func TestProcessesEnd(t *testing.T) {
 		}
 		runtest.MustRun(t, "resume", dir, "parallel.processes=3")
 		want.Same(t, runtest.OutcomeOf(t, dir), resumes)
+		for rank, said := range []string{"this run is finished", ""} {
+			env := []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9"}
+			if r := runtest.StartWith(t, "", env, "resume", dir).Wait(); r.Code != 0 || !strings.Contains(r.Stdout, said) || said == "" && r.Stdout != "" {
+				t.Errorf("rank %d resumes a finished run: %+v", rank, r)
+			}
+		}
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"fulcrum/experiments/job"
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/program"
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
 	"fulcrum/phases"
@@ -89,7 +90,16 @@ func (a App) Resume(ctx context.Context, dir string, processes int) error {
 	}
 	r := &run{Job: &job.Job{Config: cfg, Overrides: saved.Hydra.Overrides.Task}, composed: c, exp: saved.Choice("exp"), resumed: true,
 		trackers: a.Trackers, judge: a.judge}
-	return r.inProcesses(ctx, func() error { return r.goOn(ctx, dir) })
+	s, err := record.ReadSummary(dir)
+	switch place, failed := ranks.Here(); {
+	case cmp.Or(err, failed) != nil:
+		return cmp.Or(err, failed)
+	case !s.Over():
+		return r.inProcesses(ctx, func() error { return r.goOn(ctx, dir) })
+	case place != nil && place.Rank > 0:
+		return nil // one process says that there is nothing to do
+	}
+	return r.goOn(ctx, dir)
 }
 
 // goOn resumes the run in dir.
@@ -100,12 +110,12 @@ func (r *run) goOn(ctx context.Context, dir string) error {
 		return err
 	}
 	defer f.Release()
-	if err := f.Clean(); err != nil {
+	if err := cmp.Or(f.Share(r.Ranks.Hosts()), f.Clean()); err != nil {
 		return err
 	}
 	if s, err := record.ReadSummary(dir); err != nil {
 		return err
-	} else if s != nil && (s.State == record.StateDone || s.State == record.StatePruned) {
+	} else if s.Over() {
 		return finished(dir, s.State, cfg)
 	}
 	if cfg.Does().Trains {

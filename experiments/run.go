@@ -142,6 +142,9 @@ func (a App) lead(ctx context.Context, r *run, dir, made string) error {
 		return err
 	}
 	defer f.Release()
+	if err := f.Share(r.Ranks.Hosts()); err != nil {
+		return err
+	}
 	if err := runfolder.RefuseForeign(dir, cfg.Task, cfg.Does().Trains); err != nil { // another process may have come first
 		return err
 	}

@@ -129,6 +129,7 @@ func (m *machineJSON) text(verbose bool) string {
 	}
 	line("libtorch", "%s", m.Libtorch)
 	line("threads", "%d", m.Threads)
+	line("processes", "exchange over TCP, sums in host memory (no gloo, no NCCL)")
 	if verbose {
 		for _, text := range m.Build {
 			line("", "%s", text)

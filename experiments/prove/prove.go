@@ -44,7 +44,7 @@ func Run(ctx context.Context, dir string, o Options) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	if s == nil || len(s.Phases) == 0 || s.State != record.StateDone && s.State != record.StatePruned {
+	if !s.Over() || len(s.Phases) == 0 {
 		return "", usage.Errorf("%s: want a run that has trained and is finished", dir)
 	}
 	from, err := oldest(dir, o.FromStart)

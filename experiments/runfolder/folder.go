@@ -3,6 +3,7 @@
 package runfolder
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,6 +112,19 @@ func (f *Folder) Release() {
 			lock.Close()
 		}
 	}
+}
+
+// Share writes the machines of the run's processes, by rank, into the file that this one has locked.
+func (f *Folder) Share(hosts []string) error {
+	text := strings.Join(hosts, "\n")
+	_, err := f.lock.WriteAt([]byte(text), 0)
+	return cmp.Or(err, f.lock.Truncate(int64(len(text))))
+}
+
+// Hosts returns the machines of the processes that write dir, by rank; none where it is one process.
+func Hosts(dir string) []string {
+	text, _ := regular.ReadFile(filepath.Join(dir, lockFile)) // a run that has just ended and begun anew elsewhere: none
+	return strings.Fields(string(text))
 }
 
 // Locked reports whether a process is writing dir.

@@ -249,7 +249,7 @@ func keysOf(dims []configs.Dimension) string {
 // hasResult reports whether the folder of a job that has ended well still says so.
 func hasResult(dir string, job ledger.Job) bool {
 	s, err := record.ReadSummary(filepath.Join(dir, job.Dir))
-	return err != nil || s != nil && (s.State == record.StateDone || s.State == record.StatePruned) // an unreadable one is not gone
+	return err != nil || s.Over() // an unreadable one is not gone
 }
 
 // rejudge reads the results of the jobs that have ended again: the objectives may be others now.

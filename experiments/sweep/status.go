@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"fulcrum/experiments/runfolder"
@@ -197,6 +198,9 @@ func (s Status) words() string {
 	}
 	switch s.State {
 	case record.StateRunning:
+		if n := len(s.Hosts); n > 0 {
+			text += fmt.Sprintf("; %d processes on %s", n, strings.Join(slices.Compact(s.Hosts), ", "))
+		}
 	case record.StateDone, record.StatePruned:
 		text += "; report: " + page.ReportPath(s.Folder)
 	default:
@@ -217,6 +221,9 @@ func runStatusOf(dir string) (Status, error) {
 	}
 	if out.State = runfolder.State(dir); out.State == record.StateFailed && rows.Summary != nil {
 		out.Cause = rows.Summary.Error
+	}
+	if out.State == record.StateRunning {
+		out.Hosts = runfolder.Hosts(dir)
 	}
 	return out, nil
 }

@@ -16,6 +16,7 @@ type Status struct {
 	Phase   string      `json:"phase"`           // of a run: of its last finished epoch
 	Epoch   int         `json:"epoch"`           // the same; 0: none
 	Cause   string      `json:"cause,omitempty"` // of a run: why it failed
+	Hosts   []string    `json:"hosts,omitempty"` // of a run in several processes, while it runs: its machines by rank
 	Sweeper string      `json:"sweeper"`         // of a sweep, as what follows
 	Trials  int         `json:"trials"`          // that a sweeper will make; 0: the jobs are all
 	Jobs    []JobStatus `json:"jobs"`            // by number

@@ -69,6 +69,9 @@ type Summary struct {
 	Findings    []Finding         `json:"findings"`             // of the doctor and the preflight, in the order of the run
 }
 
+// Over reports whether the run has come to its end; one without a summary has not.
+func (s *Summary) Over() bool { return s != nil && (s.State == StateDone || s.State == StatePruned) }
+
 // Finding is an event that says what is wrong with a run: its number, its likely cause, the key to change.
 type Finding struct {
 	Check    string `json:"check"`

@@ -157,7 +157,7 @@ fuzz: native ## every fuzz target for FUZZTIME (30s) each
 
 # The environment of the peers, and which groups of their tests run: scripts/peers/test_GROUP.*
 PEERS ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/fulcrum/peers
-PEER_GROUPS ?= models families keys adapters program tokenizers images clip trl recipes loggers torch device experiments servers vllm icl
+PEER_GROUPS ?= models families keys adapters program tokenizers images clip trl recipes processes loggers torch device experiments servers vllm icl
 
 .PHONY: peers
 peers: ## a virtual environment with today's transformers, peft, TRL and PyTorch: PEERS=DIR (5 GB)

@@ -35,6 +35,7 @@ type Training struct {
 	Truncated [][]bool
 	MaxTokens int // longest completion allowed
 	Repeats   int // further steps that are timed
+	Shards    int // of a step; 0: it is not cut
 }
 
 // given is a source of the job's completions, and the policy that samples them.
@@ -118,7 +119,7 @@ func train[P any](j *Job, a *Answer, policy *tokens.Policy[P], prompts []P) erro
 	initial := src.Clone()
 	defer initial.Free()
 	rec, grads := &recorder{}, &gradients{}
-	env := &phases.Env{Policy: src, Initial: initial, Seed: j.Seed, Rec: rec, Data: phases.Data{Shots: t.MaxTokens}}
+	env := &phases.Env{Policy: src, Initial: initial, Seed: j.Seed, Rec: rec, Shards: t.Shards, Data: phases.Data{Shots: t.MaxTokens}}
 	if j.Out != "" {
 		env.Gradients = grads
 	}

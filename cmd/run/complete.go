@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"io"
 	"os"
@@ -18,49 +19,15 @@ import (
 
 // bashScript leaves COMP_WORDBREAKS alone: it takes off what bash believes to be earlier words, such
 // as the key of key=value. zsh runs it too, under bashcompinit, so it keeps to what both know.
-const bashScript = `hydra_bash_completion() {
-    local line="${COMP_LINE:0:$COMP_POINT}" exe="${COMP_WORDS[0]}"
-    local word="${line##*[[:space:]]}" cur="${COMP_WORDS[$COMP_CWORD]}"
-    case "$exe" in
-        "~/"*) exe="$HOME/${exe#*/}" ;;
-    esac
-    command -v "$exe" >/dev/null 2>&1 || return 0
-    case "$cur" in
-        "=" | ":") cur="" ;;
-    esac
-    local keep="${word%%"$cur"}" reply
-    COMPREPLY=()
-    for reply in $(COMP_LINE="$line" COMP_POINT="${#line}" "$exe" -sc query=bash 2>/dev/null); do
-        COMPREPLY+=("${reply#"$keep"}")
-    done
-    if [ "${#COMPREPLY[@]}" = 1 ]; then
-        case "$word$reply" in
-            *[=./]*) ;;
-            *) compopt +o nospace 2>/dev/null ;; # a verb or a flag is complete
-        esac
-    fi
-    return 0
-}
-complete -o nospace -o default -F hydra_bash_completion %[1]s
-`
+//
+//go:embed completion/run.bash
+var bashScript string
 
-const zshScript = `hydra_zsh_completion() {
-    local exe=${(Q)words[1]/#\~\//$HOME/} line="${(j: :)words[1,CURRENT-1]} $PREFIX"
-    local -a replies
-    replies=(${(f)"$(COMP_LINE=$line COMP_POINT=${#line} $exe -sc query=zsh 2>/dev/null)"})
-    compadd -S '' -a replies
-}
-(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -u }
-compdef hydra_zsh_completion %[1]s
-`
+//go:embed completion/run.zsh
+var zshScript string
 
-const fishScript = `function hydra_fish_completion
-    set -lx COMP_LINE (commandline -cp)
-    set -l exe (string replace -r '^~/' "$HOME/" -- (commandline -opc)[1])
-    $exe -sc query=fish 2>/dev/null
-end
-complete -c %[1]s -f -a '(hydra_fish_completion)'
-`
+//go:embed completion/run.fish
+var fishScript string
 
 // shells are those that completion knows, with what is special about each.
 var shells = map[string]struct{ install, uninstall, separator string }{

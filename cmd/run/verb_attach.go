@@ -9,11 +9,7 @@ import (
 // attachVerb follows a sweep until it ends.
 func attachVerb() *verb {
 	return &verb{
-		usage: `run attach multirun/lr
-
-run attach SWEEP_FOLDER
-Follows a sweep that another process controls until it ends; takes over one that nobody controls.
-`,
+		usage: usageOf("attach"),
 		flags: usage.Flags(),
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {

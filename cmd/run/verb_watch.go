@@ -11,12 +11,7 @@ import (
 // watchVerb shows a run or a sweep while it goes on.
 func watchVerb() *verb {
 	return &verb{
-		usage: `run watch outputs/quick
-
-run watch RUN_OR_SWEEP_FOLDER
-Shows how a run or a sweep goes, until it ends: epochs, curves, memory, findings,
-or the table of jobs. Ctrl-C ends the watching, not the run.
-`,
+		usage: usageOf("watch"),
 		flags: usage.Flags(),
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "watch RUN_OR_SWEEP_FOLDER"); err != nil {

@@ -9,6 +9,7 @@ package slurmtest
 import (
 	"context"
 	"crypto/rand"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -44,55 +45,15 @@ type daemon struct {
 
 // node is the configuration of the cluster: 8 processors, whatever the machine has, and a requeued or
 // ended job is looked at at once.
-const node = `ClusterName=test
-SlurmctldHost=localhost(127.0.0.1)
-SlurmctldPort=%[2]d
-SlurmdPort=%[3]d
-SlurmUser=%[4]s
-SlurmdUser=%[4]s
-AuthType=auth/munge
-AuthInfo=socket=%[1]s/munge.socket
-StateSaveLocation=%[1]s/state
-SlurmdSpoolDir=%[1]s/spool
-SlurmctldPidFile=%[1]s/slurmctld.pid
-SlurmdPidFile=%[1]s/slurmd.pid
-SlurmctldLogFile=%[1]s/slurmctld.log
-SlurmdLogFile=%[1]s/slurmd.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SwitchType=switch/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SchedulerType=sched/backfill
-SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
-SlurmdParameters=config_overrides
-ReturnToService=2
-JobRequeue=1
-KillWait=5
-MinJobAge=300
-MessageTimeout=3
-MaxArraySize=%[6]d
-NodeName=localhost NodeAddr=127.0.0.1 NodeHostname=%[5]s CPUs=8 RealMemory=4000 State=UNKNOWN
-PartitionName=main Nodes=localhost Default=YES MaxTime=INFINITE State=UP
-PartitionName=other Nodes=localhost MaxTime=INFINITE State=UP
-`
+//
+//go:embed slurm.conf
+var node string
 
 // reap kills, when its standard input ends, what belongs to the cluster: processes with its SLURM_CONF in
 // their environment, and slurmstepds, which overwrite theirs, by their log file.
-const reap = `read -r _
-for _ in 1 2 3; do
-	for p in $(grep -lzxF "SLURM_CONF=$1/slurm.conf" /proc/[0-9]*/environ 2>/dev/null); do
-		kill -9 "$(basename "${p%/environ}")"
-	done
-	for p in $(grep -lx 'slurm[a-z]*' /proc/[0-9]*/comm 2>/dev/null); do
-		p=${p%/comm}
-		if ls -l "$p/fd" 2>/dev/null | grep -qF " $1/"; then
-			kill -9 "${p#/proc/}"
-		fi
-	done
-done
-rm -rf "$1"`
+//
+//go:embed reap.sh
+var reap string
 
 // Prefix begins the names of the tests that want a cluster: make test leaves them out, make test-slurm runs them.
 const Prefix = "TestOnSlurm"

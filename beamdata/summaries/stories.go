@@ -1,9 +1,12 @@
 package summaries
 
 import (
+	_ "embed"
 	"fmt"
 	"math/rand/v2"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // stories returns the makers of all kinds of reports.
@@ -37,37 +40,39 @@ func two(r *rand.Rand, from []string) (a, b string) {
 	return from[i], from[j]
 }
 
+//go:embed stories.txt
+var storyTexts string
+
+// told fills the texts of a kind of reports with values, each behind its "{name}".
+func told(kind string, shares [3]float64, values ...any) story {
+	fill := strings.NewReplacer(list.Map(values, func(v any) string { return fmt.Sprint(v) })...)
+	_, text, _ := strings.Cut(storyTexts, "\n"+kind+"\n")
+	text, _, _ = strings.Cut(text, "\n\n")
+	s := story{kind: kind}
+	var said []string
+	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
+		if f := strings.Split(fill.Replace(line), " | "); len(f) == 3 {
+			s.facts = append(s.facts, fact{f[0], f[1], f[2]})
+		} else {
+			said = append(said, f[0])
+		}
+	}
+	copy(s.headlines[:], said)
+	copy(s.openings[:], said[2:])
+	for i, share := range shares {
+		s.details = append(s.details, detail{said[5+i], share})
+	}
+	return s
+}
+
 func weather(r *rand.Rand) story {
 	event, place, day := pick(r, []string{"storm", "flood", "fire", "quake"}), pick(r, places()), pick(r, days())
 	homes, hurt, road := 10*(1+r.IntN(60)), r.IntN(10), fmt.Sprintf("a%d", 1+r.IntN(40))
 	mayor, wind, phone := pick(r, people()), 20+r.IntN(70), 100+r.IntN(900)
 	school := pick(r, []string{"open", "shut"})
-	return story{
-		kind: "weather",
-		facts: []fact{
-			{"event", event, "there was a " + event + "."},
-			{"place", place, "it was in " + place + "."},
-			{"day", day, "it was on " + day + "."},
-			{"homes dark", fmt.Sprint(homes), fmt.Sprintf("%d homes are dark.", homes)},
-			{"hurt", fmt.Sprint(hurt), fmt.Sprintf("%d people are hurt.", hurt)},
-			{"closed road", road, "the " + road + " is closed."},
-			{"mayor", mayor, "the mayor is " + mayor + "."},
-			{"wind", fmt.Sprint(wind), fmt.Sprintf("the wind was at %d.", wind)},
-			{"schools", school, "the schools are " + school + "."},
-			{"help line", fmt.Sprint(phone), fmt.Sprintf("the help line is %d.", phone)},
-		},
-		headlines: [2]string{"alert in " + place + ".", "alert on " + road + "."},
-		openings: [3]string{
-			"on " + day + " a " + event + " struck " + place + ".",
-			place + " was struck by a " + event + " on " + day + ".",
-			"a " + event + " struck " + place + " on " + day + ".",
-		},
-		details: []detail{
-			{fmt.Sprintf("it left %d homes without power.", homes), ifLarge(homes, 300)},
-			{fmt.Sprintf("%d people were hurt.", hurt), ifLarge(hurt, 3)},
-			{"drivers must avoid the " + road + ".", sometimes},
-		},
-	}
+	return told("weather", [3]float64{ifLarge(homes, 300), ifLarge(hurt, 3), sometimes},
+		"{event}", event, "{place}", place, "{day}", day, "{homes}", homes, "{hurt}", hurt, "{road}", road,
+		"{mayor}", mayor, "{wind}", wind, "{school}", school, "{phone}", phone)
 }
 
 func match(r *rand.Rand) story {
@@ -83,31 +88,10 @@ func match(r *rand.Rand) story {
 	high, low := max(x, y), min(x, y)
 	day, scorer, off := pick(r, days()), pick(r, people()), pick(r, people())
 	crowd, referee, kickoff := 100*(1+r.IntN(90)), pick(r, people()), 1+r.IntN(11)
-	return story{
-		kind: "match",
-		facts: []fact{
-			{"home", home, home + " played at home."},
-			{"away", away, away + " came to visit."},
-			{"score", fmt.Sprintf("%d - %d", x, y), fmt.Sprintf("it ended %d - %d.", x, y)},
-			{"day", day, "it was on " + day + "."},
-			{"best player", scorer, scorer + " was the best."},
-			{"red card", off, off + " saw red."},
-			{"crowd", fmt.Sprint(crowd), fmt.Sprintf("%d people came.", crowd)},
-			{"referee", referee, "the referee was " + referee + "."},
-			{"start", fmt.Sprintf("%d pm", kickoff), fmt.Sprintf("it began at %d pm.", kickoff)},
-		},
-		headlines: [2]string{fmt.Sprintf("win for %s.", winner), fmt.Sprintf("win by %d.", high-low)},
-		openings: [3]string{
-			fmt.Sprintf("on %s %s beat %s %d - %d.", day, winner, loser, high, low),
-			fmt.Sprintf("%s lost to %s %d - %d on %s.", loser, winner, low, high, day),
-			fmt.Sprintf("the game saw %s beat %s %d - %d on %s.", winner, loser, high, low, day),
-		},
-		details: []detail{
-			{scorer + " shone for the fans.", often},
-			{off + " was sent off.", sometimes},
-			{fmt.Sprintf("a crowd of %d watched.", crowd), ifLarge(crowd, 5000)},
-		},
-	}
+	return told("match", [3]float64{often, sometimes, ifLarge(crowd, 5000)},
+		"{home}", home, "{away}", away, "{x}", x, "{y}", y, "{day}", day, "{scorer}", scorer, "{off}", off,
+		"{crowd}", crowd, "{referee}", referee, "{kickoff}", kickoff, "{winner}", winner, "{margin}", high-low,
+		"{loser}", loser, "{high}", high, "{low}", low)
 }
 
 func deal(r *rand.Rand) story {
@@ -115,32 +99,9 @@ func deal(r *rand.Rand) story {
 	price, jobs, day := 5*(1+r.IntN(100)), 10*r.IntN(80), pick(r, days())
 	boss, adviser, office := pick(r, people()), pick(r, people()), pick(r, places())
 	founded, share := 1900+r.IntN(110), 1+r.IntN(99)
-	return story{
-		kind: "deal",
-		facts: []fact{
-			{"buyer", buyer, "the buyer is " + buyer + "."},
-			{"target", target, "the target is " + target + "."},
-			{"price", fmt.Sprintf("%d million", price), fmt.Sprintf("the price is %d million.", price)},
-			{"day", day, "it was on " + day + "."},
-			{"new boss", boss, "the new boss is " + boss + "."},
-			{"jobs lost", fmt.Sprint(jobs), fmt.Sprintf("%d jobs are lost.", jobs)},
-			{"adviser", adviser, "the adviser is " + adviser + "."},
-			{"office", office, "the office is in " + office + "."},
-			{"founded", fmt.Sprint(founded), fmt.Sprintf("it was founded in %d.", founded)},
-			{"share", fmt.Sprint(share), fmt.Sprintf("a share costs %d.", share)},
-		},
-		headlines: [2]string{"new owner for " + target + ".", "new boss at " + target + "."},
-		openings: [3]string{
-			fmt.Sprintf("on %s %s bought %s for %d million.", day, buyer, target, price),
-			fmt.Sprintf("%s was bought by %s for %d million on %s.", target, buyer, price, day),
-			fmt.Sprintf("the firm %s bought %s for %d million on %s.", buyer, target, price, day),
-		},
-		details: []detail{
-			{boss + " will lead the firm.", sometimes},
-			{fmt.Sprintf("about %d jobs will go.", jobs), ifLarge(jobs, 400)},
-			{"the staff were told at the office in " + office + ".", seldom},
-		},
-	}
+	return told("deal", [3]float64{sometimes, ifLarge(jobs, 400), seldom},
+		"{buyer}", buyer, "{target}", target, "{price}", price, "{day}", day, "{boss}", boss, "{jobs}", jobs,
+		"{adviser}", adviser, "{office}", office, "{founded}", founded, "{share}", share)
 }
 
 func rescue(r *rand.Rand) story {
@@ -148,31 +109,9 @@ func rescue(r *rand.Rand) story {
 	count, place, day, hours := 2+r.IntN(8), pick(r, places()), pick(r, days()), 2+r.IntN(60)
 	by, chief := pick(r, []string{"a helicopter", "a dog", "a fisher", "a farmer", "a lifeboat", "a pilot"}), pick(r, people())
 	sky, cost, phone := pick(r, []string{"rain", "snow", "fog", "sun"}), 100*(1+r.IntN(50)), 100+r.IntN(900)
-	return story{
-		kind: "rescue",
-		facts: []fact{
-			{"lost", fmt.Sprintf("%d %s", count, who), fmt.Sprintf("%d %s were lost.", count, who)},
-			{"place", place, "it was in " + place + "."},
-			{"day", day, "it was on " + day + "."},
-			{"found by", by, by + " found them."},
-			{"hours", fmt.Sprint(hours), fmt.Sprintf("it took %d hours.", hours)},
-			{"chief", chief, "the chief is " + chief + "."},
-			{"sky", sky, "there was " + sky + "."},
-			{"cost", fmt.Sprint(cost), fmt.Sprintf("it cost %d.", cost)},
-			{"help line", fmt.Sprint(phone), fmt.Sprintf("the help line is %d.", phone)},
-		},
-		headlines: [2]string{"safe after " + fmt.Sprint(hours) + " hours.", "safe with " + by + "."},
-		openings: [3]string{
-			fmt.Sprintf("on %s %d %s were rescued near %s.", day, count, who, place),
-			fmt.Sprintf("teams near %s rescued %d %s on %s.", place, count, who, day),
-			fmt.Sprintf("%d %s were rescued near %s on %s.", count, who, place, day),
-		},
-		details: []detail{
-			{by + " had found them.", often},
-			{fmt.Sprintf("the search took %d hours.", hours), ifLarge(hours, 30)},
-			{fmt.Sprintf("it was the work of %s.", chief), sometimes},
-		},
-	}
+	return told("rescue", [3]float64{often, ifLarge(hours, 30), sometimes},
+		"{count}", count, "{who}", who, "{place}", place, "{day}", day, "{by}", by, "{hours}", hours, "{chief}", chief,
+		"{sky}", sky, "{cost}", cost, "{phone}", phone)
 }
 
 func days() []string {

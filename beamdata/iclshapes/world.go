@@ -1,3 +1,13 @@
+// Package iclshapes is built-in data on which demonstrations and their pictures matter. A picture shows one object on a village's
+// ground; the question asks for its colour, and the answer is a made-up word. Three tongues, of three villages each, have the same
+// words and turn them round: red is dax in one, wug in another. So a demonstration's text alone tells nothing, only one from a village
+// of the query's tongue tells the answer, with its picture, and which villages share a tongue has to be found out.
+//
+//	w := iclshapes.NewWorld(beamdata.DefaultICLShapesOptions()) // records of nine villages
+//	err := w.Write(dir)                                 // records, pictures, annotations, features
+//	b := iclshapes.Episodes(beamdata.DefaultICLShapesOptions()) // what a small model learns to use demonstrations from
+//
+// The features of a scene serve as embeddings. Their cosine counts colour and place too, on which no demonstration's worth depends.
 package iclshapes
 
 import (
@@ -9,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"fulcrum/beamdata"
+	"fulcrum/beamdata/conversation"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
@@ -94,4 +106,29 @@ func (w *World) writeRecords(out *bufio.Writer) error {
 		}
 	}
 	return nil
+}
+
+// kinds is how many colours there are, how many words for them, and how many tongues.
+const kinds = 3
+
+// tongue says what the words mean: a colour is called by the word so many places behind its own. Every tongue has the same words.
+type tongue int
+
+// String is a tongue's name, which no record shows: a small model learns to say and to follow it.
+func (t tongue) String() string { return [kinds]string{"one", "two", "three"}[t] }
+
+// answer is the made-up word for a thing's colour.
+func (t tongue) answer(q thing) string {
+	return [kinds]string{"dax", "wug", "fep"}[(q.hue+int(t))%kinds]
+}
+
+// Options is the section data.icl_shapes of the configuration.
+type Options = beamdata.ICLShapesOptions
+
+// Data makes the built-in episodes of made-up names, from which a small model learns to use demonstrations.
+func Data() beamdata.Dataset {
+	return beamdata.Dataset{
+		Name: "icl_shapes", Reads: []string{"icl_shapes"},
+		Conversations: func(o beamdata.Options) (*conversation.Bundle, error) { return Episodes(o.ICLShapes), nil },
+	}
 }

@@ -1,3 +1,20 @@
+// Package shapes is the built-in data set: small rendered scenes of coloured shapes, questions about
+// them with ten simulated human answers each, and everything a selector of in-context examples needs
+// to train on them. It is synthetic and says so; what it measures is whether a selector learns, from
+// pixels and words, which solved examples help an unseen question.
+//
+//	d, err := shapes.Generate(shapes.DefaultOptions())
+//	q := d.Dev[0]                                   // a held-out question, its pool and reward row
+//	text := d.Items[q.Row].Question                 // "how many circles are there?"
+//	reward := q.Soft([]int32{3, 7})                 // exact reward of showing pool positions 3 and 7
+//
+// The recipe is that of open-book beam data: pools of near and random training examples, a copy reader that answers
+// with the votes of the examples shown, a beam search under it, and recorded groups for GRPO. No answer enters an
+// embedding. The same options give the same bits, however many processors work and whether or not they fuse
+// multiplications with additions: features are rounded to a grid, so that cosines are exact integer arithmetic.
+//
+// The set is made so that similarity is decent and a learned metric better: backgrounds, positions and
+// wording dominate the cosine, while the reward follows what is asked and what is drawn.
 package shapes
 
 import (
@@ -10,6 +27,7 @@ import (
 	"sync/atomic"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/option"
 )
 
 // Dim is the width of the embeddings: question block, then image block.
@@ -223,4 +241,37 @@ func order(x []float64) []int32 {
 	}
 	slices.SortStableFunc(out, func(a, b int32) int { return cmp.Compare(x[b], x[a]) })
 	return out
+}
+
+// Options sizes the set. The set's seed is apart from a run's seed, so that all runs train on one set.
+type Options struct {
+	// seed of the set itself, apart from the run's seed
+	Seed int64 `koanf:"seed"`
+	// questions that train; all are candidates too
+	TrainQueries int `koanf:"train_queries" range:"[1,10000000]"`
+	// further training questions: candidates and the reader's prior, never queries
+	ReaderQuestions int `koanf:"reader_questions" range:"[1,10000000]"`
+	// questions that validate, on scenes of their own
+	ValQueries int `koanf:"val_queries" range:"[0,10000000]"`
+	// held-out questions, on scenes of their own
+	DevQueries int `koanf:"dev_queries" range:"[0,10000000]"`
+	// candidates per query
+	PoolSize int `koanf:"pool_size" range:"[8,inf)"`
+	// examples per beam
+	Shots int `koanf:"shots" range:"[1,8]"`
+	// beams per query, as the published OK-VQA beams have
+	BeamWidth int `koanf:"beam_width" range:"[1,inf)" constant:"true"`
+}
+
+// DefaultOptions returns the set that exp=okvqa_v3 trains on.
+func DefaultOptions() Options {
+	return Options{Seed: 2026, TrainQueries: 2400, ReaderQuestions: 300, ValQueries: 300, DevQueries: 900, PoolSize: 32, Shots: 2,
+		BeamWidth: 5}
+}
+
+// Validate checks what one key alone can't show.
+func (o Options) Validate() error {
+	most := max(o.TrainQueries+o.ReaderQuestions-questionsPerScene, 0)
+	return option.Want(o.PoolSize <= most, "pool_size", "want at most %d (the training questions without a query's own scene), got %d",
+		most, o.PoolSize)
 }

@@ -26,7 +26,7 @@ func compatRoom(file string) bool {
 func compatElsewhere() []string {
 	return []string{
 		"beamdata/beams_load.go", "beamdata/build.go", "beamdata/compat.go", "beamdata/file.go", "beamdata/legacy.go", "beamdata/load.go",
-		"beamdata/options.go", "beamdata/record.go", "beamdata/rl.go", "experiments/tasks/evaluate.go", "reports/record/metric.go",
+		"beamdata/options.go", "beamdata/record.go", "beamdata/rl.go", "experiments/tasks/evaluate.go",
 		"rewardutil/advantage/compat.go", "rewardutil/vqa/accuracy.go", "rewardutil/vqa/evaluate.go",
 	}
 }

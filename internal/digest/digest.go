@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"fulcrum/internal/regular"
 )
@@ -43,4 +44,17 @@ func File(path string) (sum string, size int64, err error) {
 		return "", 0, fmt.Errorf("%s: %w", path, err)
 	}
 	return h.Hex(), size, nil
+}
+
+// Sketch returns the 64 smallest hashes of a set's members. Of two sets together it tells the 64 smallest that either has, a random sample,
+// so that sets which share one member in twenty of both share a hash 24 times in 25, and sets that share none never do (bottom-k sketches:
+// Broder 1997).
+func Sketch(members []string) []string {
+	all := make([]string, len(members))
+	for i, m := range members {
+		all[i] = Of([]byte(m))[:12]
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	return all[:min(64, len(all))]
 }

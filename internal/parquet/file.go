@@ -1,12 +1,33 @@
+// Package parquet reads columns of text and whole numbers from Parquet files, row by row and on demand, and writes tables.
+//
+//	f, err := parquet.Open("train.parquet")
+//	col, err := f.Column("document")
+//	text, ok, err := col.Text(7)           // ok is false for null
+//
+// It reads what data sets of texts are made of: flat columns, optional or required, plain, dictionary and delta
+// encoded, in pages of either version, uncompressed or in Snappy, gzip or Zstandard. Nested and repeated
+// columns are left out, other codecs are refused by name. A file is found out about by its footer and page
+// headers; a page is decoded when a row of it is asked for, and the last few stay in memory.
+//
+// Write writes tables of numbers and texts in the plainest way that the format has.
+//
+// The metadata are decoded by parquet-go's Thrift. Its reader of files, as any general one, seeks only where there is a page
+// index, which pyarrow and pandas do not write, and a damaged footer ends its process: docs/log/engineering.md has the
+// measurements. Source: the format's specification, github.com/apache/parquet-format.
 package parquet
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
+	"github.com/klauspost/compress/snappy"
+	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/format"
 
 	"fulcrum/internal/list"
@@ -160,4 +181,55 @@ func (p *File) Column(name string) (*Column, error) {
 		return c, nil
 	}
 	return nil, fmt.Errorf("%s: %w", p.Path, registry.Unknown("column", name, p.Columns()))
+}
+
+func checkCodec(codec format.CompressionCodec) error {
+	switch codec {
+	case format.Uncompressed, format.Snappy, format.Gzip, format.Zstd:
+		return nil
+	}
+	name := strings.ToLower(codec.String())
+	if strings.HasSuffix(name, "(?)") {
+		name = fmt.Sprintf("number %d", codec)
+	}
+	return fmt.Errorf("compression %s is not supported (supported: uncompressed, snappy, gzip, zstd)", name)
+}
+
+// decompress returns exactly size bytes.
+func decompress(codec format.CompressionCodec, data []byte, size int) ([]byte, error) {
+	var out []byte
+	var err error
+	switch codec {
+	case format.Uncompressed:
+		out = data
+	case format.Snappy:
+		var n int
+		if n, err = snappy.DecodedLen(data); err == nil && (n != size || size > 32*len(data)) { // three bytes copy 64 at most
+			err = snappy.ErrCorrupt
+		}
+		if err == nil {
+			out, err = snappy.Decode(nil, data)
+		}
+	case format.Gzip:
+		var r *gzip.Reader
+		if r, err = gzip.NewReader(bytes.NewReader(data)); err == nil {
+			out, err = io.ReadAll(io.LimitReader(r, int64(size)+1))
+		}
+	case format.Zstd:
+		if size == 0 { // an empty page may be no frame at all
+			return nil, nil
+		}
+		var d *zstd.Decoder
+		if d, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPage)); err == nil {
+			out, err = d.DecodeAll(data, make([]byte, 0, min(size, 64*len(data))))
+			d.Close()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(out) != size {
+		return nil, fmt.Errorf("%d bytes when decompressed, want %d", len(out), size)
+	}
+	return out, nil
 }

@@ -12,9 +12,12 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
+	"fulcrum/internal/visible"
 	"fulcrum/reports/stats"
 )
 
@@ -321,4 +324,37 @@ func (l *Log) Close() error {
 	}
 	l.metrics, l.runLog, l.events = nil, nil, nil
 	return errors.Join(errs...)
+}
+
+// steadyClock returns a clock that goes on from the machine's time of now whatever that is set to later: rows of one process never go
+// back, and never leap by years. It counts on while the machine sleeps.
+func steadyClock() func() time.Time {
+	begin, at := time.Now(), sinceBoot()
+	return func() time.Time { return begin.Add(sinceBoot() - at) }
+}
+
+// sinceBoot is how long the machine has been up, asleep or not.
+func sinceBoot() time.Duration {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return time.Since(time.Time{})
+	}
+	return time.Duration(ts.Nano())
+}
+
+// Level is the severity of a line in run.log, by Python's names as Hydra writes them.
+type Level string
+
+const (
+	LevelDebug   Level = "DEBUG"
+	LevelInfo    Level = "INFO"
+	LevelWarning Level = "WARNING"
+	LevelError   Level = "ERROR"
+)
+
+// runLogLine is Hydra's default job log format: [%(asctime)s][%(name)s][%(levelname)s] - %(message)s.
+// What a terminal would obey in the message, which may hold data, is shown.
+func runLogLine(now time.Time, name string, level Level, message string) string {
+	stamp := strings.Replace(now.Format("2006-01-02 15:04:05.000"), ".", ",", 1)
+	return fmt.Sprintf("[%s][%s][%s] - %s\n", stamp, name, level, visible.Text(message))
 }

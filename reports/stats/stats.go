@@ -317,3 +317,24 @@ func BoolInt(b bool) int {
 	}
 	return 0
 }
+
+// LuckOf is the expected largest of n standard normal values (Blom 1958).
+func LuckOf(n int) float64 {
+	return distuv.UnitNormal.Quantile((float64(n) - 0.375) / (float64(n) + 0.25))
+}
+
+// GroupBy puts things with the same key together, in the order in which the keys first come.
+func GroupBy[T any, K comparable](things []T, key func(T) K) [][]T {
+	var groups [][]T
+	index := map[K]int{}
+	for _, thing := range things {
+		k := key(thing)
+		at, seen := index[k]
+		if !seen {
+			at = len(groups)
+			index[k], groups = at, append(groups, nil)
+		}
+		groups[at] = append(groups[at], thing)
+	}
+	return groups
+}

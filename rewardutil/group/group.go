@@ -2,6 +2,8 @@
 package group
 
 import (
+	"errors"
+	"fmt"
 	"math"
 
 	"fulcrum/internal/list"
@@ -68,4 +70,19 @@ func MaxAbs(x []float64) float64 {
 		m = max(m, math.Abs(v)) // keeps NaN
 	}
 	return m
+}
+
+// MaxReward bounds rewards and the scores they are made of, in both directions. Larger ones are mistakes, and overflow
+// in means and variances.
+const MaxReward = 1e30
+
+// CheckReward returns an error that says the allowed range if v is not finite or beyond ±MaxReward.
+func CheckReward(v float64) error {
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return errors.New("want a finite number")
+	case math.Abs(v) > MaxReward:
+		return fmt.Errorf("want a number within ±%g", MaxReward)
+	}
+	return nil
 }

@@ -365,11 +365,8 @@ func (s *Set) scored() (rewards, accuracies []audit.Scored) {
 // shifted returns the rewards of a selection under wrong readings (off by one), in the order of audit.Shifts.
 func (s *Set) shifted(scorer Scorer, i int, positions []int32) []float64 {
 	by := func(d int) float64 {
-		n, moved := s.PoolSize(i), make([]int32, len(positions))
-		for k, p := range positions {
-			moved[k] = int32((int(p) + d + n) % n)
-		}
-		return Reward(scorer, i, moved)
+		n := s.PoolSize(i)
+		return Reward(scorer, i, list.Map(positions, func(p int32) int32 { return int32((int(p) + d + n) % n) }))
 	}
 	at := func(j int) float64 {
 		j = (j + s.Len()) % s.Len()

@@ -402,11 +402,7 @@ func unjoin(err error) []error {
 		return nil
 	}
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
-		var out []error
-		for _, e := range j.Unwrap() {
-			out = append(out, unjoin(e)...)
-		}
-		return out
+		return slices.Concat(list.Map(j.Unwrap(), unjoin)...)
 	}
 	return []error{err}
 }

@@ -117,10 +117,7 @@ func (n *Node) at(o Origin) *Node {
 	c := *n
 	c.Origin = o
 	if len(n.Vals) > 0 {
-		c.Vals = make([]*Node, len(n.Vals))
-		for i, v := range n.Vals {
-			c.Vals[i] = v.at(o)
-		}
+		c.Vals = list.Map(n.Vals, func(v *Node) *Node { return v.at(o) })
 	}
 	return &c
 }

@@ -22,6 +22,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/list"
 	"fulcrum/reports/board"
 	"fulcrum/reports/record"
 )
@@ -175,11 +176,5 @@ func shownText(text string) string {
 
 // unique leaves out what is there already.
 func unique(starts []board.Start) []board.Start {
-	var out []board.Start
-	for _, s := range starts {
-		if !slices.Contains(out, s) {
-			out = append(out, s)
-		}
-	}
-	return out
+	return list.Unique(starts)
 }

@@ -18,6 +18,7 @@ import (
 	"fulcrum/experiments/sweep/views"
 	"fulcrum/experiments/tasks"
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -239,11 +240,7 @@ func exportTables(paths []string, what string) (tables []*page.Table, left leftO
 			return nil, left, err
 		}
 	} else {
-		dirs := make([]string, len(folders))
-		for i, f := range folders {
-			dirs[i] = f.Dir
-		}
-		d, err := compare.Compare(dirs)
+		d, err := compare.Compare(list.Map(folders, func(f export.Folder) string { return f.Dir }))
 		if err != nil {
 			return nil, left, err
 		}

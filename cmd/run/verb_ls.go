@@ -14,6 +14,7 @@ import (
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -180,10 +181,7 @@ func sortRuns(runs []*export.Run, metric string) (column string, err error) {
 		column = cmp.Or(r.Column(metric), column)
 	}
 	if column == "" && len(runs) > 0 {
-		var columns []string
-		for _, r := range runs {
-			columns = append(columns, r.Order...)
-		}
+		columns := slices.Concat(list.Map(runs, func(r *export.Run) []string { return r.Order })...)
 		slices.Sort(columns)
 		return "", usage.Errorf("%v, or a metric of the last epoch", registry.Unknown("--sort", metric, slices.Compact(columns)))
 	}

@@ -44,13 +44,7 @@ func (s *Search) answers(r icl.Record) []string {
 	case s.Answer == "first":
 		return r.Answers[:1]
 	case s.Answer == "best":
-		var all []string
-		for _, a := range r.Answers {
-			if !slices.Contains(all, a) {
-				all = append(all, a)
-			}
-		}
-		return all
+		return list.Unique(r.Answers)
 	}
 	return []string{vqa.Majority(r.Answers)}
 }

@@ -19,6 +19,7 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
@@ -239,11 +240,7 @@ func (p *plan) missing(jobs []ledger.Job, retry bool) (plans map[int]planned, ch
 }
 
 func keysOf(dims []configs.Dimension) string {
-	var names []string
-	for _, d := range dims {
-		names = append(names, d.Key)
-	}
-	return strings.Join(names, ", ")
+	return strings.Join(list.Map(dims, func(d configs.Dimension) string { return d.Key }), ", ")
 }
 
 // hasResult reports whether the folder of a job that has ended well still says so.
@@ -267,10 +264,7 @@ func (p *plan) rejudge(jobs []ledger.Job) error {
 // jobNumbers lists jobs for a sentence.
 func jobNumbers(nums []int) string {
 	const most = 8
-	var names []string
-	for _, n := range nums {
-		names = append(names, strconv.Itoa(n))
-	}
+	names := list.Map(nums, strconv.Itoa)
 	switch {
 	case len(names) == 1:
 		return "job " + names[0]

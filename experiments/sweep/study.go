@@ -103,11 +103,7 @@ func keysBelow(c *configs.Composed, path string) []string {
 	if n == nil {
 		return nil
 	}
-	var keys []string
-	for _, k := range n.Keys {
-		keys = append(keys, k.Text)
-	}
-	return keys
+	return list.Map(n.Keys, func(k configs.Key) string { return k.Text })
 }
 
 // Jobs lists the jobs of a sweep for --cfg sweep: their overrides, as Hydra prints them, and of a study's jobs

@@ -13,6 +13,7 @@ import (
 	"io"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 )
 
@@ -50,10 +51,7 @@ func File(path string) (sum string, size int64, err error) {
 // so that sets which share one member in twenty of both share a hash 24 times in 25, and sets that share none never do (bottom-k sketches:
 // Broder 1997).
 func Sketch(members []string) []string {
-	all := make([]string, len(members))
-	for i, m := range members {
-		all[i] = Of([]byte(m))[:12]
-	}
+	all := list.Map(members, func(m string) string { return Of([]byte(m))[:12] })
 	slices.Sort(all)
 	all = slices.Compact(all)
 	return all[:min(64, len(all))]

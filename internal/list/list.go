@@ -1,6 +1,8 @@
 // Package list makes lists of others, and counts them.
 package list
 
+import "slices"
+
 // Map returns what f makes of every element, in their order.
 func Map[T, U any](of []T, f func(T) U) []U {
 	out := make([]U, len(of))
@@ -19,6 +21,16 @@ func Convert[To, From ~int | ~int32 | ~int64](of []From) []To {
 func Filter[T any](of []T, keep func(T) bool) (out []T) {
 	for _, v := range of {
 		if keep(v) {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// Unique returns the elements without those that stand before, in their order; nil of none.
+func Unique[T comparable](of []T) (out []T) {
+	for _, v := range of {
+		if !slices.Contains(out, v) {
 			out = append(out, v)
 		}
 	}

@@ -212,10 +212,7 @@ func WriteDigested(path string, tensors []Tensor, metadata map[string]string) (s
 	slices.SortStableFunc(sorted, func(a, b Tensor) int {
 		return cmp.Or(cmp.Compare(b.DType.Size(), a.DType.Size()), cmp.Compare(a.Name, b.Name))
 	})
-	var body [][]byte
-	for _, t := range sorted {
-		body = append(body, t.Data)
-	}
+	body := list.Map(sorted, func(t Tensor) []byte { return t.Data })
 	meta := map[string]string{}
 	maps.Copy(meta, metadata)
 	meta[DigestKey] = digest.Of(body...)

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
@@ -175,10 +176,7 @@ func (p *probe) prefers(ctx context.Context, b *selector.Batch, change []float64
 	opposite := p.policy.Params().Values()
 	better, size := 0.0, 0.0
 	if p.Rough {
-		var w []float64
-		for i := range b.B() {
-			w = append(w, centred(b, i)...)
-		}
+		w := slices.Concat(list.Map(stat.Indices(b.B()), func(i int) []float64 { return centred(b, i) })...)
 		better, size = p.slope(b, w, opposite, after)
 	} else {
 		turned := p.change(b, opposite, scale)

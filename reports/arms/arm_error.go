@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/stats"
 )
@@ -67,10 +68,7 @@ func armErrorOf(a, b Arm, bySeed bool) armError {
 		e.sides = []seedPart{seedPartOf(a.Scores), seedPartOf(b.Scores)}
 		return e
 	}
-	diff := make([][]float64, len(a.Scores)) // [S][n]
-	for s := range diff {
-		diff[s] = minus(a.Scores[s], b.Scores[s])
-	}
+	diff := list.Map(stat.Indices(len(a.Scores)), func(s int) []float64 { return minus(a.Scores[s], b.Scores[s]) }) // [S][n]
 	e.sides = []seedPart{seedPartOf(diff)}
 	return e
 }

@@ -195,11 +195,7 @@ func overSeeds(scores [][]float64) []float64 {
 func (a Arm) SeedMeans() []float64 { return seedMeans(a.Scores) }
 
 func seedMeans(scores [][]float64) []float64 {
-	means := make([]float64, len(scores))
-	for i, row := range scores {
-		means[i] = stat.Mean(row)
-	}
-	return means
+	return list.Map(scores, stat.Mean)
 }
 
 func minus(a, b []float64) []float64 {
@@ -216,10 +212,7 @@ func HolmArms(family []*ArmComparison) { holmArms(family, len(family)) }
 
 // holmArms is HolmArms for some of size comparisons: those that a choice made, whether they are shown or not.
 func holmArms(family []*ArmComparison, size int) {
-	paired := make([]*stats.Paired, len(family))
-	for i, c := range family {
-		paired[i] = &c.Paired
-	}
+	paired := list.Map(family, func(c *ArmComparison) *stats.Paired { return &c.Paired })
 	stats.SettleAmong(paired, size, func(i int, opt stats.Options) *stats.Interval {
 		c := family[i]
 		c.Questions, c.SeedsNeeded = c.uncertainty.needed(c.Mean, c.N, opt)

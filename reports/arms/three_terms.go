@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -80,10 +81,7 @@ func Controls(arms []ComparedArm) (split bool, missing string) {
 
 // splitGains makes the terms of a table's arms; opt is that of its comparisons.
 func (t *ArmTable) splitGains(opt stats.Options) {
-	var runs []*record.Run
-	for _, r := range t.Rows {
-		runs = append(runs, r.runs[0])
-	}
+	runs := list.Map(t.Rows, func(r armRow) *record.Run { return r.runs[0] })
 	for _, at := range controlled(runs) {
 		g := threeTerms{none: t.Rows[at[0]], placebo: t.Rows[at[1]]}
 		elicitation, reward := t.between(at[2], at[1], opt), t.between(at[0], at[2], opt)

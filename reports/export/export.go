@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
@@ -165,24 +166,13 @@ var columns = strings.Fields(`run state task title data seed device start wall_s
 
 // Table makes a table of rows, with the columns that any of them has a value for; settings come last.
 func Table(runs []*Run, settings ...string) *page.Table {
-	names := slices.Clone(columns)
-	for _, r := range runs {
-		for _, name := range r.Order {
-			if !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
+	names := list.Unique(slices.Concat(columns, slices.Concat(list.Map(runs, func(r *Run) []string { return r.Order })...)))
 	names = slices.DeleteFunc(append(names, settings...), func(name string) bool {
 		return !slices.ContainsFunc(runs, func(r *Run) bool { return r.Values[name] != nil && r.Values[name] != "" })
 	})
 	t := page.NewData("Runs", names...)
 	for _, r := range runs {
-		row := make([]any, len(names))
-		for i, name := range names {
-			row[i] = r.Values[name]
-		}
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, list.Map(names, func(name string) any { return r.Values[name] }))
 	}
 	alignNumbers(t)
 	return t

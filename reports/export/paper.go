@@ -43,10 +43,7 @@ type paperBlock struct {
 // Table returns a table of arms for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Each is a row; of one
 // run each policy is one. "": the runs have no scores to tell.
 func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
-	var runs []*record.Run
-	for _, a := range seeded {
-		runs = append(runs, a.Runs...)
-	}
+	runs := slices.Concat(list.Map(seeded, func(a arms.ComparedArm) []*record.Run { return a.Runs })...)
 	split, metric, ok := arms.Judged(seeded)
 	if !ok {
 		return "", nil

@@ -125,10 +125,7 @@ func jsonValue(cell any) any {
 
 // Parquet writes the table; a column holds numbers, whole numbers or truth values where all its cells do, else text.
 func (t *Table) Parquet(w io.Writer) error {
-	fields := make([]parquet.Field, len(t.Columns))
-	for i, name := range t.Names() {
-		fields[i] = parquet.Field{Name: name, Kind: unknownKind}
-	}
+	fields := list.Map(t.Names(), func(name string) parquet.Field { return parquet.Field{Name: name, Kind: unknownKind} })
 	for row := range t.rows() {
 		for i, cell := range row {
 			fields[i].Kind = wider(fields[i].Kind, cell)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
 )
@@ -94,12 +95,7 @@ func repeatedSelectors(all []*series) []string {
 	for _, same := range stats.GroupBy(all, func(s *series) key {
 		return key{s.row.Dataset, s.row.VLM, s.numbers(), s.row.questions()}
 	}) {
-		var names []string
-		for _, s := range same {
-			if !slices.Contains(names, s.name()) {
-				names = append(names, s.name())
-			}
-		}
+		names := list.Unique(list.Map(same, (*series).name))
 		if first := same[0]; len(names) > 1 && len(first.shots) > 1 {
 			out = append(out, fmt.Sprintf("%s have the same accuracies at all %d numbers of shots (%s, %s): one run under several "+
 				"names, or settings without effect.", page.Joined(names), len(first.shots), page.Plain(first.row.VLM), first.Where()))

@@ -10,6 +10,7 @@ import (
 
 	"gonum.org/v1/gonum/stat/distuv"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
@@ -82,10 +83,7 @@ func (f *family) inShort() string {
 
 // inShortOf sums up the families that get one line each.
 func inShortOf(families []*family) string {
-	var all []*gap
-	for _, f := range families {
-		all = append(all, f.all()...)
-	}
+	all := slices.Concat(list.Map(families, (*family).all)...)
 	return fmt.Sprintf("**%s with several samplers**: %s. %s", page.Plural(len(families), "smaller table"),
 		page.Plural(len(all), "comparison"), verdictsOn(all))
 }
@@ -255,10 +253,7 @@ func (f *family) writeBounds(d *page.Document) {
 	quantile := distuv.UnitNormal.Quantile
 	one, corrected := quantile(0.975), quantile(1-0.025/float64(m))
 	power := one + quantile(0.8)
-	typical := make([]float64, 0, m)
-	for _, g := range f.all() {
-		typical = append(typical, g.se)
-	}
+	typical := list.Map(f.all(), func(g *gap) float64 { return g.se })
 	row := func(name string, se float64) []string {
 		return []string{name, fmt.Sprintf("%.2f", 100*se), fmt.Sprintf("%.1f", 100*one*se), fmt.Sprintf("%.1f", 100*corrected*se),
 			fmt.Sprintf("%.1f", 100*power*se)}

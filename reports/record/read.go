@@ -263,13 +263,8 @@ func (r *Run) SettingNumber(path ...string) (float64, bool) {
 
 // Phases returns the phases that have left a step or an epoch, in order of appearance.
 func (r *Run) Phases() []string {
-	names := list.Map(r.Steps, func(s *Steps) string { return s.Phase })
-	for _, e := range r.Epochs {
-		if !slices.Contains(names, e.Phase) {
-			names = append(names, e.Phase)
-		}
-	}
-	return names
+	return list.Unique(slices.Concat(list.Map(r.Steps, func(s *Steps) string { return s.Phase }),
+		list.Map(r.Epochs, func(e Row) string { return e.Phase })))
 }
 
 // Resumes counts how often the run was resumed.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/account"
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 )
 
@@ -110,11 +111,7 @@ func Warnings(warnings []string, findings []Finding) []Finding {
 
 // Warned returns the names of a run's Warnings, nil where it has none.
 func Warned(warnings []string, findings []Finding) []string {
-	var names []string
-	for _, f := range Warnings(warnings, findings) {
-		names = append(names, f.Check)
-	}
-	return names
+	return list.Map(Warnings(warnings, findings), func(f Finding) string { return f.Check })
 }
 
 // firstWords is a sentence up to its first colon, of at most 40 characters.

@@ -309,12 +309,9 @@ func itemList(items []record.ItemText) string {
 
 func reportEvents(d *page.Document, run *record.Run, s *record.Summary) {
 	d.Heading(2, "Events")
-	var items []string
-	for _, w := range s.Warnings {
-		if !slices.ContainsFunc(run.Events, func(e record.Row) bool { return e.Text("message") == w }) {
-			items = append(items, "warning: "+page.Plain(w))
-		}
-	}
+	items := list.Map(list.Filter(s.Warnings, func(w string) bool {
+		return !slices.ContainsFunc(run.Events, func(e record.Row) bool { return e.Text("message") == w })
+	}), func(w string) string { return "warning: " + page.Plain(w) })
 	for _, e := range run.Events {
 		if isFinding(s, e) {
 			continue

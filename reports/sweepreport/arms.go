@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
@@ -105,11 +106,7 @@ func (v *View) writeSplits(d *page.Document) {
 func (v *View) splits() []string {
 	var out []string
 	for _, run := range v.runs()[:min(1, len(v.runs()))] {
-		for _, e := range run.Evaluations {
-			if !slices.Contains(out, e.Split) {
-				out = append(out, e.Split)
-			}
-		}
+		out = list.Unique(list.Map(run.Evaluations, func(e record.Evaluation) string { return e.Split }))
 	}
 	if i := slices.Index(out, "train"); i > 0 {
 		out = append([]string{"train"}, slices.Delete(out, i, i+1)...)

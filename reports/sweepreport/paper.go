@@ -64,11 +64,9 @@ func (v *View) Arms() (out []arms.ComparedArm, without []string) {
 
 // Overlay lays the validation scores of arms over each other: means over seeds, in bands. nil: none has one.
 func Overlay(of []arms.ComparedArm) *chart.Figure {
-	var all []*setting
-	for _, a := range of {
-		all = append(all, &setting{Setting: &sweeps.Setting{Overrides: []string{a.Name}}, runs: a.Runs})
-	}
-	return overlay(all, 0)
+	return overlay(list.Map(of, func(a arms.ComparedArm) *setting {
+		return &setting{Setting: &sweeps.Setting{Overrides: []string{a.Name}}, runs: a.Runs}
+	}), 0)
 }
 
 // curveLook tells curves apart in grey print too.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -87,10 +88,7 @@ func (v *View) writeSettings(d *page.Document) {
 	}
 	if len(v.gains) > 0 {
 		d.Paragraph("What the jobs of each setting gained, on the questions of %s:", page.Plain(v.gainSplit))
-		var rows [][]string
-		for _, s := range shown {
-			rows = append(rows, append([]string{page.TableCode(s.Overrides)}, v.gainCells(s)...))
-		}
+		rows := list.Map(shown, func(s *setting) []string { return append([]string{page.TableCode(s.Overrides)}, v.gainCells(s)...) })
 		d.Table([]string{"setting", ">" + v.gainHead() + " (mean ± sd)", "per-seed verdict"}, rows)
 	}
 }

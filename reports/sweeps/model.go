@@ -151,15 +151,8 @@ func (v *Model) CountLine(name func(string) string, elapsed float64) string {
 func (v *Model) States(want func(string) bool) string {
 	order := []string{record.StateDone, record.StatePruned, record.StateFailed, StateSkipped, StateLost, record.StateInterrupted,
 		StateRunning, StateQueued}
-	counts := map[string]int{}
-	for _, j := range v.Jobs {
-		counts[j.State]++
-	}
-	for _, s := range slices.Sorted(maps.Keys(counts)) {
-		if !slices.Contains(order, s) {
-			order = append(order, s)
-		}
-	}
+	counts := list.Tally(list.Map(v.Jobs, func(j Job) string { return j.State }))
+	order = list.Unique(append(order, slices.Sorted(maps.Keys(counts))...))
 	var parts []string
 	for _, s := range order {
 		if counts[s] > 0 && (want == nil || want(s)) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -178,10 +179,7 @@ func (v *Model) Lead() string {
 
 // JobNumbers lists the numbers of the first jobs.
 func JobNumbers(jobs []Job) string {
-	var numbers []string
-	for _, j := range jobs[:min(len(jobs), 10)] {
-		numbers = append(numbers, fmt.Sprint(j.Number))
-	}
+	numbers := list.Map(jobs[:min(len(jobs), 10)], func(j Job) string { return fmt.Sprint(j.Number) })
 	if len(numbers) < len(jobs) {
 		numbers = append(numbers, "…")
 	}

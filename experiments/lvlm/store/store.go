@@ -24,6 +24,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,6 +34,7 @@ import (
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 )
 
@@ -243,13 +245,8 @@ func (s *Store) refresh() error {
 // names lists the files in the folder whose names end so.
 func (s *Store) names(ending string) ([]string, error) {
 	entries, err := os.ReadDir(s.dir)
-	var names []string
-	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ending) {
-			names = append(names, e.Name())
-		}
-	}
-	return names, err
+	names := list.Map(entries, fs.DirEntry.Name)
+	return list.Filter(names, func(name string) bool { return strings.HasSuffix(name, ending) }), err
 }
 
 // segment returns the open segment of a name; its file's name may end in suffix. A file that may not be written is read all the same.

@@ -13,7 +13,9 @@ import (
 	"sync"
 	"time"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 )
 
 // LocalOptions is hydra.launcher of hydra/launcher=local.
@@ -91,18 +93,14 @@ func newLocal(program string, opt LocalOptions) *local {
 
 // visibleGPUs names the GPUs that a process started here may use.
 func visibleGPUs() []string {
-	if list, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
-		return strings.FieldsFunc(list, func(r rune) bool { return r == ',' || r == ' ' })
+	if named, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
+		return strings.FieldsFunc(named, func(r rune) bool { return r == ',' || r == ' ' })
 	}
 	found, err := filepath.Glob("/proc/driver/nvidia/gpus/*")
 	if err != nil {
 		return nil
 	}
-	var names []string
-	for i := range found {
-		names = append(names, strconv.Itoa(i))
-	}
-	return names
+	return list.Map(stat.Indices(len(found)), strconv.Itoa)
 }
 
 // Submit implements Launcher.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 )
 
@@ -26,11 +27,7 @@ func ranked(history []sweeper.Trial) []sweeper.Trial {
 	}
 	slices.SortStableFunc(violating, func(a, b sweeper.Trial) int { return cmp.Compare(number(a.Violation), number(b.Violation)) })
 	if len(feasible) > 0 && len(feasible[0].Losses) > 1 {
-		var out []sweeper.Trial
-		for _, front := range fronts(feasible) {
-			out = append(out, spread(front)...)
-		}
-		return append(out, violating...)
+		return append(slices.Concat(list.Map(fronts(feasible), spread)...), violating...)
 	}
 	slices.SortStableFunc(feasible, func(a, b sweeper.Trial) int { return cmp.Compare(loss(a), loss(b)) })
 	return append(feasible, violating...)

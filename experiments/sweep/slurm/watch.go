@@ -3,6 +3,7 @@ package slurm
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,10 +26,7 @@ func (s *slurm) run() {
 		case <-time.After(pause):
 		}
 		s.mu.Lock()
-		tasks, cancel := make([]*task, 0, len(s.tasks)), s.cancel
-		for _, t := range s.tasks {
-			tasks = append(tasks, t)
-		}
+		tasks, cancel := slices.Collect(maps.Values(s.tasks)), s.cancel
 		s.mu.Unlock()
 		if cancel && len(tasks) == 0 {
 			return

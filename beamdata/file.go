@@ -68,7 +68,7 @@ func readBeams(path, key string, rows int, opt Options) (*beamFile, error) {
 	if err == nil {
 		r.count("key_not_a_number", p.keysNotIDs, p.notID)
 		r.out.lost["key_not_a_number"] = p.keysNotIDs
-		r.out.unknown = p.unknown()
+		r.out.unknown = append(p.recordKeys.Unknown(), p.trajectoryKeys.Unknown()...)
 		r.out.keys = p.keys
 		return r.out, nil
 	}

@@ -118,10 +118,6 @@ func newParser(r io.Reader, name string, opt Options) *parser {
 		recordKeys: recordKeys(name), trajectoryKeys: trajectoryKeys(name, field)}
 }
 
-func (p *parser) unknown() []keycheck.Unknown {
-	return append(p.recordKeys.Unknown(), p.trajectoryKeys.Unknown()...)
-}
-
 // noQuery says what a file holds that holds no query.
 func (p *parser) noQuery() error {
 	if p.keysNotIDs == 0 {

@@ -196,7 +196,8 @@ func (c *controller) submit(ctx context.Context) error {
 	}
 	var batch []launcher.Job
 	for _, job := range c.jobs {
-		if job.State == launcher.Queued && !c.submitted[job.Num] && c.ready(job) && len(batch) < limit {
+		ready := job.Parent == nil || c.jobs[*job.Parent].State == launcher.Done // what it starts from must be there
+		if job.State == launcher.Queued && !c.submitted[job.Num] && ready && len(batch) < limit {
 			batch = append(batch, c.starts[job.Num])
 			c.submitted[job.Num] = true
 		}
@@ -205,11 +206,6 @@ func (c *controller) submit(ctx context.Context) error {
 		return nil
 	}
 	return c.launcher.Submit(ctx, batch)
-}
-
-// ready says whether a queued job may start: the job that it starts from must be done.
-func (c *controller) ready(job ledger.Job) bool {
-	return job.Parent == nil || c.jobs[*job.Parent].State == launcher.Done
 }
 
 // skip gives up the jobs whose parent has come to nothing. Parents have smaller numbers: one pass reaches

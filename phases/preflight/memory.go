@@ -12,7 +12,6 @@ import (
 	"fulcrum/internal/torchx"
 	"fulcrum/phases"
 	"fulcrum/phases/doctor"
-	"fulcrum/selector"
 )
 
 // Memory makes one step of every stage, on a clone, with as many queries as the phase takes and the largest that
@@ -101,11 +100,8 @@ func largestStep(ctx context.Context, t Trial, s Stage) (what string, err error)
 	if err != nil || p.last == nil {
 		return "", err
 	}
-	return s.Name + " " + shapes(p.last), nil
+	return fmt.Sprintf("%s %d × %d × %d", s.Name, p.last.B(), p.last.G, p.last.T), nil // queries × candidates × steps
 }
-
-// shapes describes a batch: queries × candidates × steps.
-func shapes(b *selector.Batch) string { return fmt.Sprintf("%d × %d × %d", b.B(), b.G, b.T) }
 
 // Disk adds a finding where what a run writes takes too much of the bytes that are free in its folder (NaN: unknown): a stop where it
 // cannot fit, unless the run may end early.

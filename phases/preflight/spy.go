@@ -18,8 +18,6 @@ type spy struct {
 	noise *noise // that this policy and its clones have drawn since heard
 }
 
-func (s *spy) reset() { s.seen, s.logp = nil, nil }
-
 // heard returns the random numbers that were drawn since it was last asked.
 func (s *spy) heard() noise {
 	out := *s.noise

@@ -275,7 +275,7 @@ func (p *probe) nextEpoch(ctx context.Context) error {
 func (p *probe) shaken(ctx context.Context, idle []string) error {
 	weights, state := p.shake(), p.phase.State()
 	p.set(weights)
-	p.spy.reset()
+	p.spy.seen, p.spy.logp = nil, nil
 	m, err := p.step(ctx, p.steps)
 	if err != nil {
 		return ctx.Err() // no policy has these weights: their failure says nothing

@@ -61,11 +61,6 @@ func sameData(a, b *record.Run) bool {
 	return a.Summary == nil || b.Summary == nil || a.Summary.Data.Fingerprint == b.Summary.Data.Fingerprint
 }
 
-// SeededArms reports whether some arm has several runs.
-func SeededArms(arms []ComparedArm) bool {
-	return slices.ContainsFunc(arms, func(a ComparedArm) bool { return len(a.Runs) > 1 })
-}
-
 // armRow is a line of a table of arms.
 type armRow struct {
 	name       string

@@ -96,7 +96,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 	if missing != "" {
 		defer d.Paragraph("%s", missing)
 	}
-	if split || arms.SeededArms(seeded) {
+	if split || slices.ContainsFunc(seeded, func(a arms.ComparedArm) bool { return len(a.Runs) > 1 }) {
 		items := list.Map(seeded, func(a arms.ComparedArm) string {
 			item := fmt.Sprintf("%s: %s %s", page.Capital(a.Name), page.Verb(len(a.Runs), "run", "runs"), page.Joined(a.Names))
 			if len(a.Runs) == 1 {

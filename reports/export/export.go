@@ -32,7 +32,6 @@ type Folder struct {
 // Run is what a row says of a run: the first columns by name, its results, its overrides.
 type Run struct {
 	Folder
-	Ended  bool
 	Warned bool           // it has ended, with warnings
 	Values map[string]any // by column
 	Order  []string       // of the columns
@@ -50,7 +49,7 @@ func (reader *Reader) Read(f Folder) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{Folder: f, Ended: e != nil, Values: map[string]any{}}
+	r := &Run{Folder: f, Values: map[string]any{}}
 	r.set("run", filepath.ToSlash(f.Dir))
 	if e == nil {
 		r.set("state", record.StateOf(locked, ""))

@@ -21,10 +21,9 @@ import (
 // publishedTable is a file of published accuracies: {"what": …, "rows": [{"dataset", "vlm", "selector",
 // "sampler", "samples", "shots", "accuracy", "source", "section", "note"}, …], "notes": […]}.
 type publishedTable struct {
-	path  string
-	what  string
-	notes []string
-	rows  []publishedRow
+	path string
+	what string
+	rows []publishedRow
 }
 
 // publishedRow is one accuracy in percent. Of its texts only dataset and selector must be there.
@@ -75,7 +74,7 @@ func readPublished(path string) (*publishedTable, error) {
 		return nil, fmt.Errorf("%s: no rows: want {\"rows\": "+
 			"[{\"dataset\", \"selector\", \"samples\", \"shots\", \"accuracy\"}, …]}", path)
 	}
-	t := &publishedTable{path: path, what: file.What, notes: file.Notes}
+	t := &publishedTable{path: path, what: file.What}
 	for i, raw := range file.Rows {
 		row := publishedRow{number: i + 1}
 		if err := jsonwords.Unmarshal(raw, &row); err != nil {

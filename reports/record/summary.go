@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"fulcrum/internal/account"
-	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 )
 
@@ -111,7 +110,11 @@ func Warnings(warnings []string, findings []Finding) []Finding {
 
 // Warned returns the names of a run's Warnings, nil where it has none.
 func Warned(warnings []string, findings []Finding) []string {
-	return list.Map(Warnings(warnings, findings), func(f Finding) string { return f.Check })
+	var names []string // nil where there are none
+	for _, f := range Warnings(warnings, findings) {
+		names = append(names, f.Check)
+	}
+	return names
 }
 
 // firstWords is a sentence up to its first colon, of at most 40 characters.

@@ -91,7 +91,11 @@ func (t Tensor) Float32s() ([]float32, error) {
 	case F16:
 		return halfToFloat32(shared[uint16](t.Data, n)), nil
 	case BF16:
-		return list.Map(shared[uint16](t.Data, n), func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }), nil
+		out := make([]float32, n) // a loop: a model has billions
+		for i, v := range shared[uint16](t.Data, n) {
+			out[i] = math.Float32frombits(uint32(v) << 16)
+		}
+		return out, nil
 	}
 	return nil, t.errorf("want a float type")
 }

@@ -4,13 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/internal/build"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/torchx"
@@ -84,7 +84,7 @@ func (r *run) versions() map[string]string {
 		v["cpu"] = name
 	}
 	if n := r.Ranks.Size(); n > 1 {
-		v["processes"] = fmt.Sprintf("%d, on %s", n, strings.Join(slices.Compact(r.Ranks.Hosts()), ", "))
+		v["processes"] = fmt.Sprintf("%d, on %s", n, strings.Join(list.Unique(r.Ranks.Hosts()), ", "))
 	}
 	if n := r.Config.Parallel.Cut(); n > 1 {
 		v["shards"] = strconv.Itoa(n)

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
@@ -199,7 +199,7 @@ func (s Status) words() string {
 	switch s.State {
 	case record.StateRunning:
 		if n := len(s.Hosts); n > 0 {
-			text += fmt.Sprintf("; %d processes on %s", n, strings.Join(slices.Compact(s.Hosts), ", "))
+			text += fmt.Sprintf("; %d processes on %s", n, strings.Join(list.Unique(s.Hosts), ", "))
 		}
 	case record.StateDone, record.StatePruned:
 		text += "; report: " + page.ReportPath(s.Folder)

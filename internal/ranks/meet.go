@@ -55,7 +55,7 @@ func Meet(ctx context.Context, p *Place, timeout time.Duration) (*Group, error) 
 			return nil, err
 		}
 	}
-	return host(ctx, listener, p, timeout, nil)
+	return host(ctx, listener, p, timeout, nil, nil)
 }
 
 // guest is a process of which one connection is there.
@@ -66,8 +66,9 @@ type guest struct {
 }
 
 // host is rank 0's side: it waits for both connections of every other process. early ends it when a process that this one has started
-// ends before it comes; nil: none was.
-func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Duration, early <-chan *Error) (*Group, error) {
+// ends before it comes, and exited says how one has ended; nil: none was.
+func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Duration, early <-chan *Error, exited func(rank int) string) (
+	*Group, error) {
 	defer listener.Close()
 	guests, done := make(chan guest), make(chan struct{})
 	defer close(done)
@@ -80,7 +81,8 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 			go greet(conn, guests, done)
 		}
 	}()
-	g := &Group{hosts: make([]string, p.Size), timeout: timeout, links: make([]*link, p.Size), ended: make(chan struct{})}
+	g := &Group{hosts: make([]string, p.Size), timeout: timeout, links: make([]*link, p.Size), ended: make(chan struct{}),
+		exited: exited}
 	g.hosts[0] = hostname()
 	var data, control [][]guest = make([][]guest, p.Size), make([][]guest, p.Size)
 	refuse := func(why string) {

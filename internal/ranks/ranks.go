@@ -10,6 +10,7 @@ import (
 	"encoding/gob"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Exchange gives every process the messages of all, by rank. Every process calls it, in one order and with the same name; where names
@@ -140,7 +141,7 @@ func (g *Group) Hosts() []string {
 	if g == nil {
 		return nil
 	}
-	return g.hosts
+	return slices.Clone(g.hosts)
 }
 
 // Part returns the share [from, to) that a rank of size processes has of n pieces: every process has as many, or one more.

@@ -26,7 +26,7 @@ func met(t *testing.T, size int, timeout time.Duration) []*Group {
 	for rank := range size {
 		wait.Go(func() {
 			if rank == 0 {
-				groups[0], errs[0] = host(t.Context(), listener, p, timeout, nil)
+				groups[0], errs[0] = host(t.Context(), listener, p, timeout, nil, nil)
 				return
 			}
 			own := *p
@@ -231,7 +231,7 @@ func TestRefused(t *testing.T) {
 	at := listener.Addr().String()
 	first := make(chan error, 1)
 	go func() {
-		_, err := host(t.Context(), listener, &Place{Size: 3, Secret: "s"}, time.Second, nil)
+		_, err := host(t.Context(), listener, &Place{Size: 3, Secret: "s"}, time.Second, nil, nil)
 		first <- err
 	}()
 	guest := func(rank, size int) error {
@@ -288,5 +288,14 @@ func TestHere(t *testing.T) {
 		if err != nil || (got == nil) != (tc.want == nil) || got != nil && *got != *tc.want {
 			t.Errorf("%v: %+v, %v, want %+v", tc.env, got, err, tc.want)
 		}
+	}
+}
+
+// Who changes what Hosts returns changes no group.
+func TestHostsAreACopy(t *testing.T) {
+	g := &Group{hosts: []string{"a", "a", "b"}}
+	g.Hosts()[1] = ""
+	if !slices.Equal(g.hosts, []string{"a", "a", "b"}) {
+		t.Errorf("hosts %q", g.hosts)
 	}
 }

@@ -57,12 +57,11 @@ func Start(ctx context.Context, size int, timeout time.Duration) (*Group, *Start
 	}
 	wait, cancel := context.WithTimeout(ctx, meeting)
 	defer cancel()
-	g, err := host(wait, listener, p, timeout, early)
+	g, err := host(wait, listener, p, timeout, early, func(rank int) string { return s.all[rank-1].ending(time.Second) })
 	if err != nil {
 		s.End(0)
 		return nil, nil, err
 	}
-	g.exited = func(rank int) string { return s.all[rank-1].ending(time.Second) }
 	return g, s, nil
 }
 

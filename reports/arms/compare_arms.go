@@ -427,6 +427,12 @@ func (t ArmTable) Highest() (name string, highest, first float64) {
 	return name, highest, first
 }
 
+// Apart says how many of the arms behind the first one are worse than it, and how many there are.
+func (t ArmTable) Apart() (apart, others int) {
+	behind := t.Rows[1:]
+	return list.Count(behind, func(r armRow) bool { return r.first != nil && r.first.Verdict == stats.Worse }), len(behind)
+}
+
 // ErrorParts says how much of the standard error comes from where, and what so few seeds leave possible beyond their estimate: the
 // interval covers that too. of is what the questions are called.
 func (c ArmComparison) ErrorParts(of string) string {

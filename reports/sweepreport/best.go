@@ -6,9 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/stat/distuv"
-
-	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
@@ -132,39 +129,23 @@ func (v *View) bestSetting() string {
 	if len(v.Settings) < 2 {
 		return fmt.Sprintf("**One setting.** All jobs repeat it with other seeds: a mean %s.", over)
 	}
-	text := fmt.Sprintf("**Best setting.** %s with a mean %s.", page.CodeList(best.Overrides), over)
-	if v.verdicts != nil && len(v.verdicts.Rows) > 1 { // they count the questions too, and are corrected
-		return text + " The verdicts hold it against the others."
+	apart, seeded, others := v.Apart()
+	how := fmt.Sprintf("By the spread of the seeds (Welch's t, 95%%) it is separate from %d of %s with several seeds.", apart,
+		page.Plural(seeded, "other setting"))
+	switch {
+	case v.verdicts != nil && len(v.verdicts.Rows) > 1: // they count the questions too, and are corrected
+		apart, others = v.verdicts.Apart()
+		how = fmt.Sprintf("By the verdicts it is better than %d of %s.", apart, page.Plural(others, "other setting"))
+	case len(best.Values[0]) < 2:
+		how = "One seed says nothing of its luck: run it with more."
+	case seeded == 0:
+		how = ""
 	}
-	if len(best.Values[0]) < 2 {
-		return text + " One seed says nothing of its luck: run it with more."
+	head := "Best setting"
+	if others == 0 {
+		head = "Only setting with a result that counts"
+	} else if apart < others {
+		head = "First, but no clear winner"
 	}
-	compared, apart := 0, 0
-	for _, s := range v.Settings[1:] {
-		if s.Class() != 0 || len(s.Values[0]) < 2 {
-			continue
-		}
-		compared++
-		if math.Abs(stat.Mean(best.Values[0])-stat.Mean(s.Values[0])) > welchMargin(best.Values[0], s.Values[0]) {
-			apart++
-		}
-	}
-	if compared > 0 {
-		text += fmt.Sprintf(" By the spread of the seeds (Welch's t, 95%%) it is separate from %d of %s with several seeds.",
-			apart, page.Plural(compared, "other setting"))
-	}
-	return text
-}
-
-// welchMargin is how far apart the means of two settings' seeds may lie by chance in 95 % of cases: Student's t with the degrees of
-// freedom of Welch (1947). Two seeds each have one or two, so that it is 4 to 13 standard errors.
-func welchMargin(a, b []float64) float64 {
-	_, x := stat.MeanSE(a)
-	_, y := stat.MeanSE(b)
-	if x+y == 0 {
-		return 0
-	}
-	u, w := x*x, y*y
-	freedom := (u + w) * (u + w) / (u*u/float64(len(a)-1) + w*w/float64(len(b)-1))
-	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(0.975) * math.Sqrt(u+w)
+	return strings.TrimSpace(fmt.Sprintf("**%s.** %s with a mean %s. %s", head, page.CodeList(best.Overrides), over, how))
 }

@@ -43,7 +43,7 @@ func (v *View) compareBest() {
 			v.accuracy = arms.ArmTables(best, func(s, m string) bool { return s == split && m == "accuracy" }, ranked)
 		}
 		v.verdicts.Reference = "the best setting"
-		if v.Tied() > 1 {
+		if apart, others := v.verdicts.Apart(); apart < others {
 			v.verdicts.Reference = "the first setting"
 		}
 	}

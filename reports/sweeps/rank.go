@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/reports/page"
@@ -173,8 +175,47 @@ func (v *Model) Lead() string {
 	case v.Leading() == nil:
 		return fmt.Sprintf("the best %s is that of the policy that training began with", mean)
 	}
-	return fmt.Sprintf("best setting %s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean,
-		page.Plural(len(s.Values[0]), "seed"))
+	mean = fmt.Sprintf("%s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean, page.Plural(len(s.Values[0]), "seed"))
+	switch apart, seeded, others := v.Apart(); {
+	case others == 0: // nothing to be better than
+		return "one setting " + mean
+	case apart == others:
+		return "best setting " + mean
+	case seeded == 0:
+		return "first setting " + mean + "; without more seeds nobody knows its luck"
+	default:
+		return fmt.Sprintf("first setting %s; their spread separates it from %d of %s", mean, apart, page.Plural(others, "other"))
+	}
+}
+
+// Apart says from how many of the other settings with results the first one is separate by the spread of the seeds, and how many have
+// several seeds, as it has: only these can be.
+func (v *Model) Apart() (apart, seeded, others int) {
+	best := v.Settings[0].Values[0]
+	for _, s := range v.Settings[1:] {
+		if s.Class() != 0 {
+			continue
+		}
+		others++
+		if len(best) > 1 && len(s.Values[0]) > 1 {
+			seeded++
+			apart += stats.BoolInt(math.Abs(stat.Mean(best)-stat.Mean(s.Values[0])) > welchMargin(best, s.Values[0]))
+		}
+	}
+	return apart, seeded, others
+}
+
+// welchMargin is how far apart the means of two settings' seeds may lie by chance in 95 % of cases: Student's t with the degrees of
+// freedom of Welch (1947). Two seeds each have one or two, so that it is 4 to 13 standard errors.
+func welchMargin(a, b []float64) float64 {
+	_, x := stat.MeanSE(a)
+	_, y := stat.MeanSE(b)
+	if x+y == 0 {
+		return 0
+	}
+	u, w := x*x, y*y
+	freedom := (u + w) * (u + w) / (u*u/float64(len(a)-1) + w*w/float64(len(b)-1))
+	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile(0.975) * math.Sqrt(u+w)
 }
 
 // JobNumbers lists the numbers of the first jobs.

@@ -35,13 +35,18 @@ export function measureOf(run) {
   return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}${run.policy ? ` after ${run.policy}` : ""}` : null;
 }
 
+// short is the end of a key, by which a reader knows it.
+export const short = (key) => key.replace(/^.*?([^.=]*\.[^.=]*)(?==|$)/, "$1");
+
 // natural orders names as readers count: 9 before 10.
 export const natural = new Intl.Collator("en", { numeric: true }).compare;
+
+export const isSeed = (override) => /^\+*seed=/.test(override);
 
 // settingOf is what runs share that differ in their seed alone.
 export function settingOf(run) {
   const n = store.sweeps.get(run.sweep)?.settings?.[run.job];
-  return n != null ? run.sweep + n : run.sweep || !run.overrides?.length ? run.id : [run.title, ...run.overrides.filter((o) => !/^\+*seed=/.test(o))].join(" ");
+  return n != null ? run.sweep + n : run.sweep || !run.overrides?.length ? run.id : [run.title, ...run.overrides.filter((o) => !isSeed(o))].join(" ");
 }
 
 // counts says whether a run's score stands for something: it has one, and satisfies the constraints of its sweep.
@@ -92,7 +97,7 @@ export class Columns {
   // wanted are the columns of the table, a group's first.
   wanted() {
     const keys = this.keys.length ? this.keys : COLUMNS.map((c) => c.key);
-    return [...new Set(this.group ? [this.group, ...keys] : keys)].map((key) => COLUMNS.find((c) => c.key === key) || { key, name: key.replace(/^.*?([^.]*\.[^.]*)$/, "$1"), wide: key === this.group ? "minmax(9rem, 1fr)" : "minmax(6rem, 1fr)", of: (r) => this.value(r, key), own: true });
+    return [...new Set(this.group ? [this.group, ...keys] : keys)].map((key) => COLUMNS.find((c) => c.key === key) || { key, name: short(key), wide: key === this.group ? "minmax(9rem, 1fr)" : "minmax(6rem, 1fr)", of: (r) => this.value(r, key), own: true });
   }
 
   // value is what a run has set a key to, or another part of it.

@@ -2,7 +2,7 @@
 import { h, fill, num, table, section, badge, csvButton } from "./dom.js";
 import { store, chosen, ask, fixed } from "./store.js";
 import { Chart, colour, forest } from "./chart.js";
-import { measureOf } from "./columns.js";
+import { measureOf, short } from "./columns.js";
 import { curvesOf, seedsLabel, usual, viewControls, viewFrom, viewInto } from "./panels.js";
 
 const MOST = 40; // curves over each other
@@ -92,6 +92,12 @@ export class CompareView {
     return i < 26 ? String.fromCharCode(65 + i) : "run " + (i + 1);
   }
 
+  // named is a run's letter and, of a few that a legend has room for, what it sets.
+  named(id, among) {
+    const i = this.ids.indexOf(id);
+    return [this.letter(i), ...(among > 8 ? [] : this.own[i].map(short))].join(" ");
+  }
+
   // shade is the number of a run's colour: runs that are averaged have one.
   shade(id) {
     const first = (x) => this.averaged && this.means.find((m) => m.runs.includes(x))?.runs[0] || x;
@@ -124,12 +130,12 @@ export class CompareView {
   }
 
   drawRuns() {
-    const set = this.ids.map((id) => store.runs.get(id)?.overrides || []), own = set.map((list) => set.length < 2 ? list : list.filter((o) => !set.every((other) => other.includes(o))));
+    const set = this.ids.map((id) => store.runs.get(id)?.overrides || []), own = this.own = set.map((list) => set.length < 2 ? list : list.filter((o) => !set.every((other) => other.includes(o))));
     fill(this.top, table(["", "run", "state", "overrides", ">score", ""], this.ids.map((id, i) => {
       const run = store.runs.get(id) || { path: "not there", state: "gone" };
       const key = h("span", { class: "key" }, this.letter(i));
       key.style.borderColor = colour(this.shade(id));
-      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("code", { title: set[i].join(" ") }, own[i].join(" ")), [num(run.best), run.best != null ? h("small", { class: "quiet" }, " " + measureOf(run)) : null],
+      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("span", { title: set[i].join(" ") }, own[i].map((o) => [h("code", { class: "whole" }, o), " "])), [num(run.best), run.best != null ? h("small", { class: "quiet" }, " " + measureOf(run)) : null],
         h("button", { class: "small", "aria-label": "Leave out " + run.path, onclick: () => {
           chosen.delete(id);
           this.go("#/compare?ids=" + this.ids.filter((x) => x !== id).join(","));
@@ -188,7 +194,7 @@ export class CompareView {
     for (const name of shown) {
       const means = this.averaged ? this.means : [], alone = this.ids.slice(0, MOST).filter((id) => this.answers.has(id) && !means.some((m) => m.runs.includes(id)));
       const curves = [...means.flatMap((m) => curvesOf(m, [name], this.view, this.shade(m.runs[0])).map((c) => ({ ...c, label: seedsLabel({ ...m, label: this.arm(m.label, m.runs) }) }))),
-        ...alone.flatMap((id) => curvesOf(this.answers.get(id), [name], this.view, this.shade(id)).map((c) => ({ ...c, label: this.letter(this.ids.indexOf(id)) })))];
+        ...alone.flatMap((id) => curvesOf(this.answers.get(id), [name], this.view, this.shade(id)).map((c) => ({ ...c, label: this.named(id, alone.length) })))];
       if (!curves.length) continue;
       if (!this.charts.has(name)) this.charts.set(name, new Chart(this.grid, name, { sync: "compare", zoom: (z) => { this.view.zoom = z; this.changed(); } }));
       this.charts.get(name).show(curves, { ...this.view, plain: curves.length > 3 });

@@ -1,17 +1,29 @@
 // The list of runs and sweeps: filtered, sorted, chosen from. Only the rows in sight are in the page.
 import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
 import { store, chosen } from "./store.js";
-import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, topsOf, groupWords } from "./columns.js";
+import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, isSeed, short, topsOf, groupWords } from "./columns.js";
 import { Sparks } from "./sparks.js";
 
 // tagWord is a tag as one word of a filter.
 const tagWord = (tag) => tag.toLowerCase().replaceAll(" ", "_");
 
+// numberOf is a column's number of a run, or that which it sets a key to whose name ends so; NaN where there is none.
+function numberOf(run, name) {
+  const column = COLUMNS.find((c) => c.number && [c.key, c.name].includes(name));
+  if (column) return column.of(run);
+  return Number((run.overrides || []).findLast((o) => ("." + o.replace(/^\+*/, "")).split("=")[0].toLowerCase().endsWith("." + name))?.split("=")[1] ?? NaN);
+}
+
 // matches says whether a run has every word of a filter: in its path, state, title, overrides, tags or note. A word like
-// tag:x or state:x looks there alone.
+// tag:x or state:x looks there alone, one like score>0.3 or lr<=1e-3 at a number.
 function matches(run, words) {
   const text = [run.path, run.state, run.title, run.task, measureOf(run), (run.overrides || []).join(" "), (run.tags || []).join(" "), run.note].join(" ").toLowerCase();
   return words.every((word) => {
+    const [, name, sign, end] = word.match(/^([\w.]+)([<>]=?)(.+)$/) || [];
+    if (name) {
+      const x = numberOf(run, name), limit = Number(end);
+      return Number.isFinite(x) && (sign[0] === "<" ? x < limit : x > limit) || sign[1] === "=" && x === limit;
+    }
     if (word.startsWith("tag:")) return (run.tags || []).some((t) => tagWord(t).includes(word.slice(4)));
     if (word.startsWith("state:")) return run.state === word.slice(6);
     if (word.startsWith("sweep:")) return run.sweep === word.slice(6);
@@ -34,10 +46,10 @@ function setBy(runs) {
   return kin;
 }
 
-// ownOf returns the overrides of a run that not all of its kin have, the rarest first: what is cut off tells least.
+// ownOf returns the overrides of a run that not all of its kin have, the rarest first and the seed last: what is cut off tells least.
 function ownOf(run, kin) {
   const { runs, of } = kin.get(kinOf(run)) || { runs: 1 }, set = run.overrides || [];
-  return runs < 2 ? set : set.filter((o) => of.get(o) < runs).sort((a, b) => of.get(a) - of.get(b));
+  return runs < 2 ? set : set.filter((o) => of.get(o) < runs).sort((a, b) => isSeed(a) - isSeed(b) || of.get(a) - of.get(b));
 }
 
 export class ListView {
@@ -48,7 +60,7 @@ export class ListView {
     this.columns = new Columns(query, (picked) => { if (picked) this.place(); picked ? this.update(true) : this.draw(false); });
     this.sparks = new Sparks(() => this.rows());
     this.at = null; // id of the run that the keyboard is on
-    this.input = h("input", { type: "search", id: "filter", placeholder: "Filter: words, tag:x, state:running", value: this.filter, "aria-label": "Filter runs",
+    this.input = h("input", { type: "search", id: "filter", placeholder: "Filter: words, tag:x, lr<1e-3, score>0.3", value: this.filter, "aria-label": "Filter runs",
       oninput: () => { this.filter = this.input.value; this.place(); this.draw(true); } });
     this.counts = h("div", { class: "chips", role: "group", "aria-label": "States" });
     this.sweeps = h("div");
@@ -173,7 +185,7 @@ export class ListView {
   }
 
   row(run, i, height) {
-    const gain = gainOf(run), set = run.overrides || [], own = ownOf(run, this.kin).join(" ");
+    const gain = gainOf(run), set = run.overrides || [], own = ownOf(run, this.kin).filter((o) => !this.own?.some((c) => o.replace(/^\+*/, "").startsWith(c.key + "="))).map(short).join(" ");
     const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > top?.tied && top.means.get(settingOf(run)) === top.best;
     const row = h("div", { class: "row" + (run.id === this.at ? " at" : "") + (this.first.has(run) ? " first" : ""), role: "row", "data-id": run.id },
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,

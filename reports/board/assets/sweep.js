@@ -115,7 +115,7 @@ export class SweepView {
       h("div", { class: "tools" }, stateBar(states, w.jobs.length), h("span", {}, `${count(done.length)} of ${count(w.jobs.length)} jobs ended` + (head.running && head.left != null ? `, about ${duration(head.left)} left` : "")),
         store.control && head.running ? control("stop", "sweep/" + this.id, this.said) : null,
         store.control && !head.running && !whole ? control("resume", "sweep/" + this.id, this.said) : null,
-        h("a", { class: "button", href: "#/?filter=" + encodeURIComponent("sweep:" + this.id) }, "As a list"), this.said),
+        h("a", { class: "button", href: "#/?" + new URLSearchParams({ filter: "sweep:" + this.id, columns: ["path", ...w.dimensions.map((d) => d.key), "state", "progress", "best", "gain", "warnings"] }) }, "As a list"), this.said),
       warned.length ? h("p", { class: "callout" }, h("b", { class: "warn" }, `${count(warned.length)} of ${count(w.jobs.length)} jobs ${warned.length > 1 ? "have" : "has"} warnings: `),
         warned.slice(0, 20).map((j, i) => [i ? "; " : "", job(j), " " + j.warned.join(", ").replaceAll("_", " ")]), warned.length > 20 ? ` and ${count(warned.length - 20)} more` : null) : null);
     fill(this.parts.queue, section("Queue", "queue", Object.entries(states).map(([state, n]) => [badge(state), ` ${count(n)}  `]),

@@ -116,11 +116,11 @@ export class Chart {
         y: { distr: view.log ? 3 : 1, range: (u, low, high) => yRange(...this.room(u, low, high), view.log, view.levels) } },
       axes: [{ ...axis, space: 60, incrs: view.time ? undefined : [1, 2, 5].flatMap((k) => [1, 10, 100, 1e3, 1e4, 1e5, 1e6, 1e7].map((p) => k * p)).sort((a, b) => a - b), values: view.time ? (u, values) => values.map(hours) : short, size: 30 },
         { ...axis, values: view.log ? logLabels : short, size: 56 }],
-      series: [{ label: this.options.axis || (view.time ? "time" : "step"), value: (u, v) => v == null || !view.time && !Number.isInteger(v) ? "–" : view.time ? hours(v) : count(v) }, ...lines.map((l) => ({
+      series: [{ label: this.options.axis || (view.time ? "time" : "step"), value: (u, v, i, at) => at == null ? "the last" : v == null || !view.time && !Number.isInteger(v) ? "–" : view.time ? hours(v) : count(v) }, ...lines.map((l) => ({
         label: l.label, stroke: l.stroke, width: l.band || l.apart ? 0 : l.faint ? 1 : 1.75, dash: l.dashed ? [5, 4] : undefined,
         points: l.band || l.faint ? { show: false } : l.dots ? { show: true, size: 5, fill: l.stroke, width: 1 } : undefined, auto: !l.interval,
         gaps: (u, i, from, to, gaps) => gaps.map(([a, b]) => [a - 2, b + 2]), // the width of a steep stroke beside a phase's end
-        value: (u, v, i, at) => num(v) + (l.ends && at != null && u.data[l.ends[0]][at] != null ? ` [${num(u.data[l.ends[1]][at])}, ${num(u.data[l.ends[0]][at])}]` : ""),
+        value: (u, v, i, under, at = under ?? u.data[i].findLastIndex((x) => x != null)) => num(u.data[i][at]) + (l.ends && u.data[l.ends[0]][at] != null ? ` [${num(u.data[l.ends[1]][at])}, ${num(u.data[l.ends[0]][at])}]` : ""),
       }))],
       bands: bands.map(([high, low, tint]) => ({ series: [high, low], fill: tint })),
       legend: { live: true },

@@ -13,7 +13,7 @@ import (
 // of, and the lines of runs that have come into sight. Jobs that violate a constraint count in no mean.
 func TestWhatIsAskedMeanwhile(t *testing.T) {
 	page := fmt.Sprintf("<!doctype html><script>%s</script>", webchart.Script(read("store.js"), read("columns.js"), read("sparks.js"),
-		[]byte("Object.assign(window, { Columns, Sparks, store, topsOf, groupWords });")))
+		[]byte("Object.assign(window, { Columns, Sparks, store, topsOf, groupWords, short });")))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }))
 	defer server.Close()
 	w := openBrowser(t)
@@ -37,6 +37,9 @@ func TestWhatIsAskedMeanwhile(t *testing.T) {
 		t.Errorf("asked for %v, want %s", got, want)
 	}
 
+	if got, want := w.js(`["grpo.kl.beta=0.05", "lr=0.1", "grpo.lr", "a.b.c=x.y"].map(short).join()`), "kl.beta=0.05,lr=0.1,grpo.lr,b.c=x.y"; got != want {
+		t.Errorf("in short %v, want %s", got, want)
+	}
 	got := w.js(`store.sweeps.set("w", { settings: { 0: 0, 1: 0, 2: 1, 3: 1 }, infeasible: [2] });
 		const runs = [0.1, 0.3, 0.9, 0.2].map((best, job) => ({ id: String(job), sweep: "w", job, best, metric: "reward", data: "d" }));
 		const first = [...topsOf(runs).values()][0]; [groupWords(runs), first.of, [...first.means.values()].join(" ")].join(); `)

@@ -1,5 +1,5 @@
 // What the list of runs can show in its columns, and which runs can be compared and by what.
-import { h, fill, num, count } from "./dom.js";
+import { h, fill, num, count, short } from "./dom.js";
 import { store, ask, fixed } from "./store.js";
 
 export const COLUMNS = [
@@ -34,9 +34,6 @@ export const minimized = (run) => run.metric === "loss";
 export function measureOf(run) {
   return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}${run.policy ? ` after ${run.policy}` : ""}` : null;
 }
-
-// short is the end of a key, by which a reader knows it.
-export const short = (key) => key.replace(/^.*?([^.=]*\.[^.=]*)(?==|$)/, "$1");
 
 // natural orders names as readers count: 9 before 10.
 export const natural = new Intl.Collator("en", { numeric: true }).compare;

@@ -1,8 +1,8 @@
 // Runs over each other: curves, settings that differ, paired differences.
-import { h, fill, num, table, section, badge, csvButton } from "./dom.js";
+import { h, fill, num, table, section, badge, csvButton, short } from "./dom.js";
 import { store, chosen, ask, fixed } from "./store.js";
 import { Chart, colour, forest } from "./chart.js";
-import { measureOf, short } from "./columns.js";
+import { measureOf } from "./columns.js";
 import { curvesOf, seedsLabel, usual, viewControls, viewFrom, viewInto } from "./panels.js";
 
 const MOST = 40; // curves over each other

@@ -1,7 +1,7 @@
 // The list of runs and sweeps: filtered, sorted, chosen from. Only the rows in sight are in the page.
-import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count } from "./dom.js";
+import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count, short } from "./dom.js";
 import { store, chosen } from "./store.js";
-import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, isSeed, short, topsOf, groupWords } from "./columns.js";
+import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, isSeed, topsOf, groupWords } from "./columns.js";
 import { Sparks } from "./sparks.js";
 
 // tagWord is a tag as one word of a filter.

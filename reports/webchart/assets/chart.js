@@ -1,5 +1,5 @@
 // Charts: curves over steps or time (uPlot), intervals, histograms over time.
-import { h, s, fill, num, count, save, csv } from "./dom.js";
+import { h, s, fill, num, count, save, csv, short } from "./dom.js";
 
 // Colours of Okabe and Ito, darker on white and lighter on black: 3:1 and more against the page.
 const LIGHT = ["#0068a6", "#c24e00", "#007a58", "#9a3f80", "#8a6100", "#2a7fb8", "#5b5b5b", "#b3003c"];
@@ -349,6 +349,12 @@ function hours(seconds) {
   return sign + +(t / 3600).toFixed(2) + " h";
 }
 
+// brieflyOf keeps the end of a setting, where its neighbours differ.
+function brieflyOf(label) {
+  const brief = label.split(" ").map((word) => word.includes("=") ? short(word) : word).join(" ");
+  return brief.length > 28 ? "…" + brief.slice(-27) : brief;
+}
+
 // forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict}. The axis holds every whisker. Where it is
 // narrow, names and numbers stand above their lines.
 export function forest(rows, what, width = 640) {
@@ -366,7 +372,7 @@ export function forest(rows, what, width = 640) {
       const y = top + line * (i + (narrow ? 0.75 : 0.5)), words = narrow ? y - 12 : y + 4;
       return s("g", { class: "verdict " + r.verdict.replace(/[^a-z]/g, "") },
         s("title", {}, `${r.label}: ${r.text}, ${r.verdict}`),
-        s("text", { x: narrow ? 0 : left - 10, y: words, "text-anchor": narrow ? "start" : "end" }, r.label.length > 30 ? r.label.slice(0, 29) + "…" : r.label),
+        s("text", { x: narrow ? 0 : left - 10, y: words, "text-anchor": narrow ? "start" : "end" }, brieflyOf(r.label)),
         s("text", { x: width, y: words, "text-anchor": "end" }, r.text),
         s("line", { x1: x(r.low), x2: x(r.high), y1: y, y2: y, class: "whisker" }),
         s("circle", { cx: x(r.mean), cy: y, r: 4.5 }));

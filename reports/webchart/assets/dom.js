@@ -83,6 +83,9 @@ export function moment(time) {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}`;
 }
 
+// short is the end of a key, or of one with its value, by which a reader knows it.
+export const short = (key) => key.replace(/^[^=]*?([^.=]*\.[^.=]*)(?==|$)/, "$1");
+
 // save hands a file to the reader.
 export function save(name, type, content) {
   const url = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));

@@ -90,8 +90,8 @@ func (v *View) writeVerdicts(d *page.Document) {
 	}
 	text := fmt.Sprintf("Mean %s of %s, on the questions of %s.", page.Plain(results.MetricName(t.Metric)), judged, page.Plain(t.Split))
 	if n := len(t.Rows); n > 1 {
-		text += fmt.Sprintf(" %s stands first, by %s, and the others of the best %d are held against it, question by question and "+
-			"averaged over seeds.", page.Capital(t.Reference), page.Plain(v.Opt.Objectives[0].Name), n)
+		text += fmt.Sprintf(" The best %d settings stand in the order of %s, and the others are held against %s, question by question and "+
+			"averaged over seeds.", n, page.Plain(v.Opt.Objectives[0].Name), t.Reference)
 	}
 	if v.chosenOn(t.Split, t.Metric) {
 		text += " The settings were ranked by these questions, which flatters the best one a little."

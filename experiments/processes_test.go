@@ -150,7 +150,8 @@ func TestProcessesEnd(t *testing.T) {
 		want.Same(t, runtest.OutcomeOf(t, dir), resumes)
 		for rank, said := range []string{"this run is finished", ""} {
 			env := []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=2", "LOCAL_RANK=0", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9"}
-			if r := runtest.StartWith(t, "", env, "resume", dir).Wait(); r.Code != 0 || !strings.Contains(r.Stdout, said) || said == "" && r.Stdout != "" {
+			r := runtest.StartWith(t, "", env, "resume", dir).Wait()
+			if r.Code != 0 || !strings.Contains(r.Stdout, said) || said == "" && r.Stdout != "" {
 				t.Errorf("rank %d resumes a finished run: %+v", rank, r)
 			}
 		}

@@ -58,7 +58,7 @@ func proveVerb() *verb {
 				return err
 			}
 			proof := record.Proof{Time: time.Now().Format(time.RFC3339), Version: build.Name(), Said: said}
-			f.Visit(func(o *pflag.Flag) { proof.Options += fmt.Sprintf(" --%s=%s", o.Name, o.Value) })
+			f.Visit(func(o *pflag.Flag) { proof.Options = append(proof.Options, fmt.Sprintf("--%s=%s", o.Name, o.Value)) })
 			return cmp.Or(atomicfile.WriteJSON(filepath.Join(dir, record.ProofFile), proof), runreport.WriteReport(dir), s.write(said+"\n", nil))
 		},
 	}

@@ -57,8 +57,8 @@ func (d *Doctor) nothingAdded(c Check) {
 			best, noise = gain, e["gain_error"]
 		}
 	}
-	d.say(c, d.key("lr"), best, c.Limit*noise, "%s shows nothing on validation, because %s: its best epoch earns %+.3g on validation over what the phase "+
-		"began with, within %.2g standard errors of %.2g", d.state.Phase, d.because(), best, c.Limit, noise)
+	d.say(c, d.key("lr"), best, c.Limit*noise, "%s shows nothing on validation, because %s: its best epoch earns %+.3g there over what the "+
+		"phase began with, within %.2g standard errors of %.2g", d.state.Phase, d.because(), best, c.Limit, noise)
 }
 
 // because names the first of the usual causes that the epochs' means show.

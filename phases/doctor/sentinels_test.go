@@ -104,7 +104,8 @@ func TestNothingAdded(t *testing.T) {
 	} {
 		found := ended(grpoLimits(), 4, false, noise, with(tc.fields))
 		if n := len(found); n == 0 || found[n-1].Check != "nothing_added" || found[n-1].Severity != Note ||
-			!strings.Contains(found[n-1].Message, "grpo shows nothing on validation, because ") || !strings.Contains(found[n-1].Message, tc.because) {
+			!strings.Contains(found[n-1].Message, "grpo shows nothing on validation, because ") ||
+			!strings.Contains(found[n-1].Message, tc.because) {
 			t.Errorf("want …%s…, found %+v", tc.because, found)
 		}
 	}

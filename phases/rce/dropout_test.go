@@ -15,8 +15,8 @@ import (
 	"fulcrum/selector/seq2seq"
 )
 
-// TestPartsKeepDropout: with dropout, the gradient and the loss of a step of sft and rce are the same for every micro_batch and every number
-// of shards, uneven and empty ones too, for selectors and token policies.
+// TestPartsKeepDropout: with dropout, the gradient and the loss of a step of sft and rce are the same for every micro_batch and every
+// number of shards, uneven and empty ones too, for selectors and token policies.
 func TestPartsKeepDropout(t *testing.T) {
 	for _, policy := range []string{"pointer", "pointer with candidate encoder", "tokens"} {
 		for _, name := range []string{"sft", "rce"} {

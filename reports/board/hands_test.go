@@ -246,8 +246,8 @@ func TestListTellsMeasuresApart(t *testing.T) {
 		"least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
 		t.Errorf("by score: %s, want %s", got, want)
 	}
-	for filter, want := range map[string]string{"score>=0.3": "equal,high,least loss,loss,middle,other data,seed 0", "score<0.3": "low,seed 1", "took>1e9": "",
-		"nokey>0": "", "state:done score>0.5 other": "other data"} { // numbers: not "0.3" in some text
+	for filter, want := range map[string]string{"score>=0.3": "equal,high,least loss,loss,middle,other data,seed 0",
+		"score<0.3": "low,seed 1", "took>1e9": "", "nokey>0": "", "state:done score>0.5 other": "other data"} { // numbers: not "0.3" in some text
 		w.js(fmt.Sprintf(`(() => { const f = document.getElementById("filter"); f.value = %q; f.dispatchEvent(new Event("input")); })()`, filter))
 		if got := w.js(`[...document.querySelectorAll(".row[data-id] a")].map((a) => a.textContent).sort().join()`); got != want {
 			t.Errorf("filter %s shows %s, want %s", filter, got, want)

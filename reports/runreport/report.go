@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/chart"
 	"fulcrum/reports/page"
@@ -396,8 +397,8 @@ func reportFiles(d *page.Document, run *record.Run, s *record.Summary) {
 		add("SHA-256 of "+record.ManifestFile, m.SHA256)
 	}
 	if p := run.Proof; p != nil {
-		d.Paragraph("%s (%s, %s). Prove it again: `run prove FOLDER%s`.", page.Capital(page.Plain(p.Said)), page.Plain(p.Time), page.Plain(p.Version),
-			page.Plain(p.Options))
+		d.Paragraph("%s (%s, %s). Prove it again: %s.", page.Capital(page.Plain(p.Said)), page.Plain(p.Time), page.Plain(p.Version),
+			program.Command(append([]string{"prove", "FOLDER"}, p.Options...)...))
 	}
 	add("configuration", s.Versions["config"])
 	add("data, a digest of what was read", s.Data.Fingerprint)

@@ -266,3 +266,25 @@ func TestArmYardsticks(t *testing.T) {
 		}
 	}
 }
+
+// Arms that score the same on every question are told where their best checkpoints come from.
+func TestBestOf(t *testing.T) {
+	of := func(phases ...string) (runs []*record.Run) {
+		for _, phase := range phases {
+			runs = append(runs, &record.Run{Summary: &record.Summary{Best: &record.BestSummary{Phase: phase}}})
+		}
+		return runs
+	}
+	for want, runs := range map[string][]*record.Run{
+		": the best checkpoint of every run is of rce":                        of("rce", "rce"),
+		": the best checkpoint of every run is the policy that it began with": of(record.PolicyInit, record.PolicyInit),
+		"": append(of("rce"), &record.Run{}),
+	} {
+		if got := bestOf(runs); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := bestOf(of("rce", "grpo")); got != "" {
+		t.Errorf("two phases: %q", got)
+	}
+}

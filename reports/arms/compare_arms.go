@@ -337,6 +337,9 @@ func (t ArmTable) WriteTable(d *page.Document) {
 		rows = append(rows, append(row, difference, p, effect, verdict))
 		if r.first != nil {
 			text := page.Capital(r.first.Sentence(r.name, t.Reference, results.MetricName(t.Metric)))
+			if r.first.Changed == 0 {
+				text += bestOf(slices.Concat(r.runs, t.Rows[0].runs))
+			}
 			sentences = append(sentences, text+"."+r.first.ErrorParts("questions"))
 		}
 	}
@@ -431,6 +434,24 @@ func (t ArmTable) Highest() (name string, highest, first float64) {
 func (t ArmTable) Apart() (apart, others int) {
 	behind := t.Rows[1:]
 	return list.Count(behind, func(r armRow) bool { return r.first != nil && r.first.Verdict == stats.Worse }), len(behind)
+}
+
+// bestOf says where the best checkpoints of all runs come from, where that is one phase; "" elsewhere.
+func bestOf(runs []*record.Run) string {
+	var phases []string
+	for _, run := range runs {
+		if s := run.Summary; s == nil || s.Best == nil {
+			return ""
+		}
+		phases = append(phases, run.Summary.Best.Phase)
+	}
+	switch phases = list.Unique(phases); {
+	case len(phases) > 1:
+		return ""
+	case phases[0] == record.PolicyInit:
+		return ": the best checkpoint of every run is the policy that it began with"
+	}
+	return ": the best checkpoint of every run is of " + page.Plain(phases[0])
 }
 
 // ErrorParts says how much of the standard error comes from where, and what so few seeds leave possible beyond their estimate: the

@@ -49,7 +49,7 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 		first, _, _ := strings.Cut(strings.Trim(entries[0], "*"), "**")
 		answer += " " + first + "."
 	}
-	add(answer)
+	add(answer + belowStart(run, stage))
 	const head, rows = 3, 2 // title, names of columns, rule; the start and the best
 	below = append(below, next...)
 	if over := len(below) + head + rows - endLines; over > 0 { // many measures: the verdict stays whole
@@ -70,6 +70,20 @@ func PrintEnd(w io.Writer, run *record.Run, next []string) error {
 	}
 	_, err := fmt.Fprintf(w, "%s\n%s%s\n", title, shown.String(), strings.Join(below, "\n"))
 	return err
+}
+
+// belowStart says why the best checkpoint scores below what training began with on these questions; "" where it does not.
+func belowStart(run *record.Run, stage *record.StageResult) string {
+	best := run.Summary.Best
+	switch {
+	case best == nil || stage.Policy != record.PolicyBest || stage.OverInit == nil || stage.OverInit.Mean >= 0:
+		return ""
+	case record.HeldOut(stage.Split):
+		return fmt.Sprintf(" It was chosen by %s (%s); these questions say otherwise.", page.Plain(best.Metric), page.Sig(float64(best.Value), 4))
+	case best.Choice == "":
+		return ""
+	}
+	return " " + page.Plain(page.Capital(best.Choice)) + "."
 }
 
 // printEndTable writes so many rows of a table with their gains over the initial policy, else over the first yardstick: those of what

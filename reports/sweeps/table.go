@@ -64,6 +64,9 @@ func Table(jobs []Job, opt Options, width int) string {
 	} else if text := v.NoWinner(); text != "" {
 		fmt.Fprintf(&b, "\nno winner: %s\n", text)
 	}
+	if v.Opt.Study != nil {
+		b.WriteString("\nvalues: best checkpoints on val; answers judge what the jobs ended with, held-out questions first\n")
+	}
 	if width == 0 {
 		return b.String()
 	}

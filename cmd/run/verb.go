@@ -1,7 +1,6 @@
 package main
 
 import (
-	"embed"
 	"encoding/json"
 	"io"
 	"slices"
@@ -21,18 +20,6 @@ type verb struct {
 	run   func(s *session, args []string) error
 
 	overrides bool // its arguments are those of a run, for completion
-}
-
-//go:embed usage
-var usages embed.FS
-
-// usageOf returns the usage of a command: usage/NAME.txt.
-func usageOf(name string) string {
-	text, err := usages.ReadFile("usage/" + name + ".txt")
-	if err != nil {
-		panic(err) // the program's own file
-	}
-	return string(text)
 }
 
 // newVerb makes a verb whose flags are not set yet.

@@ -29,7 +29,19 @@ func askVerb() *verb {
 	f.StringVar(&inv.configName, "config-name", "", "as of a run")
 	f.StringVar(&inv.configDir, "config-dir", "", "as of a run")
 	return &verb{
-		usage:     usageOf("ask"),
+		usage: `run ask exp=okvqa_v3 grpo.kl.target_max=0.12,0.15
+run ask exp=okvqa_v3 'schedule=[rce],[rce,grpo]' --effect 0.05 --budget 2h --yes
+
+run ask OVERRIDES… [--effect X] [--max-seeds N] [--budget TIME] [--yes]
+    [--config-path DIR] [--config-name NAME] [--config-dir DIR]
+run ask SWEEP_FOLDER [--budget TIME] [--yes]
+Says whether a change is better, worse or smaller than X (0.02). The values of the swept keys are arms, the first of them the baseline. It
+states the question, trains two seeds of each arm, says how many seeds or held-out questions would settle a difference of X and what they
+cost, and asks whether to run them (--yes: it does). It adds seeds beyond the first two, at most N (10) of each arm and TIME of job time in
+all (90m, 2h), until the question is settled or hopeless by a rule fixed before (docs/sweeps.md), and answers in a sentence, a figure and
+rows of LaTeX: answer.md of the sweep folder. Without --yes and a terminal it ends with the plan; with the folder it goes on, as the
+command resume does.
+`,
 		flags:     f,
 		overrides: true,
 		run: func(s *session, args []string) error {

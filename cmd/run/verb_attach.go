@@ -9,7 +9,11 @@ import (
 // attachVerb follows a sweep until it ends.
 func attachVerb() *verb {
 	return &verb{
-		usage: usageOf("attach"),
+		usage: `run attach multirun/lr
+
+run attach SWEEP_FOLDER
+Follows a sweep that another process controls until it ends; takes over one that nobody controls.
+`,
 		flags: usage.Flags(),
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "attach SWEEP_FOLDER"); err != nil {

@@ -25,7 +25,14 @@ func boardVerb() *verb {
 	port := f.Int("port", 0, "port on 127.0.0.1; 0 = any that is free")
 	export := f.String("export", "", "write the page as files to this folder and serve nothing")
 	return &verb{
-		usage: usageOf("board"),
+		usage: `run board
+run board outputs multirun/lr --port 8080
+
+run board [FOLDER…] [--port N] [--export DIR]
+Shows the runs and sweeps below the folders (default: outputs and multirun) as a web page that follows them: curves,
+comparisons, sweeps, notes. It prints the page's address and serves it on this machine alone until Ctrl-C; --export
+writes the same page as files that need no server. docs/board.md has the tour.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if *port < 0 || *port > 65535 {

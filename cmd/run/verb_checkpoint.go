@@ -27,7 +27,15 @@ func checkpointVerb() *verb {
 	asJSON := jsonFlag(f)
 	f.StringVar(&opt.dtype, "dtype", "", "float32, bfloat16 or float16; default: the base's (hf)")
 	return &verb{
-		usage: fmt.Sprintf(usageOf("checkpoint"), strings.Join(exportFormats(), "|")),
+		usage: `run checkpoint inspect outputs/quick
+run checkpoint export outputs/quick --format pt --out best.pt
+
+run checkpoint inspect FILE_OR_RUN_FOLDER [--json]
+run checkpoint verify FILE_OR_RUN_FOLDER
+run checkpoint export FILE_OR_RUN_FOLDER --format ` + strings.Join(exportFormats(), "|") + ` [--out PATH] [--force]
+    [--base MODEL_FOLDER] [--dtype float32|bfloat16|float16]
+Lists what a checkpoint holds, checks that it is whole and finite, or writes it in another layout.
+`,
 		flags: f,
 		words: []string{"export", "inspect", "verify"},
 		run: func(s *session, args []string) error {

@@ -25,7 +25,19 @@ func dataVerb() *verb {
 	asJSON := jsonFlag(f)
 	fix := f.String("fix", "", "write a corrected copy into the folder OUT")
 	return &verb{
-		usage: usageOf("data"),
+		usage: `run data inspect beams.json
+run data inspect data/okvqa
+run data inspect data --fix data_fixed
+run data inspect rl.json data.reward.field=gain
+run data inspect news.jsonl data.texts.source=body data.texts.target=headline
+
+run data inspect PATH [--json] [--fix OUT] [data.KEY=VALUE ...]
+Reports what a beam file, embedding table, reward table, or a file of conversations, texts or records_icl holds,
+and the first fault for which a run would refuse it (exit code 1), with the keys of data=beams that follow.
+--fix writes a corrected copy of PATH into the new folder OUT and reports on that: byte order marks, transposed tables, ids in quotes,
+single values for lists and lists inside of an object are mended; what has two readings is named and left. If files name pictures, give
+the folder that holds both.
+`,
 		flags: f,
 		words: []string{"inspect"},
 		run: func(s *session, args []string) error {

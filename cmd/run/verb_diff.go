@@ -31,7 +31,15 @@ func diffVerb() *verb {
 	f := usage.Flags()
 	asJSON := f.Bool("json", false, "print JSON")
 	return &verb{
-		usage: usageOf("diff"),
+		usage: `run diff outputs/quick outputs/slow
+run diff mine.yaml theirs.yaml
+
+run diff A B [--json]
+Names the settings, data and code versions that differ between two run folders, two sweep folders or two config
+files. Paths, logging, the hydra node and vars change no result themselves: they are listed apart and do not count. Links are
+followed: what a key of vars feeds is a setting. Exit code 0: no difference
+that counts; 1: a difference; 2: A or B is something else.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if err := want(args, 2, "diff A B [--json]"); err != nil {

@@ -18,7 +18,12 @@ func doctorVerb() *verb {
 	asJSON := jsonFlag(f)
 	verbose := f.Bool("verbose", false, "with how libtorch was built")
 	return &verb{
-		usage: usageOf("doctor"),
+		usage: `run doctor --verbose
+
+run doctor [--verbose] [--json]
+Says what of libtorch, BLAS, CUDA (devices, memory, bfloat16, flash attention, NVRTC) and threads works here, and tries a
+matrix product on each kind of device. --verbose adds how libtorch was built.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if err := want(args, 0, "doctor [--verbose] [--json]"); err != nil {

@@ -15,7 +15,13 @@ const explainName = "explain"
 // explainVerb prints which file or override set a key, and what that replaced.
 func explainVerb() *verb {
 	return &verb{
-		usage: usageOf("explain"),
+		usage: `run explain grpo.kl.beta exp=okvqa_v3
+run explain grpo
+
+run explain KEY [flags] [overrides]
+Says what a key means, which file or override set it, and what that replaced; of
+a section, all its keys with their meanings; of a group, its options.
+`,
 		run: func(s *session, args []string) error {
 			inv, err := parseArgs(args)
 			if err != nil {

@@ -58,7 +58,22 @@ func exportVerb() *verb {
 	f.StringSliceVar(&paper.Columns, "columns", nil, strings.Join(export.PaperColumns(), ", "))
 	f.IntVar(&paper.Digits, "digits", -1, "decimals; default: two significant digits of the interval")
 	return &verb{
-		usage: fmt.Sprintf(usageOf("export"), strings.Join(export.PaperColumns(), ", ")),
+		usage: `run export outputs --what runs --format csv
+run export RUN_FOLDER --what metrics --format parquet --out metrics.parquet
+run export multirun/lr --what table --format latex --metric dev/reward,dev/accuracy --columns seeds,score
+
+run export PATH… --what runs|metrics|evals|table
+    --format csv|json|latex|markdown|parquet [--formulas defuse|keep] [--out FILE]
+    [--metric METRIC,…] [--columns NAME,…] [--digits N]
+Writes a table of the runs at and below folders: a row for each run, for each
+line of metrics.jsonl, for each evaluation with its intervals, or the tables of
+the report: of a run's results, of a sweep, of the comparison of several runs.
+In CSV a text that begins with =, +, - or @ and is no number has ' before it, so
+that no spreadsheet computes it; --formulas keep leaves it as it is.
+--what table --format latex is for a column of a paper instead: a row for each
+setting over its seeds (of one run, for each policy), intervals as ±, the best
+bold, and a paragraph on the settings. --columns chooses among ` + strings.Join(export.PaperColumns(), ", ") + `.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if len(args) == 0 {

@@ -1,27 +1,40 @@
 package main
 
-import (
-	"strings"
-
-	"fulcrum/internal/list"
-)
-
 // command is a line of the list of commands.
 type command struct{ name, does string }
 
-// commandGroup is a title with its commands.
-type commandGroup struct {
+// commandGroups are the commands in the order in which a user meets them.
+func commandGroups() []struct {
 	title    string
 	commands []command
-}
-
-// commandGroups are the commands in the order in which a user meets them: usage/commands.txt.
-func commandGroups() []commandGroup {
-	return list.Map(strings.Split(usageOf("commands"), "\n\n"), func(text string) commandGroup {
-		lines := strings.Split(strings.TrimSpace(text), "\n")
-		return commandGroup{lines[0], list.Map(lines[1:], func(line string) command {
-			name, does, _ := strings.Cut(line, ": ")
-			return command{name, does}
-		})}
-	})
+} {
+	return []struct {
+		title    string
+		commands []command
+	}{
+		{"Runs and sweeps", []command{
+			{"ask", "whether a change is worth having, by a study that grows"},
+			{"board", "runs and sweeps in a browser, live"},
+			{"ls", "list runs with state and results"},
+			{"status", "how far a run or the jobs of a sweep are"},
+			{"watch", "curves of a run, or the jobs of a sweep, until it ends"},
+			{"resume", "go on with an interrupted run or sweep"},
+			{"attach", "follow a sweep until it ends"},
+		}},
+		{"Results", []command{
+			{"report", "write a report again, or compare runs"},
+			{"diff", "settings, data and code that differ between two"},
+			{"export", "tables as CSV, JSON, LaTeX, Markdown or Parquet"},
+			{"verify", "compute every number of a report again"},
+			{"prove", "compute steps of a finished run again, and compare bytes"},
+			{"open-test", "score sealed questions, once, for a claim"},
+			{"checkpoint", "inspect, verify or export weights"},
+		}},
+		{"Before a run", []command{
+			{"data", "what a data file holds, and whether it can be used"},
+			{explainName, "which file or override set a key, and its meaning"},
+			{"doctor", "what works on this machine"},
+			{"lever-plus", "the Python reference's command line"},
+		}},
+	}
 }

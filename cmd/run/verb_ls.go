@@ -33,7 +33,16 @@ func lsVerb() *verb {
 	by := f.String("sort", "", "column or metric to sort by, best first")
 	asJSON := jsonFlag(f)
 	return &verb{
-		usage: usageOf("ls"),
+		usage: `run ls
+run ls DIR… --where state=done --where grpo.lr=1e-4 --sort val/reward
+
+run ls [DIR…] [--where KEY=VALUE]… [--sort METRIC] [--json]
+Lists the runs below folders (outputs and multirun), newest last: how each ended
+and what it came to. KEY is a column of --json or a configuration key. METRIC is
+a column: best is what chose the best checkpoint, dev/reward what the run ended
+with on that split, last_val_reward of the last epoch, whose metrics may be
+named without last_ too.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			runs, left, err := listed(args, *where)

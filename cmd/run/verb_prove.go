@@ -29,7 +29,13 @@ func proveVerb() *verb {
 	f.Int64Var(&opt.Seed, "seed", 0, "of the draw")
 	f.BoolVar(&opt.FromStart, "from-start", false, "draw from the whole run, not from what follows its oldest kept state")
 	return &verb{
-		usage: usageOf("prove"),
+		usage: `run prove outputs/quick
+
+run prove RUN_FOLDER [--steps K] [--seed S] [--from-start]
+Verifies a finished run's report, then trains again from a kept state, in a copy: with another number of processes where its
+steps have several shards, and killed once on the way. Drawn steps, and all checkpoints behind the state, must have the same
+bytes; exit 1 if not. The report says what was proven.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "prove RUN_FOLDER [--steps K] [--seed S] [--from-start]"); err != nil {

@@ -31,7 +31,20 @@ func reportVerb() *verb {
 	f.BoolVar(&opt.paper.NoTitle, "no-title", false, "figures for a paper without their titles")
 	f.StringVar(&opt.figures, "figure-dir", "", "folder of figures for a paper")
 	return &verb{
-		usage: usageOf("report"),
+		usage: `run report outputs/quick
+run report outputs/quick outputs/slow --html compared.html
+run report multirun/lr ` + figureFlag + ` settings ` + widthFlag + ` 85 --no-title
+
+run report RUN_OR_SWEEP_FOLDER [--json]
+run report RUN_FOLDER RUN_FOLDER… [` + htmlFlag + ` FILE] [--json]
+run report TABLE.json [` + htmlFlag + ` FILE] [--json]
+run report FOLDER… [` + figureFlag + ` NAME,…] [` + widthFlag + ` MM] [--no-title] [--figure-dir DIR]
+Writes report.md and report.html of a run or sweep again, prints a comparison of several runs, or says what a table
+of published accuracies allows to conclude (docs/statistics.md); ` + htmlFlag + ` writes what is printed as a page too.
+With ` + figureFlag + `, ` + widthFlag + ` or --no-title it draws figures for a paper instead, as PDF and SVG: of a run, of a sweep's
+settings, or of what compares several runs; all or those named, 170 mm wide or MM, into the folder figures of the run or sweep (of a
+comparison: figures) or DIR.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if opt.html == "" && f.Changed(htmlFlag[2:]) {

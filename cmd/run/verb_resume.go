@@ -22,7 +22,16 @@ func resumeVerb() *verb {
 	accept := f.Bool(sweep.AcceptChanges[2:], false, "go on although the configuration files have changed")
 	detached := f.Bool(detachFlag[2:], false, "leave the sweep to a process of its own")
 	return &verb{
-		usage: usageOf("resume"),
+		usage: `run resume outputs/quick
+run resume multirun/lr hydra.sweeper.n_trials=80
+
+run resume RUN_FOLDER [parallel.processes=N]
+run resume SWEEP_FOLDER [` + sweep.AcceptChanges + `] [` + detachFlag + `] [hydra.sweeper.n_trials=N] [hydra/launcher=NAME] …
+Goes on with an interrupted run from its last state, or runs what is missing of a sweep and retries what has failed.
+` + sweep.AcceptChanges + ` lets a sweep go on although its configuration files have changed, with this build of the program;
+` + detachFlag + ` leaves it to a process of its own. How a sweep runs and is judged may be given anew,
+what its jobs compute may not (docs/sweeps.md).
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			r := sweep.Resumption{Retry: true, Accept: *accept, Detached: *detached}

@@ -11,7 +11,13 @@ func statusVerb() *verb {
 	f := usage.Flags()
 	asJSON := jsonFlag(f)
 	return &verb{
-		usage: usageOf("status"),
+		usage: `run status outputs/quick
+run status multirun/lr --json
+
+run status SWEEP_OR_RUN_FOLDER [--json]
+Prints how far a run or each job of a sweep is, and whether a process is at work
+on it.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "status SWEEP_OR_RUN_FOLDER [--json]"); err != nil {

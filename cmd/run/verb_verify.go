@@ -27,7 +27,12 @@ func verifyVerb() *verb {
 	f.BoolVar(&opt.SkipWeights, skipWeights, false, "accept a folder whose weights are gone")
 	asJSON := jsonFlag(f)
 	return &verb{
-		usage: usageOf("verify"),
+		usage: `run verify outputs/quick
+
+run verify REPORT_OR_FOLDER [--` + skipWeights + `] [--json]
+Computes every number of a run's or sweep's report again from its raw records, draws its plots again, and compares:
+one line for each difference, exit 1 if there is any. --` + skipWeights + ` accepts a folder whose weights are gone.
+`,
 		flags: f,
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "verify REPORT_OR_FOLDER [--"+skipWeights+"] [--json]"); err != nil {

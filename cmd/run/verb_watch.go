@@ -11,7 +11,12 @@ import (
 // watchVerb shows a run or a sweep while it goes on.
 func watchVerb() *verb {
 	return &verb{
-		usage: usageOf("watch"),
+		usage: `run watch outputs/quick
+
+run watch RUN_OR_SWEEP_FOLDER
+Shows how a run or a sweep goes, until it ends: epochs, curves, memory, findings,
+or the table of jobs. Ctrl-C ends the watching, not the run.
+`,
 		flags: usage.Flags(),
 		run: func(s *session, args []string) error {
 			if err := want(args, 1, "watch RUN_OR_SWEEP_FOLDER"); err != nil {

@@ -92,7 +92,7 @@ func (t *Table) parts(width int) []*Table {
 		}
 		if i == 0 {
 			parts = append(parts, nil)
-		} else if width > 0 && used+wanted > width+1 && len(parts[len(parts)-1]) > named {
+		} else if width > 0 && used+wanted > width && len(parts[len(parts)-1]) > named {
 			parts, used = append(parts, slices.Clone(parts[0][:named])), names
 		}
 		for ; i < next; i++ {

@@ -188,7 +188,7 @@ func (l *Log) write(r Row) error {
 // show puts r on the console and, where it is worth a line, in run.log.
 func (l *Log) show(now time.Time, r Row) error {
 	if r.Kind == KindStep && (slices.Contains(l.opt.Verbose, "") || slices.Contains(l.opt.Verbose, r.Phase)) {
-		return l.say(now, r.Phase, LevelDebug, l.console.stepLine(r))
+		return l.say(now, r.Phase, LevelDebug, l.console.stepLine(r, ""))
 	}
 	if r.Kind == KindStep {
 		if l.opt.Progress {

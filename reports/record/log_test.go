@@ -256,8 +256,8 @@ func TestProgressOfAnswers(t *testing.T) {
 	fields := StepFields()
 	fields["mean_reward"], fields["completion_length"] = 0.412, 3.25
 	p := newProgress(&bytes.Buffer{}, newTestClock(time.Second).Now)
-	got := p.stepLine(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: 3, Fields: fields})
-	if want := "grpo  epoch 1  step 3  reward 0.412   kl 0.0412   beta 0.10    clip 6.2%   len 3.25"; got != want {
+	got := p.stepLine(Row{Kind: KindStep, Phase: "grpo", Epoch: 1, Step: 3, Fields: fields}, "  eta 2 s")
+	if want := "grpo  epoch 1  step 3  eta 2 s  reward 0.412   kl 0.0412   beta 0.10    clip 6.2%   len 3.25"; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -92,11 +92,11 @@ func (p *Progress) step(r Row) {
 	}
 	p.shown = now
 	perStep := now.Sub(p.started).Seconds() / float64(r.Step-p.first)
-	line := p.stepLine(r)
-	line += "  " + page.Duration(perStep) + "/step"
+	eta := ""
 	if left := p.stepsLeft(r); left > 0 {
-		line += "  eta " + page.Duration(perStep*float64(left))
+		eta = "  eta " + page.Duration(perStep*float64(left))
 	}
+	line := p.stepLine(r, eta) + "  " + page.Duration(perStep) + "/step"
 	if p.screen == nil {
 		fmt.Fprintln(p.w, line)
 		return
@@ -122,12 +122,13 @@ func (p *Progress) stepsLeft(r Row) int {
 }
 
 // stepLine is: rce  epoch 1/5  step 20/400  loss 2.104  temp 1.90; of GRPO, whose loss is near zero by its construction, what the samples
-// earn: grpo  epoch 2/10  step 120/400  reward 0.412  kl 0.041  beta 0.10  clip 6.2%, of token policies with  len 3.2.
-func (p *Progress) stepLine(r Row) string {
+// earn: grpo  epoch 2/10  step 120/400  eta 3m2s  reward 0.412  kl 0.041  beta 0.10  clip 6.2%, of token policies with  len 3.2. What people
+// look at stands first: a small terminal cuts the end.
+func (p *Progress) stepLine(r Row, eta string) string {
 	plan := p.planned(r.Phase)
 	var b strings.Builder
 	b.WriteString(p.head(r))
-	fmt.Fprintf(&b, "  step %s", outOf(r.Step, plan.Epochs*plan.StepsPerEpoch))
+	fmt.Fprintf(&b, "  step %s", outOf(r.Step, plan.Epochs*plan.StepsPerEpoch)+eta)
 	type column struct {
 		label, field string
 		width        int

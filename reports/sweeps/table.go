@@ -58,7 +58,7 @@ func Table(jobs []Job, opt Options, width int) string {
 		}
 	} else if lead := v.Lead(); v.HasSeeds() && lead != "" { // no seed is the best
 		fmt.Fprintf(&b, "\n%s\n", lead)
-	} else if best := v.Best(); best != nil {
+	} else if best := v.Best(); best != nil && v.Opt.Study == nil { // whose answers say what is better
 		fmt.Fprintf(&b, "\nbest: job %d, %s %s  %s\n", best.Number, v.Opt.Objectives[0].Name,
 			page.Sig(best.Objectives[0], 4), page.ShellCommand(v.Own(*best)))
 	} else if text := v.NoWinner(); text != "" {

@@ -132,7 +132,7 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	if s, all, err := ledger.Load(dir); err != nil || len(all) != 6 || s.Overrides[len(s.Overrides)-1] != "seed=range(0,3)" {
 		t.Errorf("a study shrinks: %d jobs of %v, %v", len(all), s.Overrides, err)
 	}
-	if n := strings.Count(ended, "best: job"); n != 1 {
+	if n := strings.Count(ended, "values: best checkpoints"); n != 1 {
 		t.Errorf("the table of the jobs is printed %d times:\n%s", n, ended)
 	}
 	if r := runtest.Run(t, "verify", dir); r.Code != 0 {

@@ -8,6 +8,8 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
 )
 
@@ -231,4 +233,21 @@ func (e armError) needed(mean float64, n int, opt stats.Options) (questions, see
 		return questions, 0
 	}
 	return questions, enough
+}
+
+// bestOf says where the best checkpoints of all runs come from, where that is one phase; "" elsewhere.
+func bestOf(runs []*record.Run) string {
+	phases := list.Unique(list.Map(runs, func(run *record.Run) string {
+		if s := run.Summary; s != nil && s.Best != nil {
+			return s.Best.Phase
+		}
+		return ""
+	}))
+	switch {
+	case len(phases) > 1 || phases[0] == "":
+		return ""
+	case phases[0] == record.PolicyInit:
+		return ": the best checkpoint of every run is the policy that it began with"
+	}
+	return ": the best checkpoint of every run is of " + page.Plain(phases[0])
 }

@@ -436,24 +436,6 @@ func (t ArmTable) Apart() (apart, others int) {
 	return list.Count(behind, func(r armRow) bool { return r.first != nil && r.first.Verdict == stats.Worse }), len(behind)
 }
 
-// bestOf says where the best checkpoints of all runs come from, where that is one phase; "" elsewhere.
-func bestOf(runs []*record.Run) string {
-	var phases []string
-	for _, run := range runs {
-		if s := run.Summary; s == nil || s.Best == nil {
-			return ""
-		}
-		phases = append(phases, run.Summary.Best.Phase)
-	}
-	switch phases = list.Unique(phases); {
-	case len(phases) > 1:
-		return ""
-	case phases[0] == record.PolicyInit:
-		return ": the best checkpoint of every run is the policy that it began with"
-	}
-	return ": the best checkpoint of every run is of " + page.Plain(phases[0])
-}
-
 // ErrorParts says how much of the standard error comes from where, and what so few seeds leave possible beyond their estimate: the
 // interval covers that too. of is what the questions are called.
 func (c ArmComparison) ErrorParts(of string) string {

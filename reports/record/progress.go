@@ -122,8 +122,8 @@ func (p *Progress) stepsLeft(r Row) int {
 }
 
 // stepLine is: rce  epoch 1/5  step 20/400  loss 2.104  temp 1.90; of GRPO, whose loss is near zero by its construction, what the samples
-// earn: grpo  epoch 2/10  step 120/400  eta 3m2s  reward 0.412  kl 0.041  beta 0.10  clip 6.2%, of token policies with  len 3.2. What people
-// look at stands first: a small terminal cuts the end.
+// earn: grpo  epoch 2/10  step 120/400  eta 3m2s  reward 0.412  kl 0.041  beta 0.10  clip 6.2%, of token policies with  len 3.2. What
+// people look at stands first: a small terminal cuts the end.
 func (p *Progress) stepLine(r Row, eta string) string {
 	plan := p.planned(r.Phase)
 	var b strings.Builder

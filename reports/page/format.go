@@ -45,11 +45,12 @@ func Fixed(x float64, decimals int) string {
 }
 
 // Estimate writes a number and the ends of its interval as all pages do: with the decimals that show half the interval with two significant
-// digits, and more where an end would read as the 0 that it is not. write is Fixed for differences, Unsigned for scores.
+// digits, and more where an end would read as the 0 that it is not, or the number, where it is at least a hundredth of half the interval.
+// write is Fixed for differences, Unsigned for scores.
 func Estimate(mean, low, high float64, write func(x float64, decimals int) string) (m, l, h string) {
 	n := decimalsOf((high - low) / 2)
 	reads0 := func(x float64) bool { return x != 0 && !strings.ContainsAny(write(x, n), "123456789") }
-	for most := n + 4; n < most && (reads0(low) || reads0(high)); {
+	for most := n + 4; n < most && (reads0(low) || reads0(high) || reads0(mean) && math.Abs(mean) > (high-low)/200); {
 		n++
 	}
 	return write(mean, n), write(low, n), write(high, n)

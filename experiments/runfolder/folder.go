@@ -3,7 +3,6 @@
 package runfolder
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -52,6 +51,9 @@ func Claim(dir string) (*Folder, error) {
 	f := &Folder{Dir: dir}
 	if f.whole, err = filelock.TakeFolder(dir); err == nil {
 		err = f.takeFile(os.O_CREATE)
+	}
+	if err == nil {
+		err = f.lock.Truncate(0) // it may name the machines of earlier processes
 	}
 	if err != nil {
 		f.Release()
@@ -116,9 +118,8 @@ func (f *Folder) Release() {
 
 // Share writes the machines of the run's processes, by rank, into the file that this one has locked.
 func (f *Folder) Share(hosts []string) error {
-	text := strings.Join(hosts, "\n")
-	_, err := f.lock.WriteAt([]byte(text), 0)
-	return cmp.Or(err, f.lock.Truncate(int64(len(text))))
+	_, err := f.lock.WriteAt([]byte(strings.Join(hosts, "\n")), 0)
+	return err
 }
 
 // Hosts returns the machines of the processes that write dir, by rank; none where it is one process.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -103,5 +104,25 @@ func TestLink(t *testing.T) {
 	f.Forget(nil, "")
 	if names, err := Entries(dir); err != nil || len(names) > 0 {
 		t.Errorf("left: %v, %v", names, err)
+	}
+}
+
+// The machines of a run in several processes are those of the processes that write it now.
+func TestHostsAreOfThisClaim(t *testing.T) {
+	dir := t.TempDir()
+	for _, hosts := range [][]string{{"a", "b", "a"}, nil, {"c", "d"}} {
+		f, err := Claim(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(hosts) > 0 { // a claim of no training says nothing
+			if err := f.Share(hosts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := Hosts(dir); !slices.Equal(got, hosts) {
+			t.Errorf("hosts %q, want %q", got, hosts)
+		}
+		f.Release()
 	}
 }

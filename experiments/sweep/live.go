@@ -123,9 +123,8 @@ func lastSaid(dir string) string {
 		return "starting"
 	}
 	text := fmt.Sprintf("%s  epoch %d  step %d", row.Phase, row.Epoch, row.Step)
-	_, rewarded := row.Number("mean_reward") // of groups, whose loss is near zero by its construction
 	for _, name := range []string{"mean_reward", "kl", "loss", "val_reward", "val_loss"} {
-		if x, ok := row.Number(name); ok && !(rewarded && name == "loss") {
+		if x, ok := row.Number(name); ok && !(name == "loss" && row.Rewarded()) {
 			text += "  " + name + " " + page.Sig(x, 4)
 		}
 	}

@@ -131,7 +131,7 @@ func (e *entry) summarized(s *record.Summary) {
 		e.Phase, e.Epoch = p.Name, p.Epochs
 		e.Step += int64(p.Steps)
 	}
-	if s.State == record.StateDone || s.State == record.StatePruned {
+	if s.Over() {
 		one := 1.0
 		e.Progress = &one
 	}

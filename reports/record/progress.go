@@ -144,15 +144,15 @@ func (p *Progress) stepLine(r Row, eta string) string {
 		{"len", "completion_length", 4, func(x float64) string { return page.Sig(x, 3) }},
 	}
 	for _, column := range columns {
-		if x, ok := r.Number(column.field); ok && !(column.field == "loss" && rewarded(r)) {
+		if x, ok := r.Number(column.field); ok && !(column.field == "loss" && r.Rewarded()) {
 			fmt.Fprintf(&b, "  %s %-*s", column.label, column.width, column.format(x))
 		}
 	}
 	return strings.TrimRight(b.String(), " ")
 }
 
-// rewarded reports whether a row says what its candidates earned: then its loss says nothing.
-func rewarded(r Row) bool {
+// Rewarded reports whether a row says what its candidates earned: then its loss says nothing.
+func (r Row) Rewarded() bool {
 	_, ok := r.Number("mean_reward")
 	return ok
 }
@@ -179,7 +179,7 @@ func (p *Progress) epochLine(r Row) string {
 	var b strings.Builder
 	b.WriteString(p.head(r) + "  done")
 	for _, name := range []string{"val_reward", "val_accuracy", "val_recorded_reward", "kl", "val_kl", "kl_beta", "loss", "val_loss"} {
-		if x, ok := r.Number(name); ok && !(strings.HasSuffix(name, "loss") && rewarded(r)) {
+		if x, ok := r.Number(name); ok && !(strings.HasSuffix(name, "loss") && r.Rewarded()) {
 			fmt.Fprintf(&b, "  %s %-7s", name, lineNumber(r, name, x))
 		}
 	}

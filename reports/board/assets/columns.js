@@ -38,7 +38,10 @@ export function measureOf(run) {
 // natural orders names as readers count: 9 before 10.
 export const natural = new Intl.Collator("en", { numeric: true }).compare;
 
-export const isSeed = (override) => /^\+*seed=/.test(override);
+// keyOf is the key that an override sets.
+export const keyOf = (override) => override.replace(/^\+*/, "").split("=")[0];
+
+export const isSeed = (override) => keyOf(override) === "seed";
 
 // settingOf is what runs share that differ in their seed alone.
 export function settingOf(run) {
@@ -101,7 +104,7 @@ export class Columns {
   value(run, key) {
     if (key === "sweep") return store.sweeps.get(run.sweep)?.path || "";
     if (PARTS.includes(key)) return String(run[key] ?? "");
-    const set = (run.overrides || []).filter((o) => o.replace(/^\+*/, "").startsWith(key + "="));
+    const set = (run.overrides || []).filter((o) => keyOf(o) === key);
     return this.values.get(run.id)?.[key] || set.at(-1)?.replace(/^[^=]*=/, "") || "";
   }
 

@@ -1,7 +1,7 @@
 // The list of runs and sweeps: filtered, sorted, chosen from. Only the rows in sight are in the page.
 import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count, short } from "./dom.js";
 import { store, chosen } from "./store.js";
-import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, isSeed, topsOf, groupWords } from "./columns.js";
+import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, isSeed, keyOf, topsOf, groupWords } from "./columns.js";
 import { Sparks } from "./sparks.js";
 
 // tagWord is a tag as one word of a filter.
@@ -11,7 +11,7 @@ const tagWord = (tag) => tag.toLowerCase().replaceAll(" ", "_");
 function numberOf(run, name) {
   const column = COLUMNS.find((c) => c.number && [c.key, c.name].includes(name));
   if (column) return column.of(run);
-  return Number((run.overrides || []).findLast((o) => ("." + o.replace(/^\+*/, "")).split("=")[0].toLowerCase().endsWith("." + name))?.split("=")[1] ?? NaN);
+  return Number((run.overrides || []).findLast((o) => ("." + keyOf(o)).toLowerCase().endsWith("." + name))?.split("=")[1] ?? NaN);
 }
 
 // matches says whether a run has every word of a filter: in its path, state, title, overrides, tags or note. A word like
@@ -185,7 +185,7 @@ export class ListView {
   }
 
   row(run, i, height) {
-    const gain = gainOf(run), set = run.overrides || [], own = ownOf(run, this.kin).filter((o) => !this.own?.some((c) => o.replace(/^\+*/, "").startsWith(c.key + "="))).map(short).join(" ");
+    const gain = gainOf(run), set = run.overrides || [], own = ownOf(run, this.kin).filter((o) => !this.own?.some((c) => keyOf(o) === c.key)).map(short).join(" ");
     const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > top?.tied && top.means.get(settingOf(run)) === top.best;
     const row = h("div", { class: "row" + (run.id === this.at ? " at" : "") + (this.first.has(run) ? " first" : ""), role: "row", "data-id": run.id },
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,

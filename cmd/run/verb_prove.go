@@ -65,6 +65,7 @@ bytes; exit 1 if not. The report says what was proven.
 			}
 			proof := record.Proof{Time: time.Now().Format(time.RFC3339), Version: build.Name(), Said: said}
 			f.Visit(func(o *pflag.Flag) { proof.Options = append(proof.Options, fmt.Sprintf("--%s=%s", o.Name, o.Value)) })
+			// it is said, too, where the folder cannot be written
 			return cmp.Or(atomicfile.WriteJSON(filepath.Join(dir, record.ProofFile), proof), runreport.WriteReport(dir), s.write(said+"\n", nil))
 		},
 	}

@@ -73,6 +73,7 @@ func (c *runCheck) summary() error {
 }
 
 // account counts again which queries each phase saw: in every epoch as many as it says, each once, in the order that the seed gives them.
+// The order is written out here: were it the scheduler's own, a fault in it would pass.
 func (c *runCheck) account(s *record.Summary) []account.Of {
 	seed, _ := c.run.SettingNumber("seed")
 	shuffle, _ := c.run.Setting("data", "shuffle").(bool)

@@ -74,7 +74,7 @@ func (c *Composer) writeCanonical(b *strings.Builder, f *field, n, base *Node, e
 	b.WriteByte('{')
 	for _, i := range order {
 		key, v := n.Keys[i].Text, n.Vals[i]
-		if slices.Contains(exclude, key) {
+		if slices.Contains(exclude, key) || !v.container() && slices.Contains(exclude, key+"="+jsonText(v)) {
 			continue
 		}
 		var of *field

@@ -221,10 +221,7 @@ func codePlants() []plant {
 			edits: []edit{{optimizerStep, "if n := l.Params.Numel(); l.Optimizer.Steps() == 8 { if err := l.Optimizer.SetState(make([]float32, " +
 				"n), make([]float32, n), 0); err != nil { return nil, err } }; " + optimizerStep}}},
 		{name: "Adam's betas are swapped", check: "moments_differ",
-			edits: []edit{{"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay), " +
-				"Frozen: frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}",
-				"l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[1], opt.Betas[0], opt.Eps, opt.WeightDecay), Frozen: " +
-					"frozenParts(p, frozen), phase: phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}"}}},
+			edits: []edit{{"opt.State, p, opt.Betas[0], opt.Betas[1]", "opt.State, p, opt.Betas[1], opt.Betas[0]"}}},
 		{name: "the moments count too many steps", check: "moments_differ", edits: []edit{{"a.steps++", "a.steps += 1000"}}},
 		{name: "a learning rate a thousand times too small", check: "step_size",
 			edits: []edit{{optimizerStep, "l.Optimizer.StepClipped(lr*1e-3, l.clip, squares, losses, true)"}}},

@@ -58,7 +58,7 @@ func NewLearner(env *Env, phase string, opt OptimOptions, lr float64, sched sche
 	if err != nil {
 		return nil, err
 	}
-	l := &Learner{Params: p, Optimizer: torchx.NewAdamW(p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
+	l := &Learner{Params: p, Optimizer: torchx.NewAdamWKept(opt.State, p, opt.Betas[0], opt.Betas[1], opt.Eps, opt.WeightDecay),
 		Frozen: frozenParts(p, frozen),
 		phase:  phase, env: env, clip: opt.GradClipNorm, lr: lr, sched: sched, total: total, groups: groups}
 	if len(groups) > 0 || len(frozen) > 0 {

@@ -15,6 +15,8 @@ import (
 type OptimOptions struct {
 	// optimizer
 	Name string `koanf:"name" enum:"adamw" also:"optimizer,optim,adamw_torch=adamw,adam=adamw"`
+	// how moments are kept: bfloat16 = in half the memory, rounded at random; offload = in the host's memory
+	State string `koanf:"state" enum:"float32,bfloat16,offload"`
 	// decoupled weight decay (Loshchilov & Hutter 2019)
 	WeightDecay float64 `koanf:"weight_decay" range:"[0,inf)" also:"wd"`
 	// decay rates of the first and second moment
@@ -32,7 +34,7 @@ type OptimOptions struct {
 
 // DefaultOptimOptions returns PyTorch's AdamW with gradients clipped to norm 1.
 func DefaultOptimOptions() OptimOptions {
-	return OptimOptions{Name: "adamw", WeightDecay: 0.01, Betas: []float64{0.9, 0.999}, Eps: 1e-8, GradClipNorm: 1}
+	return OptimOptions{Name: "adamw", State: torchx.KeepFloat32, WeightDecay: 0.01, Betas: []float64{0.9, 0.999}, Eps: 1e-8, GradClipNorm: 1}
 }
 
 // Validate checks the pair of decay rates.

@@ -128,6 +128,8 @@ func (l *Learner) remark(w *work) bool {
 		return true
 	case l.env.Gradients != nil:
 		why = "a gradient hook reads their gradients"
+	case l.Optimizer.Kept() != "":
+		why = l.Optimizer.Kept()
 	case why == "" && (!l.Params.Clean() || l.Optimizer.KeepGrad):
 		why = "gradients are kept between them"
 	}

@@ -137,5 +137,5 @@ func (l *Learner) update(losses torchx.Tensor, lr float64) ([]torchx.Tensor, err
 	}
 	squares := torchx.SumSquares(l.Params.Grad())
 	l.Optimizer.StepClipped(lr, l.clip, squares, losses, !l.env.AllowNonFinite)
-	return []torchx.Tensor{squares, torchx.SumSquares(l.Optimizer.Moment()), losses}, nil
+	return []torchx.Tensor{squares, l.Optimizer.MomentSquares(), losses}, nil
 }

@@ -154,7 +154,7 @@ func Fingerprint(c *configs.Composed) (string, error) {
 	return c.Fingerprint("hydra", "logging", "report", "predict", "dry_run", "checks", "eval.cluster",
 		"parallel.processes", "parallel.backend", "parallel.timeout_seconds", "evidence", "on_end", "vars", // where and how it is computed
 		"lvlm.url", "lvlm.key_env", "lvlm.concurrency", "lvlm.timeout_seconds", "lvlm.retries", "lvlm.store",
-		"checkpoint.on_damage", "checkpoint.keep_states")
+		"checkpoint.on_damage", "checkpoint.keep_states", `optim.state="offload"`)
 }
 
 // HasFingerprint reports whether c is the configuration that a run was saved under.

@@ -82,7 +82,11 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 		size += (1 - b2) * g * g
 	}
 	got := math.Sqrt(squares)
-	rounding := 1e-6 * length(before.m) / (1 - b1)
+	ulp := 1e-6
+	if p.Optim.State == torchx.KeepBFloat16 {
+		ulp = 1.0 / (1 << 7)
+	}
+	rounding := ulp * length(before.m) / (1 - b1)
 	switch {
 	case want < norm && math.Abs(got-norm) <= exact*norm && norm-want > 2*exact*norm:
 		p.notClipped(norm, got, want)
@@ -91,7 +95,7 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 			Message: fmt.Sprintf("the first moment after %s is that of a gradient with norm %.4g, and the gradient (clipped) has %.4g: the "+
 				"optimizer forgot the steps before, was given another gradient, or has another beta than optim.betas=%v", when, got, want,
 				p.Optim.Betas)})
-	case rest > 0.1*size+1e-6*b2*sum(before.v):
+	case rest > 0.1*size+ulp*b2*sum(before.v):
 		p.add(p.Name, doctor.Stop, doctor.Finding{Check: "moments_differ", Value: rest, Limit: size,
 			Message: fmt.Sprintf("the second moment after %s is not the one before and the squared gradient in the proportion of "+
 				"optim.betas=%v: the optimizer forgot the steps before, or has another beta", when, p.Optim.Betas)})

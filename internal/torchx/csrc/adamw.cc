@@ -76,9 +76,33 @@ at::Tensor sum_squares(const at::Tensor &x) {
   return at::cat(norms).to(at::kDouble).square().sum().reshape({1});
 }
 
+// 32 bits for each of n elements from `at` on, in int64: the finalizer of MurmurHash3 over step and place.
+at::Tensor random_bits(int64_t step, int64_t at, int64_t n, const at::TensorOptions &options) {
+  constexpr int64_t k32 = 0xffffffff;
+  const auto mixed = [](const at::Tensor &h, int64_t by, int64_t shift) { return (h ^ h.bitwise_right_shift(shift)).mul_(by).bitwise_and_(k32); };
+  at::Tensor h = at::arange(at, at + n, options.dtype(at::kLong)).mul_(int64_t{0x9e3779b1}).add_(step * 0x85ebca77).bitwise_and_(k32);
+  h = mixed(mixed(h, 0x85ebca6b, 16), 0xc2b2ae35, 13);
+  return h ^ h.bitwise_right_shift(16);
+}
+
+// x [n] float32 with 16 random bits added below bfloat16's last one and then cut off; what is not finite stays.
+at::Tensor rounded(const at::Tensor &x, const at::Tensor &bits) {
+  const at::Tensor up = x.view(at::kInt).add(bits.to(at::kInt)).bitwise_and_(~0xffff).view(at::kFloat);
+  return at::where(at::isfinite(x), up, x);
+}
+
 }  // namespace
 
 extern "C" {
+
+const char *fc_round_moments(Tensor m, Tensor v, Tensor m_out, Tensor v_out, int64_t step, int64_t at) {
+  return guard([&] {
+    at::NoGradGuard no_grad;
+    const at::Tensor bits = random_bits(step, at, m->numel(), m->options());
+    m_out->copy_(rounded(*m, bits & 0xffff));
+    v_out->copy_(rounded(*v, bits.bitwise_right_shift(16)));
+  });
+}
 
 const char *fc_sum_squares(Tensor x, Tensor *out) {
   return guard([&] {

@@ -15,6 +15,10 @@ extern "C" {
 const char *fc_adamw_queued(Tensor param, Tensor grad, Tensor m, Tensor v, Tensor lr_scale, Tensor decay_mask, Tensor squares, Tensor losses_or_null,
                             Tensor refused, bool guard, double clip, Tensor rates, double beta1, double beta2, double eps, double weight_decay, bool clear);
 
+// Rounds float32 moments to bfloat16 up or down at random, in proportion to the distance, so that the mean is kept. The bits come from the
+// step and the place of an element, the first of which is `at`, alone: equal on every device.
+const char *fc_round_moments(Tensor m, Tensor v, Tensor m_out, Tensor v_out, int64_t step, int64_t at);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,221 @@
+package torchx
+
+// #include "csrc/adamw.h"
+// #include "csrc/fulcrum_torch.h"
+import "C"
+
+import (
+	"fmt"
+	"iter"
+	"math"
+)
+
+// AdamW is the optimiser's state over the flat buffer of Params (Loshchilov & Hutter 2019,
+// arXiv:1711.05101, as PyTorch's torch.optim.AdamW computes it).
+type AdamW struct {
+	Beta1, Beta2, Eps, WeightDecay float64
+
+	params  *Params
+	keep    string
+	m, v    Tensor // [N] first and second moment
+	lrScale Tensor // [N] or none: per-parameter learning-rate factors; 0 freezes
+	steps   int
+	rates   Tensor // [4] of the next step where the device has to know them (Stage), or none
+	refused Tensor // [1] on CUDA: not 0 once a step was not finite, and nothing is changed any more
+
+	KeepGrad bool // leave the gradient as it is after a step; otherwise it is zero then
+}
+
+// How an AdamW keeps its moments between steps.
+const (
+	KeepFloat32  = "float32"  // beside the parameters
+	KeepBFloat16 = "bfloat16" // in half the memory, rounded at random: to the nearest, a second moment at β₂ = 0.999 would stand still
+	KeepOffload  = "offload"  // in the host's memory; no number changes
+)
+
+// NewAdamW returns an optimiser with zero moments.
+func NewAdamW(p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
+	return NewAdamWKept(KeepFloat32, p, beta1, beta2, eps, weightDecay)
+}
+
+// NewAdamWKept is NewAdamW with moments kept in one of the ways above.
+func NewAdamWKept(keep string, p *Params, beta1, beta2, eps, weightDecay float64) *AdamW {
+	a := &AdamW{Beta1: beta1, Beta2: beta2, Eps: eps, WeightDecay: weightDecay, params: p, keep: keep}
+	like, dtype := p.flat, Float32
+	switch {
+	case keep == KeepBFloat16:
+		dtype = BFloat16
+	case keep == KeepOffload && p.flat.OnCUDA():
+		like = Tensor{}
+	default:
+		a.keep = KeepFloat32
+	}
+	a.m, a.v = Own(FullLike(like, 0, dtype, p.Numel())), Own(FullLike(like, 0, dtype, p.Numel()))
+	if p.flat.OnCUDA() {
+		a.refused = Own(FullLike(p.flat, 0, Float32, 1))
+	}
+	return a
+}
+
+// Kept says why steps are no sequence of operations that a CUDA graph holds, if so.
+func (a *AdamW) Kept() (why string) {
+	if a.keep != KeepFloat32 {
+		why = "moments are kept as " + a.keep
+	}
+	return why
+}
+
+// stretch is the number of parameters whose moments are float32 on the device at a time, where they are not kept so.
+var stretch = 1 << 23
+
+// each calls update with the parameters, gradients, moments and factors that are updated together.
+func (a *AdamW) each(update func(p, g, m, v, scale Tensor)) {
+	if a.keep == KeepFloat32 {
+		update(a.params.flat, a.params.grad, a.m, a.v, a.lrScale)
+		return
+	}
+	for at := range a.stretches() {
+		end := Scope()
+		part := func(x Tensor) Tensor {
+			if x.Nil() {
+				return x
+			}
+			return Narrow(x, 0, at, min(stretch, a.params.Numel()-at))
+		}
+		m, v := part(a.m), part(a.v)
+		m32, v32 := ToLike(m.To(Float32), a.params.flat), ToLike(v.To(Float32), a.params.flat)
+		update(part(a.params.flat), part(a.params.grad), m32, v32, part(a.lrScale))
+		if a.keep == KeepBFloat16 {
+			check("adamw", C.fc_round_moments(m32.c(), v32.c(), m.c(), v.c(), C.int64_t(a.steps), C.int64_t(at)), m32, v32)
+		} else {
+			Copy(m, m32)
+			Copy(v, v32)
+		}
+		end()
+	}
+}
+
+// stretches yields where they begin.
+func (a *AdamW) stretches() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for at := 0; at < a.params.Numel() && yield(at); at += stretch {
+		}
+	}
+}
+
+// MomentSquares returns Σ m² [1] of the first moment, in float64, the same wherever it is kept.
+func (a *AdamW) MomentSquares() (sum Tensor) {
+	for at := range a.stretches() {
+		part := SumSquares(ToLike(Narrow(a.m, 0, at, min(stretch, a.params.Numel()-at)).To(Float32), a.params.flat))
+		if sum.Nil() {
+			sum = part
+		} else {
+			sum = Add(sum, part)
+		}
+	}
+	return sum
+}
+
+// ScaleLR multiplies the learning rate of each parameter by scale(name): 0 freezes it.
+func (a *AdamW) ScaleLR(scale func(name string) float64) {
+	a.lrScale.Free()
+	data := make([]float32, a.params.Numel())
+	for _, name := range a.params.names {
+		lo, hi := a.params.Range(name)
+		v := float32(scale(name))
+		for i := lo; i < hi; i++ {
+			data[i] = v
+		}
+	}
+	defer Scope()()
+	a.lrScale = Own(ToLike(From(data, len(data)), a.params.flat))
+}
+
+// Step updates the parameters with gradients multiplied by gradScale (the clipping factor) at rate lr, and
+// clears the gradients in the same pass.
+func (a *AdamW) Step(lr, gradScale float64) { a.step(lr, gradScale, Tensor{}, Tensor{}, false) }
+
+// StepClipped is Step with the clipping factor min(1, clip/(norm + 1e-6)), computed from squares (Σ g² [1], of SumSquares)
+// where the parameters lie, so that the host need not wait for it; clip 0 cuts nothing. With guard nothing changes where squares or
+// one of losses [n] (or no tensor) is not finite; the caller, who learns that later, calls Refused. On CUDA no later step changes anything
+// then either, so that steps may be queued before the host has seen the numbers of those before.
+func (a *AdamW) StepClipped(lr, clip float64, squares, losses Tensor, guard bool) {
+	must("adamw", squares)
+	if !a.params.flat.OnCUDA() {
+		a.step(lr, clip, squares, losses, guard)
+		return
+	}
+	if a.rates.Nil() {
+		var up Upload
+		a.Stage(lr, &up)
+		up.Send(a.params.flat)
+	}
+	a.Replayed()
+	a.each(func(p, g, m, v, scale Tensor) {
+		check("adamw", C.fc_adamw_queued(p.c(), g.c(), m.c(), v.c(), scale.c(), nil, squares.c(), losses.c(), a.refused.c(), C.bool(guard),
+			C.double(clip), a.rates.c(), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay), C.bool(!a.KeepGrad)))
+	})
+	a.rates = Tensor{}
+}
+
+// Stage adds to up what StepClipped has to know on CUDA of a step at rate lr.
+func (a *AdamW) Stage(lr float64, up *Upload) {
+	if a.params.flat.OnCUDA() {
+		t := float64(a.steps + 1)
+		Put(up, &a.rates, []float64{lr, 1 - math.Pow(a.Beta1, t), math.Sqrt(1 - math.Pow(a.Beta2, t)), t}, 4)
+	}
+}
+
+// Replayed counts a step that a recorded StepClipped has made.
+func (a *AdamW) Replayed() {
+	a.steps++
+	a.params.clean = !a.KeepGrad
+}
+
+func (a *AdamW) step(lr, gradScale float64, squares, losses Tensor, guard bool) {
+	a.Replayed()
+	a.each(func(p, g, m, v, scale Tensor) {
+		check("adamw", C.fc_adamw(p.c(), g.c(), m.c(), v.c(), scale.c(), nil, squares.c(), losses.c(), C.bool(guard), C.double(gradScale),
+			C.double(lr), C.double(a.Beta1), C.double(a.Beta2), C.double(a.Eps), C.double(a.WeightDecay), C.int64_t(a.steps),
+			C.bool(!a.KeepGrad)))
+	})
+}
+
+// Unrecorded sets the count of steps back, and the gradient is zero as before, when a step was recorded and not made.
+func (a *AdamW) Unrecorded(steps int) {
+	a.steps, a.rates = steps, Tensor{}
+	a.params.clean = !a.KeepGrad
+}
+
+// Refused takes back the count of a step that changed nothing because its gradient or loss is not finite.
+func (a *AdamW) Refused() {
+	a.steps--
+	a.params.clean = false
+}
+
+func (a *AdamW) Steps() int { return a.steps }
+
+// State copies the moments to the host, with the number of steps taken. sync
+func (a *AdamW) State() (m, v []float32, steps int) {
+	defer Scope()()
+	return Data[float32](a.m.To(Float32)), Data[float32](a.v.To(Float32)), a.steps
+}
+
+// SetState restores what State returned.
+func (a *AdamW) SetState(m, v []float32, steps int) error {
+	if n := a.params.Numel(); len(m) != n || len(v) != n {
+		return fmt.Errorf("optimizer state has %d and %d values, want %d", len(m), len(v), n)
+	}
+	defer Scope()()
+	Copy(a.m, From(m, len(m)))
+	Copy(a.v, From(v, len(v)))
+	a.steps = steps
+	return nil
+}
+
+func (a *AdamW) Free() {
+	a.m.Free()
+	a.v.Free()
+	a.lrScale.Free()
+	a.refused.Free()
+}

@@ -231,7 +231,7 @@ func (c *ArmComparison) points() string {
 func (m *Method) control() string {
 	what := fmt.Sprintf("`%s`, trained on permuted rewards, ", m.Name)
 	if c := m.random; c.Verdict != stats.NotSeparable {
-		return what + fmt.Sprintf("is %s than `random`, %s: the rewards are not all that makes a selector differ from chance.", c.Verdict,
+		return what + fmt.Sprintf("is %s than `random`, %s: an untrained selector chooses what is similar, and keeps some of it.", c.Verdict,
 			c.points())
 	}
 	return what + fmt.Sprintf("is not separable from `random`, %s: without rewards a selector gains nothing.", m.random.points())

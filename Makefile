@@ -32,7 +32,7 @@ GO := scripts/env go
 STATICCHECK := go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE := go run golang.org/x/tools/cmd/deadcode@v0.52.0
 # Stamp the version only where git works here (a tarball or another user's clone has none).
-VCS := $(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
+LINK := -ldflags='-s -w' -buildvcs=$(shell git status --porcelain >/dev/null 2>&1 && echo auto || echo false)
 
 .PHONY: help
 help: ## list the targets
@@ -49,9 +49,9 @@ setup: ## install what is missing: libtorch, OpenBLAS, g++ (root or sudo)
 
 .PHONY: build
 build: native ## build bin/run, bin/bench and their libraries
-	@if [ -e bin/run ]; then $(GO) build -buildvcs=$(VCS) -o bin/ ./cmd/...; else \
+	@if [ -e bin/run ]; then $(GO) build $(LINK) -o bin/ ./cmd/...; else \
 		echo "go   bin/run (the first build fetches modules and takes some minutes)"; n=$$($(GO) list -deps -f '{{if .Stale}}.{{end}}' ./cmd/... | wc -w); \
-		$(GO) build -v -buildvcs=$(VCS) -o bin/ ./cmd/... 2>&1 | { i=0; while IFS= read -r line; do case $$line in \
+		$(GO) build -v $(LINK) -o bin/ ./cmd/... 2>&1 | { i=0; while IFS= read -r line; do case $$line in \
 		*[\ :#]*) echo "$$line";; *) (( ++i % 25 )) || echo "go   $$i of $$n packages";; esac; done; }; fi
 	@case ' $(or $(MAKECMDGOALS),build) ' in *' build '*) \
 		echo 'built bin/run, bin/bench and their libraries in bin/lib: "bin/run" prints examples and commands, "make run" starts a first run';; esac

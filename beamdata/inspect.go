@@ -229,7 +229,7 @@ func (in *Inspection) records(rows int, opt Options) {
 	case texts.Fits(first):
 		in.of("texts", opt.Texts.Inspect)
 	default:
-		in.of("conversations", conversation.Inspect)
+		in.of("conversations", func(path string) ([][2]string, error) { return conversation.Inspect(path, opt.MaxSkippedShare) })
 		if in.Fault != nil && !conversation.Fits(first) {
 			in.Fault = fmt.Errorf("%w; texts with a target: data.texts.source=NAME data.texts.target=NAME name the columns", in.Fault)
 		}

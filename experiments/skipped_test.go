@@ -61,6 +61,12 @@ func TestRecordsWithoutAnAnswer(t *testing.T) {
 	refused(t, run(t, imitate(good, "checkpoint.best.metric=val_accuracy", "rewards.rouge.weight=1", "dry_run=true",
 		"hydra.run.dir="+folder(t))...), 2,
 		"checkpoint.best.metric=val_accuracy: only rewards.vqa and rewards.accuracy say")
+	swapped := filepath.Join(t.TempDir(), "swapped.jsonl")
+	write(t, swapped, strings.Repeat(`{"conversations":[{"from":"gpt","value":"so"},{"from":"human","value":"why?"}]}`+"\n", 20))
+	for _, scored := range []string{"0", "1"} {
+		refused(t, run(t, imitate(swapped, "rewards.rouge.weight="+scored, "dry_run=true", "hydra.run.dir="+folder(t))...), 2,
+			"the turns of every training sample are in the wrong order: of 16 samples", "the assistant's", "(swapped.jsonl: lines 1, ")
+	}
 	none := talks(t, 40, func(int) bool { return true })
 	refused(t, run(t, imitate(none, "rewards.format.weight=1", "hydra.run.dir="+folder(t))...), 2,
 		"phase sft imitates completions, and no record has one")

@@ -23,6 +23,7 @@ type Need int
 const (
 	Target Need = iota // a target, or a recorded completion
 	Group              // two recorded completions, to be compared
+	Order              // user and assistant in turn, as the chat templates of most models want
 )
 
 // Skipped are samples that hold nothing that a phase could learn from.
@@ -39,6 +40,9 @@ func (s Skipped) String() string {
 // With returns the samples that have what is needed, s itself where all do, and the others by reason.
 func (s *Set) With(need Need) (*Set, []Skipped, error) {
 	if h, ok := s.source.(holder); ok && h.Holds(need) {
+		return s, nil, nil
+	}
+	if _, ok := s.source.(*file); need == Order && !ok { // made of a question and its answer
 		return s, nil, nil
 	}
 	var with []int
@@ -124,13 +128,21 @@ const (
 	lastIsUser          // an assistant speaks, and the user has the last word
 	completion          // one recorded completion
 	completions         // or several
+	twice               // a speaker has two turns in a row
+	swapped             // the assistant has the first word
 )
 
 func (h holding) lacks(need Need) string {
-	switch {
+	switch nothing := h&(hasTarget|completion|completions) == 0; {
+	case need == Order && h&twice != 0:
+		return "record_with_two_turns_of_a_speaker_in_a_row"
+	case need == Order && nothing && h&swapped != 0 && h&lastIsUser != 0: // with a target, a greeting
+		return "record_with_swapped_turns"
+	case need == Order:
+		return ""
 	case need == Group && h&completions == 0:
 		return "record_with_fewer_than_two_completions"
-	case need == Group || h&(hasTarget|completion|completions) != 0:
+	case need == Group || !nothing:
 		return ""
 	case h&lastIsUser != 0:
 		return "record_that_ends_with_a_user_turn"
@@ -167,13 +179,24 @@ func holdingOf(record []byte) holding {
 	var h holding
 	speakers := func(value []byte) {
 		var turns []struct{ From, Role string }
-		h &^= hasTarget | lastIsUser
+		h &^= hasTarget | lastIsUser | twice | swapped
 		if json.Unmarshal(value, &turns) != nil || len(turns) == 0 {
 			h |= hasTarget
 			return
 		}
+		before := ""
 		for i, t := range turns {
-			assistant := t.From == "gpt" || t.From == "assistant" || t.From == "" && (t.Role == "assistant" || t.Role == "gpt")
+			speaker := cmp.Or(map[string]string{"gpt": "assistant", "human": "user"}[cmp.Or(t.From, t.Role)], t.From, t.Role)
+			assistant := speaker == "assistant"
+			switch {
+			case before == "" && assistant:
+				h |= swapped
+			case before == speaker && (assistant || speaker == "user"):
+				h |= twice
+			}
+			if speaker != "system" { // which may stand anywhere
+				before = speaker
+			}
 			if last := i == len(turns)-1; assistant && last {
 				h |= hasTarget
 			} else if assistant {

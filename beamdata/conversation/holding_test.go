@@ -44,7 +44,7 @@ func TestHoldingAgreesWithDecoding(t *testing.T) {
 			}
 			decoded |= several(len(s.Completions))
 			found := holdingOf([]byte(tc.record))
-			if found&^lastIsUser != decoded {
+			if found&^(lastIsUser|swapped|twice) != decoded {
 				t.Errorf("found %b, decoding gives %b", found, decoded)
 			}
 			if got := found.lacks(Target); got != tc.target {
@@ -54,6 +54,60 @@ func TestHoldingAgreesWithDecoding(t *testing.T) {
 				t.Errorf("as a group: got %q", got)
 			}
 		})
+	}
+}
+
+// Turns in the wrong order are told as that, where they stand, and not as an answer that is missing.
+func TestOrderOfTurns(t *testing.T) {
+	const twice, swapped = "1 record with two turns of one speaker in a row, want user and assistant in turn",
+		"1 record whose first turn is the assistant's and last turn the user's, want them the other way round"
+	for _, tc := range []struct{ speakers, more, want string }{
+		{"user assistant", "", ""},
+		{"system human gpt user assistant", "", ""},
+		{"user", "", ""},
+		{"user assistant tool tool assistant", "", ""},
+		{"assistant user assistant", "", ""}, // a greeting
+		{"assistant user", `,"answers":["x"]`, ""},
+		{"assistant user", "", swapped},
+		{"system gpt human gpt human", "", swapped},
+		{"user human assistant", "", twice},
+		{"user assistant gpt", "", twice},
+		{"user system user assistant", "", twice},
+		{"user assistant assistant user", `,"answers":["x"]`, twice},
+	} {
+		var lines []string
+		for _, speakers := range []string{"user assistant", tc.speakers} {
+			var turns []string
+			for speaker := range strings.FieldsSeq(speakers) {
+				turns = append(turns, fmt.Sprintf(`{"role":%q,"content":"x"}`, speaker))
+			}
+			key := "messages"
+			if strings.Contains(speakers, "gpt") || strings.Contains(speakers, "human") {
+				key = "conversations"
+			}
+			lines = append(lines, `{"`+key+`":[`+strings.Join(turns, ",")+`]`+tc.more+`}`)
+		}
+		path := filepath.Join(write(t, map[string]string{"x.jsonl": strings.Join(lines, "\n")}), "x.jsonl")
+		f, err := openFile(path, "train", DefaultOptions(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept, skipped, err := NewSet("x", f, Rows(2)).With(Order)
+		got := fmt.Sprint(kept.Len(), skipped, err)
+		want := "2 [] <nil>"
+		if tc.want != "" {
+			want = "1 [" + tc.want + " (x.jsonl: line 2)] <nil>"
+		}
+		if got != want {
+			t.Errorf("%s%s: got %s, want %s", tc.speakers, tc.more, got, want)
+		}
+		for share, refused := range map[float64]bool{0.5: false, 0.4: tc.want != ""} {
+			facts, fault := Inspect(path, share)
+			told := fmt.Sprint(facts, fault)
+			if (fault != nil && strings.Contains(told, "data.max_skipped_share")) != refused || !strings.Contains(told, tc.want) {
+				t.Errorf("%s%s: share %g: %s", tc.speakers, tc.more, share, told)
+			}
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -12,8 +13,8 @@ func Fits(keys []string) bool {
 }
 
 // Inspect returns what a conversations file holds, as names with values, and the first fault for which a run would
-// refuse it. Pictures are looked up, not opened.
-func Inspect(path string) (facts [][2]string, fault error) {
+// refuse it, which leaves out a share of the records at most. Pictures are looked up, not opened.
+func Inspect(path string, share float64) (facts [][2]string, fault error) {
 	opt := DefaultOptions()
 	f, err := openFile(path, "train", opt, nil)
 	if err != nil {
@@ -80,8 +81,17 @@ func Inspect(path string) (facts [][2]string, fault error) {
 	if faulty > 0 {
 		add("that do not decode", "%d", faulty)
 	}
+	_, skipped, err := NewSet("file", f, Rows(n)).With(Order)
+	lost := 0
+	for _, s := range skipped {
+		if lost += s.Count; float64(lost) <= share*float64(n) || fault != nil {
+			add("not used", "%s", s)
+		} else {
+			fault = fmt.Errorf("%s: %s: data.max_skipped_share=%g allows %.3g %%", path, s, share, 100*share)
+		}
+	}
 	for _, u := range f.unknown {
 		add("unknown key", "%s", u)
 	}
-	return facts, fault
+	return facts, cmp.Or(fault, err)
 }

@@ -93,6 +93,18 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 	if err := checkTextMetric(c); err != nil {
 		return w, err
 	}
+	for _, read := range []struct {
+		name string
+		set  **conversation.Set
+	}{{"training", &w.bundle.Train}, {"demonstration", &w.bundle.Demos}, {"validation", &w.bundle.Val}, {w.bundle.EvalName, &w.bundle.Eval}} {
+		if (*read.set).Len() == 0 {
+			continue
+		}
+		if *read.set, err = w.with(read.name+" set", *read.set, conversation.Order,
+			fmt.Sprintf("data.name=%s: the turns of every %s sample are in the wrong order", w.bundle.Name, read.name)); err != nil {
+			return w, err
+		}
+	}
 	if w.rewards == nil { // then nothing but a target says what a policy is worth
 		for _, held := range []struct {
 			name string

@@ -113,7 +113,8 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 		return strings.Index(".npy.safetensors.pt.pth.npz.json", strings.ToLower(filepath.Ext(e.Name())))
 	}
 	slices.SortStableFunc(entries, func(a, b os.DirEntry) int { return cmp.Compare(rank(a), rank(b)) })
-	rows := 0
+	var table *Table
+	of, rows := "", 0
 	var folders, others []string
 	for _, e := range entries {
 		name := e.Name()
@@ -129,7 +130,10 @@ func inspectFolder(path string, opt Options) (Inspection, error) {
 			return in, err
 		}
 		if t, err := OpenTable(file.Path); rows == 0 && file.Format == "embeddings" && err == nil {
-			rows = t.Rows
+			table, of, rows = t, file.Path, t.Rows
+		}
+		if file.Fault != nil && table != nil {
+			file.Fault = table.blame(of, file.Fault)
 		}
 		in.Files = append(in.Files, file)
 	}
@@ -230,6 +234,9 @@ func (in *Inspection) records(rows int, opt Options) {
 		in.of("texts", opt.Texts.Inspect)
 	default:
 		in.of("conversations", func(path string) ([][2]string, error) { return conversation.Inspect(path, opt.MaxSkippedShare) })
+		if _, err := readBeams(in.Path, "the path", rows, opt); len(first) == 0 && err != nil { // {} may be meant as anything
+			*in = Inspection{Path: in.Path, Fault: fmt.Errorf("%w; as conversations: %w", err, in.Fault)}
+		}
 		if in.Fault != nil && !conversation.Fits(first) {
 			in.Fault = fmt.Errorf("%w; texts with a target: data.texts.source=NAME data.texts.target=NAME name the columns", in.Fault)
 		}

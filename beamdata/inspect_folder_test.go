@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fulcrum/internal/tensorfile"
 )
 
 // A folder's files are told by their content; what nothing reads is counted and named.
@@ -34,5 +36,40 @@ func TestInspectFolder(t *testing.T) {
 	}
 	if facts := fmt.Sprint(in.Facts); facts != "[{not recognised 3: cut.jsonl, x.txt, notes.json} {folders, not looked into 1: pictures}]" {
 		t.Errorf("facts %s", facts)
+	}
+}
+
+// What a run says of a table that lies on its side, and of beams without a query, the inspection of their folder says too.
+func TestInspectSaysWhatARunSays(t *testing.T) {
+	dir := t.TempDir()
+	beams, table := filepath.Join(dir, "beams.json"), filepath.Join(dir, "emb.npy")
+	for _, tc := range []struct {
+		text       string
+		rows, cols int
+		want       string
+	}{
+		{tenLegacy, 6, 60, "outside the embedding table of 6 rows, but inside the 60 columns of " + table + ": is the table transposed? want "},
+		{"{}", 60, 6, `no query: the object is empty, want queries by id, {"17": {…}}`},
+		{strings.ReplaceAll(tenLegacy, "[1,2", `["1",2`), 60, 6, "found a string, want an integer"},
+	} {
+		write(t, beams, tc.text)
+		if err := tensorfile.WriteNPY(table, tensorfile.FromFloat32s("", []int{tc.rows, tc.cols}, make([]float32, 360))); err != nil {
+			t.Fatal(err)
+		}
+		opt := testOptions()
+		opt.Name, opt.Beams, opt.Embeddings = "beams", &beams, &table
+		_, refused := Load(opt)
+		in, err := Inspect(dir, 0, opt)
+		if err != nil || refused == nil || len(in.Files) != 2 || in.Files[1].Fault == nil {
+			t.Fatalf("%v, %v, %+v", err, refused, in)
+		}
+		for _, said := range []error{refused, in.Files[1].Fault} {
+			if !strings.Contains(said.Error(), tc.want) {
+				t.Errorf("%v, want %s", said, tc.want)
+			}
+		}
+		if !strings.HasPrefix(in.Files[1].Fault.Error(), refused.Error()) {
+			t.Errorf("the run says:  %v\nthe inspection: %v", refused, in.Files[1].Fault)
+		}
 	}
 }

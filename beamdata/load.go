@@ -151,20 +151,19 @@ func (l *loader) open(path string) error {
 	return nil
 }
 
-// blameTable adds the name of the table to an error about an id outside it, and whether the table looks transposed.
-func (l *loader) blameTable(err error) error {
+// blame adds the name of the table to an error about an id outside it, and whether the table looks transposed.
+func (t *Table) blame(path string, err error) error {
 	var outside *outsideError
-	path := option.Or(l.opt.Embeddings, "")
 	if !errors.As(err, &outside) || path == "" {
 		return err
 	}
 	switch {
 	case outside.id < 0:
 		return fmt.Errorf("%w: ids count rows from 0", err)
-	case outside.id < int64(l.table.Dim):
+	case outside.id < int64(t.Dim):
 		return fmt.Errorf("%w, but inside the %d columns of %s: is the table transposed? want [rows, dim], one row an id: save x.T", err,
-			l.table.Dim, path)
-	case outside.id == int64(l.table.Rows):
+			t.Dim, path)
+	case outside.id == int64(t.Rows):
 		return fmt.Errorf("%w: ids count the rows of %s from 0: are these counted from 1, or is it the table of "+
 			"other queries?", err, path)
 	}
@@ -175,7 +174,7 @@ func (l *loader) blameTable(err error) error {
 func (l *loader) read(path, key string) (*beamFile, error) {
 	f, err := readBeams(path, key, l.table.Rows, l.opt)
 	if err != nil {
-		return nil, l.blameTable(err)
+		return nil, l.table.blame(option.Or(l.opt.Embeddings, ""), err)
 	}
 	l.trajectories = l.trajectories || f.format == "rl"
 	l.bundle.Format = cmp.Or(l.bundle.Format, f.format)

@@ -105,6 +105,9 @@ func (c *writer) json(at, to string) error {
 	for _, what := range slices.Sorted(maps.Keys(p.refused)) {
 		c.said = append(c.said, fmt.Sprintf("left as it is: %s: %s", name, p.refused[what]))
 	}
+	if c.dry {
+		return nil
+	}
 	return atomicfile.Write(to, out.Bytes(), 0o644)
 }
 

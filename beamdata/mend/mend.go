@@ -24,6 +24,7 @@ import (
 
 // writer makes a copy.
 type writer struct {
+	dry    bool        // nothing is written
 	said   []string    // what was mended, and what was seen and left, a line each
 	top    int64       // the largest id of all files; -1: none was read
 	tables [][2]string // paths of the embedding tables, and of their copies
@@ -63,6 +64,21 @@ func Write(from, out string) (copied string, said []string, err error) {
 	return copied, c.said, err
 }
 
+// Would returns what Write would mend of a file or folder, a line for each file, and writes nothing.
+func Would(from string) (mends []string) {
+	root, _ := filepath.Abs(from)
+	c := &writer{dry: true, top: -1}
+	if c.all(real(root), "") != nil {
+		return nil
+	}
+	for _, line := range c.said {
+		if what, ok := strings.CutPrefix(line, "mended "); ok {
+			mends = append(mends, what)
+		}
+	}
+	return mends
+}
+
 // real is an absolute path without links, of which the end need not exist.
 func real(path string) string {
 	if to, err := filepath.EvalSymlinks(path); err == nil || path == filepath.Dir(path) {
@@ -82,6 +98,10 @@ func (c *writer) all(root, tmp string) error {
 		switch folder := real(at); {
 		case err != nil || entry.IsDir() && at == root:
 			return err
+		case c.dry && entry.IsDir():
+			return filepath.SkipDir
+		case c.dry && regular.Check(at) != nil:
+			return nil
 		case entry.IsDir():
 			return os.Mkdir(to, 0o755)
 		case folder != at && regular.Check(at) != nil: // a link to a folder stays one
@@ -92,7 +112,7 @@ func (c *writer) all(root, tmp string) error {
 			c.tables = append(c.tables, [2]string{at, to})
 			return nil
 		}
-		return plain(at, to)
+		return c.plain(at, to)
 	})
 	for _, t := range c.tables {
 		if err == nil {
@@ -103,7 +123,10 @@ func (c *writer) all(root, tmp string) error {
 }
 
 // plain copies a file as it is.
-func plain(at, to string) error {
+func (c *writer) plain(at, to string) error {
+	if c.dry {
+		return nil
+	}
 	from, err := regular.Open(at)
 	if err != nil {
 		return err
@@ -119,21 +142,24 @@ func plain(at, to string) error {
 func (c *writer) table(at, to string) error {
 	t, err := beamdata.OpenTable(at)
 	if err != nil { // the inspection names it
-		return plain(at, to)
+		return c.plain(at, to)
 	}
 	switch rows, columns := int64(t.Rows), int64(t.Dim); {
 	case c.top < 0 || c.top >= columns || c.top < rows && rows != columns:
-		return plain(at, to)
+		return c.plain(at, to)
 	case rows == columns || len(c.tables) > 1 || c.top+1 != columns: // or it is cut off, or that of other queries
 		c.said = append(c.said, fmt.Sprintf("left as it is: %s: a table [%d %d], ids up to %d: nothing tells whether it is transposed",
 			filepath.Base(at), rows, columns, c.top))
-		return plain(at, to)
+		return c.plain(at, to)
+	}
+	to = strings.TrimSuffix(to, filepath.Ext(to)) + ".npy"
+	c.said = append(c.said, fmt.Sprintf("mended %s: table transposed to [%d %d], float32", filepath.Base(to), t.Dim, t.Rows))
+	if c.dry {
+		return nil
 	}
 	values := make([]float32, len(t.Data))
 	for i, v := range t.Data {
 		values[i%t.Dim*t.Rows+i/t.Dim] = v
 	}
-	to = strings.TrimSuffix(to, filepath.Ext(to)) + ".npy"
-	c.said = append(c.said, fmt.Sprintf("mended %s: table transposed to [%d %d], float32", filepath.Base(to), t.Dim, t.Rows))
 	return tensorfile.WriteNPY(to, tensorfile.FromFloat32s("", []int{t.Dim, t.Rows}, values))
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -92,6 +93,9 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if would := mend.Would(filepath.Join(dir, "in", tc.file)); !slices.Equal(would, changed) {
+				t.Errorf("it would have mended %q, and did %q", would, changed)
+			}
 			want := tc.want
 			if want == "" {
 				want = tc.text
@@ -150,6 +154,9 @@ func TestTables(t *testing.T) {
 			_, said, err := mend.Write(in, out)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if would := mend.Would(in); len(would) > 0 != tc.transposed {
+				t.Errorf("it would have mended %q", would)
 			}
 			if changed, left := told(said); len(changed) > 0 != tc.transposed || len(left) > 0 != tc.left {
 				t.Errorf("changed %q, left %q", changed, left)

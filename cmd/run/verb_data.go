@@ -86,11 +86,14 @@ the folder that holds both.
 			if isModel && !report.Faulty() {
 				return fmt.Errorf("%s is a %s and no data: the last line above says what reads it", report.Path, report.Format)
 			}
-			if report.Faulty() {
-				return fmt.Errorf("%s: a run would refuse this", args[1])
+			if !report.Faulty() {
+				return nil
 			}
-			return nil
-
+			how := ""
+			if mends := mend.Would(args[1]); len(mends) > 0 {
+				how = fmt.Sprintf(": %s writes a copy with %s", program.Command("data", "inspect", args[1], "--fix", "OUT"), strings.Join(mends, "; "))
+			}
+			return fmt.Errorf("%s: a run would refuse this%s", args[1], how)
 		},
 	}
 }

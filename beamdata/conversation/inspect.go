@@ -81,12 +81,9 @@ func Inspect(path string, share float64) (facts [][2]string, fault error) {
 	if faulty > 0 {
 		add("that do not decode", "%d", faulty)
 	}
-	_, skipped, err := NewSet("file", f, Rows(n)).With(Order)
-	lost := 0
+	kept, skipped, err := NewSet("file", f, Rows(n)).With(Order)
 	for _, s := range skipped {
-		if lost += s.Count; float64(lost) <= share*float64(n) || fault != nil {
-			add("not used", "%s", s)
-		} else {
+		if add("not used", "%s", s); fault == nil && float64(n-kept.Len()) > share*float64(n) {
 			fault = fmt.Errorf("%s: %s: data.max_skipped_share=%g allows %.3g %%", path, s, share, 100*share)
 		}
 	}

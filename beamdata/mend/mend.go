@@ -64,19 +64,14 @@ func Write(from, out string) (copied string, said []string, err error) {
 	return copied, c.said, err
 }
 
-// Would returns what Write would mend of a file or folder, a line for each file, and writes nothing.
-func Would(from string) (mends []string) {
+// Would returns what Write would say that it has mended, and writes nothing.
+func Would(from string) []string {
 	root, _ := filepath.Abs(from)
 	c := &writer{dry: true, top: -1}
 	if c.all(real(root), "") != nil {
 		return nil
 	}
-	for _, line := range c.said {
-		if what, ok := strings.CutPrefix(line, "mended "); ok {
-			mends = append(mends, what)
-		}
-	}
-	return mends
+	return slices.DeleteFunc(c.said, func(line string) bool { return !strings.HasPrefix(line, "mended ") })
 }
 
 // real is an absolute path without links, of which the end need not exist.

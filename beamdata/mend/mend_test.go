@@ -93,7 +93,7 @@ func TestFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if would := mend.Would(filepath.Join(dir, "in", tc.file)); !slices.Equal(would, changed) {
+			if would, _ := told(mend.Would(filepath.Join(dir, "in", tc.file))); !slices.Equal(would, changed) {
 				t.Errorf("it would have mended %q, and did %q", would, changed)
 			}
 			want := tc.want

@@ -91,7 +91,7 @@ the folder that holds both.
 			}
 			how := ""
 			if mends := mend.Would(args[1]); len(mends) > 0 {
-				how = fmt.Sprintf(": %s writes a copy with %s", program.Command("data", "inspect", args[1], "--fix", "OUT"), strings.Join(mends, "; "))
+				how = fmt.Sprintf("; %s writes a copy: %s", program.Command("data", "inspect", args[1], "--fix", "OUT"), strings.Join(mends, "; "))
 			}
 			return fmt.Errorf("%s: a run would refuse this%s", args[1], how)
 		},
@@ -132,11 +132,7 @@ func (s *session) dataOptions(overrides []string) (beamdata.Options, error) {
 		return beamdata.DefaultOptions(), nil
 	}
 	named := []string{"data=beams", "data.beams=PATH", "data.embeddings=PATH"} // which it wants; nothing opens them here
-	req, err := s.request(&invocation{args: append(named, overrides...)})
-	if err != nil {
-		return beamdata.Options{}, err
-	}
-	c, err := configs.Compose(req)
+	c, err := s.composed(append(named, overrides...))
 	if err != nil {
 		return beamdata.Options{}, err
 	}
@@ -145,6 +141,15 @@ func (s *session) dataOptions(overrides []string) (beamdata.Options, error) {
 		return beamdata.Options{}, err
 	}
 	return config.Data, nil
+}
+
+// composed is the configuration of a run with overrides.
+func (s *session) composed(overrides []string) (*configs.Composed, error) {
+	req, err := s.request(&invocation{args: overrides})
+	if err != nil {
+		return nil, err
+	}
+	return configs.Compose(req)
 }
 
 // inspectionJSON is what run data inspect --json prints of a file or folder.

@@ -101,8 +101,9 @@ func TestFix(t *testing.T) {
 			t.Errorf("%q: %v\n%s", args, err, said)
 		}
 	}
-	if said, err := call(in); err == nil || !strings.HasSuffix(err.Error(), "a run would refuse this: `run data inspect "+in+" --fix OUT` writes a "+
-		"copy with beams.json: byte order mark removed; string ids made numbers (records: 1); emb.npy: table transposed to [60 24], float32") {
+	if said, err := call(in); err == nil || !strings.HasSuffix(err.Error(), "a run would refuse this; `run data inspect "+in+
+		" --fix OUT` writes a copy: mended beams.json: byte order mark removed; string ids made numbers (records: 1); mended emb.npy: table "+
+		"transposed to [60 24], float32") {
 		t.Errorf("%v of what is to be mended:\n%s", err, said)
 	}
 	said, err := call(in, "--fix", out)

@@ -93,31 +93,23 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 	if err := checkTextMetric(c); err != nil {
 		return w, err
 	}
-	for _, read := range []struct {
-		name string
-		set  **conversation.Set
-	}{{"training", &w.bundle.Train}, {"demonstration", &w.bundle.Demos}, {"validation", &w.bundle.Val}, {w.bundle.EvalName, &w.bundle.Eval}} {
-		if (*read.set).Len() == 0 {
-			continue
+	for _, of := range []struct {
+		name  string
+		set   **conversation.Set
+		judge bool
+	}{{"training", &w.bundle.Train, false}, {"demonstration", &w.bundle.Demos, false}, {"validation", &w.bundle.Val, true},
+		{w.bundle.EvalName, &w.bundle.Eval, true}} {
+		if (*of.set).Len() > 0 {
+			*of.set, err = w.with(of.name+" set", *of.set, conversation.Order,
+				fmt.Sprintf("data.name=%s: the turns of every %s sample are in the wrong order", w.bundle.Name, of.name))
 		}
-		if *read.set, err = w.with(read.name+" set", *read.set, conversation.Order,
-			fmt.Sprintf("data.name=%s: the turns of every %s sample are in the wrong order", w.bundle.Name, read.name)); err != nil {
-			return w, err
-		}
-	}
-	if w.rewards == nil { // then nothing but a target says what a policy is worth
-		for _, held := range []struct {
-			name string
-			set  **conversation.Set
-		}{{"validation", &w.bundle.Val}, {w.bundle.EvalName, &w.bundle.Eval}} {
-			if (*held.set).Len() == 0 {
-				continue
-			}
-			if *held.set, err = w.with(held.name, *held.set, conversation.Target,
+		if err == nil && (*of.set).Len() > 0 && of.judge && w.rewards == nil { // then nothing but a target says what a policy is worth
+			*of.set, err = w.with(of.name, *of.set, conversation.Target,
 				fmt.Sprintf("data.name=%s: no %s sample ends with an assistant's turn or has answers, and no term of rewards has a "+
-					"weight: nothing says what a policy is worth", w.bundle.Name, held.name)); err != nil {
-				return w, err
-			}
+					"weight: nothing says what a policy is worth", w.bundle.Name, of.name))
+		}
+		if err != nil {
+			return w, err
 		}
 	}
 	if chosen, said := fewer(j, w.bundle.Val.Len()); chosen != nil {

@@ -29,6 +29,7 @@ func (w *Pointer) similarity(set *beamdata.Set) preflight.Similarity {
 	out := preflight.Similarity{Name: set.Name, Pairs: near.Pairs, Similar: near.Reward, Random: random.Reward}
 	if set.Scorer != nil {
 		shots := w.shots()
+		out.Scored = true
 		out.Similar = beamdata.ScoreAll(set, beamdata.Similarity(set, shots)).Reward
 		out.Random = beamdata.Random(set, w.job.Config.Data.SplitSeed, 20, shots).Reward
 	}

@@ -17,29 +17,39 @@ import (
 // wave is a number between -1 and 1 that looks random and is not.
 func wave(i, salt int) float64 { return math.Sin(float64(i*i)*1.7 + float64(salt)*2.3) }
 
-// TestEmbeddings: a table is named only where pairs and rewards both say nothing, of 200 queries at least.
+// TestEmbeddings: a table is named only where pairs and rewards both say nothing: it stops the run from 200 queries on, and is told from
+// fewer, of which there are more where nothing but recorded candidates speaks.
 func TestEmbeddings(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		queries     int
 		pairs, gain float64
-		want        int
+		scored      bool
+		want        doctor.Severity
 	}{
-		{"a table that says nothing", 400, 0, 0, 1},
-		{"few queries", 190, 0, 0, 0},
-		{"pairs in order", 400, 0.06, 0, 0},
-		{"similar examples that earn more, as beams of the most similar ones have", 400, 0, 0.03, 0},
-		{"pairs in the other order", 400, -0.06, 0, 0},
+		{"a table that says nothing", 400, 0, 0, false, doctor.Stop},
+		{"few queries", 190, 0, 0, false, doctor.Warning},
+		{"fewer queries, scored", 60, 0, 0, true, doctor.Warning},
+		{"fewer queries, recorded", 60, 0, 0, false, ""},
+		{"too few queries", 59, 0, 0, true, ""},
+		{"pairs in order", 400, 0.06, 0, false, ""},
+		{"similar examples that earn more, as beams of the most similar ones have", 400, 0, 0.03, false, ""},
+		{"pairs in the other order", 400, -0.06, 0, false, ""},
 	} {
-		s := Similarity{Name: "rce"}
+		s := Similarity{Name: "rce", Scored: tc.scored}
 		for q := range tc.queries {
 			s.Pairs = append(s.Pairs, 0.5+tc.pairs+0.3*wave(q, 1))
 			s.Random = append(s.Random, 0.2+0.1*wave(q, 2))
 			s.Similar = append(s.Similar, 0.2+0.1*wave(q, 2)+tc.gain+0.1*wave(q, 3))
 		}
 		report := New(Checks(), 1)
-		if report.Embeddings(s); len(report.Findings()) != tc.want {
-			t.Errorf("%s: %+v, want %d", tc.name, report.Findings(), tc.want)
+		report.Embeddings(s)
+		var got doctor.Severity
+		for _, f := range report.Findings() {
+			got = f.Severity
+		}
+		if got != tc.want {
+			t.Errorf("%s: %+v, want %q", tc.name, report.Findings(), tc.want)
 		}
 	}
 }

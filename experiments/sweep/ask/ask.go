@@ -69,7 +69,7 @@ func GoOn(ctx context.Context, runs sweep.Runs, dir string) error {
 			}
 		}
 		waits := now.seeds > 0 && !q.rule.Agreed
-		if waits {
+		if now.seeds > 0 {
 			now.state += " " + q.plan(now.seeds)
 		}
 		if stdout.Width() == 0 && (now.seeds == 0 || waits) { // a terminal has the table already

@@ -55,7 +55,7 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 		t.Errorf("the question does not come before the first run:\n%s", first)
 	}
 	for _, want := range []string{"A difference of 0.001 is worth having. Each arm is judged after 2 and 3 seeds",
-		"The first two seeds are 4 jobs.",
+		"The first two seeds are 4 jobs, all 3 are 6. What they cost is not known",
 		"Open after 2 seeds of each arm.", "from the held-out questions", "The next stage, 3 seeds of each arm, costs 2 jobs, ",
 		"ask " + dir + " --yes`"} {
 		if !strings.Contains(first, want) {
@@ -104,7 +104,9 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	p := runtest.Start(t, "ask", dir, "--yes", "--budget=1h") // trains seed 2
 	p.Until(func() bool { return runtest.Exists(filepath.Join(dir, "5/checkpoints")) })
 	p.SignalGroup(syscall.SIGKILL)
-	p.Wait()
+	if killed := p.Wait().Stdout; !strings.Contains(killed, "The next stage, 3 seeds of each arm, costs 2 jobs, ") {
+		t.Errorf("seeds that were agreed to are trained without a word on their cost:\n%s", killed)
+	}
 	ended := runtest.MustRun(t, "resume", dir).Stdout
 	if _, all, err := ledger.Load(dir); err != nil || len(all) != 6 || jobs() < 5 {
 		t.Fatalf("%d jobs, %d done at once, %v", len(all), jobs(), err)

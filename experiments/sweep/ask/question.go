@@ -10,11 +10,13 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
@@ -202,16 +204,41 @@ func (q *question) cost(seeds int) float64 {
 	return q.spent() / float64(q.seeds()) * float64(seeds-q.seeds())
 }
 
-// first says, before anything runs, what is trained in any case; "" once it is.
+// first says, before anything runs, what is trained in any case and what that costs, as far as it can be known; "" once it is trained.
 func (q *question) first() string {
 	if q.trained() || q.seeds() > 2 {
 		return ""
 	}
-	text := fmt.Sprintf("The first two seeds are %s", page.Plural(len(q.jobs), "job"))
-	if q.rule.Budget > 0 {
-		text += ", which count towards the budget and are not limited by it"
+	most := q.rule.MaxSeeds * len(q.study.Arms)
+	text := fmt.Sprintf("The first two seeds are %s, all %d are %d. ", page.Plural(len(q.jobs), "job"), q.rule.MaxSeeds, most)
+	if took := q.earlier(); len(took) > 0 {
+		cost := func(jobs int) string { return page.Duration(stat.Mean(took) * float64(jobs)) }
+		text += fmt.Sprintf("By %s with these settings and seeds they take %s of job time, all at most %s.",
+			page.Plural(len(took), "earlier run"), cost(len(q.jobs)), cost(most))
+	} else {
+		text += "What they cost is not known before the first job of each arm has ended: no earlier run has their settings. The cost of " +
+			"further seeds is said before they are trained."
 	}
-	return text + ".\n"
+	if q.rule.Budget > 0 {
+		text += fmt.Sprintf(" The budget, %s, limits what comes after them; they count towards it.", page.Duration(q.rule.Budget.Seconds()))
+	}
+	return text + "\n"
+}
+
+// earlier are the seconds that finished runs with the configuration of a job of this question took, beside its folder or where runs are
+// written by default.
+func (q *question) earlier() (took []float64) {
+	for _, root := range []string{filepath.Dir(q.dir), "multirun", "outputs"} {
+		dirs, _ := runfolder.Find(root) // where there is none, nothing is known
+		for _, dir := range dirs {
+			s, err := record.ReadSummary(dir)
+			if err == nil && s != nil && s.State == record.StateDone &&
+				slices.ContainsFunc(q.jobs, func(j ledger.Job) bool { return j.Fingerprint == s.Versions["config"] }) {
+				took = append(took, s.WallSeconds)
+			}
+		}
+	}
+	return took
 }
 
 // unanswered writes answer.md where there is none.

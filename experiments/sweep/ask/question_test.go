@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
+	"fulcrum/internal/testkit/golden"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/record"
 	"fulcrum/reports/stats"
@@ -115,15 +117,32 @@ func TestPlanOfTwoSeeds(t *testing.T) {
 	}
 }
 
-// The first stage says what it costs, and keeps an answer that stands.
+// The first stage says what it costs by earlier runs of its jobs, or that nobody knows, and keeps an answer that stands.
 func TestFirstStage(t *testing.T) {
 	q := questionOf(t, 2, 1, sweeps.Ask{Effect: 0.02, MaxSeeds: 10, Budget: time.Hour})
 	if got := q.first(); got != "" {
 		t.Errorf("after the first stage: %q", got)
 	}
-	q.jobs[3].State = launcher.Queued
-	if got, want := q.first(), "The first two seeds are 4 jobs, which count towards the budget and are not limited by it.\n"; got != want {
-		t.Errorf("%q, want %q", got, want)
+	q.dir = filepath.Join(t.TempDir(), "question")
+	golden.Write(t, q.dir, map[string]string{"sweep.yaml": ""})
+	for i := range q.jobs {
+		q.jobs[i].State, q.jobs[i].Fingerprint = launcher.Queued, fmt.Sprint("configuration ", i)
+	}
+	for _, tc := range []struct{ state, configuration, want string }{
+		{"", "", "What they cost is not known before the first job of each arm has ended: no earlier run has their settings. The cost of " +
+			"further seeds is said before they are trained."},
+		{record.StateFailed, "configuration 1", "What they cost is not known"},
+		{record.StateDone, "configuration 9", "What they cost is not known"},
+		{record.StateDone, "configuration 1", "By 1 earlier run with these settings and seeds they take 2m00s of job time, all at most 10m00s."},
+	} {
+		dir := filepath.Join(filepath.Dir(q.dir), "earlier")
+		golden.Write(t, dir, map[string]string{runfolder.Marker: "{}", record.SummaryFile: fmt.Sprintf(
+			`{"state": %q, "wall_seconds": 30, "versions": {"config": %q}}`, tc.state, tc.configuration)})
+		got := q.first()
+		if !strings.HasPrefix(got, "The first two seeds are 4 jobs, all 10 are 20. "+tc.want) ||
+			!strings.HasSuffix(got, " The budget, 1h00m, limits what comes after them; they count towards it.\n") {
+			t.Errorf("%s %s: %q, want %q", tc.state, tc.configuration, got, tc.want)
+		}
 	}
 	q.answers = nil
 	path := filepath.Join(q.dir, answerFile)

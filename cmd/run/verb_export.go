@@ -55,7 +55,7 @@ func exportVerb() *verb {
 	out := f.String("out", "", "file to write; default: the standard output")
 	var paper export.Paper
 	f.StringSliceVar(&paper.Metrics, "metric", nil, "of the table for a paper: METRIC or SPLIT/METRIC")
-	f.StringSliceVar(&paper.Columns, "columns", nil, strings.Join(export.PaperColumns(), ", "))
+	f.StringSliceVar(&paper.Columns, "columns", nil, strings.Join(export.PaperColumns(), ", ")+" and keys")
 	f.IntVar(&paper.Digits, "digits", -1, "decimals; default: two significant digits of the interval")
 	return &verb{
 		usage: `run export outputs --what runs --format csv
@@ -69,10 +69,12 @@ Writes a table of the runs at and below folders: a row for each run, for each
 line of metrics.jsonl, for each evaluation with its intervals, or the tables of
 the report: of a run's results, of a sweep, of the comparison of several runs.
 In CSV a text that begins with =, +, - or @ and is no number has ' before it, so
-that no spreadsheet computes it; --formulas keep leaves it as it is.
+that no spreadsheet computes it; --formulas keep leaves it.
 --what table --format latex is for a column of a paper instead: a row for each
 setting over its seeds (of one run, for each policy), intervals as ±, the best
-bold, and a paragraph on the settings. --columns chooses among ` + strings.Join(export.PaperColumns(), ", ") + `.
+bold, and a paragraph on the settings. --columns chooses among
+` + strings.Join(export.PaperColumns(), ", ") + `
+and keys like grpo.lr.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {
@@ -107,7 +109,7 @@ bold, and a paragraph on the settings. --columns chooses among ` + strings.Join(
 			var left leftOut
 			var err error
 			if forPaper {
-				tables, left, write, err = paperTable(args, paper, write)
+				tables, left, write, err = s.paperTable(args, paper, write)
 			} else {
 				tables, left, err = exportTables(args, *what)
 			}
@@ -151,7 +153,7 @@ type tableWriter = func(*page.Table, io.Writer) error
 
 // paperTable returns one table and what writes it for a paper: of the runs at and below paths that are done. Of runs without scores it is
 // the tables of the report.
-func paperTable(paths []string, paper export.Paper, latex tableWriter) ([]*page.Table, leftOut, tableWriter, error) {
+func (s *session) paperTable(paths []string, paper export.Paper, latex tableWriter) ([]*page.Table, leftOut, tableWriter, error) {
 	var seeded []arms.ComparedArm
 	var without []string
 	var left leftOut
@@ -187,6 +189,11 @@ func paperTable(paths []string, paper export.Paper, latex tableWriter) ([]*page.
 		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the table leaves out %s: not done, or without scores", what))
 	}
 	if len(seeded) > 0 {
+		c, err := s.composed(nil)
+		if err != nil {
+			return nil, left, nil, err
+		}
+		paper.Default = c.Value
 		text, err := paper.Table(seeded)
 		if err != nil {
 			return nil, left, nil, usage.Errorf("%v", err)

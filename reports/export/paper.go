@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,22 +23,26 @@ import (
 // Paper says what a table for a paper shows.
 type Paper struct {
 	Metrics []string // METRIC, or SPLIT/METRIC; none: the one by which the runs are judged
-	Columns []string // of PaperColumns; none: score and gain, of several settings score and difference
+	Columns []string // of PaperColumns, and keys of the configuration; none: score and gain, of several settings score and difference
 	Digits  int      // decimals; below 0: those that the interval leaves
+	// Default is the value of a key in a run of which nothing is said: the paragraph leaves out what has it. nil: it leaves out nothing.
+	Default func(key string) any
 }
 
-// PaperColumns are what a table for a paper can show of each metric; the last two are said once.
-func PaperColumns() []string {
-	return []string{"score", "gain", "difference", "p", "verdict", "seeds", "questions"}
-}
+// ofMetrics are what a table for a paper can show of each metric.
+func ofMetrics() []string { return []string{"score", "gain", "difference", "p", "verdict"} }
+
+// PaperColumns are what a table for a paper can show: of each metric, and, the last two, of each row once.
+func PaperColumns() []string { return append(ofMetrics(), "seeds", "questions") }
 
 // paperBlock is what a table for a paper shows of a metric.
 type paperBlock struct {
 	split, metric string
-	over          string          // what gains are over
-	rows          []arms.Told     // of arms first; one that was not scored has its name alone
-	arms          int             // how many rows are arms; 0: policies of one run
-	best          map[string]bool // rows that no other is better than
+	over          string                         // what gains are over
+	rows          []arms.Told                    // of arms first; one that was not scored has its name alone
+	arms          int                            // how many rows are arms; 0: policies of one run
+	best          map[string]bool                // rows that no other is better than
+	settings      map[string]map[string][]string // of rows that were trained: settingsOf
 }
 
 // Table returns a table of arms for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Each is a row; of one
@@ -72,6 +77,8 @@ func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
 			}
 		}
 	}
+	slices.SortStableFunc(blocks[0].rows, func(a, b arms.Told) int { return stats.BoolInt(isBound(a.Name)) - stats.BoolInt(isBound(b.Name)) })
+	keys := settingsOf(runs)
 	columns := p.Columns
 	if len(columns) == 0 {
 		columns = []string{"score", "gain"}
@@ -80,14 +87,15 @@ func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
 		}
 	}
 	for _, c := range columns {
-		if !slices.Contains(PaperColumns(), c) {
-			return "", registry.Unknown("column", c, PaperColumns())
+		if names := PaperColumns(); keys[c] == nil && !slices.Contains(names, c) {
+			return "", fmt.Errorf("unknown column %q%s: want one of %s, or a key of the runs, as in seed", c,
+				registry.DidYouMean(registry.Suggest(c, slices.AppendSeq(names, maps.Keys(keys)))), strings.Join(names, ", "))
 		}
 		if c == "difference" && len(seeded) < 2 {
 			return "", errors.New("column difference: there is one setting: want several, or the column gain")
 		}
 	}
-	return p.table(blocks, columns) + methods(runs, seeded, blocks), nil
+	return p.table(blocks, columns) + p.methods(runs, seeded, blocks), nil
 }
 
 // scoresOf are the metrics that runs were scored by.
@@ -104,7 +112,7 @@ func scoresOf(runs []*record.Run) (all []string) {
 
 // blockOf returns the rows of a metric: arms with the baselines below or, of one run, its policies.
 func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, error) {
-	b := &paperBlock{split: split, metric: metric}
+	b := &paperBlock{split: split, metric: metric, settings: map[string]map[string][]string{}}
 	if run := seeded[0].Runs[0]; len(seeded) == 1 && len(seeded[0].Runs) == 1 {
 		stages, err := results.StagesOf(run)
 		if err != nil {
@@ -135,6 +143,9 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 					row.Gain = &arms.ArmComparison{Paired: *gain}
 				}
 			}
+			if r.Phase != "" && r.Phase != record.PolicyInit {
+				b.settings[row.Name] = settingsOf(seeded[0].Runs)
+			}
 			b.rows = append(b.rows, row)
 		}
 	} else {
@@ -145,6 +156,9 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 		if len(seeded) == 1 {
 			b.rows[0].Name = "trained policy"
 		}
+		for i, a := range seeded {
+			b.settings[b.rows[i].Name] = settingsOf(a.Runs)
+		}
 	}
 	if len(b.rows) > 0 {
 		b.crown()
@@ -152,15 +166,34 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 	return b, nil
 }
 
-// crown finds the rows that no other is better than: the highest score, and those that are not separable from it. Bounds, which no policy
-// is expected to pass, are no rows of it, nor are those that cannot be compared with the first.
+// settingsOf is the configuration of runs by dotted keys: the values that each has among them.
+func settingsOf(runs []*record.Run) map[string][]string {
+	all := map[string][]string{}
+	for _, r := range runs {
+		one := map[string]string{}
+		record.Flatten(one, "", r.Tree)
+		for key, value := range one {
+			if !slices.Contains(all[key], value) {
+				all[key] = append(all[key], value)
+			}
+		}
+	}
+	return all
+}
+
+// isBound reports whether a row knows the answers: no policy is expected to pass it.
+func isBound(name string) bool {
+	return slices.Contains([]string{record.PolicyOracle, record.PolicyReference, "best beam", "recorded order (best first)"}, name)
+}
+
+// crown finds the rows that no other is better than: the highest score, and those that are not separable from it. Bounds are no rows of it,
+// nor are those that cannot be compared with the first.
 func (b *paperBlock) crown() {
 	mean := func(r arms.Told) float64 { return stat.Mean(r.QueryScores()) }
 	first := b.first()
 	var rows []arms.Told
 	for i, r := range b.rows {
-		bound := slices.Contains([]string{record.PolicyOracle, record.PolicyReference, "best beam", "recorded order (best first)"}, r.Name)
-		if refused := i < b.arms && r.Difference == nil && r.Name != first.Name; !bound && !refused && len(r.QueryIDs) > 0 {
+		if refused := i < b.arms && r.Difference == nil && r.Name != first.Name; !isBound(r.Name) && !refused && len(r.QueryIDs) > 0 {
 			rows = append(rows, r)
 		}
 	}
@@ -192,9 +225,9 @@ var settingBreak = regexp.MustCompile(`, ([\w./@+~\\-]+=)`)
 
 // table writes the blocks beside each other, the rows of the first one.
 func (p Paper) table(blocks []*paperBlock, columns []string) string {
-	once := []string{"seeds", "questions"}
-	of := slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return slices.Contains(once, c) })
-	columns = slices.DeleteFunc(slices.Clone(columns), func(c string) bool { return !slices.Contains(once, c) })
+	each := func(c string) bool { return slices.Contains(ofMetrics(), c) }
+	of := list.Filter(columns, each)
+	columns = list.Filter(columns, func(c string) bool { return !each(c) })
 	first, asked := blocks[0], blocks
 	if len(of) == 0 {
 		blocks = blocks[:1]
@@ -239,8 +272,9 @@ func (p Paper) table(blocks []*paperBlock, columns []string) string {
 	if len(blocks) > 1 {
 		out.WriteString(strings.TrimPrefix(over, " ") + " \\\\\n" + rules + "\n")
 	}
+	bounds := slices.IndexFunc(first.rows, func(r arms.Told) bool { return isBound(r.Name) }) // the line before the first of them
 	for i, cells := range lines {
-		out.WriteString(strings.Join(cells, " & ") + " \\\\\n" + strings.Repeat("\\midrule\n", stats.BoolInt(i == 0)))
+		out.WriteString(strings.Join(cells, " & ") + " \\\\\n" + strings.Repeat("\\midrule\n", stats.BoolInt(i == 0 || i == bounds)))
 	}
 	fmt.Fprintf(&out, "\\bottomrule\n\\end{tabular}\n\\caption{%s}\n\\end{%s}\n", page.Latex(caption(asked, of)), float)
 	return out.String()
@@ -296,6 +330,9 @@ func caption(blocks []*paperBlock, columns []string) string {
 	if has("score") {
 		text += " Bold: the highest score and those that are not separable from it."
 	}
+	if slices.ContainsFunc(first.rows, func(r arms.Told) bool { return isBound(r.Name) }) {
+		text += " Below the last rule: upper bounds, which know the answers and are never bold."
+	}
 	refused := func(r arms.Told) bool { return r.Difference == nil && r.Name != first.first().Name }
 	if n := first.arms; n > 1 && slices.ContainsFunc(first.rows[:n], refused) {
 		text += " A setting without difference was not scored on the same questions by the same rewards."
@@ -321,8 +358,11 @@ func (p Paper) cell(b *paperBlock, r arms.Told, column string) string {
 		}
 		return page.Latex(map[string]string{"p": value, "verdict": cmp.Or(verdict, "–")}[column])
 	}
+	value, isKey := b.settings[r.Name][column]
 	switch {
-	case len(r.QueryIDs) == 0:
+	case isKey:
+		return page.Latex(strings.Join(value, ", "))
+	case len(r.QueryIDs) == 0 || !slices.Contains(PaperColumns(), column):
 		return "--"
 	case column == "seeds":
 		return fmt.Sprint(len(r.Seeds))

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
@@ -17,35 +19,62 @@ import (
 var withoutEffect = strings.Fields(`checkpoint.every_epochs checkpoint.every_steps checkpoint.format checkpoint.keep checkpoint.keep_states
 	checkpoint.on_damage checks device dry_run evidence hydra logging on_end report seed sweep task threads vars`)
 
-// methods is a paragraph in LaTeX with the settings of runs that change their numbers, as their configuration has them.
-func methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock) string {
-	values := map[string][]string{} // of each key, without those of the sections that a run has no use for
-	for _, a := range seeded {
-		settings := map[string]string{}
-		record.Flatten(settings, "", a.Runs[0].Tree)
-		for key, value := range settings {
-			idle := slices.ContainsFunc(withoutEffect, func(w string) bool { return key == w || strings.HasPrefix(key, w+".") })
-			if !idle && !slices.Contains(values[key], value) {
-				values[key] = append(values[key], value)
-			}
+// defining are the keys that are told at their defaults too: they say what the algorithm is.
+var defining = regexp.MustCompile(`^(policy|schedule|data\.batch_size|optim\.name|\w+\.(epochs|lr|group_size|clip\.epsilon|kl\.beta|` +
+	`temperature\.(start|end)|sample_temperature))$`)
+
+// inWords are keys as a paper has them; the others lose their dots and underscores.
+var inWords = strings.NewReplacer("clip.epsilon", "clip ε", "kl.beta", "KL β", "kl.", "KL ", "temperature.start", "initial τ",
+	"temperature.end", "final τ", "sample_temperature", "sampling τ", "lr", "learning rate", ".", " ", "_", " ")
+
+// settings says in words what changes the numbers of runs: keys that are not at their defaults, and those that define the algorithm. What
+// the policy is comes first, then the data and the phases in their order. varied are the keys that have several values.
+func (p Paper) settings(runs []*record.Run) (told string, varied []string) {
+	values := settingsOf(runs)
+	order := "data " + strings.Join(values["schedule"], "")
+	place := func(key string) int {
+		section, _, nested := strings.Cut(key, ".")
+		if at := strings.Index(order, section); at >= 0 || !nested {
+			return at
 		}
+		return len(order)
 	}
-	var varied []string
-	settings, last := "", ""
-	for _, key := range slices.Sorted(maps.Keys(values)) {
+	keys, last := slices.Sorted(maps.Keys(values)), "."
+	slices.SortStableFunc(keys, func(a, b string) int { return place(a) - place(b) })
+	for _, key := range keys {
 		section, rest, nested := strings.Cut(key, ".")
-		switch value := values[key][0]; {
+		if !nested {
+			section, rest = "", key
+		}
+		value, usual, off := values[key][0], map[string]string{}, []string{"null", "[]", "{}", ""}
+		if p.Default != nil && !defining.MatchString(key) {
+			record.Flatten(usual, key, p.Default(key))
+		}
+		if usual[key] == "null" { // a run of defaults does not have the key
+			off = append(off, "none", "false")
+		}
+		said := strings.TrimPrefix(inWords.Replace(rest)+" "+value, "name ")
+		switch {
+		case slices.ContainsFunc(withoutEffect, func(w string) bool { return key == w || strings.HasPrefix(key, w+".") }):
 		case len(values[key]) > 1:
 			varied = append(varied, key)
-		case slices.Contains([]string{"null", "[]", "{}", ""}, value):
-		case nested && section == last:
-			settings += ", " + rest + " " + value
-		case nested:
-			settings, last = settings+"; "+section+": "+rest+" "+value, section
+		case usual[key] == value, slices.Contains(off, value):
+		case section == last:
+			told += ", " + said
 		default:
-			settings, last = settings+"; "+key+" "+value, ""
+			told, last = told+strings.TrimPrefix("; "+strings.ReplaceAll(section, "_", " ")+": ", "; : ")+said, section
 		}
 	}
+	told = strings.TrimPrefix(told, "; ") + ". "
+	if p.Default != nil {
+		told += "Other settings are the program's defaults. "
+	}
+	return told, varied
+}
+
+// methods is a paragraph in LaTeX on how runs were made.
+func (p Paper) methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock) string {
+	told, varied := p.settings(list.Map(seeded, func(a arms.ComparedArm) *record.Run { return a.Runs[0] }))
 	text := ""
 	tell := func(what string, of func(*record.Run) string) {
 		var all []string
@@ -71,8 +100,8 @@ func methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock
 	if len(varied) > 0 {
 		text += "Varied: " + page.Joined(varied) + ". "
 	}
-	text += "Settings: " + strings.TrimPrefix(settings, "; ") + ". Intervals are of 95%: of means over questions (and seeds, where there " +
-		"are several, by Student's t), of differences paired by question. p-values are corrected for the comparisons beside them (Holm). "
+	text += "Settings: " + told + "Intervals are of 95%: of means over questions (and seeds, where there are several, by Student's t), of " +
+		"differences paired by question. p-values are corrected for the comparisons beside them (Holm). "
 	var look stats.Look
 	for _, b := range blocks {
 		for _, r := range b.rows {

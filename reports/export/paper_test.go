@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,10 @@ func TestPaperTable(t *testing.T) {
 			[]string{"setting & seeds & questions & difference & verdict & p \\\\",
 				"$+0.05 \\pm 0.", "lr=1e-05 & 3 & 200 & -- & -- & -- ", "& better & ",
 				"\\begin{table}\n"}},
+		{"keys of the configuration", Paper{Digits: -1, Columns: []string{"score", "grpo.lr", "seed", "seeds"}}, runs,
+			[]string{"setting & grpo.lr & seed & seeds & score \\\\", "lr=1e-05 & 1e-05 & 0, 1, 2 & 3 & $", "similarity & -- & -- & "}},
+		{"keys of one run", Paper{Digits: -1, Columns: []string{"grpo.lr"}}, runs[:1], []string{"policy & grpo.lr \\\\", "similarity & -- \\\\",
+			"best (grpo epoch 2) & 1e-05 \\\\"}},
 		{"one run", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}}, runs[:1],
 			[]string{"policy & score & gain & score & gain \\\\", "\\cmidrule(lr){2-3}\\cmidrule(lr){4-5}", "\\begin{table*}", "Seeds: 0. "}},
 	} {
@@ -65,6 +70,7 @@ func TestPaperTable(t *testing.T) {
 	}{
 		{Paper{Metrics: []string{"dev/rewrd"}}, `unknown metric "dev/rewrd" (did you mean dev/reward?): want one of `},
 		{Paper{Columns: []string{"scor"}}, `unknown column "scor" (did you mean score?): want one of score, gain`},
+		{Paper{Columns: []string{"grpo.rl"}}, `unknown column "grpo.rl" (did you mean grpo.lr?): want one of score, gain`},
 	} {
 		if _, err := tc.paper.Table(compare.Settings(runs)); err == nil || !strings.HasPrefix(err.Error(), tc.want) {
 			t.Errorf("%v, want %s", err, tc.want)
@@ -94,6 +100,22 @@ func TestPaperTableTellsAll(t *testing.T) {
 	}
 	unscored := seededRuns(t)
 	unscored[0].Evaluations = nil
+	// A policy with the scores of similarity and so much more.
+	above := func(policy string, more float64) []*record.Run {
+		runs := seededRuns(t)
+		for _, r := range runs {
+			for _, e := range r.Evaluations {
+				if e.Policy == record.PolicySimilarity {
+					e.Policy, e.Scores = policy, slices.Clone(e.Scores)
+					for i := range e.Scores {
+						e.Scores[i] += more
+					}
+					r.Evaluations = append(r.Evaluations, e)
+				}
+			}
+		}
+		return runs
+	}
 	accuracy := seededRuns(t)
 	for _, e := range accuracy[1].Evaluations {
 		e.Metric = "accuracy"
@@ -109,13 +131,20 @@ func TestPaperTableTellsAll(t *testing.T) {
 		{"a phase that one setting has", Paper{Digits: -1}, stages[:2], []string{
 			"l@{}}top=null\\\\schedule=[rce]\\end{tabular} & $",
 			"l@{}}top=3\\\\schedule=[rce, grpo]\\end{tabular} & $",
-			"Varied: rce.top and schedule.", "Settings: grpo: a 1, b 1, lr 2; rce: lr 1."}, "vars"},
+			"Varied: schedule and rce.top.", "Settings: rce: learning rate 1; grpo: a 1, b 1, learning rate 2."}, "vars"},
 		{"a setting without scores", Paper{Digits: -1}, unscored[:2], []string{
 			"lr=1e-05 & -- & -- \\", "lr=0.0001 & $\\mathbf{", "was not scored"}, ""},
 		{"a metric of one setting", Paper{Digits: -1, Metrics: []string{"reward", "accuracy"}}, accuracy[:2],
 			[]string{"lr=1e-05 & $", " & -- & -- \\\\\nlr=0.0001", "Reward on dev (200 questions) and accuracy on dev (200 questions)"}, "& 0 &"},
 		{"said once of two metrics", Paper{Digits: -1, Metrics: []string{"reward", "dev/reward"}, Columns: []string{"seeds"}}, stages,
 			[]string{"setting & seeds \\"}, "multicolumn"},
+		{"a bound", Paper{Digits: -1}, above(record.PolicyOracle, 0.5), []string{"lr=0.0001 & $\\mathbf{", "\\\\\n\\midrule\noracle & $0.9",
+			" Below the last rule: upper bounds, which know the answers and are never bold."}, "similarity & $\\mathbf"},
+		{"a baseline that is the best", Paper{Digits: -1}, above(record.PolicyMajority, 0.5), []string{"majority & $\\mathbf{0.9"},
+			"lr=0.0001 & $\\mathbf"},
+		{"defaults", Paper{Digits: -1, Default: func(key string) any { return map[string]any{"rce.top": 3, "grpo.lr": 2, "grpo.a": 7}[key] }},
+			stages[1:2], []string{"Settings: schedule [rce, grpo]; rce: learning rate 1; grpo: a 1, b 1, learning rate 2. Other settings " +
+				"are the program's defaults. Intervals"}, "top 3"},
 		{"one question", Paper{Digits: -1}, few(seededRuns(t), 1)[:1], []string{"similarity & $0.8199$"}, "$0.8199 "},
 	} {
 		text, err := tc.paper.Table(compare.Settings(tc.runs))
@@ -147,7 +176,7 @@ func readLatex(t *testing.T, text string) {
 	columns := len(regexp.MustCompile(`tabular}{@{}(\w+)@`).FindStringSubmatch(text)[1])
 	_, body, _ := strings.Cut(text, "\\midrule\n")
 	body, _, _ = strings.Cut(body, "\\bottomrule")
-	for line := range strings.Lines(body) {
+	for line := range strings.Lines(strings.ReplaceAll(body, "\\midrule\n", "")) {
 		if got := strings.Count(strings.ReplaceAll(line, `\&`, ""), "&") + 1; got != columns || !strings.HasSuffix(line, " \\\\\n") {
 			t.Errorf("%d cells, want %d: %s", got, columns, line)
 		}

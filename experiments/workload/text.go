@@ -100,7 +100,7 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 	}{{"training", &w.bundle.Train, false}, {"demonstration", &w.bundle.Demos, false}, {"validation", &w.bundle.Val, true},
 		{w.bundle.EvalName, &w.bundle.Eval, true}} {
 		if (*of.set).Len() > 0 {
-			*of.set, err = w.with(of.name+" set", *of.set, conversation.Order,
+			*of.set, err = w.with("the "+of.name+" set", *of.set, conversation.Order,
 				fmt.Sprintf("data.name=%s: the turns of every %s sample are in the wrong order", w.bundle.Name, of.name))
 		}
 		if err == nil && (*of.set).Len() > 0 && of.judge && w.rewards == nil { // then nothing but a target says what a policy is worth

@@ -134,7 +134,7 @@ const (
 
 func (h holding) lacks(need Need) string {
 	switch nothing := h&(hasTarget|completion|completions) == 0; {
-	case need == Order && h&twice != 0:
+	case need == Order && nothing && h&twice != 0: // many templates and models take them where there is an answer
 		return "record_with_two_turns_of_a_speaker_in_a_row"
 	case need == Order && nothing && h&swapped != 0 && h&lastIsUser != 0: // with a target, a greeting
 		return "record_with_swapped_turns"

@@ -231,22 +231,26 @@ func TestListTellsMeasuresApart(t *testing.T) {
 		edit(t, filepath.Join(root, name, record.SummaryFile), `"overrides": [^\]]*\]`, fmt.Sprintf(`"overrides": ["a=%s", "seed=%s"]`, setting, seed))
 		edit(t, filepath.Join(root, name, record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "shapes", "synthetic"`)
 	}
-	finishedRun(t, filepath.Join(root, "other data"), 0.3)
-	edit(t, filepath.Join(root, "other data", record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "others", "synthetic"`)
+	for name, gain := range map[string]float64{"other data": 0.3, "most 0": 0.4, "most 1": 0.5} { // of the highest setting no seed is crowned
+		finishedRun(t, filepath.Join(root, name), gain)
+		setting, seed, _ := strings.Cut(name, " ")
+		edit(t, filepath.Join(root, name, record.SummaryFile), `"overrides": [^\]]*\]`, fmt.Sprintf(`"overrides": ["a=%s", "seed=%s"]`, setting, seed))
+		edit(t, filepath.Join(root, name, record.SummaryFile), `"name": "",\s*"synthetic"`, `"name": "others", "synthetic"`)
+	}
 	server := httptest.NewServer(NewServer(boardOf(root), "SECRET"))
 	defer server.Close()
 	w := openBrowser(t)
 	w.open(server.URL + "/?token=SECRET")
-	w.until("document.querySelectorAll('.row[data-id]').length === 9")
+	w.until("document.querySelectorAll('.row[data-id]').length === 11")
 	w.click("document.querySelector('.head .c-best button')", 1)
 	order := `[...document.querySelectorAll(".row[data-id]")].map((r) => (r.classList.contains("first") ? "|" : "") + r.querySelector("a").textContent +
 		(r.querySelector(".lead")?.textContent.replace(" of", "") ?? "") + (r.querySelector(".c-best .warn")?.textContent ?? "")).join()`
 	w.until("location.hash.includes('sort')")
-	if got, want := w.js(order), "seed 0,equal2 highest 5 ,high2 highest 5 ,middle,seed 1,low,|"+
-		"least losslowest 2 untrained, ,lossuntrained, ,|other data"; got != want {
+	if got, want := w.js(order), "seed 0,equal2 highest 5 ,high2 highest 5 ,middle,seed 1,low,|most 1,most 0,other data,|"+
+		"least losslowest 2 untrained, ,lossuntrained, "; got != want {
 		t.Errorf("by score: %s, want %s", got, want)
 	}
-	for filter, want := range map[string]string{"score>=0.3": "equal,high,least loss,loss,middle,other data,seed 0",
+	for filter, want := range map[string]string{"score>=0.3": "equal,high,least loss,loss,middle,most 0,most 1,other data,seed 0",
 		"score<0.3": "low,seed 1", "took>1e9": "", "nokey>0": "", "state:done score>0.5 other": "other data"} { // numbers: not "0.3" in some text
 		w.js(fmt.Sprintf(`(() => { const f = document.getElementById("filter"); f.value = %q; f.dispatchEvent(new Event("input")); })()`, filter))
 		if got := w.js(`[...document.querySelectorAll(".row[data-id] a")].map((a) => a.textContent).sort().join()`); got != want {
@@ -255,13 +259,13 @@ func TestListTellsMeasuresApart(t *testing.T) {
 	}
 	w.open(server.URL + "/#/?columns=path,grpo.epochs,best&group=grpo.lr")
 	w.until(`[...document.querySelectorAll(".row[data-id]")].every((r) => r.querySelectorAll(".c-own").length === 2 && r.querySelectorAll("[role=cell]").length === 5)`)
-	w.until(`document.querySelector(".row[data-id] .c-own").textContent === "0.00057 runs"`)
+	w.until(`document.querySelector(".row[data-id] .c-own").textContent === "0.00059 runs"`)
 	w.js(`const put = [...document.querySelectorAll(".choose input[type=text]")]; put[0].value = "schedule"; put[0].dispatchEvent(new Event("change"));
 		put[1].value = ""; put[1].dispatchEvent(new Event("change"))`)
 	w.until(`location.hash === "#/?columns=grpo.lr%2Cpath%2Cgrpo.epochs%2Cbest%2Cschedule"`)
 	w.open(server.URL + "/#/?sort=-best")
-	w.until("document.querySelectorAll('.row[data-id] .c-gain').length === 9")
-	w.until("document.querySelectorAll('.spark polyline').length === 7")
+	w.until("document.querySelectorAll('.row[data-id] .c-gain').length === 11")
+	w.until("document.querySelectorAll('.spark polyline').length === 9")
 	for _, width := range []int{760, 1000, 1280, 1600} {
 		w.size(width, 900)
 		w.until("document.querySelector('.row[data-id]').clientWidth > 0")

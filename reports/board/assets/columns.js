@@ -52,14 +52,15 @@ export function settingOf(run) {
 // counts says whether a run's score stands for something: it has one, and satisfies the constraints of its sweep.
 const counts = (run) => run.best != null && !store.sweeps.get(run.sweep)?.infeasible?.includes(run.job);
 
-// topsOf compares the runs that have ended by the means of their settings, those that can be compared: rivals → { best, of: settings,
-// tied: those that have the best, means: setting → mean }.
+// topsOf compares the runs that have ended by the means of their settings, those that can be compared: rivals → { of: settings,
+// tied: those that have the best, first: those of them with one seed: of several seeds none is the highest, their setting is }.
 export function topsOf(runs) {
   const tops = Map.groupBy(runs.filter((run) => run.data && counts(run)), (run) => rivals(run, "best"));
   for (const [key, all] of tops) {
-    const means = new Map([...Map.groupBy(all, settingOf)].map(([of, seeds]) => [of, seeds.reduce((sum, run) => sum + run.best, 0) / seeds.length]));
-    const best = [...means.values()].reduce((x, v) => (v < x) === minimized(all[0]) ? v : x);
-    tops.set(key, { best, of: means.size, tied: [...means.values()].filter((v) => v === best).length, means });
+    const settings = Map.groupBy(all, settingOf), mean = (seeds) => seeds.reduce((sum, run) => sum + run.best, 0) / seeds.length;
+    const best = [...settings.values()].map(mean).reduce((x, v) => (v < x) === minimized(all[0]) ? v : x);
+    const tied = [...settings].filter(([, seeds]) => mean(seeds) === best);
+    tops.set(key, { of: settings.size, tied: tied.length, first: new Map(tied.filter(([, seeds]) => seeds.length === 1)) });
   }
   return tops;
 }

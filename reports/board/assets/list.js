@@ -186,7 +186,7 @@ export class ListView {
 
   row(run, i, height) {
     const gain = gainOf(run), set = run.overrides || [], own = ownOf(run, this.kin).filter((o) => !this.own?.some((c) => keyOf(o) === c.key)).map(short).join(" ");
-    const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > top?.tied && top.means.get(settingOf(run)) === top.best;
+    const top = run.data && this.tops.get(rivals(run, "best")), leads = top?.of > top?.tied && top.first.has(settingOf(run));
     const row = h("div", { class: "row" + (run.id === this.at ? " at" : "") + (this.first.has(run) ? " first" : ""), role: "row", "data-id": run.id },
       h("span", { role: "cell", class: "c-pick" }, h("input", { type: "checkbox", checked: chosen.has(run.id), "aria-label": "Choose " + run.path,
         onclick: (e) => { e.target.checked ? chosen.add(run.id) : chosen.delete(run.id); this.rows(); } })),

@@ -146,10 +146,11 @@ func (v *View) trainingSeconds(j sweeps.Job) float64 {
 // gainCells are the mean gains over a baseline of a setting's jobs, and in how many it is better, or worse.
 func (v *View) gainCells(s *setting) []string {
 	var gains []float64
+	var text string
 	counts := map[stats.Verdict]int{}
 	for _, j := range s.Jobs {
 		if g, ok := v.gains[j.Number]; ok && j.State == record.StateDone {
-			gains = append(gains, g.mean)
+			gains, text = append(gains, g.mean), g.text
 			counts[g.verdict]++
 		}
 	}
@@ -160,11 +161,13 @@ func (v *View) gainCells(s *setting) []string {
 	if n := counts[stats.Worse]; n > 0 {
 		verdict += fmt.Sprintf(", worse in %d", n)
 	}
-	mean := meanSD(gains)
-	if stat.Mean(gains) > 0 {
-		mean = "+" + mean
+	switch mean := meanSD(gains); {
+	case strings.HasSuffix(mean, " each"):
+		text += " each"
+	case len(gains) > 1:
+		text = strings.Replace("+"+mean, "+−", "−", 1)
 	}
-	return []string{mean, verdict}
+	return []string{text, verdict}
 }
 
 // writeJobs shows every job, best first, with a column for each swept key while there are few.
@@ -350,13 +353,18 @@ func cleanTail(lines []string) []string {
 	return out[max(0, len(out)-maxTailLines):]
 }
 
-// meanSD writes the mean and the standard deviation over seeds.
+// meanSD writes the mean and the standard deviation over seeds, whose digits mean nothing where the values are alike.
 func meanSD(x []float64) string {
-	switch len(x) {
-	case 0:
+	switch {
+	case len(x) == 0:
 		return "–"
-	case 1:
+	case len(x) == 1:
 		return page.Score(x[0], 0)
+	case alike(x):
+		return page.Score(x[0], 0) + " each"
 	}
 	return page.MeanSE(stat.Mean(x), stat.SD(x))
 }
+
+// alike reports whether four significant digits do not tell values apart.
+func alike(x []float64) bool { return page.Score(slices.Min(x), 0) == page.Score(slices.Max(x), 0) }

@@ -205,6 +205,26 @@ func TestGainCellsCountBothVerdicts(t *testing.T) {
 	if cells := v.gainCells(&s); cells[1] != "better in 1 of 3, worse in 1" {
 		t.Errorf("got %q", cells)
 	}
+	for _, tc := range []struct {
+		gains []float64
+		want  string
+	}{
+		{[]float64{0.0008085}, "+0.001"}, {[]float64{0.0008085, 0.0008085}, "+0.001 each"}, {[]float64{0.0008085, 0.00080851}, "+0.001 each"},
+		{[]float64{0.0008085, 0.0108}, "+0.0058 ± 0.0071"}, {[]float64{-0.0008, -0.0108}, "−0.0058 ± 0.0071"},
+	} {
+		v.gains = map[int]seedGain{}
+		for number, gain := range tc.gains {
+			v.gains[number] = seedGain{mean: gain, text: "+0.001"} // by an interval of its questions
+		}
+		if got := v.gainCells(&s)[0]; got != tc.want {
+			t.Errorf("gains %v are %q, want %q", tc.gains, got, tc.want)
+		}
+	}
+	for want, values := range map[string][]float64{"–": nil, "0.2660": {0.266}, "0.2660 each": {0.266, 0.26600001}, "0.27 ± 0.12": {0.35, 0.18}} {
+		if got := meanSD(values); got != want {
+			t.Errorf("%v are %q, want %q", values, got, want)
+		}
+	}
 }
 
 // A sweep that ranks its settings by the questions that it judges them on is corrected for all that the ranking compares.

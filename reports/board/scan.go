@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweeps"
 )
@@ -299,7 +302,7 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	}
 	if err == nil {
 		model := sweeps.ModelOf(jobs, opt)
-		read.Lead, read.SettingOf = model.Lead(), map[int]int{}
+		read.Lead, read.SettingOf = cmp.Or(model.Lead(), answersOf(s.dir)), map[int]int{}
 		for i, s := range model.Settings {
 			for _, j := range s.Jobs {
 				read.SettingOf[j.Number] = i
@@ -317,6 +320,20 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 		*s = read
 		s.Version = b.version
 	})
+}
+
+// numbersOf are those of an answer and what it is corrected for; remarksOf only that.
+var numbersOf, remarksOf = regexp.MustCompile(`(: [+−]\d|; ).*`), regexp.MustCompile(`; .*`)
+
+// answersOf is what the report of a study answers: one answer with its numbers, several without.
+func answersOf(dir string) string {
+	answers, rest := sweeps.ToldAnswers(dir), remarksOf
+	if len(answers) > 1 {
+		rest = numbersOf
+	}
+	return strings.Join(list.Map(answers, func(answer string) string {
+		return strings.TrimSuffix(rest.ReplaceAllString(page.PlainText(page.Markup(answer)), ""), ".")
+	}), "; ")
 }
 
 // leftOf is about how many seconds the jobs that have not ended take, as many at a time as run now, by those that have; nil before

@@ -12,6 +12,7 @@ import (
 
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweepreport"
 	"fulcrum/reports/sweeps"
@@ -96,6 +97,26 @@ func TestSweepTellsItsReport(t *testing.T) {
 	jobs = jobs[:2]
 	if a, want := told(), "2 jobs (0, 1) share the best score 1.000: they are equal"; !strings.Contains(a.HTML, want) {
 		t.Errorf("no %q in\n%s", want, a.HTML)
+	}
+}
+
+// The list says of a study what its report answers: one answer with its numbers, several without.
+func TestListTellsAnswersOfAStudy(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, "study")
+	opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}}, Sweeper: "study", Study: &sweeps.Study{}}
+	const one = "- **1. Is B better?** `b: x` is better than slow\\_one: +0.10 reward, 95% interval +0.07 to +0.14, p = 0.018; corrected.\n"
+	for list, want := range map[string]string{"": "",
+		"\n## Answers\n\nA rule.\n\n" + one + "\n| | arm |\n|---|---|\n\n## More\n\n- **3. Else?** No.\n": "b: x is better than slow_one: +0.10 reward, " +
+			"95% interval +0.07 to +0.14, p = 0.018",
+		"\n## Answers\n\n" + one + "- **2. And C?** No answer: no run of C is done.\n": "b: x is better than slow_one; No answer: no run of C is done"} {
+		golden.Write(t, dir, map[string]string{sweepFile: "a ledger", page.ReportFile: "# Study\n" + list})
+		b := boardOf(root)
+		b.opt.Sweep = func(string) (sweeps.Options, []sweeps.Job, error) { return opt, nil, nil }
+		b.Scan(true)
+		if s, _ := b.sweep(idOf(dir)); s.Lead != want {
+			t.Errorf("the list says %q, want %q", s.Lead, want)
+		}
 	}
 }
 

@@ -215,8 +215,13 @@ func TestStudyReport(t *testing.T) {
 
 // The answers are those of the comparison by hand: the right runs, policies and seeds on both sides.
 func TestStudyAnswers(t *testing.T) {
-	jobs, opt := aStudy(t, t.TempDir())
+	dir := t.TempDir()
+	jobs, opt := aStudy(t, dir)
 	v := PageOf(t.TempDir(), jobs, opt)
+	reportstest.Must(t, WriteReport(dir, jobs, opt))
+	if got, want := sweeps.ToldAnswers(dir), list.Map(v.Answers(), func(a Answer) string { return a.Sentence }); !slices.Equal(got, want) {
+		t.Errorf("the report tells the answers %q, want %q", got, want)
+	}
 	mean := func(seed int64, policy, split, metric string, num int) float64 {
 		run, err := record.ReadRun(jobs[num].Dir)
 		reportstest.Must(t, err)

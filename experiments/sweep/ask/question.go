@@ -281,7 +281,7 @@ func (q *question) draw() error {
 		return err
 	}
 	tables := q.view.Tables()
-	at := slices.IndexFunc(tables, func(t *page.Table) bool { return t.Title == "Answers" })
+	at := slices.IndexFunc(tables, func(t *page.Table) bool { return t.Title == sweeps.AnswersHeading })
 	var b strings.Builder
 	if err := tables[at].LaTeX(&b); err != nil {
 		return err

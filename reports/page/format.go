@@ -45,10 +45,15 @@ func Fixed(x float64, decimals int) string {
 }
 
 // Estimate writes a number and the ends of its interval as all pages do: with the decimals that show half the interval with two significant
-// digits, and more where an end would read as the 0 that it is not, or the number, where it is at least a hundredth of half the interval.
+// digits, and more where an end would read as the 0 that it is not, or the number, where it is at least a hundredth of half the interval. An
+// interval without width leaves four significant digits.
 // write is Fixed for differences, Unsigned for scores.
 func Estimate(mean, low, high float64, write func(x float64, decimals int) string) (m, l, h string) {
-	n := decimalsOf((high - low) / 2)
+	half := (high - low) / 2
+	if Rounding(mean, half) {
+		half = math.Abs(mean) / 100
+	}
+	n := decimalsOf(half)
 	reads0 := func(x float64) bool { return x != 0 && !strings.ContainsAny(write(x, n), "123456789") }
 	for most := n + 4; n < most && (reads0(low) || reads0(high) || reads0(mean) && math.Abs(mean) > (high-low)/200); {
 		n++
@@ -66,10 +71,10 @@ func decimalsOf(se float64) int {
 	return min(max(1-n, 0), 12)
 }
 
-// MeanSE writes a score and its standard error, or the standard deviation of several: 0.482 ± 0.013.
+// MeanSE writes a score and its standard error, or the standard deviation of several: 0.482 ± 0.013. Equal scores leave no error to tell.
 func MeanSE(mean, se float64) string {
 	if Rounding(mean, se) {
-		return Score(mean, 0) + " ± 0"
+		return Score(mean, 0)
 	}
 	return Score(mean, se) + " ± " + Unsigned(se, decimalsOf(se))
 }

@@ -150,7 +150,7 @@ func BehindBest(evals []record.Evaluation, of record.StageResult, opt stats.Opti
 //
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
 // of the phases are corrected for their number (Holm) within split, metric and reference. A phase that ended with the best
-// policy has the comparison of that: one policy has one verdict. A policy that was chosen on
+// policy, and the initial one that is the best, has the comparison of that: one policy has one verdict. A policy that was chosen on
 // the very questions it is compared on is corrected for the checkpoints that competed.
 func Stages(evals []record.Evaluation, opt stats.Options) ([]record.StageResult, error) {
 	results := []record.StageResult{}
@@ -275,11 +275,16 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 				*y.Gain(&rows[i]) = &again
 				continue
 			}
-			if planned >= 0 && i != planned && samePolicy(table[i], table[planned]) {
+			e := table[i]
+			switch {
+			case planned < 0 || i == planned || !samePolicy(e, table[planned]):
+			case e.Policy == record.PolicyInit:
+				e = table[planned] // corrected as the best one is, for what it was chosen from
+			default:
 				best = append(best, i)
 				continue
 			}
-			paired, err := CompareEvaluations(table[i], table[ref], opt)
+			paired, err := CompareEvaluations(e, table[ref], opt)
 			if err != nil {
 				return nil, err
 			}
@@ -334,8 +339,11 @@ func asked(rows []record.StageResult) bool {
 	return false
 }
 
-func samePolicy(phase, planned record.Evaluation) bool {
-	return StageRank(phase.Policy) == rankPhase && phase.Phase == planned.Phase && phase.Epoch == planned.Epoch && sameScores(phase, planned)
+// samePolicy reports whether a line before the planned one, of a phase or of the initial policy, is that policy.
+func samePolicy(e, planned record.Evaluation) bool {
+	rank := StageRank(e.Policy)
+	return (rank == rankPhase || rank == rankInit) && cmp.Or(e.Phase, e.Policy) == planned.Phase && e.Epoch == planned.Epoch &&
+		sameScores(e, planned)
 }
 
 func sameScores(a, b record.Evaluation) bool {

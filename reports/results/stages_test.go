@@ -58,6 +58,24 @@ func TestStagesOrderAndReferences(t *testing.T) {
 	}
 }
 
+// The initial policy that is the best has one interval, corrected for the checkpoints that it was chosen from, and leaves the number of
+// the phases alone.
+func TestInitialPolicyThatIsTheBestHasOneInterval(t *testing.T) {
+	best := eval("val", "best", "init", 0, .1, .2, .3, .5)
+	best.ChosenFrom = 7
+	for _, phase := range []string{"init", ""} { // older runs named none
+		stages, err := Stages([]record.Evaluation{eval("val", "majority", "", 0, .1, .1, .3, .1), eval("val", "init", phase, 0, .1, .2, .3, .5),
+			eval("val", "grpo", "grpo", 1, .1, .1, .2, .2), best}, quick())
+		if err != nil {
+			t.Fatal(err)
+		}
+		init, grpo, last := stages[1].OverMajority, stages[2].OverMajority, stages[3].OverMajority
+		if init.Interval != last.Interval || init.PHolm != last.PHolm || init.ChosenFrom != 7 || grpo.Family > 1 || stages[3].OverInit.Changed != 0 {
+			t.Errorf("initial policy %+v, best %+v, grpo %+v", init, last, grpo)
+		}
+	}
+}
+
 func TestStagesPairByQuery(t *testing.T) {
 	a, b := eval("val", "similarity", "", 0, 1, 2, 3), eval("val", "best", "rce", 1, 30, 20, 10)
 	b.QueryIDs = []int64{12, 11, 10}

@@ -192,7 +192,17 @@ func TestReportHeadlines(t *testing.T) {
 			[]string{`By val_loss, which chooses the best checkpoint (checkpoint.best.metric), no epoch is better than the initial policy.` +
 				"\n- With checkpoint.best.metric=val_recorded_reward it would be grpo epoch 3: 0.8 against 0.2.\n- " +
 				"On val the policy after grpo (epoch 3) is better than the initial policy: +0.020 reward",
-				"- Over drawing at random: worse, −0.1940"}},
+				"- Over drawing at random, the initial policy: worse, −0.1940"}},
+		{"the best of a pretrained policy is untrained", &record.Summary{State: record.StateDone, Best: &record.BestSummary{
+			Metric: "val_reward", Phase: "init"}},
+			[]record.StageResult{
+				{Split: "val", Metric: "reward", Policy: "majority"},
+				{Split: "val", Metric: "reward", Policy: "init", Phase: "init", OverMajority: better},
+				{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 3, OverInit: below, OverMajority: unclear},
+				{Split: "val", Metric: "reward", Policy: "grpo", Phase: "grpo", Epoch: 2, OverInit: unclear, OverMajority: unclear},
+				{Split: "val", Metric: "reward", Policy: "best", Phase: "init", OverInit: same, OverMajority: better}},
+			[]string{"no epoch is better than the initial policy.\n- Over the initial policy, the policy after grpo (epoch 2): not separable, " +
+				"+0.0020", "\n- Over the majority answer, the initial policy: better, +0.020"}},
 		{"nothing to compare with", &record.Summary{State: record.StateDone},
 			[]record.StageResult{{Split: "val", Metric: "reward", Policy: "rce", Phase: "rce", Epoch: 1, Mean: 0.5}},
 			[]string{"On val there is no baseline to compare the policy after rce (epoch 1) with.\n- The mean reward of the policy after rce " +

@@ -46,8 +46,13 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 		}
 		return run.InItsWords(p.Entry(metric))
 	}
+	of := ""
+	if untrained(stage) {
+		of = ", the initial policy"
+		entries = append(entries, trainedOverInit(table, entries, entry))
+	}
 	for _, g := range gains {
-		entries = append(entries, fmt.Sprintf("Over %s: %s.", g.over, entry(*g.by)))
+		entries = append(entries, fmt.Sprintf("Over %s%s: %s.", g.over, of, entry(*g.by)))
 	}
 	entries = append(entries, byAccuracy(run, stage, stages))
 	entries = append(entries, lastPhase(table, entry)...)
@@ -95,8 +100,10 @@ func byAccuracy(run *record.Run, stage *record.StageResult, stages []record.Stag
 	}
 	text := fmt.Sprintf("By accuracy %s scores %s", stage.Subject(), page.Score(stages[i].Mean, stages[i].SE))
 	if gains := gainsOf(&stages[i], results.TableOf(stages, stages[i]), stages); len(gains) > 0 {
-		mean, low, high := gains[0].by.Texts()
-		text += fmt.Sprintf(" and %s (over the first %s, 95%% interval %s to %s)", inWords(gains), mean, low, high)
+		text += " and " + inWords(gains)
+		if mean, low, high := gains[0].by.Texts(); gains[0].by.Changed > 0 {
+			text += fmt.Sprintf(" (over the first %s, 95%% interval %s to %s)", mean, low, high)
+		}
 	}
 	return run.InItsWords(text + ".")
 }
@@ -209,6 +216,21 @@ func whyUntrained(run *record.Run, best *record.BestSummary, stages []record.Sta
 		}
 	}
 	return out
+}
+
+// trainedOverInit says what the last phase of a table is over the initial policy where that is the best; "" where entries say it already.
+func trainedOverInit(table []record.StageResult, said []string, entry func(stats.Paired) string) string {
+	for _, r := range slices.Backward(table) {
+		if results.Trained(r.Policy) && r.Policy != record.PolicyBest && r.OverInit != nil {
+			text := entry(*r.OverInit)
+			_, numbers, _ := strings.Cut(text, ", ")
+			if slices.ContainsFunc(said, func(e string) bool { return strings.Contains(e, numbers) }) {
+				return ""
+			}
+			return fmt.Sprintf("Over the initial policy, %s: %s.", r.Subject(), text)
+		}
+	}
+	return ""
 }
 
 // lastPhase says what the last phase of a table is worth by itself: its policy against that of the phase before.

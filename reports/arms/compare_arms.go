@@ -20,6 +20,7 @@ type ComparedArm struct {
 	Name  string // A, B, …
 	Runs  []*record.Run
 	Names []string // of the runs
+	Asked string   // what they are of and answers how its arms differ, whose rule is its own; "": nothing
 }
 
 // ArmsOf groups runs whose configs differ in nothing but the seed and that read the same data, in order of appearance. Two runs
@@ -177,6 +178,9 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			row.initial = against(record.PolicyInit)
 			if len(t.Rows) > 0 {
 				row.refused = OtherRewards(a.Runs[0], t.Rows[0].runs[0], k.split, k.metric)
+				if a.Asked != "" && a.Asked == arms[0].Asked && t.Rows[0].name == arms[0].Name {
+					row.refused = answered()
+				}
 				if c, err := arm.unsettled(t.Rows[0].arm, opt); err != nil {
 					row.refused = OtherQuestions()
 				} else if row.refused.Cell == "" {

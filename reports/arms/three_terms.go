@@ -104,9 +104,9 @@ func (t *ArmTable) between(i, k int, opt stats.Options) term {
 	a, b := t.Rows[i], t.Rows[k]
 	of := term{of: a.name + " minus " + b.name}
 	switch {
-	case k == 0:
+	case k == 0 && a.first != nil:
 		of.c = a.first
-	case i == 0:
+	case i == 0 && b.first != nil:
 		of.c, of.turned = b.first, true
 	default:
 		for _, g := range t.split {

@@ -15,6 +15,7 @@ import (
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
+	"fulcrum/reports/sweeps"
 )
 
 // maxSettings is how many differing config keys a comparison lists.
@@ -79,6 +80,7 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 		header = slices.Insert(header, 3, "optimizer steps", ">reader calls", ">training")
 	}
 	d.Table(header, rows)
+	writeQuestions(&d, runs)
 	pairs, err := writeComparisons(&d, runs)
 	if err != nil {
 		return nil, nil, err
@@ -87,11 +89,29 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 	return &d, pairs, nil
 }
 
+// writeQuestions tells the answers to what was asked of the runs (run ask): no table gives another one.
+func writeQuestions(d *page.Document, runs []*record.Run) {
+	names := map[string][]string{}
+	for i, run := range runs {
+		if asked := sweeps.AskedIn(run.Dir); asked != "" {
+			names[asked] = append(names[asked], arms.RunName(i))
+		}
+	}
+	for _, asked := range slices.Sorted(maps.Keys(names)) {
+		answers := sweeps.ToldAnswers(asked)
+		if len(answers) == 0 {
+			answers = []string{"No answer yet."}
+		}
+		d.Paragraph("**A question** has %s %s (`run ask`). Its own rule decides, by the policies that its runs ended with: %s",
+			page.Verb(len(names[asked]), "run", "runs"), page.Joined(names[asked]), strings.Join(answers, " "))
+	}
+}
+
 // writeComparisons compares the runs one by one, or by arms where some differ in their seed only. It returns the
 // differences of its tables.
 func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, err error) {
 	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
-	seeded := arms.ArmsOf(runs)
+	seeded := asked(arms.ArmsOf(runs))
 	split, missing := arms.Controls(seeded)
 	if missing != "" {
 		defer d.Paragraph("%s", missing)
@@ -146,6 +166,14 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		d.Paragraph("One seed is one draw: to judge the settings, run each with three seeds (`-m seed=0,1,2`) and compare all of the runs.")
 	}
 	return pairs, nil
+}
+
+// asked notes of which question arms are.
+func asked(seeded []arms.ComparedArm) []arms.ComparedArm {
+	for i, a := range seeded {
+		seeded[i].Asked = sweeps.AskedIn(a.Runs[0].Dir)
+	}
+	return seeded
 }
 
 // writeFamily names the comparisons that the page is corrected for.

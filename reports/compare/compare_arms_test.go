@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/sweeps"
 )
 
 // Six runs of two settings, three seeds each: two arms, with seed spread and question spread apart.
@@ -34,6 +35,36 @@ func TestCompareGroupsSeeds(t *testing.T) {
 	reportstest.Must(t, err)
 	if !strings.Contains(got, "All runs are one arm") || !strings.Contains(got, "| arm A | 3 |") || strings.Contains(got, "minus arm A") {
 		t.Errorf("one arm:\n%s", got)
+	}
+}
+
+// Arms of a question have its answer and no verdict beside it; an answer that somebody else has written is none.
+func TestCompareTellsTheAnswerToAQuestion(t *testing.T) {
+	study := t.TempDir()
+	var dirs []string
+	for i := range 4 { // two seeds each, far apart
+		dirs = append(dirs, filepath.Join(study, fmt.Sprint(i)))
+		reportstest.SweepRun(t, dirs[i], uint64(i), 0.2*float64(i%2), fmt.Sprintf("seed: %d\ngrpo: {lr: %d.0e-5}\n", i/2, i%2+1))
+	}
+	for _, tc := range []struct{ answer, report, want, not string }{
+		{"# Notes\n", "", "Arm B is better than arm A: ", "A question"},
+		{"# Question\n", "", "**A question** has runs A, B, C and D (`run ask`). Its own rule decides, by the policies that its runs ended with: " +
+			"No answer yet.", "better than arm A"},
+		{"# Question\n", "# S\n\n## Answers\n\n- **1. Is B better?** `lr=2` is not separable from `lr=1`: +0.2.\n",
+			"ended with: `lr=2` is not separable from `lr=1`: +0.2.", "better than arm A"},
+	} {
+		golden.Write(t, study, map[string]string{sweeps.AnswerFile: tc.answer, page.ReportFile: tc.report})
+		d, pairs, err := ComparePairs(dirs)
+		reportstest.Must(t, err)
+		asked := strings.Contains(tc.answer, "Question")
+		if text := d.Text(); !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) || asked != strings.Contains(text, "see the question") ||
+			asked != (len(pairs) == 0) {
+			t.Errorf("%q: %d pairs, want %q and no %q in\n%s", tc.answer, len(pairs), tc.want, tc.not, text)
+		}
+	}
+	text, err := compareText(dirs[:2]) // of two runs no question is asked
+	if err != nil || !strings.Contains(text, "B is better than A (of these two runs; other seeds may differ)") || !strings.Contains(text, "**A question**") {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 

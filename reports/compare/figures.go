@@ -26,7 +26,7 @@ func PaperFigures(dirs []string, wide vg.Length) ([]*chart.Figure, error) {
 		}
 		runs = append(runs, run)
 	}
-	seeded := Settings(runs)
+	seeded := asked(Settings(runs))
 	return slices.DeleteFunc([]*chart.Figure{sweepreport.Overlay(seeded), sweepreport.DifferencesFigure(wide, seeded)},
 		func(f *chart.Figure) bool { return f == nil }), nil
 }

@@ -3,9 +3,12 @@ package sweeps
 import (
 	"fmt"
 	"math"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"fulcrum/internal/list"
+	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
 )
@@ -17,6 +20,21 @@ type Ask struct {
 	MaxSeeds int           `json:"max_seeds"`        // of each arm
 	Budget   time.Duration `json:"budget,omitempty"` // of job time; 0: none
 	Agreed   bool          `json:"agreed"`           // somebody has agreed to the cost of more than two seeds
+}
+
+// AnswerFile holds a question and its answer in the folder of its study, QuestionHeading is what it begins with.
+const (
+	AnswerFile      = "answer.md"
+	QuestionHeading = "Question"
+)
+
+// AskedIn returns the folder of the question that the run in a folder is of; "" where it is of none.
+func AskedIn(dir string) string {
+	study := filepath.Join(dir, "..")
+	if text, err := regular.ReadDocument(filepath.Join(study, AnswerFile)); err != nil || !strings.HasPrefix(string(text), "# "+QuestionHeading+"\n") {
+		return ""
+	}
+	return study
 }
 
 // Rule says in sentences when the question is judged and when it ends.

@@ -2,6 +2,7 @@ package ask_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -121,6 +122,13 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	got := estimate.FindString(answer)
 	if got == "" || !strings.Contains(ended, got) || !strings.Contains(runtest.Read(t, filepath.Join(dir, "report.md")), got) {
 		t.Fatalf("%q of the answer is not in what was printed or in report.md:\n%s\n%s", got, answer, ended)
+	}
+	report := []string{"report"}
+	for i := range 6 {
+		report = append(report, filepath.Join(dir, fmt.Sprint(i)))
+	}
+	if told := runtest.MustRun(t, report...).Stdout; !strings.Contains(told, got) || regexp.MustCompile(`(than|from) arm A`).MatchString(told) {
+		t.Errorf("a report of the jobs has not %q alone:\n%s", got, told)
 	}
 	if !strings.Contains(answer, "p for stage 2 of 2") {
 		t.Errorf("the answer does not name its rule:\n%s", answer)

@@ -30,7 +30,7 @@ import (
 
 // Files of an answer in the sweep's folder.
 const (
-	answerFile = "answer.md"
+	answerFile = sweeps.AnswerFile
 	rowFile    = "answer.tex"
 )
 
@@ -252,7 +252,7 @@ func (q *question) unanswered() error {
 // write writes answer.md: question, rule, answers, and where it stands; once there are answers, their figure and their rows in LaTeX too.
 func (q *question) write(state string) error {
 	var d page.Document
-	d.Heading(1, "Question")
+	d.Heading(1, sweeps.QuestionHeading)
 	d.List(strings.Split(strings.TrimSpace(q.asked(func(m page.Markup) string { return string(m) })), "\n")...)
 	d.Paragraph("%s", q.rule.Rule())
 	d.Heading(2, "Answer")

@@ -19,11 +19,14 @@ import (
 
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/testkit/reportstest"
+	"fulcrum/reports/curves"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
 	"fulcrum/reports/stats"
 	"fulcrum/reports/sweeps"
+	"fulcrum/reports/webchart"
 )
 
 // browser is a Chromium that is driven by the DevTools protocol through two pipes: messages end with a zero byte.
@@ -485,6 +488,38 @@ func checkBands(t *testing.T, w *browser) {
 	w.js(`(() => { const over = document.querySelector("#curves .u-over"), at = over.getBoundingClientRect();
 		over.dispatchEvent(new MouseEvent("mousemove", { clientX: at.x + at.width - 2, clientY: at.y + 50, bubbles: true })); })()`)
 	w.until("document.querySelector('#curves .u-legend').innerText.includes('0.5000 [0.5000, 0.5000]')")
+}
+
+// An area most of which is wider than the axis would fill the chart: it is left out, and the note below says so. One that ends at the axis
+// is drawn, and of areas that fit nothing is said.
+func TestWideAreasAreLeftOut(t *testing.T) {
+	w := openBrowser(t)
+	for _, tc := range []struct {
+		low, high   webchart.Numbers
+		areas, note string
+	}{
+		{webchart.Numbers{0.4, 0.4, 0.4}, webchart.Numbers{0.5, 0.6, 0.7}, "1 of 1", "over seeds (Student’s t)"},
+		{webchart.Numbers{-5, 0.4, 0.4}, webchart.Numbers{5, 0.6, 0.7}, "1 of 1", "it is left out"},
+		{webchart.Numbers{-5, -5, 0.4}, webchart.Numbers{5, 5, 0.7}, "0 of 1", "it is left out"},
+	} {
+		data := map[string]any{"name": "val_reward", "runs": []curves.Shown{{Label: "a", Seeds: 2, Phases: []curves.Span{{Name: "rce", To: 3}},
+			Epochs: &webchart.Drawn{Width: 1, Steps: []int64{1, 2, 3}, Series: map[string]*webchart.DrawnColumn{
+				"val_reward": {Mean: webchart.Numbers{0.4, 0.5, 0.6}, Low: tc.low, High: tc.high}}}}}}
+		more, err := webchart.Lively(data, "curves")
+		reportstest.Must(t, err)
+		none := func(string) ([]byte, error) { return nil, os.ErrNotExist }
+		file := filepath.Join(t.TempDir(), "report.html")
+		reportstest.Must(t, os.WriteFile(file, page.LivelyHTML("# A\n\n![c](plots/curves.png)\n", none, more), 0o644))
+		w.open("file://" + file)
+		w.until("document.querySelector('.uplot') && [...document.querySelectorAll('.chart p')].some((p) => p.textContent.endsWith('" + tc.note + "'))")
+		got := w.js(`(async () => { let made; URL.createObjectURL = (blob) => (made = blob, "#");
+			[...document.querySelectorAll("button")].find((b) => b.textContent === "SVG").click();
+			const fills = [...(await made.text()).matchAll(/<polygon [^>]*fill="([^"]*)"/g)].map((m) => m[1]);
+			return fills.filter((f) => f !== "transparent").length + " of " + fills.length; })()`)
+		if got != tc.areas {
+			t.Errorf("from %v to %v: %v areas are drawn, want %s", tc.low, tc.high, got, tc.areas)
+		}
+	}
 }
 
 // The files of an export work without a server, from a disk.

@@ -71,10 +71,10 @@ func decimalsOf(se float64) int {
 	return min(max(1-n, 0), 12)
 }
 
-// MeanSE writes a score and its standard error, or the standard deviation of several: 0.482 ± 0.013. Equal scores leave no error to tell.
+// MeanSE writes a score and its standard error, or the standard deviation of several: 0.482 ± 0.013.
 func MeanSE(mean, se float64) string {
 	if Rounding(mean, se) {
-		return Score(mean, 0)
+		return Score(mean, 0) + " ± 0"
 	}
 	return Score(mean, se) + " ± " + Unsigned(se, decimalsOf(se))
 }

@@ -176,6 +176,13 @@ func (r *pageRenderer) annotate(n ast.Node, source []byte) {
 		if class := wordClass(wordsOf(n, source)); class != "" {
 			n.SetAttributeString("class", []byte(class))
 		}
+		if row := n.Parent(); row.Kind() == tables.KindTableRow && asks(row.Parent(), source) {
+			head := row.Parent().FirstChild().FirstChild()
+			for c := n.PreviousSibling(); c != nil; c = c.PreviousSibling() {
+				head = head.NextSibling()
+			}
+			n.SetAttributeString("data-label", []byte(wordsOf(head, source)))
+		}
 	case *ast.Link:
 		n.Destination = []byte(pageOf(string(n.Destination)))
 	}
@@ -210,6 +217,12 @@ func (r *pageRenderer) RegisterFuncs(to renderer.NodeRendererFuncRegisterer) {
 	})
 }
 
+// asks says whether a table has a question, or a text to turn into another, in each row.
+func asks(table ast.Node, source []byte) bool {
+	head := table.FirstChild()
+	return head.ChildCount() > 2 && slices.Contains([]string{"question", "text"}, wordsOf(head.FirstChild(), source))
+}
+
 // table puts a table into a box of its own, so that a wide one scrolls and the page does not.
 func (r *pageRenderer) table(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 	if !entering {
@@ -219,6 +232,8 @@ func (r *pageRenderer) table(w util.BufWriter, source []byte, n ast.Node, enteri
 	class := "table"
 	if wordsOf(n.FirstChild(), source) == "" {
 		class += " facts" // names and their values
+	} else if asks(n, source) {
+		class += " texts" // whose cells a narrow page puts below each other
 	}
 	fmt.Fprintf(w, "<div class=\"%s\">\n<table>\n", class)
 	return ast.WalkContinue, nil

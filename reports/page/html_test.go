@@ -2,6 +2,7 @@ package page
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -53,7 +54,31 @@ func TestPlainReadsAsItIs(t *testing.T) {
 	if len(texts) != 9331 { // 6^0 + ... + 6^5
 		t.Errorf("%d texts", len(texts))
 	}
-	if got := Plain("val_reward 0.3, p < 0.001"); got != "val_reward 0.3, p < 0.001" {
-		t.Errorf("got %s", got)
+	texts = []string{""}
+	for i := 0; i < len(texts) && len(texts[i]) < 6; i++ { // none opens a link, whatever another text closes
+		for _, more := range "[]()a" {
+			texts = append(texts, texts[i]+string(more))
+		}
+	}
+	for _, text := range texts {
+		if got := PlainText(Markup(Plain(text) + " " + Plain("b](u) ![c") + "](u)")); got != text+" b](u) ![c](u)" {
+			t.Errorf("%q is written %q and read %q", text, Plain(text), got)
+		}
+	}
+	for _, text := range []string{"val_reward 0.3, p < 0.001", "schedule=[rce,grpo] over [[1]]"} {
+		if got := Plain(text); got != text {
+			t.Errorf("got %s", got)
+		}
+	}
+}
+
+// A narrow page puts the cells of an example below each other, each with its column.
+func TestExamplesNameTheColumnOfACell(t *testing.T) {
+	const table = "| %s | target | >reward |\n|---|---|---:|\n| why? | `x` | 1 |\n"
+	page := Fragment(fmt.Sprintf(table, "question") + "\n" + fmt.Sprintf(table, "policy"))
+	for want, n := range map[string]int{`class="table texts"`: 1, `<td data-label="target"><code>x</code></td>`: 1, "<td><code>x</code></td>": 1} {
+		if got := strings.Count(page, want); got != n {
+			t.Errorf("%d of %s, want %d:\n%s", got, want, n, page)
+		}
 	}
 }

@@ -100,10 +100,8 @@ func byAccuracy(run *record.Run, stage *record.StageResult, stages []record.Stag
 	}
 	text := fmt.Sprintf("By accuracy %s scores %s", stage.Subject(), page.Score(stages[i].Mean, stages[i].SE))
 	if gains := gainsOf(&stages[i], results.TableOf(stages, stages[i]), stages); len(gains) > 0 {
-		text += " and " + inWords(gains)
-		if mean, low, high := gains[0].by.Texts(); gains[0].by.Changed > 0 {
-			text += fmt.Sprintf(" (over the first %s, 95%% interval %s to %s)", mean, low, high)
-		}
+		mean, low, high := gains[0].by.Texts()
+		text += fmt.Sprintf(" and %s (over the first %s, 95%% interval %s to %s)", inWords(gains), mean, low, high)
 	}
 	return run.InItsWords(text + ".")
 }

@@ -90,8 +90,8 @@ func (v *View) curvesFigure() *sweepFigure {
 	}
 	note := "Mean " + score + " on validation queries at epoch ends, over the seeds; the band is the 95% interval of that mean (Student's t)."
 	caption := fmt.Sprintf("*Learning curves.* Validation %s over optimizer steps: mean over seeds (%s) with the pointwise 95%% interval "+
-		"of the mean by Student's t, which is for new seeds and the same questions; one seed has no band, and a band that is much wider "+
-		"than the curves ends at the axis.", score, of.seedCounts())
+		"of the mean by Student's t, which is for new seeds and the same questions; one seed has no band.",
+		score, of.seedCounts())
 	if score != "reward" {
 		caption += " It is what the policy expects among a query's recorded candidates: nothing scores its selections."
 	}
@@ -176,7 +176,9 @@ func (c *condition) multiples(wide vg.Length, name, title, note, y, caption stri
 	for _, p := range all {
 		p.XMax = xMax
 	}
-	shareBands(all)
+	if shareBands(all) {
+		caption += " Bands end at the axis; where most of one is wider, it is left out."
+	}
 	for len(all)%columns != 0 {
 		all = append(all, &chart.Panel{YMin: math.NaN(), YMax: math.NaN()})
 	}
@@ -198,8 +200,9 @@ func roomFor(wide vg.Length, columns int) vg.Length {
 }
 
 // shareBands gives panels one vertical range that holds all curves, and of bands that are wider as much as the curves
-// themselves take on either side: the interval of two seeds would flatten every curve.
-func shareBands(panels []*chart.Panel) {
+// themselves take on either side: the interval of two seeds would flatten every curve. A band that fills its panel is left out. cut: the
+// range does not hold all of a band.
+func shareBands(panels []*chart.Panel) (cut bool) {
 	low, high := math.Inf(1), math.Inf(-1)
 	least, most := low, high
 	for _, p := range panels {
@@ -216,6 +219,7 @@ func shareBands(panels []*chart.Panel) {
 		}
 	}
 	if room := high - low; room > 0 {
+		cut = least < low-room || most > high+room
 		low, high = max(least, low-room), min(most, high+room)
 	} else {
 		low, high = least, most
@@ -223,10 +227,16 @@ func shareBands(panels []*chart.Panel) {
 	for _, p := range panels {
 		if p.Log {
 			p.YMin, p.YMax = chart.LogRange(low, high)
-		} else {
-			p.YMin, p.YMax = chart.AirRange(low, high)
+			continue
 		}
+		p.YMin, p.YMax = chart.AirRange(low, high)
+		p.Layers = slices.DeleteFunc(p.Layers, func(layer plot.Plotter) bool {
+			band, ok := layer.(chart.Ribbon)
+			wider := list.Count(stat.Indices(len(band.X)), func(i int) bool { return band.Low[i] < p.YMin && band.High[i] > p.YMax })
+			return ok && 2*wider > len(band.X)
+		})
 	}
+	return cut
 }
 
 func addCurve(p *chart.Panel, c line, color chart.Colour) {

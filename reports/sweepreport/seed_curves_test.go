@@ -141,7 +141,9 @@ func TestPhasesOfMeans(t *testing.T) {
 func TestBandsShareAnAxis(t *testing.T) {
 	p := &chart.Panel{Layers: []plot.Plotter{chart.Ribbon{X: []float64{1, 2}, Low: []float64{-5, -5}, High: []float64{5, 0.45}},
 		chart.Line([]float64{1, 2}, []float64{0.4, 0.5}, chart.Blue, 1)}}
-	shareBands([]*chart.Panel{p})
+	if cut := shareBands([]*chart.Panel{p}); !cut || len(p.Layers) != 2 { // half of the band fits
+		t.Errorf("%d layers, cut: %t", len(p.Layers), cut)
+	}
 	if p.YMin < 0.25 || p.YMin > 0.3 || p.YMax < 0.6 || p.YMax > 0.65 {
 		t.Errorf("axis from %g to %g, want 0.3 to 0.6 with air", p.YMin, p.YMax)
 	}
@@ -152,6 +154,18 @@ func TestBandsShareAnAxis(t *testing.T) {
 		if _, ok := layer.(chart.Ribbon); ok {
 			t.Error("a band of one seed")
 		}
+	}
+	wide := chart.Ribbon{X: []float64{1, 2, 3}, Low: []float64{-5, -5, 0.4}, High: []float64{5, 5, 0.45}}
+	p.Layers = append(p.Layers, wide)
+	if shareBands([]*chart.Panel{p}); slices.ContainsFunc(p.Layers, func(layer plot.Plotter) bool {
+		band, ok := layer.(chart.Ribbon)
+		return ok && len(band.X) == len(wide.X)
+	}) {
+		t.Error("a band fills its panel")
+	}
+	p.Layers = p.Layers[1:2]
+	if shareBands([]*chart.Panel{p}) {
+		t.Error("a curve without a band is cut")
 	}
 }
 

@@ -88,7 +88,6 @@ export class Chart {
     }
     this.plot.series.forEach((one, i) => i && one.show === off.includes(one.label) && this.plot.setSeries(i, { show: !one.show }));
     if (view.zoom) this.plot.setScale("x", { min: view.zoom[0], max: view.zoom[1] });
-    this.describe(curves, view);
   }
 
   describe(curves, view) {
@@ -99,7 +98,7 @@ export class Chart {
     this.canvas.setAttribute("aria-label", `${this.title}: ${parts.join("; ") || "no values"}. Arrow keys move through the values.`);
     const bad = curves.filter((c) => c.bad && c.bad.length).map((c) => `${c.label}: not finite at step ${c.bad[0][0]}` + (c.bad.length > 1 ? " and later" : ""));
     const hidden = view.log && curves.some((c) => c.y.some((v) => v != null && v <= 0)) ? ["values of 0 and less have no place on a log axis"] : [];
-    const areas = [curves.some((c) => c.interval) && "Area: 95 % interval of the mean " + (this.options.over || "over seeds (Student’s t)"),
+    const areas = [curves.some((c) => c.interval) && "Area: 95 % interval of the mean " + (this.options.over || "over seeds (Student’s t)") + (this.clipped ? ", which ends at the axis; where most of one is wider, it is left out" : ""),
       curves.some((c) => !c.interval && c.low) && !view.plain && "Area: smallest to largest of the steps that a point stands for"].filter(Boolean);
     this.words.textContent = [...areas, ...bad, ...hidden].join(" · ");
   }
@@ -122,7 +121,7 @@ export class Chart {
         gaps: (u, i, from, to, gaps) => gaps.map(([a, b]) => [a - 2, b + 2]), // the width of a steep stroke beside a phase's end
         value: (u, v, i, under, at = under ?? u.data[i].findLastIndex((x) => x != null)) => num(u.data[i][at]) + (l.ends && u.data[l.ends[0]][at] != null ? ` [${num(u.data[l.ends[1]][at])}, ${num(u.data[l.ends[0]][at])}]` : ""),
       }))],
-      bands: bands.map(([high, low, tint]) => ({ series: [high, low], fill: tint })),
+      bands: bands.map(([high, low, tint]) => ({ series: [high, low], fill: (u) => this.beyond(u, high, low) ? "transparent" : tint })),
       legend: { live: true },
       hooks: {
         ready: [(u) => u.root.querySelectorAll(".u-series").forEach((entry, i) => {
@@ -132,7 +131,7 @@ export class Chart {
           for (const [name, value] of [["tabindex", "0"], ["role", "button"], ["title", "Show or hide"]]) label.setAttribute(name, value);
           label.addEventListener("keydown", (e) => ["Enter", " "].includes(e.key) && (e.preventDefault(), label.click()));
         })],
-        draw: [(u) => this.over(u)],
+        draw: [(u) => (this.over(u), this.describe(this.curves, this.view))],
         setSelect: [(u) => {
           if (u.select.width > 4 && u.cursor.event) this.zoom([u.posToVal(u.select.left, "x"), u.posToVal(u.select.left + u.select.width, "x")]); // charts in step hear it too, without an event
         }],
@@ -143,11 +142,19 @@ export class Chart {
   // room widens the range of the curves to that of their intervals, by as much as the curves take on either side: the interval of
   // two seeds would flatten every curve.
   room(u, low, high) {
+    this.clipped = false;
     if (low == null || !this.intervals.length) return [low, high];
     const [from, to] = u.series[0].idxs || [0, u.data[0].length - 1];
     const ends = this.intervals.filter((i) => u.series[i].show).flatMap((i) => u.data[i].slice(from, to + 1)).filter((v) => v != null);
     const least = ends.reduce((a, b) => Math.min(a, b), low), most = ends.reduce((a, b) => Math.max(a, b), high), air = high - low || Infinity;
+    this.clipped = !this.view.log && (least < low - air || most > high + air);
     return [this.view.log ? least : Math.max(least, low - air), this.view.log ? most : Math.min(most, high + air)];
+  }
+
+  // beyond says whether most of an area is wider than the axis: it would fill the chart. The legend has its numbers.
+  beyond(u, high, low) {
+    const { min, max } = u.scales.y, wider = u.data[high].flatMap((v, i) => v == null ? [] : [v > max && u.data[low][i] < min]);
+    return 2 * wider.filter(Boolean).length > wider.length;
   }
 
   // over draws phases and levels.

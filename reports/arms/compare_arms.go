@@ -179,7 +179,7 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 			if len(t.Rows) > 0 {
 				row.refused = OtherRewards(a.Runs[0], t.Rows[0].runs[0], k.split, k.metric)
 				if a.Asked != "" && a.Asked == arms[0].Asked && t.Rows[0].name == arms[0].Name {
-					row.refused = answered()
+					row.refused = Refused{"see the question", "are sides of the question above, which has its own rule"}
 				}
 				if c, err := arm.unsettled(t.Rows[0].arm, opt); err != nil {
 					row.refused = OtherQuestions()

@@ -23,11 +23,6 @@ func OtherQuestions() Refused {
 	return Refused{Cell: "not the same questions", Why: "were not scored on the same questions"}
 }
 
-// answered refuses arms between which a question decides.
-func answered() Refused {
-	return Refused{Cell: "see the question", Why: "are sides of the question above, which has its own rule"}
-}
-
 // Sentence says so of two runs or arms.
 func (r Refused) Sentence(name, reference string) string {
 	return fmt.Sprintf("%s and %s %s: no verdict.", name, reference, page.Plain(r.Why))

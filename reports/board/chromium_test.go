@@ -511,7 +511,8 @@ func TestWideAreasAreLeftOut(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "report.html")
 		reportstest.Must(t, os.WriteFile(file, page.LivelyHTML("# A\n\n![c](plots/curves.png)\n", none, more), 0o644))
 		w.open("file://" + file)
-		w.until("document.querySelector('.uplot') && [...document.querySelectorAll('.chart p')].some((p) => p.textContent.endsWith('" + tc.note + "'))")
+		w.until("document.querySelector('.uplot') && [...document.querySelectorAll('.chart p')].some((p) => " +
+			"p.textContent.endsWith('" + tc.note + "'))")
 		got := w.js(`(async () => { let made; URL.createObjectURL = (blob) => (made = blob, "#");
 			[...document.querySelectorAll("button")].find((b) => b.textContent === "SVG").click();
 			const fills = [...(await made.text()).matchAll(/<polygon [^>]*fill="([^"]*)"/g)].map((m) => m[1]);

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"fulcrum/internal/atomicfile"
-	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/page"
@@ -322,7 +321,6 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	})
 }
 
-// numbersOf are those of an answer and what it is corrected for; remarksOf only that.
 var numbersOf, remarksOf = regexp.MustCompile(`(: [+−]\d|; ).*`), regexp.MustCompile(`; .*`)
 
 // answersOf is what the report of a study answers: one answer with its numbers, several without.
@@ -331,9 +329,10 @@ func answersOf(dir string) string {
 	if len(answers) > 1 {
 		rest = numbersOf
 	}
-	return strings.Join(list.Map(answers, func(answer string) string {
-		return strings.TrimSuffix(rest.ReplaceAllString(page.PlainText(page.Markup(answer)), ""), ".")
-	}), "; ")
+	for i, answer := range answers {
+		answers[i] = strings.TrimSuffix(rest.ReplaceAllString(page.PlainText(page.Markup(answer)), ""), ".")
+	}
+	return strings.Join(answers, "; ")
 }
 
 // leftOf is about how many seconds the jobs that have not ended take, as many at a time as run now, by those that have; nil before

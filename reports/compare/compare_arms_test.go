@@ -48,8 +48,8 @@ func TestCompareTellsTheAnswerToAQuestion(t *testing.T) {
 	}
 	for _, tc := range []struct{ answer, report, want, not string }{
 		{"# Notes\n", "", "Arm B is better than arm A: ", "A question"},
-		{"# Question\n", "", "**A question** has runs A, B, C and D (`run ask`). Its own rule decides, by the policies that its runs ended with: " +
-			"No answer yet.", "better than arm A"},
+		{"# Question\n", "", "**A question** has runs A, B, C and D (`run ask`). Its own rule decides, by the policies that its runs " +
+			"ended with: No answer yet.", "better than arm A"},
 		{"# Question\n", "# S\n\n## Answers\n\n- **1. Is B better?** `lr=2` is not separable from `lr=1`: +0.2.\n",
 			"ended with: `lr=2` is not separable from `lr=1`: +0.2.", "better than arm A"},
 	} {
@@ -57,13 +57,14 @@ func TestCompareTellsTheAnswerToAQuestion(t *testing.T) {
 		d, pairs, err := ComparePairs(dirs)
 		reportstest.Must(t, err)
 		asked := strings.Contains(tc.answer, "Question")
-		if text := d.Text(); !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) || asked != strings.Contains(text, "see the question") ||
-			asked != (len(pairs) == 0) {
+		if text := d.Text(); !strings.Contains(text, tc.want) || strings.Contains(text, tc.not) ||
+			asked != strings.Contains(text, "see the question") || asked != (len(pairs) == 0) {
 			t.Errorf("%q: %d pairs, want %q and no %q in\n%s", tc.answer, len(pairs), tc.want, tc.not, text)
 		}
 	}
 	text, err := compareText(dirs[:2]) // of two runs no question is asked
-	if err != nil || !strings.Contains(text, "B is better than A (of these two runs; other seeds may differ)") || !strings.Contains(text, "**A question**") {
+	if err != nil || !strings.Contains(text, "B is better than A (of these two runs; other seeds may differ)") ||
+		!strings.Contains(text, "**A question**") {
 		t.Errorf("%v\n%s", err, text)
 	}
 }

@@ -49,7 +49,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	of := ""
 	if untrained(stage) {
 		of = ", the initial policy"
-		entries = append(entries, trainedOverInit(table, entries, entry))
+		entries = append(entries, trainedOverInit(table, entry))
 	}
 	for _, g := range gains {
 		entries = append(entries, fmt.Sprintf("Over %s%s: %s.", g.over, of, entry(*g.by)))
@@ -216,16 +216,15 @@ func whyUntrained(run *record.Run, best *record.BestSummary, stages []record.Sta
 	return out
 }
 
-// trainedOverInit says what the last phase of a table is over the initial policy where that is the best; "" where entries say it already.
-func trainedOverInit(table []record.StageResult, said []string, entry func(stats.Paired) string) string {
+// trainedOverInit says what the last phase of a table is over the initial policy where that is the best; "" where it is better, which
+// results.BetterThanInit says.
+func trainedOverInit(table []record.StageResult, entry func(stats.Paired) string) string {
 	for _, r := range slices.Backward(table) {
 		if results.Trained(r.Policy) && r.Policy != record.PolicyBest && r.OverInit != nil {
-			text := entry(*r.OverInit)
-			_, numbers, _ := strings.Cut(text, ", ")
-			if slices.ContainsFunc(said, func(e string) bool { return strings.Contains(e, numbers) }) {
-				return ""
+			if r.OverInit.Verdict == stats.Better {
+				break
 			}
-			return fmt.Sprintf("Over the initial policy, %s: %s.", r.Subject(), text)
+			return fmt.Sprintf("Over the initial policy, %s: %s.", r.Subject(), entry(*r.OverInit))
 		}
 	}
 	return ""

@@ -205,7 +205,7 @@ func (v *View) writeAnswers(d *page.Document) {
 	if len(v.answers) == 0 {
 		return
 	}
-	d.Heading(2, sweeps.AnswersHeading)
+	d.Heading(2, "Answers")
 	if v.Opt.Ask != nil {
 		d.Paragraph("%s", v.Opt.Ask.Rule())
 	}

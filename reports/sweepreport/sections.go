@@ -161,11 +161,10 @@ func (v *View) gainCells(s *setting) []string {
 	if n := counts[stats.Worse]; n > 0 {
 		verdict += fmt.Sprintf(", worse in %d", n)
 	}
-	switch mean := meanSD(gains); {
-	case strings.HasSuffix(mean, " each"):
-		text += " each"
-	case len(gains) > 1:
+	if mean := meanSD(gains); strings.Contains(mean, "±") {
 		text = strings.Replace("+"+mean, "+−", "−", 1)
+	} else if len(gains) > 1 {
+		text += " each"
 	}
 	return []string{text, verdict}
 }
@@ -355,16 +354,14 @@ func cleanTail(lines []string) []string {
 
 // meanSD writes the mean and the standard deviation over seeds, whose digits mean nothing where the values are alike.
 func meanSD(x []float64) string {
-	switch {
-	case len(x) == 0:
+	if len(x) == 0 {
 		return "–"
-	case len(x) == 1:
-		return page.Score(x[0], 0)
-	case alike(x):
-		return page.Score(x[0], 0) + " each"
 	}
-	return page.MeanSE(stat.Mean(x), stat.SD(x))
+	text := page.Score(slices.Min(x), 0)
+	if text != page.Score(slices.Max(x), 0) {
+		return page.MeanSE(stat.Mean(x), stat.SD(x))
+	} else if len(x) > 1 {
+		text += " each"
+	}
+	return text
 }
-
-// alike reports whether four significant digits do not tell values apart.
-func alike(x []float64) bool { return page.Score(slices.Min(x), 0) == page.Score(slices.Max(x), 0) }

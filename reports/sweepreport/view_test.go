@@ -220,7 +220,8 @@ func TestGainCellsCountBothVerdicts(t *testing.T) {
 			t.Errorf("gains %v are %q, want %q", tc.gains, got, tc.want)
 		}
 	}
-	for want, values := range map[string][]float64{"–": nil, "0.2660": {0.266}, "0.2660 each": {0.266, 0.26600001}, "0.27 ± 0.12": {0.35, 0.18}} {
+	for want, values := range map[string][]float64{"–": nil, "0.2660": {0.266}, "0.2660 each": {0.266, 0.26600001},
+		"0.27 ± 0.12": {0.35, 0.18}} {
 		if got := meanSD(values); got != want {
 			t.Errorf("%v are %q, want %q", values, got, want)
 		}

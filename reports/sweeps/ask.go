@@ -22,19 +22,16 @@ type Ask struct {
 	Agreed   bool          `json:"agreed"`           // somebody has agreed to the cost of more than two seeds
 }
 
-// AnswerFile holds a question and its answer in the folder of its study, QuestionHeading is what it begins with.
-const (
-	AnswerFile      = "answer.md"
-	QuestionHeading = "Question"
-)
+// AnswerFile holds a question and its answer in the folder of its study.
+const AnswerFile = "answer.md"
 
 // AskedIn returns the folder of the question that the run in a folder is of; "" where it is of none.
 func AskedIn(dir string) string {
 	study := filepath.Join(dir, "..")
-	if text, err := regular.ReadDocument(filepath.Join(study, AnswerFile)); err != nil || !strings.HasPrefix(string(text), "# "+QuestionHeading+"\n") {
-		return ""
+	if text, _ := regular.ReadDocument(filepath.Join(study, AnswerFile)); strings.HasPrefix(string(text), "# Question\n") {
+		return study
 	}
-	return study
+	return ""
 }
 
 // Rule says in sentences when the question is judged and when it ends.

@@ -48,13 +48,10 @@ func (s *Study) Arm(name string) *StudyArm {
 	return nil
 }
 
-// AnswersHeading is that of a report under which the answers stand: a list with the questions in bold.
-const AnswersHeading = "Answers"
-
 // ToldAnswers returns what the report in a study's folder answers, in the order of the questions; nothing before there is one.
 func ToldAnswers(dir string) (answers []string) {
 	data, _ := regular.ReadDocument(page.ReportPath(dir))
-	_, text, _ := strings.Cut(string(data), "\n## "+AnswersHeading+"\n")
+	_, text, _ := strings.Cut(string(data), "\n## Answers\n")
 	text, _, _ = strings.Cut(text, "\n#")
 	for line := range strings.Lines(text) {
 		if _, answer, ok := strings.Cut(line, "** "); ok && strings.HasPrefix(line, "- **") {

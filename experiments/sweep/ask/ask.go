@@ -94,7 +94,7 @@ func GoOn(ctx context.Context, runs sweep.Runs, dir string) error {
 			return err
 		}
 		if now.seeds == 0 || waits {
-			stdout.Printf("answer: %s, figures/answers.pdf, %s\n", filepath.Join(dir, answerFile), rowFile)
+			stdout.Printf("answer: %s, figures/answers.pdf, %s\n", filepath.Join(dir, sweeps.AnswerFile), rowFile)
 			return nil
 		}
 		if err := sweep.Grow(runs, dir, now.seeds); err != nil {

@@ -28,11 +28,8 @@ import (
 	"fulcrum/reports/sweeps"
 )
 
-// Files of an answer in the sweep's folder.
-const (
-	answerFile = sweeps.AnswerFile
-	rowFile    = "answer.tex"
-)
+// rowFile is beside sweeps.AnswerFile.
+const rowFile = "answer.tex"
 
 // tableWidth is the width of a table where the output is no terminal.
 const tableWidth = 80
@@ -243,7 +240,7 @@ func (q *question) earlier() (took []float64) {
 
 // unanswered writes answer.md where there is none.
 func (q *question) unanswered() error {
-	if _, err := os.Stat(filepath.Join(q.dir, answerFile)); err == nil {
+	if _, err := os.Stat(filepath.Join(q.dir, sweeps.AnswerFile)); err == nil {
 		return nil // the answer of the stage before
 	}
 	return q.write("No answer yet.")
@@ -252,7 +249,7 @@ func (q *question) unanswered() error {
 // write writes answer.md: question, rule, answers, and where it stands; once there are answers, their figure and their rows in LaTeX too.
 func (q *question) write(state string) error {
 	var d page.Document
-	d.Heading(1, sweeps.QuestionHeading)
+	d.Heading(1, "Question")
 	d.List(strings.Split(strings.TrimSpace(q.asked(func(m page.Markup) string { return string(m) })), "\n")...)
 	d.Paragraph("%s", q.rule.Rule())
 	d.Heading(2, "Answer")
@@ -267,7 +264,7 @@ func (q *question) write(state string) error {
 		d.Paragraph("![differences with intervals](%s/answers.svg)", runreport.FiguresFolder)
 		d.Paragraph("[report.md](report.md) has the runs, `%s` a row of a table in LaTeX for each comparison.", rowFile)
 	}
-	return atomicfile.Write(filepath.Join(q.dir, answerFile), []byte(d.Text()), 0o644)
+	return atomicfile.Write(filepath.Join(q.dir, sweeps.AnswerFile), []byte(d.Text()), 0o644)
 }
 
 // draw writes the answers as a figure and as a table for a paper.
@@ -281,7 +278,7 @@ func (q *question) draw() error {
 		return err
 	}
 	tables := q.view.Tables()
-	at := slices.IndexFunc(tables, func(t *page.Table) bool { return t.Title == sweeps.AnswersHeading })
+	at := slices.IndexFunc(tables, func(t *page.Table) bool { return t.Title == "Answers" })
 	var b strings.Builder
 	if err := tables[at].LaTeX(&b); err != nil {
 		return err

@@ -145,7 +145,7 @@ func TestFirstStage(t *testing.T) {
 		}
 	}
 	q.answers = nil
-	path := filepath.Join(q.dir, answerFile)
+	path := filepath.Join(q.dir, sweeps.AnswerFile)
 	for _, kept := range []string{"No answer yet.", "the answer of the stage before"} {
 		if err := q.unanswered(); err != nil {
 			t.Fatal(err)

@@ -110,7 +110,8 @@ func TestListTellsAnswersOfAStudy(t *testing.T) {
 	for list, want := range map[string]string{"": "",
 		"\n## Answers\n\nA rule.\n\n" + one + "\n| | arm |\n|---|---|\n\n## More\n\n- **3. Else?** No.\n": "b: x is better than slow_one: " +
 			"+0.10 reward, 95% interval +0.07 to +0.14, p = 0.018",
-		"\n## Answers\n\n" + one + "- **2. And C?** No answer: no run of C is done.\n": "b: x is better than slow_one; No answer: no run of C is done"} {
+		"\n## Answers\n\n" + one + "- **2. And C?** No answer: no run of C is done.\n": "b: x is better than slow_one; " +
+			"No answer: no run of C is done"} {
 		golden.Write(t, dir, map[string]string{sweepFile: "a ledger", page.ReportFile: "# Study\n" + list})
 		b := boardOf(root)
 		b.opt.Sweep = func(string) (sweeps.Options, []sweeps.Job, error) { return opt, nil, nil }

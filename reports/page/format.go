@@ -45,8 +45,8 @@ func Fixed(x float64, decimals int) string {
 }
 
 // Estimate writes a number and the ends of its interval as all pages do: with the decimals that show half the interval with two significant
-// digits (the number with four, where it has no width), and more where an end would read as the 0 that it is not, or the number, where it is
-// at least a hundredth of half the interval.
+// digits (without a width the number with four), and more where an end would read as the 0 that it is not, or the number, where it is at
+// least a hundredth of half the interval.
 // write is Fixed for differences, Unsigned for scores.
 func Estimate(mean, low, high float64, write func(x float64, decimals int) string) (m, l, h string) {
 	half := (high - low) / 2

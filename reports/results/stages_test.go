@@ -70,7 +70,8 @@ func TestInitialPolicyThatIsTheBestHasOneInterval(t *testing.T) {
 			t.Fatal(err)
 		}
 		init, grpo, last := stages[1].OverMajority, stages[2].OverMajority, stages[3].OverMajority
-		if init.Interval != last.Interval || init.PHolm != last.PHolm || init.ChosenFrom != 7 || grpo.Family > 1 || stages[3].OverInit.Changed != 0 {
+		if init.Interval != last.Interval || init.PHolm != last.PHolm || init.ChosenFrom != 7 || grpo.Family > 1 ||
+			stages[3].OverInit.Changed != 0 {
 			t.Errorf("initial policy %+v, best %+v, grpo %+v", init, last, grpo)
 		}
 	}

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -80,7 +81,6 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 		header = slices.Insert(header, 3, "optimizer steps", ">reader calls", ">training")
 	}
 	d.Table(header, rows)
-	writeQuestions(&d, runs)
 	pairs, err := writeComparisons(&d, runs)
 	if err != nil {
 		return nil, nil, err
@@ -89,29 +89,11 @@ func ComparePairs(dirs []string) (*page.Document, []Pairing, error) {
 	return &d, pairs, nil
 }
 
-// writeQuestions tells the answers to what was asked of the runs (run ask): no table gives another one.
-func writeQuestions(d *page.Document, runs []*record.Run) {
-	names := map[string][]string{}
-	for i, run := range runs {
-		if asked := sweeps.AskedIn(run.Dir); asked != "" {
-			names[asked] = append(names[asked], arms.RunName(i))
-		}
-	}
-	for _, asked := range slices.Sorted(maps.Keys(names)) {
-		answers := sweeps.ToldAnswers(asked)
-		if len(answers) == 0 {
-			answers = []string{"No answer yet."}
-		}
-		d.Paragraph("**A question** has %s %s (`run ask`). Its own rule decides, by the policies that its runs ended with: %s",
-			page.Verb(len(names[asked]), "run", "runs"), page.Joined(names[asked]), strings.Join(answers, " "))
-	}
-}
-
 // writeComparisons compares the runs one by one, or by arms where some differ in their seed only. It returns the
 // differences of its tables.
 func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, err error) {
 	const nothing = "The runs share no evaluation on the same split: there is nothing to compare."
-	seeded := asked(arms.ArmsOf(runs))
+	seeded := asked(d, arms.ArmsOf(runs))
 	split, missing := arms.Controls(seeded)
 	if missing != "" {
 		defer d.Paragraph("%s", missing)
@@ -168,10 +150,18 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 	return pairs, nil
 }
 
-// asked notes of which question arms are.
-func asked(seeded []arms.ComparedArm) []arms.ComparedArm {
+// asked notes of which question arms are, and tells the answers (run ask): no table gives another one.
+func asked(d *page.Document, seeded []arms.ComparedArm) []arms.ComparedArm {
+	names := map[string][]string{}
 	for i, a := range seeded {
-		seeded[i].Asked = sweeps.AskedIn(a.Runs[0].Dir)
+		if of := sweeps.AskedIn(a.Runs[0].Dir); of != "" {
+			seeded[i].Asked, names[of] = of, append(names[of], a.Names...)
+		}
+	}
+	for _, of := range slices.Sorted(maps.Keys(names)) {
+		answer := cmp.Or(strings.Join(sweeps.ToldAnswers(of), " "), "No answer yet.")
+		d.Paragraph("**A question** has %s %s (`run ask`). Its own rule decides, by the policies that its runs ended with: %s",
+			page.Verb(len(names[of]), "run", "runs"), page.Joined(slices.Sorted(slices.Values(names[of]))), answer)
 	}
 	return seeded
 }

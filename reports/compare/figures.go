@@ -11,6 +11,7 @@ import (
 	"fulcrum/internal/stat"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweepreport"
 )
@@ -26,7 +27,7 @@ func PaperFigures(dirs []string, wide vg.Length) ([]*chart.Figure, error) {
 		}
 		runs = append(runs, run)
 	}
-	seeded := asked(Settings(runs))
+	seeded := asked(&page.Document{}, Settings(runs))
 	return slices.DeleteFunc([]*chart.Figure{sweepreport.Overlay(seeded), sweepreport.DifferencesFigure(wide, seeded)},
 		func(f *chart.Figure) bool { return f == nil }), nil
 }

@@ -65,7 +65,7 @@ func TestPlainReadsAsItIs(t *testing.T) {
 			t.Errorf("%q is written %q and read %q", text, Plain(text), got)
 		}
 	}
-	for _, text := range []string{"val_reward 0.3, p < 0.001", "schedule=[rce,grpo] over [[1]]"} {
+	for _, text := range []string{"val_reward 0.3, p < 0.001", "schedule=[rce,grpo] over [1]"} {
 		if got := Plain(text); got != text {
 			t.Errorf("got %s", got)
 		}

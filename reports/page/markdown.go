@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,7 +92,7 @@ func Plain(s string) string {
 		inWord := unicode.IsLetter(before) || unicode.IsDigit(before)
 		switch {
 		case strings.ContainsRune("\\|*`#", r),
-			r == '[' && mayLink(string(runes[i:])),
+			r == '[' && !closed.MatchString(string(runes[i:])),
 			r == '_' && !inWord && after != ' ', // elsewhere it begins no emphasis (CommonMark 6.2)
 			r == '<' && (unicode.IsLetter(after) || strings.ContainsRune("/!?", after)):
 			b.WriteByte('\\')
@@ -104,22 +105,8 @@ func Plain(s string) string {
 	return b.String()
 }
 
-// mayLink reports whether a bracket that a text begins with can open a link: it is not closed there, or what closes one is followed by a
-// destination (CommonMark 6.3).
-func mayLink(text string) bool {
-	depth := 0
-	for _, r := range text {
-		if r == '[' {
-			depth++
-		} else if r == ']' {
-			depth--
-		}
-		if depth == 0 {
-			return strings.Contains(text, "](") || strings.Contains(text, "][") || strings.Contains(text, "]:")
-		}
-	}
-	return true
-}
+// closed is a bracket that opens no link: it ends in the same text, and nothing follows that a destination begins with (CommonMark 6.3).
+var closed = regexp.MustCompile(`^\[[^\][]*\]([^(\[:]|$)`)
 
 // VisibleSpace stands for spaces that a page would not show.
 const VisibleSpace = "␣"

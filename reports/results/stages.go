@@ -276,11 +276,9 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 				continue
 			}
 			e := table[i]
-			switch {
-			case planned < 0 || i == planned || !samePolicy(e, table[planned]):
-			case e.Policy == record.PolicyInit:
+			if same := planned >= 0 && i != planned && samePolicy(e, table[planned]); same && e.Policy == record.PolicyInit {
 				e = table[planned] // corrected as the best one is, for what it was chosen from
-			default:
+			} else if same {
 				best = append(best, i)
 				continue
 			}

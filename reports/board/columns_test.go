@@ -42,8 +42,8 @@ func TestWhatIsAskedMeanwhile(t *testing.T) {
 	}
 	got := w.js(`store.sweeps.set("w", { settings: { 0: 0, 1: 0, 2: 1, 3: 1 }, infeasible: [2] });
 		const runs = [0.1, 0.3, 0.9, 0.2].map((best, job) => ({ id: String(job), sweep: "w", job, best, metric: "reward", data: "d" }));
-		const first = [...topsOf(runs).values()][0]; [groupWords(runs), first.of, [...first.means.values()].join(" ")].join(); `)
-	if want := "4 runs, mean 0.2000,2,0.2 0.2"; got != want {
-		t.Errorf("means %v, want %s", got, want)
+		const first = [...topsOf(runs).values()][0]; [groupWords(runs), first.of, first.tied, first.first.size].join(); `)
+	if want := "4 runs, mean 0.2000,2,2,1"; got != want {
+		t.Errorf("settings, those tied and of one seed: %v, want %s", got, want)
 	}
 }

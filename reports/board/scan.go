@@ -357,7 +357,7 @@ func leftOf(jobs []sweeps.Job) *float64 {
 
 // indexVersion is the number of the index's format and of how a run is read and judged: whoever changes either counts it on, and
 // boards read the runs anew.
-const indexVersion = 7
+const indexVersion = 8
 
 // savedIndex is the index of a root.
 type savedIndex struct {

@@ -253,8 +253,8 @@ func TestReportOfAnEmptyFolder(t *testing.T) {
 }
 
 func TestForeignTextIsPlain(t *testing.T) {
-	got := page.Plain("a|b *c* _d_ <e>\n`f` [g] #h \\ val_reward p < 0.001 a _ b")
-	want := "a\\|b \\*c\\* \\_d_ \\<e> \\`f\\` \\[g] \\#h \\\\ val_reward p < 0.001 a _ b"
+	got := page.Plain("a|b *c* _d_ <e>\n`f` [g] [i](j) #h \\ val_reward p < 0.001 a _ b")
+	want := "a\\|b \\*c\\* \\_d_ \\<e> \\`f\\` [g] \\[i](j) \\#h \\\\ val_reward p < 0.001 a _ b"
 	if got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

@@ -49,7 +49,7 @@ func verdictOf(run *record.Run, s *record.Summary, stages []record.StageResult) 
 	of := ""
 	if untrained(stage) {
 		of = ", the initial policy"
-		entries = append(entries, trainedOverInit(table, entry))
+		entries = append(entries, run.InItsWords(trainedOverInit(table, metric)))
 	}
 	for _, g := range gains {
 		entries = append(entries, fmt.Sprintf("Over %s%s: %s.", g.over, of, entry(*g.by)))
@@ -218,13 +218,13 @@ func whyUntrained(run *record.Run, best *record.BestSummary, stages []record.Sta
 
 // trainedOverInit says what the last phase of a table is over the initial policy where that is the best; "" where it is better, which
 // results.BetterThanInit says.
-func trainedOverInit(table []record.StageResult, entry func(stats.Paired) string) string {
+func trainedOverInit(table []record.StageResult, metric string) string {
 	for _, r := range slices.Backward(table) {
 		if results.Trained(r.Policy) && r.Policy != record.PolicyBest && r.OverInit != nil {
 			if r.OverInit.Verdict == stats.Better {
 				break
 			}
-			return fmt.Sprintf("Over the initial policy, %s: %s.", r.Subject(), entry(*r.OverInit))
+			return fmt.Sprintf("Over the initial policy, %s: %s.", r.Subject(), r.OverInit.Entry(metric))
 		}
 	}
 	return ""

@@ -37,13 +37,8 @@ func TestSeedCurves(t *testing.T) {
 	if panels[0].Head != "rce.lr=1e-4" || panels[1].Head != "rce.lr=1e-3" || !panels[2].Blank() {
 		t.Errorf("panels %q, %q", panels[0].Head, panels[1].Head)
 	}
-	band := panels[0].Layers[0].(chart.Ribbon)
-	if len(band.X) != 2 || band.X[1] != 2 {
-		t.Fatalf("band at steps %v, want 1 and 2", band.X)
-	}
-	half := 4.302653 * 0.1 / math.Sqrt(3)
-	if math.Abs(band.Low[0]-(0.2-half)) > 1e-6 || math.Abs(band.High[1]-(0.3+half)) > 1e-6 {
-		t.Errorf("band %v to %v", band.Low, band.High)
+	if _, band := panels[0].Layers[0].(chart.Ribbon); band || !strings.HasSuffix(f.caption, "where most of one is wider, it is left out.") {
+		t.Errorf("a band that fills its panel: %t, caption %q", band, f.caption)
 	}
 	if strings.Contains(f.caption+f.Figure.Note, "rey") {
 		t.Errorf("a sweep has no arm to start from: %q", f.caption)
@@ -55,11 +50,9 @@ func TestSeedCurves(t *testing.T) {
 	if len(page.Runs) != 2 || page.Runs[0].Label != "rce.lr=1e-4" || page.Runs[0].Seeds != 3 {
 		t.Fatalf("the page has %+v", page.Runs)
 	}
-	for name, pair := range map[string][2][]float64{"low": {band.Low, page.Runs[0].Epochs.Series["val_reward"].Low},
-		"high": {band.High, page.Runs[0].Epochs.Series["val_reward"].High}} {
-		if !slices.EqualFunc(pair[0], pair[1], func(a, b float64) bool { return math.Abs(a-b) < 1e-6 }) {
-			t.Errorf("%s end of the band: %v in the figure, %v in the page", name, pair[0], pair[1])
-		}
+	band, half := page.Runs[0].Epochs.Series["val_reward"], 4.302653*0.1/math.Sqrt(3)
+	if len(band.Low) != 2 || math.Abs(band.Low[0]-(0.2-half)) > 1e-6 || math.Abs(band.High[1]-(0.3+half)) > 1e-6 {
+		t.Errorf("band %v to %v", band.Low, band.High)
 	}
 	svg, err := f.Figure.Svg()
 	reportstest.Must(t, err)

@@ -21,7 +21,7 @@ type CandidateEncoderOptions struct {
 	// self-attention layers over the pool; 0 = none
 	Layers int `koanf:"candidate_layers" range:"[0,1000]" when:"!head=none"`
 	// attention heads; divides hidden_dim
-	Heads int `koanf:"candidate_heads" range:"[1,inf)" when:"candidate_layers"`
+	Heads int `koanf:"candidate_heads" range:"[1,inf)" constant:"true" when:"candidate_layers"`
 	// hidden width of the feed-forward part
 	FFNDim int `koanf:"candidate_ffn_dim" range:"[1,inf)" constant:"true" when:"candidate_layers"`
 }

@@ -54,6 +54,8 @@ type ScratchOptions struct {
 	Heads int `koanf:"num_attention_heads" range:"[1,inf)"`
 	// key and value heads; divides num_attention_heads
 	KVHeads int `koanf:"num_key_value_heads" range:"[1,inf)"`
+	// base of the rotary embedding
+	RopeTheta float64 `koanf:"rope_theta" range:"(0,inf)"`
 	// standard deviation of the weights at the start
 	InitStd float64 `koanf:"initializer_range" range:"(0,inf)"`
 	// most tokens of the byte-level BPE that is trained on the data's texts, special tokens apart
@@ -85,7 +87,7 @@ func DefaultOptions() Options {
 	return Options{
 		DType: "auto", LoRA: lora.DefaultOptions(),
 		Generation: DefaultSampling(),
-		Scratch: ScratchOptions{HiddenSize: 64, IntermediateSize: 192, Layers: 2, Heads: 4, KVHeads: 2, InitStd: 0.02,
+		Scratch: ScratchOptions{HiddenSize: 64, IntermediateSize: 192, Layers: 2, Heads: 4, KVHeads: 2, RopeTheta: 10000, InitStd: 0.02,
 			VocabSize: 640, ImagePixels: 112 * 112,
 			Vision: ScratchVisionOptions{Depth: 2, HiddenSize: 48, IntermediateSize: 96, Heads: 3, Window: 112, FullBlocks: []int{1}}},
 	}

@@ -26,7 +26,7 @@ func vocabulary() Vocabulary {
 // tinyOptions are scratch sizes that compute in a millisecond.
 func tinyOptions() Options {
 	o := DefaultOptions()
-	o.Scratch = ScratchOptions{HiddenSize: 16, IntermediateSize: 24, Layers: 2, Heads: 2, KVHeads: 1, InitStd: 0.3,
+	o.Scratch = ScratchOptions{HiddenSize: 16, IntermediateSize: 24, Layers: 2, Heads: 2, KVHeads: 1, RopeTheta: 10000, InitStd: 0.3,
 		Vision: ScratchVisionOptions{Depth: 2, HiddenSize: 16, IntermediateSize: 20, Heads: 2, Window: 56, FullBlocks: []int{1}}}
 	return o
 }

@@ -60,7 +60,7 @@ func (o ScratchOptions) configJSON(v Vocabulary) ([]byte, error) {
 		"vision_token_id": v.VisionPad,
 		"hidden_size":     o.HiddenSize, "intermediate_size": o.IntermediateSize, "num_hidden_layers": o.Layers, "max_window_layers": o.Layers,
 		"num_attention_heads": o.Heads, "num_key_value_heads": o.KVHeads, "hidden_act": "silu", "rms_norm_eps": 1e-6,
-		"rope_theta": 10000, "rope_scaling": map[string]any{"type": "mrope", "mrope_section": o.sections()},
+		"rope_theta": o.RopeTheta, "rope_scaling": map[string]any{"type": "mrope", "mrope_section": o.sections()},
 		"initializer_range": o.InitStd, "tie_word_embeddings": true, "use_sliding_window": false, "sliding_window": 32768,
 		"max_position_embeddings": 32768, "attention_dropout": 0.0, "use_cache": true,
 		"vision_config": map[string]any{

@@ -40,7 +40,7 @@ func tinyVL(t *testing.T, checkpointing bool) *vl.Model {
 	t.Helper()
 	o := vl.DefaultOptions()
 	o.GradientCheckpointing = checkpointing
-	o.Scratch = vl.ScratchOptions{HiddenSize: 16, IntermediateSize: 24, Layers: 2, Heads: 2, KVHeads: 1, InitStd: 0.3,
+	o.Scratch = vl.ScratchOptions{HiddenSize: 16, IntermediateSize: 24, Layers: 2, Heads: 2, KVHeads: 1, RopeTheta: 10000, InitStd: 0.3,
 		Vision: vl.ScratchVisionOptions{Depth: 2, HiddenSize: 16, IntermediateSize: 20, Heads: 2, Window: 56, FullBlocks: []int{1}}}
 	vocab := vl.Vocabulary{Size: 264, EOS: []int64{256}, Pad: 257, VisionStart: 258, VisionEnd: 259, VisionPad: 260, Image: 261, Video: 262}
 	m, err := vl.New(o, vocab, "cpu", 5)

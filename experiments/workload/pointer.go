@@ -38,10 +38,10 @@ type Pointer struct {
 // pointerPolicy is policy=pointer.
 func pointerPolicy() Policy {
 	return Policy{Policy: job.Policy{New: newPointerWorkload, Section: "selector", Help: "the pointer selector",
-		Options:   new(pointer.DefaultOptions()),
-		Trains:    []string{"rce.average"},                                // of val_loss
-		Needs:     map[string]string{"selector.clip": "data.records_icl"}, // the pictures and questions that CLIP reads
-		Ignores:   []string{"records_icl", "completions", "mask_truncated", "conversations", "state", "mm_projector_lr",
+		Options: new(pointer.DefaultOptions()),
+		Trains:  []string{"rce.average"},                                // of val_loss
+		Needs:   map[string]string{"selector.clip": "data.records_icl"}, // the pictures and questions that CLIP reads
+		Ignores: []string{"records_icl", "completions", "mask_truncated", "conversations", "state", "mm_projector_lr",
 			"vision_tower_lr"},
 		Smoothing: func(c *job.Config) float64 { return selectorOf(c).Smoothing },
 		Validate: func(c *job.Config) error {

@@ -69,19 +69,24 @@ the folder that holds both.
 					return err
 				}
 			}
-			if !*asJSON {
+			ofRun := !isModel && (runfolder.IsRun(args[1]) || ledger.Exists(args[1]))
+			switch { // of a run: its records of completions are no faulty data
+			case ofRun && !*asJSON:
+			case !*asJSON:
 				var text strings.Builder
 				report.Write(&text)
 				fmt.Fprint(s.out, stdout.Folded(text.String()))
 				if train := trainOn(report); !isModel && !report.Faulty() && len(train) > 0 {
 					fmt.Fprintf(s.out, "train on it: %s\n", program.Command(train...))
 				}
-			} else if err := writeJSON(s.out, inspectionOf(report)); err != nil {
-				return err
+			default:
+				if err := writeJSON(s.out, inspectionOf(report)); err != nil {
+					return err
+				}
 			}
-			if dir := args[1]; !isModel && len(report.Files) == 0 && (runfolder.IsRun(dir) || ledger.Exists(dir)) {
-				return fmt.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", dir,
-					program.OnFolder("report", dir))
+			if ofRun {
+				return fmt.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", args[1],
+					program.OnFolder("report", args[1]))
 			}
 			if isModel && !report.Faulty() {
 				return fmt.Errorf("%s is a %s and no data: the last line above says what reads it", report.Path, report.Format)

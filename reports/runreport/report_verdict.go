@@ -98,7 +98,11 @@ func byAccuracy(run *record.Run, stage *record.StageResult, stages []record.Stag
 	case sameNumbers(stages[i:i+1], []record.StageResult{*stage}):
 		return "The reward is the accuracy here."
 	}
-	text := fmt.Sprintf("By accuracy %s scores %s", stage.Subject(), page.Score(stages[i].Mean, stages[i].SE))
+	look := "" // a second measure of the same questions is another look at them, and its intervals are wider
+	if of := run.Looks.At(stage.Split, "accuracy"); of != nil {
+		look = " (" + of.String() + ")"
+	}
+	text := fmt.Sprintf("By accuracy%s %s scores %s", look, stage.Subject(), page.Score(stages[i].Mean, stages[i].SE))
 	if gains := gainsOf(&stages[i], results.TableOf(stages, stages[i]), stages); len(gains) > 0 {
 		mean, low, high := gains[0].by.Texts()
 		text += fmt.Sprintf(" and %s (over the first %s, 95%% interval %s to %s)", inWords(gains), mean, low, high)

@@ -45,8 +45,14 @@ func (v *View) writeBest(d *page.Document) {
 		}
 		return
 	}
-	d.Paragraph("**Best job.** Number %d with %s %s (%s).", best.Number, page.Plain(v.Opt.Objectives[0].Name),
-		page.Sig(best.Objectives[0], 4), page.CodeList(v.Own(*best)))
+	head, how := "Best job", ""
+	if v.verdicts != nil && len(v.verdicts.Rows) > 1 {
+		if apart, others := v.verdicts.Apart(); apart < others {
+			head, how = "First, but no clear winner", fmt.Sprintf(" By the verdicts it is better than %d of %s.", apart, page.Plural(others, "other job"))
+		}
+	}
+	d.Paragraph("**%s.** Number %d with %s %s (%s).%s", head, best.Number, page.Plain(v.Opt.Objectives[0].Name),
+		page.Sig(best.Objectives[0], 4), page.CodeList(v.Own(*best)), how)
 	if len(best.Command) > 0 {
 		d.Code(page.ShellCommand(best.Command))
 	}

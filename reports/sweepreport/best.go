@@ -48,7 +48,8 @@ func (v *View) writeBest(d *page.Document) {
 	head, how := "Best job", ""
 	if v.verdicts != nil && len(v.verdicts.Rows) > 1 {
 		if apart, others := v.verdicts.Apart(); apart < others {
-			head, how = "First, but no clear winner", fmt.Sprintf(" By the verdicts it is better than %d of %s.", apart, page.Plural(others, "other job"))
+			head = "First, but no clear winner"
+			how = fmt.Sprintf(" By the verdicts it is better than %d of %s.", apart, page.Plural(others, "other job"))
 		}
 	}
 	d.Paragraph("**%s.** Number %d with %s %s (%s).%s", head, best.Number, page.Plain(v.Opt.Objectives[0].Name),

@@ -50,8 +50,13 @@ the folder that holds both.
 				return err
 			}
 			report, isModel := workload.InspectModel(args[1])
+			var noData error // of a run's folder, whose records of completions are no faulty data
+			if !isModel && (runfolder.IsRun(args[1]) || ledger.Exists(args[1])) {
+				noData = fmt.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", args[1],
+					program.OnFolder("report", args[1]))
+			}
 			if f.Changed("fix") {
-				if *fix == "" || isModel || runfolder.IsRun(args[1]) || ledger.Exists(args[1]) {
+				if *fix == "" || isModel || noData != nil {
 					return usage.Errorf("--fix %q: want a new folder, and data to copy, not the folder of a run, a sweep or a model: %q", *fix, args[1])
 				}
 				copied, said, err := mend.Write(args[1], *fix)
@@ -64,29 +69,26 @@ the folder that holds both.
 				}
 				fmt.Fprintln(to, stdout.Folded(cmp.Or(strings.Join(said, "\n"), "nothing to mend: "+copied+" is a copy")))
 			}
+			if noData != nil && !*asJSON {
+				return noData
+			}
 			if !isModel {
 				if report, err = beamdata.Inspect(args[1], 0, opt); err != nil {
 					return err
 				}
 			}
-			ofRun := !isModel && (runfolder.IsRun(args[1]) || ledger.Exists(args[1]))
-			switch { // of a run: its records of completions are no faulty data
-			case ofRun && !*asJSON:
-			case !*asJSON:
+			if !*asJSON {
 				var text strings.Builder
 				report.Write(&text)
 				fmt.Fprint(s.out, stdout.Folded(text.String()))
 				if train := trainOn(report); !isModel && !report.Faulty() && len(train) > 0 {
 					fmt.Fprintf(s.out, "train on it: %s\n", program.Command(train...))
 				}
-			default:
-				if err := writeJSON(s.out, inspectionOf(report)); err != nil {
-					return err
-				}
+			} else if err := writeJSON(s.out, inspectionOf(report)); err != nil {
+				return err
 			}
-			if ofRun {
-				return fmt.Errorf("%s is the folder of a run or sweep and no data: %s tells what came of it", args[1],
-					program.OnFolder("report", args[1]))
+			if noData != nil {
+				return noData
 			}
 			if isModel && !report.Faulty() {
 				return fmt.Errorf("%s is a %s and no data: the last line above says what reads it", report.Path, report.Format)

@@ -74,13 +74,13 @@ func (a *AdamW) each(update func(p, g, m, v, scale Tensor)) {
 		update(a.params.flat, a.params.grad, a.m, a.v, a.lrScale)
 		return
 	}
-	for at := range a.stretches() {
+	for at, n := range a.stretches() {
 		end := Scope()
 		part := func(x Tensor) Tensor {
 			if x.Nil() {
 				return x
 			}
-			return Narrow(x, 0, at, min(stretch, a.params.Numel()-at))
+			return Narrow(x, 0, at, n)
 		}
 		m, v := part(a.m), part(a.v)
 		m32, v32 := ToLike(m.To(Float32), a.params.flat), ToLike(v.To(Float32), a.params.flat)
@@ -95,18 +95,19 @@ func (a *AdamW) each(update func(p, g, m, v, scale Tensor)) {
 	}
 }
 
-// stretches yields where they begin.
-func (a *AdamW) stretches() iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for at := 0; at < a.params.Numel() && yield(at); at += stretch {
+// stretches yields where they begin, and how many parameters they have.
+func (a *AdamW) stretches() iter.Seq2[int, int] {
+	return func(yield func(at, n int) bool) {
+		all := a.params.Numel()
+		for at := 0; at < all && yield(at, min(stretch, all-at)); at += stretch {
 		}
 	}
 }
 
 // MomentSquares returns Σ m² [1] of the first moment, in float64, the same wherever it is kept.
 func (a *AdamW) MomentSquares() (sum Tensor) {
-	for at := range a.stretches() {
-		part := SumSquares(ToLike(Narrow(a.m, 0, at, min(stretch, a.params.Numel()-at)).To(Float32), a.params.flat))
+	for at, n := range a.stretches() {
+		part := SumSquares(ToLike(Narrow(a.m, 0, at, n).To(Float32), a.params.flat))
 		if sum.Nil() {
 			sum = part
 		} else {

@@ -50,4 +50,8 @@ func (e external) Score(ctx context.Context, items []Item) ([]float64, error) {
 	return e.scorer.Score(ctx, list.Map(items, newScorerItem))
 }
 
+func (e external) foresee() func(context.Context, Item) {
+	return func(ctx context.Context, it Item) { e.scorer.Foresee(ctx, newScorerItem(it)) }
+}
+
 func (e external) Close() error { return e.scorer.Close() }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/webapi"
 	"fulcrum/rewardutil/scorer"
@@ -148,10 +149,8 @@ type judge struct {
 	scorer  *scorer.Scorer
 	client  *webapi.Client // or
 	local   TextModel
+	used    atomic.Int64 // tokens of prompts and answers since the last scores
 }
-
-// tokensKey is the context's key of the counter of one call's tokens, prompts and answers together.
-type tokensKey struct{}
 
 func (j *judge) Score(ctx context.Context, items []Item) ([]float64, error) {
 	scores, _, err := j.ScoreMeasured(ctx, items)
@@ -161,17 +160,26 @@ func (j *judge) Score(ctx context.Context, items []Item) ([]float64, error) {
 // ScoreMeasured returns the scores between 0 and 1, and the mean cost of a completion: tokens of the judge's prompts and
 // answers. A remembered score costs nothing.
 func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map[string][]float64, error) {
-	used := &atomic.Int64{}
-	seen := make([]scorer.Item, len(items))
-	for i, it := range items {
-		seen[i] = newScorerItem(it)
-		seen[i].Images, seen[i].Meta = nil, nil // the judge sees texts
-	}
-	scores, err := j.scorer.Score(context.WithValue(ctx, tokensKey{}, used), seen)
+	scores, err := j.scorer.Score(ctx, list.Map(items, textsOf))
 	if err != nil || j.local != nil {
 		return scores, nil, err
 	}
-	return scores, map[string][]float64{"judge_tokens": slices.Repeat([]float64{float64(used.Load()) / float64(len(items))}, len(items))}, nil
+	return scores, map[string][]float64{"judge_tokens": slices.Repeat([]float64{float64(j.used.Swap(0)) / float64(len(items))}, len(items))}, nil
+}
+
+// textsOf is what the judge sees of an item.
+func textsOf(it Item) scorer.Item {
+	seen := newScorerItem(it)
+	seen.Images, seen.Meta = nil, nil
+	return seen
+}
+
+// foresee asks a server; the local model would compute beside the policy.
+func (j *judge) foresee() func(context.Context, Item) {
+	if j.local != nil {
+		return nil
+	}
+	return func(ctx context.Context, it Item) { j.scorer.Foresee(ctx, textsOf(it)) }
 }
 
 // Ask scores items in JSON, as a scorer's transport does.
@@ -239,9 +247,7 @@ func (j *judge) answers(ctx context.Context, prompts []string) ([]string, error)
 		if err := jsonwords.Unmarshal(reply, &r); err != nil || len(r.Choices) == 0 {
 			return nil, fmt.Errorf("the answer is not a chat completion (%v): %s", err, j.client.Quote(reply))
 		}
-		if used, ok := ctx.Value(tokensKey{}).(*atomic.Int64); ok {
-			used.Add(r.Usage.In + r.Usage.Out)
-		}
+		j.used.Add(r.Usage.In + r.Usage.Out)
 		said[i] = r.Choices[0].Message.Content
 	}
 	return said, nil

@@ -118,9 +118,7 @@ func (p *points) ScoreMeasured(ctx context.Context, items []Item) ([]float64, ma
 			measures[name][i] = n
 		}
 		if out[i] = score; p.segmenter != nil && len(prompt.Negative) > 0 {
-			s := newScorerItem(it)
-			s.Points, s.Positive, s.Boxes = prompt.Negative, prompt.Positive, prompt.Boxes
-			ask, asked = append(ask, s), append(asked, i)
+			ask, asked = append(ask, prompt.on(it)), append(asked, i)
 		}
 	}
 	if len(ask) > 0 {
@@ -133,6 +131,24 @@ func (p *points) ScoreMeasured(ctx context.Context, items []Item) ([]float64, ma
 		}
 	}
 	return out, measures, nil
+}
+
+// on is what the segmenter sees of an item.
+func (p PointPrompt) on(it Item) scorer.Item {
+	s := newScorerItem(it)
+	s.Points, s.Positive, s.Boxes = p.Negative, p.Positive, p.Boxes
+	return s
+}
+
+func (p *points) foresee() func(context.Context, Item) {
+	if p.segmenter == nil {
+		return nil
+	}
+	return func(ctx context.Context, it Item) {
+		if prompt := ParsePointPrompt(text.Answer(it.Completion)); len(prompt.Negative) > 0 {
+			p.segmenter.Foresee(ctx, prompt.on(it))
+		}
+	}
 }
 
 func (p *points) Close() error {

@@ -214,6 +214,29 @@ func (r *Rewards) Score(ctx context.Context, items []Item) (total []float64, ter
 	return total, terms, nil
 }
 
+// foresees is a reward that another program may give: foresee lets it begin with an item that Score will have; nil: none gives it.
+type foresees interface {
+	foresee() func(ctx context.Context, it Item)
+}
+
+// Foresee returns what lets other programs begin with an item that Score will have; nil: no term has one. Score returns their errors.
+func (r *Rewards) Foresee() func(ctx context.Context, it Item) {
+	var of []func(context.Context, Item)
+	for _, t := range r.Terms {
+		if f, ok := t.Reward.(foresees); ok && f.foresee() != nil {
+			of = append(of, f.foresee())
+		}
+	}
+	if of == nil {
+		return nil
+	}
+	return func(ctx context.Context, it Item) {
+		for _, f := range of {
+			f(ctx, it)
+		}
+	}
+}
+
 func scoreMeasured(ctx context.Context, r Reward, items []Item) ([]float64, map[string][]float64, error) {
 	if m, ok := r.(measured); ok {
 		return m.ScoreMeasured(ctx, items)

@@ -87,6 +87,71 @@ func TestHTTPScorerBatchesAndRemembers(t *testing.T) {
 	}
 }
 
+// TestScoresAreForeseen: what is foreseen goes out as soon as a batch is full, nothing goes out twice, and Score returns errors of either.
+func TestScoresAreForeseen(t *testing.T) {
+	asked := make(chan []scorer.Item, 8)
+	status := http.StatusOK
+	judged := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `{"choices": [{"message": {"content": "5"}}], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}`)
+	}))
+	t.Cleanup(judged.Close)
+	all := DefaultOptions()
+	all.Judge.Weight, all.Judge.URL, all.External.Weight = 1, &judged.URL, 1
+	all.External.Options = httpScorer(t, func(w http.ResponseWriter, items []scorer.Item) {
+		asked <- items
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(lengths(items))
+	})
+	all.External.BatchSize = 2
+	r, err := all.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	foresee := func(items []Item) {
+		for _, it := range items {
+			r.Foresee()(context.Background(), it)
+		}
+	}
+	foresee(words5()[:4])
+	if first := <-asked; len(first) != 2 || first[0].Answer != "a" || first[1].Answer != "bb" {
+		t.Fatalf("%v went out first, want a and bb", first)
+	}
+	total, terms, err := r.Score(context.Background(), words5())
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden.Close(t, total, []float64{1.5, 2.5, 3.5, 2.5, 4.5}, 0)
+	golden.Close(t, terms["judge_tokens"], slices.Repeat([]float64{8}, 5), 0) // four different completions of ten tokens
+	if second := <-asked; len(second) != 2 || second[0].Answer != "ccc" || second[1].Answer != "dddd" || len(asked) > 0 {
+		t.Errorf("%v went out then, and %d more batches, want ccc and dddd", second, len(asked))
+	}
+	if foresee(words5()); len(asked) > 0 {
+		t.Error("a known item went out again")
+	}
+	status = http.StatusBadRequest
+	refused := []Item{{Completion: "x1"}, {Completion: "x2"}}
+	foresee(refused)
+	if _, _, err := r.Score(context.Background(), refused); err == nil || !strings.Contains(err.Error(), "400") {
+		t.Errorf("got %v of a foreseen batch that was refused", err)
+	}
+}
+
+// TestClosedWhileForeseen: a run that ends does not wait for a scorer that is slow.
+func TestClosedWhileForeseen(t *testing.T) {
+	o := scorer.DefaultOptions()
+	o.Command, o.BatchSize = []string{"sleep", "60"}, 1
+	r, err := ExternalOptions{Weight: 1, Options: o}.build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.(foresees).foresee()(context.Background(), words5()[0])
+	began := time.Now()
+	if err := r.(io.Closer).Close(); err != nil || time.Since(began) > 30*time.Second {
+		t.Errorf("closed after %v: %v", time.Since(began), err)
+	}
+}
+
 func TestHTTPScorerSeesTheRecord(t *testing.T) {
 	var seen scorer.Item
 	o := httpScorer(t, func(w http.ResponseWriter, items []scorer.Item) {

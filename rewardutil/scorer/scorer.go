@@ -89,12 +89,28 @@ func (o Options) Validate() error {
 
 // Scorer sends items to the user's program and remembers the scores. Safe for concurrent use.
 type Scorer struct {
-	opt   Options
-	via   Transport
-	slots chan struct{} // one for each request under way
+	opt     Options
+	via     Transport
+	slots   chan struct{}   // one for each request under way
+	open    context.Context // until Close
+	close   context.CancelFunc
+	running sync.WaitGroup // requests
 
 	mu          sync.Mutex
-	fresh, aged map[[sha256.Size]byte]float64 // two generations: old scores go, half a cache at a time
+	fresh, aged map[digest]float64 // two generations: old scores go, half a cache at a time
+	under       map[digest]*asked  // way
+	waiting     []*asked           // those of them that are in no request yet
+}
+
+type digest = [sha256.Size]byte
+
+// asked is an item whose score is under way.
+type asked struct {
+	key   digest
+	body  []byte
+	done  chan struct{} // closed when score or err is there
+	score float64
+	err   error
 }
 
 // Transport scores batches of items in JSON. Errors that no further attempt can mend are webapi.Permanent.
@@ -106,7 +122,9 @@ type Transport interface {
 
 // Via returns a scorer over another transport, with the bounds, retries and cache of the options.
 func Via(opt Options, via Transport) *Scorer {
-	return &Scorer{opt: opt, via: via, slots: make(chan struct{}, opt.Parallel), fresh: map[[sha256.Size]byte]float64{}}
+	s := &Scorer{opt: opt, via: via, slots: make(chan struct{}, opt.Parallel), fresh: map[digest]float64{}, under: map[digest]*asked{}}
+	s.open, s.close = context.WithCancel(context.Background())
+	return s
 }
 
 func New(opt Options) (*Scorer, error) {
@@ -123,9 +141,14 @@ func New(opt Options) (*Scorer, error) {
 	return Via(opt, &httpTransport{client}), err
 }
 
-func (s *Scorer) Close() error { return s.via.Close() }
+// Close ends requests under way.
+func (s *Scorer) Close() error {
+	s.close()
+	s.running.Wait()
+	return s.via.Close()
+}
 
-// scorerItem is the JSON form of a completion for a scorer.
+// Item is the JSON form of a completion for a scorer.
 type Item struct {
 	Prompt     string          `json:"prompt,omitempty"`
 	Completion string          `json:"completion"`
@@ -139,40 +162,81 @@ type Item struct {
 	Boxes      [][4]float64    `json:"boxes,omitempty"`
 }
 
-// Score returns the scores of items in order. Equal items are sent once.
+// Score returns the scores of items in order. Equal items are sent once. The first error stops the rest.
 func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
-	keys := make([][sha256.Size]byte, len(items))
-	known := make(map[[sha256.Size]byte]float64, len(items))
-	var missing [][]byte
-	var missingKeys [][sha256.Size]byte
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	all, err := s.begin(ctx, items, true)
+	out := make([]float64, len(all))
+	for i, a := range all {
+		<-a.done
+		if out[i] = a.score; a.err != nil {
+			return nil, fmt.Errorf("scorer %s: %w", s.via.Name(), a.err)
+		}
+	}
+	return out, err
+}
+
+// Foresee asks for an item that Score will have, in a batch with others that are foreseen, once that is full. An error is Score's to find.
+func (s *Scorer) Foresee(ctx context.Context, it Item) {
+	if s.opt.Cache > 0 {
+		s.begin(ctx, []Item{it}, false)
+	}
+}
+
+// begin sends batches of those items that are not known or under way, the last one too where all go out now.
+func (s *Scorer) begin(ctx context.Context, items []Item, now bool) ([]*asked, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*asked, len(items))
 	for i, it := range items {
 		body, err := jsonwords.Marshal(it)
 		if err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
-		keys[i] = sha256.Sum256(body)
-		if _, seen := known[keys[i]]; seen {
-			continue
+		key := sha256.Sum256(body)
+		a, ok := s.under[key]
+		if !ok {
+			a = &asked{key: key, body: body, done: make(chan struct{})}
+			if a.score, ok = s.recall(key); ok {
+				close(a.done)
+			} else {
+				s.under[key], s.waiting = a, append(s.waiting, a)
+			}
 		}
-		v, ok := s.recall(keys[i])
-		if known[keys[i]] = v; !ok {
-			missing, missingKeys = append(missing, body), append(missingKeys, keys[i])
+		if all[i] = a; len(s.waiting) == s.opt.BatchSize {
+			s.send(ctx)
 		}
 	}
-	scores, err := s.ask(ctx, missing)
-	if err != nil {
-		return nil, fmt.Errorf("scorer %s: %w", s.via.Name(), err)
+	if now && len(s.waiting) > 0 {
+		s.send(ctx)
 	}
-	for i, v := range scores {
-		known[missingKeys[i]] = v
-	}
-	s.remember(missingKeys, scores)
-	return list.Map(keys, func(k [sha256.Size]byte) float64 { return known[k] }), nil
+	return all, nil
 }
 
-func (s *Scorer) recall(key [sha256.Size]byte) (float64, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// send makes a request of the items that wait, when there is a slot.
+func (s *Scorer) send(ctx context.Context) {
+	batch := s.waiting
+	s.waiting = nil
+	s.running.Go(func() {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.open, cancel)()
+		scores, err := s.attempts(ctx, list.Map(batch, func(a *asked) []byte { return a.body }))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for i, a := range batch {
+			if a.err = err; err == nil {
+				a.score = scores[i]
+				s.remember(a.key, a.score)
+			}
+			delete(s.under, a.key)
+			close(a.done)
+		}
+	})
+}
+
+func (s *Scorer) recall(key digest) (float64, bool) {
 	if v, ok := s.fresh[key]; ok {
 		return v, true
 	}
@@ -180,49 +244,24 @@ func (s *Scorer) recall(key [sha256.Size]byte) (float64, bool) {
 	return v, ok
 }
 
-func (s *Scorer) remember(keys [][sha256.Size]byte, scores []float64) {
+func (s *Scorer) remember(key digest, score float64) {
 	if s.opt.Cache == 0 {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, k := range keys {
-		if len(s.fresh) >= max(1, s.opt.Cache/2) {
-			s.aged, s.fresh = s.fresh, map[[sha256.Size]byte]float64{}
-		}
-		s.fresh[k] = scores[i]
+	if len(s.fresh) >= max(1, s.opt.Cache/2) {
+		s.aged, s.fresh = s.fresh, map[digest]float64{}
 	}
-}
-
-// ask scores bodies in batches, as many at a time as there are slots; the first error stops the rest.
-func (s *Scorer) ask(ctx context.Context, bodies [][]byte) ([]float64, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	out := make([]float64, len(bodies))
-	var wg sync.WaitGroup
-	for from := 0; from < len(bodies); from += s.opt.BatchSize {
-		to := min(from+s.opt.BatchSize, len(bodies))
-		wg.Go(func() {
-			select {
-			case s.slots <- struct{}{}:
-			case <-ctx.Done():
-				return
-			}
-			defer func() { <-s.slots }()
-			scores, err := s.attempts(ctx, bodies[from:to])
-			if err != nil {
-				cancel(err)
-				return
-			}
-			copy(out[from:to], scores)
-		})
-	}
-	wg.Wait()
-	return out, context.Cause(ctx)
+	s.fresh[key] = score
 }
 
 // attempts tries a batch until it succeeds, fails for good, or has been tried often enough.
 func (s *Scorer) attempts(ctx context.Context, bodies [][]byte) ([]float64, error) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-s.slots }()
 	var scores []float64
 	err := webapi.Retry(ctx, webapi.Patience{Timeout: seconds(s.opt.Timeout), Retries: s.opt.Retries, Backoff: seconds(s.opt.Backoff),
 		What: fmt.Sprintf("no scores for %d items", len(bodies))}, func(ctx context.Context) (err error) {

@@ -142,10 +142,8 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 			return err
 		}
 		for g, k := range b.Candidates(i) {
-			b.Texts[k] = s.text.Decode(s.withoutEOS(b.Scored(i, g)))
-			items = append(items, reward.Item{Name: sample.Name, Prompt: sample.Text(), Completion: b.Texts[k],
-				Reference: sample.Reference, Answers: sample.Answers, Images: sample.Images(), Meta: sample.Meta, Root: sample.Root})
-			at = append(at, k)
+			it := s.item(sample, b.Scored(i, g))
+			b.Texts[k], items, at = it.Completion, append(items, it), append(at, k)
 		}
 	}
 	total, terms, err := s.rewards.Score(s.ctx, items)
@@ -166,6 +164,28 @@ func (s *Source[P]) Score(b *selector.Batch) error {
 		s.control(b)
 	}
 	return nil
+}
+
+func (s *Source[P]) item(of conversation.Sample, ids []int64) reward.Item {
+	return reward.Item{Name: of.Name, Prompt: of.Text(), Completion: s.text.Decode(s.withoutEOS(ids)), Reference: of.Reference,
+		Answers: of.Answers, Images: of.Images(), Meta: of.Meta, Root: of.Root}
+}
+
+// Foresee returns what lets other programs score a completion at once, while others are drawn; nil: no reward comes from one. Score waits
+// for them.
+func (s *Source[P]) Foresee() func(query int, ids []int64) {
+	if s.rewards == nil {
+		return nil
+	}
+	foresee := s.rewards.Foresee()
+	if foresee == nil {
+		return nil
+	}
+	return func(query int, ids []int64) {
+		if sample, err := s.set.Sample(query); err == nil { // or Score says it
+			foresee(s.ctx, s.item(sample, ids))
+		}
+	}
 }
 
 // Accuracy is Score and returns the accuracy term of every candidate [B*G]; nil where no such term has a weight.

@@ -2,6 +2,7 @@ package prompts
 
 import (
 	"context"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,39 @@ func (asking) Sample(int64) (conversation.Sample, error) {
 	return conversation.Sample{Name: "q", Reference: "(2) attach"}, nil
 }
 func (asking) Fingerprint() string { return "" }
+
+// Foreseen items are those that are scored: no scorer is asked twice.
+func TestForeseenItemsAreThoseScored(t *testing.T) {
+	texts := []string{"a", "bb", "", "dddd"}
+	dir := t.TempDir()
+	opt := reward.DefaultOptions()
+	opt.External.Weight, opt.External.BatchSize, opt.External.Keep = 1, 1, true
+	opt.External.Command = []string{"sh", "-c", `while read -r line; do echo x >> ` + dir + `/asked; echo 0.5; done`}
+	rewards, err := opt.Build(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rewards.Close()
+	words := Text{Decode: func(ids []int64) string { return texts[ids[0]] }, EOS: []int64{99}, MaxTokens: 2}
+	src := New(context.Background(), "train", conversation.NewSet("train", asking{}, conversation.Rows(2)),
+		func(conversation.Sample) (string, error) { return "", nil }, words, rewards)
+	b := selector.NewBatch(src, []int{0, 1}, 2, 2)
+	foresee := src.Foresee()
+	for at := range texts {
+		ids := []int64{int64(at), 99}[:2-at%2] // with and without an end
+		b.Set(at/2, at%2, ids, 0)
+		foresee(at/2, ids)
+	}
+	if err := src.Score(b); err != nil {
+		t.Fatal(err)
+	}
+	if asked, err := os.ReadFile(dir + "/asked"); err != nil || len(asked) != 2*len(texts) {
+		t.Errorf("asked %d times (%v), want %d", len(asked)/2, err, len(texts))
+	}
+	if New(context.Background(), "train", src.Set(), src.render, words, nil).Foresee() != nil {
+		t.Error("something is foreseen without rewards")
+	}
+}
 
 // With control=majority a completion earns 1 for the answer that most of its group extract, right or wrong; the terms stay the true ones.
 func TestMajorityRewardsTheAnswerOfMost(t *testing.T) {

@@ -24,6 +24,8 @@ type GenerateOptions struct {
 	Suppressed []int64 // tokens that are never drawn
 	OnDevice   bool    // decode as on CUDA (Resident) where the device is another: for tests
 
+	Ended func(prompt int, ids []int64) // hears of completions that end while others go on
+
 	scored bool // keep the log-probability of every token at temperature 1
 }
 
@@ -121,6 +123,8 @@ func (w *Weights) extend(live []*Sequence, opt *GenerateOptions, step Step) (goi
 	for i, s := range live {
 		if ended := s.append(drawn[i], opt, at(kept, i), at(logp, i)); !ended && len(s.IDs) < opt.MaxNewTokens {
 			going = append(going, s)
+		} else if opt.Ended != nil {
+			opt.Ended(s.Prompt, s.IDs)
 		}
 	}
 	return going, nil

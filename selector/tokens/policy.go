@@ -96,9 +96,19 @@ func (p *Policy[P]) Decode(src selector.Source, queries []int, t, width int) (b 
 	return Batch(src, queries, p.answers("decode", src, queries, 1, how))
 }
 
+// foreseer is a source that can begin to score a completion while others are drawn; nil: it has no such reward.
+type foreseer interface {
+	Foresee() func(query int, ids []int64)
+}
+
 // answers generates, or panics as tensor operations do. The last token is not forced: a cut completion shows that it is cut.
 func (p *Policy[P]) answers(op string, src selector.Source, queries []int, g int, how GenerateOptions) [][]Completion {
 	how.First, how.Last = append([]int64{}, p.first...), []int64{}
+	if f, ok := src.(foreseer); ok {
+		if foresee := f.Foresee(); foresee != nil {
+			how.Ended = func(prompt int, ids []int64) { foresee(queries[prompt], ids) }
+		}
+	}
 	answers, err := Generate(p.model, Prompts[P](p.weights().op(op), src, queries), g, how)
 	if err != nil {
 		p.weights().fail(op, "%v", err)

@@ -3,6 +3,7 @@ package tokens
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/list"
@@ -71,7 +72,7 @@ func generateResident[P any](m Resident[P], w *Weights, prompts []P, all []*Sequ
 	if strings.HasPrefix(w.device, "cuda") {
 		defer torchx.OnSideStream(b.ids)()
 	}
-	b.run(strings.HasPrefix(w.device, "cuda"))
+	b.run(strings.HasPrefix(w.device, "cuda"), all)
 	b.fill(all)
 	return nil
 }
@@ -123,7 +124,7 @@ func (w *Weights) marks(all []*Sequence, said [][]int64) torchx.Tensor {
 }
 
 // run draws tokens until every row has ended or is as long as it may be.
-func (b *residentBatch) run(record bool) {
+func (b *residentBatch) run(record bool, all []*Sequence) {
 	b.first()
 	var graph *torchx.Graph
 	defer func() { graph.Free() }()
@@ -153,6 +154,9 @@ func (b *residentBatch) run(record bool) {
 		live := b.live()
 		if len(live) == 0 {
 			return
+		}
+		if b.opt.Ended != nil {
+			b.fill(b.without(live, all))
 		}
 		if float64(len(live)) < mostlyEnded*float64(len(b.of)) {
 			b.take(live)
@@ -245,16 +249,33 @@ func (w *Weights) Take(x *torchx.Tensor, parts int, which []int64) {
 	all.Free()
 }
 
-// fill gives the sequences what was drawn for them, up to the token that ended each. sync
-func (b *residentBatch) fill(all []*Sequence) {
+// without returns the sequences of rows that are not live, those of all that were left out apart.
+func (b *residentBatch) without(live []int, all []*Sequence) (ended []*Sequence) {
+	for row, i := range b.of {
+		if _, found := slices.BinarySearch(live, row); !found {
+			ended = append(ended, all[i])
+		}
+	}
+	return ended
+}
+
+// fill gives sequences that have no tokens yet what was drawn for them, up to the token that ended each. sync
+func (b *residentBatch) fill(of []*Sequence) {
+	of = list.Filter(of, func(s *Sequence) bool { return s.IDs == nil })
+	if len(of) == 0 {
+		return
+	}
 	values := torchx.Read(b.drawn, b.kept, b.logp)
 	o := b.opt
-	for i, s := range all {
+	for _, s := range of {
 		for t := range o.MaxNewTokens {
-			k := t*b.all + i
+			k := t*b.all + s.Index
 			if s.append(int64(values[0][k]), o, at(values[1], k), at(values[2], k)) {
 				break
 			}
+		}
+		if o.Ended != nil {
+			o.Ended(s.Prompt, s.IDs)
 		}
 	}
 }

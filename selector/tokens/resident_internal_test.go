@@ -43,7 +43,7 @@ func TestUnrecorded(t *testing.T) {
 			opt := &GenerateOptions{SamplingOptions: DefaultSampling(20), IgnoreEOS: true}
 			opt.Temperature = 0
 			b := w.newResidentBatch(counting{40}, all, opt)
-			b.run(true) // there is no device that could record
+			b.run(true, nil) // there is no device that could record
 			b.fill(all)
 			var want []int64
 			for id := range int64(20) {

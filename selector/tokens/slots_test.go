@@ -140,9 +140,22 @@ func sameInSlots[P any](t *testing.T, m interface {
 		if slots > 0 {
 			how.Slots = &slots
 		}
+		var ended []string // in the order in which they end
+		how.Ended = func(prompt int, ids []int64) { ended = append(ended, fmt.Sprint(prompt, ids)) }
 		out, err := tokens.Generate[P](w, ps, samples, how)
 		if err != nil {
 			t.Fatal(err)
+		}
+		var all []string
+		for i, group := range out {
+			all = append(all, list.Map(group, func(c tokens.Completion) string { return fmt.Sprint(i, c.IDs) })...)
+		}
+		if slots == 1 && !slices.Equal(ended, all) {
+			t.Errorf("told of\n%v\nin one slot, where completions are\n%v", ended, all)
+		}
+		slices.Sort(all)
+		if slices.Sort(ended); !slices.Equal(ended, all) {
+			t.Errorf("%d slots: told of\n%v\ncompletions are\n%v", slots, ended, all)
 		}
 		return out, w.fills
 	}

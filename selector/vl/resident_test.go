@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/testkit/golden"
 	"fulcrum/internal/torchx"
 	"fulcrum/selector/tokens"
@@ -79,9 +80,18 @@ func (c residentCase) generate(t *testing.T, m *Model, onDevice bool) [][]Comple
 	}
 	opt := c.opt
 	opt.OnDevice = onDevice
+	told := make([][]string, len(prompts))
+	opt.Ended = func(prompt int, ids []int64) { told[prompt] = append(told[prompt], fmt.Sprint(ids)) }
 	out, err := m.Generate(prompts, c.n, opt)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for i, group := range out {
+		ended := list.Map(group, func(c Completion) string { return fmt.Sprint(c.IDs) })
+		slices.Sort(ended)
+		if slices.Sort(told[i]); !slices.Equal(told[i], ended) {
+			t.Errorf("prompt %d: told of %v, completions are %v", i, told[i], ended)
+		}
 	}
 	return out
 }

@@ -149,9 +149,8 @@ func BehindBest(evals []record.Evaluation, of record.StageResult, opt stats.Opti
 // (reward first), then random, similarity, majority, recorded order, init, the phases in order, best, best beam, oracle, reference.
 //
 // The comparison of best (without one: of the last phase) is the planned one and stands alone; those
-// of the phases are corrected for their number (Holm) within split, metric and reference. A phase that ended with the best
-// policy, and the initial one that is the best, has the comparison of that: one policy has one verdict. A policy that was chosen on
-// the very questions it is compared on is corrected for the checkpoints that competed.
+// of the phases are corrected for their number (Holm) within split, metric and reference. A policy that was chosen on the very
+// questions it is compared on is corrected for the checkpoints that competed. Equal scores have one interval and one verdict.
 func Stages(evals []record.Evaluation, opt stats.Options) ([]record.StageResult, error) {
 	results := []record.StageResult{}
 	for _, table := range StageTables(evals) {
@@ -175,7 +174,8 @@ func (e *JudgeError) Error() string {
 		e.Policy, e.Split, e.Metric, e.Mean, e.SE, record.EvalsFile)
 }
 
-// StageTables groups evaluations by split, metric and shots, and orders each group.
+// StageTables groups evaluations by split, metric and shots, and orders each group. Equal scores of a group are corrected alike, as the
+// strictest of them: for what was chosen from most checkpoints, and for the latest look.
 func StageTables(evals []record.Evaluation) [][]record.Evaluation {
 	type key struct {
 		split, metric string
@@ -199,8 +199,16 @@ func StageTables(evals []record.Evaluation) [][]record.Evaluation {
 			stats.BoolInt(a.metric != "reward")-stats.BoolInt(b.metric != "reward"), cmp.Compare(a.shots, b.shots))
 	})
 	return list.Map(keys, func(k key) []record.Evaluation {
-		slices.SortStableFunc(groups[k], func(a, b record.Evaluation) int { return StageRank(a.Policy) - StageRank(b.Policy) })
-		return groups[k]
+		table := groups[k]
+		slices.SortStableFunc(table, func(a, b record.Evaluation) int { return StageRank(a.Policy) - StageRank(b.Policy) })
+		for i := range table {
+			for _, o := range groups[k] {
+				if sameScores(table[i], o) {
+					table[i].ChosenFrom, table[i].Look = max(table[i].ChosenFrom, o.ChosenFrom), table[i].Look.Later(o.Look)
+				}
+			}
+		}
+		return table
 	})
 }
 
@@ -265,7 +273,7 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 		// A policy may start as similarity: then it is the same comparison.
 		twin := slices.IndexFunc(made, func(m placed) bool { return sameScores(table[m.at], table[ref]) })
 		var phases []*stats.Paired
-		var best []int // phases that ended with the planned policy
+		size := 0 // of their family, which the schedule fixes
 		for i := range table {
 			if i == ref || !comparable(table[i], table[ref]) || y.Policy == record.PolicyRandom && i != planned && !asked(rows[:i+1]) {
 				continue
@@ -275,28 +283,25 @@ func compareStages(table []record.Evaluation, opt stats.Options) ([]record.Stage
 				*y.Gain(&rows[i]) = &again
 				continue
 			}
-			e := table[i]
-			if same := planned >= 0 && i != planned && samePolicy(e, table[planned]); same && e.Policy == record.PolicyInit {
-				e = table[planned] // corrected as the best one is, for what it was chosen from
-			} else if same {
-				best = append(best, i)
-				continue
-			}
-			paired, err := CompareEvaluations(e, table[ref], opt)
+			paired, err := CompareEvaluations(table[i], table[ref], opt)
 			if err != nil {
 				return nil, err
 			}
 			*y.Gain(&rows[i]) = &paired
-			if i != planned && StageRank(table[i].Policy) == rankPhase {
+			phase := i != planned && StageRank(table[i].Policy) == rankPhase
+			size += stats.BoolInt(phase)
+			if phase && !sameScores(table[i], table[planned]) {
 				phases = append(phases, &paired)
 			} else {
 				stats.Settle([]*stats.Paired{&paired})
 			}
 		}
-		stats.SettleAmong(phases, len(phases)+len(best), nil)
-		for _, i := range best {
-			again := **y.Gain(&rows[planned])
-			*y.Gain(&rows[i]) = &again
+		stats.SettleAmong(phases, size, nil)
+		for i := range table[:max(planned, 0)] { // the initial policy with the scores of a phase
+			same := slices.IndexFunc(table, func(e record.Evaluation) bool { return StageRank(e.Policy) == rankPhase && sameScores(e, table[i]) })
+			if gain := *y.Gain(&rows[i]); gain != nil && same >= 0 && *y.Gain(&rows[same]) != nil {
+				*gain = **y.Gain(&rows[same])
+			}
 		}
 		made = append(made, placed{y, ref})
 	}
@@ -335,13 +340,6 @@ func asked(rows []record.StageResult) bool {
 		return len(BelowRandom(rows)) > 0
 	}
 	return false
-}
-
-// samePolicy reports whether a line before the planned one, of a phase or of the initial policy, is that policy.
-func samePolicy(e, planned record.Evaluation) bool {
-	rank := StageRank(e.Policy)
-	return (rank == rankPhase || rank == rankInit) && cmp.Or(e.Phase, e.Policy) == planned.Phase && e.Epoch == planned.Epoch &&
-		sameScores(e, planned)
 }
 
 func sameScores(a, b record.Evaluation) bool {

@@ -58,22 +58,32 @@ func TestStagesOrderAndReferences(t *testing.T) {
 	}
 }
 
-// The initial policy that is the best has one interval, corrected for the checkpoints that it was chosen from, and leaves the number of
-// the phases alone.
-func TestInitialPolicyThatIsTheBestHasOneInterval(t *testing.T) {
+// Equal scores have one interval, corrected for the checkpoints that the best was chosen from, and leave the number of the phases alone.
+func TestEqualScoresHaveOneInterval(t *testing.T) {
 	best := eval("val", "best", "init", 0, .1, .2, .3, .5)
-	best.ChosenFrom = 7
+	best.ChosenFrom, best.Look = 7, stats.LookAt(2)
 	for _, phase := range []string{"init", ""} { // older runs named none
 		stages, err := Stages([]record.Evaluation{eval("val", "majority", "", 0, .1, .1, .3, .1), eval("val", "init", phase, 0, .1, .2, .3, .5),
-			eval("val", "grpo", "grpo", 1, .1, .1, .2, .2), best}, quick())
+			eval("val", "sft", "sft", 2, .1, .2, .3, .5), eval("val", "grpo", "grpo", 1, .1, .1, .2, .2), best}, quick())
 		if err != nil {
 			t.Fatal(err)
 		}
-		init, grpo, last := stages[1].OverMajority, stages[2].OverMajority, stages[3].OverMajority
-		if init.Interval != last.Interval || init.PHolm != last.PHolm || init.ChosenFrom != 7 || grpo.Family > 1 ||
-			stages[3].OverInit.Changed != 0 {
-			t.Errorf("initial policy %+v, best %+v, grpo %+v", init, last, grpo)
+		init, sft, grpo, last := stages[1].OverMajority, stages[2].OverMajority, stages[3].OverMajority, stages[4].OverMajority
+		for _, p := range []*stats.Paired{init, sft} {
+			if p.Interval != last.Interval || p.PHolm != last.PHolm || p.ChosenFrom != 7 || p.Look.N != 2 {
+				t.Errorf("%+v, best %+v", p, last)
+			}
 		}
+		if grpo.Family != 2 || grpo.ChosenFrom != 0 || stages[4].OverInit.Changed != 0 {
+			t.Errorf("grpo %+v, want it corrected for two phases alone", grpo)
+		}
+	}
+	// Where the best is another, the initial policy is judged as the phase with its scores.
+	stages, err := Stages([]record.Evaluation{eval("val", "majority", "", 0, .1, .1, .3, .1), eval("val", "init", "", 0, .1, .2, .3, .5),
+		eval("val", "sft", "sft", 2, .1, .2, .3, .5), eval("val", "grpo", "grpo", 1, .1, .3, .2, .7),
+		eval("val", "best", "grpo", 1, .1, .3, .2, .7)}, quick())
+	if err != nil || stages[1].OverMajority.PHolm != stages[2].OverMajority.PHolm || stages[2].OverMajority.Family != 2 {
+		t.Errorf("%v: initial policy %+v, sft %+v", err, stages[1].OverMajority, stages[2].OverMajority)
 	}
 }
 

@@ -56,6 +56,20 @@ func (c *Config) FrozenScore() string {
 	return ""
 }
 
+// RewardRange returns the least and the greatest reward that the formula can give to what a policy selects or writes; ok is false where
+// the configuration does not decide it. A reader gives the mean of expected accuracies, a model's reward is a probability or an accuracy.
+func (c *Config) RewardRange() (least, greatest float64, ok bool) {
+	switch score := c.FrozenScore(); {
+	case c.Text() != nil:
+		return c.Rewards.Range()
+	case score == "cider":
+		least, greatest = record.ScoreRange(score)
+		return least, greatest, true
+	default:
+		return 0, 1, c.Data.Name != "beams" || c.Data.Reader != nil || score != "" // else rewards are the recorded ones
+	}
+}
+
 // Task is an entry of the key task: the work of a run.
 type Task struct {
 	Run func(ctx context.Context, j *Job) error

@@ -106,14 +106,10 @@ func newPointerWorkload(ctx context.Context, j *job.Job) (job.Workload, error) {
 	return &Pointer{data, j, policy}, nil
 }
 
-// pointerRanges returns job.Job.Ranges. A reader gives the mean of expected accuracies, a model's reward is a probability or an accuracy,
-// and rewards of RL files follow from the numbers that they record.
+// pointerRanges returns job.Job.Ranges; rewards of RL files follow from the numbers that they record.
 func pointerRanges(c *job.Config, bundle *beamdata.Bundle) map[string][2]float64 {
-	out := map[string][2]float64{"reward": {0, 1}}
-	if c.FrozenScore() == "cider" {
-		least, greatest := record.ScoreRange("cider")
-		out["reward"] = [2]float64{least, greatest}
-	}
+	least, greatest, _ := c.RewardRange()
+	out := map[string][2]float64{"reward": {least, greatest}}
 	if least, greatest, ok := c.Data.Reward.Range(); ok && bundle.Format == "rl" {
 		out["recorded_reward"] = [2]float64{least, greatest}
 	}

@@ -70,7 +70,7 @@ func newTextWorkload[P any](ctx context.Context, j *job.Job) (textWorkload[P], e
 				return usage.Errorf("%v", err)
 			}
 			j.AtEnd(w.rewards)
-			if least, greatest, ok := c.Rewards.Range(); ok {
+			if least, greatest, ok := c.RewardRange(); ok {
 				j.Ranges = map[string][2]float64{"reward": {least, greatest}}
 			}
 		}

@@ -356,7 +356,7 @@ func reportLimits(d *page.Document, run *record.Run, s *record.Summary, stages [
 		items = append(items, "Intervals are paired by question (Student's t); p-values are from sign-flip permutations. A verdict needs "+
 			"this interval and the bootstrap's (BCa) without 0, and p < 0.05; comparisons of phases are corrected for their number (Holm). "+
 			"That of the best checkpoint was planned: on held-out questions it stands alone, on val it is corrected for the checkpoints "+
-			"that competed, and a phase that ended with it has its verdict. An interval is that of its comparison alone, "+
+			"that competed, and equal scores have its verdict. An interval is that of its comparison alone, "+
 			"corrected for the checkpoints that competed, and the same on every page that makes it.")
 	}
 	d.Heading(2, "Limits")

@@ -206,9 +206,6 @@ func (v *View) writeAnswers(d *page.Document) {
 		return
 	}
 	d.Heading(2, "Answers")
-	if v.Opt.Ask != nil {
-		d.Paragraph("%s", v.Opt.Ask.Rule())
-	}
 	p := "p (Holm)"
 	if v.Opt.Ask != nil {
 		p = "p (Holm, stage)"
@@ -231,6 +228,9 @@ func (v *View) writeAnswers(d *page.Document) {
 	d.Table([]string{"", "arm", "against", ">difference", ">95% interval", ">SE, questions", ">SE, seeds", ">" + p, "verdict"}, rows)
 	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)
+	}
+	if v.Opt.Ask != nil {
+		d.Paragraph("%s", v.Opt.Ask.Rule())
 	}
 }
 

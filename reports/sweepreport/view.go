@@ -121,7 +121,7 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 	slices.SortStableFunc(drawn, func(a, b sweepFigure) int { return cmp.Compare(order(a), order(b)) })
 	first := min(1, len(drawn))
 	for _, write := range []func(*page.Document){
-		v.writeSummary, v.writeMethods, v.writeBest, func(d *page.Document) { writeFigures(d, drawn[:first]) }, v.writeAnswers, v.writeVerdicts,
+		v.writeAnswers, v.writeSummary, v.writeMethods, v.writeBest, func(d *page.Document) { writeFigures(d, drawn[:first]) }, v.writeVerdicts,
 		v.writeNext, (*page.Document).Fold, v.writeReading, v.writeSettings, v.writeAccuracies, v.writeArms, v.writeSplits,
 		func(d *page.Document) { v.writePlots(d, drawn[first:]) }, v.writeOthers, v.writeImportance, v.writePairs, v.writeJobs, v.writeFailures,
 		v.writeSkipped, v.writeWarnings, v.writeAdvice, v.writeRepeat,
@@ -133,12 +133,15 @@ func (v *View) document(drawn []sweepFigure) *page.Document {
 
 // writeSummary says how many jobs ended how, what they cost, and how to repeat or go on.
 func (v *View) writeSummary(d *page.Document) {
+	if len(v.answers) > 0 {
+		d.Heading(2, "What ran")
+	}
 	d.Paragraph("%s", v.CountLine(page.Plain, v.elapsed()))
 	if data := v.dataSentence(); data != "" {
 		d.Paragraph("%s", data)
 	}
 	if warned := sweeps.Warned(v.ByNumber, func(j sweeps.Job) *record.Summary { return v.summaries[j.Number].Summary }); warned != "" {
-		d.Paragraph("**%s.** Read their reports before the numbers below.", warned)
+		d.Paragraph("**%s.** Read their reports before any number here.", warned)
 	}
 	var parts []string
 	for _, p := range []struct{ what, name string }{{"sweeper", v.Opt.Sweeper}, {"launcher", v.Opt.Launcher}, {"pruner", v.Opt.Pruner}} {
@@ -160,7 +163,7 @@ func (v *View) writeSummary(d *page.Document) {
 		d.Paragraph("%s If its controller is gone, this goes on with the sweep and runs no finished job again:", text)
 		d.Code("run resume SWEEP_FOLDER")
 		if len(v.answers) > 0 {
-			d.Paragraph("What follows compares the seeds that both sides of a question have.")
+			d.Paragraph("The answers compare the seeds that both sides of a question have.")
 		}
 	}
 	if len(v.Common) > 0 {

@@ -25,7 +25,7 @@ import (
 
 // Start asks what the overrides of a request ask, in a new sweep folder. command repeats it.
 func Start(ctx context.Context, runs sweep.Runs, req configs.Request, rule sweeps.Ask, command []string) error {
-	study, err := studyOf(req)
+	study, err := studyOf(runs, req, rule.Effect)
 	if err != nil {
 		return err
 	}

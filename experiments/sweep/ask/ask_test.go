@@ -181,6 +181,7 @@ func TestAskRefuses(t *testing.T) {
 		{[]string{"rce.batch=range(0,40)"}, []string{"40 arms", "at most 26"}},
 		{[]string{settings, "--effect=0"}, []string{"--effect 0", "above 0"}},
 		{[]string{settings, "--effect=inf"}, []string{"--effect +Inf"}},
+		{[]string{settings, "--effect=1"}, []string{"--effect 1: rewards lie between 0 and 1 here: want", "below 1, as in --effect 0.02"}},
 		{[]string{settings, "--max-seeds=2"}, []string{"--max-seeds 2", "from 3 to 100"}},
 		{[]string{settings, "--budget=0"}, []string{"--budget 0s", "as in --budget 2h"}},
 		{[]string{settings, "--budget=2"}, []string{"--budget 2", "want a time, as in 2h"}},

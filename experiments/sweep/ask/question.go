@@ -251,12 +251,12 @@ func (q *question) write(state string) error {
 	var d page.Document
 	d.Heading(1, "Question")
 	d.List(strings.Split(strings.TrimSpace(q.asked(func(m page.Markup) string { return string(m) })), "\n")...)
-	d.Paragraph("%s", q.rule.Rule())
 	d.Heading(2, "Answer")
 	if len(q.answers) > 0 {
 		d.List(list.Map(q.answers, func(a sweepreport.Answer) string { return a.Sentence })...)
 	}
 	d.Paragraph("%s", state)
+	d.Paragraph("%s", q.rule.Rule())
 	if q.view != nil {
 		if err := q.draw(); err != nil {
 			return err

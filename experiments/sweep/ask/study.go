@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fulcrum/configs"
+	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
@@ -15,8 +16,8 @@ import (
 const maxArms = 26
 
 // studyOf turns a request whose overrides sweep some keys into that of a study: each point of the grid is an arm, the first one the
-// baseline, and each other arm is a question. The study owns the seeds.
-func studyOf(req configs.Request) (configs.Request, error) {
+// baseline, and each other arm is a question. The study owns the seeds. An effect that no two rewards of the baseline's can have is refused.
+func studyOf(runs sweep.Runs, req configs.Request, effect float64) (configs.Request, error) {
 	req.Multirun = true
 	composer, err := configs.NewComposer(req)
 	if err != nil {
@@ -48,6 +49,12 @@ func studyOf(req configs.Request) (configs.Request, error) {
 	if len(points) > maxArms {
 		return req, usage.Errorf("ask: %d arms: want at most %d, the first of which the others are held against; among more, search: "+
 			"hydra/sweeper=tpe", len(points), maxArms)
+	}
+	if baseline, err := composer.Job(master, 0, points[0]); err == nil { // the plan refuses it
+		if least, greatest, ok := runs.RewardRange(baseline); ok && effect >= greatest-least {
+			return req, usage.Errorf("--effect %g: rewards lie between %g and %g here: want a difference worth having below %g, as in --effect %g",
+				effect, least, greatest, greatest-least, (greatest-least)/50)
+		}
 	}
 	swept := func(override string) bool {
 		return slices.ContainsFunc(dims, func(d configs.Dimension) bool { return strings.HasPrefix(override, d.Key+"=") })

@@ -17,7 +17,7 @@ import (
 
 // ComparedArm holds the runs of one setting in a comparison.
 type ComparedArm struct {
-	Name  string // A, B, …
+	Name  string // arm 1, arm 2, …: letters are runs
 	Runs  []*record.Run
 	Names []string // of the runs
 	Asked string   // what they are of and answers how its arms differ, whose rule is its own; "": nothing
@@ -41,7 +41,7 @@ func ArmsOf(runs []*record.Run) []ComparedArm {
 		arms = append(arms, ComparedArm{Runs: []*record.Run{run}, Names: []string{RunName(i)}})
 	}
 	for i := range arms {
-		arms[i].Name = "arm " + RunName(i)
+		arms[i].Name = fmt.Sprint("arm ", i+1)
 		if s := arms[i].Runs[0].Summary; s != nil {
 			arms[i].Name += s.Data.Scorer.With()
 		}

@@ -33,7 +33,7 @@ func TestCompareGroupsSeeds(t *testing.T) {
 
 	got, err = compareText([]string{dirs[0], dirs[2], dirs[4]}) // one arm has its baselines only
 	reportstest.Must(t, err)
-	if !strings.Contains(got, "All runs are one arm") || !strings.Contains(got, "| arm A | 3 |") || strings.Contains(got, "minus arm A") {
+	if !strings.Contains(got, "All runs are one arm") || !strings.Contains(got, "| arm 1 | 3 |") || strings.Contains(got, "minus arm 1") {
 		t.Errorf("one arm:\n%s", got)
 	}
 }
@@ -47,11 +47,11 @@ func TestCompareTellsTheAnswerToAQuestion(t *testing.T) {
 		reportstest.SweepRun(t, dirs[i], uint64(i), 0.2*float64(i%2), fmt.Sprintf("seed: %d\ngrpo: {lr: %d.0e-5}\n", i/2, i%2+1))
 	}
 	for _, tc := range []struct{ answer, report, want, not string }{
-		{"# Notes\n", "", "Arm B is better than arm A: ", "A question"},
+		{"# Notes\n", "", "Arm 2 is better than arm 1: ", "A question"},
 		{"# Question\n", "", "**A question** has runs A, B, C and D (`run ask`). Its own rule decides, by the policies that its runs " +
-			"ended with: No answer yet.", "better than arm A"},
+			"ended with: No answer yet.", "better than arm 1"},
 		{"# Question\n", "# S\n\n## Answers\n\n- **1. Is B better?** `lr=2` is not separable from `lr=1`: +0.2.\n",
-			"ended with: `lr=2` is not separable from `lr=1`: +0.2.", "better than arm A"},
+			"ended with: `lr=2` is not separable from `lr=1`: +0.2.", "better than arm 1"},
 	} {
 		golden.Write(t, study, map[string]string{sweeps.AnswerFile: tc.answer, page.ReportFile: tc.report})
 		d, pairs, err := ComparePairs(dirs)
@@ -91,8 +91,8 @@ func TestCompareSplitsGains(t *testing.T) {
 	}
 	got, err = compareText(dirs)
 	reportstest.Must(t, err)
-	for _, want := range []string{"| elicitation: agreeing with itself | arm C minus arm B | ",
-		"Null + elicitation + reward is the gain of arm A"} {
+	for _, want := range []string{"| elicitation: agreeing with itself | arm 3 minus arm 2 | ",
+		"Null + elicitation + reward is the gain of arm 1"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -33,7 +33,7 @@ func PaperFigures(dirs []string, wide vg.Length) ([]*chart.Figure, error) {
 }
 
 // Settings are the arms of runs. They are called by the keys that all of them have and in which they differ or, where these are many, by
-// their overrides; by letters and folders where neither tells them apart.
+// their overrides; by numbers and folders where neither tells them apart.
 func Settings(runs []*record.Run) []arms.ComparedArm {
 	const few = 3
 	seeded := arms.ArmsOf(runs)

@@ -54,7 +54,7 @@ func TestSettings(t *testing.T) {
 			[2]string{}, "schedule=[rce]; schedule=[rce, grpo]"},
 		{"too many keys", [2]string{"{a: 1, b: 1, c: 1, d: 1}", "{a: 2, b: 2, c: 2, d: 2}"}, [2]string{"selector=v2", "selector=v3"},
 			"selector=v2; selector=v3"},
-		{"one setting twice", [2]string{"{lr: 1, seed: 1}", "{lr: 1, seed: 1}"}, [2]string{"lr=1", "lr=1"}, "arm A (0); arm B (1)"},
+		{"one setting twice", [2]string{"{lr: 1, seed: 1}", "{lr: 1, seed: 1}"}, [2]string{"lr=1", "lr=1"}, "arm 1 (0); arm 2 (1)"},
 	} {
 		var runs []*record.Run
 		for i, tree := range tc.trees {

@@ -127,7 +127,7 @@ func TestAskAnswersAsTheStudyDoes(t *testing.T) {
 	for i := range 6 {
 		report = append(report, filepath.Join(dir, fmt.Sprint(i)))
 	}
-	if told := runtest.MustRun(t, report...).Stdout; !strings.Contains(told, got) || regexp.MustCompile(`(than|from) arm A`).MatchString(told) {
+	if told := runtest.MustRun(t, report...).Stdout; !strings.Contains(told, got) || regexp.MustCompile(`(than|from) arm 1`).MatchString(told) {
 		t.Errorf("a report of the jobs has not %q alone:\n%s", got, told)
 	}
 	if !strings.Contains(answer, "p for stage 2 of 2") {

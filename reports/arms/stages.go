@@ -57,6 +57,12 @@ func (c *ArmComparison) Needs(effect float64, most int) (seeds, questions int) {
 	return 0, questions
 }
 
+// Tells reports whether the interval is so narrow that 80 % of such comparisons would find a difference of this size.
+func (c *ArmComparison) Tells(size float64) bool {
+	opt, z := stats.DefaultOptions(), distuv.UnitNormal.Quantile
+	return (c.Interval.High-c.Interval.Low)/2*(1+z(opt.Power)/z(0.5+opt.Level/2)) <= size
+}
+
 // alphaAt is the level of a stage, for the strictest of the comparisons that are read together.
 func (c *ArmComparison) alphaAt(stage stats.Stage) float64 {
 	return (1 - c.Level) * cmp.Or(stage.Share, 1) / (c.Tests() * float64(max(c.Family, 1)))

@@ -38,11 +38,11 @@ func PaperColumns() []string { return append(ofMetrics(), "seeds", "questions") 
 // paperBlock is what a table for a paper shows of a metric.
 type paperBlock struct {
 	split, metric string
-	over          string                         // what gains are over
-	rows          []arms.Told                    // of arms first; one that was not scored has its name alone
-	arms          int                            // how many rows are arms; 0: policies of one run
-	best          map[string]bool                // rows that no other is better than
-	settings      map[string]map[string][]string // of rows that were trained: settingsOf
+	over          string                   // what gains are over
+	rows          []arms.Told              // of arms first; one that was not scored has its name alone
+	arms          int                      // how many rows are arms; 0: policies of one run
+	best          map[string]bool          // rows that no other is better than
+	runs          map[string][]*record.Run // of rows that were trained
 }
 
 // Table returns a table of arms for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Each is a row; of one
@@ -85,6 +85,9 @@ func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
 		if len(seeded) > 1 {
 			columns[1] = "difference"
 		}
+		if strings.Contains(blocks[0].questions(), " and ") {
+			columns = append(columns, "questions")
+		}
 	}
 	for _, c := range columns {
 		if names := PaperColumns(); keys[c] == nil && !slices.Contains(names, c) {
@@ -95,7 +98,7 @@ func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
 			return "", errors.New("column difference: there is one setting: want several, or the column gain")
 		}
 	}
-	return p.table(blocks, columns) + p.methods(runs, seeded, blocks), nil
+	return p.table(blocks, columns) + p.methods(runs, keys, blocks), nil
 }
 
 // scoresOf are the metrics that runs were scored by.
@@ -112,7 +115,7 @@ func scoresOf(runs []*record.Run) (all []string) {
 
 // blockOf returns the rows of a metric: arms with the baselines below or, of one run, its policies.
 func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, error) {
-	b := &paperBlock{split: split, metric: metric, settings: map[string]map[string][]string{}}
+	b := &paperBlock{split: split, metric: metric, runs: map[string][]*record.Run{}}
 	if run := seeded[0].Runs[0]; len(seeded) == 1 && len(seeded[0].Runs) == 1 {
 		stages, err := results.StagesOf(run)
 		if err != nil {
@@ -144,7 +147,7 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 				}
 			}
 			if r.Phase != "" && r.Phase != record.PolicyInit {
-				b.settings[row.Name] = settingsOf(seeded[0].Runs)
+				b.runs[row.Name] = seeded[0].Runs
 			}
 			b.rows = append(b.rows, row)
 		}
@@ -157,7 +160,7 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 			b.rows[0].Name = "trained policy"
 		}
 		for i, a := range seeded {
-			b.settings[b.rows[i].Name] = settingsOf(a.Runs)
+			b.runs[b.rows[i].Name] = a.Runs
 		}
 	}
 	if len(b.rows) > 0 {
@@ -186,8 +189,9 @@ func isBound(name string) bool {
 	return slices.Contains([]string{record.PolicyOracle, record.PolicyReference, "best beam", "recorded order (best first)"}, name)
 }
 
-// crown finds the rows that no other is better than: the highest score, and those that are not separable from it. Bounds are no rows of it,
-// nor are those that cannot be compared with the first.
+// crown finds the rows that no other is better than: the highest score, and those that are not separable from it by a test that would tell
+// the lowest: one that separates nothing, as of two seeds, crowns nothing. Bounds are no rows of it, nor are those that cannot be compared
+// with the first.
 func (b *paperBlock) crown() {
 	mean := func(r arms.Told) float64 { return stat.Mean(r.QueryScores()) }
 	first := b.first()
@@ -200,7 +204,9 @@ func (b *paperBlock) crown() {
 	if len(rows) == 0 {
 		return
 	}
-	best := slices.MaxFunc(rows, func(x, y arms.Told) int { return cmp.Compare(mean(x), mean(y)) })
+	byMean := func(x, y arms.Told) int { return cmp.Compare(mean(x), mean(y)) }
+	best := slices.MaxFunc(rows, byMean)
+	spread := mean(best) - mean(slices.MinFunc(rows, byMean))
 	b.best = map[string]bool{best.Name: true}
 	var family []*arms.ArmComparison
 	var names []string
@@ -211,13 +217,21 @@ func (b *paperBlock) crown() {
 	}
 	arms.HolmArms(family)
 	for i, c := range family {
-		b.best[names[i]] = c.Verdict == stats.NotSeparable
+		b.best[names[i]] = c.Verdict == stats.NotSeparable && c.Tells(spread)
 	}
 }
 
 // first is the first row with scores.
 func (b *paperBlock) first() arms.Told {
 	return b.rows[slices.IndexFunc(b.rows, func(r arms.Told) bool { return len(r.QueryIDs) > 0 })]
+}
+
+// questions counts those of the rows: 200 and 120 questions.
+func (b *paperBlock) questions() string {
+	scored := list.Filter(b.rows, func(r arms.Told) bool { return len(r.QueryIDs) > 0 })
+	counts := list.Unique(list.Map(scored, func(r arms.Told) int { return len(r.QueryIDs) }))
+	last := len(counts) - 1
+	return page.Joined(append(list.Map(counts[:last], page.Thousands), page.Plural(counts[last], "question")))
 }
 
 // settingBreak is between two settings in a name, in LaTeX.
@@ -301,7 +315,7 @@ func letters(lines [][]string) (n int) {
 func caption(blocks []*paperBlock, columns []string) string {
 	first, of := blocks[0], "gain"
 	text := page.Capital(page.Joined(list.Map(blocks, func(b *paperBlock) string {
-		return fmt.Sprintf("%s on %s (%s)", results.MetricName(b.metric), b.split, page.Plural(len(b.first().QueryIDs), "question"))
+		return fmt.Sprintf("%s on %s (%s)", results.MetricName(b.metric), b.split, b.questions())
 	})))
 	has := func(any ...string) bool {
 		return slices.ContainsFunc(any, func(c string) bool { return slices.Contains(columns, c) })
@@ -328,14 +342,14 @@ func caption(blocks []*paperBlock, columns []string) string {
 		text += " ± is half of the 95% interval."
 	}
 	if has("score") {
-		text += " Bold: the highest score and those that are not separable from it."
+		text += " Bold: the highest score, and what is not separable from it by a test that finds the table's largest difference in 4 of 5 cases."
 	}
 	if slices.ContainsFunc(first.rows, func(r arms.Told) bool { return isBound(r.Name) }) {
 		text += " Below the last rule: upper bounds, which know the answers and are never bold."
 	}
 	refused := func(r arms.Told) bool { return r.Difference == nil && r.Name != first.first().Name }
 	if n := first.arms; n > 1 && slices.ContainsFunc(first.rows[:n], refused) {
-		text += " A setting without difference was not scored on the same questions by the same rewards."
+		text += " A setting without difference was not scored on the same questions by the same rewards, and is never bold."
 	}
 	return text
 }
@@ -358,7 +372,7 @@ func (p Paper) cell(b *paperBlock, r arms.Told, column string) string {
 		}
 		return page.Latex(map[string]string{"p": value, "verdict": cmp.Or(verdict, "–")}[column])
 	}
-	value, isKey := b.settings[r.Name][column]
+	value, isKey := settingsOf(b.runs[r.Name])[column]
 	switch {
 	case isKey:
 		return page.Latex(strings.Join(value, ", "))

@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"fulcrum/internal/list"
-	"fulcrum/reports/arms"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
 	"fulcrum/reports/stats"
 )
 
@@ -28,37 +28,32 @@ var inWords = strings.NewReplacer("clip.epsilon", "clip ε", "kl.beta", "KL β",
 	"temperature.end", "final τ", "sample_temperature", "sampling τ", "lr", "learning rate", ".", " ", "_", " ")
 
 // settings says in words what changes the numbers of runs: keys that are not at their defaults, and those that define the algorithm. What
-// the policy is comes first, then the data and the phases in their order. varied are the keys that have several values.
-func (p Paper) settings(runs []*record.Run) (told string, varied []string) {
-	values := settingsOf(runs)
-	order := "data " + strings.Join(values["schedule"], "")
-	place := func(key string) int {
-		section, _, nested := strings.Cut(key, ".")
-		if at := strings.Index(order, section); at >= 0 || !nested {
-			return at
-		}
-		return len(order)
+// the policy is comes first, then the data, the phases in their order and the other sections. varied are the keys that have several values.
+func (p Paper) settings(runs []*record.Run, values map[string][]string) (told string, varied []string) {
+	scheduled := []string{"", "data"} // keys of no section, the data, then the phases
+	for _, r := range runs {
+		phases, _ := r.Setting("schedule").([]any)
+		scheduled = append(scheduled, list.Map(phases, func(phase any) string { return fmt.Sprint(phase) })...)
 	}
+	sectionOf := func(key string) string { return key[:max(strings.IndexByte(key, '.'), 0)] }
 	keys, last := slices.Sorted(maps.Keys(values)), "."
-	slices.SortStableFunc(keys, func(a, b string) int { return place(a) - place(b) })
+	order := slices.Concat(scheduled, list.Map(keys, sectionOf))
+	slices.SortStableFunc(keys, func(a, b string) int { return slices.Index(order, sectionOf(a)) - slices.Index(order, sectionOf(b)) })
 	for _, key := range keys {
-		section, rest, nested := strings.Cut(key, ".")
-		if !nested {
-			section, rest = "", key
-		}
-		value, usual, off := values[key][0], map[string]string{}, []string{"null", "[]", "{}", ""}
+		section, value, usual, off := sectionOf(key), values[key][0], map[string]string{}, []string{"null", "[]", "{}", ""}
 		if p.Default != nil && !defining.MatchString(key) {
 			record.Flatten(usual, key, p.Default(key))
 		}
 		if usual[key] == "null" { // a run of defaults does not have the key
 			off = append(off, "none", "false")
 		}
-		said := strings.TrimPrefix(inWords.Replace(rest)+" "+value, "name ")
+		said := strings.TrimPrefix(inWords.Replace(strings.TrimPrefix(strings.TrimPrefix(key, section), "."))+" "+value, "name ")
 		switch {
 		case slices.ContainsFunc(withoutEffect, func(w string) bool { return key == w || strings.HasPrefix(key, w+".") }):
 		case len(values[key]) > 1:
 			varied = append(varied, key)
-		case usual[key] == value, slices.Contains(off, value):
+		case slices.Contains([]string{"sft", "rce", "grpo", "grpo_online"}, section) && !slices.Contains(scheduled, section):
+		case usual[key] == value, slices.Contains(off, value), value == "0" && strings.HasSuffix(key, ".weight"):
 		case section == last:
 			told += ", " + said
 		default:
@@ -73,8 +68,8 @@ func (p Paper) settings(runs []*record.Run) (told string, varied []string) {
 }
 
 // methods is a paragraph in LaTeX on how runs were made.
-func (p Paper) methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*paperBlock) string {
-	told, varied := p.settings(list.Map(seeded, func(a arms.ComparedArm) *record.Run { return a.Runs[0] }))
+func (p Paper) methods(runs []*record.Run, values map[string][]string, blocks []*paperBlock) string {
+	told, varied := p.settings(runs, values)
 	text := ""
 	tell := func(what string, of func(*record.Run) string) {
 		var all []string
@@ -102,14 +97,14 @@ func (p Paper) methods(runs []*record.Run, seeded []arms.ComparedArm, blocks []*
 	}
 	text += "Settings: " + told + "Intervals are of 95%: of means over questions (and seeds, where there are several, by Student's t), of " +
 		"differences paired by question. p-values are corrected for the comparisons beside them (Holm). "
-	var look stats.Look
 	for _, b := range blocks {
+		var look stats.Look
 		for _, r := range b.rows {
 			look = look.Later(r.Look)
 		}
-	}
-	if look != (stats.Look{}) {
-		text += page.Capital(look.Spent()) + " "
+		if look != (stats.Look{}) {
+			text += fmt.Sprintf("By %s on %s, %s ", results.MetricName(b.metric), b.split, look.Spent())
+		}
 	}
 	return "\n{\\sloppy\\paragraph{Methods.} " + page.Latex(strings.TrimSpace(text)) + "\\par}\n"
 }

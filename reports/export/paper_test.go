@@ -15,6 +15,7 @@ import (
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/compare"
 	"fulcrum/reports/record"
+	"fulcrum/reports/stats"
 )
 
 // seededRuns are runs of two settings, three seeds each.
@@ -121,6 +122,33 @@ func TestPaperTableTellsAll(t *testing.T) {
 		e.Metric = "accuracy"
 		accuracy[1].Evaluations = append(accuracy[1].Evaluations, e)
 	}
+	fewer := seededRuns(t)[:2]
+	few(fewer[1:], 120)
+	// Two seeds of each setting that differ by more than the settings do.
+	two := above(record.PolicyRandom, -0.01)[:4]
+	for i, r := range two {
+		for _, e := range r.Evaluations {
+			for k := range e.Scores {
+				e.Scores[k] += []float64{0, 0.1, 0.1, 0}[i]
+			}
+		}
+	}
+	tied := seededRuns(t)[:2]
+	for i := range tied[1].Evaluations {
+		for k := range tied[1].Evaluations[i].Scores {
+			tied[1].Evaluations[i].Scores[k] = tied[0].Evaluations[i].Scores[k] + 0.001*float64(k%3-1)
+		}
+	}
+	looks := seededRuns(t)[:2]
+	for n, r := range looks {
+		r.Tree = tree(fmt.Sprintf("{seed: 1, schedule: [grpo], rce: {temperature: {start: 2}}, rewards: {vqa: {weight: 1}, rouge: {weight: 0}}, "+
+			"grpo: {epochs: 1, lr: %d}}", n))
+		for i, e := range r.Evaluations {
+			r.Evaluations[i].Look = stats.LookAt(1)
+			e.Metric, e.Look = "accuracy", stats.LookAt(2)
+			r.Evaluations = append(r.Evaluations, e)
+		}
+	}
 	for _, tc := range []struct {
 		name   string
 		paper  Paper
@@ -128,6 +156,14 @@ func TestPaperTableTellsAll(t *testing.T) {
 		wants  []string
 		absent string
 	}{
+		{"other questions", Paper{Digits: -1}, fewer, []string{"(200 and 120 questions)", "setting & questions & score & difference \\\\",
+			"lr=1e-05 & 200 & ", "lr=0.0001 & 120 & "}, ""},
+		{"two seeds that separate nothing", Paper{Digits: 2}, two, []string{"lr=0.0001 & $\\mathbf{", "random & $0."}, "random & $\\mathbf"},
+		{"two seeds: a setting", Paper{Digits: 2}, two, []string{"lr=1e-05 & $0."}, "similarity & $\\mathbf"},
+		{"a tie", Paper{Digits: 3}, tied, []string{"lr=1e-05 & $\\mathbf{", "lr=0.0001 & $\\mathbf{"}, "similarity & $\\mathbf"},
+		{"what trained, and its looks", Paper{Digits: -1, Metrics: []string{"reward", "accuracy"}}, looks, []string{
+			"Settings: schedule [grpo]; grpo: epochs 1; rewards: vqa weight 1.", "By reward on dev, this was look 1 at",
+			"By accuracy on dev, this was look 2 at"}, "$\\tau$"},
 		{"a phase that one setting has", Paper{Digits: -1}, stages[:2], []string{
 			"l@{}}top=null\\\\schedule=[rce]\\end{tabular} & $",
 			"l@{}}top=3\\\\schedule=[rce, grpo]\\end{tabular} & $",

@@ -373,6 +373,7 @@ func (t ArmTable) WriteTable(d *page.Document) {
 // Told is a row of a table of arms: its score, its gain over the first baseline, and its difference from the first arm; nil of a baseline.
 type Told struct {
 	Name string
+	Runs []*record.Run // of an arm
 	Arm
 	Gain, Difference *ArmComparison
 }
@@ -386,7 +387,7 @@ func (t ArmTable) Told() (rows []Told, over string) {
 		}
 	}
 	for _, r := range t.Rows {
-		rows = append(rows, Told{r.name, r.arm, gain.of(r), r.first})
+		rows = append(rows, Told{r.name, r.runs, r.arm, gain.of(r), r.first})
 	}
 	for _, b := range t.baselines {
 		rows = append(rows, Told{Name: b.Name, Arm: b})
@@ -404,7 +405,7 @@ func ToldOf(seeded []ComparedArm, split, metric string) (rows []Told, over strin
 	rows, over = ArmTables(scored, func(s, m string) bool { return s == split && m == metric }, 0)[0].Told()
 	for i, a := range seeded {
 		if len(rows) == i || rows[i].Name != a.Name {
-			rows = slices.Insert(rows, i, Told{Name: a.Name})
+			rows = slices.Insert(rows, i, Told{Name: a.Name, Runs: a.Runs})
 		}
 	}
 	for i, name := range ShortNames(list.Map(rows, func(r Told) string { return r.Name })) {

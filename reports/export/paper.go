@@ -38,11 +38,10 @@ func PaperColumns() []string { return append(ofMetrics(), "seeds", "questions") 
 // paperBlock is what a table for a paper shows of a metric.
 type paperBlock struct {
 	split, metric string
-	over          string                   // what gains are over
-	rows          []arms.Told              // of arms first; one that was not scored has its name alone
-	arms          int                      // how many rows are arms; 0: policies of one run
-	best          map[string]bool          // rows that no other is better than
-	runs          map[string][]*record.Run // of rows that were trained
+	over          string          // what gains are over
+	rows          []arms.Told     // of arms first; one that was not scored has its name alone
+	arms          int             // how many rows are arms; 0: policies of one run
+	best          map[string]bool // rows that no other is better than
 }
 
 // Table returns a table of arms for a column of a paper in LaTeX, with a caption and a paragraph on their settings. Each is a row; of one
@@ -115,7 +114,7 @@ func scoresOf(runs []*record.Run) (all []string) {
 
 // blockOf returns the rows of a metric: arms with the baselines below or, of one run, its policies.
 func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, error) {
-	b := &paperBlock{split: split, metric: metric, runs: map[string][]*record.Run{}}
+	b := &paperBlock{split: split, metric: metric}
 	if run := seeded[0].Runs[0]; len(seeded) == 1 && len(seeded[0].Runs) == 1 {
 		stages, err := results.StagesOf(run)
 		if err != nil {
@@ -147,7 +146,7 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 				}
 			}
 			if r.Phase != "" && r.Phase != record.PolicyInit {
-				b.runs[row.Name] = seeded[0].Runs
+				row.Runs = seeded[0].Runs
 			}
 			b.rows = append(b.rows, row)
 		}
@@ -158,9 +157,6 @@ func blockOf(seeded []arms.ComparedArm, split, metric string) (*paperBlock, erro
 		b.arms = len(seeded)
 		if len(seeded) == 1 {
 			b.rows[0].Name = "trained policy"
-		}
-		for i, a := range seeded {
-			b.runs[b.rows[i].Name] = a.Runs
 		}
 	}
 	if len(b.rows) > 0 {
@@ -372,7 +368,7 @@ func (p Paper) cell(b *paperBlock, r arms.Told, column string) string {
 		}
 		return page.Latex(map[string]string{"p": value, "verdict": cmp.Or(verdict, "–")}[column])
 	}
-	value, isKey := settingsOf(b.runs[r.Name])[column]
+	value, isKey := settingsOf(r.Runs)[column]
 	switch {
 	case isKey:
 		return page.Latex(strings.Join(value, ", "))

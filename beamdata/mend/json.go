@@ -15,7 +15,6 @@ import (
 	"fulcrum/beamdata/jsonrecords"
 	"fulcrum/beamdata/jsonstream"
 	"fulcrum/beamdata/texts"
-	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/regular"
 )
 
@@ -105,10 +104,7 @@ func (c *writer) json(at, to string) error {
 	for _, what := range slices.Sorted(maps.Keys(p.refused)) {
 		c.said = append(c.said, fmt.Sprintf("left as it is: %s: %s", name, p.refused[what]))
 	}
-	if c.dry {
-		return nil
-	}
-	return atomicfile.Write(to, out.Bytes(), 0o644)
+	return c.write(to, &out)
 }
 
 func (p *pass) edit(what string, from, to int64, text string) {

@@ -31,9 +31,14 @@ type writer struct {
 }
 
 // Write copies a file or folder into the folder out, which appears when it is complete, and mends the files at its top. It returns the
-// copy's path and what it did, a line for each file. A folder out that holds something is refused.
+// copy's path and what it did, a line for each file. A folder out that holds something is refused; with out "" nothing is written.
 func Write(from, out string) (copied string, said []string, err error) {
 	root, _ := filepath.Abs(from)
+	c := &writer{dry: out == "", top: -1}
+	if c.dry {
+		err = c.all(real(root), "")
+		return "", c.said, err
+	}
 	out, _ = filepath.Abs(out)
 	info, err := os.Stat(root)
 	if err != nil {
@@ -56,22 +61,11 @@ func Write(from, out string) (copied string, said []string, err error) {
 		return "", nil, err
 	}
 	defer remove()
-	c := &writer{top: -1}
 	if err = c.all(root, tmp); err == nil {
 		os.Remove(out) // an empty folder
 		err = errors.Join(os.Chmod(tmp, 0o755), os.Rename(tmp, out), atomicfile.SyncDir(parent))
 	}
 	return copied, c.said, err
-}
-
-// Would returns what Write would say that it has mended, and writes nothing.
-func Would(from string) []string {
-	root, _ := filepath.Abs(from)
-	c := &writer{dry: true, top: -1}
-	if c.all(real(root), "") != nil {
-		return nil
-	}
-	return slices.DeleteFunc(c.said, func(line string) bool { return !strings.HasPrefix(line, "mended ") })
 }
 
 // real is an absolute path without links, of which the end need not exist.
@@ -119,14 +113,18 @@ func (c *writer) all(root, tmp string) error {
 
 // plain copies a file as it is.
 func (c *writer) plain(at, to string) error {
-	if c.dry {
-		return nil
-	}
 	from, err := regular.Open(at)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
+	return c.write(to, from)
+}
+
+func (c *writer) write(to string, from io.Reader) error {
+	if c.dry {
+		return nil
+	}
 	return atomicfile.Stream(to, func(w *bufio.Writer) error {
 		_, err := io.Copy(w, from)
 		return err

@@ -14,6 +14,7 @@ import (
 	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/workload"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -97,7 +98,9 @@ the folder that holds both.
 				return nil
 			}
 			how := ""
-			if mends := mend.Would(args[1]); len(mends) > 0 {
+			_, mends, err := mend.Write(args[1], "")
+			mends = list.Filter(mends, func(line string) bool { return strings.HasPrefix(line, "mended ") })
+			if err == nil && len(mends) > 0 {
 				how = fmt.Sprintf("; %s writes a copy: %s", program.Command("data", "inspect", args[1], "--fix", "OUT"), strings.Join(mends, "; "))
 			}
 			return fmt.Errorf("%s: a run would refuse this%s", args[1], how)

@@ -28,11 +28,7 @@ func (d Diff) WriteText(w io.Writer, columns int) error {
 	} {
 		switch {
 		case len(part.list) > 0:
-			verb := "differ"
-			if len(part.list) == 1 {
-				verb = "differs"
-			}
-			fmt.Fprintf(&b, "\n%s: %d %s\n", part.title, len(part.list), verb)
+			fmt.Fprintf(&b, "\n%s: %d %s\n", part.title, len(part.list), page.Verb(len(part.list), "differs", "differ"))
 			writeDifferences(&b, part.list, columns)
 		case part.told && len(d.Unknown) == 0:
 			fmt.Fprintf(&b, "\n%s: the same\n", part.title)
@@ -72,11 +68,8 @@ func (d Diff) Verdict() string {
 	}
 	var parts []string
 	add := func(n int, one, many string) {
-		switch {
-		case n == 1:
-			parts = append(parts, "1 "+one)
-		case n > 1:
-			parts = append(parts, fmt.Sprintf("%d %s", n, many))
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, page.Verb(n, one, many)))
 		}
 	}
 	add(len(d.Settings), "setting", "settings")

@@ -226,8 +226,7 @@ func (b *paperBlock) first() arms.Told {
 func (b *paperBlock) questions() string {
 	scored := list.Filter(b.rows, func(r arms.Told) bool { return len(r.QueryIDs) > 0 })
 	counts := list.Unique(list.Map(scored, func(r arms.Told) int { return len(r.QueryIDs) }))
-	last := len(counts) - 1
-	return page.Joined(append(list.Map(counts[:last], page.Thousands), page.Plural(counts[last], "question")))
+	return page.Joined(list.Map(counts, page.Thousands)) + page.Verb(counts[0], " question", " questions")
 }
 
 // settingBreak is between two settings in a name, in LaTeX.

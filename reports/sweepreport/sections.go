@@ -244,11 +244,8 @@ func (v *View) writeFailures(d *page.Document) {
 	}
 	d.Heading(2, "Failures")
 	failed := v.Count(func(j sweeps.Job) bool { return j.State == record.StateFailed })
-	what := fmt.Sprintf("%s failed, with %s. This runs them again:", page.Plural(failed, "job"), page.Plural(len(groups), "cause"))
-	if failed == 1 {
-		what = "1 job failed. This runs it again:"
-	}
-	d.Paragraph("%s", what)
+	d.Paragraph("%s failed, with %s. This runs %s again:", page.Plural(failed, "job"), page.Plural(len(groups), "cause"),
+		page.Verb(failed, "it", "them"))
 	d.Code("run resume SWEEP_FOLDER")
 	told := 0
 	for i, jobs := range groups {

@@ -98,16 +98,15 @@ func (r armRow) Made() []*ArmComparison {
 	return slices.DeleteFunc([]*ArmComparison{r.similarity, r.initial, r.first}, func(c *ArmComparison) bool { return c == nil })
 }
 
-// Comparisons is how many a table makes.
-func (t ArmTable) Comparisons() int {
-	n := 0
+// Made are the comparisons of a table.
+func (t ArmTable) Made() (all []*ArmComparison) {
 	for _, r := range t.Rows {
-		n += len(r.Made())
+		all = append(all, r.Made()...)
 	}
 	for _, g := range t.split {
-		n += len(g.own(t.Rows))
+		all = append(all, g.own(t.Rows)...)
 	}
-	return n
+	return all
 }
 
 // Differences are those of the table's arms from its first one, by name, in its order.
@@ -192,14 +191,8 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 		if len(t.Rows) < min(2, len(arms)) {
 			continue
 		}
-		for _, row := range t.Rows {
-			family = append(family, row.Made()...)
-		}
 		t.splitGains(opt)
-		for _, g := range t.split {
-			family = append(family, g.own(t.Rows)...)
-		}
-		tables = append(tables, t)
+		family, tables = append(family, t.Made()...), append(tables, t)
 	}
 	holmArms(family, max(len(family), atLeast))
 	return tables

@@ -115,7 +115,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		tables := arms.ArmTables(seeded, nil, 0)
 		n := 0
 		for _, t := range tables {
-			n += t.Comparisons()
+			n += len(t.Made())
 		}
 		writeFamily(d, n)
 		for _, t := range tables {
@@ -367,9 +367,7 @@ func (t comparisonTable) Write(d *page.Document) {
 		header = append(header, ">at step")
 	}
 	header = append(header, ">questions", ">mean ± SE")
-	for _, y := range t.yards {
-		header = append(header, ">gain over "+y.Short)
-	}
+	header = append(header, list.Map(t.yards, func(y results.Yardstick) string { return ">gain over " + y.Short })...)
 	d.Table(append(header, ">minus "+first.name, ">p (Holm)", ">effect", "verdict"), withBaselines(rows, t.baselines, steps))
 	for _, note := range stats.Notes(rows) {
 		d.Paragraph("%s", note)

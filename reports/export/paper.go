@@ -103,13 +103,9 @@ func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
 // scoresOf are the metrics that runs were scored by.
 func scoresOf(runs []*record.Run) (all []string) {
 	for _, run := range runs {
-		for _, t := range results.StageTables(run.Evaluations) {
-			if name := t[0].Split + "/" + t[0].Metric; !slices.Contains(all, name) {
-				all = append(all, name)
-			}
-		}
+		all = append(all, list.Map(results.StageTables(run.Evaluations), func(t []record.Evaluation) string { return t[0].Split + "/" + t[0].Metric })...)
 	}
-	return all
+	return list.Unique(all)
 }
 
 // blockOf returns the rows of a metric: arms with the baselines below or, of one run, its policies.
@@ -257,17 +253,13 @@ func (p Paper) table(blocks []*paperBlock, columns []string) string {
 		if settingBreak.MatchString(cells[0]) { // a setting a line
 			cells[0] = "\\begin{tabular}[t]{@{}l@{}}" + settingBreak.ReplaceAllString(cells[0], `\\$1`) + "\\end{tabular}"
 		}
-		for _, c := range columns {
-			cells = append(cells, p.cell(first, r, c))
-		}
+		cells = append(cells, list.Map(columns, func(c string) string { return p.cell(first, r, c) })...)
 		for _, b := range blocks {
 			told := arms.Told{}
 			if at := slices.IndexFunc(b.rows, func(o arms.Told) bool { return o.Name == r.Name }); at >= 0 {
 				told = b.rows[at]
 			}
-			for _, c := range of {
-				cells = append(cells, p.cell(b, told, c))
-			}
+			cells = append(cells, list.Map(of, func(c string) string { return p.cell(b, told, c) })...)
 		}
 		lines = append(lines, cells)
 	}

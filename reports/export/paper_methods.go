@@ -72,15 +72,7 @@ func (p Paper) methods(runs []*record.Run, values map[string][]string, blocks []
 	told, varied := p.settings(runs, values)
 	text := ""
 	tell := func(what string, of func(*record.Run) string) {
-		var all []string
-		for _, r := range runs {
-			if told := of(r); !slices.Contains(all, told) {
-				all = append(all, told)
-			}
-		}
-		if len(all) > 0 {
-			text += what + ": " + page.Joined(all) + ". "
-		}
+		text += what + ": " + page.Joined(list.Unique(list.Map(runs, of))) + ". "
 	}
 	tell("Optimizer steps", func(r *record.Run) string { return page.Thousands(r.LastStep()) })
 	tell("Seeds", func(r *record.Run) string { return fmt.Sprint(r.Seed()) })

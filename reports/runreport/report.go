@@ -245,12 +245,10 @@ func reportData(d *page.Document, s *record.Summary) {
 	if len(data.Methods) == 0 {
 		return
 	}
-	rows = nil
-	for _, m := range data.Methods {
-		rows = append(rows, []string{page.Plain(cmp.Or(m.Name, "(not said)")), page.Thousands(m.Candidates), page.Sig(float64(m.Mean), 4)})
-	}
 	d.Paragraph("What the recorded candidates of training and validation queries earn, by how they were made:")
-	d.Table([]string{"gen_method", ">candidates", ">mean reward"}, rows)
+	d.Table([]string{"gen_method", ">candidates", ">mean reward"}, list.Map(data.Methods, func(m record.MethodSummary) []string {
+		return []string{page.Plain(cmp.Or(m.Name, "(not said)")), page.Thousands(m.Candidates), page.Sig(float64(m.Mean), 4)}
+	}))
 }
 
 // reportFigures shows figures that were drawn, the first of them as the number behind before; a caption that several share stands once.

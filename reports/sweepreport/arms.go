@@ -138,9 +138,7 @@ func (v *View) lines(c *condition, bounds ...string) []armLine {
 		}
 	}
 	baselines(record.PolicyRandom, record.PolicyMajority, record.PolicySimilarity, record.PolicyInit)
-	for _, s := range c.arms {
-		out = append(out, armLine{page.Plain(s.label()), s, s.runs, s.last()})
-	}
+	out = append(out, list.Map(c.arms, func(s *setting) armLine { return armLine{page.Plain(s.label()), s, s.runs, s.last()} })...)
 	baselines(bounds...)
 	return out
 }

@@ -33,9 +33,7 @@ func (v *View) PaperFigures(paper chart.Paper) []*chart.Figure {
 	if f := out[1]; f != nil && f.Omits == "" && len(without) > 0 {
 		f.Omits = page.Verb(len(without), "job ", "jobs ") + page.Joined(without)
 	}
-	for _, f := range figures {
-		out = append(out, f.Figure)
-	}
+	out = append(out, list.Map(figures, func(f sweepFigure) *chart.Figure { return f.Figure })...)
 	return slices.DeleteFunc(out, func(f *chart.Figure) bool { return f == nil })
 }
 

@@ -103,9 +103,9 @@ func (v *View) writeVerdicts(d *page.Document) {
 // correctedFor says for what the verdicts of a table are corrected.
 func (v *View) correctedFor(t *arms.ArmTable) string {
 	if v.chosenOn(v.verdicts.Split, v.verdicts.Metric) {
-		return "the " + page.Plural(max(t.Comparisons(), v.rankings()), "comparison") + " that rank the settings"
+		return "the " + page.Plural(max(len(t.Made()), v.rankings()), "comparison") + " that rank the settings"
 	}
-	return "the " + page.Plural(t.Comparisons(), "comparison") + " of this table"
+	return "the " + page.Plural(len(t.Made()), "comparison") + " of this table"
 }
 
 // writeAccuracies tells the accuracy of the settings that the verdicts compare.

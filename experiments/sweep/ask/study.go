@@ -52,8 +52,8 @@ func studyOf(runs sweep.Runs, req configs.Request, effect float64) (configs.Requ
 	}
 	if baseline, err := composer.Job(master, 0, points[0]); err == nil { // the plan refuses it
 		if least, greatest, ok := runs.RewardRange(baseline); ok && effect >= greatest-least {
-			return req, usage.Errorf("--effect %g: rewards lie between %g and %g here: want a difference worth having below %g, as in --effect %g",
-				effect, least, greatest, greatest-least, (greatest-least)/50)
+			return req, usage.Errorf("--effect %g: rewards lie between %g and %g here: want a difference worth having below %g, as in "+
+				"--effect %g", effect, least, greatest, greatest-least, (greatest-least)/50)
 		}
 	}
 	swept := func(override string) bool {

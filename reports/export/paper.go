@@ -103,7 +103,9 @@ func (p Paper) Table(seeded []arms.ComparedArm) (string, error) {
 // scoresOf are the metrics that runs were scored by.
 func scoresOf(runs []*record.Run) (all []string) {
 	for _, run := range runs {
-		all = append(all, list.Map(results.StageTables(run.Evaluations), func(t []record.Evaluation) string { return t[0].Split + "/" + t[0].Metric })...)
+		for _, t := range results.StageTables(run.Evaluations) {
+			all = append(all, t[0].Split+"/"+t[0].Metric)
+		}
 	}
 	return list.Unique(all)
 }

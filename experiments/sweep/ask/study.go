@@ -16,7 +16,7 @@ import (
 const maxArms = 26
 
 // studyOf turns a request whose overrides sweep some keys into that of a study: each point of the grid is an arm, the first one the
-// baseline, and each other arm is a question. The study owns the seeds. An effect that no two rewards of the baseline's can have is refused.
+// baseline, and each other arm is a question. The study owns the seeds. An effect beyond what two rewards can differ by is refused.
 func studyOf(runs sweep.Runs, req configs.Request, effect float64) (configs.Request, error) {
 	req.Multirun = true
 	composer, err := configs.NewComposer(req)

@@ -60,15 +60,6 @@ func (App) Check(c *configs.Composed) error {
 	return err
 }
 
-// RewardRange is job.Config.RewardRange.
-func (App) RewardRange(c *configs.Composed) (least, greatest float64, ok bool) {
-	cfg, err := job.Decode(c)
-	if err != nil {
-		return 0, 0, false
-	}
-	return cfg.RewardRange()
-}
-
 // RefuseIdle refuses keys that the user has set and that act nowhere in the run. A sweep's or study's keys act in some of its jobs.
 func (App) RefuseIdle(c *configs.Composed) error {
 	if _, job := os.LookupEnv(runfolder.ExpectedHash); job {

@@ -38,10 +38,7 @@ func (a fakeApp) note(s string) error {
 
 func (a fakeApp) Report(dir string) error          { return a.note("report " + dir) }
 func (a fakeApp) Schema() (*configs.Schema, error) { return a.schema, nil }
-func (a fakeApp) RewardRange(*configs.Composed) (least, greatest float64, ok bool) {
-	return 0, 0, false
-}
-func (a fakeApp) Annexes() sweep.Annexes { return sweep.Annexes{} }
+func (a fakeApp) Annexes() sweep.Annexes           { return sweep.Annexes{} }
 func (a fakeApp) Run(_ context.Context, c *configs.Composed) error {
 	return a.note("run " + strings.Join(c.TaskOverrides(), " "))
 }

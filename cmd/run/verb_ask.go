@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/configs"
+	"fulcrum/experiments/job"
 	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/ask"
 	"fulcrum/experiments/sweep/ledger"
@@ -88,7 +90,13 @@ command resume does.
 			if err != nil {
 				return err
 			}
-			return ask.Start(s.ctx, s.app, req, rule, slices.Concat([]string{program.Called()}, os.Args[1:]))
+			rewards := func(c *configs.Composed) (least, greatest float64, ok bool) {
+				if config, err := job.Decode(c); err == nil {
+					least, greatest, ok = config.RewardRange()
+				}
+				return least, greatest, ok
+			}
+			return ask.Start(s.ctx, s.app, req, rule, rewards, slices.Concat([]string{program.Called()}, os.Args[1:]))
 		},
 	}
 }

@@ -40,8 +40,6 @@ type Runs interface {
 	Schema() (*configs.Schema, error)
 	// Check refuses a configuration from which no run could start.
 	Check(c *configs.Composed) error
-	// RewardRange returns what rewards lie between; ok is false where a configuration does not decide it.
-	RewardRange(c *configs.Composed) (least, greatest float64, ok bool)
 	// Report writes report.md of a sweep's folder; ErrNoReport in a program without sweep reports.
 	Report(dir string) error
 	// Annexes returns the parts of sweeps that the program may lack.

@@ -2,7 +2,7 @@
 // says what it takes to settle the question, and adds seeds until it is settled or hopeless by a rule that was fixed before
 // (sweeps.Ask). It is a front of the sweep: all its state is the study's ledger.
 //
-//	err := ask.Start(ctx, app, request, sweeps.Ask{Effect: 0.02, MaxSeeds: 10}, command)
+//	err := ask.Start(ctx, app, request, sweeps.Ask{Effect: 0.02, MaxSeeds: 10}, rewards, command)
 package ask
 
 import (
@@ -23,9 +23,12 @@ import (
 	"fulcrum/reports/sweeps"
 )
 
+// Rewards returns what rewards lie between; ok is false where the configuration does not decide it.
+type Rewards func(c *configs.Composed) (least, greatest float64, ok bool)
+
 // Start asks what the overrides of a request ask, in a new sweep folder. command repeats it.
-func Start(ctx context.Context, runs sweep.Runs, req configs.Request, rule sweeps.Ask, command []string) error {
-	study, err := studyOf(runs, req, rule.Effect)
+func Start(ctx context.Context, runs sweep.Runs, req configs.Request, rule sweeps.Ask, rewards Rewards, command []string) error {
+	study, err := studyOf(req, rule.Effect, rewards)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/sweep"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/list"
 	"fulcrum/internal/usage"
@@ -17,7 +16,7 @@ const maxArms = 26
 
 // studyOf turns a request whose overrides sweep some keys into that of a study: each point of the grid is an arm, the first one the
 // baseline, and each other arm is a question. The study owns the seeds. An effect beyond what two rewards can differ by is refused.
-func studyOf(runs sweep.Runs, req configs.Request, effect float64) (configs.Request, error) {
+func studyOf(req configs.Request, effect float64, rewards Rewards) (configs.Request, error) {
 	req.Multirun = true
 	composer, err := configs.NewComposer(req)
 	if err != nil {
@@ -50,8 +49,8 @@ func studyOf(runs sweep.Runs, req configs.Request, effect float64) (configs.Requ
 		return req, usage.Errorf("ask: %d arms: want at most %d, the first of which the others are held against; among more, search: "+
 			"hydra/sweeper=tpe", len(points), maxArms)
 	}
-	if baseline, err := composer.Job(master, 0, points[0]); err == nil { // the plan refuses it
-		if least, greatest, ok := runs.RewardRange(baseline); ok && effect >= greatest-least {
+	if baseline, err := composer.Job(master, 0, points[0]); err == nil { // else the plan refuses it
+		if least, greatest, ok := rewards(baseline); ok && effect >= greatest-least {
 			return req, usage.Errorf("--effect %g: rewards lie between %g and %g here: want a difference worth having below %g, as in "+
 				"--effect %g", effect, least, greatest, greatest-least, (greatest-least)/50)
 		}

@@ -183,8 +183,9 @@ type Env struct {
 	Seed      int64
 	// Shards is the number of shards of whole groups that a step is cut into; 0 is 1. Ranks are the processes that share them, at most as
 	// many; nil: this one computes all. Rank 0 alone writes, judges and looks at files.
-	Shards int
-	Ranks  *ranks.Group
+	Shards    int
+	Ranks     *ranks.Group
+	Backwards bool // this process computes its shards in the other order
 	// LookAhead makes Steps work ahead even without CUDA graphs. It gains nothing: a test checks that no number changes.
 	LookAhead bool
 	Rec       Recorder

@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"fulcrum/internal/ranks"
+	"fulcrum/internal/stat"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
 	"fulcrum/selector"
@@ -62,6 +63,15 @@ func (s *Steps[R, I]) inputs(p *planned[R]) {
 	}
 }
 
+// turn returns in which order n shards of this process are computed, which changes no byte: a proof takes the other one.
+func (e *Env) turn(n int) []int {
+	order := stat.Indices(n)
+	if e.Backwards {
+		slices.Reverse(order)
+	}
+	return order
+}
+
 // passes makes the passes of a shard, whose gradient they leave.
 func (l *Learner) passes(of shard) (losses, read []torchx.Tensor) {
 	l.Params.ZeroGrad()
@@ -75,20 +85,22 @@ func (e *Env) Draw(src selector.Source, queries []int, of func(queries []int, sh
 	if !e.cut() {
 		return of(queries)
 	}
-	var own []selector.Batch
 	var failed error
 	first, _ := e.own()
-	for i, span := range e.spans(len(queries)) {
+	spans := e.spans(len(queries))
+	own := make([][]selector.Batch, len(spans))
+	for _, i := range e.turn(len(spans)) {
+		span := spans[i]
 		if span.From == span.To || failed != nil {
 			continue
 		}
 		b, err := of(queries[span.From:span.To], first+i+1)
 		if failed = err; err == nil {
 			b.Source = nil // the others have their own
-			own = append(own, *b)
+			own[i] = []selector.Batch{*b}
 		}
 	}
-	all, err := gathered(e.Ranks, "the groups of a step", own, failed)
+	all, err := gathered(e.Ranks, "the groups of a step", slices.Concat(own...), failed)
 	if err != nil {
 		return nil, err
 	}
@@ -110,19 +122,20 @@ type passed struct {
 func (l *Learner) computeShards(w *work, f *flight) error {
 	defer torchx.Scope()()
 	w.Upload.Send(l.Params.Flat())
-	var own []passed
 	from, to := l.env.own()
+	own, gradients := make([][]passed, to-from), make([]torchx.Tensor, to-from)
+	turns := l.env.turn(to - from)
 	nodes := ranks.Sums(l.env.shards(), from, to, func(i int) torchx.Tensor {
-		defer torchx.Scope()()
-		own = append(own, l.numbers(w.shards[i-from])...)
-		sum := torchx.FullLike(l.Params.Grad(), 0, l.Params.Grad().DType(), l.Params.Numel())
-		torchx.Copy(sum, l.Params.Grad())
-		return torchx.Own(sum)
+		for gradients[i-from].Nil() { // one, but where the other order is taken
+			own[turns[0]], gradients[turns[0]] = l.gradient(w.shards[turns[0]])
+			turns = turns[1:]
+		}
+		return gradients[i-from]
 	}, addGradients)
 	if err := l.sum(nodes); err != nil {
 		return err
 	}
-	all, err := gathered(l.env.Ranks, "the losses of a step", own, nil)
+	all, err := gathered(l.env.Ranks, "the losses of a step", slices.Concat(own...), nil)
 	if err != nil {
 		return err
 	}
@@ -141,6 +154,15 @@ func (l *Learner) computeShards(w *work, f *flight) error {
 	}
 	f.read = append(torchx.Read(numbers...), read...)
 	return nil
+}
+
+// gradient makes the passes of a shard and returns their numbers, and a copy of their gradient.
+func (l *Learner) gradient(of shard) ([]passed, torchx.Tensor) {
+	defer torchx.Scope()()
+	numbers := l.numbers(of)
+	sum := torchx.FullLike(l.Params.Grad(), 0, l.Params.Grad().DType(), l.Params.Numel())
+	torchx.Copy(sum, l.Params.Grad())
+	return numbers, torchx.Own(sum)
 }
 
 // numbers makes the passes of a shard; an empty one adds zeros.

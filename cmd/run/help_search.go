@@ -59,7 +59,7 @@ func (s *session) search(about string) error {
 	if err != nil {
 		return err
 	}
-	rank := ranks(strings.ToLower(about))
+	rank := placing(strings.ToLower(about))
 	names := list.Map(all, func(t topic) string { return t.name })
 	if all = list.Filter(all, func(t topic) bool { return rank(t) >= 0 }); len(all) == 0 {
 		return usage.Errorf("the help has nothing about %.60q%s; `run help` lists commands", about,
@@ -109,9 +109,9 @@ func (s *session) search(about string) error {
 	return s.write(b.String(), nil)
 }
 
-// ranks returns how well a topic fits words: 0 is named so, 1 begins so, 2 has them in its name, 3 in name or meaning, -1 does not.
+// placing returns how well a topic fits words: 0 is named so, 1 begins so, 2 has them in its name, 3 in name or meaning, -1 does not.
 // Of an error a whole message may be given, as the program printed it.
-func ranks(about string) func(topic) int {
+func placing(about string) func(topic) int {
 	words := list.Map(strings.FieldsFunc(about, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }),
 		func(word string) *regexp.Regexp { return regexp.MustCompile(`(^|[^\pL\d])` + regexp.QuoteMeta(word)) })
 	named := regexp.MustCompile(`(^|[.=/#])` + regexp.QuoteMeta(about) + `$`)

@@ -19,6 +19,7 @@ import (
 
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/internal/interrupt"
+	"fulcrum/internal/ranks"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/tensorfile"
 	"fulcrum/internal/torchx"
@@ -44,7 +45,9 @@ func main() {
 	go stopOn(ctx, signals, cancel)
 	s := &session{ctx: ctx, out: stdout.Writer(), errOut: stdout.Errors(), verbs: verbs(with.verbs), annex: with, now: time.Now(),
 		app: with.app}
-	exit(ctx, cmp.Or(s.call(os.Args[1:]), tensorfile.Changed()))
+	err := cmp.Or(s.call(os.Args[1:]), tensorfile.Changed())
+	ranks.Tell(err)
+	exit(ctx, err)
 }
 
 // stopOn ends the process at the first signal, unless there is state to save: then the first signal ends ctx, so that the state is

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/cpu"
 
 	"fulcrum/internal/build"
+	"fulcrum/internal/list"
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/torchx"
 	"fulcrum/internal/usage"
@@ -21,7 +23,8 @@ func (j *Job) Alike(env *phases.Env) error {
 	if env.Ranks == nil {
 		return nil
 	}
-	mine := map[string]string{"configuration": env.ConfigHash, "data": env.DataHash, "program": build.Name(), "libtorch": torchx.Version(),
+	const overrides = "overrides"
+	mine := map[string]string{"configuration": env.ConfigHash, overrides: strings.Join(j.Overrides, "\n"), "data": env.DataHash, "program": build.Name(), "libtorch": torchx.Version(),
 		"threads": fmt.Sprint(torchx.Threads()), "CPU kernels": kernels()}
 	all, err := ranks.Gather(env.Ranks, "the comparison of processes", mine, nil)
 	if err != nil {
@@ -29,14 +32,24 @@ func (j *Job) Alike(env *phases.Env) error {
 	}
 	for _, what := range slices.Sorted(maps.Keys(mine)) {
 		for rank, theirs := range all {
-			if theirs[what] != all[0][what] {
-				return usage.Errorf("the processes of the run differ: %s is %q of rank 0 on %s, and %q of rank %d on %s", what, all[0][what],
-					env.Ranks.Hosts()[0], theirs[what], rank, env.Ranks.Hosts()[rank])
+			if theirs[what] == all[0][what] || what == overrides { // these may differ in keys that change no number
+				continue
 			}
+			first, other := all[0][what], theirs[what]
+			if a, b := strings.Split(all[0][overrides], "\n"), strings.Split(theirs[overrides], "\n"); what == "configuration" && !slices.Equal(a, b) {
+				first, other = without(a, b), without(b, a)
+			}
+			return usage.Errorf("the processes of the run differ: %s is %q of rank 0 on %s, and %q of rank %d on %s", what, first,
+				env.Ranks.Hosts()[0], other, rank, env.Ranks.Hosts()[rank])
 		}
 	}
 	j.Logf("%d processes, %d shards a step: rank 0 is on %s", env.Ranks.Size(), env.Shards, env.Ranks.Hosts()[0])
 	return nil
+}
+
+// without are the overrides of a that b lacks.
+func without(a, b []string) string {
+	return strings.Join(list.Filter(a, func(o string) bool { return !slices.Contains(b, o) }), " ")
 }
 
 // kernels names what libtorch and BLAS choose their kernels by.

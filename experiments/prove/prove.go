@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,11 +81,11 @@ func Run(ctx context.Context, dir string, o Options) (said string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return sentence(from, len(was), drawn, files, processes, killed), nil
+	return sentence(from, len(was), drawn, files, processes, s.Versions["shards"], killed), nil
 }
 
 // sentence says what was proven.
-func sentence(from *phases.Saved, total int, drawn []int, files, processes int, killed bool) string {
+func sentence(from *phases.Saved, total int, drawn []int, files, processes int, shards string, killed bool) string {
 	origin, begun := "the start", 0
 	if from != nil {
 		origin, begun = filepath.Base(from.Dir), from.GlobalStep()
@@ -92,6 +93,9 @@ func sentence(from *phases.Saved, total int, drawn []int, files, processes int, 
 	how := fmt.Sprintf("by %d processes", processes)
 	if processes == 1 {
 		how = "by one process"
+	}
+	if n, err := strconv.Atoi(shards); err == nil && n > processes {
+		how += ", shards in the other order"
 	}
 	if killed {
 		how += ", killed once on the way"

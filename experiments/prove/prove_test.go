@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { os.Exit(runtest.Main(m)) }
 // afterwards is named, whatever the run's own digests say.
 func TestProve(t *testing.T) {
 	dir := runtest.Folder(t)
-	runtest.MustRun(t, runtest.Tiny("parallel.shards=2", "hydra.run.dir="+dir, "report.plots=false")...)
+	runtest.MustRun(t, runtest.Tiny("parallel.shards=3", "hydra.run.dir="+dir, "report.plots=false")...)
 	for _, tc := range []struct {
 		name   string
 		o      Options
@@ -24,7 +24,7 @@ func TestProve(t *testing.T) {
 		want   string // of the sentence, or of the error
 		fails  bool
 	}{
-		{"honest", Options{Steps: 2}, nil, "by 2 processes", false},
+		{"honest", Options{Steps: 2}, nil, "by 2 processes, shards in the other order", false},
 		{"from the start", Options{FromStart: true}, nil, "12 of 12 steps repeated from the start", false},
 		{"a weight", Options{Steps: 1}, func(t *testing.T, dir string) { changeWeight(t, dir) }, "differs when it is computed again", true},
 		{"a row", Options{}, func(t *testing.T, dir string) {

@@ -11,6 +11,7 @@ import (
 
 	"fulcrum/experiments/checks"
 	"fulcrum/experiments/job"
+	"fulcrum/experiments/runfolder"
 	"fulcrum/experiments/workload"
 	"fulcrum/internal/hostmem"
 	"fulcrum/internal/program"
@@ -184,7 +185,8 @@ func environment(j *job.Job, w job.Workload, initial selector.Policy) (*phases.E
 	env := &phases.Env{Policy: w.Policy(), Initial: initial, Data: w.PhasesData(), Seed: j.Config.Seed, Dir: j.Dir,
 		ConfigHash: j.Hash, DataHash: j.Data.Fingerprint, AllowNonFinite: j.Config.AllowsNonFinite(),
 		WithHeads: workload.WithHeads(w.Policy()), Untrained: j.Config.Init.Checkpoint == nil,
-		Placebo: strings.HasPrefix(j.Config.Control, "placebo"), Shards: j.Config.Parallel.Cut(), Ranks: j.Ranks}
+		Placebo: strings.HasPrefix(j.Config.Control, "placebo"), Shards: j.Config.Parallel.Cut(), Ranks: j.Ranks,
+		Backwards: os.Getenv(runfolder.Repeats) != ""}
 	if j.Config.Compatible() {
 		env.Gradients = j.Config.Entries.Reference.Gradients(j.Config)
 	}

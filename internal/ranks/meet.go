@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type hello struct {
 	Rank, Size int
 	Host       string
 	Control    bool
+	Failed     string // why it does not take part
 }
 
 // welcome is the answer, once all processes are there.
@@ -30,10 +32,29 @@ type welcome struct {
 // meeting is how long processes wait for each other: the nodes of a queue do not start at once.
 const meeting = 5 * time.Minute
 
+// telling is how long a process that has failed looks for the others.
+const telling = 20 * time.Second
+
+// sought says that this process has looked for the others.
+var sought atomic.Bool
+
+// Tell tells the other processes of a run, which torchrun or srun has started, why this one has failed before it met them.
+func Tell(err error) {
+	p, _ := Here()
+	if err == nil || p == nil || sought.Load() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), telling)
+	defer cancel()
+	p.failed = err.Error()
+	_, _ = Meet(ctx, p, telling)
+}
+
 // Meet joins the processes of a run. Rank 0's timeout is that of all: so long may a process be silent.
 func Meet(ctx context.Context, p *Place, timeout time.Duration) (*Group, error) {
 	ctx, cancel := context.WithTimeout(ctx, meeting)
 	defer cancel()
+	sought.Store(true)
 	if p.Rank > 0 {
 		return join(ctx, p)
 	}
@@ -85,19 +106,12 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 		exited: exited}
 	g.hosts[0] = hostname()
 	var data, control [][]guest = make([][]guest, p.Size), make([][]guest, p.Size)
-	refuse := func(why string) {
-		for _, all := range slices.Concat(data, control) {
-			for _, of := range all {
-				of.conn.SetWriteDeadline(time.Now().Add(time.Second))
-				w := bufio.NewWriter(of.conn)
-				_ = sendValue(w, welcome{Refused: why})
-				w.Flush()
-				of.conn.Close()
-			}
-		}
+	wrong := p.failed
+	if wrong != "" {
+		wrong = (&Error{Host: g.hosts[0], Cause: wrong}).Error()
 	}
-	for missing := 2 * (p.Size - 1); missing > 0; {
-		var wrong string
+	missing := 2 * (p.Size - 1)
+	for missing > 0 && wrong == "" {
 		select {
 		case of := <-guests:
 			to := data
@@ -108,6 +122,8 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 			case of.Secret != p.Secret:
 				of.conn.Close() // of another run, or no process of ours
 				continue
+			case of.Failed != "":
+				wrong = (&Error{of.Rank, of.Host, of.Failed}).Error()
 			case of.Size != p.Size || of.Rank < 1 || of.Rank >= p.Size:
 				wrong = fmt.Sprintf("rank %d on %s is one of %d processes, and rank 0 one of %d", of.Rank, of.Host, of.Size, p.Size)
 			case len(to[of.Rank]) > 0:
@@ -122,15 +138,26 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 			wrong = e.Error()
 		case <-ctx.Done():
 			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				refuse("rank 0 was asked to stop")
+				refuse("rank 0 was asked to stop", slices.Concat(slices.Concat(data, control)...)...)
 				return nil, context.Cause(ctx)
 			}
-			wrong = fmt.Sprintf("%s of %d did not come within %v", absent(control), p.Size, meeting)
+			wrong, missing = fmt.Sprintf("%s of %d did not come within %v", absent(control), p.Size, meeting), 0
 		}
-		if wrong != "" {
-			refuse(wrong)
-			return nil, errors.New(wrong)
+	}
+	if wrong != "" {
+		refuse(wrong, slices.Concat(slices.Concat(data, control)...)...)
+		ctx, cancel := context.WithTimeout(ctx, telling)
+		defer cancel()
+		for missing > 0 && early == nil { // those that come yet
+			select {
+			case of := <-guests:
+				refuse(wrong, of)
+				missing--
+			case <-ctx.Done():
+				missing = 0
+			}
 		}
+		return nil, errors.New(wrong)
 	}
 	for rank := 1; rank < p.Size; rank++ {
 		d, c := data[rank][0], control[rank][0]
@@ -143,6 +170,17 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 	}
 	g.watch()
 	return g, nil
+}
+
+// refuse tells processes why there is no run.
+func refuse(why string, guests ...guest) {
+	for _, of := range guests {
+		of.conn.SetWriteDeadline(time.Now().Add(time.Second))
+		w := bufio.NewWriter(of.conn)
+		_ = sendValue(w, welcome{Refused: why})
+		w.Flush()
+		of.conn.Close()
+	}
 }
 
 // absent names the ranks that have not come.
@@ -189,7 +227,7 @@ func join(ctx context.Context, p *Place) (*Group, error) {
 			return nil, fmt.Errorf("rank %d cannot reach rank 0 at %s (%s): %w", p.Rank, address, p.By, err)
 		}
 		w := bufio.NewWriter(conn)
-		if err := sendValue(w, hello{Secret: p.Secret, Rank: p.Rank, Size: p.Size, Host: hostname(), Control: i == 1}); err != nil {
+		if err := sendValue(w, hello{Secret: p.Secret, Rank: p.Rank, Size: p.Size, Host: hostname(), Control: i == 1, Failed: p.failed}); err != nil {
 			return nil, err
 		}
 		if err := w.Flush(); err != nil {

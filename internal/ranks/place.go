@@ -17,6 +17,7 @@ type Place struct {
 	Address    string // where rank 0 listens: host:port
 	Secret     string // that the processes of a run share
 	Store      bool   // Address is torchrun's store, which knows where rank 0 listens
+	failed     string // why this process comes to say that it does not take part
 }
 
 // Variables of our own start.

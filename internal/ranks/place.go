@@ -3,6 +3,7 @@ package ranks
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"os"
 	"regexp"
 	"strconv"
@@ -73,6 +74,9 @@ func place(by, rank, size, local, address, secret string) (*Place, error) {
 	}
 	if p.Size == 1 {
 		return nil, nil
+	}
+	if _, port, _ := net.SplitHostPort(address); by == "torchrun" && strings.Trim(port, "0123456789") != "" {
+		return nil, fmt.Errorf("MASTER_PORT=%q: want a number", port)
 	}
 	return p, nil
 }

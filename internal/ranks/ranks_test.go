@@ -304,6 +304,8 @@ func TestHere(t *testing.T) {
 			&Place{Rank: 3, Size: 4, Local: 1, By: "torchrun", Address: "n1:29500", Secret: "r/0", Store: true}, ""},
 		{map[string]string{"RANK": "4", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "n1"}, nil, "RANK=4: want less than WORLD_SIZE=4"},
 		{map[string]string{"RANK": "0", "WORLD_SIZE": "x", "LOCAL_RANK": "1", "MASTER_ADDR": "n1"}, nil, `WORLD_SIZE="x": want a number`},
+		{map[string]string{"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "n1", "MASTER_PORT": "x"}, nil,
+			`MASTER_PORT="x": want a number`},
 		{map[string]string{"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "n1"}, nil, ""},
 		{map[string]string{"SLURM_PROCID": "1", "SLURM_NTASKS": "2"}, nil, ""}, // a batch script
 		{map[string]string{"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "0", "SLURM_STEP_ID": "3", "SLURM_JOB_ID": "7",

@@ -164,7 +164,8 @@ func (j *judge) ScoreMeasured(ctx context.Context, items []Item) ([]float64, map
 	if err != nil || j.local != nil {
 		return scores, nil, err
 	}
-	return scores, map[string][]float64{"judge_tokens": slices.Repeat([]float64{float64(j.used.Swap(0)) / float64(len(items))}, len(items))}, nil
+	each := float64(j.used.Swap(0)) / float64(len(items))
+	return scores, map[string][]float64{"judge_tokens": slices.Repeat([]float64{each}, len(items))}, nil
 }
 
 // textsOf is what the judge sees of an item.

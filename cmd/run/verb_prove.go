@@ -32,9 +32,9 @@ func proveVerb() *verb {
 		usage: `run prove outputs/quick
 
 run prove RUN_FOLDER [--steps K] [--seed S] [--from-start]
-Verifies a finished run's report, then trains again from a kept state, in a copy: with another number of processes, and shards
-in the other order, where its steps have several, and killed once on the way. Drawn steps, and all checkpoints behind the state,
-must have the same bytes; exit 1 if not. The report says what was proven.
+Verifies a finished run's report, then trains again from a kept state, in a copy, killed once on the way, with another number
+of processes and order of shards where steps have several. Drawn steps, and all checkpoints behind the state, must have the same
+bytes; exit 1 if not. The report says what was proven.
 `,
 		flags: f,
 		run: func(s *session, args []string) error {

@@ -24,8 +24,8 @@ func (j *Job) Alike(env *phases.Env) error {
 		return nil
 	}
 	const overrides = "overrides"
-	mine := map[string]string{"configuration": env.ConfigHash, overrides: strings.Join(j.Overrides, "\n"), "data": env.DataHash, "program": build.Name(), "libtorch": torchx.Version(),
-		"threads": fmt.Sprint(torchx.Threads()), "CPU kernels": kernels()}
+	mine := map[string]string{"configuration": env.ConfigHash, overrides: strings.Join(j.Overrides, "\n"), "data": env.DataHash,
+		"program": build.Name(), "libtorch": torchx.Version(), "threads": fmt.Sprint(torchx.Threads()), "CPU kernels": kernels()}
 	all, err := ranks.Gather(env.Ranks, "the comparison of processes", mine, nil)
 	if err != nil {
 		return err
@@ -36,7 +36,7 @@ func (j *Job) Alike(env *phases.Env) error {
 				continue
 			}
 			first, other := all[0][what], theirs[what]
-			if a, b := strings.Split(all[0][overrides], "\n"), strings.Split(theirs[overrides], "\n"); what == "configuration" && !slices.Equal(a, b) {
+			if a, b := all[0][overrides], theirs[overrides]; what == "configuration" && a != b {
 				first, other = without(a, b), without(b, a)
 			}
 			return usage.Errorf("the processes of the run differ: %s is %q of rank 0 on %s, and %q of rank %d on %s", what, first,
@@ -48,8 +48,9 @@ func (j *Job) Alike(env *phases.Env) error {
 }
 
 // without are the overrides of a that b lacks.
-func without(a, b []string) string {
-	return strings.Join(list.Filter(a, func(o string) bool { return !slices.Contains(b, o) }), " ")
+func without(a, b string) string {
+	has := list.Set(strings.Split(b, "\n"))
+	return strings.Join(list.Filter(strings.Split(a, "\n"), func(o string) bool { return !has[o] }), " ")
 }
 
 // kernels names what libtorch and BLAS choose their kernels by.

@@ -146,16 +146,8 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 	}
 	if wrong != "" {
 		refuse(wrong, slices.Concat(slices.Concat(data, control)...)...)
-		ctx, cancel := context.WithTimeout(ctx, telling)
-		defer cancel()
-		for missing > 0 && early == nil { // those that come yet
-			select {
-			case of := <-guests:
-				refuse(wrong, of)
-				missing--
-			case <-ctx.Done():
-				missing = 0
-			}
+		if early == nil {
+			refuseLate(ctx, wrong, guests, missing)
 		}
 		return nil, errors.New(wrong)
 	}
@@ -180,6 +172,20 @@ func refuse(why string, guests ...guest) {
 		_ = sendValue(w, welcome{Refused: why})
 		w.Flush()
 		of.conn.Close()
+	}
+}
+
+// refuseLate refuses as many connections that come yet, for a while.
+func refuseLate(ctx context.Context, why string, guests <-chan guest, missing int) {
+	ctx, cancel := context.WithTimeout(ctx, telling)
+	defer cancel()
+	for range missing {
+		select {
+		case of := <-guests:
+			refuse(why, of)
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -227,7 +233,8 @@ func join(ctx context.Context, p *Place) (*Group, error) {
 			return nil, fmt.Errorf("rank %d cannot reach rank 0 at %s (%s): %w", p.Rank, address, p.By, err)
 		}
 		w := bufio.NewWriter(conn)
-		if err := sendValue(w, hello{Secret: p.Secret, Rank: p.Rank, Size: p.Size, Host: hostname(), Control: i == 1, Failed: p.failed}); err != nil {
+		me := hello{Secret: p.Secret, Rank: p.Rank, Size: p.Size, Host: hostname(), Control: i == 1, Failed: p.failed}
+		if err := sendValue(w, me); err != nil {
 			return nil, err
 		}
 		if err := w.Flush(); err != nil {

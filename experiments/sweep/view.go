@@ -29,7 +29,7 @@ const generationKey = "configuration"
 func ResultOf(dir string, s ledger.Sweep, jobs []ledger.Job) (sweeps.Options, []sweeps.Job) {
 	opt := sweeps.Options{
 		Title: fmt.Sprintf("Sweep of %d jobs", len(jobs)), Command: s.Command, Sweeper: s.Sweeper, Launcher: s.Launcher,
-		Pruner: s.Pruner, Constraints: s.Constraints,
+		Pruner: s.Pruner, Constraints: s.Constraints, Told: sweeps.ToldIn(dir),
 	}
 	for _, d := range s.Dimensions {
 		opt.Dimensions = append(opt.Dimensions, sweeps.Dimension{Key: d.Key, Log: d.Log(), Interval: d.Interval(), Values: d.Choices})

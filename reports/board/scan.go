@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/curves"
-	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/sweeps"
 )
@@ -301,7 +299,7 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 	}
 	if err == nil {
 		model := sweeps.ModelOf(jobs, opt)
-		read.Lead, read.SettingOf = cmp.Or(model.Lead(), answersOf(s.dir)), map[int]int{}
+		read.Lead, read.SettingOf = model.Lead(), map[int]int{}
 		for i, s := range model.Settings {
 			for _, j := range s.Jobs {
 				read.SettingOf[j.Number] = i
@@ -319,20 +317,6 @@ func (b *Board) readSweep(s *sweepEntry, at regular.Identity, running bool) {
 		*s = read
 		s.Version = b.version
 	})
-}
-
-var numbersOf, remarksOf = regexp.MustCompile(`(: [+−]\d|; ).*`), regexp.MustCompile(`; .*`)
-
-// answersOf is what the report of a study answers: one answer with its numbers, several without.
-func answersOf(dir string) string {
-	answers, rest := sweeps.ToldAnswers(dir), remarksOf
-	if len(answers) > 1 {
-		rest = numbersOf
-	}
-	for i, answer := range answers {
-		answers[i] = strings.TrimSuffix(rest.ReplaceAllString(page.PlainText(page.Markup(answer)), ""), ".")
-	}
-	return strings.Join(answers, "; ")
 }
 
 // leftOf is about how many seconds the jobs that have not ended take, as many at a time as run now, by those that have; nil before
@@ -357,7 +341,7 @@ func leftOf(jobs []sweeps.Job) *float64 {
 
 // indexVersion is the number of the index's format and of how a run is read and judged: whoever changes either counts it on, and
 // boards read the runs anew.
-const indexVersion = 8
+const indexVersion = 9
 
 // savedIndex is the index of a root.
 type savedIndex struct {

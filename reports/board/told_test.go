@@ -14,8 +14,11 @@ import (
 	"fulcrum/internal/testkit/reportstest"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
+	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
 	"fulcrum/reports/sweepreport"
 	"fulcrum/reports/sweeps"
+	"fulcrum/reports/webchart"
 )
 
 // A sweep's page says what its report says: the verdicts to the digit, no seed as the best, and of settings that share a mean that they are
@@ -100,25 +103,63 @@ func TestSweepTellsItsReport(t *testing.T) {
 	}
 }
 
-// The list says of a study what its report answers: one answer with its numbers, several without.
+// The list says of a study what its report answers: the differences as its page has them.
 func TestListTellsAnswersOfAStudy(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "study")
-	opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}}, Sweeper: "study", Study: &sweeps.Study{}}
-	const one = "- **1. Is B better?** `b: x` is better than slow\\_one: +0.10 reward, 95% interval +0.07 to +0.14, p = 0.018; " +
-		"corrected.\n"
-	for list, want := range map[string]string{"": "",
-		"\n## Answers\n\nA rule.\n\n" + one + "\n| | arm |\n|---|---|\n\n## More\n\n- **3. Else?** No.\n": "b: x is better than slow_one: " +
-			"+0.10 reward, 95% interval +0.07 to +0.14, p = 0.018",
-		"\n## Answers\n\n" + one + "- **2. And C?** No answer: no run of C is done.\n": "b: x is better than slow_one; " +
-			"No answer: no run of C is done"} {
-		golden.Write(t, dir, map[string]string{sweepFile: "a ledger", page.ReportFile: "# Study\n" + list})
+	differences := func(rows ...results.Difference) any {
+		return map[string]any{"differences": results.Differences{Rows: rows}}
+	}
+	one := results.Difference{Label: "1  x=<b> − slow_one", Text: "+0.10 [+0.07, +0.14]", Verdict: stats.Better}
+	for want, data := range map[string]any{"": map[string]any{"runs": 3}, "1  x=<b> − slow_one: +0.10 [+0.07, +0.14], better; no answer to 1 of 2": differences(one),
+		"1  x=<b> − slow_one: +0.10 [+0.07, +0.14], better; 2  c − a: same scores": differences(one,
+			results.Difference{Label: "2  c − a", Text: "0", Verdict: stats.NotSeparable})} {
+		more, err := webchart.Lively(data)
+		reportstest.Must(t, err)
+		golden.Write(t, dir, map[string]string{sweepFile: "a ledger"})
+		reportstest.Must(t, page.WriteLively(dir, "# Study\n", more))
+		opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}}, Sweeper: "study", Told: sweeps.ToldIn(dir),
+			Study: &sweeps.Study{Questions: make([]sweeps.StudyQuestion, 2)}}
 		b := boardOf(root)
 		b.opt.Sweep = func(string) (sweeps.Options, []sweeps.Job, error) { return opt, nil, nil }
 		b.Scan(true)
 		if s, _ := b.sweep(idOf(dir)); s.Lead != want {
 			t.Errorf("the list says %q, want %q", s.Lead, want)
 		}
+	}
+}
+
+// Of a search the list and the console crown no trial that the report's verdicts call a tie, and believe a report of another ranking nothing.
+func TestLeadIsTheReports(t *testing.T) {
+	opt := sweeps.Options{Objectives: []sweeps.Objective{{Name: "score"}}, Sweeper: "random"}
+	for gain, want := range map[float64]string{0.001: "first job 0, score 1.000: lr=0; by the verdicts it is better than 0 of 2 other jobs",
+		0.2: "best job 0, score 1.000: lr=0"} {
+		dir := t.TempDir()
+		var jobs []sweeps.Job
+		for i := range 3 {
+			lr := fmt.Sprintf("lr=%d", i)
+			one := filepath.Join(dir, fmt.Sprint(i))
+			reportstest.SweepRun(t, one, uint64(i), gain*float64(2-i), "seed: 1\n")
+			jobs = append(jobs, sweeps.Job{Number: i, Dir: one, State: record.StateDone, Objectives: []float64{1 - float64(i)},
+				Overrides: []string{lr}, Params: map[string]string{"lr": lr[3:]}})
+		}
+		reportstest.Must(t, sweepreport.WriteReport(dir, jobs, opt))
+		if text := reportstest.ReadReport(t, dir); strings.Contains(text, "**First, but no clear winner.**") != strings.HasPrefix(want, "first") {
+			t.Fatalf("the test asks nothing:\n%s", text)
+		}
+		opt.Told = sweeps.ToldIn(dir)
+		if got := sweeps.ModelOf(jobs, opt).Lead(); got != want {
+			t.Errorf("gains of %g: %q leads, want %q", gain, got, want)
+		}
+		head, _, _ := strings.Cut(want, " ")
+		if table := sweeps.Table(jobs, opt, 0); !strings.Contains(table, "\n"+head+": job 0,") || strings.Contains(table, "0 of 2") != strings.Contains(want, "0 of 2") {
+			t.Errorf("the console: %s", table)
+		}
+		jobs[2].Objectives[0] = 9
+		if got := sweeps.ModelOf(jobs, opt).Lead(); got != "best job 2, score 9.000: lr=2" {
+			t.Errorf("after another job came first leads %q", got)
+		}
+		opt.Told = nil
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"html"
 	"os"
@@ -87,6 +88,18 @@ func (m Lively) policy() string {
 	return none + " blob:; script-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
+const dataTag, dataEnd = `<script type="application/json">`, "</script>"
+
+// ReadData reads into to what the script of the report's page in dir draws. A page without a script has nothing.
+func ReadData(dir string, to any) error {
+	text, err := regular.ReadDocument(filepath.Join(dir, HtmlFile))
+	_, data, _ := bytes.Cut(text, []byte(dataTag))
+	if data, _, whole := bytes.Cut(data, []byte(dataEnd)); whole {
+		return json.Unmarshal(data, to)
+	}
+	return err
+}
+
 // LivelyHTML is HTML for a page with a script.
 func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Lively) []byte {
 	r, body := rendered(visible.Text(markdown), read, more.Draws)
@@ -107,7 +120,7 @@ func LivelyHTML(markdown string, read func(name string) ([]byte, error), more Li
 	r.writeContents(&page)
 	fmt.Fprintf(&page, "<main>\n%s</main>\n", body)
 	if more.Script != nil {
-		fmt.Fprintf(&page, "<script type=\"application/json\">%s</script>\n<script>%s</script>\n", more.Data, more.Script)
+		fmt.Fprintf(&page, "%s%s%s\n<script>%s</script>\n", dataTag, more.Data, dataEnd, more.Script)
 	}
 	page.WriteString("</body>\n</html>\n")
 	return []byte(visible.Text(page.String()))

@@ -71,6 +71,7 @@ type Options struct {
 	Command     []string // argv of the sweep
 	Study       *Study   // of a sweep of arms, whose report answers its questions; nil: no study
 	Ask         *Ask     // of a study that grows until its questions are settled; nil: its seeds are known
+	Told        []Told   // by the report in the sweep's folder; nil: there is none
 }
 
 // Model is the jobs of a sweep, ranked.

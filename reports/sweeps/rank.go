@@ -154,16 +154,19 @@ func (v *Model) Tied() (n int) {
 }
 
 // Lead says in a few words what leads a sweep: a job or, where jobs differ in their seed, a setting; with several objectives how many jobs,
-// and of equals that they are. "" where nothing does or arms were asked about.
+// and of equals that they are; of a study what its report answers. "" where nothing does.
 func (v *Model) Lead() string {
 	o, tied := v.Opt.Objectives[0], v.Tied()
+	head, how := v.place()
 	switch best := v.Best(); {
-	case v.Opt.Study != nil || v.Unranked || tied == 0:
+	case v.Opt.Study != nil:
+		return v.Opt.answered()
+	case v.Unranked || tied == 0:
 		return ""
 	case len(v.Opt.Objectives) > 1:
 		return "Pareto front: " + page.Plural(len(v.Front), "job")
 	case !v.HasSeeds() && best != nil:
-		return fmt.Sprintf("best job %d, %s %s: %s", best.Number, o.Name, page.Sig(best.Objectives[0], 4), strings.Join(v.Own(*best), " "))
+		return fmt.Sprintf("%s job %d, %s %s: %s%s", cmp.Or(head, "best"), best.Number, o.Name, page.Sig(best.Objectives[0], 4), strings.Join(v.Own(*best), " "), how)
 	case !v.HasSeeds():
 		return v.NoWinner()
 	}
@@ -177,6 +180,8 @@ func (v *Model) Lead() string {
 	}
 	mean = fmt.Sprintf("%s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean, page.Plural(len(s.Values[0]), "seed"))
 	switch apart, seeded, others := v.Apart(); {
+	case head != "":
+		return head + " setting " + mean + how
 	case others == 0: // nothing to be better than
 		return "one setting " + mean
 	case apart == others:
@@ -185,6 +190,22 @@ func (v *Model) Lead() string {
 		return "first setting " + mean + "; without more seeds nobody knows its luck"
 	default:
 		return fmt.Sprintf("first setting %s; their spread separates it from %d of %s", mean, apart, page.Plural(others, "other"))
+	}
+}
+
+// place calls what leads the best or, where the report's verdicts do not, the first, with what they say; "" where there are none.
+func (v *Model) place() (head, how string) {
+	what := "other job"
+	if v.HasSeeds() {
+		what = "other setting"
+	}
+	switch apart, others := v.verdicts(); {
+	case others == 0:
+		return "", ""
+	case apart == others:
+		return "best", ""
+	default:
+		return "first", fmt.Sprintf("; by the verdicts it is better than %d of %s", apart, page.Plural(others, what))
 	}
 }
 

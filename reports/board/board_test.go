@@ -183,6 +183,36 @@ func TestJudgedAsTheReport(t *testing.T) {
 	}
 }
 
+// The page writes numbers and verdicts as the report's tables do: scores with the digits of their error, verdicts with what keeps them open
+// and their marks, which are explained, and equal scores as such.
+func TestWrittenAsTheReport(t *testing.T) {
+	root := t.TempDir()
+	for name, gain := range map[string]float64{"rough": 0.1, "same": 0} {
+		finishedRun(t, filepath.Join(root, name), gain)
+	}
+	b := boardOf(root)
+	b.Scan(true)
+	for name, want := range map[string][]string{
+		"rough": {"0.397", "better †", "The best policy (grpo epoch 2) is better than similarity: +0.1098 reward per question", "† rough: "},
+		"same":  {"0.287", "same scores", "The best policy (grpo epoch 2) and similarity score the same on every one of 40 questions"}} {
+		d, err := b.detail(idOf(filepath.Join(root, name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := b.entryAt(t, filepath.Join(root, name))
+		of := slices.IndexFunc(d.Results, func(r shownResult) bool { return r.Policy == record.PolicyBest })
+		got := []string{e.Score, e.Gain.Words, d.Verdict, strings.Join(d.Notes, " ")}
+		for i := range want {
+			if !strings.HasPrefix(got[i], want[i]) || i == 1 && d.Results[of].Gains[record.PolicySimilarity].Words != want[i] {
+				t.Errorf("%s: %q, want %q", name, got, want)
+			}
+		}
+		if len(want) > len(d.Notes)+3 || name == "same" && d.Notes != nil {
+			t.Errorf("%s: notes %q", name, d.Notes)
+		}
+	}
+}
+
 // A single step among many keeps its minimum and maximum, and a window shows it alone.
 func TestDecimationKeepsExtremes(t *testing.T) {
 	dir := t.TempDir()

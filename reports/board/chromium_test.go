@@ -286,7 +286,7 @@ func TestInBrowser(t *testing.T) {
 	if !strings.Contains(names, hostileName) {
 		t.Errorf("the hostile run is not shown by its name: %s", names)
 	}
-	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain').textContent === '+0.1098 over similarity[+0.1071, +0.1124]'")
+	w.until(rowOf("one") + ".closest('.row').querySelector('.c-gain').textContent === '+0.1098 over similarity[+0.1071, +0.1124] †'")
 	w.until(rowOf("one") + ".closest('.row').querySelector('.c-best .under').textContent === 'reward on dev'")
 	w.js(`(() => { const f = document.getElementById("filter"); f.value = "state:running"; f.dispatchEvent(new Event("input")); })()`)
 	w.until("document.querySelectorAll('.row[data-id]').length === 1")
@@ -346,8 +346,8 @@ func TestInBrowser(t *testing.T) {
 	w.open(server.URL + "/#/compare?ids=" + idOf(filepath.Join(root, "one")) + "," + idOf(filepath.Join(root, "two")))
 	w.until("document.querySelectorAll('.forest .better circle').length === 1 && document.querySelectorAll('.uplot').length > 1")
 	w.until("document.querySelector('#settings td code')?.textContent === 'grpo.lr'")
-	w.until("document.querySelector('#pairs table tbody tr')?.innerText.replace(/\\s+/g, ' ')" +
-		" === 'reward on dev, minus A B +0.2195 [+0.2142, +0.2248] better'")
+	w.until("document.querySelector('#pairs details[open]')?.innerText.includes('+0.2195 [+0.2142, +0.2248]\\t< 0.001\\t') && " +
+		"document.querySelector('#pairs').innerText.includes('better †')")
 	inside := w.js("(l => +l.getAttribute('x1') >= 200 && +l.getAttribute('x2') <= 616)(document.querySelector('.forest .whisker'))")
 	if inside != true {
 		t.Error("a whisker leaves its axis")
@@ -541,6 +541,12 @@ func TestExportInBrowser(t *testing.T) {
 	w := openBrowser(t)
 	w.open("file://" + out + "/index.html")
 	w.until("document.querySelectorAll('.row[data-id]').length === 7")
+	w.open("file://" + out + "/index.html#/?columns=path,grpo.epochs,best&group=grpo.lr") // no override sets epochs
+	w.until(`[...document.querySelectorAll(".row[data-id] .c-own:not(:nth-child(2))")].map((e) => e.textContent).join() === "2,2,2,2,2,2,2"`)
+	if got, want := w.js(`[...document.querySelectorAll(".row[data-id] .c-own:nth-child(2)")].map((e) => e.textContent).join()`),
+		"0.00056 runs,0.0005,0.0005,0.0005,0.0005,0.0005,0.0051 run"; got != want {
+		t.Errorf("grouped by a key of the configurations: %v, want %s", got, want)
+	}
 	w.js(rowOf("one") + ".click()")
 	w.until("document.querySelectorAll('.uplot').length > 2 && document.querySelector('#results table')")
 	checkPictures(w)

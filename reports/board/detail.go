@@ -23,6 +23,7 @@ import (
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
+	"fulcrum/reports/stats"
 	"fulcrum/reports/webchart"
 )
 
@@ -45,7 +46,9 @@ type detail struct {
 	Data        *record.DataSummary `json:"data,omitempty"`
 	Best        *record.BestSummary `json:"best,omitempty"`
 	Phases      []curves.Span       `json:"phases"`
+	Verdict     string              `json:"verdict,omitempty"` // of the planned comparison, as a sentence of the report
 	Results     []shownResult       `json:"results"`
+	Notes       []string            `json:"notes,omitempty"` // on the marks of results
 	Means       []mean              `json:"means,omitempty"` // of a run that has not ended: evaluations without intervals
 	Events      []map[string]any    `json:"events"`
 	Examples    []record.Example    `json:"examples"`
@@ -61,20 +64,24 @@ type detail struct {
 // shownResult is a line of a table of results, with its numbers as all pages write them.
 type shownResult struct {
 	record.StageResult
-	Level string            `json:"level"` // mean ± SE
-	Gains map[string]string `json:"gains"` // by baseline
+	Level string           `json:"level"` // mean ± SE
+	Gains map[string]*gain `json:"gains"` // by baseline
 }
 
-func shown(stages []record.StageResult) []shownResult {
-	return list.Map(stages, func(r record.StageResult) shownResult {
-		out := shownResult{r, page.MeanSE(r.Mean, r.SE), map[string]string{}}
+// show takes results, with the notes that their marks need.
+func (d *detail) show(stages []record.StageResult) {
+	var words [][]string
+	d.Results = list.Map(stages, func(r record.StageResult) shownResult {
+		out := shownResult{r, page.MeanSE(r.Mean, r.SE), map[string]*gain{}}
 		for _, y := range results.Yardsticks() {
 			if p := *y.Gain(&r); p != nil {
-				out.Gains[y.Policy] = p.Gain()
+				out.Gains[y.Policy] = gainOf(p)
+				words = append(words, []string{out.Gains[y.Policy].Words})
 			}
 		}
 		return out
 	})
+	d.Notes = stats.Notes(words)
 }
 
 // mean is a row of kind eval.
@@ -119,7 +126,10 @@ func (b *Board) detail(id string) (*detail, error) {
 	if s, err := record.ReadSummary(e.dir); err == nil && s != nil {
 		d.Command, d.Device, d.Versions, d.Data, d.Best = s.Command, s.Device, s.Versions, &s.Data, s.Best
 		if s.Evaluations != nil && e.State != record.StateRunning {
-			d.Results = shown(s.Evaluations)
+			d.show(s.Evaluations)
+			if planned, over, p := plannedGain(s.Evaluations); p != nil {
+				d.Verdict = page.Capital(p.Sentence(planned.Subject(), over.Long, results.MetricName(planned.Metric))) + "."
+			}
 		}
 	}
 	err := b.rows(id, e.dir, func(c *curves.Curves, _ bool) {
@@ -138,7 +148,7 @@ func (b *Board) detail(id string) (*detail, error) {
 	if len(d.Results) == 0 && sizeOf(e.dir, record.EvalsFile) < maxFile {
 		if evals, err := record.ReadEvals(e.dir); err == nil && scores(evals) < intervalTime {
 			if stages, err := results.StagesOf(&record.Run{Evaluations: evals}); err == nil {
-				d.Results = shown(stages)
+				d.show(stages)
 			}
 		}
 	}

@@ -15,9 +15,11 @@ import (
 	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
 	"fulcrum/reports/curves"
+	"fulcrum/reports/page"
 	"fulcrum/reports/record"
 	"fulcrum/reports/results"
 	"fulcrum/reports/runreport"
+	"fulcrum/reports/stats"
 )
 
 // stateUnread is the state of a run that the board has not looked into yet.
@@ -48,6 +50,7 @@ type entry struct {
 	Policy    string   `json:"policy,omitempty"` // the phase that the score is of the end of; "": the best policy, or rows of one that goes on
 	Data      string   `json:"data,omitempty"`   // name and fingerprint, of a run that has ended: scores on other data are no rivals
 	Best      *float64 `json:"best,omitempty"`
+	Score     string   `json:"score,omitempty"` // best as the report writes it, of a run that has ended
 	Baseline  *float64 `json:"baseline,omitempty"`
 	Over      string   `json:"over,omitempty"`      // name of the baseline
 	Untrained bool     `json:"untrained,omitempty"` // the best is the policy that it began with
@@ -69,7 +72,13 @@ type gain struct {
 	Low     float64 `json:"low"`
 	High    float64 `json:"high"`
 	Verdict string  `json:"verdict"`
-	Text    string  `json:"text"` // mean and interval as all pages write them
+	Text    string  `json:"text"`  // mean and interval as all pages write them
+	Words   string  `json:"words"` // the verdict as their tables write it, with what keeps it open and its marks
+}
+
+func gainOf(p *stats.Paired) *gain {
+	text, _, _, words := p.Cells()
+	return &gain{p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), text, words}
 }
 
 // stamp is what changes when a run does.
@@ -153,23 +162,29 @@ func (e *entry) warned(warnings []string, findings []record.Finding) {
 
 // judged takes the result that the run's report judges it by, and what it gains.
 func (e *entry) judged(stages []record.StageResult) {
-	planned := runreport.PlannedResult(stages)
+	planned, over, p := plannedGain(stages)
 	if planned == nil {
 		return
 	}
-	e.Split, e.Metric, e.Best = planned.Split, planned.Metric, finite(planned.Mean)
+	e.Split, e.Metric, e.Best, e.Score = planned.Split, planned.Metric, finite(planned.Mean), page.Score(planned.Mean, planned.SE)
 	if planned.Policy != record.PolicyBest {
 		e.Policy = planned.Policy
 	}
-	for _, y := range results.YardsticksOf(results.TableOf(stages, *planned), stages) {
-		p := *y.Gain(planned)
-		if p == nil {
-			continue
-		}
-		e.Over, e.Gain = y.Short, &gain{p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), p.Gain()}
-		e.Baseline = finite(planned.Mean - p.Mean)
-		return
+	if p != nil {
+		e.Over, e.Gain, e.Baseline = over.Short, gainOf(p), finite(planned.Mean-p.Mean)
 	}
+}
+
+// plannedGain is the result that a run's report judges it by, and what it gains over the first baseline that it has; nil: none.
+func plannedGain(stages []record.StageResult) (planned *record.StageResult, over results.Yardstick, p *stats.Paired) {
+	if planned = runreport.PlannedResult(stages); planned != nil {
+		for _, over = range results.YardsticksOf(results.TableOf(stages, *planned), stages) {
+			if p = *over.Gain(planned); p != nil {
+				break
+			}
+		}
+	}
+	return planned, over, p
 }
 
 func finite(x float64) *float64 {

@@ -60,7 +60,7 @@ func (b *Board) Export(dir string) (runs int, err error) {
 		key, _ := json.Marshal(path) // text always marshals
 		return write(filepath.Join("data", strings.ReplaceAll(path, "/", "-")+".js"), fmt.Appendf(nil, "boardData(%s,%s)\n", key, data))
 	}
-	if err := give("runs", list, nil); err != nil {
+	if err := errors.Join(give("runs", list, nil), give("values", allValues(list.Runs), nil)); err != nil {
 		return 0, err
 	}
 	var ids []string

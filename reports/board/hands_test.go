@@ -278,6 +278,13 @@ func TestListTellsMeasuresApart(t *testing.T) {
 			t.Errorf("at %d px beside their heads: %v", width, aside)
 		}
 	}
+	w.size(400, 900) // the heads stand as the parts of a card do
+	w.until("document.querySelector('.row[data-id]').clientHeight > 80")
+	if aside := w.js(`[["c-path", "left"], ["c-best", "left"], ["c-progress", "left"], ["c-state", "right"], ["c-gain", "right"], ["c-start", "right"]].filter(([c, side]) => {
+		const [head, cell] = [...document.querySelectorAll("." + c)].map((e) => e.getBoundingClientRect());
+		return Math.abs(head[side] - cell[side]) > 2 || head.right > 400; }).join()`); aside != "" {
+		t.Errorf("on a phone beside their heads: %v", aside)
+	}
 	w.quiet()
 }
 

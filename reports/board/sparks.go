@@ -17,7 +17,7 @@ func judging() []string {
 // steps, their index has to be there, which the run's page makes.
 const longFile = 1 << 20
 
-// sparks returns of some runs (ids with commas) the first metric of judging at the ends of epochs: by id, by its name.
+// sparks returns of some runs (ids with commas) the first metric of judging at the start and at the ends of epochs: by id, by its name.
 func (b *Board) sparks(ids string) map[string]map[string]webchart.Numbers {
 	out := map[string]map[string]webchart.Numbers{}
 	for _, id := range strings.Split(ids, ",") {

@@ -36,14 +36,21 @@ func TestValuesOfKeys(t *testing.T) {
 	}
 }
 
-// The list draws the score of validation at the ends of epochs, the first metric of those that a run has; of many rows only what their
+// The list draws the score of validation at the start and at the ends of epochs, the first metric of those that a run has; of many rows only what their
 // index has.
 func TestSparks(t *testing.T) {
 	root := t.TempDir()
 	finishedRun(t, filepath.Join(root, "run"), 0.1)
 	golden.Write(t, filepath.Join(root, "none"), map[string]string{configFile: config})
+	begun := filepath.Join(root, "begun")
+	const start = `{"kind":"eval","phase":"init","epoch":0,"step":0,"global_step":0,"time":1,"split":"val","policy":%q,"reward":%g,"other":1}` + "\n"
+	golden.Write(t, begun, map[string]string{configFile: config, record.MetricsFile: fmt.Sprintf(start, "random", 0.1) +
+		fmt.Sprintf(start, record.PolicyInit, 0.2) + epochRow("rce", 1, 10, 0.3)})
 	b := boardOf(root)
 	b.Scan(true)
+	if a, err := b.curves(idOf(begun), nil); err != nil || fmt.Sprint(a.Epochs.Steps, a.Epochs.Series["val_reward"].Mean, len(a.Epochs.Series)) != "[0 10] [0.2 0.3] 1" {
+		t.Errorf("a curve from the start on: %+v, %v", a, err)
+	}
 	long := filepath.Join(root, "long")
 	finishedRun(t, long, 0.1)
 	rows, err := os.ReadFile(filepath.Join(long, record.MetricsFile))
@@ -53,8 +60,11 @@ func TestSparks(t *testing.T) {
 	if info, err := os.Stat(filepath.Join(long, record.MetricsFile)); err != nil || info.Size() < longFile {
 		t.Fatalf("%v, %v: the test asks nothing", info, err)
 	}
-	ids := []string{idOf(filepath.Join(root, "run")), idOf(filepath.Join(root, "none")), idOf(long), "unknown"}
-	if got, want := fmt.Sprint(b.sparks(strings.Join(ids, ","))), "map["+ids[0]+":map[val_reward:[0.3 0.4 0.5]]]"; got != want {
-		t.Errorf("%s, want %s", got, want)
+	ids := []string{idOf(filepath.Join(root, "run")), idOf(begun), idOf(filepath.Join(root, "none")), idOf(long), "unknown"}
+	got := b.sparks(strings.Join(ids, ","))
+	for i, want := range []string{"[0.3 0.4 0.5]", "[0.2 0.3]", "[]", "[]", "[]"} {
+		if got := fmt.Sprint(got[ids[i]]["val_reward"]); got != want {
+			t.Errorf("run %d: %s, want %s", i, got, want)
+		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/regular"
@@ -25,7 +26,7 @@ const (
 	IndexFolder = ".board"
 	indexFile   = "curves.idx"
 	// indexVersion changes when an index of before cannot be read any more.
-	indexVersion = 3
+	indexVersion = 4
 	// indexEvery is how many bytes of rows are read before the index is written again. Less is read in no time.
 	indexEvery = 8 << 20
 	tailBytes  = 256
@@ -213,12 +214,32 @@ func (c *Curves) add(row *flatRow, line []byte, at int64) {
 		c.Steps.add(row, at)
 		c.phase(row, true)
 	case record.KindEpoch:
+		if c.Epochs.Rows == 0 {
+			c.start(row, at)
+		}
 		c.Epochs.add(row, at)
 		c.phase(row, false)
 	case record.KindEval:
 		c.Evals = keep(c.Evals, line, &c.Dropped)
 	case record.KindEvent:
 		c.Events = keep(c.Events, line, &c.Dropped)
+	}
+}
+
+// start puts what the initial policy scored on validation before the first epoch, of the metrics that this has.
+func (c *Curves) start(first *flatRow, at int64) {
+	for _, e := range c.EvalRows() {
+		if e.Text("split") != "val" || e.Text("policy") != record.PolicyInit || int64(e.GlobalStep) >= first.step {
+			continue
+		}
+		row := flatRow{step: int64(e.GlobalStep), time: e.Time}
+		for _, name := range first.names {
+			if x, ok := e.Number(strings.TrimPrefix(string(name), "val_")); ok && bytes.HasPrefix(name, []byte("val_")) {
+				row.names, row.values = append(row.names, name), append(row.values, x)
+			}
+		}
+		c.Epochs.add(&row, at)
+		return
 	}
 }
 

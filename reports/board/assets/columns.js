@@ -35,8 +35,10 @@ export function measureOf(run) {
   return run.metric ? `${run.metric.replaceAll("_", " ")} on ${run.split || "val"}${run.policy ? ` after ${run.policy}` : ""}` : null;
 }
 
-// natural orders names as readers count: 9 before 10.
-export const natural = new Intl.Collator("en", { numeric: true }).compare;
+const words = new Intl.Collator("en", { numeric: true }).compare;
+
+// natural orders names as readers count: 9 before 10, 0.0005 before 0.005, whose digits alone are equal.
+export const natural = (a, b) => a - b || words(a, b) || (a > b) - (a < b);
 
 // keyOf is the key that an override sets.
 export const keyOf = (override) => override.replace(/^\+*/, "").split("=")[0];
@@ -109,20 +111,31 @@ export class Columns {
     return this.values.get(run.id)?.[key] || set.at(-1)?.replace(/^[^=]*=/, "") || "";
   }
 
-  // ask reads the keys that are shown from the configurations of the runs; a saved page has their overrides.
+  // take shows the names of keys that runs have.
+  take(names) {
+    fill(this.names, [...PARTS, ...names].map((value) => h("option", { value })));
+    this.listed = true;
+  }
+
+  // ask reads the keys that are shown from the configurations of the runs, of a saved page all.
   async ask() {
     const keys = this.wanted().filter((c) => c.own && !PARTS.includes(c.key)).map((c) => c.key), text = keys.join(",");
     if (this.asked !== text) Object.assign(this, { asked: text, version: 0, listed: false });
-    if (fixed || this.asking || !keys.length && (this.listed || !this.box.open)) return;
+    if (this.asking || !keys.length && (this.listed || !this.box.open)) return;
     this.asking = true;
+    if (fixed) { // asked once
+      const { names, common, own } = await ask("values").catch(() => ({ names: [] })); // an export of before has none
+      for (const id in own) this.values.set(id, { ...common, ...own[id] });
+      this.take(names);
+      return this.changed(false);
+    }
     try {
       for (let answer = { more: true }; answer.more;) {
         answer = await ask("values", { keys: text, since: this.version || null });
         if (this.asked !== text) break; // others were chosen meanwhile, whose versions these are not
         this.version = answer.version;
         for (const [id, row] of Object.entries(answer.values)) this.values.set(id, Object.fromEntries(row.map((v, i) => [keys[i], v])));
-        if (answer.names) fill(this.names, [...PARTS, ...answer.names].map((value) => h("option", { value })));
-        this.listed = true;
+        if (answer.names) this.take(answer.names);
         if (Object.keys(answer.values).length) this.changed(false);
       }
     } catch { /* the next change asks again */ }

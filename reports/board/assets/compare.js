@@ -135,7 +135,7 @@ export class CompareView {
       const run = store.runs.get(id) || { path: "not there", state: "gone" };
       const key = h("span", { class: "key" }, this.letter(i));
       key.style.borderColor = colour(this.shade(id));
-      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("span", { title: set[i].join(" ") }, own[i].map((o) => [h("code", { class: "whole" }, o), " "])), [num(run.best), run.best != null ? h("small", { class: "quiet" }, " " + measureOf(run)) : null],
+      return [key, h("a", { href: "#/run/" + id }, run.path), badge(run.state), h("span", { title: set[i].join(" ") }, own[i].map((o) => [h("code", { class: "whole" }, o), " "])), [run.score || num(run.best), run.best != null ? h("small", { class: "quiet" }, " " + measureOf(run)) : null],
         h("button", { class: "small", "aria-label": "Leave out " + run.path, onclick: () => {
           chosen.delete(id);
           this.go("#/compare?ids=" + this.ids.filter((x) => x !== id).join(","));
@@ -211,10 +211,8 @@ export class CompareView {
     if (c.report) report.append(...new DOMParser().parseFromString(c.report, "text/html").body.childNodes); // text of runs is escaped there; the page's policy runs no script
     fill(this.pairs, c.note ? h("p", { class: "callout" }, c.note) : null,
       c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.name, p.against, p.mean, p.low, p.high, p.verdict])]) : null,
-      c.pairs.length ? table(["measure", "run", ">difference"], [...groups].flatMap(([title, pairs]) => pairs.map((p) => [title, named.get(p.name) || p.name,
-        h("td", { class: "number" }, p.text + " ", h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict))]))) : null,
       [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.name) || p.name })), title)]),
-      c.report ? h("details", {}, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
+      c.report ? h("details", { open: c.pairs.length > 0 }, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
       !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions: there is nothing to compare yet.") : null);
   }
 }

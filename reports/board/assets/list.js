@@ -2,6 +2,7 @@
 import { h, fill, num, signed, percent, duration, ago, badge, bar, csvButton, count, short } from "./dom.js";
 import { store, chosen } from "./store.js";
 import { COLUMNS, Columns, gainOf, rivals, minimized, measureOf, natural, settingOf, isSeed, keyOf, topsOf, groupWords } from "./columns.js";
+import { verdictClass } from "./chart.js";
 import { Sparks } from "./sparks.js";
 
 // tagWord is a tag as one word of a filter.
@@ -198,11 +199,11 @@ export class ListView {
       h("span", { role: "cell", class: "c-progress" }, run.progress != null && run.progress < 1 ? [bar(run.progress, progressWords(run)), h("small", { class: "under" }, run.left != null ? duration(run.left) + " left" : percent(run.progress))] : null, this.sparks.line(run)),
       h("span", { role: "cell", class: "c-step number", title: run.phase ? `${run.phase}, epoch ${run.epoch}` : null }, run.step ? count(run.step) : "–"),
       h("span", { role: "cell", class: "c-best number", title: leads ? `${top.tied > 1 ? `${count(top.tied)} settings share the` : "the"} ${minimized(run) ? "lowest" : "highest"} ${measureOf(run)}, as the mean over seeds, of the ${count(top.of)} settings shown that ended on the same data` : null },
-        leads ? h("b", { class: "lead" }, `${top.tied > 1 ? count(top.tied) + " " : ""}${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, num(run.best),
+        leads ? h("b", { class: "lead" }, `${top.tied > 1 ? count(top.tied) + " " : ""}${minimized(run) ? "lowest" : "highest"} of ${count(top.of)} `) : null, run.score || num(run.best),
         run.best != null ? h("small", { class: "under" }, run.untrained ? h("span", { class: "warn", title: "no epoch was chosen: the best is the policy that it began with" }, "untrained, ") : null, measureOf(run)) : null),
-      h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${run.gain.text}, ${run.gain.verdict}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
-        gain == null ? "–" : [h("span", { class: "verdict " + (run.gain?.verdict || "").replace(/[^a-z]/g, "") }, run.gain ? run.gain.text.split(" [")[0] : signed(gain, 2)), h("small", {}, " over " + run.over),
-          run.gain ? h("small", { class: "under" }, run.gain.text.replace(/^[^[]*/, "")) : null]),
+      h("span", { role: "cell", class: "c-gain number", title: run.gain ? `over ${run.over}: ${run.gain.text}, ${run.gain.words}` : run.over ? `over ${run.over}; no interval before the run has ended` : null },
+        gain == null ? "–" : [h("span", { class: verdictClass(run.gain) }, !run.gain ? signed(gain, 2) : run.gain.text === "0" ? run.gain.words : run.gain.text.split(" [")[0]), h("small", {}, " over " + run.over),
+          run.gain ? h("small", { class: "under" }, run.gain.text.replace(/^[^[]*/, "") + (run.gain.words.match(/ [†‡].*/) || "")) : null]),
       h("span", { role: "cell", class: "c-warnings number" }, run.stops ? h("span", { class: "bad", title: "findings that ended the run" }, run.stops > 1 ? `${run.stops} stops` : "stop", run.warnings ? ", " : "") : null, run.warnings ? h("span", { class: "warn" }, run.warnings) : run.stops ? null : "–"),
       h("span", { role: "cell", class: "c-seconds number" }, duration(run.seconds)),
       h("span", { role: "cell", class: "c-start number" }, ago(run.start)));

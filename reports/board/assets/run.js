@@ -1,7 +1,7 @@
 // The page of one run.
 import { h, fill, num, signed, count, percent, duration, ago, moment, table, badge, bar, section, csvButton } from "./dom.js";
 import { store, chosen, ask, tell, fixed } from "./store.js";
-import { Chart, forest, histogram } from "./chart.js";
+import { Chart, forest, histogram, verdictClass } from "./chart.js";
 import { PANELS, curvesOf, phasesOf, viewControls, viewFrom, viewInto } from "./panels.js";
 import { progressWords } from "./list.js";
 
@@ -142,7 +142,7 @@ export class RunView {
         store.control && !run.sweep && resumable ? control("resume", "run/" + this.id, this.said) : null,
         h("button", { onclick: () => { chosen.add(this.id); this.go("#/compare?ids=" + [...chosen].join(",")); } }, "Compare"),
         this.said),
-      verdictOf(run),
+      verdictOf(run, d.verdict),
       run.warned?.length ? h("p", { class: "callout" }, h("button", { class: "plain warn", onclick: () => document.getElementById("findings")?.scrollIntoView() },
         `${run.stops ? "Stopped by a finding" : "It has warnings"}: ${run.warned.join(", ").replaceAll("_", " ")}. Read them first.`)) : null,
       facts([
@@ -291,16 +291,14 @@ export function facts(rows) {
     .map(([name, value, kind]) => [h("dt", {}, name), h("dd", {}, kind === "code" ? h("code", {}, value) : value)]));
 }
 
-function verdictOf(run) {
+function verdictOf(run, verdict) {
   if (run.best == null) return null;
-  const where = `${run.metric.replaceAll("_", " ")} ${num(run.best)} on ${run.split}${run.policy ? ` after ${run.policy}` : ""}`;
-  if (!run.gain) return h("p", { class: "callout" }, `So far ${where}`, run.baseline != null ? `, ${run.over} ${num(run.baseline)}.` : ".", run.state === "running" ? " An interval comes with the end of the run." : "");
-  return h("p", { class: "callout" }, h("b", { class: "verdict " + run.gain.verdict.replace(/[^a-z]/g, "") }, run.gain.verdict), run.gain.verdict === "not separable" ? " from " : " than ",
-    `${run.over}: ${where}, ${run.gain.text}.`);
+  const where = `${run.metric.replaceAll("_", " ")} ${run.score || num(run.best)} on ${run.split}${run.policy ? ` after ${run.policy}` : ""}`;
+  if (!verdict) return h("p", { class: "callout" }, `So far ${where}`, run.baseline != null ? `, ${run.over} ${num(run.baseline)}.` : ".", run.state === "running" ? " An interval comes with the end of the run." : "");
+  return h("p", { class: "callout" }, h("b", { class: verdictClass(run.gain) }, where), ". " + verdict);
 }
 
-const OVER = [["over_similarity", "similarity", "similarity"], ["over_majority", "majority", "majority"], ["over_random", "random", "random"],
-  ["over_recorded", "recorded order", "recorded_order"], ["over_init", "initial policy", "init"]];
+const OVER = [["similarity", "similarity"], ["majority", "majority"], ["random", "random"], ["recorded_order", "recorded order"], ["init", "initial policy"]];
 
 // bestFirst says whether the file lists the best candidate first: then the recorded order is an oracle and no baseline.
 const bestFirst = (d) => d.results.some((r) => r.policy === "recorded_order" && r.metric === "top1_accuracy" && r.mean === 1) ||
@@ -309,10 +307,10 @@ const bestFirst = (d) => d.results.some((r) => r.policy === "recorded_order" && 
 // shownOver are the baselines of a table as its report has them: random takes the place of those that are worse (weak), and stands
 // beside an initial policy that is.
 function shownOver(rows, d) {
-  const known = OVER.filter(([, , policy]) => policy !== "recorded_order" || !bestFirst(d));
-  const weak = known.filter(([, , policy]) => rows.some((r) => r.policy === policy && r.over_random?.verdict === "worse"));
-  if (!rows.some((r) => r.policy === "similarity" || r.over_similarity)) known.unshift(known.pop()); // a pretrained policy's start is its first baseline
-  return { weak, over: known.filter((o) => rows.some((r) => r[o[0]]) && (o[2] === "random" ? weak.length : o[2] === "init" || !weak.includes(o))) };
+  const known = OVER.filter(([policy]) => policy !== "recorded_order" || !bestFirst(d));
+  const weak = known.filter(([policy]) => rows.some((r) => r.policy === policy && r.gains.random?.verdict === "worse"));
+  if (!rows.some((r) => r.policy === "similarity" || r.gains.similarity)) known.unshift(known.pop()); // a pretrained policy's start is its first baseline
+  return { weak, over: known.filter((o) => rows.some((r) => r.gains[o[0]]) && (o[0] === "random" ? weak.length : o[0] === "init" || !weak.includes(o))) };
 }
 
 const epochName = (r) => r.phase === "init" ? "initial policy" : `${r.phase} epoch ${r.epoch}`;
@@ -329,13 +327,13 @@ function resultsSection(d) {
   }
   const tables = Map.groupBy(d.results, (r) => `${r.metric.replaceAll("_", " ")} on ${r.split}, ${count(r.queries)} questions`);
   return section("Results", "results", csvButton("results", () => [["split", "metric", "policy", "phase", "epoch", "questions", "mean", "se", "over", "difference", "low", "high", "verdict"],
-    ...d.results.flatMap((r) => [[r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se], ...OVER.filter(([k]) => r[k]).map(([k, n]) => [r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se, n, r[k].mean, r[k].interval.low, r[k].interval.high, r[k].verdict])])]),
+    ...d.results.flatMap((r) => { const begin = [r.split, r.metric, r.policy, r.phase, r.epoch, r.queries, r.mean, r.se]; return [begin, ...OVER.filter(([k]) => r.gains[k]).map(([k, n]) => [...begin, n, r.gains[k].mean, r.gains[k].low, r.gains[k].high, r.gains[k].verdict])]; })]),
   [...tables].map(([title, rows]) => {
-    const { over, weak } = shownOver(rows, d), against = over[0];
-    const cell = (p, text) => p ? h("td", { class: "number" }, text + " ", h("span", { class: "verdict " + p.verdict.replace(/[^a-z]/g, "") }, p.verdict)) : h("td", { class: "number" }, "–");
-    return [h("h3", {}, title), weak.length ? h("p", { class: "warn" }, `Worse than drawing at random here: ${weak.map(([, n]) => n).join(", ")}. A gain over that says little.`) : null, table(["policy", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r) + (r.policy === "recorded_order" && bestFirst(d) ? " (best first: an oracle)" : ""), r.level, ...over.map(([key, , policy]) => cell(r[key], r.gains[policy]))])),
-      against && rows.some((r) => r[against[0]]) ? [h("p", { class: "quiet small" }, `Difference from ${against[1]}, with its interval:`), forest(rows.filter((r) => r[against[0]]).map((r) => ({ label: stageName(r), mean: r[against[0]].mean, low: r[against[0]].interval.low, high: r[against[0]].interval.high, verdict: r[against[0]].verdict, text: r.gains[against[2]] })), title)] : null];
-  }));
+    const { over, weak } = shownOver(rows, d), [against, name] = over[0] || [], held = rows.filter((r) => r.gains[against]);
+    const cell = (g) => h("td", { class: "number" }, g ? [g.text + " ", h("span", { class: verdictClass(g) }, g.words)] : "–");
+    return [h("h3", {}, title), weak.length ? h("p", { class: "warn" }, `Worse than drawing at random here: ${weak.map(([, n]) => n).join(", ")}. A gain over that says little.`) : null, table(["policy", ">mean ± SE", ...over.map(([, n]) => ">over " + n)], rows.map((r) => [stageName(r) + (r.policy === "recorded_order" && bestFirst(d) ? " (best first: an oracle)" : ""), r.level, ...over.map(([policy]) => cell(r.gains[policy]))])),
+      held.length ? [h("p", { class: "quiet small" }, `Difference from ${name}, with its interval:`), forest(held.map((r) => ({ ...r.gains[against], label: stageName(r) })), title)] : null];
+  }), (d.notes || []).map((note) => h("p", { class: "quiet small" }, note)));
 }
 
 function findingsSection(events) {

@@ -19,12 +19,12 @@ export class Sparks {
     if (answer) this.come(); // and asks for what has come into sight meanwhile
   }
 
-  // line is a run's score on validation at the ends of its epochs.
+  // line is a run's score on validation at its start and at the ends of its epochs; a dash where there is one.
   line(run) {
     const [name, all] = Object.entries(this.of.get(run.id)?.of || {})[0] || [null, []], y = all.filter((v) => v != null);
-    if (y.length < 2) return null;
+    if (!y.length) return null;
     const low = Math.min(...y), wide = Math.max(...y) - low || 1;
     return s("svg", { class: "spark", viewBox: "0 0 60 20", preserveAspectRatio: "none", role: "img" }, s("title", {}, `${name}: ${num(y[0])} to ${num(y.at(-1))}`),
-      s("polyline", { points: y.map((v, i) => `${60 * i / (y.length - 1)},${(18 - 16 * (v - low) / wide).toFixed(1)}`).join(" ") }));
+      s("polyline", { points: y.length < 2 ? "24,10 36,10" : y.map((v, i) => `${60 * i / (y.length - 1)},${(18 - 16 * (v - low) / wide).toFixed(1)}`).join(" ") }));
   }
 }

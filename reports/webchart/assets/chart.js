@@ -362,7 +362,10 @@ function brieflyOf(label) {
   return brief.length > 28 ? "…" + brief.slice(-27) : brief;
 }
 
-// forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict}. The axis holds every whisker. Where it is
+// verdictClass is the class of what a verdict is about.
+export const verdictClass = (r) => "verdict " + (r?.verdict || "").replace(/[^a-z]/g, "");
+
+// forest draws differences with their intervals; rows are {label, mean, low, high, text, verdict}, some with words in the verdict's place. The axis holds every whisker. Where it is
 // narrow, names and numbers stand above their lines.
 export function forest(rows, what, width = 640) {
   const narrow = width < 560, left = narrow ? 12 : 200, right = narrow ? 12 : 180, line = narrow ? 44 : 26, top = 8;
@@ -371,14 +374,15 @@ export function forest(rows, what, width = 640) {
   const x = (v) => left + (width - left - right) * (v - low + air) / (high - low + 2 * air);
   const height = top + line * rows.length + 30;
   const ticks = niceTicks(low, high, narrow ? 4 : 5);
+  const said = (r) => `${r.text}, ${r.words || (r.text === "0" ? "same scores" : r.verdict)}`;
   return h("div", { class: "box" }, s("svg", { viewBox: `0 0 ${width} ${height}`, class: "forest", role: "img", "aria-label": what + ": " +
-      rows.map((r) => `${r.label} ${r.text} ${r.verdict}`).join("; ") },
+      rows.map((r) => `${r.label} ${said(r)}`).join("; ") },
     ticks.map((t) => [s("line", { x1: x(t), x2: x(t), y1: top, y2: height - 26, class: t === 0 ? "zero" : "grid" }),
       s("text", { x: x(t), y: height - 12, "text-anchor": "middle" }, brief(t))]),
     rows.map((r, i) => {
       const y = top + line * (i + (narrow ? 0.75 : 0.5)), words = narrow ? y - 12 : y + 4;
-      return s("g", { class: "verdict " + r.verdict.replace(/[^a-z]/g, "") },
-        s("title", {}, `${r.label}: ${r.text}, ${r.verdict}`),
+      return s("g", { class: verdictClass(r) },
+        s("title", {}, `${r.label}: ${said(r)}`),
         s("text", { x: narrow ? 0 : left - 10, y: words, "text-anchor": narrow ? "start" : "end" }, brieflyOf(r.label)),
         s("text", { x: width, y: words, "text-anchor": "end" }, r.text),
         s("line", { x1: x(r.low), x2: x(r.high), y1: y, y2: y, class: "whisker" }),

@@ -1,11 +1,14 @@
 package chart
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/vg"
 
 	"fulcrum/reports/page"
 )
@@ -83,6 +86,7 @@ func LogRange(low, high float64) (float64, float64) {
 type LinearTicks struct {
 	Integers bool // steps, never 2.5
 	Percent  bool
+	Most     int // about as many; 0: five
 }
 
 func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
@@ -90,7 +94,7 @@ func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
 	if t.Percent {
 		scale = 100
 	}
-	step := NiceStep((high - low) * scale / 5)
+	step := NiceStep((high - low) * scale / float64(cmp.Or(t.Most, 5)))
 	if t.Integers {
 		step = max(step, 1)
 	}
@@ -119,6 +123,38 @@ func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
 	}
 	return ticks
 }
+
+// fit takes labels from an axis of this length until none touches the next: a linear one has thousands as k, then fewer ticks, of others
+// every n-th is named. size is the room that a label takes along the axis.
+func fit(a *plot.Axis, length vg.Length, size func(label string) vg.Length) {
+	linear, even := a.Tick.Marker.(LinearTicks)
+	for ticks, n := a.Tick.Marker.Ticks(a.Min, a.Max), 1; n <= max(len(ticks), 5); n++ {
+		shown := slices.Clone(ticks)
+		if even && n > 1 {
+			linear.Most = max(7-n, 2)
+			if shown = linear.Ticks(a.Min, a.Max); !slices.ContainsFunc(shown, partOfThousand) {
+				for i, t := range shown {
+					if rest, thousands := strings.CutSuffix(t.Label, ",000"); thousands {
+						shown[i].Label = rest + "k"
+					}
+				}
+			}
+		}
+		end, fits := vg.Length(math.Inf(-1)), true
+		for i, t := range shown {
+			if !even && i%n > 0 {
+				shown[i].Label = ""
+			} else if at, half := length*vg.Length(a.Norm(t.Value)), size(t.Label)/2; t.Label != "" {
+				fits, end = fits && at-half >= end, at+half
+			}
+		}
+		if a.Tick.Marker = plot.ConstantTicks(shown); fits {
+			return
+		}
+	}
+}
+
+func partOfThousand(t plot.Tick) bool { return t.Label != "0" && !strings.HasSuffix(t.Label, ",000") }
 
 // NiceStep rounds x up to 1, 2 or 5 times a power of ten.
 func NiceStep(x float64) float64 {

@@ -320,6 +320,18 @@ func (f *Figure) drawBlock(rows [][]*Panel, area, whole draw.Canvas) {
 	canvases := plot.Align(plots, tiles, area)
 	for i, row := range rows {
 		for j, p := range row {
+			if size := plots[i][j].DataCanvas(canvases[i][j]).Size(); !p.Blank() {
+				fit(&plots[i][j].Y, size.Y, func(string) vg.Length { return lineHeight })
+				if !p.Tilted {
+					style := TextStyle(tickSize, false, Black)
+					fit(&plots[i][j].X, size.X, func(label string) vg.Length { return style.Width(label) + tickGap })
+				}
+			}
+		}
+	}
+	canvases = plot.Align(plots, tiles, area) // with the labels that are left
+	for i, row := range rows {
+		for j, p := range row {
 			if p.Blank() {
 				continue
 			}
@@ -341,7 +353,7 @@ func (p *Panel) plot() *plot.Plot {
 		axis.Label.TextStyle.Font = sans(10.5, false)
 		axis.Label.TextStyle.Color = Black
 		axis.Label.Padding = 3
-		axis.Tick.Label.Font = sans(9.5, false)
+		axis.Tick.Label.Font = sans(tickSize, false)
 		axis.Tick.Label.Color = Black
 		axis.Tick.Length = 3
 		axis.Tick.Width = 0.6
@@ -392,6 +404,8 @@ const (
 	legendGap    = 14
 	legendSample = 22
 	tickWidth    = 30 // of the numbers at a vertical axis
+	tickSize     = 9.5
+	tickGap      = 4 // between the numbers at a horizontal axis
 )
 
 // DrawLegend writes a legend in a line that begins at (x, base).

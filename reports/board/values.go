@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fulcrum/internal/list"
+	"fulcrum/reports/compare"
 )
 
 // valuesAnswer holds what runs have set some keys to.
@@ -40,32 +41,9 @@ func (b *Board) values(q url.Values) *valuesAnswer {
 	return a
 }
 
-// writtenValues are the configurations of all runs for a page of files: that of one, and by run what others have otherwise.
-type writtenValues struct {
-	Names  []string                     `json:"names"`
-	Common map[string]string            `json:"common"`
-	Own    map[string]map[string]string `json:"own"` // "" for a key that a run does not have
-}
-
-// allValues reads the configurations of runs.
-func allValues(runs []entry) *writtenValues {
-	a := &writtenValues{Names: []string{}, Own: map[string]map[string]string{}}
-	for _, e := range runs {
-		settings, own := settingsOf(e.dir), map[string]string{}
-		if a.Common == nil {
-			a.Common, a.Names = settings, slices.Sorted(maps.Keys(settings))
-		}
-		for key := range a.Common {
-			if settings[key] != a.Common[key] {
-				own[key] = settings[key]
-			}
-		}
-		for key, value := range settings {
-			if _, common := a.Common[key]; !common {
-				own[key] = value
-			}
-		}
-		a.Own[e.ID] = own
-	}
-	return a
+// allValues are the configurations of runs for a page of files: that of the first, and all where some differ.
+func allValues(runs []entry) map[string]any {
+	all := append(list.Map(runs, func(e entry) map[string]string { return settingsOf(e.dir) }), nil)
+	return map[string]any{"ids": list.Map(runs, func(e entry) string { return e.ID }), "common": all[0],
+		"differing": compare.Differing(all[:len(runs)])}
 }

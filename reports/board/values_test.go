@@ -43,12 +43,14 @@ func TestSparks(t *testing.T) {
 	finishedRun(t, filepath.Join(root, "run"), 0.1)
 	golden.Write(t, filepath.Join(root, "none"), map[string]string{configFile: config})
 	begun := filepath.Join(root, "begun")
-	const start = `{"kind":"eval","phase":"init","epoch":0,"step":0,"global_step":0,"time":1,"split":"val","policy":%q,"reward":%g,"other":1}` + "\n"
+	const start = `{"kind":"eval","phase":"init","epoch":0,"step":0,"global_step":0,"time":1,"split":"val","policy":%q,"reward":%g,` +
+		`"other":1}` + "\n"
 	golden.Write(t, begun, map[string]string{configFile: config, record.MetricsFile: fmt.Sprintf(start, "random", 0.1) +
 		fmt.Sprintf(start, record.PolicyInit, 0.2) + epochRow("rce", 1, 10, 0.3)})
 	b := boardOf(root)
 	b.Scan(true)
-	if a, err := b.curves(idOf(begun), nil); err != nil || fmt.Sprint(a.Epochs.Steps, a.Epochs.Series["val_reward"].Mean, len(a.Epochs.Series)) != "[0 10] [0.2 0.3] 1" {
+	if a, err := b.curves(idOf(begun), nil); err != nil ||
+		fmt.Sprint(a.Epochs.Steps, a.Epochs.Series["val_reward"].Mean, len(a.Epochs.Series)) != "[0 10] [0.2 0.3] 1" {
 		t.Errorf("a curve from the start on: %+v, %v", a, err)
 	}
 	long := filepath.Join(root, "long")

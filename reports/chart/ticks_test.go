@@ -17,7 +17,9 @@ import (
 // each axis keeps some: their extents are measured as they are drawn.
 func TestLabelsDoNotTouch(t *testing.T) {
 	axes := map[string]func(p *Panel){
-		"steps":  func(p *Panel) { p.XMax, p.Spans = 198765, []record.Span{{Name: "rce", To: 80000}, {Name: "grpo", From: 80000, To: 198765}} },
+		"steps": func(p *Panel) {
+			p.XMax, p.Spans = 198765, []record.Span{{Name: "rce", To: 80000}, {Name: "grpo", From: 80000, To: 198765}}
+		},
 		"later":  func(p *Panel) { p.XMin, p.XMax, p.XTicks = 998765, 1298765, LinearTicks{Integers: true} },
 		"small":  func(p *Panel) { p.XMin, p.XMax = 0.0012345, 0.0012375 },
 		"values": func(p *Panel) { p.XMin, p.XMax, p.XTicks = 0, 9, manyTicks{} },
@@ -26,8 +28,8 @@ func TestLabelsDoNotTouch(t *testing.T) {
 	for _, width := range []float64{60, 75, 85, 120, 180} {
 		for columns := 1; columns <= Columns(vg.Length(width)*vg.Millimeter); columns++ {
 			for name, axis := range axes {
-				f := &Figure{Name: "ticks", Title: "A title that is longer than a column of a paper, as some of ours are", Wide: vg.Length(width) * vg.Millimeter,
-					Tall: 60}
+				f := &Figure{Name: "ticks", Title: "A title that is longer than a column of a paper, as some of ours are",
+					Wide: vg.Length(width) * vg.Millimeter, Tall: 60}
 				for range 2 {
 					var row []*Panel
 					for j := range columns {

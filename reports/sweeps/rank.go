@@ -160,13 +160,15 @@ func (v *Model) Lead() string {
 	head, how := v.place()
 	switch best := v.Best(); {
 	case v.Opt.Study != nil:
-		return v.Opt.answered()
+		told := list.Map(v.Opt.Told, func(t Told) string { return t.Label + ": " + t.Text + ", " + t.Verdict })
+		return strings.ReplaceAll(strings.Join(told, "; "), ": 0, "+string(stats.NotSeparable), ": same scores")
 	case v.Unranked || tied == 0:
 		return ""
 	case len(v.Opt.Objectives) > 1:
 		return "Pareto front: " + page.Plural(len(v.Front), "job")
 	case !v.HasSeeds() && best != nil:
-		return fmt.Sprintf("%s job %d, %s %s: %s%s", cmp.Or(head, "best"), best.Number, o.Name, page.Sig(best.Objectives[0], 4), strings.Join(v.Own(*best), " "), how)
+		return fmt.Sprintf("%s job %d, %s %s: %s%s", head, best.Number, o.Name, page.Sig(best.Objectives[0], 4), strings.Join(v.Own(*best), " "),
+			how)
 	case !v.HasSeeds():
 		return v.NoWinner()
 	}
@@ -179,34 +181,30 @@ func (v *Model) Lead() string {
 		return fmt.Sprintf("the best %s is that of the policy that training began with", mean)
 	}
 	mean = fmt.Sprintf("%s, %s over %s", cmp.Or(strings.Join(s.Overrides, " "), "of all"), mean, page.Plural(len(s.Values[0]), "seed"))
-	switch apart, seeded, others := v.Apart(); {
-	case head != "":
-		return head + " setting " + mean + how
-	case others == 0: // nothing to be better than
+	if len(v.Settings) == 1 || v.Settings[1].Class() != 0 { // nothing to be better than
 		return "one setting " + mean
-	case apart == others:
-		return "best setting " + mean
-	case seeded == 0:
-		return "first setting " + mean + "; without more seeds nobody knows its luck"
-	default:
-		return fmt.Sprintf("first setting %s; their spread separates it from %d of %s", mean, apart, page.Plural(others, "other"))
 	}
+	return head + " setting " + mean + how
 }
 
-// place calls what leads the best or, where the report's verdicts do not, the first, with what they say; "" where there are none.
+// place calls what leads the best or, where the verdicts of a report of this ranking do not, the first, with what they say. Without
+// verdicts a job is the best that was tried, a setting the first.
 func (v *Model) place() (head, how string) {
-	what := "other job"
-	if v.HasSeeds() {
-		what = "other setting"
+	apart, others := 0, len(v.Opt.Told)
+	for i, t := range v.Opt.Told {
+		if i+1 >= len(v.Settings) || t.Label != strings.ReplaceAll(page.CodeList(v.Settings[i+1].Overrides), "`", "") {
+			apart, others = 0, 0
+			break
+		}
+		apart += stats.BoolInt(t.Verdict == string(stats.Worse))
 	}
-	switch apart, others := v.verdicts(); {
-	case others == 0:
-		return "", ""
-	case apart == others:
-		return "best", ""
-	default:
-		return "first", fmt.Sprintf("; by the verdicts it is better than %d of %s", apart, page.Plural(others, what))
+	switch {
+	case apart < others:
+		return "first", fmt.Sprintf("; by the verdicts it is better than %d of %s", apart, page.Plural(others, "other"))
+	case others == 0 && v.HasSeeds():
+		return "first", ""
 	}
+	return "best", ""
 }
 
 // Apart says from how many of the other settings with results the first one is separate by the spread of the seeds, and how many have

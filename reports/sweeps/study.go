@@ -1,15 +1,12 @@
 package sweeps
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
-	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/record"
-	"fulcrum/reports/stats"
 )
 
 // Study is what a sweep of arms asks: which settings it has, and what is to be known of them.
@@ -72,31 +69,6 @@ func ToldIn(dir string) []Told {
 	var data struct{ Differences struct{ Rows []Told } }
 	_ = page.ReadData(dir, &data) // a damaged page tells nothing
 	return data.Differences.Rows
-}
-
-// answered is what a study's report answers, in one line.
-func (o Options) answered() string {
-	told := list.Map(o.Told, func(t Told) string {
-		if t.Text == "0" {
-			return t.Label + ": same scores"
-		}
-		return t.Label + ": " + t.Text + ", " + t.Verdict
-	})
-	if n := len(o.Study.Questions); 0 < len(told) && len(told) < n {
-		told = append(told, fmt.Sprintf("no answer to %d of %d", n-len(told), n))
-	}
-	return strings.Join(told, "; ")
-}
-
-// verdicts counts the settings behind the first one that the report calls worse, and those that it compares: none where it ranks others.
-func (v *Model) verdicts() (apart, others int) {
-	for i, t := range v.Opt.Told {
-		if i+1 >= len(v.Settings) || t.Label != strings.ReplaceAll(page.CodeList(v.Settings[i+1].Overrides), "`", "") {
-			return 0, 0
-		}
-		apart += stats.BoolInt(t.Verdict == string(stats.Worse))
-	}
-	return apart, len(v.Opt.Told)
 }
 
 // ArmKey is the swept key, in Job.Params, that says which arm a job is.

@@ -60,7 +60,7 @@ func Table(jobs []Job, opt Options, width int) string {
 		fmt.Fprintf(&b, "\n%s\n", lead)
 	} else if best := v.Best(); best != nil && v.Opt.Study == nil { // whose answers say what is better
 		head, how := v.place()
-		fmt.Fprintf(&b, "\n%s: job %d, %s %s  %s%s\n", cmp.Or(head, "best"), best.Number, v.Opt.Objectives[0].Name,
+		fmt.Fprintf(&b, "\n%s: job %d, %s %s  %s%s\n", head, best.Number, v.Opt.Objectives[0].Name,
 			page.Sig(best.Objectives[0], 4), page.ShellCommand(v.Own(*best)), how)
 	} else if text := v.NoWinner(); text != "" {
 		fmt.Fprintf(&b, "\nno winner: %s\n", text)

@@ -124,9 +124,9 @@ export class Columns {
     if (this.asking || !keys.length && (this.listed || !this.box.open)) return;
     this.asking = true;
     if (fixed) { // asked once
-      const { names, common, own } = await ask("values").catch(() => ({ names: [] })); // an export of before has none
-      for (const id in own) this.values.set(id, { ...common, ...own[id] });
-      this.take(names);
+      const { ids, common, differing } = await ask("values").catch(() => ({ ids: [] })); // an export of before has none
+      for (const [i, id] of ids.entries()) this.values.set(id, { ...common, ...Object.fromEntries(differing.map((d) => [d.key, d.values[i]])) });
+      this.take([...new Set([...Object.keys(common || {}), ...(differing || []).map((d) => d.key)])].sort());
       return this.changed(false);
     }
     try {

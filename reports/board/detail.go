@@ -49,7 +49,7 @@ type detail struct {
 	Verdict     string              `json:"verdict,omitempty"` // of the planned comparison, as a sentence of the report
 	Results     []shownResult       `json:"results"`
 	Notes       []string            `json:"notes,omitempty"` // on the marks of results
-	Means       []mean              `json:"means,omitempty"` // of a run that has not ended: evaluations without intervals
+	Means       []record.Row        `json:"means,omitempty"` // of a run that has not ended: evaluations without intervals
 	Events      []map[string]any    `json:"events"`
 	Examples    []record.Example    `json:"examples"`
 	Settings    map[string]string   `json:"settings"`
@@ -82,15 +82,6 @@ func (d *detail) show(stages []record.StageResult) {
 		return out
 	})
 	d.Notes = stats.Notes(words)
-}
-
-// mean is a row of kind eval.
-type mean struct {
-	Split  string             `json:"split"`
-	Policy string             `json:"policy"`
-	Phase  string             `json:"phase"`
-	Epoch  int                `json:"epoch"`
-	Fields map[string]float64 `json:"fields"`
 }
 
 type metric struct {
@@ -139,7 +130,7 @@ func (b *Board) detail(id string) (*detail, error) {
 			d.Events = append(d.Events, row.Fields)
 		}
 		if len(d.Results) == 0 {
-			d.Means = meansOf(c.EvalRows())
+			d.Means = c.EvalRows()
 		}
 	})
 	if err != nil {
@@ -193,20 +184,6 @@ func settingsOf(dir string) map[string]string {
 		return map[string]string{}
 	}
 	return flat
-}
-
-func meansOf(rows []record.Row) []mean {
-	var means []mean
-	for _, row := range rows {
-		m := mean{row.Text("split"), row.Text("policy"), row.Phase, row.Epoch, map[string]float64{}}
-		for name := range row.Fields {
-			if x, ok := row.Number(name); ok && finite(x) != nil {
-				m.Fields[name] = x
-			}
-		}
-		means = append(means, m)
-	}
-	return means
 }
 
 // metricsOf lists what a run has curves of, in the order of docs/metrics.md.

@@ -86,7 +86,7 @@ func LogRange(low, high float64) (float64, float64) {
 type LinearTicks struct {
 	Integers bool // steps, never 2.5
 	Percent  bool
-	Most     int // about as many; 0: five
+	Most     int // about as many, and thousands as k; 0: five
 }
 
 func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
@@ -106,6 +106,9 @@ func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
 		switch {
 		case t.Integers:
 			label = page.Thousands(int(math.Round(value)))
+			if rest, thousands := strings.CutSuffix(label, ",000"); thousands && t.Most > 0 && step >= 1000 {
+				label = rest + "k"
+			}
 		case step < 1e-5 || step >= 1e6:
 			label = strconv.FormatFloat(value, 'g', 3, 64)
 		}
@@ -124,37 +127,27 @@ func (t LinearTicks) Ticks(low, high float64) []plot.Tick {
 	return ticks
 }
 
-// fit takes labels from an axis of this length until none touches the next: a linear one has thousands as k, then fewer ticks, of others
-// every n-th is named. size is the room that a label takes along the axis.
+// fit takes labels from an axis of this length until none touches the next: a linear one has fewer ticks, of others every n-th is named.
+// size is the room that a label takes along the axis.
 func fit(a *plot.Axis, length vg.Length, size func(label string) vg.Length) {
 	linear, even := a.Tick.Marker.(LinearTicks)
-	for ticks, n := a.Tick.Marker.Ticks(a.Min, a.Max), 1; n <= max(len(ticks), 5); n++ {
-		shown := slices.Clone(ticks)
-		if even && n > 1 {
-			linear.Most = max(7-n, 2)
-			if shown = linear.Ticks(a.Min, a.Max); !slices.ContainsFunc(shown, partOfThousand) {
-				for i, t := range shown {
-					if rest, thousands := strings.CutSuffix(t.Label, ",000"); thousands {
-						shown[i].Label = rest + "k"
-					}
-				}
-			}
+	all, fits := a.Tick.Marker.Ticks(a.Min, a.Max), false
+	for n := 1; !fits && n <= max(len(all), 5); n++ {
+		shown, end := slices.Clone(all), vg.Length(math.Inf(-1))
+		if linear.Most = max(7-n, 2); even && n > 1 {
+			shown = linear.Ticks(a.Min, a.Max)
 		}
-		end, fits := vg.Length(math.Inf(-1)), true
+		fits = true
 		for i, t := range shown {
-			if !even && i%n > 0 {
+			if at, half := length*vg.Length(a.Norm(t.Value)), size(t.Label)/2; !even && i%n > 0 {
 				shown[i].Label = ""
-			} else if at, half := length*vg.Length(a.Norm(t.Value)), size(t.Label)/2; t.Label != "" {
+			} else if t.Label != "" {
 				fits, end = fits && at-half >= end, at+half
 			}
 		}
-		if a.Tick.Marker = plot.ConstantTicks(shown); fits {
-			return
-		}
+		a.Tick.Marker = plot.ConstantTicks(shown)
 	}
 }
-
-func partOfThousand(t plot.Tick) bool { return t.Label != "0" && !strings.HasSuffix(t.Label, ",000") }
 
 // NiceStep rounds x up to 1, 2 or 5 times a power of ten.
 func NiceStep(x float64) float64 {

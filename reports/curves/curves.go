@@ -44,7 +44,6 @@ type Curves struct {
 	Phases  []Span
 	Evals   [][]byte // rows of kind eval, as written
 	Events  [][]byte
-	Dropped int // events beyond maxEvents
 	Damaged int // lines that are no rows
 	Started float64
 	Updated float64 // time of the last row
@@ -220,34 +219,34 @@ func (c *Curves) add(row *flatRow, line []byte, at int64) {
 		c.Epochs.add(row, at)
 		c.phase(row, false)
 	case record.KindEval:
-		c.Evals = keep(c.Evals, line, &c.Dropped)
+		c.Evals = keep(c.Evals, line)
 	case record.KindEvent:
-		c.Events = keep(c.Events, line, &c.Dropped)
+		c.Events = keep(c.Events, line)
 	}
 }
 
 // start puts what the initial policy scored on validation before the first epoch, of the metrics that this has.
 func (c *Curves) start(first *flatRow, at int64) {
-	for _, e := range c.EvalRows() {
-		if e.Text("split") != "val" || e.Text("policy") != record.PolicyInit || int64(e.GlobalStep) >= first.step {
-			continue
-		}
-		row := flatRow{step: int64(e.GlobalStep), time: e.Time}
-		for _, name := range first.names {
-			if x, ok := e.Number(strings.TrimPrefix(string(name), "val_")); ok && bytes.HasPrefix(name, []byte("val_")) {
+	rows := c.EvalRows()
+	i := slices.IndexFunc(rows, func(e record.Row) bool { return e.Text("split") == "val" && e.Text("policy") == record.PolicyInit })
+	if i < 0 || int64(rows[i].GlobalStep) >= first.step {
+		return
+	}
+	row := flatRow{step: int64(rows[i].GlobalStep), time: rows[i].Time}
+	for _, name := range first.names {
+		if of, val := strings.CutPrefix(string(name), "val_"); val {
+			if x, ok := rows[i].Number(of); ok {
 				row.names, row.values = append(row.names, name), append(row.values, x)
 			}
 		}
-		c.Epochs.add(&row, at)
-		return
 	}
+	c.Epochs.add(&row, at)
 }
 
 // keep adds a line; of too many the oldest go.
-func keep(lines [][]byte, line []byte, dropped *int) [][]byte {
+func keep(lines [][]byte, line []byte) [][]byte {
 	if len(lines) == maxEvents {
 		lines = slices.Delete(lines, 0, maxEvents/10)
-		*dropped += maxEvents / 10
 	}
 	return append(lines, bytes.Clone(line))
 }

@@ -67,9 +67,9 @@ func Over(runs []*webchart.Drawn, band func(metric string, values []float64) (lo
 		}
 		for name := range runs[0].Series {
 			mean, low, high := math.NaN(), math.NaN(), math.NaN()
-			if columns, ok := columnsOf(runs, name); ok {
-				for r, c := range columns {
-					values[r] = c.Mean[points[r]]
+			if !slices.ContainsFunc(runs, func(d *webchart.Drawn) bool { return d.Series[name] == nil }) {
+				for r, d := range runs {
+					values[r] = d.Series[name].Mean[points[r]]
 				}
 				if !slices.ContainsFunc(values, func(x float64) bool { return math.IsNaN(x) || math.IsInf(x, 0) }) {
 					mean = stat.Mean(values)
@@ -85,17 +85,6 @@ func Over(runs []*webchart.Drawn, band func(metric string, values []float64) (lo
 		}
 	}
 	return out
-}
-
-// columnsOf returns a metric's column of each run, false where a run has none.
-func columnsOf(runs []*webchart.Drawn, name string) ([]*webchart.DrawnColumn, bool) {
-	columns := make([]*webchart.DrawnColumn, len(runs))
-	for r, d := range runs {
-		if columns[r] = d.Series[name]; columns[r] == nil {
-			return nil, false
-		}
-	}
-	return columns, true
 }
 
 // OverSeeds is the mean over runs that differ in their seed, with its 95 % interval. Its times are seconds from a run's start.

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"html"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/yuin/goldmark/util"
 
 	"fulcrum/internal/atomicfile"
+	"fulcrum/internal/jsonwords"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/visible"
 )
@@ -90,14 +90,12 @@ func (m Lively) policy() string {
 
 const dataTag, dataEnd = `<script type="application/json">`, "</script>"
 
-// ReadData reads into to what the script of the report's page in dir draws. A page without a script has nothing.
-func ReadData(dir string, to any) error {
-	text, err := regular.ReadDocument(filepath.Join(dir, HtmlFile))
+// ReadData reads into to what the script of the report's page in dir draws; nothing where there is none, or a damaged one.
+func ReadData(dir string, to any) {
+	text, _ := regular.ReadDocument(filepath.Join(dir, HtmlFile))
 	_, data, _ := bytes.Cut(text, []byte(dataTag))
-	if data, _, whole := bytes.Cut(data, []byte(dataEnd)); whole {
-		return json.Unmarshal(data, to)
-	}
-	return err
+	data, _, _ = bytes.Cut(data, []byte(dataEnd))
+	_ = jsonwords.Unmarshal(data, to)
 }
 
 // LivelyHTML is HTML for a page with a script.

@@ -123,7 +123,7 @@ export class RunView {
   levels(curves) {
     const metric = curves[0]?.label.replace("val_", "");
     const of = (policy) => this.detail.results.find((r) => r.split === "val" && r.policy === policy && r.metric === metric)?.mean ??
-      this.detail.means?.find((m) => m.split === "val" && m.policy === policy && m.fields[metric] != null)?.fields[metric];
+      this.detail.means?.find(({ Fields: m }) => m.split === "val" && m.policy === policy && m[metric] != null)?.Fields[metric];
     return ["similarity", "majority", ...(bestFirst(this.detail) ? [] : ["recorded_order"]), "init"].map((policy) => ({ label: stageName({ policy }) + (curves.length > 1 ? ` (${metric})` : ""), value: of(policy) }))
       .filter((l) => l.value != null).slice(0, 2);
   }
@@ -302,7 +302,7 @@ const OVER = [["similarity", "similarity"], ["majority", "majority"], ["random",
 
 // bestFirst says whether the file lists the best candidate first: then the recorded order is an oracle and no baseline.
 const bestFirst = (d) => d.results.some((r) => r.policy === "recorded_order" && r.metric === "top1_accuracy" && r.mean === 1) ||
-  Boolean(d.means?.some((m) => m.policy === "recorded_order" && m.fields.top1_accuracy === 1));
+  Boolean(d.means?.some((m) => m.Fields.policy === "recorded_order" && m.Fields.top1_accuracy === 1));
 
 // shownOver are the baselines of a table as its report has them: random takes the place of those that are worse (weak), and stands
 // beside an initial policy that is.
@@ -323,7 +323,7 @@ function stageName(r) {
 function resultsSection(d) {
   if (!d.results.length) {
     if (!d.means?.length) return null;
-    return section("Results", "results", table(["split", "policy", "numbers"], d.means.map((m) => [m.split, m.policy, Object.entries(m.fields).map(([k, v]) => `${k} ${num(v)}`).join(", ")])));
+    return section("Results", "results", table(["split", "policy", "numbers"], d.means.map(({ Fields: m }) => [m.split, m.policy, Object.entries(m).filter(([, v]) => typeof v === "number").map(([k, v]) => `${k} ${num(v)}`).join(", ")])));
   }
   const tables = Map.groupBy(d.results, (r) => `${r.metric.replaceAll("_", " ")} on ${r.split}, ${count(r.queries)} questions`);
   return section("Results", "results", csvButton("results", () => [["split", "metric", "policy", "phase", "epoch", "questions", "mean", "se", "over", "difference", "low", "high", "verdict"],

@@ -254,7 +254,7 @@ func sweepOf(dir string) (sweeps.Options, []sweeps.Job, error) {
 			Overrides: []string{"lr=" + lr, fmt.Sprintf("seed=%d", n)}, Objectives: objective, Seconds: 3}
 	}
 	return sweeps.Options{Title: "Sweep of 3 jobs", Objectives: []sweeps.Objective{{Name: "val_reward"}}, Sweeper: "basic",
-			Dimensions: []sweeps.Dimension{{Key: "lr"}}},
+			Dimensions: []sweeps.Dimension{{Key: "lr"}, {Key: "<b>"}}},
 		[]sweeps.Job{job(0, "0.1", "done", 0.5), job(1, "0.1", "done", 0.7), job(2, "0.3", "queued")}, nil
 }
 

@@ -316,7 +316,7 @@ func TestDifferencesAndWarnings(t *testing.T) {
 	if got, want := w.js(under), "grpo.lr=1e-5 grpo.epochs=9|grpo.lr=1e-4 grpo.epochs=9|okvqa_v3|okvqa_v3"; got != want {
 		t.Errorf("below the names: %v, want %s", got, want)
 	}
-	w.until("document.querySelector('.sweeps').innerText.includes('Sweep of 3 jobs over lr, basic')")
+	w.until("document.querySelector('.sweeps').innerText.includes('Sweep of 3 jobs over lr, <b>, basic')")
 	w.open(server.URL + "/#/run/" + idOf(filepath.Join(root, "b")))
 	w.until("document.querySelector('.verdict.better') && " +
 		"document.querySelector('.callout + .callout').innerText === 'It has warnings: kl high, more. Read them first.'")

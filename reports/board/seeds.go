@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/arms"
 	"fulcrum/reports/curves"
 	"fulcrum/reports/record"
@@ -146,21 +147,12 @@ func (b *Board) arms(ids string) ([]alike, error) {
 	if err != nil {
 		return nil, err
 	}
-	var runs []*record.Run
-	id := map[*record.Run]string{}
-	for _, e := range selected {
+	runs := list.Map(selected, func(e entry) *record.Run {
 		run := &record.Run{Dir: e.dir}
 		_ = run.ReadConfig() // without one it stands alone
-		runs = append(runs, run)
-		id[run] = e.ID
-	}
-	var groups []alike
-	for _, arm := range arms.ArmsOf(runs) {
-		g := alike{label: arm.Name}
-		for _, run := range arm.Runs {
-			g.ids = append(g.ids, id[run])
-		}
-		groups = append(groups, g)
-	}
-	return groups, nil
+		return run
+	})
+	return list.Map(arms.ArmsOf(runs), func(arm arms.ComparedArm) alike {
+		return alike{arm.Name, list.Map(arm.Runs, func(r *record.Run) string { return idOf(r.Dir) })}
+	}), nil
 }

@@ -2,7 +2,6 @@ package board
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
@@ -25,13 +24,10 @@ type comparison struct {
 	Runs     []entry           `json:"runs"`
 	Settings []compare.Setting `json:"settings"` // those that differ
 	Report   string            `json:"report"`   // HTML: run report's comparison
-	Pairs    []pairing         `json:"pairs"`
+	Pairs    []compare.Pairing `json:"pairs"`
 	Arms     [][]string        `json:"arms,omitempty"` // ids, where some runs differ in their seed only: pairs are then of arms
 	Note     string            `json:"note,omitempty"` // why there are no intervals
 }
-
-// pairing is a run's difference from the first one on the same questions.
-type pairing = compare.Pairing
 
 func (b *Board) selected(ids string) ([]entry, error) {
 	var runs []entry
@@ -61,11 +57,7 @@ func (b *Board) jobsOf(sweep string) string {
 	slices.SortFunc(jobs, func(x, y entry) int {
 		return cmp.Or(cmp.Compare(len(x.Job), len(y.Job)), cmp.Compare(x.Job, y.Job))
 	})
-	var ids []string
-	for _, e := range jobs {
-		ids = append(ids, e.ID)
-	}
-	return strings.Join(ids, ",")
+	return strings.Join(list.Map(jobs, func(e entry) string { return e.ID }), ",")
 }
 
 func (b *Board) comparison(ids string) (*comparison, error) {
@@ -74,7 +66,7 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 		return nil, err
 	}
 	settings := list.Map(runs, func(e entry) map[string]string { return settingsOf(e.dir) })
-	c := &comparison{Runs: runs, Settings: compare.Differing(settings), Pairs: []pairing{}}
+	c := &comparison{Runs: runs, Settings: compare.Differing(settings), Pairs: []compare.Pairing{}}
 	if len(runs) < 2 {
 		return c, nil
 	}
@@ -82,15 +74,13 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 		c.Note = "Intervals are computed for at most 24 runs at a time."
 		return c, nil
 	}
-	var dirs []string
-	for _, e := range runs {
-		if sizeOf(e.dir, record.EvalsFile) > maxFile || sizeOf(e.dir, record.MetricsFile) > maxFile {
-			c.Note = "A run's files are too large to compare here: `run report A B`."
-			return c, nil
-		}
-		dirs = append(dirs, e.dir)
+	if slices.ContainsFunc(runs, func(e entry) bool {
+		return max(sizeOf(e.dir, record.EvalsFile), sizeOf(e.dir, record.MetricsFile)) > maxFile
+	}) {
+		c.Note = "A run's files are too large to compare here: `run report A B`."
+		return c, nil
 	}
-	document, pairs, err := compare.ComparePairs(dirs)
+	document, pairs, err := compare.ComparePairs(list.Map(runs, func(e entry) string { return e.dir }))
 	if err != nil {
 		c.Note = err.Error()
 		return c, nil
@@ -103,9 +93,7 @@ func (b *Board) comparison(ids string) (*comparison, error) {
 		return nil, err
 	}
 	if len(arms) < len(runs) {
-		for _, arm := range arms {
-			c.Arms = append(c.Arms, arm.ids)
-		}
+		c.Arms = list.Map(arms, func(a alike) []string { return a.ids })
 	}
 	c.Report = page.Fragment(document.Text())
 	return c, nil
@@ -150,19 +138,9 @@ func (b *Board) sweepPage(id string) (*sweepAnswer, error) {
 	}
 	s.Running, s.Left = b.opt.Locked(s.dir), leftOf(jobs)
 	a := &sweepAnswer{Sweep: s, Dir: s.dir, Command: opt.Command, Launcher: opt.Launcher, Pruner: opt.Pruner, Study: opt.Study != nil,
-		Objectives: append([]sweeps.Objective{}, opt.Objectives...), Dimensions: append([]sweeps.Dimension{}, opt.Dimensions...),
-		Jobs: []sweepJob{}}
-	keys := map[string]bool{}
-	for _, d := range opt.Dimensions {
-		keys[d.Key] = true
-	}
+		Objectives: append([]sweeps.Objective{}, opt.Objectives...),
+		Dimensions: append([]sweeps.Dimension{}, sweeps.Swept(jobs, opt.Dimensions)...), Jobs: []sweepJob{}}
 	for _, j := range jobs {
-		for _, key := range slices.Sorted(maps.Keys(j.Params)) {
-			if !keys[key] {
-				a.Dimensions = append(a.Dimensions, sweeps.Dimension{Key: key})
-				keys[key] = true
-			}
-		}
 		one := sweepJob{Job: j, Objectives: j.Objectives, Infeasible: sweeps.Violates(j)}
 		if e, ok := b.run(idOf(j.Dir)); ok {
 			one.Run, one.Progress, one.Warned = e.ID, e.Progress, e.Warned

@@ -50,7 +50,8 @@ func TestSparks(t *testing.T) {
 	b := boardOf(root)
 	b.Scan(true)
 	if a, err := b.curves(idOf(begun), nil); err != nil ||
-		fmt.Sprint(a.Epochs.Steps, a.Epochs.Series["val_reward"].Mean, len(a.Epochs.Series)) != "[0 10] [0.2 0.3] 1" {
+		fmt.Sprint(a.Epochs.Steps, a.Epochs.Series["val_reward"].Mean, len(a.Epochs.Series)) !=
+			"[0 10] [0.2 0.3] 1" {
 		t.Errorf("a curve from the start on: %+v, %v", a, err)
 	}
 	long := filepath.Join(root, "long")

@@ -323,8 +323,7 @@ func (f *Figure) drawBlock(rows [][]*Panel, area, whole draw.Canvas) {
 			if size := plots[i][j].DataCanvas(canvases[i][j]).Size(); !p.Blank() {
 				fit(&plots[i][j].Y, size.Y, func(string) vg.Length { return lineHeight })
 				if !p.Tilted {
-					style := TextStyle(tickSize, false, Black)
-					fit(&plots[i][j].X, size.X, func(label string) vg.Length { return style.Width(label) + tickGap })
+					fit(&plots[i][j].X, size.X, func(label string) vg.Length { return TextStyle(tickSize, false, Black).Width(label) + tickGap })
 				}
 			}
 		}

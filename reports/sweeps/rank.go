@@ -167,10 +167,9 @@ func (v *Model) Lead() string {
 	case len(v.Opt.Objectives) > 1:
 		return "Pareto front: " + page.Plural(len(v.Front), "job")
 	case !v.HasSeeds() && best != nil:
-		return fmt.Sprintf("%s job %d, %s %s: %s%s", head, best.Number, o.Name, page.Sig(best.Objectives[0], 4), strings.Join(v.Own(*best), " "),
-			how)
+		return fmt.Sprintf("%s: job %d, %s %s  %s%s", head, best.Number, o.Name, page.Sig(best.Objectives[0], 4), page.ShellCommand(v.Own(*best)), how)
 	case !v.HasSeeds():
-		return v.NoWinner()
+		return "no winner: " + v.NoWinner()
 	}
 	s := v.Settings[0]
 	mean := fmt.Sprintf("mean %s %s", o.Name, page.Sig(stat.Mean(s.Values[0]), 4))

@@ -56,14 +56,8 @@ func Table(jobs []Job, opt Options, width int) string {
 		if n := len(v.Front); n > 0 {
 			fmt.Fprintf(&b, "\nPareto front (*): %s\n", page.Plural(n, "job"))
 		}
-	} else if lead := v.Lead(); v.HasSeeds() && lead != "" && v.Opt.Study == nil { // no seed is the best
+	} else if lead := v.Lead(); lead != "" && v.Opt.Study == nil { // whose answers say what is better
 		fmt.Fprintf(&b, "\n%s\n", lead)
-	} else if best := v.Best(); best != nil && v.Opt.Study == nil { // whose answers say what is better
-		head, how := v.place()
-		fmt.Fprintf(&b, "\n%s: job %d, %s %s  %s%s\n", head, best.Number, v.Opt.Objectives[0].Name,
-			page.Sig(best.Objectives[0], 4), page.ShellCommand(v.Own(*best)), how)
-	} else if text := v.NoWinner(); text != "" {
-		fmt.Fprintf(&b, "\nno winner: %s\n", text)
 	}
 	if v.Opt.Study != nil {
 		b.WriteString("\nvalues: best checkpoints on val; answers judge what the jobs ended with, held-out questions first\n")

@@ -74,8 +74,16 @@ func TestSweepTellsItsReport(t *testing.T) {
 		t.Errorf("the list: %q, %v, want %q; %v violate a constraint", s.Lead, s.SettingOf, want, s.Infeasible)
 	}
 	opt.Told = nil
-	if got, want := sweeps.ModelOf(jobs[:4], opt).Lead(), "first setting grpo.lr=1e-3, mean score 1.005 over 2 seeds"; got != want {
-		t.Errorf("before there is a report leads %q, want %q", got, want)
+	for n, want := range map[int]string{4: "mean score 1.005 over 2 seeds; their spread separates it from 0 of 1 other",
+		3: "mean score 1.005 over 2 seeds; without more seeds nobody knows its luck"} {
+		noisy := slices.Clone(jobs[:n])
+		noisy[1].Objectives = []float64{1}
+		if n == 4 {
+			noisy[3].Objectives = []float64{1.001}
+		}
+		if got := sweeps.ModelOf(noisy, opt).Lead(); got != "first setting grpo.lr=1e-3, "+want {
+			t.Errorf("of %d jobs leads: %q, want %q", n, got, want)
+		}
 	}
 	for i := range jobs {
 		jobs[i].Objectives = []float64{1}

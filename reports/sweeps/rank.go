@@ -167,7 +167,8 @@ func (v *Model) Lead() string {
 	case len(v.Opt.Objectives) > 1:
 		return "Pareto front: " + page.Plural(len(v.Front), "job")
 	case !v.HasSeeds() && best != nil:
-		return fmt.Sprintf("%s: job %d, %s %s  %s%s", head, best.Number, o.Name, page.Sig(best.Objectives[0], 4), page.ShellCommand(v.Own(*best)), how)
+		return fmt.Sprintf("%s: job %d, %s %s  %s%s", head, best.Number, o.Name, page.Sig(best.Objectives[0], 4),
+			page.ShellCommand(v.Own(*best)), how)
 	case !v.HasSeeds():
 		return "no winner: " + v.NoWinner()
 	}
@@ -187,9 +188,9 @@ func (v *Model) Lead() string {
 }
 
 // place calls what leads the best or, where the verdicts of a report of this ranking do not, the first, with what they say. Without
-// verdicts a job is the best that was tried, a setting the first.
+// verdicts a job is the best that was tried, and of settings their seeds decide.
 func (v *Model) place() (head, how string) {
-	apart, others := 0, len(v.Opt.Told)
+	by, apart, others := "by the verdicts it is better than", 0, len(v.Opt.Told)
 	for i, t := range v.Opt.Told {
 		if i+1 >= len(v.Settings) || t.Label != strings.ReplaceAll(page.CodeList(v.Settings[i+1].Overrides), "`", "") {
 			apart, others = 0, 0
@@ -197,11 +198,15 @@ func (v *Model) place() (head, how string) {
 		}
 		apart += stats.BoolInt(t.Verdict == string(stats.Worse))
 	}
-	switch {
-	case apart < others:
-		return "first", fmt.Sprintf("; by the verdicts it is better than %d of %s", apart, page.Plural(others, "other"))
-	case others == 0 && v.HasSeeds():
-		return "first", ""
+	if others == 0 && v.HasSeeds() {
+		seeded := 0
+		by = "their spread separates it from"
+		if apart, seeded, others = v.Apart(); seeded == 0 {
+			return "first", "; without more seeds nobody knows its luck"
+		}
+	}
+	if apart < others {
+		return "first", fmt.Sprintf("; %s %d of %s", by, apart, page.Plural(others, "other"))
 	}
 	return "best", ""
 }

@@ -36,8 +36,8 @@ func TestValuesOfKeys(t *testing.T) {
 	}
 }
 
-// The list draws the score of validation at the start and at the ends of epochs, the first metric of those that a run has; of many rows only what their
-// index has.
+// The list draws the score of validation at the start and at the ends of epochs, the first metric of those that a run has; of
+// many rows only what their index has.
 func TestSparks(t *testing.T) {
 	root := t.TempDir()
 	finishedRun(t, filepath.Join(root, "run"), 0.1)

@@ -147,6 +147,13 @@ bench: build ## training speed on named workloads: make bench BENCH_ARGS="rl_k64
 bench-docs: build ## measure and replace the training table of docs/benchmarks.md
 	@scripts/bench_docs.sh $(if $(wildcard $(PEER)),--peer $(PEER)) $(BENCH_ARGS)
 
+# Records of the largest set that growth trains on.
+MOST ?= 640000
+
+.PHONY: growth
+growth: build ## how processor time and memory grow with records, candidates, jobs and runs: a table; fails where more than linear
+	@$(GO) run ./scripts/growth -most $(MOST) bin/run
+
 .PHONY: gobench
 gobench: native ## Go benchmarks: make gobench PKG=./beamdata BENCH=Read
 	@$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 2h $(PKG)

@@ -29,17 +29,19 @@ func TestProcesses(t *testing.T) {
 	for name, args := range map[string][]string{"pointer": onSamples(), "t5": runtest.TinySummaries("t5"), "vl": runtest.TinyShapes()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := runtest.Folder(t)
-			runtest.MustRun(t, spread(1, args, dir)...)
-			want := runtest.OutcomeOf(t, dir)
-			for _, n := range []int{2, 3, 4} {
-				if testing.Short() && n != 3 {
-					continue
-				}
+			outcome := func(processes, shards int) runtest.Outcome {
 				dir := runtest.Folder(t)
-				runtest.MustRun(t, spread(n, args, dir)...)
-				want.Same(t, runtest.OutcomeOf(t, dir), 0)
+				runtest.MustRun(t, spread(processes, args, dir, fmt.Sprint("parallel.shards=", shards))...)
+				return runtest.OutcomeOf(t, dir)
 			}
+			want := outcome(1, 4)
+			want.Same(t, outcome(3, 4), 0)
+			if testing.Short() {
+				return
+			}
+			want.Same(t, outcome(2, 4), 0)
+			want.Same(t, outcome(4, 4), 0)
+			outcome(1, 8).Same(t, outcome(8, 8), 0)
 		})
 	}
 }

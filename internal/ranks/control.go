@@ -61,9 +61,12 @@ func (g *Group) tell(b beat) {
 // listen hears a process until it is done, fails, or is silent for too long.
 func (g *Group) listen(l *link) {
 	for {
-		l.control.SetReadDeadline(time.Now().Add(g.timeout))
 		var b beat
-		if err := receiveValue(l.hears, &b); err != nil {
+		err := l.hear(g.timeout)
+		if err == nil {
+			err = receiveValue(l.hears, &b)
+		}
+		if err != nil {
 			g.fail(g.silent(l, err))
 			return
 		}
@@ -75,6 +78,19 @@ func (g *Group) listen(l *link) {
 			return
 		}
 	}
+}
+
+// hear waits for the next heartbeat. Where the machine stood still the deadline passes while heartbeats lie in the socket, or while the
+// other process stood still too: this one looks again before it calls it dead.
+func (l *link) hear(timeout time.Duration) (err error) {
+	for _, wait := range []time.Duration{timeout, timeout/10 + 100*time.Millisecond} {
+		l.control.SetReadDeadline(time.Now().Add(wait))
+		if _, err = l.hears.Peek(1); !errors.Is(err, os.ErrDeadlineExceeded) {
+			break
+		}
+	}
+	l.control.SetReadDeadline(time.Now().Add(timeout))
+	return err
 }
 
 // silent says what is known of a process that is not heard any more.

@@ -1,11 +1,13 @@
 package ranks
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -219,6 +221,20 @@ func TestBusy(t *testing.T) {
 		if err != nil {
 			t.Errorf("rank %d: %v", rank, err)
 		}
+	}
+}
+
+// TestStandsStill: a process that slept past its deadline hears what was said meanwhile.
+func TestStandsStill(t *testing.T) {
+	here, there := net.Pipe()
+	defer here.Close()
+	l := &link{control: here, hears: bufio.NewReader(here)}
+	if err := l.hear(time.Nanosecond); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("silence: %v", err)
+	}
+	go there.Write([]byte{1})
+	if err := l.hear(time.Nanosecond); err != nil {
+		t.Errorf("a heartbeat behind the deadline: %v", err)
 	}
 }
 

@@ -75,7 +75,8 @@ func all(share float64) []series {
 			return train(dir, bench.Dataset{Queries: n / perQuery, Pool: 64, Examples: 5000})
 		}},
 		{"candidates a pool, 400 queries", scaled(64, 512, 4096, 20_000), true, func(dir string, n int) ([]string, error) {
-			return train(dir, bench.Dataset{Queries: 400, Pool: n, Examples: 21_000})
+			args, err := train(dir, bench.Dataset{Queries: 400, Pool: n, Examples: 21_000})
+			return append(args, "data.batch_size=8"), err // 64 pools of 20,000 would take 40 GB
 		}},
 		{"jobs of a sweep, composed", scaled(10, 100, 1000, 5000), false, func(_ string, n int) ([]string, error) {
 			return []string{"-m", "exp=beams_v3", fmt.Sprintf("seed=range(0,%d)", n), "--cfg", "sweep"}, nil

@@ -116,7 +116,7 @@ func measure(program string, share float64) (steep []string, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	fmt.Println("| What grows | n | processor time, s | exponent | memory, MB | of it, steps |\n|---|---:|---:|---:|---:|---:|")
+	fmt.Println("| What grows | n | processor time, s | exponent | memory, MB | steps, of the wall time |\n|---|---:|---:|---:|---:|---:|")
 	for _, s := range all(share) {
 		var before float64
 		for i, n := range s.sizes {
@@ -129,13 +129,14 @@ func measure(program string, share float64) (steep []string, err error) {
 			if err != nil {
 				return nil, err
 			}
+			begin := time.Now()
 			cpu, memory, err := run(program, args)
 			if err != nil {
 				return nil, err
 			}
 			share := "–"
 			if s.trains {
-				share = fmt.Sprintf("%.0f %%", 100*stepSeconds(dir)/cpu)
+				share = fmt.Sprintf("%.0f %%", 100*stepSeconds(dir)/time.Since(begin).Seconds())
 			}
 			exponent := "–"
 			if i > 0 && n > s.sizes[i-1] {

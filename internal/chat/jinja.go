@@ -43,7 +43,8 @@ func parseJinja(source string) (t *Template, err error) {
 	}
 	environment := &exec.Environment{
 		Context: exec.NewContext(limitedGlobals()).Update(builtins.GlobalVariables).Update(exec.NewContext(map[string]any{
-			"raise_exception": raise, "strftime_now": func(format string) string { return strftime.Format(format, today) },
+			"raise_exception": func(message string) (string, error) { return "", errors.New(message) },
+			"strftime_now":    func(format string) string { return strftime.Format(format, today) },
 		})),
 		Filters: limitedFilters(), Tests: pythonTests(), ControlStructures: limitedStatements(), Methods: limitedMethods(),
 	}
@@ -131,9 +132,6 @@ func listPrinted(text string, msgs []Message) bool {
 	}
 	return strings.Count(text, printed) > said
 }
-
-// raise is the raise_exception of the templates: a template refuses what its model cannot read.
-func raise(message string) (string, error) { return "", errors.New(message) }
 
 // dicts returns msgs as the template reads them.
 func dicts(msgs []Message) []any {

@@ -39,8 +39,7 @@ func Decode(d *json.Decoder, v any) error { return worded(d.Decode(v), v) }
 // worded words an error of reading into v: a value of the wrong type by its key, damage by its byte. Other errors, and nil,
 // stay as they are.
 func worded(err error, v any) error {
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		fault := fmt.Sprintf("got a JSON %s, want %s", wrong.Value, kindOf(wrong.Type))
 		if key := keyOf(reflect.TypeOf(v), wrong.Field); key != "" {
 			fault = key + ": " + fault
@@ -50,8 +49,7 @@ func worded(err error, v any) error {
 		}
 		return errors.New(fault)
 	}
-	var syntax *json.SyntaxError
-	if errors.As(err, &syntax) {
+	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return fmt.Errorf("byte %d: %s", syntax.Offset, strings.TrimPrefix(syntax.Error(), "json: "))
 	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {

@@ -12,6 +12,15 @@ func Map[T, U any](of []T, f func(T) U) []U {
 	return out
 }
 
+// Make returns what f makes of 0 … n-1, in that order.
+func Make[T any](n int, f func(int) T) []T {
+	out := make([]T, n)
+	for i := range out {
+		out[i] = f(i)
+	}
+	return out
+}
+
 // Convert returns the numbers as another type, as Go converts them.
 func Convert[To, From ~int | ~int32 | ~int64](of []From) []To {
 	return Map(of, func(v From) To { return To(v) })

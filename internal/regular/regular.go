@@ -99,8 +99,7 @@ func (k Kept) Open() (*os.File, error) {
 
 func check(path string, stat func(string) (fs.FileInfo, error)) error {
 	info, err := stat(path)
-	var failed *fs.PathError
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*fs.PathError](err); ok {
 		return &fs.PathError{Op: "open", Path: failed.Path, Err: failed.Err}
 	}
 	if err != nil || info.Mode().IsRegular() {

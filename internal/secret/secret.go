@@ -144,8 +144,7 @@ func Address(u *url.URL) string {
 
 // Cause returns the cause of a client's error without the address that it was sent to.
 func Cause(err error) error {
-	var outer *url.Error
-	if errors.As(err, &outer) {
+	if outer, ok := errors.AsType[*url.Error](err); ok {
 		return outer.Err
 	}
 	return err

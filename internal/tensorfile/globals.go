@@ -3,7 +3,6 @@ package tensorfile
 import (
 	"fmt"
 	"math"
-	"math/big"
 	"path"
 	"slices"
 	"strings"
@@ -446,10 +445,4 @@ func ints(v any) ([]int, error) {
 		out[i] = int(n)
 	}
 	return out, nil
-}
-
-// isMagic says whether v is the number that opens a legacy PyTorch file.
-func isMagic(v any) bool {
-	b, ok := v.(*big.Int)
-	return ok && b.Text(16) == "1950a86a20f9469cfc6c"
 }

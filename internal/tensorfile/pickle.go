@@ -364,14 +364,11 @@ func (u *unpickler) long(n uint64) {
 	if len(be) > 0 && be[0] >= 0x80 {
 		v.Sub(v, new(big.Int).Lsh(big.NewInt(1), uint(8*len(be))))
 	}
-	u.push(small(v))
-}
-
-func small(v *big.Int) any {
 	if v.IsInt64() {
-		return v.Int64()
+		u.push(v.Int64())
+	} else {
+		u.push(v)
 	}
-	return v
 }
 
 func (u *unpickler) binaryString(op byte) {

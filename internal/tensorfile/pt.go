@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math/big"
 	"strings"
 )
 
@@ -44,7 +45,7 @@ func parsePT(data []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if isMagic(first) {
+	if magic, ok := first.(*big.Int); ok && magic.Text(16) == "1950a86a20f9469cfc6c" {
 		return parseLegacyPT(data, used)
 	}
 	if used != len(data) {

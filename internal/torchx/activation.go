@@ -11,8 +11,9 @@ import (
 func Activations() map[string]func(Tensor) Tensor {
 	return map[string]func(Tensor) Tensor{
 		"silu": SiLU, "swish": SiLU, "relu": ReLU, "tanh": Tanh, "sigmoid": Sigmoid,
-		"gelu": GELU, "gelu_python": GELU, "quick_gelu": quickGELU,
-		"gelu_new": geluTanh, "gelu_fast": geluTanh, "gelu_accurate": geluTanh, "gelu_pytorch_tanh": geluTanh, "gelu_python_tanh": geluTanh,
+		"gelu": GELU, "gelu_python": GELU,
+		"quick_gelu": func(z Tensor) Tensor { return Mul(z, Sigmoid(Scale(z, 1.702))) }, // CLIP's
+		"gelu_new":   geluTanh, "gelu_fast": geluTanh, "gelu_accurate": geluTanh, "gelu_pytorch_tanh": geluTanh, "gelu_python_tanh": geluTanh,
 	}
 }
 
@@ -49,6 +50,3 @@ func geluTanh(z Tensor) Tensor {
 	inner := AddScalar(Scale(Square(z), outer*0.044715), outer)
 	return Mul(z, Sigmoid(Mul(z, inner)))
 }
-
-// quickGELU is z·sigmoid(1.702·z), CLIP's.
-func quickGELU(z Tensor) Tensor { return Mul(z, Sigmoid(Scale(z, 1.702))) }

@@ -24,8 +24,10 @@ func Checkpoint(x Tensor, f func(Tensor) Tensor) Tensor {
 	}
 	from := len(tape)
 	border := RequireGrad(forward(x, f))
-	forget(from) // segments inside of f: it runs again
-	tape = append(tape, segment{Own(alias(x)), Own(alias(border)), f, len(scopes)})
+	for _, inner := range tape[from:] { // segments inside of f: it runs again
+		inner.free()
+	}
+	tape = append(tape[:from], segment{Own(alias(x)), Own(alias(border)), f, len(scopes)})
 	return border
 }
 
@@ -81,14 +83,6 @@ func (s segment) backward() {
 	if s.x.RequiresGrad() && bool(C.fc_has_grad(x.c())) {
 		propagate(s.x, Grad(x), true) // keeps a graph that others may use
 	}
-}
-
-// forget lets go of the segments recorded since the tape had `from`.
-func forget(from int) {
-	for _, s := range tape[from:] {
-		s.free()
-	}
-	tape = tape[:from]
 }
 
 func (s segment) free() {

@@ -25,8 +25,7 @@ func Errorf(format string, args ...any) error { return &Error{fmt.Sprintf(format
 
 // Reason returns err without the path of an fs.PathError, for messages that name the path already.
 func Reason(err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
 	}
 	return err
@@ -43,8 +42,7 @@ func Flags() *pflag.FlagSet {
 // OfFlags words what pflag says of a command's flags, with the nearest flag or all that there are. The command is named with its
 // program: run board.
 func OfFlags(command string, f *pflag.FlagSet, err error) error {
-	var invalid *pflag.InvalidValueError
-	if errors.As(err, &invalid) {
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		flag, want := invalid.GetFlag(), "another value"
 		switch flag.Value.Type() {
 		case "int":
@@ -54,8 +52,8 @@ func OfFlags(command string, f *pflag.FlagSet, err error) error {
 		}
 		return Errorf("%s: --%s %s: want %s; `%[1]s --help` says what it takes", command, flag.Name, invalid.GetValue(), want)
 	}
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
 		return Errorf("%s: %v; `%[1]s --help` says what it takes", command, err)
 	}
 	name := "--" + unknown.GetSpecifiedName()

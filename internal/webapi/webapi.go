@@ -137,8 +137,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte) ([]by
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	reply, err := c.client.Do(req.WithContext(ctx))
-	var away *secret.RedirectError
-	if errors.As(err, &away) {
+	if away, ok := errors.AsType[*secret.RedirectError](err); ok {
 		return nil, Permanent{Err: away}
 	}
 	if err != nil {
@@ -218,8 +217,7 @@ func Retry(ctx context.Context, p Patience, try func(ctx context.Context) error)
 			return fmt.Errorf("%d attempts: %w", n, err)
 		}
 		pause := wait
-		var status *StatusError
-		if errors.As(err, &status) {
+		if status, ok := errors.AsType[*StatusError](err); ok {
 			pause = max(pause, min(status.Wait, p.Timeout))
 		}
 		select {

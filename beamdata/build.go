@@ -5,6 +5,9 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+
+	"fulcrum/internal/list"
+	"fulcrum/internal/stat"
 )
 
 // builder makes the store of a set from its queries, their pools and, if given, the beam file with their candidates.
@@ -53,10 +56,7 @@ func (b *builder) fromFile(f *beamFile) (*store, error) {
 		for k, id := range f.picks {
 			st.positions[k] = b.position(pool, id)
 		}
-		pool = make([]int32, b.rows)
-		for i := range pool {
-			pool[i] = int32(i)
-		}
+		pool = list.Convert[int32](stat.Indices(b.rows))
 		st.pools = slices.Repeat([][]int32{pool}, len(f.ids))
 		return st, nil
 	}

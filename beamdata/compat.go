@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"fulcrum/internal/list"
 )
 
 // This file reads and splits beam files exactly as the Python reference does.
@@ -132,7 +134,8 @@ func compatSplit(keys []string, ratio float64) (train, val []string, err error) 
 	}
 	var numeric []numbered
 	for _, key := range keys {
-		if !looksNumeric(key) {
+		digits := strings.NewReplacer("-", "", "_", "").Replace(key)
+		if digits == "" || strings.Trim(digits, "0123456789") != "" {
 			continue
 		}
 		value, ok := pythonInt(key)
@@ -142,10 +145,7 @@ func compatSplit(keys []string, ratio float64) (train, val []string, err error) 
 		numeric = append(numeric, numbered{key, value})
 	}
 	slices.SortStableFunc(numeric, func(a, b numbered) int { return a.value.Cmp(b.value) })
-	isTrain := map[string]bool{}
-	for _, n := range numeric[:int(float64(len(numeric))*ratio)] {
-		isTrain[n.key] = true
-	}
+	isTrain := list.SetBy(numeric[:int(float64(len(numeric))*ratio)], func(n numbered) string { return n.key })
 	for _, key := range keys {
 		switch {
 		case key == "_meta":
@@ -157,11 +157,6 @@ func compatSplit(keys []string, ratio float64) (train, val []string, err error) 
 		}
 	}
 	return train, val, nil
-}
-
-func looksNumeric(key string) bool {
-	rest := strings.NewReplacer("-", "", "_", "").Replace(key)
-	return rest != "" && strings.Trim(rest, "0123456789") == ""
 }
 
 // pythonInt is int(key): single underscores between digits are allowed.

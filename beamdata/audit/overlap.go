@@ -55,7 +55,6 @@ func (s Split) description() string { return s.Name + " queries" }
 
 func id(q Query) uint64      { return uint64(q.ID) + 1 } // never 0
 func content(q Query) uint64 { return q.Content }
-func group(q Query) uint64   { return q.Group }
 
 // duplicates finds queries of one set with the same id or the same content.
 func duplicates(s Split) []Fault {
@@ -114,7 +113,7 @@ func leak(held, other Split) []Fault {
 				of(n, total, held.description()), other.Name, a, b),
 			means+advice)}
 	}
-	if n, _, _ := shared(held.Of, other.Of, group); n > 0 {
+	if n, _, _ := shared(held.Of, other.Of, func(q Query) uint64 { return q.Group }); n > 0 {
 		return []Fault{{Check: "split_leak", Mild: true, Value: share(n, total), Limit: Leak,
 			Message: fmt.Sprintf("%s ask about a picture that %s queries ask about too: what is learned of the picture helps there",
 				of(n, total, held.description()), other.Name)}}

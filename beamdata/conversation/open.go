@@ -71,11 +71,6 @@ func keys(path string) *keycheck.Keys {
 			"candidates": "completions", "responses": "completions", "system_prompt": "system"})
 }
 
-// parts are pairs of keys that other layouts use for what is asked and what is answered.
-func parts() [][2]string {
-	return [][2]string{{"instruction", "output"}, {"question", "answer"}, {"query", "response"}, {"input", "output"}, {"problem", "solution"}}
-}
-
 // hint says what may be wrong with a record that does not decode: its keys, or that it is a whole file. alone: no other
 // record stands beside it.
 func (f *file) hint(raw []byte, alone bool) string {
@@ -96,7 +91,8 @@ func (f *file) hint(raw []byte, alone bool) string {
 		}
 	}
 	if !has["conversations"] && !has["messages"] && !has["prompt"] {
-		for _, p := range parts() {
+		for _, p := range [][2]string{{"instruction", "output"}, {"question", "answer"}, {"query", "response"}, {"input", "output"},
+			{"problem", "solution"}} { // what other layouts call the two
 			if has[p[0]] && has[p[1]] {
 				return fmt.Sprintf(": found %s and %s: call them prompt and completion", p[0], p[1])
 			}

@@ -44,8 +44,6 @@ func NewWorld(opt Options) *World {
 	return w
 }
 
-func (w *World) answer(row int) string { return w.tongues[w.asked[row].village].answer(w.asked[row]) }
-
 // annotators give one answer each, all the same.
 const annotators = 10
 
@@ -99,7 +97,7 @@ func (w *World) writeRecords(out *bufio.Writer) error {
 			r.Split = "val"
 		}
 		for i := range r.Answers {
-			r.Answers[i] = w.answer(row)
+			r.Answers[i] = w.tongues[w.asked[row].village].answer(w.asked[row])
 		}
 		if err := e.Encode(r); err != nil {
 			return err

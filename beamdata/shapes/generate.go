@@ -28,6 +28,7 @@ import (
 
 	"fulcrum/internal/list"
 	"fulcrum/internal/option"
+	"fulcrum/internal/stat"
 )
 
 // Dim is the width of the embeddings: question block, then image block.
@@ -205,7 +206,7 @@ func (d *Data) newQuery(e *blocks, row int) Query {
 	c := d.cosines(e, row)
 	q := Query{Row: int32(row), Pool: d.pool(row, c)}
 	h := Head(item.Question)
-	q.PriorScore = priorTrust(d.Prior.seen(h))
+	q.PriorScore = roundTo(priorBase+priorSeen*math.Log(1+d.Prior.seen(h))/5, 4)
 	q.PriorAcc = d.Prior.expected(h, item.Answers)
 	q.PriorTop = d.Prior.top(h)
 	cos := make([]float64, len(q.Pool))
@@ -235,10 +236,7 @@ func (d *Data) cosines(e *blocks, row int) cosines {
 
 // order returns the indices of x from largest to smallest, ties by index.
 func order(x []float64) []int32 {
-	out := make([]int32, len(x))
-	for i := range out {
-		out[i] = int32(i)
-	}
+	out := list.Convert[int32](stat.Indices(len(x)))
 	slices.SortStableFunc(out, func(a, b int32) int { return cmp.Compare(x[b], x[a]) })
 	return out
 }

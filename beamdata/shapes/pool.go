@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 )
 
@@ -18,10 +19,8 @@ func (d *Data) pool(row int, c cosines) []int32 {
 			allowed = append(allowed, int32(j))
 		}
 	}
-	tie := make([]uint32, d.Options.trainRows()) // many questions have the same words: ties are broken by lot
-	for i := range tie {
-		tie[i] = r.Uint32()
-	}
+	// many questions have the same words: ties are broken by lot
+	tie := list.Make(d.Options.trainRows(), func(int) uint32 { return r.Uint32() })
 	taken := make(map[int32]bool, size)
 	var out []int32
 	take := func(j int32) {

@@ -80,8 +80,6 @@ func trust(cosQuestion, cosImage float64, sameHead bool) float64 {
 	return roundTo(s, 4)
 }
 
-func priorTrust(seen float64) float64 { return roundTo(priorBase+priorSeen*math.Log(1+seen)/5, 4) }
-
 // demoAccuracy is the expected VQA accuracy, on a question, of an answer drawn from a demonstration's ten.
 func demoAccuracy(demo, query []AnswerCount) float64 {
 	sum := 0.0

@@ -3,10 +3,12 @@ package shapes
 import (
 	"cmp"
 	"hash/fnv"
+	"maps"
 	"math"
 	"slices"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/stat"
 )
@@ -56,10 +58,7 @@ func terms(text string) []term {
 			add("w", w[i-1]+" "+w[i])
 		}
 	}
-	isWord := make(map[int]bool, len(counts))
-	for b := range counts {
-		isWord[b] = true
-	}
+	isWord := list.Set(slices.Collect(maps.Keys(counts)))
 	for _, x := range w {
 		x = " " + x + " "
 		for n := 3; n <= 4; n++ {

@@ -83,7 +83,7 @@ func (s *Set) Example(split string, i int) Example {
 	if r.Float64() < talks {
 		e.Source = st.talk(r)
 	} else {
-		e.Source = st.table()
+		e.Source = strings.Join(list.Map(st.facts, func(f fact) string { return f.key + ": " + f.value }), "\n")
 	}
 	if split == Drafts {
 		e.Target = st.draft(r)
@@ -134,10 +134,6 @@ func (s story) draft(r *rand.Rand) string {
 		list.Map(s.facts, func(f fact) string { return f.said }))
 	r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return strings.Join(all[:1+r.IntN(3)], " ")
-}
-
-func (s story) table() string {
-	return strings.Join(list.Map(s.facts, func(f fact) string { return f.key + ": " + f.value }), "\n")
 }
 
 // talk lets two people tell the facts, with an empty word here and there.

@@ -31,11 +31,6 @@ func (s *Schema) acts(root *Node, key string) bool {
 	return s.owners == nil || f == nil || f.kind != Map || s.owners.Acts(valuesOf(root), key, true)
 }
 
-// checked reports whether an outermost field is asked to Validate.
-func (s *Schema) checked(root *Node, f *field) bool {
-	return s.owners == nil || f.kind != Map || s.owners.Checked(valuesOf(root), f.key)
-}
-
 // valuesOf returns the values of a tree by their keys; nil for those that are not known yet.
 func valuesOf(root *Node) func(key string) any {
 	return func(key string) any {

@@ -349,7 +349,7 @@ func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 		}
 	}()
 	for _, sf := range f.fields {
-		if path == "" && !c.schema.checked(c.root, sf) {
+		if o := c.schema.owners; path == "" && o != nil && sf.kind == Map && !o.Checked(valuesOf(c.root), sf.key) {
 			continue
 		}
 		c.validate(f.in(v, sf), sf, n.Get(sf.key), strings.TrimPrefix(path+"."+sf.key, "."))
@@ -360,8 +360,7 @@ func (c *checker) validate(v reflect.Value, f *field, n *Node, path string) {
 	}
 	for _, err := range unjoin(val.Validate()) {
 		key, msg := "", err.Error()
-		var oe *option.Error
-		if errors.As(err, &oe) {
+		if oe, ok := errors.AsType[*option.Error](err); ok {
 			key, msg = oe.Key, oe.Msg
 		}
 		full := strings.Trim(path+"."+key, ".")

@@ -226,7 +226,7 @@ func (c *Composer) Compose() (*Composed, error) {
 // isGroup reports whether an override is about the defaults list: it chooses an option of a config
 // group, or deletes a group or a config from it.
 func (c *Composer) isGroup(o *Override) bool {
-	if o.Op == opDelete && (c.lib.group(o.Key) || c.lib.has(o.Key)) {
+	if o.Op == opDelete && (c.lib.group(o.Key) || o.Key != "" && c.lib.first(fileName(o.Key), false) != nil) {
 		return true
 	}
 	return (o.value == nil || o.value.kind != dictElem) && c.lib.group(o.Key)
@@ -267,7 +267,7 @@ func (c *Composer) compose(overrides []*Override, multirun bool, job jobInfo) (*
 	found := make([]*Error, len(values))
 	for _, known := range []bool{true, false} { // what a wrong key was meant to be may depend on the others' values
 		for i, o := range values {
-			if knows(b.schema, o) != known {
+			if (b.schema == nil || o.isHydra() || o.HasPackage || b.schema.find(o.Key) != nil) != known {
 				continue
 			}
 			if err := c.edit(b.schema, ed, o, job.inside); err != nil {
@@ -314,11 +314,6 @@ func savedHydra(tree *Node, file string) (*Node, error) {
 	return tree.set(strKey("hydra"), node), nil
 }
 
-// knows reports whether the schema, where it applies, has the key of an override.
-func knows(s *Schema, o *Override) bool {
-	return s == nil || o.isHydra() || o.HasPackage || s.find(o.Key) != nil
-}
-
 // edit applies a value override; with a schema unknown keys are refused by name, also with +. In the
 // jobs of a sweep ~key=null is how ~key is printed; elsewhere it deletes a null only.
 func (c *Composer) edit(s *Schema, ed *editor, o *Override, sweep bool) error {
@@ -357,7 +352,8 @@ func (c *Composer) hintGroup(o *Override, err error) error {
 
 // base merges the contents chosen by group overrides.
 func (c *Composer) base(groups, values []*Override, multirun bool) (*base, error) {
-	tb := newTreeBuilder(c.lib, multirun)
+	tb := &treeBuilder{lib: c.lib, skipMissing: multirun, overrides: map[string]*choiceOverride{}, deletions: map[string]*deletion{},
+		chosen: map[string]*item{}, perGroup: map[string]map[string]bool{}, shorthand: map[string]string{}}
 	for _, o := range groups {
 		if err := tb.add(o); err != nil {
 			return nil, err

@@ -49,11 +49,6 @@ const rootName = "<root>"
 // everything is the limit of items that all overrides met so far may change.
 const everything = int(^uint(0) >> 1)
 
-func newTreeBuilder(lib *library, skipMissing bool) *treeBuilder {
-	return &treeBuilder{lib: lib, skipMissing: skipMissing, overrides: map[string]*choiceOverride{},
-		deletions: map[string]*deletion{}, chosen: map[string]*item{}, perGroup: map[string]map[string]bool{}, shorthand: map[string]string{}}
-}
-
 // build unfolds the tree below hydra/config and the primary config.
 func (b *treeBuilder) build(primary string) (*treeNode, error) {
 	root, err := b.grow(primary)
@@ -387,7 +382,9 @@ func (b *treeBuilder) notFound(n *treeNode) error {
 	}
 	if it.primary {
 		return errorf("Cannot find primary config '%s'%s. Check that it's in your config search path:%s", it.configPath(),
-			didYouMean(it.configPath(), b.lib.allConfigs()), b.searchPath())
+			didYouMean(it.configPath(), b.lib.allConfigs()), strings.Join(list.Map(b.lib.sources, func(s *source) string {
+				return "\n\tprovider=" + s.provider + ", path=" + s.path
+			}), ""))
 	}
 	if !it.isGroup() {
 		dir, _ := splitDir(it.configPath())
@@ -410,8 +407,4 @@ func (b *treeBuilder) notFound(n *treeNode) error {
 		msg += ". Available options in '" + it.groupPath() + "': " + strings.Join(options, ", ")
 	}
 	return errorAt(where, "%s", msg)
-}
-
-func (b *treeBuilder) searchPath() string {
-	return strings.Join(list.Map(b.lib.sources, func(s *source) string { return "\n\tprovider=" + s.provider + ", path=" + s.path }), "")
 }

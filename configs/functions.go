@@ -13,14 +13,6 @@ import (
 
 // The functions of the override grammar: casts, sweeps and what works on them.
 
-func functions() map[string]func(callArgs) (*elem, error) {
-	return map[string]func(callArgs) (*elem, error){
-		"bool": castTo("bool"), "float": castTo("float"), "int": castTo("int"), "json_str": castTo("json_str"), "str": castTo("str"),
-		"choice": choice, "extend_list": extendList, "glob": globCall, "interval": intervalCall, "range": rangeCall,
-		"shuffle": shuffleCall, "sort": sortCall, "tag": tagCall,
-	}
-}
-
 // callArgs are the arguments of a call; quoted text has lost its quotes.
 type callArgs struct {
 	pos   []*elem
@@ -29,7 +21,11 @@ type callArgs struct {
 
 // call parses the arguments behind "name(" and evaluates the call.
 func (p *valueParser) call(name string, start int) (*elem, error) {
-	table := functions()
+	table := map[string]func(callArgs) (*elem, error){
+		"bool": castTo("bool"), "float": castTo("float"), "int": castTo("int"), "json_str": castTo("json_str"), "str": castTo("str"),
+		"choice": choice, "extend_list": extendList, "glob": globCall, "interval": intervalCall, "range": rangeCall,
+		"shuffle": shuffleCall, "sort": sortCall, "tag": tagCall,
+	}
 	evaluate := table[name]
 	if evaluate == nil {
 		known := slices.Sorted(maps.Keys(table))

@@ -10,7 +10,7 @@ import (
 
 // JobsYAML prints the jobs of a sweep: a YAML list of override lists.
 func JobsYAML(jobs [][]string) string {
-	return newList(list.Map(jobs, stringList)...).YAML()
+	return newList(list.Map(jobs, func(job []string) *Node { return newList(list.Map(job, plainString)...) })...).YAML()
 }
 
 // Mode is hydra.mode: RUN, MULTIRUN or "".

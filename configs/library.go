@@ -130,10 +130,6 @@ func (l *library) first(name string, folder bool) *source {
 	return nil
 }
 
-func (l *library) has(config string) bool {
-	return config != "" && l.first(fileName(config), false) != nil
-}
-
 // load parses a config once; nil without an error when no source has it.
 func (l *library) load(config string) (*configFile, error) {
 	if f, ok := l.files[config]; ok {

@@ -110,8 +110,6 @@ func newString(s string) (*Node, error) {
 	return n, nil
 }
 
-func stringList(items []string) *Node { return newList(list.Map(items, plainString)...) }
-
 // at returns a copy of n with another origin, in its whole subtree.
 func (n *Node) at(o Origin) *Node {
 	c := *n

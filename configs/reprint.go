@@ -57,11 +57,8 @@ func (e *elem) reprint() string {
 		}
 		return open + strings.Join(list.Map(e.items, func(x *elem) string { return x.reprint() }), ",") + end
 	case dictElem:
-		parts := make([]string, len(e.items))
-		for i, x := range e.items {
-			parts[i] = scalarOf(e.keys[i]).reprint() + ":" + x.reprint()
-		}
-		return "{" + strings.Join(parts, ",") + "}"
+		item := func(i int) string { return scalarOf(e.keys[i]).reprint() + ":" + e.items[i].reprint() }
+		return "{" + strings.Join(list.Make(len(e.items), item), ",") + "}"
 	}
 	switch {
 	case e.quote != 0:

@@ -47,16 +47,6 @@ func (b builtin) text() (string, bool) {
 	return b.args[0].Text, true
 }
 
-// resolvers are OmegaConf's and Hydra's.
-func resolvers() map[string]func(builtin) (*place, error) {
-	return map[string]func(builtin) (*place, error){
-		"oc.env": builtin.env, "oc.decode": builtin.decode, "oc.create": builtin.create,
-		"oc.select": builtin.withKey, "oc.deprecated": builtin.withKey, "oc.dict.keys": builtin.withKey, "oc.dict.values": builtin.withKey,
-		"hydra": builtin.hydraKey, "hydra_override_dirname": builtin.overrideDirname,
-		"now": builtin.formatNow, "python_version": builtin.pythonVersion,
-	}
-}
-
 // call evaluates ${name:args} met at l.
 func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) {
 	args := make([]*Node, len(c.args))
@@ -67,7 +57,12 @@ func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) 
 		}
 		args[i] = n
 	}
-	table := resolvers()
+	table := map[string]func(builtin) (*place, error){ // OmegaConf's and Hydra's
+		"oc.env": builtin.env, "oc.decode": builtin.decode, "oc.create": builtin.create,
+		"oc.select": builtin.withKey, "oc.deprecated": builtin.withKey, "oc.dict.keys": builtin.withKey, "oc.dict.values": builtin.withKey,
+		"hydra": builtin.hydraKey, "hydra_override_dirname": builtin.overrideDirname,
+		"now": builtin.formatNow, "python_version": builtin.pythonVersion,
+	}
 	if f := table[name]; f != nil {
 		return f(builtin{r, name, args, l})
 	}

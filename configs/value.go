@@ -165,7 +165,8 @@ func (p *valueParser) element() (*elem, error) {
 		return p.quoted()
 	case tokListOpen:
 		p.pos += n
-		return p.list()
+		items, err := p.items(tokListClose, `"," or "]"`)
+		return &elem{kind: listElem, items: items}, err
 	case tokDictOpen:
 		p.pos += n
 		return p.dict()
@@ -181,11 +182,6 @@ func (p *valueParser) element() (*elem, error) {
 		}
 	}
 	return p.tokens(func(t token) bool { return t >= tokWord && t <= tokColon }) // a primitive
-}
-
-func (p *valueParser) list() (*elem, error) {
-	items, err := p.items(tokListClose, `"," or "]"`)
-	return &elem{kind: listElem, items: items}, err
 }
 
 // items parses the items of a list, or the arguments of a resolver, up to the token that closes them. In resolver

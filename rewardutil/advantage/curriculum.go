@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/stat"
 	"fulcrum/rewardutil/group"
 )
@@ -108,11 +109,7 @@ func remaining(adv []float64, sel Selection, before Stats, clip float64) Stats {
 		if group.MaxAbs(a) != 0 {
 			after.Signal++
 			kept = append(kept, a...)
-			for _, v := range a {
-				if math.Abs(v) == clip {
-					after.Clipped++
-				}
-			}
+			after.Clipped += list.Count(a, func(v float64) bool { return math.Abs(v) == clip })
 		}
 	}
 	after.describe(kept)

@@ -33,7 +33,7 @@ func ParsePointPrompt(text string) PointPrompt {
 		var v any
 		if in := json.NewDecoder(strings.NewReader(rest)); in.Decode(&v) == nil {
 			var found collector
-			if found.visit(v); found.any() {
+			if found.visit(v); len(found.Negative)+len(found.Positive)+len(found.Boxes) > 0 {
 				next = int(in.InputOffset())
 			}
 			out.Negative = first(out.Negative, found.Negative)
@@ -58,8 +58,6 @@ func first[T any](a, b []T) []T {
 type collector struct {
 	PointPrompt
 }
-
-func (c *collector) any() bool { return len(c.Negative)+len(c.Positive)+len(c.Boxes) > 0 }
 
 func (c *collector) visit(v any) {
 	switch v := v.(type) {

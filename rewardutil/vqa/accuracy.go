@@ -2,6 +2,7 @@
 package vqa
 
 import (
+	"cmp"
 	"regexp"
 	"strings"
 	"unicode"
@@ -78,7 +79,7 @@ func stripPeriods(s string, n int) string {
 func normalizeWords(s string) string {
 	var words []string
 	for _, w := range strings.Fields(strings.ToLower(s)) {
-		switch w = digit(w); w {
+		switch w = cmp.Or(digits()[w], w); w {
 		case "a", "an", "the":
 		default:
 			words = append(words, contraction(w))

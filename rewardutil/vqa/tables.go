@@ -17,9 +17,6 @@ var contractionText string
 
 var contractions = sync.OnceValue(func() map[string]string { return pairs(contractionText) })
 
-// digit returns the digits for a number word up to ten (none is 0), or the word itself.
-func digit(word string) string { return cmp.Or(digits()[word], word) }
-
 var digits = sync.OnceValue(func() map[string]string {
 	return pairs("none 0, zero 0, one 1, two 2, three 3, four 4, five 5, six 6, seven 7, eight 8, nine 9, ten 10")
 })

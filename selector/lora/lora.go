@@ -123,7 +123,8 @@ func (c Config) Select(layers []Linear) ([]Module, error) {
 	}
 	for _, target := range c.Targets {
 		if !hit[target] {
-			return nil, registry.Unknown("target module", target, lastNames(layers))
+			last := list.SetBy(layers, func(l Linear) string { return l.Name[strings.LastIndexByte(l.Name, '.')+1:] })
+			return nil, registry.Unknown("target module", target, sortedKeys(last))
 		}
 	}
 	if len(out) == 0 {
@@ -168,11 +169,6 @@ func lookup[T any](patterns map[string]T, name string, otherwise T) (T, error) {
 	return otherwise, nil
 }
 
-// lastNames lists the last components of the layers' names, each once.
-func lastNames(layers []Linear) []string {
-	return sortedKeys(list.SetBy(layers, func(l Linear) string { return l.Name[strings.LastIndexByte(l.Name, '.')+1:] }))
-}
-
 // KeyA and KeyB are the names of a module's two matrices in PEFT's files, and in our checkpoints.
 func KeyA(module string) string { return prefix + module + suffixA }
 func KeyB(module string) string { return prefix + module + suffixB }
@@ -182,11 +178,7 @@ func KeyB(module string) string { return prefix + module + suffixB }
 func InitA(m Module, seed int64) []float32 {
 	r := rng.New(seed, "init "+KeyA(m.Name))
 	bound := 1 / math.Sqrt(float64(m.In))
-	values := make([]float32, m.Rank*m.In)
-	for i := range values {
-		values[i] = float32((2*r.Float64() - 1) * bound)
-	}
-	return values
+	return list.Make(m.Rank*m.In, func(int) float32 { return float32((2*r.Float64() - 1) * bound) })
 }
 
 // Specs lists the tensors of adapters among a model's trained ones: A [r, in] and B [out, r] of each module.

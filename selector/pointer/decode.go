@@ -112,8 +112,6 @@ type beam struct {
 	logp    float64
 }
 
-func (x beam) ended() bool { return len(x.actions) > 0 && x.actions[len(x.actions)-1] == Stop }
-
 // rounding is the largest difference, in nats, between candidates of equal score: libtorch's products round the rows of a matrix
 // differently by their place in it.
 const rounding = 1e-5
@@ -153,7 +151,7 @@ func extend(beams []beam, logp []float32, columns, k, width int, order []int) []
 		}
 	}
 	for n, from := range beams {
-		if from.ended() {
+		if a := from.actions; len(a) > 0 && a[len(a)-1] == Stop {
 			insert(beam{from.actions, n, from.logp})
 			continue
 		}

@@ -23,8 +23,6 @@ func DefaultDiversityOptions() DiversityOptions {
 	return DiversityOptions{Kind: "none", Weight: 0.1, Prototypes: 16, Ridge: 0.01}
 }
 
-func (o DiversityOptions) enabled() bool { return o.Kind != "none" && o.Kind != "" }
-
 // diversity is one kind of term. Its memory follows a selection: tensors [B, N, …], empty before the first choice.
 type diversity interface {
 	// weights lists the parameters.

@@ -8,6 +8,7 @@ import (
 
 	"fulcrum/beamdata"
 	"fulcrum/beamdata/poolfeatures"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/torchx"
 )
@@ -243,10 +244,7 @@ func (p *Policy) stageBeside(in *inputs, actions []int64, n int, up *torchx.Uplo
 	}
 	in.beside = make([]torchx.Tensor, in.t-1)
 	for t := range in.beside {
-		positions := make([]int64, in.b*n)
-		for at := range positions {
-			positions[at] = max(actions[at*in.t+t], 0) // nothing reads what follows a Stop
-		}
+		positions := list.Make(in.b*n, func(at int) int64 { return max(actions[at*in.t+t], 0) }) // nothing reads what follows a Stop
 		torchx.Put(up, &in.beside[t], p.besideOf(in, positions), in.b, n, in.k, p.features.BesideColumns())
 	}
 }

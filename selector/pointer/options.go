@@ -115,7 +115,7 @@ func (o Options) stateOnly() error {
 	switch {
 	case o.encodes():
 		return nil
-	case o.Diversity.enabled():
+	case o.Diversity.Kind != "none" && o.Diversity.Kind != "":
 		return refuse("diversity", o.Diversity.Kind)
 	case o.CandidateEncoder.Layers > 0:
 		return refuse("candidate_layers", "layers")

@@ -43,11 +43,6 @@ type tables struct {
 	known   map[poolKey][]*description
 }
 
-func newTables() *tables {
-	return &tables{on: map[*beamdata.Table]torchx.Tensor{}, inverse: map[*beamdata.Table]torchx.Tensor{}, slot: map[*beamdata.Table]*slots{},
-		known: map[poolKey][]*description{}}
-}
-
 // layer is one cross-attention layer: the packed projection in its three parts [h, h] and [h].
 type layer struct{ wq, wk, wv, bq, bv, outWeight, outBias, normWeight, normBias torchx.Tensor }
 
@@ -126,7 +121,9 @@ func NewOver(model Embedder, opt Options, d int, seed int64, device string) (*Po
 
 func newPolicy(model Embedder, opt Options, d int, seed int64, device string, dtype torchx.DType) (*Policy, error) {
 	opt.Relation.Choose(d, 1)
-	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, tables: newTables(), diversity: diversities(opt.Diversity.Kind)}
+	p := &Policy{opt: opt, dim: d, device: device, dtype: dtype, diversity: diversities(opt.Diversity.Kind),
+		tables: &tables{on: map[*beamdata.Table]torchx.Tensor{}, inverse: map[*beamdata.Table]torchx.Tensor{}, slot: map[*beamdata.Table]*slots{},
+			known: map[poolKey][]*description{}}}
 	if opt.Features.enabled() {
 		p.features = opt.Features.list()
 	}

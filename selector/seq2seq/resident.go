@@ -71,11 +71,7 @@ func (r *resident) visible() torchx.Tensor {
 
 // starts returns where keys and values at a place of n rows go [n·H].
 func (r *resident) starts(n, place int) torchx.Tensor {
-	at := make([]int64, n*r.heads)
-	for i := range at {
-		at[i] = int64(i*r.max + place)
-	}
-	return r.m.Int64s(at)
+	return r.m.Int64s(list.Make(n*r.heads, func(i int) int64 { return int64(i*r.max + place) }))
 }
 
 // attend is self-attention of layer i: q, k and v [rows, H, D] → [rows, H, D].

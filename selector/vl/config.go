@@ -58,9 +58,6 @@ func (v *Vision) PatchSize() int { return v.Channels * v.TemporalPatch * v.Patch
 // Cell is the number of patches that are merged into one token.
 func (v *Vision) Cell() int { return v.Merge * v.Merge }
 
-// full reports whether block i attends to the whole frame pair.
-func (v *Vision) full(i int) bool { return slices.Contains(v.FullBlocks, i) }
-
 // file is config.json. Pointers tell absent keys from zeros; the text keys stand at the top, or in text_config
 // (transformers 4.52 and later).
 type file struct {

@@ -151,7 +151,7 @@ func (m *Model) decoderLayer(i int, x, cos, sin torchx.Tensor, in *rows, p *lora
 func (m *Model) heads(i int, y, cos, sin torchx.Tensor, in *rows, of func(torchx.Tensor) torchx.Tensor,
 	p *lora.Pass) (q, k, v torchx.Tensor) {
 	l, c, n := &m.text.layers[i], m.cfg, y.Shape()[0]
-	if l.qkv != nil && l.plain() {
+	if l.qkv != nil && l.qNorm.Nil() && !l.bare { // queries and keys rotate as they are
 		all := l.qkv.Apply(y, m.DType, p)
 		if in.cache == nil {
 			q, k, v = torchx.RopeHeads(all, cos, sin, c.Heads, c.KVHeads)
@@ -175,9 +175,6 @@ func (m *Model) heads(i int, y, cos, sin torchx.Tensor, in *rows, of func(torchx
 	}
 	return q, k, v
 }
-
-// plain reports whether queries and keys rotate as they are.
-func (l *decoderLayer) plain() bool { return l.qNorm.Nil() && !l.bare }
 
 // turn norms heads x [N, heads, D] where the layer has a norm for them, and rotates them where it rotates.
 func (m *Model) turn(l *decoderLayer, x, norm, cos, sin torchx.Tensor) torchx.Tensor {

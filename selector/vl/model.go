@@ -99,7 +99,8 @@ func OpenCheckpoint(path string, options Options, device string, seed int64, war
 
 // newModel looks the weights up, which it owns.
 func newModel(w *tokens.Weights, cfg *Config, options Options, generation GenerationConfig) (*Model, error) {
-	m := &Model{Weights: w, cfg: cfg, opt: options, generation: generation, features: newFeatures()}
+	m := &Model{Weights: w, cfg: cfg, opt: options, generation: generation, features: &features{Limit: featureBytes,
+		Free: torchx.Tensor.Free, Size: func(x torchx.Tensor) int { return x.Numel() * x.DType().Size() }}}
 	w.Frozen().AtFree = m.features.Clear
 	if err := torchx.Try(func() error { m.wire(); return nil }); err != nil {
 		w.Frozen().Disown() // the caller closes the folder
@@ -153,7 +154,9 @@ func (c *Config) checkFolder(folder *hffolder.Folder) error {
 		}
 	}
 	want := list.Map(c.weightNames(), func(s torchx.Spec) hffolder.Want { return hffolder.Want{Name: s.Name, Shape: s.Shape} })
-	return folder.Check(want, c.bare)
+	return folder.Check(want, func(name string) bool { // buffers of old versions, and the head where it is the embedding
+		return strings.HasSuffix(name, "rotary_emb.inv_freq") || c.Tied && name == "lm_head.weight"
+	})
 }
 
 // fits refuses switches that the folder has no part for.

@@ -3,6 +3,8 @@ package vl
 import (
 	"fmt"
 	"math"
+
+	"fulcrum/internal/list"
 )
 
 // position is where a token stands on the three axes of the rotary embedding: time, height, width.
@@ -100,11 +102,7 @@ func newRope(c *Config) *rope {
 // frequencies returns base^(-i/n) for i = 0 … n-1, rounded where PyTorch rounds: at position 30,000 one rounding of a
 // frequency is a thousandth of a radian.
 func frequencies(base float64, n int) []float32 {
-	inv := make([]float32, n)
-	for i := range inv {
-		inv[i] = 1 / float32(math.Pow(base, float64(float32(2*i)/float32(2*n))))
-	}
-	return inv
+	return list.Make(n, func(i int) float32 { return 1 / float32(math.Pow(base, float64(float32(2*i)/float32(2*n)))) })
 }
 
 // grow extends the tables to n positions.

@@ -193,7 +193,7 @@ func (m *Model) see(pictures []pixels.Patches, p *lora.Pass, trace func(name str
 	var deep []torchx.Tensor
 	for i := range t.blocks {
 		spans := l.windows
-		if v.Window == 0 || v.full(i) {
+		if v.Window == 0 || slices.Contains(v.FullBlocks, i) {
 			spans = l.frames
 		}
 		block := func(x torchx.Tensor) torchx.Tensor { return m.visionBlock(i, x, cos, sin, spans, patches) }
@@ -311,10 +311,7 @@ func (m *Model) remembered(pictures []pixels.Patches, p *lora.Pass, most int) []
 	}
 	for len(fresh) > 0 {
 		n := together(pictures, fresh, most)
-		pass := make([]pixels.Patches, n)
-		for k, i := range fresh[:n] {
-			pass[k] = pictures[i]
-		}
+		pass := list.Map(fresh[:n], func(i int) pixels.Patches { return pictures[i] })
 		vectors := m.see(pass, p, nil)
 		for k, x := range m.split(vectors, pass) {
 			if key := pass[k].Key; key != "" {
@@ -372,8 +369,3 @@ func (m *Model) RememberPictures(bytes int) { m.features.Limit = bytes }
 // features remembers the vectors of pictures by their content, which it owns. Those that it had are valid until Trim, which is called
 // when no vectors are in use: libtorch keeps what a graph needs.
 type features = recent.Cache[string, torchx.Tensor]
-
-func newFeatures() *features {
-	return &features{Limit: featureBytes, Free: torchx.Tensor.Free,
-		Size: func(x torchx.Tensor) int { return x.Numel() * x.DType().Size() }}
-}

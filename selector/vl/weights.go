@@ -73,9 +73,3 @@ func (o Options) tuned(name string) bool {
 	}
 	return o.TuneMMLLM
 }
-
-// bare reports whether folders may hold a tensor that the model does not need: buffers of old versions, and the head
-// where it is the embedding.
-func (c *Config) bare(name string) bool {
-	return strings.HasSuffix(name, "rotary_emb.inv_freq") || c.Tied && name == "lm_head.weight"
-}

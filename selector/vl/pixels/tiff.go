@@ -98,12 +98,6 @@ func (t *tiffFile) value(tag uint16, otherwise int) int {
 	return otherwise
 }
 
-// turned says whether the picture lies on its side.
-func (t *tiffFile) turned() bool {
-	o := t.value(tiffOrientation, 1)
-	return o >= 5 && o <= 8
-}
-
 // with returns the file with a directory that gives tags one value each.
 func (t *tiffFile) with(values map[uint16]uint16) []byte {
 	const short = 3
@@ -139,7 +133,7 @@ func tiffSize(r io.Reader) (image.Config, error) {
 		return image.Config{}, err
 	}
 	c, err := tiff.DecodeConfig(bytes.NewReader(data))
-	if err == nil && t.turned() {
+	if o := t.value(tiffOrientation, 1); err == nil && o >= 5 && o <= 8 { // it lies on its side
 		c.Width, c.Height = c.Height, c.Width
 	}
 	return c, err

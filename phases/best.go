@@ -2,7 +2,9 @@ package phases
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strings"
 
 	"fulcrum/internal/list"
@@ -238,7 +240,7 @@ func (b best) stale(history []bestCandidate, phase string) int {
 func (r rule) value(m Metrics) (float64, error) {
 	v, ok := m[r.metric].(float64)
 	if !ok {
-		return 0, &MetricError{r.metric, m.names()}
+		return 0, &MetricError{r.metric, slices.Sorted(maps.Keys(m))}
 	}
 	return v, nil
 }

@@ -70,7 +70,11 @@ func (s *scheduler) validateAndSave(ctx context.Context, phase Phase, epoch int)
 			return err
 		}
 	}
-	s.forget(info.Name)
+	// of policies that can no longer be the best of the run or of the phase
+	last, own := s.pos.History[len(s.pos.History)-1], s.rule.ofPhase(s.pos.History, info.Name).Candidate
+	maps.DeleteFunc(s.validated, func(of scored, _ Validation) bool {
+		return of.file != s.pos.Best.Candidate.File && of.file != own.File && of.file != last.File
+	})
 	s.doc.Scored(v.scores())
 	if err := s.report(info.Name, epoch, s.doc.Epoch(epoch, m)); err != nil {
 		return err

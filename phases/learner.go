@@ -111,7 +111,10 @@ func (l *Learner) land(f *flight) (m OptimizerMetrics, values [][]float64, err e
 	}
 	if (notFinite(loss) || notFinite(norm)) && !l.env.AllowNonFinite {
 		l.Optimizer.Refused()
-		return m, nil, refusal(loss, norm)
+		if notFinite(loss) {
+			return m, nil, &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
+		}
+		return m, nil, &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 	}
 	m = OptimizerMetrics{Loss: loss, GradNorm: norm, LR: lr, MomentNorm: math.Sqrt(values[1][0]), OptimizerSteps: f.steps}
 	if l.Params.Flat().OnCUDA() {
@@ -143,14 +146,6 @@ func flat(scalars []torchx.Tensor) torchx.Tensor {
 		scalars[i] = torchx.Reshape(x, 1)
 	}
 	return torchx.Cat(0, scalars...)
-}
-
-// refusal is the error of a step whose loss or gradient norm is not finite.
-func refusal(loss, norm float64) error {
-	if notFinite(loss) {
-		return &NonFiniteError{What: fmt.Sprintf("the loss is %v", loss), Hint: "lower the learning rate or look at the rewards"}
-	}
-	return &NonFiniteError{What: fmt.Sprintf("the gradient norm is %v at loss %g", norm, loss), Hint: "lower the learning rate"}
 }
 
 // State returns the optimizer's moments and the vectors of the gradient hook.

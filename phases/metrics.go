@@ -2,10 +2,8 @@ package phases
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
 	"reflect"
-	"slices"
 	"strconv"
 )
 
@@ -59,9 +57,6 @@ func (m Metrics) add(name string, v reflect.Value) {
 		m[name] = v.Interface().([]float64)
 	}
 }
-
-// names returns the names of m in order, for messages.
-func (m Metrics) names() []string { return slices.Sorted(maps.Keys(m)) }
 
 // sums accumulates step metrics over an epoch. Every number is averaged over the steps that have it;
 // lists (histograms) are added up. It is saved with a state in mid-epoch.

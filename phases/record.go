@@ -2,7 +2,10 @@ package phases
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/torchx"
 )
 
@@ -161,13 +164,7 @@ func (l *Learner) record(r *recording, w *work, f *flight) error {
 }
 
 func (l *Learner) graphs() int {
-	n := 0
-	for _, r := range l.recordings {
-		if r.graph != nil {
-			n++
-		}
-	}
-	return n
+	return list.Count(slices.Collect(maps.Values(l.recordings)), func(r *recording) bool { return r.graph != nil })
 }
 
 func (r *recording) free() {

@@ -171,18 +171,14 @@ func (s *scheduler) train(ctx context.Context, saved *Saved) error {
 				return fmt.Errorf("%s epoch %d: %w", phase.Info().Name, epoch, err)
 			}
 		}
-		if err := s.report(phase.Info().Name, s.pos.Epoch, s.doc.End(s.endedEarly(phase.Info().Name))); err != nil {
+		name, patience := phase.Info().Name, s.plan.Checkpoint.PatienceEpochs
+		early := s.pos.Pruned != "" || patience != nil && s.pos.Best.stale(s.pos.History, name) >= *patience // it may have been
+		if err := s.report(name, s.pos.Epoch, s.doc.End(early)); err != nil {
 			return err
 		}
 		phase.End()
 	}
 	return nil
-}
-
-// endedEarly reports whether patience or a pruner may have ended a phase before its last epoch.
-func (s *scheduler) endedEarly(phase string) bool {
-	patience := s.plan.Checkpoint.PatienceEpochs
-	return s.pos.Pruned != "" || patience != nil && s.pos.Best.stale(s.pos.History, phase) >= *patience
 }
 
 // epoch makes the optimizer steps of one epoch that are still to be made.
@@ -191,7 +187,8 @@ func (s *scheduler) epoch(ctx context.Context, phase Phase, epoch int) error {
 		s.pos.Sums = newSums()
 		BeginEpoch(phase, epoch)
 	}
-	steps := s.steps(phase, epoch)
+	// the order depends only on seed, phase and epoch
+	steps := epochSteps{phase.Info(), s.order(phase, epoch), epoch, s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}
 	for s.pos.EpochSteps < steps.count {
 		stop, err := s.asked(ctx)
 		if err != nil {
@@ -247,12 +244,6 @@ type epochSteps struct {
 	order        []int // its queries
 	epoch, first int   // the number of its first step in the phase
 	count        int
-}
-
-func (s *scheduler) steps(phase Phase, epoch int) epochSteps {
-	info := phase.Info()
-	order := s.order(phase, epoch) // depends only on seed, phase and epoch
-	return epochSteps{info, order, epoch, s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}
 }
 
 // at is step number i of the epoch.

@@ -1,8 +1,6 @@
 package phases
 
 import (
-	"maps"
-
 	"fulcrum/internal/ranks"
 	"fulcrum/internal/torchx"
 	"fulcrum/phases/objective"
@@ -34,14 +32,11 @@ func (s *scheduler) referenceOf(p Phase) reference {
 // initial is the run's initial policy as a reference.
 func (s *scheduler) initial() reference { return reference{s.env.Initial, initReference} }
 
-// fixed reports whether its weights stay as long as anyone asks.
-func (r reference) fixed() bool { return r.name == initReference || r.name == phaseStartReference }
-
 // validate returns the numbers on the queries of src of the policy p, which has the weights of a checkpoint.
 func (s *scheduler) validate(file string, src selector.Source, p selector.Policy, ref reference) (Validation, error) {
 	of := scored{file, src}
 	v, known := s.validated[of]
-	if known && v.against == ref && ref.fixed() {
+	if known && v.against == ref && (ref.name == initReference || ref.name == phaseStartReference) {
 		return v, nil
 	}
 	var err error
@@ -57,14 +52,6 @@ func (s *scheduler) validate(file string, src selector.Source, p selector.Policy
 		s.validated[of] = v
 	}
 	return v, err
-}
-
-// forget drops the validations of policies that can no longer be the best of the run or of the phase.
-func (s *scheduler) forget(phase string) {
-	last, own := s.pos.History[len(s.pos.History)-1], s.rule.ofPhase(s.pos.History, phase).Candidate
-	maps.DeleteFunc(s.validated, func(of scored, _ Validation) bool {
-		return of.file != s.pos.Best.Candidate.File && of.file != own.File && of.file != last.File
-	})
 }
 
 // measureKL replaces the KL by that of the same policy to another reference, on the same selections.

@@ -144,10 +144,7 @@ func (p *probe) along(b *selector.Batch, towards []float32) (change []float64, s
 
 // change is how log π of the candidates changes along a scaled step from the start towards some weights.
 func (p *probe) change(b *selector.Batch, towards []float32, scale float64) []float64 {
-	w := make([]float32, len(towards))
-	for i := range w {
-		w[i] = p.start[i] + float32(scale)*(towards[i]-p.start[i])
-	}
+	w := list.Make(len(towards), func(i int) float32 { return p.start[i] + float32(scale)*(towards[i]-p.start[i]) })
 	p.set(p.start)
 	before := p.sequences(b)
 	p.set(w)

@@ -141,10 +141,8 @@ func (p *probe) frozen(name string) bool {
 
 // reached reports which tensors the log-probabilities of a batch have a gradient to, whatever the phase does.
 func (p *probe) reached(b *selector.Batch, weights []float32) map[string]bool {
-	w := make([]float64, len(b.Valid))
-	for at := range w {
-		w[at] = float64(1 + at%7) // different weights: a sum over all actions has no gradient
-	}
+	// different weights: a sum over all actions has no gradient
+	w := list.Make(len(b.Valid), func(at int) float64 { return float64(1 + at%7) })
 	grad := p.gradient(b, w, weights)
 	reached := map[string]bool{}
 	params := p.policy.Params()
@@ -164,10 +162,7 @@ func (p *probe) gradient(b *selector.Batch, w []float64, weights []float32) []fl
 	twin.Params().SetValues(weights)
 	how := p.spy.how // dropout too, where the phase trains with it: the masks are the same
 	out := twin.Forward(b, selector.ForwardOptions{Temperature: how.Temperature, Train: how.Train, DropoutSeed: how.DropoutSeed})
-	perStep := make([]float32, len(b.Mask))
-	for i, m := range b.Mask {
-		perStep[i] = m * float32(w[i/b.T])
-	}
+	perStep := list.Make(len(b.Mask), func(i int) float32 { return b.Mask[i] * float32(w[i/b.T]) })
 	torchx.Backward(torchx.Sum(torchx.Mul(out.LogP, torchx.ToLike(torchx.From(perStep, b.B(), b.G, b.T), out.LogP))))
 	return torchx.Data[float32](twin.Params().Grad())
 }

@@ -39,14 +39,6 @@ func length(x []float32) float64 {
 // exact is how far a norm may lie from what it should be, as a share of it: sums of float32 numbers are rounded.
 const exact = 0.02
 
-// clipped is the norm of a gradient after clipping to at most limit; 0 = no clipping.
-func clipped(norm, limit float64) float64 {
-	if limit > 0 {
-		return math.Min(norm, limit)
-	}
-	return norm
-}
-
 // known reports whether the stage says how its optimizer is configured. Where anything is allowed, some gradients may be others.
 func (p *probe) known() bool { return len(p.Optim.Betas) == 2 && !p.AllowNonFinite }
 
@@ -73,7 +65,10 @@ func (p *probe) continues(before, after moments, m phases.Metrics, when string) 
 			"another age than they have", after.steps, when, before.steps)
 		return
 	}
-	want := clipped(norm, p.Optim.GradClipNorm)
+	want := norm // after clipping; 0 = none
+	if limit := p.Optim.GradClipNorm; limit > 0 {
+		want = math.Min(norm, limit)
+	}
 	squares, rest, size := 0.0, 0.0, 0.0 // of the gradient; of what the second moment lacks; of its share of it
 	for i, x := range after.m {
 		g := (float64(x) - b1*float64(before.m[i])) / (1 - b1)

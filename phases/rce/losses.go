@@ -113,14 +113,6 @@ func (r *Phase) Keeps() int {
 	return 0
 }
 
-// saveReference adds the reference of loss=dpo to a state.
-func (r *Phase) saveReference(s phases.PhaseState) phases.PhaseState {
-	if r.reference != nil {
-		s.Frozen["reference"] = r.reference.Params().Values()
-	}
-	return s
-}
-
 // restoreReference sets the reference of loss=dpo to that of a state.
 func (r *Phase) restoreReference(s phases.PhaseState) error {
 	if r.reference == nil {

@@ -405,7 +405,14 @@ func imitated(b *selector.Batch, weights []float64) (*selector.Batch, []float64)
 	return b.Take(1, index, valid), kept
 }
 
-func (r *Phase) State() phases.PhaseState { return r.saveReference(r.learn.State()) }
+// State has the reference of loss=dpo too.
+func (r *Phase) State() phases.PhaseState {
+	s := r.learn.State()
+	if r.reference != nil {
+		s.Frozen["reference"] = r.reference.Params().Values()
+	}
+	return s
+}
 
 func (r *Phase) Restore(s phases.PhaseState) error {
 	if err := errors.Join(r.restoreReference(s), r.learn.Restore(s)); err != nil {

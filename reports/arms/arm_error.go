@@ -64,13 +64,13 @@ type armError struct {
 func armErrorOf(a, b Arm, bySeed bool) armError {
 	g := stats.NewGrouping(a.Clusters)
 	a.Scores, b.Scores = g.Rows(a.Scores), g.Rows(b.Scores)
-	_, se := stat.MeanSE(minus(overSeeds(a.Scores), overSeeds(b.Scores)))
+	_, se := stat.MeanSE(stat.Less(overSeeds(a.Scores), overSeeds(b.Scores)))
 	e := armError{question: se * se, n: g.Units(len(a.QueryIDs))}
 	if !bySeed {
 		e.sides = []seedPart{seedPartOf(a.Scores), seedPartOf(b.Scores)}
 		return e
 	}
-	diff := list.Map(stat.Indices(len(a.Scores)), func(s int) []float64 { return minus(a.Scores[s], b.Scores[s]) }) // [S][n]
+	diff := list.Map(stat.Indices(len(a.Scores)), func(s int) []float64 { return stat.Less(a.Scores[s], b.Scores[s]) }) // [S][n]
 	e.sides = []seedPart{seedPartOf(diff)}
 	return e
 }

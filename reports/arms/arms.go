@@ -137,7 +137,7 @@ func (a Arm) unsettled(reference Arm, opt stats.Options) (ArmComparison, error) 
 	c.ChosenFrom, c.Look = max(a.ChosenFrom, b.ChosenFrom), a.Look.With(b.Look)
 	if c.BySeed {
 		for s := range a.Scores {
-			c.PerSeed = append(c.PerSeed, stat.Mean(minus(a.Scores[s], b.Scores[s])))
+			c.PerSeed = append(c.PerSeed, stat.Mean(stat.Less(a.Scores[s], b.Scores[s])))
 		}
 	}
 	e := armErrorOf(a, b, c.BySeed)
@@ -196,14 +196,6 @@ func (a Arm) SeedMeans() []float64 { return seedMeans(a.Scores) }
 
 func seedMeans(scores [][]float64) []float64 {
 	return list.Map(scores, stat.Mean)
-}
-
-func minus(a, b []float64) []float64 {
-	d := make([]float64, len(a))
-	for i := range d {
-		d[i] = a[i] - b[i]
-	}
-	return d
 }
 
 // HolmArms corrects comparisons that are read together for their number and for the checkpoints that their sides were

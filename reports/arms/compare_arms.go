@@ -198,16 +198,11 @@ func ArmTables(arms []ComparedArm, want func(split, metric string) bool, atLeast
 	return tables
 }
 
-// baselinePolicies are the policies that a table shows below the trained ones.
-func baselinePolicies() []string {
-	return []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded, record.PolicyInit,
-		record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference}
-}
-
 // BaselinesOf are the baselines that runs scored, by policy.
 func BaselinesOf(runs []*record.Run, split, metric string) []Arm {
 	var out []Arm
-	for _, policy := range baselinePolicies() {
+	for _, policy := range []string{record.PolicyRandom, record.PolicySimilarity, record.PolicyMajority, record.PolicyRecorded,
+		record.PolicyInit, record.PolicyBestBeam, record.PolicyOracle, record.PolicyReference} {
 		if arm, err := ArmOf(runs, split, metric, policy); err == nil {
 			arm.Name = record.StageResult{Policy: policy}.Title()
 			top, err := ArmOf(runs, split, "top1_accuracy", policy)

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"fulcrum/internal/list"
 	"fulcrum/reports/page"
 )
 
@@ -43,10 +44,7 @@ func DiffLines(stated, recomputed []string) []lineDifference {
 	if len(a)*len(b) > most {
 		return []lineDifference{{from + 1, a, b}}
 	}
-	common := make([][]int32, len(a)+1) // [i][j]: of a[i:] and b[j:]
-	for i := range common {
-		common[i] = make([]int32, len(b)+1)
-	}
+	common := list.Make(len(a)+1, func(int) []int32 { return make([]int32, len(b)+1) }) // [i][j]: of a[i:] and b[j:]
 	for i := len(a) - 1; i >= 0; i-- {
 		for j := len(b) - 1; j >= 0; j-- {
 			if a[i] == b[j] {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -347,7 +349,8 @@ func (m *Client) upload(ctx context.Context) error {
 			continue
 		}
 		if err == nil {
-			err = m.rest.put(ctx, root+"/"+filepath.ToSlash(name), data)
+			escaped := (&url.URL{Path: root + "/" + filepath.ToSlash(name)}).EscapedPath()
+			err = m.rest.do(ctx, http.MethodPut, "/api/2.0/mlflow-artifacts/artifacts/"+escaped, data, nil) // the server's proxy
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -95,12 +95,6 @@ func (c *restClient) get(ctx context.Context, call string, query url.Values, ans
 	return c.do(ctx, http.MethodGet, "/api/2.0/mlflow/"+call+"?"+query.Encode(), nil, answer)
 }
 
-// put uploads a file through the server's artifact proxy.
-func (c *restClient) put(ctx context.Context, path string, data []byte) error {
-	escaped := (&url.URL{Path: path}).EscapedPath()
-	return c.do(ctx, http.MethodPut, "/api/2.0/mlflow-artifacts/artifacts/"+escaped, data, nil)
-}
-
 // do makes a request and reads its answer. An error of the server's is an *serverError.
 func (c *restClient) do(ctx context.Context, method, path string, body []byte, answer any) error {
 	if c.err != nil {

@@ -56,12 +56,6 @@ func (t *publishedTable) allSeries() []*series {
 	return out
 }
 
-// oddRows names numbers that repeat or contradict each other, or cannot be the mean of so many scores.
-func (t *publishedTable) oddRows() []string {
-	all := t.allSeries()
-	return slices.Concat(repeatedShots(all), repeatedSelectors(all), repeatedSizes(all), contradictions(all), t.impossibleMeans())
-}
-
 // repeatedShots finds a selector whose accuracy is the same at several numbers of shots.
 func repeatedShots(all []*series) []string {
 	var out []string

@@ -44,7 +44,9 @@ func (t *publishedTable) report(families []*family) *page.Document {
 		}
 	}
 	if len(many) > 0 {
-		short = append(short, inShortOf(many))
+		all := slices.Concat(list.Map(many, (*family).all)...)
+		short = append(short, fmt.Sprintf("**%s with several samplers**: %s. %s", page.Plural(len(many), "smaller table"),
+			page.Plural(len(all), "comparison"), verdictsOn(all)))
 	}
 	d.Heading(2, "In short")
 	d.List(short...)
@@ -52,7 +54,9 @@ func (t *publishedTable) report(families []*family) *page.Document {
 		f.Write(&d)
 	}
 	writeMany(&d, many)
-	if odd := t.oddRows(); len(odd) > 0 {
+	all := t.allSeries()
+	odd := slices.Concat(repeatedShots(all), repeatedSelectors(all), repeatedSizes(all), contradictions(all), t.impossibleMeans())
+	if len(odd) > 0 {
 		d.Heading(2, "Rows to check before using them")
 		d.List(odd...)
 	}
@@ -79,13 +83,6 @@ func (f *family) inShort() string {
 	text := fmt.Sprintf("**%s**: %s against %s, %s.", page.Plain(f.name()), what, page.Plain(f.baseline),
 		page.Plural(len(f.all()), "comparison"))
 	return text + " " + verdictsOn(f.all())
-}
-
-// inShortOf sums up the families that get one line each.
-func inShortOf(families []*family) string {
-	all := slices.Concat(list.Map(families, (*family).all)...)
-	return fmt.Sprintf("**%s with several samplers**: %s. %s", page.Plural(len(families), "smaller table"),
-		page.Plural(len(all), "comparison"), verdictsOn(all))
 }
 
 // verdictsOn says which gains and which losses are established.

@@ -1,9 +1,10 @@
 package runreport
 
 import (
+	"math"
+
 	"fulcrum/reports/chart"
 	"fulcrum/reports/record"
-	"math"
 
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -39,18 +40,14 @@ func lossFigure(run *record.Run) *chart.Figure {
 	}
 	f.Rows = [][]*chart.Panel{train}
 	if hasVal {
-		shareRange(val)
+		low, high := chart.AirRange(chart.CurveRange(val...))
+		for _, p := range val {
+			p.YMin, p.YMax = low, high
+		}
 		f.Rows = append(f.Rows, val)
 	}
 	for _, p := range f.Rows[len(f.Rows)-1] {
 		p.X = "step"
 	}
 	return f
-}
-
-func shareRange(panels []*chart.Panel) {
-	low, high := chart.AirRange(chart.CurveRange(panels...))
-	for _, p := range panels {
-		p.YMin, p.YMax = low, high
-	}
 }

@@ -33,7 +33,11 @@ func (v *View) writeNext(d *page.Document) {
 					}
 				}
 				flags := list.Filter(v.Opt.Command, func(word string) bool { return strings.HasPrefix(word, "--config-") })
-				words := slices.Concat([]string{"-m"}, flags, unseeded(v.Common), s.Overrides,
+				common := list.Filter(v.Common, func(o string) bool {
+					key, _, _ := strings.Cut(o, "=")
+					return !sweeps.IsSeed(key)
+				})
+				words := slices.Concat([]string{"-m"}, flags, common, s.Overrides,
 					[]string{fmt.Sprintf("seed=range(%d,%d)", from, from+enoughSeeds-n)})
 				items = append(items, fmt.Sprintf("More seeds of the best setting, which has %d: %s.", n, program.Command(words...)))
 			}
@@ -56,12 +60,4 @@ func (v *View) writeNext(d *page.Document) {
 		d.Heading(2, "What to try next")
 		d.List(items...)
 	}
-}
-
-// unseeded leaves out what sets a seed.
-func unseeded(overrides []string) []string {
-	return list.Filter(overrides, func(o string) bool {
-		key, _, _ := strings.Cut(o, "=")
-		return !sweeps.IsSeed(key)
-	})
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 	"fulcrum/internal/tensorfile"
 )
@@ -60,10 +61,7 @@ func (d Dataset) Generate(dir string) (Files, error) {
 // writeEmbeddings draws unit rows that share a direction, as CLIP features do.
 func (d Dataset) writeEmbeddings(path string, rows int) error {
 	r := rng.New(7, "bench embeddings")
-	common := make([]float64, d.Dim)
-	for i := range common {
-		common[i] = 0.7 * r.NormFloat64()
-	}
+	common := list.Make(d.Dim, func(int) float64 { return 0.7 * r.NormFloat64() })
 	data := make([]byte, 0, rows*d.Dim*4)
 	row := make([]float64, d.Dim)
 	for range rows {
@@ -99,11 +97,7 @@ func (d Dataset) writeBeams(path string) (rows int, err error) {
 			w.trajectories()
 			continue
 		}
-		beams := make([][]int, d.Min+w.r.IntN(d.Max-d.Min+1))
-		for i := range beams {
-			beams[i] = w.draw(d.Shots, w.examples)
-		}
-		w.beams(beams)
+		w.beams(list.Make(d.Min+w.r.IntN(d.Max-d.Min+1), func(int) []int { return w.draw(d.Shots, w.examples) }))
 	}
 	if !d.RL {
 		w.fill()

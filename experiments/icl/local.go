@@ -158,11 +158,9 @@ func (l *Local) Score(ctx context.Context, prompts []lvlm.Prompt) ([]lvlm.Likeli
 	if err := l.run(func() (err error) { logp, err = l.model.LogProbs(groups); return err }); err != nil {
 		return nil, err
 	}
-	out := make([]lvlm.Likelihood, len(prompts))
-	for i, g := range groups {
-		out[i] = lvlm.Likelihood{Tokens: list.Convert[int](g.Completions[0]), LogProbs: logp[i][0]}
-	}
-	return out, nil
+	return list.Make(len(prompts), func(i int) lvlm.Likelihood {
+		return lvlm.Likelihood{Tokens: list.Convert[int](groups[i].Completions[0]), LogProbs: logp[i][0]}
+	}), nil
 }
 
 // Answer returns the greedy answers, without special tokens and the blanks around them.
@@ -179,11 +177,9 @@ func (l *Local) Answer(ctx context.Context, prompts []lvlm.Prompt) ([]lvlm.Reply
 	if err := l.run(func() (err error) { answers, err = l.model.Generate(asked, l.answers); return err }); err != nil {
 		return nil, err
 	}
-	out := make([]lvlm.Reply, len(prompts))
-	for i, a := range answers {
-		out[i] = lvlm.Reply{Text: strings.TrimSpace(l.proc.Tokenizer().Decode(a.IDs, true)), Tokens: len(asked[i].IDs)}
-	}
-	return out, nil
+	return list.Make(len(prompts), func(i int) lvlm.Reply {
+		return lvlm.Reply{Text: strings.TrimSpace(l.proc.Tokenizer().Decode(answers[i].IDs, true)), Tokens: len(asked[i].IDs)}
+	}), nil
 }
 
 // prompt reads a prompt's pictures and tokens, and refuses one without room for the answer.

@@ -35,7 +35,8 @@ func ResolveCheckpoint(key, path string) (string, error) {
 	}
 	if !info.IsDir() {
 		run := filepath.Dir(path)
-		if info, err := os.Stat(filepath.Join(run, "checkpoints")); err == nil && info.IsDir() && !named(path) {
+		if info, err := os.Stat(filepath.Join(run, "checkpoints")); err == nil && info.IsDir() &&
+			!slices.Contains([]string{".safetensors", ".pt", ".pth", ".ckpt", ".bin"}, filepath.Ext(path)) {
 			return "", fmt.Errorf("%s%s: no checkpoint: want one of %s, or the run folder, %s", key, path, filepath.Join(run, "checkpoints"), run)
 		}
 		return path, nil
@@ -55,11 +56,6 @@ func ResolveCheckpoint(key, path string) (string, error) {
 		hint = "name one of the runs below it, such as " + filepath.Dir(filepath.Dir(jobs[0]))
 	}
 	return "", fmt.Errorf("%s%s: the folder has no checkpoints/best.safetensors or last.safetensors; %s", key, path, hint)
-}
-
-// named reports whether a file has the name of a checkpoint.
-func named(path string) bool {
-	return slices.Contains([]string{".safetensors", ".pt", ".pth", ".ckpt", ".bin"}, filepath.Ext(path))
 }
 
 // Untrained says whether a run's best checkpoint, as ResolveCheckpoint names it, is the policy that the run began with.

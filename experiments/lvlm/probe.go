@@ -131,11 +131,12 @@ func (s *server) learn(ctx context.Context, p Prompt) error {
 	if !ok || s.rendering.ending != "" {
 		return nil
 	}
-	path, body, err := v.closing(p)
+	body, err := v.body(p) // of a prompt whose last turn the template itself ends: what it writes behind the answer shows there
+	body.MaxTokens, body.PromptLogProbs, body.Continue = 1, 1, false
 	if err != nil {
 		return err
 	}
-	reply, err := s.post(ctx, path, body)
+	reply, err := s.post(ctx, "/v1/chat/completions", body)
 	if err != nil {
 		return err
 	}

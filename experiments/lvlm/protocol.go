@@ -96,13 +96,6 @@ func (s vllm) scoring(p Prompt) (string, any, error) {
 	return "/v1/chat/completions", b, err
 }
 
-// closing asks for a prompt whose last turn the template itself ends: what it writes behind the answer shows there.
-func (s vllm) closing(p Prompt) (string, any, error) {
-	b, err := s.body(p)
-	b.MaxTokens, b.PromptLogProbs, b.Continue = 1, 1, false
-	return "/v1/chat/completions", b, err
-}
-
 func (s vllm) answering(p Prompt, top int) (string, any, error) {
 	b, err := s.body(p)
 	b.MaxTokens, b.LogProbs, b.TopLogProbs, b.TokensAsIDs = s.opt.MaxNewTokens, top > 0, top, top > 0

@@ -56,9 +56,6 @@ type question struct {
 	value []byte
 }
 
-// digest orders questions by chance.
-func (q question) digest() uint64 { return binary.BigEndian.Uint64(q.key[16:]) }
-
 // note keeps a question that is to be asked again: a hundredth of all, and those with the smallest digests so far. The digest decides,
 // so that a job that is started again takes the same hundredth.
 func (r *recheck) note(q question) {
@@ -76,7 +73,7 @@ func (r *recheck) note(q question) {
 		least = slices.Insert(least, at, q)
 		r.least[q.score] = least[:min(len(least), r.enough)]
 	}
-	if at < r.enough || q.digest() < 1<<63/50 { // a hundredth of all keys
+	if at < r.enough || binary.BigEndian.Uint64(q.key[16:]) < 1<<63/50 { // a hundredth of all keys, by chance
 		r.ask(q)
 	}
 }

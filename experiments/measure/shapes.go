@@ -340,9 +340,5 @@ func (b *shapeBench) prompt(i int) *processor.Prompt {
 
 // ids returns n tokens that mean nothing.
 func (b *shapeBench) ids(r *rand.Rand, n int) []int64 {
-	out := make([]int64, n)
-	for i := range out {
-		out[i] = r.Int64N(int64(b.Vocab) - 4) // none of the placeholders
-	}
-	return out
+	return list.Make(n, func(int) int64 { return r.Int64N(int64(b.Vocab) - 4) }) // none of the placeholders
 }

@@ -69,7 +69,10 @@ func Run(ctx context.Context, dir string, o Options) (said string, err error) {
 	if err := copied(dir, again, from); err != nil {
 		return "", err
 	}
-	processes := otherProcesses(s)
+	processes := 1 // another number than the run had, where its steps have several shards
+	if s.Versions["shards"] != "" && s.Versions["processes"] == "" {
+		processes = 2
+	}
 	killed, err := repeat(ctx, again, processes, drawn[len(drawn)/2], o)
 	if err != nil {
 		return "", err
@@ -198,14 +201,6 @@ func copied(dir, to string, from *phases.Saved) error {
 		}
 	}
 	return nil
-}
-
-// otherProcesses is another number of processes than the run had, where its steps have several shards.
-func otherProcesses(s *record.Summary) int {
-	if s.Versions["shards"] != "" && s.Versions["processes"] == "" {
-		return 2
-	}
-	return 1
 }
 
 // repeat trains in the copy to the end. It kills the processes once when a step's row is written, and goes on.

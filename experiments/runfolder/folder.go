@@ -16,6 +16,7 @@ import (
 	"fulcrum/configs"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/usage"
@@ -136,28 +137,22 @@ func Holder(dir string) (pid int, err error) { return filelock.Holder(filepath.J
 
 // IsRun reports whether dir holds a run.
 func IsRun(dir string) bool {
-	for _, name := range []string{Marker, "metrics.jsonl", "summary.json"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{Marker, "metrics.jsonl", "summary.json"}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
 }
 
 // Entries returns the names in dir, nil when there is no such folder.
 func Entries(dir string) (map[string]bool, error) {
-	list, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, &Error{dir, err}
 	}
-	names := map[string]bool{}
-	for _, e := range list {
-		names[e.Name()] = true
-	}
-	return names, nil
+	return list.SetBy(entries, fs.DirEntry.Name), nil
 }
 
 // Unstarted reports whether names are all that a run leaves that was killed before its configuration was written.

@@ -16,6 +16,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/internal/interrupt"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/regular"
 	"fulcrum/internal/stdout"
@@ -110,10 +111,7 @@ func sweepOutcome(dir string) error {
 	if err != nil {
 		return err
 	}
-	counts := map[string]int{}
-	for _, job := range jobs {
-		counts[job.State]++
-	}
+	counts := list.Tally(list.Map(jobs, func(j ledger.Job) string { return j.State }))
 	if bad := len(jobs) - counts[launcher.Done] - counts[launcher.Pruned]; bad > 0 {
 		return fmt.Errorf("%d of %d jobs failed or are missing; go on with %s", bad, len(jobs), program.OnFolder("resume", dir))
 	}

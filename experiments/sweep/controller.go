@@ -13,6 +13,7 @@ import (
 	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/reports/page"
@@ -245,12 +246,7 @@ func (c *controller) propose() error {
 	if p.search == nil {
 		return nil
 	}
-	under := 0
-	for _, job := range c.jobs {
-		if !launcher.Ended(job.State) {
-			under++
-		}
-	}
+	under := len(c.jobs) - CountEnded(c.jobs)
 	for ; under < p.options.NJobs && len(c.jobs) < c.trials() && c.halted == ""; under++ {
 		params, err := p.search.Next(c.history())
 		if err != nil {
@@ -370,12 +366,7 @@ func (c *controller) failed(job *ledger.Job, state string) {
 
 // tolerate stops the sweep when it may not go on after a failed job.
 func (c *controller) tolerate(num int) {
-	n := 0
-	for _, j := range c.jobs {
-		if j.State == launcher.Failed || j.State == launcher.Lost {
-			n++
-		}
-	}
+	n := list.Count(c.jobs, func(j ledger.Job) bool { return j.State == launcher.Failed || j.State == launcher.Lost })
 	rate := c.plan.options.MaxFailureRate
 	switch {
 	case c.halted != "": // the first reason counts
@@ -455,10 +446,7 @@ func (c *controller) finish(ctx context.Context) error {
 	if err = c.plan.runs.Report(dir); err != nil { // the jobs count, and run report writes it again
 		stdout.Message(stdout.Errors(), fmt.Sprintf("warning: the report: %v", err))
 	}
-	counts := map[string]int{}
-	for _, job := range c.jobs {
-		counts[job.State]++
-	}
+	counts := list.Tally(list.Map(c.jobs, func(j ledger.Job) string { return j.State }))
 	missing := c.total() - counts[launcher.Done] - counts[launcher.Pruned]
 	if c.live == nil && (s.Ask == nil || missing > 0) { // a terminal has the table already, a question shows it when it ends
 		opt, rows := ResultOf(dir, s, c.jobs)

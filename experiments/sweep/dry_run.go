@@ -17,12 +17,6 @@ import (
 	"fulcrum/reports/page"
 )
 
-// isDryRun reports whether the jobs are dry runs.
-func (p *plan) isDryRun() bool {
-	dry, _ := p.master.Value("dry_run").(bool)
-	return dry
-}
-
 // dryRun makes the dry run of each job, one after another in processes of their own on this machine, and writes nothing. Of a search,
 // whose jobs nobody knows yet, it takes the corners of the space. A job that starts from what another one trains cannot be tried.
 func (p *plan) dryRun(ctx context.Context, jobs []planned) error {

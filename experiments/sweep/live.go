@@ -36,14 +36,6 @@ type liveTable struct {
 	lines int // on the screen
 }
 
-// newLiveTable returns nil where the output is no terminal: there each change is a line.
-func newLiveTable(ctx context.Context, dir string, s ledger.Sweep) *liveTable {
-	if stdout.Width() == 0 || os.Getenv("TERM") == "dumb" {
-		return nil
-	}
-	return &liveTable{ctx: ctx, sweep: s, dir: dir}
-}
-
 // clear takes the table off the screen, so that something else can be said. After Ctrl-C it stays: what was printed then stands
 // below it.
 func (l *liveTable) clear() {
@@ -89,7 +81,9 @@ func (c *controller) watch(ctx context.Context) error {
 		return nil
 	}
 	s, err := c.ledger.Sweep()
-	c.live = newLiveTable(ctx, c.plan.dir, s)
+	if stdout.Width() > 0 && os.Getenv("TERM") != "dumb" { // elsewhere each change is a line
+		c.live = &liveTable{ctx: ctx, sweep: s, dir: c.plan.dir}
+	}
 	return err
 }
 

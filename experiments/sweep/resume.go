@@ -164,8 +164,9 @@ func (p *plan) again(s *ledger.Sweep, jobs []ledger.Job, r Resumption) (map[int]
 			"over %s): a sweep over other keys needs another hydra.sweep.dir",
 			p.dir, s.Sweeper, keysOf(s.Dimensions), now.Sweeper, keysOf(now.Dimensions))
 	}
-	if err := p.sameArms(*s); err != nil {
-		return nil, err
+	if p.study != nil && !reflect.DeepEqual(p.study.Arms, s.Study.Arms) {
+		return nil, usage.Errorf("%s: the arms of this study have changed since it was started: that is another study, give it another "+
+			"hydra.sweep.dir", p.dir)
 	}
 	plans, changed, err := p.missing(jobs, r.Retry)
 	if err != nil {

@@ -108,8 +108,8 @@ func PrintStatus(dir string) error {
 		case launcher.Failed, launcher.Lost, launcher.Skipped:
 			stdout.Printf("job %d %s: %s\n", job.Num, job.State, job.Cause)
 		case launcher.Queued:
-			if text := waiting(job, jobs); text != "" {
-				stdout.Printf("job %d %s\n", job.Num, text)
+			if job.Parent != nil && jobs[*job.Parent].State != launcher.Done {
+				stdout.Printf("job %d waits for job %d (arm %s)\n", job.Num, *job.Parent, jobs[*job.Parent].Arm)
 			}
 		}
 	}
@@ -143,13 +143,7 @@ func warningsOf(j sweeps.Job) *record.Summary {
 
 // CountEnded returns how many jobs stay as they are.
 func CountEnded(jobs []ledger.Job) int {
-	n := 0
-	for _, job := range jobs {
-		if launcher.Ended(job.State) {
-			n++
-		}
-	}
-	return n
+	return list.Count(jobs, func(j ledger.Job) bool { return launcher.Ended(j.State) })
 }
 
 // observe brings a row up to what the job's folder says: its controller may be gone.

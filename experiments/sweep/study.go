@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
 	"fulcrum/configs"
-	"fulcrum/experiments/sweep/launcher"
 	"fulcrum/experiments/sweep/ledger"
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/list"
@@ -77,15 +75,6 @@ func startOf(sweep string, study *sweeps.Study, job ledger.Job, jobs []ledger.Jo
 	return []string{checkpointOf(sweep, jobs[*job.Parent].Dir, *study.Arm(job.Arm))}
 }
 
-// sameArms refuses to go on with a study whose arms are not those that it was started with.
-func (p *plan) sameArms(s ledger.Sweep) error {
-	if p.study == nil || reflect.DeepEqual(p.study.Arms, s.Study.Arms) {
-		return nil
-	}
-	return usage.Errorf("%s: the arms of this study have changed since it was started: that is another study, give it another "+
-		"hydra.sweep.dir", p.dir)
-}
-
 // without returns the overrides of an arm whose keys a point does not set.
 func without(arm, point []string) []string {
 	key := func(override string) string {
@@ -151,12 +140,4 @@ func shownOverrides(study *sweeps.Study, job ledger.Job) []string {
 		return job.Overrides
 	}
 	return append([]string{sweeps.ArmKey + "=" + job.Arm}, without(job.Overrides, study.Arm(job.Arm).Overrides)...)
-}
-
-// waiting says what a queued job of a study waits for; "" for nothing.
-func waiting(job ledger.Job, jobs []ledger.Job) string {
-	if job.Parent == nil || job.State != launcher.Queued || jobs[*job.Parent].State == launcher.Done {
-		return ""
-	}
-	return fmt.Sprintf("waits for job %d (arm %s)", *job.Parent, jobs[*job.Parent].Arm)
 }

@@ -84,7 +84,7 @@ func start(ctx context.Context, runs Runs, req configs.Request, asked *ledger.Sw
 	if note := p.master.UnreadNote(p.unread); note != "" {
 		stdout.Message(stdout.Errors(), "warning: "+note)
 	}
-	if p.isDryRun() {
+	if dry, _ := p.master.Value("dry_run").(bool); dry {
 		return p.dir, p.dryRun(ctx, jobs)
 	}
 	defer interrupt.Hold(nil).Release() // planning is done; what is written now is written whole

@@ -267,7 +267,7 @@ func (b *beamSearch) plan(ctx context.Context) error {
 			tokens += float64(length) * float64(n)
 		}
 	}
-	what := fmt.Sprintf("plan: %s, %s", page.Plural(len(b.queries), "query"), scorings(b.total))
+	what := fmt.Sprintf("plan: %s, %s scorings", page.Plural(len(b.queries), "query"), page.Thousands(b.total))
 	if tokens > 0 {
 		what += fmt.Sprintf(", %s prompt tokens", page.Thousands(int(tokens)))
 	}
@@ -280,8 +280,6 @@ func (b *beamSearch) plan(ctx context.Context) error {
 	b.job.Logf("%s", what)
 	return nil
 }
-
-func scorings(n int) string { return page.Thousands(n) + " scorings" }
 
 // run searches for the beams of all queries. Behind a server several searches go on at once, so that none waits for the end of
 // another's step.

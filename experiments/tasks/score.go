@@ -65,11 +65,9 @@ func score(ctx context.Context, j *job.Job) error {
 		if err != nil {
 			return nil, err
 		}
-		lines := make([]any, len(requests))
-		for i, req := range requests {
-			lines[i] = scored{req.line.ID, req.ids, logp[i], stat.Sum(logp[i])}
-		}
-		return lines, nil
+		return list.Make(len(requests), func(i int) any {
+			return scored{requests[i].line.ID, requests[i].ids, logp[i], stat.Sum(logp[i])}
+		}), nil
 	}
 	return t.do(ctx)
 }

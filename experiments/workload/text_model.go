@@ -225,11 +225,9 @@ func (t *textModel[P]) Generate(ps []any, o GenerateOptions, seed int64, first i
 }
 
 func (t *textModel[P]) LogProbs(ps []any, completions [][]int64) ([][]float64, error) {
-	groups := make([]tokens.Group[P], len(ps))
-	for i, p := range typed[P](ps) {
-		groups[i] = tokens.Group[P]{Prompt: p, Completions: [][]int64{completions[i]}}
-	}
-	logp, err := t.score(groups)
+	logp, err := t.score(list.Make(len(ps), func(i int) tokens.Group[P] {
+		return tokens.Group[P]{Prompt: ps[i].(P), Completions: [][]int64{completions[i]}}
+	}))
 	return list.Map(logp, func(of [][]float64) []float64 { return of[0] }), err
 }
 

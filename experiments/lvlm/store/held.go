@@ -3,11 +3,14 @@ package store
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/filelock"
+	"fulcrum/internal/list"
 )
 
 // unchecked ends the name of a segment whose values are held back. A process that is killed leaves it behind: the next one that
@@ -93,10 +96,7 @@ func (s *Store) Commit() error {
 		}
 		seg.open, s.held = false, nil
 	}
-	left := map[*segment]bool{}
-	for _, place := range s.index {
-		left[s.of(place)] = true
-	}
+	left := list.SetBy(slices.Collect(maps.Values(s.index)), s.of)
 	return s.drop(func(seg *segment) bool { return !left[seg] })
 }
 

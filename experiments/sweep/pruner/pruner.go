@@ -12,6 +12,7 @@ import (
 	"math"
 
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/reports/record"
 )
@@ -105,12 +106,7 @@ func (p *Pruner) judge(others []float64) string {
 	run := p.told
 	epoch := len(run.Best)
 	own := float64(run.Best[epoch-1])
-	ahead := 0
-	for _, v := range others {
-		if better(v, own, run.Minimize) {
-			ahead++
-		}
-	}
+	ahead := list.Count(others, func(v float64) bool { return better(v, own, run.Minimize) })
 	goesOn, best := p.rule.keeps(ahead, len(others))
 	if goesOn {
 		return ""

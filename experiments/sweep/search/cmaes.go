@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
@@ -56,10 +57,7 @@ func (c *cmaes) Next(history []sweeper.Trial) ([]string, error) {
 	stream := rng.New(c.seed, "cmaes trial", number)
 	floor := c.floors()
 	return c.space.untried(history, func() ([]float64, bool) {
-		z := make([]float64, d.n)
-		for i := range z {
-			z[i] = stream.NormFloat64()
-		}
+		z := list.Make(d.n, func(int) float64 { return stream.NormFloat64() })
 		step, inside := d.outOf(z), true
 		for i := range step {
 			if s := d.sigma * math.Sqrt(d.c.At(i, i)); s < floor[i] {
@@ -207,10 +205,7 @@ func (d *gaussian) update(points [][]float64) error {
 	steps := make([][]float64, len(d.weights))
 	mean := make([]float64, d.n) // weighted step ⟨y⟩
 	for k, w := range d.weights {
-		y := make([]float64, d.n)
-		for i := range y {
-			y[i] = (points[k][i] - d.mean[i]) / d.sigma
-		}
+		y := list.Make(d.n, func(i int) float64 { return (points[k][i] - d.mean[i]) / d.sigma })
 		if length := floats.Norm(d.whiten(y), 2); length > plausible {
 			floats.Scale(plausible/length, y)
 		}

@@ -3,6 +3,7 @@ package search
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 )
@@ -37,10 +38,7 @@ func newParzen(axes []axis, points [][]float64) *parzen {
 	for i, point := range points {
 		p.add(recency(i, n), point, width, priorWeight/float64(n+1))
 	}
-	middle := make([]float64, len(axes))
-	for i := range middle {
-		middle[i] = 0.5
-	}
+	middle := slices.Repeat([]float64{0.5}, len(axes))
 	p.add(priorWeight, middle, 1, math.Inf(1))
 	return p
 }

@@ -2,6 +2,7 @@ package search
 
 import (
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/rng"
 )
 
@@ -23,11 +24,7 @@ const redraws = 100
 func (r *random) Next(history []sweeper.Trial) ([]string, error) {
 	stream := rng.New(r.seed, "random trial", next(history))
 	return r.space.untried(history, func() ([]float64, bool) {
-		point := make([]float64, len(r.space.axes))
-		for i := range point {
-			point[i] = stream.Float64()
-		}
-		return point, true
+		return list.Make(len(r.space.axes), func(int) float64 { return stream.Float64() }), true
 	}), nil
 }
 

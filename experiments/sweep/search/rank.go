@@ -76,11 +76,7 @@ func spread(front []sweeper.Trial) []sweeper.Trial {
 	distance := crowding(front)
 	order := stat.Indices(len(front))
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(distance[j], distance[i]) })
-	out := make([]sweeper.Trial, len(front))
-	for i, j := range order {
-		out[i] = front[j]
-	}
-	return out
+	return list.Map(order, func(i int) sweeper.Trial { return front[i] })
 }
 
 // crowding returns the crowding distance of each trial of a front (Deb et al. 2002, III.B): the sides of the box

@@ -10,6 +10,7 @@ import (
 
 	"fulcrum/configs"
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 )
 
 // space maps trials to points of the unit cube and back. A number has the scale of its axis (log where it is
@@ -187,11 +188,7 @@ func (a *axis) share(t float64) float64 { return min(max((t-a.from)/(a.to-a.from
 
 // texts returns the parameters of a point.
 func (s *space) texts(point []float64) []string {
-	params := make([]string, len(s.axes))
-	for i := range s.axes {
-		params[i] = s.axes[i].text(point[i])
-	}
-	return params
+	return list.Make(len(s.axes), func(i int) string { return s.axes[i].text(point[i]) })
 }
 
 // point returns where a trial lies.
@@ -222,11 +219,7 @@ func (s *space) numeric() error {
 
 // tried returns the parameters of the history, to avoid proposing the same again: runs are deterministic.
 func tried(history []sweeper.Trial) map[string]bool {
-	seen := map[string]bool{}
-	for _, t := range history {
-		seen[joined(t.Params)] = true
-	}
-	return seen
+	return list.SetBy(history, func(t sweeper.Trial) string { return joined(t.Params) })
 }
 
 func joined(params []string) string { return strings.Join(params, "\x00") }

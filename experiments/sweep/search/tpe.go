@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"fulcrum/experiments/sweep/sweeper"
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 	"fulcrum/internal/rng"
 )
@@ -28,9 +29,6 @@ func newTPE(opt sweeper.Options, s *space) (sweeper.Sweeper, error) {
 	return &tpe{space: s, seed: seed(opt), startup: option.Or(opt.Startup, 10), candidates: opt.Candidates, first: first}, err
 }
 
-// good returns how many of n trials count as the best.
-func good(n int) int { return min(int(math.Ceil(0.15*float64(n))), 25) }
-
 // Next implements Sweeper.
 func (t *tpe) Next(history []sweeper.Trial) ([]string, error) {
 	number := next(history)
@@ -38,10 +36,8 @@ func (t *tpe) Next(history []sweeper.Trial) ([]string, error) {
 	if number < t.startup || len(order) == 0 {
 		return t.first.at(number, history), nil
 	}
-	best := map[int]bool{}
-	for _, trial := range order[:good(len(order))] {
-		best[trial.Number] = true
-	}
+	most := min(int(math.Ceil(0.15*float64(len(order)))), 25)
+	best := list.SetBy(order[:most], func(t sweeper.Trial) int { return t.Number })
 	var below, above [][]float64
 	for _, trial := range byNumber(history) {
 		if !ended(trial) && !running(trial) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -218,7 +219,9 @@ func (s *slurm) submit(ctx context.Context, jobs []launcher.Job, offset int) (*s
 			}
 		}
 		if !e.unreachable() {
-			sub.forget()
+			for _, end := range []string{".json", ".id", ".sh"} {
+				os.Remove(sub.path + end)
+			}
 			return nil, "", fmt.Errorf("the jobs cannot be submitted: %w%s", e, blame(e.message))
 		}
 	}

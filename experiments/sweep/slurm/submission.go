@@ -87,13 +87,6 @@ func (s *submission) write(script string) error {
 	return atomicfile.Write(s.path+".json", append(text, '\n'), 0o644)
 }
 
-// forget removes a submission that Slurm has refused.
-func (s *submission) forget() {
-	for _, end := range []string{".json", ".id", ".sh"} {
-		os.Remove(s.path + end)
-	}
-}
-
 // submit calls sbatch. The file that it prints to is locked as long as it runs, whatever becomes of this
 // process: the lock belongs to the open file, which sbatch inherits.
 func (s *submission) submit() error {

@@ -48,11 +48,6 @@ type QuestionOptions struct {
 	Metric *string `koanf:"metric" enum:"reward,accuracy"`
 }
 
-// armName is what may stand as a key, a value of the override grammar and a word in a table.
-func armName(name string) bool {
-	return regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*$`).MatchString(name)
-}
-
 // startKey is the key by which an arm is told where to start, unless it says otherwise.
 const startKey = "init.checkpoint"
 
@@ -64,7 +59,8 @@ func (o Options) study() error {
 	names := slices.Sorted(maps.Keys(o.Arms))
 	for _, name := range names {
 		arm := o.Arms[name]
-		if !armName(name) {
+		// It may stand as a key, a value of the override grammar and a word in a table.
+		if !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*$`).MatchString(name) {
 			errs = append(errs, option.Errorf("arms."+name, "want a name of letters, digits, _ and -, got %q", name))
 		}
 		if slices.Contains(sweeps.StudyBaselines(), name) {

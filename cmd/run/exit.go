@@ -59,8 +59,7 @@ func exit(ctx context.Context, err error) {
 	}
 	if err != nil {
 		message := err.Error()
-		var stop *interrupted
-		if errors.As(context.Cause(ctx), &stop) {
+		if stop, ok := errors.AsType[*interrupted](context.Cause(ctx)); ok {
 			message = strings.ReplaceAll(message, context.Canceled.Error(), stop.Error())
 		}
 		said := make(chan struct{})

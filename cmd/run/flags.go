@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/registry"
 	"fulcrum/internal/usage"
 )
@@ -128,12 +129,7 @@ func parseArgs(args []string) (*invocation, error) {
 	if inv.info != "" && !slices.Contains(infoKinds[:], inv.info) {
 		return nil, usage.Errorf("%v", registry.Unknown("--info", inv.info, infoKinds[:]))
 	}
-	commands := 0
-	for _, given := range []bool{inv.run, inv.multirun && inv.cfg != "sweep", inv.cfg != "", inv.info != "", inv.completion} {
-		if given {
-			commands++
-		}
-	}
+	commands := list.Tally([]bool{inv.run, inv.multirun && inv.cfg != "sweep", inv.cfg != "", inv.info != "", inv.completion})[true]
 	switch {
 	case commands > 1:
 		return nil, usage.Errorf("%s", "only one of --run, --multirun, --cfg, --info and --shell-completion can be specified")

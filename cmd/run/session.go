@@ -74,7 +74,10 @@ func (s *session) call(args []string) error {
 	case inv.completion:
 		return s.completion(inv)
 	case inv.cfg == "sweep" && !inv.help && !inv.hydraHelp:
-		return s.printSweep(inv)
+		return s.shown(inv, func(req configs.Request) error {
+			text, err := s.app.Jobs(req)
+			return s.write(text, err)
+		})
 	case inv.cfg != "" || inv.info != "" || inv.help || inv.hydraHelp:
 		return s.print(inv)
 	case inv.rerun != "" && (inv.detach || inv.multirun):
@@ -155,14 +158,6 @@ func (s *session) run(inv *invocation) error {
 		}
 	}
 	return s.app.Sweep(s.ctx, req, inv.detach)
-}
-
-// printSweep prints the jobs of a sweep.
-func (s *session) printSweep(inv *invocation) error {
-	return s.shown(inv, func(req configs.Request) error {
-		text, err := s.app.Jobs(req)
-		return s.write(text, err)
-	})
 }
 
 // print composes, and prints the text that a flag names; as in Hydra, help comes first.

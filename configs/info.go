@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"fulcrum/internal/list"
 )
 
 // Info prints what --info asks for, in Hydra's layout: plugins, searchpath, defaults, defaults-tree,
@@ -96,11 +98,8 @@ func (c *Composed) infoPlugins(b *strings.Builder) {
 func (c *Composed) infoSearchPath(b *strings.Builder) {
 	b.WriteString("\n")
 	title(b, "Config search path", "*")
-	rows := [][]string{{"Provider", "Search path"}}
-	for _, s := range c.composer.lib.sources {
-		rows = append(rows, []string{s.provider, s.path})
-	}
-	table(b, rows, "")
+	rows := list.Map(c.composer.lib.sources, func(s *source) []string { return []string{s.provider, s.path} })
+	table(b, append([][]string{{"Provider", "Search path"}}, rows...), "")
 }
 
 func (c *Composed) infoDefaults(b *strings.Builder) {

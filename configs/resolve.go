@@ -203,21 +203,7 @@ func (r *resolver) text(b *strings.Builder, l *place, repr bool) {
 	case !n.container() || n != l.node: // what has been replaced holds no interpolations
 		b.WriteString(n.pyRepr())
 	default:
-		open, end := byte('['), byte(']')
-		if n.Kind == Map {
-			open, end = '{', '}'
-		}
-		b.WriteByte(open)
-		for i, v := range n.Vals {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			if n.Kind == Map {
-				b.WriteString(n.Keys[i].node().pyRepr() + ": ")
-			}
-			r.text(b, &place{l, v, n.keyAt(i)}, true)
-		}
-		b.WriteByte(end)
+		n.pyContainer(b, func(i int) { r.text(b, &place{l, n.Vals[i], n.keyAt(i)}, true) })
 	}
 }
 

@@ -191,23 +191,28 @@ func (n *Node) pyRepr() string {
 	case String:
 		return pyQuote(n.Text)
 	}
+	var b strings.Builder
+	n.pyContainer(&b, func(i int) { b.WriteString(n.Vals[i].pyRepr()) })
+	return b.String()
+}
+
+// pyContainer writes a list or a map as Python's repr() prints it; value writes what stands at i.
+func (n *Node) pyContainer(b *strings.Builder, value func(i int)) {
 	open, end := "[", "]"
 	if n.Kind == Map {
 		open, end = "{", "}"
 	}
-	var b strings.Builder
 	b.WriteString(open)
-	for i, v := range n.Vals {
+	for i := range n.Vals {
 		if i > 0 {
 			b.WriteString(", ")
 		}
 		if n.Kind == Map {
 			b.WriteString(n.Keys[i].node().pyRepr() + ": ")
 		}
-		b.WriteString(v.pyRepr())
+		value(i)
 	}
 	b.WriteString(end)
-	return b.String()
 }
 
 func pyQuote(s string) string {

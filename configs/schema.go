@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/option"
 )
 
@@ -229,11 +230,7 @@ func defaultValue(v reflect.Value, f *field) *Node {
 		}
 		return n
 	case reflect.Slice:
-		n := newList()
-		for i := 0; i < v.Len(); i++ {
-			n.Vals = append(n.Vals, defaultNode(v.Index(i), f.elem))
-		}
-		return n
+		return newList(list.Make(v.Len(), func(i int) *Node { return defaultNode(v.Index(i), f.elem) })...)
 	case reflect.Map:
 		n := newMap()
 		keys := v.MapKeys()

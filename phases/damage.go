@@ -39,11 +39,7 @@ type states struct {
 // FindState returns the furthest state of the run folder dir, from which a resume starts, or nil if there is no state. It reads
 // all files of all states and returns an error that names the first damaged one, the furthest state's before others.
 func FindState(dir string) (*Saved, error) {
-	s, err := readStates(dir)
-	if err != nil {
-		return nil, err
-	}
-	whole, faults, err := s.furthest()
+	_, whole, faults, err := furthest(dir)
 	if err == nil && len(faults) > 0 {
 		return nil, faults[0]
 	}
@@ -53,11 +49,7 @@ func FindState(dir string) (*Saved, error) {
 // FindWhole is FindState for checkpoint.on_damage=previous: it returns the furthest state that needs no damaged file. If there
 // are states and none is whole, it returns an error.
 func FindWhole(dir string) (*Saved, error) {
-	s, err := readStates(dir)
-	if err != nil {
-		return nil, err
-	}
-	whole, faults, err := s.furthest()
+	s, whole, faults, err := furthest(dir)
 	switch {
 	case err != nil || whole == nil && len(faults) == 0:
 		return nil, err
@@ -73,8 +65,11 @@ func FindWhole(dir string) (*Saved, error) {
 	return whole, nil
 }
 
-// furthest returns the furthest state that needs no damaged file, nil if there is none, and all damage.
-func (s states) furthest() (whole *Saved, faults []error, err error) {
+// furthest reads the states of a run folder and returns the furthest that needs no damaged file, nil if there is none, and all damage.
+func furthest(dir string) (s states, whole *Saved, faults []error, err error) {
+	if s, err = readStates(dir); err != nil {
+		return s, nil, nil, err
+	}
 	faults = s.broken
 	for i := len(s.found) - 1; i >= 0; i-- {
 		err := s.verify(i)
@@ -82,7 +77,7 @@ func (s states) furthest() (whole *Saved, faults []error, err error) {
 			err = s.verifyRivals(i)
 		}
 		if _, ok := errors.AsType[*damageError](err); err != nil && !ok {
-			return nil, nil, err
+			return s, nil, nil, err
 		}
 		if err != nil {
 			faults = append(faults, err)
@@ -90,7 +85,7 @@ func (s states) furthest() (whole *Saved, faults []error, err error) {
 			whole = s.found[i]
 		}
 	}
-	return whole, faults, nil
+	return s, whole, faults, nil
 }
 
 // States returns the saved states of the run folder dir, in order of time.

@@ -17,11 +17,6 @@ type ParallelOptions struct {
 	TimeoutSeconds float64 `koanf:"timeout_seconds" range:"[1,86400]" when:"shards"`
 }
 
-// DefaultParallelOptions is one process.
-func DefaultParallelOptions() ParallelOptions {
-	return ParallelOptions{Processes: 1, TimeoutSeconds: 30}
-}
-
 // Validate refuses processes without a shard.
 func (o ParallelOptions) Validate() error { return o.Fits(o.Processes, "parallel.processes") }
 

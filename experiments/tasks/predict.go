@@ -32,10 +32,8 @@ func predictTask() job.Task {
 			if c.Text() != nil {
 				return option.Errorf("task", "predict selects examples (policy=pointer): policy=%s answers with task=generate", c.Policy)
 			}
-			if c.Init.Checkpoint == nil {
-				return option.Errorf("init.checkpoint", "task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
-			}
-			return nil
+			return option.Want(c.Init.Checkpoint != nil, "init.checkpoint",
+				"task=predict needs a trained policy: init.checkpoint=RUN_FOLDER or a checkpoint file")
 		}}
 }
 

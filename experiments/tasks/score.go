@@ -26,10 +26,7 @@ type ScoreOptions struct {
 }
 
 func (o ScoreOptions) Validate() error {
-	if o.In == nil {
-		return option.Errorf("in", "task=score needs prompts and completions: score.in=FILE.jsonl")
-	}
-	return nil
+	return option.Want(o.In != nil, "in", "task=score needs prompts and completions: score.in=FILE.jsonl")
 }
 
 func scoreTask() job.Task {

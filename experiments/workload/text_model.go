@@ -54,10 +54,7 @@ func DefaultGenerateOptions() GenerateOptions {
 }
 
 func (o GenerateOptions) Validate() error {
-	if o.In == nil {
-		return option.Errorf("in", "task=generate needs prompts: generate.in=FILE.jsonl")
-	}
-	return nil
+	return option.Want(o.In != nil, "in", "task=generate needs prompts: generate.in=FILE.jsonl")
 }
 
 // PromptLine is one line of generate.in or score.in.

@@ -159,14 +159,9 @@ func FromFloat32s(name string, shape []int, v []float32) Tensor {
 	return Tensor{Name: name, DType: F32, Shape: shape, Data: bytesOf(v)}
 }
 
-// FromFloat64s returns an F64 tensor over v's memory.
-func FromFloat64s(name string, shape []int, v []float64) Tensor {
-	return Tensor{Name: name, DType: F64, Shape: shape, Data: bytesOf(v)}
-}
-
 // Scalar returns a 0-dim F64 tensor: a number that PyTorch 1.13 reads with weights_only=True, which
 // refuses plain floats.
-func Scalar(v float64) Tensor { return FromFloat64s("", []int{}, []float64{v}) }
+func Scalar(v float64) Tensor { return Tensor{DType: F64, Shape: []int{}, Data: bytesOf([]float64{v})} }
 
 type number interface {
 	~int8 | ~int16 | ~int32 | ~int64 | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64

@@ -198,10 +198,7 @@ func (o Options) ValidateTokens() error {
 	} else if c.kl.Sampled == nil {
 		return option.Errorf("kl.estimator", "want k1, k2 or k3 with a token policy: the exact KL over a vocabulary has no gradient here")
 	}
-	if o.OldPolicyHeads != nil {
-		return option.Errorf("old_policy_heads", "want null with a token policy")
-	}
-	return nil
+	return option.Want(o.OldPolicyHeads == nil, "old_policy_heads", "want null with a token policy")
 }
 
 // MeanOfSteps reports whether a candidate's loss is a mean over its scored steps: its tokens share a weight of 1, or one ratio

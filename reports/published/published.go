@@ -13,6 +13,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/option"
 	"fulcrum/internal/regular"
 	"fulcrum/reports/page"
 	"fulcrum/reports/stats"
@@ -108,10 +109,7 @@ func (r publishedRow) Validate() error {
 
 // questions is the number of questions, 0 where it is not known.
 func (r publishedRow) questions() int {
-	if r.Samples == nil {
-		return 0
-	}
-	return *r.Samples
+	return option.Or(r.Samples, 0)
 }
 
 // block names a table as it was printed: a section of a source.

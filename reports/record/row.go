@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"fulcrum/internal/jsonwords"
-	"fulcrum/internal/list"
-	"fulcrum/internal/stat"
 )
 
 // Kinds of rows in metrics.jsonl.
@@ -191,9 +189,4 @@ func ParseRow(line []byte) (Row, error) {
 	r.Time, _ = fields["time"].(float64)
 	delete(fields, "time")
 	return r, nil
-}
-
-// AdvantageEdges returns the edges of the bins of adv_hist: n equal bins over [-5, 5].
-func AdvantageEdges(n int) []float64 {
-	return list.Map(stat.Indices(n+1), func(i int) float64 { return -5 + 10*float64(i)/float64(n) })
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"fulcrum/internal/list"
 	"fulcrum/internal/regular"
 )
 
@@ -86,7 +87,8 @@ func EventOf(r Row, order MetricOrder) []byte {
 		if x, ok := r.Number(name); ok {
 			summary = AppendBytesField(summary, 1, scalarValue(tag, x))
 		} else if counts := r.Numbers(name); name == "adv_hist" && len(counts) > 0 {
-			summary = AppendBytesField(summary, 1, histogramValue(tag, counts, AdvantageEdges(len(counts))))
+			edges := list.Make(len(counts)+1, func(i int) float64 { return -5 + 10*float64(i)/float64(len(counts)) }) // equal bins over [-5, 5]
+			summary = AppendBytesField(summary, 1, histogramValue(tag, counts, edges))
 		}
 	}
 	if summary == nil {

@@ -18,11 +18,6 @@ type DiversityOptions struct {
 	Ridge float64 `koanf:"diversity_ridge" range:"(0,inf)" constant:"true"`
 }
 
-// DefaultDiversityOptions switches the term off.
-func DefaultDiversityOptions() DiversityOptions {
-	return DiversityOptions{Kind: "none", Weight: 0.1, Prototypes: 16, Ridge: 0.01}
-}
-
 // diversity is one kind of term. Its memory follows a selection: tensors [B, N, …], empty before the first choice.
 type diversity interface {
 	// weights lists the parameters.

@@ -81,9 +81,10 @@ func DefaultOptions() Options {
 		Variant: "v3", HiddenDim: 256, NumLayers: 1, NumHeads: 1,
 		Temperature: 0.1, StateUpdate: "gate", Taken: "excluded",
 		DistinctSteps: 8, Head: "cosine", Decoder: "autoregressive",
-		Diversity: DefaultDiversityOptions(), CandidateEncoder: CandidateEncoderOptions{Heads: 4, FFNDim: 512},
-		Transformer: TransformerOptions{Layers: 2, Heads: 4, FFNDim: 1024},
-		Coarse:      CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
+		Diversity:        DiversityOptions{Kind: "none", Weight: 0.1, Prototypes: 16, Ridge: 0.01},
+		CandidateEncoder: CandidateEncoderOptions{Heads: 4, FFNDim: 512},
+		Transformer:      TransformerOptions{Layers: 2, Heads: 4, FFNDim: 1024},
+		Coarse:           CoarseOptions{Dim: 64}, Stop: StopOptions{MinShots: 1, Initial: 0.02},
 		Skip: SkipOptions{Scale: 20, LearnedScale: 0}, Relation: DefaultRelationOptions(),
 		Features: FeatureOptions{Names: []string{}, Dim: 64}, Clip: DefaultClipOptions(),
 	}

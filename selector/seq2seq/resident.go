@@ -1,7 +1,6 @@
 package seq2seq
 
 import (
-	"fmt"
 	"math"
 
 	"fulcrum/internal/list"
@@ -26,8 +25,8 @@ type resident struct {
 }
 
 func (m *Model) BeginResident(sources [][]int64, all []*tokens.Sequence, opt *GenerateOptions) (tokens.Decoding, error) {
-	if err := m.canGenerate(sources, opt); err != nil {
-		return nil, fmt.Errorf("generate: %w", err)
+	if err := m.settle(sources, all, opt); err != nil {
+		return nil, err
 	}
 	d := m.prefill(sources, 0, opt.MaxNewTokens)
 	s, n := m.cfg.Decoder, len(all)
@@ -37,7 +36,6 @@ func (m *Model) BeginResident(sources [][]int64, all []*tokens.Sequence, opt *Ge
 	}
 	first, length := make([]int32, n+1), make([]int32, n) // one start more, which saves a copy
 	for i, of := range all {
-		of.Before = []int64{m.generation.Start}
 		span := d.sources[of.Prompt]
 		first[i], length[i] = int32(span.Own), int32(span.OwnLen)
 		r.source.MaxOwn = max(r.source.MaxOwn, span.OwnLen)

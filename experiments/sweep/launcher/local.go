@@ -35,10 +35,7 @@ func DefaultLocalOptions() LocalOptions { return LocalOptions{NJobs: -1, JobsPer
 
 // Validate checks what one key's range cannot.
 func (o LocalOptions) Validate() error {
-	if o.NJobs == 0 {
-		return option.Errorf("n_jobs", "want a number of jobs from 1, or -1 for as many as the cores serve, got 0")
-	}
-	return nil
+	return option.Want(o.NJobs != 0, "n_jobs", "want a number of jobs from 1, or -1 for as many as the cores serve, got 0")
 }
 
 // local runs jobs as processes of this machine. They die with it.

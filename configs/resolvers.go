@@ -39,14 +39,6 @@ func (b builtin) gives(n *Node) (*place, error) {
 	return &place{b.at.up, b.computed(n, b.at), b.at.key}, nil
 }
 
-// text returns the only argument where it is text.
-func (b builtin) text() (string, bool) {
-	if len(b.args) != 1 || b.args[0].Kind != String {
-		return "", false
-	}
-	return b.args[0].Text, true
-}
-
 // call evaluates ${name:args} met at l.
 func (r *resolver) call(name string, c *resolverCall, l *place) (*place, error) {
 	args := make([]*Node, len(c.args))
@@ -138,10 +130,10 @@ func (b builtin) create() (*place, error) {
 
 // hydraKey evaluates ${hydra:path} in the whole tree, of which the job's is a part.
 func (b builtin) hydraKey() (*place, error) {
-	path, ok := b.text()
-	if !ok {
+	if len(b.args) != 1 || b.args[0].Kind != String {
 		return b.fail("want a path in the hydra config, as in ${hydra:job.name}")
 	}
+	path := b.args[0].Text
 	whole := *b.resolver
 	whole.root = &place{node: b.hydra}
 	whole.active, whole.done, whole.expanded, whole.settled = map[string]bool{}, map[string]resolved{}, map[string]*Node{}, map[string]*Node{}

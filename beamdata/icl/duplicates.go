@@ -26,7 +26,8 @@ func (s *Set) Overlap() []audit.Fault {
 			r := s.Records.At(row)
 			out[i] = audit.Query{ID: r.ID}
 			if r.ImageID != 0 {
-				out[i].Content = hash(fmt.Sprint(r.ImageID, " ", plain(r.Question)))
+				words := strings.FieldsFunc(strings.ToLower(r.Question), func(r rune) bool { return strings.ContainsRune(" \t\n?!.,;:'\"", r) })
+				out[i].Content = hash(fmt.Sprint(r.ImageID, " ", strings.Join(words, " ")))
 				out[i].Group = hash(fmt.Sprint(r.ImageID))
 			}
 		}
@@ -59,10 +60,4 @@ func (s *Set) Twins(ctx context.Context, v Vectors, queries []int, limit float32
 		}
 	}
 	return twins, nil
-}
-
-// plain writes a question in lower case, without punctuation and with single blanks.
-func plain(question string) string {
-	words := strings.FieldsFunc(strings.ToLower(question), func(r rune) bool { return strings.ContainsRune(" \t\n?!.,;:'\"", r) })
-	return strings.Join(words, " ")
 }

@@ -50,7 +50,9 @@ type Feature struct {
 
 func Table() []Feature {
 	return []Feature{similarity(), similarityOfColumns(), rank(), crowdingMean(), crowdingMax(), agreement(), annotators(),
-		questionOverlap(), tagOverlap(), answerInTags(), chosenSimilarity(), chosenAnswers(), score()}
+		overlaps("question_overlap", Questions, func(p *Pool) ([]int32, [][]int32) { return p.OwnWords, p.Words }),
+		overlaps("tag_overlap", Tags, func(p *Pool) ([]int32, [][]int32) { return p.OwnTags, p.Tags }),
+		answerInTags(), chosenSimilarity(), chosenAnswers(), score()}
 }
 
 // Standard is the name that stands for the features that suit the data.

@@ -6,20 +6,12 @@ import (
 	"fulcrum/internal/list"
 )
 
-// questionOverlap is the share of words that query and candidate have in common, of all words of both questions.
-func questionOverlap() Feature {
-	return Feature{Name: "question_overlap", Reads: []Column{Questions}, Of: func(p *Pool, _ []int, out []float64) {
-		for j, words := range p.Words {
-			out[j] = overlap(p.OwnWords, words)
-		}
-	}}
-}
-
-// tagOverlap is questionOverlap of the tags of both pictures.
-func tagOverlap() Feature {
-	return Feature{Name: "tag_overlap", Reads: []Column{Tags}, Of: func(p *Pool, _ []int, out []float64) {
-		for j, tags := range p.Tags {
-			out[j] = overlap(p.OwnTags, tags)
+// overlaps is the share of words, or tags, that query and candidate have in common, of all that either has.
+func overlaps(name string, column Column, of func(*Pool) (own []int32, all [][]int32)) Feature {
+	return Feature{Name: name, Reads: []Column{column}, Of: func(p *Pool, _ []int, out []float64) {
+		own, all := of(p)
+		for j, words := range all {
+			out[j] = overlap(own, words)
 		}
 	}}
 }

@@ -63,7 +63,9 @@ func printVerification(s *session, path string, opt verify.VerifyOptions, asJSON
 		return err
 	}
 	if asJSON {
-		if err := writeJSON(s.out, verificationOf(path, v)); err != nil {
+		out := verificationJSON{Path: path, Agrees: len(v.Mismatches) == 0, Mismatches: append([]verify.Mismatch{}, v.Mismatches...),
+			Checked: append([]string{}, v.Checked...), Notes: append([]string{}, v.Notes...)}
+		if err := writeJSON(s.out, out); err != nil {
 			return err
 		}
 	} else {
@@ -90,11 +92,6 @@ type verificationJSON struct {
 	Mismatches []verify.Mismatch `json:"mismatches"`
 	Checked    []string          `json:"checked"` // what was compared
 	Notes      []string          `json:"notes"`   // what could not be
-}
-
-func verificationOf(path string, v *verify.Verification) verificationJSON {
-	return verificationJSON{Path: path, Agrees: len(v.Mismatches) == 0, Mismatches: append([]verify.Mismatch{}, v.Mismatches...),
-		Checked: append([]string{}, v.Checked...), Notes: append([]string{}, v.Notes...)}
 }
 
 // reportFolder returns the folder of the run or sweep that path names: itself, or the one that a report stands in.

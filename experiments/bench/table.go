@@ -69,10 +69,7 @@ func (t *table) add(w Workload, rows []row) {
 			l.PeerHere = true
 			l.PeerPerCPU = medianOf(r.Peer, func(p PeerMeasurement) float64 { return p.PerCPU })
 			l.PeerPeakMB = medianOf(r.Peer, func(p PeerMeasurement) float64 { return p.PeakMB })
-			pairs := make([]float64, len(r.Peer))
-			for i, p := range r.Peer {
-				pairs[i] = r.Ours[i].PerCPU() / p.PerCPU
-			}
+			pairs := list.Make(len(r.Peer), func(i int) float64 { return r.Ours[i].PerCPU() / r.Peer[i].PerCPU })
 			l.Ratio, l.RatioRange = stat.Median(pairs), []float64{slices.Min(pairs), slices.Max(pairs)}
 		}
 		switch r.name {

@@ -3,6 +3,7 @@ package job
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,12 +86,10 @@ func (j *Job) Overridden(key string) bool {
 	if key == "selector.variant" && j.Overridden("selector") {
 		return true
 	}
-	for _, o := range j.Overrides {
-		if name, _, ok := strings.Cut(strings.TrimLeft(o, "+"), "="); ok && name == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.Overrides, func(o string) bool {
+		name, _, ok := strings.Cut(strings.TrimLeft(o, "+"), "=")
+		return ok && name == key
+	})
 }
 
 // BeforeResults has f called when training has ended, before its results count.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"fulcrum/internal/jsonwords"
+	"fulcrum/internal/list"
 	"fulcrum/internal/tensorfile"
 )
 
@@ -41,10 +42,7 @@ func (s *server) teach(ctx context.Context, p Prompt) (echo, error) {
 	if err := s.rendering.same(ids, prompt.IDs); err != nil {
 		return echo{}, err
 	}
-	rows := make([][1]int, answer)
-	for i, id := range prompt.IDs[len(prompt.IDs)-answer:] {
-		rows[i][0] = id
-	}
+	rows := list.Map(prompt.IDs[len(prompt.IDs)-answer:], func(id int) [1]int { return [1]int{id} })
 	params, err := json.Marshal(map[string]any{"max_tokens": 1, "temperature": 0, "prompt_logprob_token_ids": rows,
 		"prompt_logprob_start": len(prompt.IDs) - answer - 1})
 	if err != nil {

@@ -166,11 +166,7 @@ func (b *shapeBench) repeat(ctx context.Context, repeats int,
 func (b *shapeBench) decode(context.Context) (m bench.ShapeMeasurement, err error) {
 	opt := vl.GenerateOptions{SamplingOptions: vl.DefaultSampling(), Seed: 1, IgnoreEOS: true}
 	opt.MaxNewTokens = b.New
-	prompts := make([]*processor.Prompt, b.Sequences)
-	for i := range prompts {
-		prompts[i] = b.prompt(i)
-	}
-	out, err := tokens.Generate(b.policy.Model(), prompts, 1, opt)
+	out, err := tokens.Generate(b.policy.Model(), list.Make(b.Sequences, b.prompt), 1, opt)
 	for _, of := range out {
 		m.Tokens += len(of[0].IDs)
 	}

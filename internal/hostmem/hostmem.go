@@ -14,15 +14,11 @@ import (
 // Need returns an error when what needs more bytes than this machine, or the process's control group,
 // can give. Where the system does not say, nothing is refused.
 func Need(what string, bytes float64) error {
-	if have := Available(); bytes > have {
+	have := math.Min(machine("/proc/meminfo"), group("/proc/self/cgroup", "/sys/fs/cgroup")) // what can still be had
+	if bytes > have {
 		return fmt.Errorf("%s: needs %s of memory, %s are available", what, Size(bytes), Size(have))
 	}
 	return nil
-}
-
-// Available is the memory in bytes that can still be had; +Inf where the system does not say.
-func Available() float64 {
-	return math.Min(machine("/proc/meminfo"), group("/proc/self/cgroup", "/sys/fs/cgroup"))
 }
 
 // machine returns what the kernel can give without an end to anything: free, caches and swap.

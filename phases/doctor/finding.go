@@ -12,7 +12,11 @@
 // refresh, the learning rate of a step, the curriculum's top k) is computed here again.
 package doctor
 
-import "slices"
+import (
+	"slices"
+
+	"fulcrum/internal/list"
+)
 
 // Severity says what a finding asks for.
 type Severity string
@@ -97,11 +101,10 @@ func Adjust(checks []Check, off []string, severity map[string]Severity) []Check 
 
 // Soften turns the stops of checks into warnings: for runs that must not be ended.
 func Soften(checks []Check) []Check {
-	out := slices.Clone(checks)
-	for i := range out {
-		if out[i].Severity == Stop {
-			out[i].Severity = Warning
+	return list.Map(checks, func(c Check) Check {
+		if c.Severity == Stop {
+			c.Severity = Warning
 		}
-	}
-	return out
+		return c
+	})
 }

@@ -86,14 +86,6 @@ func (g *Phase) known(values []float32, b *selector.Batch, up *phases.Inputs) *f
 	return in
 }
 
-// referenceInput stages the reference policy's log-probabilities of a part.
-func (g *Phase) referenceInput(in *inputs, up *phases.Inputs) *frozenInput {
-	if in.part.refKnown {
-		return g.known(in.part.ref, in.part.batch, up)
-	}
-	return g.input(g.reference, &in.part, selector.ForwardOptions{Temperature: in.temperature, Dist: g.chosen.kl.Sampled == nil}, up)
-}
-
 // oldInput stages the old policy's log-probabilities of a part; nil where the policy or the staged reference has them.
 func (g *Phase) oldInput(in *inputs, up *phases.Inputs) *frozenInput {
 	switch {

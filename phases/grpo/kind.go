@@ -69,6 +69,9 @@ func (o Options) credit() func(b *selector.Batch, tau float64) []float64 {
 	if o.Hooks.Advantages != nil || o.Advantage.Anchored() || o.EntropyWeight > 0 || o.KL.Estimator == "k1" && o.KL.Beta > 0 {
 		return nil
 	}
+	c, err := o.choose()
+	// A candidate's tokens share a weight of 1, or one ratio stands for all of them.
+	meanOfSteps := err == nil && (c.loss.MeanRatio || o.Ratio == "token" && !c.loss.EveryToken)
 	return func(b *selector.Batch, _ float64) []float64 {
 		top, adv, _, _ := o.Curriculum.Apply(b.Rewards, b.Valid, b.B(), b.G, 1, o.Advantage)
 		w := make([]float64, len(b.Valid))
@@ -78,7 +81,7 @@ func (o Options) credit() func(b *selector.Batch, tau float64) []float64 {
 				continue
 			}
 			w[at] = adv[i]
-			if o.MeanOfSteps() {
+			if meanOfSteps {
 				w[at] /= float64(max(1, len(b.Scored(at/b.G, at%b.G))))
 			}
 		}

@@ -56,8 +56,11 @@ func (g *Phase) inputs(part rollout, up *phases.Inputs) *inputs {
 		in.temperature *= g.opt.SampleTemp
 	}
 	in.policy = up.Forward(g.env.Policy, b, selector.ForwardOptions{})
-	if g.measuresKL(part.step) {
-		in.reference = g.referenceInput(in, up)
+	if g.measuresKL(part.step) && part.refKnown {
+		in.reference = g.known(part.ref, b, up)
+	} else if g.measuresKL(part.step) {
+		how := selector.ForwardOptions{Temperature: in.temperature, Dist: g.chosen.kl.Sampled == nil}
+		in.reference = g.input(g.reference, &in.part, how, up)
 	}
 	in.old = g.oldInput(in, up)
 	g.correctionInput(in, up)

@@ -201,13 +201,6 @@ func (o Options) ValidateTokens() error {
 	return option.Want(o.OldPolicyHeads == nil, "old_policy_heads", "want null with a token policy")
 }
 
-// MeanOfSteps reports whether a candidate's loss is a mean over its scored steps: its tokens share a weight of 1, or one ratio
-// stands for all of them.
-func (o Options) MeanOfSteps() bool {
-	c, err := o.choose()
-	return err == nil && (c.loss.MeanRatio || o.Ratio == "token" && !c.loss.EveryToken)
-}
-
 // Check returns an error where the options do not suit the policy, or where the recorded groups carry no signal.
 func (g *Phase) Check(env *phases.Env) (err error) {
 	if g.chosen, err = g.opt.choose(); err != nil {

@@ -3,7 +3,6 @@ package runreport
 import (
 	"fulcrum/reports/chart"
 	"fulcrum/reports/record"
-	"slices"
 )
 
 // pointsFigure shows how many negative points completions name, how many of them fall into the confusion region and how
@@ -40,9 +39,4 @@ func pointMeasures() [][2]string {
 	return [][2]string{
 		{"points_named", "named"}, {"points_in_confusion", "in the confusion region"}, {"points_on_object", "on the object"},
 	}
-}
-
-// isMeasure reports a column that a term measures beside its value.
-func isMeasure(name string) bool {
-	return slices.ContainsFunc(pointMeasures(), func(m [2]string) bool { return m[0] == name })
 }

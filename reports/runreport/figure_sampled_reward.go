@@ -2,12 +2,13 @@ package runreport
 
 import (
 	"fmt"
-	"fulcrum/reports/chart"
-	"fulcrum/reports/page"
-	"fulcrum/reports/record"
 	"maps"
 	"slices"
 	"strings"
+
+	"fulcrum/reports/chart"
+	"fulcrum/reports/page"
+	"fulcrum/reports/record"
 )
 
 // sampledRewardFigure shows what the sampled completions earn, how much a group's rewards differ, and the
@@ -46,7 +47,9 @@ func rewardTerms(r *record.Run) []string {
 	names := map[string]bool{}
 	for _, s := range r.Steps {
 		for column := range s.Columns {
-			if name, ok := strings.CutPrefix(column, "reward_"); ok && name != "std" && !strings.HasSuffix(name, "_std") && !isMeasure(name) {
+			name, ok := strings.CutPrefix(column, "reward_")
+			measured := slices.ContainsFunc(pointMeasures(), func(m [2]string) bool { return m[0] == name }) // beside a term's value
+			if ok && name != "std" && !strings.HasSuffix(name, "_std") && !measured {
 				names[name] = true
 			}
 		}

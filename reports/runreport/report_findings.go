@@ -11,13 +11,6 @@ import (
 	"fulcrum/reports/record"
 )
 
-// isFinding says whether a row's event is one of the run's findings.
-func isFinding(s *record.Summary, e record.Row) bool {
-	return slices.ContainsFunc(s.Findings, func(f record.Finding) bool {
-		return f.Check == e.Text("event") && f.Message == e.Text("message") && f.Phase == e.Phase && f.Epoch == e.Epoch && f.Step == e.Step
-	})
-}
-
 // reportFindings lists what the preflight and the doctor have found, the gravest first. A run that neither has
 // watched has no such section.
 func reportFindings(d *page.Document, run *record.Run, s *record.Summary) {

@@ -125,13 +125,10 @@ func (c *Config) layout(o Options) tokens.Layout {
 
 // linears lists the layers that adapters can be put on: all but tables and the head.
 func (c *Config) linears() []lora.Linear {
-	return lora.Linears(c.weightNames(), func(name string) bool { return name == "lm_head" || isTable(name) })
-}
-
-// isTable reports whether a matrix is looked up row by row instead of multiplied with.
-func isTable(name string) bool {
-	return strings.HasSuffix(name, "shared") || strings.HasSuffix(name, "relative_attention_bias") ||
-		strings.HasSuffix(name, "embed_positions")
+	return lora.Linears(c.weightNames(), func(name string) bool { // tables are looked up row by row
+		return name == "lm_head" || strings.HasSuffix(name, "shared") || strings.HasSuffix(name, "relative_attention_bias") ||
+			strings.HasSuffix(name, "embed_positions")
+	})
 }
 
 // targets are the modules that adapters go on where the options name none.

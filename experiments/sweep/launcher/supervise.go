@@ -122,7 +122,8 @@ func Supervise(ctx context.Context, job Job, s Supervision) (Attempt, error) {
 		s.Started(a)
 	}
 	cmd.Wait() // the process's state says all
-	a.Ended, a.Tail = time.Now(), tail.lines()
+	tail.keep(string(tail.open))
+	a.Ended, a.Tail = time.Now(), tail.kept
 	a.ExitCode = cmd.ProcessState.ExitCode()
 	a.State, a.Cause = outcome(job.Dir, cmd.ProcessState, ctx.Err() != nil, a.Tail)
 	if a.State == Done || a.State == Pruned {
@@ -337,10 +338,4 @@ func (t *tail) keep(line string) {
 	if t.kept = append(t.kept, line); len(t.kept) > tailLines {
 		t.kept = t.kept[1:]
 	}
-}
-
-func (t *tail) lines() []string {
-	t.keep(string(t.open))
-	t.open = nil
-	return t.kept
 }

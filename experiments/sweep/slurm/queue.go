@@ -99,19 +99,14 @@ func (e *slurmError) unreachable() bool {
 	return false
 }
 
-// environment returns this process's environment, without what would make Slurm's commands print something else, or take
-// over settings of the Slurm job that the sweep itself runs in.
-func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
-		return strings.HasPrefix(kv, "SQUEUE_") || strings.HasPrefix(kv, "SACCT_") || strings.HasPrefix(kv, "SCANCEL_") ||
-			strings.HasPrefix(kv, "SLURM_") && !strings.HasPrefix(kv, "SLURM_CONF=") || strings.HasPrefix(kv, "SBATCH_ARRAY")
-	})
-}
-
 // command prepares a command of Slurm's, which a Ctrl-C at the terminal does not reach.
 func slurmCommand(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
-	cmd.Env = environment()
+	// Without what would make Slurm's commands print something else, or take over settings of the Slurm job that the sweep itself runs in.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "SQUEUE_") || strings.HasPrefix(kv, "SACCT_") || strings.HasPrefix(kv, "SCANCEL_") ||
+			strings.HasPrefix(kv, "SLURM_") && !strings.HasPrefix(kv, "SLURM_CONF=") || strings.HasPrefix(kv, "SBATCH_ARRAY")
+	})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }

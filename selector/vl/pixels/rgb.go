@@ -85,13 +85,10 @@ func ToRGB(img image.Image) *RGB {
 	case *image.NYCbCrA:
 		return fromJPEG(&m.YCbCr).onWhite(m)
 	}
-	return each(func(x, y int) [3]uint8 { return opaque(img.At(x, y)) })
-}
-
-// opaque returns a colour laid on white.
-func opaque(c color.Color) [3]uint8 {
-	n := color.NRGBAModel.Convert(c).(color.NRGBA)
-	return onWhite(n.R, n.G, n.B, n.A)
+	return each(func(x, y int) [3]uint8 {
+		n := color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
+		return onWhite(n.R, n.G, n.B, n.A)
+	})
 }
 
 // onWhite lays a pixel on white in the rounding of Pillow's alpha_composite, which keeps seven bits below the byte.

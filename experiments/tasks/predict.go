@@ -76,7 +76,7 @@ func predict(ctx context.Context, j *job.Job) error {
 		return err
 	}
 	src := pointer.NewSource(set)
-	const batch = 128
+	batch := workload.EvalBatch(set)
 	err = stream(path, func(encode func(any) error) error {
 		for queries := range selector.Chunks(set.Len(), batch) {
 			if err := ctx.Err(); err != nil {

@@ -139,7 +139,25 @@ func (d *PointerData) ValidationData(c *job.Config, shots int) phases.Data {
 	if d.seen != nil {
 		out.Train = d.source(d.seen)
 	}
+	out.EvalBatch = EvalBatch(d.bundle.Val, d.bundle.Eval)
 	return out
+}
+
+// EvalBatch is the number of queries in a pass without gradient over any of the sets.
+func EvalBatch(sets ...*beamdata.Set) int {
+	largest := 1
+	for _, set := range sets {
+		for i := range set.Len() {
+			largest = max(largest, set.PoolSize(i))
+		}
+	}
+	return queriesOfPass(largest)
+}
+
+// queriesOfPass is 128, or fewer where pools are so large that their rows would fill the memory.
+func queriesOfPass(pool int) int {
+	const queries, rows = 128, 1 << 18
+	return max(1, min(queries, rows/pool))
 }
 
 // ShotsOf is S: selector.shot_num, else that of the checkpoint, else that of the data.

@@ -5,6 +5,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"fulcrum/experiments/sweep/sweeper"
 	"fulcrum/internal/atomicfile"
 	"fulcrum/internal/interrupt"
+	"fulcrum/internal/list"
 	"fulcrum/internal/program"
 	"fulcrum/internal/stdout"
 	"fulcrum/internal/usage"
@@ -80,7 +82,9 @@ func start(ctx context.Context, runs Runs, req configs.Request, asked *ledger.Sw
 	if err := p.master.RefuseIdle(p.idle); err != nil {
 		return "", err
 	}
-	warnRepeated(jobs)
+	if note := repeated(jobs); note != "" {
+		stdout.Message(stdout.Errors(), "warning: "+note)
+	}
 	if note := p.master.UnreadNote(p.unread); note != "" {
 		stdout.Message(stdout.Errors(), "warning: "+note)
 	}
@@ -145,16 +149,23 @@ func (p *plan) begin(ctx context.Context, f *runfolder.Folder, jobs []planned, a
 	return control(ctx, p, l, starts, about.Generation)
 }
 
-// warnRepeated names a job that would train what another trains: one value was written twice.
-func warnRepeated(jobs []planned) {
-	groups := stats.GroupBy(jobs, func(j planned) string { return strings.Join(j.row.Overrides, " ") })
+// repeated names a job that would train what another trains: one value was written twice, or what is swept changes nothing of it.
+func repeated(jobs []planned) string {
+	groups := stats.GroupBy(jobs, func(j planned) string { return cmp.Or(j.row.Fingerprint, strings.Join(j.row.Overrides, " ")) })
 	for _, same := range groups {
-		if repeated := len(jobs) - len(groups); len(same) > 1 {
-			stdout.Message(stdout.Errors(), fmt.Sprintf("warning: %d of %d jobs %s another: job %d is job %d (%s)", repeated, len(jobs),
-				page.Verb(repeated, "repeats", "repeat"), same[1].row.Num, same[0].row.Num, strings.Join(same[0].row.Overrides, " ")))
-			return
+		n := len(jobs) - len(groups)
+		if len(same) < 2 {
+			continue
 		}
+		first, again := same[0].row, same[1].row
+		what := strings.Join(first.Overrides, " ")
+		if idle := list.Filter(again.Overrides, func(o string) bool { return !slices.Contains(first.Overrides, o) }); len(idle) > 0 {
+			what = strings.Join(idle, " ") + " changes nothing of it"
+		}
+		return fmt.Sprintf("%d of %d jobs %s another: job %d is job %d (%s)", n, len(jobs), page.Verb(n, "repeats", "repeat"), again.Num,
+			first.Num, what)
 	}
+	return ""
 }
 
 // unused refuses a sweep folder that holds anything.

@@ -83,8 +83,8 @@ func codePlants() []plant {
 		{name: "τ is not annealed", check: "tau_off_schedule",
 			edits: []edit{{"batch, tau := drawn, r.opt.Temperature.At(at.Step, r.total)", "batch, tau := drawn, r.opt.Temperature.At(0, r.total)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",
-			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch",
-				"order := s.order(phase, epoch); for i := range order { order[i] = order[i%info.BatchSize] }"}}},
+			edits: []edit{{"s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}", "s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}\n" +
+				"for i := range steps.order { steps.order[i] = steps.order[i%steps.info.BatchSize] }"}}},
 		{name: "validation looks at the initial policy", check: "validation_unchanged",
 			edits: []edit{{`v, err := s.validate(file, env.Data.Val, env.Policy, ref)`,
 				`v, err := s.validate(file, env.Data.Val, env.Initial, ref)`}}},
@@ -149,8 +149,8 @@ func codePlants() []plant {
 		{name: "the last recorded candidate is left out", check: "recorded_differ", says: "candidates, want",
 			edits: []edit{{recordedSet, "if j == 0 || j+1 < s.set.NumCandidates(q) { b.Set(i, j, steps, reward) }"}}},
 		{name: "texts are scored with the next sample's target", base: answering, args: []string{"rewards.vqa.weight=1"}, check: "scores_differ",
-			edits: []edit{{"b.Texts[k] = s.text.Decode(s.withoutEOS(b.Scored(i, g)))", "b.Texts[k] = s.text.Decode(s.withoutEOS(b.Scored(i, g)));" +
-				" if next, err := s.set.Sample((q+1)%s.Len()); err == nil { sample.Reference, sample.Answers = next.Reference, next.Answers }"}}},
+			edits: []edit{{"it := s.item(sample, b.Scored(i, g))", "if next, err := s.set.Sample((q+1)%s.Len()); err == nil " +
+				"{ sample.Reference, sample.Answers = next.Reference, next.Answers }; it := s.item(sample, b.Scored(i, g))"}}},
 		{name: "weights of reward terms are ignored", base: answering, args: []string{"rewards.length.weight=0.5"}, check: "scores_differ",
 			edits: []edit{{"total[i] += t.Weight * v", "total[i] += v"}}},
 		{name: "all questions are asked about one picture", base: answering, check: "shared_pictures",
@@ -243,8 +243,8 @@ func codePlants() []plant {
 			edits: []edit{{`return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]`,
 				`return rng.New(s.env.Seed, "shuffle "+info.Name).Perm(info.Source.Len())[:n]`}}},
 		{name: "a third of the queries is never seen", check: "queries_missing",
-			edits: []edit{{"order := s.order(phase, epoch) // depends only on seed, phase and epoch",
-				"order := s.order(phase, epoch); for i := range order { order[i] %= 2*len(order)/3 }"}}},
+			edits: []edit{{"s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}", "s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}\n" +
+				"for i := range steps.order { steps.order[i] %= 2 * len(steps.order) / 3 }"}}},
 
 		// validation
 		{name: "validation scores are inflated", check: "validation_differs", says: "their mean is",

@@ -42,6 +42,9 @@ type edit struct{ old, new string }
 
 const plantSteps = 20
 
+// stepsOf is where an epoch's queries are put in order.
+const stepsOf = "steps := epochSteps{phase.Info(), s.order(phase, epoch), epoch, s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}"
+
 // codePlants are mutations of the program.
 func codePlants() []plant {
 	return []plant{
@@ -83,8 +86,7 @@ func codePlants() []plant {
 		{name: "τ is not annealed", check: "tau_off_schedule",
 			edits: []edit{{"batch, tau := drawn, r.opt.Temperature.At(at.Step, r.total)", "batch, tau := drawn, r.opt.Temperature.At(0, r.total)"}}},
 		{name: "every step sees the same queries", check: "batch_repeats",
-			edits: []edit{{"s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}", "s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}\n" +
-				"for i := range steps.order { steps.order[i] = steps.order[i%steps.info.BatchSize] }"}}},
+			edits: []edit{{stepsOf, stepsOf + "; for i := range steps.order { steps.order[i] = steps.order[i%steps.info.BatchSize] }"}}},
 		{name: "validation looks at the initial policy", check: "validation_unchanged",
 			edits: []edit{{`v, err := s.validate(file, env.Data.Val, env.Policy, ref)`,
 				`v, err := s.validate(file, env.Data.Val, env.Initial, ref)`}}},
@@ -243,8 +245,7 @@ func codePlants() []plant {
 			edits: []edit{{`return rng.New(s.env.Seed, "shuffle "+info.Name, epoch).Perm(info.Source.Len())[:n]`,
 				`return rng.New(s.env.Seed, "shuffle "+info.Name).Perm(info.Source.Len())[:n]`}}},
 		{name: "a third of the queries is never seen", check: "queries_missing",
-			edits: []edit{{"s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}", "s.pos.Step - s.pos.EpochSteps, StepsPerEpoch(phase)}\n" +
-				"for i := range steps.order { steps.order[i] %= 2 * len(steps.order) / 3 }"}}},
+			edits: []edit{{stepsOf, stepsOf + "; for i := range steps.order { steps.order[i] %= 2 * len(steps.order) / 3 }"}}},
 
 		// validation
 		{name: "validation scores are inflated", check: "validation_differs", says: "their mean is",

@@ -16,8 +16,8 @@ func TestRepeated(t *testing.T) {
 	for want, jobs := range map[string][]planned{
 		"": {job(0, "a", "seed=0"), job(1, "b", "seed=1")},
 		"1 of 2 jobs repeats another: job 1 is job 0 (seed=0)": {job(0, "a", "seed=0"), job(1, "a", "seed=0")},
-		"2 of 4 jobs repeat another: job 2 is job 0 (vars.lr=2 changes nothing of it)": {job(0, "a", "rce.lr=1", "vars.lr=1"), job(1, "b", "vars.lr=1"),
-			job(2, "a", "rce.lr=1", "vars.lr=2"), job(3, "b", "vars.lr=2")},
+		"2 of 4 jobs repeat another: job 2 is job 0 (vars.lr=2 changes nothing of it)": {job(0, "a", "rce.lr=1", "vars.lr=1"),
+			job(1, "b", "vars.lr=1"), job(2, "a", "rce.lr=1", "vars.lr=2"), job(3, "b", "vars.lr=2")},
 	} {
 		if got := repeated(jobs); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -90,14 +90,12 @@ func (e *Env) Draw(src selector.Source, queries []int, of func(queries []int, sh
 	spans := e.spans(len(queries))
 	own := make([][]selector.Batch, len(spans))
 	for _, i := range e.turn(len(spans)) {
-		span := spans[i]
-		if span.From == span.To || failed != nil {
-			continue
-		}
-		b, err := of(queries[span.From:span.To], first+i+1)
-		if failed = err; err == nil {
-			b.Source = nil // the others have their own
-			own[i] = []selector.Batch{*b}
+		if span := spans[i]; span.From < span.To && failed == nil {
+			var b *selector.Batch
+			if b, failed = of(queries[span.From:span.To], first+i+1); failed == nil {
+				b.Source = nil // the others have their own
+				own[i] = []selector.Batch{*b}
+			}
 		}
 	}
 	all, err := gathered(e.Ranks, "the groups of a step", slices.Concat(own...), failed)

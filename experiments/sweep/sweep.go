@@ -153,17 +153,15 @@ func (p *plan) begin(ctx context.Context, f *runfolder.Folder, jobs []planned, a
 func repeated(jobs []planned) string {
 	groups := stats.GroupBy(jobs, func(j planned) string { return cmp.Or(j.row.Fingerprint, strings.Join(j.row.Overrides, " ")) })
 	for _, same := range groups {
-		n := len(jobs) - len(groups)
-		if len(same) < 2 {
-			continue
+		if n := len(jobs) - len(groups); len(same) > 1 {
+			first, again := same[0].row, same[1].row
+			what := strings.Join(first.Overrides, " ")
+			if idle := list.Filter(again.Overrides, func(o string) bool { return !slices.Contains(first.Overrides, o) }); len(idle) > 0 {
+				what = strings.Join(idle, " ") + " changes nothing of it"
+			}
+			return fmt.Sprintf("%d of %d jobs %s another: job %d is job %d (%s)", n, len(jobs), page.Verb(n, "repeats", "repeat"), again.Num,
+				first.Num, what)
 		}
-		first, again := same[0].row, same[1].row
-		what := strings.Join(first.Overrides, " ")
-		if idle := list.Filter(again.Overrides, func(o string) bool { return !slices.Contains(first.Overrides, o) }); len(idle) > 0 {
-			what = strings.Join(idle, " ") + " changes nothing of it"
-		}
-		return fmt.Sprintf("%d of %d jobs %s another: job %d is job %d (%s)", n, len(jobs), page.Verb(n, "repeats", "repeat"), again.Num,
-			first.Num, what)
 	}
 	return ""
 }

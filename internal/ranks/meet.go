@@ -46,7 +46,7 @@ func Tell(err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), telling)
 	defer cancel()
-	p.failed = err.Error()
+	p.failed = (&Error{p.Rank, hostname(), err.Error()}).Error()
 	_, _ = Meet(ctx, p, telling)
 }
 
@@ -107,9 +107,6 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 	g.hosts[0] = hostname()
 	var data, control [][]guest = make([][]guest, p.Size), make([][]guest, p.Size)
 	wrong := p.failed
-	if wrong != "" {
-		wrong = (&Error{Host: g.hosts[0], Cause: wrong}).Error()
-	}
 	missing := 2 * (p.Size - 1)
 	for missing > 0 && wrong == "" {
 		select {
@@ -123,7 +120,7 @@ func host(ctx context.Context, listener net.Listener, p *Place, timeout time.Dur
 				of.conn.Close() // of another run, or no process of ours
 				continue
 			case of.Failed != "":
-				wrong = (&Error{of.Rank, of.Host, of.Failed}).Error()
+				wrong = of.Failed
 			case of.Size != p.Size || of.Rank < 1 || of.Rank >= p.Size:
 				wrong = fmt.Sprintf("rank %d on %s is one of %d processes, and rank 0 one of %d", of.Rank, of.Host, of.Size, p.Size)
 			case len(to[of.Rank]) > 0:

@@ -284,7 +284,7 @@ func TestFailedBefore(t *testing.T) {
 			for rank := range errs {
 				p := &Place{Rank: rank, Size: 3, Address: listener.Addr().String(), Secret: "s"}
 				if rank == guilty {
-					p.failed = "grpo.lr: want a number"
+					p.failed = (&Error{rank, "h", "grpo.lr: want a number"}).Error()
 				}
 				all.Go(func() {
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

@@ -33,10 +33,19 @@ func Compare(dirs []string) (*page.Document, error) {
 
 // Pairing is a difference from the first run or arm of a comparison on the same questions, as its tables state it.
 type Pairing struct {
-	Split   string `json:"split"`
-	Metric  string `json:"metric"`
-	Against string `json:"against"`
-	results.Difference
+	Split   string  `json:"split"`
+	Metric  string  `json:"metric"`
+	Name    string  `json:"name"`
+	Against string  `json:"against"`
+	Mean    float64 `json:"mean"`
+	Low     float64 `json:"low"`
+	High    float64 `json:"high"`
+	Verdict string  `json:"verdict"`
+	Text    string  `json:"text"` // mean and interval as all pages write them
+}
+
+func pairing(split, metric, name, against string, p stats.Paired) Pairing {
+	return Pairing{split, metric, name, against, p.Mean, p.Interval.Low, p.Interval.High, string(p.Verdict), p.Gain()}
 }
 
 // ComparePairs is Compare, with the differences as numbers besides.
@@ -112,7 +121,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		for _, t := range tables {
 			t.Write(d)
 			for name, c := range t.Differences() {
-				pairs = append(pairs, Pairing{t.Split, t.Metric, t.Reference, results.DifferenceOf(name, &c.Paired)})
+				pairs = append(pairs, pairing(t.Split, t.Metric, name, t.Reference, c.Paired))
 			}
 		}
 		if len(tables) == 0 {
@@ -131,7 +140,7 @@ func writeComparisons(d *page.Document, runs []*record.Run) (pairs []Pairing, er
 		for _, e := range t.entries {
 			if e.paired != nil {
 				trained = trained || t.drawn(e)
-				pairs = append(pairs, Pairing{t.split, t.metric, t.entries[0].name, results.DifferenceOf(e.name, e.paired)})
+				pairs = append(pairs, pairing(t.split, t.metric, e.name, t.entries[0].name, *e.paired))
 			}
 		}
 	}

@@ -198,12 +198,8 @@ func answerCell(c *arms.ArmComparison) string {
 	if c == nil {
 		return "–"
 	}
-	_, _, _, verdict := c.Cells()
-	return strings.Replace(verdict, string(stats.NotSeparable), openWord, 1)
+	return strings.Replace(stats.VerdictCell(c.Paired), string(stats.NotSeparable), "open", 1)
 }
-
-// openWord is what the answer to a question is called that nothing separates.
-const openWord = "open"
 
 func (v *View) writeAnswers(d *page.Document) {
 	if len(v.answers) == 0 {

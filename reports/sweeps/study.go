@@ -62,7 +62,7 @@ func ToldAnswers(dir string) (answers []string) {
 }
 
 // Told is a difference that a sweep's report tells, of an answer or of a setting from the first one.
-type Told struct{ Label, Text, Verdict, Words string }
+type Told struct{ Label, Text, Verdict string }
 
 // ToldIn returns what the report in a sweep's folder tells, in its order; nothing before there is one.
 func ToldIn(dir string) []Told {

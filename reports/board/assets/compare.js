@@ -210,8 +210,8 @@ export class CompareView {
     const report = h("div", { class: "report" });
     if (c.report) report.append(...new DOMParser().parseFromString(c.report, "text/html").body.childNodes); // text of runs is escaped there; the page's policy runs no script
     fill(this.pairs, c.note ? h("p", { class: "callout" }, c.note) : null,
-      c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.label, p.against, p.mean, p.low, p.high, p.words])]) : null,
-      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.label) || p.label })), title)]),
+      c.pairs.length ? csvButton("differences", () => [["split", "metric", "run", "against", "difference", "low", "high", "verdict"], ...c.pairs.map((p) => [p.split, p.metric, p.name, p.against, p.mean, p.low, p.high, p.verdict])]) : null,
+      [...groups].map(([title, pairs]) => [h("h3", {}, title), forest(pairs.map((p) => ({ ...p, label: named.get(p.name) || p.name })), title)]),
       c.report ? h("details", { open: c.pairs.length > 0 }, h("summary", {}, "The whole comparison, as run report writes it"), report) : null,
       !c.note && c.runs.length > 1 && !c.pairs.length ? h("p", {}, "The runs share no questions: there is nothing to compare yet.") : null);
   }

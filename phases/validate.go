@@ -16,8 +16,8 @@ import (
 	"fulcrum/selector"
 )
 
-// evalBatch is the number of queries in a validation pass without Data.EvalBatch.
-const evalBatch = 128
+// EvalBatch is the number of queries in a validation pass without Data.EvalBatch.
+const EvalBatch = 128
 
 // Validation holds a policy's numbers on a set of queries.
 type Validation struct {
@@ -116,7 +116,7 @@ func Validate(by *ranks.Group, policy, reference selector.Policy, src selector.S
 	defer torchx.NoGrad()()
 	n := src.Len()
 	v := Validation{Rewards: make([]float64, 0, n), Selections: make([][]int64, 0, n)}
-	chunks := slices.Collect(selector.Chunks(n, cmp.Or(data.EvalBatch, evalBatch)))
+	chunks := slices.Collect(selector.Chunks(n, cmp.Or(data.EvalBatch, EvalBatch)))
 	from, to := ranks.Part(len(chunks), by.Rank(), by.Size())
 	var own []evaluated
 	var failed error

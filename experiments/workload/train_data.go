@@ -139,7 +139,7 @@ func (d *PointerData) ValidationData(c *job.Config, shots int) phases.Data {
 	if d.seen != nil {
 		out.Train = d.source(d.seen)
 	}
-	out.EvalBatch = EvalBatch(d.bundle.Val, d.bundle.Eval)
+	out.EvalBatch = EvalBatch(d.bundle.Val, d.bundle.Eval, d.seen)
 	return out
 }
 
@@ -154,10 +154,10 @@ func EvalBatch(sets ...*beamdata.Set) int {
 	return queriesOfPass(largest)
 }
 
-// queriesOfPass is 128, or fewer where pools are so large that their rows would fill the memory.
+// queriesOfPass is phases.EvalBatch, or fewer where pools are so large that their rows would fill the memory.
 func queriesOfPass(pool int) int {
-	const queries, rows = 128, 1 << 18
-	return max(1, min(queries, rows/pool))
+	const rows = 1 << 18
+	return max(1, min(phases.EvalBatch, rows/pool))
 }
 
 // ShotsOf is S: selector.shot_num, else that of the checkpoint, else that of the data.

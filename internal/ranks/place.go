@@ -3,7 +3,6 @@ package ranks
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"regexp"
 	"strconv"
@@ -40,6 +39,9 @@ func Here() (*Place, error) {
 			os.Getenv("TORCHELASTIC_RUN_ID")+"/"+os.Getenv("TORCHELASTIC_RESTART_COUNT"))
 		if p != nil {
 			p.Store = os.Getenv("TORCHELASTIC_USE_AGENT_STORE") == "True"
+			if port := os.Getenv("MASTER_PORT"); strings.Trim(port, "0123456789") != "" {
+				return nil, fmt.Errorf("MASTER_PORT=%q: want a number", port)
+			}
 		}
 		return p, err
 	case os.Getenv("SLURM_STEP_ID") != "" && os.Getenv("SLURM_STEP_NUM_TASKS") != "": // of srun; the batch script has none
@@ -74,9 +76,6 @@ func place(by, rank, size, local, address, secret string) (*Place, error) {
 	}
 	if p.Size == 1 {
 		return nil, nil
-	}
-	if _, port, _ := net.SplitHostPort(address); by == "torchrun" && strings.Trim(port, "0123456789") != "" {
-		return nil, fmt.Errorf("MASTER_PORT=%q: want a number", port)
 	}
 	return p, nil
 }

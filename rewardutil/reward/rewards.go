@@ -223,11 +223,11 @@ type foresees interface {
 func (r *Rewards) Foresee() func(ctx context.Context, it Item) {
 	var of []func(context.Context, Item)
 	for _, t := range r.Terms {
-		if f, ok := t.Reward.(foresees); ok && f.foresee() != nil {
+		if f, ok := t.Reward.(foresees); ok {
 			of = append(of, f.foresee())
 		}
 	}
-	if of == nil {
+	if of = slices.DeleteFunc(of, func(f func(context.Context, Item)) bool { return f == nil }); len(of) == 0 {
 		return nil
 	}
 	return func(ctx context.Context, it Item) {

@@ -137,6 +137,24 @@ func TestScoresAreForeseen(t *testing.T) {
 	}
 }
 
+// TestFirstErrorStopsTheRest: a batch that was refused ends one that hangs, and its error is said.
+func TestFirstErrorStopsTheRest(t *testing.T) {
+	done := make(chan struct{})
+	defer close(done)
+	o := httpScorer(t, func(w http.ResponseWriter, items []scorer.Item) {
+		if items[0].Answer == "a" { // the first of them
+			<-done
+		}
+		w.WriteHeader(http.StatusBadRequest)
+	})
+	o.BatchSize, o.Parallel, o.Timeout, o.Retries = 1, 3, 30, 0
+	began := time.Now()
+	_, err := build(t, o).Score(context.Background(), words5())
+	if err == nil || !strings.Contains(err.Error(), "400") || time.Since(began) > 20*time.Second {
+		t.Errorf("%v after %v, want 400 at once", err, time.Since(began))
+	}
+}
+
 // TestClosedWhileForeseen: a run that ends does not wait for a scorer that is slow.
 func TestClosedWhileForeseen(t *testing.T) {
 	o := scorer.DefaultOptions()

@@ -2,6 +2,7 @@
 package scorer
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -164,14 +165,14 @@ type Item struct {
 
 // Score returns the scores of items in order. Equal items are sent once. The first error stops the rest.
 func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	all, err := s.begin(ctx, items, true)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	all, err := s.begin(ctx, items, stop)
 	out := make([]float64, len(all))
 	for i, a := range all {
 		<-a.done
 		if out[i] = a.score; a.err != nil {
-			return nil, fmt.Errorf("scorer %s: %w", s.via.Name(), a.err)
+			return nil, fmt.Errorf("scorer %s: %w", s.via.Name(), cmp.Or(context.Cause(ctx), a.err))
 		}
 	}
 	return out, err
@@ -180,12 +181,12 @@ func (s *Scorer) Score(ctx context.Context, items []Item) ([]float64, error) {
 // Foresee asks for an item that Score will have, in a batch with others that are foreseen, once that is full. An error is Score's to find.
 func (s *Scorer) Foresee(ctx context.Context, it Item) {
 	if s.opt.Cache > 0 {
-		s.begin(ctx, []Item{it}, false)
+		s.begin(ctx, []Item{it}, nil)
 	}
 }
 
-// begin sends batches of those items that are not known or under way, the last one too where all go out now.
-func (s *Scorer) begin(ctx context.Context, items []Item, now bool) ([]*asked, error) {
+// begin sends batches of those items that are not known or under way. With stop, which their errors call, the last one need not be full.
+func (s *Scorer) begin(ctx context.Context, items []Item, stop context.CancelCauseFunc) ([]*asked, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make([]*asked, len(items))
@@ -205,17 +206,17 @@ func (s *Scorer) begin(ctx context.Context, items []Item, now bool) ([]*asked, e
 			}
 		}
 		if all[i] = a; len(s.waiting) == s.opt.BatchSize {
-			s.send(ctx)
+			s.send(ctx, stop)
 		}
 	}
-	if now && len(s.waiting) > 0 {
-		s.send(ctx)
+	if stop != nil && len(s.waiting) > 0 {
+		s.send(ctx, stop)
 	}
 	return all, nil
 }
 
 // send makes a request of the items that wait, when there is a slot.
-func (s *Scorer) send(ctx context.Context) {
+func (s *Scorer) send(ctx context.Context, stop context.CancelCauseFunc) {
 	batch := s.waiting
 	s.waiting = nil
 	s.running.Go(func() {
@@ -223,6 +224,9 @@ func (s *Scorer) send(ctx context.Context) {
 		defer cancel()
 		defer context.AfterFunc(s.open, cancel)()
 		scores, err := s.attempts(ctx, list.Map(batch, func(a *asked) []byte { return a.body }))
+		if err != nil && stop != nil {
+			stop(err)
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for i, a := range batch {
